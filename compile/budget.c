@@ -119,6 +119,9 @@ static enum ul_status solve(struct ul_compile *compile)
 {
     struct ul_plan_options planning = ul_compile_planning(&compile->options);
     planning.beside = ul_compile_beside(compile, compile->program);
+    UL_TRY(ul_compile_read_kept(compile, &planning.kept));
+    if (compile->options.checkpoint != NULL)
+        planning.remat = planning.kept != NULL ? UL_REMAT_KEEP : UL_REMAT_NONE;
     struct ul_plan_variants variants = {
         .context = compile, .merge = merge_variants, .apply = apply_variant};
     return ul_plan_within(&compile->keep, compile->program->problem, &planning, &variants,
@@ -201,6 +204,9 @@ enum ul_status ul_compile_require_fit(struct ul_compile *compile)
     if (compile->plan.remat_why_not != NULL)
         ul_text_printf(&text, "\n%s",
                        ul_plan_remat_refusal(&compile->keep, &planning, &compile->plan));
+    if (compile->options.checkpoint != NULL)
+        ul_text_put(&text,
+                    "\nThat is with what --checkpoint keeps: without it the planner chooses.");
     put_alive(compile, &text);
     bool trains = compile->options.train;
     bool is_f32 = !trains && compile->options.precision == UL_PRECISION_F32;

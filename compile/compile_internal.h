@@ -32,6 +32,11 @@ struct ul_footprint ul_compile_footprint(const struct ul_compile *compile);
 /* training.c: from the options to what training is; UL_USAGE where they contradict. */
 enum ul_status ul_compile_read_training(struct ul_compile *compile) UL_MUST_CHECK;
 
+/* checkpoint.c: what --checkpoint has plans of the compile's program keep; NULL: it says nothing of
+ * that. */
+enum ul_status ul_compile_read_kept(struct ul_compile *compile,
+                                    const struct ul_plan_kept **kept) UL_MUST_CHECK;
+
 /* rewrite.c: the passes on the compile's graph, after what --donate says of it. */
 enum ul_status ul_compile_rewrite(struct ul_compile *compile,
                                   const struct ul_target *target) UL_MUST_CHECK;

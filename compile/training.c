@@ -161,6 +161,19 @@ static enum ul_status check_betas(struct ul_compile *compile, const struct ul_tr
     return UL_OK;
 }
 
+/* What --checkpoint says is the planner's choice otherwise. */
+static enum ul_status check_checkpoint(struct ul_compile *compile)
+{
+    const char *other = is_given(compile, "remat")              ? "--remat"
+                        : compile->options.pack == UL_PACK_NONE ? "--pack none"
+                                                                : NULL;
+    if (compile->options.checkpoint == NULL || other == NULL)
+        return UL_OK;
+    return ul_diag_set(&compile->diag, UL_USAGE,
+                       "--checkpoint and %s both say what is made again: leave one of them out",
+                       other);
+}
+
 /* Options that say of other programs what a program that trains says itself. */
 static enum ul_status check_others(struct ul_compile *compile)
 {
@@ -240,5 +253,6 @@ enum ul_status ul_compile_read_training(struct ul_compile *compile)
     UL_TRY(check_clipping(compile));
     UL_TRY(check_betas(compile, training));
     UL_TRY(check_others(compile));
+    UL_TRY(check_checkpoint(compile));
     return read_class_weights(compile, training);
 }

@@ -52,7 +52,9 @@ enum ul_method_turn {
         "reduced ILP: first runs in this order, none again before backward, each node once "       \
         "between two first runs")                                                                  \
     ROW(EXACT, "exact", ul_remat_run_exact, UL_TURN_FIRST | UL_TURN_LAST,                          \
-        "up to 1024 steps, and few ways to run them", "all orders and recomputations")
+        "up to 1024 steps, and few ways to run them", "all orders and recomputations")             \
+    ROW(KEEP, "keep", ul_remat_run_keep, UL_TURN_NONE, "what is to be kept, as --checkpoint says", \
+        NULL)
 
 #define UL_PACK_METHODS(WORD, ROW)                                                                 \
     WORD(BEST, "best", NULL, "packings of this order")                                             \

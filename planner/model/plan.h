@@ -24,6 +24,13 @@ struct ul_plan_beside {
     uint64_t start_page_bytes;
 };
 
+/* What a plan keeps of a forward pass, for the method `keep`, which no budget changes: all else
+ * that its steps make is made again behind it. Per step of the problem. */
+struct ul_plan_kept {
+    const bool *is_forward;
+    const bool *is_kept; /* what the step makes */
+};
+
 /* Zeroed options are the defaults. */
 struct ul_plan_options {
     enum ul_plan_pack pack; /* none: every range its own bytes for ever, nothing in place */
@@ -33,6 +40,7 @@ struct ul_plan_options {
     uint64_t budget_bytes;    /* of space 0, packed, beside its capacity, and of what is
                                  beside it; 0: none */
     struct ul_plan_beside beside;
+    const struct ul_plan_kept *kept; /* where remat is UL_REMAT_KEEP */
     uint64_t seed;
     uint64_t work_limit;       /* counted search nodes; 0: the default */
     double time_limit_seconds; /* 0: none */

@@ -35,6 +35,8 @@ struct ul_remat {
                        */
     struct ul_effort effort;
     bool first_ends; /* the first sequence within the budget ends the search */
+    /* Per node: of the forward pass, and what is kept of it; NULL: nothing is said of that. */
+    const bool *is_forward, *is_kept;
     /* out; in: a sequence within the budget, if cost says so */
     uint32_t *sequence;
     uint32_t count, capacity;

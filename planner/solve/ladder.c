@@ -120,7 +120,8 @@ struct choice {
     uint32_t *orders[2]; /* of nodes: the base plan's, the file's */
     bool rewritten;      /* the graph is of the rewriting by ul_ladder_values */
     uint32_t order_count;
-    uint64_t misfit_bytes; /* no sequence is within so much */
+    uint64_t misfit_bytes;      /* no sequence is within so much */
+    bool *is_forward, *is_kept; /* per node, where the options say what to keep; else NULL */
 };
 
 /* Bytes and costs, between rungs; the least values are within. */
@@ -143,7 +144,8 @@ struct climb {
     struct ul_ladder_levels levels; /* of optional values */
     uint64_t persistent_bytes;
     bool has_alternatives;
-    struct box box; /* what may become a rung */
+    bool keeps_values; /* nothing is rewritten */
+    struct box box;    /* what may become a rung */
     struct ul_remat_limits limits;
     uint64_t work_limit;     /* that the caller gave; 0: none */
     struct ul_effort effort; /* of a rung's searches, and the deadline of all */
@@ -400,7 +402,7 @@ static void choice_make(struct climb *c, uint32_t *alternatives, struct choice *
     *choice = (struct choice){.alternatives = alternatives};
     struct ul_problem fixed = problem_fix(c, alternatives);
     struct ul_problem rewriting;
-    choice->rewritten = ul_ladder_values(&c->scratch, &fixed, &rewriting);
+    choice->rewritten = !c->keeps_values && ul_ladder_values(&c->scratch, &fixed, &rewriting);
     ul_problem_graph_make(&c->scratch, choice->rewritten ? &rewriting : &fixed,
                           c->options.alignment_bytes, UL_PROBLEM_GRAPH_REPEATABLE, &choice->graph);
     uint32_t n = choice->graph.graph.node_count;
@@ -488,6 +490,8 @@ static struct ul_remat remat_make(struct climb *c, struct ul_arena *scratch,
 {
     const struct ul_solve_graph *g = &choice->graph.graph;
     struct ul_remat remat = {.graph = g,
+                             .is_forward = choice->is_forward,
+                             .is_kept = choice->is_kept,
                              .budget_bytes = limit_bytes,
                              .method = c->options.remat,
                              .limits = &c->limits,
@@ -784,6 +788,66 @@ const char *ul_ladder_refusal(struct ul_arena *arena, const struct ul_problem *p
     return remat.cost != UINT64_MAX ? NULL : remat.why_not;
 }
 
+/* What is to be kept of steps, for the nodes of a choice; what is no step stays as it is. */
+static void keep_mark(struct climb *c, struct choice *choice)
+{
+    const struct ul_plan_kept *kept = c->options.kept;
+    const struct ul_problem_graph *graph = &choice->graph;
+    uint32_t n = graph->graph.node_count;
+    choice->is_forward = UL_NEW_ARRAY(&c->scratch, bool, n);
+    choice->is_kept = UL_NEW_ARRAY(&c->scratch, bool, n);
+    for (uint32_t v = 0; v < n; v++) {
+        choice->is_forward[v] = true;
+        for (uint32_t i = graph->step_first[v]; i < graph->step_first[v + 1]; i++) {
+            choice->is_forward[v] = choice->is_forward[v] && kept->is_forward[graph->steps[i]];
+            choice->is_kept[v] = choice->is_kept[v] || kept->is_kept[graph->steps[i]];
+        }
+    }
+}
+
+/* The plan of what the method `keep` makes of the base order. */
+static enum ul_status keep_plan(struct climb *c, struct choice *choice, struct ul_plan *plan)
+{
+    uint32_t count;
+    keep_mark(c, choice);
+    struct ul_remat remat = remat_make(c, &c->scratch, choice, UINT64_MAX);
+    ul_remat_run(&remat, &(struct ul_remat_orders){
+                             .orders = (const uint32_t *const *)choice->orders, .count = 1});
+    UL_ASSERT(remat.cost != UINT64_MAX);
+    uint32_t *steps =
+        ul_problem_graph_steps(&c->scratch, &choice->graph, remat.sequence, remat.count, &count);
+    *plan = (struct ul_plan){.alignment_bytes = c->options.alignment_bytes};
+    ul_timeline_sequence(c->arena, c->problem, steps, count, choice->alternatives, plan);
+    methods_note(c, &remat, count > c->problem->step_count, plan);
+    UL_TRY(ul_plan_complete(c->arena, c->problem, &c->options, plan, c->diag));
+    ul_plan_judge(c->problem, 0, NULL, plan);
+    return ul_plan_check(c->arena, c->problem, plan, c->diag);
+}
+
+enum ul_status ul_ladder_keep(struct ul_arena *arena, const struct ul_problem *problem,
+                              const struct ul_plan_options *options, struct ul_plan *plan,
+                              struct ul_diag *diag)
+{
+    const struct ul_plan base = *plan;
+    struct climb c = {
+        .arena = arena, .problem = problem, .options = *options, .base = &base, .diag = diag};
+    struct rungs r = {.count = 0};
+    UL_ASSERT(options->kept != NULL && options->pack != UL_PACK_NONE);
+    ul_plan_options_resolve(&c.options);
+    ul_arena_init(&c.scratch);
+    climb_prepare(&c, &r);
+    limits_set(&c, &ul_remat_limits_rung);
+    enum ul_status status = keep_plan(&c, &r.alone, plan);
+    if (status == UL_MISMATCH && r.alone.rewritten) { /* values are what the program has them be */
+        *diag = (struct ul_diag){.status = UL_OK};
+        c.keeps_values = true;
+        choice_make(&c, r.alone.alternatives, &r.alone);
+        status = keep_plan(&c, &r.alone, plan);
+    }
+    ul_arena_done(&c.scratch);
+    return status;
+}
+
 enum ul_status ul_ladder_spread(struct ul_arena *arena, const struct ul_problem *problem,
                                 const struct ul_plan_options *options, const struct ul_plan *base,
                                 struct ul_plan_ladder *ladder, struct ul_diag *diag)
@@ -839,7 +903,8 @@ enum ul_status ul_ladder_build(struct ul_arena *arena, const struct ul_problem *
     else
         UL_TRY(ul_plan_without_budget(arena, problem, &c.options, &first.plan, diag));
     rung_add(arena, ladder, &first);
-    if (c.options.pack == UL_PACK_NONE || problem->step_count == 0)
+    bool keeps = c.options.remat == UL_REMAT_KEEP && c.options.kept != NULL;
+    if (c.options.pack == UL_PACK_NONE || keeps || problem->step_count == 0)
         return UL_OK;
     c.effort.deadline_seconds = ul_deadline_after(c.options.time_limit_seconds);
     c.base = &first.plan;

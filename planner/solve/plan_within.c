@@ -34,12 +34,18 @@ enum ul_status ul_plan_within(struct ul_arena *arena, const struct ul_problem *p
                               struct ul_plan *plan, struct ul_plan_ladder *ladder,
                               struct ul_diag *diag)
 {
+    static const struct ul_plan_variants none = {.context = NULL};
     struct ul_plan_options limited = *options;
     limited.budget_bytes = ul_plan_limit_bytes(problem, options->budget_bytes);
     const struct ul_problem *planned = problem;
     UL_TRY(ul_plan_without_budget(arena, planned, options, plan, diag));
-    if (wants_ladder || !fits_bytes(plan, &limited))
-        UL_TRY(ladder_pick(arena, &planned, &limited, variants, plan, ladder, diag));
+    /* What is to be kept, no budget changes. */
+    bool keeps = options->remat == UL_REMAT_KEEP && options->kept != NULL;
+    if (keeps)
+        UL_TRY(ul_ladder_keep(arena, planned, options, plan, diag));
+    if (wants_ladder || (!keeps && !fits_bytes(plan, &limited)))
+        UL_TRY(
+            ladder_pick(arena, &planned, &limited, keeps ? &none : variants, plan, ladder, diag));
     else
         plan->smallest_budget_bytes = ul_plan_bounded_bytes(&limited.beside, plan);
     plan->bounded_bytes = ul_plan_bounded_bytes(&limited.beside, plan);

@@ -17,6 +17,14 @@ enum ul_status ul_plan_without_budget(struct ul_arena *arena, const struct ul_pr
                                       const struct ul_plan_options *options, struct ul_plan *plan,
                                       struct ul_diag *diag) UL_MUST_CHECK;
 
+/* ladder.c */
+
+/* Makes of `plan`, one without recomputation, the one that keeps what options->kept says, by the
+ * same order of first runs. */
+enum ul_status ul_ladder_keep(struct ul_arena *arena, const struct ul_problem *problem,
+                              const struct ul_plan_options *options, struct ul_plan *plan,
+                              struct ul_diag *diag) UL_MUST_CHECK;
+
 /* ladder_levels.c */
 
 /* Per level a choice of optional values, from all that the cheapest ways read to the minimum that

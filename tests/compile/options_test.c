@@ -25,9 +25,10 @@ static void check_facts(const struct ul_option *row)
     CHECK((row->kind == UL_OPTION_WORD) == (row->words != NULL), row);
     CHECK(row->help != NULL && strlen(row->help) > 0 && row->help[strlen(row->help) - 1] != '.',
           row);
-    /* what is for making plans goes with every command that makes one */
-    CHECK(row->record != UL_RECORD_PLANNING || (row->commands & UL_IN_PIPELINE) == UL_IN_PIPELINE,
-          row);
+    /* what is for making plans goes with every command that makes one; verify trains nothing */
+    uint32_t planning =
+        row->group == UL_GROUP_TRAINING ? UL_IN_PIPELINE & UL_IN_TRAINING : UL_IN_PIPELINE;
+    CHECK(row->record != UL_RECORD_PLANNING || (row->commands & planning) == planning, row);
     CHECK(row->group < UL_GROUP_COUNT, row);
     CHECK(row->offset >= sizeof(struct ul_options), row);
     for (uint32_t i = 0; i < table->count; i++)

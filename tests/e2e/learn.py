@@ -440,32 +440,60 @@ def check_kept(args, folder, constants):
         raise AssertionError(f"dropout: the mean of what is kept is {mean}, not about 1")
 
 
+def check_same(args, folder, what, words, choices):
+    """A compile by any of these options trains the convolution net with the bits of the first."""
+    model, program, want = os.path.join(folder, "m.onnx"), os.path.join(folder, "m"), None
+    random = numpy.random.default_rng(3)
+    data = random.standard_normal((3 * BATCH, 3, IMAGE, IMAGE)).astype(numpy.float32)
+    labels = random.integers(0, CLASSES, 3 * BATCH)
+    for more in choices:
+        run([args.ullage, "compile", model, "-o", program, *words, *more])
+        got = train(program, folder, data, labels, 3)
+        want = want or got
+        if got[0] != want[0]:
+            raise AssertionError(f"{what}: {more}: losses {got[0]}, not {want[0]}")
+        for name, value in want[1].items():
+            if got[1][name].tobytes() != value.tobytes():
+                raise AssertionError(f"{what}: {more}: {name} has other bits")
+        if more != ["--pack", "none"]:
+            run([program, "--guard", "--random", "1"])
+
+
+def check_checkpoints(args, folder):
+    """What is kept of the forward pass: r1 and r4 are what the blocks of the net hand on."""
+    model = os.path.join(folder, "m.onnx")
+    conv_net(model, TensorProto.FLOAT)
+    words = ["--target", args.target, "--train", "--optimizer", "adamw"]
+    plans = {}
+    for what in ("none", "sqrt", "blocks", "r1,r4", "r0"):
+        plan = json.loads(run([args.ullage, "plan", model, *words, "--checkpoint", what, "--json", "-"]))
+        names = plan["steps"]["name"]
+        again = {names[i] for i, copy in enumerate(plan["steps"]["copy"]) if copy > 0}
+        plans[what] = plan["reserved_bytes"], again
+        if not plan["method"]["remat"].startswith("none" if what == "none" else "keep: "):
+            raise AssertionError(f"checkpoints: {what}: by {plan['method']}")
+    if plans["blocks"] != plans["r1,r4"] or plans["none"][1] or not plans["r0"][1]:
+        raise AssertionError(f"checkpoints: {plans}")
+    if not plans["blocks"][0] < 0.9 * plans["none"][0] or not plans["sqrt"][0] < plans["none"][0]:
+        raise AssertionError(f"checkpoints: {plans}")
+    check_same(args, folder, "checkpoints", words,
+               [[], ["--checkpoint", "blocks"], ["--checkpoint", "sqrt"]][:args.budgets])
+    sizes = ", ".join(f"{what} {plan[0]}" for what, plan in plans.items())
+    print(f"checkpoints: bytes of {sizes}")
+
+
 def check_budgets(args, folder):
     """Every plan of the sweep trains with the same bits."""
     model = os.path.join(folder, "m.onnx")
     conv_net(model, TensorProto.FLOAT)
-    random = numpy.random.default_rng(3)
-    data = random.standard_normal((3 * BATCH, 3, IMAGE, IMAGE)).astype(numpy.float32)
-    labels = random.integers(0, CLASSES, 3 * BATCH)
     words = ["--target", args.target, "--train", "--optimizer", "adamw", "--budget-of", "arena"]
     sweep = json.loads(run([args.ullage, "plan", model, *words, "--sweep", "--json", "-"]))
     sizes = sorted({plan["reserved_bytes"] for plan in sweep["plans"]}, reverse=True)
     if len(sizes) < 4 or sizes[-1] > 0.8 * sizes[0]:
         raise AssertionError(f"budgets: {sizes} is no choice of plans")
-    want, tried = None, sizes[:: max(1, len(sizes) // args.budgets)][: args.budgets] + [sizes[-1]]
-    for size in [None, "none", *tried]:
-        program = os.path.join(folder, "m")
-        more = [] if size is None else ["--pack", "none"] if size == "none" else ["--budget", str(size)]
-        run([args.ullage, "compile", model, "-o", program, *words, *more])
-        got = train(program, folder, data, labels, 3)
-        want = want or got
-        if got[0] != want[0]:
-            raise AssertionError(f"budgets: {size}: losses {got[0]}, not {want[0]}")
-        for name, value in want[1].items():
-            if got[1][name].tobytes() != value.tobytes():
-                raise AssertionError(f"budgets: {size}: {name} has other bits")
-        if size != "none":
-            run([program, "--guard", "--random", "1"])
+    tried = sizes[:: max(1, len(sizes) // args.budgets)][: args.budgets] + [sizes[-1]]
+    check_same(args, folder, "budgets", words,
+               [[], ["--pack", "none"], *(["--budget", str(size)] for size in tried)])
     print(f"budgets: {len(tried)} plans of {sizes[0]} to {sizes[-1]} bytes, one result")
 
 
@@ -523,7 +551,7 @@ def main():
     parser.add_argument("cases", nargs="*")
     args = parser.parse_args()
     names = args.cases or [*CASES, "conv", "dropout", "vocabulary", "process", "clipping",
-                           "clipping-conv", "budgets"]
+                           "clipping-conv", "checkpoints", "budgets"]
     failed = 0
     for name in names:
         folder = tempfile.mkdtemp()
@@ -538,6 +566,8 @@ def main():
                 check_conv(args, folder)
             elif name.startswith("clipping"):
                 check_clipping(args, folder, name)
+            elif name == "checkpoints":
+                check_checkpoints(args, folder)
             elif name == "budgets":
                 check_budgets(args, folder)
             else:

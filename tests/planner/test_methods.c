@@ -219,6 +219,38 @@ static void test_named_methods_run(void **state)
     ul_arena_done(&arena);
 }
 
+/* Of ten forward steps the third and the sixth are kept, so that four before the sixth run again,
+ * once. */
+static void test_given_values_are_kept(void **state)
+{
+    (void)state;
+    enum { DEPTH = 10 };
+    struct ul_arena arena;
+    struct ul_diag diag = {.status = UL_OK};
+    struct ul_plan plan;
+    bool is_forward[2 * DEPTH] = {false}, is_kept[2 * DEPTH] = {false};
+    const struct ul_plan_kept kept = {.is_forward = is_forward, .is_kept = is_kept};
+    const struct ul_plan_options options = {.remat = UL_REMAT_KEEP, .kept = &kept};
+    ul_arena_init(&arena);
+    struct ul_problem *problem = make_training(&arena, DEPTH, false);
+    uint64_t whole = plan_by(&arena, problem, UL_REMAT_NONE, 0).reserved_bytes[0];
+    for (uint32_t s = 0; s < DEPTH; s++)
+        is_forward[s] = true;
+    is_kept[2] = is_kept[5] = true;
+    assert_int_equal(ul_plan_solve(&arena, problem, &options, &plan, &diag), UL_OK);
+    assert_names(UL_METHOD_REMAT, UL_REMAT_KEEP, plan.remat_method);
+    assert_int_equal(plan.position_count, 2 * DEPTH + 4);
+    for (uint32_t p = 0; p < plan.position_count; p++)
+        assert_true(plan.positions[p].copy == 0 ||
+                    (plan.positions[p].step < 6 && plan.positions[p].step % 3 != 2));
+    assert_true(plan.reserved_bytes[0] < whole);
+    is_kept[2] = is_kept[5] = false; /* nothing to begin from: nothing is made again */
+    assert_int_equal(ul_plan_solve(&arena, problem, &options, &plan, &diag), UL_OK);
+    assert_int_equal(plan.position_count, 2 * DEPTH);
+    assert_int_equal(plan.reserved_bytes[0], whole);
+    ul_arena_done(&arena);
+}
+
 /* What does not apply is not replaced: the plan does not fit, and names the method. */
 static void test_named_method_is_not_replaced(void **state)
 {
@@ -390,6 +422,7 @@ int main(void)
         cmocka_unit_test(test_orders),
         cmocka_unit_test(test_recomputations),
         cmocka_unit_test(test_named_methods_run),
+        cmocka_unit_test(test_given_values_are_kept),
         cmocka_unit_test(test_named_method_is_not_replaced),
         cmocka_unit_test(test_named_orders_run),
         cmocka_unit_test(test_named_orders_are_not_replaced),
