@@ -21,7 +21,7 @@ static enum role role_of(const struct ul_compile *compile, ul_value_id id)
     for (uint32_t i = 0; i < compile->training.unreached_count; i++)
         if (compile->training.unreached[i] == id)
             return ROLE_UNREACHED;
-    return value->type.rank == 0 ? ROLE_NUMBER : ROLE_FIXED;
+    return ul_type_elements(&value->type) == 1 ? ROLE_NUMBER : ROLE_FIXED;
 }
 
 static void put_row(struct ul_text *text, enum role role, const struct ul_value *value)

@@ -89,6 +89,7 @@ struct ul_op_info {
     /* Why it has neither: of each operator that models have and that has none. */
     const char *not_differentiable;
     uint32_t fixed_inputs; /* bits of inputs that are no numbers to train: bounds, sizes, ratios */
+    uint32_t slope_inputs; /* of an elementwise operator: where one number alone is trained too */
 };
 
 /* The row of an operator; rows are constant. */

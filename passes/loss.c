@@ -54,6 +54,30 @@ static enum ul_status add_bce(struct ul_loss_job *loss, ul_value_id output, ul_v
     return add_mean(loss, *made, made);
 }
 
+/* "[4,6]": the labels of such logits. */
+static const char *labels_shape(const struct ul_loss_job *loss, const struct ul_type *type,
+                                uint32_t axis)
+{
+    struct ul_text text;
+    ul_text_init(&text, loss->pass->scratch);
+    for (uint32_t d = 0; d < type->rank; d++)
+        if (d != axis)
+            ul_text_printf(&text, "%s%lld", d == 0 ? "[" : ",", (long long)type->dims[d]);
+    ul_text_put(&text, "]");
+    return text.data;
+}
+
+static enum ul_status ask_class_axis(const struct ul_loss_job *loss, const struct ul_type *type)
+{
+    uint32_t last = type->rank - 1;
+    return ul_diag_set(loss->pass->diag, UL_USAGE,
+                       "--loss softmax-cross-entropy: the output has %u dimensions; say which one "
+                       "the classes are: --class-axis 1, as ONNX has images (%lld classes, labels "
+                       "%s), or --class-axis -1, as text has tokens (%lld classes, labels %s)",
+                       (unsigned)type->rank, (long long)type->dims[1], labels_shape(loss, type, 1),
+                       (long long)type->dims[last], labels_shape(loss, type, last));
+}
+
 /* Which dimension of the logits are the classes. */
 static enum ul_status find_class_axis(const struct ul_loss_job *loss, const struct ul_type *type,
                                       uint32_t *axis)
@@ -65,11 +89,7 @@ static enum ul_status find_class_axis(const struct ul_loss_job *loss, const stru
                            "samples and classes",
                            (unsigned)type->rank);
     if (asked == UL_TRAINING_AXIS_OPEN && type->rank > 2)
-        return ul_diag_set(loss->pass->diag, UL_USAGE,
-                           "--loss softmax-cross-entropy: the output has %u dimensions; say which "
-                           "one the classes are with --class-axis: 1 as ONNX has images, -1 as "
-                           "text has tokens",
-                           (unsigned)type->rank);
+        return ask_class_axis(loss, type);
     if (asked == UL_TRAINING_AXIS_OPEN)
         asked = 1;
     if (asked < 0)

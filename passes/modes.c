@@ -1,5 +1,5 @@
-/* BatchNormalization and Dropout as training computes them. Of the first: statistics of the batch,
- * and running ones that are written once a step.
+/* BatchNormalization, Dropout and random tensors as training computes them. Of the first:
+ * statistics of the batch, and running ones that are written once a step.
  *
  *      y = BatchNormalization(x, scale, bias, running_mean, running_var)
  *
@@ -12,7 +12,7 @@
  * stay so where nothing of them is trained; else --train-mode turns them back, or the model is to
  * be exported anew.
  *
- * Dropout draws anew in each step, by the step's key (ir/ops/drop.c). */
+ * Dropout and random tensors are drawn anew in each step, by the step's key (ir/ops/drop.c). */
 #include "ir/infer.h"
 #include "ir/op.h"
 #include "passes/passes_internal.h"
@@ -187,6 +187,16 @@ static enum ul_status refuse(const struct modes *modes, ul_node_id node)
 
 /* ---- Dropout ---- */
 
+/* Of the step's random numbers. */
+static ul_value_id step_key(struct modes *modes, ul_node_id before)
+{
+    modes->build = ul_build_before(modes->graph, before);
+    const ul_value_id step = ul_update_step(modes->graph);
+    if (modes->key == UL_NONE)
+        modes->key = add(modes, UL_OP_StepKey, step, UL_NONE);
+    return modes->key;
+}
+
 /* The one number of an input, where it is known. */
 static bool is_constant(const struct ul_graph *graph, const struct ul_node *node, uint32_t input,
                         double otherwise, double *number)
@@ -223,14 +233,36 @@ static enum ul_status rewrite_dropout(struct modes *modes, ul_node_id id)
     bool known = is_constant(graph, &old, 2, 0, &trains);
     if ((!known || !(trains > 0)) && !modes->pass->options->training->train_mode)
         return refuse_dropout(modes, id);
-    modes->build = ul_build_before(graph, id);
-    const ul_value_id step = ul_update_step(graph);
-    if (modes->key == UL_NONE)
-        modes->key = add(modes, UL_OP_StepKey, step, UL_NONE);
-    const ul_value_id inputs[2] = {old.inputs[0], modes->key};
+    const ul_value_id inputs[2] = {old.inputs[0], step_key(modes, id)};
     ul_node_become(graph, id, UL_OP_Drop, inputs, 2);
     ul_node_set_float(graph, id, "ratio", ratio);
     return UL_OK;
+}
+
+/* ---- random tensors ---- */
+
+/* What draws by the step's key what the operator draws; UL_OP_NONE: it draws nothing. */
+static enum ul_op draw_of(enum ul_op op)
+{
+    if (op == UL_OP_RandomUniform || op == UL_OP_RandomUniformLike)
+        return UL_OP_DrawUniform;
+    if (op == UL_OP_RandomNormal || op == UL_OP_RandomNormalLike)
+        return UL_OP_DrawNormal;
+    return UL_OP_NONE;
+}
+
+/* The attributes stay; of what is drawn like another value, its type is said. */
+static void rewrite_draw(struct modes *modes, ul_node_id id, enum ul_op draw)
+{
+    struct ul_graph *graph = modes->graph;
+    const struct ul_node old = graph->nodes[id];
+    const struct ul_type type = graph->values[old.outputs[0]].type;
+    const ul_value_id key = step_key(modes, id);
+    ul_node_become(graph, id, draw, &key, 1);
+    graph->nodes[id].attrs = old.attrs;
+    graph->nodes[id].attr_count = old.attr_count;
+    ul_node_set_ints(graph, id, "shape", type.dims, type.rank);
+    ul_node_set_int(graph, id, "dtype", (int64_t)type.dtype);
 }
 
 enum ul_status ul_pass_modes(struct ul_pass *pass)
@@ -242,6 +274,8 @@ enum ul_status ul_pass_modes(struct ul_pass *pass)
         const struct ul_node *node = &pass->graph->nodes[nodes.nodes[i]];
         if (node->op == UL_OP_Dropout)
             UL_TRY(rewrite_dropout(&modes, nodes.nodes[i]));
+        if (draw_of(node->op) != UL_OP_NONE)
+            rewrite_draw(&modes, nodes.nodes[i], draw_of(node->op));
         bool trains = node->op == UL_OP_BatchNormalizationTraining;
         if (!trains && node->op != UL_OP_BatchNormalization)
             continue;

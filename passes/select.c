@@ -1,12 +1,15 @@
 /* What is trained: which initializers of the model are parameters.
  *
  * Problem: a model file does not tell parameters from bounds, tables and factors that its exporter
- * wrote as initializers too. Method: a float initializer is a parameter, unless every reader has it
- * where an operator wants no parameter (its row's fixed_inputs: a bound, a ratio, running
- * statistics), it is one number of rank 0, which is how factors of formulas are written, or a
- * pattern says otherwise. Values of Constant nodes never are. Parameters are state from here on:
- * nothing folds them. What no gradient reaches is a constant again once that is known
- * (gradient.c). */
+ * wrote as initializers too. Method: a float initializer is a parameter, unless a pattern says
+ * otherwise or
+ *     every reader has it where an operator wants no parameter (its row's fixed_inputs: a bound, a
+ *         ratio, running statistics, tables of angles),
+ *     it is one number, of any rank, between numbers of a formula: an epsilon, a scale. A slope, a
+ *         bias of an operator, and what stands beside a product of one column are parameters,
+ *     its elements are 0 and what no sum comes back from: a mask.
+ * Values of Constant nodes never are. Parameters are state from here on: nothing folds them. What
+ * no gradient reaches is a constant again once that is known (gradient.c). */
 #include "ir/op.h"
 #include "ir/training.h"
 #include "passes/passes_internal.h"
@@ -55,19 +58,64 @@ static enum ul_status check_patterns(const struct ul_pass *pass, const char *opt
     return UL_OK;
 }
 
-/* Per value: some reader has it where a parameter may stand. */
-static bool *find_readers(const struct ul_pass *pass)
+/* What readers show of a value. */
+enum { READ = 1, READ_AS_ONE = 2 };
+
+/* A product of one column: the single number beside it is its bias or its scale. */
+static bool is_column(const struct ul_graph *graph, ul_value_id value)
+{
+    ul_node_id id = value != UL_NONE ? graph->values[value].producer : UL_NONE;
+    if (id == UL_NONE || (ul_op_get(graph->nodes[id].op)->flags & UL_OP_MULTIPLIES) == 0)
+        return false;
+    const struct ul_value *factor = &graph->values[graph->nodes[id].inputs[1]];
+    const struct ul_type *type = &factor->type;
+    return factor->kind == UL_VALUE_WEIGHT && type->rank > 0 && type->dims[type->rank - 1] == 1;
+}
+
+/* Whether one number may be a parameter there. Elementwise operators and those that move elements
+ * read factors of formulas. */
+static bool takes_one(const struct ul_graph *graph, const struct ul_node *node, uint32_t input)
+{
+    const struct ul_op_info *row = ul_op_get(node->op);
+    if ((row->flags & UL_OP_ELEMENTWISE) == 0)
+        return row->map == NULL;
+    if ((row->flags & UL_OP_COMMUTES) != 0 && is_column(graph, node->inputs[1 - input]))
+        return true;
+    return input < 32 && (row->slope_inputs & 1u << input) != 0;
+}
+
+/* Per value: what readers show of it. */
+static unsigned char *find_readers(const struct ul_pass *pass)
 {
     const struct ul_graph *graph = pass->graph;
-    bool *is_read = UL_NEW_ARRAY(pass->scratch, bool, graph->value_count);
+    unsigned char *reads = UL_NEW_ARRAY(pass->scratch, unsigned char, graph->value_count);
     for (uint32_t n = 0; n < graph->node_count; n++) {
         const struct ul_node *node = &graph->nodes[n];
-        for (uint32_t i = 0; node->op != UL_OP_NONE && i < node->input_count; i++)
-            if (node->inputs[i] != UL_NONE &&
-                (i >= 32 || (ul_op_get(node->op)->fixed_inputs & 1u << i) == 0))
-                is_read[node->inputs[i]] = true;
+        for (uint32_t i = 0; node->op != UL_OP_NONE && i < node->input_count; i++) {
+            if (node->inputs[i] == UL_NONE ||
+                (i < 32 && (ul_op_get(node->op)->fixed_inputs & 1u << i) != 0))
+                continue;
+            reads[node->inputs[i]] |= READ;
+            if (takes_one(graph, node, i))
+                reads[node->inputs[i]] |= READ_AS_ONE;
+        }
     }
-    return is_read;
+    return reads;
+}
+
+/* Added before a Softmax it hides places: 0, and -10000 or less. */
+static bool is_mask(const struct ul_value *value)
+{
+    uint64_t count = ul_type_elements(&value->type), hidden = 0;
+    if (value->tensor->data == NULL)
+        return false;
+    for (uint64_t i = 0; i < count; i++) {
+        double number = ul_tensor_get_float(value->tensor, i);
+        if (!(number == 0 || number <= -1e4))
+            return false;
+        hidden += number != 0;
+    }
+    return hidden > 0;
 }
 
 /* Names that training gives to values of its own are no other ones'. */
@@ -121,7 +169,8 @@ static enum ul_status check_state_names(const struct ul_pass *pass)
     return UL_OK;
 }
 
-static bool is_parameter(const struct ul_training *training, const struct ul_value *value)
+static bool is_parameter(const struct ul_training *training, const struct ul_value *value,
+                         unsigned char reads)
 {
     enum ul_dtype dtype = value->type.dtype;
     bool is_float = dtype == UL_F32 || dtype == UL_F64;
@@ -129,8 +178,11 @@ static bool is_parameter(const struct ul_training *training, const struct ul_val
         is_named(training->freeze, training->freeze_count, value->name))
         return false;
     if (training->train_only_count > 0)
-        return is_named(training->train_only, training->train_only_count, value->name);
-    return value->type.rank > 0;
+        return (reads & READ) != 0 &&
+               is_named(training->train_only, training->train_only_count, value->name);
+    if (ul_type_elements(&value->type) == 1)
+        return value->type.rank > 0 && (reads & READ_AS_ONE) != 0;
+    return (reads & READ) != 0 && !is_mask(value);
 }
 
 /* Those that somebody may expect to be trained. */
@@ -151,7 +203,7 @@ static void list_initializers(const struct ul_pass *pass)
 enum ul_status ul_pass_select(struct ul_pass *pass)
 {
     struct ul_training *training = pass->options->training;
-    const bool *is_read = find_readers(pass);
+    const unsigned char *reads = find_readers(pass);
     uint32_t count = 0;
     list_initializers(pass);
     UL_TRY(check_inputs(pass));
@@ -159,7 +211,7 @@ enum ul_status ul_pass_select(struct ul_pass *pass)
     UL_TRY(check_patterns(pass, "--train-only", training->train_only, training->train_only_count));
     for (uint32_t v = 0; v < pass->graph->value_count; v++) {
         struct ul_value *value = &pass->graph->values[v];
-        bool trained = is_read[v] && is_parameter(training, value);
+        bool trained = is_parameter(training, value, reads[v]);
         value->flags &= ~(uint32_t)UL_VALUE_TRAINED;
         if (trained)
             value->flags |= UL_VALUE_TRAINED | UL_VALUE_PERSISTENT;

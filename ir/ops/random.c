@@ -103,31 +103,25 @@ enum ul_status ul_infer_random_like(struct ul_infer *infer)
     return UL_OK;
 }
 
-ul_kx ul_map_random_uniform(struct ul_lower *lower, ul_node_id node, uint32_t output,
-                            const ul_kx *index)
+/* ---- uniform and normal numbers, of a position ---- */
+
+static ul_kx uniform(struct ul_lower *lower, ul_node_id node, enum ul_dtype dtype, ul_kx position)
 {
     const struct ul_node *info = &lower->graph->nodes[node];
     struct ul_kernel *kernel = lower->kernel;
-    const struct ul_type *type = ul_lower_output_type(lower, node, output);
-    enum ul_dtype dtype = ul_compute_dtype(type->dtype);
     double low = ul_node_get_float(info, "low", 0);
     double high = ul_node_get_float(info, "high", 1);
-    ul_kx unit = ul_random_unit(kernel, dtype, ul_random_position(kernel, type, index), 0,
-                                ul_random_seed(lower->graph, info));
+    ul_kx unit = ul_random_unit(kernel, dtype, position, 0, ul_random_seed(lower->graph, info));
     ul_kx scaled = ul_kx_mul(kernel, unit, ul_kx_float(kernel, dtype, high - low));
     return ul_kx_add(kernel, scaled, ul_kx_float(kernel, dtype, low));
 }
 
 /* Box and Muller (1958): a radius and an angle; the logarithm's argument is in (0, 1]. */
-ul_kx ul_map_random_normal(struct ul_lower *lower, ul_node_id node, uint32_t output,
-                           const ul_kx *index)
+static ul_kx normal(struct ul_lower *lower, ul_node_id node, enum ul_dtype dtype, ul_kx position)
 {
     const struct ul_node *info = &lower->graph->nodes[node];
     struct ul_kernel *kernel = lower->kernel;
-    const struct ul_type *type = ul_lower_output_type(lower, node, output);
-    enum ul_dtype dtype = ul_compute_dtype(type->dtype);
     int64_t seed = ul_random_seed(lower->graph, info);
-    ul_kx position = ul_random_position(kernel, type, index);
     double scale;
     ul_kx whole = whole_bits(kernel, dtype, position, 0, seed, &scale);
     ul_kx above = ul_kx_add(kernel, whole, ul_kx_float(kernel, dtype, 1));
@@ -136,13 +130,64 @@ ul_kx ul_map_random_normal(struct ul_lower *lower, ul_node_id node, uint32_t out
         ul_kx_mul(kernel, ul_kx_unary(kernel, UL_KX_LOG, unit), ul_kx_float(kernel, dtype, -2));
     ul_kx angle = ul_kx_mul(kernel, ul_random_unit(kernel, dtype, position, 1, seed),
                             ul_kx_float(kernel, dtype, 6.28318530717958647693));
-    ul_kx normal = ul_kx_mul(kernel, ul_kx_unary(kernel, UL_KX_SQRT, log),
-                             ul_kx_unary(kernel, UL_KX_COS, angle));
+    ul_kx drawn = ul_kx_mul(kernel, ul_kx_unary(kernel, UL_KX_SQRT, log),
+                            ul_kx_unary(kernel, UL_KX_COS, angle));
     ul_kx scaled =
-        ul_kx_mul(kernel, normal, ul_kx_float(kernel, dtype, ul_node_get_float(info, "scale", 1)));
+        ul_kx_mul(kernel, drawn, ul_kx_float(kernel, dtype, ul_node_get_float(info, "scale", 1)));
     return ul_kx_add(kernel, scaled,
                      ul_kx_float(kernel, dtype, ul_node_get_float(info, "mean", 0)));
 }
+
+ul_kx ul_map_random_uniform(struct ul_lower *lower, ul_node_id node, uint32_t output,
+                            const ul_kx *index)
+{
+    const struct ul_type *type = ul_lower_output_type(lower, node, output);
+    return uniform(lower, node, ul_compute_dtype(type->dtype),
+                   ul_random_position(lower->kernel, type, index));
+}
+
+ul_kx ul_map_random_normal(struct ul_lower *lower, ul_node_id node, uint32_t output,
+                           const ul_kx *index)
+{
+    const struct ul_type *type = ul_lower_output_type(lower, node, output);
+    return normal(lower, node, ul_compute_dtype(type->dtype),
+                  ul_random_position(lower->kernel, type, index));
+}
+
+/* ---- the same, drawn anew in each step of training: the input is the step's key ---- */
+
+enum ul_status ul_infer_draw(struct ul_infer *infer)
+{
+    UL_TRY(ul_check_dtype(infer, 0, UL_CHECK_BIT(UL_I64)));
+    UL_TRY(ul_check_shape(infer, 0, 0, NULL));
+    return ul_infer_random(infer);
+}
+
+/* The key is above all positions, and four times it below 2^63 (ir/ops/drop.c). */
+static ul_kx keyed_position(struct ul_lower *lower, ul_node_id node, const struct ul_type *type,
+                            const ul_kx *index)
+{
+    ul_kx key = ul_lower_load(lower, lower->graph->nodes[node].inputs[0], index);
+    return ul_kx_add(lower->kernel, key, ul_random_position(lower->kernel, type, index));
+}
+
+ul_kx ul_map_draw_uniform(struct ul_lower *lower, ul_node_id node, uint32_t output,
+                          const ul_kx *index)
+{
+    const struct ul_type *type = ul_lower_output_type(lower, node, output);
+    return uniform(lower, node, ul_compute_dtype(type->dtype),
+                   keyed_position(lower, node, type, index));
+}
+
+ul_kx ul_map_draw_normal(struct ul_lower *lower, ul_node_id node, uint32_t output,
+                         const ul_kx *index)
+{
+    const struct ul_type *type = ul_lower_output_type(lower, node, output);
+    return normal(lower, node, ul_compute_dtype(type->dtype),
+                  keyed_position(lower, node, type, index));
+}
+
+/* ---- draws from given distributions ---- */
 
 enum ul_status ul_infer_bernoulli(struct ul_infer *infer)
 {

@@ -135,6 +135,24 @@ def check_dropout():
     check(losses[0] != losses[1], "--train-mode leaves Dropout as it was")
 
 
+def check_noise():
+    """Random tensors are drawn anew in each step, and the same by the same seed and step."""
+    nodes = [product(y="p"), helper.make_node("RandomNormalLike", ["p"], ["n"]),
+             helper.make_node("RandomUniform", [], ["u"], shape=[BATCH, CLASSES], high=0.5),
+             helper.make_node("Add", ["p", "n"], ["s"]), helper.make_node("Mul", ["s", "u"], ["y"])]
+    make("noise", nodes, {"x": [BATCH, WIDTH]}, [BATCH, CLASSES])
+    compile_model("noise", "--lr", "0")
+    numpy.save("d.npy", numpy.ones((SAMPLES, WIDTH), numpy.float32))
+    numpy.save("l.npy", numpy.zeros(SAMPLES, int))
+    losses = []
+    for more in (["--seed", "1"], ["--seed", "1"], ["--seed", "2"]):
+        run("./noise", "--data", "d.npy", "--labels", "l.npy", "--steps", "6", "--metrics", "n.csv", *more)
+        losses.append(tuple(numpy.genfromtxt("n.csv", delimiter=",", names=True)["loss"]))
+    check(losses[0] == losses[1] and losses[0] != losses[2], f"the seed does not decide: {losses}")
+    check(len(set(losses[0] + losses[2])) == 12, f"steps draw the same: {losses}")
+    run("./noise", "--guard", "--random", "1")
+
+
 def check_listed():
     """What would be trained, what not, and why: `inspect --train`, and a line of `plan`."""
     draw = numpy.random.default_rng(3)
@@ -186,6 +204,7 @@ def main():
         check_inputs()
         check_options()
         check_dropout()
+        check_noise()
         check_listed()
         check_labels()
         os.chdir("/")
