@@ -272,7 +272,7 @@ static enum ul_status range_shape(const struct ul_checker *c, uint32_t r)
             FAIL(c, "range %u: scratch that does not live for its position.", r);
         const struct ul_plan_substep *substep = substep_of(c, range->begin);
         if (range->size_bytes != substep->scratch_bytes || range->space != substep->scratch_space ||
-            range->class != UL_PLAN_SCRATCH || range->alias != UL_PLAN_NONE)
+            range->class != UL_PLAN_SCRATCH || range->alias != UL_PLAN_NONE || range->copy != 0)
             FAIL(c, "range %u: scratch differs from what its step asks for.", r);
     } else {
         const struct ul_plan_value *value = &c->problem->values[range->value];

@@ -21,7 +21,7 @@ struct fixture {
     struct ul_diag diag;
 };
 
-static void steps_add(struct ul_problem *problem)
+static void steps_add(struct ul_problem *problem, uint64_t scratch_bytes)
 {
     static const uint32_t reads[] = {X, Y}, writes[] = {FIRST, SECOND, STATE};
     static const uint32_t last_reads[] = {FIRST, STATE}, last_writes[] = {OUT};
@@ -33,13 +33,16 @@ static void steps_add(struct ul_problem *problem)
                                           .read_count = 2,
                                           .write_count = 3,
                                           .in_place_count = 6};
-    const struct ul_plan_substep last = {
-        .reads = last_reads, .writes = last_writes, .read_count = 2, .write_count = 1};
+    const struct ul_plan_substep last = {.reads = last_reads,
+                                         .writes = last_writes,
+                                         .read_count = 2,
+                                         .write_count = 1,
+                                         .scratch_bytes = scratch_bytes};
     add_simple_step(problem, "first", 0, 1, &first);
     add_simple_step(problem, "last", 0, 1, &last);
 }
 
-static void fixture_init(struct fixture *f, bool is_state_there)
+static void fixture_init_with(struct fixture *f, bool is_state_there, uint64_t scratch_bytes)
 {
     static const char *const names[VALUE_COUNT] = {"x", "y", "state", "first", "second", "out"};
     memset(f, 0, sizeof *f);
@@ -51,11 +54,16 @@ static void fixture_init(struct fixture *f, bool is_state_there)
         value.live_to_end = v == OUT;
         ul_problem_add_value(f->problem, &value);
     }
-    steps_add(f->problem);
+    steps_add(f->problem, scratch_bytes);
     struct ul_plan_options options = {.pack = UL_PACK_GREEDY};
     assert_int_equal(ul_plan_solve(&f->arena, f->problem, &options, &f->plan, &f->diag), UL_OK);
     assert_int_equal(f->plan.ranges[f->plan.value_ranges[FIRST]].alias, f->plan.value_ranges[X]);
     assert_int_equal(f->plan.ranges[f->plan.value_ranges[SECOND]].alias, f->plan.value_ranges[Y]);
+}
+
+static void fixture_init(struct fixture *f, bool is_state_there)
+{
+    fixture_init_with(f, is_state_there, 0);
 }
 
 /* The value takes over the bytes of `from` at position 0. */
@@ -99,6 +107,18 @@ static void test_what_is_there_takes_nothing_over(void **state)
     assert_refused(&f, "may not be in place of");
 }
 
+/* Scratch is of its position alone: there is no second of it. */
+static void test_scratch_has_no_copies(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_init_with(&f, false, 64);
+    struct ul_plan_range *scratch = &f.plan.ranges[f.plan.range_count - 1];
+    assert_int_equal(scratch->value, UL_PLAN_NONE);
+    scratch->copy = 1;
+    assert_refused(&f, "scratch differs");
+}
+
 /* Where first-fit takes less than what is reserved, that is not the least packing. */
 static void test_packing_that_is_not_the_least(void **state)
 {
@@ -138,6 +158,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_input_is_taken_over_once),
         cmocka_unit_test(test_what_is_there_takes_nothing_over),
+        cmocka_unit_test(test_scratch_has_no_copies),
         cmocka_unit_test(test_packing_that_is_not_the_least),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
