@@ -48,6 +48,20 @@ static void give_factor(struct ul_gradient *gradient, uint32_t input, ul_value_i
     ul_gradient_give_broadcast(gradient, input, share);
 }
 
+/* dB = A^T dY. Where B is a matrix that was turned, as exporters write weights, it is (dY^T A)^T:
+ * the weight's own gradient then lies as the weight does, and its update reads both along their
+ * rows. */
+static ul_value_id second_factor(struct ul_gradient *gradient, ul_value_id a, ul_value_id g)
+{
+    const struct ul_value *b = &gradient->graph->values[ul_gradient_input(gradient, 1)];
+    bool is_turned = b->kind == UL_VALUE_NODE && b->type.rank == 2 &&
+                     gradient->graph->nodes[b->producer].op == UL_OP_Transpose;
+    if (!is_turned)
+        return ul_gradient_binary(gradient, UL_OP_MatMul, ul_gradient_swap(gradient, a), g);
+    return ul_gradient_swap(
+        gradient, ul_gradient_binary(gradient, UL_OP_MatMul, ul_gradient_swap(gradient, g), a));
+}
+
 enum ul_status ul_gradient_matmul(struct ul_gradient *gradient)
 {
     ul_value_id a = ul_gradient_input(gradient, 0), b = ul_gradient_input(gradient, 1);
@@ -60,9 +74,7 @@ enum ul_status ul_gradient_matmul(struct ul_gradient *gradient)
         bool is_flat = b_rank <= 2;
         ul_value_id rows = is_flat ? flatten(gradient, a) : a;
         ul_value_id results = is_flat ? flatten(gradient, g) : g;
-        give_factor(
-            gradient, 1,
-            ul_gradient_binary(gradient, UL_OP_MatMul, ul_gradient_swap(gradient, rows), results));
+        give_factor(gradient, 1, second_factor(gradient, rows, results));
     }
     if (ul_gradient_wanted(gradient, 0))
         give_factor(gradient, 0,
