@@ -80,6 +80,7 @@ static enum ul_status plan(struct ul_cli_job *job)
     struct ul_compile *compile = &job->compile;
     UL_TRY(check_options(job));
     compile->wants_ladder = job->options.sweep;
+    UL_TRY(ul_compile_find_batch(compile, job->files.items[0]));
     UL_TRY(ul_compile_build(compile, job->files.items[0]));
     if (compile->program == NULL) { /* --stop-after */
         struct ul_text text;

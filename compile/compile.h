@@ -116,6 +116,11 @@ enum ul_status ul_compile_build(struct ul_compile *compile, const char *model_pa
 /* Plans and checks (or reads options.plan and checks it), and describes the plan: report, json. */
 enum ul_status ul_compile_plan(struct ul_compile *compile) UL_MUST_CHECK;
 
+/* batch.c: with options.max_batch, has the compile take the largest batch that fits its budget, by
+ * planning others; before ul_compile_build. UL_NO_FIT: not even the smallest does. */
+enum ul_status ul_compile_find_batch(struct ul_compile *compile,
+                                     const char *model_path) UL_MUST_CHECK;
+
 /* budget.c: UL_NO_FIT when the plan exceeds the budget: the shortfall, the smallest budget known to
  * work, the peak and what is alive there. */
 enum ul_status ul_compile_require_fit(struct ul_compile *compile) UL_MUST_CHECK;

@@ -259,6 +259,19 @@ static void put_process(struct ul_text *text, const struct ul_report *report)
                        report->flash.weight_bytes, report->flash.code_bytes);
 }
 
+static void put_batch(struct ul_text *text, const struct ul_report *report)
+{
+    const struct ul_report_batch *batch = &report->batch;
+    if (batch->batch == 0)
+        return;
+    ul_text_printf(text, "  \"max_batch\": {\"batch\": %" PRIu64 ", \"planned\": [", batch->batch);
+    for (uint32_t i = 0; i < batch->tried_count; i++)
+        ul_text_printf(text, "%s{\"batch\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"fits\": %s}",
+                       i == 0 ? "" : ", ", batch->tried[i].batch, batch->tried[i].needed_bytes,
+                       batch->tried[i].fits ? "true" : "false");
+    ul_text_put(text, "]},\n");
+}
+
 static void put_head(struct ul_text *text, const struct ul_report *report)
 {
     const struct ul_plan *plan = report->plan;
@@ -289,6 +302,7 @@ static void put_head(struct ul_text *text, const struct ul_report *report)
         put_key_string(text, "optimal_within", plan->optimal_within);
     put_key_bool(text, "stopped_by_time", plan->stopped_by_time);
     put_key_number(text, "smallest_budget_bytes", plan->smallest_budget_bytes);
+    put_batch(text, report);
     put_key_number(text, "peak_step", plan->peak_position);
     put_key_number(text, "cost", plan->cost);
     put_key_number(text, "base_cost", plan->base_cost);

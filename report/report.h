@@ -75,6 +75,18 @@ struct ul_report_training {
     const char *unreached;    /* the first of them */
 };
 
+/* What was planned to find the largest batch within a budget; zeros: it was given. */
+struct ul_report_batch_tried {
+    uint64_t batch;
+    uint64_t needed_bytes; /* of what the budget bounds */
+    bool fits;
+};
+struct ul_report_batch {
+    uint64_t batch; /* the largest of those that fit */
+    uint32_t tried_count;
+    struct ul_report_batch_tried *tried; /* in the order that they were planned in */
+};
+
 struct ul_report {
     const struct ul_problem *problem;
     const struct ul_plan *plan;
@@ -89,6 +101,7 @@ struct ul_report {
     struct ul_report_process process;
     struct ul_report_flash flash;
     struct ul_report_training training;
+    struct ul_report_batch batch;
     uint32_t option_count;
     const struct ul_report_option *options;
     const struct ul_report_step *steps;       /* per problem step */

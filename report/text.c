@@ -81,6 +81,24 @@ static void put_verdict(struct ul_text *text, const struct ul_report *report)
             report->budget_bytes, of, needed - report->budget_bytes);
 }
 
+/* That the batch is the largest is shown by the next one. */
+static void put_batch(struct ul_text *text, const struct ul_report *report)
+{
+    const struct ul_report_batch *batch = &report->batch;
+    if (batch->batch == 0)
+        return;
+    for (uint32_t i = 0; i < batch->tried_count; i++)
+        if (batch->tried[i].batch == batch->batch + 1)
+            ul_text_printf(text,
+                           "A batch of %" PRIu64 " fits; the smallest plan known for %" PRIu64
+                           " takes %" PRIu64 " bytes. Planned:",
+                           batch->batch, batch->batch + 1, batch->tried[i].needed_bytes);
+    for (uint32_t i = 0; i < batch->tried_count; i++)
+        ul_text_printf(text, "%s %" PRIu64 "%s", i == 0 ? "" : ",", batch->tried[i].batch,
+                       batch->tried[i].fits ? "" : " (no)");
+    ul_text_put(text, ".\n");
+}
+
 /* A part of the row above it. */
 static void put_part(struct ul_text *text, const struct ul_report *report, const char *label,
                      uint64_t bytes)
@@ -387,6 +405,7 @@ static void put_bounds(struct ul_text *text, const struct ul_report *report)
 void ul_report_put_text(struct ul_text *text, const struct ul_report *report)
 {
     put_verdict(text, report);
+    put_batch(text, report);
     put_rows(text, report);
     put_process(text, report);
     put_precision(text, report);

@@ -440,6 +440,38 @@ def check_kept(args, folder, constants):
         raise AssertionError(f"dropout: the mean of what is kept is {mean}, not about 1")
 
 
+def check_max_batch(args, folder):
+    """The largest batch within a budget: it fits, the next does not, and both were planned."""
+    model, program = os.path.join(folder, "m.onnx"), os.path.join(folder, "m")
+    random = numpy.random.default_rng(7)
+    make_model(model, PERCEPTRON, perceptron(random), [("x", ["N", FEATURES])], ("y", ["N", CLASSES]))
+    words = [model, "--target", args.target, "--train", "--budget", "6800", "--budget-of", "arena"]
+    found = json.loads(run([args.ullage, "plan", *words, "--max-batch", "--json", "-"]))["max_batch"]
+    batch = found["batch"]
+    fits = {row["batch"]: row["fits"] for row in found["planned"]}
+    if not fits.get(batch) or fits.get(batch + 1) is not False:
+        raise AssertionError(f"max-batch: {found}")
+    for size, code in ((batch, 0), (batch + 1, 4)):
+        done = subprocess.run([args.ullage, "plan", *words, "--dim", f"N={size}"], capture_output=True)
+        if done.returncode != code:
+            raise AssertionError(f"max-batch: {size}: exit {done.returncode}, not {code}")
+    run([args.ullage, "compile", *words, "--max-batch", "-o", program])
+    data = random.standard_normal((2 * batch, FEATURES))
+    train(program, folder, data, random.integers(0, CLASSES, 2 * batch), 2)
+    shaped = [*PERCEPTRON[:3], helper.make_node("Reshape", ["h", "shape"], ["r"]),
+              helper.make_node("Gemm", ["r", "w2", "b2"], ["y"], transB=1)]
+    baked = os.path.join(folder, "baked.onnx")
+    make_model(baked, [helper.make_node("Constant", [], ["shape"], value_ints=[1, HIDDEN]), *shaped],
+               perceptron(random), [("x", ["N", FEATURES])], ("y", ["N", CLASSES]))
+    fixed = os.path.join(folder, "fixed.onnx")
+    make_model(fixed, PERCEPTRON, perceptron(random), [("x", [4, FEATURES])], ("y", [4, CLASSES]))
+    for more, text in (([model], "give --budget"), ([fixed, *words[1:]], "fixes the first dimension"),
+                       ([*words, "--dim", "N=3"], "leave it out"), ([baked, *words[1:]], "one of 2 cannot")):
+        done = subprocess.run([args.ullage, "plan", *more, "--max-batch"], capture_output=True, text=True)
+        if done.returncode not in (1, 2, 3) or text not in done.stderr:
+            raise AssertionError(f"max-batch: {more}: exit {done.returncode}: {done.stderr}")
+
+
 def check_same(args, folder, what, words, choices):
     """A compile by any of these options trains the convolution net with the bits of the first."""
     model, program, want = os.path.join(folder, "m.onnx"), os.path.join(folder, "m"), None
@@ -551,7 +583,7 @@ def main():
     parser.add_argument("cases", nargs="*")
     args = parser.parse_args()
     names = args.cases or [*CASES, "conv", "dropout", "vocabulary", "process", "clipping",
-                           "clipping-conv", "checkpoints", "budgets"]
+                           "clipping-conv", "checkpoints", "max-batch", "budgets"]
     failed = 0
     for name in names:
         folder = tempfile.mkdtemp()
@@ -568,6 +600,8 @@ def main():
                 check_clipping(args, folder, name)
             elif name == "checkpoints":
                 check_checkpoints(args, folder)
+            elif name == "max-batch":
+                check_max_batch(args, folder)
             elif name == "budgets":
                 check_budgets(args, folder)
             else:

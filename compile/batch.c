@@ -1,0 +1,263 @@
+/* The largest batch that fits a budget: --max-batch.
+ *
+ * Problem: what a plan needs grows with the batch, but nothing proves that it always does, and a
+ * budget leaves it open what is recomputed. Method: batches are really planned, each by a compile
+ * of its own: 1, 2, 4 and so on until one does not fit, then halves between the last that fits and
+ * the first that does not, until these are neighbours. The batch is the first dimension of the
+ * model's first input; where the model is trained, of all its inputs. Left undone: larger batches
+ * behind one that does not fit. */
+#include "compile/compile_internal.h"
+
+#include <string.h>
+
+#define MAX_BATCH ((int64_t)1 << 20)
+
+struct search {
+    struct ul_compile *compile;
+    const char *path;
+    struct ul_texts symbols;       /* dimensions that are the batch */
+    struct ul_named_sizes shapes;  /* of inputs whose first dimension is, and has no name */
+    struct ul_report_batch result; /* what was tried so far */
+    uint32_t tried_capacity;
+    char doing[64]; /* for progress */
+    int64_t batch;  /* that is being tried */
+};
+
+/* ---- Where the batch stands ---- */
+
+static bool says_dim(const struct ul_compile_options *options, const char *symbol)
+{
+    for (uint32_t i = 0; i < options->dims.count; i++)
+        if (strcmp(options->dims.items[i].name, symbol) == 0)
+            return true;
+    return false;
+}
+
+static const struct ul_named_size *find_shape(const struct ul_compile_options *options,
+                                              const char *input)
+{
+    for (uint32_t i = 0; i < options->shapes.count; i++)
+        if (strcmp(options->shapes.items[i].name, input) == 0)
+            return &options->shapes.items[i];
+    return NULL;
+}
+
+/* The shape of an input whose first dimension has no name, as it is said, or as the model has it.
+ */
+static enum ul_status add_shape(struct search *search, const struct ul_model_port *port)
+{
+    struct ul_compile *compile = search->compile;
+    const struct ul_named_size *said = find_shape(&compile->options, port->name);
+    struct ul_named_size shape = {.rank = port->rank};
+    if (said != NULL)
+        shape = *said;
+    bool is_known = said != NULL || (port->rank != UL_RANK_UNKNOWN && port->rank <= UL_LIMIT_RANK);
+    for (uint32_t d = 1; said == NULL && is_known && d < port->rank; d++) {
+        shape.dims[d] = port->dims[d].size;
+        is_known = is_known && shape.dims[d] >= 0;
+    }
+    if (!is_known || shape.rank == 0)
+        return ul_diag_set(&compile->diag, UL_USAGE,
+                           "--max-batch: give the shape of input %s with --shape; of its first "
+                           "dimension any number, which is the batch",
+                           ul_quote(&compile->keep, port->name));
+    shape.name = ul_arena_copy_string(&compile->keep, port->name);
+    ul_named_sizes_add(&compile->keep, &search->shapes, &shape);
+    return UL_OK;
+}
+
+static enum ul_status add_input(struct search *search, const struct ul_model_port *port,
+                                bool is_first)
+{
+    struct ul_compile *compile = search->compile;
+    const char *name = ul_quote(&compile->keep, port->name);
+    if (port->rank == UL_RANK_UNKNOWN)
+        return add_shape(search, port);
+    if (port->rank == 0)
+        return ul_diag_set(&compile->diag, UL_USAGE,
+                           "--max-batch: the input %s is one number, and has no batch", name);
+    const struct ul_model_dim *dim = &port->dims[0];
+    if (dim->size >= 0)
+        return ul_diag_set(&compile->diag, UL_USAGE,
+                           "--max-batch: the model fixes the first dimension of its input %s at "
+                           "%lld%s; export it with a batch that is free (torch: dynamic_axes)",
+                           name, (long long)dim->size,
+                           is_first ? "" : ", where training has samples");
+    if (dim->symbol == NULL)
+        return add_shape(search, port);
+    if (says_dim(&compile->options, dim->symbol))
+        return ul_diag_set(&compile->diag, UL_USAGE,
+                           "--dim %s: it is the batch, which --max-batch finds; leave it out",
+                           ul_option_shown(&compile->keep, dim->symbol));
+    for (uint32_t i = 0; i < search->symbols.count; i++)
+        if (strcmp(search->symbols.items[i], dim->symbol) == 0)
+            return UL_OK;
+    ul_texts_add(&compile->keep, &search->symbols,
+                 ul_arena_copy_string(&compile->keep, dim->symbol));
+    return UL_OK;
+}
+
+/* What the file says of its inputs is known even where their sizes are open. */
+static enum ul_status find_inputs(struct search *search)
+{
+    struct ul_compile *compile = search->compile;
+    struct ul_compile probe;
+    bool is_first = true;
+    ul_compile_init(&probe);
+    ul_options_copy(&probe.options.base, &compile->options.base, sizeof probe.options);
+    enum ul_status status = ul_compile_load(&probe, search->path);
+    if (status != UL_OK && !probe.model.has_open_dims)
+        compile->diag = probe.diag;
+    else
+        status = UL_OK;
+    for (uint32_t i = 0; status == UL_OK && i < probe.model.input_count; i++) {
+        const struct ul_model_port *port = &probe.model.inputs[i];
+        if (port->is_weight || (!is_first && !compile->options.train))
+            continue;
+        status = add_input(search, port, is_first);
+        is_first = false;
+    }
+    ul_compile_done(&probe);
+    if (status == UL_OK && is_first)
+        return ul_diag_set(&compile->diag, UL_USAGE, "--max-batch: the model has no input");
+    return status;
+}
+
+/* ---- One batch ---- */
+
+static void set_batch(const struct search *search, struct ul_compile *compile, int64_t batch)
+{
+    struct ul_compile_options *options = &compile->options;
+    for (uint32_t i = 0; i < search->symbols.count; i++) {
+        const struct ul_named_size dim = {
+            .name = search->symbols.items[i], .rank = 1, .dims = {batch}};
+        ul_named_sizes_add(&compile->keep, &options->dims, &dim);
+    }
+    struct ul_named_sizes shapes = {.count = 0};
+    for (uint32_t i = 0; i < search->shapes.count; i++) {
+        struct ul_named_size shape = search->shapes.items[i];
+        shape.dims[0] = batch;
+        ul_named_sizes_add(&compile->keep, &shapes, &shape);
+    }
+    for (uint32_t i = 0; i < options->shapes.count; i++) {
+        bool is_ours = false;
+        for (uint32_t k = 0; k < search->shapes.count; k++)
+            is_ours =
+                is_ours || strcmp(search->shapes.items[k].name, options->shapes.items[i].name) == 0;
+        if (!is_ours)
+            ul_named_sizes_add(&compile->keep, &shapes, &options->shapes.items[i]);
+    }
+    options->shapes = shapes;
+    options->max_batch = false; /* it is said now */
+}
+
+static void tell(void *context, const char *what)
+{
+    struct search *search = context;
+    if (what != NULL)
+        snprintf(search->doing, sizeof search->doing, "batch %lld: %s", (long long)search->batch,
+                 what);
+    ul_compile_progress(search->compile, what != NULL ? search->doing : NULL);
+}
+
+/* Plans it; UL_NO_FIT is an answer. */
+static enum ul_status try_batch(struct search *search, int64_t batch, struct ul_diag *diag)
+{
+    struct ul_compile *compile = search->compile;
+    struct ul_compile trial;
+    search->batch = batch;
+    ul_compile_init(&trial);
+    ul_options_copy(&trial.options.base, &compile->options.base, sizeof trial.options);
+    trial.is_library = compile->is_library;
+    trial.progress = tell;
+    trial.progress_context = search;
+    set_batch(search, &trial, batch);
+    trial.options.stop_after = NULL;
+    enum ul_status status = ul_compile_build(&trial, search->path);
+    if (status == UL_OK)
+        status = ul_compile_plan(&trial);
+    if (status == UL_OK) {
+        struct ul_report_batch *result = &search->result;
+        struct ul_plan_beside beside = ul_compile_beside(&trial, trial.program);
+        status = ul_compile_require_fit(&trial);
+        UL_GROW(&compile->keep, result->tried, result->tried_count, search->tried_capacity);
+        result->tried[result->tried_count++] = (struct ul_report_batch_tried){
+            .batch = (uint64_t)batch,
+            .needed_bytes = ul_plan_bounded_bytes(&beside, &trial.plan),
+            .fits = status == UL_OK};
+    }
+    *diag = trial.diag;
+    ul_compile_done(&trial);
+    return status;
+}
+
+/* ---- The search ---- */
+
+/* The first batch that can be planned: of one value no statistic can be trained. */
+static enum ul_status try_first(struct search *search, int64_t *batch)
+{
+    struct ul_diag *diag = &search->compile->diag, other;
+    enum ul_status status = try_batch(search, 1, diag);
+    *batch = 1;
+    if (status != UL_OK && status != UL_NO_FIT && try_batch(search, 2, &other) == UL_OK) {
+        *diag = (struct ul_diag){.status = UL_OK};
+        *batch = 2;
+        return UL_OK;
+    }
+    if (status == UL_NO_FIT)
+        ul_diag_prefix(diag, "--max-batch: not even a batch of 1 fits");
+    return status;
+}
+
+/* Doubles `fits` until a batch does not fit: *misfit. */
+static enum ul_status gallop(struct search *search, int64_t *fits, int64_t *misfit)
+{
+    struct ul_diag *diag = &search->compile->diag, trial;
+    for (*misfit = 2 * *fits; *misfit <= MAX_BATCH; *misfit *= 2) {
+        enum ul_status status = try_batch(search, *misfit, &trial);
+        if (status == UL_NO_FIT)
+            return UL_OK;
+        if (status != UL_OK)
+            return ul_diag_set(diag, status,
+                               "--max-batch: a batch of %lld can be planned, one of %lld cannot; "
+                               "export the model with a batch that is free everywhere in it: %s",
+                               (long long)*fits, (long long)*misfit, trial.text);
+        *fits = *misfit;
+    }
+    return ul_diag_set(diag, UL_USAGE,
+                       "--max-batch: a batch of %lld fits, and larger ones are not tried; give a "
+                       "batch instead",
+                       (long long)*fits);
+}
+
+enum ul_status ul_compile_find_batch(struct ul_compile *compile, const char *model_path)
+{
+    struct search search = {.compile = compile, .path = model_path};
+    int64_t fits = 0, misfit = 0;
+    if (!compile->options.max_batch)
+        return UL_OK;
+    if (compile->options.plan != NULL)
+        return ul_diag_set(&compile->diag, UL_USAGE,
+                           "--max-batch is for making a plan, and --plan gives one: leave one out");
+    if (compile->options.budget_bytes == 0)
+        return ul_diag_set(&compile->diag, UL_USAGE,
+                           "--max-batch finds what a budget leaves room for: give --budget SIZE");
+    if (strcmp(model_path, "-") == 0)
+        return ul_diag_set(&compile->diag, UL_USAGE,
+                           "--max-batch reads the model once for each batch: give a file");
+    UL_TRY(find_inputs(&search));
+    UL_TRY(try_first(&search, &fits));
+    UL_TRY(gallop(&search, &fits, &misfit));
+    while (misfit - fits > 1) {
+        int64_t middle = fits + (misfit - fits) / 2;
+        enum ul_status status = try_batch(&search, middle, &compile->diag);
+        if (status != UL_OK && status != UL_NO_FIT)
+            return status;
+        *(status == UL_OK ? &fits : &misfit) = middle;
+    }
+    compile->diag = (struct ul_diag){.status = UL_OK};
+    search.result.batch = (uint64_t)fits;
+    set_batch(&search, compile, fits);
+    compile->report.batch = search.result;
+    return UL_OK;
+}
