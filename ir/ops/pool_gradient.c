@@ -13,6 +13,8 @@
 
 enum { X, GRADIENT };
 
+#define OF_CHANNEL 3u /* dimensions: image, channel */
+
 enum ul_status ul_infer_max_pool_gradient(struct ul_infer *infer)
 {
     const struct ul_type *x = ul_infer_input(infer, X);
@@ -28,82 +30,102 @@ enum ul_status ul_infer_max_pool_gradient(struct ul_infer *infer)
     return ul_infer_same(infer);
 }
 
-/* One window: its largest element so far, and where it is. */
-struct window {
+/* Windows of several channels that lie side by side, or one: the largest element so far, and where
+ * it is. */
+struct windows {
     struct ul_lower *lower;
     const struct ul_node *node;
     struct ul_pool pool;
-    ul_kx index[UL_LIMIT_RANK]; /* of the window */
-    uint32_t best, place[UL_POOL_DIMS];
+    struct ul_lanes lanes;
+    struct ul_lane_var best, place[UL_POOL_DIMS];
 };
 
-static void open_windows(struct window *w)
+static void open_windows(struct windows *w)
 {
     struct ul_kernel *k = w->lower->kernel;
     const struct ul_type *type = &w->lower->graph->values[w->node->inputs[GRADIENT]].type;
     enum ul_dtype dtype = ul_compute_dtype(type->dtype);
-    for (uint32_t d = 0; d < type->rank; d++) /* windows of a channel meet */
-        w->index[d] = ul_ks_for(k, type->dims[d], d < 2 ? UL_FOR_PARALLEL : 0);
-    w->best = ul_ks_var(k, dtype, ul_kx_float(k, dtype, -(double)INFINITY));
+    uint32_t order[UL_LIMIT_RANK];
+    ul_lower_order(w->lower, w->node->outputs[0], order);
+    ul_lanes_open_order(&w->lanes, w->lower, type->rank, type->dims, order, OF_CHANNEL);
+    ul_lanes_loop(&w->lanes, ul_lanes_all(type->rank) & ~OF_CHANNEL, 0); /* they meet */
+    w->best = ul_lanes_var(&w->lanes, dtype, ul_kx_float(k, dtype, -(double)INFINITY));
     for (uint32_t d = 0; d < w->pool.count; d++)
-        w->place[d] = ul_ks_var(k, UL_I64, ul_kx_index_const(k, -1));
+        w->place[d] = ul_lanes_var(&w->lanes, UL_I32, ul_kx_int(k, UL_I32, -1));
 }
 
 /* The first of the largest, or the first NaN, in the order in which MaxPool looks. */
-static void find_largest(struct window *w)
+static void find_largest(struct windows *w)
 {
     struct ul_kernel *k = w->lower->kernel;
-    ul_kx at[UL_LIMIT_RANK] = {w->index[0], w->index[1]};
+    ul_kx at[UL_LIMIT_RANK] = {w->lanes.index[0]}, place[UL_POOL_DIMS];
     for (uint32_t d = 0; d < w->pool.count; d++) {
-        ul_kx first, count;
-        ul_pool_taps(k, &w->pool, d, w->index[d + 2], 0, w->pool.in[d], &first, &count);
+        ul_kx first, count, o = w->lanes.index[d + 2];
+        ul_pool_taps(k, &w->pool, d, o, 0, w->pool.in[d], &first, &count);
         ul_kx tap = ul_kx_add(k, first, ul_ks_for_expr(k, count, w->pool.kernel[d], 0));
-        ul_kx start =
-            ul_kx_addi(k, ul_kx_muli(k, w->index[d + 2], w->pool.stride[d]), -w->pool.pad_begin[d]);
+        ul_kx start = ul_kx_addi(k, ul_kx_muli(k, o, w->pool.stride[d]), -w->pool.pad_begin[d]);
         at[d + 2] = ul_ks_let(k, ul_kx_add(k, start, ul_kx_muli(k, tap, w->pool.dilation[d])));
+        place[d] = ul_ks_let(k, ul_kx_cast(k, UL_I32, at[d + 2]));
     }
+    ul_lanes_begin(&w->lanes);
+    at[1] = w->lanes.index[1];
     ul_kx x = ul_ks_let(k, ul_lower_load(w->lower, w->node->inputs[X], at));
-    ul_kx old = ul_kx_var(k, w->best), zero = ul_kx_index_const(k, 0);
-    ul_kx none = ul_kx_binary(k, UL_KX_LT, ul_kx_var(k, w->place[0]), zero);
-    ul_kx number = ul_kx_unary(k, UL_KX_NOT, ul_kx_unary(k, UL_KX_ISNAN, old));
-    ul_kx better = ul_kx_binary(k, UL_KX_AND, ul_kx_unary(k, UL_KX_ISNAN, x), number);
-    better = ul_kx_binary(k, UL_KX_OR, better, ul_kx_binary(k, UL_KX_LT, old, x));
-    ul_ks_if(k, ul_kx_binary(k, UL_KX_OR, none, better));
-    ul_ks_set(k, w->best, x);
-    for (uint32_t d = 0; d < w->pool.count; d++)
-        ul_ks_set(k, w->place[d], at[d + 2]);
-    ul_ks_end(k);
+    ul_kx old = ul_ks_let(k, ul_lanes_get(&w->lanes, w->best));
+    ul_kx old_place = ul_lanes_get(&w->lanes, w->place[0]);
+    ul_kx none = ul_kx_binary(k, UL_KX_LT, old_place, ul_kx_int(k, UL_I32, 0));
+    ul_kx is_number = ul_kx_binary(k, UL_KX_EQ, old, old);
+    ul_kx above = ul_kx_unary(k, UL_KX_NOT, ul_kx_binary(k, UL_KX_LE, x, old)); /* or NaN */
+    ul_kx better = ul_kx_binary(k, UL_KX_AND, is_number, above);
+    better = ul_ks_let(k, ul_kx_binary(k, UL_KX_OR, none, better));
+    ul_lanes_set(&w->lanes, w->best, ul_kx_select(k, better, x, old));
+    for (uint32_t d = 0; d < w->pool.count; d++) {
+        ul_kx kept = ul_lanes_get(&w->lanes, w->place[d]);
+        ul_lanes_set(&w->lanes, w->place[d], ul_kx_select(k, better, place[d], kept));
+    }
+    ul_lanes_end(&w->lanes);
     for (uint32_t d = 0; d < w->pool.count; d++)
         ul_ks_end(k);
+}
+
+/* The largest element takes what its window hands on. */
+static void hand_on(struct windows *w)
+{
+    struct ul_kernel *k = w->lower->kernel;
+    ul_kx index[UL_LIMIT_RANK];
+    ul_lanes_begin(&w->lanes);
+    ul_kx found = ul_lanes_get(&w->lanes, w->place[0]);
+    ul_ks_if(k, ul_kx_binary(k, UL_KX_LE, ul_kx_int(k, UL_I32, 0), found));
+    memcpy(index, w->lanes.index, sizeof index);
+    for (uint32_t d = 0; d < w->pool.count; d++) {
+        ul_kx place = ul_kx_cast(k, UL_I64, ul_lanes_get(&w->lanes, w->place[d]));
+        index[d + 2] = ul_kx_clamp(k, place, 0, w->pool.in[d] - 1);
+    }
+    ul_kx g = ul_lower_load(w->lower, w->node->inputs[GRADIENT], w->lanes.index);
+    ul_kx old = ul_ks_let(k, ul_lower_load_output(w->lower, w->node->outputs[0], index));
+    ul_lower_store(w->lower, w->node->outputs[0], index, ul_kx_add(k, old, g));
+    ul_ks_end(k);
+    ul_lanes_end(&w->lanes);
 }
 
 void ul_lower_max_pool_gradient(struct ul_lower *lower, ul_node_id node)
 {
     struct ul_kernel *k = lower->kernel;
     const struct ul_type *type = ul_lower_input_type(lower, node, X);
-    struct window w = {.lower = lower, .node = ul_check_node(lower, node)};
-    enum ul_dtype dtype = ul_compute_dtype(type->dtype);
+    struct windows w = {.lower = lower, .node = ul_check_node(lower, node)};
     ul_kx index[UL_LIMIT_RANK];
     const char *error = ul_pool_read(w.node, type, &w.pool);
     UL_ASSERT(error == NULL);
-    ul_lower_open(lower, type->rank, type->dims, index);
-    ul_lower_store(lower, w.node->outputs[0], index, ul_kx_float(k, dtype, 0.0));
+    ul_lower_open_as(lower, w.node->outputs[0], type->dims, index);
+    ul_lower_store(lower, w.node->outputs[0], index,
+                   ul_kx_float(k, ul_compute_dtype(type->dtype), 0.0));
     ul_lower_close(lower, type->rank);
     if (ul_type_elements(ul_lower_input_type(lower, node, GRADIENT)) == 0)
         return;
     open_windows(&w);
     find_largest(&w);
-    ul_kx first = ul_kx_var(k, w.place[0]);
-    ul_ks_if(k, ul_kx_binary(k, UL_KX_LE, ul_kx_index_const(k, 0), first));
-    memcpy(index, w.index, sizeof index);
-    for (uint32_t d = 0; d < w.pool.count; d++)
-        index[d + 2] = ul_kx_clamp(k, ul_kx_var(k, w.place[d]), 0, w.pool.in[d] - 1);
-    ul_kx g = ul_lower_load(lower, w.node->inputs[GRADIENT], w.index);
-    ul_kx old = ul_ks_let(k, ul_lower_load_output(lower, w.node->outputs[0], index));
-    ul_lower_store(lower, w.node->outputs[0], index, ul_kx_add(k, old, g));
-    ul_ks_end(k);
-    for (uint32_t d = 0; d < type->rank; d++)
-        ul_ks_end(k);
+    hand_on(&w);
+    ul_lanes_loop_end(&w.lanes, ul_lanes_all(type->rank) & ~OF_CHANNEL);
+    ul_lanes_close(&w.lanes);
 }
 
 enum ul_status ul_gradient_max_pool(struct ul_gradient *gradient)
