@@ -45,6 +45,7 @@
 /* ---- Options ---- */
 
 enum { UL_COMPILE_MAX_THREADS = 1024 };
+enum { UL_COMPILE_MAX_PARTS = 65536 }; /* micro-batches of a step */
 
 enum ul_weights_place { UL_WEIGHTS_ARENA, UL_WEIGHTS_ROM, UL_WEIGHTS_FILE };
 enum ul_io_place { UL_IO_ARENA, UL_IO_CALLER };

@@ -146,8 +146,13 @@ static enum ul_status check_loss(struct ul_compile *compile, const struct ul_tra
     return UL_OK;
 }
 
-static enum ul_status check_clipping(struct ul_compile *compile)
+static enum ul_status check_clipping(struct ul_compile *compile, const struct ul_training *training)
 {
+    if (training->micro_batches > 1 && training->clip_mode == UL_CLIP_TWICE)
+        return ul_diag_set(
+            &compile->diag, UL_USAGE,
+            "--clip-mode twice keeps no gradients, and --micro-batches adds them up: "
+            "leave one of them out");
     if (is_given(compile, "clip-mode") && !is_given(compile, "clip-norm"))
         return ul_diag_set(&compile->diag, UL_USAGE,
                            "--clip-mode says how the norm of --clip-norm is taken: give both");
@@ -228,6 +233,7 @@ enum ul_status ul_compile_read_training(struct ul_compile *compile)
         .nesterov = options->nesterov,
         .no_decay_1d = options->no_decay_1d,
         .train_mode = options->train_mode,
+        .micro_batches = options->micro_batches != 0 ? (uint32_t)options->micro_batches : 1,
         .clip_value = options->clip_value,
         .clip_norm = options->clip_norm,
         .clip_mode = options->clip_mode,
@@ -250,7 +256,7 @@ enum ul_status ul_compile_read_training(struct ul_compile *compile)
     UL_TRY(read_schedule(compile, training));
     UL_TRY(check_optimizer(compile));
     UL_TRY(check_loss(compile, training));
-    UL_TRY(check_clipping(compile));
+    UL_TRY(check_clipping(compile, training));
     UL_TRY(check_betas(compile, training));
     UL_TRY(check_others(compile));
     UL_TRY(check_checkpoint(compile));

@@ -84,7 +84,7 @@ ul_node_id ul_gradient_begin(struct ul_gradient *gradient, enum ul_op op, const 
 {
     ul_node_id node = ul_build_node(&gradient->build, op, inputs, input_count, output_count);
     for (uint32_t i = 0; i < output_count; i++)
-        gradient->graph->values[gradient->graph->nodes[node].outputs[i]].flags |= UL_VALUE_BACKWARD;
+        gradient->graph->values[gradient->graph->nodes[node].outputs[i]].flags |= gradient->flags;
     gradient->graph->nodes[node].source = ul_gradient_node(gradient)->source;
     return node;
 }
@@ -172,7 +172,7 @@ ul_value_id ul_gradient_reshape(struct ul_gradient *gradient, ul_value_id a,
         memcmp(from.dims, type->dims, from.rank * sizeof *from.dims) == 0)
         return a;
     ul_value_id made = ul_build_reshape(&gradient->build, a, type->rank, type->dims);
-    gradient->graph->values[made].flags |= UL_VALUE_BACKWARD;
+    gradient->graph->values[made].flags |= gradient->flags;
     return made;
 }
 
@@ -180,7 +180,7 @@ ul_value_id ul_gradient_transpose_of(struct ul_gradient *gradient, ul_value_id a
                                      const int64_t *perm)
 {
     ul_value_id made = ul_build_transpose(&gradient->build, a, perm);
-    gradient->graph->values[made].flags |= UL_VALUE_BACKWARD;
+    gradient->graph->values[made].flags |= gradient->flags;
     return made;
 }
 
@@ -188,7 +188,7 @@ ul_value_id ul_gradient_slice(struct ul_gradient *gradient, ul_value_id a, uint3
                               int64_t begin, int64_t end)
 {
     ul_value_id made = ul_build_slice(&gradient->build, a, axis, begin, end);
-    gradient->graph->values[made].flags |= UL_VALUE_BACKWARD;
+    gradient->graph->values[made].flags |= gradient->flags;
     return made;
 }
 

@@ -44,7 +44,8 @@ struct ul_training {
     uint32_t freeze_count, train_only_count;
     const char *const *freeze; /* patterns of names, with * and ? */
     const char *const *train_only;
-    bool train_mode; /* turn what was exported for inference back */
+    bool train_mode;        /* turn what was exported for inference back */
+    uint32_t micro_batches; /* of a step, at least 1: the batch is that of them all */
     uint32_t rate_count;
     const struct ul_rate *rates;
     /* What the passes found. Float initializers of the model, as values of its graph; of those that
@@ -52,6 +53,9 @@ struct ul_training {
     uint32_t initializer_count, unreached_count;
     const uint32_t *initializers, *unreached;
     uint32_t class_count; /* of labels that are classes; else 0 */
+    /* With micro-batches: the value whose gradients are formed, and the weight of the step's labels
+     * so far, by which the update divides them. */
+    uint32_t loss_sum, loss_weight;
     bool has_batch_statistics;
 };
 
@@ -62,16 +66,22 @@ struct ul_training {
 #define UL_TRAINING_STEP "ullage.step"
 #define UL_TRAINING_LOSS "loss"
 #define UL_TRAINING_CORRECT "correct"
+/* States of a program with micro-batches: of what is added up in a step. */
+#define UL_TRAINING_LOSS_SUM "loss/sum"
+#define UL_TRAINING_LOSS_WEIGHT "loss/weight"
+#define UL_TRAINING_GRADIENT_STATE "gradient" /* behind the parameter's name and a slash */
 
 /* The input `ullage.step` of a program that trains: numbers of the step, f64, which its caller
  * computes (runtime/lib/ul_train.h has the same). */
 enum {
-    UL_STEP_RATE,   /* learning rate */
-    UL_STEP_BIAS1,  /* 1 - beta1^t, t counting from 1 */
-    UL_STEP_BIAS2,  /* 1 - beta2^t */
-    UL_STEP_WEIGHT, /* of the micro-batch's loss */
+    UL_STEP_RATE,    /* learning rate */
+    UL_STEP_BIAS1,   /* 1 - beta1^t, t counting from 1 */
+    UL_STEP_BIAS2,   /* 1 - beta2^t */
+    UL_STEP_SAMPLES, /* that count, of those of the run: what is behind them fills it up */
     UL_STEP_SEED,
-    UL_STEP_COUNT, /* of steps before this one */
+    UL_STEP_COUNT,     /* of runs before this one */
+    UL_STEP_EVALUATES, /* not 0: as the model does what it learned */
+    UL_STEP_PART,      /* the number of the micro-batch in its step */
     UL_STEP_NUMBERS = 8
 };
 

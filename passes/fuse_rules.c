@@ -7,7 +7,9 @@
  * - behind the anchor: elementwise nodes of exactly its output's shape;
  * - in front of it: cheap elementwise nodes that nothing else reads, one operand of full shape;
  * - maps alone: all results of one shape, and what is inlined is loaded about once per element;
- * - what is a call of the target's library alone, stays one. */
+ * - what is a call of the target's library alone, stays one;
+ * - what overwrites a weight is by itself: a program that trains runs its steps without it too.
+ */
 #include <string.h>
 
 #include "ir/view.h"
@@ -196,13 +198,43 @@ static bool check_inlined(const struct ul_fuse *fuse, const struct ul_fuse_trial
     return true;
 }
 
+/* What overwrites nothing; what overwrites sums and statistics; what overwrites parameters. */
+enum effect { EFFECT_NONE, EFFECT_SUMS, EFFECT_UPDATES };
+
+static enum effect effect_of(const struct ul_graph *graph, ul_value_id value)
+{
+    ul_value_id donor = graph->values[value].donor;
+    if (donor == UL_NONE)
+        return EFFECT_NONE;
+    uint32_t updated = graph->values[donor].flags & (UL_VALUE_TRAINED | UL_VALUE_OPTIMIZER);
+    return updated != 0 ? EFFECT_UPDATES : EFFECT_SUMS;
+}
+
+/* Entries of a program that trains run its steps with some of the effects alone. */
+static bool check_effects(const struct ul_fuse *fuse, const struct ul_fuse_trial *trial)
+{
+    uint32_t effects = 0;
+    if (fuse->pass->options->training == NULL)
+        return true;
+    for (uint32_t i = 0; i < trial->count; i++) {
+        const struct ul_node *node = ul_fuse_node(fuse, trial->members[i]);
+        for (uint32_t k = 0; k < node->output_count; k++) {
+            ul_value_id output = node->outputs[k];
+            if (output != UL_NONE && fuse->escapes[output])
+                effects |= 1u << effect_of(fuse->graph, output);
+        }
+    }
+    return (effects & (effects - 1)) == 0;
+}
+
 bool ul_fuse_is_legal(struct ul_fuse *fuse, struct ul_fuse_trial *trial)
 {
     UL_ASSERT(trial->count > 1);
     if (!check_behind(fuse, trial))
         return false;
     ul_fuse_mark_escapes(fuse, trial);
-    return check_front(fuse, trial) && check_results(fuse, trial) && check_inlined(fuse, trial);
+    return check_front(fuse, trial) && check_results(fuse, trial) && check_inlined(fuse, trial) &&
+           check_effects(fuse, trial);
 }
 
 /* ---- Calls of a library ---- */

@@ -178,7 +178,7 @@ static void update_finals(struct reverse *reverse, ul_node_id id)
         ul_update_queue(&reverse->updates, value, gradient);
     }
     if ((ul_op_get(node.op)->flags & UL_OP_MULTIPLIES) != 0)
-        ul_update_flush(&reverse->updates, &reverse->rule->build);
+        ul_update_flush(&reverse->updates);
 }
 
 /* A parameter that the loss does not depend on is a constant. */
@@ -253,7 +253,9 @@ static enum ul_status run_backward(struct reverse *reverse, uint32_t node_count,
 enum ul_status ul_pass_gradient(struct ul_pass *pass)
 {
     struct ul_graph *graph = pass->graph;
-    struct ul_gradient rule = {.graph = graph, .scratch = pass->scratch, .diag = pass->diag};
+    const struct ul_training *training = pass->options->training;
+    struct ul_gradient rule = {
+        .graph = graph, .scratch = pass->scratch, .diag = pass->diag, .flags = UL_VALUE_BACKWARD};
     struct reverse reverse = {
         .pass = pass, .graph = graph, .known_count = graph->value_count, .rule = &rule};
     UL_TRY(check_samples(pass));
@@ -267,18 +269,19 @@ enum ul_status ul_pass_gradient(struct ul_pass *pass)
     rule.give = give_share;
     rule.build = ul_build_last(graph, 0, "");
     uint32_t node_count = graph->blocks[0].node_count;
-    ul_value_id loss = graph->blocks[0].outputs[0];
+    ul_value_id loss =
+        training->micro_batches > 1 ? training->loss_sum : graph->blocks[0].outputs[0];
     find_wanted(&reverse);
     const struct ul_type type = graph->values[loss].type;
     ul_value_id seed = ul_build_number(graph, "loss/gradient", type.dtype, type.rank, 1.0);
-    ul_update_begin(&reverse.updates, pass);
-    if (ul_update_runs_twice(pass->options->training)) {
+    ul_update_begin(&reverse.updates, pass, &rule);
+    if (ul_update_runs_twice(training)) {
         reverse.suffix = "norm";
         UL_TRY(run_backward(&reverse, node_count, loss, seed));
-        seed = ul_update_begin_again(&reverse.updates, &rule.build, loss);
+        seed = ul_update_begin_again(&reverse.updates, loss);
     }
     reverse.suffix = "gradient";
     UL_TRY(run_backward(&reverse, node_count, loss, seed));
-    ul_update_finish(&reverse.updates, &rule.build);
+    ul_update_finish(&reverse.updates);
     return release_unreached(&reverse);
 }

@@ -9,14 +9,6 @@
 
 #include <string.h>
 
-static enum ul_status add(struct ul_loss_job *loss, enum ul_op op, const ul_value_id *inputs,
-                          uint32_t count, ul_value_id *made)
-{
-    *made = ul_build_value(&loss->build, op, inputs, count, NULL);
-    return ul_node_infer(loss->graph, loss->graph->values[*made].producer, loss->pass->scratch,
-                         loss->pass->diag);
-}
-
 static ul_value_id add_labels(struct ul_loss_job *loss, const struct ul_type *type)
 {
     ul_value_id labels = ul_graph_add_value(loss->graph, UL_TRAINING_LABELS, UL_VALUE_INPUT, type);
@@ -24,35 +16,68 @@ static ul_value_id add_labels(struct ul_loss_job *loss, const struct ul_type *ty
     return labels;
 }
 
-/* The mean of all elements of `value` as the loss. */
-static enum ul_status add_mean(struct ul_loss_job *loss, ul_value_id value, ul_value_id *made)
+/* ---- Losses of numbers ---- */
+
+/* Rows of the output that one sample has: it may have samples and places in one dimension. 0: its
+ * first dimension counts no samples. */
+static int64_t rows_of_sample(const struct ul_loss_job *loss, const struct ul_type *type)
 {
-    ul_node_id node = ul_build_node(&loss->build, UL_OP_ReduceMean, &value, 1, 1);
-    ul_node_set_int(loss->graph, node, "keepdims", 0);
-    *made = loss->graph->nodes[node].outputs[0];
-    return ul_node_infer(loss->graph, node, loss->pass->scratch, loss->pass->diag);
+    const struct ul_graph *graph = loss->graph;
+    const struct ul_type *data = &graph->values[graph->blocks[0].inputs[0]].type;
+    if (type->rank == 0 || data->rank == 0 || data->dims[0] < 1 ||
+        type->dims[0] % data->dims[0] != 0)
+        return 0;
+    return type->dims[0] / data->dims[0];
 }
 
-static enum ul_status add_mse(struct ul_loss_job *loss, ul_value_id output, ul_value_id *made)
+/* The mean over the elements of the samples that count; others fill the batch up. */
+static void add_mean(struct ul_loss_job *loss, ul_value_id each)
 {
-    const struct ul_type type = loss->graph->values[output].type;
-    ul_value_id pair[2] = {output, add_labels(loss, &type)};
-    UL_TRY(add(loss, UL_OP_Sub, pair, 2, &pair[0]));
-    pair[1] = pair[0];
-    UL_TRY(add(loss, UL_OP_Mul, pair, 2, made));
-    return add_mean(loss, *made, made);
+    struct ul_gradient *make = &loss->make;
+    const struct ul_type type = ul_gradient_type(make, each);
+    struct ul_type row = ul_type_make(UL_F64, type.rank, type.dims);
+    int64_t rows = rows_of_sample(loss, &type);
+    double elements = (double)ul_type_elements(&type);
+    if (rows == 0) {
+        loss->sum = ul_loss_sum(make, each);
+        loss->weight = ul_gradient_number(make, loss->sum, elements);
+        return;
+    }
+    for (uint32_t d = 1; d < row.rank; d++)
+        row.dims[d] = 1;
+    double *numbers = UL_NEW_ARRAY(make->scratch, double, (uint64_t)row.dims[0]);
+    for (int64_t i = 0; i < row.dims[0]; i++)
+        numbers[i] = (double)(i / rows);
+    ul_value_id samples = ul_update_number(make, UL_STEP_SAMPLES);
+    ul_value_id counts =
+        ul_gradient_binary(make, UL_OP_Less, ul_gradient_constant(make, &row, numbers), samples);
+    each = ul_gradient_choose(make, counts, each, ul_gradient_number(make, each, 0));
+    loss->sum = ul_loss_sum(make, each);
+    loss->weight = ul_gradient_cast_to(
+        make, ul_gradient_scale(make, samples, elements * (double)rows / (double)type.dims[0]),
+        type.dtype);
+}
+
+static void add_mse(struct ul_loss_job *loss, ul_value_id output)
+{
+    struct ul_gradient *make = &loss->make;
+    const struct ul_type type = ul_gradient_type(make, output);
+    ul_value_id error = ul_gradient_binary(make, UL_OP_Sub, output, add_labels(loss, &type));
+    add_mean(loss, ul_gradient_binary(make, UL_OP_Mul, error, error));
 }
 
 /* Of logits x and labels t: log(1 + exp(x)) - x t. */
-static enum ul_status add_bce(struct ul_loss_job *loss, ul_value_id output, ul_value_id *made)
+static void add_bce(struct ul_loss_job *loss, ul_value_id output)
 {
-    const struct ul_type type = loss->graph->values[output].type;
-    ul_value_id pair[2] = {output, add_labels(loss, &type)}, sum[2];
-    UL_TRY(add(loss, UL_OP_Softplus, &output, 1, &sum[0]));
-    UL_TRY(add(loss, UL_OP_Mul, pair, 2, &sum[1]));
-    UL_TRY(add(loss, UL_OP_Sub, sum, 2, made));
-    return add_mean(loss, *made, made);
+    struct ul_gradient *make = &loss->make;
+    const struct ul_type type = ul_gradient_type(make, output);
+    ul_value_id labels = add_labels(loss, &type);
+    ul_value_id softplus = ul_gradient_unary(make, UL_OP_Softplus, output);
+    ul_value_id product = ul_gradient_binary(make, UL_OP_Mul, output, labels);
+    add_mean(loss, ul_gradient_binary(make, UL_OP_Sub, softplus, product));
 }
+
+/* ---- Losses of classes ---- */
 
 /* "[4,6]": the labels of such logits. */
 static const char *labels_shape(const struct ul_loss_job *loss, const struct ul_type *type,
@@ -102,27 +127,6 @@ static enum ul_status find_class_axis(const struct ul_loss_job *loss, const stru
     return UL_OK;
 }
 
-/* How many labels have the class of the largest score, as a second output. */
-static enum ul_status add_correct(struct ul_loss_job *loss, ul_value_id scores, ul_value_id labels)
-{
-    struct ul_graph *graph = loss->graph;
-    struct ul_build *build = &loss->build;
-    build->name = UL_TRAINING_CORRECT;
-    ul_node_id best = ul_build_node(build, UL_OP_ArgMax, &scores, 1, 1);
-    ul_node_set_int(graph, best, "axis", 1);
-    ul_node_set_int(graph, best, "keepdims", 0);
-    ul_value_id pair[2] = {graph->nodes[best].outputs[0], labels};
-    UL_TRY(ul_node_infer(graph, best, loss->pass->scratch, loss->pass->diag));
-    UL_TRY(add(loss, UL_OP_Equal, pair, 2, &pair[0]));
-    ul_node_id ones = ul_build_node(build, UL_OP_Cast, pair, 1, 1);
-    ul_node_set_int(graph, ones, "to", UL_I64);
-    UL_TRY(ul_node_infer(graph, ones, loss->pass->scratch, loss->pass->diag));
-    ul_node_id sum = ul_build_node(build, UL_OP_ReduceSum, graph->nodes[ones].outputs, 1, 1);
-    ul_node_set_int(graph, sum, "keepdims", 0);
-    loss->correct = graph->nodes[sum].outputs[0];
-    return ul_node_infer(graph, sum, loss->pass->scratch, loss->pass->diag);
-}
-
 /* A softmax of a softmax trains, slowly; nobody means it. */
 static enum ul_status check_logits(const struct ul_loss_job *loss, ul_value_id output)
 {
@@ -162,9 +166,24 @@ static enum ul_status add_class_weights(struct ul_loss_job *loss, enum ul_dtype 
     return UL_OK;
 }
 
+/* One node makes the mean; where runs of a step are added up, their sum. */
+static void add_whole(struct ul_loss_job *loss, const ul_value_id inputs[3])
+{
+    struct ul_gradient *make = &loss->make;
+    bool has_parts = loss->training->micro_batches > 1;
+    enum ul_dtype dtype = ul_gradient_type(make, inputs[0]).dtype;
+    ul_node_id node = ul_loss_begin_cross_entropy(loss, UL_OP_SoftmaxCrossEntropyLoss, inputs,
+                                                  inputs[2] != UL_NONE ? 3 : 2);
+    if (has_parts)
+        ul_node_set_string(loss->graph, node, "reduction", "sum");
+    loss->sum = ul_gradient_infer(make, node);
+    if (has_parts)
+        loss->weight = ul_loss_weigh(loss, inputs[1], inputs[2], dtype);
+    loss->correct = ul_loss_count_correct(make, inputs[0], inputs[1]);
+}
+
 /* Classes last, samples in all dimensions before: [samples, classes] and [samples]. */
-static enum ul_status add_cross_entropy(struct ul_loss_job *loss, ul_value_id output,
-                                        ul_value_id *made)
+static enum ul_status add_cross_entropy(struct ul_loss_job *loss, ul_value_id output)
 {
     struct ul_graph *graph = loss->graph;
     struct ul_type type = graph->values[output].type, labels_type = type;
@@ -186,19 +205,14 @@ static enum ul_status add_cross_entropy(struct ul_loss_job *loss, ul_value_id ou
     const int64_t flat[2] = {(int64_t)ul_type_elements(&labels_type), type.dims[axis]};
     bool is_last = axis + 1 == type.rank;
     if (is_last && type.rank > 2)
-        inputs[1] = ul_build_reshape(&loss->build, inputs[1], 1, flat);
+        inputs[1] = ul_build_reshape(&loss->make.build, inputs[1], 1, flat);
     UL_TRY(add_class_weights(loss, type.dtype, type.dims[axis], &inputs[2]));
-    if (is_last && ul_loss_add_pieces(loss, output, inputs[1], inputs[2], made))
+    if (is_last && ul_loss_add_pieces(loss, output, inputs[1], inputs[2]))
         return UL_OK;
     if (is_last && type.rank > 2)
-        inputs[0] = ul_build_reshape(&loss->build, output, 2, flat);
-    ul_node_id node = ul_build_node(&loss->build, UL_OP_SoftmaxCrossEntropyLoss, inputs,
-                                    inputs[2] != UL_NONE ? 3 : 2, 1);
-    ul_node_set_int(graph, node, "ignore_index", loss->training->ignore_index);
-    ul_node_set_float(graph, node, "ul_label_smoothing", loss->training->label_smoothing);
-    *made = graph->nodes[node].outputs[0];
-    UL_TRY(ul_node_infer(graph, node, loss->pass->scratch, loss->pass->diag));
-    return add_correct(loss, inputs[0], inputs[1]);
+        inputs[0] = ul_build_reshape(&loss->make.build, output, 2, flat);
+    add_whole(loss, inputs);
+    return UL_OK;
 }
 
 /* The output that the loss takes: the only one, or the one that is named. */
@@ -246,31 +260,61 @@ static void keep_states(struct ul_graph *graph, ul_value_id loss, ul_value_id co
             ul_block_add_output(graph, 0, outputs[i]);
 }
 
+/* The sum over its weight. With micro-batches, both of all runs of the step so far: sums are what
+ * gradients are of, until the update divides them by the weight of all. */
+static ul_value_id add_quotient(struct ul_loss_job *loss)
+{
+    struct ul_training *training = loss->training;
+    struct ul_gradient *make = &loss->make;
+    const struct ul_type type = ul_gradient_type(make, loss->sum);
+    training->loss_sum = loss->sum;
+    if (training->micro_batches > 1 && ul_dtype_get(type.dtype)->is_float) {
+        if (loss->weight == UL_NONE)
+            loss->weight = ul_gradient_number(make, loss->sum, 1);
+        loss->sum = ul_update_accumulate(make, UL_TRAINING_LOSS_SUM, loss->sum);
+        loss->weight = ul_update_accumulate(make, UL_TRAINING_LOSS_WEIGHT, loss->weight);
+        training->loss_weight = loss->weight;
+    }
+    if (loss->weight == UL_NONE)
+        return loss->sum;
+    make->build.name = UL_TRAINING_LOSS;
+    return ul_gradient_binary(make, UL_OP_Div, loss->sum, loss->weight);
+}
+
 enum ul_status ul_pass_loss(struct ul_pass *pass)
 {
     struct ul_graph *graph = pass->graph;
     struct ul_loss_job loss = {
-        .pass = pass, .graph = graph, .training = pass->options->training, .correct = UL_NONE};
-    ul_value_id output = UL_NONE, made = UL_NONE;
-    loss.build = ul_build_last(graph, 0, UL_TRAINING_LOSS);
+        .pass = pass,
+        .graph = graph,
+        .training = pass->options->training,
+        .make = {.graph = graph, .scratch = pass->scratch, .diag = pass->diag},
+        .sum = UL_NONE,
+        .weight = UL_NONE,
+        .correct = UL_NONE};
+    ul_value_id output = UL_NONE;
+    loss.make.build = ul_build_last(graph, 0, UL_TRAINING_LOSS);
     UL_TRY(find_output(&loss, &output));
     if (graph->values[output].kind != UL_VALUE_NODE || graph->values[output].donor != UL_NONE)
         return ul_diag_set(pass->diag, UL_USAGE, "--loss: the output %s is computed from nothing",
                            ul_quote(pass->scratch, graph->values[output].name));
+    loss.make.node = graph->values[output].producer;
     switch (loss.training->loss) {
     case UL_LOSS_CROSS_ENTROPY:
-        UL_TRY(add_cross_entropy(&loss, output, &made));
+        UL_TRY(add_cross_entropy(&loss, output));
         break;
     case UL_LOSS_MSE:
-        UL_TRY(add_mse(&loss, output, &made));
+        add_mse(&loss, output);
         break;
     case UL_LOSS_BCE:
-        UL_TRY(add_bce(&loss, output, &made));
+        add_bce(&loss, output);
         break;
     case UL_LOSS_OUTPUT:
-        made = output;
+        loss.sum = output;
         break;
     }
+    UL_ASSERT(loss.sum != UL_NONE);
+    ul_value_id made = add_quotient(&loss);
     graph->values[made].name = UL_TRAINING_LOSS;
     if (loss.correct != UL_NONE)
         graph->values[loss.correct].name = UL_TRAINING_CORRECT;

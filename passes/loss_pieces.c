@@ -17,7 +17,7 @@
 enum { PIECE_BYTES = 32 << 20 };
 
 struct pieces {
-    const struct ul_loss_job *loss;
+    struct ul_loss_job *loss;
     struct ul_gradient *make;
     ul_value_id x, w, bias; /* [rows, depth], [depth, classes], or UL_NONE */
     ul_value_id targets, weights;
@@ -54,64 +54,9 @@ static bool find_product(struct pieces *p, ul_value_id logits)
     return true;
 }
 
-static ul_value_id with_attribute(struct pieces *p, enum ul_op op, const ul_value_id *inputs,
-                                  uint32_t count, const char *name, int64_t number)
-{
-    ul_node_id node = ul_gradient_begin(p->make, op, inputs, count, 1);
-    ul_node_set_int(p->make->graph, node, name, number);
-    return ul_gradient_infer(p->make, node);
-}
-
-static ul_value_id sum_all(struct pieces *p, ul_value_id value)
-{
-    return with_attribute(p, UL_OP_ReduceSum, &value, 1, "keepdims", 0);
-}
-
-/* 1 over the weights of all labels that count. */
-static ul_value_id inverse_weight(struct pieces *p, enum ul_dtype dtype)
-{
-    struct ul_gradient *make = p->make;
-    struct ul_graph *graph = make->graph;
-    double ignored = (double)p->loss->training->ignore_index;
-    ul_value_id none = ul_gradient_binary(make, UL_OP_Equal, p->targets,
-                                          ul_build_number(graph, "", UL_I64, 0, ignored));
-    ul_value_id kept = ul_gradient_unary(make, UL_OP_Not, none);
-    kept = with_attribute(p, UL_OP_Cast, &kept, 1, "to", dtype);
-    if (p->weights != UL_NONE) {
-        const ul_value_id classes[3] = {none, ul_build_number(graph, "", UL_I64, 0, 0), p->targets};
-        ul_value_id class = ul_gradient_node_of(make, UL_OP_Where, classes, 3);
-        ul_value_id each = ul_gradient_binary(make, UL_OP_Gather, p->weights, class);
-        kept = ul_gradient_binary(make, UL_OP_Mul, kept, each);
-    }
-    return ul_gradient_unary(make, UL_OP_Reciprocal, sum_all(p, kept));
-}
-
-/* The node of a piece's losses, or of their gradient. */
-static ul_value_id cross_entropy(struct pieces *p, enum ul_op op, const ul_value_id *inputs,
-                                 uint32_t count)
-{
-    ul_node_id node = ul_gradient_begin(p->make, op, inputs, count, 1);
-    struct ul_graph *graph = p->make->graph;
-    ul_node_set_int(graph, node, "ignore_index", p->loss->training->ignore_index);
-    ul_node_set_float(graph, node, "ul_label_smoothing", p->loss->training->label_smoothing);
-    if (op == UL_OP_SoftmaxCrossEntropyLoss)
-        ul_node_set_string(graph, node, "reduction", "sum");
-    return ul_gradient_infer(p->make, node);
-}
-
 static void add_to(struct pieces *p, ul_value_id *sum, ul_value_id more)
 {
     *sum = *sum == UL_NONE ? more : ul_gradient_binary(p->make, UL_OP_Add, *sum, more);
-}
-
-static ul_value_id count_correct(struct pieces *p, ul_value_id y, ul_value_id targets)
-{
-    ul_node_id node = ul_gradient_begin(p->make, UL_OP_ArgMax, &y, 1, 1);
-    ul_node_set_int(p->make->graph, node, "axis", 1);
-    ul_node_set_int(p->make->graph, node, "keepdims", 0);
-    ul_value_id equal =
-        ul_gradient_binary(p->make, UL_OP_Equal, ul_gradient_infer(p->make, node), targets);
-    return sum_all(p, with_attribute(p, UL_OP_Cast, &equal, 1, "to", UL_I64));
 }
 
 /* Forward and back; the gradient of the piece's rows. */
@@ -122,10 +67,13 @@ static ul_value_id add_piece(struct pieces *p, ul_value_id x, ul_value_id target
     if (p->bias != UL_NONE)
         y = ul_gradient_binary(make, UL_OP_Add, y, p->bias);
     const ul_value_id inputs[4] = {y, targets, p->weights, p->scale};
-    add_to(p, &p->sum,
-           cross_entropy(p, UL_OP_SoftmaxCrossEntropyLoss, inputs, p->weights != UL_NONE ? 3 : 2));
-    add_to(p, &p->correct, count_correct(p, y, targets));
-    ul_value_id dy = cross_entropy(p, UL_OP_CrossEntropyGradient, inputs, 4);
+    ul_node_id node = ul_loss_begin_cross_entropy(p->loss, UL_OP_SoftmaxCrossEntropyLoss, inputs,
+                                                  p->weights != UL_NONE ? 3 : 2);
+    ul_node_set_string(make->graph, node, "reduction", "sum");
+    add_to(p, &p->sum, ul_gradient_infer(make, node));
+    add_to(p, &p->correct, ul_loss_count_correct(make, y, targets));
+    node = ul_loss_begin_cross_entropy(p->loss, UL_OP_CrossEntropyGradient, inputs, 4);
+    ul_value_id dy = ul_gradient_infer(make, node);
     add_to(p, &p->dw, ul_gradient_binary(make, UL_OP_MatMul, ul_gradient_swap(make, x), dy));
     if (p->bias != UL_NONE) {
         struct ul_type type = ul_gradient_type(make, p->bias);
@@ -158,21 +106,17 @@ static ul_value_id add_pieces(struct pieces *p, int64_t rows, int64_t piece)
     const ul_value_id *targets = cut(p, p->targets, sizes, count)->outputs;
     for (uint32_t i = 0; i < count; i++)
         parts[i] = add_piece(p, x[i], targets[i]);
-    return with_attribute(p, UL_OP_Concat, parts, count, "axis", 0);
+    return ul_gradient_concat(make, parts, count, 0);
 }
 
 bool ul_loss_add_pieces(struct ul_loss_job *loss, ul_value_id logits, ul_value_id targets,
-                        ul_value_id weights, ul_value_id *made)
+                        ul_value_id weights)
 {
     struct ul_graph *graph = loss->graph;
+    struct ul_gradient *make = &loss->make;
     const struct ul_type type = graph->values[logits].type;
-    struct ul_gradient make = {.graph = graph,
-                               .scratch = loss->pass->scratch,
-                               .diag = loss->pass->diag,
-                               .node = graph->values[logits].producer,
-                               .build = loss->build};
     struct pieces p = {.loss = loss,
-                       .make = &make,
+                       .make = make,
                        .bias = UL_NONE,
                        .targets = targets,
                        .weights = weights,
@@ -184,16 +128,21 @@ bool ul_loss_add_pieces(struct ul_loss_job *loss, ul_value_id logits, ul_value_i
     int64_t rows = (int64_t)(ul_type_elements(&type) / (uint64_t)classes);
     int64_t piece = PIECE_BYTES / (classes * ul_dtype_get(type.dtype)->size_bytes);
     const uint32_t *uses = ul_graph_count_uses(graph, loss->pass->scratch);
+    bool has_parts = loss->training->micro_batches > 1;
     piece = piece < 1 ? 1 : piece;
     if (rows <= piece || uses[logits] > 1 || !find_product(&p, logits))
         return false;
+    make->flags = UL_VALUE_BACKWARD;
     piece = (rows + (rows + piece - 1) / piece - 1) / ((rows + piece - 1) / piece); /* evenly */
-    p.scale = inverse_weight(&p, type.dtype);
+    ul_value_id weight = ul_loss_weigh(loss, targets, weights, type.dtype);
+    p.scale = has_parts ? ul_build_number(graph, "", type.dtype, 0, 1)
+                        : ul_gradient_unary(make, UL_OP_Reciprocal, weight);
     ul_value_id dx = add_pieces(&p, rows, piece);
-    ul_value_id value = ul_gradient_binary(&make, UL_OP_Mul, p.sum, p.scale);
+    ul_value_id value = ul_gradient_binary(make, UL_OP_Mul, p.sum, p.scale);
     const ul_value_id inputs[7] = {value, p.x, dx, p.w, p.dw, p.bias, p.dbias};
-    *made = ul_gradient_node_of(&make, UL_OP_WithGradients, inputs, p.bias != UL_NONE ? 7 : 5);
+    loss->sum = ul_gradient_node_of(make, UL_OP_WithGradients, inputs, p.bias != UL_NONE ? 7 : 5);
+    loss->weight = has_parts ? weight : UL_NONE;
+    make->flags = 0;
     loss->correct = p.correct;
-    loss->build = make.build;
     return true;
 }

@@ -3,7 +3,7 @@
  *
  *      y = BatchNormalization(x, scale, bias, running_mean, running_var)
  *
- *      mean, variance = Moments(x)
+ *      mean, variance = Moments(x)       the running ones where the step evaluates
  *      y = Normalize(x, mean, scale / sqrt(variance + epsilon), bias)
  *      running_mean' = momentum running_mean + (1 - momentum) mean       overwrites running_mean
  *      running_var' = momentum running_var + (1 - momentum) variance n / (n - 1)
@@ -151,7 +151,9 @@ static enum ul_status rewrite(struct modes *modes, ul_node_id id)
                            "compile the model for more samples",
                            ul_node_describe(graph, id, modes->pass->scratch));
     modes->build = ul_build_before(graph, id);
-    ul_node_id moments = ul_build_node(&modes->build, UL_OP_Moments, old.inputs, 1, 2);
+    const ul_value_id given[4] = {old.inputs[0], old.inputs[3], old.inputs[4],
+                                  ul_update_step(graph)};
+    ul_node_id moments = ul_build_node(&modes->build, UL_OP_Moments, given, 4, 2);
     enum ul_status status = ul_node_infer(graph, moments, modes->pass->scratch, modes->pass->diag);
     UL_ASSERT(status == UL_OK);
     ul_value_id mean = graph->nodes[moments].outputs[0];

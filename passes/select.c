@@ -118,6 +118,23 @@ static bool is_mask(const struct ul_value *value)
     return hidden > 0;
 }
 
+/* The model's inputs are given a micro-batch at a time. */
+static enum ul_status cut_inputs(const struct ul_pass *pass)
+{
+    const struct ul_graph *graph = pass->graph;
+    uint32_t parts = pass->options->training->micro_batches;
+    for (uint32_t i = 0; parts > 1 && i < graph->blocks[0].input_count; i++) {
+        struct ul_value *input = &graph->values[graph->blocks[0].inputs[i]];
+        if (input->type.rank == 0 || input->type.dims[0] % parts != 0)
+            return ul_diag_set(pass->diag, UL_USAGE,
+                               "--micro-batches %u: the first dimension of the input %s is not "
+                               "that many times the same number of samples",
+                               (unsigned)parts, ul_quote(pass->scratch, input->name));
+        input->type.dims[0] /= parts;
+    }
+    return UL_OK;
+}
+
 /* Names that training gives to values of its own are no other ones'. */
 static enum ul_status check_inputs(const struct ul_pass *pass)
 {
@@ -207,6 +224,7 @@ enum ul_status ul_pass_select(struct ul_pass *pass)
     uint32_t count = 0;
     list_initializers(pass);
     UL_TRY(check_inputs(pass));
+    UL_TRY(cut_inputs(pass));
     UL_TRY(check_patterns(pass, "--freeze", training->freeze, training->freeze_count));
     UL_TRY(check_patterns(pass, "--train-only", training->train_only, training->train_only_count));
     for (uint32_t v = 0; v < pass->graph->value_count; v++) {

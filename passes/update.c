@@ -33,22 +33,63 @@ ul_value_id ul_update_step(struct ul_graph *graph)
     return step;
 }
 
-void ul_update_begin(struct ul_updates *updates, struct ul_pass *pass)
+ul_value_id ul_update_number(struct ul_gradient *make, uint32_t which)
 {
-    *updates = (struct ul_updates){
-        .pass = pass, .step = ul_update_step(pass->graph), .squares = UL_NONE, .factor = UL_NONE};
+    UL_ASSERT(which < UL_STEP_NUMBERS);
+    const ul_value_id inputs[2] = {ul_update_step(make->graph),
+                                   ul_build_number(make->graph, "", UL_I64, 0, which)};
+    return ul_gradient_node_of(make, UL_OP_Gather, inputs, 2);
 }
 
-/* A state: zeros in the shape of the parameter. */
+/* A state of zeros. */
+static ul_value_id add_zeros(struct ul_graph *graph, const char *name, const struct ul_type *type,
+                             uint32_t flags)
+{
+    const unsigned char zero[sizeof((struct ul_tensor *)0)->splat] = {0};
+    ul_value_id state =
+        ul_graph_add_weight(graph, name, ul_tensor_new_splat(graph->arena, type, zero));
+    graph->values[state].flags |= UL_VALUE_PERSISTENT | flags;
+    return state;
+}
+
+/* What overwrites the state, as an output of the model. */
+static void add_next(struct ul_graph *graph, ul_value_id made, ul_value_id state)
+{
+    graph->values[made].donor = state;
+    graph->values[made].name = ul_arena_printf(graph->arena, "%s/next", graph->values[state].name);
+    ul_block_add_output(graph, 0, made);
+}
+
+ul_value_id ul_update_accumulate(struct ul_gradient *make, const char *name, ul_value_id value)
+{
+    struct ul_graph *graph = make->graph;
+    const struct ul_type type = graph->values[value].type;
+    UL_ASSERT(value != UL_NONE && ul_dtype_get(type.dtype)->is_float);
+    make->build.name = name;
+    ul_value_id state = add_zeros(graph, name, &type, UL_VALUE_GRADIENT);
+    ul_value_id part = ul_update_number(make, UL_STEP_PART);
+    ul_value_id first =
+        ul_gradient_binary(make, UL_OP_Equal, part, ul_gradient_number(make, part, 0));
+    ul_value_id sum = ul_gradient_binary(make, UL_OP_Add, state, value);
+    ul_value_id made = ul_gradient_choose(make, first, value, sum);
+    add_next(graph, made, state);
+    return made;
+}
+
+void ul_update_begin(struct ul_updates *updates, struct ul_pass *pass, struct ul_gradient *make)
+{
+    *updates = (struct ul_updates){.pass = pass,
+                                   .make = make,
+                                   .step = ul_update_step(pass->graph),
+                                   .squares = UL_NONE,
+                                   .factor = UL_NONE};
+}
+
 static ul_value_id add_state(struct ul_graph *graph, ul_value_id parameter, const char *name)
 {
     const struct ul_value owner = graph->values[parameter];
-    const unsigned char zero[sizeof((struct ul_tensor *)0)->splat] = {0};
     const char *full = ul_arena_printf(graph->arena, "%s/%s", owner.name, name);
-    ul_value_id state =
-        ul_graph_add_weight(graph, full, ul_tensor_new_splat(graph->arena, &owner.type, zero));
-    graph->values[state].flags |= UL_VALUE_PERSISTENT | UL_VALUE_OPTIMIZER;
-    return state;
+    return add_zeros(graph, full, &owner.type, UL_VALUE_OPTIMIZER);
 }
 
 static void set_attributes(struct ul_graph *graph, ul_node_id node,
@@ -77,10 +118,10 @@ static void set_attributes(struct ul_graph *graph, ul_node_id node,
     }
 }
 
-static void add_update(struct ul_updates *updates, struct ul_build *build, ul_value_id parameter,
-                       ul_value_id gradient)
+static void add_update(struct ul_updates *updates, ul_value_id parameter, ul_value_id gradient)
 {
     struct ul_graph *graph = updates->pass->graph;
+    struct ul_build *build = &updates->make->build;
     const struct ul_training *training = updates->pass->options->training;
     const struct row *row = &rows[training->optimizer];
     ul_value_id inputs[5] = {updates->step, parameter, gradient};
@@ -95,89 +136,77 @@ static void add_update(struct ul_updates *updates, struct ul_build *build, ul_va
         ul_value_id made = graph->nodes[node].outputs[i];
         ul_value_id donor = i == 0 ? parameter : inputs[2 + i];
         graph->values[made].type = graph->values[donor].type;
-        graph->values[made].donor = donor;
         graph->values[made].flags |= UL_VALUE_BACKWARD;
-        graph->values[made].name =
-            ul_arena_printf(graph->arena, "%s/next", graph->values[donor].name);
-        ul_block_add_output(graph, 0, made);
+        add_next(graph, made, donor);
     }
+}
+
+/* The mean over a step's runs: what they add up to, over the weight of all their labels. */
+static ul_value_id mean_gradient(struct ul_updates *updates, ul_value_id parameter,
+                                 ul_value_id gradient)
+{
+    const struct ul_training *training = updates->pass->options->training;
+    struct ul_gradient *make = updates->make;
+    if (training->micro_batches <= 1)
+        return gradient;
+    struct ul_graph *graph = make->graph;
+    const char *name = ul_arena_printf(graph->arena, "%s/" UL_TRAINING_GRADIENT_STATE,
+                                       graph->values[parameter].name);
+    UL_ASSERT(graph->values[training->loss_weight].type.rank == 0);
+    ul_value_id sum = ul_update_accumulate(make, name, gradient);
+    ul_value_id scale = ul_gradient_unary(make, UL_OP_Reciprocal, training->loss_weight);
+    enum ul_dtype dtype = graph->values[sum].type.dtype;
+    return ul_gradient_binary(make, UL_OP_Mul, sum, ul_gradient_cast_to(make, scale, dtype));
 }
 
 void ul_update_queue(struct ul_updates *updates, ul_value_id parameter, ul_value_id gradient)
 {
     UL_GROW(updates->pass->scratch, updates->queue, updates->count, updates->capacity);
-    updates->queue[updates->count++] = (struct ul_update){parameter, gradient};
+    updates->queue[updates->count++] =
+        (struct ul_update){parameter, mean_gradient(updates, parameter, gradient)};
 }
 
-static ul_value_id add_node(struct ul_updates *updates, struct ul_build *build, enum ul_op op,
-                            ul_value_id a, ul_value_id b)
+static void add_squares(struct ul_updates *updates)
 {
-    const ul_value_id inputs[2] = {a, b};
-    ul_node_id node = ul_build_node(build, op, inputs, b == UL_NONE ? 1 : 2, 1);
-    struct ul_graph *graph = build->graph;
-    if (op == UL_OP_ReduceSumSquare)
-        ul_node_set_int(graph, node, "keepdims", 0);
-    enum ul_status status = ul_node_infer(graph, node, updates->pass->scratch, updates->pass->diag);
-    UL_ASSERT(status == UL_OK);
-    graph->values[graph->nodes[node].outputs[0]].flags |= UL_VALUE_BACKWARD;
-    return graph->nodes[node].outputs[0];
-}
-
-/* A number, in this type. */
-static ul_value_id as_type(struct ul_updates *updates, struct ul_build *build, ul_value_id number,
-                           enum ul_dtype dtype)
-{
-    struct ul_graph *graph = build->graph;
-    if (graph->values[number].type.dtype == dtype)
-        return number;
-    ul_node_id node = ul_build_node(build, UL_OP_Cast, &number, 1, 1);
-    ul_node_set_int(graph, node, "to", dtype);
-    enum ul_status status = ul_node_infer(graph, node, updates->pass->scratch, updates->pass->diag);
-    UL_ASSERT(status == UL_OK);
-    graph->values[graph->nodes[node].outputs[0]].flags |= UL_VALUE_BACKWARD;
-    return graph->nodes[node].outputs[0];
-}
-
-static void add_squares(struct ul_updates *updates, struct ul_build *build)
-{
-    struct ul_graph *graph = build->graph;
-    build->name = "clip-norm";
+    struct ul_gradient *make = updates->make;
+    make->build.name = "clip-norm";
     for (uint32_t i = 0; i < updates->count; i++) {
-        ul_value_id square =
-            add_node(updates, build, UL_OP_ReduceSumSquare, updates->queue[i].gradient, UL_NONE);
-        ul_value_id sum = updates->squares;
+        ul_node_id node =
+            ul_gradient_begin(make, UL_OP_ReduceSumSquare, &updates->queue[i].gradient, 1, 1);
+        ul_node_set_int(make->graph, node, "keepdims", 0);
+        ul_value_id square = ul_gradient_infer(make, node), sum = updates->squares;
         if (sum != UL_NONE)
-            square = as_type(updates, build, square, graph->values[sum].type.dtype);
+            square = ul_gradient_cast_to(make, square, make->graph->values[sum].type.dtype);
         updates->squares =
-            sum == UL_NONE ? square : add_node(updates, build, UL_OP_Add, sum, square);
+            sum == UL_NONE ? square : ul_gradient_binary(make, UL_OP_Add, sum, square);
     }
 }
 
 /* limit / (norm of all gradients + 1e-6), at most 1, as torch.nn.utils.clip_grad_norm_ has it. */
-static void add_factor(struct ul_updates *updates, struct ul_build *build)
+static void add_factor(struct ul_updates *updates)
 {
-    struct ul_graph *graph = build->graph;
+    struct ul_gradient *make = updates->make;
     double limit = updates->pass->options->training->clip_norm;
     UL_ASSERT(updates->squares != UL_NONE && updates->factor == UL_NONE && limit > 0);
-    enum ul_dtype dtype = graph->values[updates->squares].type.dtype;
-    build->name = "clip-norm";
-    ul_value_id norm = add_node(updates, build, UL_OP_Sqrt, updates->squares, UL_NONE);
-    norm = add_node(updates, build, UL_OP_Add, norm, ul_build_number(graph, "", dtype, 0, 1e-6));
+    make->build.name = "clip-norm";
+    ul_value_id norm = ul_gradient_unary(make, UL_OP_Sqrt, updates->squares);
+    norm = ul_gradient_binary(make, UL_OP_Add, norm, ul_gradient_number(make, norm, 1e-6));
     ul_value_id factor =
-        add_node(updates, build, UL_OP_Div, ul_build_number(graph, "", dtype, 0, limit), norm);
+        ul_gradient_binary(make, UL_OP_Div, ul_gradient_number(make, norm, limit), norm);
     updates->factor =
-        add_node(updates, build, UL_OP_Min, factor, ul_build_number(graph, "", dtype, 0, 1));
+        ul_gradient_binary(make, UL_OP_Min, factor, ul_gradient_number(make, factor, 1));
 }
 
 /* The gradient as the optimizer takes it. */
-static ul_value_id clipped(struct ul_updates *updates, struct ul_build *build, ul_value_id gradient)
+static ul_value_id clipped(struct ul_updates *updates, ul_value_id gradient)
 {
+    struct ul_gradient *make = updates->make;
     if (updates->factor == UL_NONE)
         return gradient;
-    enum ul_dtype dtype = build->graph->values[gradient].type.dtype;
-    build->name = "clip-norm";
-    return add_node(updates, build, UL_OP_Mul, gradient,
-                    as_type(updates, build, updates->factor, dtype));
+    enum ul_dtype dtype = make->graph->values[gradient].type.dtype;
+    make->build.name = "clip-norm";
+    return ul_gradient_binary(make, UL_OP_Mul, gradient,
+                              ul_gradient_cast_to(make, updates->factor, dtype));
 }
 
 bool ul_update_runs_twice(const struct ul_training *training)
@@ -185,44 +214,43 @@ bool ul_update_runs_twice(const struct ul_training *training)
     return training->clip_norm > 0 && training->clip_mode == UL_CLIP_TWICE;
 }
 
-void ul_update_flush(struct ul_updates *updates, struct ul_build *build)
+void ul_update_flush(struct ul_updates *updates)
 {
     const struct ul_training *training = updates->pass->options->training;
     bool is_open = training->clip_norm > 0 && updates->factor == UL_NONE;
     if (is_open && training->clip_mode == UL_CLIP_KEEP)
         return; /* what all gradients together are is not known before the end */
     if (is_open)
-        add_squares(updates, build);
+        add_squares(updates);
     for (uint32_t i = 0; !is_open && i < updates->count; i++)
-        add_update(updates, build, updates->queue[i].parameter,
-                   clipped(updates, build, updates->queue[i].gradient));
+        add_update(updates, updates->queue[i].parameter,
+                   clipped(updates, updates->queue[i].gradient));
     updates->count = 0;
 }
 
 /* Nothing that depends on the number is equal to what was computed before the norm was known: no
  * gradient of the first time is kept for the second. */
-ul_value_id ul_update_begin_again(struct ul_updates *updates, struct ul_build *build,
-                                  ul_value_id loss)
+ul_value_id ul_update_begin_again(struct ul_updates *updates, ul_value_id loss)
 {
-    struct ul_graph *graph = build->graph;
-    const struct ul_type type = graph->values[loss].type;
-    ul_update_flush(updates, build);
+    struct ul_gradient *make = updates->make;
+    const struct ul_type type = make->graph->values[loss].type;
+    ul_update_flush(updates);
     if (updates->squares == UL_NONE)
         return UL_NONE;
-    add_factor(updates, build);
-    ul_value_id factor = as_type(updates, build, updates->factor, type.dtype);
-    build->name = "clip-norm";
-    ul_value_id zero = add_node(updates, build, UL_OP_Mul, factor,
-                                ul_build_number(graph, "", type.dtype, type.rank, 0));
-    return add_node(updates, build, UL_OP_Add, zero, ul_build_number(graph, "", type.dtype, 0, 1));
+    add_factor(updates);
+    ul_value_id factor = ul_gradient_cast_to(make, updates->factor, type.dtype);
+    make->build.name = "clip-norm";
+    ul_value_id zero = ul_gradient_binary(
+        make, UL_OP_Mul, factor, ul_build_number(make->graph, "", type.dtype, type.rank, 0));
+    return ul_gradient_binary(make, UL_OP_Add, zero, ul_gradient_number(make, zero, 1));
 }
 
-void ul_update_finish(struct ul_updates *updates, struct ul_build *build)
+void ul_update_finish(struct ul_updates *updates)
 {
     if (updates->pass->options->training->clip_norm > 0 && updates->factor == UL_NONE &&
         updates->count > 0) {
-        add_squares(updates, build);
-        add_factor(updates, build);
+        add_squares(updates);
+        add_factor(updates);
     }
-    ul_update_flush(updates, build);
+    ul_update_flush(updates);
 }

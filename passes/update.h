@@ -2,6 +2,7 @@
 #ifndef UL_PASSES_UPDATE_H
 #define UL_PASSES_UPDATE_H
 
+#include "ir/gradient.h"
 #include "passes/passes_internal.h"
 
 struct ul_update {
@@ -10,6 +11,7 @@ struct ul_update {
 
 struct ul_updates {
     struct ul_pass *pass;
+    struct ul_gradient *make;
     ul_value_id step; /* the input with the numbers of the step */
     struct ul_update *queue;
     uint32_t count, capacity;
@@ -22,22 +24,27 @@ struct ul_updates {
 /* The input of a training graph with the numbers of the step; made when it is first asked for. */
 ul_value_id ul_update_step(struct ul_graph *graph);
 
-/* Makes the input that updates read. */
-void ul_update_begin(struct ul_updates *updates, struct ul_pass *pass);
+/* One of these numbers, f64. */
+ul_value_id ul_update_number(struct ul_gradient *make, uint32_t which);
+/* The value, which is a run's, added to those of the step's runs before it: a state of this name,
+ * which the first run of a step sets. */
+ul_value_id ul_update_accumulate(struct ul_gradient *make, const char *name, ul_value_id value);
+
+/* Nodes are made with `make`, behind all others. */
+void ul_update_begin(struct ul_updates *updates, struct ul_pass *pass, struct ul_gradient *make);
 /* Has the parameter updated with the next flush: it and its states overwrite themselves with what
  * the optimizer makes of the gradient, outputs of the model with donors. */
 void ul_update_queue(struct ul_updates *updates, ul_value_id parameter, ul_value_id gradient);
-void ul_update_flush(struct ul_updates *updates, struct ul_build *build);
+void ul_update_flush(struct ul_updates *updates);
 /* Behind the last one: with a bound on the norm of all gradients, which keeps them until here, all
  * updates. */
-void ul_update_finish(struct ul_updates *updates, struct ul_build *build);
+void ul_update_finish(struct ul_updates *updates);
 
 /* Whether the gradients are formed twice: first only their norm is taken (--clip-mode twice). */
 bool ul_update_runs_twice(const struct ul_training *training);
 /* Behind the first time: from here on updates follow as they are flushed. Gives 1 in the type of
  * `loss`, but only once the norm is known: what the second time begins with. UL_NONE: nothing was
  * trained. */
-ul_value_id ul_update_begin_again(struct ul_updates *updates, struct ul_build *build,
-                                  ul_value_id loss);
+ul_value_id ul_update_begin_again(struct ul_updates *updates, ul_value_id loss);
 
 #endif

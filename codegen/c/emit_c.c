@@ -86,7 +86,7 @@ static void put_step(struct ul_emitter *emitter, const struct ul_program_step *s
 /* A function for each entry point that has steps. */
 static void put_entries(struct ul_emitter *emitter)
 {
-    for (uint32_t e = 0; e < UL_PROGRAM_ENTRY_COUNT; e++) {
+    for (uint32_t e = 0; e < emitter->program->entry_count; e++) {
         uint32_t begin, end;
         ul_emit_entry_span(emitter, e, &begin, &end);
         if (begin == end)

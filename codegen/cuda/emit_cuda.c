@@ -140,7 +140,7 @@ static void put_entries(struct ul_emitter *emitter)
     struct ul_text *text = emitter->text;
     struct ul_text list;
     ul_text_init(&list, emitter->arena);
-    for (uint32_t e = 0; e < UL_PROGRAM_ENTRY_COUNT; e++) {
+    for (uint32_t e = 0; e < emitter->program->entry_count; e++) {
         const char *name = emitter->program->entries[e].name;
         uint32_t begin, end;
         ul_emit_entry_span(emitter, e, &begin, &end);

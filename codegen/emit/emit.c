@@ -169,19 +169,26 @@ static void put_step(struct ul_emitter *emitter, uint32_t position, uint32_t ind
     emitter->language->put_step(emitter, step, position, indent);
 }
 
+void ul_emit_find_entries(struct ul_emitter *emitter)
+{
+    uint32_t count = emitter->plan->position_count;
+    for (uint32_t e = 0; e < emitter->program->entry_count; e++) {
+        emitter->entry_runs[e] = UL_NEW_ARRAY(emitter->arena, bool, (uint64_t)count + 1);
+        ul_program_mark_entry(emitter->program, emitter->plan, e, emitter->arena,
+                              emitter->entry_runs[e]);
+    }
+}
+
 void ul_emit_entry_span(const struct ul_emitter *emitter, uint32_t entry, uint32_t *begin,
                         uint32_t *end)
 {
-    const struct ul_program_entry *info = &emitter->program->entries[entry];
-    const struct ul_plan *plan = emitter->plan;
+    const bool *runs = emitter->entry_runs[entry];
     *begin = 0;
     *end = 0;
-    UL_ASSERT(entry < UL_PROGRAM_ENTRY_COUNT);
-    for (uint32_t p = 0; p < plan->position_count; p++) {
-        uint32_t step = plan->positions[p].step;
-        if (step < info->step_begin || step >= info->step_end)
+    UL_ASSERT(entry < emitter->program->entry_count);
+    for (uint32_t p = 0; p < emitter->plan->position_count; p++) {
+        if (!runs[p])
             continue;
-        UL_ASSERT(*begin == *end || *end == p);
         *begin = *begin == *end ? p : *begin;
         *end = p + 1;
     }
@@ -195,6 +202,8 @@ void ul_emit_steps(struct ul_emitter *emitter, uint32_t entry)
     ul_emit_entry_span(emitter, entry, &begin, &end);
     for (uint32_t p = begin; p < end; p++) {
         const struct ul_program_step *step = &program->steps[emitter->plan->positions[p].step];
+        if (!emitter->entry_runs[entry][p])
+            continue;
         region = change_region(emitter, region, step->region, p);
         put_step(emitter, p, depth_of(program, region) + 1);
     }

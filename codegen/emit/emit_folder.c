@@ -25,6 +25,7 @@ enum ul_status ul_emit_folder(struct ul_arena *arena, const struct ul_emit_langu
                                  .language = language};
     ul_emit_find_scratch(&emitter);
     ul_emit_find_functions(&emitter);
+    ul_emit_find_entries(&emitter);
     UL_TRY(ul_emit_weights(&emitter, directory));
     for (const struct ul_emit_file *file = language->files; file->name != NULL; file++) {
         if (!file->is_rom || program->options.weights_rom)

@@ -52,7 +52,8 @@ struct ul_emitter {
     struct ul_diag *diag;
     const struct ul_emit_language *language;
     struct ul_text *text;
-    uint64_t *scratch_offsets;    /* per position */
+    uint64_t *scratch_offsets;                /* per position */
+    bool *entry_runs[UL_PROGRAM_ENTRY_COUNT]; /* per position */
     uint32_t *call_numbers;       /* per call of the program: its place in the table, or UL_NONE */
     uint32_t call_count;          /* that the plan runs */
     bool *runs_kernel;            /* per kernel of the program: the plan does */
@@ -81,7 +82,9 @@ void ul_emit_string(struct ul_text *text, const char *string);
 void ul_emit_address(struct ul_emitter *emitter, const struct ul_program_address *address,
                      uint32_t position);
 
-/* The positions [*begin, *end) of an entry point's steps in the plan. */
+/* Finds the steps of each entry point; before anything is emitted. */
+void ul_emit_find_entries(struct ul_emitter *emitter);
+/* The positions [*begin, *end) among which an entry point's steps are in the plan. */
 void ul_emit_entry_span(const struct ul_emitter *emitter, uint32_t entry, uint32_t *begin,
                         uint32_t *end);
 /* The body of an entry point's function: steps in the plan's order, loops and branches around them.

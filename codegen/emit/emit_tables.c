@@ -134,13 +134,13 @@ static void put_entries(struct ul_emitter *emitter)
 {
     const struct ul_program *program = emitter->program;
     struct ul_text *text = emitter->text;
-    for (uint32_t e = 0; e < UL_PROGRAM_ENTRY_COUNT; e++) {
+    for (uint32_t e = 0; e < program->entry_count; e++) {
         const struct ul_program_entry *entry = &program->entries[e];
         put_numbers_of(emitter, entry, "inputs", entry->inputs, entry->input_count);
         put_numbers_of(emitter, entry, "outputs", entry->outputs, entry->output_count);
     }
     ul_text_put(text, "static const struct ul_entry entries[] = {\n");
-    for (uint32_t e = 0; e < UL_PROGRAM_ENTRY_COUNT; e++) {
+    for (uint32_t e = 0; e < program->entry_count; e++) {
         const struct ul_program_entry *entry = &program->entries[e];
         const char *name = entry->name;
         uint32_t begin, end;

@@ -19,11 +19,13 @@ static const char *number_of(const struct ul_emitter *emitter, const ul_value_id
     return "UL_TENSOR_NONE";
 }
 
-/* What an output overwrites, where that is a weight; else UL_NONE. */
+/* What an output overwrites, where that is a weight and lasts longer than a step; else UL_NONE. */
 static ul_value_id changed_weight(const struct ul_graph *graph, uint32_t output)
 {
     ul_value_id donor = graph->values[graph->blocks[0].outputs[output]].donor;
-    return donor != UL_NONE && graph->values[donor].kind == UL_VALUE_WEIGHT ? donor : UL_NONE;
+    bool lasts = donor != UL_NONE && graph->values[donor].kind == UL_VALUE_WEIGHT &&
+                 (graph->values[donor].flags & UL_VALUE_GRADIENT) == 0;
+    return lasts ? donor : UL_NONE;
 }
 
 static uint32_t put_parameters(struct ul_emitter *emitter)
@@ -115,10 +117,11 @@ void ul_emit_training(struct ul_emitter *emitter)
     ul_text_printf(text, "    .correct_output = %s,\n",
                    number_of(emitter, block->outputs, block->output_count, UL_TRAINING_CORRECT));
     ul_text_printf(text,
-                   "    .sample_count = %lld,\n    .micro_batches = 1,\n"
+                   "    .sample_count = %lld,\n    .micro_batches = %u,\n"
                    "    .learning_rate = %.17g,\n    .beta1 = %.17g,\n    .beta2 = %.17g,\n",
-                   data->rank > 0 ? (long long)data->dims[0] : 1, training->learning_rate,
-                   has_moments ? training->beta1 : 0, has_moments ? training->beta2 : 0);
+                   data->rank > 0 ? (long long)data->dims[0] : 1, training->micro_batches,
+                   training->learning_rate, has_moments ? training->beta1 : 0,
+                   has_moments ? training->beta2 : 0);
     if (training->rate_count > 0)
         ul_text_printf(text, "    .schedules = schedules,\n    .schedule_count = %u,\n",
                        training->rate_count);
@@ -150,6 +153,12 @@ static const struct function functions[] = {
      " * number, as for a run; ullage.step is filled here. Results that lie in the arena may be "
      "NULL:\n"
      " * ask for the loss alone. Fails as a run does. */\n"},
+    {"eval", "ul_train_eval",
+     "const void *const *batch, void *const *results,\n    struct ul_failure *failure",
+     "batch, results, failure",
+     "/* Loss and right answers of a (micro-)batch, between two steps; nothing is learned. By "
+     "running "
+     "\n * statistics, and nothing is dropped. Fails as a run does. */\n"},
     {"save", "ul_train_save",
      "const struct ul_trainer *trainer, ul_write *write,\n"
      "    void *file, struct ul_failure *failure",

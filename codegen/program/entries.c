@@ -1,5 +1,19 @@
-/* The entry points of a program: what may be called of it, on which inputs and outputs. */
+/* The entry points of a program: what may be called of it, on which inputs and outputs.
+ *
+ * All run steps of one timeline, of which some may do without others: an evaluation needs those
+ * that the loss follows from. Since the plan keeps every value where it is until its last reader of
+ * all, leaving steps out disturbs nothing:
+ *
+ *      step      forward   loss   backward   accumulate   update
+ *      run          x        x       x           x          x
+ *      evaluate     x        x
+ *      accumulate   x        x       x           x
+ */
 #include "codegen/program/program_internal.h"
+#include "ir/training.h"
+#include "planner/model/plan.h"
+
+#include <string.h>
 
 /* All numbers below `count` for which `kept` is as wanted. */
 static const uint32_t *numbers(struct ul_builder *builder, const bool *kept, bool wanted,
@@ -14,6 +28,43 @@ static const uint32_t *numbers(struct ul_builder *builder, const bool *kept, boo
     return list;
 }
 
+/* What an evaluation makes: the loss and what it is made of. */
+static bool is_result(const struct ul_graph *graph, ul_value_id output)
+{
+    static const char *const names[] = {UL_TRAINING_LOSS, UL_TRAINING_CORRECT};
+    static const char *const sums[] = {UL_TRAINING_LOSS_SUM, UL_TRAINING_LOSS_WEIGHT};
+    ul_value_id donor = graph->values[output].donor;
+    const char *name = graph->values[donor != UL_NONE ? donor : output].name;
+    const char *const *wanted = donor != UL_NONE ? sums : names;
+    return strcmp(name, wanted[0]) == 0 || strcmp(name, wanted[1]) == 0;
+}
+
+/* What is no update: neither parameters nor the optimizer's state. */
+static bool is_no_update(const struct ul_graph *graph, ul_value_id output)
+{
+    ul_value_id donor = graph->values[output].donor;
+    uint32_t flags = donor != UL_NONE ? graph->values[donor].flags : 0;
+    return (flags & (UL_VALUE_TRAINED | UL_VALUE_OPTIMIZER)) == 0;
+}
+
+static void add_entry(struct ul_builder *builder, uint32_t entry, const char *name,
+                      bool (*makes)(const struct ul_graph *graph, ul_value_id output))
+{
+    const struct ul_block *root = &builder->graph->blocks[0];
+    bool *made = UL_NEW_ARRAY(builder->arena, bool, root->output_count);
+    struct ul_program_entry *added = &builder->program->entries[entry];
+    const struct ul_program_entry *run = &builder->program->entries[UL_PROGRAM_RUN];
+    UL_ASSERT(builder->program->entry_count == entry);
+    for (uint32_t i = 0; i < root->output_count; i++)
+        made[i] = makes(builder->graph, root->outputs[i]);
+    builder->program->entry_count++;
+    added->name = name;
+    added->inputs = run->inputs;
+    added->input_count = run->input_count;
+    added->outputs =
+        numbers(builder, made, true, builder->graph->blocks[0].output_count, &added->output_count);
+}
+
 void ul_entry_add_all(struct ul_builder *builder)
 {
     struct ul_program *program = builder->program;
@@ -21,7 +72,7 @@ void ul_entry_add_all(struct ul_builder *builder)
     struct ul_program_entry *set_up = &program->entries[UL_PROGRAM_SET_UP];
     struct ul_program_entry *run = &program->entries[UL_PROGRAM_RUN];
     bool *kept = UL_NEW_ARRAY(builder->arena, bool, root->input_count);
-    bool *all = UL_NEW_ARRAY(builder->arena, bool, root->output_count);
+    bool *made = UL_NEW_ARRAY(builder->arena, bool, root->output_count);
     UL_ASSERT(run->name == NULL);
     set_up->name = "set_up";
     run->name = "run";
@@ -32,7 +83,105 @@ void ul_entry_add_all(struct ul_builder *builder)
     }
     set_up->inputs = numbers(builder, kept, true, root->input_count, &set_up->input_count);
     run->inputs = numbers(builder, kept, false, root->input_count, &run->input_count);
-    run->outputs = numbers(builder, all, false, root->output_count, &run->output_count);
-    run->step_end = program->step_count;
+    run->outputs = numbers(builder, made, false, root->output_count, &run->output_count);
     UL_ASSERT(set_up->input_count + run->input_count == root->input_count);
+    program->entry_count = UL_PROGRAM_RUN + 1;
+    if (builder->options->training == NULL)
+        return;
+    add_entry(builder, UL_PROGRAM_EVALUATE, "evaluate", is_result);
+    if (builder->options->training->micro_batches > 1)
+        add_entry(builder, UL_PROGRAM_ACCUMULATE, "accumulate", is_no_update);
+}
+
+/* ---- Steps of an entry ---- */
+
+struct slice {
+    const struct ul_program *program;
+    const struct ul_plan *plan;
+    bool *wanted; /* per place */
+    bool *runs;   /* per position */
+};
+
+static const struct ul_plan_substep *substep_at(const struct slice *slice, uint32_t position)
+{
+    const struct ul_plan_position *at = &slice->plan->positions[position];
+    const struct ul_plan_step *step = &slice->program->problem->steps[at->step];
+    UL_ASSERT(at->kind == UL_PLAN_RUN);
+    return &step->alternatives[at->alternative].substeps[at->substep];
+}
+
+/* The outermost region around a position, below the root; or the root. */
+static uint32_t region_around(const struct slice *slice, uint32_t position)
+{
+    const struct ul_program_region *regions = slice->program->regions;
+    uint32_t region = slice->program->steps[slice->plan->positions[position].step].region;
+    while (region != 0 && regions[region].parent != 0)
+        region = regions[region].parent;
+    return region;
+}
+
+static bool makes_wanted(const struct slice *slice, uint32_t position)
+{
+    const struct ul_plan_substep *substep = substep_at(slice, position);
+    bool any = false;
+    for (uint32_t i = 0; i < substep->write_count; i++)
+        any = any || slice->wanted[substep->writes[i]];
+    return any;
+}
+
+static void take(struct slice *slice, uint32_t position)
+{
+    const struct ul_plan_substep *substep = substep_at(slice, position);
+    slice->runs[position] = true;
+    for (uint32_t i = 0; i < substep->read_count; i++)
+        slice->wanted[substep->reads[i]] = true;
+}
+
+/* Backwards: what makes what is wanted, and then what that reads. Loops and branches as a whole. */
+static void take_needed(struct slice *slice)
+{
+    for (uint32_t end = slice->plan->position_count; end > 0;) {
+        uint32_t begin = end - 1, region = region_around(slice, begin);
+        bool any = makes_wanted(slice, begin);
+        while (region != 0 && begin > 0 && region_around(slice, begin - 1) == region)
+            any = makes_wanted(slice, --begin) || any;
+        for (uint32_t p = end; any && p-- > begin;)
+            take(slice, p);
+        end = begin;
+    }
+}
+
+/* No step changes a weight that the entry does not make. */
+static bool leaves_states(const struct slice *slice, const bool *made)
+{
+    for (uint32_t p = 0; p < slice->plan->position_count; p++) {
+        const struct ul_plan_substep *substep = substep_at(slice, p);
+        for (uint32_t i = 0; slice->runs[p] && i < substep->write_count; i++) {
+            uint32_t place = substep->writes[i];
+            if (slice->program->places[place].kind == UL_PLACE_DONATED && !made[place])
+                return false;
+        }
+    }
+    return true;
+}
+
+void ul_program_mark_entry(const struct ul_program *program, const struct ul_plan *plan,
+                           uint32_t entry, struct ul_arena *arena, bool *runs)
+{
+    const struct ul_program_entry *info = &program->entries[entry];
+    const struct ul_block *root = &program->graph->blocks[0];
+    struct slice slice = {.program = program, .plan = plan, .runs = runs};
+    bool *made = UL_NEW_ARRAY(arena, bool, program->place_count);
+    UL_ASSERT(entry < program->entry_count);
+    memset(runs, entry == UL_PROGRAM_RUN, plan->position_count * sizeof *runs);
+    if (entry == UL_PROGRAM_RUN)
+        return;
+    slice.wanted = UL_NEW_ARRAY(arena, bool, program->place_count);
+    for (uint32_t i = 0; i < info->output_count; i++) {
+        ul_value_id base = program->graph->values[root->outputs[info->outputs[i]]].view.base;
+        made[program->value_places[base]] = true;
+        slice.wanted[program->value_places[base]] = true;
+    }
+    take_needed(&slice);
+    UL_ASSERT(leaves_states(&slice, made));
 }

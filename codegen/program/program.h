@@ -115,16 +115,23 @@ struct ul_program_region {
     uint32_t flag; /* of a branch, or of a loop with a test: its number; else UL_PLAN_NONE */
 };
 
-/* What may be called of a program: steps on some of the model's inputs and outputs, by their
- * numbers. In file order its steps are [step_begin, step_end), and as contiguous in every plan. */
+/* What may be called of a program: the steps that make its outputs of some of the model's inputs
+ * and outputs, by their numbers. */
 struct ul_program_entry {
     const char *name; /* an identifier of C */
     uint32_t input_count, output_count;
     const uint32_t *inputs, *outputs;
-    uint32_t step_begin, step_end;
 };
-/* As runtime/lib/ul_model.h numbers them: what is given once, before the first run; a run. */
-enum { UL_PROGRAM_SET_UP, UL_PROGRAM_RUN, UL_PROGRAM_ENTRY_COUNT };
+/* As runtime/lib/ul_model.h numbers them: what is given once, before the first run; a run, which is
+ * all steps; of a program that trains, the loss without learning; with micro-batches, a run without
+ * the update. */
+enum {
+    UL_PROGRAM_SET_UP,
+    UL_PROGRAM_RUN,
+    UL_PROGRAM_EVALUATE,
+    UL_PROGRAM_ACCUMULATE,
+    UL_PROGRAM_ENTRY_COUNT
+};
 
 /* The spaces of the problem. Only the arena is packed and reserved; what a library keeps for calls,
  * and the code of kernels that a plan may do without, are beside it in the process. */
@@ -184,6 +191,7 @@ struct ul_program {
     uint32_t *value_places;          /* base value of the graph -> its first place, or NONE */
     uint32_t library_state;          /* the place of what a library on the host keeps, or NONE */
     uint32_t run_state;              /* the place of the state of a run on a device, or NONE */
+    uint32_t entry_count;
     struct ul_program_entry entries[UL_PROGRAM_ENTRY_COUNT];
     uint32_t call_count, call_capacity;
     struct ul_call *calls;   /* of the library: distinct ones */
@@ -207,6 +215,11 @@ const struct ul_program_step *ul_program_step_at(const struct ul_program *progra
 /* Marks the kernels and calls that a plan runs, each in an array as long as the program has. */
 void ul_program_mark_run(const struct ul_program *program, const struct ul_plan *plan,
                          bool *kernels, bool *calls);
+
+/* entries.c: which of the plan's positions an entry runs, in an array as long as the plan has; all
+ * others may be left out. */
+void ul_program_mark_entry(const struct ul_program *program, const struct ul_plan *plan,
+                           uint32_t entry, struct ul_arena *arena, bool *runs);
 
 /* print_kernels.c: each kernel's text form, its schedule for the target, and its name in what is
  * emitted. */

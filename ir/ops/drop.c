@@ -1,6 +1,7 @@
 /* Dropout as training computes it: what is dropped is a function of the step's key, the node's seed
  * and the element's position, so that no mask is stored, and the backward pass, or a forward pass
- * that runs again, drops the same. */
+ * that runs again, drops the same. A step that evaluates has a key below 0, by which nothing is
+ * dropped. */
 #include "ir/ops/random.h"
 
 #include "ir/kernel_build.h"
@@ -34,7 +35,10 @@ ul_kx ul_map_step_key(struct ul_lower *lower, ul_node_id node, uint32_t output, 
     ul_kx high = ul_kx_muli(k, ul_kx_cast(k, UL_I64, seed), above / 2);
     ul_kx counter = ul_kx_add(k, high, step_number(lower, node, UL_STEP_COUNT));
     ul_kx key = ul_kx_cast(k, UL_I64, ul_kx_random(k, counter, 1));
-    return ul_kx_muli(k, ul_kx_divi(k, key, 16), above);
+    ul_kx evaluates = step_number(lower, node, UL_STEP_EVALUATES);
+    ul_kx none = ul_kx_int(k, UL_I64, 0);
+    return ul_kx_select(k, ul_kx_binary(k, UL_KX_EQ, evaluates, none),
+                        ul_kx_muli(k, ul_kx_divi(k, key, 16), above), ul_kx_int(k, UL_I64, -1));
 }
 
 enum ul_status ul_infer_drop(struct ul_infer *infer)
@@ -65,7 +69,8 @@ ul_kx ul_map_drop(struct ul_lower *lower, ul_node_id node, uint32_t output, cons
     ul_kx x = ul_lower_load(lower, info->inputs[0], index);
     enum ul_dtype dtype = ul_kx_dtype(k, x);
     ul_kx scaled = ul_kx_mul(k, x, ul_kx_float(k, dtype, 1 / (1 - ratio)));
-    return ul_kx_select(k, dropped, ul_kx_float(k, dtype, 0), scaled);
+    ul_kx drops = ul_kx_select(k, dropped, ul_kx_float(k, dtype, 0), scaled);
+    return ul_kx_select(k, ul_kx_binary(k, UL_KX_LT, key, ul_kx_int(k, UL_I64, 0)), x, drops);
 }
 
 /* The same of the gradient. */

@@ -8,20 +8,50 @@
 #include "ir/kernel_build.h"
 #include "ir/ops/check.h"
 #include "ir/ops/norm_moments.h"
+#include "ir/training.h"
 
 #define CHANNELS 2u /* dimension 1, as a mask */
 
+enum { X, RUNNING, NUMBERS = RUNNING + 2, INPUT_COUNT };
+
 enum ul_status ul_infer_moments(struct ul_infer *infer)
 {
-    const struct ul_type *x = ul_infer_input(infer, 0);
+    const struct ul_type *x = ul_infer_input(infer, X);
     struct ul_type type = *x;
-    UL_TRY(ul_check_dtype(infer, 0, UL_CHECK_FLOATS));
-    UL_TRY(ul_check_rank(infer, 0, 2, UL_LIMIT_RANK));
+    const int64_t numbers = UL_STEP_NUMBERS;
+    UL_TRY(ul_check_dtype(infer, X, UL_CHECK_FLOATS));
+    UL_TRY(ul_check_rank(infer, X, 2, UL_LIMIT_RANK));
+    if (infer->node->input_count > 1 && infer->node->input_count != INPUT_COUNT)
+        return ul_infer_invalid(infer, "it takes 1 input or %u", (unsigned)INPUT_COUNT);
+    for (uint32_t i = RUNNING; i < NUMBERS && infer->node->input_count > 1; i++) {
+        UL_TRY(ul_check_dtype(infer, i, UL_CHECK_FLOATS));
+        UL_TRY(ul_check_shape(infer, i, 1, &x->dims[1]));
+    }
+    if (infer->node->input_count > 1) {
+        UL_TRY(ul_check_dtype(infer, NUMBERS, UL_CHECK_BIT(UL_F64)));
+        UL_TRY(ul_check_shape(infer, NUMBERS, 1, &numbers));
+    }
     for (uint32_t d = 0; d < type.rank; d++)
         type.dims[d] = d == 1 ? x->dims[d] : 1;
     ul_infer_set_type(infer, 0, &type);
     ul_infer_set_type(infer, 1, &type);
     return UL_OK;
+}
+
+/* One of a channel's two moments: the batch's, or the running one where the step evaluates. */
+static void store_moment(struct ul_lower *lower, const struct ul_node *node, uint32_t output,
+                         const ul_kx *index, ul_kx moment)
+{
+    struct ul_kernel *k = lower->kernel;
+    if (node->input_count > 1) {
+        ul_kx at = ul_kx_index_const(k, UL_STEP_EVALUATES);
+        ul_kx evaluates = ul_lower_load(lower, node->inputs[NUMBERS], &at);
+        ul_kx running = ul_lower_load(lower, node->inputs[RUNNING + output], &index[1]);
+        ul_kx none = ul_kx_float(k, ul_kx_dtype(k, evaluates), 0);
+        running = ul_kx_cast(k, ul_kx_dtype(k, moment), running);
+        moment = ul_kx_select(k, ul_kx_binary(k, UL_KX_EQ, evaluates, none), moment, running);
+    }
+    ul_lower_store(lower, node->outputs[output], index, moment);
 }
 
 void ul_lower_moments(struct ul_lower *lower, ul_node_id node)
@@ -38,8 +68,8 @@ void ul_lower_moments(struct ul_lower *lower, ul_node_id node)
     ul_kx index[UL_LIMIT_RANK];
     for (uint32_t d = 0; d < type->rank; d++)
         index[d] = d == 1 ? m.lanes.index[1] : ul_kx_index_const(k, 0);
-    ul_lower_store(lower, data->outputs[0], index, ul_lanes_get(&m.lanes, m.mean));
-    ul_lower_store(lower, data->outputs[1], index, ul_lanes_get(&m.lanes, m.spread));
+    store_moment(lower, data, 0, index, ul_lanes_get(&m.lanes, m.mean));
+    store_moment(lower, data, 1, index, ul_lanes_get(&m.lanes, m.spread));
     ul_lanes_end(&m.lanes);
     ul_lanes_close(&m.lanes);
 }

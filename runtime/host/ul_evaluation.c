@@ -1,7 +1,7 @@
 /*
- * Evaluation: loss and right answers on samples that are held out, in the same arena. Where labels
- * are classes, what fills the last batch is ignored by them; else the samples that fill no batch
- * are left out.
+ * Evaluation: loss and right answers on samples that are held out, in the same arena, between two
+ * steps. What fills the last batch counts nothing; where the loss is an output of the model, of
+ * which it would be part, samples that fill no batch are left out.
  */
 #include "ul_train_internal.h"
 
@@ -10,26 +10,24 @@
 
 int ul_evaluation_open(struct ul_training_run *run)
 {
-    struct ul_session *s = run->session;
-    const struct ul_train_options *options = &s->options->train;
-    const struct ul_training *training = run->training;
-    struct ul_dataset *set = &run->held_out;
+    const struct ul_session *s = run->session;
+    const struct ul_run_options *options = s->options;
+    const struct ul_sources sources = {.data = options->train.val_data,
+                                       .labels = options->train.val_labels,
+                                       .inputs = options->val_inputs,
+                                       .input_count = options->val_input_count,
+                                       .data_option = "--val",
+                                       .labels_option = "--val",
+                                       .input_option = "--val-input"};
+    const struct ul_dataset *set = &run->held_out;
     char shown[UL_SHOWN_BYTES];
-    if (options->val_data == NULL)
+    if (options->train.val_data == NULL)
         return UL_EXIT_OK;
-    if (s->model->entry_count <= UL_ENTRY_EVAL)
-        return ul_error(s, UL_EXIT_UNSUPPORTED,
-                        "--val: this program has no evaluation; evaluate the model that "
-                        "`ullage export` makes of a checkpoint");
-    int status = ul_dataset_open(set, s);
-    if (status == UL_EXIT_OK)
-        status = ul_dataset_add(set, training->eval_data, options->val_data, false);
-    if (status == UL_EXIT_OK && training->eval_labels != UL_TENSOR_NONE)
-        status = ul_dataset_add(set, training->eval_labels, options->val_labels, true);
-    bool fills = ul_labels_are_classes(s->model, training->eval_labels);
+    int status = ul_dataset_open(&run->held_out, run->session, &sources);
+    bool fills = run->training->labels != UL_TENSOR_NONE;
     if (status == UL_EXIT_OK && set->sample_count < (fills ? 1 : set->batch_count))
         return ul_error(s, UL_EXIT_INVALID, "%s holds %" PRIu64 " samples, too few for a batch",
-                        ul_shown(shown, options->val_data), set->sample_count);
+                        ul_shown(shown, sources.data), set->sample_count);
     return status;
 }
 
@@ -38,19 +36,22 @@ static int run_batch(struct ul_training_run *run, uint32_t count, struct ul_outc
 {
     struct ul_session *s = run->session;
     const struct ul_training *training = run->training;
+    double values[UL_STEP_VALUES];
     struct ul_outcome batch;
     memset(&batch, 0, sizeof batch);
     int status = ul_dataset_read(&run->held_out, count, &batch);
+    ul_train_eval_numbers(count, values);
+    memcpy(ul_session_input(s, training->step), values, sizeof values);
     if (status == UL_EXIT_OK)
-        status = ul_session_enter(s, UL_ENTRY_EVAL, NULL, NULL);
+        status = ul_session_enter(s, UL_ENTRY_EVALUATE, NULL, NULL);
     if (status != UL_EXIT_OK)
         return status;
-    double loss = ul_element_get(s->model->outputs[training->eval_loss_output].type,
-                                 ul_session_output(s, training->eval_loss_output), 0);
-    bool classes = ul_labels_are_classes(s->model, training->eval_labels);
+    double loss = ul_element_get(s->model->outputs[training->loss_output].type,
+                                 ul_session_output(s, training->loss_output), 0);
+    bool classes = ul_labels_are_classes(s->model, training->labels);
     uint64_t weight = classes ? batch.label_count : count;
-    if (training->eval_correct_output != UL_TENSOR_NONE)
-        memcpy(&batch.correct_count, ul_session_output(s, training->eval_correct_output),
+    if (training->correct_output != UL_TENSOR_NONE)
+        memcpy(&batch.correct_count, ul_session_output(s, training->correct_output),
                sizeof batch.correct_count);
     outcome->loss += weight != 0 ? loss * (double)weight : 0.0; /* a mean over none is no number */
     outcome->sample_count += weight;
@@ -62,7 +63,7 @@ static int run_batch(struct ul_training_run *run, uint32_t count, struct ul_outc
 int ul_evaluation_run(struct ul_training_run *run, struct ul_outcome *outcome)
 {
     struct ul_dataset *set = &run->held_out;
-    bool fills = ul_labels_are_classes(run->session->model, run->training->eval_labels);
+    bool fills = run->training->labels != UL_TENSOR_NONE;
     int status = UL_EXIT_OK;
     memset(outcome, 0, sizeof *outcome);
     for (uint64_t first = 0; status == UL_EXIT_OK && first < set->sample_count;

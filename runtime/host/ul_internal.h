@@ -269,6 +269,8 @@ struct ul_run_options {
     struct ul_train_options train;
     struct ul_assignment *inputs;
     uint32_t input_count;
+    struct ul_assignment *val_inputs;
+    uint32_t val_input_count;
     struct ul_assignment *outputs;
     uint32_t output_count;
     const char *output_dir;

@@ -25,7 +25,8 @@ enum option {
     OPTION_DATA,
     OPTION_LAST,
     OPTION_SEED,
-    OPTION_VAL
+    OPTION_VAL,
+    OPTION_VAL_INPUT
 };
 
 /* The programs that know it. */
@@ -59,7 +60,9 @@ static const struct row rows[] = {
     {OPTION_SEED, TRAINERS, FIELD(train.seed), "--seed", "S",
      "of the order of samples and of dropout (default 0)"},
     {OPTION_VAL, TRAINERS, FIELD(train.val_data), "--val", "X.npy Y.npy",
-     "samples and labels to evaluate after each epoch"},
+     "samples and labels (where there are any) to evaluate after each epoch"},
+    {OPTION_VAL_INPUT, TRAINERS, 0, "--val-input", "NAME=FILE.npy",
+     "the same of another input; repeat for each one"},
     {OPTION_TEXT, TRAINERS, FIELD(train.metrics), "--metrics", "FILE.csv",
      "a row a step: step,epoch,loss,lr,samples_per_second"},
     {OPTION_TEXT, TRAINERS, FIELD(train.init), "--init", "C.npz",
@@ -328,19 +331,20 @@ static int set_mode(const struct ul_session *s, struct ul_run_options *options, 
     return UL_EXIT_OK;
 }
 
-static int assign_input(const struct ul_session *s, struct ul_run_options *options,
-                        const char *value)
+/* One more input's file, by the option of that name. */
+static int assign_input(const struct ul_session *s, const char *name, const char *value,
+                        struct ul_assignment *inputs, uint32_t *count)
 {
-    struct ul_assignment *next = &options->inputs[options->input_count];
+    struct ul_assignment *next = &inputs[*count];
     char shown[UL_SHOWN_BYTES];
-    int status = assign(s, "--input", value, s->model->inputs, s->model->input_count, next);
+    int status = assign(s, name, value, s->model->inputs, s->model->input_count, next);
     if (status != UL_EXIT_OK)
         return status;
-    for (uint32_t i = 0; i < options->input_count; i++)
-        if (options->inputs[i].tensor == next->tensor)
-            return ul_error(s, UL_EXIT_USAGE, "--input %s: given twice",
+    for (uint32_t i = 0; i < *count; i++)
+        if (inputs[i].tensor == next->tensor)
+            return ul_error(s, UL_EXIT_USAGE, "%s %s: given twice", name,
                             ul_shown(shown, s->model->inputs[next->tensor].name));
-    options->input_count++;
+    (*count)++;
     return UL_EXIT_OK;
 }
 
@@ -383,7 +387,9 @@ static int apply(const struct ul_session *s, struct ul_run_options *options, con
     case OPTION_MODE:
         return set_mode(s, options, (enum ul_mode)row->field);
     case OPTION_INPUT:
-        return assign_input(s, options, value);
+        return assign_input(s, row->name, value, options->inputs, &options->input_count);
+    case OPTION_VAL_INPUT:
+        return assign_input(s, row->name, value, options->val_inputs, &options->val_input_count);
     case OPTION_RANDOM:
         options->random = true;
         return parse_count(s, row->name, value, &options->seed);
@@ -454,6 +460,8 @@ static int check_train(const struct ul_session *s, const struct ul_run_options *
                         "--labels: this model has none, its loss is one of its own outputs");
     if ((train->epochs != 0) == (train->steps != 0))
         return ul_error(s, UL_EXIT_USAGE, "--data needs either --epochs N or --steps N");
+    if (train->val_data == NULL && options->val_input_count > 0)
+        return ul_error(s, UL_EXIT_USAGE, "--val-input goes with --val");
     if (train->init != NULL && train->resume != NULL)
         return ul_error(s, UL_EXIT_USAGE, "--init and --resume exclude each other");
     if (train->resume != NULL && train->in_order)
@@ -510,7 +518,7 @@ static int parse_one(const struct ul_session *s, struct ul_run_options *options,
                             value == NULL ? "needs a value" : "takes no value");
         if (rows[i].audience == TRAINERS)
             options->train.given = rows[i].name;
-        if (rows[i].option == OPTION_VAL)
+        if (rows[i].option == OPTION_VAL && s->model->training->labels != UL_TENSOR_NONE)
             options->train.val_labels = argv[*at + 1] != NULL ? argv[++*at] : "";
         return apply(s, options, &rows[i], value);
     }
@@ -532,8 +540,9 @@ int ul_options_parse(const struct ul_session *s, struct ul_run_options *options,
     options->train.learning_rate = -1.0;
     options->train.seed = UINT64_MAX;
     options->inputs = calloc(room, sizeof *options->inputs);
+    options->val_inputs = calloc(room, sizeof *options->val_inputs);
     options->outputs = calloc(room, sizeof *options->outputs);
-    if (options->inputs == NULL || options->outputs == NULL)
+    if (options->inputs == NULL || options->val_inputs == NULL || options->outputs == NULL)
         return ul_out_of_memory(s, room * sizeof *options->inputs);
     for (int at = 1; status == UL_EXIT_OK && at < argc; at++)
         status = parse_one(s, options, argv, &at);
@@ -543,5 +552,6 @@ int ul_options_parse(const struct ul_session *s, struct ul_run_options *options,
 void ul_options_done(struct ul_run_options *options)
 {
     free(options->inputs);
+    free(options->val_inputs);
     free(options->outputs);
 }

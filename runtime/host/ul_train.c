@@ -33,7 +33,7 @@ static void catch_signals(void)
     sigaction(SIGTERM, &action, NULL);
 }
 
-/* What fills a batch must count nothing, by labels that are ignored. */
+/* What fills a batch must count nothing. */
 static int check_pad(const struct ul_training_run *run)
 {
     const struct ul_session *s = run->session;
@@ -44,68 +44,30 @@ static int check_pad(const struct ul_training_run *run)
         return ul_error(s, UL_EXIT_UNSUPPORTED,
                         "--last pad: what fills the batch would be part of the model's batch "
                         "statistics; use --last drop");
-    if (!ul_labels_are_classes(s->model, training->labels) || training->micro_batches > 1)
+    if (training->labels == UL_TENSOR_NONE)
         return ul_error(s, UL_EXIT_UNSUPPORTED,
-                        "--last pad: this program cannot leave what fills the batch out of its "
-                        "loss; use --last drop");
+                        "--last pad: the loss is an output of the model, of which what fills the "
+                        "batch would be part; use --last drop");
     return UL_EXIT_OK;
 }
 
-/* --input is for the other ones. */
-static int check_given(const struct ul_training_run *run)
-{
-    const struct ul_session *s = run->session;
-    for (uint32_t i = 0; i < s->options->input_count; i++) {
-        uint32_t input = s->options->inputs[i].tensor;
-        char shown[UL_SHOWN_BYTES];
-        const char *remedy = input == run->training->data     ? "give it by --data"
-                             : input == run->training->labels ? "give it by --labels"
-                             : input == run->training->step   ? "training makes it"
-                                                              : NULL;
-        if (remedy != NULL)
-            return ul_error(s, UL_EXIT_USAGE, "--input %s: %s",
-                            ul_shown(shown, s->model->inputs[input].name), remedy);
-    }
-    return UL_EXIT_OK;
-}
-
-static const char *find_path(const struct ul_training_run *run, uint32_t input)
-{
-    const struct ul_run_options *options = run->session->options;
-    if (input == run->training->labels)
-        return options->train.labels;
-    for (uint32_t i = 0; i < options->input_count; i++)
-        if (options->inputs[i].tensor == input)
-            return options->inputs[i].file;
-    return NULL;
-}
-
-/* The files of every input that a run takes. */
 static int open_data(struct ul_training_run *run)
 {
-    struct ul_session *s = run->session;
-    const struct ul_entry *entry = &s->model->entries[UL_ENTRY_RUN];
-    struct ul_dataset *set = &run->data;
+    const struct ul_session *s = run->session;
+    const struct ul_run_options *options = s->options;
+    const struct ul_sources sources = {.data = options->train.data,
+                                       .labels = options->train.labels,
+                                       .inputs = options->inputs,
+                                       .input_count = options->input_count,
+                                       .data_option = "--data",
+                                       .labels_option = "--labels",
+                                       .input_option = "--input"};
     char shown[UL_SHOWN_BYTES];
-    int status = ul_dataset_open(set, s);
-    if (status == UL_EXIT_OK) /* first: it says how many samples there are */
-        status = ul_dataset_add(set, run->training->data, s->options->train.data, false);
-    for (uint32_t k = 0; status == UL_EXIT_OK && k < entry->input_count; k++) {
-        uint32_t i = entry->inputs[k];
-        const char *path = find_path(run, i);
-        if (i == run->training->data || i == run->training->step)
-            continue;
-        if (path == NULL)
-            return ul_error(s, UL_EXIT_USAGE,
-                            "the input '%s' has no samples: give --input %s=FILE.npy",
-                            ul_shown(shown, s->model->inputs[i].name), shown);
-        status = ul_dataset_add(set, i, path, i == run->training->labels);
-    }
-    if (status == UL_EXIT_OK && set->sample_count < (run->pads ? 1 : run->batch_samples))
+    int status = ul_dataset_open(&run->data, run->session, &sources);
+    if (status == UL_EXIT_OK && run->data.sample_count < (run->pads ? 1 : run->batch_samples))
         return ul_error(s, UL_EXIT_INVALID,
                         "%s holds %" PRIu64 " samples, fewer than the %" PRIu64 " of one batch",
-                        ul_shown(shown, s->options->train.data), set->sample_count,
-                        run->batch_samples);
+                        ul_shown(shown, sources.data), run->data.sample_count, run->batch_samples);
     return status;
 }
 
@@ -179,8 +141,6 @@ static int begin(struct ul_training_run *run)
     run->batch_samples = (uint64_t)run->training->sample_count * run->training->micro_batches;
     int status = check_pad(run);
     if (status == UL_EXIT_OK)
-        status = check_given(run);
-    if (status == UL_EXIT_OK)
         status = check_save(run);
     if (status == UL_EXIT_OK)
         status = open_data(run);
@@ -210,10 +170,10 @@ static uint32_t choose_samples(struct ul_training_run *run)
     uint64_t epoch = run->trainer.step / run->epoch_steps;
     uint64_t first = run->trainer.step % run->epoch_steps * run->batch_samples +
                      (uint64_t)run->trainer.micro_batch * set->batch_count;
-    uint64_t left = set->sample_count - first;
+    uint64_t left = first < set->sample_count ? set->sample_count - first : 0;
     uint32_t count = left < set->batch_count ? (uint32_t)left : set->batch_count;
     for (uint32_t i = 0; i < set->batch_count; i++) {
-        uint64_t place = first + (i < count ? i : 0);
+        uint64_t place = i < count ? first + i : 0;
         set->samples[i] =
             run->shuffles ? ul_train_shuffled(run->trainer.seed, epoch, set->sample_count, place)
                           : place;
@@ -227,15 +187,16 @@ static int run_once(struct ul_training_run *run, struct ul_outcome *outcome)
     struct ul_session *s = run->session;
     const struct ul_training *training = run->training;
     double values[UL_STEP_VALUES];
-    int status = ul_dataset_read(&run->data, choose_samples(run), outcome);
+    uint32_t count = choose_samples(run);
+    int status = ul_dataset_read(&run->data, count, outcome);
     if (status != UL_EXIT_OK)
         return status;
     ul_train_numbers(training, &run->trainer, values);
+    values[3] = (double)count;
     memcpy(ul_session_input(s, training->step), values, sizeof values);
-    status = ul_session_run(s, NULL, NULL);
-    double loss = ul_element_get(s->model->outputs[training->loss_output].type,
-                                 ul_session_output(s, training->loss_output), 0);
-    outcome->loss += training->micro_batches > 1 ? loss / training->micro_batches : loss;
+    status = ul_session_enter(s, ul_train_entry(training, &run->trainer), NULL, NULL);
+    outcome->loss = ul_element_get(s->model->outputs[training->loss_output].type,
+                                   ul_session_output(s, training->loss_output), 0);
     int64_t correct = 0;
     if (training->correct_output != UL_TENSOR_NONE)
         memcpy(&correct, ul_session_output(s, training->correct_output), sizeof correct);
@@ -253,8 +214,6 @@ static int run_step(struct ul_training_run *run, struct ul_outcome *outcome)
         status = run_once(run, outcome);
     }
     run->trainer.micro_batch = 0;
-    if (status == UL_EXIT_OK && count > 1)
-        status = ul_session_enter(run->session, UL_ENTRY_UPDATE, NULL, NULL);
     if (status == UL_EXIT_OK)
         run->trainer.step++;
     return status;

@@ -148,7 +148,8 @@ static int read_head(const struct ul_dataset *set, struct ul_column *column)
     return status == UL_EXIT_OK ? check_length(set, column, &header) : status;
 }
 
-int ul_dataset_add(struct ul_dataset *set, uint32_t input, const char *path, bool is_labels)
+/* One more file, checked against its input and the files before it. */
+static int add_column(struct ul_dataset *set, uint32_t input, const char *path, bool is_labels)
 {
     struct ul_column *column = &set->columns[set->column_count];
     memset(column, 0, sizeof *column);
@@ -169,7 +170,63 @@ int ul_dataset_add(struct ul_dataset *set, uint32_t input, const char *path, boo
                     column->sample_count);
 }
 
-int ul_dataset_open(struct ul_dataset *set, struct ul_session *session)
+/* The option for other inputs is for other inputs. */
+static int check_sources(const struct ul_dataset *set, const struct ul_sources *sources)
+{
+    const struct ul_session *s = set->session;
+    const struct ul_training *training = s->model->training;
+    for (uint32_t i = 0; i < sources->input_count; i++) {
+        uint32_t input = sources->inputs[i].tensor;
+        char shown[UL_SHOWN_BYTES];
+        const char *option = input == training->data     ? sources->data_option
+                             : input == training->labels ? sources->labels_option
+                                                         : NULL;
+        ul_shown(shown, s->model->inputs[input].name);
+        if (option != NULL)
+            return ul_error(s, UL_EXIT_USAGE, "%s %s: give it by %s", sources->input_option, shown,
+                            option);
+        if (input == training->step)
+            return ul_error(s, UL_EXIT_USAGE, "%s %s: training makes it", sources->input_option,
+                            shown);
+    }
+    return UL_EXIT_OK;
+}
+
+static const char *find_path(const struct ul_dataset *set, const struct ul_sources *sources,
+                             uint32_t input)
+{
+    if (input == set->session->model->training->labels)
+        return sources->labels;
+    for (uint32_t i = 0; i < sources->input_count; i++)
+        if (sources->inputs[i].tensor == input)
+            return sources->inputs[i].file;
+    return NULL;
+}
+
+/* The data first: they say how many samples there are. */
+static int add_columns(struct ul_dataset *set, const struct ul_sources *sources)
+{
+    const struct ul_session *s = set->session;
+    const struct ul_training *training = s->model->training;
+    const struct ul_entry *entry = &s->model->entries[UL_ENTRY_RUN];
+    char shown[UL_SHOWN_BYTES];
+    int status = add_column(set, training->data, sources->data, false);
+    for (uint32_t k = 0; status == UL_EXIT_OK && k < entry->input_count; k++) {
+        uint32_t i = entry->inputs[k];
+        const char *path = find_path(set, sources, i);
+        if (i == training->data || i == training->step)
+            continue;
+        if (path == NULL)
+            return ul_error(s, UL_EXIT_USAGE, "the input '%s' has no samples: give %s %s=FILE.npy",
+                            ul_shown(shown, s->model->inputs[i].name), sources->input_option,
+                            shown);
+        status = add_column(set, i, path, i == training->labels);
+    }
+    return status;
+}
+
+int ul_dataset_open(struct ul_dataset *set, struct ul_session *session,
+                    const struct ul_sources *sources)
 {
     uint64_t columns = session->model->input_count + 1;
     memset(set, 0, sizeof *set);
@@ -180,7 +237,8 @@ int ul_dataset_open(struct ul_dataset *set, struct ul_session *session)
     if (set->columns == NULL || set->samples == NULL)
         return ul_out_of_memory(session, columns * sizeof *set->columns +
                                              (set->batch_count + 1) * sizeof *set->samples);
-    return UL_EXIT_OK;
+    int status = check_sources(set, sources);
+    return status == UL_EXIT_OK ? add_columns(set, sources) : status;
 }
 
 void ul_dataset_close(struct ul_dataset *set)

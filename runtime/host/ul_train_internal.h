@@ -22,6 +22,15 @@ struct ul_column {
     uint64_t sample_count;
 };
 
+/* Where samples come from, and the options that say so. */
+struct ul_sources {
+    const char *data;
+    const char *labels; /* NULL: there are none */
+    const struct ul_assignment *inputs;
+    uint32_t input_count;
+    const char *data_option, *labels_option, *input_option;
+};
+
 /* Files that go together. */
 struct ul_dataset {
     struct ul_session *session;
@@ -72,10 +81,10 @@ struct ul_outcome {
 };
 
 /* ---- ul_train_data.c ---- */
-int ul_dataset_open(struct ul_dataset *set, struct ul_session *session);
+/* The files of every input that a run takes but the numbers of its step. */
+int ul_dataset_open(struct ul_dataset *set, struct ul_session *session,
+                    const struct ul_sources *sources);
 void ul_dataset_close(struct ul_dataset *set);
-/* One more file, checked against its input and the files before it. */
-int ul_dataset_add(struct ul_dataset *set, uint32_t input, const char *path, bool is_labels);
 /* Reads set->samples into the model's inputs. Behind the first `count` they are filling, whose
    labels are ignored. Labels are checked; outcome counts samples and labels. */
 int ul_dataset_read(const struct ul_dataset *set, uint32_t count, struct ul_outcome *outcome);

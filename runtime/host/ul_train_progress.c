@@ -115,7 +115,7 @@ int ul_progress_epoch(const struct ul_training_run *run, struct ul_progress *pro
     printf(", %.0f samples/s", (double)progress->sample_count / seconds);
     if (held_out != NULL)
         printf("; held out: loss %.6g", held_out->loss);
-    if (held_out != NULL && run->training->eval_correct_output != UL_TENSOR_NONE)
+    if (held_out != NULL && run->training->correct_output != UL_TENSOR_NONE)
         printf(", %.2f %% right", percent(held_out->correct_count, held_out->label_count));
     putchar('\n');
     fflush(stdout);

@@ -249,8 +249,8 @@ struct ul_run {
 
 typedef void ul_steps(unsigned char *arena, struct ul_run *run);
 
-/* What may be called of a model, some of its steps: it takes the inputs and makes the outputs of
-   these numbers. Callers hand over all pointers, by number; it looks at its own. */
+/* What may be called of a model, all or some of its steps: it takes the inputs and makes the
+   outputs of these numbers. Callers hand over all pointers, by number; it looks at its own. */
 struct ul_entry {
     const char *name;
     ul_steps *steps; /* NULL: there are none, or a device has them */
@@ -258,14 +258,15 @@ struct ul_entry {
     const uint32_t *outputs;
     uint32_t input_count;
     uint32_t output_count;
-    uint32_t step_begin; /* [step_begin, step_end) of the model's steps */
+    uint32_t step_begin; /* its steps are among [step_begin, step_end) of the model's */
     uint32_t step_end;
 };
 /* The entries of every model: after the weights are in place, once per arena, and again to begin
    anew; a run. What set-up takes belongs to the arena from then on: runs change it, none reads it
-   anew. Of a model that trains, a run is the forward and backward pass over one (micro-)batch; with
-   micro-batches, parameters change in an entry of their own; an evaluation leaves them alone. */
-enum { UL_ENTRY_SET_UP = 0, UL_ENTRY_RUN = 1, UL_ENTRY_UPDATE = 2, UL_ENTRY_EVAL = 3 };
+   anew. Of a model that trains, a run is the forward and backward pass over one (micro-)batch and
+   the update; to evaluate leaves parameters and state alone; to accumulate, which models with
+   micro-batches have, is a run without the update, for all micro-batches but the last one. */
+enum { UL_ENTRY_SET_UP = 0, UL_ENTRY_RUN = 1, UL_ENTRY_EVALUATE = 2, UL_ENTRY_ACCUMULATE = 3 };
 
 /* The number of a tensor that a model does not have. */
 #define UL_TENSOR_NONE UINT32_MAX
@@ -296,7 +297,8 @@ struct ul_schedule {
 
 /* What a model that trains says of it. All inputs of a run but `step` have samples in their first
    dimension; `step` is f64[UL_STEP_VALUES], made anew for each run (ul_train.h). The output
-   `loss_output` is a scalar of the model's type: the mean over the batch. */
+   `loss_output` is a scalar of the model's type: the mean over the batch, or as much of it as was
+   run. Evaluation takes and makes the same. */
 #define UL_STEP_VALUES 8
 struct ul_training {
     const char *loss;      /* "softmax-cross-entropy" */
@@ -307,7 +309,7 @@ struct ul_training {
     uint32_t loss_output;
     uint32_t correct_output; /* i64: samples that were classified right; or UL_TENSOR_NONE */
     uint32_t sample_count;   /* of a run */
-    uint32_t micro_batches;  /* runs in an update; 1: a run updates by itself */
+    uint32_t micro_batches;  /* runs in a step, the last of which updates */
     double learning_rate;    /* before schedules; a trainer may be given another one */
     double beta1, beta2;     /* of moving averages; 0: there are none */
     const struct ul_schedule *schedules; /* their factors multiply; none: constant */
@@ -318,9 +320,6 @@ struct ul_training {
     bool has_batch_statistics;
     const struct ul_parameter *parameters;
     uint32_t parameter_count;
-    /* Of an evaluation, UL_ENTRY_EVAL, where there is one: as data, labels, loss_output and
-       correct_output of a run. It takes nothing else, and as many samples. */
-    uint32_t eval_data, eval_labels, eval_loss_output, eval_correct_output;
 };
 
 struct ul_library; /* ul_library.h */
@@ -410,7 +409,6 @@ struct ul_trainer {
     uint32_t micro_batch; /* runs that are done of the next one; 0 between updates */
     uint64_t seed;        /* of everything random in a step; below 2^53 */
     double learning_rate; /* before schedules */
-    double weight;        /* of the loss of one micro-batch in that of its batch */
 };
 
 /* Bits of struct ul_model's isa: what model.c's compiler was allowed to use. */

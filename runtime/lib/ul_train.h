@@ -33,7 +33,6 @@ static inline void ul_train_init(const struct ul_model *model, struct ul_trainer
 {
     memset(trainer, 0, sizeof *trainer);
     trainer->learning_rate = model->training->learning_rate;
-    trainer->weight = 1.0 / (double)model->training->micro_batches;
 }
 
 /* ---- the numbers of a step ---- */
@@ -70,19 +69,36 @@ static inline double ul_train_rate(const struct ul_training *training,
 }
 
 /* What the input `step` of the next run holds: the rate; 1 - beta^t of both moving averages, t
-   counted from 1; the weight of the micro-batch; the seed; the number of the run, counted from 0.
- */
+   counted from 1; how many samples count; the seed; the number of the run, counted from 0; whether
+   it evaluates; the number of the micro-batch in its step. */
 static inline void ul_train_numbers(const struct ul_training *training,
                                     const struct ul_trainer *trainer, double values[UL_STEP_VALUES])
 {
     double update = (double)(trainer->step + 1);
-    memset(values, 0, UL_STEP_VALUES * sizeof *values);
     values[0] = ul_train_rate(training, trainer);
     values[1] = 1.0 - pow(training->beta1, update);
     values[2] = 1.0 - pow(training->beta2, update);
-    values[3] = trainer->weight;
+    values[3] = (double)training->sample_count;
     values[4] = (double)trainer->seed;
     values[5] = (double)trainer->step * training->micro_batches + trainer->micro_batch;
+    values[6] = 0.0;
+    values[7] = (double)trainer->micro_batch;
+}
+
+/* The same of an evaluation of `count` samples; what is behind them in the inputs fills them up. */
+static inline void ul_train_eval_numbers(uint32_t count, double values[UL_STEP_VALUES])
+{
+    memset(values, 0, UL_STEP_VALUES * sizeof *values);
+    values[3] = (double)count;
+    values[6] = 1.0;
+}
+
+/* The entry of the next run. */
+static inline uint32_t ul_train_entry(const struct ul_training *training,
+                                      const struct ul_trainer *trainer)
+{
+    bool is_last = trainer->micro_batch + 1 == training->micro_batches;
+    return is_last ? UL_ENTRY_RUN : UL_ENTRY_ACCUMULATE;
 }
 
 /* ---- the order of samples ---- */
@@ -127,59 +143,57 @@ static inline enum ul_result ul_train_enter(const struct ul_model *model, uint32
     return ul_run_entry(model, entry, place, 0, inputs, outputs, NULL, NULL, failure);
 }
 
-/* Behind a run: the update that a batch of several micro-batches ends with, and the counts. */
-static inline enum ul_result ul_train_advance(const struct ul_model *model, void *place,
-                                              struct ul_trainer *trainer,
-                                              struct ul_failure *failure)
-{
-    enum ul_result result = UL_OK;
-    if (++trainer->micro_batch < model->training->micro_batches)
-        return UL_OK;
-    if (model->training->micro_batches > 1)
-        result = ul_train_enter(model, UL_ENTRY_UPDATE, place, NULL, NULL, failure);
-    trainer->micro_batch = 0;
-    trainer->step++;
-    return result;
-}
-
 #define UL_TRAIN_INPUT_LIMIT 64
 
-/* One run on one (micro-)batch, with an update behind the last one of a batch. `inputs` are the
-   run's, by number; that of the step is filled here, whatever stands in its place. failure may be
-   NULL. UL_INPUT_MISSING where the model has more inputs than UL_TRAIN_INPUT_LIMIT. */
-static inline enum ul_result ul_train_step(const struct ul_model *model, void *place,
-                                           struct ul_trainer *trainer, const void *const *inputs,
-                                           void *const *outputs, struct ul_failure *failure)
+/* An entry with the numbers of its step, whatever stands in their place in `inputs`. */
+static inline enum ul_result ul_train_enter_step(const struct ul_model *model, uint32_t entry,
+                                                 void *place, const double values[UL_STEP_VALUES],
+                                                 const void *const *inputs, void *const *outputs,
+                                                 struct ul_failure *failure)
 {
     const void *all[UL_TRAIN_INPUT_LIMIT] = {NULL};
-    double values[UL_STEP_VALUES];
-    struct ul_failure unused, later;
-    if (failure == NULL)
-        failure = &unused;
     if (model->input_count > UL_TRAIN_INPUT_LIMIT)
         return ul_check_tensor(failure, UL_INPUT_MISSING, UL_TRAIN_INPUT_LIMIT, 0);
     for (uint32_t i = 0; inputs != NULL && i < model->input_count; i++)
         all[i] = inputs[i];
-    ul_train_numbers(model->training, trainer, values);
     all[model->training->step] = values;
-    enum ul_result result = ul_train_enter(model, UL_ENTRY_RUN, place, all, outputs, failure);
-    if (result != UL_OK && result != UL_DATA_FAULT)
-        return result;
-    enum ul_result update = ul_train_advance(model, place, trainer, &later);
-    if (update != UL_OK)
-        *failure = later;
-    return update != UL_OK ? update : result;
+    return ul_train_enter(model, entry, place, all, outputs, failure);
 }
 
-/* Loss and right answers on other samples: nothing is learned. `inputs` and `outputs` by number; of
-   a model with UL_ENTRY_EVAL. failure may be NULL. */
+/* One run on one (micro-)batch, the last of which updates. `inputs` are the run's, by number; that
+   of the step is made here. failure may be NULL. UL_INPUT_MISSING where the model has more inputs
+   than UL_TRAIN_INPUT_LIMIT. */
+static inline enum ul_result ul_train_step(const struct ul_model *model, void *place,
+                                           struct ul_trainer *trainer, const void *const *inputs,
+                                           void *const *outputs, struct ul_failure *failure)
+{
+    double values[UL_STEP_VALUES];
+    struct ul_failure unused;
+    uint32_t entry = ul_train_entry(model->training, trainer);
+    ul_train_numbers(model->training, trainer, values);
+    enum ul_result result = ul_train_enter_step(model, entry, place, values, inputs, outputs,
+                                                failure != NULL ? failure : &unused);
+    if (result != UL_OK && result != UL_DATA_FAULT)
+        return result;
+    if (++trainer->micro_batch == model->training->micro_batches) {
+        trainer->micro_batch = 0;
+        trainer->step++;
+    }
+    return result;
+}
+
+/* Loss and right answers of a (micro-)batch between two steps: nothing is learned, batch statistics
+   are the running ones, nothing is dropped. `inputs` and `outputs` are the run's. failure may be
+   NULL. */
 static inline enum ul_result ul_train_eval(const struct ul_model *model, void *place,
                                            const void *const *inputs, void *const *outputs,
                                            struct ul_failure *failure)
 {
+    double values[UL_STEP_VALUES];
     struct ul_failure unused;
-    return ul_train_enter(model, UL_ENTRY_EVAL, place, inputs, outputs,
-                          failure != NULL ? failure : &unused);
+    ul_train_eval_numbers(model->training->sample_count, values);
+    return ul_train_enter_step(model, UL_ENTRY_EVALUATE, place, values, inputs, outputs,
+                               failure != NULL ? failure : &unused);
 }
 
 /* ---- what training changed, as bytes ---- */

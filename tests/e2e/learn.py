@@ -310,8 +310,8 @@ def conv_net(path, element):
                element)
 
 
-def forward(weights, x, labels):
-    """The loss in double, and what running statistics become, by einsum."""
+def forward(weights, x, labels, evaluates=False):
+    """The loss in double, and what running statistics become, by einsum; or the loss by these."""
     after, last = {}, x
     for i in range(LAYERS):
         stride = 2 if i == 2 else 1
@@ -324,6 +324,8 @@ def forward(weights, x, labels):
         mean, var = y.mean(axis=(0, 2, 3)), y.var(axis=(0, 2, 3))
         after[f"n{i}.m"] = 0.9 * weights[f"n{i}.m"] + 0.1 * mean
         after[f"n{i}.v"] = 0.9 * weights[f"n{i}.v"] + 0.1 * var * count / (count - 1)
+        if evaluates:
+            mean, var = weights[f"n{i}.m"], weights[f"n{i}.v"]
         column = (None, slice(None), None, None)
         y = (y - mean[column]) / numpy.sqrt(var + 1e-5)[column]
         y = y * weights[f"n{i}.s"][column] + weights[f"n{i}.b"][column]

@@ -53,7 +53,8 @@ static int fail(const char *what)
     return 1;
 }
 
-/* The steps [begin, end) and their losses; not 0 for failure. */
+/* The steps [begin, end) and their losses, with evaluations before each that change nothing; not 0
+ * for failure. */
 static int train(struct ul_trainer *trainer, int begin, int finish, float *losses)
 {
     const struct ul_training *training = model_model.training;
@@ -61,14 +62,21 @@ static int train(struct ul_trainer *trainer, int begin, int finish, float *losse
     for (int i = begin; i < finish && result == UL_OK; i++) {
         uint64_t at = (uint64_t)i * training->sample_count;
         int64_t correct = -1;
+        float seen[2] = {0, 0};
         const void *batch[MODEL_INPUT_COUNT] = {NULL};
         void *results[MODEL_OUTPUT_COUNT] = {NULL};
         batch[training->data] = x + at * (sizeof x / sizeof *x / SAMPLE_COUNT);
         batch[training->labels] = y + at;
-        results[training->loss_output] = &losses[i];
         results[training->correct_output] = &correct;
-        result = model_train_step(arena, trainer, batch, results, NULL);
-        if (correct < 0 || correct > (int64_t)training->sample_count)
+        for (int k = 0; k < 2 && result == UL_OK; k++) {
+            results[training->loss_output] = &seen[k];
+            result = model_eval(arena, batch, results, NULL);
+        }
+        results[training->loss_output] = &losses[i];
+        if (result == UL_OK)
+            result = model_train_step(arena, trainer, batch, results, NULL);
+        if (!(seen[0] > 0) || memcmp(&seen[0], &seen[1], sizeof *seen) != 0 || correct < 0 ||
+            correct > (int64_t)training->sample_count)
             return 1;
     }
     return result;

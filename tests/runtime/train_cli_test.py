@@ -368,12 +368,11 @@ class Train(unittest.TestCase):
         )
         self.assertIn("--epochs goes with --data", stderr("trainer", "--epochs", "1", code=1))
         self.assertIn("unknown argument --data", stderr("tiny", "--data", "x.npy", code=1))
-        self.assertIn(
-            "--last pad", self.refuse(3, "--epochs", "1", "--last", "pad", name="trainer_micro")
-        )
-        val = ["--epochs", "1", "--val", "x.npy", "y.npy"]
-        self.assertIn("has no evaluation", self.refuse(3, *val, name="trainer_no_eval"))
-        text = self.refuse(3, "--epochs", "1", "--save", "s.npz", name="trainer_no_eval")
+        val = ["--epochs", "1", "--val-input", "images=x.npy"]
+        self.assertIn("goes with --val", self.refuse(1, *val))
+        val += ["--val", "x.npy", "y.npy"]
+        self.assertIn("--val-input images: give it by --val", self.refuse(1, *val))
+        text = self.refuse(3, "--epochs", "1", "--save", "s.npz", name="trainer_step")
         self.assertIn("a parameter is called 'step'", text)
         text = run("trainer", "--help").stdout.decode()
         words = "--data --labels --epochs --steps --lr --no-shuffle --last --seed --val --metrics"

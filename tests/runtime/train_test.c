@@ -69,22 +69,27 @@ static void test_eval(void)
     CHECK(correct > 0 && trainer.step == 51);
 }
 
-/* Half the loss of the same batch twice is that of the batch. */
+/* A step on the same batch several times learns what one on the batch does. */
 static void test_micro_batches(void)
 {
-    struct ul_trainer trainer;
-    begin(&trainer);
-    CHECK(trainer.weight == 1.0 / TRAINER_MICRO);
-    for (int i = 0; i < 3; i++)
-        train(&trainer, i);
-    TRAINER_REAL want[2] = {0, 0};
-    memcpy(want, arena + TRAINER_W, sizeof want);
-    begin(&trainer);
-    trainer.weight = 0.0; /* nothing is learned from what weighs nothing */
-    train(&trainer, 0);
     static const unsigned char zero[TRAINER_W_BYTES];
-    CHECK(memcmp(arena + TRAINER_W, zero, sizeof zero) == 0);
-    CHECK(want[0] != 0);
+    struct ul_trainer trainer;
+    TRAINER_REAL loss = 0;
+    int64_t correct = 0;
+    const void *inputs[] = {images[1], labels[1], NULL};
+    void *outputs[] = {&loss, &correct, NULL, NULL, NULL, NULL};
+    begin(&trainer);
+    for (uint32_t m = 1; m < TRAINER_MICRO; m++) {
+        CHECK(ul_train_entry(trainer_model.training, &trainer) == UL_ENTRY_ACCUMULATE);
+        CHECK(ul_train_step(&trainer_model, arena, &trainer, inputs, outputs, NULL) == UL_OK);
+        CHECK(trainer.step == 0 && trainer.micro_batch == m);
+        CHECK(memcmp(arena + TRAINER_W, zero, sizeof zero) == 0);
+    }
+    CHECK(ul_train_entry(trainer_model.training, &trainer) == UL_ENTRY_RUN);
+    CHECK(ul_train_step(&trainer_model, arena, &trainer, inputs, outputs, NULL) == UL_OK);
+    CHECK(trainer.step == 1 && trainer.micro_batch == 0);
+    CHECK(memcmp(arena + TRAINER_W, zero, sizeof zero) != 0);
+    CHECK(fabs((double)loss - log(TRAINER_CLASSES)) < 1e-6);
 }
 
 static double rate(const struct ul_schedule *schedules, uint32_t count, uint64_t step)
@@ -113,13 +118,16 @@ static void test_schedules(void)
 
 static void test_numbers(void)
 {
-    const struct ul_training training = {.beta1 = 0.9, .beta2 = 0.999, .micro_batches = 4};
-    const struct ul_trainer trainer = {2, 3, 77, 0.25, 0.5};
+    const struct ul_training training = {
+        .beta1 = 0.9, .beta2 = 0.999, .micro_batches = 4, .sample_count = 6};
+    const struct ul_trainer trainer = {2, 3, 77, 0.25};
     double values[UL_STEP_VALUES];
     ul_train_numbers(&training, &trainer, values);
-    CHECK(values[0] == 0.25 && values[3] == 0.5 && values[4] == 77.0 && values[5] == 11.0);
+    CHECK(values[0] == 0.25 && values[3] == 6.0 && values[4] == 77.0 && values[5] == 11.0);
     CHECK(values[1] == 1.0 - pow(0.9, 3.0) && values[2] == 1.0 - pow(0.999, 3.0));
-    CHECK(values[6] == 0.0 && values[7] == 0.0);
+    CHECK(values[6] == 0.0 && values[7] == 3.0);
+    ul_train_eval_numbers(5, values);
+    CHECK(values[0] == 0.0 && values[3] == 5.0 && values[6] != 0.0 && values[7] == 0.0);
 }
 
 /* Every sample once; another order each epoch and seed; no sample has a place of its own. */

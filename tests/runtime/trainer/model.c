@@ -1,7 +1,8 @@
 /*
  * trainer: what the compiler prints for a model that trains, written by hand. Gradients of weights
- * are values of their own here; with TRAINER_MICRO several runs add to them, and an entry of its
- * own applies them. Images are NaN or infinite where the data are.
+ * are values of their own here; with TRAINER_MICRO several runs add to them, and to the sum and
+ * the weight of the loss, and the last one applies them. Images are NaN or infinite where the data
+ * are.
  */
 #include "model.h"
 
@@ -33,18 +34,17 @@ static void forward(const real *images, const real *w, const real *b, real *logi
         }
 }
 
-/* The mean over labels that are not -1, and in place of the logits their gradient. */
-static void cross_entropy(const int64_t *labels, double weight, real *logits, real *loss,
-                          int64_t *correct)
+/* The mean over labels of the step so far that are not -1; in place of the logits the gradient of
+   their sum. */
+static void cross_entropy(const int64_t *labels, const double *step, real *logits, double *sums,
+                          real *loss, int64_t *correct)
 {
-    int counted = 0;
-    double sum = 0.0;
     *correct = 0;
-    for (int i = 0; i < TRAINER_SAMPLES; i++)
-        counted += labels[i] >= 0;
+    if (step[7] == 0.0)
+        sums[0] = sums[1] = 0.0;
     for (int i = 0; i < TRAINER_SAMPLES; i++) {
         real *row = logits + i * TRAINER_CLASSES;
-        double max = (double)row[0], total = 0.0, scale = labels[i] >= 0 ? weight / counted : 0.0;
+        double max = (double)row[0], total = 0.0, scale = labels[i] >= 0 ? 1.0 : 0.0;
         int best = 0;
         for (int c = 1; c < TRAINER_CLASSES; c++)
             best = row[c] > row[best] ? c : best;
@@ -52,12 +52,13 @@ static void cross_entropy(const int64_t *labels, double weight, real *logits, re
         for (int c = 0; c < TRAINER_CLASSES; c++)
             total += exp((double)row[c] - max);
         if (labels[i] >= 0)
-            sum += log(total) + max - (double)row[labels[i]];
+            sums[0] += log(total) + max - (double)row[labels[i]];
+        sums[1] += scale;
         *correct += best == labels[i];
         for (int c = 0; c < TRAINER_CLASSES; c++)
             row[c] = (real)(scale * (exp((double)row[c] - max) / total - (c == labels[i])));
     }
-    *loss = (real)(sum / counted);
+    *loss = (real)(sums[0] / sums[1]);
 }
 
 static void backward(const real *images, const real *logits, int first, real *gw, real *gb)
@@ -73,51 +74,46 @@ static void backward(const real *images, const real *logits, int first, real *gw
         }
 }
 
-static void update(const real *g, const double *step, int count, real *v, real *p)
+static void update(const real *g, const double *step, double weight, int count, real *v, real *p)
 {
     for (int i = 0; i < count; i++) {
-        v[i] = (real)0.9 * v[i] + g[i];
+        v[i] = (real)0.9 * v[i] + g[i] / (real)weight;
         p[i] -= (real)step[0] * v[i];
     }
 }
 
-static void update_steps(unsigned char *a, struct ul_run *r)
+/* Forward and loss; what is made of the logits an evaluation does not read. */
+static void evaluate_steps(unsigned char *a, struct ul_run *r)
 {
-    const double *step = UL_AT(const double, a, TRAINER_STEP);
-    UL_STEP(r, 3);
-    update(UL_AT(const real, a, TRAINER_GW), step, TRAINER_PIXELS * TRAINER_CLASSES,
-           UL_AT(real, a, TRAINER_VW), UL_AT(real, a, TRAINER_W));
-    UL_STEP(r, 4);
-    update(UL_AT(const real, a, TRAINER_GB), step, TRAINER_CLASSES, UL_AT(real, a, TRAINER_VB),
-           UL_AT(real, a, TRAINER_B));
-}
-
-/* Forward and loss; what is made of the logits nobody reads. */
-static void eval_steps(unsigned char *a, struct ul_run *r)
-{
-    UL_STEP(r, 5);
+    UL_STEP(r, 0);
     forward(UL_AT(const real, a, TRAINER_IMAGES), UL_AT(const real, a, TRAINER_W),
             UL_AT(const real, a, TRAINER_B), UL_AT(real, a, TRAINER_LOGITS));
-    UL_STEP(r, 6);
-    cross_entropy(UL_AT(const int64_t, a, TRAINER_LABELS), 1.0, UL_AT(real, a, TRAINER_LOGITS),
+    UL_STEP(r, 1);
+    cross_entropy(UL_AT(const int64_t, a, TRAINER_LABELS), UL_AT(const double, a, TRAINER_STEP),
+                  UL_AT(real, a, TRAINER_LOGITS), UL_AT(double, a, TRAINER_SUMS),
                   UL_AT(real, a, TRAINER_LOSS), UL_AT(int64_t, a, TRAINER_CORRECT));
+}
+
+static void accumulate_steps(unsigned char *a, struct ul_run *r)
+{
+    const double *step = UL_AT(const double, a, TRAINER_STEP);
+    evaluate_steps(a, r);
+    UL_STEP(r, 2);
+    backward(UL_AT(const real, a, TRAINER_IMAGES), UL_AT(const real, a, TRAINER_LOGITS),
+             step[7] == 0.0, UL_AT(real, a, TRAINER_GW), UL_AT(real, a, TRAINER_GB));
 }
 
 static void run_steps(unsigned char *a, struct ul_run *r)
 {
     const double *step = UL_AT(const double, a, TRAINER_STEP);
-    UL_STEP(r, 0);
-    forward(UL_AT(const real, a, TRAINER_IMAGES), UL_AT(const real, a, TRAINER_W),
-            UL_AT(const real, a, TRAINER_B), UL_AT(real, a, TRAINER_LOGITS));
-    UL_STEP(r, 1);
-    cross_entropy(UL_AT(const int64_t, a, TRAINER_LABELS), step[3], UL_AT(real, a, TRAINER_LOGITS),
-                  UL_AT(real, a, TRAINER_LOSS), UL_AT(int64_t, a, TRAINER_CORRECT));
-    UL_STEP(r, 2);
-    backward(UL_AT(const real, a, TRAINER_IMAGES), UL_AT(const real, a, TRAINER_LOGITS),
-             fmod(step[5], TRAINER_MICRO) == 0.0, UL_AT(real, a, TRAINER_GW),
-             UL_AT(real, a, TRAINER_GB));
-    if (TRAINER_MICRO == 1)
-        update_steps(a, r);
+    accumulate_steps(a, r);
+    double weight = UL_AT(const double, a, TRAINER_SUMS)[1];
+    UL_STEP(r, 3);
+    update(UL_AT(const real, a, TRAINER_GW), step, weight, TRAINER_PIXELS * TRAINER_CLASSES,
+           UL_AT(real, a, TRAINER_VW), UL_AT(real, a, TRAINER_W));
+    UL_STEP(r, 4);
+    update(UL_AT(const real, a, TRAINER_GB), step, weight, TRAINER_CLASSES,
+           UL_AT(real, a, TRAINER_VB), UL_AT(real, a, TRAINER_B));
 }
 
 static const int64_t dims_images[] = {TRAINER_SAMPLES, TRAINER_PIXELS};
@@ -167,10 +163,6 @@ static const struct ul_training training = {
     .ignore_index = -1,
     .parameters = parameters,
     .parameter_count = 4,
-    .eval_data = 0,
-    .eval_labels = 1,
-    .eval_loss_output = 0,
-    .eval_correct_output = 1,
 };
 
 static const struct ul_splat splats[] = {
@@ -183,9 +175,9 @@ static const struct ul_splat splats[] = {
 static const uint32_t all[] = {0, 1, 2, 3, 4, 5};
 static const struct ul_entry entries[] = {
     {"set_up", NULL, NULL, NULL, 0, 0, 0, 0},
-    {"run", run_steps, all, all, 3, 6, 0, TRAINER_MICRO == 1 ? 5 : 3},
-    {"update", update_steps, NULL, NULL, 0, 0, 3, 5},
-    {"eval", eval_steps, all, all, 2, 2, 5, 7},
+    {"run", run_steps, all, all, 3, 6, 0, 5},
+    {"evaluate", evaluate_steps, all, all, 3, 2, 0, 2},
+    {"accumulate", accumulate_steps, all, all, 3, 2, 0, 3},
 };
 
 const struct ul_model trainer_model = {
@@ -201,8 +193,8 @@ const struct ul_model trainer_model = {
     .inputs = inputs,
     .outputs = outputs,
     .isa = (uint32_t)UL_ISA_COMPILED,
-    .entry_count = TRAINER_ENTRIES,
+    .entry_count = TRAINER_MICRO == 1 ? 3 : 4,
     .entries = entries,
     .training = &training,
-    .step_count = 7,
+    .step_count = 5,
 };
