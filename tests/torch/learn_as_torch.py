@@ -57,6 +57,7 @@ def run(*command):
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         raise Failure(f"{' '.join(command)}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
 
 
 def make_samples(name, steps):
@@ -119,6 +120,12 @@ def train(program, folder, data, labels, steps):
         return losses, {key: file[key] for key in file.files}
 
 
+def class_axis(name):
+    """Where both ends of the output may be the classes."""
+    labels = NETWORKS[name][2]
+    return ["--class-axis", {1: "1", 2: "-1", 3: "1"}[len(labels)]] if len(labels) > 1 else []
+
+
 class Ours:
     """The network compiled, with weights in the type that they have in `network`."""
 
@@ -129,8 +136,7 @@ class Ours:
         target = "c" if next(network.parameters()).dtype == torch.float64 else "cpu"
         run(args.ullage, "compile", model, "-o", self.program, "--target", target, "--train",
             "--optimizer", self.kind, "--lr", str(NETWORKS[name][5]),
-            *(["--class-axis", "1"] if name == "unet" else []),
-            *(["--class-axis", "-1"] if name == "gpt" else []))
+            *class_axis(name))
 
     def gradients(self, data, labels):
         saved = train(self.program, self.folder, data, labels, 1)[1]
