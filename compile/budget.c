@@ -153,9 +153,12 @@ static void put_alive(struct ul_compile *compile, struct ul_text *text)
         return;
     const struct ul_report_step *peak =
         &compile->report.steps[plan->positions[plan->peak_position].step];
-    ul_text_printf(text, "\nIts peak is at step %u, %s; alive there beside %llu bytes of weights:",
+    ul_text_printf(text,
+                   "\nIts peak is at step %u, %s; alive there beside %llu bytes of weights%s:",
                    plan->peak_position, ul_quote(&compile->keep, peak->node),
-                   (unsigned long long)plan->rows.class_bytes[UL_PLAN_WEIGHTS]);
+                   (unsigned long long)(plan->rows.class_bytes[UL_PLAN_WEIGHTS] +
+                                        plan->rows.class_bytes[UL_PLAN_OPTIMIZER]),
+                   plan->rows.class_bytes[UL_PLAN_OPTIMIZER] > 0 ? " and optimizer's state" : "");
     for (uint32_t i = 0; i < count; i++) {
         const struct ul_plan_range *range = &plan->ranges[alive[i]];
         const char *name =

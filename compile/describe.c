@@ -117,6 +117,22 @@ static void describe_flash(struct ul_compile *compile)
                 ul_footprint_flash_bytes(&compile->keep, compile->program, &compile->plan)};
 }
 
+/* Gradients are as large as their parameters. */
+static void describe_shared(struct ul_compile *compile)
+{
+    struct ul_report_training *training = &compile->report.training;
+    training->shared_count = compile->training.shared_count;
+    for (uint32_t i = 0; i < training->shared_count; i++) {
+        uint32_t value = compile->training.shared[i];
+        uint64_t bytes = ul_value_bytes(&compile->graph, value);
+        training->shared_bytes += bytes;
+        if (bytes > training->largest_shared_bytes) {
+            training->largest_shared_bytes = bytes;
+            training->shared = compile->graph.values[value].name;
+        }
+    }
+}
+
 static void describe_training(struct ul_compile *compile)
 {
     struct ul_report_training *training = &compile->report.training;
@@ -143,6 +159,9 @@ static void describe_training(struct ul_compile *compile)
     training->unreached_count = compile->training.unreached_count;
     if (training->unreached_count > 0)
         training->unreached = graph->values[compile->training.unreached[0]].name;
+    training->piece_count = compile->training.piece_count;
+    training->piece_bytes = compile->training.piece_bytes;
+    describe_shared(compile);
     training->clips_twice =
         compile->training.clip_norm > 0 && compile->training.clip_mode == UL_CLIP_TWICE;
     if (compile->training.clip_norm > 0 && !training->clips_twice)

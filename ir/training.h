@@ -52,6 +52,10 @@ struct ul_training {
      * were to be trained, the ones from which nothing differentiable leads to the loss. */
     uint32_t initializer_count, unreached_count;
     const uint32_t *initializers, *unreached;
+    uint32_t shared_count; /* parameters whose gradient is a sum over nodes that read them */
+    const uint32_t *shared;
+    uint32_t piece_count; /* of the loss over a vocabulary; 0: it is computed as a whole */
+    uint64_t piece_bytes; /* of the logits of one */
     uint32_t class_count; /* of labels that are classes; else 0 */
     /* With micro-batches: the value whose gradients are formed, and the weight of the step's labels
      * so far, by which the update divides them. */

@@ -27,6 +27,7 @@ struct reverse {
     struct ul_graph *graph;
     uint32_t known_count;   /* values of the forward pass */
     ul_value_id *gradients; /* per value: so far; UL_NONE: none yet */
+    uint32_t *shares;       /* per value: that its gradient is a sum of so far */
     bool *wanted;           /* per value */
     uint32_t *readers;      /* per parameter: nodes of the forward pass that were not visited yet */
     const char *suffix;     /* of the names of nodes */
@@ -50,6 +51,7 @@ static void give_share(void *context, ul_value_id value, ul_value_id share)
 {
     struct reverse *reverse = context;
     UL_ASSERT(is_wanted(reverse, value));
+    reverse->shares[value]++;
     ul_value_id *sum = &reverse->gradients[value];
     *sum = *sum == UL_NONE ? share : ul_gradient_binary(reverse->rule, UL_OP_Add, *sum, share);
 }
@@ -181,6 +183,21 @@ static void update_finals(struct reverse *reverse, ul_node_id id)
         ul_update_flush(&reverse->updates);
 }
 
+/* Parameters whose gradient is final only when several nodes have had their turn. */
+static void list_shared(struct reverse *reverse)
+{
+    struct ul_training *training = reverse->pass->options->training;
+    uint32_t *shared = NULL, capacity = 0;
+    training->shared_count = 0;
+    for (uint32_t v = 0; v < reverse->known_count; v++) {
+        if ((reverse->graph->values[v].flags & UL_VALUE_TRAINED) == 0 || reverse->shares[v] < 2)
+            continue;
+        UL_GROW(reverse->graph->arena, shared, training->shared_count, capacity);
+        shared[training->shared_count++] = v;
+    }
+    training->shared = shared;
+}
+
 /* A parameter that the loss does not depend on is a constant. */
 static enum ul_status release_unreached(struct reverse *reverse)
 {
@@ -239,6 +256,7 @@ static enum ul_status run_backward(struct reverse *reverse, uint32_t node_count,
                                    ul_value_id seed)
 {
     memset(reverse->gradients, 0xFF, reverse->known_count * sizeof *reverse->gradients);
+    memset(reverse->shares, 0, reverse->known_count * sizeof *reverse->shares);
     memset(reverse->readers, 0, reverse->known_count * sizeof *reverse->readers);
     count_readers(reverse, node_count);
     reverse->gradients[loss] = seed;
@@ -261,6 +279,7 @@ enum ul_status ul_pass_gradient(struct ul_pass *pass)
     UL_TRY(check_samples(pass));
     UL_TRY(check_loss(pass));
     reverse.gradients = UL_NEW_ARRAY(pass->scratch, ul_value_id, reverse.known_count);
+    reverse.shares = UL_NEW_ARRAY(pass->scratch, uint32_t, reverse.known_count);
     reverse.wanted = UL_NEW_ARRAY(pass->scratch, bool, reverse.known_count);
     reverse.readers = UL_NEW_ARRAY(pass->scratch, uint32_t, reverse.known_count);
     rule.context = &reverse;
@@ -283,5 +302,6 @@ enum ul_status ul_pass_gradient(struct ul_pass *pass)
     reverse.suffix = "gradient";
     UL_TRY(run_backward(&reverse, node_count, loss, seed));
     ul_update_finish(&reverse.updates);
+    list_shared(&reverse);
     return release_unreached(&reverse);
 }

@@ -294,6 +294,7 @@ enum ul_status ul_pass_loss(struct ul_pass *pass)
         .correct = UL_NONE};
     ul_value_id output = UL_NONE;
     loss.make.build = ul_build_last(graph, 0, UL_TRAINING_LOSS);
+    loss.training->piece_count = 0;
     UL_TRY(find_output(&loss, &output));
     if (graph->values[output].kind != UL_VALUE_NODE || graph->values[output].donor != UL_NONE)
         return ul_diag_set(pass->diag, UL_USAGE, "--loss: the output %s is computed from nothing",

@@ -134,6 +134,9 @@ bool ul_loss_add_pieces(struct ul_loss_job *loss, ul_value_id logits, ul_value_i
         return false;
     make->flags = UL_VALUE_BACKWARD;
     piece = (rows + (rows + piece - 1) / piece - 1) / ((rows + piece - 1) / piece); /* evenly */
+    loss->training->piece_count = (uint32_t)((rows + piece - 1) / piece);
+    loss->training->piece_bytes =
+        (uint64_t)piece * (uint64_t)classes * ul_dtype_get(type.dtype)->size_bytes;
     ul_value_id weight = ul_loss_weigh(loss, targets, weights, type.dtype);
     p.scale = has_parts ? ul_build_number(graph, "", type.dtype, 0, 1)
                         : ul_gradient_unary(make, UL_OP_Reciprocal, weight);

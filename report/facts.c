@@ -120,7 +120,8 @@ uint32_t ul_report_alive(const struct ul_report *report, struct ul_arena *arena,
     for (uint32_t i = 0; i < plan->range_count; i++) {
         const struct ul_plan_range *range = &plan->ranges[i];
         if (range->begin <= plan->peak_position && plan->peak_position < range->end &&
-            range->space == 0 && range->class != UL_PLAN_WEIGHTS && !taken_over[i])
+            range->space == 0 && range->class != UL_PLAN_WEIGHTS &&
+            range->class != UL_PLAN_OPTIMIZER && !taken_over[i])
             (*alive)[count++] = i;
     }
     biggest_first(plan, *alive, count, wanted);

@@ -303,6 +303,7 @@ static void put_head(struct ul_text *text, const struct ul_report *report)
     put_key_bool(text, "stopped_by_time", plan->stopped_by_time);
     put_key_number(text, "smallest_budget_bytes", plan->smallest_budget_bytes);
     put_batch(text, report);
+    ul_report_put_training_json(text, report);
     put_key_number(text, "peak_step", plan->peak_position);
     put_key_number(text, "cost", plan->cost);
     put_key_number(text, "base_cost", plan->base_cost);

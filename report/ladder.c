@@ -1,8 +1,10 @@
 /* A ladder of plans as a table, for terminals, as CSV and as JSON: what each byte less costs.
  * report/README.md documents the columns. */
+#include "planner/model/timeline.h"
 #include "report/report.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 static uint32_t recomputed_steps(const struct ul_plan *plan)
 {
@@ -38,6 +40,23 @@ static uint64_t process_at(const struct ul_report *report, const struct ul_plan_
     if (report->variants != NULL)
         beside = &report->variants[ladder->rungs[i].variant].process;
     return ul_plan_bounded_bytes(beside, plan_at(ladder, i));
+}
+
+/* The report of one of the plans; false where that is of another program, whose names are not
+ * known. */
+static bool report_at(const struct ul_report *report, const struct ul_plan_ladder *ladder,
+                      uint32_t i, struct ul_report *own)
+{
+    *own = *report;
+    own->plan = plan_at(ladder, i);
+    return ladder->rungs[i].variant == 0 && own->plan->position_count > 0;
+}
+
+/* The step at the peak, by its node. */
+static const char *peak_at(const struct ul_report *own)
+{
+    const struct ul_plan_position *peak = &own->plan->positions[own->plan->peak_position];
+    return own->steps[peak->step].node;
 }
 
 static double mib(uint64_t bytes)
@@ -82,6 +101,66 @@ static uint32_t put_rows(struct ul_text *text, const struct ul_report *report,
     return count;
 }
 
+/* Who stands at the peak of a plan. */
+static void put_peak(struct ul_text *text, const struct ul_report *own, const char *which)
+{
+    enum { NAMED = 3 };
+    uint32_t *alive;
+    uint32_t count = ul_report_alive(own, text->arena, NAMED, &alive);
+    ul_text_printf(text, "\nAt the peak of %s plan, %s:", which,
+                   ul_quote(text->arena, peak_at(own)));
+    for (uint32_t i = 0; i < count && i < NAMED; i++) {
+        const struct ul_plan_range *range = &own->plan->ranges[alive[i]];
+        ul_text_printf(text, "%s %s %.2f MiB", i == 0 ? "" : ",",
+                       range->value == UL_PLAN_NONE
+                           ? "scratch"
+                           : ul_quote(text->arena, own->values[range->value].name),
+                       mib(range->size_bytes));
+    }
+    if (count > NAMED)
+        ul_text_printf(text, ", %u others", count - NAMED);
+    ul_text_put(text, ".");
+}
+
+/* The step that needs most by itself: what binds the smallest plan there could be. */
+static uint32_t binding_step(const struct ul_report *report, struct ul_arena *arena,
+                             uint64_t *need_bytes)
+{
+    const struct ul_problem *problem = report->problem;
+    uint64_t **needs = ul_account_needs(arena, problem, report->plan->alignment_bytes);
+    uint32_t binding = 0;
+    *need_bytes = 0;
+    for (uint32_t s = 0; s < problem->step_count; s++) {
+        uint64_t least = UINT64_MAX;
+        for (uint32_t a = 0; a < problem->steps[s].alternative_count; a++)
+            least = needs[s][a] < least ? needs[s][a] : least;
+        if (least > *need_bytes) {
+            binding = s;
+            *need_bytes = least;
+        }
+    }
+    return binding;
+}
+
+static void put_peaks(struct ul_text *text, const struct ul_report *report,
+                      const struct ul_plan_ladder *ladder)
+{
+    struct ul_report own;
+    uint64_t need_bytes = 0;
+    if (report->problem->step_count == 0)
+        return;
+    if (report_at(report, ladder, 0, &own))
+        put_peak(text, &own, "the first");
+    if (ladder->count > 1 && report_at(report, ladder, ladder->count - 1, &own))
+        put_peak(text, &own, "the last");
+    uint32_t step = binding_step(report, text->arena, &need_bytes);
+    ul_text_printf(text,
+                   "\nThe step that needs most by itself is %s: %" PRIu64
+                   " bytes beside what always lives.\n",
+                   ul_quote(text->arena, report->steps[step].node), need_bytes);
+    ul_report_put_training(text, report);
+}
+
 void ul_report_put_ladder_text(struct ul_text *text, const struct ul_report *report,
                                const struct ul_plan_ladder *ladder)
 {
@@ -98,6 +177,7 @@ void ul_report_put_ladder_text(struct ul_text *text, const struct ul_report *rep
     if (left_out > 0)
         ul_text_printf(text, "\n%u more between these: --csv FILE and --json FILE have all.\n",
                        left_out);
+    put_peaks(text, report, ladder);
     const struct ul_plan *last = plan_at(ladder, ladder->count - 1);
     ul_text_printf(text,
                    "\nNo plan of these kernels is below %" PRIu64 " bytes%s;\n"
@@ -106,21 +186,34 @@ void ul_report_put_ladder_text(struct ul_text *text, const struct ul_report *rep
                    ul_report_floor_bytes(report));
 }
 
+/* As RFC 4180 has it. */
+static void put_quoted(struct ul_text *text, const char *field)
+{
+    ul_text_put(text, "\"");
+    for (const char *at = field; *at != '\0'; at++)
+        ul_text_printf(text, *at == '"' ? "\"%c" : "%c", *at);
+    ul_text_put(text, "\"");
+}
+
 void ul_report_put_ladder_csv(struct ul_text *text, const struct ul_report *report,
                               const struct ul_plan_ladder *ladder)
 {
     ul_text_put(text, "reserved_bytes,lower_bound_bytes,cost,base_cost,overhead,"
-                      "recomputed_steps,splits,order,remat,pack,process_bytes,row_major\r\n");
+                      "recomputed_steps,splits,order,remat,pack,process_bytes,row_major,peak\r\n");
     for (uint32_t i = 0; i < ladder->count; i++) {
+        struct ul_report own;
         const struct ul_plan *plan = plan_at(ladder, i);
         const struct ul_report_variant variant = variant_at(report, ladder, i);
         ul_text_printf(text,
                        "%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64
-                       ",%.9g,%u,%u,%s,%s,%s,%" PRIu64 ",%u\r\n",
+                       ",%.9g,%u,%u,%s,%s,%s,%" PRIu64 ",%u,",
                        plan->reserved_bytes[0], plan->lower_bound_bytes, plan->cost,
                        plan->base_cost, overhead_at(ladder, i), recomputed_steps(plan),
                        variant.split_count, plan->order_method, plan->remat_method,
                        plan->pack_method, process_at(report, ladder, i), variant.row_major_count);
+        if (report_at(report, ladder, i, &own))
+            put_quoted(text, peak_at(&own));
+        ul_text_put(text, "\r\n");
     }
 }
 
@@ -132,6 +225,30 @@ static void put_texts(struct ul_text *text, uint32_t count, const char *const *t
     }
 }
 
+static void put_peak_json(struct ul_text *text, const struct ul_report *report,
+                          const struct ul_plan_ladder *ladder, uint32_t i)
+{
+    enum { NAMED = 3 };
+    struct ul_report own;
+    uint32_t *alive;
+    if (!report_at(report, ladder, i, &own))
+        return;
+    uint32_t count = ul_report_alive(&own, text->arena, NAMED, &alive);
+    ul_text_put(text, ", \"peak\": {\"node\": ");
+    ul_text_put_json(text, peak_at(&own));
+    ul_text_put(text, ", \"values\": [");
+    for (uint32_t k = 0; k < count && k < NAMED; k++) {
+        const struct ul_plan_range *range = &own.plan->ranges[alive[k]];
+        ul_text_put(text, k == 0 ? "{\"name\": " : ", {\"name\": ");
+        if (range->value == UL_PLAN_NONE)
+            ul_text_put(text, "null");
+        else
+            ul_text_put_json(text, own.values[range->value].name);
+        ul_text_printf(text, ", \"bytes\": %" PRIu64 "}", range->size_bytes);
+    }
+    ul_text_put(text, "]}");
+}
+
 void ul_report_put_ladder_json(struct ul_text *text, const struct ul_report *report,
                                const struct ul_plan_ladder *ladder)
 {
@@ -141,7 +258,9 @@ void ul_report_put_ladder_json(struct ul_text *text, const struct ul_report *rep
     ul_text_put_json(text, report->model_sha256);
     ul_text_put(text, ",\n  \"target\": ");
     ul_text_put_json(text, report->target);
-    ul_text_put(text, ",\n  \"plans\": [");
+    ul_text_put(text, ",\n");
+    ul_report_put_training_json(text, report);
+    ul_text_put(text, "  \"plans\": [");
     for (uint32_t i = 0; i < ladder->count; i++) {
         const struct ul_plan *plan = plan_at(ladder, i);
         ul_text_printf(text,
@@ -162,7 +281,9 @@ void ul_report_put_ladder_json(struct ul_text *text, const struct ul_report *rep
         ul_text_put_json(text, plan->remat_method);
         ul_text_put(text, ", \"pack\": ");
         ul_text_put_json(text, plan->pack_method);
-        ul_text_put(text, "}}");
+        ul_text_put(text, "}");
+        put_peak_json(text, report, ladder, i);
+        ul_text_put(text, "}");
     }
     ul_text_put(text, "\n  ]\n}\n");
 }

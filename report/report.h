@@ -73,6 +73,11 @@ struct ul_report_training {
     bool clips_twice;         /* it forms them twice */
     uint32_t unreached_count; /* tensors from which nothing differentiable leads to the loss */
     const char *unreached;    /* the first of them */
+    uint32_t piece_count;     /* of a loss over a vocabulary; 0: it is computed as a whole */
+    uint64_t piece_bytes;     /* of one piece's logits */
+    uint32_t shared_count;    /* tensors that several nodes read, so that gradients are sums */
+    uint64_t shared_bytes, largest_shared_bytes; /* of these gradients */
+    const char *shared;                          /* the largest of them */
 };
 
 /* What was planned to find the largest batch within a budget; zeros: it was given. */
@@ -124,8 +129,8 @@ uint64_t ul_report_row_bytes(const struct ul_report *report, uint32_t row);
 uint64_t ul_report_floor_bytes(const struct ul_report *report);
 /* What the plan does at a position; transfers and waits are no steps of the problem. */
 struct ul_report_step ul_report_step_at(const struct ul_report *report, uint32_t position);
-/* Ranges alive at the peak other than weights, of an alias chain its newest member; the `wanted`
- * biggest first, in order. Returns how many there are. */
+/* Ranges alive at the peak other than weights and optimizer state, of an alias chain its newest
+ * member; the `wanted` biggest first, in order. Returns how many there are. */
 uint32_t ul_report_alive(const struct ul_report *report, struct ul_arena *arena, uint32_t wanted,
                          uint32_t **alive);
 
@@ -166,6 +171,10 @@ uint64_t ul_report_precision_bytes(const struct ul_report *report, struct ul_are
 
 /* text.c: the summary for the terminal, under 40 lines of at most 80 columns. */
 void ul_report_put_text(struct ul_text *text, const struct ul_report *report);
+
+/* training.c: lines of the summary, and a member of plan.json and of a ladder's. */
+void ul_report_put_training(struct ul_text *text, const struct ul_report *report);
+void ul_report_put_training_json(struct ul_text *text, const struct ul_report *report);
 
 /* ladder.c: one row a plan, from the plan without a budget to the smallest. */
 void ul_report_put_ladder_text(struct ul_text *text, const struct ul_report *report,

@@ -231,11 +231,12 @@ static void put_peak(struct ul_text *text, const struct ul_report *report)
     uint32_t *alive;
     uint32_t count = ul_report_alive(report, text->arena, TOP_VALUES, &alive);
     struct ul_report_step step = ul_report_step_at(report, plan->peak_position);
-    ul_text_printf(text,
-                   "\nThe peak is at step %u (of 0 to %u), %s (%.24s).\n"
-                   "Beside the weights there live:\n",
-                   plan->peak_position, plan->position_count - 1, fit_name(text->arena, step.node),
-                   step.op);
+    ul_text_printf(
+        text,
+        "\nThe peak is at step %u (of 0 to %u), %s (%.24s).\n"
+        "Beside the weights%s there live:\n",
+        plan->peak_position, plan->position_count - 1, fit_name(text->arena, step.node), step.op,
+        plan->rows.class_bytes[UL_PLAN_OPTIMIZER] > 0 ? " and the optimizer's state" : "");
     uint64_t others = 0;
     for (uint32_t i = 0; i < count; i++) {
         const struct ul_plan_range *range = &plan->ranges[alive[i]];
@@ -268,41 +269,6 @@ static void put_time(struct ul_text *text, const struct ul_report *report)
         ul_text_printf(text, ", %.2f %% %s time for less memory", more < 0 ? -more : more,
                        more < 0 ? "less" : "more");
     ul_text_put(text, ".\n");
-}
-
-/* What is trained, and what that takes. */
-static void put_training(struct ul_text *text, const struct ul_report *report)
-{
-    const struct ul_report_training *training = &report->training;
-    const char *optimizer = ul_report_option(report, "optimizer");
-    if (training->tensor_count == 0)
-        return;
-    ul_text_printf(text, "Trains %llu parameters in %llu tensors by %s, %.2f bytes each with state",
-                   (unsigned long long)training->parameter_count,
-                   (unsigned long long)training->tensor_count,
-                   optimizer != NULL ? optimizer : "sgd",
-                   (double)(training->parameter_bytes + training->state_bytes) /
-                       (double)training->parameter_count);
-    if (training->statistic_count > 0)
-        ul_text_printf(text, "; %llu running statistics follow",
-                       (unsigned long long)training->statistic_count);
-    ul_text_printf(text, "; %llu tensors stay as they are.\n",
-                   (unsigned long long)training->fixed_count);
-    if (training->unreached_count > 0)
-        ul_text_printf(
-            text,
-            "Nothing differentiable leads to the loss from %s%s; ullage inspect --train "
-            "lists all.\n",
-            ul_quote(text->arena, training->unreached),
-            training->unreached_count > 1
-                ? ul_arena_printf(text->arena, " and %u more", training->unreached_count - 1)
-                : "");
-    if (training->clipped_bytes > 0)
-        ul_text_printf(text, "--clip-norm keeps all gradients until the last is known: %s.\n",
-                       ul_size_format(text->arena, training->clipped_bytes));
-    if (training->clips_twice)
-        ul_text_put(text,
-                    "--clip-norm forms all gradients twice, and keeps none for their norm.\n");
 }
 
 /* What the libraries of a device were planned with. */
@@ -399,7 +365,7 @@ static void put_bounds(struct ul_text *text, const struct ul_report *report)
                    plan->pack_method);
     put_libraries(text, report);
     put_time(text, report);
-    put_training(text, report);
+    ul_report_put_training(text, report);
 }
 
 void ul_report_put_text(struct ul_text *text, const struct ul_report *report)

@@ -377,7 +377,11 @@ def check_vocabulary(args, folder):
         make_model(model, nodes, w if name == "bias" else {"e": w["e"]}, [("x", [rows, depth])],
                    ("y", [rows, classes]))
         run([args.ullage, "compile", model, "-o", program, "--target", args.target, "--train",
-             "--optimizer", "sgd", "--lr", "1"])
+             "--optimizer", "sgd", "--lr", "1", "--json", program + ".json"])
+        with open(program + ".json", encoding="utf-8") as file:
+            pieces = json.load(file)["training"]
+        if pieces["loss_pieces"] != 2 or pieces["loss_piece_bytes"] != 45 * classes * 8:
+            raise AssertionError(f"vocabulary: {pieces}")
         with_bytes = int(run([program, "--help"]).split("one buffer of ")[1].split()[0])
         if with_bytes > 8 * (3 * classes * depth + rows * classes):
             raise AssertionError(f"vocabulary: {with_bytes} bytes have room for all logits twice")
@@ -525,6 +529,10 @@ def check_budgets(args, folder):
     sizes = sorted({plan["reserved_bytes"] for plan in sweep["plans"]}, reverse=True)
     if len(sizes) < 4 or sizes[-1] > 0.8 * sizes[0]:
         raise AssertionError(f"budgets: {sizes} is no choice of plans")
+    trained, peak = sweep["training"], sweep["plans"][-1]["peak"]
+    if trained["bytes_per_parameter"] != 12 or trained["loss_pieces"] or not peak["node"] or \
+            not peak["values"][0]["bytes"]:
+        raise AssertionError(f"budgets: {trained}, {peak}")
     tried = sizes[:: max(1, len(sizes) // args.budgets)][: args.budgets] + [sizes[-1]]
     check_same(args, folder, "budgets", words,
                [[], ["--pack", "none"], *(["--budget", str(size)] for size in tried)])
@@ -567,7 +575,11 @@ def check_clipping(args, folder, name):
              "--optimizer", "momentum", "--clip-norm", "0.3", "--clip-mode", mode, "--json",
              program + ".json"])
         with open(program + ".json", encoding="utf-8") as file:
-            sizes.append(json.load(file)["reserved_bytes"])
+            plan = json.load(file)
+        kept = plan["training"]["parameter_bytes"] if mode == "keep" else 0
+        if plan["training"]["clip_kept_bytes"] != kept:
+            raise AssertionError(f"{name}: {mode}: {plan['training']}")
+        sizes.append(plan["reserved_bytes"])
         seen.append(train(program, folder, data, labels, 3))
     (losses, kept), (losses_twice, twice) = seen
     if losses != losses_twice or any(kept[k].tobytes() != v.tobytes() for k, v in twice.items()):

@@ -1,0 +1,89 @@
+/* What a program that trains trains, and what keeps gradients in memory: for terminals and as JSON.
+ */
+#include "report/report.h"
+
+#include <inttypes.h>
+
+static double bytes_each(const struct ul_report_training *training)
+{
+    return (double)(training->parameter_bytes + training->state_bytes) /
+           (double)training->parameter_count;
+}
+
+static void put_unreached(struct ul_text *text, const struct ul_report_training *training)
+{
+    if (training->unreached_count == 0)
+        return;
+    ul_text_printf(text,
+                   "Nothing differentiable leads to the loss from %s%s; ullage inspect --train "
+                   "lists all.\n",
+                   ul_quote(text->arena, training->unreached),
+                   training->unreached_count > 1
+                       ? ul_arena_printf(text->arena, " and %u more", training->unreached_count - 1)
+                       : "");
+}
+
+/* What forbids that a gradient goes into its update at once. */
+static void put_kept(struct ul_text *text, const struct ul_report *report)
+{
+    const struct ul_report_training *training = &report->training;
+    struct ul_arena *arena = text->arena;
+    if (training->clipped_bytes > 0)
+        ul_text_printf(text,
+                       "--clip-norm keeps all gradients until the last is known, %s; of these %s "
+                       "are there at the peak.\n",
+                       ul_size_format(arena, training->clipped_bytes),
+                       ul_size_format(arena, report->plan->rows.class_bytes[UL_PLAN_GRADIENTS]));
+    if (training->clips_twice)
+        ul_text_put(text,
+                    "--clip-norm forms all gradients twice, and keeps none for their norm.\n");
+    if (training->shared_count == 0)
+        return;
+    ul_text_printf(text,
+                   "The gradient of %s is a sum over the nodes that read it, kept from the last of "
+                   "them to the first: %s",
+                   ul_quote(arena, training->shared),
+                   ul_size_format(arena, training->largest_shared_bytes));
+    if (training->shared_count > 1)
+        ul_text_printf(text, "; so are those of %u more, %s with it", training->shared_count - 1,
+                       ul_size_format(arena, training->shared_bytes));
+    ul_text_put(text, ".\n");
+}
+
+void ul_report_put_training(struct ul_text *text, const struct ul_report *report)
+{
+    const struct ul_report_training *training = &report->training;
+    const char *optimizer = ul_report_option(report, "optimizer");
+    if (training->tensor_count == 0)
+        return;
+    ul_text_printf(text,
+                   "Trains %" PRIu64 " parameters in %" PRIu64
+                   " tensors by %s, %.2f bytes each with state",
+                   training->parameter_count, training->tensor_count,
+                   optimizer != NULL ? optimizer : "sgd", bytes_each(training));
+    if (training->statistic_count > 0)
+        ul_text_printf(text, "; %" PRIu64 " running statistics follow", training->statistic_count);
+    ul_text_printf(text, "; %" PRIu64 " tensors stay as they are.\n", training->fixed_count);
+    if (training->piece_count > 0)
+        ul_text_printf(text, "The loss is computed in %u pieces of %s of logits.\n",
+                       training->piece_count, ul_size_format(text->arena, training->piece_bytes));
+    put_unreached(text, training);
+    put_kept(text, report);
+}
+
+void ul_report_put_training_json(struct ul_text *text, const struct ul_report *report)
+{
+    const struct ul_report_training *training = &report->training;
+    if (training->tensor_count == 0)
+        return;
+    ul_text_printf(text,
+                   "  \"training\": {\"parameters\": %" PRIu64 ", \"tensors\": %" PRIu64
+                   ", \"parameter_bytes\": %" PRIu64 ", \"state_bytes\": %" PRIu64
+                   ", \"bytes_per_parameter\": %.9g, \"loss_pieces\": %u, "
+                   "\"loss_piece_bytes\": %" PRIu64 ", \"clip_kept_bytes\": %" PRIu64
+                   ", \"shared_parameters\": %u, \"shared_bytes\": %" PRIu64 "},\n",
+                   training->parameter_count, training->tensor_count, training->parameter_bytes,
+                   training->state_bytes, bytes_each(training), training->piece_count,
+                   training->piece_bytes, training->clipped_bytes, training->shared_count,
+                   training->shared_bytes);
+}
