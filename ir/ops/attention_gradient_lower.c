@@ -1,6 +1,7 @@
-/* The gradient of attention by blocks of queries with all of their keys, so that the matrix of all
- * scores never exists: a block's scores are computed again. With P the weights, g the gradient of
- * Y = P V, for each row of a block:
+/* The gradient of attention by blocks of queries with all keys that they see, so that the matrix of
+ * all scores never exists: a block's scores are computed again. Where queries see no later keys,
+ * blocks go in a few bands, each with the keys up to its last query. With P the weights, g the
+ * gradient of Y = P V, for each row of a block:
  *
  *     dP = g V^T      dS = P (dP - sum of P dP), less where a cap bends the scores
  *     dQ = scale dS K
@@ -19,12 +20,14 @@ enum {
     GRADIENT = UL_ATTENTION_INPUTS, /* input */
     MAX_ROWS = 64,                  /* of a block */
     MAX_SCORES = 16384,             /* of a block */
-    ROW_UNIT = 8
+    ROW_UNIT = 8,
+    MAX_BANDS = 4
 };
 
 struct backward {
     struct ul_attention_lower a;
     int64_t keys, rows;
+    int64_t seen;                    /* of the keys, by the block */
     uint32_t shares, slopes, capped; /* scratch: [rows][keys] */
     uint32_t key_sums, value_sums;   /* scratch: [keys][size], [keys][value_size] */
 };
@@ -117,7 +120,7 @@ static void form_scores(const struct backward *b)
     const struct ul_attention_lower *a = &b->a;
     struct ul_kernel *k = a->kernel;
     struct ul_contraction c;
-    ul_contraction_init(k, &c, a->dtype, &b->rows, 1, &b->keys, 1, &a->shape.size, 1);
+    ul_contraction_init(k, &c, a->dtype, &b->rows, 1, &b->seen, 1, &a->shape.size, 1);
     fill_queries(b, &c, &c.a, 0, 2);
     fill_keys(b, &c, &c.b, UL_ATTENTION_K, 1, 2);
     ul_ks_contract(k, &c);
@@ -138,12 +141,12 @@ static void form_shares(const struct backward *b)
     struct ul_kernel *k = b->a.kernel;
     ul_kx row = ul_ks_for(k, b->rows, 0);
     uint32_t max = ul_ks_var(k, b->a.dtype, number(b, -INFINITY));
-    ul_kx key = ul_ks_for(k, b->keys, UL_FOR_REDUCE);
+    ul_kx key = ul_ks_for(k, b->seen, UL_FOR_REDUCE);
     ul_kx x = ul_kx_load(k, b->shares, at_score(b, row, key));
     ul_ks_set(k, max, ul_kx_binary(k, UL_KX_MAX, ul_kx_var(k, max), x));
     ul_ks_end(k);
     uint32_t sum = ul_ks_var(k, b->a.dtype, number(b, 0));
-    key = ul_ks_for(k, b->keys, UL_FOR_REDUCE);
+    key = ul_ks_for(k, b->seen, UL_FOR_REDUCE);
     x = ul_kx_load(k, b->shares, at_score(b, row, key));
     x = ul_ks_let(k, ul_kx_unary(k, UL_KX_EXP, ul_kx_sub(k, x, ul_kx_var(k, max))));
     ul_ks_store(k, b->shares, at_score(b, row, key), x);
@@ -151,7 +154,7 @@ static void form_shares(const struct backward *b)
     ul_ks_end(k);
     ul_kx total = ul_kx_var(k, sum), zero = number(b, 0);
     ul_kx inverse = ul_ks_let(k, ul_kx_binary(k, UL_KX_DIV, number(b, 1), total));
-    key = ul_ks_for(k, b->keys, UL_FOR_PARALLEL);
+    key = ul_ks_for(k, b->seen, UL_FOR_PARALLEL);
     x = ul_kx_mul(k, ul_kx_load(k, b->shares, at_score(b, row, key)), inverse);
     if (b->a.shape.empty_is_zero)
         x = ul_kx_select(k, ul_kx_binary(k, UL_KX_LT, zero, total), x, zero);
@@ -166,7 +169,7 @@ static void form_slopes(const struct backward *b)
     const struct ul_attention_lower *a = &b->a;
     struct ul_kernel *k = a->kernel;
     struct ul_contraction c;
-    ul_contraction_init(k, &c, a->dtype, &b->rows, 1, &b->keys, 1, &a->shape.value_size, 1);
+    ul_contraction_init(k, &c, a->dtype, &b->rows, 1, &b->seen, 1, &a->shape.value_size, 1);
     fill_gradient(b, &c, &c.a, 0, 2);
     fill_keys(b, &c, &c.b, UL_ATTENTION_V, 1, 2);
     ul_ks_contract(k, &c);
@@ -182,11 +185,11 @@ static void turn_slopes(const struct backward *b)
     double cap = b->a.shape.softcap;
     ul_kx row = ul_ks_for(k, b->rows, 0);
     uint32_t sum = ul_ks_var(k, b->a.dtype, number(b, 0));
-    ul_kx key = ul_ks_for(k, b->keys, UL_FOR_REDUCE), at = at_score(b, row, key);
+    ul_kx key = ul_ks_for(k, b->seen, UL_FOR_REDUCE), at = at_score(b, row, key);
     ul_kx term = ul_kx_mul(k, ul_kx_load(k, b->shares, at), ul_kx_load(k, b->slopes, at));
     ul_ks_set(k, sum, ul_kx_add(k, ul_kx_var(k, sum), term));
     ul_ks_end(k);
-    key = ul_ks_for(k, b->keys, UL_FOR_PARALLEL);
+    key = ul_ks_for(k, b->seen, UL_FOR_PARALLEL);
     at = at_score(b, row, key);
     ul_kx slope = ul_kx_sub(k, ul_kx_load(k, b->slopes, at), ul_kx_var(k, sum));
     slope = ul_kx_mul(k, ul_kx_mul(k, ul_kx_load(k, b->shares, at), slope),
@@ -206,7 +209,7 @@ static void store_queries(const struct backward *b)
     const struct ul_attention_lower *a = &b->a;
     struct ul_kernel *k = a->kernel;
     struct ul_contraction c;
-    ul_contraction_init(k, &c, a->dtype, &b->rows, 1, &a->shape.size, 1, &b->keys, 1);
+    ul_contraction_init(k, &c, a->dtype, &b->rows, 1, &a->shape.size, 1, &b->seen, 1);
     fill_scores(b, &c.a, b->slopes, 0, 2);
     fill_keys(b, &c, &c.b, UL_ATTENTION_K, 2, 1);
     ul_ks_contract(k, &c);
@@ -226,7 +229,7 @@ static void add_sums(const struct backward *b, bool is_key)
     int64_t size = is_key ? a->shape.size : a->shape.value_size;
     uint32_t sums = is_key ? b->key_sums : b->value_sums;
     struct ul_contraction c;
-    ul_contraction_init(k, &c, a->dtype, &b->keys, 1, &size, 1, &b->rows, 1);
+    ul_contraction_init(k, &c, a->dtype, &b->seen, 1, &size, 1, &b->rows, 1);
     fill_scores(b, &c.a, is_key ? b->slopes : b->shares, 2, 0);
     if (is_key)
         fill_queries(b, &c, &c.b, 2, 1);
@@ -275,17 +278,29 @@ static void store_sums(const struct backward *b, uint32_t output, uint32_t sums,
     ul_ks_end(k);
 }
 
+/* Keys that the queries below `end` see. */
+static int64_t seen_below(const struct backward *b, int64_t end)
+{
+    return b->a.shape.is_causal && end < b->keys ? end : b->keys;
+}
+
 static void lower_blocks(struct backward *b)
 {
     struct ul_kernel *k = b->a.kernel;
-    int64_t queries = b->a.shape.queries, rows = b->a.max_rows;
-    if (queries / rows > 0) {
-        ul_kx block = ul_ks_for(k, queries / rows, 0);
+    int64_t queries = b->a.shape.queries, rows = b->a.max_rows, whole = queries / rows, done = 0;
+    int64_t bands = b->a.shape.is_causal ? MAX_BANDS : 1;
+    bands = bands < whole ? bands : whole;
+    for (int64_t band = 1; band <= bands; band++) {
+        int64_t end = whole * band / bands;
+        ul_kx block = ul_kx_addi(k, ul_ks_for(k, end - done, 0), done);
+        b->seen = seen_below(b, end * rows);
         lower_block(b, ul_kx_muli(k, block, rows), rows);
         ul_ks_end(k);
+        done = end;
     }
+    b->seen = seen_below(b, queries);
     if (queries % rows > 0)
-        lower_block(b, ul_kx_index_const(k, queries / rows * rows), queries % rows);
+        lower_block(b, ul_kx_index_const(k, whole * rows), queries % rows);
 }
 
 static void size_blocks(struct backward *b)
