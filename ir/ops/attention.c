@@ -20,13 +20,12 @@
 #include <math.h>
 
 enum {
-    MAX_ROWS = 128,     /* of a block */
-    MAX_KEYS = 256,     /* of a tile */
-    MAX_SCORES = 16384, /* of a tile */
-    RESULT_SHARE = 8,   /* a tile has at most a share of the result's elements */
-    ROW_UNIT = 8,       /* rows that a contraction takes at once */
-    VECTOR = 16,        /* rows of scores are filled up to a multiple of it with -inf */
-    LANES = 32          /* in which a row is reduced */
+    MAX_ROWS = 128,              /* of a block */
+    MAX_KEYS = 256,              /* of a tile */
+    MAX_SCORES = 16384,          /* of a tile */
+    RESULT_SHARE = 8,            /* a tile has at most a share of the result's elements */
+    ROW_UNIT = 8,                /* rows that a contraction takes at once */
+    VECTOR = UL_ATTENTION_VECTOR /* rows of scores are filled up to a multiple of it with -inf */
 };
 
 /* Keys from `begin` on of a part, which are keys `from` and on of all. */
@@ -148,11 +147,6 @@ static void store_scores(const struct ul_attention_lower *a, int64_t mode, ul_kx
         ul_lower_store(a->lower, a->node->outputs[3], index, x);
 }
 
-static ul_kx score_at(const struct ul_attention_lower *a, ul_kx row, ul_kx column)
-{
-    return ul_kx_add(a->kernel, ul_kx_muli(a->kernel, row, a->pitch), column);
-}
-
 ul_kx ul_attention_capped(const struct ul_attention_lower *a, ul_kx x)
 {
     if (!(a->shape.softcap > 0))
@@ -186,66 +180,11 @@ static void lower_scores(const struct ul_attention_lower *a, const struct tile *
     store_scores(a, 1, q, t, capped);
     store_scores(a, 2, q, t, x);
     column = ul_kx_addi(kernel, column, tile->column);
-    ul_ks_store(kernel, a->scores, score_at(a, row, column), x);
+    ul_ks_store(kernel, a->scores, ul_attention_score_at(a, row, column), x);
     ul_ks_end(kernel);
 }
 
 /* ---- Softmax of a tile ---- */
-
-/* The larger; a NaN may be lost here, but not in the exponentials. One machine instruction. */
-static ul_kx larger(const struct ul_attention_lower *a, ul_kx x, ul_kx y)
-{
-    return ul_kx_select(a->kernel, ul_kx_binary(a->kernel, UL_KX_LT, x, y), y, x);
-}
-
-static ul_kx combine(const struct ul_attention_lower *a, bool adds, ul_kx x, ul_kx y)
-{
-    return adds ? ul_kx_binary(a->kernel, UL_KX_ADD, x, y) : larger(a, x, y);
-}
-
-/* Lanes [0, count) take in columns [from, from + count) of the row; exponentials replace scores
- * where `shift`, what is subtracted before, is given. */
-static void reduce_columns(const struct ul_attention_lower *a, ul_kx row, ul_kx from, int64_t count,
-                           ul_kx shift)
-{
-    struct ul_kernel *kernel = a->kernel;
-    ul_kx lane = ul_ks_for(kernel, count, UL_FOR_PARALLEL);
-    ul_kx at = score_at(a, row, ul_kx_add(kernel, from, lane));
-    ul_kx x = ul_ks_name(kernel, ul_kx_load(kernel, a->scores, at));
-    if (shift != UL_NONE) {
-        x = ul_kx_unary(kernel, UL_KX_EXP, ul_kx_binary(kernel, UL_KX_SUB, x, shift));
-        x = ul_ks_let(kernel, x);
-        ul_ks_store(kernel, a->scores, at, x);
-    }
-    ul_kx old = ul_ks_name(kernel, ul_kx_load(kernel, a->lanes, lane));
-    ul_ks_store(kernel, a->lanes, lane, combine(a, shift != UL_NONE, old, x));
-    ul_ks_end(kernel);
-}
-
-/* The largest of the row's first `count` columns, or, where a shift is given, the sum of their
- * exponentials; in lanes that are then folded in a fixed tree. */
-static ul_kx reduce_row(const struct ul_attention_lower *a, ul_kx row, int64_t count, ul_kx shift)
-{
-    struct ul_kernel *kernel = a->kernel;
-    int64_t lanes = count < LANES ? VECTOR : LANES;
-    ul_kx lane = ul_ks_for(kernel, lanes, UL_FOR_PARALLEL);
-    ul_ks_store(kernel, a->lanes, lane, number(a, shift == UL_NONE ? -INFINITY : 0));
-    ul_ks_end(kernel);
-    ul_kx turn = ul_ks_for(kernel, count / lanes, 0);
-    reduce_columns(a, row, ul_kx_muli(kernel, turn, lanes), lanes, shift);
-    ul_ks_end(kernel);
-    if (count % lanes > 0)
-        reduce_columns(a, row, constant(a, count / lanes * lanes), count % lanes, shift);
-    for (int64_t half = lanes / 2; half > 0; half /= 2) {
-        lane = ul_ks_for(kernel, half, UL_FOR_PARALLEL);
-        ul_kx low = ul_ks_name(kernel, ul_kx_load(kernel, a->lanes, lane));
-        ul_kx high = ul_kx_load(kernel, a->lanes, ul_kx_addi(kernel, lane, half));
-        high = ul_ks_name(kernel, high);
-        ul_ks_store(kernel, a->lanes, lane, combine(a, shift != UL_NONE, low, high));
-        ul_ks_end(kernel);
-    }
-    return ul_ks_name(kernel, ul_kx_load(kernel, a->lanes, constant(a, 0)));
-}
 
 /* Columns behind the last key, so that vectors are full. */
 static void fill_up(const struct ul_attention_lower *a, ul_kx row, int64_t count, int64_t padded)
@@ -254,7 +193,7 @@ static void fill_up(const struct ul_attention_lower *a, ul_kx row, int64_t count
     if (padded == count)
         return;
     ul_kx column = ul_kx_addi(kernel, ul_ks_for(kernel, padded - count, UL_FOR_PARALLEL), count);
-    ul_ks_store(kernel, a->scores, score_at(a, row, column), number(a, -INFINITY));
+    ul_ks_store(kernel, a->scores, ul_attention_score_at(a, row, column), number(a, -INFINITY));
     ul_ks_end(kernel);
 }
 
@@ -266,7 +205,7 @@ static void store_shares(const struct ul_attention_lower *a, ul_kx row, int64_t 
     if (!gives(a, 3) || a->shape.scores_mode != 3)
         return;
     ul_kx t = ul_ks_for(kernel, count, UL_FOR_PARALLEL);
-    ul_kx x = ul_kx_load(kernel, a->scores, score_at(a, row, t));
+    ul_kx x = ul_kx_load(kernel, a->scores, ul_attention_score_at(a, row, t));
     store_scores(a, 3, ul_kx_add(kernel, a->first, row), t,
                  ul_kx_binary(kernel, UL_KX_MUL, x, inverse));
     ul_ks_end(kernel);
@@ -300,8 +239,8 @@ static void whole_row(const struct ul_attention_lower *a, ul_kx row, int64_t cou
         ul_ks_store(kernel, a->factors, row, number(a, 1));
         return;
     }
-    ul_kx max = reduce_row(a, row, padded, UL_NONE);
-    ul_kx sum = reduce_row(a, row, padded, max);
+    ul_kx max = ul_attention_largest(a, row, padded);
+    ul_kx sum = ul_attention_exponentials(a, row, padded, max);
     ul_kx inverse = ul_ks_let(kernel, inverse_of(a, sum));
     store_shares(a, row, count, inverse);
     ul_ks_store(kernel, a->factors, row, inverse);
@@ -312,13 +251,13 @@ static void next_row(const struct ul_attention_lower *a, ul_kx row, int64_t padd
 {
     struct ul_kernel *kernel = a->kernel;
     ul_kx before = ul_ks_name(kernel, ul_kx_load(kernel, a->largest, row));
-    ul_kx max = reduce_row(a, row, padded, UL_NONE);
-    max = ul_ks_let(kernel, larger(a, before, max));
+    ul_kx max = ul_attention_largest(a, row, padded);
+    max = ul_ks_let(kernel, ul_attention_larger(a, before, max));
     ul_kx is_none = ul_kx_binary(kernel, UL_KX_EQ, max, number(a, -INFINITY));
     ul_kx shift = ul_ks_let(kernel, ul_kx_select(kernel, is_none, number(a, 0), max));
     ul_kx factor = ul_kx_unary(kernel, UL_KX_EXP, ul_kx_binary(kernel, UL_KX_SUB, before, shift));
     factor = ul_ks_let(kernel, factor);
-    ul_kx sum = reduce_row(a, row, padded, shift);
+    ul_kx sum = ul_attention_exponentials(a, row, padded, shift);
     ul_kx old = ul_kx_binary(kernel, UL_KX_MUL, ul_kx_load(kernel, a->sums, row), factor);
     ul_ks_store(kernel, a->sums, row, ul_kx_binary(kernel, UL_KX_ADD, old, sum));
     ul_ks_store(kernel, a->largest, row, max);
@@ -555,7 +494,7 @@ static void size_blocks(struct ul_attention_lower *a)
     uint64_t count = (uint64_t)a->max_rows;
     a->scores = ul_lower_scratch(lower, a->dtype, count * (uint64_t)a->pitch);
     a->factors = ul_lower_scratch(lower, a->dtype, count);
-    a->lanes = ul_lower_local(lower, a->dtype, LANES);
+    a->lanes = ul_lower_local(lower, a->dtype, UL_ATTENTION_LANES);
     if (!a->is_whole || (shape->past > 0 && shape->keys > 0))
         a->waiting = ul_lower_scratch(lower, a->dtype, count * (uint64_t)shape->value_size);
     if (a->is_whole)

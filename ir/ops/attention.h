@@ -43,7 +43,7 @@ struct ul_attention_lower {
     int64_t pitch;                   /* of a row of scores */
     uint32_t scores, waiting;        /* scratch: [rows][pitch], [rows][value_size] */
     uint32_t largest, sums, factors; /* scratch: [rows] */
-    uint32_t lanes;                  /* local: [LANES] */
+    uint32_t lanes;                  /* local: [UL_ATTENTION_LANES] */
     ul_kx batch, head, group;
     ul_kx first; /* query of the block */
     int64_t rows;
@@ -69,5 +69,20 @@ ul_kx ul_attention_bias(const struct ul_attention_lower *attention, ul_kx q, ul_
 bool ul_attention_has_bias(const struct ul_attention_lower *attention);
 /* The score within the soft cap. */
 ul_kx ul_attention_capped(const struct ul_attention_lower *attention, ul_kx x);
+
+/* attention_rows.c: of the scores of a block, [rows][pitch], in `lanes`, a local of
+ * UL_ATTENTION_LANES. */
+enum { UL_ATTENTION_VECTOR = 16, UL_ATTENTION_LANES = 32 };
+
+ul_kx ul_attention_score_at(const struct ul_attention_lower *attention, ul_kx row, ul_kx column);
+/* A NaN may be lost here, but not in the exponentials. */
+ul_kx ul_attention_larger(const struct ul_attention_lower *attention, ul_kx x, ul_kx y);
+/* Of the row's first `count` columns: the largest; the sum of the exponentials of scores less
+ * `shift`, which replace the scores; the sum of scores times what lies there in `times`. */
+ul_kx ul_attention_largest(const struct ul_attention_lower *attention, ul_kx row, int64_t count);
+ul_kx ul_attention_exponentials(const struct ul_attention_lower *attention, ul_kx row,
+                                int64_t count, ul_kx shift);
+ul_kx ul_attention_products(const struct ul_attention_lower *attention, ul_kx row, int64_t count,
+                            uint32_t times);
 
 #endif

@@ -58,11 +58,6 @@ static ul_kx number(const struct backward *b, double value)
     return ul_kx_number(b->a.kernel, b->a.dtype, value);
 }
 
-static ul_kx at_score(const struct backward *b, ul_kx row, ul_kx key)
-{
-    return ul_kx_add(b->a.kernel, ul_kx_muli(b->a.kernel, row, b->keys), key);
-}
-
 /* ---- Operands ---- */
 
 /* Scores of the block: rows along one variable, keys along another. */
@@ -128,10 +123,10 @@ static void form_scores(const struct backward *b)
     ul_kx x = ul_kx_mul(k, ul_kx_var(k, c.acc), number(b, a->shape.scale));
     x = ul_attention_capped(a, x);
     if (a->shape.softcap > 0)
-        ul_ks_store(k, b->capped, at_score(b, row, key), x = ul_ks_let(k, x));
+        ul_ks_store(k, b->capped, ul_attention_score_at(&b->a, row, key), x = ul_ks_let(k, x));
     if (ul_attention_has_bias(a))
         x = ul_kx_add(k, x, ul_attention_bias(a, ul_kx_add(k, a->first, row), key));
-    ul_ks_store(k, b->shares, at_score(b, row, key), x);
+    ul_ks_store(k, b->shares, ul_attention_score_at(&b->a, row, key), x);
     ul_ks_end(k);
 }
 
@@ -140,25 +135,16 @@ static void form_shares(const struct backward *b)
 {
     struct ul_kernel *k = b->a.kernel;
     ul_kx row = ul_ks_for(k, b->rows, 0);
-    uint32_t max = ul_ks_var(k, b->a.dtype, number(b, -INFINITY));
-    ul_kx key = ul_ks_for(k, b->seen, UL_FOR_REDUCE);
-    ul_kx x = ul_kx_load(k, b->shares, at_score(b, row, key));
-    ul_ks_set(k, max, ul_kx_binary(k, UL_KX_MAX, ul_kx_var(k, max), x));
-    ul_ks_end(k);
-    uint32_t sum = ul_ks_var(k, b->a.dtype, number(b, 0));
-    key = ul_ks_for(k, b->seen, UL_FOR_REDUCE);
-    x = ul_kx_load(k, b->shares, at_score(b, row, key));
-    x = ul_ks_let(k, ul_kx_unary(k, UL_KX_EXP, ul_kx_sub(k, x, ul_kx_var(k, max))));
-    ul_ks_store(k, b->shares, at_score(b, row, key), x);
-    ul_ks_set(k, sum, ul_kx_add(k, ul_kx_var(k, sum), x));
-    ul_ks_end(k);
-    ul_kx total = ul_kx_var(k, sum), zero = number(b, 0);
+    ul_kx max = ul_ks_let(k, ul_attention_largest(&b->a, row, b->seen));
+    ul_kx total = ul_ks_let(k, ul_attention_exponentials(&b->a, row, b->seen, max));
+    ul_kx zero = number(b, 0);
     ul_kx inverse = ul_ks_let(k, ul_kx_binary(k, UL_KX_DIV, number(b, 1), total));
-    key = ul_ks_for(k, b->seen, UL_FOR_PARALLEL);
-    x = ul_kx_mul(k, ul_kx_load(k, b->shares, at_score(b, row, key)), inverse);
+    ul_kx key = ul_ks_for(k, b->seen, UL_FOR_PARALLEL);
+    ul_kx x =
+        ul_kx_mul(k, ul_kx_load(k, b->shares, ul_attention_score_at(&b->a, row, key)), inverse);
     if (b->a.shape.empty_is_zero)
         x = ul_kx_select(k, ul_kx_binary(k, UL_KX_LT, zero, total), x, zero);
-    ul_ks_store(k, b->shares, at_score(b, row, key), x);
+    ul_ks_store(k, b->shares, ul_attention_score_at(&b->a, row, key), x);
     ul_ks_end(k);
     ul_ks_end(k);
 }
@@ -173,7 +159,7 @@ static void form_slopes(const struct backward *b)
     fill_gradient(b, &c, &c.a, 0, 2);
     fill_keys(b, &c, &c.b, UL_ATTENTION_V, 1, 2);
     ul_ks_contract(k, &c);
-    ul_kx at = at_score(b, ul_kx_var(k, c.vars[0]), ul_kx_var(k, c.vars[1]));
+    ul_kx at = ul_attention_score_at(&b->a, ul_kx_var(k, c.vars[0]), ul_kx_var(k, c.vars[1]));
     ul_ks_store(k, b->slopes, at, ul_kx_var(k, c.acc));
     ul_ks_end(k);
 }
@@ -184,14 +170,9 @@ static void turn_slopes(const struct backward *b)
     struct ul_kernel *k = b->a.kernel;
     double cap = b->a.shape.softcap;
     ul_kx row = ul_ks_for(k, b->rows, 0);
-    uint32_t sum = ul_ks_var(k, b->a.dtype, number(b, 0));
-    ul_kx key = ul_ks_for(k, b->seen, UL_FOR_REDUCE), at = at_score(b, row, key);
-    ul_kx term = ul_kx_mul(k, ul_kx_load(k, b->shares, at), ul_kx_load(k, b->slopes, at));
-    ul_ks_set(k, sum, ul_kx_add(k, ul_kx_var(k, sum), term));
-    ul_ks_end(k);
-    key = ul_ks_for(k, b->seen, UL_FOR_PARALLEL);
-    at = at_score(b, row, key);
-    ul_kx slope = ul_kx_sub(k, ul_kx_load(k, b->slopes, at), ul_kx_var(k, sum));
+    ul_kx sum = ul_ks_let(k, ul_attention_products(&b->a, row, b->seen, b->slopes));
+    ul_kx key = ul_ks_for(k, b->seen, UL_FOR_PARALLEL), at = ul_attention_score_at(&b->a, row, key);
+    ul_kx slope = ul_kx_sub(k, ul_kx_load(k, b->slopes, at), sum);
     slope = ul_kx_mul(k, ul_kx_mul(k, ul_kx_load(k, b->shares, at), slope),
                       number(b, b->a.shape.scale));
     if (cap > 0) { /* of cap tanh(x / cap): 1 - tanh^2 */
@@ -312,6 +293,9 @@ static void size_blocks(struct backward *b)
     b->a.max_rows = rows < shape->queries ? rows : shape->queries;
     uint64_t count = (uint64_t)(b->a.max_rows * b->keys);
     b->shares = ul_lower_scratch(lower, b->a.dtype, count);
+    b->a.scores = b->shares;
+    b->a.pitch = b->keys;
+    b->a.lanes = ul_lower_local(lower, b->a.dtype, UL_ATTENTION_LANES);
     b->slopes = ul_lower_scratch(lower, b->a.dtype, count);
     if (shape->softcap > 0)
         b->capped = ul_lower_scratch(lower, b->a.dtype, count);
