@@ -26,6 +26,8 @@ enum ul_rnn_input {
     UL_RNN_GRADIENT_INPUTS
 };
 
+enum { UL_RNN_OUT_PEEPHOLES = 4 }; /* of LSTMGradient, where they are wanted */
+
 enum ul_rnn_kind {
     UL_RNN_RELU,
     UL_RNN_TANH,

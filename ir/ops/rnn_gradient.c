@@ -2,9 +2,10 @@
  * products give those of the weights and of X:
  *
  *     dW = dgates^T X     dX = dgates W     dR = dgates^T H     dB = sums of dgates
+ *     dP = sums of dgates C
  *
- * H being the states before each step. What R sees of a GRU's hidden gate is another gradient, or
- * another state, where it meets the reset gate. */
+ * H being the states before each step, C those of the cell that gates peep at. What R sees of a
+ * GRU's hidden gate is another gradient, or another state, where it meets the reset gate. */
 #include "ir/ops/check.h"
 #include "ir/ops/rnn.h"
 
@@ -23,6 +24,7 @@ enum ul_status ul_infer_rnn_gradient(struct ul_infer *infer)
     const int64_t rows[] = {rnn.steps, rnn.batch, rnn.gates * rnn.hidden};
     const int64_t states[] = {rnn.steps, rnn.batch, rnn.hidden};
     const int64_t state[] = {rnn.batch, rnn.hidden};
+    const int64_t peepholes[] = {rnn.steps, rnn.batch, 3 * rnn.hidden};
     UL_TRY(ul_check_shape(infer, UL_RNN_PRODUCTS, 3, rows));
     ul_infer_set(infer, 0, types[0]->dtype, 3, rows);
     ul_infer_set(infer, 1, types[0]->dtype, 3, states);
@@ -31,6 +33,8 @@ enum ul_status ul_infer_rnn_gradient(struct ul_infer *infer)
         ul_infer_set(infer, 3, types[0]->dtype, 2, state);
     else
         ul_infer_set(infer, 3, types[0]->dtype, 3, states);
+    if (infer->node->output_count > UL_RNN_OUT_PEEPHOLES)
+        ul_infer_set(infer, UL_RNN_OUT_PEEPHOLES, types[0]->dtype, 3, peepholes);
     return UL_OK;
 }
 
@@ -98,8 +102,10 @@ static ul_node_id begin_kernel(struct shares *s, int64_t d)
     enum ul_op op = s->op == UL_OP_LSTM  ? UL_OP_LSTMGradient
                     : s->op == UL_OP_GRU ? UL_OP_GRUGradient
                                          : UL_OP_RNNGradient;
-    ul_node_id node = ul_gradient_begin_like(gradient, op, inputs, UL_RNN_GRADIENT_INPUTS,
-                                             s->op == UL_OP_RNN ? 3 : 4);
+    uint32_t outputs = s->op == UL_OP_RNN ? 3 : 4;
+    if (ul_gradient_wanted(gradient, UL_RNN_PEEPHOLE))
+        outputs = UL_RNN_OUT_PEEPHOLES + 1;
+    ul_node_id node = ul_gradient_begin_like(gradient, op, inputs, UL_RNN_GRADIENT_INPUTS, outputs);
     ul_node_set_int(gradient->graph, node, "ul_direction", d);
     (void)ul_gradient_infer(gradient, node);
     return node;
@@ -138,8 +144,9 @@ static void form_direction(struct shares *s, int64_t d)
     const struct ul_rnn *rnn = &s->rnn;
     int64_t rows = rnn->gates * rnn->hidden;
     ul_node_id node = begin_kernel(s, d);
-    ul_value_id made[4] = {UL_NONE, UL_NONE, UL_NONE, UL_NONE};
-    memcpy(made, gradient->graph->nodes[node].outputs, (s->op == UL_OP_RNN ? 3 : 4) * sizeof *made);
+    ul_value_id made[] = {UL_NONE, UL_NONE, UL_NONE, UL_NONE, UL_NONE};
+    memcpy(made, gradient->graph->nodes[node].outputs,
+           gradient->graph->nodes[node].output_count * sizeof *made);
     ul_value_id gates = shape(s, made[0], 2, rnn->steps * rnn->batch, rows, 0);
     ul_value_id seen = seen_by_r(s, gates, made[3]);
     if (ul_gradient_wanted(gradient, UL_RNN_X)) {
@@ -154,6 +161,11 @@ static void form_direction(struct shares *s, int64_t d)
         const ul_value_id parts[2] = {ul_gradient_sum(gradient, gates, 1),
                                       ul_gradient_sum(gradient, seen, 1)};
         s->of[UL_RNN_BIAS][d] = ul_gradient_concat(gradient, parts, 2, 1);
+    }
+    if (ul_gradient_wanted(gradient, UL_RNN_PEEPHOLE)) {
+        ul_value_id peepholes = made[UL_RNN_OUT_PEEPHOLES];
+        peepholes = shape(s, peepholes, 2, rnn->steps * rnn->batch, 3 * rnn->hidden, 0);
+        s->of[UL_RNN_PEEPHOLE][d] = ul_gradient_sum(gradient, peepholes, 1);
     }
     s->of[UL_RNN_INITIAL_H][d] = made[2];
     s->of[UL_RNN_INITIAL_C][d] = made[3];
@@ -187,6 +199,7 @@ static void give_all(struct shares *s)
     give_directions(s, UL_RNN_W, 0);
     give_directions(s, UL_RNN_R, 0);
     give_directions(s, UL_RNN_BIAS, 0);
+    give_directions(s, UL_RNN_PEEPHOLE, 0);
     give_directions(s, UL_RNN_INITIAL_H, rnn->batch_first ? 1 : 0);
     give_directions(s, UL_RNN_INITIAL_C, rnn->batch_first ? 1 : 0);
 }
@@ -203,9 +216,6 @@ enum ul_status ul_gradient_rnn(struct ul_gradient *gradient)
     const char *wrong = ul_rnn_read(&s.rnn, node, types);
     UL_ASSERT(wrong == NULL);
     s.is_linear = ul_node_get_int(node, "linear_before_reset", 0) != 0;
-    if (ul_gradient_wanted(gradient, UL_RNN_PEEPHOLE))
-        return ul_gradient_unsupported(gradient, "its peepholes have no gradient rule; --freeze "
-                                                 "them");
     if (s.rnn.steps == 0 || s.rnn.batch == 0)
         return ul_gradient_unsupported(gradient, "has no steps or no sequences");
     s.x = node->inputs[UL_RNN_X];

@@ -325,6 +325,17 @@ static void store_dh(const struct backward *b, ul_kx valid, ul_kx before, ul_kx 
     ul_ks_store(b->kernel, b->dh, own_at(b), ul_kx_select(b->kernel, valid, x, before));
 }
 
+/* What a step's peephole has: the gradient of its gate times the state that it sees. */
+static void store_peephole(const struct backward *b, int64_t which, ul_kx valid, ul_kx gate,
+                           ul_kx state)
+{
+    struct ul_kernel *k = b->kernel;
+    ul_kx place[] = {time_of(b, b->step), b->batch, row_of(b, which)};
+    if (ul_lower_has_output(b->lower, b->id, UL_RNN_OUT_PEEPHOLES))
+        ul_lower_store(b->lower, b->node->outputs[UL_RNN_OUT_PEEPHOLES], place,
+                       ul_kx_select(k, valid, mul(b, gate, state), number(b, 0)));
+}
+
 static void backward_lstm(struct backward *b)
 {
     struct ul_kernel *k = b->kernel;
@@ -360,6 +371,9 @@ static void backward_lstm(struct backward *b)
     store_gate(b, 1, valid, doutput, UL_NONE);
     store_gate(b, 2, valid, dforget, UL_NONE);
     store_gate(b, 3, valid, mul(b, mul(b, dc, input), slope(b, 1, x[3])), UL_NONE);
+    store_peephole(b, 0, valid, dinput, old);
+    store_peephole(b, 1, valid, doutput, next);
+    store_peephole(b, 2, valid, dforget, old);
     ul_ks_store(k, b->dc, own_at(b), ul_kx_select(k, valid, before, last));
     store_dh(b, valid, kept, zero);
     close_units(b);
