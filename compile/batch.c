@@ -19,8 +19,7 @@ struct search {
     struct ul_named_sizes shapes;  /* of inputs whose first dimension is, and has no name */
     struct ul_report_batch result; /* what was tried so far */
     uint32_t tried_capacity;
-    char doing[64]; /* for progress */
-    int64_t batch;  /* that is being tried */
+    int64_t batch; /* that is being tried */
 };
 
 /* ---- Where the batch stands ---- */
@@ -151,43 +150,27 @@ static void set_batch(const struct search *search, struct ul_compile *compile, i
     options->max_batch = false; /* it is said now */
 }
 
-static void tell(void *context, const char *what)
+static void change(const void *context, struct ul_compile *trial)
 {
-    struct search *search = context;
-    if (what != NULL)
-        snprintf(search->doing, sizeof search->doing, "batch %lld: %s", (long long)search->batch,
-                 what);
-    ul_compile_progress(search->compile, what != NULL ? search->doing : NULL);
+    const struct search *search = context;
+    set_batch(search, trial, search->batch);
 }
 
 /* Plans it; UL_NO_FIT is an answer. */
 static enum ul_status try_batch(struct search *search, int64_t batch, struct ul_diag *diag)
 {
-    struct ul_compile *compile = search->compile;
-    struct ul_compile trial;
+    struct ul_compile_tried tried;
+    struct ul_report_batch *result = &search->result;
+    struct ul_arena *arena = &search->compile->keep;
+    const char *what = ul_arena_printf(arena, "batch %lld", (long long)batch);
     search->batch = batch;
-    ul_compile_init(&trial);
-    ul_options_copy(&trial.options.base, &compile->options.base, sizeof trial.options);
-    trial.is_library = compile->is_library;
-    trial.progress = tell;
-    trial.progress_context = search;
-    set_batch(search, &trial, batch);
-    trial.options.stop_after = NULL;
-    enum ul_status status = ul_compile_build(&trial, search->path);
-    if (status == UL_OK)
-        status = ul_compile_plan(&trial);
-    if (status == UL_OK) {
-        struct ul_report_batch *result = &search->result;
-        struct ul_plan_beside beside = ul_compile_beside(&trial, trial.program);
-        status = ul_compile_require_fit(&trial);
-        UL_GROW(&compile->keep, result->tried, result->tried_count, search->tried_capacity);
-        result->tried[result->tried_count++] = (struct ul_report_batch_tried){
-            .batch = (uint64_t)batch,
-            .needed_bytes = ul_plan_bounded_bytes(&beside, &trial.plan),
-            .fits = status == UL_OK};
-    }
-    *diag = trial.diag;
-    ul_compile_done(&trial);
+    enum ul_status status =
+        ul_compile_try(search->compile, search->path, what, change, search, &tried, diag);
+    if (!tried.is_planned)
+        return status;
+    UL_GROW(arena, result->tried, result->tried_count, search->tried_capacity);
+    result->tried[result->tried_count++] = (struct ul_report_batch_tried){
+        .batch = (uint64_t)batch, .needed_bytes = tried.needed_bytes, .fits = status == UL_OK};
     return status;
 }
 
@@ -235,7 +218,7 @@ enum ul_status ul_compile_find_batch(struct ul_compile *compile, const char *mod
     struct search search = {.compile = compile, .path = model_path};
     int64_t fits = 0, misfit = 0;
     if (!compile->options.max_batch)
-        return UL_OK;
+        return ul_compile_find_parts(compile, model_path);
     if (compile->options.plan != NULL)
         return ul_diag_set(&compile->diag, UL_USAGE,
                            "--max-batch is for making a plan, and --plan gives one: leave one out");

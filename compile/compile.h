@@ -118,7 +118,8 @@ enum ul_status ul_compile_build(struct ul_compile *compile, const char *model_pa
 enum ul_status ul_compile_plan(struct ul_compile *compile) UL_MUST_CHECK;
 
 /* batch.c: with options.max_batch, has the compile take the largest batch that fits its budget, by
- * planning others; before ul_compile_build. UL_NO_FIT: not even the smallest does. */
+ * planning others; with a number of micro-batches that is left open, that of the least time. Before
+ * ul_compile_build. UL_NO_FIT: not even the smallest does. */
 enum ul_status ul_compile_find_batch(struct ul_compile *compile,
                                      const char *model_path) UL_MUST_CHECK;
 

@@ -32,6 +32,27 @@ struct ul_footprint ul_compile_footprint(const struct ul_compile *compile);
 /* training.c: from the options to what training is; UL_USAGE where they contradict. */
 enum ul_status ul_compile_read_training(struct ul_compile *compile) UL_MUST_CHECK;
 
+/* trial.c: compiles and plans the model with what `change` changes of the options, and forgets
+ * that. UL_NO_FIT is an answer. `what` is told with the progress. */
+struct ul_compile_tried {
+    bool is_planned;
+    bool has_batch_statistics;
+    uint64_t needed_bytes; /* of what the budget bounds */
+    uint64_t step_cost;    /* of all micro-batches of a step */
+    bool repeats;          /* it takes more time than a plan without a budget */
+    int64_t sample_count;  /* of a run */
+};
+enum ul_status ul_compile_try(const struct ul_compile *compile, const char *model_path,
+                              const char *what,
+                              void (*change)(const void *context, struct ul_compile *trial),
+                              const void *context, struct ul_compile_tried *tried,
+                              struct ul_diag *diag) UL_MUST_CHECK;
+
+/* micro_batches.c: has the compile take the number of micro-batches of the least predicted time
+ * within its budget, where --micro-batches leaves it open. */
+enum ul_status ul_compile_find_parts(struct ul_compile *compile,
+                                     const char *model_path) UL_MUST_CHECK;
+
 /* checkpoint.c: what --checkpoint has plans of the compile's program keep; NULL: it says nothing of
  * that. */
 enum ul_status ul_compile_read_kept(struct ul_compile *compile,

@@ -143,9 +143,10 @@ static const char *expected_integer(struct ul_arena *arena, const struct ul_opti
 
 static const char *expected_number(struct ul_arena *arena, const struct ul_option *row)
 {
-    return ul_arena_printf(arena, "a %s from %llu to %llu",
+    return ul_arena_printf(arena, "a %s from %llu to %llu%s%s",
                            row->kind == UL_OPTION_POWER ? "power of two" : "number",
-                           (unsigned long long)row->min, (unsigned long long)row->max);
+                           (unsigned long long)row->min, (unsigned long long)row->max,
+                           row->open != NULL ? ", or " : "", row->open != NULL ? row->open : "");
 }
 
 static const char *expected_real(struct ul_arena *arena, const struct ul_option *row)
@@ -239,6 +240,11 @@ static enum ul_status read_number(const struct reading *reading)
     char *end;
     errno = 0;
     uint64_t number = strtoull(digits, &end, 10);
+    if (row->open != NULL && strcmp(digits, row->open) == 0) {
+        number = 0;
+        memcpy(field_of(reading->options, row), &number, sizeof number);
+        return UL_OK;
+    }
     bool valid = *digits >= '0' && *digits <= '9' && *end == '\0' && errno == 0;
     if (row->kind == UL_OPTION_POWER)
         valid = ul_size_parse(digits, &number);
@@ -408,6 +414,8 @@ static const char *number_text(const struct ul_options *options, const struct ul
                                uint32_t index)
 {
     (void)index;
+    if (row->open != NULL && number_of(options, row) == 0)
+        return row->open;
     return ul_arena_printf(options->arena, "%llu", (unsigned long long)number_of(options, row));
 }
 

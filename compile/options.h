@@ -92,6 +92,7 @@ struct ul_option {
     /* Word `index` of the list and what it means; NULL behind the last. */
     const char *(*words)(uint32_t index, unsigned *value);
     uint64_t min, max;
+    const char *open; /* of a number: the word that leaves it open, 0; or NULL */
     enum ul_option_audience audience;
     const char *elsewhere; /* what another target has in its place, for messages; or NULL */
     enum ul_option_record record;

@@ -146,6 +146,17 @@ static enum ul_status check_loss(struct ul_compile *compile, const struct ul_tra
     return UL_OK;
 }
 
+/* batch.c has chosen it where there was something to choose by. */
+static enum ul_status check_parts(struct ul_compile *compile)
+{
+    if (!is_given(compile, "micro-batches") || compile->options.micro_batches != 0)
+        return UL_OK;
+    return ul_diag_set(
+        &compile->diag, UL_USAGE,
+        "--micro-batches auto is chosen by a budget: give a number, or --budget SIZE "
+        "to ullage plan or compile");
+}
+
 static enum ul_status check_clipping(struct ul_compile *compile, const struct ul_training *training)
 {
     if (training->micro_batches > 1 && training->clip_mode == UL_CLIP_TWICE)
@@ -256,6 +267,7 @@ enum ul_status ul_compile_read_training(struct ul_compile *compile)
     UL_TRY(read_schedule(compile, training));
     UL_TRY(check_optimizer(compile));
     UL_TRY(check_loss(compile, training));
+    UL_TRY(check_parts(compile));
     UL_TRY(check_clipping(compile, training));
     UL_TRY(check_betas(compile, training));
     UL_TRY(check_others(compile));

@@ -272,6 +272,22 @@ static void put_batch(struct ul_text *text, const struct ul_report *report)
     ul_text_put(text, "]},\n");
 }
 
+static void put_parts(struct ul_text *text, const struct ul_report *report)
+{
+    const struct ul_report_parts *parts = &report->parts;
+    if (parts->parts == 0)
+        return;
+    ul_text_printf(text, "  \"micro_batches\": {\"count\": %" PRIu64 ", \"planned\": [",
+                   parts->parts);
+    for (uint32_t i = 0; i < parts->tried_count; i++)
+        ul_text_printf(text,
+                       "%s{\"count\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"cost\": %" PRIu64
+                       ", \"fits\": %s}",
+                       i == 0 ? "" : ", ", parts->tried[i].parts, parts->tried[i].needed_bytes,
+                       parts->tried[i].step_cost, parts->tried[i].fits ? "true" : "false");
+    ul_text_put(text, "]},\n");
+}
+
 static void put_head(struct ul_text *text, const struct ul_report *report)
 {
     const struct ul_plan *plan = report->plan;
@@ -303,6 +319,7 @@ static void put_head(struct ul_text *text, const struct ul_report *report)
     put_key_bool(text, "stopped_by_time", plan->stopped_by_time);
     put_key_number(text, "smallest_budget_bytes", plan->smallest_budget_bytes);
     put_batch(text, report);
+    put_parts(text, report);
     ul_report_put_training_json(text, report);
     put_key_number(text, "peak_step", plan->peak_position);
     put_key_number(text, "cost", plan->cost);

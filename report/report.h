@@ -92,6 +92,20 @@ struct ul_report_batch {
     struct ul_report_batch_tried *tried; /* in the order that they were planned in */
 };
 
+/* The same of the number of micro-batches, of which the one is taken whose step takes the least
+ * time. */
+struct ul_report_parts_tried {
+    uint64_t parts;
+    uint64_t needed_bytes;
+    uint64_t step_cost; /* predicted, of all of them */
+    bool fits;
+};
+struct ul_report_parts {
+    uint64_t parts;
+    uint32_t tried_count;
+    struct ul_report_parts_tried *tried;
+};
+
 struct ul_report {
     const struct ul_problem *problem;
     const struct ul_plan *plan;
@@ -107,6 +121,7 @@ struct ul_report {
     struct ul_report_flash flash;
     struct ul_report_training training;
     struct ul_report_batch batch;
+    struct ul_report_parts parts;
     uint32_t option_count;
     const struct ul_report_option *options;
     const struct ul_report_step *steps;       /* per problem step */

@@ -99,6 +99,20 @@ static void put_batch(struct ul_text *text, const struct ul_report *report)
     ul_text_put(text, ".\n");
 }
 
+static void put_parts(struct ul_text *text, const struct ul_report *report)
+{
+    const struct ul_report_parts *parts = &report->parts;
+    if (parts->parts == 0)
+        return;
+    ul_text_printf(text, "A step takes the least time as %" PRIu64 " micro-batch%s. Planned:",
+                   parts->parts, parts->parts == 1 ? "" : "es");
+    for (uint32_t i = 0; i < parts->tried_count; i++)
+        ul_text_printf(text, "%s %" PRIu64 " (%s%.4g ms)", i == 0 ? "" : ",", parts->tried[i].parts,
+                       parts->tried[i].fits ? "" : "does not fit, ",
+                       (double)parts->tried[i].step_cost * 1e-6);
+    ul_text_put(text, ".\n");
+}
+
 /* A part of the row above it. */
 static void put_part(struct ul_text *text, const struct ul_report *report, const char *label,
                      uint64_t bytes)
@@ -372,6 +386,7 @@ void ul_report_put_text(struct ul_text *text, const struct ul_report *report)
 {
     put_verdict(text, report);
     put_batch(text, report);
+    put_parts(text, report);
     put_rows(text, report);
     put_process(text, report);
     put_precision(text, report);

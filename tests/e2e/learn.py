@@ -478,6 +478,35 @@ def check_max_batch(args, folder):
             raise AssertionError(f"max-batch: {more}: exit {done.returncode}: {done.stderr}")
 
 
+def check_parts(args, folder):
+    """--micro-batches auto: of the numbers that fit, the one whose step takes the least time."""
+    model, programs = os.path.join(folder, "m.onnx"), [os.path.join(folder, name) for name in "ab"]
+    deep_net(model, width=16, layers=3, batch=64)
+    words = [model, "--target", args.target, "--train", "--budget-of", "arena", "--budget"]
+    whole = json.loads(run([args.ullage, "plan", *words[:-1], "--json", "-"]))["reserved_bytes"]
+    words.append(str(whole * 6 // 10))
+    plan = json.loads(run([args.ullage, "plan", *words, "--micro-batches", "auto", "--json", "-"]))
+    count, planned = plan["micro_batches"]["count"], plan["micro_batches"]["planned"]
+    best = min((row for row in planned if row["fits"]), key=lambda row: row["cost"])
+    if count < 2 or count != best["count"] or ["micro-batches", str(count)] not in plan["options"]:
+        raise AssertionError(f"micro-batches: {plan['micro_batches']}, {plan['options']}")
+    random, results = numpy.random.default_rng(3), []
+    data = random.standard_normal((128, 16)).astype(numpy.float32)
+    labels = random.integers(0, CLASSES, 128)
+    for program, number in zip(programs, ("auto", str(count))):
+        run([args.ullage, "compile", *words, "--micro-batches", number, "-o", program])
+        results.append(train(program, folder, data, labels, 2))
+    if results[0][0] != results[1][0] or \
+            any(results[1][1][k].tobytes() != v.tobytes() for k, v in results[0][1].items()):
+        raise AssertionError(f"micro-batches: auto has other bits than {count}")
+    conv_net(model, TensorProto.FLOAT)
+    for more, text in ((words, "statistics"), (words[:-2], "is chosen by a budget")):
+        done = subprocess.run([args.ullage, "plan", *more, "--micro-batches", "auto"],
+                              capture_output=True, text=True)
+        if done.returncode != 1 or text not in done.stderr:
+            raise AssertionError(f"micro-batches: exit {done.returncode}: {done.stderr}")
+
+
 def check_same(args, folder, what, words, choices):
     """A compile by any of these options trains the convolution net with the bits of the first."""
     model, program, want = os.path.join(folder, "m.onnx"), os.path.join(folder, "m"), None
@@ -539,7 +568,7 @@ def check_budgets(args, folder):
     print(f"budgets: {len(tried)} plans of {sizes[0]} to {sizes[-1]} bytes, one result")
 
 
-def deep_net(path, width=96, layers=6):
+def deep_net(path, width=96, layers=6, batch=BATCH):
     """Mostly parameters."""
     random = numpy.random.default_rng(13)
     nodes, weights, last = [], {}, "x"
@@ -552,7 +581,7 @@ def deep_net(path, width=96, layers=6):
         last = f"h{i}"
     nodes.append(helper.make_node("MatMul", [last, "w"], ["y"]))
     weights["w"] = random.standard_normal((width, CLASSES)) * 0.1
-    make_model(path, nodes, weights, [("x", [BATCH, width])], ("y", [BATCH, CLASSES]),
+    make_model(path, nodes, weights, [("x", [batch, width])], ("y", [batch, CLASSES]),
                TensorProto.FLOAT)
 
 
@@ -597,7 +626,8 @@ def main():
     parser.add_argument("cases", nargs="*")
     args = parser.parse_args()
     names = args.cases or [*CASES, "conv", "dropout", "vocabulary", "process", "clipping",
-                           "clipping-conv", "checkpoints", "max-batch", "budgets"]
+                           "clipping-conv", "checkpoints", "max-batch", "micro-batches",
+                           "budgets"]
     failed = 0
     for name in names:
         folder = tempfile.mkdtemp()
@@ -614,6 +644,8 @@ def main():
                 check_clipping(args, folder, name)
             elif name == "checkpoints":
                 check_checkpoints(args, folder)
+            elif name == "micro-batches":
+                check_parts(args, folder)
             elif name == "max-batch":
                 check_max_batch(args, folder)
             elif name == "budgets":

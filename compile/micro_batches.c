@@ -1,0 +1,112 @@
+/* How many micro-batches a step has: --micro-batches auto.
+ *
+ * Problem: in more parts a step needs less memory and less of it made again, but its kernels are
+ * smaller. Method: the numbers that the batch can be cut into are planned by compiles of their own,
+ * from 1 on; of those that fit the budget the one of the least predicted time of a whole step is
+ * taken. Where one fits with nothing made again, more parts would only add to that. */
+#include "compile/compile_internal.h"
+
+#include <string.h>
+
+struct search {
+    struct ul_compile *compile;
+    uint64_t parts; /* that are being tried */
+    struct ul_report_parts result;
+    uint32_t tried_capacity;
+};
+
+static void change(const void *context, struct ul_compile *trial)
+{
+    const struct search *search = context;
+    trial->options.micro_batches = search->parts;
+}
+
+static enum ul_status try_parts(struct search *search, const char *path, uint64_t parts,
+                                struct ul_compile_tried *tried, struct ul_diag *diag)
+{
+    struct ul_report_parts *result = &search->result;
+    struct ul_arena *arena = &search->compile->keep;
+    const char *what = ul_arena_printf(arena, "%llu micro-batches", (unsigned long long)parts);
+    search->parts = parts;
+    enum ul_status status =
+        ul_compile_try(search->compile, path, what, change, search, tried, diag);
+    if (!tried->is_planned)
+        return status;
+    UL_GROW(arena, result->tried, result->tried_count, search->tried_capacity);
+    result->tried[result->tried_count++] =
+        (struct ul_report_parts_tried){.parts = parts,
+                                       .needed_bytes = tried->needed_bytes,
+                                       .step_cost = tried->step_cost,
+                                       .fits = status == UL_OK};
+    return status;
+}
+
+/* The number changes what statistics of a batch are: nobody but the user may choose it. */
+static enum ul_status refuse_statistics(struct ul_compile *compile)
+{
+    return ul_diag_set(&compile->diag, UL_USAGE,
+                       "--micro-batches auto: BatchNormalization takes statistics of each "
+                       "micro-batch, so that their number changes what is learned; give a number");
+}
+
+static enum ul_status check(struct ul_compile *compile, const char *model_path)
+{
+    if (compile->options.plan != NULL)
+        return ul_diag_set(&compile->diag, UL_USAGE,
+                           "--micro-batches auto is for making a plan, and --plan gives one: leave "
+                           "one out");
+    if (strcmp(model_path, "-") == 0)
+        return ul_diag_set(
+            &compile->diag, UL_USAGE,
+            "--micro-batches auto reads the model once for each number: give a file");
+    return UL_OK;
+}
+
+/* All that the batch can be cut into, until one fits with nothing made again; what the last said is
+ * in `diag`. */
+static enum ul_status try_all(struct search *search, const char *path, struct ul_diag *diag)
+{
+    struct ul_compile_tried tried;
+    uint64_t samples = 1, best_cost = UINT64_MAX;
+    for (uint64_t parts = 1; parts <= samples && parts <= UL_COMPILE_MAX_PARTS; parts++) {
+        if (samples % parts != 0)
+            continue;
+        enum ul_status status = try_parts(search, path, parts, &tried, diag);
+        if (tried.has_batch_statistics)
+            return refuse_statistics(search->compile);
+        if (status != UL_OK && status != UL_NO_FIT) {
+            search->compile->diag = *diag;
+            return status;
+        }
+        if (parts == 1 && tried.sample_count > 0)
+            samples = (uint64_t)tried.sample_count;
+        if (status == UL_OK && tried.step_cost < best_cost) {
+            best_cost = tried.step_cost;
+            search->result.parts = parts;
+        }
+        if (status == UL_OK && !tried.repeats)
+            break;
+    }
+    return UL_OK;
+}
+
+enum ul_status ul_compile_find_parts(struct ul_compile *compile, const char *model_path)
+{
+    const struct ul_option *row = ul_option_find(&ul_compile_option_table, "micro-batches");
+    struct search search = {.compile = compile};
+    struct ul_diag diag = {.status = UL_OK};
+    bool is_open = compile->options.train && ul_option_is_given(&compile->options.base, row) &&
+                   compile->options.micro_batches == 0;
+    if (!is_open || compile->options.budget_bytes == 0)
+        return UL_OK; /* training.c says that there is nothing to choose by */
+    UL_TRY(check(compile, model_path));
+    UL_TRY(try_all(&search, model_path, &diag));
+    if (search.result.parts == 0) {
+        compile->diag = diag;
+        ul_diag_prefix(&compile->diag, "--micro-batches auto: not even one sample at a time fits");
+        return UL_NO_FIT;
+    }
+    compile->options.micro_batches = search.result.parts;
+    compile->report.parts = search.result;
+    return UL_OK;
+}
