@@ -1,4 +1,4 @@
-/* What a program that trains has beside a run: its table, struct ul_training of
+/* What a program that trains has beside a run: its table, struct ul_rt_training of
  * runtime/lib/ul_model.h, and the functions of its library form. */
 #include "codegen/emit/emit_internal.h"
 #include "ir/training.h"
@@ -54,20 +54,20 @@ static uint32_t put_parameters(struct ul_emitter *emitter)
                        ul_emit_value_place(emitter, weight, 0).offset_bytes);
         count++;
     }
-    ul_text_printf(emitter->text, "static const struct ul_parameter parameters[] = {\n%s};\n",
+    ul_text_printf(emitter->text, "static const struct ul_rt_parameter parameters[] = {\n%s};\n",
                    list.data);
     return count;
 }
 
-static void put_schedules(struct ul_emitter *emitter, const struct ul_training *training)
+static void put_rates(struct ul_emitter *emitter, const struct ul_training *training)
 {
     static const char *const kinds[] = {
         [UL_RATE_STEP] = "STEP", [UL_RATE_COSINE] = "COSINE", [UL_RATE_WARMUP] = "WARMUP"};
     if (training->rate_count == 0)
         return;
-    ul_text_put(emitter->text, "static const struct ul_schedule schedules[] = {\n");
+    ul_text_put(emitter->text, "static const struct ul_rt_rate rates[] = {\n");
     for (uint32_t i = 0; i < training->rate_count; i++)
-        ul_text_printf(emitter->text, "    {UL_SCHEDULE_%s, %" PRIu64 ", %.17g},\n",
+        ul_text_printf(emitter->text, "    {UL_RT_RATE_%s, %" PRIu64 ", %.17g},\n",
                        kinds[training->rates[i].kind], training->rates[i].steps,
                        training->rates[i].factor);
     ul_text_put(emitter->text, "};\n");
@@ -104,8 +104,8 @@ void ul_emit_training(struct ul_emitter *emitter)
     bool has_moments =
         training->optimizer != UL_OPTIMIZER_SGD && training->optimizer != UL_OPTIMIZER_MOMENTUM;
     const struct ul_type *data = &graph->values[block->inputs[0]].type;
-    put_schedules(emitter, training);
-    ul_text_put(text, "static const struct ul_training training = {\n    .loss = ");
+    put_rates(emitter, training);
+    ul_text_put(text, "static const struct ul_rt_training training = {\n    .loss = ");
     ul_emit_string(text, loss_name(emitter, training));
     ul_text_printf(text, ",\n    .optimizer = \"%s\",\n    .data = 0,\n    .labels = %s,\n",
                    optimizer_name(training->optimizer),
@@ -123,8 +123,7 @@ void ul_emit_training(struct ul_emitter *emitter)
                    training->learning_rate, has_moments ? training->beta1 : 0,
                    has_moments ? training->beta2 : 0);
     if (training->rate_count > 0)
-        ul_text_printf(text, "    .schedules = schedules,\n    .schedule_count = %u,\n",
-                       training->rate_count);
+        ul_text_printf(text, "    .rates = rates,\n    .rate_count = %u,\n", training->rate_count);
     ul_text_printf(text,
                    "    .class_count = %u,\n    .ignore_index = %lld,\n"
                    "    .has_batch_statistics = %s,\n"

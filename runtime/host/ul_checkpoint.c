@@ -81,7 +81,7 @@ int ul_checkpoint_check(const struct ul_training_run *run)
     return UL_EXIT_OK;
 }
 
-static struct ul_rt_tensor tensor_of(const struct ul_parameter *parameter)
+static struct ul_rt_tensor tensor_of(const struct ul_rt_parameter *parameter)
 {
     const struct ul_rt_tensor tensor = {.name = parameter->name,
                                         .type = parameter->type,
@@ -111,7 +111,7 @@ static void describe_parameters(const struct ul_training_run *run, struct place 
 {
     const struct ul_session *s = run->session;
     for (uint32_t i = 0; i < run->training->parameter_count; i++) {
-        const struct ul_parameter *parameter = &run->training->parameters[i];
+        const struct ul_rt_parameter *parameter = &run->training->parameters[i];
         members[i].tensor = tensor_of(parameter);
         places[i].session = s;
         places[i].offset_bytes = parameter->offset_bytes;
@@ -174,7 +174,7 @@ int ul_checkpoint_write(struct ul_training_run *run, const char *path)
 
 /* Is it NAME/momentum or the like? State of an optimizer has a slash and the name of one of its
    parameters before it. */
-static bool is_state(const struct ul_training *training, const char *name)
+static bool is_state(const struct ul_rt_training *training, const char *name)
 {
     static const char *const kinds[] = {"momentum", "exp_avg", "exp_avg_sq"};
     const char *slash = strrchr(name, '/');
@@ -200,7 +200,7 @@ struct check {
 static int check_name(void *context, const char *name)
 {
     const struct check *check = context;
-    const struct ul_training *training = check->run->training;
+    const struct ul_rt_training *training = check->run->training;
     char file[UL_SHOWN_BYTES], shown[UL_SHOWN_BYTES];
     if (is_extra(name) || (!check->with_state && is_state(training, name)))
         return UL_EXIT_OK;
@@ -215,7 +215,7 @@ static int check_name(void *context, const char *name)
 
 /* One parameter to its place; on a device by way of memory of its size. */
 static int read_parameter(const struct ul_training_run *run, struct ul_reader *reader,
-                          const struct ul_parameter *parameter)
+                          const struct ul_rt_parameter *parameter)
 {
     const struct ul_session *s = run->session;
     const struct ul_rt_tensor tensor = tensor_of(parameter);
@@ -236,7 +236,7 @@ static int read_parameter(const struct ul_training_run *run, struct ul_reader *r
 static int read_parameters(const struct ul_training_run *run, struct ul_reader *reader,
                            bool with_state)
 {
-    const struct ul_training *training = run->training;
+    const struct ul_rt_training *training = run->training;
     struct check check = {run, reader->name, with_state};
     int status = ul_npz_visit(run->session, reader, check_name, &check);
     for (uint32_t i = 0; status == UL_EXIT_OK && i < training->parameter_count; i++)

@@ -35,8 +35,8 @@ int ul_evaluation_open(struct ul_training_run *run)
 static int run_batch(struct ul_training_run *run, uint32_t count, struct ul_outcome *outcome)
 {
     struct ul_session *s = run->session;
-    const struct ul_training *training = run->training;
-    double values[UL_STEP_VALUES];
+    const struct ul_rt_training *training = run->training;
+    double values[UL_RT_STEP_NUMBERS];
     struct ul_outcome batch;
     memset(&batch, 0, sizeof batch);
     int status = ul_dataset_read(&run->held_out, count, &batch);

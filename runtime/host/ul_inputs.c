@@ -117,13 +117,13 @@ static int missing(const struct ul_session *s)
    and labels that are classes. */
 static void fill_training(const struct ul_session *s, uint32_t input)
 {
-    const struct ul_training *training = s->model->training;
+    const struct ul_rt_training *training = s->model->training;
     const struct ul_rt_tensor *tensor = &s->model->inputs[input];
     void *place = ul_session_input(s, input);
     char kind = ul_type_find(tensor->type)->kind;
     if (input == training->step) {
         struct ul_trainer trainer;
-        double values[UL_STEP_VALUES];
+        double values[UL_RT_STEP_NUMBERS];
         ul_train_init(s->model, &trainer);
         ul_train_numbers(training, &trainer, values);
         memcpy(place, values, sizeof values);

@@ -181,7 +181,7 @@ static void help_tensors(const struct ul_session *s, FILE *out, const char *titl
 
 static void help_training(const struct ul_session *s, FILE *out)
 {
-    const struct ul_training *training = s->model->training;
+    const struct ul_rt_training *training = s->model->training;
     fprintf(out,
             "       %s --data X.npy%s --epochs N --save C.npz\n\n"
             "It trains by %s on batches of %" PRIu64 " samples; the loss is %s.\n"

@@ -37,7 +37,7 @@ static void catch_signals(void)
 static int check_pad(const struct ul_training_run *run)
 {
     const struct ul_session *s = run->session;
-    const struct ul_training *training = run->training;
+    const struct ul_rt_training *training = run->training;
     if (!run->pads)
         return UL_EXIT_OK;
     if (training->has_batch_statistics)
@@ -185,8 +185,8 @@ static uint32_t choose_samples(struct ul_training_run *run)
 static int run_once(struct ul_training_run *run, struct ul_outcome *outcome)
 {
     struct ul_session *s = run->session;
-    const struct ul_training *training = run->training;
-    double values[UL_STEP_VALUES];
+    const struct ul_rt_training *training = run->training;
+    double values[UL_RT_STEP_NUMBERS];
     uint32_t count = choose_samples(run);
     int status = ul_dataset_read(&run->data, count, outcome);
     if (status != UL_EXIT_OK)

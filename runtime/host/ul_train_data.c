@@ -174,7 +174,7 @@ static int add_column(struct ul_dataset *set, uint32_t input, const char *path, 
 static int check_sources(const struct ul_dataset *set, const struct ul_sources *sources)
 {
     const struct ul_session *s = set->session;
-    const struct ul_training *training = s->model->training;
+    const struct ul_rt_training *training = s->model->training;
     for (uint32_t i = 0; i < sources->input_count; i++) {
         uint32_t input = sources->inputs[i].tensor;
         char shown[UL_SHOWN_BYTES];
@@ -207,7 +207,7 @@ static const char *find_path(const struct ul_dataset *set, const struct ul_sourc
 static int add_columns(struct ul_dataset *set, const struct ul_sources *sources)
 {
     const struct ul_session *s = set->session;
-    const struct ul_training *training = s->model->training;
+    const struct ul_rt_training *training = s->model->training;
     const struct ul_entry *entry = &s->model->entries[UL_ENTRY_RUN];
     char shown[UL_SHOWN_BYTES];
     int status = add_column(set, training->data, sources->data, false);
@@ -353,7 +353,7 @@ static int read_column(const struct ul_dataset *set, const struct ul_column *col
 static int check_labels(const struct ul_dataset *set, const struct ul_column *column,
                         uint32_t count, struct ul_outcome *outcome)
 {
-    const struct ul_training *training = set->session->model->training;
+    const struct ul_rt_training *training = set->session->model->training;
     const struct ul_rt_tensor *tensor = input_of(set, column);
     void *labels = ul_session_input(set->session, column->input);
     uint64_t all = ul_element_count(tensor->rank, tensor->dims);

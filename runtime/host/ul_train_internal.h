@@ -44,7 +44,7 @@ struct ul_dataset {
 /* Where training stands, beside what the model has in its arena. */
 struct ul_training_run {
     struct ul_session *session;
-    const struct ul_training *training;
+    const struct ul_rt_training *training;
     struct ul_trainer trainer;
     struct ul_dataset data;
     struct ul_dataset held_out; /* no columns: there is no --val */

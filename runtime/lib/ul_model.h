@@ -274,7 +274,7 @@ enum { UL_ENTRY_SET_UP = 0, UL_ENTRY_RUN = 1, UL_ENTRY_EVALUATE = 2, UL_ENTRY_AC
 /* What training changes and a checkpoint holds: parameters under their ONNX names, the optimizer's
    state as NAME/momentum, NAME/exp_avg and NAME/exp_avg_sq, running statistics under their names.
    It lies in the arena, as it is in the weights file after init. */
-struct ul_parameter {
+struct ul_rt_parameter {
     const char *name;
     enum ul_rt_type type;
     uint32_t rank;
@@ -288,37 +288,37 @@ struct ul_parameter {
      WARMUP  from 1/steps to 1 over the first `steps` steps, linearly
      COSINE  half a cosine from 1 to 0 over `steps` steps, counted from the end of the warm-up; then
              0 */
-enum ul_schedule_kind { UL_SCHEDULE_STEP, UL_SCHEDULE_COSINE, UL_SCHEDULE_WARMUP };
-struct ul_schedule {
-    enum ul_schedule_kind kind;
+enum ul_rt_rate_kind { UL_RT_RATE_STEP, UL_RT_RATE_COSINE, UL_RT_RATE_WARMUP };
+struct ul_rt_rate {
+    enum ul_rt_rate_kind kind;
     uint64_t steps;
     double factor;
 };
 
 /* What a model that trains says of it. All inputs of a run but `step` have samples in their first
-   dimension; `step` is f64[UL_STEP_VALUES], made anew for each run (ul_train.h). The output
+   dimension; `step` is f64[UL_RT_STEP_NUMBERS], made anew for each run (ul_train.h). The output
    `loss_output` is a scalar of the model's type: the mean over the batch, or as much of it as was
    run. Evaluation takes and makes the same. */
-#define UL_STEP_VALUES 8
-struct ul_training {
+#define UL_RT_STEP_NUMBERS 8
+struct ul_rt_training {
     const char *loss;      /* "softmax-cross-entropy" */
     const char *optimizer; /* "adamw" */
     uint32_t data;         /* numbers of inputs */
     uint32_t labels;       /* UL_TENSOR_NONE: the loss is an output of the model as it was */
     uint32_t step;
     uint32_t loss_output;
-    uint32_t correct_output; /* i64: samples that were classified right; or UL_TENSOR_NONE */
-    uint32_t sample_count;   /* of a run */
-    uint32_t micro_batches;  /* runs in a step, the last of which updates */
-    double learning_rate;    /* before schedules; a trainer may be given another one */
-    double beta1, beta2;     /* of moving averages; 0: there are none */
-    const struct ul_schedule *schedules; /* their factors multiply; none: constant */
-    uint32_t schedule_count;
+    uint32_t correct_output;        /* i64: samples that were classified right; or UL_TENSOR_NONE */
+    uint32_t sample_count;          /* of a run */
+    uint32_t micro_batches;         /* runs in a step, the last of which updates */
+    double learning_rate;           /* before schedules; a trainer may be given another one */
+    double beta1, beta2;            /* of moving averages; 0: there are none */
+    const struct ul_rt_rate *rates; /* their factors multiply; none: constant */
+    uint32_t rate_count;
     /* Labels are in [0, class_count) or ignore_index. 0: they are no classes. */
     uint32_t class_count;
     int64_t ignore_index;
     bool has_batch_statistics;
-    const struct ul_parameter *parameters;
+    const struct ul_rt_parameter *parameters;
     uint32_t parameter_count;
 };
 
@@ -362,8 +362,8 @@ struct ul_model {
     uint32_t isa; /* UL_ISA_COMPILED where model.c was compiled */
     uint32_t entry_count;
     const struct ul_entry *entries;
-    const struct ul_device *device;     /* NULL: the arena is memory of this process */
-    const struct ul_training *training; /* NULL: it does not train */
+    const struct ul_device *device;        /* NULL: the arena is memory of this process */
+    const struct ul_rt_training *training; /* NULL: it does not train */
 
     /* The tables for people and for checks. All counts but step_count are 0 and all pointers NULL
        when model.c was compiled with -DUL_NO_TABLES. */

@@ -37,42 +37,43 @@ static inline void ul_train_init(const struct ul_model *model, struct ul_trainer
 
 /* ---- the numbers of a step ---- */
 
-static inline double ul_train_factor(const struct ul_schedule *schedule, uint64_t step,
+static inline double ul_train_factor(const struct ul_rt_rate *schedule, uint64_t step,
                                      uint64_t warmup_steps)
 {
     const double pi = 3.14159265358979323846;
     double steps = (double)(schedule->steps != 0 ? schedule->steps : 1);
     uint64_t behind = step > warmup_steps ? step - warmup_steps : 0;
     switch (schedule->kind) {
-    case UL_SCHEDULE_STEP:
+    case UL_RT_RATE_STEP:
         return pow(schedule->factor, floor((double)step / steps));
-    case UL_SCHEDULE_COSINE:
+    case UL_RT_RATE_COSINE:
         return behind >= schedule->steps ? 0.0 : 0.5 * (1.0 + cos(pi * (double)behind / steps));
-    case UL_SCHEDULE_WARMUP:
+    case UL_RT_RATE_WARMUP:
         return step + 1 < schedule->steps ? (double)(step + 1) / steps : 1.0;
     }
     return 1.0;
 }
 
 /* The learning rate of the trainer's next update. */
-static inline double ul_train_rate(const struct ul_training *training,
+static inline double ul_train_rate(const struct ul_rt_training *training,
                                    const struct ul_trainer *trainer)
 {
     uint64_t warmup_steps = 0;
     double rate = trainer->learning_rate;
-    for (uint32_t i = 0; i < training->schedule_count; i++)
-        if (training->schedules[i].kind == UL_SCHEDULE_WARMUP)
-            warmup_steps += training->schedules[i].steps;
-    for (uint32_t i = 0; i < training->schedule_count; i++)
-        rate *= ul_train_factor(&training->schedules[i], trainer->step, warmup_steps);
+    for (uint32_t i = 0; i < training->rate_count; i++)
+        if (training->rates[i].kind == UL_RT_RATE_WARMUP)
+            warmup_steps += training->rates[i].steps;
+    for (uint32_t i = 0; i < training->rate_count; i++)
+        rate *= ul_train_factor(&training->rates[i], trainer->step, warmup_steps);
     return rate;
 }
 
 /* What the input `step` of the next run holds: the rate; 1 - beta^t of both moving averages, t
    counted from 1; how many samples count; the seed; the number of the run, counted from 0; whether
    it evaluates; the number of the micro-batch in its step. */
-static inline void ul_train_numbers(const struct ul_training *training,
-                                    const struct ul_trainer *trainer, double values[UL_STEP_VALUES])
+static inline void ul_train_numbers(const struct ul_rt_training *training,
+                                    const struct ul_trainer *trainer,
+                                    double values[UL_RT_STEP_NUMBERS])
 {
     double update = (double)(trainer->step + 1);
     values[0] = ul_train_rate(training, trainer);
@@ -86,15 +87,15 @@ static inline void ul_train_numbers(const struct ul_training *training,
 }
 
 /* The same of an evaluation of `count` samples; what is behind them in the inputs fills them up. */
-static inline void ul_train_eval_numbers(uint32_t count, double values[UL_STEP_VALUES])
+static inline void ul_train_eval_numbers(uint32_t count, double values[UL_RT_STEP_NUMBERS])
 {
-    memset(values, 0, UL_STEP_VALUES * sizeof *values);
+    memset(values, 0, UL_RT_STEP_NUMBERS * sizeof *values);
     values[3] = (double)count;
     values[6] = 1.0;
 }
 
 /* The entry of the next run. */
-static inline uint32_t ul_train_entry(const struct ul_training *training,
+static inline uint32_t ul_train_entry(const struct ul_rt_training *training,
                                       const struct ul_trainer *trainer)
 {
     bool is_last = trainer->micro_batch + 1 == training->micro_batches;
@@ -147,7 +148,8 @@ static inline enum ul_result ul_train_enter(const struct ul_model *model, uint32
 
 /* An entry with the numbers of its step, whatever stands in their place in `inputs`. */
 static inline enum ul_result ul_train_enter_step(const struct ul_model *model, uint32_t entry,
-                                                 void *place, const double values[UL_STEP_VALUES],
+                                                 void *place,
+                                                 const double values[UL_RT_STEP_NUMBERS],
                                                  const void *const *inputs, void *const *outputs,
                                                  struct ul_failure *failure)
 {
@@ -167,7 +169,7 @@ static inline enum ul_result ul_train_step(const struct ul_model *model, void *p
                                            struct ul_trainer *trainer, const void *const *inputs,
                                            void *const *outputs, struct ul_failure *failure)
 {
-    double values[UL_STEP_VALUES];
+    double values[UL_RT_STEP_NUMBERS];
     struct ul_failure unused;
     uint32_t entry = ul_train_entry(model->training, trainer);
     ul_train_numbers(model->training, trainer, values);
@@ -189,7 +191,7 @@ static inline enum ul_result ul_train_eval(const struct ul_model *model, void *p
                                            const void *const *inputs, void *const *outputs,
                                            struct ul_failure *failure)
 {
-    double values[UL_STEP_VALUES];
+    double values[UL_RT_STEP_NUMBERS];
     struct ul_failure unused;
     ul_train_eval_numbers(model->training->sample_count, values);
     return ul_train_enter_step(model, UL_ENTRY_EVALUATE, place, values, inputs, outputs,
@@ -233,7 +235,7 @@ static inline uint64_t ul_train_kind(const struct ul_model *model)
     ul_hash_init(&hash);
     ul_hash_add(&hash, (const unsigned char *)optimizer, strlen(optimizer) + 1);
     for (uint32_t i = 0; i < model->training->parameter_count; i++) {
-        const struct ul_parameter *parameter = &model->training->parameters[i];
+        const struct ul_rt_parameter *parameter = &model->training->parameters[i];
         ul_hash_add(&hash, (const unsigned char *)parameter->name, strlen(parameter->name) + 1);
         ul_train_hash_number(&hash, (uint64_t)parameter->type);
         ul_train_hash_number(&hash, parameter->rank);
@@ -244,7 +246,7 @@ static inline uint64_t ul_train_kind(const struct ul_model *model)
 }
 
 /* Bytes of an element, for machines that have to turn them. */
-static inline uint32_t ul_train_element_bytes(const struct ul_parameter *parameter)
+static inline uint32_t ul_train_element_bytes(const struct ul_rt_parameter *parameter)
 {
     uint64_t count = 1;
     for (uint32_t d = 0; d < parameter->rank; d++)
@@ -276,7 +278,7 @@ static inline enum ul_result ul_train_store(const struct ul_model *model, void *
 }
 
 static inline enum ul_result ul_train_save_one(const struct ul_model *model, void *place,
-                                               const struct ul_parameter *parameter,
+                                               const struct ul_rt_parameter *parameter,
                                                uint64_t offset_bytes, ul_write *write,
                                                void *context, struct ul_hash *hash,
                                                struct ul_failure *failure)
@@ -335,7 +337,7 @@ static inline enum ul_result ul_train_save(const struct ul_model *model, void *p
     memset(failure, 0, sizeof *failure);
     ul_hash_init(&hash);
     for (uint32_t i = 0; i < model->training->parameter_count; i++) {
-        const struct ul_parameter *parameter = &model->training->parameters[i];
+        const struct ul_rt_parameter *parameter = &model->training->parameters[i];
         enum ul_result result = ul_train_save_one(model, place, parameter, offset_bytes, write,
                                                   context, &hash, failure);
         if (result != UL_OK)
@@ -357,7 +359,7 @@ static inline enum ul_result ul_train_load_all(const struct ul_model *model, voi
     uint64_t offset_bytes = UL_TRAIN_HEAD_BYTES;
     enum ul_result result = UL_OK;
     for (uint32_t i = 0; i < model->training->parameter_count; i++) {
-        const struct ul_parameter *parameter = &model->training->parameters[i];
+        const struct ul_rt_parameter *parameter = &model->training->parameters[i];
         for (uint64_t at = 0; at < parameter->size_bytes; at += sizeof piece) {
             uint64_t left = parameter->size_bytes - at;
             uint64_t size = left < sizeof piece ? left : sizeof piece;

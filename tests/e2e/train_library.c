@@ -57,7 +57,7 @@ static int fail(const char *what)
  * for failure. */
 static int train(struct ul_trainer *trainer, int begin, int finish, float *losses)
 {
-    const struct ul_training *training = model_model.training;
+    const struct ul_rt_training *training = model_model.training;
     int result = UL_OK;
     for (int i = begin; i < finish && result == UL_OK; i++) {
         uint64_t at = (uint64_t)i * training->sample_count;

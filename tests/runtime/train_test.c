@@ -92,20 +92,20 @@ static void test_micro_batches(void)
     CHECK(fabs((double)loss - log(TRAINER_CLASSES)) < 1e-6);
 }
 
-static double rate(const struct ul_schedule *schedules, uint32_t count, uint64_t step)
+static double rate(const struct ul_rt_rate *rates, uint32_t count, uint64_t step)
 {
-    const struct ul_training training = {
-        .learning_rate = 0.5, .schedules = schedules, .schedule_count = count};
+    const struct ul_rt_training training = {
+        .learning_rate = 0.5, .rates = rates, .rate_count = count};
     const struct ul_trainer trainer = {.step = step, .learning_rate = 0.5};
     return ul_train_rate(&training, &trainer);
 }
 
 static void test_schedules(void)
 {
-    static const struct ul_schedule steps = {UL_SCHEDULE_STEP, 10, 0.1};
-    static const struct ul_schedule warmup = {UL_SCHEDULE_WARMUP, 5, 0.0};
-    static const struct ul_schedule both[] = {{UL_SCHEDULE_COSINE, 20, 0.0},
-                                              {UL_SCHEDULE_WARMUP, 5, 0.0}};
+    static const struct ul_rt_rate steps = {UL_RT_RATE_STEP, 10, 0.1};
+    static const struct ul_rt_rate warmup = {UL_RT_RATE_WARMUP, 5, 0.0};
+    static const struct ul_rt_rate both[] = {{UL_RT_RATE_COSINE, 20, 0.0},
+                                             {UL_RT_RATE_WARMUP, 5, 0.0}};
     CHECK(rate(NULL, 0, 7) == 0.5);
     CHECK(rate(&steps, 1, 9) == 0.5 && fabs(rate(&steps, 1, 10) - 0.05) < 1e-15);
     CHECK(fabs(rate(&steps, 1, 29) - 0.005) < 1e-15);
@@ -118,10 +118,10 @@ static void test_schedules(void)
 
 static void test_numbers(void)
 {
-    const struct ul_training training = {
+    const struct ul_rt_training training = {
         .beta1 = 0.9, .beta2 = 0.999, .micro_batches = 4, .sample_count = 6};
     const struct ul_trainer trainer = {2, 3, 77, 0.25};
-    double values[UL_STEP_VALUES];
+    double values[UL_RT_STEP_NUMBERS];
     ul_train_numbers(&training, &trainer, values);
     CHECK(values[0] == 0.25 && values[3] == 6.0 && values[4] == 77.0 && values[5] == 11.0);
     CHECK(values[1] == 1.0 - pow(0.9, 3.0) && values[2] == 1.0 - pow(0.999, 3.0));
@@ -206,7 +206,7 @@ static void test_save(void)
         file[at] ^= 4;
     }
     CHECK(memcmp(arena, want, sizeof want) == 0);
-    struct ul_training other = *trainer_model.training;
+    struct ul_rt_training other = *trainer_model.training;
     struct ul_model model = trainer_model;
     other.optimizer = "adam";
     model.training = &other;

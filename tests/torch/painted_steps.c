@@ -74,7 +74,7 @@ static void save(unsigned char *arena, struct ul_trainer *trainer, const char *p
 static void train(unsigned char *arena, struct ul_trainer *trainer, unsigned char *x,
                   unsigned char *y, int steps)
 {
-    const struct ul_training *training = model_model.training;
+    const struct ul_rt_training *training = model_model.training;
     uint64_t x_bytes = model_model.inputs[training->data].size_bytes;
     uint64_t y_bytes = model_model.inputs[training->labels].size_bytes;
     bool *kept = find_kept();

@@ -17,7 +17,7 @@ typedef TRAINER_REAL real;
 #define TRAINER_SCHEDULES                                                                          \
     {                                                                                              \
         {                                                                                          \
-            UL_SCHEDULE_WARMUP, 4, 0.0                                                             \
+            UL_RT_RATE_WARMUP, 4, 0.0                                                              \
         }                                                                                          \
     }
 #endif
@@ -117,7 +117,7 @@ static void run_steps(unsigned char *a, struct ul_run *r)
 }
 
 static const int64_t dims_images[] = {TRAINER_SAMPLES, TRAINER_PIXELS};
-static const int64_t dims_step[] = {UL_STEP_VALUES};
+static const int64_t dims_step[] = {UL_RT_STEP_NUMBERS};
 static const int64_t dims_w[] = {TRAINER_PIXELS, TRAINER_CLASSES};
 static const struct ul_rt_tensor inputs[] = {
     {"images", TRAINER_TYPE, 2, dims_images, TRAINER_SAMPLES *TRAINER_PIXELS *TRAINER_REAL_BYTES,
@@ -138,15 +138,15 @@ static const struct ul_rt_tensor outputs[] = {
      UL_DONATED_WEIGHT},
 };
 
-static const struct ul_parameter parameters[] = {
+static const struct ul_rt_parameter parameters[] = {
     {"W", TRAINER_TYPE, 2, dims_w, W_BYTES, TRAINER_W},
     {TRAINER_BIAS, TRAINER_TYPE, 1, dims_w + 1, B_BYTES, TRAINER_B},
     {"W/momentum", TRAINER_TYPE, 2, dims_w, W_BYTES, TRAINER_VW},
     {"b/momentum", TRAINER_TYPE, 1, dims_w + 1, B_BYTES, TRAINER_VB},
 };
 
-static const struct ul_schedule schedules[] = TRAINER_SCHEDULES;
-static const struct ul_training training = {
+static const struct ul_rt_rate rates[] = TRAINER_SCHEDULES;
+static const struct ul_rt_training training = {
     .loss = "softmax-cross-entropy",
     .optimizer = "momentum",
     .data = 0,
@@ -157,8 +157,8 @@ static const struct ul_training training = {
     .sample_count = TRAINER_SAMPLES,
     .micro_batches = TRAINER_MICRO,
     .learning_rate = 0.05,
-    .schedules = schedules,
-    .schedule_count = sizeof schedules / sizeof *schedules,
+    .rates = rates,
+    .rate_count = sizeof rates / sizeof *rates,
     .class_count = TRAINER_CLASSES,
     .ignore_index = -1,
     .parameters = parameters,
