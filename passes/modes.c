@@ -13,7 +13,6 @@
  * be exported anew.
  *
  * Dropout and random tensors are drawn anew in each step, by the step's key (ir/ops/drop.c). */
-#include "ir/infer.h"
 #include "ir/op.h"
 #include "passes/passes_internal.h"
 #include "passes/update.h"
@@ -23,26 +22,15 @@
 struct modes {
     struct ul_pass *pass;
     struct ul_graph *graph;
-    struct ul_build build;
-    const uint32_t *uses; /* per value */
-    ul_value_id key;      /* of the step's random numbers; UL_NONE: not made yet */
+    struct ul_gradient make; /* what nodes are built with */
+    const uint32_t *uses;    /* per value */
+    ul_value_id key;         /* of the step's random numbers; UL_NONE: not made yet */
 };
 
-/* What is built here is right by construction. */
-static ul_value_id add(struct modes *modes, enum ul_op op, ul_value_id a, ul_value_id b)
+static void build_before(struct modes *modes, ul_node_id node)
 {
-    const ul_value_id inputs[2] = {a, b};
-    ul_value_id made = ul_build_value(&modes->build, op, inputs, b == UL_NONE ? 1 : 2, NULL);
-    enum ul_status status = ul_node_infer(modes->graph, modes->graph->values[made].producer,
-                                          modes->pass->scratch, modes->pass->diag);
-    UL_ASSERT(status == UL_OK);
-    return made;
-}
-
-static ul_value_id add_scaled(struct modes *modes, ul_value_id value, double factor)
-{
-    enum ul_dtype dtype = modes->graph->values[value].type.dtype;
-    return add(modes, UL_OP_Mul, value, ul_build_number(modes->graph, "", dtype, 0, factor));
+    modes->make.build = ul_build_before(modes->graph, node);
+    modes->make.node = node;
 }
 
 /* A running statistic is a state of its own: no other node may read it, which would see it change,
@@ -72,10 +60,10 @@ static enum ul_status add_running(struct modes *modes, ul_node_id node, uint32_t
     ul_value_id state;
     UL_TRY(own_state(modes, node, input, &state));
     const struct ul_type type = graph->values[state].type;
-    current = ul_build_reshape(&modes->build, current, type.rank, type.dims);
-    ul_value_id kept = add_scaled(modes, state, momentum);
-    ul_value_id moved = add_scaled(modes, current, (1 - momentum) * correction);
-    ul_value_id next = add(modes, UL_OP_Add, kept, moved);
+    current = ul_build_reshape(&modes->make.build, current, type.rank, type.dims);
+    ul_value_id kept = ul_gradient_scale(&modes->make, state, momentum);
+    ul_value_id moved = ul_gradient_scale(&modes->make, current, (1 - momentum) * correction);
+    ul_value_id next = ul_gradient_binary(&modes->make, UL_OP_Add, kept, moved);
     graph->values[next].donor = state;
     graph->values[next].name = ul_arena_printf(graph->arena, "%s/next", graph->values[state].name);
     ul_block_add_output(graph, 0, next);
@@ -88,7 +76,7 @@ static ul_value_id along_channels(struct modes *modes, ul_value_id vector, const
     struct ul_type type = *x;
     for (uint32_t d = 0; d < type.rank; d++)
         type.dims[d] = d == 1 ? x->dims[d] : 1;
-    return ul_build_reshape(&modes->build, vector, type.rank, type.dims);
+    return ul_build_reshape(&modes->make.build, vector, type.rank, type.dims);
 }
 
 /* The number that somebody wrote as a float of ONNX: the shortest decimal that rounds to it. */
@@ -150,18 +138,18 @@ static enum ul_status rewrite(struct modes *modes, ul_node_id id)
                            "%s: a channel has one value in a batch, of which there is no variance; "
                            "compile the model for more samples",
                            ul_node_describe(graph, id, modes->pass->scratch));
-    modes->build = ul_build_before(graph, id);
+    build_before(modes, id);
     const ul_value_id given[4] = {old.inputs[0], old.inputs[3], old.inputs[4],
                                   ul_update_step(graph)};
-    ul_node_id moments = ul_build_node(&modes->build, UL_OP_Moments, given, 4, 2);
-    enum ul_status status = ul_node_infer(graph, moments, modes->pass->scratch, modes->pass->diag);
-    UL_ASSERT(status == UL_OK);
-    ul_value_id mean = graph->nodes[moments].outputs[0];
+    struct ul_gradient *make = &modes->make;
+    ul_node_id moments = ul_gradient_begin(make, UL_OP_Moments, given, 4, 2);
+    ul_value_id mean = ul_gradient_infer(make, moments);
     ul_value_id variance = graph->nodes[moments].outputs[1];
-    ul_value_id spread =
-        add(modes, UL_OP_Add, variance, ul_build_number(graph, "epsilon", type.dtype, 0, epsilon));
-    spread = add(modes, UL_OP_Sqrt, spread, UL_NONE);
-    ul_value_id factor = add(modes, UL_OP_Div, along_channels(modes, old.inputs[1], &type), spread);
+    ul_value_id spread = ul_gradient_binary(
+        make, UL_OP_Add, variance, ul_build_number(graph, "epsilon", type.dtype, 0, epsilon));
+    spread = ul_gradient_unary(make, UL_OP_Sqrt, spread);
+    ul_value_id factor =
+        ul_gradient_binary(make, UL_OP_Div, along_channels(modes, old.inputs[1], &type), spread);
     const ul_value_id inputs[4] = {old.inputs[0], mean, factor,
                                    along_channels(modes, old.inputs[2], &type)};
     UL_TRY(add_running(modes, id, 3, mean, momentum, 1));
@@ -192,10 +180,10 @@ static enum ul_status refuse(const struct modes *modes, ul_node_id node)
 /* Of the step's random numbers. */
 static ul_value_id step_key(struct modes *modes, ul_node_id before)
 {
-    modes->build = ul_build_before(modes->graph, before);
+    build_before(modes, before);
     const ul_value_id step = ul_update_step(modes->graph);
     if (modes->key == UL_NONE)
-        modes->key = add(modes, UL_OP_StepKey, step, UL_NONE);
+        modes->key = ul_gradient_unary(&modes->make, UL_OP_StepKey, step);
     return modes->key;
 }
 
@@ -269,7 +257,11 @@ static void rewrite_draw(struct modes *modes, ul_node_id id, enum ul_op draw)
 
 enum ul_status ul_pass_modes(struct ul_pass *pass)
 {
-    struct modes modes = {.pass = pass, .graph = pass->graph, .key = UL_NONE};
+    struct modes modes = {
+        .pass = pass,
+        .graph = pass->graph,
+        .make = {.graph = pass->graph, .scratch = pass->scratch, .diag = pass->diag},
+        .key = UL_NONE};
     const struct ul_node_list nodes = ul_edit_all_nodes(pass->graph, pass->scratch);
     modes.uses = ul_graph_count_uses(pass->graph, pass->scratch);
     for (uint32_t i = 0; i < nodes.count; i++) {
