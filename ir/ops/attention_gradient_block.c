@@ -1,0 +1,188 @@
+/* A block of queries in the gradient of attention: its scores again, their slopes, and what
+ * queries, keys and values have of them (attention_gradient_lower.c). */
+#include "ir/ops/attention_backward.h"
+
+#include <string.h>
+
+static ul_kx number(const struct ul_attention_backward *b, double value)
+{
+    return ul_kx_number(b->a.kernel, b->a.dtype, value);
+}
+
+/* ---- Operands ---- */
+
+/* Scores of the block: rows along one variable, keys along another. */
+static void fill_scores(const struct ul_attention_backward *b, struct ul_operand *operand,
+                        uint32_t scores, uint32_t row_var, uint32_t key_var)
+{
+    operand->buffer = scores;
+    operand->at.base = ul_kx_index_const(b->a.kernel, 0);
+    operand->at.strides[row_var] = b->keys;
+    operand->at.strides[key_var] = 1;
+}
+
+/* g, which lies as the result does. */
+static void fill_gradient(const struct ul_attention_backward *b, struct ul_contraction *contraction,
+                          struct ul_operand *operand, uint32_t along, uint32_t across)
+{
+    const struct ul_attention *shape = &b->a.shape;
+    ul_kx base[4], moved[4];
+    int64_t at[4][UL_CONTRACT_DIMS] = {{0}}, turned[4][UL_CONTRACT_DIMS] = {{0}};
+    uint32_t rank = ul_attention_place(&b->a, shape->is_flat, b->a.head, b->a.first,
+                                       ul_kx_index_const(b->a.kernel, 0), shape->value_size, base);
+    at[rank == 3 ? 1 : 2][along] = 1;
+    at[rank - 1][across] = 1;
+    for (uint32_t d = 0; d < rank; d++) {
+        uint32_t from = shape->is_flat ? d : shape->order[d];
+        moved[d] = base[from];
+        memcpy(turned[d], at[from], sizeof *at);
+    }
+    ul_lower_operand(b->a.lower, contraction, operand, b->a.node->inputs[UL_ATTENTION_GRADIENT],
+                     moved, turned, 0, 0);
+}
+
+static void fill_queries(const struct ul_attention_backward *b, struct ul_contraction *contraction,
+                         struct ul_operand *operand, uint32_t along, uint32_t across)
+{
+    const struct ul_attention *shape = &b->a.shape;
+    ul_attention_fill(&b->a, contraction, operand, UL_ATTENTION_Q, shape->is_flat, b->a.head,
+                      b->a.first, shape->size, along, across);
+}
+
+static void fill_keys(const struct ul_attention_backward *b, struct ul_contraction *contraction,
+                      struct ul_operand *operand, enum ul_attention_input input, uint32_t along,
+                      uint32_t across)
+{
+    const struct ul_attention *shape = &b->a.shape;
+    ul_attention_fill(&b->a, contraction, operand, input, shape->is_flat, b->a.group,
+                      ul_kx_index_const(b->a.kernel, 0),
+                      input == UL_ATTENTION_K ? shape->size : shape->value_size, along, across);
+}
+
+/* ---- A block ---- */
+
+static void form_scores(const struct ul_attention_backward *b)
+{
+    const struct ul_attention_lower *a = &b->a;
+    struct ul_kernel *k = a->kernel;
+    struct ul_contraction c;
+    ul_contraction_init(k, &c, a->dtype, &b->rows, 1, &b->seen, 1, &a->shape.size, 1);
+    fill_queries(b, &c, &c.a, 0, 2);
+    fill_keys(b, &c, &c.b, UL_ATTENTION_K, 1, 2);
+    ul_ks_contract(k, &c);
+    ul_kx row = ul_kx_var(k, c.vars[0]), key = ul_kx_var(k, c.vars[1]);
+    ul_kx x = ul_kx_mul(k, ul_kx_var(k, c.acc), number(b, a->shape.scale));
+    x = ul_attention_capped(a, x);
+    if (a->shape.softcap > 0)
+        ul_ks_store(k, b->capped, ul_attention_score_at(&b->a, row, key), x = ul_ks_let(k, x));
+    if (ul_attention_has_bias(a))
+        x = ul_kx_add(k, x, ul_attention_bias(a, ul_kx_add(k, a->first, row), key));
+    ul_ks_store(k, b->shares, ul_attention_score_at(&b->a, row, key), x);
+    ul_ks_end(k);
+}
+
+/* Scores become weights. */
+static void form_shares(const struct ul_attention_backward *b)
+{
+    struct ul_kernel *k = b->a.kernel;
+    ul_kx row = ul_ks_for(k, b->rows, 0);
+    ul_kx max = ul_ks_let(k, ul_attention_largest(&b->a, row, b->seen));
+    ul_kx total = ul_ks_let(k, ul_attention_exponentials(&b->a, row, b->seen, max));
+    ul_kx zero = number(b, 0);
+    ul_kx inverse = ul_ks_let(k, ul_kx_binary(k, UL_KX_DIV, number(b, 1), total));
+    ul_kx key = ul_ks_for(k, b->seen, UL_FOR_PARALLEL);
+    ul_kx x =
+        ul_kx_mul(k, ul_kx_load(k, b->shares, ul_attention_score_at(&b->a, row, key)), inverse);
+    if (b->a.shape.empty_is_zero)
+        x = ul_kx_select(k, ul_kx_binary(k, UL_KX_LT, zero, total), x, zero);
+    ul_ks_store(k, b->shares, ul_attention_score_at(&b->a, row, key), x);
+    ul_ks_end(k);
+    ul_ks_end(k);
+}
+
+/* slopes = g V^T */
+static void form_slopes(const struct ul_attention_backward *b)
+{
+    const struct ul_attention_lower *a = &b->a;
+    struct ul_kernel *k = a->kernel;
+    struct ul_contraction c;
+    ul_contraction_init(k, &c, a->dtype, &b->rows, 1, &b->seen, 1, &a->shape.value_size, 1);
+    fill_gradient(b, &c, &c.a, 0, 2);
+    fill_keys(b, &c, &c.b, UL_ATTENTION_V, 1, 2);
+    ul_ks_contract(k, &c);
+    ul_kx at = ul_attention_score_at(&b->a, ul_kx_var(k, c.vars[0]), ul_kx_var(k, c.vars[1]));
+    ul_ks_store(k, b->slopes, at, ul_kx_var(k, c.acc));
+    ul_ks_end(k);
+}
+
+/* Slopes of weights become those of the products of queries and keys. */
+static void turn_slopes(const struct ul_attention_backward *b)
+{
+    struct ul_kernel *k = b->a.kernel;
+    double cap = b->a.shape.softcap;
+    ul_kx row = ul_ks_for(k, b->rows, 0);
+    ul_kx sum = ul_ks_let(k, ul_attention_products(&b->a, row, b->seen, b->slopes));
+    ul_kx key = ul_ks_for(k, b->seen, UL_FOR_PARALLEL), at = ul_attention_score_at(&b->a, row, key);
+    ul_kx slope = ul_kx_sub(k, ul_kx_load(k, b->slopes, at), sum);
+    slope = ul_kx_mul(k, ul_kx_mul(k, ul_kx_load(k, b->shares, at), slope),
+                      number(b, b->a.shape.scale));
+    if (cap > 0) { /* of cap tanh(x / cap): 1 - tanh^2 */
+        ul_kx bend = ul_ks_let(k, ul_kx_mul(k, ul_kx_load(k, b->capped, at), number(b, 1 / cap)));
+        bend = ul_kx_sub(k, number(b, 1), ul_kx_mul(k, bend, bend));
+        slope = ul_kx_mul(k, slope, bend);
+    }
+    ul_ks_store(k, b->slopes, at, slope);
+    ul_ks_end(k);
+    ul_ks_end(k);
+}
+
+static void store_queries(const struct ul_attention_backward *b)
+{
+    const struct ul_attention_lower *a = &b->a;
+    struct ul_kernel *k = a->kernel;
+    struct ul_contraction c;
+    ul_contraction_init(k, &c, a->dtype, &b->rows, 1, &a->shape.size, 1, &b->seen, 1);
+    fill_scores(b, &c.a, b->slopes, 0, 2);
+    fill_keys(b, &c, &c.b, UL_ATTENTION_K, 2, 1);
+    ul_ks_contract(k, &c);
+    ul_kx index[4];
+    ul_kx query = ul_kx_add(k, a->first, ul_kx_var(k, c.vars[0]));
+    (void)ul_attention_place(a, a->shape.is_flat, a->head, query, ul_kx_var(k, c.vars[1]),
+                             a->shape.size, index);
+    ul_lower_store(a->lower, a->node->outputs[0], index, ul_kx_var(k, c.acc));
+    ul_ks_end(k);
+}
+
+/* sums[key][element] += scores^T times what `is_key` says: queries, or g. */
+static void add_sums(const struct ul_attention_backward *b, bool is_key)
+{
+    const struct ul_attention_lower *a = &b->a;
+    struct ul_kernel *k = a->kernel;
+    int64_t size = is_key ? a->shape.size : a->shape.value_size;
+    uint32_t sums = is_key ? b->key_sums : b->value_sums;
+    struct ul_contraction c;
+    ul_contraction_init(k, &c, a->dtype, &b->seen, 1, &size, 1, &b->rows, 1);
+    fill_scores(b, &c.a, is_key ? b->slopes : b->shares, 2, 0);
+    if (is_key)
+        fill_queries(b, &c, &c.b, 2, 1);
+    else
+        fill_gradient(b, &c, &c.b, 2, 1);
+    ul_ks_contract(k, &c);
+    ul_kx at = ul_kx_add(k, ul_kx_muli(k, ul_kx_var(k, c.vars[0]), size), ul_kx_var(k, c.vars[1]));
+    ul_ks_store(k, sums, at, ul_kx_add(k, ul_kx_load(k, sums, at), ul_kx_var(k, c.acc)));
+    ul_ks_end(k);
+}
+
+void ul_attention_lower_block(struct ul_attention_backward *b, ul_kx first, int64_t rows)
+{
+    UL_ASSERT(rows > 0 && rows <= b->a.max_rows && b->seen <= b->keys);
+    b->a.first = first;
+    b->rows = rows;
+    form_scores(b);
+    form_shares(b);
+    form_slopes(b);
+    add_sums(b, false);
+    turn_slopes(b);
+    store_queries(b);
+    add_sums(b, true);
+}
