@@ -7,6 +7,8 @@
  *               Add (a residual) or a Concat of two values of which one lies behind more products
  *               than the other. Where parts alternate (attention, products; attention,
  *               products), what repeats is the block.
+ *      products what takes many operations a byte: results of products, convolutions and attention,
+ *               sums. Of what is made again, nothing is heavy.
  *      NAME,... these values, as the graph has them behind all passes
  *
  * A value depends on what is given and on what is trained if it is to count: masks and tables of
@@ -292,6 +294,77 @@ static enum ul_status keep_blocks(struct points *p)
     return UL_OK;
 }
 
+/* ---- products ---- */
+
+static uint64_t made_bytes(const struct points *p, uint32_t place)
+{
+    uint64_t bytes = 0;
+    const struct ul_plan_alternative *way = cheapest(&p->problem->steps[p->forward[place]]);
+    for (uint32_t i = 0; i < way->substep_count; i++)
+        for (uint32_t w = 0; w < way->substeps[i].write_count; w++)
+            bytes += p->problem->values[way->substeps[i].writes[w]].size_bytes;
+    return bytes;
+}
+
+/* More operations for a byte of what it makes than elementwise nodes and windows of pooling take.
+ */
+static bool is_heavy(const struct points *p, uint32_t place)
+{
+    const uint64_t light_flops = 16;
+    return p->program->steps[p->forward[place]].work.flop_count >
+           light_flops * made_bytes(p, place);
+}
+
+static bool has_backward_reader(const struct points *p, uint32_t value)
+{
+    bool any = false;
+    for (uint32_t s = 0; !any && s < p->problem->step_count; s++)
+        any = !p->is_forward[s] && step_touches(p, s, value, false);
+    return any;
+}
+
+/* What a step makes; or, where the backward pass does not ask for that, what is made of it, if that
+ * is no more: of a residual the sum, not what is added. */
+static void keep_needed(struct points *p, uint32_t place)
+{
+    const struct ul_plan_alternative *way = cheapest(&p->problem->steps[p->forward[place]]);
+    uint32_t *readers = UL_NEW_ARRAY(p->arena, uint32_t, p->forward_count), count = 0;
+    uint64_t bytes = 0;
+    bool is_asked = false;
+    for (uint32_t i = 0; i < way->substep_count; i++)
+        for (uint32_t w = 0; w < way->substeps[i].write_count; w++)
+            is_asked = is_asked || has_backward_reader(p, way->substeps[i].writes[w]);
+    for (uint32_t r = 0; !is_asked && r < p->forward_count; r++) {
+        bool reads = false;
+        for (uint32_t i = 0; i < way->substep_count && r != place; i++)
+            for (uint32_t w = 0; w < way->substeps[i].write_count; w++)
+                reads = reads || step_touches(p, p->forward[r], way->substeps[i].writes[w], false);
+        if (reads)
+            readers[count++] = r;
+        bytes += reads ? made_bytes(p, r) : 0;
+    }
+    if (is_asked || count == 0 || bytes > made_bytes(p, place))
+        keep_made(p, place);
+    else
+        for (uint32_t r = 0; r < count; r++)
+            keep_made(p, readers[r]);
+}
+
+static void keep_products(struct points *p)
+{
+    const struct ul_block *block = &p->graph->blocks[0];
+    for (uint32_t i = 0; i < p->forward_count; i++)
+        if (is_heavy(p, i))
+            keep_needed(p, i);
+    for (uint32_t n = 0; n < block->node_count; n++) { /* few channels make few operations */
+        const struct ul_node *node = &p->graph->nodes[block->nodes[n]];
+        bool multiplies = (ul_op_get(node->op)->flags & UL_OP_MULTIPLIES) != 0;
+        uint32_t at = multiplies ? place_of(p, block->nodes[n]) : UL_PLAN_NONE;
+        if (at != UL_PLAN_NONE)
+            keep_needed(p, at);
+    }
+}
+
 /* ---- names ---- */
 
 static enum ul_status keep_names(struct points *p)
@@ -348,6 +421,8 @@ enum ul_status ul_compile_read_kept(struct ul_compile *compile, const struct ul_
     *kept = made;
     if (strcmp(what, "sqrt") == 0)
         keep_sqrt(&p);
+    else if (strcmp(what, "products") == 0)
+        keep_products(&p);
     else if (strcmp(what, "blocks") == 0)
         return keep_blocks(&p);
     else

@@ -82,8 +82,8 @@ bool ul_remat_run_keep(struct ul_remat *remat, const struct ul_remat_orders *ord
     uint32_t border = find_border(remat, order);
     for (uint32_t p = 0; p < g->node_count; p++) {
         uint32_t v = order[p];
-        k.made[v] = p >= border || remat->is_kept[v] || g->size_bytes[v] == 0 ||
-                    (g->run_once != NULL && g->run_once[v]);
+        k.made[v] = p >= border || remat->is_kept[v] || !remat->is_forward[v] ||
+                    g->size_bytes[v] == 0 || (g->run_once != NULL && g->run_once[v]);
     }
     for (uint32_t p = 0; p < g->node_count; p++) {
         if (p >= border && !remat->is_forward[order[p]])

@@ -532,14 +532,17 @@ def check_checkpoints(args, folder):
     conv_net(model, TensorProto.FLOAT)
     words = ["--target", args.target, "--train", "--optimizer", "adamw"]
     plans = {}
-    for what in ("none", "sqrt", "blocks", "r1,r4", "r0"):
+    convs = ",".join(f"c{i}" for i in range(LAYERS))
+    for what in ("none", "sqrt", "blocks", "r1,r4", "r0", "products", convs):
         plan = json.loads(run([args.ullage, "plan", model, *words, "--checkpoint", what, "--json", "-"]))
         names = plan["steps"]["name"]
         again = {names[i] for i, copy in enumerate(plan["steps"]["copy"]) if copy > 0}
         plans[what] = plan["reserved_bytes"], again
         if not plan["method"]["remat"].startswith("none" if what == "none" else "keep: "):
             raise AssertionError(f"checkpoints: {what}: by {plan['method']}")
-    if plans["blocks"] != plans["r1,r4"] or plans["none"][1] or not plans["r0"][1]:
+    if any("Conv" in name for name in plans["products"][1]) or not plans["products"][1]:
+        raise AssertionError(f"checkpoints: products are made again: {plans['products'][1]}")
+    if plans["products"][0] > plans[convs][0] or plans["blocks"] != plans["r1,r4"] or plans["none"][1] or not plans["r0"][1]:
         raise AssertionError(f"checkpoints: {plans}")
     if not plans["blocks"][0] < 0.9 * plans["none"][0] or not plans["sqrt"][0] < plans["none"][0]:
         raise AssertionError(f"checkpoints: {plans}")
