@@ -98,6 +98,17 @@ class Twice(nn.Sequential):
         super().__init__(conv_bn(c_in, c_out), nn.ReLU(), conv_bn(c_out, c_out), nn.ReLU())
 
 
+class Up(nn.Module):
+    """Twice as large, with what was there before it shrank."""
+
+    def __init__(self, c):
+        super().__init__()
+        self.up, self.join = nn.ConvTranspose2d(2 * c, c, 2, 2), Twice(2 * c, c)
+
+    def forward(self, x, skip):
+        return self.join(torch.cat([skip, self.up(x)], 1))
+
+
 class UNet(nn.Module):
     """Ronneberger et al. 2015, as models/unet.py: padded, with batch statistics."""
 
@@ -105,18 +116,18 @@ class UNet(nn.Module):
         super().__init__()
         sizes = [width << i for i in range(levels + 1)]
         self.first = Twice(3, width)
-        self.downs = nn.ModuleList(Twice(a, b) for a, b in zip(sizes, sizes[1:]))
-        self.ups = nn.ModuleList(nn.ConvTranspose2d(2 * c, c, 2, 2) for c in sizes[-2::-1])
-        self.joins = nn.ModuleList(Twice(2 * c, c) for c in sizes[-2::-1])
+        self.downs = nn.ModuleList(nn.Sequential(nn.MaxPool2d(2), Twice(a, b))
+                                   for a, b in zip(sizes, sizes[1:]))
+        self.ups = nn.ModuleList(Up(c) for c in sizes[-2::-1])
         self.last = nn.Conv2d(width, classes, 1)
 
     def forward(self, x):
         skips = [call(self.first, x)]
         for down in self.downs:
-            skips.append(call(down, functional.max_pool2d(skips[-1], 2)))
+            skips.append(call(down, skips[-1]))
         x = skips.pop()
-        for up, join in zip(self.ups, self.joins):
-            x = call(join, torch.cat([skips.pop(), up(x)], 1))
+        for up in self.ups:
+            x = call(up, x, skips.pop())
         return self.last(x)
 
 

@@ -1,0 +1,18 @@
+#!/bin/bash
+# Training beside torch eager, in one run: bytes, repeated work and time. README.md says what it prints.
+# It needs PyPI's torch 2.15, which is put into build/venv-torch, an environment of its own.
+#
+# usage: tests/bench/training/run.sh [--ullage build/release/cli/ullage] [--part memory|time|update]...
+#        [NETWORK...]
+# exit: 0 measured, whatever came out, 77 torch cannot be had here
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)
+venv=$root/build/venv-torch
+if ! "$venv/bin/python" -c 'import numpy, onnx, torch' 2>/dev/null; then
+    echo "run.sh: installing torch 2.15 into $venv" >&2
+    { python3 -m venv "$venv" && "$venv/bin/pip" install -q 'torch==2.15.*' onnx numpy; } >&2 || {
+        echo "run.sh: skipped: torch 2.15 cannot be installed here"
+        exit 77
+    }
+fi
+exec "$venv/bin/python" "$(dirname "${BASH_SOURCE[0]}")/training.py" "$@"
