@@ -1,5 +1,6 @@
 /* The pipeline as a table, and the runner. */
 #include "ir/text.h"
+#include "ir/training.h"
 #include "passes/passes_internal.h"
 
 #include <string.h>
@@ -280,6 +281,17 @@ static uint32_t first_row(const char *name)
     return row;
 }
 
+/* Of a failure: shapes that fit the batch need not fit a part of it. */
+static enum ul_status blame_parts(const struct ul_pass *pass, const struct row *row)
+{
+    const struct ul_training *training = pass->options->training;
+    if (row->run == ul_pass_infer && training != NULL && training->micro_batches > 1)
+        ul_diag_prefix(pass->diag, "with a part of the batch (--micro-batches; a model that says "
+                                   "its batch in its shapes cannot be cut, so export it with a "
+                                   "batch that is not fixed)");
+    return pass->diag->status;
+}
+
 enum ul_status ul_passes_run(struct ul_graph *graph, struct ul_arena *scratch,
                              const struct ul_passes_options *options, struct ul_diag *diag)
 {
@@ -300,7 +312,9 @@ enum ul_status ul_passes_run(struct ul_graph *graph, struct ul_arena *scratch,
         if (!is_skipped(&pass, row)) {
             UL_ASSERT(options->only != NULL || (row->info.needs & ~facts) == 0);
             drop_facts(graph, row);
-            UL_TRY(row->run(&pass));
+            enum ul_status status = row->run(&pass);
+            if (status != UL_OK)
+                return blame_parts(&pass, row);
             UL_TRY(check_after(&pass, row));
             dump_after(&pass, row, options);
             facts = (facts & row->info.keeps) | row->info.makes;

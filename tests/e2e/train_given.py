@@ -118,6 +118,18 @@ def check_options():
     run(ullage, "verify", "plain.onnx", "--train", code=1, says="--train")
 
 
+def check_parts():
+    """Micro-batches of models whose batch cannot be cut."""
+    make("plain", [product()], {"x": [BATCH, WIDTH]}, [BATCH, CLASSES])
+    compile_model("plain", "--micro-batches", "3", code=1, says='first dimension of the input "x"')
+    compile_model("plain", "--micro-batches", "2", "--clip-norm", "1", "--clip-mode", "twice",
+                  code=1, says="--clip-mode twice")
+    weights = {"w": numpy.ones((WIDTH, CLASSES), numpy.float32), "s": numpy.array([BATCH, -1])}
+    make("fixed", [helper.make_node("Reshape", ["x", "s"], ["r"]), product("r")],
+         {"x": [BATCH, WIDTH]}, [BATCH, CLASSES], weights)
+    compile_model("fixed", "--micro-batches", "2", code=2, says="export it with a batch")
+
+
 def check_dropout():
     nodes = [helper.make_node("Dropout", ["x"], ["d"]), product("d")]
     make("drop", nodes, {"x": [BATCH, WIDTH]}, [BATCH, CLASSES])
@@ -203,6 +215,7 @@ def main():
         check_places()
         check_inputs()
         check_options()
+        check_parts()
         check_dropout()
         check_noise()
         check_listed()
