@@ -106,6 +106,22 @@ static void biggest_first(const struct ul_plan *plan, uint32_t *alive, uint32_t 
     }
 }
 
+double ul_report_repeated(const struct ul_report *report, uint32_t *count)
+{
+    const struct ul_plan *plan = report->plan;
+    double all = 0, repeated = 0;
+    *count = 0;
+    for (uint32_t p = 0; p < plan->position_count; p++) {
+        const struct ul_plan_position *at = &plan->positions[p];
+        if (at->kind != UL_PLAN_RUN || at->substep != 0)
+            continue;
+        double flops = (double)report->steps[at->step].flop_count;
+        *count += at->copy > 0;
+        *(at->copy > 0 ? &repeated : &all) += flops;
+    }
+    return all > 0 ? repeated / all : 0;
+}
+
 uint32_t ul_report_alive(const struct ul_report *report, struct ul_arena *arena, uint32_t wanted,
                          uint32_t **alive)
 {

@@ -230,10 +230,11 @@ static void put_peak_json(struct ul_text *text, const struct ul_report *report,
 {
     enum { NAMED = 3 };
     struct ul_report own;
-    uint32_t *alive;
+    uint32_t *alive, repeats;
     if (!report_at(report, ladder, i, &own))
         return;
     uint32_t count = ul_report_alive(&own, text->arena, NAMED, &alive);
+    ul_text_printf(text, ", \"repeated_operations\": %.9g", ul_report_repeated(&own, &repeats));
     ul_text_put(text, ", \"peak\": {\"node\": ");
     ul_text_put_json(text, peak_at(&own));
     ul_text_put(text, ", \"values\": [");

@@ -144,6 +144,8 @@ uint64_t ul_report_row_bytes(const struct ul_report *report, uint32_t row);
 uint64_t ul_report_floor_bytes(const struct ul_report *report);
 /* What the plan does at a position; transfers and waits are no steps of the problem. */
 struct ul_report_step ul_report_step_at(const struct ul_report *report, uint32_t position);
+/* How many runs of steps are recomputations, and their operations as a part of all others'. */
+double ul_report_repeated(const struct ul_report *report, uint32_t *count);
 /* Ranges alive at the peak other than weights and optimizer state, of an alias chain its newest
  * member; the `wanted` biggest first, in order. Returns how many there are. */
 uint32_t ul_report_alive(const struct ul_report *report, struct ul_arena *arena, uint32_t wanted,

@@ -361,19 +361,11 @@ static void put_bounds(struct ul_text *text, const struct ul_report *report)
                    plan->lower_bound_bytes,
                    reserved == plan->lower_bound_bytes ? ": none is smaller" : "");
     put_cost_bound(text, report);
-    uint32_t again = 0;
-    double all = 0, repeated = 0;
-    for (uint32_t p = 0; p < plan->position_count; p++) {
-        if (plan->positions[p].kind != UL_PLAN_RUN || plan->positions[p].substep != 0)
-            continue;
-        bool repeats = plan->positions[p].copy > 0;
-        double flops = (double)report->steps[plan->positions[p].step].flop_count;
-        again += repeats;
-        *(repeats ? &repeated : &all) += flops;
-    }
+    uint32_t again;
+    double operations = ul_report_repeated(report, &again);
     if (again > 0)
         ul_text_printf(text, "%u %s again, %.2f %% more operations. ", again,
-                       again == 1 ? "step runs" : "steps run", all > 0 ? 100 * repeated / all : 0);
+                       again == 1 ? "step runs" : "steps run", 100 * operations);
     ul_text_printf(text, "Order: %s. Recompute: %s.%sPacking: %s. Checked independently.\n",
                    plan->order_method, plan->remat_method, again > 0 ? "\n" : " ",
                    plan->pack_method);

@@ -563,8 +563,8 @@ def check_budgets(args, folder):
         raise AssertionError(f"budgets: {sizes} is no choice of plans")
     trained, peak = sweep["training"], sweep["plans"][-1]["peak"]
     if trained["bytes_per_parameter"] != 12 or trained["loss_pieces"] or not peak["node"] or \
-            not peak["values"][0]["bytes"]:
-        raise AssertionError(f"budgets: {trained}, {peak}")
+            not peak["values"][0]["bytes"] or not 0 < sweep["plans"][-1]["repeated_operations"] < 1:
+        raise AssertionError(f"budgets: {trained}, {sweep['plans'][-1]}")
     tried = sizes[:: max(1, len(sizes) // args.budgets)][: args.budgets] + [sizes[-1]]
     check_same(args, folder, "budgets", words,
                [[], ["--pack", "none"], *(["--budget", str(size)] for size in tried)])
