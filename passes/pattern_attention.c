@@ -64,8 +64,10 @@ static bool add_mask(struct ul_pattern *pattern, struct attention *a, const stru
     const struct ul_type *type = ul_pattern_type(pattern, mask->value);
     struct ul_type full = mask->level, own = *type, both;
     own.dtype = full.dtype;
-    /* A mask that learns has a gradient, which is of the size of the scores. */
-    if (pattern->pass->options->training != NULL && is_trained(pattern->graph, mask->value, &left))
+    /* A mask that learns has a gradient, which is to be smaller than the scores. */
+    if (pattern->pass->options->training != NULL &&
+        ul_type_elements(type) > ul_type_elements(&full) / 2 &&
+        is_trained(pattern->graph, mask->value, &left))
         return false;
     if (a->mask_count == MASKS || a->scale < 1 || a->scale > 1 || type->rank == 0 ||
         type->dims[type->rank - 1] != full.dims[full.rank - 1] ||

@@ -14,7 +14,13 @@ struct ul_attention_backward {
     int64_t seen;                    /* of the keys, by the block */
     uint32_t shares, slopes, capped; /* scratch: [rows][keys] */
     uint32_t key_sums, value_sums;   /* scratch: [keys][size], [keys][value_size] */
+    /* The gradient of masks is wanted: of one for all batches, for all heads. */
+    bool has_mask, shares_batch, shares_head;
 };
+
+/* Output of MaskedAttentionGradient: of what is added to scores, [1 or batch, 1 or heads, queries,
+ * keys]. */
+enum { UL_ATTENTION_MASK_GRADIENT = 3 };
 
 /* Queries first .. first + rows - 1 of a head with the keys that they see: stores their gradient,
  * adds to the sums of keys and values. */

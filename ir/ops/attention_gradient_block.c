@@ -115,6 +115,21 @@ static void form_slopes(const struct ul_attention_backward *b)
     ul_ks_end(k);
 }
 
+/* The slope of a score is that of the mask there; masks that several scores share add them up, in
+ * the order of batches and heads. */
+static void add_mask(const struct ul_attention_backward *b, ul_kx row, ul_kx key, ul_kx slope)
+{
+    const struct ul_attention_lower *a = &b->a;
+    struct ul_kernel *k = a->kernel;
+    ul_kx zero = ul_kx_index_const(k, 0);
+    ul_value_id mask = a->node->outputs[UL_ATTENTION_MASK_GRADIENT];
+    ul_kx index[] = {b->shares_batch ? zero : a->batch, b->shares_head ? zero : a->head,
+                     ul_kx_add(k, a->first, row), key};
+    if (b->shares_batch || b->shares_head)
+        slope = ul_kx_add(k, ul_lower_load_output(a->lower, mask, index), slope);
+    ul_lower_store(a->lower, mask, index, slope);
+}
+
 /* Slopes of weights become those of the products of queries and keys. */
 static void turn_slopes(const struct ul_attention_backward *b)
 {
@@ -124,8 +139,10 @@ static void turn_slopes(const struct ul_attention_backward *b)
     ul_kx sum = ul_ks_let(k, ul_attention_products(&b->a, row, b->seen, b->slopes));
     ul_kx key = ul_ks_for(k, b->seen, UL_FOR_PARALLEL), at = ul_attention_score_at(&b->a, row, key);
     ul_kx slope = ul_kx_sub(k, ul_kx_load(k, b->slopes, at), sum);
-    slope = ul_kx_mul(k, ul_kx_mul(k, ul_kx_load(k, b->shares, at), slope),
-                      number(b, b->a.shape.scale));
+    slope = ul_ks_let(k, ul_kx_mul(k, ul_kx_load(k, b->shares, at), slope));
+    if (b->has_mask)
+        add_mask(b, row, key, slope);
+    slope = ul_kx_mul(k, slope, number(b, b->a.shape.scale));
     if (cap > 0) { /* of cap tanh(x / cap): 1 - tanh^2 */
         ul_kx bend = ul_ks_let(k, ul_kx_mul(k, ul_kx_load(k, b->capped, at), number(b, 1 / cap)));
         bend = ul_kx_sub(k, number(b, 1), ul_kx_mul(k, bend, bend));

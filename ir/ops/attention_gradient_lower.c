@@ -37,6 +37,10 @@ enum ul_status ul_infer_attention_gradient(struct ul_infer *infer)
         return ul_infer_invalid(infer, "%s", wrong);
     for (uint32_t i = 0; i < 3; i++)
         ul_infer_set_type(infer, i, types[i]);
+    uint32_t rank;
+    const int64_t *mask = ul_node_get_ints(infer->node, "ul_mask", &rank);
+    if (mask != NULL)
+        ul_infer_set(infer, UL_ATTENTION_MASK_GRADIENT, types[0]->dtype, rank, mask);
     return UL_OK;
 }
 
@@ -63,10 +67,10 @@ static void store_sums(const struct ul_attention_backward *b, uint32_t output, u
     ul_ks_end(k);
 }
 
-/* Keys that the queries below `end` see. */
+/* Keys that the queries below `end` see; the gradient of a mask has zeros for the others. */
 static int64_t seen_below(const struct ul_attention_backward *b, int64_t end)
 {
-    return b->a.shape.is_causal && end < b->keys ? end : b->keys;
+    return b->a.shape.is_causal && !b->has_mask && end < b->keys ? end : b->keys;
 }
 
 static void lower_blocks(struct ul_attention_backward *b)
@@ -107,10 +111,11 @@ static void size_blocks(struct ul_attention_backward *b)
     b->value_sums = ul_lower_scratch(lower, b->a.dtype, (uint64_t)(b->keys * shape->value_size));
 }
 
-/* Where there is nothing to attend to, nothing flows. */
-static void store_zeros(struct ul_lower *lower, ul_node_id node)
+static void store_zeros(struct ul_lower *lower, ul_node_id node, uint32_t begin)
 {
-    for (uint32_t i = 0; i < 3; i++) {
+    for (uint32_t i = begin; i <= UL_ATTENTION_MASK_GRADIENT; i++) {
+        if (!ul_lower_has_output(lower, node, i))
+            continue;
         const struct ul_type *type = ul_lower_output_type(lower, node, i);
         ul_kx index[UL_LIMIT_RANK];
         ul_lower_open(lower, type->rank, type->dims, index);
@@ -118,6 +123,36 @@ static void store_zeros(struct ul_lower *lower, ul_node_id node)
                        ul_kx_number(lower->kernel, ul_compute_dtype(type->dtype), 0));
         ul_lower_close(lower, type->rank);
     }
+}
+
+/* What nothing shares is independent. */
+static void open_groups(struct ul_attention_backward *b)
+{
+    struct ul_kernel *k = b->a.kernel;
+    const struct ul_attention *shape = &b->a.shape;
+    uint32_t of_batch = b->shares_batch ? 0 : UL_FOR_PARALLEL;
+    uint32_t of_group = b->shares_head ? 0 : UL_FOR_PARALLEL;
+    if (b->shares_batch) {
+        b->a.group = ul_ks_for(k, shape->groups, of_group);
+        b->a.batch = ul_ks_for(k, shape->batch, of_batch);
+    } else {
+        b->a.batch = ul_ks_for(k, shape->batch, of_batch);
+        b->a.group = ul_ks_for(k, shape->groups, of_group);
+    }
+}
+
+/* Whose gradient the output of masks is. */
+static void read_mask(struct ul_attention_backward *b)
+{
+    const struct ul_attention *shape = &b->a.shape;
+    if (!ul_lower_has_output(b->a.lower, b->a.node_id, UL_ATTENTION_MASK_GRADIENT))
+        return;
+    const struct ul_type *type =
+        ul_lower_output_type(b->a.lower, b->a.node_id, UL_ATTENTION_MASK_GRADIENT);
+    UL_ASSERT(type->rank == 4);
+    b->has_mask = true;
+    b->shares_batch = shape->batch > 1 && type->dims[0] == 1;
+    b->shares_head = shape->heads > 1 && type->dims[1] == 1;
 }
 
 void ul_lower_attention_gradient(struct ul_lower *lower, ul_node_id node)
@@ -135,12 +170,14 @@ void ul_lower_attention_gradient(struct ul_lower *lower, ul_node_id node)
     b.a.dtype = ul_compute_dtype(types[UL_ATTENTION_Q]->dtype);
     b.keys = shape->keys;
     if (b.keys == 0 || shape->queries == 0 || shape->size == 0 || shape->value_size == 0) {
-        store_zeros(lower, node);
+        store_zeros(lower, node, 0); /* where there is nothing to attend to, nothing flows */
         return;
     }
     size_blocks(&b);
-    b.a.batch = ul_ks_for(k, shape->batch, UL_FOR_PARALLEL);
-    b.a.group = ul_ks_for(k, shape->groups, UL_FOR_PARALLEL);
+    read_mask(&b);
+    if (b.shares_batch || b.shares_head)
+        store_zeros(lower, node, UL_ATTENTION_MASK_GRADIENT);
+    open_groups(&b);
     clear_sums(&b, b.key_sums, shape->size);
     clear_sums(&b, b.value_sums, shape->value_size);
     int64_t shared = shape->heads / shape->groups;
