@@ -20,6 +20,7 @@ struct search {
     struct ul_report_batch result; /* what was tried so far */
     uint32_t tried_capacity;
     int64_t batch; /* that is being tried */
+    int64_t unit;  /* what a batch is a multiple of: the number of micro-batches */
 };
 
 /* ---- Where the batch stands ---- */
@@ -156,9 +157,10 @@ static void change(const void *context, struct ul_compile *trial)
     set_batch(search, trial, search->batch);
 }
 
-/* Plans it; UL_NO_FIT is an answer. */
-static enum ul_status try_batch(struct search *search, int64_t batch, struct ul_diag *diag)
+/* Plans a batch of so many units; UL_NO_FIT is an answer. */
+static enum ul_status try_batch(struct search *search, int64_t count, struct ul_diag *diag)
 {
+    int64_t batch = count * search->unit;
     struct ul_compile_tried tried;
     struct ul_report_batch *result = &search->result;
     struct ul_arena *arena = &search->compile->keep;
@@ -188,7 +190,7 @@ static enum ul_status try_first(struct search *search, int64_t *batch)
         return UL_OK;
     }
     if (status == UL_NO_FIT)
-        ul_diag_prefix(diag, "--max-batch: not even a batch of 1 fits");
+        ul_diag_prefix(diag, "--max-batch: not even the smallest batch fits");
     return status;
 }
 
@@ -204,13 +206,14 @@ static enum ul_status gallop(struct search *search, int64_t *fits, int64_t *misf
             return ul_diag_set(diag, status,
                                "--max-batch: a batch of %lld can be planned, one of %lld cannot; "
                                "export the model with a batch that is free everywhere in it: %s",
-                               (long long)*fits, (long long)*misfit, trial.text);
+                               (long long)(*fits * search->unit),
+                               (long long)(*misfit * search->unit), trial.text);
         *fits = *misfit;
     }
     return ul_diag_set(diag, UL_USAGE,
                        "--max-batch: a batch of %lld fits, and larger ones are not tried; give a "
                        "batch instead",
-                       (long long)*fits);
+                       (long long)(*fits * search->unit));
 }
 
 enum ul_status ul_compile_find_batch(struct ul_compile *compile, const char *model_path)
@@ -219,6 +222,12 @@ enum ul_status ul_compile_find_batch(struct ul_compile *compile, const char *mod
     int64_t fits = 0, misfit = 0;
     if (!compile->options.max_batch)
         return ul_compile_find_parts(compile, model_path);
+    const struct ul_option *parts = ul_option_find(&ul_compile_option_table, "micro-batches");
+    if (ul_option_is_given(&compile->options.base, parts) && compile->options.micro_batches == 0)
+        return ul_diag_set(
+            &compile->diag, UL_USAGE,
+            "--max-batch and --micro-batches auto both ask what a budget leaves room "
+            "for: give the batch or the number of micro-batches");
     if (compile->options.plan != NULL)
         return ul_diag_set(&compile->diag, UL_USAGE,
                            "--max-batch is for making a plan, and --plan gives one: leave one out");
@@ -228,6 +237,7 @@ enum ul_status ul_compile_find_batch(struct ul_compile *compile, const char *mod
     if (strcmp(model_path, "-") == 0)
         return ul_diag_set(&compile->diag, UL_USAGE,
                            "--max-batch reads the model once for each batch: give a file");
+    search.unit = compile->options.micro_batches > 1 ? (int64_t)compile->options.micro_batches : 1;
     UL_TRY(find_inputs(&search));
     UL_TRY(try_first(&search, &fits));
     UL_TRY(gallop(&search, &fits, &misfit));
@@ -239,8 +249,9 @@ enum ul_status ul_compile_find_batch(struct ul_compile *compile, const char *mod
         *(status == UL_OK ? &fits : &misfit) = middle;
     }
     compile->diag = (struct ul_diag){.status = UL_OK};
-    search.result.batch = (uint64_t)fits;
-    set_batch(&search, compile, fits);
+    search.result.batch = (uint64_t)(fits * search.unit);
+    search.result.unit = (uint64_t)search.unit;
+    set_batch(&search, compile, fits * search.unit);
     compile->report.batch = search.result;
     return UL_OK;
 }

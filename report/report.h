@@ -88,6 +88,7 @@ struct ul_report_batch_tried {
 };
 struct ul_report_batch {
     uint64_t batch; /* the largest of those that fit */
+    uint64_t unit;  /* what a batch is a multiple of */
     uint32_t tried_count;
     struct ul_report_batch_tried *tried; /* in the order that they were planned in */
 };

@@ -88,11 +88,11 @@ static void put_batch(struct ul_text *text, const struct ul_report *report)
     if (batch->batch == 0)
         return;
     for (uint32_t i = 0; i < batch->tried_count; i++)
-        if (batch->tried[i].batch == batch->batch + 1)
+        if (batch->tried[i].batch == batch->batch + batch->unit)
             ul_text_printf(text,
                            "A batch of %" PRIu64 " fits; the smallest plan known for %" PRIu64
                            " takes %" PRIu64 " bytes. Planned:",
-                           batch->batch, batch->batch + 1, batch->tried[i].needed_bytes);
+                           batch->batch, batch->tried[i].batch, batch->tried[i].needed_bytes);
     for (uint32_t i = 0; i < batch->tried_count; i++)
         ul_text_printf(text, "%s %" PRIu64 "%s", i == 0 ? "" : ",", batch->tried[i].batch,
                        batch->tried[i].fits ? "" : " (no)");

@@ -461,6 +461,11 @@ def check_max_batch(args, folder):
         done = subprocess.run([args.ullage, "plan", *words, "--dim", f"N={size}"], capture_output=True)
         if done.returncode != code:
             raise AssertionError(f"max-batch: {size}: exit {done.returncode}, not {code}")
+    parts = run([args.ullage, "plan", *words, "--max-batch", "--micro-batches", "2", "--json", "-"])
+    planned = {row["batch"]: row["fits"] for row in json.loads(parts)["max_batch"]["planned"]}
+    even = json.loads(parts)["max_batch"]["batch"]
+    if even % 2 or not planned[even] or planned[even + 2]:
+        raise AssertionError(f"max-batch of two micro-batches: {planned}")
     run([args.ullage, "compile", *words, "--max-batch", "-o", program])
     data = random.standard_normal((2 * batch, FEATURES))
     train(program, folder, data, random.integers(0, CLASSES, 2 * batch), 2)
@@ -472,7 +477,8 @@ def check_max_batch(args, folder):
     fixed = os.path.join(folder, "fixed.onnx")
     make_model(fixed, PERCEPTRON, perceptron(random), [("x", [4, FEATURES])], ("y", [4, CLASSES]))
     for more, text in (([model], "give --budget"), ([fixed, *words[1:]], "fixes the first dimension"),
-                       ([*words, "--dim", "N=3"], "leave it out"), ([baked, *words[1:]], "one of 2 cannot")):
+                       ([*words, "--dim", "N=3"], "leave it out"),
+                       ([*words, "--micro-batches", "auto"], "both ask"), ([baked, *words[1:]], "one of 2 cannot")):
         done = subprocess.run([args.ullage, "plan", *more, "--max-batch"], capture_output=True, text=True)
         if done.returncode not in (1, 2, 3) or text not in done.stderr:
             raise AssertionError(f"max-batch: {more}: exit {done.returncode}: {done.stderr}")
