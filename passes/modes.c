@@ -241,6 +241,25 @@ static enum ul_op draw_of(enum ul_op op)
     return UL_OP_NONE;
 }
 
+/* 1 where a uniform number is below the probability. */
+static void rewrite_bernoulli(struct modes *modes, ul_node_id id)
+{
+    struct ul_graph *graph = modes->graph;
+    struct ul_gradient *make = &modes->make;
+    const struct ul_node old = graph->nodes[id];
+    const struct ul_type type = graph->values[old.inputs[0]].type;
+    enum ul_dtype to = graph->values[old.outputs[0]].type.dtype;
+    const ul_value_id key = step_key(modes, id);
+    make->build.name = graph->values[old.outputs[0]].name; /* which the seed follows from */
+    ul_node_id draw = ul_gradient_begin(make, UL_OP_DrawUniform, &key, 1, 1);
+    ul_node_set_ints(graph, draw, "shape", type.dims, type.rank);
+    ul_node_set_int(graph, draw, "dtype", (int64_t)type.dtype);
+    ul_value_id below =
+        ul_gradient_binary(make, UL_OP_Less, ul_gradient_infer(make, draw), old.inputs[0]);
+    ul_node_become(graph, id, UL_OP_Cast, &below, 1);
+    ul_node_set_int(graph, id, "to", (int64_t)to);
+}
+
 /* The attributes stay; of what is drawn like another value, its type is said. */
 static void rewrite_draw(struct modes *modes, ul_node_id id, enum ul_op draw)
 {
@@ -255,6 +274,26 @@ static void rewrite_draw(struct modes *modes, ul_node_id id, enum ul_op draw)
     ul_node_set_int(graph, id, "dtype", (int64_t)type.dtype);
 }
 
+/* A node as training computes it. */
+static enum ul_status rewrite_node(struct modes *modes, ul_node_id id)
+{
+    const struct ul_node node = modes->graph->nodes[id]; /* the array moves */
+    bool turns = modes->pass->options->training->train_mode;
+    if (node.op == UL_OP_Dropout)
+        return rewrite_dropout(modes, id);
+    if (node.op == UL_OP_Bernoulli)
+        rewrite_bernoulli(modes, id);
+    if (draw_of(node.op) != UL_OP_NONE)
+        rewrite_draw(modes, id, draw_of(node.op));
+    bool trains = node.op == UL_OP_BatchNormalizationTraining;
+    if (!trains && node.op != UL_OP_BatchNormalization)
+        return UL_OK;
+    bool trained = is_trained(modes->graph, &node, 1) || is_trained(modes->graph, &node, 2);
+    if (!trains && trained && !turns)
+        return refuse(modes, id);
+    return trains || trained ? rewrite(modes, id) : UL_OK;
+}
+
 enum ul_status ul_pass_modes(struct ul_pass *pass)
 {
     struct modes modes = {
@@ -264,20 +303,7 @@ enum ul_status ul_pass_modes(struct ul_pass *pass)
         .key = UL_NONE};
     const struct ul_node_list nodes = ul_edit_all_nodes(pass->graph, pass->scratch);
     modes.uses = ul_graph_count_uses(pass->graph, pass->scratch);
-    for (uint32_t i = 0; i < nodes.count; i++) {
-        const struct ul_node *node = &pass->graph->nodes[nodes.nodes[i]];
-        if (node->op == UL_OP_Dropout)
-            UL_TRY(rewrite_dropout(&modes, nodes.nodes[i]));
-        if (draw_of(node->op) != UL_OP_NONE)
-            rewrite_draw(&modes, nodes.nodes[i], draw_of(node->op));
-        bool trains = node->op == UL_OP_BatchNormalizationTraining;
-        if (!trains && node->op != UL_OP_BatchNormalization)
-            continue;
-        bool trained = is_trained(pass->graph, node, 1) || is_trained(pass->graph, node, 2);
-        if (!trains && trained && !pass->options->training->train_mode)
-            return refuse(&modes, nodes.nodes[i]);
-        if (trains || (trained && pass->options->training->train_mode))
-            UL_TRY(rewrite(&modes, nodes.nodes[i]));
-    }
+    for (uint32_t i = 0; i < nodes.count; i++)
+        UL_TRY(rewrite_node(&modes, nodes.nodes[i]));
     return UL_OK;
 }
