@@ -595,8 +595,8 @@ def deep_net(path, width=96, layers=6, batch=BATCH):
 
 
 def check_clipping(args, folder, name):
-    """A norm that is taken in a backward pass of its own: the same bits, and, where parameters are
-    most of it, fewer bytes."""
+    """A norm that is taken in a backward pass of its own: of these networks, whose kernels are then
+    grouped as before, the same bits, and, where parameters are most of it, fewer bytes."""
     model, program = os.path.join(folder, "m.onnx"), os.path.join(folder, "m")
     random = numpy.random.default_rng(3)
     is_deep = name == "clipping"
