@@ -23,6 +23,27 @@ struct ul_rnn_backward {
     ul_kx step, batch, unit;
 };
 
+/* Short for what all three write often. */
+static inline ul_kx ul_rnn_constant(const struct ul_rnn_backward *b, int64_t value)
+{
+    return ul_kx_index_const(b->kernel, value);
+}
+
+static inline ul_kx ul_rnn_number(const struct ul_rnn_backward *b, double value)
+{
+    return ul_kx_number(b->kernel, b->dtype, value);
+}
+
+static inline ul_kx ul_rnn_add(const struct ul_rnn_backward *b, ul_kx x, ul_kx y)
+{
+    return ul_kx_add(b->kernel, x, y);
+}
+
+static inline bool ul_rnn_has(const struct ul_rnn_backward *b, uint32_t input)
+{
+    return ul_lower_has_input(b->lower, b->id, input);
+}
+
 /* rnn_gradient_steps.c */
 
 /* Places: of a step in time; in scratch, [step][batch][rows] and [step][batch][hidden]; the row of

@@ -11,11 +11,6 @@
 #include "ir/ops/check.h"
 #include "ir/ops/rnn_backward.h"
 
-static ul_kx constant(const struct ul_rnn_backward *b, int64_t value)
-{
-    return ul_kx_index_const(b->kernel, value);
-}
-
 /* [time][batch][unit] of the sequence of states. */
 static void store_sequence(struct ul_rnn_backward *b, uint32_t output, uint32_t state)
 {
@@ -76,7 +71,7 @@ static void run_through(struct ul_rnn_backward *b)
     if (b->is_lstm)
         set_state(b, b->dc, UL_RNN_G_LAST_C);
     ul_kx turn = ul_ks_for(k, b->rnn.steps, 0);
-    b->step = ul_ks_let(k, ul_kx_sub(k, constant(b, b->rnn.steps - 1), turn));
+    b->step = ul_ks_let(k, ul_kx_sub(k, ul_rnn_constant(b, b->rnn.steps - 1), turn));
     ul_rnn_backward_cell(b);
     ul_ks_end(k);
 }

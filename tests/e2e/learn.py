@@ -16,7 +16,6 @@ import argparse
 import json
 import math
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -627,6 +626,28 @@ def check_clipping(args, folder, name):
     print(f"{name}: {sizes[0]} bytes, or {sizes[1]} with two backward passes")
 
 
+CHECKS = {"conv": check_conv, "dropout": check_dropout, "vocabulary": check_vocabulary,
+          "process": check_process,
+          "clipping": lambda args, folder: check_clipping(args, folder, "clipping"),
+          "clipping-conv": lambda args, folder: check_clipping(args, folder, "clipping-conv"),
+          "checkpoints": check_checkpoints, "max-batch": check_max_batch,
+          "micro-batches": check_parts, "budgets": check_budgets}
+
+
+def run_cases(names, check):
+    """check(name, folder) of each, in a folder of its own; the exit code."""
+    failed = 0
+    for name in names:
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                check(name, folder)
+                print(f"{name}: ok")
+            except AssertionError as error:
+                print(f"{name}: {error}")
+                failed += 1
+    return 1 if failed else 0
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("ullage")
@@ -634,40 +655,14 @@ def main():
     parser.add_argument("--budgets", type=int, default=2)
     parser.add_argument("cases", nargs="*")
     args = parser.parse_args()
-    names = args.cases or [*CASES, "conv", "dropout", "vocabulary", "process", "clipping",
-                           "clipping-conv", "checkpoints", "max-batch", "micro-batches",
-                           "budgets"]
-    failed = 0
-    for name in names:
-        folder = tempfile.mkdtemp()
-        try:
-            if name == "process":
-                check_process(args, folder)
-            elif name == "vocabulary":
-                check_vocabulary(args, folder)
-            elif name == "dropout":
-                check_dropout(args, folder)
-            elif name == "conv":
-                check_conv(args, folder)
-            elif name.startswith("clipping"):
-                check_clipping(args, folder, name)
-            elif name == "checkpoints":
-                check_checkpoints(args, folder)
-            elif name == "micro-batches":
-                check_parts(args, folder)
-            elif name == "max-batch":
-                check_max_batch(args, folder)
-            elif name == "budgets":
-                check_budgets(args, folder)
-            else:
-                check_perceptron(args, name, folder)
-            print(f"{name}: ok")
-        except AssertionError as error:
-            print(f"{name}: {error}")
-            failed += 1
-        finally:
-            shutil.rmtree(folder)
-    return 1 if failed else 0
+
+    def check(name, folder):
+        if name in CHECKS:
+            CHECKS[name](args, folder)
+        else:
+            check_perceptron(args, name, folder)
+
+    return run_cases(args.cases or [*CASES, *CHECKS], check)
 
 
 if __name__ == "__main__":

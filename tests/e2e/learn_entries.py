@@ -224,17 +224,7 @@ def main():
     parser.add_argument("--target", default="c")
     parser.add_argument("cases", nargs="*")
     args = parser.parse_args()
-    failed = 0
-    for name in args.cases or CASES:
-        check = CASES[name]
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                check(args, folder)
-                print(f"{name}: ok")
-            except AssertionError as error:
-                print(f"{name}: {error}")
-                failed += 1
-    return 1 if failed else 0
+    return learn.run_cases(args.cases or CASES, lambda name, folder: CASES[name](args, folder))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 
 try:
@@ -29,7 +28,7 @@ except ImportError as error:
 
 import learn_as_torch
 import networks
-from learn_as_torch import NETWORKS, Failure, export, make_samples, run
+from learn_as_torch import NETWORKS, Failure, export, make_samples, run, run_networks
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 STEPS = 3
@@ -114,18 +113,7 @@ def main():
     parser.add_argument("--plans", type=int, default=10)
     parser.add_argument("networks", nargs="*", default=list(NETWORKS))
     args = parser.parse_args()
-    failed = 0
-    for name in args.networks:
-        print(f"{name}:", flush=True)
-        begin = time.monotonic()
-        try:
-            with tempfile.TemporaryDirectory() as folder:
-                check(args, name, folder)
-            print(f"  ok, {time.monotonic() - begin:.0f} s", flush=True)
-        except Failure as failure:
-            print(f"  {failure}", flush=True)
-            failed += 1
-    return 1 if failed else 0
+    return run_networks(args, check)
 
 
 if __name__ == "__main__":

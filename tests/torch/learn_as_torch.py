@@ -207,13 +207,8 @@ def check(args, name, folder):
     check_losses("float32, target cpu", ours.losses(data, labels, steps), theirs[0][:steps], 1e-4)
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("ullage")
-    parser.add_argument("--steps", type=int, default=50)
-    parser.add_argument("networks", nargs="*", default=list(NETWORKS))
-    args = parser.parse_args()
-    torch.set_num_threads(2)
+def run_networks(args, check):
+    """check(args, name, folder) of each that was asked for; the exit code."""
     failed = 0
     for name in args.networks:
         print(f"{name}:", flush=True)
@@ -226,6 +221,16 @@ def main():
             print(f"  {failure}", flush=True)
             failed += 1
     return 1 if failed else 0
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("ullage")
+    parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("networks", nargs="*", default=list(NETWORKS))
+    args = parser.parse_args()
+    torch.set_num_threads(2)
+    return run_networks(args, check)
 
 
 if __name__ == "__main__":

@@ -147,7 +147,7 @@ def min_cut(make, x, labels, budget):
             joint, inputs, num_fwd_outputs=num_fwd_outputs, **more)
         saved = {owner(n) for n in forward.graph.output_node().args[0][num_fwd_outputs:]
                  if isinstance(n, torch.fx.Node)}
-        tensors = [n.meta["val"] for n in saved if n.op != "placeholder"]
+        tensors = [n.meta["val"] for n in saved if n.op == "call_function"]
         result.append(sum(t.numel() * t.element_size() for t in tensors
                           if isinstance(t, torch.Tensor)))
         result.append((graph_flops(forward) + graph_flops(backward)) / work - 1)
