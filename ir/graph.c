@@ -82,6 +82,22 @@ static void list_insert(struct ul_graph *graph, struct ul_block *block, uint32_t
     block->node_count++;
 }
 
+ul_value_id ul_graph_add_output(struct ul_graph *graph, ul_node_id id)
+{
+    struct ul_node *node = &graph->nodes[id];
+    uint32_t at = node->output_count;
+    ul_value_id *outputs = UL_NEW_ARRAY(graph->arena, ul_value_id, (uint64_t)at + 1);
+    memcpy(outputs, node->outputs, at * sizeof *outputs);
+    outputs[at] =
+        ul_graph_add_value(graph, ul_arena_printf(graph->arena, "%s:%u", node->name, (unsigned)at),
+                           UL_VALUE_NODE, NULL);
+    graph->values[outputs[at]].producer = id;
+    graph->values[outputs[at]].producer_output = at;
+    node->outputs = outputs;
+    node->output_count = at + 1;
+    return outputs[at];
+}
+
 ul_node_id ul_graph_insert_node(struct ul_graph *graph, ul_block_id block, uint32_t at,
                                 enum ul_op op, const char *name, uint32_t input_count,
                                 uint32_t output_count)

@@ -149,6 +149,8 @@ ul_node_id ul_graph_add_node(struct ul_graph *graph, ul_block_id block, enum ul_
 ul_node_id ul_graph_insert_node(struct ul_graph *graph, ul_block_id block, uint32_t at,
                                 enum ul_op op, const char *name, uint32_t input_count,
                                 uint32_t output_count);
+/* One more, behind the others. */
+ul_value_id ul_graph_add_output(struct ul_graph *graph, ul_node_id node);
 ul_block_id ul_graph_add_block(struct ul_graph *graph, ul_node_id owner);
 void ul_block_add_input(struct ul_graph *graph, ul_block_id block, ul_value_id value);
 void ul_block_add_output(struct ul_graph *graph, ul_block_id block, ul_value_id value);

@@ -140,7 +140,7 @@ static enum ul_status visit(struct reverse *reverse, ul_node_id id)
     struct ul_gradient *rule = reverse->rule;
     bool arrives = false, leaves = false;
     for (uint32_t i = 0; i < node->output_count; i++)
-        arrives = arrives || reverse->gradients[node->outputs[i]] != UL_NONE;
+        arrives = arrives || get_gradient(reverse, node->outputs[i]) != UL_NONE;
     for (uint32_t i = 0; i < node->input_count; i++)
         leaves = leaves || (node->inputs[i] != UL_NONE && reverse->wanted[node->inputs[i]] &&
                             !flows_nothing(node, i));

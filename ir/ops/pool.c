@@ -19,6 +19,8 @@ struct windows {
     uint32_t last; /* the spatial dimension that the lanes run along, or their number: channels */
     ul_kx first_tap[UL_POOL_DIMS]; /* of outer dimensions: taps inside the input */
     ul_kx tap_count[UL_POOL_DIMS];
+    bool numbers_taps;
+    ul_kx number;               /* of the tap in its window, in row-major order */
     ul_kx index[UL_LIMIT_RANK]; /* input coordinates of the tap */
 };
 
@@ -48,9 +50,7 @@ void ul_pool_taps(struct ul_kernel *k, const struct ul_pool *pool, uint32_t d, u
     *count = ul_kx_binary(k, UL_KX_MAX, ul_kx_sub(k, end, *first), ul_kx_index_const(k, 0));
 }
 
-/* Channels that go through the taps together: more of them spare loops, and four vectors of them
- * still stay in registers. A number without a rest where there is one. */
-static int64_t channels_at_once(int64_t channels)
+int64_t ul_pool_channels_at_once(int64_t channels)
 {
     for (int64_t count = 64; count > 32; count -= 16) {
         if (channels % count == 0)
@@ -74,7 +74,7 @@ static void windows_open(struct windows *w, struct ul_lower *lower, ul_node_id n
     w->last = channels ? w->pool.count : w->pool.count - 1;
     ul_lanes_open_along(&w->lanes, lower, output, ul_lanes_all(out->rank),
                         channels ? 1 : out->rank - 1,
-                        channels ? channels_at_once(out->dims[1]) : UL_LANES_MAX);
+                        channels ? ul_pool_channels_at_once(out->dims[1]) : UL_LANES_MAX);
     for (uint32_t d = 0; d < w->last; d++) {
         w->first_tap[d] = ul_kx_index_const(k, 0);
         w->tap_count[d] = ul_kx_index_const(k, w->pool.kernel[d]);
@@ -98,22 +98,33 @@ static ul_kx tap_coordinate(const struct windows *w, uint32_t d, ul_kx tap)
     return ul_kx_add(k, start, ul_kx_muli(k, tap, pool->dilation[d]));
 }
 
+static void set_number(struct windows *w, ul_kx number)
+{
+    struct ul_kernel *k = w->lanes.lower->kernel;
+    if (w->numbers_taps)
+        w->number = ul_ks_let(k, ul_kx_cast(k, UL_I32, number));
+}
+
 /* Opens the loops over taps and, innermost, over the lanes for which the tap is inside. */
 static void taps_open(struct windows *w)
 {
     struct ul_kernel *k = w->lanes.lower->kernel;
     const struct ul_pool *pool = &w->pool;
+    ul_kx number = ul_kx_index_const(k, 0);
     for (uint32_t d = 0; d < w->last; d++) {
         ul_kx step = ul_ks_for_expr(k, w->tap_count[d], pool->kernel[d], 0);
         ul_kx tap = ul_kx_add(k, w->first_tap[d], step);
         w->index[d + 2] = ul_ks_let(k, tap_coordinate(w, d, tap));
+        number = ul_kx_add(k, ul_kx_muli(k, number, pool->kernel[d]), tap);
     }
     if (w->last == pool->count) {
+        set_number(w, number);
         ul_lanes_begin(&w->lanes);
         w->index[1] = w->lanes.index[1];
         return;
     }
     ul_kx tap = ul_ks_for(k, pool->kernel[w->last], 0);
+    set_number(w, ul_kx_add(k, ul_kx_muli(k, number, pool->kernel[w->last]), tap));
     if (always_inside(pool, w->last)) {
         ul_lanes_begin(&w->lanes);
     } else {
@@ -156,6 +167,20 @@ static ul_kx flat_place(const struct windows *w, bool column_major)
     return ul_kx_add(k, ul_kx_muli(k, plane, size), place);
 }
 
+/* Of all lanes, the first tap that lies inside, where that is the same in all; -1 else. */
+static ul_kx first_number(const struct windows *w)
+{
+    struct ul_kernel *k = w->lanes.lower->kernel;
+    bool known = w->last == w->pool.count || always_inside(&w->pool, w->last);
+    ul_kx number = ul_kx_index_const(k, 0);
+    for (uint32_t d = 0; d < w->last; d++)
+        number = ul_kx_add(k, ul_kx_muli(k, number, w->pool.kernel[d]), w->first_tap[d]);
+    if (w->last < w->pool.count)
+        number = ul_kx_muli(k, number, w->pool.kernel[w->last]);
+    return known ? ul_kx_cast(k, UL_I32, number) : ul_kx_int(k, UL_I32, -1);
+}
+
+/* The first of the largest, or the first NaN, and where it is: its place, or its tap. */
 static void max_with_places(struct windows *w, struct ul_lane_var best, ul_node_id node)
 {
     struct ul_lanes *lanes = &w->lanes;
@@ -163,25 +188,29 @@ static void max_with_places(struct windows *w, struct ul_lane_var best, ul_node_
     struct ul_kernel *k = lower->kernel;
     const struct ul_node *data = ul_check_node(lower, node);
     bool column_major = ul_node_get_int(data, "storage_order", 0) != 0;
-    struct ul_lane_var where = ul_lanes_var(lanes, UL_I64, ul_kx_index_const(k, -1));
+    enum ul_dtype dtype = w->numbers_taps ? UL_I32 : UL_I64;
+    ul_kx first = w->numbers_taps ? first_number(w) : ul_kx_index_const(k, -1);
+    int64_t fixed;
+    struct ul_lane_var where = ul_lanes_var(lanes, dtype, first);
     taps_open(w);
     ul_kx x = ul_ks_let(k, ul_lower_load(lower, w->input, w->index));
-    ul_kx old = ul_lanes_get(lanes, best);
-    ul_kx place = ul_lanes_get(lanes, where);
-    ul_kx none = ul_kx_binary(k, UL_KX_LT, place, ul_kx_index_const(k, 0));
-    ul_kx better = ul_kx_binary(k, UL_KX_OR, none, ul_kx_binary(k, UL_KX_LT, old, x));
-    if (ul_dtype_get(best.dtype)->is_float) {
-        ul_kx number = ul_kx_unary(k, UL_KX_NOT, ul_kx_unary(k, UL_KX_ISNAN, old));
-        ul_kx first_nan = ul_kx_binary(k, UL_KX_AND, ul_kx_unary(k, UL_KX_ISNAN, x), number);
-        better = ul_kx_binary(k, UL_KX_OR, better, first_nan);
+    ul_kx old = ul_ks_let(k, ul_lanes_get(lanes, best));
+    ul_kx place = ul_ks_let(k, ul_lanes_get(lanes, where));
+    ul_kx better = ul_kx_unary(k, UL_KX_NOT, ul_kx_binary(k, UL_KX_LE, x, old)); /* or NaN */
+    if (ul_dtype_get(best.dtype)->is_float)
+        better = ul_kx_binary(k, UL_KX_AND, ul_kx_binary(k, UL_KX_EQ, old, old), better);
+    if (ul_kx_is_int(k, first, &fixed) && fixed < 0) {
+        ul_kx none = ul_kx_binary(k, UL_KX_LT, place, ul_kx_int(k, dtype, 0));
+        better = ul_kx_binary(k, UL_KX_OR, none, better);
     }
     better = ul_ks_let(k, better);
     ul_lanes_set(lanes, best, ul_kx_select(k, better, x, old));
-    ul_lanes_set(lanes, where, ul_kx_select(k, better, flat_place(w, column_major), place));
+    ul_kx here = w->numbers_taps ? w->number : flat_place(w, column_major);
+    ul_lanes_set(lanes, where, ul_kx_select(k, better, here, place));
     taps_close(w);
     /* A window without any tap names element 0: what unpools it must stay in bounds. */
     ul_lanes_begin(lanes);
-    ul_kx result = ul_kx_binary(k, UL_KX_MAX, ul_lanes_get(lanes, where), ul_kx_index_const(k, 0));
+    ul_kx result = ul_kx_binary(k, UL_KX_MAX, ul_lanes_get(lanes, where), ul_kx_int(k, dtype, 0));
     ul_lower_store(lower, data->outputs[1], lanes->index, result);
     ul_lanes_end(lanes);
 }
@@ -192,7 +221,7 @@ void ul_lower_max_pool(struct ul_lower *lower, ul_node_id node)
     enum ul_dtype stored = ul_lower_input_type(lower, node, 0)->dtype;
     enum ul_dtype dtype = ul_compute_dtype(stored);
     enum ul_dtype limits = ul_dtype_get(stored)->is_float ? dtype : stored;
-    struct windows w;
+    struct windows w = {.numbers_taps = ul_check_node(lower, node)->op == UL_OP_MaxPoolTaps};
     windows_open(&w, lower, node);
     ul_kx lowest = ul_kx_cast(k, dtype, ul_reduce_first_value(k, UL_REDUCE_LOWEST, limits));
     struct ul_lane_var best = ul_lanes_var(&w.lanes, dtype, lowest);
@@ -239,7 +268,7 @@ void ul_lower_average_pool(struct ul_lower *lower, ul_node_id node)
     struct ul_kernel *k = lower->kernel;
     const struct ul_node *data = ul_check_node(lower, node);
     enum ul_dtype dtype = ul_compute_dtype(ul_lower_input_type(lower, node, 0)->dtype);
-    struct windows w;
+    struct windows w = {.numbers_taps = false};
     windows_open(&w, lower, node);
     struct ul_lane_var sum = ul_lanes_var(&w.lanes, dtype, ul_kx_float(k, dtype, 0.0));
     taps_open(&w);
@@ -263,7 +292,7 @@ void ul_lower_lp_pool(struct ul_lower *lower, ul_node_id node)
     const struct ul_node *data = ul_check_node(lower, node);
     enum ul_dtype dtype = ul_compute_dtype(ul_lower_input_type(lower, node, 0)->dtype);
     double p = (double)ul_node_get_int(data, "p", 2);
-    struct windows w;
+    struct windows w = {.numbers_taps = false};
     windows_open(&w, lower, node);
     struct ul_lane_var sum = ul_lanes_var(&w.lanes, dtype, ul_kx_float(k, dtype, 0.0));
     taps_open(&w);

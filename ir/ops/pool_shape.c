@@ -80,7 +80,17 @@ const char *ul_pool_read(const struct ul_node *node, const struct ul_type *type,
     return error;
 }
 
-static enum ul_status infer_pool(struct ul_infer *infer, uint32_t allowed)
+/* What numbers a window's taps. */
+static enum ul_dtype tap_dtype(const struct ul_pool *pool)
+{
+    int64_t taps = 1;
+    for (uint32_t d = 0; d < pool->count && taps <= UINT8_MAX + 1; d++)
+        taps = pool->kernel[d] > UINT8_MAX ? UINT8_MAX + 2 : taps * pool->kernel[d];
+    return taps > UINT8_MAX + 1 ? UL_I32 : UL_U8;
+}
+
+/* `taps`: output 1 numbers the taps of windows, not places in the input. */
+static enum ul_status infer_pool(struct ul_infer *infer, uint32_t allowed, bool taps)
 {
     const struct ul_type *type = ul_infer_input(infer, 0);
     UL_TRY(ul_check_dtype(infer, 0, allowed));
@@ -91,7 +101,7 @@ static enum ul_status infer_pool(struct ul_infer *infer, uint32_t allowed)
     int64_t dims[UL_LIMIT_RANK] = {type->dims[0], type->dims[1]};
     memcpy(dims + 2, pool.out, pool.count * sizeof *dims);
     ul_infer_set(infer, 0, type->dtype, type->rank, dims);
-    ul_infer_set(infer, 1, UL_I64, type->rank, dims);
+    ul_infer_set(infer, 1, taps ? tap_dtype(&pool) : UL_I64, type->rank, dims);
     return UL_OK;
 }
 
@@ -99,12 +109,17 @@ enum ul_status ul_infer_max_pool(struct ul_infer *infer)
 {
     UL_TRY(ul_check_range(infer, "storage_order", ul_node_get_int(infer->node, "storage_order", 0),
                           0, 1));
-    return infer_pool(infer, UL_CHECK_FLOATS | UL_CHECK_BIT(UL_I8) | UL_CHECK_BIT(UL_U8));
+    return infer_pool(infer, UL_CHECK_FLOATS | UL_CHECK_BIT(UL_I8) | UL_CHECK_BIT(UL_U8), false);
+}
+
+enum ul_status ul_infer_max_pool_taps(struct ul_infer *infer)
+{
+    return infer_pool(infer, UL_CHECK_FLOATS, true);
 }
 
 enum ul_status ul_infer_average_pool(struct ul_infer *infer)
 {
-    return infer_pool(infer, UL_CHECK_FLOATS);
+    return infer_pool(infer, UL_CHECK_FLOATS, false);
 }
 
 static enum ul_status check_p(const struct ul_infer *infer)
@@ -115,7 +130,7 @@ static enum ul_status check_p(const struct ul_infer *infer)
 enum ul_status ul_infer_lp_pool(struct ul_infer *infer)
 {
     UL_TRY(check_p(infer));
-    return infer_pool(infer, UL_CHECK_FLOATS);
+    return infer_pool(infer, UL_CHECK_FLOATS, false);
 }
 
 enum ul_status ul_infer_global_pool(struct ul_infer *infer)

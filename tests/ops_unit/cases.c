@@ -3,7 +3,7 @@
  * '#' count for nothing. What stands before the result is one node and its inputs (case.h):
  *
  *   OP (INPUTS) {ATTRIBUTES}: TYPES            its shape rule gives outputs of these types
- *   OP (INPUTS) {ATTRIBUTES} = NUMBERS         it folds to an output of these elements
+ *   OP (INPUTS) {ATTRIBUTES} to N = NUMBERS    it folds to outputs of these elements
  *   OP (INPUTS) {ATTRIBUTES} to N: invalid, PART OF THE MESSAGE     or unsupported; N outputs, or 1
  *   OP (INPUTS) {ATTRIBUTES} to N: not folded
  *
@@ -119,16 +119,18 @@ static const char *fold(struct op_case *test)
         return NULL;
     struct ul_text got;
     ul_text_init(&got, &test->arena);
-    const struct ul_tensor *tensor = graph.values[graph.nodes[0].outputs[0]].tensor;
     const char *at = test->result;
-    for (uint64_t i = 0; i < ul_type_elements(&tensor->type); i++) {
-        char *end;
-        double element = ul_tensor_get_float(tensor, i), wanted = strtod(at, &end);
-        is_same = is_same && end != at &&
-                  (isnan(wanted) ? isnan(element) : element >= wanted && element <= wanted);
-        ul_text_put(&got, " ");
-        ul_text_put_float(&got, element, false);
-        at = end;
+    for (uint32_t o = 0; o < test->outputs; o++) {
+        const struct ul_tensor *tensor = graph.values[graph.nodes[0].outputs[o]].tensor;
+        for (uint64_t i = 0; i < ul_type_elements(&tensor->type); i++) {
+            char *end;
+            double element = ul_tensor_get_float(tensor, i), wanted = strtod(at, &end);
+            is_same = is_same && end != at &&
+                      (isnan(wanted) ? isnan(element) : element >= wanted && element <= wanted);
+            ul_text_put(&got, " ");
+            ul_text_put_float(&got, element, false);
+            at = end;
+        }
     }
     return is_same && *at == '\0' ? NULL : got.data;
 }
