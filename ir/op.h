@@ -89,6 +89,9 @@ struct ul_op_info {
     /* Why it has neither: of each operator that models have and that has none. */
     const char *not_differentiable;
     uint32_t fixed_inputs; /* bits of inputs that are no numbers to train: bounds, sizes, ratios */
+    /* Of an elementwise operator that never puts elements of input 0 in another order, bit for bit:
+     * the attribute that must not be negative for that, or "". */
+    const char *monotone;
     uint32_t slope_inputs; /* of an elementwise operator: where one number alone is trained too */
 };
 

@@ -12,6 +12,16 @@ enum ul_status ul_gradient_gelu(struct ul_gradient *gradient)
     return UL_OK;
 }
 
+/* By the result, which a negative slope turns around. */
+enum ul_status ul_gradient_leaky_relu(struct ul_gradient *gradient)
+{
+    double alpha = ul_node_get_float(ul_gradient_node(gradient), "alpha", 0.01);
+    ul_gradient_give(
+        gradient, 0,
+        ul_gradient_expression(gradient, alpha < 0 ? 1 : 0, ul_gradient_of(gradient, 0)));
+    return UL_OK;
+}
+
 /* By the result, which bounds cannot be told from where it reaches them: there none flows. */
 enum ul_status ul_gradient_clip(struct ul_gradient *gradient)
 {
