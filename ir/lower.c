@@ -721,8 +721,9 @@ void ul_lower_operand(struct ul_lower *lower, struct ul_contraction *contraction
     operand_transform(lower, contraction, operand, value, source, base, coefficients);
 }
 
-/* In-place facts: `output` may lie on `input` when both are dense from their first byte, as large
- * and of elements as large, and no element is loaded after it was stored (in_place.c). */
+/* In-place facts: `output` may lie on `input` when both are dense from their first byte, or the
+ * same part of a value and of what it overwrites, as large and of elements as large, and no element
+ * is loaded after it was stored (in_place.c). */
 
 /* Whole, dense from the base's first byte: what a buffer must be to change places. */
 static bool covers_base(const struct ul_lower *lower, const struct param *param)
@@ -734,6 +735,16 @@ static bool covers_base(const struct ul_lower *lower, const struct param *param)
            ul_type_elements(&value->type) == ul_type_elements(&base->type);
 }
 
+/* The same bytes of a value and of the one whose place it is donated. */
+static bool is_same_part(const struct ul_lower *lower, const struct param *output,
+                         const struct param *input)
+{
+    struct ul_view out = view_of(lower, output->value), in = view_of(lower, input->value);
+    return value_get(lower, out.base)->donor == in.base && out.offset_bytes == in.offset_bytes &&
+           output->base_index == input->base_index &&
+           memcmp(out.strides, in.strides, sizeof out.strides) == 0;
+}
+
 static bool may_lie_on(const struct ul_lower *lower, const struct ul_accesses *accesses,
                        const struct param *output, const struct param *input)
 {
@@ -742,7 +753,8 @@ static bool may_lie_on(const struct ul_lower *lower, const struct ul_accesses *a
     return ul_dtype_get(out->dtype)->size_bytes == ul_dtype_get(in->dtype)->size_bytes &&
            ul_value_bytes(lower->graph, output->value) ==
                ul_value_bytes(lower->graph, input->value) &&
-           covers_base(lower, output) && covers_base(lower, input) &&
+           ((covers_base(lower, output) && covers_base(lower, input)) ||
+            is_same_part(lower, output, input)) &&
            ul_accesses_may_overwrite(accesses, output->buffer, input->buffer);
 }
 

@@ -22,6 +22,8 @@ struct ul_split {
     ul_node_id first, last;
     const char *axis; /* "batch", "rows" or a number */
     int64_t piece_count;
+    bool defines; /* every program has these pieces: no bits of a whole are to be met, and results
+                     may overwrite what is donated to them */
 };
 
 /* The chain: whole steps, in one block. */

@@ -134,7 +134,7 @@ static ul_value_id add_constant(struct build *build, const struct ul_tensor *ten
     return value;
 }
 
-/* A weight of equal elements has no bytes to be viewed: a smaller one takes its place. */
+/* A constant of equal elements has no bytes to be viewed: a smaller one takes its place. */
 static ul_value_id cut_splat(struct build *build, ul_value_id value, const struct ul_slice *slice)
 {
     const struct ul_tensor *tensor = build->graph->values[value].tensor;
@@ -151,7 +151,8 @@ static ul_value_id add_slice(struct build *build, ul_value_id value, const struc
 {
     struct ul_graph *graph = build->graph;
     const struct ul_tensor *tensor = ul_graph_get_constant(graph, value);
-    if (tensor != NULL && tensor->data == NULL)
+    bool changes = (graph->values[value].flags & UL_VALUE_PERSISTENT) != 0;
+    if (!changes && tensor != NULL && tensor->data == NULL)
         return cut_splat(build, value, slice);
     const char *name = graph->values[value].name;
     /* A slice of what the piece itself has made keeps that name. */
@@ -235,6 +236,16 @@ static enum ul_status infer_copy(struct build *build, ul_node_id id, ul_node_id 
     return UL_OK;
 }
 
+/* What the program is to compare the piece with. */
+static void name_whole(struct build *build, ul_node_id piece, ul_node_id whole)
+{
+    struct ul_graph *graph = build->graph;
+    const struct ul_slice *slice = &build->needed.needed[graph->nodes[whole].outputs[0]];
+    int64_t at[2] = {slice->axis, slice->begin};
+    ul_node_set_int(graph, piece, "ul_piece_of", (int64_t)whole);
+    ul_node_set_ints(graph, piece, "ul_piece_at", at, 2);
+}
+
 static enum ul_status copy_node(struct build *build, ul_node_id origin, const ul_value_id *inputs,
                                 const struct ul_split_rule *rule)
 {
@@ -245,10 +256,8 @@ static enum ul_status copy_node(struct build *build, ul_node_id origin, const ul
     graph->nodes[id].group = group_of(build, old.group);
     for (uint32_t i = 0; i < rule->attr_count; i++)
         ul_node_set_attr(graph, id, &rule->attrs[i]);
-    const struct ul_slice *slice = &build->needed.needed[old.outputs[0]];
-    int64_t at[2] = {slice->axis, slice->begin};
-    ul_node_set_int(graph, id, "ul_piece_of", (int64_t)origin);
-    ul_node_set_ints(graph, id, "ul_piece_at", at, 2);
+    if (!build->chain->split->defines)
+        name_whole(build, id, origin);
     UL_TRY(infer_copy(build, id, origin));
     for (uint32_t i = 0; i < old.output_count; i++) {
         ul_value_id made = graph->nodes[id].outputs[i];

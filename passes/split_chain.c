@@ -210,7 +210,8 @@ static enum ul_status check_value(struct ul_pass *pass, struct ul_split_chain *c
                                   ul_node_id node, ul_value_id id, bool escapes)
 {
     const struct ul_value *value = &pass->graph->values[id];
-    if (value->donor != UL_NONE || (value->flags & UL_VALUE_PERSISTENT) != 0)
+    bool is_placed = value->donor != UL_NONE && !chain->split->defines;
+    if (is_placed || (value->flags & UL_VALUE_PERSISTENT) != 0)
         return fail(pass, chain, node, "makes a value with a place of its own");
     if (!escapes)
         return UL_OK;

@@ -4,9 +4,11 @@
  *      step      0    1    2    3
  *      reads n   x         x               step 2 may read and write, where its lowering says so;
  *      writes n            x               a reader at 3, or within a loop that writes, forbids it,
- *                                          but not in the other branch of an If
+ *                                          but not in the other branch of an If, nor where it
+ *                                          reads other bytes than those that step 2 writes
  */
 #include "codegen/program/program_internal.h"
+#include "ir/view.h"
 
 struct donation {
     ul_value_id output, input; /* base values */
@@ -27,6 +29,40 @@ static bool touches(const struct ul_graph *graph, const struct ul_program_step *
             return true;
     }
     return step->own != NULL && touches(graph, step->own, base, writes);
+}
+
+/* The bytes of its base that a value lies in: [*begin, *end). */
+static void find_extent(const struct ul_graph *graph, ul_value_id id, int64_t *begin, int64_t *end)
+{
+    const struct ul_value *value = &graph->values[id];
+    int64_t element_bytes = ul_value_element_bytes(graph, id);
+    *begin = value->view.offset_bytes;
+    *end = *begin + element_bytes;
+    for (uint32_t d = 0; d < value->type.rank; d++) {
+        int64_t reach = (value->type.dims[d] - 1) * value->view.strides[d] * element_bytes;
+        *begin += reach < 0 ? reach : 0;
+        *end += reach > 0 ? reach : 0;
+    }
+}
+
+/* Whether the one step reads bytes of the input that the other one writes of the output. */
+static bool overlap(const struct ul_graph *graph, const struct ul_program_step *reader,
+                    const struct ul_program_step *writer, const struct donation *donation)
+{
+    int64_t read[2], written[2];
+    for (uint32_t w = 0; w < writer->arg_count; w++) {
+        if (base_at(graph, writer, w) != donation->output || !writer->written[w])
+            continue;
+        find_extent(graph, writer->views[w], &written[0], &written[1]);
+        for (uint32_t r = 0; r < reader->arg_count; r++) {
+            if (base_at(graph, reader, r) != donation->input || reader->written[r])
+                continue;
+            find_extent(graph, reader->views[r], &read[0], &read[1]);
+            if (read[0] < written[1] && written[0] < read[1])
+                return true;
+        }
+    }
+    return false;
 }
 
 /* What the step reads of the input, it reads before it writes the output there. */
@@ -87,7 +123,8 @@ static enum ul_status check_writer(struct ul_builder *builder, uint32_t writer,
     const struct ul_graph *graph = builder->graph;
     for (uint32_t s = 0; s < program->step_count; s++) {
         if (touches(graph, &program->steps[s], donation->input, false) &&
-            forbids(program, s, writer, donation))
+            forbids(program, s, writer, donation) &&
+            overlap(graph, &program->steps[s], &program->steps[writer], donation))
             return ul_diag_set(builder->diag, UL_UNSUPPORTED,
                                "%s cannot overwrite %s where it lies: %s still reads it",
                                ul_quote(builder->arena, graph->values[donation->output].name),

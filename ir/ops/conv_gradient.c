@@ -50,6 +50,15 @@ enum ul_status ul_infer_weight_gradient(struct ul_infer *infer)
     return UL_OK;
 }
 
+/* Output channels are the result gradient's; with groups, input channels would be cut too. */
+bool ul_split_rule_weight_gradient(struct ul_split_rule *split)
+{
+    if (split->output.axis != 0 || ul_node_get_int(split->node, "group", 1) != 1)
+        return false;
+    ul_split_rule_read(split, 1, 1, split->output.begin, split->output.end);
+    return true;
+}
+
 /* x, with n = (input channel, window) and k = (image, pixel). */
 static void fill_x(struct ul_lower *lower, struct ul_contraction *contraction,
                    const struct ul_conv *conv, ul_value_id x, ul_kx group)

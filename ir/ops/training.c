@@ -74,6 +74,13 @@ enum ul_status ul_infer_update(struct ul_infer *infer)
     return UL_OK;
 }
 
+bool ul_split_rule_update(struct ul_split_rule *split)
+{
+    for (uint32_t i = PARAMETER; i < split->node->input_count; i++)
+        ul_split_rule_read(split, i, split->output.axis, split->output.begin, split->output.end);
+    return true;
+}
+
 /* One element of an update. */
 struct update {
     struct ul_lower *lower;

@@ -512,11 +512,11 @@ def check_parts(args, folder):
             raise AssertionError(f"micro-batches: exit {done.returncode}: {done.stderr}")
 
 
-def check_same(args, folder, what, words, choices):
-    """A compile by any of these options trains the convolution net with the bits of the first."""
+def check_same(args, folder, what, words, choices, shape=(3, IMAGE, IMAGE)):
+    """A compile by any of these options trains the model in the folder with the bits of the first."""
     model, program, want = os.path.join(folder, "m.onnx"), os.path.join(folder, "m"), None
     random = numpy.random.default_rng(3)
-    data = random.standard_normal((3 * BATCH, 3, IMAGE, IMAGE)).astype(numpy.float32)
+    data = random.standard_normal((3 * BATCH, *shape)).astype(numpy.float32)
     labels = random.integers(0, CLASSES, 3 * BATCH)
     for more in choices:
         run([args.ullage, "compile", model, "-o", program, *words, *more])
@@ -593,6 +593,43 @@ def deep_net(path, width=96, layers=6, batch=BATCH):
                TensorProto.FLOAT)
 
 
+def wide_net(path):
+    """Three parameters with gradients that are large beside all else."""
+    random = numpy.random.default_rng(17)
+    weights = {"c.w": random.standard_normal((256, 64, 3, 3)) / 24,
+               "a.w": random.standard_normal((9216, 40)) / 96,
+               "b.w": random.standard_normal((CLASSES, 40)) / 6}
+    nodes = [helper.make_node("Conv", ["x", "c.w"], ["c"], pads=[1] * 4, kernel_shape=[3, 3]),
+             helper.make_node("Relu", ["c"], ["r"]),
+             helper.make_node("Flatten", ["r"], ["f"]),
+             helper.make_node("MatMul", ["f", "a.w"], ["a"]),
+             helper.make_node("Tanh", ["a"], ["h"]),
+             helper.make_node("Gemm", ["h", "b.w"], ["y"], transB=1)]
+    make_model(path, nodes, weights, [("x", [BATCH, 64, 6, 6])], ("y", [BATCH, CLASSES]),
+               TensorProto.FLOAT)
+
+
+def check_tiles(args, folder):
+    """Large parameters are updated in parts, with the bits of the whole where kernels are our own."""
+    model = os.path.join(folder, "m.onnx")
+    wide_net(model)
+    words = ["--target", args.target, "--train", "--optimizer", "adamw", "--budget-of", "arena"]
+    plans = [json.loads(run([args.ullage, "plan", model, *words, *more, "--json", "-"]))
+             for more in ([], ["--no-pass", "tiles"])]
+    parts = [name for name in plans[0]["steps"]["name"] if "/update [" in name]
+    sizes = [plan["reserved_bytes"] for plan in plans]
+    if len(parts) != 5 or any("[" in name for name in plans[1]["steps"]["name"]):
+        raise AssertionError(f"tiles: {parts}")
+    if sizes[1] - sizes[0] < 128 * 1024:
+        raise AssertionError(f"tiles: {sizes[0]} bytes, {sizes[1]} without")
+    smallest = json.loads(run([args.ullage, "plan", model, *words, "--sweep", "--json", "-"]))
+    budget = str(smallest["plans"][-1]["reserved_bytes"])
+    check_same(args, folder, "tiles", words,
+               [[], ["--pack", "none"], ["--budget", budget],
+                *([["--no-pass", "tiles"]] if args.target == "c" else [])], (64, 6, 6))
+    print(f"tiles: {sizes[0]} bytes, {sizes[1]} without, {budget} at least")
+
+
 def check_clipping(args, folder, name):
     """A norm that is taken in a backward pass of its own: of these networks, whose kernels are then
     grouped as before, the same bits, and, where parameters are most of it, fewer bytes."""
@@ -627,7 +664,7 @@ def check_clipping(args, folder, name):
 
 
 CHECKS = {"conv": check_conv, "dropout": check_dropout, "vocabulary": check_vocabulary,
-          "process": check_process,
+          "process": check_process, "tiles": check_tiles,
           "clipping": lambda args, folder: check_clipping(args, folder, "clipping"),
           "clipping-conv": lambda args, folder: check_clipping(args, folder, "clipping-conv"),
           "checkpoints": check_checkpoints, "max-batch": check_max_batch,

@@ -1,0 +1,155 @@
+/* Tiles: a large parameter is updated while its gradient is formed, a part of its rows after the
+ * other, so that the gradient never exists whole.
+ *
+ *      dw = a^T b                      dw1 = (a^T)[0:r] b;   update rows 0 to r - 1 of w, m, v
+ *      w, m, v = update(dw)            dw2 = (a^T)[r:2r] b;  update the next r
+ *
+ * Problem: where little of the forward pass is kept, the largest gradient, and what the call that
+ * forms it needs beside it, stand at the peak. Method: products whose result one update alone reads
+ * are computed in pieces with it (split.h), each as large as a part of the largest. Which ones and
+ * how many hangs on the graph alone: under every budget sums are formed in the same order.
+ * Left undone: gradients that several products add up to (tied weights); those that wait for the
+ * norm of all, or for other runs of the step. */
+#include "ir/op.h"
+#include "ir/view.h"
+#include "passes/split.h"
+
+enum {
+    PARTS = 4,   /* tiles of the largest gradient */
+    MAX_WAY = 4, /* nodes from the update to the product, which is the last */
+};
+/* Below, a call is no small part of what a tile takes. */
+#define MIN_TILE_BYTES ((uint64_t)512 * 1024)
+
+/* A product and the update that its result is for. */
+struct site {
+    ul_node_id product, update;
+    uint64_t size_bytes; /* of the gradient */
+};
+
+struct tiles {
+    struct ul_pass *pass;
+    uint32_t *uses; /* per value: by nodes and blocks */
+    struct site *sites;
+    uint32_t count, capacity;
+};
+
+static void count_uses(struct tiles *tiles)
+{
+    const struct ul_graph *graph = tiles->pass->graph;
+    tiles->uses = UL_NEW_ARRAY(tiles->pass->scratch, uint32_t, graph->value_count);
+    for (uint32_t b = 0; b < graph->block_count; b++) {
+        const struct ul_block *block = &graph->blocks[b];
+        for (uint32_t i = 0; i < block->output_count; i++)
+            tiles->uses[block->outputs[i]]++;
+        for (uint32_t n = 0; n < block->node_count; n++) {
+            const struct ul_node *node = &graph->nodes[block->nodes[n]];
+            for (uint32_t i = 0; i < node->input_count; i++)
+                if (node->inputs[i] != UL_NONE)
+                    tiles->uses[node->inputs[i]]++;
+        }
+    }
+}
+
+/* The largest of what the node reads that a node makes, or UL_NONE. */
+static ul_value_id largest_made(const struct ul_graph *graph, const struct ul_node *node)
+{
+    ul_value_id largest = UL_NONE;
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        ul_value_id input = node->inputs[i];
+        if (input == UL_NONE || graph->values[input].kind != UL_VALUE_NODE)
+            continue;
+        if (largest == UL_NONE || ul_value_bytes(graph, input) > ul_value_bytes(graph, largest))
+            largest = input;
+    }
+    return largest;
+}
+
+/* The product that the node's gradient comes from, by nodes that nothing else reads of; or UL_NONE.
+ */
+static ul_node_id find_product(const struct tiles *tiles, ul_node_id update)
+{
+    const struct ul_graph *graph = tiles->pass->graph;
+    ul_node_id at = update;
+    for (uint32_t way = 0; way < MAX_WAY; way++) {
+        ul_value_id made = largest_made(graph, &graph->nodes[at]);
+        if (made == UL_NONE || tiles->uses[made] != 1)
+            return UL_NONE;
+        at = graph->values[made].producer;
+        if ((ul_op_get(graph->nodes[at].op)->flags & UL_OP_MULTIPLIES) != 0)
+            return at;
+    }
+    return UL_NONE;
+}
+
+/* Updates of trained parameters by a product. */
+static void find_sites(struct tiles *tiles)
+{
+    const struct ul_graph *graph = tiles->pass->graph;
+    const struct ul_block *block = &graph->blocks[0];
+    for (uint32_t i = 0; i < block->output_count; i++) {
+        const struct ul_value *output = &graph->values[block->outputs[i]];
+        if (output->donor == UL_NONE ||
+            (graph->values[output->donor].flags & UL_VALUE_TRAINED) == 0)
+            continue;
+        struct site site = {.update = output->producer};
+        site.product = find_product(tiles, site.update);
+        site.size_bytes = ul_value_bytes(graph, block->outputs[i]);
+        if (site.product == UL_NONE)
+            continue;
+        UL_GROW(tiles->pass->scratch, tiles->sites, tiles->count, tiles->capacity);
+        tiles->sites[tiles->count++] = site;
+    }
+}
+
+/* Where another product adds to the gradient, what the first one reads would have to stay until the
+ * last one can run. */
+static bool is_one_product(const struct tiles *tiles, const struct ul_split_chain *chain)
+{
+    const struct ul_graph *graph = tiles->pass->graph;
+    uint32_t count = 0;
+    for (uint32_t n = 0; n < chain->node_count; n++)
+        count += (ul_op_get(graph->nodes[chain->nodes[n]].op)->flags & UL_OP_MULTIPLIES) != 0;
+    UL_ASSERT(count > 0);
+    return count == 1;
+}
+
+/* What the rows' own rules do not allow stays whole. */
+static enum ul_status cut(struct tiles *tiles, const struct site *site, uint64_t tile_bytes)
+{
+    struct ul_pass pass = *tiles->pass;
+    struct ul_diag why_not = {0};
+    struct ul_split_chain chain;
+    struct ul_split_needed needed;
+    const struct ul_split split = {.text = "tiles",
+                                   .first = site->product,
+                                   .last = site->update,
+                                   .axis = "0",
+                                   .defines = true,
+                                   .piece_count =
+                                       (int64_t)((site->size_bytes + tile_bytes - 1) / tile_bytes)};
+    pass.diag = &why_not;
+    if (split.piece_count < 2 || ul_split_find_chain(&pass, &split, &chain) != UL_OK ||
+        ul_split_set_axis(&pass, &chain) != UL_OK || !is_one_product(tiles, &chain))
+        return UL_OK;
+    ul_split_needed_init(&pass, &chain, &needed);
+    if (ul_split_find_needed(&pass, 0, 1, &needed) != UL_OK)
+        return UL_OK;
+    return ul_split_build(tiles->pass, &chain);
+}
+
+enum ul_status ul_pass_tiles(struct ul_pass *pass)
+{
+    struct tiles tiles = {.pass = pass};
+    uint64_t largest_bytes = 0;
+    count_uses(&tiles);
+    find_sites(&tiles);
+    for (uint32_t i = 0; i < tiles.count; i++)
+        largest_bytes =
+            tiles.sites[i].size_bytes > largest_bytes ? tiles.sites[i].size_bytes : largest_bytes;
+    uint64_t tile_bytes = largest_bytes / PARTS;
+    tile_bytes = tile_bytes < MIN_TILE_BYTES ? MIN_TILE_BYTES : tile_bytes;
+    for (uint32_t i = 0; i < tiles.count; i++)
+        UL_TRY(cut(&tiles, &tiles.sites[i], tile_bytes));
+    return UL_OK;
+}
