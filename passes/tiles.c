@@ -7,19 +7,14 @@
  * Problem: where little of the forward pass is kept, the largest gradient, and what the call that
  * forms it needs beside it, stand at the peak. Method: products whose result one update alone reads
  * are computed in pieces with it (split.h), each as large as a part of the largest. Which ones and
- * how many hangs on the graph alone: under every budget sums are formed in the same order.
+ * how many hangs on graph and target alone: under every budget sums are formed in the same order.
  * Left undone: gradients that several products add up to (tied weights); those that wait for the
  * norm of all, or for other runs of the step. */
 #include "ir/op.h"
 #include "ir/view.h"
 #include "passes/split.h"
 
-enum {
-    PARTS = 4,   /* tiles of the largest gradient */
-    MAX_WAY = 4, /* nodes from the update to the product, which is the last */
-};
-/* Below, a call is no small part of what a tile takes. */
-#define MIN_TILE_BYTES ((uint64_t)512 * 1024)
+enum { MAX_WAY = 4 }; /* nodes from the update to the product, which is the last */
 
 /* A product and the update that its result is for. */
 struct site {
@@ -142,13 +137,16 @@ enum ul_status ul_pass_tiles(struct ul_pass *pass)
 {
     struct tiles tiles = {.pass = pass};
     uint64_t largest_bytes = 0;
+    if (pass->traits->tile_count == 0)
+        return UL_OK;
+    UL_ASSERT(pass->traits->tile_bytes > 0);
     count_uses(&tiles);
     find_sites(&tiles);
     for (uint32_t i = 0; i < tiles.count; i++)
         largest_bytes =
             tiles.sites[i].size_bytes > largest_bytes ? tiles.sites[i].size_bytes : largest_bytes;
-    uint64_t tile_bytes = largest_bytes / PARTS;
-    tile_bytes = tile_bytes < MIN_TILE_BYTES ? MIN_TILE_BYTES : tile_bytes;
+    uint64_t tile_bytes = largest_bytes / pass->traits->tile_count;
+    tile_bytes = tile_bytes < pass->traits->tile_bytes ? pass->traits->tile_bytes : tile_bytes;
     for (uint32_t i = 0; i < tiles.count; i++)
         UL_TRY(cut(&tiles, &tiles.sites[i], tile_bytes));
     return UL_OK;

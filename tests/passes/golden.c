@@ -43,7 +43,7 @@ static enum ul_status run_case(struct golden *golden, const char *pass, const ch
     struct ul_graph graph;
     struct ul_arena scratch;
     struct ul_diag diag = {0};
-    struct ul_target_traits traits = {.name = NULL};
+    struct ul_target_traits traits = {.tile_count = 4, .tile_bytes = 512 * 1024};
     struct ul_passes_options options = {.traits = &traits};
     struct ul_training training = {.class_axis = UL_TRAINING_AXIS_OPEN};
     struct ul_text printed;
