@@ -53,6 +53,8 @@ enum ul_method_turn {
         "between two first runs")                                                                  \
     ROW(EXACT, "exact", ul_remat_run_exact, UL_TURN_FIRST | UL_TURN_LAST,                          \
         "up to 1024 steps, and few ways to run them", "all orders and recomputations")             \
+    ROW(CUT, "cut", ul_remat_run_cut, UL_TURN_START,                                               \
+        "a forward pass, and a backward pass behind it", NULL)                                     \
     ROW(KEEP, "keep", ul_remat_run_keep, UL_TURN_NONE, "what is to be kept, as --checkpoint says", \
         NULL)
 

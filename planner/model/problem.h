@@ -166,6 +166,12 @@ uint64_t ul_problem_min_cost(const struct ul_problem *problem);
 enum ul_status ul_problem_verify(const struct ul_problem *problem,
                                  struct ul_diag *diag) UL_MUST_CHECK;
 
+/* forward.c */
+
+/* Per step, whether it is of the forward pass that the problem's kept activations come from; NULL
+ * where there are none. */
+bool *ul_problem_find_forward(struct ul_arena *arena, const struct ul_problem *problem);
+
 /* problem_text.c: planner/README.md has the grammar. What is printed is read back to a problem
  * that prints the same bytes. */
 

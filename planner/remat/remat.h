@@ -84,7 +84,8 @@ bool ul_remat_run_turn(struct ul_remat *remat, const struct ul_remat_orders *ord
 /* Runs the method that `remat` names, or all in their turns; the last one that ran says why_not. */
 void ul_remat_run(struct ul_remat *remat, const struct ul_remat_orders *orders);
 /* All methods on a rung. Its two results are both of use, since which packs better is not known:
- * that of the searches, and a cheaper one of the other methods, if they find one. */
+ * that of the searches, and a cheaper one of the other methods, if they find one; where it is said
+ * what is forward, of searches too that go on from these. */
 void ul_remat_run_rung(struct ul_remat *searched, struct ul_remat *cheaper,
                        const struct ul_remat_orders *orders);
 

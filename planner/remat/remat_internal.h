@@ -6,6 +6,7 @@
 #ifndef UL_REMAT_INTERNAL_H
 #define UL_REMAT_INTERNAL_H
 
+#include "planner/remat/flow.h"
 #include "planner/remat/remat.h"
 
 /* live_tree.c: sums over positions with addition to a range and the maximum of one. */
@@ -27,6 +28,43 @@ int64_t ul_live_tree_max(const struct ul_live_tree *live_tree, uint32_t begin, u
  * instead, the dearest first, and those that nobody reads. Returns the new count. */
 uint32_t ul_remat_prune(const struct ul_solve_graph *graph, uint64_t budget_bytes,
                         uint32_t *sequence, uint32_t count);
+
+/* remat_again.c */
+
+/* The order with what is not there behind position `border` made again when nodes of the backward
+ * pass there read it. In is_there: what is kept; out: that, and what was made. What may not run
+ * again and what has no bytes is always there. Returns the count, of at most 2 runs of a node. */
+uint32_t ul_remat_make_again(const struct ul_solve_graph *graph, const uint32_t *order,
+                             const bool *is_forward, uint32_t border, bool *is_there,
+                             uint32_t *sequence);
+
+/* remat_cut_set.c */
+
+/* Which values of a forward pass are kept, at a price of a byte. */
+struct ul_cut_set {
+    const struct ul_solve_graph *graph;
+    const uint32_t *order;
+    struct ul_arena *arena;
+    bool *is_forward; /* per node */
+    uint32_t border;  /* the position behind the last of them that the backward pass reads */
+    bool *is_kept;    /* per node, out */
+    struct ul_flow flow;
+    /* fixed by init */
+    uint32_t *place;                 /* per node: its position in the order */
+    uint32_t *kept_edge, *cost_edge; /* per node */
+    bool *is_before;                 /* per node of the network */
+    double cost_sum, bytes_sum;
+};
+
+enum { UL_CUT_DEAREST = 24 }; /* the largest exponent of a price, and the smallest below 0 */
+
+/* is_forward: per node; NULL: what lies before the place where most bytes wait. */
+void ul_cut_set_init(struct ul_cut_set *set, struct ul_arena *arena,
+                     const struct ul_solve_graph *graph, const uint32_t *order,
+                     const bool *is_forward);
+/* Sets is_kept for 2^price_exponent times the cost of all nodes over the bytes of all as a byte's
+ * price; the bytes kept. A node's cost counts slope / node_count more with each place. */
+uint64_t ul_cut_set_at(struct ul_cut_set *set, double price_exponent, double slope);
 
 /* remat_walk.c */
 

@@ -125,20 +125,38 @@ static void remat_continue(struct ul_remat *remat, const struct ul_remat *from)
     remat->proven_within = NULL;
 }
 
+/* Of a program that trains: searches that go on from what is known of forward and backward
+ * passes, beside those that go on from nothing. */
+static void rung_train(struct ul_remat *searched, struct ul_remat *cheaper,
+                       const struct ul_remat_orders *orders)
+{
+    uint64_t work = cheaper->effort.work;
+    ul_remat_run_turn(cheaper, orders, UL_TURN_START);
+    cheaper->effort.work = work; /* what searches may do is theirs */
+    if (cheaper->cost != ul_solve_base_cost(cheaper->graph))
+        ul_remat_run_turn(cheaper, orders, UL_TURN_SEARCH);
+    if (searched->cost < cheaper->cost)
+        remat_continue(cheaper, searched);
+}
+
 /* The turns of searches apart from the others, which go on from them. */
 void ul_remat_run_rung(struct ul_remat *searched, struct ul_remat *cheaper,
                        const struct ul_remat_orders *orders)
 {
     UL_ASSERT(searched->cost == UINT64_MAX && cheaper->cost == UINT64_MAX);
     bool settled = ul_remat_run_turn(cheaper, orders, UL_TURN_FIRST);
+    bool trains = searched->is_forward != NULL;
     searched->misfit_proven = cheaper->misfit_proven;
     if (cheaper->misfit_proven)
         return;
     ul_remat_run_turn(searched, orders, UL_TURN_SEARCH);
-    if (searched->cost < cheaper->cost)
+    if (trains && !settled)
+        rung_train(searched, cheaper, orders);
+    else if (searched->cost < cheaper->cost)
         remat_continue(cheaper, searched);
     if (!settled && cheaper->cost != ul_solve_base_cost(cheaper->graph)) {
-        ul_remat_run_turn(cheaper, orders, UL_TURN_START);
+        if (!trains)
+            ul_remat_run_turn(cheaper, orders, UL_TURN_START);
         ul_remat_run_turn(cheaper, orders, UL_TURN_AFTER);
     }
     if (cheaper->cost == searched->cost) {

@@ -19,6 +19,7 @@
  * for, alone and beside what is live at that step. What optional values take (weights that one
  * alternative wants in a form of its own) is the same at every position, and so beside what the
  * sequence decides: each sequence is offered with ever fewer of them (ladder_levels.c).
+ * Of a program that trains, what smallest cuts keep (remat_cut.c) makes rungs of its own.
  * Asked for a budget, the interval of rungs that it lies in is halved, and looked at closer.
  * Left undone: the order of first runs is that of the plan without a budget, or the file's where no
  * other was named. */
@@ -120,8 +121,9 @@ struct choice {
     uint32_t *orders[2]; /* of nodes: the base plan's, the file's */
     bool rewritten;      /* the graph is of the rewriting by ul_ladder_values */
     uint32_t order_count;
-    uint64_t misfit_bytes;      /* no sequence is within so much */
-    bool *is_forward, *is_kept; /* per node, where the options say what to keep; else NULL */
+    uint64_t misfit_bytes; /* no sequence is within so much */
+    bool *is_forward;      /* per node, of a program that trains; else NULL */
+    const bool *is_kept;   /* per node, where the options say what to keep; else NULL */
 };
 
 /* Bytes and costs, between rungs; the least values are within. */
@@ -142,6 +144,7 @@ struct climb {
     uint64_t **needs;               /* per step and alternative: bytes that it touches */
     uint64_t *beside;               /* per step: bytes that live in the base plan beside these */
     struct ul_ladder_levels levels; /* of optional values */
+    const bool *is_forward;         /* per step, of a program that trains; else NULL */
     uint64_t persistent_bytes;
     bool has_alternatives;
     bool keeps_values; /* nothing is rewritten */
@@ -397,6 +400,19 @@ static struct ul_problem problem_fix(struct climb *c, const uint32_t *alternativ
     return fixed;
 }
 
+/* A node is forward if all of its steps are. */
+static void forward_mark(struct climb *c, struct choice *choice)
+{
+    const struct ul_problem_graph *graph = &choice->graph;
+    uint32_t n = graph->graph.node_count;
+    choice->is_forward = UL_NEW_ARRAY(&c->scratch, bool, n);
+    for (uint32_t v = 0; v < n; v++) {
+        choice->is_forward[v] = true;
+        for (uint32_t i = graph->step_first[v]; i < graph->step_first[v + 1]; i++)
+            choice->is_forward[v] = choice->is_forward[v] && c->is_forward[graph->steps[i]];
+    }
+}
+
 static void choice_make(struct climb *c, uint32_t *alternatives, struct choice *choice)
 {
     *choice = (struct choice){.alternatives = alternatives};
@@ -411,6 +427,8 @@ static void choice_make(struct climb *c, uint32_t *alternatives, struct choice *
     bool same = memcmp(choice->orders[0], choice->orders[1], n * sizeof(uint32_t)) == 0;
     bool is_named = c->options.order != UL_ORDER_BEST && c->options.order != UL_ORDER_FILE;
     choice->order_count = same || is_named ? 1 : 2;
+    if (c->is_forward != NULL)
+        forward_mark(c, choice);
 }
 
 /* The cheapest alternative that needs at most the limit beside what is live anyway (NULL: beside
@@ -521,6 +539,9 @@ static enum ul_status found_offer(struct climb *c, struct ul_arena *scratch,
     return sequence_offer(c, steps, count, choice, found);
 }
 
+/* So many times the work of a rung is for searches that go on from what is known of training. */
+enum { TRAINING_WORK = 4 };
+
 /* Recomputes until the live sum is within the limit, by the method that is named or by all. */
 static enum ul_status choice_climb(struct climb *c, struct choice *choice, uint64_t limit_bytes,
                                    struct reach *reach)
@@ -534,6 +555,8 @@ static enum ul_status choice_climb(struct climb *c, struct choice *choice, uint6
                                            .count = choice->order_count};
     struct ul_remat remat = remat_make(c, &scratch, choice, limit_bytes);
     struct ul_remat cheaper = remat_make(c, &scratch, choice, limit_bytes);
+    if (choice->is_forward != NULL && c->work_limit == 0)
+        cheaper.effort.work_limit *= TRAINING_WORK;
     if (c->options.remat == UL_REMAT_BEST)
         ul_remat_run_rung(&remat, &cheaper, &orders);
     else
@@ -611,6 +634,24 @@ static enum ul_status rungs_climb(struct climb *c, struct rungs *r)
     if (r->reached.any_bytes == r->reached.searched_bytes)
         return UL_OK;
     return rungs_descend(c, r, &r->reached.any_bytes);
+}
+
+/* Of a program that trains, down by what smallest cuts keep: of little work, so in finer steps. No
+ * budget gets less than these sets alone would give. */
+static enum ul_status cuts_climb(struct climb *c, const struct rungs *rungs)
+{
+    enum { FINER = 2 };
+    enum ul_plan_remat method = c->options.remat;
+    const char *why_not = c->ladder->why_not;
+    struct rungs r = *rungs;
+    if (r.alone.is_forward == NULL || method != UL_REMAT_BEST)
+        return UL_OK;
+    r.count *= FINER;
+    c->options.remat = UL_REMAT_CUT;
+    enum ul_status status = rungs_climb(c, &r);
+    c->options.remat = method;
+    c->ladder->why_not = why_not;
+    return status;
 }
 
 /* ---- Between two rungs ---- */
@@ -715,6 +756,8 @@ static void climb_prepare(struct climb *c, struct rungs *r)
     struct choice smallest;
     uint64_t cost;
     base_order(c);
+    if (c->is_forward == NULL)
+        c->is_forward = ul_problem_find_forward(&c->scratch, problem);
     c->needs = ul_account_needs(&c->scratch, problem, c->options.alignment_bytes);
     ul_ladder_levels_make(&c->scratch, problem, c->options.alignment_bytes, &c->levels);
     beside_make(c);
@@ -761,7 +804,9 @@ static enum ul_status climb_run(struct climb *c, uint64_t budget_bytes)
     if (c->levels.count > 1)
         UL_TRY(sequence_offer(c, c->base_steps, c->problem->step_count, &r.alone, NULL));
     limits_set(c, &ul_remat_limits_rung);
+    const struct rungs top = r;
     UL_TRY(rungs_climb(c, &r));
+    UL_TRY(cuts_climb(c, &top));
     return budget_bytes == 0 ? UL_OK : rungs_between(c, &r, budget_bytes);
 }
 
@@ -788,28 +833,22 @@ const char *ul_ladder_refusal(struct ul_arena *arena, const struct ul_problem *p
     return remat.cost != UINT64_MAX ? NULL : remat.why_not;
 }
 
-/* What is to be kept of steps, for the nodes of a choice; what is no step stays as it is. */
-static void keep_mark(struct climb *c, struct choice *choice)
+/* What is to be kept of steps, for the nodes of a choice. */
+static const bool *keep_mark(struct climb *c, const struct choice *choice)
 {
-    const struct ul_plan_kept *kept = c->options.kept;
     const struct ul_problem_graph *graph = &choice->graph;
-    uint32_t n = graph->graph.node_count;
-    choice->is_forward = UL_NEW_ARRAY(&c->scratch, bool, n);
-    choice->is_kept = UL_NEW_ARRAY(&c->scratch, bool, n);
-    for (uint32_t v = 0; v < n; v++) {
-        choice->is_forward[v] = true;
-        for (uint32_t i = graph->step_first[v]; i < graph->step_first[v + 1]; i++) {
-            choice->is_forward[v] = choice->is_forward[v] && kept->is_forward[graph->steps[i]];
-            choice->is_kept[v] = choice->is_kept[v] || kept->is_kept[graph->steps[i]];
-        }
-    }
+    bool *is_kept = UL_NEW_ARRAY(&c->scratch, bool, graph->graph.node_count);
+    for (uint32_t v = 0; v < graph->graph.node_count; v++)
+        for (uint32_t i = graph->step_first[v]; i < graph->step_first[v + 1]; i++)
+            is_kept[v] = is_kept[v] || c->options.kept->is_kept[graph->steps[i]];
+    return is_kept;
 }
 
 /* The plan of what the method `keep` makes of the base order. */
 static enum ul_status keep_plan(struct climb *c, struct choice *choice, struct ul_plan *plan)
 {
     uint32_t count;
-    keep_mark(c, choice);
+    choice->is_kept = keep_mark(c, choice);
     struct ul_remat remat = remat_make(c, &c->scratch, choice, UINT64_MAX);
     ul_remat_run(&remat, &(struct ul_remat_orders){
                              .orders = (const uint32_t *const *)choice->orders, .count = 1});
@@ -833,6 +872,7 @@ enum ul_status ul_ladder_keep(struct ul_arena *arena, const struct ul_problem *p
         .arena = arena, .problem = problem, .options = *options, .base = &base, .diag = diag};
     struct rungs r = {.count = 0};
     UL_ASSERT(options->kept != NULL && options->pack != UL_PACK_NONE);
+    c.is_forward = options->kept->is_forward;
     ul_plan_options_resolve(&c.options);
     ul_arena_init(&c.scratch);
     climb_prepare(&c, &r);

@@ -1,6 +1,7 @@
 /* Golden cases: what <case>.problem is planned to, byte for byte, is <case>.plan. Lines "# --budget
- * N" and "# --pack none" of a problem are options. A <case>.positions gives the positions by hand,
- * to which the rest of the plan is made; where that is refused, <case>.err has the message.
+ * N", "# --remat cut" and "# --pack none" of a problem are options. A <case>.positions gives the
+ * positions by hand, to which the rest of the plan is made; where that is refused, <case>.err has
+ * the message.
  *
  * usage: planner_golden [--update] DIR */
 #include "planner/solve/solve.h"
@@ -67,6 +68,8 @@ static struct ul_plan_options options_read(const char *text)
     const char *found = strstr(text, budget);
     if (found != NULL)
         options.budget_bytes = strtoull(found + strlen(budget), NULL, 10);
+    if (strstr(text, "# --remat cut\n") != NULL)
+        options.remat = UL_REMAT_CUT;
     if (strstr(text, "# --pack none\n") != NULL)
         options.pack = UL_PACK_NONE;
     ul_plan_options_resolve(&options);

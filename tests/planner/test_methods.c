@@ -197,6 +197,7 @@ static void test_named_methods_run(void **state)
                                                       [UL_REMAT_SEARCH] = "annealed sequence",
                                                       [UL_REMAT_CHAIN] = "checkpoints on a chain",
                                                       [UL_REMAT_ILP] = "integer program",
+                                                      [UL_REMAT_CUT] = "smallest cut",
                                                       [UL_REMAT_EXACT] = "computed and resident"};
     struct ul_arena arena;
     ul_arena_init(&arena);
