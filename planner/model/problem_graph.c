@@ -50,7 +50,7 @@ struct edge {
     uint32_t before, after;
 };
 
-/* A state that one step updates, the last that touches it. */
+/* A state that steps update, the last ones to touch it; the first of these. */
 struct update {
     uint32_t value, node;
 };
@@ -426,13 +426,15 @@ static void groups_order(struct linker *l, uint32_t a, uint32_t b, uint32_t c)
         order_add(l, gate, t[j].node);
 }
 
-/* Whether all that read a state do so before the one step that updates it. */
-static bool is_updated_last(const struct linker *l, uint32_t value, uint32_t writers)
+/* Whether all that only read a state do so before the steps that update it, of which each may
+ * update a part. */
+static bool is_updated_last(const struct linker *l, uint32_t value, uint32_t first_write)
 {
     const struct ul_plan_value *at = &l->problem->values[value];
-    const struct touch *last = &l->touches[l->touch_end[value] - 1];
-    return writers == 1 && last->writes && at->persistent && !at->pinned && !at->never_recompute &&
-           last->node < l->step_nodes;
+    bool all = at->persistent && !at->pinned && !at->never_recompute;
+    for (uint32_t i = first_write; i < l->touch_end[value]; i++)
+        all = all && l->touches[i].writes && l->touches[i].node < l->step_nodes;
+    return all;
 }
 
 /* Repeating what writes only a part of a value, or what has effects, would not bring it back; nor
@@ -442,19 +444,19 @@ static void repeats_forbid(struct linker *l, uint32_t value)
 {
     const struct ul_plan_value *at = &l->problem->values[value];
     bool there = at->live_from_start || at->persistent;
-    uint32_t writers = 0;
-    uint32_t last_write = 0;
+    uint32_t writers = 0, first_write = 0, last_write = 0;
     for (uint32_t i = l->touch_first[value]; i < l->touch_end[value]; i++) {
+        first_write = writers == 0 && l->touches[i].writes ? i : first_write;
         writers += l->touches[i].writes;
         last_write = l->touches[i].writes ? i : last_write;
     }
     if (writers == 0 || (writers == 1 && !there && !at->pinned && !at->never_recompute))
         return;
-    if (is_updated_last(l, value, writers)) {
-        uint32_t node = l->touches[last_write].node;
+    if (is_updated_last(l, value, first_write)) {
         UL_GROW(l->scratch, l->updates, l->update_count, l->update_capacity);
-        l->updates[l->update_count++] = (struct update){value, node};
-        l->nodes[node].run_once = true;
+        l->updates[l->update_count++] = (struct update){value, l->touches[first_write].node};
+        for (uint32_t i = first_write; i <= last_write; i++)
+            l->nodes[l->touches[i].node].run_once = true;
         return;
     }
     if (l->form == UL_PROBLEM_GRAPH_REPEATABLE && (writers > 1 || at->pinned))
@@ -585,7 +587,7 @@ static void needs_own(struct needs *needs)
     needs->again = UL_NEW_ARRAY(l->scratch, uint64_t, (uint64_t)needs->rows * needs->words);
     for (uint32_t u = 0; u < l->update_count; u++) {
         uint32_t value = l->updates[u].value;
-        for (uint32_t i = l->touch_first[value]; i + 1 < l->touch_end[value]; i++)
+        for (uint32_t i = l->touch_first[value]; !l->touches[i].writes; i++)
             needs->own[(uint64_t)l->touches[i].node * needs->words + u / 64] |= UINT64_C(1)
                                                                                 << u % 64;
     }

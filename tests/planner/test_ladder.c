@@ -104,11 +104,11 @@ static void update(struct fixture *f, uint32_t gradient, uint32_t state_value)
     add_simple_step(f->problem, "update", 0, 1, &substep);
 }
 
-/* Layers of a net that is trained: what reads a weight may run again, until the weight changes.
+/* Layers of a net that is trained: what reads a weight may run again, until the weight changes,
+ * which it does in parts, each as soon as its part of the gradient is there.
  *      a1 = x w1, a2 = a1 w2 ... g2 = g3 w3, d3 = a2 g3, w3 -= d3 ... */
-static void test_readers_of_states_run_again(void **state)
+static void check_readers_of_states(uint32_t parts)
 {
-    (void)state;
     enum { LAYERS = 12, BYTES = 640 };
     struct fixture f;
     uint32_t weights[LAYERS], made[LAYERS + 1];
@@ -123,11 +123,13 @@ static void test_readers_of_states_run_again(void **state)
     uint32_t gradient = value(&f, UL_PLAN_ACTIVATIONS, BYTES);
     step(&f, 1, made[LAYERS], UL_PLAN_NONE, gradient);
     for (uint32_t i = LAYERS; i-- > 0;) {
-        uint32_t of_weight = value(&f, UL_PLAN_GRADIENTS, 64);
         uint32_t before = value(&f, UL_PLAN_ACTIVATIONS, BYTES);
-        step(&f, 10, made[i], gradient, of_weight);
         step(&f, 10, gradient, weights[i], before);
-        update(&f, of_weight, weights[i]);
+        for (uint32_t part = 0; part < parts; part++) {
+            uint32_t of_weight = value(&f, UL_PLAN_GRADIENTS, 64);
+            step(&f, 10, made[i], gradient, of_weight);
+            update(&f, of_weight, weights[i]);
+        }
         gradient = before;
     }
     uint64_t whole = plan_within(&f, 0).reserved_bytes[0];
@@ -136,6 +138,13 @@ static void test_readers_of_states_run_again(void **state)
     assert_true(plan.fits);
     assert_true(plan.cost > plan.base_cost && plan.cost < plan.base_cost * 5 / 4);
     ul_arena_done(&f.arena);
+}
+
+static void test_readers_of_states_run_again(void **state)
+{
+    (void)state;
+    check_readers_of_states(1);
+    check_readers_of_states(3);
 }
 
 /* What would read a weight behind its update may be had by keeping a value that lives for three
