@@ -103,6 +103,16 @@ static enum ul_status ask_class_axis(const struct ul_loss_job *loss, const struc
                        (long long)type->dims[last], labels_shape(loss, type, last));
 }
 
+/* Where the caller does not say it: dimension 1, or the last where that has one element alone.
+ * UL_TRAINING_AXIS_OPEN: either makes sense, and means something else. */
+static int64_t default_class_axis(const struct ul_type *type)
+{
+    uint32_t last = type->rank - 1;
+    if (last == 1 || type->dims[last] == 1)
+        return 1;
+    return type->dims[1] == 1 ? (int64_t)last : UL_TRAINING_AXIS_OPEN;
+}
+
 /* Which dimension of the logits are the classes. */
 static enum ul_status find_class_axis(const struct ul_loss_job *loss, const struct ul_type *type,
                                       uint32_t *axis)
@@ -113,10 +123,10 @@ static enum ul_status find_class_axis(const struct ul_loss_job *loss, const stru
                            "--loss softmax-cross-entropy: the output has %u dimensions; it needs "
                            "samples and classes",
                            (unsigned)type->rank);
-    if (asked == UL_TRAINING_AXIS_OPEN && type->rank > 2)
-        return ask_class_axis(loss, type);
     if (asked == UL_TRAINING_AXIS_OPEN)
-        asked = 1;
+        asked = default_class_axis(type);
+    if (asked == UL_TRAINING_AXIS_OPEN)
+        return ask_class_axis(loss, type);
     if (asked < 0)
         asked += type->rank;
     if (asked < 1 || asked >= (int64_t)type->rank)
