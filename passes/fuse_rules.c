@@ -147,6 +147,11 @@ static bool check_front(const struct ul_fuse *fuse, struct ul_fuse_trial *trial)
 
 /* ---- Neither ---- */
 
+static bool is_pointwise(const struct ul_node *node)
+{
+    return (ul_op_get(node->op)->flags & UL_OP_POINTWISE) != 0 || is_elementwise(node);
+}
+
 /* A map inlined into another: loaded at most about once per element. */
 static bool loads_once(const struct ul_fuse *fuse, const struct ul_node *user, ul_value_id value)
 {
@@ -155,7 +160,7 @@ static bool loads_once(const struct ul_fuse *fuse, const struct ul_node *user, u
     uint64_t loads = 0;
     for (uint32_t i = 0; i < user->output_count; i++)
         loads += ul_type_elements(type_of(fuse, user->outputs[i]));
-    if (is_elementwise(user))
+    if (is_pointwise(user))
         return same_dims(type_of(fuse, value), type_of(fuse, user->outputs[0]));
     return is_cheap(made_by) && loads <= elements;
 }

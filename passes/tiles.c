@@ -8,8 +8,8 @@
  * forms it needs beside it, stand at the peak. Method: products whose result one update alone reads
  * are computed in pieces with it (split.h), each as large as a part of the largest. Which ones and
  * how many hangs on graph and target alone: under every budget sums are formed in the same order.
- * Left undone: gradients that several products add up to (tied weights); those that wait for the
- * norm of all, or for other runs of the step. */
+ * Left undone: gradients that several products add up to (tied weights), or that wait for the norm
+ * of all. */
 #include "ir/op.h"
 #include "ir/view.h"
 #include "passes/split.h"
@@ -24,27 +24,9 @@ struct site {
 
 struct tiles {
     struct ul_pass *pass;
-    uint32_t *uses; /* per value: by nodes and blocks */
     struct site *sites;
     uint32_t count, capacity;
 };
-
-static void count_uses(struct tiles *tiles)
-{
-    const struct ul_graph *graph = tiles->pass->graph;
-    tiles->uses = UL_NEW_ARRAY(tiles->pass->scratch, uint32_t, graph->value_count);
-    for (uint32_t b = 0; b < graph->block_count; b++) {
-        const struct ul_block *block = &graph->blocks[b];
-        for (uint32_t i = 0; i < block->output_count; i++)
-            tiles->uses[block->outputs[i]]++;
-        for (uint32_t n = 0; n < block->node_count; n++) {
-            const struct ul_node *node = &graph->nodes[block->nodes[n]];
-            for (uint32_t i = 0; i < node->input_count; i++)
-                if (node->inputs[i] != UL_NONE)
-                    tiles->uses[node->inputs[i]]++;
-        }
-    }
-}
 
 /* The largest of what the node reads that a node makes, or UL_NONE. */
 static ul_value_id largest_made(const struct ul_graph *graph, const struct ul_node *node)
@@ -60,15 +42,13 @@ static ul_value_id largest_made(const struct ul_graph *graph, const struct ul_no
     return largest;
 }
 
-/* The product that the node's gradient comes from, by nodes that nothing else reads of; or UL_NONE.
- */
-static ul_node_id find_product(const struct tiles *tiles, ul_node_id update)
+/* The product that the node's gradient comes from, or UL_NONE. */
+static ul_node_id find_product(const struct ul_graph *graph, ul_node_id update)
 {
-    const struct ul_graph *graph = tiles->pass->graph;
     ul_node_id at = update;
     for (uint32_t way = 0; way < MAX_WAY; way++) {
         ul_value_id made = largest_made(graph, &graph->nodes[at]);
-        if (made == UL_NONE || tiles->uses[made] != 1)
+        if (made == UL_NONE)
             return UL_NONE;
         at = graph->values[made].producer;
         if ((ul_op_get(graph->nodes[at].op)->flags & UL_OP_MULTIPLIES) != 0)
@@ -77,7 +57,8 @@ static ul_node_id find_product(const struct tiles *tiles, ul_node_id update)
     return UL_NONE;
 }
 
-/* Updates of trained parameters by a product. */
+/* Updates of trained parameters, and of sums of their gradients over a step's runs, by a product.
+ */
 static void find_sites(struct tiles *tiles)
 {
     const struct ul_graph *graph = tiles->pass->graph;
@@ -85,10 +66,10 @@ static void find_sites(struct tiles *tiles)
     for (uint32_t i = 0; i < block->output_count; i++) {
         const struct ul_value *output = &graph->values[block->outputs[i]];
         if (output->donor == UL_NONE ||
-            (graph->values[output->donor].flags & UL_VALUE_TRAINED) == 0)
+            (graph->values[output->donor].flags & (UL_VALUE_TRAINED | UL_VALUE_GRADIENT)) == 0)
             continue;
         struct site site = {.update = output->producer};
-        site.product = find_product(tiles, site.update);
+        site.product = find_product(graph, site.update);
         site.size_bytes = ul_value_bytes(graph, block->outputs[i]);
         if (site.product == UL_NONE)
             continue;
@@ -140,7 +121,6 @@ enum ul_status ul_pass_tiles(struct ul_pass *pass)
     if (pass->traits->tile_count == 0)
         return UL_OK;
     UL_ASSERT(pass->traits->tile_bytes > 0);
-    count_uses(&tiles);
     find_sites(&tiles);
     for (uint32_t i = 0; i < tiles.count; i++)
         largest_bytes =

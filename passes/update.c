@@ -81,6 +81,7 @@ void ul_update_begin(struct ul_updates *updates, struct ul_pass *pass, struct ul
     *updates = (struct ul_updates){.pass = pass,
                                    .make = make,
                                    .step = ul_update_step(pass->graph),
+                                   .mean = UL_NONE,
                                    .squares = UL_NONE,
                                    .factor = UL_NONE};
 }
@@ -118,18 +119,32 @@ static void set_attributes(struct ul_graph *graph, ul_node_id node,
     }
 }
 
+/* What the gradients are multiplied by, in this type, or UL_NONE. */
+static ul_value_id find_scale(struct ul_updates *updates, enum ul_dtype dtype)
+{
+    struct ul_gradient *make = updates->make;
+    ul_value_id mean = updates->mean, factor = updates->factor;
+    if (mean != UL_NONE && factor != UL_NONE)
+        return ul_gradient_binary(make, UL_OP_Mul, ul_gradient_cast_to(make, mean, dtype),
+                                  ul_gradient_cast_to(make, factor, dtype));
+    mean = mean != UL_NONE ? mean : factor;
+    return mean == UL_NONE ? UL_NONE : ul_gradient_cast_to(make, mean, dtype);
+}
+
 static void add_update(struct ul_updates *updates, ul_value_id parameter, ul_value_id gradient)
 {
     struct ul_graph *graph = updates->pass->graph;
     struct ul_build *build = &updates->make->build;
     const struct ul_training *training = updates->pass->options->training;
     const struct row *row = &rows[training->optimizer];
-    ul_value_id inputs[5] = {updates->step, parameter, gradient};
+    uint32_t count = 3;
+    ul_value_id inputs[6] = {updates->step, parameter, gradient};
     for (uint32_t i = 0; i < row->state_count; i++)
-        inputs[3 + i] = add_state(graph, parameter, row->states[i]);
+        inputs[count++] = add_state(graph, parameter, row->states[i]);
     build->name = ul_arena_printf(graph->arena, "%s/update", graph->values[parameter].name);
-    ul_node_id node =
-        ul_build_node(build, row->op, inputs, 3 + row->state_count, 1 + row->state_count);
+    inputs[count] = find_scale(updates, graph->values[parameter].type.dtype);
+    count += inputs[count] != UL_NONE;
+    ul_node_id node = ul_build_node(build, row->op, inputs, count, 1 + row->state_count);
     bool decays = !training->no_decay_1d || graph->values[parameter].type.rank > 1;
     set_attributes(graph, node, training, decays);
     for (uint32_t i = 0; i <= row->state_count; i++) {
@@ -141,9 +156,8 @@ static void add_update(struct ul_updates *updates, ul_value_id parameter, ul_val
     }
 }
 
-/* The mean over a step's runs: what they add up to, over the weight of all their labels. */
-static ul_value_id mean_gradient(struct ul_updates *updates, ul_value_id parameter,
-                                 ul_value_id gradient)
+/* With several runs a step: what they add up to, of which the mean is taken. */
+static ul_value_id add_up(struct ul_updates *updates, ul_value_id parameter, ul_value_id gradient)
 {
     const struct ul_training *training = updates->pass->options->training;
     struct ul_gradient *make = updates->make;
@@ -154,16 +168,26 @@ static ul_value_id mean_gradient(struct ul_updates *updates, ul_value_id paramet
                                        graph->values[parameter].name);
     UL_ASSERT(graph->values[training->loss_weight].type.rank == 0);
     ul_value_id sum = ul_update_accumulate(make, name, gradient);
-    ul_value_id scale = ul_gradient_unary(make, UL_OP_Reciprocal, training->loss_weight);
-    enum ul_dtype dtype = graph->values[sum].type.dtype;
-    return ul_gradient_binary(make, UL_OP_Mul, sum, ul_gradient_cast_to(make, scale, dtype));
+    if (updates->mean == UL_NONE)
+        updates->mean = ul_gradient_unary(make, UL_OP_Reciprocal, training->loss_weight);
+    return sum;
 }
 
 void ul_update_queue(struct ul_updates *updates, ul_value_id parameter, ul_value_id gradient)
 {
     UL_GROW(updates->pass->scratch, updates->queue, updates->count, updates->capacity);
     updates->queue[updates->count++] =
-        (struct ul_update){parameter, mean_gradient(updates, parameter, gradient)};
+        (struct ul_update){parameter, add_up(updates, parameter, gradient)};
+}
+
+/* The gradient as the optimizer would take it if nothing bounded its norm. */
+static ul_value_id mean_gradient(struct ul_updates *updates, ul_value_id gradient)
+{
+    enum ul_dtype dtype = updates->make->graph->values[gradient].type.dtype;
+    if (updates->mean == UL_NONE)
+        return gradient;
+    return ul_gradient_binary(updates->make, UL_OP_Mul, gradient,
+                              ul_gradient_cast_to(updates->make, updates->mean, dtype));
 }
 
 static void add_squares(struct ul_updates *updates)
@@ -171,8 +195,8 @@ static void add_squares(struct ul_updates *updates)
     struct ul_gradient *make = updates->make;
     make->build.name = "clip-norm";
     for (uint32_t i = 0; i < updates->count; i++) {
-        ul_node_id node =
-            ul_gradient_begin(make, UL_OP_ReduceSumSquare, &updates->queue[i].gradient, 1, 1);
+        ul_value_id gradient = mean_gradient(updates, updates->queue[i].gradient);
+        ul_node_id node = ul_gradient_begin(make, UL_OP_ReduceSumSquare, &gradient, 1, 1);
         ul_node_set_int(make->graph, node, "keepdims", 0);
         ul_value_id square = ul_gradient_infer(make, node), sum = updates->squares;
         if (sum != UL_NONE)
@@ -197,18 +221,6 @@ static void add_factor(struct ul_updates *updates)
         ul_gradient_binary(make, UL_OP_Min, factor, ul_gradient_number(make, factor, 1));
 }
 
-/* The gradient as the optimizer takes it. */
-static ul_value_id clipped(struct ul_updates *updates, ul_value_id gradient)
-{
-    struct ul_gradient *make = updates->make;
-    if (updates->factor == UL_NONE)
-        return gradient;
-    enum ul_dtype dtype = make->graph->values[gradient].type.dtype;
-    make->build.name = "clip-norm";
-    return ul_gradient_binary(make, UL_OP_Mul, gradient,
-                              ul_gradient_cast_to(make, updates->factor, dtype));
-}
-
 bool ul_update_runs_twice(const struct ul_training *training)
 {
     return training->clip_norm > 0 && training->clip_mode == UL_CLIP_TWICE;
@@ -223,8 +235,7 @@ void ul_update_flush(struct ul_updates *updates)
     if (is_open)
         add_squares(updates);
     for (uint32_t i = 0; !is_open && i < updates->count; i++)
-        add_update(updates, updates->queue[i].parameter,
-                   clipped(updates, updates->queue[i].gradient));
+        add_update(updates, updates->queue[i].parameter, updates->queue[i].gradient);
     updates->count = 0;
 }
 

@@ -57,6 +57,12 @@ ul_kx ul_map_gradient(struct ul_lower *lower, ul_node_id node, uint32_t output, 
 
 enum { NUMBERS, PARAMETER, GRADIENT, STATE };
 
+/* Which input the gradient is multiplied by, if it is there. */
+static uint32_t scale_input(const struct ul_node *node)
+{
+    return STATE + node->output_count - 1;
+}
+
 enum ul_status ul_infer_update(struct ul_infer *infer)
 {
     const int64_t numbers = UL_STEP_NUMBERS;
@@ -66,7 +72,10 @@ enum ul_status ul_infer_update(struct ul_infer *infer)
     UL_TRY(ul_check_dtype(infer, PARAMETER, UL_CHECK_FLOATS));
     for (uint32_t i = GRADIENT; i < infer->node->input_count; i++) {
         UL_TRY(ul_check_same_dtype(infer, PARAMETER, i));
-        UL_TRY(ul_check_shape(infer, i, type->rank, type->dims));
+        if (i == scale_input(infer->node))
+            UL_TRY(ul_check_shape(infer, i, 0, NULL));
+        else
+            UL_TRY(ul_check_shape(infer, i, type->rank, type->dims));
     }
     ul_infer_set_type(infer, 0, type);
     for (uint32_t i = 1; i < infer->node->output_count; i++)
@@ -76,7 +85,7 @@ enum ul_status ul_infer_update(struct ul_infer *infer)
 
 bool ul_split_rule_update(struct ul_split_rule *split)
 {
-    for (uint32_t i = PARAMETER; i < split->node->input_count; i++)
+    for (uint32_t i = PARAMETER; i < scale_input(split->node); i++)
         ul_split_rule_read(split, i, split->output.axis, split->output.begin, split->output.end);
     return true;
 }
@@ -128,11 +137,14 @@ static struct update update_begin(struct ul_lower *lower, ul_node_id node, const
     return u;
 }
 
-/* The gradient, within its bounds, and with the decay that is part of it. */
+/* The gradient, multiplied, within its bounds, and with the decay that is part of it. */
 static ul_kx gradient_of(const struct update *u, bool decays)
 {
     double bound = attribute(u, "clip_value"), decay = attribute(u, "weight_decay");
-    ul_kx g = load(u, GRADIENT);
+    uint32_t scale = scale_input(u->node);
+    ul_kx g = load(u, GRADIENT), first = ul_kx_index_const(u->kernel, 0);
+    if (scale < u->node->input_count)
+        g = ul_kx_mul(u->kernel, g, ul_lower_load(u->lower, u->node->inputs[scale], &first));
     if (bound > 0) {
         ul_kx high = ul_kx_float(u->kernel, u->dtype, bound);
         ul_kx low = ul_kx_float(u->kernel, u->dtype, -bound);

@@ -627,6 +627,9 @@ def check_tiles(args, folder):
     check_same(args, folder, "tiles", words,
                [[], ["--pack", "none"], ["--budget", budget],
                 *([["--no-pass", "tiles"]] if args.target == "c" else [])], (64, 6, 6))
+    if args.target == "c":
+        check_same(args, folder, "tiles of micro-batches", [*words, "--micro-batches", "2"],
+                   [[], ["--no-pass", "tiles"]], (64, 6, 6))
     print(f"tiles: {sizes[0]} bytes, {sizes[1]} without, {budget} at least")
 
 
