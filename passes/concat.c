@@ -11,6 +11,9 @@
  * The result's bytes are then alive from the first operand on, which can cost more than the copy
  * saved (a skip connection over a whole U-Net). So each Concat is tried by itself, from the last to
  * the first, and stays in place only if the live sum does not grow; what was best is kept.
+ * In training, what products make is kept for the backward pass, and what maps make is computed
+ * again where bytes are short: a Concat of both stays a copy, since in one place they could only be
+ * kept together.
  * Left undone: choosing single operands; layouts that would make slices dense. */
 #include "ir/op.h"
 #include "ir/view.h"
@@ -26,6 +29,7 @@ struct concat {
     ul_node_id *concats; /* in execution order */
     uint32_t count;
     bool *enabled; /* per concat */
+    bool *mixes;   /* per concat: it stays a copy */
     bool *fixed;   /* per value */
     struct ul_arena scratch;
 };
@@ -97,6 +101,8 @@ static void choose(struct concat *concat)
     uint64_t best = lay_out(concat);
     bool single = (uint64_t)concat->count * concat->order.count <= WORK_LIMIT;
     for (uint32_t c = concat->count; single && c-- > 0;) {
+        if (concat->mixes[c])
+            continue;
         concat->enabled[c] = true;
         uint64_t peak = lay_out(concat);
         concat->enabled[c] = peak <= best;
@@ -108,13 +114,29 @@ static void choose(struct concat *concat)
     bool all = single;
     for (uint32_t c = 0; c < concat->count; c++) {
         all = all && concat->enabled[c];
-        concat->enabled[c] = true;
+        concat->enabled[c] = !concat->mixes[c];
     }
     if (!all && lay_out(concat) > best) {
         if (concat->count > 0)
             memcpy(concat->enabled, alone, concat->count * sizeof *alone);
         (void)lay_out(concat);
     }
+}
+
+/* In training, of the forward pass: results of products beside those of maps. */
+static bool mixes(const struct concat *concat, const struct ul_node *node)
+{
+    const struct ul_graph *graph = concat->graph;
+    uint32_t flags = 0;
+    if (concat->pass->options->training == NULL ||
+        (graph->values[node->outputs[0]].flags & UL_VALUE_BACKWARD) != 0)
+        return false;
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        const struct ul_value *value = &graph->values[node->inputs[i]];
+        if (value->kind == UL_VALUE_NODE)
+            flags |= ul_op_get(graph->nodes[value->producer].op)->flags;
+    }
+    return (flags & UL_OP_ELEMENTWISE) != 0 && (flags & (UL_OP_CONVOLVES | UL_OP_MULTIPLIES)) != 0;
 }
 
 enum ul_status ul_pass_concat(struct ul_pass *pass)
@@ -132,6 +154,9 @@ enum ul_status ul_pass_concat(struct ul_pass *pass)
     if (concat.count == 0)
         return UL_OK;
     concat.enabled = UL_NEW_ARRAY(pass->scratch, bool, concat.count);
+    concat.mixes = UL_NEW_ARRAY(pass->scratch, bool, concat.count);
+    for (uint32_t c = 0; c < concat.count; c++)
+        concat.mixes[c] = mixes(&concat, &graph->nodes[concat.concats[c]]);
     ul_arena_init(&concat.scratch);
     choose(&concat);
     ul_arena_done(&concat.scratch);
