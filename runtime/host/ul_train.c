@@ -192,7 +192,7 @@ static int run_once(struct ul_training_run *run, struct ul_outcome *outcome)
     if (status != UL_EXIT_OK)
         return status;
     ul_train_numbers(training, &run->trainer, values);
-    values[3] = (double)count;
+    values[UL_RT_STEP_SAMPLES] = (double)count;
     memcpy(ul_session_input(s, training->step), values, sizeof values);
     status = ul_session_enter(s, ul_train_entry(training, &run->trainer), NULL, NULL);
     outcome->loss = ul_element_get(s->model->outputs[training->loss_output].type,

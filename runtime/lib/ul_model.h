@@ -299,7 +299,17 @@ struct ul_rt_rate {
    dimension; `step` is f64[UL_RT_STEP_NUMBERS], made anew for each run (ul_train.h). The output
    `loss_output` is a scalar of the model's type: the mean over the batch, or as much of it as was
    run. Evaluation takes and makes the same. */
-#define UL_RT_STEP_NUMBERS 8
+enum ul_rt_step_number { /* as ir/training.h has them */
+                         UL_RT_STEP_RATE,
+                         UL_RT_STEP_BIAS1,
+                         UL_RT_STEP_BIAS2,
+                         UL_RT_STEP_SAMPLES,
+                         UL_RT_STEP_SEED,
+                         UL_RT_STEP_COUNT,
+                         UL_RT_STEP_EVALUATES,
+                         UL_RT_STEP_PART,
+                         UL_RT_STEP_NUMBERS
+};
 struct ul_rt_training {
     const char *loss;      /* "softmax-cross-entropy" */
     const char *optimizer; /* "adamw" */

@@ -76,22 +76,23 @@ static inline void ul_train_numbers(const struct ul_rt_training *training,
                                     double values[UL_RT_STEP_NUMBERS])
 {
     double update = (double)(trainer->step + 1);
-    values[0] = ul_train_rate(training, trainer);
-    values[1] = 1.0 - pow(training->beta1, update);
-    values[2] = 1.0 - pow(training->beta2, update);
-    values[3] = (double)training->sample_count;
-    values[4] = (double)trainer->seed;
-    values[5] = (double)trainer->step * training->micro_batches + trainer->micro_batch;
-    values[6] = 0.0;
-    values[7] = (double)trainer->micro_batch;
+    values[UL_RT_STEP_RATE] = ul_train_rate(training, trainer);
+    values[UL_RT_STEP_BIAS1] = 1.0 - pow(training->beta1, update);
+    values[UL_RT_STEP_BIAS2] = 1.0 - pow(training->beta2, update);
+    values[UL_RT_STEP_SAMPLES] = (double)training->sample_count;
+    values[UL_RT_STEP_SEED] = (double)trainer->seed;
+    values[UL_RT_STEP_COUNT] =
+        (double)trainer->step * training->micro_batches + trainer->micro_batch;
+    values[UL_RT_STEP_EVALUATES] = 0.0;
+    values[UL_RT_STEP_PART] = (double)trainer->micro_batch;
 }
 
 /* The same of an evaluation of `count` samples; what is behind them in the inputs fills them up. */
 static inline void ul_train_eval_numbers(uint32_t count, double values[UL_RT_STEP_NUMBERS])
 {
     memset(values, 0, UL_RT_STEP_NUMBERS * sizeof *values);
-    values[3] = (double)count;
-    values[6] = 1.0;
+    values[UL_RT_STEP_SAMPLES] = (double)count;
+    values[UL_RT_STEP_EVALUATES] = 1.0;
 }
 
 /* The entry of the next run. */
