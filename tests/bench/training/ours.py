@@ -17,24 +17,27 @@ class Planned:
         self.state = rows["weights"] + rows["optimizer_state"]
         self.kept = rows["activations_kept_for_backward"]
         self.moves = self.reserved - self.state - rows["inputs"] - rows["outputs"]
-        work = [0, 0]  # once, again: as torch counts it, of products alone
+        work, whole = [0, 0], [0, 0]  # once, again: as torch counts it, of products alone; of all
         self.heavy_again = 0
         for copy, flops, op in zip(steps["copy"], steps["flops"], steps["op"]):
+            whole[copy > 0] += flops
             if any(word in op for word in HEAVY):
                 work[copy > 0] += flops
                 self.heavy_again += copy > 0
-        self.extra = work[1] / work[0]
+        self.extra, self.extra_of_all = work[1] / work[0], whole[1] / whole[0]
 
 
 class Sweep:
     """Plans of a model down its budgets; each is made when it is looked at."""
 
     def __init__(self, ullage, model, options):
+        self.model = model
         self.words = [ullage, "plan", model, "--target", "cpu", "--train", "--optimizer", "adamw",
                       "--budget-of", "arena", *options, "--json", "-"]
         self.plans = {}
-        rungs = self.run("--sweep")["plans"]
-        self.sizes = sorted({rung["reserved_bytes"] for rung in rungs}, reverse=True)
+        rungs = sorted(self.run("--sweep")["plans"], key=lambda rung: -rung["reserved_bytes"])
+        self.sizes = [rung["reserved_bytes"] for rung in rungs]
+        self.repeats = [rung["repeated_operations"] or 0 for rung in rungs]  # of all work
         self.base = Planned(self.run())
 
     def run(self, *more):
@@ -62,16 +65,20 @@ class Sweep:
                 high = middle
         return best
 
+    def at_flops(self, limit):
+        """The smallest plan whose products run again no more than that: near the smallest rung that
+        repeats no more of all work."""
+        at = max(i for i, repeats in enumerate(self.repeats) if repeats <= limit)
+        while at > 0 and self.at(self.sizes[at]).extra > limit:
+            at -= 1
+        while at + 1 < len(self.sizes) and self.at(self.sizes[at + 1]).extra <= limit:
+            at += 1
+        return self.at(self.sizes[at])
+
     def within(self, bytes):
-        """The largest plan that moves no more than these bytes, else the smallest of all."""
-        low, high = 0, len(self.sizes)
-        while low < high:
-            middle = (low + high) // 2
-            if self.at(self.sizes[middle]).moves <= bytes:
-                high = middle
-            else:
-                low = middle + 1
-        return self.at(self.sizes[min(low, len(self.sizes) - 1)])
+        """The plan that moves no more than these bytes, else the smallest of all."""
+        still = self.base.reserved - self.base.moves
+        return self.at(max(int(still + bytes), self.sizes[-1]))
 
 
 def plan_rows(ullage, model, *options):

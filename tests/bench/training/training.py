@@ -74,14 +74,20 @@ def say(text):
     print("    " + text, flush=True)
 
 
-def show_cuts(name, make, x, labels, saved, sweep):
-    for budget in CUT.get(name, ()):
+def show_cuts(args, name, make, x, labels, saved, sweep):
+    """At no more FLOPs than min-cut's: our plan, and the one of the sets that cuts alone keep."""
+    if name not in CUT:
+        return
+    cuts = ours.Sweep(args.ullage, sweep.model, [*NETWORKS[name][2], "--remat", "cut"])
+    for budget in CUT[name]:
         kept, extra = peer.min_cut(make, x, labels, budget)
         limit = max(extra, 0) + 5e-4
-        plan = sweep.smallest(lambda plan: plan.extra <= limit)
         say(f"min-cut at {budget:g}: keeps {kept / MIB:.1f} MiB, {kept / saved:.2f} of saved, with "
-            f"{extra:.1%} more FLOPs; ours keeps {plan.kept / MIB:.1f}, {plan.kept / saved:.2f}, "
-            f"and moves {plan.moves / MIB:.1f}, with {plan.extra:.1%}")
+            f"{extra:.1%} more FLOPs")
+        for what, plans in (("ours", sweep), ("--remat cut", cuts)):
+            plan = plans.at_flops(limit)
+            say(f"  {what} keeps {plan.kept / MIB:.1f}, {plan.kept / saved:.2f}, and moves "
+                f"{plan.moves / MIB:.1f}, with {plan.extra:.1%} ({plan.extra_of_all:.1%} of all work)")
 
 
 def check_memory(args, name, model):
@@ -97,7 +103,7 @@ def check_memory(args, name, model):
     rule = sweep.by_rule()
     is_light = lambda p: p.heavy_again == 0 and p.overhead <= MORE_TIME
     light = min([sweep.smallest(is_light), *[rule] * is_light(rule)], key=lambda p: p.moves)
-    few = sweep.smallest(lambda p: p.extra <= FEW_FLOPS)
+    few = sweep.at_flops(FEW_FLOPS)
     quick = sweep.smallest(lambda p: p.overhead <= MORE_TIME)
     blocks = sweep.within(torchs["blocks_peak"])
     for what, plan in (("no budget", sweep.base), ("nothing heavy again", light),
@@ -105,7 +111,8 @@ def check_memory(args, name, model):
                        ("3 % more time", quick),
                        ("2 % more FLOPs", few), ("peak of checkpoints", blocks)):
         say(f"ours, {what}: moves {plan.moves / MIB:.1f} MiB, {plan.moves / saved:.2f} of saved, "
-            f"buffer {plan.reserved / MIB:.1f}, FLOPs +{plan.extra:.1%}, "
+            f"buffer {plan.reserved / MIB:.1f}, FLOPs +{plan.extra:.1%} (of all work "
+            f"{plan.extra_of_all:.1%}), "
             f"{plan.heavy_again} products again, time +{plan.overhead:.1%}")
     say(f"state {light.state / torchs['parameters']:.3f} bytes a parameter of "
         f"{torchs['parameters']}")
@@ -123,7 +130,7 @@ def check_memory(args, name, model):
         say("MISSED no plan is as small as the peak of checkpoints")
     if name == "gpt2":
         verdict("the same of what llm.c allocates", quick.reserved / (LLM_C_MIB * MIB), 0.40)
-    show_cuts(name, make, x, labels, saved, sweep)
+    show_cuts(args, name, make, x, labels, saved, sweep)
 
 
 def check_time(args, name, model, folder):
