@@ -539,8 +539,8 @@ static enum ul_status found_offer(struct climb *c, struct ul_arena *scratch,
     return sequence_offer(c, steps, count, choice, found);
 }
 
-/* So many times the work of a rung is for searches that go on from what is known of training. */
-enum { TRAINING_WORK = 4 };
+/* More work of searches that go on from what is known of training, and not less on large graphs. */
+enum { TRAINING_WORK = 4 * UL_WORK_RUNG, TRAINING_STEP_WORK = 1 << 15 };
 
 /* Recomputes until the live sum is within the limit, by the method that is named or by all. */
 static enum ul_status choice_climb(struct climb *c, struct choice *choice, uint64_t limit_bytes,
@@ -556,7 +556,8 @@ static enum ul_status choice_climb(struct climb *c, struct choice *choice, uint6
     struct ul_remat remat = remat_make(c, &scratch, choice, limit_bytes);
     struct ul_remat cheaper = remat_make(c, &scratch, choice, limit_bytes);
     if (choice->is_forward != NULL && c->work_limit == 0)
-        cheaper.effort.work_limit *= TRAINING_WORK;
+        cheaper.effort.work_limit =
+            TRAINING_WORK + TRAINING_STEP_WORK * (uint64_t)c->problem->step_count;
     if (c->options.remat == UL_REMAT_BEST)
         ul_remat_run_rung(&remat, &cheaper, &orders);
     else
