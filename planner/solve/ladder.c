@@ -637,8 +637,8 @@ static enum ul_status rungs_climb(struct climb *c, struct rungs *r)
     return rungs_descend(c, r, &r->reached.any_bytes);
 }
 
-/* Of a program that trains, down by what smallest cuts keep: of little work, so in finer steps. No
- * budget gets less than these sets alone would give. */
+/* Of a program that trains, down by what smallest cuts keep: of little work, so in finer steps.
+ * What these sets alone would give a budget it then gets, or nearly. */
 static enum ul_status cuts_climb(struct climb *c, const struct rungs *rungs)
 {
     enum { FINER = 2 };
