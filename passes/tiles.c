@@ -10,11 +10,15 @@
  * how many hangs on graph and target alone: under every budget sums are formed in the same order.
  * Left undone: gradients that several products add up to (tied weights), or that wait for the norm
  * of all. */
+#include "passes/tiles.h"
 #include "ir/op.h"
 #include "ir/view.h"
 #include "passes/split.h"
 
-enum { MAX_WAY = 4 }; /* nodes from the update to the product, which is the last */
+enum {
+    MAX_WAY = 4,  /* nodes from the update to the product, which is the last */
+    MIN_ROWS = 64 /* of a tile: each has the product's other operand packed anew */
+};
 
 /* A product and the update that its result is for. */
 struct site {
@@ -90,27 +94,52 @@ static bool is_one_product(const struct tiles *tiles, const struct ul_split_chai
     return count == 1;
 }
 
-/* What the rows' own rules do not allow stays whole. */
-static enum ul_status cut(struct tiles *tiles, const struct site *site, uint64_t tile_bytes)
+/* The chain from `split->first` on; false where the rows' own rules do not allow it. `rule`: what a
+ * part takes of the product's operands. */
+static bool find_chain(const struct tiles *tiles, const struct ul_split *split, ul_node_id product,
+                       struct ul_split_chain *chain, struct ul_split_rule *rule)
 {
     struct ul_pass pass = *tiles->pass;
     struct ul_diag why_not = {0};
-    struct ul_split_chain chain;
     struct ul_split_needed needed;
-    const struct ul_split split = {.text = "tiles",
-                                   .first = site->product,
-                                   .last = site->update,
-                                   .axis = "0",
-                                   .defines = true,
-                                   .piece_count =
-                                       (int64_t)((site->size_bytes + tile_bytes - 1) / tile_bytes)};
     pass.diag = &why_not;
-    if (split.piece_count < 2 || ul_split_find_chain(&pass, &split, &chain) != UL_OK ||
-        ul_split_set_axis(&pass, &chain) != UL_OK || !is_one_product(tiles, &chain))
+    if (ul_split_find_chain(&pass, split, chain) != UL_OK ||
+        ul_split_set_axis(&pass, chain) != UL_OK || !is_one_product(tiles, chain))
+        return false;
+    ul_split_needed_init(&pass, chain, &needed);
+    return ul_split_find_needed(&pass, 0, 1, &needed) == UL_OK &&
+           ul_split_apply_rule(pass.graph, &needed, product, pass.scratch, rule);
+}
+
+/* Tiles of at least so many bytes and rows. */
+static int64_t count_pieces(const struct ul_graph *graph, const struct site *site,
+                            uint64_t tile_bytes)
+{
+    const struct ul_type *type = &graph->values[graph->nodes[site->update].outputs[0]].type;
+    uint64_t most = type->rank == 0 ? 1 : (uint64_t)type->dims[0] / MIN_ROWS;
+    uint64_t count = (site->size_bytes + tile_bytes - 1) / tile_bytes;
+    return (int64_t)(count < most ? count : most);
+}
+
+static enum ul_status cut(struct tiles *tiles, const struct site *site, uint64_t tile_bytes)
+{
+    struct ul_split_chain chain;
+    struct ul_split_rule rule;
+    struct ul_split split = {.text = "tiles",
+                             .first = site->product,
+                             .last = site->update,
+                             .axis = "0",
+                             .defines = true,
+                             .piece_count = count_pieces(tiles->pass->graph, site, tile_bytes)};
+    if (split.piece_count < 2 || !find_chain(tiles, &split, site->product, &chain, &rule))
         return UL_OK;
-    ul_split_needed_init(&pass, &chain, &needed);
-    if (ul_split_find_needed(&pass, 0, 1, &needed) != UL_OK)
-        return UL_OK;
+    for (uint32_t i = 0; i < 2 && split.first == site->product; i++)
+        if (rule.inputs[i].axis != UL_NONE)
+            split.first = ul_tiles_own_operand(tiles->pass->graph, site->product, i);
+    if (split.first != site->product && !find_chain(tiles, &split, site->product, &chain, &rule))
+        return ul_diag_set(
+            tiles->pass->diag, UL_INTERNAL, "the parts of %s cannot make an operand",
+            ul_node_describe(tiles->pass->graph, site->product, tiles->pass->scratch));
     return ul_split_build(tiles->pass, &chain);
 }
 

@@ -594,13 +594,19 @@ def deep_net(path, width=96, layers=6, batch=BATCH):
 
 
 def wide_net(path):
-    """Three parameters with gradients that are large beside all else."""
+    """Three parameters with gradients that are large beside all else, and a Gelu that one is of."""
     random = numpy.random.default_rng(17)
     weights = {"c.w": random.standard_normal((256, 64, 3, 3)) / 24,
                "a.w": random.standard_normal((9216, 40)) / 96,
-               "b.w": random.standard_normal((CLASSES, 40)) / 6}
+               "b.w": random.standard_normal((CLASSES, 40)) / 6,
+               "root": numpy.asarray(2 ** 0.5), "one": numpy.asarray(1.0),
+               "half": numpy.asarray(0.5)}
     nodes = [helper.make_node("Conv", ["x", "c.w"], ["c"], pads=[1] * 4, kernel_shape=[3, 3]),
-             helper.make_node("Relu", ["c"], ["r"]),
+             helper.make_node("Div", ["c", "root"], ["g1"]),
+             helper.make_node("Erf", ["g1"], ["g2"]),
+             helper.make_node("Add", ["g2", "one"], ["g3"]),
+             helper.make_node("Mul", ["c", "g3"], ["g4"]),
+             helper.make_node("Mul", ["g4", "half"], ["r"]),
              helper.make_node("Flatten", ["r"], ["f"]),
              helper.make_node("MatMul", ["f", "a.w"], ["a"]),
              helper.make_node("Tanh", ["a"], ["h"]),

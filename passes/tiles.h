@@ -1,0 +1,11 @@
+/* What tiles of gradients read. For passes/tiles*.c alone. */
+#ifndef UL_PASSES_TILES_H
+#define UL_PASSES_TILES_H
+
+#include "passes/passes_internal.h"
+
+/* tiles_operand.c: gives the product its own copy of a light map that makes this operand, where all
+ * that the map reads is kept until then. Gives the copy, or the product where there is none. */
+ul_node_id ul_tiles_own_operand(struct ul_graph *graph, ul_node_id product, uint32_t input);
+
+#endif
