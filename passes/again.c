@@ -56,14 +56,28 @@ static bool is_constant(const struct ul_value *value)
     return value->kind == UL_VALUE_WEIGHT;
 }
 
-/* Adds the maps that make `value`, which the node at `place` reads. */
-static bool add_maps(const struct again *again, struct maps *maps, ul_value_id id, uint32_t place)
+static bool is_listed(const struct maps *maps, ul_node_id map)
+{
+    for (uint32_t i = 0; i < maps->count; i++)
+        if (maps->nodes[i] == map)
+            return true;
+    return false;
+}
+
+/* Adds the maps that make `value`, which the node at `place` reads. `depth`: of them one behind the
+ * other. */
+static bool add_maps(const struct again *again, struct maps *maps, ul_value_id id, uint32_t place,
+                     uint32_t depth)
 {
     const struct ul_graph *graph = again->graph;
     const struct ul_value *value = &graph->values[id];
     const struct ul_node *node = &graph->nodes[value->producer];
     uint64_t elements = ul_type_elements(&value->type);
     UL_ASSERT(value->kind == UL_VALUE_NODE && is_map(node));
+    if (is_listed(maps, value->producer))
+        return true;
+    if (depth == MAX_MAPS)
+        return false;
     for (uint32_t i = 0; i < node->input_count; i++) {
         ul_value_id input = node->inputs[i];
         if (input == UL_NONE || is_constant(&graph->values[input]))
@@ -72,7 +86,7 @@ static bool add_maps(const struct again *again, struct maps *maps, ul_value_id i
         bool is_small = ul_type_elements(&read->type) <= elements / SMALL;
         bool is_made = read->kind == UL_VALUE_NODE && read->donor == UL_NONE;
         if (!is_small && is_made && is_map(&graph->nodes[read->producer])) {
-            if (!add_maps(again, maps, input, place))
+            if (!add_maps(again, maps, input, place, depth + 1))
                 return false;
             continue;
         }
@@ -105,7 +119,7 @@ static bool find_maps(const struct again *again, const struct ul_node *reader, u
     return node->parent == 0 && is_map(node) &&
            ul_type_elements(&value->type) ==
                ul_type_elements(&graph->values[reader->outputs[0]].type) &&
-           add_maps(again, maps, id, place) && maps->large != UL_NONE;
+           add_maps(again, maps, id, place, 0) && maps->large != UL_NONE;
 }
 
 /* Copies of the maps in front of the reader; gives the last one's result. */

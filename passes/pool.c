@@ -2,7 +2,8 @@
  *
  * Problem: in the backward pass of x -> Relu -> MaxPool, the gradient of Relu looks at its result
  * in all places, which is as large as x; so it is kept, or made once more from what x is made of.
- * Method: the largest of relu(x) is relu of the largest x, bit for bit, so the two change places:
+ * Method: the largest of relu(x) is relu of the largest x, but for the sign of a zero, so the two
+ * change places:
  *
  *      Conv -> Relu -> MaxPool             Conv -> MaxPool -> Relu
  *

@@ -82,33 +82,72 @@ static void find_sites(struct tiles *tiles)
     }
 }
 
-/* Where another product adds to the gradient, what the first one reads would have to stay until the
- * last one can run. */
-static bool is_one_product(const struct tiles *tiles, const struct ul_split_chain *chain)
+/* Where something else adds to the gradient, what the product reads would have to stay until that
+ * is there. */
+static bool is_sum(const struct tiles *tiles, const struct ul_split_chain *chain,
+                   const struct site *site)
 {
     const struct ul_graph *graph = tiles->pass->graph;
-    uint32_t count = 0;
-    for (uint32_t n = 0; n < chain->node_count; n++)
-        count += (ul_op_get(graph->nodes[chain->nodes[n]].op)->flags & UL_OP_MULTIPLIES) != 0;
-    UL_ASSERT(count > 0);
-    return count == 1;
+    uint32_t n = 0;
+    while (chain->nodes[n] != site->product)
+        n++;
+    for (n++; n < chain->node_count; n++) {
+        const struct ul_node *node = &graph->nodes[chain->nodes[n]];
+        if ((ul_op_get(node->op)->flags & UL_OP_MULTIPLIES) != 0)
+            return true;
+        for (uint32_t i = 0; i < node->input_count; i++) {
+            const struct ul_value *read =
+                node->inputs[i] == UL_NONE ? NULL : &graph->values[node->inputs[i]];
+            if (read != NULL && read->kind == UL_VALUE_NODE && !chain->inside[read->producer] &&
+                ul_value_bytes(graph, node->inputs[i]) >= site->size_bytes)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Whether a node from the product to the update overwrites what one of the chain reads before the
+ * update: the parts stand where the update does, behind it. */
+static bool is_overwritten(const struct tiles *tiles, const struct ul_split_chain *chain,
+                           const struct site *site)
+{
+    const struct ul_graph *graph = tiles->pass->graph;
+    const struct ul_block *block = &graph->blocks[0];
+    uint32_t at = 0;
+    while (block->nodes[at] != chain->nodes[0])
+        at++;
+    for (bool is_last = false; !is_last; at++) {
+        const struct ul_node *node = &graph->nodes[block->nodes[at]];
+        is_last = block->nodes[at] == site->update;
+        for (uint32_t i = 0; i < node->output_count; i++) {
+            ul_value_id donor = graph->values[node->outputs[i]].donor;
+            for (uint32_t n = 0; donor != UL_NONE && n < chain->node_count; n++) {
+                if (chain->nodes[n] != site->update &&
+                    ul_donate_reads(graph, chain->nodes[n], donor))
+                    return true;
+            }
+        }
+    }
+    return false;
 }
 
 /* The chain from `split->first` on; false where the rows' own rules do not allow it. `rule`: what a
  * part takes of the product's operands. */
-static bool find_chain(const struct tiles *tiles, const struct ul_split *split, ul_node_id product,
-                       struct ul_split_chain *chain, struct ul_split_rule *rule)
+static bool find_chain(const struct tiles *tiles, const struct ul_split *split,
+                       const struct site *site, struct ul_split_chain *chain,
+                       struct ul_split_rule *rule)
 {
     struct ul_pass pass = *tiles->pass;
     struct ul_diag why_not = {0};
     struct ul_split_needed needed;
     pass.diag = &why_not;
     if (ul_split_find_chain(&pass, split, chain) != UL_OK ||
-        ul_split_set_axis(&pass, chain) != UL_OK || !is_one_product(tiles, chain))
+        ul_split_set_axis(&pass, chain) != UL_OK || is_sum(tiles, chain, site) ||
+        is_overwritten(tiles, chain, site))
         return false;
     ul_split_needed_init(&pass, chain, &needed);
     return ul_split_find_needed(&pass, 0, 1, &needed) == UL_OK &&
-           ul_split_apply_rule(pass.graph, &needed, product, pass.scratch, rule);
+           ul_split_apply_rule(pass.graph, &needed, site->product, pass.scratch, rule);
 }
 
 /* Tiles of at least so many bytes and rows. */
@@ -123,23 +162,32 @@ static int64_t count_pieces(const struct ul_graph *graph, const struct site *sit
 
 static enum ul_status cut(struct tiles *tiles, const struct site *site, uint64_t tile_bytes)
 {
-    struct ul_split_chain chain;
+    struct ul_graph *graph = tiles->pass->graph;
+    struct ul_split_chain chain, longer;
     struct ul_split_rule rule;
     struct ul_split split = {.text = "tiles",
                              .first = site->product,
                              .last = site->update,
                              .axis = "0",
                              .defines = true,
-                             .piece_count = count_pieces(tiles->pass->graph, site, tile_bytes)};
-    if (split.piece_count < 2 || !find_chain(tiles, &split, site->product, &chain, &rule))
+                             .piece_count = count_pieces(graph, site, tile_bytes)};
+    if (split.piece_count < 2 || !find_chain(tiles, &split, site, &chain, &rule))
         return UL_OK;
-    for (uint32_t i = 0; i < 2 && split.first == site->product; i++)
-        if (rule.inputs[i].axis != UL_NONE)
-            split.first = ul_tiles_own_operand(tiles->pass->graph, site->product, i);
-    if (split.first != site->product && !find_chain(tiles, &split, site->product, &chain, &rule))
-        return ul_diag_set(
-            tiles->pass->diag, UL_INTERNAL, "the parts of %s cannot make an operand",
-            ul_node_describe(tiles->pass->graph, site->product, tiles->pass->scratch));
+    for (uint32_t i = 0; i < 2; i++) {
+        ul_value_id whole = graph->nodes[site->product].inputs[i];
+        if (rule.inputs[i].axis == UL_NONE)
+            continue;
+        split.first = ul_tiles_own_operand(graph, site->product, i);
+        if (split.first == site->product)
+            continue;
+        if (find_chain(tiles, &split, site, &longer, &rule))
+            return ul_split_build(tiles->pass, &longer);
+        ul_tiles_drop_operand(graph, site->product, i, split.first, whole);
+        break;
+    }
+    split.first = site->product;
+    bool is_found = find_chain(tiles, &split, site, &chain, &rule);
+    UL_ASSERT(is_found);
     return ul_split_build(tiles->pass, &chain);
 }
 

@@ -7,5 +7,8 @@
 /* tiles_operand.c: gives the product its own copy of a light map that makes this operand, where all
  * that the map reads is kept until then. Gives the copy, or the product where there is none. */
 ul_node_id ul_tiles_own_operand(struct ul_graph *graph, ul_node_id product, uint32_t input);
+/* Takes the copy `map` back: the product reads `value` again. */
+void ul_tiles_drop_operand(struct ul_graph *graph, ul_node_id product, uint32_t input,
+                           ul_node_id map, ul_value_id value);
 
 #endif

@@ -141,3 +141,18 @@ ul_node_id ul_tiles_own_operand(struct ul_graph *graph, ul_node_id product, uint
     graph->nodes[product].inputs[input] = made;
     return graph->values[base].producer;
 }
+
+void ul_tiles_drop_operand(struct ul_graph *graph, ul_node_id product, uint32_t input,
+                           ul_node_id map, ul_value_id value)
+{
+    ul_node_id last = graph->values[graph->nodes[product].inputs[input]].producer;
+    graph->nodes[product].inputs[input] = value;
+    for (bool is_map = false; !is_map;) {
+        ul_value_id read = graph->nodes[last].inputs[0];
+        is_map = last == map;
+        ul_graph_remove_node(graph, last);
+        UL_ASSERT(is_map || graph->values[read].kind == UL_VALUE_NODE);
+        last = is_map ? last : graph->values[read].producer;
+    }
+    ul_graph_sweep(graph);
+}

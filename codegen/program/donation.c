@@ -45,9 +45,10 @@ static void find_extent(const struct ul_graph *graph, ul_value_id id, int64_t *b
     }
 }
 
-/* Whether the one step reads bytes of the input that the other one writes of the output. */
-static bool overlap(const struct ul_graph *graph, const struct ul_program_step *reader,
-                    const struct ul_program_step *writer, const struct donation *donation)
+/* Whether the one step's arguments are bytes of the input that the other one's write of the output.
+ */
+static bool args_overlap(const struct ul_graph *graph, const struct ul_program_step *reader,
+                         const struct ul_program_step *writer, const struct donation *donation)
 {
     int64_t read[2], written[2];
     for (uint32_t w = 0; w < writer->arg_count; w++) {
@@ -62,6 +63,17 @@ static bool overlap(const struct ul_graph *graph, const struct ul_program_step *
                 return true;
         }
     }
+    return false;
+}
+
+/* The same of the steps, and of the kernels that may run in their places. */
+static bool overlap(const struct ul_graph *graph, const struct ul_program_step *reader,
+                    const struct ul_program_step *writer, const struct donation *donation)
+{
+    for (const struct ul_program_step *w = writer; w != NULL; w = w->own)
+        for (const struct ul_program_step *r = reader; r != NULL; r = r->own)
+            if (args_overlap(graph, r, w, donation))
+                return true;
     return false;
 }
 

@@ -1,7 +1,8 @@
 /* A network with capacities, and its smallest cut.
  *
- * Invariants: capacities through any node sum to less than 2^62. Nodes and edges are numbered as
- * they were put in. Ownership: all of it lives in the arena that _init is handed. */
+ * Invariants: what can flow sums to less than 2^62 (edges of more are without a limit). Nodes and
+ * edges are numbered as they were put in. Ownership: all of it lives in the arena that _init is
+ * handed. */
 #ifndef UL_PLANNER_REMAT_FLOW_H
 #define UL_PLANNER_REMAT_FLOW_H
 

@@ -63,7 +63,8 @@ void ul_cut_set_init(struct ul_cut_set *set, struct ul_arena *arena,
                      const struct ul_solve_graph *graph, const uint32_t *order,
                      const bool *is_forward);
 /* Sets is_kept for 2^price_exponent times the cost of all nodes over the bytes of all as a byte's
- * price; the bytes kept. A node's cost counts slope / node_count more with each place. */
+ * price; the bytes kept. A node's cost counts slope / (steps of the forward pass) more with each
+ * place. */
 uint64_t ul_cut_set_at(struct ul_cut_set *set, double price_exponent, double slope);
 
 /* remat_walk.c */

@@ -615,6 +615,68 @@ def wide_net(path):
                TensorProto.FLOAT)
 
 
+def whole_nets(random):
+    """Gradients that cannot be cut, or not with what makes their operands: inputs, nodes, weights."""
+    gelu = [helper.make_node("MatMul", ["x", "w1"], ["a1"]),
+            helper.make_node("MatMul", ["x", "w3"], ["a2"]),
+            helper.make_node("Concat", ["a1", "a2"], ["a"], axis=1),
+            helper.make_node("Gelu", ["a"], ["g"])]  # a kernel of its own: nothing follows a Concat
+    spread = {"u": random.standard_normal((CLASSES, 256)) / 16}
+    last = helper.make_node("Gemm", ["h", "u"], ["y"], transB=1)
+    square = {"p": random.standard_normal((256, 256)) / 16, "w": random.standard_normal((256, 256)) / 16}
+    return {
+        "factors": ([BATCH, 256], [helper.make_node("MatMul", ["p", "w"], ["q"]),
+                                   helper.make_node("MatMul", ["x", "q"], ["h"]), last],
+                    {**square, **spread}),
+        "reshape": ([BATCH, 64], [*gelu,
+                                  helper.make_node("Reshape", ["g", "shape"], ["r"]),
+                                  helper.make_node("MatMul", ["r", "w2"], ["m"]),
+                                  helper.make_node("Reshape", ["m", "back"], ["h"])],
+                    {"w1": random.standard_normal((64, 128)) / 8,
+                     "w3": random.standard_normal((64, 128)) / 8,
+                     "w2": random.standard_normal((512, 2 * CLASSES)) / 22}),
+        "slice": ([BATCH, 64], [*gelu,
+                                helper.make_node("Slice", ["g", "first", "end", "axis"], ["r"]),
+                                helper.make_node("MatMul", ["r", "w2"], ["h"]), last],
+                  {"w1": random.standard_normal((64, 256)) / 8,
+                   "w3": random.standard_normal((64, 256)) / 8,
+                   "w2": random.standard_normal((256, 256)) / 16, **spread}),
+        "shared": ([BATCH, 128, 4, 4], [helper.make_node("Conv", ["x", "k"], ["c"], pads=[1] * 4),
+                                        helper.make_node("Conv", ["c", "k"], ["d"], pads=[1] * 4),
+                                        helper.make_node("GlobalAveragePool", ["d"], ["e"]),
+                                        helper.make_node("Flatten", ["e"], ["f"]),
+                                        helper.make_node("MatMul", ["f", "w"], ["h"]), last],
+                   {"k": random.standard_normal((128, 128, 3, 3)) / 34,
+                    "w": random.standard_normal((128, 256)) / 11, **spread})}
+
+
+def check_whole(args, folder):
+    """Parts of gradients are formed only where what they read is still there, at no more bytes."""
+    model = os.path.join(folder, "m.onnx")
+    random = numpy.random.default_rng(19)
+    words = ["--target", args.target, "--train", "--optimizer", "adamw", "--budget-of", "arena"]
+    for name, (shape, nodes, weights) in whole_nets(random).items():
+        if name == "reshape":
+            nodes = [*nodes[:-1], helper.make_node("Reshape", ["m", "back"], ["y"])]
+        ints = {"shape": [BATCH // 2, 512], "back": [BATCH, CLASSES], "first": [0], "end": [256],
+                "axis": [1]}
+        floats = [numpy_helper.from_array(value.astype(numpy.float32), key)
+                  for key, value in weights.items()]
+        read = {key for node in nodes for key in node.input}
+        graph = helper.make_graph(
+            nodes, name, [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, [BATCH, CLASSES])],
+            floats + [numpy_helper.from_array(numpy.asarray(value, numpy.int64), key)
+                      for key, value in ints.items() if key in read])
+        save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), model)
+        sizes = [json.loads(run([args.ullage, "plan", model, *words, *more, "--json", "-"]))["reserved_bytes"]
+                 for more in ([], ["--no-pass", "tiles"])]
+        if sizes[0] > sizes[1]:
+            raise AssertionError(f"whole: {name}: {sizes[0]} bytes, {sizes[1]} without parts")
+        check_same(args, folder, f"whole: {name}", words,
+                   [[], *([["--no-pass", "tiles"]] if args.target == "c" else [])], shape[1:])
+
+
 def check_tiles(args, folder):
     """Large parameters are updated in parts, with the bits of the whole where kernels are our own."""
     model = os.path.join(folder, "m.onnx")
@@ -673,7 +735,7 @@ def check_clipping(args, folder, name):
 
 
 CHECKS = {"conv": check_conv, "dropout": check_dropout, "vocabulary": check_vocabulary,
-          "process": check_process, "tiles": check_tiles,
+          "process": check_process, "tiles": check_tiles, "whole": check_whole,
           "clipping": lambda args, folder: check_clipping(args, folder, "clipping"),
           "clipping-conv": lambda args, folder: check_clipping(args, folder, "clipping-conv"),
           "checkpoints": check_checkpoints, "max-batch": check_max_batch,
