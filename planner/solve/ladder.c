@@ -540,7 +540,7 @@ static enum ul_status found_offer(struct climb *c, struct ul_arena *scratch,
 }
 
 /* More work of searches that go on from what is known of training, and not less on large graphs. */
-enum { TRAINING_WORK = 4 * UL_WORK_RUNG, TRAINING_STEP_WORK = 1 << 15 };
+enum { TRAINING_WORK = UL_WORK_RUNG, TRAINING_STEP_WORK = 1 << 15 };
 
 /* Recomputes until the live sum is within the limit, by the method that is named or by all. */
 static enum ul_status choice_climb(struct climb *c, struct choice *choice, uint64_t limit_bytes,
