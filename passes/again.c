@@ -37,12 +37,6 @@ struct maps {
     ul_value_id large; /* what they are made of; UL_NONE: not found yet */
 };
 
-static bool is_backward(const struct ul_graph *graph, const struct ul_node *node)
-{
-    return node->output_count > 0 &&
-           (graph->values[node->outputs[0]].flags & UL_VALUE_BACKWARD) != 0;
-}
-
 static bool is_map(const struct ul_node *node)
 {
     const uint32_t other = UL_OP_COSTLY_MAP | UL_OP_RANDOM | UL_OP_CONTROL;
@@ -150,7 +144,8 @@ static void find_readers(struct again *again, const struct ul_node_list *order)
 {
     for (uint32_t n = 0; n < order->count; n++) {
         const struct ul_node *node = &again->graph->nodes[order->nodes[n]];
-        for (uint32_t i = 0; is_backward(again->graph, node) && i < node->input_count; i++) {
+        for (uint32_t i = 0; ul_edit_is_backward(again->graph, node) && i < node->input_count;
+             i++) {
             if (node->inputs[i] == UL_NONE)
                 continue;
             again->last_reader[node->inputs[i]] = n;
@@ -170,7 +165,7 @@ enum ul_status ul_pass_again(struct ul_pass *pass)
     for (uint32_t n = 0; n < order.count; n++) {
         ul_node_id id = order.nodes[n];
         struct maps maps;
-        if (graph->nodes[id].parent != 0 || !is_backward(graph, &graph->nodes[id]) ||
+        if (graph->nodes[id].parent != 0 || !ul_edit_is_backward(graph, &graph->nodes[id]) ||
             !is_map(&graph->nodes[id]))
             continue;
         for (uint32_t i = 0; i < graph->nodes[id].input_count; i++) {

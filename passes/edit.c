@@ -29,6 +29,12 @@ bool ul_edit_is_reshape(enum ul_op op)
     return (ul_op_get(op)->flags & UL_OP_RESHAPES) != 0;
 }
 
+bool ul_edit_is_backward(const struct ul_graph *graph, const struct ul_node *node)
+{
+    return node->output_count > 0 &&
+           (graph->values[node->outputs[0]].flags & UL_VALUE_BACKWARD) != 0;
+}
+
 bool ul_edit_is_dense(const struct ul_graph *graph, ul_value_id value)
 {
     enum { LOOK_BACK = 8 };

@@ -35,6 +35,8 @@ enum ul_status ul_pass_dry_run(const struct ul_pass *pass, const struct ul_graph
 void ul_edit_make_weight(struct ul_graph *graph, ul_value_id value);
 /* The elements of its input in their order, in other dimensions. */
 bool ul_edit_is_reshape(enum ul_op op);
+/* A node of the backward pass, or an update. */
+bool ul_edit_is_backward(const struct ul_graph *graph, const struct ul_node *node);
 /* Before views are known: elements that lie densely, so that a reshape of the value is a view. */
 bool ul_edit_is_dense(const struct ul_graph *graph, ul_value_id value);
 /* Bytes that a weight takes in the arena: none where its elements are all the same number. */

@@ -23,11 +23,6 @@ struct operand {
     uint32_t view_count;
 };
 
-static bool is_backward(const struct ul_graph *graph, const struct ul_node *node)
-{
-    return (graph->values[node->outputs[0]].flags & UL_VALUE_BACKWARD) != 0;
-}
-
 /* A map of the forward pass that is a kernel of its own, with bytes of its own. */
 static bool is_lone_map(const struct ul_graph *graph, ul_node_id id)
 {
@@ -35,7 +30,7 @@ static bool is_lone_map(const struct ul_graph *graph, ul_node_id id)
     uint32_t flags = ul_op_get(node->op)->flags;
     return (flags & UL_OP_ELEMENTWISE) != 0 && (flags & (UL_OP_RANDOM | UL_OP_CONTROL)) == 0 &&
            node->output_count == 1 && node->parent == 0 && node->group == UL_NONE &&
-           !is_backward(graph, node) &&
+           !ul_edit_is_backward(graph, node) &&
            graph->values[node->outputs[0]].view.base == node->outputs[0];
 }
 
@@ -64,8 +59,8 @@ static bool is_read_backwards(const struct ul_graph *graph, ul_value_id value, u
     const struct ul_block *block = &graph->blocks[0];
     for (uint32_t n = from; n < block->node_count; n++) {
         ul_node_id id = block->nodes[n];
-        if (id != but && !ul_node_is_view(graph, id) && is_backward(graph, &graph->nodes[id]) &&
-            ul_donate_reads(graph, id, value))
+        if (id != but && !ul_node_is_view(graph, id) &&
+            ul_edit_is_backward(graph, &graph->nodes[id]) && ul_donate_reads(graph, id, value))
             return true;
     }
     return false;
