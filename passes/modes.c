@@ -177,13 +177,14 @@ static enum ul_status refuse(const struct modes *modes, ul_node_id node)
 
 /* ---- Dropout ---- */
 
-/* Of the step's random numbers. */
+/* Of the step's random numbers: before all nodes, of which branches and bodies may draw too. */
 static ul_value_id step_key(struct modes *modes, ul_node_id before)
 {
+    if (modes->key == UL_NONE) {
+        build_before(modes, modes->graph->blocks[0].nodes[0]);
+        modes->key = ul_gradient_unary(&modes->make, UL_OP_StepKey, ul_update_step(modes->graph));
+    }
     build_before(modes, before);
-    const ul_value_id step = ul_update_step(modes->graph);
-    if (modes->key == UL_NONE)
-        modes->key = ul_gradient_unary(&modes->make, UL_OP_StepKey, step);
     return modes->key;
 }
 
@@ -274,6 +275,17 @@ static void rewrite_draw(struct modes *modes, ul_node_id id, enum ul_op draw)
     ul_node_set_int(graph, id, "dtype", (int64_t)type.dtype);
 }
 
+/* The attributes stay. */
+static void rewrite_multinomial(struct modes *modes, ul_node_id id)
+{
+    struct ul_graph *graph = modes->graph;
+    const struct ul_node old = graph->nodes[id];
+    const ul_value_id inputs[2] = {old.inputs[0], step_key(modes, id)};
+    ul_node_become(graph, id, UL_OP_DrawMultinomial, inputs, 2);
+    graph->nodes[id].attrs = old.attrs;
+    graph->nodes[id].attr_count = old.attr_count;
+}
+
 /* A node as training computes it. */
 static enum ul_status rewrite_node(struct modes *modes, ul_node_id id)
 {
@@ -283,6 +295,8 @@ static enum ul_status rewrite_node(struct modes *modes, ul_node_id id)
         return rewrite_dropout(modes, id);
     if (node.op == UL_OP_Bernoulli)
         rewrite_bernoulli(modes, id);
+    if (node.op == UL_OP_Multinomial)
+        rewrite_multinomial(modes, id);
     if (draw_of(node.op) != UL_OP_NONE)
         rewrite_draw(modes, id, draw_of(node.op));
     bool trains = node.op == UL_OP_BatchNormalizationTraining;

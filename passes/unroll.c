@@ -5,6 +5,7 @@
  * copied; when inference finds it unsupported, the copy is repeated with the counter as a
  * constant, carried values handed from round to round, and scanned outputs stacked by Concat.
  * Left undone: loops that may end early are never unrolled. */
+#include "ir/op.h"
 #include "passes/passes_internal.h"
 
 #include <string.h>
@@ -15,6 +16,7 @@ struct cloner {
     struct ul_graph *graph;
     ul_value_id *map; /* value of the body -> its copy, in this round */
     uint32_t map_count;
+    int64_t round;
 };
 
 static ul_value_id mapped(const struct cloner *cloner, ul_value_id value)
@@ -23,6 +25,19 @@ static ul_value_id mapped(const struct cloner *cloner, ul_value_id value)
 }
 
 static void clone_nodes(struct cloner *cloner, ul_block_id from, ul_block_id to);
+
+/* Each round draws numbers of its own, in loops within loops too. */
+static void tell_round(const struct cloner *cloner, ul_node_id node)
+{
+    struct ul_graph *graph = cloner->graph;
+    if ((ul_op_get(graph->nodes[node].op)->flags & UL_OP_RANDOM) == 0)
+        return;
+    const uint64_t before = (uint64_t)ul_node_get_int(&graph->nodes[node], "ul_round", 0);
+    const int64_t round = (int64_t)(before * MAX_ROUNDS + (uint64_t)cloner->round);
+    UL_ASSERT(cloner->round >= 0 && cloner->round < MAX_ROUNDS);
+    if (round != 0)
+        ul_node_set_int(graph, node, "ul_round", round);
+}
 
 /* A nested block of a copied node: arguments of its own, then the nodes. */
 static void clone_block(struct cloner *cloner, ul_block_id from, ul_node_id owner)
@@ -62,6 +77,7 @@ static void clone_nodes(struct cloner *cloner, ul_block_id from, ul_block_id to)
             if (old.outputs[i] < cloner->map_count)
                 cloner->map[old.outputs[i]] = fresh;
         }
+        tell_round(cloner, copy);
         for (uint32_t b = 0; b < old.block_count; b++)
             clone_block(cloner, old.blocks[b], copy);
     }
@@ -70,6 +86,7 @@ static void clone_nodes(struct cloner *cloner, ul_block_id from, ul_block_id to)
 static void cloner_init(struct cloner *cloner, const struct ul_pass *pass)
 {
     cloner->graph = pass->graph;
+    cloner->round = 0;
     cloner->map_count = pass->graph->value_count;
     cloner->map = UL_NEW_ARRAY(pass->scratch, ul_value_id, cloner->map_count);
     for (uint32_t v = 0; v < cloner->map_count; v++)
@@ -179,6 +196,7 @@ ul_block_id ul_unroll_rounds(const struct ul_pass *pass, ul_node_id loop, ul_blo
         cloner.map[body.inputs[1]] = scalar(graph, graph->values[body.inputs[1]].name, UL_BOOL, 1);
         for (uint32_t i = 0; i < carried; i++)
             cloner.map[body.inputs[2 + i]] = state[i];
+        cloner.round = r;
         clone_nodes(&cloner, saved, all);
         for (uint32_t i = 0; i < node.output_count; i++)
             results[(uint64_t)i * rounds + r] = mapped(&cloner, body.outputs[1 + i]);
@@ -239,6 +257,7 @@ ul_block_id ul_unroll_scan(const struct ul_pass *pass, ul_node_id scan)
             cloner.map[body.inputs[carried + i]] =
                 ul_build_reshape(&build, slice, type.rank, type.dims);
         }
+        cloner.round = r;
         clone_nodes(&cloner, node.blocks[0], all);
         for (uint32_t i = 0; i < node.output_count; i++) {
             int64_t at = i < carried

@@ -10,23 +10,38 @@
 
 enum { DRAWS = 4 }; /* of an element */
 
-int64_t ul_random_seed(const struct ul_graph *graph, const struct ul_node *node)
+/* FNV-1a, a number at a time. */
+static uint64_t mix(uint64_t hash, uint64_t number)
+{
+    return (hash ^ number) * 0x100000001B3u;
+}
+
+static uint64_t node_seed(const struct ul_graph *graph, const struct ul_node *node)
 {
     const struct ul_attr *attr = ul_node_find_attr(node, "seed");
-    uint64_t hash = 0xCBF29CE484222325u; /* FNV-1a */
+    uint64_t hash = 0xCBF29CE484222325u;
+    uint32_t output = 0;
     if (attr != NULL && attr->kind == UL_ATTR_INT)
-        return attr->i;
+        return (uint64_t)attr->i;
     if (attr != NULL && attr->kind == UL_ATTR_FLOAT) {
         memcpy(&hash, &attr->f, sizeof hash);
-    } else {
-        uint32_t output = 0;
-        while (node->outputs[output] == UL_NONE)
-            output++;
-        for (const char *at = graph->values[node->outputs[output]].name; *at != '\0'; at++)
-            hash = (hash ^ (unsigned char)*at) * 0x100000001B3u;
+        return hash;
     }
+    while (node->outputs[output] == UL_NONE)
+        output++;
+    for (const char *at = graph->values[node->outputs[output]].name; *at != '\0'; at++)
+        hash = mix(hash, (unsigned char)*at);
+    return hash;
+}
+
+int64_t ul_random_seed(const struct ul_graph *graph, const struct ul_node *node)
+{
+    const uint64_t round = (uint64_t)ul_node_get_int(node, "ul_round", 0);
+    uint64_t bits = node_seed(graph, node);
+    if (round != 0)
+        bits = mix(bits, round);
     int64_t seed;
-    memcpy(&seed, &hash, sizeof seed);
+    memcpy(&seed, &bits, sizeof seed);
     return seed;
 }
 
@@ -156,18 +171,23 @@ ul_kx ul_map_random_normal(struct ul_lower *lower, ul_node_id node, uint32_t out
 
 /* ---- the same, drawn anew in each step of training: the input is the step's key ---- */
 
+static enum ul_status check_key(struct ul_infer *infer, uint32_t input)
+{
+    UL_TRY(ul_check_dtype(infer, input, UL_CHECK_BIT(UL_I64)));
+    return ul_check_shape(infer, input, 0, NULL);
+}
+
 enum ul_status ul_infer_draw(struct ul_infer *infer)
 {
-    UL_TRY(ul_check_dtype(infer, 0, UL_CHECK_BIT(UL_I64)));
-    UL_TRY(ul_check_shape(infer, 0, 0, NULL));
+    UL_TRY(check_key(infer, 0));
     return ul_infer_random(infer);
 }
 
 /* The key is above all positions, and four times it below 2^63 (ir/ops/drop.c). */
-static ul_kx keyed_position(struct ul_lower *lower, ul_node_id node, const struct ul_type *type,
+static ul_kx keyed_position(struct ul_lower *lower, ul_value_id input, const struct ul_type *type,
                             const ul_kx *index)
 {
-    ul_kx key = ul_lower_load(lower, lower->graph->nodes[node].inputs[0], index);
+    ul_kx key = ul_lower_load(lower, input, index);
     return ul_kx_add(lower->kernel, key, ul_random_position(lower->kernel, type, index));
 }
 
@@ -176,7 +196,7 @@ ul_kx ul_map_draw_uniform(struct ul_lower *lower, ul_node_id node, uint32_t outp
 {
     const struct ul_type *type = ul_lower_output_type(lower, node, output);
     return uniform(lower, node, ul_compute_dtype(type->dtype),
-                   keyed_position(lower, node, type, index));
+                   keyed_position(lower, lower->graph->nodes[node].inputs[0], type, index));
 }
 
 ul_kx ul_map_draw_normal(struct ul_lower *lower, ul_node_id node, uint32_t output,
@@ -184,7 +204,7 @@ ul_kx ul_map_draw_normal(struct ul_lower *lower, ul_node_id node, uint32_t outpu
 {
     const struct ul_type *type = ul_lower_output_type(lower, node, output);
     return normal(lower, node, ul_compute_dtype(type->dtype),
-                  keyed_position(lower, node, type, index));
+                  keyed_position(lower, lower->graph->nodes[node].inputs[0], type, index));
 }
 
 /* ---- draws from given distributions ---- */
@@ -212,6 +232,7 @@ ul_kx ul_map_bernoulli(struct ul_lower *lower, ul_node_id node, uint32_t output,
                         ul_kx_number(kernel, dtype, 1), ul_kx_number(kernel, dtype, 0));
 }
 
+/* With a second input the draw is of a step of training, whose key it is. */
 enum ul_status ul_infer_multinomial(struct ul_infer *infer)
 {
     const struct ul_type *input = ul_infer_input(infer, 0);
@@ -221,6 +242,8 @@ enum ul_status ul_infer_multinomial(struct ul_infer *infer)
     UL_TRY(ul_check_dtype(infer, 0, UL_SET_FLOAT));
     UL_TRY(ul_require_dtype(infer, "dtype", UL_I32, UL_CHECK_INDEXES, &dtype));
     UL_TRY(ul_check_range(infer, "sample_size", samples, 0, UL_LIMIT_DIM));
+    if (infer->node->input_count > 1)
+        UL_TRY(check_key(infer, 1));
     if (input->dims[1] == 0 && samples > 0)
         return ul_infer_invalid(infer, "there is no class to draw");
     int64_t dims[2] = {input->dims[0], samples};
@@ -282,8 +305,9 @@ void ul_lower_multinomial(struct ul_lower *lower, ul_node_id node)
     enum ul_dtype dtype = ul_kx_dtype(kernel, total);
     ul_kx zero = ul_kx_float(kernel, dtype, 0);
     index[1] = ul_ks_for(kernel, out->dims[1], 0);
-    ul_kx unit = ul_random_unit(kernel, dtype, ul_random_position(kernel, out, index), 0,
-                                ul_random_seed(lower->graph, info));
+    ul_kx position = info->input_count > 1 ? keyed_position(lower, info->inputs[1], out, index)
+                                           : ul_random_position(kernel, out, index);
+    ul_kx unit = ul_random_unit(kernel, dtype, position, 0, ul_random_seed(lower->graph, info));
     ul_kx part = ul_ks_let(kernel, ul_kx_mul(kernel, unit, total));
     uint32_t before = ul_ks_var(kernel, dtype, zero);
     uint32_t chosen = ul_ks_var(kernel, UL_I64, ul_kx_index_const(kernel, 0));

@@ -197,12 +197,15 @@ def labels_of(case, random):
 
 
 def train(program, folder, data, labels, steps, *more):
-    """Losses of each step, and the checkpoint behind the last."""
+    """Losses of each step, and the checkpoint behind the last. labels: None where it takes none."""
     paths = {name: os.path.join(folder, name) for name in ("x.npy", "y.npy", "m.csv", "c.npz")}
     numpy.save(paths["x.npy"], data)
-    numpy.save(paths["y.npy"], labels)
-    run([program, "--data", paths["x.npy"], "--labels", paths["y.npy"], "--steps", str(steps),
-         "--no-shuffle", "--metrics", paths["m.csv"], "--save", paths["c.npz"], *more])
+    given = []
+    if labels is not None:
+        numpy.save(paths["y.npy"], labels)
+        given = ["--labels", paths["y.npy"]]
+    run([program, "--data", paths["x.npy"], *given, "--steps", str(steps), "--no-shuffle",
+         "--metrics", paths["m.csv"], "--save", paths["c.npz"], *more])
     with open(paths["m.csv"], encoding="utf-8") as file:
         losses = [float(line.split(",")[2]) for line in file.readlines()[1:]]
     with numpy.load(paths["c.npz"]) as file:
@@ -424,6 +427,23 @@ def check_dropout(args, folder):
     if len(set(still)) != 3 or losses(w, 1, "--seed", "8")[0] == first or losses(w, 1)[0] != first:
         raise AssertionError("dropout: it does not follow from seed and step")
     check_kept(args, folder, constants)
+    check_drawn(args, folder)
+
+
+def check_drawn(args, folder):
+    """Classes are drawn anew in each step, too."""
+    model, program = os.path.join(folder, "d.onnx"), os.path.join(folder, "d")
+    random = numpy.random.default_rng(6)
+    nodes = [helper.make_node("Multinomial", ["x"], ["drawn"], sample_size=3),
+             helper.make_node("Gather", ["w", "drawn"], ["g"]),
+             helper.make_node("ReduceMean", ["g"], ["y"], keepdims=0)]
+    make_model(model, nodes, {"w": random.standard_normal(FEATURES)}, [("x", [BATCH, FEATURES])], ("y", []))
+    run([args.ullage, "compile", model, "-o", program, "--target", args.target, "--train", "--loss",
+         "output:y", "--optimizer", "sgd"])
+    data = random.standard_normal((BATCH, FEATURES))
+    losses = [train(program, folder, data, None, 3, "--lr", "0", "--seed", seed)[0] for seed in "778"]
+    if len(set(losses[0])) != 3 or losses[0] != losses[1] or losses[0] == losses[2]:
+        raise AssertionError(f"dropout: classes do not follow from seed and step: {losses}")
 
 
 def check_kept(args, folder, constants):
