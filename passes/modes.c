@@ -127,6 +127,12 @@ static enum ul_status drop_outputs(struct modes *modes, ul_node_id id)
 static enum ul_status rewrite(struct modes *modes, ul_node_id id)
 {
     struct ul_graph *graph = modes->graph;
+    if (graph->nodes[id].parent != 0)
+        return ul_diag_set(modes->pass->diag, UL_UNSUPPORTED,
+                           "%s is in a branch or the body of a loop, where training does not write "
+                           "running statistics; export the model for inference and --freeze its "
+                           "scale and bias",
+                           ul_node_describe(graph, id, modes->pass->scratch));
     UL_TRY(drop_outputs(modes, id));
     const struct ul_node old = graph->nodes[id];
     const struct ul_type type = graph->values[old.inputs[0]].type;

@@ -4,8 +4,8 @@
 
 #include "ir/ops/hooks.h"
 
-/* The seed of a node: its attribute's bits, or a hash of an output's name; another one in each round
- * of a loop that was unrolled (ul_round). */
+/* The seed of a node: its attribute's bits, or a hash of an output's name; another one in each
+ * round of a loop that was unrolled (ul_round). */
 int64_t ul_random_seed(const struct ul_graph *graph, const struct ul_node *node);
 /* The position of the element at `index`, as a counter. */
 ul_kx ul_random_position(struct ul_kernel *kernel, const struct ul_type *type, const ul_kx *index);
