@@ -189,7 +189,7 @@ static void add_whole(struct ul_loss_job *loss, const ul_value_id inputs[3])
     loss->sum = ul_gradient_infer(make, node);
     if (has_parts)
         loss->weight = ul_loss_weigh(loss, inputs[1], inputs[2], dtype);
-    loss->correct = ul_loss_count_correct(make, inputs[0], inputs[1]);
+    loss->correct = ul_loss_count_correct(loss, inputs[0], inputs[1]);
 }
 
 /* Classes last, samples in all dimensions before: [samples, classes] and [samples]. */

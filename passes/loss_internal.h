@@ -20,8 +20,9 @@ struct ul_loss_job {
 
 /* The sum of all elements. */
 ul_value_id ul_loss_sum(struct ul_gradient *make, ul_value_id value);
-/* How many targets are the class of the largest score: [rows, classes, ...] and [rows, ...]. */
-ul_value_id ul_loss_count_correct(struct ul_gradient *make, ul_value_id scores,
+/* How many targets that count are the class of the largest score: [rows, classes, ...] and
+ * [rows, ...]. */
+ul_value_id ul_loss_count_correct(struct ul_loss_job *loss, ul_value_id scores,
                                   ul_value_id targets);
 /* The weights of all targets that count; `weights` of classes, or UL_NONE. */
 ul_value_id ul_loss_weigh(struct ul_loss_job *loss, ul_value_id targets, ul_value_id weights,

@@ -71,7 +71,7 @@ static ul_value_id add_piece(struct pieces *p, ul_value_id x, ul_value_id target
                                                   p->weights != UL_NONE ? 3 : 2);
     ul_node_set_string(make->graph, node, "reduction", "sum");
     add_to(p, &p->sum, ul_gradient_infer(make, node));
-    add_to(p, &p->correct, ul_loss_count_correct(make, y, targets));
+    add_to(p, &p->correct, ul_loss_count_correct(p->loss, y, targets));
     node = ul_loss_begin_cross_entropy(p->loss, UL_OP_CrossEntropyGradient, inputs, 4);
     ul_value_id dy = ul_gradient_infer(make, node);
     add_to(p, &p->dw, ul_gradient_binary(make, UL_OP_MatMul, ul_gradient_swap(make, x), dy));

@@ -73,6 +73,17 @@ static void put_rates(struct ul_emitter *emitter, const struct ul_training *trai
     ul_text_put(emitter->text, "};\n");
 }
 
+static void put_class_weights(struct ul_emitter *emitter, const struct ul_training *training)
+{
+    const struct ul_tensor *weights = training->class_weights;
+    if (weights == NULL)
+        return;
+    ul_text_put(emitter->text, "static const double class_weights[] = {\n");
+    for (uint32_t i = 0; i < training->class_count; i++)
+        ul_text_printf(emitter->text, "    %.17g,\n", ul_tensor_get_float(weights, i));
+    ul_text_put(emitter->text, "};\n");
+}
+
 static const char *loss_name(const struct ul_emitter *emitter, const struct ul_training *training)
 {
     static const char *const names[] = {[UL_LOSS_CROSS_ENTROPY] = "softmax-cross-entropy",
@@ -105,6 +116,7 @@ void ul_emit_training(struct ul_emitter *emitter)
         training->optimizer != UL_OPTIMIZER_SGD && training->optimizer != UL_OPTIMIZER_MOMENTUM;
     const struct ul_type *data = &graph->values[block->inputs[0]].type;
     put_rates(emitter, training);
+    put_class_weights(emitter, training);
     ul_text_put(text, "static const struct ul_rt_training training = {\n    .loss = ");
     ul_emit_string(text, loss_name(emitter, training));
     ul_text_printf(text, ",\n    .optimizer = \"%s\",\n    .data = 0,\n    .labels = %s,\n",
@@ -126,9 +138,11 @@ void ul_emit_training(struct ul_emitter *emitter)
         ul_text_printf(text, "    .rates = rates,\n    .rate_count = %u,\n", training->rate_count);
     ul_text_printf(text,
                    "    .class_count = %u,\n    .ignore_index = %lld,\n"
+                   "    .class_weights = %s,\n"
                    "    .has_batch_statistics = %s,\n"
                    "    .parameters = parameters,\n    .parameter_count = %u,\n};\n\n",
                    training->class_count, (long long)training->ignore_index,
+                   training->class_weights != NULL ? "class_weights" : "NULL",
                    training->has_batch_statistics ? "true" : "false", count);
 }
 

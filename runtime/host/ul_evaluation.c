@@ -48,13 +48,11 @@ static int run_batch(struct ul_training_run *run, uint32_t count, struct ul_outc
         return status;
     double loss = ul_element_get(s->model->outputs[training->loss_output].type,
                                  ul_session_output(s, training->loss_output), 0);
-    bool classes = ul_labels_are_classes(s->model, training->labels);
-    uint64_t weight = classes ? batch.label_count : count;
     if (training->correct_output != UL_TENSOR_NONE)
         memcpy(&batch.correct_count, ul_session_output(s, training->correct_output),
                sizeof batch.correct_count);
-    outcome->loss += weight != 0 ? loss * (double)weight : 0.0; /* a mean over none is no number */
-    outcome->sample_count += weight;
+    outcome->loss += batch.weight > 0.0 ? loss * batch.weight : 0.0; /* a mean over none is none */
+    outcome->weight += batch.weight;
     outcome->label_count += batch.label_count;
     outcome->correct_count += batch.correct_count;
     return UL_EXIT_OK;
@@ -76,7 +74,7 @@ int ul_evaluation_run(struct ul_training_run *run, struct ul_outcome *outcome)
             set->samples[i] = first + (i < count ? i : 0);
         status = run_batch(run, count, outcome);
     }
-    if (outcome->sample_count != 0)
-        outcome->loss /= (double)outcome->sample_count;
+    if (outcome->weight > 0.0)
+        outcome->loss /= outcome->weight;
     return status;
 }

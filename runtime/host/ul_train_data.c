@@ -370,6 +370,7 @@ static int check_labels(const struct ul_dataset *set, const struct ul_column *co
         if (!fits || label < 0 || label >= (int64_t)training->class_count)
             return bad_label(set, column, set->samples[i / of_sample], label);
         outcome->label_count++;
+        outcome->weight += training->class_weights != NULL ? training->class_weights[label] : 1.0;
     }
     return UL_EXIT_OK;
 }
@@ -383,6 +384,8 @@ bool ul_labels_are_classes(const struct ul_model *model, uint32_t input)
 int ul_dataset_read(const struct ul_dataset *set, uint32_t count, struct ul_outcome *outcome)
 {
     const struct ul_model *model = set->session->model;
+    if (!ul_labels_are_classes(model, model->training->labels))
+        outcome->weight += count;
     for (uint32_t i = 0; i < set->column_count; i++) {
         const struct ul_column *column = &set->columns[i];
         int status = read_column(set, column);

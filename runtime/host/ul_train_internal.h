@@ -69,7 +69,8 @@ struct ul_progress {
     uint64_t sample_count;
     uint64_t label_count;
     int64_t correct_count;
-    double loss_sum;
+    double loss_sum; /* losses by their weights */
+    double weight;
 };
 
 /* What a step came to. */
@@ -78,6 +79,7 @@ struct ul_outcome {
     int64_t correct_count;
     uint64_t sample_count;
     uint64_t label_count; /* of which a class is asked */
+    double weight;        /* of this loss in the mean of several */
 };
 
 /* ---- ul_train_data.c ---- */
@@ -86,7 +88,7 @@ int ul_dataset_open(struct ul_dataset *set, struct ul_session *session,
                     const struct ul_sources *sources);
 void ul_dataset_close(struct ul_dataset *set);
 /* Reads set->samples into the model's inputs. Behind the first `count` they are filling, whose
-   labels are ignored. Labels are checked; outcome counts samples and labels. */
+   labels are ignored. Labels are checked; outcome counts samples, labels, and what they weigh. */
 int ul_dataset_read(const struct ul_dataset *set, uint32_t count, struct ul_outcome *outcome);
 /* Whether labels are classes, and so may be ignored. */
 bool ul_labels_are_classes(const struct ul_model *model, uint32_t input);

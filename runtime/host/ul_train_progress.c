@@ -86,7 +86,8 @@ void ul_progress_step(const struct ul_training_run *run, struct ul_progress *pro
     progress->trained_seconds = now();
     double seconds = progress->trained_seconds - progress->step_seconds;
     progress->epoch_steps++;
-    progress->loss_sum += outcome->loss;
+    progress->loss_sum += outcome->loss * outcome->weight;
+    progress->weight += outcome->weight;
     progress->sample_count += outcome->sample_count;
     progress->correct_count += outcome->correct_count;
     progress->label_count += outcome->label_count;
@@ -101,7 +102,6 @@ int ul_progress_epoch(const struct ul_training_run *run, struct ul_progress *pro
                       const struct ul_outcome *held_out)
 {
     double seconds = progress->trained_seconds - progress->epoch_seconds;
-    double steps = (double)progress->epoch_steps;
     if (progress->epoch_steps == 0)
         return UL_EXIT_OK;
     if (run->session->has_line)
@@ -109,7 +109,7 @@ int ul_progress_epoch(const struct ul_training_run *run, struct ul_progress *pro
     run->session->has_line = false;
     printf("epoch %" PRIu64 ", step %" PRIu64 ": loss %.6g",
            (run->trainer.step - 1) / run->epoch_steps + 1, run->trainer.step,
-           progress->loss_sum / steps);
+           progress->loss_sum / progress->weight);
     if (has_accuracy(run))
         printf(", %.2f %% right", percent(progress->correct_count, progress->label_count));
     printf(", %.0f samples/s", (double)progress->sample_count / seconds);
@@ -121,7 +121,7 @@ int ul_progress_epoch(const struct ul_training_run *run, struct ul_progress *pro
     fflush(stdout);
     progress->epoch_steps = progress->sample_count = progress->label_count = 0;
     progress->correct_count = 0;
-    progress->loss_sum = 0.0;
+    progress->loss_sum = progress->weight = 0.0;
     if (progress->metrics != NULL && fflush(progress->metrics) != 0)
         return metrics_error(run);
     return UL_EXIT_OK;

@@ -327,6 +327,7 @@ struct ul_rt_training {
     /* Labels are in [0, class_count) or ignore_index. 0: they are no classes. */
     uint32_t class_count;
     int64_t ignore_index;
+    const double *class_weights; /* NULL: classes weigh alike */
     bool has_batch_statistics;
     const struct ul_rt_parameter *parameters;
     uint32_t parameter_count;

@@ -69,6 +69,12 @@ def held_out(told):
     return loss, float(right.group(1)) if right else None
 
 
+def trained(told):
+    """The same of the epoch."""
+    return [float(re.search(f": {what}", told).group(1))
+            for what in ("loss ([0-9.e+-]+)", ".*?([0-9.]+) % right")]
+
+
 def check_statistics(args, folder):
     """Batch statistics: the running ones. What is held out is learned nothing of."""
     random = numpy.random.default_rng(21)
@@ -139,6 +145,37 @@ def check_losses(args, folder):
         if name == "softmax-cross-entropy":
             right = 100 * (logits.argmax(axis=1) == arrays["vy"]).mean()
             learn.check_numbers(f"{name}: right", held_out(told)[1], right, 1e-3)
+
+
+UNEVEN = numpy.array([0.1, 0.5, 2, 7, 30])
+
+
+def check_means(args, folder):
+    """Means are those of all labels at once, by the weights of their classes, but for ignored ones:
+    of batches that are not alike, and a last one that is not full."""
+    random = numpy.random.default_rng(25)
+    w, count = learn.perceptron(random), 3 * BATCH + 5
+    learn.make_model(os.path.join(folder, "m.onnx"), learn.PERCEPTRON, w,
+                     [("x", ["batch", FEATURES])], ("y", ["batch", CLASSES]))
+    x, labels = random.standard_normal((count, FEATURES)), random.integers(0, CLASSES, count)
+    labels[:BATCH] = random.integers(0, 2, BATCH)
+    labels[BATCH : 2 * BATCH - 3] = 0
+    logits = numpy.tanh(x @ w["w1"] + w["b1"]) @ w["w2"].T + w["b2"]
+    for ignore, weights, parts in ((-100, None, 1), (0, None, 4), (-100, UNEVEN, 4), (0, UNEVEN, 1)):
+        case = {"optimizer": "sgd", "smoothing": 0.1}
+        case.update({} if weights is None else {"weights": weights})
+        words = [*learn.arguments(case, folder)[1:], "--ignore-index", str(ignore)]
+        given = numpy.where(labels == 0, ignore, labels)
+        want = learn.cross_entropy(logits, given, 0.1, weights, ignore)[0]
+        right = 100 * (logits.argmax(axis=1) == given)[given != ignore].mean()
+        program = compile_model(args, folder, "m.onnx", *words, "--dim", f"batch={BATCH}",
+                                "--micro-batches", str(parts))
+        trainer = Trainer(program, folder, x=x, y=given, vx=x, vy=given)
+        line, _ = trainer.run("--lr", "0", "--last", "pad", "--no-shuffle", steps=4)
+        for name, found in (("held out", held_out(line)), ("trained", trained(line))):
+            what = f"means: ignored {ignore}, weights {weights is not None}, {parts} parts: {name}"
+            learn.check_numbers(f"{what}: loss", found[0], want, 1e-5)
+            learn.check_numbers(f"{what}: right", found[1], right, 1e-3)
 
 
 def take(case, w, state, step, x, labels):
@@ -214,8 +251,8 @@ def check_parts_of_image(args, folder):
         raise AssertionError(f"budgets of {sizes} with micro-batches: other parameters")
 
 
-CASES = {"statistics": check_statistics, "losses": check_losses, "parts": check_parts,
-         "images": check_parts_of_image}
+CASES = {"statistics": check_statistics, "losses": check_losses, "means": check_means,
+         "parts": check_parts, "images": check_parts_of_image}
 
 
 def main():
