@@ -13,7 +13,7 @@
  *      for i (reduce):   s = s + x[7 * i]             SCALAR 2 + CARRIED
  *
  * A contraction counts its products for the unit that its schedule uses, and what it packs as
- * VECTOR. */
+ * VECTOR; transforms of operands count for each element that is packed. */
 #include "codegen/kernel/contract_internal.h"
 #include "codegen/kernel/contract_window.h"
 #include "codegen/kernel/profile.h"
@@ -390,6 +390,68 @@ static void count_packing(struct walk *walk, const struct ul_contract_plan *plan
               ul_size_mul_saturating(ul_size_mul_saturating(rows + blocks - 1, k), PACKED_ROW));
 }
 
+/* The operations of an expression, each once however often its result is used: a compiler sees that
+ * they are the same. */
+static void count_parts(struct walk *walk, ul_kx id, bool *seen, uint64_t times)
+{
+    const struct ul_kx_data *expr = &walk->kernel->exprs[id];
+    if (ul_kx_operand_count(expr->op) == 0 || seen[id])
+        return;
+    seen[id] = true;
+    count_operation(walk, expr, times);
+    if (expr->op == UL_KX_LOAD) {
+        count_access(walk, expr->var, times);
+        return;
+    }
+    count_parts(walk, expr->a, seen, times);
+    if (ul_kx_operand_count(expr->op) >= 2)
+        count_parts(walk, expr->b, seen, times);
+    if (ul_kx_operand_count(expr->op) == 3)
+        count_parts(walk, expr->c, seen, times);
+}
+
+/* What is computed of an operand's elements as they are packed, run by run of the innermost of
+ * `dims`: in lanes where a run fills them. */
+static void count_transform(struct walk *walk, const struct ul_contraction *contraction,
+                            const struct ul_operand *operand, const struct ul_contract_dims *dims,
+                            uint64_t times)
+{
+    uint32_t last = dims->count - 1;
+    if (operand->transform == UL_NONE)
+        return;
+    if (dims->count > 0 && dims->extents[last] >= UNROLLED) {
+        uint32_t var = contraction->vars[dims->carrier[last]];
+        walk->max_stride = calls_function(walk->kernel, operand->transform) ? 1 : UNROLLED;
+        walk->strides[var] = 1;
+        walk->vector = loads_move_little(walk, operand->transform);
+        walk->strides[var] = 0;
+    }
+    bool *seen = UL_NEW_ARRAY(walk->scratch, bool, walk->kernel->expr_count);
+    count_parts(walk, operand->transform, seen, times);
+    walk->vector = false;
+}
+
+/* An element is transformed each time that it is packed: a row of a for each block of columns, a
+ * column of b for each block of rows whose sums wait; in plain loops for each product. */
+static void count_transforms(struct walk *walk, const struct ul_contract_plan *plan, uint64_t times)
+{
+    const struct ul_contraction *contraction = plan->contraction;
+    uint64_t m = (uint64_t)plan->m, n = (uint64_t)plan->n;
+    uint64_t k = ul_size_mul_saturating(times, (uint64_t)plan->k);
+    uint64_t of_a = n, of_b = m;
+    if (plan->schedule == UL_CONTRACT_TILE) {
+        of_a = (n + (uint64_t)plan->block_cols - 1) / (uint64_t)plan->block_cols;
+        of_b = plan->depth == plan->k ? 1 : (m + (uint64_t)plan->rows - 1) / (uint64_t)plan->rows;
+    } else if (plan->schedule == UL_CONTRACT_ROW) {
+        of_a = (n + (uint64_t)plan->row_cols - 1) / (uint64_t)plan->row_cols;
+        of_b = 1;
+    }
+    count_transform(walk, contraction, &contraction->a, &plan->a_k,
+                    ul_size_mul_saturating(ul_size_mul_saturating(of_a, m), k));
+    count_transform(walk, contraction, &contraction->b, &plan->b_n,
+                    ul_size_mul_saturating(ul_size_mul_saturating(of_b, n), k));
+}
+
 /* Elements from one to the next along rows or k; 0: there is one. */
 static uint64_t step_of(const struct ul_operand *operand, const struct ul_contract_dims *dims)
 {
@@ -487,6 +549,7 @@ static void count_contraction(struct walk *walk, const struct ul_contraction *co
                                ul_size_mul_saturating(filled_columns(&plan), (uint64_t)plan.k));
     count(walk, kind, ul_size_mul_saturating(filled, kind == UL_WORK_SCALAR ? SCALAR_PRODUCT : 2));
     count_packing(walk, &plan, times);
+    count_transforms(walk, &plan, times);
     count_sparse(walk, &plan, times);
     if (plan.schedule == UL_CONTRACT_WINDOW)
         count_planes(walk, &plan, times);

@@ -389,6 +389,52 @@ static void far_elements_are_counted(void **state)
     assert_true(count_product(4, 4 * (int64_t)SIZE, SIZE, 1) >= (uint64_t)20 * SIZE * SIZE / 4);
 }
 
+/* Work of y = a b, b of `rows` by `columns` at each k and read as 0.5 x, or as it is. */
+static struct ul_work count_operand(int64_t rows, int64_t columns, bool transforms)
+{
+    static const int64_t size = SIZE;
+    const int64_t sizes[2] = {rows, columns};
+    struct counted c;
+    begin(&c);
+    struct ul_kernel *k = &c.kernel;
+    struct ul_contraction product = ul_contraction_blank();
+    ul_contraction_init(k, &product, UL_F32, &size, 1, sizes, 2, &size, 1);
+    ul_kx zero = ul_kx_index_const(k, 0);
+    product.a.buffer = product.b.buffer = c.x;
+    product.a.transform = product.b.transform = UL_NONE;
+    product.a.at = (struct ul_affine){zero, {SIZE, 0, 0, 1}};
+    product.b.at = (struct ul_affine){zero, {0, 2 * columns, 1, rows * columns}};
+    if (transforms) {
+        ul_kx half = ul_kx_float(k, UL_F32, 0.5);
+        product.b.loaded = ul_kernel_add_var(k, UL_F32);
+        ul_kx x = ul_kx_var(k, product.b.loaded);
+        product.b.transform = ul_kx_binary(k, UL_KX_MUL, x, half);
+    }
+    ul_ks_contract(k, &product);
+    ul_ks_store(k, c.y, zero, ul_kx_var(k, product.acc));
+    ul_ks_end(k);
+    end(&c);
+    return c.work;
+}
+
+/* What is computed of an operand counts for each element that is packed, in lanes along long runs;
+ * where the sums of so few rows wait, each is packed once. */
+static void transforms_are_counted(void **state)
+{
+    (void)state;
+    for (uint32_t is_long = 0; is_long < 2; is_long++) {
+        int64_t rows = is_long ? 3 : 32, columns = is_long ? 32 : 3;
+        uint64_t packed = (uint64_t)SIZE * 32 * 3;
+        struct ul_work plain = count_operand(rows, columns, false);
+        struct ul_work more = count_operand(rows, columns, true);
+        enum ul_work_kind kind = is_long ? UL_WORK_VECTOR : UL_WORK_SCALAR;
+        enum ul_work_kind other = is_long ? UL_WORK_SCALAR : UL_WORK_VECTOR;
+        assert_int_equal(more.counts[kind], plain.counts[kind] + packed);
+        assert_int_equal(more.counts[other], plain.counts[other]);
+        assert_int_equal(more.flop_count, plain.flop_count + packed);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -405,6 +451,7 @@ int main(void)
         cmocka_unit_test(sums_wait_for_themselves),
         cmocka_unit_test(data_decide_branches),
         cmocka_unit_test(far_elements_are_counted),
+        cmocka_unit_test(transforms_are_counted),
         cmocka_unit_test(blocks_are_counted_as_long_as_they_are),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
