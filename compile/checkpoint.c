@@ -36,12 +36,6 @@ struct points {
 
 /* ---- Steps ---- */
 
-static bool is_backward(const struct ul_graph *graph, ul_node_id node)
-{
-    return graph->nodes[node].output_count > 0 &&
-           (graph->values[graph->nodes[node].outputs[0]].flags & UL_VALUE_BACKWARD) != 0;
-}
-
 static const struct ul_plan_alternative *cheapest(const struct ul_plan_step *step)
 {
     const struct ul_plan_alternative *best = &step->alternatives[0];
@@ -64,11 +58,12 @@ static bool step_touches(const struct points *p, uint32_t step, uint32_t value, 
 
 static void find_forward(struct points *p)
 {
-    for (uint32_t s = 0; s < p->problem->step_count; s++) {
-        p->is_forward[s] = !is_backward(p->graph, p->program->steps[s].node);
+    p->is_forward = ul_problem_find_forward(p->arena, p->problem);
+    if (p->is_forward == NULL) /* nothing is kept for the backward pass */
+        p->is_forward = UL_NEW_ARRAY(p->arena, bool, p->problem->step_count);
+    for (uint32_t s = 0; s < p->problem->step_count; s++)
         if (p->is_forward[s])
             p->forward[p->forward_count++] = s;
-    }
 }
 
 /* Keeps a value of the problem, whichever steps of the forward pass make it; false: none does. */
@@ -196,7 +191,7 @@ static bool joins(const struct points *p, ul_node_id id)
 {
     const struct ul_node *node = &p->graph->nodes[id];
     uint32_t min = UINT32_MAX, max = 0;
-    if (!meets(node) || is_backward(p->graph, id))
+    if (!meets(node))
         return false;
     for (uint32_t i = 0; i < node->input_count; i++) {
         ul_value_id input = node->inputs[i];
@@ -410,7 +405,6 @@ enum ul_status ul_compile_read_kept(struct ul_compile *compile, const struct ul_
     *kept = NULL;
     if (what == NULL || strcmp(what, "none") == 0)
         return UL_OK;
-    p.is_forward = UL_NEW_ARRAY(p.arena, bool, step_count);
     p.is_kept = UL_NEW_ARRAY(p.arena, bool, step_count);
     p.forward = UL_NEW_ARRAY(p.arena, uint32_t, step_count);
     p.is_fed = UL_NEW_ARRAY(p.arena, bool, value_count);
