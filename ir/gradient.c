@@ -321,6 +321,13 @@ static bool mentions(const char *text, char letter)
     return false;
 }
 
+/* Whether the row's text of a gradient, or what it asks of a mask, has the operand. */
+static bool reads(const struct ul_op_info *row, uint32_t input, char letter)
+{
+    return mentions(row->gradients[input], letter) ||
+           (row->masks[input] != NULL && mentions(row->masks[input], letter));
+}
+
 /* Inputs of ullage::Gradient: g, the output, the inputs; what the text does not read is absent, so
  * that nobody keeps it. */
 ul_value_id ul_gradient_expression_of(struct ul_gradient *gradient, uint32_t input, ul_value_id g,
@@ -328,16 +335,16 @@ ul_value_id ul_gradient_expression_of(struct ul_gradient *gradient, uint32_t inp
 {
     struct ul_graph *graph = gradient->graph;
     const struct ul_node old = *ul_gradient_node(gradient); /* the array moves */
-    const char *text = ul_op_get(old.op)->gradients[input];
+    const struct ul_op_info *row = ul_op_get(old.op);
     ul_value_id inputs[2 + UL_OP_GRADIENTS];
     uint32_t count = 2;
-    UL_ASSERT(text != NULL && old.input_count <= UL_OP_GRADIENTS);
-    if (strcmp(text, "g") == 0)
+    UL_ASSERT(row->gradients[input] != NULL && old.input_count <= UL_OP_GRADIENTS);
+    if (strcmp(row->gradients[input], "g") == 0)
         return g;
     inputs[0] = g;
-    inputs[1] = mentions(text, 'y') ? y : UL_NONE;
+    inputs[1] = reads(row, input, 'y') ? y : UL_NONE;
     for (uint32_t i = 0; i < old.input_count; i++) {
-        inputs[2 + i] = mentions(text, (char)('a' + i)) ? old.inputs[i] : UL_NONE;
+        inputs[2 + i] = reads(row, input, (char)('a' + i)) ? old.inputs[i] : UL_NONE;
         count = inputs[2 + i] != UL_NONE ? 3 + i : count;
     }
     ul_node_id made = ul_gradient_begin_like(gradient, UL_OP_Gradient, inputs, count, 1);
@@ -349,4 +356,48 @@ ul_value_id ul_gradient_expression_of(struct ul_gradient *gradient, uint32_t inp
 ul_value_id ul_gradient_expression(struct ul_gradient *gradient, uint32_t input, ul_value_id g)
 {
     return ul_gradient_expression_of(gradient, input, g, ul_gradient_output(gradient, 0));
+}
+
+/* ---- Masks ---- */
+
+const struct ul_op_info *ul_gradient_row(const struct ul_node *node, uint32_t *input)
+{
+    enum ul_op op = ul_op_find(NULL, ul_node_get_string(node, "ul_of", ""));
+    int64_t number = ul_node_get_int(node, "ul_input", -1);
+    if (op == UL_OP_NONE || number < 0 || number >= UL_OP_GRADIENTS)
+        return NULL;
+    *input = (uint32_t)number;
+    return ul_op_get(op);
+}
+
+bool ul_gradient_has_mask(const struct ul_graph *graph, const struct ul_node *node)
+{
+    return node->input_count > 1 && node->inputs[1] != UL_NONE &&
+           graph->values[node->inputs[1]].type.dtype == UL_BOOL;
+}
+
+uint32_t ul_gradient_mask_inputs(const struct ul_graph *graph, ul_node_id id,
+                                 ul_value_id inputs[1 + UL_OP_GRADIENTS])
+{
+    const struct ul_node *node = &graph->nodes[id];
+    uint32_t of, count = 0;
+    const struct ul_op_info *row = node->op == UL_OP_Gradient ? ul_gradient_row(node, &of) : NULL;
+    if (row == NULL || row->masks[of] == NULL || ul_gradient_has_mask(graph, node))
+        return 0;
+    for (uint32_t i = 1; i < node->input_count; i++) {
+        char letter = i == 1 ? 'y' : (char)('a' + (char)(i - 2));
+        inputs[i - 1] = mentions(row->masks[of], letter) ? node->inputs[i] : UL_NONE;
+        count = inputs[i - 1] != UL_NONE ? i : count;
+    }
+    return count;
+}
+
+void ul_gradient_set_mask(struct ul_graph *graph, ul_node_id id, ul_value_id mask)
+{
+    struct ul_node *node = &graph->nodes[id];
+    uint32_t of;
+    const struct ul_op_info *row = ul_gradient_row(node, &of);
+    UL_ASSERT(row != NULL && row->masks[of] != NULL && node->input_count > 1);
+    node->inputs[1] = mask;
+    node->input_count = 2;
 }

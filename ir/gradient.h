@@ -18,6 +18,7 @@
 #define UL_IR_GRADIENT_H
 
 #include "ir/build.h"
+#include "ir/op.h"
 
 struct ul_gradient {
     struct ul_graph *graph;
@@ -114,5 +115,17 @@ ul_value_id ul_gradient_expression(struct ul_gradient *gradient, uint32_t input,
 /* The same with a result that broadcasts to g: of reductions. */
 ul_value_id ul_gradient_expression_of(struct ul_gradient *gradient, uint32_t input, ul_value_id g,
                                       ul_value_id y);
+
+/* Of a node of ullage::Gradient or ullage::Mask: the row that it is about, and which input's share;
+ * NULL: its attributes name none. */
+const struct ul_op_info *ul_gradient_row(const struct ul_node *node, uint32_t *input);
+/* The inputs of a Mask of all that an ullage::Gradient asks of its operands; 0: it asks more, or
+ * has a mask. */
+uint32_t ul_gradient_mask_inputs(const struct ul_graph *graph, ul_node_id node,
+                                 ul_value_id inputs[1 + UL_OP_GRADIENTS]);
+/* Such a node reads that Mask's result instead. */
+void ul_gradient_set_mask(struct ul_graph *graph, ul_node_id node, ul_value_id mask);
+/* Whether it does. */
+bool ul_gradient_has_mask(const struct ul_graph *graph, const struct ul_node *node);
 
 #endif

@@ -85,6 +85,8 @@ struct ul_op_info {
     /* Of an elementwise operator: the gradient of each input as an expression over the output's
      * gradient g, the inputs a b c and the output y, at the output's index. "0": none flows. */
     const char *gradients[UL_OP_GRADIENTS];
+    /* All that such a text asks of a b c and y, if that is a condition, which it calls m. */
+    const char *masks[UL_OP_GRADIENTS];
     ul_gradient_fn *gradient; /* of what such expressions do not say */
     /* Why it has neither: of each operator that models have and that has none. */
     const char *not_differentiable;

@@ -156,20 +156,23 @@ static uint32_t node_hash(const struct ul_node *node)
     return hash;
 }
 
+bool ul_cse_attrs_equal(const struct ul_node *a, const struct ul_node *b)
+{
+    bool equal = a->attr_count == b->attr_count;
+    for (uint32_t i = 0; equal && i < a->attr_count; i++)
+        equal = attr_equal(&a->attrs[i], &b->attrs[i]);
+    return equal;
+}
+
 static bool node_equal(const struct ul_node *a, const struct ul_node *b)
 {
-    if (a->op != b->op || a->input_count != b->input_count || a->output_count != b->output_count ||
-        a->attr_count != b->attr_count)
+    if (a->op != b->op || a->input_count != b->input_count || a->output_count != b->output_count)
         return false;
     for (uint32_t i = 0; i < a->input_count; i++) {
         if (input_at(a, i) != input_at(b, i))
             return false;
     }
-    for (uint32_t i = 0; i < a->attr_count; i++) {
-        if (!attr_equal(&a->attrs[i], &b->attrs[i]))
-            return false;
-    }
-    return true;
+    return ul_cse_attrs_equal(a, b);
 }
 
 static bool can_merge(const struct ul_graph *graph, const struct ul_node *node)

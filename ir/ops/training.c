@@ -6,25 +6,20 @@
 
 #include <string.h>
 
-/* ---- Gradient ---- */
-
-static const char *text_of(const struct ul_node *node)
-{
-    enum ul_op op = ul_op_find(NULL, ul_node_get_string(node, "ul_of", ""));
-    int64_t input = ul_node_get_int(node, "ul_input", -1);
-    if (op == UL_OP_NONE || input < 0 || input >= UL_OP_GRADIENTS)
-        return NULL;
-    return ul_op_get(op)->gradients[input];
-}
+/* ---- Gradient, Mask ---- */
 
 /* The gradient has the output's shape, so what it is computed from broadcasts to that of g. */
 enum ul_status ul_infer_gradient(struct ul_infer *infer)
 {
     const struct ul_type *g = ul_infer_input(infer, 0);
     struct ul_type sum;
+    uint32_t of;
+    const struct ul_op_info *row = ul_gradient_row(infer->node, &of);
     UL_TRY(ul_check_dtype(infer, 0, UL_CHECK_FLOATS));
-    if (text_of(infer->node) == NULL)
+    if (row == NULL || row->gradients[of] == NULL)
         return ul_infer_invalid(infer, "ul_of and ul_input name no gradient");
+    if (ul_gradient_has_mask(infer->graph, infer->node) && row->masks[of] == NULL)
+        return ul_infer_invalid(infer, "the gradient has no mask");
     for (uint32_t i = 1; i < infer->node->input_count; i++) {
         const struct ul_type *type = ul_infer_input(infer, i);
         if (type != NULL && (!ul_broadcast(g, type, &sum) || sum.rank != g->rank ||
@@ -35,22 +30,89 @@ enum ul_status ul_infer_gradient(struct ul_infer *infer)
     return ul_infer_same(infer);
 }
 
-ul_kx ul_map_gradient(struct ul_lower *lower, ul_node_id node, uint32_t output, const ul_kx *index)
+/* Operands of texts, by their letters. */
+struct operands {
+    ul_kx of['z' - 'a' + 1];
+    enum ul_dtype dtype; /* of the first that is there */
+};
+
+/* What the node reads: a letter for each input from the first on, then a b c. */
+static void load_operands(struct ul_lower *lower, ul_node_id node, const char *letters,
+                          const ul_kx *index, struct operands *operands)
 {
     const struct ul_node *info = ul_check_node(lower, node);
     uint32_t rank = ul_lower_output_type(lower, node, 0)->rank;
-    ul_kx operands['z' - 'a' + 1];
-    UL_ASSERT(output == 0);
-    for (uint32_t i = 0; i < sizeof operands / sizeof *operands; i++)
-        operands[i] = UL_NONE;
+    uint32_t named = (uint32_t)strlen(letters);
+    operands->dtype = UL_DTYPE_NONE;
+    for (uint32_t i = 0; i < sizeof operands->of / sizeof *operands->of; i++)
+        operands->of[i] = UL_NONE;
     for (uint32_t i = 0; i < info->input_count; i++) {
-        char letter = (char)(i == 0 ? 'g' : i == 1 ? 'y' : 'a' + (char)(i - 2));
-        if (info->inputs[i] != UL_NONE)
-            operands[letter - 'a'] = ul_lower_load_broadcast(lower, info->inputs[i], index, rank);
+        char letter = i < named ? letters[i] : (char)('a' + (char)(i - named));
+        if (info->inputs[i] == UL_NONE)
+            continue;
+        ul_kx x = ul_lower_load_broadcast(lower, info->inputs[i], index, rank);
+        operands->of[letter - 'a'] = x;
+        if (operands->dtype == UL_DTYPE_NONE)
+            operands->dtype = ul_kx_dtype(lower->kernel, x);
     }
-    enum ul_dtype dtype = ul_kx_dtype(lower->kernel, operands['g' - 'a']);
-    return ul_expression_build(lower, node, text_of(info), operands,
-                               sizeof operands / sizeof *operands, dtype);
+    UL_ASSERT(operands->dtype != UL_DTYPE_NONE);
+}
+
+static ul_kx build_text(struct ul_lower *lower, ul_node_id node, const char *text,
+                        const struct operands *operands)
+{
+    return ul_expression_build(lower, node, text, operands->of,
+                               sizeof operands->of / sizeof *operands->of, operands->dtype);
+}
+
+ul_kx ul_map_gradient(struct ul_lower *lower, ul_node_id node, uint32_t output, const ul_kx *index)
+{
+    uint32_t of;
+    const struct ul_node *info = ul_check_node(lower, node);
+    const struct ul_op_info *row = ul_gradient_row(info, &of);
+    bool is_masked = ul_gradient_has_mask(lower->graph, info);
+    struct operands operands;
+    UL_ASSERT(output == 0 && row != NULL);
+    load_operands(lower, node, is_masked ? "gm" : "gy", index, &operands);
+    if (row->masks[of] != NULL && !is_masked)
+        operands.of['m' - 'a'] = build_text(lower, node, row->masks[of], &operands);
+    return build_text(lower, node, row->gradients[of], &operands);
+}
+
+/* The shape that the operands have together. */
+enum ul_status ul_infer_mask(struct ul_infer *infer)
+{
+    struct ul_type all = {.rank = 0};
+    bool any = false;
+    uint32_t of;
+    const struct ul_op_info *row = ul_gradient_row(infer->node, &of);
+    if (row == NULL || row->masks[of] == NULL)
+        return ul_infer_invalid(infer, "ul_of and ul_input name no mask");
+    for (uint32_t i = 0; i < infer->node->input_count; i++) {
+        const struct ul_type *type = ul_infer_input(infer, i);
+        struct ul_type sum;
+        if (type == NULL)
+            continue;
+        UL_TRY(ul_check_dtype(infer, i, UL_CHECK_FLOATS));
+        if (!ul_broadcast(&all, type, &sum))
+            return ul_infer_invalid(infer, "input %u does not broadcast", (unsigned)i);
+        all = sum;
+        any = true;
+    }
+    if (!any)
+        return ul_infer_invalid(infer, "a mask of nothing");
+    ul_infer_set(infer, 0, UL_BOOL, all.rank, all.dims);
+    return UL_OK;
+}
+
+ul_kx ul_map_mask(struct ul_lower *lower, ul_node_id node, uint32_t output, const ul_kx *index)
+{
+    uint32_t of;
+    const struct ul_op_info *row = ul_gradient_row(ul_check_node(lower, node), &of);
+    struct operands operands;
+    UL_ASSERT(output == 0 && row != NULL);
+    load_operands(lower, node, "y", index, &operands);
+    return build_text(lower, node, row->masks[of], &operands);
 }
 
 /* ---- Updates ---- */

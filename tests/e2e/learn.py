@@ -719,6 +719,49 @@ def check_tiles(args, folder):
     print(f"tiles: {sizes[0]} bytes, {sizes[1]} without, {budget} at least")
 
 
+def signs_net(path):
+    """Values of which the backward pass asks conditions alone, of sizes that are no multiples of 8."""
+    random = numpy.random.default_rng(23)
+    shapes = {"c0.w": (8, 3, 3, 3), "c1.w": (8, 8, 3, 3), "c2.w": (8, 8, 3, 3), "c3.w": (8, 8, 3, 3),
+              "c4.w": (8, 8, 1, 1), "o.w": (CLASSES, 8)}
+    weights = {name: random.standard_normal(shape) * 1.5 / math.sqrt(numpy.prod(shape[1:]))
+               for name, shape in shapes.items()}
+    weights.update({"low": numpy.asarray(-0.5), "high": numpy.asarray(0.5)})
+    pool = {"kernel_shape": [3, 3], "pads": [1] * 4}
+    maps = [("Relu", {}), ("LeakyRelu", {"alpha": -0.3}), ("HardSigmoid", {}), ("ThresholdedRelu", {"alpha": 0.2})]
+    nodes, last = [], "x"
+    for i, (op, attributes) in enumerate(maps):
+        nodes += [helper.make_node("Conv", [last, f"c{i}.w"], [f"c{i}"], pads=[1] * 4),
+                  helper.make_node(op, [f"c{i}"], [f"m{i}"], **attributes),
+                  helper.make_node("AveragePool", [f"m{i}"], [f"p{i}"], **pool)]
+        last = f"p{i}"
+    nodes += [helper.make_node("Conv", [last, "c4.w"], ["c4"]),
+              helper.make_node("Max", ["c4", "p2"], ["top"]),
+              helper.make_node("Greater", ["c4", "low"], ["is"]),
+              helper.make_node("Where", ["is", "top", "p1"], ["one"]),
+              helper.make_node("Clip", ["one", "low", "high"], ["bound"]),
+              helper.make_node("GlobalAveragePool", ["bound"], ["g"]),
+              helper.make_node("Flatten", ["g"], ["f"]),
+              helper.make_node("Gemm", ["f", "o.w"], ["y"], transB=1)]
+    make_model(path, nodes, weights, [("x", [BATCH, 3, 13, 11])], ("y", [BATCH, CLASSES]), TensorProto.FLOAT)
+
+
+def check_bits(args, folder):
+    """What the backward pass asks as a condition is kept as bits: fewer bytes, the same results."""
+    model = os.path.join(folder, "m.onnx")
+    signs_net(model)
+    words = ["--target", args.target, "--train", "--budget-of", "arena"]
+    plans = [json.loads(run([args.ullage, "plan", model, *words, "--sweep", *more, "--json", "-"]))["plans"]
+             for more in ([], ["--no-pass", "bits"])]
+    sizes = [plan[0]["reserved_bytes"] for plan in plans]
+    smallest = [plan[-1]["reserved_bytes"] for plan in plans]
+    if sizes[0] > 0.7 * sizes[1] or smallest[0] > smallest[1]:
+        raise AssertionError(f"bits: {sizes[0]} bytes, {sizes[1]} without; {smallest} at least")
+    check_same(args, folder, "bits", words,
+               [[], ["--budget", str(smallest[0])], ["--no-pass", "bits"]], (3, 13, 11))
+    print(f"bits: {sizes[0]} bytes, {sizes[1]} without")
+
+
 def check_clipping(args, folder, name):
     """A norm that is taken in a backward pass of its own: of these networks, whose kernels are then
     grouped as before, the same bits, and, where parameters are most of it, fewer bytes."""
@@ -753,7 +796,7 @@ def check_clipping(args, folder, name):
 
 
 CHECKS = {"conv": check_conv, "dropout": check_dropout, "vocabulary": check_vocabulary,
-          "process": check_process, "tiles": check_tiles, "whole": check_whole,
+          "process": check_process, "bits": check_bits, "tiles": check_tiles, "whole": check_whole,
           "clipping": lambda args, folder: check_clipping(args, folder, "clipping"),
           "clipping-conv": lambda args, folder: check_clipping(args, folder, "clipping-conv"),
           "checkpoints": check_checkpoints, "max-batch": check_max_batch,

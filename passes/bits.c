@@ -1,0 +1,337 @@
+/* Bits: what the backward pass asks of the forward pass as a yes or no alone is kept 8 to a byte.
+ *
+ *      y = Relu(c);  p = AveragePool(y)             y = Relu(c);  b = PackBits(Mask(y));  p = ..
+ *      dp -> dy                                     dp -> dy
+ *      dc = y <= 0 ? 0 : dy                         dc = UnpackBits(b) ? 0 : dy
+ *
+ * Problem: y is kept for its sign. Method: where views are known, a gradient that asks a condition
+ * of its operands (a row's text of a mask), a condition that the backward pass forms of the forward
+ * pass, and one that the forward pass has formed are packed in the forward pass, behind what they
+ * are formed of, if nothing else of the backward pass reads the bytes of that. Packing reads y once
+ * more, and the backward pass does not. The planner keeps the bits, or forms them again. They are
+ * packed along a dimension that is not the innermost in memory, so that kernels treat rows alike.
+ * Left undone: signs of three kinds (Abs). */
+#include "ir/gradient.h"
+#include "ir/infer.h"
+#include "ir/view.h"
+#include "passes/passes_internal.h"
+
+enum {
+    BITS = 8,        /* in a byte */
+    MIN_BYTES = 4096 /* that one step more has to spare */
+};
+
+struct bits {
+    struct ul_pass *pass;
+    struct ul_graph *graph;
+    uint32_t known_count; /* values that stood when the pass began */
+    uint32_t *places;     /* per node: in the block's order as it was */
+    bool *is_read;        /* per value with bytes: what it is matters to the backward pass */
+    struct packed *packed;
+    uint32_t count, capacity;
+};
+
+/* What the forward pass can form: of these operands, or one of its values. */
+struct condition {
+    ul_node_id gradient; /* which a node of its own has to form; UL_NONE: that is a value */
+    ul_value_id value;
+    uint32_t count;
+    ul_value_id *operands;
+};
+
+struct packed {
+    struct condition condition;
+    ul_value_id bits;
+    int64_t axis, size; /* of what was packed */
+};
+
+static bool is_forward(const struct bits *bits, ul_value_id id)
+{
+    const struct ul_value *value = &bits->graph->values[id];
+    return (value->flags & UL_VALUE_BACKWARD) == 0 &&
+           (value->kind != UL_VALUE_NODE || bits->graph->nodes[value->producer].parent == 0);
+}
+
+/* A node of the backward pass that forms a condition of what is there before it. */
+static bool forms_condition(const struct bits *bits, const struct ul_node *node)
+{
+    const struct ul_graph *graph = bits->graph;
+    bool forms = ul_edit_is_backward(graph, node) && node->parent == 0 && node->output_count == 1 &&
+                 (ul_op_get(node->op)->flags & UL_OP_ELEMENTWISE) != 0 &&
+                 (ul_op_get(node->op)->flags & UL_OP_RANDOM) == 0 &&
+                 graph->values[node->outputs[0]].type.dtype == UL_BOOL;
+    for (uint32_t i = 0; forms && i < node->input_count; i++)
+        forms = node->inputs[i] == UL_NONE || is_forward(bits, node->inputs[i]);
+    return forms;
+}
+
+/* All that a gradient asks of its operands. */
+static bool find_mask(const struct bits *bits, ul_node_id id, struct condition *condition)
+{
+    ul_value_id operands[1 + UL_OP_GRADIENTS] = {0};
+    *condition = (struct condition){.gradient = id, .value = UL_NONE};
+    condition->count = ul_gradient_mask_inputs(bits->graph, id, operands);
+    condition->operands = ul_arena_copy(bits->pass->scratch, operands, sizeof operands);
+    return condition->count > 0;
+}
+
+/* A value that a node of the backward pass reads. */
+static bool find_condition(const struct bits *bits, ul_value_id id, struct condition *condition)
+{
+    const struct ul_graph *graph = bits->graph;
+    const struct ul_value *value = &graph->values[id];
+    *condition = (struct condition){.gradient = UL_NONE, .value = id};
+    if (id >= bits->known_count || value->kind != UL_VALUE_NODE || value->type.dtype != UL_BOOL)
+        return false;
+    const struct ul_node *node = &graph->nodes[value->producer];
+    bool is_formed = is_forward(bits, id);
+    if (!is_formed && !forms_condition(bits, node))
+        return false;
+    condition->operands = ul_arena_copy(bits->pass->scratch, is_formed ? &id : node->inputs,
+                                        (is_formed ? 1 : node->input_count) * sizeof id);
+    condition->count = is_formed ? 1 : node->input_count;
+    return true;
+}
+
+/* ---- What it spares ---- */
+
+static void mark_read(struct bits *bits, ul_value_id id)
+{
+    if (id != UL_NONE)
+        bits->is_read[bits->graph->values[id].view.base] = true;
+}
+
+/* What the backward pass reads as what it is, and what the model returns. */
+static void find_reads(struct bits *bits)
+{
+    const struct ul_graph *graph = bits->graph;
+    const struct ul_block *block = &graph->blocks[0];
+    struct condition condition;
+    for (uint32_t n = 0; n < block->node_count; n++) {
+        const struct ul_node *node = &graph->nodes[block->nodes[n]];
+        bool reads = ul_edit_is_backward(graph, node) && !forms_condition(bits, node) &&
+                     !ul_node_is_view(graph, block->nodes[n]);
+        bool is_masked = reads && find_mask(bits, block->nodes[n], &condition);
+        bits->places[block->nodes[n]] = n;
+        for (uint32_t i = 0; reads && i < node->input_count; i++) {
+            if (node->inputs[i] != UL_NONE && (i == 0 || !is_masked) &&
+                !find_condition(bits, node->inputs[i], &condition))
+                mark_read(bits, node->inputs[i]);
+        }
+    }
+    for (uint32_t i = 0; i < block->output_count; i++)
+        mark_read(bits, block->outputs[i]);
+}
+
+/* The operand that has the condition's shape, the first that is large. */
+static ul_value_id largest(const struct bits *bits, const struct condition *condition)
+{
+    const struct ul_graph *graph = bits->graph;
+    ul_value_id found = UL_NONE;
+    for (uint32_t i = 0; i < condition->count; i++) {
+        ul_value_id id = condition->operands[i];
+        if (id != UL_NONE && (found == UL_NONE || ul_type_elements(&graph->values[id].type) >
+                                                      ul_type_elements(&graph->values[found].type)))
+            found = id;
+    }
+    UL_ASSERT(found != UL_NONE);
+    return found;
+}
+
+/* Bytes that need not be kept for the backward pass, beyond those of the bits, are worth a step. */
+static bool is_worth(const struct bits *bits, const struct condition *condition)
+{
+    const struct ul_graph *graph = bits->graph;
+    uint64_t spared_bytes = 0;
+    uint64_t elements = ul_type_elements(&graph->values[largest(bits, condition)].type);
+    for (uint32_t i = 0; i < condition->count; i++) {
+        ul_value_id id = condition->operands[i];
+        if (id == UL_NONE || !is_forward(bits, id))
+            continue;
+        ul_value_id base = graph->values[id].view.base;
+        if (graph->values[base].kind == UL_VALUE_NODE && !bits->is_read[base])
+            spared_bytes += ul_value_bytes(graph, base);
+    }
+    return spared_bytes >= MIN_BYTES + elements / BITS;
+}
+
+/* ---- Packing ---- */
+
+/* The dimension that is packed: the one next to the innermost of those that waste least. */
+static int64_t choose_axis(const struct ul_value *value)
+{
+    uint32_t order[UL_LIMIT_RANK], rank = value->type.rank;
+    const int64_t *dims = value->type.dims;
+    int64_t axis = UL_NONE;
+    double best = 0;
+    ul_view_order(&value->type, &value->view, order);
+    uint32_t inner = rank;
+    while (inner > 0 && dims[order[inner - 1]] == 1)
+        inner--;
+    UL_ASSERT(inner > 0);
+    for (uint32_t i = inner; i-- > 0;) {
+        int64_t bytes = (dims[order[i]] + BITS - 1) / BITS;
+        double share = (double)(bytes * BITS) / (double)dims[order[i]];
+        if (i + 1 == inner)
+            continue;
+        if (axis == UL_NONE || share < best) {
+            axis = order[i];
+            best = share;
+        }
+    }
+    return axis == UL_NONE ? order[inner - 1] : axis;
+}
+
+/* A node of one output that lies in memory as `like` does. */
+static enum ul_status add(struct bits *bits, struct ul_build *build, ul_node_id node,
+                          ul_value_id like, uint32_t flags, ul_value_id *made)
+{
+    struct ul_graph *graph = build->graph;
+    UL_TRY(ul_node_infer(graph, node, bits->pass->scratch, bits->pass->diag));
+    *made = graph->nodes[node].outputs[0];
+    graph->values[*made].flags |= flags | (graph->values[like].flags & UL_VALUE_CHANNELS_LAST);
+    graph->values[*made].view = ul_view_own(graph, *made);
+    return UL_OK;
+}
+
+/* Behind all that it is formed of. */
+static struct ul_build place_behind(const struct bits *bits, const struct condition *condition)
+{
+    ul_node_id last = UL_NONE;
+    for (uint32_t i = 0; i < condition->count; i++) {
+        const struct ul_value *value =
+            condition->operands[i] == UL_NONE ? NULL : &bits->graph->values[condition->operands[i]];
+        if (value != NULL && value->kind == UL_VALUE_NODE &&
+            (last == UL_NONE || bits->places[value->producer] > bits->places[last]))
+            last = value->producer;
+    }
+    UL_ASSERT(last != UL_NONE);
+    struct ul_build build = ul_build_after(bits->graph, last);
+    build.name = ul_arena_printf(bits->graph->arena, "%s/bits", build.name);
+    return build;
+}
+
+static enum ul_status form(struct bits *bits, struct ul_build *build,
+                           const struct condition *condition, ul_value_id *formed)
+{
+    struct ul_graph *graph = bits->graph;
+    ul_node_id node;
+    *formed = condition->value;
+    if (condition->gradient == UL_NONE && is_forward(bits, condition->value))
+        return UL_OK;
+    if (condition->gradient == UL_NONE) {
+        node = ul_build_like(build, graph->values[condition->value].producer, condition->operands);
+    } else {
+        const struct ul_node old = graph->nodes[condition->gradient]; /* the array moves */
+        node = ul_build_node(build, UL_OP_Mask, condition->operands, condition->count, 1);
+        graph->nodes[node].attrs = old.attrs;
+        graph->nodes[node].attr_count = old.attr_count;
+        graph->nodes[node].source = old.source;
+    }
+    return add(bits, build, node, largest(bits, condition), 0, formed);
+}
+
+static bool is_same(const struct bits *bits, const struct condition *a, const struct condition *b)
+{
+    const struct ul_node *nodes = bits->graph->nodes;
+    if (a->gradient == UL_NONE || b->gradient == UL_NONE)
+        return a->gradient == b->gradient && a->value == b->value;
+    bool same =
+        a->count == b->count && ul_cse_attrs_equal(&nodes[a->gradient], &nodes[b->gradient]);
+    for (uint32_t i = 0; same && i < a->count; i++)
+        same = a->operands[i] == b->operands[i];
+    return same;
+}
+
+/* Of equal conditions once. */
+static enum ul_status pack(struct bits *bits, const struct condition *condition,
+                           struct packed **packed)
+{
+    struct ul_graph *graph = bits->graph;
+    ul_value_id formed;
+    for (uint32_t i = 0; i < bits->count; i++) {
+        *packed = &bits->packed[i];
+        if (is_same(bits, condition, &bits->packed[i].condition))
+            return UL_OK;
+    }
+    UL_GROW(bits->pass->scratch, bits->packed, bits->count, bits->capacity);
+    *packed = &bits->packed[bits->count++];
+    **packed = (struct packed){.condition = *condition};
+    struct ul_build build = place_behind(bits, condition);
+    UL_TRY(form(bits, &build, condition, &formed));
+    (*packed)->axis = choose_axis(&graph->values[formed]);
+    (*packed)->size = graph->values[formed].type.dims[(*packed)->axis];
+    ul_node_id node = ul_build_node(&build, UL_OP_PackBits, &formed, 1, 1);
+    ul_node_set_int(graph, node, "axis", (*packed)->axis);
+    return add(bits, &build, node, formed, 0, &(*packed)->bits);
+}
+
+/* The condition is unpacked in front of the node that reads it. */
+static enum ul_status unpack(struct bits *bits, const struct packed *packed, ul_node_id reader,
+                             ul_value_id *truth)
+{
+    struct ul_build build = ul_build_before(bits->graph, reader);
+    ul_node_id node = ul_build_node(&build, UL_OP_UnpackBits, &packed->bits, 1, 1);
+    bits->graph->nodes[node].source = bits->graph->nodes[reader].source;
+    ul_node_set_int(bits->graph, node, "axis", packed->axis);
+    ul_node_set_int(bits->graph, node, "size", packed->size);
+    return add(bits, &build, node, packed->bits, UL_VALUE_BACKWARD, truth);
+}
+
+static enum ul_status visit(struct bits *bits, ul_node_id id)
+{
+    struct ul_graph *graph = bits->graph;
+    struct condition condition;
+    struct packed *packed;
+    ul_value_id truth;
+    if (find_mask(bits, id, &condition)) {
+        if (!is_worth(bits, &condition))
+            return UL_OK;
+        UL_TRY(pack(bits, &condition, &packed));
+        UL_TRY(unpack(bits, packed, id, &truth));
+        ul_gradient_set_mask(graph, id, truth);
+        return UL_OK;
+    }
+    for (uint32_t i = 0; i < graph->nodes[id].input_count; i++) {
+        ul_value_id input = graph->nodes[id].inputs[i];
+        if (input == UL_NONE || !find_condition(bits, input, &condition) ||
+            !is_worth(bits, &condition))
+            continue;
+        UL_TRY(pack(bits, &condition, &packed));
+        UL_TRY(unpack(bits, packed, id, &truth));
+        graph->nodes[id].inputs[i] = truth;
+    }
+    return UL_OK;
+}
+
+/* Conditions of the backward pass that were packed instead. */
+static void remove_unread(struct bits *bits)
+{
+    struct ul_graph *graph = bits->graph;
+    const uint32_t *uses = ul_graph_count_uses(graph, bits->pass->scratch);
+    for (uint32_t i = 0; i < bits->count; i++) {
+        ul_value_id value = bits->packed[i].condition.value;
+        if (value != UL_NONE && uses[value] == 0)
+            ul_graph_remove_node(graph, graph->values[value].producer);
+    }
+    ul_graph_sweep(graph);
+}
+
+enum ul_status ul_pass_bits(struct ul_pass *pass)
+{
+    struct ul_graph *graph = pass->graph;
+    struct bits bits = {.pass = pass, .graph = graph, .known_count = graph->value_count};
+    const struct ul_node_list order = ul_edit_all_nodes(graph, pass->scratch);
+    bits.places = UL_NEW_ARRAY(pass->scratch, uint32_t, graph->node_count);
+    bits.is_read = UL_NEW_ARRAY(pass->scratch, bool, graph->value_count);
+    find_reads(&bits);
+    for (uint32_t n = 0; n < order.count; n++) {
+        ul_node_id id = order.nodes[n];
+        const struct ul_node *node = &graph->nodes[id];
+        if (node->parent == 0 && ul_edit_is_backward(graph, node) &&
+            !forms_condition(&bits, node) && !ul_node_is_view(graph, id))
+            UL_TRY(visit(&bits, id));
+    }
+    remove_unread(&bits);
+    return UL_OK;
+}
