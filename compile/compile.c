@@ -116,11 +116,13 @@ static enum ul_status build_base(struct ul_compile *compile, struct ul_program_o
 static enum ul_status build_program(struct ul_compile *compile, struct ul_program_options *options)
 {
     UL_TRY(build_base(compile, options));
-    if (compile->options.splits.count > 0) {
+    if (compile->options.splits.count > 0 || compile->options.inside.count > 0) {
         struct ul_graph *graph = UL_NEW(&compile->keep, struct ul_graph);
         struct ul_program *whole = NULL;
         ul_graph_copy(graph, &compile->keep, &compile->graph);
         UL_TRY(ul_program_build(&compile->keep, graph, options, &whole, &compile->diag));
+        UL_TRY(ul_compile_move_inside(compile, &compile->graph, &compile->options.inside,
+                                      &compile->diag));
         UL_TRY(
             ul_compile_split(compile, &compile->graph, &compile->options.splits, &compile->diag));
         options->whole = whole;

@@ -65,6 +65,10 @@ enum ul_status ul_compile_rewrite(struct ul_compile *compile,
 enum ul_status ul_compile_lay_out(struct ul_compile *compile, struct ul_arena *arena,
                                   struct ul_graph *graph, const struct ul_texts *row_major,
                                   struct ul_diag *diag) UL_MUST_CHECK;
+/* Has kernels of the backward pass compute what these nodes make for themselves. */
+enum ul_status ul_compile_move_inside(struct ul_compile *compile, struct ul_graph *graph,
+                                      const struct ul_texts *inside,
+                                      struct ul_diag *diag) UL_MUST_CHECK;
 /* Has chains of such a graph computed in pieces. */
 enum ul_status ul_compile_split(struct ul_compile *compile, struct ul_graph *graph,
                                 const struct ul_texts *splits, struct ul_diag *diag) UL_MUST_CHECK;

@@ -106,22 +106,38 @@ enum ul_status ul_compile_lay_out(struct ul_compile *compile, struct ul_arena *a
     return status;
 }
 
+/* One pass alone. */
+static enum ul_status run_only(struct ul_compile *compile, struct ul_graph *graph,
+                               struct ul_passes_options *options, struct ul_diag *diag)
+{
+    struct ul_arena scratch;
+    if (graph == &compile->graph) { /* not one that is tried */
+        options->print_after = printed_pass(compile);
+        options->dump = compile->dump;
+    }
+    ul_arena_init(&scratch);
+    enum ul_status status = ul_passes_run(graph, &scratch, options, diag);
+    ul_arena_done(&scratch);
+    return status;
+}
+
+enum ul_status ul_compile_move_inside(struct ul_compile *compile, struct ul_graph *graph,
+                                      const struct ul_texts *inside, struct ul_diag *diag)
+{
+    struct ul_passes_options options =
+        passes_options(compile, ul_target_find(compile->options.target));
+    options.only = "inside";
+    options.inside = inside->items;
+    options.inside_count = inside->count;
+    return inside->count == 0 ? UL_OK : run_only(compile, graph, &options, diag);
+}
+
 enum ul_status ul_compile_split(struct ul_compile *compile, struct ul_graph *graph,
                                 const struct ul_texts *splits, struct ul_diag *diag)
 {
-    struct ul_arena scratch;
     struct ul_passes_options options = {
         .only = "split", .splits = splits->items, .split_count = splits->count};
-    if (splits->count == 0)
-        return UL_OK;
-    if (graph == &compile->graph) { /* not one that is tried */
-        options.print_after = printed_pass(compile);
-        options.dump = compile->dump;
-    }
-    ul_arena_init(&scratch);
-    enum ul_status status = ul_passes_run(graph, &scratch, &options, diag);
-    ul_arena_done(&scratch);
-    return status;
+    return splits->count == 0 ? UL_OK : run_only(compile, graph, &options, diag);
 }
 
 enum ul_status ul_compile_rewrite(struct ul_compile *compile, const struct ul_target *target)
@@ -131,7 +147,12 @@ enum ul_status ul_compile_rewrite(struct ul_compile *compile, const struct ul_ta
     UL_TRY(ul_compile_read_training(compile));
     UL_TRY(donate(compile));
     UL_TRY(run_passes(compile, target));
-    if (stop == NULL || strcmp(stop, "split") != 0)
+    bool is_inside = stop != NULL && strcmp(stop, "inside") == 0;
+    if (stop == NULL || (!is_inside && strcmp(stop, "split") != 0))
+        return UL_OK;
+    UL_TRY(
+        ul_compile_move_inside(compile, &compile->graph, &compile->options.inside, &compile->diag));
+    if (is_inside)
         return UL_OK;
     return ul_compile_split(compile, &compile->graph, &compile->options.splits, &compile->diag);
 }

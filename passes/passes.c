@@ -110,6 +110,9 @@ static const struct row rows[] = {
     {{"tiles", "Updates large parameters a part after the other, as their gradients are formed.",
       UL_PASS_TRAINING, false, TYPES | VIEWS, TYPES | VIEWS | GROUPS, 0},
      ul_pass_tiles},
+    {{"inside", "Has products compute light operands as they pack them, where it is asked to.",
+      UL_PASS_TRAINING, false, TYPES | VIEWS, TYPES | VIEWS | GROUPS, 0},
+     ul_pass_inside},
     {{"split", "Computes chains in pieces where it is asked to.", UL_PASS_ANY, false, TYPES | VIEWS,
       TYPES | VIEWS | GROUPS, 0},
      ul_pass_split},
@@ -182,6 +185,9 @@ static enum ul_status check_options(const struct ul_passes_options *options,
         if (options->row_major_count > 0 && strcmp(options->disabled[i], "layout") == 0)
             return ul_diag_set(diag, UL_USAGE,
                                "--row-major is for the pass layout, which --no-pass switches off");
+        if (options->inside_count > 0 && strcmp(options->disabled[i], "inside") == 0)
+            return ul_diag_set(diag, UL_USAGE,
+                               "--inside is for the pass inside, which --no-pass switches off");
     }
     return UL_OK;
 }
@@ -269,6 +275,7 @@ enum ul_status ul_pass_dry_run(const struct ul_pass *pass, const struct ul_graph
     struct ul_passes_options options = *pass->options;
     struct ul_pass trial = *pass;
     options.only = options.start_at = NULL;
+    options.inside_count = 0;
     options.row_major_count = 0; /* a judgement is the same for every layout that is asked for */
     trial.options = &options;
     trial.graph = copy;

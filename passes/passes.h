@@ -52,6 +52,8 @@ struct ul_passes_options {
     const char *const *disabled; /* --no-pass */
     uint32_t split_count;
     const char *const *splits; /* --split: chains to compute in pieces, "FIRST..LAST:AXIS:COUNT" */
+    uint32_t inside_count;
+    const char *const *inside; /* --inside: maps that products compute while they pack operands */
     uint32_t row_major_count;
     const char *const *row_major; /* --row-major: regions that keep the layout of the model */
     const struct ul_target_traits *traits; /* NULL: a target that wants nothing */
@@ -88,6 +90,21 @@ struct ul_layout_regions {
 /* Of a graph as it is before the pass. */
 void ul_layout_find_regions(struct ul_arena *arena, const struct ul_graph *graph,
                             struct ul_layout_regions *regions);
+
+/* inside.c: what products of the backward pass may compute as they pack it. */
+struct ul_inside_site {
+    const char *name;  /* for ul_passes_options.inside */
+    ul_value_id value; /* that is not kept for them */
+    ul_node_id *readers;
+    uint32_t reader_count;
+};
+struct ul_inside {
+    struct ul_inside_site *sites;
+    uint32_t count, capacity;
+};
+/* Of a graph as the pipeline leaves it. */
+void ul_inside_find(struct ul_arena *arena, const struct ul_graph *graph,
+                    const struct ul_passes_options *options, struct ul_inside *found);
 
 /* split_search.c: splits that bring the live sum (weights not counted) down to a target. */
 

@@ -596,6 +596,34 @@ def check_budgets(args, folder):
     print(f"budgets: {len(tried)} plans of {sizes[0]} to {sizes[-1]} bytes, one result")
 
 
+def check_inside(args, folder):
+    """Products that compute light operands for themselves leave every bit as it is."""
+    model = os.path.join(folder, "m.onnx")
+    conv_net(model, TensorProto.FLOAT)
+    words = ["--target", args.target, "--train", "--optimizer", "adamw", "--budget-of", "arena"]
+    # On cuda the window of r0's product would be added up otherwise; r1 and r4 are sums of two.
+    names = {"c": ["r0", "r2", "r3"], "cuda": ["r2", "r3"], "cpu": []}[args.target]
+    moved = [word for name in names for word in ("--inside", name)]
+    for name in {f"r{i}" for i in range(LAYERS)} - set(names):
+        done = subprocess.run([args.ullage, "plan", model, *words, "--inside", name], capture_output=True,
+                              text=True, check=False)
+        if done.returncode == 0 or "--inside" not in done.stderr and "not sure" not in done.stderr:
+            raise AssertionError(f"inside: {name}: exit {done.returncode}, {done.stderr}")
+    kept = json.loads(run([args.ullage, "plan", model, *words, "--json", "-"]))
+    plan = json.loads(run([args.ullage, "plan", model, *words, *moved, "--json", "-"]))
+    served = [op for op in plan["steps"]["op"] if "Relu+ConvWeightGradient" in op]
+    if len(served) != len(names) or bool(names) != (plan["reserved_bytes"] < kept["reserved_bytes"]):
+        raise AssertionError(f"inside: {served}, {plan['reserved_bytes']} of {kept['reserved_bytes']} bytes")
+    recorded = os.path.join(folder, "m.json")
+    with open(recorded, "w", encoding="utf-8") as file:
+        json.dump(plan, file)
+    run([args.ullage, "check", model, recorded])
+    smallest = json.loads(run([args.ullage, "plan", model, *words, *moved, "--sweep", "--json", "-"]))
+    budget = str(smallest["plans"][-1]["reserved_bytes"])
+    check_same(args, folder, "inside", words, [[], moved, [*moved, "--budget", budget]])
+    print(f"inside: {plan['reserved_bytes']} bytes, {kept['reserved_bytes']} without, {budget} at least")
+
+
 def deep_net(path, width=96, layers=6, batch=BATCH):
     """Mostly parameters."""
     random = numpy.random.default_rng(13)
@@ -797,6 +825,7 @@ def check_clipping(args, folder, name):
 
 CHECKS = {"conv": check_conv, "dropout": check_dropout, "vocabulary": check_vocabulary,
           "process": check_process, "bits": check_bits, "tiles": check_tiles, "whole": check_whole,
+          "inside": check_inside,
           "clipping": lambda args, folder: check_clipping(args, folder, "clipping"),
           "clipping-conv": lambda args, folder: check_clipping(args, folder, "clipping-conv"),
           "checkpoints": check_checkpoints, "max-batch": check_max_batch,

@@ -1,8 +1,9 @@
 /* Golden tests of passes: <pass>/<case>.ir in, <case>.want or <case>.err out; "pipeline" is all of
- * them. The files are compared as a whole. Lines "# --split TEXT", "# --row-major NODE",
- * "# --channels-last", "# --filters-last", "# --biases-alike", "# --products-joined",
- * "# --precision NAME", "# --train" (by cross-entropy, with SGD), "# --clip-mode twice" (of norm 1)
- * and "# --calls" (the target has a library, which takes nothing) of an .ir are options.
+ * them. The files are compared as a whole. Lines "# --split TEXT", "# --inside NODE",
+ * "# --row-major NODE", "# --channels-last", "# --filters-last", "# --biases-alike",
+ * "# --products-joined", "# --precision NAME", "# --train" (by cross-entropy, with SGD),
+ * "# --clip-mode twice" (of norm 1) and "# --calls" (the target has a library, which takes nothing)
+ * of an .ir are options.
  *
  * usage: test_passes [--update] DIR
  * exit: 0 all as wanted, 1 not */
@@ -68,6 +69,7 @@ static enum ul_status run_case(struct golden *golden, const char *pass, const ch
         training.clip_mode = UL_CLIP_TWICE;
     }
     options.splits = read_lines(golden, text, "# --split ", &options.split_count);
+    options.inside = read_lines(golden, text, "# --inside ", &options.inside_count);
     options.row_major = read_lines(golden, text, "# --row-major ", &options.row_major_count);
     enum ul_status status = ul_graph_parse(&graph, &golden->arena, text, NULL, &diag);
     graph.check_text = true;

@@ -1,0 +1,27 @@
+/* Cheap maps behind a value: what passes share that compute light results again (again.c,
+ * inside.c).
+ *
+ * Invariants: each map stands behind those that it reads; they are made of one value of about the
+ * result's size, and of small ones. Ownership: copies are the graph's. Nothing fails. */
+#ifndef UL_PASSES_MAPS_H
+#define UL_PASSES_MAPS_H
+
+#include "passes/passes_internal.h"
+
+enum { UL_MAPS_MAX = 4 }; /* that are computed again for one operand */
+
+struct ul_maps {
+    ul_node_id nodes[UL_MAPS_MAX];
+    uint32_t count;
+    ul_value_id large; /* what they are made of */
+};
+
+/* An elementwise node worth computing again for each load. */
+bool ul_maps_is_map(const struct ul_node *node);
+/* The maps that make a value, which is a map's result; false: they are too many, or made of none or
+ * several large values. */
+bool ul_maps_find(const struct ul_graph *graph, ul_value_id value, struct ul_maps *maps);
+/* Copies of them in front of the reader, as of the backward pass; gives the last one's result. */
+ul_value_id ul_maps_copy(struct ul_graph *graph, const struct ul_maps *maps, ul_node_id reader);
+
+#endif
