@@ -26,7 +26,9 @@ struct bits {
     struct ul_graph *graph;
     uint32_t known_count; /* values that stood when the pass began */
     uint32_t *places;     /* per node: in the block's order as it was */
+    uint32_t *products;   /* per node: products before it there */
     bool *is_read;        /* per value with bytes: what it is matters to the backward pass */
+    bool *is_replaced;    /* per condition that is a value: somewhere by its bits */
     struct packed *packed;
     uint32_t count, capacity;
 };
@@ -107,12 +109,15 @@ static void find_reads(struct bits *bits)
     const struct ul_graph *graph = bits->graph;
     const struct ul_block *block = &graph->blocks[0];
     struct condition condition;
+    uint32_t products = 0;
     for (uint32_t n = 0; n < block->node_count; n++) {
         const struct ul_node *node = &graph->nodes[block->nodes[n]];
         bool reads = ul_edit_is_backward(graph, node) && !forms_condition(bits, node) &&
                      !ul_node_is_view(graph, block->nodes[n]);
         bool is_masked = reads && find_mask(bits, block->nodes[n], &condition);
         bits->places[block->nodes[n]] = n;
+        bits->products[block->nodes[n]] = products;
+        products += (ul_op_get(node->op)->flags & UL_OP_MULTIPLIES) != 0;
         for (uint32_t i = 0; reads && i < node->input_count; i++) {
             if (node->inputs[i] != UL_NONE && (i == 0 || !is_masked) &&
                 !find_condition(bits, node->inputs[i], &condition))
@@ -138,21 +143,39 @@ static ul_value_id largest(const struct bits *bits, const struct condition *cond
     return found;
 }
 
-/* Bytes that need not be kept for the backward pass, beyond those of the bits, are worth a step. */
-static bool is_worth(const struct bits *bits, const struct condition *condition)
+/* The last node that makes what it is formed of. */
+static ul_node_id last_maker(const struct bits *bits, const struct condition *condition)
+{
+    ul_node_id last = UL_NONE;
+    for (uint32_t i = 0; i < condition->count; i++) {
+        const struct ul_value *value =
+            condition->operands[i] == UL_NONE ? NULL : &bits->graph->values[condition->operands[i]];
+        if (value != NULL && value->kind == UL_VALUE_NODE &&
+            (last == UL_NONE || bits->places[value->producer] > bits->places[last]))
+            last = value->producer;
+    }
+    return last;
+}
+
+/* Bytes that need not be kept for the backward pass, beyond those of the bits, are worth a step;
+ * and something stands between: else one kernel may form the condition and ask it. */
+static bool is_worth(const struct bits *bits, const struct condition *condition, ul_node_id reader)
 {
     const struct ul_graph *graph = bits->graph;
     uint64_t spared_bytes = 0;
     uint64_t elements = ul_type_elements(&graph->values[largest(bits, condition)].type);
     for (uint32_t i = 0; i < condition->count; i++) {
         ul_value_id id = condition->operands[i];
-        if (id == UL_NONE || !is_forward(bits, id))
+        if (id == UL_NONE)
             continue;
+        if (!is_forward(bits, id))
+            return false;
         ul_value_id base = graph->values[id].view.base;
         if (graph->values[base].kind == UL_VALUE_NODE && !bits->is_read[base])
             spared_bytes += ul_value_bytes(graph, base);
     }
-    return spared_bytes >= MIN_BYTES + elements / BITS;
+    return spared_bytes >= MIN_BYTES + elements / BITS &&
+           bits->products[reader] > bits->products[last_maker(bits, condition)];
 }
 
 /* ---- Packing ---- */
@@ -197,15 +220,7 @@ static enum ul_status add(struct bits *bits, struct ul_build *build, ul_node_id 
 /* Behind all that it is formed of. */
 static struct ul_build place_behind(const struct bits *bits, const struct condition *condition)
 {
-    ul_node_id last = UL_NONE;
-    for (uint32_t i = 0; i < condition->count; i++) {
-        const struct ul_value *value =
-            condition->operands[i] == UL_NONE ? NULL : &bits->graph->values[condition->operands[i]];
-        if (value != NULL && value->kind == UL_VALUE_NODE &&
-            (last == UL_NONE || bits->places[value->producer] > bits->places[last]))
-            last = value->producer;
-    }
-    UL_ASSERT(last != UL_NONE);
+    ul_node_id last = last_maker(bits, condition);
     struct ul_build build = ul_build_after(bits->graph, last);
     build.name = ul_arena_printf(bits->graph->arena, "%s/bits", build.name);
     return build;
@@ -231,16 +246,22 @@ static enum ul_status form(struct bits *bits, struct ul_build *build,
     return add(bits, build, node, largest(bits, condition), 0, formed);
 }
 
+/* Formed in the same way of the same. */
 static bool is_same(const struct bits *bits, const struct condition *a, const struct condition *b)
 {
-    const struct ul_node *nodes = bits->graph->nodes;
-    if (a->gradient == UL_NONE || b->gradient == UL_NONE)
-        return a->gradient == b->gradient && a->value == b->value;
-    bool same =
-        a->count == b->count && ul_cse_attrs_equal(&nodes[a->gradient], &nodes[b->gradient]);
-    for (uint32_t i = 0; same && i < a->count; i++)
-        same = a->operands[i] == b->operands[i];
-    return same;
+    const struct ul_graph *graph = bits->graph;
+    if ((a->gradient == UL_NONE) != (b->gradient == UL_NONE) || a->count != b->count)
+        return false;
+    for (uint32_t i = 0; i < a->count; i++)
+        if (a->operands[i] != b->operands[i])
+            return false;
+    if (a->gradient != UL_NONE)
+        return ul_cse_attrs_equal(&graph->nodes[a->gradient], &graph->nodes[b->gradient]);
+    if (a->value == b->value || is_forward(bits, a->value) || is_forward(bits, b->value))
+        return a->value == b->value;
+    const struct ul_node *makes_a = &graph->nodes[graph->values[a->value].producer];
+    const struct ul_node *makes_b = &graph->nodes[graph->values[b->value].producer];
+    return makes_a->op == makes_b->op && ul_cse_attrs_equal(makes_a, makes_b);
 }
 
 /* Of equal conditions once. */
@@ -285,7 +306,7 @@ static enum ul_status visit(struct bits *bits, ul_node_id id)
     struct packed *packed;
     ul_value_id truth;
     if (find_mask(bits, id, &condition)) {
-        if (!is_worth(bits, &condition))
+        if (!is_worth(bits, &condition, id))
             return UL_OK;
         UL_TRY(pack(bits, &condition, &packed));
         UL_TRY(unpack(bits, packed, id, &truth));
@@ -295,11 +316,12 @@ static enum ul_status visit(struct bits *bits, ul_node_id id)
     for (uint32_t i = 0; i < graph->nodes[id].input_count; i++) {
         ul_value_id input = graph->nodes[id].inputs[i];
         if (input == UL_NONE || !find_condition(bits, input, &condition) ||
-            !is_worth(bits, &condition))
+            !is_worth(bits, &condition, id))
             continue;
         UL_TRY(pack(bits, &condition, &packed));
         UL_TRY(unpack(bits, packed, id, &truth));
         graph->nodes[id].inputs[i] = truth;
+        bits->is_replaced[input] = true;
     }
     return UL_OK;
 }
@@ -309,11 +331,9 @@ static void remove_unread(struct bits *bits)
 {
     struct ul_graph *graph = bits->graph;
     const uint32_t *uses = ul_graph_count_uses(graph, bits->pass->scratch);
-    for (uint32_t i = 0; i < bits->count; i++) {
-        ul_value_id value = bits->packed[i].condition.value;
-        if (value != UL_NONE && uses[value] == 0)
-            ul_graph_remove_node(graph, graph->values[value].producer);
-    }
+    for (uint32_t v = 0; v < bits->known_count; v++)
+        if (bits->is_replaced[v] && uses[v] == 0)
+            ul_graph_remove_node(graph, graph->values[v].producer);
     ul_graph_sweep(graph);
 }
 
@@ -323,7 +343,9 @@ enum ul_status ul_pass_bits(struct ul_pass *pass)
     struct bits bits = {.pass = pass, .graph = graph, .known_count = graph->value_count};
     const struct ul_node_list order = ul_edit_all_nodes(graph, pass->scratch);
     bits.places = UL_NEW_ARRAY(pass->scratch, uint32_t, graph->node_count);
+    bits.products = UL_NEW_ARRAY(pass->scratch, uint32_t, graph->node_count);
     bits.is_read = UL_NEW_ARRAY(pass->scratch, bool, graph->value_count);
+    bits.is_replaced = UL_NEW_ARRAY(pass->scratch, bool, graph->value_count);
     find_reads(&bits);
     for (uint32_t n = 0; n < order.count; n++) {
         ul_node_id id = order.nodes[n];

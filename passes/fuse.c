@@ -91,6 +91,14 @@ static void merge_makers(struct ul_fuse *fuse, uint32_t position)
         (void)try_merge(fuse, groups, count);
 }
 
+/* What one node packs is made by that one's kernel, if it is, not stored by an earlier one. */
+static bool is_packed(const struct ul_fuse *fuse, uint32_t position)
+{
+    uint32_t first = fuse->user_begin[position], end = fuse->user_begin[position + 1];
+    return end == first + 1 &&
+           (ul_op_get(ul_fuse_node(fuse, fuse->users[first])->op)->flags & UL_OP_PACKS) != 0;
+}
+
 static void merge_inputs(struct ul_fuse *fuse, uint32_t position)
 {
     const struct ul_node *node = ul_fuse_node(fuse, position);
@@ -134,7 +142,7 @@ static bool fuse_all(struct ul_pass *pass, bool neighbours_only)
             continue;
         ul_fuse_begin_block(&fuse, b);
         for (uint32_t p = 0; p < fuse.block->node_count; p++) {
-            if (can_join(&fuse, p))
+            if (can_join(&fuse, p) && !is_packed(&fuse, p))
                 merge_inputs(&fuse, p);
         }
         ul_fuse_reorder(&fuse);
