@@ -193,8 +193,9 @@ static void features_count(const struct maker *m, uint32_t *features)
 static struct ul_plan plan_copy(struct maker *m)
 {
     struct ul_plan plan = m->plan;
-    plan.positions = ul_arena_copy(&m->arena, plan.positions,
-                                   ((size_t)plan.position_count + 1) * sizeof *plan.positions);
+    plan.positions = UL_NEW_ARRAY(&m->arena, struct ul_plan_position,
+                                  (size_t)plan.position_count + 1); /* one may be added */
+    memcpy(plan.positions, m->plan.positions, plan.position_count * sizeof *plan.positions);
     plan.ranges = ul_arena_copy(&m->arena, plan.ranges, plan.range_count * sizeof *plan.ranges);
     plan.reserved_bytes = ul_arena_copy(&m->arena, plan.reserved_bytes,
                                         plan.space_count * sizeof *plan.reserved_bytes);
