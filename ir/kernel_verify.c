@@ -623,24 +623,22 @@ static struct reach reach_affine(const struct verify *v, const struct ul_contrac
     return reach;
 }
 
-/* Where the operand is read: within its bounds alone. */
-static enum ul_status check_bounded(struct verify *v, const struct ul_contraction *contraction,
-                                    const struct ul_operand *operand)
+/* What is made of an element, which may look at others. */
+static enum ul_status check_transform(struct verify *v, const struct ul_contraction *contraction,
+                                      const struct ul_operand *operand)
 {
-    struct inside inside = enter(v);
-    UL_TRY(use(v, operand->at.base, UL_I64));
-    for (uint32_t i = 0; i < operand->bound_count; i++) {
-        UL_TRY(use(v, operand->bounds[i].at.base, UL_I64));
-        struct reach bound = reach_affine(v, contraction, &operand->bounds[i].at);
-        narrow(v, &bound, 0, operand->bounds[i].extent - 1);
-    }
-    struct reach reach = reach_affine(v, contraction, &operand->at);
-    reach_close(v, &reach);
-    UL_TRY(check_reach(v, &reach, operand->buffer));
-    leave(v, &inside);
-    return UL_OK;
+    const struct ul_kernel *kernel = v->kernel;
+    if (operand->transform == UL_NONE)
+        return UL_OK;
+    UL_TRY(declare(v, operand->loaded, VAR_NAME, UL_NONE));
+    if (kernel->vars[operand->loaded].dtype !=
+        ul_compute_dtype(kernel->buffers[operand->buffer].dtype))
+        return fail(v, "has an operand that is loaded as another type");
+    v->epoch++;
+    return use(v, operand->transform, contraction->acc_dtype);
 }
 
+/* It is read, and something made of it, within its bounds alone. */
 static enum ul_status check_operand(struct verify *v, const struct ul_contraction *contraction,
                                     const struct ul_operand *operand)
 {
@@ -651,16 +649,19 @@ static enum ul_status check_operand(struct verify *v, const struct ul_contractio
     const struct ul_buffer *buffer = &kernel->buffers[operand->buffer];
     if (buffer->role != UL_BUFFER_INPUT && !v->is_written[operand->buffer])
         return fail(v, "has an operand that is not yet stored");
-    UL_TRY(check_bounded(v, contraction, operand));
-    if (operand->transform == UL_NONE)
-        return UL_OK;
-    uint32_t scope_count = v->scope_count;
-    UL_TRY(declare(v, operand->loaded, VAR_NAME, UL_NONE));
-    if (kernel->vars[operand->loaded].dtype != ul_compute_dtype(buffer->dtype))
-        return fail(v, "has an operand that is loaded as another type");
+    struct inside inside = enter(v);
+    UL_TRY(use(v, operand->at.base, UL_I64));
+    for (uint32_t i = 0; i < operand->bound_count; i++) {
+        UL_TRY(use(v, operand->bounds[i].at.base, UL_I64));
+        struct reach bound = reach_affine(v, contraction, &operand->bounds[i].at);
+        narrow(v, &bound, 0, operand->bounds[i].extent - 1);
+    }
+    struct reach reach = reach_affine(v, contraction, &operand->at);
+    reach_close(v, &reach);
+    UL_TRY(check_reach(v, &reach, operand->buffer));
+    UL_TRY(check_transform(v, contraction, operand));
+    leave(v, &inside);
     v->epoch++;
-    UL_TRY(use(v, operand->transform, contraction->acc_dtype));
-    leave_scope(v, scope_count);
     return UL_OK;
 }
 
