@@ -20,7 +20,22 @@ struct cutter {
     double slope;
     uint32_t *sequence;
     bool *is_there;
+    struct ul_arena *arena;
+    bool **tried; /* sets that were offered by this order */
+    uint32_t tried_count, tried_capacity;
 };
+
+/* Whether the set is another one than all that were offered: most prices have the same few. */
+static bool set_is_new(struct cutter *c)
+{
+    const size_t size = c->remat->graph->node_count * sizeof *c->set.is_kept;
+    for (uint32_t i = 0; i < c->tried_count; i++)
+        if (memcmp(c->tried[i], c->set.is_kept, size) == 0)
+            return false;
+    UL_GROW(c->arena, c->tried, c->tried_count, c->tried_capacity);
+    c->tried[c->tried_count++] = ul_arena_copy(c->arena, c->set.is_kept, size);
+    return true;
+}
 
 /* The walks that make room as it is needed, and drop last what the cut keeps. */
 static void walks_offer(struct cutter *c)
@@ -49,12 +64,15 @@ static uint64_t price_offer(struct cutter *c, double price)
     const struct ul_solve_graph *g = remat->graph;
     uint64_t before = c->set.flow.work, peak_bytes, cost;
     uint64_t kept_bytes = ul_cut_set_at(&c->set, price, c->slope);
+    remat->effort.work += c->set.flow.work - before;
+    if (!set_is_new(c))
+        return kept_bytes;
     memcpy(c->is_there, c->set.is_kept, g->node_count * sizeof *c->is_there);
     uint32_t count = ul_remat_make_again(g, c->set.order, c->set.is_forward, c->set.border,
                                          c->is_there, c->sequence);
     bool valid = ul_solve_replay(g, c->sequence, count, &peak_bytes, &cost);
     UL_ASSERT(valid);
-    remat->effort.work += c->set.flow.work - before + count;
+    remat->effort.work += count;
     if (peak_bytes <= remat->budget_bytes)
         ul_remat_offer(remat, c->sequence, count, "smallest cut");
     walks_offer(c);
@@ -80,7 +98,7 @@ static void order_try(struct ul_remat *remat, const uint32_t *order)
     const struct ul_solve_graph *g = remat->graph;
     struct ul_arena scratch;
     ul_arena_init(&scratch);
-    struct cutter c = {.remat = remat};
+    struct cutter c = {.remat = remat, .arena = &scratch};
     c.walk = (struct ul_walk){.graph = g,
                               .order = order,
                               .budget_bytes = remat->budget_bytes,
