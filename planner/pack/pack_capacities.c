@@ -115,8 +115,8 @@ static void capacities_run(struct ul_pack_job *job, uint64_t max_work)
         level_close(&l.levels[i]);
 }
 
-/* By itself where the exact search does not see the instance as it is, or takes long; alone where
- * that does not serve at all. */
+/* By itself where the exact search does not see the instance as it is, or takes long, behind the
+ * dive of that, which is short and often arrives; alone where that does not serve at all. */
 void ul_pack_run_repair(struct ul_pack_job *job, bool is_named)
 {
     enum { SMALL = 400 };
@@ -128,6 +128,8 @@ void ul_pack_run_repair(struct ul_pack_job *job, bool is_named)
         plain = plain && !problem->buffers[b].pinned && problem->buffers[b].gap_count == 0;
     if (!is_named && !large && plain && problem->buffer_count <= SMALL)
         return;
+    if (!is_named)
+        ul_pack_dive(job);
     uint64_t before = job->arena_bytes;
     uint64_t quarter = job->effort.work_limit / 4;
     uint64_t allowed = quarter < a_little ? quarter : a_little;

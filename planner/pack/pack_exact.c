@@ -9,7 +9,7 @@
  * resume where they stopped.
  * A packing found removes the rungs at or above it; a refutation those at or below it and raises
  * the bound.
- * A single dive at the bound comes first. */
+ * A single dive at the bound comes first, before repairs are tried too. */
 #include "planner/pack/pack_search.h"
 
 #include <stdlib.h>
@@ -291,31 +291,62 @@ static void dives_at(struct exact *x, int32_t capacity)
     }
 }
 
+/* At the bound; a second time it would arrive nowhere else. */
+static void bound_dive(struct exact *x)
+{
+    if (x->job->options->capacity_bytes == 0 && !x->job->has_dived)
+        dives_at(x, x->low);
+    x->job->has_dived = true;
+}
+
+/* ---- The search ---- */
+
+/* False where the instance cannot be brought into the search's form. */
+static bool exact_init(struct exact *x, struct ul_pack_job *job)
+{
+    uint64_t capacity = job->options->capacity_bytes;
+    *x = (struct exact){.job = job};
+    ul_arena_init(&x->arena);
+    if (!ul_pack_sections_make(&x->arena, job->problem, &x->sections))
+        return false;
+    uint64_t unit = x->sections.unit_bytes;
+    uint64_t high = (job->arena_bytes + unit - 1) / unit;
+    if (capacity != 0 && capacity / unit + 1 < high)
+        high = capacity / unit + 1;
+    x->high = high < INT32_MAX / 2 ? (int32_t)high : INT32_MAX / 2;
+    x->low = x->sections.bound;
+    if (x->high <= x->low && !x->sections.exact)
+        x->high = x->low + 1;
+    return true;
+}
+
 static void search_run(struct ul_pack_job *job)
 {
     struct ul_pack_problem *problem = job->problem;
     struct exact *x = UL_NEW(problem->arena, struct exact);
-    uint64_t capacity = job->options->capacity_bytes;
-    x->job = job;
-    ul_arena_init(&x->arena);
-    if (ul_pack_sections_make(&x->arena, problem, &x->sections)) {
-        uint64_t unit = x->sections.unit_bytes;
-        uint64_t high = (job->arena_bytes + unit - 1) / unit;
-        if (capacity != 0 && capacity / unit + 1 < high)
-            high = capacity / unit + 1;
-        x->high = high < INT32_MAX / 2 ? (int32_t)high : INT32_MAX / 2;
-        x->low = x->sections.bound;
-        if (x->high <= x->low && !x->sections.exact)
-            x->high = x->low + 1;
-        if (capacity == 0)
-            dives_at(x, x->low);
+    if (exact_init(x, job)) {
+        bound_dive(x);
         capacities_run(x);
-        uint64_t bound = (uint64_t)x->low * unit;
+        uint64_t bound = (uint64_t)x->low * x->sections.unit_bytes;
         if (x->sections.exact && bound > problem->bound_bytes)
             problem->bound_bytes = bound;
     }
     ul_arena_done(&x->arena);
     UL_ASSERT(problem->bound_bytes <= job->arena_bytes);
+}
+
+void ul_pack_dive(struct ul_pack_job *job)
+{
+    struct exact *x = UL_NEW(job->problem->arena, struct exact);
+    uint64_t before = job->arena_bytes;
+    UL_ASSERT(before > job->target_bytes);
+    if (job->problem->buffer_count > UL_PACK_EXACT_BUFFERS)
+        return;
+    if (exact_init(x, job))
+        bound_dive(x);
+    ul_arena_done(&x->arena);
+    if (job->arena_bytes < before)
+        job->method = "exact";
 }
 
 /* What it came to, where it alone was asked: it has to improve on first-fit or to prove it. */

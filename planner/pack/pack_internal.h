@@ -33,6 +33,7 @@ struct ul_pack_job {
     struct ul_effort effort; /* of the methods that take their time; work in visits of elements */
     uint64_t target_bytes;   /* nothing below is worth looking for */
     uint64_t arena_bytes;    /* UINT64_MAX: there is none yet */
+    bool has_dived;
     uint64_t *offset_bytes;
     const char *method;  /* that found it */
     const char *why_not; /* why the method that was named does not serve, or NULL */
@@ -46,6 +47,9 @@ typedef void ul_pack_method(struct ul_pack_job *job, bool is_named);
 UL_PACK_METHODS(UL_PACK_NO_PROTOTYPE, UL_PACK_PROTOTYPE)
 #undef UL_PACK_PROTOTYPE
 #undef UL_PACK_NO_PROTOTYPE
+
+/* What the exact search does first: orders tried once at the bound, without going back. */
+void ul_pack_dive(struct ul_pack_job *job);
 
 /* A merge sort: stable by construction, and independent of the C library. */
 #define UL_PACK_SORT(sort, type, is_before)                                                        \
