@@ -34,22 +34,22 @@ static void block_renew(struct ul_schedule *s, uint32_t block)
     s->block_max[block] = max;
     double before = s->block_excess[block];
     int64_t room = s->budget_bytes - s->block_live[block];
-    double excess = 0;
+    int64_t excess = 0;
     if (max > room) {
         for (uint32_t i = begin; i < end; i++) {
-            if (s->node_at[i] == UL_PLAN_NONE)
-                continue;
-            excess += s->live[i] > room ? (double)(s->live[i] - room) : 0.0;
-            min = s->live[i] < min ? s->live[i] : min;
-            steps++;
+            int64_t live = s->live[i];
+            bool is_step = live > -empty_bytes / 2;
+            excess += live > room ? live - room : 0;
+            min = is_step && live < min ? live : min;
+            steps += is_step;
         }
     }
     s->block_min[block] = min;
     s->block_steps[block] = steps;
     if ((excess > 0) != (before > 0))
         s->over_count += excess > 0 ? 1 : UINT32_MAX;
-    s->excess += excess - before;
-    s->block_excess[block] = excess;
+    s->excess += (double)excess - before;
+    s->block_excess[block] = (double)excess;
     s->work += end - begin;
 }
 
