@@ -372,7 +372,7 @@ static int apply(const struct ul_session *s, struct ul_run_options *options, con
     void *field = (char *)options + row->field;
     switch (row->option) {
     case OPTION_TEXT:
-    case OPTION_VAL: /* the second one is parse_one's */
+    case OPTION_VAL: /* the second one is parse_labels' */
         *(const char **)field = value;
         return UL_EXIT_OK;
     case OPTION_FLAG:
@@ -497,6 +497,22 @@ static int check(const struct ul_session *s, struct ul_run_options *options)
     return status == UL_EXIT_OK ? check_streams(s, options) : status;
 }
 
+/* The second value of --val, where the model takes labels. */
+static int parse_labels(const struct ul_session *s, struct ul_run_options *options, char **argv,
+                        int *at, const char *value)
+{
+    const char *labels = argv[*at + 1];
+    char shown[UL_SHOWN_BYTES];
+    if (s->model->training->labels == UL_TENSOR_NONE)
+        return UL_EXIT_OK;
+    if (labels == NULL || strncmp(labels, "--", 2) == 0)
+        return ul_error(s, UL_EXIT_USAGE, "--val %s: its labels are missing: --val X.npy Y.npy",
+                        ul_shown(shown, value));
+    options->train.val_labels = labels;
+    ++*at;
+    return UL_EXIT_OK;
+}
+
 /* "--name value" and "--name=value". */
 static int parse_one(const struct ul_session *s, struct ul_run_options *options, char **argv,
                      int *at)
@@ -518,9 +534,9 @@ static int parse_one(const struct ul_session *s, struct ul_run_options *options,
                             value == NULL ? "needs a value" : "takes no value");
         if (rows[i].audience == TRAINERS)
             options->train.given = rows[i].name;
-        if (rows[i].option == OPTION_VAL && s->model->training->labels != UL_TENSOR_NONE)
-            options->train.val_labels = argv[*at + 1] != NULL ? argv[++*at] : "";
-        return apply(s, options, &rows[i], value);
+        int status =
+            rows[i].option == OPTION_VAL ? parse_labels(s, options, argv, at, value) : UL_EXIT_OK;
+        return status == UL_EXIT_OK ? apply(s, options, &rows[i], value) : status;
     }
     return ul_error(s, UL_EXIT_USAGE, "unknown argument %s (see --help)", ul_shown(shown, text));
 }

@@ -269,6 +269,10 @@ static int one_step(struct ul_training_run *run, struct ul_progress *progress)
 static int train(struct ul_training_run *run, struct ul_progress *progress)
 {
     int status = UL_EXIT_OK;
+    if (run->trainer.step >= run->step_count)
+        fprintf(stderr, "%s: behind step %" PRIu64 " already: nothing is left of so many %s\n",
+                run->session->program, run->trainer.step,
+                run->session->options->train.epochs != 0 ? "epochs" : "steps");
     catch_signals();
     while (status == UL_EXIT_OK && interrupted == 0 && run->trainer.step < run->step_count)
         status = one_step(run, progress);

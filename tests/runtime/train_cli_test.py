@@ -243,6 +243,9 @@ class Train(unittest.TestCase):
         self.assertIn(
             "they must be as many", self.refuse(2, "--epochs", "1", "--val", "e.npy", "y.npy")
         )
+        for more in ([], ["--seed", "1"]):
+            text = self.refuse(1, "--epochs", "1", "--val", "e.npy", *more)
+            self.assertIn("--val e.npy: its labels are missing", text)
 
     def test_pad(self):
         pad = ["--last", "pad"]
@@ -284,6 +287,7 @@ class Train(unittest.TestCase):
         before = read("e.npz")
         done = self.train("--epochs", "1", "--resume", "e.npz", "--save", "e.npz")
         self.assertEqual((done.stdout, read("e.npz")), (b"", before))
+        self.assertIn(f"behind step {EPOCH} already: nothing is left".encode(), done.stderr)
 
     def test_init(self):
         self.train("--epochs", "2", "--save", "i.npz")
