@@ -93,6 +93,6 @@ void ul_cli_progress(void *context, const char *what);
 
 extern const struct ul_cli_command ul_command_compile, ul_command_plan, ul_command_check,
     ul_command_verify, ul_command_inspect, ul_command_export, ul_command_pack, ul_command_solve,
-    ul_command_profile;
+    ul_command_profile, ul_command_diff;
 
 #endif

@@ -78,6 +78,7 @@ enum ul_option_command {
     UL_IN_SOLVE = 1u << 6,
     UL_IN_PROFILE = 1u << 7,
     UL_IN_EXPORT = 1u << 8,
+    UL_IN_DIFF = 1u << 9,
     UL_IN_PIPELINE = UL_IN_COMPILE | UL_IN_PLAN | UL_IN_VERIFY,
     UL_IN_TRAINING = UL_IN_COMPILE | UL_IN_PLAN | UL_IN_INSPECT
 };

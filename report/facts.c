@@ -13,6 +13,34 @@ const char *ul_report_row_name(uint32_t row)
                                      : others[row - UL_PLAN_CLASS_COUNT];
 }
 
+const char *ul_report_row_label(struct ul_arena *arena, uint32_t row)
+{
+    char *label = ul_arena_copy_string(arena, ul_report_row_name(row));
+    for (char *at = strchr(label, '_'); at != NULL; at = strchr(at, '_'))
+        *at = ' ';
+    return label;
+}
+
+const char *ul_report_fit_name(struct ul_arena *arena, const char *name, size_t columns)
+{
+    size_t length = strlen(name), head = columns / 2 - 1, tail = columns - head - 2;
+    char *fitted = ul_arena_alloc(arena, columns + 1);
+    UL_ASSERT(columns >= 4);
+    memset(fitted, 0, columns + 1);
+    if (length <= columns) {
+        memcpy(fitted, name, length);
+    } else {
+        memcpy(fitted, name, head);
+        memcpy(fitted + head, "..", 2);
+        memcpy(fitted + head + 2, name + length - tail, tail);
+    }
+    for (char *at = fitted; *at != '\0'; at++) {
+        if (*at < 0x20 || *at > 0x7E)
+            *at = '?';
+    }
+    return fitted;
+}
+
 uint64_t ul_report_row_bytes(const struct ul_report *report, uint32_t row)
 {
     const struct ul_plan_rows *rows = &report->plan->rows;

@@ -139,6 +139,10 @@ const char *ul_report_option(const struct ul_report *report, const char *name);
 enum { UL_REPORT_ROW_COUNT = UL_PLAN_CLASS_COUNT + 3 };
 const char *ul_report_row_name(uint32_t row);
 uint64_t ul_report_row_bytes(const struct ul_report *report, uint32_t row);
+/* The same for people: with blanks. */
+const char *ul_report_row_label(struct ul_arena *arena, uint32_t row);
+/* A name in at most so many columns, cut in the middle; control and non-ASCII bytes become '?'. */
+const char *ul_report_fit_name(struct ul_arena *arena, const char *name, size_t columns);
 
 /* What every program of this model needs, however its steps are split: weights, with all inputs or
  * all outputs of an entry point; where splits were no choice, the lower bound of the program. */

@@ -8,15 +8,6 @@
 
 enum { TOP_VALUES = 10, NAME_COLUMNS = 36 };
 
-/* The row's key in plan.json, with blanks. */
-static const char *row_label(struct ul_arena *arena, uint32_t row)
-{
-    char *label = ul_arena_copy_string(arena, ul_report_row_name(row));
-    for (char *at = strchr(label, '_'); at != NULL; at = strchr(at, '_'))
-        *at = ' ';
-    return label;
-}
-
 /* One unit for the whole summary, so that its columns add up to the eye. */
 struct unit {
     const char *name;
@@ -36,34 +27,14 @@ static double in_unit(const struct ul_report *report, uint64_t bytes)
     return (double)bytes / unit_of(report).bytes;
 }
 
-/* A name in at most NAME_COLUMNS, cut in the middle; control and non-ASCII bytes become '?'. */
-static const char *fit_name(struct ul_arena *arena, const char *name)
-{
-    size_t length = strlen(name);
-    char *fitted = ul_arena_alloc(arena, NAME_COLUMNS + 1);
-    enum { HEAD = NAME_COLUMNS / 2 - 1, TAIL = NAME_COLUMNS - HEAD - 2 };
-    if (length <= NAME_COLUMNS) {
-        memcpy(fitted, name, length);
-    } else {
-        memcpy(fitted, name, HEAD);
-        memcpy(fitted + HEAD, "..", 2);
-        memcpy(fitted + HEAD + 2, name + length - TAIL, TAIL);
-    }
-    for (char *at = fitted; *at != '\0'; at++) {
-        if (*at < 0x20 || *at > 0x7E)
-            *at = '?';
-    }
-    return fitted;
-}
-
 static void put_verdict(struct ul_text *text, const struct ul_report *report)
 {
     const struct ul_plan *plan = report->plan;
     const char *unit = unit_of(report).name;
     uint64_t reserved = plan->reserved_bytes[0];
     ul_text_printf(text, "%s (target %s) needs %.2f %s = %" PRIu64 " bytes, all of it.\n",
-                   fit_name(text->arena, report->model_name), report->target,
-                   in_unit(report, reserved), unit, reserved);
+                   ul_report_fit_name(text->arena, report->model_name, NAME_COLUMNS),
+                   report->target, in_unit(report, reserved), unit, reserved);
     if (report->budget_bytes == 0)
         return;
     uint64_t needed = report->budget_of_arena ? reserved : report->process.total_bytes;
@@ -132,8 +103,8 @@ static void put_rows(struct ul_text *text, const struct ul_report *report)
         bool optional =
             row == UL_PLAN_OPTIMIZER || row == UL_PLAN_GRADIENTS || row == UL_PLAN_SAVED;
         if (!optional || bytes > 0)
-            ul_text_printf(text, "  %-29s %8.2f %18" PRIu64 "\n", row_label(text->arena, row),
-                           in_unit(report, bytes), bytes);
+            ul_text_printf(text, "  %-29s %8.2f %18" PRIu64 "\n",
+                           ul_report_row_label(text->arena, row), in_unit(report, bytes), bytes);
         if (row == UL_PLAN_WEIGHTS)
             put_part(text, report, "of it the library's packing", ul_report_packing_bytes(report));
         if (row == UL_PLAN_ACTIVATIONS)
@@ -234,7 +205,7 @@ static void put_precision(struct ul_text *text, const struct ul_report *report)
     if (too_large > 0)
         ul_text_printf(text, "%u %s f32: %s has numbers that are infinite in %s.\n", too_large,
                        too_large == 1 ? "weight stays" : "weights stay",
-                       fit_name(text->arena, name), precision);
+                       ul_report_fit_name(text->arena, name, NAME_COLUMNS), precision);
 }
 
 static void put_peak(struct ul_text *text, const struct ul_report *report)
@@ -245,12 +216,13 @@ static void put_peak(struct ul_text *text, const struct ul_report *report)
     uint32_t *alive;
     uint32_t count = ul_report_alive(report, text->arena, TOP_VALUES, &alive);
     struct ul_report_step step = ul_report_step_at(report, plan->peak_position);
-    ul_text_printf(
-        text,
-        "\nThe peak is at step %u (of 0 to %u), %s (%.24s).\n"
-        "Beside the weights%s there live:\n",
-        plan->peak_position, plan->position_count - 1, fit_name(text->arena, step.node), step.op,
-        plan->rows.class_bytes[UL_PLAN_OPTIMIZER] > 0 ? " and the optimizer's state" : "");
+    ul_text_printf(text,
+                   "\nThe peak is at step %u (of 0 to %u), %s (%.24s).\n"
+                   "Beside the weights%s there live:\n",
+                   plan->peak_position, plan->position_count - 1,
+                   ul_report_fit_name(text->arena, step.node, NAME_COLUMNS), step.op,
+                   plan->rows.class_bytes[UL_PLAN_OPTIMIZER] > 0 ? " and the optimizer's state"
+                                                                 : "");
     uint64_t others = 0;
     for (uint32_t i = 0; i < count; i++) {
         const struct ul_plan_range *range = &plan->ranges[alive[i]];
@@ -262,7 +234,8 @@ static void put_peak(struct ul_text *text, const struct ul_report *report)
         ul_text_printf(text, "  %8.2f %s  %-36s steps %u to %u\n",
                        in_unit(report, range->size_bytes), unit_of(report).name,
                        scratch ? "(scratch)"
-                               : fit_name(text->arena, report->values[range->value].name),
+                               : ul_report_fit_name(text->arena, report->values[range->value].name,
+                                                    NAME_COLUMNS),
                        range->begin, range->end - 1);
     }
     if (count > TOP_VALUES)
@@ -278,7 +251,7 @@ static void put_time(struct ul_text *text, const struct ul_report *report)
     if (profile == NULL)
         return;
     ul_text_printf(text, "Predicted: %.4g ms a run on %s", (double)plan->cost * 1e-6,
-                   fit_name(text->arena, profile));
+                   ul_report_fit_name(text->arena, profile, NAME_COLUMNS));
     if (plan->cost != plan->base_cost)
         ul_text_printf(text, ", %.2f %% %s time for less memory", more < 0 ? -more : more,
                        more < 0 ? "less" : "more");

@@ -1,0 +1,261 @@
+/* Two plans side by side.
+ *
+ * Values are the same that have the same name (and type of scratch: the same step). What the two
+ * peaks hold differs by values that grew, came and went; with what alignment, holes and values of
+ * unchanged size make up, the changes add up to that of the reserved bytes. */
+#include "report/saved.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    TOP_VALUES = 12,
+    NAME_COLUMNS = 28,
+    MAKER_COLUMNS = 26,
+    OP_COLUMNS = 12,
+    OPTION_COLUMNS = 54
+};
+
+/* ---- What lives at a peak, by name ---- */
+
+struct entry {
+    const char *name;
+    const struct ul_saved_step *maker; /* NULL: it is given */
+    uint64_t size_bytes;
+};
+
+static int by_name(const void *a, const void *b)
+{
+    const struct entry *first = a, *second = b;
+    int order = strcmp(first->name, second->name);
+    if (order != 0)
+        return order;
+    return first->size_bytes < second->size_bytes   ? 1
+           : first->size_bytes > second->size_bytes ? -1
+                                                    : 0;
+}
+
+static bool is_given(enum ul_plan_class class)
+{
+    return class == UL_PLAN_WEIGHTS || class == UL_PLAN_OPTIMIZER || class == UL_PLAN_INPUTS;
+}
+
+/* Sorted by name, one entry a name. */
+static struct entry *list_peak(struct ul_arena *arena, const struct ul_saved *saved,
+                               uint32_t *count)
+{
+    uint32_t *alive, all = ul_saved_alive(saved, arena, &alive);
+    struct entry *entries = UL_NEW_ARRAY(arena, struct entry, all);
+    for (uint32_t i = 0; i < all; i++) {
+        const struct ul_saved_range *range = &saved->ranges[alive[i]];
+        const struct ul_saved_step *maker =
+            is_given(range->class) || range->begin >= saved->step_count
+                ? NULL
+                : &saved->steps[range->begin];
+        const char *name = range->name;
+        if (*name == '\0')
+            name = ul_arena_printf(arena, "(scratch) %s", maker != NULL ? maker->node : "");
+        entries[i] = (struct entry){.name = name, .maker = maker, .size_bytes = range->size_bytes};
+    }
+    if (all > 0)
+        qsort(entries, all, sizeof *entries, by_name);
+    *count = 0;
+    for (uint32_t i = 0; i < all; i++) {
+        if (*count > 0 && strcmp(entries[*count - 1].name, entries[i].name) == 0)
+            entries[*count - 1].size_bytes += entries[i].size_bytes;
+        else
+            entries[(*count)++] = entries[i];
+    }
+    return entries;
+}
+
+static uint64_t distance(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : b - a;
+}
+
+static int by_change(const void *a, const void *b)
+{
+    const struct ul_diff_value *first = a, *second = b;
+    uint64_t x = distance(first->old_bytes, first->new_bytes);
+    uint64_t y = distance(second->old_bytes, second->new_bytes);
+    return x != y ? (x < y ? 1 : -1) : strcmp(first->name, second->name);
+}
+
+void ul_diff_make(struct ul_arena *arena, const struct ul_saved *old, const struct ul_saved *new,
+                  struct ul_diff *diff)
+{
+    uint32_t old_count, new_count, i = 0, k = 0;
+    const struct entry *before = list_peak(arena, old, &old_count);
+    const struct entry *now = list_peak(arena, new, &new_count);
+    struct ul_diff_value *values =
+        UL_NEW_ARRAY(arena, struct ul_diff_value, (uint64_t)old_count + new_count);
+    *diff = (struct ul_diff){.old = old, .new = new, .values = values};
+    while (i < old_count || k < new_count) {
+        int order = i == old_count ? 1 : k == new_count ? -1 : strcmp(before[i].name, now[k].name);
+        const struct entry *a = order <= 0 ? &before[i++] : NULL;
+        const struct entry *b = order >= 0 ? &now[k++] : NULL;
+        const struct entry *shown = b != NULL ? b : a;
+        struct ul_diff_value value = {.name = shown->name,
+                                      .old_bytes = a != NULL ? a->size_bytes : 0,
+                                      .new_bytes = b != NULL ? b->size_bytes : 0};
+        value.op = shown->maker != NULL ? shown->maker->op : NULL;
+        value.node = shown->maker != NULL ? shown->maker->node : NULL;
+        if (value.old_bytes != value.new_bytes)
+            values[diff->value_count++] = value;
+    }
+    if (diff->value_count > 0)
+        qsort(values, diff->value_count, sizeof *values, by_change);
+    double bytes = old->reserved_bytes > 0 ? (double)old->reserved_bytes : 1.0;
+    diff->growth = ((double)new->reserved_bytes - (double)old->reserved_bytes) / bytes;
+}
+
+/* ---- Text ---- */
+
+static int64_t change(uint64_t old, uint64_t new)
+{
+    return (int64_t) new - (int64_t)old;
+}
+
+static void put_row(struct ul_text *text, const char *label, uint64_t old, uint64_t new)
+{
+    if (old > 0 || new > 0)
+        ul_text_printf(text, "  %-30s %14" PRIu64 " %14" PRIu64 " %+15" PRId64 "\n", label, old,
+                       new, change(old, new));
+}
+
+static void put_rows(struct ul_text *text, const struct ul_diff *diff)
+{
+    ul_text_printf(text, "\n  %-30s %14s %14s %15s\n", "at the peak, bytes", "old", "new",
+                   "change");
+    for (uint32_t row = 0; row < UL_REPORT_ROW_COUNT; row++)
+        put_row(text, ul_report_row_label(text->arena, row), diff->old->rows[row],
+                diff->new->rows[row]);
+    put_row(text, "reserved", diff->old->reserved_bytes, diff->new->reserved_bytes);
+    if (diff->old->process_bytes != UINT64_MAX && diff->new->process_bytes != UINT64_MAX)
+        put_row(text, "process", diff->old->process_bytes, diff->new->process_bytes);
+}
+
+static void put_peak(struct ul_text *text, const char *when, const struct ul_saved *saved)
+{
+    if (saved->step_count == 0)
+        return;
+    const struct ul_saved_step *step = &saved->steps[saved->peak_step];
+    ul_text_printf(text, "The %s peak is at step %u, %s (%s).\n", when, saved->peak_step,
+                   ul_report_fit_name(text->arena, step->node, NAME_COLUMNS),
+                   ul_report_fit_name(text->arena, step->op, MAKER_COLUMNS - 8));
+}
+
+static bool has_option(const struct ul_saved *saved, const struct ul_report_option *option)
+{
+    for (uint32_t i = 0; i < saved->option_count; i++)
+        if (strcmp(saved->options[i].name, option->name) == 0 &&
+            strcmp(saved->options[i].value, option->value) == 0)
+            return true;
+    return false;
+}
+
+static void put_options(struct ul_text *text, const char *what, const struct ul_saved *of,
+                        const struct ul_saved *other)
+{
+    for (uint32_t i = 0; i < of->option_count; i++) {
+        const struct ul_report_option *option = &of->options[i];
+        if (has_option(other, option))
+            continue;
+        const char *words = ul_arena_printf(text->arena, "--%s %s", option->name, option->value);
+        ul_text_printf(text, "%s with %s\n", what,
+                       ul_report_fit_name(text->arena, words, OPTION_COLUMNS));
+    }
+}
+
+static const char *describe_maker(struct ul_arena *arena, const struct ul_diff_value *value)
+{
+    if (value->op == NULL)
+        return "given";
+    const char *op = ul_report_fit_name(arena, value->op, OP_COLUMNS);
+    return ul_arena_printf(arena, "%s %s", op,
+                           ul_report_fit_name(arena, value->node, MAKER_COLUMNS - 1 - strlen(op)));
+}
+
+static void put_values(struct ul_text *text, const struct ul_diff *diff)
+{
+    int64_t rest = change(diff->old->reserved_bytes, diff->new->reserved_bytes);
+    uint32_t shown = diff->value_count < TOP_VALUES ? diff->value_count : TOP_VALUES;
+    if (diff->value_count == 0)
+        return;
+    ul_text_printf(text, "\n  %14s       %-*s  made by\n", "change", NAME_COLUMNS, "at the peaks");
+    for (uint32_t i = 0; i < shown; i++) {
+        const struct ul_diff_value *value = &diff->values[i];
+        const char *kind = value->old_bytes == 0 ? "new" : value->new_bytes == 0 ? "gone" : "";
+        int64_t bytes = change(value->old_bytes, value->new_bytes);
+        rest -= bytes;
+        ul_text_printf(text, "  %+14" PRId64 " %-4s  %-*s  %s\n", bytes, kind, NAME_COLUMNS,
+                       ul_report_fit_name(text->arena, value->name, NAME_COLUMNS),
+                       describe_maker(text->arena, value));
+    }
+    ul_text_printf(text, "  %+14" PRId64 "       %u others, alignment, holes\n", rest,
+                   diff->value_count - shown);
+}
+
+void ul_diff_put_text(struct ul_text *text, const struct ul_diff *diff)
+{
+    const struct ul_saved *old = diff->old, *new = diff->new;
+    ul_text_printf(text,
+                   "%s (target %s) reserves %" PRIu64 " bytes, before %" PRIu64 ": %+.2f %%.\n",
+                   ul_report_fit_name(text->arena, new->model, OPTION_COLUMNS), new->target,
+                   new->reserved_bytes, old->reserved_bytes, 100 * diff->growth);
+    if (strcmp(old->model_sha256, new->model_sha256) != 0)
+        ul_text_put(text, "The model file is another one.\n");
+    if (strcmp(old->target, new->target) != 0)
+        ul_text_printf(text, "The old plan is for target %s.\n", old->target);
+    put_options(text, "The old plan was made", old, new);
+    put_options(text, "The new plan was made", new, old);
+    put_rows(text, diff);
+    ul_text_put(text, "\n");
+    put_peak(text, "old", old);
+    put_peak(text, "new", new);
+    put_values(text, diff);
+}
+
+/* ---- JSON ---- */
+
+static void put_pair(struct ul_text *text, const char *key, uint64_t old, uint64_t new,
+                     const char *end)
+{
+    ul_text_put_json(text, key);
+    ul_text_printf(text, ": [%" PRIu64 ", %" PRIu64 "]%s", old, new, end);
+}
+
+void ul_diff_put_json(struct ul_text *text, const struct ul_diff *diff)
+{
+    const struct ul_saved *old = diff->old, *new = diff->new;
+    ul_text_put(text, "{\n\"format\": \"ullage-diff\",\n\"version\": 1,\n");
+    put_pair(text, "reserved_bytes", old->reserved_bytes, new->reserved_bytes, ",\n");
+    if (old->process_bytes != UINT64_MAX && new->process_bytes != UINT64_MAX)
+        put_pair(text, "process_bytes", old->process_bytes, new->process_bytes, ",\n");
+    ul_text_put(text, "\"growth\": ");
+    ul_text_put_float(text, diff->growth, false);
+    ul_text_printf(text, ",\n\"same_model\": %s,\n\"rows\": {",
+                   strcmp(old->model_sha256, new->model_sha256) == 0 ? "true" : "false");
+    for (uint32_t row = 0; row < UL_REPORT_ROW_COUNT; row++)
+        put_pair(text, ul_report_row_name(row), old->rows[row], new->rows[row],
+                 row + 1 < UL_REPORT_ROW_COUNT ? ", " : "");
+    ul_text_put(text, "},\n\"values\": [");
+    for (uint32_t i = 0; i < diff->value_count; i++) {
+        const struct ul_diff_value *value = &diff->values[i];
+        ul_text_put(text, i == 0 ? "\n{\"name\": " : ",\n{\"name\": ");
+        ul_text_put_json(text, value->name);
+        ul_text_put(text, ", ");
+        put_pair(text, "bytes", value->old_bytes, value->new_bytes, ", \"op\": ");
+        if (value->op == NULL) {
+            ul_text_put(text, "null, \"node\": null}");
+            continue;
+        }
+        ul_text_put_json(text, value->op);
+        ul_text_put(text, ", \"node\": ");
+        ul_text_put_json(text, value->node);
+        ul_text_put(text, "}");
+    }
+    ul_text_put(text, "\n]\n}\n");
+}

@@ -1,0 +1,136 @@
+/* Reading a plan.json for reports: everything is held to its range here, since pictures and tables
+ * are made of it without another look. */
+#include "report/saved.h"
+#include "report/json_in.h"
+
+#include <string.h>
+
+static enum ul_status read_head(struct ul_json *json, struct ul_saved *saved)
+{
+    const json_t *rows = json_object_get(json->root, "rows");
+    uint64_t peak;
+    UL_TRY(ul_json_string(json, json->root, "model", &saved->model));
+    UL_TRY(ul_json_string(json, json->root, "model_sha256", &saved->model_sha256));
+    UL_TRY(ul_json_string(json, json->root, "target", &saved->target));
+    UL_TRY(ul_json_number(json, json->root, "reserved_bytes", INT64_MAX, &saved->reserved_bytes));
+    saved->process_bytes = UINT64_MAX;
+    if (json_object_get(json->root, "process_bytes") != NULL)
+        UL_TRY(ul_json_number(json, json->root, "process_bytes", INT64_MAX, &saved->process_bytes));
+    UL_TRY(ul_json_number(json, json->root, "cost", INT64_MAX, &saved->cost));
+    for (uint32_t row = 0; row < UL_REPORT_ROW_COUNT; row++)
+        UL_TRY(ul_json_number(json, rows, ul_report_row_name(row), INT64_MAX, &saved->rows[row]));
+    UL_TRY(ul_json_number(json, json->root, "peak_step", UINT32_MAX - 1, &peak));
+    saved->peak_step = (uint32_t)peak;
+    return ul_json_options(json, &saved->options, &saved->option_count);
+}
+
+static enum ul_status read_steps(struct ul_json *json, struct ul_saved *saved)
+{
+    const char **names, **ops, **nodes;
+    uint64_t *copies = NULL;
+    UL_TRY(ul_json_column(json, "steps", "copy", false, UINT32_MAX - 1, &copies, &saved->step_count,
+                          true));
+    UL_TRY(ul_json_texts(json, "steps", "name", &names, saved->step_count));
+    UL_TRY(ul_json_texts(json, "steps", "op", &ops, saved->step_count));
+    UL_TRY(ul_json_texts(json, "steps", "node", &nodes, saved->step_count));
+    struct ul_saved_step *steps =
+        UL_NEW_ARRAY(json->arena, struct ul_saved_step, saved->step_count);
+    for (uint32_t i = 0; i < saved->step_count; i++)
+        steps[i] = (struct ul_saved_step){
+            .name = names[i], .op = ops[i], .node = nodes[i], .copy = (uint32_t)copies[i]};
+    saved->steps = steps;
+    if (saved->peak_step >= saved->step_count && saved->peak_step > 0)
+        return ul_diag_set(json->diag, UL_INVALID, "\"peak_step\" is %u of %u steps",
+                           saved->peak_step, saved->step_count);
+    return UL_OK;
+}
+
+static enum ul_status read_class(struct ul_json *json, const char *name, uint32_t range,
+                                 enum ul_plan_class *class)
+{
+    for (uint32_t row = 0; row < UL_PLAN_CLASS_COUNT; row++) {
+        *class = (enum ul_plan_class)row;
+        if (strcmp(name, ul_report_row_name(row)) == 0)
+            return UL_OK;
+    }
+    return ul_diag_set(json->diag, UL_INVALID, "\"ranges\": \"class\" %u is unknown", range);
+}
+
+enum { COPY, SPACE, ALIAS, OFFSET, SIZE, BEGIN, END, COLUMN_COUNT };
+
+static enum ul_status read_ranges(struct ul_json *json, struct ul_saved *saved)
+{
+    static const char *const keys[COLUMN_COUNT] = {"copy",       "space", "alias", "offset_bytes",
+                                                   "size_bytes", "begin", "end"};
+    uint64_t *columns[COLUMN_COUNT];
+    const char **names, **types, **classes;
+    uint32_t *count = &saved->range_count;
+    for (uint32_t c = 0; c < COLUMN_COUNT; c++) {
+        uint64_t max = c == OFFSET || c == SIZE ? INT64_MAX : UINT32_MAX - 1;
+        UL_TRY(ul_json_column(json, "ranges", keys[c], c == ALIAS, max, &columns[c], count,
+                              c == COPY));
+    }
+    UL_TRY(ul_json_texts(json, "ranges", "name", &names, *count));
+    UL_TRY(ul_json_texts(json, "ranges", "type", &types, *count));
+    UL_TRY(ul_json_texts(json, "ranges", "class", &classes, *count));
+    struct ul_saved_range *ranges = UL_NEW_ARRAY(json->arena, struct ul_saved_range, *count);
+    for (uint32_t i = 0; i < *count; i++) {
+        ranges[i] = (struct ul_saved_range){.name = names[i],
+                                            .type = types[i],
+                                            .copy = (uint32_t)columns[COPY][i],
+                                            .space = (uint32_t)columns[SPACE][i],
+                                            .alias = (uint32_t)columns[ALIAS][i],
+                                            .offset_bytes = columns[OFFSET][i],
+                                            .size_bytes = columns[SIZE][i],
+                                            .begin = (uint32_t)columns[BEGIN][i],
+                                            .end = (uint32_t)columns[END][i]};
+        UL_TRY(read_class(json, classes[i], i, &ranges[i].class));
+        bool is_alias = ranges[i].alias != UL_PLAN_NONE;
+        if (ranges[i].begin > ranges[i].end || ranges[i].end > saved->step_count ||
+            (is_alias && ranges[i].alias >= *count))
+            return ul_diag_set(
+                json->diag, UL_INVALID,
+                "\"ranges\": entry %u, %s, names steps or a range that are not there", i,
+                ul_quote(json->arena, names[i]));
+    }
+    saved->ranges = ranges;
+    return UL_OK;
+}
+
+static enum ul_status read_all(struct ul_json *json, struct ul_saved *saved)
+{
+    UL_TRY(read_head(json, saved));
+    UL_TRY(read_steps(json, saved));
+    return read_ranges(json, saved);
+}
+
+enum ul_status ul_saved_read(struct ul_arena *arena, const char *text, size_t length,
+                             struct ul_saved *saved, struct ul_diag *diag)
+{
+    struct ul_json json = {.arena = arena, .diag = diag};
+    *saved = (struct ul_saved){.peak_step = 0};
+    enum ul_status status = ul_json_parse(&json, text, length);
+    if (status == UL_OK)
+        status = read_all(&json, saved);
+    json_decref(json.root);
+    return status;
+}
+
+uint32_t ul_saved_alive(const struct ul_saved *saved, struct ul_arena *arena, uint32_t **alive)
+{
+    bool *taken_over = UL_NEW_ARRAY(arena, bool, saved->range_count);
+    uint32_t count = 0;
+    *alive = UL_NEW_ARRAY(arena, uint32_t, saved->range_count);
+    for (uint32_t i = 0; i < saved->range_count; i++) {
+        const struct ul_saved_range *range = &saved->ranges[i];
+        if (range->alias != UL_PLAN_NONE && range->begin <= saved->peak_step)
+            taken_over[range->alias] = true;
+    }
+    for (uint32_t i = 0; i < saved->range_count; i++) {
+        const struct ul_saved_range *range = &saved->ranges[i];
+        if (range->space == 0 && range->begin <= saved->peak_step &&
+            saved->peak_step < range->end && !taken_over[i])
+            (*alive)[count++] = i;
+    }
+    return count;
+}
