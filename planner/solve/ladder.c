@@ -564,7 +564,8 @@ static enum ul_status choice_climb(struct climb *c, struct choice *choice, uint6
         ul_remat_run(&remat, &orders);
     if (remat.misfit_proven)
         choice->misfit_bytes = limit_bytes;
-    if (remat.why_not != NULL && c->ladder->why_not == NULL)
+    bool is_named = c->options.remat != UL_REMAT_BEST;
+    if (is_named && remat.why_not != NULL && c->ladder->why_not == NULL)
         c->ladder->why_not = remat.why_not;
     enum ul_status status = found_offer(c, &scratch, choice, &remat, &peak_bytes);
     reach_note(&reach->searched_bytes, peak_bytes);
