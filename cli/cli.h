@@ -9,6 +9,7 @@
 
 #include "compile/compile.h"
 #include "report/report.h"
+#include "report/saved.h"
 
 /* options.c */
 
@@ -84,6 +85,13 @@ enum ul_status ul_cli_list_npz(struct ul_cli_job *job, const struct ul_file *fil
 enum ul_status ul_cli_read_entry(struct ul_cli_job *job, const struct ul_cli_entry *entry,
                                  const char *path, const struct ul_tensor **tensor) UL_MUST_CHECK;
 
+/* drawings.c */
+
+enum ul_status ul_cli_read_saved(struct ul_cli_job *job, const char *path,
+                                 struct ul_saved *saved) UL_MUST_CHECK;
+/* To the files of --csv, --csv-steps and --trace. */
+enum ul_status ul_cli_draw(struct ul_cli_job *job, const struct ul_saved *saved) UL_MUST_CHECK;
+
 /* print.c */
 
 /* A compile's text on standard output. */
@@ -93,6 +101,6 @@ void ul_cli_progress(void *context, const char *what);
 
 extern const struct ul_cli_command ul_command_compile, ul_command_plan, ul_command_check,
     ul_command_verify, ul_command_inspect, ul_command_export, ul_command_pack, ul_command_solve,
-    ul_command_profile, ul_command_diff;
+    ul_command_profile, ul_command_diff, ul_command_report;
 
 #endif

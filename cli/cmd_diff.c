@@ -1,6 +1,5 @@
 /* ullage diff: two plans side by side, and a gate for continuous integration by the exit code. */
 #include "cli/cli.h"
-#include "report/saved.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -19,19 +18,6 @@ static enum ul_status read_limit(struct ul_cli_job *job, double *limit)
                            ul_option_shown(&job->compile.keep, text));
     *limit = percent / 100;
     return UL_OK;
-}
-
-static enum ul_status read_saved(struct ul_cli_job *job, const char *path, struct ul_saved *saved)
-{
-    struct ul_compile *compile = &job->compile;
-    struct ul_file file;
-    UL_TRY(ul_file_map(&file, &compile->keep, path, &compile->diag));
-    enum ul_status status = ul_saved_read(&compile->keep, (const char *)file.data,
-                                          (size_t)file.size_bytes, saved, &compile->diag);
-    ul_file_unmap(&file);
-    if (status != UL_OK)
-        ul_diag_prefix(&compile->diag, path);
-    return status;
 }
 
 /* The value that grew most. */
@@ -73,8 +59,8 @@ static enum ul_status compare(struct ul_cli_job *job)
                            "give two plans: ullage diff OLD.json NEW.json");
     if (job->options.fail_above != NULL)
         UL_TRY(read_limit(job, &limit));
-    UL_TRY(read_saved(job, job->files.items[0], &old));
-    UL_TRY(read_saved(job, job->files.items[1], &new));
+    UL_TRY(ul_cli_read_saved(job, job->files.items[0], &old));
+    UL_TRY(ul_cli_read_saved(job, job->files.items[1], &new));
     ul_diff_make(&compile->keep, &old, &new, &diff);
     if (job->options.json != NULL) {
         ul_text_init(&text, &compile->keep);

@@ -16,8 +16,9 @@ static enum ul_status check_options(struct ul_cli_job *job)
         return ul_diag_set(diag, UL_USAGE,
                            "--sweep shows all budgets down to the least that is met: leave "
                            "--budget out, or leave --sweep out for the plan of one budget");
-    if (options->csv != NULL && !options->sweep)
-        return ul_diag_set(diag, UL_USAGE, "--csv writes the table of --sweep: give both");
+    if (options->sweep && (options->csv_steps != NULL || options->trace != NULL))
+        return ul_diag_set(diag, UL_USAGE,
+                           "--csv-steps and --trace are of one plan: leave --sweep out");
     return UL_OK;
 }
 
@@ -60,6 +61,18 @@ static enum ul_status write_problem(struct ul_cli_job *job)
     return ul_file_write(job->options.print_problem, text.data, text.length, &compile->diag);
 }
 
+/* As report does of the plan.json. */
+static enum ul_status draw_plan(struct ul_cli_job *job)
+{
+    struct ul_compile *compile = &job->compile;
+    struct ul_saved saved;
+    if (job->options.csv == NULL && job->options.csv_steps == NULL && job->options.trace == NULL)
+        return UL_OK;
+    UL_TRY(ul_saved_read(&compile->keep, compile->json.data, compile->json.length, &saved,
+                         &compile->diag));
+    return ul_cli_draw(job, &saved);
+}
+
 static enum ul_status write_plan(struct ul_cli_job *job)
 {
     struct ul_compile *compile = &job->compile;
@@ -67,6 +80,7 @@ static enum ul_status write_plan(struct ul_cli_job *job)
     struct ul_text text;
     if (json != NULL)
         UL_TRY(ul_file_write(json, compile->json.data, compile->json.length, &compile->diag));
+    UL_TRY(draw_plan(job));
     if (ul_cli_stdout_is_taken(job))
         return UL_OK;
     ul_text_init(&text, &compile->keep);

@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 static const struct ul_cli_command *const commands[] = {
-    &ul_command_compile, &ul_command_plan,    &ul_command_check,  &ul_command_diff,
-    &ul_command_verify,  &ul_command_inspect, &ul_command_export, &ul_command_pack,
-    &ul_command_solve,   &ul_command_profile,
+    &ul_command_compile, &ul_command_plan,   &ul_command_check,   &ul_command_report,
+    &ul_command_diff,    &ul_command_verify, &ul_command_inspect, &ul_command_export,
+    &ul_command_pack,    &ul_command_solve,  &ul_command_profile,
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 

@@ -79,6 +79,7 @@ enum ul_option_command {
     UL_IN_PROFILE = 1u << 7,
     UL_IN_EXPORT = 1u << 8,
     UL_IN_DIFF = 1u << 9,
+    UL_IN_REPORT = 1u << 10,
     UL_IN_PIPELINE = UL_IN_COMPILE | UL_IN_PLAN | UL_IN_VERIFY,
     UL_IN_TRAINING = UL_IN_COMPILE | UL_IN_PLAN | UL_IN_INSPECT
 };

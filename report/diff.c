@@ -36,11 +36,6 @@ static int by_name(const void *a, const void *b)
                                                     : 0;
 }
 
-static bool is_given(enum ul_plan_class class)
-{
-    return class == UL_PLAN_WEIGHTS || class == UL_PLAN_OPTIMIZER || class == UL_PLAN_INPUTS;
-}
-
 /* Sorted by name, one entry a name. */
 static struct entry *list_peak(struct ul_arena *arena, const struct ul_saved *saved,
                                uint32_t *count)
@@ -49,14 +44,9 @@ static struct entry *list_peak(struct ul_arena *arena, const struct ul_saved *sa
     struct entry *entries = UL_NEW_ARRAY(arena, struct entry, all);
     for (uint32_t i = 0; i < all; i++) {
         const struct ul_saved_range *range = &saved->ranges[alive[i]];
-        const struct ul_saved_step *maker =
-            is_given(range->class) || range->begin >= saved->step_count
-                ? NULL
-                : &saved->steps[range->begin];
-        const char *name = range->name;
-        if (*name == '\0')
-            name = ul_arena_printf(arena, "(scratch) %s", maker != NULL ? maker->node : "");
-        entries[i] = (struct entry){.name = name, .maker = maker, .size_bytes = range->size_bytes};
+        entries[i] = (struct entry){.name = ul_saved_range_name(saved, arena, alive[i]),
+                                    .maker = ul_saved_maker(saved, range),
+                                    .size_bytes = range->size_bytes};
     }
     if (all > 0)
         qsort(entries, all, sizeof *entries, by_name);

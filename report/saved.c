@@ -16,6 +16,9 @@ static enum ul_status read_head(struct ul_json *json, struct ul_saved *saved)
     saved->process_bytes = UINT64_MAX;
     if (json_object_get(json->root, "process_bytes") != NULL)
         UL_TRY(ul_json_number(json, json->root, "process_bytes", INT64_MAX, &saved->process_bytes));
+    UL_TRY(ul_json_number(json, json->root, "alignment_bytes", 1 << 30, &saved->alignment_bytes));
+    if (saved->alignment_bytes == 0)
+        return ul_diag_set(json->diag, UL_INVALID, "\"alignment_bytes\" is 0");
     UL_TRY(ul_json_number(json, json->root, "cost", INT64_MAX, &saved->cost));
     for (uint32_t row = 0; row < UL_REPORT_ROW_COUNT; row++)
         UL_TRY(ul_json_number(json, rows, ul_report_row_name(row), INT64_MAX, &saved->rows[row]));
@@ -26,18 +29,26 @@ static enum ul_status read_head(struct ul_json *json, struct ul_saved *saved)
 
 static enum ul_status read_steps(struct ul_json *json, struct ul_saved *saved)
 {
-    const char **names, **ops, **nodes;
-    uint64_t *copies = NULL;
-    UL_TRY(ul_json_column(json, "steps", "copy", false, UINT32_MAX - 1, &copies, &saved->step_count,
-                          true));
-    UL_TRY(ul_json_texts(json, "steps", "name", &names, saved->step_count));
-    UL_TRY(ul_json_texts(json, "steps", "op", &ops, saved->step_count));
-    UL_TRY(ul_json_texts(json, "steps", "node", &nodes, saved->step_count));
+    const char **names, **ops, **nodes, **implementations;
+    uint64_t *copies = NULL, *flops = NULL, *moved = NULL;
+    uint32_t *count = &saved->step_count;
+    UL_TRY(ul_json_column(json, "steps", "copy", false, UINT32_MAX - 1, &copies, count, true));
+    UL_TRY(ul_json_column(json, "steps", "flops", false, INT64_MAX, &flops, count, false));
+    UL_TRY(ul_json_column(json, "steps", "moved_bytes", false, INT64_MAX, &moved, count, false));
+    UL_TRY(ul_json_texts(json, "steps", "name", &names, *count));
+    UL_TRY(ul_json_texts(json, "steps", "op", &ops, *count));
+    UL_TRY(ul_json_texts(json, "steps", "node", &nodes, *count));
+    UL_TRY(ul_json_texts(json, "steps", "implementation", &implementations, *count));
     struct ul_saved_step *steps =
         UL_NEW_ARRAY(json->arena, struct ul_saved_step, saved->step_count);
     for (uint32_t i = 0; i < saved->step_count; i++)
-        steps[i] = (struct ul_saved_step){
-            .name = names[i], .op = ops[i], .node = nodes[i], .copy = (uint32_t)copies[i]};
+        steps[i] = (struct ul_saved_step){.name = names[i],
+                                          .op = ops[i],
+                                          .node = nodes[i],
+                                          .implementation = implementations[i],
+                                          .copy = (uint32_t)copies[i],
+                                          .flop_count = flops[i],
+                                          .moved_bytes = moved[i]};
     saved->steps = steps;
     if (saved->peak_step >= saved->step_count && saved->peak_step > 0)
         return ul_diag_set(json->diag, UL_INVALID, "\"peak_step\" is %u of %u steps",
@@ -116,6 +127,24 @@ enum ul_status ul_saved_read(struct ul_arena *arena, const char *text, size_t le
     return status;
 }
 
+const struct ul_saved_step *ul_saved_maker(const struct ul_saved *saved,
+                                           const struct ul_saved_range *range)
+{
+    bool is_given = range->class == UL_PLAN_WEIGHTS || range->class == UL_PLAN_OPTIMIZER ||
+                    range->class == UL_PLAN_INPUTS;
+    return is_given || range->begin >= saved->step_count ? NULL : &saved->steps[range->begin];
+}
+
+const char *ul_saved_range_name(const struct ul_saved *saved, struct ul_arena *arena,
+                                uint32_t range)
+{
+    const char *name = saved->ranges[range].name;
+    const struct ul_saved_step *maker = ul_saved_maker(saved, &saved->ranges[range]);
+    if (*name != '\0')
+        return name;
+    return ul_arena_printf(arena, "(scratch) %s", maker != NULL ? maker->node : "");
+}
+
 uint32_t ul_saved_alive(const struct ul_saved *saved, struct ul_arena *arena, uint32_t **alive)
 {
     bool *taken_over = UL_NEW_ARRAY(arena, bool, saved->range_count);
@@ -133,4 +162,38 @@ uint32_t ul_saved_alive(const struct ul_saved *saved, struct ul_arena *arena, ui
             (*alive)[count++] = i;
     }
     return count;
+}
+
+void ul_saved_curves(const struct ul_saved *saved, struct ul_arena *arena,
+                     uint64_t *curves[UL_SAVED_CURVES])
+{
+    uint32_t length = saved->step_count > 0 ? saved->step_count : 1;
+    for (uint32_t c = 0; c < UL_SAVED_CURVES; c++)
+        curves[c] = UL_NEW_ARRAY(arena, uint64_t, (uint64_t)length + 1);
+    for (uint32_t i = 0; i < saved->range_count; i++) {
+        const struct ul_saved_range *range = &saved->ranges[i];
+        bool takes_over = range->alias != UL_PLAN_NONE;
+        uint32_t begin = takes_over ? range->begin + 1 : range->begin;
+        uint64_t padding = (saved->alignment_bytes - range->size_bytes % saved->alignment_bytes) %
+                           saved->alignment_bytes;
+        if (range->space != 0)
+            continue;
+        if (begin < range->end) {
+            curves[range->class][begin] += range->size_bytes;
+            curves[range->class][range->end] -= range->size_bytes;
+            curves[UL_PLAN_CLASS_COUNT][begin] += padding;
+            curves[UL_PLAN_CLASS_COUNT][range->end] -= padding;
+        }
+        if (!takes_over || range->begin >= length)
+            continue;
+        /* Where both are alive, the older one's bytes are of the newer one's class. */
+        const struct ul_saved_range *older = &saved->ranges[range->alias];
+        curves[older->class][range->begin] -= older->size_bytes;
+        curves[older->class][range->begin + 1] += older->size_bytes;
+        curves[range->class][range->begin] += older->size_bytes;
+        curves[range->class][range->begin + 1] -= older->size_bytes;
+    }
+    for (uint32_t c = 0; c < UL_SAVED_CURVES; c++)
+        for (uint32_t p = 1; p < length; p++)
+            curves[c][p] += curves[c][p - 1];
 }

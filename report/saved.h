@@ -9,8 +9,9 @@
 #include "report/report.h"
 
 struct ul_saved_step {
-    const char *name, *op, *node;
+    const char *name, *op, *node, *implementation;
     uint32_t copy; /* the number of the recomputation, or 0 */
+    uint64_t flop_count, moved_bytes;
 };
 
 struct ul_saved_range {
@@ -26,6 +27,7 @@ struct ul_saved {
     const char *model, *model_sha256, *target;
     uint64_t reserved_bytes, process_bytes; /* of the process UINT64_MAX: it says nothing */
     uint64_t rows[UL_REPORT_ROW_COUNT];     /* at the peak: ul_report_row_name */
+    uint64_t alignment_bytes;               /* of every range */
     uint32_t peak_step;
     uint64_t cost;
     uint32_t option_count, step_count, range_count;
@@ -37,9 +39,32 @@ struct ul_saved {
 /* saved.c */
 enum ul_status ul_saved_read(struct ul_arena *arena, const char *text, size_t length,
                              struct ul_saved *saved, struct ul_diag *diag) UL_MUST_CHECK;
+/* The step that makes it; NULL: it is given. */
+const struct ul_saved_step *ul_saved_maker(const struct ul_saved *saved,
+                                           const struct ul_saved_range *range);
+/* Its name; of scratch that of its step. */
+const char *ul_saved_range_name(const struct ul_saved *saved, struct ul_arena *arena,
+                                uint32_t range);
 /* Ranges of the arena alive at the peak, of an alias chain its newest member, in file order;
  * returns how many there are. */
 uint32_t ul_saved_alive(const struct ul_saved *saved, struct ul_arena *arena, uint32_t **alive);
+
+/* Live bytes of the arena by position: a row for each class and one for alignment, each of
+ * step_count entries (1 where there is no step). At the peak they are the plan's rows. */
+enum { UL_SAVED_CURVES = UL_PLAN_CLASS_COUNT + 1 };
+void ul_saved_curves(const struct ul_saved *saved, struct ul_arena *arena,
+                     uint64_t *curves[UL_SAVED_CURVES]);
+
+/* saved_text.c: the headline, the sum table and what lives at the peak, for the terminal. */
+void ul_saved_put_text(struct ul_text *text, const struct ul_saved *saved);
+
+/* trace.c: for Perfetto, in the trace-event format: a step lasts a microsecond. Steps are slices of
+ * one track, values are asynchronous slices, live bytes a counter of each class. */
+void ul_trace_put(struct ul_text *text, const struct ul_saved *saved);
+
+/* csv.c: by RFC 4180, a line a live range, and a line a step. */
+void ul_csv_put_values(struct ul_text *text, const struct ul_saved *saved);
+void ul_csv_put_steps(struct ul_text *text, const struct ul_saved *saved);
 
 /* diff.c: what grew and what shrank from one plan to another, by class, and by the values alive at
  * the two peaks. */

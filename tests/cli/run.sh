@@ -266,7 +266,8 @@ expect 1 '^ullage: error: --sweep shows all budgets .*: leave --budget out' \
 expect 0 '^reserved_bytes,' "$ullage" plan "$digits" --dim N=1 --sweep --csv - --json ladder.json
 grep -q 'steps again' out.txt && { echo "FAIL: --csv - does not print its table alone"; failed=1; }
 grep -q '"format": "ullage-ladder"' ladder.json || { echo "FAIL: no ladder as JSON"; failed=1; }
-expect 1 'give both' "$ullage" plan "$digits" --dim N=1 --csv -
+expect 0 '^name,type,class' "$ullage" plan "$digits" --dim N=1 --csv -
+expect 1 'of one plan' "$ullage" plan "$digits" --dim N=1 --sweep --trace -
 for option in --sweep '--align 64' '--order dfs' '--remat none' '--pack best' '--seed 1' '--time-limit 1'; do
     # shellcheck disable=SC2086
     expect 1 "^ullage: error: ${option%% *} is for making a plan: it takes no --plan" \

@@ -1,0 +1,28 @@
+/* ullage report: a saved plan, drawn again. */
+#include "cli/cli.h"
+
+static enum ul_status report(struct ul_cli_job *job)
+{
+    struct ul_compile *compile = &job->compile;
+    struct ul_saved saved;
+    struct ul_text text;
+    if (job->files.count != 1)
+        return ul_diag_set(&compile->diag, UL_USAGE, "give one plan: ullage report PLAN.json");
+    UL_TRY(ul_cli_read_saved(job, job->files.items[0], &saved));
+    UL_TRY(ul_cli_draw(job, &saved));
+    if (ul_cli_stdout_is_taken(job))
+        return UL_OK;
+    ul_text_init(&text, &compile->keep);
+    ul_saved_put_text(&text, &saved);
+    ul_cli_print(&text);
+    return UL_OK;
+}
+
+const struct ul_cli_command ul_command_report = {
+    .name = "report",
+    .arguments = "PLAN.json [--csv FILE] [--trace FILE]",
+    .summary = "Draws a plan that was saved with --json, without its model.",
+    .details = "Whether the plan holds is for check, which has the model.",
+    .group = "models",
+    .bit = UL_IN_REPORT,
+    .run = report};

@@ -1,0 +1,35 @@
+/* What a plan.json is drawn as, for `report` and `plan`. */
+#include "cli/cli.h"
+
+enum ul_status ul_cli_read_saved(struct ul_cli_job *job, const char *path, struct ul_saved *saved)
+{
+    struct ul_compile *compile = &job->compile;
+    struct ul_file file;
+    UL_TRY(ul_file_map(&file, &compile->keep, path, &compile->diag));
+    enum ul_status status = ul_saved_read(&compile->keep, (const char *)file.data,
+                                          (size_t)file.size_bytes, saved, &compile->diag);
+    ul_file_unmap(&file);
+    if (status != UL_OK)
+        ul_diag_prefix(&compile->diag, path);
+    return status;
+}
+
+enum ul_status ul_cli_draw(struct ul_cli_job *job, const struct ul_saved *saved)
+{
+    const struct ul_cli_options *options = &job->options;
+    const struct {
+        const char *path;
+        void (*put)(struct ul_text *text, const struct ul_saved *saved);
+    } forms[] = {{options->csv, ul_csv_put_values},
+                 {options->csv_steps, ul_csv_put_steps},
+                 {options->trace, ul_trace_put}};
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        struct ul_text text;
+        if (forms[i].path == NULL)
+            continue;
+        ul_text_init(&text, &job->compile.keep);
+        forms[i].put(&text, saved);
+        UL_TRY(ul_file_write(forms[i].path, text.data, text.length, &job->compile.diag));
+    }
+    return UL_OK;
+}

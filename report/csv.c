@@ -1,0 +1,71 @@
+/* A plan as tables: fields are quoted where RFC 4180 asks for it, lines end with CR LF. */
+#include "report/saved.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static void put_field(struct ul_text *text, const char *field)
+{
+    if (strpbrk(field, "\",\r\n") == NULL) {
+        ul_text_put(text, field);
+        return;
+    }
+    ul_text_put(text, "\"");
+    for (const char *at = field; *at != '\0'; at++) {
+        if (*at == '"')
+            ul_text_put(text, "\"");
+        ul_text_put_bytes(text, at, 1);
+    }
+    ul_text_put(text, "\"");
+}
+
+void ul_csv_put_values(struct ul_text *text, const struct ul_saved *saved)
+{
+    ul_text_put(text, "name,type,class,copy,space,offset_bytes,size_bytes,begin_step,end_step,"
+                      "alias_line,made_by,op\r\n");
+    for (uint32_t i = 0; i < saved->range_count; i++) {
+        const struct ul_saved_range *range = &saved->ranges[i];
+        const struct ul_saved_step *maker = ul_saved_maker(saved, range);
+        put_field(text, ul_saved_range_name(saved, text->arena, i));
+        ul_text_put(text, ",");
+        put_field(text, range->type);
+        ul_text_printf(
+            text, ",%s,%" PRIu32 ",%" PRIu32 ",%" PRIu64 ",%" PRIu64 ",%" PRIu32 ",%" PRIu32 ",",
+            ul_report_row_name(range->class), range->copy, range->space, range->offset_bytes,
+            range->size_bytes, range->begin, range->end);
+        if (range->alias != UL_PLAN_NONE)
+            ul_text_printf(text, "%" PRIu64, (uint64_t)range->alias + 2);
+        ul_text_put(text, ",");
+        put_field(text, maker != NULL ? maker->node : "");
+        ul_text_put(text, ",");
+        put_field(text, maker != NULL ? maker->op : "");
+        ul_text_put(text, "\r\n");
+    }
+}
+
+void ul_csv_put_steps(struct ul_text *text, const struct ul_saved *saved)
+{
+    uint64_t *curves[UL_SAVED_CURVES];
+    ul_saved_curves(saved, text->arena, curves);
+    ul_text_put(text, "step,name,op,node,implementation,recomputation,flops,moved_bytes");
+    for (uint32_t c = 0; c < UL_SAVED_CURVES; c++)
+        ul_text_printf(text, ",%s_bytes", ul_report_row_name(c));
+    ul_text_put(text, ",live_bytes\r\n");
+    for (uint32_t i = 0; i < saved->step_count; i++) {
+        const struct ul_saved_step *step = &saved->steps[i];
+        const char *const fields[] = {step->name, step->op, step->node, step->implementation};
+        uint64_t live_bytes = 0;
+        ul_text_printf(text, "%" PRIu32, i);
+        for (size_t f = 0; f < sizeof fields / sizeof *fields; f++) {
+            ul_text_put(text, ",");
+            put_field(text, fields[f]);
+        }
+        ul_text_printf(text, ",%" PRIu32 ",%" PRIu64 ",%" PRIu64, step->copy, step->flop_count,
+                       step->moved_bytes);
+        for (uint32_t c = 0; c < UL_SAVED_CURVES; c++) {
+            ul_text_printf(text, ",%" PRIu64, curves[c][i]);
+            live_bytes += curves[c][i];
+        }
+        ul_text_printf(text, ",%" PRIu64 "\r\n", live_bytes);
+    }
+}
