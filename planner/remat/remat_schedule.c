@@ -23,14 +23,21 @@ enum { SPREAD = 3, REACH = 96 };
 
 /* ---- Live bytes ---- */
 
-static void block_renew(struct ul_schedule *s, uint32_t block)
+static int64_t slots_max(const struct ul_schedule *s, uint32_t begin, uint32_t end)
+{
+    int64_t max = INT64_MIN / 2;
+    for (uint32_t i = begin; i < end; i++)
+        max = s->live[i] > max ? s->live[i] : max;
+    return max;
+}
+
+/* `max` is the largest of its slots. */
+static void block_renew(struct ul_schedule *s, uint32_t block, int64_t max)
 {
     uint32_t begin = block << s->block_shift;
     uint32_t end = (block + 1) << s->block_shift;
-    int64_t max = INT64_MIN, min = INT64_MAX;
+    int64_t min = INT64_MAX;
     uint32_t steps = 0;
-    for (uint32_t i = begin; i < end; i++)
-        max = s->live[i] > max ? s->live[i] : max;
     s->block_max[block] = max;
     double before = s->block_excess[block];
     int64_t room = s->budget_bytes - s->block_live[block];
@@ -66,7 +73,23 @@ static void block_add(struct ul_schedule *s, uint32_t block, int64_t bytes)
         s->excess += more;
     } else if (s->block_excess[block] > 0 ||
                s->block_max[block] + s->block_live[block] > s->budget_bytes)
-        block_renew(s, block);
+        block_renew(s, block, s->block_max[block]);
+}
+
+/* Some slots of a block. All of it are looked at only where its largest one became smaller. */
+static void slots_add(struct ul_schedule *s, uint32_t begin, uint32_t end, int64_t bytes)
+{
+    uint32_t block = begin >> s->block_shift;
+    int64_t largest = INT64_MIN, max = s->block_max[block];
+    for (uint32_t i = begin; i < end; i++) {
+        largest = s->live[i] > largest ? s->live[i] : largest;
+        s->live[i] += bytes;
+    }
+    if (bytes < 0 && largest == max)
+        max = slots_max(s, block << s->block_shift, (block + 1) << s->block_shift);
+    else
+        max = largest + bytes > max ? largest + bytes : max;
+    block_renew(s, block, max);
 }
 
 static void range_add(struct ul_schedule *s, uint32_t begin, uint32_t end, int64_t bytes)
@@ -81,9 +104,7 @@ static void range_add(struct ul_schedule *s, uint32_t begin, uint32_t end, int64
         if ((begin & mask) == 0 && stop - begin == mask + 1) {
             block_add(s, block, bytes);
         } else {
-            for (uint32_t i = begin; i < stop; i++)
-                s->live[i] += bytes;
-            block_renew(s, block);
+            slots_add(s, begin, stop, bytes);
         }
         begin = stop;
     }
@@ -98,12 +119,11 @@ int64_t ul_schedule_max(const struct ul_schedule *s, uint32_t begin, uint32_t en
         uint32_t block = begin >> s->block_shift;
         uint32_t stop = (block + 1) << s->block_shift;
         stop = stop < end ? stop : end;
-        int64_t here = INT64_MIN / 2;
+        int64_t here;
         if ((begin & mask) == 0 && stop - begin == mask + 1) {
             here = s->block_max[block];
         } else {
-            for (uint32_t i = begin; i < stop; i++)
-                here = s->live[i] > here ? s->live[i] : here;
+            here = slots_max(s, begin, stop);
         }
         here += s->block_live[block];
         max = here > max ? here : max;
@@ -301,8 +321,8 @@ static int64_t live_get(const struct ul_schedule *s, uint32_t slot)
 
 static void live_set(struct ul_schedule *s, uint32_t slot, int64_t bytes)
 {
-    s->live[slot] = bytes - s->block_live[slot >> s->block_shift];
-    block_renew(s, slot >> s->block_shift);
+    uint32_t block = slot >> s->block_shift;
+    slots_add(s, slot, slot + 1, bytes - s->block_live[block] - s->live[slot]);
 }
 
 /* Renames the touch of `node` in a slot; returns its bytes if that copy is not read later. */
