@@ -20,10 +20,13 @@ static enum ul_status try_all(struct ul_variants *variants)
 {
     const struct ul_compile *compile = variants->compile;
     const struct ul_compile_options *options = &compile->options;
-    if (options->splits.count == 0 && !is_disabled(compile, "split")) {
+    bool is_given = options->splits.count > 0 || options->inside.count > 0;
+    if (!is_given && !is_disabled(compile, "split")) {
         UL_TRY(ul_variants_try_splits(variants));
         UL_TRY(ul_variants_merge_front(variants));
     }
+    if (options->train && !is_given && !is_disabled(compile, "inside"))
+        UL_TRY(ul_variants_try_inside(variants));
     if (options->train) /* other layouts round otherwise */
         return UL_OK;
     if (options->row_major.count > 0 || options->splits.count > 0 ||
@@ -37,12 +40,20 @@ static void report_variants(const struct ul_variants *variants)
     struct ul_compile *compile = variants->compile;
     struct ul_report_variant *rows =
         UL_NEW_ARRAY(&compile->keep, struct ul_report_variant, variants->count);
-    for (uint32_t i = 0; i < variants->count; i++)
-        rows[i] = (struct ul_report_variant){.split_count = variants->items[i].splits.count,
-                                             .splits = variants->items[i].splits.items,
-                                             .row_major_count = variants->items[i].row_major.count,
-                                             .row_major = variants->items[i].row_major.items,
+    for (uint32_t i = 0; i < variants->count; i++) {
+        const struct ul_variant *variant = &variants->items[i];
+        const struct ul_variation *variation = &variant->variation;
+        rows[i] = (struct ul_report_variant){.split_count = variation->splits.count,
+                                             .splits = variation->splits.items,
+                                             .row_major_count = variation->row_major.count,
+                                             .row_major = variation->row_major.items,
+                                             .inside_count = variation->inside.count,
+                                             .inside = variation->inside.items,
                                              .process = variants->processes[i]};
+        if (variant->arena == &compile->keep)
+            ul_compile_describe_variant(compile, &variant->graph, variant->program, &variant->plan,
+                                        &rows[i]);
+    }
     compile->report.variants = rows;
 }
 
@@ -84,6 +95,9 @@ static enum ul_status make_variant(struct ul_compile *compile, uint32_t variant)
         ul_texts_add(&compile->keep, &compile->options.row_major, row->row_major[i]);
     for (uint32_t i = 0; i < row->split_count; i++)
         ul_texts_add(&compile->keep, &compile->options.splits, row->splits[i]);
+    for (uint32_t i = 0; i < row->inside_count; i++)
+        ul_texts_add(&compile->keep, &compile->options.inside, row->inside[i]);
+    bool differs = row->split_count + row->inside_count > 0;
     struct ul_program *whole = set_aside(compile);
     if (options.base == NULL)
         options.base = whole;
@@ -92,11 +106,13 @@ static enum ul_status make_variant(struct ul_compile *compile, uint32_t variant)
                                   &compile->options.row_major, &compile->diag));
         UL_TRY(ul_program_build(&compile->keep, &compile->graph, &options, &compile->program,
                                 &compile->diag));
-        whole = row->split_count > 0 ? set_aside(compile) : NULL;
+        whole = differs ? set_aside(compile) : NULL;
     }
-    if (row->split_count > 0) {
+    if (differs) {
         options.whole = whole;
         ul_graph_copy(&compile->graph, &compile->keep, whole->graph);
+        UL_TRY(ul_compile_move_inside(compile, &compile->graph, &compile->options.inside,
+                                      &compile->diag));
         UL_TRY(
             ul_compile_split(compile, &compile->graph, &compile->options.splits, &compile->diag));
         UL_TRY(ul_program_build(&compile->keep, &compile->graph, &options, &compile->program,

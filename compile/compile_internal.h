@@ -69,6 +69,9 @@ enum ul_status ul_compile_lay_out(struct ul_compile *compile, struct ul_arena *a
 enum ul_status ul_compile_move_inside(struct ul_compile *compile, struct ul_graph *graph,
                                       const struct ul_texts *inside,
                                       struct ul_diag *diag) UL_MUST_CHECK;
+/* What of the compile's graph that could be. */
+void ul_compile_find_inside(struct ul_compile *compile, struct ul_arena *arena,
+                            struct ul_inside *found);
 /* Has chains of such a graph computed in pieces. */
 enum ul_status ul_compile_split(struct ul_compile *compile, struct ul_graph *graph,
                                 const struct ul_texts *splits, struct ul_diag *diag) UL_MUST_CHECK;
@@ -87,8 +90,12 @@ enum ul_status ul_compile_read_plan(struct ul_compile *compile) UL_MUST_CHECK;
 /* profile.c: from options.profile, the plan, or the default of the target. */
 enum ul_status ul_compile_read_profile(struct ul_compile *compile) UL_MUST_CHECK;
 
-/* describe.c: the plan for reports. */
+/* describe.c: the plan for reports; and steps and values of another program of the model, which is
+ * the compile's as well. */
 void ul_compile_describe(struct ul_compile *compile);
+void ul_compile_describe_variant(struct ul_compile *compile, const struct ul_graph *graph,
+                                 const struct ul_program *program, const struct ul_plan *plan,
+                                 struct ul_report_variant *variant);
 
 /* compiler.c: the program that the command is, or NULL. */
 const char *ul_compile_command_path(struct ul_compile *compile);

@@ -42,23 +42,23 @@ static void describe_options(struct ul_compile *compile)
 }
 
 /* As the plan runs them; where a step runs in several ways, as it does last. */
-static const struct ul_report_step *describe_steps(struct ul_compile *compile)
+static const struct ul_report_step *describe_steps(struct ul_compile *compile,
+                                                   const struct ul_graph *graph,
+                                                   const struct ul_program *program,
+                                                   const struct ul_plan *plan)
 {
-    const struct ul_program *program = compile->program;
-    const struct ul_plan *plan = &compile->plan;
     struct ul_report_step *steps =
         UL_NEW_ARRAY(&compile->keep, struct ul_report_step, program->step_count);
     for (uint32_t p = 0; p < plan->position_count; p++) {
         if (plan->positions[p].kind != UL_PLAN_RUN)
             continue;
         const struct ul_program_step *step = ul_program_step_at(program, &plan->positions[p]);
-        const struct ul_node *node = &compile->graph.nodes[step->node];
+        const struct ul_node *node = &graph->nodes[step->node];
         steps[plan->positions[p].step] = (struct ul_report_step){
             .name = step->name,
             .op = step->op,
-            .node = node->name[0] != '\0'
-                        ? node->name
-                        : ul_node_describe(&compile->graph, step->node, &compile->keep),
+            .node = node->name[0] != '\0' ? node->name
+                                          : ul_node_describe(graph, step->node, &compile->keep),
             .flop_count = step->work.flop_count,
             .moved_bytes = step->traffic.moved_bytes,
             .is_call = step->kind == UL_STEP_CALL};
@@ -66,9 +66,10 @@ static const struct ul_report_step *describe_steps(struct ul_compile *compile)
     return steps;
 }
 
-static const struct ul_report_value *describe_values(struct ul_compile *compile)
+static const struct ul_report_value *describe_values(struct ul_compile *compile,
+                                                     const struct ul_graph *graph,
+                                                     const struct ul_program *program)
 {
-    const struct ul_program *program = compile->program;
     uint32_t count = program->problem->value_count;
     struct ul_report_value *values = UL_NEW_ARRAY(&compile->keep, struct ul_report_value, count);
     for (uint32_t i = 0; i < count; i++) {
@@ -79,9 +80,9 @@ static const struct ul_report_value *describe_values(struct ul_compile *compile)
             .name = planned->name, .type = ul_type_make(UL_U8, 1, &size), .storage = UL_U8};
         if (place->kind == UL_PLACE_STATE || place->kind == UL_PLACE_BESIDE)
             continue;
-        const struct ul_value *value = &compile->graph.values[place->value];
+        const struct ul_value *value = &graph->values[place->value];
         values[i].type = value->type;
-        values[i].storage = ul_value_storage(&compile->graph, place->value);
+        values[i].storage = ul_value_storage(graph, place->value);
         values[i].is_too_large = (value->flags & UL_VALUE_TOO_LARGE) != 0;
     }
     return values;
@@ -168,6 +169,16 @@ static void describe_training(struct ul_compile *compile)
         training->clipped_bytes = training->parameter_bytes;
 }
 
+void ul_compile_describe_variant(struct ul_compile *compile, const struct ul_graph *graph,
+                                 const struct ul_program *program, const struct ul_plan *plan,
+                                 struct ul_report_variant *variant)
+{
+    UL_ASSERT(variant->steps == NULL && program->graph == graph);
+    variant->problem = program->problem;
+    variant->steps = describe_steps(compile, graph, program, plan);
+    variant->values = describe_values(compile, graph, program);
+}
+
 void ul_compile_describe(struct ul_compile *compile)
 {
     const char *slash = strrchr(compile->model.path, '/');
@@ -183,8 +194,9 @@ void ul_compile_describe(struct ul_compile *compile)
     compile->report.budget_of_arena = compile->options.budget_of == UL_BUDGET_ARENA;
     describe_process(compile);
     describe_flash(compile);
-    compile->report.steps = describe_steps(compile);
-    compile->report.values = describe_values(compile);
+    compile->report.steps =
+        describe_steps(compile, &compile->graph, compile->program, &compile->plan);
+    compile->report.values = describe_values(compile, &compile->graph, compile->program);
     describe_options(compile);
     describe_training(compile);
 }

@@ -133,7 +133,8 @@ static enum ul_status try_layout(struct ul_variants *variants, const struct ul_t
     uint32_t before = variants->count;
     if (!ul_variants_have_time(variants))
         return UL_OK;
-    UL_TRY(ul_variants_try(variants, row_major, splits));
+    const struct ul_variation variation = {.row_major = *row_major, .splits = *splits};
+    UL_TRY(ul_variants_try(variants, &variation));
     return variants->count > before ? ul_variants_merge(variants, before) : UL_OK;
 }
 
@@ -217,6 +218,7 @@ enum ul_status ul_variants_try_layouts(struct ul_variants *variants)
     }
     uint32_t pieces = variants->front_count < MAX_PIECES ? variants->front_count : MAX_PIECES;
     for (uint32_t i = 0; i < pieces; i++)
-        UL_TRY(try_layout(variants, &layouts.last, &variants->items[variants->front[i]].splits));
+        UL_TRY(try_layout(variants, &layouts.last,
+                          &variants->items[variants->front[i]].variation.splits));
     return UL_OK;
 }

@@ -132,6 +132,14 @@ enum ul_status ul_compile_move_inside(struct ul_compile *compile, struct ul_grap
     return inside->count == 0 ? UL_OK : run_only(compile, graph, &options, diag);
 }
 
+void ul_compile_find_inside(struct ul_compile *compile, struct ul_arena *arena,
+                            struct ul_inside *found)
+{
+    struct ul_passes_options options =
+        passes_options(compile, ul_target_find(compile->options.target));
+    ul_inside_find(arena, &compile->graph, &options, found);
+}
+
 enum ul_status ul_compile_split(struct ul_compile *compile, struct ul_graph *graph,
                                 const struct ul_texts *splits, struct ul_diag *diag)
 {

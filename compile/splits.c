@@ -138,7 +138,9 @@ static enum ul_status try_targets(struct ul_variants *variants, struct ul_split_
         if (ul_split_search_reach(splits, (uint64_t)(whole * target), &found, &count)) {
             for (uint32_t i = 0; i < count; i++)
                 ul_texts_add(&variants->compile->keep, &texts, found[i]);
-            UL_TRY(ul_variants_try(variants, &variants->items[0].row_major, &texts));
+            const struct ul_variation variation = {
+                .row_major = variants->items[0].variation.row_major, .splits = texts};
+            UL_TRY(ul_variants_try(variants, &variation));
             reached = target;
         } else {
             missed = target;

@@ -1,7 +1,8 @@
 /* Variants of a program, and the ladders of all of them as one.
  *
- * Problem: how a graph is laid out and which of its chains are split is a search over programs, and
- * each has to be lowered and planned to be judged. Method: splits.c and layouts.c say what to try;
+ * Problem: how a graph is laid out, which of its chains are split and what products compute for
+ * themselves is a search over programs, and each has to be lowered and planned to be judged.
+ * Method: splits.c, layouts.c and inside.c say what to try;
  * the plans of all are merged into the ladder, and those at the front give their own rungs with
  * recomputation as well. */
 #include "compile/variants.h"
@@ -93,66 +94,75 @@ static bool is_same(const struct ul_texts *a, const struct ul_texts *b)
 }
 
 /* The variant of these texts, or UL_NONE. */
-static uint32_t find(const struct ul_variants *variants, const struct ul_texts *row_major,
-                     const struct ul_texts *splits)
+static uint32_t find(const struct ul_variants *variants, const struct ul_variation *wanted)
 {
     for (uint32_t i = 0; i < variants->count; i++) {
-        if (is_same(&variants->items[i].row_major, row_major) &&
-            is_same(&variants->items[i].splits, splits))
+        const struct ul_variation *variation = &variants->items[i].variation;
+        if (is_same(&variation->row_major, &wanted->row_major) &&
+            is_same(&variation->splits, &wanted->splits) &&
+            is_same(&variation->inside, &wanted->inside))
             return i;
     }
     return UL_NONE;
+}
+
+/* That with the same layout, whole and with nothing inside. */
+static uint32_t find_whole(const struct ul_variants *variants, const struct ul_variation *variation)
+{
+    const struct ul_variation whole = {.row_major = variation->row_major};
+    return find(variants, &whole);
 }
 
 /* The graph as it is laid out, before chains are split. */
 static enum ul_status lay_out(struct ul_variants *variants, struct ul_variant *variant,
                               struct ul_diag *diag)
 {
-    static const struct ul_texts none = {.count = 0};
-    uint32_t whole = find(variants, &variant->row_major, &none);
-    UL_ASSERT(whole != UL_NONE || variant->splits.count == 0);
+    const struct ul_variation *variation = &variant->variation;
+    uint32_t whole = find_whole(variants, variation);
+    UL_ASSERT(whole != UL_NONE || variation->splits.count + variation->inside.count == 0);
     if (whole == UL_NONE)
-        return ul_compile_lay_out(variants->compile, &variant->arena, &variant->graph,
-                                  &variant->row_major, diag);
-    ul_graph_copy(&variant->graph, &variant->arena, &variants->items[whole].graph);
+        return ul_compile_lay_out(variants->compile, variant->arena, &variant->graph,
+                                  &variation->row_major, diag);
+    ul_graph_copy(&variant->graph, variant->arena, &variants->items[whole].graph);
     return UL_OK;
 }
 
 static enum ul_status build_variant(struct ul_variants *variants, struct ul_variant *variant,
                                     struct ul_diag *diag)
 {
-    static const struct ul_texts none = {.count = 0};
+    const struct ul_variation *variation = &variant->variation;
     const struct ul_program *base = variants->compile->program;
     struct ul_program_options options = base->options;
-    uint32_t whole = find(variants, &variant->row_major, &none);
+    uint32_t whole = find_whole(variants, variation);
     if (options.base == NULL)
         options.base = base;
     options.whole = whole == UL_NONE ? NULL : variants->items[whole].program;
     UL_TRY(lay_out(variants, variant, diag));
-    UL_TRY(ul_compile_split(variants->compile, &variant->graph, &variant->splits, diag));
-    UL_TRY(ul_program_build(&variant->arena, &variant->graph, &options, &variant->program, diag));
-    UL_TRY(ul_plan_solve(&variant->arena, variant->program->problem, &variants->planning,
+    UL_TRY(ul_compile_move_inside(variants->compile, &variant->graph, &variation->inside, diag));
+    UL_TRY(ul_compile_split(variants->compile, &variant->graph, &variation->splits, diag));
+    UL_TRY(ul_program_build(variant->arena, &variant->graph, &options, &variant->program, diag));
+    UL_TRY(ul_plan_solve(variant->arena, variant->program->problem, &variants->planning,
                          &variant->plan, diag));
-    return plan_lean(variants, &variant->arena, variant, diag);
+    return plan_lean(variants, variant->arena, variant, diag);
 }
 
-enum ul_status ul_variants_try(struct ul_variants *variants, const struct ul_texts *row_major,
-                               const struct ul_texts *splits)
+enum ul_status ul_variants_try(struct ul_variants *variants, const struct ul_variation *variation)
 {
     struct ul_variant *variant = &variants->items[variants->count];
     struct ul_diag diag = {0};
-    if (find(variants, row_major, splits) != UL_NONE || variants->count == UL_MAX_VARIANTS ||
+    if (find(variants, variation) != UL_NONE || variants->count == UL_MAX_VARIANTS ||
         variants->steps > MAX_STEPS)
         return UL_OK;
-    *variant = (struct ul_variant){.row_major = *row_major, .splits = *splits};
-    ul_arena_init(&variant->arena);
+    *variant = (struct ul_variant){.variation = *variation};
+    ul_arena_init(&variant->own);
+    variant->arena = variation->inside.count > 0 ? &variants->compile->keep : &variant->own;
     enum ul_status status = build_variant(variants, variant, &diag);
     if (status == UL_OK) {
         variants->steps += variant->program->step_count;
         variants->count++;
         return UL_OK;
     }
-    ul_arena_done(&variant->arena);
+    ul_arena_done(&variant->own);
     if (status == UL_UNSUPPORTED || status == UL_USAGE)
         return UL_OK;
     variants->compile->diag = diag;
@@ -224,6 +234,17 @@ static enum ul_status merge_plans(struct ul_variants *variants, uint32_t index)
     return merge_plan(variants, index, &variants->items[index].lean);
 }
 
+/* Below how many bytes plans of a variant with light work inside may be of use: where there is more
+ * room, recomputation takes less time. The ends of the ladder are those of every budget. */
+static uint64_t deep_bytes(const struct ul_plan_ladder *ladder)
+{
+    enum { DEEP = 8 };
+    UL_ASSERT(ladder->count > 0);
+    uint64_t first = ul_rung_bytes(&ladder->rungs[0]);
+    uint64_t last = ul_rung_bytes(&ladder->rungs[ladder->count - 1]);
+    return last + (first - last) / DEEP;
+}
+
 /* With recomputations. */
 static enum ul_status merge_ladder(struct ul_variants *variants, uint32_t index)
 {
@@ -235,6 +256,8 @@ static enum ul_status merge_ladder(struct ul_variants *variants, uint32_t index)
         return UL_OK;
     planning.budget_bytes = variants->budget_bytes;
     planning.beside = ul_compile_beside(compile, program);
+    if (variants->items[index].variation.inside.count > 0)
+        planning.below_bytes = deep_bytes(&compile->ladder);
     struct ul_plan base =
         ul_plan_keep(&compile->keep, program->problem, &variants->items[index].plan);
     ul_plan_place_beside(&compile->keep, program->problem, &base);
@@ -292,8 +315,9 @@ enum ul_status ul_variants_begin(struct ul_variants *variants, struct ul_compile
     variants->items[0] = (struct ul_variant){.graph = compile->graph,
                                              .program = compile->program,
                                              .plan = *free_plan,
-                                             .row_major = compile->options.row_major,
-                                             .splits = compile->options.splits};
+                                             .variation = {.row_major = compile->options.row_major,
+                                                           .splits = compile->options.splits,
+                                                           .inside = compile->options.inside}};
     variants->count = 1;
     count_variant(variants, 0);
     return plan_lean(variants, &compile->keep, &variants->items[0], &compile->diag);
@@ -305,5 +329,5 @@ void ul_variants_end(struct ul_variants *variants)
     for (uint32_t i = 0; variants->effort.stopped_by_time && i < compile->ladder.count; i++)
         compile->ladder.rungs[i].plan.stopped_by_time = true;
     for (uint32_t i = 1; i < variants->count; i++)
-        ul_arena_done(&variants->items[i].arena);
+        ul_arena_done(&variants->items[i].own);
 }

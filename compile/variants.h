@@ -1,10 +1,12 @@
-/* Programs of one model that a budget may choose among: other pieces, other layouts. For
- * variants.c, splits.c and layouts.c alone.
+/* Programs of one model that a budget may choose among: other pieces, other layouts, light work
+ * inside products. For variants.c, splits.c, layouts.c and inside.c alone.
  *
- * A variant is the graph with some regions laid out row-major (--row-major) and some chains
- * computed in pieces (--split), its program, and that one's plan without a budget. What is tried
+ * A variant is the graph with some regions laid out row-major (--row-major), some chains computed
+ * in pieces (--split) and some light results computed by what reads them (--inside), its program,
+ * and that one's plan without a budget. What is tried
  * does not depend on the budget, so that the ladder of all of them stays one ladder. Ownership:
- * what a variant is made of lives in its arena, texts and what the ladder holds in the compile's.
+ * what a variant is made of lives in its arena, texts and what the ladder holds in the compile's;
+ * of those with light work inside, all that reports need.
  */
 #ifndef UL_COMPILE_VARIANTS_H
 #define UL_COMPILE_VARIANTS_H
@@ -14,13 +16,18 @@
 
 enum { UL_MAX_VARIANTS = 24 };
 
+/* What sets a program apart from the model's own. */
+struct ul_variation {
+    struct ul_texts row_major, splits, inside;
+};
+
 struct ul_variant {
-    struct ul_arena arena;
+    struct ul_arena own, *arena; /* `arena`: its own, or the compile's */
     struct ul_graph graph;
     struct ul_program *program;
     struct ul_plan plan; /* without a budget */
     struct ul_plan lean; /* of steps that take the minimum of scratch, whatever that costs */
-    struct ul_texts row_major, splits;
+    struct ul_variation variation;
 };
 
 struct ul_variants {
@@ -43,11 +50,11 @@ enum ul_status ul_variants_begin(struct ul_variants *variants, struct ul_compile
 void ul_variants_end(struct ul_variants *variants);
 /* Hands what is left of a time limit to the next part of the search; false: nothing is. */
 bool ul_variants_have_time(struct ul_variants *variants);
-/* Builds and plans a program with these regions and splits. Adds none where it cannot be built, is
- * known, or the search has tried enough; what else goes wrong is a failure. With splits, the same
+/* Builds and plans such a program. Adds none where it cannot be built, is known, or the search has
+ * tried enough; what else goes wrong is a failure. With splits, or light work inside, the same
  * regions without any have been added before. */
-enum ul_status ul_variants_try(struct ul_variants *variants, const struct ul_texts *row_major,
-                               const struct ul_texts *splits) UL_MUST_CHECK;
+enum ul_status ul_variants_try(struct ul_variants *variants,
+                               const struct ul_variation *variation) UL_MUST_CHECK;
 /* Merges the plans of variants that no other equals in bytes and cost into the compile's ladder,
  * and for the smallest and some evenly between those with recomputations. */
 enum ul_status ul_variants_merge_front(struct ul_variants *variants) UL_MUST_CHECK;
@@ -56,6 +63,9 @@ enum ul_status ul_variants_merge(struct ul_variants *variants, uint32_t index) U
 
 /* splits.c */
 enum ul_status ul_variants_try_splits(struct ul_variants *variants) UL_MUST_CHECK;
+
+/* inside.c: tries and merges. */
+enum ul_status ul_variants_try_inside(struct ul_variants *variants) UL_MUST_CHECK;
 
 /* layouts.c: tries and merges. */
 enum ul_status ul_variants_try_layouts(struct ul_variants *variants) UL_MUST_CHECK;

@@ -266,6 +266,7 @@ static void name_whole(struct ul_graph *graph, ul_node_id reader)
     for (uint32_t n = 0; n < block->node_count; n++)
         if (graph->nodes[block->nodes[n]].group == graph->nodes[reader].group)
             last = block->nodes[n];
+    UL_ASSERT(graph->nodes[reader].group != UL_NONE);
     ul_node_set_int(graph, last, "ul_piece_of", (int64_t)last);
 }
 
@@ -273,6 +274,7 @@ static void serve(struct ul_graph *graph, const struct site *site, ul_node_id re
 {
     uint32_t first = graph->node_count;
     ul_value_id made = ul_maps_copy(graph, &site->maps, reader);
+    UL_ASSERT(graph->node_count == first + site->maps.count);
     if (graph->nodes[reader].group == UL_NONE)
         graph->nodes[reader].group = ul_split_last_group(graph) + 1;
     for (uint32_t n = first; n < graph->node_count; n++) {

@@ -47,9 +47,16 @@ static uint64_t process_at(const struct ul_report *report, const struct ul_plan_
 static bool report_at(const struct ul_report *report, const struct ul_plan_ladder *ladder,
                       uint32_t i, struct ul_report *own)
 {
+    const struct ul_report_variant variant = variant_at(report, ladder, i);
     *own = *report;
     own->plan = plan_at(ladder, i);
-    return ladder->rungs[i].variant == 0 && own->plan->position_count > 0;
+    if (variant.problem != NULL) {
+        own->problem = variant.problem;
+        own->steps = variant.steps;
+        own->values = variant.values;
+    }
+    return (ladder->rungs[i].variant == 0 || variant.problem != NULL) &&
+           own->plan->position_count > 0;
 }
 
 /* The step at the peak, by its node. */
@@ -75,11 +82,12 @@ static void put_row(struct ul_text *text, const struct ul_report *report,
     const struct ul_plan *plan = plan_at(ladder, i);
     const struct ul_report_variant variant = variant_at(report, ladder, i);
     uint64_t reserved = plan->reserved_bytes[0], process = process_at(report, ladder, i);
-    ul_text_printf(
-        text, "  %14" PRIu64 "  %8.2f  %13" PRIu64 "  %8.2f  %10.4g  %9.3f %%  %5u  %6u  %7u  %s\n",
-        reserved, mib(reserved), process, mib(process), milliseconds(plan->cost),
-        100.0 * overhead_at(ladder, i), recomputed_steps(plan), variant.split_count,
-        variant.row_major_count, plan->remat_method);
+    ul_text_printf(text,
+                   "  %14" PRIu64 "  %8.2f  %13" PRIu64
+                   "  %8.2f  %10.4g  %9.3f %%  %5u  %6u  %7u  %6u  %s\n",
+                   reserved, mib(reserved), process, mib(process), milliseconds(plan->cost),
+                   100.0 * overhead_at(ladder, i), recomputed_steps(plan), variant.split_count,
+                   variant.row_major_count, variant.inside_count, plan->remat_method);
 }
 
 /* The first and the last, and of those between, what is smaller by a hundredth of the first. */
@@ -169,7 +177,7 @@ void ul_report_put_ladder_text(struct ul_text *text, const struct ul_report *rep
         "Plans of %.40s (target %s): without a budget, then each the cheapest known within "
         "its bytes:\n\n"
         "  reserved bytes       MiB  process bytes       MiB          ms    more time  "
-        "again  splits  layouts  recompute\n",
+        "again  splits  layouts  inside  recompute\n",
         ul_quote(text->arena, report->model_name), report->target);
     uint32_t left_out = ladder->count - put_rows(text, report, ladder);
     if (report->process.is_of_device)
@@ -198,19 +206,21 @@ static void put_quoted(struct ul_text *text, const char *field)
 void ul_report_put_ladder_csv(struct ul_text *text, const struct ul_report *report,
                               const struct ul_plan_ladder *ladder)
 {
-    ul_text_put(text, "reserved_bytes,lower_bound_bytes,cost,base_cost,overhead,"
-                      "recomputed_steps,splits,order,remat,pack,process_bytes,row_major,peak\r\n");
+    ul_text_put(text,
+                "reserved_bytes,lower_bound_bytes,cost,base_cost,overhead,"
+                "recomputed_steps,splits,order,remat,pack,process_bytes,row_major,inside,peak\r\n");
     for (uint32_t i = 0; i < ladder->count; i++) {
         struct ul_report own;
         const struct ul_plan *plan = plan_at(ladder, i);
         const struct ul_report_variant variant = variant_at(report, ladder, i);
         ul_text_printf(text,
                        "%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64
-                       ",%.9g,%u,%u,%s,%s,%s,%" PRIu64 ",%u,",
+                       ",%.9g,%u,%u,%s,%s,%s,%" PRIu64 ",%u,%u,",
                        plan->reserved_bytes[0], plan->lower_bound_bytes, plan->cost,
                        plan->base_cost, overhead_at(ladder, i), recomputed_steps(plan),
                        variant.split_count, plan->order_method, plan->remat_method,
-                       plan->pack_method, process_at(report, ladder, i), variant.row_major_count);
+                       plan->pack_method, process_at(report, ladder, i), variant.row_major_count,
+                       variant.inside_count);
         if (report_at(report, ladder, i, &own))
             put_quoted(text, peak_at(&own));
         ul_text_put(text, "\r\n");
@@ -276,6 +286,8 @@ void ul_report_put_ladder_json(struct ul_text *text, const struct ul_report *rep
         put_texts(text, variant.split_count, variant.splits);
         ul_text_put(text, "], \"row_major\": [");
         put_texts(text, variant.row_major_count, variant.row_major);
+        ul_text_put(text, "], \"inside\": [");
+        put_texts(text, variant.inside_count, variant.inside);
         ul_text_put(text, "], \"method\": {\"order\": ");
         ul_text_put_json(text, plan->order_method);
         ul_text_put(text, ", \"remat\": ");

@@ -36,10 +36,14 @@ struct ul_report_value {
 
 /* What a plan is about. */
 /* A variant of the program: the chains that it computes in pieces, as the option --split has them,
- * and what it lays out as in the model, as --row-major has it. */
+ * what it lays out as in the model, as --row-major has it, and what its backward pass computes as
+ * it is read, as --inside has it. */
 struct ul_report_variant {
-    uint32_t split_count, row_major_count;
-    const char *const *splits, *const *row_major;
+    uint32_t split_count, row_major_count, inside_count;
+    const char *const *splits, *const *row_major, *const *inside;
+    const struct ul_problem *problem; /* of its plans; NULL: its steps and values are not known */
+    const struct ul_report_step *steps;
+    const struct ul_report_value *values;
     struct ul_plan_beside process; /* what its process takes beside its buffer */
 };
 

@@ -292,6 +292,7 @@ static void put_named(struct ul_text *text, const struct ul_report *report, cons
 static void put_variant(struct ul_text *text, const struct ul_report *report)
 {
     put_named(text, report, "split", "In pieces, FIRST..LAST:AXIS:PIECES");
+    put_named(text, report, "inside", "Computed by what reads it in the backward pass");
     put_named(text, report, "row-major", "Laid out as in the model, with what is laid out alike");
 }
 

@@ -55,9 +55,6 @@ struct ul_piece {
     int64_t offset; /* of the first result from that of the whole, in elements */
     bool unproven;  /* it is enough that nothing speaks against it: nothing is computed */
 };
-/* The step of the whole that a node of the split graph computes, or a part of it; UL_NONE: there is
- * none. `whole` NULL: nothing was split. */
-uint32_t ul_whole_step(const struct ul_whole *whole, const struct ul_graph *graph, ul_node_id node);
 /* Whether that step has an alternative by Winograd's method. */
 bool ul_whole_is_faster(const struct ul_whole *whole, const struct ul_graph *graph,
                         ul_node_id node);

@@ -22,24 +22,13 @@ static const char *group_ops(const struct ul_builder *builder, const ul_node_id 
     return text.data;
 }
 
-/* A kernel of ours for a piece forms its sums as the whole step's does, in the one way that the
- * text leaves no doubt of: else its bits could differ. Where the whole is a call first, its kernel
- * is among the others. */
+/* A kernel of ours for a piece forms its sums as the whole step's does: else its bits could differ.
+ */
 static bool is_sure_piece(const struct ul_builder *builder, ul_node_id node, uint32_t kernel)
 {
-    const struct ul_program *whole = builder->options->whole;
-    uint32_t orders = builder->program->kernels[kernel].sum_orders;
-    uint32_t at = ul_whole_step(builder->whole, builder->graph, node);
-    if (whole == NULL || !ul_node_is_piece(builder->graph, node))
-        return true;
-    if (at == UL_NONE)
-        return orders == 0;
-    const struct ul_program_step *step = &whole->steps[at];
-    for (uint32_t i = 0; step->kind == UL_STEP_CALL && i < whole->steps[at].other_count; i++)
-        step =
-            whole->steps[at].others[i].kind == UL_STEP_KERNEL ? &whole->steps[at].others[i] : step;
-    return step->kind == UL_STEP_KERNEL && whole->kernels[step->kernel].sum_orders == orders &&
-           (orders & (orders - 1)) == 0 && orders != UL_CONTRACT_LOOSE;
+    return builder->whole == NULL || !ul_node_is_piece(builder->graph, node) ||
+           ul_whole_has_orders(builder->whole, builder->graph, node,
+                               builder->program->kernels[kernel].sum_orders);
 }
 
 /* What was a call stays one, unless the order in which its library adds is nobody's to know before

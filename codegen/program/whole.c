@@ -2,6 +2,7 @@
  * calls of the split graph come to have the bits of its calls. */
 #include "codegen/program/calls_internal.h"
 
+#include "codegen/kernel/contract.h"
 #include "ir/view.h"
 #include "runtime/lib/ul_winograd.h"
 
@@ -29,6 +30,20 @@ uint32_t ul_whole_step(const struct ul_whole *whole, const struct ul_graph *grap
     if (whole == NULL || origin < 0 || origin >= whole->program->graph->node_count)
         return UL_NONE;
     return whole->steps[origin];
+}
+
+bool ul_whole_has_orders(const struct ul_whole *whole, const struct ul_graph *graph,
+                         ul_node_id node, uint32_t orders)
+{
+    uint32_t at = ul_whole_step(whole, graph, node);
+    if (at == UL_NONE)
+        return orders == 0;
+    const struct ul_program_step *first = &whole->program->steps[at], *step = first;
+    for (uint32_t i = 0; step->kind == UL_STEP_CALL && i < first->other_count; i++)
+        step = first->others[i].kind == UL_STEP_KERNEL ? &first->others[i] : step;
+    return step->kind == UL_STEP_KERNEL &&
+           whole->program->kernels[step->kernel].sum_orders == orders &&
+           (orders & (orders - 1)) == 0 && orders != UL_CONTRACT_LOOSE;
 }
 
 const struct ul_call *ul_whole_call(const struct ul_whole *whole, const struct ul_graph *graph,

@@ -14,6 +14,15 @@ struct ul_whole {
 void ul_whole_init(struct ul_whole *whole, struct ul_arena *arena,
                    const struct ul_program *program);
 
+/* The step of the whole that a node of the split graph computes, or a part of it; UL_NONE: there is
+ * none. `whole` NULL: nothing was split. */
+uint32_t ul_whole_step(const struct ul_whole *whole, const struct ul_graph *graph, ul_node_id node);
+/* Whether a kernel that forms its sums in these orders has the bits of that step's kernel for sure:
+ * in the one way that the text leaves no doubt of. Where the step is a call first, its kernel is
+ * among the others. */
+bool ul_whole_has_orders(const struct ul_whole *whole, const struct ul_graph *graph,
+                         ul_node_id node, uint32_t orders);
+
 /* calls.c */
 
 /* Whether pieces of calls among the nodes from `first` on are calls, as far as nothing speaks

@@ -40,6 +40,8 @@ struct ul_plan_options {
     uint64_t budget_bytes;    /* of space 0, packed, beside its capacity, and of what is
                                  beside it; 0: none */
     struct ul_plan_beside beside;
+    uint64_t below_bytes; /* of a ladder: what a budget bounds, of rungs that are looked for; 0: all
+                             below the plan without a budget */
     const struct ul_plan_kept *kept; /* where remat is UL_REMAT_KEEP */
     uint64_t seed;
     uint64_t work_limit;       /* counted search nodes; 0: the default */

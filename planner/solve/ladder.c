@@ -787,6 +787,18 @@ static void climb_prepare(struct climb *c, struct rungs *r)
     r->count = rung_count(problem);
 }
 
+/* Has the climb begin further down, with as much between two rungs. */
+static void rungs_begin_below(struct climb *c, struct rungs *r, uint64_t bytes)
+{
+    uint64_t limit = ul_plan_space_budget(&c->options.beside, c->base, bytes);
+    if (limit >= r->top_bytes || r->top_bytes <= r->floor_bytes)
+        return;
+    uint64_t room = limit > r->floor_bytes ? limit - r->floor_bytes : 0;
+    double part = (double)room / (double)(r->top_bytes - r->floor_bytes);
+    r->count = (uint32_t)(part * r->count) + 1;
+    r->top_bytes = r->floor_bytes + room;
+}
+
 /* Of the packing of a rung, where the caller gave no limit. */
 enum { PACK_WORK = 1 << 24 };
 
@@ -795,6 +807,8 @@ static enum ul_status climb_run(struct climb *c, uint64_t budget_bytes)
     enum { STEP_WORK = 1 << 12, SMALL = 400 };
     struct rungs r = {.count = 0};
     climb_prepare(c, &r);
+    if (c->options.below_bytes != 0)
+        rungs_begin_below(c, &r, c->options.below_bytes);
     c->box = (struct box){.end_bytes = UINT64_MAX, .end_cost = UINT64_MAX};
     c->effort.work_limit = c->options.work_limit;
     uint32_t count = c->problem->step_count;

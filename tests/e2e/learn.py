@@ -286,7 +286,7 @@ def check_perceptron(args, name, folder):
 IMAGE, CHANNELS, LAYERS = 12, 6, 5
 
 
-def conv_net(path, element):
+def conv_net(path, element, image=IMAGE):
     random = numpy.random.default_rng(11)
     nodes, weights, last, width = [], {}, "x", 3
     for i in range(LAYERS):
@@ -308,7 +308,7 @@ def conv_net(path, element):
     weights["f.w"] = random.standard_normal((CLASSES, CHANNELS)) * 0.3
     weights["f.b"] = numpy.zeros(CLASSES)
     nodes.append(helper.make_node("Gemm", ["mean", "f.w", "f.b"], ["y"], transB=1))
-    make_model(path, nodes, weights, [("x", [BATCH, 3, IMAGE, IMAGE])], ("y", [BATCH, CLASSES]),
+    make_model(path, nodes, weights, [("x", [BATCH, 3, image, image])], ("y", [BATCH, CLASSES]),
                element)
 
 
@@ -597,9 +597,11 @@ def check_budgets(args, folder):
 
 
 def check_inside(args, folder):
-    """Products that compute light operands for themselves leave every bit as it is."""
+    """Products that compute light operands for themselves leave every bit as it is; deep budgets ask
+    for it."""
     model = os.path.join(folder, "m.onnx")
-    conv_net(model, TensorProto.FLOAT)
+    image = 16 if args.target == "c" else IMAGE
+    conv_net(model, TensorProto.FLOAT, image)
     words = ["--target", args.target, "--train", "--optimizer", "adamw", "--budget-of", "arena"]
     # On cuda the window of r0's product would be added up otherwise; r1 and r4 are sums of two.
     names = {"c": ["r0", "r2", "r3"], "cuda": ["r2", "r3"], "cpu": []}[args.target]
@@ -618,10 +620,17 @@ def check_inside(args, folder):
     with open(recorded, "w", encoding="utf-8") as file:
         json.dump(plan, file)
     run([args.ullage, "check", model, recorded])
-    smallest = json.loads(run([args.ullage, "plan", model, *words, *moved, "--sweep", "--json", "-"]))
-    budget = str(smallest["plans"][-1]["reserved_bytes"])
-    check_same(args, folder, "inside", words, [[], moved, [*moved, "--budget", budget]])
-    print(f"inside: {plan['reserved_bytes']} bytes, {kept['reserved_bytes']} without, {budget} at least")
+    rungs = json.loads(run([args.ullage, "plan", model, *words, "--sweep", "--json", "-"]))["plans"]
+    chosen = {str(rung["reserved_bytes"]): rung["inside"] for rung in rungs if rung["inside"]}
+    if bool(chosen) != bool(names) or any("peak" not in rung for rung in rungs):
+        raise AssertionError(f"inside: no rung of {[rung['reserved_bytes'] for rung in rungs]} has any, or no peak")
+    for budget, inside in list(chosen.items())[-1:]:
+        within = json.loads(run([args.ullage, "plan", model, *words, "--budget", budget, "--json", "-"]))
+        if [value for name, value in within["options"] if name == "inside"] != inside:
+            raise AssertionError(f"inside: {budget}: {within['options']}, not {inside}")
+    tried = [moved, *(["--budget", budget] for budget in chosen)]
+    check_same(args, folder, "inside", words, [[], *tried[-(args.budgets // 2):]], (3, image, image))
+    print(f"inside: {plan['reserved_bytes']} bytes, {kept['reserved_bytes']} without, budgets {chosen}")
 
 
 def deep_net(path, width=96, layers=6, batch=BATCH):
