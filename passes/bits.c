@@ -7,10 +7,10 @@
  * Problem: y is kept for its sign. Method: where views are known, a gradient that asks a condition
  * of its operands (a row's text of a mask), a condition that the backward pass forms of the forward
  * pass, and one that the forward pass has formed are packed in the forward pass, behind what they
- * are formed of, if nothing else of the backward pass reads the bytes of that. Packing reads y once
- * more, and the backward pass does not. The planner keeps the bits, or forms them again. They are
- * packed along a dimension that is not the innermost in memory, so that kernels treat rows alike.
- * Left undone: signs of three kinds (Abs). */
+ * are formed of, if nothing else of the backward pass reads the bytes of that and a product stands
+ * between. Packing reads y once more, and the backward pass does not. The planner keeps the bits,
+ * or forms them again. They are packed along a dimension that is not the innermost in memory, so
+ * that kernels treat rows alike. Left undone: signs of three kinds (Abs). */
 #include "ir/gradient.h"
 #include "ir/infer.h"
 #include "ir/view.h"
@@ -26,9 +26,11 @@ struct bits {
     struct ul_graph *graph;
     uint32_t known_count; /* values that stood when the pass began */
     uint32_t *places;     /* per node: in the block's order as it was */
-    uint32_t *products;   /* per node: products before it there */
+    uint32_t *products;   /* per node: products up to it there */
     bool *is_read;        /* per value with bytes: what it is matters to the backward pass */
     bool *is_replaced;    /* per condition that is a value: somewhere by its bits */
+    struct question *questions;
+    uint32_t question_count, question_capacity;
     struct packed *packed;
     uint32_t count, capacity;
 };
@@ -39,6 +41,14 @@ struct condition {
     ul_value_id value;
     uint32_t count;
     ul_value_id *operands;
+};
+
+/* A node of the backward pass asks it: by an input, or (a gradient) by all but the first. */
+struct question {
+    struct condition condition;
+    ul_node_id reader;
+    uint32_t input;
+    bool is_refused;
 };
 
 struct packed {
@@ -103,26 +113,46 @@ static void mark_read(struct bits *bits, ul_value_id id)
         bits->is_read[bits->graph->values[id].view.base] = true;
 }
 
-/* What the backward pass reads as what it is, and what the model returns. */
-static void find_reads(struct bits *bits)
+static void ask(struct bits *bits, const struct condition *condition, ul_node_id reader,
+                uint32_t input)
+{
+    UL_GROW(bits->pass->scratch, bits->questions, bits->question_count, bits->question_capacity);
+    bits->questions[bits->question_count++] =
+        (struct question){.condition = *condition, .reader = reader, .input = input};
+}
+
+/* What a node of the backward pass reads as what it is, and what it asks. */
+static void find_reads(struct bits *bits, ul_node_id id)
+{
+    const struct ul_graph *graph = bits->graph;
+    const struct ul_node *node = &graph->nodes[id];
+    struct condition condition;
+    if (!ul_edit_is_backward(graph, node) || forms_condition(bits, node) ||
+        ul_node_is_view(graph, id))
+        return;
+    bool is_masked = find_mask(bits, id, &condition);
+    if (is_masked)
+        ask(bits, &condition, id, 1);
+    for (uint32_t i = 0; i < (is_masked ? 1 : node->input_count); i++) {
+        if (node->inputs[i] != UL_NONE && find_condition(bits, node->inputs[i], &condition))
+            ask(bits, &condition, id, i);
+        else
+            mark_read(bits, node->inputs[i]);
+    }
+}
+
+/* The model's outputs are read as what they are, too. */
+static void find_all_reads(struct bits *bits)
 {
     const struct ul_graph *graph = bits->graph;
     const struct ul_block *block = &graph->blocks[0];
-    struct condition condition;
     uint32_t products = 0;
     for (uint32_t n = 0; n < block->node_count; n++) {
         const struct ul_node *node = &graph->nodes[block->nodes[n]];
-        bool reads = ul_edit_is_backward(graph, node) && !forms_condition(bits, node) &&
-                     !ul_node_is_view(graph, block->nodes[n]);
-        bool is_masked = reads && find_mask(bits, block->nodes[n], &condition);
+        products += (ul_op_get(node->op)->flags & UL_OP_MULTIPLIES) != 0;
         bits->places[block->nodes[n]] = n;
         bits->products[block->nodes[n]] = products;
-        products += (ul_op_get(node->op)->flags & UL_OP_MULTIPLIES) != 0;
-        for (uint32_t i = 0; reads && i < node->input_count; i++) {
-            if (node->inputs[i] != UL_NONE && (i == 0 || !is_masked) &&
-                !find_condition(bits, node->inputs[i], &condition))
-                mark_read(bits, node->inputs[i]);
-        }
+        find_reads(bits, block->nodes[n]);
     }
     for (uint32_t i = 0; i < block->output_count; i++)
         mark_read(bits, block->outputs[i]);
@@ -164,6 +194,8 @@ static bool is_worth(const struct bits *bits, const struct condition *condition,
     const struct ul_graph *graph = bits->graph;
     uint64_t spared_bytes = 0;
     uint64_t elements = ul_type_elements(&graph->values[largest(bits, condition)].type);
+    if (elements < BITS)
+        return false;
     for (uint32_t i = 0; i < condition->count; i++) {
         ul_value_id id = condition->operands[i];
         if (id == UL_NONE)
@@ -178,31 +210,47 @@ static bool is_worth(const struct bits *bits, const struct condition *condition,
            bits->products[reader] > bits->products[last_maker(bits, condition)];
 }
 
+/* What is not packed is read as what it is, which may be what another condition was to spare. */
+static void refuse(struct bits *bits)
+{
+    bool is_changed = true;
+    while (is_changed) {
+        is_changed = false;
+        for (uint32_t q = 0; q < bits->question_count; q++) {
+            struct question *question = &bits->questions[q];
+            const struct condition *condition = &question->condition;
+            if (question->is_refused || is_worth(bits, condition, question->reader))
+                continue;
+            question->is_refused = is_changed = true;
+            for (uint32_t i = 0; i < condition->count; i++)
+                mark_read(bits, condition->operands[i]);
+        }
+    }
+}
+
 /* ---- Packing ---- */
 
-/* The dimension that is packed: the one next to the innermost of those that waste least. */
+/* The dimension that is packed: the one next to the innermost of those that waste least, if there
+ * is another than that. */
 static int64_t choose_axis(const struct ul_value *value)
 {
-    uint32_t order[UL_LIMIT_RANK], rank = value->type.rank;
+    uint32_t order[UL_LIMIT_RANK], inner = value->type.rank;
     const int64_t *dims = value->type.dims;
-    int64_t axis = UL_NONE;
     double best = 0;
     ul_view_order(&value->type, &value->view, order);
-    uint32_t inner = rank;
     while (inner > 0 && dims[order[inner - 1]] == 1)
         inner--;
     UL_ASSERT(inner > 0);
-    for (uint32_t i = inner; i-- > 0;) {
+    int64_t axis = order[inner - 1];
+    for (uint32_t i = inner - 1; i-- > 0;) {
         int64_t bytes = (dims[order[i]] + BITS - 1) / BITS;
         double share = (double)(bytes * BITS) / (double)dims[order[i]];
-        if (i + 1 == inner)
+        if (best > 0 && share >= best)
             continue;
-        if (axis == UL_NONE || share < best) {
-            axis = order[i];
-            best = share;
-        }
+        axis = order[i];
+        best = share;
     }
-    return axis == UL_NONE ? order[inner - 1] : axis;
+    return axis;
 }
 
 /* A node of one output that lies in memory as `like` does. */
@@ -299,30 +347,19 @@ static enum ul_status unpack(struct bits *bits, const struct packed *packed, ul_
     return add(bits, &build, node, packed->bits, UL_VALUE_BACKWARD, truth);
 }
 
-static enum ul_status visit(struct bits *bits, ul_node_id id)
+static enum ul_status answer(struct bits *bits, const struct question *question)
 {
-    struct ul_graph *graph = bits->graph;
-    struct condition condition;
+    const struct condition *condition = &question->condition;
     struct packed *packed;
     ul_value_id truth;
-    if (find_mask(bits, id, &condition)) {
-        if (!is_worth(bits, &condition, id))
-            return UL_OK;
-        UL_TRY(pack(bits, &condition, &packed));
-        UL_TRY(unpack(bits, packed, id, &truth));
-        ul_gradient_set_mask(graph, id, truth);
+    UL_TRY(pack(bits, condition, &packed));
+    UL_TRY(unpack(bits, packed, question->reader, &truth));
+    if (condition->gradient != UL_NONE) {
+        ul_gradient_set_mask(bits->graph, question->reader, truth);
         return UL_OK;
     }
-    for (uint32_t i = 0; i < graph->nodes[id].input_count; i++) {
-        ul_value_id input = graph->nodes[id].inputs[i];
-        if (input == UL_NONE || !find_condition(bits, input, &condition) ||
-            !is_worth(bits, &condition, id))
-            continue;
-        UL_TRY(pack(bits, &condition, &packed));
-        UL_TRY(unpack(bits, packed, id, &truth));
-        graph->nodes[id].inputs[i] = truth;
-        bits->is_replaced[input] = true;
-    }
+    bits->graph->nodes[question->reader].inputs[question->input] = truth;
+    bits->is_replaced[condition->value] = true;
     return UL_OK;
 }
 
@@ -341,19 +378,15 @@ enum ul_status ul_pass_bits(struct ul_pass *pass)
 {
     struct ul_graph *graph = pass->graph;
     struct bits bits = {.pass = pass, .graph = graph, .known_count = graph->value_count};
-    const struct ul_node_list order = ul_edit_all_nodes(graph, pass->scratch);
     bits.places = UL_NEW_ARRAY(pass->scratch, uint32_t, graph->node_count);
     bits.products = UL_NEW_ARRAY(pass->scratch, uint32_t, graph->node_count);
     bits.is_read = UL_NEW_ARRAY(pass->scratch, bool, graph->value_count);
     bits.is_replaced = UL_NEW_ARRAY(pass->scratch, bool, graph->value_count);
-    find_reads(&bits);
-    for (uint32_t n = 0; n < order.count; n++) {
-        ul_node_id id = order.nodes[n];
-        const struct ul_node *node = &graph->nodes[id];
-        if (node->parent == 0 && ul_edit_is_backward(graph, node) &&
-            !forms_condition(&bits, node) && !ul_node_is_view(graph, id))
-            UL_TRY(visit(&bits, id));
-    }
+    find_all_reads(&bits);
+    refuse(&bits);
+    for (uint32_t q = 0; q < bits.question_count; q++)
+        if (!bits.questions[q].is_refused)
+            UL_TRY(answer(&bits, &bits.questions[q]));
     remove_unread(&bits);
     return UL_OK;
 }

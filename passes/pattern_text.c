@@ -208,8 +208,9 @@ static bool operands_fit(const struct match *match, const struct ul_node *node,
     for (uint32_t i = 0; i < node->input_count; i++) {
         ul_value_id input = node->inputs[i];
         if (i >= count ? input != UL_NONE && ul_graph_get_constant(graph, input) == NULL
-                       : has_number && !ul_graph_get_number(graph, input, &number) &&
-                             !ul_type_equal(ul_pattern_type(match->pattern, input), type))
+                       : input == UL_NONE ||
+                             (has_number && !ul_graph_get_number(graph, input, &number) &&
+                              !ul_type_equal(ul_pattern_type(match->pattern, input), type)))
             return false;
     }
     return node->input_count >= count;

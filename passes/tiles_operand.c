@@ -105,7 +105,8 @@ static ul_value_id copy_node(struct ul_graph *graph, struct ul_build *build, ul_
         ul_arena_copy(graph->arena, node.inputs, node.input_count * sizeof *inputs);
     for (uint32_t i = 0; i < node.input_count; i++)
         inputs[i] = inputs[i] == old ? input : inputs[i];
-    ul_value_id made = graph->nodes[ul_build_like(build, id, inputs)].outputs[0];
+    ul_node_id copy = ul_build_like(build, id, inputs);
+    ul_value_id made = graph->nodes[copy].outputs[0];
     struct ul_value *value = &graph->values[made];
     const struct ul_value *from = &graph->values[node.outputs[0]];
     value->type = from->type;
