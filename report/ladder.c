@@ -203,6 +203,16 @@ static void put_quoted(struct ul_text *text, const char *field)
     ul_text_put(text, "\"");
 }
 
+/* A method may be several, with commas between. */
+static void put_method(struct ul_text *text, const char *name)
+{
+    if (strchr(name, ',') == NULL)
+        ul_text_put(text, name);
+    else
+        put_quoted(text, name);
+    ul_text_put(text, ",");
+}
+
 void ul_report_put_ladder_csv(struct ul_text *text, const struct ul_report *report,
                               const struct ul_plan_ladder *ladder)
 {
@@ -213,14 +223,15 @@ void ul_report_put_ladder_csv(struct ul_text *text, const struct ul_report *repo
         struct ul_report own;
         const struct ul_plan *plan = plan_at(ladder, i);
         const struct ul_report_variant variant = variant_at(report, ladder, i);
-        ul_text_printf(text,
-                       "%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64
-                       ",%.9g,%u,%u,%s,%s,%s,%" PRIu64 ",%u,%u,",
+        ul_text_printf(text, "%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%.9g,%u,%u,",
                        plan->reserved_bytes[0], plan->lower_bound_bytes, plan->cost,
                        plan->base_cost, overhead_at(ladder, i), recomputed_steps(plan),
-                       variant.split_count, plan->order_method, plan->remat_method,
-                       plan->pack_method, process_at(report, ladder, i), variant.row_major_count,
-                       variant.inside_count);
+                       variant.split_count);
+        put_method(text, plan->order_method);
+        put_method(text, plan->remat_method);
+        put_method(text, plan->pack_method);
+        ul_text_printf(text, "%" PRIu64 ",%u,%u,", process_at(report, ladder, i),
+                       variant.row_major_count, variant.inside_count);
         if (report_at(report, ladder, i, &own))
             put_quoted(text, peak_at(&own));
         ul_text_put(text, "\r\n");

@@ -13,6 +13,7 @@ Exit: 0 ok, 1 a promise is broken, 77 a Python package is missing.
 """
 
 import argparse
+import csv
 import json
 import math
 import os
@@ -620,7 +621,12 @@ def check_inside(args, folder):
     with open(recorded, "w", encoding="utf-8") as file:
         json.dump(plan, file)
     run([args.ullage, "check", model, recorded])
-    rungs = json.loads(run([args.ullage, "plan", model, *words, "--sweep", "--json", "-"]))["plans"]
+    table = os.path.join(folder, "m.csv")
+    rungs = json.loads(run([args.ullage, "plan", model, *words, "--sweep", "--json", "-", "--csv", table]))["plans"]
+    with open(table, encoding="utf-8", newline="") as file:
+        rows = [(row["remat"], row["inside"], row["peak"]) for row in csv.DictReader(file)]
+    if rows != [(rung["method"]["remat"], str(len(rung["inside"])), rung["peak"]["node"]) for rung in rungs]:
+        raise AssertionError(f"inside: other rows as CSV: {rows}")
     chosen = {str(rung["reserved_bytes"]): rung["inside"] for rung in rungs if rung["inside"]}
     if bool(chosen) != bool(names) or any("peak" not in rung for rung in rungs):
         raise AssertionError(f"inside: no rung of {[rung['reserved_bytes'] for rung in rungs]} has any, or no peak")
