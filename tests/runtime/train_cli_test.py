@@ -483,7 +483,7 @@ class Train(unittest.TestCase):
         images[60 * PIXELS] = math.nan
         write("nan.npy", image_file(images))
         for data, arguments, code in [
-            ("x.npy", ["--epochs", "2000"], 0),
+            ("x.npy", ["--epochs", "100"], 0),
             ("nan.npy", ["--epochs", "1", "--no-shuffle"], 6),
         ]:
             leader, follower = pty.openpty()
