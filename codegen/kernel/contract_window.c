@@ -75,6 +75,8 @@ static bool set_axis(const struct ul_contraction *c, struct ul_window_axis *axis
         if (axis->step < 1 || stride % axis->step != 0)
             return false;
         axis->unit = stride / axis->step;
+        if (axis->unit == 0) /* broadcast */
+            return false;
         for (uint32_t k = 0; k < c->k_count; k++)
             if (axis_by_k[k] == a &&
                 b->at.strides[first_k + k] != axis->unit * at->strides[first_k + k])

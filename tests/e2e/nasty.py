@@ -1670,6 +1670,11 @@ g (float[1,17,6,5] x, float[1,17,6,5] u) => (float[1,17,6,5] y, float[1,17,3,3] 
   z = Conv(s, w)
 }""", {"w": [17, 17, 1, 1], "rows": np.array([17, 30]), "from": np.array([0]), "to": np.array([9]),
        "axes": np.array([1]), "shape": np.array([1, 17, 3, 3])})
+weighted("depthwise_of_expanded", """
+g (float[1,8,1,1] x) => (float[1,8,9,9] y) {
+  e = Expand(x, shape)
+  y = Conv<group=8, pads=[1,1,1,1]>(e, w)
+}""", {"w": [8, 1, 3, 3], "shape": np.array([1, 8, 9, 9])})
 weighted("call_dense_block", """
 g (float[1,12,8,8] x) => (float[1,12,4,4] y) {
   a = Conv<pads=[1,1,1,1]>(x, w0)
