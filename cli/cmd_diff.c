@@ -39,7 +39,8 @@ static enum ul_status judge(struct ul_cli_job *job, const struct ul_diff *diff, 
     if (cause != NULL)
         why = ul_arena_printf(
             keep, "; most by %s, %s%s%s, %llu bytes more", ul_quote(keep, cause->name),
-            cause->op == NULL ? "which is given" : "made by ", cause->op == NULL ? "" : cause->op,
+            cause->op == NULL ? "which is given" : "made by ",
+            cause->op == NULL ? "" : ul_quote(keep, cause->op),
             cause->op == NULL ? "" : ul_arena_printf(keep, " %s", ul_quote(keep, cause->node)),
             (unsigned long long)(cause->new_bytes - cause->old_bytes));
     return ul_diag_set(&job->compile.diag, UL_MISMATCH,

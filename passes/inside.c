@@ -328,7 +328,9 @@ enum ul_status ul_pass_inside(struct ul_pass *pass)
         if (map == UL_NONE || !find_site(&inside, map, &site))
             return ul_diag_set(pass->diag, UL_USAGE,
                                "--inside %s: no node of this name makes what products of the "
-                               "backward pass could compute as they pack it",
+                               "backward pass could compute as they pack it: a product that is a "
+                               "call of a library cannot, nor can any what is made of several "
+                               "large values, and what is inside already is not asked for twice",
                                ul_quote(pass->scratch, name));
         for (uint32_t r = 0; r < site.count; r++)
             serve(graph, &site, site.readers[r]);

@@ -153,7 +153,8 @@ static void put_options(struct ul_text *text, const char *what, const struct ul_
         const struct ul_report_option *option = &of->options[i];
         if (has_option(other, option))
             continue;
-        const char *words = ul_arena_printf(text->arena, "--%s %s", option->name, option->value);
+        const char *words = ul_arena_printf(text->arena, "--%s%s%s", option->name,
+                                            *option->value != '\0' ? " " : "", option->value);
         ul_text_printf(text, "%s with %s\n", what,
                        ul_report_fit_name(text->arena, words, OPTION_COLUMNS));
     }
@@ -193,12 +194,14 @@ void ul_diff_put_text(struct ul_text *text, const struct ul_diff *diff)
     const struct ul_saved *old = diff->old, *new = diff->new;
     ul_text_printf(text,
                    "%s (target %s) reserves %" PRIu64 " bytes, before %" PRIu64 ": %+.2f %%.\n",
-                   ul_report_fit_name(text->arena, new->model, OPTION_COLUMNS), new->target,
-                   new->reserved_bytes, old->reserved_bytes, 100 * diff->growth);
+                   ul_report_fit_name(text->arena, new->model, OPTION_COLUMNS),
+                   ul_report_fit_name(text->arena, new->target, OP_COLUMNS), new->reserved_bytes,
+                   old->reserved_bytes, 100 * diff->growth);
     if (strcmp(old->model_sha256, new->model_sha256) != 0)
         ul_text_put(text, "The model file is another one.\n");
     if (strcmp(old->target, new->target) != 0)
-        ul_text_printf(text, "The old plan is for target %s.\n", old->target);
+        ul_text_printf(text, "The old plan is for target %s.\n",
+                       ul_report_fit_name(text->arena, old->target, OP_COLUMNS));
     put_options(text, "The old plan was made", old, new);
     put_options(text, "The new plan was made", new, old);
     put_rows(text, diff);

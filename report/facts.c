@@ -21,6 +21,14 @@ const char *ul_report_row_label(struct ul_arena *arena, uint32_t row)
     return label;
 }
 
+struct ul_report_unit ul_report_unit_of(uint64_t reserved_bytes)
+{
+    const uint64_t small_bytes = 10 * 1024 * 1024;
+    if (reserved_bytes < small_bytes)
+        return (struct ul_report_unit){.name = "KiB", .bytes = 1024.0};
+    return (struct ul_report_unit){.name = "MiB", .bytes = 1024.0 * 1024.0};
+}
+
 const char *ul_report_fit_name(struct ul_arena *arena, const char *name, size_t columns)
 {
     size_t length = strlen(name), head = columns / 2 - 1, tail = columns - head - 2;

@@ -145,6 +145,12 @@ const char *ul_report_row_name(uint32_t row);
 uint64_t ul_report_row_bytes(const struct ul_report *report, uint32_t row);
 /* The same for people: with blanks. */
 const char *ul_report_row_label(struct ul_arena *arena, uint32_t row);
+/* One unit for a whole summary of so many bytes, so that its columns add up to the eye. */
+struct ul_report_unit {
+    const char *name;
+    double bytes;
+};
+struct ul_report_unit ul_report_unit_of(uint64_t reserved_bytes);
 /* A name in at most so many columns, cut in the middle; control and non-ASCII bytes become '?'. */
 const char *ul_report_fit_name(struct ul_arena *arena, const char *name, size_t columns);
 

@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+static const uint64_t MAX_BYTES = (uint64_t)1 << 60; /* so that sums and differences are numbers */
+
 static enum ul_status read_head(struct ul_json *json, struct ul_saved *saved)
 {
     const json_t *rows = json_object_get(json->root, "rows");
@@ -12,16 +14,16 @@ static enum ul_status read_head(struct ul_json *json, struct ul_saved *saved)
     UL_TRY(ul_json_string(json, json->root, "model", &saved->model));
     UL_TRY(ul_json_string(json, json->root, "model_sha256", &saved->model_sha256));
     UL_TRY(ul_json_string(json, json->root, "target", &saved->target));
-    UL_TRY(ul_json_number(json, json->root, "reserved_bytes", INT64_MAX, &saved->reserved_bytes));
+    UL_TRY(ul_json_number(json, json->root, "reserved_bytes", MAX_BYTES, &saved->reserved_bytes));
     saved->process_bytes = UINT64_MAX;
     if (json_object_get(json->root, "process_bytes") != NULL)
-        UL_TRY(ul_json_number(json, json->root, "process_bytes", INT64_MAX, &saved->process_bytes));
+        UL_TRY(ul_json_number(json, json->root, "process_bytes", MAX_BYTES, &saved->process_bytes));
     UL_TRY(ul_json_number(json, json->root, "alignment_bytes", 1 << 30, &saved->alignment_bytes));
     if (saved->alignment_bytes == 0)
         return ul_diag_set(json->diag, UL_INVALID, "\"alignment_bytes\" is 0");
-    UL_TRY(ul_json_number(json, json->root, "cost", INT64_MAX, &saved->cost));
+    UL_TRY(ul_json_number(json, json->root, "cost", MAX_BYTES, &saved->cost));
     for (uint32_t row = 0; row < UL_REPORT_ROW_COUNT; row++)
-        UL_TRY(ul_json_number(json, rows, ul_report_row_name(row), INT64_MAX, &saved->rows[row]));
+        UL_TRY(ul_json_number(json, rows, ul_report_row_name(row), MAX_BYTES, &saved->rows[row]));
     UL_TRY(ul_json_number(json, json->root, "peak_step", UINT32_MAX - 1, &peak));
     saved->peak_step = (uint32_t)peak;
     return ul_json_options(json, &saved->options, &saved->option_count);
@@ -33,8 +35,8 @@ static enum ul_status read_steps(struct ul_json *json, struct ul_saved *saved)
     uint64_t *copies = NULL, *flops = NULL, *moved = NULL;
     uint32_t *count = &saved->step_count;
     UL_TRY(ul_json_column(json, "steps", "copy", false, UINT32_MAX - 1, &copies, count, true));
-    UL_TRY(ul_json_column(json, "steps", "flops", false, INT64_MAX, &flops, count, false));
-    UL_TRY(ul_json_column(json, "steps", "moved_bytes", false, INT64_MAX, &moved, count, false));
+    UL_TRY(ul_json_column(json, "steps", "flops", false, MAX_BYTES, &flops, count, false));
+    UL_TRY(ul_json_column(json, "steps", "moved_bytes", false, MAX_BYTES, &moved, count, false));
     UL_TRY(ul_json_texts(json, "steps", "name", &names, *count));
     UL_TRY(ul_json_texts(json, "steps", "op", &ops, *count));
     UL_TRY(ul_json_texts(json, "steps", "node", &nodes, *count));
@@ -67,26 +69,50 @@ static enum ul_status read_class(struct ul_json *json, const char *name, uint32_
     return ul_diag_set(json->diag, UL_INVALID, "\"ranges\": \"class\" %u is unknown", range);
 }
 
-enum { COPY, SPACE, ALIAS, OFFSET, SIZE, BEGIN, END, COLUMN_COUNT };
+/* A range takes over the bytes of one that ends where it begins; and sums can be formed. */
+static enum ul_status check_ranges(struct ul_json *json, const struct ul_saved *saved)
+{
+    uint64_t total_bytes = 0;
+    for (uint32_t i = 0; i < saved->range_count; i++) {
+        const struct ul_saved_range *range = &saved->ranges[i];
+        const struct ul_saved_range *older =
+            range->alias < saved->range_count ? &saved->ranges[range->alias] : NULL;
+        bool fits = older != NULL && older != range && older->space == range->space &&
+                    older->begin <= range->begin && older->end == range->begin + 1;
+        if (range->alias != UL_PLAN_NONE && !fits)
+            return ul_diag_set(
+                json->diag, UL_INVALID,
+                "\"ranges\": entry %u, %s, takes over a range that does not end there", i,
+                ul_quote(json->arena, range->name));
+        total_bytes += range->size_bytes + saved->alignment_bytes;
+        if (total_bytes > MAX_BYTES)
+            return ul_diag_set(json->diag, UL_INVALID,
+                               "\"ranges\": \"size_bytes\" of all are no size");
+    }
+    return UL_OK;
+}
+
+enum { VALUE, COPY, SPACE, ALIAS, OFFSET, SIZE, BEGIN, END, COLUMN_COUNT };
 
 static enum ul_status read_ranges(struct ul_json *json, struct ul_saved *saved)
 {
-    static const char *const keys[COLUMN_COUNT] = {"copy",       "space", "alias", "offset_bytes",
-                                                   "size_bytes", "begin", "end"};
+    static const char *const keys[COLUMN_COUNT] = {"value",        "copy",       "space", "alias",
+                                                   "offset_bytes", "size_bytes", "begin", "end"};
     uint64_t *columns[COLUMN_COUNT];
     const char **names, **types, **classes;
     uint32_t *count = &saved->range_count;
     for (uint32_t c = 0; c < COLUMN_COUNT; c++) {
-        uint64_t max = c == OFFSET || c == SIZE ? INT64_MAX : UINT32_MAX - 1;
-        UL_TRY(ul_json_column(json, "ranges", keys[c], c == ALIAS, max, &columns[c], count,
-                              c == COPY));
+        uint64_t max = c == OFFSET || c == SIZE ? MAX_BYTES : UINT32_MAX - 1;
+        UL_TRY(ul_json_column(json, "ranges", keys[c], c == VALUE || c == ALIAS, max, &columns[c],
+                              count, c == VALUE));
     }
     UL_TRY(ul_json_texts(json, "ranges", "name", &names, *count));
     UL_TRY(ul_json_texts(json, "ranges", "type", &types, *count));
     UL_TRY(ul_json_texts(json, "ranges", "class", &classes, *count));
     struct ul_saved_range *ranges = UL_NEW_ARRAY(json->arena, struct ul_saved_range, *count);
     for (uint32_t i = 0; i < *count; i++) {
-        ranges[i] = (struct ul_saved_range){.name = names[i],
+        ranges[i] = (struct ul_saved_range){.is_scratch = columns[VALUE][i] == UL_PLAN_NONE,
+                                            .name = names[i],
                                             .type = types[i],
                                             .copy = (uint32_t)columns[COPY][i],
                                             .space = (uint32_t)columns[SPACE][i],
@@ -96,16 +122,13 @@ static enum ul_status read_ranges(struct ul_json *json, struct ul_saved *saved)
                                             .begin = (uint32_t)columns[BEGIN][i],
                                             .end = (uint32_t)columns[END][i]};
         UL_TRY(read_class(json, classes[i], i, &ranges[i].class));
-        bool is_alias = ranges[i].alias != UL_PLAN_NONE;
-        if (ranges[i].begin > ranges[i].end || ranges[i].end > saved->step_count ||
-            (is_alias && ranges[i].alias >= *count))
-            return ul_diag_set(
-                json->diag, UL_INVALID,
-                "\"ranges\": entry %u, %s, names steps or a range that are not there", i,
-                ul_quote(json->arena, names[i]));
+        if (ranges[i].begin > ranges[i].end || ranges[i].end > saved->step_count)
+            return ul_diag_set(json->diag, UL_INVALID,
+                               "\"ranges\": entry %u, %s, names steps that are not there", i,
+                               ul_quote(json->arena, names[i]));
     }
     saved->ranges = ranges;
-    return UL_OK;
+    return check_ranges(json, saved);
 }
 
 static enum ul_status read_all(struct ul_json *json, struct ul_saved *saved)
@@ -138,10 +161,9 @@ const struct ul_saved_step *ul_saved_maker(const struct ul_saved *saved,
 const char *ul_saved_range_name(const struct ul_saved *saved, struct ul_arena *arena,
                                 uint32_t range)
 {
-    const char *name = saved->ranges[range].name;
     const struct ul_saved_step *maker = ul_saved_maker(saved, &saved->ranges[range]);
-    if (*name != '\0')
-        return name;
+    if (!saved->ranges[range].is_scratch)
+        return saved->ranges[range].name;
     return ul_arena_printf(arena, "(scratch) %s", maker != NULL ? maker->node : "");
 }
 

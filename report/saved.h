@@ -15,7 +15,8 @@ struct ul_saved_step {
 };
 
 struct ul_saved_range {
-    const char *name; /* "": scratch of the step at `begin` */
+    bool is_scratch; /* of the step at `begin` */
+    const char *name;
     const char *type;
     uint32_t copy, space, alias; /* `alias`: the range whose bytes it takes over, or UL_PLAN_NONE */
     enum ul_plan_class class;

@@ -8,18 +8,9 @@
 
 enum { TOP_VALUES = 10, NAME_COLUMNS = 36 };
 
-/* One unit for the whole summary, so that its columns add up to the eye. */
-struct unit {
-    const char *name;
-    double bytes;
-};
-
-static struct unit unit_of(const struct ul_report *report)
+static struct ul_report_unit unit_of(const struct ul_report *report)
 {
-    enum { SMALL_BYTES = 10 * 1024 * 1024 };
-    if (report->plan->reserved_bytes[0] < SMALL_BYTES)
-        return (struct unit){.name = "KiB", .bytes = 1024.0};
-    return (struct unit){.name = "MiB", .bytes = 1024.0 * 1024.0};
+    return ul_report_unit_of(report->plan->reserved_bytes[0]);
 }
 
 static double in_unit(const struct ul_report *report, uint64_t bytes)

@@ -55,7 +55,8 @@ def check_values(plan, rows):
                             ("size_bytes", "size_bytes"), ("begin_step", "begin"), ("end_step", "end")):
             expect(row[key] == str(ranges[column][i] if ranges[column][i] is not None else ""), f"values: {i}: {key}: {row}")
         name, alias = ranges["name"][i], ranges["alias"][i]
-        expect(row["name"] == name or (not name and row["name"].startswith("(scratch)")), f"values: {row['name']!r}")
+        step = f"(scratch) {plan['steps']['node'][ranges['begin'][i]]}" if ranges["value"][i] is None else None
+        expect(row["name"] == (step or name), f"values: {row['name']!r}")
         expect(row["alias_line"] == ("" if alias is None else str(alias + 2)), f"values: {i}: alias")
 
 
