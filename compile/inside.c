@@ -54,17 +54,6 @@ static enum ul_status build_all(struct inside *inside)
     return UL_OK;
 }
 
-/* The last node of the step that the reader is of. */
-static ul_node_id last_of(const struct ul_graph *graph, ul_node_id reader)
-{
-    const struct ul_block *block = &graph->blocks[0];
-    ul_node_id last = reader;
-    for (uint32_t n = 0; n < block->node_count; n++)
-        if (graph->nodes[block->nodes[n]].group == graph->nodes[reader].group)
-            last = block->nodes[n];
-    return last;
-}
-
 /* What the readers take more time; false: one of them would form its sums otherwise. */
 static bool find_cost(const struct inside *inside, const struct ul_inside_site *site,
                       uint64_t *cost)
@@ -73,7 +62,7 @@ static bool find_cost(const struct inside *inside, const struct ul_inside_site *
     const struct ul_program *before = inside->before.program;
     *cost = 0;
     for (uint32_t r = 0; r < site->reader_count; r++) {
-        ul_node_id last = last_of(&inside->graph, site->readers[r]);
+        ul_node_id last = ul_inside_last(&inside->graph, site->readers[r]);
         uint32_t from = ul_whole_step(&inside->before, &inside->graph, last);
         uint32_t to = ul_whole_step(&inside->after, &inside->graph, last);
         if (from == UL_NONE || to == UL_NONE || after->steps[to].kind != UL_STEP_KERNEL ||

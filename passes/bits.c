@@ -158,7 +158,7 @@ static void find_all_reads(struct bits *bits)
         mark_read(bits, block->outputs[i]);
 }
 
-/* The operand that has the condition's shape, the first that is large. */
+/* The largest operand, the first of several. */
 static ul_value_id largest(const struct bits *bits, const struct condition *condition)
 {
     const struct ul_graph *graph = bits->graph;
@@ -187,6 +187,17 @@ static ul_node_id last_maker(const struct bits *bits, const struct condition *co
     return last;
 }
 
+/* Whether an operand before it lies in the same bytes. */
+static bool is_counted(const struct bits *bits, const struct condition *condition, uint32_t operand)
+{
+    const struct ul_value *values = bits->graph->values;
+    ul_value_id base = values[condition->operands[operand]].view.base;
+    for (uint32_t i = 0; i < operand; i++)
+        if (condition->operands[i] != UL_NONE && values[condition->operands[i]].view.base == base)
+            return true;
+    return false;
+}
+
 /* Bytes that need not be kept for the backward pass, beyond those of the bits, are worth a step;
  * and something stands between: else one kernel may form the condition and ask it. */
 static bool is_worth(const struct bits *bits, const struct condition *condition, ul_node_id reader)
@@ -203,7 +214,8 @@ static bool is_worth(const struct bits *bits, const struct condition *condition,
         if (!is_forward(bits, id))
             return false;
         ul_value_id base = graph->values[id].view.base;
-        if (graph->values[base].kind == UL_VALUE_NODE && !bits->is_read[base])
+        if (graph->values[base].kind == UL_VALUE_NODE && !bits->is_read[base] &&
+            !is_counted(bits, condition, i))
             spared_bytes += ul_value_bytes(graph, base);
     }
     return spared_bytes >= MIN_BYTES + elements / BITS &&

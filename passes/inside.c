@@ -1,19 +1,19 @@
 /* Light results of the forward pass that kernels of the backward pass compute for themselves, where
  * --inside asks for it: products while they pack their operands, elementwise kernels as they load.
  *
- *      c = Conv;  y = Relu(Normalize(c))             y' = Relu(Normalize(c)), in the product's
- * loads dw = ConvWeightGradient(y, dz)                dw = ConvWeightGradient(y', dz)
+ *      c = Conv;  y = Relu(Normalize(c))         c = Conv;  y = Relu(Normalize(c))
+ *      dw = WeightGradient(y, dz)                dw = WeightGradient(Relu(Normalize(c)), dz)
  *
  * Problem: y is kept from the forward pass on, or made again in memory, beside c, which the
  * gradient of Normalize reads later. A product that computes y for itself does so once for each
  * time that it packs an element (nine times for a window of 3 x 3), which is dearer than y in
  * memory: so it is a choice that a budget makes. Method: all that reads y backwards gets copies of
  * the maps that make it, in its own group. Groups stand already, so that all other kernels are
- * those of the program without --inside. y' has the bits of y: both are rounded by the same
- * operations, and nothing between the operators of the maps is a product that a compiler may fuse
- * with the sum behind it in one kernel and not in another (is_closed, is_apart). That sums are
- * formed in the same order is checked when the program is built: the step of a copy is a piece of
- * what it was ("ul_piece_of"). Left undone: what is read through views (transposed operands of
+ * those of the program without --inside. What is computed so has the bits of y: both are rounded by
+ * the same operations, and nothing between the operators of the maps is a product that a compiler
+ * may fuse with the sum behind it in one kernel and not in another (is_closed, is_apart). That sums
+ * are formed in the same order is checked when the program is built: the step of a copy is a piece
+ * of what it was ("ul_piece_of"). Left undone: what is read through views (transposed operands of
  * products), maps of several large values, and products of the forward pass, beside which y may lie
  * where c did. */
 #include "ir/op.h"
@@ -258,15 +258,21 @@ static bool find_site(const struct inside *inside, ul_node_id map, struct site *
 
 /* ---- Copies ---- */
 
-/* What the program compares the step with: itself, before. */
-static void name_whole(struct ul_graph *graph, ul_node_id reader)
+ul_node_id ul_inside_last(const struct ul_graph *graph, ul_node_id reader)
 {
     const struct ul_block *block = &graph->blocks[0];
     ul_node_id last = reader;
+    UL_ASSERT(graph->nodes[reader].group != UL_NONE);
     for (uint32_t n = 0; n < block->node_count; n++)
         if (graph->nodes[block->nodes[n]].group == graph->nodes[reader].group)
             last = block->nodes[n];
-    UL_ASSERT(graph->nodes[reader].group != UL_NONE);
+    return last;
+}
+
+/* What the program compares the step with: itself, before. */
+static void name_whole(struct ul_graph *graph, ul_node_id reader)
+{
+    ul_node_id last = ul_inside_last(graph, reader);
     ul_node_set_int(graph, last, "ul_piece_of", (int64_t)last);
 }
 

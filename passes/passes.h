@@ -105,6 +105,8 @@ struct ul_inside {
 /* Of a graph as the pipeline leaves it. */
 void ul_inside_find(struct ul_arena *arena, const struct ul_graph *graph,
                     const struct ul_passes_options *options, struct ul_inside *found);
+/* Of a graph behind the pass: the last node of the step that one of its readers is of. */
+ul_node_id ul_inside_last(const struct ul_graph *graph, ul_node_id reader);
 
 /* split_search.c: splits that bring the live sum (weights not counted) down to a target. */
 

@@ -1,8 +1,8 @@
 /* Two plans side by side.
  *
- * Values are the same that have the same name (and type of scratch: the same step). What the two
- * peaks hold differs by values that grew, came and went; with what alignment, holes and values of
- * unchanged size make up, the changes add up to that of the reserved bytes. */
+ * Values of one name are one value; scratch has the name of its step's node. What the two peaks
+ * hold differs by values that grew, came and went; with alignment, holes and bytes of alias chains
+ * the changes add up to that of the reserved bytes. */
 #include "report/saved.h"
 
 #include <inttypes.h>

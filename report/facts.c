@@ -126,14 +126,13 @@ struct ul_report_step ul_report_step_at(const struct ul_report *report, uint32_t
                                    .moved_bytes = report->problem->values[at->value].size_bytes};
 }
 
-/* Moves the `wanted` biggest of `alive` to its front, in order; ties by index. */
-static void biggest_first(const struct ul_plan *plan, uint32_t *alive, uint32_t count,
-                          uint32_t wanted)
+void ul_report_biggest_first(const uint64_t *sizes, uint32_t *alive, uint32_t count,
+                             uint32_t wanted)
 {
     for (uint32_t place = 0; place < count && place < wanted; place++) {
         uint32_t best = place;
         for (uint32_t i = place + 1; i < count; i++) {
-            if (plan->ranges[alive[i]].size_bytes > plan->ranges[alive[best]].size_bytes)
+            if (sizes[alive[i]] > sizes[alive[best]])
                 best = i;
         }
         uint32_t chosen = alive[best];
@@ -163,9 +162,11 @@ uint32_t ul_report_alive(const struct ul_report *report, struct ul_arena *arena,
 {
     const struct ul_plan *plan = report->plan;
     bool *taken_over = UL_NEW_ARRAY(arena, bool, plan->range_count);
+    uint64_t *sizes = UL_NEW_ARRAY(arena, uint64_t, plan->range_count);
     uint32_t count = 0;
     *alive = UL_NEW_ARRAY(arena, uint32_t, plan->range_count);
     for (uint32_t i = 0; i < plan->range_count; i++) {
+        sizes[i] = plan->ranges[i].size_bytes;
         if (plan->ranges[i].alias != UL_PLAN_NONE && plan->ranges[i].begin <= plan->peak_position)
             taken_over[plan->ranges[i].alias] = true;
     }
@@ -176,6 +177,6 @@ uint32_t ul_report_alive(const struct ul_report *report, struct ul_arena *arena,
             range->class != UL_PLAN_OPTIMIZER && !taken_over[i])
             (*alive)[count++] = i;
     }
-    biggest_first(plan, *alive, count, wanted);
+    ul_report_biggest_first(sizes, *alive, count, wanted);
     return count;
 }

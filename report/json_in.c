@@ -90,6 +90,17 @@ enum ul_status ul_json_texts(struct ul_json *json, const char *table, const char
     return UL_OK;
 }
 
+enum ul_status ul_json_class(struct ul_json *json, const char *name, uint32_t range,
+                             enum ul_plan_class *class)
+{
+    for (uint32_t row = 0; name != NULL && row < UL_PLAN_CLASS_COUNT; row++) {
+        *class = (enum ul_plan_class)row;
+        if (strcmp(name, ul_report_row_name(row)) == 0)
+            return UL_OK;
+    }
+    return ul_diag_set(json->diag, UL_INVALID, "\"ranges\": \"class\" %u is unknown", range);
+}
+
 enum ul_status ul_json_options(struct ul_json *json, const struct ul_report_option **out,
                                uint32_t *option_count)
 {

@@ -29,6 +29,9 @@ enum ul_status ul_json_column(struct ul_json *json, const char *table, const cha
 /* The same as texts, "" for a null. */
 enum ul_status ul_json_texts(struct ul_json *json, const char *table, const char *key,
                              const char ***out, uint32_t count) UL_MUST_CHECK;
+/* The class of a range, by its name; NULL is none. */
+enum ul_status ul_json_class(struct ul_json *json, const char *name, uint32_t range,
+                             enum ul_plan_class *class) UL_MUST_CHECK;
 /* The pairs of "options". */
 enum ul_status ul_json_options(struct ul_json *json, const struct ul_report_option **options,
                                uint32_t *count) UL_MUST_CHECK;

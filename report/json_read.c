@@ -19,7 +19,6 @@ static enum ul_status read_process(struct ul_json *json, struct ul_report_header
     return ul_json_number(json, json->root, "process_bytes", INT64_MAX, &header->process_bytes);
 }
 
-/* Sizes are rounded up to it long before the checker sees it. */
 /* What is said of costs follows from them, to the nine digits that are written. */
 static enum ul_status check_overhead(struct ul_json *json, const json_t *root,
                                      const struct ul_plan *plan)
@@ -33,6 +32,7 @@ static enum ul_status check_overhead(struct ul_json *json, const json_t *root,
                        "\"overhead\" does not follow from \"cost\" and \"base_cost\"");
 }
 
+/* Sizes are rounded up to it long before the checker sees it. */
 static enum ul_status check_alignment(struct ul_json *json, uint64_t alignment_bytes)
 {
     const uint64_t max = (uint64_t)1 << 30;
@@ -128,16 +128,9 @@ static enum ul_status read_classes(struct ul_json *json, struct ul_plan *plan)
     const json_t *column = json_object_get(json_object_get(json->root, "ranges"), "class");
     if (json_array_size(column) != plan->range_count)
         return ul_diag_set(json->diag, UL_INVALID, "\"ranges\": \"class\" is not complete");
-    for (uint32_t i = 0; i < plan->range_count; i++) {
-        const char *name = json_string_value(json_array_get(column, i));
-        uint32_t row = 0;
-        while (row < UL_PLAN_CLASS_COUNT &&
-               (name == NULL || strcmp(name, ul_report_row_name(row)) != 0))
-            row++;
-        if (row == UL_PLAN_CLASS_COUNT)
-            return ul_diag_set(json->diag, UL_INVALID, "\"ranges\": \"class\" %u is unknown", i);
-        plan->ranges[i].class = (enum ul_plan_class)row;
-    }
+    for (uint32_t i = 0; i < plan->range_count; i++)
+        UL_TRY(ul_json_class(json, json_string_value(json_array_get(column, i)), i,
+                             &plan->ranges[i].class));
     return UL_OK;
 }
 

@@ -166,6 +166,10 @@ double ul_report_repeated(const struct ul_report *report, uint32_t *count);
 uint32_t ul_report_alive(const struct ul_report *report, struct ul_arena *arena, uint32_t wanted,
                          uint32_t **alive);
 
+/* Moves those of the `wanted` largest sizes to the front, in order; ties by index. */
+void ul_report_biggest_first(const uint64_t *sizes, uint32_t *alive, uint32_t count,
+                             uint32_t wanted);
+
 /* json.c: the text of plan.json (report/README.md). */
 
 void ul_report_put_json(struct ul_text *text, const struct ul_report *report);

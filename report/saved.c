@@ -58,17 +58,6 @@ static enum ul_status read_steps(struct ul_json *json, struct ul_saved *saved)
     return UL_OK;
 }
 
-static enum ul_status read_class(struct ul_json *json, const char *name, uint32_t range,
-                                 enum ul_plan_class *class)
-{
-    for (uint32_t row = 0; row < UL_PLAN_CLASS_COUNT; row++) {
-        *class = (enum ul_plan_class)row;
-        if (strcmp(name, ul_report_row_name(row)) == 0)
-            return UL_OK;
-    }
-    return ul_diag_set(json->diag, UL_INVALID, "\"ranges\": \"class\" %u is unknown", range);
-}
-
 /* A range takes over the bytes of one that ends where it begins; and sums can be formed. */
 static enum ul_status check_ranges(struct ul_json *json, const struct ul_saved *saved)
 {
@@ -121,7 +110,7 @@ static enum ul_status read_ranges(struct ul_json *json, struct ul_saved *saved)
                                             .size_bytes = columns[SIZE][i],
                                             .begin = (uint32_t)columns[BEGIN][i],
                                             .end = (uint32_t)columns[END][i]};
-        UL_TRY(read_class(json, classes[i], i, &ranges[i].class));
+        UL_TRY(ul_json_class(json, classes[i], i, &ranges[i].class));
         if (ranges[i].begin > ranges[i].end || ranges[i].end > saved->step_count)
             return ul_diag_set(json->diag, UL_INVALID,
                                "\"ranges\": entry %u, %s, names steps that are not there", i,

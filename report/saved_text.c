@@ -2,7 +2,6 @@
 #include "report/saved.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 
 enum { TOP_VALUES = 10, NAME_COLUMNS = 30, MAKER_COLUMNS = 22, MODEL_COLUMNS = 36 };
 enum { PEAK_COLUMNS = 22, OP_COLUMNS = 12 }; /* beside two numbers of up to ten digits */
@@ -18,28 +17,14 @@ static void put_row(struct ul_text *text, const struct ul_saved *saved, const ch
     ul_text_printf(text, "  %-32s %12.3f %18" PRIu64 "\n", label, in_unit(saved, bytes), bytes);
 }
 
-/* The `wanted` biggest of `alive` first; ties by index. */
-static void biggest_first(const struct ul_saved *saved, uint32_t *alive, uint32_t count,
-                          uint32_t wanted)
-{
-    for (uint32_t place = 0; place < count && place < wanted; place++) {
-        uint32_t best = place;
-        for (uint32_t i = place + 1; i < count; i++)
-            if (saved->ranges[alive[i]].size_bytes > saved->ranges[alive[best]].size_bytes)
-                best = i;
-        uint32_t chosen = alive[best];
-        for (uint32_t i = best; i > place; i--)
-            alive[i] = alive[i - 1];
-        alive[place] = chosen;
-    }
-}
-
 static void put_values(struct ul_text *text, const struct ul_saved *saved)
 {
     uint32_t *alive, count = ul_saved_alive(saved, text->arena, &alive);
     uint32_t shown = count < TOP_VALUES ? count : TOP_VALUES;
-    uint64_t rest_bytes = 0;
-    biggest_first(saved, alive, count, shown);
+    uint64_t rest_bytes = 0, *sizes = UL_NEW_ARRAY(text->arena, uint64_t, saved->range_count);
+    for (uint32_t i = 0; i < saved->range_count; i++)
+        sizes[i] = saved->ranges[i].size_bytes;
+    ul_report_biggest_first(sizes, alive, count, shown);
     ul_text_printf(text, "  %12s  %-*s  made by\n", ul_report_unit_of(saved->reserved_bytes).name,
                    NAME_COLUMNS, "value");
     for (uint32_t i = 0; i < count; i++) {

@@ -21,4 +21,7 @@ OPTIONS="--dim N=8 --target c"
 sh -e gate.sh >out.txt 2>&1
 [ $? -eq 6 ] || fails "a larger plan passes"
 grep -q 'fail-above allows 2%; most by' out.txt || fails "no cause is named"
+# What the page shows is what is said.
+shown=$(sed -n '/^    ullage: error:/,/^$/s/^    //p' "$page" | tr '\n' ' ' | sed 's/ *$//')
+grep -qF "$shown" out.txt || fails "the page shows another message: $shown"
 echo "gate: ok"
