@@ -59,6 +59,7 @@ static const struct ul_report_step *describe_steps(struct ul_compile *compile,
             .op = step->op,
             .node = node->name[0] != '\0' ? node->name
                                           : ul_node_describe(graph, step->node, &compile->keep),
+            .source = node->source,
             .flop_count = step->work.flop_count,
             .moved_bytes = step->traffic.moved_bytes,
             .is_call = step->kind == UL_STEP_CALL};
@@ -179,6 +180,14 @@ void ul_compile_describe_variant(struct ul_compile *compile, const struct ul_gra
     variant->values = describe_values(compile, graph, program);
 }
 
+static int64_t find_opset(const struct ul_onnx_model *model)
+{
+    for (uint32_t i = 0; i < model->opset_count; i++)
+        if (model->opsets[i].domain[0] == '\0')
+            return model->opsets[i].version;
+    return 0;
+}
+
 void ul_compile_describe(struct ul_compile *compile)
 {
     const char *slash = strrchr(compile->model.path, '/');
@@ -186,6 +195,7 @@ void ul_compile_describe(struct ul_compile *compile)
     compile->report.plan = &compile->plan;
     compile->report.model_name = slash != NULL ? slash + 1 : compile->model.path;
     compile->report.model_sha256 = compile->model.sha256;
+    compile->report.opset = find_opset(&compile->model);
     compile->report.target = compile->options.target;
     compile->report.library = compile->library != NULL ? compile->library->name : NULL;
     compile->report.uncalled_count = compile->program->uncalled_count;

@@ -78,6 +78,26 @@ static void step_node(struct ul_text *text, const struct ul_report *report, uint
     ul_text_put_json(text, ul_report_step_at(report, i).node);
 }
 
+static void step_source(struct ul_text *text, const struct ul_report *report, uint32_t i)
+{
+    const char *source = ul_report_step_at(report, i).source;
+    if (source == NULL)
+        ul_text_put(text, "null");
+    else
+        ul_text_put_json(text, source);
+}
+
+/* Of a program that trains; what is not run is of neither pass. */
+static void step_pass(struct ul_text *text, const struct ul_report *report, uint32_t i)
+{
+    uint32_t forward_count = report->readers->forward_count;
+    const struct ul_plan_position *at = &report->plan->positions[i];
+    if (forward_count == 0 || at->kind != UL_PLAN_RUN)
+        ul_text_put(text, "null");
+    else
+        ul_text_put_json(text, at->step < forward_count ? "forward" : "backward");
+}
+
 static void step_alternative(struct ul_text *text, const struct ul_report *report, uint32_t i)
 {
     put_u64(text, report->plan->positions[i].alternative);
@@ -215,6 +235,16 @@ static void range_end(struct ul_text *text, const struct ul_report *report, uint
     put_u64(text, report->plan->ranges[i].end);
 }
 
+static void range_readers(struct ul_text *text, const struct ul_report *report, uint32_t i)
+{
+    const struct ul_report_readers *readers = report->readers;
+    ul_text_put(text, "[");
+    for (uint32_t r = readers->first[i]; r < readers->first[i + 1]; r++)
+        ul_text_printf(text, r == readers->first[i] ? "%" PRIu32 : ", %" PRIu32,
+                       readers->positions[r]);
+    ul_text_put(text, "]");
+}
+
 static void space_name(struct ul_text *text, const struct ul_report *report, uint32_t i)
 {
     ul_text_put_json(text, report->problem->spaces[i].name);
@@ -297,6 +327,8 @@ static void put_head(struct ul_text *text, const struct ul_report *report)
     put_key_string(text, "tool", "ullage " UL_VERSION);
     put_key_string(text, "model", report->model_name);
     put_key_string(text, "model_sha256", report->model_sha256);
+    if (report->opset > 0)
+        put_key_number(text, "opset", (uint64_t)report->opset);
     put_key_string(text, "target", report->target);
     put_key_number(text, "reserved_bytes", plan->reserved_bytes[0]);
     put_key_number(text, "order_lower_bound_bytes", plan->order_lower_bound_bytes);
@@ -334,13 +366,49 @@ static void put_head(struct ul_text *text, const struct ul_report *report)
     ul_text_put(text, "},\n");
 }
 
-void ul_report_put_json(struct ul_text *text, const struct ul_report *report)
+static void put_options(struct ul_text *text, const struct ul_report *report)
+{
+    ul_text_put(text, "  \"options\": [");
+    for (uint32_t i = 0; i < report->option_count; i++) {
+        ul_text_put(text, i == 0 ? "[" : ", [");
+        ul_text_put_json(text, report->options[i].name);
+        ul_text_put(text, ", ");
+        ul_text_put_json(text, report->options[i].value);
+        ul_text_put(text, "]");
+    }
+    ul_text_put(text, "],\n");
+}
+
+static void put_rows(struct ul_text *text, const struct ul_report *report)
+{
+    ul_text_put(text, "  \"rows\": {");
+    for (uint32_t i = 0; i < UL_REPORT_ROW_COUNT; i++)
+        ul_text_printf(text, "%s\n    \"%s\": %" PRIu64, i == 0 ? "" : ",", ul_report_row_name(i),
+                       ul_report_row_bytes(report, i));
+    ul_text_put(text, "\n  },\n");
+    if (ul_report_has_calls(report))
+        ul_text_printf(text,
+                       "  \"for_library\": {\n    \"packing_bytes\": %" PRIu64
+                       ",\n    \"operand_bytes\": %" PRIu64 "\n  },\n",
+                       ul_report_packing_bytes(report),
+                       ul_report_operand_bytes(report, text->arena));
+    if (ul_report_precision(report) != NULL)
+        ul_text_printf(text,
+                       "  \"for_precision\": {\n    \"saved_bytes\": %" PRIu64
+                       ",\n    \"too_large_count\": %u,\n    \"uncalled_count\": %u\n  },\n",
+                       ul_report_precision_bytes(report, text->arena),
+                       ul_report_too_large(report, NULL), report->uncalled_count);
+}
+
+static void put_tables(struct ul_text *text, const struct ul_report *report)
 {
     static const struct column steps[] = {
         {"step", step_id},
         {"name", step_name},
         {"op", step_op},
         {"node", step_node},
+        {"source", step_source},
+        {"pass", step_pass},
         {"copy", step_copy},
         {"alternative", step_alternative},
         {"implementation", step_implementation},
@@ -354,44 +422,19 @@ void ul_report_put_json(struct ul_text *text, const struct ul_report *report)
         {"awaited", step_awaited},
         {"region", step_region},
     };
-    enum { STEP_COLUMNS = sizeof steps / sizeof *steps, RUN_COLUMNS = 10 };
+    enum { STEP_COLUMNS = sizeof steps / sizeof *steps, RUN_COLUMNS = 12 };
     static const struct column ranges[] = {
         {"value", range_value},     {"name", range_name},
         {"type", range_type},       {"copy", range_copy},
         {"class", range_class},     {"space", range_space},
         {"alias", range_alias},     {"offset_bytes", range_offset},
         {"size_bytes", range_size}, {"begin", range_begin},
-        {"end", range_end},         {"storage", range_storage}, /* the last: precision.c */
+        {"end", range_end},         {"readers", range_readers},
+        {"storage", range_storage}, /* the last: precision.c */
     };
     bool rounds = ul_report_precision(report) != NULL;
     static const struct column spaces[] = {{"name", space_name},
                                            {"reserved_bytes", space_reserved}};
-    put_head(text, report);
-    ul_text_put(text, "  \"options\": [");
-    for (uint32_t i = 0; i < report->option_count; i++) {
-        ul_text_put(text, i == 0 ? "[" : ", [");
-        ul_text_put_json(text, report->options[i].name);
-        ul_text_put(text, ", ");
-        ul_text_put_json(text, report->options[i].value);
-        ul_text_put(text, "]");
-    }
-    ul_text_put(text, "],\n  \"rows\": {");
-    for (uint32_t i = 0; i < UL_REPORT_ROW_COUNT; i++)
-        ul_text_printf(text, "%s\n    \"%s\": %" PRIu64, i == 0 ? "" : ",", ul_report_row_name(i),
-                       ul_report_row_bytes(report, i));
-    ul_text_put(text, "\n  },\n");
-    if (ul_report_has_calls(report))
-        ul_text_printf(text,
-                       "  \"for_library\": {\n    \"packing_bytes\": %" PRIu64
-                       ",\n    \"operand_bytes\": %" PRIu64 "\n  },\n",
-                       ul_report_packing_bytes(report),
-                       ul_report_operand_bytes(report, text->arena));
-    if (rounds)
-        ul_text_printf(text,
-                       "  \"for_precision\": {\n    \"saved_bytes\": %" PRIu64
-                       ",\n    \"too_large_count\": %u,\n    \"uncalled_count\": %u\n  },\n",
-                       ul_report_precision_bytes(report, text->arena),
-                       ul_report_too_large(report, NULL), report->uncalled_count);
     put_columns(text, report, "spaces", spaces, sizeof spaces / sizeof *spaces,
                 own_space_count(report));
     ul_text_put(text, ",\n");
@@ -401,5 +444,17 @@ void ul_report_put_json(struct ul_text *text, const struct ul_report *report)
     ul_text_put(text, ",\n");
     put_columns(text, report, "ranges", ranges, sizeof ranges / sizeof *ranges - (rounds ? 0 : 1),
                 report->plan->range_count);
+}
+
+void ul_report_put_json(struct ul_text *text, const struct ul_report *report)
+{
+    struct ul_report_readers readers;
+    struct ul_report own = *report;
+    ul_report_find_readers(report, text->arena, &readers);
+    own.readers = &readers;
+    put_head(text, report);
+    put_options(text, report);
+    put_rows(text, report);
+    put_tables(text, &own);
     ul_text_put(text, "\n}\n");
 }

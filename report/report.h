@@ -22,6 +22,7 @@ struct ul_report_step {
     const char *name;
     const char *op;
     const char *node;
+    const char *source; /* the line of the author's source that made the node, or NULL */
     uint64_t flop_count;
     uint64_t moved_bytes;
     bool is_call; /* of the target's library */
@@ -111,11 +112,13 @@ struct ul_report_parts {
     struct ul_report_parts_tried *tried;
 };
 
+struct ul_report_readers;
 struct ul_report {
     const struct ul_problem *problem;
     const struct ul_plan *plan;
     const char *model_name; /* file name without folders */
     const char *model_sha256;
+    int64_t opset; /* of ai.onnx; 0: not known */
     const char *target;
     const char *library;     /* of the target, by name; NULL: none */
     uint32_t uncalled_count; /* products of 16 bits that it does not compute */
@@ -132,7 +135,18 @@ struct ul_report {
     const struct ul_report_step *steps;       /* per problem step */
     const struct ul_report_value *values;     /* per problem value */
     const struct ul_report_variant *variants; /* per variant of a ladder; NULL: there is but one */
+    const struct ul_report_readers *readers;  /* json.c finds them */
 };
+
+/* readers.c: who uses what of the plan, found from its positions. */
+
+struct ul_report_readers {
+    const uint32_t *first;     /* per range, and one more: of its readers in `positions` */
+    const uint32_t *positions; /* ascending for each range */
+    uint32_t forward_count;    /* steps of the problem before the backward pass; 0: none */
+};
+void ul_report_find_readers(const struct ul_report *report, struct ul_arena *arena,
+                            struct ul_report_readers *readers);
 
 /* facts.c */
 

@@ -88,6 +88,22 @@ def check_trace(plan, trace, steps):
         expect(opened[i]["name"] == closed[i]["name"] and opened[i]["cat"] == closed[i]["cat"], f"value {i}")
 
 
+def check_users(plan, trains):
+    """Who reads what, by the columns of plan.json alone."""
+    steps, ranges = plan["steps"], plan["ranges"]
+    for begin, end, readers in zip(ranges["begin"], ranges["end"], ranges["readers"]):
+        expect(readers == sorted(set(readers)) and all(begin <= reader < end for reader in readers), f"readers: {readers}")
+    for i, begin in enumerate(ranges["begin"]):
+        is_made = ranges["class"][i] in ("other_activations", "activations_kept_for_backward") and ranges["value"][i] is not None
+        expect(not is_made or begin not in ranges["readers"][i], f"{ranges['name'][i]} is read by the step that makes it")
+    passes = set(steps["pass"])
+    expect(passes == ({"forward", "backward"} if trains else {None}), f"passes: {passes}")
+    for node, name in zip(steps["node"], steps["pass"]):
+        expect(name != "forward" or not node.endswith(("/gradient", "/update")), f"{node} is forward")
+        expect(name != "backward" or not node.endswith("Conv"), f"{node} is backward")
+    expect(plan["opset"] >= 7, f"opset {plan['opset']}")
+
+
 def check_text(text, plan):
     lines = text.splitlines()
     expect(len(lines) < 40 and all(len(line) <= 80 and line.isprintable() for line in lines), text)
@@ -122,6 +138,7 @@ def main():
             for first, second in zip(check(folder, path), made):
                 with open(first, "rb") as a, open(second, "rb") as b:
                     expect(a.read() == b.read(), f"{words}: plan and report differ in {first}")
+            check_users(load(path), "--train" in words)
         hostile = load(path)
         for table, column in (("ranges", "name"), ("steps", "name"), ("steps", "node")):
             for i, name in enumerate(hostile[table][column]):
