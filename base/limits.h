@@ -16,5 +16,6 @@
 #define UL_LIMIT_FOLD_ELEMENTS ((uint64_t)1 << 22)   /* elements of one folded constant */
 #define UL_LIMIT_FOLD_WORK ((uint64_t)1 << 28)       /* interpreter steps for one folded node */
 #define UL_LIMIT_STREAMS 64                          /* that run beside each other in a plan */
+#define UL_LIMIT_CASES 4096u                         /* plans of one table */
 
 #endif

@@ -26,6 +26,7 @@ extern const struct ul_option_table ul_cli_option_table;
 struct ul_cli_job {
     struct ul_compile compile; /* with its options; errors go into its diag */
     struct ul_cli_options options;
+    struct ul_axes axes;   /* options that were given a list of values */
     struct ul_texts files; /* what is no option */
 };
 
@@ -96,6 +97,8 @@ enum ul_status ul_cli_draw(struct ul_cli_job *job, const struct ul_saved *saved)
 
 /* A compile's text on standard output. */
 void ul_cli_print(const struct ul_text *text);
+/* How wide a line may be: $COLUMNS, else the terminal's, else 80; at least that. */
+uint32_t ul_cli_columns(void);
 /* One line on a terminal that says what is going on; NULL clears it. */
 void ul_cli_progress(void *context, const char *what);
 

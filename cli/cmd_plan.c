@@ -12,10 +12,11 @@ static enum ul_status check_options(struct ul_cli_job *job)
         return ul_diag_set(diag, UL_USAGE,
                            "--sweep is for making a plan: it takes no --plan; leave one of them "
                            "out");
-    if (options->sweep && job->compile.options.budget_bytes != 0)
+    if (options->sweep && job->axes.count == 0 && job->compile.options.budget_bytes != 0)
         return ul_diag_set(diag, UL_USAGE,
                            "--sweep shows all budgets down to the least that is met: leave "
-                           "--budget out, or leave --sweep out for the plan of one budget");
+                           "--budget out, give several to compare (--budget A,B), or leave --sweep "
+                           "out for the plan of one budget");
     if (options->sweep && (options->csv_steps != NULL || options->trace != NULL))
         return ul_diag_set(diag, UL_USAGE,
                            "--csv-steps and --trace are of one plan: leave --sweep out");
@@ -45,6 +46,35 @@ static enum ul_status write_sweep(struct ul_cli_job *job)
     if (ul_cli_stdout_is_taken(job))
         return UL_OK;
     return write_table(job, "-", ul_report_put_ladder_text);
+}
+
+/* ---- lists of values: a table of plans ---- */
+
+static enum ul_status write_cases(struct ul_cli_job *job, const char *path,
+                                  const struct ul_report_table *table,
+                                  void (*put)(struct ul_text *, const struct ul_report_table *))
+{
+    struct ul_text text;
+    if (path == NULL)
+        return UL_OK;
+    ul_text_init(&text, &job->compile.keep);
+    put(&text, table);
+    return ul_file_write(path, text.data, text.length, &job->compile.diag);
+}
+
+static enum ul_status plan_cases(struct ul_cli_job *job)
+{
+    struct ul_report_table table;
+    struct ul_text text;
+    UL_TRY(ul_compile_table(&job->compile, job->files.items[0], &job->axes, &table));
+    UL_TRY(write_cases(job, job->options.json, &table, ul_report_put_table_json));
+    UL_TRY(write_cases(job, job->options.csv, &table, ul_report_put_table_csv));
+    if (ul_cli_stdout_is_taken(job))
+        return UL_OK;
+    ul_text_init(&text, &job->compile.keep);
+    ul_report_put_table_text(&text, &table, ul_cli_columns());
+    ul_cli_print(&text);
+    return UL_OK;
 }
 
 /* ---- one plan ---- */
@@ -93,6 +123,8 @@ static enum ul_status plan(struct ul_cli_job *job)
 {
     struct ul_compile *compile = &job->compile;
     UL_TRY(check_options(job));
+    if (job->axes.count > 0)
+        return plan_cases(job);
     compile->wants_ladder = job->options.sweep;
     UL_TRY(ul_compile_find_batch(compile, job->files.items[0]));
     UL_TRY(ul_compile_build(compile, job->files.items[0]));

@@ -107,11 +107,32 @@ static enum ul_status refuse(const struct ul_cli_command *command, const char *w
                        command->name);
 }
 
+/* Lists of values, once it is known whether they make a table. */
+static enum ul_status set_lists(struct ul_cli_job *job, const struct ul_pairs *lists)
+{
+    struct ul_compile *compile = &job->compile;
+    struct ul_compile_options trial = {
+        .base = {.table = &ul_compile_option_table, .arena = &compile->keep}};
+    for (uint32_t i = 0; i < lists->count; i++) {
+        const struct ul_option *row =
+            ul_option_find(&ul_compile_option_table, lists->items[i].name);
+        UL_ASSERT(row != NULL);
+        if (job->options.sweep)
+            UL_TRY(
+                ul_axes_add(&job->axes, &trial.base, row, lists->items[i].value, &compile->diag));
+        else
+            UL_TRY(
+                ul_option_set(&compile->options.base, row, lists->items[i].value, &compile->diag));
+    }
+    return UL_OK;
+}
+
 enum ul_status ul_cli_parse(const struct ul_cli_command *command, int argc, char **argv,
                             struct ul_cli_job *job, bool *helped)
 {
     struct choices choices;
     struct ul_diag *diag = &job->compile.diag;
+    struct ul_pairs lists = {.count = 0};
     int code;
     fill_choices(&choices, command, job);
     *helped = false;
@@ -129,8 +150,12 @@ enum ul_status ul_cli_parse(const struct ul_cli_command *command, int argc, char
                                argv[optind - 1], command->name);
         const struct choice *choice = find_choice(&choices, code);
         UL_ASSERT(choice != NULL);
-        UL_TRY(ul_option_set(choice->options, choice->row, optarg, diag));
+        if (choice->options == &job->compile.options.base && ul_option_is_list(choice->row, optarg))
+            ul_pairs_add(&job->compile.keep, &lists, choice->row->name, optarg);
+        else
+            UL_TRY(ul_option_set(choice->options, choice->row, optarg, diag));
     }
+    UL_TRY(set_lists(job, &lists));
     for (int i = optind; i < argc; i++)
         ul_texts_add(&job->compile.keep, &job->files, argv[i]);
     return UL_OK;

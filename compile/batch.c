@@ -161,18 +161,21 @@ static void change(const void *context, struct ul_compile *trial)
 static enum ul_status try_batch(struct search *search, int64_t count, struct ul_diag *diag)
 {
     int64_t batch = count * search->unit;
-    struct ul_compile_tried tried;
     struct ul_report_batch *result = &search->result;
     struct ul_arena *arena = &search->compile->keep;
-    const char *what = ul_arena_printf(arena, "batch %lld", (long long)batch);
+    struct ul_trial trial = {.what = ul_arena_printf(arena, "batch %lld", (long long)batch),
+                             .change = change,
+                             .context = search};
     search->batch = batch;
-    enum ul_status status =
-        ul_compile_try(search->compile, search->path, what, change, search, &tried, diag);
-    if (!tried.is_planned)
+    enum ul_status status = ul_compile_try(search->compile, search->path, &trial);
+    *diag = trial.diag;
+    if (!trial.is_planned)
         return status;
     UL_GROW(arena, result->tried, result->tried_count, search->tried_capacity);
-    result->tried[result->tried_count++] = (struct ul_report_batch_tried){
-        .batch = (uint64_t)batch, .needed_bytes = tried.needed_bytes, .fits = status == UL_OK};
+    result->tried[result->tried_count++] =
+        (struct ul_report_batch_tried){.batch = (uint64_t)batch,
+                                       .needed_bytes = trial.result.bounded_bytes,
+                                       .fits = status == UL_OK};
     return status;
 }
 

@@ -123,6 +123,12 @@ enum ul_status ul_compile_plan(struct ul_compile *compile) UL_MUST_CHECK;
 enum ul_status ul_compile_find_batch(struct ul_compile *compile,
                                      const char *model_path) UL_MUST_CHECK;
 
+/* what_if.c: plans the model with each combination of values that the axes have, on as many cores
+ * as there are; UL_OK where one could be planned, within its budget or not. */
+enum ul_status ul_compile_table(struct ul_compile *compile, const char *model_path,
+                                const struct ul_axes *axes,
+                                struct ul_report_table *table) UL_MUST_CHECK;
+
 /* budget.c: UL_NO_FIT when the plan exceeds the budget: the shortfall, the smallest budget known to
  * work, the peak and what is alive there. */
 enum ul_status ul_compile_require_fit(struct ul_compile *compile) UL_MUST_CHECK;

@@ -32,21 +32,30 @@ struct ul_footprint ul_compile_footprint(const struct ul_compile *compile);
 /* training.c: from the options to what training is; UL_USAGE where they contradict. */
 enum ul_status ul_compile_read_training(struct ul_compile *compile) UL_MUST_CHECK;
 
-/* trial.c: compiles and plans the model with what `change` changes of the options, and forgets
- * that. UL_NO_FIT is an answer. `what` is told with the progress. */
-struct ul_compile_tried {
+/* trial.c: other compiles of the same model, to learn what their plans take. */
+struct ul_trial {
+    const char *what; /* is tried, for the progress */
+    /* Changes what the options of the compile say; NULL: nothing. */
+    void (*change)(const void *context, struct ul_compile *other);
+    const void *context;
+    /* Before it is built, as ul_compile_find_batch; NULL: nothing. */
+    enum ul_status (*prepare)(struct ul_compile *other, const char *model_path);
+    /* What came of it. */
+    struct ul_diag diag; /* UL_NO_FIT is an answer */
     bool is_planned;
     bool has_batch_statistics;
-    uint64_t needed_bytes; /* of what the budget bounds */
-    uint64_t step_cost;    /* of all micro-batches of a step */
-    bool repeats;          /* it takes more time than a plan without a budget */
-    int64_t sample_count;  /* of a run */
+    bool repeats;         /* it takes more time than a plan without a budget */
+    int64_t sample_count; /* of a run */
+    char model_sha256[65];
+    struct ul_report_case result;
 };
-enum ul_status ul_compile_try(const struct ul_compile *compile, const char *model_path,
-                              const char *what,
-                              void (*change)(const void *context, struct ul_compile *trial),
-                              const void *context, struct ul_compile_tried *tried,
-                              struct ul_diag *diag) UL_MUST_CHECK;
+/* Compiles and plans one; its texts live in the compile's arena. */
+enum ul_status ul_compile_try(struct ul_compile *compile, const char *model_path,
+                              struct ul_trial *trial) UL_MUST_CHECK;
+/* Many of them, beside each other on the cores of this machine. Each has its status in its result.
+ */
+void ul_compile_try_all(struct ul_compile *compile, const char *model_path, struct ul_trial *trials,
+                        uint32_t count);
 
 /* micro_batches.c: has the compile take the number of micro-batches of the least predicted time
  * within its budget, where --micro-batches leaves it open. */

@@ -22,21 +22,23 @@ static void change(const void *context, struct ul_compile *trial)
 }
 
 static enum ul_status try_parts(struct search *search, const char *path, uint64_t parts,
-                                struct ul_compile_tried *tried, struct ul_diag *diag)
+                                struct ul_trial *trial)
 {
     struct ul_report_parts *result = &search->result;
     struct ul_arena *arena = &search->compile->keep;
-    const char *what = ul_arena_printf(arena, "%llu micro-batches", (unsigned long long)parts);
+    *trial = (struct ul_trial){
+        .what = ul_arena_printf(arena, "%llu micro-batches", (unsigned long long)parts),
+        .change = change,
+        .context = search};
     search->parts = parts;
-    enum ul_status status =
-        ul_compile_try(search->compile, path, what, change, search, tried, diag);
-    if (!tried->is_planned)
+    enum ul_status status = ul_compile_try(search->compile, path, trial);
+    if (!trial->is_planned)
         return status;
     UL_GROW(arena, result->tried, result->tried_count, search->tried_capacity);
     result->tried[result->tried_count++] =
         (struct ul_report_parts_tried){.parts = parts,
-                                       .needed_bytes = tried->needed_bytes,
-                                       .step_cost = tried->step_cost,
+                                       .needed_bytes = trial->result.bounded_bytes,
+                                       .step_cost = trial->result.cost,
                                        .fits = status == UL_OK};
     return status;
 }
@@ -66,25 +68,26 @@ static enum ul_status check(struct ul_compile *compile, const char *model_path)
  * in `diag`. */
 static enum ul_status try_all(struct search *search, const char *path, struct ul_diag *diag)
 {
-    struct ul_compile_tried tried;
+    struct ul_trial trial;
     uint64_t samples = 1, best_cost = UINT64_MAX;
     for (uint64_t parts = 1; parts <= samples && parts <= UL_COMPILE_MAX_PARTS; parts++) {
         if (samples % parts != 0)
             continue;
-        enum ul_status status = try_parts(search, path, parts, &tried, diag);
-        if (tried.has_batch_statistics)
+        enum ul_status status = try_parts(search, path, parts, &trial);
+        *diag = trial.diag;
+        if (trial.has_batch_statistics)
             return refuse_statistics(search->compile);
         if (status != UL_OK && status != UL_NO_FIT) {
             search->compile->diag = *diag;
             return status;
         }
-        if (parts == 1 && tried.sample_count > 0)
-            samples = (uint64_t)tried.sample_count;
-        if (status == UL_OK && tried.step_cost < best_cost) {
-            best_cost = tried.step_cost;
+        if (parts == 1 && trial.sample_count > 0)
+            samples = (uint64_t)trial.sample_count;
+        if (status == UL_OK && trial.result.cost < best_cost) {
+            best_cost = trial.result.cost;
             search->result.parts = parts;
         }
-        if (status == UL_OK && !tried.repeats)
+        if (status == UL_OK && !trial.repeats)
             break;
     }
     return UL_OK;

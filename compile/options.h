@@ -101,6 +101,7 @@ struct ul_option {
     /* Of a UL_RECORD_FIXED one: whether what is said goes with what the plan says; then its default
      * leaves it to the plan. NULL: if they are the same. */
     bool (*agrees)(const char *said, const char *planned);
+    bool takes_list;   /* with --sweep a text is a list, at its commas */
     uint32_t commands; /* enum ul_option_command; 0: in plans alone */
     size_t offset;     /* of its field */
 };
@@ -143,6 +144,18 @@ struct ul_options {
     bool is_set[UL_OPTION_MAX];
 };
 
+/* Several values of one option: a direction of a table of plans. */
+struct ul_axis {
+    const struct ul_option *row;
+    const char *label;      /* "precision"; of a dimension its name */
+    struct ul_texts set;    /* as ul_option_set takes them */
+    struct ul_texts values; /* as they are shown */
+};
+struct ul_axes {
+    uint32_t count, capacity;
+    struct ul_axis *items;
+};
+
 /* option.c */
 
 void ul_texts_add(struct ul_arena *arena, struct ul_texts *list, const char *text);
@@ -180,6 +193,16 @@ const char *ul_option_value(const struct ul_options *options, const struct ul_op
 void ul_options_copy(struct ul_options *to, const struct ul_options *from, size_t size_bytes);
 /* "best, direct or winograd" */
 void ul_option_put_words(struct ul_text *text, const struct ul_option *row);
+/* axes.c */
+
+/* Whether `value` is several that the option takes one at a time: "1,2,4". */
+bool ul_option_is_list(const struct ul_option *row, const char *value);
+/* Adds an axis of these values, each of which `trial`, options of nobody, is set to; of one option,
+ * or dimension, there is one axis. */
+enum ul_status ul_axes_add(struct ul_axes *axes, struct ul_options *trial,
+                           const struct ul_option *row, const char *value,
+                           struct ul_diag *diag) UL_MUST_CHECK;
+
 /* For messages: in quotes where it holds what could move a terminal's cursor. */
 const char *ul_option_shown(struct ul_arena *arena, const char *text);
 

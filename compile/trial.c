@@ -1,19 +1,34 @@
-/* Another compile of the same model with an option changed, to learn what its plan takes. */
+/* Other compiles of the same model with options changed, to learn what their plans take. Those of a
+ * table are made beside each other, each by a process of its own: what a library keeps for a call
+ * is counted in a process that does nothing else meanwhile (codegen/cpu/footprint.c), and a trial
+ * that fails badly leaves the others be. */
+#define _POSIX_C_SOURCE 200809L
 #include "compile/compile_internal.h"
 
-struct trial {
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* ---- Progress ---- */
+
+struct telling {
     const struct ul_compile *compile;
-    const char *what; /* is tried */
+    const char *what;
     char doing[96];
 };
 
 static void tell(void *context, const char *what)
 {
-    struct trial *trial = context;
+    struct telling *telling = context;
     if (what != NULL)
-        snprintf(trial->doing, sizeof trial->doing, "%s: %s", trial->what, what);
-    ul_compile_progress(trial->compile, what != NULL ? trial->doing : NULL);
+        snprintf(telling->doing, sizeof telling->doing, "%s: %s", telling->what, what);
+    ul_compile_progress(telling->compile, what != NULL ? telling->doing : NULL);
 }
+
+/* ---- One trial ---- */
 
 /* The predicted time of a step: of so many runs, the last of which updates. */
 static uint64_t step_cost(struct ul_compile *compile)
@@ -34,38 +49,258 @@ static uint64_t step_cost(struct ul_compile *compile)
     return plan->cost + (parts - 1) * cost;
 }
 
-enum ul_status ul_compile_try(const struct ul_compile *compile, const char *model_path,
-                              const char *what,
-                              void (*change)(const void *context, struct ul_compile *trial),
-                              const void *context, struct ul_compile_tried *tried,
-                              struct ul_diag *diag)
+static enum ul_status run(struct ul_compile *other, const char *path, const struct ul_trial *trial)
+{
+    if (trial->change != NULL)
+        trial->change(trial->context, other);
+    if (trial->prepare != NULL)
+        UL_TRY(trial->prepare(other, path));
+    UL_TRY(ul_compile_build(other, path));
+    return ul_compile_plan(other);
+}
+
+static void note_peak(const struct ul_compile *other, struct ul_arena *arena,
+                      struct ul_report_case *result)
+{
+    const struct ul_plan *plan = &other->plan;
+    if (plan->position_count == 0)
+        return;
+    struct ul_report_step step = ul_report_step_at(&other->report, plan->peak_position);
+    result->peak_node = ul_arena_copy_string(arena, step.node);
+    result->peak_op = ul_arena_copy_string(arena, step.op);
+    if (step.source != NULL)
+        result->peak_source = ul_arena_copy_string(arena, step.source);
+}
+
+static void note(struct ul_compile *other, struct ul_arena *arena, struct ul_trial *trial)
+{
+    const struct ul_plan *plan = &other->plan;
+    struct ul_plan_beside beside = ul_compile_beside(other, other->program);
+    const struct ul_block *root = &other->graph.blocks[0];
+    uint32_t parts = other->options.train ? other->training.micro_batches : 1;
+    trial->is_planned = true;
+    trial->repeats = plan->cost > plan->base_cost;
+    if (root->input_count > 0 && other->graph.values[root->inputs[0]].type.rank > 0)
+        trial->sample_count = other->graph.values[root->inputs[0]].type.dims[0];
+    trial->result = (struct ul_report_case){
+        .status = plan->fits ? UL_OK : UL_NO_FIT,
+        .reserved_bytes = plan->reserved_bytes[0],
+        .process_bytes = other->report.process.total_bytes,
+        .bounded_bytes = ul_plan_bounded_bytes(&beside, plan),
+        .budget_bytes = other->options.budget_bytes,
+        .cost = step_cost(other),
+        .overhead = ul_plan_overhead(plan->cost, plan->base_cost),
+        .sample_count = (uint64_t)trial->sample_count * (parts > 1 ? parts : 1),
+        .batch = other->report.batch.batch,
+        .recomputed_count = ul_report_recomputed(plan),
+        .split_count = other->options.splits.count,
+        .row_major_count = other->options.row_major.count,
+        .inside_count = other->options.inside.count};
+    note_peak(other, arena, &trial->result);
+}
+
+/* Texts live in `arena`. */
+static enum ul_status try_one(const struct ul_compile *compile, const char *path,
+                              struct ul_trial *trial, struct telling *telling,
+                              struct ul_arena *arena)
 {
     struct ul_compile other;
-    struct trial trial = {.compile = compile, .what = what};
-    *tried = (struct ul_compile_tried){.is_planned = false};
     ul_compile_init(&other);
     ul_options_copy(&other.options.base, &compile->options.base, sizeof other.options);
     other.is_library = compile->is_library;
-    other.progress = tell;
-    other.progress_context = &trial;
+    if (telling != NULL) {
+        other.progress = tell;
+        other.progress_context = telling;
+    }
     other.options.stop_after = NULL;
-    change(context, &other);
-    enum ul_status status = ul_compile_build(&other, model_path);
-    tried->has_batch_statistics = other.training.has_batch_statistics;
-    if (status == UL_OK)
-        status = ul_compile_plan(&other);
+    enum ul_status status = run(&other, path, trial);
+    trial->has_batch_statistics = other.training.has_batch_statistics;
+    trial->result = (struct ul_report_case){.status = status};
+    memcpy(trial->model_sha256, other.model.sha256, sizeof trial->model_sha256);
     if (status == UL_OK) {
-        struct ul_plan_beside beside = ul_compile_beside(&other, other.program);
-        const struct ul_block *root = &other.graph.blocks[0];
-        tried->is_planned = true;
-        tried->needed_bytes = ul_plan_bounded_bytes(&beside, &other.plan);
-        tried->step_cost = step_cost(&other);
-        tried->repeats = other.plan.cost > other.plan.base_cost;
-        if (root->input_count > 0 && other.graph.values[root->inputs[0]].type.rank > 0)
-            tried->sample_count = other.graph.values[root->inputs[0]].type.dims[0];
+        note(&other, arena, trial);
         status = ul_compile_require_fit(&other);
     }
-    *diag = other.diag;
+    trial->result.status = status;
+    trial->diag = other.diag;
+    if (status != UL_OK)
+        trial->result.message = ul_arena_copy_string(arena, other.diag.text);
     ul_compile_done(&other);
     return status;
+}
+
+enum ul_status ul_compile_try(struct ul_compile *compile, const char *model_path,
+                              struct ul_trial *trial)
+{
+    struct telling telling = {.compile = compile, .what = trial->what};
+    return try_one(compile, model_path, trial, &telling, &compile->keep);
+}
+
+/* ---- Many: what a process says of its trial ---- */
+
+/* A trial on its way through a pipe: the record, then its texts, one behind the other. */
+enum { TEXTS = 4 };
+
+static void list_texts(struct ul_trial *trial, const char **texts[TEXTS])
+{
+    texts[0] = &trial->result.message;
+    texts[1] = &trial->result.peak_node;
+    texts[2] = &trial->result.peak_op;
+    texts[3] = &trial->result.peak_source;
+}
+
+static void send(int pipe_end, struct ul_trial *trial, struct ul_arena *arena)
+{
+    const char **texts[TEXTS];
+    struct ul_text message;
+    list_texts(trial, texts);
+    ul_text_init(&message, arena);
+    ul_text_put_bytes(&message, trial, sizeof *trial);
+    for (uint32_t i = 0; i < TEXTS; i++)
+        if (*texts[i] != NULL)
+            ul_text_put_bytes(&message, *texts[i], strlen(*texts[i]) + 1);
+    for (size_t sent = 0; sent < message.length;) {
+        ssize_t count = write(pipe_end, message.data + sent, message.length - sent);
+        if (count < 0 && errno != EINTR)
+            _exit(UL_IO);
+        sent += count > 0 ? (size_t)count : 0;
+    }
+}
+
+/* Takes over what was sent of a trial; false: it is not whole. Addresses in it say only which texts
+ * follow. */
+static bool receive(struct ul_trial *trial, const struct ul_text *message, struct ul_arena *arena)
+{
+    const struct ul_trial asked = *trial;
+    const char **texts[TEXTS];
+    size_t at = sizeof *trial;
+    if (message->length < at)
+        return false;
+    memcpy(trial, message->data, sizeof *trial);
+    trial->what = asked.what;
+    trial->change = asked.change;
+    trial->context = asked.context;
+    trial->prepare = asked.prepare;
+    list_texts(trial, texts);
+    for (uint32_t i = 0; i < TEXTS; i++) {
+        if (*texts[i] == NULL)
+            continue;
+        const char *end = memchr(message->data + at, '\0', message->length - at);
+        if (end == NULL)
+            return false;
+        *texts[i] = ul_arena_copy_string(arena, message->data + at);
+        at = (size_t)(end - message->data) + 1;
+    }
+    return true;
+}
+
+/* ---- Many: the processes ---- */
+
+enum { MAX_WORKERS = 64 };
+
+struct worker {
+    pid_t process;
+    uint32_t trial;
+    struct ul_text said;
+};
+
+struct work {
+    struct ul_compile *compile;
+    const char *path;
+    struct ul_trial *trials;
+    uint32_t count, started, done, running;
+    struct worker workers[MAX_WORKERS]; /* those that run come first */
+    struct pollfd pipes[MAX_WORKERS];
+};
+
+static void tell_count(const struct work *work)
+{
+    char doing[64];
+    snprintf(doing, sizeof doing, "planning: %u of %u done", work->done, work->count);
+    ul_compile_progress(work->compile, work->done < work->count ? doing : NULL);
+}
+
+/* Without a process of its own a trial is made here. */
+static void start(struct work *work)
+{
+    int ends[2] = {-1, -1};
+    uint32_t index = work->started++;
+    struct ul_trial *trial = &work->trials[index];
+    struct ul_arena *arena = &work->compile->keep;
+    pid_t process = pipe(ends) == 0 ? fork() : -1;
+    if (process == 0) {
+        (void)close(ends[0]);
+        (void)!try_one(work->compile, work->path, trial, NULL, arena);
+        send(ends[1], trial, arena);
+        _exit(0);
+    }
+    if (ends[1] >= 0)
+        (void)close(ends[1]);
+    if (process < 0) {
+        if (ends[0] >= 0)
+            (void)close(ends[0]);
+        (void)!try_one(work->compile, work->path, trial, NULL, arena);
+        work->done++;
+        return;
+    }
+    struct worker *worker = &work->workers[work->running];
+    *worker = (struct worker){.process = process, .trial = index};
+    ul_text_init(&worker->said, arena);
+    work->pipes[work->running++] = (struct pollfd){.fd = ends[0], .events = POLLIN};
+}
+
+/* A process that ended without a result has told why itself, where it could. */
+static void finish(struct work *work, uint32_t w)
+{
+    struct worker *worker = &work->workers[w];
+    struct ul_trial *trial = &work->trials[worker->trial];
+    int ending = 0;
+    (void)close(work->pipes[w].fd);
+    while (waitpid(worker->process, &ending, 0) < 0 && errno == EINTR)
+        ;
+    if (ending != 0 || !receive(trial, &worker->said, &work->compile->keep)) {
+        trial->diag = (struct ul_diag){.status = UL_OK};
+        trial->is_planned = false;
+        trial->result = (struct ul_report_case){
+            .status = ul_diag_set(&trial->diag, UL_INTERNAL, "its process ended without a plan")};
+        trial->result.message = trial->diag.text;
+    }
+    work->done++;
+    work->running--;
+    work->workers[w] = work->workers[work->running];
+    work->pipes[w] = work->pipes[work->running];
+    tell_count(work);
+}
+
+/* What processes have to say so far. */
+static void listen(struct work *work)
+{
+    char piece[4096];
+    if (poll(work->pipes, work->running, -1) < 0)
+        return; /* a signal */
+    for (uint32_t w = work->running; w-- > 0;) {
+        if (work->pipes[w].revents == 0)
+            continue;
+        ssize_t count = read(work->pipes[w].fd, piece, sizeof piece);
+        if (count > 0)
+            ul_text_put_bytes(&work->workers[w].said, piece, (size_t)count);
+        else if (count == 0 || errno != EINTR)
+            finish(work, w);
+    }
+}
+
+void ul_compile_try_all(struct ul_compile *compile, const char *model_path, struct ul_trial *trials,
+                        uint32_t count)
+{
+    struct work work = {.compile = compile, .path = model_path, .trials = trials, .count = count};
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    uint32_t max = cores < 1 ? 1 : cores > MAX_WORKERS ? MAX_WORKERS : (uint32_t)cores;
+    fflush(NULL);
+    tell_count(&work);
+    while (work.done < count) {
+        while (work.running < max && work.started < count)
+            start(&work);
+        if (work.running > 0)
+            listen(&work);
+    }
 }

@@ -141,6 +141,14 @@ void ul_report_biggest_first(const uint64_t *sizes, uint32_t *alive, uint32_t co
     }
 }
 
+uint32_t ul_report_recomputed(const struct ul_plan *plan)
+{
+    uint32_t count = 0;
+    for (uint32_t p = 0; p < plan->position_count; p++)
+        count += plan->positions[p].copy > 0 && plan->positions[p].substep == 0;
+    return count;
+}
+
 double ul_report_repeated(const struct ul_report *report, uint32_t *count)
 {
     const struct ul_plan *plan = report->plan;

@@ -6,14 +6,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-static uint32_t recomputed_steps(const struct ul_plan *plan)
-{
-    uint32_t count = 0;
-    for (uint32_t p = 0; p < plan->position_count; p++)
-        count += plan->positions[p].copy > 0 && plan->positions[p].substep == 0;
-    return count;
-}
-
 static const struct ul_plan *plan_at(const struct ul_plan_ladder *ladder, uint32_t i)
 {
     return &ladder->rungs[i].plan;
@@ -86,7 +78,7 @@ static void put_row(struct ul_text *text, const struct ul_report *report,
                    "  %14" PRIu64 "  %8.2f  %13" PRIu64
                    "  %8.2f  %10.4g  %9.3f %%  %5u  %6u  %7u  %6u  %s\n",
                    reserved, mib(reserved), process, mib(process), milliseconds(plan->cost),
-                   100.0 * overhead_at(ladder, i), recomputed_steps(plan), variant.split_count,
+                   100.0 * overhead_at(ladder, i), ul_report_recomputed(plan), variant.split_count,
                    variant.row_major_count, variant.inside_count, plan->remat_method);
 }
 
@@ -225,7 +217,7 @@ void ul_report_put_ladder_csv(struct ul_text *text, const struct ul_report *repo
         const struct ul_report_variant variant = variant_at(report, ladder, i);
         ul_text_printf(text, "%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%.9g,%u,%u,",
                        plan->reserved_bytes[0], plan->lower_bound_bytes, plan->cost,
-                       plan->base_cost, overhead_at(ladder, i), recomputed_steps(plan),
+                       plan->base_cost, overhead_at(ladder, i), ul_report_recomputed(plan),
                        variant.split_count);
         put_method(text, plan->order_method);
         put_method(text, plan->remat_method);
@@ -292,7 +284,7 @@ void ul_report_put_ladder_json(struct ul_text *text, const struct ul_report *rep
                        ", \"overhead\": %.9g, \"recomputed_steps\": %u, \"splits\": [",
                        i == 0 ? "" : ",", plan->reserved_bytes[0], process_at(report, ladder, i),
                        plan->lower_bound_bytes, plan->cost, plan->base_cost, overhead_at(ladder, i),
-                       recomputed_steps(plan));
+                       ul_report_recomputed(plan));
         struct ul_report_variant variant = variant_at(report, ladder, i);
         put_texts(text, variant.split_count, variant.splits);
         ul_text_put(text, "], \"row_major\": [");

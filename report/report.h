@@ -113,6 +113,38 @@ struct ul_report_parts {
 };
 
 struct ul_report_readers;
+/* A plan of the model under other options, made to compare. */
+struct ul_report_case {
+    enum ul_status status; /* UL_OK: it fits; UL_NO_FIT: it is a plan, but not within its budget;
+                              else there is none, and `message` says why */
+    const char *message;
+    uint64_t reserved_bytes, process_bytes;
+    uint64_t bounded_bytes; /* of these, what a budget bounds */
+    uint64_t budget_bytes;  /* 0: none */
+    uint64_t cost;          /* predicted ns of a step: of all its micro-batches */
+    double overhead;        /* of a run, over the program that is built without a budget */
+    uint64_t sample_count;  /* of a step: first dimensions of the first input */
+    uint64_t batch;         /* that --max-batch found; 0: it was given */
+    uint32_t recomputed_count, split_count, row_major_count, inside_count;
+    const char *peak_node, *peak_op, *peak_source; /* NULL: nothing runs; no source line is known */
+};
+
+/* A table of them: each takes one value of each axis, the last axis changing fastest. */
+struct ul_report_axis {
+    const char *option; /* "dim" */
+    const char *label;  /* "batch" */
+    uint32_t count;
+    const char *const *values;
+};
+struct ul_report_table {
+    const char *model_name, *model_sha256;
+    uint32_t option_count; /* said of all alike */
+    const struct ul_report_option *options;
+    uint32_t axis_count, case_count;
+    const struct ul_report_axis *axes;
+    const struct ul_report_case *cases;
+};
+
 struct ul_report {
     const struct ul_problem *problem;
     const struct ul_plan *plan;
@@ -173,6 +205,8 @@ const char *ul_report_fit_name(struct ul_arena *arena, const char *name, size_t 
 uint64_t ul_report_floor_bytes(const struct ul_report *report);
 /* What the plan does at a position; transfers and waits are no steps of the problem. */
 struct ul_report_step ul_report_step_at(const struct ul_report *report, uint32_t position);
+/* How many runs of steps of a plan are recomputations. */
+uint32_t ul_report_recomputed(const struct ul_plan *plan);
 /* How many runs of steps are recomputations, and their operations as a part of all others'. */
 double ul_report_repeated(const struct ul_report *report, uint32_t *count);
 /* Ranges alive at the peak other than weights and optimizer state, of an alias chain its newest
@@ -233,5 +267,19 @@ void ul_report_put_ladder_csv(struct ul_text *text, const struct ul_report *repo
                               const struct ul_plan_ladder *ladder);
 void ul_report_put_ladder_json(struct ul_text *text, const struct ul_report *report,
                                const struct ul_plan_ladder *ladder);
+
+/* what_if.c: one row a case. */
+
+/* The value of an axis that a case has. */
+const char *ul_report_table_value(const struct ul_report_table *table, uint32_t index,
+                                  uint32_t axis);
+/* Whether no other case of the table is better in bytes and in time for a sample. */
+bool ul_report_table_is_best(const struct ul_report_table *table, uint32_t index);
+void ul_report_put_table_text(struct ul_text *text, const struct ul_report_table *table,
+                              uint32_t columns);
+void ul_report_put_table_csv(struct ul_text *text, const struct ul_report_table *table);
+void ul_report_put_table_json(struct ul_text *text, const struct ul_report_table *table);
+/* The members of one that is a plan, without braces. */
+void ul_report_put_case_json(struct ul_text *text, const struct ul_report_case *row);
 
 #endif

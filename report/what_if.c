@@ -1,0 +1,346 @@
+/* Plans of one model under other options as a table: for the terminal, as CSV and as JSON.
+ * report/README.md documents the columns. */
+#include "report/report.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum { VALUE_COLUMNS = 24, MIN_PEAK_COLUMNS = 16 };
+
+static bool is_plan(const struct ul_report_case *row)
+{
+    return row->status == UL_OK || row->status == UL_NO_FIT;
+}
+
+static double milliseconds(uint64_t nanoseconds)
+{
+    return (double)nanoseconds * 1e-6;
+}
+
+static double mib(uint64_t bytes)
+{
+    return (double)bytes / (1 << 20);
+}
+
+static double samples_per_second(const struct ul_report_case *row)
+{
+    return row->cost == 0 ? 0 : 1e9 * (double)row->sample_count / (double)row->cost;
+}
+
+const char *ul_report_table_value(const struct ul_report_table *table, uint32_t index,
+                                  uint32_t axis)
+{
+    UL_ASSERT(index < table->case_count && axis < table->axis_count);
+    for (uint32_t a = table->axis_count; a-- > axis + 1;)
+        index /= table->axes[a].count;
+    return table->axes[axis].values[index % table->axes[axis].count];
+}
+
+/* ns of a sample; of a run where runs have none. */
+static double sample_time(const struct ul_report_case *row)
+{
+    return (double)row->cost / (double)(row->sample_count > 0 ? row->sample_count : 1);
+}
+
+bool ul_report_table_is_best(const struct ul_report_table *table, uint32_t index)
+{
+    const struct ul_report_case *row = &table->cases[index];
+    if (row->status != UL_OK)
+        return false;
+    for (uint32_t i = 0; i < table->case_count; i++) {
+        const struct ul_report_case *other = &table->cases[i];
+        bool is_no_worse = other->status == UL_OK && other->bounded_bytes <= row->bounded_bytes &&
+                           sample_time(other) <= sample_time(row);
+        bool is_less =
+            other->bounded_bytes < row->bounded_bytes || sample_time(other) < sample_time(row);
+        if (is_no_worse && (is_less || i < index))
+            return false;
+    }
+    return true;
+}
+
+/* ---- text ---- */
+
+/* Which columns say something in this table, and how wide they are. */
+struct layout {
+    const struct ul_report_table *table;
+    size_t widths[64]; /* of axes */
+    bool has_batch, has_overhead, has_repeats, has_rates;
+    size_t peak_columns;
+};
+
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+static void lay_out(struct ul_arena *arena, const struct ul_report_table *table, size_t columns,
+                    struct layout *layout)
+{
+    size_t used = 2 + 16 + 10 + 13 + 10 + 2;
+    *layout = (struct layout){.table = table};
+    UL_ASSERT(table->axis_count <= sizeof layout->widths / sizeof *layout->widths);
+    for (uint32_t a = 0; a < table->axis_count; a++) {
+        const struct ul_report_axis *axis = &table->axes[a];
+        layout->widths[a] = strlen(ul_report_fit_name(arena, axis->label, VALUE_COLUMNS));
+        for (uint32_t v = 0; v < axis->count; v++)
+            layout->widths[a] =
+                larger(layout->widths[a],
+                       strlen(ul_report_fit_name(arena, axis->values[v], VALUE_COLUMNS)));
+        used += layout->widths[a] + 2;
+    }
+    for (uint32_t i = 0; i < table->case_count; i++) {
+        const struct ul_report_case *row = &table->cases[i];
+        layout->has_batch |= row->batch > 0;
+        layout->has_overhead |= is_plan(row) && row->overhead != 0;
+        layout->has_repeats |= row->recomputed_count > 0;
+        layout->has_rates |= is_plan(row) && row->sample_count != table->cases[0].sample_count;
+    }
+    used += (layout->has_batch ? 7u : 0u) + (layout->has_overhead ? 12u : 0u) +
+            (layout->has_repeats ? 7u : 0u) + (layout->has_rates ? 12u : 0u);
+    layout->peak_columns = columns > used + MIN_PEAK_COLUMNS ? columns - used : MIN_PEAK_COLUMNS;
+}
+
+static void put_head(struct ul_text *text, const struct layout *layout)
+{
+    const struct ul_report_table *table = layout->table;
+    ul_text_put(text, "  ");
+    for (uint32_t a = 0; a < table->axis_count; a++)
+        ul_text_printf(text, "%*s  ", (int)layout->widths[a],
+                       ul_report_fit_name(text->arena, table->axes[a].label, VALUE_COLUMNS));
+    ul_text_printf(text, "%s%16s%10s%13s%10s%s%s%s  peak\n", layout->has_batch ? "  batch" : "",
+                   "reserved bytes", "MiB", "process MiB", "ms",
+                   layout->has_overhead ? "   more time" : "", layout->has_repeats ? "  again" : "",
+                   layout->has_rates ? "   samples/s" : "");
+}
+
+static void put_plan(struct ul_text *text, const struct layout *layout,
+                     const struct ul_report_case *row)
+{
+    if (layout->has_batch)
+        ul_text_printf(text, "%7" PRIu64, row->batch);
+    ul_text_printf(text, "%16" PRIu64 "%10.2f%13.2f%10.4g", row->reserved_bytes,
+                   mib(row->reserved_bytes), mib(row->process_bytes), milliseconds(row->cost));
+    if (layout->has_overhead)
+        ul_text_printf(text, "%10.2f %%", 100.0 * row->overhead);
+    if (layout->has_repeats)
+        ul_text_printf(text, "%7" PRIu32, row->recomputed_count);
+    if (layout->has_rates)
+        ul_text_printf(text, "%12.4g", samples_per_second(row));
+    if (row->status == UL_NO_FIT)
+        ul_text_printf(text, "  %.2f MiB short\n", mib(row->bounded_bytes - row->budget_bytes));
+    else
+        ul_text_printf(text, "  %s\n",
+                       row->peak_node == NULL
+                           ? ""
+                           : ul_report_fit_name(text->arena, row->peak_node, layout->peak_columns));
+}
+
+/* Why there is no plan, by the number of the first case with that reason. */
+static uint32_t find_reason(const struct ul_report_table *table, uint32_t index)
+{
+    uint32_t number = 0;
+    for (uint32_t i = 0; i <= index; i++) {
+        uint32_t k = 0;
+        if (is_plan(&table->cases[i]))
+            continue;
+        while (is_plan(&table->cases[k]) ||
+               strcmp(table->cases[k].message, table->cases[i].message) != 0)
+            k++;
+        number += k == i;
+        if (i == index || strcmp(table->cases[i].message, table->cases[index].message) == 0)
+            break;
+    }
+    return number;
+}
+
+static void put_reasons(struct ul_text *text, const struct ul_report_table *table)
+{
+    uint32_t told = 0;
+    for (uint32_t i = 0; i < table->case_count; i++) {
+        if (is_plan(&table->cases[i]) || find_reason(table, i) <= told)
+            continue;
+        told++;
+        ul_text_printf(text, "\n(%" PRIu32 ") %s", told, table->cases[i].message);
+    }
+    ul_text_put(text, told > 0 ? "\n" : "");
+}
+
+static const char *option_of(const struct ul_report_table *table, const char *name)
+{
+    for (uint32_t i = 0; i < table->option_count; i++)
+        if (strcmp(table->options[i].name, name) == 0)
+            return table->options[i].value;
+    return NULL;
+}
+
+static void put_title(struct ul_text *text, const struct ul_report_table *table)
+{
+    ul_text_printf(text, "%" PRIu32 " plans of %.40s", table->case_count,
+                   ul_quote(text->arena, table->model_name));
+    const char *target = option_of(table, "target");
+    bool varies = false;
+    for (uint32_t a = 0; a < table->axis_count; a++)
+        varies = varies || strcmp(table->axes[a].option, "target") == 0;
+    if (!varies)
+        ul_text_printf(text, " (target %s)", target != NULL ? target : "cpu");
+    for (uint32_t i = 0; i < table->option_count; i++)
+        if (strcmp(table->options[i].name, "target") != 0)
+            ul_text_printf(text, "%s--%s%s%s", i == 0 ? ", each with " : " ",
+                           table->options[i].name, table->options[i].value[0] != '\0' ? " " : "",
+                           ul_report_fit_name(text->arena, table->options[i].value, VALUE_COLUMNS));
+    ul_text_put(text, ":\n\n");
+}
+
+void ul_report_put_table_text(struct ul_text *text, const struct ul_report_table *table,
+                              uint32_t columns)
+{
+    struct layout layout;
+    bool has_best = false;
+    lay_out(text->arena, table, columns, &layout);
+    put_title(text, table);
+    put_head(text, &layout);
+    for (uint32_t i = 0; i < table->case_count; i++) {
+        bool is_best = ul_report_table_is_best(table, i);
+        has_best = has_best || is_best;
+        ul_text_put(text, is_best ? "* " : "  ");
+        for (uint32_t a = 0; a < table->axis_count; a++)
+            ul_text_printf(
+                text, "%*s  ", (int)layout.widths[a],
+                ul_report_fit_name(text->arena, ul_report_table_value(table, i, a), VALUE_COLUMNS));
+        if (is_plan(&table->cases[i]))
+            put_plan(text, &layout, &table->cases[i]);
+        else
+            ul_text_printf(text, "no plan (%" PRIu32 ")\n", find_reason(table, i));
+    }
+    if (has_best)
+        ul_text_printf(text, "\n* No plan here takes both less memory and less time%s.\n",
+                       layout.has_rates ? " for a sample" : "");
+    put_reasons(text, table);
+}
+
+/* ---- CSV ---- */
+
+/* As RFC 4180 has it. */
+static void put_field(struct ul_text *text, const char *field)
+{
+    if (strpbrk(field, ",\"\r\n") == NULL) {
+        ul_text_put(text, field);
+        return;
+    }
+    ul_text_put(text, "\"");
+    for (const char *at = field; *at != '\0'; at++)
+        ul_text_printf(text, *at == '"' ? "\"%c" : "%c", *at);
+    ul_text_put(text, "\"");
+}
+
+void ul_report_put_table_csv(struct ul_text *text, const struct ul_report_table *table)
+{
+    for (uint32_t a = 0; a < table->axis_count; a++) {
+        put_field(text, table->axes[a].label);
+        ul_text_put(text, ",");
+    }
+    ul_text_put(text, "status,reserved_bytes,process_bytes,batch,cost,overhead,samples_per_second,"
+                      "recomputed_steps,splits,row_major,inside,best,peak,message\r\n");
+    for (uint32_t i = 0; i < table->case_count; i++) {
+        const struct ul_report_case *row = &table->cases[i];
+        for (uint32_t a = 0; a < table->axis_count; a++) {
+            put_field(text, ul_report_table_value(table, i, a));
+            ul_text_put(text, ",");
+        }
+        ul_text_printf(text, "%d,", (int)row->status);
+        if (is_plan(row))
+            ul_text_printf(text,
+                           "%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%.9g,%.9g,%" PRIu32
+                           ",%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%d,",
+                           row->reserved_bytes, row->process_bytes, row->batch, row->cost,
+                           row->overhead, samples_per_second(row), row->recomputed_count,
+                           row->split_count, row->row_major_count, row->inside_count,
+                           ul_report_table_is_best(table, i));
+        else
+            ul_text_put(text, ",,,,,,,,,,,");
+        put_field(text, row->peak_node != NULL ? row->peak_node : "");
+        ul_text_put(text, ",");
+        put_field(text, row->message != NULL ? row->message : "");
+        ul_text_put(text, "\r\n");
+    }
+}
+
+/* ---- JSON ---- */
+
+void ul_report_put_case_json(struct ul_text *text, const struct ul_report_case *row)
+{
+    ul_text_printf(text,
+                   "\"reserved_bytes\": %" PRIu64 ", \"process_bytes\": %" PRIu64
+                   ", \"cost\": %" PRIu64 ", \"overhead\": %.9g, \"samples_per_second\": %.9g, ",
+                   row->reserved_bytes, row->process_bytes, row->cost, row->overhead,
+                   samples_per_second(row));
+    if (row->batch > 0)
+        ul_text_printf(text, "\"batch\": %" PRIu64 ", ", row->batch);
+    ul_text_printf(text,
+                   "\"recomputed_steps\": %" PRIu32 ", \"splits\": %" PRIu32
+                   ", \"row_major\": %" PRIu32 ", \"inside\": %" PRIu32,
+                   row->recomputed_count, row->split_count, row->row_major_count,
+                   row->inside_count);
+    if (row->peak_node == NULL)
+        return;
+    ul_text_put(text, ", \"peak\": {\"node\": ");
+    ul_text_put_json(text, row->peak_node);
+    ul_text_put(text, ", \"op\": ");
+    ul_text_put_json(text, row->peak_op);
+    if (row->peak_source != NULL) {
+        ul_text_put(text, ", \"source\": ");
+        ul_text_put_json(text, row->peak_source);
+    }
+    ul_text_put(text, "}");
+}
+
+static void put_row_json(struct ul_text *text, const struct ul_report_table *table, uint32_t i)
+{
+    const struct ul_report_case *row = &table->cases[i];
+    ul_text_printf(text, "%s\n    {\"values\": [", i == 0 ? "" : ",");
+    for (uint32_t a = 0; a < table->axis_count; a++) {
+        ul_text_put(text, a == 0 ? "" : ", ");
+        ul_text_put_json(text, ul_report_table_value(table, i, a));
+    }
+    ul_text_printf(text, "], \"status\": %d, \"fits\": %s", (int)row->status,
+                   row->status == UL_OK ? "true" : "false");
+    if (row->message != NULL) {
+        ul_text_put(text, ", \"message\": ");
+        ul_text_put_json(text, row->message);
+    }
+    if (is_plan(row)) {
+        ul_text_printf(text, ", \"best\": %s, ",
+                       ul_report_table_is_best(table, i) ? "true" : "false");
+        ul_report_put_case_json(text, row);
+    }
+    ul_text_put(text, "}");
+}
+
+void ul_report_put_table_json(struct ul_text *text, const struct ul_report_table *table)
+{
+    ul_text_put(text, "{\n  \"format\": \"ullage-table\",\n  \"version\": 1,\n  \"model\": ");
+    ul_text_put_json(text, table->model_name);
+    ul_text_put(text, ",\n  \"model_sha256\": ");
+    ul_text_put_json(text, table->model_sha256);
+    ul_text_put(text, ",\n  \"options\": [");
+    for (uint32_t i = 0; i < table->option_count; i++) {
+        ul_text_put(text, i == 0 ? "[" : ", [");
+        ul_text_put_json(text, table->options[i].name);
+        ul_text_put(text, ", ");
+        ul_text_put_json(text, table->options[i].value);
+        ul_text_put(text, "]");
+    }
+    ul_text_put(text, "],\n  \"axes\": [");
+    for (uint32_t a = 0; a < table->axis_count; a++) {
+        ul_text_put(text, a == 0 ? "{\"option\": " : ", {\"option\": ");
+        ul_text_put_json(text, table->axes[a].option);
+        ul_text_put(text, ", \"label\": ");
+        ul_text_put_json(text, table->axes[a].label);
+        ul_text_put(text, "}");
+    }
+    ul_text_put(text, "],\n  \"plans\": [");
+    for (uint32_t i = 0; i < table->case_count; i++)
+        put_row_json(text, table, i);
+    ul_text_put(text, "\n  ]\n}\n");
+}

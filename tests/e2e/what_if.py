@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""ullage plan --sweep with lists of values: a table of plans.
+
+    what_if.py ULLAGE UNTRAINED.onnx
+
+Each row is the plan that the same options give alone, to the byte; text, CSV and JSON say the same;
+marked rows are those that no other beats; what cannot be planned stands in its row and says why; a
+list that is none of an option's is refused before anything is planned.
+Exit: 0 ok, 1 a promise is broken.
+"""
+
+import csv
+import io
+import itertools
+import json
+import os
+import subprocess
+import sys
+
+ullage, untrained = sys.argv[1:3]
+TRAIN = ("--output", "/fc/Gemm_output_0", "--train", "--train-mode")
+
+
+def run(*words, code=0):
+    env = {**os.environ, "COLUMNS": "200"}
+    done = subprocess.run([ullage, *words], capture_output=True, text=True, timeout=300, env=env)
+    expect(done.returncode == code, f"{words}: exit {done.returncode}\n{done.stderr}")
+    return done
+
+
+def expect(condition, what):
+    if not condition:
+        print(f"what_if: {what}")
+        sys.exit(1)
+
+
+def table(*words, code=0):
+    return json.loads(run("plan", *words, "--sweep", "--json", "-", code=code).stdout)
+
+
+def alone(values, *words):
+    """The plan of one row, asked for by itself."""
+    said = [word for option, value in values for word in (f"--{option}", value)]
+    done = subprocess.run([ullage, "plan", *words, *said, "--json", "-"], capture_output=True, text=True, timeout=300)
+    expect(done.returncode in (0, 4), f"{values}: exit {done.returncode}\n{done.stderr}")
+    return json.loads(done.stdout)
+
+
+def combinations(axes):
+    return list(itertools.product(*[[(option, value) for value in values] for option, values in axes]))
+
+
+def check_rows(axes, words, compared):
+    """Rows are the combinations in order; every `compared`-th equals the plan made alone."""
+    lists = [f"{'dim' if option == 'dim' else option}" for option, _ in axes]
+    said = []
+    for (option, values), name in zip(axes, lists):
+        value = "N=" + ",".join(v.split("=")[1] for v in values) if option == "dim" else ",".join(values)
+        said += [f"--{name}", value]
+    found = table(*words, *said)
+    rows, wanted = found["plans"], combinations(axes)
+    expect(found["format"] == "ullage-table" and found["version"] == 1, "not a table")
+    expect(len(rows) == len(wanted), f"{len(rows)} rows of {len(wanted)}")
+    for row, values in zip(rows, wanted):
+        shown = [value.split("=")[1] if option == "dim" else value for option, value in values]
+        expect(row["values"] == shown, f"{row['values']} where {shown} was due")
+    for row, values in list(zip(rows, wanted))[::compared]:
+        plan = alone(values, *words)
+        expect(row["fits"] == plan["fits"], f"{values}: fits")
+        for key in ("reserved_bytes", "process_bytes", "overhead"):
+            expect(row[key] == plan[key], f"{values}: {key} {row[key]} in the table, {plan[key]} alone")
+        expect(row["cost"] >= plan["cost"], f"{values}: a step takes less than one of its runs")
+        expect(row["peak"]["node"] == plan["steps"]["node"][plan["peak_step"]], f"{values}: the peak")
+    return found, said
+
+
+def check_best(rows):
+    """No row is better than a marked one; a row without a mark is beaten, or equalled, by another."""
+    def key(row):
+        return row["process_bytes"], 1 / row["samples_per_second"]
+
+    for i, row in enumerate(rows):
+        if not row["fits"]:
+            expect(not row.get("best"), "a row that does not fit is marked")
+            continue
+        others = [key(other) for k, other in enumerate(rows) if k != i and other["fits"]]
+        beaten = any(a <= key(row)[0] and b <= key(row)[1] * (1 + 1e-9) for a, b in others)
+        strictly = any(a < key(row)[0] and b < key(row)[1] * (1 - 1e-9) for a, b in others)
+        expect(not (row["best"] and strictly), f"{row['values']} is marked and beaten")
+        expect(row["best"] or beaten, f"{row['values']} is not marked, and nothing beats it")
+
+
+def check_forms(found, words, said):
+    """Text and CSV have the numbers of the JSON."""
+    lines = list(csv.reader(io.StringIO(run("plan", *words, *said, "--sweep", "--csv", "-").stdout, newline=""), strict=True))
+    head, rows = lines[0], lines[1:]
+    expect(all(len(row) == len(head) for row in rows), "CSV: lines of different lengths")
+    expect(head[:len(found["axes"])] == [axis["label"] for axis in found["axes"]], "CSV: the axes")
+    for line, row in zip(rows, found["plans"]):
+        line = dict(zip(head, line))
+        for key in ("reserved_bytes", "process_bytes", "cost"):
+            expect(line[key] == (str(row[key]) if key in row else ""), f"CSV: {key}")
+    text = run("plan", *words, *said, "--sweep").stdout
+    for row in found["plans"]:
+        if row["status"] in (0, 4):
+            line = [line for line in text.splitlines()
+                    if line.lstrip("* ").split()[:len(row["values"])] == row["values"] and str(row["reserved_bytes"]) in line]
+            expect(len(line) == 1, f"text: {row['values']} has {len(line)} lines")
+            expect(line[0].startswith("*") == row["best"], f"text: the mark of {row['values']}")
+
+
+def check_refusals():
+    for words, what in (
+            (("--dim", "N=1,2"), "expected NAME=N"),  # no table was asked for
+            (("--precision", "fp32,fp19", "--sweep"), "fp19"),
+            (("--budget", "1MiB,,2MiB", "--sweep"), "empty"),
+            (("--precision", "fp32,fp32", "--sweep"), "twice"),
+            (("--dim", "N=1,2", "--dim", "N=3,4", "--sweep"), "two lists"),
+            (("--dim", "N=1,0", "--sweep"), "expected NAME=N"),
+            (("--dim", "M=1,2", "--sweep"), "no such dimension"),
+            (("--seed", ",".join(map(str, range(100))), "--dim", "N=" + ",".join(map(str, range(1, 101))), "--sweep"), "more than")):
+        done = run("plan", untrained, *words, code=1)
+        expect(what in done.stderr and not done.stdout, f"{words}: {done.stderr}")
+
+
+def check_reasons():
+    """A combination that has no plan says why, and the others are planned."""
+    words = (untrained, "--dim", "N=4", *TRAIN)
+    found = table(*words, "--loss", "softmax-cross-entropy,bogus")
+    good, bad = found["plans"]
+    expect(good["fits"] and bad["status"] == 1 and "bogus" in bad["message"], f"{bad}")
+    text = run("plan", *words, "--loss", "softmax-cross-entropy,bogus", "--sweep").stdout
+    expect("no plan (1)" in text and "(1) " in text and bad["message"] in text, text)
+
+
+axes = [("dim", ["N=1", "N=3"]), ("precision", ["fp32", "bf16"]), ("io", ["arena", "caller"])]
+found, said = check_rows(axes, (untrained,), 1)
+check_best(found["plans"])
+check_forms(found, (untrained,), said)
+words = (untrained, "--dim", "N=16", *TRAIN)
+found, said = check_rows([("optimizer", ["sgd", "adam"]), ("micro-batches", ["1", "2"])], words, 3)
+check_best(found["plans"])
+words = (untrained, "--dim", "N=4", "--budget-of", "arena")
+found, said = check_rows([("budget", ["1GiB", "400KiB", "1KiB"])], words, 1)
+expect([row["fits"] for row in found["plans"]] == [True, True, False], "budgets")
+largest = table(untrained, "--max-batch", "--no-pass", "split", "--budget-of", "arena", "--budget", "400KiB,600KiB")["plans"]
+expect(largest[0]["batch"] < largest[1]["batch"], "a larger budget holds a larger batch")
+check_refusals()
+check_reasons()
+first = run("plan", untrained, "--sweep", "--dim", "N=1,2", "--json", "-").stdout
+expect(first == run("plan", untrained, "--sweep", "--dim", "N=1,2", "--json", "-").stdout, "not the same bytes again")
+print("what_if: ok")
