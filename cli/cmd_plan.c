@@ -126,7 +126,7 @@ static enum ul_status plan(struct ul_cli_job *job)
     if (job->axes.count > 0)
         return plan_cases(job);
     compile->wants_ladder = job->options.sweep;
-    UL_TRY(ul_compile_find_batch(compile, job->files.items[0]));
+    UL_TRY(ul_compile_find_largest(compile, job->files.items[0]));
     UL_TRY(ul_compile_build(compile, job->files.items[0]));
     if (compile->program == NULL) { /* --stop-after */
         struct ul_text text;

@@ -161,7 +161,8 @@ static enum ul_status build(struct ul_compile *compile, const char *model_path)
  * also be the same graph with other weights: then the plan serves. */
 enum ul_status ul_compile_build(struct ul_compile *compile, const char *model_path)
 {
-    UL_ASSERT(!compile->options.max_batch); /* ul_compile_find_batch has found it */
+    UL_ASSERT(!compile->options.max_batch &&
+              compile->options.max_dim == NULL); /* ul_compile_find_largest has found it */
     enum ul_status status = build(compile, model_path);
     if (status != UL_OK && ul_compile_is_other_model(compile))
         return ul_compile_report_other_model(compile);

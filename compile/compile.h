@@ -117,11 +117,12 @@ enum ul_status ul_compile_build(struct ul_compile *compile, const char *model_pa
 /* Plans and checks (or reads options.plan and checks it), and describes the plan: report, json. */
 enum ul_status ul_compile_plan(struct ul_compile *compile) UL_MUST_CHECK;
 
-/* batch.c: with options.max_batch, has the compile take the largest batch that fits its budget, by
- * planning others; with a number of micro-batches that is left open, that of the least time. Before
- * ul_compile_build. UL_NO_FIT: not even the smallest does. */
-enum ul_status ul_compile_find_batch(struct ul_compile *compile,
-                                     const char *model_path) UL_MUST_CHECK;
+/* largest.c: with options.max_batch or options.max_dim, has the compile take the largest batch, or
+ * size of a dimension, that fits its budget, by planning others; with a number of micro-batches
+ * that is left open, that of the least time. Before ul_compile_build. UL_NO_FIT: not even the
+ * smallest does. */
+enum ul_status ul_compile_find_largest(struct ul_compile *compile,
+                                       const char *model_path) UL_MUST_CHECK;
 
 /* what_if.c: plans the model with each combination of values that the axes have, on as many cores
  * as there are; UL_OK where one could be planned, within its budget or not. */

@@ -38,7 +38,7 @@ struct ul_trial {
     /* Changes what the options of the compile say; NULL: nothing. */
     void (*change)(const void *context, struct ul_compile *other);
     const void *context;
-    /* Before it is built, as ul_compile_find_batch; NULL: nothing. */
+    /* Before it is built, as ul_compile_find_largest; NULL: nothing. */
     enum ul_status (*prepare)(struct ul_compile *other, const char *model_path);
     /* What came of it. */
     struct ul_diag diag; /* UL_NO_FIT is an answer */

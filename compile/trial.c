@@ -91,7 +91,7 @@ static void note(struct ul_compile *other, struct ul_arena *arena, struct ul_tri
         .cost = step_cost(other),
         .overhead = ul_plan_overhead(plan->cost, plan->base_cost),
         .sample_count = (uint64_t)trial->sample_count * (parts > 1 ? parts : 1),
-        .batch = other->report.batch.batch,
+        .largest = other->report.largest.size,
         .recomputed_count = ul_report_recomputed(plan),
         .split_count = other->options.splits.count,
         .row_major_count = other->options.row_major.count,

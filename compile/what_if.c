@@ -114,7 +114,7 @@ enum ul_status ul_compile_table(struct ul_compile *compile, const char *model_pa
     for (uint32_t i = 0; i < count; i++) {
         choices[i] = (struct choice){.axes = axes, .index = i};
         trials[i] = (struct ul_trial){
-            .change = change, .context = &choices[i], .prepare = ul_compile_find_batch};
+            .change = change, .context = &choices[i], .prepare = ul_compile_find_largest};
     }
     ul_compile_try_all(compile, model_path, trials, count);
     for (uint32_t i = 0; i < count; i++)

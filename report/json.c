@@ -289,17 +289,29 @@ static void put_process(struct ul_text *text, const struct ul_report *report)
                        report->flash.weight_bytes, report->flash.code_bytes);
 }
 
-static void put_batch(struct ul_text *text, const struct ul_report *report)
+static void put_largest(struct ul_text *text, const struct ul_report *report)
 {
-    const struct ul_report_batch *batch = &report->batch;
-    if (batch->batch == 0)
+    const struct ul_report_largest *largest = &report->largest;
+    const char *key = largest->dim != NULL ? "size" : "batch";
+    if (largest->size == 0)
         return;
-    ul_text_printf(text, "  \"max_batch\": {\"batch\": %" PRIu64 ", \"planned\": [", batch->batch);
-    for (uint32_t i = 0; i < batch->tried_count; i++)
-        ul_text_printf(text, "%s{\"batch\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"fits\": %s}",
-                       i == 0 ? "" : ", ", batch->tried[i].batch, batch->tried[i].needed_bytes,
-                       batch->tried[i].fits ? "true" : "false");
-    ul_text_put(text, "]},\n");
+    ul_text_printf(text, "  \"%s\": {", largest->dim != NULL ? "max_dim" : "max_batch");
+    if (largest->dim != NULL) {
+        ul_text_put(text, "\"name\": ");
+        ul_text_put_json(text, largest->dim);
+        ul_text_put(text, ", ");
+    }
+    ul_text_printf(text, "\"%s\": %" PRIu64 ", \"planned\": [", key, largest->size);
+    for (uint32_t i = 0; i < largest->tried_count; i++)
+        ul_text_printf(text, "%s{\"%s\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"fits\": %s}",
+                       i == 0 ? "" : ", ", key, largest->tried[i].size,
+                       largest->tried[i].needed_bytes, largest->tried[i].fits ? "true" : "false");
+    ul_text_put(text, "]");
+    if (largest->reason != NULL) {
+        ul_text_put(text, ", \"why_not_larger\": ");
+        ul_text_put_json(text, largest->reason);
+    }
+    ul_text_put(text, "},\n");
 }
 
 static void put_parts(struct ul_text *text, const struct ul_report *report)
@@ -350,7 +362,7 @@ static void put_head(struct ul_text *text, const struct ul_report *report)
         put_key_string(text, "optimal_within", plan->optimal_within);
     put_key_bool(text, "stopped_by_time", plan->stopped_by_time);
     put_key_number(text, "smallest_budget_bytes", plan->smallest_budget_bytes);
-    put_batch(text, report);
+    put_largest(text, report);
     put_parts(text, report);
     ul_report_put_training_json(text, report);
     put_key_number(text, "peak_step", plan->peak_position);

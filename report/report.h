@@ -85,17 +85,21 @@ struct ul_report_training {
     const char *shared;                          /* the largest of them */
 };
 
-/* What was planned to find the largest batch within a budget; zeros: it was given. */
-struct ul_report_batch_tried {
-    uint64_t batch;
+/* What was planned to find the largest batch, or size of a dimension, within a budget; zeros: it
+ * was given. */
+struct ul_report_largest_tried {
+    uint64_t size;
     uint64_t needed_bytes; /* of what the budget bounds */
     bool fits;
 };
-struct ul_report_batch {
-    uint64_t batch; /* the largest of those that fit */
-    uint64_t unit;  /* what a batch is a multiple of */
+struct ul_report_largest {
+    const char *dim; /* NULL: the batch */
+    uint64_t size;   /* the largest of those that fit */
+    uint64_t unit;   /* what a size is a multiple of */
     uint32_t tried_count;
-    struct ul_report_batch_tried *tried; /* in the order that they were planned in */
+    struct ul_report_largest_tried *tried; /* in the order that they were planned in */
+    uint64_t refused;   /* the next larger one, where the model takes none of it: */
+    const char *reason; /* why; or NULL */
 };
 
 /* The same of the number of micro-batches, of which the one is taken whose step takes the least
@@ -124,7 +128,7 @@ struct ul_report_case {
     uint64_t cost;          /* predicted ns of a step: of all its micro-batches */
     double overhead;        /* of a run, over the program that is built without a budget */
     uint64_t sample_count;  /* of a step: first dimensions of the first input */
-    uint64_t batch;         /* that --max-batch found; 0: it was given */
+    uint64_t largest;       /* that --max-batch or --max-dim found; 0: it was given */
     uint32_t recomputed_count, split_count, row_major_count, inside_count;
     const char *peak_node, *peak_op, *peak_source; /* NULL: nothing runs; no source line is known */
 };
@@ -160,7 +164,7 @@ struct ul_report {
     struct ul_report_process process;
     struct ul_report_flash flash;
     struct ul_report_training training;
-    struct ul_report_batch batch;
+    struct ul_report_largest largest;
     struct ul_report_parts parts;
     uint32_t option_count;
     const struct ul_report_option *options;

@@ -43,21 +43,28 @@ static void put_verdict(struct ul_text *text, const struct ul_report *report)
             report->budget_bytes, of, needed - report->budget_bytes);
 }
 
-/* That the batch is the largest is shown by the next one. */
-static void put_batch(struct ul_text *text, const struct ul_report *report)
+/* That it is the largest is shown by the next one. */
+static void put_largest(struct ul_text *text, const struct ul_report *report)
 {
-    const struct ul_report_batch *batch = &report->batch;
-    if (batch->batch == 0)
+    const struct ul_report_largest *largest = &report->largest;
+    if (largest->size == 0)
         return;
-    for (uint32_t i = 0; i < batch->tried_count; i++)
-        if (batch->tried[i].batch == batch->batch + batch->unit)
-            ul_text_printf(text,
-                           "A batch of %" PRIu64 " fits; the smallest plan known for %" PRIu64
-                           " takes %" PRIu64 " bytes. Planned:",
-                           batch->batch, batch->tried[i].batch, batch->tried[i].needed_bytes);
-    for (uint32_t i = 0; i < batch->tried_count; i++)
-        ul_text_printf(text, "%s %" PRIu64 "%s", i == 0 ? "" : ",", batch->tried[i].batch,
-                       batch->tried[i].fits ? "" : " (no)");
+    if (largest->dim == NULL)
+        ul_text_printf(text, "A batch of %" PRIu64 " fits; ", largest->size);
+    else
+        ul_text_printf(text, "%s = %" PRIu64 " fits; ",
+                       ul_report_fit_name(text->arena, largest->dim, NAME_COLUMNS), largest->size);
+    if (largest->reason != NULL)
+        ul_text_printf(text, "%" PRIu64 " the model does not take: %s", largest->refused,
+                       largest->reason);
+    for (uint32_t i = 0; i < largest->tried_count; i++)
+        if (largest->tried[i].size == largest->size + largest->unit)
+            ul_text_printf(text, "the smallest plan known for %" PRIu64 " takes %" PRIu64 " bytes",
+                           largest->tried[i].size, largest->tried[i].needed_bytes);
+    ul_text_put(text, ".\nPlanned:");
+    for (uint32_t i = 0; i < largest->tried_count; i++)
+        ul_text_printf(text, "%s %" PRIu64 "%s", i == 0 ? "" : ",", largest->tried[i].size,
+                       largest->tried[i].fits ? "" : " (no)");
     ul_text_put(text, ".\n");
 }
 
@@ -342,7 +349,7 @@ static void put_bounds(struct ul_text *text, const struct ul_report *report)
 void ul_report_put_text(struct ul_text *text, const struct ul_report *report)
 {
     put_verdict(text, report);
-    put_batch(text, report);
+    put_largest(text, report);
     put_parts(text, report);
     put_rows(text, report);
     put_process(text, report);

@@ -65,7 +65,7 @@ bool ul_report_table_is_best(const struct ul_report_table *table, uint32_t index
 struct layout {
     const struct ul_report_table *table;
     size_t widths[64]; /* of axes */
-    bool has_batch, has_overhead, has_repeats, has_rates;
+    bool has_largest, has_overhead, has_repeats, has_rates;
     size_t peak_columns;
 };
 
@@ -91,12 +91,12 @@ static void lay_out(struct ul_arena *arena, const struct ul_report_table *table,
     }
     for (uint32_t i = 0; i < table->case_count; i++) {
         const struct ul_report_case *row = &table->cases[i];
-        layout->has_batch |= row->batch > 0;
+        layout->has_largest |= row->largest > 0;
         layout->has_overhead |= is_plan(row) && row->overhead != 0;
         layout->has_repeats |= row->recomputed_count > 0;
         layout->has_rates |= is_plan(row) && row->sample_count != table->cases[0].sample_count;
     }
-    used += (layout->has_batch ? 7u : 0u) + (layout->has_overhead ? 12u : 0u) +
+    used += (layout->has_largest ? 9u : 0u) + (layout->has_overhead ? 12u : 0u) +
             (layout->has_repeats ? 7u : 0u) + (layout->has_rates ? 12u : 0u);
     layout->peak_columns = columns > used + MIN_PEAK_COLUMNS ? columns - used : MIN_PEAK_COLUMNS;
 }
@@ -108,7 +108,7 @@ static void put_head(struct ul_text *text, const struct layout *layout)
     for (uint32_t a = 0; a < table->axis_count; a++)
         ul_text_printf(text, "%*s  ", (int)layout->widths[a],
                        ul_report_fit_name(text->arena, table->axes[a].label, VALUE_COLUMNS));
-    ul_text_printf(text, "%s%16s%10s%13s%10s%s%s%s  peak\n", layout->has_batch ? "  batch" : "",
+    ul_text_printf(text, "%s%16s%10s%13s%10s%s%s%s  peak\n", layout->has_largest ? "  largest" : "",
                    "reserved bytes", "MiB", "process MiB", "ms",
                    layout->has_overhead ? "   more time" : "", layout->has_repeats ? "  again" : "",
                    layout->has_rates ? "   samples/s" : "");
@@ -117,8 +117,8 @@ static void put_head(struct ul_text *text, const struct layout *layout)
 static void put_plan(struct ul_text *text, const struct layout *layout,
                      const struct ul_report_case *row)
 {
-    if (layout->has_batch)
-        ul_text_printf(text, "%7" PRIu64, row->batch);
+    if (layout->has_largest)
+        ul_text_printf(text, "%9" PRIu64, row->largest);
     ul_text_printf(text, "%16" PRIu64 "%10.2f%13.2f%10.4g", row->reserved_bytes,
                    mib(row->reserved_bytes), mib(row->process_bytes), milliseconds(row->cost));
     if (layout->has_overhead)
@@ -240,8 +240,9 @@ void ul_report_put_table_csv(struct ul_text *text, const struct ul_report_table 
         put_field(text, table->axes[a].label);
         ul_text_put(text, ",");
     }
-    ul_text_put(text, "status,reserved_bytes,process_bytes,batch,cost,overhead,samples_per_second,"
-                      "recomputed_steps,splits,row_major,inside,best,peak,message\r\n");
+    ul_text_put(text,
+                "status,reserved_bytes,process_bytes,largest,cost,overhead,samples_per_second,"
+                "recomputed_steps,splits,row_major,inside,best,peak,message\r\n");
     for (uint32_t i = 0; i < table->case_count; i++) {
         const struct ul_report_case *row = &table->cases[i];
         for (uint32_t a = 0; a < table->axis_count; a++) {
@@ -253,7 +254,7 @@ void ul_report_put_table_csv(struct ul_text *text, const struct ul_report_table 
             ul_text_printf(text,
                            "%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%.9g,%.9g,%" PRIu32
                            ",%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%d,",
-                           row->reserved_bytes, row->process_bytes, row->batch, row->cost,
+                           row->reserved_bytes, row->process_bytes, row->largest, row->cost,
                            row->overhead, samples_per_second(row), row->recomputed_count,
                            row->split_count, row->row_major_count, row->inside_count,
                            ul_report_table_is_best(table, i));
@@ -275,8 +276,8 @@ void ul_report_put_case_json(struct ul_text *text, const struct ul_report_case *
                    ", \"cost\": %" PRIu64 ", \"overhead\": %.9g, \"samples_per_second\": %.9g, ",
                    row->reserved_bytes, row->process_bytes, row->cost, row->overhead,
                    samples_per_second(row));
-    if (row->batch > 0)
-        ul_text_printf(text, "\"batch\": %" PRIu64 ", ", row->batch);
+    if (row->largest > 0)
+        ul_text_printf(text, "\"largest\": %" PRIu64 ", ", row->largest);
     ul_text_printf(text,
                    "\"recomputed_steps\": %" PRIu32 ", \"splits\": %" PRIu32
                    ", \"row_major\": %" PRIu32 ", \"inside\": %" PRIu32,

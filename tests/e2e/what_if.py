@@ -123,6 +123,26 @@ def check_refusals():
         expect(what in done.stderr and not done.stdout, f"{words}: {done.stderr}")
 
 
+def check_max_dim(batch):
+    """The largest size of a dimension fits, the next does not; multiples; where the model ends, it says so."""
+    words = (untrained, "--no-pass", "split", "--budget-of", "arena", "--budget", "600KiB")
+    plan = json.loads(run("plan", *words, "--max-dim", "N", "--json", "-").stdout)
+    expect(plan["max_dim"]["name"] == "N" and plan["max_dim"]["size"] == batch, f"max-dim: {plan['max_dim']}, not {batch}")
+    run("plan", *words, "--dim", f"N={batch}")
+    run("plan", *words, "--dim", f"N={batch + 1}", code=4)
+    even = json.loads(run("plan", *words, "--max-dim", "N:8", "--json", "-").stdout)["max_dim"]
+    expect(even["size"] == batch // 8 * 8 and all(row["size"] % 8 == 0 for row in even["planned"]), f"max-dim N:8: {even}")
+    text = run("plan", *words, "--max-dim", "N").stdout
+    expect(f"N = {batch} fits; the smallest plan known for {batch + 1} takes" in text, text)
+    for option, what in ((("--max-dim", "N:0"), "multiples"), (("--max-dim", "M"), "no such dimension"),
+                         (("--max-dim", "N", "--dim", "N=1"), "leave it out"),
+                         (("--max-dim", "N", "--max-batch"), "both ask")):
+        done = run("plan", *words, *option, code=1)
+        expect(what in done.stderr, f"{option}: {done.stderr}")
+    done = run("plan", untrained, "--max-dim", "N", code=1)
+    expect("give --budget" in done.stderr, done.stderr)
+
+
 def check_reasons():
     """A combination that has no plan says why, and the others are planned."""
     words = (untrained, "--dim", "N=4", *TRAIN)
@@ -144,7 +164,8 @@ words = (untrained, "--dim", "N=4", "--budget-of", "arena")
 found, said = check_rows([("budget", ["1GiB", "400KiB", "1KiB"])], words, 1)
 expect([row["fits"] for row in found["plans"]] == [True, True, False], "budgets")
 largest = table(untrained, "--max-batch", "--no-pass", "split", "--budget-of", "arena", "--budget", "400KiB,600KiB")["plans"]
-expect(largest[0]["batch"] < largest[1]["batch"], "a larger budget holds a larger batch")
+expect(largest[0]["largest"] < largest[1]["largest"], "a larger budget holds a larger batch")
+check_max_dim(largest[1]["largest"])
 check_refusals()
 check_reasons()
 first = run("plan", untrained, "--sweep", "--dim", "N=1,2", "--json", "-").stdout

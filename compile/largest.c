@@ -1,0 +1,343 @@
+/* The largest batch, or size of a named dimension, that fits a budget: --max-batch, --max-dim.
+ *
+ * Problem: what a plan needs grows with a size, but nothing proves that it always does, and a
+ * budget leaves it open what is recomputed. Method: sizes are really planned, each by a compile of
+ * its own: 1, 2, 4 and so on until one does not fit, then halves between the last that fits and
+ * the first that does not, until these are neighbours. The batch is the first dimension of the
+ * model's first input; where the model is trained, of all its inputs. A named dimension may have
+ * sizes that the model does not take: none below the first that it does are tried, and one above a
+ * size that fits ends the search as one that does not fit does. Left undone: larger sizes behind
+ * one that does not fit. */
+#include "compile/compile_internal.h"
+
+#include <string.h>
+
+#define MAX_SIZE ((int64_t)1 << 20)
+
+struct search {
+    struct ul_compile *compile;
+    const char *path;
+    const char *option;              /* that asks: "--max-batch" */
+    const char *dim;                 /* whose size is looked for; NULL: the batch's */
+    struct ul_texts symbols;         /* dimensions of that size */
+    struct ul_named_sizes shapes;    /* of inputs whose first dimension is, and has no name */
+    struct ul_report_largest result; /* what was tried so far */
+    uint32_t tried_capacity;
+    int64_t size; /* that is being tried */
+    int64_t unit; /* what it is a multiple of: the number of micro-batches, or what is said */
+};
+
+/* ---- Where the batch stands ---- */
+
+static bool says_dim(const struct ul_compile_options *options, const char *symbol)
+{
+    for (uint32_t i = 0; i < options->dims.count; i++)
+        if (strcmp(options->dims.items[i].name, symbol) == 0)
+            return true;
+    return false;
+}
+
+static const struct ul_named_size *find_shape(const struct ul_compile_options *options,
+                                              const char *input)
+{
+    for (uint32_t i = 0; i < options->shapes.count; i++)
+        if (strcmp(options->shapes.items[i].name, input) == 0)
+            return &options->shapes.items[i];
+    return NULL;
+}
+
+/* The shape of an input whose first dimension has no name, as it is said, or as the model has it.
+ */
+static enum ul_status add_shape(struct search *search, const struct ul_model_port *port)
+{
+    struct ul_compile *compile = search->compile;
+    const struct ul_named_size *said = find_shape(&compile->options, port->name);
+    struct ul_named_size shape = {.rank = port->rank};
+    if (said != NULL)
+        shape = *said;
+    bool is_known = said != NULL || (port->rank != UL_RANK_UNKNOWN && port->rank <= UL_LIMIT_RANK);
+    for (uint32_t d = 1; said == NULL && is_known && d < port->rank; d++) {
+        shape.dims[d] = port->dims[d].size;
+        is_known = is_known && shape.dims[d] >= 0;
+    }
+    if (!is_known || shape.rank == 0)
+        return ul_diag_set(&compile->diag, UL_USAGE,
+                           "--max-batch: give the shape of input %s with --shape; of its first "
+                           "dimension any number, which is the batch",
+                           ul_quote(&compile->keep, port->name));
+    shape.name = ul_arena_copy_string(&compile->keep, port->name);
+    ul_named_sizes_add(&compile->keep, &search->shapes, &shape);
+    return UL_OK;
+}
+
+static enum ul_status add_input(struct search *search, const struct ul_model_port *port,
+                                bool is_first)
+{
+    struct ul_compile *compile = search->compile;
+    const char *name = ul_quote(&compile->keep, port->name);
+    if (port->rank == UL_RANK_UNKNOWN)
+        return add_shape(search, port);
+    if (port->rank == 0)
+        return ul_diag_set(&compile->diag, UL_USAGE,
+                           "--max-batch: the input %s is one number, and has no batch", name);
+    const struct ul_model_dim *dim = &port->dims[0];
+    if (dim->size >= 0)
+        return ul_diag_set(&compile->diag, UL_USAGE,
+                           "--max-batch: the model fixes the first dimension of its input %s at "
+                           "%lld%s; export it with a batch that is free (torch: dynamic_axes)",
+                           name, (long long)dim->size,
+                           is_first ? "" : ", where training has samples");
+    if (dim->symbol == NULL)
+        return add_shape(search, port);
+    if (says_dim(&compile->options, dim->symbol))
+        return ul_diag_set(&compile->diag, UL_USAGE,
+                           "--dim %s: it is the batch, which --max-batch finds; leave it out",
+                           ul_option_shown(&compile->keep, dim->symbol));
+    for (uint32_t i = 0; i < search->symbols.count; i++)
+        if (strcmp(search->symbols.items[i], dim->symbol) == 0)
+            return UL_OK;
+    ul_texts_add(&compile->keep, &search->symbols,
+                 ul_arena_copy_string(&compile->keep, dim->symbol));
+    return UL_OK;
+}
+
+/* What the file says of its inputs is known even where their sizes are open. */
+static enum ul_status find_inputs(struct search *search)
+{
+    struct ul_compile *compile = search->compile;
+    struct ul_compile probe;
+    bool is_first = true;
+    ul_compile_init(&probe);
+    ul_options_copy(&probe.options.base, &compile->options.base, sizeof probe.options);
+    enum ul_status status = ul_compile_load(&probe, search->path);
+    if (status != UL_OK && !probe.model.has_open_dims)
+        compile->diag = probe.diag;
+    else
+        status = UL_OK;
+    for (uint32_t i = 0; status == UL_OK && i < probe.model.input_count; i++) {
+        const struct ul_model_port *port = &probe.model.inputs[i];
+        if (port->is_weight || (!is_first && !compile->options.train))
+            continue;
+        status = add_input(search, port, is_first);
+        is_first = false;
+    }
+    ul_compile_done(&probe);
+    if (status == UL_OK && is_first)
+        return ul_diag_set(&compile->diag, UL_USAGE, "--max-batch: the model has no input");
+    return status;
+}
+
+/* ---- One batch ---- */
+
+static void set_size(const struct search *search, struct ul_compile *compile, int64_t size)
+{
+    struct ul_compile_options *options = &compile->options;
+    for (uint32_t i = 0; i < search->symbols.count; i++) {
+        const struct ul_named_size dim = {
+            .name = search->symbols.items[i], .rank = 1, .dims = {size}};
+        ul_named_sizes_add(&compile->keep, &options->dims, &dim);
+    }
+    struct ul_named_sizes shapes = {.count = 0};
+    for (uint32_t i = 0; i < search->shapes.count; i++) {
+        struct ul_named_size shape = search->shapes.items[i];
+        shape.dims[0] = size;
+        ul_named_sizes_add(&compile->keep, &shapes, &shape);
+    }
+    for (uint32_t i = 0; i < options->shapes.count; i++) {
+        bool is_ours = false;
+        for (uint32_t k = 0; k < search->shapes.count; k++)
+            is_ours =
+                is_ours || strcmp(search->shapes.items[k].name, options->shapes.items[i].name) == 0;
+        if (!is_ours)
+            ul_named_sizes_add(&compile->keep, &shapes, &options->shapes.items[i]);
+    }
+    options->shapes = shapes;
+    options->max_batch = false; /* it is said now */
+    options->max_dim = NULL;
+}
+
+static void change(const void *context, struct ul_compile *trial)
+{
+    const struct search *search = context;
+    set_size(search, trial, search->size);
+}
+
+/* Plans a size of so many units; UL_NO_FIT is an answer. */
+static enum ul_status try_size(struct search *search, int64_t count, struct ul_diag *diag)
+{
+    int64_t size = count * search->unit;
+    struct ul_report_largest *result = &search->result;
+    struct ul_arena *arena = &search->compile->keep;
+    const char *noun = search->dim != NULL ? ul_option_shown(arena, search->dim) : "batch";
+    struct ul_trial trial = {.what = ul_arena_printf(arena, "%.40s %lld", noun, (long long)size),
+                             .change = change,
+                             .context = search};
+    search->size = size;
+    enum ul_status status = ul_compile_try(search->compile, search->path, &trial);
+    *diag = trial.diag;
+    if (!trial.is_planned)
+        return status;
+    UL_GROW(arena, result->tried, result->tried_count, search->tried_capacity);
+    result->tried[result->tried_count++] =
+        (struct ul_report_largest_tried){.size = (uint64_t)size,
+                                         .needed_bytes = trial.result.bounded_bytes,
+                                         .fits = status == UL_OK};
+    return status;
+}
+
+/* The same of a size above one that fits: of a named dimension one that the model does not take is
+ * as one that does not fit. */
+static enum ul_status try_larger(struct search *search, int64_t count, struct ul_diag *diag)
+{
+    struct ul_report_largest *result = &search->result;
+    enum ul_status status = try_size(search, count, diag);
+    if (status == UL_OK || status == UL_NO_FIT || search->dim == NULL)
+        return status;
+    result->refused = (uint64_t)(count * search->unit);
+    result->reason = ul_arena_copy_string(&search->compile->keep, diag->text);
+    return UL_NO_FIT;
+}
+
+/* ---- The search ---- */
+
+/* The first size that can be planned: of one value no statistic can be trained, and a network that
+ * halves its pictures takes none of one row. */
+static enum ul_status try_first(struct search *search, int64_t *count)
+{
+    struct ul_diag *diag = &search->compile->diag, first;
+    int64_t last = search->dim == NULL ? 2 : MAX_SIZE;
+    enum ul_status status = try_size(search, 1, diag);
+    first = *diag;
+    for (*count = 1; status != UL_OK && status != UL_NO_FIT && 2 * *count <= last;) {
+        *count *= 2;
+        status = try_size(search, *count, diag);
+    }
+    if (status == UL_NO_FIT)
+        ul_diag_prefix(diag, ul_arena_printf(&search->compile->keep,
+                                             "%s: not even the smallest fits", search->option));
+    else
+        *diag = first;
+    if (status == UL_OK)
+        *diag = (struct ul_diag){.status = UL_OK};
+    return status == UL_OK || status == UL_NO_FIT ? status : diag->status;
+}
+
+/* Doubles `fits` until a size does not fit: *misfit. */
+static enum ul_status gallop(struct search *search, int64_t *fits, int64_t *misfit)
+{
+    struct ul_diag *diag = &search->compile->diag, trial;
+    for (*misfit = 2 * *fits; *misfit <= MAX_SIZE; *misfit *= 2) {
+        enum ul_status status = try_larger(search, *misfit, &trial);
+        if (status == UL_NO_FIT)
+            return UL_OK;
+        if (status != UL_OK)
+            return ul_diag_set(diag, status,
+                               "%s: a batch of %lld can be planned, one of %lld cannot; "
+                               "export the model with a batch that is free everywhere in it: %s",
+                               search->option, (long long)(*fits * search->unit),
+                               (long long)(*misfit * search->unit), trial.text);
+        *fits = *misfit;
+    }
+    return ul_diag_set(diag, UL_USAGE,
+                       "%s: %lld fits, and larger sizes are not tried; give a size instead",
+                       search->option, (long long)(*fits * search->unit));
+}
+
+static enum ul_status find(struct search *search)
+{
+    struct ul_compile *compile = search->compile;
+    int64_t fits = 0, misfit = 0;
+    UL_TRY(try_first(search, &fits));
+    UL_TRY(gallop(search, &fits, &misfit));
+    while (misfit - fits > 1) {
+        int64_t middle = fits + (misfit - fits) / 2;
+        enum ul_status status = try_larger(search, middle, &compile->diag);
+        if (status != UL_OK && status != UL_NO_FIT)
+            return status;
+        *(status == UL_OK ? &fits : &misfit) = middle;
+    }
+    compile->diag = (struct ul_diag){.status = UL_OK};
+    search->result.dim = search->dim;
+    search->result.size = (uint64_t)(fits * search->unit);
+    search->result.unit = (uint64_t)search->unit;
+    if (search->result.refused != (uint64_t)(misfit * search->unit))
+        search->result.reason = NULL;
+    set_size(search, compile, fits * search->unit);
+    compile->report.largest = search->result;
+    return UL_OK;
+}
+
+/* ---- What is asked ---- */
+
+static enum ul_status check(const struct search *search)
+{
+    struct ul_compile *compile = search->compile;
+    const struct ul_option *parts = ul_option_find(&ul_compile_option_table, "micro-batches");
+    if (compile->options.max_batch && compile->options.max_dim != NULL)
+        return ul_diag_set(&compile->diag, UL_USAGE,
+                           "--max-batch and --max-dim both ask what a budget leaves room for: give "
+                           "the one as a number");
+    if (ul_option_is_given(&compile->options.base, parts) && compile->options.micro_batches == 0)
+        return ul_diag_set(
+            &compile->diag, UL_USAGE,
+            "%s and --micro-batches auto both ask what a budget leaves room for: give the %s or "
+            "the number of micro-batches",
+            search->option, search->dim != NULL ? "dimension" : "batch");
+    if (compile->options.plan != NULL)
+        return ul_diag_set(&compile->diag, UL_USAGE,
+                           "%s is for making a plan, and --plan gives one: leave one out",
+                           search->option);
+    if (compile->options.budget_bytes == 0)
+        return ul_diag_set(&compile->diag, UL_USAGE,
+                           "%s finds what a budget leaves room for: give --budget SIZE",
+                           search->option);
+    if (strcmp(search->path, "-") == 0)
+        return ul_diag_set(&compile->diag, UL_USAGE,
+                           "%s reads the model once for each size: give a file", search->option);
+    return UL_OK;
+}
+
+/* NAME, or NAME:N for multiples of N. */
+static enum ul_status read_dim(struct search *search)
+{
+    struct ul_compile *compile = search->compile;
+    const char *said = compile->options.max_dim, *colon = strrchr(said, ':');
+    bool has_unit = colon != NULL && colon != said && colon[1] != '\0' &&
+                    colon[1 + strspn(colon + 1, "0123456789")] == '\0';
+    search->dim = ul_arena_copy_string(&compile->keep, said);
+    search->unit = 1;
+    if (has_unit) {
+        uint64_t unit;
+        if (!ul_size_parse(colon + 1, &unit) || unit == 0 || unit > (uint64_t)MAX_SIZE)
+            return ul_diag_set(&compile->diag, UL_USAGE,
+                               "--max-dim %s: expected NAME, or NAME:N for multiples of N, N from "
+                               "1 to %lld",
+                               ul_option_shown(&compile->keep, said), (long long)MAX_SIZE);
+        search->unit = (int64_t)unit;
+        search->dim = ul_arena_printf(&compile->keep, "%.*s", (int)(colon - said), said);
+    }
+    if (says_dim(&compile->options, search->dim))
+        return ul_diag_set(&compile->diag, UL_USAGE,
+                           "--dim %s: it is what --max-dim finds; leave it out",
+                           ul_option_shown(&compile->keep, search->dim));
+    ul_texts_add(&compile->keep, &search->symbols, search->dim);
+    return UL_OK;
+}
+
+enum ul_status ul_compile_find_largest(struct ul_compile *compile, const char *model_path)
+{
+    const struct ul_compile_options *options = &compile->options;
+    struct search search = {.compile = compile, .path = model_path};
+    if (!options->max_batch && options->max_dim == NULL)
+        return ul_compile_find_parts(compile, model_path);
+    search.option = options->max_dim != NULL ? "--max-dim" : "--max-batch";
+    search.dim = options->max_dim;
+    UL_TRY(check(&search));
+    if (options->max_dim != NULL)
+        UL_TRY(read_dim(&search));
+    else {
+        search.unit = options->micro_batches > 1 ? (int64_t)options->micro_batches : 1;
+        UL_TRY(find_inputs(&search));
+    }
+    return find(&search);
+}
