@@ -90,7 +90,7 @@ enum ul_status ul_cli_read_entry(struct ul_cli_job *job, const struct ul_cli_ent
 
 enum ul_status ul_cli_read_saved(struct ul_cli_job *job, const char *path,
                                  struct ul_saved *saved) UL_MUST_CHECK;
-/* To the files of --csv, --csv-steps and --trace. */
+/* To the files of --html, --csv, --csv-steps and --trace. */
 enum ul_status ul_cli_draw(struct ul_cli_job *job, const struct ul_saved *saved) UL_MUST_CHECK;
 
 /* print.c */

@@ -17,9 +17,11 @@ static enum ul_status check_options(struct ul_cli_job *job)
                            "--sweep shows all budgets down to the least that is met: leave "
                            "--budget out, give several to compare (--budget A,B), or leave --sweep "
                            "out for the plan of one budget");
-    if (options->sweep && (options->csv_steps != NULL || options->trace != NULL))
+    if (options->sweep && (options->csv_steps != NULL || options->trace != NULL ||
+                           options->html != NULL || options->baseline != NULL))
         return ul_diag_set(diag, UL_USAGE,
-                           "--csv-steps and --trace are of one plan: leave --sweep out");
+                           "--html, --baseline, --csv-steps and --trace are of one plan: leave "
+                           "--sweep out");
     return UL_OK;
 }
 
@@ -96,7 +98,9 @@ static enum ul_status draw_plan(struct ul_cli_job *job)
 {
     struct ul_compile *compile = &job->compile;
     struct ul_saved saved;
-    if (job->options.csv == NULL && job->options.csv_steps == NULL && job->options.trace == NULL)
+    const struct ul_cli_options *options = &job->options;
+    if (options->csv == NULL && options->csv_steps == NULL && options->trace == NULL &&
+        options->html == NULL && options->baseline == NULL)
         return UL_OK;
     UL_TRY(ul_saved_read(&compile->keep, compile->json.data, compile->json.length, &saved,
                          &compile->diag));

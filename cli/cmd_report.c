@@ -20,7 +20,7 @@ static enum ul_status report(struct ul_cli_job *job)
 
 const struct ul_cli_command ul_command_report = {
     .name = "report",
-    .arguments = "PLAN.json [--csv FILE] [--trace FILE]",
+    .arguments = "PLAN.json [--html FILE] [--csv FILE] [--trace FILE]",
     .summary = "Draws a plan that was saved with --json, without its model.",
     .details = "Whether the plan holds is for check, which has the model.",
     .group = "models",

@@ -14,6 +14,24 @@ enum ul_status ul_cli_read_saved(struct ul_cli_job *job, const char *path, struc
     return status;
 }
 
+static enum ul_status draw_html(struct ul_cli_job *job, const struct ul_saved *saved)
+{
+    const struct ul_cli_options *options = &job->options;
+    struct ul_saved baseline;
+    struct ul_text text;
+    if (options->html == NULL && options->baseline != NULL)
+        return ul_diag_set(&job->compile.diag, UL_USAGE,
+                           "--baseline is for the report of --html: add --html FILE, or compare by "
+                           "ullage diff");
+    if (options->html == NULL)
+        return UL_OK;
+    if (options->baseline != NULL)
+        UL_TRY(ul_cli_read_saved(job, options->baseline, &baseline));
+    ul_text_init(&text, &job->compile.keep);
+    ul_html_put(&text, saved, options->baseline != NULL ? &baseline : NULL);
+    return ul_file_write(options->html, text.data, text.length, &job->compile.diag);
+}
+
 enum ul_status ul_cli_draw(struct ul_cli_job *job, const struct ul_saved *saved)
 {
     const struct ul_cli_options *options = &job->options;
@@ -31,5 +49,5 @@ enum ul_status ul_cli_draw(struct ul_cli_job *job, const struct ul_saved *saved)
         forms[i].put(&text, saved);
         UL_TRY(ul_file_write(forms[i].path, text.data, text.length, &job->compile.diag));
     }
-    return UL_OK;
+    return draw_html(job, saved);
 }

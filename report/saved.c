@@ -29,9 +29,21 @@ static enum ul_status read_head(struct ul_json *json, struct ul_saved *saved)
     return ul_json_options(json, &saved->options, &saved->option_count);
 }
 
+/* A column that older plans do not have. */
+static enum ul_status read_later_texts(struct ul_json *json, const char *table, const char *key,
+                                       const char ***out, uint32_t count)
+{
+    if (json_object_get(json_object_get(json->root, table), key) != NULL)
+        return ul_json_texts(json, table, key, out, count);
+    *out = UL_NEW_ARRAY(json->arena, const char *, count);
+    for (uint32_t i = 0; i < count; i++)
+        (*out)[i] = "";
+    return UL_OK;
+}
+
 static enum ul_status read_steps(struct ul_json *json, struct ul_saved *saved)
 {
-    const char **names, **ops, **nodes, **implementations;
+    const char **names, **ops, **nodes, **implementations, **sources, **passes;
     uint64_t *copies = NULL, *flops = NULL, *moved = NULL;
     uint32_t *count = &saved->step_count;
     UL_TRY(ul_json_column(json, "steps", "copy", false, UINT32_MAX - 1, &copies, count, true));
@@ -41,6 +53,8 @@ static enum ul_status read_steps(struct ul_json *json, struct ul_saved *saved)
     UL_TRY(ul_json_texts(json, "steps", "op", &ops, *count));
     UL_TRY(ul_json_texts(json, "steps", "node", &nodes, *count));
     UL_TRY(ul_json_texts(json, "steps", "implementation", &implementations, *count));
+    UL_TRY(read_later_texts(json, "steps", "source", &sources, *count));
+    UL_TRY(read_later_texts(json, "steps", "pass", &passes, *count));
     struct ul_saved_step *steps =
         UL_NEW_ARRAY(json->arena, struct ul_saved_step, saved->step_count);
     for (uint32_t i = 0; i < saved->step_count; i++)
@@ -48,6 +62,8 @@ static enum ul_status read_steps(struct ul_json *json, struct ul_saved *saved)
                                           .op = ops[i],
                                           .node = nodes[i],
                                           .implementation = implementations[i],
+                                          .source = sources[i],
+                                          .pass = passes[i],
                                           .copy = (uint32_t)copies[i],
                                           .flop_count = flops[i],
                                           .moved_bytes = moved[i]};
@@ -78,6 +94,44 @@ static enum ul_status check_ranges(struct ul_json *json, const struct ul_saved *
             return ul_diag_set(json->diag, UL_INVALID,
                                "\"ranges\": \"size_bytes\" of all are no size");
     }
+    return UL_OK;
+}
+
+/* Positions of the range, ascending. */
+static enum ul_status read_list(struct ul_json *json, const json_t *list, uint32_t index,
+                                struct ul_saved_range *range)
+{
+    size_t count = json_array_size(list);
+    uint32_t *readers = UL_NEW_ARRAY(json->arena, uint32_t, count);
+    bool is_good = json_is_array(list) && count <= range->end - range->begin;
+    for (size_t i = 0; i < count && is_good; i++) {
+        const json_t *item = json_array_get(list, i);
+        json_int_t at = json_integer_value(item);
+        is_good = json_is_integer(item) && at >= (json_int_t)range->begin &&
+                  at < (json_int_t)range->end && (i == 0 || (uint32_t)at > readers[i - 1]);
+        readers[i] = is_good ? (uint32_t)at : 0;
+    }
+    if (!is_good)
+        return ul_diag_set(json->diag, UL_INVALID,
+                           "\"ranges\": \"readers\" %u is no ascending list of positions of the "
+                           "range",
+                           index);
+    range->readers = readers;
+    range->reader_count = (uint32_t)count;
+    return UL_OK;
+}
+
+static enum ul_status read_readers(struct ul_json *json, struct ul_saved_range *ranges,
+                                   uint32_t count, bool *is_there)
+{
+    const json_t *lists = json_object_get(json_object_get(json->root, "ranges"), "readers");
+    *is_there = lists != NULL;
+    if (lists == NULL)
+        return UL_OK;
+    if (json_array_size(lists) != count)
+        return ul_diag_set(json->diag, UL_INVALID, "\"ranges\": \"readers\" is not complete");
+    for (uint32_t i = 0; i < count; i++)
+        UL_TRY(read_list(json, json_array_get(lists, i), i, &ranges[i]));
     return UL_OK;
 }
 
@@ -117,6 +171,7 @@ static enum ul_status read_ranges(struct ul_json *json, struct ul_saved *saved)
                                ul_quote(json->arena, names[i]));
     }
     saved->ranges = ranges;
+    UL_TRY(read_readers(json, ranges, *count, &saved->has_readers));
     return check_ranges(json, saved);
 }
 
@@ -124,7 +179,8 @@ static enum ul_status read_all(struct ul_json *json, struct ul_saved *saved)
 {
     UL_TRY(read_head(json, saved));
     UL_TRY(read_steps(json, saved));
-    return read_ranges(json, saved);
+    UL_TRY(read_ranges(json, saved));
+    return ul_saved_read_facts(json, saved);
 }
 
 enum ul_status ul_saved_read(struct ul_arena *arena, const char *text, size_t length,
@@ -137,6 +193,14 @@ enum ul_status ul_saved_read(struct ul_arena *arena, const char *text, size_t le
         status = read_all(&json, saved);
     json_decref(json.root);
     return status;
+}
+
+const char *ul_saved_option(const struct ul_saved *saved, const char *name)
+{
+    for (uint32_t i = 0; i < saved->option_count; i++)
+        if (strcmp(saved->options[i].name, name) == 0)
+            return saved->options[i].value;
+    return NULL;
 }
 
 const struct ul_saved_step *ul_saved_maker(const struct ul_saved *saved,

@@ -10,7 +10,9 @@
 
 struct ul_saved_step {
     const char *name, *op, *node, *implementation;
-    uint32_t copy; /* the number of the recomputation, or 0 */
+    const char *source; /* the line of the author's source, or "" */
+    const char *pass;   /* "forward", "backward", or "" */
+    uint32_t copy;      /* the number of the recomputation, or 0 */
     uint64_t flop_count, moved_bytes;
 };
 
@@ -22,9 +24,70 @@ struct ul_saved_range {
     enum ul_plan_class class;
     uint64_t offset_bytes, size_bytes;
     uint32_t begin, end; /* positions, half-open */
+    uint32_t reader_count;
+    const uint32_t *readers; /* positions in it, ascending */
+};
+
+/* A space of the plan other than the arena. */
+struct ul_saved_space {
+    const char *name;
+    uint64_t reserved_bytes;
+};
+
+/* A change of the model or of the options, of which a plan was made: this plan is without it, or,
+ * where `is_applied`, has it, and the figures are of the plan without. */
+struct ul_saved_remedy {
+    const char *kind, *change;
+    bool is_applied, fits;
+    uint64_t reserved_bytes, process_bytes, cost;
+};
+
+/* A plan of the same model with less memory. */
+struct ul_saved_rung {
+    uint64_t reserved_bytes, process_bytes, cost;
+    uint64_t recomputed_steps, splits, row_major, inside;
+};
+
+/* A step whose working set is what the lower bound stands on. */
+struct ul_saved_blocker {
+    uint32_t step; /* position */
+    uint64_t bytes;
+};
+
+enum ul_saved_part { /* of the process */
+                     UL_SAVED_BUFFER,
+                     UL_SAVED_LIBRARY,
+                     UL_SAVED_CODE,
+                     UL_SAVED_STACKS,
+                     UL_SAVED_RUNTIME,
+                     UL_SAVED_PART_COUNT
+};
+
+/* What a plan says of itself beside its rows; an older one says less: numbers are 0, texts "". */
+struct ul_saved_facts {
+    const char *tool;
+    uint64_t opset;
+    uint64_t order_lower_bound_bytes, orders_lower_bound_bytes, lower_bound_bytes;
+    uint64_t budget_bytes, smallest_budget_bytes;
+    bool budget_of_arena;
+    bool fits, proven, optimal, stopped_by_time;
+    uint64_t parts[UL_SAVED_PART_COUNT];
+    uint64_t base_cost, cost_bound;
+    const char *order, *remat, *pack; /* methods */
+    uint64_t packing_bytes, operand_bytes;
+    uint64_t parameter_count; /* 0: it does not train */
+    uint32_t space_count;
+    const struct ul_saved_space *spaces; /* the first is the arena */
+    bool has_remedies, has_ladder, has_blockers;
+    uint32_t remedy_count, rung_count, blocker_count;
+    const struct ul_saved_remedy *remedies;
+    const struct ul_saved_rung *rungs;
+    const struct ul_saved_blocker *blockers;
 };
 
 struct ul_saved {
+    struct ul_saved_facts facts;
+    bool has_readers; /* an older plan does not say who reads what */
     const char *model, *model_sha256, *target;
     uint64_t reserved_bytes, process_bytes; /* of the process UINT64_MAX: it says nothing */
     uint64_t rows[UL_REPORT_ROW_COUNT];     /* at the peak: ul_report_row_name */
@@ -37,12 +100,18 @@ struct ul_saved {
     const struct ul_saved_range *ranges;
 };
 
+/* saved_facts.c: for saved.c, which has read the steps. */
+struct ul_json;
+enum ul_status ul_saved_read_facts(struct ul_json *json, struct ul_saved *saved) UL_MUST_CHECK;
+
 /* saved.c */
 enum ul_status ul_saved_read(struct ul_arena *arena, const char *text, size_t length,
                              struct ul_saved *saved, struct ul_diag *diag) UL_MUST_CHECK;
 /* The step that makes it; NULL: it is given. */
 const struct ul_saved_step *ul_saved_maker(const struct ul_saved *saved,
                                            const struct ul_saved_range *range);
+/* The value of the first option of that name, or NULL. */
+const char *ul_saved_option(const struct ul_saved *saved, const char *name);
 /* Its name; of scratch that of its step. */
 const char *ul_saved_range_name(const struct ul_saved *saved, struct ul_arena *arena,
                                 uint32_t range);
@@ -62,6 +131,10 @@ void ul_saved_put_text(struct ul_text *text, const struct ul_saved *saved);
 /* trace.c: for Perfetto, in the trace-event format: a step lasts a microsecond. Steps are slices of
  * one track, values are asynchronous slices, live bytes a counter of each class. */
 void ul_trace_put(struct ul_text *text, const struct ul_saved *saved);
+
+/* html/html.c: the planning report, one file without a network; `baseline` may be NULL. */
+void ul_html_put(struct ul_text *text, const struct ul_saved *saved,
+                 const struct ul_saved *baseline);
 
 /* csv.c: by RFC 4180, a line a live range, and a line a step. */
 void ul_csv_put_values(struct ul_text *text, const struct ul_saved *saved);

@@ -1,0 +1,280 @@
+/* Pieces of HTML: escaped text, names, sizes, tables. */
+#include "report/html/html.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+void ul_page_put(struct ul_page *page, const char *markup)
+{
+    ul_text_put(page->text, markup);
+}
+
+void ul_page_printf(struct ul_page *page, const char *format, ...)
+{
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    int length = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    UL_ASSERT(length >= 0);
+    char *words = ul_arena_alloc(page->arena, (uint64_t)length + 1);
+    vsnprintf(words, (size_t)length + 1, format, again);
+    va_end(again);
+    ul_text_put_bytes(page->text, words, (size_t)length);
+}
+
+/* Bytes of the UTF-8 character there; texts of a plan.json are valid. */
+static size_t character_bytes(const char *at)
+{
+    size_t count = 1;
+    while (((unsigned char)at[count] & 0xC0) == 0x80)
+        count++;
+    return count;
+}
+
+/* Controls, marks that turn the direction of text (U+202A to E, U+2066 to 9, U+200E and F), line
+ * separators, and what has no width (U+200B to D, U+FEFF). */
+static bool is_hidden(const unsigned char *at)
+{
+    if (at[0] < 0x20 || at[0] == 0x7F)
+        return true;
+    if (at[0] == 0xC2)
+        return at[1] < 0xA0;
+    if (at[0] == 0xE2 && at[1] == 0x80)
+        return (at[2] >= 0x8B && at[2] <= 0x8F) || (at[2] >= 0xA8 && at[2] <= 0xAE);
+    if (at[0] == 0xE2 && at[1] == 0x81)
+        return at[2] >= 0xA6 && at[2] <= 0xA9;
+    return at[0] == 0xEF && at[1] == 0xBB && at[2] == 0xBF;
+}
+
+static void escape_bytes(struct ul_page *page, const char *string, size_t count)
+{
+    for (size_t i = 0; i < count;) {
+        size_t length = character_bytes(string + i);
+        if (string[i] == '<')
+            ul_page_put(page, "&lt;");
+        else if (string[i] == '>')
+            ul_page_put(page, "&gt;");
+        else if (string[i] == '&')
+            ul_page_put(page, "&amp;");
+        else if (string[i] == '"')
+            ul_page_put(page, "&quot;");
+        else if (string[i] == '\'')
+            ul_page_put(page, "&#39;");
+        else if (is_hidden((const unsigned char *)string + i))
+            ul_page_put(page, "\xEF\xBF\xBD");
+        else
+            ul_text_put_bytes(page->text, string + i, length);
+        i += length;
+    }
+}
+
+void ul_page_escape(struct ul_page *page, const char *string)
+{
+    escape_bytes(page, string, strlen(string));
+}
+
+/* Where the character of that number begins. */
+static size_t offset_of(const char *name, size_t character)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < character && name[at] != '\0'; i++)
+        at += character_bytes(name + at);
+    return at;
+}
+
+static size_t count_characters(const char *name)
+{
+    size_t count = 0;
+    for (size_t at = 0; name[at] != '\0'; at += character_bytes(name + at))
+        count++;
+    return count;
+}
+
+void ul_page_name(struct ul_page *page, const char *name, size_t columns)
+{
+    size_t count = count_characters(name);
+    if (count <= columns) {
+        ul_page_put(page, "<span class=\"n\">");
+        ul_page_escape(page, name);
+        ul_page_put(page, "</span>");
+        return;
+    }
+    size_t head = (columns - 1) / 2, tail = columns - 1 - head;
+    ul_page_put(page, "<span class=\"n\" title=\"");
+    ul_page_escape(page, name);
+    ul_page_put(page, "\">");
+    escape_bytes(page, name, offset_of(name, head));
+    ul_page_put(page, "\xE2\x80\xA6");
+    ul_page_escape(page, name + offset_of(name, count - tail));
+    ul_page_put(page, "</span>");
+}
+
+void ul_page_source(struct ul_page *page, const char *source)
+{
+    static const char frame[] = "File \"", line[] = "\", line ";
+    const char *end = strstr(source, line);
+    const char *shown = source;
+    if (strncmp(source, frame, sizeof frame - 1) == 0 && end != NULL) {
+        const char *path = source + sizeof frame - 1;
+        for (const char *at = path; at < end; at++)
+            path = *at == '/' || *at == '\\' ? at + 1 : path;
+        const char *number = end + sizeof line - 1;
+        shown = ul_arena_printf(page->arena, "%.*s:%.*s", (int)(end - path), path,
+                                (int)strspn(number, "0123456789"), number);
+    }
+    ul_page_put(page, "<span class=\"source\" title=\"");
+    ul_page_escape(page, source);
+    ul_page_put(page, "\">");
+    ul_page_name(page, shown, 60);
+    ul_page_put(page, "</span>");
+}
+
+const char *ul_page_digits(struct ul_page *page, uint64_t number)
+{
+    char plain[24];
+    int length = snprintf(plain, sizeof plain, "%" PRIu64, number);
+    char *grouped = ul_arena_alloc(page->arena, 32), *to = grouped;
+    for (int i = 0; i < length; i++) {
+        if (i > 0 && (length - i) % 3 == 0)
+            *to++ = ',';
+        *to++ = plain[i];
+    }
+    return grouped;
+}
+
+const char *ul_page_size(struct ul_page *page, uint64_t bytes)
+{
+    if (bytes > 0 && (double)bytes < page->unit.bytes / 100)
+        return ul_size_format(page->arena, bytes);
+    return ul_arena_printf(page->arena, "%.2f %s", (double)bytes / page->unit.bytes,
+                           page->unit.name);
+}
+
+const char *ul_page_change(struct ul_page *page, uint64_t old, uint64_t new)
+{
+    const char *sign = new > old ? "+" : new < old ? "\xE2\x88\x92" : "\xC2\xB1";
+    return ul_arena_printf(page->arena, "%s%s", sign,
+                           ul_page_size(page, new > old ? new - old : old - new));
+}
+
+const char *ul_page_time(struct ul_page *page, uint64_t cost)
+{
+    double milliseconds = (double)cost * 1e-6;
+    int digits = milliseconds >= 100 ? 0 : milliseconds >= 10 ? 1 : milliseconds >= 0.1 ? 2 : 4;
+    return ul_arena_printf(page->arena, "%.*f ms", digits, milliseconds);
+}
+
+void ul_page_size_cells(struct ul_page *page, uint64_t bytes)
+{
+    ul_page_printf(page, "<td class=\"r\">%.2f</td><td class=\"r\"><data value=\"%" PRIu64 "\">",
+                   (double)bytes / page->unit.bytes, bytes);
+    ul_page_printf(page, "%s</data></td>", ul_page_digits(page, bytes));
+}
+
+const char *ul_page_paint(struct ul_page *page, uint32_t row)
+{
+    return ul_arena_printf(page->arena, "p%" PRIu32, row);
+}
+
+const char *ul_page_label(struct ul_page *page, uint32_t row)
+{
+    return ul_report_row_label(page->arena, row);
+}
+
+void ul_page_swatch(struct ul_page *page, const char *paint)
+{
+    ul_page_printf(page,
+                   "<svg class=\"swatch\" width=\"12\" height=\"12\" aria-hidden=\"true\">"
+                   "<rect width=\"12\" height=\"12\" rx=\"2\" fill=\"url(#%s)\"/></svg>",
+                   paint);
+}
+
+void ul_page_begin(struct ul_page *page, uint32_t number, const char *title)
+{
+    ul_page_printf(page,
+                   "\n<section id=\"s%" PRIu32 "\" aria-labelledby=\"h%" PRIu32 "\">\n"
+                   "<h2 id=\"h%" PRIu32 "\"><span class=\"number\">%" PRIu32 "</span>%s</h2>\n",
+                   number, number, number, number, title);
+}
+
+void ul_page_end(struct ul_page *page)
+{
+    ul_page_put(page, "</section>\n");
+}
+
+void ul_page_table(struct ul_page *page, const char *class, const char *heads)
+{
+    ul_page_printf(page, "<div class=\"scroll\" tabindex=\"0\"><table class=\"%s\">\n<thead><tr>",
+                   class);
+    for (const char *at = heads; *at != '\0';) {
+        size_t length = strcspn(at, "|");
+        bool is_number = *at == '#';
+        ul_page_printf(page, "<th scope=\"col\"%s>%.*s</th>", is_number ? " class=\"r\"" : "",
+                       (int)(length - is_number), at + is_number);
+        at += length + (at[length] == '|');
+    }
+    ul_page_put(page, "</tr></thead>\n<tbody>\n");
+}
+
+void ul_page_table_end(struct ul_page *page)
+{
+    ul_page_put(page, "</tbody></table></div>\n");
+}
+
+void ul_page_twin(struct ul_page *page, const char *id, const char *summary)
+{
+    ul_page_printf(page, "<details class=\"twin\" id=\"%s\"><summary>%s</summary>\n", id, summary);
+}
+
+void ul_page_twin_end(struct ul_page *page)
+{
+    ul_page_put(page, "</details>\n");
+}
+
+/* For a shell. */
+static void put_word(struct ul_page *page, const char *word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_-./:=,+@%";
+    if (word[0] != '\0' && word[strspn(word, plain)] == '\0') {
+        ul_page_escape(page, word);
+        return;
+    }
+    ul_page_escape(page, "'");
+    for (const char *at = word; *at != '\0';) {
+        size_t length = strcspn(at, "'");
+        escape_bytes(page, at, length);
+        if (at[length] == '\'')
+            ul_page_escape(page, "'\\''");
+        at += length + (at[length] == '\'');
+    }
+    ul_page_escape(page, "'");
+}
+
+void ul_page_command(struct ul_page *page, const char *more)
+{
+    const struct ul_saved *saved = page->saved;
+    ul_page_put(page, "<pre class=\"command\"><code>ullage plan ");
+    put_word(page, saved->model);
+    if (ul_saved_option(saved, "target") == NULL) {
+        ul_page_put(page, " --target ");
+        put_word(page, saved->target);
+    }
+    for (uint32_t i = 0; i < saved->option_count; i++) {
+        const struct ul_report_option *option = &saved->options[i];
+        if (strncmp(option->name, "profile-", 8) == 0) /* what the file of a profile holds */
+            continue;
+        ul_page_put(page, " --");
+        ul_page_escape(page, option->name);
+        if (option->value[0] == '\0')
+            continue;
+        ul_page_put(page, " ");
+        put_word(page, option->value);
+    }
+    if (saved->facts.budget_bytes > 0)
+        ul_page_printf(page, "%s --budget %" PRIu64,
+                       saved->facts.budget_of_arena ? " --budget-of arena" : "",
+                       saved->facts.budget_bytes);
+    ul_page_printf(page, "%s%s</code></pre>\n", *more != '\0' ? " " : "", more);
+}

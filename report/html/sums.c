@@ -1,0 +1,157 @@
+/* Section 2: the sum table. What is reserved adds up at the peak; beside it stands what the values
+ * of a class would take if each had bytes of its own. */
+#include "report/html/html.h"
+
+#include <inttypes.h>
+
+struct sum {
+    uint64_t count, logical_bytes, padding_bytes;
+};
+
+/* Every live range of the arena; of an alias chain each member. */
+static void add_up(const struct ul_saved *saved, struct sum sums[UL_PLAN_CLASS_COUNT])
+{
+    for (uint32_t i = 0; i < saved->range_count; i++) {
+        const struct ul_saved_range *range = &saved->ranges[i];
+        struct sum *sum = &sums[range->class];
+        uint64_t over = range->size_bytes % saved->alignment_bytes;
+        if (range->space != 0)
+            continue;
+        sum->count++;
+        sum->logical_bytes += range->size_bytes;
+        sum->padding_bytes += over > 0 ? saved->alignment_bytes - over : 0;
+    }
+}
+
+static void put_number(struct ul_page *page, uint64_t number)
+{
+    ul_page_printf(page, "<td class=\"r\"><data value=\"%" PRIu64 "\">", number);
+    ul_page_printf(page, "%s</data></td>", ul_page_digits(page, number));
+}
+
+static void put_share(struct ul_page *page, uint64_t bytes, const char *paint)
+{
+    uint64_t all = page->saved->reserved_bytes;
+    double share = all > 0 ? (double)bytes / (double)all : 0;
+    ul_page_put(page, "<td class=\"share\"><svg width=\"120\" height=\"12\" aria-hidden=\"true\">"
+                      "<rect height=\"12\" width=\"");
+    ul_page_coordinate(page, 120 * share);
+    ul_page_printf(page, "\" fill=\"url(#%s)\"/></svg></td><td class=\"r\">%.1f %%</td>", paint,
+                   100 * share);
+}
+
+static void put_row(struct ul_page *page, uint32_t row, const struct sum *sum)
+{
+    uint64_t bytes = page->saved->rows[row];
+    ul_page_put(page, "<tr><th scope=\"row\">");
+    ul_page_swatch(page, ul_page_paint(page, row));
+    ul_page_printf(page, "%s</th>", ul_page_label(page, row));
+    if (sum != NULL) {
+        put_number(page, sum->count);
+        put_number(page, sum->logical_bytes);
+        put_number(page, sum->padding_bytes);
+        put_number(page, sum->logical_bytes + sum->padding_bytes);
+    } else {
+        ul_page_put(page, "<td></td><td></td><td></td><td></td>");
+    }
+    ul_page_size_cells(page, bytes);
+    put_share(page, bytes, ul_page_paint(page, row));
+    ul_page_put(page, "</tr>\n");
+}
+
+/* Part of the row above it, and in no sum. */
+static void put_part(struct ul_page *page, const char *label, uint64_t bytes)
+{
+    if (bytes == 0)
+        return;
+    ul_page_printf(page,
+                   "<tr class=\"part\"><th scope=\"row\">%s</th><td></td><td></td><td></td>"
+                   "<td></td>",
+                   label);
+    ul_page_size_cells(page, bytes);
+    ul_page_put(page, "<td></td><td></td></tr>\n");
+}
+
+static void put_total(struct ul_page *page, const struct sum *sums)
+{
+    struct sum all = {.count = 0};
+    for (uint32_t c = 0; c < UL_PLAN_CLASS_COUNT; c++) {
+        all.count += sums[c].count;
+        all.logical_bytes += sums[c].logical_bytes;
+        all.padding_bytes += sums[c].padding_bytes;
+    }
+    ul_page_put(page, "</tbody><tfoot><tr id=\"total\"><th scope=\"row\">reserved</th>");
+    put_number(page, all.count);
+    put_number(page, all.logical_bytes);
+    put_number(page, all.padding_bytes);
+    put_number(page, all.logical_bytes + all.padding_bytes);
+    ul_page_size_cells(page, page->saved->reserved_bytes);
+    ul_page_put(page, "<td></td><td class=\"r\">100.0 %</td></tr></tfoot><tbody>\n");
+}
+
+static void put_process(struct ul_page *page)
+{
+    static const char *const labels[UL_SAVED_PART_COUNT] = {[UL_SAVED_LIBRARY] =
+                                                                "libraries\xE2\x80\x99 own",
+                                                            [UL_SAVED_CODE] = "code",
+                                                            [UL_SAVED_STACKS] = "stacks",
+                                                            [UL_SAVED_RUNTIME] = "runtime"};
+    const struct ul_saved *saved = page->saved;
+    if (saved->process_bytes == UINT64_MAX)
+        return;
+    ul_page_table(page, "process",
+                  ul_arena_printf(page->arena, "the process|#%s|#bytes", page->unit.name));
+    ul_page_put(page, "<tr><th scope=\"row\">buffer</th>");
+    ul_page_size_cells(page, saved->facts.parts[UL_SAVED_BUFFER]);
+    ul_page_put(page, "</tr>\n");
+    for (uint32_t part = UL_SAVED_LIBRARY; part < UL_SAVED_PART_COUNT; part++) {
+        ul_page_printf(page, "<tr><th scope=\"row\">%s</th>", labels[part]);
+        ul_page_size_cells(page, saved->facts.parts[part]);
+        ul_page_put(page, "</tr>\n");
+    }
+    ul_page_put(page, "</tbody><tfoot><tr><th scope=\"row\">process</th>");
+    ul_page_size_cells(page, saved->process_bytes);
+    ul_page_put(page, "</tr></tfoot><tbody>\n");
+    ul_page_table_end(page);
+}
+
+static void put_spaces(struct ul_page *page)
+{
+    const struct ul_saved_facts *facts = &page->saved->facts;
+    for (uint32_t i = 1; i < facts->space_count; i++) {
+        if (facts->spaces[i].reserved_bytes == 0)
+            continue;
+        ul_page_put(page, "<p>Outside of the buffer: ");
+        ul_page_escape(page, facts->spaces[i].name);
+        ul_page_printf(page, ", %s bytes.</p>\n",
+                       ul_page_digits(page, facts->spaces[i].reserved_bytes));
+    }
+}
+
+void ul_page_sums(struct ul_page *page)
+{
+    const struct ul_saved_facts *facts = &page->saved->facts;
+    struct sum sums[UL_PLAN_CLASS_COUNT] = {{.count = 0}};
+    add_up(page->saved, sums);
+    ul_page_begin(page, 2, "Where the bytes are");
+    ul_page_put(page, "<p class=\"lead\">The columns on the right are the arena at its peak, and "
+                      "add up to what is reserved. Those in the middle are all values of the "
+                      "program, each with bytes of its own: what no reuse would take.</p>\n");
+    ul_page_table(page, "sums",
+                  ul_arena_printf(page->arena,
+                                  "class|#values|#logical bytes|#padding|#allocated|"
+                                  "#at the peak, %s|#bytes||#share",
+                                  page->unit.name));
+    for (uint32_t row = 0; row < UL_REPORT_ROW_COUNT; row++) {
+        put_row(page, row, row < UL_PLAN_CLASS_COUNT ? &sums[row] : NULL);
+        if (row == UL_PLAN_WEIGHTS)
+            put_part(page, "of it the library\xE2\x80\x99s packing", facts->packing_bytes);
+        if (row == UL_PLAN_ACTIVATIONS)
+            put_part(page, "of it operands of its calls", facts->operand_bytes);
+    }
+    put_total(page, sums);
+    ul_page_table_end(page);
+    put_process(page);
+    put_spaces(page);
+    ul_page_end(page);
+}

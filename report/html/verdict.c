@@ -1,0 +1,315 @@
+/* Section 1: whether it fits, what it is made of, and the first answer to each question that a
+ * model's author has. */
+#include "report/html/html.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* Pieces of the bar, end to end. */
+enum { MAX_PIECES = UL_REPORT_ROW_COUNT + UL_SAVED_PART_COUNT };
+struct piece {
+    const char *paint, *label;
+    uint64_t bytes;
+};
+
+static uint32_t list_pieces(struct ul_page *page, struct piece *pieces)
+{
+    static const char *const labels[UL_SAVED_PART_COUNT] = {[UL_SAVED_LIBRARY] =
+                                                                "libraries\xE2\x80\x99 own",
+                                                            [UL_SAVED_CODE] = "code",
+                                                            [UL_SAVED_STACKS] = "stacks",
+                                                            [UL_SAVED_RUNTIME] = "runtime"};
+    const struct ul_saved *saved = page->saved;
+    uint32_t count = 0;
+    for (uint32_t row = 0; row < UL_REPORT_ROW_COUNT; row++)
+        if (saved->rows[row] > 0)
+            pieces[count++] = (struct piece){ul_page_paint(page, row), ul_page_label(page, row),
+                                             saved->rows[row]};
+    if (page->needed_bytes == saved->reserved_bytes)
+        return count;
+    for (uint32_t part = UL_SAVED_LIBRARY; part < UL_SAVED_PART_COUNT; part++)
+        if (saved->facts.parts[part] > 0)
+            pieces[count++] = (struct piece){ul_arena_printf(page->arena, "q%" PRIu32, part),
+                                             labels[part], saved->facts.parts[part]};
+    return count;
+}
+
+/* ---- The sentence ---- */
+
+static const struct ul_saved_remedy *find_cheapest(const struct ul_saved_facts *facts)
+{
+    const struct ul_saved_remedy *best = NULL;
+    for (uint32_t i = 0; i < facts->remedy_count; i++) {
+        const struct ul_saved_remedy *remedy = &facts->remedies[i];
+        if (!remedy->is_applied && remedy->fits && (best == NULL || remedy->cost < best->cost))
+            best = remedy;
+    }
+    return best;
+}
+
+static void put_shortfall(struct ul_page *page)
+{
+    const struct ul_saved_facts *facts = &page->saved->facts;
+    const struct ul_saved_remedy *remedy = find_cheapest(facts);
+    ul_page_put(page, "<p class=\"lead\">");
+    if (facts->proven)
+        ul_page_put(
+            page,
+            "No program of this model, as its options are, needs less than the budget: proven. ");
+    if (remedy != NULL) {
+        ul_page_put(page, "The cheapest plan that fits is with <code>");
+        ul_page_escape(page, remedy->change);
+        ul_page_printf(page, "</code>: %s. ", ul_page_time(page, remedy->cost));
+    } else {
+        ul_page_printf(page, "The smallest budget known to work is %s = %s bytes. ",
+                       ul_page_size(page, facts->smallest_budget_bytes),
+                       ul_page_digits(page, facts->smallest_budget_bytes));
+    }
+    ul_page_put(page, "See <a href=\"#s6\">what can be changed</a>.</p>\n");
+}
+
+static void put_sentence(struct ul_page *page)
+{
+    const struct ul_saved *saved = page->saved;
+    const struct ul_saved_facts *facts = &saved->facts;
+    uint64_t budget = facts->budget_bytes, needed = page->needed_bytes;
+    ul_page_put(page, "<h1>");
+    ul_page_name(page, saved->model, 48);
+    if (budget == 0)
+        ul_page_printf(page, " needs <b>%s</b>", ul_page_size(page, saved->reserved_bytes));
+    else if (facts->fits && needed <= budget)
+        ul_page_printf(page, " <b class=\"good\">fits</b> %s, with %s to spare",
+                       ul_page_size(page, budget), ul_page_size(page, budget - needed));
+    else
+        ul_page_printf(page, " <b class=\"bad\">does not fit</b> %s: %s short",
+                       ul_page_size(page, budget),
+                       ul_page_size(page, needed > budget ? needed - budget : 0));
+    ul_page_printf(page,
+                   "</h1>\n<p class=\"headline\">The program reserves <data id=\"reserved\" "
+                   "value=\"%" PRIu64 "\">%s</data> bytes",
+                   saved->reserved_bytes, ul_page_digits(page, saved->reserved_bytes));
+    ul_page_printf(page, " = %s, once, before it runs", ul_page_size(page, saved->reserved_bytes));
+    if (saved->process_bytes != UINT64_MAX)
+        ul_page_printf(page, "; its process takes at most %s bytes = %s",
+                       ul_page_digits(page, saved->process_bytes),
+                       ul_page_size(page, saved->process_bytes));
+    ul_page_put(page, ".</p>\n");
+    if (budget > 0 && !(facts->fits && needed <= budget))
+        put_shortfall(page);
+}
+
+/* What every number on the page is for. */
+static void put_assumptions(struct ul_page *page)
+{
+    const struct ul_saved *saved = page->saved;
+    uint32_t lists = 0;
+    ul_page_put(page, "<p class=\"chips\"><span>target ");
+    ul_page_escape(page, saved->target);
+    ul_page_put(page, "</span>");
+    for (uint32_t i = 0; i < saved->option_count; i++) {
+        const struct ul_report_option *option = &saved->options[i];
+        bool is_list = strcmp(option->name, "split") == 0 ||
+                       strcmp(option->name, "row-major") == 0 ||
+                       strcmp(option->name, "inside") == 0;
+        lists += is_list;
+        if (is_list || strncmp(option->name, "profile-", 8) == 0)
+            continue;
+        ul_page_put(page, "<span>");
+        ul_page_escape(page, option->name);
+        ul_page_put(page, option->value[0] != '\0' ? " " : "");
+        ul_page_name(page, option->value, 40);
+        ul_page_put(page, "</span>");
+    }
+    if (lists > 0)
+        ul_page_printf(page, "<span>%" PRIu32 " change%s for the budget</span>", lists,
+                       ul_plural(lists));
+    if (ul_saved_option(saved, "profile") != NULL)
+        ul_page_printf(page, "<span>%s a run, predicted</span>", ul_page_time(page, saved->cost));
+    ul_page_put(page, "</p>\n");
+}
+
+/* ---- The bar ---- */
+
+static void put_bar(struct ul_page *page, const struct piece *pieces, uint32_t count)
+{
+    uint64_t budget = page->saved->facts.budget_bytes;
+    uint64_t all = budget > page->needed_bytes ? budget : page->needed_bytes;
+    double scale = UL_PAGE_WIDTH / (all > 0 ? (double)all : 1.0), at = 0;
+    ul_page_put(page, "<svg class=\"bar\" width=\"100%\" height=\"44\" viewBox=\"0 0 1000 44\" "
+                      "preserveAspectRatio=\"none\" role=\"img\" aria-label=\"");
+    ul_page_printf(page, "%s of %s: ", ul_page_size(page, page->needed_bytes),
+                   budget > 0 ? ul_page_size(page, budget) : "what is needed");
+    for (uint32_t i = 0; i < count; i++)
+        ul_page_printf(page, "%s%s %s", i > 0 ? ", " : "", pieces[i].label,
+                       ul_page_size(page, pieces[i].bytes));
+    ul_page_put(page, "\"><rect class=\"room\" y=\"4\" width=\"1000\" height=\"36\"/>");
+    for (uint32_t i = 0; i < count; i++) {
+        ul_page_put(page, "<rect class=\"piece\" y=\"4\" height=\"36\" x=\"");
+        ul_page_coordinate(page, at * scale);
+        ul_page_put(page, "\" width=\"");
+        ul_page_coordinate(page, (double)pieces[i].bytes * scale);
+        ul_page_printf(page, "\" fill=\"url(#%s)\"/>", pieces[i].paint);
+        at += (double)pieces[i].bytes;
+    }
+    if (budget > 0) {
+        ul_page_put(page, "<path class=\"budget\" d=\"M");
+        ul_page_coordinate(page, (double)budget * scale - (budget == all ? 1 : 0));
+        ul_page_put(page, " 0v44\"/>");
+    }
+    ul_page_put(page, "</svg>\n");
+}
+
+static void put_parts(struct ul_page *page, const struct piece *pieces, uint32_t count)
+{
+    uint64_t budget = page->saved->facts.budget_bytes;
+    ul_page_put(page, "<ul class=\"parts\">\n");
+    for (uint32_t i = 0; i < count; i++) {
+        ul_page_put(page, "<li>");
+        ul_page_swatch(page, pieces[i].paint);
+        ul_page_printf(page, "<span>%s</span><b>%s</b></li>\n", pieces[i].label,
+                       ul_page_size(page, pieces[i].bytes));
+    }
+    if (budget > page->needed_bytes)
+        ul_page_printf(page, "<li><i class=\"swatch free\"></i><span>free</span><b>%s</b></li>\n",
+                       ul_page_size(page, budget - page->needed_bytes));
+    if (budget > 0)
+        ul_page_printf(page,
+                       "<li><i class=\"swatch line\"></i><span>budget of the %s</span>"
+                       "<b>%s</b></li>\n",
+                       page->saved->facts.budget_of_arena ? "buffer" : "process",
+                       ul_page_size(page, budget));
+    ul_page_put(page, "</ul>\n");
+}
+
+/* ---- Questions and first answers ---- */
+
+static void begin_answer(struct ul_page *page, const char *question, uint32_t section)
+{
+    ul_page_printf(page, "<div><dt><a href=\"#s%" PRIu32 "\">%s</a></dt><dd>", section, question);
+}
+
+static void end_answer(struct ul_page *page)
+{
+    ul_page_put(page, "</dd></div>\n");
+}
+
+static void answer_peak(struct ul_page *page)
+{
+    const struct ul_saved *saved = page->saved;
+    begin_answer(page, "What makes the peak?", 3);
+    if (saved->step_count == 0) {
+        ul_page_put(page, "There are no steps.");
+    } else {
+        ul_page_put_step(page, saved->peak_step, 40);
+        ul_page_printf(page, "<small>step %" PRIu32 " of 0 to %" PRIu32 "%s</small>",
+                       saved->peak_step, saved->step_count - 1,
+                       saved->steps[saved->peak_step].source[0] == '\0'
+                           ? "; the model names no source lines"
+                           : "");
+    }
+    end_answer(page);
+}
+
+static void answer_change(struct ul_page *page)
+{
+    const struct ul_saved_facts *facts = &page->saved->facts;
+    const struct ul_saved_remedy *best = NULL;
+    for (uint32_t i = 0; i < facts->remedy_count && best == NULL; i++)
+        if (!facts->remedies[i].is_applied)
+            best = &facts->remedies[i];
+    begin_answer(page, "What can I change?", 6);
+    if (best != NULL) {
+        ul_page_put(page, "<code>");
+        ul_page_escape(page, best->change);
+        ul_page_printf(page, "</code> saves %s", ul_page_size(page, ul_page_gain(page, best)));
+        ul_page_printf(page, "<small>%s a run; the first of %" PRIu32 " that were planned</small>",
+                       ul_page_time(page, best->cost), facts->remedy_count);
+    } else {
+        ul_page_put(page,
+                    facts->has_remedies ? "Nothing that was planned helps." : "Not planned yet.");
+        if (!facts->has_remedies)
+            ul_page_put(page, "<small>section 6 has the command</small>");
+    }
+    end_answer(page);
+}
+
+static void answer_half(struct ul_page *page)
+{
+    const struct ul_saved_facts *facts = &page->saved->facts;
+    const struct ul_saved_rung *found = NULL, *last = NULL;
+    bool of_arena = page->needed_bytes == page->saved->reserved_bytes;
+    for (uint32_t i = 0; i < facts->rung_count; i++) {
+        last = &facts->rungs[i];
+        uint64_t bytes = of_arena ? last->reserved_bytes : last->process_bytes;
+        if (found == NULL && bytes <= page->needed_bytes / 2)
+            found = last;
+    }
+    begin_answer(page, "What would half the memory cost?", 7);
+    if (found != NULL)
+        ul_page_printf(page, "%s a run<small>now %s</small>", ul_page_time(page, found->cost),
+                       ul_page_time(page, page->saved->cost));
+    else if (last != NULL)
+        ul_page_printf(page, "No plan is known<small>the least is %s, at %s a run</small>",
+                       ul_page_size(page, of_arena ? last->reserved_bytes : last->process_bytes),
+                       ul_page_time(page, last->cost));
+    else
+        ul_page_put(page, "Not planned yet.<small>section 7 has the command</small>");
+    end_answer(page);
+}
+
+static void answer_waste(struct ul_page *page)
+{
+    const struct ul_saved *saved = page->saved;
+    const struct ul_saved_facts *facts = &saved->facts;
+    uint64_t waste = saved->rows[UL_PLAN_CLASS_COUNT] + saved->rows[UL_PLAN_CLASS_COUNT + 1];
+    double part = saved->reserved_bytes > 0 ? (double)waste / (double)saved->reserved_bytes : 0;
+    begin_answer(page, "Does the allocator waste?", 9);
+    ul_page_printf(page, "%s bytes (%.2f %%)<small>%s</small>", ul_page_digits(page, waste),
+                   100 * part,
+                   facts->proven && facts->fits ? "no packing of this order is smaller: proven"
+                                                : "alignment and holes, at the peak");
+    end_answer(page);
+}
+
+static void answer_compared(struct ul_page *page)
+{
+    begin_answer(page, "What changed?", 11);
+    if (page->baseline != NULL)
+        ul_page_printf(
+            page, "%s<small>since the baseline</small>",
+            ul_page_change(page, page->baseline->reserved_bytes, page->saved->reserved_bytes));
+    else
+        ul_page_put(page, "No baseline was given.<small>--baseline OLD.json compares</small>");
+    end_answer(page);
+}
+
+static void answer_trust(struct ul_page *page)
+{
+    const struct ul_saved *saved = page->saved;
+    begin_answer(page, "Can I trust the number?", 10);
+    ul_page_printf(page, "%s bytes unaccounted<small>model ",
+                   ul_page_digits(page, saved->rows[UL_REPORT_ROW_COUNT - 1]));
+    ul_page_name(page, saved->model_sha256, 13);
+    ul_page_put(page, "; one command checks it</small>");
+    end_answer(page);
+}
+
+void ul_page_verdict(struct ul_page *page)
+{
+    struct piece pieces[MAX_PIECES];
+    uint32_t count = list_pieces(page, pieces);
+    ul_page_put(page, "<section id=\"s1\" class=\"verdict\" aria-label=\"Verdict\">\n");
+    put_sentence(page);
+    put_assumptions(page);
+    put_bar(page, pieces, count);
+    put_parts(page, pieces, count);
+    ul_page_put(page, "<dl class=\"answers\">\n");
+    answer_peak(page);
+    answer_change(page);
+    answer_half(page);
+    answer_waste(page);
+    answer_compared(page);
+    answer_trust(page);
+    ul_page_put(page, "</dl>\n");
+    ul_page_end(page);
+}

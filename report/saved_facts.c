@@ -1,0 +1,174 @@
+/* What a plan.json says beside its tables: bounds, budget, process, methods, and what other plans
+ * would take. Members that are not there are of a later version than the plan; those that are there
+ * are held to their range. */
+#include "report/json_in.h"
+#include "report/saved.h"
+
+#include <string.h>
+
+static const uint64_t MAX_BYTES = (uint64_t)1 << 60;
+
+static enum ul_status read_number(struct ul_json *json, const json_t *object, const char *key,
+                                  uint64_t *out)
+{
+    if (json_object_get(object, key) == NULL)
+        return UL_OK;
+    return ul_json_number(json, object, key, MAX_BYTES, out);
+}
+
+static enum ul_status read_text(struct ul_json *json, const json_t *object, const char *key,
+                                const char **out)
+{
+    *out = "";
+    if (json_object_get(object, key) == NULL)
+        return UL_OK;
+    return ul_json_string(json, object, key, out);
+}
+
+static enum ul_status read_head(struct ul_json *json, struct ul_saved_facts *facts)
+{
+    const json_t *root = json->root, *library = json_object_get(root, "for_library");
+    const char *budget_of;
+    UL_TRY(read_text(json, root, "tool", &facts->tool));
+    UL_TRY(read_text(json, root, "budget_of", &budget_of));
+    facts->budget_of_arena = strcmp(budget_of, "arena") == 0;
+    facts->fits = !json_is_false(json_object_get(root, "fits"));
+    facts->proven = json_is_true(json_object_get(root, "proven"));
+    facts->optimal = json_is_true(json_object_get(root, "optimal"));
+    facts->stopped_by_time = json_is_true(json_object_get(root, "stopped_by_time"));
+    const struct {
+        const json_t *object;
+        const char *key;
+        uint64_t *out;
+    } numbers[] = {
+        {root, "opset", &facts->opset},
+        {root, "order_lower_bound_bytes", &facts->order_lower_bound_bytes},
+        {root, "orders_lower_bound_bytes", &facts->orders_lower_bound_bytes},
+        {root, "lower_bound_bytes", &facts->lower_bound_bytes},
+        {root, "budget_bytes", &facts->budget_bytes},
+        {root, "smallest_budget_bytes", &facts->smallest_budget_bytes},
+        {root, "base_cost", &facts->base_cost},
+        {root, "cost_bound", &facts->cost_bound},
+        {library, "packing_bytes", &facts->packing_bytes},
+        {library, "operand_bytes", &facts->operand_bytes},
+        {json_object_get(root, "training"), "parameters", &facts->parameter_count},
+    };
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        UL_TRY(read_number(json, numbers[i].object, numbers[i].key, numbers[i].out));
+    return UL_OK;
+}
+
+static enum ul_status read_parts(struct ul_json *json, struct ul_saved_facts *facts)
+{
+    static const char *const keys[UL_SAVED_PART_COUNT] = {[UL_SAVED_BUFFER] = "buffer",
+                                                          [UL_SAVED_LIBRARY] = "library",
+                                                          [UL_SAVED_CODE] = "code",
+                                                          [UL_SAVED_STACKS] = "stacks",
+                                                          [UL_SAVED_RUNTIME] = "runtime"};
+    const json_t *parts = json_object_get(json->root, "process");
+    const json_t *methods = json_object_get(json->root, "method");
+    for (uint32_t i = 0; i < UL_SAVED_PART_COUNT; i++)
+        UL_TRY(read_number(json, parts, keys[i], &facts->parts[i]));
+    UL_TRY(read_text(json, methods, "order", &facts->order));
+    UL_TRY(read_text(json, methods, "remat", &facts->remat));
+    return read_text(json, methods, "pack", &facts->pack);
+}
+
+static enum ul_status read_spaces(struct ul_json *json, struct ul_saved_facts *facts)
+{
+    const char **names = NULL;
+    uint64_t *bytes = NULL;
+    if (json_object_get(json->root, "spaces") == NULL)
+        return UL_OK;
+    UL_TRY(ul_json_column(json, "spaces", "reserved_bytes", false, MAX_BYTES, &bytes,
+                          &facts->space_count, true));
+    UL_TRY(ul_json_texts(json, "spaces", "name", &names, facts->space_count));
+    struct ul_saved_space *spaces =
+        UL_NEW_ARRAY(json->arena, struct ul_saved_space, facts->space_count);
+    for (uint32_t i = 0; i < facts->space_count; i++)
+        spaces[i] = (struct ul_saved_space){.name = names[i], .reserved_bytes = bytes[i]};
+    facts->spaces = spaces;
+    return UL_OK;
+}
+
+/* How many entries a list has that may not be there. */
+static enum ul_status count_list(struct ul_json *json, const char *key, bool *is_there,
+                                 uint32_t *count)
+{
+    const json_t *list = json_object_get(json->root, key);
+    *is_there = list != NULL;
+    *count = (uint32_t)json_array_size(list);
+    if (list == NULL || (json_is_array(list) && json_array_size(list) < UINT32_MAX))
+        return UL_OK;
+    return ul_diag_set(json->diag, UL_INVALID, "\"%s\" is no list", key);
+}
+
+static enum ul_status read_remedies(struct ul_json *json, struct ul_saved_facts *facts)
+{
+    UL_TRY(count_list(json, "remedies", &facts->has_remedies, &facts->remedy_count));
+    struct ul_saved_remedy *remedies =
+        UL_NEW_ARRAY(json->arena, struct ul_saved_remedy, facts->remedy_count);
+    for (uint32_t i = 0; i < facts->remedy_count; i++) {
+        struct ul_saved_remedy *remedy = &remedies[i];
+        const json_t *row = json_array_get(json_object_get(json->root, "remedies"), i);
+        UL_TRY(ul_json_string(json, row, "kind", &remedy->kind));
+        UL_TRY(ul_json_string(json, row, "change", &remedy->change));
+        UL_TRY(ul_json_number(json, row, "reserved_bytes", MAX_BYTES, &remedy->reserved_bytes));
+        UL_TRY(ul_json_number(json, row, "process_bytes", MAX_BYTES, &remedy->process_bytes));
+        UL_TRY(ul_json_number(json, row, "cost", MAX_BYTES, &remedy->cost));
+        remedy->is_applied = json_is_true(json_object_get(row, "applied"));
+        remedy->fits = json_is_true(json_object_get(row, "fits"));
+    }
+    facts->remedies = remedies;
+    return UL_OK;
+}
+
+static enum ul_status read_ladder(struct ul_json *json, struct ul_saved_facts *facts)
+{
+    UL_TRY(count_list(json, "ladder", &facts->has_ladder, &facts->rung_count));
+    struct ul_saved_rung *rungs =
+        UL_NEW_ARRAY(json->arena, struct ul_saved_rung, facts->rung_count);
+    for (uint32_t i = 0; i < facts->rung_count; i++) {
+        struct ul_saved_rung *rung = &rungs[i];
+        const json_t *row = json_array_get(json_object_get(json->root, "ladder"), i);
+        UL_TRY(ul_json_number(json, row, "reserved_bytes", MAX_BYTES, &rung->reserved_bytes));
+        UL_TRY(ul_json_number(json, row, "process_bytes", MAX_BYTES, &rung->process_bytes));
+        UL_TRY(ul_json_number(json, row, "cost", MAX_BYTES, &rung->cost));
+        UL_TRY(read_number(json, row, "recomputed_steps", &rung->recomputed_steps));
+        UL_TRY(read_number(json, row, "splits", &rung->splits));
+        UL_TRY(read_number(json, row, "row_major", &rung->row_major));
+        UL_TRY(read_number(json, row, "inside", &rung->inside));
+    }
+    facts->rungs = rungs;
+    return UL_OK;
+}
+
+static enum ul_status read_blockers(struct ul_json *json, struct ul_saved *saved)
+{
+    struct ul_saved_facts *facts = &saved->facts;
+    UL_TRY(count_list(json, "blockers", &facts->has_blockers, &facts->blocker_count));
+    struct ul_saved_blocker *blockers =
+        UL_NEW_ARRAY(json->arena, struct ul_saved_blocker, facts->blocker_count);
+    for (uint32_t i = 0; i < facts->blocker_count; i++) {
+        const json_t *row = json_array_get(json_object_get(json->root, "blockers"), i);
+        uint64_t step;
+        UL_TRY(ul_json_number(json, row, "step", MAX_BYTES, &step));
+        UL_TRY(ul_json_number(json, row, "bytes", MAX_BYTES, &blockers[i].bytes));
+        if (step >= saved->step_count)
+            return ul_diag_set(json->diag, UL_INVALID,
+                               "\"blockers\": entry %u names a step that is not there", i);
+        blockers[i].step = (uint32_t)step;
+    }
+    facts->blockers = blockers;
+    return UL_OK;
+}
+
+enum ul_status ul_saved_read_facts(struct ul_json *json, struct ul_saved *saved)
+{
+    UL_TRY(read_head(json, &saved->facts));
+    UL_TRY(read_parts(json, &saved->facts));
+    UL_TRY(read_spaces(json, &saved->facts));
+    UL_TRY(read_remedies(json, &saved->facts));
+    UL_TRY(read_ladder(json, &saved->facts));
+    return read_blockers(json, saved);
+}
