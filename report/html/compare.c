@@ -102,30 +102,80 @@ static uint64_t *sum_live(struct ul_page *page, const struct ul_saved *saved, ui
     return live;
 }
 
+/* Positions of a pixel column, and what is least and most there. */
+struct extent {
+    uint32_t begin, end;
+    uint64_t least, most;
+};
+
+static uint32_t count_columns(uint32_t length)
+{
+    return length < UL_PAGE_WIDTH ? length : UL_PAGE_WIDTH;
+}
+
+static void find_extent(const uint64_t *live, uint32_t length, uint32_t column,
+                        struct extent *extent)
+{
+    uint32_t columns = count_columns(length);
+    extent->begin = (uint32_t)((uint64_t)column * length / columns);
+    extent->end = (uint32_t)((uint64_t)(column + 1) * length / columns);
+    extent->least = extent->most = live[extent->begin];
+    for (uint32_t p = extent->begin; p < extent->end; p++) {
+        extent->least = live[p] < extent->least ? live[p] : extent->least;
+        extent->most = live[p] > extent->most ? live[p] : extent->most;
+    }
+}
+
 /* Of each pixel column the least and the most, as a staircase over the whole width. */
 static void put_curve(struct ul_page *page, const char *class, const uint64_t *live,
                       uint32_t length, double top)
 {
-    uint32_t columns = length < UL_PAGE_WIDTH ? length : UL_PAGE_WIDTH;
+    uint32_t columns = count_columns(length);
     ul_page_printf(page, "<path class=\"%s\" d=\"", class);
     for (uint32_t column = 0; column < columns; column++) {
-        uint32_t begin = (uint32_t)((uint64_t)column * length / columns);
-        uint32_t end = (uint32_t)((uint64_t)(column + 1) * length / columns);
-        uint64_t least = live[begin], most = live[begin];
-        for (uint32_t p = begin; p < end; p++) {
-            least = live[p] < least ? live[p] : least;
-            most = live[p] > most ? live[p] : most;
-        }
+        struct extent extent;
+        find_extent(live, length, column, &extent);
         ul_page_put(page, column == 0 ? "M0 " : "V");
-        ul_page_coordinate(page, HEIGHT - (double)least / top * HEIGHT);
-        if (most > least) {
+        ul_page_coordinate(page, HEIGHT - (double)extent.least / top * HEIGHT);
+        if (extent.most > extent.least) {
             ul_page_put(page, "V");
-            ul_page_coordinate(page, HEIGHT - (double)most / top * HEIGHT);
+            ul_page_coordinate(page, HEIGHT - (double)extent.most / top * HEIGHT);
         }
         ul_page_put(page, "H");
         ul_page_coordinate(page, (column + 1.0) * UL_PAGE_WIDTH / columns);
     }
     ul_page_put(page, "\"/>");
+}
+
+static void put_column(struct ul_page *page, const uint64_t *live, uint32_t length, uint32_t column)
+{
+    struct extent extent;
+    if (column >= count_columns(length)) {
+        ul_page_put(page, "<td></td><td></td><td></td>");
+        return;
+    }
+    find_extent(live, length, column, &extent);
+    ul_page_printf(page, "<td class=\"r\">%" PRIu32, extent.begin);
+    if (extent.end > extent.begin + 1)
+        ul_page_printf(page, " to %" PRIu32, extent.end - 1);
+    ul_page_printf(page, "</td><td class=\"r\">%s</td>", ul_page_digits(page, extent.least));
+    ul_page_printf(page, "<td class=\"r\">%s</td>", ul_page_digits(page, extent.most));
+}
+
+static void put_twin(struct ul_page *page, const uint64_t *before, uint32_t old_length)
+{
+    uint32_t old_columns = count_columns(old_length), new_columns = count_columns(page->length);
+    ul_page_twin(page, "t11", "The same as a table");
+    ul_page_table(page, "both",
+                  "#old step|#least live bytes|#most|#new step|#least live bytes|#most");
+    for (uint32_t i = 0; i < old_columns || i < new_columns; i++) {
+        ul_page_put(page, "<tr>");
+        put_column(page, before, old_length, i);
+        put_column(page, page->live, page->length, i);
+        ul_page_put(page, "</tr>\n");
+    }
+    ul_page_table_end(page);
+    ul_page_twin_end(page);
 }
 
 static void put_picture(struct ul_page *page)
@@ -154,6 +204,7 @@ static void put_picture(struct ul_page *page)
                 "aria-hidden=\"true\"><path class=\"old\" d=\"M0 4H28\"/></svg>old</li><li><svg "
                 "width=\"28\" height=\"8\" aria-hidden=\"true\"><path class=\"new\" d=\"M0 "
                 "4H28\"/></svg>new</li><li>each from its first to its last step</li></ul>\n");
+    put_twin(page, before, old_length);
 }
 
 static void put_sentence(struct ul_page *page, const struct ul_diff *diff)

@@ -149,20 +149,22 @@ static void put_peaks(struct ul_page *page)
         const struct ul_saved_step *step = &page->saved->steps[peaks[i]];
         double at = 100.0 * (peaks[i] + 0.5) / page->length;
         uint32_t line = 14 + 18 * i;
-        ul_page_printf(page, "<line x1=\"%.3f%%\" x2=\"%.3f%%\" y1=\"%" PRIu32 "\" y2=\"", at, at,
-                       line + 4);
+        ul_page_printf(page,
+                       "<g data-step=\"%" PRIu32 "\"><line x1=\"%.3f%%\" x2=\"%.3f%%\" "
+                       "y1=\"%" PRIu32 "\" y2=\"",
+                       peaks[i], at, at, line + 4);
         ul_page_coordinate(page, ABOVE + height_of(page, page->live[peaks[i]]));
         ul_page_printf(page,
                        "\"/><text x=\"%.3f%%\" y=\"%" PRIu32 "\" class=\"%s\"><tspan "
                        "class=\"rank\">%" PRIu32 "</tspan> %s ",
                        at, line, at > 50 ? "end" : "start", i + 1,
                        ul_page_size(page, page->live[peaks[i]]));
-        ul_page_escape(page, ul_report_fit_name(page->arena, step->node, 44));
+        ul_page_cut(page, step->node, 44);
         if (step->source[0] != '\0') {
             ul_page_put(page, " \xC2\xB7 ");
-            ul_page_escape(page, ul_report_fit_name(page->arena, step->source, 32));
+            ul_page_cut(page, step->source, 32);
         }
-        ul_page_put(page, "</text>");
+        ul_page_put(page, "</text></g>");
     }
     ul_page_put(page, "</g>\n");
 }

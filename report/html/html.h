@@ -45,7 +45,9 @@ void ul_page_escape(struct ul_page *page, const char *string);
 /* Markup that holds no text of a plan. */
 void ul_page_put(struct ul_page *page, const char *markup);
 void ul_page_printf(struct ul_page *page, const char *format, ...) UL_PRINTF(2, 3);
-/* A name in at most so many characters, cut in the middle, with all of it in its title. */
+/* A name in at most so many characters, cut in the middle, as text alone. */
+void ul_page_cut(struct ul_page *page, const char *name, size_t columns);
+/* The same as an element, with all of it in its title. */
 void ul_page_name(struct ul_page *page, const char *name, size_t columns);
 /* "model.py:42" of a frame of Python's, else the line as it is. */
 void ul_page_source(struct ul_page *page, const char *source);

@@ -74,8 +74,9 @@ static void put_box(struct ul_page *page, const struct box *box)
     ul_page_coordinate(page, box->width);
     ul_page_put(page, "\" height=\"");
     ul_page_coordinate(page, box->height);
-    ul_page_printf(page, "\" fill=\"url(#%s%u)\" data-range=\"%" PRIu32 "\"/>\n",
-                   is_again(range) ? "r" : "p", (unsigned)range->class, box->range);
+    ul_page_printf(page, "\" fill=\"url(#%s%u)\"%s data-range=\"%" PRIu32 "\"/>\n",
+                   is_again(range) ? "r" : "p", (unsigned)range->class,
+                   box->height < 3 || box->width < 3 ? " class=\"thin\"" : "", box->range);
 }
 
 /* Too small for an element each: at least half a unit of each class's path. */
@@ -146,7 +147,7 @@ static void put_names(struct ul_page *page, const struct boxes *boxes)
         ul_page_printf(page, "<text class=\"on%u\" x=\"%.3f%%\" y=\"%.1f\">",
                        (unsigned)page->saved->ranges[box->range].class, box->x / 10 + 0.4,
                        box->y + box->height / 2 + 4);
-        ul_page_escape(page, ul_report_fit_name(page->arena, name, columns < 44 ? columns : 44));
+        ul_page_cut(page, name, columns < 44 ? columns : 44);
         ul_page_put(page, "</text>");
         shown++;
     }

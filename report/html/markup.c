@@ -91,22 +91,29 @@ static size_t count_characters(const char *name)
     return count;
 }
 
-void ul_page_name(struct ul_page *page, const char *name, size_t columns)
+void ul_page_cut(struct ul_page *page, const char *name, size_t columns)
 {
     size_t count = count_characters(name);
+    size_t head = (columns - 1) / 2, tail = columns - 1 - head;
     if (count <= columns) {
-        ul_page_put(page, "<span class=\"n\">");
         ul_page_escape(page, name);
-        ul_page_put(page, "</span>");
         return;
     }
-    size_t head = (columns - 1) / 2, tail = columns - 1 - head;
-    ul_page_put(page, "<span class=\"n\" title=\"");
-    ul_page_escape(page, name);
-    ul_page_put(page, "\">");
     escape_bytes(page, name, offset_of(name, head));
     ul_page_put(page, "\xE2\x80\xA6");
     ul_page_escape(page, name + offset_of(name, count - tail));
+}
+
+void ul_page_name(struct ul_page *page, const char *name, size_t columns)
+{
+    ul_page_put(page, "<span class=\"n\"");
+    if (count_characters(name) > columns) {
+        ul_page_put(page, " title=\"");
+        ul_page_escape(page, name);
+        ul_page_put(page, "\"");
+    }
+    ul_page_put(page, ">");
+    ul_page_cut(page, name, columns);
     ul_page_put(page, "</span>");
 }
 

@@ -17,13 +17,13 @@ static void put_row(struct ul_page *page, uint32_t range)
     ul_page_printf(page, "<tr data-range=\"%" PRIu32 "\">", range);
     ul_page_size_cells(page, of->size_bytes);
     ul_page_put(page, "<td>");
-    ul_page_name(page, ul_saved_range_name(page->saved, page->arena, range), 44);
-    ul_page_put(page, "<small class=\"m\">");
-    ul_page_escape(page, of->type);
-    ul_page_printf(page, "%s</small></td><td class=\"class\">",
-                   of->copy > 0 ? " \xC2\xB7 computed again" : "");
+    ul_page_name(page, ul_saved_range_name(page->saved, page->arena, range), 37);
+    ul_page_put(page, "<small>");
     ul_page_swatch(page, ul_page_paint(page, of->class));
-    ul_page_printf(page, "%s</td><td>", ul_page_label(page, of->class));
+    ul_page_printf(page, "%s%s <span class=\"m\">", ul_page_label(page, of->class),
+                   of->copy > 0 ? ", computed again" : "");
+    ul_page_escape(page, of->type);
+    ul_page_put(page, "</span></small></td><td>");
     ul_page_put_maker(page, range);
     ul_page_put(page, "</td><td>");
     ul_page_put_readers(page, range);
@@ -58,7 +58,7 @@ static void put_kind(struct ul_page *page, bool lasting, uint32_t wanted, const 
         return;
     ul_page_put(page, "<tr class=\"others\">");
     ul_page_size_cells(page, rest_bytes);
-    ul_page_printf(page, "<td colspan=\"7\">%" PRIu32 " %s</td></tr>\n", rest, others);
+    ul_page_printf(page, "<td colspan=\"6\">%" PRIu32 " %s</td></tr>\n", rest, others);
 }
 
 static uint64_t sum_alive(const struct ul_page *page)
@@ -77,16 +77,15 @@ void ul_page_peak(struct ul_page *page)
                    ". A long idle gap is a value that waits: the first to compute again, to "
                    "offload, or to make later.</p>\n",
                    page->alive_count, page->saved->peak_step);
-    ul_page_table(
-        page, "values",
-        ul_arena_printf(page->arena,
-                        "#%s|#bytes|value|class|made by|used by|#steps|#held for|#idle gap",
-                        page->unit.name));
+    ul_page_table(page, "values",
+                  ul_arena_printf(page->arena,
+                                  "#%s|#bytes|value|made by|used by|#steps|#held for|#idle gap",
+                                  page->unit.name));
     put_kind(page, false, TOP_VALUES, "others that come and go");
     put_kind(page, true, TOP_LASTING, "other weights and states of the optimizer");
     ul_page_put(page, "</tbody><tfoot><tr>");
     ul_page_size_cells(page, sum_alive(page));
-    ul_page_put(page, "<td colspan=\"7\">all that is alive, without alignment and holes</td></tr>"
+    ul_page_put(page, "<td colspan=\"6\">all that is alive, without alignment and holes</td></tr>"
                       "</tfoot><tbody>\n");
     ul_page_table_end(page);
     ul_page_end(page);

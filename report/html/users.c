@@ -37,13 +37,13 @@ void ul_page_put_maker(struct ul_page *page, uint32_t range)
     if (ul_saved_maker(page->saved, of) == NULL)
         ul_page_put(page, "<span class=\"muted\">given</span>");
     else
-        ul_page_put_step(page, of->begin, 34);
+        ul_page_put_step(page, of->begin, 30);
 }
 
 /* The first ones by their operators, and how many more. */
 void ul_page_put_readers(struct ul_page *page, uint32_t range)
 {
-    enum { SHOWN = 3 };
+    enum { SHOWN = 2 };
     const struct ul_saved_range *of = &page->saved->ranges[range];
     if (!page->saved->has_readers || of->is_scratch) {
         ul_page_printf(page, "<span class=\"muted\">%s</span>",
@@ -53,8 +53,8 @@ void ul_page_put_readers(struct ul_page *page, uint32_t range)
     for (uint32_t i = 0; i < of->reader_count && i < SHOWN; i++) {
         const struct ul_saved_step *step = &page->saved->steps[of->readers[i]];
         ul_page_put(page, i > 0 ? ", " : "");
-        ul_page_name(page, step->op, 20);
-        ul_page_printf(page, "<span class=\"muted\"> at %" PRIu32 "</span>", of->readers[i]);
+        ul_page_cut(page, step->op, 22);
+        ul_page_printf(page, "<span class=\"muted\">\xC2\xA0%" PRIu32 "</span>", of->readers[i]);
     }
     if (of->reader_count > SHOWN)
         ul_page_printf(page, "<span class=\"muted\"> and %" PRIu32 " more</span>",

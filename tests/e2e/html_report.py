@@ -232,4 +232,5 @@ def main():
         run("report", other, "--baseline", other, code=1)
 
 
-main()
+if __name__ == "__main__":
+    main()
