@@ -13,6 +13,8 @@
 
 /* options.c */
 
+enum ul_cli_advice { UL_ADVICE_AUTO, UL_ADVICE_ON, UL_ADVICE_OFF };
+
 /* What the commands take beside the options of a compile. */
 struct ul_cli_options {
     struct ul_options base;

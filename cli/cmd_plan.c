@@ -2,6 +2,8 @@
 #include "cli/cli.h"
 #include "ir/text.h"
 
+#include <string.h>
+
 static enum ul_status check_options(struct ul_cli_job *job)
 {
     const struct ul_cli_options *options = &job->options;
@@ -17,6 +19,13 @@ static enum ul_status check_options(struct ul_cli_job *job)
                            "--sweep shows all budgets down to the least that is met: leave "
                            "--budget out, give several to compare (--budget A,B), or leave --sweep "
                            "out for the plan of one budget");
+    if (options->advice == UL_ADVICE_ON && job->compile.options.plan != NULL)
+        return ul_diag_set(diag, UL_USAGE,
+                           "--advice on makes plans to compare, and --plan gives one: leave one of "
+                           "them out");
+    if (options->advice == UL_ADVICE_ON && strcmp(job->files.items[0], "-") == 0)
+        return ul_diag_set(diag, UL_USAGE,
+                           "--advice on reads the model once for each plan: give a file");
     if (options->sweep && (options->csv_steps != NULL || options->trace != NULL ||
                            options->html != NULL || options->baseline != NULL))
         return ul_diag_set(diag, UL_USAGE,
@@ -107,11 +116,35 @@ static enum ul_status draw_plan(struct ul_cli_job *job)
     return ul_cli_draw(job, &saved);
 }
 
+/* Whether somebody reads advice. A plan that is given has no options of its own to change, and a
+ * model that is read from a pipe cannot be read again. */
+static bool wants_advice(const struct ul_cli_job *job)
+{
+    const struct ul_compile *compile = &job->compile;
+    if (job->options.advice != UL_ADVICE_AUTO)
+        return job->options.advice == UL_ADVICE_ON;
+    return (!ul_cli_stdout_is_taken(job) || job->options.html != NULL) && !job->options.sweep &&
+           compile->options.plan == NULL && compile->options.stop_after == NULL &&
+           strcmp(job->files.items[0], "-") != 0;
+}
+
+static void advise(struct ul_cli_job *job)
+{
+    struct ul_compile *compile = &job->compile;
+    if (!wants_advice(job))
+        return;
+    ul_compile_advise(compile, job->files.items[0]);
+    compile->report.ladder = &compile->ladder;
+    if (job->options.advice == UL_ADVICE_ON || job->options.html != NULL)
+        ul_compile_put_json(compile);
+}
+
 static enum ul_status write_plan(struct ul_cli_job *job)
 {
     struct ul_compile *compile = &job->compile;
     const char *json = job->options.json;
     struct ul_text text;
+    advise(job);
     if (json != NULL)
         UL_TRY(ul_file_write(json, compile->json.data, compile->json.length, &compile->diag));
     UL_TRY(draw_plan(job));
@@ -129,7 +162,7 @@ static enum ul_status plan(struct ul_cli_job *job)
     UL_TRY(check_options(job));
     if (job->axes.count > 0)
         return plan_cases(job);
-    compile->wants_ladder = job->options.sweep;
+    compile->wants_ladder = job->options.sweep || wants_advice(job);
     UL_TRY(ul_compile_find_largest(compile, job->files.items[0]));
     UL_TRY(ul_compile_build(compile, job->files.items[0]));
     if (compile->program == NULL) { /* --stop-after */

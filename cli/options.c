@@ -5,6 +5,16 @@
 #include <getopt.h>
 #include <string.h>
 
+static const char *advice_words(uint32_t index, unsigned *value)
+{
+    static const char *const words[] = {
+        [UL_ADVICE_AUTO] = "auto", [UL_ADVICE_ON] = "on", [UL_ADVICE_OFF] = "off"};
+    if (index >= sizeof words / sizeof *words)
+        return NULL;
+    *value = index;
+    return words[index];
+}
+
 static const struct ul_option rows[] = {
 #define UL_OPTION(type, field, ...) {.offset = offsetof(struct ul_cli_options, field), __VA_ARGS__},
 #include "cli/options.def"

@@ -163,6 +163,8 @@ enum ul_status ul_compile_build(struct ul_compile *compile, const char *model_pa
 {
     UL_ASSERT(!compile->options.max_batch &&
               compile->options.max_dim == NULL); /* ul_compile_find_largest has found it */
+    compile->asked.base.arena = &compile->keep;
+    ul_options_copy(&compile->asked.base, &compile->options.base, sizeof compile->asked);
     enum ul_status status = build(compile, model_path);
     if (status != UL_OK && ul_compile_is_other_model(compile))
         return ul_compile_report_other_model(compile);
@@ -183,6 +185,13 @@ static void dump_kernels(struct ul_compile *compile)
     fputs(text.data, compile->dump);
 }
 
+void ul_compile_put_json(struct ul_compile *compile)
+{
+    ul_text_init(&compile->json, &compile->keep);
+    ul_report_put_json(&compile->json, &compile->report);
+    ul_hash_hex(compile->json.data, compile->json.length, compile->plan_sha256);
+}
+
 enum ul_status ul_compile_plan(struct ul_compile *compile)
 {
     UL_ASSERT(compile->program != NULL);
@@ -192,9 +201,7 @@ enum ul_status ul_compile_plan(struct ul_compile *compile)
         UL_TRY(ul_compile_solve(compile));
     dump_kernels(compile);
     ul_compile_describe(compile);
-    ul_text_init(&compile->json, &compile->keep);
-    ul_report_put_json(&compile->json, &compile->report);
-    ul_hash_hex(compile->json.data, compile->json.length, compile->plan_sha256);
+    ul_compile_put_json(compile);
     UL_ASSERT(compile->plan.reserved_bytes != NULL && compile->json.length > 0);
     return UL_OK;
 }

@@ -74,6 +74,7 @@ struct ul_plan_options ul_compile_planning(const struct ul_compile_options *opti
 struct ul_compile {
     struct ul_arena keep, scratch;
     struct ul_compile_options options; /* after ul_compile_build with what they left open */
+    struct ul_compile_options asked;   /* as they were before */
     struct ul_diag diag;
     /* Called when a part of the work begins that may take long ("planning"), and with NULL when it
      * ends. NULL: nobody is told. */
@@ -129,6 +130,13 @@ enum ul_status ul_compile_find_largest(struct ul_compile *compile,
 enum ul_status ul_compile_table(struct ul_compile *compile, const char *model_path,
                                 const struct ul_axes *axes,
                                 struct ul_report_table *table) UL_MUST_CHECK;
+
+/* advice.c: what makes the plan smaller, by plans that are made of the model with other options,
+ * and what its own choices make it smaller by: report.advice. After ul_compile_plan, not of
+ * options.plan; with wants_ladder also what smaller budgets give. */
+void ul_compile_advise(struct ul_compile *compile, const char *model_path);
+/* compile.c: `json` again, with what the report has come to say since. */
+void ul_compile_put_json(struct ul_compile *compile);
 
 /* budget.c: UL_NO_FIT when the plan exceeds the budget: the shortfall, the smallest budget known to
  * work, the peak and what is alive there. */

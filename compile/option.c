@@ -562,6 +562,41 @@ enum ul_status ul_option_set(struct ul_options *options, const struct ul_option 
     return UL_OK;
 }
 
+void ul_option_clear(struct ul_options *options, const struct ul_option *row)
+{
+    static const size_t sizes[] = {
+        [UL_OPTION_FLAG] = sizeof(bool),
+        [UL_OPTION_TEXT] = sizeof(const char *),
+        [UL_OPTION_INPUT] = sizeof(const char *),
+        [UL_OPTION_RESULT] = sizeof(const char *),
+        [UL_OPTION_WORD] = sizeof(unsigned),
+        [UL_OPTION_SIZE] = sizeof(uint64_t),
+        [UL_OPTION_NUMBER] = sizeof(uint64_t),
+        [UL_OPTION_INTEGER] = sizeof(int64_t),
+        [UL_OPTION_POWER] = sizeof(uint64_t),
+        [UL_OPTION_REAL] = sizeof(double),
+        [UL_OPTION_POSITIVE] = sizeof(double),
+        [UL_OPTION_TEXTS] = sizeof(struct ul_texts),
+        [UL_OPTION_PAIRS] = sizeof(struct ul_pairs),
+        [UL_OPTION_SIZES] = sizeof(struct ul_named_sizes),
+    };
+    memset(field_of(options, row), 0, sizes[row->kind]);
+    options->said[index_of(options, row)] = NULL;
+    options->is_set[index_of(options, row)] = false;
+}
+
+void ul_options_drop_size(struct ul_options *options, const struct ul_option *row, const char *name,
+                          size_t length)
+{
+    struct ul_named_sizes *list = field_of(options, row);
+    struct ul_named_sizes kept = {.count = 0};
+    UL_ASSERT(row->kind == UL_OPTION_SIZES);
+    for (uint32_t i = 0; i < list->count; i++)
+        if (strlen(list->items[i].name) != length || memcmp(list->items[i].name, name, length) != 0)
+            ul_named_sizes_add(options->arena, &kept, &list->items[i]);
+    *list = kept;
+}
+
 void ul_options_copy(struct ul_options *to, const struct ul_options *from, size_t size_bytes)
 {
     struct ul_arena *arena = to->arena;

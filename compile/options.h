@@ -175,6 +175,11 @@ enum ul_status ul_option_set(struct ul_options *options, const struct ul_option 
 /* The same of what a plan says: the caller said nothing. */
 enum ul_status ul_option_restore(struct ul_options *options, const struct ul_option *row,
                                  const char *value, struct ul_diag *diag) UL_MUST_CHECK;
+/* Takes back all that was said of it: the default. */
+void ul_option_clear(struct ul_options *options, const struct ul_option *row);
+/* Takes back what was said of one of several sizes. */
+void ul_options_drop_size(struct ul_options *options, const struct ul_option *row, const char *name,
+                          size_t length);
 /* UL_USAGE where its field holds what the row does not take; a field may be assigned by hand. */
 enum ul_status ul_option_check(const struct ul_options *options, const struct ul_option *row,
                                struct ul_diag *diag) UL_MUST_CHECK;

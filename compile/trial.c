@@ -3,6 +3,7 @@
  * is counted in a process that does nothing else meanwhile (codegen/cpu/footprint.c), and a trial
  * that fails badly leaves the others be. */
 #define _POSIX_C_SOURCE 200809L
+#include "codegen/cpu/dnnl.h"
 #include "compile/compile_internal.h"
 
 #include <errno.h>
@@ -59,44 +60,55 @@ static enum ul_status run(struct ul_compile *other, const char *path, const stru
     return ul_compile_plan(other);
 }
 
-static void note_peak(const struct ul_compile *other, struct ul_arena *arena,
-                      struct ul_report_case *result)
+static int64_t sample_count(const struct ul_compile *compile)
 {
-    const struct ul_plan *plan = &other->plan;
-    if (plan->position_count == 0)
-        return;
-    struct ul_report_step step = ul_report_step_at(&other->report, plan->peak_position);
-    result->peak_node = ul_arena_copy_string(arena, step.node);
-    result->peak_op = ul_arena_copy_string(arena, step.op);
-    if (step.source != NULL)
-        result->peak_source = ul_arena_copy_string(arena, step.source);
+    const struct ul_block *root = &compile->graph.blocks[0];
+    bool has_rank = root->input_count > 0 && compile->graph.values[root->inputs[0]].type.rank > 0;
+    return has_rank ? compile->graph.values[root->inputs[0]].type.dims[0] : 0;
+}
+
+struct ul_report_case ul_compile_note(struct ul_compile *compile)
+{
+    const struct ul_plan *plan = &compile->plan;
+    struct ul_plan_beside beside = ul_compile_beside(compile, compile->program);
+    uint32_t parts = compile->options.train ? compile->training.micro_batches : 1;
+    struct ul_report_case result = {.status = plan->fits ? UL_OK : UL_NO_FIT,
+                                    .reserved_bytes = plan->reserved_bytes[0],
+                                    .process_bytes = compile->report.process.total_bytes,
+                                    .bounded_bytes = ul_plan_bounded_bytes(&beside, plan),
+                                    .budget_bytes = compile->options.budget_bytes,
+                                    .cost = step_cost(compile),
+                                    .overhead = ul_plan_overhead(plan->cost, plan->base_cost),
+                                    .sample_count = (uint64_t)sample_count(compile) * parts,
+                                    .largest = compile->report.largest.size,
+                                    .recomputed_count = ul_report_recomputed(plan),
+                                    .split_count = compile->options.splits.count,
+                                    .row_major_count = compile->options.row_major.count,
+                                    .inside_count = compile->options.inside.count};
+    if (plan->position_count > 0) {
+        struct ul_report_step peak = ul_report_step_at(&compile->report, plan->peak_position);
+        result.peak_node = peak.node;
+        result.peak_op = peak.op;
+        result.peak_source = peak.source;
+    }
+    return result;
+}
+
+static const char *kept_text(struct ul_arena *arena, const char *text)
+{
+    return text != NULL ? ul_arena_copy_string(arena, text) : NULL;
 }
 
 static void note(struct ul_compile *other, struct ul_arena *arena, struct ul_trial *trial)
 {
-    const struct ul_plan *plan = &other->plan;
-    struct ul_plan_beside beside = ul_compile_beside(other, other->program);
-    const struct ul_block *root = &other->graph.blocks[0];
-    uint32_t parts = other->options.train ? other->training.micro_batches : 1;
+    struct ul_report_case *result = &trial->result;
+    *result = ul_compile_note(other);
+    result->peak_node = kept_text(arena, result->peak_node);
+    result->peak_op = kept_text(arena, result->peak_op);
+    result->peak_source = kept_text(arena, result->peak_source);
     trial->is_planned = true;
-    trial->repeats = plan->cost > plan->base_cost;
-    if (root->input_count > 0 && other->graph.values[root->inputs[0]].type.rank > 0)
-        trial->sample_count = other->graph.values[root->inputs[0]].type.dims[0];
-    trial->result = (struct ul_report_case){
-        .status = plan->fits ? UL_OK : UL_NO_FIT,
-        .reserved_bytes = plan->reserved_bytes[0],
-        .process_bytes = other->report.process.total_bytes,
-        .bounded_bytes = ul_plan_bounded_bytes(&beside, plan),
-        .budget_bytes = other->options.budget_bytes,
-        .cost = step_cost(other),
-        .overhead = ul_plan_overhead(plan->cost, plan->base_cost),
-        .sample_count = (uint64_t)trial->sample_count * (parts > 1 ? parts : 1),
-        .largest = other->report.largest.size,
-        .recomputed_count = ul_report_recomputed(plan),
-        .split_count = other->options.splits.count,
-        .row_major_count = other->options.row_major.count,
-        .inside_count = other->options.inside.count};
-    note_peak(other, arena, &trial->result);
+    trial->repeats = other->plan.cost > other->plan.base_cost;
+    trial->sample_count = sample_count(other);
 }
 
 /* Texts live in `arena`. */
@@ -106,7 +118,8 @@ static enum ul_status try_one(const struct ul_compile *compile, const char *path
 {
     struct ul_compile other;
     ul_compile_init(&other);
-    ul_options_copy(&other.options.base, &compile->options.base, sizeof other.options);
+    const struct ul_compile_options *asked = compile->loaded ? &compile->asked : &compile->options;
+    ul_options_copy(&other.options.base, &asked->base, sizeof other.options);
     other.is_library = compile->is_library;
     if (telling != NULL) {
         other.progress = tell;
@@ -295,7 +308,8 @@ void ul_compile_try_all(struct ul_compile *compile, const char *model_path, stru
     struct work work = {.compile = compile, .path = model_path, .trials = trials, .count = count};
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     uint32_t max = cores < 1 ? 1 : cores > MAX_WORKERS ? MAX_WORKERS : (uint32_t)cores;
-    fflush(NULL);
+    (void)fflush(NULL);
+    ul_dnnl_rest();
     tell_count(&work);
     while (work.done < count) {
         while (work.running < max && work.started < count)

@@ -1,5 +1,6 @@
 /* What the forms of a report read off its plan. */
 #include "planner/model/optional.h"
+#include "planner/model/timeline.h"
 #include "report/report.h"
 
 #include <string.h>
@@ -139,6 +140,31 @@ void ul_report_biggest_first(const uint64_t *sizes, uint32_t *alive, uint32_t co
         memmove(alive + place + 1, alive + place, (best - place) * sizeof *alive);
         alive[place] = chosen;
     }
+}
+
+uint32_t ul_report_blockers(const struct ul_report *report, struct ul_arena *arena, uint32_t wanted,
+                            uint32_t *steps, uint64_t *need_bytes)
+{
+    const struct ul_problem *problem = report->problem;
+    uint64_t **needs = ul_account_needs(arena, problem, report->plan->alignment_bytes);
+    uint32_t count = 0;
+    for (uint32_t s = 0; s < problem->step_count; s++) {
+        uint64_t least = UINT64_MAX;
+        for (uint32_t a = 0; a < problem->steps[s].alternative_count; a++)
+            least = needs[s][a] < least ? needs[s][a] : least;
+        uint32_t at = count < wanted ? count++ : wanted;
+        for (; at > 0 && need_bytes[at - 1] < least; at--) {
+            if (at == wanted)
+                continue;
+            steps[at] = steps[at - 1];
+            need_bytes[at] = need_bytes[at - 1];
+        }
+        if (at < wanted) {
+            steps[at] = s;
+            need_bytes[at] = least;
+        }
+    }
+    return count;
 }
 
 uint32_t ul_report_recomputed(const struct ul_plan *plan)

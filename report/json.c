@@ -467,6 +467,7 @@ void ul_report_put_json(struct ul_text *text, const struct ul_report *report)
     put_head(text, report);
     put_options(text, report);
     put_rows(text, report);
+    ul_report_put_advice_json(text, report);
     put_tables(text, &own);
     ul_text_put(text, "\n}\n");
 }

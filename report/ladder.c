@@ -1,6 +1,5 @@
 /* A ladder of plans as a table, for terminals, as CSV and as JSON: what each byte less costs.
  * report/README.md documents the columns. */
-#include "planner/model/timeline.h"
 #include "report/report.h"
 
 #include <inttypes.h>
@@ -122,26 +121,6 @@ static void put_peak(struct ul_text *text, const struct ul_report *own, const ch
     ul_text_put(text, ".");
 }
 
-/* The step that needs most by itself: what binds the smallest plan there could be. */
-static uint32_t binding_step(const struct ul_report *report, struct ul_arena *arena,
-                             uint64_t *need_bytes)
-{
-    const struct ul_problem *problem = report->problem;
-    uint64_t **needs = ul_account_needs(arena, problem, report->plan->alignment_bytes);
-    uint32_t binding = 0;
-    *need_bytes = 0;
-    for (uint32_t s = 0; s < problem->step_count; s++) {
-        uint64_t least = UINT64_MAX;
-        for (uint32_t a = 0; a < problem->steps[s].alternative_count; a++)
-            least = needs[s][a] < least ? needs[s][a] : least;
-        if (least > *need_bytes) {
-            binding = s;
-            *need_bytes = least;
-        }
-    }
-    return binding;
-}
-
 static void put_peaks(struct ul_text *text, const struct ul_report *report,
                       const struct ul_plan_ladder *ladder)
 {
@@ -153,7 +132,8 @@ static void put_peaks(struct ul_text *text, const struct ul_report *report,
         put_peak(text, &own, "the first");
     if (ladder->count > 1 && report_at(report, ladder, ladder->count - 1, &own))
         put_peak(text, &own, "the last");
-    uint32_t step = binding_step(report, text->arena, &need_bytes);
+    uint32_t step;
+    (void)ul_report_blockers(report, text->arena, 1, &step, &need_bytes);
     ul_text_printf(text,
                    "\nThe step that needs most by itself is %s: %" PRIu64
                    " bytes beside what always lives.\n",
@@ -228,6 +208,25 @@ void ul_report_put_ladder_csv(struct ul_text *text, const struct ul_report *repo
             put_quoted(text, peak_at(&own));
         ul_text_put(text, "\r\n");
     }
+}
+
+/* For plan.json: what a picture of them needs. */
+void ul_report_put_rungs_json(struct ul_text *text, const struct ul_report *report,
+                              const struct ul_plan_ladder *ladder)
+{
+    ul_text_put(text, "  \"ladder\": [");
+    for (uint32_t i = 0; i < ladder->count; i++) {
+        const struct ul_plan *plan = plan_at(ladder, i);
+        const struct ul_report_variant variant = variant_at(report, ladder, i);
+        ul_text_printf(text,
+                       "%s\n    {\"reserved_bytes\": %" PRIu64 ", \"process_bytes\": %" PRIu64
+                       ", \"cost\": %" PRIu64 ", \"recomputed_steps\": %u, \"splits\": %u, "
+                       "\"row_major\": %u, \"inside\": %u}",
+                       i == 0 ? "" : ",", plan->reserved_bytes[0], process_at(report, ladder, i),
+                       plan->cost, ul_report_recomputed(plan), variant.split_count,
+                       variant.row_major_count, variant.inside_count);
+    }
+    ul_text_put(text, "\n  ],\n");
 }
 
 static void put_texts(struct ul_text *text, uint32_t count, const char *const *texts)

@@ -133,6 +133,26 @@ struct ul_report_case {
     const char *peak_node, *peak_op, *peak_source; /* NULL: nothing runs; no source line is known */
 };
 
+/* A change of the options, of which a plan was made. */
+struct ul_report_remedy {
+    const char *kind;   /* "precision" */
+    const char *change; /* "--precision bf16" */
+    bool
+        is_applied; /* the plan has it: the figures are of the plan without it, which `change` is */
+    bool keeps_bits; /* results are bit for bit those of the plan */
+    bool fits;
+    uint64_t reserved_bytes, process_bytes;
+    uint64_t cost;       /* as of a case */
+    int64_t saved_bytes; /* of the plan's: of what its budget bounds, without one of the buffer */
+    int64_t extra_cost;  /* for as many samples */
+};
+struct ul_report_advice {
+    bool is_made;
+    uint32_t tried_count; /* plans with other options that were made for it */
+    uint32_t remedy_count;
+    struct ul_report_remedy *remedies; /* the best first, then those that are applied */
+};
+
 /* A table of them: each takes one value of each axis, the last axis changing fastest. */
 struct ul_report_axis {
     const char *option; /* "dim" */
@@ -166,6 +186,9 @@ struct ul_report {
     struct ul_report_training training;
     struct ul_report_largest largest;
     struct ul_report_parts parts;
+    struct ul_report_advice advice;
+    const struct ul_plan_ladder
+        *ladder; /* with the plans of other budgets; NULL: it was not made */
     uint32_t option_count;
     const struct ul_report_option *options;
     const struct ul_report_step *steps;       /* per problem step */
@@ -209,6 +232,10 @@ const char *ul_report_fit_name(struct ul_arena *arena, const char *name, size_t 
 uint64_t ul_report_floor_bytes(const struct ul_report *report);
 /* What the plan does at a position; transfers and waits are no steps of the problem. */
 struct ul_report_step ul_report_step_at(const struct ul_report *report, uint32_t position);
+/* Up to `wanted` steps that need most by themselves, in order, and what beside what always lives:
+ * below the first no plan is. Returns how many. */
+uint32_t ul_report_blockers(const struct ul_report *report, struct ul_arena *arena, uint32_t wanted,
+                            uint32_t *steps, uint64_t *need_bytes);
 /* How many runs of steps of a plan are recomputations. */
 uint32_t ul_report_recomputed(const struct ul_plan *plan);
 /* How many runs of steps are recomputations, and their operations as a part of all others'. */
@@ -271,6 +298,13 @@ void ul_report_put_ladder_csv(struct ul_text *text, const struct ul_report *repo
                               const struct ul_plan_ladder *ladder);
 void ul_report_put_ladder_json(struct ul_text *text, const struct ul_report *report,
                                const struct ul_plan_ladder *ladder);
+
+/* The plans as the member `ladder` of plan.json. */
+void ul_report_put_rungs_json(struct ul_text *text, const struct ul_report *report,
+                              const struct ul_plan_ladder *ladder);
+
+/* advice.c: members of plan.json: the steps that need most, remedies, and the ladder. */
+void ul_report_put_advice_json(struct ul_text *text, const struct ul_report *report);
 
 /* what_if.c: one row a case. */
 

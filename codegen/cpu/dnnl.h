@@ -15,6 +15,9 @@ struct ul_dnnl;
 enum ul_status ul_dnnl_open(struct ul_arena *arena, const char *isa, uint32_t thread_count,
                             struct ul_dnnl **dnnl, struct ul_diag *diag) UL_MUST_CHECK;
 void ul_dnnl_close(struct ul_dnnl *dnnl);
+/* Ends the threads that trials have left waiting for more: a process that is forked while there are
+ * any would wait for them for ever. */
+void ul_dnnl_rest(void);
 /* UL_USAGE where there is no instruction set of that name. */
 enum ul_status ul_dnnl_check_isa(struct ul_arena *arena, const char *name,
                                  struct ul_diag *diag) UL_MUST_CHECK;

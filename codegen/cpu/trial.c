@@ -24,6 +24,13 @@
 int omp_get_thread_limit(void);
 int omp_get_dynamic(void);
 void omp_set_dynamic(int dynamic);
+int omp_pause_resource_all(int kind);
+
+void ul_dnnl_rest(void)
+{
+    enum { HARD = 2 }; /* omp_pause_hard, OpenMP 5.0, section 3.2.44 */
+    (void)omp_pause_resource_all(HARD);
+}
 
 enum {
     ALIGN_BYTES = 64,

@@ -1,0 +1,477 @@
+/* What makes a plan smaller, and what its own choices make it smaller by.
+ *
+ * Problem: what one change saves is not what it takes away at the peak, since the next peak is then
+ * the largest. Method: each change is planned, by a compile of its own with other options; so are
+ * the first two and three of those that save most, together. What a budget gives (steps again,
+ * pieces, other layouts, light work inside) is read off the ladder of the plan. Left undone:
+ * changes of the model itself, and those that need a number from the user (fewer layers, shorter
+ * inputs). */
+#include "compile/compile_internal.h"
+
+#include <string.h>
+
+enum { MAX_CHANGES = 24, MAX_EDITS = 8, MAX_RUNGS = 3, MAX_OUTPUTS = 2, MAX_JOINED = 3 };
+
+/* An option with another value; NULL: what was said of it is taken back. */
+struct edit {
+    const struct ul_option *row;
+    const char *value;
+};
+
+struct change {
+    struct ul_report_remedy remedy; /* what it is called, and what came of it */
+    uint32_t edit_count;
+    struct edit edits[MAX_EDITS];
+    bool is_planned;
+};
+
+struct advice {
+    struct ul_compile *compile;
+    const struct ul_compile_options *asked;
+    uint64_t cost, sample_count; /* of a step of the plan */
+    bool of_arena;               /* bytes are compared of the buffer, the headline; else of the
+                                    process, which the budget bounds */
+    uint32_t count;
+    struct change changes[MAX_CHANGES];
+};
+
+static const struct ul_option *row_of(const char *name)
+{
+    const struct ul_option *row = ul_option_find(&ul_compile_option_table, name);
+    UL_ASSERT(row != NULL);
+    return row;
+}
+
+static bool is_given(const struct advice *advice, const char *name)
+{
+    return ul_option_is_given(&advice->asked->base, row_of(name));
+}
+
+static bool fits_target(const struct advice *advice, const char *name)
+{
+    return ul_option_fits(row_of(name), advice->compile->program->options.target);
+}
+
+/* ---- Changes ---- */
+
+static struct change *add(struct advice *advice, const char *kind, bool is_applied, bool keeps_bits)
+{
+    UL_ASSERT(advice->count < MAX_CHANGES);
+    struct change *change = &advice->changes[advice->count++];
+    *change = (struct change){
+        .remedy = {.kind = kind, .change = "", .is_applied = is_applied, .keeps_bits = keeps_bits}};
+    return change;
+}
+
+static void edit(struct advice *advice, struct change *change, const char *name, const char *value)
+{
+    struct ul_arena *arena = &advice->compile->keep;
+    const char *before = change->remedy.change, *space = change->edit_count == 0 ? "" : " ";
+    UL_ASSERT(change->edit_count < MAX_EDITS);
+    change->edits[change->edit_count++] = (struct edit){.row = row_of(name), .value = value};
+    change->remedy.change =
+        value == NULL    ? ul_arena_printf(arena, "%s%swithout --%s", before, space, name)
+        : *value == '\0' ? ul_arena_printf(arena, "%s%s--%s", before, space, name)
+                         : ul_arena_printf(arena, "%s%s--%s %s", before, space, name,
+                                           ul_option_shown(arena, value));
+}
+
+static void offer(struct advice *advice, const char *kind, bool keeps_bits, const char *name,
+                  const char *value)
+{
+    edit(advice, add(advice, kind, false, keeps_bits), name, value);
+}
+
+/* What the planner and the passes do unless told otherwise: the plan without it. Under a budget
+ * such a plan is made smaller by other means, which says nothing of this one. */
+static void offer_applied(struct advice *advice)
+{
+    static const struct {
+        const char *kind, *option, *value;
+    } rows[] = {{"reorder", "order", "file"},
+                {"reuse", "pack", "none"},
+                {"views", "no-pass", "views"},
+                {"fuse", "no-pass", "fuse"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (advice->asked->budget_bytes == 0 && !is_given(advice, rows[i].option))
+            edit(advice, add(advice, rows[i].kind, true, true), rows[i].option, rows[i].value);
+}
+
+/* What the user has switched off. */
+static void offer_defaults(struct advice *advice)
+{
+    static const struct {
+        const char *kind, *option;
+    } rows[] = {{"reorder", "order"}, {"reuse", "pack"},           {"recompute", "remat"},
+                {"fuse", "no-pass"},  {"in-place", "keep-inputs"}, {"recompute", "checkpoint"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (is_given(advice, rows[i].option))
+            offer(advice, rows[i].kind, true, rows[i].option, NULL);
+}
+
+/* Half the batch, where the first dimension of the first input has a name and a size. */
+static void offer_batch(struct advice *advice)
+{
+    struct ul_arena *arena = &advice->compile->keep;
+    const struct ul_onnx_model *model = &advice->compile->model;
+    const char *symbol = NULL;
+    for (uint32_t i = 0; i < model->input_count && symbol == NULL; i++) {
+        const struct ul_model_port *port = &model->inputs[i];
+        if (!port->is_weight && port->rank != UL_RANK_UNKNOWN && port->rank > 0)
+            symbol = port->dims[0].symbol;
+        if (!port->is_weight)
+            break;
+    }
+    for (uint32_t i = 0; symbol != NULL && i < advice->asked->dims.count; i++) {
+        const struct ul_named_size *dim = &advice->asked->dims.items[i];
+        if (strcmp(dim->name, symbol) == 0 && dim->dims[0] >= 2)
+            offer(advice, "batch", !advice->asked->train, "dim",
+                  ul_arena_printf(arena, "%s=%lld", symbol, (long long)(dim->dims[0] / 2)));
+    }
+}
+
+static void offer_training(struct advice *advice)
+{
+    const struct ul_compile *compile = advice->compile;
+    const struct ul_training *training = &compile->training;
+    uint64_t parts = training->micro_batches;
+    if (!advice->asked->train)
+        return;
+    for (uint64_t more = 2; more <= 4; more *= 2)
+        if (!training->has_batch_statistics && advice->sample_count % (parts * more) == 0 &&
+            advice->sample_count >= parts * more)
+            offer(advice, "micro-batches", false, "micro-batches",
+                  ul_arena_printf(&advice->compile->keep, "%llu",
+                                  (unsigned long long)(parts * more)));
+    if (training->optimizer == UL_OPTIMIZER_ADAM || training->optimizer == UL_OPTIMIZER_ADAMW)
+        offer(advice, "optimizer", false, "optimizer", "lion");
+    if (training->optimizer != UL_OPTIMIZER_SGD)
+        offer(advice, "optimizer", false, "optimizer", "sgd");
+    if (training->clip_norm > 0 && training->clip_mode == UL_CLIP_KEEP)
+        offer(advice, "clipping", false, "clip-mode", "twice");
+}
+
+/* Weights that a microcontroller reads where they are stored. */
+static void offer_places(struct advice *advice)
+{
+    const struct ul_target *target = advice->compile->program->options.target;
+    bool has_flash = target->traits.has_rom && !target->traits.has_threads;
+    if (advice->asked->train)
+        return;
+    if (advice->asked->precision == UL_PRECISION_F32)
+        offer(advice, "precision", false, "precision", "bf16");
+    if (has_flash && advice->asked->weights == UL_WEIGHTS_ARENA && advice->of_arena)
+        offer(advice, "weights", true, "weights", "rom");
+    if (advice->asked->io == UL_IO_ARENA && advice->of_arena)
+        offer(advice, "inputs and outputs", true, "io", "caller");
+    if (fits_target(advice, "conv") && !is_given(advice, "conv"))
+        offer(advice, "implementation", false, "conv", "direct");
+}
+
+/* Outputs that were made before the peak and wait for the end: the model without them. */
+static void offer_outputs(struct advice *advice)
+{
+    const struct ul_compile *compile = advice->compile;
+    const struct ul_block *root = &compile->graph.blocks[0];
+    const struct ul_plan *plan = &compile->plan;
+    uint32_t offered = 0;
+    if (advice->asked->train || root->output_count < 2 || advice->asked->outputs.count > 0 ||
+        root->output_count > MAX_EDITS)
+        return;
+    for (uint32_t r = 0; r < plan->range_count && offered < MAX_OUTPUTS; r++) {
+        const struct ul_plan_range *range = &plan->ranges[r];
+        if (range->class != UL_PLAN_OUTPUTS || range->value == UL_PLAN_NONE ||
+            range->begin >= plan->peak_position || range->end <= plan->peak_position + 1)
+            continue;
+        struct change *change = NULL;
+        const char *name = compile->report.values[range->value].name;
+        for (uint32_t i = 0; i < root->output_count; i++) {
+            const char *other = compile->graph.values[root->outputs[i]].name;
+            if (strcmp(other, name) == 0)
+                continue;
+            change = change != NULL ? change : add(advice, "output", false, true);
+            edit(advice, change, "output", other);
+        }
+        offered++;
+    }
+}
+
+/* ---- Planning them ---- */
+
+static void apply(const void *context, struct ul_compile *other)
+{
+    const struct change *change = context;
+    struct ul_options *options = &other->options.base;
+    for (uint32_t i = 0; i < change->edit_count; i++) {
+        const struct edit *edit = &change->edits[i];
+        if (edit->value == NULL) {
+            ul_option_clear(options, edit->row);
+            continue;
+        }
+        const char *equals = strrchr(edit->value, '=');
+        if (edit->row->kind == UL_OPTION_SIZES && equals != NULL)
+            ul_options_drop_size(options, edit->row, edit->value, (size_t)(equals - edit->value));
+        enum ul_status status = ul_option_set(
+            options, edit->row, *edit->value == '\0' ? NULL : edit->value, &other->diag);
+        UL_ASSERT(status == UL_OK);
+    }
+}
+
+static uint64_t bytes_of(const struct advice *advice, uint64_t reserved, uint64_t process)
+{
+    return advice->of_arena ? reserved : process;
+}
+
+/* What it saves of the plan's bytes, and takes more of its time for as many samples. */
+static void compare(const struct advice *advice, struct ul_report_remedy *remedy,
+                    uint64_t sample_count)
+{
+    const struct ul_compile *compile = advice->compile;
+    uint64_t own =
+        bytes_of(advice, compile->plan.reserved_bytes[0], compile->report.process.total_bytes);
+    uint64_t theirs = bytes_of(advice, remedy->reserved_bytes, remedy->process_bytes);
+    double cost = (double)remedy->cost;
+    if (sample_count > 0 && advice->sample_count > 0)
+        cost *= (double)advice->sample_count / (double)sample_count;
+    remedy->saved_bytes = (int64_t)own - (int64_t)theirs;
+    remedy->extra_cost = (int64_t)cost - (int64_t)advice->cost;
+}
+
+static void plan_changes(struct advice *advice, uint32_t first, const char *model_path)
+{
+    struct ul_trial trials[MAX_CHANGES];
+    uint32_t count = advice->count - first;
+    for (uint32_t i = 0; i < count; i++)
+        trials[i] = (struct ul_trial){.change = apply, .context = &advice->changes[first + i]};
+    ul_compile_try_all(advice->compile, model_path, trials, count);
+    for (uint32_t i = 0; i < count; i++) {
+        struct change *change = &advice->changes[first + i];
+        struct ul_report_remedy *remedy = &change->remedy;
+        const struct ul_report_case *result = &trials[i].result;
+        change->is_planned = trials[i].is_planned;
+        remedy->fits = result->status == UL_OK;
+        remedy->reserved_bytes = result->reserved_bytes;
+        remedy->process_bytes = result->process_bytes;
+        remedy->cost = result->cost;
+        compare(advice, remedy, result->sample_count);
+    }
+}
+
+/* The options that save most, together: the first two, and three. */
+static void join_best(struct advice *advice)
+{
+    uint32_t best[MAX_JOINED], count = 0, own = advice->count;
+    for (uint32_t turn = 0; turn < MAX_JOINED; turn++) {
+        uint32_t chosen = UINT32_MAX;
+        for (uint32_t i = 0; i < own; i++) {
+            const struct change *change = &advice->changes[i];
+            bool is_taken =
+                !change->is_planned || change->remedy.is_applied || change->remedy.saved_bytes <= 0;
+            for (uint32_t k = 0; k < count; k++)
+                is_taken = is_taken ||
+                           strcmp(advice->changes[best[k]].remedy.kind, change->remedy.kind) == 0;
+            if (!is_taken &&
+                (chosen == UINT32_MAX ||
+                 change->remedy.saved_bytes > advice->changes[chosen].remedy.saved_bytes))
+                chosen = i;
+        }
+        if (chosen == UINT32_MAX)
+            break;
+        best[count++] = chosen;
+    }
+    for (uint32_t members = 2; members <= count && advice->count < MAX_CHANGES; members++) {
+        struct change *change = add(advice, "together", false, true);
+        for (uint32_t m = 0; m < members; m++) {
+            const struct change *member = &advice->changes[best[m]];
+            change->remedy.keeps_bits = change->remedy.keeps_bits && member->remedy.keeps_bits;
+            for (uint32_t e = 0; e < member->edit_count && change->edit_count < MAX_EDITS; e++)
+                edit(advice, change, member->edits[e].row->name, member->edits[e].value);
+        }
+    }
+}
+
+/* ---- What budgets give ---- */
+
+static const char *kind_of(const struct ul_compile *compile, const struct ul_plan_rung *rung)
+{
+    static const struct ul_report_variant none = {.split_count = 0};
+    const struct ul_report_variant *variant =
+        compile->report.variants != NULL ? &compile->report.variants[rung->variant] : &none;
+    return ul_report_recomputed(&rung->plan) > 0 ? "recompute"
+           : variant->split_count > 0            ? "split"
+           : variant->row_major_count > 0        ? "layout"
+           : variant->inside_count > 0           ? "inside"
+                                                 : "implementation";
+}
+
+/* Whether the rung runs each step of the same program the way the plan does: then its bits are the
+ * same. Training's are under every budget; of another program nothing is known here. */
+static bool keeps_bits(struct ul_compile *compile, const struct ul_plan_rung *rung)
+{
+    uint32_t step_count = compile->program->problem->step_count;
+    uint32_t *alternatives = UL_NEW_ARRAY(&compile->scratch, uint32_t, step_count);
+    const struct ul_plan *plan = &compile->plan, *other = &rung->plan;
+    bool same = true;
+    if (compile->options.train || rung->variant != 0)
+        return compile->options.train;
+    for (uint32_t p = 0; p < plan->position_count; p++)
+        if (plan->positions[p].kind == UL_PLAN_RUN)
+            alternatives[plan->positions[p].step] = plan->positions[p].alternative;
+    for (uint32_t p = 0; p < other->position_count; p++)
+        same = same && (other->positions[p].kind != UL_PLAN_RUN ||
+                        alternatives[other->positions[p].step] == other->positions[p].alternative);
+    return same;
+}
+
+static struct ul_report_remedy rung_remedy(const struct advice *advice, uint32_t index)
+{
+    struct ul_compile *compile = advice->compile;
+    const struct ul_plan_rung *rung = &compile->ladder.rungs[index];
+    const struct ul_plan_beside *process = compile->report.variants != NULL
+                                               ? &compile->report.variants[rung->variant].process
+                                               : &compile->report.process.beside;
+    uint32_t parts = compile->options.train ? compile->training.micro_batches : 1;
+    uint64_t budget = ul_rung_bytes(rung);
+    struct ul_report_remedy remedy = {.kind = kind_of(compile, rung),
+                                      .keeps_bits = keeps_bits(compile, rung),
+                                      .reserved_bytes = rung->plan.reserved_bytes[0],
+                                      .process_bytes = ul_plan_bounded_bytes(process, &rung->plan),
+                                      .fits = compile->options.budget_bytes == 0 ||
+                                              budget <= compile->options.budget_bytes};
+    remedy.change =
+        ul_arena_printf(&compile->keep, "--budget %llu%s", (unsigned long long)budget,
+                        compile->options.budget_of == UL_BUDGET_ARENA ? " --budget-of arena" : "");
+    /* Each of a step's runs takes so much more. */
+    remedy.cost = advice->cost + (rung->plan.cost - compile->plan.cost) * parts;
+    compare(advice, &remedy, 0);
+    return remedy;
+}
+
+/* Whether the plan costs as much as the rung, or more: then it is no step further down. */
+static bool is_below(const struct advice *advice, uint32_t index)
+{
+    const struct ul_plan *plan = &advice->compile->plan;
+    const struct ul_plan *rung = &advice->compile->ladder.rungs[index].plan;
+    return rung->cost > plan->cost;
+}
+
+/* Of the ladder: what saves most for its time, the first that saves half of what the last does, and
+ * the last. */
+static uint32_t choose_rungs(const struct advice *advice, struct ul_report_remedy *chosen)
+{
+    const struct ul_plan_ladder *ladder = &advice->compile->ladder;
+    uint32_t best = 0, half = 0, last = 0, count = 0;
+    double best_rate = 0;
+    for (uint32_t i = 1; i < ladder->count; i++)
+        last = is_below(advice, i) ? i : last;
+    if (last == 0)
+        return 0;
+    int64_t most = rung_remedy(advice, last).saved_bytes;
+    for (uint32_t i = 1; i <= last; i++) {
+        struct ul_report_remedy remedy = rung_remedy(advice, i);
+        if (!is_below(advice, i) || remedy.saved_bytes * 20 < most)
+            continue;
+        double rate = (double)remedy.saved_bytes / (double)remedy.extra_cost;
+        if (rate > best_rate) {
+            best = i;
+            best_rate = rate;
+        }
+        if (half == 0 && remedy.saved_bytes * 2 >= most)
+            half = i;
+    }
+    const uint32_t rungs[MAX_RUNGS] = {best, half, last};
+    for (uint32_t i = 0; i < MAX_RUNGS; i++) {
+        bool is_new = rungs[i] != 0;
+        for (uint32_t k = 0; k < i; k++)
+            is_new = is_new && rungs[k] != rungs[i];
+        if (is_new)
+            chosen[count++] = rung_remedy(advice, rungs[i]);
+    }
+    return count;
+}
+
+/* ---- Ranking ---- */
+
+/* Whether `a` comes first: what makes the plan fit, then what is not yet in it, then what takes no
+ * time, then by bytes for time. */
+static bool comes_first(const struct ul_report_remedy *a, const struct ul_report_remedy *b,
+                        bool plan_fits)
+{
+    if (a->is_applied != b->is_applied)
+        return b->is_applied;
+    if (!plan_fits && a->fits != b->fits)
+        return a->fits;
+    if (!plan_fits && a->fits && a->extra_cost != b->extra_cost)
+        return a->extra_cost < b->extra_cost;
+    if ((a->extra_cost <= 0) != (b->extra_cost <= 0))
+        return a->extra_cost <= 0;
+    if (a->extra_cost <= 0 || a->is_applied)
+        return a->saved_bytes > b->saved_bytes;
+    return (double)a->saved_bytes * (double)b->extra_cost >
+           (double)b->saved_bytes * (double)a->extra_cost;
+}
+
+static void insert(struct ul_report_advice *result, const struct ul_report_remedy *remedy,
+                   bool plan_fits)
+{
+    uint32_t at = result->remedy_count++;
+    while (at > 0 && comes_first(remedy, &result->remedies[at - 1], plan_fits)) {
+        result->remedies[at] = result->remedies[at - 1];
+        at--;
+    }
+    result->remedies[at] = *remedy;
+}
+
+/* What changes less than a thousandth is none; of what the plan has, what makes it smaller. */
+static bool is_worth(const struct advice *advice, const struct ul_report_remedy *remedy)
+{
+    int64_t own = (int64_t)bytes_of(advice, advice->compile->plan.reserved_bytes[0],
+                                    advice->compile->report.process.total_bytes);
+    int64_t saved = remedy->is_applied ? -remedy->saved_bytes : remedy->saved_bytes;
+    bool closes = remedy->fits && !advice->compile->plan.fits && !remedy->is_applied;
+    return closes || saved > own / 1000;
+}
+
+static void rank(const struct advice *advice, struct ul_report_advice *result)
+{
+    struct ul_compile *compile = advice->compile;
+    struct ul_report_remedy rungs[MAX_RUNGS];
+    uint32_t rung_count = choose_rungs(advice, rungs);
+    *result = (struct ul_report_advice){.is_made = true, .tried_count = advice->count};
+    result->remedies =
+        UL_NEW_ARRAY(&compile->keep, struct ul_report_remedy, advice->count + rung_count);
+    for (uint32_t i = 0; i < rung_count; i++)
+        if (is_worth(advice, &rungs[i]))
+            insert(result, &rungs[i], compile->plan.fits);
+    for (uint32_t i = 0; i < advice->count; i++) {
+        const struct change *change = &advice->changes[i];
+        if (change->is_planned && is_worth(advice, &change->remedy))
+            insert(result, &change->remedy, compile->plan.fits);
+    }
+}
+
+void ul_compile_advise(struct ul_compile *compile, const char *model_path)
+{
+    struct advice *advice = UL_NEW(&compile->keep, struct advice);
+    UL_ASSERT(compile->program != NULL && compile->options.plan == NULL);
+    UL_ASSERT(strcmp(model_path, "-") != 0);
+    const struct ul_report_case own = ul_compile_note(compile);
+    *advice = (struct advice){.compile = compile,
+                              .asked = &compile->asked,
+                              .cost = own.cost,
+                              .sample_count = own.sample_count,
+                              .of_arena = compile->options.budget_bytes == 0 ||
+                                          compile->options.budget_of == UL_BUDGET_ARENA ||
+                                          !compile->report.process.is_whole};
+    offer_applied(advice);
+    offer_defaults(advice);
+    offer_batch(advice);
+    offer_places(advice);
+    offer_training(advice);
+    offer_outputs(advice);
+    plan_changes(advice, 0, model_path);
+    uint32_t single = advice->count;
+    join_best(advice);
+    plan_changes(advice, single, model_path);
+    rank(advice, &compile->report.advice);
+}

@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""ullage plan --advice: what would make a plan smaller.
+
+    advice.py ULLAGE UNTRAINED.onnx
+
+Each remedy is the plan that its change gives when it is asked for by hand, to the byte and the
+nanosecond; what it saves is the difference; the best come first; what stands in the way needs what
+the lower bound says; the ladder begins with the plan without a budget; what does not fit names what
+would; advice changes nothing of the plan.
+Exit: 0 ok, 1 a promise is broken.
+"""
+
+import json
+import shlex
+import subprocess
+import sys
+
+ullage, untrained = sys.argv[1:3]
+TRAIN = ("--output", "/fc/Gemm_output_0", "--train", "--train-mode")
+
+
+def run(*words, code=0):
+    done = subprocess.run([ullage, *words], capture_output=True, text=True, timeout=300)
+    expect(done.returncode == code, f"{words}: exit {done.returncode}\n{done.stderr}")
+    return done
+
+
+def expect(condition, what):
+    if not condition:
+        print(f"advice: {what}")
+        sys.exit(1)
+
+
+def advise(*words, code=0):
+    return json.loads(run("plan", *words, "--advice", "on", "--json", "-", code=code).stdout)
+
+
+def changed(words, change):
+    """The command's words with the change: an option of that name, or dimension, is replaced."""
+    words, new = list(words), shlex.split(change)
+    at = 0
+    while at < len(new):
+        if new[at] == "without":
+            k = words.index(new[at + 1])
+            del words[k:k + (1 if k + 1 == len(words) or words[k + 1].startswith("--") else 2)]
+            at += 2
+            continue
+        option, value = new[at:at + 2]
+        for k in range(len(words) - 1):
+            if words[k] == option and (option != "--dim" or words[k + 1].split("=")[0] == value.split("=")[0]):
+                del words[k:k + 2]
+                break
+        words += [option, value]
+        at += 2
+    return words
+
+
+def check_remedy(plan, words, remedy, of):
+    done = subprocess.run([ullage, "plan", *changed(words, remedy["change"]), "--json", "-"],
+                          capture_output=True, text=True, timeout=300)
+    expect(done.returncode in (0, 4), f"{remedy['change']}: {done.stderr}")
+    other = json.loads(done.stdout)
+    for key in ("reserved_bytes", "process_bytes", "fits"):
+        expect(other[key] == remedy[key], f"{remedy['change']}: {key} is {other[key]}, not {remedy[key]}")
+    saved = plan[of] - other[of]
+    expect(remedy["saved_bytes"] == saved, f"{remedy['change']}: saves {saved}, not {remedy['saved_bytes']}")
+    if "--dim" not in remedy["change"] and "--micro-batches" not in remedy["change"]:
+        extra = other["cost"] - plan["cost"]
+        expect(remedy["extra_cost"] == extra, f"{remedy['change']}: {extra} ns more, not {remedy['extra_cost']}")
+
+
+def check(words, of="reserved_bytes", code=0, kinds=()):
+    plan = advise(*words, code=code)
+    remedies = plan["remedies"]
+    for remedy in remedies:
+        check_remedy(plan, words, remedy, of)
+    own = [remedy for remedy in remedies if not remedy["applied"]]
+    expect(remedies[:len(own)] == own, "what the plan has stands before what it has not")
+    expect(all((remedy["saved_bytes"] > 0) != remedy["applied"] or remedy["fits"] != plan["fits"] for remedy in remedies), "a remedy that saves nothing")
+    if plan["fits"]:
+        paid = [remedy for remedy in own if remedy["extra_cost"] > 0]
+        rates = [remedy["saved_bytes"] / remedy["extra_cost"] for remedy in paid]
+        expect(own[len(own) - len(paid):] == paid and rates == sorted(rates, reverse=True), f"not ranked: {own}")
+    else:
+        fitting = [remedy for remedy in own if remedy["fits"]]
+        expect(own[:len(fitting)] == fitting, "what fits does not come first")
+    found = {remedy["kind"] for remedy in remedies}
+    expect(set(kinds) <= found, f"{set(kinds) - found} missing of {found}")
+    bare = json.loads(run("plan", *words, "--json", "-", code=code).stdout)
+    for key in plan:
+        if key not in ("remedies", "remedies_tried", "ladder", "smallest_budget_bytes"):
+            expect(plan[key] == bare[key], f"advice changes {key}")
+    expect(not {"remedies", "ladder"} & bare.keys(), "advice where none was asked for")
+    return plan
+
+
+def check_blockers(plan):
+    blockers = plan["blockers"]
+    sizes = [blocker["bytes"] for blocker in blockers]
+    expect(sizes == sorted(sizes, reverse=True) and len(sizes) == 3, f"{blockers}")
+    expect(sizes[0] < plan["lower_bound_bytes"], "a step needs more than the bound")
+    ranges = plan["ranges"]
+    for blocker in blockers:
+        touched = sum(size for size, begin, end, space in zip(ranges["size_bytes"], ranges["begin"], ranges["end"], ranges["space"])
+                      if space == 0 and begin <= blocker["step"] < end)
+        expect(touched >= blocker["bytes"], f"step {blocker['step']} has {touched} bytes alive, not {blocker['bytes']}")
+
+
+def check_ladder(plan):
+    ladder = plan["ladder"]
+    expect(len(ladder) > 1 and ladder[0]["reserved_bytes"] == plan["reserved_bytes"] and ladder[0]["cost"] == plan["cost"], "the ladder begins elsewhere")
+    expect(all(a["process_bytes"] > b["process_bytes"] and a["cost"] <= b["cost"] for a, b in zip(ladder, ladder[1:])), "no ladder")
+
+
+plan = check((untrained, "--dim", "N=16", "--no-pass", "split"), kinds=("precision", "batch", "reuse"))
+check_blockers(plan)
+check_ladder(plan)
+check((untrained, "--dim", "N=16", "--order", "file", "--pack", "none", "--keep-inputs"), kinds=("reuse",))
+check((untrained, "--dim", "N=8", "--target", "c", "--no-pass", "split", "--budget-of", "arena"), kinds=("weights", "precision"))
+check((untrained, "--dim", "N=16", "--no-pass", "split", "--no-pass", "inside", *TRAIN, "--optimizer", "adamw"), kinds=("optimizer", "recompute", "together"))
+plan = check((untrained, "--dim", "N=16", "--no-pass", "split", "--budget-of", "arena", "--budget", "150KiB"), code=4)
+expect(plan["remedies"][0]["fits"], "nothing that fits, though bf16 does")
+nothing = advise(untrained, "--dim", "N=1", "--precision", "bf16", "--order", "file", "--no-pass", "fuse", "--no-pass", "split")
+expect(nothing["remedies_tried"] > 0, "nothing was tried")
+text = run("plan", untrained, "--dim", "N=8", "--plan", "/dev/null", "--advice", "on", code=1).stderr
+expect("leave one" in text, text)
+first = run("plan", untrained, "--dim", "N=4", "--no-pass", "split", "--advice", "on", "--json", "-").stdout
+expect(first == run("plan", untrained, "--dim", "N=4", "--no-pass", "split", "--advice", "on", "--json", "-").stdout, "not the same bytes again")
+print("advice: ok")
