@@ -7,7 +7,7 @@
 #ifndef UL_CLI_H
 #define UL_CLI_H
 
-#include "compile/compile.h"
+#include "compile/suite.h"
 #include "report/report.h"
 #include "report/saved.h"
 
@@ -94,6 +94,12 @@ enum ul_status ul_cli_read_saved(struct ul_cli_job *job, const char *path,
                                  struct ul_saved *saved) UL_MUST_CHECK;
 /* To the files of --html, --csv, --csv-steps and --trace. */
 enum ul_status ul_cli_draw(struct ul_cli_job *job, const struct ul_saved *saved) UL_MUST_CHECK;
+
+/* shared.c: `plan` and `compile` with --shared; and UL_USAGE for several models without it. */
+
+enum ul_status ul_cli_plan_shared(struct ul_cli_job *job) UL_MUST_CHECK;
+enum ul_status ul_cli_compile_shared(struct ul_cli_job *job) UL_MUST_CHECK;
+enum ul_status ul_cli_require_shared(struct ul_cli_job *job, const char *command) UL_MUST_CHECK;
 
 /* print.c */
 

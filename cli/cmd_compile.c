@@ -59,6 +59,9 @@ static uint32_t count_kernels(struct ul_compile *compile)
 static enum ul_status compile(struct ul_cli_job *job)
 {
     const struct ul_cli_options *options = &job->options;
+    if (options->shared)
+        return ul_cli_compile_shared(job);
+    UL_TRY(ul_cli_require_shared(job, "compile"));
     if (job->files.count != 1 || (options->output == NULL && options->emit == NULL))
         return ul_diag_set(&job->compile.diag, UL_USAGE,
                            "give one model and where the result goes: ullage compile MODEL.onnx "
@@ -84,7 +87,7 @@ static enum ul_status compile(struct ul_cli_job *job)
 
 const struct ul_cli_command ul_command_compile = {
     .name = "compile",
-    .arguments = "MODEL.onnx -o PROGRAM [options]",
+    .arguments = "MODEL.onnx... -o PROGRAM [options]",
     .summary = "Compiles a model into a program that runs in one preallocated buffer.",
     .group = "models",
     .bit = UL_IN_COMPILE,

@@ -8,6 +8,7 @@ static enum ul_status check_options(struct ul_cli_job *job)
 {
     const struct ul_cli_options *options = &job->options;
     struct ul_diag *diag = &job->compile.diag;
+    UL_TRY(ul_cli_require_shared(job, "plan"));
     if (job->files.count != 1)
         return ul_diag_set(diag, UL_USAGE, "give one model: ullage plan MODEL.onnx");
     if (options->sweep && job->compile.options.plan != NULL)
@@ -159,6 +160,8 @@ static enum ul_status write_plan(struct ul_cli_job *job)
 static enum ul_status plan(struct ul_cli_job *job)
 {
     struct ul_compile *compile = &job->compile;
+    if (job->options.shared)
+        return ul_cli_plan_shared(job);
     UL_TRY(check_options(job));
     if (job->axes.count > 0)
         return plan_cases(job);
@@ -182,7 +185,7 @@ static enum ul_status plan(struct ul_cli_job *job)
 
 const struct ul_cli_command ul_command_plan = {
     .name = "plan",
-    .arguments = "MODEL.onnx [options]",
+    .arguments = "MODEL.onnx... [options]",
     .summary = "Says how many bytes a model needs, of which kinds, and where the peak is.",
     .group = "models",
     .bit = UL_IN_PLAN,

@@ -69,7 +69,8 @@ enum ul_status ul_cli_check_folder(struct ul_cli_job *job, const char *option, c
     for (struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder))
         empty = empty && (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0);
     closedir(folder);
-    if (empty || is_generated(ul_arena_printf(&job->compile.keep, "%s/model.c", path)))
+    if (empty || is_generated(ul_arena_printf(&job->compile.keep, "%s/model.c", path)) ||
+        is_generated(ul_arena_printf(&job->compile.keep, "%s/shared.h", path)))
         return UL_OK;
     return ul_diag_set(&job->compile.diag, UL_USAGE,
                        "%s %s: the folder holds files that are no earlier result of ullage; "

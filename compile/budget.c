@@ -191,6 +191,12 @@ static void put_alive(struct ul_compile *compile, struct ul_text *text)
                        count - MAX_NAMED);
 }
 
+enum ul_status ul_compile_require_methods(struct ul_compile *compile)
+{
+    struct ul_plan_options planning = ul_compile_planning(&compile->options);
+    return ul_plan_require_methods(&planning, &compile->plan, &compile->diag);
+}
+
 enum ul_status ul_compile_require_fit(struct ul_compile *compile)
 {
     uint64_t budget = compile->options.budget_bytes;
@@ -200,7 +206,7 @@ enum ul_status ul_compile_require_fit(struct ul_compile *compile)
     struct ul_text text;
     UL_ASSERT(compile->report.plan == &compile->plan);
     struct ul_plan_options planning = ul_compile_planning(&compile->options);
-    UL_TRY(ul_plan_require_methods(&planning, &compile->plan, &compile->diag));
+    UL_TRY(ul_compile_require_methods(compile));
     if (budget == 0 || needed <= budget)
         return UL_OK;
     ul_text_init(&text, &compile->keep);

@@ -144,6 +144,8 @@ enum ul_status ul_compile_require_fit(struct ul_compile *compile) UL_MUST_CHECK;
 
 /* emit.c */
 
+/* Whether names of C may begin with it. */
+bool ul_compile_is_prefix(const char *name);
 /* Writes the source into `directory`, which is made where it does not exist. */
 enum ul_status ul_compile_emit(struct ul_compile *compile, const char *directory) UL_MUST_CHECK;
 /* Runs make in `directory` and moves the program to `output`. The C compiler's words go where the

@@ -43,7 +43,7 @@ static const char *runtime_directory(struct ul_compile *compile)
     return ULLAGE_SOURCE_DIR "/runtime";
 }
 
-static bool is_identifier(const char *name)
+bool ul_compile_is_prefix(const char *name)
 {
     const char *letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_";
     size_t length = strlen(name);
@@ -82,32 +82,40 @@ static bool is_within(const char *directory, const char *outer)
     return within;
 }
 
-enum ul_status ul_compile_emit(struct ul_compile *compile, const char *directory)
+enum ul_status ul_compile_emit_options(struct ul_compile *compile, const char *directory,
+                                       struct ul_emit_options *emit)
 {
     const struct ul_compile_options *options = &compile->options;
     const char *march = options->march != NULL ? options->march : "native";
     UL_ASSERT(compile->program != NULL && compile->plan.reserved_bytes != NULL);
-    struct ul_emit_options emit = {.prefix = options->prefix != NULL ? options->prefix : "model",
-                                   .model_sha256 = compile->model.sha256,
-                                   .plan_sha256 = compile->plan_sha256,
-                                   .runtime_dir = runtime_directory(compile),
-                                   .cflags = options->cflags != NULL ? options->cflags : "-O3",
-                                   .march = strcmp(march, "none") == 0 ? NULL : march,
-                                   .onednn_cflags = ULLAGE_ONEDNN_CFLAGS,
-                                   .onednn_libs = ULLAGE_ONEDNN_LIBS,
-                                   .weights_beside = options->weights == UL_WEIGHTS_FILE};
-    if (!is_identifier(emit.prefix))
+    *emit = (struct ul_emit_options){.prefix = options->prefix != NULL ? options->prefix : "model",
+                                     .model_sha256 = compile->model.sha256,
+                                     .plan_sha256 = compile->plan_sha256,
+                                     .runtime_dir = runtime_directory(compile),
+                                     .cflags = options->cflags != NULL ? options->cflags : "-O3",
+                                     .march = strcmp(march, "none") == 0 ? NULL : march,
+                                     .onednn_cflags = ULLAGE_ONEDNN_CFLAGS,
+                                     .onednn_libs = ULLAGE_ONEDNN_LIBS,
+                                     .weights_beside = options->weights == UL_WEIGHTS_FILE};
+    if (!ul_compile_is_prefix(emit->prefix))
         return ul_diag_set(&compile->diag, UL_USAGE, "--prefix %s: expected a C identifier",
-                           emit.prefix);
+                           emit->prefix);
     if (!ul_plan_only_runs(&compile->plan))
         return ul_diag_set(&compile->diag, UL_UNSUPPORTED,
                            "--plan %s: no target runs the plan's transfers and streams yet",
                            options->plan);
-    struct ul_staging staging = {.is_own = ul_emit_is_runtime_file};
-    UL_TRY(compiler_choice(compile, &emit.cc));
-    if (is_within(directory, emit.runtime_dir))
+    UL_TRY(compiler_choice(compile, &emit->cc));
+    if (is_within(directory, emit->runtime_dir))
         return ul_diag_set(&compile->diag, UL_IO,
                            "%s: that is the runtime's own folder; give another one", directory);
+    return UL_OK;
+}
+
+enum ul_status ul_compile_emit(struct ul_compile *compile, const char *directory)
+{
+    struct ul_emit_options emit;
+    struct ul_staging staging = {.is_own = ul_emit_is_runtime_file};
+    UL_TRY(ul_compile_emit_options(compile, directory, &emit));
     UL_TRY(ul_staging_begin(&compile->keep, directory, &staging, &compile->diag));
     enum ul_status status = compile->program->options.target->emit(
         &compile->keep, compile->program, &compile->plan, &emit, staging.path, &compile->diag);

@@ -33,6 +33,19 @@ static const char *march_of(const struct ul_compile *compile)
     return compile->library->march != NULL ? compile->library->march : "none";
 }
 
+static void list_others(struct ul_compile *compile, struct ul_program_options *program)
+{
+    const struct ul_named_sizes *list = &compile->options.others;
+    struct ul_program_other *others =
+        UL_NEW_ARRAY(&compile->keep, struct ul_program_other, list->count);
+    for (uint32_t i = 0; i < list->count; i++)
+        others[i] = (struct ul_program_other){.name = list->items[i].name,
+                                              .size_bytes = (uint64_t)list->items[i].dims[0],
+                                              .beside_bytes = (uint64_t)list->items[i].dims[1]};
+    program->others = others;
+    program->other_count = list->count;
+}
+
 enum ul_status ul_compile_resolve(struct ul_compile *compile, struct ul_program_options *program)
 {
     struct ul_compile_options *options = &compile->options;
@@ -50,6 +63,7 @@ enum ul_status ul_compile_resolve(struct ul_compile *compile, struct ul_program_
                                                               : options->align_bytes,
                                            .profile = &compile->profile,
                                            .training = options->train ? &compile->training : NULL};
+    list_others(compile, program);
     if (program->weights_rom && !target->traits.has_rom)
         return ul_diag_set(&compile->diag, UL_UNSUPPORTED,
                            "--weights rom: target %s keeps weights in the memory of its device; "

@@ -14,6 +14,11 @@ const char *ul_report_row_name(uint32_t row)
                                      : others[row - UL_PLAN_CLASS_COUNT];
 }
 
+bool ul_report_row_is_optional(uint32_t row)
+{
+    return row == UL_PLAN_OTHERS;
+}
+
 const char *ul_report_row_label(struct ul_arena *arena, uint32_t row)
 {
     char *label = ul_arena_copy_string(arena, ul_report_row_name(row));
@@ -85,13 +90,25 @@ static bool is_only_program(const struct ul_report *report)
     return false;
 }
 
+/* What models that share the arena take: none of them has to take as much. */
+static uint64_t others_bytes(const struct ul_report *report)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < report->problem->value_count; i++) {
+        const struct ul_plan_value *value = &report->problem->values[i];
+        if (value->class == UL_PLAN_OTHERS)
+            bytes += ul_size_align_or_die(value->size_bytes, report->plan->alignment_bytes);
+    }
+    return bytes;
+}
+
 uint64_t ul_report_floor_bytes(const struct ul_report *report)
 {
     const struct ul_problem *problem = report->problem;
     uint64_t always = ul_optional_bound(problem->arena, problem, report->plan->alignment_bytes);
     uint64_t max = 0;
     if (is_only_program(report))
-        return report->plan->lower_bound_bytes;
+        return report->plan->lower_bound_bytes - others_bytes(report);
     const uint32_t *entries = ul_value_entries(problem->arena, problem);
     uint64_t *start = UL_NEW_ARRAY(problem->arena, uint64_t, problem->region_count);
     uint64_t *end = UL_NEW_ARRAY(problem->arena, uint64_t, problem->region_count);
@@ -109,7 +126,7 @@ uint64_t ul_report_floor_bytes(const struct ul_report *report)
         max = start[r] > max ? start[r] : max;
         max = end[r] > max ? end[r] : max;
     }
-    return always + max;
+    return always + max - others_bytes(report);
 }
 
 struct ul_report_step ul_report_step_at(const struct ul_report *report, uint32_t position)
@@ -208,7 +225,7 @@ uint32_t ul_report_alive(const struct ul_report *report, struct ul_arena *arena,
         const struct ul_plan_range *range = &plan->ranges[i];
         if (range->begin <= plan->peak_position && plan->peak_position < range->end &&
             range->space == 0 && range->class != UL_PLAN_WEIGHTS &&
-            range->class != UL_PLAN_OPTIMIZER && !taken_over[i])
+            range->class != UL_PLAN_OPTIMIZER && range->class != UL_PLAN_OTHERS && !taken_over[i])
             (*alive)[count++] = i;
     }
     ul_report_biggest_first(sizes, *alive, count, wanted);

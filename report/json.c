@@ -394,9 +394,12 @@ static void put_options(struct ul_text *text, const struct ul_report *report)
 static void put_rows(struct ul_text *text, const struct ul_report *report)
 {
     ul_text_put(text, "  \"rows\": {");
-    for (uint32_t i = 0; i < UL_REPORT_ROW_COUNT; i++)
-        ul_text_printf(text, "%s\n    \"%s\": %" PRIu64, i == 0 ? "" : ",", ul_report_row_name(i),
-                       ul_report_row_bytes(report, i));
+    for (uint32_t i = 0; i < UL_REPORT_ROW_COUNT; i++) {
+        uint64_t bytes = ul_report_row_bytes(report, i);
+        if (bytes > 0 || !ul_report_row_is_optional(i))
+            ul_text_printf(text, "%s\n    \"%s\": %" PRIu64, i == 0 ? "" : ",",
+                           ul_report_row_name(i), bytes);
+    }
     ul_text_put(text, "\n  },\n");
     if (ul_report_has_calls(report))
         ul_text_printf(text,

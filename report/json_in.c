@@ -49,6 +49,16 @@ enum ul_status ul_json_number(struct ul_json *json, const json_t *object, const 
     return number_of(json, json_object_get(object, key), key, false, max, out);
 }
 
+enum ul_status ul_json_row(struct ul_json *json, const json_t *rows, uint32_t row, uint64_t max,
+                           uint64_t *out)
+{
+    const char *name = ul_report_row_name(row);
+    *out = 0;
+    if (ul_report_row_is_optional(row) && json_object_get(rows, name) == NULL)
+        return UL_OK;
+    return ul_json_number(json, rows, name, max, out);
+}
+
 enum ul_status ul_json_column(struct ul_json *json, const char *table, const char *key,
                               bool optional, uint64_t max, uint64_t **out, uint32_t *count,
                               bool first)

@@ -21,6 +21,9 @@ enum ul_status ul_json_string(struct ul_json *json, const json_t *object, const 
                               const char **out) UL_MUST_CHECK;
 enum ul_status ul_json_number(struct ul_json *json, const json_t *object, const char *key,
                               uint64_t max, uint64_t *out) UL_MUST_CHECK;
+/* A row of "rows"; 0 where it is missing and a plan may do without. */
+enum ul_status ul_json_row(struct ul_json *json, const json_t *rows, uint32_t row, uint64_t max,
+                           uint64_t *out) UL_MUST_CHECK;
 /* One column of a table as numbers, UL_PLAN_NONE for a null where `optional`; *count is set by the
  * `first` column and kept by the others. */
 enum ul_status ul_json_column(struct ul_json *json, const char *table, const char *key,

@@ -170,8 +170,7 @@ static enum ul_status read_rows(struct ul_json *json, struct ul_plan *plan)
 {
     const json_t *rows = json_object_get(json->root, "rows");
     for (uint32_t i = 0; i < UL_PLAN_CLASS_COUNT; i++)
-        UL_TRY(ul_json_number(json, rows, ul_report_row_name(i), INT64_MAX,
-                              &plan->rows.class_bytes[i]));
+        UL_TRY(ul_json_row(json, rows, i, INT64_MAX, &plan->rows.class_bytes[i]));
     UL_TRY(ul_json_number(json, rows, "alignment", INT64_MAX, &plan->rows.alignment_bytes));
     return ul_json_number(json, rows, "holes", INT64_MAX, &plan->rows.holes_bytes);
 }

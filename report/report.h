@@ -215,6 +215,8 @@ const char *ul_report_option(const struct ul_report *report, const char *name);
 /* The names of the rows, in order: the classes, then alignment, holes, unaccounted. */
 enum { UL_REPORT_ROW_COUNT = UL_PLAN_CLASS_COUNT + 3 };
 const char *ul_report_row_name(uint32_t row);
+/* A plan that has none of it says nothing of it. */
+bool ul_report_row_is_optional(uint32_t row);
 uint64_t ul_report_row_bytes(const struct ul_report *report, uint32_t row);
 /* The same for people: with blanks. */
 const char *ul_report_row_label(struct ul_arena *arena, uint32_t row);
@@ -228,7 +230,8 @@ struct ul_report_unit ul_report_unit_of(uint64_t reserved_bytes);
 const char *ul_report_fit_name(struct ul_arena *arena, const char *name, size_t columns);
 
 /* What every program of this model needs, however its steps are split: weights, with all inputs or
- * all outputs of an entry point; where splits were no choice, the lower bound of the program. */
+ * all outputs of an entry point; where splits were no choice, the lower bound of the program. What
+ * models take that share its arena does not count. */
 uint64_t ul_report_floor_bytes(const struct ul_report *report);
 /* What the plan does at a position; transfers and waits are no steps of the problem. */
 struct ul_report_step ul_report_step_at(const struct ul_report *report, uint32_t position);
@@ -248,6 +251,30 @@ uint32_t ul_report_alive(const struct ul_report *report, struct ul_arena *arena,
 /* Moves those of the `wanted` largest sizes to the front, in order; ties by index. */
 void ul_report_biggest_first(const uint64_t *sizes, uint32_t *alive, uint32_t count,
                              uint32_t wanted);
+
+/* suite.c: plans of several models that run one after another in one arena. */
+
+struct ul_report_member {
+    const char *prefix;
+    const struct ul_report *report;
+    const char *plan_json;
+    uint64_t kept_bytes; /* of the arena, between its runs */
+    uint64_t room_bytes; /* that runs of others take beyond its own */
+};
+struct ul_report_suite {
+    uint32_t count;
+    const struct ul_report_member *members;
+    bool fits;
+    uint64_t needed_bytes;          /* of what a budget bounds */
+    uint64_t smallest_budget_bytes; /* known to work */
+};
+uint64_t ul_report_suite_reserved(const struct ul_report_suite *suite);
+/* The member whose runs take most of what is not kept; the first of several. */
+uint32_t ul_report_suite_largest(const struct ul_report_suite *suite);
+/* One row a model; in at most 80 columns. */
+void ul_report_put_suite_text(struct ul_text *text, const struct ul_report_suite *suite);
+/* "ullage-shared", with the plans. */
+void ul_report_put_suite_json(struct ul_text *text, const struct ul_report_suite *suite);
 
 /* json.c: the text of plan.json (report/README.md). */
 

@@ -23,7 +23,7 @@ static enum ul_status read_head(struct ul_json *json, struct ul_saved *saved)
         return ul_diag_set(json->diag, UL_INVALID, "\"alignment_bytes\" is 0");
     UL_TRY(ul_json_number(json, json->root, "cost", MAX_BYTES, &saved->cost));
     for (uint32_t row = 0; row < UL_REPORT_ROW_COUNT; row++)
-        UL_TRY(ul_json_number(json, rows, ul_report_row_name(row), MAX_BYTES, &saved->rows[row]));
+        UL_TRY(ul_json_row(json, rows, row, MAX_BYTES, &saved->rows[row]));
     UL_TRY(ul_json_number(json, json->root, "peak_step", UINT32_MAX - 1, &peak));
     saved->peak_step = (uint32_t)peak;
     return ul_json_options(json, &saved->options, &saved->option_count);
@@ -207,7 +207,7 @@ const struct ul_saved_step *ul_saved_maker(const struct ul_saved *saved,
                                            const struct ul_saved_range *range)
 {
     bool is_given = range->class == UL_PLAN_WEIGHTS || range->class == UL_PLAN_OPTIMIZER ||
-                    range->class == UL_PLAN_INPUTS;
+                    range->class == UL_PLAN_INPUTS || range->class == UL_PLAN_OTHERS;
     return is_given || range->begin >= saved->step_count ? NULL : &saved->steps[range->begin];
 }
 

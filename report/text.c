@@ -98,8 +98,8 @@ static void put_rows(struct ul_text *text, const struct ul_report *report)
     for (uint32_t row = 0; row < UL_REPORT_ROW_COUNT; row++) {
         uint64_t bytes = ul_report_row_bytes(report, row);
         /* Rows of training are no news in a plan for inference; sums must still add up. */
-        bool optional =
-            row == UL_PLAN_OPTIMIZER || row == UL_PLAN_GRADIENTS || row == UL_PLAN_SAVED;
+        bool optional = row == UL_PLAN_OPTIMIZER || row == UL_PLAN_GRADIENTS ||
+                        row == UL_PLAN_SAVED || ul_report_row_is_optional(row);
         if (!optional || bytes > 0)
             ul_text_printf(text, "  %-29s %8.2f %18" PRIu64 "\n",
                            ul_report_row_label(text->arena, row), in_unit(report, bytes), bytes);

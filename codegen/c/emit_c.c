@@ -312,12 +312,13 @@ enum ul_status ul_emit_c(struct ul_arena *arena, const struct ul_program *progra
                          const struct ul_plan *plan, const struct ul_emit_options *options,
                          const char *directory, struct ul_diag *diag)
 {
-    static const struct ul_emit_file files[] = {{.name = "model.c", .put = put_model_c},
-                                                {.name = "model.h", .put = put_model_h},
-                                                {.name = "main.c", .put = ul_emit_main_c},
-                                                {.name = "Makefile", .put = put_makefile},
-                                                {.name = "rom.S", .put = put_rom, .is_rom = true},
-                                                {.name = NULL}};
+    static const struct ul_emit_file files[] = {
+        {.name = "model.c", .put = put_model_c},
+        {.name = "model.h", .put = put_model_h},
+        {.name = "main.c", .put = ul_emit_main_c, .is_program = true},
+        {.name = "Makefile", .put = put_makefile, .is_program = true},
+        {.name = "rom.S", .put = put_rom, .is_rom = true},
+        {.name = NULL}};
     static const struct ul_emit_language language = {.files = files,
                                                      .runs_on_host = true,
                                                      .put_mark = put_mark,

@@ -333,9 +333,12 @@ enum ul_status ul_emit_cuda(struct ul_arena *arena, const struct ul_program *pro
                             const char *directory, struct ul_diag *diag)
 {
     static const struct ul_emit_file files[] = {
-        {.name = "kernels.cu", .put = put_kernels_cu}, {.name = "model.c", .put = put_model_c},
-        {.name = "model.h", .put = put_model_h},       {.name = "main.c", .put = ul_emit_main_c},
-        {.name = "Makefile", .put = put_makefile},     {.name = NULL}};
+        {.name = "kernels.cu", .put = put_kernels_cu},
+        {.name = "model.c", .put = put_model_c},
+        {.name = "model.h", .put = put_model_h},
+        {.name = "main.c", .put = ul_emit_main_c, .is_program = true},
+        {.name = "Makefile", .put = put_makefile, .is_program = true},
+        {.name = NULL}};
     static const struct ul_emit_language language = {.files = files,
                                                      .put_mark = put_mark,
                                                      .put_step = put_step,

@@ -270,7 +270,10 @@ static enum ul_status copy_room(struct ul_emitter *emitter, const char *room, co
 enum ul_status ul_emit_runtime(struct ul_emitter *emitter, const char *directory)
 {
     const char *const *rooms = emitter->program->options.target->runtime_rooms;
-    for (uint32_t i = 0; rooms[i] != NULL; i++)
-        UL_TRY(copy_room(emitter, rooms[i], directory));
+    bool is_program = emitter->options->common_directory == NULL;
+    for (uint32_t i = 0; rooms[i] != NULL; i++) {
+        if (is_program || strcmp(rooms[i], "host") != 0) /* the room of main */
+            UL_TRY(copy_room(emitter, rooms[i], directory));
+    }
     return UL_OK;
 }

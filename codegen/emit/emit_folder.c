@@ -28,8 +28,10 @@ enum ul_status ul_emit_folder(struct ul_arena *arena, const struct ul_emit_langu
     ul_emit_find_entries(&emitter);
     UL_TRY(ul_emit_weights(&emitter, directory));
     for (const struct ul_emit_file *file = language->files; file->name != NULL; file++) {
-        if (!file->is_rom || program->options.weights_rom)
+        bool is_due = !file->is_rom || program->options.weights_rom;
+        if (is_due && !(file->is_program && options->common_directory != NULL))
             UL_TRY(write_text(&emitter, directory, file));
     }
-    return ul_emit_runtime(&emitter, directory);
+    return ul_emit_runtime(&emitter, options->common_directory != NULL ? options->common_directory
+                                                                       : directory);
 }

@@ -18,7 +18,8 @@ struct ul_emitter;
 struct ul_emit_file {
     const char *name;
     void (*put)(struct ul_emitter *emitter);
-    bool is_rom; /* only where weights are read-only data */
+    bool is_rom;     /* only where weights are read-only data */
+    bool is_program; /* only of a program of its own */
 };
 
 /* How a target says a step; what is around the steps is the same for all. */
@@ -137,6 +138,13 @@ enum ul_status ul_emit_runtime(struct ul_emitter *emitter, const char *directory
  * no splat, whatever its elements are. */
 void ul_emit_each_weight(struct ul_emitter *emitter, bool splat,
                          void (*visit)(struct ul_emitter *, uint32_t place));
+
+/* emit_shared.c */
+/* Writes shared.h, and the Makefile that `put_makefile` prints. */
+enum ul_status ul_emit_shared_folder(struct ul_arena *arena, const struct ul_emit_shared *shared,
+                                     void (*put_makefile)(struct ul_text *text,
+                                                          const struct ul_emit_shared *shared),
+                                     const char *directory, struct ul_diag *diag) UL_MUST_CHECK;
 
 /* emit_folder.c */
 /* Writes the folder: weights, the language's files, the runtime's. */

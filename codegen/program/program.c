@@ -45,6 +45,7 @@ static enum ul_status build(struct ul_builder *builder)
     for (uint32_t i = 0; i < root->output_count; i++)
         (void)ul_place_of(builder, graph->values[root->outputs[i]].view.base);
     ul_place_add_states(builder);
+    ul_place_add_others(builder);
     ul_entry_add_all(builder);
     return ul_donation_check(builder);
 }

@@ -1,5 +1,5 @@
-/* The ranges of spaces that are beside a plan's own: each optional value that a position reads, one
- * after the other, through the whole plan. */
+/* The ranges of spaces that are beside a plan's own: each value there, of the optional ones those
+ * that a position reads, one after the other, through the whole plan. */
 #include "planner/model/plan.h"
 #include "planner/model/timeline.h"
 
@@ -39,7 +39,7 @@ static void ranges_remake(struct ul_arena *arena, const struct ul_problem *probl
             if (!beside)
                 ranges[count++] = plan->ranges[from];
         }
-        if (!beside || is_read == NULL || !is_read[v])
+        if (!beside || is_read == NULL || (problem->values[v].optional && !is_read[v]))
             continue;
         ranges[count] = range_of(problem, plan, v);
         plan->reserved_bytes[ranges[count].space] +=

@@ -63,7 +63,7 @@ static const char *sample(const struct ul_option *row)
     case UL_OPTION_PAIRS:
         return "a=b=c";
     case UL_OPTION_SIZES:
-        return row->max == 1 ? "a=b=3" : "a=b=3,0,5";
+        return row->max == 1 ? "a=b=3" : row->max == 2 ? "a=b=3,0" : "a=b=3,0,5";
     }
     return NULL;
 }
