@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static enum ul_status emit_model(struct ul_suite *suite, uint32_t self, const char *target,
                                  const char *staged, struct ul_emit_options *emit)
@@ -51,6 +52,27 @@ static enum ul_status emit_all(struct ul_suite *suite, const char *target, const
     return program->target->emit_shared(&command->keep, &shared, staged, &command->diag);
 }
 
+/* An earlier result makes room for the new one, file by file: what else is there stays, and is in
+ * the way. */
+static enum ul_status remove_earlier(struct ul_suite *suite, const char *directory)
+{
+    static const char *const names[] = {"model.c",     "model.h",   "kernels.cu",
+                                        "weights.bin", "plan.json", "rom.S"};
+    struct ul_compile *command = suite->command;
+    for (uint32_t m = 0; m < suite->count; m++) {
+        const char *folder =
+            ul_arena_printf(&command->keep, "%s/%s", directory, suite->models[m].prefix);
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+            (void)unlink(ul_arena_printf(&command->keep, "%s/%s", folder, names[i]));
+        if (rmdir(folder) != 0 && errno != ENOENT)
+            return ul_diag_set(
+                &command->diag, UL_IO,
+                "%s: cannot replace the folder: %s; give another folder, or empty it", folder,
+                strerror(errno));
+    }
+    return UL_OK;
+}
+
 enum ul_status ul_suite_emit(struct ul_suite *suite, const char *directory)
 {
     struct ul_compile *command = suite->command;
@@ -58,5 +80,7 @@ enum ul_status ul_suite_emit(struct ul_suite *suite, const char *directory)
     UL_ASSERT(suite->report.members != NULL);
     UL_TRY(ul_staging_begin(&command->keep, directory, &staging, &command->diag));
     enum ul_status status = emit_all(suite, directory, staging.path);
+    if (status == UL_OK && staging.exists)
+        status = remove_earlier(suite, staging.directory);
     return ul_staging_end(&command->keep, &staging, status, &command->diag);
 }

@@ -94,10 +94,9 @@ static void put_verdict(struct ul_text *text, const struct ul_report_suite *suit
     const struct ul_report *report = suite->members[0].report;
     uint64_t reserved = ul_report_suite_reserved(suite);
     const char *unit = ul_report_unit_of(reserved).name;
-    ul_text_printf(text,
-                   "%u models, one after another (target %s), share one arena of %.2f %s = %" PRIu64
-                   " bytes.\n",
-                   suite->count, report->target, in_unit(suite, reserved), unit, reserved);
+    ul_text_printf(
+        text, "%u models in turn (target %s) share one arena of %.2f %s = %" PRIu64 " bytes.\n",
+        suite->count, report->target, in_unit(suite, reserved), unit, reserved);
     if (report->budget_bytes == 0)
         return;
     const char *of = report->budget_of_arena        ? "for the buffer alone"

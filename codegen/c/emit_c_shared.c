@@ -22,7 +22,8 @@ static void put_makefile(struct ul_text *text, const struct ul_emit_shared *shar
     const struct ul_emit_options *options = shared->options;
     ul_text_printf(
         text,
-        "# Builds libshared.a; `make CC=clang MARCH=` chooses a compiler and a plain processor.\n"
+        "# Builds libshared.a; `make CC=clang MARCH=` chooses a compiler and a plain processor,\n"
+        "# `make -s libs` says what a program is linked with behind it.\n"
         "CC = %s\nAR = ar\nCFLAGS = %s\nMARCH = %s%s\nOPENMP =%s\n"
         "# Where gcc tunes for some processors it rounds products in short sums, but not in long "
         "ones.\n"
@@ -41,16 +42,18 @@ static void put_makefile(struct ul_text *text, const struct ul_emit_shared *shar
     ul_text_printf(
         text,
         "\nNATIVE = $(patsubst %%.c,%%.o,$(wildcard ul_posts.c ul_winograd.c))\n"
-        "RUNTIME = $(filter-out $(NATIVE),$(patsubst %%.c,%%.o,$(sort $(wildcard ul_*.c))))\n\n"
+        "RUNTIME = $(filter-out $(NATIVE),$(patsubst %%.c,%%.o,$(sort $(wildcard ul_*.c))))\n"
+        "LIBS = $(if $(wildcard ul_dnnl.c),%s -ldnnl -fopenmp,$(OPENMP)) -lm\n\n"
         "libshared.a: $(MODELS) $(NATIVE) $(RUNTIME)\n"
         "\trm -f $@\n\t$(AR) rcs $@ $(MODELS) $(NATIVE) $(RUNTIME)\n\n"
         "$(RUNTIME): %%.o: %%.c $(HEADERS)\n\t$(CC)%s $(CFLAGS) -std=c99 -c $< -o $@\n\n"
         "$(NATIVE): %%.o: %%.c $(HEADERS)\n"
         "\t$(CC) $(CFLAGS) $(MARCH) $(KERNEL_FLAGS) $(OPENMP) -c $< -o $@\n\n",
-        options->onednn_cflags);
+        options->onednn_libs, options->onednn_cflags);
     for (uint32_t i = 0; i < shared->count; i++)
         put_model(text, shared->prefixes[i], shared->has_rom);
-    ul_text_put(text, "clean:\n\trm -f *.o libshared.a\n\n.PHONY: clean\n");
+    ul_text_put(text, "libs:\n\t@echo $(LIBS)\n\nclean:\n\trm -f *.o libshared.a\n\n"
+                      ".PHONY: clean libs\n");
 }
 
 enum ul_status ul_emit_c_shared(struct ul_arena *arena, const struct ul_emit_shared *shared,

@@ -21,7 +21,8 @@ static void put_makefile(struct ul_text *text, const struct ul_emit_shared *shar
         text,
         "# Builds libshared.a; `make NVCC=/opt/cuda/bin/nvcc CUDA_ARCH=sm_90` chooses a compiler\n"
         "# and devices: sm_NN is machine code, compute_NN is PTX, which newer devices compile,\n"
-        "# native is this machine's device.\n"
+        "# native is this machine's device; `make -s libs` says what a program is linked with "
+        "behind it.\n"
         "NVCC = %s\nAR = ar\nNVCCFLAGS = %s\nCUDA_ARCH ?= sm_80 sm_89 sm_90 compute_90\n"
         "WARNINGS = -Xcompiler=-Wall,-Wextra\n"
         "GENERATE = $(if $(filter native,$(CUDA_ARCH)),-arch=native,$(foreach arch,$(CUDA_ARCH),"
@@ -38,7 +39,8 @@ static void put_makefile(struct ul_text *text, const struct ul_emit_shared *shar
                       "$< -o $@\n\n");
     for (uint32_t i = 0; i < shared->count; i++)
         put_model(text, shared->prefixes[i]);
-    ul_text_put(text, "clean:\n\trm -f *.o libshared.a\n\n.PHONY: clean\n");
+    ul_text_put(text, "libs:\n\t@echo -ldl -lm\n\nclean:\n\trm -f *.o libshared.a\n\n"
+                      ".PHONY: clean libs\n");
 }
 
 enum ul_status ul_emit_cuda_shared(struct ul_arena *arena, const struct ul_emit_shared *shared,

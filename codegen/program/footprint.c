@@ -106,7 +106,8 @@ static uint64_t text_bytes(const struct ul_program *program)
     return bytes;
 }
 
-static void count_code(const struct ul_program *program)
+/* Of a part of a caller's process, code is none of its bytes. */
+static void count_code(const struct ul_program *program, bool counts)
 {
     struct ul_arena scratch;
     ul_arena_init(&scratch);
@@ -115,7 +116,7 @@ static void count_code(const struct ul_program *program)
         const struct ul_program_kernel *kernel = &program->kernels[i];
         if (kernel->code_place != UL_PLAN_NONE)
             program->problem->values[kernel->code_place].size_bytes =
-                first[i] ? 0 : strlen(kernel->text);
+                first[i] || !counts ? 0 : strlen(kernel->text);
     }
     ul_arena_done(&scratch);
 }
@@ -138,8 +139,7 @@ void ul_footprint_count_beside(const struct ul_program *program, bool is_whole)
     for (uint32_t i = 0; i < program->options.other_count; i++)
         values[program->first_other + 2 * i + 1].size_bytes =
             is_whole ? 0 : program->options.others[i].beside_bytes;
-    if (is_whole)
-        count_code(program);
+    count_code(program, is_whole);
     if (!program->options.target->traits.memory_is_separate)
         ul_program_count_stacks(program, !is_whole);
 }

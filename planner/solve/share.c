@@ -54,6 +54,15 @@ static bool is_kept(const struct ul_plan_tenant *tenant, const struct ul_plan_ra
            tenant->problem->values[range->value].persistent;
 }
 
+/* A range may move by any multiple of the plan's alignment. */
+static bool is_movable(const struct ul_plan_tenant *tenant, const struct ul_plan_range *range)
+{
+    const struct ul_plan_value *values = tenant->problem->values;
+    return range->space != 0 || range->value == UL_PLAN_NONE ||
+           (!values[range->value].pinned &&
+            values[range->value].alignment_bytes <= tenant->plan->alignment_bytes);
+}
+
 static bool is_other(const struct ul_plan_range *range)
 {
     return range->class == UL_PLAN_OTHERS;
@@ -75,6 +84,7 @@ static void layout_read(struct ul_arena *arena, const struct ul_plan_tenant *ten
     *layout = (struct layout){.kept = UL_NEW_ARRAY(arena, struct kept, plan->range_count)};
     for (uint32_t r = 0; r < plan->range_count; r++) {
         const struct ul_plan_range *range = &plan->ranges[r];
+        UL_ASSERT(is_movable(tenant, range));
         if (is_kept(tenant, range))
             layout->kept[layout->kept_count++] =
                 (struct kept){.offset_bytes = range->offset_bytes,

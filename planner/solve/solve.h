@@ -89,9 +89,10 @@ enum ul_status ul_plan_within(struct ul_arena *arena, const struct ul_problem *p
 
 /* share.c */
 
-/* One of several plans that run one after another in one buffer, all of one alignment. Each problem
- * has a value of class UL_PLAN_OTHERS for each plan: of another one what that keeps between its
- * runs, of its own what runs of others take of the buffer beyond its own. */
+/* One of several plans that run one after another in one buffer, all of one alignment, which is
+ * that of every range; none is pinned. Each problem has a value of class UL_PLAN_OTHERS for each
+ * plan: of another one what that keeps between its runs, of its own what runs of others take of the
+ * buffer beyond its own. */
 struct ul_plan_tenant {
     struct ul_problem *problem; /* the sizes of these values are set */
     struct ul_plan *plan;

@@ -249,7 +249,7 @@ static enum ul_result prepare_libraries(struct ul_context *context, struct ul_fa
     enum ul_result result = UL_OK;
     cudaError_t error = cudaSuccess;
     if (device->library_count > 0)
-        error = cudaMemsetAsync(context->arena, 0, context->model->arena_bytes, context->stream);
+        error = ul_cuda_clear_arena(context);
     if (error != cudaSuccess)
         return ul_cuda_fail(context, failure, error);
     for (uint32_t i = 0; result == UL_OK && i < device->library_count; i++) {
@@ -504,11 +504,24 @@ static void describe(const struct ul_model *model, char text[UL_DEVICE_TEXT_BYTE
 }
 
 extern "C" const struct ul_device_functions ul_cuda_functions = {
-    "CUDA",        open_context,        ul_cuda_load_context,
-    close_context, ul_cuda_run_context, ul_cuda_run_steps,
-    read_arena,    write_arena,         fill_arena,
-    exchange_bits, new_buffer,          free_buffer,
-    copy_now,      new_host,            free_host,
-    get_memory,    get_times,           implementation,
-    note,          describe,
+    "CUDA",
+    open_context,
+    ul_cuda_load_context,
+    close_context,
+    ul_cuda_run_context,
+    ul_cuda_run_steps,
+    read_arena,
+    write_arena,
+    fill_arena,
+    exchange_bits,
+    new_buffer,
+    free_buffer,
+    copy_now,
+    new_host,
+    free_host,
+    get_memory,
+    get_times,
+    implementation,
+    note,
+    describe,
 };

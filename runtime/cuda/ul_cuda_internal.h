@@ -82,6 +82,8 @@ void ul_cuda_enqueue(struct ul_context *context, struct ul_cuda_run *run,
 /* Waits for the run, unless it failed with `error`; hands its fault to the caller. */
 enum ul_result ul_cuda_finish(struct ul_context *context, cudaError_t error,
                               struct ul_failure *failure);
+/* Zeros everywhere in the arena but in what is other models'. */
+cudaError_t ul_cuda_clear_arena(struct ul_context *context);
 /* The first run, on zeros. */
 enum ul_result ul_cuda_warm_up(struct ul_context *context, struct ul_failure *failure);
 /* Makes the graph that later runs replay, for these buffers of the caller; where that fails, runs

@@ -101,12 +101,25 @@ static uint64_t reach_bytes(const struct ul_call_tensor *tensor)
     return (last + 1) * ul_call_element_bytes(tensor);
 }
 
-/* The next place; NULL where the arena ends. */
-static unsigned char *place(unsigned char *arena, uint64_t arena_bytes, uint64_t *used_bytes,
-                            uint64_t size_bytes)
+static uint64_t align_up(uint64_t offset_bytes)
 {
-    uint64_t begin = (*used_bytes + TRIAL_ALIGN - 1) / TRIAL_ALIGN;
-    begin *= TRIAL_ALIGN;
+    return (offset_bytes + TRIAL_ALIGN - 1) / TRIAL_ALIGN * TRIAL_ALIGN;
+}
+
+/* The next place beside what is other models'; NULL where the arena ends. */
+static unsigned char *place(const struct ul_model *model, unsigned char *arena,
+                            uint64_t *used_bytes, uint64_t size_bytes)
+{
+    const struct ul_device *device = model->device;
+    uint64_t arena_bytes = model->arena_bytes;
+    uint64_t begin = align_up(*used_bytes);
+    for (uint32_t i = 0; i < device->other_count; i++) {
+        const struct ul_device_extent *other = &device->others[i];
+        uint64_t end = other->offset_bytes + other->size_bytes;
+        if (begin < end &&
+            (begin >= other->offset_bytes || size_bytes > other->offset_bytes - begin))
+            begin = align_up(end);
+    }
     if (begin > arena_bytes || size_bytes > arena_bytes - begin)
         return NULL;
     *used_bytes = begin + size_bytes;
@@ -114,8 +127,8 @@ static unsigned char *place(unsigned char *arena, uint64_t arena_bytes, uint64_t
 }
 
 /* What is only read may lie in one place, where there is no room for each. */
-static bool place_trial(struct trial *trial, const struct ul_call *call, unsigned char *arena,
-                        uint64_t arena_bytes, bool apart)
+static bool place_trial(struct trial *trial, const struct ul_call *call,
+                        const struct ul_model *model, unsigned char *arena, bool apart)
 {
     const struct ul_call_tensor *tensors[] = {&call->src, &call->weights, &call->bias};
     uint64_t used_bytes = 0;
@@ -124,16 +137,16 @@ static bool place_trial(struct trial *trial, const struct ul_call *call, unsigne
         uint64_t end_bytes = apart ? used_bytes : 0;
         if (tensors[i]->rank == 0)
             continue;
-        trial->args[i] = place(arena, arena_bytes, &end_bytes, reach_bytes(tensors[i]));
+        trial->args[i] = place(model, arena, &end_bytes, reach_bytes(tensors[i]));
         if (trial->args[i] == NULL)
             return false;
         used_bytes = end_bytes > used_bytes ? end_bytes : used_bytes;
     }
-    trial->args[3] = place(arena, arena_bytes, &used_bytes, reach_bytes(&call->dst));
+    trial->args[3] = place(model, arena, &used_bytes, reach_bytes(&call->dst));
     trial->args[4] = trial->args[3]; /* the residual */
     trial->scratch = NULL;
     if (call->scratch_bytes > 0)
-        trial->scratch = place(arena, arena_bytes, &used_bytes, call->scratch_bytes);
+        trial->scratch = place(model, arena, &used_bytes, call->scratch_bytes);
     return trial->args[3] != NULL && (call->scratch_bytes == 0 || trial->scratch != NULL);
 }
 
@@ -227,8 +240,8 @@ static bool prepare_call(struct trial *trial, const struct ul_model *model,
     const struct ul_call *call = &model->device->calls[trial->index];
     struct ul_cuda_calls *calls = (struct ul_cuda_calls *)trial->handle;
     bool is_named = choice->size_bytes > 0;
-    trial->fits = place_trial(trial, call, arena, model->arena_bytes, true) ||
-                  place_trial(trial, call, arena, model->arena_bytes, false);
+    trial->fits = place_trial(trial, call, model, arena, true) ||
+                  place_trial(trial, call, model, arena, false);
     bool described = trial->library->describe(trial->handle, trial->index, call,
                                               min_aligned(arena, call->align_bytes)) != 0;
     bool taken = described && is_named && try_choice(trial, call, choice);

@@ -265,10 +265,25 @@ static cudaError_t launch(struct ul_context *context, uint32_t entry, const void
     return run.error;
 }
 
+cudaError_t ul_cuda_clear_arena(struct ul_context *context)
+{
+    const struct ul_device *device = context->model->device;
+    cudaError_t error = cudaSuccess;
+    uint64_t begin = 0;
+    for (uint32_t i = 0; error == cudaSuccess && i <= device->other_count; i++) {
+        bool is_last = i == device->other_count;
+        uint64_t end = is_last ? context->model->arena_bytes : device->others[i].offset_bytes;
+        if (end > begin)
+            error =
+                cudaMemsetAsync(context->arena + begin, 0, (size_t)(end - begin), context->stream);
+        begin = is_last ? end : end + device->others[i].size_bytes;
+    }
+    return error;
+}
+
 enum ul_result ul_cuda_warm_up(struct ul_context *context, struct ul_failure *failure)
 {
-    cudaError_t error =
-        cudaMemsetAsync(context->arena, 0, context->model->arena_bytes, context->stream);
+    cudaError_t error = ul_cuda_clear_arena(context);
     if (error == cudaSuccess)
         error = launch(context, UL_ENTRY_RUN, NULL, NULL, NULL);
     error = ul_cuda_first(error, cudaStreamSynchronize(context->stream));
