@@ -133,7 +133,8 @@ static struct item *list_items(struct ul_page *page)
                              ? STATE
                              : ACTIVATIONS;
         items[i].path = path_of_range(page, range);
-        items[i].bytes[kind] = range->size_bytes;
+        if (range->class != UL_PLAN_OTHERS) /* of no module of this model */
+            items[i].bytes[kind] = range->size_bytes;
     }
     for (uint32_t i = 0; i < page->alive_count; i++)
         items[page->alive[i]].bytes[PEAK] = saved->ranges[page->alive[i]].size_bytes;

@@ -143,6 +143,8 @@ void ul_page_sums(struct ul_page *page)
                                   "#at the peak, %s|#bytes||#share",
                                   page->unit.name));
     for (uint32_t row = 0; row < UL_REPORT_ROW_COUNT; row++) {
+        if (page->saved->rows[row] == 0 && ul_report_row_is_optional(row))
+            continue;
         put_row(page, row, row < UL_PLAN_CLASS_COUNT ? &sums[row] : NULL);
         if (row == UL_PLAN_WEIGHTS)
             put_part(page, "of it the library\xE2\x80\x99s packing", facts->packing_bytes);
