@@ -38,8 +38,9 @@ struct ul_saved_space {
  * where `is_applied`, has it, and the figures are of the plan without. */
 struct ul_saved_remedy {
     const char *kind, *change;
-    bool is_applied, fits;
+    bool is_applied, fits, keeps_bits;
     uint64_t reserved_bytes, process_bytes, cost;
+    int64_t saved_bytes, extra_cost; /* of it, against the plan without; below 0: it takes less */
 };
 
 /* A plan of the same model with less memory. */
@@ -80,6 +81,7 @@ struct ul_saved_facts {
     const struct ul_saved_space *spaces; /* the first is the arena */
     bool has_remedies, has_ladder, has_blockers;
     uint32_t remedy_count, rung_count, blocker_count;
+    uint64_t tried_count; /* plans that were made for the remedies */
     const struct ul_saved_remedy *remedies;
     const struct ul_saved_rung *rungs;
     const struct ul_saved_blocker *blockers;

@@ -48,6 +48,7 @@ static enum ul_status read_head(struct ul_json *json, struct ul_saved_facts *fac
         {root, "budget_bytes", &facts->budget_bytes},
         {root, "smallest_budget_bytes", &facts->smallest_budget_bytes},
         {root, "base_cost", &facts->base_cost},
+        {root, "remedies_tried", &facts->tried_count},
         {root, "cost_bound", &facts->cost_bound},
         {library, "packing_bytes", &facts->packing_bytes},
         {library, "operand_bytes", &facts->operand_bytes},
@@ -103,6 +104,19 @@ static enum ul_status count_list(struct ul_json *json, const char *key, bool *is
     return ul_diag_set(json->diag, UL_INVALID, "\"%s\" is no list", key);
 }
 
+static enum ul_status read_difference(struct ul_json *json, const json_t *row, const char *key,
+                                      int64_t *out)
+{
+    const json_t *item = json_object_get(row, key);
+    json_int_t value = json_integer_value(item);
+    if (!json_is_integer(item) || value > (json_int_t)MAX_BYTES || value < -(json_int_t)MAX_BYTES)
+        return ul_diag_set(json->diag, UL_INVALID,
+                           "\"remedies\": \"%s\" is missing, no whole number, or out of range",
+                           key);
+    *out = value;
+    return UL_OK;
+}
+
 static enum ul_status read_remedies(struct ul_json *json, struct ul_saved_facts *facts)
 {
     UL_TRY(count_list(json, "remedies", &facts->has_remedies, &facts->remedy_count));
@@ -116,7 +130,10 @@ static enum ul_status read_remedies(struct ul_json *json, struct ul_saved_facts 
         UL_TRY(ul_json_number(json, row, "reserved_bytes", MAX_BYTES, &remedy->reserved_bytes));
         UL_TRY(ul_json_number(json, row, "process_bytes", MAX_BYTES, &remedy->process_bytes));
         UL_TRY(ul_json_number(json, row, "cost", MAX_BYTES, &remedy->cost));
+        UL_TRY(read_difference(json, row, "saved_bytes", &remedy->saved_bytes));
+        UL_TRY(read_difference(json, row, "extra_cost", &remedy->extra_cost));
         remedy->is_applied = json_is_true(json_object_get(row, "applied"));
+        remedy->keeps_bits = json_is_true(json_object_get(row, "same_bits"));
         remedy->fits = json_is_true(json_object_get(row, "fits"));
     }
     facts->remedies = remedies;

@@ -10,6 +10,7 @@ static const struct {
     const char *kind, *sentence;
 } kinds[] = {
     {"reorder", "Run the steps in another order."},
+    {"reuse", "Let values share bytes, one after the other."},
     {"in-place", "Let results overwrite operands that nobody reads again."},
     {"views", "Read values where they lie instead of copying them."},
     {"fuse", "Compute neighbours in one step, so that nothing lies between them."},
@@ -22,25 +23,17 @@ static const struct {
     {"dim", "Take a smaller dimension."},
     {"micro-batches", "Run a step on parts of the batch, and add up gradients."},
     {"offload", "Keep what waits outside of this memory."},
-    {"output", "Free an output earlier: do not ask for it."},
+    {"output", "Do not ask for an output that waits for the end."},
     {"optimizer", "Train by an optimizer with less state."},
     {"checkpoint", "Keep less of the forward pass."},
-    {"clip", "Take the norm of gradients without keeping them all."},
+    {"clipping", "Take the norm of gradients without keeping them all."},
     {"weights", "Leave weights out of the buffer."},
     {"threads", "Run on fewer threads, which have scratch each."},
     {"implementation", "Run steps by implementations with less scratch."},
+    {"inputs and outputs", "Leave inputs and outputs in buffers of the caller."},
+    {"together", "Several of these together."},
     {"budget", "Plan for a budget: reorder, recompute and split as far as it asks."},
 };
-
-uint64_t ul_page_gain(const struct ul_page *page, const struct ul_saved_remedy *remedy)
-{
-    uint64_t with = page->needed_bytes, without = remedy->process_bytes;
-    if (page->needed_bytes == page->saved->reserved_bytes)
-        without = remedy->reserved_bytes;
-    if (!remedy->is_applied)
-        return with > without ? with - without : 0;
-    return without > with ? without - with : 0;
-}
 
 static void put_kind(struct ul_page *page, const char *kind)
 {
@@ -53,22 +46,60 @@ static void put_kind(struct ul_page *page, const char *kind)
     ul_page_escape(page, kind);
 }
 
+/* What is compared: of a budget what it bounds, else the buffer. */
+static bool compares_arena(const struct ul_page *page)
+{
+    return page->saved->facts.budget_bytes == 0 ||
+           page->needed_bytes == page->saved->reserved_bytes;
+}
+
+static uint64_t magnitude(int64_t number)
+{
+    return number < 0 ? (uint64_t)-number : (uint64_t)number;
+}
+
+/* Of a change that is applied, what it brought. */
 static void put_remedy(struct ul_page *page, const struct ul_saved_remedy *remedy)
 {
-    const struct ul_saved *saved = page->saved;
-    bool of_arena = page->needed_bytes == saved->reserved_bytes;
-    ul_page_printf(page, "<tr%s><td>", remedy->is_applied ? " class=\"applied\"" : "");
+    int64_t saved = remedy->is_applied ? -remedy->saved_bytes : remedy->saved_bytes;
+    int64_t extra = remedy->is_applied ? -remedy->extra_cost : remedy->extra_cost;
+    ul_page_put(page, "<tr><td>");
     put_kind(page, remedy->kind);
     ul_page_put(page, "</td><td><code>");
-    ul_page_name(page, remedy->change, 48);
-    ul_page_printf(page, "</code></td><td>%s</td>", remedy->is_applied ? "this plan has it" : "");
-    ul_page_size_cells(page, ul_page_gain(page, remedy));
-    uint64_t from = remedy->is_applied ? remedy->cost : saved->cost;
-    uint64_t to = remedy->is_applied ? saved->cost : remedy->cost;
-    ul_page_printf(page, "<td class=\"r\">%s%s</td>", to < from ? "\xE2\x88\x92" : "+",
-                   ul_page_time(page, to < from ? from - to : to - from));
-    ul_page_size_cells(page, of_arena ? remedy->reserved_bytes : remedy->process_bytes);
-    ul_page_printf(page, "<td>%s</td></tr>\n", remedy->fits ? "yes" : "no");
+    ul_page_name(page, remedy->change, 60);
+    ul_page_printf(page, "</code></td><td class=\"r\">%s%.2f</td>", saved < 0 ? "\xE2\x88\x92" : "",
+                   (double)magnitude(saved) / page->unit.bytes);
+    ul_page_printf(page, "<td class=\"r\">%s%s</td><td class=\"r\">%s%s</td>",
+                   saved < 0 ? "\xE2\x88\x92" : "", ul_page_digits(page, magnitude(saved)),
+                   extra < 0 ? "\xE2\x88\x92" : "+", ul_page_time(page, magnitude(extra)));
+    ul_page_size_cells(page, compares_arena(page) ? remedy->reserved_bytes : remedy->process_bytes);
+    ul_page_printf(page, "<td>%s</td>%s</tr>\n", remedy->keeps_bits ? "yes" : "not promised",
+                   page->saved->facts.budget_bytes == 0 ? ""
+                   : remedy->fits                       ? "<td>yes</td>"
+                                                        : "<td>no</td>");
+}
+
+static void put_group(struct ul_page *page, bool is_applied, const char *title, const char *takes)
+{
+    const struct ul_saved_facts *facts = &page->saved->facts;
+    bool is_first = true;
+    for (uint32_t i = 0; i < facts->remedy_count; i++) {
+        if (facts->remedies[i].is_applied != is_applied)
+            continue;
+        if (is_first) {
+            ul_page_printf(page, "<h3>%s</h3>\n", title);
+            ul_page_table(
+                page, is_applied ? "advice applied" : "advice",
+                ul_arena_printf(page->arena,
+                                "what|%s|#saves, %s|#bytes|#time a run|#%s, %s|#bytes|same bits%s",
+                                is_applied ? "the plan without it" : "change", page->unit.name,
+                                takes, page->unit.name, facts->budget_bytes > 0 ? "|fits" : ""));
+        }
+        is_first = false;
+        put_remedy(page, &facts->remedies[i]);
+    }
+    if (!is_first)
+        ul_page_table_end(page);
 }
 
 static void put_remedies(struct ul_page *page)
@@ -77,26 +108,22 @@ static void put_remedies(struct ul_page *page)
     if (!facts->has_remedies) {
         ul_page_put(page, "<p class=\"lead\">This plan.json holds no advice: only gains of plans "
                           "that were really made are shown, and none were asked for. This "
-                          "command makes them:</p>\n");
+                          "command makes them, and the plans of section 7:</p>\n");
         ul_page_command(page, "--html report.html");
         return;
     }
-    if (facts->remedy_count == 0) {
-        ul_page_put(page, "<p class=\"lead\">Nothing helps: every change that was planned takes as "
-                          "much or more.</p>\n");
-        return;
-    }
-    ul_page_put(page, "<p class=\"lead\">Every row is a plan that was really made, the best first. "
-                      "Gains do not add up: the next peak limits what several bring together. Of a "
-                      "change that this plan has, the row says what it brought.</p>\n");
-    ul_page_table(
-        page, "advice",
-        ul_arena_printf(page->arena,
-                        "what|change||#saves, %s|#bytes|#time|#then takes, %s|#bytes|fits",
-                        page->unit.name, page->unit.name));
-    for (uint32_t i = 0; i < facts->remedy_count; i++)
-        put_remedy(page, &facts->remedies[i]);
-    ul_page_table_end(page);
+    ul_page_printf(page, "<p class=\"lead\">%s Bytes are of the %s.",
+                   facts->remedy_count == 0
+                       ? "Nothing helps: no change that was planned saves a thousandth."
+                       : "Every row is a plan that was really made. Gains do not add up: the next "
+                         "peak limits what several bring together.",
+                   compares_arena(page) ? "buffer" : "process");
+    if (facts->tried_count > 0)
+        ul_page_printf(page, " %" PRIu64 " plan%s were made for this.", facts->tried_count,
+                       ul_plural(facts->tried_count));
+    ul_page_put(page, "</p>\n");
+    put_group(page, false, "What would make it smaller", "then takes");
+    put_group(page, true, "What makes it as small as it is", "without it");
 }
 
 static void put_blockers(struct ul_page *page)
@@ -106,7 +133,7 @@ static void put_blockers(struct ul_page *page)
         return;
     ul_page_put(page,
                 "<h3>What stands in the way</h3>\n<p>No order and no recomputation gets below "
-                "what one of these steps needs by itself.</p>\n");
+                "what one of these steps needs by itself, beside what always lives.</p>\n");
     ul_page_table(
         page, "blockers",
         ul_arena_printf(page->arena, "#step|operator and node|#needs, %s|#bytes", page->unit.name));

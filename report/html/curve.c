@@ -157,13 +157,14 @@ static void put_peaks(struct ul_page *page)
         ul_page_printf(page,
                        "\"/><text x=\"%.3f%%\" y=\"%" PRIu32 "\" class=\"%s\"><tspan "
                        "class=\"rank\">%" PRIu32 "</tspan> %s ",
-                       at, line, at > 50 ? "end" : "start", i + 1,
+                       at, line, at > 45 ? "end" : "start", i + 1,
                        ul_page_size(page, page->live[peaks[i]]));
-        ul_page_cut(page, step->node, 44);
-        if (step->source[0] != '\0') {
-            ul_page_put(page, " \xC2\xB7 ");
-            ul_page_cut(page, step->source, 32);
-        }
+        ul_page_cut(page, step->op, 16);
+        ul_page_put(page, " ");
+        if (step->source[0] != '\0')
+            ul_page_source_text(page, step->source, 28);
+        else
+            ul_page_cut(page, step->node, 28);
         ul_page_put(page, "</text></g>");
     }
     ul_page_put(page, "</g>\n");

@@ -73,18 +73,17 @@ static void put_pool(struct ul_page *page, const char *key, const char *const *s
 static void put_steps(struct ul_page *page)
 {
     const struct ul_saved *saved = page->saved;
-    const char **columns[4];
-    static const char *const keys[4] = {"node", "op", "source", "pass"};
-    for (uint32_t k = 0; k < 4; k++)
+    const char **columns[3];
+    static const char *const keys[3] = {"node", "op", "source"};
+    for (uint32_t k = 0; k < 3; k++)
         columns[k] = UL_NEW_ARRAY(page->arena, const char *, saved->step_count);
     for (uint32_t i = 0; i < saved->step_count; i++) {
         columns[0][i] = saved->steps[i].node;
         columns[1][i] = saved->steps[i].op;
         columns[2][i] = saved->steps[i].source;
-        columns[3][i] = saved->steps[i].pass;
     }
     ul_page_put(page, "\"steps\":{");
-    for (uint32_t k = 0; k < 4; k++) {
+    for (uint32_t k = 0; k < 3; k++) {
         ul_page_put(page, k > 0 ? ",\n" : "");
         put_pool(page, keys[k], columns[k], saved->step_count);
     }

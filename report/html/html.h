@@ -49,7 +49,8 @@ void ul_page_printf(struct ul_page *page, const char *format, ...) UL_PRINTF(2, 
 void ul_page_cut(struct ul_page *page, const char *name, size_t columns);
 /* The same as an element, with all of it in its title. */
 void ul_page_name(struct ul_page *page, const char *name, size_t columns);
-/* "model.py:42" of a frame of Python's, else the line as it is. */
+/* A line of the author's source, as "model.py:42" where it can be: text alone, and an element. */
+void ul_page_source_text(struct ul_page *page, const char *source, size_t columns);
 void ul_page_source(struct ul_page *page, const char *source);
 /* 117,424,640 */
 const char *ul_page_digits(struct ul_page *page, uint64_t number);
@@ -102,10 +103,6 @@ uint32_t ul_page_idle(const struct ul_page *page, uint32_t range);
 void ul_page_put_step(struct ul_page *page, uint32_t position, size_t columns);
 void ul_page_put_maker(struct ul_page *page, uint32_t range);
 void ul_page_put_readers(struct ul_page *page, uint32_t range);
-
-/* advice.c: by how much less another plan takes of what the budget bounds, or 0; of a change that
- * is applied, by how much more it took. */
-uint64_t ul_page_gain(const struct ul_page *page, const struct ul_saved_remedy *remedy);
 
 /* One file a section, in this order. */
 void ul_page_verdict(struct ul_page *page);

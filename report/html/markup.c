@@ -117,23 +117,32 @@ void ul_page_name(struct ul_page *page, const char *name, size_t columns)
     ul_page_put(page, "</span>");
 }
 
-void ul_page_source(struct ul_page *page, const char *source)
+/* "model.py:42" of a frame of Python's, else the line as it is. */
+static const char *short_source(struct ul_page *page, const char *source)
 {
     static const char frame[] = "File \"", line[] = "\", line ";
     const char *end = strstr(source, line);
-    const char *shown = source;
-    if (strncmp(source, frame, sizeof frame - 1) == 0 && end != NULL) {
-        const char *path = source + sizeof frame - 1;
-        for (const char *at = path; at < end; at++)
-            path = *at == '/' || *at == '\\' ? at + 1 : path;
-        const char *number = end + sizeof line - 1;
-        shown = ul_arena_printf(page->arena, "%.*s:%.*s", (int)(end - path), path,
-                                (int)strspn(number, "0123456789"), number);
-    }
+    if (strncmp(source, frame, sizeof frame - 1) != 0 || end == NULL)
+        return source;
+    const char *path = source + sizeof frame - 1;
+    for (const char *at = path; at < end; at++)
+        path = *at == '/' || *at == '\\' ? at + 1 : path;
+    const char *number = end + sizeof line - 1;
+    return ul_arena_printf(page->arena, "%.*s:%.*s", (int)(end - path), path,
+                           (int)strspn(number, "0123456789"), number);
+}
+
+void ul_page_source_text(struct ul_page *page, const char *source, size_t columns)
+{
+    ul_page_cut(page, short_source(page, source), columns);
+}
+
+void ul_page_source(struct ul_page *page, const char *source)
+{
     ul_page_put(page, "<span class=\"source\" title=\"");
     ul_page_escape(page, source);
     ul_page_put(page, "\">");
-    ul_page_name(page, shown, 60);
+    ul_page_name(page, short_source(page, source), 60);
     ul_page_put(page, "</span>");
 }
 
@@ -168,6 +177,8 @@ const char *ul_page_change(struct ul_page *page, uint64_t old, uint64_t new)
 const char *ul_page_time(struct ul_page *page, uint64_t cost)
 {
     double milliseconds = (double)cost * 1e-6;
+    if (cost == 0)
+        return "0 ms";
     int digits = milliseconds >= 100 ? 0 : milliseconds >= 10 ? 1 : milliseconds >= 0.1 ? 2 : 4;
     return ul_arena_printf(page->arena, "%.*f ms", digits, milliseconds);
 }

@@ -42,10 +42,7 @@
   const isDrawn = range => ranges.space[range] === 0 && ranges.begin[range] < ranges.end[range] && ranges.size[range] > 0;
   const drawn = [];
   for (let i = 0; i < rangeCount; i++) if (isDrawn(i)) drawn.push(i);
-  const backward = (() => {
-    for (let i = 0; i < stepCount; i++) if (text(steps.pass, i) === "backward") return i;
-    return stepCount;
-  })();
+  const backward = +one(".passes").dataset.backward;
 
   /* Live bytes by class and position; of an alias chain each byte once, of the newest class. */
   function findCurves() {
@@ -205,7 +202,7 @@
       mark.setAttribute("x1", percent(at + 0.5)); mark.setAttribute("x2", percent(at + 0.5));
       mark.setAttribute("y2", fixed(ABOVE + yOf(sumAt(classes, at))));
       label.setAttribute("x", percent(at + 0.5));
-      label.setAttribute("class", xOf(at + 0.5) > WIDTH / 2 ? "end" : "start");
+      label.setAttribute("class", xOf(at + 0.5) > WIDTH * 0.45 ? "end" : "start");
     }
     drawGutter(curveChart, 0, curveTop, ABOVE, CURVE);
     drawStepAxis(curveChart);
@@ -219,7 +216,8 @@
     mapLow = 0; mapHigh = plan.top;
     if (state.off.size && seen.length) {
       mapLow = Infinity; mapHigh = 0;
-      for (const i of seen) {
+      const moving = seen.filter(i => ranges.begin[i] > 0 || ranges.end[i] < length);
+      for (const i of moving.length ? moving : seen) {
         mapLow = Math.min(mapLow, ranges.offset[i]);
         mapHigh = Math.max(mapHigh, ranges.offset[i] + ranges.size[i]);
       }
@@ -271,7 +269,7 @@
   };
   function outline(kind, range) {
     const left = Math.max(ranges.begin[range], state.from), right = Math.min(ranges.end[range], state.to), scale = MAP / (mapHigh - mapLow);
-    if (left >= right || !isDrawn(range)) return;
+    if (left >= right || !isDrawn(range) || !inMap(range)) return;
     mapLayer.append(draw("rect", {class: kind, x: percent(left), width: (right - left) / (state.to - state.from) * 100 + "%",
       y: fixed(8 + MAP - (ranges.offset[range] + ranges.size[range] - mapLow) * scale), height: fixed(Math.max(2, ranges.size[range] * scale))}));
   }

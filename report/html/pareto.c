@@ -102,7 +102,7 @@ static void put_mark(struct ul_page *page, const struct scale *scale, const char
         return;
     ul_page_printf(page,
                    "<line class=\"%s\" x1=\"%.3f%%\" x2=\"%.3f%%\" y1=\"%d\" y2=\"%d\"/><text "
-                   "class=\"%s\" x=\"%.3f%%\" y=\"14\">%s</text>",
+                   "class=\"mark %s\" x=\"%.3f%%\" y=\"14\">%s</text>",
                    class, at, at, ABOVE - 4, ABOVE + HEIGHT, at > 70 ? "end" : "start", at, label);
 }
 
@@ -248,7 +248,7 @@ void ul_page_pareto(struct ul_page *page)
     } else {
         ul_page_put(page, "<p>What less memory costs is not in this plan.json. This command makes "
                           "plans for ever smaller budgets:</p>\n");
-        ul_page_command(page, "--sweep");
+        ul_page_command(page, "--html report.html");
     }
     ul_page_end(page);
 }

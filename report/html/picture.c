@@ -56,13 +56,30 @@ static void put_pass(struct ul_page *page, const char *pass, uint32_t begin, uin
                    pass, left, right - left, left, pass);
 }
 
-/* Forward until the first step that is backward: what is made again later is the backward's. */
+/* Where the backward pass begins: so that the fewest steps stand on the wrong side. An order may
+ * run one or the other of its steps early, and what is made again is forward. */
+static uint32_t find_backward(const struct ul_saved *saved)
+{
+    uint32_t best = 0;
+    int64_t balance = 0, most = 0;
+    bool any = false;
+    for (uint32_t i = 0; i < saved->step_count; i++) {
+        bool is_forward = strcmp(saved->steps[i].pass, "forward") == 0;
+        bool is_backward = strcmp(saved->steps[i].pass, "backward") == 0;
+        any = any || is_backward;
+        balance += is_forward && saved->steps[i].copy == 0 ? 1 : is_backward ? -1 : 0;
+        if (balance > most) {
+            most = balance;
+            best = i + 1;
+        }
+    }
+    return any ? best : saved->step_count;
+}
+
 static void put_passes(struct ul_page *page)
 {
     const struct ul_saved *saved = page->saved;
-    uint32_t end = 0;
-    while (end < saved->step_count && strcmp(saved->steps[end].pass, "backward") != 0)
-        end++;
+    uint32_t end = find_backward(saved);
     if (end == saved->step_count)
         return;
     if (end > 0)
@@ -73,15 +90,19 @@ static void put_passes(struct ul_page *page)
 void ul_page_step_axis(struct ul_page *page)
 {
     double step = ul_page_step(page->length, 10);
-    ul_page_put(page, "<svg class=\"steps\" width=\"100%\" height=\"44\" aria-hidden=\"true\">"
-                      "<g class=\"marks\">");
+    bool has_passes = find_backward(page->saved) < page->saved->step_count;
+    ul_page_printf(page,
+                   "<svg class=\"steps\" width=\"100%%\" height=\"%d\" aria-hidden=\"true\">"
+                   "<g class=\"marks\">",
+                   has_passes ? 44 : 22);
     step = step < 1 ? 1 : step;
     for (double mark = 0; mark < page->length; mark += step) {
         ul_page_put(page, "<text x=\"");
         ul_page_coordinate(page, 100 * (mark + 0.5) / page->length);
         ul_page_printf(page, "%%\" y=\"14\">%.0f</text>", mark);
     }
-    ul_page_put(page, "</g><g class=\"passes\">");
+    ul_page_printf(page, "</g><g class=\"passes\" data-backward=\"%" PRIu32 "\">",
+                   find_backward(page->saved));
     put_passes(page);
     ul_page_put(page, "</g></svg>\n");
 }

@@ -53,9 +53,7 @@ static void put_shortfall(struct ul_page *page)
     const struct ul_saved_remedy *remedy = find_cheapest(facts);
     ul_page_put(page, "<p class=\"lead\">");
     if (facts->proven)
-        ul_page_put(
-            page,
-            "No program of this model, as its options are, needs less than the budget: proven. ");
+        ul_page_put(page, "No program of this model with these options fits the budget: proven. ");
     if (remedy != NULL) {
         ul_page_put(page, "The cheapest plan that fits is with <code>");
         ul_page_escape(page, remedy->change);
@@ -98,6 +96,26 @@ static void put_sentence(struct ul_page *page)
         put_shortfall(page);
 }
 
+/* The first inputs with their shapes: the batch that all of it is for. */
+static void put_inputs(struct ul_page *page)
+{
+    enum { SHOWN = 4 };
+    const struct ul_saved *saved = page->saved;
+    uint32_t shown = 0;
+    for (uint32_t i = 0; i < saved->range_count && shown < SHOWN; i++) {
+        const struct ul_saved_range *range = &saved->ranges[i];
+        if (range->class != UL_PLAN_INPUTS || range->copy > 0 || range->is_scratch ||
+            strncmp(range->name, "ullage.", 7) == 0)
+            continue;
+        ul_page_put(page, "<span>");
+        ul_page_name(page, range->name, 24);
+        ul_page_put(page, " <span class=\"m\">");
+        ul_page_cut(page, range->type, 36);
+        ul_page_put(page, "</span></span>");
+        shown++;
+    }
+}
+
 /* What every number on the page is for. */
 static void put_assumptions(struct ul_page *page)
 {
@@ -106,6 +124,7 @@ static void put_assumptions(struct ul_page *page)
     ul_page_put(page, "<p class=\"chips\"><span>target ");
     ul_page_escape(page, saved->target);
     ul_page_put(page, "</span>");
+    put_inputs(page);
     for (uint32_t i = 0; i < saved->option_count; i++) {
         const struct ul_report_option *option = &saved->options[i];
         bool is_list = strcmp(option->name, "split") == 0 ||
@@ -220,10 +239,14 @@ static void answer_change(struct ul_page *page)
     begin_answer(page, "What can I change?", 6);
     if (best != NULL) {
         ul_page_put(page, "<code>");
-        ul_page_escape(page, best->change);
-        ul_page_printf(page, "</code> saves %s", ul_page_size(page, ul_page_gain(page, best)));
-        ul_page_printf(page, "<small>%s a run; the first of %" PRIu32 " that were planned</small>",
-                       ul_page_time(page, best->cost), facts->remedy_count);
+        ul_page_name(page, best->change, 60);
+        ul_page_printf(page, "</code> saves %s",
+                       ul_page_size(page, best->saved_bytes > 0 ? (uint64_t)best->saved_bytes : 0));
+        ul_page_printf(page, "<small>%s%s a run; the best of %" PRIu64 " plans</small>",
+                       best->extra_cost < 0 ? "\xE2\x88\x92" : "+",
+                       ul_page_time(page, best->extra_cost < 0 ? (uint64_t)-best->extra_cost
+                                                               : (uint64_t)best->extra_cost),
+                       facts->tried_count);
     } else {
         ul_page_put(page,
                     facts->has_remedies ? "Nothing that was planned helps." : "Not planned yet.");
@@ -233,9 +256,24 @@ static void answer_change(struct ul_page *page)
     end_answer(page);
 }
 
+/* The first change that brings it down to so many bytes of the process, or NULL. */
+static const struct ul_saved_remedy *find_within(const struct ul_page *page, uint64_t bytes)
+{
+    const struct ul_saved_facts *facts = &page->saved->facts;
+    bool of_arena = page->needed_bytes == page->saved->reserved_bytes;
+    for (uint32_t i = 0; i < facts->remedy_count; i++) {
+        const struct ul_saved_remedy *remedy = &facts->remedies[i];
+        uint64_t needed = of_arena ? remedy->reserved_bytes : remedy->process_bytes;
+        if (!remedy->is_applied && needed <= bytes)
+            return remedy;
+    }
+    return NULL;
+}
+
 static void answer_half(struct ul_page *page)
 {
     const struct ul_saved_facts *facts = &page->saved->facts;
+    const struct ul_saved_remedy *remedy = find_within(page, page->needed_bytes / 2);
     const struct ul_saved_rung *found = NULL, *last = NULL;
     bool of_arena = page->needed_bytes == page->saved->reserved_bytes;
     for (uint32_t i = 0; i < facts->rung_count; i++) {
@@ -245,15 +283,21 @@ static void answer_half(struct ul_page *page)
             found = last;
     }
     begin_answer(page, "What would half the memory cost?", 7);
-    if (found != NULL)
+    if (found != NULL) {
         ul_page_printf(page, "%s a run<small>now %s</small>", ul_page_time(page, found->cost),
                        ul_page_time(page, page->saved->cost));
-    else if (last != NULL)
-        ul_page_printf(page, "No plan is known<small>the least is %s, at %s a run</small>",
+    } else if (remedy != NULL) {
+        ul_page_printf(page, "%s a run with <code>", ul_page_time(page, remedy->cost));
+        ul_page_name(page, remedy->change, 60);
+        ul_page_printf(page, "</code><small>now %s</small>", ul_page_time(page, page->saved->cost));
+    } else if (last != NULL) {
+        ul_page_printf(page,
+                       "No plan that small is known<small>the least is %s, at %s a run</small>",
                        ul_page_size(page, of_arena ? last->reserved_bytes : last->process_bytes),
                        ul_page_time(page, last->cost));
-    else
+    } else {
         ul_page_put(page, "Not planned yet.<small>section 7 has the command</small>");
+    }
     end_answer(page);
 }
 

@@ -197,7 +197,7 @@ def spoil(plan):
     plan["spaces"]["name"] = [HOSTILE.format(i=4) for _ in plan["spaces"]["name"]]
     plan["method"] = {key: HOSTILE.format(i=5) for key in plan["method"]}
     rest = {"reserved_bytes": 100, "process_bytes": 200, "cost": 300, "fits": True}
-    plan["remedies"] = [{"kind": HOSTILE.format(i=6), "change": HOSTILE.format(i=7), "applied": False, **rest}]
+    plan["remedies"] = [{"kind": HOSTILE.format(i=6), "change": HOSTILE.format(i=7), "applied": False, "saved_bytes": 1, "extra_cost": -5, **rest}]
     plan["ladder"] = [{"recomputed_steps": 0, "splits": 0, "row_major": 0, "inside": 0, **rest}]
     plan["blockers"] = [{"step": 0, "bytes": 100}]
     return plan
