@@ -157,6 +157,11 @@ void ul_page_data(struct ul_page *page)
         saved->alignment_bytes, saved->peak_step, page->length);
     for (uint32_t c = 0; c < UL_SAVED_CURVES; c++)
         ul_page_printf(page, "%s\"%s\"", c > 0 ? "," : "", ul_page_label(page, c));
+    ul_page_put(page, "],\"given\":[");
+    for (uint32_t c = 0; c < UL_PLAN_CLASS_COUNT; c++) {
+        const struct ul_saved_range range = {.class = (enum ul_plan_class)c};
+        ul_page_printf(page, "%s%d", c > 0 ? "," : "", ul_saved_maker(saved, &range) == NULL);
+    }
     ul_page_put(page, "],\n");
     put_steps(page);
     put_ranges(page);

@@ -179,7 +179,9 @@ const char *ul_page_time(struct ul_page *page, uint64_t cost)
     double milliseconds = (double)cost * 1e-6;
     if (cost == 0)
         return "0 ms";
-    int digits = milliseconds >= 100 ? 0 : milliseconds >= 10 ? 1 : milliseconds >= 0.1 ? 2 : 4;
+    if (cost < 100000)
+        return ul_arena_printf(page->arena, "%.2f \xC2\xB5s", (double)cost * 1e-3);
+    int digits = milliseconds >= 100 ? 0 : milliseconds >= 10 ? 1 : 2;
     return ul_arena_printf(page->arena, "%.*f ms", digits, milliseconds);
 }
 

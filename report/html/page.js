@@ -37,8 +37,7 @@
   const stepCount = steps.op.at.length, rangeCount = ranges.size.length, length = plan.length;
   const text = (column, i) => column.texts[column.at[i]];
   const nameOf = range => text(ranges.name, range);
-  const GIVEN = new Set(["weights", "optimizer state", "inputs"]);
-  const isGiven = range => GIVEN.has(plan.classes[ranges.class[range]]);
+  const isGiven = range => plan.given[ranges.class[range]] === 1;
   const isDrawn = range => ranges.space[range] === 0 && ranges.begin[range] < ranges.end[range] && ranges.size[range] > 0;
   const drawn = [];
   for (let i = 0; i < rangeCount; i++) if (isDrawn(i)) drawn.push(i);
@@ -265,7 +264,7 @@
 
   const upright = (layer, kind, position, height) => {
     if (position >= state.from && position < state.to)
-      layer.append(draw("line", {class: kind, x1: percent(position + 0.5), x2: percent(position + 0.5), y1: 0, y2: height}));
+      layer.append(draw("line", {class: kind, x1: percent(position + 0.5), x2: percent(position + 0.5), y1: layer === curveLayer ? ABOVE : 8, y2: height}));
   };
   function outline(kind, range) {
     const left = Math.max(ranges.begin[range], state.from), right = Math.min(ranges.end[range], state.to), scale = MAP / (mapHigh - mapLow);
@@ -490,7 +489,7 @@
     const label = make("label", {}, "hide below ");
     label.append(least, "KiB");
     least.style.width = "80px";
-    tools.append(search, matched, label, hiddenSum, changing, everything);
+    tools.append(search, label, changing, everything, matched, hiddenSum);
     tools.hidden = false;
     search.addEventListener("input", () => { state.query = search.value; redraw(); });
     search.addEventListener("keydown", event => {

@@ -256,7 +256,8 @@ static void answer_change(struct ul_page *page)
     end_answer(page);
 }
 
-/* The first change that brings it down to so many bytes of the process, or NULL. */
+/* The first change that brings it down to so many bytes of the process, or NULL. What leaves values
+ * to the caller is none: its process takes them. */
 static const struct ul_saved_remedy *find_within(const struct ul_page *page, uint64_t bytes)
 {
     const struct ul_saved_facts *facts = &page->saved->facts;
@@ -264,7 +265,9 @@ static const struct ul_saved_remedy *find_within(const struct ul_page *page, uin
     for (uint32_t i = 0; i < facts->remedy_count; i++) {
         const struct ul_saved_remedy *remedy = &facts->remedies[i];
         uint64_t needed = of_arena ? remedy->reserved_bytes : remedy->process_bytes;
-        if (!remedy->is_applied && needed <= bytes)
+        bool moves =
+            strcmp(remedy->kind, "weights") == 0 || strcmp(remedy->kind, "inputs and outputs") == 0;
+        if (!remedy->is_applied && !moves && needed <= bytes)
             return remedy;
     }
     return NULL;
