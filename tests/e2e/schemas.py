@@ -28,7 +28,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "report"))
 import schema  # noqa: E402
 
 ullage, model = (os.path.abspath(path) for path in sys.argv[1:3])
-DEPTH = 6
+DEPTH = 4
 TRAIN = ["net.onnx", "--train", "--target", "c"]
 PLANS = [
     ([model, "--dim", "N=1", "--target", "c", "--weights", "rom", "--io", "caller"], 0),
@@ -59,11 +59,9 @@ def expect(condition, what):
 
 
 def made(folder, name, words, code=0):
-    path = os.path.join(folder, "made.json")
-    done = subprocess.run([ullage, *words, "--json", path], capture_output=True, text=True, timeout=300, cwd=folder, check=False)
+    done = subprocess.run([ullage, *words, "--json", "-"], capture_output=True, text=True, timeout=300, cwd=folder, check=False)
     expect(done.returncode == code, f"{words}: exit {done.returncode}, not {code}\n{done.stderr}")
-    with open(path, encoding="utf-8") as file:
-        document = json.load(file)
+    document = json.loads(done.stdout)
     try:
         schema.validate(document, name)
     except schema.Mismatch as mismatch:

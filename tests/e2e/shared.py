@@ -131,9 +131,10 @@ def check_document(suite, document, text):
 def check_alone(suite, document):
     """Without a budget a model takes in its own arena what the table says."""
     for model, path, own in zip(document["models"], suite.models, suite.own):
-        target = os.path.join(suite.folder, "alone.json")
-        run([suite.ullage, "plan", path, *own, *suite.common, "--json", target])
-        expect(load(target)["reserved_bytes"] == model["alone_bytes"], f"{path}: alone {model['alone_bytes']}")
+        text = run([suite.ullage, "plan", path, *own, *suite.common, "--json", "-"]).stdout
+        with open(os.path.join(suite.folder, "alone.json"), "w", encoding="utf-8") as file:
+            file.write(text)
+        expect(json.loads(text)["reserved_bytes"] == model["alone_bytes"], f"{path}: alone {model['alone_bytes']}")
 
 
 def check_saved(suite, document):
@@ -156,7 +157,7 @@ def check_saved(suite, document):
 
 
 def check_budgets(suite, free):
-    for of in (["--budget-of", "arena"], []):
+    for of in ([[]] if suite.target == "cpu" else [["--budget-of", "arena"], []]):
         document, done = suite.plan("--budget", "1", *of, code=4)
         schema.validate(document, "shared.schema.json")
         smallest = document["smallest_budget_bytes"]
