@@ -28,25 +28,35 @@ enum ul_status ul_json_string(struct ul_json *json, const json_t *object, const 
     return UL_OK;
 }
 
-static enum ul_status number_of(struct ul_json *json, const json_t *item, const char *key,
-                                bool optional, uint64_t max, uint64_t *out)
+/* False where it is no whole number up to `max`. */
+static bool number_of(const json_t *item, bool optional, uint64_t max, uint64_t *out)
 {
-    if (optional && json_is_null(item)) {
-        *out = UL_PLAN_NONE;
-        return UL_OK;
-    }
+    *out = UL_PLAN_NONE;
+    if (optional && json_is_null(item))
+        return true;
     if (!json_is_integer(item) || json_integer_value(item) < 0 ||
         (uint64_t)json_integer_value(item) > max)
-        return ul_diag_set(json->diag, UL_INVALID,
-                           "\"%s\" is missing, no whole number, or out of range", key);
+        return false;
     *out = (uint64_t)json_integer_value(item);
-    return UL_OK;
+    return true;
 }
 
 enum ul_status ul_json_number(struct ul_json *json, const json_t *object, const char *key,
                               uint64_t max, uint64_t *out)
 {
-    return number_of(json, json_object_get(object, key), key, false, max, out);
+    if (number_of(json_object_get(object, key), false, max, out))
+        return UL_OK;
+    return ul_diag_set(json->diag, UL_INVALID,
+                       "\"%s\" is missing, no whole number, or out of range", key);
+}
+
+/* What an entry of a table is of, for messages: its name, where it has one. */
+static const char *entry_name(struct ul_json *json, const char *table, size_t entry)
+{
+    const json_t *names = json_object_get(json_object_get(json->root, table), "name");
+    const char *name = json_string_value(json_array_get(names, entry));
+    return name != NULL ? ul_arena_printf(json->arena, ", of %s,", ul_quote(json->arena, name))
+                        : "";
 }
 
 enum ul_status ul_json_row(struct ul_json *json, const json_t *rows, uint32_t row, uint64_t max,
@@ -75,8 +85,12 @@ enum ul_status ul_json_column(struct ul_json *json, const char *table, const cha
                            "\"%s\": \"%s\" has %zu entries, other columns have %u", table, key,
                            size, *count);
     *out = UL_NEW_ARRAY(json->arena, uint64_t, size);
-    for (size_t i = 0; i < size; i++)
-        UL_TRY(number_of(json, json_array_get(column, i), key, optional, max, &(*out)[i]));
+    for (size_t i = 0; i < size; i++) {
+        if (!number_of(json_array_get(column, i), optional, max, &(*out)[i]))
+            return ul_diag_set(json->diag, UL_INVALID,
+                               "\"%s\": entry %zu of \"%s\"%s is no whole number, or out of range",
+                               table, i, key, entry_name(json, table, i));
+    }
     return UL_OK;
 }
 
@@ -108,7 +122,9 @@ enum ul_status ul_json_class(struct ul_json *json, const char *name, uint32_t ra
         if (strcmp(name, ul_report_row_name(row)) == 0)
             return UL_OK;
     }
-    return ul_diag_set(json->diag, UL_INVALID, "\"ranges\": \"class\" %u is unknown", range);
+    return ul_diag_set(
+        json->diag, UL_INVALID, "\"ranges\": entry %u of \"class\"%s is no class: %s", range,
+        entry_name(json, "ranges", range), name != NULL ? ul_quote(json->arena, name) : "no text");
 }
 
 enum ul_status ul_json_options(struct ul_json *json, const struct ul_report_option **out,

@@ -7,24 +7,54 @@
  * nobody writes what it reads, or touches what it writes. Bytes are safe if the lifetimes are long
  * enough (checked against the touches and loops found here), and no two ranges that are live
  * together overlap (a sweep over time with the live ones by address).
- * Shares no code with the planner but the types. */
+ * Shares no code with the planner but the types, and names for messages. */
 #include "planner/model/check.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- Names for messages ---- */
+
+/* As it is, but where it holds what could move a terminal's cursor. */
+static const char *shown(const struct ul_checker *c, const char *name)
+{
+    const char *at = name;
+    while (at != NULL && *at >= ' ' && *at <= '~')
+        at++;
+    return name == NULL ? "(unnamed)" : *at == '\0' ? name : ul_quote(c->scratch, name);
+}
+
 static const char *value_name(const struct ul_checker *c, uint32_t value)
 {
-    if (value == UL_PLAN_NONE)
-        return "scratch";
-    const char *name = c->problem->values[value].name;
-    return name != NULL ? name : "(unnamed)";
+    return value == UL_PLAN_NONE ? "scratch" : shown(c, c->problem->values[value].name);
 }
 
 static const char *step_name(const struct ul_checker *c, uint32_t step)
 {
-    const char *name = c->problem->steps[step].name;
-    return name != NULL ? name : "(unnamed)";
+    return shown(c, c->problem->steps[step].name);
+}
+
+/* "position 3, step NAME"; its positions are known to be well formed. */
+static const char *place(const struct ul_checker *c, uint32_t p)
+{
+    const struct ul_plan_position *at = &c->plan->positions[p];
+    if (p >= c->plan->position_count)
+        return ul_arena_printf(c->scratch, "position %u", p);
+    if (at->kind == UL_PLAN_RUN)
+        return ul_arena_printf(c->scratch, "position %u, step %s", p, step_name(c, at->step));
+    if (at->kind == UL_PLAN_WAIT)
+        return ul_arena_printf(c->scratch, "position %u, a wait", p);
+    return ul_arena_printf(c->scratch, "position %u, a %s of %s", p, ul_plan_kind_name(at->kind),
+                           value_name(c, at->value));
+}
+
+/* "range 3 (NAME)"; of scratch its step's. */
+static const char *range_name(const struct ul_checker *c, uint32_t r)
+{
+    const struct ul_plan_range *range = &c->plan->ranges[r];
+    if (range->value == UL_PLAN_NONE && range->begin < c->plan->position_count)
+        return ul_arena_printf(c->scratch, "range %u (scratch of %s)", r, place(c, range->begin));
+    return ul_arena_printf(c->scratch, "range %u (%s)", r, value_name(c, range->value));
 }
 
 static uint64_t key_of(uint32_t step)
@@ -259,7 +289,8 @@ static enum ul_status range_shape(const struct ul_checker *c, uint32_t r)
         FAIL(c, "range %u: unknown value.", r);
     const char *name = value_name(c, range->value);
     if (range->begin >= range->end || range->end > c->length)
-        FAIL(c, "range %u (%s): its lifetime is empty or leaves the timeline.", r, name);
+        FAIL(c, "range %u (%s): its lifetime from %u to %u is empty or leaves the %u positions.", r,
+             name, range->begin, range->end, c->length);
     if (range->space >= c->problem->space_count || (unsigned)range->class >= UL_PLAN_CLASS_COUNT ||
         (range->alias != UL_PLAN_NONE && range->alias >= c->plan->range_count))
         FAIL(c, "range %u (%s): unknown space, class or alias.", r, name);
@@ -269,21 +300,31 @@ static enum ul_status range_shape(const struct ul_checker *c, uint32_t r)
     if (scratch) {
         if (range->begin >= c->plan->position_count || !is_run(c, range->begin) ||
             range->end != c->until[range->begin] + 1)
-            FAIL(c, "range %u: scratch that does not live for its position.", r);
+            FAIL(c, "range %u: scratch that does not live for its position, from %u to %u.", r,
+                 range->begin, range->end);
         const struct ul_plan_substep *substep = substep_of(c, range->begin);
-        if (range->size_bytes != substep->scratch_bytes || range->space != substep->scratch_space ||
-            range->class != UL_PLAN_SCRATCH || range->alias != UL_PLAN_NONE || range->copy != 0)
-            FAIL(c, "range %u: scratch differs from what its step asks for.", r);
+        if (range->size_bytes != substep->scratch_bytes)
+            FAIL(c, "%s: has %llu bytes, and its step asks for %llu.", range_name(c, r),
+                 (unsigned long long)range->size_bytes, (unsigned long long)substep->scratch_bytes);
+        if (range->space != substep->scratch_space || range->class != UL_PLAN_SCRATCH ||
+            range->alias != UL_PLAN_NONE || range->copy != 0)
+            FAIL(c, "%s: scratch differs from what its step asks for.", range_name(c, r));
     } else {
         const struct ul_plan_value *value = &c->problem->values[range->value];
-        if (range->size_bytes != value->size_bytes || range->class != value->class)
-            FAIL(c, "range %u (%s): size or class differ from the value's.", r, name);
+        if (range->size_bytes != value->size_bytes)
+            FAIL(c, "range %u (%s): has %llu bytes, and the value has %llu.", r, name,
+                 (unsigned long long)range->size_bytes, (unsigned long long)value->size_bytes);
+        if (range->class != value->class)
+            FAIL(c, "range %u (%s): is of class %s, and the value of %s.", r, name,
+                 ul_plan_class_name(range->class), ul_plan_class_name(value->class));
         if (value->pinned && range->space == value->space &&
             range->offset_bytes != value->pinned_offset_bytes)
             FAIL(c, "range %u (%s): is not where it is pinned.", r, name);
     }
     if (range->offset_bytes % ul_checker_range_alignment(c, r) != 0)
-        FAIL(c, "range %u (%s): its offset is not aligned.", r, name);
+        FAIL(c, "%s: its offset %llu is no multiple of %llu.", range_name(c, r),
+             (unsigned long long)range->offset_bytes,
+             (unsigned long long)ul_checker_range_alignment(c, r));
     return UL_OK;
 }
 
@@ -309,7 +350,8 @@ static enum ul_status ranges_check(const struct ul_checker *c)
             continue;
         if (next >= plan->range_count || plan->ranges[next].value != UL_PLAN_NONE ||
             plan->ranges[next].begin != p)
-            FAIL(c, "position %u: its scratch has no range.", p);
+            FAIL(c, "%s: its scratch of %llu bytes has no range.", place(c, p),
+                 (unsigned long long)substep_of(c, p)->scratch_bytes);
         next++;
     }
     if (next != plan->range_count)
@@ -379,18 +421,22 @@ static bool written_by_run(const struct ul_checker *c, uint32_t position, uint32
 
 /* Whether `p` may use the range now: it is live, also while `p` runs on, and what another stream
  * still does with it is done, or only reads as this does. */
-static enum ul_status range_use(struct ul_checker *c, uint32_t p, uint32_t r, bool writes)
+static enum ul_status range_use(struct ul_checker *c, uint32_t p, uint32_t value, uint32_t r,
+                                bool writes)
 {
     const struct ul_plan_range *range = r == UL_PLAN_NONE ? NULL : &c->plan->ranges[r];
     uint32_t stream = c->plan->positions[p].stream;
-    if (range == NULL || p < range->begin || c->until[p] >= range->end)
-        FAIL(c, "position %u: touches %s, which is not live.", p,
-             range == NULL ? "a value" : value_name(c, range->value));
+    if (range == NULL)
+        FAIL(c, "%s: touches %s, which is not live: no range begins there or before.", place(c, p),
+             value_name(c, value));
+    if (p < range->begin || c->until[p] >= range->end)
+        FAIL(c, "%s: touches %s, which is not live: range %u is from %u to %u.", place(c, p),
+             value_name(c, value), r, range->begin, range->end);
     bool busy = c->writers[r].done > p && c->writers[r].stream != stream;
     busy = busy || (writes && c->readers[r].done > p && c->readers[r].stream != stream);
     if (busy)
-        FAIL(c, "position %u: touches %s, which another stream still uses.", p,
-             value_name(c, range->value));
+        FAIL(c, "%s: touches %s, which another stream still uses.", place(c, p),
+             value_name(c, value));
     struct ul_checker_use *use = writes ? &c->writers[r] : &c->readers[r];
     bool several = use->done > p && use->stream != stream;
     if (c->until[p] >= use->done && c->until[p] != p)
@@ -407,7 +453,7 @@ static enum ul_status range_begin(struct ul_checker *c, uint32_t p, uint32_t val
     uint32_t r = c->begun[value];
     if (r >= c->plan->value_ranges[value + 1] || c->plan->ranges[r].begin != p ||
         c->plan->ranges[r].space != space)
-        FAIL(c, "position %u: makes a copy of %s that has no range.", p, value_name(c, value));
+        FAIL(c, "%s: makes a copy of %s that has no range.", place(c, p), value_name(c, value));
     c->begun[value]++;
     *out = r;
     return UL_OK;
@@ -420,7 +466,7 @@ static enum ul_status read_check(struct ul_checker *c, uint32_t p, uint32_t valu
     if (r == UL_PLAN_NONE)
         FAIL(c, "position %u: step %s reads %s, which is not live.", p, step_name(c, step),
              value_name(c, value));
-    UL_TRY(range_use(c, p, r, false));
+    UL_TRY(range_use(c, p, value, r, false));
     if (written_by_run(c, p, value))
         wanted += key_of(step);
     if (c->content[r] != wanted)
@@ -438,14 +484,16 @@ static enum ul_status write_check(struct ul_checker *c, uint32_t p, uint32_t val
     uint32_t next = c->begun[value];
     bool fresh = next < plan->value_ranges[value + 1] && plan->ranges[next].begin <= p;
     if (fresh && (also_read || again || plan->ranges[next].begin != p) && r != UL_PLAN_NONE)
-        FAIL(c, "position %u: a copy of %s begins where none is made.", p, value_name(c, value));
+        FAIL(c, "%s: range %u, a copy of %s, begins where none is made.", place(c, p), next,
+             value_name(c, value));
     if (fresh && plan->ranges[next].space != c->problem->values[value].space)
-        FAIL(c, "position %u: %s is made in a space that is not its own.", p, value_name(c, value));
+        FAIL(c, "%s: makes %s in space %u, and its own is %u.", place(c, p), value_name(c, value),
+             plan->ranges[next].space, c->problem->values[value].space);
     if (fresh) {
         r = c->current[value] = next;
         c->begun[value]++;
     }
-    UL_TRY(range_use(c, p, r, true));
+    UL_TRY(range_use(c, p, value, r, true));
     if (!again)
         c->content[r] += key_of(step);
     return UL_OK;
@@ -489,9 +537,9 @@ static enum ul_status transfer_replay(struct ul_checker *c, uint32_t p)
             from--;
         from = from > c->plan->value_ranges[at->value] ? from - 1 : UL_PLAN_NONE;
     }
-    UL_TRY(range_use(c, p, from, false));
+    UL_TRY(range_use(c, p, at->value, from, false));
     UL_TRY(range_begin(c, p, at->value, saves ? at->space : own, &to));
-    UL_TRY(range_use(c, p, to, true));
+    UL_TRY(range_use(c, p, at->value, to, true));
     c->content[to] = c->content[from];
     if (!saves)
         c->current[at->value] = to;
@@ -630,9 +678,16 @@ static enum ul_status alias_check(const struct ul_checker *c, uint32_t r)
     const struct ul_plan_range *from = &c->plan->ranges[to->alias];
     const char *name = value_name(c, to->value);
     if (from->value == UL_PLAN_NONE || from->space != to->space ||
-        from->space != c->problem->values[from->value].space ||
-        from->offset_bytes != to->offset_bytes || from->size_bytes < to->size_bytes)
-        FAIL(c, "range %u (%s): cannot take over range %u.", r, name, to->alias);
+        from->space != c->problem->values[from->value].space)
+        FAIL(c, "range %u (%s): cannot take over %s, which is in another space, or scratch.", r,
+             name, range_name(c, to->alias));
+    if (from->offset_bytes != to->offset_bytes || from->size_bytes < to->size_bytes)
+        FAIL(c,
+             "range %u (%s): cannot take over %s: that has %llu bytes at %llu, and this %llu at "
+             "%llu.",
+             r, name, range_name(c, to->alias), (unsigned long long)from->size_bytes,
+             (unsigned long long)from->offset_bytes, (unsigned long long)to->size_bytes,
+             (unsigned long long)to->offset_bytes);
     uint32_t p = to->begin;
     bool option = false;
     if (p < c->plan->position_count && is_run(c, p) && c->until[p] == p) {
@@ -650,15 +705,16 @@ static enum ul_status alias_check(const struct ul_checker *c, uint32_t r)
     bool there = output->persistent || (output->live_from_start && to->copy == 0);
     if (!option || !earlier || there || from->end != p + 1 || input->persistent ||
         (input->live_to_end && newest))
-        FAIL(c, "range %u (%s): may not be in place of %s.", r, name, value_name(c, from->value));
+        FAIL(c, "range %u (%s): may not be in place of %s at %s.", r, name,
+             value_name(c, from->value), place(c, p));
     for (uint32_t region = region_at(c, p); region != UL_PLAN_NONE;
          region = c->problem->regions[region].parent) {
         enum ul_plan_region_kind kind = c->problem->regions[region].kind;
         bool before = from->begin < c->first[region];
         if ((kind == UL_PLAN_LOOP && (before || input->live_from_start)) ||
             (kind == UL_PLAN_ENTRY && before))
-            FAIL(c, "range %u (%s): overwrites %s, which is needed again.", r, name,
-                 value_name(c, from->value));
+            FAIL(c, "range %u (%s): overwrites %s at %s, which is needed again.", r, name,
+                 value_name(c, from->value), place(c, p));
     }
     return UL_OK;
 }
@@ -678,9 +734,9 @@ static enum ul_status aliases_check(const struct ul_checker *c)
         if (to->alias == UL_PLAN_NONE)
             continue;
         if (taker[to->alias] != UL_PLAN_NONE)
-            FAIL(c, "ranges %u (%s) and %u (%s) both take over range %u at position %u.",
-                 taker[to->alias], value_name(c, plan->ranges[taker[to->alias]].value), r,
-                 value_name(c, to->value), to->alias, to->begin);
+            FAIL(c, "%s and %s both take over range %u (%s) at %s.",
+                 range_name(c, taker[to->alias]), range_name(c, r), to->alias,
+                 value_name(c, plan->ranges[to->alias].value), place(c, to->begin));
         taker[to->alias] = r;
     }
     return UL_OK;
@@ -729,9 +785,9 @@ static enum ul_status live_insert(const struct ul_checker *c, uint32_t *live, ui
             range->offset_bytes)
         clash = live[at - 1];
     if (clash != UL_PLAN_NONE)
-        FAIL(c, "ranges %u (%s) and %u (%s) overlap at position %u.", clash,
-             value_name(c, c->plan->ranges[clash].value), r, value_name(c, range->value),
-             range->begin);
+        FAIL(c, "%s at %llu and %s at %llu overlap at %s.", range_name(c, clash),
+             (unsigned long long)c->plan->ranges[clash].offset_bytes, range_name(c, r),
+             (unsigned long long)range->offset_bytes, place(c, range->begin));
     memmove(live + at + 1, live + at, (*count - at) * sizeof *live);
     live[at] = r;
     (*count)++;

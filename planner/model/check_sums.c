@@ -66,7 +66,7 @@ static enum ul_status live_sum_check(const struct ul_checker *c)
         }
     }
     if (max != plan->order_lower_bound_bytes || peak != plan->peak_position)
-        FAIL(c, "the largest live sum is %llu at position %u, not %llu at %u.",
+        FAIL(c, "\"peak_step\": the largest live sum is %llu at position %u, not %llu at %u.",
              (unsigned long long)max, peak, (unsigned long long)plan->order_lower_bound_bytes,
              plan->peak_position);
     return UL_OK;
@@ -92,13 +92,21 @@ static enum ul_status rows_check(const struct ul_checker *c)
             alignment -= ul_checker_range_bytes(c, range->alias) - bytes->size_bytes;
         }
     }
-    bool same = alignment == plan->rows.alignment_bytes;
     for (uint32_t k = 0; k < UL_PLAN_CLASS_COUNT; k++) {
-        same = same && by_class[k] == plan->rows.class_bytes[k];
+        if (by_class[k] != plan->rows.class_bytes[k])
+            FAIL(c, "row \"%s\" is %llu, but at the peak, position %u, %llu bytes are of it.",
+                 ul_plan_class_name((enum ul_plan_class)k),
+                 (unsigned long long)plan->rows.class_bytes[k], plan->peak_position,
+                 (unsigned long long)by_class[k]);
         total += plan->rows.class_bytes[k];
     }
-    if (!same || total != plan->reserved_bytes[0])
-        FAIL(c, "the rows do not add up to what is reserved.");
+    if (alignment != plan->rows.alignment_bytes)
+        FAIL(c, "row \"alignment\" is %llu, but at the peak, position %u, it is %llu.",
+             (unsigned long long)plan->rows.alignment_bytes, plan->peak_position,
+             (unsigned long long)alignment);
+    if (total != plan->reserved_bytes[0])
+        FAIL(c, "the rows do not add up to what is reserved: %llu, not %llu.",
+             (unsigned long long)total, (unsigned long long)plan->reserved_bytes[0]);
     return UL_OK;
 }
 

@@ -42,9 +42,14 @@ enum ul_status ul_plan_index_ranges(struct ul_arena *arena, const struct ul_prob
     }
     plan->value_ranges[problem->value_count] = at;
     for (; at < plan->range_count; at++) {
-        if (plan->ranges[at].value != UL_PLAN_NONE)
+        uint32_t value = plan->ranges[at].value;
+        bool is_known = value < problem->value_count && problem->values[value].name != NULL;
+        if (value != UL_PLAN_NONE)
             return ul_diag_set(diag, UL_INVALID,
-                               "the ranges are not in order of value, copy, then scratch");
+                               "range %u is of value %u%s%s: the ranges are in order of value, "
+                               "copy, then scratch",
+                               at, value, is_known ? ", " : "",
+                               is_known ? ul_quote(arena, problem->values[value].name) : "");
     }
     return UL_OK;
 }

@@ -205,7 +205,7 @@ void ul_plan_place_beside(struct ul_arena *arena, const struct ul_problem *probl
 void ul_plan_drop_beside(struct ul_arena *arena, const struct ul_problem *problem,
                          struct ul_plan *plan);
 
-/* check.c, check_sums.c: share no code with the rest of the folder. */
+/* check.c, check_sums.c: share no code with the rest of the folder, but names for messages. */
 
 /* Replays the plan symbolically: every step runs, after what it needs, and finds the right value
  * in its bytes; nothing overlaps or exceeds its space; the sums add up. UL_MISMATCH otherwise,
