@@ -90,10 +90,10 @@ static void put_group(struct ul_page *page, bool is_applied, const char *title, 
             ul_page_printf(page, "<h3>%s</h3>\n", title);
             ul_page_table(
                 page, is_applied ? "advice applied" : "advice",
-                ul_arena_printf(page->arena,
-                                "what|%s|#saves, %s|#bytes|#time a run|#%s, %s|#bytes|same bits%s",
-                                is_applied ? "the plan without it" : "change", page->unit.name,
-                                takes, page->unit.name, facts->budget_bytes > 0 ? "|fits" : ""));
+                ul_arena_printf(
+                    page->arena, "what|%s|#saves, %s|#bytes|#time a %s|#%s, %s|#bytes|same bits%s",
+                    is_applied ? "the plan without it" : "change", page->unit.name, page->turn,
+                    takes, page->unit.name, facts->budget_bytes > 0 ? "|fits" : ""));
         }
         is_first = false;
         put_remedy(page, &facts->remedies[i]);
@@ -117,7 +117,7 @@ static void put_remedies(struct ul_page *page)
                        ? "Nothing helps: no change that was planned saves a thousandth."
                        : "Every row is a plan that was really made. Gains do not add up: the next "
                          "peak limits what several bring together.",
-                   compares_arena(page) ? "buffer" : "process");
+                   compares_arena(page) ? "buffer" : page->process);
     if (facts->tried_count > 0)
         ul_page_printf(page, " %" PRIu64 " plan%s were made for this.", facts->tried_count,
                        ul_plural(facts->tried_count));

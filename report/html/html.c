@@ -133,6 +133,16 @@ static void put_body(struct ul_page *page)
     ul_page_put(page, "</script>\n</body>\n</html>\n");
 }
 
+/* Of a caller's process neither code nor runtime are the program's. */
+static const char *name_process(const struct ul_saved *saved)
+{
+    const uint64_t *parts = saved->facts.parts;
+    if (strcmp(saved->target, "cuda") == 0)
+        return "device";
+    return parts[UL_SAVED_CODE] > 0 || parts[UL_SAVED_RUNTIME] > 0 ? "process"
+                                                                   : "caller\xE2\x80\x99s process";
+}
+
 void ul_html_put(struct ul_text *text, const struct ul_saved *saved,
                  const struct ul_saved *baseline)
 {
@@ -141,6 +151,8 @@ void ul_html_put(struct ul_text *text, const struct ul_saved *saved,
                            .saved = saved,
                            .baseline = baseline,
                            .unit = ul_report_unit_of(saved->reserved_bytes),
+                           .turn = saved->facts.parameter_count > 0 ? "step" : "run",
+                           .process = name_process(saved),
                            .length = saved->step_count > 0 ? saved->step_count : 1};
     find_curves(&page);
     find_alive(&page);

@@ -23,6 +23,8 @@ struct ul_page {
     const struct ul_saved *saved;
     const struct ul_saved *baseline; /* or NULL */
     struct ul_report_unit unit;      /* of all sizes on the page */
+    const char *turn;                /* "run", or of a program that trains "step" */
+    const char *process;             /* whose bytes a budget bounds: "process", "device" */
     uint32_t length;                 /* positions, at least 1 */
     uint64_t *curves[UL_SAVED_CURVES];
     uint64_t *live;        /* per position: the sum of the curves */

@@ -15,6 +15,7 @@ enum kind { WEIGHTS, STATE, ACTIVATIONS, PEAK, KIND_COUNT };
 
 struct item {
     const char *path; /* scopes with a newline behind each */
+    uint32_t range;
     uint64_t bytes[KIND_COUNT];
 };
 
@@ -133,6 +134,7 @@ static struct item *list_items(struct ul_page *page)
                              ? STATE
                              : ACTIVATIONS;
         items[i].path = path_of_range(page, range);
+        items[i].range = i;
         if (range->class != UL_PLAN_OTHERS) /* of no module of this model */
             items[i].bytes[kind] = range->size_bytes;
     }
@@ -153,6 +155,7 @@ struct tree {
 /* Items of one module: those from `begin` on have the same first `length` bytes of path. */
 struct module {
     uint32_t begin, end;
+    uint32_t first;      /* range of the plan: as the model has them */
     size_t length, name; /* of the path with the name of its own; where that begins */
     uint64_t bytes[KIND_COUNT];
 };
@@ -169,19 +172,21 @@ static int by_peak(const void *a, const void *b)
     for (uint32_t k = KIND_COUNT; k-- > 0;)
         if (first->bytes[k] != second->bytes[k])
             return first->bytes[k] < second->bytes[k] ? 1 : -1;
-    return first->begin < second->begin ? -1 : first->begin > second->begin;
+    return first->first < second->first ? -1 : first->first > second->first;
 }
 
 static struct module module_at(const struct tree *tree, uint32_t begin, uint32_t end, size_t length)
 {
     const char *path = tree->items[begin].path;
-    struct module module = {.begin = begin, .end = begin, .length = length, .name = length};
+    struct module module = {
+        .begin = begin, .end = begin, .first = UINT32_MAX, .length = length, .name = length};
     module.length += strcspn(path + length, "\n");
     module.length += path[module.length] == '\n';
     while (module.end < end && strncmp(tree->items[module.end].path, path, module.length) == 0) {
+        const struct item *item = &tree->items[module.end++];
         for (uint32_t k = 0; k < KIND_COUNT; k++)
-            module.bytes[k] += tree->items[module.end].bytes[k];
-        module.end++;
+            module.bytes[k] += item->bytes[k];
+        module.first = item->range < module.first ? item->range : module.first;
     }
     return module;
 }

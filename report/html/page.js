@@ -588,7 +588,8 @@
     const selection = getSelection();
     if (!selection.rangeCount || !event.clipboardData) return;
     const part = selection.getRangeAt(0).cloneContents(), cut = all(".n[title]", part);
-    const around = selection.anchorNode && selection.anchorNode.parentElement && selection.anchorNode.parentElement.closest(".n[title]");
+    const anchor = selection.anchorNode.nodeType === Node.ELEMENT_NODE ? selection.anchorNode : selection.anchorNode.parentElement;
+    const around = anchor && anchor.closest(".n[title]");
     if (!cut.length && !(around && around.contains(selection.focusNode) && String(selection) === around.textContent)) return;
     for (const name of cut) name.textContent = name.title;
     event.clipboardData.setData("text/plain", cut.length ? part.textContent : around.title);

@@ -119,7 +119,7 @@ static void put_axis(struct ul_page *page, const struct scale *scale)
                        100 * x_of(scale, mark * unit), digits, mark);
     ul_page_printf(page,
                    "</g><text class=\"unit\" x=\"100%%\" y=\"32\">%s of the %s</text></svg>\n",
-                   page->unit.name, scale->of_arena ? "buffer" : "process");
+                   page->unit.name, scale->of_arena ? "buffer" : page->process);
 }
 
 static void put_gutter(struct ul_page *page, const struct scale *scale)
@@ -221,8 +221,8 @@ static void put_plan(struct ul_page *page)
     uint32_t again = 0;
     for (uint32_t i = 0; i < saved->step_count; i++)
         again += saved->steps[i].copy > 0;
-    ul_page_printf(page, "<p class=\"lead\">This plan: %s a run, predicted%s",
-                   ul_page_time(page, saved->cost),
+    ul_page_printf(page, "<p class=\"lead\">This plan: %s a %s, predicted%s",
+                   ul_page_time(page, saved->cost), page->turn,
                    ul_saved_option(saved, "profile") == NULL ? "" : " for ");
     if (ul_saved_option(saved, "profile") != NULL)
         ul_page_name(page, ul_saved_option(saved, "profile"), 40);

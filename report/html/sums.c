@@ -99,8 +99,9 @@ static void put_process(struct ul_page *page)
     const struct ul_saved *saved = page->saved;
     if (saved->process_bytes == UINT64_MAX)
         return;
-    ul_page_table(page, "process",
-                  ul_arena_printf(page->arena, "the process|#%s|#bytes", page->unit.name));
+    ul_page_table(
+        page, "process",
+        ul_arena_printf(page->arena, "the %s|#%s|#bytes", page->process, page->unit.name));
     ul_page_put(page, "<tr><th scope=\"row\">buffer</th>");
     ul_page_size_cells(page, saved->facts.parts[UL_SAVED_BUFFER]);
     ul_page_put(page, "</tr>\n");
@@ -109,7 +110,7 @@ static void put_process(struct ul_page *page)
         ul_page_size_cells(page, saved->facts.parts[part]);
         ul_page_put(page, "</tr>\n");
     }
-    ul_page_put(page, "</tbody><tfoot><tr><th scope=\"row\">process</th>");
+    ul_page_put(page, "</tbody><tfoot><tr><th scope=\"row\">all of it</th>");
     ul_page_size_cells(page, saved->process_bytes);
     ul_page_put(page, "</tr></tfoot><tbody>\n");
     ul_page_table_end(page);

@@ -66,6 +66,13 @@ static void put_shortfall(struct ul_page *page)
     ul_page_put(page, "See <a href=\"#s6\">what can be changed</a>.</p>\n");
 }
 
+static const char *describe_process(const struct ul_page *page)
+{
+    return strcmp(page->process, "process") == 0  ? "its process"
+           : strcmp(page->process, "device") == 0 ? "the device"
+                                                  : "with library and stacks it";
+}
+
 static void put_sentence(struct ul_page *page)
 {
     const struct ul_saved *saved = page->saved;
@@ -88,9 +95,10 @@ static void put_sentence(struct ul_page *page)
                    saved->reserved_bytes, ul_page_digits(page, saved->reserved_bytes));
     ul_page_printf(page, " = %s, once, before it runs", ul_page_size(page, saved->reserved_bytes));
     if (saved->process_bytes != UINT64_MAX)
-        ul_page_printf(page, "; its process takes at most %s bytes = %s",
+        ul_page_printf(page, "; %s takes at most %s bytes = %s%s", describe_process(page),
                        ul_page_digits(page, saved->process_bytes),
-                       ul_page_size(page, saved->process_bytes));
+                       ul_page_size(page, saved->process_bytes),
+                       strcmp(page->process, "device") == 0 ? ", as far as that is known" : "");
     ul_page_put(page, ".</p>\n");
     if (budget > 0 && !(facts->fits && needed <= budget))
         put_shortfall(page);
@@ -143,7 +151,8 @@ static void put_assumptions(struct ul_page *page)
         ul_page_printf(page, "<span>%" PRIu32 " change%s for the budget</span>", lists,
                        ul_plural(lists));
     if (ul_saved_option(saved, "profile") != NULL)
-        ul_page_printf(page, "<span>%s a run, predicted</span>", ul_page_time(page, saved->cost));
+        ul_page_printf(page, "<span>%s a %s, predicted</span>", ul_page_time(page, saved->cost),
+                       page->turn);
     ul_page_put(page, "</p>\n");
 }
 
@@ -195,7 +204,7 @@ static void put_parts(struct ul_page *page, const struct piece *pieces, uint32_t
         ul_page_printf(page,
                        "<li><i class=\"swatch line\"></i><span>budget of the %s</span>"
                        "<b>%s</b></li>\n",
-                       page->saved->facts.budget_of_arena ? "buffer" : "process",
+                       page->saved->facts.budget_of_arena ? "buffer" : page->process,
                        ul_page_size(page, budget));
     ul_page_put(page, "</ul>\n");
 }
@@ -242,11 +251,11 @@ static void answer_change(struct ul_page *page)
         ul_page_name(page, best->change, 60);
         ul_page_printf(page, "</code> saves %s",
                        ul_page_size(page, best->saved_bytes > 0 ? (uint64_t)best->saved_bytes : 0));
-        ul_page_printf(page, "<small>%s%s a run; the best of %" PRIu64 " plans</small>",
+        ul_page_printf(page, "<small>%s%s a %s; the best of %" PRIu64 " plan%s</small>",
                        best->extra_cost < 0 ? "\xE2\x88\x92" : "+",
                        ul_page_time(page, best->extra_cost < 0 ? (uint64_t)-best->extra_cost
                                                                : (uint64_t)best->extra_cost),
-                       facts->tried_count);
+                       page->turn, facts->tried_count, ul_plural(facts->tried_count));
     } else {
         ul_page_put(page,
                     facts->has_remedies ? "Nothing that was planned helps." : "Not planned yet.");
@@ -287,17 +296,17 @@ static void answer_half(struct ul_page *page)
     }
     begin_answer(page, "What would half the memory cost?", 7);
     if (found != NULL) {
-        ul_page_printf(page, "%s a run<small>now %s</small>", ul_page_time(page, found->cost),
-                       ul_page_time(page, page->saved->cost));
+        ul_page_printf(page, "%s a %s<small>now %s</small>", ul_page_time(page, found->cost),
+                       page->turn, ul_page_time(page, page->saved->cost));
     } else if (remedy != NULL) {
-        ul_page_printf(page, "%s a run with <code>", ul_page_time(page, remedy->cost));
+        ul_page_printf(page, "%s a %s with <code>", ul_page_time(page, remedy->cost), page->turn);
         ul_page_name(page, remedy->change, 60);
         ul_page_printf(page, "</code><small>now %s</small>", ul_page_time(page, page->saved->cost));
     } else if (last != NULL) {
         ul_page_printf(page,
-                       "No plan that small is known<small>the least is %s, at %s a run</small>",
+                       "No plan that small is known<small>the least is %s, at %s a %s</small>",
                        ul_page_size(page, of_arena ? last->reserved_bytes : last->process_bytes),
-                       ul_page_time(page, last->cost));
+                       ul_page_time(page, last->cost), page->turn);
     } else {
         ul_page_put(page, "Not planned yet.<small>section 7 has the command</small>");
     }

@@ -230,9 +230,16 @@ def check_looks(browser, path):
     browser.resize(1280, 900)
 
 
+def check_copy(browser):
+    """A name that is cut is copied whole."""
+    copied, whole = browser.run("""(() => { const name = document.querySelector('#s5 .n[title]'), event = new ClipboardEvent('copy', {clipboardData: new DataTransfer(), bubbles: true, cancelable: true});
+      getSelection().selectAllChildren(name); document.dispatchEvent(event); getSelection().removeAllRanges(); return [event.clipboardData.getData('text/plain'), name.title]; })()""")
+    expect(copied == whole and len(whole) > 37, f"copied: {copied!r}, {whole!r}")
+
+
 def check_small(browser, folder, trained):
     path, page = os.path.join(folder, "small.json"), os.path.join(folder, "small.html")
-    run("plan", trained, "--dim", "N=16", "--train-mode", "--output", "/fc/Gemm_output_0", "--train", "--optimizer", "adam", "--target", "c", "--json", path, "--html", page)
+    run("plan", trained, "--dim", "N=16", "--train-mode", "--output", "/fc/Gemm_output_0", "--train", "--optimizer", "adam", "--target", "c", "--advice", "off", "--json", path, "--html", page)
     plan = load(path)
     browser.open(page)
     quiet(browser, "small")
@@ -272,7 +279,7 @@ def check_without(browser, page, broken):
 def check_big(browser, folder, has_limit):
     model, path, page = (os.path.join(folder, "big." + end) for end in ("onnx", "json", "html"))
     make_big(model)
-    run("plan", model, "--target", "c", "--json", path, "--html", page)
+    run("plan", model, "--target", "c", "--advice", "off", "--json", path, "--html", page)
     plan, size = load(path), os.path.getsize(page)
     count = len(plan["ranges"]["name"])
     expect(count >= 10000 and size <= 5e6, f"{count} values, {size} bytes")
@@ -313,6 +320,7 @@ def check_hostile(browser, folder, small):
     browser.click(left + width * 0.5, top + height * 0.5)
     expect(browser.run("document.images.length") == 0 and "<img" in value_of(browser, "#pinned"), "a name in a card")
     expect(not re.search("[\u202e\u2028\u0007]", value_of(browser, "main", "innerText")), "hidden characters on the page")
+    check_copy(browser)
     quiet(browser, "hostile")
 
 

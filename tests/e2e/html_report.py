@@ -203,18 +203,44 @@ def spoil(plan):
     return plan
 
 
+def check_refused(plan, path):
+    """Members of a plan that was edited, and do not hold together."""
+    def broken(table, column, entry):
+        other = json.loads(json.dumps(plan))
+        (other[table] if table else other)[column] = entry(other[table][column] if table else other.get(column))
+        save(other, path)
+        expect("ullage: error: " + path in run("report", path, "--html", path + ".html", code=2).stderr, f"{table} {column}")
+
+    first, rest = plan["ranges"]["begin"][0], plan["ranges"]["readers"][1:]
+    for list_ in ([[first, first], *rest], [[-1], *rest], [["x"], *rest], [[1 << 40], *rest], rest, [None, *rest], {}):
+        broken("ranges", "readers", lambda _, list_=list_: list_)
+    broken("steps", "source", lambda column: column[1:])
+    broken("steps", "pass", lambda column: [1] * len(column))
+    broken("spaces", "name", lambda column: column[1:])
+    broken(None, "ladder", lambda _: 3)
+    broken(None, "ladder", lambda _: [{}])
+    broken(None, "remedies", lambda _: [{"kind": "reuse"}])
+    broken(None, "blockers", lambda _: [{"step": len(plan["steps"]["op"]), "bytes": 1}])
+    broken(None, "opset", lambda _: "17")
+    broken(None, "process", lambda _: {"buffer": -1})
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         other = os.path.join(folder, "other.json")
         train = [trained, "--dim", "N=16", "--train-mode", "--output", "/fc/Gemm_output_0", "--train", "--optimizer", "adam", "--target", "c"]
-        check_made(folder, model, "--dim", "N=3")
-        page, text, plan = check_made(folder, *train, "--budget-of", "arena", "--budget", "64KiB", code=4)
+        page, _, plan = check_made(folder, model, "--dim", "N=3", "--target", "c", "--advice", "on")
+        expect(len(page.tables["ladder"]) == len(plan["ladder"]) + 1 and len(page.tables["blockers"]) == len(plan["blockers"]) + 1, "ladder, blockers")
+        rows = [row for kind in ("advice", "advice applied") for row in page.tables.get(kind, [])[1:]]
+        expect([number(row[3].replace("\u2212", "-")) for row in rows] == [remedy["saved_bytes"] * (-1 if remedy["applied"] else 1) for applied in (False, True) for remedy in plan["remedies"] if remedy["applied"] == applied], "advice")
+        page, text, plan = check_made(folder, *train, "--budget-of", "arena", "--budget", "64KiB", "--advice", "off", code=4)
         expect("does not fit" in text and "text" in page.counts, "what does not fit says so")
-        page, text, plan = check_made(folder, *train)
+        page, text, plan = check_made(folder, *train, "--advice", "off")
         expect(">forward</text>" in text and ">backward</text>" in text, "passes are not marked")
         save(plan, other)
         page, text = check(folder, other, "--baseline", other)
         expect("compared" in page.tables and all(row[-1] == "0" for row in page.tables["compared"][1:]), "compared with itself")
+        check_refused(plan, os.path.join(folder, "refused.json"))
         old = json.loads(json.dumps(plan))
         for table, column in (("ranges", "readers"), ("steps", "source"), ("steps", "pass")):
             del old[table][column]
