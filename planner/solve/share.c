@@ -143,12 +143,11 @@ static uint64_t own_offset(const struct layout *layout, const struct ul_plan_ran
 
 static uint32_t tenant_of(const struct ul_plan_tenant *tenant, uint32_t count, uint32_t value)
 {
-    for (uint32_t t = 0; t < count; t++) {
-        if (tenant->others[t] == value)
-            return t;
-    }
-    UL_ASSERT(!"a value of other models that stands for none of them");
-    return 0;
+    uint32_t t = 0;
+    while (t < count && tenant->others[t] != value)
+        t++;
+    UL_ASSERT(t < count);
+    return t;
 }
 
 static void move_ranges(struct ul_plan_tenant *tenants, uint32_t count, uint32_t self,
