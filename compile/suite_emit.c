@@ -4,6 +4,7 @@
 #include "compile/compile_internal.h"
 #include "compile/suite.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -52,23 +53,55 @@ static enum ul_status emit_all(struct ul_suite *suite, const char *target, const
     return program->target->emit_shared(&command->keep, &shared, staged, &command->diag);
 }
 
-/* An earlier result makes room for the new one, file by file: what else is there stays, and is in
- * the way. */
+/* ---- over an earlier result ---- */
+
+static const char *const own_names[] = {"model.c",     "model.h",   "kernels.cu",
+                                        "weights.bin", "plan.json", "rom.S"};
+enum { OWN_COUNT = sizeof own_names / sizeof *own_names };
+
+static bool is_own(const char *name)
+{
+    bool found = strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+    for (int i = 0; i < OWN_COUNT; i++)
+        found = found || strcmp(name, own_names[i]) == 0;
+    return found;
+}
+
+/* What is there of somebody else stays, and is in the way. */
+static enum ul_status check_earlier(struct ul_suite *suite, const char *folder)
+{
+    struct ul_compile *command = suite->command;
+    DIR *entries = opendir(folder);
+    const char *other = NULL;
+    if (entries == NULL && errno == ENOENT)
+        return UL_OK;
+    if (entries == NULL)
+        return ul_diag_set(&command->diag, UL_IO, "%s: cannot replace the folder: %s", folder,
+                           strerror(errno));
+    for (struct dirent *entry = readdir(entries); entry != NULL; entry = readdir(entries)) {
+        if (!is_own(entry->d_name))
+            other = ul_arena_copy_string(&command->keep, entry->d_name);
+    }
+    closedir(entries);
+    if (other == NULL)
+        return UL_OK;
+    return ul_diag_set(&command->diag, UL_IO,
+                       "%s: cannot replace the folder, which holds %s; give another folder, or "
+                       "move that away",
+                       folder, ul_quote(&command->keep, other));
+}
+
 static enum ul_status remove_earlier(struct ul_suite *suite, const char *directory)
 {
-    static const char *const names[] = {"model.c",     "model.h",   "kernels.cu",
-                                        "weights.bin", "plan.json", "rom.S"};
-    struct ul_compile *command = suite->command;
+    struct ul_arena *keep = &suite->command->keep;
+    for (uint32_t m = 0; m < suite->count; m++)
+        UL_TRY(check_earlier(suite,
+                             ul_arena_printf(keep, "%s/%s", directory, suite->models[m].prefix)));
     for (uint32_t m = 0; m < suite->count; m++) {
-        const char *folder =
-            ul_arena_printf(&command->keep, "%s/%s", directory, suite->models[m].prefix);
-        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-            (void)unlink(ul_arena_printf(&command->keep, "%s/%s", folder, names[i]));
-        if (rmdir(folder) != 0 && errno != ENOENT)
-            return ul_diag_set(
-                &command->diag, UL_IO,
-                "%s: cannot replace the folder: %s; give another folder, or empty it", folder,
-                strerror(errno));
+        const char *folder = ul_arena_printf(keep, "%s/%s", directory, suite->models[m].prefix);
+        for (int i = 0; i < OWN_COUNT; i++)
+            (void)unlink(ul_arena_printf(keep, "%s/%s", folder, own_names[i]));
+        (void)rmdir(folder); /* else the new one cannot take its place, which is said then */
     }
     return UL_OK;
 }
