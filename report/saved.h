@@ -55,6 +55,20 @@ struct ul_saved_blocker {
     uint64_t bytes;
 };
 
+/* A size that was planned to find the largest that fits, or a number of micro-batches to find that
+ * of the least time. */
+struct ul_saved_tried {
+    uint64_t size, bytes, cost; /* bytes of what the budget bounds; of a size no cost is said */
+    bool fits;
+};
+struct ul_saved_search {
+    const char *name; /* "batch", a dimension's, "micro-batches"; NULL: there was none */
+    const char *why;  /* it is not larger, or "" */
+    uint64_t size;    /* that was taken */
+    uint32_t tried_count;
+    const struct ul_saved_tried *tried;
+};
+
 enum ul_saved_part { /* of the process */
                      UL_SAVED_BUFFER,
                      UL_SAVED_LIBRARY,
@@ -85,6 +99,8 @@ struct ul_saved_facts {
     const struct ul_saved_remedy *remedies;
     const struct ul_saved_rung *rungs;
     const struct ul_saved_blocker *blockers;
+    struct ul_saved_search largest;       /* --max-batch, --max-dim */
+    struct ul_saved_search micro_batches; /* --micro-batches auto */
 };
 
 struct ul_saved {

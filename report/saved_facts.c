@@ -180,6 +180,42 @@ static enum ul_status read_blockers(struct ul_json *json, struct ul_saved *saved
     return UL_OK;
 }
 
+static enum ul_status read_search(struct ul_json *json, const char *key, const char *size_key,
+                                  const char *name, struct ul_saved_search *search)
+{
+    const json_t *object = json_object_get(json->root, key);
+    const json_t *planned = json_object_get(object, "planned");
+    if (object == NULL)
+        return UL_OK;
+    search->name = name;
+    if (name == NULL)
+        UL_TRY(ul_json_string(json, object, "name", &search->name));
+    UL_TRY(read_text(json, object, "why_not_larger", &search->why));
+    UL_TRY(ul_json_number(json, object, size_key, MAX_BYTES, &search->size));
+    if (!json_is_array(planned) || json_array_size(planned) >= UINT32_MAX)
+        return ul_diag_set(json->diag, UL_INVALID, "\"%s\": \"planned\" is missing or no list",
+                           key);
+    search->tried_count = (uint32_t)json_array_size(planned);
+    struct ul_saved_tried *tried =
+        UL_NEW_ARRAY(json->arena, struct ul_saved_tried, search->tried_count);
+    for (uint32_t i = 0; i < search->tried_count; i++) {
+        const json_t *row = json_array_get(planned, i);
+        UL_TRY(ul_json_number(json, row, size_key, MAX_BYTES, &tried[i].size));
+        UL_TRY(ul_json_number(json, row, "bytes", MAX_BYTES, &tried[i].bytes));
+        UL_TRY(read_number(json, row, "cost", &tried[i].cost));
+        tried[i].fits = json_is_true(json_object_get(row, "fits"));
+    }
+    search->tried = tried;
+    return UL_OK;
+}
+
+static enum ul_status read_searches(struct ul_json *json, struct ul_saved_facts *facts)
+{
+    UL_TRY(read_search(json, "max_batch", "batch", "batch", &facts->largest));
+    UL_TRY(read_search(json, "max_dim", "size", NULL, &facts->largest));
+    return read_search(json, "micro_batches", "count", "micro-batches", &facts->micro_batches);
+}
+
 enum ul_status ul_saved_read_facts(struct ul_json *json, struct ul_saved *saved)
 {
     UL_TRY(read_head(json, &saved->facts));
@@ -187,5 +223,6 @@ enum ul_status ul_saved_read_facts(struct ul_json *json, struct ul_saved *saved)
     UL_TRY(read_spaces(json, &saved->facts));
     UL_TRY(read_remedies(json, &saved->facts));
     UL_TRY(read_ladder(json, &saved->facts));
+    UL_TRY(read_searches(json, &saved->facts));
     return read_blockers(json, saved);
 }

@@ -106,6 +106,10 @@ void ul_page_put_step(struct ul_page *page, uint32_t position, size_t columns);
 void ul_page_put_maker(struct ul_page *page, uint32_t range);
 void ul_page_put_readers(struct ul_page *page, uint32_t range);
 
+/* tried.c: the largest size that fits, for the verdict; and what was planned to find it. */
+void ul_page_largest(struct ul_page *page);
+void ul_page_tried(struct ul_page *page);
+
 /* One file a section, in this order. */
 void ul_page_verdict(struct ul_page *page);
 void ul_page_sums(struct ul_page *page);

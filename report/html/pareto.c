@@ -250,5 +250,6 @@ void ul_page_pareto(struct ul_page *page)
                           "plans for ever smaller budgets:</p>\n");
         ul_page_command(page, "--html report.html");
     }
+    ul_page_tried(page);
     ul_page_end(page);
 }

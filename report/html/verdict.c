@@ -356,6 +356,7 @@ void ul_page_verdict(struct ul_page *page)
     uint32_t count = list_pieces(page, pieces);
     ul_page_put(page, "<section id=\"s1\" class=\"verdict\" aria-label=\"Verdict\">\n");
     put_sentence(page);
+    ul_page_largest(page);
     put_assumptions(page);
     put_bar(page, pieces, count);
     put_parts(page, pieces, count);

@@ -200,6 +200,8 @@ def spoil(plan):
     plan["remedies"] = [{"kind": HOSTILE.format(i=6), "change": HOSTILE.format(i=7), "applied": False, "saved_bytes": 1, "extra_cost": -5, **rest}]
     plan["ladder"] = [{"recomputed_steps": 0, "splits": 0, "row_major": 0, "inside": 0, **rest}]
     plan["blockers"] = [{"step": 0, "bytes": 100}]
+    plan["max_dim"] = {"name": HOSTILE.format(i=8), "size": 7, "planned": [{"size": 7, "bytes": 5, "fits": True}, {"size": 8, "bytes": 6, "fits": False}], "why_not_larger": HOSTILE.format(i=9)}
+    plan["micro_batches"] = {"count": 2, "planned": [{"count": 2, "bytes": 5, "cost": 1000000, "fits": True}]}
     return plan
 
 
@@ -221,6 +223,8 @@ def check_refused(plan, path):
     broken(None, "ladder", lambda _: [{}])
     broken(None, "remedies", lambda _: [{"kind": "reuse"}])
     broken(None, "blockers", lambda _: [{"step": len(plan["steps"]["op"]), "bytes": 1}])
+    broken(None, "max_batch", lambda _: {"batch": 3})
+    broken(None, "micro_batches", lambda _: {"count": 3, "planned": [{"count": 3, "bytes": "5"}]})
     broken(None, "opset", lambda _: "17")
     broken(None, "process", lambda _: {"buffer": -1})
 
@@ -250,6 +254,7 @@ def main():
         save(spoil(plan), other)
         page, text = check(folder, other, "--baseline", other)
         expect(page.tables["ladder"][1][1] == "100" and page.tables["advice"] and page.tables["blockers"], "advice, ladder, blockers")
+        expect([row[0] for row in page.tables["tried"]] == ["size", "7", "8", "size", "2"] and "the smallest plan known for 8 takes" in text, f"sizes: {page.tables['tried']}")
         for table in ("steps", "ranges"):
             plan[table] = {key: [] for key in plan[table]}
         save({**plan, "blockers": [], "remedies": [], "ladder": [], "peak_step": 0}, other)

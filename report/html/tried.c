@@ -1,0 +1,63 @@
+/* Sizes that were planned to find the largest that fits a budget, and numbers of micro-batches to
+ * find the one of the least time: a sentence for the verdict, and tables. */
+#include "report/html/html.h"
+
+#include <inttypes.h>
+
+/* The smallest size that was planned and does not fit; NULL: there is none. */
+static const struct ul_saved_tried *find_next(const struct ul_saved_search *search)
+{
+    const struct ul_saved_tried *next = NULL;
+    for (uint32_t i = 0; i < search->tried_count; i++) {
+        const struct ul_saved_tried *tried = &search->tried[i];
+        if (!tried->fits && tried->size > search->size &&
+            (next == NULL || tried->size < next->size))
+            next = tried;
+    }
+    return next;
+}
+
+void ul_page_largest(struct ul_page *page)
+{
+    const struct ul_saved_search *search = &page->saved->facts.largest;
+    if (search->name == NULL)
+        return;
+    const struct ul_saved_tried *next = find_next(search);
+    ul_page_put(page, "<p class=\"lead\">The largest ");
+    ul_page_name(page, search->name, 40);
+    ul_page_printf(page, " that fits is <b>%" PRIu64 "</b>", search->size);
+    if (next != NULL)
+        ul_page_printf(page, ": the smallest plan known for %" PRIu64 " takes %s", next->size,
+                       ul_page_size(page, next->bytes));
+    ul_page_put(page, ". ");
+    ul_page_escape(page, search->why);
+    ul_page_put(page, "</p>\n");
+}
+
+static void put_search(struct ul_page *page, const struct ul_saved_search *search, bool has_cost)
+{
+    if (search->name == NULL)
+        return;
+    ul_page_put(page, "<h3>Planned to choose ");
+    ul_page_name(page, search->name, 40);
+    ul_page_put(page, "</h3>\n");
+    ul_page_table(page, "tried",
+                  ul_arena_printf(page->arena, "#size|#%s|#bytes|%sfits|", page->unit.name,
+                                  has_cost ? "#time a step|" : ""));
+    for (uint32_t i = 0; i < search->tried_count; i++) {
+        const struct ul_saved_tried *tried = &search->tried[i];
+        ul_page_printf(page, "<tr><td class=\"r\">%" PRIu64 "</td>", tried->size);
+        ul_page_size_cells(page, tried->bytes);
+        if (has_cost)
+            ul_page_printf(page, "<td class=\"r\">%s</td>", ul_page_time(page, tried->cost));
+        ul_page_printf(page, "<td>%s</td><td>%s</td></tr>\n", tried->fits ? "yes" : "no",
+                       tried->size == search->size ? "this plan" : "");
+    }
+    ul_page_table_end(page);
+}
+
+void ul_page_tried(struct ul_page *page)
+{
+    put_search(page, &page->saved->facts.largest, false);
+    put_search(page, &page->saved->facts.micro_batches, true);
+}
