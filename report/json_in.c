@@ -10,6 +10,10 @@ enum ul_status ul_json_parse(struct ul_json *json, const char *text, size_t leng
     if (json->root == NULL)
         return ul_diag_set(json->diag, UL_INVALID, "line %d: %s", error.line, error.text);
     const char *format = json_string_value(json_object_get(json->root, "format"));
+    if (format != NULL && strcmp(format, "ullage-shared") == 0)
+        return ul_diag_set(json->diag, UL_INVALID,
+                           "it holds the plans of several models: give one of them, \"plan\" of an "
+                           "entry of \"models\", or plan.json from the folder of compile --shared");
     if (format == NULL || strcmp(format, "ullage-plan") != 0)
         return ul_diag_set(json->diag, UL_INVALID, "\"format\" is not \"ullage-plan\"");
     if (json_integer_value(json_object_get(json->root, "version")) != 1)

@@ -6,6 +6,7 @@
  */
 #define _XOPEN_SOURCE 700
 #include "compile/compile.h"
+#include "compile/suite.h"
 
 #include <math.h>
 #include <signal.h>
@@ -121,6 +122,45 @@ static void compile_twice(const char *model, uint64_t budget_bytes)
 
     const char *const argv[] = {"./program", "--random", "1", "--print", NULL};
     CHECK(ul_process_run(argv, "printed") == 0);
+}
+
+/* The model and a model of its name, in one arena. */
+static enum ul_status share(const char *model, uint64_t budget_bytes, struct ul_compile *command,
+                            struct ul_suite *suite)
+{
+    struct ul_texts paths = {.count = 0};
+    ul_texts_add(&command->keep, &paths, model);
+    ul_texts_add(&command->keep, &paths, model);
+    command->options.budget_bytes = budget_bytes;
+    UL_TRY(ul_suite_build(suite, command, &paths));
+    UL_TRY(ul_suite_plan(suite));
+    return ul_suite_require_fit(suite);
+}
+
+static void check_suite(const char *model)
+{
+    struct ul_compile command;
+    struct ul_suite suite;
+    struct heard heard;
+    begin(&command, &heard);
+    CHECK(share(model, 0, &command, &suite) == UL_OK);
+    CHECK(heard.begins > 0 && heard.begins == heard.ends);
+    CHECK(suite.count == 2 && suite.json.length > 0);
+    CHECK(strcmp(suite.models[1].prefix, "digits_2") == 0);
+    uint64_t reserved_bytes = ul_report_suite_reserved(&suite.report);
+    for (uint32_t m = 0; m < suite.count; m++)
+        CHECK(suite.models[m].compile->plan.reserved_bytes[0] == reserved_bytes);
+    CHECK(ul_suite_emit(&suite, "both") == UL_OK);
+    CHECK(access("both/digits_2/plan.json", R_OK) == 0 && access("both/shared.h", R_OK) == 0);
+    ul_suite_done(&suite);
+    ul_compile_done(&command);
+
+    begin(&command, &heard);
+    CHECK(share(model, 1000, &command, &suite) == UL_NO_FIT);
+    CHECK(strstr(command.diag.text, "smallest budget known to work") != NULL);
+    CHECK(!suite.fits && suite.smallest_budget_bytes == suite.report.needed_bytes);
+    ul_suite_done(&suite);
+    ul_compile_done(&command);
 }
 
 /* What the host waits with before two temporary folders, it waits with after them. */
@@ -255,6 +295,7 @@ int main(int argc, char **argv)
 
     find_budgets(argv[1], &smallest_bytes, &free_bytes);
     compile_twice(argv[1], smallest_bytes);
+    check_suite(argv[1]);
     check_signals();
     check_runtime(argv[1]);
     check_fields(argv[1]);

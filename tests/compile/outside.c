@@ -2,7 +2,7 @@
  *
  * usage: outside MODEL.onnx FOLDER [RUNTIME]     writes the source of a program into FOLDER
  */
-#include "compile/compile.h"
+#include "compile/suite.h"
 
 #include <stdio.h>
 

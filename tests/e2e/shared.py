@@ -318,6 +318,8 @@ def check_misuse(suite):
         (["plan", *two, "--shared", "--shape", "z=3,4"], 1, "none of the models has such an input"),
         (["plan", *two, "--shared", "--donate", "next=nobody"], 1, tally),
         (["plan", DIGITS, tally, "--dim", "N=2", "--shared"], 1, tally),
+        (["report", os.path.join(suite.folder, "shared.json")], 2, "several models"),
+        (["check", tally, os.path.join(suite.folder, "shared.json")], 2, "several models"),
         (["plan", DIGITS, bad, "--dim", "N=2", "--shared"], 2, bad),
         (["plan", DIGITS, os.path.join(suite.folder, "none.onnx"), "--dim", "N=2", "--shared"], 5, "none.onnx"),
         (["plan", DIGITS, "-", "--dim", "N=2", "--shared"], 1, "give files"),
