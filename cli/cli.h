@@ -105,6 +105,8 @@ enum ul_status ul_cli_require_shared(struct ul_cli_job *job, const char *command
 
 /* A compile's text on standard output. */
 void ul_cli_print(const struct ul_text *text);
+/* How text may look where standard output goes: blocks and colours on terminals that have them. */
+struct ul_summary_style ul_cli_style(void);
 /* How wide a line may be: $COLUMNS, else the terminal's, else 80; at least that. */
 uint32_t ul_cli_columns(void);
 /* One line on a terminal that says what is going on; NULL clears it. */

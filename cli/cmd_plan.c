@@ -103,58 +103,41 @@ static enum ul_status write_problem(struct ul_cli_job *job)
     return ul_file_write(job->options.print_problem, text.data, text.length, &compile->diag);
 }
 
-/* As report does of the plan.json. */
-static enum ul_status draw_plan(struct ul_cli_job *job)
-{
-    struct ul_compile *compile = &job->compile;
-    struct ul_saved saved;
-    const struct ul_cli_options *options = &job->options;
-    if (options->csv == NULL && options->csv_steps == NULL && options->trace == NULL &&
-        options->html == NULL && options->baseline == NULL)
-        return UL_OK;
-    UL_TRY(ul_saved_read(&compile->keep, compile->json.data, compile->json.length, &saved,
-                         &compile->diag));
-    return ul_cli_draw(job, &saved);
-}
-
-/* Whether somebody reads advice. A plan that is given has no options of its own to change, and a
- * model that is read from a pipe cannot be read again. */
+/* Whether somebody reads advice: of a page, or of text alone; who writes files has a script that
+ * waits. A plan that is given has no options of its own to change, and a model that is read from a
+ * pipe cannot be read again. */
 static bool wants_advice(const struct ul_cli_job *job)
 {
     const struct ul_compile *compile = &job->compile;
-    if (job->options.advice != UL_ADVICE_AUTO)
-        return job->options.advice == UL_ADVICE_ON;
-    return (!ul_cli_stdout_is_taken(job) || job->options.html != NULL) && !job->options.sweep &&
-           compile->options.plan == NULL && compile->options.stop_after == NULL &&
-           strcmp(job->files.items[0], "-") != 0;
+    const struct ul_cli_options *options = &job->options;
+    bool is_text = options->json == NULL && options->csv == NULL && options->csv_steps == NULL &&
+                   options->trace == NULL && options->print_problem == NULL;
+    bool can = compile->options.plan == NULL && compile->options.stop_after == NULL &&
+               !options->sweep && strcmp(job->files.items[0], "-") != 0;
+    if (options->advice != UL_ADVICE_AUTO)
+        return options->advice == UL_ADVICE_ON;
+    return can && (is_text || options->html != NULL);
 }
 
-static void advise(struct ul_cli_job *job)
-{
-    struct ul_compile *compile = &job->compile;
-    if (!wants_advice(job))
-        return;
-    ul_compile_advise(compile, job->files.items[0]);
-    compile->report.ladder = &compile->ladder;
-    if (job->options.advice == UL_ADVICE_ON || job->options.html != NULL)
-        ul_compile_put_json(compile);
-}
-
+/* plan.json has advice only where that was asked for, so that its bytes do not depend on who reads
+ * the text; all else is drawn from it, as report does. */
 static enum ul_status write_plan(struct ul_cli_job *job)
 {
     struct ul_compile *compile = &job->compile;
-    const char *json = job->options.json;
-    struct ul_text text;
-    advise(job);
-    if (json != NULL)
-        UL_TRY(ul_file_write(json, compile->json.data, compile->json.length, &compile->diag));
-    UL_TRY(draw_plan(job));
-    if (ul_cli_stdout_is_taken(job))
-        return UL_OK;
-    ul_text_init(&text, &compile->keep);
-    ul_report_put_text(&text, &compile->report);
-    ul_cli_print(&text);
-    return UL_OK;
+    struct ul_saved saved;
+    if (wants_advice(job)) {
+        ul_compile_advise(compile, job->files.items[0]);
+        compile->report.ladder = &compile->ladder;
+    }
+    if (job->options.advice == UL_ADVICE_ON || job->options.html != NULL)
+        ul_compile_put_json(compile);
+    if (job->options.json != NULL)
+        UL_TRY(ul_file_write(job->options.json, compile->json.data, compile->json.length,
+                             &compile->diag));
+    ul_compile_put_json(compile);
+    UL_TRY(ul_saved_read(&compile->keep, compile->json.data, compile->json.length, &saved,
+                         &compile->diag));
+    return ul_cli_draw(job, &saved);
 }
 
 static enum ul_status plan(struct ul_cli_job *job)

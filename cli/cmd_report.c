@@ -5,17 +5,10 @@ static enum ul_status report(struct ul_cli_job *job)
 {
     struct ul_compile *compile = &job->compile;
     struct ul_saved saved;
-    struct ul_text text;
     if (job->files.count != 1)
         return ul_diag_set(&compile->diag, UL_USAGE, "give one plan: ullage report PLAN.json");
     UL_TRY(ul_cli_read_saved(job, job->files.items[0], &saved));
-    UL_TRY(ul_cli_draw(job, &saved));
-    if (ul_cli_stdout_is_taken(job))
-        return UL_OK;
-    ul_text_init(&text, &compile->keep);
-    ul_saved_put_text(&text, &saved);
-    ul_cli_print(&text);
-    return UL_OK;
+    return ul_cli_draw(job, &saved);
 }
 
 const struct ul_cli_command ul_command_report = {

@@ -49,5 +49,13 @@ enum ul_status ul_cli_draw(struct ul_cli_job *job, const struct ul_saved *saved)
         forms[i].put(&text, saved);
         UL_TRY(ul_file_write(forms[i].path, text.data, text.length, &job->compile.diag));
     }
-    return draw_html(job, saved);
+    UL_TRY(draw_html(job, saved));
+    if (ul_cli_stdout_is_taken(job))
+        return UL_OK;
+    struct ul_summary_style style = ul_cli_style();
+    struct ul_text text;
+    ul_text_init(&text, &job->compile.keep);
+    ul_summary_put(&text, saved, &style);
+    ul_cli_print(&text);
+    return UL_OK;
 }

@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -15,6 +16,28 @@ uint32_t ul_cli_columns(void)
     if (columns <= 0 && isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0)
         columns = size.ws_col;
     return columns < MIN ? MIN : columns > MAX ? MAX : (uint32_t)columns;
+}
+
+/* By the first of these that is set, as the C library takes them. */
+static bool says_utf8(void)
+{
+    const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *value = getenv(names[i]);
+        if (value != NULL && *value != '\0')
+            return strstr(value, "UTF-8") != NULL || strstr(value, "utf8") != NULL;
+    }
+    return false;
+}
+
+struct ul_summary_style ul_cli_style(void)
+{
+    const char *plain = getenv("NO_COLOR"), *kind = getenv("TERM");
+    bool is_terminal = isatty(STDOUT_FILENO) && kind != NULL && strcmp(kind, "dumb") != 0;
+    return (struct ul_summary_style){.columns = ul_cli_columns(),
+                                     .is_utf8 = is_terminal && says_utf8(),
+                                     .has_colors =
+                                         is_terminal && (plain == NULL || *plain == '\0')};
 }
 
 void ul_cli_print(const struct ul_text *text)

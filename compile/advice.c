@@ -12,6 +12,8 @@
 
 enum { MAX_CHANGES = 24, MAX_EDITS = 8, MAX_RUNGS = 3, MAX_OUTPUTS = 2, MAX_JOINED = 3 };
 
+static const char together[] = "together";
+
 /* An option with another value; NULL: what was said of it is taken back. */
 struct edit {
     const struct ul_option *row;
@@ -280,7 +282,7 @@ static void join_best(struct advice *advice)
         best[count++] = chosen;
     }
     for (uint32_t members = 2; members <= count && advice->count < MAX_CHANGES; members++) {
-        struct change *change = add(advice, "together", false, true);
+        struct change *change = add(advice, together, false, true);
         for (uint32_t m = 0; m < members; m++) {
             const struct change *member = &advice->changes[best[m]];
             change->remedy.keeps_bits = change->remedy.keeps_bits && member->remedy.keeps_bits;
@@ -432,6 +434,22 @@ static bool is_worth(const struct advice *advice, const struct ul_report_remedy 
     return closes || saved > own / 1000;
 }
 
+/* Whether several together bring no more than one of them does alone. */
+static bool is_idle(const struct advice *advice, const struct change *change)
+{
+    if (strcmp(change->remedy.kind, together) != 0)
+        return false;
+    for (uint32_t i = 0; i < advice->count; i++) {
+        const struct change *other = &advice->changes[i];
+        if (other != change && other->is_planned && other->edit_count < change->edit_count &&
+            other->remedy.fits >= change->remedy.fits &&
+            other->remedy.saved_bytes >= change->remedy.saved_bytes &&
+            other->remedy.extra_cost <= change->remedy.extra_cost)
+            return true;
+    }
+    return false;
+}
+
 static void rank(const struct advice *advice, struct ul_report_advice *result)
 {
     struct ul_compile *compile = advice->compile;
@@ -445,7 +463,7 @@ static void rank(const struct advice *advice, struct ul_report_advice *result)
             insert(result, &rungs[i], compile->plan.fits);
     for (uint32_t i = 0; i < advice->count; i++) {
         const struct change *change = &advice->changes[i];
-        if (change->is_planned && is_worth(advice, &change->remedy))
+        if (change->is_planned && is_worth(advice, &change->remedy) && !is_idle(advice, change))
             insert(result, &change->remedy, compile->plan.fits);
     }
 }

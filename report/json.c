@@ -284,6 +284,17 @@ static void put_process(struct ul_text *text, const struct ul_report *report)
                    ", \"code\": %" PRIu64 ", \"stacks\": %" PRIu64 ", \"runtime\": %" PRIu64 "},\n",
                    process->buffer_bytes, process->library_bytes, process->code_bytes,
                    process->stack_bytes, process->runtime_bytes);
+    if (process->starts_larger)
+        put_key_bool(text, "process_peak_at_start", true);
+    if (process->is_of_device)
+        ul_text_printf(text, "  \"process_lacks\": [%s%s%s],\n",
+                       process->lacks_context ? "\"context\"" : "",
+                       process->lacks_context && process->lacks_library ? ", " : "",
+                       process->lacks_library ? "\"libraries\"" : "");
+    if (report->library != NULL)
+        put_key_string(text, "library", report->library);
+    if (report->cudnn != NULL)
+        put_key_string(text, "cudnn", report->cudnn);
     if (report->flash.code_bytes > 0)
         ul_text_printf(text, "  \"flash\": {\"weights\": %" PRIu64 ", \"code\": %" PRIu64 "},\n",
                        report->flash.weight_bytes, report->flash.code_bytes);

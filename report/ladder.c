@@ -138,7 +138,8 @@ static void put_peaks(struct ul_text *text, const struct ul_report *report,
                    "\nThe step that needs most by itself is %s: %" PRIu64
                    " bytes beside what always lives.\n",
                    ul_quote(text->arena, report->steps[step].node), need_bytes);
-    ul_report_put_training(text, report);
+    ul_report_put_training(text, &report->training, ul_report_option(report, "optimizer"),
+                           report->plan->rows.class_bytes[UL_PLAN_GRADIENTS]);
 }
 
 void ul_report_put_ladder_text(struct ul_text *text, const struct ul_report *report,

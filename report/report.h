@@ -311,11 +311,10 @@ uint32_t ul_report_too_large(const struct ul_report *report, const char **name);
 /* What storing in 16 bits saves, of what lies in the arena at the peak. */
 uint64_t ul_report_precision_bytes(const struct ul_report *report, struct ul_arena *arena);
 
-/* text.c: the summary for the terminal, under 40 lines of at most 80 columns. */
-void ul_report_put_text(struct ul_text *text, const struct ul_report *report);
-
-/* training.c: lines of the summary, and a member of plan.json and of a ladder's. */
-void ul_report_put_training(struct ul_text *text, const struct ul_report *report);
+/* training.c: lines of the summary, with the gradients' bytes at the peak; and a member of
+ * plan.json and of a ladder's. */
+void ul_report_put_training(struct ul_text *text, const struct ul_report_training *training,
+                            const char *optimizer, uint64_t gradient_bytes);
 void ul_report_put_training_json(struct ul_text *text, const struct ul_report *report);
 
 /* ladder.c: one row a plan, from the plan without a budget to the smallest. */

@@ -91,6 +91,13 @@ struct ul_saved_facts {
     const char *order, *remat, *pack; /* methods */
     uint64_t packing_bytes, operand_bytes;
     uint64_t parameter_count; /* 0: it does not train */
+    const char *library;      /* that computes some steps, or "" */
+    const char *cudnn;        /* "on", "found", "not found", "off", or "" */
+    const char *cost_bound_method, *optimal_within;
+    bool peaks_at_start, lacks_context, lacks_library;         /* of the process */
+    uint64_t flash_weight_bytes, flash_code_bytes;             /* 0: it has no code there */
+    uint64_t precision_bytes, too_large_count, uncalled_count; /* of option precision */
+    struct ul_report_training training;
     uint32_t space_count;
     const struct ul_saved_space *spaces; /* the first is the arena */
     bool has_remedies, has_ladder, has_blockers;
@@ -143,8 +150,15 @@ enum { UL_SAVED_CURVES = UL_PLAN_CLASS_COUNT + 1 };
 void ul_saved_curves(const struct ul_saved *saved, struct ul_arena *arena,
                      uint64_t *curves[UL_SAVED_CURVES]);
 
-/* saved_text.c: the headline, the sum table and what lives at the peak, for the terminal. */
-void ul_saved_put_text(struct ul_text *text, const struct ul_saved *saved);
+/* summary.c: the plan for the terminal, in less than 40 lines: verdict, sum table, curve of live
+ * bytes, what lives at the peak, what makes it smaller, bounds. */
+struct ul_summary_style {
+    uint32_t columns; /* at least 80 */
+    bool is_utf8;     /* the curve may be drawn in blocks */
+    bool has_colors;
+};
+void ul_summary_put(struct ul_text *text, const struct ul_saved *saved,
+                    const struct ul_summary_style *style);
 
 /* trace.c: for Perfetto, in the trace-event format: a step lasts a microsecond. Steps are slices of
  * one track, values are asynchronous slices, live bytes a counter of each class. */

@@ -25,12 +25,30 @@ static enum ul_status read_text(struct ul_json *json, const json_t *object, cons
     return ul_json_string(json, object, key, out);
 }
 
+/* Whether a list has that text. */
+static bool has_text(const json_t *list, const char *text)
+{
+    bool has = false;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *item = json_string_value(json_array_get(list, i));
+        has = has || (item != NULL && strcmp(item, text) == 0);
+    }
+    return has;
+}
+
 static enum ul_status read_head(struct ul_json *json, struct ul_saved_facts *facts)
 {
     const json_t *root = json->root, *library = json_object_get(root, "for_library");
     const char *budget_of;
     UL_TRY(read_text(json, root, "tool", &facts->tool));
     UL_TRY(read_text(json, root, "budget_of", &budget_of));
+    UL_TRY(read_text(json, root, "library", &facts->library));
+    UL_TRY(read_text(json, root, "cudnn", &facts->cudnn));
+    UL_TRY(read_text(json, root, "cost_bound_method", &facts->cost_bound_method));
+    UL_TRY(read_text(json, root, "optimal_within", &facts->optimal_within));
+    facts->peaks_at_start = json_is_true(json_object_get(root, "process_peak_at_start"));
+    facts->lacks_context = has_text(json_object_get(root, "process_lacks"), "context");
+    facts->lacks_library = has_text(json_object_get(root, "process_lacks"), "libraries");
     facts->budget_of_arena = strcmp(budget_of, "arena") == 0;
     facts->fits = !json_is_false(json_object_get(root, "fits"));
     facts->proven = json_is_true(json_object_get(root, "proven"));
@@ -48,11 +66,16 @@ static enum ul_status read_head(struct ul_json *json, struct ul_saved_facts *fac
         {root, "budget_bytes", &facts->budget_bytes},
         {root, "smallest_budget_bytes", &facts->smallest_budget_bytes},
         {root, "base_cost", &facts->base_cost},
-        {root, "remedies_tried", &facts->tried_count},
         {root, "cost_bound", &facts->cost_bound},
         {library, "packing_bytes", &facts->packing_bytes},
         {library, "operand_bytes", &facts->operand_bytes},
         {json_object_get(root, "training"), "parameters", &facts->parameter_count},
+        {json_object_get(root, "flash"), "weights", &facts->flash_weight_bytes},
+        {json_object_get(root, "flash"), "code", &facts->flash_code_bytes},
+        {json_object_get(root, "for_precision"), "saved_bytes", &facts->precision_bytes},
+        {json_object_get(root, "for_precision"), "too_large_count", &facts->too_large_count},
+        {json_object_get(root, "for_precision"), "uncalled_count", &facts->uncalled_count},
+        {root, "remedies_tried", &facts->tried_count},
     };
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         UL_TRY(read_number(json, numbers[i].object, numbers[i].key, numbers[i].out));
@@ -216,10 +239,44 @@ static enum ul_status read_searches(struct ul_json *json, struct ul_saved_facts 
     return read_search(json, "micro_batches", "count", "micro-batches", &facts->micro_batches);
 }
 
+static enum ul_status read_training(struct ul_json *json, struct ul_report_training *training)
+{
+    const json_t *object = json_object_get(json->root, "training");
+    uint64_t pieces = 0, shared = 0, unreached = 0;
+    const struct {
+        const char *key;
+        uint64_t *out;
+    } numbers[] = {{"parameters", &training->parameter_count},
+                   {"tensors", &training->tensor_count},
+                   {"parameter_bytes", &training->parameter_bytes},
+                   {"state_bytes", &training->state_bytes},
+                   {"statistics", &training->statistic_count},
+                   {"fixed", &training->fixed_count},
+                   {"clip_kept_bytes", &training->clipped_bytes},
+                   {"loss_pieces", &pieces},
+                   {"loss_piece_bytes", &training->piece_bytes},
+                   {"shared_parameters", &shared},
+                   {"shared_bytes", &training->shared_bytes},
+                   {"shared_largest_bytes", &training->largest_shared_bytes},
+                   {"unreached", &unreached}};
+    if (object == NULL)
+        return UL_OK;
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        UL_TRY(read_number(json, object, numbers[i].key, numbers[i].out));
+    UL_TRY(read_text(json, object, "shared", &training->shared));
+    UL_TRY(read_text(json, object, "unreached_first", &training->unreached));
+    training->clips_twice = json_is_true(json_object_get(object, "clips_twice"));
+    training->piece_count = (uint32_t)pieces;
+    training->shared_count = (uint32_t)shared;
+    training->unreached_count = (uint32_t)unreached;
+    return UL_OK;
+}
+
 enum ul_status ul_saved_read_facts(struct ul_json *json, struct ul_saved *saved)
 {
     UL_TRY(read_head(json, &saved->facts));
     UL_TRY(read_parts(json, &saved->facts));
+    UL_TRY(read_training(json, &saved->facts.training));
     UL_TRY(read_spaces(json, &saved->facts));
     UL_TRY(read_remedies(json, &saved->facts));
     UL_TRY(read_ladder(json, &saved->facts));

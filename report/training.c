@@ -24,16 +24,16 @@ static void put_unreached(struct ul_text *text, const struct ul_report_training 
 }
 
 /* What forbids that a gradient goes into its update at once. */
-static void put_kept(struct ul_text *text, const struct ul_report *report)
+static void put_kept(struct ul_text *text, const struct ul_report_training *training,
+                     uint64_t gradient_bytes)
 {
-    const struct ul_report_training *training = &report->training;
     struct ul_arena *arena = text->arena;
     if (training->clipped_bytes > 0)
         ul_text_printf(text,
                        "--clip-norm keeps all gradients until the last is known, %s; of these %s "
                        "are there at the peak.\n",
                        ul_size_format(arena, training->clipped_bytes),
-                       ul_size_format(arena, report->plan->rows.class_bytes[UL_PLAN_GRADIENTS]));
+                       ul_size_format(arena, gradient_bytes));
     if (training->clips_twice)
         ul_text_put(text,
                     "--clip-norm forms all gradients twice, and keeps none for their norm.\n");
@@ -50,10 +50,9 @@ static void put_kept(struct ul_text *text, const struct ul_report *report)
     ul_text_put(text, ".\n");
 }
 
-void ul_report_put_training(struct ul_text *text, const struct ul_report *report)
+void ul_report_put_training(struct ul_text *text, const struct ul_report_training *training,
+                            const char *optimizer, uint64_t gradient_bytes)
 {
-    const struct ul_report_training *training = &report->training;
-    const char *optimizer = ul_report_option(report, "optimizer");
     if (training->tensor_count == 0)
         return;
     ul_text_printf(text,
@@ -68,7 +67,15 @@ void ul_report_put_training(struct ul_text *text, const struct ul_report *report
         ul_text_printf(text, "The loss is computed in %u pieces of %s of logits.\n",
                        training->piece_count, ul_size_format(text->arena, training->piece_bytes));
     put_unreached(text, training);
-    put_kept(text, report);
+    put_kept(text, training, gradient_bytes);
+}
+
+static void put_name(struct ul_text *text, const char *key, const char *name)
+{
+    if (name == NULL)
+        return;
+    ul_text_printf(text, ", \"%s\": ", key);
+    ul_text_put_json(text, name);
 }
 
 void ul_report_put_training_json(struct ul_text *text, const struct ul_report *report)
@@ -81,9 +88,16 @@ void ul_report_put_training_json(struct ul_text *text, const struct ul_report *r
                    ", \"parameter_bytes\": %" PRIu64 ", \"state_bytes\": %" PRIu64
                    ", \"bytes_per_parameter\": %.9g, \"loss_pieces\": %u, "
                    "\"loss_piece_bytes\": %" PRIu64 ", \"clip_kept_bytes\": %" PRIu64
-                   ", \"shared_parameters\": %u, \"shared_bytes\": %" PRIu64 "},\n",
+                   ", \"shared_parameters\": %u, \"shared_bytes\": %" PRIu64
+                   ", \"shared_largest_bytes\": %" PRIu64 ", \"clips_twice\": %s"
+                   ", \"statistics\": %" PRIu64 ", \"fixed\": %" PRIu64 ", \"unreached\": %u",
                    training->parameter_count, training->tensor_count, training->parameter_bytes,
                    training->state_bytes, bytes_each(training), training->piece_count,
                    training->piece_bytes, training->clipped_bytes, training->shared_count,
-                   training->shared_bytes);
+                   training->shared_bytes, training->largest_shared_bytes,
+                   training->clips_twice ? "true" : "false", training->statistic_count,
+                   training->fixed_count, training->unreached_count);
+    put_name(text, "shared", training->shared);
+    put_name(text, "unreached_first", training->unreached);
+    ul_text_put(text, "},\n");
 }

@@ -108,10 +108,13 @@ def check_text(text, plan):
     lines = text.splitlines()
     expect(len(lines) < 40 and all(len(line) <= 80 and line.isprintable() for line in lines), text)
     expect(f"= {plan['reserved_bytes']} bytes" in lines[0], lines[0])
-    rows = {line[2:34].strip().replace(" ", "_"): int(line.split()[-1]) for line in lines[3:lines.index("", 3)]}
-    total = rows.pop("reserved")
-    rows.pop("process", None)
-    expect(total == plan["reserved_bytes"] == sum(rows.values()), text)
+    start = [i for i, line in enumerate(lines) if line.startswith("  at the peak")][0] + 1
+    table = [line for line in lines[start:lines.index("", start)] if not line.startswith("    ")]
+    rows = {line[2:34].strip().replace(" ", "_"): int(line.split()[-1]) for line in table}
+    total, process = rows.pop("reserved"), rows.pop("process,_at_most")
+    expect(total == plan["reserved_bytes"] == sum(rows.values()) and process == plan["process_bytes"], text)
+    expect(rows["unaccounted"] == 0 and "live bytes" in text, text)
+    expect(f"step {plan['peak_step']} of 0 to {len(plan['steps']['step']) - 1}" in text, text)
 
 
 def check(folder, path):

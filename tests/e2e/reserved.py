@@ -29,7 +29,8 @@ SIZES = {"bool": 1, "i8": 1, "u8": 1, "i32": 4, "f32": 4, "i64": 8}
 
 def plan(ullage, path, target, options):
     """(text, plan.json)"""
-    command = [ullage, "plan", path, "--target", target, "--json", "/dev/fd/2", *options]
+    command = [ullage, "plan", path, "--target", target, "--advice", "off", "--json", "/dev/fd/2",
+               *options]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"exit {done.returncode}: {done.stderr.decode(errors='replace')}")

@@ -1,0 +1,741 @@
+/* A plan for the terminal: whether it fits, the sum table, the curve of live bytes and who stands
+ * at its peak, what makes it smaller, how far from the bounds it is. In less than 40 lines: of
+ * values at the peak, then of notes, as many as there is room for. */
+#include "report/saved.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum {
+    MAX_LINES = 39,
+    MIN_VALUES = 3,
+    MAX_VALUES = 8,
+    REMEDIES = 3,
+    CURVE_LINES = 4,
+    SMALL_CURVE = 2
+};
+
+struct summary {
+    struct ul_text *text;
+    const struct ul_saved *saved;
+    const struct ul_saved_facts *facts;
+    const struct ul_summary_style *style;
+    struct ul_report_unit unit; /* one for all, so that columns add up to the eye */
+    uint32_t tightness;         /* how much is left out, from 0 on */
+};
+enum { TIGHT_VALUES = 1, TIGHT_NOTES, TIGHT_BOUNDS, TIGHTEST };
+
+static double in_unit(const struct summary *summary, uint64_t bytes)
+{
+    return (double)bytes / summary->unit.bytes;
+}
+
+static const char *name_in(const struct summary *summary, const char *name, size_t columns)
+{
+    return ul_report_fit_name(summary->text->arena, name, columns);
+}
+
+static uint32_t count_lines(const struct ul_text *text)
+{
+    uint32_t count = 0;
+    for (size_t i = 0; i < text->length; i++)
+        count += text->data[i] == '\n';
+    return count;
+}
+
+/* A paragraph, folded at blanks to the width of lines. */
+static void put_folded(struct summary *summary, const char *paragraph)
+{
+    size_t width = summary->style->columns, used = 0;
+    for (const char *at = paragraph; *at != '\0';) {
+        size_t blanks = strspn(at, " "), word = strcspn(at + blanks, " ");
+        bool breaks = used > 0 && used + blanks + word > width;
+        if (breaks)
+            ul_text_put(summary->text, "\n");
+        ul_text_printf(summary->text, "%.*s%.*s", breaks ? 0 : (int)blanks, at, (int)word,
+                       at + blanks);
+        used = (breaks ? 0 : used + blanks) + word;
+        at += blanks + word;
+    }
+    ul_text_put(summary->text, "\n");
+}
+
+/* ---- The verdict ---- */
+
+/* What a budget is held against: of the process, where the plan says that, or of the buffer. */
+static uint64_t needed_bytes(const struct summary *summary)
+{
+    bool of_process =
+        !summary->facts->budget_of_arena && summary->saved->process_bytes != UINT64_MAX;
+    return of_process ? summary->saved->process_bytes : summary->saved->reserved_bytes;
+}
+
+static bool is_of_device(const struct summary *summary)
+{
+    return strcmp(summary->saved->target, "cuda") == 0;
+}
+
+/* Not a caller's: then code and runtime are the program's. */
+static bool is_whole(const struct summary *summary)
+{
+    return summary->facts->parts[UL_SAVED_CODE] > 0;
+}
+
+static const struct ul_saved_remedy *find_cheapest(const struct ul_saved_facts *facts)
+{
+    const struct ul_saved_remedy *best = NULL;
+    for (uint32_t i = 0; i < facts->remedy_count; i++) {
+        const struct ul_saved_remedy *remedy = &facts->remedies[i];
+        if (!remedy->is_applied && remedy->fits &&
+            (best == NULL || remedy->extra_cost < best->extra_cost))
+            best = remedy;
+    }
+    return best;
+}
+
+static void put_budget(struct summary *summary)
+{
+    const struct ul_saved_facts *facts = summary->facts;
+    const struct ul_saved_remedy *remedy = find_cheapest(facts);
+    uint64_t budget = facts->budget_bytes, needed = needed_bytes(summary);
+    const char *of = facts->budget_of_arena  ? "for the buffer alone"
+                     : is_of_device(summary) ? "of the device, as far as it is known,"
+                     : is_whole(summary)     ? "for the process"
+                                             : "for buffer, library and stacks";
+    if (budget == 0)
+        return;
+    if (facts->fits && needed <= budget) {
+        ul_text_printf(summary->text,
+                       "It fits the budget of %" PRIu64 " bytes %s with %.2f %s to spare.\n",
+                       budget, of, in_unit(summary, budget - needed), summary->unit.name);
+        return;
+    }
+    ul_text_put(summary->text, summary->style->has_colors ? "\033[31m" : "");
+    put_folded(summary, ul_arena_printf(summary->text->arena,
+                                        "It does not fit the budget of %" PRIu64
+                                        " bytes %s: %" PRIu64 " bytes short.%s",
+                                        budget, of, needed - budget,
+                                        summary->style->has_colors ? "\033[0m" : ""));
+    if (remedy != NULL)
+        ul_text_printf(summary->text, "The cheapest plan found that fits is with %s.\n",
+                       name_in(summary, remedy->change, summary->style->columns - 48));
+}
+
+static void put_verdict(struct summary *summary)
+{
+    const struct ul_saved *saved = summary->saved;
+    bool is_bold = summary->style->has_colors;
+    ul_text_printf(
+        summary->text, "%s%s (target %s) needs %.2f %s = %" PRIu64 " bytes, all of it.%s\n",
+        is_bold ? "\033[1m" : "", name_in(summary, saved->model, summary->style->columns - 62 + 18),
+        name_in(summary, saved->target, 8), in_unit(summary, saved->reserved_bytes),
+        summary->unit.name, saved->reserved_bytes, is_bold ? "\033[0m" : "");
+    put_budget(summary);
+}
+
+/* That it is the largest is shown by the next one. */
+static void put_largest(struct summary *summary)
+{
+    const struct ul_saved_search *largest = &summary->facts->largest;
+    const struct ul_saved_tried *next = NULL;
+    struct ul_text line;
+    if (largest->size == 0)
+        return;
+    ul_text_init(&line, summary->text->arena);
+    if (strcmp(largest->name, "batch") == 0)
+        ul_text_printf(&line, "A batch of %" PRIu64 " fits; ", largest->size);
+    else
+        ul_text_printf(&line, "%s = %" PRIu64 " fits; ", name_in(summary, largest->name, 24),
+                       largest->size);
+    for (uint32_t i = 0; i < largest->tried_count; i++)
+        if (largest->tried[i].size > largest->size &&
+            (next == NULL || largest->tried[i].size < next->size))
+            next = &largest->tried[i];
+    if (largest->why != NULL && largest->why[0] != '\0')
+        ul_text_printf(&line, "the model does not take the next: %s", largest->why);
+    else if (next != NULL)
+        ul_text_printf(&line, "the smallest plan known for %" PRIu64 " takes %" PRIu64 " bytes",
+                       next->size, next->bytes);
+    ul_text_put(&line, ". Planned:");
+    for (uint32_t i = 0; i < largest->tried_count; i++)
+        ul_text_printf(&line, "%s %" PRIu64 "%s", i == 0 ? "" : ",", largest->tried[i].size,
+                       largest->tried[i].fits ? "" : " (no)");
+    ul_text_put(&line, ".");
+    put_folded(summary, line.data);
+}
+
+static void put_micro_batches(struct summary *summary)
+{
+    const struct ul_saved_search *parts = &summary->facts->micro_batches;
+    struct ul_text line;
+    if (parts->size == 0)
+        return;
+    ul_text_init(&line, summary->text->arena);
+    ul_text_printf(&line, "A step takes the least time as %" PRIu64 " micro-batch%s. Planned:",
+                   parts->size, parts->size == 1 ? "" : "es");
+    for (uint32_t i = 0; i < parts->tried_count; i++)
+        ul_text_printf(&line, "%s %" PRIu64 " (%s%.4g ms)", i == 0 ? "" : ",", parts->tried[i].size,
+                       parts->tried[i].fits ? "" : "does not fit, ",
+                       (double)parts->tried[i].cost * 1e-6);
+    ul_text_put(&line, ".");
+    put_folded(summary, line.data);
+}
+
+/* ---- The sum table ---- */
+
+static void put_row(struct summary *summary, const char *label, uint64_t bytes)
+{
+    ul_text_printf(summary->text, "  %-31s %8.2f %18" PRIu64 "\n", label, in_unit(summary, bytes),
+                   bytes);
+}
+
+/* A part of the row above it. */
+static void put_part(struct summary *summary, const char *label, uint64_t bytes)
+{
+    if (bytes > 0)
+        ul_text_printf(summary->text, "    %-29s %8.2f %18" PRIu64 "\n", label,
+                       in_unit(summary, bytes), bytes);
+}
+
+/* Where lines are few, what is seldom much stands in one row. */
+static bool is_small_row(const struct summary *summary, uint32_t row)
+{
+    return summary->tightness >= TIGHTEST && row >= UL_PLAN_INPUTS && row != UL_PLAN_OTHERS &&
+           row < UL_REPORT_ROW_COUNT - 1;
+}
+
+/* Rows of nothing add nothing; that nothing is unaccounted is said. */
+static void put_rows(struct summary *summary)
+{
+    const struct ul_saved *saved = summary->saved;
+    const struct ul_saved_facts *facts = summary->facts;
+    uint64_t small_bytes = 0;
+    ul_text_printf(summary->text, "\n  %-31s %8s %18s\n", "at the peak", summary->unit.name,
+                   "bytes");
+    for (uint32_t row = 0; row < UL_REPORT_ROW_COUNT; row++) {
+        bool is_last = row == UL_REPORT_ROW_COUNT - 1;
+        small_bytes += is_small_row(summary, row) ? saved->rows[row] : 0;
+        if (is_last && small_bytes > 0)
+            put_row(summary, "inputs, outputs, padding", small_bytes);
+        if ((saved->rows[row] > 0 && !is_small_row(summary, row)) || is_last)
+            put_row(summary, ul_report_row_label(summary->text->arena, row), saved->rows[row]);
+        if (row == UL_PLAN_WEIGHTS && summary->tightness < TIGHTEST)
+            put_part(summary, "of it the library's packing", facts->packing_bytes);
+        if (row == UL_PLAN_ACTIVATIONS && summary->tightness < TIGHTEST)
+            put_part(summary, "of it operands of its calls", facts->operand_bytes);
+    }
+    put_row(summary, "reserved", saved->reserved_bytes);
+}
+
+/* What lies in none of the memory that is written: what a microcontroller has in flash, and buffers
+ * of the caller, which are none of the plan's. */
+static void put_others(struct summary *summary)
+{
+    const struct ul_saved_facts *facts = summary->facts;
+    bool has_flash = facts->flash_code_bytes > 0;
+    if (has_flash) {
+        put_row(summary, "flash", facts->flash_weight_bytes + facts->flash_code_bytes);
+        put_part(summary, "of it read-only weights", facts->flash_weight_bytes);
+        put_part(summary, "of it code, by gcc -O2", facts->flash_code_bytes);
+    }
+    for (uint32_t s = 1; s < facts->space_count; s++) {
+        bool is_flash = has_flash && s == UL_REPORT_READ_ONLY;
+        bool is_beside = strcmp(facts->spaces[s].name, "beside") == 0;
+        if (facts->spaces[s].reserved_bytes > 0 && !is_flash && !is_beside)
+            put_row(summary, facts->spaces[s].name, facts->spaces[s].reserved_bytes);
+    }
+}
+
+/* Beside the buffer, in a line, and the sum; what stands in rows of reserved bytes but is never
+ * there is said. */
+static void put_process(struct summary *summary)
+{
+    static const char *const labels[UL_SAVED_PART_COUNT] = {[UL_SAVED_LIBRARY] = "library",
+                                                            [UL_SAVED_CODE] = "code",
+                                                            [UL_SAVED_STACKS] = "stacks",
+                                                            [UL_SAVED_RUNTIME] = "runtime"};
+    const struct ul_saved *saved = summary->saved;
+    const struct ul_saved_facts *facts = summary->facts;
+    uint64_t buffer = facts->parts[UL_SAVED_BUFFER], count = 0;
+    bool of_device = is_of_device(summary);
+    if (saved->process_bytes == UINT64_MAX)
+        return;
+    if (of_device && facts->parts[UL_SAVED_LIBRARY] > 0)
+        put_row(summary, "libraries' own, by profile", facts->parts[UL_SAVED_LIBRARY]);
+    if (of_device && facts->parts[UL_SAVED_RUNTIME] > 0)
+        put_row(summary, "context, by profile", facts->parts[UL_SAVED_RUNTIME]);
+    if (facts->peaks_at_start)
+        put_part(summary, "at set-up, which needs most", buffer);
+    else if (buffer < saved->reserved_bytes)
+        put_part(summary, "of it rows never looked up", saved->reserved_bytes - buffer);
+    put_row(summary,
+            of_device           ? "device, as far as it is known"
+            : is_whole(summary) ? "process, at most"
+                                : "RAM of the caller's process",
+            saved->process_bytes);
+    for (uint32_t part = UL_SAVED_LIBRARY; !of_device && part < UL_SAVED_PART_COUNT; part++)
+        if (facts->parts[part] > 0)
+            ul_text_printf(summary->text, "%s%s %.2f", count++ == 0 ? "    of it " : ", ",
+                           labels[part], in_unit(summary, facts->parts[part]));
+    ul_text_put(summary->text, count > 0 ? "\n" : "");
+    if (of_device)
+        ul_text_printf(summary->text,
+                       "    Not known before it runs: %s%sthe captured run,\n"
+                       "    and what CUDA rounds up; the program's --memory measures all of it.\n",
+                       facts->lacks_context ? "the context, " : "",
+                       facts->lacks_library ? "what libraries keep, " : "");
+}
+
+/* ---- The curve ---- */
+
+/* The most that lives in each column of the picture, and the column of the peak. */
+static uint64_t *columns_of(const struct summary *summary, uint32_t width, uint32_t *peak)
+{
+    const struct ul_saved *saved = summary->saved;
+    struct ul_arena *arena = summary->text->arena;
+    uint64_t *curves[UL_SAVED_CURVES];
+    uint64_t *most = UL_NEW_ARRAY(arena, uint64_t, width);
+    ul_saved_curves(saved, arena, curves);
+    for (uint32_t c = 0; c < width; c++) {
+        uint64_t first = (uint64_t)c * saved->step_count / width;
+        uint64_t last = ((uint64_t)c + 1) * saved->step_count / width;
+        for (uint64_t p = first; p < last || p == first; p++) {
+            uint64_t sum = 0;
+            for (uint32_t k = 0; k < UL_SAVED_CURVES; k++)
+                sum += curves[k][p];
+            most[c] = sum > most[c] ? sum : most[c];
+            if (p == saved->peak_step)
+                *peak = c;
+        }
+    }
+    return most;
+}
+
+/* One cell: how much of the line's band of bytes is filled, in eighths, or in ASCII. */
+static void put_cell(struct summary *summary, double filled)
+{
+    static const char *const blocks[] = {" ",
+                                         "\xE2\x96\x81",
+                                         "\xE2\x96\x82",
+                                         "\xE2\x96\x83",
+                                         "\xE2\x96\x84",
+                                         "\xE2\x96\x85",
+                                         "\xE2\x96\x86",
+                                         "\xE2\x96\x87",
+                                         "\xE2\x96\x88"};
+    double part = filled < 0 ? 0 : filled > 1 ? 1 : filled;
+    if (summary->style->is_utf8)
+        ul_text_put(summary->text, blocks[(size_t)(part * 8 + 0.5)]);
+    else
+        ul_text_put(summary->text, part >= 0.75 ? "#" : part >= 0.25 ? ":" : part > 0 ? "." : " ");
+}
+
+/* From the bytes that live at every step, up to the peak. */
+static void put_curve(struct summary *summary)
+{
+    enum { LABEL = 12, MAX_WIDTH = 160 };
+    uint32_t lines = summary->tightness >= TIGHT_NOTES ? SMALL_CURVE : CURVE_LINES;
+    const struct ul_saved *saved = summary->saved;
+    uint32_t width = summary->style->columns - LABEL - 3, peak = 0;
+    uint64_t top = 0, base = UINT64_MAX;
+    if (saved->step_count < 2)
+        return;
+    width = width > MAX_WIDTH ? MAX_WIDTH : width;
+    width = width > saved->step_count ? width / saved->step_count * saved->step_count : width;
+    uint64_t *most = columns_of(summary, width, &peak);
+    for (uint32_t c = 0; c < width; c++) {
+        top = most[c] > top ? most[c] : top;
+        base = most[c] < base ? most[c] : base;
+    }
+    uint64_t low = base > (top - base) / 8 ? base - (top - base) / 8 : 0;
+    for (uint32_t line = lines; line-- > 0;) {
+        double step = (double)(top - low) / lines, floor = (double)low + line * step;
+        if (line == lines - 1)
+            ul_text_printf(summary->text, "\n%*.2f |", LABEL, in_unit(summary, top));
+        else if (line == 0)
+            ul_text_printf(summary->text, "%*.2f |", LABEL, in_unit(summary, low));
+        else
+            ul_text_printf(summary->text, "%*s |", LABEL, line == 1 ? summary->unit.name : "");
+        for (uint32_t c = 0; c < width; c++)
+            put_cell(summary, step > 0 ? ((double)most[c] - floor) / step : 1);
+        ul_text_put(summary->text, "\n");
+    }
+    ul_text_printf(summary->text, "%*s  %*s^ step %" PRIu32 " of 0 to %" PRIu32 "\n", LABEL,
+                   "live bytes", (int)(peak > width - 24 ? width - 24 : peak), "", saved->peak_step,
+                   saved->step_count - 1);
+}
+
+/* ---- The peak ---- */
+
+static void put_peak_name(struct summary *summary)
+{
+    const struct ul_saved *saved = summary->saved;
+    const struct ul_saved_step *step = &saved->steps[saved->peak_step];
+    bool has_source = step->source != NULL && step->source[0] != '\0';
+    uint32_t room = summary->style->columns - 24;
+    const char *op = name_in(summary, step->op, 20);
+    size_t rest = room - strlen(op);
+    ul_text_printf(summary->text, "The peak is made by %s (%s)",
+                   name_in(summary, step->node, has_source ? rest / 2 : rest), op);
+    if (has_source)
+        ul_text_printf(summary->text, ", %s", name_in(summary, step->source, rest / 2 - 2));
+    ul_text_put(summary->text, ".\n");
+}
+
+static void put_values(struct summary *summary, uint32_t wanted)
+{
+    const struct ul_saved *saved = summary->saved;
+    struct ul_arena *arena = summary->text->arena;
+    uint32_t *alive, count = ul_saved_alive(saved, arena, &alive), kept = 0;
+    uint64_t rest_bytes = 0, *sizes = UL_NEW_ARRAY(arena, uint64_t, saved->range_count);
+    size_t makers = 14, names = summary->style->columns - 48;
+    for (uint32_t i = 0; i < saved->range_count; i++)
+        sizes[i] = saved->ranges[i].size_bytes;
+    for (uint32_t i = 0; i < count; i++) {
+        enum ul_plan_class class = saved->ranges[alive[i]].class;
+        if (class != UL_PLAN_WEIGHTS && class != UL_PLAN_OPTIMIZER)
+            alive[kept++] = alive[i];
+    }
+    uint32_t shown = kept < wanted + 1 ? kept : wanted;
+    ul_report_biggest_first(sizes, alive, kept, shown);
+    ul_text_printf(summary->text, "Beside the weights%s there live:\n",
+                   saved->rows[UL_PLAN_OPTIMIZER] > 0 ? " and the optimizer's state" : "");
+    for (uint32_t i = 0; i < kept; i++) {
+        const struct ul_saved_range *range = &saved->ranges[alive[i]];
+        const struct ul_saved_step *maker = ul_saved_maker(saved, range);
+        if (i >= shown) {
+            rest_bytes += range->size_bytes;
+            continue;
+        }
+        const char *steps =
+            ul_arena_printf(arena, "%" PRIu32 " to %" PRIu32, range->begin, range->end - 1);
+        ul_text_printf(summary->text, "  %8.2f %s  %-*s  %-14s  %s\n",
+                       in_unit(summary, range->size_bytes), summary->unit.name, (int)names,
+                       name_in(summary, ul_saved_range_name(saved, arena, alive[i]), names), steps,
+                       maker == NULL ? "given" : name_in(summary, maker->op, makers));
+    }
+    if (kept > shown)
+        ul_text_printf(summary->text, "  %8.2f %s  %" PRIu32 " other%s\n",
+                       in_unit(summary, rest_bytes), summary->unit.name, kept - shown,
+                       ul_plural(kept - shown));
+}
+
+/* ---- What makes it smaller ---- */
+
+/* What a kind of change does, as the heading of its line. */
+static const char *label_of(const char *kind)
+{
+    static const struct {
+        const char *kind, *label;
+    } labels[] = {{"recompute", "steps run again"},    {"split", "chains in pieces"},
+                  {"layout", "the model's layout"},    {"inside", "light work inside"},
+                  {"implementation", "other kernels"}, {"precision", "16-bit storage"},
+                  {"batch", "half the batch"},         {"output", "fewer outputs"},
+                  {"optimizer", "smaller optimizer"},  {"together", "these together"}};
+    for (size_t i = 0; i < sizeof labels / sizeof *labels; i++)
+        if (strcmp(labels[i].kind, kind) == 0)
+            return labels[i].label;
+    return kind;
+}
+
+static void put_remedy(struct summary *summary, const struct ul_saved_remedy *remedy)
+{
+    ul_text_printf(summary->text, "  %8.2f %s less %+10.4g ms  %-18s  %s\n",
+                   (double)remedy->saved_bytes / summary->unit.bytes, summary->unit.name,
+                   (double)remedy->extra_cost * 1e-6, name_in(summary, label_of(remedy->kind), 18),
+                   name_in(summary, remedy->change, summary->style->columns - 52));
+}
+
+static void put_applied(struct summary *summary)
+{
+    struct ul_text line;
+    ul_text_init(&line, summary->text->arena);
+    for (uint32_t i = 0; i < summary->facts->remedy_count; i++) {
+        const struct ul_saved_remedy *remedy = &summary->facts->remedies[i];
+        if (remedy->is_applied)
+            ul_text_printf(&line, "%s %s saves %.2f", line.length == 0 ? "This plan has:" : ",",
+                           name_in(summary, remedy->kind, 16),
+                           (double)-remedy->saved_bytes / summary->unit.bytes);
+    }
+    if (line.length == 0 || summary->tightness >= TIGHT_BOUNDS)
+        return;
+    ul_text_printf(&line, " %s.", summary->unit.name);
+    put_folded(summary, line.data);
+}
+
+static void put_remedies(struct summary *summary)
+{
+    const struct ul_saved_facts *facts = summary->facts;
+    uint32_t own = 0;
+    if (!facts->has_remedies)
+        return;
+    for (uint32_t i = 0; i < facts->remedy_count; i++)
+        own += !facts->remedies[i].is_applied;
+    if (own == 0)
+        ul_text_printf(summary->text,
+                       "\nNothing that was planned makes it smaller (%" PRIu64 " other plan%s).\n",
+                       facts->tried_count, ul_plural(facts->tried_count));
+    else
+        ul_text_printf(summary->text, "\nSmaller, as planned%s:\n",
+                       own > REMEDIES
+                           ? ul_arena_printf(summary->text->arena,
+                                             ", the best %d of %" PRIu32 " (--html and --advice "
+                                             "on have all)",
+                                             REMEDIES, own)
+                           : "");
+    for (uint32_t i = 0; i < own && i < REMEDIES; i++)
+        put_remedy(summary, &facts->remedies[i]);
+    put_applied(summary);
+}
+
+static void put_blocker(struct summary *summary)
+{
+    const struct ul_saved_facts *facts = summary->facts;
+    if (facts->blocker_count == 0 || summary->tightness >= TIGHT_BOUNDS)
+        return;
+    const struct ul_saved_step *step = &summary->saved->steps[facts->blockers[0].step];
+    bool has_source = step->source != NULL && step->source[0] != '\0';
+    size_t room = summary->style->columns - 69;
+    ul_text_printf(summary->text, "In the way of less: %s (%s) needs %.2f %s by itself.\n",
+                   name_in(summary, has_source ? step->source : step->node, room),
+                   name_in(summary, step->op, 12), in_unit(summary, facts->blockers[0].bytes),
+                   summary->unit.name);
+}
+
+/* ---- Bounds ---- */
+
+/* Under a budget: how much of the time has to be, and who says so. */
+static void put_cost_bound(struct summary *summary)
+{
+    const struct ul_saved_facts *facts = summary->facts;
+    uint64_t cost = summary->saved->cost, bound = facts->cost_bound;
+    struct ul_text line;
+    if (bound == 0 || !facts->fits)
+        return;
+    ul_text_init(&line, summary->text->arena);
+    ul_text_put(&line, "No plan of these kernels within the budget takes less time than this");
+    if (cost > bound)
+        ul_text_printf(&line, " less %.2f %%", 100.0 * (double)(cost - bound) / (double)bound);
+    if (facts->cost_bound_method[0] == '\0')
+        ul_text_put(&line, " (every step once, the fastest way: checked).");
+    else
+        ul_text_printf(&line, " (%s: the planner's word).", facts->cost_bound_method);
+    put_folded(summary, line.data);
+    if (facts->optimal_within[0] != '\0' && summary->tightness < TIGHT_BOUNDS)
+        put_folded(summary, ul_arena_printf(summary->text->arena,
+                                            "Least time (the planner's word) within: %s.",
+                                            facts->optimal_within));
+}
+
+static void put_memory_bounds(struct summary *summary)
+{
+    const struct ul_saved_facts *facts = summary->facts;
+    uint64_t reserved = summary->saved->reserved_bytes, bound = facts->order_lower_bound_bytes;
+    uint64_t orders = facts->orders_lower_bound_bytes;
+    double gap = bound == 0 ? 0 : 100.0 * (double)(reserved - bound) / (double)bound;
+    ul_text_printf(summary->text,
+                   "\nNo packing of this order is below %" PRIu64 " bytes (gap %.2f %%%s);\n",
+                   bound, gap, facts->proven && reserved == bound ? ", proven least" : "");
+    if (facts->fits && facts->proven && reserved > bound)
+        ul_text_put(summary->text, "nor below this one: proven least (the planner's word);\n");
+    if (orders > facts->lower_bound_bytes && orders <= bound && summary->tightness < TIGHT_BOUNDS)
+        ul_text_printf(summary->text,
+                       "no order without recomputation is below %" PRIu64 " bytes%s;\n", orders,
+                       orders == reserved ? ": none is better" : "");
+    ul_text_printf(summary->text, "no order of these kernels is below %" PRIu64 " bytes%s.\n",
+                   facts->lower_bound_bytes,
+                   reserved == facts->lower_bound_bytes ? ": none is smaller" : "");
+}
+
+/* How many runs of steps are recomputations, and their operations as a part of all others'. */
+static void put_repeated(struct summary *summary)
+{
+    double all = 0, repeated = 0;
+    uint32_t count = 0;
+    for (uint32_t p = 0; p < summary->saved->step_count; p++) {
+        const struct ul_saved_step *step = &summary->saved->steps[p];
+        *(step->copy > 0 ? &repeated : &all) += (double)step->flop_count;
+        count += step->copy > 0;
+    }
+    if (count > 0)
+        ul_text_printf(summary->text, "%" PRIu32 " %s again, %.2f %% more operations.\n", count,
+                       count == 1 ? "step runs" : "steps run", all > 0 ? 100 * repeated / all : 0);
+}
+
+static void put_bounds(struct summary *summary)
+{
+    const struct ul_saved *saved = summary->saved;
+    const struct ul_saved_facts *facts = summary->facts;
+    const char *profile = ul_saved_option(saved, "profile");
+    put_memory_bounds(summary);
+    put_cost_bound(summary);
+    put_repeated(summary);
+    put_folded(summary,
+               ul_arena_printf(summary->text->arena,
+                               "Order: %s. Recompute: %s. Packing: %s. Checked independently.",
+                               facts->order, facts->remat, facts->pack));
+    if (profile == NULL)
+        return;
+    ul_text_printf(summary->text, "Predicted: %.4g ms a run on %s", (double)saved->cost * 1e-6,
+                   name_in(summary, profile, 36));
+    if (facts->base_cost > 0 && saved->cost != facts->base_cost) {
+        double more = 100.0 * ul_plan_overhead(saved->cost, facts->base_cost);
+        ul_text_printf(summary->text, ", %.2f %% %s time for less memory", more < 0 ? -more : more,
+                       more < 0 ? "less" : "more");
+    }
+    ul_text_put(summary->text, ".\n");
+}
+
+/* ---- Notes ---- */
+
+/* What another storage saves of these very values, and what it could not be had for. */
+static void put_precision(struct summary *summary)
+{
+    const struct ul_saved_facts *facts = summary->facts;
+    const char *precision = ul_saved_option(summary->saved, "precision");
+    struct ul_arena *arena = summary->text->arena;
+    if (precision == NULL)
+        return;
+    put_folded(summary,
+               ul_arena_printf(arena,
+                               "The same values at the peak would be %.2f %s = %" PRIu64
+                               " bytes more in f32; a plan without --precision %s has other "
+                               "kernels and scratch as well.",
+                               in_unit(summary, facts->precision_bytes), summary->unit.name,
+                               facts->precision_bytes, name_in(summary, precision, 8)));
+    if (facts->uncalled_count > 0)
+        put_folded(summary, ul_arena_printf(arena,
+                                            "%" PRIu64 " product%s of %s by kernels of ours, "
+                                            "not by %s.",
+                                            facts->uncalled_count, ul_plural(facts->uncalled_count),
+                                            name_in(summary, precision, 8),
+                                            name_in(summary, facts->library, 16)));
+    if (facts->too_large_count > 0)
+        put_folded(summary, ul_arena_printf(arena,
+                                            "%" PRIu64 " weight%s f32, with numbers that are "
+                                            "infinite in %s.",
+                                            facts->too_large_count,
+                                            facts->too_large_count == 1 ? " stays" : "s stay",
+                                            name_in(summary, precision, 8)));
+}
+
+/* What the libraries of a device were planned with. */
+static void put_libraries(struct summary *summary)
+{
+    const char *workspace = ul_saved_option(summary->saved, "workspace");
+    const char *cudnn = summary->facts->cudnn;
+    uint64_t bytes;
+    if (workspace == NULL || !is_of_device(summary) || !ul_size_parse(workspace, &bytes))
+        return;
+    put_folded(summary,
+               ul_arena_printf(
+                   summary->text->arena, "Library calls: at most %s of workspace each, cuDNN %s%s.",
+                   ul_size_format(summary->text->arena, bytes),
+                   cudnn[0] == '\0' ? "not found" : name_in(summary, cudnn, 10),
+                   ul_saved_option(summary->saved, "tf32") != NULL ? ", factors in TF32" : ""));
+}
+
+/* What an option that may be repeated names: the first, and how many more. */
+static void put_named(struct summary *summary, const char *option, const char *title)
+{
+    struct ul_arena *arena = summary->text->arena;
+    const char *first = NULL;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < summary->saved->option_count; i++) {
+        if (strcmp(summary->saved->options[i].name, option) != 0)
+            continue;
+        first = count++ == 0 ? summary->saved->options[i].value : first;
+    }
+    if (count == 0)
+        return;
+    put_folded(summary,
+               ul_arena_printf(
+                   arena, "%s: %s%s.", title, name_in(summary, first, 56),
+                   count == 1 ? "" : ul_arena_printf(arena, " and %" PRIu32 " more", count - 1)));
+}
+
+static void put_notes(struct summary *summary)
+{
+    const struct ul_saved *saved = summary->saved;
+    struct ul_text training;
+    put_named(summary, "split", "In pieces, FIRST..LAST:AXIS:PIECES");
+    put_named(summary, "inside", "Computed by what reads it in the backward pass");
+    put_named(summary, "row-major", "Laid out as in the model, with what is laid out alike");
+    put_precision(summary);
+    put_libraries(summary);
+    ul_text_init(&training, summary->text->arena);
+    ul_report_put_training(&training, &summary->facts->training,
+                           ul_saved_option(saved, "optimizer"), saved->rows[UL_PLAN_GRADIENTS]);
+    for (const char *at = training.data; at != NULL && *at != '\0';) {
+        size_t length = strcspn(at, "\n");
+        put_folded(summary, ul_arena_printf(summary->text->arena, "%.*s", (int)length, at));
+        at += length + (at[length] == '\n');
+    }
+}
+
+/* Notes as far as there is room for them, from the first. */
+static void append_notes(struct summary *summary, const struct ul_text *notes)
+{
+    uint32_t used = count_lines(summary->text), left = count_lines(notes);
+    uint32_t room = used < MAX_LINES ? MAX_LINES - used : 0;
+    const char *at = notes->data;
+    while (left > 0 && room > 0 && (left <= room || room > 1)) {
+        size_t length = strcspn(at, "\n") + 1;
+        ul_text_put_bytes(summary->text, at, length);
+        at += length;
+        left--;
+        room--;
+    }
+    if (left > 0)
+        ul_text_printf(summary->text, "%" PRIu32 " more line%s of notes: --json FILE has all.\n",
+                       left, ul_plural(left));
+}
+
+/* All of it; whether it is within the lines, notes whole. */
+static bool put_all(struct summary *summary, struct ul_text *all)
+{
+    const struct ul_saved *saved = summary->saved;
+    struct ul_text tail, notes;
+    ul_text_init(all, all->arena);
+    ul_text_init(&tail, all->arena);
+    ul_text_init(&notes, all->arena);
+    summary->text = &tail;
+    put_remedies(summary);
+    put_blocker(summary);
+    put_bounds(summary);
+    summary->text = &notes;
+    put_notes(summary);
+    summary->text = all;
+    put_verdict(summary);
+    put_largest(summary);
+    put_micro_batches(summary);
+    put_rows(summary);
+    put_process(summary);
+    put_others(summary);
+    if (saved->step_count > 0) {
+        put_curve(summary);
+        put_peak_name(summary);
+        uint32_t used = count_lines(all) + count_lines(&tail) + count_lines(&notes) + 2;
+        uint32_t least = summary->tightness >= TIGHTEST ? 1 : MIN_VALUES;
+        uint32_t room = used + least < MAX_LINES ? MAX_LINES - used : least;
+        put_values(summary, room < MAX_VALUES ? room : MAX_VALUES);
+    }
+    ul_text_put_bytes(all, tail.data, tail.length);
+    bool fits = count_lines(all) + count_lines(&notes) <= MAX_LINES;
+    append_notes(summary, &notes);
+    return fits;
+}
+
+void ul_summary_put(struct ul_text *text, const struct ul_saved *saved,
+                    const struct ul_summary_style *style)
+{
+    struct ul_text all = {.arena = text->arena};
+    struct summary summary = {.saved = saved,
+                              .facts = &saved->facts,
+                              .style = style,
+                              .unit = ul_report_unit_of(saved->reserved_bytes)};
+    UL_ASSERT(style->columns >= 80);
+    while (!put_all(&summary, &all) && summary.tightness < TIGHTEST)
+        summary.tightness++;
+    ul_text_put_bytes(text, all.data, all.length);
+}
