@@ -257,6 +257,7 @@
     return layer;
   }
   const curveLayer = overlay(curveChart), mapLayer = overlay(mapChart);
+  const curveCursor = overlay(curveChart), mapCursor = overlay(mapChart);
   const status = make("p", {class: "panel", role: "status", id: "status"});
   const panel = make("p", {class: "panel", role: "status", id: "pinned"});
   curveChart.after(status);
@@ -264,7 +265,7 @@
 
   const upright = (layer, kind, position, height) => {
     if (position >= state.from && position < state.to)
-      layer.append(draw("line", {class: kind, x1: percent(position + 0.5), x2: percent(position + 0.5), y1: layer === curveLayer ? ABOVE : 8, y2: height}));
+      layer.append(draw("line", {class: kind, x1: percent(position + 0.5), x2: percent(position + 0.5), y1: layer === curveLayer || layer === curveCursor ? ABOVE : 8, y2: height}));
   };
   function outline(kind, range) {
     const left = Math.max(ranges.begin[range], state.from), right = Math.min(ranges.end[range], state.to), scale = MAP / (mapHigh - mapLow);
@@ -302,17 +303,27 @@
         if (!isGiven(state.pin)) upright(layer, "maker", ranges.begin[state.pin], height);
       }
     }
+    sayPin();
+    for (const row of all("tr.pinned")) row.classList.remove("pinned");
+    for (const row of all('tr[data-range="' + state.pin + '"]')) row.classList.add("pinned");
+    moveCursor();
+  }
+  /* As often as the pointer moves: nothing else is drawn. */
+  function moveCursor() {
+    curveCursor.replaceChildren();
+    mapCursor.replaceChildren();
     if (state.step >= 0) {
-      upright(curveLayer, "cursor", state.step, ABOVE + CURVE);
-      upright(mapLayer, "cursor", state.step, 8 + MAP);
+      upright(curveCursor, "cursor", state.step, ABOVE + CURVE);
+      upright(mapCursor, "cursor", state.step, 8 + MAP);
     }
     sayStep();
-    sayPin();
-    for (const row of all("tr[data-range]")) row.classList.toggle("pinned", +row.dataset.range === state.pin);
   }
+  const always = plan.classes.map((_, c) => c).filter(c => curves[c].slice(0, length).every(bytes => bytes === curves[c][0]));
+  const share = sumAt(always, plan.peak) / (sumAt(plan.classes.map((_, c) => c), plan.peak) || 1);
+  const hint = share > 0.5 ? " Of the peak, " + Math.round(100 * share) + " % is the same at all steps: \u201cOnly what changes\u201d hides that." : "";
   function sayStep() {
     const step = state.step;
-    if (step < 0) { status.textContent = "Point at the picture, or focus it and press an arrow key."; return; }
+    if (step < 0) { status.textContent = "Point at the picture, or focus it and press an arrow key." + hint; return; }
     status.textContent = "Step " + step + " of " + length + ": " + describeStep(step) + ", " + size(sumAt(plan.classes.map((_, c) => c), step)) + " live.";
   }
   function sayPin() {
@@ -385,7 +396,7 @@
         layer.append(brush);
         return;
       }
-      if (state.step !== step) { state.step = step; drawMarks(); }
+      if (state.step !== step) { state.step = step; moveCursor(); }
       hover(event, step);
     });
     plot.addEventListener("pointerdown", event => { if (event.button === 0) { start = {x: event.clientX, step: stepAt(chart, event)}; plot.setPointerCapture(event.pointerId); } });
@@ -432,7 +443,7 @@
       zoom(from, from + span);
       return;
     }
-    drawMarks();
+    moveCursor();
     writeHash();
   }
   function pin(range) {
@@ -484,7 +495,6 @@
   const least = make("input", {type: "number", min: 0, step: 1, id: "least", "aria-label": "Hide values below so many KiB"});
   const changing = make("button", {type: "button"}, "Only what changes"), everything = make("button", {type: "button"}, "Show all");
   const matched = make("span", {id: "matched", role: "status"}), hiddenSum = make("span", {id: "hidden", role: "status"});
-  const LASTING = plan.classes.map((_, c) => c).filter(c => curves[c].slice(0, length).every(bytes => bytes === curves[c][0]));
   function fillTools() {
     const label = make("label", {}, "hide below ");
     label.append(least, "KiB");
@@ -496,10 +506,11 @@
       if (event.key !== "Enter" || !matches.length) return;
       const next = matches[(matches.indexOf(state.pin) + 1) % matches.length];
       state.pin = next;
+      drawMarks();
       goTo(ranges.begin[next]);
     });
     least.addEventListener("input", () => { state.least = Math.max(0, Math.floor(+least.value) || 0); redraw(); });
-    changing.addEventListener("click", () => { state.off = new Set(LASTING); redraw(); });
+    changing.addEventListener("click", () => { state.off = new Set(always); redraw(); });
     everything.addEventListener("click", reset);
     for (const key of all(".legend .key")) {
       const button = make("button", {type: "button", class: "key", "data-class": key.dataset.class});

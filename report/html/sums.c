@@ -129,6 +129,13 @@ static void put_spaces(struct ul_page *page)
     }
 }
 
+/* Rows of training, of a program that runs, and of other models, of one by itself. */
+static bool is_no_news(uint32_t row, const struct sum *sums)
+{
+    bool of_training = row == UL_PLAN_OPTIMIZER || row == UL_PLAN_GRADIENTS || row == UL_PLAN_SAVED;
+    return (of_training && sums[row].count == 0) || ul_report_row_is_optional(row);
+}
+
 void ul_page_sums(struct ul_page *page)
 {
     const struct ul_saved_facts *facts = &page->saved->facts;
@@ -144,7 +151,7 @@ void ul_page_sums(struct ul_page *page)
                                   "#at the peak, %s|#bytes||#share",
                                   page->unit.name));
     for (uint32_t row = 0; row < UL_REPORT_ROW_COUNT; row++) {
-        if (page->saved->rows[row] == 0 && ul_report_row_is_optional(row))
+        if (page->saved->rows[row] == 0 && is_no_news(row, sums))
             continue;
         put_row(page, row, row < UL_PLAN_CLASS_COUNT ? &sums[row] : NULL);
         if (row == UL_PLAN_WEIGHTS)

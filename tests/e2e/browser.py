@@ -193,6 +193,13 @@ def check_tools(browser, plan, path):
     hidden = [i for i, size in enumerate(ranges["size_bytes"]) if ranges["space"][i] == 0 and size > 0 and ranges["begin"][i] < ranges["end"][i] and (size < 1024 or ranges["class"][i] == "weights")]
     expect(value_of(browser, "#hidden").startswith(f"{len(hidden)} values hidden"), f"{value_of(browser, '#hidden')}, {len(hidden)}")
     expect(all(word in hash_of(browser) for word in ("off=0", "min=1", "q=conv", "x=", "v=")), hash_of(browser))
+    browser.run("document.querySelector('#search').focus()")
+    pinned = []
+    for _ in range(2):
+        browser.key("Enter")
+        pinned.append(value_of(browser, "#pinned .n"))
+    expect(pinned[0] != pinned[1] and browser.run("document.querySelectorAll('tr.pinned').length") > 0, f"Enter goes from one to the next: {pinned}")
+    browser.run("document.activeElement.blur()")
     saved, state = hash_of(browser), state_of(browser)
     browser.open(path, saved)
     expect(state_of(browser) == state, "the address does not restore the view")
