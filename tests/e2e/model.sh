@@ -24,13 +24,17 @@ fail() { echo "FAIL $model ($target): $1" >&2; exit 1; }
 warnings="-O1 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wswitch-enum -Wstrict-prototypes -Werror"
 
 "$ullage" compile "$model" "$@" -o program --json plan.json 2>compile.txt || fail "$(cat compile.txt)"
-"$ullage" plan "$model" "$@" --json again.json >/dev/null
+"$ullage" plan "$model" "$@" --advice off --json again.json >plan.txt
 cmp plan.json again.json || fail "two plans of one model differ"
 "$ullage" check "$model" plan.json >check.txt || fail "the checker refuses the plan"
 sed 's/"reserved_bytes": \([0-9]*\)/"reserved_bytes": 1\1/' plan.json >edited.json
 if "$ullage" check "$model" edited.json >/dev/null 2>&1; then fail "an edited plan passes"; fi
 
 planned=$(sed -n 's/^  "reserved_bytes": \([0-9]*\),$/\1/p' plan.json)
+"$ullage" report plan.json --html report.html >report.txt
+grep -q "= $planned bytes, all of it" plan.txt || fail "the plan's text has another size"
+grep -q "= $planned bytes, all of it" report.txt || fail "the report's text has another size"
+grep -q "<data id=\"reserved\" value=\"$planned\">" report.html || fail "report.html has another size"
 ./program --random 1 --memory --json memory.json >memory.txt || fail "--memory: $(cat memory.txt)"
 grep -q '^unaccounted  *0$' memory.txt || fail "unaccounted bytes: $(cat memory.txt)"
 grep -qE "^total +$planned +$planned " memory.txt || fail "reserved differs from the plan"
