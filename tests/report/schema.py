@@ -2,7 +2,7 @@
 
     schema.validate(document, "plan.schema.json")
 
-A part may have the schema of another file ("$ref": "plan.schema.json").
+A part may have the schema of another file or of a part of it ("$ref": "plan.schema.json#/properties/training").
 """
 
 import json
@@ -40,11 +40,10 @@ def fail(path, what):
 
 
 def resolve(reference, root):
-    if not reference.startswith("#/"):
-        other = load(reference)
-        return other, other
+    name, _, path = reference.partition("#")
+    root = load(name) if name else root
     found = root
-    for key in reference[2:].split("/"):
+    for key in path.split("/")[1:]:
         found = found[key]
     return found, root
 
