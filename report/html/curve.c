@@ -140,6 +140,14 @@ static uint32_t find_peaks(struct ul_page *page, uint32_t peaks[PEAKS])
     return count;
 }
 
+static void put_where(struct ul_page *page, const struct ul_saved_step *step, size_t columns)
+{
+    if (step->source[0] != '\0')
+        ul_page_source_text(page, step->source, columns);
+    else
+        ul_page_cut(page, step->node, columns);
+}
+
 /* Labels stand in lines above the picture, so that they never meet; a leader goes down to each. */
 static void put_peaks(struct ul_page *page)
 {
@@ -160,12 +168,11 @@ static void put_peaks(struct ul_page *page)
                        at, line, at > 45 ? "end" : "start", i + 1,
                        ul_page_size(page, page->live[peaks[i]]));
         ul_page_cut(page, step->op, 16);
-        ul_page_put(page, " ");
-        if (step->source[0] != '\0')
-            ul_page_source_text(page, step->source, 28);
-        else
-            ul_page_cut(page, step->node, 28);
-        ul_page_put(page, "</text></g>");
+        ul_page_put(page, " <tspan class=\"where\" data-name=\"");
+        put_where(page, step, 200);
+        ul_page_put(page, "\">");
+        put_where(page, step, 28); /* as much as there is room for on a narrow screen */
+        ul_page_put(page, "</tspan></text></g>");
     }
     ul_page_put(page, "</g>\n");
 }

@@ -178,6 +178,18 @@
     }
     return samples;
   }
+  /* Names as long as there is room for, on the side where there is more of it. */
+  function labelPeaks() {
+    const wide = one(".plot", curveChart).clientWidth || WIDTH, LETTER = 7.3, GUTTER = 72;
+    for (const peak of all(".peaks g", curveChart)) {
+      const label = one("text", peak), where = one(".where", label), x = xOf(+peak.dataset.step + 0.5) / WIDTH * wide;
+      const before = label.textContent.length - where.textContent.length;
+      const right = Math.floor((wide - x) / LETTER) - before, left = Math.floor((x + GUTTER) / LETTER) - before, name = where.dataset.name;
+      const fits = Math.min(name.length, 90);
+      label.setAttribute("class", right >= fits || right >= left ? "start" : "end");
+      where.textContent = middle(name, Math.max(8, Math.min(90, Math.max(right >= fits ? right : 0, right >= left ? right : left))));
+    }
+  }
   function drawCurve() {
     const classes = shown(), samples = findSamples(classes), width = WIDTH / samples.length;
     curveTop = plan.top;
@@ -201,8 +213,8 @@
       mark.setAttribute("x1", percent(at + 0.5)); mark.setAttribute("x2", percent(at + 0.5));
       mark.setAttribute("y2", fixed(ABOVE + yOf(sumAt(classes, at))));
       label.setAttribute("x", percent(at + 0.5));
-      label.setAttribute("class", xOf(at + 0.5) > WIDTH * 0.45 ? "end" : "start");
     }
+    labelPeaks();
     drawGutter(curveChart, 0, curveTop, ABOVE, CURVE);
     drawStepAxis(curveChart);
   }
@@ -624,10 +636,11 @@
       if (range >= 0) pin(range);
     });
     document.addEventListener("keydown", onKey);
+    window.addEventListener("resize", labelPeaks);
     document.addEventListener("copy", copyWhole);
     window.addEventListener("hashchange", () => { if (readHash()) drawAll(); });
     if (readHash() && location.hash.length > 1) drawAll();
-    else { matches = []; drawMarks(); showTools(); }
+    else { matches = []; labelPeaks(); drawMarks(); showTools(); }
     document.documentElement.dataset.ready = String(Math.round(performance.now()));
   }
   begin();

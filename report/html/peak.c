@@ -83,7 +83,9 @@ void ul_page_peak(struct ul_page *page)
                                   "#%s|#bytes|value|made by|used by|#steps|#held for|#idle gap",
                                   page->unit.name));
     put_kind(page, false, TOP_VALUES, "others that come and go");
-    put_kind(page, true, TOP_LASTING, "other weights and states of the optimizer");
+    put_kind(page, true, TOP_LASTING,
+             page->saved->facts.parameter_count > 0 ? "other weights and states of the optimizer"
+                                                    : "others that live always");
     ul_page_put(page, "</tbody><tfoot><tr>");
     ul_page_size_cells(page, sum_alive(page));
     ul_page_put(page, "<td colspan=\"6\">all that is alive, without alignment and holes</td></tr>"
