@@ -87,8 +87,10 @@ static enum ul_status compile(struct ul_cli_job *job)
 
 const struct ul_cli_command ul_command_compile = {
     .name = "compile",
-    .arguments = "MODEL.onnx... -o PROGRAM [options]",
+    .arguments = "MODEL.onnx -o PROGRAM [options]",
     .summary = "Compiles a model into a program that runs in one preallocated buffer.",
+    .details = "Several models, which run one after another, share an arena as a library: ullage "
+               "compile A.onnx B.onnx --shared --emit DIR.",
     .group = "models",
     .bit = UL_IN_COMPILE,
     .run = compile};

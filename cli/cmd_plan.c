@@ -168,8 +168,10 @@ static enum ul_status plan(struct ul_cli_job *job)
 
 const struct ul_cli_command ul_command_plan = {
     .name = "plan",
-    .arguments = "MODEL.onnx... [options]",
+    .arguments = "MODEL.onnx [options]",
     .summary = "Says how many bytes a model needs, of which kinds, and where the peak is.",
+    .details = "Several models, which run one after another, are planned into one arena: ullage "
+               "plan A.onnx B.onnx --shared.",
     .group = "models",
     .bit = UL_IN_PLAN,
     .run = plan};
