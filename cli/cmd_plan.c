@@ -15,7 +15,8 @@ static enum ul_status check_options(struct ul_cli_job *job)
         return ul_diag_set(diag, UL_USAGE,
                            "--sweep is for making a plan: it takes no --plan; leave one of them "
                            "out");
-    if (options->sweep && job->axes.count == 0 && job->compile.options.budget_bytes != 0)
+    if (options->sweep && job->axes.count == 0 &&
+        (job->compile.options.budget_bytes != 0 || job->compile.options.device != NULL))
         return ul_diag_set(diag, UL_USAGE,
                            "--sweep shows all budgets down to the least that is met: leave "
                            "--budget out, give several to compare (--budget A,B), or leave --sweep "

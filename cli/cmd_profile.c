@@ -81,7 +81,7 @@ static void print_list(void)
                profile->rates[UL_WORK_MATMUL_F32] / 1e3, profile->rates[UL_WORK_MATMUL_TF32] / 1e3,
                profile->rates[UL_WORK_MATMUL_F16] / 1e3, profile->rates[UL_WORK_MATMUL_INT8] / 1e3,
                profile->levels[profile->level_count - 1].rate,
-               (double)(profile->memory_bytes >> 20) / 1024, profile->overhead_ns, profile->source);
+               (double)profile->memory_bytes / (1 << 30), profile->overhead_ns, profile->source);
     }
     printf("\nf32 to int8: 10^12 operations a second in contractions; ns: overhead of a step.\n");
 }

@@ -95,7 +95,7 @@ static void offer_applied(struct advice *advice)
                 {"views", "no-pass", "views"},
                 {"fuse", "no-pass", "fuse"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (advice->asked->budget_bytes == 0 && !is_given(advice, rows[i].option))
+        if (!ul_compile_has_budget(advice->asked) && !is_given(advice, rows[i].option))
             edit(advice, add(advice, rows[i].kind, true, true), rows[i].option, rows[i].value);
 }
 

@@ -7,6 +7,9 @@
 /* fit.c: UL_USAGE where a field holds what its row in options.def does not take. */
 enum ul_status ul_compile_check_options(struct ul_compile *compile) UL_MUST_CHECK;
 
+/* fit.c: whether a budget is given, also as a device's memory. */
+bool ul_compile_has_budget(const struct ul_compile_options *options);
+
 /* progress.c: tells the caller what is going on; NULL: it is done. */
 void ul_compile_progress(const struct ul_compile *compile, const char *what);
 

@@ -59,6 +59,11 @@ static enum ul_status find_target(struct ul_compile *compile)
                        ul_nearest_text(&compile->keep, &nearest, ""));
 }
 
+bool ul_compile_has_budget(const struct ul_compile_options *options)
+{
+    return options->budget_bytes != 0 || options->device != NULL;
+}
+
 enum ul_status ul_compile_check_options(struct ul_compile *compile)
 {
     const struct ul_options *options = &compile->options.base;

@@ -287,10 +287,11 @@ static enum ul_status check(const struct search *search)
         return ul_diag_set(&compile->diag, UL_USAGE,
                            "%s is for making a plan, and --plan gives one: leave one out",
                            search->option);
-    if (compile->options.budget_bytes == 0)
-        return ul_diag_set(&compile->diag, UL_USAGE,
-                           "%s finds what a budget leaves room for: give --budget SIZE",
-                           search->option);
+    if (!ul_compile_has_budget(&compile->options))
+        return ul_diag_set(
+            &compile->diag, UL_USAGE,
+            "%s finds what a budget leaves room for: give --budget SIZE or --device NAME",
+            search->option);
     if (strcmp(search->path, "-") == 0)
         return ul_diag_set(&compile->diag, UL_USAGE,
                            "%s reads the model once for each size: give a file", search->option);

@@ -100,7 +100,7 @@ enum ul_status ul_compile_find_parts(struct ul_compile *compile, const char *mod
     struct ul_diag diag = {.status = UL_OK};
     bool is_open = compile->options.train && ul_option_is_given(&compile->options.base, row) &&
                    compile->options.micro_batches == 0;
-    if (!is_open || compile->options.budget_bytes == 0)
+    if (!is_open || !ul_compile_has_budget(&compile->options))
         return UL_OK; /* training.c says that there is nothing to choose by */
     UL_TRY(check(compile, model_path));
     UL_TRY(try_all(&search, model_path, &diag));

@@ -1,5 +1,6 @@
-/* --profile NAME|FILE: the device whose time counts. A plan names it and, where it came from a
- * file, holds it, so that `check` finds the same costs on any machine. */
+/* --profile NAME|FILE: the device whose time counts; --device NAME|FILE: whose memory does as well.
+ * A plan names it and, where it came from a file, holds it, so that `check` finds the same costs on
+ * any machine. */
 #include "compile/compile_internal.h"
 
 #include <string.h>
@@ -36,10 +37,39 @@ static enum ul_status read_file(struct ul_compile *compile, const char *path)
     return UL_OK;
 }
 
-enum ul_status ul_compile_read_profile(struct ul_compile *compile)
+static bool is_for_gpu(const char *target)
+{
+    return ul_target_find(target)->traits.finds_libraries;
+}
+
+/* A device is a profile and a budget: all of its memory, or less where that is said. */
+static enum ul_status check_device(struct ul_compile *compile)
 {
     struct ul_compile_options *options = &compile->options;
-    UL_ASSERT(options->target != NULL);
+    const struct ul_profile *profile = &compile->profile;
+    const char *name = ul_option_shown(&compile->keep, profile->name);
+    bool is_gpu = profile->device.processors > 0, for_gpu = is_for_gpu(options->target);
+    if (is_gpu != for_gpu)
+        return ul_diag_set(&compile->diag, UL_USAGE,
+                           "--device %s is %s graphics processor, and target %s is %s one; give "
+                           "--target %s",
+                           name, is_gpu ? "a" : "no", options->target, for_gpu ? "for" : "not for",
+                           is_gpu ? "cuda" : "cpu or c");
+    if (profile->memory_bytes == 0)
+        return ul_diag_set(&compile->diag, UL_USAGE,
+                           "--device %s does not say how much memory it has: add \"memory_bytes\" "
+                           "to the profile, or give --profile and --budget",
+                           name);
+    if (options->budget_bytes == 0 || options->budget_bytes > profile->memory_bytes)
+        options->budget_bytes = profile->memory_bytes;
+    compile->report.device = profile->name;
+    compile->report.device_bytes = profile->memory_bytes;
+    return UL_OK;
+}
+
+static enum ul_status read_profile(struct ul_compile *compile)
+{
+    struct ul_compile_options *options = &compile->options;
     const char *name = options->profile != NULL ? options->profile
                                                 : ul_target_find(options->target)->traits.profile;
     if (options->profile_text != NULL) {
@@ -55,4 +85,20 @@ enum ul_status ul_compile_read_profile(struct ul_compile *compile)
     compile->profile = *known;
     options->profile = known->name;
     return UL_OK;
+}
+
+enum ul_status ul_compile_read_profile(struct ul_compile *compile)
+{
+    struct ul_compile_options *options = &compile->options;
+    UL_ASSERT(options->target != NULL);
+    if (options->device == NULL)
+        return read_profile(compile);
+    if (options->profile != NULL || options->plan != NULL)
+        return ul_diag_set(&compile->diag, UL_USAGE,
+                           "--device says which device a plan is made for, and so does %s: leave "
+                           "one of them out",
+                           options->plan != NULL ? "--plan" : "--profile");
+    options->profile = options->device;
+    UL_TRY(read_profile(compile));
+    return check_device(compile);
 }

@@ -11,7 +11,7 @@ static enum ul_status refuse_options(struct ul_compile *command)
 {
     static const char *const of_one[] = {"plan",      "stop-after", "print-after", "print-kernels",
                                          "output",    "split",      "row-major",   "inside",
-                                         "max-batch", "max-dim"};
+                                         "max-batch", "max-dim",    "device"};
     const struct ul_options *options = &command->options.base;
     if (command->options.train)
         return ul_diag_set(

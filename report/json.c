@@ -360,6 +360,11 @@ static void put_head(struct ul_text *text, const struct ul_report *report)
     put_key_number(text, "alignment_bytes", plan->alignment_bytes);
     if (report->budget_bytes > 0)
         put_key_number(text, "budget_bytes", report->budget_bytes);
+    if (report->device != NULL) {
+        ul_text_put(text, "  \"device\": {\"name\": ");
+        ul_text_put_json(text, report->device);
+        ul_text_printf(text, ", \"memory_bytes\": %" PRIu64 "},\n", report->device_bytes);
+    }
     put_process(text, report);
     put_key_bool(text, "fits", plan->fits);
     /* Of what does not fit: that nothing does. */

@@ -181,6 +181,8 @@ struct ul_report {
     const char *cudnn;       /* "on", "found", "not found" or "off"; NULL: none of the target's */
     uint64_t budget_bytes;   /* 0: none */
     bool budget_of_arena;    /* it bounds the buffer alone */
+    const char *device;      /* that it has to fit, and its memory; or NULL */
+    uint64_t device_bytes;
     struct ul_report_process process;
     struct ul_report_flash flash;
     struct ul_report_training training;

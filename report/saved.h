@@ -84,6 +84,8 @@ struct ul_saved_facts {
     uint64_t opset;
     uint64_t order_lower_bound_bytes, orders_lower_bound_bytes, lower_bound_bytes;
     uint64_t budget_bytes, smallest_budget_bytes;
+    const char *device; /* that it has to fit, or "" */
+    uint64_t device_bytes;
     bool budget_of_arena;
     bool fits, proven, optimal, stopped_by_time;
     uint64_t parts[UL_SAVED_PART_COUNT];

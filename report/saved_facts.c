@@ -42,6 +42,7 @@ static enum ul_status read_head(struct ul_json *json, struct ul_saved_facts *fac
     const char *budget_of;
     UL_TRY(read_text(json, root, "tool", &facts->tool));
     UL_TRY(read_text(json, root, "budget_of", &budget_of));
+    UL_TRY(read_text(json, json_object_get(root, "device"), "name", &facts->device));
     UL_TRY(read_text(json, root, "library", &facts->library));
     UL_TRY(read_text(json, root, "cudnn", &facts->cudnn));
     UL_TRY(read_text(json, root, "cost_bound_method", &facts->cost_bound_method));
@@ -64,6 +65,7 @@ static enum ul_status read_head(struct ul_json *json, struct ul_saved_facts *fac
         {root, "orders_lower_bound_bytes", &facts->orders_lower_bound_bytes},
         {root, "lower_bound_bytes", &facts->lower_bound_bytes},
         {root, "budget_bytes", &facts->budget_bytes},
+        {json_object_get(root, "device"), "memory_bytes", &facts->device_bytes},
         {root, "smallest_budget_bytes", &facts->smallest_budget_bytes},
         {root, "base_cost", &facts->base_cost},
         {root, "cost_bound", &facts->cost_bound},

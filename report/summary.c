@@ -93,28 +93,41 @@ static const struct ul_saved_remedy *find_cheapest(const struct ul_saved_facts *
     return best;
 }
 
-static void put_budget(struct summary *summary)
+/* What it has to fit: "the budget of 1024 bytes for the process", or a device by name. */
+static const char *budget_of(const struct summary *summary)
 {
     const struct ul_saved_facts *facts = summary->facts;
-    const struct ul_saved_remedy *remedy = find_cheapest(facts);
-    uint64_t budget = facts->budget_bytes, needed = needed_bytes(summary);
+    struct ul_arena *arena = summary->text->arena;
     const char *of = facts->budget_of_arena  ? "for the buffer alone"
                      : is_of_device(summary) ? "of the device, as far as it is known,"
                      : is_whole(summary)     ? "for the process"
                                              : "for buffer, library and stacks";
+    bool is_device = facts->device[0] != '\0' && facts->device_bytes == facts->budget_bytes;
+    if (!is_device)
+        return ul_arena_printf(arena, "the budget of %" PRIu64 " bytes %s", facts->budget_bytes,
+                               of);
+    return ul_arena_printf(arena, "%s, which has %s%s", name_in(summary, facts->device, 24),
+                           ul_size_format(arena, facts->device_bytes), ",");
+}
+
+static void put_budget(struct summary *summary)
+{
+    const struct ul_saved_facts *facts = summary->facts;
+    const struct ul_saved_remedy *remedy = find_cheapest(facts);
+    struct ul_arena *arena = summary->text->arena;
+    uint64_t budget = facts->budget_bytes, needed = needed_bytes(summary);
     if (budget == 0)
         return;
     if (facts->fits && needed <= budget) {
-        ul_text_printf(summary->text,
-                       "It fits the budget of %" PRIu64 " bytes %s with %.2f %s to spare.\n",
-                       budget, of, in_unit(summary, budget - needed), summary->unit.name);
+        struct ul_report_unit unit = ul_report_unit_of(budget - needed);
+        put_folded(summary,
+                   ul_arena_printf(arena, "It fits %s with %.2f %s to spare.", budget_of(summary),
+                                   (double)(budget - needed) / unit.bytes, unit.name));
         return;
     }
     ul_text_put(summary->text, summary->style->has_colors ? "\033[31m" : "");
-    put_folded(summary, ul_arena_printf(summary->text->arena,
-                                        "It does not fit the budget of %" PRIu64
-                                        " bytes %s: %" PRIu64 " bytes short.%s",
-                                        budget, of, needed - budget,
+    put_folded(summary, ul_arena_printf(arena, "It does not fit %s: %" PRIu64 " bytes short.%s",
+                                        budget_of(summary), needed - budget,
                                         summary->style->has_colors ? "\033[0m" : ""));
     if (remedy != NULL)
         ul_text_printf(summary->text, "The cheapest plan found that fits is with %s.\n",
@@ -398,6 +411,12 @@ static void put_values(struct summary *summary, uint32_t wanted)
     }
     uint32_t shown = kept < wanted + 1 ? kept : wanted;
     ul_report_biggest_first(sizes, alive, kept, shown);
+    size_t longest = 30;
+    for (uint32_t i = 0; i < shown; i++) {
+        size_t length = strlen(ul_saved_range_name(saved, arena, alive[i]));
+        longest = length > longest ? length : longest;
+    }
+    names = longest < names ? longest : names;
     ul_text_printf(summary->text, "Beside the weights%s there live:\n",
                    saved->rows[UL_PLAN_OPTIMIZER] > 0 ? " and the optimizer's state" : "");
     for (uint32_t i = 0; i < kept; i++) {

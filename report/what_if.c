@@ -184,9 +184,10 @@ static void put_title(struct ul_text *text, const struct ul_report_table *table)
         varies = varies || strcmp(table->axes[a].option, "target") == 0;
     if (!varies)
         ul_text_printf(text, " (target %s)", target != NULL ? target : "cpu");
+    uint32_t said = 0;
     for (uint32_t i = 0; i < table->option_count; i++)
         if (strcmp(table->options[i].name, "target") != 0)
-            ul_text_printf(text, "%s--%s%s%s", i == 0 ? ", each with " : " ",
+            ul_text_printf(text, "%s--%s%s%s", said++ == 0 ? ", each with " : " ",
                            table->options[i].name, table->options[i].value[0] != '\0' ? " " : "",
                            ul_report_fit_name(text->arena, table->options[i].value, VALUE_COLUMNS));
     ul_text_put(text, ":\n\n");

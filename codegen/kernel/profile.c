@@ -42,6 +42,21 @@
         }                                                                                          \
     }
 
+/* One core of a board, at the peak of its clock: `f32` operations a nanosecond, a fused
+ * multiply-add being two; `special`: of these for one special result, which a library computes. */
+#define CORE(name_, source_, f32, special, overhead_ns_, gigabytes, memory)                        \
+    {                                                                                              \
+        .name = (name_), .source = (source_),                                                      \
+        .rates = {[UL_WORK_MATMUL_F32] = (f32),     [UL_WORK_MATMUL_TF32] = (f32),                 \
+                  [UL_WORK_MATMUL_F64] = (f32) / 2, [UL_WORK_MATMUL_F16] = (f32),                  \
+                  [UL_WORK_MATMUL_INT8] = (f32),    [UL_WORK_WINDOW] = (f32) / 2,                  \
+                  [UL_WORK_VECTOR] = (f32) / 2,     [UL_WORK_SPECIAL] = (f32) / (special),         \
+                  [UL_WORK_SCALAR] = (f32) / 4},                                                   \
+        .overhead_ns = (overhead_ns_), .memory_bytes = (memory), .level_count = 1, .levels = {     \
+            {.capacity_bytes = UINT64_MAX, .rate = (gigabytes)}                                    \
+        }                                                                                          \
+    }
+
 static const struct ul_profile profiles[] = {
     {.name = UL_PROFILE_DEFAULT,
      .source = "no machine: a core of 3 GHz with AVX2, as ullage's kernels use one",
@@ -104,6 +119,16 @@ static const struct ul_profile profiles[] = {
         35.6, 35.6, 0.556, 71, 284, 16, 936, 24, 82),
     GPU("rtx-4090", "NVIDIA Ada white paper (FP16 summed in FP32); FP64 1/64 of FP32", 82.6, 82.6,
         1.29, 165.2, 660.6, 16, 1008, 24, 128),
+    CORE("rpi-4-4gb",
+         "Raspberry Pi 4 product brief; a Cortex-A72 of 1.5 GHz, 128-bit FP32 multiply-add a cycle",
+         12.0, 40, 20, 12.8, 4 * GIB),
+    CORE("rpi-5-8gb",
+         "Raspberry Pi 5 product brief; a Cortex-A76 of 2.4 GHz, two 128-bit FP32 multiply-adds",
+         38.4, 60, 12, 17.1, 8 * GIB),
+    CORE("stm32h743", "ST DS12110; a Cortex-M7 of 480 MHz, an FP32 multiply-add a cycle", 0.96, 40,
+         60, 1.9, 1024 * KIB),
+    CORE("stm32f746", "ST DS10916; a Cortex-M7 of 216 MHz, an FP32 multiply-add a cycle", 0.432, 40,
+         130, 0.86, 320 * KIB),
 };
 
 uint32_t ul_profile_count(void)

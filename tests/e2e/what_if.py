@@ -16,6 +16,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 
 ullage, untrained = sys.argv[1:3]
 TRAIN = ("--output", "/fc/Gemm_output_0", "--train", "--train-mode")
@@ -143,6 +144,40 @@ def check_max_dim(batch):
     expect("give --budget" in done.stderr, done.stderr)
 
 
+def check_device(folder):
+    """A device is a budget and a profile: what fits it says what is left, what does not is made to."""
+    kinds = ("matmul_f32", "matmul_tf32", "matmul_f64", "matmul_f16", "matmul_int8", "window", "vector", "special", "scalar")
+
+    def device(name, memory_bytes):
+        path = os.path.join(folder, name)
+        profile = {"format": "ullage-profile", "version": 1, "name": name, "source": "a test", "overhead_nanoseconds": 10,
+                   "giga_operations_per_second": dict.fromkeys(kinds, 1.5), "memory_bytes": memory_bytes,
+                   "memory_levels": [{"up_to_bytes": None, "gigabytes_per_second": 2}]}
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(profile, file)
+        return path
+
+    words = (untrained, "--dim", "N=16", "--no-pass", "split")
+    large, small, none = device("large", 1 << 34), device("small", 7 << 20), device("none", 1 << 16)
+    plan = json.loads(run("plan", *words, "--device", large, "--json", "-").stdout)
+    expect(plan["device"] == {"name": "large", "memory_bytes": 1 << 34} and plan["budget_bytes"] == 1 << 34, "the device of plan.json")
+    expect(["profile", "large"] in plan["options"], "its time does not count")
+    text = run("plan", *words, "--device", large, "--advice", "off").stdout
+    expect("It fits large, which has 16.00 GiB, with 16376.76 MiB to spare." in text, text)
+    free = json.loads(run("plan", *words, "--profile", small, "--json", "-").stdout)
+    tight = json.loads(run("plan", *words, "--device", small, "--json", "-").stdout)
+    expect(free["process_bytes"] > 7 << 20 >= tight["process_bytes"] and tight["cost"] > free["cost"], "the plan is not made to fit")
+    less = json.loads(run("plan", *words, "--device", large, "--budget", "7MiB", "--json", "-").stdout)
+    expect(less["budget_bytes"] == 7 << 20 and less["reserved_bytes"] == tight["reserved_bytes"], "a smaller budget")
+    expect("does not fit" in run("plan", *words, "--device", none, "--advice", "off", code=4).stdout, "what does not fit")
+    rows = table(*words, "--device", f"{large},{small},{none}")["plans"]
+    expect([row["status"] for row in rows] == [0, 0, 4], f"a table of devices: {rows}")
+    for more, what in ((("--device", "rtx-4090"), "give --target cuda"), (("--device", "generic-core"), "memory_bytes"),
+                       (("--device", large, "--profile", small), "leave one"), (("--device", "rtx-4091"), "neither a file")):
+        done = subprocess.run([ullage, "plan", *words, *more], capture_output=True, text=True)
+        expect(done.returncode in (1, 5) and what in done.stderr, f"{more}: {done.stderr}")
+
+
 def check_reasons():
     """A combination that has no plan says why, and the others are planned."""
     words = (untrained, "--dim", "N=4", *TRAIN)
@@ -166,6 +201,8 @@ expect([row["fits"] for row in found["plans"]] == [True, True, False], "budgets"
 largest = table(untrained, "--max-batch", "--no-pass", "split", "--budget-of", "arena", "--budget", "400KiB,600KiB")["plans"]
 expect(largest[0]["largest"] < largest[1]["largest"], "a larger budget holds a larger batch")
 check_max_dim(largest[1]["largest"])
+with tempfile.TemporaryDirectory() as made:
+    check_device(made)
 check_refusals()
 check_reasons()
 first = run("plan", untrained, "--sweep", "--dim", "N=1,2", "--json", "-").stdout
