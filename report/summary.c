@@ -514,11 +514,12 @@ static void put_blocker(struct summary *summary)
         return;
     const struct ul_saved_step *step = &summary->saved->steps[facts->blockers[0].step];
     bool has_source = step->source != NULL && step->source[0] != '\0';
-    size_t room = summary->style->columns - 69;
-    ul_text_printf(summary->text, "In the way of less: %s (%s) needs %.2f %s by itself.\n",
-                   name_in(summary, has_source ? step->source : step->node, room),
-                   name_in(summary, step->op, 12), in_unit(summary, facts->blockers[0].bytes),
-                   summary->unit.name);
+    const char *rest = ul_arena_printf(
+        summary->text->arena, " (%s) needs %.2f %s by itself.", name_in(summary, step->op, 16),
+        in_unit(summary, facts->blockers[0].bytes), summary->unit.name);
+    size_t room = summary->style->columns - 20 - strlen(rest);
+    ul_text_printf(summary->text, "In the way of less: %s%s\n",
+                   name_in(summary, has_source ? step->source : step->node, room), rest);
 }
 
 /* ---- Bounds ---- */

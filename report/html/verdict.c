@@ -299,9 +299,13 @@ static void answer_half(struct ul_page *page)
         ul_page_printf(page, "%s a %s<small>now %s</small>", ul_page_time(page, found->cost),
                        page->turn, ul_page_time(page, page->saved->cost));
     } else if (remedy != NULL) {
-        ul_page_printf(page, "%s a %s with <code>", ul_page_time(page, remedy->cost), page->turn);
+        bool is_less = remedy->extra_cost < 0;
+        uint64_t extra = (uint64_t)(is_less ? -remedy->extra_cost : remedy->extra_cost);
+        ul_page_printf(page, "%s%s with <code>", is_less ? "\xE2\x88\x92" : "+",
+                       ul_page_time(page, extra));
         ul_page_name(page, remedy->change, 60);
-        ul_page_printf(page, "</code><small>now %s</small>", ul_page_time(page, page->saved->cost));
+        ul_page_printf(page, "</code><small>for as many samples; now %s a %s</small>",
+                       ul_page_time(page, page->saved->cost), page->turn);
     } else if (last != NULL) {
         ul_page_printf(page,
                        "No plan that small is known<small>the least is %s, at %s a %s</small>",
