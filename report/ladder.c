@@ -167,25 +167,6 @@ void ul_report_put_ladder_text(struct ul_text *text, const struct ul_report *rep
                    ul_report_floor_bytes(report));
 }
 
-/* As RFC 4180 has it. */
-static void put_quoted(struct ul_text *text, const char *field)
-{
-    ul_text_put(text, "\"");
-    for (const char *at = field; *at != '\0'; at++)
-        ul_text_printf(text, *at == '"' ? "\"%c" : "%c", *at);
-    ul_text_put(text, "\"");
-}
-
-/* A method may be several, with commas between. */
-static void put_method(struct ul_text *text, const char *name)
-{
-    if (strchr(name, ',') == NULL)
-        ul_text_put(text, name);
-    else
-        put_quoted(text, name);
-    ul_text_put(text, ",");
-}
-
 void ul_report_put_ladder_csv(struct ul_text *text, const struct ul_report *report,
                               const struct ul_plan_ladder *ladder)
 {
@@ -200,13 +181,16 @@ void ul_report_put_ladder_csv(struct ul_text *text, const struct ul_report *repo
                        plan->reserved_bytes[0], plan->lower_bound_bytes, plan->cost,
                        plan->base_cost, overhead_at(ladder, i), ul_report_recomputed(plan),
                        variant.split_count);
-        put_method(text, plan->order_method);
-        put_method(text, plan->remat_method);
-        put_method(text, plan->pack_method);
+        ul_csv_put_field(text, plan->order_method);
+        ul_text_put(text, ",");
+        ul_csv_put_field(text, plan->remat_method);
+        ul_text_put(text, ",");
+        ul_csv_put_field(text, plan->pack_method);
+        ul_text_put(text, ",");
         ul_text_printf(text, "%" PRIu64 ",%u,%u,", process_at(report, ladder, i),
                        variant.row_major_count, variant.inside_count);
         if (report_at(report, ladder, i, &own))
-            put_quoted(text, peak_at(&own));
+            ul_csv_put_field(text, peak_at(&own));
         ul_text_put(text, "\r\n");
     }
 }

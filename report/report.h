@@ -334,6 +334,9 @@ void ul_report_put_rungs_json(struct ul_text *text, const struct ul_report *repo
 /* advice.c: members of plan.json: the steps that need most, remedies, and the ladder. */
 void ul_report_put_advice_json(struct ul_text *text, const struct ul_report *report);
 
+/* csv.c: a field, quoted where RFC 4180 asks for it. */
+void ul_csv_put_field(struct ul_text *text, const char *field);
+
 /* what_if.c: one row a case. */
 
 /* The value of an axis that a case has. */

@@ -195,6 +195,19 @@ enum ul_status ul_saved_read(struct ul_arena *arena, const char *text, size_t le
     return status;
 }
 
+const struct ul_saved_remedy *ul_saved_cheapest(const struct ul_saved *saved)
+{
+    const struct ul_saved_facts *facts = &saved->facts;
+    const struct ul_saved_remedy *best = NULL;
+    for (uint32_t i = 0; i < facts->remedy_count; i++) {
+        const struct ul_saved_remedy *remedy = &facts->remedies[i];
+        if (!remedy->is_applied && remedy->fits &&
+            (best == NULL || remedy->extra_cost < best->extra_cost))
+            best = remedy;
+    }
+    return best;
+}
+
 const char *ul_saved_option(const struct ul_saved *saved, const char *name)
 {
     for (uint32_t i = 0; i < saved->option_count; i++)

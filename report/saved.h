@@ -137,6 +137,8 @@ enum ul_status ul_saved_read(struct ul_arena *arena, const char *text, size_t le
 /* The step that makes it; NULL: it is given. */
 const struct ul_saved_step *ul_saved_maker(const struct ul_saved *saved,
                                            const struct ul_saved_range *range);
+/* The remedy that fits for the least time more, where the plan does not; NULL: none is known. */
+const struct ul_saved_remedy *ul_saved_cheapest(const struct ul_saved *saved);
 /* The value of the first option of that name, or NULL. */
 const char *ul_saved_option(const struct ul_saved *saved, const char *name);
 /* Its name; of scratch that of its step. */

@@ -81,18 +81,6 @@ static bool is_whole(const struct summary *summary)
     return summary->facts->parts[UL_SAVED_CODE] > 0;
 }
 
-static const struct ul_saved_remedy *find_cheapest(const struct ul_saved_facts *facts)
-{
-    const struct ul_saved_remedy *best = NULL;
-    for (uint32_t i = 0; i < facts->remedy_count; i++) {
-        const struct ul_saved_remedy *remedy = &facts->remedies[i];
-        if (!remedy->is_applied && remedy->fits &&
-            (best == NULL || remedy->extra_cost < best->extra_cost))
-            best = remedy;
-    }
-    return best;
-}
-
 /* What it has to fit: "the budget of 1024 bytes for the process", or a device by name. */
 static const char *budget_of(const struct summary *summary)
 {
@@ -113,7 +101,7 @@ static const char *budget_of(const struct summary *summary)
 static void put_budget(struct summary *summary)
 {
     const struct ul_saved_facts *facts = summary->facts;
-    const struct ul_saved_remedy *remedy = find_cheapest(facts);
+    const struct ul_saved_remedy *remedy = ul_saved_cheapest(summary->saved);
     struct ul_arena *arena = summary->text->arena;
     uint64_t budget = facts->budget_bytes, needed = needed_bytes(summary);
     if (budget == 0)

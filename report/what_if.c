@@ -222,23 +222,10 @@ void ul_report_put_table_text(struct ul_text *text, const struct ul_report_table
 
 /* ---- CSV ---- */
 
-/* As RFC 4180 has it. */
-static void put_field(struct ul_text *text, const char *field)
-{
-    if (strpbrk(field, ",\"\r\n") == NULL) {
-        ul_text_put(text, field);
-        return;
-    }
-    ul_text_put(text, "\"");
-    for (const char *at = field; *at != '\0'; at++)
-        ul_text_printf(text, *at == '"' ? "\"%c" : "%c", *at);
-    ul_text_put(text, "\"");
-}
-
 void ul_report_put_table_csv(struct ul_text *text, const struct ul_report_table *table)
 {
     for (uint32_t a = 0; a < table->axis_count; a++) {
-        put_field(text, table->axes[a].label);
+        ul_csv_put_field(text, table->axes[a].label);
         ul_text_put(text, ",");
     }
     ul_text_put(text,
@@ -247,7 +234,7 @@ void ul_report_put_table_csv(struct ul_text *text, const struct ul_report_table 
     for (uint32_t i = 0; i < table->case_count; i++) {
         const struct ul_report_case *row = &table->cases[i];
         for (uint32_t a = 0; a < table->axis_count; a++) {
-            put_field(text, ul_report_table_value(table, i, a));
+            ul_csv_put_field(text, ul_report_table_value(table, i, a));
             ul_text_put(text, ",");
         }
         ul_text_printf(text, "%d,", (int)row->status);
@@ -261,9 +248,9 @@ void ul_report_put_table_csv(struct ul_text *text, const struct ul_report_table 
                            ul_report_table_is_best(table, i));
         else
             ul_text_put(text, ",,,,,,,,,,,");
-        put_field(text, row->peak_node != NULL ? row->peak_node : "");
+        ul_csv_put_field(text, row->peak_node != NULL ? row->peak_node : "");
         ul_text_put(text, ",");
-        put_field(text, row->message != NULL ? row->message : "");
+        ul_csv_put_field(text, row->message != NULL ? row->message : "");
         ul_text_put(text, "\r\n");
     }
 }

@@ -36,21 +36,10 @@ static uint32_t list_pieces(struct ul_page *page, struct piece *pieces)
 
 /* ---- The sentence ---- */
 
-static const struct ul_saved_remedy *find_cheapest(const struct ul_saved_facts *facts)
-{
-    const struct ul_saved_remedy *best = NULL;
-    for (uint32_t i = 0; i < facts->remedy_count; i++) {
-        const struct ul_saved_remedy *remedy = &facts->remedies[i];
-        if (!remedy->is_applied && remedy->fits && (best == NULL || remedy->cost < best->cost))
-            best = remedy;
-    }
-    return best;
-}
-
 static void put_shortfall(struct ul_page *page)
 {
     const struct ul_saved_facts *facts = &page->saved->facts;
-    const struct ul_saved_remedy *remedy = find_cheapest(facts);
+    const struct ul_saved_remedy *remedy = ul_saved_cheapest(page->saved);
     ul_page_put(page, "<p class=\"lead\">");
     if (facts->proven)
         ul_page_put(page, "No program of this model with these options fits the budget: proven. ");
@@ -73,22 +62,38 @@ static const char *describe_process(const struct ul_page *page)
                                                   : "with library and stacks it";
 }
 
+/* What has to hold it: bytes, of a device by name. */
+static void put_budget(struct ul_page *page)
+{
+    const struct ul_saved_facts *facts = &page->saved->facts;
+    bool is_device = facts->device[0] != '\0' && facts->device_bytes == facts->budget_bytes;
+    if (is_device) {
+        ul_page_name(page, facts->device, 40);
+        ul_page_put(page, ", which has ");
+    }
+    ul_page_put(page, ul_page_size(page, facts->budget_bytes));
+}
+
 static void put_sentence(struct ul_page *page)
 {
     const struct ul_saved *saved = page->saved;
     const struct ul_saved_facts *facts = &saved->facts;
     uint64_t budget = facts->budget_bytes, needed = page->needed_bytes;
+    bool fits = facts->fits && needed <= budget;
     ul_page_put(page, "<h1>");
     ul_page_name(page, saved->model, 48);
     if (budget == 0)
         ul_page_printf(page, " needs <b>%s</b>", ul_page_size(page, saved->reserved_bytes));
-    else if (facts->fits && needed <= budget)
-        ul_page_printf(page, " <b class=\"good\">fits</b> %s, with %s to spare",
-                       ul_page_size(page, budget), ul_page_size(page, budget - needed));
     else
-        ul_page_printf(page, " <b class=\"bad\">does not fit</b> %s: %s short",
-                       ul_page_size(page, budget),
-                       ul_page_size(page, needed > budget ? needed - budget : 0));
+        ul_page_put(page,
+                    fits ? " <b class=\"good\">fits</b> " : " <b class=\"bad\">does not fit</b> ");
+    if (budget > 0) {
+        put_budget(page);
+        ul_page_printf(page, fits ? ", with %s to spare" : ": %s short",
+                       ul_page_size(page, fits              ? budget - needed
+                                          : needed > budget ? needed - budget
+                                                            : 0));
+    }
     ul_page_printf(page,
                    "</h1>\n<p class=\"headline\">The program reserves <data id=\"reserved\" "
                    "value=\"%" PRIu64 "\">%s</data> bytes",
@@ -100,7 +105,7 @@ static void put_sentence(struct ul_page *page)
                        ul_page_size(page, saved->process_bytes),
                        strcmp(page->process, "device") == 0 ? ", as far as that is known" : "");
     ul_page_put(page, ".</p>\n");
-    if (budget > 0 && !(facts->fits && needed <= budget))
+    if (budget > 0 && !fits)
         put_shortfall(page);
 }
 
