@@ -107,10 +107,9 @@ static void put_budget(struct summary *summary)
     if (budget == 0)
         return;
     if (facts->fits && needed <= budget) {
-        struct ul_report_unit unit = ul_report_unit_of(budget - needed);
         put_folded(summary,
-                   ul_arena_printf(arena, "It fits %s with %.2f %s to spare.", budget_of(summary),
-                                   (double)(budget - needed) / unit.bytes, unit.name));
+                   ul_arena_printf(arena, "It fits %s with %s to spare.", budget_of(summary),
+                                   ul_size_format(arena, budget - needed)));
         return;
     }
     ul_text_put(summary->text, summary->style->has_colors ? "\033[31m" : "");

@@ -161,7 +161,8 @@ const char *ul_page_digits(struct ul_page *page, uint64_t number)
 
 const char *ul_page_size(struct ul_page *page, uint64_t bytes)
 {
-    if (bytes > 0 && (double)bytes < page->unit.bytes / 100)
+    bool is_far = (double)bytes < page->unit.bytes / 100 || bytes > 100 * page->needed_bytes;
+    if (bytes > 0 && is_far)
         return ul_size_format(page->arena, bytes);
     return ul_arena_printf(page->arena, "%.2f %s", (double)bytes / page->unit.bytes,
                            page->unit.name);
