@@ -2,7 +2,8 @@
 # Installs what building and testing need from Debian 12 or newer. Only what is missing;
 # as root, or through sudo. Nothing else is downloaded.
 #
-# usage: scripts/install_deps.sh [--list]
+# usage: scripts/install_deps.sh [--browser] [--list]
+#   --browser  also the browser that tests look at the planning report with
 # exit: 0 all there, 1 something could not be installed
 set -euo pipefail
 
@@ -16,6 +17,10 @@ packages=(
     libcmocka-dev libonnx-testdata time g++                      # tests; target cuda without a GPU
     python3-venv                                                 # models and references only
 )
+if [ "${1:-}" = --browser ]; then
+    packages+=(chromium)
+    shift
+fi
 if [ "${1:-}" = --list ]; then
     printf '%s\n' "${packages[@]}"
     exit 0
