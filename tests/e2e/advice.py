@@ -16,7 +16,7 @@ import subprocess
 import sys
 
 ullage, untrained = sys.argv[1:3]
-TRAIN = ("--output", "/fc/Gemm_output_0", "--train", "--train-mode")
+TRAIN = ("--target", "c", "--output", "/fc/Gemm_output_0", "--train", "--train-mode")
 
 
 def run(*words, code=0):
@@ -118,7 +118,7 @@ check_ladder(plan)
 check((untrained, "--dim", "N=16", "--order", "file", "--pack", "none", "--keep-inputs"), kinds=("reuse",))
 check((untrained, "--dim", "N=8", "--target", "c", "--no-pass", "split", "--budget-of", "arena"), kinds=("weights", "precision"))
 check((untrained, "--dim", "N=16", "--no-pass", "split", "--no-pass", "inside", *TRAIN, "--optimizer", "adamw"), kinds=("optimizer", "recompute", "together"))
-plan = check((untrained, "--dim", "N=16", "--no-pass", "split", "--budget-of", "arena", "--budget", "150KiB"), code=4)
+plan = check((untrained, "--target", "c", "--dim", "N=16", "--no-pass", "split", "--budget-of", "arena", "--budget", "150KiB"), code=4)
 expect(plan["remedies"][0]["fits"], "nothing that fits, though bf16 does")
 nothing = advise(untrained, "--dim", "N=1", "--precision", "bf16", "--order", "file", "--no-pass", "fuse", "--no-pass", "split")
 expect(nothing["remedies_tried"] > 0, "nothing was tried")

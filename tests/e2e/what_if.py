@@ -158,7 +158,10 @@ def check_device(folder):
         return path
 
     words = (untrained, "--dim", "N=16", "--no-pass", "split")
-    large, small, none = device("large", 1 << 34), device("small", 7 << 20), device("none", 1 << 16)
+    large, none = device("large", 1 << 34), device("none", 1 << 16)
+    ladder = json.loads(run("plan", *words, "--profile", large, "--sweep", "--json", "-").stdout)["plans"]
+    room = ladder[1]["process_bytes"]
+    small = device("small", room)
     plan = json.loads(run("plan", *words, "--device", large, "--json", "-").stdout)
     expect(plan["device"] == {"name": "large", "memory_bytes": 1 << 34} and plan["budget_bytes"] == 1 << 34, "the device of plan.json")
     expect(["profile", "large"] in plan["options"], "its time does not count")
@@ -166,9 +169,9 @@ def check_device(folder):
     expect("It fits large, which has 16.00 GiB, with 15.99 GiB to spare." in text, text)
     free = json.loads(run("plan", *words, "--profile", small, "--json", "-").stdout)
     tight = json.loads(run("plan", *words, "--device", small, "--json", "-").stdout)
-    expect(free["process_bytes"] > 7 << 20 >= tight["process_bytes"] and tight["cost"] > free["cost"], "the plan is not made to fit")
-    less = json.loads(run("plan", *words, "--device", large, "--budget", "7MiB", "--json", "-").stdout)
-    expect(less["budget_bytes"] == 7 << 20 and less["reserved_bytes"] == tight["reserved_bytes"], "a smaller budget")
+    expect(free["process_bytes"] > room >= tight["process_bytes"] and tight["cost"] > free["cost"], "the plan is not made to fit")
+    less = json.loads(run("plan", *words, "--device", large, "--budget", str(room), "--json", "-").stdout)
+    expect(less["budget_bytes"] == room and less["reserved_bytes"] == tight["reserved_bytes"], "a smaller budget")
     expect("does not fit" in run("plan", *words, "--device", none, "--advice", "off", code=4).stdout, "what does not fit")
     rows = table(*words, "--device", f"{large},{small},{none}")["plans"]
     expect([row["status"] for row in rows] == [0, 0, 4], f"a table of devices: {rows}")
