@@ -17,10 +17,14 @@ static enum ul_status check_options(struct ul_cli_job *job)
                            "out");
     if (options->sweep && job->axes.count == 0 &&
         (job->compile.options.budget_bytes != 0 || job->compile.options.device != NULL))
+        return ul_diag_set(
+            diag, UL_USAGE,
+            "--sweep shows all budgets down to the least that is met: leave "
+            "--budget out (or --device), give several to compare (--budget A,B), or leave --sweep "
+            "out for the plan of one budget");
+    if (options->advice == UL_ADVICE_ON && options->sweep)
         return ul_diag_set(diag, UL_USAGE,
-                           "--sweep shows all budgets down to the least that is met: leave "
-                           "--budget out, give several to compare (--budget A,B), or leave --sweep "
-                           "out for the plan of one budget");
+                           "--advice on is of one plan, and --sweep makes many: leave one out");
     if (options->advice == UL_ADVICE_ON && job->compile.options.plan != NULL)
         return ul_diag_set(diag, UL_USAGE,
                            "--advice on makes plans to compare, and --plan gives one: leave one of "

@@ -127,12 +127,14 @@ static enum ul_status set_lists(struct ul_cli_job *job, const struct ul_pairs *l
         const struct ul_option *row =
             ul_option_find(&ul_compile_option_table, lists->items[i].name);
         UL_ASSERT(row != NULL);
-        if (job->options.sweep)
-            UL_TRY(
-                ul_axes_add(&job->axes, &trial.base, row, lists->items[i].value, &compile->diag));
-        else
-            UL_TRY(
-                ul_option_set(&compile->options.base, row, lists->items[i].value, &compile->diag));
+        enum ul_status status =
+            job->options.sweep
+                ? ul_axes_add(&job->axes, &trial.base, row, lists->items[i].value, &compile->diag)
+                : ul_option_set(&compile->options.base, row, lists->items[i].value, &compile->diag);
+        if (status != UL_OK && !job->options.sweep)
+            ul_diag_prefix(&compile->diag, "several values are for plan --sweep, else give one");
+        if (status != UL_OK)
+            return status;
     }
     return UL_OK;
 }

@@ -49,7 +49,8 @@ void ul_cli_print(const struct ul_text *text)
 void ul_cli_progress(void *context, const char *what)
 {
     (void)context;
-    if (isatty(STDERR_FILENO)) {
+    const char *kind = getenv("TERM");
+    if (isatty(STDERR_FILENO) && (kind == NULL || strcmp(kind, "dumb") != 0)) {
         fprintf(stderr, what != NULL ? "\r\033[K%s ..." : "\r\033[K", what);
         fflush(stderr);
     }

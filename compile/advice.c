@@ -88,15 +88,18 @@ static void offer(struct advice *advice, const char *kind, bool keeps_bits, cons
  * such a plan is made smaller by other means, which says nothing of this one. */
 static void offer_applied(struct advice *advice)
 {
-    static const struct {
+    bool rounds_once = advice->asked->precision == UL_PRECISION_F32; /* fused or not */
+    const struct {
         const char *kind, *option, *value;
-    } rows[] = {{"reorder", "order", "file"},
-                {"reuse", "pack", "none"},
-                {"views", "no-pass", "views"},
-                {"fuse", "no-pass", "fuse"}};
+        bool keeps_bits;
+    } rows[] = {{"reorder", "order", "file", true},
+                {"reuse", "pack", "none", true},
+                {"views", "no-pass", "views", true},
+                {"fuse", "no-pass", "fuse", rounds_once}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (!ul_compile_has_budget(advice->asked) && !is_given(advice, rows[i].option))
-            edit(advice, add(advice, rows[i].kind, true, true), rows[i].option, rows[i].value);
+            edit(advice, add(advice, rows[i].kind, true, rows[i].keeps_bits), rows[i].option,
+                 rows[i].value);
 }
 
 /* What the user has switched off. */
@@ -111,7 +114,8 @@ static void offer_defaults(struct advice *advice)
             offer(advice, rows[i].kind, true, rows[i].option, NULL);
 }
 
-/* Half the batch, where the first dimension of the first input has a name and a size. */
+/* Half the batch: of the first dimension of the first input, where that has a name and a size. What
+ * it is then, and results with it, nobody knows. */
 static void offer_batch(struct advice *advice)
 {
     struct ul_arena *arena = &advice->compile->keep;
@@ -127,7 +131,7 @@ static void offer_batch(struct advice *advice)
     for (uint32_t i = 0; symbol != NULL && i < advice->asked->dims.count; i++) {
         const struct ul_named_size *dim = &advice->asked->dims.items[i];
         if (strcmp(dim->name, symbol) == 0 && dim->dims[0] >= 2)
-            offer(advice, "batch", !advice->asked->train, "dim",
+            offer(advice, "batch", false, "dim",
                   ul_arena_printf(arena, "%s=%lld", symbol, (long long)(dim->dims[0] / 2)));
     }
 }
@@ -162,10 +166,8 @@ static void offer_places(struct advice *advice)
         return;
     if (advice->asked->precision == UL_PRECISION_F32)
         offer(advice, "precision", false, "precision", "bf16");
-    if (has_flash && advice->asked->weights == UL_WEIGHTS_ARENA && advice->of_arena)
+    if (has_flash && advice->asked->weights == UL_WEIGHTS_ARENA)
         offer(advice, "weights", true, "weights", "rom");
-    if (advice->asked->io == UL_IO_ARENA && advice->of_arena)
-        offer(advice, "inputs and outputs", true, "io", "caller");
     if (fits_target(advice, "conv") && !is_given(advice, "conv"))
         offer(advice, "implementation", false, "conv", "direct");
 }
@@ -191,7 +193,8 @@ static void offer_outputs(struct advice *advice)
             const char *other = compile->graph.values[root->outputs[i]].name;
             if (strcmp(other, name) == 0)
                 continue;
-            change = change != NULL ? change : add(advice, "output", false, true);
+            if (change == NULL)
+                change = add(advice, "output", false, advice->asked->precision == UL_PRECISION_F32);
             edit(advice, change, "output", other);
         }
         offered++;

@@ -188,6 +188,25 @@ static int64_t find_opset(const struct ul_onnx_model *model)
     return 0;
 }
 
+/* The predicted time of a step: of so many runs, the last of which updates. */
+static uint64_t step_cost(struct ul_compile *compile)
+{
+    const struct ul_plan *plan = &compile->plan;
+    uint32_t parts = compile->options.train ? compile->training.micro_batches : 1;
+    if (parts <= 1)
+        return plan->cost;
+    uint64_t cost = 0;
+    bool *runs = UL_NEW_ARRAY(&compile->keep, bool, plan->position_count);
+    ul_program_mark_entry(compile->program, plan, UL_PROGRAM_ACCUMULATE, &compile->keep, runs);
+    for (uint32_t p = 0; p < plan->position_count; p++) {
+        const struct ul_plan_position *at = &plan->positions[p];
+        const struct ul_plan_step *step = &compile->program->problem->steps[at->step];
+        if (runs[p] && at->substep == 0)
+            cost += step->alternatives[at->alternative].cost;
+    }
+    return plan->cost + (parts - 1) * cost;
+}
+
 void ul_compile_describe(struct ul_compile *compile)
 {
     const char *slash = strrchr(compile->model.path, '/');
@@ -209,4 +228,5 @@ void ul_compile_describe(struct ul_compile *compile)
     compile->report.values = describe_values(compile, &compile->graph, compile->program);
     describe_options(compile);
     describe_training(compile);
+    compile->report.step_cost = step_cost(compile);
 }

@@ -14,12 +14,17 @@ static enum ul_status read_file(struct ul_compile *compile, const char *path)
 {
     struct ul_file file;
     struct ul_text text;
+    struct ul_nearest nearest = {.word = path};
+    for (uint32_t i = 0; i < ul_profile_count(); i++)
+        ul_nearest_offer(&nearest, ul_profile_at(i)->name);
     if (ul_file_map(&file, &compile->keep, path, &compile->diag) != UL_OK) {
         compile->diag = (struct ul_diag){0};
         return ul_diag_set(&compile->diag, UL_IO,
-                           "--profile %s: neither a file that can be read nor a name that ullage "
-                           "profile --list knows",
-                           path);
+                           "--%s %s: neither a file that can be read nor a name that ullage "
+                           "profile --list knows%s",
+                           compile->options.device != NULL ? "device" : "profile",
+                           ul_option_shown(&compile->keep, path),
+                           ul_nearest_text(&compile->keep, &nearest, ""));
     }
     char *hex = ul_arena_alloc(&compile->keep, 65);
     ul_hash_hex(file.data, file.size_bytes, hex);

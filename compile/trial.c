@@ -8,8 +8,10 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -30,25 +32,6 @@ static void tell(void *context, const char *what)
 }
 
 /* ---- One trial ---- */
-
-/* The predicted time of a step: of so many runs, the last of which updates. */
-static uint64_t step_cost(struct ul_compile *compile)
-{
-    const struct ul_plan *plan = &compile->plan;
-    uint32_t parts = compile->options.train ? compile->training.micro_batches : 1;
-    if (parts <= 1)
-        return plan->cost;
-    uint64_t cost = 0;
-    bool *runs = UL_NEW_ARRAY(&compile->keep, bool, plan->position_count);
-    ul_program_mark_entry(compile->program, plan, UL_PROGRAM_ACCUMULATE, &compile->keep, runs);
-    for (uint32_t p = 0; p < plan->position_count; p++) {
-        const struct ul_plan_position *at = &plan->positions[p];
-        const struct ul_plan_step *step = &compile->program->problem->steps[at->step];
-        if (runs[p] && at->substep == 0)
-            cost += step->alternatives[at->alternative].cost;
-    }
-    return plan->cost + (parts - 1) * cost;
-}
 
 static enum ul_status run(struct ul_compile *other, const char *path, const struct ul_trial *trial)
 {
@@ -73,11 +56,12 @@ struct ul_report_case ul_compile_note(struct ul_compile *compile)
     struct ul_plan_beside beside = ul_compile_beside(compile, compile->program);
     uint32_t parts = compile->options.train ? compile->training.micro_batches : 1;
     struct ul_report_case result = {.status = plan->fits ? UL_OK : UL_NO_FIT,
+                                    .is_planned = true,
                                     .reserved_bytes = plan->reserved_bytes[0],
                                     .process_bytes = compile->report.process.total_bytes,
                                     .bounded_bytes = ul_plan_bounded_bytes(&beside, plan),
                                     .budget_bytes = compile->options.budget_bytes,
-                                    .cost = step_cost(compile),
+                                    .cost = compile->report.step_cost,
                                     .overhead = ul_plan_overhead(plan->cost, plan->base_cost),
                                     .sample_count = (uint64_t)sample_count(compile) * parts,
                                     .largest = compile->report.largest.size,
@@ -242,6 +226,7 @@ static void start(struct work *work)
     struct ul_arena *arena = &work->compile->keep;
     pid_t process = pipe(ends) == 0 ? fork() : -1;
     if (process == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGTERM); /* nobody would read it */
         (void)close(ends[0]);
         (void)!try_one(work->compile, work->path, trial, NULL, arena);
         send(ends[1], trial, arena);
@@ -289,8 +274,11 @@ static void finish(struct work *work, uint32_t w)
 static void listen(struct work *work)
 {
     char piece[4096];
-    if (poll(work->pipes, work->running, -1) < 0)
-        return; /* a signal */
+    if (poll(work->pipes, work->running, -1) < 0) {
+        if (errno == EINTR)
+            return;
+        work->pipes[0].revents = POLLIN; /* waits for that one alone */
+    }
     for (uint32_t w = work->running; w-- > 0;) {
         if (work->pipes[w].revents == 0)
             continue;

@@ -105,7 +105,8 @@ enum ul_status ul_compile_table(struct ul_compile *compile, const char *model_pa
 {
     uint32_t count;
     const char *slash = strrchr(model_path, '/');
-    *table = (struct ul_report_table){.model_name = slash != NULL ? slash + 1 : model_path};
+    *table = (struct ul_report_table){.model_name = slash != NULL ? slash + 1 : model_path,
+                                      .model_sha256 = ""};
     UL_TRY(check(compile, model_path));
     UL_TRY(count_cases(compile, axes, &count));
     struct ul_trial *trials = UL_NEW_ARRAY(&compile->keep, struct ul_trial, count);
@@ -123,6 +124,8 @@ enum ul_status ul_compile_table(struct ul_compile *compile, const char *model_pa
     describe_options(compile, table);
     table->cases = cases;
     table->case_count = count;
-    table->model_sha256 = ul_arena_copy_string(&compile->keep, trials[0].model_sha256);
+    for (uint32_t i = 0; i < count; i++)
+        if (table->model_sha256[0] == '\0')
+            table->model_sha256 = ul_arena_copy_string(&compile->keep, trials[i].model_sha256);
     return judge(compile, trials, count);
 }

@@ -383,6 +383,8 @@ static void put_head(struct ul_text *text, const struct ul_report *report)
     ul_report_put_training_json(text, report);
     put_key_number(text, "peak_step", plan->peak_position);
     put_key_number(text, "cost", plan->cost);
+    if (report->step_cost != plan->cost)
+        put_key_number(text, "step_cost", report->step_cost);
     put_key_number(text, "base_cost", plan->base_cost);
     ul_text_printf(text, "  \"overhead\": %.9g,\n", ul_plan_overhead(plan->cost, plan->base_cost));
     ul_text_put(text, "  \"method\": {\"order\": ");

@@ -122,6 +122,7 @@ struct ul_report_case {
     enum ul_status status; /* UL_OK: it fits; UL_NO_FIT: it is a plan, but not within its budget;
                               else there is none, and `message` says why */
     const char *message;
+    bool is_planned; /* the rest is of that plan */
     uint64_t reserved_bytes, process_bytes;
     uint64_t bounded_bytes; /* of these, what a budget bounds */
     uint64_t budget_bytes;  /* 0: none */
@@ -183,6 +184,7 @@ struct ul_report {
     bool budget_of_arena;    /* it bounds the buffer alone */
     const char *device;      /* that it has to fit, and its memory; or NULL */
     uint64_t device_bytes;
+    uint64_t step_cost; /* predicted, of all micro-batches of a step */
     struct ul_report_process process;
     struct ul_report_flash flash;
     struct ul_report_training training;

@@ -90,6 +90,7 @@ struct ul_saved_facts {
     bool fits, proven, optimal, stopped_by_time;
     uint64_t parts[UL_SAVED_PART_COUNT];
     uint64_t base_cost, cost_bound;
+    uint64_t step_cost;               /* 0: that of a run */
     const char *order, *remat, *pack; /* methods */
     uint64_t packing_bytes, operand_bytes;
     uint64_t parameter_count; /* 0: it does not train */

@@ -68,6 +68,7 @@ static enum ul_status read_head(struct ul_json *json, struct ul_saved_facts *fac
         {json_object_get(root, "device"), "memory_bytes", &facts->device_bytes},
         {root, "smallest_budget_bytes", &facts->smallest_budget_bytes},
         {root, "base_cost", &facts->base_cost},
+        {root, "step_cost", &facts->step_cost},
         {root, "cost_bound", &facts->cost_bound},
         {library, "packing_bytes", &facts->packing_bytes},
         {library, "operand_bytes", &facts->operand_bytes},

@@ -87,7 +87,7 @@ static const char *budget_of(const struct summary *summary)
     const struct ul_saved_facts *facts = summary->facts;
     struct ul_arena *arena = summary->text->arena;
     const char *of = facts->budget_of_arena  ? "for the buffer alone"
-                     : is_of_device(summary) ? "of the device, as far as it is known,"
+                     : is_of_device(summary) ? "of the device, as far as it is known"
                      : is_whole(summary)     ? "for the process"
                                              : "for buffer, library and stacks";
     bool is_device = facts->device[0] != '\0' && facts->device_bytes == facts->budget_bytes;
@@ -95,7 +95,9 @@ static const char *budget_of(const struct summary *summary)
         return ul_arena_printf(arena, "the budget of %" PRIu64 " bytes %s", facts->budget_bytes,
                                of);
     return ul_arena_printf(arena, "%s, which has %s%s", name_in(summary, facts->device, 24),
-                           ul_size_format(arena, facts->device_bytes), ",");
+                           ul_size_format(arena, facts->device_bytes),
+                           facts->lacks_context || facts->lacks_library ? ", as far as it is known"
+                                                                        : "");
 }
 
 static void put_budget(struct summary *summary)
@@ -108,7 +110,7 @@ static void put_budget(struct summary *summary)
         return;
     if (facts->fits && needed <= budget) {
         put_folded(summary,
-                   ul_arena_printf(arena, "It fits %s with %s to spare.", budget_of(summary),
+                   ul_arena_printf(arena, "It fits %s, with %s to spare.", budget_of(summary),
                                    ul_size_format(arena, budget - needed)));
         return;
     }
@@ -280,8 +282,8 @@ static void put_process(struct summary *summary)
     ul_text_put(summary->text, count > 0 ? "\n" : "");
     if (of_device)
         ul_text_printf(summary->text,
-                       "    Not known before it runs: %s%sthe captured run,\n"
-                       "    and what CUDA rounds up; the program's --memory measures all of it.\n",
+                       "  Not known before it runs: %s%sthe captured run,\n"
+                       "  and what CUDA rounds up; the program's --memory measures all of it.\n",
                        facts->lacks_context ? "the context, " : "",
                        facts->lacks_library ? "what libraries keep, " : "");
 }
@@ -347,6 +349,11 @@ static void put_curve(struct summary *summary)
         top = most[c] > top ? most[c] : top;
         base = most[c] < base ? most[c] : base;
     }
+    if (top == base) {
+        ul_text_printf(summary->text, "\nAs many bytes live at each of %" PRIu32 " steps.\n",
+                       saved->step_count);
+        return;
+    }
     uint64_t low = base > (top - base) / 8 ? base - (top - base) / 8 : 0;
     for (uint32_t line = lines; line-- > 0;) {
         double step = (double)(top - low) / lines, floor = (double)low + line * step;
@@ -404,6 +411,8 @@ static void put_values(struct summary *summary, uint32_t wanted)
         longest = length > longest ? length : longest;
     }
     names = longest < names ? longest : names;
+    if (kept == 0)
+        return;
     ul_text_printf(summary->text, "Beside the weights%s there live:\n",
                    saved->rows[UL_PLAN_OPTIMIZER] > 0 ? " and the optimizer's state" : "");
     for (uint32_t i = 0; i < kept; i++) {
@@ -436,7 +445,7 @@ static const char *label_of(const char *kind)
     } labels[] = {{"recompute", "steps run again"},    {"split", "chains in pieces"},
                   {"layout", "the model's layout"},    {"inside", "light work inside"},
                   {"implementation", "other kernels"}, {"precision", "16-bit storage"},
-                  {"batch", "half the batch"},         {"output", "fewer outputs"},
+                  {"batch", "half that size"},         {"output", "fewer outputs"},
                   {"optimizer", "smaller optimizer"},  {"together", "these together"}};
     for (size_t i = 0; i < sizeof labels / sizeof *labels; i++)
         if (strcmp(labels[i].kind, kind) == 0)
@@ -449,7 +458,7 @@ static void put_remedy(struct summary *summary, const struct ul_saved_remedy *re
     ul_text_printf(summary->text, "  %8.2f %s less %+10.4g ms  %-18s  %s\n",
                    (double)remedy->saved_bytes / summary->unit.bytes, summary->unit.name,
                    (double)remedy->extra_cost * 1e-6, name_in(summary, label_of(remedy->kind), 18),
-                   name_in(summary, remedy->change, summary->style->columns - 52));
+                   name_in(summary, remedy->change, summary->style->columns - 56));
 }
 
 static void put_applied(struct summary *summary)
@@ -469,10 +478,43 @@ static void put_applied(struct summary *summary)
     put_folded(summary, line.data);
 }
 
+/* The best of each kind, then the next best; in the last place the best that keeps results, if no
+ * other does. */
+static uint32_t choose_remedies(const struct summary *summary, uint32_t own, uint32_t *chosen)
+{
+    const struct ul_saved_remedy *remedies = summary->facts->remedies;
+    uint32_t count = 0;
+    bool keeps = false;
+    for (uint32_t i = 0; i < own && count < REMEDIES; i++) {
+        bool is_new = true;
+        for (uint32_t k = 0; k < count; k++)
+            is_new = is_new && strcmp(remedies[chosen[k]].kind, remedies[i].kind) != 0;
+        if (!is_new)
+            continue;
+        keeps = keeps || remedies[i].keeps_bits;
+        chosen[count++] = i;
+    }
+    for (uint32_t i = 0; i < own && count < REMEDIES; i++) {
+        bool is_new = true;
+        for (uint32_t k = 0; k < count; k++)
+            is_new = is_new && chosen[k] != i;
+        keeps = keeps || (is_new && remedies[i].keeps_bits);
+        if (is_new)
+            chosen[count++] = i;
+    }
+    for (uint32_t i = 0; i < own && !keeps; i++) {
+        keeps = remedies[i].keeps_bits;
+        if (keeps)
+            chosen[count < REMEDIES ? count++ : REMEDIES - 1] = i;
+    }
+    return count;
+}
+
 static void put_remedies(struct summary *summary)
 {
     const struct ul_saved_facts *facts = summary->facts;
-    uint32_t own = 0;
+    bool of_process = facts->budget_bytes > 0 && !facts->budget_of_arena;
+    uint32_t own = 0, chosen[REMEDIES];
     if (!facts->has_remedies)
         return;
     for (uint32_t i = 0; i < facts->remedy_count; i++)
@@ -482,22 +524,20 @@ static void put_remedies(struct summary *summary)
                        "\nNothing that was planned makes it smaller (%" PRIu64 " other plan%s).\n",
                        facts->tried_count, ul_plural(facts->tried_count));
     else
-        ul_text_printf(summary->text, "\nSmaller, as planned%s:\n",
-                       own > REMEDIES
-                           ? ul_arena_printf(summary->text->arena,
-                                             ", the best %d of %" PRIu32 " (--html and --advice "
-                                             "on have all)",
-                                             REMEDIES, own)
-                           : "");
-    for (uint32_t i = 0; i < own && i < REMEDIES; i++)
-        put_remedy(summary, &facts->remedies[i]);
+        ul_text_printf(summary->text,
+                       "\n%s, each planned, of %" PRIu32 " in --advice on and --html:\n",
+                       of_process ? "A smaller process" : "Smaller", own);
+    uint32_t count = choose_remedies(summary, own, chosen);
+    for (uint32_t i = 0; i < count; i++)
+        put_remedy(summary, &facts->remedies[chosen[i]]);
     put_applied(summary);
 }
 
 static void put_blocker(struct summary *summary)
 {
     const struct ul_saved_facts *facts = summary->facts;
-    if (facts->blocker_count == 0 || summary->tightness >= TIGHT_BOUNDS)
+    if (facts->blocker_count == 0 || facts->blockers[0].bytes == 0 ||
+        summary->tightness >= TIGHT_BOUNDS)
         return;
     const struct ul_saved_step *step = &summary->saved->steps[facts->blockers[0].step];
     bool has_source = step->source != NULL && step->source[0] != '\0';
@@ -584,7 +624,10 @@ static void put_bounds(struct summary *summary)
     if (profile == NULL)
         return;
     ul_text_printf(summary->text, "Predicted: %.4g ms a run on %s", (double)saved->cost * 1e-6,
-                   name_in(summary, profile, 36));
+                   name_in(summary, profile, 24));
+    if (facts->step_cost > saved->cost)
+        ul_text_printf(summary->text, ", %.4g ms a step of all its runs",
+                       (double)facts->step_cost * 1e-6);
     if (facts->base_cost > 0 && saved->cost != facts->base_cost) {
         double more = 100.0 * ul_plan_overhead(saved->cost, facts->base_cost);
         ul_text_printf(summary->text, ", %.2f %% %s time for less memory", more < 0 ? -more : more,

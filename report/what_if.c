@@ -9,7 +9,7 @@ enum { VALUE_COLUMNS = 24, MIN_PEAK_COLUMNS = 16 };
 
 static bool is_plan(const struct ul_report_case *row)
 {
-    return row->status == UL_OK || row->status == UL_NO_FIT;
+    return row->is_planned;
 }
 
 static double milliseconds(uint64_t nanoseconds)

@@ -72,6 +72,8 @@ static void put_budget(struct ul_page *page)
         ul_page_put(page, ", which has ");
     }
     ul_page_put(page, ul_page_size(page, facts->budget_bytes));
+    if (facts->lacks_context || facts->lacks_library)
+        ul_page_put(page, ", as far as it is known");
 }
 
 static void put_sentence(struct ul_page *page)

@@ -112,6 +112,21 @@ def check_ladder(plan):
     expect(all(a["process_bytes"] > b["process_bytes"] and a["cost"] <= b["cost"] for a, b in zip(ladder, ladder[1:])), "no ladder")
 
 
+def check_text(*words, code=0):
+    """What a terminal gets: less than 40 lines of 80 columns, with remedies that JSON has."""
+    text = run("plan", *words, code=code).stdout
+    lines = text.splitlines()
+    expect(len(lines) < 40 and all(len(line) <= 80 for line in lines), f"{words}: {len(lines)} lines\n{text}")
+    expect("each planned" in text or "Nothing that was planned" in text, text)
+    return text
+
+
+check_text(untrained, "--dim", "N=16", "--no-pass", "split")
+check_text(untrained, "--dim", "N=16", "--target", "cuda", "--device", "rtx-3090", "--no-pass", "split")
+check_text(untrained, "--dim", "N=8", *TRAIN, "--optimizer", "adamw", "--clip-norm", "1", "--micro-batches", "2", "--no-pass", "split",
+           "--no-pass", "inside")
+rom = check_text(untrained, "--dim", "N=1", "--target", "c", "--device", "stm32f746", "--no-pass", "split", code=4)
+expect("--weights rom" in rom, rom)
 plan = check((untrained, "--dim", "N=16", "--no-pass", "split"), kinds=("precision", "batch", "reuse"))
 check_blockers(plan)
 check_ladder(plan)

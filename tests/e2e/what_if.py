@@ -181,6 +181,14 @@ def check_device(folder):
         expect(done.returncode in (1, 5) and what in done.stderr, f"{more}: {done.stderr}")
 
 
+def check_shortfall():
+    """Where not even the smallest size fits there is no plan, and the row says why; the table has the model's hash."""
+    found = table(untrained, "--max-batch", "--target", "c", "--no-pass", "split", "--budget", "300KiB,2500KiB")
+    none, large = found["plans"]
+    expect(none["status"] == 4 and "reserved_bytes" not in none and "not even" in none["message"], f"{none}")
+    expect(large["largest"] >= 1 and len(found["model_sha256"]) == 64, f"{large}")
+
+
 def check_reasons():
     """A combination that has no plan says why, and the others are planned."""
     words = (untrained, "--dim", "N=4", *TRAIN)
@@ -207,6 +215,7 @@ check_max_dim(largest[1]["largest"])
 with tempfile.TemporaryDirectory() as made:
     check_device(made)
 check_refusals()
+check_shortfall()
 check_reasons()
 first = run("plan", untrained, "--sweep", "--dim", "N=1,2", "--json", "-").stdout
 expect(first == run("plan", untrained, "--sweep", "--dim", "N=1,2", "--json", "-").stdout, "not the same bytes again")
