@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-enum { MAX_CHANGES = 24, MAX_EDITS = 8, MAX_RUNGS = 3, MAX_OUTPUTS = 2, MAX_JOINED = 3 };
+enum { MAX_CHANGES = 24, MAX_EDITS = 32, MAX_RUNGS = 3, MAX_OUTPUTS = 2, MAX_JOINED = 3 };
 
 static const char together[] = "together";
 
@@ -144,8 +144,7 @@ static void offer_training(struct advice *advice)
     if (!advice->asked->train)
         return;
     for (uint64_t more = 2; more <= 4; more *= 2)
-        if (!training->has_batch_statistics && advice->sample_count % (parts * more) == 0 &&
-            advice->sample_count >= parts * more)
+        if (advice->sample_count % (parts * more) == 0 && advice->sample_count >= parts * more)
             offer(advice, "micro-batches", false, "micro-batches",
                   ul_arena_printf(&advice->compile->keep, "%llu",
                                   (unsigned long long)(parts * more)));

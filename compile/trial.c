@@ -43,11 +43,27 @@ static enum ul_status run(struct ul_compile *other, const char *path, const stru
     return ul_compile_plan(other);
 }
 
+static bool begins_with(const struct ul_graph *graph, ul_value_id value, int64_t size)
+{
+    const struct ul_type *type = &graph->values[value].type;
+    return type->rank > 0 && type->dims[0] == size;
+}
+
+/* The first dimension of the first input, where it can be that of samples: where training has them,
+ * or all inputs and outputs begin with as many; else 0. */
 static int64_t sample_count(const struct ul_compile *compile)
 {
-    const struct ul_block *root = &compile->graph.blocks[0];
-    bool has_rank = root->input_count > 0 && compile->graph.values[root->inputs[0]].type.rank > 0;
-    return has_rank ? compile->graph.values[root->inputs[0]].type.dims[0] : 0;
+    const struct ul_graph *graph = &compile->graph;
+    const struct ul_block *root = &graph->blocks[0];
+    if (root->input_count == 0 || graph->values[root->inputs[0]].type.rank == 0)
+        return 0;
+    int64_t size = graph->values[root->inputs[0]].type.dims[0];
+    bool all = true;
+    for (uint32_t i = 0; i < root->input_count; i++)
+        all = all && begins_with(graph, root->inputs[i], size);
+    for (uint32_t i = 0; i < root->output_count; i++)
+        all = all && begins_with(graph, root->outputs[i], size);
+    return all || compile->options.train ? size : 0;
 }
 
 struct ul_report_case ul_compile_note(struct ul_compile *compile)
