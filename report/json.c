@@ -396,14 +396,15 @@ static void put_head(struct ul_text *text, const struct ul_report *report)
     ul_text_put(text, "},\n");
 }
 
-static void put_options(struct ul_text *text, const struct ul_report *report)
+void ul_report_put_options_json(struct ul_text *text, const struct ul_report_option *options,
+                                uint32_t count)
 {
     ul_text_put(text, "  \"options\": [");
-    for (uint32_t i = 0; i < report->option_count; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         ul_text_put(text, i == 0 ? "[" : ", [");
-        ul_text_put_json(text, report->options[i].name);
+        ul_text_put_json(text, options[i].name);
         ul_text_put(text, ", ");
-        ul_text_put_json(text, report->options[i].value);
+        ul_text_put_json(text, options[i].value);
         ul_text_put(text, "]");
     }
     ul_text_put(text, "],\n");
@@ -486,7 +487,7 @@ void ul_report_put_json(struct ul_text *text, const struct ul_report *report)
     ul_report_find_readers(report, text->arena, &readers);
     own.readers = &readers;
     put_head(text, report);
-    put_options(text, report);
+    ul_report_put_options_json(text, report->options, report->option_count);
     put_rows(text, report);
     ul_report_put_advice_json(text, report);
     put_tables(text, &own);

@@ -283,6 +283,9 @@ void ul_report_put_suite_json(struct ul_text *text, const struct ul_report_suite
 /* json.c: the text of plan.json (report/README.md). */
 
 void ul_report_put_json(struct ul_text *text, const struct ul_report *report);
+/* The member `options`, pairs of a name and a value. */
+void ul_report_put_options_json(struct ul_text *text, const struct ul_report_option *options,
+                                uint32_t count);
 /* Reads a plan back onto `problem`; options and hash are returned for the caller to compare. */
 struct ul_report_header {
     const char *model_sha256;

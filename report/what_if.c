@@ -312,15 +312,9 @@ void ul_report_put_table_json(struct ul_text *text, const struct ul_report_table
     ul_text_put_json(text, table->model_name);
     ul_text_put(text, ",\n  \"model_sha256\": ");
     ul_text_put_json(text, table->model_sha256);
-    ul_text_put(text, ",\n  \"options\": [");
-    for (uint32_t i = 0; i < table->option_count; i++) {
-        ul_text_put(text, i == 0 ? "[" : ", [");
-        ul_text_put_json(text, table->options[i].name);
-        ul_text_put(text, ", ");
-        ul_text_put_json(text, table->options[i].value);
-        ul_text_put(text, "]");
-    }
-    ul_text_put(text, "],\n  \"axes\": [");
+    ul_text_put(text, ",\n");
+    ul_report_put_options_json(text, table->options, table->option_count);
+    ul_text_put(text, "  \"axes\": [");
     for (uint32_t a = 0; a < table->axis_count; a++) {
         ul_text_put(text, a == 0 ? "{\"option\": " : ", {\"option\": ");
         ul_text_put_json(text, table->axes[a].option);
