@@ -124,6 +124,14 @@ static bool wants_advice(const struct ul_cli_job *job)
     return can && (is_text || options->html != NULL);
 }
 
+/* Whether anything but plan.json is written, which for a large model takes as long again. */
+static bool is_drawn(const struct ul_cli_job *job)
+{
+    const struct ul_cli_options *options = &job->options;
+    return !ul_cli_stdout_is_taken(job) || options->csv != NULL || options->csv_steps != NULL ||
+           options->trace != NULL || options->html != NULL || options->baseline != NULL;
+}
+
 /* plan.json has advice only where that was asked for, so that its bytes do not depend on who reads
  * the text; all else is drawn from it, as report does. */
 static enum ul_status write_plan(struct ul_cli_job *job)
@@ -139,7 +147,10 @@ static enum ul_status write_plan(struct ul_cli_job *job)
     if (job->options.json != NULL)
         UL_TRY(ul_file_write(job->options.json, compile->json.data, compile->json.length,
                              &compile->diag));
-    ul_compile_put_json(compile);
+    if (!is_drawn(job))
+        return UL_OK;
+    if (compile->report.advice.is_made)
+        ul_compile_put_json(compile);
     UL_TRY(ul_saved_read(&compile->keep, compile->json.data, compile->json.length, &saved,
                          &compile->diag));
     return ul_cli_draw(job, &saved);

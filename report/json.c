@@ -430,8 +430,8 @@ static void put_rows(struct ul_text *text, const struct ul_report *report)
         ul_text_printf(text,
                        "  \"for_precision\": {\n    \"saved_bytes\": %" PRIu64
                        ",\n    \"too_large_count\": %u,\n    \"uncalled_count\": %u\n  },\n",
-                       ul_report_precision_bytes(report, text->arena),
-                       ul_report_too_large(report, NULL), report->uncalled_count);
+                       ul_report_precision_bytes(report, text->arena), ul_report_too_large(report),
+                       report->uncalled_count);
 }
 
 static void put_tables(struct ul_text *text, const struct ul_report *report)

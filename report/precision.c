@@ -8,16 +8,11 @@ const char *ul_report_precision(const struct ul_report *report)
     return ul_report_option(report, "precision");
 }
 
-uint32_t ul_report_too_large(const struct ul_report *report, const char **name)
+uint32_t ul_report_too_large(const struct ul_report *report)
 {
     uint32_t count = 0;
-    for (uint32_t v = 0; v < report->problem->value_count; v++) {
-        if (!report->values[v].is_too_large)
-            continue;
-        if (count == 0 && name != NULL)
-            *name = report->values[v].name;
-        count++;
-    }
+    for (uint32_t v = 0; v < report->problem->value_count; v++)
+        count += report->values[v].is_too_large;
     return count;
 }
 

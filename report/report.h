@@ -313,8 +313,8 @@ uint64_t ul_report_operand_bytes(const struct ul_report *report, struct ul_arena
 
 /* precision.c: --precision, "fp16" or "bf16"; NULL: all of f32 is stored as that. */
 const char *ul_report_precision(const struct ul_report *report);
-/* How many weights stay f32, since 16 bits lack numbers of theirs; the first one's name. */
-uint32_t ul_report_too_large(const struct ul_report *report, const char **name);
+/* How many weights stay f32, since 16 bits lack numbers of theirs. */
+uint32_t ul_report_too_large(const struct ul_report *report);
 /* What storing in 16 bits saves, of what lies in the arena at the peak. */
 uint64_t ul_report_precision_bytes(const struct ul_report *report, struct ul_arena *arena);
 

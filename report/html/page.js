@@ -503,15 +503,16 @@
   /* ---- Tools: search, toggles ---- */
 
   const tools = one("#tools");
-  const search = make("input", {type: "search", placeholder: "Find a value, node or operator", "aria-label": "Find a value, node or operator", id: "search"});
+  const search = make("input", {type: "search", "aria-label": "Find a value, node or operator", id: "search"});
   const least = make("input", {type: "number", min: 0, step: 1, id: "least", "aria-label": "Hide values below so many KiB"});
   const changing = make("button", {type: "button"}, "Only what changes"), everything = make("button", {type: "button"}, "Show all");
   const matched = make("span", {id: "matched", role: "status"}), hiddenSum = make("span", {id: "hidden", role: "status"});
   function fillTools() {
-    const label = make("label", {}, "hide below ");
+    const find = make("label", {}, "find "), label = make("label", {}, "hide below ");
+    find.append(search);
     label.append(least, "KiB");
     least.style.width = "80px";
-    tools.append(search, label, changing, everything, matched, hiddenSum);
+    tools.append(find, label, changing, everything, matched, hiddenSum);
     tools.hidden = false;
     search.addEventListener("input", () => { state.query = search.value; redraw(); });
     search.addEventListener("keydown", event => {
