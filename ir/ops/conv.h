@@ -10,6 +10,7 @@ struct ul_conv_operands {
     enum ul_dtype acc_dtype;
     ul_value_id x, w;
     ul_value_id x_zero, w_zero; /* subtracted from what is loaded; UL_NONE: nothing is */
+    double pad_value;           /* what x is padded with */
 };
 /* True where the windows of dimension `d` reach beyond the input. */
 bool ul_conv_can_leave(const struct ul_conv *conv, uint32_t d);

@@ -33,7 +33,8 @@ bool ul_conv_can_leave(const struct ul_conv *conv, uint32_t d)
 }
 
 static void fill_input(struct ul_lower *lower, struct ul_contraction *contraction,
-                       const struct ul_conv *conv, ul_value_id x, ul_kx batch, ul_kx group)
+                       const struct ul_conv *conv, const struct ul_conv_operands *operands,
+                       ul_kx batch, ul_kx group)
 {
     struct ul_kernel *kernel = lower->kernel;
     int64_t coefficients[2 + UL_CONV_SPATIAL][UL_CONTRACT_DIMS] = {{0}};
@@ -46,7 +47,8 @@ static void fill_input(struct ul_lower *lower, struct ul_contraction *contractio
         coefficients[2 + d][k0 + 1 + d] = conv->dilation[d];
         checked |= ul_conv_can_leave(conv, d) ? 1u << (2 + d) : 0;
     }
-    ul_lower_operand(lower, contraction, &contraction->b, x, base, coefficients, checked, 0);
+    ul_lower_operand(lower, contraction, &contraction->b, operands->x, base, coefficients, checked,
+                     operands->pad_value);
 }
 
 static void fill_weight(struct ul_lower *lower, struct ul_contraction *contraction,
@@ -76,7 +78,7 @@ ul_kx ul_conv_open(struct ul_lower *lower, const struct ul_conv *conv,
     ul_contraction_init(kernel, &contraction, operands->acc_dtype, &conv->out_channels, 1,
                         conv->out, conv->spatial, k_extents, 1 + conv->spatial);
     fill_weight(lower, &contraction, conv, operands->w, group);
-    fill_input(lower, &contraction, conv, operands->x, batch, group);
+    fill_input(lower, &contraction, conv, operands, batch, group);
     ul_kx channel = ul_kx_add(kernel, ul_kx_muli(kernel, group, conv->out_channels),
                               ul_kx_var(kernel, contraction.vars[0]));
     if (operands->w_zero != UL_NONE)

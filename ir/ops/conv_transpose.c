@@ -8,6 +8,7 @@
  */
 #include "ir/kernel_build.h"
 #include "ir/ops/conv.h"
+#include "ir/ops/quant.h"
 
 #define MAX_PHASES 16 /* contractions that one node may be printed as */
 
@@ -21,6 +22,25 @@ enum ul_status ul_infer_conv_transpose(struct ul_infer *infer)
         return ul_infer_invalid(infer, "%s", wrong);
     UL_TRY(ul_conv_check_bias(infer, &conv, 2));
     struct ul_type type = ul_conv_result(&conv, x->dtype);
+    ul_infer_set_type(infer, 0, &type);
+    return UL_OK;
+}
+
+enum ul_status ul_infer_conv_transpose_integer(struct ul_infer *infer)
+{
+    struct ul_conv conv;
+    UL_TRY(ul_quant_check_operand(infer, 0, 2));
+    UL_TRY(ul_quant_check_operand(infer, 1, 3));
+    const char *wrong = ul_conv_transpose_read(&conv, infer->node, ul_infer_input(infer, 0),
+                                               ul_infer_input(infer, 1));
+    if (wrong != NULL)
+        return ul_infer_invalid(infer, "%s", wrong);
+    for (uint32_t zero = 2; zero < 4; zero++) {
+        const struct ul_type *type = ul_infer_input(infer, zero);
+        if (type != NULL && ul_type_elements(type) != 1)
+            return ul_infer_unsupported(infer, "zero-points must be one number");
+    }
+    struct ul_type type = ul_conv_result(&conv, ul_quant_sum_dtype(infer->node));
     ul_infer_set_type(infer, 0, &type);
     return UL_OK;
 }
@@ -69,7 +89,15 @@ struct transposed {
     ul_node_id node;
     struct ul_conv conv;
     ul_kx batch, group;
+    bool is_integer; /* inputs 2 and 3 are zero-points; else input 2 is the bias */
 };
+
+/* The zero-point of operand `input`, or UL_NONE. */
+static ul_value_id zero_of(const struct transposed *t, uint32_t input)
+{
+    bool has = t->is_integer && ul_lower_has_input(t->lower, t->node, 2 + input);
+    return has ? t->lower->graph->nodes[t->node].inputs[2 + input] : UL_NONE;
+}
 
 static void fill_operands(const struct transposed *t, struct ul_contraction *contraction,
                           const struct phase *phases)
@@ -99,11 +127,16 @@ static void fill_operands(const struct transposed *t, struct ul_contraction *con
     }
     ul_lower_operand(t->lower, contraction, &contraction->a, inputs[1], weight_base, weight, 0, 0);
     ul_lower_operand(t->lower, contraction, &contraction->b, inputs[0], in_base, in, checked, 0);
+    if (zero_of(t, 1) != UL_NONE)
+        ul_operand_subtract(t->lower, contraction, &contraction->a, zero_of(t, 1), channel);
+    if (zero_of(t, 0) != UL_NONE)
+        ul_operand_subtract(t->lower, contraction, &contraction->b, zero_of(t, 0), channel);
 }
 
 static void store_result(const struct transposed *t, const ul_kx *index, ul_kx sum)
 {
-    sum = ul_conv_add_bias(t->lower, t->node, 2, index[1], sum);
+    if (!t->is_integer)
+        sum = ul_conv_add_bias(t->lower, t->node, 2, index[1], sum);
     ul_lower_store(t->lower, t->lower->graph->nodes[t->node].outputs[0], index, sum);
 }
 
@@ -230,9 +263,15 @@ static void lower_plain(const struct transposed *t, enum ul_dtype dtype)
     for (uint32_t d = 0; d < conv->spatial; d++)
         open_taps(t, d, index[2 + d], &tap[2 + d], &in[2 + d], &valid);
     ul_ks_if(kernel, valid);
-    ul_ks_set(kernel, sum,
-              ul_kx_fma(kernel, ul_lower_load(t->lower, inputs[0], in),
-                        ul_lower_load(t->lower, inputs[1], tap), ul_kx_var(kernel, sum)));
+    ul_kx x = ul_kx_cast(kernel, dtype, ul_lower_load(t->lower, inputs[0], in));
+    ul_kx w = ul_kx_cast(kernel, dtype, ul_lower_load(t->lower, inputs[1], tap));
+    if (zero_of(t, 0) != UL_NONE)
+        x = ul_kx_binary(kernel, UL_KX_SUB, x,
+                         ul_kx_cast(kernel, dtype, ul_lower_load_scalar(t->lower, zero_of(t, 0))));
+    if (zero_of(t, 1) != UL_NONE)
+        w = ul_kx_binary(kernel, UL_KX_SUB, w,
+                         ul_kx_cast(kernel, dtype, ul_lower_load_scalar(t->lower, zero_of(t, 1))));
+    ul_ks_set(kernel, sum, ul_kx_fma(kernel, x, w, ul_kx_var(kernel, sum)));
     ul_ks_end(kernel);
     for (uint32_t d = 0; d <= conv->spatial; d++)
         ul_ks_end(kernel);
@@ -241,14 +280,14 @@ static void lower_plain(const struct transposed *t, enum ul_dtype dtype)
         ul_ks_end(kernel);
 }
 
-void ul_lower_conv_transpose(struct ul_lower *lower, ul_node_id node)
+static void lower_transposed(struct ul_lower *lower, ul_node_id node, bool is_integer)
 {
     const struct ul_type *x = ul_lower_input_type(lower, node, 0);
-    struct transposed t = {.lower = lower, .node = node};
+    struct transposed t = {.lower = lower, .node = node, .is_integer = is_integer};
     const char *wrong = ul_conv_transpose_read(&t.conv, &lower->graph->nodes[node], x,
                                                ul_lower_input_type(lower, node, 1));
     UL_ASSERT(wrong == NULL);
-    enum ul_dtype dtype = ul_compute_dtype(x->dtype);
+    enum ul_dtype dtype = ul_compute_dtype(ul_lower_output_type(lower, node, 0)->dtype);
     t.batch = ul_ks_for(lower->kernel, t.conv.batch, UL_FOR_PARALLEL);
     t.group = ul_ks_for(lower->kernel, t.conv.groups, UL_FOR_PARALLEL);
     int64_t phases = 1;
@@ -260,4 +299,14 @@ void ul_lower_conv_transpose(struct ul_lower *lower, ul_node_id node)
         lower_plain(&t, dtype);
     ul_ks_end(lower->kernel);
     ul_ks_end(lower->kernel);
+}
+
+void ul_lower_conv_transpose(struct ul_lower *lower, ul_node_id node)
+{
+    lower_transposed(lower, node, false);
+}
+
+void ul_lower_conv_transpose_integer(struct ul_lower *lower, ul_node_id node)
+{
+    lower_transposed(lower, node, true);
 }

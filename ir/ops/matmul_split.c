@@ -33,6 +33,17 @@ bool ul_split_rule_matmul(struct ul_split_rule *split)
     return true;
 }
 
+/* Zero-points for each row or column would have to be cut as well. */
+bool ul_split_rule_matmul_integer(struct ul_split_rule *split)
+{
+    for (uint32_t i = 2; i < split->node->input_count; i++) {
+        if (split->node->inputs[i] != UL_NONE &&
+            ul_type_elements(ul_split_rule_input_type(split, i)) != 1)
+            return false;
+    }
+    return ul_split_rule_matmul(split);
+}
+
 bool ul_split_rule_gemm(struct ul_split_rule *split)
 {
     bool trans_a = ul_node_get_int(split->node, "transA", 0) != 0;

@@ -19,11 +19,9 @@ bool ul_quant_range(enum ul_dtype dtype, int64_t *low, int64_t *high)
     return false;
 }
 
-ul_kx ul_quantize(struct ul_kernel *kernel, ul_kx x, ul_kx zero, enum ul_dtype dtype)
+ul_kx ul_quantize_within(struct ul_kernel *kernel, ul_kx x, ul_kx zero, int64_t low, int64_t high)
 {
-    int64_t low = 0, high = 0;
-    bool is_known = ul_quant_range(dtype, &low, &high);
-    UL_ASSERT(is_known);
+    UL_ASSERT(low <= high);
     enum ul_dtype real = ul_kx_dtype(kernel, x);
     ul_kx min = ul_kx_number(kernel, real, (double)low);
     ul_kx max = ul_kx_number(kernel, real, (double)high);
@@ -37,6 +35,14 @@ ul_kx ul_quantize(struct ul_kernel *kernel, ul_kx x, ul_kx zero, enum ul_dtype d
     rounded = ul_kx_binary(kernel, UL_KX_MIN, rounded, max);
     ul_kx result = ul_kx_cast(kernel, UL_I32, rounded);
     return zero == UL_NONE ? result : ul_kx_binary(kernel, UL_KX_ADD, result, zero);
+}
+
+ul_kx ul_quantize(struct ul_kernel *kernel, ul_kx x, ul_kx zero, enum ul_dtype dtype)
+{
+    int64_t low = 0, high = 0;
+    bool is_known = ul_quant_range(dtype, &low, &high);
+    UL_ASSERT(is_known);
+    return ul_quantize_within(kernel, x, zero, low, high);
 }
 
 ul_kx ul_lower_load_scalar(struct ul_lower *lower, ul_value_id value)

@@ -12,6 +12,14 @@ bool ul_quant_range(enum ul_dtype dtype, int64_t *low, int64_t *high);
 /* `x` (f32 or f64, in units of the scale already) rounded, plus `zero` (an i32, or UL_NONE),
  * saturated to `dtype`: an i32. */
 ul_kx ul_quantize(struct ul_kernel *kernel, ul_kx x, ul_kx zero, enum ul_dtype dtype);
+/* The same, clamped to [low, high]. */
+ul_kx ul_quantize_within(struct ul_kernel *kernel, ul_kx x, ul_kx zero, int64_t low, int64_t high);
+/* Operand `input` of sums of integers and its zero-point, which may be absent: 8-bit integers of
+ * one type, or of 16 bits where the node has the attribute `wide`. */
+enum ul_status ul_quant_check_operand(const struct ul_infer *infer, uint32_t input,
+                                      uint32_t zero) UL_MUST_CHECK;
+/* The type of its sums. */
+enum ul_dtype ul_quant_sum_dtype(const struct ul_node *node);
 /* The only element of a scalar or of a tensor with one element. */
 ul_kx ul_lower_load_scalar(struct ul_lower *lower, ul_value_id value);
 

@@ -9,11 +9,17 @@ static bool is_8bit(enum ul_dtype dtype)
     return dtype == UL_U8 || dtype == UL_I8;
 }
 
-/* Operand `input` and its zero-point: 8-bit integers of one type. */
-static enum ul_status check_operand(const struct ul_infer *infer, uint32_t input, uint32_t zero)
+enum ul_dtype ul_quant_sum_dtype(const struct ul_node *node)
+{
+    return ul_node_get_int(node, "wide", 0) != 0 ? UL_I64 : UL_I32;
+}
+
+enum ul_status ul_quant_check_operand(const struct ul_infer *infer, uint32_t input, uint32_t zero)
 {
     const struct ul_type *x = ul_infer_input(infer, input), *z = ul_infer_input(infer, zero);
-    if (!is_8bit(x->dtype))
+    bool is_wide =
+        ul_quant_sum_dtype(infer->node) == UL_I64 && (x->dtype == UL_U16 || x->dtype == UL_I16);
+    if (!is_8bit(x->dtype) && !is_wide)
         return ul_infer_unsupported(infer, "%s takes u8 and i8, not %s",
                                     ul_op_get(infer->node->op)->name, ul_dtype_get(x->dtype)->name);
     if (z != NULL && z->dtype != x->dtype)
@@ -30,8 +36,8 @@ static bool is_single(const struct ul_type *type)
 static enum ul_status check_conv(const struct ul_infer *infer, uint32_t x, uint32_t x_zero,
                                  uint32_t w, uint32_t w_zero, struct ul_conv *conv)
 {
-    UL_TRY(check_operand(infer, x, x_zero));
-    UL_TRY(check_operand(infer, w, w_zero));
+    UL_TRY(ul_quant_check_operand(infer, x, x_zero));
+    UL_TRY(ul_quant_check_operand(infer, w, w_zero));
     const char *wrong =
         ul_conv_read(conv, infer->node, ul_infer_input(infer, x), ul_infer_input(infer, w));
     if (wrong != NULL)
@@ -49,7 +55,7 @@ enum ul_status ul_infer_conv_integer(struct ul_infer *infer)
 {
     struct ul_conv conv;
     UL_TRY(check_conv(infer, 0, 2, 1, 3, &conv));
-    struct ul_type type = ul_conv_result(&conv, UL_I32);
+    struct ul_type type = ul_conv_result(&conv, ul_quant_sum_dtype(infer->node));
     ul_infer_set_type(infer, 0, &type);
     return UL_OK;
 }
@@ -67,11 +73,12 @@ void ul_lower_conv_integer(struct ul_lower *lower, ul_node_id node_id)
     const char *wrong = ul_conv_read(&conv, node, ul_lower_input_type(lower, node_id, 0),
                                      ul_lower_input_type(lower, node_id, 1));
     UL_ASSERT(wrong == NULL);
-    struct ul_conv_operands operands = {.acc_dtype = UL_I32,
+    struct ul_conv_operands operands = {.acc_dtype = ul_quant_sum_dtype(node),
                                         .x = node->inputs[0],
                                         .w = node->inputs[1],
                                         .x_zero = input_or_none(lower, node_id, 2),
-                                        .w_zero = input_or_none(lower, node_id, 3)};
+                                        .w_zero = input_or_none(lower, node_id, 3),
+                                        .pad_value = (double)ul_node_get_int(node, "pad_value", 0)};
     ul_kx index[2 + UL_CONV_SPATIAL];
     ul_kx sum = ul_conv_open(lower, &conv, &operands, index);
     ul_lower_store(lower, node->outputs[0], index, sum);
@@ -177,8 +184,8 @@ static bool fits_matrix(const struct ul_type *type, const struct ul_matmul *matm
 static enum ul_status check_matmul(const struct ul_infer *infer, uint32_t a, uint32_t a_zero,
                                    uint32_t b, uint32_t b_zero, struct ul_matmul *matmul)
 {
-    UL_TRY(check_operand(infer, a, a_zero));
-    UL_TRY(check_operand(infer, b, b_zero));
+    UL_TRY(ul_quant_check_operand(infer, a, a_zero));
+    UL_TRY(ul_quant_check_operand(infer, b, b_zero));
     const char *wrong = ul_matmul_read(matmul, ul_infer_input(infer, a), ul_infer_input(infer, b));
     if (wrong != NULL)
         return ul_infer_invalid(infer, "%s", wrong);
@@ -193,7 +200,7 @@ enum ul_status ul_infer_matmul_integer(struct ul_infer *infer)
 {
     struct ul_matmul matmul;
     UL_TRY(check_matmul(infer, 0, 2, 1, 3, &matmul));
-    struct ul_type type = ul_matmul_result(&matmul, UL_I32);
+    struct ul_type type = ul_matmul_result(&matmul, ul_quant_sum_dtype(infer->node));
     ul_infer_set_type(infer, 0, &type);
     return UL_OK;
 }
@@ -209,7 +216,7 @@ void ul_lower_matmul_integer(struct ul_lower *lower, ul_node_id node_id)
                                           .b = node->inputs[1],
                                           .a_zero = input_or_none(lower, node_id, 2),
                                           .b_zero = input_or_none(lower, node_id, 3),
-                                          .acc_dtype = UL_I32};
+                                          .acc_dtype = ul_quant_sum_dtype(node)};
     ul_kx index[UL_LIMIT_RANK];
     ul_kx sum = ul_matmul_open(lower, &matmul, &operands, index);
     ul_lower_store(lower, node->outputs[0], index, sum);

@@ -1,0 +1,90 @@
+/* Rescale: sums of integers in scales of their own, as integers in another scale. */
+#include "ir/kernel_build.h"
+#include "ir/ops/quant.h"
+
+enum { FIRST_TERM = 1, TERM_INPUTS = 3 }; /* x, factor, x_zero */
+
+static bool is_summed(enum ul_dtype dtype)
+{
+    int64_t low, high;
+    return dtype == UL_I32 || dtype == UL_I64 || ul_quant_range(dtype, &low, &high);
+}
+
+static enum ul_status check_term(const struct ul_infer *infer, uint32_t first, struct ul_type *type)
+{
+    const struct ul_type *x = ul_infer_input(infer, first);
+    const struct ul_type *factor = ul_infer_input(infer, first + 1);
+    const struct ul_type *zero = ul_infer_input(infer, first + 2);
+    if (x == NULL || factor == NULL || !is_summed(x->dtype) || factor->dtype != UL_F32)
+        return ul_infer_invalid(infer, "a term must be integers and an f32 factor");
+    if (zero != NULL && (zero->dtype != x->dtype || ul_type_elements(zero) != 1))
+        return ul_infer_invalid(infer, "a zero-point must be one number of its operand's type");
+    struct ul_type sum = *type;
+    if (!ul_broadcast(type, x, &sum) || !ul_broadcast(&sum, factor, type))
+        return ul_infer_invalid(infer, "terms do not broadcast");
+    return UL_OK;
+}
+
+enum ul_status ul_infer_rescale(struct ul_infer *infer)
+{
+    const struct ul_type *zero = ul_infer_input(infer, 0);
+    uint32_t count = infer->node->input_count;
+    int64_t low, high;
+    struct ul_type type = {.rank = 0};
+    if (!ul_quant_range(zero->dtype, &low, &high) || ul_type_elements(zero) != 1)
+        return ul_infer_invalid(infer, "the result's zero-point must be one integer of 4 to 16 "
+                                       "bits");
+    if ((count - FIRST_TERM) % TERM_INPUTS == 1)
+        return ul_infer_invalid(infer, "a term has no factor");
+    int64_t min = ul_node_get_int(infer->node, "low", low);
+    int64_t max = ul_node_get_int(infer->node, "high", high);
+    if (min < low || max > high || min > max)
+        return ul_infer_invalid(infer, "low and high must be a range of the result's type");
+    for (uint32_t first = FIRST_TERM; first < count; first += TERM_INPUTS)
+        UL_TRY(check_term(infer, first, &type));
+    type.dtype = zero->dtype;
+    ul_infer_set_type(infer, 0, &type);
+    return UL_OK;
+}
+
+/* (x - x_zero) * factor, in f32. */
+static ul_kx load_difference(struct ul_lower *lower, ul_node_id node, uint32_t first,
+                             const ul_kx *index, uint32_t rank)
+{
+    struct ul_kernel *kernel = lower->kernel;
+    const ul_value_id *inputs = lower->graph->nodes[node].inputs;
+    ul_kx x = ul_lower_load_broadcast(lower, inputs[first], index, rank);
+    if (ul_kx_dtype(kernel, x) == UL_U32)
+        x = ul_kx_cast(kernel, UL_I32, x);
+    if (ul_lower_has_input(lower, node, first + 2)) {
+        ul_kx zero = ul_lower_load_scalar(lower, inputs[first + 2]);
+        x = ul_kx_binary(kernel, UL_KX_SUB, x, ul_kx_cast(kernel, ul_kx_dtype(kernel, x), zero));
+    }
+    return ul_kx_cast(kernel, UL_F32, x);
+}
+
+/* Two roundings or one, behind a fused addition, are one decision of the printer for all kernels:
+ * the same bits wherever a term is computed. */
+ul_kx ul_map_rescale(struct ul_lower *lower, ul_node_id node_id, uint32_t output,
+                     const ul_kx *index)
+{
+    struct ul_kernel *kernel = lower->kernel;
+    const struct ul_node *node = &lower->graph->nodes[node_id];
+    const struct ul_type *type = ul_lower_output_type(lower, node_id, output);
+    ul_kx sum = UL_NONE;
+    UL_ASSERT(node->input_count > FIRST_TERM + 1);
+    for (uint32_t first = FIRST_TERM; first < node->input_count; first += TERM_INPUTS) {
+        ul_kx x = load_difference(lower, node_id, first, index, type->rank);
+        ul_kx factor = ul_lower_load_broadcast(lower, node->inputs[first + 1], index, type->rank);
+        sum = sum == UL_NONE ? ul_kx_binary(kernel, UL_KX_MUL, x, factor)
+                             : ul_kx_fma(kernel, x, factor, sum);
+    }
+    int64_t low = 0, high = 0;
+    bool is_known = ul_quant_range(type->dtype, &low, &high);
+    UL_ASSERT(is_known);
+    low = ul_node_get_int(node, "low", low);
+    high = ul_node_get_int(node, "high", high);
+    ul_kx zero = ul_kx_cast(kernel, UL_I32, ul_lower_load_scalar(lower, node->inputs[0]));
+    ul_kx result = ul_quantize_within(kernel, sum, zero, low, high);
+    return ul_kx_cast(kernel, ul_compute_dtype(type->dtype), result);
+}
