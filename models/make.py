@@ -33,6 +33,7 @@ NETWORKS = {
     "efficientnet_b0": ("efficientnet_b0", 17, {}),
     "shufflenet_v2": ("shufflenet_v2", 17, {}),
     "convnext_t": ("convnext_t", 17, {}),
+    "ds_cnn": ("ds_cnn", 17, {}),
     "regnet_y_400mf": ("regnet_y_400mf", 17, {}),
     "unet": ("unet", 17, {}),
     "deeplab_v3": ("deeplab_v3", 17, {}),
