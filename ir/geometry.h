@@ -59,4 +59,24 @@ const char *ul_matmul_read(struct ul_matmul *matmul, const struct ul_type *a,
                            const struct ul_type *b);
 struct ul_type ul_matmul_result(const struct ul_matmul *matmul, enum ul_dtype dtype);
 
+/* com.microsoft's MatMulNBits: rows of a times the columns of a matrix of `bits` each, which are
+ * packed one column after the other, the first in the lowest bits of a byte; one scale, and maybe
+ * a zero point, for each block of a column. */
+struct ul_nbits {
+    int64_t depth, columns; /* K and N */
+    int64_t bits, block, block_count;
+    int64_t block_bytes; /* of a packed block */
+    int64_t zero;        /* where there are no zero points */
+    bool zeros_packed;   /* as the weights are, each column's from a byte on; else numbers */
+    bool is_e2m1;        /* floats of 4 bits, of which nothing is subtracted */
+    enum ul_dtype dtype; /* of the weights as they lie: u8, or a float of 8 bits */
+};
+
+enum { UL_NBITS_A, UL_NBITS_B, UL_NBITS_SCALES, UL_NBITS_ZEROS, UL_NBITS_GROUPS, UL_NBITS_BIAS };
+
+/* nbits.c: reads attributes and the types of the inputs, NULL where one is absent. NULL, or what is
+ * wrong with them. */
+const char *ul_nbits_read(struct ul_nbits *nbits, const struct ul_node *node,
+                          const struct ul_type *const types[6]);
+
 #endif

@@ -1,0 +1,387 @@
+/* MatMulNBits of com.microsoft: products with weights of a few bits.
+ *
+ * The contraction reads the bytes as they lie. Its k is cut into blocks, bytes (of odd bits: runs
+ * of 8 weights, which end at a byte), and weights of a byte, so that the byte's index is affine:
+ *
+ *      k = block * block_size + byte * (8 / bits) + part
+ *      b(k, n) = (((byte >> part * bits) & mask) - zero) * scale
+ *
+ * Beside what com.microsoft has there are attributes that passes set: `zero`, the zero point of
+ * all weights, and `e2m1`, where the four bits are a float. */
+#include "ir/ops/nbits.h"
+#include "ir/geometry.h"
+#include "ir/infer.h"
+#include "ir/kernel_build.h"
+#include "ir/ops/check.h"
+
+#include <math.h>
+
+/* ---- shapes ---- */
+
+static bool is_table(const struct ul_type *type, int64_t rows, int64_t columns)
+{
+    bool flat = type->rank == 1 && columns != 0 && type->dims[0] / columns == rows &&
+                type->dims[0] % columns == 0;
+    return flat || (type->rank == 2 && type->dims[0] == rows && type->dims[1] == columns);
+}
+
+/* A number that is not there, or out of these bounds. */
+static bool is_outside(const struct ul_node *node, const char *name, int64_t low, int64_t high,
+                       int64_t *value)
+{
+    *value = ul_node_get_int(node, name, low - 1);
+    return *value < low || *value > high;
+}
+
+static const char *read_attributes(struct ul_nbits *nbits, const struct ul_node *node)
+{
+    if (is_outside(node, "K", 1, UL_LIMIT_DIM, &nbits->depth) ||
+        is_outside(node, "N", 1, UL_LIMIT_DIM, &nbits->columns))
+        return "K and N must be there, and positive";
+    nbits->bits = ul_node_get_int(node, "bits", 4);
+    if (nbits->bits < 2 || nbits->bits > 8)
+        return "bits must be 2 to 8";
+    if (is_outside(node, "block_size", 1, UL_LIMIT_DIM, &nbits->block))
+        return "block_size must be there, and positive";
+    nbits->block_count = (nbits->depth - 1) / nbits->block + 1;
+    int64_t used = nbits->block_count == 1 ? nbits->depth : nbits->block;
+    nbits->block_bytes = (nbits->block * nbits->bits + 7) / 8;
+    if (nbits->block_count > 1 && used * nbits->bits % 8 != 0)
+        return "a block must fill whole bytes";
+    nbits->is_e2m1 = ul_node_get_int(node, "e2m1", 0) != 0;
+    if (nbits->is_e2m1 && nbits->bits != 4)
+        return "e2m1 has 4 bits";
+    nbits->zero = ul_node_get_int(node, "zero", (int64_t)1 << (nbits->bits - 1));
+    return nbits->zero < 0 || nbits->zero > 255 ? "zero must be 0 to 255" : NULL;
+}
+
+static const char *read_zeros(struct ul_nbits *nbits, const struct ul_type *zeros)
+{
+    if (zeros == NULL)
+        return NULL;
+    nbits->zeros_packed = zeros->dtype == UL_U8;
+    if (!nbits->zeros_packed && (UL_CHECK_FLOATS >> zeros->dtype & 1u) == 0)
+        return "zero points must be packed in u8, or floats";
+    int64_t columns =
+        nbits->zeros_packed ? (nbits->block_count * nbits->bits + 7) / 8 : nbits->block_count;
+    return is_table(zeros, nbits->columns, columns) ? NULL
+                                                    : "zero_points must be [N, blocks], or, in u8, "
+                                                      "[N, bytes of the packed points of a column]";
+}
+
+const char *ul_nbits_read(struct ul_nbits *nbits, const struct ul_node *node,
+                          const struct ul_type *const types[6])
+{
+    const struct ul_type *a = types[UL_NBITS_A], *b = types[UL_NBITS_B];
+    const struct ul_type *groups = types[UL_NBITS_GROUPS], *bias = types[UL_NBITS_BIAS];
+    *nbits = (struct ul_nbits){.dtype = b->dtype};
+    const char *wrong = read_attributes(nbits, node);
+    if (wrong != NULL)
+        return wrong;
+    if (a->rank == 0 || a->dims[a->rank - 1] != nbits->depth)
+        return "the last dimension of A must be K";
+    if (b->rank != 3 || b->dims[0] != nbits->columns || b->dims[1] != nbits->block_count ||
+        b->dims[2] != nbits->block_bytes)
+        return "B must be [N, K / block_size rounded up, bytes of a packed block]";
+    if (!is_table(types[UL_NBITS_SCALES], nbits->columns, nbits->block_count))
+        return "scales must be [N, K / block_size rounded up]";
+    if (groups != NULL && (groups->rank != 1 || groups->dims[0] < nbits->depth))
+        return "g_idx must have a number for each of K";
+    if (bias != NULL && (bias->rank != 1 || bias->dims[0] != nbits->columns))
+        return "bias must be [N]";
+    return read_zeros(nbits, types[UL_NBITS_ZEROS]);
+}
+
+/* A scale that is no number spoils all that it is multiplied with; 0 is what a block of zeros has.
+ */
+static enum ul_status check_scales(const struct ul_infer *infer, uint32_t input)
+{
+    const struct ul_tensor *scales = ul_infer_tensor(infer, input);
+    uint64_t count = scales == NULL ? 0 : ul_type_elements(&scales->type);
+    for (uint64_t i = 0; i < count; i++)
+        if (!isfinite(ul_tensor_get_float(scales, i)))
+            return ul_infer_invalid(infer, "scale %llu is no finite number", (unsigned long long)i);
+    return UL_OK;
+}
+
+enum ul_status ul_nbits_check_scales(const struct ul_infer *infer, uint32_t input)
+{
+    UL_TRY(ul_check_dtype(infer, input, UL_CHECK_FLOATS & ~UL_CHECK_BIT(UL_F64)));
+    return check_scales(infer, input);
+}
+
+static enum ul_status check_types(const struct ul_infer *infer)
+{
+    const struct ul_type *b = ul_infer_input(infer, UL_NBITS_B);
+    UL_TRY(ul_check_dtype(infer, UL_NBITS_A, UL_CHECK_FLOATS & ~UL_CHECK_BIT(UL_F64)));
+    UL_TRY(ul_check_dtype(infer, UL_NBITS_B, UL_CHECK_BIT(UL_U8) | UL_SET_FLOAT8));
+    UL_TRY(ul_check_dtype(infer, UL_NBITS_GROUPS, UL_CHECK_BIT(UL_I32)));
+    UL_TRY(ul_check_dtype(infer, UL_NBITS_BIAS, UL_CHECK_FLOATS));
+    if (b->dtype != UL_U8 && ul_node_get_int(infer->node, "bits", 4) != 8)
+        return ul_infer_invalid(infer, "floats of 8 bits have 8 bits");
+    return ul_nbits_check_scales(infer, UL_NBITS_SCALES);
+}
+
+/* A group is a block, known where the numbers are. */
+static enum ul_status check_groups(const struct ul_infer *infer, const struct ul_nbits *nbits)
+{
+    const struct ul_tensor *groups = ul_infer_tensor(infer, UL_NBITS_GROUPS);
+    for (int64_t k = 0; groups != NULL && k < nbits->depth; k++) {
+        int64_t group = ul_tensor_get_int(groups, (uint64_t)k);
+        if (group < 0 || group >= nbits->block_count)
+            return ul_infer_invalid(infer, "g_idx has %lld at %lld, of %lld groups",
+                                    (long long)group, (long long)k, (long long)nbits->block_count);
+    }
+    return UL_OK;
+}
+
+enum ul_status ul_infer_matmul_nbits(struct ul_infer *infer)
+{
+    const struct ul_type *types[6];
+    for (uint32_t i = 0; i < 6; i++)
+        types[i] = ul_infer_input(infer, i);
+    struct ul_nbits nbits;
+    UL_TRY(check_types(infer));
+    for (uint32_t i = UL_NBITS_B; i <= UL_NBITS_GROUPS; i++)
+        if (types[i] != NULL)
+            UL_TRY(ul_require_constant(infer, i));
+    const char *wrong = ul_nbits_read(&nbits, infer->node, types);
+    if (wrong != NULL)
+        return ul_infer_invalid(infer, "%s", wrong);
+    UL_TRY(check_groups(infer, &nbits));
+    struct ul_type type = *types[UL_NBITS_A];
+    type.dims[type.rank - 1] = nbits.columns;
+    ul_infer_set_type(infer, 0, &type);
+    return UL_OK;
+}
+
+/* ---- a weight ---- */
+
+static ul_kx shift_right(struct ul_kernel *kernel, ul_kx value, ul_kx count, int64_t mask)
+{
+    value = ul_kx_cast(kernel, UL_U32, value);
+    value = ul_kx_binary(kernel, UL_KX_SHR, value, ul_kx_cast(kernel, UL_U32, count));
+    return ul_kx_binary(kernel, UL_KX_AND, value, ul_kx_int(kernel, UL_U32, mask));
+}
+
+ul_kx ul_nbits_part(struct ul_kernel *kernel, ul_kx byte, ul_kx part, int64_t bits)
+{
+    return shift_right(kernel, byte, ul_kx_muli(kernel, part, bits), ((int64_t)1 << bits) - 1);
+}
+
+/* sign, two bits of exponent, one of mantissa: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their opposites */
+ul_kx ul_nbits_e2m1(struct ul_kernel *kernel, ul_kx code)
+{
+    ul_kx seven = ul_kx_int(kernel, UL_U32, 7), four = ul_kx_int(kernel, UL_U32, 4);
+    ul_kx size = ul_kx_binary(kernel, UL_KX_AND, code, seven);
+    ul_kx half = ul_kx_float(kernel, UL_F32, 0.5);
+    ul_kx small = ul_kx_binary(kernel, UL_KX_MUL, ul_kx_cast(kernel, UL_F32, size), half);
+    ul_kx middle = ul_kx_binary(kernel, UL_KX_SUB, ul_kx_cast(kernel, UL_F32, size),
+                                ul_kx_float(kernel, UL_F32, 2));
+    ul_kx value = ul_kx_select(kernel, ul_kx_binary(kernel, UL_KX_LE, size, four), small, middle);
+    value = ul_kx_select(kernel, ul_kx_binary(kernel, UL_KX_EQ, size, seven),
+                         ul_kx_float(kernel, UL_F32, 6), value);
+    ul_kx is_positive = ul_kx_binary(kernel, UL_KX_LT, code, ul_kx_int(kernel, UL_U32, 8));
+    return ul_kx_select(kernel, is_positive, value, ul_kx_unary(kernel, UL_KX_NEG, value));
+}
+
+ul_kx ul_nbits_load_table(struct ul_lower *lower, ul_value_id value, ul_kx row, ul_kx column,
+                          int64_t columns)
+{
+    struct ul_kernel *kernel = lower->kernel;
+    ul_kx at[2] = {row, column};
+    if (lower->graph->values[value].type.rank == 1)
+        at[0] = ul_kx_add(kernel, ul_kx_muli(kernel, row, columns), column);
+    return ul_lower_load(lower, value, at);
+}
+
+/* Byte `at` of a column, which may be that behind its last one: then another, of which no bit is
+ * used. */
+static ul_kx load_byte(struct ul_lower *lower, const struct ul_nbits *nbits, ul_value_id value,
+                       ul_kx column, ul_kx block, ul_kx at)
+{
+    at = ul_kx_clamp(lower->kernel, at, 0, nbits->block_bytes - 1);
+    const ul_kx index[3] = {column, block, at};
+    return ul_kx_cast(lower->kernel, UL_U32, ul_lower_load(lower, value, index));
+}
+
+/* The operand that a contraction reads, and where it is. */
+struct place {
+    ul_node_id node;
+    ul_kx column, block, byte, part; /* of odd bits: byte is the run of 8 weights */
+    ul_kx depth;
+};
+
+/* Weight `part` of a run of 8, which may lie in two bytes. */
+static ul_kx load_run(struct ul_lower *lower, const struct ul_nbits *nbits,
+                      const struct place *place)
+{
+    struct ul_kernel *kernel = lower->kernel;
+    ul_value_id b = lower->graph->nodes[place->node].inputs[UL_NBITS_B];
+    ul_kx bit = ul_kx_muli(kernel, place->part, nbits->bits);
+    ul_kx first =
+        ul_kx_add(kernel, ul_kx_muli(kernel, place->byte, nbits->bits), ul_kx_divi(kernel, bit, 8));
+    ul_kx low = load_byte(lower, nbits, b, place->column, place->block, first);
+    ul_kx high =
+        load_byte(lower, nbits, b, place->column, place->block, ul_kx_addi(kernel, first, 1));
+    high = ul_kx_binary(kernel, UL_KX_SHL, high, ul_kx_int(kernel, UL_U32, 8));
+    return shift_right(kernel, ul_kx_binary(kernel, UL_KX_OR, low, high),
+                       ul_kx_modi(kernel, bit, 8), ((int64_t)1 << nbits->bits) - 1);
+}
+
+/* The zero point of a block, an i32 or an f32. */
+static ul_kx load_zero(struct ul_lower *lower, const struct ul_nbits *nbits,
+                       const struct place *place, ul_kx group)
+{
+    struct ul_kernel *kernel = lower->kernel;
+    if (!ul_lower_has_input(lower, place->node, UL_NBITS_ZEROS))
+        return ul_kx_int(kernel, UL_I32, nbits->zero);
+    ul_value_id zeros = lower->graph->nodes[place->node].inputs[UL_NBITS_ZEROS];
+    if (!nbits->zeros_packed)
+        return ul_kx_cast(
+            kernel, UL_F32,
+            ul_nbits_load_table(lower, zeros, place->column, group, nbits->block_count));
+    int64_t bytes = (nbits->block_count * nbits->bits + 7) / 8;
+    ul_kx bit = ul_kx_muli(kernel, group, nbits->bits), at = ul_kx_divi(kernel, bit, 8);
+    ul_kx next = ul_kx_clamp(kernel, ul_kx_addi(kernel, at, 1), 0, bytes - 1);
+    ul_kx low =
+        ul_kx_cast(kernel, UL_U32, ul_nbits_load_table(lower, zeros, place->column, at, bytes));
+    if (8 % nbits->bits != 0) {
+        ul_kx high = ul_kx_cast(kernel, UL_U32,
+                                ul_nbits_load_table(lower, zeros, place->column, next, bytes));
+        high = ul_kx_binary(kernel, UL_KX_SHL, high, ul_kx_int(kernel, UL_U32, 8));
+        low = ul_kx_binary(kernel, UL_KX_OR, low, high);
+    }
+    ul_kx zero =
+        shift_right(kernel, low, ul_kx_modi(kernel, bit, 8), ((int64_t)1 << nbits->bits) - 1);
+    return ul_kx_cast(kernel, UL_I32, zero);
+}
+
+/* (weight - zero) * scale, of the byte that was loaded. */
+static ul_kx dequantize(struct ul_lower *lower, const struct ul_nbits *nbits,
+                        const struct place *place, ul_kx loaded)
+{
+    struct ul_kernel *kernel = lower->kernel;
+    const struct ul_node *node = &lower->graph->nodes[place->node];
+    ul_kx group = place->block, value;
+    if (ul_lower_has_input(lower, place->node, UL_NBITS_GROUPS)) {
+        ul_kx at = ul_kx_clamp(kernel, place->depth, 0, nbits->depth - 1);
+        group = ul_lower_load(lower, node->inputs[UL_NBITS_GROUPS], &at);
+        group = ul_kx_checked_index(kernel, group, nbits->block_count, false);
+    }
+    if (nbits->dtype != UL_U8) {
+        value = loaded;
+    } else {
+        value = 8 % nbits->bits != 0 ? load_run(lower, nbits, place)
+                                     : ul_nbits_part(kernel, loaded, place->part, nbits->bits);
+        value = nbits->is_e2m1 ? ul_nbits_e2m1(kernel, value) : ul_kx_cast(kernel, UL_I32, value);
+    }
+    if (nbits->dtype == UL_U8 && !nbits->is_e2m1) {
+        ul_kx zero = load_zero(lower, nbits, place, group);
+        value = ul_kx_cast(kernel, ul_kx_dtype(kernel, zero), value);
+        value = ul_kx_binary(kernel, UL_KX_SUB, value, zero);
+    }
+    ul_kx scale = ul_nbits_load_table(lower, node->inputs[UL_NBITS_SCALES], place->column, group,
+                                      nbits->block_count);
+    return ul_kx_binary(kernel, UL_KX_MUL, ul_kx_cast(kernel, UL_F32, value),
+                        ul_kx_cast(kernel, UL_F32, scale));
+}
+
+/* ---- the product ---- */
+
+/* The dimensions of k: blocks, bytes (or runs of 8 weights) of a block, weights of such. */
+struct cut {
+    int64_t extents[3];
+    int64_t per; /* weights of a byte, or of a run */
+    uint32_t first;
+};
+
+static struct cut cut_depth(const struct ul_nbits *nbits, uint32_t m_count)
+{
+    bool is_odd = 8 % nbits->bits != 0;
+    int64_t per = is_odd ? 8 : 8 / nbits->bits;
+    int64_t used = nbits->block_count == 1 ? nbits->depth : nbits->block;
+    return (struct cut){.extents = {nbits->block_count, (used + per - 1) / per, per},
+                        .per = per,
+                        .first = m_count + 1};
+}
+
+static void open_a(struct ul_lower *lower, const struct ul_nbits *nbits, const struct cut *cut,
+                   ul_value_id a, struct ul_contraction *contraction)
+{
+    const struct ul_type *type = &lower->graph->values[a].type;
+    ul_kx base[UL_LIMIT_RANK];
+    int64_t at[UL_LIMIT_RANK][UL_CONTRACT_DIMS] = {{0}};
+    for (uint32_t d = 0; d < type->rank; d++) {
+        base[d] = ul_kx_index_const(lower->kernel, 0);
+        if (d + 1 < type->rank)
+            at[d][d] = 1;
+    }
+    at[type->rank - 1][cut->first] = nbits->block;
+    at[type->rank - 1][cut->first + 1] = cut->per;
+    at[type->rank - 1][cut->first + 2] = 1;
+    bool leaves = (cut->extents[0] - 1) * nbits->block + cut->extents[1] * cut->per > nbits->depth;
+    ul_lower_operand(lower, contraction, &contraction->a, a, base, at,
+                     leaves ? 1u << (type->rank - 1) : 0, 0);
+}
+
+static void open_b(struct ul_lower *lower, const struct ul_nbits *nbits, const struct cut *cut,
+                   ul_node_id node, struct ul_contraction *contraction)
+{
+    struct ul_kernel *kernel = lower->kernel;
+    const uint32_t *vars = &contraction->vars[cut->first];
+    ul_kx zero = ul_kx_index_const(kernel, 0), base[3] = {zero, zero, zero};
+    int64_t at[3][UL_CONTRACT_DIMS] = {{0}};
+    at[0][cut->first - 1] = 1;
+    at[1][cut->first] = 1;
+    at[2][cut->first + 1] = cut->per * nbits->bits / 8;
+    ul_lower_operand(lower, contraction, &contraction->b,
+                     lower->graph->nodes[node].inputs[UL_NBITS_B], base, at, 0, 0);
+    struct ul_operand *b = &contraction->b;
+    /* Constants alone: nothing stands between the loaded byte and what is multiplied. */
+    UL_ASSERT(lower->graph->values[lower->graph->nodes[node].inputs[UL_NBITS_B]].kind ==
+              UL_VALUE_WEIGHT);
+    struct place place = {.node = node,
+                          .column = ul_kx_var(kernel, contraction->vars[cut->first - 1]),
+                          .block = ul_kx_var(kernel, vars[0]),
+                          .byte = ul_kx_var(kernel, vars[1]),
+                          .part = ul_kx_var(kernel, vars[2])};
+    place.depth =
+        ul_kx_add(kernel, ul_kx_muli(kernel, place.block, nbits->block),
+                  ul_kx_add(kernel, ul_kx_muli(kernel, place.byte, cut->per), place.part));
+    b->transform = dequantize(lower, nbits, &place, ul_kx_var(kernel, b->loaded));
+}
+
+void ul_lower_matmul_nbits(struct ul_lower *lower, ul_node_id node_id)
+{
+    struct ul_kernel *kernel = lower->kernel;
+    const struct ul_node *node = &lower->graph->nodes[node_id];
+    const struct ul_type *a = ul_lower_input_type(lower, node_id, UL_NBITS_A);
+    const struct ul_type *types[6] = {NULL};
+    for (uint32_t i = 0; i < node->input_count; i++)
+        types[i] =
+            ul_lower_has_input(lower, node_id, i) ? ul_lower_input_type(lower, node_id, i) : NULL;
+    struct ul_nbits nbits;
+    const char *wrong = ul_nbits_read(&nbits, node, types);
+    UL_ASSERT(wrong == NULL);
+    const int64_t one = 1;
+    uint32_t m_count = a->rank > 1 ? a->rank - 1 : 1;
+    struct cut cut = cut_depth(&nbits, m_count);
+    struct ul_contraction contraction;
+    ul_contraction_init(kernel, &contraction, UL_F32, a->rank > 1 ? a->dims : &one, m_count,
+                        &nbits.columns, 1, cut.extents, 3);
+    open_a(lower, &nbits, &cut, node->inputs[UL_NBITS_A], &contraction);
+    open_b(lower, &nbits, &cut, node_id, &contraction);
+    ul_ks_contract(kernel, &contraction);
+    ul_kx index[UL_LIMIT_RANK], sum = ul_kx_var(kernel, contraction.acc);
+    ul_kx column = ul_kx_var(kernel, contraction.vars[m_count]);
+    for (uint32_t d = 0; d + 1 < a->rank; d++)
+        index[d] = ul_kx_var(kernel, contraction.vars[d]);
+    index[a->rank - 1] = column;
+    if (ul_lower_has_input(lower, node_id, UL_NBITS_BIAS)) {
+        ul_kx bias = ul_lower_load(lower, node->inputs[UL_NBITS_BIAS], &column);
+        sum = ul_kx_binary(kernel, UL_KX_ADD, sum, ul_kx_cast(kernel, UL_F32, bias));
+    }
+    ul_lower_store(lower, node->outputs[0], index, sum);
+    ul_ks_end(kernel);
+}
