@@ -51,21 +51,27 @@ NETWORKS = {
 }
 
 
-class RandomReader(quantization.CalibrationDataReader):
-    def __init__(self, model):
-        self.left = [random_inputs(model, seed=100 + i) for i in range(CALIBRATION_RUNS)]
+class Reader(quantization.CalibrationDataReader):
+    """Hands the calibrator one {input: array} after the other."""
+
+    def __init__(self, batches):
+        self.left = list(reversed(batches))
 
     def get_next(self):
         return self.left.pop() if self.left else None
 
 
-def static(path, out, form, channels=False, activations="uint8"):
+def random_batches(path):
+    model = onnx.load(path, load_external_data=False)
+    return [random_inputs(model, seed=100 + i) for i in range(CALIBRATION_RUNS)]
+
+
+def static(path, out, form, batches, channels=False, activations="uint8"):
     kinds = {"uint8": quantization.QuantType.QUInt8, "int8": quantization.QuantType.QInt8}
     forms = {"qdq": quantization.QuantFormat.QDQ, "qoperator": quantization.QuantFormat.QOperator}
     quant_pre_process(path, path + ".pre.onnx", skip_symbolic_shape=True)
-    reader = RandomReader(onnx.load(path, load_external_data=False))
     quantization.quantize_static(
-        path + ".pre.onnx", out, reader, quant_format=forms[form], per_channel=channels,
+        path + ".pre.onnx", out, Reader(batches), quant_format=forms[form], per_channel=channels,
         activation_type=kinds[activations], weight_type=quantization.QuantType.QInt8)  # fmt: skip
 
 
@@ -110,8 +116,9 @@ def four_bits(path, out):
     onnx.save(quantizer.model.model, out)
 
 
-def quantize(path, out, method, options):
-    """Quantizes the float32 model at path; out appears whole or not at all."""
+def quantize(path, out, method, options, batches=None):
+    """Quantizes the float32 model at path; out appears whole or not at all. Static methods take
+    the ranges of activations from batches, a list of {input: array}, or from random inputs."""
     with tempfile.TemporaryDirectory(prefix="ullage-quantize-") as folder:
         source, part = os.path.join(folder, "float.onnx"), out + ".part"
         os.symlink(os.path.abspath(path), source)
@@ -121,7 +128,7 @@ def quantize(path, out, method, options):
         elif method == "int4":
             four_bits(source, part)
         else:
-            static(source, part, method, **options)
+            static(source, part, method, batches or random_batches(path), **options)
         logging.disable(logging.NOTSET)
     os.replace(part, out)
 
