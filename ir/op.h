@@ -36,8 +36,10 @@ enum ul_op_flag {
     UL_OP_JOINS = 1u << 13,      /* its inputs side by side; each may lie in the output already */
     UL_OP_CORRELATES = 1u << 14, /* adds up products of inputs 0 and 1, [batch, channels, space],
                                     over  batch and space: best with channels innermost in both */
-    UL_OP_PACKS = 1u << 15       /* makes one element of many of input 0, which are best made as it
+    UL_OP_PACKS = 1u << 15,      /* makes one element of many of input 0, which are best made as it
                                     loads them */
+    UL_OP_WIDENS = 1u << 16      /* makes elements of smaller ones that say as much: not folded, for
+                                    who reads it may compute with these */
 };
 
 /* Sets the types (and, where known, the constant values) of a node's outputs. */

@@ -183,21 +183,6 @@ static bool can_absorb(const struct bnfold *bnfold, const struct ul_node *node,
                              bias->type.dims[rank - 1] == (int64_t)affine->count);
 }
 
-/* As few bytes as may be: a number when all are equal. */
-static const struct ul_tensor *tensor_of(struct ul_graph *graph, const struct ul_type *type,
-                                         unsigned char *data)
-{
-    size_t size_bytes = ul_dtype_get(type->dtype)->size_bytes;
-    uint64_t count = ul_type_elements(type);
-    UL_ASSERT(count > 0);
-    if (memcmp(data, data + size_bytes, (size_t)(count - 1) * size_bytes) == 0)
-        return ul_tensor_new_splat(graph->arena, type, data);
-    struct ul_tensor *tensor = UL_NEW(graph->arena, struct ul_tensor);
-    tensor->type = *type;
-    tensor->data = data;
-    return tensor;
-}
-
 /* out[i] = in[i] * a for `count` elements, in double; f32 has a loop of its own, since networks
  * have tens of millions of weights. */
 static void scale_run(enum ul_dtype dtype, const unsigned char *in, size_t in_step, double a,
@@ -238,21 +223,7 @@ static void scale_weight(struct bnfold *bnfold, struct ul_node *node, const stru
         scale_run(old->type.dtype, in + i * in_step, in_step, affine->a[channel], run,
                   data + i * size_bytes);
     }
-    value->tensor = tensor_of(graph, &old->type, data);
-}
-
-static ul_value_id per_channel_weight(struct bnfold *bnfold, const char *name, enum ul_dtype dtype,
-                                      const double *numbers, uint32_t count, uint32_t rank)
-{
-    struct ul_graph *graph = bnfold->graph;
-    struct ul_type type = {.dtype = dtype, .rank = rank, .dims = {count}};
-    for (uint32_t d = 1; d < rank; d++)
-        type.dims[d] = 1;
-    size_t size_bytes = ul_dtype_get(dtype)->size_bytes;
-    unsigned char *data = ul_arena_alloc(graph->arena, ul_type_bytes(&type));
-    for (uint32_t c = 0; c < count; c++)
-        ul_element_put_float(data + c * size_bytes, dtype, numbers[c]);
-    return ul_graph_add_weight(graph, name, tensor_of(graph, &type, data));
+    value->tensor = ul_edit_tensor(graph, &old->type, data);
 }
 
 static void scale_bias(struct bnfold *bnfold, ul_node_id id, const struct affine *affine)
@@ -274,7 +245,7 @@ static void scale_bias(struct bnfold *bnfold, ul_node_id id, const struct affine
         return;
     const char *name = ul_arena_printf(graph->arena, "%s.bias", node->name);
     enum ul_dtype dtype = graph->values[affine->x].type.dtype;
-    ul_value_id weight = per_channel_weight(bnfold, name, dtype, numbers, affine->count, 1);
+    ul_value_id weight = ul_edit_add_numbers(graph, name, dtype, numbers, affine->count, 1);
     node = &graph->nodes[id];
     if (node->input_count < 3) {
         ul_value_id *inputs = UL_NEW_ARRAY(graph->arena, ul_value_id, 3);
@@ -313,10 +284,10 @@ static void expand(struct bnfold *bnfold, ul_block_id block, uint32_t at, ul_nod
     struct ul_type type = graph->values[affine->x].type;
     const char *name = graph->nodes[id].name;
     UL_ASSERT(type.rank >= 2 && type.dims[1] == (int64_t)affine->count);
-    ul_value_id a = per_channel_weight(bnfold, ul_arena_printf(graph->arena, "%s.scale", name),
-                                       type.dtype, affine->a, affine->count, type.rank - 1);
-    ul_value_id b = per_channel_weight(bnfold, ul_arena_printf(graph->arena, "%s.shift", name),
-                                       type.dtype, affine->b, affine->count, type.rank - 1);
+    ul_value_id a = ul_edit_add_numbers(graph, ul_arena_printf(graph->arena, "%s.scale", name),
+                                        type.dtype, affine->a, affine->count, type.rank - 1);
+    ul_value_id b = ul_edit_add_numbers(graph, ul_arena_printf(graph->arena, "%s.shift", name),
+                                        type.dtype, affine->b, affine->count, type.rank - 1);
     struct ul_build build = {graph, block, at, ul_arena_printf(graph->arena, "%s.mul", name)};
     const ul_value_id factors[2] = {affine->x, a};
     const ul_value_id terms[2] = {ul_build_value(&build, UL_OP_Mul, factors, 2, &type), b};

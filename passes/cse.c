@@ -4,8 +4,9 @@
  * Method: one walk in execution order with a hash table; a node of a nested block may be replaced
  * by one of an enclosing block that stands before it, never by one of a sibling, so entries are
  * taken out when their block ends. Not merged: random numbers, nodes with blocks, values that are
- * updated in place. Weights are first compared by a sample of their bytes, so that a file of many
- * gigabytes is not read for this. Left undone: equal nested blocks. */
+ * updated in place, what widens integers, which each reader does for itself. Weights are first
+ * compared by a sample of their bytes, so that a file of many gigabytes is not read for this. Left
+ * undone: equal nested blocks. */
 #include "ir/op.h"
 #include "passes/passes_internal.h"
 
@@ -177,7 +178,7 @@ static bool node_equal(const struct ul_node *a, const struct ul_node *b)
 
 static bool can_merge(const struct ul_graph *graph, const struct ul_node *node)
 {
-    if ((ul_op_get(node->op)->flags & (UL_OP_RANDOM | UL_OP_CONTROL)) != 0)
+    if ((ul_op_get(node->op)->flags & (UL_OP_RANDOM | UL_OP_CONTROL | UL_OP_WIDENS)) != 0)
         return false;
     for (uint32_t i = 0; i < node->output_count; i++) {
         const struct ul_value *output = &graph->values[node->outputs[i]];

@@ -24,6 +24,38 @@ uint64_t ul_edit_weight_bytes(const struct ul_graph *graph, ul_value_id id)
     return ul_type_bytes(&tensor->type);
 }
 
+const struct ul_tensor *ul_edit_tensor(struct ul_graph *graph, const struct ul_type *type,
+                                       const unsigned char *data)
+{
+    size_t size_bytes = ul_dtype_get(type->dtype)->size_bytes;
+    uint64_t count = ul_type_elements(type);
+    UL_ASSERT(count > 0);
+    if (memcmp(data, data + size_bytes, (size_t)(count - 1) * size_bytes) == 0)
+        return ul_tensor_new_splat(graph->arena, type, data);
+    struct ul_tensor *tensor = UL_NEW(graph->arena, struct ul_tensor);
+    tensor->type = *type;
+    tensor->data = data;
+    return tensor;
+}
+
+ul_value_id ul_edit_add_numbers(struct ul_graph *graph, const char *name, enum ul_dtype dtype,
+                                const double *numbers, uint32_t count, uint32_t rank)
+{
+    struct ul_type type = {.dtype = dtype, .rank = rank};
+    UL_ASSERT(count > 0 && (rank > 0 || count == 1));
+    for (uint32_t d = 0; d < rank; d++)
+        type.dims[d] = d == 0 ? count : 1;
+    size_t size_bytes = ul_dtype_get(dtype)->size_bytes;
+    unsigned char *data = ul_arena_alloc(graph->arena, ul_type_bytes(&type));
+    for (uint32_t c = 0; c < count; c++) {
+        if (ul_dtype_get(dtype)->is_integer)
+            ul_element_put_int(data + c * size_bytes, dtype, (int64_t)numbers[c]);
+        else
+            ul_element_put_float(data + c * size_bytes, dtype, numbers[c]);
+    }
+    return ul_graph_add_weight(graph, name, ul_edit_tensor(graph, &type, data));
+}
+
 bool ul_edit_is_reshape(enum ul_op op)
 {
     return (ul_op_get(op)->flags & UL_OP_RESHAPES) != 0;

@@ -99,6 +99,12 @@ static bool is_packed(const struct ul_fuse *fuse, uint32_t position)
            (ul_op_get(ul_fuse_node(fuse, fuse->users[first])->op)->flags & UL_OP_PACKS) != 0;
 }
 
+/* It is best made as it is read, so it waits for its reader: stored are the smaller elements. */
+static bool widens(const struct ul_fuse *fuse, uint32_t position)
+{
+    return (ul_op_get(ul_fuse_node(fuse, position)->op)->flags & UL_OP_WIDENS) != 0;
+}
+
 static void merge_inputs(struct ul_fuse *fuse, uint32_t position)
 {
     const struct ul_node *node = ul_fuse_node(fuse, position);
@@ -142,7 +148,11 @@ static bool fuse_all(struct ul_pass *pass, bool neighbours_only)
             continue;
         ul_fuse_begin_block(&fuse, b);
         for (uint32_t p = 0; p < fuse.block->node_count; p++) {
-            if (can_join(&fuse, p) && !is_packed(&fuse, p))
+            if (can_join(&fuse, p) && !is_packed(&fuse, p) && !widens(&fuse, p))
+                merge_inputs(&fuse, p);
+        }
+        for (uint32_t p = 0; p < fuse.block->node_count; p++) {
+            if (can_join(&fuse, p) && widens(&fuse, p) && fuse.groups[fuse.group_of[p]].count == 1)
                 merge_inputs(&fuse, p);
         }
         ul_fuse_reorder(&fuse);

@@ -4,7 +4,8 @@
  * Rules of folding: results of up to SMALL_BYTES always fold; so do others that are small beside
  * the weights (SMALL_PART), until the stored weights have grown by ALL_PART; bigger ones only when
  * these do not grow by it, counting the inputs that become free. A result of which all elements are
- * equal is kept as one number and takes no bytes at all. A movement whose result lies densely in
+ * equal is kept as one number and takes no bytes at all. What widens integers is left to pass
+ * integers. A movement whose result lies densely in
  * its constant input shares the bytes of the file. Control flow: an If with a known condition is
  * replaced by its branch. The condition argument of a Loop's body is true wherever it is read,
  * since the body runs in no other case; so a Loop that hands it on runs its full count. A loop that
@@ -126,7 +127,9 @@ static bool fold(struct infer *infer, ul_node_id id)
     }
     if (result_bytes > infer->small_bytes && fold_shared(infer, id))
         return true;
-    if (elements > BIG_FOLD_ELEMENTS)
+    bool widens = (ul_op_get(node->op)->flags & UL_OP_WIDENS) != 0 && elements > 1 &&
+                  infer->pass->options->training == NULL;
+    if (elements > BIG_FOLD_ELEMENTS || widens)
         return false;
     /* Equal elements take no bytes, which only the result shows: without inputs in memory they
      * are likely enough to look. */

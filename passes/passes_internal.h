@@ -21,7 +21,7 @@ ul_pass_fn ul_pass_infer, ul_pass_dce, ul_pass_cse, ul_pass_simplify, ul_pass_bn
     ul_pass_einsum, ul_pass_own, ul_pass_layout, ul_pass_views, ul_pass_concat, ul_pass_precision,
     ul_pass_donate, ul_pass_pool, ul_pass_again, ul_pass_fuse, ul_pass_split, ul_pass_select,
     ul_pass_inline, ul_pass_modes, ul_pass_loss, ul_pass_gradient, ul_pass_tiles, ul_pass_bits,
-    ul_pass_inside;
+    ul_pass_inside, ul_pass_integers;
 
 /* passes.c: --no-pass was given for it. */
 bool ul_pass_is_disabled(const struct ul_pass *pass, const char *name);
@@ -34,6 +34,12 @@ enum ul_status ul_pass_dry_run(const struct ul_pass *pass, const struct ul_graph
 
 /* Turns a node output that is known into a weight and frees the node of it. */
 void ul_edit_make_weight(struct ul_graph *graph, ul_value_id value);
+/* A constant over `data`, which stays the graph's: one number when all elements are equal. */
+const struct ul_tensor *ul_edit_tensor(struct ul_graph *graph, const struct ul_type *type,
+                                       const unsigned char *data);
+/* The same as a weight: `count` numbers along the first of `rank` dimensions. */
+ul_value_id ul_edit_add_numbers(struct ul_graph *graph, const char *name, enum ul_dtype dtype,
+                                const double *numbers, uint32_t count, uint32_t rank);
 /* The elements of its input in their order, in other dimensions. */
 bool ul_edit_is_reshape(enum ul_op op);
 /* A node of the backward pass, or an update. */

@@ -1,11 +1,14 @@
 /* QuantizeLinear and DequantizeLinear: one scale for the tensor, for each index of an axis, or for
- * each block along it. */
+ * each block along it; Quantize and Dequantize: scales that broadcast. */
 #include "ir/infer.h"
 #include "ir/kernel_build.h"
 #include "ir/ops/quant.h"
 
+#include <math.h>
+#include <string.h>
+
 /* How the scale is indexed. */
-enum grain { PER_TENSOR, PER_AXIS, PER_BLOCK };
+enum grain { PER_TENSOR, PER_AXIS, PER_BLOCK, BROADCAST };
 struct scaling {
     enum grain grain;
     uint32_t axis;
@@ -19,6 +22,13 @@ static const char *read_scaling(struct scaling *scaling, const struct ul_node *n
     *scaling =
         (struct scaling){.grain = PER_TENSOR, .block = ul_node_get_int(node, "block_size", 0)};
     int64_t axis = ul_node_get_int(node, "axis", 1);
+    if (node->op == UL_OP_Quantize || node->op == UL_OP_Dequantize) {
+        struct ul_type result;
+        scaling->grain = BROADCAST;
+        bool fits = ul_broadcast(x, scale, &result) && result.rank == x->rank &&
+                    memcmp(result.dims, x->dims, x->rank * sizeof *x->dims) == 0;
+        return fits ? NULL : "the scale does not broadcast to the input";
+    }
     axis += axis < 0 ? (int64_t)x->rank : 0;
     if (x->rank == 1 && axis == 1)
         axis = 0;
@@ -55,6 +65,8 @@ static ul_kx load_scaling(struct ul_lower *lower, const struct scaling *scaling,
         return ul_lower_load_scalar(lower, value);
     if (scaling->grain == PER_AXIS)
         return ul_lower_load(lower, value, &index[scaling->axis]);
+    if (scaling->grain == BROADCAST)
+        return ul_lower_load_broadcast(lower, value, index, rank);
     ul_kx at[UL_LIMIT_RANK];
     for (uint32_t d = 0; d < rank; d++)
         at[d] = index[d];
@@ -79,6 +91,23 @@ static bool is_real(enum ul_dtype dtype)
     return dtype == UL_F32 || dtype == UL_F16 || dtype == UL_BF16;
 }
 
+/* Known scales are numbers above 0: others are a defect of who made the model. */
+static enum ul_status check_numbers(const struct ul_infer *infer)
+{
+    const struct ul_tensor *scales = ul_infer_tensor(infer, 1);
+    if (scales == NULL || !is_real(scales->type.dtype))
+        return UL_OK;
+    uint64_t count = ul_type_elements(&scales->type);
+    count = scales->data == NULL && count > 0 ? 1 : count;
+    for (uint64_t i = 0; i < count; i++) {
+        double scale = ul_tensor_get_float(scales, i);
+        if (!(scale > 0) || isinf(scale))
+            return ul_infer_invalid(infer, "scale %llu is %g: scales are finite and above 0",
+                                    (unsigned long long)i, scale);
+    }
+    return UL_OK;
+}
+
 static enum ul_status check_scaling(const struct ul_infer *infer)
 {
     const struct ul_type *x = ul_infer_input(infer, 0), *scale = ul_infer_input(infer, 1);
@@ -89,7 +118,7 @@ static enum ul_status check_scaling(const struct ul_infer *infer)
         return ul_infer_invalid(infer, "%s", wrong);
     if (zero != NULL && ul_type_elements(zero) != ul_type_elements(scale))
         return ul_infer_invalid(infer, "the zero-point must have the shape of the scale");
-    return UL_OK;
+    return check_numbers(infer);
 }
 
 enum ul_status ul_infer_quantize(struct ul_infer *infer)

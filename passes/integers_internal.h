@@ -1,0 +1,71 @@
+/* What the files of pass integers share.
+ *
+ * Scaled integers are (x - zero) * scale: what a DequantizeLinear of constants makes of x.
+ * Ownership: everything is the pass's; constants that are made are the graph's. */
+#ifndef UL_INTEGERS_INTERNAL_H
+#define UL_INTEGERS_INTERNAL_H
+
+#include "passes/passes_internal.h"
+
+struct ul_integers {
+    struct ul_pass *pass;
+    struct ul_graph *graph;
+    struct ul_rewrite rewrite;
+    uint32_t *uses; /* of values below known_count; later ones have one reader */
+    uint32_t known_count;
+    struct ul_build build; /* in front of the node that is looked at */
+};
+
+struct ul_scaled {
+    ul_value_id x, scale, zero; /* zero: UL_NONE where there is none */
+    const struct ul_tensor
+        *scales;                   /* one, or one for each index of an axis of x; finite, above 0 */
+    const struct ul_tensor *zeros; /* as many; NULL: none */
+    uint32_t count, axis;
+};
+
+/* integers_scaled.c */
+
+const struct ul_node *ul_integers_maker(const struct ul_integers *integers, ul_value_id value);
+bool ul_integers_is_read_once(const struct ul_integers *integers, ul_value_id value);
+/* `x` with constants `scale` and `zero` as the operators have them; `axis` counts where they are
+ * not one number. False: they are none that integers can be computed with. */
+bool ul_integers_scale(const struct ul_integers *integers, ul_value_id x, ul_value_id scale,
+                       ul_value_id zero, int64_t axis, struct ul_scaled *scaled);
+/* The value is a DequantizeLinear's, in f32. */
+bool ul_integers_find(const struct ul_integers *integers, ul_value_id value,
+                      struct ul_scaled *scaled);
+double ul_scaled_scale(const struct ul_scaled *scaled, uint64_t index);
+int64_t ul_scaled_zero(const struct ul_scaled *scaled, uint64_t index);
+bool ul_scaled_same(const struct ul_scaled *a, const struct ul_scaled *b);
+/* A node in front of the one that is looked at, with the attributes of `attrs` (NULL: none), its
+ * type inferred; its only output. */
+ul_value_id ul_integers_add(struct ul_integers *integers, enum ul_op op, const ul_value_id *inputs,
+                            uint32_t input_count, const struct ul_node *attrs);
+/* The same in two steps, for attributes that are set in between. */
+ul_node_id ul_integers_begin(struct ul_integers *integers, enum ul_op op, const ul_value_id *inputs,
+                             uint32_t input_count, const struct ul_node *attrs);
+ul_value_id ul_integers_end(struct ul_integers *integers, ul_node_id id);
+/* The value as `dtype`. */
+ul_value_id ul_integers_cast(struct ul_integers *integers, ul_value_id value, enum ul_dtype dtype);
+/* The node computes `op` from now on, with attributes `attrs` of another node or none. */
+void ul_integers_become(struct ul_integers *integers, ul_node_id id, enum ul_op op,
+                        const ul_value_id *inputs, uint32_t input_count,
+                        const struct ul_node *attrs);
+
+/* integers_sums.c: the node becomes sums of integers and what follows them; false: it has no such
+ * form. */
+bool ul_integers_product(struct ul_integers *integers, ul_node_id id);
+bool ul_integers_qlinear(struct ul_integers *integers, ul_node_id id);
+bool ul_integers_shift(struct ul_integers *integers, ul_node_id id);
+
+/* integers_rescale.c: a QuantizeLinear of sums of scaled integers becomes one Rescale. */
+bool ul_integers_rescale(struct ul_integers *integers, ul_node_id id);
+
+/* integers_move.c: what only moves elements moves integers. */
+bool ul_integers_move(struct ul_integers *integers, ul_node_id id);
+/* Likewise what a QuantizeLinear reads; new ones in front of it are handed to
+ * ul_integers_rescale. */
+bool ul_integers_move_quantize(struct ul_integers *integers, ul_node_id id);
+
+#endif

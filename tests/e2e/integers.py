@@ -1,0 +1,421 @@
+#!/usr/bin/env python3
+"""Quantized operators: computed with integers, and within one step of the reference.
+
+    integers.py ULLAGE [--target c] [--march NAME] [--keep DIR] [CASE ...]
+
+All cases stand side by side in one model, each with outputs of its own. It is compiled, run on
+random inputs, and held against onnxruntime without its optimizations, which evaluates operator by
+operator: integers may be one step away, floats as far as f32 rounds. The program without reuse of memory has the same bits, and
+what a case says must not be left in floats is not. Exit: 0 ok, 1 not, 77 a Python package is missing.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+
+try:
+    import numpy as np
+    import onnx
+    import onnxruntime
+    from onnx import helper, numpy_helper
+except ImportError as error:
+    print(f"integers.py: skipped: {error}")
+    sys.exit(77)
+
+RANGES = {np.uint8: (0, 255), np.int8: (-128, 127), np.int16: (-32768, 32767), np.uint16: (0, 65535)}
+
+
+class Model:
+    def __init__(self):
+        self.nodes, self.weights, self.inputs, self.outputs = [], [], [], []
+        self.feeds, self.case, self.integer = {}, "", []
+        self.rng = np.random.default_rng(7)
+
+    def name(self):
+        return f"{self.case}_{len(self.nodes) + len(self.weights) + len(self.inputs)}"
+
+    def c(self, values, dtype=np.float32):
+        name = self.name()
+        self.weights.append(numpy_helper.from_array(np.array(values, dtype), name))
+        return name
+
+    def op(self, kind, *inputs, outputs=1, **attributes):
+        names = [self.name() + (f"_{i}" if i else "") for i in range(outputs)]
+        self.nodes.append(helper.make_node(kind, inputs, names, name=names[0], **attributes))
+        return names[0] if outputs == 1 else names
+
+    def input(self, values):
+        name = self.name()
+        self.feeds[name] = values
+        kind = helper.np_dtype_to_tensor_dtype(values.dtype)
+        self.inputs.append(helper.make_tensor_value_info(name, kind, list(values.shape)))
+        return name
+
+    def scaled(self, shape, dtype=np.uint8, scale=0.05, zero=None, constant=False):
+        """Random integers behind DequantizeLinear: an input, or a constant."""
+        low, high = RANGES[dtype]
+        zero = int(self.rng.integers(low // 2, high // 2 + 1)) if zero is None else zero
+        values = self.rng.integers(low, high + 1, shape).astype(dtype)
+        x = self.c(values, dtype) if constant else self.input(values)
+        return self.op("DequantizeLinear", x, self.c(scale), self.c(zero, dtype))
+
+    def weights_of(self, shape, axis=0, dtype=np.int8, channels=True, zero=0):
+        low, high = RANGES[dtype]
+        count = shape[axis] if channels else 1
+        scale = self.rng.uniform(0.01, 0.03, count).astype(np.float32)
+        zeros = np.full(count, zero, dtype) if zero is not None else self.rng.integers(100, 150, count)
+        values = self.rng.integers(low, high + 1, shape).astype(dtype)
+        shaped = scale if channels else scale[0]
+        return self.op("DequantizeLinear", self.c(values, dtype), self.c(shaped),
+                       self.c(zeros if channels else zeros[0], dtype), axis=axis)
+
+    def quantized(self, x, scale, zero=0, dtype=np.uint8, integer=True):
+        """The output: x as integers."""
+        y = self.op("QuantizeLinear", x, self.c(scale), self.c(zero, dtype))
+        self.output(y, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+        if integer:
+            self.integer.append(self.case)
+
+    def output(self, y, kind=1):
+        self.outputs.append(helper.make_tensor_value_info(y, kind, None))
+
+    def build(self):
+        graph = helper.make_graph(self.nodes, "integers", self.inputs, self.outputs, self.weights)
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+# ---- cases: products ----
+
+def conv(m):
+    x = m.scaled((2, 6, 9, 8), zero=0)
+    w = m.weights_of((5, 6, 3, 3))
+    m.quantized(m.op("Relu", m.op("Conv", x, w, pads=[1, 1, 1, 1])), 0.4)
+
+
+def conv_padded(m):
+    """Padding of an input whose zero-point is none, a bias of whole steps, strides and dilations."""
+    x = m.scaled((1, 3, 11, 10), zero=77)
+    w = m.weights_of((4, 3, 3, 3), channels=False)
+    scale = numpy_helper.to_array(m.weights[-2]) * np.float32(0.05)
+    b = m.op("DequantizeLinear", m.c([100, -2000, 3, 40], np.int32), m.c(scale))
+    y = m.op("Conv", x, w, b, pads=[2, 1, 0, 2], strides=[2, 1], dilations=[1, 2])
+    m.quantized(y, 0.3, 128)
+
+
+def conv_signed(m):
+    x = m.scaled((1, 4, 7, 7), np.int8, zero=-20)
+    w = m.weights_of((6, 4, 1, 1))
+    b = m.c(m.rng.normal(0, 1, 6))
+    m.quantized(m.op("Clip", m.op("Conv", x, w, b), m.c(0.0), m.c(6.0)), 6 / 255, -128, np.int8)
+
+
+def conv_depthwise(m):
+    x = m.scaled((1, 20, 12, 12), zero=3)
+    w = m.weights_of((20, 1, 3, 3))
+    m.quantized(m.op("Conv", x, w, group=20, pads=[1, 1, 1, 1], strides=[2, 2]), 0.1, 120)
+
+
+def conv_groups(m):
+    x = m.scaled((2, 4, 9), np.int8)
+    m.quantized(m.op("Conv", x, m.weights_of((6, 2, 3)), group=2), 0.1, 4, np.int8)
+
+
+def conv_3d(m):
+    x = m.scaled((1, 2, 4, 5, 6))
+    m.quantized(m.op("Conv", x, m.weights_of((3, 2, 2, 2, 2)), pads=[1, 0, 0, 0, 1, 0]), 0.1, 99)
+
+
+def conv_asymmetric(m):
+    x = m.scaled((1, 5, 8, 8))
+    w = m.weights_of((4, 5, 3, 3), dtype=np.uint8, zero=None)
+    m.quantized(m.op("Conv", x, w, pads=[1, 1, 1, 1]), 0.6, 110)
+
+
+def conv_middle(m):
+    x = m.scaled((1, 5, 8, 8))
+    w = m.weights_of((4, 5, 3, 3), dtype=np.uint8, zero=128)
+    m.quantized(m.op("Conv", x, w), 0.6, 110)
+
+
+def conv_16(m):
+    x = m.scaled((1, 8, 6, 6), np.int16, 0.001, 0)
+    m.quantized(m.op("Conv", x, m.weights_of((4, 8, 3, 3)), pads=[1, 1, 1, 1]), 0.01, 0, np.int16)
+
+
+def conv_residual(m):
+    """The chain of a residual network: both sums are rounded, then added."""
+    x = m.scaled((1, 8, 6, 6), zero=0)
+    y = m.op("Conv", x, m.weights_of((8, 8, 3, 3)), pads=[1, 1, 1, 1])
+    s, z = m.c(0.5), m.c(100, np.uint8)
+    y = m.op("DequantizeLinear", m.op("QuantizeLinear", y, s, z), s, z)
+    m.quantized(m.op("Relu", m.op("Add", y, x)), 0.3)
+
+
+def conv_to_float(m):
+    x = m.scaled((1, 5, 8, 8))
+    y = m.op("Conv", x, m.weights_of((4, 5, 3, 3)), m.c(m.rng.normal(0, 1, 4)))
+    m.output(m.op("Sigmoid", y))
+    m.integer.append(m.case)
+
+
+def conv_transpose(m):
+    x = m.scaled((1, 4, 5, 6))
+    w = m.weights_of((4, 3, 3, 3), axis=1)
+    y = m.op("ConvTranspose", x, w, strides=[2, 1], pads=[1, 0, 0, 1], output_padding=[1, 0])
+    m.quantized(y, 0.3, 128)
+
+
+def conv_transpose_groups(m):
+    x = m.scaled((2, 4, 5), np.int8)
+    w = m.weights_of((4, 2, 3), channels=False)
+    m.quantized(m.op("ConvTranspose", x, w, strides=[2], group=2), 0.1, 0, np.int8)
+
+
+def matmul(m):
+    x = m.scaled((2, 7, 40), zero=131)
+    y = m.op("MatMul", x, m.weights_of((40, 9), axis=1))
+    m.quantized(m.op("Add", y, m.c(m.rng.normal(0, 3, 9))), 0.3, 128)
+
+
+def matmul_turned(m):
+    x = m.scaled((3, 40), np.int8)
+    w = m.op("Transpose", m.weights_of((9, 40)), perm=[1, 0])
+    m.quantized(m.op("MatMul", x, w), 0.3, 5, np.int8)
+
+
+def matmul_activations(m):
+    a, b = m.scaled((2, 3, 5, 8)), m.scaled((2, 3, 8, 6), np.int8)
+    m.quantized(m.op("MatMul", a, b), 0.5, 100)
+
+
+def matmul_deep(m):
+    x = m.scaled((2, 40000), scale=0.01, zero=200)
+    m.quantized(m.op("MatMul", x, m.weights_of((40000, 3), axis=1)), 4.0, 128)
+
+
+def gemm(m):
+    x = m.scaled((4, 33), zero=10)
+    w = m.weights_of((7, 33))
+    m.quantized(m.op("Gemm", x, w, m.c(m.rng.normal(0, 2, 7)), transB=1), 0.2, 128)
+
+
+def gemm_16(m):
+    x = m.scaled((4, 33), np.uint16, 0.0003, 30000)
+    m.quantized(m.op("Gemm", x, m.weights_of((33, 7), axis=1)), 0.001, 30000, np.uint16)
+
+
+def qlinear_conv(m):
+    low = m.input(m.rng.integers(0, 256, (1, 3, 8, 8)).astype(np.uint8))
+    w = m.c(m.rng.integers(-128, 128, (4, 3, 3, 3)), np.int8)
+    b = m.c(m.rng.integers(-5000, 5000, 4), np.int32)
+    y = m.op("QLinearConv", low, m.c(0.02), m.c(100, np.uint8), w, m.c([0.01, 0.02, 0.03, 0.04]),
+             m.c([0, 0, 0, 0], np.int8), m.c(0.1), m.c(120, np.uint8), b, pads=[1, 1, 1, 1])
+    m.output(y, 2)
+    m.integer.append(m.case)
+
+
+def qlinear_matmul(m):
+    a = m.input(m.rng.integers(0, 256, (5, 12)).astype(np.uint8))
+    b = m.c(m.rng.integers(-128, 128, (12, 6)), np.int8)
+    y = m.op("QLinearMatMul", a, m.c(0.02), m.c(100, np.uint8), b, m.c(0.03), m.c(0, np.int8),
+             m.c(0.05), m.c(120, np.uint8))
+    m.output(y, 2)
+    m.integer.append(m.case)
+
+
+def dynamic(m):
+    x = m.input(m.rng.normal(0, 1, (6, 30)).astype(np.float32))
+    q, s, z = m.op("DynamicQuantizeLinear", x, outputs=3)
+    w = m.c(m.rng.integers(0, 256, (30, 8)), np.uint8)
+    y = m.op("MatMulInteger", q, w, z, m.c(128, np.uint8))
+    y = m.op("Mul", m.op("Cast", y, to=1), m.op("Mul", s, m.c(0.02)))
+    m.output(m.op("Add", y, m.c(m.rng.normal(0, 1, 8))))
+
+
+def conv_integer(m):
+    x = m.input(m.rng.integers(0, 256, (1, 3, 8, 8)).astype(np.uint8))
+    w = m.c(m.rng.integers(-128, 128, (4, 3, 3, 3)), np.int8)
+    m.output(m.op("ConvInteger", x, w, m.c(9, np.uint8), pads=[1, 1, 1, 1]), 6)
+
+
+# ---- cases: the others ----
+
+def add(m):
+    a, b = m.scaled((2, 3, 5)), m.scaled((3, 1), np.int8, 0.02)
+    m.quantized(m.op("Add", a, b), 0.06, 100)
+
+
+def sub_clip(m):
+    a, b = m.scaled((2, 30)), m.scaled((2, 30), scale=0.07)
+    m.quantized(m.op("Clip", m.op("Sub", a, b), m.c(-3.0), m.c(4.0)), 0.03, 110)
+
+
+def add_16(m):
+    a, b = m.scaled((50,), np.int16, 0.001), m.scaled((50,), np.int16, 0.002)
+    m.quantized(m.op("Add", a, b), 0.003, 5, np.int16)
+
+
+def mul(m):
+    a, b = m.scaled((2, 30)), m.scaled((2, 30), np.int8)
+    m.quantized(m.op("Mul", a, b), 0.3, 128)
+
+
+def rescaled(m):
+    m.quantized(m.scaled((2, 30), np.int8, 0.05), 0.03, 90)
+
+
+def concat(m):
+    a, b = m.scaled((1, 2, 4, 4), scale=0.05, zero=7), m.scaled((1, 3, 4, 4), scale=0.02)
+    m.quantized(m.op("Concat", a, b, axis=1), 0.05, 7)
+
+
+def movements(m):
+    x = m.scaled((1, 8, 4, 6), zero=9)
+    x = m.op("MaxPool", x, kernel_shape=[2, 2], strides=[2, 2])
+    x = m.op("Transpose", x, perm=[0, 2, 3, 1])
+    x = m.op("Reshape", x, m.c([1, 6, 8], np.int64))
+    m.quantized(m.op("Slice", x, m.c([1], np.int64), m.c([4], np.int64), m.c([1], np.int64)), 0.05, 9)
+
+
+def resize(m):
+    x = m.scaled((1, 3, 4, 5), zero=9)
+    y = m.op("Resize", x, "", m.c([1, 1, 2, 2]), mode="nearest")
+    m.quantized(y, 0.05, 9)
+
+
+def resize_linear(m):
+    y = m.op("Resize", m.scaled((1, 3, 4, 5)), "", m.c([1, 1, 2, 2]), mode="linear")
+    m.quantized(y, 0.05, 9)
+
+
+def pools(m):
+    x = m.scaled((1, 6, 9, 9), np.int8, zero=-5)
+    y = m.op("AveragePool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+    m.quantized(y, 0.05, -5, np.int8)
+    m.quantized(m.op("GlobalAveragePool", x), 0.01, -5, np.int8)
+
+
+def unary(m):
+    x = m.scaled((3, 40), scale=0.04)
+    for op, attributes in (("Sigmoid", {}), ("Tanh", {}), ("HardSwish", {}), ("Gelu", {}), ("LeakyRelu", {}),
+                           ("Elu", {}), ("Exp", {}), ("Sqrt", {}), ("Softplus", {}), ("Abs", {})):
+        y = m.op("Abs", x) if op == "Sqrt" else x
+        m.quantized(m.op(op, y, **attributes), 0.02, 100)
+
+
+def rows(m):
+    x = m.scaled((3, 40), scale=0.04)
+    m.quantized(m.op("Softmax", x, axis=-1), 1 / 256)
+    m.quantized(m.op("LayerNormalization", x, m.c(np.ones(40)), m.c(np.zeros(40))), 0.03, 120)
+
+
+def channels(m):
+    """A scale for each channel of an activation: elementwise, in floats."""
+    values = m.rng.integers(0, 256, (2, 3, 8)).astype(np.uint8)
+    x = m.op("DequantizeLinear", m.input(values), m.c([0.01, 0.02, 0.03]), m.c([1, 2, 3], np.uint8), axis=1)
+    y = m.op("QuantizeLinear", m.op("Relu", x), m.c([0.03, 0.02, 0.01]), m.c([3, 2, 1], np.uint8), axis=1)
+    m.output(y, 2)
+
+
+CASES = [conv, conv_padded, conv_signed, conv_depthwise, conv_groups, conv_3d, conv_asymmetric,
+         conv_middle, conv_16, conv_residual, conv_to_float, conv_transpose, conv_transpose_groups,
+         matmul, matmul_turned, matmul_activations, matmul_deep, gemm, gemm_16, qlinear_conv,
+         qlinear_matmul, dynamic, conv_integer, add, sub_clip, add_16, mul, rescaled, concat,
+         movements, resize, resize_linear, pools, unary, rows, channels]
+
+
+def evaluate(path, feeds):
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return onnxruntime.InferenceSession(path, options).run(None, feeds)
+
+
+def run(ullage, path, folder, feeds, arguments):
+    program = os.path.join(folder, "program")
+    subprocess.run([ullage, "compile", path, "-o", program, *arguments], check=True,
+                   stdout=subprocess.DEVNULL)
+    inputs = os.path.join(folder, "inputs.npz")
+    np.savez(inputs, **feeds)
+    out = os.path.join(folder, "out")
+    command = [program, "--output-dir", out]
+    for name, values in feeds.items():
+        np.save(os.path.join(folder, f"{name}.npy"), values)
+        command += ["--input", f"{name}={os.path.join(folder, name)}.npy"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return {f[:-4]: np.load(os.path.join(out, f)) for f in os.listdir(out) if f.endswith(".npy")}
+
+
+def compare(name, got, want):
+    """The defect, or None."""
+    if got.dtype != want.dtype or got.shape != want.shape:
+        return f"{name}: {got.dtype}{got.shape}, not {want.dtype}{want.shape}"
+    if got.dtype == np.int32:
+        return None if np.array_equal(got, want) else f"{name}: sums differ"
+    if got.dtype == np.float32:
+        far = np.abs(got - want) > 1e-5 * np.abs(want).max() + 1e-5 * np.abs(want)
+        return f"{name}: {far.sum()} of {far.size} numbers differ" if far.any() else None
+    steps = np.abs(got.astype(np.int64) - want.astype(np.int64))
+    if steps.max() > 1:
+        return f"{name}: {steps.max()} steps away, {np.count_nonzero(steps)} of {steps.size} elements"
+    if np.count_nonzero(steps) > max(1, steps.size // 20):
+        return f"{name}: {np.count_nonzero(steps)} of {steps.size} elements are a step away"
+    return None
+
+
+def left_in_floats(ullage, path, model, arguments):
+    """Names of products that pass integers left, of the cases that it must not leave."""
+    text = subprocess.run([ullage, "plan", path, "--stop-after", "integers", *arguments], check=True,
+                          stdout=subprocess.PIPE, text=True).stdout
+    products = (" Conv n", " ConvTranspose n", " MatMul n", " Gemm n", " QLinearConv n",
+                " QLinearMatMul n")
+    lines = [line for line in text.splitlines() if any(p in line for p in products)]
+    return [case for case in model.integer if any(f'"{case}_' in line for line in lines)]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("ullage")
+    parser.add_argument("--target", default="c")
+    parser.add_argument("--march")
+    parser.add_argument("--keep", help="a folder for the model and its outputs")
+    parser.add_argument("cases", nargs="*")
+    arguments = parser.parse_args()
+    model = Model()
+    for case in CASES:
+        if not arguments.cases or case.__name__ in arguments.cases:
+            model.case = case.__name__
+            case(model)
+    options = ["--target", arguments.target]
+    if arguments.march:
+        options += ["--march", arguments.march]
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = arguments.keep or temporary
+        os.makedirs(folder, exist_ok=True)
+        path = os.path.join(folder, "integers.onnx")
+        proto = model.build()
+        onnx.save(proto, path)
+        wanted = evaluate(path, model.feeds)
+        got = run(arguments.ullage, path, folder, model.feeds, options)
+        plain = run(arguments.ullage, path, folder, model.feeds, options + ["--pack", "none"])
+        faults = []
+        steps = total = 0
+        for output, want in zip(model.outputs, wanted):
+            faults.append(compare(output.name, got[output.name], want))
+            if got[output.name].tobytes() != plain[output.name].tobytes():
+                faults.append(f"{output.name}: other bits without reuse of memory")
+            if want.dtype != np.float32:
+                steps += np.count_nonzero(got[output.name] != want)
+                total += want.size
+        faults = [fault for fault in faults if fault]
+        faults += [f"{case}: a product is left in floats"
+                   for case in left_in_floats(arguments.ullage, path, model, options[:2])]
+    for fault in faults:
+        print(f"FAIL {fault}")
+    print(f"{len(model.outputs)} outputs, {len(faults)} faults; {steps} of {total} integers are a step away")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
