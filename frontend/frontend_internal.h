@@ -310,7 +310,8 @@ ul_upgrade_fn ul_upgrade_scan_8, ul_upgrade_tfidf;
 ul_upgrade_fn ul_upgrade_gemm_6, ul_upgrade_prelu_6, ul_upgrade_batch_normalization_6,
     ul_upgrade_simplified_layer_norm;
 
-/* upgrade_microsoft.c: operators of com.microsoft that stand for one or a few of ai.onnx. */
-ul_upgrade_fn ul_upgrade_microsoft;
+/* upgrade_microsoft.c: operators of com.microsoft in terms of ai.onnx; those of
+ * com.microsoft.nchwc, refused with the remedy. */
+ul_upgrade_fn ul_upgrade_microsoft, ul_upgrade_microsoft_nchwc;
 
 #endif

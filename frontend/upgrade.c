@@ -109,6 +109,8 @@ enum ul_status ul_upgrade_node(struct ul_old_node *node)
     }
     if (strcmp(node->domain, "com.microsoft") == 0)
         ul_upgrade_microsoft(node);
+    else if (strcmp(node->domain, "com.microsoft.nchwc") == 0)
+        ul_upgrade_microsoft_nchwc(node);
     if (!node->finished)
         ul_old_emit_self(node);
     if (node->builder->diag->status != UL_OK)

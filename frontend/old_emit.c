@@ -1,0 +1,144 @@
+/* Nodes that rewrites of several nodes are made of. */
+#include "frontend/old_emit.h"
+#include "ir/build.h"
+#include "ir/op.h"
+
+#include <string.h>
+
+void ul_old_become(struct ul_old_node *node, const char *op)
+{
+    node->domain = "";
+    node->op = op;
+    node->version = UL_FRONTEND_OPSET_MAX;
+}
+
+double ul_old_float(const struct ul_old_node *node, const char *name, double otherwise)
+{
+    const struct ul_attr *attr = ul_old_attr(node, name);
+    return attr != NULL && attr->kind == UL_ATTR_FLOAT ? attr->f : otherwise;
+}
+
+bool ul_old_has_input(const struct ul_old_node *node, uint32_t index)
+{
+    return ul_old_input(node, index) != UL_NONE;
+}
+
+void ul_old_invalid(struct ul_old_node *node, const char *reason)
+{
+    struct ul_builder *builder = node->builder;
+    node->finished = true;
+    if (builder->diag->status == UL_OK)
+        (void)!ul_diag_set(builder->diag, UL_INVALID, "%s: %s",
+                           ul_builder_describe(builder, node->name, node->op), reason);
+}
+
+bool ul_old_shape(struct ul_old_node *node, uint32_t index, uint32_t ranks, struct ul_type *type)
+{
+    struct ul_arena *scratch = node->builder->scratch;
+    *type = ul_old_type(node, ul_old_input(node, index));
+    if (!ul_type_known(type)) {
+        ul_old_problem(node, ul_arena_printf(scratch,
+                                             "needs the shape of input %u, which is not known; "
+                                             "give the dimensions sizes with --dim or --shape",
+                                             (unsigned)index));
+        return false;
+    }
+    if (type->rank < 32 && (ranks >> type->rank & 1u) != 0)
+        return true;
+    ul_old_invalid(node, ul_arena_printf(scratch, "input %u must not have rank %u", (unsigned)index,
+                                         (unsigned)type->rank));
+    return false;
+}
+
+ul_value_id ul_old_emit_two(struct ul_old_node *node, const char *op, ul_value_id a, ul_value_id b)
+{
+    ul_value_id inputs[2] = {a, b};
+    return ul_old_emit(node, op, 2, inputs, 0, NULL);
+}
+
+ul_value_id ul_old_emit_one(struct ul_old_node *node, const char *op, ul_value_id x)
+{
+    return ul_old_emit(node, op, 1, &x, 0, NULL);
+}
+
+ul_value_id ul_old_emit_cast(struct ul_old_node *node, ul_value_id x, enum ul_dtype dtype)
+{
+    struct ul_int_attr to = {"to", dtype};
+    return ul_old_emit(node, "Cast", 1, &x, 1, &to);
+}
+
+ul_value_id ul_old_emit_reshape(struct ul_old_node *node, ul_value_id x, uint32_t rank,
+                                const int64_t *dims)
+{
+    struct ul_int_attr allow_zero = {"allowzero", 1};
+    ul_value_id inputs[2] = {x, ul_old_const_ints(node, dims, rank)};
+    return ul_old_emit(node, "Reshape", 2, inputs, 1, &allow_zero);
+}
+
+ul_value_id ul_old_emit_transpose(struct ul_old_node *node, ul_value_id x, uint32_t rank,
+                                  const int64_t *perm)
+{
+    struct ul_graph *graph = node->builder->graph;
+    ul_value_id y = ul_old_emit_one(node, "Transpose", x);
+    ul_node_set_ints(graph, graph->values[y].producer, "perm", perm, rank);
+    return y;
+}
+
+ul_value_id ul_old_emit_slice(struct ul_old_node *node, ul_value_id x, int64_t axis, int64_t begin,
+                              int64_t end)
+{
+    ul_value_id inputs[4] = {x, ul_old_const_ints(node, &begin, 1),
+                             ul_old_const_ints(node, &end, 1), ul_old_const_ints(node, &axis, 1)};
+    return ul_old_emit(node, "Slice", 4, inputs, 0, NULL);
+}
+
+ul_value_id ul_old_emit_element(struct ul_old_node *node, ul_value_id x, int64_t axis, int64_t at)
+{
+    ul_value_id one = ul_old_emit_slice(node, x, axis, at, at + 1);
+    return ul_old_emit_two(node, "Squeeze", one, ul_old_const_ints(node, &axis, 1));
+}
+
+ul_value_id ul_old_emit_concat(struct ul_old_node *node, ul_value_id a, ul_value_id b, int64_t axis)
+{
+    ul_value_id inputs[2] = {a, b};
+    struct ul_int_attr attr = {"axis", axis};
+    return ul_old_emit(node, "Concat", 2, inputs, 1, &attr);
+}
+
+ul_value_id ul_old_const_range(struct ul_old_node *node, int64_t count)
+{
+    ul_value_id inputs[3] = {ul_old_const_int(node, UL_I64, 0),
+                             ul_old_const_int(node, UL_I64, count),
+                             ul_old_const_int(node, UL_I64, 1)};
+    return ul_old_emit(node, "Range", 3, inputs, 0, NULL);
+}
+
+ul_value_id ul_old_const_zeros(struct ul_old_node *node, enum ul_dtype dtype, uint32_t rank,
+                               const int64_t *dims)
+{
+    ul_value_id zero =
+        dtype == UL_I32 ? ul_old_const_int(node, dtype, 0) : ul_old_const_float(node, dtype, 0);
+    return ul_old_emit_two(node, "Expand", zero, ul_old_const_ints(node, dims, rank));
+}
+
+ul_node_id ul_old_emit_node(struct ul_old_node *node, const char *op, uint32_t input_count,
+                            const ul_value_id *inputs, uint32_t output_count)
+{
+    struct ul_builder *builder = node->builder;
+    const char *name =
+        ul_arena_printf(builder->scratch, "%s%s/%s", builder->prefix, node->name, op);
+    struct ul_build build = ul_build_last(builder->graph, builder->block, name);
+    enum ul_op row = ul_op_find("", op);
+    UL_ASSERT(row != UL_OP_NONE);
+    ul_node_id id = ul_build_node(&build, row, inputs, input_count, output_count);
+    builder->graph->nodes[id].source = node->source;
+    return id;
+}
+
+void ul_old_emitted_float(struct ul_old_node *node, ul_value_id value, const char *name,
+                          double number)
+{
+    struct ul_graph *graph = node->builder->graph;
+    if (graph->values[value].producer != UL_NONE) /* a stand-in after a problem has none */
+        ul_node_set_float(graph, graph->values[value].producer, name, number);
+}

@@ -1,0 +1,45 @@
+/* What rewrites that take several nodes are written with, beyond frontend_internal.h: common nodes
+ * of ai.onnx and what they are made from. A rewrite checks what it needs first; after a problem or
+ * an error it returns, and what it emitted until then is never seen. */
+#ifndef UL_FRONTEND_OLD_EMIT_H
+#define UL_FRONTEND_OLD_EMIT_H
+
+#include "frontend/frontend_internal.h"
+
+/* The node goes on as one of ai.onnx's newest operators. */
+void ul_old_become(struct ul_old_node *node, const char *op);
+double ul_old_float(const struct ul_old_node *node, const char *name, double otherwise);
+bool ul_old_has_input(const struct ul_old_node *node, uint32_t index);
+/* The file is wrong: an error that names the node. */
+void ul_old_invalid(struct ul_old_node *node, const char *reason);
+/* The type of an input whose shape must be known; false, and a problem or an error, where it is
+ * not or where its rank is none of these bits. */
+bool ul_old_shape(struct ul_old_node *node, uint32_t index, uint32_t ranks, struct ul_type *type);
+
+/* Values from nodes. */
+ul_value_id ul_old_emit_two(struct ul_old_node *node, const char *op, ul_value_id a, ul_value_id b);
+ul_value_id ul_old_emit_one(struct ul_old_node *node, const char *op, ul_value_id x);
+ul_value_id ul_old_emit_cast(struct ul_old_node *node, ul_value_id x, enum ul_dtype dtype);
+ul_value_id ul_old_emit_reshape(struct ul_old_node *node, ul_value_id x, uint32_t rank,
+                                const int64_t *dims);
+ul_value_id ul_old_emit_transpose(struct ul_old_node *node, ul_value_id x, uint32_t rank,
+                                  const int64_t *perm);
+/* Elements [begin, end) along an axis; that at `at` alone, without the axis. */
+ul_value_id ul_old_emit_slice(struct ul_old_node *node, ul_value_id x, int64_t axis, int64_t begin,
+                              int64_t end);
+ul_value_id ul_old_emit_element(struct ul_old_node *node, ul_value_id x, int64_t axis, int64_t at);
+ul_value_id ul_old_emit_concat(struct ul_old_node *node, ul_value_id a, ul_value_id b,
+                               int64_t axis);
+/* The int64 numbers 0, 1, … count - 1. */
+ul_value_id ul_old_const_range(struct ul_old_node *node, int64_t count);
+/* `count` zeros of that type and shape. */
+ul_value_id ul_old_const_zeros(struct ul_old_node *node, enum ul_dtype dtype, uint32_t rank,
+                               const int64_t *dims);
+/* A node with several outputs, which stand in graph->nodes[id]. */
+ul_node_id ul_old_emit_node(struct ul_old_node *node, const char *op, uint32_t input_count,
+                            const ul_value_id *inputs, uint32_t output_count);
+/* An attribute of the node that made a value. */
+void ul_old_emitted_float(struct ul_old_node *node, ul_value_id value, const char *name,
+                          double number);
+
+#endif

@@ -1,0 +1,364 @@
+/* DynamicQuantizeLSTM of com.microsoft, what onnxruntime's dynamic quantizer makes of an LSTM.
+ *
+ * The input of all steps is quantized at once and multiplied by W; in each step the hidden state is
+ * quantized and multiplied by R. Sums are of integers, and the weights stay as they are stored:
+ *
+ *     x = dynamic(X) * W + biases
+ *     Scan over x, from h and c:  gates = x + dynamic(h) * R;  c, h = cell(gates, c)
+ *
+ * one Scan a direction. As in LSTM the state passes its function unclipped. Behind the end of a
+ * sequence that is shorter than the others its state stays, and its output is 0. */
+#include "frontend/upgrade_microsoft.h"
+#include "ir/op.h"
+
+#include <string.h>
+
+enum input { X, W, R, BIAS, LENGTHS, H_0, C_0, PEEPHOLES, W_SCALE, W_ZERO, R_SCALE, R_ZERO };
+enum { GATES = 4, FUNCTIONS = 3, DIRECTIONS = 2 };
+
+struct activation {
+    const char *op;
+    double alpha, beta;
+    bool has_alpha, has_beta;
+};
+
+struct lstm {
+    int64_t directions, steps, batch, size;
+    bool is_backward; /* the first direction */
+    bool couples;     /* input_forget */
+    double clip;      /* 0: none */
+    struct activation functions[DIRECTIONS * FUNCTIONS];
+    ul_value_id sums[3]; /* of the input: quantized, scale, zero point */
+    ul_value_id valid;   /* bool [steps, batch, 1], or UL_NONE */
+};
+
+/* The values of one direction. */
+struct way {
+    ul_value_id r, r_scale, r_zero, peepholes; /* peepholes: [3 * size], or UL_NONE */
+    const struct activation *functions;
+};
+
+/* ---- Attributes and shapes ---- */
+
+static const struct activation known[] = {{"Elu", 1, 0, true, false},
+                                          {"HardSigmoid", 0.2, 0.5, true, true},
+                                          {"LeakyRelu", 0.01, 0, true, false},
+                                          {"Relu", 0, 0, false, false},
+                                          {"Sigmoid", 0, 0, false, false},
+                                          {"Softplus", 0, 0, false, false},
+                                          {"Softsign", 0, 0, false, false},
+                                          {"Tanh", 0, 0, false, false},
+                                          {"ThresholdedRelu", 1, 0, true, false}};
+
+/* The next number of a list of which each function takes what it has. */
+static void take_number(const struct ul_old_node *node, const char *name, uint32_t *next,
+                        double *number)
+{
+    const struct ul_attr *attr = ul_old_attr(node, name);
+    if (attr != NULL && attr->kind == UL_ATTR_FLOATS && *next < attr->count)
+        *number = attr->floats[(*next)++];
+}
+
+static bool read_functions(struct ul_old_node *node, struct lstm *lstm)
+{
+    static const char *const defaults[FUNCTIONS] = {"Sigmoid", "Tanh", "Tanh"};
+    const struct ul_attr *names = ul_old_attr(node, "activations");
+    uint32_t alpha = 0, beta = 0, count = (uint32_t)lstm->directions * FUNCTIONS;
+    bool given = names != NULL && names->kind == UL_ATTR_STRINGS && names->count > 0;
+    if (given && names->count != count) {
+        ul_old_invalid(node, "activations must name three functions for each direction");
+        return false;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        const char *name = given ? names->strings[i] : defaults[i % FUNCTIONS];
+        struct activation *function = &lstm->functions[i];
+        for (size_t k = 0; k < sizeof known / sizeof *known; k++) {
+            if (strcmp(known[k].op, name) == 0)
+                *function = known[k];
+        }
+        if (function->op == NULL) {
+            ul_old_problem(node, "with this activation is not supported; export the model with "
+                                 "Sigmoid and Tanh");
+            return false;
+        }
+        if (function->has_alpha)
+            take_number(node, "activation_alpha", &alpha, &function->alpha);
+        if (function->has_beta)
+            take_number(node, "activation_beta", &beta, &function->beta);
+    }
+    return true;
+}
+
+static bool read_direction(struct ul_old_node *node, struct lstm *lstm)
+{
+    const char *direction = ul_old_string(node, "direction", "forward");
+    lstm->is_backward = strcmp(direction, "reverse") == 0;
+    lstm->directions = strcmp(direction, "bidirectional") == 0 ? 2 : 1;
+    if (lstm->directions == 2 || lstm->is_backward || strcmp(direction, "forward") == 0)
+        return true;
+    ul_old_invalid(node, "direction must be forward, reverse or bidirectional");
+    return false;
+}
+
+static bool has_dims(struct ul_old_node *node, uint32_t index, uint32_t rank, int64_t a, int64_t b,
+                     int64_t c)
+{
+    const int64_t dims[] = {a, b, c};
+    struct ul_type type;
+    if (!ul_old_has_input(node, index))
+        return true;
+    if (!ul_old_shape(node, index, 1u << rank, &type))
+        return false;
+    for (uint32_t d = 0; d < rank; d++) {
+        if (type.dims[d] == dims[d])
+            continue;
+        ul_old_invalid(node, ul_arena_printf(node->builder->scratch,
+                                             "input %u has not the shape that goes with X and R",
+                                             (unsigned)index));
+        return false;
+    }
+    return true;
+}
+
+/* One number a direction, or one for each column of the weights. */
+static bool has_scale(struct ul_old_node *node, uint32_t index, const struct lstm *lstm)
+{
+    struct ul_type type;
+    int64_t columns = GATES * lstm->size;
+    if (!ul_old_shape(node, index, 1u << 1 | 1u << 2, &type))
+        return false;
+    if (type.dims[0] == lstm->directions && (type.rank == 1 || type.dims[1] == columns))
+        return true;
+    ul_old_invalid(node, "scales and zero points must be one number for each direction, or one "
+                         "for each column of the weights");
+    return false;
+}
+
+static bool read_lstm(struct ul_old_node *node, struct lstm *lstm)
+{
+    struct ul_type x, r;
+    *lstm = (struct lstm){.couples = ul_old_int(node, "input_forget", 0) != 0,
+                          .clip = ul_old_float(node, "clip", 0),
+                          .valid = UL_NONE};
+    if (!read_direction(node, lstm) || !read_functions(node, lstm) ||
+        !ul_old_shape(node, X, 1u << 3, &x) || !ul_old_shape(node, R, 1u << 3, &r))
+        return false;
+    lstm->steps = x.dims[0];
+    lstm->batch = x.dims[1];
+    lstm->size = r.dims[1];
+    int64_t d = lstm->directions, columns = GATES * lstm->size;
+    if (lstm->steps < 1 || lstm->size < 1) {
+        ul_old_invalid(node, "there are no steps, or the hidden state is empty");
+        return false;
+    }
+    return has_dims(node, W, 3, d, x.dims[2], columns) &&
+           has_dims(node, R, 3, d, lstm->size, columns) &&
+           has_dims(node, BIAS, 2, d, 2 * columns, 0) &&
+           has_dims(node, LENGTHS, 1, lstm->batch, 0, 0) &&
+           has_dims(node, H_0, 3, d, lstm->batch, lstm->size) &&
+           has_dims(node, C_0, 3, d, lstm->batch, lstm->size) &&
+           has_dims(node, PEEPHOLES, 2, d, 3 * lstm->size, 0) && has_scale(node, W_SCALE, lstm) &&
+           has_scale(node, W_ZERO, lstm) && has_scale(node, R_SCALE, lstm) &&
+           has_scale(node, R_ZERO, lstm);
+}
+
+/* ---- One step ---- */
+
+/* `clip` 0: whatever x is. */
+static ul_value_id activate(struct ul_old_node *node, double clip,
+                            const struct activation *function, ul_value_id x)
+{
+    if (clip > 0) {
+        ul_value_id inputs[3] = {x, ul_old_const_float(node, UL_F32, -clip),
+                                 ul_old_const_float(node, UL_F32, clip)};
+        x = ul_old_emit(node, "Clip", 3, inputs, 0, NULL);
+    }
+    ul_value_id y = ul_old_emit_one(node, function->op, x);
+    if (function->has_alpha)
+        ul_old_emitted_float(node, y, "alpha", function->alpha);
+    if (function->has_beta)
+        ul_old_emitted_float(node, y, "beta", function->beta);
+    return y;
+}
+
+/* Gate `which` of the order input, output, forget, cell, with its peephole at c. */
+static ul_value_id take_gate(struct ul_old_node *node, const struct lstm *lstm,
+                             const struct way *way, ul_value_id gates, int64_t which, ul_value_id c)
+{
+    int64_t begin = which * lstm->size, end = begin + lstm->size;
+    ul_value_id gate = ul_old_emit_slice(node, gates, 1, begin, end);
+    if (way->peepholes == UL_NONE || which == 3)
+        return gate;
+    ul_value_id weight = ul_old_emit_slice(node, way->peepholes, 0, begin, end);
+    return ul_old_emit_two(node, "Add", gate, ul_old_emit_two(node, "Mul", weight, c));
+}
+
+static ul_value_id choose(struct ul_old_node *node, ul_value_id condition, ul_value_id a,
+                          ul_value_id b)
+{
+    ul_value_id inputs[3] = {condition, a, b};
+    return condition == UL_NONE ? a : ul_old_emit(node, "Where", 3, inputs, 0, NULL);
+}
+
+static ul_value_id add_argument(struct ul_old_node *node, const char *name)
+{
+    struct ul_builder *builder = node->builder;
+    const char *full =
+        ul_arena_printf(builder->graph->arena, "%s%s/%s", builder->prefix, node->name, name);
+    ul_value_id value = ul_graph_add_value(builder->graph, full, UL_VALUE_ARGUMENT, NULL);
+    ul_block_add_input(builder->graph, builder->block, value);
+    return value;
+}
+
+/* The body of the Scan. */
+static void emit_step(struct ul_old_node *node, const struct lstm *lstm, const struct way *way)
+{
+    struct ul_graph *graph = node->builder->graph;
+    ul_value_id h = add_argument(node, "h"), c = add_argument(node, "c");
+    ul_value_id x = add_argument(node, "x");
+    ul_value_id valid = lstm->valid == UL_NONE ? UL_NONE : add_argument(node, "valid");
+    ul_node_id quantized = ul_old_emit_node(node, "DynamicQuantizeLinear", 1, &h, 3);
+    const ul_value_id *of = graph->nodes[quantized].outputs;
+    struct ul_microsoft_product product = {.a = of[0],
+                                           .a_scale = of[1],
+                                           .a_zero = of[2],
+                                           .b = way->r,
+                                           .b_scale = way->r_scale,
+                                           .b_zero = way->r_zero,
+                                           .bias = x};
+    ul_value_id gates = ul_microsoft_multiply(node, &product);
+    const struct activation *f = way->functions;
+    ul_value_id in = activate(node, lstm->clip, &f[0], take_gate(node, lstm, way, gates, 0, c));
+    ul_value_id cell = activate(node, lstm->clip, &f[1], take_gate(node, lstm, way, gates, 3, c));
+    ul_value_id forget =
+        lstm->couples ? ul_old_emit_two(node, "Sub", ul_old_const_float(node, UL_F32, 1), in)
+                      : activate(node, lstm->clip, &f[0], take_gate(node, lstm, way, gates, 2, c));
+    ul_value_id next_c = ul_old_emit_two(node, "Add", ul_old_emit_two(node, "Mul", forget, c),
+                                         ul_old_emit_two(node, "Mul", in, cell));
+    ul_value_id out =
+        activate(node, lstm->clip, &f[0], take_gate(node, lstm, way, gates, 1, next_c));
+    ul_value_id next_h = ul_old_emit_two(node, "Mul", out, activate(node, 0, &f[2], next_c));
+    ul_value_id results[] = {choose(node, valid, next_h, h), choose(node, valid, next_c, c),
+                             choose(node, valid, next_h, ul_old_const_float(node, UL_F32, 0))};
+    if (valid == UL_NONE) /* an output of a block stands there once */
+        results[2] = ul_old_emit_one(node, "Identity", next_h);
+    for (uint32_t i = 0; i < 3; i++)
+        ul_block_add_output(graph, node->builder->block, results[i]);
+}
+
+/* ---- A direction ---- */
+
+static ul_value_id element_of(struct ul_old_node *node, uint32_t index, int64_t direction)
+{
+    return ul_old_emit_element(node, ul_old_input(node, index), 0, direction);
+}
+
+/* What all steps add to the gates: the input's share and both biases. */
+static ul_value_id project(struct ul_old_node *node, const struct lstm *lstm, int64_t direction)
+{
+    int64_t columns = GATES * lstm->size;
+    struct ul_microsoft_product product = {.a = lstm->sums[0],
+                                           .a_scale = lstm->sums[1],
+                                           .a_zero = lstm->sums[2],
+                                           .b = element_of(node, W, direction),
+                                           .b_scale = element_of(node, W_SCALE, direction),
+                                           .b_zero = element_of(node, W_ZERO, direction),
+                                           .bias = UL_NONE};
+    if (ul_old_has_input(node, BIAS)) {
+        ul_value_id both = element_of(node, BIAS, direction);
+        product.bias = ul_old_emit_two(node, "Add", ul_old_emit_slice(node, both, 0, 0, columns),
+                                       ul_old_emit_slice(node, both, 0, columns, 2 * columns));
+    }
+    return ul_microsoft_multiply(node, &product);
+}
+
+static ul_value_id initial_state(struct ul_old_node *node, const struct lstm *lstm, uint32_t index,
+                                 int64_t direction)
+{
+    const int64_t dims[] = {lstm->batch, lstm->size};
+    return ul_old_has_input(node, index) ? element_of(node, index, direction)
+                                         : ul_old_const_zeros(node, UL_F32, 2, dims);
+}
+
+static bool is_backward(const struct lstm *lstm, int64_t direction)
+{
+    return lstm->is_backward || direction == 1;
+}
+
+/* Sequences of their own lengths, each from its end on: what is quantized together in a step is
+ * then what onnxruntime quantizes together. Those of one length are turned by the Scan. */
+static ul_value_id turn_steps(struct ul_old_node *node, const struct lstm *lstm, int64_t direction,
+                              ul_value_id x)
+{
+    if (lstm->valid == UL_NONE || !is_backward(lstm, direction))
+        return x;
+    ul_value_id inputs[2] = {x, ul_old_emit_cast(node, node->inputs[LENGTHS], UL_I64)};
+    struct ul_int_attr axes[2] = {{"batch_axis", 1}, {"time_axis", 0}};
+    return ul_old_emit(node, "ReverseSequence", 2, inputs, 2, axes);
+}
+
+/* The Scan's node; its outputs are h, c and the h of all steps. */
+static ul_node_id emit_scan(struct ul_old_node *node, const struct lstm *lstm, int64_t direction)
+{
+    struct ul_builder *builder = node->builder;
+    const int64_t backward = 1;
+    struct way way = {.r = element_of(node, R, direction),
+                      .r_scale = element_of(node, R_SCALE, direction),
+                      .r_zero = element_of(node, R_ZERO, direction),
+                      .peepholes = UL_NONE,
+                      .functions = &lstm->functions[direction * FUNCTIONS]};
+    if (ul_old_has_input(node, PEEPHOLES))
+        way.peepholes = element_of(node, PEEPHOLES, direction);
+    ul_value_id inputs[] = {
+        initial_state(node, lstm, H_0, direction), initial_state(node, lstm, C_0, direction),
+        turn_steps(node, lstm, direction, project(node, lstm, direction)), lstm->valid};
+    uint32_t scanned = lstm->valid == UL_NONE ? 1 : 2;
+    ul_node_id scan = ul_old_emit_node(node, "Scan", 2 + scanned, inputs, 3);
+    ul_node_set_int(builder->graph, scan, "num_scan_inputs", scanned);
+    if (is_backward(lstm, direction) && lstm->valid == UL_NONE) {
+        ul_node_set_ints(builder->graph, scan, "scan_input_directions", &backward, 1);
+        ul_node_set_ints(builder->graph, scan, "scan_output_directions", &backward, 1);
+    }
+    ul_block_id here = builder->block;
+    builder->block = ul_graph_add_block(builder->graph, scan);
+    emit_step(node, lstm, &way);
+    builder->block = here;
+    return scan;
+}
+
+/* The steps that a sequence has. */
+static ul_value_id find_valid(struct ul_old_node *node, const struct lstm *lstm)
+{
+    const int64_t column[] = {lstm->steps, 1, 1}, row[] = {1, lstm->batch, 1};
+    if (!ul_old_has_input(node, LENGTHS))
+        return UL_NONE;
+    ul_value_id at = ul_old_emit_cast(node, ul_old_const_range(node, lstm->steps), UL_I32);
+    return ul_old_emit_two(node, "Less", ul_old_emit_reshape(node, at, 3, column),
+                           ul_old_emit_reshape(node, node->inputs[LENGTHS], 3, row));
+}
+
+void ul_microsoft_dynamic_lstm(struct ul_old_node *node)
+{
+    struct lstm lstm;
+    if (!read_lstm(node, &lstm))
+        return;
+    struct ul_graph *graph = node->builder->graph;
+    ul_node_id quantized = ul_old_emit_node(node, "DynamicQuantizeLinear", 1, node->inputs, 3);
+    for (uint32_t i = 0; i < 3; i++)
+        lstm.sums[i] = graph->nodes[quantized].outputs[i];
+    lstm.valid = find_valid(node, &lstm);
+    ul_value_id results[3] = {UL_NONE, UL_NONE, UL_NONE};
+    for (int64_t d = 0; d < lstm.directions; d++) {
+        ul_node_id scan = emit_scan(node, &lstm, d);
+        for (uint32_t i = 0; i < 3; i++) {
+            int64_t axis = i == 0; /* of directions: Y is [steps, directions, batch, size] */
+            ul_value_id part = graph->nodes[scan].outputs[(i + 2) % 3];
+            part = i == 0 ? turn_steps(node, &lstm, d, part) : part;
+            part = ul_old_emit_two(node, "Unsqueeze", part, ul_old_const_ints(node, &axis, 1));
+            results[i] = d == 0 ? part : ul_old_emit_concat(node, results[i], part, axis);
+        }
+    }
+    for (uint32_t i = 0; i < 3; i++)
+        ul_old_set_result(node, i, results[i]);
+    node->finished = true;
+}
