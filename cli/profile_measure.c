@@ -30,7 +30,7 @@ static const struct row rows[] = {
      "pads=ints[1,1,1,1]"},
     {UL_WORK_MATMUL_F64, "MatMul", "f64[128,192]", {"f64[128,192]", "f64[192,192]"}, ""},
     {UL_WORK_MATMUL_F16, "MatMul", "f16[192,192]", {"f16[192,192]", "f16[192,192]"}, ""},
-    {UL_WORK_MATMUL_INT8, "MatMulInteger", "i32[192,192]", {"u8[192,192]", "u8[192,192]"}, ""},
+    {UL_WORK_MATMUL_INT8, "MatMulInteger", "i32[192,192]", {"u8[192,192]", "i8[192,192]"}, ""},
     {UL_WORK_WINDOW,
      "Conv",
      "f32[1,64,56,56]",

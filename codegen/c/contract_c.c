@@ -22,9 +22,8 @@ static void put_bases(const struct ul_contract_out *out, uint32_t indent)
 
 /* <type> *const t_<name> = scratch + offset; */
 static void put_scratch(const struct ul_contract_out *out, uint32_t indent, const char *name,
-                        int64_t offset)
+                        const char *type, int64_t offset)
 {
-    const char *type = out->plan->type;
     ul_contract_line(out, indent, "%s *const t_%s = (%s *)(void *)(%s + %" PRId64 ");", type, name,
                      type, out->printer->scratch, offset);
 }
@@ -39,6 +38,24 @@ struct range {
     char first[24], last[24];
 };
 
+/* Of narrow integers, groups of k by groups; rows of a are counted in bytes. */
+static void put_narrow_block(const struct ul_contract_out *out, uint32_t indent, const char *sums,
+                             const char *more)
+{
+    const struct ul_contract_plan *plan = out->plan;
+    const struct ul_contraction *c = plan->contraction;
+    int64_t row = plan->packs_a ? ul_contract_a_pitch(plan) : stride_of(&c->a.at, &plan->a_m);
+    char from[128] = "t_as";
+    if (!plan->packs_a)
+        snprintf(from, sizeof from, "(const %s *)b%" PRIu32 " + t_a + t_m * %" PRId64 " + t_kb",
+                 plan->a_type, c->a.buffer, row);
+    ul_contract_line(out, indent,
+                     "ul_block_%s(%s, %s, %" PRId64 ", t_panel, (t_ke - t_kb + %" PRId64
+                     ") / %" PRId64 ", %s, (int)t_rows, (int)t_cols);",
+                     plan->products, sums, from, row * plan->packed_bytes, plan->group - 1,
+                     plan->group, more);
+}
+
 /* The sums of rows t_m + [0, t_rows) for k in [t_kb, t_ke) at `sums`. */
 static void put_block(const struct ul_contract_out *out, uint32_t indent, const char *sums,
                       const char *panel, const char *more)
@@ -47,8 +64,13 @@ static void put_block(const struct ul_contract_out *out, uint32_t indent, const 
     const struct ul_contraction *c = plan->contraction;
     ul_contract_line(out, indent, "const int64_t t_rows = ul_run(t_me - t_m, %d);",
                      UL_CONTRACT_ROWS);
-    if (plan->packs_a) {
+    if (plan->packs_a)
         ul_contract_pack_a(out, indent);
+    if (plan->group > 1) {
+        put_narrow_block(out, indent, sums, more);
+        return;
+    }
+    if (plan->packs_a) {
         ul_contract_line(out, indent,
                          "ul_block_%s(%s, t_as, %" PRId64 ", 1, %s, t_ke - t_kb, %s, (int)t_rows,"
                          " (int)t_cols);",
@@ -161,10 +183,10 @@ static void put_tile(const struct ul_contract_out *out, uint32_t indent)
 {
     const struct ul_contract_plan *plan = out->plan;
     struct range rows;
-    put_scratch(out, indent, "panel", 0);
-    put_scratch(out, indent, "sums", plan->panel_bytes);
+    put_scratch(out, indent, "panel", plan->group > 1 ? "unsigned char" : plan->type, 0);
+    put_scratch(out, indent, "sums", plan->type, plan->panel_bytes);
     if (plan->packs_a)
-        put_scratch(out, indent, "as", plan->panel_bytes + plan->sums_bytes);
+        put_scratch(out, indent, "as", plan->a_type, plan->panel_bytes + plan->sums_bytes);
     put_panels(out, indent, &rows);
     ul_contract_line(out, indent + 1,
                      "const int64_t t_cols = ul_run(%" PRId64 " - t_n, %" PRId64 ");", plan->n,
@@ -207,13 +229,13 @@ static void put_row(const struct ul_contract_out *out, uint32_t indent)
 {
     const struct ul_contract_plan *plan = out->plan;
     const struct ul_contraction *c = plan->contraction;
-    put_scratch(out, indent, "sums", 0);
+    put_scratch(out, indent, "sums", plan->type, 0);
     if (plan->packs_a)
-        put_scratch(out, indent, "as", plan->sums_bytes);
+        put_scratch(out, indent, "as", plan->a_type, plan->sums_bytes);
     ul_contract_line(out, indent,
                      "const int64_t t_m = 0, t_rows = %" PRId64 ", t_a_k = %" PRId64 ";", plan->m,
                      plan->packs_a ? 1 : stride_of(&c->a.at, &plan->a_k));
-    ul_contract_line(out, indent, "(void)t_m;");
+    ul_contract_line(out, indent, plan->group > 1 ? "(void)t_m, (void)t_a_k;" : "(void)t_m;");
     put_runs(out, indent, "t_n", "t_cols", plan->n, plan->row_cols);
     ul_contract_split(out, indent + 1, &plan->b_n, "t_s", "t_n");
     ul_contract_line(out, indent + 1, "for (int64_t t_i = 0; t_i < %" PRId64 "; t_i++)",
@@ -227,15 +249,24 @@ static void put_row(const struct ul_contract_out *out, uint32_t indent)
                      plan->k, plan->depth);
     if (plan->packs_a) {
         ul_contract_pack_a(out, indent + 2);
-        ul_contract_line(out, indent + 2, "const %s *t_from = t_as;", plan->type);
+        ul_contract_line(out, indent + 2, "const %s *t_from = t_as;", plan->a_type);
     } else {
         ul_contract_line(out, indent + 2,
                          "const %s *t_from = (const %s *)b%" PRIu32 " + t_a + t_kb * t_a_k;",
-                         plan->type, plan->type, c->a.buffer);
+                         plan->a_type, plan->a_type, c->a.buffer);
     }
     bool flat = plan->b_plain && plan->b_n.count == 1 && plan->b_k.count == 1 &&
                 stride_of(&c->b.at, &plan->b_n) == 1;
-    if (flat)
+    if (plan->group > 1)
+        ul_contract_line(
+            out, indent + 2,
+            "ul_add_rows_%s(t_sums, %" PRId64 ", t_from, %" PRId64 ", (const %s *)b%" PRIu32
+            " + t_b + t_s0 + t_kb * %" PRId64 ", %" PRId64 ", t_ke - t_kb, t_rows, t_cols);",
+            plan->products, plan->row_cols,
+            plan->packs_a ? ul_contract_a_pitch(plan) : stride_of(&c->a.at, &plan->a_m),
+            plan->b_type, c->b.buffer, stride_of(&c->b.at, &plan->b_k),
+            stride_of(&c->b.at, &plan->b_k));
+    else if (flat)
         ul_contract_line(
             out, indent + 2,
             "ul_add_rows_%s(t_sums, %" PRId64 ", t_from, %" PRId64 ", t_a_k, (const %s *)b%" PRIu32
@@ -261,13 +292,19 @@ static void put_dots(const struct ul_contract_out *out, uint32_t indent, bool by
     const struct ul_contract_dims *dims = by_column ? &plan->b_n : &plan->a_m;
     const char *at = by_column ? "t_n" : "t_m", *run = by_column ? "t_cols" : "t_rows";
     char vector_base = by_column ? 'a' : 'b', matrix_base = by_column ? 'b' : 'a', value[32];
+    const char *type = by_column ? plan->a_type : plan->b_type;
+    const char *other = by_column ? plan->b_type : plan->a_type;
+    char products[8];
+    snprintf(products, sizeof products, "%s", plan->products);
+    if (plan->group > 1 && !by_column) /* the vector's type first */
+        snprintf(products, sizeof products, "%.2s%.2s", plan->products + 2, plan->products);
     if (dims->count == 1) {
         int64_t stride = stride_of(&matrix->at, dims);
         ul_contract_line(out, indent,
                          "ul_dots_%s(t_dots, (const %s *)b%" PRIu32 " + t_%c, (const %s *)b%" PRIu32
                          " + t_%c + %" PRId64 " * %s, %" PRId64 ", %" PRId64 ", %s);",
-                         plan->tag, plan->type, vector->buffer, vector_base, plan->type,
-                         matrix->buffer, matrix_base, stride, at, stride, plan->k, run);
+                         products, type, vector->buffer, vector_base, other, matrix->buffer,
+                         matrix_base, stride, at, stride, plan->k, run);
         return;
     }
     ul_contract_line(out, indent, "for (int64_t t_i = 0; t_i < %s; t_i++) {", run);
@@ -277,8 +314,7 @@ static void put_dots(const struct ul_contract_out *out, uint32_t indent, bool by
     ul_text_printf(out->text,
                    "t_dots[t_i] = ul_dot_%s((const %s *)b%" PRIu32 " + t_%c, (const %s *)b%" PRIu32
                    " + t_%c",
-                   plan->tag, plan->type, vector->buffer, vector_base, plan->type, matrix->buffer,
-                   matrix_base);
+                   products, type, vector->buffer, vector_base, other, matrix->buffer, matrix_base);
     ul_contract_strides(out, &matrix->at, dims, "t_c");
     ul_text_printf(out->text, ", %" PRId64 ");\n", plan->k);
     ul_contract_line(out, indent, "}");
@@ -389,10 +425,10 @@ static void put_schedule(const struct ul_contract_out *out, uint32_t indent)
         put_tile(out, indent);
         break;
     case UL_CONTRACT_WINDOW:
-        put_scratch(out, indent, "panel", 0);
-        put_scratch(out, indent, "sums", plan->panel_bytes);
+        put_scratch(out, indent, "panel", plan->group > 1 ? "uint8_t" : plan->type, 0);
+        put_scratch(out, indent, "sums", plan->type, plan->panel_bytes);
         if (plan->packs_a)
-            put_scratch(out, indent, "as", plan->panel_bytes + plan->sums_bytes);
+            put_scratch(out, indent, "as", plan->a_type, plan->panel_bytes + plan->sums_bytes);
         ul_contract_window_print_c(out, indent);
         break;
     case UL_CONTRACT_ROW:
@@ -413,7 +449,8 @@ void ul_contract_print_c(const struct ul_contract_printer *printer,
                                   .plan = &plan,
                                   .text = printer->text,
                                   .coordinate = "int64_t",
-                                  .unused = ""};
+                                  .unused = "",
+                                  .is_narrow = true};
     ul_arena_init(&arena);
     ul_contract_plan_init(&plan, printer->kernel, contraction, &arena);
     ul_contract_share(&plan, printer->shares);

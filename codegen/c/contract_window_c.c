@@ -36,12 +36,16 @@ static void put_plane(const struct ul_contract_out *out, uint32_t indent,
         ul_contract_line(out, indent + 1, "t_hi = t_y <= %" PRId64 " ? t_hi : 0;",
                          rows->min + rows->far + rows->step * (rows->count - 1));
     }
+    char outside[32] = "";
+    if (ul_contract_is_bytes(plan))
+        snprintf(outside, sizeof outside, ", (uint8_t)%d", (int)b->outside);
     ul_contract_line(out, indent + 1,
                      "ul_pack_row_%s(t_panel + %" PRId64 " + t_r * %" PRId64
                      ", (const %s *)b%" PRIu32 ", t_b + %" PRId64 " * t_y + %" PRId64
-                     " * t_x, %" PRId64 ", t_lo, t_hi, %" PRId64 ");",
-                     plan->tag, offset, window->pitch, plan->type, b->buffer, rows->unit,
-                     columns->unit, columns->unit * columns->step, window->pitch);
+                     " * t_x, %" PRId64 ", t_lo, t_hi, %" PRId64 "%s);",
+                     ul_contract_is_bytes(plan) ? "u8" : plan->tag, offset, window->pitch,
+                     ul_contract_is_bytes(plan) ? "uint8_t" : plan->type, b->buffer, rows->unit,
+                     columns->unit, columns->unit * columns->step, window->pitch, outside);
     ul_contract_line(out, indent, "}");
 }
 
@@ -68,10 +72,10 @@ static void put_weights(const struct ul_contract_out *out, uint32_t indent)
     if (plan->packs_a) {
         ul_contract_line(out, indent, "const int64_t t_kb = 0, t_ke = %" PRId64 ";", plan->k);
         ul_contract_pack_a(out, indent);
-        ul_contract_line(out, indent, "const %s *t_from = t_as;", plan->type);
+        ul_contract_line(out, indent, "const %s *t_from = t_as;", plan->a_type);
     } else {
         ul_contract_line(out, indent, "const %s *t_from = (const %s *)b%" PRIu32 " + t_a;",
-                         plan->type, plan->type, plan->contraction->a.buffer);
+                         plan->a_type, plan->a_type, plan->contraction->a.buffer);
     }
 }
 
@@ -113,12 +117,12 @@ void ul_contract_window_print_c(const struct ul_contract_out *out, uint32_t inde
             if (rows->is_used[row] && columns->is_used[column])
                 put_plane(out, indent + 1, &window, row, column, offsets[row][column]);
     ul_contract_line(out, indent + 1, "for (int64_t t_i = 0; t_i < %" PRId64 "; t_i++)",
-                     UL_WINDOW_PAD_BYTES / plan->element_bytes);
+                     UL_WINDOW_PAD_BYTES / plan->packed_bytes);
     ul_contract_line(out, indent + 1, "    t_panel[%" PRId64 " + t_i] = 0;", planes * window.plane);
     ul_contract_line(out, indent + 1,
                      "ul_taps_%s(t_sums, t_panel, t_taps, t_from, %" PRId64 ", t_strip * %" PRId64
                      ");",
-                     plan->tag, plan->k, window.pitch);
+                     plan->products, plan->k, window.pitch);
     ul_contract_line(out, indent + 1, "for (int64_t t_y = 0; t_y < t_strip; t_y++) {");
     ul_contract_line(out, indent + 2, "const int64_t t_n = (t_y0 + t_y) * %" PRId64 ";",
                      columns->count);

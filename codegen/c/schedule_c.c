@@ -62,6 +62,8 @@ static void put_form(struct ul_text *text, const struct ul_contract_plan *plan)
         ul_text_put(text, "dot products");
         break;
     }
+    if (plan->group > 1)
+        ul_text_printf(text, ", products %s", plan->products);
     ul_text_put(text, plan->packs_a ? ", a packed" : "");
     ul_text_put(text, plan->reads_b_in_place ? ", b in place" : "");
 }

@@ -30,6 +30,14 @@ enum ul_contract_schedule {
     UL_CONTRACT_DOT     /* one row or column, k contiguous in both operands */
 };
 
+/* What an operand is packed as. */
+enum ul_contract_width {
+    UL_CONTRACT_WIDE, /* the accumulator's type */
+    UL_CONTRACT_U8,
+    UL_CONTRACT_I8,
+    UL_CONTRACT_I16
+};
+
 struct ul_contract_plan {
     const struct ul_contraction *contraction;
     enum ul_contract_schedule schedule;
@@ -41,9 +49,14 @@ struct ul_contract_plan {
     struct ul_contract_dims a_m, a_k, b_n, b_k, out_m, out_n;
     bool a_same, b_same;   /* stored in the accumulator's type */
     bool a_plain, b_plain; /* stored in the accumulator's type, no transform, no bounds */
-    int64_t depth;         /* of k, in a panel */
-    int64_t rows;          /* of m, whose sums are kept while panels of k go by */
-    int64_t row_cols;      /* columns at a time of the row form */
+    enum ul_contract_width a_width, b_width; /* both wide, both bytes, or both of 16 bits */
+    const char *products;        /* tag of what multiplies: that of sums, or "i8u8" and the like */
+    const char *a_type, *b_type; /* C types of packed elements */
+    int64_t group;               /* of k that lie together in panels; 1 for wide ones */
+    int64_t packed_bytes;        /* of an element */
+    int64_t depth;               /* of k, in a panel */
+    int64_t rows;                /* of m, whose sums are kept while panels of k go by */
+    int64_t row_cols;            /* columns at a time of the row form */
     bool packs_a;
     bool reads_b_in_place; /* full blocks of columns need no packing */
     int64_t panel_bytes, sums_bytes, a_bytes;
@@ -64,6 +77,16 @@ void ul_contract_merge(const struct ul_contraction *contraction,
                        struct ul_contract_dims *dims);
 /* Does no operand depend on the other operand's side? A transform may. */
 bool ul_contract_is_regular(const struct ul_contract_plan *plan);
+/* contract_narrow.c */
+
+/* Finds what the operands of a sum of 32-bit integers take; wide ones for other sums. */
+void ul_contract_narrow_find(struct ul_contract_plan *plan, const struct ul_kernel *kernel);
+/* Are both stored, and used, in 8 bits? */
+bool ul_contract_is_bytes(const struct ul_contract_plan *plan);
+/* Names of types and functions, once it is known whether the schedule takes narrow operands. */
+void ul_contract_narrow_set(struct ul_contract_plan *plan, bool is_narrow);
+#define UL_CONTRACT_GROUP_BYTES 4  /* of k together, for one column */
+#define UL_CONTRACT_LINE_BYTES 128 /* UL_LINE_BYTES of runtime/lib/ul_contract_int.h */
 /* contract_items.c */
 
 /* Sets the items for so many threads; leaves 1 where there is nothing to share out. */
@@ -81,6 +104,7 @@ struct ul_contract_out {
     struct ul_text *text;
     const char *coordinate; /* C type of coordinates */
     const char *unused;     /* attribute of variables that may not be used; "": there is none */
+    bool is_narrow;         /* operands are read as what the plan packs them as */
 };
 void ul_contract_line(const struct ul_contract_out *out, uint32_t indent, const char *format, ...)
     UL_PRINTF(3, 4);
@@ -105,8 +129,11 @@ void ul_contract_step(const struct ul_contract_out *out, uint32_t indent,
 void ul_contract_declare(const struct ul_contract_out *out, uint32_t indent,
                          const struct ul_contract_uses *uses, const struct ul_contract_dims *dims,
                          uint32_t first, uint32_t count, const char *prefix, const char *last);
-/* The value of an operand at `index` as an expression of the accumulator's type; may print a
- * declaration of the loaded variable before it. */
+/* The C type that elements of the operand are read as. */
+const char *ul_contract_type_of(const struct ul_contract_out *out,
+                                const struct ul_operand *operand);
+/* The value of an operand at `index` as an expression of that type; may print a declaration of the
+ * loaded variable before it. */
 void ul_contract_value(const struct ul_contract_out *out, uint32_t indent,
                        const struct ul_operand *operand, const char *index, const char *target);
 /* The epilogue over rows t_m + [0, t_rows) and columns t_n + [0, t_cols) of the sums at
@@ -119,7 +146,7 @@ void ul_contract_epilogue(const struct ul_contract_out *out, uint32_t indent, co
  * bounds t_ab and t_bb; flat positions t_m, t_n, t_k with t_rows and t_cols. */
 
 enum ul_contract_action {
-    UL_CONTRACT_PACK,      /* panel[k - t_kb][column - t_n] = b */
+    UL_CONTRACT_PACK,      /* panel[k - t_kb][column - t_n] = b; narrow: panel[group][column][k] */
     UL_CONTRACT_ACCUMULATE /* sums[column - t_n] += t_from[(k - t_kb) * t_a_k] * b */
 };
 /* Visits b for k in [t_kb, t_ke) and columns t_n + [0, t_cols). */
@@ -144,9 +171,12 @@ void ul_contract_element(const struct ul_contract_out *out, uint32_t indent, cha
                          const struct ul_contract_uses *uses,
                          const struct ul_contract_place *places, uint32_t count,
                          const char *target);
+/* Elements from one row of t_as to the next. */
+int64_t ul_contract_a_pitch(const struct ul_contract_plan *plan);
 /* How `outside` is written. */
 void ul_contract_outside(const struct ul_contract_out *out, const struct ul_operand *operand);
-/* Rows t_m + [0, t_rows) of a, k in [t_kb, t_ke), into t_as[row * depth + k - t_kb]. */
+/* Rows t_m + [0, t_rows) of a, k in [t_kb, t_ke), into t_as[row * pitch + k - t_kb]; narrow ones
+ * are filled up with zeros to whole groups. */
 void ul_contract_pack_a(const struct ul_contract_out *out, uint32_t indent);
 
 /* contract_window.c */

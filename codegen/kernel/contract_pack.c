@@ -20,7 +20,8 @@ void ul_contract_outside(const struct ul_contract_out *out, const struct ul_oper
     if (dtype == UL_F32 || dtype == UL_F64)
         ul_text_printf(out->text, "(%s)%.17g", out->plan->type, operand->outside);
     else
-        ul_text_printf(out->text, "(%s)%" PRId64, out->plan->type, (int64_t)operand->outside);
+        ul_text_printf(out->text, "(%s)%" PRId64, ul_contract_type_of(out, operand),
+                       (int64_t)operand->outside);
 }
 
 /* An affine index as text: name of its base, then the strides of k at `k` and of the other class
@@ -77,7 +78,7 @@ static void put_loop(const struct ul_contract_out *out, uint32_t indent, const c
     if (action == UL_CONTRACT_PACK)
         snprintf(target, sizeof target, "t_to[t_j + t_i]");
     else
-        snprintf(target, sizeof target, "const %s t_x", plan->type);
+        snprintf(target, sizeof target, "const %s t_x", plan->b_type);
     ul_contract_value(out, indent + 1, &c->b, index, target);
     if (action == UL_CONTRACT_ACCUMULATE)
         ul_contract_line(out, indent + 1, "t_sums[t_j + t_i] += t_f * t_x;");
@@ -92,12 +93,15 @@ static void put_inside(const struct ul_contract_out *out, uint32_t indent,
     const struct ul_operand *b = &plan->contraction->b;
     int64_t stride = b->at.strides[plan->b_n.carrier[plan->b_n.count - 1]];
     const struct ul_buffer *buffer = &out->printer->kernel->buffers[b->buffer];
-    bool same = b->transform == UL_NONE && buffer->dtype == plan->contraction->acc_dtype;
+    bool bytes = ul_contract_is_bytes(plan);
+    bool same = bytes || (b->transform == UL_NONE && buffer->dtype == plan->contraction->acc_dtype);
+    const char *tag = bytes ? "u8" : plan->tag, *type = bytes ? "uint8_t" : plan->type;
     if (same && stride > 1 && action == UL_CONTRACT_PACK) {
         ul_contract_line(out, indent,
                          "ul_pack_row_%s(t_to + t_j + t_lo, (const %s *)b%" PRIu32
-                         ", t_at + %" PRId64 " * t_lo, %" PRId64 ", 0, t_hi - t_lo, t_hi - t_lo);",
-                         plan->tag, plan->type, b->buffer, stride, stride);
+                         ", t_at + %" PRId64 " * t_lo, %" PRId64
+                         ", 0, t_hi - t_lo, t_hi - t_lo%s);",
+                         tag, type, b->buffer, stride, stride, bytes ? ", 0" : "");
         return;
     }
     if (!same || stride != 1 || action == UL_CONTRACT_ACCUMULATE) {
@@ -108,7 +112,7 @@ static void put_inside(const struct ul_contract_out *out, uint32_t indent,
     ul_contract_line(out, indent,
                      "    ul_pack_%s(t_to + t_j + t_lo, (const %s *)b%" PRIu32
                      " + t_at + t_lo, t_hi - t_lo, %" PRIu64 " - (t_at + t_lo));",
-                     plan->tag, plan->type, b->buffer, buffer->element_count);
+                     tag, type, b->buffer, buffer->element_count);
 }
 
 /* Columns of the run that are outside. */
@@ -179,7 +183,9 @@ static void put_runs(const struct ul_contract_out *out, uint32_t indent,
 static bool runs_across(const struct ul_contract_plan *plan)
 {
     const struct ul_affine *at = &plan->contraction->b.at;
-    return plan->b_plain && plan->b_n.count == 1 && plan->b_k.count == 1 &&
+    bool is_stored =
+        plan->b_plain || (ul_contract_is_bytes(plan) && plan->contraction->b.bound_count == 0);
+    return is_stored && plan->b_n.count == 1 && plan->b_k.count == 1 &&
            at->strides[plan->b_k.carrier[0]] == 1 && at->strides[plan->b_n.carrier[0]] != 1;
 }
 
@@ -190,42 +196,87 @@ static void put_across(const struct ul_contract_out *out, uint32_t indent)
     ul_contract_line(out, indent,
                      "ul_pack_across_%s(t_panel, (const %s *)b%" PRIu32 " + t_b + %" PRId64
                      " * t_s0 + t_kb, t_ke - t_kb, t_cols, %" PRId64 ");",
-                     plan->tag, plan->type, plan->contraction->b.buffer, stride, stride);
+                     ul_contract_is_bytes(plan) ? "u8" : plan->tag,
+                     ul_contract_is_bytes(plan) ? "uint8_t" : plan->type,
+                     plan->contraction->b.buffer, stride, stride);
+}
+
+/* Where the columns of one k go: a row of the panel, or a line that is woven into it with those of
+ * the other k of its group. */
+static void put_to(const struct ul_contract_out *out, uint32_t indent)
+{
+    const struct ul_contract_plan *plan = out->plan;
+    if (plan->group == 1)
+        ul_contract_line(out, indent, "%s *t_to = t_panel + (t_k - t_kb) * %" PRId64 ";",
+                         plan->type, plan->block_cols);
+    else
+        ul_contract_line(out, indent,
+                         "%s *t_to = t_lines + (t_k - t_kb) %% %" PRId64 " * %" PRId64 ";",
+                         ul_contract_is_bytes(plan) ? "uint8_t" : plan->b_type, plan->group,
+                         UL_CONTRACT_LINE_BYTES / plan->packed_bytes);
+}
+
+static void put_weave(const struct ul_contract_out *out, uint32_t indent)
+{
+    const struct ul_contract_plan *plan = out->plan;
+    ul_contract_line(out, indent, "if ((t_k - t_kb) %% %" PRId64 " == %" PRId64 ")", plan->group,
+                     plan->group - 1);
+    ul_contract_line(
+        out, indent, "    ul_weave_%s(t_panel + (t_k - t_kb) / %" PRId64 " * %d, t_lines);",
+        ul_contract_is_bytes(plan) ? "u8" : "i16", plan->group, UL_CONTRACT_BLOCK_BYTES);
+}
+
+/* One k of the columns. */
+static void put_k(const struct ul_contract_out *out, uint32_t indent,
+                  enum ul_contract_action action)
+{
+    const struct ul_contract_plan *plan = out->plan;
+    if (action == UL_CONTRACT_PACK)
+        put_to(out, indent);
+    else
+        ul_contract_line(out, indent, "const %s t_f = t_from[(t_k - t_kb) * t_a_k];", plan->type);
+    put_runs(out, indent, action);
+    if (action != UL_CONTRACT_PACK)
+        return;
+    ul_contract_line(out, indent,
+                     "for (int64_t t_i = t_cols; t_i < %" PRId64 "; t_i++)\n"
+                     "%*st_to[t_i] = 0;",
+                     plan->block_cols, (int)(4 * (indent + 1)), "");
+    if (plan->group > 1)
+        put_weave(out, indent);
 }
 
 void ul_contract_columns(const struct ul_contract_out *out, uint32_t indent,
                          enum ul_contract_action action)
 {
     const struct ul_contract_plan *plan = out->plan;
-    bool flat = plan->b_k.count == 1;
+    bool flat = plan->b_k.count == 1, weaves = action == UL_CONTRACT_PACK && plan->group > 1;
     if (action == UL_CONTRACT_PACK && runs_across(plan)) {
         put_across(out, indent);
         return;
     }
-    if (!flat) {
+    if (!flat || weaves)
         ul_contract_line(out, indent++, "{");
+    if (weaves)
+        ul_contract_line(out, indent, "UL_LOCAL %s t_lines[%" PRId64 "];",
+                         ul_contract_is_bytes(plan) ? "uint8_t" : plan->b_type,
+                         UL_CONTRACT_LINE_BYTES / plan->packed_bytes * plan->group);
+    if (!flat)
         ul_contract_split(out, indent, &plan->b_k, "t_k", "t_kb");
-    }
     ul_contract_line(out, indent, "for (int64_t t_k = t_kb; t_k < t_ke; t_k++) {");
     if (flat)
         ul_contract_coordinate(out, indent + 1, "t_k", 0, "t_k");
-    if (action == UL_CONTRACT_PACK) {
-        ul_contract_line(out, indent + 1, "%s *t_to = t_panel + (t_k - t_kb) * %" PRId64 ";",
-                         plan->type, plan->block_cols);
-    } else {
-        ul_contract_line(out, indent + 1, "const %s t_f = t_from[(t_k - t_kb) * t_a_k];",
-                         plan->type);
-    }
-    put_runs(out, indent + 1, action);
-    if (action == UL_CONTRACT_PACK)
-        ul_contract_line(out, indent + 1,
-                         "for (int64_t t_i = t_cols; t_i < %" PRId64 "; t_i++)\n"
-                         "%*st_to[t_i] = 0;",
-                         plan->block_cols, (int)(4 * (indent + 2)), "");
+    put_k(out, indent + 1, action);
     if (!flat)
         ul_contract_step(out, indent + 1, &plan->b_k, "t_k", false);
     ul_contract_line(out, indent, "}");
-    if (!flat)
+    if (weaves)
+        ul_contract_line(out, indent,
+                         "ul_weave_rest_%s(t_panel + (t_ke - t_kb) / %" PRId64
+                         " * %d, t_lines, (t_ke - t_kb) %% %" PRId64 ");",
+                         ul_contract_is_bytes(plan) ? "u8" : "i16", plan->group,
+                         UL_CONTRACT_BLOCK_BYTES, plan->group);
+    if (!flat || weaves)
         ul_contract_line(out, indent - 1, "}");
 }
 
@@ -300,29 +351,61 @@ void ul_contract_element(const struct ul_contract_out *out, uint32_t indent, cha
         ul_contract_line(out, indent - 1, "}");
 }
 
-void ul_contract_pack_a(const struct ul_contract_out *out, uint32_t indent)
+int64_t ul_contract_a_pitch(const struct ul_contract_plan *plan)
+{
+    return (plan->depth + plan->group - 1) / plan->group * plan->group;
+}
+
+/* Rows of bytes that lie along k, t_q of the row known. */
+static void put_a_line(const struct ul_contract_out *out, uint32_t indent)
 {
     const struct ul_contract_plan *plan = out->plan;
     const struct ul_operand *a = &plan->contraction->a;
+    ul_contract_indent(out, indent);
+    ul_text_printf(out->text,
+                   "ul_pack_line(t_as + t_r * %" PRId64 ", (const uint8_t *)b%" PRIu32 " + t_a",
+                   ul_contract_a_pitch(plan), a->buffer);
+    ul_contract_strides(out, &a->at, &plan->a_m, "t_q");
+    ul_text_printf(out->text,
+                   " + t_kb, t_ke - t_kb, (t_ke - t_kb + %" PRId64 ") / %" PRId64 " * %" PRId64
+                   ");\n",
+                   plan->group - 1, plan->group, plan->group);
+}
+
+void ul_contract_pack_a(const struct ul_contract_out *out, uint32_t indent)
+{
+    const struct ul_contract_plan *plan = out->plan;
+    const struct ul_contraction *c = plan->contraction;
     bool flat = plan->a_k.count == 1;
+    int64_t pitch = ul_contract_a_pitch(plan);
     ul_contract_line(out, indent, "for (int64_t t_r = 0; t_r < t_rows; t_r++) {");
     ul_contract_split(out, indent + 1, &plan->a_m, "t_q", "(t_m + t_r)");
+    if (ul_contract_is_bytes(plan) && flat && c->a.bound_count == 0 &&
+        c->a.at.strides[plan->a_k.carrier[0]] == 1) {
+        put_a_line(out, indent + 1);
+        ul_contract_line(out, indent, "}");
+        return;
+    }
     if (!flat)
         ul_contract_split(out, indent + 1, &plan->a_k, "t_k", "t_kb");
-    if (flat && a->bound_count == 0)
+    if (flat && c->a.bound_count == 0)
         ul_contract_line(out, indent + 1, "UL_IVDEP");
     ul_contract_line(out, indent + 1, "for (int64_t t_k = t_kb; t_k < t_ke; t_k++) {");
     if (flat)
         ul_contract_coordinate(out, indent + 2, "t_k", 0, "t_k");
-    const struct ul_contraction *c = plan->contraction;
     const struct ul_contract_place places[] = {
         {&plan->a_k, c->m_count + c->n_count, c->k_count, "t_k"},
         {&plan->a_m, 0, c->m_count, "t_q"}};
     char target[64];
-    snprintf(target, sizeof target, "t_as[t_r * %" PRId64 " + t_k - t_kb]", plan->depth);
+    snprintf(target, sizeof target, "t_as[t_r * %" PRId64 " + t_k - t_kb]", pitch);
     ul_contract_element(out, indent + 2, 'a', &plan->a_uses, places, 2, target);
     if (!flat)
         ul_contract_step(out, indent + 2, &plan->a_k, "t_k", false);
     ul_contract_line(out, indent + 1, "}");
+    if (plan->group > 1)
+        ul_contract_line(out, indent + 1,
+                         "for (int64_t t_i = t_ke - t_kb; t_i %% %" PRId64
+                         " != 0; t_i++)\n%*st_as[t_r * %" PRId64 " + t_i] = 0;",
+                         plan->group, (int)(4 * (indent + 2)), "", pitch);
     ul_contract_line(out, indent, "}");
 }

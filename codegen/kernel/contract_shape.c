@@ -19,6 +19,7 @@
 
 #define MAX_DEPTH 512
 #define GOOD_DEPTH 256
+#define NARROW 2 /* so many times deeper are panels of narrow integers */
 #define MAX_ROWS 512
 #define ROW_BYTES 16384 /* sums of the row form: half of a usual first-level cache */
 #define STREAM_BYTES                                                                               \
@@ -281,24 +282,42 @@ static void set_type(struct ul_contract_plan *plan)
     UL_ASSERT(plan->type != NULL); /* sums are f32, f64 or integers of 32 or 64 bits */
 }
 
+/* Can rows of a be multiplied where they lie? */
+static bool reads_a_in_place(const struct ul_contract_plan *plan)
+{
+    if (plan->a_m.count > 1 || plan->a_k.count > 1)
+        return false;
+    if (plan->group == 1)
+        return plan->a_plain;
+    return ul_contract_is_bytes(plan) && plan->contraction->a.bound_count == 0 &&
+           plan->k % plan->group == 0 && last_stride(&plan->contraction->a.at, &plan->a_k) == 1;
+}
+
+static int64_t round_up(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b * b;
+}
+
 static void size_tiles(struct ul_contract_plan *plan)
 {
+    int64_t scale = plan->group > 1 ? NARROW : 1;
     plan->depth = plan->k;
     plan->rows = UL_CONTRACT_ROWS;
-    if (plan->k > MAX_DEPTH) {
-        int64_t panels = (plan->k + GOOD_DEPTH - 1) / GOOD_DEPTH;
-        plan->depth = (plan->k + panels - 1) / panels;
+    if (plan->k > scale * MAX_DEPTH) {
+        int64_t panels = (plan->k + scale * GOOD_DEPTH - 1) / (scale * GOOD_DEPTH);
+        plan->depth = round_up((plan->k + panels - 1) / panels, plan->group);
         plan->rows = plan->m < MAX_ROWS ? plan->m : MAX_ROWS;
     }
-    plan->packs_a = !plan->a_plain || plan->a_m.count > 1 || plan->a_k.count > 1;
+    plan->packs_a = !reads_a_in_place(plan);
     plan->reads_b_in_place = plan->m <= UL_CONTRACT_ROWS && plan->b_plain && plan->b_n.count == 1 &&
                              plan->b_k.count == 1 &&
                              last_stride(&plan->contraction->b.at, &plan->b_n) == 1;
-    /* A vector may be stored past the last row of the panel and past the last sum. */
-    plan->panel_bytes = plan->depth * UL_CONTRACT_BLOCK_BYTES + UL_CONTRACT_BLOCK_BYTES;
+    /* A vector may be stored past the last row of the panel; groups are woven into it whole. */
+    int64_t groups = round_up(plan->depth, plan->group) / plan->group;
+    plan->panel_bytes = (groups + (plan->group == 1)) * UL_CONTRACT_BLOCK_BYTES;
     plan->sums_bytes = plan->rows * UL_CONTRACT_BLOCK_BYTES;
     if (plan->packs_a)
-        plan->a_bytes = (UL_CONTRACT_ROWS * plan->depth * plan->element_bytes + 63) / 64 * 64;
+        plan->a_bytes = round_up(UL_CONTRACT_ROWS * groups * plan->group * plan->packed_bytes, 64);
     UL_ASSERT(plan->depth > 0 && plan->rows > 0);
 }
 
@@ -311,17 +330,26 @@ static void size_row(struct ul_contract_plan *plan)
     plan->row_cols = plan->n < max ? plan->n : max;
     plan->sums_bytes = (plan->m * plan->row_cols * plan->element_bytes + 63) / 64 * 64;
     plan->depth = plan->k;
-    plan->packs_a = !plan->a_plain || plan->a_k.count > 1 || plan->a_m.count > 1;
+    plan->packs_a = !reads_a_in_place(plan);
     if (plan->packs_a) {
-        plan->depth = plan->k < max ? plan->k : max;
-        plan->a_bytes = (plan->m * plan->depth * plan->element_bytes + 63) / 64 * 64;
+        plan->depth = plan->k < max ? plan->k : max / plan->group * plan->group;
+        plan->a_bytes =
+            round_up(plan->m * round_up(plan->depth, plan->group) * plan->packed_bytes, 64);
     }
+}
+
+/* Do elements of the operand lie in memory as they are multiplied? */
+static bool is_stored(const struct ul_contract_plan *plan, const struct ul_operand *operand,
+                      bool is_plain)
+{
+    return is_plain || (ul_contract_is_bytes(plan) && operand->bound_count == 0);
 }
 
 static enum ul_contract_schedule choose(struct ul_contract_plan *plan)
 {
     const struct ul_contraction *c = plan->contraction;
-    bool both_plain = plan->a_plain && plan->b_plain;
+    bool b_stored = is_stored(plan, &c->b, plan->b_plain);
+    bool both_plain = b_stored && is_stored(plan, &c->a, plan->a_plain);
     if (plan->k == 0 || !ul_contract_is_regular(plan))
         return UL_CONTRACT_PLAIN;
     if ((double)plan->m * (double)plan->n * (double)plan->k < MIN_WORK)
@@ -335,11 +363,30 @@ static enum ul_contract_schedule choose(struct ul_contract_plan *plan)
         return UL_CONTRACT_WINDOW;
     if (plan->m == 1 && column > 0 && column <= 4)
         return UL_CONTRACT_ROW;
-    bool b_streams = plan->b_plain && plan->b_n.count == 1 && plan->b_k.count == 1 && column == 1;
-    if (plan->m <= UL_CONTRACT_ROWS && b_streams &&
-        plan->n * plan->k > STREAM_BYTES / plan->element_bytes)
+    bool b_streams = b_stored && plan->b_n.count == 1 && plan->b_k.count == 1 && column == 1;
+    int64_t stored_bytes = ul_contract_is_bytes(plan) ? 1 : plan->element_bytes;
+    if (plan->m <= UL_CONTRACT_ROWS && b_streams && plan->n * plan->k > STREAM_BYTES / stored_bytes)
         return UL_CONTRACT_ROW;
     return UL_CONTRACT_TILE;
+}
+
+/* Does the schedule multiply narrow operands as such? */
+static bool takes_narrow(const struct ul_contract_plan *plan)
+{
+    const struct ul_contraction *c = plan->contraction;
+    switch (plan->schedule) {
+    case UL_CONTRACT_TILE:
+        return true;
+    case UL_CONTRACT_ROW:
+        return ul_contract_is_bytes(plan) && c->b.bound_count == 0 && plan->b_n.count == 1 &&
+               plan->b_k.count == 1 && last_stride(&c->b.at, &plan->b_n) == 1;
+    case UL_CONTRACT_WINDOW:
+    case UL_CONTRACT_DOT:
+        return ul_contract_is_bytes(plan);
+    case UL_CONTRACT_PLAIN:
+        break;
+    }
+    return false;
 }
 
 void ul_contract_plan_init(struct ul_contract_plan *plan, const struct ul_kernel *kernel,
@@ -363,7 +410,9 @@ void ul_contract_plan_init(struct ul_contract_plan *plan, const struct ul_kernel
     ul_contract_merge(contraction, &plan->b_uses, m + n, k, &plan->b_k);
     ul_contract_merge(contraction, &plan->epilogue_uses, 0, m, &plan->out_m);
     ul_contract_merge(contraction, &plan->epilogue_uses, m, n, &plan->out_n);
+    ul_contract_narrow_find(plan, kernel);
     plan->schedule = choose(plan);
+    ul_contract_narrow_set(plan, takes_narrow(plan));
     if (plan->schedule == UL_CONTRACT_TILE)
         size_tiles(plan);
     if (plan->schedule == UL_CONTRACT_ROW)

@@ -142,6 +142,14 @@ static const char *compute_type(enum ul_dtype dtype)
     }
 }
 
+const char *ul_contract_type_of(const struct ul_contract_out *out, const struct ul_operand *operand)
+{
+    const struct ul_contract_plan *plan = out->plan;
+    if (!out->is_narrow)
+        return plan->type;
+    return operand == &plan->contraction->a ? plan->a_type : plan->b_type;
+}
+
 void ul_contract_value(const struct ul_contract_out *out, uint32_t indent,
                        const struct ul_operand *operand, const char *index, const char *target)
 {
@@ -155,7 +163,7 @@ void ul_contract_value(const struct ul_contract_out *out, uint32_t indent,
     if (operand->transform == UL_NONE) {
         ul_text_printf(out->text, "%s = ", target);
         if (needs_cast)
-            ul_text_printf(out->text, "(%s)", out->plan->type);
+            ul_text_printf(out->text, "(%s)", ul_contract_type_of(out, operand));
         printer->put_load(printer->context, operand->buffer, index);
         ul_text_put(out->text, ";\n");
         return;
@@ -166,7 +174,7 @@ void ul_contract_value(const struct ul_contract_out *out, uint32_t indent,
     ul_contract_indent(out, indent);
     ul_text_printf(out->text, "%s = ", target);
     if (needs_cast)
-        ul_text_printf(out->text, "(%s)", out->plan->type);
+        ul_text_printf(out->text, "(%s)", ul_contract_type_of(out, operand));
     printer->put_expression(printer->context, operand->transform);
     ul_text_put(out->text, ";\n");
 }

@@ -138,17 +138,23 @@ int64_t ul_window_planes(const struct ul_window *window)
     return planes_of(&window->axes[0]) * planes_of(&window->axes[1]);
 }
 
+/* Of an element of the planes; a sum may be wider. */
+static int64_t plane_bytes(const struct ul_contract_plan *plan)
+{
+    return ul_contract_is_bytes(plan) ? 1 : plan->element_bytes;
+}
+
 /* Sizes; false when not even one row fits. */
 static bool set_strip(const struct ul_contract_plan *plan, struct ul_window *window)
 {
     const struct ul_window_axis *rows = &window->axes[0], *columns = &window->axes[1];
-    int64_t max = (STRIP_BYTES - 2 * UL_WINDOW_PAD_BYTES) / plan->element_bytes;
-    int64_t planes = ul_window_planes(window);
+    int64_t max = STRIP_BYTES - 2 * UL_WINDOW_PAD_BYTES;
+    int64_t planes = ul_window_planes(window) * plane_bytes(plan);
     if (columns->count > max || columns->reach > max || rows->reach > max)
         return false;
     window->pitch = columns->count + columns->reach;
-    /* planes * (strip + reach) * pitch + strip * pitch <= max */
-    int64_t fit = (max / window->pitch - planes * rows->reach) / (planes + 1);
+    /* planes * (strip + reach) * pitch + sums * strip * pitch <= max, all in bytes */
+    int64_t fit = (max / window->pitch - planes * rows->reach) / (planes + plan->element_bytes);
     if (fit < 1)
         return false;
     window->strip = fit < rows->count ? fit : rows->count;
@@ -162,8 +168,9 @@ bool ul_window_read(const struct ul_contract_plan *plan, struct ul_window *windo
     const struct ul_contract_dims *n = &plan->b_n;
     uint32_t first_k = c->m_count + c->n_count, axis_by_k[UL_CONTRACT_DIMS];
     *window = (struct ul_window){0};
-    if (plan->m != 1 || plan->k > UL_CONTRACT_TAPS || n->count > 2 || c->b.transform != UL_NONE ||
-        !plan->b_same || c->b.outside != 0)
+    if (plan->m != 1 || plan->k > UL_CONTRACT_TAPS || n->count > 2 ||
+        (!ul_contract_is_bytes(plan) &&
+         (c->b.transform != UL_NONE || !plan->b_same || c->b.outside != 0)))
         return false;
     uint32_t column = n->carrier[n->count - 1], row = n->carrier[0];
     window->axes[0] =
@@ -202,16 +209,16 @@ bool ul_window_read(const struct ul_contract_plan *plan, struct ul_window *windo
 static void set_bytes(struct ul_contract_plan *plan, const struct ul_window *window)
 {
     int64_t planes = ul_window_planes(window);
-    int64_t panel = planes * window->plane * plan->element_bytes + UL_WINDOW_PAD_BYTES;
+    int64_t panel = planes * window->plane * plane_bytes(plan) + UL_WINDOW_PAD_BYTES;
     int64_t sums = window->strip * window->pitch * plan->element_bytes + UL_WINDOW_PAD_BYTES;
     plan->panel_bytes = (panel + 63) / 64 * 64;
     plan->sums_bytes = (sums + 63) / 64 * 64;
-    plan->packs_a = !plan->a_plain || plan->a_k.count > 1 ||
+    plan->packs_a = (!plan->a_plain && !ul_contract_is_bytes(plan)) || plan->a_k.count > 1 ||
                     plan->contraction->a.at.strides[plan->a_k.carrier[0]] != 1;
     plan->depth = plan->k;
     plan->strips = (window->axes[0].count + window->strip - 1) / window->strip;
     if (plan->packs_a)
-        plan->a_bytes = (plan->k * plan->element_bytes + 63) / 64 * 64;
+        plan->a_bytes = (plan->k * plane_bytes(plan) + 63) / 64 * 64;
 }
 
 bool ul_contract_window_size(struct ul_contract_plan *plan)

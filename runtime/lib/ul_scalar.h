@@ -256,6 +256,17 @@ UL_FUNCTION uint8_t ul_f64_to_bool(double value)
     return value != 0.0;
 }
 
+/* x rounded to the nearest whole number, ties to even, and within [low, high]; NaN gives 0. The
+   bounds are whole numbers of at most 2^22, low the smaller: then the bits of the sum with 1.5 *
+   2^23 are the number, and a loop of these is one of vectors. */
+UL_FUNCTION int32_t ul_quantize_f32(float x, float low, float high)
+{
+    float bounded = x > low ? x : low;
+    bounded = bounded < high ? bounded : high;
+    const int32_t rounded = (int32_t)ul_f32_bits(bounded + 12582912.0f) - 0x4b400000;
+    return x == x ? rounded : 0;
+}
+
 /* An integer into the range of a narrower one, as quantisation wants it. */
 UL_FUNCTION int8_t ul_saturate_i8(int64_t value)
 {

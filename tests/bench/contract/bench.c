@@ -54,7 +54,7 @@ static double time_ours(const struct kernel_case *c)
 {
     struct ul_run run;
     memset(&run, 0, sizeof run);
-    void *params[8];
+    void *params[12];
     int count = 0;
     for (; c->buffers[count].element_count > 0; count++)
         params[count] = floats(c->buffers[count].element_count);

@@ -39,7 +39,7 @@ struct kernel_case {
     uint64_t scratch_bytes;
     int64_t m, n, k, runs; /* `runs` products of m x k by k x n */
     struct kernel_conv conv;
-    struct kernel_buffer buffers[8]; /* ends with a count of 0 */
+    struct kernel_buffer buffers[12]; /* ends with a count of 0 */
 };
 
 #endif

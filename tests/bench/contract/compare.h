@@ -20,6 +20,8 @@ static size_t size_of(int dtype)
     case 11:
     case 13:
         return 8;
+    case 4:
+    case 5:
     case 10:
     case 16:
         return 2;
@@ -58,6 +60,12 @@ static double value_of(const unsigned char *place, int dtype)
         return (double)ul_f16_to_f32(x.h);
     case 16:
         return (double)ul_bf16_to_f32(x.h);
+    case 3:
+        return (signed char)*place;
+    case 4:
+        return x.h;
+    case 5:
+        return (int16_t)x.h;
     default:
         return *place;
     }

@@ -1,6 +1,7 @@
 /* Prints kernels that contain contractions, with a table of them, for the bench and the test.
  *
  *     contract_emit bench OUT.c             the shapes of the bench
+ *     contract_emit bench_int OUT.c         the same in f32 and in 8 bits
  *     contract_emit test OUT.c SEED COUNT THREADS   random shapes; their operands and the
  *                                                   interpreter's results go to OUT.c.data
  *     contract_emit cuda OUT.cu SEED COUNT          the same for target cuda, with shapes for each
@@ -46,6 +47,7 @@ struct emitter {
     uint32_t thread_count;
     bool is_cuda;
     bool channels_last; /* the next convolution */
+    bool fills_bytes;   /* operands of 8 bits take all values, factors of f32 small ones */
     struct ul_text table;
 };
 
@@ -78,7 +80,11 @@ static void fill_random(struct emitter *e, unsigned char *bytes, const struct ul
     uint32_t size_bytes = ul_dtype_get(buffer->dtype)->size_bytes;
     for (uint64_t i = 0; i < buffer->element_count; i++) {
         double value = (double)random_below(e, 17) - 8;
-        if (ul_dtype_get(buffer->dtype)->is_float)
+        if (e->fills_bytes && size_bytes == 1)
+            value = (double)random_below(e, 256);
+        if (e->fills_bytes && ul_dtype_get(buffer->dtype)->is_float)
+            ul_element_put_float(bytes + i * size_bytes, buffer->dtype, value / 4096);
+        else if (ul_dtype_get(buffer->dtype)->is_float)
             ul_element_put_float(bytes + i * size_bytes, buffer->dtype, value / 8);
         else
             ul_element_put_int(bytes + i * size_bytes, buffer->dtype, (int64_t)value);
@@ -307,6 +313,110 @@ static void emit_gemm(struct emitter *e, const struct gemm_case *g, enum ul_dtyp
     emit(e, &graph, g->name, g->m, g->n, g->k, g->batch, NULL);
 }
 
+/* What an integer contraction is made of beside its shape. */
+struct int_case {
+    enum ul_dtype a, b;  /* of the first and the second operand */
+    bool a_zero, b_zero; /* zero-points are subtracted */
+    bool by_channel;     /* the second operand's has one for each channel or column */
+    int64_t pad_value;
+    enum ul_dtype result; /* of a Rescale behind the sums, or UL_I32: none */
+};
+
+/* Rescale to c->result with a factor for each index of dimension `axis`; or the sums as they are,
+ * with others added. */
+static void add_rescale(struct emitter *e, struct ul_graph *graph, ul_value_id sums, uint32_t axis,
+                        const struct int_case *c)
+{
+    if (c->result == UL_I32) {
+        add_residual(e, graph, sums);
+        return;
+    }
+    struct ul_type type = graph->values[sums].type;
+    for (uint32_t d = 0; d < type.rank; d++)
+        type.dims[d] = d == axis ? type.dims[d] : 1;
+    ul_value_id bias = add_input(graph, "bias", UL_I32, type.rank, type.dims);
+    ul_node_id add = ul_graph_add_node(graph, 0, UL_OP_Add, "add", 2, 1);
+    graph->nodes[add].inputs[0] = sums;
+    graph->nodes[add].inputs[1] = bias;
+    infer(e, graph, add);
+    ul_value_id zero = add_input(graph, "y_zero", c->result, 0, type.dims);
+    ul_value_id factor = add_input(graph, "factor", UL_F32, type.rank, type.dims);
+    ul_node_id node = ul_graph_add_node(graph, 0, UL_OP_Rescale, "rescale", 3, 1);
+    graph->nodes[node].inputs[0] = zero;
+    graph->nodes[node].inputs[1] = graph->nodes[add].outputs[0];
+    graph->nodes[node].inputs[2] = factor;
+    infer(e, graph, node);
+}
+
+/* Sums of integers of operands a and b, the zero-points behind them. */
+static ul_node_id add_sums(struct ul_graph *graph, enum ul_op op, ul_value_id a, ul_value_id b,
+                           const struct int_case *c, int64_t channels)
+{
+    bool has_zero = c->a_zero || c->b_zero;
+    ul_node_id node = ul_graph_add_node(graph, 0, op, "sums", has_zero ? 4 : 2, 1);
+    graph->nodes[node].inputs[0] = a;
+    graph->nodes[node].inputs[1] = b;
+    if (has_zero) {
+        graph->nodes[node].inputs[2] =
+            c->a_zero ? add_input(graph, "a_zero", c->a, 0, &channels) : UL_NONE;
+        graph->nodes[node].inputs[3] =
+            c->b_zero ? add_input(graph, "b_zero", c->b, c->by_channel ? 1 : 0, &channels)
+                      : UL_NONE;
+    }
+    return node;
+}
+
+static void emit_conv_integer(struct emitter *e, const struct conv_case *c,
+                              const struct int_case *types)
+{
+    struct ul_graph graph;
+    ul_graph_init(&graph, &e->arena, "case");
+    uint32_t s = c->spatial, rank = 2 + s;
+    int64_t x[5] = {c->batch, c->groups * c->in}, w[5] = {c->groups * c->out, c->in};
+    for (uint32_t d = 0; d < s; d++)
+        x[2 + d] = c->size[d], w[2 + d] = c->kernel[d];
+    ul_value_id xv = add_input(&graph, "x", types->a, rank, x);
+    ul_value_id wv = add_input(&graph, "w", types->b, rank, w);
+    ul_node_id node = add_sums(&graph, UL_OP_ConvInteger, xv, wv, types, w[0]);
+    ul_node_set_ints(&graph, node, "strides", c->stride, s);
+    ul_node_set_ints(&graph, node, "dilations", c->dilation, s);
+    ul_node_set_ints(&graph, node, "pads", c->pad, 2 * s);
+    ul_node_set_int(&graph, node, "group", c->groups);
+    if (types->pad_value != 0)
+        ul_node_set_int(&graph, node, "pad_value", types->pad_value);
+    infer(e, &graph, node);
+    ul_value_id out = graph.nodes[node].outputs[0];
+    int64_t pixels = 1, taps = c->in;
+    for (uint32_t d = 0; d < s; d++) {
+        pixels *= graph.values[out].type.dims[2 + d];
+        taps *= c->kernel[d];
+    }
+    for (ul_value_id v = 0; e->channels_last && v < graph.value_count; v++)
+        if (v != wv && graph.values[v].type.rank == rank)
+            graph.values[v].flags |= UL_VALUE_CHANNELS_LAST;
+    add_rescale(e, &graph, out, 1, types);
+    e->fills_bytes = true;
+    emit(e, &graph, c->name, c->out, pixels, taps, c->batch * c->groups, NULL);
+    e->fills_bytes = false;
+}
+
+static void emit_matmul_integer(struct emitter *e, const struct gemm_case *g,
+                                const struct int_case *types)
+{
+    struct ul_graph graph;
+    ul_graph_init(&graph, &e->arena, "case");
+    int64_t a[3] = {g->batch, g->m, g->k}, b[3] = {g->batch, g->k, g->n};
+    uint32_t skip = g->batch == 1 ? 1 : 0;
+    ul_value_id av = add_input(&graph, "a", types->a, 3 - skip, a + skip);
+    ul_value_id bv = add_input(&graph, "b", types->b, 3 - skip, b + skip);
+    ul_node_id node = add_sums(&graph, UL_OP_MatMulInteger, av, bv, types, g->n);
+    infer(e, &graph, node);
+    add_rescale(e, &graph, graph.nodes[node].outputs[0], 2 - skip, types);
+    e->fills_bytes = true;
+    emit(e, &graph, g->name, g->m, g->n, g->k, g->batch, NULL);
+    e->fills_bytes = false;
+}
+
 #define SQUARE(size, kernel, stride, pad)                                                          \
     2, {size, size}, {kernel, kernel}, {stride, stride}, {1, 1}, {pad, pad, pad, pad}, false
 
@@ -354,6 +464,65 @@ static const struct gemm_case bench_gemms[] = {
     {"few rows 8x1024x4096 transB", 1, 8, 1024, 4096, false, true},
 };
 
+static const struct conv_case bench_int_convs[] = {
+    {"ds-cnn 10x4/2 1->64 @49x10",
+     1,
+     1,
+     1,
+     64,
+     2,
+     {49, 10},
+     {10, 4},
+     {2, 2},
+     {1, 1},
+     {4, 1, 5, 1},
+     false},
+    {"ds-cnn dw 3x3 x64 @25x5",
+     1,
+     64,
+     1,
+     1,
+     2,
+     {25, 5},
+     {3, 3},
+     {1, 1},
+     {1, 1},
+     {1, 1, 1, 1},
+     false},
+    {"ds-cnn 1x1 64->64 @25x5",
+     1,
+     1,
+     64,
+     64,
+     2,
+     {25, 5},
+     {1, 1},
+     {1, 1},
+     {1, 1},
+     {0, 0, 0, 0},
+     false},
+};
+
+/* Each shape in f32 and, behind it, in 8 bits with a Rescale. */
+static void emit_int_bench(struct emitter *e)
+{
+    static const struct int_case types = {.a = UL_U8, .b = UL_I8, .pad_value = 3, .result = UL_U8};
+    size_t convs = sizeof bench_convs / sizeof *bench_convs;
+    size_t all = convs + sizeof bench_int_convs / sizeof *bench_int_convs;
+    for (size_t i = 0; i < all; i++) {
+        struct conv_case c = i < convs ? bench_convs[i] : bench_int_convs[i - convs];
+        emit_conv(e, &c, UL_F32, false, NO_PRODUCER);
+        c.name = ul_arena_printf(&e->arena, "%s u8", c.name);
+        emit_conv_integer(e, &c, &types);
+    }
+    for (size_t i = 0; i < sizeof bench_gemms / sizeof *bench_gemms; i++) {
+        struct gemm_case g = bench_gemms[i];
+        emit_gemm(e, &g, UL_F32, false, NO_PRODUCER);
+        g.name = ul_arena_printf(&e->arena, "%s u8", g.name);
+        emit_matmul_integer(e, &g, &types);
+    }
+}
+
 static void emit_bench(struct emitter *e)
 {
     for (size_t i = 0; i < sizeof bench_convs / sizeof bench_convs[0]; i++)
@@ -373,11 +542,34 @@ static enum producer random_producer(struct emitter *e)
     return choice == 0 ? PRODUCER_RELU : choice == 1 ? PRODUCER_SCALE : NO_PRODUCER;
 }
 
-static void random_conv(struct emitter *e, enum ul_dtype dtype)
+static struct int_case random_int_case(struct emitter *e)
+{
+    static const enum ul_dtype results[] = {UL_I32, UL_U8, UL_I8, UL_I16};
+    struct int_case c = {.a = pick(e, 0, 1) ? UL_U8 : UL_I8, .b = pick(e, 0, 2) ? UL_I8 : UL_U8};
+    if (pick(e, 0, 2) == 0) {
+        c.a_zero = pick(e, 0, 1);
+        c.b_zero = pick(e, 0, 1);
+        c.by_channel = pick(e, 0, 1);
+    } else if (pick(e, 0, 1)) {
+        c.pad_value = pick(e, 1, 100);
+    }
+    c.result = results[pick(e, 0, 3)];
+    return c;
+}
+
+static const char *name_of(struct emitter *e, const struct int_case *c, const char *name)
+{
+    return ul_arena_printf(
+        &e->arena, "%s (%s%s by %s%s%s, pad %d, to %s)", name, ul_dtype_get(c->a)->name,
+        c->a_zero ? " with zero" : "", ul_dtype_get(c->b)->name, c->b_zero ? " with zero" : "",
+        c->by_channel ? "s" : "", (int)c->pad_value, ul_dtype_get(c->result)->name);
+}
+
+static void random_conv(struct emitter *e, enum ul_dtype dtype, bool is_int)
 {
     struct conv_case c = {.batch = pick(e, 1, 2), .groups = pick(e, 0, 2) ? 1 : pick(e, 2, 5)};
     c.spatial = (uint32_t)pick(e, 1, 3);
-    c.transposed = pick(e, 0, 3) == 0;
+    c.transposed = !is_int && pick(e, 0, 3) == 0;
     c.in = pick(e, 0, 3) == 0 ? 1 : pick(e, 1, pick(e, 0, 4) == 0 ? 90 : 12);
     c.out = pick(e, 0, 3) == 0 ? 1 : pick(e, 1, 21);
     if (pick(e, 0, 3) == 0) { /* depthwise */
@@ -401,12 +593,20 @@ static void random_conv(struct emitter *e, enum ul_dtype dtype)
                              (int)c.batch, (int)c.groups, (int)c.in, (int)c.out, (int)c.spatial,
                              (int)c.size[0], (int)c.kernel[0], (int)c.stride[0], (int)c.stride[1],
                              (int)c.dilation[0], (int)c.pad[0], (int)c.pad[c.spatial]);
+    if (is_int) {
+        struct int_case types = random_int_case(e);
+        c.name = name_of(e, &types, c.name);
+        e->channels_last = pick(e, 0, 2) == 0;
+        emit_conv_integer(e, &c, &types);
+        e->channels_last = false;
+        return;
+    }
     e->channels_last = e->is_cuda && pick(e, 0, 1);
     emit_conv(e, &c, dtype, pick(e, 0, 1), random_producer(e));
     e->channels_last = false;
 }
 
-static void random_gemm(struct emitter *e, enum ul_dtype dtype)
+static void random_gemm(struct emitter *e, enum ul_dtype dtype, bool is_int)
 {
     struct gemm_case g = {.batch = pick(e, 0, 2) == 0 ? pick(e, 2, 3) : 1};
     g.m = pick(e, 0, 3) == 0 ? 1 : pick(e, 1, 40);
@@ -419,6 +619,12 @@ static void random_gemm(struct emitter *e, enum ul_dtype dtype)
     g.name =
         ul_arena_printf(&e->arena, "matmul %s %d x %dx%dx%d trans %d %d", ul_dtype_get(dtype)->name,
                         (int)g.batch, (int)g.m, (int)g.n, (int)g.k, g.trans_a, g.trans_b);
+    if (is_int) {
+        struct int_case types = random_int_case(e);
+        g.name = name_of(e, &types, g.name);
+        emit_matmul_integer(e, &g, &types);
+        return;
+    }
     bool is_unsigned = dtype == UL_U32 || dtype == UL_U64; /* Relu has no unsigned form */
     emit_gemm(e, &g, dtype, pick(e, 0, 1) || is_unsigned,
               is_unsigned ? NO_PRODUCER : random_producer(e));
@@ -430,9 +636,15 @@ static void emit_test(struct emitter *e, uint32_t count)
                                            UL_BF16, UL_I32, UL_I64, UL_U32, UL_U64};
     for (uint32_t i = 0; i < count; i++) {
         if (pick(e, 0, 1))
-            random_conv(e, dtypes[pick(e, 0, 5)]);
+            random_conv(e, dtypes[pick(e, 0, 5)], false);
         else
-            random_gemm(e, dtypes[pick(e, 0, 9)]);
+            random_gemm(e, dtypes[pick(e, 0, 9)], false);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (pick(e, 0, 1))
+            random_conv(e, UL_I8, true);
+        else
+            random_gemm(e, UL_I8, true);
     }
 }
 
@@ -479,9 +691,10 @@ int main(int argc, char **argv)
     struct emitter e = {.thread_count = 1};
     bool is_test = argc == 6 && strcmp(argv[1], "test") == 0;
     e.is_cuda = argc == 5 && strcmp(argv[1], "cuda") == 0;
-    if (!is_test && !e.is_cuda && !(argc == 3 && strcmp(argv[1], "bench") == 0)) {
-        fprintf(stderr, "usage: contract_emit bench OUT.c | test OUT.c SEED COUNT THREADS | "
-                        "cuda OUT.cu SEED COUNT\n");
+    if (!is_test && !e.is_cuda && !(argc == 3 && strncmp(argv[1], "bench", 5) == 0)) {
+        fprintf(stderr,
+                "usage: contract_emit bench|bench_int OUT.c | test OUT.c SEED COUNT THREADS | "
+                "cuda OUT.cu SEED COUNT\n");
         return UL_USAGE;
     }
     ul_arena_init(&e.arena);
@@ -499,7 +712,7 @@ int main(int argc, char **argv)
             emit_tiles(&e, count >= MANY);
         fclose(e.data);
     } else {
-        emit_bench(&e);
+        (strcmp(argv[1], "bench_int") == 0 ? emit_int_bench : emit_bench)(&e);
     }
     FILE *file = fopen(argv[2], "w");
     if (file == NULL)

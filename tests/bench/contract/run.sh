@@ -1,13 +1,14 @@
 #!/bin/sh
 # GFLOP/s of printed contractions beside oneDNN's, one thread, one table for each compiler.
 #     run.sh CONTRACT_EMIT [WORK_DIR]
+# BENCH=bench_int: each shape in f32 and, behind it, in 8 bits with what is made of the sums.
 # CC lists the compilers (default: gcc clang, those that are there), FLAGS the optimisation.
 set -eu
 emit=$1 work=${2:-$(mktemp -d)}
 work=$(cd "$work" && pwd)
 here=$(cd "$(dirname "$0")" && pwd)
 runtime=$here/../../../runtime/lib
-"$emit" bench "$work/contract_bench_kernels.c"
+"$emit" "${BENCH:-bench}" "$work/contract_bench_kernels.c"
 OMP_NUM_THREADS=1
 export OMP_NUM_THREADS
 for cc in ${CC:-gcc clang}; do

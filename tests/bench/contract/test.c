@@ -39,7 +39,7 @@ static int guards_hold(const unsigned char *owner, const unsigned char *place, s
 }
 
 struct run_result {
-    unsigned char *owners[10], *places[10];
+    unsigned char *owners[12], *places[12];
 };
 
 static int run_case(const struct kernel_case *c, unsigned char *const *data, size_t shift,
@@ -48,7 +48,7 @@ static int run_case(const struct kernel_case *c, unsigned char *const *data, siz
     struct ul_run run;
     memset(&run, 0, sizeof run);
     run.threads = 3;
-    void *params[10];
+    void *params[12];
     int failed = 0, b;
     for (b = 0; c->buffers[b].element_count > 0; b++) {
         size_t size = size_of(c->buffers[b].dtype) * c->buffers[b].element_count;
@@ -99,7 +99,7 @@ int main(int argc, char **argv)
         return 1;
     size_t count = sizeof cases / sizeof cases[0], failures = 0;
     for (size_t i = 0; i < count; i++) {
-        unsigned char *data[10];
+        unsigned char *data[12];
         int buffers = 0;
         for (; cases[i].buffers[buffers].element_count > 0; buffers++) {
             const struct kernel_buffer *b = &cases[i].buffers[buffers];

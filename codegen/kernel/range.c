@@ -1,0 +1,105 @@
+/* Ranges of whole numbers, found from the leaves up: enough for zero-points, which are elements of
+ * a few bits, and what is made of them. Names are followed to their one definition. */
+#include "codegen/kernel/range.h"
+#include "ir/kernel_build.h"
+
+#include <math.h>
+
+enum { MAX_DEPTH = 24 };
+
+bool ul_range_stored(enum ul_dtype dtype, struct ul_range *range)
+{
+    switch ((int)dtype) {
+    case UL_U8:
+        *range = (struct ul_range){0, UINT8_MAX};
+        return true;
+    case UL_I8:
+        *range = (struct ul_range){INT8_MIN, INT8_MAX};
+        return true;
+    case UL_U16:
+        *range = (struct ul_range){0, UINT16_MAX};
+        return true;
+    case UL_I16:
+        *range = (struct ul_range){INT16_MIN, INT16_MAX};
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Does the type hold every whole number of the range? */
+static bool holds(enum ul_dtype dtype, const struct ul_range *range)
+{
+    static const int64_t exact_f32 = (int64_t)1 << 24;
+    switch ((int)dtype) {
+    case UL_F32:
+        return range->low >= -exact_f32 && range->high <= exact_f32;
+    case UL_U32:
+    case UL_U64:
+        return range->low >= 0 && range->high <= INT32_MAX;
+    case UL_F64:
+    case UL_I32:
+    case UL_I64:
+        return range->low >= INT32_MIN && range->high <= INT32_MAX;
+    default:
+        return false;
+    }
+}
+
+static bool number_range(const struct ul_kx_data *expr, struct ul_range *range)
+{
+    double value = expr->op == UL_KX_INT ? (double)expr->imm_int : expr->imm_float;
+    if (!(value >= (double)INT32_MIN && value <= (double)INT32_MAX) || floor(value) < value)
+        return false;
+    *range = (struct ul_range){(int64_t)value, (int64_t)value};
+    return true;
+}
+
+/* What an immutable name stands for, or UL_NONE. */
+static ul_kx definition_of(const struct ul_kernel *kernel, uint32_t var)
+{
+    for (ul_ks s = 0; !kernel->vars[var].is_mutable && s < kernel->stmt_count; s++)
+        if (kernel->stmts[s].kind == UL_KS_LET && kernel->stmts[s].var == var)
+            return kernel->stmts[s].value;
+    return UL_NONE;
+}
+
+static bool find(const struct ul_kernel *kernel, const struct ul_operand *operand, ul_kx x,
+                 uint32_t depth, struct ul_range *range)
+{
+    struct ul_range a, b;
+    if (x == UL_NONE || depth > MAX_DEPTH)
+        return false;
+    const struct ul_kx_data *expr = &kernel->exprs[x];
+    switch ((int)expr->op) {
+    case UL_KX_INT:
+    case UL_KX_FLOAT:
+        return number_range(expr, range);
+    case UL_KX_VAR:
+        if (operand != NULL && expr->var == operand->loaded)
+            return ul_range_stored(kernel->buffers[operand->buffer].dtype, range);
+        return find(kernel, operand, definition_of(kernel, expr->var), depth + 1, range);
+    case UL_KX_LOAD:
+        return ul_range_stored(kernel->buffers[expr->var].dtype, range);
+    case UL_KX_CAST:
+        return find(kernel, operand, expr->a, depth + 1, range) && holds(expr->dtype, range);
+    case UL_KX_ADD:
+    case UL_KX_SUB:
+        if (!find(kernel, operand, expr->a, depth + 1, &a) ||
+            !find(kernel, operand, expr->b, depth + 1, &b))
+            return false;
+        *range = expr->op == UL_KX_ADD ? (struct ul_range){a.low + b.low, a.high + b.high}
+                                       : (struct ul_range){a.low - b.high, a.high - b.low};
+        return holds(expr->dtype, range);
+    default:
+        return false;
+    }
+}
+
+bool ul_range_find(const struct ul_kernel *kernel, const struct ul_operand *operand, ul_kx x,
+                   struct ul_range *range)
+{
+    bool is_found = find(kernel, operand, x, 0, range);
+    UL_ASSERT(!is_found || range->low <= range->high);
+    return is_found;
+}

@@ -1,0 +1,682 @@
+/*
+ * Contractions of narrow integers: sums of 32 bits of products of 8-bit integers, or of 16-bit
+ * ones.
+ *
+ * A panel holds b packed as [k / group][block columns][group], four bytes for each column and
+ * group: four of k where both operands have 8 bits, two where they have 16. A row of a holds its k
+ * side by side, filled up with zeros to whole groups. So one 32-bit lane of a vector takes in one
+ * group of one column, which is what machines have instructions for (vpdpbusd, vpdpwssd, pmaddwd);
+ * what is printed and planned does not depend on which of them there is.
+ *
+ * Tags are the types of a and b: i8u8 is signed a by unsigned b. All sums wrap at 32 bits and are
+ * exact below that; nothing here saturates between (pmaddubsw does, and is not used). Where the
+ * machine multiplies unsigned bytes by signed ones alone, 128 is added to a signed b and
+ * 128 * (sum of a) taken off again. Sums are the same on every machine.
+ * Nothing fails. Pure C99 where there are no vectors.
+ */
+#ifndef UL_CONTRACT_INT_H
+#define UL_CONTRACT_INT_H
+
+#include "ul_kernel.h"
+
+#include <stdint.h>
+#include <string.h>
+
+enum { UL_INT_u8, UL_INT_i8, UL_INT_i16 };
+
+/* Lines that are woven into a group of a panel: one for each of its k. */
+#define UL_LINE_BYTES 128 /* of block columns, and what whole vectors write behind them */
+
+/* Four bytes of a row of a; the last group of a row that is read in place may have fewer. */
+UL_INLINE int32_t ul_int_group(const unsigned char *a)
+{
+    int32_t group;
+    memcpy(&group, a, sizeof group);
+    return group;
+}
+
+UL_INLINE int32_t ul_int_rest(const unsigned char *a, int64_t count)
+{
+    int32_t group = 0;
+    memcpy(&group, a, (size_t)count);
+    return group;
+}
+
+UL_INLINE int32_t ul_int_element(int kind, const unsigned char *from, int64_t i)
+{
+    if (kind == UL_INT_u8)
+        return from[i];
+    if (kind == UL_INT_i8)
+        return (int8_t)from[i];
+    int16_t wide;
+    memcpy(&wide, from + 2 * i, sizeof wide);
+    return wide;
+}
+
+#if UL_VECTOR_BYTES > 0 && defined(__SSE2__)
+#define UL_INT_VECTORS 1
+#include <immintrin.h>
+
+#if defined(__AVX512BW__)
+typedef __m512i ul_iv;
+#define UL_IV(name) _mm512_##name
+#define UL_IV_BITS(name) _mm512_##name##_si512
+#define UL_IV_BYTES 64
+#elif defined(__AVX2__)
+typedef __m256i ul_iv;
+#define UL_IV(name) _mm256_##name
+#define UL_IV_BITS(name) _mm256_##name##_si256
+#define UL_IV_BYTES 32
+#else
+typedef __m128i ul_iv;
+#define UL_IV(name) _mm_##name
+#define UL_IV_BITS(name) _mm_##name##_si128
+#define UL_IV_BYTES 16
+#endif
+#define UL_IV_LANES (UL_IV_BYTES / 4)
+
+UL_INLINE ul_iv ul_iv_load(const void *from)
+{
+    ul_iv x;
+    memcpy(&x, from, sizeof x);
+    return x;
+}
+
+UL_INLINE void ul_iv_store(void *to, ul_iv x)
+{
+    memcpy(to, &x, sizeof x);
+}
+
+/* acc + the sum of unsigned by signed bytes, and of pairs of 16-bit integers, in each lane. gcc 12
+   copies accumulators before and behind the intrinsics, half the time of a loop, and stores some.
+ */
+#if defined(__AVX512VNNI__) && UL_IV_BYTES == 64 && !defined(__clang__)
+#define UL_INT_BYTES 1
+UL_INLINE ul_iv ul_iv_bytes(ul_iv acc, ul_iv u, ul_iv s)
+{
+    __asm__("vpdpbusd {%2, %1, %0|%0, %1, %2}" : "+v"(acc) : "v"(u), "v"(s));
+    return acc;
+}
+UL_INLINE ul_iv ul_iv_pairs(ul_iv acc, ul_iv a, ul_iv b)
+{
+    __asm__("vpdpwssd {%2, %1, %0|%0, %1, %2}" : "+v"(acc) : "v"(a), "v"(b));
+    return acc;
+}
+#elif defined(__AVX512VNNI__) && UL_IV_BYTES == 64
+#define UL_INT_BYTES 1
+#define ul_iv_bytes(acc, u, s) _mm512_dpbusd_epi32(acc, u, s)
+#define ul_iv_pairs(acc, a, b) _mm512_dpwssd_epi32(acc, a, b)
+#elif defined(__AVXVNNI__) && UL_IV_BYTES == 32
+#define UL_INT_BYTES 1
+#define ul_iv_bytes(acc, u, s) _mm256_dpbusd_avx_epi32(acc, u, s)
+#define ul_iv_pairs(acc, a, b) _mm256_dpwssd_avx_epi32(acc, a, b)
+#else
+#define UL_INT_BYTES 0
+#define ul_iv_bytes(acc, u, s) (acc)
+#define ul_iv_pairs(acc, a, b) UL_IV(add_epi32)(acc, UL_IV(madd_epi16)(a, b))
+#endif
+
+/* Has the machine an instruction for bytes of these kinds? */
+#define UL_INT_BY_BYTES(a, b) (UL_INT_BYTES && (a) != UL_INT_i16 && (a) + (b) != 2 * UL_INT_u8)
+#define UL_INT_IS_SHIFTED(a, b) (UL_INT_BY_BYTES(a, b) && (a) == UL_INT_i8 && (b) == UL_INT_i8)
+
+/* A vector of groups as the products want it: as it is, or bytes 0 and 2 of each group and bytes 1
+   and 3 as 16-bit integers. */
+struct ul_iv_groups {
+    ul_iv even, odd;
+};
+
+UL_INLINE struct ul_iv_groups ul_iv_split(int kind, ul_iv x)
+{
+    struct ul_iv_groups groups;
+    if (kind == UL_INT_u8) {
+        groups.even = UL_IV_BITS(and)(x, UL_IV(set1_epi16)(255));
+        groups.odd = UL_IV(srli_epi16)(x, 8);
+    } else {
+        groups.even = UL_IV(srai_epi16)(UL_IV(slli_epi16)(x, 8), 8);
+        groups.odd = UL_IV(srai_epi16)(x, 8);
+    }
+    return groups;
+}
+
+UL_INLINE struct ul_iv_groups ul_iv_take(int a_kind, int b_kind, ul_iv b)
+{
+    if (UL_INT_IS_SHIFTED(a_kind, b_kind))
+        b = UL_IV_BITS(xor)(b, UL_IV(set1_epi8)(-128));
+    if (a_kind == UL_INT_i16 || UL_INT_BY_BYTES(a_kind, b_kind))
+        return (struct ul_iv_groups){b, b};
+    return ul_iv_split(b_kind, b);
+}
+
+/* acc + a group of a by the groups of b; a is in all lanes. */
+UL_INLINE ul_iv ul_iv_step(int a_kind, int b_kind, ul_iv acc, ul_iv a, struct ul_iv_groups b)
+{
+    if (a_kind == UL_INT_i16)
+        return ul_iv_pairs(acc, a, b.even);
+    if (UL_INT_BY_BYTES(a_kind, b_kind))
+        return a_kind == UL_INT_u8 ? ul_iv_bytes(acc, a, b.even) : ul_iv_bytes(acc, b.even, a);
+    struct ul_iv_groups of_a = ul_iv_split(a_kind, a);
+    return ul_iv_pairs(ul_iv_pairs(acc, of_a.even, b.even), of_a.odd, b.odd);
+}
+
+/* What to begin a sum with whose b was shifted. */
+UL_INLINE int32_t ul_int_shift(int a_kind, int b_kind, int32_t group)
+{
+    if (!UL_INT_IS_SHIFTED(a_kind, b_kind))
+        return 0;
+    return -128 * ((int8_t)group + (int8_t)(group >> 8) + (int8_t)(group >> 16) + (group >> 24));
+}
+
+UL_INLINE int32_t ul_int_shift_row(int a_kind, int b_kind, const unsigned char *a, int64_t bytes)
+{
+    int32_t sum = 0;
+    if (!UL_INT_IS_SHIFTED(a_kind, b_kind))
+        return 0;
+    for (int64_t i = 0; i < bytes; i++)
+        sum += (int8_t)a[i];
+    return -128 * sum;
+}
+
+/* Four lines of bytes as groups, in the order that unpacking 128 bits at a time gives: vector v
+   has lanes 4 * v + [0, 4) of each 16 columns. */
+UL_INLINE void ul_iv_weave(ul_iv groups[4], ul_iv r0, ul_iv r1, ul_iv r2, ul_iv r3)
+{
+    const ul_iv a = UL_IV(unpacklo_epi8)(r0, r1), b = UL_IV(unpackhi_epi8)(r0, r1);
+    const ul_iv c = UL_IV(unpacklo_epi8)(r2, r3), d = UL_IV(unpackhi_epi8)(r2, r3);
+    groups[0] = UL_IV(unpacklo_epi16)(a, c);
+    groups[1] = UL_IV(unpackhi_epi16)(a, c);
+    groups[2] = UL_IV(unpacklo_epi16)(b, d);
+    groups[3] = UL_IV(unpackhi_epi16)(b, d);
+}
+
+/* Sums in that order to the order of columns: four squares of 128 bits, turned. */
+UL_INLINE void ul_iv_turn(ul_iv sums[4])
+{
+#if UL_IV_BYTES == 64
+    const ul_iv a = _mm512_shuffle_i32x4(sums[0], sums[1], 0x44);
+    const ul_iv b = _mm512_shuffle_i32x4(sums[2], sums[3], 0x44);
+    const ul_iv c = _mm512_shuffle_i32x4(sums[0], sums[1], 0xee);
+    const ul_iv d = _mm512_shuffle_i32x4(sums[2], sums[3], 0xee);
+    sums[0] = _mm512_shuffle_i32x4(a, b, 0x88);
+    sums[1] = _mm512_shuffle_i32x4(a, b, 0xdd);
+    sums[2] = _mm512_shuffle_i32x4(c, d, 0x88);
+    sums[3] = _mm512_shuffle_i32x4(c, d, 0xdd);
+#elif UL_IV_BYTES == 32
+    const ul_iv a = _mm256_permute2x128_si256(sums[0], sums[1], 0x20);
+    const ul_iv b = _mm256_permute2x128_si256(sums[2], sums[3], 0x20);
+    const ul_iv c = _mm256_permute2x128_si256(sums[0], sums[1], 0x31);
+    const ul_iv d = _mm256_permute2x128_si256(sums[2], sums[3], 0x31);
+    sums[0] = a;
+    sums[1] = b;
+    sums[2] = c;
+    sums[3] = d;
+#else
+    (void)sums;
+#endif
+}
+
+/* Accumulators of a tile: as many as stay in registers beside two of a and two for each vector of
+   b where bytes are taken apart. */
+#if UL_IV_BYTES == 64
+#define UL_INT_TILE_ROWS(a, b) ((a) == UL_INT_i16 || UL_INT_BY_BYTES(a, b) ? 8 : 4)
+#define UL_INT_TILE_VECTORS(a, b) 3
+#else
+#define UL_INT_TILE_ROWS(a, b) 4
+#define UL_INT_TILE_VECTORS(a, b) ((a) == UL_INT_i16 || UL_INT_BY_BYTES(a, b) ? 3 : 2)
+#endif
+
+UL_INLINE void ul_int_tile(int a_kind, int b_kind, uint32_t *sums, const unsigned char *a,
+                           int64_t a_row, const unsigned char *panel, int64_t groups, int more,
+                           int rows, int vectors)
+{
+    ul_iv acc[8][3];
+    UL_UNROLL
+    for (int r = 0; r < rows; r++) {
+        const ul_iv first =
+            UL_IV(set1_epi32)(ul_int_shift_row(a_kind, b_kind, a + r * a_row, 4 * groups));
+        UL_UNROLL
+        for (int v = 0; v < vectors; v++) {
+            acc[r][v] = first;
+            if (more)
+                acc[r][v] = UL_IV(add_epi32)(
+                    first, ul_iv_load(sums + r * (UL_BLOCK_BYTES / 4) + v * UL_IV_LANES));
+        }
+    }
+    for (int64_t i = 0; i < groups; i++, panel += UL_BLOCK_BYTES, a += 4) {
+        struct ul_iv_groups b[3];
+        UL_UNROLL
+        for (int v = 0; v < vectors; v++)
+            b[v] = ul_iv_take(a_kind, b_kind, ul_iv_load(panel + v * UL_IV_BYTES));
+        UL_UNROLL
+        for (int r = 0; r < rows; r++) {
+            const ul_iv of_a = UL_IV(set1_epi32)(ul_int_group(a + r * a_row));
+            UL_UNROLL
+            for (int v = 0; v < vectors; v++)
+                acc[r][v] = ul_iv_step(a_kind, b_kind, acc[r][v], of_a, b[v]);
+        }
+    }
+    UL_UNROLL
+    for (int r = 0; r < rows; r++) {
+        UL_UNROLL
+        for (int v = 0; v < vectors; v++)
+            ul_iv_store(sums + r * (UL_BLOCK_BYTES / 4) + v * UL_IV_LANES, acc[r][v]);
+    }
+}
+
+#define UL_INT_TILE_CASE(tag, ak, bk, r, v)                                                        \
+    case (r)*4 + (v):                                                                              \
+        if ((r) <= UL_INT_TILE_ROWS(ak, bk) && (v) <= UL_INT_TILE_VECTORS(ak, bk))                 \
+            ul_int_tile(ak, bk, sums, a, a_row, panel, groups, more,                               \
+                        (r) <= UL_INT_TILE_ROWS(ak, bk) ? (r) : 1,                                 \
+                        (v) <= UL_INT_TILE_VECTORS(ak, bk) ? (v) : 1);                             \
+        break;
+
+/* One block: `rows` rows of sums from `groups` groups of a, `a_row` bytes a row, and the panel. */
+#define UL_INT_BLOCK(tag, ak, bk)                                                                  \
+    static __attribute__((noinline, unused)) void ul_int_tile_##tag(                               \
+        uint32_t *sums, const unsigned char *a, int64_t a_row, const unsigned char *panel,         \
+        int64_t groups, int more, int rows, int vectors)                                           \
+    {                                                                                              \
+        switch (rows * 4 + vectors) {                                                              \
+            UL_INT_TILE_CASE(tag, ak, bk, 8, 1)                                                    \
+            UL_INT_TILE_CASE(tag, ak, bk, 8, 2)                                                    \
+            UL_INT_TILE_CASE(tag, ak, bk, 8, 3)                                                    \
+            UL_INT_TILE_CASE(tag, ak, bk, 4, 1)                                                    \
+            UL_INT_TILE_CASE(tag, ak, bk, 4, 2)                                                    \
+            UL_INT_TILE_CASE(tag, ak, bk, 4, 3)                                                    \
+            UL_INT_TILE_CASE(tag, ak, bk, 2, 1)                                                    \
+            UL_INT_TILE_CASE(tag, ak, bk, 2, 2)                                                    \
+            UL_INT_TILE_CASE(tag, ak, bk, 2, 3)                                                    \
+            UL_INT_TILE_CASE(tag, ak, bk, 1, 1)                                                    \
+            UL_INT_TILE_CASE(tag, ak, bk, 1, 2)                                                    \
+            UL_INT_TILE_CASE(tag, ak, bk, 1, 3)                                                    \
+        default:                                                                                   \
+            break;                                                                                 \
+        }                                                                                          \
+    }                                                                                              \
+    static inline void ul_block_##tag(uint32_t *sums, const void *a, int64_t a_row,                \
+                                      const unsigned char *panel, int64_t groups, int more,        \
+                                      int rows, int cols)                                          \
+    {                                                                                              \
+        const int max_rows = UL_INT_TILE_ROWS(ak, bk), max = UL_INT_TILE_VECTORS(ak, bk);          \
+        for (int r = 0, take; r < rows; r += take) {                                               \
+            take = rows - r;                                                                       \
+            take = take >= max_rows ? max_rows : take >= 4 ? 4 : take >= 2 ? 2 : 1;                \
+            for (int c = 0; c < cols; c += max * UL_IV_LANES) {                                    \
+                const int vectors = (cols - c + UL_IV_LANES - 1) / UL_IV_LANES;                    \
+                ul_int_tile_##tag(sums + r * (UL_BLOCK_BYTES / 4) + c,                             \
+                                  (const unsigned char *)a + r * a_row, a_row, panel + 4 * c,      \
+                                  groups, more, take, vectors < max ? vectors : max);              \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+/* Adds the products of up to four rows of b with the groups of `rows` rows of a to sums, a vector
+   of bytes at a time; gives the first column that is left. */
+UL_INLINE int64_t ul_int_add_four(int a_kind, int b_kind, uint32_t *sums, int64_t row,
+                                  const int32_t *groups, const unsigned char *const from[4],
+                                  int64_t rows, int64_t cols)
+{
+    int64_t c = 0;
+    for (; c + UL_IV_BYTES <= cols; c += UL_IV_BYTES) {
+        ul_iv b[4];
+        struct ul_iv_groups of_b[4];
+        ul_iv_weave(b, ul_iv_load(from[0] + c), ul_iv_load(from[1] + c), ul_iv_load(from[2] + c),
+                    ul_iv_load(from[3] + c));
+        ul_iv_turn(b);
+        UL_UNROLL
+        for (int v = 0; v < 4; v++)
+            of_b[v] = ul_iv_take(a_kind, b_kind, b[v]);
+        for (int64_t r = 0; r < rows; r++) {
+            const ul_iv a = UL_IV(set1_epi32)(groups[r]);
+            const ul_iv first = UL_IV(set1_epi32)(ul_int_shift(a_kind, b_kind, groups[r]));
+            UL_UNROLL
+            for (int v = 0; v < 4; v++) {
+                uint32_t *to = sums + r * row + c + v * UL_IV_LANES;
+                ul_iv acc = UL_IV(add_epi32)(first, ul_iv_load(to));
+                ul_iv_store(to, ul_iv_step(a_kind, b_kind, acc, a, of_b[v]));
+            }
+        }
+    }
+    return c;
+}
+
+/* The sum of the lanes. */
+UL_INLINE uint32_t ul_iv_total(ul_iv x)
+{
+    uint32_t lanes[UL_IV_LANES], sum = 0;
+    memcpy(lanes, &x, sizeof lanes);
+    for (int i = 0; i < UL_IV_LANES; i++)
+        sum += lanes[i];
+    return sum;
+}
+
+UL_INLINE uint32_t ul_int_dot(int a_kind, int b_kind, const unsigned char *a,
+                              const unsigned char *b, int64_t k)
+{
+    const ul_iv ones = UL_IV(set1_epi8)(1), zero = UL_IV_BITS(setzero)();
+    ul_iv acc[4] = {zero, zero, zero, zero}, of_a = zero;
+    (void)ones;
+    int64_t i = 0;
+    for (; i + 4 * UL_IV_BYTES <= k; i += 4 * UL_IV_BYTES) {
+        UL_UNROLL
+        for (int v = 0; v < 4; v++) {
+            const ul_iv x = ul_iv_load(a + i + v * UL_IV_BYTES);
+            acc[v] = ul_iv_step(a_kind, b_kind, acc[v], x,
+                                ul_iv_take(a_kind, b_kind, ul_iv_load(b + i + v * UL_IV_BYTES)));
+            if (UL_INT_IS_SHIFTED(a_kind, b_kind))
+                of_a = ul_iv_bytes(of_a, ones, x);
+        }
+    }
+    for (; i + UL_IV_BYTES <= k; i += UL_IV_BYTES) {
+        const ul_iv x = ul_iv_load(a + i);
+        acc[0] =
+            ul_iv_step(a_kind, b_kind, acc[0], x, ul_iv_take(a_kind, b_kind, ul_iv_load(b + i)));
+        if (UL_INT_IS_SHIFTED(a_kind, b_kind))
+            of_a = ul_iv_bytes(of_a, ones, x);
+    }
+    uint32_t sum = ul_iv_total(
+        UL_IV(add_epi32)(UL_IV(add_epi32)(acc[0], acc[1]), UL_IV(add_epi32)(acc[2], acc[3])));
+    if (UL_INT_IS_SHIFTED(a_kind, b_kind))
+        sum -= 128u * ul_iv_total(of_a);
+    for (; i < k; i++)
+        sum += (uint32_t)(ul_int_element(a_kind, a, i) * ul_int_element(b_kind, b, i));
+    return sum;
+}
+
+/* sums[i] = the sum of weights[t] * from[i + taps[t]] for i below cols and up to a vector of bytes
+   more. */
+UL_INLINE void ul_int_taps(int a_kind, int b_kind, uint32_t *sums, const unsigned char *from,
+                           const int32_t *taps, const unsigned char *weights, int64_t count,
+                           int64_t cols)
+{
+    const ul_iv zero = UL_IV_BITS(setzero)();
+    const ul_iv first = UL_IV(set1_epi32)(ul_int_shift_row(a_kind, b_kind, weights, count));
+    for (int64_t i = 0; i < cols; i += UL_IV_BYTES, from += UL_IV_BYTES) {
+        ul_iv acc[4] = {first, first, first, first}, b[4];
+        for (int64_t t = 0; t < count; t += 4) {
+            const int64_t left = count - t;
+            const ul_iv a = UL_IV(set1_epi32)(left >= 4 ? ul_int_group(weights + t)
+                                                        : ul_int_rest(weights + t, left));
+            ul_iv_weave(b, ul_iv_load(from + taps[t]),
+                        left > 1 ? ul_iv_load(from + taps[t + 1]) : zero,
+                        left > 2 ? ul_iv_load(from + taps[t + 2]) : zero,
+                        left > 3 ? ul_iv_load(from + taps[t + 3]) : zero);
+            UL_UNROLL
+            for (int v = 0; v < 4; v++)
+                acc[v] = ul_iv_step(a_kind, b_kind, acc[v], a, ul_iv_take(a_kind, b_kind, b[v]));
+        }
+        ul_iv_turn(acc);
+        UL_UNROLL
+        for (int v = 0; v < 4; v++)
+            ul_iv_store(sums + i + v * UL_IV_LANES, acc[v]);
+    }
+}
+
+/* Lines of bytes to a group of a panel. */
+static inline void ul_weave_u8(unsigned char *to, const void *lines)
+{
+    const unsigned char *from = lines;
+    for (int c = 0; c < UL_BLOCK_BYTES / 4; c += 16, from += 16, to += 64) {
+        const __m128i r0 = _mm_loadu_si128((const __m128i *)(const void *)from);
+        const __m128i r1 = _mm_loadu_si128((const __m128i *)(const void *)(from + UL_LINE_BYTES));
+        const __m128i r2 =
+            _mm_loadu_si128((const __m128i *)(const void *)(from + 2 * UL_LINE_BYTES));
+        const __m128i r3 =
+            _mm_loadu_si128((const __m128i *)(const void *)(from + 3 * UL_LINE_BYTES));
+        const __m128i a = _mm_unpacklo_epi8(r0, r1), b = _mm_unpackhi_epi8(r0, r1);
+        const __m128i d = _mm_unpacklo_epi8(r2, r3), e = _mm_unpackhi_epi8(r2, r3);
+        _mm_storeu_si128((__m128i *)(void *)to, _mm_unpacklo_epi16(a, d));
+        _mm_storeu_si128((__m128i *)(void *)(to + 16), _mm_unpackhi_epi16(a, d));
+        _mm_storeu_si128((__m128i *)(void *)(to + 32), _mm_unpacklo_epi16(b, e));
+        _mm_storeu_si128((__m128i *)(void *)(to + 48), _mm_unpackhi_epi16(b, e));
+    }
+}
+
+/* Every second byte, a vector of 16 at a time; see ul_pack_even_u32. */
+static inline int64_t ul_pack_even_u8(uint8_t *to, const uint8_t *from, int64_t i, int64_t high)
+{
+    const __m128i low = _mm_set1_epi16(255);
+    for (; i + 16 < high; i += 16) {
+        const __m128i a = _mm_loadu_si128((const __m128i *)(const void *)(from + 2 * i));
+        const __m128i b = _mm_loadu_si128((const __m128i *)(const void *)(from + 2 * i + 16));
+        _mm_storeu_si128((__m128i *)(void *)(to + i),
+                         _mm_packus_epi16(_mm_and_si128(a, low), _mm_and_si128(b, low)));
+    }
+    return i;
+}
+
+/* Groups of columns that lie along k, in squares of four by four: the first cols / 4 * 4 columns
+   of all whole groups; the group that is left is not written. */
+static inline int64_t ul_pack_int_squares(unsigned char *to, const unsigned char *from, int64_t k,
+                                          int64_t cols, int64_t stride)
+{
+    int64_t c = 0;
+    for (; c + 4 <= cols; c += 4, from += 4 * stride) {
+        for (int64_t i = 0; i + 16 <= k; i += 16) {
+            const __m128i r0 = _mm_loadu_si128((const __m128i *)(const void *)(from + i));
+            const __m128i r1 = _mm_loadu_si128((const __m128i *)(const void *)(from + stride + i));
+            const __m128i r2 =
+                _mm_loadu_si128((const __m128i *)(const void *)(from + 2 * stride + i));
+            const __m128i r3 =
+                _mm_loadu_si128((const __m128i *)(const void *)(from + 3 * stride + i));
+            const __m128i a = _mm_unpacklo_epi32(r0, r1), b = _mm_unpacklo_epi32(r2, r3);
+            const __m128i d = _mm_unpackhi_epi32(r0, r1), e = _mm_unpackhi_epi32(r2, r3);
+            unsigned char *at = to + i / 4 * UL_BLOCK_BYTES + 4 * c;
+            _mm_storeu_si128((__m128i *)(void *)at, _mm_unpacklo_epi64(a, b));
+            _mm_storeu_si128((__m128i *)(void *)(at + UL_BLOCK_BYTES), _mm_unpackhi_epi64(a, b));
+            _mm_storeu_si128((__m128i *)(void *)(at + 2 * UL_BLOCK_BYTES),
+                             _mm_unpacklo_epi64(d, e));
+            _mm_storeu_si128((__m128i *)(void *)(at + 3 * UL_BLOCK_BYTES),
+                             _mm_unpackhi_epi64(d, e));
+        }
+    }
+    return c;
+}
+
+#else
+#define UL_INT_VECTORS 0
+
+#define UL_INT_BLOCK(tag, ak, bk)                                                                  \
+    static inline void ul_block_##tag(uint32_t *sums, const void *a, int64_t a_row,                \
+                                      const unsigned char *panel, int64_t groups, int more,        \
+                                      int rows, int cols)                                          \
+    {                                                                                              \
+        const int group = (ak) == UL_INT_i16 ? 2 : 4;                                              \
+        for (int r = 0; r < rows; r++) {                                                           \
+            const unsigned char *const row = (const unsigned char *)a + r * a_row;                 \
+            uint32_t *const to = sums + r * (UL_BLOCK_BYTES / 4);                                  \
+            for (int c = 0; c < cols; c++) {                                                       \
+                const unsigned char *of_a = row, *of_b = panel + 4 * c;                            \
+                uint32_t sum = more ? to[c] : 0;                                                   \
+                for (int64_t i = 0; i < groups; i++, of_a += 4, of_b += UL_BLOCK_BYTES)            \
+                    for (int j = 0; j < group; j++)                                                \
+                        sum +=                                                                     \
+                            (uint32_t)(ul_int_element(ak, of_a, j) * ul_int_element(bk, of_b, j)); \
+                to[c] = sum;                                                                       \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+#define ul_int_add_four(a_kind, b_kind, sums, row, groups, from, rows, cols) 0
+
+UL_INLINE uint32_t ul_int_dot(int a_kind, int b_kind, const unsigned char *a,
+                              const unsigned char *b, int64_t k)
+{
+    uint32_t sum = 0;
+    for (int64_t i = 0; i < k; i++)
+        sum += (uint32_t)(ul_int_element(a_kind, a, i) * ul_int_element(b_kind, b, i));
+    return sum;
+}
+
+UL_INLINE void ul_int_taps(int a_kind, int b_kind, uint32_t *UL_RESTRICT sums,
+                           const unsigned char *UL_RESTRICT from, const int32_t *taps,
+                           const unsigned char *weights, int64_t count, int64_t cols)
+{
+    for (int64_t i = 0; i < cols; i++)
+        sums[i] = 0;
+    for (int64_t t = 0; t < count; t++) {
+        const int32_t factor = ul_int_element(a_kind, weights, t);
+        for (int64_t i = 0; i < cols; i++)
+            sums[i] += (uint32_t)(factor * ul_int_element(b_kind, from + taps[t], i));
+    }
+}
+
+static inline void ul_weave_u8(unsigned char *to, const void *lines)
+{
+    const unsigned char *from = lines;
+    for (int c = 0; c < UL_BLOCK_BYTES / 4; c++)
+        for (int j = 0; j < 4; j++)
+            to[4 * c + j] = from[j * UL_LINE_BYTES + c];
+}
+
+#define ul_pack_even_u8(to, from, i, high) (i)
+#define ul_pack_int_squares(to, from, k, cols, stride) 0
+#endif
+
+static inline void ul_weave_i16(unsigned char *to, const void *lines)
+{
+    const unsigned char *from = lines;
+    uint16_t pair[2];
+    for (int c = 0; c < UL_BLOCK_BYTES / 4; c++) {
+        memcpy(pair, from + 2 * c, sizeof *pair);
+        memcpy(pair + 1, from + UL_LINE_BYTES + 2 * c, sizeof *pair);
+        memcpy(to + 4 * c, pair, sizeof pair);
+    }
+}
+
+/* The last group of a panel whose k fills `count` of its lines: 0: there is none. */
+#define UL_WEAVE_REST(tag, group)                                                                  \
+    static inline void ul_weave_rest_##tag(unsigned char *to, void *lines, int64_t count)          \
+    {                                                                                              \
+        if (count == 0)                                                                            \
+            return;                                                                                \
+        memset((unsigned char *)lines + count * UL_LINE_BYTES, 0,                                  \
+               (size_t)((group)-count) * UL_LINE_BYTES);                                           \
+        ul_weave_##tag(to, lines);                                                                 \
+    }
+UL_WEAVE_REST(u8, 4)
+UL_WEAVE_REST(i16, 2)
+
+/* A panel from columns of bytes that lie along k; see ul_pack_across_u32. */
+static inline void ul_pack_across_u8(unsigned char *to, const void *columns, int64_t k,
+                                     int64_t cols, int64_t stride)
+{
+    const unsigned char *from = columns;
+    const int64_t first = ul_pack_int_squares(to, from, k, cols, stride);
+    const int64_t done = UL_INT_VECTORS ? k / 16 * 16 : 0; /* of the columns below `first` */
+    for (int64_t i = 0; i < k; i += 4, to += UL_BLOCK_BYTES) {
+        const size_t count = (size_t)ul_min(k - i, 4);
+        for (int64_t c = i < done ? first : 0; c < cols; c++) {
+            memset(to + 4 * c, 0, 4);
+            memcpy(to + 4 * c, from + c * stride + i, count);
+        }
+        memset(to + 4 * cols, 0, (size_t)(UL_BLOCK_BYTES - 4 * cols));
+    }
+}
+
+/* A row of a: count elements side by side, and zeros up to whole groups. */
+static inline void ul_pack_line(void *to, const void *from, int64_t count, int64_t pitch)
+{
+    memcpy(to, from, (size_t)count);
+    memset((unsigned char *)to + count, 0, (size_t)(pitch - count));
+}
+
+/* Copies bytes as ul_pack_u32 copies words. */
+UL_INLINE void ul_pack_u8(uint8_t *to, const uint8_t *from, int64_t count, int64_t room)
+{
+    if (room < 64 || count > 64) {
+        memcpy(to, from, (size_t)count);
+        return;
+    }
+    memcpy(to, from, 64); /* of a block's columns; what lies behind is written later */
+}
+
+/* to[i] = from[at + i * step] for i in [low, high), `outside` for the other ones below cols. */
+UL_INLINE void ul_pack_row_u8(uint8_t *UL_RESTRICT to, const uint8_t *UL_RESTRICT from, int64_t at,
+                              int64_t step, int64_t low, int64_t high, int64_t cols,
+                              uint8_t outside)
+{
+    low = low < high ? low : high;
+    int64_t i = low;
+    if (low > 0)
+        memset(to, outside, (size_t)low);
+    if (step == 1 && i < high) {
+        memcpy(to + i, from + at + i, (size_t)(high - i));
+        i = high;
+    }
+    if (step == 2)
+        i = ul_pack_even_u8(to, from + at, i, high);
+    for (; i < high; i++)
+        to[i] = from[at + i * step];
+    if (i < cols)
+        memset(to + i, outside, (size_t)(cols - i));
+}
+
+/* sums[r * row + c] += the sum of a[r * a_row + i] * b[i * pitch + c] over i, rows of b four at a
+   time, so that b streams; at most UL_BLOCK_ROWS rows of a. */
+UL_INLINE void ul_int_add_rows(int a_kind, int b_kind, uint32_t *sums, int64_t row,
+                               const unsigned char *a, int64_t a_row, const unsigned char *b,
+                               int64_t pitch, int64_t k, int64_t rows, int64_t cols)
+{
+    for (int64_t i = 0; i < k; i += 4, a += 4, b += 4 * pitch) {
+        const int64_t count = ul_min(k - i, 4);
+        int32_t groups[UL_BLOCK_ROWS];
+        const unsigned char *from[4]; /* where k ends, any row by a zero */
+        for (int64_t j = 0; j < 4; j++)
+            from[j] = b + (j < count ? j : 0) * pitch;
+        for (int64_t r = 0; r < rows; r++)
+            groups[r] = ul_int_rest(a + r * a_row, count);
+        const int64_t first = ul_int_add_four(a_kind, b_kind, sums, row, groups, from, rows, cols);
+        (void)groups;
+        (void)from;
+        const int64_t rest = cols - first;
+        for (int64_t r = 0; r < rows && rest > 0; r++) {
+            uint32_t *UL_RESTRICT to = sums + r * row + first;
+            for (int64_t j = 0; j < count; j++) {
+                const int32_t factor = ul_int_element(a_kind, a + r * a_row, j);
+                const unsigned char *UL_RESTRICT of_b = b + j * pitch + first;
+                for (int64_t c = 0; c < rest; c++)
+                    to[c] += (uint32_t)(factor * ul_int_element(b_kind, of_b, c));
+            }
+        }
+    }
+}
+
+#define UL_INT_ROWS(tag, ak, bk)                                                                   \
+    static inline void ul_add_rows_##tag(uint32_t *sums, int64_t row, const void *a,               \
+                                         int64_t a_row, const void *b, int64_t pitch, int64_t k,   \
+                                         int64_t rows, int64_t cols)                               \
+    {                                                                                              \
+        ul_int_add_rows(ak, bk, sums, row, (const unsigned char *)a, a_row,                        \
+                        (const unsigned char *)b, pitch, k, rows, cols);                           \
+    }                                                                                              \
+    static inline uint32_t ul_dot_##tag(const void *a, const void *b, int64_t k)                   \
+    {                                                                                              \
+        return ul_int_dot(ak, bk, (const unsigned char *)a, (const unsigned char *)b, k);          \
+    }                                                                                              \
+    static inline void ul_dots_##tag(uint32_t *sums, const void *a, const void *b, int64_t pitch,  \
+                                     int64_t k, int64_t rows)                                      \
+    {                                                                                              \
+        const unsigned char *row = (const unsigned char *)b;                                       \
+        for (int64_t r = 0; r < rows; r++, row += pitch)                                           \
+            sums[r] = ul_int_dot(ak, bk, (const unsigned char *)a, row, k);                        \
+    }                                                                                              \
+    static inline void ul_taps_##tag(uint32_t *sums, const void *from, const int32_t *taps,        \
+                                     const void *weights, int64_t count, int64_t cols)             \
+    {                                                                                              \
+        ul_int_taps(ak, bk, sums, (const unsigned char *)from, taps,                               \
+                    (const unsigned char *)weights, count, cols);                                  \
+    }
+
+#define UL_INT_CONTRACTIONS(tag, ak, bk)                                                           \
+    UL_INT_BLOCK(tag, ak, bk)                                                                      \
+    UL_INT_ROWS(tag, ak, bk)
+
+UL_INT_CONTRACTIONS(u8u8, UL_INT_u8, UL_INT_u8)
+UL_INT_CONTRACTIONS(u8i8, UL_INT_u8, UL_INT_i8)
+UL_INT_CONTRACTIONS(i8u8, UL_INT_i8, UL_INT_u8)
+UL_INT_CONTRACTIONS(i8i8, UL_INT_i8, UL_INT_i8)
+UL_INT_BLOCK(i16, UL_INT_i16, UL_INT_i16)
+
+#endif
