@@ -104,13 +104,14 @@ static bool carries(const struct ul_node *node, uint32_t input)
     return (flags & UL_OP_SPATIAL) != 0 && input == 0;
 }
 
-static bool is_f32_convolution(const struct layout *layout, const struct ul_node *node)
+/* Of f32, or of integers that are added in i32. */
+static bool is_convolution(const struct layout *layout, const struct ul_node *node)
 {
-    return (row_of(node)->flags & UL_OP_CONVOLVES) != 0 &&
-           layout->graph->values[node->outputs[0]].type.dtype == UL_F32;
+    enum ul_dtype dtype = layout->graph->values[node->outputs[0]].type.dtype;
+    return (row_of(node)->flags & UL_OP_CONVOLVES) != 0 && (dtype == UL_F32 || dtype == UL_I32);
 }
 
-static bool is_f32_correlation(const struct layout *layout, const struct ul_node *node)
+static bool is_correlation(const struct layout *layout, const struct ul_node *node)
 {
     return (row_of(node)->flags & UL_OP_CORRELATES) != 0 &&
            layout->graph->values[node->outputs[0]].type.dtype == UL_F32;
@@ -145,8 +146,8 @@ static void find_regions(struct layout *layout, struct ul_arena *scratch)
         join_node(layout, &graph->nodes[layout->order.nodes[n]]);
     for (uint32_t n = 0; n < layout->order.count; n++) {
         const struct ul_node *node = &graph->nodes[layout->order.nodes[n]];
-        bool convolves = is_f32_convolution(layout, node);
-        bool correlates = is_f32_correlation(layout, node);
+        bool convolves = is_convolution(layout, node);
+        bool correlates = is_correlation(layout, node);
         if ((convolves || correlates) && layout->can[node->inputs[0]])
             layout->wanted[head_of(layout, node->inputs[0])] = true;
         if (correlates && layout->can[node->inputs[1]])
@@ -290,9 +291,9 @@ static uint64_t node_cost(const struct layout *layout, ul_node_id id)
         return 0;
     if (row_of(node)->view != NULL)
         cost += 2 * bytes_of(layout, node->outputs[0]);
-    if (is_f32_convolution(layout, node))
+    if (is_convolution(layout, node))
         return cost + convolution_loss(layout, node->inputs[0], node->outputs[0], node->inputs[1]);
-    if (is_f32_correlation(layout, node))
+    if (is_correlation(layout, node))
         return cost + convolution_loss(layout, node->inputs[0], node->inputs[1], node->outputs[0]);
     if ((flags & (UL_OP_ELEMENTWISE | UL_OP_SPATIAL)) != 0)
         return cost + mixed_bytes(layout, node);
@@ -435,7 +436,7 @@ static bool can_be_copied(const struct layout *layout, ul_value_id id)
     return value->kind == UL_VALUE_NODE && value->flags == 0 && value->donor == UL_NONE &&
            (layout->needs[id] & UL_LAYOUT_DENSE) == 0 &&
            graph->nodes[value->producer].parent == 0 && value->type.rank >= 3 &&
-           !has_last(layout, id) && is_f32_convolution(layout, &graph->nodes[value->producer]);
+           !has_last(layout, id) && is_convolution(layout, &graph->nodes[value->producer]);
 }
 
 static bool is_copied(const struct layout *layout, ul_value_id id)

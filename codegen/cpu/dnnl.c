@@ -32,19 +32,59 @@ struct answer {
 
 /* ---- one question ---- */
 
+/* The sums of weights that the library wants behind them; false where they are others than those.
+ * What it takes from sums of bytes that it made positive is 128 times theirs; what it takes for a
+ * zero point, that times theirs, and nothing where the zero point is of the padding alone: sums of
+ * 0 say so. */
+static bool read_sums(struct ul_pack *layout, const dnnl_memory_desc_t *desc,
+                      enum ul_call_zero zero_kind)
+{
+    enum { MADE_POSITIVE = dnnl_memory_extra_flag_compensation_conv_s8s8 };
+    enum { HAS_ZERO = dnnl_memory_extra_flag_compensation_conv_asymmetric_src };
+    enum { SCALED = dnnl_memory_extra_flag_scale_adjust };
+    uint64_t flags = desc->extra.flags;
+    int made_mask = desc->extra.compensation_mask, zero_mask = desc->extra.asymm_compensation_mask;
+    int mask = (flags & MADE_POSITIVE) != 0 ? made_mask : zero_mask;
+    dnnl_memory_desc_t tiles = *desc;
+    uint32_t table = 0;
+    if (flags == 0)
+        return true;
+    if ((flags & ~(uint64_t)(MADE_POSITIVE | HAS_ZERO | SCALED)) != 0 || mask == 0 ||
+        ((flags & SCALED) != 0 && desc->extra.scale_adjust != 1) ||
+        ((flags & HAS_ZERO) != 0 && zero_mask != mask) || desc->data_type != dnnl_s8)
+        return false;
+    memset(&tiles.extra, 0, sizeof tiles.extra);
+    layout->sum_flags = (uint32_t)flags;
+    layout->sums_offset_bytes = dnnl_memory_desc_get_size(&tiles);
+    layout->sum_count = 1;
+    for (int d = desc->ndims; d-- > 0;) {
+        if ((mask >> d & 1) == 0)
+            continue;
+        layout->sum_strides[d] = layout->sum_count;
+        layout->sum_count *= desc->padded_dims[d];
+    }
+    if ((flags & MADE_POSITIVE) != 0)
+        layout->sum_factors[table++] = -128;
+    if ((flags & HAS_ZERO) != 0)
+        layout->sum_factors[table++] = zero_kind == UL_ZERO_PADDING ? 0 : -1;
+    uint64_t bytes = (uint64_t)layout->sum_count * table * sizeof(int32_t);
+    return layout->size_bytes >= layout->sums_offset_bytes + bytes;
+}
+
 /* The layout as struct ul_pack has it; false where it cannot be said so. */
-static bool read_layout(struct ul_pack *layout, const dnnl_memory_desc_t *desc)
+static bool read_layout(struct ul_pack *layout, const dnnl_memory_desc_t *desc,
+                        enum ul_call_zero zero_kind)
 {
     const dnnl_blocking_desc_t *blocking = &desc->format_desc.blocking;
     int64_t block[UL_CALL_RANK] = {1, 1, 1, 1, 1, 1};
     if (desc->format_kind != dnnl_blocked || desc->ndims > UL_CALL_RANK || desc->offset0 != 0 ||
-        desc->extra.flags != 0 || blocking->inner_nblks > UL_PACK_BLOCKS)
+        blocking->inner_nblks > UL_PACK_BLOCKS)
         return false;
     memset(layout, 0, sizeof *layout);
     layout->rank = (uint32_t)desc->ndims;
     layout->block_count = (uint32_t)blocking->inner_nblks;
     layout->size_bytes = dnnl_memory_desc_get_size(desc);
-    layout->element_bytes = desc->data_type == dnnl_f32 ? 4 : 2;
+    layout->element_bytes = desc->data_type == dnnl_f32 ? 4 : desc->data_type == dnnl_s8 ? 1 : 2;
     for (uint32_t b = 0; b < layout->block_count; b++) {
         layout->blocks[b] = blocking->inner_blks[b];
         layout->block_dims[b] = (uint32_t)blocking->inner_idxs[b];
@@ -57,7 +97,27 @@ static bool read_layout(struct ul_pack *layout, const dnnl_memory_desc_t *desc)
             desc->padded_offsets[d] != 0)
             return false;
     }
-    return true;
+    return read_sums(layout, desc, zero_kind);
+}
+
+const float *ul_dnnl_scales(struct ul_dnnl *dnnl, const struct ul_call *call)
+{
+    UL_ASSERT(call->scale_count >= 0);
+    if (call->scale_count > dnnl->scale_count) {
+        dnnl->scale_count = call->scale_count;
+        dnnl->scales = UL_NEW_ARRAY(dnnl->arena, float, (uint64_t)dnnl->scale_count);
+        for (int64_t i = 0; i < dnnl->scale_count; i++)
+            dnnl->scales[i] = 0.5f;
+    }
+    return dnnl->scales;
+}
+
+struct ul_call ul_dnnl_without_scales(const struct ul_call *call)
+{
+    struct ul_call other = *call;
+    other.scales_value = call->scale_count > 0;
+    UL_ASSERT(other.scales == NULL && other.scales_offset_bytes == 0);
+    return other;
 }
 
 bool ul_dnnl_each_offer(struct ul_dnnl *dnnl, const struct ul_call *call, bool pack,
@@ -67,7 +127,7 @@ bool ul_dnnl_each_offer(struct ul_dnnl *dnnl, const struct ul_call *call, bool p
     struct ul_dnnl_desc desc;
     dnnl_primitive_desc_iterator_t iterator = NULL;
     bool stopped = false;
-    bool more = ul_dnnl_describe(&desc, call, pack) &&
+    bool more = ul_dnnl_describe(&desc, call, pack, ul_dnnl_scales(dnnl, call)) &&
                 dnnl_primitive_desc_iterator_create(&iterator, &desc.op, desc.attr, dnnl->engine,
                                                     NULL) == dnnl_success;
     while (more && !stopped) {
@@ -209,16 +269,27 @@ static bool take(void *context, const_dnnl_primitive_desc_t pd)
     if (ul_call_refuses(call, name) ||
         (question->only != NULL && strcmp(question->only, name) != 0) ||
         strncmp(question->begin, name, strlen(question->begin)) != 0 ||
-        (question->use != AS_GIVEN && (filters == NULL || !read_layout(&call->layout, filters))))
+        (question->use != AS_GIVEN &&
+         (filters == NULL || !read_layout(&call->layout, filters, call->src_zero_kind))))
         return false;
     if (question->use == BY_COPY) {
         set_layout_bytes(call, call->layout.size_bytes);
-        if (!can_copy(question->dnnl, call))
+        if (call->layout.sum_flags != 0 || !can_copy(question->dnnl, call))
             return false;
     }
     call->implementation = ul_arena_copy_string(question->dnnl->arena, name);
     call->scratch_bytes = scratch_of(pd, call);
     return serves_all_threads(question->dnnl, call, question->use == PACKED);
+}
+
+/* Sums are exact by brgemm alone where they are stored as such. */
+static const char *integer_preference(const struct ul_call *call)
+{
+    enum { MIN_INTEGER_PIXELS = 14 * 14 };
+    bool is_depthwise = call->group_count > 1 && call->weights.dims[2] == 1;
+    bool is_large = call->dst.dims[2] * call->dst.dims[3] >= MIN_INTEGER_PIXELS;
+    UL_ASSERT(call->dst.rank == 4);
+    return call->dst.type != UL_CALL_I32 && (is_depthwise || is_large) ? "jit_int8:" : "";
 }
 
 /* How the name of an implementation begins that is faster than what the library offers first; "":
@@ -228,12 +299,20 @@ static bool take(void *context, const_dnnl_primitive_desc_t pd)
  *      1x1, results in blocks of 16 channels   jit_1x1:avx2 for brgconv     0.70-0.85
  *        of which a tenth and more is padding
  *
- * The latter is for processors that run 512 bits in two halves, of which Zen 4 is the one that
- * oneDNN calls avx512_core_bf16. */
+ * Of integers:
+ *
+ *      depthwise                               jit_int8 for brdgmm_dw       0.83-1.0
+ *      others, 14x14 pixels and more           jit_int8 for brgconv         0.81-1.0;
+ * below, 1.0-1.18
+ *
+ * The one of blocks of 8 channels is for processors that run 512 bits in two halves, of which Zen 4
+ * is the one that oneDNN calls avx512_core_bf16. */
 static const char *preference(const struct ul_dnnl *dnnl, const struct ul_call *call)
 {
     enum { MIN_ROW = 8, MIN_PIXELS = 64 };
     const int64_t *w = call->weights.dims;
+    if (call->kind == UL_CALL_CONVOLUTION && call->dst.rank == 4 && ul_call_is_integer(call))
+        return integer_preference(call);
     if (call->kind != UL_CALL_CONVOLUTION || call->dst.rank != 4 || call->src.type != UL_CALL_F32)
         return "";
     if (call->group_count > 1)
@@ -365,37 +444,48 @@ static bool has_slow_posts(const struct ul_call *call)
     return call->kind == UL_CALL_DECONVOLUTION && call->post_count > call->tail_count;
 }
 
+static struct answer *answer_new(struct ul_dnnl *dnnl, const struct ul_group_call *call,
+                                 const struct ul_call *requested, bool pack)
+{
+    struct answer *answer = UL_NEW(dnnl->arena, struct answer);
+    answer->requested = *requested;
+    answer->call = *requested;
+    answer->may_pack = pack;
+    if (!ul_dnnl_query(dnnl, &answer->call, call->product_count, pack, NULL))
+        answer->call.implementation = NULL;
+    if (answer->call.implementation != NULL && pack) {
+        struct ul_group_call packed = *call;
+        struct ul_pack *layout = UL_NEW(dnnl->arena, struct ul_pack);
+        packed.call = answer->call;
+        ul_group_call_pack(&packed, layout);
+        answer->call.pack = layout;
+    }
+    return answer;
+}
+
 bool ul_dnnl_answer(void *context, struct ul_group_call *call, bool pack)
 {
     struct ul_dnnl *dnnl = context;
     UL_ASSERT(call->call.implementation == NULL);
     if (!is_bounded(&call->call) || has_slow_posts(&call->call) ||
-        (call->call.bias.rank > 0 && call->call.bias.type != UL_CALL_F32))
+        (call->call.bias.rank > 0 && call->call.bias.type != UL_CALL_F32 &&
+         !ul_call_is_integer(&call->call)))
         return false;
     pack = pack && call->may_pack;
-    struct answer **slot = &dnnl->table[ul_dnnl_hash(&call->call)];
+    struct ul_call requested = ul_dnnl_without_scales(&call->call);
+    struct answer **slot = &dnnl->table[ul_dnnl_hash(&requested)];
     struct answer *answer = *slot;
-    while (answer != NULL && (answer->may_pack != pack || memcmp(&answer->requested, &call->call,
+    while (answer != NULL && (answer->may_pack != pack || memcmp(&answer->requested, &requested,
                                                                  sizeof answer->requested) != 0))
         answer = answer->next;
     if (answer == NULL) {
-        answer = UL_NEW(dnnl->arena, struct answer);
-        answer->requested = call->call;
-        answer->call = call->call;
-        answer->may_pack = pack;
+        answer = answer_new(dnnl, call, &requested, pack);
         answer->next = *slot;
         *slot = answer;
-        if (!ul_dnnl_query(dnnl, &answer->call, call->product_count, pack, NULL))
-            answer->call.implementation = NULL;
-        if (answer->call.implementation != NULL && pack) {
-            struct ul_group_call packed = *call;
-            struct ul_pack *layout = UL_NEW(dnnl->arena, struct ul_pack);
-            packed.call = answer->call;
-            ul_group_call_pack(&packed, layout);
-            answer->call.pack = layout;
-        }
     }
+    requested.scales_value = call->call.scales_value;
     call->call = answer->call;
+    call->call.scales_value = requested.scales_value;
     UL_ASSERT(answer->call.implementation == NULL || !pack || answer->call.pack != NULL);
     return answer->call.implementation != NULL;
 }

@@ -29,6 +29,8 @@ struct ul_dnnl {
     struct answer *table[UL_DNNL_TABLE];
     struct ul_pieces *pieces; /* NULL: none was asked about */
     struct ul_footprint_answer *footprints[UL_DNNL_TABLE];
+    float *scales; /* scale_count of them, to ask with in place of a call's own */
+    int64_t scale_count;
 };
 
 /* dnnl.c */
@@ -43,6 +45,10 @@ const char *ul_dnnl_offer_name(const_dnnl_primitive_desc_t offer);
  * must be; NULL: the first that a plan can hold. */
 bool ul_dnnl_query(struct ul_dnnl *dnnl, struct ul_call *call, uint64_t product_count, bool pack,
                    const char *only);
+/* As many scales as the call has, other ones: they are known when the program runs. */
+const float *ul_dnnl_scales(struct ul_dnnl *dnnl, const struct ul_call *call);
+/* The same but for which scales it has: for tables. */
+struct ul_call ul_dnnl_without_scales(const struct ul_call *call);
 /* Of all bytes of the call, for tables. */
 uint32_t ul_dnnl_hash(const struct ul_call *call);
 

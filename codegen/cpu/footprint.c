@@ -135,7 +135,8 @@ static void make_copies(struct made *made)
     const struct ul_call *call = made->call;
     struct ul_dnnl_desc seen;
     dnnl_memory_desc_t plain;
-    made->good = made->good && ul_dnnl_describe(&seen, call, false);
+    made->good =
+        made->good && ul_dnnl_describe(&seen, call, false, ul_dnnl_scales(made->dnnl, call));
     if (made->good && call->src_copy_bytes != 0 && ul_dnnl_plain(&plain, &call->src))
         make_copy(made, &plain, &seen.src);
     if (made->good && call->weights_copy_bytes != 0 && ul_dnnl_plain(&plain, &call->weights))
@@ -228,7 +229,7 @@ uint64_t ul_dnnl_kept_bytes(void *context, const struct ul_call *call)
     UL_ASSERT(call->implementation != NULL);
     if (strcmp(call->implementation, UL_WINOGRAD_NAME) == 0)
         return 0;
-    struct ul_call key = *call;
+    struct ul_call key = ul_dnnl_without_scales(call);
     key.implementation = NULL;
     key.pack = NULL;
     struct ul_footprint_answer **slot = &dnnl->footprints[ul_dnnl_hash(&key)];

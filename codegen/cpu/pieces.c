@@ -5,6 +5,8 @@
  * weights, packed as the whole packs them, since both are to be held once. It is what a plan should
  * hold if a trial (trial.c) of it has the bits of a trial of the whole, in the rows that it is of.
  *
+ * Sums of integers need no trial: they are exact.
+ *
  * What was found is kept: a search for splits asks about the same pieces many times, and all pieces
  * of a call are compared with one run of the whole. Trials are bounded, each by its memory and all
  * together by their products; what is beyond has no answer, and stays whole.
@@ -57,12 +59,20 @@ struct ul_pieces {
 
 /* ---- what can be compared ---- */
 
+/* Sums of integers are the same in any order, and what follows them is computed element by element
+ * by the same implementation. */
+static bool is_exact(const struct ul_call *call)
+{
+    return ul_call_is_integer(call);
+}
+
 /* Tensors that differ in their rows alone. */
 static bool is_alike(const struct ul_call_tensor *piece, const struct ul_call_tensor *whole,
                      uint32_t axis)
 {
     /* Results of 16 bits hide what their sums were: nothing is shown by comparing them. */
-    bool alike = piece->rank == whole->rank && whole->type == UL_CALL_F32;
+    bool alike = piece->rank == whole->rank && piece->type == whole->type &&
+                 whole->type != UL_CALL_F16 && whole->type != UL_CALL_BF16;
     for (uint32_t d = 0; alike && d < whole->rank; d++)
         alike = piece->dims[d] == whole->dims[d] || (d == axis && piece->dims[d] < whole->dims[d]);
     return alike;
@@ -83,6 +93,13 @@ static bool has_same_posts(const struct ul_call *piece, const struct ul_call *wh
     return same;
 }
 
+static bool has_same_numbers(const struct ul_call *piece, const struct ul_call *whole)
+{
+    return piece->src_zero_kind == whole->src_zero_kind && piece->src_zero == whole->src_zero &&
+           piece->dst_zero == whole->dst_zero && piece->scale == whole->scale &&
+           piece->scales_value == whole->scales_value;
+}
+
 /* The axis of the result that is split (the first where none is) is one along which nothing is
  * added, and the calls are otherwise alike. */
 static bool find_axis(const struct ul_call *piece, const struct ul_call *whole, uint32_t *axis)
@@ -98,7 +115,7 @@ static bool find_axis(const struct ul_call *piece, const struct ul_call *whole, 
     bool batch = is_product && *axis + 2 < rank;
     if ((is_product && *axis + 1 == rank) || (adds_channels && *axis == 1))
         return false;
-    return piece->group_count == whole->group_count &&
+    return piece->group_count == whole->group_count && has_same_numbers(piece, whole) &&
            memcmp(piece->window, whole->window, sizeof piece->window) == 0 &&
            memcmp(piece->steps, whole->steps, sizeof piece->steps) == 0 &&
            memcmp(piece->dilations, whole->dilations, sizeof piece->dilations) == 0 &&
@@ -200,6 +217,8 @@ bool ul_piece_answer(void *context, const struct ul_piece *requested, struct ul_
     call->call = piece->rows.call;
     if (!piece->served)
         return false;
+    if (is_exact(of))
+        return true;
     if (requested->unproven && !(piece->rows.tried && whole->rows.tried))
         return true;
     return has_bits(dnnl, &whole->rows, of) && has_bits(dnnl, &piece->rows, of) &&

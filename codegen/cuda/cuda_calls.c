@@ -304,7 +304,7 @@ static bool answer(void *data, struct ul_group_call *group, bool pack)
     struct ul_call *call = &group->call;
     (void)pack; /* weights lie as the graph has them */
     call->tail_count = 0;
-    if (call->bias.rank > 0 && call->bias.type != call->dst.type)
+    if (ul_call_is_integer(call) || (call->bias.rank > 0 && call->bias.type != call->dst.type))
         return false;
     if (call->kind == UL_CALL_CONVOLUTION && is_pointwise(call))
         make_product(call);

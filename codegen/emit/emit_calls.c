@@ -20,18 +20,40 @@ static void put_ints(struct ul_text *text, const char *field, const int64_t *val
     ul_text_put(text, "}");
 }
 
+static const char *type_name(enum ul_call_type type)
+{
+    static const char *const names[] = {
+        [UL_CALL_F32] = "UL_CALL_F32",   [UL_CALL_F16] = "UL_CALL_F16",
+        [UL_CALL_BF16] = "UL_CALL_BF16", [UL_CALL_U8] = "UL_CALL_U8",
+        [UL_CALL_I8] = "UL_CALL_I8",     [UL_CALL_I32] = "UL_CALL_I32"};
+    return names[type];
+}
+
 static void put_tensor(struct ul_text *text, const char *field, const struct ul_call_tensor *tensor)
 {
     if (tensor->rank == 0)
         return;
     ul_text_printf(text, "     .%s = {.rank = %u, ", field, tensor->rank);
     if (tensor->type != UL_CALL_F32)
-        ul_text_printf(text, ".type = %s, ",
-                       tensor->type == UL_CALL_F16 ? "UL_CALL_F16" : "UL_CALL_BF16");
+        ul_text_printf(text, ".type = %s, ", type_name(tensor->type));
     put_ints(text, "dims", tensor->dims, tensor->rank);
     ul_text_put(text, ", ");
     put_ints(text, "strides", tensor->strides, tensor->rank);
     ul_text_put(text, "},\n");
+}
+
+/* The tables of sums behind the tiles. */
+static void put_sums(struct ul_text *text, const struct ul_pack *pack)
+{
+    if (pack->sum_flags == 0)
+        return;
+    ul_text_put(text, ", ");
+    put_ints(text, "sum_strides", pack->sum_strides, pack->rank);
+    ul_text_printf(text,
+                   ", .sum_count = %" PRId64 ", .sum_factors = {%" PRId32 ", %" PRId32
+                   "}, .sums_offset_bytes = %" PRIu64 ", .sum_flags = %u",
+                   pack->sum_count, pack->sum_factors[0], pack->sum_factors[1],
+                   pack->sums_offset_bytes, pack->sum_flags);
 }
 
 static void put_layout(struct ul_text *text, const struct ul_pack *pack)
@@ -47,8 +69,10 @@ static void put_layout(struct ul_text *text, const struct ul_pack *pack)
         ul_text_put(text, "}, ");
         put_ints(text, "blocks", pack->blocks, pack->block_count);
     }
-    ul_text_printf(text, ", .size_bytes = %" PRIu64 ", .element_bytes = %u%s}", pack->size_bytes,
+    ul_text_printf(text, ", .size_bytes = %" PRIu64 ", .element_bytes = %u%s", pack->size_bytes,
                    pack->element_bytes, pack->winograd != 0 ? ", .winograd = 1" : "");
+    put_sums(text, pack);
+    ul_text_put(text, "}");
 }
 
 static void put_float(struct ul_text *text, const char *field, float number)
@@ -132,6 +156,43 @@ static void put_window(struct ul_text *text, const struct ul_call *call)
     ul_text_put(text, ",\n");
 }
 
+/* Where the scales lie, one per channel. */
+static void put_scales(struct ul_emitter *emitter, const struct ul_call *call)
+{
+    const struct ul_graph *graph = emitter->program->graph;
+    ul_value_id value = call->scales_value - 1;
+    if (call->scale_count == 0)
+        return;
+    UL_ASSERT(value < graph->value_count);
+    const struct ul_view *view = &graph->values[value].view;
+    struct ul_emit_place place = ul_emit_value_place(emitter, view->base, 0);
+    uint64_t offset = place.offset_bytes + (uint64_t)view->offset_bytes;
+    ul_text_printf(emitter->text, ",\n     .scale_count = %" PRId64, call->scale_count);
+    if (place.space == UL_EMIT_ROM)
+        ul_text_printf(emitter->text, ", .scales = %s_rom + %" PRIu64, emitter->options->prefix,
+                       offset);
+    else
+        ul_text_printf(emitter->text, ", .scales_offset_bytes = %" PRIu64, offset);
+    UL_ASSERT(place.space == UL_EMIT_ARENA || place.space == UL_EMIT_ROM);
+}
+
+/* Scale and zeros of a product of integers. */
+static void put_numbers(struct ul_emitter *emitter, const struct ul_call *call)
+{
+    struct ul_text *text = emitter->text;
+    static const char *const kinds[] = {[UL_ZERO_IS_0] = "UL_ZERO_IS_0",
+                                        [UL_ZERO_FIXED] = "UL_ZERO_FIXED",
+                                        [UL_ZERO_PADDING] = "UL_ZERO_PADDING",
+                                        [UL_ZERO_ARG] = "UL_ZERO_ARG"};
+    if (!ul_call_is_integer(call))
+        return;
+    ul_text_printf(text, "     .src_zero_kind = %s, .src_zero = %" PRId32 ", .dst_zero = %" PRId32,
+                   kinds[call->src_zero_kind], call->src_zero, call->dst_zero);
+    put_float(text, "scale", call->scale);
+    put_scales(emitter, call);
+    ul_text_put(text, ",\n");
+}
+
 static void put_call(struct ul_emitter *emitter, const struct ul_call *call)
 {
     struct ul_text *text = emitter->text;
@@ -153,6 +214,7 @@ static void put_call(struct ul_emitter *emitter, const struct ul_call *call)
         put_ints(text, "tile_begin", call->tile_begin, 2);
         ul_text_put(text, ",\n");
     }
+    put_numbers(emitter, call);
     put_posts(text, call);
     if (call->align_bytes != 0)
         ul_text_printf(text, "     .align_bytes = %u, .tf32 = %u,\n", call->align_bytes,
@@ -203,6 +265,15 @@ bool ul_emit_has_tails(const struct ul_emitter *emitter)
     for (uint32_t i = 0; i < emitter->program->call_count; i++)
         found = found ||
                 (emitter->call_numbers[i] != UL_NONE && emitter->program->calls[i].tail_count > 0);
+    return found;
+}
+
+bool ul_emit_has_scales(const struct ul_emitter *emitter)
+{
+    bool found = false;
+    for (uint32_t i = 0; i < emitter->program->call_count; i++)
+        found = found ||
+                (emitter->call_numbers[i] != UL_NONE && emitter->program->calls[i].scale_count > 0);
     return found;
 }
 

@@ -112,6 +112,8 @@ bool ul_emit_has_winograd(const struct ul_emitter *emitter);
 void ul_emit_calls(struct ul_emitter *emitter);
 /* Some call has post-operations that are not the library's. */
 bool ul_emit_has_tails(const struct ul_emitter *emitter);
+/* Some of their scales are weights. */
+bool ul_emit_has_scales(const struct ul_emitter *emitter);
 /* Some arguments of a step that is a call, as an array `args`; and its scratch, or NULL. */
 void ul_emit_call_args(struct ul_emitter *emitter, const struct ul_program_step *step,
                        uint32_t count, uint32_t position);

@@ -158,7 +158,7 @@ static struct ul_group_call *make_call(struct chooser *chooser, const ul_node_id
             return ul_arena_copy(chooser->arena, &other, sizeof other);
         call.copies_residual = true;
     }
-    if (!answer(chooser, nodes[count - 1], &call, pack))
+    if (!answer(chooser, nodes[count - 1], &call, pack) || !ul_group_call_is_exact(&call))
         return NULL;
     return ul_arena_copy(chooser->arena, &call, sizeof call);
 }

@@ -3,8 +3,8 @@
  * library.c says what a group would be as one call, from the graph alone; the target's library
  * says whether it has an implementation that a plan can hold, and completes the call: dnnl.c asks
  * oneDNN itself, cuda_calls.c knows what cuBLASLt and cuDNN take. A
- * call is an anchor (convolution, matrix product, mean pooling) of f32, however it is stored, and
- * what follows it as post-operations; everything else is a kernel of our own.
+ * call is an anchor (convolution, matrix product, mean pooling) of f32, however it is stored, or of
+ * 8-bit integers, and what follows it as post-operations; everything else is a kernel of our own.
  *
  *      Conv -> Add (residual) -> Relu            convolution, bias, sum, relu
  *      MatMul -> Add (constant) -> Gelu          product, bias, gelu
@@ -42,6 +42,10 @@ struct ul_group_call {
  * result's are alike; otherwise it is an operand. */
 bool ul_group_call_make(const struct ul_graph *graph, const ul_node_id *nodes, uint32_t count,
                         const bool *escapes, bool sums, struct ul_group_call *call);
+/* Of an answered call: whether its results are the operators' to the bit where those are sums in
+ * i32, which the library adds to in f32 wherever anything follows, and in most implementations
+ * always. A group that goes on behind them asks this of the whole. */
+bool ul_group_call_is_exact(const struct ul_group_call *call);
 /* How a constant weight is put into the place that the library wants, from the layout that it
  * answered; call->may_pack holds. */
 void ul_group_call_pack(const struct ul_group_call *call, struct ul_pack *pack);

@@ -6,7 +6,7 @@
  *      Conv           [g * oc, ic, k ...]      [g, oc, ic, k ...]
  *      ConvTranspose  [g * ic, oc, k ...]      [g, oc, ic, k ...]
  *
- * Left undone: types other than f32. */
+ * Sums are f32, or, of 8-bit integers, i32 (library_integer.c). */
 #include "codegen/program/library_internal.h"
 
 #include "ir/geometry.h"
@@ -23,7 +23,7 @@ static bool describe_weights(struct ul_describer *describer, const struct ul_con
 {
     struct ul_call_tensor w;
     uint32_t at = 0;
-    if (!ul_describe_tensor(describer->graph, value, &w) ||
+    if (!ul_describe_numbers(describer->graph, value, &w) ||
         w.rank + (conv->groups > 1) > UL_CALL_RANK)
         return false;
     int64_t per_group = transposed ? conv->in_channels : conv->out_channels;
@@ -45,7 +45,7 @@ static bool describe_weights(struct ul_describer *describer, const struct ul_con
     return true;
 }
 
-static bool describe_bias(struct ul_describer *describer, ul_value_id value)
+static bool describe_conv_bias(struct ul_describer *describer, ul_value_id value)
 {
     struct ul_group_call *out = describer->out;
     if (value == UL_NONE)
@@ -107,7 +107,24 @@ static bool describe_conv(struct ul_describer *describer, const struct ul_node *
     out->args[UL_CALL_WEIGHTS] = node->inputs[1];
     return ul_describe_tensor(graph, node->inputs[0], &out->call.src) &&
            describe_weights(describer, &conv, node->inputs[1], transposed, &out->call.weights) &&
-           describe_bias(describer, node->input_count > 2 ? node->inputs[2] : UL_NONE);
+           describe_conv_bias(describer, node->input_count > 2 ? node->inputs[2] : UL_NONE);
+}
+
+static bool describe_conv_integer(struct ul_describer *describer, const struct ul_node *node)
+{
+    const struct ul_graph *graph = describer->graph;
+    struct ul_group_call *out = describer->out;
+    struct ul_conv conv;
+    if (ul_conv_read(&conv, node, &graph->values[node->inputs[0]].type,
+                     &graph->values[node->inputs[1]].type) != NULL)
+        return false;
+    out->call.kind = UL_CALL_CONVOLUTION;
+    describe_geometry(out, &conv, false);
+    out->args[UL_CALL_SRC] = node->inputs[0];
+    out->args[UL_CALL_WEIGHTS] = node->inputs[1];
+    return ul_describe_numbers(graph, node->inputs[0], &out->call.src) &&
+           describe_weights(describer, &conv, node->inputs[1], false, &out->call.weights) &&
+           ul_call_is_integer(&out->call) && ul_describe_zeros(describer, node);
 }
 
 /* Nothing may follow it in the same call. */
@@ -213,9 +230,22 @@ static bool may_pack(const struct ul_graph *graph, ul_value_id value,
     const struct ul_value *info = &graph->values[value];
     const struct ul_value *base = &graph->values[info->view.base];
     return base->kind == UL_VALUE_WEIGHT && (base->flags & UL_VALUE_PERSISTENT) == 0 &&
-           base->type.dtype == UL_F32 && info->view.offset_bytes == 0 &&
+           (base->type.dtype == UL_F32 || base->type.dtype == UL_I8) &&
+           info->view.offset_bytes == 0 &&
            ul_type_elements(&base->type) == ul_type_elements(&info->type) &&
            sort_axes(weights, order);
+}
+
+bool ul_group_call_is_exact(const struct ul_group_call *group)
+{
+    const struct ul_call *call = &group->call;
+    uint64_t results = 1;
+    for (uint32_t d = 0; d < call->dst.rank; d++)
+        results *= (uint64_t)call->dst.dims[d];
+    uint64_t max_sum = ul_size_mul_saturating(group->product_count / results, 255 * 128);
+    return call->dst.type != UL_CALL_I32 ||
+           (call->bias.rank == 0 && call->post_count == 0 && !ul_call_is_scaled(call) &&
+            (max_sum <= (uint64_t)1 << 24 || strncmp(call->implementation, "brg", 3) == 0));
 }
 
 void ul_group_call_pack(const struct ul_group_call *call, struct ul_pack *pack)
@@ -230,9 +260,14 @@ void ul_group_call_pack(const struct ul_group_call *call, struct ul_pack *pack)
     pack->size_bytes = layout->size_bytes;
     pack->element_bytes = layout->element_bytes;
     pack->block_count = layout->block_count;
+    pack->sum_count = layout->sum_count;
+    pack->sum_flags = layout->sum_flags;
+    pack->sums_offset_bytes = layout->sums_offset_bytes;
+    memcpy(pack->sum_factors, layout->sum_factors, sizeof pack->sum_factors);
     for (uint32_t i = 0; i < layout->rank; i++) {
         pack->dims[i] = layout->dims[order[i]];
         pack->strides[i] = layout->strides[order[i]];
+        pack->sum_strides[i] = layout->sum_strides[order[i]];
         place[order[i]] = i;
     }
     for (uint32_t b = 0; b < layout->block_count; b++) {
@@ -267,12 +302,15 @@ static bool describe_anchor(struct ul_describer *describer, const struct ul_node
     case UL_OP_Conv:
     case UL_OP_ConvTranspose:
         return describe_conv(describer, node);
+    case UL_OP_ConvInteger:
+        return describe_conv_integer(describer, node);
     case UL_OP_ConvWeightGradient:
         return describe_weight_gradient(describer, node);
     case UL_OP_AveragePool:
     case UL_OP_GlobalAveragePool:
         return describe_pool(describer, node);
     case UL_OP_MatMul:
+    case UL_OP_MatMulInteger:
         return ul_describe_matmul(describer, node);
     case UL_OP_Gemm:
         return ul_describe_gemm(describer, node);
@@ -281,9 +319,13 @@ static bool describe_anchor(struct ul_describer *describer, const struct ul_node
     }
 }
 
-/* Factors of one type, results of that type or f32. */
+/* Factors of one type, results of that type or f32; integers times i8, of any result but 16 bits.
+ */
 static bool has_types(const struct ul_call *call)
 {
+    if (ul_call_is_integer(call))
+        return call->weights.type == UL_CALL_I8 &&
+               (call->dst.type == UL_CALL_F32 || call->dst.type >= UL_CALL_U8);
     bool alike = call->weights.rank == 0 || call->src.type == call->weights.type;
     return alike && (call->dst.type == call->src.type ||
                      (call->dst.type == UL_CALL_F32 && call->weights.rank > 0));
@@ -311,7 +353,9 @@ bool ul_group_call_make(const struct ul_graph *graph, const ul_node_id *nodes, u
                                      .escapes = escapes,
                                      .sums = sums,
                                      .out = call,
-                                     .result = anchor->outputs[0]};
+                                     .result = anchor->outputs[0],
+                                     .zero = UL_NONE,
+                                     .scales = UL_NONE};
     memset(call, 0, sizeof *call);
     for (uint32_t i = 0; i < UL_CALL_ARGS; i++)
         call->args[i] = UL_NONE;
@@ -323,10 +367,11 @@ bool ul_group_call_make(const struct ul_graph *graph, const ul_node_id *nodes, u
     if (anchor->outputs[0] == UL_NONE || last == UL_NONE || !describe_anchor(&describer, anchor))
         return false;
     bool is_product = call->call.kind == UL_CALL_MATMUL;
-    if (call->call.dst.rank == 0 && !ul_describe_tensor(graph, last, &call->call.dst))
+    if (call->call.dst.rank == 0 && !ul_describe_numbers(graph, last, &call->call.dst))
         return false;
     if (!has_types(&call->call) || !ul_describe_posts(&describer) || describer.result != last)
         return false;
+    ul_describe_last_args(&describer);
     call->may_pack = call->args[UL_CALL_WEIGHTS] != UL_NONE &&
                      call->call.kind != UL_CALL_WEIGHT_GRADIENT &&
                      may_pack(graph, call->args[UL_CALL_WEIGHTS], &call->call.weights);

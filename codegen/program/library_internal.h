@@ -13,6 +13,8 @@ struct ul_describer {
     bool sums;
     struct ul_group_call *out;
     ul_value_id result; /* of the nodes so far */
+    ul_value_id zero; /* the source's zero point, of an integer product; UL_NONE: not by argument */
+    ul_value_id scales; /* one per channel, likewise */
 };
 
 /* library_tensor.c */
@@ -21,6 +23,9 @@ struct ul_describer {
  * too many axes, no elements, axes that do not go forward. */
 bool ul_describe_tensor(const struct ul_graph *graph, ul_value_id value,
                         struct ul_call_tensor *tensor);
+/* Integers of 8 bits and sums of 32 too, and single numbers, which have no axes. */
+bool ul_describe_numbers(const struct ul_graph *graph, ul_value_id value,
+                         struct ul_call_tensor *tensor);
 /* Strides of axes with one element as a dense tensor has them; of three axes and more, dense
  * channels-last where it is that, or dense row-major. */
 void ul_describe_finalize(struct ul_call_tensor *tensor, enum ul_call_kind kind);
@@ -34,11 +39,39 @@ bool ul_describe_gemm(struct ul_describer *describer, const struct ul_node *node
 /* Joins axes of the batch, after all post-operations are known. */
 void ul_describe_join_batch(struct ul_call *call);
 
-/* library_posts.c: what follows the anchor */
-bool ul_describe_posts(struct ul_describer *describer);
+/* library_operands.c */
+
+/* One more post-operation; false where the call can have none, or not that one. Constants that are
+ * no numbers are left to our kernels. */
+bool ul_describe_post(struct ul_describer *describer, enum ul_post_kind kind, double alpha,
+                      double beta);
+/* dst = alpha * dst + beta */
+bool ul_describe_linear(struct ul_describer *describer, double alpha, double beta);
+/* dst = dst * value: the scale of sums of integers where it is one per channel and the first. */
+bool ul_describe_factor(struct ul_describer *describer, ul_value_id value);
+/* dst = dst op operand, floats that broadcast over dst. */
+bool ul_describe_binary(struct ul_describer *describer, enum ul_post_kind kind, ul_value_id value);
+/* The operand lies as the result will, so that the one may be written over the other. */
+bool ul_describe_is_residual(const struct ul_describer *describer, ul_value_id value);
+/* That operand is what UL_POST_SUM adds to; the post-operation is the caller's to add. */
+void ul_describe_residual(struct ul_describer *describer, ul_value_id operand);
+/* False: it is not one per channel, or not the first. */
+bool ul_describe_bias(struct ul_describer *describer, ul_value_id operand);
 /* dst = dst + operand, as bias where it is one per channel and the first. */
 bool ul_describe_add(struct ul_describer *describer, ul_value_id operand);
-bool ul_describe_linear(struct ul_describer *describer, double alpha, double beta);
+
+/* library_integer.c: products of integers */
+
+/* ConvInteger and MatMulInteger: zero points of source and weights. False: no call. */
+bool ul_describe_zeros(struct ul_describer *describer, const struct ul_node *node);
+/* Cast of sums to floats, Rescale. */
+bool ul_describe_is_conversion(const struct ul_describer *describer, const struct ul_node *node);
+bool ul_describe_conversion(struct ul_describer *describer, const struct ul_node *node);
+/* The arguments that the source's zero point and the scales are, behind all others. */
+void ul_describe_last_args(struct ul_describer *describer);
+
+/* library_posts.c: what follows the anchor */
+bool ul_describe_posts(struct ul_describer *describer);
 /* Which post-operations the program does itself, behind the library's. */
 void ul_describe_tail(struct ul_call *call);
 

@@ -51,7 +51,7 @@ static bool describe_result(struct ul_describer *describer, const struct ul_matm
     struct ul_call_tensor *dst = &describer->out->call.dst;
     if (matmul->a_is_vector && matmul->b_is_vector && matmul->batch.rank == 0)
         return false;
-    if (!ul_describe_tensor(describer->graph, describer->out->args[UL_CALL_DST], dst))
+    if (!ul_describe_numbers(describer->graph, describer->out->args[UL_CALL_DST], dst))
         return false;
     widen_result(dst, matmul);
     return true;
@@ -65,11 +65,14 @@ bool ul_describe_matmul(struct ul_describer *describer, const struct ul_node *no
     if (ul_matmul_read(&matmul, &graph->values[node->inputs[0]].type,
                        &graph->values[node->inputs[1]].type) != NULL ||
         matmul.batch.rank + 2 > UL_CALL_RANK ||
-        !ul_describe_tensor(graph, node->inputs[0], &out->call.src) ||
-        !ul_describe_tensor(graph, node->inputs[1], &out->call.weights) ||
+        !ul_describe_numbers(graph, node->inputs[0], &out->call.src) ||
+        !ul_describe_numbers(graph, node->inputs[1], &out->call.weights) ||
         !describe_result(describer, &matmul))
         return false;
     out->call.kind = UL_CALL_MATMUL;
+    if (ul_call_is_integer(&out->call) != (node->op == UL_OP_MatMulInteger) ||
+        (node->op == UL_OP_MatMulInteger && !ul_describe_zeros(describer, node)))
+        return false;
     out->args[UL_CALL_SRC] = node->inputs[0];
     out->args[UL_CALL_WEIGHTS] = node->inputs[1];
     widen(&out->call.src, out->call.dst.rank, matmul.a_is_vector, false);

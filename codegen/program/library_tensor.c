@@ -5,19 +5,37 @@
 
 #include <string.h>
 
-bool ul_describe_tensor(const struct ul_graph *graph, ul_value_id value,
-                        struct ul_call_tensor *tensor)
+/* How the elements lie in memory; false: as no library takes them. */
+static bool find_type(const struct ul_graph *graph, ul_value_id value, enum ul_call_type *type)
+{
+    static const struct {
+        enum ul_dtype dtype;
+        enum ul_call_type type;
+    } types[] = {{UL_F32, UL_CALL_F32}, {UL_F16, UL_CALL_F16}, {UL_BF16, UL_CALL_BF16},
+                 {UL_U8, UL_CALL_U8},   {UL_I8, UL_CALL_I8},   {UL_I32, UL_CALL_I32}};
+    enum ul_dtype dtype = graph->values[value].type.dtype;
+    enum ul_dtype storage = ul_value_storage(graph, value);
+    bool is_float = dtype == UL_F32, found = false;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        if (types[i].dtype != storage || is_float != (types[i].type <= UL_CALL_BF16))
+            continue;
+        *type = types[i].type;
+        found = is_float || storage == dtype;
+    }
+    return found;
+}
+
+bool ul_describe_numbers(const struct ul_graph *graph, ul_value_id value,
+                         struct ul_call_tensor *tensor)
 {
     const struct ul_value *info = &graph->values[value];
-    enum ul_dtype storage = ul_value_storage(graph, value);
-    if (info->type.dtype != UL_F32 || info->type.rank > UL_CALL_RANK || info->type.rank == 0 ||
+    enum ul_call_type type;
+    if (!find_type(graph, value, &type) || info->type.rank > UL_CALL_RANK ||
         info->view.base == UL_NONE || ul_type_elements(&info->type) == 0)
         return false;
     memset(tensor, 0, sizeof *tensor);
     tensor->rank = info->type.rank;
-    tensor->type = storage == UL_F16    ? UL_CALL_F16
-                   : storage == UL_BF16 ? UL_CALL_BF16
-                                        : UL_CALL_F32;
+    tensor->type = type;
     for (uint32_t d = 0; d < tensor->rank; d++) {
         tensor->dims[d] = info->type.dims[d];
         tensor->strides[d] = info->view.strides[d];
@@ -25,6 +43,13 @@ bool ul_describe_tensor(const struct ul_graph *graph, ul_value_id value,
             return false;
     }
     return true;
+}
+
+bool ul_describe_tensor(const struct ul_graph *graph, ul_value_id value,
+                        struct ul_call_tensor *tensor)
+{
+    const struct ul_type *type = &graph->values[value].type;
+    return type->dtype == UL_F32 && type->rank > 0 && ul_describe_numbers(graph, value, tensor);
 }
 
 /* Whether the strides of all axes with more than one element are those of a dense tensor whose axes

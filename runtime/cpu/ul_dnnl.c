@@ -34,7 +34,7 @@
 
 enum { SRC, WEIGHTS, BIAS, DST, FIRST_POST };
 
-#define ARGS_LIMIT (UL_CALL_ARGS + 1) /* and the scratchpad */
+#define ARGS_LIMIT (UL_CALL_ARGS + 2) /* and the scratchpad, and a zero point */
 
 /* A primitive and what it runs on. source[i] says which argument of the call goes to args[i]. */
 struct bound {
@@ -45,9 +45,10 @@ struct bound {
 };
 
 /* Places that are not arguments of the call. */
-enum { FROM_SCRATCH = UL_CALL_ARGS, FROM_SRC_COPY, FROM_WEIGHTS_COPY, FROM_DST_COPY };
+enum { FROM_SCRATCH = UL_CALL_ARGS, FROM_ZERO, FROM_SRC_COPY, FROM_WEIGHTS_COPY, FROM_DST_COPY };
 
 struct call_state {
+    int32_t zero; /* the source's, of UL_ZERO_ARG, as the library reads it */
     struct bound main;
     struct bound src_in;     /* source to its dense copy; no primitive: not needed */
     struct bound weights_in; /* weights to the library's layout, or to a dense copy */
@@ -180,6 +181,14 @@ static bool bind(struct ul_library_state *state, struct bound *bound, int arg, u
            bind_layout(state, bound, arg, &row, source);
 }
 
+static bool bind_zero(struct ul_library_state *state, struct bound *bound)
+{
+    dnnl_memory_desc_t one;
+    dnnl_dims_t dims = {1};
+    return dnnl_memory_desc_init_by_tag(&one, 1, dims, dnnl_s32, dnnl_a) == dnnl_success &&
+           bind_layout(state, bound, DNNL_ARG_ATTR_ZERO_POINTS | DNNL_ARG_SRC, &one, FROM_ZERO);
+}
+
 static bool bind_main(struct ul_library_state *state, struct bound *bound,
                       const struct ul_dnnl_desc *desc, const struct ul_call *call,
                       uint64_t scratch_bytes)
@@ -203,6 +212,8 @@ static bool bind_main(struct ul_library_state *state, struct bound *bound,
             good = good && next < UL_CALL_ARGS &&
                    bind(state, bound, DNNL_ARG_ATTR_MULTIPLE_POST_OP((int)i) | DNNL_ARG_SRC_1,
                         dnnl_memory_desc_get_size(&desc->posts[i]), next++);
+    if (call->src_zero_kind == UL_ZERO_ARG)
+        good = good && bind_zero(state, bound);
     if (scratch_bytes != 0)
         good = good && bind(state, bound, DNNL_ARG_SCRATCHPAD, scratch_bytes, FROM_SCRATCH);
     return good;
@@ -261,14 +272,15 @@ static void rest(const struct ul_library_state *state)
 
 /* Everything for one call. */
 static enum ul_result make_call(struct ul_library_state *state, struct call_state *call_state,
-                                const struct ul_call *call, struct ul_failure *failure)
+                                const struct ul_call *call, const float *scales,
+                                struct ul_failure *failure)
 {
     struct ul_dnnl_desc *desc = &state->desc;
     dnnl_primitive_desc_t pd = NULL;
     if (ul_winograd_is(call)) /* needs nothing made */
         return UL_OK;
     failure->result = UL_LIBRARY_UNSUPPORTED;
-    if (ul_dnnl_describe(desc, call, false))
+    if (ul_dnnl_describe(desc, call, false, scales))
         pd = choose(desc, call, state->engine, failure);
     rest(state);
     if (pd != NULL) {
@@ -338,20 +350,47 @@ static uint64_t anonymous_bytes(void)
     return kib * 1024;
 }
 
-static enum ul_result make_state(const struct ul_library *library, struct ul_library_state *state,
+static enum ul_result make_engine(struct ul_library_state *state, struct ul_failure *failure)
+{
+    if (dnnl_engine_create(&state->engine, dnnl_cpu, 0) == dnnl_success &&
+        dnnl_stream_create(&state->stream, state->engine, dnnl_stream_default_flags) ==
+            dnnl_success)
+        return UL_OK;
+    return failure->result = UL_LIBRARY_FAILED;
+}
+
+/* The scales of a call, among the weights; NULL: it has none per channel. */
+static const float *find_scales(const struct ul_call *call, const void *arena)
+{
+    const unsigned char *place = call->scales;
+    if (call->scale_count == 0)
+        return NULL;
+    if (place == NULL)
+        place = (const unsigned char *)arena + call->scales_offset_bytes;
+    return (const float *)(const void *)place;
+}
+
+/* Those with scales per channel, or those without. */
+static enum ul_result make_calls(const struct ul_library *library, const void *arena,
+                                 struct ul_library_state *state, bool scaled,
                                  struct ul_failure *failure)
 {
-    if (dnnl_engine_create(&state->engine, dnnl_cpu, 0) != dnnl_success ||
-        dnnl_stream_create(&state->stream, state->engine, dnnl_stream_default_flags) !=
-            dnnl_success)
-        return failure->result = UL_LIBRARY_FAILED;
     for (uint32_t i = 0; i < library->call_count; i++) {
+        const struct ul_call *call = &library->calls[i];
+        if ((call->scale_count > 0) != scaled)
+            continue;
         failure->tensor = i;
-        if (make_call(state, &state->calls[i], &library->calls[i], failure) != UL_OK)
+        if (make_call(state, &state->calls[i], call, find_scales(call, arena), failure) != UL_OK)
             return failure->result;
     }
     failure->tensor = 0;
     return UL_OK;
+}
+
+static void count_heap(struct ul_library_state *state, uint64_t before_bytes)
+{
+    uint64_t after_bytes = anonymous_bytes();
+    state->heap_bytes += after_bytes > before_bytes ? after_bytes - before_bytes : 0;
 }
 
 enum ul_result ul_library_init(const struct ul_library *library, void *arena, uint32_t threads,
@@ -372,16 +411,29 @@ enum ul_result ul_library_init(const struct ul_library *library, void *arena, ui
     if (state->threads > thread_supply())
         state->threads = thread_supply();
     struct lent lent = lend_threads(state->threads);
-    enum ul_result result = make_state(library, state, failure);
+    enum ul_result result = make_engine(state, failure);
+    if (result == UL_OK)
+        result = make_calls(library, arena, state, false, failure);
     return_threads(lent, state->threads);
     if (result != UL_OK) {
         state_done(state);
         return result;
     }
-    uint64_t after_bytes = anonymous_bytes();
-    state->heap_bytes = after_bytes > before_bytes ? after_bytes - before_bytes : 0;
+    count_heap(state, before_bytes);
     set_state(library, arena, state);
     return UL_OK;
+}
+
+enum ul_result ul_library_init_scaled(const struct ul_library *library, void *arena,
+                                      struct ul_failure *failure)
+{
+    struct ul_library_state *state = get_state(library, arena);
+    uint64_t before_bytes = anonymous_bytes();
+    struct lent lent = lend_threads(state->threads);
+    enum ul_result result = make_calls(library, arena, state, true, failure);
+    return_threads(lent, state->threads);
+    count_heap(state, before_bytes);
+    return result;
 }
 
 void ul_library_done(const struct ul_library *library, void *arena)
@@ -448,12 +500,18 @@ static void execute(const struct ul_library_state *state, const struct bound *bo
     }
 }
 
+static int32_t read_zero(const struct ul_call *call, const unsigned char *zero)
+{
+    return call->src.type == UL_CALL_I8 ? (int32_t)*zero - (*zero > INT8_MAX ? 256 : 0)
+                                        : (int32_t)*zero;
+}
+
 void ul_library_run(const struct ul_library *library, unsigned char *arena, uint32_t index,
                     const void *const *args, unsigned char *scratch)
 {
-    const struct ul_library_state *state = get_state(library, arena);
+    struct ul_library_state *state = get_state(library, arena);
     const struct ul_call *call = &library->calls[index];
-    const struct call_state *call_state = &state->calls[index];
+    struct call_state *call_state = &state->calls[index];
     struct lent lent = lend_threads(state->threads);
     if (ul_winograd_is(call)) {
         library->winograd(call, args, scratch, library->thread_count, (uint32_t)state->threads);
@@ -465,6 +523,10 @@ void ul_library_run(const struct ul_library *library, unsigned char *arena, uint
     for (uint32_t i = 0; i < call->post_count; i++)
         arg_count += call->posts[i].kind >= UL_POST_ADD;
     memcpy(places, args, arg_count * sizeof *args); /* the library takes sources without const */
+    if (call->src_zero_kind == UL_ZERO_ARG) {
+        call_state->zero = read_zero(call, args[arg_count]);
+        places[FROM_ZERO] = &call_state->zero;
+    }
     if (scratch != NULL) {
         places[FROM_SRC_COPY] = scratch;
         places[FROM_DST_COPY] = scratch + ul_call_scratch_dst(call);

@@ -13,7 +13,9 @@
 
 #define UL_CALL_RANK 6  /* dims of a tensor of a call: groups, and two axes more than space */
 #define UL_CALL_POSTS 8 /* operations that follow in the same call */
-#define UL_CALL_ARGS 12 /* src, weights, bias, dst, then one per post-operation that reads */
+/* src, weights, bias, dst, then one per post-operation that reads; the source's zero point and
+   scales. */
+#define UL_CALL_ARGS 14
 #define UL_PACK_BLOCKS 4
 
 enum ul_call_kind {
@@ -26,8 +28,8 @@ enum ul_call_kind {
     UL_CALL_PADDED_MEAN_POOL /* the padding counted as zeros */
 };
 
-/* Of elements in memory; sums are f32. */
-enum ul_call_type { UL_CALL_F32, UL_CALL_F16, UL_CALL_BF16 };
+/* Of elements in memory; sums are f32, those of 8-bit integers i32. */
+enum ul_call_type { UL_CALL_F32, UL_CALL_F16, UL_CALL_BF16, UL_CALL_U8, UL_CALL_I8, UL_CALL_I32 };
 
 struct ul_call_tensor {
     uint32_t rank; /* 0: absent */
@@ -51,7 +53,16 @@ struct ul_pack {
     /* 1: dims are [K, C, 3, 3]; every 3x3 is transformed to a 4x4 by ul_winograd_weight, and what
      * lies in the arena is [K, C, 4, 4]. 0: elements are copied as bits. */
     uint32_t winograd;
-    uint32_t element_bytes; /* 4, or 2: of f16 or bf16 */
+    uint32_t element_bytes; /* 4; 2: of f16 or bf16; 1: of i8 */
+    /* Of i8: behind the tiles stand sums of the weights, one i32 for each index of the axes with a
+     * stride here (0: an axis that is summed over), in up to two tables of sum_count words, of
+     * which each has a factor (0: the table stays 0; both 0: there are none). They lie
+     * sums_offset_bytes from the first weight. */
+    int64_t sum_strides[UL_CALL_RANK];
+    int64_t sum_count;
+    int32_t sum_factors[2];
+    uint64_t sums_offset_bytes;
+    uint32_t sum_flags; /* as the library names the tables; 0: there are none */
 };
 
 enum ul_post_kind {
@@ -76,9 +87,18 @@ enum ul_post_kind {
     UL_POST_MAX,
     UL_POST_MIN
 };
+/* What the source of a product of integers has for 0. */
+enum ul_call_zero {
+    UL_ZERO_IS_0,
+    UL_ZERO_FIXED,   /* src_zero, which is taken from each element; the padding counts as 0 */
+    UL_ZERO_PADDING, /* nothing is taken from the elements, and the padding is src_zero */
+    UL_ZERO_ARG      /* as UL_ZERO_FIXED, but of an argument, the last one, of the source's type */
+};
+
 struct ul_post {
     enum ul_post_kind kind;
-    float alpha, beta;
+    float alpha, beta;            /* UL_POST_SUM behind a product of integers:
+                                     alpha * (what was in dst - beta) */
     struct ul_call_tensor tensor; /* from UL_POST_ADD on */
 };
 
@@ -98,6 +118,15 @@ struct ul_call {
     int64_t pads[6];       /* begin of each axis, then end of each */
     int64_t tile_begin[2]; /* by Winograd's method: rows and columns, 0 or 1, of the first tile that
                               are before the result, which is a piece of a larger one */
+    /* Integers: dst = round(posts((sums + bias) * scale)) + dst_zero, to the nearest, ties to even,
+     * saturated. */
+    enum ul_call_zero src_zero_kind;
+    int32_t src_zero, dst_zero;
+    float scale;                  /* 0: none, or one per channel: */
+    int64_t scale_count;          /* 0: none, or one for all */
+    uint64_t scales_offset_bytes; /* in the arena, among the weights; of the compiler's table, 0 */
+    uint32_t scales_value;        /* the compiler's number for these scales, from 1 on */
+    const unsigned char *scales;  /* where weights are not in the arena, else NULL */
     uint32_t post_count;
     struct ul_post posts[UL_CALL_POSTS];
     /* The last ones that are not the library's: ul_posts_run computes them on the result, all of
@@ -120,7 +149,29 @@ struct ul_call {
 
 static inline uint32_t ul_call_element_bytes(const struct ul_call_tensor *tensor)
 {
-    return tensor->type == UL_CALL_F32 ? 4 : 2;
+    switch (tensor->type) {
+    case UL_CALL_F32:
+    case UL_CALL_I32:
+        break;
+    case UL_CALL_F16:
+    case UL_CALL_BF16:
+        return 2;
+    case UL_CALL_U8:
+    case UL_CALL_I8:
+        return 1;
+    }
+    return 4;
+}
+
+/* A product of integers: sums in i32, which are exact. */
+static inline int ul_call_is_integer(const struct ul_call *call)
+{
+    return call->src.type == UL_CALL_U8 || call->src.type == UL_CALL_I8;
+}
+
+static inline int ul_call_is_scaled(const struct ul_call *call)
+{
+    return call->scale != 0 || call->scale_count != 0;
 }
 
 /* Whether the program computes this function faster than the library (ul_posts.h). */
@@ -136,6 +187,13 @@ static inline int ul_library_refuses(const char *implementation)
 {
     return strncmp(implementation, "ref", 3) == 0 || strncmp(implementation, "simple", 6) == 0 ||
            strncmp(implementation, "gemm:", 5) == 0 || strstr(implementation, ":gemm:") != NULL;
+}
+
+/* Implementations of products of 8-bit integers whose sums of pairs do not saturate at 16 bits, as
+ * those of processors without VNNI do. */
+static inline int ul_library_adds_exactly(const char *implementation)
+{
+    return strstr(implementation, "vnni") != NULL || strstr(implementation, "amx") != NULL;
 }
 
 /* The dense copy of a tensor: the same dims; of convolutions and pooling with the channels (axis 1)
@@ -209,6 +267,8 @@ static inline int ul_call_refuses(const struct ul_call *call, const char *implem
         pixels *= call->dst.dims[d];
     for (uint32_t i = 0; i < call->post_count; i++)
         reads |= call->posts[i].kind >= UL_POST_ADD;
+    if (ul_call_is_integer(call) && !ul_library_adds_exactly(implementation))
+        return 1;
     return ul_library_refuses(implementation) || ul_call_pools_apart(call) ||
            (pixels == 1 && reads && strncmp(implementation, "brdgmm", 6) == 0);
 }

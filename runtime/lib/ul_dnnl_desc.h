@@ -38,7 +38,21 @@ static inline void ul_dnnl_copy_dims(dnnl_dims_t target, const int64_t *source, 
 
 static inline dnnl_data_type_t ul_dnnl_type(enum ul_call_type type)
 {
-    return type == UL_CALL_BF16 ? dnnl_bf16 : type == UL_CALL_F16 ? dnnl_f16 : dnnl_f32;
+    switch (type) {
+    case UL_CALL_F32:
+        break;
+    case UL_CALL_F16:
+        return dnnl_f16;
+    case UL_CALL_BF16:
+        return dnnl_bf16;
+    case UL_CALL_U8:
+        return dnnl_u8;
+    case UL_CALL_I8:
+        return dnnl_s8;
+    case UL_CALL_I32:
+        return dnnl_s32;
+    }
+    return dnnl_f32;
 }
 
 static inline bool ul_dnnl_plain(dnnl_memory_desc_t *desc, const struct ul_call_tensor *tensor)
@@ -76,6 +90,21 @@ static inline bool ul_dnnl_post(dnnl_memory_desc_t *desc, const struct ul_call_t
     return ul_dnnl_plain(desc, &full);
 }
 
+/* Sums of weights behind the tiles, by the axes that they are of. */
+static inline void ul_dnnl_put_sums(dnnl_memory_desc_t *desc, const struct ul_pack *layout)
+{
+    int mask = 0;
+    for (uint32_t d = 0; d < layout->rank; d++)
+        mask |= layout->sum_strides[d] != 0 ? 1 << d : 0;
+    desc->extra.flags = layout->sum_flags;
+    if ((layout->sum_flags & dnnl_memory_extra_flag_compensation_conv_s8s8) != 0)
+        desc->extra.compensation_mask = mask;
+    if ((layout->sum_flags & dnnl_memory_extra_flag_compensation_conv_asymmetric_src) != 0)
+        desc->extra.asymm_compensation_mask = mask;
+    if ((layout->sum_flags & dnnl_memory_extra_flag_scale_adjust) != 0)
+        desc->extra.scale_adjust = 1;
+}
+
 /* Blocked layouts have no constructor in the library's interface; its structure is public. */
 static inline bool ul_dnnl_packed(dnnl_memory_desc_t *desc, const struct ul_pack *layout,
                                   enum ul_call_type type)
@@ -99,6 +128,7 @@ static inline bool ul_dnnl_packed(dnnl_memory_desc_t *desc, const struct ul_pack
         desc->padded_dims[d] = (layout->dims[d] + block[d] - 1) / block[d] * block[d];
         blocking->strides[d] = layout->strides[d];
     }
+    ul_dnnl_put_sums(desc, layout);
     return layout->size_bytes == 0 || dnnl_memory_desc_get_size(desc) == layout->size_bytes;
 }
 
@@ -162,7 +192,10 @@ static inline bool ul_dnnl_append(struct ul_dnnl_desc *desc, dnnl_post_ops_t pos
 {
     const struct ul_post *post = &call->posts[index];
     if (post->kind == UL_POST_SUM)
-        return dnnl_post_ops_append_sum(posts, 1.0f) == dnnl_success;
+        return ul_call_is_integer(call)
+                   ? dnnl_post_ops_append_sum_v3(posts, post->alpha, (int32_t)post->beta,
+                                                 ul_dnnl_type(call->dst.type)) == dnnl_success
+                   : dnnl_post_ops_append_sum(posts, 1.0f) == dnnl_success;
     if (post->kind < UL_POST_SUM)
         return dnnl_post_ops_append_eltwise(posts, 1.0f, ul_dnnl_algorithm(post->kind), post->alpha,
                                             post->beta) == dnnl_success;
@@ -171,12 +204,38 @@ static inline bool ul_dnnl_append(struct ul_dnnl_desc *desc, dnnl_post_ops_t pos
                dnnl_success;
 }
 
-static inline bool ul_dnnl_make_attr(struct ul_dnnl_desc *desc, const struct ul_call *call)
+/* Scales of a product of integers: one per channel, or one. */
+static inline bool ul_dnnl_scale(dnnl_primitive_attr_t attr, const struct ul_call *call,
+                                 const float *scales)
+{
+    uint32_t channel = call->kind == UL_CALL_MATMUL ? call->dst.rank - 1 : 1;
+    if (!ul_call_is_scaled(call))
+        return true;
+    if (call->scale_count == 0)
+        return dnnl_primitive_attr_set_output_scales(attr, 1, 0, &call->scale) == dnnl_success;
+    return dnnl_primitive_attr_set_output_scales(attr, call->scale_count, 1 << channel, scales) ==
+           dnnl_success;
+}
+
+/* Its zeros. */
+static inline bool ul_dnnl_shift(dnnl_primitive_attr_t attr, const struct ul_call *call)
+{
+    const int32_t unknown = DNNL_RUNTIME_S32_VAL;
+    const int32_t *zero = call->src_zero_kind == UL_ZERO_ARG ? &unknown : &call->src_zero;
+    return (call->src_zero_kind == UL_ZERO_IS_0 ||
+            dnnl_primitive_attr_set_zero_points(attr, DNNL_ARG_SRC, 1, 0, zero) == dnnl_success) &&
+           (call->dst_zero == 0 || dnnl_primitive_attr_set_zero_points(
+                                       attr, DNNL_ARG_DST, 1, 0, &call->dst_zero) == dnnl_success);
+}
+
+static inline bool ul_dnnl_make_attr(struct ul_dnnl_desc *desc, const struct ul_call *call,
+                                     const float *scales)
 {
     dnnl_post_ops_t posts = NULL;
     bool good = dnnl_primitive_attr_create(&desc->attr) == dnnl_success &&
                 dnnl_primitive_attr_set_scratchpad_mode(desc->attr, dnnl_scratchpad_mode_user) ==
                     dnnl_success &&
+                ul_dnnl_scale(desc->attr, call, scales) && ul_dnnl_shift(desc->attr, call) &&
                 dnnl_post_ops_create(&posts) == dnnl_success;
     for (uint32_t i = 0; good && i < call->post_count - call->tail_count; i++)
         good = ul_dnnl_append(desc, posts, call, i);
@@ -272,8 +331,10 @@ static inline bool ul_dnnl_filters(dnnl_memory_desc_t *desc, const struct ul_cal
                                         dnnl_format_tag_any) == dnnl_success;
 }
 
-/* `any`: the library may choose the layout of the weights, or of their gradient. */
-static inline bool ul_dnnl_describe(struct ul_dnnl_desc *desc, const struct ul_call *call, bool any)
+/* `any`: the library may choose the layout of the weights, or of their gradient. `scales`:
+ * call->scale_count of them; what a primitive's layouts and scratch are does not depend on them. */
+static inline bool ul_dnnl_describe(struct ul_dnnl_desc *desc, const struct ul_call *call, bool any,
+                                    const float *scales)
 {
     memset(desc, 0, sizeof *desc);
     bool good = ul_dnnl_seen(&desc->src, call->kind, &call->src, call->src_copy_bytes) &&
@@ -285,7 +346,7 @@ static inline bool ul_dnnl_describe(struct ul_dnnl_desc *desc, const struct ul_c
     else
         good = good && ul_dnnl_seen(&desc->dst, call->kind, &call->dst, call->dst_copy_bytes) &&
                ul_dnnl_filters(&desc->weights, call, any);
-    return good && ul_dnnl_make_attr(desc, call) && ul_dnnl_make_op(desc, call);
+    return good && ul_dnnl_make_attr(desc, call, scales) && ul_dnnl_make_op(desc, call);
 }
 
 #endif

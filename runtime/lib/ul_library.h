@@ -7,7 +7,8 @@
  *                 it needs, refuse what needs more than was planned
  *      run        ul_library_run(state, 3, args, scratch);
  *
- * Invariants: tensors are f32, or lie in memory in 16 bits; sums are f32. A call reads and writes
+ * Invariants: tensors are f32, or lie in memory in 16 bits, and sums are f32; or they are 8-bit
+ * integers, and sums are i32. A call reads and writes
  * its arguments and its planned scratch, nothing else; nothing but the library's own bookkeeping (a
  * few hundred bytes, freed at once) is allocated while it runs. Weights are in the layout of their
  * struct ul_pack; it is the library's, put into place while the weights are read, so that they are
@@ -46,6 +47,10 @@ struct ul_library {
     /* Makes the primitives of all calls, for `threads` threads. */
     enum ul_result (*init)(const struct ul_library *library, void *arena, uint32_t threads,
                            struct ul_failure *failure);
+    /* The same for calls whose scales are weights: once these are in the arena. NULL: there are
+     * none such. */
+    enum ul_result (*init_scaled)(const struct ul_library *library, void *arena,
+                                  struct ul_failure *failure);
     void (*done)(const struct ul_library *library, void *arena);
     /* Before each run: UL_NOT_READY without a state, UL_THREADS_MISSING where the caller has fewer
      * threads than at set-up. */
@@ -64,6 +69,10 @@ struct ul_library {
  * where it has no implementation for the planned layouts. */
 enum ul_result ul_library_init(const struct ul_library *library, void *arena, uint32_t threads,
                                struct ul_failure *failure);
+/* Behind it, for the calls that it passed over: those with scales per channel, which are read from
+ * the arena now and kept. After a failure ul_library_done is still to be called. */
+enum ul_result ul_library_init_scaled(const struct ul_library *library, void *arena,
+                                      struct ul_failure *failure);
 void ul_library_done(const struct ul_library *library, void *arena);
 /* UL_NOT_READY where the arena has no state: NULL stands in its place.
  * The library's code is made for one number of threads, and computes wrong sums in a smaller team.
@@ -72,7 +81,7 @@ void ul_library_done(const struct ul_library *library, void *arena);
 enum ul_result ul_library_ready(const struct ul_library *library, const void *arena,
                                 struct ul_failure *failure);
 /* Runs call `index`. args: src, weights, bias, dst, then the tensors of the post-operations that
- * read one, in their order; absent ones are NULL. */
+ * read one, in their order, and the source's zero point of UL_ZERO_ARG; absent ones are NULL. */
 void ul_library_run(const struct ul_library *library, unsigned char *arena, uint32_t index,
                     const void *const *args, unsigned char *scratch);
 const char *ul_library_implementation(const struct ul_library *library, const void *arena,

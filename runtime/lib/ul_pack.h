@@ -13,10 +13,13 @@
  * a plain loop, or by memcpy where they lie side by side; nothing is divided per element. Weights
  * that are transformed are gathered nine by nine.
  *
- * Invariants: elements have 4 or 2 bytes and are copied as bits; with pack->winograd they are read
- * as little-endian floats, and what is written are floats of this machine. Ownership: all memory is
- * the caller's. Nothing fails: a pack whose numbers are wrong is the compiler's bug. Pure C99;
- * needs no library.
+ * Sums of i8 weights (pack->sum_flags) are added up as the weights come: each group of them along
+ * the last axis goes to one word of a table, or to one word each, at a place by the other axes.
+ *
+ * Invariants: elements have 4, 2 or 1 bytes and are copied as bits; with pack->winograd they are
+ * read as little-endian floats, and what is written are floats of this machine. Ownership: all
+ * memory is the caller's. Nothing fails: a pack whose numbers are wrong is the compiler's bug. Pure
+ * C99; needs no library.
  */
 #ifndef UL_PACK_H
 #define UL_PACK_H
@@ -37,6 +40,7 @@ struct ul_packer_digit {
 struct ul_packer_axis {
     int64_t size;
     int64_t at;
+    int64_t sum_stride; /* of the tables of sums */
     uint32_t digit_count;
     struct ul_packer_digit digits[UL_PACK_BLOCKS + 1];
 };
@@ -47,6 +51,7 @@ struct ul_packer {
     uint32_t rank;
     struct ul_packer_axis axes[UL_CALL_RANK];
     int64_t place;                  /* of the next element */
+    const struct ul_pack *sums;     /* NULL: there are none */
     const struct ul_pack *winograd; /* of transformed weights; they use what follows alone */
     int64_t output, channel;        /* whose weights come next */
     uint32_t tap_count;             /* of those, came already */
@@ -60,6 +65,7 @@ static inline void ul_packer_axis_init(struct ul_packer_axis *axis, const struct
     int64_t inner = 1; /* elements of the tile behind block b */
     memset(axis, 0, sizeof *axis);
     axis->size = pack->dims[d];
+    axis->sum_stride = pack->sum_strides[d];
     for (uint32_t b = pack->block_count; b-- > 0;) {
         if (pack->block_dims[b] == d && pack->blocks[b] > 1) {
             struct ul_packer_digit *digit = &axis->digits[axis->digit_count++];
@@ -83,8 +89,10 @@ static inline void ul_packer_axes_init(struct ul_packer *packer, const struct ul
         if (axis->size == 1)
             continue;
         if (outer != NULL && outer->digit_count == 1 && axis->digit_count == 1 &&
-            outer->digits[0].stride == axis->digits[0].stride * axis->size) {
+            outer->digits[0].stride == axis->digits[0].stride * axis->size &&
+            outer->sum_stride == axis->sum_stride * axis->size) {
             outer->size *= axis->size;
+            outer->sum_stride = axis->sum_stride;
             outer->digits[0].stride = axis->digits[0].stride;
             continue;
         }
@@ -219,7 +227,12 @@ static inline void ul_packer_init(struct ul_packer *packer, const struct ul_pack
         return;
     }
     ul_packer_axes_init(packer, pack);
-    ul_pack_zero_padding(pack, target);
+    if (pack->sum_flags != 0) {
+        packer->sums = pack;
+        memset(target, 0, (size_t)pack->size_bytes);
+    } else {
+        ul_pack_zero_padding(pack, target);
+    }
 }
 
 /* Goes `count` elements along an axis; they end at most at its end, and at the end of its finest
@@ -263,8 +276,45 @@ static inline void ul_packer_copy(unsigned char *target, int64_t stride,
     /* The size as a constant, so that copying an element is one instruction. */
     for (int64_t i = 0; i < count && element_bytes == 2; i++)
         memcpy(target + i * stride * 2, elements + i * 2, 2);
+    for (int64_t i = 0; i < count && element_bytes == 1; i++)
+        target[i * stride] = elements[i];
     for (int64_t i = 0; i < count && element_bytes == 4; i++)
         memcpy(target + i * stride * 4, elements + i * 4, 4);
+}
+
+/* One weight, or the sum of several, to its word of each table. */
+static inline void ul_packer_sum(const struct ul_packer *packer, int64_t word, int64_t weight)
+{
+    const struct ul_pack *pack = packer->sums;
+    for (int64_t t = 0; t < 2; t++) {
+        unsigned char *at =
+            packer->target + pack->sums_offset_bytes + (t * pack->sum_count + word) * 4;
+        int32_t sum;
+        if (pack->sum_factors[t] == 0)
+            continue;
+        memcpy(&sum, at, sizeof sum);
+        sum += (int32_t)weight * pack->sum_factors[t];
+        memcpy(at, &sum, sizeof sum);
+    }
+}
+
+/* The next `count` weights along the last axis. */
+static inline void ul_packer_add_sums(const struct ul_packer *packer, const unsigned char *elements,
+                                      int64_t count)
+{
+    const struct ul_packer_axis *last = &packer->axes[packer->rank - 1];
+    int64_t word = 0, sum = 0;
+    for (uint32_t d = 0; d < packer->rank; d++)
+        word += packer->axes[d].at * packer->axes[d].sum_stride;
+    for (int64_t i = 0; i < count; i++) {
+        int64_t weight = (int64_t)elements[i] - (elements[i] > INT8_MAX ? 256 : 0);
+        if (last->sum_stride == 0)
+            sum += weight;
+        else
+            ul_packer_sum(packer, word + i * last->sum_stride, weight);
+    }
+    if (last->sum_stride == 0)
+        ul_packer_sum(packer, word, sum);
 }
 
 /* The next `count` elements of the weight as it is stored. */
@@ -285,6 +335,8 @@ static inline void ul_packer_add(struct ul_packer *packer, const unsigned char *
             group = (int64_t)count;
         ul_packer_copy(packer->target + packer->place * (int64_t)packer->element_bytes, stride,
                        elements, group, packer->element_bytes);
+        if (packer->sums != NULL)
+            ul_packer_add_sums(packer, elements, group);
         elements += (size_t)group * packer->element_bytes;
         count -= (uint64_t)group;
         int carry = ul_packer_step(packer, last, group);

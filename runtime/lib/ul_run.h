@@ -347,8 +347,9 @@ static inline void ul_run_done(const struct ul_model *model, void *arena)
         model->library->done(model->library, arena);
 }
 
-/* The second half: loads the weights, starts the threads, late, since they wait busily at first,
-   runs the model's set-up. After a failure there is nothing to give back. */
+/* The second half: loads the weights, has the library make what needs them, starts the threads,
+   late, since they wait busily at first, runs the model's set-up. After a failure there is nothing
+   to give back. */
 static inline enum ul_result ul_run_end_init(const struct ul_model *model, void *arena,
                                              uint32_t threads,
                                              const struct ul_weights_source *source,
@@ -363,6 +364,10 @@ static inline enum ul_result ul_run_end_init(const struct ul_model *model, void 
     if (result == UL_OK) {
         ul_run_fill_splats(model, (unsigned char *)arena);
         ul_run_clear_kept(model, (unsigned char *)arena);
+        if (model->library != NULL && model->library->init_scaled != NULL)
+            result = model->library->init_scaled(model->library, arena, failure);
+    }
+    if (result == UL_OK) {
         if (model->start_threads != NULL && run.threads > 1)
             model->start_threads(run.threads);
         if (model->entries[UL_ENTRY_SET_UP].steps != NULL)

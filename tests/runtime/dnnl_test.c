@@ -380,7 +380,7 @@ static int plan(struct ul_call *call, struct ul_pack *pack, const uint32_t *stor
     int found = 0;
     CHECK(dnnl_engine_create(&engine, dnnl_cpu, 0) == dnnl_success);
     omp_set_num_threads(PLAN_THREADS);
-    CHECK(ul_dnnl_describe(&desc, call, call->weights.rank != 0));
+    CHECK(ul_dnnl_describe(&desc, call, call->weights.rank != 0, NULL));
     int more = dnnl_primitive_desc_iterator_create(&iterator, &desc.op, desc.attr, engine, NULL) ==
                dnnl_success;
     int made = more;

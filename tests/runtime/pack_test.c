@@ -56,10 +56,43 @@ static void lay_out(struct ul_pack *pack, int shuffle, int64_t gap)
     pack->size_bytes = (uint64_t)size * pack->element_bytes;
 }
 
+/* Tables of sums by some of the axes, whose words have room for padded axes. */
+static void add_sums(struct ul_pack *pack)
+{
+    pack->sum_count = 1;
+    for (uint32_t d = pack->rank; d-- > 0;) {
+        if (pick(0, 1) == 0)
+            continue;
+        pack->sum_strides[d] = pack->sum_count;
+        pack->sum_count *= pack->dims[d] + pick(0, 2);
+    }
+    pack->sum_flags = 1;
+    pack->sum_factors[0] = pick(0, 1) == 0 ? -128 : -1;
+    pack->sum_factors[1] = (int32_t)pick(-1, 0);
+    pack->sums_offset_bytes = pack->size_bytes;
+    pack->size_bytes += (uint64_t)(2 * pack->sum_count + pick(0, 9)) * 4;
+}
+
+/* One weight in the tables, by the words of ul_call.h. */
+static void naive_sum(const struct ul_pack *pack, const int64_t *index, int8_t weight,
+                      unsigned char *target)
+{
+    int64_t word = 0;
+    for (uint32_t d = 0; d < pack->rank; d++)
+        word += index[d] * pack->sum_strides[d];
+    for (int64_t t = 0; t < 2; t++) {
+        unsigned char *at = target + pack->sums_offset_bytes + (t * pack->sum_count + word) * 4;
+        int32_t sum;
+        memcpy(&sum, at, 4);
+        sum += pack->sum_factors[t] * weight;
+        memcpy(at, &sum, 4);
+    }
+}
+
 static void make_random(struct ul_pack *pack)
 {
     memset(pack, 0, sizeof *pack);
-    pack->element_bytes = pick(0, 1) == 0 ? 4 : 2;
+    pack->element_bytes = (uint32_t)1 << pick(0, 2);
     pack->rank = (uint32_t)pick(1, 5);
     for (uint32_t d = 0; d < pack->rank; d++)
         pack->dims[d] = pick(0, 3) == 0 ? 1 : pick(1, 20);
@@ -69,6 +102,8 @@ static void make_random(struct ul_pack *pack)
         pack->blocks[b] = (int64_t)1 << pick(0, 3);
     }
     lay_out(pack, 1, pick(0, 4) == 0 ? 3 : 0);
+    if (pack->element_bytes == 1 && pick(0, 2) > 0)
+        add_sums(pack);
 }
 
 static int64_t element_count(const struct ul_pack *pack)
@@ -88,9 +123,11 @@ static void check_one(const struct ul_pack *pack)
     unsigned char *want = calloc(1, (size_t)pack->size_bytes);
     struct ul_packer packer;
     for (int64_t i = 0; i < count; i++) {
-        uint32_t element = (uint32_t)i + 1;
+        uint32_t element = element_bytes == 1 ? (uint32_t)i * 37 % 255 + 1 : (uint32_t)i + 1;
         memcpy(stored + (size_t)i * element_bytes, &element, element_bytes);
         memcpy(want + (size_t)naive_place(pack, index) * element_bytes, &element, element_bytes);
+        if (pack->sum_flags != 0)
+            naive_sum(pack, index, (int8_t)element, want);
         for (uint32_t d = pack->rank; d-- > 0 && ++index[d] == pack->dims[d];)
             index[d] = 0;
     }

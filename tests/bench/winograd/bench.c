@@ -141,7 +141,7 @@ static void make_direct(struct direct *direct, const struct ul_call *call, float
     memset(direct, 0, sizeof *direct);
     must(dnnl_engine_create(&engine, dnnl_cpu, 0));
     must(dnnl_stream_create(&direct->stream, engine, dnnl_stream_default_flags));
-    if (!ul_dnnl_describe(&desc, call, true))
+    if (!ul_dnnl_describe(&desc, call, true, NULL))
         must(dnnl_unimplemented);
     must(dnnl_primitive_desc_create(&pd, &desc.op, desc.attr, engine, NULL));
     must(dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&direct->name));

@@ -1,0 +1,135 @@
+/* Products of integers as calls: sums in i32, and how they become numbers of another type.
+ *
+ *      ConvInteger -> Add (i32) -> Rescale             bias, scale, zero of the result, saturation
+ *      ConvInteger -> Add -> Rescale (two terms)       the same, a residual added in its own scale
+ *      MatMulInteger -> Cast -> Mul -> Add             scale, then post-operations on floats
+ *
+ * The library takes i8 weights without zero points alone. The source's zero point is a number, or
+ * an argument where it is known only when the program runs. What ConvInteger pads with beside it
+ * (`pad_value`) is a zero point that is taken from nothing: see UL_ZERO_PADDING.
+ *
+ * Left undone: zero points of weights; residuals that do not lie as the result does. */
+#include "codegen/program/library_internal.h"
+
+static bool is_zero(const struct ul_graph *graph, const struct ul_node *node, uint32_t input)
+{
+    double number;
+    return node->input_count <= input || node->inputs[input] == UL_NONE ||
+           (ul_graph_get_number(graph, node->inputs[input], &number) && number == 0);
+}
+
+static bool is_padded(const struct ul_call *call)
+{
+    bool padded = false;
+    for (uint32_t i = 0; i < 6; i++)
+        padded = padded || call->pads[i] > 0;
+    return padded;
+}
+
+bool ul_describe_zeros(struct ul_describer *describer, const struct ul_node *node)
+{
+    enum { X_ZERO = 2, W_ZERO = 3 };
+    const struct ul_graph *graph = describer->graph;
+    struct ul_call *call = &describer->out->call;
+    int64_t pad_value = ul_node_get_int(node, "pad_value", 0);
+    double number = 0;
+    if (!is_zero(graph, node, W_ZERO))
+        return false;
+    if (is_zero(graph, node, X_ZERO)) {
+        if (pad_value != 0 && is_padded(call)) {
+            call->src_zero_kind = UL_ZERO_PADDING;
+            call->src_zero = (int32_t)pad_value;
+        }
+        return true;
+    }
+    if (ul_graph_get_number(graph, node->inputs[X_ZERO], &number)) {
+        call->src_zero_kind = UL_ZERO_FIXED;
+        call->src_zero = (int32_t)number;
+        return true;
+    }
+    if (ul_type_elements(&graph->values[node->inputs[X_ZERO]].type) != 1)
+        return false;
+    call->src_zero_kind = UL_ZERO_ARG;
+    describer->zero = node->inputs[X_ZERO];
+    return true;
+}
+
+void ul_describe_last_args(struct ul_describer *describer)
+{
+    struct ul_group_call *out = describer->out;
+    const ul_value_id last[] = {describer->zero, describer->scales};
+    UL_ASSERT((out->call.src_zero_kind == UL_ZERO_ARG) == (describer->zero != UL_NONE));
+    UL_ASSERT((out->call.scale_count > 0) == (describer->scales != UL_NONE));
+    for (size_t i = 0; i < sizeof last / sizeof *last; i++) {
+        UL_ASSERT(out->arg_count < UL_CALL_ARGS);
+        if (last[i] != UL_NONE)
+            out->args[out->arg_count++] = last[i];
+    }
+}
+
+bool ul_describe_is_conversion(const struct ul_describer *describer, const struct ul_node *node)
+{
+    const struct ul_graph *graph = describer->graph;
+    bool sums = ul_call_is_integer(&describer->out->call) &&
+                graph->values[describer->result].type.dtype == UL_I32;
+    return sums &&
+           (node->op == UL_OP_Rescale || (node->op == UL_OP_Cast && node->output_count == 1 &&
+                                          graph->values[node->outputs[0]].type.dtype == UL_F32));
+}
+
+/* One term of a Rescale: the sums themselves, or the residual. */
+static bool describe_term(struct ul_describer *describer, const struct ul_node *node,
+                          uint32_t first, bool own)
+{
+    const struct ul_graph *graph = describer->graph;
+    ul_value_id x = node->inputs[first];
+    double factor, zero = 0;
+    if (own != (x == describer->result))
+        return true;
+    if (own)
+        return is_zero(graph, node, first + 2) &&
+               ul_describe_factor(describer, node->inputs[first + 1]);
+    if (!ul_graph_get_number(graph, node->inputs[first + 1], &factor) ||
+        (!is_zero(graph, node, first + 2) &&
+         !ul_graph_get_number(graph, node->inputs[first + 2], &zero)) ||
+        !ul_describe_is_residual(describer, x))
+        return false;
+    ul_describe_residual(describer, x);
+    return ul_describe_post(describer, UL_POST_SUM, factor, zero);
+}
+
+/* The range that results are kept in, where it is not that of their type. */
+static bool describe_range(struct ul_describer *describer, const struct ul_node *node, double zero)
+{
+    bool is_signed = describer->out->call.dst.type == UL_CALL_I8;
+    int64_t min = is_signed ? INT8_MIN : 0, max = is_signed ? INT8_MAX : UINT8_MAX;
+    int64_t low = ul_node_get_int(node, "low", min), high = ul_node_get_int(node, "high", max);
+    return (low <= min && high >= max) ||
+           ul_describe_post(describer, UL_POST_CLIP, (double)low - zero, (double)high - zero);
+}
+
+static bool describe_rescale(struct ul_describer *describer, const struct ul_node *node)
+{
+    enum { FIRST_TERM = 1, TERM_INPUTS = 3 }; /* x, factor, zero point */
+    struct ul_call *call = &describer->out->call;
+    uint32_t own_count = 0;
+    double zero;
+    if (!ul_graph_get_number(describer->graph, node->inputs[0], &zero) ||
+        (call->dst.type != UL_CALL_U8 && call->dst.type != UL_CALL_I8))
+        return false;
+    for (uint32_t pass = 0; pass < 2; pass++) {
+        for (uint32_t first = FIRST_TERM; first < node->input_count; first += TERM_INPUTS) {
+            own_count += pass == 0 && node->inputs[first] == describer->result;
+            if (!describe_term(describer, node, first, pass == 0))
+                return false;
+        }
+    }
+    call->dst_zero = (int32_t)zero;
+    return own_count == 1 && describe_range(describer, node, zero);
+}
+
+bool ul_describe_conversion(struct ul_describer *describer, const struct ul_node *node)
+{
+    UL_ASSERT(ul_describe_is_conversion(describer, node));
+    return node->op == UL_OP_Cast || describe_rescale(describer, node);
+}
