@@ -327,8 +327,9 @@ static bool has_types(const struct ul_call *call)
         return call->weights.type == UL_CALL_I8 &&
                (call->dst.type == UL_CALL_F32 || call->dst.type >= UL_CALL_U8);
     bool alike = call->weights.rank == 0 || call->src.type == call->weights.type;
-    return alike && (call->dst.type == call->src.type ||
-                     (call->dst.type == UL_CALL_F32 && call->weights.rank > 0));
+    return alike && call->src.type <= UL_CALL_BF16 &&
+           (call->dst.type == call->src.type ||
+            (call->dst.type == UL_CALL_F32 && call->weights.rank > 0));
 }
 
 static void finalize(struct ul_group_call *out)

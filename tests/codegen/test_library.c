@@ -208,6 +208,50 @@ static void other_groups_are_no_calls(void **state)
            NULL);
 }
 
+#define SUMS                                                                                       \
+    "graph \"t\"\ninput %0 \"x\" u8[1,4,8,8] own\ninput %1 \"r\" u8[1,6,8,8] own\n"                \
+    "weight %2 \"w\" i8[6,4,3,3] own = splat [2]\n"                                                \
+    "weight %3 \"b\" i32[6,1,1] own = [1,2,3,4,5,6]\n"                                             \
+    "weight %4 \"f\" f32[6,1,1] own = [1.0,2.0,3.0,4.0,5.0,6.0]\n"                                 \
+    "weight %5 \"z\" u8[] own = [7]\nweight %6 \"g\" f32[] own = [0.5]\n"                          \
+    "%7 \"s\" i32[1,6,8,8] own = ConvInteger n0 \"s\" (%0, %2) "                                   \
+    "{pads=ints[1,1,1,1], pad_value=9}\n"                                                          \
+    "%8 \"a\" i32[1,6,8,8] own = Add n1 \"a\" (%7, %3)\n"
+
+static void sums_of_integers_are_scaled(void **state)
+{
+    (void)state;
+    struct fixture fixture;
+    assert_true(
+        describe(&fixture,
+                 SUMS "%9 \"y\" u8[1,6,8,8] own = ullage::Rescale n2 \"y\" (%5, %8, %4, -, %1, %6, "
+                      "%5) {low=7}\nreturn %9\n",
+                 true));
+    const struct ul_call *call = &fixture.call.call;
+    assert_string_equal(posts_text(&fixture), "bias, sum, clip(0 248)");
+    assert_int_equal(call->bias.type, UL_CALL_I32);
+    assert_int_equal(call->scale_count, 6);
+    assert_int_equal(call->src_zero_kind, UL_ZERO_PADDING);
+    assert_int_equal(call->src_zero, 9);
+    assert_int_equal(call->dst_zero, 7);
+    assert_true(call->posts[0].alpha == 0.5f && call->posts[0].beta == 7);
+    assert_int_equal(fixture.call.residual, 1);
+    assert_int_equal(fixture.call.args[fixture.call.arg_count - 1], 4);
+    done(&fixture);
+    assert_true(describe(&fixture,
+                         SUMS "%9 \"c\" f32[1,6,8,8] own = Cast n2 \"c\" (%8) {to=1}\n"
+                              "%10 \"y\" f32[1,6,8,8] own = Mul n3 \"y\" (%6, %9)\nreturn %10\n",
+                         true));
+    assert_true(fixture.call.call.scale == 0.5f && fixture.call.call.scale_count == 0);
+    done(&fixture);
+    /* i32 is added to as i32 alone; a result of 16 bits is none of the library's. */
+    expect(SUMS "%9 \"y\" i32[1,6,8,8] own = Mul n2 \"y\" (%8, %3)\nreturn %9\n", NULL);
+    expect(SUMS "weight %9 \"q\" u16[] own = [7]\n%10 \"y\" u16[1,6,8,8] own = ullage::Rescale n2 "
+                "\"y\" (%9, "
+                "%8, %4, -)\nreturn %10\n",
+           NULL);
+}
+
 static void a_residual_can_be_an_operand(void **state)
 {
     (void)state;
@@ -481,6 +525,7 @@ int main(void)
         cmocka_unit_test(gates_are_one_function),
         cmocka_unit_test(slow_functions_at_the_end_are_the_tail),
         cmocka_unit_test(other_groups_are_no_calls),
+        cmocka_unit_test(sums_of_integers_are_scaled),
         cmocka_unit_test(a_residual_can_be_an_operand),
         cmocka_unit_test(batches_become_rows),
         cmocka_unit_test(factors_of_gemm),
