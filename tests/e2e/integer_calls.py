@@ -198,7 +198,9 @@ def dynamic(model, rows):
 
 def conv(model, kind, out, **more):
     x = model.input(kind, (1, 32, 14, 14))
-    y = model.bias(model.conv(x, 64, 3, **more))
+    y = model.conv(x, 64, 3, **more)
+    if "zero" not in more:  # which becomes the bias
+        y = model.bias(y)
     return model.floats(y, relu=True) if out == "f32" else model.rescale(y, kind=out, zero=3)
 
 
@@ -206,7 +208,8 @@ def product(model, kind, out, depth=96, zero=None, **more):
     y = model.matmul(model.input(kind, (24, depth)), 80, zero)
     if out == "f32":
         return model.floats(y, columns=True, **more)
-    return model.rescale(model.bias(y, True), kind=out, zero=3, columns=True, **more)
+    y = y if zero is not None else model.bias(y, True)
+    return model.rescale(y, kind=out, zero=3, columns=True, **more)
 
 
 CASES = {
