@@ -74,19 +74,9 @@ bool ul_cli_stdout_is_taken(const struct ul_cli_job *job);
 enum ul_status ul_cli_read_problem(struct ul_cli_job *job, const char *path,
                                    struct ul_problem **problem) UL_MUST_CHECK;
 
-/* npz.c: what a .npz holds; entries are borrowed from the file, which the caller unmaps. */
-
-struct ul_cli_entry {
-    const char *name; /* without ".npy" */
-    struct ul_file npy;
-    uint32_t crc;
-};
-
-enum ul_status ul_cli_list_npz(struct ul_cli_job *job, const struct ul_file *file, const char *path,
-                               const struct ul_cli_entry **entries, uint32_t *count) UL_MUST_CHECK;
-/* UL_INVALID where its checksum is another. */
-enum ul_status ul_cli_read_entry(struct ul_cli_job *job, const struct ul_cli_entry *entry,
-                                 const char *path, const struct ul_tensor **tensor) UL_MUST_CHECK;
+/* quantize.c: the model to compile: the one that was given, or what --quantize-activations makes of
+ * it, which goes where --save-quantized says. */
+enum ul_status ul_cli_quantize(struct ul_cli_job *job, const char **model) UL_MUST_CHECK;
 
 /* drawings.c */
 

@@ -67,8 +67,10 @@ static enum ul_status compile(struct ul_cli_job *job)
                            "give one model and where the result goes: ullage compile MODEL.onnx "
                            "-o PROGRAM, or --emit DIR");
     job->compile.is_library = options->output == NULL;
-    UL_TRY(ul_compile_find_largest(&job->compile, job->files.items[0]));
-    UL_TRY(ul_compile_build(&job->compile, job->files.items[0]));
+    const char *model = NULL;
+    UL_TRY(ul_cli_quantize(job, &model));
+    UL_TRY(ul_compile_find_largest(&job->compile, model));
+    UL_TRY(ul_compile_build(&job->compile, model));
     UL_TRY(ul_compile_plan(&job->compile));
     if (options->json != NULL)
         UL_TRY(ul_file_write(options->json, job->compile.json.data, job->compile.json.length,

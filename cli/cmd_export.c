@@ -10,7 +10,7 @@ static bool is_extra(const char *name)
            strcmp(name, "generator") == 0 || strcmp(name, "optimizer") == 0;
 }
 
-static bool is_state(const struct ul_cli_entry *entries, uint32_t count, const char *name)
+static bool is_state(const struct ul_npz_entry *entries, uint32_t count, const char *name)
 {
     static const char *const kinds[] = {"momentum", "exp_avg", "exp_avg_sq"};
     const char *slash = strrchr(name, '/');
@@ -28,16 +28,17 @@ static enum ul_status read_parameters(struct ul_cli_job *job, const struct ul_fi
                                       const char *path, struct ul_export_tensor **tensors,
                                       uint32_t *count)
 {
-    const struct ul_cli_entry *entries = NULL;
+    const struct ul_npz_entry *entries = NULL;
     uint32_t entry_count = 0;
-    UL_TRY(ul_cli_list_npz(job, file, path, &entries, &entry_count));
+    UL_TRY(ul_npz_list(&job->compile.keep, file, path, &entries, &entry_count, &job->compile.diag));
     *tensors = UL_NEW_ARRAY(&job->compile.keep, struct ul_export_tensor, entry_count);
     for (uint32_t i = 0; i < entry_count; i++) {
         struct ul_export_tensor *tensor = &(*tensors)[*count];
         if (is_extra(entries[i].name) || is_state(entries, entry_count, entries[i].name))
             continue;
         tensor->name = entries[i].name;
-        UL_TRY(ul_cli_read_entry(job, &entries[i], path, &tensor->tensor));
+        UL_TRY(ul_npz_read(&job->compile.keep, &entries[i], path, &tensor->tensor,
+                           &job->compile.diag));
         ++*count;
     }
     return UL_OK;

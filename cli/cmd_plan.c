@@ -162,6 +162,7 @@ static enum ul_status plan(struct ul_cli_job *job)
     if (job->options.shared)
         return ul_cli_plan_shared(job);
     UL_TRY(check_options(job));
+    UL_TRY(ul_cli_quantize(job, &job->files.items[0]));
     if (job->axes.count > 0)
         return plan_cases(job);
     compile->wants_ladder = job->options.sweep || wants_advice(job);

@@ -14,6 +14,8 @@ void ul_compile_init(struct ul_compile *compile)
 
 void ul_compile_done(struct ul_compile *compile)
 {
+    if (compile->quantized_folder != NULL)
+        ul_temporary_remove(compile->quantized_folder);
     if (compile->library != NULL)
         ul_library_close(compile->library);
     if (compile->loaded)
@@ -163,6 +165,7 @@ enum ul_status ul_compile_build(struct ul_compile *compile, const char *model_pa
 {
     UL_ASSERT(!compile->options.max_batch &&
               compile->options.max_dim == NULL); /* ul_compile_find_largest has found it */
+    UL_ASSERT(compile->options.quantize_activations == NULL); /* ul_compile_quantize has done it */
     compile->asked.base.arena = &compile->keep;
     ul_options_copy(&compile->asked.base, &compile->options.base, sizeof compile->asked);
     enum ul_status status = build(compile, model_path);

@@ -51,6 +51,7 @@ enum ul_weights_place { UL_WEIGHTS_ARENA, UL_WEIGHTS_ROM, UL_WEIGHTS_FILE };
 enum ul_io_place { UL_IO_ARENA, UL_IO_CALLER };
 enum ul_budget_of { UL_BUDGET_PROCESS, UL_BUDGET_ARENA };
 enum ul_precision { UL_PRECISION_F32, UL_PRECISION_F16, UL_PRECISION_BF16 };
+enum ul_calibration { UL_CALIBRATION_MINMAX, UL_CALIBRATION_PERCENTILE, UL_CALIBRATION_ENTROPY };
 enum ul_cudnn_choice { UL_CUDNN_AUTO, UL_CUDNN_ON, UL_CUDNN_OFF, UL_CUDNN_FOUND };
 
 /* Zeroed fields are the defaults; the rows of options.def say what each is. */
@@ -95,6 +96,7 @@ struct ul_compile {
     struct ul_plan plan;
     struct ul_plan_ladder ladder; /* empty where the plan without a budget does */
     bool wants_ladder;            /* though the plan without a budget does */
+    const char *quantized_folder; /* of ul_compile_quantize, until ul_compile_done; or NULL */
     bool is_library;              /* the caller wants source: the process is somebody else's */
     struct ul_report report;
     struct ul_text json; /* plan.json */
@@ -117,6 +119,13 @@ enum ul_status ul_compile_load(struct ul_compile *compile, const char *model_pat
 enum ul_status ul_compile_build(struct ul_compile *compile, const char *model_path) UL_MUST_CHECK;
 /* Plans and checks (or reads options.plan and checks it), and describes the plan: report, json. */
 enum ul_status ul_compile_plan(struct ul_compile *compile) UL_MUST_CHECK;
+
+/* quantize.c: with options.quantize_activations, makes a quantized model of the one at the path,
+ * which is the model of all further calls: *quantized_path, a file that ul_compile_done removes.
+ * Else the path itself. Before ul_compile_find_largest and ul_compile_build. Runs a program that it
+ * compiles for this machine; UL_INVALID names data that do not fit. */
+enum ul_status ul_compile_quantize(struct ul_compile *compile, const char *model_path,
+                                   const char **quantized_path) UL_MUST_CHECK;
 
 /* largest.c: with options.max_batch or options.max_dim, has the compile take the largest batch, or
  * size of a dimension, that fits its budget, by planning others; with a number of micro-batches
@@ -186,6 +195,22 @@ enum ul_status ul_tensor_read_file(struct ul_arena *arena, const char *path,
 enum ul_status ul_tensor_read_npy(struct ul_arena *arena, const struct ul_file *file,
                                   const char *path, const struct ul_tensor **tensor,
                                   struct ul_diag *diag) UL_MUST_CHECK;
+
+/* npz.c: what a .npz holds; entries are borrowed from the file, which the caller unmaps. */
+
+struct ul_npz_entry {
+    const char *name; /* without ".npy" */
+    struct ul_file npy;
+    uint32_t crc;
+};
+
+enum ul_status ul_npz_list(struct ul_arena *arena, const struct ul_file *file, const char *path,
+                           const struct ul_npz_entry **entries, uint32_t *count,
+                           struct ul_diag *diag) UL_MUST_CHECK;
+/* UL_INVALID where its checksum is another. */
+enum ul_status ul_npz_read(struct ul_arena *arena, const struct ul_npz_entry *entry,
+                           const char *path, const struct ul_tensor **tensor,
+                           struct ul_diag *diag) UL_MUST_CHECK;
 
 /* ---- Other programs, and folders for them (process.c) ---- */
 

@@ -77,6 +77,9 @@ enum ul_status ul_compile_read_kept(struct ul_compile *compile,
 /* rewrite.c: the passes on the compile's graph, after what --donate says of it. */
 enum ul_status ul_compile_rewrite(struct ul_compile *compile,
                                   const struct ul_target *target) UL_MUST_CHECK;
+/* What --output leaves of the graph, through those passes after which it is still one of ONNX's own
+ * operators: of types known, and BatchNormalization in weights. */
+enum ul_status ul_compile_simplify(struct ul_compile *compile) UL_MUST_CHECK;
 /* The compile's graph as `row_major` has it laid out, before chains of it are split. */
 enum ul_status ul_compile_lay_out(struct ul_compile *compile, struct ul_arena *arena,
                                   struct ul_graph *graph, const struct ul_texts *row_major,

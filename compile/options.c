@@ -38,6 +38,8 @@ WORDS(remat_words, UL_REMAT_METHODS(REMAT_WORD, REMAT_WORD))
 WORDS(pack_words, UL_PACK_METHODS(PACK_WORD, PACK_WORD))
 WORDS(precision_words, {"fp32", UL_PRECISION_F32}, {"fp16", UL_PRECISION_F16},
       {"bf16", UL_PRECISION_BF16})
+WORDS(calibration_words, {"minmax", UL_CALIBRATION_MINMAX},
+      {"percentile", UL_CALIBRATION_PERCENTILE}, {"entropy", UL_CALIBRATION_ENTROPY})
 WORDS(optimizer_words, {"sgd", UL_OPTIMIZER_SGD}, {"momentum", UL_OPTIMIZER_MOMENTUM},
       {"adam", UL_OPTIMIZER_ADAM}, {"adamw", UL_OPTIMIZER_ADAMW}, {"lion", UL_OPTIMIZER_LION})
 WORDS(clip_words, {"keep", UL_CLIP_KEEP}, {"twice", UL_CLIP_TWICE})

@@ -148,6 +148,13 @@ enum ul_status ul_compile_split(struct ul_compile *compile, struct ul_graph *gra
     return splits->count == 0 ? UL_OK : run_only(compile, graph, &options, diag);
 }
 
+enum ul_status ul_compile_simplify(struct ul_compile *compile)
+{
+    struct ul_passes_options options = {.stop_before = "einsum"};
+    UL_TRY(cut(compile));
+    return ul_passes_run(&compile->graph, &compile->scratch, &options, &compile->diag);
+}
+
 enum ul_status ul_compile_rewrite(struct ul_compile *compile, const struct ul_target *target)
 {
     const char *stop = compile->options.stop_after;

@@ -9,9 +9,11 @@
 
 static enum ul_status refuse_options(struct ul_compile *command)
 {
-    static const char *const of_one[] = {"plan",      "stop-after", "print-after", "print-kernels",
-                                         "output",    "split",      "row-major",   "inside",
-                                         "max-batch", "max-dim",    "device"};
+    static const char *const of_one[] = {"plan",          "stop-after", "print-after",
+                                         "print-kernels", "output",     "split",
+                                         "row-major",     "inside",     "max-batch",
+                                         "max-dim",       "device",     "quantize-activations",
+                                         "calibration"};
     const struct ul_options *options = &command->options.base;
     if (command->options.train)
         return ul_diag_set(

@@ -154,6 +154,13 @@ enum ul_status ul_frontend_export(struct ul_arena *arena, const char *path, cons
                                   const struct ul_export_tensor *tensors, uint32_t count,
                                   struct ul_diag *diag) UL_MUST_CHECK;
 
+/* save.c */
+
+/* Writes a graph whose types are known, with its weights inside, as an ONNX model. UL_UNSUPPORTED:
+ * it has nested graphs, or would be over 2 GiB. */
+enum ul_status ul_frontend_save(const struct ul_graph *graph, const char *path,
+                                struct ul_diag *diag) UL_MUST_CHECK;
+
 /* A TensorProto file (.pb), copied into the arena; `name` may be NULL. */
 enum ul_status ul_frontend_read_tensor(struct ul_arena *arena, const char *path,
                                        const struct ul_tensor **tensor, const char **name,

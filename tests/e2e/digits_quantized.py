@@ -3,10 +3,9 @@
 
     digits_quantized.py ULLAGE [--target c]
 
-Static quantization (QDQ with uint8 and with int8 activations) is
-calibrated with pictures of the training set; dynamic needs none. Each compiled program classifies
-the 359 pictures that training never saw, and may get at most 0.3 points fewer right than the
-network in float32 does: one picture.
+Static quantization (QDQ with uint8 and with int8 activations) is calibrated with pictures of the
+training set; dynamic needs none. Each compiled program classifies the 359 pictures that training
+never saw, and may get at most 0.3 points fewer right than the network in float32 does: one picture.
 Exit: 0 kept, 6 not, 77 no Python packages.
 """
 

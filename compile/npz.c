@@ -1,7 +1,7 @@
 /* numpy's .npz: a zip archive (PKWARE's APPNOTE 6.3) of stored .npy files, as trainers and
  * numpy.savez write it. Sizes and offsets come from the directory at the end, also in their 64-bit
  * form; the file is hostile, so each is checked against it. */
-#include "cli/cli.h"
+#include "compile/compile.h"
 
 #include <string.h>
 
@@ -15,7 +15,8 @@ enum {
 };
 
 struct zip {
-    struct ul_cli_job *job;
+    struct ul_arena *arena;
+    struct ul_diag *diag;
     const char *path;
     const unsigned char *data;
     uint64_t size_bytes;
@@ -35,8 +36,7 @@ static uint64_t get(const unsigned char *at, unsigned byte_count)
 
 static enum ul_status bad(const struct zip *zip, const char *why)
 {
-    return ul_diag_set(&zip->job->compile.diag, UL_INVALID, "%s: not a sound .npz file: %s",
-                       zip->path, why);
+    return ul_diag_set(zip->diag, UL_INVALID, "%s: not a sound .npz file: %s", zip->path, why);
 }
 
 /* The 64-bit end record, which a locator in front of the other one leads to. */
@@ -100,9 +100,9 @@ static bool read_wide(const unsigned char *extra, uint64_t extra_bytes, uint64_t
 
 /* The entry that a record of the directory is of. */
 static enum ul_status read_record(const struct zip *zip, const unsigned char *record,
-                                  struct ul_cli_entry *entry)
+                                  struct ul_npz_entry *entry)
 {
-    struct ul_arena *keep = &zip->job->compile.keep;
+    struct ul_arena *keep = zip->arena;
     uint64_t size_bytes = get(record + 24, 4), stored_bytes = get(record + 20, 4);
     uint64_t local = get(record + 42, 4), name_bytes = get(record + 28, 2);
     const char *name = (const char *)record + CENTRAL_BYTES;
@@ -110,7 +110,7 @@ static enum ul_status read_record(const struct zip *zip, const unsigned char *re
                    (uint64_t *const[]){&size_bytes, &stored_bytes, &local}))
         return bad(zip, "an entry's sizes are cut off");
     if (get(record + 10, 2) != 0)
-        return ul_diag_set(&zip->job->compile.diag, UL_UNSUPPORTED,
+        return ul_diag_set(zip->diag, UL_UNSUPPORTED,
                            "%s: is compressed; write it with numpy.savez, not "
                            "numpy.savez_compressed",
                            zip->path);
@@ -132,12 +132,13 @@ static enum ul_status read_record(const struct zip *zip, const unsigned char *re
     return UL_OK;
 }
 
-enum ul_status ul_cli_list_npz(struct ul_cli_job *job, const struct ul_file *file, const char *path,
-                               const struct ul_cli_entry **entries, uint32_t *count)
+enum ul_status ul_npz_list(struct ul_arena *arena, const struct ul_file *file, const char *path,
+                           const struct ul_npz_entry **entries, uint32_t *count,
+                           struct ul_diag *diag)
 {
-    const struct zip zip = {job, path, file->data, file->size_bytes};
+    const struct zip zip = {arena, diag, path, file->data, file->size_bytes};
     struct directory directory = {0};
-    struct ul_cli_entry *list = NULL;
+    struct ul_npz_entry *list = NULL;
     uint32_t capacity = 0;
     *count = 0;
     UL_TRY(find_directory(&zip, &directory));
@@ -150,7 +151,7 @@ enum ul_status ul_cli_list_npz(struct ul_cli_job *job, const struct ul_file *fil
             CENTRAL_BYTES + get(record + 28, 2) + get(record + 30, 2) + get(record + 32, 2);
         if (size > left)
             return bad(&zip, "its directory is cut short");
-        UL_GROW(&job->compile.keep, list, *count, capacity);
+        UL_GROW(arena, list, *count, capacity);
         UL_TRY(read_record(&zip, record, &list[*count]));
         ++*count;
         at += size;
@@ -175,12 +176,11 @@ static uint32_t crc_of(const struct ul_file *file)
     return ~crc;
 }
 
-enum ul_status ul_cli_read_entry(struct ul_cli_job *job, const struct ul_cli_entry *entry,
-                                 const char *path, const struct ul_tensor **tensor)
+enum ul_status ul_npz_read(struct ul_arena *arena, const struct ul_npz_entry *entry,
+                           const char *path, const struct ul_tensor **tensor, struct ul_diag *diag)
 {
-    struct ul_arena *keep = &job->compile.keep;
-    const char *shown = ul_arena_printf(keep, "%s, %s", path, ul_quote(keep, entry->name));
+    const char *shown = ul_arena_printf(arena, "%s, %s", path, ul_quote(arena, entry->name));
     if (crc_of(&entry->npy) != entry->crc)
-        return ul_diag_set(&job->compile.diag, UL_INVALID, "%s: its checksum is wrong", shown);
-    return ul_tensor_read_npy(keep, &entry->npy, shown, tensor, &job->compile.diag);
+        return ul_diag_set(diag, UL_INVALID, "%s: its checksum is wrong", shown);
+    return ul_tensor_read_npy(arena, &entry->npy, shown, tensor, diag);
 }
