@@ -81,8 +81,10 @@ static void apply_inputs(struct verification *verification, struct ul_compile *c
 static bool quantizes(const struct ul_graph *graph)
 {
     for (uint32_t i = 0; i < graph->node_count; i++) {
-        if (graph->nodes[i].op == UL_OP_QuantizeLinear ||
-            graph->nodes[i].op == UL_OP_DynamicQuantizeLinear)
+        enum ul_op op = graph->nodes[i].op;
+        if (op == UL_OP_QuantizeLinear || op == UL_OP_DynamicQuantizeLinear ||
+            op == UL_OP_Quantize || op == UL_OP_Rescale || op == UL_OP_QLinearConv ||
+            op == UL_OP_QLinearMatMul)
             return true;
     }
     return false;

@@ -89,6 +89,11 @@ ul_value_id ul_old_const_ints(struct ul_old_node *node, const int64_t *values, u
 
 ul_value_id ul_old_const_int(struct ul_old_node *node, enum ul_dtype dtype, int64_t value)
 {
+    const struct ul_dtype_info *info = ul_dtype_get(dtype);
+    if (!info->is_float && !info->is_integer && dtype != UL_BOOL) {
+        ul_old_problem(node, ul_arena_printf(node->builder->scratch, "takes no %s", info->name));
+        dtype = UL_I64;
+    }
     return add_weight(node,
                       ul_tensor_new_ints(node->builder->graph->arena, dtype, 0, NULL, &value));
 }
@@ -168,6 +173,20 @@ static enum ul_status check_arity(const struct ul_old_node *node, const struct u
     return UL_OK;
 }
 
+/* Of an operator that the table has not, with the remedy where there is one. */
+static const char *why_unknown(const struct ul_old_node *node)
+{
+    if (node->version == 0)
+        return "is not an operator of a domain that the model imports, nor one of its functions";
+    if (node->domain[0] == '\0')
+        return "is not supported";
+    if (strcmp(node->domain, "com.microsoft") == 0)
+        return "is not supported; export the model, or save it at onnxruntime's basic level "
+               "(graph_optimization_level ORT_ENABLE_BASIC), without it";
+    return "is of a domain that is not supported; export the model with operators of ai.onnx, or "
+           "with this one as a function of the model";
+}
+
 void ul_old_emit_self(struct ul_old_node *node)
 {
     struct ul_builder *builder = node->builder;
@@ -175,9 +194,7 @@ void ul_old_emit_self(struct ul_old_node *node)
     enum ul_op op = ul_op_find(node->domain, node->op);
     node->finished = true;
     if (op == UL_OP_NONE) {
-        ul_old_problem(node, node->version == 0 ? "is not an operator of a domain that the model "
-                                                  "imports, nor one of its functions"
-                                                : "is not supported");
+        ul_old_problem(node, why_unknown(node));
         return;
     }
     while (node->input_count > 0 && node->inputs[node->input_count - 1] == UL_NONE)

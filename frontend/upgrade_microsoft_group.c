@@ -142,9 +142,11 @@ static bool read_total(struct ul_old_node *node, struct group *of)
     const struct ul_tensor *tensor = ul_old_tensor(node, ul_old_input(node, 6));
     struct ul_type type;
     of->total = of->past > 0 ? of->past : of->length;
-    if (tensor != NULL && ul_type_elements(&tensor->type) == 1) {
+    bool is_integer =
+        tensor != NULL && (tensor->type.dtype == UL_I32 || tensor->type.dtype == UL_I64);
+    if (is_integer && ul_type_elements(&tensor->type) == 1) {
         int64_t total = ul_tensor_get_int(tensor, 0);
-        if (total < of->length || (of->past == 0 && total != of->length)) {
+        if (total < of->length || total > UL_LIMIT_DIM || (of->past == 0 && total != of->length)) {
             ul_old_invalid(node, "total_sequence_length is not that of the past and the new keys");
             return false;
         }
@@ -195,7 +197,8 @@ static bool read_group(struct ul_old_node *node, struct group *of)
     of->batch = q.dims[0];
     of->length = q.dims[1];
     of->dtype = q.dtype;
-    bool good = of->heads > 0 && of->groups > 0 && of->heads % of->groups == 0;
+    bool good =
+        of->heads > 0 && of->groups > 0 && of->heads <= q.dims[2] && of->heads % of->groups == 0;
     if (!good || !take_parts(node, of, &q))
         ul_old_invalid(node, "the shapes of query, key and value do not go together, or with "
                              "num_heads and kv_num_heads");

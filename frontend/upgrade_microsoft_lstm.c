@@ -323,6 +323,11 @@ static ul_node_id emit_scan(struct ul_old_node *node, const struct lstm *lstm, i
     builder->block = ul_graph_add_block(builder->graph, scan);
     emit_step(node, lstm, &way);
     builder->block = here;
+    /* Nothing is inferred through a Scan here, and another LSTM may stand behind this one. */
+    const int64_t dims[] = {lstm->steps, lstm->batch, lstm->size};
+    for (uint32_t i = 0; i < 3; i++)
+        builder->graph->values[builder->graph->nodes[scan].outputs[i]].type =
+            ul_type_make(UL_F32, i == 2 ? 3 : 2, i == 2 ? dims : dims + 1);
     return scan;
 }
 

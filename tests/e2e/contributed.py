@@ -543,6 +543,91 @@ def lstm():
     yield case("lengths_both", inputs(2, lengths=lengths), direction="bidirectional")
 
 
+# ---- What is refused ----
+
+
+def bad():
+    """Cases with the exit code and what stands in the message."""
+    x, w = random(2, 5, 12), weight(random(12, 48))
+    q, u = random(2, 6, 32), integers(U8, 1, 4, 6, 6)
+    full, total, scale, zero = np.int32([5, 5]), one(6, I32), one(0.1), one(3, U8)
+    yield 2, "num_heads", Case("heads", "Attention", [x, w], num_heads=5)
+    yield 2, "rows", Case("rows", "Attention", [x, weight(random(10, 48))], num_heads=4)
+    yield 2, "mask", Case("mask", "Attention", [x, w, None, np.ones((2, 4), I32)], num_heads=4)
+    yield 3, "total_sequence_length", Case("mask_4", "Attention", [
+        x, w, None, np.ones((2, 1, 5, 5), I32)], num_heads=4)
+    yield 3, "past_present_share_buffer", Case("shared", "Attention", [x, w], num_heads=4,
+                                               past_present_share_buffer=1)
+    yield 3, "do_rotary", Case("turned", "Attention", [x, w], num_heads=4, do_rotary=1)
+    yield 2, "query, key and value", Case("no_key", "MultiHeadAttention", [q], num_heads=4)
+    yield 2, "query, key and value", Case("wide", "MultiHeadAttention", [q, q, q], num_heads=5)
+    yield 2, "bias", Case("bias", "MultiHeadAttention", [q, q, q, weight(random(95))], num_heads=4)
+    yield 3, "in place", Case("beams", "MultiHeadAttention", [
+        q, q, q, None, None, None, None, None, one(3, I32)], num_heads=4)
+    most = dict(num_heads=1 << 62, kv_num_heads=1 << 62)
+    yield 2, "num_heads", Case("huge", "GroupQueryAttention", [
+        q, None, None, None, None, full, total], **most)
+    most = dict(num_heads=2, kv_num_heads=1)
+    some = [random(2, 6, 64), random(2, 6, 32), random(2, 6, 32)]
+    past = [random(2, 1, 3, 32)] * 2
+    yield 3, "--const", Case("total", "GroupQueryAttention", [*some, *past, full, np.int32(9)],
+                             **most)
+    yield 2, "together", Case("half", "GroupQueryAttention", [*some, past[0], None, full, total],
+                              **most)
+    yield 2, "seqlens_k", Case("ends", "GroupQueryAttention", [
+        *some, None, None, np.int32([5] * 3), total], **most)
+    yield 2, "cos_cache", Case("angles", "GroupQueryAttention", [
+        *some, None, None, full, total], do_rotary=1, **most)
+    yield 2, "wider", Case("wide_angles", "GroupQueryAttention", [
+        *some, None, None, full, total, *angles(9, 17)], do_rotary=1, **most)
+    yield 3, "qk_output", Case("qk", "GroupQueryAttention", [*some, None, None, full, total],
+                               ["k", "v", "qk"], qk_output=1, **most)
+    yield 3, "is_packed_batching", Case("ragged", "RotaryEmbedding", [
+        q, np.int64([0]), *angles(9, 8)], is_packed_batching=1)
+    yield 2, "heads", Case("rotary", "RotaryEmbedding", [q, np.int64([0]), *angles(9, 8)],
+                           num_heads=3)
+    ids = np.zeros((2, 9), I32)
+    rows = [weight(random(7, 8))] * 2
+    yield 2, "positions", Case("long", "EmbedLayerNormalization", [
+        ids, None, *rows, None, weight(random(8)), weight(random(8))])
+    yield 2, "together", Case("segments", "EmbedLayerNormalization", [
+        ids, ids, *rows, None, weight(random(8)), weight(random(8))])
+    yield 2, "inputs are missing", Case("few", "QLinearAdd", [u, scale, zero])
+    yield 2, "scale and a zero point", Case("parts", "QLinearConcat", [
+        scale, zero, u, scale, zero, u], axis=1)
+    yield 2, "transpose", Case("vector", "FusedMatMul", [random(4), random(4, 3)], transA=1)
+    gates = [random(3, 2, 5), weight(integers(I8, 1, 5, 24)), weight(integers(I8, 1, 6, 24))]
+    none, numbers = [None] * 5, [one([0.1]), one([0], I8)]
+    yield 2, "three functions", Case("names", "DynamicQuantizeLSTM", [
+        *gates, *none, *numbers, *numbers], hidden_size=6, activations=["Tanh"])
+    yield 3, "activation", Case("affine", "DynamicQuantizeLSTM", [
+        *gates, *none, *numbers, *numbers], hidden_size=6, activations=["Affine", "Tanh", "Tanh"])
+    yield 2, "direction", Case("sideways", "DynamicQuantizeLSTM", [
+        *gates, *none, *numbers, *numbers], hidden_size=6, direction="up")
+    yield 2, "input 1", Case("columns", "DynamicQuantizeLSTM", [
+        gates[0], weight(integers(I8, 1, 4, 24)), gates[2], *none, *numbers, *numbers],
+        hidden_size=6)
+    yield 2, "scales", Case("scales", "DynamicQuantizeLSTM", [
+        *gates, *none, one([0.1, 0.2]), *numbers[1:], *numbers], hidden_size=6)
+    yield 3, "ORT_ENABLE_EXTENDED", Case("nchwc", "ReorderInput", [random(1, 8, 4, 4)],
+                                         domain="com.microsoft.nchwc")
+    yield 3, "BeamSearch", Case("search", "BeamSearch", [x])
+
+
+def refused(ullage, code, text, case):
+    """What is wrong with how a case is refused, or ""."""
+    model, _, _ = build([case])
+    for value in model.graph.output:
+        value.type.tensor_type.elem_type = TensorProto.FLOAT
+    model.opset_import.append(helper.make_opsetid("com.microsoft.nchwc", 1))
+    done = subprocess.run([ullage, "plan", "--target", "c", "-"], input=model.SerializeToString(),
+                          capture_output=True)
+    message = done.stderr.decode()
+    if done.returncode != code or text not in message or case.name not in message:
+        return f"{case.name}: exit {done.returncode}, expected {code} with {text!r}: {message}"
+    return ""
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("ullage")
@@ -556,7 +641,12 @@ def main():
         for text in run(options.ullage, options.target, cases):
             failed += 1
             print(f"FAIL {name}/{text}")
-    print(f"{count} cases, {failed} wrong outputs")
+    for code, text, case in [] if options.families else bad():
+        wrong = refused(options.ullage, code, text, case)
+        count += 1
+        failed += wrong != ""
+        print(f"FAIL bad/{wrong}\n" if wrong else "", end="")
+    print(f"{count} cases, {failed} wrong")
     return failed != 0
 
 
