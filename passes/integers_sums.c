@@ -355,6 +355,20 @@ bool ul_integers_product(struct ul_integers *integers, ul_node_id id)
     return true;
 }
 
+/* A constant bias of integers, added to the offsets: sums have one bias then, which a library adds
+ * too. False: it is not constant, or too large beside the offsets. */
+static bool join_bias(const struct ul_integers *integers, struct sums *sums, ul_value_id value)
+{
+    const struct ul_tensor *bias = ul_graph_get_constant(integers->graph, value);
+    bool fits = bias != NULL && bias->type.dtype == UL_I32 &&
+                ul_type_elements(&bias->type) == sums->channels;
+    for (uint32_t c = 0; fits && c < sums->channels; c++)
+        fits = fabs(sums->offsets[c] + (double)ul_tensor_get_int(bias, c)) < 2 * BIAS_LIMIT;
+    for (uint32_t c = 0; fits && c < sums->channels; c++)
+        sums->offsets[c] += (double)ul_tensor_get_int(bias, c);
+    return fits;
+}
+
 bool ul_integers_qlinear(struct ul_integers *integers, ul_node_id id)
 {
     struct ul_graph *graph = integers->graph;
@@ -372,8 +386,10 @@ bool ul_integers_qlinear(struct ul_integers *integers, ul_node_id id)
         return false;
     for (uint32_t c = 0; c < sums.channels; c++)
         sums.scales[c] /= ul_scaled_scale(&y, 0);
+    bool has_bias = is_conv && node.input_count > 8 && in[8] != UL_NONE;
+    has_bias = has_bias && !join_bias(integers, &sums, in[8]);
     ul_value_id sum = add_sums(integers, &node, &sums);
-    if (is_conv && node.input_count > 8 && in[8] != UL_NONE) {
+    if (has_bias) {
         int64_t dims[1 + UL_CONV_SPATIAL] = {sums.channels, 1, 1, 1};
         const ul_value_id terms[2] = {
             sum, ul_build_reshape(&integers->build, in[8], 1 + sums.trailing, dims)};
@@ -452,15 +468,17 @@ bool ul_integers_shift(struct ul_integers *integers, ul_node_id id)
     }
     if (is_known && number == 0)
         sums.channels = 0;
-    ul_value_id sum = add_plain(integers, &node, &sums, is_known ? (int64_t)number : 0);
-    if (sums.channels == 0) {
-        (void)ul_rewrite_forward(&integers->rewrite, node.outputs[0], sum);
-        return true;
-    }
-    ul_value_id offset = add_numbers(integers, &sums, "offset", UL_I32, sums.offsets);
+    /* The offset comes first: sums and what is added to them are one step. */
+    ul_value_id offset =
+        sums.channels == 0 ? UL_NONE : add_numbers(integers, &sums, "offset", UL_I32, sums.offsets);
     if (!is_known) {
         const ul_value_id factors[2] = {ul_integers_cast(integers, zero, UL_I32), offset};
         offset = ul_integers_add(integers, UL_OP_Mul, factors, 2, NULL);
+    }
+    ul_value_id sum = add_plain(integers, &node, &sums, is_known ? (int64_t)number : 0);
+    if (offset == UL_NONE) {
+        (void)ul_rewrite_forward(&integers->rewrite, node.outputs[0], sum);
+        return true;
     }
     const ul_value_id terms[2] = {sum, offset};
     ul_integers_become(integers, id, UL_OP_Add, terms, 2, NULL);
