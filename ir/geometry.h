@@ -69,6 +69,7 @@ struct ul_nbits {
     int64_t zero;        /* where there are no zero points */
     bool zeros_packed;   /* as the weights are, each column's from a byte on; else numbers */
     bool is_e2m1;        /* floats of 4 bits, of which nothing is subtracted */
+    bool by_block;       /* scales and zero points stand in rows of a block, not of a column */
     enum ul_dtype dtype; /* of the weights as they lie: u8, or a float of 8 bits */
 };
 

@@ -234,8 +234,10 @@ static void put_rom(struct ul_emitter *emitter)
 /* Of the runtime's files, those that are compiled for the processor as model.c is. */
 static const char *native_objects(const struct ul_emitter *emitter)
 {
-    bool winograd = ul_emit_has_winograd(emitter);
-    return winograd ? " ul_posts.o ul_winograd.o" : ul_emit_has_tails(emitter) ? " ul_posts.o" : "";
+    bool winograd = ul_emit_has_winograd(emitter), nbits = ul_emit_has_nbits(emitter);
+    bool posts = winograd || nbits || ul_emit_has_tails(emitter);
+    return ul_arena_printf(emitter->arena, "%s%s%s", nbits ? " ul_nbits.o" : "",
+                           posts ? " ul_posts.o" : "", winograd ? " ul_winograd.o" : "");
 }
 
 static void put_makefile(struct ul_emitter *emitter)
@@ -303,8 +305,10 @@ static bool takes_file(const struct ul_emitter *emitter, const char *name)
         return emitter->call_count > 0;
     if (strcmp(name, "ul_winograd.c") == 0)
         return winograd;
+    if (strcmp(name, "ul_nbits.c") == 0)
+        return ul_emit_has_nbits(emitter);
     if (strcmp(name, "ul_posts.c") == 0)
-        return winograd || ul_emit_has_tails(emitter);
+        return winograd || ul_emit_has_nbits(emitter) || ul_emit_has_tails(emitter);
     return true;
 }
 

@@ -17,10 +17,11 @@ void ul_emit_c_put_library(struct ul_emitter *emitter)
         ",\n    .call_count = %u,\n    .calls = calls,\n    .init = ul_library_init,\n"
         "    .done = ul_library_done,\n    .ready = ul_library_ready,\n"
         "    .implementation = ul_library_implementation,\n"
-        "    .heap_bytes = ul_library_heap_bytes,\n%s%s%s};\n\n",
+        "    .heap_bytes = ul_library_heap_bytes,\n%s%s%s%s};\n\n",
         program->options.thread_count,
         ul_emit_place(emitter, program->library_state, 0).offset_bytes, emitter->call_count,
         ul_emit_has_winograd(emitter) ? "    .winograd = ul_winograd_run,\n" : "",
+        ul_emit_has_nbits(emitter) ? "    .nbits = ul_nbits_run,\n" : "",
         ul_emit_has_tails(emitter) ? "    .posts = ul_posts_run,\n" : "",
         ul_emit_has_scales(emitter) ? "    .init_scaled = ul_library_init_scaled,\n" : "");
 }

@@ -41,7 +41,7 @@ static void put_makefile(struct ul_text *text, const struct ul_emit_shared *shar
     }
     ul_text_printf(
         text,
-        "\nNATIVE = $(patsubst %%.c,%%.o,$(wildcard ul_posts.c ul_winograd.c))\n"
+        "\nNATIVE = $(patsubst %%.c,%%.o,$(wildcard ul_nbits.c ul_posts.c ul_winograd.c))\n"
         "RUNTIME = $(filter-out $(NATIVE),$(patsubst %%.c,%%.o,$(sort $(wildcard ul_*.c))))\n"
         "LIBS = $(if $(wildcard ul_dnnl.c),%s -ldnnl -fopenmp,$(OPENMP)) -lm\n\n"
         "libshared.a: $(MODELS) $(NATIVE) $(RUNTIME)\n"

@@ -20,6 +20,7 @@
  *
  * Answers are kept: fusion asks about the same groups many times. */
 #include "codegen/cpu/dnnl_internal.h"
+#include "runtime/lib/ul_nbits.h"
 
 #include <string.h>
 
@@ -463,9 +464,29 @@ static struct answer *answer_new(struct ul_dnnl *dnnl, const struct ul_group_cal
     return answer;
 }
 
+/* Weights of a few bits: a product of the runtime's own, which reads them packed. */
+static bool answer_nbits(struct ul_dnnl *dnnl, struct ul_call *call, bool pack)
+{
+    struct ul_nbits_cut cut;
+    struct ul_pack *layout = UL_NEW(dnnl->arena, struct ul_pack);
+    if (!pack || !ul_nbits_supports(call))
+        return false;
+    ul_nbits_cut_init(&cut, call, dnnl->thread_count);
+    ul_nbits_pack(layout, &cut);
+    call->pack = layout;
+    call->layout = *layout;
+    call->implementation = UL_NBITS_NAME;
+    call->tail_count = 0; /* it does all itself */
+    call->scratch_bytes = cut.scratch_bytes;
+    UL_ASSERT(layout->size_bytes > 0);
+    return true;
+}
+
 bool ul_dnnl_answer(void *context, struct ul_group_call *call, bool pack)
 {
     struct ul_dnnl *dnnl = context;
+    if (ul_nbits_is(&call->call))
+        return answer_nbits(dnnl, &call->call, pack);
     UL_ASSERT(call->call.implementation == NULL);
     if (!is_bounded(&call->call) || has_slow_posts(&call->call) ||
         (call->call.bias.rank > 0 && call->call.bias.type != UL_CALL_F32 &&

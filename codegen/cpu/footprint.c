@@ -12,6 +12,7 @@
 #define _GNU_SOURCE
 #include "codegen/cpu/dnnl_internal.h"
 
+#include "runtime/lib/ul_nbits.h"
 #include "runtime/lib/ul_winograd.h"
 
 #include <fcntl.h>
@@ -227,7 +228,7 @@ uint64_t ul_dnnl_kept_bytes(void *context, const struct ul_call *call)
 {
     struct ul_dnnl *dnnl = context;
     UL_ASSERT(call->implementation != NULL);
-    if (strcmp(call->implementation, UL_WINOGRAD_NAME) == 0)
+    if (ul_winograd_is(call) || ul_nbits_is(call))
         return 0;
     struct ul_call key = ul_dnnl_without_scales(call);
     key.implementation = NULL;

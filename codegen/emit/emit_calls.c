@@ -4,6 +4,7 @@
 
 #include "codegen/program/calls_internal.h"
 #include "ir/view.h"
+#include "runtime/lib/ul_nbits.h"
 #include "runtime/lib/ul_winograd.h"
 
 #include <inttypes.h>
@@ -133,6 +134,7 @@ static const char *kind_name(enum ul_call_kind kind)
                                         [UL_CALL_DECONVOLUTION] = "UL_CALL_DECONVOLUTION",
                                         [UL_CALL_WEIGHT_GRADIENT] = "UL_CALL_WEIGHT_GRADIENT",
                                         [UL_CALL_MATMUL] = "UL_CALL_MATMUL",
+                                        [UL_CALL_NBITS] = "UL_CALL_NBITS",
                                         [UL_CALL_MEAN_POOL] = "UL_CALL_MEAN_POOL",
                                         [UL_CALL_PADDED_MEAN_POOL] = "UL_CALL_PADDED_MEAN_POOL"};
     return names[kind];
@@ -141,7 +143,7 @@ static const char *kind_name(enum ul_call_kind kind)
 static void put_window(struct ul_text *text, const struct ul_call *call)
 {
     uint32_t axes = call->src.rank - 2;
-    if (call->kind == UL_CALL_MATMUL)
+    if (call->kind == UL_CALL_MATMUL || call->kind == UL_CALL_NBITS)
         return;
     if (call->group_count > 0)
         ul_text_printf(text, "     .group_count = %u,", call->group_count);
@@ -193,6 +195,23 @@ static void put_numbers(struct ul_emitter *emitter, const struct ul_call *call)
     ul_text_put(text, ",\n");
 }
 
+static void put_nbits(struct ul_text *text, const struct ul_call_nbits *nbits)
+{
+    static const char *const zeros[] = {[UL_NBITS_FIXED] = "UL_NBITS_FIXED",
+                                        [UL_NBITS_PACKED] = "UL_NBITS_PACKED",
+                                        [UL_NBITS_FLOATS] = "UL_NBITS_FLOATS"};
+    static const char *const types[] = {[UL_CALL_F32] = "UL_CALL_F32",
+                                        [UL_CALL_F16] = "UL_CALL_F16",
+                                        [UL_CALL_BF16] = "UL_CALL_BF16"};
+    if (nbits->bits == 0)
+        return;
+    ul_text_printf(text,
+                   "     .nbits = {.bits = %u, .block = %" PRId64
+                   ", .zero = %u, .zeros = %s, .scale_type = %s},\n",
+                   nbits->bits, nbits->block, nbits->zero, zeros[nbits->zeros],
+                   types[nbits->scale_type]);
+}
+
 static void put_call(struct ul_emitter *emitter, const struct ul_call *call)
 {
     struct ul_text *text = emitter->text;
@@ -209,6 +228,7 @@ static void put_call(struct ul_emitter *emitter, const struct ul_call *call)
         ul_text_put(text, ",\n");
     }
     put_window(text, call);
+    put_nbits(text, &call->nbits);
     if (call->tile_begin[0] != 0 || call->tile_begin[1] != 0) {
         ul_text_put(text, "     ");
         put_ints(text, "tile_begin", call->tile_begin, 2);
@@ -274,6 +294,15 @@ bool ul_emit_has_scales(const struct ul_emitter *emitter)
     for (uint32_t i = 0; i < emitter->program->call_count; i++)
         found = found ||
                 (emitter->call_numbers[i] != UL_NONE && emitter->program->calls[i].scale_count > 0);
+    return found;
+}
+
+bool ul_emit_has_nbits(const struct ul_emitter *emitter)
+{
+    bool found = false;
+    for (uint32_t i = 0; i < emitter->program->call_count; i++)
+        found = found ||
+                (emitter->call_numbers[i] != UL_NONE && ul_nbits_is(&emitter->program->calls[i]));
     return found;
 }
 

@@ -109,6 +109,8 @@ void ul_emit_find_functions(struct ul_emitter *emitter);
 uint32_t ul_emit_call_number(const struct ul_emitter *emitter, const struct ul_program_step *step);
 /* Whether the plan runs any convolution by Winograd's method. */
 bool ul_emit_has_winograd(const struct ul_emitter *emitter);
+/* Whether the plan runs any product of weights of a few bits by the runtime's own. */
+bool ul_emit_has_nbits(const struct ul_emitter *emitter);
 void ul_emit_calls(struct ul_emitter *emitter);
 /* Some call has post-operations that are not the library's. */
 bool ul_emit_has_tails(const struct ul_emitter *emitter);

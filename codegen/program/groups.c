@@ -5,6 +5,7 @@
 #include "codegen/program/target.h"
 #include "ir/op.h"
 #include "ir/view.h"
+#include "runtime/lib/ul_nbits.h"
 #include "runtime/lib/ul_winograd.h"
 
 /* "Conv+Add+Relu" */
@@ -83,7 +84,7 @@ static struct ul_program_step call_step(struct ul_builder *builder,
     step.beside = ul_place_of_kept(builder, step.kernel);
     step.implementation = call->call.implementation;
     step.scratch_bytes = call->call.scratch_bytes;
-    if (!ul_winograd_is(&call->call) && plan_name != NULL)
+    if (!ul_winograd_is(&call->call) && !ul_nbits_is(&call->call) && plan_name != NULL)
         step.implementation =
             ul_arena_printf(builder->arena, "%s %s", plan_name, call->call.implementation);
     ul_step_init_args(builder, &step, call->arg_count + 1);

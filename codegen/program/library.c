@@ -314,6 +314,8 @@ static bool describe_anchor(struct ul_describer *describer, const struct ul_node
         return ul_describe_matmul(describer, node);
     case UL_OP_Gemm:
         return ul_describe_gemm(describer, node);
+    case UL_OP_MatMulNBits:
+        return ul_describe_nbits(describer, node);
     default:
         return false;
     }
@@ -367,7 +369,7 @@ bool ul_group_call_make(const struct ul_graph *graph, const ul_node_id *nodes, u
     call->args[UL_CALL_DST] = last;
     if (anchor->outputs[0] == UL_NONE || last == UL_NONE || !describe_anchor(&describer, anchor))
         return false;
-    bool is_product = call->call.kind == UL_CALL_MATMUL;
+    bool is_product = call->call.kind == UL_CALL_MATMUL || call->call.kind == UL_CALL_NBITS;
     if (call->call.dst.rank == 0 && !ul_describe_numbers(graph, last, &call->call.dst))
         return false;
     if (!has_types(&call->call) || !ul_describe_posts(&describer) || describer.result != last)
@@ -375,7 +377,8 @@ bool ul_group_call_make(const struct ul_graph *graph, const ul_node_id *nodes, u
     ul_describe_last_args(&describer);
     call->may_pack = call->args[UL_CALL_WEIGHTS] != UL_NONE &&
                      call->call.kind != UL_CALL_WEIGHT_GRADIENT &&
-                     may_pack(graph, call->args[UL_CALL_WEIGHTS], &call->call.weights);
+                     (call->call.kind == UL_CALL_NBITS ||
+                      may_pack(graph, call->args[UL_CALL_WEIGHTS], &call->call.weights));
     if (is_product)
         ul_describe_join_batch(&call->call);
     else

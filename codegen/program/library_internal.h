@@ -39,6 +39,9 @@ bool ul_describe_gemm(struct ul_describer *describer, const struct ul_node *node
 /* Joins axes of the batch, after all post-operations are known. */
 void ul_describe_join_batch(struct ul_call *call);
 
+/* library_nbits.c: the same of weights of a few bits */
+bool ul_describe_nbits(struct ul_describer *describer, const struct ul_node *node);
+
 /* library_operands.c */
 
 /* One more post-operation; false where the call can have none, or not that one. Constants that are

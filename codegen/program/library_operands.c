@@ -96,7 +96,8 @@ static bool describe_operand(const struct ul_describer *describer, ul_value_id v
 /* One element per channel, one behind the other. */
 static bool lies_along_channels(const struct ul_call *call, const struct ul_call_tensor *operand)
 {
-    uint32_t channel = call->kind == UL_CALL_MATMUL ? operand->rank - 1 : 1;
+    bool is_matrix = call->kind == UL_CALL_MATMUL || call->kind == UL_CALL_NBITS;
+    uint32_t channel = is_matrix ? operand->rank - 1 : 1;
     for (uint32_t d = 0; d < operand->rank; d++) {
         if (operand->dims[d] != (d == channel ? call->dst.dims[channel] : 1))
             return false;
@@ -107,7 +108,7 @@ static bool lies_along_channels(const struct ul_call *call, const struct ul_call
 static bool is_bias(const struct ul_call *call, const struct ul_call_tensor *operand)
 {
     bool supports_bias = call->kind == UL_CALL_CONVOLUTION || call->kind == UL_CALL_DECONVOLUTION ||
-                         call->kind == UL_CALL_MATMUL;
+                         call->kind == UL_CALL_MATMUL || call->kind == UL_CALL_NBITS;
     bool has_type = operand->type == UL_CALL_F32 || operand->type == call->dst.type ||
                     (ul_call_is_integer(call) && operand->type == UL_CALL_I32);
     return supports_bias && has_type && call->bias.rank == 0 && call->post_count == 0 &&
@@ -120,7 +121,7 @@ static void set_bias(struct ul_group_call *out, ul_value_id value,
     struct ul_call *call = &out->call;
     out->args[UL_CALL_BIAS] = value;
     call->bias = *operand;
-    if (call->kind == UL_CALL_MATMUL)
+    if (call->kind == UL_CALL_MATMUL || call->kind == UL_CALL_NBITS)
         return;
     memset(&call->bias, 0, sizeof call->bias);
     call->bias.rank = 1;
@@ -166,7 +167,8 @@ bool ul_describe_is_residual(const struct ul_describer *describer, ul_value_id v
     const struct ul_value *operand = &graph->values[value];
     const struct ul_value *result = &graph->values[out->args[UL_CALL_DST]];
     bool is_product = out->call.kind == UL_CALL_CONVOLUTION ||
-                      out->call.kind == UL_CALL_DECONVOLUTION || out->call.kind == UL_CALL_MATMUL;
+                      out->call.kind == UL_CALL_DECONVOLUTION || out->call.kind == UL_CALL_MATMUL ||
+                      out->call.kind == UL_CALL_NBITS;
     if (!describer->sums || !is_product || out->residual != UL_NONE ||
         operand->storage != result->storage || operand->type.rank != result->type.rank ||
         graph->values[operand->view.base].kind == UL_VALUE_WEIGHT ||

@@ -44,7 +44,8 @@ static uint64_t filled_products(const struct ul_call *call, uint64_t products)
     /* Of integers, sums fill the vectors. */
     uint64_t lanes = ul_call_is_integer(call) ? 16 : 64 / ul_call_element_bytes(&call->src);
     uint32_t of_conv = call->group_count > 1 ? 1 : 0;
-    uint32_t axis = call->kind == UL_CALL_MATMUL ? call->weights.rank - 1 : of_conv;
+    bool is_matrix = call->kind == UL_CALL_MATMUL || call->kind == UL_CALL_NBITS;
+    uint32_t axis = is_matrix ? call->weights.rank - 1 : of_conv;
     uint64_t channels = (uint64_t)ul_call_filters(call)->dims[axis];
     UL_ASSERT(channels > 0);
     return ul_size_mul_saturating(products / channels, (channels + lanes - 1) / lanes * lanes);

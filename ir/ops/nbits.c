@@ -7,7 +7,8 @@
  *      b(k, n) = (((byte >> part * bits) & mask) - zero) * scale
  *
  * Beside what com.microsoft has there are attributes that passes set: `zero`, the zero point of
- * all weights, and `e2m1`, where the four bits are a float. */
+ * all weights; `e2m1`, where the four bits are a float; and `by_block`, where scales and zero
+ * points are transposed, [blocks, N], as columns side by side want them. */
 #include "ir/ops/nbits.h"
 #include "ir/geometry.h"
 #include "ir/infer.h"
@@ -51,8 +52,20 @@ static const char *read_attributes(struct ul_nbits *nbits, const struct ul_node 
     nbits->is_e2m1 = ul_node_get_int(node, "e2m1", 0) != 0;
     if (nbits->is_e2m1 && nbits->bits != 4)
         return "e2m1 has 4 bits";
+    nbits->by_block = ul_node_get_int(node, "by_block", 0) != 0;
     nbits->zero = ul_node_get_int(node, "zero", (int64_t)1 << (nbits->bits - 1));
     return nbits->zero < 0 || nbits->zero > 255 ? "zero must be 0 to 255" : NULL;
+}
+
+/* Bytes of a row of packed zero points. */
+static int64_t zero_bytes(const struct ul_nbits *nbits)
+{
+    return ((nbits->by_block ? nbits->columns : nbits->block_count) * nbits->bits + 7) / 8;
+}
+
+static bool is_block_table(const struct ul_nbits *nbits, const struct ul_type *type, int64_t row)
+{
+    return is_table(type, nbits->by_block ? nbits->block_count : nbits->columns, row);
 }
 
 static const char *read_zeros(struct ul_nbits *nbits, const struct ul_type *zeros)
@@ -62,11 +75,11 @@ static const char *read_zeros(struct ul_nbits *nbits, const struct ul_type *zero
     nbits->zeros_packed = zeros->dtype == UL_U8;
     if (!nbits->zeros_packed && (UL_CHECK_FLOATS >> zeros->dtype & 1u) == 0)
         return "zero points must be packed in u8, or floats";
-    int64_t columns =
-        nbits->zeros_packed ? (nbits->block_count * nbits->bits + 7) / 8 : nbits->block_count;
-    return is_table(zeros, nbits->columns, columns) ? NULL
-                                                    : "zero_points must be [N, blocks], or, in u8, "
-                                                      "[N, bytes of the packed points of a column]";
+    int64_t numbers = nbits->by_block ? nbits->columns : nbits->block_count;
+    return is_block_table(nbits, zeros, nbits->zeros_packed ? zero_bytes(nbits) : numbers)
+               ? NULL
+               : "zero_points must be [N, blocks], or, in u8, [N, bytes of the packed points of a "
+                 "column]";
 }
 
 const char *ul_nbits_read(struct ul_nbits *nbits, const struct ul_node *node,
@@ -83,7 +96,8 @@ const char *ul_nbits_read(struct ul_nbits *nbits, const struct ul_node *node,
     if (b->rank != 3 || b->dims[0] != nbits->columns || b->dims[1] != nbits->block_count ||
         b->dims[2] != nbits->block_bytes)
         return "B must be [N, K / block_size rounded up, bytes of a packed block]";
-    if (!is_table(types[UL_NBITS_SCALES], nbits->columns, nbits->block_count))
+    if (!is_block_table(nbits, types[UL_NBITS_SCALES],
+                        nbits->by_block ? nbits->columns : nbits->block_count))
         return "scales must be [N, K / block_size rounded up]";
     if (groups != NULL && (groups->rank != 1 || groups->dims[0] < nbits->depth))
         return "g_idx must have a number for each of K";
@@ -229,6 +243,32 @@ static ul_kx load_run(struct ul_lower *lower, const struct ul_nbits *nbits,
                        ul_kx_modi(kernel, bit, 8), ((int64_t)1 << nbits->bits) - 1);
 }
 
+/* The number of a column and a block. */
+static ul_kx load_number(struct ul_lower *lower, const struct ul_nbits *nbits, ul_value_id value,
+                         ul_kx column, ul_kx block)
+{
+    if (nbits->by_block)
+        return ul_nbits_load_table(lower, value, block, column, nbits->columns);
+    return ul_nbits_load_table(lower, value, column, block, nbits->block_count);
+}
+
+static ul_kx load_packed_zero(struct ul_lower *lower, const struct ul_nbits *nbits,
+                              ul_value_id zeros, ul_kx row, ul_kx at)
+{
+    struct ul_kernel *kernel = lower->kernel;
+    int64_t bytes = zero_bytes(nbits);
+    ul_kx bit = ul_kx_muli(kernel, at, nbits->bits), byte = ul_kx_divi(kernel, bit, 8);
+    ul_kx next = ul_kx_clamp(kernel, ul_kx_addi(kernel, byte, 1), 0, bytes - 1);
+    ul_kx low = ul_kx_cast(kernel, UL_U32, ul_nbits_load_table(lower, zeros, row, byte, bytes));
+    if (8 % nbits->bits != 0) {
+        ul_kx high =
+            ul_kx_cast(kernel, UL_U32, ul_nbits_load_table(lower, zeros, row, next, bytes));
+        high = ul_kx_binary(kernel, UL_KX_SHL, high, ul_kx_int(kernel, UL_U32, 8));
+        low = ul_kx_binary(kernel, UL_KX_OR, low, high);
+    }
+    return shift_right(kernel, low, ul_kx_modi(kernel, bit, 8), ((int64_t)1 << nbits->bits) - 1);
+}
+
 /* The zero point of a block, an i32 or an f32. */
 static ul_kx load_zero(struct ul_lower *lower, const struct ul_nbits *nbits,
                        const struct place *place, ul_kx group)
@@ -238,23 +278,10 @@ static ul_kx load_zero(struct ul_lower *lower, const struct ul_nbits *nbits,
         return ul_kx_int(kernel, UL_I32, nbits->zero);
     ul_value_id zeros = lower->graph->nodes[place->node].inputs[UL_NBITS_ZEROS];
     if (!nbits->zeros_packed)
-        return ul_kx_cast(
-            kernel, UL_F32,
-            ul_nbits_load_table(lower, zeros, place->column, group, nbits->block_count));
-    int64_t bytes = (nbits->block_count * nbits->bits + 7) / 8;
-    ul_kx bit = ul_kx_muli(kernel, group, nbits->bits), at = ul_kx_divi(kernel, bit, 8);
-    ul_kx next = ul_kx_clamp(kernel, ul_kx_addi(kernel, at, 1), 0, bytes - 1);
-    ul_kx low =
-        ul_kx_cast(kernel, UL_U32, ul_nbits_load_table(lower, zeros, place->column, at, bytes));
-    if (8 % nbits->bits != 0) {
-        ul_kx high = ul_kx_cast(kernel, UL_U32,
-                                ul_nbits_load_table(lower, zeros, place->column, next, bytes));
-        high = ul_kx_binary(kernel, UL_KX_SHL, high, ul_kx_int(kernel, UL_U32, 8));
-        low = ul_kx_binary(kernel, UL_KX_OR, low, high);
-    }
-    ul_kx zero =
-        shift_right(kernel, low, ul_kx_modi(kernel, bit, 8), ((int64_t)1 << nbits->bits) - 1);
-    return ul_kx_cast(kernel, UL_I32, zero);
+        return ul_kx_cast(kernel, UL_F32, load_number(lower, nbits, zeros, place->column, group));
+    ul_kx row = nbits->by_block ? group : place->column;
+    ul_kx at = nbits->by_block ? place->column : group;
+    return ul_kx_cast(kernel, UL_I32, load_packed_zero(lower, nbits, zeros, row, at));
 }
 
 /* (weight - zero) * scale, of the byte that was loaded. */
@@ -281,8 +308,7 @@ static ul_kx dequantize(struct ul_lower *lower, const struct ul_nbits *nbits,
         value = ul_kx_cast(kernel, ul_kx_dtype(kernel, zero), value);
         value = ul_kx_binary(kernel, UL_KX_SUB, value, zero);
     }
-    ul_kx scale = ul_nbits_load_table(lower, node->inputs[UL_NBITS_SCALES], place->column, group,
-                                      nbits->block_count);
+    ul_kx scale = load_number(lower, nbits, node->inputs[UL_NBITS_SCALES], place->column, group);
     return ul_kx_binary(kernel, UL_KX_MUL, ul_kx_cast(kernel, UL_F32, value),
                         ul_kx_cast(kernel, UL_F32, scale));
 }

@@ -14,7 +14,7 @@
 #define UL_CALL_RANK 6  /* dims of a tensor of a call: groups, and two axes more than space */
 #define UL_CALL_POSTS 8 /* operations that follow in the same call */
 /* src, weights, bias, dst, then one per post-operation that reads; the source's zero point and
-   scales. */
+   scales. Of UL_CALL_NBITS two stand behind dst. */
 #define UL_CALL_ARGS 14
 #define UL_PACK_BLOCKS 4
 
@@ -24,6 +24,8 @@ enum ul_call_kind {
     UL_CALL_WEIGHT_GRADIENT, /* of a convolution's weights: src its source, weights the gradient of
                                 its result, dst that of its weights */
     UL_CALL_MATMUL,          /* src [.., m, k], weights [.., k, n], dst [.., m, n] */
+    UL_CALL_NBITS,           /* the same with weights of a few bits; scales and zero points are
+                                arguments behind dst (ul_nbits.h) */
     UL_CALL_MEAN_POOL,       /* the padding left out of the mean */
     UL_CALL_PADDED_MEAN_POOL /* the padding counted as zeros */
 };
@@ -102,6 +104,17 @@ struct ul_post {
     struct ul_call_tensor tensor; /* from UL_POST_ADD on */
 };
 
+/* Weights of a few bits, as UL_CALL_NBITS reads them: integers, of which a zero point is subtracted
+ * before a scale multiplies them, one of each for a column of a block. */
+enum ul_nbits_zeros { UL_NBITS_FIXED, UL_NBITS_PACKED, UL_NBITS_FLOATS };
+struct ul_call_nbits {
+    uint32_t bits; /* 2, 4 or 8 */
+    int64_t block; /* weights of a column, one behind the other */
+    uint32_t zero; /* UL_NBITS_FIXED: that of all */
+    enum ul_nbits_zeros zeros;
+    enum ul_call_type scale_type;
+};
+
 struct ul_call {
     enum ul_call_kind kind;
     struct ul_call_tensor src, weights, bias, dst; /* weights: dims as the library names them
@@ -112,10 +125,11 @@ struct ul_call {
      * there is no pack: of the copy that ul_call_layout_bytes counts. */
     struct ul_pack layout;
     uint32_t group_count;
-    int64_t window[3];     /* of pooling */
-    int64_t steps[3];      /* strides */
-    int64_t dilations[3];  /* 1: none */
-    int64_t pads[6];       /* begin of each axis, then end of each */
+    int64_t window[3];    /* of pooling */
+    int64_t steps[3];     /* strides */
+    int64_t dilations[3]; /* 1: none */
+    int64_t pads[6];      /* begin of each axis, then end of each */
+    struct ul_call_nbits nbits;
     int64_t tile_begin[2]; /* by Winograd's method: rows and columns, 0 or 1, of the first tile that
                               are before the result, which is a piece of a larger one */
     /* Integers: dst = round(posts((sums + bias) * scale)) + dst_zero, to the nearest, ties to even,

@@ -23,6 +23,7 @@
 
 #include "ul_call.h"
 #include "ul_model.h"
+#include "ul_nbits.h"
 #include "ul_posts.h"
 
 /* What a model hands to the library; struct ul_model has a pointer to it, or NULL. The functions
@@ -39,6 +40,9 @@ struct ul_library {
      */
     void (*winograd)(const struct ul_call *call, const void *const *args, unsigned char *scratch,
                      uint32_t planned_threads, uint32_t threads);
+    /* ul_nbits_run where weights have a few bits, else NULL. */
+    void (*nbits)(const struct ul_call *call, const void *const *args, unsigned char *scratch,
+                  uint32_t planned_threads, uint32_t threads);
     /* ul_posts_run where a call has a tail, else NULL. */
     void (*posts)(const struct ul_call *call, float *dst, uint32_t threads);
     /* Called before and after each primitive is made; NULL: nothing is. The command line's gives

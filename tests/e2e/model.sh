@@ -87,7 +87,7 @@ read -ra libs < <(sed -n 's/^LIBS = //p' source/Makefile)
 # A library keeps books while it runs, in small blocks; it needs the runtime's side of its calls.
 library=() most=()
 [[ " ${libs[*]} " == *" -ldnnl "* ]] && { library=(source/ul_dnnl.c); most=(1024); }
-for file in posts winograd; do
+for file in nbits posts winograd; do
     [[ -e source/ul_$file.c ]] && library+=("source/ul_$file.c")
 done
 cc -std=gnu99 -O1 -fno-strict-aliasing -ffp-contract=fast -Isource "$here/no_alloc.c" \

@@ -9,6 +9,8 @@ Exit: 0 ok, 1 outputs differ or a command failed, 77 a Python package is missing
 """
 
 import argparse
+import collections
+import json
 import os
 import subprocess
 import sys
@@ -27,7 +29,10 @@ except ImportError:
     onnxruntime = None
 
 NEAR = 3e-6  # of the sum of the products' sizes: sums are in another order
-E2M1 = numpy.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6], "f4")
+PEER = 1e-2  # it may round the input to 8 bits
+
+
+Case = collections.namedtuple("Case", "model input want size text")
 
 
 def pack(values, bits):
@@ -86,17 +91,112 @@ def product(rng, bits=None):
 
 def finish(rng, nodes, weights, a_shape, y_shape, matrix, bias, text):
     """With a map behind it half of the time."""
+    model, last = behind(rng, nodes, weights, TensorProto.FLOAT, a_shape, y_shape)
+    a = rng.normal(0, 1, a_shape).astype("f4")
+    want = a.astype("f8") @ matrix.astype("f8").T + bias
+    size = numpy.abs(a) @ numpy.abs(matrix).T + numpy.abs(bias)
+    return Case(model, a, numpy.maximum(want, 0) if last == "r" else want, size, text)
+
+
+def behind(rng, nodes, weights, dtype, a_shape, y_shape):
     last = "y"
     if rng.random() < 0.5:
         nodes.append(helper.make_node("Relu", ["y"], ["r"]))
         last = "r"
-    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("a", TensorProto.FLOAT, a_shape)],
-                              [helper.make_tensor_value_info(last, TensorProto.FLOAT, y_shape)], weights)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)], ir_version=10)
-    a = rng.normal(0, 1, a_shape).astype("f4")
-    want = a.astype("f8") @ matrix.astype("f8").T + bias
-    size = numpy.abs(a) @ numpy.abs(matrix).T + numpy.abs(bias)
-    return model, a, numpy.maximum(want, 0) if last == "r" else want, size, text
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("a", dtype, a_shape)],
+                              [helper.make_tensor_value_info(last, TensorProto.FLOAT, y_shape)], weights)  # fmt: skip
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10), last
+
+
+TYPES = {"u4": (TensorProto.UINT4, 0, 16), "i4": (TensorProto.INT4, -8, 8),
+         "u8": (TensorProto.UINT8, 0, 256), "i8": (TensorProto.INT8, -128, 128)}  # fmt: skip
+
+
+def dequantized(rng, shape, axis, block):
+    """A constant matrix behind a DequantizeLinear: nodes, weights, its floats."""
+    kind = str(rng.choice(list(TYPES)))
+    dtype, low, high = TYPES[kind]
+    if block:
+        scale_shape = [-(-d // block) if i == axis else d for i, d in enumerate(shape)]
+    else:
+        scale_shape = [] if axis is None else [shape[axis]]
+    codes = rng.integers(low, high, shape)
+    scales = rng.uniform(0.01, 0.1, scale_shape).astype("f4")
+    zeros = rng.integers(low, high, scale_shape)
+    weights = [helper.make_tensor("w", dtype, shape, codes.reshape(-1)), tensor("s", scales)]
+    names = ["w", "s"]
+    if rng.random() < 0.5:
+        weights.append(helper.make_tensor("z", dtype, scale_shape, zeros.reshape(-1)))
+        names.append("z")
+    else:
+        zeros = zeros * 0
+    options = {"block_size": block} if block else {}
+    node = helper.make_node("DequantizeLinear", names, ["m"], axis=axis or 0, **options)
+    def spread(x):
+        if block:
+            return numpy.repeat(x, block, axis)[:shape[0], :shape[1]]
+        return x if axis is None else x.reshape([-1, 1] if axis == 0 else [1, -1])
+    floats = ((codes - spread(zeros)) * spread(scales)).astype("f4")
+    return [node], weights, floats, f"{kind} {'blocks of %d' % block if block else 'whole'} along {axis}, {len(names) - 2} zeros"
+
+
+def behind_product(rng):
+    """MatMul, Gemm, or either with a Transpose in between."""
+    k, n = int(rng.integers(40, 300)), int(rng.integers(40, 90))
+    if rng.random() < 0.6:
+        k, n = -(-k // 32) * 32, -(-n // 16) * 16
+    rows = int(rng.integers(1, 20))
+    turned = bool(rng.integers(0, 2))
+    block = int(rng.choice([0, 16, 32]))
+    axis = (1 if turned else 0) if block else [None, 0 if turned else 1][int(rng.integers(0, 2))]
+    nodes, weights, floats, text = dequantized(rng, [n, k] if turned else [k, n], axis, block)
+    bias, names, kind = numpy.zeros(n, "f4"), ["a", "m"], "MatMul"
+    if rng.random() < 0.5:
+        kind = "Gemm"
+        if rng.random() < 0.5:
+            bias = rng.normal(0, 1, n).astype("f4")
+            weights.append(tensor("bias", bias))
+            names.append("bias")
+        nodes.append(helper.make_node("Gemm", names, ["y"], transB=int(turned)))
+    else:
+        if turned:
+            nodes.append(helper.make_node("Transpose", ["m"], ["t"], perm=[1, 0]))
+            names[1] = "t"
+        nodes.append(helper.make_node("MatMul", names, ["y"]))
+    case = finish(rng, nodes, weights, [rows, k], [rows, n], floats if turned else floats.T, bias, f"{kind}, {text}, {rows}x{k}x{n}")
+    return case
+
+
+def rows_of(rng):
+    """Gather of a dequantized table, or GatherBlockQuantized."""
+    rows, width = int(rng.integers(60, 200)), 2 * int(rng.integers(20, 100))
+    count = int(rng.integers(1, 9))
+    if rng.random() < 0.5:
+        block = int(rng.choice([0, 16, 32]))
+        axis = int(rng.integers(0, 2))
+        nodes, weights, floats, text = dequantized(rng, [rows, width], axis, block)
+        nodes.append(helper.make_node("Gather", ["m", "a"], ["y"], axis=0))
+    else:
+        bits, block = int(rng.choice([2, 4, 8])), int(rng.choice([16, 32]))
+        width = -(-width // 4) * 4
+        blocks = -(-width // block)
+        codes = rng.integers(0, 1 << bits, (rows, width))
+        scales = rng.uniform(0.01, 0.1, (rows, blocks)).astype("f4")
+        zeros = numpy.full((rows, blocks), 1 << (bits - 1))
+        names, weights = ["w", "a", "s"], [tensor("w", pack(codes, bits)), tensor("s", scales)]
+        if rng.random() < 0.5:
+            zeros = rng.integers(0, 1 << bits, (rows, blocks))
+            weights.append(tensor("z", pack(zeros, bits)))
+            names.append("z")
+        nodes = [helper.make_node("GatherBlockQuantized", names, ["y"], domain="com.microsoft",
+                                  gather_axis=0, quantize_axis=1, bits=bits, block_size=block)]  # fmt: skip
+        floats = ((codes - numpy.repeat(zeros, block, 1)[:, :width]) * numpy.repeat(scales, block, 1)[:, :width]).astype("f4")
+        text = f"GatherBlockQuantized, {bits} bits, blocks of {block}, {len(names) - 3} zeros"
+    model, last = behind(rng, nodes, weights, TensorProto.INT64, [count], [count, width])
+    a = rng.integers(-rows, rows, count)
+    want = floats[a]
+    return Case(model, a, numpy.maximum(want, 0) if last == "r" else want, numpy.abs(want), f"{text}, {rows}x{width}")
 
 
 def run(command):
@@ -105,43 +205,48 @@ def run(command):
         raise RuntimeError(f"{' '.join(map(str, command[:3]))}: exit {done.returncode}: {done.stderr[-600:]}")
 
 
-def outputs(ullage, folder, name, options, feeds):
-    program, out = os.path.join(folder, "program"), os.path.join(folder, "out")
-    run([ullage, "compile", name, "-o", program, "--cflags", "-O1", *options])
-    inputs = [word for k, v in feeds.items() for word in ("--input", f"{k}={v}")]
-    run([program, *inputs, "--output-dir", out])
-    return [numpy.load(os.path.join(out, name)) for name in sorted(os.listdir(out))][0]
+def outputs(ullage, folder, options, feed):
+    program, out, plan = (os.path.join(folder, name) for name in ("program", "out", "plan.json"))
+    model = os.path.join(folder, "m.onnx")
+    run([ullage, "compile", model, "-o", program, "--cflags", "-O1", "--json", plan, *options])
+    run([program, "--input", f"a={feed}", "--output-dir", out])
+    with open(plan) as file:
+        steps = json.load(file)["steps"]
+    return numpy.load(os.path.join(out, os.listdir(out)[0])), steps
 
 
 def check(ullage, options, case):
-    model, a, want, size, text = case
+    """What runs the model."""
     with tempfile.TemporaryDirectory() as folder:
-        path, feed = os.path.join(folder, "m.onnx"), os.path.join(folder, "a.npy")
-        onnx.save(model, path)
-        numpy.save(feed, a)
-        got = outputs(ullage, folder, path, options, {"a": feed})
-        plain = outputs(ullage, folder, path, [*options, "--pack", "none"], {"a": feed})
-    worst = float(numpy.max(numpy.abs(got - want) / (size + 1e-30))) if got.size else 0
-    if got.shape != want.shape or worst > NEAR:
-        raise RuntimeError(f"{text}: differs by {worst:.2g} of the products' sizes")
+        feed = os.path.join(folder, "a.npy")
+        onnx.save(case.model, os.path.join(folder, "m.onnx"))
+        numpy.save(feed, case.input)
+        got, steps = outputs(ullage, folder, options, feed)
+        plain, _ = outputs(ullage, folder, [*options, "--pack", "none"], feed)
+    if got.shape != case.want.shape:
+        raise RuntimeError(f"{case.text}: gives {got.shape}, not {case.want.shape}")
+    worst = float(numpy.max(numpy.abs(got - case.want) / (case.size + 1e-30)))
+    if not worst <= NEAR:
+        raise RuntimeError(f"{case.text}: differs by {worst:.2g} of the products' sizes")
     if got.tobytes() != plain.tobytes():
-        raise RuntimeError(f"{text}: --pack none gives other bits")
-    return worst
+        raise RuntimeError(f"{case.text}: --pack none gives other bits")
+    if not any("NBits" in op or "Quantize" in op or "Dequantize" in op for op in steps["op"]):
+        raise RuntimeError(f"{case.text}: runs as {steps['op']}")
+    return steps["implementation"][0]
 
 
 def check_peer(case):
     """What onnxruntime has to say of the same model, where it takes it."""
-    model, a, want, size, text = case
-    if model.graph.node[0].input[4] != "":  # of zero points and group indexes it takes the latter alone
-        return 0
+    if len(case.model.graph.node[0].input) > 4 and case.model.graph.node[0].input[4] != "":
+        return 0  # of zero points and group indexes it takes the latter alone
     try:
         onnxruntime.set_default_logger_severity(4)
-        session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-        peer = session.run(None, {"a": a})[0]
+        session = onnxruntime.InferenceSession(case.model.SerializeToString(), providers=["CPUExecutionProvider"])  # fmt: skip
+        peer = session.run(None, {"a": case.input})[0]
     except Exception:  # bits and zero points that its kernels have not
         return 0
-    if float(numpy.max(numpy.abs(peer - want) / (size + 1e-30))) > 1e-3:
-        raise RuntimeError(f"{text}: onnxruntime computes something else")
+    if float(numpy.max(numpy.abs(peer - case.want) / (case.size + 1e-30))) > PEER:
+        raise RuntimeError(f"{case.text}: onnxruntime computes something else")
     return 1
 
 
@@ -152,14 +257,18 @@ def main():
     parser.add_argument("--count", type=int, default=12)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    peers = 0
+    options = ["--target", arguments.target]
+    options += ["--threads", "2"] if arguments.target == "cpu" else []
+    peers, ways = 0, collections.Counter()
     for i in range(arguments.count):
         rng = numpy.random.default_rng([arguments.seed, i])
-        case = product(rng)
-        print(f"{i}: {case[-1]}", flush=True)
+        case = (product, product, behind_product, rows_of)[i % 4](rng)
+        print(f"{i}: {case.text}", flush=True)
         peers += check_peer(case) if onnxruntime is not None else 0
-        check(os.path.abspath(arguments.ullage), ["--target", arguments.target, "--threads", "2"] if arguments.target == "cpu" else ["--target", arguments.target], case)
-    print(f"{arguments.count} cases, {peers} of them by onnxruntime too")
+        ways[check(os.path.abspath(arguments.ullage), options, case)] += 1
+    print(f"{arguments.count} cases, {peers} of them by onnxruntime too; {dict(ways)}")
+    if arguments.target == "cpu" and arguments.count >= 12 and ways["ullage nbits"] == 0:
+        raise RuntimeError("nothing ran by the runtime's own product")
     return 0
 
 

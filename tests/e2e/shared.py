@@ -207,7 +207,7 @@ def build_alone(suite, index, folder):
     prefix = suite.prefixes[index]
     run([suite.ullage, "compile", suite.models[index], *suite.own[index], *suite.common, "--prefix", prefix,
          "--cflags", "-O1", "--emit", folder])
-    objects = ["model.o", *[name[:-2] + ".o" for name in ("ul_dnnl.c", "ul_posts.c", "ul_winograd.c") if os.path.exists(os.path.join(folder, name))]]
+    objects = ["model.o", *[name[:-2] + ".o" for name in ("ul_dnnl.c", "ul_nbits.c", "ul_posts.c", "ul_winograd.c") if os.path.exists(os.path.join(folder, name))]]
     objects += sorted(name[:-3] + ".o" for name in os.listdir(folder) if name.endswith(".cu"))
     run(["make", "-s", "-j2", *objects], folder=folder)
     with open(os.path.join(folder, "shared.h"), "w", encoding="ascii") as file:

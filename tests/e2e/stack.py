@@ -182,7 +182,7 @@ def check_library(ullage, name, model, work):
     folder = os.path.join(work, name + "_cpu")
     plan, bound = emitted(ullage, model, ["--target", "cpu", "--threads", "1", *ROM], folder)
     run(["make", "CFLAGS=-O2", "model.o", "rom.o"], folder)
-    sources = [f for f in ("ul_dnnl.c", "ul_posts.c", "ul_winograd.c") if os.path.exists(os.path.join(folder, f))]
+    sources = [f for f in ("ul_dnnl.c", "ul_nbits.c", "ul_posts.c", "ul_winograd.c") if os.path.exists(os.path.join(folder, f))]
     flags = ["-fno-strict-aliasing", "-fopenmp", *sources, "-ldnnl"] if sources else []
     measured = painted_bytes(folder, True, ["rom.o"], flags)
     print(f"{name}: target cpu, stack {bound}, taken {measured}", flush=True)
@@ -201,7 +201,7 @@ def check_callless(ullage, name, model, work):
     if set(plan["steps"]["implementation"]) != {"ullage"} or plan["process_bytes"] != budget:
         raise RuntimeError(f"{name}: {plan['process_bytes']} of {budget} bytes, {plan['steps']['implementation']}")
     run(["make", "CFLAGS=-O2 -fcallgraph-info=su", "model.o", "rom.o"], folder)
-    sources = [f for f in ("ul_posts.c", "ul_winograd.c") if os.path.exists(os.path.join(folder, f))]
+    sources = [f for f in ("ul_nbits.c", "ul_posts.c", "ul_winograd.c") if os.path.exists(os.path.join(folder, f))]
     measured = max(gcc_bytes(folder), painted_bytes(folder, True, ["rom.o"], sources))
     print(f"{name}: target cpu without calls, stack {bound}, taken {measured}", flush=True)
     if not measured <= bound <= max(2 * measured, measured + 4096) or plan["process"]["stacks"] != bound:

@@ -1,0 +1,80 @@
+/* Products with weights of a few bits as calls: src [m, k] times codes [n, blocks, bytes].
+ *
+ * Such a call is the program's own (runtime/cpu/ul_nbits.c) on targets that run it; what it wants
+ * of layouts says ul_nbits_supports. Its weights are described as the matrix that they stand for,
+ * f32 [k, n], so that what follows and the batch are joined as those of other products.
+ *
+ * Left undone: groups of k in any order (g_idx), odd numbers of bits, floats of 4 and 8 bits. */
+#include "codegen/program/library_internal.h"
+
+#include "ir/geometry.h"
+#include "runtime/lib/ul_nbits.h"
+
+static enum ul_call_type type_of(enum ul_dtype dtype)
+{
+    return dtype == UL_F16 ? UL_CALL_F16 : dtype == UL_BF16 ? UL_CALL_BF16 : UL_CALL_F32;
+}
+
+static bool is_whole(const struct ul_graph *graph, ul_value_id value)
+{
+    const struct ul_value *info = &graph->values[value];
+    return info->kind == UL_VALUE_WEIGHT && info->view.base == value &&
+           info->storage == UL_DTYPE_NONE && (info->flags & UL_VALUE_PERSISTENT) == 0;
+}
+
+/* Scales, and zero points where there are some, as the runtime reads them. */
+static bool describe_tables(struct ul_describer *describer, const struct ul_node *node,
+                            const struct ul_nbits *nbits, const struct ul_type *const types[6])
+{
+    struct ul_group_call *out = describer->out;
+    struct ul_call_nbits *call = &out->call.nbits;
+    call->bits = (uint32_t)nbits->bits;
+    call->block = nbits->block < nbits->depth ? nbits->block : nbits->depth;
+    call->zero = (uint32_t)nbits->zero;
+    call->scale_type = type_of(types[UL_NBITS_SCALES]->dtype);
+    if (types[UL_NBITS_ZEROS] != NULL)
+        call->zeros = nbits->zeros_packed ? UL_NBITS_PACKED : UL_NBITS_FLOATS;
+    if (call->zeros == UL_NBITS_FLOATS && types[UL_NBITS_ZEROS]->dtype != UL_F32)
+        return false;
+    out->args[UL_NBITS_ARG_SCALES] = node->inputs[UL_NBITS_SCALES];
+    out->args[UL_NBITS_ARG_ZEROS] =
+        types[UL_NBITS_ZEROS] != NULL ? node->inputs[UL_NBITS_ZEROS] : UL_NONE;
+    out->arg_count = UL_NBITS_FIRST_POST;
+    return is_whole(describer->graph, node->inputs[UL_NBITS_B]) &&
+           is_whole(describer->graph, node->inputs[UL_NBITS_SCALES]);
+}
+
+static void describe_matrix(struct ul_call *call, const struct ul_nbits *nbits)
+{
+    call->weights = (struct ul_call_tensor){.rank = call->dst.rank};
+    for (uint32_t d = 0; d < call->dst.rank; d++)
+        call->weights.dims[d] = 1;
+    call->weights.dims[call->dst.rank - 2] = nbits->depth;
+    call->weights.dims[call->dst.rank - 1] = nbits->columns;
+    call->weights.strides[call->dst.rank - 2] = nbits->columns;
+    call->weights.strides[call->dst.rank - 1] = 1;
+}
+
+bool ul_describe_nbits(struct ul_describer *describer, const struct ul_node *node)
+{
+    const struct ul_graph *graph = describer->graph;
+    struct ul_group_call *out = describer->out;
+    const struct ul_type *types[6] = {NULL};
+    struct ul_nbits nbits;
+    for (uint32_t i = 0; i < node->input_count; i++)
+        types[i] = node->inputs[i] == UL_NONE ? NULL : &graph->values[node->inputs[i]].type;
+    if (ul_nbits_read(&nbits, node, types) != NULL || !nbits.by_block ||
+        types[UL_NBITS_GROUPS] != NULL || nbits.is_e2m1 || nbits.dtype != UL_U8 ||
+        types[UL_NBITS_A]->rank < 2 ||
+        !ul_describe_tensor(graph, node->inputs[UL_NBITS_A], &out->call.src) ||
+        !ul_describe_tensor(graph, out->args[UL_CALL_DST], &out->call.dst) ||
+        !describe_tables(describer, node, &nbits, types))
+        return false;
+    out->call.kind = UL_CALL_NBITS;
+    out->args[UL_CALL_SRC] = node->inputs[UL_NBITS_A];
+    out->args[UL_CALL_WEIGHTS] = node->inputs[UL_NBITS_B];
+    describe_matrix(&out->call, &nbits);
+    out->product_count = ul_describe_products(1, out->call.dst.rank, out->call.dst.dims);
+    out->product_count = ul_describe_products(out->product_count, 1, &nbits.depth);
+    return types[UL_NBITS_BIAS] == NULL || ul_describe_add(describer, node->inputs[UL_NBITS_BIAS]);
+}

@@ -1,0 +1,452 @@
+/* Weights of a few bits are read as they are packed.
+ *
+ * Problem: a weight of 4 bits in front of a DequantizeLinear takes a byte an element, and products
+ * of it would have it as floats: eight times what the model stores. Method: where a product or a
+ * Gather reads a dequantized constant, it becomes the operator that computes from packed weights:
+ *
+ *      MatMul(x, DequantizeLinear(w [k n]))       ->   MatMulNBits(x, w' [n, blocks, bytes])
+ *      Gather(DequantizeLinear(w), i)             ->   GatherBlockQuantized(w', i)
+ *
+ * Blocks run along k; a scale for each column, or for all, is a block that is as long as k. Signed
+ * weights are shifted by half their range, which zero points take up. And scales and zero points of
+ * all MatMulNBits are turned, [n, blocks] to [blocks, n]: kernels go along n.
+ *
+ * Left undone: weights with axes of a batch; blocks along n; blocks that end within a byte; tables
+ * with one scale, which the Gather of integers leaves to the DequantizeLinear behind it. */
+#include "ir/build.h"
+#include "ir/geometry.h"
+#include "ir/op.h"
+#include "ir/rewrite.h"
+#include "passes/passes_internal.h"
+
+#include <string.h>
+
+/* ---- packed constants ---- */
+
+/* What is packed: rows of `count` numbers of `bits` bits, each row from a byte on. */
+struct packer {
+    unsigned char *bytes;
+    int64_t row_bytes, bits;
+};
+
+static struct packer packer_new(struct ul_graph *graph, int64_t rows, int64_t count, int64_t bits)
+{
+    struct packer packer = {.row_bytes = (count * bits + 7) / 8, .bits = bits};
+    packer.bytes = UL_NEW_ARRAY(graph->arena, unsigned char, (size_t)(rows * packer.row_bytes));
+    return packer;
+}
+
+static void put_bits(struct packer *packer, int64_t row, int64_t at, uint32_t number)
+{
+    int64_t bit = at * packer->bits;
+    unsigned char *place = packer->bytes + row * packer->row_bytes + bit / 8;
+    uint32_t shifted = number << bit % 8;
+    UL_ASSERT(number < 1u << packer->bits);
+    place[0] = (unsigned char)(place[0] | (shifted & 255));
+    if (shifted > 255)
+        place[1] = (unsigned char)(place[1] | shifted >> 8);
+}
+
+static uint32_t get_bits(const unsigned char *bytes, int64_t row_bytes, int64_t bits, int64_t row,
+                         int64_t at)
+{
+    int64_t bit = at * bits;
+    const unsigned char *place = bytes + row * row_bytes + bit / 8;
+    uint32_t word = place[0];
+    if (bit % 8 + bits > 8)
+        word |= (uint32_t)place[1] << 8;
+    return word >> bit % 8 & ((1u << bits) - 1);
+}
+
+static ul_value_id add_weight(struct ul_graph *graph, ul_value_id like, enum ul_dtype dtype,
+                              uint32_t rank, const int64_t *dims, const void *bytes)
+{
+    struct ul_type type = ul_type_make(dtype, rank, dims);
+    return ul_graph_add_weight(graph, graph->values[like].name,
+                               ul_tensor_new(graph->arena, &type, bytes));
+}
+
+/* The bytes of a constant, row-major. */
+static unsigned char *read_bytes(const struct ul_pass *pass, const struct ul_tensor *tensor)
+{
+    unsigned char *bytes = ul_arena_alloc(pass->scratch, ul_type_bytes(&tensor->type) + 1);
+    ul_tensor_read(tensor, 0, ul_type_elements(&tensor->type), bytes);
+    return bytes;
+}
+
+/* ---- by blocks ---- */
+
+static ul_value_id turn_numbers(const struct ul_pass *pass, ul_value_id value, int64_t columns,
+                                int64_t blocks)
+{
+    struct ul_graph *graph = pass->graph;
+    const struct ul_tensor *tensor = graph->values[value].tensor;
+    uint64_t size = ul_dtype_get(tensor->type.dtype)->size_bytes;
+    const unsigned char *from = read_bytes(pass, tensor);
+    unsigned char *to = ul_arena_alloc(graph->arena, ul_type_bytes(&tensor->type));
+    for (int64_t n = 0; n < columns; n++)
+        for (int64_t b = 0; b < blocks; b++)
+            memcpy(to + (uint64_t)(b * columns + n) * size,
+                   from + (uint64_t)(n * blocks + b) * size, size);
+    const int64_t dims[] = {blocks, columns};
+    return add_weight(graph, value, tensor->type.dtype, 2, dims, to);
+}
+
+static ul_value_id turn_packed(const struct ul_pass *pass, ul_value_id value,
+                               const struct ul_nbits *nbits)
+{
+    struct ul_graph *graph = pass->graph;
+    const unsigned char *from = read_bytes(pass, graph->values[value].tensor);
+    struct packer packer = packer_new(graph, nbits->block_count, nbits->columns, nbits->bits);
+    int64_t row_bytes = (nbits->block_count * nbits->bits + 7) / 8;
+    for (int64_t n = 0; n < nbits->columns; n++)
+        for (int64_t b = 0; b < nbits->block_count; b++)
+            put_bits(&packer, b, n, get_bits(from, row_bytes, nbits->bits, n, b));
+    const int64_t dims[] = {nbits->block_count, packer.row_bytes};
+    return add_weight(graph, value, UL_U8, 2, dims, packer.bytes);
+}
+
+/* Of a MatMulNBits as models have it. */
+static void turn_tables(const struct ul_pass *pass, ul_node_id id)
+{
+    struct ul_graph *graph = pass->graph;
+    const struct ul_node *node = &graph->nodes[id];
+    const struct ul_type *types[6] = {NULL};
+    struct ul_nbits nbits;
+    for (uint32_t i = 0; i < node->input_count; i++)
+        types[i] = node->inputs[i] == UL_NONE ? NULL : &graph->values[node->inputs[i]].type;
+    const char *wrong = ul_nbits_read(&nbits, node, types);
+    UL_ASSERT(wrong == NULL);
+    if (nbits.by_block)
+        return;
+    ul_value_id scales = node->inputs[UL_NBITS_SCALES], zeros = UL_NONE;
+    bool has_zeros = types[UL_NBITS_ZEROS] != NULL;
+    if (has_zeros)
+        zeros = node->inputs[UL_NBITS_ZEROS];
+    scales = turn_numbers(pass, scales, nbits.columns, nbits.block_count);
+    if (has_zeros)
+        zeros = nbits.zeros_packed ? turn_packed(pass, zeros, &nbits)
+                                   : turn_numbers(pass, zeros, nbits.columns, nbits.block_count);
+    graph->nodes[id].inputs[UL_NBITS_SCALES] = scales;
+    if (has_zeros)
+        graph->nodes[id].inputs[UL_NBITS_ZEROS] = zeros;
+    ul_node_set_int(graph, id, "by_block", 1);
+}
+
+/* ---- a dequantized constant ---- */
+
+/* DequantizeLinear of a constant matrix. */
+struct source {
+    const struct ul_node *node;
+    const struct ul_tensor *codes, *scales, *zeros; /* zeros NULL: none */
+    enum ul_dtype dtype;                            /* of the codes */
+    uint32_t axis;                                  /* of scales; 2: one for all */
+    int64_t block;                                  /* 0: a scale for each index of the axis */
+    int64_t bits, shift; /* `shift` is added to codes: none is negative */
+};
+
+static bool find_kind(struct source *source)
+{
+    switch ((int)source->dtype) {
+    case UL_U4:
+    case UL_I4:
+        source->bits = 4;
+        source->shift = source->dtype == UL_I4 ? 8 : 0;
+        return true;
+    case UL_U8:
+    case UL_I8:
+        source->bits = 8;
+        source->shift = source->dtype == UL_I8 ? 128 : 0;
+        return true;
+    default:
+        return false;
+    }
+}
+
+static const struct ul_tensor *constant_at(const struct ul_graph *graph, const struct ul_node *node,
+                                           uint32_t input)
+{
+    if (input >= node->input_count || node->inputs[input] == UL_NONE)
+        return NULL;
+    return ul_graph_get_constant(graph, node->inputs[input]);
+}
+
+/* False: nothing that is read packed. */
+static bool read_source(const struct ul_graph *graph, ul_value_id value, struct source *source)
+{
+    const struct ul_value *info = &graph->values[value];
+    if (info->kind != UL_VALUE_NODE || info->type.rank != 2)
+        return false;
+    const struct ul_node *node = &graph->nodes[info->producer];
+    if (node->op != UL_OP_DequantizeLinear)
+        return false;
+    bool has_zeros = node->input_count > 2 && node->inputs[2] != UL_NONE;
+    *source = (struct source){.node = node,
+                              .codes = constant_at(graph, node, 0),
+                              .scales = constant_at(graph, node, 1),
+                              .zeros = constant_at(graph, node, 2)};
+    if (source->codes == NULL || source->scales == NULL || (has_zeros && source->zeros == NULL))
+        return false;
+    source->dtype = source->codes->type.dtype;
+    int64_t axis = ul_node_get_int(node, "axis", 1);
+    source->axis = (uint32_t)(axis < 0 ? axis + 2 : axis);
+    source->block = ul_node_get_int(node, "block_size", 0);
+    if (source->block == 0 && ul_type_elements(&source->scales->type) == 1)
+        source->axis = 2;
+    return find_kind(source);
+}
+
+static uint64_t scale_index(const struct source *source, const int64_t at[2])
+{
+    if (source->axis == 2)
+        return 0;
+    if (source->block == 0)
+        return (uint64_t)at[source->axis];
+    int64_t block[2] = {at[0], at[1]};
+    block[source->axis] /= source->block;
+    return (uint64_t)(block[0] * source->scales->type.dims[1] + block[1]);
+}
+
+/* ---- products ---- */
+
+/* A product with a matrix: rows of it are `row_axis`. */
+struct product {
+    struct source source;
+    uint32_t k_axis; /* of the codes */
+    int64_t depth, columns, block, blocks;
+    ul_value_id a, bias, weight;
+};
+
+static bool is_vector_of(const struct ul_graph *graph, ul_value_id value, int64_t count)
+{
+    const struct ul_type *type = &graph->values[value].type;
+    return type->rank >= 1 && type->dims[type->rank - 1] == count &&
+           ul_type_elements(type) == (uint64_t)count;
+}
+
+/* The matrix behind a value, and which of its axes is the first of the value. */
+static bool find_matrix(const struct ul_graph *graph, ul_value_id value, struct product *product,
+                        uint32_t *first_axis)
+{
+    const struct ul_value *info = &graph->values[value];
+    *first_axis = 0;
+    if (info->kind == UL_VALUE_NODE && info->type.rank == 2 &&
+        graph->nodes[info->producer].op == UL_OP_Transpose) {
+        const struct ul_node *turn = &graph->nodes[info->producer];
+        uint32_t count;
+        const int64_t *perm = ul_node_get_ints(turn, "perm", &count);
+        if (perm != NULL && perm[0] == 0)
+            return false;
+        *first_axis = 1;
+        value = turn->inputs[0];
+    }
+    product->weight = value;
+    return read_source(graph, value, &product->source);
+}
+
+/* What a node multiplies, other than by a matrix that is read packed: false. */
+static bool read_product(const struct ul_graph *graph, const struct ul_node *node,
+                         struct product *product)
+{
+    uint32_t first;
+    bool is_gemm = node->op == UL_OP_Gemm;
+    if ((node->op != UL_OP_MatMul && !is_gemm) ||
+        !find_matrix(graph, node->inputs[1], product, &first))
+        return false;
+    const struct ul_type *a = &graph->values[node->inputs[0]].type;
+    const struct ul_type *codes = &product->source.codes->type;
+    bool turned = is_gemm && ul_node_get_int(node, "transB", 0) != 0;
+    product->k_axis = turned ? 1 - first : first;
+    product->depth = codes->dims[product->k_axis];
+    product->columns = codes->dims[1 - product->k_axis];
+    product->a = node->inputs[0];
+    product->bias = is_gemm && node->input_count > 2 ? node->inputs[2] : UL_NONE;
+    if (is_gemm &&
+        (ul_node_get_int(node, "transA", 0) != 0 || ul_node_get_float(node, "alpha", 1) != 1 ||
+         ul_node_get_float(node, "beta", 1) != 1))
+        return false;
+    return a->rank > 0 && product->depth > 0 && product->columns > 0 &&
+           (a->dtype == UL_F32 || a->dtype == UL_F16 || a->dtype == UL_BF16) &&
+           (product->bias == UL_NONE || is_vector_of(graph, product->bias, product->columns));
+}
+
+/* Blocks along k that end with a byte, or are all of k. */
+static bool find_blocks(struct product *product)
+{
+    const struct source *source = &product->source;
+    product->block = product->depth;
+    if (source->block > 0 && source->axis == product->k_axis && source->block < product->depth)
+        product->block = source->block;
+    else if (source->axis == product->k_axis && source->block == 0)
+        return false;
+    else if (source->block > 0 && source->axis != product->k_axis)
+        return false;
+    product->blocks = (product->depth - 1) / product->block + 1;
+    return product->blocks == 1 || product->block * source->bits % 8 == 0;
+}
+
+/* The place among the codes of element (k, n). */
+static uint64_t code_index(const struct product *product, int64_t k, int64_t n, int64_t at[2])
+{
+    at[product->k_axis] = k;
+    at[1 - product->k_axis] = n;
+    return (uint64_t)(at[0] * product->source.codes->type.dims[1] + at[1]);
+}
+
+static ul_value_id pack_codes(struct ul_graph *graph, const struct product *product)
+{
+    const struct source *source = &product->source;
+    int64_t at[2];
+    struct packer packer =
+        packer_new(graph, product->columns * product->blocks, product->block, source->bits);
+    for (int64_t n = 0; n < product->columns; n++)
+        for (int64_t k = 0; k < product->depth; k++) {
+            int64_t code =
+                ul_tensor_get_int(source->codes, code_index(product, k, n, at)) + source->shift;
+            put_bits(&packer, n * product->blocks + k / product->block, k % product->block,
+                     (uint32_t)code);
+        }
+    const int64_t dims[] = {product->columns, product->blocks, packer.row_bytes};
+    return add_weight(graph, source->node->inputs[0], UL_U8, 3, dims, packer.bytes);
+}
+
+static ul_value_id pack_scales(struct ul_graph *graph, const struct product *product)
+{
+    const struct source *source = &product->source;
+    enum ul_dtype dtype = source->scales->type.dtype;
+    uint64_t size = ul_dtype_get(dtype)->size_bytes;
+    const int64_t dims[] = {product->blocks, product->columns};
+    unsigned char *bytes =
+        ul_arena_alloc(graph->arena, (uint64_t)(product->blocks * product->columns) * size);
+    int64_t at[2];
+    for (int64_t b = 0; b < product->blocks; b++)
+        for (int64_t n = 0; n < product->columns; n++) {
+            (void)code_index(product, b * product->block, n, at);
+            ul_tensor_read(source->scales, scale_index(source, at), 1,
+                           bytes + (uint64_t)(b * product->columns + n) * size);
+        }
+    return add_weight(graph, source->node->inputs[1], dtype, 2, dims, bytes);
+}
+
+/* The zero points packed, or UL_NONE and the one of all. */
+static ul_value_id pack_zeros(struct ul_graph *graph, const struct product *product, int64_t *all)
+{
+    const struct source *source = &product->source;
+    double number = 0;
+    *all = source->shift;
+    if (source->zeros == NULL)
+        return UL_NONE;
+    if (ul_graph_get_number(graph, source->node->inputs[2], &number)) {
+        *all = source->shift + (int64_t)number;
+        return UL_NONE;
+    }
+    int64_t at[2];
+    struct packer packer = packer_new(graph, product->blocks, product->columns, source->bits);
+    for (int64_t b = 0; b < product->blocks; b++)
+        for (int64_t n = 0; n < product->columns; n++) {
+            (void)code_index(product, b * product->block, n, at);
+            put_bits(&packer, b, n,
+                     (uint32_t)(ul_tensor_get_int(source->zeros, scale_index(source, at)) +
+                                source->shift));
+        }
+    const int64_t dims[] = {product->blocks, packer.row_bytes};
+    return add_weight(graph, source->node->inputs[2], UL_U8, 2, dims, packer.bytes);
+}
+
+static bool pack_product(const struct ul_pass *pass, ul_node_id id)
+{
+    struct ul_graph *graph = pass->graph;
+    struct product product;
+    int64_t zero;
+    if (!read_product(graph, &graph->nodes[id], &product) || !find_blocks(&product))
+        return false;
+    ul_value_id inputs[6] = {product.a, UL_NONE, UL_NONE, UL_NONE, UL_NONE, product.bias};
+    inputs[UL_NBITS_B] = pack_codes(graph, &product);
+    inputs[UL_NBITS_SCALES] = pack_scales(graph, &product);
+    inputs[UL_NBITS_ZEROS] = pack_zeros(graph, &product, &zero);
+    UL_ASSERT(zero >= 0 && zero <= 255);
+    ul_node_become(graph, id, UL_OP_MatMulNBits, inputs, 6);
+    ul_node_set_int(graph, id, "K", product.depth);
+    ul_node_set_int(graph, id, "N", product.columns);
+    ul_node_set_int(graph, id, "bits", product.source.bits);
+    ul_node_set_int(graph, id, "block_size", product.block);
+    ul_node_set_int(graph, id, "by_block", 1);
+    ul_node_set_int(graph, id, "zero", zero);
+    return true;
+}
+
+/* ---- tables ---- */
+
+/* All elements along the last axis packed, from a byte on. */
+static ul_value_id pack_rows(struct ul_graph *graph, const struct source *source,
+                             const struct ul_tensor *tensor, ul_value_id like)
+{
+    int64_t rows = tensor->type.dims[0], count = tensor->type.dims[1];
+    struct packer packer = packer_new(graph, rows, count, source->bits);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t i = 0; i < count; i++)
+            put_bits(
+                &packer, r, i,
+                (uint32_t)(ul_tensor_get_int(tensor, (uint64_t)(r * count + i)) + source->shift));
+    const int64_t dims[] = {rows, packer.row_bytes};
+    return add_weight(graph, like, UL_U8, 2, dims, packer.bytes);
+}
+
+/* A vector of scales or zero points as the matrix that stands for it. */
+static ul_value_id widen(struct ul_graph *graph, const struct source *source, ul_value_id value)
+{
+    const struct ul_tensor *tensor = graph->values[value].tensor;
+    struct ul_type type = tensor->type;
+    if (type.rank == 2)
+        return value;
+    int64_t dims[2] = {1, 1};
+    dims[source->axis] = type.dims[0];
+    type = ul_type_make(type.dtype, 2, dims);
+    struct ul_tensor *wide = ul_arena_copy(graph->arena, tensor, sizeof *tensor);
+    wide->type = type;
+    return ul_graph_add_weight(graph, graph->values[value].name, wide);
+}
+
+static bool pack_table(const struct ul_pass *pass, ul_node_id id)
+{
+    struct ul_graph *graph = pass->graph;
+    const struct ul_node *node = &graph->nodes[id];
+    struct source source;
+    if (node->op != UL_OP_Gather || !read_source(graph, node->inputs[0], &source) ||
+        source.axis == 2 || source.codes->type.dims[1] * source.bits % 8 != 0)
+        return false;
+    int64_t axis = ul_node_get_int(node, "axis", 0);
+    /* One scale for each index of an axis: blocks as long as the other axis. */
+    uint32_t along = source.block > 0 ? source.axis : 1 - source.axis;
+    int64_t block = source.block > 0 ? source.block : source.codes->type.dims[along];
+    if (block < 1)
+        return false;
+    ul_value_id inputs[4] = {UL_NONE, node->inputs[1], UL_NONE, UL_NONE};
+    inputs[0] = pack_rows(graph, &source, source.codes, source.node->inputs[0]);
+    inputs[2] = widen(graph, &source, source.node->inputs[1]);
+    if (source.zeros != NULL) {
+        ul_value_id zeros = widen(graph, &source, source.node->inputs[2]);
+        inputs[3] = pack_rows(graph, &source, graph->values[zeros].tensor, zeros);
+    }
+    ul_node_become(graph, id, UL_OP_GatherBlockQuantized, inputs, 4);
+    ul_node_set_int(graph, id, "gather_axis", axis);
+    ul_node_set_int(graph, id, "quantize_axis", along);
+    ul_node_set_int(graph, id, "bits", source.bits);
+    ul_node_set_int(graph, id, "block_size", block);
+    ul_node_set_int(graph, id, "zero", source.shift);
+    return true;
+}
+
+enum ul_status ul_pass_nbits(struct ul_pass *pass)
+{
+    struct ul_graph *graph = pass->graph;
+    struct ul_node_list all = ul_edit_all_nodes(graph, pass->scratch);
+    for (uint32_t n = 0; n < all.count; n++) {
+        ul_node_id id = all.nodes[n];
+        if (graph->nodes[id].op == UL_OP_MatMulNBits)
+            turn_tables(pass, id);
+        else if (!pack_product(pass, id))
+            (void)pack_table(pass, id);
+    }
+    return UL_OK;
+}

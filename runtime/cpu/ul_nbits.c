@@ -1,0 +1,442 @@
+/*
+ * Runs products with weights of a few bits; ul_nbits.h has the method, the layouts and the cut.
+ */
+#include "ul_nbits.h"
+
+#include "ul_kernel.h"
+#include "ul_posts.h"
+#include "ul_small_float.h"
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
+
+#if UL_VECTOR_BYTES > 0
+typedef ul_f32v vec;
+typedef ul_f32v_loose loose;
+UL_VECTOR(word_vec, uint32_t, UL_VECTOR_BYTES / 4);
+UL_VECTOR_LOOSE(word_loose, uint32_t, UL_VECTOR_BYTES / 4);
+#else
+typedef float vec;
+typedef float loose;
+typedef uint32_t word_vec;
+typedef uint32_t word_loose;
+#endif
+
+/* Of a register tile: rows and panels, as many sums as there are registers for. */
+#if UL_VECTOR_BYTES == 64
+#define TILE_ROWS 6
+#define TILE_PANELS 4
+#elif UL_VECTOR_BYTES == 32
+#define TILE_ROWS 6
+#define TILE_PANELS 1
+#elif defined(__aarch64__)
+#define TILE_ROWS 5
+#define TILE_PANELS 1
+#else
+#define TILE_ROWS 3
+#define TILE_PANELS 1
+#endif
+
+enum {
+    LANES = UL_LANES(float),
+    COLS = UL_NBITS_COLS,
+    VECS = COLS / LANES, /* of a panel */
+    GROUP = TILE_PANELS * COLS,
+    CHAINS = 4 / (VECS < 4 ? VECS : 4), /* sums of a column at a time, in a block */
+    AHEAD = 6                           /* blocks */
+};
+
+/* Scales of the next blocks lie a row apart, where no processor looks for them by itself. */
+#if defined(__GNUC__)
+#define UL_PREFETCH(place) __builtin_prefetch(place)
+#else
+#define UL_PREFETCH(place) (void)(place)
+#endif
+
+struct job {
+    const struct ul_call *call;
+    struct ul_nbits_cut cut;
+    const float *src, *bias;
+    const uint32_t *codes;
+    const unsigned char *scales, *zeros;
+    float *dst;
+    const float *posts[UL_CALL_POSTS]; /* what post-operations read */
+};
+
+/* ---- numbers ---- */
+
+/* The codes at bits [shift, shift + bits) of each word, with 2^(23 - shift) added: the bits of a
+ * float of that exponent. shift + bits <= 16. */
+UL_INLINE vec float_of(word_vec words, int shift, int bits)
+{
+    const uint32_t mask = ((1u << bits) - 1) << shift;
+    const word_vec under = (words & mask) | (uint32_t)(150 - shift) << 23;
+    vec number;
+    memcpy(&number, &under, sizeof number);
+    return number;
+}
+
+UL_INLINE float number_above(int shift)
+{
+    return (float)(1 << (23 - shift));
+}
+
+/* The zero point that is subtracted as codes become floats: the others are given as what they have
+ * more. */
+static float fixed_zero(const struct ul_call_nbits *nbits)
+{
+    return nbits->zeros == UL_NBITS_FIXED ? (float)nbits->zero : (float)(1u << (nbits->bits - 1));
+}
+
+static float float_of_half(const unsigned char *place)
+{
+    uint16_t bits;
+    memcpy(&bits, place, sizeof bits);
+    return ul_f16_to_f32(bits);
+}
+
+static float float_of_bf16(const unsigned char *place)
+{
+    uint16_t bits;
+    memcpy(&bits, place, sizeof bits);
+    return ul_bf16_to_f32(bits);
+}
+
+/* Scales of `count` columns from `at` on; zeros fill the panel. */
+UL_INLINE void load_scales(float *to, const struct job *job, int64_t at, int64_t count)
+{
+    const enum ul_call_type type = job->call->nbits.scale_type;
+    int64_t i = 0;
+    if (type == UL_CALL_F32) {
+        memcpy(to, job->scales + at * 4, (size_t)count * 4);
+        i = count;
+    }
+#if defined(__F16C__)
+    for (; type == UL_CALL_F16 && i + 8 <= count; i += 8)
+        _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128(
+                                     (const __m128i *)(const void *)(job->scales + (at + i) * 2))));
+#endif
+    for (; type == UL_CALL_F16 && i < count; i++)
+        to[i] = float_of_half(job->scales + (at + i) * 2);
+    for (; type == UL_CALL_BF16 && i < count; i++)
+        to[i] = float_of_bf16(job->scales + (at + i) * 2);
+    for (; i < COLS; i++)
+        to[i] = 0;
+}
+
+/* What the zero points of a block have more than fixed_zero. */
+static void load_zeros(float *to, const struct job *job, int64_t block, int64_t first,
+                       int64_t count)
+{
+    const struct ul_call_nbits *nbits = &job->call->nbits;
+    const float fixed = fixed_zero(nbits);
+    const int64_t row = (job->cut.columns * (int64_t)nbits->bits + 7) / 8;
+    for (int64_t i = 0; i < COLS; i++) {
+        const int64_t bit = (first + i) * (int64_t)nbits->bits;
+        to[i] = 0;
+        if (i < count && nbits->zeros == UL_NBITS_FLOATS)
+            memcpy(&to[i], job->zeros + (block * job->cut.columns + first + i) * 4, 4);
+        else if (i < count)
+            to[i] =
+                (float)(job->zeros[block * row + bit / 8] >> bit % 8 & ((1u << nbits->bits) - 1));
+        to[i] = i < count ? to[i] - fixed : 0;
+    }
+}
+
+/* ---- behind the sums ---- */
+
+static void apply_binary(enum ul_post_kind kind, float *y, const float *x, int64_t step,
+                         int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        const float a = y[i], b = x[i * step];
+        y[i] = kind == UL_POST_SUM || kind == UL_POST_ADD ? a + b
+               : kind == UL_POST_SUB                      ? a - b
+               : kind == UL_POST_MUL                      ? a * b
+               : kind == UL_POST_DIV                      ? a / b
+               : kind == UL_POST_MAX                      ? (a > b ? a : b)
+                                                          : (a < b ? a : b);
+    }
+}
+
+/* Bias and post-operations on `count` sums of a row, and off to the result. */
+static void finish(const struct job *job, float *y, int64_t row, int64_t first, int64_t count)
+{
+    const struct ul_call *call = job->call;
+    float *to = job->dst + row * call->dst.strides[0] + first;
+    if (job->bias != NULL)
+        apply_binary(UL_POST_ADD, y, job->bias + first, 1, count);
+    for (uint32_t p = 0; p < call->post_count; p++) {
+        const struct ul_post *post = &call->posts[p];
+        const struct ul_call_tensor *tensor = &post->tensor;
+        if (post->kind < UL_POST_SUM) {
+            ul_post_apply(post, y, count);
+        } else if (post->kind == UL_POST_SUM) {
+            apply_binary(post->kind, y, to, 1, count);
+        } else {
+            const int64_t step = tensor->dims[1] == 1 ? 0 : 1;
+            const int64_t at = tensor->dims[0] == 1 ? 0 : row * tensor->strides[0];
+            apply_binary(post->kind, y, job->posts[p] + at + first * step, step, count);
+        }
+    }
+    memcpy(to, y, (size_t)count * sizeof *y);
+}
+
+/* ---- few rows ---- */
+
+/* Adds to sums what `count` words of 16 columns have, times so many weights of a row. */
+UL_INLINE void add_words(vec sums[VECS][CHAINS], const uint32_t *codes, const float *row,
+                         int64_t count, float zero, int bits)
+{
+    for (int64_t i = 0; i < count; i++, codes += COLS, row += 32 / bits) {
+        UL_UNROLL
+        for (int v = 0; v < VECS; v++) {
+            const word_vec words = *(const word_loose *)(codes + v * LANES);
+            UL_UNROLL
+            for (int k = 0; k < 32 / bits; k++) {
+                const int shift = k * bits % 16;
+                const word_vec part = k * bits < 16 ? words : words >> 16;
+                sums[v][k % CHAINS] +=
+                    row[k] * (float_of(part, shift, bits) - (number_above(shift) + zero));
+            }
+        }
+    }
+}
+
+static void add_block(vec sums[VECS][CHAINS], const uint32_t *codes, const float *row,
+                      int64_t count, float zero, uint32_t bits)
+{
+    if (bits == 4)
+        add_words(sums, codes, row, count, zero, 4);
+    else if (bits == 2)
+        add_words(sums, codes, row, count, zero, 2);
+    else
+        add_words(sums, codes, row, count, zero, 8);
+}
+
+/* One row and one panel. */
+static void multiply_row(const struct job *job, const float *block_sums, int64_t row, int64_t panel)
+{
+    const struct ul_call_nbits *nbits = &job->call->nbits;
+    const struct ul_nbits_cut *cut = &job->cut;
+    const int64_t words = nbits->block * (int64_t)nbits->bits / 32, first = panel * COLS;
+    const int64_t count = cut->columns - first < COLS ? cut->columns - first : COLS;
+    const float *src = job->src + row * job->call->src.strides[0];
+    const uint32_t *codes = job->codes + panel * cut->words * COLS;
+    const float zero = fixed_zero(nbits);
+    const int64_t scale_bytes = nbits->scale_type == UL_CALL_F32 ? 4 : 2;
+    float scales[COLS], zeros[COLS], y[COLS];
+    vec total[VECS] = {0};
+    for (int64_t b = 0; b < cut->depth / nbits->block; b++) {
+        vec sums[VECS][CHAINS];
+        UL_PREFETCH(job->scales + ((b + AHEAD) * cut->columns + first) * scale_bytes);
+        memset(sums, 0, sizeof sums);
+        add_block(sums, codes + b * words * COLS, src + b * nbits->block, words, zero, nbits->bits);
+        load_scales(scales, job, b * cut->columns + first, count);
+        if (nbits->zeros != UL_NBITS_FIXED)
+            load_zeros(zeros, job, b, first, count);
+        for (int v = 0; v < VECS; v++) {
+            vec sum = sums[v][0];
+            for (int c = 1; c < CHAINS; c++)
+                sum += sums[v][c];
+            if (nbits->zeros != UL_NBITS_FIXED)
+                sum -= *(const loose *)(zeros + v * LANES) * block_sums[b];
+            total[v] += sum * *(const loose *)(scales + v * LANES);
+        }
+    }
+    memcpy(y, total, sizeof y);
+    finish(job, y, row, first, count);
+}
+
+/* The sums of each block of a row, which zero points are multiplied with. */
+static void sum_blocks(const struct job *job, float *sums)
+{
+    const int64_t block = job->call->nbits.block, count = job->cut.depth / block;
+    for (int64_t r = 0; r < job->cut.rows; r++) {
+        for (int64_t b = 0; b < count; b++) {
+            const float *row = job->src + r * job->call->src.strides[0] + b * block;
+            float sum = 0;
+            for (int64_t k = 0; k < block; k++)
+                sum += row[k];
+            sums[r * count + b] = sum;
+        }
+    }
+}
+
+static void run_few(const struct job *job, float *scratch, int64_t begin, int64_t end)
+{
+    const int64_t count = job->cut.depth / job->call->nbits.block;
+    if (job->call->nbits.zeros != UL_NBITS_FIXED)
+        sum_blocks(job, scratch);
+    for (int64_t panel = begin; panel < end; panel++)
+        for (int64_t r = 0; r < job->cut.rows; r++)
+            multiply_row(job, scratch + r * count, r, panel);
+}
+
+/* ---- many rows ---- */
+
+/* `count` words of a panel, of one block, as floats: rows of k, GROUP apart. */
+UL_INLINE void unpack_words(float *to, const uint32_t *codes, int64_t count, const float *scales,
+                            const float *zeros, float zero, int bits)
+{
+    for (int64_t i = 0; i < count; i++, codes += COLS) {
+        UL_UNROLL
+        for (int v = 0; v < VECS; v++) {
+            const word_vec words = *(const word_loose *)(codes + v * LANES);
+            const vec scale = *(const loose *)(scales + v * LANES);
+            const vec more = *(const loose *)(zeros + v * LANES);
+            UL_UNROLL
+            for (int k = 0; k < 32 / bits; k++) {
+                const int shift = k * bits % 16;
+                const word_vec part = k * bits < 16 ? words : words >> 16;
+                const vec code = float_of(part, shift, bits) - (number_above(shift) + zero);
+                *(loose *)(to + (i * (32 / bits) + k) * GROUP + v * LANES) = (code - more) * scale;
+            }
+        }
+    }
+}
+
+/* k [first_k, first_k + depth) of a panel. */
+static void unpack_panel(const struct job *job, float *to, int64_t panel, int64_t first_k,
+                         int64_t depth)
+{
+    const struct ul_call_nbits *nbits = &job->call->nbits;
+    const int64_t per = 32 / (int64_t)nbits->bits, first = panel * COLS;
+    const int64_t cols = job->cut.columns - first < COLS ? job->cut.columns - first : COLS;
+    const uint32_t *codes = job->codes + (panel * job->cut.words + first_k / per) * COLS;
+    const float zero = fixed_zero(nbits);
+    float scales[COLS], zeros[COLS] = {0};
+    for (int64_t k = 0, run; k < depth; k += run) {
+        const int64_t block = (first_k + k) / nbits->block;
+        run = (block + 1) * nbits->block - first_k - k;
+        run = run < depth - k ? run : depth - k;
+        load_scales(scales, job, block * job->cut.columns + first, cols);
+        if (nbits->zeros != UL_NBITS_FIXED)
+            load_zeros(zeros, job, block, first, cols);
+        float *place = to + k * GROUP;
+        const uint32_t *words = codes + k / per * COLS;
+        if (nbits->bits == 4)
+            unpack_words(place, words, run / per, scales, zeros, zero, 4);
+        else if (nbits->bits == 2)
+            unpack_words(place, words, run / per, scales, zeros, zero, 2);
+        else
+            unpack_words(place, words, run / per, scales, zeros, zero, 8);
+    }
+}
+
+/* Sums of `rows` rows and `vecs` vectors of columns, GROUP apart, over `depth` of k. */
+UL_INLINE void multiply_tile(float *sums, const float *src, int64_t pitch, const float *weights,
+                             int64_t depth, int rows, int vecs)
+{
+    vec sum[TILE_ROWS][TILE_PANELS * VECS];
+    UL_UNROLL
+    for (int r = 0; r < rows; r++) {
+        UL_UNROLL
+        for (int v = 0; v < vecs; v++)
+            sum[r][v] = *(const loose *)(sums + r * GROUP + v * LANES);
+    }
+    for (int64_t k = 0; k < depth; k++) {
+        vec w[TILE_PANELS * VECS];
+        UL_UNROLL
+        for (int v = 0; v < vecs; v++)
+            w[v] = *(const loose *)(weights + k * GROUP + v * LANES);
+        UL_UNROLL
+        for (int r = 0; r < rows; r++) {
+            const float x = src[r * pitch + k];
+            UL_UNROLL
+            for (int v = 0; v < vecs; v++)
+                sum[r][v] += x * w[v];
+        }
+    }
+    UL_UNROLL
+    for (int r = 0; r < rows; r++) {
+        UL_UNROLL
+        for (int v = 0; v < vecs; v++)
+            *(loose *)(sums + r * GROUP + v * LANES) = sum[r][v];
+    }
+}
+
+UL_INLINE void multiply_rows(float *sums, const float *src, int64_t pitch, const float *weights,
+                             int64_t depth, int64_t rows, int vecs)
+{
+    int64_t r = 0;
+    for (; r + TILE_ROWS <= rows; r += TILE_ROWS)
+        multiply_tile(sums + r * GROUP, src + r * pitch, pitch, weights, depth, TILE_ROWS, vecs);
+    for (; r + 2 <= rows; r += 2)
+        multiply_tile(sums + r * GROUP, src + r * pitch, pitch, weights, depth, 2, vecs);
+    for (; r < rows; r++)
+        multiply_tile(sums + r * GROUP, src + r * pitch, pitch, weights, depth, 1, vecs);
+}
+
+/* `panels` panels from `panel` on, all rows. */
+static void run_group(const struct job *job, float *scratch, int64_t panel, int64_t panels)
+{
+    const struct ul_nbits_cut *cut = &job->cut;
+    const int64_t pitch = job->call->src.strides[0], first = panel * COLS;
+    float *sums = scratch + UL_NBITS_DEPTH * GROUP;
+    const int64_t left = cut->columns - first;
+    for (int64_t row = 0; row < cut->rows; row += cut->row_count) {
+        const int64_t rows = cut->rows - row < cut->row_count ? cut->rows - row : cut->row_count;
+        memset(sums, 0, (size_t)(rows * GROUP) * sizeof *sums);
+        for (int64_t k = 0; k < cut->depth; k += UL_NBITS_DEPTH) {
+            const int64_t rest = cut->depth - k;
+            const int64_t depth = rest < UL_NBITS_DEPTH ? rest : UL_NBITS_DEPTH;
+            const float *src = job->src + row * pitch + k;
+            for (int64_t p = 0; p < panels; p++)
+                unpack_panel(job, scratch + p * COLS, panel + p, k, depth);
+            if (panels == TILE_PANELS)
+                multiply_rows(sums, src, pitch, scratch, depth, rows, TILE_PANELS * VECS);
+            for (int64_t p = 0; panels < TILE_PANELS && p < panels; p++)
+                multiply_rows(sums + p * COLS, src, pitch, scratch + p * COLS, depth, rows, VECS);
+        }
+        for (int64_t r = 0; r < rows; r++)
+            finish(job, sums + r * GROUP, row + r, first,
+                   left < panels * COLS ? left : panels * COLS);
+    }
+}
+
+/* ---- threads ---- */
+
+static void run_thread(const struct job *job, unsigned char *scratch, int64_t thread,
+                       int64_t threads)
+{
+    const int64_t count = job->cut.panel_count;
+    float *own = (float *)(void *)(scratch + (uint64_t)thread * job->cut.thread_bytes);
+    const int64_t begin = count * thread / threads, end = count * (thread + 1) / threads;
+    if (job->cut.few) {
+        run_few(job, own, begin, end);
+        return;
+    }
+    for (int64_t panel = begin; panel < end; panel += TILE_PANELS)
+        run_group(job, own, panel, end - panel < TILE_PANELS ? end - panel : TILE_PANELS);
+}
+
+void ul_nbits_run(const struct ul_call *call, const void *const *args, unsigned char *scratch,
+                  uint32_t planned_threads, uint32_t threads)
+{
+    struct job job = {.call = call,
+                      .src = args[0],
+                      .codes = args[1],
+                      .bias = args[2],
+                      .scales = args[UL_NBITS_ARG_SCALES],
+                      .zeros = args[UL_NBITS_ARG_ZEROS]};
+    uint32_t next = UL_NBITS_FIRST_POST;
+    memcpy(&job.dst, &args[3], sizeof job.dst); /* the one that is written: without its const */
+    for (uint32_t i = 0; i < call->post_count; i++)
+        if (call->posts[i].kind >= UL_POST_ADD)
+            job.posts[i] = args[next++];
+    ul_nbits_cut_init(&job.cut, call, planned_threads);
+#ifdef _OPENMP
+    if (threads > 1) {
+#pragma omp parallel num_threads((int)threads)
+        run_thread(&job, scratch, omp_get_thread_num(), omp_get_num_threads());
+        return;
+    }
+#endif
+    (void)threads;
+    run_thread(&job, scratch, 0, 1);
+}

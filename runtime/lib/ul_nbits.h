@@ -1,0 +1,117 @@
+/*
+ * Products with weights of a few bits: dst[m, n] = posts(sum over k of src[m, k] * w[k, n] + bias),
+ * w[k, n] = (code[k, n] - zero[k / block, n]) * scale[k / block, n], computed from the codes as
+ * they are packed.
+ *
+ * Layout of the codes: panels of 16 columns, the last one filled with zeros; in each the words of
+ * 32 bits one after the other, 16 columns side by side: [panel][word][16]. A word holds 32 / bits
+ * weights of its column, the first in the lowest bits. Scales are [blocks, n], in 32 or 16 bits;
+ * zero points [blocks, n] as floats, or as `bits` each, a block's from a byte on.
+ *
+ * Method. Few rows read every code once: what a row has in a block is multiplied with the codes as
+ * they are, less the middle of their range, and the block's sum with its scale. Many rows have a
+ * piece of some panels turned into floats in scratch, and multiply that in register tiles. So a
+ * word of codes becomes floats without a conversion: its bits are put under an exponent that makes
+ * them whole numbers, of which that exponent's own number is subtracted.
+ *
+ * Every sum has one order, which follows from the shape alone, so that the bits depend neither on
+ * the cut nor on threads. Units: strides in elements, sizes in bytes. Ownership: all memory is the
+ * caller's. Nothing fails. Pure C99; needs no library; little-endian machines.
+ */
+#ifndef UL_NBITS_H
+#define UL_NBITS_H
+
+#include "ul_call.h"
+
+#define UL_NBITS_NAME "ullage nbits"
+
+enum {
+    UL_NBITS_COLS = 16,   /* of a panel */
+    UL_NBITS_FEW = 3,     /* rows that each read the codes */
+    UL_NBITS_GROUP = 64,  /* columns that are turned into floats together, at most */
+    UL_NBITS_DEPTH = 256, /* of k, at a time */
+    UL_NBITS_ROWS = 192   /* whose sums are kept while k goes by */
+};
+
+/* Arguments behind dst. */
+enum { UL_NBITS_ARG_SCALES = 4, UL_NBITS_ARG_ZEROS, UL_NBITS_FIRST_POST };
+
+struct ul_nbits_cut {
+    int64_t rows, depth, columns; /* m, k, n */
+    int64_t words;                /* of a column */
+    int64_t panel_count;
+    int64_t row_count;      /* at a time, of many */
+    int few;                /* rows */
+    uint64_t packed_bytes;  /* of the codes */
+    uint64_t thread_bytes;  /* of scratch, of each thread */
+    uint64_t scratch_bytes; /* alignment 64 */
+};
+
+static inline void ul_nbits_cut_init(struct ul_nbits_cut *cut, const struct ul_call *call,
+                                     uint32_t threads)
+{
+    uint64_t floats;
+    cut->rows = call->dst.dims[0];
+    cut->columns = call->dst.dims[1];
+    cut->depth = call->src.dims[1];
+    cut->words = cut->depth * (int64_t)call->nbits.bits / 32;
+    cut->panel_count = (cut->columns + UL_NBITS_COLS - 1) / UL_NBITS_COLS;
+    cut->packed_bytes = (uint64_t)(cut->panel_count * cut->words * UL_NBITS_COLS) * 4;
+    cut->few = cut->rows <= UL_NBITS_FEW;
+    int64_t turns = (cut->rows + UL_NBITS_ROWS - 1) / UL_NBITS_ROWS;
+    cut->row_count = (cut->rows + turns - 1) / turns;
+    floats = cut->few ? (uint64_t)(cut->rows * (cut->depth / call->nbits.block))
+                      : (uint64_t)((UL_NBITS_DEPTH + cut->row_count) * UL_NBITS_GROUP);
+    cut->thread_bytes = (floats * sizeof(float) + 63) / 64 * 64;
+    cut->scratch_bytes = cut->thread_bytes * (threads != 0 ? threads : 1);
+}
+
+/* How the codes lie, for the loader: stored they are [n, words]. */
+static inline void ul_nbits_pack(struct ul_pack *pack, const struct ul_nbits_cut *cut)
+{
+    memset(pack, 0, sizeof *pack);
+    pack->rank = 2;
+    pack->dims[0] = cut->columns;
+    pack->dims[1] = cut->words;
+    pack->strides[0] = cut->words * UL_NBITS_COLS;
+    pack->strides[1] = UL_NBITS_COLS;
+    pack->block_count = 1;
+    pack->blocks[0] = UL_NBITS_COLS;
+    pack->size_bytes = cut->packed_bytes;
+    pack->element_bytes = 4;
+}
+
+static inline int ul_nbits_is_operand(const struct ul_call_tensor *tensor)
+{
+    return tensor->type == UL_CALL_F32 && tensor->rank == 2 &&
+           (tensor->dims[1] == 1 || tensor->strides[1] == 1);
+}
+
+/* Whether this file's method computes the call: whole words in a block, no more than a hundredth of
+ * the codes filled up. */
+static inline int ul_nbits_supports(const struct ul_call *call)
+{
+    const struct ul_call_nbits *nbits = &call->nbits;
+    int64_t filled = (call->dst.dims[1] + UL_NBITS_COLS - 1) / UL_NBITS_COLS * UL_NBITS_COLS;
+    for (uint32_t i = 0; i < call->post_count; i++)
+        if (call->posts[i].tensor.rank != 0 && !ul_nbits_is_operand(&call->posts[i].tensor))
+            return 0;
+    return (nbits->bits == 2 || nbits->bits == 4 || nbits->bits == 8) &&
+           nbits->block * (int64_t)nbits->bits % 32 == 0 && call->src.dims[1] % nbits->block == 0 &&
+           ul_nbits_is_operand(&call->src) && ul_nbits_is_operand(&call->dst) &&
+           (call->bias.rank == 0 || ul_nbits_is_operand(&call->bias)) &&
+           (filled - call->dst.dims[1]) * 100 <= call->dst.dims[1];
+}
+
+static inline int ul_nbits_is(const struct ul_call *call)
+{
+    return call->kind == UL_CALL_NBITS;
+}
+
+/* ---- ul_nbits.c ---- */
+/* args as of ul_library_run, with scales and zero points (or NULL) behind dst; scratch for
+ * planned_threads; 1 <= threads <= planned_threads. */
+void ul_nbits_run(const struct ul_call *call, const void *const *args, unsigned char *scratch,
+                  uint32_t planned_threads, uint32_t threads);
+
+#endif
