@@ -36,16 +36,16 @@ static void put_plane(const struct ul_contract_out *out, uint32_t indent,
         ul_contract_line(out, indent + 1, "t_hi = t_y <= %" PRId64 " ? t_hi : 0;",
                          rows->min + rows->far + rows->step * (rows->count - 1));
     }
-    char outside[32] = "";
-    if (ul_contract_is_bytes(plan))
-        snprintf(outside, sizeof outside, ", (uint8_t)%d", (int)b->outside);
+    bool bytes = ul_contract_is_bytes(plan); /* the padding is there already */
+    char end[32] = "";
+    if (!bytes)
+        snprintf(end, sizeof end, ", %" PRId64, window->pitch);
     ul_contract_line(out, indent + 1,
-                     "ul_pack_row_%s(t_panel + %" PRId64 " + t_r * %" PRId64
-                     ", (const %s *)b%" PRIu32 ", t_b + %" PRId64 " * t_y + %" PRId64
-                     " * t_x, %" PRId64 ", t_lo, t_hi, %" PRId64 "%s);",
-                     ul_contract_is_bytes(plan) ? "u8" : plan->tag, offset, window->pitch,
-                     ul_contract_is_bytes(plan) ? "uint8_t" : plan->type, b->buffer, rows->unit,
-                     columns->unit, columns->unit * columns->step, window->pitch, outside);
+                     "%s_%s(t_panel + %" PRId64 " + t_r * %" PRId64 ", (const %s *)b%" PRIu32
+                     ", t_b + %" PRId64 " * t_y + %" PRId64 " * t_x, %" PRId64 ", t_lo, t_hi%s);",
+                     bytes ? "ul_pack_inside" : "ul_pack_row", bytes ? "u8" : plan->tag, offset,
+                     window->pitch, bytes ? "uint8_t" : plan->type, b->buffer, rows->unit,
+                     columns->unit, columns->unit * columns->step, end);
     ul_contract_line(out, indent, "}");
 }
 
@@ -79,6 +79,52 @@ static void put_weights(const struct ul_contract_out *out, uint32_t indent)
     }
 }
 
+/* All planes of a strip, and what is read behind them. */
+static void put_planes(const struct ul_contract_out *out, uint32_t indent,
+                       const struct ul_window *window, const int64_t (*offsets)[UL_WINDOW_MAX_STEP],
+                       int64_t planes)
+{
+    const struct ul_contract_plan *plan = out->plan;
+    const struct ul_window_axis *rows = &window->axes[0], *columns = &window->axes[1];
+    if (ul_contract_is_bytes(plan))
+        ul_contract_line(out, indent, "memset(t_panel, (uint8_t)%d, %" PRId64 ");",
+                         (int)plan->contraction->b.outside,
+                         planes * window->plane + UL_WINDOW_PAD_BYTES);
+    for (int64_t row = 0; row < rows->step; row++)
+        for (int64_t column = 0; column < columns->step; column++)
+            if (rows->is_used[row] && columns->is_used[column])
+                put_plane(out, indent, window, row, column, offsets[row][column]);
+    if (ul_contract_is_bytes(plan))
+        return;
+    ul_contract_line(out, indent, "for (int64_t t_i = 0; t_i < %" PRId64 "; t_i++)",
+                     UL_WINDOW_PAD_BYTES / plan->packed_bytes);
+    ul_contract_line(out, indent, "    t_panel[%" PRId64 " + t_i] = 0;", planes * window->plane);
+}
+
+/* The epilogue row by row; or, where results lie side by side over rows, of the strip at once. */
+static void put_results(const struct ul_contract_out *out, uint32_t indent,
+                        const struct ul_window *window)
+{
+    int64_t columns = window->axes[1].count;
+    char sums[64];
+    if (ul_contract_closes_rows(out->plan)) {
+        ul_contract_line(out, indent,
+                         "const int64_t t_n = t_y0 * %" PRId64 ", t_cols = t_strip * %" PRId64 ";",
+                         columns, columns);
+        if (window->pitch > columns)
+            ul_contract_line(out, indent,
+                             "ul_close_rows_u32(t_sums, t_strip, %" PRId64 ", %" PRId64 ");",
+                             columns, window->pitch);
+        ul_contract_epilogue(out, indent, "t_sums", 0);
+        return;
+    }
+    ul_contract_line(out, indent, "for (int64_t t_y = 0; t_y < t_strip; t_y++) {");
+    ul_contract_line(out, indent + 1, "const int64_t t_n = (t_y0 + t_y) * %" PRId64 ";", columns);
+    snprintf(sums, sizeof sums, "t_sums + t_y * %" PRId64, window->pitch);
+    ul_contract_epilogue(out, indent + 1, sums, 0);
+    ul_contract_line(out, indent, "}");
+}
+
 void ul_contract_window_print_c(const struct ul_contract_out *out, uint32_t indent)
 {
     const struct ul_contract_plan *plan = out->plan;
@@ -92,8 +138,11 @@ void ul_contract_window_print_c(const struct ul_contract_out *out, uint32_t inde
             if (rows->is_used[row] && columns->is_used[column])
                 offsets[row][column] = planes++ * window.plane;
     put_taps(out, indent, &window, (const int64_t(*)[UL_WINDOW_MAX_STEP])offsets);
-    ul_contract_line(out, indent, "const int64_t t_m = 0, t_rows = 1, t_cols = %" PRId64 ";",
-                     columns->count);
+    if (ul_contract_closes_rows(plan))
+        ul_contract_line(out, indent, "const int64_t t_m = 0, t_rows = 1;");
+    else
+        ul_contract_line(out, indent, "const int64_t t_m = 0, t_rows = 1, t_cols = %" PRId64 ";",
+                         columns->count);
     ul_contract_line(out, indent, "(void)t_m;");
     put_weights(out, indent);
     if (plan->shares > 1) {
@@ -112,23 +161,11 @@ void ul_contract_window_print_c(const struct ul_contract_out *out, uint32_t inde
     ul_contract_line(out, indent + 1,
                      "const int64_t t_strip = ul_run(%" PRId64 " - t_y0, %" PRId64 ");",
                      rows->count, window.strip);
-    for (int64_t row = 0; row < rows->step; row++)
-        for (int64_t column = 0; column < columns->step; column++)
-            if (rows->is_used[row] && columns->is_used[column])
-                put_plane(out, indent + 1, &window, row, column, offsets[row][column]);
-    ul_contract_line(out, indent + 1, "for (int64_t t_i = 0; t_i < %" PRId64 "; t_i++)",
-                     UL_WINDOW_PAD_BYTES / plan->packed_bytes);
-    ul_contract_line(out, indent + 1, "    t_panel[%" PRId64 " + t_i] = 0;", planes * window.plane);
+    put_planes(out, indent + 1, &window, (const int64_t(*)[UL_WINDOW_MAX_STEP])offsets, planes);
     ul_contract_line(out, indent + 1,
                      "ul_taps_%s(t_sums, t_panel, t_taps, t_from, %" PRId64 ", t_strip * %" PRId64
                      ");",
                      plan->products, plan->k, window.pitch);
-    ul_contract_line(out, indent + 1, "for (int64_t t_y = 0; t_y < t_strip; t_y++) {");
-    ul_contract_line(out, indent + 2, "const int64_t t_n = (t_y0 + t_y) * %" PRId64 ";",
-                     columns->count);
-    char sums[64];
-    snprintf(sums, sizeof sums, "t_sums + t_y * %" PRId64, window.pitch);
-    ul_contract_epilogue(out, indent + 2, sums, 0);
-    ul_contract_line(out, indent + 1, "}");
+    put_results(out, indent + 1, &window);
     ul_contract_line(out, indent, "}");
 }

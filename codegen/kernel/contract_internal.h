@@ -83,6 +83,9 @@ bool ul_contract_is_regular(const struct ul_contract_plan *plan);
 void ul_contract_narrow_find(struct ul_contract_plan *plan, const struct ul_kernel *kernel);
 /* Are both stored, and used, in 8 bits? */
 bool ul_contract_is_bytes(const struct ul_contract_plan *plan);
+/* Does a window of bytes close the gaps between rows of sums before what follows, so that this goes
+ * along a whole strip? */
+bool ul_contract_closes_rows(const struct ul_contract_plan *plan);
 /* Names of types and functions, once it is known whether the schedule takes narrow operands. */
 void ul_contract_narrow_set(struct ul_contract_plan *plan, bool is_narrow);
 #define UL_CONTRACT_GROUP_BYTES 4  /* of k together, for one column */

@@ -67,6 +67,12 @@ bool ul_contract_is_bytes(const struct ul_contract_plan *plan)
     return plan->a_width == UL_CONTRACT_U8 || plan->a_width == UL_CONTRACT_I8;
 }
 
+bool ul_contract_closes_rows(const struct ul_contract_plan *plan)
+{
+    return plan->schedule == UL_CONTRACT_WINDOW && ul_contract_is_bytes(plan) &&
+           plan->out_n.count == 1;
+}
+
 static const char *type_of(enum ul_contract_width width, const char *wide)
 {
     switch (width) {

@@ -98,10 +98,10 @@ static void put_inside(const struct ul_contract_out *out, uint32_t indent,
     const char *tag = bytes ? "u8" : plan->tag, *type = bytes ? "uint8_t" : plan->type;
     if (same && stride > 1 && action == UL_CONTRACT_PACK) {
         ul_contract_line(out, indent,
-                         "ul_pack_row_%s(t_to + t_j + t_lo, (const %s *)b%" PRIu32
-                         ", t_at + %" PRId64 " * t_lo, %" PRId64
-                         ", 0, t_hi - t_lo, t_hi - t_lo%s);",
-                         tag, type, b->buffer, stride, stride, bytes ? ", 0" : "");
+                         "%s_%s(t_to + t_j + t_lo, (const %s *)b%" PRIu32 ", t_at + %" PRId64
+                         " * t_lo, %" PRId64 ", 0, t_hi - t_lo%s);",
+                         bytes ? "ul_pack_inside" : "ul_pack_row", tag, type, b->buffer, stride,
+                         stride, bytes ? "" : ", t_hi - t_lo");
         return;
     }
     if (!same || stride != 1 || action == UL_CONTRACT_ACCUMULATE) {

@@ -592,25 +592,57 @@ UL_INLINE void ul_pack_u8(uint8_t *to, const uint8_t *from, int64_t count, int64
     memcpy(to, from, 64); /* of a block's columns; what lies behind is written later */
 }
 
-/* to[i] = from[at + i * step] for i in [low, high), `outside` for the other ones below cols. */
-UL_INLINE void ul_pack_row_u8(uint8_t *UL_RESTRICT to, const uint8_t *UL_RESTRICT from, int64_t at,
-                              int64_t step, int64_t low, int64_t high, int64_t cols,
-                              uint8_t outside)
+/* A few bytes, which a call would cost more than they do: pieces of a power of two, the last of
+   which may begin in the one before. */
+UL_INLINE void ul_copy_u8(uint8_t *UL_RESTRICT to, const uint8_t *UL_RESTRICT from, int64_t count)
 {
-    low = low < high ? low : high;
+    int64_t i = 0;
+    if (count >= 16) {
+        for (; i + 16 <= count; i += 16)
+            memcpy(to + i, from + i, 16);
+        memcpy(to + count - 16, from + count - 16, 16);
+    } else if (count >= 8) {
+        memcpy(to, from, 8);
+        memcpy(to + count - 8, from + count - 8, 8);
+    } else if (count >= 4) {
+        memcpy(to, from, 4);
+        memcpy(to + count - 4, from + count - 4, 4);
+    } else {
+        for (; i < count; i++)
+            to[i] = from[i];
+    }
+}
+
+/* to[i] = from[at + i * step] for i in [low, high). */
+UL_INLINE void ul_pack_inside_u8(uint8_t *UL_RESTRICT to, const uint8_t *UL_RESTRICT from,
+                                 int64_t at, int64_t step, int64_t low, int64_t high)
+{
     int64_t i = low;
-    if (low > 0)
-        memset(to, outside, (size_t)low);
-    if (step == 1 && i < high) {
-        memcpy(to + i, from + at + i, (size_t)(high - i));
-        i = high;
+    if (step == 1 && low < high) {
+        ul_copy_u8(to + low, from + at + low, high - low);
+        return;
     }
     if (step == 2)
         i = ul_pack_even_u8(to, from + at, i, high);
     for (; i < high; i++)
         to[i] = from[at + i * step];
-    if (i < cols)
-        memset(to + i, outside, (size_t)(cols - i));
+}
+
+/* Rows of `cols` sums that lie `pitch` apart, moved to lie side by side. */
+static inline void ul_close_rows_u32(uint32_t *sums, int64_t rows, int64_t cols, int64_t pitch)
+{
+    for (int64_t r = 1; r < rows; r++) {
+        const uint32_t *const from = sums + r * pitch;
+        uint32_t *const to = sums + r * cols;
+        int64_t i = 0;
+        for (; i + 4 <= cols; i += 4) { /* read before anything behind is written */
+            uint32_t four[4];
+            memcpy(four, from + i, sizeof four);
+            memcpy(to + i, four, sizeof four);
+        }
+        for (; i < cols; i++)
+            to[i] = from[i];
+    }
 }
 
 /* sums[r * row + c] += the sum of a[r * a_row + i] * b[i * pitch + c] over i, rows of b four at a

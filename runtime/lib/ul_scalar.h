@@ -263,8 +263,9 @@ UL_FUNCTION int32_t ul_quantize_f32(float x, float low, float high)
 {
     float bounded = x > low ? x : low;
     bounded = bounded < high ? bounded : high;
-    const int32_t rounded = (int32_t)ul_f32_bits(bounded + 12582912.0f) - 0x4b400000;
-    return x == x ? rounded : 0;
+    const uint32_t rounded = ul_f32_bits(bounded + 12582912.0f) - 0x4b400000u;
+    const uint32_t is_number = x == x; /* a condition here would be a branch in front of the sum */
+    return (int32_t)(rounded & (0u - is_number));
 }
 
 /* An integer into the range of a narrower one, as quantisation wants it. */
