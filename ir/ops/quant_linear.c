@@ -108,6 +108,15 @@ static enum ul_status check_numbers(const struct ul_infer *infer)
     return UL_OK;
 }
 
+/* Of one element whatever the rank. */
+static bool has_shape_of(const struct ul_type *zero, const struct ul_type *scale)
+{
+    bool same = zero->rank == scale->rank;
+    for (uint32_t d = 0; same && d < zero->rank; d++)
+        same = zero->dims[d] == scale->dims[d];
+    return same || (ul_type_elements(zero) == 1 && ul_type_elements(scale) == 1);
+}
+
 static enum ul_status check_scaling(const struct ul_infer *infer)
 {
     const struct ul_type *x = ul_infer_input(infer, 0), *scale = ul_infer_input(infer, 1);
@@ -116,7 +125,7 @@ static enum ul_status check_scaling(const struct ul_infer *infer)
     const char *wrong = read_scaling(&scaling, infer->node, x, scale);
     if (wrong != NULL)
         return ul_infer_invalid(infer, "%s", wrong);
-    if (zero != NULL && ul_type_elements(zero) != ul_type_elements(scale))
+    if (zero != NULL && !has_shape_of(zero, scale))
         return ul_infer_invalid(infer, "the zero-point must have the shape of the scale");
     return check_numbers(infer);
 }
