@@ -308,12 +308,22 @@ static const char *norm_option(const struct verification *verification)
     return norm_limit(verification, verification->least) > 0 ? text.data : NULL;
 }
 
-/* The share of an output's integers of 8 or 16 bits that may be one step away: of a model that
- * quantizes what another runtime sums in another order. An index is an integer of more bits. */
+/* The share of an output's integers of 8 or 16 bits that may be steps away: of a model that
+ * quantizes what another runtime sums in another order. An index is an integer of more bits. Where
+ * the user says how many steps, all may be. */
 static double step_limit(const struct verification *verification)
 {
+    if (ul_cli_is_said(verification->outer, "steps"))
+        return verification->outer->options.steps > 0 ? 1 : 0;
     bool sums_alike = !verification->quantizes || !verification->is_random;
     return sums_alike || rounded(verification) != NULL ? 0 : 0.01;
+}
+
+/* How far away that share may be. */
+static double step_count(const struct verification *verification)
+{
+    const struct ul_cli_job *job = verification->outer;
+    return ul_cli_is_said(job, "steps") ? floor(job->options.steps) : 1;
 }
 
 static double rtol_of(const struct ul_cli_job *job)
@@ -336,6 +346,8 @@ static enum ul_status run_on_data(struct verification *verification)
     const char *norm = norm_option(verification);
     const char *steps =
         ul_arena_printf(&outer->compile.keep, "--step-limit=%g", step_limit(verification));
+    const char *count =
+        ul_arena_printf(&outer->compile.keep, "--steps=%.0f", fmax(step_count(verification), 1));
     const char *const argv[] = {verification->program,
                                 "--test-data",
                                 folder,
@@ -344,6 +356,7 @@ static enum ul_status run_on_data(struct verification *verification)
                                 "--atol",
                                 atol,
                                 steps,
+                                count,
                                 norm,
                                 NULL};
     const char *printed = ul_arena_printf(&outer->compile.keep, "%s/printed", verification->work);
@@ -447,6 +460,12 @@ struct difference {
     bool is_near;   /* right by its norm, or but for single steps */
 };
 
+/* Integers that stand for what was quantized; an index has more bits. */
+static bool is_quantized(const struct ul_dtype_info *dtype)
+{
+    return dtype->is_integer && dtype->size_bytes <= 2;
+}
+
 static struct difference difference(const struct ul_tensor *got, const struct ul_tensor *want,
                                     const struct verification *verification)
 {
@@ -472,10 +491,21 @@ static struct difference difference(const struct ul_tensor *got, const struct ul
     all.norm = apart_squares <= 0 ? 0 : sqrt(apart_squares / want_squares); /* NaN stays */
     const struct ul_dtype_info *dtype = ul_dtype_get(want->type.dtype);
     double share = (double)all.wrong / (double)ul_type_elements(&want->type);
-    all.is_near = exact ? dtype->is_integer && dtype->size_bytes <= 2 && all.max <= 1 &&
+    all.is_near = exact ? is_quantized(dtype) && all.max <= step_count(verification) &&
                               share <= step_limit(verification)
                         : all.norm <= norm_limit(verification, verification->least);
     return all;
+}
+
+/* " step of 255": what a difference of quantized numbers is measured in. */
+static const char *steps_text(struct ul_arena *arena, enum ul_dtype dtype, double steps)
+{
+    const struct ul_dtype_info *info = ul_dtype_get(dtype);
+    uint32_t bits = dtype == UL_I4 || dtype == UL_U4 ? 4 : 8 * info->size_bytes;
+    if (!is_quantized(info))
+        return "";
+    return ul_arena_printf(arena, " step%s of %u", steps <= 1 && steps >= 1 ? "" : "s",
+                           (1u << bits) - 1);
 }
 
 static enum ul_status compare_file(struct verification *verification, const char *got_path,
@@ -491,13 +521,14 @@ static enum ul_status compare_file(struct verification *verification, const char
                            "%s: output %s has another type or shape", job->files.items[0], name);
     struct difference all = difference(got, want, verification);
     bool right = all.wrong == 0 || all.is_near;
-    printf("%s: largest difference %.3g, norm error %.3g, %llu of %llu elements outside the "
+    const struct ul_dtype_info *dtype = ul_dtype_get(want->type.dtype);
+    printf("%s: largest difference %.3g%s, norm error %.3g, %llu of %llu elements outside the "
            "tolerance%s\n",
-           name, all.max, all.norm, (unsigned long long)all.wrong,
-           (unsigned long long)ul_type_elements(&want->type),
-           all.wrong == 0 || !right                   ? ""
-           : ul_dtype_get(want->type.dtype)->is_float ? "; ok by norm"
-                                                      : "; ok by steps");
+           name, all.max, steps_text(&job->compile.keep, want->type.dtype, all.max), all.norm,
+           (unsigned long long)all.wrong, (unsigned long long)ul_type_elements(&want->type),
+           all.wrong == 0 || !right ? ""
+           : dtype->is_float        ? "; ok by norm"
+                                    : "; ok by steps");
     if (right)
         return UL_OK;
     return ul_diag_set(&job->compile.diag, UL_MISMATCH,
@@ -756,7 +787,9 @@ const struct ul_cli_command ul_command_verify = {
         "memory. The last line is the verdict: same, different or none.\n"
         "An element is right within atol + rtol * |wanted|; integers and bool must be equal, but "
         "that on random inputs 1 of 100 integers of 8 or 16 bits may be one step away where the "
-        "model quantizes: a sum in another order may lie on the other side of a rounding. An "
+        "model quantizes: a sum in another order may lie on the other side of a rounding. --steps "
+        "N "
+        "lets all of them be N steps away, on any inputs: layers carry such steps on. An "
         "output is also right by its norm error, |got - wanted| / |wanted| over all of it: on "
         "random inputs where that is at most 1e-4, or 5e-3 for a model that quantizes; in 16 bits, "
         "by the types of what an output hangs on, --precision or --tf32, on any inputs, at most "

@@ -290,7 +290,8 @@ struct ul_run_options {
     bool norm;
     const char
         *norm_limits;  /* "0.1,0": of each output, the last of the rest; NULL: the program's */
-    double step_limit; /* share of an output's integers that may be 1 away; 0: none */
+    double step_limit; /* share of an output's integers that may be `steps` away; 0: none */
+    uint64_t steps;
     double rtol;
     double atol;
     double warmup_seconds;

@@ -104,8 +104,10 @@ static const struct row rows[] = {
     {OPTION_NORM_LIMIT, ALL, FIELD(norm_limits), "--norm-limit", "X[,X...]",
      "--norm with other limits than those: of each output, the last one of all behind it"},
     {OPTION_REAL, ALL, FIELD(step_limit), "--step-limit", "X",
-     "with --test-data: up to this share of an output's integers of 8 or 16 bits may be 1 away, as "
-     "where a sum in another order is quantized (default 0)"},
+     "with --test-data: up to this share of an output's integers of 8 or 16 bits may be steps "
+     "away, "
+     "as where a sum in another order is quantized (default 0)"},
+    {OPTION_COUNT, ALL, FIELD(steps), "--steps", "N", "--step-limit's steps (default 1)"},
     {OPTION_MODE, ALL, UL_MODE_BENCH, "--bench", NULL, "latency and throughput"},
     {OPTION_FLAG, ALL, FIELD(profile), "--profile", NULL, "with --bench: the time of each step"},
     {OPTION_REAL, ALL, FIELD(warmup_seconds), "--warmup", "SECONDS",
@@ -549,6 +551,7 @@ int ul_options_parse(const struct ul_session *s, struct ul_run_options *options,
     memset(options, 0, sizeof *options);
     options->rtol = 1e-3;
     options->atol = 1e-7;
+    options->steps = 1;
     options->warmup_seconds = 0.2;
     options->duration_seconds = 3.0;
     options->iterations = 3;

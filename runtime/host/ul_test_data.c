@@ -13,7 +13,7 @@
  * stores; NaN and infinities must be in the same places all the same. Integers and bool must be
  * equal, but where a model quantizes: a sum in another order may lie on the other side of a
  * rounding, which makes a whole step. With --step-limit a share of integers of 8 and 16 bits may be
- * that far away.
+ * that far away, or --steps times as far where layers carry it on.
  */
 #include "ul_internal.h"
 
@@ -205,16 +205,22 @@ static double norm_error(const struct comparison *c)
     return c->want_squares > 0.0 ? sqrt(c->difference_squares) / sqrt(c->want_squares) : HUGE_VAL;
 }
 
+/* Integers that stand for what was quantized; an index has more bits. */
+static bool is_quantized(const struct ul_type_info *type)
+{
+    return (type->kind == 'i' || type->kind == 'u') && type->bytes <= 2;
+}
+
 /* Of an output of which elements are outside. */
 static enum verdict judge(const struct ul_session *s, uint32_t output, const struct comparison *c)
 {
     const struct ul_run_options *options = s->options;
     const struct ul_type_info *type = ul_type_find(s->model->outputs[output].type);
-    bool is_small = (type->kind == 'i' || type->kind == 'u') && type->bytes <= 2;
     double share = (double)c->outside_count / (double)c->element_count;
     if (c->is_float && options->norm && norm_error(c) <= norm_limit(s, output))
         return RIGHT_BY_NORM;
-    return is_small && c->max_abs <= 1.0 && share <= options->step_limit ? RIGHT_BY_STEPS : WRONG;
+    bool is_near = c->max_abs <= (double)options->steps && share <= options->step_limit;
+    return is_quantized(type) && is_near ? RIGHT_BY_STEPS : WRONG;
 }
 
 static struct comparison compare(const struct ul_session *s, uint32_t output, const void *got,
@@ -248,15 +254,28 @@ static const char *element_digits(char buffer[UL_SHOWN_BYTES], enum ul_rt_type t
     return buffer;
 }
 
+static void report_difference(FILE *out, const struct ul_rt_tensor *tensor,
+                              const struct comparison *c)
+{
+    const struct ul_type_info *type = ul_type_find(tensor->type);
+    char name[UL_SHOWN_BYTES];
+    fprintf(out, "  %s: ", ul_shown(name, tensor->name));
+    if (is_quantized(type))
+        fprintf(out, "largest difference %g step%s of %u", c->max_abs, c->max_abs == 1.0 ? "" : "s",
+                (1u << type->bits) - 1);
+    else
+        fprintf(out, "max abs error %g", c->max_abs);
+    if (c->is_float)
+        fprintf(out, ", max rel error %g, norm error %g", c->max_rel, norm_error(c));
+}
+
 static void report_compared(const struct ul_session *s, const struct ul_rt_tensor *tensor,
                             const struct comparison *c, const void *got, const void *want)
 {
-    char name[UL_SHOWN_BYTES], a[UL_SHOWN_BYTES], b[UL_SHOWN_BYTES];
+    char a[UL_SHOWN_BYTES], b[UL_SHOWN_BYTES];
     bool json_alone = s->options->json != NULL && strcmp(s->options->json, "-") == 0;
     FILE *out = json_alone ? stderr : stdout;
-    fprintf(out, "  %s: max abs error %g", ul_shown(name, tensor->name), c->max_abs);
-    if (c->is_float)
-        fprintf(out, ", max rel error %g, norm error %g", c->max_rel, norm_error(c));
+    report_difference(out, tensor, c);
     if (c->verdict == RIGHT) {
         fputs(": ok\n", out);
         return;
@@ -266,7 +285,8 @@ static void report_compared(const struct ul_session *s, const struct ul_rt_tenso
                                                        : "ok by steps; ";
     const char *after = c->verdict == WRONG           ? ""
                         : c->verdict == RIGHT_BY_NORM ? " beyond rtol and atol"
-                                                      : " one step away";
+                        : c->max_abs <= 1.0           ? " one step away"
+                                                      : " steps away";
     fprintf(out, ": %s%" PRIu64 " of %" PRIu64 " elements%s", before, c->outside_count,
             c->element_count, after);
     fprintf(out, ", first [%" PRIu64 "]: got %s, want %s\n", c->first,

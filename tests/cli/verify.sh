@@ -50,6 +50,10 @@ if "$python" -c 'import onnxruntime' 2>/dev/null; then
         "$ullage" verify steps.onnx --target c --cflags -O0
     expect 0 'ok by steps; [0-9]+ of 4096 elements one step away' \
         "$ullage" verify fine.onnx --target c --cflags -O0
+    grep -q 'y: largest difference 1 step of 65535: ' out.txt || fail "verify: $(cat out.txt)"
+    expect 6 'largest difference 1 step of 65535: MISMATCH' \
+        "$ullage" verify fine.onnx --target c --cflags -O0 --steps 0
+    expect 0 'ok by steps' "$ullage" verify fine.onnx --target c --cflags -O0 --steps 1
     unset ULLAGE_PYTHON
 else
     echo 'verify.sh: onnxruntime is missing: a scalar beside its reference is skipped'

@@ -550,7 +550,11 @@ class TestData(Folder):
             run("types", "--test-data", "s", "--step-limit", "0.1", code=6)
             run("types", "--test-data", "s", code=6)
             make(kind, 2)
-            run("types", "--test-data", "s", "--step-limit", "0.2", code=6)
+            text = run("types", "--test-data", "s", "--step-limit", "0.2", code=6).stdout
+            self.assertRegex(text, rb"largest difference 2 steps of (255|65535): MISMATCH")
+            steps = ("--step-limit", "0.2", "--steps", "2")
+            text = run("types", "--test-data", "s", *steps).stdout
+            self.assertIn(b"ok by steps; 1 of 6 elements steps away, first [0]", text)
         for kind in (6, 7, 9, 12, 13):
             make(kind, 1)
             run("types", "--test-data", "s", "--step-limit", "1", code=6)
