@@ -6,10 +6,11 @@
 The network is models/quantized.py's ds_cnn_qdq, of the shape of MLPerf Tiny's keyword benchmark,
 on target c with weights in read-only memory. Beside what the plan reserves stands what TFLite
 Micro's GreedyMemoryPlanner would make of the same graph: every tensor of integers between two
-operators is a buffer, largest first, each at the lowest offset where no buffer that lives at the
-same time is in the way, 16 bytes aligned (tensorflow/lite/micro/memory_planner). What TFLite Micro
-keeps besides (its structures of tensors and nodes, scratch of its kernels) is not counted. The
-bytes and the time of the same network in float32 stand beside, time as a ratio in one run.
+operators is a buffer, largest first and of equal ones the earlier first, each at the lowest offset
+where no buffer that lives at the same time is in the way, 16 bytes aligned
+(tensorflow/lite/micro/memory_planner). What TFLite Micro keeps besides (its structures of tensors
+and nodes, scratch of its kernels) is not counted. The bytes and the time of the same network in
+float32 stand beside, time as a ratio in one run.
 Exit: 0, 6 when the arena is larger than TFLite Micro's.
 """
 
@@ -62,7 +63,7 @@ def integer_operators(model):
                                if name and name not in constant]  # fmt: skip
     if pending:
         sys.exit(f"keywords.py: not quantized: {', '.join(pending)}")
-    names = {name for inputs, output in operators for name in (*inputs, output)}
+    names = [name for inputs, output in operators for name in (*inputs, output)]
     return operators, {name: tensor_bytes(types[name]) for name in names}
 
 
