@@ -2,6 +2,7 @@
  * each block along it; Quantize and Dequantize: scales that broadcast. */
 #include "ir/infer.h"
 #include "ir/kernel_build.h"
+#include "ir/ops/lanes.h"
 #include "ir/ops/quant.h"
 
 #include <math.h>
@@ -271,23 +272,40 @@ enum ul_status ul_infer_dynamic_quantize(struct ul_infer *infer)
     return UL_OK;
 }
 
+static ul_kx load_term(struct ul_lanes *lanes, const void *context)
+{
+    const ul_value_id *value = context;
+    return ul_lower_load(lanes->lower, *value, lanes->index);
+}
+
+/* The smallest or largest of all elements and 0. Each by itself, so that loops are of vectors. */
+static ul_kx lower_extreme(struct ul_lower *lower, ul_value_id value, enum ul_kx_op combine)
+{
+    struct ul_lanes lanes;
+    const struct ul_type *x = &lower->graph->values[value].type;
+    ul_lanes_open(&lanes, lower, value, 0);
+    struct ul_lane_var extreme =
+        ul_lanes_reduce(&lanes, ul_lanes_all(x->rank), combine,
+                        ul_kx_float(lower->kernel, UL_F32, 0), load_term, &value);
+    ul_lanes_begin(&lanes);
+    ul_kx number = ul_ks_let(lower->kernel, ul_lanes_get(&lanes, extreme));
+    ul_lanes_end(&lanes);
+    ul_lanes_close(&lanes);
+    return number;
+}
+
 void ul_lower_dynamic_quantize(struct ul_lower *lower, ul_node_id node_id)
 {
     struct ul_kernel *kernel = lower->kernel;
     const struct ul_node *node = &lower->graph->nodes[node_id];
     const struct ul_type *x = ul_lower_input_type(lower, node_id, 0);
-    ul_kx zero = ul_kx_float(kernel, UL_F32, 0), index[UL_LIMIT_RANK];
-    uint32_t min = ul_ks_var(kernel, UL_F32, zero), max = ul_ks_var(kernel, UL_F32, zero);
-    for (uint32_t d = 0; d < x->rank; d++)
-        index[d] = ul_ks_for(kernel, x->dims[d], UL_FOR_REDUCE);
-    ul_kx element = ul_ks_let(kernel, ul_lower_load(lower, node->inputs[0], index));
-    ul_ks_set(kernel, min, ul_kx_binary(kernel, UL_KX_MIN, ul_kx_var(kernel, min), element));
-    ul_ks_set(kernel, max, ul_kx_binary(kernel, UL_KX_MAX, ul_kx_var(kernel, max), element));
-    for (uint32_t d = 0; d < x->rank; d++)
-        ul_ks_end(kernel);
-    ul_kx low = ul_ks_let(kernel, ul_kx_var(kernel, min));
-    ul_kx range = ul_kx_binary(kernel, UL_KX_SUB, ul_kx_var(kernel, max), low);
-    ul_kx flat = ul_kx_binary(kernel, UL_KX_EQ, ul_kx_var(kernel, max), low);
+    ul_kx index[UL_LIMIT_RANK];
+    for (uint32_t d = 0; d < UL_LIMIT_RANK; d++)
+        index[d] = ul_kx_index_const(kernel, 0);
+    ul_kx low = lower_extreme(lower, node->inputs[0], UL_KX_MIN);
+    ul_kx high = lower_extreme(lower, node->inputs[0], UL_KX_MAX);
+    ul_kx range = ul_kx_binary(kernel, UL_KX_SUB, high, low);
+    ul_kx flat = ul_kx_binary(kernel, UL_KX_EQ, high, low);
     range = ul_kx_select(kernel, flat, ul_kx_float(kernel, UL_F32, 1), range);
     ul_kx scale =
         ul_ks_let(kernel, ul_kx_binary(kernel, UL_KX_DIV, range, ul_kx_float(kernel, UL_F32, 255)));
