@@ -152,7 +152,7 @@ static bool fuse_all(struct ul_pass *pass, bool neighbours_only)
                 merge_inputs(&fuse, p);
         }
         for (uint32_t p = 0; p < fuse.block->node_count; p++) {
-            if (can_join(&fuse, p) && widens(&fuse, p) && fuse.groups[fuse.group_of[p]].count == 1)
+            if (can_join(&fuse, p) && widens(&fuse, p))
                 merge_inputs(&fuse, p);
         }
         ul_fuse_reorder(&fuse);
