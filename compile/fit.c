@@ -19,6 +19,8 @@ bool ul_option_fits(const struct ul_option *row, const struct ul_target *target)
         return target->traits.channels_last;
     case UL_FOR_LIBRARIES:
         return target->traits.finds_libraries;
+    case UL_FOR_PLAIN:
+        return !target->traits.has_threads && !target->traits.memory_is_separate;
     }
     return false;
 }

@@ -51,11 +51,12 @@ enum ul_option_group {
 /* The targets that have a use for it; an option that the target has none for is an error. */
 enum ul_option_audience {
     UL_FOR_ALL,
-    UL_FOR_COMPILER, /* of whose compiler it is the name */
-    UL_FOR_MARCH,    /* whose compiler takes a processor's name */
-    UL_FOR_THREADS,  /* whose plans are made for a number of threads */
-    UL_FOR_LAYOUTS,  /* which lay values channels-last */
-    UL_FOR_LIBRARIES /* whose libraries are found when a program starts */
+    UL_FOR_COMPILER,  /* of whose compiler it is the name */
+    UL_FOR_MARCH,     /* whose compiler takes a processor's name */
+    UL_FOR_THREADS,   /* whose plans are made for a number of threads */
+    UL_FOR_LAYOUTS,   /* which lay values channels-last */
+    UL_FOR_LIBRARIES, /* whose libraries are found when a program starts */
+    UL_FOR_PLAIN      /* which have neither libraries nor threads */
 };
 
 /* Its form in plan.json. A word or a flag that is the default is not written. */

@@ -53,6 +53,7 @@ enum ul_status ul_compile_resolve(struct ul_compile *compile, struct ul_program_
     UL_ASSERT(target != NULL);
     *program = (struct ul_program_options){.keep_inputs = options->keep_inputs,
                                            .weights_rom = options->weights == UL_WEIGHTS_ROM,
+                                           .no_float = options->no_float,
                                            .io_caller = options->io == UL_IO_CALLER,
                                            .target = target,
                                            .thread_count = thread_count(options),

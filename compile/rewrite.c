@@ -55,7 +55,8 @@ static struct ul_passes_options passes_options(struct ul_compile *compile,
     struct ul_passes_options options = {.disabled = compile->options.no_passes.items,
                                         .disabled_count = compile->options.no_passes.count,
                                         .traits = &target->traits,
-                                        .precision = ul_compile_storage(&compile->options)};
+                                        .precision = ul_compile_storage(&compile->options),
+                                        .no_float = compile->options.no_float};
     if (compile->options.train)
         options.training = &compile->training;
     if (compile->library != NULL) {

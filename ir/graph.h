@@ -57,6 +57,8 @@ struct ul_value {
                                  its base's; UL_DTYPE_NONE: as type.dtype */
     ul_node_id producer;      /* of a node output, or the owner of a block argument */
     uint32_t producer_output; /* which output or argument */
+    double edge_scale;        /* of integers at the model's edge that were floats in its file,    */
+    int64_t edge_zero;        /* (x - zero) * scale, where floats are not wanted; 0: it is not so */
     ul_value_id donor;        /* an output that overwrites this input or weight, else UL_NONE */
     const struct ul_tensor *tensor;
     struct ul_view view; /* valid from the views pass on; view.base == UL_NONE before */

@@ -193,6 +193,11 @@ static enum ul_status parse_definition(struct parse *parse, enum ul_value_kind k
             parse->graph->values[id].flags |= row->flag;
     if (ul_scan_accept(&parse->scan, "storage="))
         UL_TRY(parse_dtype(parse, &parse->graph->values[id].storage));
+    if (ul_scan_accept(&parse->scan, "scale=")) {
+        UL_TRY(ul_scan_float(&parse->scan, &parse->graph->values[id].edge_scale));
+        UL_TRY(ul_scan_expect(&parse->scan, "zero="));
+        UL_TRY(ul_scan_int(&parse->scan, &parse->graph->values[id].edge_zero));
+    }
     if (ul_scan_accept(&parse->scan, "donor=")) {
         ul_value_id donor;
         UL_TRY(parse_value_id(parse, &donor));

@@ -135,6 +135,11 @@ static void put_definition(struct print *print, ul_value_id id)
             ul_text_printf(print->text, " %s", row->word);
     if (value->storage != UL_DTYPE_NONE)
         ul_text_printf(print->text, " storage=%s", ul_dtype_get(value->storage)->name);
+    if (value->edge_scale != 0) {
+        ul_text_put(print->text, " scale=");
+        ul_text_put_float(print->text, value->edge_scale, true);
+        ul_text_printf(print->text, " zero=%lld", (long long)value->edge_zero);
+    }
     if (value->donor != UL_NONE)
         ul_text_printf(print->text, " donor=%%%u", (unsigned)value->donor);
     put_view(print, id);

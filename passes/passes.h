@@ -65,6 +65,7 @@ struct ul_passes_options {
     bool (*is_call)(const void *library, const struct ul_graph *graph, const ul_node_id *nodes,
                     uint32_t count, const bool *escapes, uint64_t *scratch_bytes);
     const void *library;
+    bool no_float; /* UL_UNSUPPORTED where a node cannot be computed with integers alone */
     struct ul_training *training; /* how the model learns; NULL: it does not */
     FILE *dump;                   /* NULL: standard error */
 };

@@ -2,8 +2,9 @@
 # Installs what building and testing need from Debian 12 or newer. Only what is missing;
 # as root, or through sudo. Nothing else is downloaded.
 #
-# usage: scripts/install_deps.sh [--browser] [--list]
+# usage: scripts/install_deps.sh [--browser] [--arm] [--list]
 #   --browser  also the browser that tests look at the planning report with
+#   --arm      also a compiler for ARM's microcontrollers, and a machine that runs its programs
 # exit: 0 all there, 1 something could not be installed
 set -euo pipefail
 
@@ -19,6 +20,10 @@ packages=(
 )
 if [ "${1:-}" = --browser ]; then
     packages+=(chromium)
+    shift
+fi
+if [ "${1:-}" = --arm ]; then
+    packages+=(gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm)
     shift
 fi
 if [ "${1:-}" = --list ]; then

@@ -25,7 +25,7 @@ while [ $# -gt 0 ]; do
     esac
 done
 
-scripts/install_deps.sh --browser
+scripts/install_deps.sh --browser --arm
 # Some tests compare with onnxruntime; without Python packages they are skipped and say so.
 scripts/setup_python.sh || [ $? = 77 ]
 mkdir -p build

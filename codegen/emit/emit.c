@@ -231,6 +231,33 @@ const char *ul_emit_upper(struct ul_arena *arena, const char *prefix)
     return copy;
 }
 
+/* Scale and zero-point of what a float model's edge is in integers. */
+static void put_edges(struct ul_emitter *emitter, const char *big)
+{
+    const struct ul_block *block = &emitter->program->graph->blocks[0];
+    bool any = false;
+    for (uint32_t i = 0; i < block->input_count + block->output_count; i++) {
+        bool input = i < block->input_count;
+        uint32_t number = input ? i : i - block->input_count;
+        const char *kind = input ? "INPUT" : "OUTPUT";
+        const struct ul_value *info =
+            &emitter->program->graph
+                 ->values[input ? block->inputs[number] : block->outputs[number]];
+        if (info->edge_scale == 0)
+            continue;
+        if (!any)
+            ul_text_put(emitter->text,
+                        "/* The model's numbers are (x - zero) * scale of these integers x. */\n");
+        any = true;
+        ul_text_printf(emitter->text, "#define %s_%s_SCALE_%u ", big, kind, number);
+        ul_text_put_float(emitter->text, info->edge_scale, true);
+        ul_text_printf(emitter->text, "f\n#define %s_%s_ZERO_%u (%" PRId64 ")\n", big, kind, number,
+                       info->edge_zero);
+    }
+    if (any)
+        ul_text_put(emitter->text, "\n");
+}
+
 void ul_emit_header_begin(struct ul_emitter *emitter, const char *purpose)
 {
     const char *big = ul_emit_upper(emitter->arena, emitter->options->prefix);
@@ -246,6 +273,11 @@ void ul_emit_header_begin(struct ul_emitter *emitter, const char *purpose)
         emit_comment(text, info->name);
         ul_text_put(text, " ");
         ul_type_print(text, &info->type);
+        if (info->edge_scale != 0) {
+            ul_text_put(text, " = (x - zero) * scale: see");
+            ul_text_printf(text, " %s_%s_SCALE", big, input ? "INPUT" : "OUTPUT");
+            ul_text_printf(text, "_%u", input ? i : i - block->input_count);
+        }
         if (info->donor != UL_NONE) {
             ul_text_put(text, ", overwrites ");
             emit_comment(text, emitter->program->graph->values[info->donor].name);
@@ -262,6 +294,7 @@ void ul_emit_header_begin(struct ul_emitter *emitter, const char *purpose)
                    big, big, big, emitter->plan->reserved_bytes[0], big,
                    emitter->plan->alignment_bytes, big, block->input_count, big,
                    block->output_count, emitter->options->prefix);
+    put_edges(emitter, big);
 }
 
 const char *ul_emit_set_up_text(struct ul_emitter *emitter, const char *handle)

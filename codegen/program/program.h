@@ -171,6 +171,7 @@ struct ul_program_options {
     bool has_cudnn;           /* calls of cuDNN are there to be planned */
     bool needs_cudnn;         /* a program that finds none at its start fails; else kernels of
                                  ours stand in */
+    bool no_float;            /* nothing is computed in floats */
     bool tf32;                /* products of f32 may round their factors to 11 bits */
     const struct ul_profile *profile; /* of the device whose time counts */
     uint64_t align_bytes;             /* of every range of the plan; 0: the default */

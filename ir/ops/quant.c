@@ -30,7 +30,8 @@ ul_kx ul_quantize_within(struct ul_kernel *kernel, ul_kx x, ul_kx zero, int64_t 
         min = ul_kx_binary(kernel, UL_KX_SUB, min, shift);
         max = ul_kx_binary(kernel, UL_KX_SUB, max, shift);
     }
-    ul_kx rounded = ul_kx_unary(kernel, UL_KX_ROUND, x);
+    bool is_whole = ul_dtype_get(real)->is_integer;
+    ul_kx rounded = is_whole ? x : ul_kx_unary(kernel, UL_KX_ROUND, x);
     rounded = ul_kx_binary(kernel, UL_KX_MAX, rounded, min);
     rounded = ul_kx_binary(kernel, UL_KX_MIN, rounded, max);
     ul_kx result = ul_kx_cast(kernel, UL_I32, rounded);

@@ -2,7 +2,7 @@
 #include "ir/kernel_build.h"
 #include "ir/ops/quant.h"
 
-enum { FIRST_TERM = 1, TERM_INPUTS = 3 }; /* x, factor, x_zero */
+enum { FIRST_TERM = 1, TERM_INPUTS = 3, MAX_SHIFT = 62 }; /* x, factor, x_zero */
 
 static bool is_summed(enum ul_dtype dtype)
 {
@@ -10,13 +10,20 @@ static bool is_summed(enum ul_dtype dtype)
     return dtype == UL_I32 || dtype == UL_I64 || ul_quant_range(dtype, &low, &high);
 }
 
+static bool is_fixed(const struct ul_node *node)
+{
+    return ul_node_find_attr(node, "shift") != NULL;
+}
+
 static enum ul_status check_term(const struct ul_infer *infer, uint32_t first, struct ul_type *type)
 {
     const struct ul_type *x = ul_infer_input(infer, first);
     const struct ul_type *factor = ul_infer_input(infer, first + 1);
     const struct ul_type *zero = ul_infer_input(infer, first + 2);
-    if (x == NULL || factor == NULL || !is_summed(x->dtype) || factor->dtype != UL_F32)
-        return ul_infer_invalid(infer, "a term must be integers and an f32 factor");
+    enum ul_dtype wanted = is_fixed(infer->node) ? UL_I32 : UL_F32;
+    if (x == NULL || factor == NULL || !is_summed(x->dtype) || factor->dtype != wanted)
+        return ul_infer_invalid(infer, "a term must be integers and an %s factor",
+                                ul_dtype_get(wanted)->name);
     if (zero != NULL && (zero->dtype != x->dtype || ul_type_elements(zero) != 1))
         return ul_infer_invalid(infer, "a zero-point must be one number of its operand's type");
     struct ul_type sum = *type;
@@ -38,6 +45,9 @@ enum ul_status ul_infer_rescale(struct ul_infer *infer)
         return ul_infer_invalid(infer, "a term has no factor");
     int64_t min = ul_node_get_int(infer->node, "low", low);
     int64_t max = ul_node_get_int(infer->node, "high", high);
+    int64_t shift = ul_node_get_int(infer->node, "shift", 1);
+    if (shift < 1 || shift > MAX_SHIFT)
+        return ul_infer_invalid(infer, "shift must be 1 to %d", MAX_SHIFT);
     if (min < low || max > high || min > max)
         return ul_infer_invalid(infer, "low and high must be a range of the result's type");
     for (uint32_t first = FIRST_TERM; first < count; first += TERM_INPUTS)
@@ -47,7 +57,7 @@ enum ul_status ul_infer_rescale(struct ul_infer *infer)
     return UL_OK;
 }
 
-/* (x - x_zero) * factor, in f32. */
+/* x - x_zero, in f32, or i64 of fixed point. */
 static ul_kx load_difference(struct ul_lower *lower, ul_node_id node, uint32_t first,
                              const ul_kx *index, uint32_t rank)
 {
@@ -60,31 +70,56 @@ static ul_kx load_difference(struct ul_lower *lower, ul_node_id node, uint32_t f
         ul_kx zero = ul_lower_load_scalar(lower, inputs[first + 2]);
         x = ul_kx_binary(kernel, UL_KX_SUB, x, ul_kx_cast(kernel, ul_kx_dtype(kernel, x), zero));
     }
-    return ul_kx_cast(kernel, UL_F32, x);
+    return ul_kx_cast(kernel, is_fixed(&lower->graph->nodes[node]) ? UL_I64 : UL_F32, x);
+}
+
+/* The sum of terms in units of 2 ^ -shift, with a half of the result's, as an i64 of its units. */
+static ul_kx fixed_sum(struct ul_lower *lower, ul_node_id id, const ul_kx *index, uint32_t rank)
+{
+    struct ul_kernel *kernel = lower->kernel;
+    const struct ul_node *node = &lower->graph->nodes[id];
+    int64_t shift = ul_node_get_int(node, "shift", 1);
+    ul_kx sum = ul_kx_int(kernel, UL_I64, (int64_t)1 << (shift - 1));
+    for (uint32_t first = FIRST_TERM; first < node->input_count; first += TERM_INPUTS) {
+        ul_kx x = load_difference(lower, id, first, index, rank);
+        ul_kx factor = ul_lower_load_broadcast(lower, node->inputs[first + 1], index, rank);
+        ul_kx term = ul_kx_binary(kernel, UL_KX_MUL, x, ul_kx_cast(kernel, UL_I64, factor));
+        sum = ul_kx_binary(kernel, UL_KX_ADD, sum, term);
+    }
+    return ul_kx_binary(kernel, UL_KX_SHR, sum, ul_kx_int(kernel, UL_I64, shift));
 }
 
 /* Two roundings or one, behind a fused addition, are one decision of the printer for all kernels:
  * the same bits wherever a term is computed. */
+static ul_kx float_sum(struct ul_lower *lower, ul_node_id id, const ul_kx *index, uint32_t rank)
+{
+    struct ul_kernel *kernel = lower->kernel;
+    const struct ul_node *node = &lower->graph->nodes[id];
+    ul_kx sum = UL_NONE;
+    UL_ASSERT(node->input_count > FIRST_TERM + 1);
+    for (uint32_t first = FIRST_TERM; first < node->input_count; first += TERM_INPUTS) {
+        ul_kx x = load_difference(lower, id, first, index, rank);
+        ul_kx factor = ul_lower_load_broadcast(lower, node->inputs[first + 1], index, rank);
+        sum = sum == UL_NONE ? ul_kx_binary(kernel, UL_KX_MUL, x, factor)
+                             : ul_kx_fma(kernel, x, factor, sum);
+    }
+    return sum;
+}
+
 ul_kx ul_map_rescale(struct ul_lower *lower, ul_node_id node_id, uint32_t output,
                      const ul_kx *index)
 {
     struct ul_kernel *kernel = lower->kernel;
     const struct ul_node *node = &lower->graph->nodes[node_id];
     const struct ul_type *type = ul_lower_output_type(lower, node_id, output);
-    ul_kx sum = UL_NONE;
-    UL_ASSERT(node->input_count > FIRST_TERM + 1);
-    for (uint32_t first = FIRST_TERM; first < node->input_count; first += TERM_INPUTS) {
-        ul_kx x = load_difference(lower, node_id, first, index, type->rank);
-        ul_kx factor = ul_lower_load_broadcast(lower, node->inputs[first + 1], index, type->rank);
-        sum = sum == UL_NONE ? ul_kx_binary(kernel, UL_KX_MUL, x, factor)
-                             : ul_kx_fma(kernel, x, factor, sum);
-    }
     int64_t low = 0, high = 0;
     bool is_known = ul_quant_range(type->dtype, &low, &high);
     UL_ASSERT(is_known);
     low = ul_node_get_int(node, "low", low);
     high = ul_node_get_int(node, "high", high);
     ul_kx zero = ul_kx_cast(kernel, UL_I32, ul_lower_load_scalar(lower, node->inputs[0]));
+    ul_kx sum = is_fixed(node) ? fixed_sum(lower, node_id, index, type->rank)
+                               : float_sum(lower, node_id, index, type->rank);
     ul_kx result = ul_quantize_within(kernel, sum, zero, low, high);
     return ul_kx_cast(kernel, ul_compute_dtype(type->dtype), result);
 }

@@ -26,6 +26,13 @@
 
 #include "ul_winograd.h"
 
+/* Programs without floats have none of it. */
+#ifdef UL_NO_FLOAT
+#define UL_PACK_WINOGRAD 0
+#else
+#define UL_PACK_WINOGRAD 1
+#endif
+
 #include <stddef.h>
 
 #define UL_PACK_FLOAT_BYTES 4u
@@ -222,7 +229,7 @@ static inline void ul_packer_init(struct ul_packer *packer, const struct ul_pack
     memset(packer, 0, sizeof *packer);
     packer->target = target;
     packer->element_bytes = pack->element_bytes;
-    if (pack->winograd != 0) {
+    if (UL_PACK_WINOGRAD && pack->winograd != 0) {
         ul_packer_winograd_init(packer, pack);
         return;
     }
@@ -321,7 +328,7 @@ static inline void ul_packer_add_sums(const struct ul_packer *packer, const unsi
 static inline void ul_packer_add(struct ul_packer *packer, const unsigned char *elements,
                                  uint64_t count)
 {
-    if (packer->winograd != NULL) {
+    if (UL_PACK_WINOGRAD && packer->winograd != NULL) {
         ul_packer_winograd_add(packer, elements, count);
         return;
     }

@@ -65,7 +65,8 @@ UL_FUNCTION double ul_min_f64(double a, double b)
  * For each type: div (towards zero, as ONNX Div), floor_div, mod (sign of the divisor, as ONNX Mod
  * with fmod=0 and Python's %), fmod (sign of the dividend, as C's %), abs, neg, add, sub, mul (all
  * wrap), min, max, pow (exponent by squaring, wraps; a negative exponent gives 0 but for base 1 and
- * -1), shl and shr (0 when all bits leave). A zero divisor gives 0, as numpy does.
+ * -1), shl and shr (0 when all bits leave; of i64 shr alone, which rounds down). A zero divisor
+ * gives 0, as numpy does.
  */
 #define UL_INTEGER_COMMON(tag, type, wide)                                                         \
     UL_FUNCTION type ul_add_##tag(type a, type b)                                                  \
@@ -143,6 +144,15 @@ UL_FUNCTION double ul_min_f64(double a, double b)
         return base == 1 || base == -1 ? ul_ipow_##tag(base, (uint64_t)exponent & 1u) : (type)0;   \
     }
 
+/* Rounds down; C leaves a shift of negative numbers to the compiler. */
+#define UL_INTEGER_SHIFT(tag, type)                                                                \
+    UL_FUNCTION type ul_shr_##tag(type a, uint64_t count)                                          \
+    {                                                                                              \
+        if (count >= sizeof(type) * 8)                                                             \
+            return 0;                                                                              \
+        return (type)(a < 0 ? ~(~a >> count) : a >> count);                                        \
+    }
+
 #define UL_INTEGER_UNSIGNED(tag, type, wide)                                                       \
     UL_INTEGER_COMMON(tag, type, wide)                                                             \
     UL_FUNCTION type ul_neg_##tag(type a)                                                          \
@@ -197,6 +207,7 @@ UL_INTEGER_SIGNED(i8, int8_t, uint32_t)
 UL_INTEGER_SIGNED(i16, int16_t, uint32_t)
 UL_INTEGER_SIGNED(i32, int32_t, uint32_t)
 UL_INTEGER_SIGNED(i64, int64_t, uint64_t)
+UL_INTEGER_SHIFT(i64, int64_t)
 UL_INTEGER_UNSIGNED(u8, uint8_t, uint32_t)
 UL_INTEGER_UNSIGNED(u16, uint16_t, uint32_t)
 UL_INTEGER_UNSIGNED(u32, uint32_t, uint32_t)

@@ -1,0 +1,31 @@
+/* What the files of pass no_float share: how a Quantize that ends floats is written with integers.
+ * Each takes the Quantize and says whether it has changed it. */
+#ifndef UL_NO_FLOAT_INTERNAL_H
+#define UL_NO_FLOAT_INTERNAL_H
+
+#include "passes/integers_internal.h"
+
+/* no_float_scale.c */
+
+/* What is quantized, and its scale: one number. */
+bool ul_no_float_result(const struct ul_integers *integers, const struct ul_node *quantize,
+                        struct ul_scaled *y);
+/* The value as scaled integers of one scale. */
+bool ul_no_float_find(const struct ul_integers *integers, ul_value_id value, struct ul_scaled *x);
+/* The node becomes a Rescale of `sum` with a factor for each of its elements along the last
+ * dimensions of `type`, or one. */
+void ul_no_float_become_rescale(struct ul_integers *integers, ul_node_id id, ul_value_id sum,
+                                const struct ul_scaled *y, const struct ul_type *type,
+                                const double *factors);
+/* A Rescale in floats becomes one in fixed point; false: its factors leave the range. */
+bool ul_no_float_fix(struct ul_integers *integers, ul_node_id id);
+
+/* no_float_table.c: functions of one 8-bit value as tables; products of two. */
+bool ul_no_float_table(struct ul_integers *integers, ul_node_id id);
+bool ul_no_float_product(struct ul_integers *integers, ul_node_id id);
+
+/* no_float_mean.c: means over windows and axes as sums of products with ones; softmax. */
+bool ul_no_float_mean(struct ul_integers *integers, ul_node_id id);
+bool ul_no_float_softmax(struct ul_integers *integers, ul_node_id id);
+
+#endif

@@ -1,0 +1,132 @@
+/* Functions of one 8-bit value as tables of 256, and products of two values.
+ *
+ * What is elementwise between one Dequantize and the Quantize, constants beside it, depends on one
+ * integer: it is computed for all 256 of them, by the very operators, and looked up. */
+#include "ir/infer.h"
+#include "ir/op.h"
+#include "passes/no_float_internal.h"
+
+enum { TABLE_SIZE = 256, MAX_DEPTH = 24 };
+
+static bool is_8bit(const struct ul_integers *integers, ul_value_id value)
+{
+    enum ul_dtype dtype = integers->graph->values[value].type.dtype;
+    return dtype == UL_U8 || dtype == UL_I8;
+}
+
+/* ---- tables ---- */
+
+/* The only integers that `value` hangs on, elementwise. */
+static bool find_source(const struct ul_integers *integers, ul_value_id value, ul_value_id *source,
+                        uint32_t depth)
+{
+    double number;
+    struct ul_scaled x;
+    if (value == UL_NONE || ul_graph_get_number(integers->graph, value, &number))
+        return true;
+    const struct ul_node *node = ul_integers_maker(integers, value);
+    if (node == NULL || depth == MAX_DEPTH)
+        return false;
+    if (ul_no_float_find(integers, value, &x)) {
+        bool fits = is_8bit(integers, x.x) && (*source == UL_NONE || *source == x.x);
+        *source = x.x;
+        return fits;
+    }
+    const uint32_t flags = UL_OP_ELEMENTWISE | UL_OP_RANDOM;
+    if ((ul_op_get(node->op)->flags & flags) != UL_OP_ELEMENTWISE || node->output_count != 1)
+        return false;
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        if (!find_source(integers, node->inputs[i], source, depth + 1))
+            return false;
+    }
+    return true;
+}
+
+/* `value` for each of the source's values; UL_NONE where an operator is not folded. */
+static ul_value_id tabulate(struct ul_integers *integers, ul_value_id value, ul_value_id source,
+                            ul_value_id all)
+{
+    struct ul_graph *graph = integers->graph;
+    double number;
+    if (value == source)
+        return all;
+    if (value == UL_NONE)
+        return UL_NONE;
+    if (ul_graph_get_number(graph, value, &number))
+        return ul_edit_add_numbers(graph, graph->values[value].name,
+                                   graph->values[value].type.dtype, &number, 1, 0);
+    const struct ul_node node = *ul_integers_maker(integers, value);
+    ul_value_id *inputs =
+        ul_arena_copy(integers->pass->scratch, node.inputs, node.input_count * sizeof *inputs);
+    for (uint32_t i = 0; i < node.input_count; i++) {
+        inputs[i] = tabulate(integers, node.inputs[i], source, all);
+        if (inputs[i] == UL_NONE && node.inputs[i] != UL_NONE)
+            return UL_NONE;
+    }
+    ul_value_id made = ul_integers_add(integers, node.op, inputs, node.input_count, &node);
+    ul_node_id id = graph->values[made].producer;
+    if (!ul_node_fold(graph, id, integers->pass->scratch))
+        return UL_NONE;
+    ul_edit_make_weight(graph, made);
+    ul_graph_remove_node(graph, id);
+    return made;
+}
+
+bool ul_no_float_table(struct ul_integers *integers, ul_node_id id)
+{
+    struct ul_graph *graph = integers->graph;
+    ul_value_id result = graph->nodes[id].outputs[0], source = UL_NONE;
+    if (!is_8bit(integers, result) || !find_source(integers, result, &source, 0) ||
+        source == UL_NONE ||
+        ul_type_elements(&graph->values[source].type) !=
+            ul_type_elements(&graph->values[result].type) ||
+        graph->values[source].type.rank != graph->values[result].type.rank)
+        return false;
+    enum ul_dtype dtype = graph->values[source].type.dtype;
+    double values[TABLE_SIZE];
+    for (uint32_t i = 0; i < TABLE_SIZE; i++)
+        values[i] = (double)i - (dtype == UL_I8 ? TABLE_SIZE / 2 : 0);
+    ul_value_id all =
+        ul_edit_add_numbers(graph, ul_arena_printf(graph->arena, "%s.all", integers->build.name),
+                            dtype, values, TABLE_SIZE, 1);
+    ul_value_id table = tabulate(integers, result, source, all);
+    if (table == UL_NONE || graph->values[table].type.rank != 1)
+        return false;
+    const ul_value_id inputs[2] = {source, table};
+    ul_integers_become(integers, id, UL_OP_Lookup, inputs, 2, NULL);
+    return true;
+}
+
+/* ---- products ---- */
+
+/* x - zero as an i32. */
+static ul_value_id add_difference(struct ul_integers *integers, const struct ul_scaled *x)
+{
+    struct ul_graph *graph = integers->graph;
+    const double zero = (double)ul_scaled_zero(x, 0);
+    ul_value_id wide = ul_integers_cast(integers, x->x, UL_I32);
+    if (zero == 0)
+        return wide;
+    const char *name = ul_arena_printf(graph->arena, "%s.zero", integers->build.name);
+    const ul_value_id terms[2] = {wide, ul_edit_add_numbers(graph, name, UL_I32, &zero, 1, 0)};
+    return ul_integers_add(integers, UL_OP_Sub, terms, 2, NULL);
+}
+
+bool ul_no_float_product(struct ul_integers *integers, ul_node_id id)
+{
+    struct ul_graph *graph = integers->graph;
+    const struct ul_node node = graph->nodes[id];
+    const struct ul_node *product = ul_integers_maker(integers, node.inputs[0]);
+    struct ul_scaled a, b, y;
+    if (product == NULL || product->op != UL_OP_Mul ||
+        !ul_no_float_find(integers, product->inputs[0], &a) ||
+        !ul_no_float_find(integers, product->inputs[1], &b) || !is_8bit(integers, a.x) ||
+        !is_8bit(integers, b.x) || !ul_no_float_result(integers, &node, &y))
+        return false;
+    const ul_value_id factors[2] = {add_difference(integers, &a), add_difference(integers, &b)};
+    ul_value_id sum = ul_integers_add(integers, UL_OP_Mul, factors, 2, NULL);
+    double factor = ul_scaled_scale(&a, 0) * ul_scaled_scale(&b, 0) / ul_scaled_scale(&y, 0);
+    const struct ul_type one = {.dtype = UL_F32};
+    ul_no_float_become_rescale(integers, id, sum, &y, &one, &factor);
+    return true;
+}
