@@ -144,6 +144,7 @@ static void put_split_depth(const struct ul_contract_out *out, uint32_t indent,
     ul_contract_line(out, indent + 2, "}");
     ul_contract_line(out, indent + 1, "}");
     ul_contract_line(out, indent + 1, "const int64_t t_m = t_mb, t_rows = t_me - t_mb;");
+    ul_contract_line(out, indent + 1, "(void)t_m;");
     ul_contract_epilogue(out, indent + 1, "t_sums", plan->block_cols);
     ul_contract_line(out, indent, "}");
 }

@@ -98,10 +98,10 @@ static void put_inside(const struct ul_contract_out *out, uint32_t indent,
     const char *tag = bytes ? "u8" : plan->tag, *type = bytes ? "uint8_t" : plan->type;
     if (same && stride > 1 && action == UL_CONTRACT_PACK) {
         ul_contract_line(out, indent,
-                         "%s_%s(t_to + t_j + t_lo, (const %s *)b%" PRIu32 ", t_at + %" PRId64
+                         "%s_%s(%st_to + t_j + t_lo, (const %s *)b%" PRIu32 ", t_at + %" PRId64
                          " * t_lo, %" PRId64 ", 0, t_hi - t_lo%s);",
-                         bytes ? "ul_pack_inside" : "ul_pack_row", tag, type, b->buffer, stride,
-                         stride, bytes ? "" : ", t_hi - t_lo");
+                         bytes ? "ul_pack_inside" : "ul_pack_row", tag, bytes ? "(uint8_t *)" : "",
+                         type, b->buffer, stride, stride, bytes ? "" : ", t_hi - t_lo");
         return;
     }
     if (!same || stride != 1 || action == UL_CONTRACT_ACCUMULATE) {
@@ -110,9 +110,9 @@ static void put_inside(const struct ul_contract_out *out, uint32_t indent,
     }
     ul_contract_line(out, indent, "if (t_lo < t_hi)");
     ul_contract_line(out, indent,
-                     "    ul_pack_%s(t_to + t_j + t_lo, (const %s *)b%" PRIu32
+                     "    ul_pack_%s(%st_to + t_j + t_lo, (const %s *)b%" PRIu32
                      " + t_at + t_lo, t_hi - t_lo, %" PRIu64 " - (t_at + t_lo));",
-                     tag, type, b->buffer, buffer->element_count);
+                     tag, bytes ? "(uint8_t *)" : "", type, b->buffer, buffer->element_count);
 }
 
 /* Columns of the run that are outside. */
@@ -212,8 +212,7 @@ static void put_to(const struct ul_contract_out *out, uint32_t indent)
     else
         ul_contract_line(out, indent,
                          "%s *t_to = t_lines + (t_k - t_kb) %% %" PRId64 " * %" PRId64 ";",
-                         ul_contract_is_bytes(plan) ? "uint8_t" : plan->b_type, plan->group,
-                         UL_CONTRACT_LINE_BYTES / plan->packed_bytes);
+                         plan->b_type, plan->group, UL_CONTRACT_LINE_BYTES / plan->packed_bytes);
 }
 
 static void put_weave(const struct ul_contract_out *out, uint32_t indent)
@@ -258,8 +257,7 @@ void ul_contract_columns(const struct ul_contract_out *out, uint32_t indent,
     if (!flat || weaves)
         ul_contract_line(out, indent++, "{");
     if (weaves)
-        ul_contract_line(out, indent, "UL_LOCAL %s t_lines[%" PRId64 "];",
-                         ul_contract_is_bytes(plan) ? "uint8_t" : plan->b_type,
+        ul_contract_line(out, indent, "UL_LOCAL %s t_lines[%" PRId64 "];", plan->b_type,
                          UL_CONTRACT_LINE_BYTES / plan->packed_bytes * plan->group);
     if (!flat)
         ul_contract_split(out, indent, &plan->b_k, "t_k", "t_kb");

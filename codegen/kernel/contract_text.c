@@ -216,6 +216,44 @@ static bool is_short_row(const struct ul_contract_plan *plan)
            plan->b_n.extents[plan->b_n.count - 1] <= UNROLLED_ROUNDS;
 }
 
+/* The loop along a row of sums. */
+static void put_columns(const struct ul_contract_out *out, uint32_t indent, const char *first,
+                        const char *last, bool is_short)
+{
+    ul_contract_line(out, indent, is_short ? "UL_IVDEP_ROLLED" : "UL_IVDEP");
+    ul_contract_line(out, indent, "for (int64_t t_i = %s; t_i < %s; t_i++) {", first, last);
+    put_element(out, indent + 1, "t_n + t_i", "t_sum[t_i]");
+    ul_contract_line(out, indent, "}");
+}
+
+/* Do bytes come of the columns of a block? Whole vectors of bytes are longer than a block then. */
+static bool makes_bytes(const struct ul_contract_out *out)
+{
+    const struct ul_kernel *kernel = out->printer->kernel;
+    if (!out->is_narrow || out->plan->schedule != UL_CONTRACT_TILE || out->plan->group == 1)
+        return false;
+    for (uint32_t b = 0; b < kernel->buffer_count; b++)
+        if (kernel->buffers[b].role == UL_BUFFER_OUTPUT &&
+            ul_dtype_get(kernel->buffers[b].dtype)->size_bytes == 1)
+            return true;
+    return false;
+}
+
+/* A row of a block in pieces of known length, which C compilers find vectors for, and a rest. */
+static void put_pieces(const struct ul_contract_out *out, uint32_t indent)
+{
+    static const int pieces[] = {32, 16};
+    ul_contract_line(out, indent, "int64_t t_j = 0;");
+    for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
+        char last[24];
+        snprintf(last, sizeof last, "t_j + %d", pieces[i]);
+        ul_contract_line(out, indent, "for (; %s <= t_cols; t_j += %d) {", last, pieces[i]);
+        put_columns(out, indent + 1, "t_j", last, true);
+        ul_contract_line(out, indent, "}");
+    }
+    put_columns(out, indent, "t_j", "t_cols", false);
+}
+
 void ul_contract_epilogue(const struct ul_contract_out *out, uint32_t indent, const char *sums,
                           int64_t pitch)
 {
@@ -234,11 +272,10 @@ void ul_contract_epilogue(const struct ul_contract_out *out, uint32_t indent, co
         ul_contract_split(out, indent + 1, &plan->out_m, "t_q", "(t_m + t_r)");
     ul_contract_declare(out, indent + 1, &plan->epilogue_uses, &plan->out_m, 0, c->m_count, "t_q",
                         plan->out_m.count > 1 ? NULL : "t_m + t_r");
-    if (n->count == 1) {
-        ul_contract_line(out, indent + 1, is_short_row(plan) ? "UL_IVDEP_ROLLED" : "UL_IVDEP");
-        ul_contract_line(out, indent + 1, "for (int64_t t_i = 0; t_i < t_cols; t_i++) {");
-        put_element(out, indent + 2, "t_n + t_i", "t_sum[t_i]");
-        ul_contract_line(out, indent + 1, "}");
+    if (n->count == 1 && makes_bytes(out)) {
+        put_pieces(out, indent + 1);
+    } else if (n->count == 1) {
+        put_columns(out, indent + 1, "0", "t_cols", is_short_row(plan));
     } else {
         uint32_t last = n->count - 1;
         char value[64];

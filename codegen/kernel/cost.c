@@ -17,6 +17,7 @@
 #include "codegen/kernel/contract_internal.h"
 #include "codegen/kernel/contract_window.h"
 #include "codegen/kernel/profile.h"
+#include "codegen/kernel/range.h"
 #include "codegen/kernel/threads.h"
 #include "ir/kernel_build.h"
 
@@ -236,11 +237,14 @@ static void count_far(struct walk *walk, ul_kx index, uint32_t buffer, uint64_t 
 static void count_expr(struct walk *walk, ul_kx id, uint64_t times);
 
 /* Instructions of an operation: a division keeps its unit busy, the smaller of two and an integer
- * from a float look for NaN and for the ends of the range. */
+ * from a float look for NaN and for the ends of the range, which quantizing has done before. */
 static uint64_t instructions_of(const struct walk *walk, const struct ul_kx_data *expr)
 {
     enum { DIVIDE = 4, COMPARE = 3, ROUND = 4, CONVERT = 12 };
     bool is_float = ul_dtype_get(expr->dtype)->is_float;
+    if (expr->op == UL_KX_CAST &&
+        ul_range_is_quantized(walk->kernel, (ul_kx)(expr - walk->kernel->exprs)))
+        return 1;
     if (expr->op == UL_KX_CAST)
         return !is_float && ul_dtype_get(walk->kernel->exprs[expr->a].dtype)->is_float ? CONVERT
                                                                                        : 1;
@@ -363,6 +367,13 @@ static bool is_strided(const struct ul_contract_plan *plan)
     return n->count > 0 && plan->contraction->b.at.strides[n->carrier[n->count - 1]] > 1;
 }
 
+/* Narrow elements go more at a time. */
+static uint64_t packed_vectors(const struct ul_contract_plan *plan, uint64_t elements)
+{
+    uint64_t at_once = (uint64_t)(plan->element_bytes / plan->packed_bytes);
+    return at_once <= 1 ? elements : (elements + at_once - 1) / at_once;
+}
+
 /* What goes through panels: elements, and the runs that they come in, which end with a row of the
  * image or with a block of columns. */
 static void count_packing(struct walk *walk, const struct ul_contract_plan *plan, uint64_t times)
@@ -377,14 +388,15 @@ static void count_packing(struct walk *walk, const struct ul_contract_plan *plan
         return;
     if (plan->packs_a)
         count(walk, UL_WORK_VECTOR,
-              ul_size_mul_saturating(blocks, ul_size_mul_saturating((uint64_t)plan->m, k)));
+              packed_vectors(plan, ul_size_mul_saturating(
+                                       blocks, ul_size_mul_saturating((uint64_t)plan->m, k))));
     if (!packs_b(plan))
         return;
     if (is_strided(plan))
         count(walk, UL_WORK_SCALAR,
               ul_size_mul_saturating(ul_size_mul_saturating(n, k), PACKED_STRIDED));
     else
-        count(walk, UL_WORK_VECTOR, ul_size_mul_saturating(n, k));
+        count(walk, UL_WORK_VECTOR, packed_vectors(plan, ul_size_mul_saturating(n, k)));
     if (plan->b_n.count > 1)
         count(walk, UL_WORK_SCALAR,
               ul_size_mul_saturating(ul_size_mul_saturating(rows + blocks - 1, k), PACKED_ROW));

@@ -207,26 +207,12 @@ static void put_load(const struct ul_expr_printer *printer, const struct ul_kx_d
         ul_text_put(printer->text, ")");
 }
 
-/* A bound of what is quantized: a whole number that ul_quantize_f32 takes. */
-static bool is_small_bound(const struct ul_kernel *kernel, ul_kx bound)
-{
-    static const int64_t far = (int64_t)1 << 22;
-    struct ul_range range;
-    return ul_range_find(kernel, NULL, bound, &range) && range.low >= -far && range.high <= far;
-}
-
-/* i32(min(max(round(x), low), high)) of an f32: rounded, bounded and cast at once, since bounds
- * that are whole numbers may come before the rounding. False where it is something else. */
-static bool put_quantize(const struct ul_expr_printer *printer, const struct ul_kx_data *expr)
+/* Rounded, bounded and cast at once, since bounds that are whole numbers may come before the
+ * rounding. */
+static void put_quantize(const struct ul_expr_printer *printer, const struct ul_kx_data *expr)
 {
     const struct ul_kernel *kernel = printer->kernel;
-    const struct ul_kx_data *min = &kernel->exprs[expr->a];
-    if (expr->dtype != UL_I32 || min->op != UL_KX_MIN || min->dtype != UL_F32)
-        return false;
-    const struct ul_kx_data *max = &kernel->exprs[min->a];
-    if (max->op != UL_KX_MAX || kernel->exprs[max->a].op != UL_KX_ROUND ||
-        !is_small_bound(kernel, max->b) || !is_small_bound(kernel, min->b))
-        return false;
+    const struct ul_kx_data *min = &kernel->exprs[expr->a], *max = &kernel->exprs[min->a];
     ul_text_put(printer->text, "ul_quantize_f32(");
     ul_put_expr(printer, kernel->exprs[max->a].a);
     ul_text_put(printer->text, ", ");
@@ -234,15 +220,16 @@ static bool put_quantize(const struct ul_expr_printer *printer, const struct ul_
     ul_text_put(printer->text, ", ");
     ul_put_expr(printer, min->b);
     ul_text_put(printer->text, ")");
-    return true;
 }
 
 static void put_cast(const struct ul_expr_printer *printer, const struct ul_kx_data *expr)
 {
     enum ul_dtype from = ul_kx_dtype(printer->kernel, expr->a);
     struct ul_text *text = printer->text;
-    if (put_quantize(printer, expr))
+    if (ul_range_is_quantized(printer->kernel, (ul_kx)(expr - printer->kernel->exprs))) {
+        put_quantize(printer, expr);
         return;
+    }
     if (is_float(from) && !is_float(expr->dtype)) {
         char name[48];
         enum ul_dtype to = expr->dtype == UL_U4   ? UL_U8

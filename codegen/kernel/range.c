@@ -103,3 +103,24 @@ bool ul_range_find(const struct ul_kernel *kernel, const struct ul_operand *oper
     UL_ASSERT(!is_found || range->low <= range->high);
     return is_found;
 }
+
+static bool is_small_bound(const struct ul_kernel *kernel, ul_kx bound)
+{
+    static const int64_t far = (int64_t)1 << 22;
+    struct ul_range range;
+    return ul_range_find(kernel, NULL, bound, &range) && range.low >= -far && range.high <= far;
+}
+
+bool ul_range_is_quantized(const struct ul_kernel *kernel, ul_kx x)
+{
+    UL_ASSERT(x < kernel->expr_count);
+    const struct ul_kx_data *expr = &kernel->exprs[x];
+    if (expr->op != UL_KX_CAST || expr->dtype != UL_I32)
+        return false;
+    const struct ul_kx_data *min = &kernel->exprs[expr->a];
+    if (min->op != UL_KX_MIN || min->dtype != UL_F32)
+        return false;
+    const struct ul_kx_data *max = &kernel->exprs[min->a];
+    return max->op == UL_KX_MAX && kernel->exprs[max->a].op == UL_KX_ROUND &&
+           is_small_bound(kernel, max->b) && is_small_bound(kernel, min->b);
+}

@@ -17,4 +17,8 @@ bool ul_range_stored(enum ul_dtype dtype, struct ul_range *range);
 bool ul_range_find(const struct ul_kernel *kernel, const struct ul_operand *operand, ul_kx x,
                    struct ul_range *range);
 
+/* Is it i32(min(max(round(x), low), high)) of an f32, with bounds that are whole numbers of at most
+ * 2^22: what ul_quantize_f32 of runtime/lib/ul_scalar.h does at once? */
+bool ul_range_is_quantized(const struct ul_kernel *kernel, ul_kx x);
+
 #endif
