@@ -438,11 +438,12 @@ static bool is_bounded(const struct ul_call *call)
     return bounded;
 }
 
-/* oneDNN 2.6 computes what follows a transposed convolution, functions as operands, one element
- * after the other by reference code, in twenty times the time of all the sums. */
+/* oneDNN 2.6 computes what follows a transposed convolution of floats, functions as operands, one
+ * element after the other by reference code, in twenty times the time of all the sums. */
 static bool has_slow_posts(const struct ul_call *call)
 {
-    return call->kind == UL_CALL_DECONVOLUTION && call->post_count > call->tail_count;
+    return call->kind == UL_CALL_DECONVOLUTION && call->post_count > call->tail_count &&
+           !ul_call_is_integer(call);
 }
 
 static struct answer *answer_new(struct ul_dnnl *dnnl, const struct ul_group_call *call,

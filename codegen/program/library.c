@@ -110,21 +110,28 @@ static bool describe_conv(struct ul_describer *describer, const struct ul_node *
            describe_conv_bias(describer, node->input_count > 2 ? node->inputs[2] : UL_NONE);
 }
 
+/* Of a transposed one, the sources of a result differ in number: no zero point is taken from all.
+ */
 static bool describe_conv_integer(struct ul_describer *describer, const struct ul_node *node)
 {
     const struct ul_graph *graph = describer->graph;
     struct ul_group_call *out = describer->out;
+    bool transposed = node->op == UL_OP_ConvTransposeInteger;
+    const struct ul_type *x = &graph->values[node->inputs[0]].type;
+    const struct ul_type *w = &graph->values[node->inputs[1]].type;
     struct ul_conv conv;
-    if (ul_conv_read(&conv, node, &graph->values[node->inputs[0]].type,
-                     &graph->values[node->inputs[1]].type) != NULL)
+    if ((transposed ? ul_conv_transpose_read(&conv, node, x, w)
+                    : ul_conv_read(&conv, node, x, w)) != NULL)
         return false;
-    out->call.kind = UL_CALL_CONVOLUTION;
-    describe_geometry(out, &conv, false);
+    out->call.kind =
+        transposed && !is_pointwise(&conv) ? UL_CALL_DECONVOLUTION : UL_CALL_CONVOLUTION;
+    describe_geometry(out, &conv, transposed);
     out->args[UL_CALL_SRC] = node->inputs[0];
     out->args[UL_CALL_WEIGHTS] = node->inputs[1];
     return ul_describe_numbers(graph, node->inputs[0], &out->call.src) &&
-           describe_weights(describer, &conv, node->inputs[1], false, &out->call.weights) &&
-           ul_call_is_integer(&out->call) && ul_describe_zeros(describer, node);
+           describe_weights(describer, &conv, node->inputs[1], transposed, &out->call.weights) &&
+           ul_call_is_integer(&out->call) && ul_describe_zeros(describer, node) &&
+           (out->call.kind == UL_CALL_CONVOLUTION || out->call.src_zero_kind == UL_ZERO_IS_0);
 }
 
 /* Nothing may follow it in the same call. */
@@ -244,7 +251,8 @@ bool ul_group_call_is_exact(const struct ul_group_call *group)
         results *= (uint64_t)call->dst.dims[d];
     uint64_t max_sum = ul_size_mul_saturating(group->product_count / results, 255 * 128);
     return call->dst.type != UL_CALL_I32 ||
-           (call->bias.rank == 0 && call->post_count == 0 && !ul_call_is_scaled(call) &&
+           (call->kind != UL_CALL_DECONVOLUTION && call->bias.rank == 0 && call->post_count == 0 &&
+            !ul_call_is_scaled(call) &&
             (max_sum <= (uint64_t)1 << 24 || strncmp(call->implementation, "brg", 3) == 0));
 }
 
@@ -303,6 +311,7 @@ static bool describe_anchor(struct ul_describer *describer, const struct ul_node
     case UL_OP_ConvTranspose:
         return describe_conv(describer, node);
     case UL_OP_ConvInteger:
+    case UL_OP_ConvTransposeInteger:
         return describe_conv_integer(describer, node);
     case UL_OP_ConvWeightGradient:
         return describe_weight_gradient(describer, node);

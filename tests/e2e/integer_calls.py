@@ -4,7 +4,7 @@ and against itself under other plans.
 
     integer_calls.py ULLAGE [CASE...]
 
-A case is a chain of ConvInteger or MatMulInteger and what follows: a bias of sums, Rescale (with a
+A case is a chain of ConvInteger, ConvTransposeInteger or MatMulInteger and what follows: a bias of sums, Rescale (with a
 residual, a range, a zero point), Cast and floats, zero points that are known or not. Integers are to
 be within one step of numpy's, which rounds once from exact sums; sums are to be equal, floats near.
 On target cpu every product is to be a call where the machine has VNNI, and outputs have the same
@@ -80,6 +80,19 @@ class Model:
                               w[g * outputs // groups:(g + 1) * outputs // groups].astype("i8"))
                  for g in range(groups)]
         return self.node("ConvInteger", inputs, attributes), numpy.concatenate(parts, 1)
+
+    def conv_transpose(self, x, outputs, kernel, step):
+        name, array = x
+        count, inner, high, wide = array.shape
+        w = self.random.integers(-127, 128, (inner, outputs, kernel, kernel)).astype(numpy.int8)
+        sums = numpy.zeros((count, outputs, (high - 1) * step + kernel, (wide - 1) * step + kernel),
+                           numpy.int64)
+        for i in range(kernel):
+            for j in range(kernel):
+                sums[:, :, i:i + high * step:step, j:j + wide * step:step] += numpy.einsum(
+                    "nchw,co->nohw", array.astype(numpy.int64), w[:, :, i, j].astype("i8"))
+        attributes = {"strides": [step, step], "kernel_shape": [kernel, kernel]}
+        return self.node("ConvTransposeInteger", [name, self.weight(w)], attributes, "ullage"), sums
 
     def matmul(self, x, columns, zero=None, zero_name=None):
         name, array = x
@@ -196,6 +209,14 @@ def dynamic(model, rows):
     return out, (s[1] * (float(scale) * float(w_scale)) + b).astype(numpy.float32)
 
 
+def transposed(model, kind, kernel, low=None):
+    """Between convolutions, so that it lies as they do."""
+    own = {"kind": kind, "zero": 0}
+    x = model.rescale(model.bias(model.conv(model.input(kind, (1, 16, 18, 18)), 48, 1)), **own)
+    y = model.rescale(model.bias(model.conv_transpose(x, 40, kernel, 2)), low=low, **own)
+    return model.rescale(model.bias(model.conv(y, 32, 1)), **own)
+
+
 def conv(model, kind, out, **more):
     x = model.input(kind, (1, 32, 14, 14))
     y = model.conv(x, 64, 3, **more)
@@ -221,6 +242,9 @@ CASES = {
     "conv_zero_fixed_i8": (lambda m: conv(m, "i8", "u8", zero=-7), "u8"),
     "conv_groups": (lambda m: conv(m, "i8", "i8", groups=4, pad_value=9), "i8"),
     "conv_floats": (lambda m: conv(m, "u8", "f32"), "f32"),
+    "transposed": (lambda m: transposed(m, "u8", 2), "u8"),
+    "transposed_i8": (lambda m: transposed(m, "i8", 2, -50), "i8"),
+    "transposed_overlaps": (lambda m: transposed(m, "i8", 3), "i8"),
     "sums_u8": (lambda m: sums(m, "u8", 640), "i32"),
     "sums_i8": (lambda m: sums(m, "i8", 640), "i32"),
     "product": (lambda m: product(m, "u8", "u8"), "u8"),
