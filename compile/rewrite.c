@@ -55,6 +55,8 @@ static struct ul_passes_options passes_options(struct ul_compile *compile,
     struct ul_passes_options options = {.disabled = compile->options.no_passes.items,
                                         .disabled_count = compile->options.no_passes.count,
                                         .traits = &target->traits,
+                                        .quantize = compile->options.quantize.items,
+                                        .quantize_count = compile->options.quantize.count,
                                         .precision = ul_compile_storage(&compile->options),
                                         .no_float = compile->options.no_float};
     if (compile->options.train)

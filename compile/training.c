@@ -202,6 +202,9 @@ static enum ul_status check_others(struct ul_compile *compile)
         return ul_diag_set(&compile->diag, UL_UNSUPPORTED,
                            "--weights rom: a program that trains writes its weights; leave it out "
                            "with --train");
+    if (options->quantize.count > 0)
+        return ul_diag_set(&compile->diag, UL_UNSUPPORTED,
+                           "--quantize: models are trained in floats; leave it out with --train");
     if (options->precision != UL_PRECISION_F32)
         return ul_diag_set(&compile->diag, UL_UNSUPPORTED,
                            "--precision: models are trained in the types that they have; leave it "

@@ -146,3 +146,20 @@ const char *ul_edit_name_node(const struct ul_graph *graph, ul_node_id node)
     }
     return NULL;
 }
+
+bool ul_edit_matches(const char *pattern, const char *name)
+{
+    for (; *pattern != '\0'; pattern++, name++) {
+        if (*pattern == '*') {
+            for (;; name++) {
+                if (ul_edit_matches(pattern + 1, name))
+                    return true;
+                if (*name == '\0')
+                    return false;
+            }
+        }
+        if (*name == '\0' || (*pattern != '?' && *pattern != *name))
+            return false;
+    }
+    return *name == '\0';
+}

@@ -56,6 +56,8 @@ struct ul_passes_options {
     const char *const *inside; /* --inside: maps that products compute while they pack operands */
     uint32_t row_major_count;
     const char *const *row_major; /* --row-major: regions that keep the layout of the model */
+    uint32_t quantize_count;
+    const char *const *quantize; /* --quantize: weights that become integers, "int4:PATTERN" */
     const struct ul_target_traits *traits; /* NULL: a target that wants nothing */
     enum ul_dtype precision; /* UL_F16, UL_BF16: f32 lies in memory in these 16 bits */
     /* Whether a group of nodes (in execution order) is one call of the target's library; `escapes`

@@ -21,7 +21,7 @@ ul_pass_fn ul_pass_infer, ul_pass_dce, ul_pass_cse, ul_pass_simplify, ul_pass_bn
     ul_pass_einsum, ul_pass_own, ul_pass_layout, ul_pass_views, ul_pass_concat, ul_pass_precision,
     ul_pass_donate, ul_pass_pool, ul_pass_again, ul_pass_fuse, ul_pass_split, ul_pass_select,
     ul_pass_inline, ul_pass_modes, ul_pass_loss, ul_pass_gradient, ul_pass_tiles, ul_pass_bits,
-    ul_pass_inside, ul_pass_integers, ul_pass_nbits, ul_pass_no_float;
+    ul_pass_inside, ul_pass_integers, ul_pass_nbits, ul_pass_quantize, ul_pass_no_float;
 
 /* passes.c: --no-pass was given for it. */
 bool ul_pass_is_disabled(const struct ul_pass *pass, const char *name);
@@ -61,6 +61,9 @@ const char *ul_edit_name_node(const struct ul_graph *graph, ul_node_id node);
 /* The node of that name, or that makes a value of that name; UL_NONE: there is none, or there are
  * several. */
 ul_node_id ul_edit_find_node(const struct ul_graph *graph, const char *name);
+
+/* Whether a name matches a pattern, where * is any text and ? any byte. */
+bool ul_edit_matches(const char *pattern, const char *name);
 
 /* cse.c: attributes of the same names and values, in the same order. */
 bool ul_cse_attrs_equal(const struct ul_node *a, const struct ul_node *b);

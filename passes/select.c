@@ -16,28 +16,10 @@
 
 #include <string.h>
 
-/* Whether a name matches a pattern, where * is any text and ? any byte. */
-static bool matches(const char *pattern, const char *name)
-{
-    for (; *pattern != '\0'; pattern++, name++) {
-        if (*pattern == '*') {
-            for (;; name++) {
-                if (matches(pattern + 1, name))
-                    return true;
-                if (*name == '\0')
-                    return false;
-            }
-        }
-        if (*name == '\0' || (*pattern != '?' && *pattern != *name))
-            return false;
-    }
-    return *name == '\0';
-}
-
 static bool is_named(const char *const *patterns, uint32_t count, const char *name)
 {
     for (uint32_t i = 0; i < count; i++)
-        if (matches(patterns[i], name))
+        if (ul_edit_matches(patterns[i], name))
             return true;
     return false;
 }
@@ -50,7 +32,7 @@ static enum ul_status check_patterns(const struct ul_pass *pass, const char *opt
         bool found = false;
         for (uint32_t v = 0; !found && v < pass->graph->value_count; v++)
             found = pass->graph->values[v].kind == UL_VALUE_WEIGHT &&
-                    matches(patterns[i], pass->graph->values[v].name);
+                    ul_edit_matches(patterns[i], pass->graph->values[v].name);
         if (!found)
             return ul_diag_set(pass->diag, UL_USAGE, "%s %s: no initializer has such a name",
                                option, ul_quote(pass->scratch, patterns[i]));

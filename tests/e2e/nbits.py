@@ -199,6 +199,45 @@ def rows_of(rng):
     return Case(model, a, numpy.maximum(want, 0) if last == "r" else want, numpy.abs(want), f"{text}, {rows}x{width}")
 
 
+def asked_for(ullage, options):
+    """--quantize of a float32 model: less bytes, small errors, and refusals in a line."""
+    rng = numpy.random.default_rng(7)
+    sizes = [128, 256, 320, 256, 128]
+    weights = [tensor(f"w{i}", rng.normal(0, 1 / numpy.sqrt(k), (k, n)).astype("f4"))
+               for i, (k, n) in enumerate(zip(sizes, sizes[1:]))]  # fmt: skip
+    names = ["a", "h0", "h1", "h2", "y"]
+    nodes = [helper.make_node("MatMul", [names[i], f"w{i}"], [names[i + 1]], f"layer{i}") for i in range(4)]
+    model = helper.make_model(helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("a", TensorProto.FLOAT, [5, 128])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [5, 128])], weights),
+        opset_imports=[helper.make_opsetid("", 21)], ir_version=10)  # fmt: skip
+    a = rng.normal(0, 1, (5, 128)).astype("f4")
+    want = a
+    for weight in weights:
+        want = want @ onnx.numpy_helper.to_array(weight)
+    inner, outer = 256 * 320 * 2, 128 * 256 * 2
+    with tempfile.TemporaryDirectory() as folder:
+        feed, path = os.path.join(folder, "a.npy"), os.path.join(folder, "m.onnx")
+        numpy.save(feed, a)
+        onnx.save(model, path)
+        cases = [(["int4"], 4 * outer + 0.57 * inner, 0.12), (["int8"], 4 * outer + 1.07 * inner, 0.01),
+                 (["int4:*"], 0.57 * (inner + outer), 0.2),
+                 (["int8", "int4:layer1"], 4 * outer + 0.82 * inner, 0.1)]  # fmt: skip
+        for texts, bytes_max, error_max in cases:
+            words = [word for text in texts for word in ("--quantize", text)]
+            got, _ = outputs(ullage, folder, [*options, *words], feed)
+            with open(os.path.join(folder, "plan.json")) as file:
+                stored = json.load(file)["rows"]["weights"]
+            error = float(numpy.linalg.norm(got - want) / numpy.linalg.norm(want))
+            print(f"--quantize {' '.join(texts)}: {stored} bytes of weights, error {error:.4f}")
+            if stored > bytes_max or not 0 < error <= error_max:
+                raise RuntimeError(f"--quantize {texts}: {stored} bytes of {bytes_max}, error {error}")
+        for text, code in (("int3", 1), ("int4:", 1), ("int4:other", 1)):
+            done = subprocess.run([ullage, "plan", path, "--quantize", text], capture_output=True, text=True)  # fmt: skip
+            if done.returncode != code or done.stderr.count("\n") != 1:
+                raise RuntimeError(f"--quantize {text}: exit {done.returncode}: {done.stderr}")
+
+
 def run(command):
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     if done.returncode != 0:
@@ -266,6 +305,7 @@ def main():
         print(f"{i}: {case.text}", flush=True)
         peers += check_peer(case) if onnxruntime is not None else 0
         ways[check(os.path.abspath(arguments.ullage), options, case)] += 1
+    asked_for(os.path.abspath(arguments.ullage), options)
     print(f"{arguments.count} cases, {peers} of them by onnxruntime too; {dict(ways)}")
     if arguments.target == "cpu" and arguments.count >= 12 and ways["ullage nbits"] == 0:
         raise RuntimeError("nothing ran by the runtime's own product")

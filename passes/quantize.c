@@ -1,0 +1,273 @@
+/* Weights of products become integers of 4 or 8 bits, where --quantize asks for it.
+ *
+ * Problem: in products of few rows weights are what is read and kept, and few bits of each are
+ * enough. Method: each block of 32 along k has a scale of 16 bits, searched for the least squared
+ * error, and codes without a zero point; a DequantizeLinear stands where the weight stood, which
+ * pass `nbits` makes one with the product:
+ *
+ *      MatMul(x, w [k n])  ->  MatMul(x, DequantizeLinear(codes, scales [k / 32, n]))
+ *
+ * The scale of a block is one of a few that put its largest number on the last code or near it, and
+ * then the one that fits these codes best (least squares), rounded to 16 bits before the codes are.
+ * The first and the last product keep their weights, which everything passes through, unless a
+ * pattern names them.
+ *
+ * Left undone: weights that something else than products reads (embeddings that are also the last
+ * layer), convolutions; zero points. */
+#include "ir/build.h"
+#include "ir/op.h"
+#include "passes/passes_internal.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { BLOCK = 32 };
+
+/* What --quantize asked for. */
+struct request {
+    int64_t bits;
+    const char *pattern; /* NULL: all but the first and the last */
+};
+
+static bool read_request(const char *text, struct request *request)
+{
+    bool is_four = strncmp(text, "int4", 4) == 0, is_eight = strncmp(text, "int8", 4) == 0;
+    if ((!is_four && !is_eight) || (text[4] != '\0' && (text[4] != ':' || text[5] == '\0')))
+        return false;
+    *request =
+        (struct request){.bits = is_four ? 4 : 8, .pattern = text[4] == ':' ? text + 5 : NULL};
+    return true;
+}
+
+/* ---- one block ---- */
+
+/* What no number falls on is 0, which every scale has a code for. */
+struct block {
+    float numbers[BLOCK];
+    float codes[BLOCK]; /* whole numbers */
+    float scale;
+};
+
+static float round_scale(double scale)
+{
+    unsigned char place[2];
+    ul_element_put_float(place, UL_F16, scale);
+    return (float)ul_element_get_float(place, UL_F16);
+}
+
+/* Sets the codes for a scale; the squared error. Sums of four lanes, which compilers keep in one
+ * vector: this is what quantizing a model takes its time for. */
+static float encode(struct block *block, float scale, float limit)
+{
+    enum { LANES = 4 };
+    const float whole = 12582912; /* 2^23 and a half: what is added to it is rounded */
+    const float inverse = scale == 0 ? 0 : 1 / scale, low = -limit - 1;
+    float errors[LANES] = {0};
+    block->scale = scale;
+    for (int i = 0; i < BLOCK; i += LANES) {
+        for (int lane = 0; lane < LANES; lane++) {
+            float code = block->numbers[i + lane] * inverse;
+            code = code < low ? low : code;
+            code = code > limit ? limit : code;
+            code = code + whole - whole;
+            float rest = block->numbers[i + lane] - code * scale;
+            block->codes[i + lane] = code;
+            errors[lane] += rest * rest;
+        }
+    }
+    return errors[0] + errors[1] + errors[2] + errors[3];
+}
+
+/* The scale that has the least error with the codes that there are. */
+static double fit(const struct block *block)
+{
+    double products = 0, squares = 0;
+    for (int i = 0; i < BLOCK; i++) {
+        products += (double)(block->numbers[i] * block->codes[i]);
+        squares += (double)(block->codes[i] * block->codes[i]);
+    }
+    return squares > 0 ? products / squares : 0;
+}
+
+/* False: its numbers are out of the range that such scales have. */
+static bool quantize_block(struct block *block, int64_t bits)
+{
+    enum { TRIES = 4 }; /* half a code apart */
+    const float limit = (float)(((int64_t)1 << (bits - 1)) - 1);
+    float largest = 0, least = INFINITY, best = 0;
+    for (int i = 0; i < BLOCK; i++) {
+        if (!isfinite(block->numbers[i]))
+            return false;
+        if (fabsf(block->numbers[i]) > fabsf(largest))
+            largest = block->numbers[i];
+    }
+    /* Codes are -limit - 1 to limit: the largest number goes to either end, or a little beyond. */
+    for (int i = 0; i < 2 * TRIES; i++) {
+        float end =
+            i < TRIES ? -limit - 1.5f + 0.5f * (float)i : limit + 0.5f - 0.5f * (float)(i - TRIES);
+        float scale = round_scale((double)(largest / end));
+        float error = isfinite(scale) ? encode(block, scale, limit) : INFINITY;
+        if (error < least) {
+            least = error;
+            best = scale;
+        }
+    }
+    (void)encode(block, best, limit);
+    float fitted = round_scale(fit(block));
+    if (encode(block, fitted, limit) > least)
+        (void)encode(block, best, limit);
+    return isfinite(least);
+}
+
+/* ---- one weight ---- */
+
+struct target {
+    ul_node_id node;
+    uint32_t k_axis;
+    int64_t bits; /* 0: stays */
+};
+
+/* The codes and scales of a matrix as constants; false: numbers that have none. */
+static bool quantize_weight(const struct ul_pass *pass, const struct target *target,
+                            struct ul_tensor **codes, struct ul_tensor **scales)
+{
+    struct ul_graph *graph = pass->graph;
+    ul_value_id value = graph->nodes[target->node].inputs[1];
+    const struct ul_tensor *tensor = graph->values[value].tensor;
+    const int64_t *dims = tensor->type.dims;
+    enum ul_dtype dtype = target->bits == 4 ? UL_I4 : UL_I8;
+    int64_t depth = dims[target->k_axis], columns = dims[1 - target->k_axis];
+    int64_t blocks = (depth + BLOCK - 1) / BLOCK;
+    int64_t scale_dims[2];
+    scale_dims[target->k_axis] = blocks;
+    scale_dims[1 - target->k_axis] = columns;
+    struct ul_type code_type = ul_type_make(dtype, 2, dims);
+    struct ul_type scale_type = ul_type_make(UL_F16, 2, scale_dims);
+    unsigned char *code_bytes = ul_arena_alloc(graph->arena, ul_type_bytes(&code_type));
+    unsigned char *scale_bytes = ul_arena_alloc(graph->arena, ul_type_bytes(&scale_type));
+    int64_t k_step = target->k_axis == 0 ? dims[1] : 1, n_step = target->k_axis == 0 ? 1 : dims[1];
+    for (int64_t n = 0; n < columns; n++)
+        for (int64_t b = 0; b < blocks; b++) {
+            int64_t first = b * BLOCK;
+            struct block block = {.scale = 0};
+            int64_t count = depth - first < BLOCK ? depth - first : BLOCK;
+            for (int64_t i = 0; i < count; i++)
+                block.numbers[i] = (float)ul_tensor_get_float(
+                    tensor, (uint64_t)((first + i) * k_step + n * n_step));
+            if (!quantize_block(&block, target->bits))
+                return false;
+            for (int64_t i = 0; i < count; i++)
+                ul_element_put_int(code_bytes + (first + i) * k_step + n * n_step, dtype,
+                                   (int64_t)block.codes[i]);
+            int64_t at = target->k_axis == 0 ? b * columns + n : n * blocks + b;
+            ul_element_put_float(scale_bytes + 2 * at, UL_F16, (double)block.scale);
+        }
+    *codes = ul_tensor_new(graph->arena, &code_type, code_bytes);
+    *scales = ul_tensor_new(graph->arena, &scale_type, scale_bytes);
+    return true;
+}
+
+static enum ul_status replace_weight(const struct ul_pass *pass, const struct target *target)
+{
+    struct ul_graph *graph = pass->graph;
+    ul_value_id value = graph->nodes[target->node].inputs[1];
+    struct ul_type type = graph->values[value].type;
+    const char *name = graph->values[value].name;
+    struct ul_tensor *codes, *scales;
+    if (!quantize_weight(pass, target, &codes, &scales))
+        return ul_diag_set(pass->diag, UL_UNSUPPORTED,
+                           "--quantize: the weight %s of %s has numbers for which there is no "
+                           "scale of 16 bits: keep it by a pattern for the others",
+                           ul_quote(pass->scratch, name),
+                           ul_node_describe(graph, target->node, pass->scratch));
+    ul_value_id inputs[] = {
+        ul_graph_add_weight(graph, name, codes),
+        ul_graph_add_weight(graph, ul_arena_printf(graph->arena, "%s_scales", name), scales)};
+    struct ul_build build = ul_build_before(graph, target->node);
+    ul_value_id floats = ul_build_value(&build, UL_OP_DequantizeLinear, inputs, 2, &type);
+    ul_node_id node = graph->values[floats].producer;
+    ul_node_set_int(graph, node, "axis", target->k_axis);
+    ul_node_set_int(graph, node, "block_size", BLOCK);
+    ul_node_set_int(graph, node, "output_dtype", UL_F32);
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        struct ul_node *reader = &graph->nodes[n];
+        for (uint32_t i = 0; reader->op != UL_OP_NONE && i < reader->input_count; i++)
+            if (reader->inputs[i] == value)
+                reader->inputs[i] = floats;
+    }
+    return UL_OK;
+}
+
+/* ---- which ---- */
+
+/* Products with a constant matrix in f32 that nothing else reads. */
+static bool find_target(const struct ul_graph *graph, const uint32_t *uses, ul_node_id id,
+                        struct target *target)
+{
+    const struct ul_node *node = &graph->nodes[id];
+    bool is_gemm = node->op == UL_OP_Gemm;
+    if (node->op != UL_OP_MatMul && !is_gemm)
+        return false;
+    const struct ul_tensor *tensor = ul_graph_get_constant(graph, node->inputs[1]);
+    if (tensor == NULL || tensor->type.dtype != UL_F32 || tensor->type.rank != 2 ||
+        ul_type_elements(&tensor->type) == 0 || uses[node->inputs[1]] != 1)
+        return false;
+    *target = (struct target){.node = id,
+                              .k_axis = is_gemm && ul_node_get_int(node, "transB", 0) != 0 ? 1 : 0};
+    return true;
+}
+
+static enum ul_status choose(const struct ul_pass *pass, struct target *targets, uint32_t count)
+{
+    const struct ul_graph *graph = pass->graph;
+    for (uint32_t q = 0; q < pass->options->quantize_count; q++) {
+        struct request request;
+        uint32_t found = 0;
+        if (!read_request(pass->options->quantize[q], &request))
+            return ul_diag_set(pass->diag, UL_USAGE,
+                               "--quantize %s: expected int4, int8, or one of them with :PATTERN "
+                               "behind it",
+                               ul_quote(pass->scratch, pass->options->quantize[q]));
+        for (uint32_t i = 0; i < count; i++) {
+            const struct ul_node *node = &graph->nodes[targets[i].node];
+            bool is_inner = i > 0 && i + 1 < count;
+            bool is_meant =
+                request.pattern == NULL
+                    ? is_inner
+                    : ul_edit_matches(request.pattern, node->name) ||
+                          ul_edit_matches(request.pattern, graph->values[node->inputs[1]].name);
+            if (is_meant)
+                targets[i].bits = request.bits;
+            found += is_meant;
+        }
+        if (found == 0)
+            return ul_diag_set(pass->diag, UL_USAGE,
+                               "--quantize %s: no product reads a weight of such a name%s",
+                               ul_quote(pass->scratch, pass->options->quantize[q]),
+                               request.pattern == NULL
+                                   ? " between the first and the last, which stay as they are: "
+                                     "name them, as in int4:*"
+                                   : "; patterns are of names of nodes or weights");
+    }
+    return UL_OK;
+}
+
+enum ul_status ul_pass_quantize(struct ul_pass *pass)
+{
+    struct ul_graph *graph = pass->graph;
+    uint32_t count = 0;
+    if (pass->options->quantize_count == 0)
+        return UL_OK;
+    struct ul_node_list all = ul_edit_all_nodes(graph, pass->scratch);
+    uint32_t *uses = ul_graph_count_uses(graph, pass->scratch);
+    struct target *targets = UL_NEW_ARRAY(pass->scratch, struct target, all.count);
+    for (uint32_t n = 0; n < all.count; n++)
+        count += find_target(graph, uses, all.nodes[n], &targets[count]);
+    UL_TRY(choose(pass, targets, count));
+    for (uint32_t i = 0; i < count; i++) {
+        UL_ASSERT(targets[i].k_axis < 2);
+        if (targets[i].bits != 0)
+            UL_TRY(replace_weight(pass, &targets[i]));
+    }
+    return UL_OK;
+}
