@@ -107,7 +107,11 @@ def compiled(args, model, folder, name):
     plan, program = os.path.join(folder, name + ".json"), os.path.join(folder, name)
     command = [args.ullage, "compile", model, "-o", program, "--target", "c", "--weights", "rom",
                "--json", plan, *args.options]  # fmt: skip
-    subprocess.run(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          check=False)  # fmt: skip
+    if done.returncode != 0:
+        print(f"keywords.py: compiling {name}: {done.stderr.strip()}", file=sys.stderr)
+        sys.exit(done.returncode)
     with open(plan, encoding="utf-8") as f:
         return json.load(f), program
 
