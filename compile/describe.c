@@ -1,6 +1,7 @@
 /* The plan as reports want it: steps and values by name, and the options that `check` needs to
  * build the same graph. */
 #include "compile/compile_internal.h"
+#include "ir/op.h"
 #include "ir/view.h"
 
 #include <string.h>
@@ -207,6 +208,51 @@ static uint64_t step_cost(struct ul_compile *compile)
     return plan->cost + (parts - 1) * cost;
 }
 
+/* What widens integers, or integers that were. */
+static bool is_quantized(const struct ul_graph *graph, ul_value_id value)
+{
+    const struct ul_value *info = &graph->values[value];
+    return info->kind == UL_VALUE_NODE &&
+           (ul_op_get(graph->nodes[info->producer].op)->flags & UL_OP_WIDENS) != 0;
+}
+
+static const char *why_in_floats(const struct ul_graph *graph, const struct ul_node *node)
+{
+    bool input = is_quantized(graph, node->inputs[0]);
+    bool weights = is_quantized(graph, node->inputs[1]);
+    if (input && weights)
+        return "its scales have no form in sums of integers";
+    return input     ? "its second operand is not quantized"
+           : weights ? "its first operand is not quantized"
+                     : "its operands are not quantized";
+}
+
+/* Products in floats, where others are sums of integers. */
+static void describe_floats(struct ul_compile *compile)
+{
+    const struct ul_graph *graph = &compile->graph;
+    uint32_t count = 0, integer_count = 0;
+    struct ul_report_float *floats =
+        UL_NEW_ARRAY(&compile->keep, struct ul_report_float, graph->node_count);
+    for (uint32_t id = 0; id < graph->node_count; id++) {
+        const struct ul_node *node = &graph->nodes[id];
+        const struct ul_op_info *row = ul_op_get(node->op);
+        if (node->op == UL_OP_NONE || (row->flags & UL_OP_MULTIPLIES) == 0 || node->input_count < 2)
+            continue;
+        const struct ul_value *result = &graph->values[node->outputs[0]];
+        if (ul_dtype_get(result->type.dtype)->is_integer) {
+            integer_count++;
+            continue;
+        }
+        floats[count++] =
+            (struct ul_report_float){.node = node->name[0] != '\0' ? node->name : result->name,
+                                     .op = row->name,
+                                     .why = why_in_floats(graph, node)};
+    }
+    compile->report.floats = floats;
+    compile->report.float_count = integer_count > 0 ? count : 0;
+}
+
 void ul_compile_describe(struct ul_compile *compile)
 {
     const char *slash = strrchr(compile->model.path, '/');
@@ -226,6 +272,7 @@ void ul_compile_describe(struct ul_compile *compile)
     compile->report.steps =
         describe_steps(compile, &compile->graph, compile->program, &compile->plan);
     compile->report.values = describe_values(compile, &compile->graph, compile->program);
+    describe_floats(compile);
     describe_options(compile);
     describe_training(compile);
     compile->report.step_cost = step_cost(compile);

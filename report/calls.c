@@ -7,6 +7,8 @@
  *                  the convolutions of DenseNet) */
 #include "report/report.h"
 
+#include <string.h>
+
 bool ul_report_has_calls(const struct ul_report *report)
 {
     for (uint32_t i = 0; i < report->problem->step_count; i++) {
@@ -31,6 +33,23 @@ uint64_t ul_report_packing_bytes(const struct ul_report *report)
             packing_bytes += range->size_bytes - plain_bytes;
     }
     return packing_bytes;
+}
+
+bool ul_report_weight_bytes(const struct ul_report *report, uint64_t bytes[UL_DTYPE_COUNT])
+{
+    const struct ul_plan *plan = report->plan;
+    bool is_narrow = false;
+    memset(bytes, 0, UL_DTYPE_COUNT * sizeof *bytes);
+    for (uint32_t i = 0; i < plan->range_count; i++) {
+        const struct ul_plan_range *range = &plan->ranges[i];
+        if (range->class != UL_PLAN_WEIGHTS || range->value == UL_PLAN_NONE)
+            continue;
+        enum ul_dtype storage = report->values[range->value].storage;
+        const struct ul_dtype_info *info = ul_dtype_get(storage);
+        bytes[storage] += range->size_bytes;
+        is_narrow = is_narrow || (info->size_bytes == 1 && storage != UL_BOOL);
+    }
+    return is_narrow;
 }
 
 /* Written by kernels alone, read by calls alone, and by some. */

@@ -410,6 +410,35 @@ void ul_report_put_options_json(struct ul_text *text, const struct ul_report_opt
     ul_text_put(text, "],\n");
 }
 
+/* What a quantized model's weights are, and which products are left in floats. */
+static void put_types(struct ul_text *text, const struct ul_report *report)
+{
+    uint64_t bytes[UL_DTYPE_COUNT];
+    bool any = false;
+    if (ul_report_weight_bytes(report, bytes)) {
+        ul_text_put(text, "  \"weights_by_type\": {");
+        for (uint32_t t = 0; t < UL_DTYPE_COUNT; t++) {
+            if (bytes[t] == 0)
+                continue;
+            ul_text_printf(text, "%s\"%s\": %" PRIu64, any ? ", " : "",
+                           ul_dtype_get((enum ul_dtype)t)->name, bytes[t]);
+            any = true;
+        }
+        ul_text_put(text, "},\n");
+    }
+    for (uint32_t i = 0; i < report->float_count; i++) {
+        const struct ul_report_float *product = &report->floats[i];
+        ul_text_put(text, i == 0 ? "  \"in_floats\": [" : ", ");
+        ul_text_put(text, "{\"node\": ");
+        ul_text_put_json(text, product->node);
+        ul_text_put(text, ", \"op\": ");
+        ul_text_put_json(text, product->op);
+        ul_text_put(text, ", \"why\": ");
+        ul_text_put_json(text, product->why);
+        ul_text_put(text, i + 1 < report->float_count ? "}" : "}],\n");
+    }
+}
+
 static void put_rows(struct ul_text *text, const struct ul_report *report)
 {
     ul_text_put(text, "  \"rows\": {");
@@ -426,6 +455,7 @@ static void put_rows(struct ul_text *text, const struct ul_report *report)
                        ",\n    \"operand_bytes\": %" PRIu64 "\n  },\n",
                        ul_report_packing_bytes(report),
                        ul_report_operand_bytes(report, text->arena));
+    put_types(text, report);
     if (ul_report_precision(report) != NULL)
         ul_text_printf(text,
                        "  \"for_precision\": {\n    \"saved_bytes\": %" PRIu64

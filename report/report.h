@@ -170,6 +170,12 @@ struct ul_report_table {
     const struct ul_report_case *cases;
 };
 
+/* A product that a model of integers computes in floats. */
+struct ul_report_float {
+    const char *node, *op;
+    const char *why; /* a clause */
+};
+
 struct ul_report {
     const struct ul_problem *problem;
     const struct ul_plan *plan;
@@ -179,10 +185,12 @@ struct ul_report {
     const char *target;
     const char *library;     /* of the target, by name; NULL: none */
     uint32_t uncalled_count; /* products of 16 bits that it does not compute */
-    const char *cudnn;       /* "on", "found", "not found" or "off"; NULL: none of the target's */
-    uint64_t budget_bytes;   /* 0: none */
-    bool budget_of_arena;    /* it bounds the buffer alone */
-    const char *device;      /* that it has to fit, and its memory; or NULL */
+    uint32_t float_count;
+    const struct ul_report_float *floats;
+    const char *cudnn;     /* "on", "found", "not found" or "off"; NULL: none of the target's */
+    uint64_t budget_bytes; /* 0: none */
+    bool budget_of_arena;  /* it bounds the buffer alone */
+    const char *device;    /* that it has to fit, and its memory; or NULL */
     uint64_t device_bytes;
     uint64_t step_cost; /* predicted, of all micro-batches of a step */
     struct ul_report_process process;
@@ -308,6 +316,9 @@ enum ul_status ul_report_read_plan(struct ul_arena *arena, const char *json, siz
 bool ul_report_has_calls(const struct ul_report *report);
 /* By which weights are longer than their elements. */
 uint64_t ul_report_packing_bytes(const struct ul_report *report);
+/* Bytes of the weights, wherever they lie, by the type of their elements. False: none has 8 bits or
+ * fewer, and there is nothing to tell. */
+bool ul_report_weight_bytes(const struct ul_report *report, uint64_t bytes[UL_DTYPE_COUNT]);
 /* At the peak, of activations that kernels write and calls alone read. */
 uint64_t ul_report_operand_bytes(const struct ul_report *report, struct ul_arena *arena);
 

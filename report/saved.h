@@ -93,9 +93,12 @@ struct ul_saved_facts {
     uint64_t step_cost;               /* 0: that of a run */
     const char *order, *remat, *pack; /* methods */
     uint64_t packing_bytes, operand_bytes;
-    uint64_t parameter_count; /* 0: it does not train */
-    const char *library;      /* that computes some steps, or "" */
-    const char *cudnn;        /* "on", "found", "not found", "off", or "" */
+    uint64_t type_bytes[UL_DTYPE_COUNT];           /* of weights; all 0: it does not say */
+    uint32_t float_count;                          /* products of a quantized model in floats */
+    const char *float_node, *float_op, *float_why; /* the first */
+    uint64_t parameter_count;                      /* 0: it does not train */
+    const char *library;                           /* that computes some steps, or "" */
+    const char *cudnn;                             /* "on", "found", "not found", "off", or "" */
     const char *cost_bound_method, *optimal_within;
     bool peaks_at_start, lacks_context, lacks_library;         /* of the process */
     uint64_t flash_weight_bytes, flash_code_bytes;             /* 0: it has no code there */

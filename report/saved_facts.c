@@ -186,6 +186,20 @@ static enum ul_status read_ladder(struct ul_json *json, struct ul_saved_facts *f
     return UL_OK;
 }
 
+static enum ul_status read_types(struct ul_json *json, struct ul_saved_facts *facts)
+{
+    const json_t *types = json_object_get(json->root, "weights_by_type");
+    const json_t *first = json_array_get(json_object_get(json->root, "in_floats"), 0);
+    bool is_there;
+    for (uint32_t t = 1; t < UL_DTYPE_COUNT; t++)
+        UL_TRY(
+            read_number(json, types, ul_dtype_get((enum ul_dtype)t)->name, &facts->type_bytes[t]));
+    UL_TRY(count_list(json, "in_floats", &is_there, &facts->float_count));
+    UL_TRY(read_text(json, first, "node", &facts->float_node));
+    UL_TRY(read_text(json, first, "op", &facts->float_op));
+    return read_text(json, first, "why", &facts->float_why);
+}
+
 static enum ul_status read_blockers(struct ul_json *json, struct ul_saved *saved)
 {
     struct ul_saved_facts *facts = &saved->facts;
@@ -284,5 +298,6 @@ enum ul_status ul_saved_read_facts(struct ul_json *json, struct ul_saved *saved)
     UL_TRY(read_remedies(json, &saved->facts));
     UL_TRY(read_ladder(json, &saved->facts));
     UL_TRY(read_searches(json, &saved->facts));
+    UL_TRY(read_types(json, &saved->facts));
     return read_blockers(json, saved);
 }

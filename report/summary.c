@@ -206,6 +206,28 @@ static bool is_small_row(const struct summary *summary, uint32_t row)
            row < UL_REPORT_ROW_COUNT - 1;
 }
 
+/* Of a quantized model: the types that make most of its weights. */
+static void put_types(struct summary *summary)
+{
+    enum { MAX_TYPES = 3, LEAST_PART = 100 };
+    uint64_t left[UL_DTYPE_COUNT], sum = 0;
+    memcpy(left, summary->facts->type_bytes, sizeof left);
+    for (uint32_t t = 0; t < UL_DTYPE_COUNT; t++)
+        sum += left[t];
+    for (uint32_t i = 0; i < MAX_TYPES; i++) {
+        uint32_t largest = 0;
+        for (uint32_t t = 1; t < UL_DTYPE_COUNT; t++)
+            largest = left[t] > left[largest] ? t : largest;
+        if (left[largest] == 0 || left[largest] < sum / LEAST_PART)
+            return;
+        put_part(summary,
+                 ul_arena_printf(summary->text->arena, "of it %s",
+                                 ul_dtype_get((enum ul_dtype)largest)->name),
+                 left[largest]);
+        left[largest] = 0;
+    }
+}
+
 /* Rows of nothing add nothing; that nothing is unaccounted is said. */
 static void put_rows(struct summary *summary)
 {
@@ -221,8 +243,10 @@ static void put_rows(struct summary *summary)
             put_row(summary, "inputs, outputs, padding", small_bytes);
         if ((saved->rows[row] > 0 && !is_small_row(summary, row)) || is_last)
             put_row(summary, ul_report_row_label(summary->text->arena, row), saved->rows[row]);
-        if (row == UL_PLAN_WEIGHTS && summary->tightness < TIGHTEST)
+        if (row == UL_PLAN_WEIGHTS && summary->tightness < TIGHTEST) {
+            put_types(summary);
             put_part(summary, "of it the library's packing", facts->packing_bytes);
+        }
         if (row == UL_PLAN_ACTIVATIONS && summary->tightness < TIGHTEST)
             put_part(summary, "of it operands of its calls", facts->operand_bytes);
     }
@@ -669,6 +693,19 @@ static void put_precision(struct summary *summary)
                                             name_in(summary, precision, 8)));
 }
 
+/* Which products of a quantized model are none of integers. */
+static void put_floats(struct summary *summary)
+{
+    const struct ul_saved_facts *facts = summary->facts;
+    if (facts->float_count == 0)
+        return;
+    put_folded(summary, ul_arena_printf(summary->text->arena,
+                                        "In floats: %u product%s, the first %s (%s): %s.",
+                                        facts->float_count, ul_plural(facts->float_count),
+                                        name_in(summary, facts->float_node, 32),
+                                        name_in(summary, facts->float_op, 16), facts->float_why));
+}
+
 /* What the libraries of a device were planned with. */
 static void put_libraries(struct summary *summary)
 {
@@ -711,6 +748,7 @@ static void put_notes(struct summary *summary)
     put_named(summary, "split", "In pieces, FIRST..LAST:AXIS:PIECES");
     put_named(summary, "inside", "Computed by what reads it in the backward pass");
     put_named(summary, "row-major", "Laid out as in the model, with what is laid out alike");
+    put_floats(summary);
     put_precision(summary);
     put_libraries(summary);
     ul_text_init(&training, summary->text->arena);

@@ -11,6 +11,7 @@ cases that have such a form; the others must be refused with the name of a node.
 """
 
 import argparse
+import json
 import os
 import platform
 import subprocess
@@ -160,6 +161,12 @@ def conv_to_float(m):
     y = m.op("Conv", x, m.weights_of((4, 5, 3, 3)), m.c(m.rng.normal(0, 1, 4)))
     m.output(m.op("Sigmoid", y))
     m.integer.append(m.case)
+
+
+def mixed(m):
+    """Weights in floats: the plan says that this one is left, and why."""
+    x = m.scaled((1, 5, 8, 8))
+    m.quantized(m.op("Conv", x, m.c(m.rng.normal(0, 0.3, (4, 5, 3, 3)))), 0.1, 128, integer=False)
 
 
 def conv_transpose(m):
@@ -335,7 +342,7 @@ def channels(m):
 
 
 CASES = [conv, conv_padded, conv_signed, conv_depthwise, conv_groups, conv_3d, conv_asymmetric,
-         conv_middle, conv_16, conv_residual, conv_to_float, conv_transpose, conv_transpose_groups,
+         conv_middle, conv_16, conv_residual, conv_to_float, mixed, conv_transpose, conv_transpose_groups,
          matmul, matmul_turned, matmul_activations, matmul_deep, gemm, gemm_16, qlinear_conv,
          qlinear_matmul, dynamic, conv_integer, add, sub_clip, add_16, mul, rescaled, concat,
          movements, resize, resize_linear, pools, means, unary, rows, layer_norm, channels]
@@ -348,7 +355,7 @@ def evaluate(path, feeds):
 
 
 # With --no-float: refused, since something is left in floats.
-FLOATS = {conv_to_float, dynamic, resize_linear, channels, layer_norm}
+FLOATS = {conv_to_float, mixed, dynamic, resize_linear, channels, layer_norm}
 
 
 def check_refused(ullage, folder):
@@ -367,6 +374,21 @@ def check_refused(ullage, folder):
         if done.returncode != 3 or case.__name__ not in done.stderr or "--no-float" not in done.stderr:
             faults.append(f"{case.__name__}: exit {done.returncode}, {done.stderr.strip()}")
     return faults
+
+
+def check_plan(ullage, path, folder, model, arguments):
+    """The plan says what weights are, and which product is left in floats and why."""
+    saved = os.path.join(folder, "plan.json")
+    subprocess.run([ullage, "plan", path, "--advice", "off", "--json", saved, *arguments], check=True,
+                   stdout=subprocess.DEVNULL)
+    with open(saved) as file:
+        plan = json.load(file)
+    faults = [] if plan["weights_by_type"]["i8"] > 0 else ["plan.json: no weights are i8"]
+    has_mixed = any(output.name.startswith("mixed") for output in model.outputs)
+    left = [(f["node"], f["why"]) for f in plan.get("in_floats", [])]
+    if has_mixed and not any(node.startswith("mixed") and "second operand" in why for node, why in left):
+        faults.append(f"plan.json: mixed is not named: {left}")
+    return faults + [f"{node} is left in floats" for node, _ in left if not node.startswith("mixed")]
 
 
 def check_object(ullage, path, folder):
@@ -408,7 +430,7 @@ def compare(name, got, want, share):
     steps = np.abs(got.astype(np.int64) - want.astype(np.int64))
     if steps.max() > 1:
         return f"{name}: {steps.max()} steps away, {np.count_nonzero(steps)} of {steps.size} elements"
-    if np.count_nonzero(steps) > max(1, steps.size * share):
+    if np.count_nonzero(steps) > max(3, steps.size * share):
         return f"{name}: {np.count_nonzero(steps)} of {steps.size} elements are a step away"
     return None
 
@@ -466,6 +488,8 @@ def main():
         faults = [fault for fault in faults if fault]
         faults += [f"{case}: a product is left in floats"
                    for case in left_in_floats(arguments.ullage, path, model, options[:2])]
+        if not arguments.cases:
+            faults += check_plan(arguments.ullage, path, folder, model, options)
         if arguments.no_float:
             faults += check_refused(arguments.ullage, folder)
             faults += check_object(arguments.ullage, path, folder)
