@@ -238,6 +238,32 @@ def asked_for(ullage, options):
                 raise RuntimeError(f"--quantize {text}: exit {done.returncode}: {done.stderr}")
 
 
+def refusals(ullage):
+    """What cannot be: exit code 2 and one line that names the node and what is wrong."""
+    k, n = 64, 32
+    codes, scales = numpy.zeros((n, 2, 16), "u1"), numpy.ones((n, 2), "f4")
+    broken = scales.copy()
+    broken[3, 1] = numpy.nan
+    cases = [("bits must be 2 to 8", {"bits": 9}, codes, scales), ("block_size", {"block_size": 0}, codes, scales),
+             ("block_size", {"block_size": -32}, codes, scales), ("B must be", {}, codes[:, :, :15], scales),
+             ("B must be", {"K": 96}, codes, scales), ("scales must be", {}, codes, scales[:, :1]),
+             ("scale 7 is no finite number", {}, codes, broken), ("K and N", {"N": 0}, codes, scales)]  # fmt: skip
+    for text, changed, b, s in cases:
+        options = {"K": k, "N": n, "bits": 4, "block_size": 32, **changed}
+        node = helper.make_node("MatMulNBits", ["a", "b", "s"], ["y"], "layer", domain="com.microsoft", **options)
+        graph = helper.make_graph([node], "g", [helper.make_tensor_value_info("a", TensorProto.FLOAT, [2, options["K"]])],
+                                  [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, n])],
+                                  [tensor("b", b), tensor("s", s)])  # fmt: skip
+        opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "m.onnx")
+            onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), path)
+            done = subprocess.run([ullage, "plan", path], capture_output=True, text=True)
+        lines = done.stderr.strip().split("\n")
+        if done.returncode != 2 or len(lines) != 1 or text not in lines[0] or "layer" not in lines[0]:
+            raise RuntimeError(f"{text}: exit {done.returncode}: {done.stderr}")
+
+
 def run(command):
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     if done.returncode != 0:
@@ -305,6 +331,7 @@ def main():
         print(f"{i}: {case.text}", flush=True)
         peers += check_peer(case) if onnxruntime is not None else 0
         ways[check(os.path.abspath(arguments.ullage), options, case)] += 1
+    refusals(os.path.abspath(arguments.ullage))
     asked_for(os.path.abspath(arguments.ullage), options)
     print(f"{arguments.count} cases, {peers} of them by onnxruntime too; {dict(ways)}")
     if arguments.target == "cpu" and arguments.count >= 12 and ways["ullage nbits"] == 0:
