@@ -430,6 +430,7 @@ enum ul_result ul_library_init_scaled(const struct ul_library *library, void *ar
 {
     struct ul_library_state *state = get_state(library, arena);
     uint64_t before_bytes = anonymous_bytes();
+    state->made = library->made;
     struct lent lent = lend_threads(state->threads);
     enum ul_result result = make_calls(library, arena, state, true, failure);
     return_threads(lent, state->threads);

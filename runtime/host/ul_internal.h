@@ -310,6 +310,8 @@ void ul_options_help(const struct ul_session *s, FILE *out);
 void ul_pages_release(void);
 /* The same where they are many. */
 void ul_pages_bound(void);
+/* Likewise, and sooner: beside weights. */
+void ul_pages_bound_late(void);
 /* Resident bytes by where they come from; all 0 where the kernel does not say. */
 struct ul_resident {
     uint64_t anonymous_bytes;

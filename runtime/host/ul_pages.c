@@ -76,17 +76,28 @@ void ul_pages_release(void)
 #endif
 }
 
-void ul_pages_bound(void)
+static void bound_pages(unsigned long long max_bytes)
 {
-    enum { MANY_BYTES = 5 << 20 };
     unsigned long long all = 0, of_files = 0;
     long page = sysconf(_SC_PAGESIZE);
     FILE *statm = fopen("/proc/self/statm", "r");
     bool known = statm != NULL && fscanf(statm, "%*u %llu %llu", &all, &of_files) == 2;
     if (statm != NULL)
         fclose(statm);
-    if (known && page > 0 && of_files > MANY_BYTES / (unsigned long long)page)
+    if (known && page > 0 && of_files > max_bytes / (unsigned long long)page)
         ul_pages_release();
+}
+
+void ul_pages_bound(void)
+{
+    enum { MANY_BYTES = 5 << 20 };
+    bound_pages(MANY_BYTES);
+}
+
+void ul_pages_bound_late(void)
+{
+    enum { SOME_BYTES = 3 << 20 };
+    bound_pages(SOME_BYTES);
 }
 
 struct ul_resident ul_pages_resident(void)

@@ -26,19 +26,37 @@ static void release(struct ul_session *s)
         s->library_bytes = library_bytes;
 }
 
-/* As ul_run_begin_init; of the library's code no more stays resident than one primitive needs. */
+/* The model as its library makes primitives: of the library's code no more stays resident than one
+ * of them needs. */
+static struct ul_model bounded_model(const struct ul_model *from, struct ul_library *library,
+                                     void (*made)(void))
+{
+    struct ul_model model = *from;
+    if (model.library != NULL) {
+        *library = *model.library;
+        library->made = made;
+        model.library = library;
+    }
+    return model;
+}
+
 static bool begin_init(struct ul_session *s, uint32_t threads, struct ul_failure *failure)
 {
-    struct ul_model model = *s->model;
     struct ul_library library;
-    if (model.library != NULL) {
+    struct ul_model model = bounded_model(s->model, &library, ul_pages_bound);
+    if (model.library != NULL)
         ul_pages_release(); /* what the loader read of it */
-        library = *model.library;
-        library.made = ul_pages_bound;
-        model.library = &library;
-    }
     return ul_run_begin_init(&model, s->arena, (size_t)model.arena_bytes, threads, failure) ==
            UL_OK;
+}
+
+/* The weights are there: less is left for what only the making of primitives needs. */
+static bool end_init(struct ul_session *s, uint32_t threads, const struct ul_weights_source *source,
+                     struct ul_failure *failure)
+{
+    struct ul_library library;
+    struct ul_model model = bounded_model(s->model, &library, ul_pages_bound_late);
+    return ul_run_end_init(&model, s->arena, threads, source, failure) == UL_OK;
 }
 
 /* What only the making of primitives needed is given back before the weights come, and what only
@@ -54,7 +72,7 @@ static bool make_ready(struct ul_session *s, const struct ul_weights_source *sou
         return false;
     if (model->library != NULL)
         release(s);
-    bool good = ul_run_end_init(model, s->arena, threads, source, failure) == UL_OK;
+    bool good = end_init(s, threads, source, failure);
     ul_pages_release();
     return good;
 }
