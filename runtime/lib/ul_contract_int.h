@@ -640,8 +640,7 @@ static inline void ul_close_rows_u32(uint32_t *sums, int64_t rows, int64_t cols,
             memcpy(four, from + i, sizeof four);
             memcpy(to + i, four, sizeof four);
         }
-        for (; i < cols; i++)
-            to[i] = from[i];
+        memmove(to + i, from + i, (size_t)(cols - i) * sizeof *to);
     }
 }
 
