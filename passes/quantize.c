@@ -146,22 +146,23 @@ static bool quantize_weight(const struct ul_pass *pass, const struct target *tar
     unsigned char *code_bytes = ul_arena_alloc(graph->arena, ul_type_bytes(&code_type));
     unsigned char *scale_bytes = ul_arena_alloc(graph->arena, ul_type_bytes(&scale_type));
     int64_t k_step = target->k_axis == 0 ? dims[1] : 1, n_step = target->k_axis == 0 ? 1 : dims[1];
-    for (int64_t n = 0; n < columns; n++)
-        for (int64_t b = 0; b < blocks; b++) {
-            int64_t first = b * BLOCK;
-            struct block block = {.scale = 0};
-            int64_t count = depth - first < BLOCK ? depth - first : BLOCK;
-            for (int64_t i = 0; i < count; i++)
-                block.numbers[i] = (float)ul_tensor_get_float(
-                    tensor, (uint64_t)((first + i) * k_step + n * n_step));
-            if (!quantize_block(&block, target->bits))
-                return false;
-            for (int64_t i = 0; i < count; i++)
-                ul_element_put_int(code_bytes + (first + i) * k_step + n * n_step, dtype,
-                                   (int64_t)block.codes[i]);
-            int64_t at = target->k_axis == 0 ? b * columns + n : n * blocks + b;
-            ul_element_put_float(scale_bytes + 2 * at, UL_F16, (double)block.scale);
-        }
+    /* In the order of memory: blocks of columns side by side share the lines of a cache. */
+    for (int64_t at = 0; at < columns * blocks; at++) {
+        int64_t n = target->k_axis == 0 ? at % columns : at / blocks;
+        int64_t b = target->k_axis == 0 ? at / columns : at % blocks;
+        int64_t first = b * BLOCK;
+        struct block block = {.scale = 0};
+        int64_t count = depth - first < BLOCK ? depth - first : BLOCK;
+        for (int64_t i = 0; i < count; i++)
+            block.numbers[i] =
+                (float)ul_tensor_get_float(tensor, (uint64_t)((first + i) * k_step + n * n_step));
+        if (!quantize_block(&block, target->bits))
+            return false;
+        for (int64_t i = 0; i < count; i++)
+            ul_element_put_int(code_bytes + (first + i) * k_step + n * n_step, dtype,
+                               (int64_t)block.codes[i]);
+        ul_element_put_float(scale_bytes + 2 * at, UL_F16, (double)block.scale);
+    }
     *codes = ul_tensor_new(graph->arena, &code_type, code_bytes);
     *scales = ul_tensor_new(graph->arena, &scale_type, scale_bytes);
     return true;
