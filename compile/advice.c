@@ -7,6 +7,7 @@
  * changes of the model itself, and those that need a number from the user (fewer layers, shorter
  * inputs). */
 #include "compile/compile_internal.h"
+#include "ir/op.h"
 
 #include <string.h>
 
@@ -169,6 +170,39 @@ static void offer_places(struct advice *advice)
         offer(advice, "weights", true, "weights", "rom");
     if (fits_target(advice, "conv") && !is_given(advice, "conv"))
         offer(advice, "implementation", false, "conv", "direct");
+}
+
+/* Constant matrices in f32 that products multiply by, and the bytes of all. */
+static uint32_t count_matrices(const struct ul_graph *graph, uint64_t *bytes)
+{
+    uint32_t count = 0;
+    *bytes = 0;
+    for (uint32_t id = 0; id < graph->node_count; id++) {
+        const struct ul_node *node = &graph->nodes[id];
+        if (node->op == UL_OP_NONE || (ul_op_get(node->op)->flags & UL_OP_MULTIPLIES) == 0 ||
+            node->input_count < 2)
+            continue;
+        const struct ul_value *base = &graph->values[graph->values[node->inputs[1]].view.base];
+        if (base->kind != UL_VALUE_WEIGHT || base->type.dtype != UL_F32 || base->type.rank != 2)
+            continue;
+        *bytes += ul_type_bytes(&base->type);
+        count++;
+    }
+    return count;
+}
+
+/* Fewer bits for weights of products: where there is more than the first and the last, which stay,
+ * and enough of it. Each is the work of a whole search for scales. */
+static void offer_quantize(struct advice *advice)
+{
+    enum { LEAST_COUNT = 3, LEAST_BYTES = 1 << 20 };
+    uint64_t bytes;
+    uint32_t count = count_matrices(&advice->compile->graph, &bytes);
+    if (advice->asked->train || advice->asked->quantize.count > 0 || count < LEAST_COUNT ||
+        bytes < LEAST_BYTES || !fits_target(advice, "quantize"))
+        return;
+    offer(advice, "quantize", false, "quantize", "int8");
+    offer(advice, "quantize", false, "quantize", "int4");
 }
 
 /* Outputs that were made before the peak and wait for the end: the model without them. */
@@ -487,6 +521,7 @@ void ul_compile_advise(struct ul_compile *compile, const char *model_path)
     offer_defaults(advice);
     offer_batch(advice);
     offer_places(advice);
+    offer_quantize(advice);
     offer_training(advice);
     offer_outputs(advice);
     plan_changes(advice, 0, model_path);

@@ -469,8 +469,9 @@ static const char *label_of(const char *kind)
     } labels[] = {{"recompute", "steps run again"},    {"split", "chains in pieces"},
                   {"layout", "the model's layout"},    {"inside", "light work inside"},
                   {"implementation", "other kernels"}, {"precision", "16-bit storage"},
-                  {"batch", "half that size"},         {"output", "fewer outputs"},
-                  {"optimizer", "smaller optimizer"},  {"together", "these together"}};
+                  {"quantize", "weights of few bits"}, {"batch", "half that size"},
+                  {"output", "fewer outputs"},         {"optimizer", "smaller optimizer"},
+                  {"together", "these together"}};
     for (size_t i = 0; i < sizeof labels / sizeof *labels; i++)
         if (strcmp(labels[i].kind, kind) == 0)
             return labels[i].label;

@@ -19,6 +19,8 @@ static const struct {
     {"layout", "Lay values out as in the model."},
     {"inside", "Compute light results where the backward pass reads them."},
     {"precision", "Store weights and activations in 16 bits."},
+    {"quantize",
+     "Store weights of products in few bits; verify with the same option says its error."},
     {"batch", "Take a smaller batch."},
     {"dim", "Take a smaller dimension."},
     {"micro-batches", "Run a step on parts of the batch, and add up gradients."},
