@@ -10,8 +10,8 @@
 #include <math.h>
 
 enum { MAX_TERMS = 4 };
-#define MAX_CONSTANT 1073741824.0 /* steps of a sum */
-#define MAX_PART 0.25             /* of a step of y, that a sum's step may be */
+#define MAX_CONSTANT 134217728.0 /* steps of a sum: what integers_sums.c leaves room for */
+#define MAX_PART 0.25            /* of a step of y, that a sum's step may be */
 
 struct term {
     ul_value_id x, zero;

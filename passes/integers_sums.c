@@ -15,9 +15,13 @@
 #include <math.h>
 #include <string.h>
 
-/* Products of 8 bits whose sum stays in 32 with a bias below BIAS_LIMIT beside it. */
+/* Terms of sums that the model has in 32 bits. */
 enum { NARROW_TERMS = 32768, MIDDLE = 128 };
 #define BIAS_LIMIT 1073741824.0
+/* Sums of 32 bits are for what stays below SUM_LIMIT with room for SMALL_BIAS, which is added
+ * later. */
+#define SUM_LIMIT 2147483647.0
+#define SMALL_BIAS 134217728.0
 #define BIAS_TOLERANCE 1e-6 /* relative: the product of two f32 scales, rounded */
 
 struct sums {
@@ -65,6 +69,16 @@ static bool has_types(const struct ul_graph *graph, const struct sums *sums)
     return (is_8bit(x) || x == UL_U16 || x == UL_I16) && is_8bit(w) && sums->x.count == 1;
 }
 
+/* The zero-points are all this one. */
+static bool are_all(const struct ul_scaled *scaled, int64_t zero)
+{
+    for (uint32_t i = 0; i < scaled->count; i++) {
+        if (ul_scaled_zero(scaled, i) != zero)
+            return false;
+    }
+    return true;
+}
+
 /* ---- Geometry ---- */
 
 static bool read_conv(struct ul_integers *integers, const struct ul_node *node, struct sums *sums)
@@ -83,6 +97,8 @@ static bool read_conv(struct ul_integers *integers, const struct ul_node *node, 
     sums->terms = (uint64_t)conv.in_channels;
     for (uint32_t d = 0; d < conv.spatial; d++)
         sums->terms *= (uint64_t)conv.kernel[d];
+    if (transposed && sums->w.count > 1 && !are_all(&sums->w, 0) && !are_all(&sums->w, MIDDLE))
+        return false; /* its sums take one zero-point of w */
     uint32_t axis = transposed ? 1 : 0;
     int64_t counted = transposed ? conv.out_channels : (int64_t)sums->channels;
     return sums->w.count == 1 || (sums->w.axis == axis && sums->w.count == counted);
@@ -197,15 +213,6 @@ static bool find_constants(struct ul_integers *integers, struct sums *sums)
 
 /* ---- Nodes ---- */
 
-static bool are_all(const struct ul_scaled *scaled, int64_t zero)
-{
-    for (uint32_t i = 0; i < scaled->count; i++) {
-        if (ul_scaled_zero(scaled, i) != zero)
-            return false;
-    }
-    return true;
-}
-
 /* Constant u8 around 128 as i8 around 0. */
 static void give_sign(struct ul_integers *integers, struct sums *sums)
 {
@@ -287,17 +294,31 @@ static ul_value_id add_sums(struct ul_integers *integers, const struct ul_node *
     return ul_integers_add(integers, UL_OP_Add, terms, 2, NULL);
 }
 
+/* May a sum and its offset leave 32 bits? */
+static bool is_wide(const struct ul_graph *graph, const struct sums *sums)
+{
+    enum ul_dtype x = graph->values[sums->x.x].type.dtype;
+    enum ul_dtype w = graph->values[sums->w.x].type.dtype;
+    bool has_w_zero = !are_all(&sums->w, 0);
+    double x_max = x == UL_I8 && ul_scaled_zero(&sums->x, 0) == 0 ? 128 : 255;
+    double w_max = w == UL_I8 && !has_w_zero ? 128 : 255, offset = 0;
+    for (uint32_t c = 0; c < sums->channels; c++)
+        offset = fabs(sums->offsets[c]) > offset ? fabs(sums->offsets[c]) : offset;
+    return !is_8bit(x) || (double)sums->terms * x_max * w_max + offset + SMALL_BIAS > SUM_LIMIT;
+}
+
 /* All that is to be known of the sums; false: they have no such form. */
 static bool read_sums(struct ul_integers *integers, const struct ul_node *node, struct sums *sums)
 {
     const struct ul_graph *graph = integers->graph;
-    enum ul_dtype x = graph->values[sums->x.x].type.dtype;
     if (!has_types(graph, sums) ||
         (sums->op == UL_OP_MatMulInteger ? !read_matmul(integers, sums)
                                          : !read_conv(integers, node, sums)))
         return false;
-    sums->is_wide = !is_8bit(x) || sums->terms > NARROW_TERMS;
-    return sums->channels > 0 && find_constants(integers, sums);
+    if (sums->channels == 0 || sums->terms == 0 || !find_constants(integers, sums))
+        return false;
+    sums->is_wide = is_wide(graph, sums);
+    return true;
 }
 
 static enum ul_op op_of_sums(enum ul_op op)
@@ -363,7 +384,7 @@ static bool join_bias(const struct ul_integers *integers, struct sums *sums, ul_
     bool fits = bias != NULL && bias->type.dtype == UL_I32 &&
                 ul_type_elements(&bias->type) == sums->channels;
     for (uint32_t c = 0; fits && c < sums->channels; c++)
-        fits = fabs(sums->offsets[c] + (double)ul_tensor_get_int(bias, c)) < 2 * BIAS_LIMIT;
+        fits = fabs(sums->offsets[c] + (double)ul_tensor_get_int(bias, c)) < SMALL_BIAS;
     for (uint32_t c = 0; fits && c < sums->channels; c++)
         sums->offsets[c] += (double)ul_tensor_get_int(bias, c);
     return fits;

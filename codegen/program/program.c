@@ -28,6 +28,33 @@ static void apply_whole(struct ul_builder *builder)
         builder->program->problem->base_cost = ul_problem_min_cost(base->problem);
 }
 
+/* What is printed says best whether a kernel holds a float: a scale at compile time leaves none. */
+static bool holds_float(const struct ul_program_kernel *kernel)
+{
+    static const char *const words[] = {"float", "double", "_f32", "_f64", "_f16", "_bf16"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (strstr(kernel->text, words[i]) != NULL)
+            return true;
+    }
+    return false;
+}
+
+/* Operators with integers at all ends may still compute their places or factors in floats. */
+static enum ul_status check_no_float(struct ul_builder *builder)
+{
+    const struct ul_program *program = builder->program;
+    for (uint32_t i = 0; builder->options->no_float && i < program->problem->step_count; i++) {
+        const struct ul_program_step *step = &program->steps[i];
+        if (step->kind != UL_STEP_KERNEL || !holds_float(&program->kernels[step->kernel]))
+            continue;
+        return ul_diag_set(builder->diag, UL_UNSUPPORTED,
+                           "%s computes in floats; --no-float has no form of it in integers: "
+                           "quantize its inputs and its result, or compile without --no-float",
+                           ul_node_describe(builder->graph, step->node, builder->arena));
+    }
+    return UL_OK;
+}
+
 static enum ul_status build(struct ul_builder *builder)
 {
     const struct ul_graph *graph = builder->graph;
@@ -47,6 +74,7 @@ static enum ul_status build(struct ul_builder *builder)
     ul_place_add_states(builder);
     ul_place_add_others(builder);
     ul_entry_add_all(builder);
+    UL_TRY(check_no_float(builder));
     return ul_donation_check(builder);
 }
 

@@ -2,6 +2,8 @@
 #include "ir/ops/quant.h"
 #include "ir/kernel_build.h"
 
+#include <math.h>
+
 bool ul_quant_range(enum ul_dtype dtype, int64_t *low, int64_t *high)
 {
     static const struct {
@@ -52,4 +54,20 @@ ul_kx ul_lower_load_scalar(struct ul_lower *lower, ul_value_id value)
     for (uint32_t d = 0; d < UL_LIMIT_RANK; d++)
         index[d] = ul_kx_index_const(lower->kernel, 0);
     return ul_lower_load(lower, value, index);
+}
+
+enum ul_status ul_quant_check_scales(const struct ul_infer *infer, uint32_t input)
+{
+    const struct ul_tensor *scales = ul_infer_tensor(infer, input);
+    if (scales == NULL || !ul_dtype_get(scales->type.dtype)->is_float)
+        return UL_OK;
+    uint64_t count = ul_type_elements(&scales->type);
+    count = scales->data == NULL && count > 0 ? 1 : count;
+    for (uint64_t i = 0; i < count; i++) {
+        double scale = ul_tensor_get_float(scales, i);
+        if (!(scale > 0) || isinf(scale))
+            return ul_infer_invalid(infer, "scale %llu is %g: scales are finite and above 0",
+                                    (unsigned long long)i, scale);
+    }
+    return UL_OK;
 }

@@ -85,6 +85,14 @@ void ul_lower_conv_integer(struct ul_lower *lower, ul_node_id node_id)
     ul_conv_close(lower);
 }
 
+/* Of x, w and y. */
+static enum ul_status check_scales(const struct ul_infer *infer)
+{
+    UL_TRY(ul_quant_check_scales(infer, 1));
+    UL_TRY(ul_quant_check_scales(infer, 4));
+    return ul_quant_check_scales(infer, 6);
+}
+
 enum ul_status ul_infer_qlinear_conv(struct ul_infer *infer)
 {
     struct ul_conv conv;
@@ -108,6 +116,7 @@ enum ul_status ul_infer_qlinear_conv(struct ul_infer *infer)
             infer, "the weight's scale must be one f32, or one for each output channel");
     if (bias != NULL && (bias->dtype != UL_I32 || bias->rank != 1 || bias->dims[0] != channels))
         return ul_infer_invalid(infer, "the bias must be one i32 for each output channel");
+    UL_TRY(check_scales(infer));
     struct ul_type type = ul_conv_result(&conv, y_zero->dtype);
     ul_infer_set_type(infer, 0, &type);
     return UL_OK;
@@ -244,6 +253,7 @@ enum ul_status ul_infer_qlinear_matmul(struct ul_infer *infer)
         return ul_infer_invalid(infer, "scales must be one number, or one for each row of the "
                                        "first operand or column of the second; the result's is "
                                        "one number");
+    UL_TRY(check_scales(infer));
     struct ul_type type = ul_matmul_result(&matmul, y_zero->dtype);
     ul_infer_set_type(infer, 0, &type);
     return UL_OK;

@@ -92,23 +92,6 @@ static bool is_real(enum ul_dtype dtype)
     return dtype == UL_F32 || dtype == UL_F16 || dtype == UL_BF16;
 }
 
-/* Known scales are numbers above 0: others are a defect of who made the model. */
-static enum ul_status check_numbers(const struct ul_infer *infer)
-{
-    const struct ul_tensor *scales = ul_infer_tensor(infer, 1);
-    if (scales == NULL || !is_real(scales->type.dtype))
-        return UL_OK;
-    uint64_t count = ul_type_elements(&scales->type);
-    count = scales->data == NULL && count > 0 ? 1 : count;
-    for (uint64_t i = 0; i < count; i++) {
-        double scale = ul_tensor_get_float(scales, i);
-        if (!(scale > 0) || isinf(scale))
-            return ul_infer_invalid(infer, "scale %llu is %g: scales are finite and above 0",
-                                    (unsigned long long)i, scale);
-    }
-    return UL_OK;
-}
-
 /* Of one element whatever the rank. */
 static bool has_shape_of(const struct ul_type *zero, const struct ul_type *scale)
 {
@@ -128,7 +111,7 @@ static enum ul_status check_scaling(const struct ul_infer *infer)
         return ul_infer_invalid(infer, "%s", wrong);
     if (zero != NULL && !has_shape_of(zero, scale))
         return ul_infer_invalid(infer, "the zero-point must have the shape of the scale");
-    return check_numbers(infer);
+    return ul_quant_check_scales(infer, 1);
 }
 
 enum ul_status ul_infer_quantize(struct ul_infer *infer)
