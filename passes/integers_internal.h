@@ -32,9 +32,10 @@ bool ul_integers_is_read_once(const struct ul_integers *integers, ul_value_id va
  * not one number. False: they are none that integers can be computed with. */
 bool ul_integers_scale(const struct ul_integers *integers, ul_value_id x, ul_value_id scale,
                        ul_value_id zero, int64_t axis, struct ul_scaled *scaled);
-/* The value is a DequantizeLinear's, in f32. */
+/* The value is a DequantizeLinear's, or an elementwise Dequantize's with one scale, in f32. */
 bool ul_integers_find(const struct ul_integers *integers, ul_value_id value,
                       struct ul_scaled *scaled);
+bool ul_integers_is_8bit(const struct ul_integers *integers, ul_value_id value);
 double ul_scaled_scale(const struct ul_scaled *scaled, uint64_t index);
 int64_t ul_scaled_zero(const struct ul_scaled *scaled, uint64_t index);
 bool ul_scaled_same(const struct ul_scaled *a, const struct ul_scaled *b);

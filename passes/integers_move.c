@@ -31,12 +31,6 @@ static bool moves(const struct ul_node *node)
     }
 }
 
-static bool is_8bit(const struct ul_graph *graph, ul_value_id value)
-{
-    enum ul_dtype dtype = graph->values[value].type.dtype;
-    return dtype == UL_U8 || dtype == UL_I8;
-}
-
 /* The axis of the scales behind the node; false where they follow no axis of the result. */
 static bool moved_axis(const struct ul_node *node, const struct ul_scaled *scaled, int64_t *axis)
 {
@@ -61,8 +55,8 @@ bool ul_integers_move(struct ul_integers *integers, ul_node_id id)
     struct ul_scaled scaled;
     int64_t axis;
     if (node.input_count == 0 || node.inputs[0] == UL_NONE || !moves(&node) ||
-        !ul_integers_find(integers, node.inputs[0], &scaled) || !is_8bit(graph, scaled.x) ||
-        !moved_axis(&node, &scaled, &axis))
+        !ul_integers_find(integers, node.inputs[0], &scaled) ||
+        !ul_integers_is_8bit(integers, scaled.x) || !moved_axis(&node, &scaled, &axis))
         return false;
     ul_value_id *inputs =
         ul_arena_copy(integers->pass->scratch, node.inputs, node.input_count * sizeof *inputs);
@@ -113,7 +107,7 @@ bool ul_integers_move_quantize(struct ul_integers *integers, ul_node_id id)
     const struct ul_node *maker = ul_integers_maker(integers, node.inputs[0]);
     if (maker == NULL || !ul_integers_is_read_once(integers, node.inputs[0]) ||
         ul_type_elements(&graph->values[node.inputs[1]].type) != 1 ||
-        !is_8bit(graph, node.outputs[0]))
+        !ul_integers_is_8bit(integers, node.outputs[0]))
         return false;
     const struct ul_node movement = *maker;
     bool joins = (ul_op_get(movement.op)->flags & UL_OP_JOINS) != 0;

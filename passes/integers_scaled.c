@@ -58,13 +58,20 @@ bool ul_integers_find(const struct ul_integers *integers, ul_value_id value,
                       struct ul_scaled *scaled)
 {
     const struct ul_node *node = ul_integers_maker(integers, value);
-    if (node == NULL || node->op != UL_OP_DequantizeLinear ||
+    if (node == NULL || (node->op != UL_OP_DequantizeLinear && node->op != UL_OP_Dequantize) ||
         integers->graph->values[value].type.dtype != UL_F32 ||
         ul_node_get_int(node, "block_size", 0) != 0)
         return false;
     ul_value_id zero = node->input_count > 2 ? node->inputs[2] : UL_NONE;
     return ul_integers_scale(integers, node->inputs[0], node->inputs[1], zero,
-                             ul_node_get_int(node, "axis", 1), scaled);
+                             ul_node_get_int(node, "axis", 1), scaled) &&
+           (node->op == UL_OP_DequantizeLinear || scaled->count == 1);
+}
+
+bool ul_integers_is_8bit(const struct ul_integers *integers, ul_value_id value)
+{
+    enum ul_dtype dtype = integers->graph->values[value].type.dtype;
+    return dtype == UL_U8 || dtype == UL_I8;
 }
 
 double ul_scaled_scale(const struct ul_scaled *scaled, uint64_t index)

@@ -39,11 +39,6 @@ struct sums {
     double *rest;              /* what of the bias is no whole number of scales; NULL: nothing */
 };
 
-static bool is_8bit(enum ul_dtype dtype)
-{
-    return dtype == UL_U8 || dtype == UL_I8;
-}
-
 /* A matrix that is the transpose of a constant, which is a view of it. */
 static void find_base(struct ul_integers *integers, struct sums *sums)
 {
@@ -62,11 +57,11 @@ static void find_base(struct ul_integers *integers, struct sums *sums)
     sums->is_constant = ul_graph_get_constant(graph, sums->base) != NULL;
 }
 
-static bool has_types(const struct ul_graph *graph, const struct sums *sums)
+static bool has_types(const struct ul_integers *integers, const struct sums *sums)
 {
-    enum ul_dtype x = graph->values[sums->x.x].type.dtype;
-    enum ul_dtype w = graph->values[sums->w.x].type.dtype;
-    return (is_8bit(x) || x == UL_U16 || x == UL_I16) && is_8bit(w) && sums->x.count == 1;
+    enum ul_dtype x = integers->graph->values[sums->x.x].type.dtype;
+    return (ul_integers_is_8bit(integers, sums->x.x) || x == UL_U16 || x == UL_I16) &&
+           ul_integers_is_8bit(integers, sums->w.x) && sums->x.count == 1;
 }
 
 /* The zero-points are all this one. */
@@ -295,8 +290,9 @@ static ul_value_id add_sums(struct ul_integers *integers, const struct ul_node *
 }
 
 /* May a sum and its offset leave 32 bits? */
-static bool is_wide(const struct ul_graph *graph, const struct sums *sums)
+static bool is_wide(const struct ul_integers *integers, const struct sums *sums)
 {
+    const struct ul_graph *graph = integers->graph;
     enum ul_dtype x = graph->values[sums->x.x].type.dtype;
     enum ul_dtype w = graph->values[sums->w.x].type.dtype;
     bool has_w_zero = !are_all(&sums->w, 0);
@@ -304,20 +300,20 @@ static bool is_wide(const struct ul_graph *graph, const struct sums *sums)
     double w_max = w == UL_I8 && !has_w_zero ? 128 : 255, offset = 0;
     for (uint32_t c = 0; c < sums->channels; c++)
         offset = fabs(sums->offsets[c]) > offset ? fabs(sums->offsets[c]) : offset;
-    return !is_8bit(x) || (double)sums->terms * x_max * w_max + offset + SMALL_BIAS > SUM_LIMIT;
+    return !ul_integers_is_8bit(integers, sums->x.x) ||
+           (double)sums->terms * x_max * w_max + offset + SMALL_BIAS > SUM_LIMIT;
 }
 
 /* All that is to be known of the sums; false: they have no such form. */
 static bool read_sums(struct ul_integers *integers, const struct ul_node *node, struct sums *sums)
 {
-    const struct ul_graph *graph = integers->graph;
-    if (!has_types(graph, sums) ||
+    if (!has_types(integers, sums) ||
         (sums->op == UL_OP_MatMulInteger ? !read_matmul(integers, sums)
                                          : !read_conv(integers, node, sums)))
         return false;
     if (sums->channels == 0 || sums->terms == 0 || !find_constants(integers, sums))
         return false;
-    sums->is_wide = is_wide(graph, sums);
+    sums->is_wide = is_wide(integers, sums);
     return true;
 }
 

@@ -5,12 +5,10 @@
  * behind the outer QuantizeLinear and DequantizeLinear; scales are in fixed point
  * (no_float_scale.c); functions of one 8-bit value are tables (no_float_table.c); means, softmax
  * and products of two are sums and divisions of integers (no_float_mean.c). What is left in floats
- * after that is an error with the name of the node. Results are at most a step from those in
- * floats. Left undone: normalisations, linear Resize, functions of several values beside Add, Sub,
- * Mul. */
+ * is refused where kernels are printed (codegen/program/program.c), with the name of the node.
+ * Results are at most a step from those in floats. Left undone: normalisations, linear Resize,
+ * functions of several values beside Add, Sub, Mul. */
 #include "passes/no_float_internal.h"
-
-#include <math.h>
 
 static enum ul_status fail(struct ul_pass *pass, const char *what, const char *remedy)
 {
@@ -122,29 +120,6 @@ static void walk(struct ul_integers *integers, ul_block_id block)
     }
 }
 
-static enum ul_status check(struct ul_pass *pass)
-{
-    const struct ul_graph *graph = pass->graph;
-    struct ul_node_list order = ul_edit_all_nodes(graph, pass->scratch);
-    for (uint32_t n = 0; n < order.count; n++) {
-        const struct ul_node *node = &graph->nodes[order.nodes[n]];
-        for (uint32_t i = 0; i < node->input_count + node->output_count; i++) {
-            ul_value_id value =
-                i < node->input_count ? node->inputs[i] : node->outputs[i - node->input_count];
-            bool is_known = value != UL_NONE && i < node->input_count &&
-                            ul_graph_get_constant(graph, value) != NULL; /* scales of a Resize */
-            if (value == UL_NONE || is_known ||
-                !ul_dtype_get(graph->values[value].type.dtype)->is_float)
-                continue;
-            const char *name = ul_node_describe(graph, order.nodes[n], pass->scratch);
-            return fail(pass, ul_arena_printf(pass->scratch, "%s computes in floats", name),
-                        "--no-float has no form of it in integers: quantize its inputs and its "
-                        "result, or compile without --no-float");
-        }
-    }
-    return UL_OK;
-}
-
 enum ul_status ul_pass_no_float(struct ul_pass *pass)
 {
     struct ul_integers integers = {.pass = pass, .graph = pass->graph};
@@ -156,6 +131,5 @@ enum ul_status ul_pass_no_float(struct ul_pass *pass)
     UL_TRY(turn_edges(&integers));
     walk(&integers, 0);
     ul_graph_sweep(pass->graph);
-    UL_TRY(ul_pass_dce(pass));
-    return check(pass);
+    return ul_pass_dce(pass);
 }

@@ -165,10 +165,9 @@ bool ul_no_float_mean(struct ul_integers *integers, ul_node_id id)
         !ul_no_float_result(integers, &quantize, &mean.y))
         return false;
     const struct ul_node node = *maker;
-    enum ul_dtype dtype = graph->values[mean.x.x].type.dtype;
     bool is_window = node.op == UL_OP_AveragePool;
     bool is_space = node.op == UL_OP_GlobalAveragePool || node.op == UL_OP_ReduceMean;
-    if ((dtype != UL_U8 && dtype != UL_I8) || (!is_window && !is_space))
+    if (!ul_integers_is_8bit(integers, mean.x.x) || (!is_window && !is_space))
         return false;
     mean.counts_padding = is_window && ul_node_get_int(&node, "count_include_pad", 0) != 0;
     bool is_read = is_window
@@ -233,7 +232,7 @@ bool ul_no_float_softmax(struct ul_integers *integers, ul_node_id id)
     for (int64_t n = type.dims[axis]; n > 1; n = (n + 1) / 2)
         bits--;
     bits = bits > MAX_BITS ? MAX_BITS : bits;
-    if ((type.dtype != UL_U8 && type.dtype != UL_I8) || bits < SCALE_BITS)
+    if (!ul_integers_is_8bit(integers, x.x) || bits < SCALE_BITS)
         return false;
     ul_value_id top = add_reduced(integers, UL_OP_ReduceMax, x.x, axis);
     ul_value_id d = add_two(integers, UL_OP_Sub, ul_integers_cast(integers, top, UL_I32),

@@ -23,12 +23,7 @@ bool ul_no_float_result(const struct ul_integers *integers, const struct ul_node
 
 bool ul_no_float_find(const struct ul_integers *integers, ul_value_id value, struct ul_scaled *x)
 {
-    const struct ul_node *node = ul_integers_maker(integers, value);
-    if (node == NULL || node->op != UL_OP_Dequantize)
-        return false;
-    ul_value_id zero = node->input_count > 2 ? node->inputs[2] : UL_NONE;
-    return ul_integers_scale(integers, node->inputs[0], node->inputs[1], zero, 0, x) &&
-           x->count == 1;
+    return ul_integers_find(integers, value, x) && x->count == 1;
 }
 
 static ul_value_id add_zero(struct ul_integers *integers, const struct ul_scaled *y)

@@ -8,12 +8,6 @@
 
 enum { TABLE_SIZE = 256, MAX_DEPTH = 24 };
 
-static bool is_8bit(const struct ul_integers *integers, ul_value_id value)
-{
-    enum ul_dtype dtype = integers->graph->values[value].type.dtype;
-    return dtype == UL_U8 || dtype == UL_I8;
-}
-
 /* ---- tables ---- */
 
 /* The only integers that `value` hangs on, elementwise. */
@@ -28,7 +22,7 @@ static bool find_source(const struct ul_integers *integers, ul_value_id value, u
     if (node == NULL || depth == MAX_DEPTH)
         return false;
     if (ul_no_float_find(integers, value, &x)) {
-        bool fits = is_8bit(integers, x.x) && (*source == UL_NONE || *source == x.x);
+        bool fits = ul_integers_is_8bit(integers, x.x) && (*source == UL_NONE || *source == x.x);
         *source = x.x;
         return fits;
     }
@@ -76,7 +70,7 @@ bool ul_no_float_table(struct ul_integers *integers, ul_node_id id)
 {
     struct ul_graph *graph = integers->graph;
     ul_value_id result = graph->nodes[id].outputs[0], source = UL_NONE;
-    if (!is_8bit(integers, result) || !find_source(integers, result, &source, 0) ||
+    if (!ul_integers_is_8bit(integers, result) || !find_source(integers, result, &source, 0) ||
         source == UL_NONE ||
         ul_type_elements(&graph->values[source].type) !=
             ul_type_elements(&graph->values[result].type) ||
@@ -120,8 +114,9 @@ bool ul_no_float_product(struct ul_integers *integers, ul_node_id id)
     struct ul_scaled a, b, y;
     if (product == NULL || product->op != UL_OP_Mul ||
         !ul_no_float_find(integers, product->inputs[0], &a) ||
-        !ul_no_float_find(integers, product->inputs[1], &b) || !is_8bit(integers, a.x) ||
-        !is_8bit(integers, b.x) || !ul_no_float_result(integers, &node, &y))
+        !ul_no_float_find(integers, product->inputs[1], &b) ||
+        !ul_integers_is_8bit(integers, a.x) || !ul_integers_is_8bit(integers, b.x) ||
+        !ul_no_float_result(integers, &node, &y))
         return false;
     const ul_value_id factors[2] = {add_difference(integers, &a), add_difference(integers, &b)};
     ul_value_id sum = ul_integers_add(integers, UL_OP_Mul, factors, 2, NULL);

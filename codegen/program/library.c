@@ -89,34 +89,12 @@ static bool is_pointwise(const struct ul_conv *conv)
     return one;
 }
 
-static bool describe_conv(struct ul_describer *describer, const struct ul_node *node)
+/* Kind, geometry and operands that convolutions of floats and of integers share. */
+static bool describe_convolution(struct ul_describer *describer, const struct ul_node *node,
+                                 bool transposed)
 {
     const struct ul_graph *graph = describer->graph;
     struct ul_group_call *out = describer->out;
-    bool transposed = node->op == UL_OP_ConvTranspose;
-    const struct ul_type *x = &graph->values[node->inputs[0]].type;
-    const struct ul_type *w = &graph->values[node->inputs[1]].type;
-    struct ul_conv conv;
-    if (x->dtype != UL_F32 || (transposed ? ul_conv_transpose_read(&conv, node, x, w)
-                                          : ul_conv_read(&conv, node, x, w)) != NULL)
-        return false;
-    out->call.kind =
-        transposed && !is_pointwise(&conv) ? UL_CALL_DECONVOLUTION : UL_CALL_CONVOLUTION;
-    describe_geometry(out, &conv, transposed);
-    out->args[UL_CALL_SRC] = node->inputs[0];
-    out->args[UL_CALL_WEIGHTS] = node->inputs[1];
-    return ul_describe_tensor(graph, node->inputs[0], &out->call.src) &&
-           describe_weights(describer, &conv, node->inputs[1], transposed, &out->call.weights) &&
-           describe_conv_bias(describer, node->input_count > 2 ? node->inputs[2] : UL_NONE);
-}
-
-/* Of a transposed one, the sources of a result differ in number: no zero point is taken from all.
- */
-static bool describe_conv_integer(struct ul_describer *describer, const struct ul_node *node)
-{
-    const struct ul_graph *graph = describer->graph;
-    struct ul_group_call *out = describer->out;
-    bool transposed = node->op == UL_OP_ConvTransposeInteger;
     const struct ul_type *x = &graph->values[node->inputs[0]].type;
     const struct ul_type *w = &graph->values[node->inputs[1]].type;
     struct ul_conv conv;
@@ -128,10 +106,27 @@ static bool describe_conv_integer(struct ul_describer *describer, const struct u
     describe_geometry(out, &conv, transposed);
     out->args[UL_CALL_SRC] = node->inputs[0];
     out->args[UL_CALL_WEIGHTS] = node->inputs[1];
-    return ul_describe_numbers(graph, node->inputs[0], &out->call.src) &&
-           describe_weights(describer, &conv, node->inputs[1], transposed, &out->call.weights) &&
-           ul_call_is_integer(&out->call) && ul_describe_zeros(describer, node) &&
-           (out->call.kind == UL_CALL_CONVOLUTION || out->call.src_zero_kind == UL_ZERO_IS_0);
+    return describe_weights(describer, &conv, node->inputs[1], transposed, &out->call.weights);
+}
+
+static bool describe_conv(struct ul_describer *describer, const struct ul_node *node)
+{
+    const struct ul_graph *graph = describer->graph;
+    return graph->values[node->inputs[0]].type.dtype == UL_F32 &&
+           describe_convolution(describer, node, node->op == UL_OP_ConvTranspose) &&
+           ul_describe_tensor(graph, node->inputs[0], &describer->out->call.src) &&
+           describe_conv_bias(describer, node->input_count > 2 ? node->inputs[2] : UL_NONE);
+}
+
+/* Of a transposed one, the sources of a result differ in number: no zero point is taken from all.
+ */
+static bool describe_conv_integer(struct ul_describer *describer, const struct ul_node *node)
+{
+    struct ul_call *call = &describer->out->call;
+    return describe_convolution(describer, node, node->op == UL_OP_ConvTransposeInteger) &&
+           ul_describe_numbers(describer->graph, node->inputs[0], &call->src) &&
+           ul_call_is_integer(call) && ul_describe_zeros(describer, node) &&
+           (call->kind == UL_CALL_CONVOLUTION || call->src_zero_kind == UL_ZERO_IS_0);
 }
 
 /* Nothing may follow it in the same call. */

@@ -26,25 +26,23 @@ static void release(struct ul_session *s)
         s->library_bytes = library_bytes;
 }
 
-/* The model as its library makes primitives: of the library's code no more stays resident than one
- * of them needs. */
-static struct ul_model bounded_model(const struct ul_model *from, struct ul_library *library,
-                                     void (*made)(void))
+/* The model's library makes primitives: of its code no more stays resident than one of them
+ * needs. `library` is the model's, told so, while they are made. */
+static void bound_library(struct ul_model *model, struct ul_library *library, void (*made)(void))
 {
-    struct ul_model model = *from;
-    if (model.library != NULL) {
-        *library = *model.library;
-        library->made = made;
-        model.library = library;
-    }
-    return model;
+    if (model->library == NULL)
+        return;
+    *library = *model->library;
+    library->made = made;
+    model->library = library;
 }
 
 static bool begin_init(struct ul_session *s, uint32_t threads, struct ul_failure *failure)
 {
     struct ul_library library;
-    struct ul_model model = bounded_model(s->model, &library, ul_pages_bound);
-    if (model.library != NULL)
+    struct ul_model model = *s->model;
+    bound_library(&model, &library, ul_pages_bound);
+    if (s->model->library != NULL)
         ul_pages_release(); /* what the loader read of it */
     return ul_run_begin_init(&model, s->arena, (size_t)model.arena_bytes, threads, failure) ==
            UL_OK;
@@ -55,7 +53,8 @@ static bool end_init(struct ul_session *s, uint32_t threads, const struct ul_wei
                      struct ul_failure *failure)
 {
     struct ul_library library;
-    struct ul_model model = bounded_model(s->model, &library, ul_pages_bound_late);
+    struct ul_model model = *s->model;
+    bound_library(&model, &library, ul_pages_bound_late);
     return ul_run_end_init(&model, s->arena, threads, source, failure) == UL_OK;
 }
 
