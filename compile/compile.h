@@ -97,6 +97,7 @@ struct ul_compile {
     struct ul_plan_ladder ladder; /* empty where the plan without a budget does */
     bool wants_ladder;            /* though the plan without a budget does */
     const char *quantized_folder; /* of ul_compile_quantize, until ul_compile_done; or NULL */
+    bool is_trial;                /* only its bytes and its time are asked for */
     bool is_library;              /* the caller wants source: the process is somebody else's */
     struct ul_report report;
     struct ul_text json; /* plan.json */

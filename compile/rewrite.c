@@ -57,6 +57,7 @@ static struct ul_passes_options passes_options(struct ul_compile *compile,
                                         .traits = &target->traits,
                                         .quantize = compile->options.quantize.items,
                                         .quantize_count = compile->options.quantize.count,
+                                        .for_bytes = compile->is_trial,
                                         .precision = ul_compile_storage(&compile->options),
                                         .no_float = compile->options.no_float};
     if (compile->options.train)

@@ -121,6 +121,7 @@ static enum ul_status try_one(const struct ul_compile *compile, const char *path
     const struct ul_compile_options *asked = compile->loaded ? &compile->asked : &compile->options;
     ul_options_copy(&other.options.base, &asked->base, sizeof other.options);
     other.is_library = compile->is_library;
+    other.is_trial = true;
     if (telling != NULL) {
         other.progress = tell;
         other.progress_context = telling;

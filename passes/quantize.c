@@ -48,6 +48,15 @@ struct block {
     float scale;
 };
 
+/* The number at a place of a constant in f32. */
+static float number_at(const struct ul_tensor *tensor, int64_t at)
+{
+    float number;
+    memcpy(&number, (const unsigned char *)tensor->data + (uint64_t)at * sizeof number,
+           sizeof number);
+    return number;
+}
+
 static float round_scale(double scale)
 {
     unsigned char place[2];
@@ -89,8 +98,9 @@ static double fit(const struct block *block)
     return squares > 0 ? products / squares : 0;
 }
 
-/* False: its numbers are out of the range that such scales have. */
-static bool quantize_block(struct block *block, int64_t bits)
+/* False: its numbers are out of the range that such scales have. Without a search the first scale
+ * is taken. */
+static bool quantize_block(struct block *block, int64_t bits, bool searches)
 {
     enum { TRIES = 4 }; /* half a code apart */
     const float limit = (float)(((int64_t)1 << (bits - 1)) - 1);
@@ -102,7 +112,7 @@ static bool quantize_block(struct block *block, int64_t bits)
             largest = block->numbers[i];
     }
     /* Codes are -limit - 1 to limit: the largest number goes to either end, or a little beyond. */
-    for (int i = 0; i < 2 * TRIES; i++) {
+    for (int i = 0; i < (searches ? 2 * TRIES : 1); i++) {
         float end =
             i < TRIES ? -limit - 1.5f + 0.5f * (float)i : limit + 0.5f - 0.5f * (float)(i - TRIES);
         float scale = round_scale((double)(largest / end));
@@ -113,6 +123,8 @@ static bool quantize_block(struct block *block, int64_t bits)
         }
     }
     (void)encode(block, best, limit);
+    if (!searches)
+        return isfinite(least);
     float fitted = round_scale(fit(block));
     if (encode(block, fitted, limit) > least)
         (void)encode(block, best, limit);
@@ -154,13 +166,11 @@ static bool quantize_weight(const struct ul_pass *pass, const struct target *tar
         struct block block = {.scale = 0};
         int64_t count = depth - first < BLOCK ? depth - first : BLOCK;
         for (int64_t i = 0; i < count; i++)
-            block.numbers[i] =
-                (float)ul_tensor_get_float(tensor, (uint64_t)((first + i) * k_step + n * n_step));
-        if (!quantize_block(&block, target->bits))
+            block.numbers[i] = number_at(tensor, (first + i) * k_step + n * n_step);
+        if (!quantize_block(&block, target->bits, !pass->options->for_bytes))
             return false;
-        for (int64_t i = 0; i < count; i++)
-            ul_element_put_int(code_bytes + (first + i) * k_step + n * n_step, dtype,
-                               (int64_t)block.codes[i]);
+        for (int64_t i = 0; i < count; i++) /* of one byte each, in either type */
+            code_bytes[(first + i) * k_step + n * n_step] = (unsigned char)(int)block.codes[i];
         ul_element_put_float(scale_bytes + 2 * at, UL_F16, (double)block.scale);
     }
     *codes = ul_tensor_new(graph->arena, &code_type, code_bytes);
