@@ -504,11 +504,10 @@ static struct difference difference(const struct ul_tensor *got, const struct ul
 static const char *steps_text(struct ul_arena *arena, enum ul_dtype dtype, double steps)
 {
     const struct ul_dtype_info *info = ul_dtype_get(dtype);
-    uint32_t bits = dtype == UL_I4 || dtype == UL_U4 ? 4 : 8 * info->size_bytes;
     if (!is_quantized(info))
         return "";
     return ul_arena_printf(arena, " step%s of %u", steps <= 1 && steps >= 1 ? "" : "s",
-                           (1u << bits) - 1);
+                           (1u << info->bits) - 1);
 }
 
 static enum ul_status compare_file(struct verification *verification, const char *got_path,

@@ -202,11 +202,11 @@ static enum ul_status copy_tensor(struct export *export, const struct ul_wire_fi
         UL_TRY(find_new(export, proto, name, &tensor));
     if (tensor != NULL) {
         bytes = tensor->data;
-        size_bytes = ul_tensor_stored_bytes(&tensor->type);
+        size_bytes = ul_type_packed_bytes(&tensor->type);
     } else if (external) {
         struct ul_type type;
         UL_TRY(ul_tensor_type(builder, proto, name, &type));
-        size_bytes = ul_tensor_stored_bytes(&type);
+        size_bytes = ul_type_packed_bytes(&type);
         UL_TRY(ul_external_find(builder, proto, name, size_bytes, &bytes));
     } else {
         put(export, &export->model, export->data + begin, field->end - begin);

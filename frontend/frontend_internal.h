@@ -177,8 +177,6 @@ enum ul_status ul_external_find(struct ul_builder *builder, const Onnx__TensorPr
 /* tensor.c: the type of a TensorProto, checked. */
 enum ul_status ul_tensor_type(struct ul_builder *builder, const Onnx__TensorProto *proto,
                               const char *owner, struct ul_type *type) UL_MUST_CHECK;
-/* Bytes of it in raw_data and external data, where two four-bit elements share one. */
-uint64_t ul_tensor_stored_bytes(const struct ul_type *type);
 
 /* load.c: decoders take their memory from an arena; where a model's external data may be: the
  * directory before the path's last slash, NULL for standard input. */

@@ -109,21 +109,18 @@ static void name_values(struct save *save)
 
 /* ---- tensors ---- */
 
-/* The bytes of raw_data, where two elements of four bits share one. */
+/* The bytes of raw_data. */
 static const unsigned char *raw_bytes(struct save *save, const struct ul_tensor *tensor)
 {
-    uint64_t count = ul_type_elements(&tensor->type);
-    uint64_t stored_bytes = ul_tensor_stored_bytes(&tensor->type);
-    uint64_t dense_bytes = ul_type_bytes(&tensor->type);
-    if (tensor->data != NULL && stored_bytes == dense_bytes)
+    bool packs = ul_dtype_get(tensor->type.dtype)->bits < 8;
+    if (tensor->data != NULL && !packs)
         return tensor->data;
-    unsigned char *dense = ul_arena_alloc(save->arena, dense_bytes);
-    ul_tensor_read(tensor, 0, count, dense);
-    for (uint64_t i = 0; stored_bytes != dense_bytes && i < count; i++) {
-        unsigned char element = dense[i] & 15;
-        dense[i / 2] = i % 2 == 0 ? element : (unsigned char)(dense[i / 2] | element << 4);
-    }
-    return dense;
+    unsigned char *bytes = ul_arena_alloc(save->arena, ul_type_bytes(&tensor->type));
+    if (packs)
+        ul_tensor_pack(tensor, bytes);
+    else
+        ul_tensor_read(tensor, 0, ul_type_elements(&tensor->type), bytes);
+    return bytes;
 }
 
 static void put_tensor_head(struct ul_text *text, const struct ul_tensor *tensor, const char *name)
@@ -134,14 +131,14 @@ static void put_tensor_head(struct ul_text *text, const struct ul_tensor *tensor
     if (name != NULL)
         put_string(text, 8, name);
     put_key(text, 9, WIRE_BYTES);
-    ul_wire_put_varint(text, ul_tensor_stored_bytes(&tensor->type));
+    ul_wire_put_varint(text, ul_type_packed_bytes(&tensor->type));
 }
 
 /* The weight as an initializer: its data are a piece of their own. */
 static void put_weight(struct save *save, ul_value_id value)
 {
     const struct ul_tensor *tensor = save->graph->values[value].tensor;
-    uint64_t stored_bytes = ul_tensor_stored_bytes(&tensor->type);
+    uint64_t stored_bytes = ul_type_packed_bytes(&tensor->type);
     struct ul_text head, inner;
     ul_text_init(&inner, save->arena);
     put_tensor_head(&inner, tensor, save->names[value]);
@@ -178,7 +175,7 @@ static void put_attribute(struct save *save, struct ul_text *node, const struct 
         ul_text_init(&tensor, save->arena);
         put_tensor_head(&tensor, attr->tensor, NULL);
         ul_text_put_bytes(&tensor, raw_bytes(save, attr->tensor),
-                          (size_t)ul_tensor_stored_bytes(&attr->tensor->type));
+                          (size_t)ul_type_packed_bytes(&attr->tensor->type));
         put_message(&text, 5, &tensor);
         break;
     case UL_ATTR_FLOATS:

@@ -21,9 +21,9 @@ static enum ul_status bad(const struct source *source, const char *what)
                        ul_quote(source->builder->scratch, source->owner), what);
 }
 
-static bool is_four_bit(enum ul_dtype dtype)
+static bool is_packed(enum ul_dtype dtype)
 {
-    return dtype == UL_U4 || dtype == UL_I4 || dtype == UL_F4E2M1;
+    return ul_dtype_get(dtype)->bits < 8;
 }
 
 enum ul_status ul_tensor_type(struct ul_builder *builder, const Onnx__TensorProto *proto,
@@ -31,7 +31,7 @@ enum ul_status ul_tensor_type(struct ul_builder *builder, const Onnx__TensorProt
 {
     const char *quoted = ul_quote(builder->scratch, owner);
     if (proto->data_type <= 0 || proto->data_type >= UL_DTYPE_COUNT ||
-        proto->data_type == UL_STRING)
+        proto->data_type == UL_STRING || proto->data_type == UL_F8E8M0)
         return ul_diag_set(builder->diag, UL_UNSUPPORTED, "tensor %s: element type %s%d %s", quoted,
                            proto->data_type == UL_STRING ? "string, " : "", (int)proto->data_type,
                            "of ONNX's TensorProto.DataType is not supported");
@@ -52,12 +52,6 @@ enum ul_status ul_tensor_type(struct ul_builder *builder, const Onnx__TensorProt
     return UL_OK;
 }
 
-uint64_t ul_tensor_stored_bytes(const struct ul_type *type)
-{
-    uint64_t count = ul_type_elements(type);
-    return is_four_bit(type->dtype) ? count / 2 + count % 2 : ul_type_bytes(type);
-}
-
 static enum ul_status find_segments(struct source *source)
 {
     const Onnx__TensorProto *proto = source->proto;
@@ -74,13 +68,16 @@ static enum ul_status find_segments(struct source *source)
     return UL_OK;
 }
 
-/* Two four-bit elements a byte, low half first, become one byte each; the signed kind extends. */
-static void unpack_four_bit(unsigned char *out, const unsigned char *packed, uint64_t count,
-                            bool is_signed)
+/* Elements of 2 or 4 bits, the first in the low bits of a byte, become one byte each; signed
+ * integers are extended. */
+static void unpack(unsigned char *out, const unsigned char *packed, uint64_t count,
+                   const struct ul_dtype_info *info)
 {
+    unsigned bits = info->bits, per = 8 / bits, mask = (1u << bits) - 1;
+    unsigned sign = info->is_integer && info->is_signed ? (mask >> 1) + 1 : 0;
     for (uint64_t i = 0; i < count; i++) {
-        unsigned char half = (unsigned char)(packed[i / 2] >> (i % 2 * 4) & 0xF);
-        out[i] = is_signed && half >= 8 ? (unsigned char)(half | 0xF0) : half;
+        unsigned code = (unsigned)packed[i / per] >> (i % per * bits) & mask;
+        out[i] = (unsigned char)((code ^ sign) - sign);
     }
 }
 
@@ -93,9 +90,9 @@ static const struct ul_tensor *tensor_of_raw(const struct source *source,
     tensor->type = source->type;
     tensor->data = bytes;
     uint64_t count = source->element_count;
-    if (is_four_bit(source->type.dtype)) {
+    if (is_packed(source->type.dtype)) {
         unsigned char *unpacked = ul_arena_alloc(arena, count);
-        unpack_four_bit(unpacked, bytes, count, source->type.dtype == UL_I4);
+        unpack(unpacked, bytes, count, ul_dtype_get(source->type.dtype));
         tensor->data = unpacked;
     } else if (source->type.dtype == UL_BOOL) {
         uint64_t clean = 0;
@@ -137,8 +134,8 @@ static uint64_t typed_count(const struct source *source)
 {
     if (source->type.dtype == UL_C64 || source->type.dtype == UL_C128)
         return source->element_count * 2;
-    if (is_four_bit(source->type.dtype))
-        return ul_tensor_stored_bytes(&source->type);
+    if (is_packed(source->type.dtype))
+        return ul_type_packed_bytes(&source->type);
     return source->element_count;
 }
 
@@ -169,7 +166,7 @@ static uint64_t next_varint(const unsigned char *data, uint64_t *at, uint64_t en
     return value;
 }
 
-/* Writes one number of a varint field as an element; four-bit pairs stay packed here. */
+/* Writes one number of a varint field as an element; what is packed stays so here. */
 static void put_number(unsigned char *place, enum ul_dtype dtype, uint32_t size, uint64_t value)
 {
     unsigned char bytes[8];
@@ -233,7 +230,7 @@ static enum ul_status decode_typed(const struct source *source, const struct ul_
         *out = tensor_of_raw(source, wire->data + only->offset);
         return UL_OK;
     }
-    uint64_t bytes = ul_tensor_stored_bytes(&source->type);
+    uint64_t bytes = ul_type_packed_bytes(&source->type);
     unsigned char *data = ul_arena_alloc(source->builder->graph->arena, bytes);
     unsigned char *place = data;
     uint32_t size = bytes == 0 || wanted == 0 ? 0 : (uint32_t)(bytes / wanted);
@@ -254,8 +251,7 @@ enum ul_status ul_tensor_decode(struct ul_builder *builder, const Onnx__TensorPr
     UL_TRY(find_segments(&source));
     if (proto->data_location == 1) {
         const unsigned char *bytes = NULL;
-        UL_TRY(
-            ul_external_find(builder, proto, owner, ul_tensor_stored_bytes(&source.type), &bytes));
+        UL_TRY(ul_external_find(builder, proto, owner, ul_type_packed_bytes(&source.type), &bytes));
         *out = tensor_of_raw(&source, bytes);
         return UL_OK;
     }
@@ -267,8 +263,8 @@ enum ul_status ul_tensor_decode(struct ul_builder *builder, const Onnx__TensorPr
     /* Some exporters leave an empty raw_data beside typed fields. */
     if (raw == NULL || (raw->size_bytes == 0 && source.segment_count > 1))
         return decode_typed(&source, out);
-    if (raw->size_bytes != ul_tensor_stored_bytes(&source.type))
-        return wrong_count(&source, raw->size_bytes, ul_tensor_stored_bytes(&source.type), "bytes");
+    if (raw->size_bytes != ul_type_packed_bytes(&source.type))
+        return wrong_count(&source, raw->size_bytes, ul_type_packed_bytes(&source.type), "bytes");
     *out = tensor_of_raw(&source, builder->wire->data + raw->offset);
     return UL_OK;
 }

@@ -3,30 +3,33 @@
 #include <string.h>
 
 static const struct ul_dtype_info infos[UL_DTYPE_COUNT] = {
-    [UL_DTYPE_NONE] = {"none", 0, false, false, false},
-    [UL_F32] = {"f32", 4, true, true, false},
-    [UL_U8] = {"u8", 1, false, false, true},
-    [UL_I8] = {"i8", 1, false, true, true},
-    [UL_U16] = {"u16", 2, false, false, true},
-    [UL_I16] = {"i16", 2, false, true, true},
-    [UL_I32] = {"i32", 4, false, true, true},
-    [UL_I64] = {"i64", 8, false, true, true},
-    [UL_STRING] = {"string", 0, false, false, false},
-    [UL_BOOL] = {"bool", 1, false, false, false},
-    [UL_F16] = {"f16", 2, true, true, false},
-    [UL_F64] = {"f64", 8, true, true, false},
-    [UL_U32] = {"u32", 4, false, false, true},
-    [UL_U64] = {"u64", 8, false, false, true},
-    [UL_C64] = {"c64", 8, false, true, false},
-    [UL_C128] = {"c128", 16, false, true, false},
-    [UL_BF16] = {"bf16", 2, true, true, false},
-    [UL_F8E4M3FN] = {"f8e4m3fn", 1, true, true, false},
-    [UL_F8E4M3FNUZ] = {"f8e4m3fnuz", 1, true, true, false},
-    [UL_F8E5M2] = {"f8e5m2", 1, true, true, false},
-    [UL_F8E5M2FNUZ] = {"f8e5m2fnuz", 1, true, true, false},
-    [UL_U4] = {"u4", 1, false, false, true},
-    [UL_I4] = {"i4", 1, false, true, true},
-    [UL_F4E2M1] = {"f4e2m1", 1, true, true, false},
+    [UL_DTYPE_NONE] = {"none", 0, 0, false, false, false},
+    [UL_F32] = {"f32", 4, 32, true, true, false},
+    [UL_U8] = {"u8", 1, 8, false, false, true},
+    [UL_I8] = {"i8", 1, 8, false, true, true},
+    [UL_U16] = {"u16", 2, 16, false, false, true},
+    [UL_I16] = {"i16", 2, 16, false, true, true},
+    [UL_I32] = {"i32", 4, 32, false, true, true},
+    [UL_I64] = {"i64", 8, 64, false, true, true},
+    [UL_STRING] = {"string", 0, 0, false, false, false},
+    [UL_BOOL] = {"bool", 1, 8, false, false, false},
+    [UL_F16] = {"f16", 2, 16, true, true, false},
+    [UL_F64] = {"f64", 8, 64, true, true, false},
+    [UL_U32] = {"u32", 4, 32, false, false, true},
+    [UL_U64] = {"u64", 8, 64, false, false, true},
+    [UL_C64] = {"c64", 8, 64, false, true, false},
+    [UL_C128] = {"c128", 16, 128, false, true, false},
+    [UL_BF16] = {"bf16", 2, 16, true, true, false},
+    [UL_F8E4M3FN] = {"f8e4m3fn", 1, 8, true, true, false},
+    [UL_F8E4M3FNUZ] = {"f8e4m3fnuz", 1, 8, true, true, false},
+    [UL_F8E5M2] = {"f8e5m2", 1, 8, true, true, false},
+    [UL_F8E5M2FNUZ] = {"f8e5m2fnuz", 1, 8, true, true, false},
+    [UL_U4] = {"u4", 1, 4, false, false, true},
+    [UL_I4] = {"i4", 1, 4, false, true, true},
+    [UL_F4E2M1] = {"f4e2m1", 1, 4, true, true, false},
+    [UL_F8E8M0] = {"f8e8m0", 1, 8, true, false, false},
+    [UL_U2] = {"u2", 1, 2, false, false, true},
+    [UL_I2] = {"i2", 1, 2, false, true, true},
 };
 
 const struct ul_dtype_info *ul_dtype_get(enum ul_dtype dtype)
@@ -70,6 +73,15 @@ uint64_t ul_type_elements(const struct ul_type *type)
 uint64_t ul_type_bytes(const struct ul_type *type)
 {
     return ul_size_mul_or_die(ul_type_elements(type), ul_dtype_get(type->dtype)->size_bytes);
+}
+
+uint64_t ul_type_packed_bytes(const struct ul_type *type)
+{
+    uint32_t bits = ul_dtype_get(type->dtype)->bits;
+    if (bits == 0 || bits >= 8)
+        return ul_type_bytes(type);
+    uint64_t count = ul_type_elements(type), per = 8 / bits;
+    return count / per + (count % per != 0);
 }
 
 bool ul_type_equal(const struct ul_type *a, const struct ul_type *b)

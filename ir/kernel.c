@@ -60,10 +60,12 @@ enum ul_dtype ul_compute_dtype(enum ul_dtype dtype)
     case UL_U8:
     case UL_U16:
     case UL_U4:
+    case UL_U2:
         return UL_U32;
     case UL_I8:
     case UL_I16:
     case UL_I4:
+    case UL_I2:
         return UL_I32;
     case UL_F16:
     case UL_BF16:
@@ -85,6 +87,7 @@ enum ul_dtype ul_compute_dtype(enum ul_dtype dtype)
     case UL_STRING:
     case UL_C64:
     case UL_C128:
+    case UL_F8E8M0:
     case UL_DTYPE_COUNT:
         break;
     }

@@ -39,7 +39,9 @@ static union scalar of_int(enum ul_dtype dtype, int64_t value)
     case UL_I32:
     case UL_U32:
     case UL_U4:
-    case UL_I4: {
+    case UL_I4:
+    case UL_U2:
+    case UL_I2: {
         unsigned char bytes[8];
         ul_element_put_int(bytes, dtype, value);
         out.i = ul_element_get_int(bytes, dtype);
@@ -295,7 +297,7 @@ static union scalar saturate(enum ul_dtype to, double value)
 {
     static const double two63 = 9223372036854775808.0;
     const struct ul_dtype_info *info = ul_dtype_get(to);
-    unsigned bits = to == UL_U4 || to == UL_I4 ? 4 : info->size_bytes * 8;
+    unsigned bits = info->bits;
     if (isnan(value))
         return (union scalar){.i = 0};
     if (to == UL_U64) {

@@ -147,7 +147,7 @@ int64_t ul_element_get_int(const unsigned char *place, enum ul_dtype dtype)
     uint64_t bits = bits_get(place, info->size_bytes);
     if (dtype == UL_BOOL)
         return bits != 0;
-    uint32_t width = dtype == UL_I4 || dtype == UL_U4 ? 4 : 8 * info->size_bytes;
+    uint32_t width = info->bits;
     if (width < 64) {
         uint64_t mask = ((uint64_t)1 << width) - 1;
         uint64_t sign = (uint64_t)1 << (width - 1);
@@ -171,10 +171,11 @@ void ul_element_put_int(unsigned char *place, enum ul_dtype dtype, int64_t value
     uint64_t bits = (uint64_t)value;
     if (dtype == UL_BOOL)
         bits = value != 0;
-    else if (dtype == UL_U4)
-        bits &= 0xF;
-    else if (dtype == UL_I4) /* kept as a sign-extended byte */
-        bits = (bits & 0x8) != 0 ? bits | ~(uint64_t)0xF : bits & 0xF;
+    else if (info->bits < 8) { /* kept as a byte, sign-extended where signed */
+        uint64_t mask = ((uint64_t)1 << info->bits) - 1, sign = (mask >> 1) + 1;
+        bits &= mask;
+        bits = info->is_signed && (bits & sign) != 0 ? bits | ~mask : bits;
+    }
     bits_put(place, info->size_bytes, bits);
 }
 
@@ -276,6 +277,18 @@ void ul_tensor_read(const struct ul_tensor *tensor, uint64_t begin, uint64_t cou
     }
     for (uint64_t i = 0; i < count; i++)
         memcpy(out + i * size_bytes, tensor->splat, (size_t)size_bytes);
+}
+
+void ul_tensor_pack(const struct ul_tensor *tensor, unsigned char *out)
+{
+    unsigned bits = ul_dtype_get(tensor->type.dtype)->bits, per = 8 / bits;
+    uint64_t count = ul_type_elements(&tensor->type);
+    UL_ASSERT(bits < 8);
+    memset(out, 0, (size_t)ul_type_packed_bytes(&tensor->type));
+    for (uint64_t i = 0; i < count; i++) {
+        unsigned code = *tensor_place(tensor, i) & ((1u << bits) - 1);
+        out[i / per] = (unsigned char)(out[i / per] | code << i % per * bits);
+    }
 }
 
 /* NaN stays one. */

@@ -7,7 +7,8 @@
 
 #include "base/base.h"
 
-/* Numbered as ONNX's TensorProto.DataType. Four-bit types take one byte an element here. */
+/* Numbered as ONNX's TensorProto.DataType. Types of 2 and 4 bits take one byte an element here,
+ * sign-extended where signed. */
 enum ul_dtype {
     UL_DTYPE_NONE = 0,
     UL_F32 = 1,
@@ -33,7 +34,10 @@ enum ul_dtype {
     UL_U4 = 21,
     UL_I4 = 22,
     UL_F4E2M1 = 23,
-    UL_DTYPE_COUNT = 24
+    UL_F8E8M0 = 24, /* never computed with */
+    UL_U2 = 25,
+    UL_I2 = 26,
+    UL_DTYPE_COUNT = 27
 };
 
 #define UL_RANK_UNKNOWN UINT32_MAX
@@ -49,6 +53,7 @@ struct ul_type {
 struct ul_dtype_info {
     const char *name; /* "f32" */
     uint32_t size_bytes;
+    uint32_t bits; /* of an element where it is packed: ONNX packs below 8 */
     bool is_float, is_signed, is_integer;
 };
 const struct ul_dtype_info *ul_dtype_get(enum ul_dtype dtype);
@@ -60,6 +65,8 @@ enum ul_dtype ul_dtype_find(const char *name);
 /* Elements of a known type, and their bytes; limits.h keeps both in range. */
 uint64_t ul_type_elements(const struct ul_type *type);
 uint64_t ul_type_bytes(const struct ul_type *type);
+/* Its bytes as ONNX stores them: elements below 8 bits without a gap, the first in the low bits. */
+uint64_t ul_type_packed_bytes(const struct ul_type *type);
 bool ul_type_equal(const struct ul_type *a, const struct ul_type *b);
 bool ul_type_known(const struct ul_type *type);
 /* Within UL_LIMIT_DIM and UL_LIMIT_TENSOR_BYTES. */

@@ -18,6 +18,8 @@ const char *ul_storage_type(enum ul_dtype dtype)
         return "double";
     case UL_U8:
     case UL_U4:
+    case UL_U2:
+    case UL_F4E2M1:
     case UL_BOOL:
     case UL_F8E4M3FN:
     case UL_F8E4M3FNUZ:
@@ -26,6 +28,7 @@ const char *ul_storage_type(enum ul_dtype dtype)
         return "uint8_t";
     case UL_I8:
     case UL_I4:
+    case UL_I2:
         return "int8_t";
     case UL_U16:
     case UL_F16:
@@ -45,7 +48,7 @@ const char *ul_storage_type(enum ul_dtype dtype)
     case UL_STRING:
     case UL_C64:
     case UL_C128:
-    case UL_F4E2M1:
+    case UL_F8E8M0:
     case UL_DTYPE_COUNT:
         break;
     }
@@ -150,6 +153,8 @@ static const char *ul_decoder_name(enum ul_dtype dtype)
         return "ul_f8e5m2_to_f32";
     case UL_F8E5M2FNUZ:
         return "ul_f8e5m2fnuz_to_f32";
+    case UL_F4E2M1:
+        return "ul_f4e2m1_to_f32";
     default:
         return NULL;
     }
@@ -230,21 +235,25 @@ static void put_cast(const struct ul_expr_printer *printer, const struct ul_kx_d
         put_quantize(printer, expr);
         return;
     }
+    const struct ul_dtype_info *info = ul_dtype_get(expr->dtype);
+    bool is_few = info->bits < 8;
     if (is_float(from) && !is_float(expr->dtype)) {
         char name[48];
-        enum ul_dtype to = expr->dtype == UL_U4   ? UL_U8
-                           : expr->dtype == UL_I4 ? UL_I8
-                                                  : expr->dtype;
+        enum ul_dtype to = !is_few ? expr->dtype : info->is_signed ? UL_I8 : UL_U8;
         snprintf(name, sizeof name, "ul_%s_to_%s", tag(from), to == UL_BOOL ? "bool" : tag(to));
         put_call(printer, name, expr->a, UL_NONE);
         return;
     }
-    if (expr->dtype == UL_BOOL || expr->dtype == UL_U4 || expr->dtype == UL_I4) {
-        ul_text_put(text, expr->dtype == UL_I4 ? "((((int32_t)" : "((");
+    if (expr->dtype == UL_BOOL || is_few) {
+        unsigned mask = (1u << info->bits) - 1, sign = (mask >> 1) + 1;
+        ul_text_put(text, is_few && info->is_signed ? "((((int32_t)" : "((");
         ul_put_expr(printer, expr->a);
-        ul_text_put(text, expr->dtype == UL_BOOL ? ") != 0)"
-                          : expr->dtype == UL_U4 ? ") & 15u)"
-                                                 : " & 15) ^ 8) - 8)");
+        if (!is_few)
+            ul_text_put(text, ") != 0)");
+        else if (info->is_signed)
+            ul_text_printf(text, " & %u) ^ %u) - %u)", mask, sign, sign);
+        else
+            ul_text_printf(text, ") & %uu)", mask);
         return;
     }
     ul_text_printf(text, "(%s)", ul_c_type(expr->dtype));

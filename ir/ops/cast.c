@@ -1,8 +1,8 @@
 /* Cast, CastLike and BitCast.
  *
  * ONNX leaves floats out of an integer's range undefined; here they saturate, NaN gives 0, and
- * only 4-bit integers wrap, as ONNX's node tests have it. Integers wrap. Floats are rounded to
- * nearest even, once, also when the kernel goes on computing in f32. */
+ * only integers below 8 bits wrap, as ONNX's node tests have it. Integers wrap. Floats are rounded
+ * to nearest even, once, also when the kernel goes on computing in f32. */
 #include "ir/ops/hooks.h"
 
 #include "ir/kernel_build.h"
@@ -30,23 +30,25 @@ enum ul_status ul_infer_cast_like(struct ul_infer *infer)
     return infer_cast_to(infer, ul_infer_input(infer, 1)->dtype);
 }
 
-/* Towards zero, then the low four bits, sign-extended where signed. */
-static ul_kx cast_to_four_bits(struct ul_kernel *kernel, enum ul_dtype dtype, ul_kx x)
+/* Towards zero, then the low bits, sign-extended where signed. */
+static ul_kx cast_to_few_bits(struct ul_kernel *kernel, const struct ul_dtype_info *to, ul_kx x)
 {
     ul_kx bits = ul_kx_cast(kernel, UL_I32, x);
-    bits = ul_kx_binary(kernel, UL_KX_AND, bits, ul_kx_int(kernel, UL_I32, 15));
-    if (dtype == UL_U4)
+    int64_t mask = ((int64_t)1 << to->bits) - 1;
+    bits = ul_kx_binary(kernel, UL_KX_AND, bits, ul_kx_int(kernel, UL_I32, mask));
+    if (!to->is_signed)
         return ul_kx_cast(kernel, UL_U32, bits);
-    ul_kx eight = ul_kx_int(kernel, UL_I32, 8);
-    bits = ul_kx_binary(kernel, UL_KX_XOR, bits, eight);
-    return ul_kx_binary(kernel, UL_KX_SUB, bits, eight);
+    ul_kx sign = ul_kx_int(kernel, UL_I32, (mask >> 1) + 1);
+    bits = ul_kx_binary(kernel, UL_KX_XOR, bits, sign);
+    return ul_kx_binary(kernel, UL_KX_SUB, bits, sign);
 }
 
 static ul_kx build_cast(struct ul_kernel *kernel, enum ul_dtype dtype, bool saturate, ul_kx x)
 {
     enum ul_dtype compute = ul_compute_dtype(dtype);
-    if (dtype == UL_U4 || dtype == UL_I4)
-        return cast_to_four_bits(kernel, dtype, x);
+    const struct ul_dtype_info *info = ul_dtype_get(dtype);
+    if (info->is_integer && info->bits < 8)
+        return cast_to_few_bits(kernel, info, x);
     if (dtype == compute)
         return ul_kx_cast(kernel, dtype, x);
     if (compute != UL_F32)

@@ -9,8 +9,8 @@ bool ul_quant_range(enum ul_dtype dtype, int64_t *low, int64_t *high)
     static const struct {
         enum ul_dtype dtype;
         int64_t low, high;
-    } ranges[] = {{UL_U8, 0, 255},         {UL_I8, -128, 127}, {UL_U16, 0, 65535},
-                  {UL_I16, -32768, 32767}, {UL_U4, 0, 15},     {UL_I4, -8, 7}};
+    } ranges[] = {{UL_U8, 0, 255}, {UL_I8, -128, 127}, {UL_U16, 0, 65535}, {UL_I16, -32768, 32767},
+                  {UL_U4, 0, 15},  {UL_I4, -8, 7},     {UL_U2, 0, 3},      {UL_I2, -2, 1}};
     for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++) {
         if (ranges[i].dtype != dtype)
             continue;

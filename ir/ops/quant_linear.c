@@ -4,6 +4,7 @@
 #include "ir/kernel_build.h"
 #include "ir/ops/lanes.h"
 #include "ir/ops/quant.h"
+#include "ir/ops/require.h"
 
 #include <math.h>
 #include <string.h>
@@ -75,16 +76,16 @@ static ul_kx load_scaling(struct ul_lower *lower, const struct scaling *scaling,
     return ul_lower_load(lower, value, at);
 }
 
-static bool is_f8(enum ul_dtype dtype)
+/* Floats of 4 and 8 bits, which have no zero-point. */
+static bool is_small_float(enum ul_dtype dtype)
 {
-    return dtype == UL_F8E4M3FN || dtype == UL_F8E4M3FNUZ || dtype == UL_F8E5M2 ||
-           dtype == UL_F8E5M2FNUZ;
+    return ((UL_SET_FLOAT8 | UL_CHECK_BIT(UL_F4E2M1)) >> dtype & 1u) != 0;
 }
 
 static bool is_quantized(enum ul_dtype dtype)
 {
     int64_t low, high;
-    return is_f8(dtype) || ul_quant_range(dtype, &low, &high);
+    return is_small_float(dtype) || ul_quant_range(dtype, &low, &high);
 }
 
 static bool is_real(enum ul_dtype dtype)
@@ -137,7 +138,7 @@ enum ul_status ul_infer_quantize(struct ul_infer *infer)
         return ul_infer_invalid(infer, "output_dtype differs from the type of the zero-point");
     if (!is_quantized(dtype))
         return ul_infer_unsupported(
-            infer, "results are integers of 4, 8 and 16 bits and 8-bit floats, not %s",
+            infer, "results are integers of 2 to 16 bits and floats of 4 and 8 bits, not %s",
             ul_dtype_get(dtype)->name);
     UL_TRY(check_scaling(infer));
     struct ul_type type = *x;
@@ -182,7 +183,7 @@ ul_kx ul_map_quantize(struct ul_lower *lower, ul_node_id node_id, uint32_t outpu
     UL_ASSERT(wrong == NULL);
     ul_kx scale = load_scaling(lower, &scaling, node->inputs[1], x->rank, index);
     ul_kx quotient = divide(lower, node_id, ul_lower_load(lower, node->inputs[0], index), scale);
-    if (is_f8(dtype)) {
+    if (is_small_float(dtype)) {
         bool saturate = ul_node_get_int(node, "saturate", 1) != 0;
         return ul_kx_round_to(kernel, dtype, saturate, ul_kx_cast(kernel, UL_F32, quotient));
     }
@@ -201,8 +202,7 @@ enum ul_status ul_infer_dequantize(struct ul_infer *infer)
     if (!is_quantized(x->dtype) && x->dtype != UL_I32)
         return ul_infer_unsupported(
             infer,
-            "DequantizeLinear takes integers of 4, 8, 16 and 32 bits and 8-bit floats, "
-            "not %s",
+            "DequantizeLinear takes integers of 2 to 32 bits and floats of 4 and 8 bits, not %s",
             ul_dtype_get(x->dtype)->name);
     if (!is_real(scale->dtype))
         return ul_infer_unsupported(infer, "scales are f32, f16 or bf16, not %s",
@@ -231,7 +231,7 @@ ul_kx ul_map_dequantize(struct ul_lower *lower, ul_node_id node_id, uint32_t out
     const char *wrong = read_scaling(&scaling, node, x, ul_lower_input_type(lower, node_id, 1));
     UL_ASSERT(wrong == NULL && output == 0);
     ul_kx value = ul_lower_load(lower, node->inputs[0], index);
-    if (ul_lower_has_input(lower, node_id, 2) && !is_f8(x->dtype)) {
+    if (ul_lower_has_input(lower, node_id, 2) && !is_small_float(x->dtype)) {
         ul_kx zero = load_scaling(lower, &scaling, node->inputs[2], x->rank, index);
         value = ul_kx_binary(kernel, UL_KX_SUB, ul_kx_cast(kernel, UL_I32, value),
                              ul_kx_cast(kernel, UL_I32, zero));

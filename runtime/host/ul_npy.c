@@ -147,7 +147,7 @@ static bool type_fits(const char *descr, const struct ul_type_info *info)
     if (info->npy[0] == 'V')
         return (code[0] == 'u' && strcmp(code + 1, info->npy + 1) == 0) ||
                (info->type == UL_TYPE_F8E5M2 && strcmp(code, "f1") == 0);
-    return info->bits == 4 && strcmp(code, "V1") == 0;
+    return info->bits < 8 && strcmp(code, "V1") == 0;
 }
 
 bool ul_npy_holds(const struct ul_npy *header, enum ul_rt_type type)

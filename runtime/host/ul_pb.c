@@ -227,7 +227,8 @@ static bool decode_typed(const struct ul_pb *pb, enum ul_rt_type type, struct ta
 static bool type_fits(uint64_t found, enum ul_rt_type wanted)
 {
     const struct ul_type_info *info = ul_type_find(wanted);
-    if (info->npy[0] == 'V' && found == (info->bytes == 2 ? UL_TYPE_U16 : UL_TYPE_U8))
+    if (info->npy[0] == 'V' && info->bits >= 8 &&
+        found == (info->bytes == 2 ? UL_TYPE_U16 : UL_TYPE_U8))
         return true;
     return found == (uint64_t)wanted;
 }
@@ -247,11 +248,12 @@ static int check_shape(const struct ul_session *s, const char *file, const struc
                     ul_shape_text(got, type, pb->rank, pb->dims));
 }
 
-/* 4-bit elements lie two to a byte, the even one in the low half; in place, from the end. */
-static void unpack(unsigned char *data, uint64_t count)
+/* Elements below 8 bits lie side by side, the first in the low bits; in place, from the end. */
+static void unpack(unsigned char *data, uint64_t count, uint32_t bits)
 {
+    uint32_t per = 8 / bits;
     for (uint64_t i = count; i-- > 0;)
-        data[i] = ul_u4_get(data, i);
+        data[i] = (unsigned char)(data[i / per] >> i % per * bits & ((1u << bits) - 1));
 }
 
 int ul_pb_decode(const struct ul_session *s, const char *file, const struct ul_pb *pb,
@@ -259,7 +261,8 @@ int ul_pb_decode(const struct ul_session *s, const char *file, const struct ul_p
 {
     const struct ul_type_info *info = ul_type_find(tensor->type);
     uint64_t count = ul_element_count(tensor->rank, tensor->dims);
-    uint64_t packed_count = info->bits == 4 ? (count + 1) / 2 : count;
+    uint32_t per = info->bits < 8 ? 8 / info->bits : 1;
+    uint64_t packed_count = count / per + (count % per != 0);
     uint64_t packed_bytes = packed_count * info->bytes;
     struct target target = {data, info->bytes, packed_count, 0};
     char shown[UL_SHOWN_BYTES];
@@ -276,8 +279,8 @@ int ul_pb_decode(const struct ul_session *s, const char *file, const struct ul_p
         memcpy(data, pb->raw, (size_t)packed_bytes);
     if (ul_run_is_big_endian())
         ul_run_swap(data, packed_bytes, info->bytes);
-    if (info->bits == 4)
-        unpack(data, count);
+    if (info->bits < 8)
+        unpack(data, count, info->bits);
     ul_normalise(tensor, data);
     return UL_EXIT_OK;
 }

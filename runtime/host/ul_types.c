@@ -29,6 +29,9 @@ static const struct ul_type_info types[] = {
     /* a byte for each element, sign-extended */
     {UL_TYPE_U4, 'u', 1, 4, "uint4", "u1"},
     {UL_TYPE_I4, 'i', 1, 4, "int4", "i1"},
+    {UL_TYPE_F4E2M1, 'f', 1, 4, "float4_e2m1", "V1"},
+    {UL_TYPE_U2, 'u', 1, 2, "uint2", "u1"},
+    {UL_TYPE_I2, 'i', 1, 2, "int2", "i1"},
 };
 
 const struct ul_type_info *ul_type_find(enum ul_rt_type type)
@@ -111,6 +114,8 @@ static double float_value(enum ul_rt_type type, uint64_t bits)
         return (double)ul_f8e4m3fnuz_to_f32((uint8_t)bits);
     case UL_TYPE_F8E5M2:
         return (double)ul_f8e5m2_to_f32((uint8_t)bits);
+    case UL_TYPE_F4E2M1:
+        return (double)ul_f4e2m1_to_f32((uint8_t)bits);
     default:
         return (double)ul_f8e5m2fnuz_to_f32((uint8_t)bits);
     }
@@ -181,6 +186,8 @@ static uint64_t float_bits(enum ul_rt_type type, double value)
         return ul_f32_to_f8e4m3fnuz((float)value, 1);
     case UL_TYPE_F8E5M2:
         return ul_f32_to_f8e5m2((float)value, 1);
+    case UL_TYPE_F4E2M1:
+        return ul_f32_to_f4e2m1((float)value, 1);
     default:
         return ul_f32_to_f8e5m2fnuz((float)value, 1);
     }
@@ -189,8 +196,9 @@ static uint64_t float_bits(enum ul_rt_type type, double value)
 /* The bits of a random element. */
 static uint64_t random_bits(const struct ul_type_info *info, double uniform)
 {
+    double count = info->kind == 'b' || info->bits == 2 ? 2.0 : info->bits == 4 ? 8.0 : 10.0;
     if (info->kind != 'f')
-        return (uint64_t)(uniform * (info->kind == 'b' ? 2.0 : info->bits == 4 ? 8.0 : 10.0));
+        return (uint64_t)(uniform * count);
     return float_bits(info->type, uniform * 2.0 - 1.0);
 }
 
@@ -238,9 +246,9 @@ void ul_normalise(const struct ul_rt_tensor *tensor, void *data)
     unsigned char *bytes = data;
     for (uint64_t i = 0; info->kind == 'b' && i < tensor->size_bytes; i++)
         bytes[i] = bytes[i] != 0;
-    for (uint64_t i = 0; info->bits == 4 && i < tensor->size_bytes; i++)
-        bytes[i] =
-            (unsigned char)(info->kind == 'i' ? ul_i4_get(&bytes[i], 0) : ul_u4_get(&bytes[i], 0));
+    unsigned mask = (1u << info->bits % 8) - 1, sign = info->kind == 'i' ? (mask >> 1) + 1 : 0;
+    for (uint64_t i = 0; info->bits < 8 && i < tensor->size_bytes; i++)
+        bytes[i] = (unsigned char)(((bytes[i] & mask) ^ sign) - sign);
 }
 
 void ul_fill_random(const struct ul_rt_tensor *tensor, void *data, uint64_t seed, uint32_t stream)

@@ -8,8 +8,8 @@
  * arena_bytes. Inputs and outputs are dense in row-major order.
  * Ownership: the caller owns the arena, the weights source and every tensor; strings and tables
  * belong to the model.
- * Units: names end in their unit (_bytes); strides and counts are in elements; a 4-bit element has
- * a byte of its own, sign-extended for i4.
+ * Units: names end in their unit (_bytes); strides and counts are in elements; an element of 2 or 4
+ * bits has a byte of its own, sign-extended for i4 and i2.
  * Failures: an enum ul_result, with the details in the caller's struct ul_failure.
  * Pure C99; needs no library.
  */
@@ -45,7 +45,10 @@ enum ul_rt_type {
     UL_TYPE_F8E5M2 = 19,
     UL_TYPE_F8E5M2FNUZ = 20,
     UL_TYPE_U4 = 21,
-    UL_TYPE_I4 = 22
+    UL_TYPE_I4 = 22,
+    UL_TYPE_F4E2M1 = 23,
+    UL_TYPE_U2 = 25,
+    UL_TYPE_I2 = 26
 };
 
 enum ul_result {

@@ -305,24 +305,4 @@ UL_FUNCTION int32_t ul_saturate_i32(int64_t value)
     return (int32_t)ul_clamp_i64(value, INT32_MIN, INT32_MAX);
 }
 
-/* ---- packed 4-bit integers: two to a byte, the even element in the low half ---- */
-
-UL_FUNCTION uint8_t ul_u4_get(const uint8_t *packed, uint64_t element)
-{
-    return (uint8_t)(packed[element / 2] >> 4 * (element % 2) & 0xf);
-}
-
-UL_FUNCTION int8_t ul_i4_get(const uint8_t *packed, uint64_t element)
-{
-    return (int8_t)((ul_u4_get(packed, element) ^ 8) - 8);
-}
-
-/* Stores the low four bits of value; the other half of the byte stays. */
-UL_FUNCTION void ul_4bit_set(uint8_t *packed, uint64_t element, int value)
-{
-    unsigned shift = 4 * (unsigned)(element % 2);
-    unsigned kept = packed[element / 2] & (0xf0u >> shift);
-    packed[element / 2] = (uint8_t)(kept | ((unsigned)value & 0xfu) << shift);
-}
-
 #endif

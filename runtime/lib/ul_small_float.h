@@ -1,15 +1,15 @@
 /*
- * Floating-point formats narrower than float, kept as their bits: float16, bfloat16 and the four
- * 8-bit formats of ONNX. Conversions to float are exact; conversions from float or double round to
- * nearest, ties to even, once. NaN stays NaN, subnormals are kept. The functions are free of
- * branches or short, so that compilers vectorise them. Nothing fails. Pure C99;
- * also CUDA device code and C++17 (ul_function.h); a device converts 16 bits by its instructions,
- * which give the same but for the bits of a NaN.
+ * Floating-point formats narrower than float, kept as their bits: float16, bfloat16, the four
+ * 8-bit formats of ONNX, and E2M1. Conversions to float are exact; conversions from float or double
+ * round to nearest, ties to even, once. NaN stays NaN, subnormals are kept. The functions are free
+ * of branches or short, so that compilers vectorise them. Nothing fails. Pure C99; also CUDA device
+ * code and C++17 (ul_function.h); a device converts 16 bits by its instructions, which give the
+ * same but for the bits of a NaN.
  *
  * Formats: IEEE 754-2019 binary16; bfloat16 = the upper half of a float; "FP8 Formats for Deep
  * Learning" (Micikevicius et al. 2022) for E4M3FN and E5M2; "8-bit Numerical Formats for Deep
  * Neural Networks" (Noune et al. 2022) for the FNUZ variants (no infinities, no minus zero, NaN is
- * 0x80).
+ * 0x80); "OCP Microscaling Formats 1.0" for E2M1, of 4 bits in the low half of a byte.
  */
 #ifndef UL_SMALL_FLOAT_H
 #define UL_SMALL_FLOAT_H
@@ -201,8 +201,14 @@ UL_FUNCTION struct ul_f8_format ul_f8e5m2fnuz(void)
     return format;
 }
 
-/* The four formats by name; `saturate` as in ONNX Cast: values too large (infinities too) become
-   the largest finite one, else NaN, or infinity where the format has one. */
+UL_FUNCTION struct ul_f8_format ul_f4e2m1(void)
+{
+    const struct ul_f8_format format = {1, 1, 0x7, 0x7, 0, 0};
+    return format;
+}
+
+/* The formats of 8 bits by name; `saturate` as in ONNX Cast: values too large (infinities too)
+   become the largest finite one, else NaN, or infinity where the format has one. */
 UL_FUNCTION uint8_t ul_f32_to_f8e4m3fn(float value, int saturate)
 {
     return ul_f8_encode(value, ul_f8e4m3fn(), saturate);
@@ -241,6 +247,18 @@ UL_FUNCTION float ul_f8e5m2_to_f32(uint8_t code)
 UL_FUNCTION float ul_f8e5m2fnuz_to_f32(uint8_t code)
 {
     return ul_f8_decode(code, ul_f8e5m2fnuz());
+}
+
+/* Neither infinity nor NaN: whatever `saturate` says, what is too large becomes 6, and NaN 0. */
+UL_FUNCTION uint8_t ul_f32_to_f4e2m1(float value, int saturate)
+{
+    uint8_t code = ul_f8_encode(value, ul_f4e2m1(), saturate);
+    return (uint8_t)((code & 7) | (code >> 4 & 8));
+}
+
+UL_FUNCTION float ul_f4e2m1_to_f32(uint8_t code)
+{
+    return ul_f8_decode((uint8_t)((code & 7) | (code & 8) << 4), ul_f4e2m1());
 }
 
 #endif

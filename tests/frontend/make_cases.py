@@ -110,6 +110,8 @@ def typed_fields():
         "f8e4m3fn": (t.FLOAT8E4M3FN, [1.5, -2.0, 0.25]),
         "f8e5m2": (t.FLOAT8E5M2, [1.5, -2.0, 0.25]),
         "u4": (t.UINT4, [15, 0, 7]), "i4": (t.INT4, [-8, 7, -1]),
+        "f4e2m1": (t.FLOAT4E2M1, [1.5, -6.0, 0.5]),
+        "u2": (t.UINT2, [3, 0, 2]), "i2": (t.INT2, [-2, 1, -1]),
     }
     for raw in (False, True):
         tensors = []

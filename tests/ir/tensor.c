@@ -22,6 +22,8 @@ static float runtime_decode(enum ul_dtype dtype, uint32_t code)
         return ul_f8e4m3fn_to_f32((uint8_t)code);
     if (dtype == UL_F8E4M3FNUZ)
         return ul_f8e4m3fnuz_to_f32((uint8_t)code);
+    if (dtype == UL_F4E2M1)
+        return ul_f4e2m1_to_f32((uint8_t)code);
     return dtype == UL_F8E5M2 ? ul_f8e5m2_to_f32((uint8_t)code)
                               : ul_f8e5m2fnuz_to_f32((uint8_t)code);
 }
@@ -36,11 +38,13 @@ static uint32_t runtime_encode(enum ul_dtype dtype, float value)
         return ul_f32_to_f8e4m3fn(value, 0);
     if (dtype == UL_F8E4M3FNUZ)
         return ul_f32_to_f8e4m3fnuz(value, 0);
+    if (dtype == UL_F4E2M1)
+        return ul_f32_to_f4e2m1(value, 0);
     return dtype == UL_F8E5M2 ? ul_f32_to_f8e5m2(value, 0) : ul_f32_to_f8e5m2fnuz(value, 0);
 }
 
-static const enum ul_dtype small_floats[] = {UL_F16,        UL_BF16,   UL_F8E4M3FN,
-                                             UL_F8E4M3FNUZ, UL_F8E5M2, UL_F8E5M2FNUZ};
+static const enum ul_dtype small_floats[] = {UL_F16,    UL_BF16,       UL_F8E4M3FN, UL_F8E4M3FNUZ,
+                                             UL_F8E5M2, UL_F8E5M2FNUZ, UL_F4E2M1};
 
 static uint32_t place_code(const unsigned char *place, enum ul_dtype dtype)
 {
@@ -52,7 +56,7 @@ static void small_float_codes(void **state)
     (void)state;
     for (size_t t = 0; t < sizeof small_floats / sizeof *small_floats; t++) {
         enum ul_dtype dtype = small_floats[t];
-        uint32_t codes = ul_dtype_get(dtype)->size_bytes == 2 ? 65536 : 256;
+        uint32_t codes = 1u << ul_dtype_get(dtype)->bits;
         for (uint32_t code = 0; code < codes; code++) {
             unsigned char place[2] = {(unsigned char)code, (unsigned char)(code >> 8)};
             double value = ul_element_get_float(place, dtype);
@@ -113,6 +117,10 @@ static void integers_wrap(void **state)
     assert_int_equal(ul_element_get_int(place, UL_I4), -7);
     ul_element_put_int(place, UL_U4, -1);
     assert_int_equal(ul_element_get_int(place, UL_U4), 15);
+    ul_element_put_int(place, UL_I2, 2);
+    assert_int_equal(ul_element_get_int(place, UL_I2), -2);
+    ul_element_put_int(place, UL_U2, 5);
+    assert_int_equal(ul_element_get_int(place, UL_U2), 1);
     ul_element_put_int(place, UL_U16, -1);
     assert_int_equal(ul_element_get_int(place, UL_U16), 65535);
     ul_element_put_int(place, UL_BOOL, 256);

@@ -115,6 +115,9 @@ TYPES = {
     "f8e5m2fnuz": ("|V1", 1, 20),
     "u4": ("|u1", 1, 21),
     "i4": ("|i1", 1, 22),
+    "f4e2m1": ("|V1", 1, 23),
+    "u2": ("|u1", 1, 25),
+    "i2": ("|i1", 1, 26),
 }
 
 
@@ -126,7 +129,22 @@ def sample(name):
         return bytes([1, 15, 0, 7, 8, 3])
     if name == "i4":
         return struct.pack("6b", 1, -8, 7, -1, 0, 3)
+    if name == "f4e2m1":
+        return bytes([1, 15, 0, 7, 8, 3])
+    if name == "u2":
+        return bytes([1, 3, 0, 2, 2, 3])
+    if name == "i2":
+        return struct.pack("6b", 1, -2, 0, -1, 1, -2)
     return bytes((i * 29 + 3) % 127 for i in range(6 * TYPES[name][1]))
+
+
+def packed(name):
+    """The same as ONNX's raw_data holds them: those below 8 bits side by side."""
+    bits = {"u4": 4, "i4": 4, "f4e2m1": 4, "u2": 2, "i2": 2}.get(name)
+    if bits is None:
+        return sample(name)
+    number = sum((x & (1 << bits) - 1) << i * bits for i, x in enumerate(sample(name)))
+    return number.to_bytes(-(-6 * bits // 8), "little")
 
 
 class Folder(unittest.TestCase):
@@ -274,9 +292,9 @@ class Types(Folder):
     def test_names_of_outputs(self):
         run("types", "--random", "1", "--output-dir", "out")
         files = sorted(os.listdir("out"))
-        self.assertEqual(len(files), 23)
-        self.assertIn("_._up___+19.npy", files)
-        self.assertIn("_._UP___+20.npy", files)
+        self.assertEqual(len(files), len(TYPES) + 4)
+        self.assertIn(f"_._up___+{len(TYPES)}.npy", files)
+        self.assertIn(f"_._UP___+{len(TYPES) + 1}.npy", files)
 
     def test_names_with_equals(self):
         self.put("a.npy", npy("<f4", (2, 3), F32))
@@ -429,10 +447,7 @@ class Protobuf(Folder):
 
     def test_raw_data(self):
         for name, (_, _, kind) in TYPES.items():
-            raw = sample(name)
-            if name in ("u4", "i4"):
-                raw = bytes(raw[i] & 15 | (raw[i + 1] & 15) << 4 for i in (0, 2, 4))
-            self.check(name, tensor(name, kind, (2, 3), raw), sample(name))
+            self.check(name, tensor(name, kind, (2, 3), packed(name)), sample(name))
 
     def test_typed_data(self):
         numbers = [1, 2, 3, 250, 5, 6]
@@ -530,8 +545,8 @@ class TestData(Folder):
 
     def test_single_steps(self):
         """Of the elements of each type one is a step away, or two steps."""
-        kinds = [1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 16, 17, 18, 19, 20, 21, 22, 1, 1]
-        sizes = [24, 6, 6, 12, 12, 24, 48, 6, 12, 48, 24, 48, 12, 6, 6, 6, 6, 3, 3, 24, 24]
+        kinds = [1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 16, 17, 18, 19, 20, 21, 22, 23, 25, 26, 1, 1]
+        sizes = [24, 6, 6, 12, 12, 24, 48, 6, 12, 48, 24, 48, 12, 6, 6, 6, 6, 3, 3, 3, 2, 2, 24, 24]
 
         def make(kind, apart):
             for i, (each, size) in enumerate(zip(kinds, sizes)):
@@ -595,9 +610,7 @@ class TestData(Folder):
     def test_equal_nan_and_infinity(self):
         special = struct.pack("<6f", float("nan"), float("inf"), float("-inf"), 0, 1, 2)
         for name, (_, _, kind) in TYPES.items():
-            raw = special if name == "f32" else sample(name)
-            if name in ("u4", "i4"):
-                raw = bytes(raw[i] & 15 | (raw[i + 1] & 15) << 4 for i in (0, 2, 4))
+            raw = special if name == "f32" else packed(name)
             index = list(TYPES).index(name)
             self.put(f"a/input_{index}.pb", tensor(name, kind, (2, 3), raw))
             self.put(f"a/output_{index}.pb", tensor(name, kind, (2, 3), raw))
@@ -609,8 +622,8 @@ class TestData(Folder):
                 ("empty", 7, (0, 3), b""),
             ]
         ):
-            self.put(f"a/input_{index + 19}.pb", tensor(name, kind, dims, raw))
-            self.put(f"a/output_{index + 19}.pb", tensor("", kind, dims, raw))
+            self.put(f"a/input_{index + len(TYPES)}.pb", tensor(name, kind, dims, raw))
+            self.put(f"a/output_{index + len(TYPES)}.pb", tensor("", kind, dims, raw))
         run("types", "--test-data", "a")
 
     def test_bad_folders(self):

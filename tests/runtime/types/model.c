@@ -28,6 +28,9 @@
     X(UL_TYPE_F8E5M2FNUZ, 6, "f8e5m2fnuz", "f8e5m2fnuz")                                           \
     X(UL_TYPE_U4, 6, "u4", "u4")                                                                   \
     X(UL_TYPE_I4, 6, "i4", "i4")                                                                   \
+    X(UL_TYPE_F4E2M1, 6, "f4e2m1", "f4e2m1")                                                       \
+    X(UL_TYPE_U2, 6, "u2", "u2")                                                                   \
+    X(UL_TYPE_I2, 6, "i2", "i2")                                                                   \
     X(UL_TYPE_F32, 24, "x", "../up\\\"\n")                                                         \
     X(UL_TYPE_F32, 24, "x=y", "../UP\\\"\n")
 
@@ -68,8 +71,8 @@ static const struct ul_step steps[] = {
 static const struct ul_range ranges[1] = {
     {"nothing", UL_ROW_ACTIVATIONS, 0, 0, 0, 1, UL_RANGE_NONE}};
 
-static const uint32_t all[] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,
-                               10, 11, 12, 13, 14, 15, 16, 17, 18, 19};
+static const uint32_t all[] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11,
+                               12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22};
 static const struct ul_entry entries[] = {
     {"set_up", NULL, NULL, NULL, 0, 0, 0, 0},
     {"run", run_steps, all, all, COUNT, COUNT, 0, 1},
