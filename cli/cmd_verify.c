@@ -273,6 +273,9 @@ static const char *rounded(const struct verification *verification)
 /* What is no defect, for the end of a message. */
 static const char *excuse(const struct verification *verification)
 {
+    if (verification->outer->compile.options.quantize.count > 0)
+        return "\n--quantize rounds weights to few bits, and the norm error is what that costs: "
+               "give --norm X\nwhere that much is right";
     if (!verification->quantizes || rounded(verification) == NULL)
         return "";
     return "\nThe model quantizes: a value that less than f32 moves over a boundary is a whole "
@@ -821,8 +824,8 @@ const struct ul_cli_command ul_command_verify = {
         "onnxruntime's optimisations, or inputs moved by 1e-5, change in it; in 16 bits, "
         "by the types of what an output hangs on, --precision or --tf32, on any inputs, at most "
         "3e-2 (bf16) or 5e-3 (fp16, tf32). --norm X sets this limit, on any inputs; --norm 0 "
-        "leaves the "
-        "elements alone to be judged.",
+        "leaves the elements alone to be judged. With --quantize the norm error is what that "
+        "costs.",
     .group = "models",
     .bit = UL_IN_VERIFY,
     .run = verify};

@@ -535,6 +535,17 @@ static uint32_t choose_remedies(const struct summary *summary, uint32_t own, uin
     return count;
 }
 
+/* What fewer bits cost in the results is known when they are computed. */
+static void put_error_hint(struct summary *summary, const uint32_t *chosen, uint32_t count)
+{
+    bool quantizes = false;
+    for (uint32_t i = 0; i < count; i++)
+        quantizes =
+            quantizes || strstr(summary->facts->remedies[chosen[i]].change, "--quantize ") != NULL;
+    if (quantizes && summary->tightness < TIGHT_BOUNDS)
+        put_folded(summary, "What --quantize changes in the outputs: ullage verify with it.");
+}
+
 static void put_remedies(struct summary *summary)
 {
     const struct ul_saved_facts *facts = summary->facts;
@@ -555,6 +566,7 @@ static void put_remedies(struct summary *summary)
     uint32_t count = choose_remedies(summary, own, chosen);
     for (uint32_t i = 0; i < count; i++)
         put_remedy(summary, &facts->remedies[chosen[i]]);
+    put_error_hint(summary, chosen, count);
     put_applied(summary);
 }
 

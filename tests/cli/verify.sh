@@ -21,6 +21,8 @@ half() { "$ullage" verify "$digits" --target c --cflags -O0 --precision bf16 "$@
 expect 0 'norm error of at most 0.03$' half
 grep -q 'ok by norm' out.txt || { echo "FAIL: bf16 is not judged by its norm"; failed=1; }
 expect 6 'norm error of at most 1e-09$' half --norm 1e-9
+expect 6 '^--quantize rounds weights .* what that costs: give --norm X' \
+    "$ullage" verify "$digits" --target c --cflags -O0 --quantize 'int4:*' --norm 1e-9
 # a network that quantizes is where 16 bits may make whole steps, and the message says so
 # quantized.onnx: MatMul(Tanh x [96,32], Tanh w [32,96]), QuantizeLinear by a step of 1, and back
 steps() { "$ullage" verify "$here/quantized.onnx" --target c --cflags -O0 "$@"; }
