@@ -1,5 +1,6 @@
-/* The CUDA text of a contraction. Tiles are templates of runtime/cuda/ul_contract.cuh; what is
- * printed are the functions that they call: the operands at flat coordinates, and the epilogue. */
+/* The CUDA text of a contraction. Tiles are templates of runtime/cuda/ul_contract.cuh, those of
+ * bytes of ul_contract_bytes.cuh; what is printed are the functions that they call: the operands at
+ * flat coordinates, and the epilogue. */
 #include "codegen/cuda/attend_cuda.h"
 #include "codegen/cuda/contract_cuda_internal.h"
 
@@ -43,10 +44,28 @@ static const char *widened_kind(const struct cuda_out *to, char name)
     return plan->kinds[name == 'a' ? 0 : 1];
 }
 
+/* Elements of tiles in shared memory. */
+static const char *tile_type(const struct cuda_out *to)
+{
+    bool is_short = to->plan.form == UL_CONTRACT_CUDA_MMA && !to->plan.is_bytes;
+    return is_short ? "uint16_t" : to->plan.base.type;
+}
+
+/* What is added for two elements, where they are words of bytes. */
+static void put_product(const struct cuda_out *to, char text[40])
+{
+    const struct ul_contract_plan *base = &to->plan.base;
+    UL_ASSERT(ul_contract_is_bytes(base));
+    snprintf(text, 40, "ul_bytes<%s, %s>", ul_contract_cuda_truth(base->a_width == UL_CONTRACT_I8),
+             ul_contract_cuda_truth(base->b_width == UL_CONTRACT_I8));
+}
+
 /* Type of the elements that an operand's readers read. */
 static const char *read_type(const struct cuda_out *to, char name)
 {
     bool is_stored = to->plan.form == UL_CONTRACT_CUDA_MMA || widened_kind(to, name) != NULL;
+    if (to->plan.is_bytes)
+        return "ul_byte";
     return is_stored ? "ul_bits16" : to->plan.base.type;
 }
 
@@ -115,7 +134,7 @@ static void put_each(const struct cuda_out *to, uint32_t indent)
 
 static void put_functions(const struct cuda_out *to, uint32_t indent, int a_pack, int b_pack)
 {
-    bool is_stored = to->plan.form == UL_CONTRACT_CUDA_MMA;
+    bool is_stored = to->plan.form == UL_CONTRACT_CUDA_MMA || to->plan.is_bytes;
     const struct ul_contract_cuda_reader readers[] = {
         {"t_read_a", 'a', "t_fm", "t_fk", read_type(to, 'a'), a_pack, is_stored, true,
          widened_kind(to, 'a')},
@@ -137,49 +156,60 @@ static void put_arguments(const struct cuda_out *to, uint32_t indent, const char
         out->coordinate, base->m, out->coordinate, base->n, out->coordinate, base->k);
 }
 
+/* typedef ... t_size; */
+static void put_size(const struct cuda_out *to, uint32_t indent)
+{
+    const struct ul_contract_out *out = &to->out;
+    const struct ul_contract_cuda_tile *tile = &to->plan.tile;
+    bool is_mma = to->plan.form == UL_CONTRACT_CUDA_MMA;
+    char product[40] = "";
+    if (to->plan.is_bytes)
+        put_product(to, product);
+    if (is_mma)
+        ul_contract_line(out, indent, "typedef ul_mma%s<%s, %d, %d, %d, %d, %d> t_size;",
+                         to->plan.is_bytes ? "_bytes" : "",
+                         to->plan.is_bytes ? product : to->plan.kind, tile->m, tile->n, tile->k,
+                         tile->thread_m, tile->thread_n);
+    else
+        ul_contract_line(out, indent, "typedef ul_tile<%s, %d, %d, %d, %d, %d, %d%s%s> t_size;",
+                         to->plan.base.type, tile->m, tile->n, tile->k, tile->thread_m,
+                         tile->thread_n, tile->splits, to->plan.is_bytes ? ", " : "", product);
+}
+
 static void put_tile(const struct cuda_out *to, uint32_t indent)
 {
     const struct ul_contract_out *out = &to->out;
     const struct ul_contract_cuda_plan *plan = &to->plan;
-    const struct ul_contract_cuda_tile *tile = &plan->tile;
-    bool is_mma = plan->form == UL_CONTRACT_CUDA_MMA;
+    const char *suffix = plan->is_bytes ? "_bytes" : "";
     char first[40];
     put_functions(to, indent, plan->a.pack, plan->b.pack);
-    if (is_mma)
-        ul_contract_line(out, indent, "typedef ul_mma<%s, %d, %d, %d, %d, %d> t_size;", plan->kind,
-                         tile->m, tile->n, tile->k, tile->thread_m, tile->thread_n);
-    else
-        ul_contract_line(out, indent, "typedef ul_tile<%s, %d, %d, %d, %d, %d, %d> t_size;",
-                         plan->base.type, tile->m, tile->n, tile->k, tile->thread_m, tile->thread_n,
-                         tile->splits);
+    put_size(to, indent);
     ul_contract_line(out, indent, "static_assert(t_size::elements * sizeof(%s) <= %" PRIu32 ");",
-                     read_type(to, 'a'), plan->grid.shared_bytes);
-    ul_contract_line(out, indent, "typedef ul_reading<%d, %s> t_reading_a;", plan->a.pack,
+                     tile_type(to), plan->grid.shared_bytes);
+    ul_contract_line(out, indent, "typedef ul_reading%s<%d, %s> t_reading_a;", suffix, plan->a.pack,
                      ul_contract_cuda_truth(plan->a.along_k));
-    ul_contract_line(out, indent, "typedef ul_reading<%d, %s> t_reading_b;", plan->b.pack,
+    ul_contract_line(out, indent, "typedef ul_reading%s<%d, %s> t_reading_b;", suffix, plan->b.pack,
                      ul_contract_cuda_truth(plan->b.along_k));
-    ul_contract_line(out, indent, "ul_contract_%s<t_size, t_reading_a, t_reading_b, %s>(",
-                     is_mma ? "mma" : "tile", ul_contract_cuda_truth(plan->put_along_m));
+    ul_contract_line(out, indent, "ul_contract_%s%s<t_size, t_reading_a, t_reading_b, %s>(",
+                     plan->form == UL_CONTRACT_CUDA_MMA ? "mma" : "tile", suffix,
+                     ul_contract_cuda_truth(plan->put_along_m));
     snprintf(first, sizeof first, "t_shared_%" PRIu32 ", t_tile", plan->base.contraction->acc);
     put_arguments(to, indent + 1, first);
 }
 
-static void put_dot(const struct cuda_out *to, uint32_t indent)
+/* `name`: dot, or team; so many sums of a warp at a time. */
+static void put_dots(const struct cuda_out *to, uint32_t indent, const char *name, int sums,
+                     const char *first)
 {
     const struct ul_contract_cuda_plan *plan = &to->plan;
+    char product[40] = "";
     put_functions(to, indent, plan->dot_pack, plan->dot_pack);
-    ul_contract_line(&to->out, indent, "ul_contract_dot<%s, %d, %d>(", plan->base.type,
-                     plan->dot_pack, plan->dot_sums);
-    put_arguments(to, indent + 1, "t_tile");
-}
-
-/* A few sums at a time for each warp of the team. */
-static void put_team_dots(struct cuda_out *to, uint32_t indent)
-{
-    put_functions(to, indent, to->plan.dot_pack, to->plan.dot_pack);
-    ul_contract_line(&to->out, indent, "ul_contract_team<%s, %d, %d>(", to->plan.base.type,
-                     to->plan.dot_pack, TEAM_SUMS);
-    put_arguments(to, indent + 1, "t_thread, t_threads");
+    if (plan->is_bytes)
+        put_product(to, product);
+    ul_contract_line(&to->out, indent, "ul_contract_%s%s<%s, %d, %d>(", name,
+                     plan->is_bytes ? "_bytes" : "", plan->is_bytes ? product : plan->base.type,
+                     plan->dot_pack, sums);
+    put_arguments(to, indent + 1, first);
 }
 
 /* A sum for each thread of the team. */
@@ -230,12 +260,12 @@ void ul_contract_cuda_put_shared(const struct ul_contract_cuda_printer *printer,
         return;
     }
     begin(&to, printer, contraction);
-    bool is_mma = to.plan.form == UL_CONTRACT_CUDA_MMA;
+    bool is_short = to.plan.form == UL_CONTRACT_CUDA_MMA && !to.plan.is_bytes;
     if (to.plan.grid.shared_bytes > 0)
         ul_contract_line(&to.out, indent, "UL_SHARED(%s, t_shared_%" PRIu32 ", %" PRIu32 ");",
-                         is_mma ? "uint16_t" : to.plan.base.type, contraction->acc,
+                         tile_type(&to), contraction->acc,
                          to.plan.grid.shared_bytes /
-                             (is_mma ? 2 : (uint32_t)to.plan.base.element_bytes));
+                             (is_short ? 2 : (uint32_t)to.plan.base.element_bytes));
     end(&to);
 }
 
@@ -255,7 +285,7 @@ void ul_contract_cuda_put_tile(const struct ul_contract_cuda_printer *printer,
         put_block_each(&to, indent + 1);
         break;
     case UL_CONTRACT_CUDA_DOT:
-        put_dot(&to, indent + 1);
+        put_dots(&to, indent + 1, "dot", to.plan.dot_sums, "t_tile");
         break;
     case UL_CONTRACT_CUDA_TILE:
     case UL_CONTRACT_CUDA_MMA:
@@ -275,9 +305,10 @@ void ul_contract_cuda_put_team(const struct ul_contract_cuda_printer *printer,
     bool has_dots = to.plan.dot_pack > 0 && printer->team > 0;
     to.plan.form = has_dots ? UL_CONTRACT_CUDA_DOT : UL_CONTRACT_CUDA_EACH;
     to.plan.a.pack = to.plan.b.pack = has_dots ? to.plan.dot_pack : 1;
+    to.plan.is_bytes = has_dots && ul_contract_is_bytes(&to.plan.base);
     put_begin(&to, indent);
     if (has_dots)
-        put_team_dots(&to, indent + 1);
+        put_dots(&to, indent + 1, "team", TEAM_SUMS, "t_thread, t_threads");
     else
         put_team_each(&to, indent + 1);
     ul_contract_line(&to.out, indent, "}");

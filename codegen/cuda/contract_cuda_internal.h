@@ -12,7 +12,8 @@ enum ul_contract_cuda_form {
     UL_CONTRACT_CUDA_MMA   /* the same on tensor cores */
 };
 
-/* As struct ul_tile and struct ul_mma of runtime/ul_contract.cuh. */
+/* As struct ul_tile and struct ul_mma of runtime/ul_contract.cuh, or struct ul_mma_bytes of
+ * runtime/ul_contract_bytes.cuh; k of bytes counts words of four. */
 struct ul_contract_cuda_tile {
     int m, n, k;
     int thread_m, thread_n; /* sums of a thread; of a warp on tensor cores */
@@ -22,7 +23,7 @@ struct ul_contract_cuda_tile {
 /* How an operand is read. */
 struct ul_contract_cuda_reading {
     bool along_k; /* its neighbours in memory lie along k, not beside it */
-    int pack;     /* elements at once */
+    int pack;     /* elements at once; of bytes 1 or a multiple of 4 */
 };
 
 struct ul_contract_cuda_plan {
@@ -35,6 +36,8 @@ struct ul_contract_cuda_plan {
     int64_t batch;          /* contractions side by side, under loops around this one */
     const char *coordinate; /* C type of flat coordinates */
     enum ul_contract_cuda_form form;
+    bool is_bytes; /* operands of 8 bits, of which four along k are a word; never of EACH */
+    int64_t depth; /* k in elements of tiles: words of bytes */
     struct ul_contract_cuda_tile tile;
     const char *kind;     /* MMA: of elements, in runtime/cuda/ul_contract.cuh */
     const char *kinds[2]; /* of elements of a and b where they have 16 bits, else NULL */

@@ -5,7 +5,8 @@
  * there have to be as many tiles as keep a device busy, and where there are few, groups of threads
  * share the k of a small tile. The choice takes the minimum of what a simple model of a device
  * predicts. Where even small tiles are few, k is cut into contractions of their own. What is tiny
- * or irregular has a thread for each sum, long sums of two vectors have a warp each.
+ * or irregular has a thread for each sum, long sums of two vectors have a warp each. Operands of 8
+ * bits are multiplied as words of four neighbours of k, whatever these are read as.
  */
 #include "codegen/cuda/contract_cuda_internal.h"
 #include "ir/kernel_build.h"
@@ -17,6 +18,7 @@ enum {
     DOT_THREADS = 256,
     MIN_DEPTH = 8,    /* of k, for a tile */
     MIN_SIDE = 4,     /* of m and n, for a tile over a short k */
+    MMA_BYTES = 32,   /* of k, that tensor cores take at once */
     LONG_DEPTH = 128, /* of k: any tile is better than one thread a sum */
     MIN_SUMS = 64,
     DOT_DEPTH = 64,
@@ -35,6 +37,8 @@ enum {
 #define WORTH_CUTTING 0.8     /* of the cycles without, at most */
 #define PRODUCTS_CYCLE 128.0  /* of a multiprocessor */
 #define MMA_CYCLE 1024.0      /* the same on tensor cores */
+#define WORDS_CYCLE 64.0      /* of words of four bytes */
+#define MMA_WORDS_CYCLE 512.0 /* the same on tensor cores */
 
 static int64_t divide_up(int64_t a, int64_t b)
 {
@@ -129,8 +133,7 @@ static bool is_packed(const struct ul_operand *operand, const struct ul_contract
                       const struct ul_contract_dims *other, int64_t pack)
 {
     uint32_t last = along->carrier[along->count - 1];
-    if (operand->transform != UL_NONE || operand->at.strides[last] != 1 ||
-        along->extents[along->count - 1] % pack != 0)
+    if (operand->at.strides[last] != 1 || along->extents[along->count - 1] % pack != 0)
         return false;
     for (uint32_t i = 0; i + 1 < along->count; i++)
         if (operand->at.strides[along->carrier[i]] % pack != 0)
@@ -153,6 +156,8 @@ struct ul_contract_cuda_reading ul_contract_cuda_read_by(const struct ul_contrac
     const struct ul_contract_dims *k = is_a ? &plan->a_k : &plan->b_k;
     const struct ul_contract_dims *beside = is_a ? &plan->a_m : &plan->b_n;
     struct ul_contract_cuda_reading reading = {is_along_k(&operand->at, k, beside), 1};
+    if (operand->transform != UL_NONE && !ul_contract_is_bytes(plan))
+        return reading;
     for (int pack = max; pack > 1 && reading.pack == 1; pack /= 2)
         if (is_packed(operand, reading.along_k ? k : beside, reading.along_k ? beside : k, pack))
             reading.pack = pack;
@@ -168,13 +173,14 @@ static double cycles_of(const struct ul_contract_cuda_plan *plan,
     double tiles = (double)divide_up(base->m, tile->m) * (double)divide_up(base->n, tile->n) *
                    (double)plan->batch;
     double waves = (double)(int64_t)((tiles + processors - 1) / processors);
-    double turns = (double)divide_up(base->k, tile->k);
+    double turns = (double)divide_up(plan->depth, tile->k);
     double products = (double)tile->m * (double)tile->n * turns * (double)tile->k;
     /* of the peak: what reading shared memory leaves */
     double side = (double)(tile->thread_m * tile->thread_n) / (tile->thread_m + tile->thread_n);
     double cycles = products * (side + 1) / (peak * side);
-    double bytes = turns * (double)(tile->k * (tile->m + tile->n)) *
-                   (double)(plan->form == UL_CONTRACT_CUDA_MMA ? 2 : base->element_bytes);
+    double bytes =
+        turns * (double)(tile->k * (tile->m + tile->n)) *
+        (double)(plan->form == UL_CONTRACT_CUDA_MMA && !plan->is_bytes ? 2 : base->element_bytes);
     cycles = bytes > cycles * TILE_BYTES_CYCLE ? bytes / TILE_BYTES_CYCLE : cycles;
     /* sums on their way out, through shared memory */
     double out = 2.0 * tile->splits * tile->m * tile->n / LANES + OUT_CYCLES;
@@ -213,6 +219,14 @@ static int mma_bytes(const struct ul_contract_plan *base, const struct ul_contra
     return 2 * max(2 * stage, warps * 16 * (tile->thread_n + 4) * 2);
 }
 
+/* And of struct ul_mma_bytes. */
+static int mma_words(const struct ul_contract_plan *base, const struct ul_contract_cuda_tile *tile)
+{
+    int warps = tile->m / tile->thread_m * (tile->n / tile->thread_n);
+    int stage = (tile->m + tile->n) * (tile->k + 4);
+    return (int)base->element_bytes * max(2 * stage, warps * 16 * (tile->thread_n + 4));
+}
+
 /* The tile of minimum cycles that fits the shared memory that every device has. */
 static void choose_tile(struct ul_contract_cuda_plan *plan,
                         const struct ul_contract_cuda_tile *tiles, uint32_t count, double peak,
@@ -235,6 +249,18 @@ static void choose_tile(struct ul_contract_cuda_plan *plan,
         divide_up(plan->base.m, plan->tile.m) * divide_up(plan->base.n, plan->tile.n);
 }
 
+/* Of bytes, at most so many words at once: beside k, four rows of four become four words. */
+static struct ul_contract_cuda_reading read_bytes(const struct ul_contract_plan *base, char name,
+                                                  int words)
+{
+    struct ul_contract_cuda_reading reading = ul_contract_cuda_read_by(base, name, 4 * words);
+    UL_ASSERT(words > 0 && words <= 4);
+    if (!reading.along_k)
+        reading = ul_contract_cuda_read_by(base, name, words == 4 ? 4 : 1);
+    reading.pack = reading.pack < 4 ? 1 : reading.pack;
+    return reading;
+}
+
 static void choose_threads_tile(struct ul_contract_cuda_plan *plan)
 {
     static const struct ul_contract_cuda_tile tiles[] = {
@@ -246,13 +272,18 @@ static void choose_threads_tile(struct ul_contract_cuda_plan *plan)
     uint32_t skip = plan->base.element_bytes > 4 ? 6 : 0; /* sums must fit registers */
     plan->form = UL_CONTRACT_CUDA_TILE;
     choose_tile(plan, tiles + skip, (uint32_t)(sizeof tiles / sizeof tiles[0]) - skip,
-                PRODUCTS_CYCLE, tile_bytes);
+                plan->is_bytes ? WORDS_CYCLE : PRODUCTS_CYCLE, tile_bytes);
     const struct ul_contract_plan *base = &plan->base;
     const struct ul_contract_cuda_tile *tile = &plan->tile;
     int threads = tile->m / tile->thread_m * (tile->n / tile->thread_n) * tile->splits;
     int pack = 16 / (int)base->element_bytes;
     plan->grid.threads = (uint32_t)threads;
     UL_ASSERT(threads >= 32 && threads <= 1024);
+    if (plan->is_bytes) {
+        plan->a = read_bytes(base, 'a', min(4, tile->m * tile->k / threads));
+        plan->b = read_bytes(base, 'b', min(4, tile->n * tile->k / threads));
+        return;
+    }
     plan->a = ul_contract_cuda_read_by(base, 'a',
                                        base->a_same ? min(pack, tile->m * tile->k / threads) : 1);
     plan->b = ul_contract_cuda_read_by(base, 'b',
@@ -296,6 +327,21 @@ static void choose_mma_tile(struct ul_contract_cuda_plan *plan, const struct ul_
     plan->b = ul_contract_cuda_read_by(base, 'b', 8);
 }
 
+/* As struct ul_mma_bytes of runtime/ul_contract_bytes.cuh. */
+static void choose_mma_words(struct ul_contract_cuda_plan *plan)
+{
+    static const struct ul_contract_cuda_tile tiles[] = {
+        {128, 128, 16, 64, 32, 1}, {64, 128, 16, 32, 32, 1}, {128, 64, 16, 32, 32, 1},
+        {64, 64, 32, 32, 32, 1},   {64, 64, 16, 32, 32, 1},  {32, 32, 32, 16, 16, 1}};
+    const struct ul_contract_cuda_tile *tile = &plan->tile;
+    plan->form = UL_CONTRACT_CUDA_MMA;
+    choose_tile(plan, tiles, sizeof tiles / sizeof tiles[0], MMA_WORDS_CYCLE, mma_words);
+    plan->grid.threads = (uint32_t)(32 * (tile->m / tile->thread_m) * (tile->n / tile->thread_n));
+    UL_ASSERT(plan->is_bytes && plan->grid.threads <= 1024);
+    plan->a = read_bytes(&plan->base, 'a', 4);
+    plan->b = read_bytes(&plan->base, 'b', 4);
+}
+
 /* Loops around the contraction, each of them a constant number of times. */
 static int64_t batch_of(const struct ul_kernel *kernel, ul_ks first, uint32_t which)
 {
@@ -330,9 +376,9 @@ static int dot_pack(const struct ul_contract_cuda_plan *plan)
 {
     const struct ul_contract_plan *base = &plan->base;
     const struct ul_contraction *c = base->contraction;
-    bool a_is_short = plan->kinds[0] != NULL && c->a.bound_count == 0;
-    bool b_is_short = plan->kinds[1] != NULL && c->b.bound_count == 0;
-    int max = a_is_short || b_is_short ? 8 : 16 / (int)base->element_bytes;
+    bool a_is_short = (plan->is_bytes || plan->kinds[0] != NULL) && c->a.bound_count == 0;
+    bool b_is_short = (plan->is_bytes || plan->kinds[1] != NULL) && c->b.bound_count == 0;
+    int max = plan->is_bytes ? 16 : a_is_short || b_is_short ? 8 : 16 / (int)base->element_bytes;
     if (!(base->a_plain || a_is_short) || !(base->b_plain || b_is_short))
         max = 1;
     if (!ul_contract_is_regular(base) || base->k < DOT_DEPTH ||
@@ -340,7 +386,8 @@ static int dot_pack(const struct ul_contract_cuda_plan *plan)
         return 0;
     struct ul_contract_cuda_reading a = ul_contract_cuda_read_by(base, 'a', max);
     struct ul_contract_cuda_reading b = ul_contract_cuda_read_by(base, 'b', max);
-    return a.along_k && b.along_k ? min(a.pack, b.pack) : 1;
+    int pack = a.along_k && b.along_k ? min(a.pack, b.pack) : 1;
+    return plan->is_bytes && pack < 4 ? 1 : pack;
 }
 
 static void choose_dot(struct ul_contract_cuda_plan *plan)
@@ -368,7 +415,10 @@ static bool wants_tile(const struct ul_contract_plan *base)
 static void choose(struct ul_contract_cuda_plan *plan, const struct ul_kernel *kernel)
 {
     const struct ul_contract_plan *base = &plan->base;
+    bool is_regular = ul_contract_is_regular(base);
     plan->cycles = 0;
+    plan->is_bytes = ul_contract_is_bytes(base);
+    plan->depth = plan->is_bytes ? divide_up(base->k, 4) : base->k;
     plan->coordinate = ul_contract_cuda_is_short(base, &plan->uses, kernel) ? "int32_t" : "int64_t";
     plan->put_along_m = puts_along_m(base);
     plan->a = plan->b = (struct ul_contract_cuda_reading){false, 1};
@@ -379,15 +429,21 @@ static void choose(struct ul_contract_cuda_plan *plan, const struct ul_kernel *k
         choose_dot(plan);
         return;
     }
-    if (ul_contract_is_regular(base) && wants_mma(plan, kernel)) {
+    if (is_regular && plan->is_bytes && base->m >= MIN_DEPTH && base->n >= MIN_DEPTH &&
+        base->k >= MMA_BYTES) {
+        choose_mma_words(plan);
+        return;
+    }
+    if (is_regular && wants_mma(plan, kernel)) {
         choose_mma_tile(plan, kernel);
         return;
     }
-    if (ul_contract_is_regular(base) && wants_tile(base)) {
+    if (is_regular && wants_tile(base)) {
         choose_threads_tile(plan);
         return;
     }
     plan->form = UL_CONTRACT_CUDA_EACH;
+    plan->is_bytes = false;
     plan->grid.threads = EACH_THREADS;
     plan->grid.tile_count = divide_up(base->m * base->n, EACH_THREADS);
 }
@@ -401,6 +457,7 @@ void ul_contract_cuda_plan_init(struct ul_contract_cuda_plan *plan, const struct
     ul_contract_cuda_order(plan, kernel, contraction, arena);
     const struct ul_contraction *c = &plan->contraction;
     ul_contract_plan_init(&plan->base, kernel, c, arena);
+    ul_contract_narrow_find(&plan->base, kernel); /* not as the schedule of target c has it */
     join_uses(plan, arena);
     uint32_t m = c->m_count, n = c->n_count, k = c->k_count;
     ul_contract_merge(c, &plan->uses, 0, m, &plan->m);
@@ -434,8 +491,9 @@ struct ul_contract_cuda_split ul_contract_cuda_split(const struct ul_contract_cu
     double sums = (double)base->m * (double)base->n * (double)plan->batch;
     double min_cycles = plan->cycles * WORTH_CUTTING;
     bool is_tile = plan->form == UL_CONTRACT_CUDA_TILE || plan->form == UL_CONTRACT_CUDA_MMA;
-    if (!is_tile || !ul_dtype_get(c->acc_dtype)->is_float || c->a.transform != UL_NONE ||
-        c->b.transform != UL_NONE)
+    bool is_float = ul_dtype_get(c->acc_dtype)->is_float && c->a.transform == UL_NONE &&
+                    c->b.transform == UL_NONE;
+    if (!is_tile || !(is_float || plan->is_bytes))
         return best;
     for (int64_t partials = 2; partials <= MAX_PARTIALS; partials *= 2) {
         struct ul_contract_cuda_plan partial = *plan;

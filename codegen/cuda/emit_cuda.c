@@ -172,6 +172,7 @@ static void put_kernels_cu(struct ul_emitter *emitter)
                    " * One buffer of device memory of exactly %" PRIu64
                    " bytes holds everything; `a` is its start. */\n"
                    "#include \"ul_attention.cuh\"\n#include \"ul_contract.cuh\"\n"
+                   "#include \"ul_contract_bytes.cuh\"\n"
                    "#include \"ul_cuda.h\"\n"
                    "#include \"ul_kernel.cuh\"\n#include \"ul_team.cuh\"\n%s\n"
                    "static_assert(sizeof(struct ul_cuda_state) == %d, \"the plan's place\");\n\n",

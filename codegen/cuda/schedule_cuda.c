@@ -45,6 +45,8 @@ static void put_reading(struct ul_text *text, const char *name,
 static void put_form(struct ul_text *text, const struct ul_contract_cuda_plan *plan)
 {
     const struct ul_contract_cuda_tile *tile = &plan->tile;
+    if (plan->is_bytes)
+        ul_text_put(text, "words of four bytes, ");
     switch (plan->form) {
     case UL_CONTRACT_CUDA_EACH:
         ul_text_put(text, "a thread a sum");

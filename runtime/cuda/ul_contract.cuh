@@ -119,9 +119,20 @@ template <int PACK_, bool ALONG_K_> struct ul_reading {
     static constexpr bool ALONG_K = ALONG_K_;
 };
 
+/* What is added for two elements. */
+template <typename T> struct ul_product {
+    static __device__ __forceinline__ void add(T &sum, T a, T b)
+    {
+        sum += a * b;
+    }
+};
+
 /* The sizes of a tile. */
-template <typename T, int BM_, int BN_, int BK_, int TM_, int TN_, int SPLITS_> struct ul_tile {
+template <typename T, int BM_, int BN_, int BK_, int TM_, int TN_, int SPLITS_,
+          class PRODUCT_ = ul_product<T>>
+struct ul_tile {
     typedef T type;
+    typedef PRODUCT_ PRODUCT;
     static constexpr int BM = BM_, BN = BN_, BK = BK_, TM = TM_, TN = TN_, SPLITS = SPLITS_;
     static constexpr int across = BN / TN, down = BM / TM, group = across * down;
     static constexpr int threads = group * SPLITS;
@@ -205,6 +216,20 @@ template <typename T, int WIDTH, int BK, int THREADS, class HOW> struct ul_tile_
                                                                 : deep(i) * PITCH + beside(i))) =
                 values[i];
     }
+    /* As [beside][k], however it was read. */
+    template <int PITCH> __device__ __forceinline__ void store_along_k(T *to) const
+    {
+        UL_UNROLLED
+        for (int i = 0; i < count; i++) {
+            if constexpr (HOW::ALONG_K) {
+                *(ul_pack_of<T, pack> *)(void *)(to + beside(i) * PITCH + deep(i)) = values[i];
+            } else {
+                UL_UNROLLED
+                for (int e = 0; e < pack; e++)
+                    to[(beside(i) + e) * PITCH + deep(i)] = values[i].at[e];
+            }
+        }
+    }
 };
 
 /* Adds the products of one tile of either operand, of this thread's split. */
@@ -237,7 +262,7 @@ __device__ __forceinline__ void ul_tile_multiply(typename TILE::type (&sums)[TIL
         for (int i = 0; i < TILE::TM; i++) {
             UL_UNROLLED
             for (int j = 0; j < TILE::TN; j++)
-                sums[i][j] += a[i] * b[j];
+                TILE::PRODUCT::add(sums[i][j], a[i], b[j]);
         }
     }
 }
@@ -378,7 +403,8 @@ __device__ __forceinline__ void ul_contract_tile(typename TILE::type *shared, in
 
 /* Sums `at` and on, SUMS of them, of m x n (numbered along n first), by a warp: lane i adds packs
  * i, i + 32 and so on of the products, and lanes are added in a fixed tree. */
-template <typename T, int PACK, int SUMS, typename I, class READ_A, class READ_B, class PUT>
+template <typename T, int PACK, int SUMS, class PRODUCT = ul_product<T>, typename I, class READ_A,
+          class READ_B, class PUT>
 __device__ __forceinline__ void ul_contract_dots(int64_t at, I m, I n, I k, const READ_A &read_a,
                                                  const READ_B &read_b, const PUT &put)
 {
@@ -400,7 +426,7 @@ __device__ __forceinline__ void ul_contract_dots(int64_t at, I m, I n, I k, cons
             const ul_pack_of<T, PACK> a = read_a(rows[s], k0), b = read_b(k0, columns[s]);
             UL_UNROLLED
             for (int e = 0; e < PACK; e++)
-                sums[s] += a.at[e] * b.at[e];
+                PRODUCT::add(sums[s], a.at[e], b.at[e]);
         }
     }
     UL_UNROLLED
@@ -415,24 +441,26 @@ __device__ __forceinline__ void ul_contract_dots(int64_t at, I m, I n, I k, cons
 }
 
 /* SUMS sums for each warp of a block. */
-template <typename T, int PACK, int SUMS, typename I, class READ_A, class READ_B, class PUT>
+template <typename T, int PACK, int SUMS, class PRODUCT = ul_product<T>, typename I, class READ_A,
+          class READ_B, class PUT>
 __device__ __forceinline__ void ul_contract_dot(int64_t tile, I m, I n, I k, const READ_A &read_a,
                                                 const READ_B &read_b, const PUT &put)
 {
     const int64_t at = (tile * (int)(blockDim.x / 32) + (int)threadIdx.x / 32) * SUMS;
     if (at < (int64_t)m * n)
-        ul_contract_dots<T, PACK, SUMS>(at, m, n, k, read_a, read_b, put);
+        ul_contract_dots<T, PACK, SUMS, PRODUCT>(at, m, n, k, read_a, read_b, put);
 }
 
 /* All sums by a team of whole warps, of which this is thread `thread`. */
-template <typename T, int PACK, int SUMS, typename I, class READ_A, class READ_B, class PUT>
+template <typename T, int PACK, int SUMS, class PRODUCT = ul_product<T>, typename I, class READ_A,
+          class READ_B, class PUT>
 __device__ __forceinline__ void ul_contract_team(int64_t thread, int64_t threads, I m, I n, I k,
                                                  const READ_A &read_a, const READ_B &read_b,
                                                  const PUT &put)
 {
     UL_ROLLED
     for (int64_t at = thread / 32 * SUMS; at < (int64_t)m * n; at += threads / 32 * SUMS)
-        ul_contract_dots<T, PACK, SUMS>(at, m, n, k, read_a, read_b, put);
+        ul_contract_dots<T, PACK, SUMS, PRODUCT>(at, m, n, k, read_a, read_b, put);
 }
 
 /* ---- tensor cores ---- */
@@ -541,7 +569,22 @@ __device__ __forceinline__ void ul_mma_multiply(FRAGMENT (&sums)[MMA::down][MMA:
     }
 }
 
-/* Puts a warp's sums through `out`, 16 rows at a time; the first one is row m0, column n0. */
+/* Puts the 16 rows of a warp's sums that lie in `out`; the first one is row m0, column n0. */
+template <class MMA, bool PUT_ALONG_M, typename T, typename I, class PUT>
+__device__ __forceinline__ void ul_mma_put_rows(const T *out, I m0, I m, I n0, I n, const PUT &put)
+{
+    __syncwarp();
+    UL_ROLLED
+    for (int e = (int)threadIdx.x % 32; e < 16 * MMA::WN; e += 32) {
+        int y = PUT_ALONG_M ? e % 16 : e / MMA::WN, x = PUT_ALONG_M ? e / 16 : e % MMA::WN;
+        I row = m0 + y, column = n0 + x;
+        if (row < m && column < n)
+            put(row, column, out[y * MMA::out_pitch + x]);
+    }
+    __syncwarp();
+}
+
+/* Puts a warp's sums through `out`, 16 rows at a time. */
 template <class MMA, bool PUT_ALONG_M, typename I, class FRAGMENT, class PUT>
 __device__ __forceinline__ void ul_mma_put(const FRAGMENT (&sums)[MMA::down][MMA::across],
                                            float *out, I m0, I m, I n0, I n, const PUT &put)
@@ -552,15 +595,7 @@ __device__ __forceinline__ void ul_mma_put(const FRAGMENT (&sums)[MMA::down][MMA
         UL_UNROLLED
         for (int j = 0; j < MMA::across; j++)
             wmma::store_matrix_sync(out + 16 * j, sums[i][j], MMA::out_pitch, wmma::mem_row_major);
-        __syncwarp();
-        UL_ROLLED
-        for (int e = (int)threadIdx.x % 32; e < 16 * MMA::WN; e += 32) {
-            int y = PUT_ALONG_M ? e % 16 : e / MMA::WN, x = PUT_ALONG_M ? e / 16 : e % MMA::WN;
-            I row = m0 + 16 * i + y, column = n0 + x;
-            if (row < m && column < n)
-                put(row, column, out[y * MMA::out_pitch + x]);
-        }
-        __syncwarp();
+        ul_mma_put_rows<MMA, PUT_ALONG_M>(out, (I)(m0 + 16 * i), m, n0, n, put);
     }
 }
 

@@ -4,6 +4,7 @@
 
 #if defined(__cplusplus) /* target cuda */
 #include "ul_contract.cuh"
+#include "ul_contract_bytes.cuh"
 #include "ul_kernel.cuh"
 #include "ul_team.cuh"
 #else

@@ -686,6 +686,45 @@ static void emit_tiles(struct emitter *e, bool all)
     e->channels_last = false;
 }
 
+/* The same for bytes of all signs: four along k, four turned, one by one. */
+static void emit_byte_tiles(struct emitter *e, bool all)
+{
+    static const struct gemm_case gemms[] = {
+        {"bytes 128 x 128", 132, 128, 126, 40, false, false},
+        {"bytes 64 x 128", 110, 64, 128, 50, false, false},
+        {"bytes 128 x 64", 110, 128, 64, 33, false, false},
+        {"bytes 64 x 64", 110, 64, 60, 130, false, false},
+        {"bytes 64 x 64", 110, 60, 60, 50, false, false},
+        {"bytes 32 x 32", 1, 45, 36, 200, false, false},
+        {"bytes 32 x 32", 2, 33, 31, 67, false, false},
+        {"bytes of few rows", 1, 3, 100, 96, false, false},
+        {"bytes of few columns", 2, 70, 6, 45, false, false},
+        {"bytes, dots", 1, 90, 1, 272, false, false},
+        {"bytes, dots", 1, 9, 1, 75, false, false},
+        {"bytes, parts", 1, 20, 18, 2048, false, false},
+    };
+    static const struct conv_case convs[] = {
+        {"bytes 3x3 32->40 @9", 2, 1, 32, 40, SQUARE(9, 3, 1, 1)},
+        {"bytes 7x7/2 3->16 @13", 1, 1, 3, 16, SQUARE(13, 7, 2, 3)},
+        {"bytes 1x1 64->96 @7", 1, 1, 64, 96, SQUARE(7, 1, 1, 0)},
+        {"bytes g4 16->8 @6", 1, 4, 16, 8, SQUARE(6, 3, 1, 1)},
+        {"bytes, parts 3x3 128->24 @5", 1, 1, 128, 24, SQUARE(5, 3, 1, 1)},
+    };
+    enum { LARGE_BYTES = 5 };
+    for (size_t i = all ? 0 : LARGE_BYTES; i < sizeof gemms / sizeof *gemms; i++) {
+        struct int_case types = {.a = i % 2 ? UL_U8 : UL_I8, .b = i % 4 > 1 ? UL_U8 : UL_I8};
+        types.result = i % 3 ? UL_U8 : UL_I32;
+        emit_matmul_integer(e, &gemms[i], &types);
+    }
+    e->channels_last = true;
+    for (size_t i = 0; i < sizeof convs / sizeof *convs; i++) {
+        struct int_case types = {.a = i % 2 ? UL_I8 : UL_U8, .b = UL_I8, .pad_value = 100};
+        types.result = i % 3 ? UL_I8 : UL_I32;
+        emit_conv_integer(e, &convs[i], &types);
+    }
+    e->channels_last = false;
+}
+
 int main(int argc, char **argv)
 {
     struct emitter e = {.thread_count = 1};
@@ -708,8 +747,10 @@ int main(int argc, char **argv)
             return UL_IO;
         uint32_t count = (uint32_t)strtoul(argv[4], NULL, 10);
         emit_test(&e, count);
-        if (e.is_cuda)
+        if (e.is_cuda) {
             emit_tiles(&e, count >= MANY);
+            emit_byte_tiles(&e, count >= MANY);
+        }
         fclose(e.data);
     } else {
         (strcmp(argv[1], "bench_int") == 0 ? emit_int_bench : emit_bench)(&e);

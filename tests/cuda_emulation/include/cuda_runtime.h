@@ -254,6 +254,16 @@ template <class TO, class FROM> static inline TO ul_emulate_bits(FROM from)
     return to;
 }
 
+/* Byte i of the result is that of the eight of x and y whose number is nibble i of the selector. */
+static inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector)
+{
+    const unsigned long long bytes = (unsigned long long)y << 32 | x;
+    unsigned result = 0;
+    for (int i = 0; i < 4; i++)
+        result |= (unsigned)(bytes >> 8 * (selector >> 4 * i & 7u) & 0xffu) << 8 * i;
+    return result;
+}
+
 static inline unsigned __float_as_uint(float x)
 {
     return ul_emulate_bits<unsigned>(x);
