@@ -283,18 +283,55 @@ static bool take(void *context, const_dnnl_primitive_desc_t pd)
     return serves_all_threads(question->dnnl, call, question->use == PACKED);
 }
 
-/* Sums are exact by brgemm alone where they are stored as such. */
-static const char *integer_preference(const struct ul_call *call)
+/* Names of implementations begin so, the one to be tried first in front; the rest are "". */
+struct preference {
+    const char *begins[3];
+};
+
+static const struct preference any_will_do = {{"", "", ""}};
+
+static bool is_isa(const struct ul_dnnl *dnnl, const char *name)
 {
-    enum { MIN_INTEGER_PIXELS = 14 * 14 };
-    bool is_depthwise = call->group_count > 1 && call->weights.dims[2] == 1;
-    bool is_large = call->dst.dims[2] * call->dst.dims[3] >= MIN_INTEGER_PIXELS;
-    UL_ASSERT(call->dst.rank == 4);
-    return call->dst.type != UL_CALL_I32 && (is_depthwise || is_large) ? "jit_int8:" : "";
+    UL_ASSERT(dnnl->library.isa != NULL);
+    return strcmp(dnnl->library.isa, name) == 0;
 }
 
-/* How the name of an implementation begins that is faster than what the library offers first; "":
- * none. Measured with oneDNN 2.6 on Zen 4, where the ratios hold for one thread and two:
+/* On processors with tile registers (AMX), where one sum has enough products to fill them:
+ *
+ *      1x1, 32768 products a pixel and more    brgconv_1x1, jit for jit_int8    0.45-0.9
+ *      windows                                 brgconv, jit for jit_int8        0.35-0.6
+ *      1x1, fewer, or at one pixel             jit_int8 for jit                 0.4-0.95
+ *
+ * jit_1x1, which the library offers before jit, takes 1.0-2.2 times its time. */
+static struct preference tile_preference(const struct ul_call *call)
+{
+    enum { MIN_TILE_PRODUCTS = 32768 };
+    static const struct preference tiles = {
+        {"brgconv_1x1:avx512_core_amx", "brgconv:avx512_core_amx", "jit:avx512_core_amx"}};
+    static const struct preference vectors = {{"brgconv_1x1:avx512_core_amx", "jit_int8:", ""}};
+    const int64_t *w = call->weights.dims;
+    bool is_point = call->group_count == 1 && w[2] == 1 && w[3] == 1;
+    UL_ASSERT(call->dst.rank == 4);
+    return is_point && w[0] * w[1] < MIN_TILE_PRODUCTS ? vectors : tiles;
+}
+
+/* Sums are exact by brgemm alone where they are stored as such. */
+static struct preference integer_preference(const struct ul_dnnl *dnnl, const struct ul_call *call)
+{
+    enum { MIN_INTEGER_PIXELS = 14 * 14 };
+    static const struct preference vectors = {{"jit_int8:", "", ""}};
+    bool is_depthwise = call->group_count > 1 && call->weights.dims[2] == 1;
+    int64_t pixels = call->dst.dims[2] * call->dst.dims[3];
+    bool has_tiles = is_isa(dnnl, "avx512_core_amx");
+    if (call->dst.type == UL_CALL_I32)
+        return any_will_do;
+    if (is_depthwise || (has_tiles ? pixels == 1 : pixels >= MIN_INTEGER_PIXELS))
+        return vectors;
+    return has_tiles ? tile_preference(call) : any_will_do;
+}
+
+/* The implementations that are faster than what the library offers first. Measured with oneDNN 2.6
+ * on Zen 4, where the ratios hold for one thread and two:
  *
  *      depthwise, rows of 8 pixels and more    jit_dw for brdgmm_dw         0.68-0.95 of the time
  *      1x1, results in blocks of 16 channels   jit_1x1:avx2 for brgconv     0.70-0.85
@@ -308,35 +345,38 @@ static const char *integer_preference(const struct ul_call *call)
  *
  * The one of blocks of 8 channels is for processors that run 512 bits in two halves, of which Zen 4
  * is the one that oneDNN calls avx512_core_bf16. */
-static const char *preference(const struct ul_dnnl *dnnl, const struct ul_call *call)
+static struct preference prefer(const struct ul_dnnl *dnnl, const struct ul_call *call)
 {
     enum { MIN_ROW = 8, MIN_PIXELS = 64 };
+    static const struct preference depthwise = {{"jit_dw:", "", ""}};
+    static const struct preference narrow = {{"jit_1x1:avx2", "", ""}};
     const int64_t *w = call->weights.dims;
     if (call->kind == UL_CALL_CONVOLUTION && call->dst.rank == 4 && ul_call_is_integer(call))
-        return integer_preference(call);
+        return integer_preference(dnnl, call);
     if (call->kind != UL_CALL_CONVOLUTION || call->dst.rank != 4 || call->src.type != UL_CALL_F32)
-        return "";
+        return any_will_do;
     if (call->group_count > 1)
-        return w[1] == 1 && w[2] == 1 && call->dst.dims[3] >= MIN_ROW ? "jit_dw:" : "";
+        return w[1] == 1 && w[2] == 1 && call->dst.dims[3] >= MIN_ROW ? depthwise : any_will_do;
     int64_t blocks_of_8 = (w[0] + 7) / 8, blocks_of_16 = (w[0] + 15) / 16;
     bool padded = 10 * (2 * blocks_of_16 - blocks_of_8) >= blocks_of_8;
-    bool halves = strcmp(dnnl->library.isa, "avx512_core_bf16") == 0;
-    return w[2] == 1 && w[3] == 1 && halves && padded &&
+    return w[2] == 1 && w[3] == 1 && is_isa(dnnl, "avx512_core_bf16") && padded &&
                    call->dst.dims[2] * call->dst.dims[3] >= MIN_PIXELS
-               ? "jit_1x1:avx2"
-               : "";
+               ? narrow
+               : any_will_do;
 }
 
 static bool ask(struct ul_dnnl *dnnl, struct ul_call *call, enum layout_use use, const char *only)
 {
-    const char *begin = only == NULL ? preference(dnnl, call) : "";
-    struct question question = {
-        .dnnl = dnnl, .call = call, .use = use, .only = only, .begin = begin};
-    bool choice = use != AS_GIVEN;
-    if (begin[0] != '\0' && ul_dnnl_each_offer(dnnl, call, choice, take, &question))
-        return true;
+    const struct preference preference = only == NULL ? prefer(dnnl, call) : any_will_do;
+    struct question question = {.dnnl = dnnl, .call = call, .use = use, .only = only, .begin = ""};
+    for (size_t i = 0; i < sizeof preference.begins / sizeof *preference.begins; i++) {
+        question.begin = preference.begins[i];
+        if (question.begin[0] != '\0' &&
+            ul_dnnl_each_offer(dnnl, call, use != AS_GIVEN, take, &question))
+            return true;
+    }
     question.begin = "";
-    return ul_dnnl_each_offer(dnnl, call, choice, take, &question);
+    return ul_dnnl_each_offer(dnnl, call, use != AS_GIVEN, take, &question);
 }
 
 /* ---- copies ---- */

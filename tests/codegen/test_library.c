@@ -423,6 +423,44 @@ static void answers_are_no_reference_code(void **state)
     ul_arena_done(&arena);
 }
 
+/* A convolution of integers, `k` by `k`. */
+#define INTEGER_CONV(in, out, side, k, pad)                                                        \
+    "graph \"t\"\ninput %0 \"x\" u8[1," in "," side "," side "] channels_last own\n"               \
+    "weight %1 \"w\" i8[" out "," in "," k "," k "] own = splat [1]\n"                             \
+    "weight %2 \"z\" u8[] own = [7]\nweight %3 \"f\" f32[] own = [0.5]\n"                          \
+    "%4 \"s\" i32[1," out "," side "," side "] channels_last own = ConvInteger n0 \"s\" (%0, %1) " \
+    "{pads=ints[" pad "," pad "," pad "," pad "]}\n"                                               \
+    "%5 \"y\" u8[1," out "," side "," side "] channels_last own = ullage::Rescale n1 \"y\" (%2, "  \
+    "%4, %3, -)\nreturn %5\n"
+
+static void expect_tiles(struct ul_dnnl *dnnl, const char *text, bool expected)
+{
+    struct fixture fixture;
+    assert_true(describe(&fixture, text, true));
+    assert_true(ul_dnnl_answer(dnnl, &fixture.call, true));
+    assert_int_equal(strstr(fixture.call.call.implementation, "amx") != NULL, expected);
+    done(&fixture);
+}
+
+/* Where a processor has them: not for sums of few products, nor for one pixel. */
+static void integers_are_computed_in_tiles(void **state)
+{
+    (void)state;
+    struct ul_arena arena;
+    struct ul_diag diag = {0};
+    struct ul_dnnl *dnnl;
+    ul_arena_init(&arena);
+    assert_int_equal(ul_dnnl_open(&arena, NULL, 1, &dnnl, &diag), UL_OK);
+    if (strcmp(dnnl->library.isa, "avx512_core_amx") == 0) {
+        expect_tiles(dnnl, INTEGER_CONV("64", "64", "28", "3", "1"), true);
+        expect_tiles(dnnl, INTEGER_CONV("256", "256", "14", "1", "0"), true);
+        expect_tiles(dnnl, INTEGER_CONV("16", "96", "28", "1", "0"), false);
+        expect_tiles(dnnl, INTEGER_CONV("256", "256", "1", "1", "0"), false);
+    }
+    ul_dnnl_close(dnnl);
+    ul_arena_done(&arena);
+}
+
 /* The one node of a graph, whose weights cannot be packed once, as the library answers it. */
 static struct ul_call answer_changing(struct ul_dnnl *dnnl, const char *text)
 {
@@ -531,6 +569,7 @@ int main(void)
         cmocka_unit_test(factors_of_gemm),
         cmocka_unit_test(windows_over_the_edge),
         cmocka_unit_test(answers_are_no_reference_code),
+        cmocka_unit_test(integers_are_computed_in_tiles),
         cmocka_unit_test(weights_that_change_are_copied),
         cmocka_unit_test(transposed_convolutions_stand_alone),
     };
