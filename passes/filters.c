@@ -1,4 +1,4 @@
-/* Weights of convolutions with channels innermost.
+/* Weights of convolutions with channels innermost, and of products of integers with what is summed.
  *
  * Problem: a library computes a convolution of images with channels innermost on weights that lie
  * alike, and a model has them outermost. Where a target packs its weights at set-up it is told of
@@ -12,25 +12,40 @@
  *
  *      Conv(x, w [k 1 r s])   ->   Conv(x, Transpose(w' [r s 1 k]))
  *
+ * A product of integers adds four neighbours of a sum at once, on tensor cores 32, and libraries
+ * take both factors that way alone:
+ *
+ *      MatMulInteger(x, w [k n])   ->   MatMulInteger(x, Transpose(w' [n k]))
+ *
  * Left undone: weights that something else than convolutions reads; transposed convolutions. */
 #include "passes/passes_internal.h"
 
 #include <string.h>
 
+/* Of a convolution, else of a product. */
+static bool is_filter_type(const struct ul_type *type)
+{
+    return type->rank > 2;
+}
+
 static bool is_deep(const struct ul_type *type)
 {
-    return type->dims[1] == 1;
+    return is_filter_type(type) && type->dims[1] == 1;
 }
 
 static bool is_weight(const struct ul_graph *graph, const struct ul_node *node, uint32_t input)
 {
-    if (node->op != UL_OP_Conv || input != 1)
+    const struct ul_type *type = &graph->values[node->inputs[input]].type;
+    if (input != 1)
         return false;
-    return !is_deep(&graph->values[node->inputs[1]].type) || ul_node_get_int(node, "group", 1) > 1;
+    if (node->op == UL_OP_MatMulInteger)
+        return type->rank == 2;
+    return (node->op == UL_OP_Conv || node->op == UL_OP_ConvInteger) &&
+           (!is_deep(type) || ul_node_get_int(node, "group", 1) > 1);
 }
 
 /* Per value: only convolutions read it, as their weights, and those of groups where it has one
- * channel. */
+ * channel; or only products of integers. */
 static bool *find_filters(const struct ul_pass *pass)
 {
     const struct ul_graph *graph = pass->graph;
@@ -59,8 +74,10 @@ static bool can_turn(const struct ul_graph *graph, ul_value_id id)
     const struct ul_value *value = &graph->values[id];
     const struct ul_tensor *tensor = ul_graph_get_constant(graph, id);
     int64_t space = 1;
-    if (tensor == NULL || tensor->data == NULL || value->type.rank < 3)
+    if (tensor == NULL || tensor->data == NULL || value->type.rank < 2)
         return false;
+    if (!is_filter_type(&value->type))
+        return value->type.dims[0] > 1 && value->type.dims[1] > 1;
     for (uint32_t d = 2; d < value->type.rank; d++)
         space *= value->type.dims[d];
     return space > 1 && value->type.dims[is_deep(&value->type) ? 0 : 1] > 1 &&
@@ -71,8 +88,9 @@ static bool can_turn(const struct ul_graph *graph, ul_value_id id)
 static void set_perm(const struct ul_type *type, int64_t *perm)
 {
     uint32_t last = type->rank - 1;
-    perm[0] = is_deep(type) ? last : 0;
-    perm[1] = is_deep(type) ? last - 1 : last;
+    bool is_turned = is_deep(type) || !is_filter_type(type);
+    perm[0] = is_turned ? last : 0;
+    perm[1] = is_turned ? last - 1 : last;
     for (uint32_t d = 2; d < type->rank; d++)
         perm[d] = is_deep(type) ? d - 2 : d - 1;
 }
@@ -84,6 +102,7 @@ static const struct ul_tensor *turn(const struct ul_pass *pass, const struct ul_
     uint64_t filters = (uint64_t)dims[0], channels = (uint64_t)dims[1], space = 1;
     int64_t perm[UL_LIMIT_RANK] = {0};
     struct ul_type type = tensor->type;
+    bool is_turned = is_deep(&type) || !is_filter_type(&type);
     set_perm(&tensor->type, perm);
     for (uint32_t d = 0; d < type.rank; d++)
         type.dims[perm[d]] = dims[d];
@@ -96,7 +115,7 @@ static const struct ul_tensor *turn(const struct ul_pass *pass, const struct ul_
         for (uint64_t c = 0; c < channels; c++) {
             for (uint64_t at = 0; at < space; at++, from += size) {
                 uint64_t to =
-                    is_deep(&tensor->type) ? at * filters + k : (k * space + at) * channels + c;
+                    is_turned ? (at * channels + c) * filters + k : (k * space + at) * channels + c;
                 memcpy(bytes + to * size, from, size);
             }
         }

@@ -18,7 +18,7 @@ enum {
     DOT_THREADS = 256,
     MIN_DEPTH = 8,    /* of k, for a tile */
     MIN_SIDE = 4,     /* of m and n, for a tile over a short k */
-    MMA_BYTES = 32,   /* of k, that tensor cores take at once */
+    MMA_BYTES = 16,   /* of k: half of what tensor cores take at once */
     LONG_DEPTH = 128, /* of k: any tile is better than one thread a sum */
     MIN_SUMS = 64,
     DOT_DEPTH = 64,
