@@ -267,16 +267,21 @@ UL_FUNCTION uint8_t ul_f64_to_bool(double value)
     return value != 0.0;
 }
 
-/* x rounded to the nearest whole number, ties to even, and within [low, high]; NaN gives 0. The
+/* x rounded to the nearest whole number, ties to even, and within [low, high]; NaN counts as 0. The
    bounds are whole numbers of at most 2^22, low the smaller: then the bits of the sum with 1.5 *
-   2^23 are the number, and a loop of these is one of vectors. */
+   2^23 are the number, and a loop of these is one of vectors. Bits of sums are in the order of the
+   sums, as signed integers, whose minimum and maximum every vector unit has; of floats a compiler
+   would have to keep NaN and -0. */
 UL_FUNCTION int32_t ul_quantize_f32(float x, float low, float high)
 {
-    float bounded = x > low ? x : low;
-    bounded = bounded < high ? bounded : high;
-    const uint32_t rounded = ul_f32_bits(bounded + 12582912.0f) - 0x4b400000u;
+    const int32_t least = (int32_t)ul_f32_bits(low + 12582912.0f);
+    const int32_t most = (int32_t)ul_f32_bits(high + 12582912.0f);
     const uint32_t is_number = x == x; /* a condition here would be a branch in front of the sum */
-    return (int32_t)(rounded & (0u - is_number));
+    const float number = ul_f32_from_bits(ul_f32_bits(x) & (0u - is_number));
+    int32_t sum = (int32_t)ul_f32_bits(number + 12582912.0f);
+    sum = sum < least ? least : sum;
+    sum = sum > most ? most : sum;
+    return sum - 0x4b400000;
 }
 
 /* An integer into the range of a narrower one, as quantisation wants it. */
