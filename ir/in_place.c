@@ -10,8 +10,13 @@
  *         for u: out[130 (128 i + j) + u] = exp(in[...]) / sum
  *
  * Rows are apart when the loads and stores agree in the factors of the shared loops' variables,
- * what is left lies in [0, r), and the factors are far enough apart that no two iterations meet.
- * Left undone: rows that interleave (a softmax over an outer axis). */
+ * what is left lies in [0, r), and the factors are far enough apart that no two iterations meet;
+ * or (c) the target says that a contraction takes in all of b before its first result is stored, or
+ * all that a column is made of, and other columns lie in other elements (a convolution of 1 x 1):
+ *
+ *     b[h k + n] for k, n in [0, h)          out[h m + n]          column n: what is n modulo h
+ *
+ * Left undone: other rows that interleave (a softmax over an outer axis). */
 #include "ir/in_place.h"
 #include "ir/kernel_build.h"
 
@@ -21,15 +26,18 @@ enum { MAX_LOOPS = 64 };
 
 struct access {
     uint32_t buffer;
-    ul_kx index;       /* UL_NONE: unknown */
-    uint32_t position; /* of the statement, in text order */
-    uint32_t depth;    /* enclosing statements */
-    const ul_ks *path; /* these, outermost first */
+    ul_kx index;                              /* UL_NONE: unknown */
+    uint32_t position;                        /* of the statement, in text order */
+    uint32_t depth;                           /* enclosing statements */
+    const ul_ks *path;                        /* these, outermost first */
+    const struct ul_contraction *contraction; /* whose b it reads, in an order that is known */
+    enum ul_contract_reads reads;
 };
 
 struct ul_accesses {
     const struct ul_kernel *kernel;
     struct ul_arena *arena;
+    ul_contract_reads_fn *reads; /* NULL: no order is known */
     struct access *loads, *stores;
     uint32_t load_count, load_capacity, store_count, store_capacity;
     uint32_t position, depth;
@@ -86,6 +94,9 @@ static void collect_contraction(struct ul_accesses *a, const struct ul_contracti
     collect_expr(a, contraction->b.transform);
     for (uint32_t i = before; i < a->load_count; i++)
         a->loads[i].index = UL_NONE;
+    a->loads[before + 1].contraction = contraction;
+    if (a->reads != NULL)
+        a->loads[before + 1].reads = a->reads(a->kernel, contraction);
 }
 
 /* Where a loop's rounds are said once more as attention, queries may be cut and ordered in another
@@ -125,9 +136,11 @@ static void collect_list(struct ul_accesses *a, ul_ks first)
     }
 }
 
-struct ul_accesses *ul_accesses_new(const struct ul_kernel *kernel, struct ul_arena *arena)
+struct ul_accesses *ul_accesses_new(const struct ul_kernel *kernel, ul_contract_reads_fn *reads,
+                                    struct ul_arena *arena)
 {
     struct ul_accesses *a = UL_NEW(arena, struct ul_accesses);
+    a->reads = reads;
     a->kernel = kernel;
     a->arena = arena;
     a->definitions = UL_NEW_ARRAY(arena, ul_kx, kernel->var_count);
@@ -234,39 +247,150 @@ static bool rows_apart(const struct ul_kernel *kernel, const struct row_index *r
 
 /* Pairs */
 
-/* The loops that enclose both, as rows' variables; false below a contraction, whose order is the
+/* The loops that enclose both, as rows' variables, and the contraction whose order is the
  * schedule's. */
-static bool shared_loops(const struct ul_accesses *a, const struct access *load,
-                         const struct access *store, uint32_t *vars, uint32_t *count)
+struct shared {
+    uint32_t vars[MAX_LOOPS + UL_CONTRACT_DIMS];
+    uint32_t count;
+    const struct ul_contraction *contraction; /* NULL: none encloses both */
+};
+
+static void shared_find(const struct ul_accesses *a, const struct access *load,
+                        const struct access *store, struct shared *shared)
 {
-    *count = 0;
+    *shared = (struct shared){.count = 0};
     for (uint32_t i = 0; i < load->depth && i < store->depth; i++) {
         const struct ul_ks_data *stmt = &a->kernel->stmts[load->path[i]];
         if (load->path[i] != store->path[i])
             break;
         if (stmt->kind == UL_KS_CONTRACT)
-            return false;
+            shared->contraction = &a->kernel->contractions[stmt->contraction];
         if (stmt->kind == UL_KS_FOR)
-            vars[(*count)++] = stmt->var;
+            shared->vars[shared->count++] = stmt->var;
     }
+}
+
+/* Adds where all that a contraction takes of b lies. A bound that moves alone says where its
+ * coordinate ends: with `unit` elements from one to the next, the index is unit * coordinate and a
+ * rest. */
+static bool add_operand(const struct ul_accesses *a, struct row_index *row,
+                        const struct ul_contraction *c)
+{
+    const struct ul_operand *b = &c->b;
+    int64_t units[sizeof b->bounds / sizeof *b->bounds] = {0};
+    if (!add_to_row(a, row, b->at.base, 1))
+        return false;
+    for (uint32_t d = 0; d < c->m_count + c->n_count + c->k_count; d++) {
+        uint32_t moving = b->bound_count;
+        int64_t stride = b->at.strides[d], step = 0;
+        for (uint32_t i = 0; i < b->bound_count; i++) {
+            if (b->bounds[i].at.strides[d] == 0)
+                continue;
+            if (moving < b->bound_count)
+                return false;
+            moving = i;
+            step = b->bounds[i].at.strides[d];
+        }
+        if (moving == b->bound_count && !add_rest(row, 0, c->extents[d] - 1, stride))
+            return false;
+        if (moving == b->bound_count || c->extents[d] == 1)
+            continue;
+        if (stride % step != 0 || (units[moving] != 0 && units[moving] != stride / step))
+            return false;
+        units[moving] = stride / step;
+    }
+    for (uint32_t i = 0; i < b->bound_count; i++)
+        if (!add_to_row(a, row, b->bounds[i].at.base, -units[i]) ||
+            !add_rest(row, 0, b->bounds[i].extent - 1, units[i]))
+            return false;
     return true;
+}
+
+static int64_t gcd(int64_t a, int64_t b)
+{
+    while (b != 0) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a < 0 ? -a : a;
+}
+
+/* Is what is stored of each column stored where no other column is read? Columns agree in where
+ * they begin, do not meet, and all else is a multiple of what they reach over. */
+static bool columns_apart(const struct ul_accesses *a, const struct shared *shared,
+                          const struct access *store)
+{
+    const struct ul_contraction *c = shared->contraction;
+    struct shared all = *shared;
+    struct row_index rows[2] = {{.vars = all.vars}, {.vars = all.vars}},
+                     columns = {.loop_count = 0};
+    uint32_t loops = shared->count, m = c->m_count, n = c->n_count;
+    if (c->b.bound_count > 0 || loops + m + n > MAX_LOOPS)
+        return false;
+    memcpy(all.vars + loops, c->vars, (m + n) * sizeof *all.vars);
+    rows[0].loop_count = rows[1].loop_count = loops + m + n;
+    if (!add_to_row(a, &rows[0], c->b.at.base, 1) || !add_to_row(a, &rows[1], store->index, 1) ||
+        rows[0].low != rows[0].high || rows[1].low != rows[1].high)
+        return false;
+    int64_t period = rows[1].low - rows[0].low, reach = 1;
+    for (uint32_t d = 0; d < m; d++)
+        if (c->extents[d] > 1)
+            period = gcd(gcd(period, rows[1].factors[loops + d]), c->b.at.strides[d]);
+    for (uint32_t d = m + n; d < m + n + c->k_count; d++)
+        if (c->extents[d] > 1)
+            period = gcd(period, c->b.at.strides[d]);
+    columns.vars = c->vars + m;
+    columns.loop_count = n;
+    for (uint32_t d = m; d < m + n; d++) {
+        int64_t stride = c->b.at.strides[d];
+        if (c->extents[d] > 1 && (stride <= 0 || stride != rows[1].factors[loops + d]))
+            return false;
+        columns.factors[d - m] = stride;
+        if (c->extents[d] > 1 && !add_rest(&columns, 0, c->extents[d] - 1, stride))
+            return false;
+    }
+    reach += columns.high;
+    return (period == 0 || reach <= period) && rows_apart(a->kernel, &columns, 1);
+}
+
+/* Below a contraction, what a load of another place than its b does is the schedule's. */
+static bool reads_first(const struct ul_accesses *a, const struct shared *shared,
+                        const struct access *load, const struct access *store, bool same_view)
+{
+    if (shared->contraction == NULL)
+        return true;
+    if (load->contraction != shared->contraction)
+        return false;
+    switch (load->reads) {
+    case UL_CONTRACT_READS_WHOLE:
+        return true;
+    case UL_CONTRACT_READS_COLUMN:
+        return same_view && columns_apart(a, shared, store);
+    case UL_CONTRACT_READS_ANY:
+        break;
+    }
+    return false;
 }
 
 /* Is what the load reads stored by no iteration before? */
 static bool comes_before(const struct ul_accesses *a, const struct access *load,
-                         const struct access *store)
+                         const struct access *store, bool same_view)
 {
-    uint32_t vars[MAX_LOOPS];
-    uint32_t count;
-    if (!shared_loops(a, load, store, vars, &count))
+    struct shared shared;
+    shared_find(a, load, store, &shared);
+    if (!reads_first(a, &shared, load, store, same_view))
         return false;
     bool earlier = load->position < store->position;
-    if (earlier && count == 0)
+    if (earlier && shared.count == 0)
         return true; /* nothing of the first statement runs after the second has begun */
-    struct row_index rows[2] = {{.vars = vars, .loop_count = count},
-                                {.vars = vars, .loop_count = count}};
-    if (load->index == UL_NONE || !add_to_row(a, &rows[0], load->index, 1) ||
-        !add_to_row(a, &rows[1], store->index, 1) ||
+    struct row_index rows[2] = {{.vars = shared.vars, .loop_count = shared.count},
+                                {.vars = shared.vars, .loop_count = shared.count}};
+    bool is_known = load->reads != UL_CONTRACT_READS_ANY
+                        ? add_operand(a, &rows[0], load->contraction)
+                    : load->index != UL_NONE ? add_to_row(a, &rows[0], load->index, 1)
+                                             : false;
+    if (!same_view || !is_known || !add_to_row(a, &rows[1], store->index, 1) ||
         memcmp(rows[0].factors, rows[1].factors, sizeof rows[0].factors) != 0)
         return false;
     bool other_part = rows[0].high < rows[1].low || rows[1].high < rows[0].low;
@@ -281,10 +405,7 @@ static bool is_safe(const struct ul_accesses *a, const struct access *load,
     if (same_view && load->index == store->index && load->position <= store->position &&
         is_fixed(a->kernel, load->index))
         return true;
-    struct access unknown = *load;
-    if (!same_view)
-        unknown.index = UL_NONE;
-    return comes_before(a, &unknown, store);
+    return comes_before(a, load, store, same_view);
 }
 
 bool ul_accesses_may_overwrite(const struct ul_accesses *a, uint32_t output, uint32_t input)

@@ -8,9 +8,12 @@
 #define UL_IN_PLACE_H
 
 #include "ir/kernel.h"
+#include "ir/traits.h"
 
 struct ul_accesses;
-struct ul_accesses *ul_accesses_new(const struct ul_kernel *kernel, struct ul_arena *arena);
+/* `reads` says when contractions read b; NULL: nobody knows. */
+struct ul_accesses *ul_accesses_new(const struct ul_kernel *kernel, ul_contract_reads_fn *reads,
+                                    struct ul_arena *arena);
 /* True when every load of the value under buffer `input` (through any of its views) that may meet
  * a store to buffer `output` comes before it, were the two one array of equal elements. */
 bool ul_accesses_may_overwrite(const struct ul_accesses *accesses, uint32_t output, uint32_t input);

@@ -761,7 +761,8 @@ static bool may_lie_on(const struct ul_lower *lower, const struct ul_accesses *a
 static void find_in_place(const struct ul_lower *lower, struct ul_lower_result *result)
 {
     const struct ul_lower_state *state = lower->state;
-    const struct ul_accesses *accesses = ul_accesses_new(lower->kernel, lower->arena);
+    const struct ul_accesses *accesses =
+        ul_accesses_new(lower->kernel, lower->traits->contract_reads, lower->arena);
     struct ul_in_place *facts = NULL;
     uint32_t capacity = 0;
     for (uint32_t o = 0; o < state->param_count; o++) {

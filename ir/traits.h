@@ -9,6 +9,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct ul_kernel;
+struct ul_contraction;
+
+/* When one thread has read what a contraction takes of its operand b (ir/kernel.h): */
+enum ul_contract_reads {
+    UL_CONTRACT_READS_ANY,    /* nobody knows */
+    UL_CONTRACT_READS_COLUMN, /* of a column, before a result of that column is stored */
+    UL_CONTRACT_READS_WHOLE   /* all of it, before any result is stored */
+};
+typedef enum ul_contract_reads ul_contract_reads_fn(const struct ul_kernel *kernel,
+                                                    const struct ul_contraction *contraction);
+
 struct ul_target_traits {
     const char *name;    /* "cuda" */
     const char *summary; /* one line */
@@ -37,6 +49,7 @@ struct ul_target_traits {
                                 over a device (ops/rnn.c); 0: never */
     bool sorts_batches;      /* what one factor's batch alone has are rows or columns of one
                                 product (ops/matmul.c) */
+    ul_contract_reads_fn *contract_reads; /* of its schedules (in_place.c); NULL: any */
 };
 
 #endif

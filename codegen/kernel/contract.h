@@ -18,6 +18,7 @@
 #define UL_CONTRACT_H
 
 #include "ir/kernel.h"
+#include "ir/traits.h"
 
 /* What the caller prints for us. */
 struct ul_contract_printer {
@@ -67,5 +68,9 @@ enum ul_contract_order {
 };
 /* Of all contractions of a kernel; integers count as nothing, for every order is the same. */
 uint32_t ul_contract_orders(const struct ul_kernel *kernel);
+
+/* When b is read, by one thread alone. */
+enum ul_contract_reads ul_contract_reads_c(const struct ul_kernel *kernel,
+                                           const struct ul_contraction *contraction);
 
 #endif

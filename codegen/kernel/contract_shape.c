@@ -466,3 +466,26 @@ uint32_t ul_contract_orders(const struct ul_kernel *kernel)
     ul_arena_done(&arena);
     return orders;
 }
+
+enum ul_contract_reads ul_contract_reads_c(const struct ul_kernel *kernel,
+                                           const struct ul_contraction *contraction)
+{
+    struct ul_arena arena;
+    struct ul_contract_plan plan;
+    ul_arena_init(&arena);
+    ul_contract_plan_init(&plan, kernel, contraction, &arena);
+    ul_arena_done(&arena);
+    switch (plan.schedule) {
+    case UL_CONTRACT_TILE: /* a panel is packed, or its few sums formed, before results follow */
+        return plan.depth == plan.k || plan.rows >= plan.m ? UL_CONTRACT_READS_COLUMN
+                                                           : UL_CONTRACT_READS_ANY;
+    case UL_CONTRACT_ROW:
+        return UL_CONTRACT_READS_COLUMN;
+    case UL_CONTRACT_WINDOW:
+        return plan.strips == 1 ? UL_CONTRACT_READS_WHOLE : UL_CONTRACT_READS_ANY;
+    case UL_CONTRACT_DOT:
+    case UL_CONTRACT_PLAIN:
+        break;
+    }
+    return UL_CONTRACT_READS_ANY;
+}

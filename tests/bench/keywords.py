@@ -10,7 +10,7 @@ operators is a buffer, largest first and of equal ones the earlier first, each a
 where no buffer that lives at the same time is in the way, 16 bytes aligned
 (tensorflow/lite/micro/memory_planner). What TFLite Micro keeps besides (its structures of tensors
 and nodes, scratch of its kernels) is not counted. The bytes and the time of the same network in
-float32 stand beside, time as a ratio in one run.
+float32 stand beside, time as a ratio in one run; --seconds 0 leaves these out.
 Exit: 0, 6 when the arena is larger than TFLite Micro's.
 """
 
@@ -142,7 +142,7 @@ def main():
         ours = plan["reserved_bytes"]
         print(f"{len(operators)} operators: arena {ours} bytes, TFLite Micro's planner {theirs}: "
               f"{ours / theirs:.2f}{'!' if ours > theirs else ''}")  # fmt: skip
-        if not args.model:
+        if not args.model and args.seconds > 0:
             make.save(make.make("ds_cnn"), whole)
             args.options = [option for option in args.options if option != "--no-float"]
             other, float_program = compiled(args, whole, folder, "float")

@@ -169,6 +169,18 @@ def mixed(m):
     m.quantized(m.op("Conv", x, m.c(m.rng.normal(0, 0.3, (4, 5, 3, 3)))), 0.1, 128, integer=False)
 
 
+def conv_chain(m):
+    """Each written over what it reads, where the schedule of the kernel has read that before."""
+    x = m.scaled((2, 70, 9, 7), zero=0)
+    for i in range(4):
+        depth = dict(group=70, pads=[1, 1, 1, 1]) if i % 2 == 0 else {}
+        w = m.weights_of((70, 1, 3, 3) if depth else (70, 70, 1, 1))
+        y = m.op("Relu", m.op("Conv", x, w, **depth))
+        s, z = m.c([0.2, 1.5, 0.8, 2.5][i]), m.c([0, 9, 0, 3][i], np.uint8)
+        x = m.op("DequantizeLinear", m.op("QuantizeLinear", y, s, z), s, z)
+    m.quantized(m.op("Abs", x), 2.5, 3)
+
+
 def conv_transpose(m):
     x = m.scaled((1, 4, 5, 6))
     w = m.weights_of((4, 3, 3, 3), axis=1)
@@ -363,7 +375,7 @@ def channels(m):
 
 
 CASES = [conv, conv_padded, conv_signed, conv_depthwise, conv_groups, conv_3d, conv_asymmetric,
-         conv_middle, conv_16, conv_residual, conv_to_float, mixed, conv_transpose,
+         conv_middle, conv_16, conv_residual, conv_chain, conv_to_float, mixed, conv_transpose,
          conv_transpose_groups, zeros_transposed, gemm_full,
          matmul, matmul_turned, matmul_activations, matmul_deep, gemm, gemm_16, qlinear_conv,
          qlinear_matmul, dynamic, conv_integer, add, sub_clip, add_16, mul, rescaled, concat,

@@ -46,6 +46,48 @@ static const struct place_case cases[] = {
     {"Transpose", "f32[4,4]", "perm=ints[1,0]", 0},
 };
 
+/* What a target's schedules read before they store: the interpreter runs loops as they stand, so
+ * these facts are tried in tests/bench/contract. */
+static enum ul_contract_reads reads_any(const struct ul_kernel *kernel,
+                                        const struct ul_contraction *contraction)
+{
+    (void)kernel, (void)contraction;
+    return UL_CONTRACT_READS_ANY;
+}
+
+static enum ul_contract_reads reads_column(const struct ul_kernel *kernel,
+                                           const struct ul_contraction *contraction)
+{
+    (void)kernel, (void)contraction;
+    return UL_CONTRACT_READS_COLUMN;
+}
+
+static enum ul_contract_reads reads_whole(const struct ul_kernel *kernel,
+                                          const struct ul_contraction *contraction)
+{
+    (void)kernel, (void)contraction;
+    return UL_CONTRACT_READS_WHOLE;
+}
+
+static const struct {
+    struct place_case place;
+    ul_contract_reads_fn *reads;
+} ordered[] = {
+    {{"Conv", "f32[2,3,5,4];f32[3,3,1,1]", NULL, 0}, reads_any},
+    {{"Conv", "f32[2,3,5,4];f32[3,3,1,1]", NULL, 1}, reads_column},
+    {{"Conv", "f32[2,6,9];f32[6,2,1]", "group=3", 1}, reads_column},
+    {{"Conv", "f32[1,2,4];f32[4,2,1]", "strides=ints[2]", 0}, reads_column},
+    {{"Conv", "f32[2,3,5,4];f32[3,3,3,3]", "pads=ints[1,1,1,1]", 0}, reads_column},
+    {{"Conv", "f32[2,3,5,4];f32[3,3,3,3]", "pads=ints[1,1,1,1]", 1}, reads_whole},
+    {{"Conv", "f32[2,3,5,4];f32[3,1,3,3]", "group=3, pads=ints[1,1,1,1]", 1}, reads_whole},
+    {{"Conv", "f32[2,3,5,4];f32[3,1,3,3]", "group=3, pads=ints[1,1,1,1]", 0}, reads_any},
+    {{"Conv", "f32[1,4,2];f32[2,2,2]", "group=2, pads=ints[2,1]", 1}, reads_whole},
+    {{"MatMul", "f32[5,5];f32[5,7]", NULL, 2}, reads_column},
+    {{"MatMul", "f32[3,5,5];f32[3,5,7]", NULL, 2}, reads_column},
+    {{"Gemm", "f32[5,5];f32[7,5]", "transB=1", 0}, reads_column},
+    {{"Gemm", "f32[5,5];f32[7,5]", "transB=1", 2}, reads_whole},
+};
+
 /* Small numbers, different from element to element; also valid as indexes. */
 static unsigned char *make_bytes(struct ul_arena *arena, const struct ul_type *type, uint64_t max)
 {
@@ -91,8 +133,10 @@ static void check_fact(struct ul_arena *arena, const struct ul_graph *graph,
     assert_memory_equal(apart, together, ul_type_bytes(&graph->values[fact->output].type));
 }
 
-static void run_case(const struct place_case *test)
+/* `reads` NULL: whatever the order of a contraction. */
+static void run_case(const struct place_case *test, ul_contract_reads_fn *reads)
 {
+    const struct ul_target_traits traits = {.name = "test", .contract_reads = reads};
     struct ul_arena arena;
     struct ul_graph graph;
     struct ul_lower_result result;
@@ -100,9 +144,10 @@ static void run_case(const struct place_case *test)
     uint32_t taken = 0;
     ul_arena_init(&arena);
     case_graph(&graph, &arena, test->op, test->inputs, test->attributes, 1);
-    ul_lower_group(&graph, &node, 1, NULL, NULL, &arena, &result);
+    ul_lower_group(&graph, &node, 1, NULL, &traits, &arena, &result);
     for (uint32_t i = 0; i < result.in_place_count; i++) {
-        check_fact(&arena, &graph, result.kernel, &result.in_place[i]);
+        if (reads == NULL)
+            check_fact(&arena, &graph, result.kernel, &result.in_place[i]);
         for (uint32_t k = 0; k < graph.nodes[0].input_count; k++) {
             if (result.in_place[i].input == graph.nodes[0].inputs[k])
                 taken |= 1u << k;
@@ -119,13 +164,21 @@ static void operators(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        run_case(&cases[i]);
+        run_case(&cases[i], NULL);
+}
+
+static void contractions(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof ordered / sizeof *ordered; i++)
+        run_case(&ordered[i].place, ordered[i].reads);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(operators),
+        cmocka_unit_test(contractions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

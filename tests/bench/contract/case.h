@@ -41,6 +41,7 @@ struct kernel_case {
     int64_t m, n, k, runs; /* `runs` products of m x k by k x n */
     struct kernel_conv conv;
     struct kernel_buffer buffers[12]; /* ends with a count of 0 */
+    unsigned taken; /* bits: buffers that the result may be written over, by one thread */
 };
 
 #endif

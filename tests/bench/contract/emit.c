@@ -14,6 +14,7 @@
 #include "codegen/cuda/cuda.h"
 #include "codegen/kernel/print_expr.h"
 #include "codegen/kernel/threads.h"
+#include "codegen/target.h"
 #include "ir/infer.h"
 #include "ir/kernel_build.h"
 
@@ -142,6 +143,24 @@ static enum ul_status print_cuda(struct emitter *e, const struct ul_kernel *kern
     return UL_OK;
 }
 
+/* The bits of the parameters that the result may be written over. */
+static unsigned taken_by(const struct ul_lower_result *result)
+{
+    unsigned taken = 0;
+    for (uint32_t i = 0; i < result->in_place_count; i++) {
+        uint32_t param = 0;
+        for (uint32_t b = 0; b < result->kernel->buffer_count; b++) {
+            const struct ul_buffer *buffer = &result->kernel->buffers[b];
+            if (buffer->role != UL_BUFFER_INPUT && buffer->role != UL_BUFFER_OUTPUT)
+                continue;
+            if (buffer->value == result->in_place[i].input)
+                taken |= 1u << param;
+            param++;
+        }
+    }
+    return taken;
+}
+
 /* Lowers the graph's nodes as one group, of which the last output is stored, and prints it.
  * `m`, `n`, `k`, `runs`: the matrix products that oneDNN is given for comparison. */
 static void emit(struct emitter *e, const struct ul_graph *graph, const char *name, int64_t m,
@@ -152,7 +171,8 @@ static void emit(struct emitter *e, const struct ul_graph *graph, const char *na
     const struct ul_node *last = &graph->nodes[block->nodes[block->node_count - 1]];
     escapes[last->outputs[0]] = true;
     struct ul_lower_result result;
-    ul_lower_group(graph, block->nodes, block->node_count, escapes, NULL, &e->arena, &result);
+    ul_lower_group(graph, block->nodes, block->node_count, escapes,
+                   e->is_cuda ? NULL : &ul_target_find("c")->traits, &e->arena, &result);
     struct ul_diag diag = {0};
     uint64_t scratch_bytes = 0;
     const struct ul_kernel *kernel = result.kernel;
@@ -193,7 +213,7 @@ static void emit(struct emitter *e, const struct ul_graph *graph, const char *na
     }
     ul_text_printf(&e->text, "%s%s);\n}\n\n", scratch_bytes > 0 ? ", s" : "",
                    e->is_cuda ? "" : ", run");
-    ul_text_printf(&e->table, "{0, 0, 0}}},\n");
+    ul_text_printf(&e->table, "{0, 0, 0}}, %uu},\n", e->thread_count == 1 ? taken_by(&result) : 0);
     if (e->data != NULL)
         write_data(e, kernel);
     e->count++;
@@ -576,6 +596,9 @@ static void random_conv(struct emitter *e, enum ul_dtype dtype, bool is_int)
         c.groups = pick(e, 2, 6);
         c.in = c.out = 1;
     }
+    bool is_same = pick(e, 0, 3) == 0; /* the result is as large as the input: 1 x 1 or padded */
+    if (is_same)
+        c.out = c.in;
     for (uint32_t d = 0; d < c.spatial; d++) {
         c.kernel[d] = pick(e, 1, 4);
         c.dilation[d] = pick(e, 1, 3);
@@ -583,6 +606,11 @@ static void random_conv(struct emitter *e, enum ul_dtype dtype, bool is_int)
         int64_t max_pad = c.transposed ? c.kernel[d] - 1 : c.kernel[d];
         c.pad[d] = pick(e, 0, max_pad);
         c.pad[c.spatial + d] = pick(e, 0, max_pad);
+        if (is_same) {
+            c.kernel[d] = c.in > 1 ? 1 : c.kernel[d] | 1;
+            c.stride[d] = 1;
+            c.pad[d] = c.pad[c.spatial + d] = c.dilation[d] * (c.kernel[d] / 2);
+        }
         int64_t extent = (c.kernel[d] - 1) * c.dilation[d] + 1;
         c.size[d] = extent + pick(e, 0, c.spatial == 1 ? 120 : c.spatial == 2 ? 15 : 3);
     }
@@ -612,6 +640,8 @@ static void random_gemm(struct emitter *e, enum ul_dtype dtype, bool is_int)
     g.m = pick(e, 0, 3) == 0 ? 1 : pick(e, 1, 40);
     g.n = pick(e, 0, 5) == 0 ? 1 : pick(e, 1, 120);
     g.k = pick(e, 0, 6) == 0 ? pick(e, 500, 1200) : pick(e, 1, 70);
+    if (pick(e, 0, 2) == 0) /* the result is as large as the second operand */
+        g.k = g.m;
     if (g.batch == 1) {
         g.trans_a = pick(e, 0, 2) == 0;
         g.trans_b = pick(e, 0, 2) == 0;

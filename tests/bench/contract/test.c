@@ -1,6 +1,6 @@
 /* Runs the printed kernels on the operands in argv[1] and compares with the interpreter's results.
  * Memory around every buffer is checked, and the results must be the same bits at another
- * alignment. */
+ * alignment, and over each input that they may be written over. */
 #include "case.h"
 #include "compare.h"
 
@@ -42,8 +42,9 @@ struct run_result {
     unsigned char *owners[12], *places[12];
 };
 
+/* The output lies on input `taken`, unless that is -1. */
 static int run_case(const struct kernel_case *c, unsigned char *const *data, size_t shift,
-                    struct run_result *result)
+                    int taken, struct run_result *result)
 {
     struct ul_run run;
     memset(&run, 0, sizeof run);
@@ -57,6 +58,9 @@ static int run_case(const struct kernel_case *c, unsigned char *const *data, siz
             place_of(c->buffers[b].is_output ? NULL : data[b], size, off, &result->owners[b]);
         params[b] = result->places[b];
     }
+    for (b = 0; c->buffers[b].element_count > 0; b++)
+        if (taken >= 0 && c->buffers[b].is_output)
+            params[b] = result->places[taken];
     unsigned char *owner, *scratch = place_of(NULL, c->scratch_bytes, 0, &owner);
     c->call(params, scratch, &run);
     if (!guards_hold(owner, scratch, c->scratch_bytes)) {
@@ -66,6 +70,7 @@ static int run_case(const struct kernel_case *c, unsigned char *const *data, siz
     free(owner);
     for (b = 0; c->buffers[b].element_count > 0; b++) {
         size_t size = size_of(c->buffers[b].dtype) * c->buffers[b].element_count;
+        memmove(result->places[b], params[b], size);
         if (!guards_hold(result->owners[b], result->places[b], size)) {
             fprintf(stderr, "%s: wrote outside of buffer %d\n", c->name, b);
             failed = 1;
@@ -76,19 +81,33 @@ static int run_case(const struct kernel_case *c, unsigned char *const *data, siz
     return failed;
 }
 
-static int test_case(const struct kernel_case *c, unsigned char *const *data)
+/* Runs it at another place, and holds the results against those of the first time. */
+static int run_again(const struct kernel_case *c, unsigned char *const *data, size_t shift,
+                     int taken, const struct run_result *first)
 {
-    struct run_result first, second;
-    int failed = run_case(c, data, 0, &first) | run_case(c, data, 3, &second);
+    struct run_result second;
+    int failed = run_case(c, data, shift, taken, &second);
     for (int b = 0; c->buffers[b].element_count > 0; b++) {
         size_t size = size_of(c->buffers[b].dtype) * c->buffers[b].element_count;
-        if (!failed && memcmp(first.places[b], second.places[b], size) != 0) {
-            fprintf(stderr, "%s: other bits at another place\n", c->name);
+        if (c->buffers[b].is_output && memcmp(first->places[b], second.places[b], size) != 0) {
+            fprintf(stderr, "%s: other bits at another place, %d\n", c->name, taken);
             failed = 1;
         }
-        free(first.owners[b]);
         free(second.owners[b]);
     }
+    return failed;
+}
+
+static int test_case(const struct kernel_case *c, unsigned char *const *data)
+{
+    struct run_result first;
+    int failed = run_case(c, data, 0, -1, &first);
+    failed |= run_again(c, data, 3, -1, &first);
+    for (int b = 0; c->buffers[b].element_count > 0; b++)
+        if (c->taken >> b & 1u)
+            failed |= run_again(c, data, 0, b, &first);
+    for (int b = 0; c->buffers[b].element_count > 0; b++)
+        free(first.owners[b]);
     return failed;
 }
 
