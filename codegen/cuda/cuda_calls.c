@@ -8,6 +8,7 @@
  * Where there are none a kernel of ours runs, which stands beside each call.
  *
  *      MatMul, Gemm, Conv 1x1   cuBLASLt   act(alpha * src * weights + residual + bias)
+ *      MatMulInteger            cuBLASLt   sums in i32 alone
  *      Conv                     cuDNN      act(conv(src, weights) + residual + bias)
  *
  * Matrices are taken by strides. To cuBLASLt, which knows columns first, a row-major result [m, n]
@@ -21,6 +22,14 @@
  *
  * Elements are f32, f16 or bf16, sums are f32; factors are of one type, and a bias is of the
  * result's, which for convolutions is that of the factors.
+ *
+ * Integers are multiplied where both factors have signs, terms of a sum lie side by side in both
+ * (pass filters) and all sides are multiples of 4, as cuBLASLt documents for its tensor cores; what
+ * is made of the sums is a kernel in their place. So only what stays 32 bits wide goes there, and
+ * only if it is much: a kernel of ours, which adds up bytes of all signs and rounds to 8 bits at
+ * once, spares a launch and two passes over the sums, at 3 TB/s as long as half of 2^30 products at
+ * 200 T of them a second. Results of 8 bits are no calls of either library, for neither says how it
+ * rounds, nor adds integers before it scales; sources of cuDNN's have signs, and 0 for padding.
  *
  * Ours stay: products of few operations, batches of small matrices, sums of few terms, convolutions
  * of few channels in a group: what a kernel of one launch computes in less than a library's tiles
@@ -50,6 +59,8 @@ enum {
     MIN_PRODUCTS = UL_CUDA_CALLS_ALL ? 1 : 1 << 15,        /* of a call */
     MIN_MATRIX_PRODUCTS = UL_CUDA_CALLS_ALL ? 1 : 1 << 12, /* of each matrix of a batch */
     MIN_DEPTH = UL_CUDA_CALLS_ALL ? 1 : 4,                 /* terms of a sum */
+    MIN_SUMS_PRODUCTS = UL_CUDA_CALLS_ALL ? 1 : 1 << 30,   /* of integers */
+    SUMS_STEP = 4,
     MIN_CHANNELS = UL_CUDA_CALLS_ALL ? 1 : 4, /* of a group of a convolution, in and out */
     CALLERS_ALIGN_BYTES = 16                  /* of the buffers of --io caller */
 };
@@ -115,6 +126,26 @@ static bool supports_product(const struct ul_call *call, uint64_t product_count)
            call->src.dims[rank - 1] >= MIN_DEPTH &&
            (batch == 1 || product_count / batch >= MIN_MATRIX_PRODUCTS) &&
            (call->bias.rank == 0 || call->bias.strides[rank - 1] == 1);
+}
+
+static bool is_step(int64_t elements)
+{
+    return elements % SUMS_STEP == 0;
+}
+
+/* Sums of products of integers, as cuBLASLt has them on tensor cores. */
+static bool supports_sums(const struct ul_group_call *group)
+{
+    const struct ul_call *call = &group->call;
+    return group->stays_wide && call->dst.type == UL_CALL_I32 && call->src.type == UL_CALL_I8 &&
+           call->weights.type == UL_CALL_I8 && call->src_zero_kind == UL_ZERO_IS_0 &&
+           call->bias.rank == 0 && call->post_count == 0 && !ul_call_is_scaled(call) &&
+           call->dst.rank == 2 && is_row_major(&call->src) && is_row_major(&call->dst) &&
+           call->weights.strides[0] == 1 && is_step(call->src.dims[1]) &&
+           is_step(call->dst.dims[1]) && is_step(call->src.strides[0]) &&
+           is_step(call->dst.strides[0]) && is_step(call->weights.strides[1]) &&
+           fits_int(&call->src) && fits_int(&call->weights) && fits_int(&call->dst) &&
+           group->product_count >= MIN_SUMS_PRODUCTS;
 }
 
 static uint64_t elements_of(const struct ul_call_tensor *tensor)
@@ -304,15 +335,18 @@ static bool answer(void *data, struct ul_group_call *group, bool pack)
     struct ul_call *call = &group->call;
     (void)pack; /* weights lie as the graph has them */
     call->tail_count = 0;
-    if (ul_call_is_integer(call) || (call->bias.rank > 0 && call->bias.type != call->dst.type))
+    if (call->bias.rank > 0 && call->bias.type != call->dst.type)
         return false;
     if (call->kind == UL_CALL_CONVOLUTION && is_pointwise(call))
         make_product(call);
     bool is_product = call->kind == UL_CALL_MATMUL;
     bool is_convolution = call->kind == UL_CALL_CONVOLUTION && context->options->has_cudnn;
-    if (!supports_posts(call, is_product) ||
-        !(is_product ? supports_product(call, group->product_count)
-                     : is_convolution && supports_convolution(call, group->product_count)))
+    if (ul_call_is_integer(call)
+            ? !is_product || !supports_sums(group) || align_of(context, group) < SUMS_STEP
+            : !supports_posts(call, is_product) ||
+                  !(is_product
+                        ? supports_product(call, group->product_count)
+                        : is_convolution && supports_convolution(call, group->product_count)))
         return false;
     UL_ASSERT(call->implementation == NULL);
     call->implementation = is_product ? "cublaslt" : "cudnn";

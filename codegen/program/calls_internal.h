@@ -34,6 +34,7 @@ struct ul_group_call {
     bool copies_residual;           /* its own place is needed for something else too */
     uint64_t product_count;         /* multiplications of the anchor; of pooling, elements read */
     uint32_t align_bytes;           /* that all addresses are multiples of, by the views */
+    bool stays_wide;                /* sums of integers: nothing makes fewer bits of them */
     bool at_edge;                   /* some argument is an input or output of the model */
 };
 

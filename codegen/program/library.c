@@ -248,7 +248,8 @@ bool ul_group_call_is_exact(const struct ul_group_call *group)
     return call->dst.type != UL_CALL_I32 ||
            (call->kind != UL_CALL_DECONVOLUTION && call->bias.rank == 0 && call->post_count == 0 &&
             !ul_call_is_scaled(call) &&
-            (max_sum <= (uint64_t)1 << 24 || strncmp(call->implementation, "brg", 3) == 0));
+            (max_sum <= (uint64_t)1 << 24 || strncmp(call->implementation, "brg", 3) == 0 ||
+             strcmp(call->implementation, "cublaslt") == 0));
 }
 
 void ul_group_call_pack(const struct ul_group_call *call, struct ul_pack *pack)
@@ -379,6 +380,7 @@ bool ul_group_call_make(const struct ul_graph *graph, const ul_node_id *nodes, u
     if (!has_types(&call->call) || !ul_describe_posts(&describer) || describer.result != last)
         return false;
     ul_describe_last_args(&describer);
+    call->stays_wide = call->call.dst.type == UL_CALL_I32 && ul_describe_stays_wide(graph, last);
     call->may_pack = call->args[UL_CALL_WEIGHTS] != UL_NONE &&
                      call->call.kind != UL_CALL_WEIGHT_GRADIENT &&
                      (call->call.kind == UL_CALL_NBITS ||

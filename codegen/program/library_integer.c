@@ -54,6 +54,28 @@ bool ul_describe_zeros(struct ul_describer *describer, const struct ul_node *nod
     return true;
 }
 
+/* `depth`: Adds of sums that may follow each other. */
+static bool stays_wide(const struct ul_graph *graph, ul_value_id sums, uint32_t depth)
+{
+    for (ul_node_id n = 0; n < graph->node_count; n++) {
+        const struct ul_node *node = &graph->nodes[n];
+        bool reads = false;
+        for (uint32_t i = 0; i < node->input_count; i++)
+            reads = reads || node->inputs[i] == sums;
+        if (reads && (node->op == UL_OP_Rescale ||
+                      (node->op == UL_OP_Add &&
+                       (depth == 0 || !stays_wide(graph, node->outputs[0], depth - 1)))))
+            return false;
+    }
+    return true;
+}
+
+bool ul_describe_stays_wide(const struct ul_graph *graph, ul_value_id sums)
+{
+    enum { MAX_ADDS = 3 };
+    return stays_wide(graph, sums, MAX_ADDS);
+}
+
 void ul_describe_last_args(struct ul_describer *describer)
 {
     struct ul_group_call *out = describer->out;

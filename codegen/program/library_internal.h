@@ -67,6 +67,8 @@ bool ul_describe_add(struct ul_describer *describer, ul_value_id operand);
 
 /* ConvInteger and MatMulInteger: zero points of source and weights. False: no call. */
 bool ul_describe_zeros(struct ul_describer *describer, const struct ul_node *node);
+/* Whether all that reads sums of 32 bits has as many of them, floats or other sums. */
+bool ul_describe_stays_wide(const struct ul_graph *graph, ul_value_id sums);
 /* Cast of sums to floats, Rescale. */
 bool ul_describe_is_conversion(const struct ul_describer *describer, const struct ul_node *node);
 bool ul_describe_conversion(struct ul_describer *describer, const struct ul_node *node);

@@ -9,8 +9,8 @@
  *      cuBLASLt's    D  (n x m)   =  A (n x k)     x  B (k x m)        A = weights, B = src
  *
  * Sums of f32 are in f32 with all bits, unless the call allows TF32; f16 and bf16 are summed in
- * f32. Algorithms that add parts of a sum in place of the result are left out: they round each to
- * the result's type, and one part has to wait for another.
+ * f32, i8 in i32, where alpha is 1 and beta 0. Algorithms that add parts of a sum in place of the
+ * result are left out: they round each to the result's type, and one part has to wait for another.
  */
 #include "ul_cuda_library.h"
 
@@ -53,6 +53,7 @@ struct product {
     float alpha, beta;
     uint64_t workspace_bytes;
     bool has_bias;
+    bool has_integers;
     const void *told_bias; /* an address that is no better aligned than the bias will be */
 };
 
@@ -136,6 +137,8 @@ static cudaDataType type_of(const struct ul_call_tensor *tensor)
 {
     return tensor->type == UL_CALL_F16    ? CUDA_R_16F
            : tensor->type == UL_CALL_BF16 ? CUDA_R_16BF
+           : tensor->type == UL_CALL_I8   ? CUDA_R_8I
+           : tensor->type == UL_CALL_I32  ? CUDA_R_32I
                                           : CUDA_R_32F;
 }
 
@@ -192,7 +195,9 @@ static bool describe_product(const struct handle *handle, const struct ul_call *
 {
     struct ul_cuda_posts posts;
     int64_t batch_count = call->dst.rank == 3 ? call->dst.dims[0] : 1;
-    cublasComputeType_t compute = call->tf32 && call->src.type == UL_CALL_F32
+    bool has_integers = ul_call_is_integer(call) != 0;
+    cublasComputeType_t compute = has_integers ? CUBLAS_COMPUTE_32I
+                                  : call->tf32 && call->src.type == UL_CALL_F32
                                       ? CUBLAS_COMPUTE_32F_FAST_TF32
                                       : CUBLAS_COMPUTE_32F;
     cublasOperation_t a = is_row_major(&call->weights) ? CUBLAS_OP_N : CUBLAS_OP_T;
@@ -201,9 +206,11 @@ static bool describe_product(const struct handle *handle, const struct ul_call *
     product->alpha = posts.alpha;
     product->beta = posts.adds ? 1.0f : 0.0f;
     product->has_bias = call->bias.rank > 0;
+    product->has_integers = has_integers;
     cublasLtEpilogue_t epilogue = epilogue_of(&posts, product->has_bias);
     cudaDataType bias_type = type_of(&call->bias);
-    return handle->lt.MatmulDescCreate(&product->operation, compute, CUDA_R_32F) ==
+    return handle->lt.MatmulDescCreate(&product->operation, compute,
+                                       has_integers ? CUDA_R_32I : CUDA_R_32F) ==
                CUBLAS_STATUS_SUCCESS &&
            set(handle, product, CUBLASLT_MATMUL_DESC_TRANSA, &a, sizeof a) &&
            set(handle, product, CUBLASLT_MATMUL_DESC_TRANSB, &b, sizeof b) &&
@@ -246,11 +253,14 @@ static int enqueue(void *opaque, uint32_t index, const void *const *args, unsign
     struct product *product = &handle->products[index];
     void *dst = (void *)args[3];
     const void *residual = product->beta != 0 ? args[4] : dst;
+    const int32_t one = 1, zero = 0;
+    const void *alpha = product->has_integers ? (const void *)&one : &product->alpha;
+    const void *beta = product->has_integers ? (const void *)&zero : &product->beta;
     if (!set_bias(handle, product, args[2]))
         return 0;
-    return handle->lt.Matmul(handle->cublas, product->operation, &product->alpha, args[1],
-                             product->a, args[0], product->b, &product->beta, residual, product->d,
-                             dst, product->d, &product->algorithm, ul_cuda_workspace(scratch),
+    return handle->lt.Matmul(handle->cublas, product->operation, alpha, args[1], product->a,
+                             args[0], product->b, beta, residual, product->d, dst, product->d,
+                             &product->algorithm, ul_cuda_workspace(scratch),
                              product->workspace_bytes, stream) == CUBLAS_STATUS_SUCCESS;
 }
 

@@ -116,6 +116,23 @@ static void test_products(void **state)
            NULL, 0);
 }
 
+static void test_sums(void **state)
+{
+    (void)state;
+    /* 2^30 products, whose sums become floats in their place */
+#define FACTORS(type, columns)                                                                     \
+    HEAD "input %0 \"x\" " type "[1024,1024] own\n"                                                \
+         "weight %1 \"w\" i8[" columns ",1024] own = splat [5]\n"                                  \
+         "%2 \"t\" i8[1024," columns "] view=%1+0[1,1024] = Transpose n0 \"t\" (%1) "              \
+         "{perm=ints[1,0]}\n"                                                                      \
+         "%3 \"y\" i32[1024," columns "] own = MatMulInteger n1 \"y\" (%0, %2)\n"
+    expect(&plain, FACTORS("i8", "1024") "return %3\n",
+           "cublaslt [1024x1024] [1024x1024] > [1024x1024]", WORKSPACE);
+    expect(&plain, FACTORS("u8", "1024") "return %3\n", NULL, 0);
+    expect(&plain, FACTORS("i8", "1026") "return %3\n", NULL, 0);
+    expect(&plain, FACTORS("i8", "1020") "return %3\n", NULL, 0);
+}
+
 static void test_epilogues(void **state)
 {
     (void)state;
@@ -240,9 +257,9 @@ static void test_convolutions(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_products),
-                                       cmocka_unit_test(test_epilogues),
-                                       cmocka_unit_test(test_bounds), cmocka_unit_test(test_leaner),
-                                       cmocka_unit_test(test_convolutions)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_products),  cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_epilogues), cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_leaner),    cmocka_unit_test(test_convolutions)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

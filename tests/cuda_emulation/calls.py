@@ -147,6 +147,30 @@ def alone(net):
     return net.model(net.node("MatMul", net.input("x", 64, 32), net.weight(32, 48)))
 
 
+def integers(net, x, *dims):
+    """Sums of the integers x and those of a weight."""
+    name = f"w{len(net.weights)}"
+    numbers = net.random.integers(-127, 128, dims).astype(np.int8)
+    net.weights.append(numpy_helper.from_array(numbers, name))
+    return net.node("Cast", net.node("MatMulInteger", x, name), to=TensorProto.FLOAT)
+
+
+def quantized(net, x, scale):
+    zero = f"w{len(net.weights)}"
+    net.weights.append(numpy_helper.from_array(np.array(0, np.int8), zero))
+    return net.node("QuantizeLinear", x, net.number(scale), zero)
+
+
+@case(cublaslt=2)
+def sums(net):
+    """Of integers: not where 8 bits are made of them, nor of 18 columns."""
+    x = quantized(net, net.input("x", 12, 32), 0.02)
+    a = net.node("Relu", net.node("Mul", integers(net, x, 32, 24), net.number(2e-4)))
+    b = net.node("Add", integers(net, quantized(net, a, 0.05), 24, 20), net.weight(20))
+    c = net.node("Mul", integers(net, x, 32, 18), net.number(1e-3))
+    return net.model(b, c, net.node("Mul", integers(net, x, 32, 16), net.number(1e-3)))
+
+
 # ---- convolutions ----
 
 

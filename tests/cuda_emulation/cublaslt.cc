@@ -8,6 +8,10 @@
  *
  * With UL_EMULATE_NO_ALGORITHMS in the environment nothing is offered.
  *
+ * Integers of 8 bits are served where the manual says that tensor cores take them: A turned and B
+ * not, sums and results in 32 bits with an alpha of 1 and a beta of 0, nothing behind them, rows of
+ * D, terms of sums and steps between columns in multiples of 4, addresses too.
+ *
  * More is refused than a device would: addresses that are not aligned as the heuristic was told,
  * and a result that overlaps an operand.
  */
@@ -59,7 +63,11 @@ static_assert(sizeof(struct algorithm) == sizeof(cublasLtMatmulAlgo_t), "eight w
 
 enum element element_of(cudaDataType_t type)
 {
-    return type == CUDA_R_16F ? ELEMENT_F16 : type == CUDA_R_16BF ? ELEMENT_BF16 : ELEMENT_F32;
+    return type == CUDA_R_16F    ? ELEMENT_F16
+           : type == CUDA_R_16BF ? ELEMENT_BF16
+           : type == CUDA_R_8I   ? ELEMENT_I8
+           : type == CUDA_R_32I  ? ELEMENT_I32
+                                 : ELEMENT_F32;
 }
 
 bool has_bias(const struct ul_emulate_operation *operation)
@@ -86,6 +94,27 @@ struct sides {
     int64_t m, n, k, batch;
 };
 
+bool has_integers(const struct ul_emulate_operation *operation)
+{
+    return operation->compute == CUBLAS_COMPUTE_32I;
+}
+
+/* What tensor cores take of integers. */
+bool serves_integers(const struct ul_emulate_operation *operation,
+                     const struct ul_emulate_layout *a, const struct ul_emulate_layout *b,
+                     const struct ul_emulate_layout *d, const struct sides *sides)
+{
+    const int64_t steps[] = {sides->m, sides->k, a->ld, b->ld, d->ld};
+    for (int64_t step : steps) {
+        if (step % 4 != 0)
+            return false;
+    }
+    return operation->scale == CUDA_R_32I && a->type == CUDA_R_8I && b->type == CUDA_R_8I &&
+           d->type == CUDA_R_32I && operation->transposed_a == CUBLAS_OP_T &&
+           operation->transposed_b == CUBLAS_OP_N &&
+           operation->epilogue == CUBLASLT_EPILOGUE_DEFAULT;
+}
+
 bool is_served(const struct ul_emulate_operation *operation, const struct ul_emulate_layout *a,
                const struct ul_emulate_layout *b, const struct ul_emulate_layout *c,
                const struct ul_emulate_layout *d, struct sides *sides)
@@ -96,8 +125,10 @@ bool is_served(const struct ul_emulate_operation *operation, const struct ul_emu
     sides->n = (int64_t)d->columns;
     sides->k = (int64_t)(turned_a ? a->rows : a->columns);
     sides->batch = d->batch_count;
-    bool types = a->type == b->type && c->type == d->type &&
-                 (d->type == a->type || d->type == CUDA_R_32F) && operation->scale == CUDA_R_32F;
+    bool types = a->type == b->type && c->type == d->type;
+    bool floats = (d->type == a->type || d->type == CUDA_R_32F) && a->type != CUDA_R_8I &&
+                  a->type != CUDA_R_32I && operation->scale == CUDA_R_32F;
+    bool served = has_integers(operation) ? serves_integers(operation, a, b, d, sides) : floats;
     bool same = (turned_a ? a->columns : a->rows) == d->rows &&
                 (turned_b ? b->columns : b->rows) == (uint64_t)sides->k &&
                 (turned_b ? b->rows : b->columns) == d->columns && c->rows == d->rows &&
@@ -108,7 +139,7 @@ bool is_served(const struct ul_emulate_operation *operation, const struct ul_emu
     bool tf32 = operation->compute == CUBLAS_COMPUTE_32F_FAST_TF32;
     bool bias =
         !has_bias(operation) || !operation->has_bias_type || operation->bias_type == d->type;
-    return types && same && batches && apart && bias && (!tf32 || a->type == CUDA_R_32F);
+    return types && served && same && batches && apart && bias && (!tf32 || a->type == CUDA_R_32F);
 }
 
 uint64_t description(const struct ul_emulate_operation *operation,
@@ -183,11 +214,34 @@ void sum_part(const struct job &job, int64_t batch, int64_t first, int64_t last,
     product(job.sides.m, job.sides.n, last - first, a, b, put);
 }
 
+/* Sums wrap. A is turned and B is not. */
+void run_integers(const struct job &job)
+{
+    const int8_t *a = (const int8_t *)job.a_bytes, *b = (const int8_t *)job.b_bytes;
+    uint32_t *d = (uint32_t *)job.d_bytes;
+    for (int64_t batch = 0; batch < job.sides.batch; batch++) {
+        for (int64_t j = 0; j < job.sides.n; j++) {
+            for (int64_t i = 0; i < job.sides.m; i++) {
+                const int8_t *row = a + batch * job.a.batch_step + i * job.a.ld;
+                const int8_t *column = b + batch * job.b.batch_step + j * job.b.ld;
+                uint32_t sum = 0;
+                for (int64_t l = 0; l < job.sides.k; l++)
+                    sum += (uint32_t)(row[l] * column[l]);
+                d[batch * job.d.batch_step + i + j * job.d.ld] = sum;
+            }
+        }
+    }
+}
+
 void run_job(const void *arguments)
 {
     const struct job &job = *(const struct job *)arguments;
     const struct sides &sides = job.sides;
     int64_t splits = (int64_t)job.splits;
+    if (has_integers(&job.operation)) {
+        run_integers(job);
+        return;
+    }
     for (int64_t batch = 0; batch < sides.batch; batch++) {
         if (splits == 1) {
             sum_part(job, batch, 0, sides.k,
@@ -401,6 +455,10 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
     for (uint32_t alignment : preference->alignments)
         align = std::min<uint64_t>(align, alignment);
     uint64_t splits = (uint64_t)std::min<int64_t>(MAX_SPLITS, sides.k / MIN_SPLIT);
+    if (has_integers(operation))
+        splits = 1; /* any other way has the same bits */
+    if (has_integers(operation) && align < 4)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
     uint64_t part = (uint64_t)(sides.m * sides.n * sides.batch) * sizeof(float);
     uint64_t bias = align_of(operation->bias);
     const struct algorithm offers[] = {
@@ -487,6 +545,14 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
     job.splits = words.splits;
     memcpy(&job.alpha, alpha, sizeof job.alpha);
     memcpy(&job.beta, beta, sizeof job.beta);
+    if (has_integers(operation)) {
+        int32_t factors[2];
+        memcpy(&factors[0], alpha, sizeof factors[0]);
+        memcpy(&factors[1], beta, sizeof factors[1]);
+        if (factors[0] != 1 || factors[1] != 0)
+            return CUBLAS_STATUS_NOT_SUPPORTED;
+        job.beta = 0;
+    }
     job.a_bytes = a;
     job.b_bytes = b;
     job.c_bytes = c;

@@ -17,11 +17,11 @@
 enum { PRODUCT_PANEL = 64, PRODUCT_COLUMNS = 4, PRODUCT_ROWS = 512 };
 
 /* Elements in memory. */
-enum element { ELEMENT_F32, ELEMENT_F16, ELEMENT_BF16 };
+enum element { ELEMENT_F32, ELEMENT_F16, ELEMENT_BF16, ELEMENT_I8, ELEMENT_I32 };
 
 static inline size_t element_bytes(enum element type)
 {
-    return type == ELEMENT_F32 ? 4 : 2;
+    return type == ELEMENT_I8 ? 1 : type == ELEMENT_F32 || type == ELEMENT_I32 ? 4 : 2;
 }
 
 static inline float element_get(const void *base, enum element type, int64_t at)
