@@ -9,7 +9,8 @@
 
 ResNet-50 of batch 1 and 32, BERT-base of 1x128 and 8x512, GPT-2 of 1x1024, U-Net of 1x512x512, the
 ONNX files of models/ and the same networks in PyTorch with the same weights (gpu_networks.py). All
-take and give float32, whatever they compute in.
+take and give float32, whatever they compute in. --precision int8: ResNet-50 of batch 1 and BERT-base of
+1x128 as onnxruntime's quantizers write them (models/quantized.py), beside onnxruntime alone.
 
 time      medians of runs in blocks that alternate between all of them, after a warm-up, by the
           device's events, without copies of inputs and outputs; ours by the program's --bench.
@@ -67,10 +68,12 @@ NETWORKS = [
     ("GPT-2 1x1024", "gpt2", 1, 1024),
     ("U-Net 1x512x512", "unet", 1, 512),
 ]
+# By label: what is measured as integers too, of models/quantized.py.
+QUANTIZED = {"ResNet-50 1": "resnet50_qdq", "BERT-base 1x128": "bert_base_dynamic"}
 PICTURES = ("resnet50", "unet")
 PEERS = ("eager", "compile", "onnxruntime")
 # Relative differences from eager PyTorch that are rounding, by precision.
-TOLERANCE = {"fp32": 1e-3, "tf32": 1e-2, "fp16": 2e-2, "bf16": 1e-1}
+TOLERANCE = {"fp32": 1e-3, "tf32": 1e-2, "fp16": 2e-2, "bf16": 1e-1, "int8": 1e-1}
 TIME_LIMIT, MEMORY_LIMIT, RESERVED_LIMIT = 1.0, 0.5, 1.0
 MIB = 2**20
 LATE = "no time was left"
@@ -282,7 +285,7 @@ class Program:
         self.path, plan = os.path.join(folder, "program"), os.path.join(folder, "plan.json")
         command = [args.ullage, "compile", model, "-o", self.path, "--target", args.target,
                    "--json", plan]  # fmt: skip
-        if precision != "fp32":
+        if precision not in ("fp32", "int8"):
             command += ["--precision", precision]
         if args.tf32:
             command.append("--tf32")
@@ -343,6 +346,18 @@ def model_file(args, folder, name, batch, size):
     return path, model
 
 
+def quantized_file(path, label):
+    """The model at path as integers, beside it."""
+    try:
+        import quantized
+    except ImportError as error:
+        raise Failure(f"not installed: {error.name}") from error
+    _, method, options = quantized.NETWORKS[QUANTIZED[label]]
+    out = os.path.join(os.path.dirname(path), "model_int8.onnx")
+    quantized.quantize(path, out, method, options)
+    return out
+
+
 def relative_error(got, want):
     if got.shape != want.shape:
         return math.inf
@@ -351,10 +366,15 @@ def relative_error(got, want):
     return float(error) if math.isfinite(error) else math.inf
 
 
+def runs_in(peer, precision):
+    """PyTorch has no integers here, onnxruntime's provider no 16 bits."""
+    return (precision in ("fp32", "int8")) if peer == "onnxruntime" else precision != "int8"
+
+
 def start_peers(args, wanted, folder, name, precision, model):
     peers, errors = {}, {}
     for peer in wanted:
-        if peer == "onnxruntime" and precision != "fp32":
+        if not runs_in(peer, precision):
             continue
         order = {"python": args.peer_python, "peer": peer, "network": name, "model": model,
                  "precision": precision,
@@ -379,6 +399,8 @@ class Case:
 
     def __init__(self, args, network, precision, path, model, folder):
         self.label, self.name = network[0], network[1]
+        if precision == "int8":
+            path = quantized_file(path, self.label)
         self.precision, self.path, self.folder = precision, path, folder
         self.outputs = [output.name for output in model.graph.output]
         names = [value.name for value in model.graph.input]
@@ -454,7 +476,7 @@ def lacks(row, wanted):
     if row is None or "failure" in row:
         return True
     for peer in wanted:
-        known = peer in row or (peer == "onnxruntime" and row["precision"] != "fp32")
+        known = peer in row or not runs_in(peer, row["precision"])
         if not known and row["errors"].get(peer, LATE) == LATE:
             return True
     return False
@@ -494,8 +516,14 @@ def print_planned(args):
                       for value in model.graph.output]  # fmt: skip
             outputs = sum(4 * math.prod(shape) for shape in shapes)
             for precision in args.precision:
+                if precision == "int8":
+                    if label not in QUANTIZED:
+                        continue
+                    path = quantized_file(path, label)
                 command = [args.ullage, "plan", path, "--target", args.target, "--json", "-",
-                           "--precision", precision, *args.options]  # fmt: skip
+                           *args.options]  # fmt: skip
+                if precision != "int8":
+                    command += ["--precision", precision]
                 plan = json.loads(checked(command, "planning", left(args)))
                 reserved, weights = plan["reserved_bytes"], plan["rows"]["weights"]
                 figures = (reserved, weights, reserved - weights, outputs)
@@ -654,7 +682,7 @@ def parse(argv):
     parser.add_argument("--ullage", default=os.path.join(ROOT, "build/release/cli/ullage"))
     parser.add_argument("--target", default="cuda")
     parser.add_argument("--only", default=".", metavar="RE", help="networks by their label")
-    parser.add_argument("--precision", type=choices(("fp32", "fp16", "bf16")), default="fp32,fp16")
+    parser.add_argument("--precision", type=choices(("fp32", "fp16", "bf16", "int8")), default="fp32,fp16")
     parser.add_argument("--peers", type=choices(PEERS), default=",".join(PEERS))
     parser.add_argument("--tf32", action="store_true", help="for all of them")
     parser.add_argument("--rounds", type=number, default=5)
@@ -712,7 +740,8 @@ def measured(args):
     wanted = []
     for network in NETWORKS:
         precisions = [precision for precision in args.precision
-                      if lacks(rows.get(key_of(args, network, precision)), args.peers)]  # fmt: skip
+                      if (precision != "int8" or network[0] in QUANTIZED)
+                      and lacks(rows.get(key_of(args, network, precision)), args.peers)]  # fmt: skip
         if re.search(args.only, network[0]) and precisions:
             wanted.append((network, precisions))
     with tempfile.TemporaryDirectory(prefix="ullage-bench-") as folder:

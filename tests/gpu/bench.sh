@@ -37,6 +37,9 @@ if ! "$peer" -c 'import torch' 2>/dev/null; then
 elif grep -E '^\| [^|]+\| fp(32|16)' "$work/out" | grep -qE '\| - \|$'; then
     fail "results were not compared with PyTorch"
 fi
+expect 0 '^\| BERT-base 1x128 \| int8 \| .*e-0[2-9] \|' "${bench[@]}" "${dry[@]}" \
+    --only 'BERT-base|GPT-2' --precision int8 --peers onnxruntime,eager -- --cflags -O0
+grep -q 'GPT-2' "$work/out" && fail "a network was measured that has no quantized form"
 expect 0 '^\| GPT-2 1x1024 \| fp32 \|' "${bench[@]}" --table "$work/rows.json"
 expect 0 '^\| GPT-2 1x1024 \| fp16 \| [0-9.]+ \|' "${bench[@]}" --planned --dry-run --only GPT
 

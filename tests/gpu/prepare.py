@@ -5,7 +5,8 @@
 
 Operators: those of ONNX's node tests that tests/ops/passed.txt lists, with their recorded inputs
 and outputs, which target c reproduces. Models: the networks of models/, scaled down (--full: these
-at full size too), on random inputs; what they should give is computed here by target c in float32.
+at full size too), on random inputs, some of them quantized by onnxruntime; what they should give is
+computed here by target c in float32.
 
     rows.tsv            a line a program: group, name, folder, folder of its data, what to check
                         (or why it could not be emitted), options of --test-data
@@ -33,13 +34,15 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-sys.path[:0] = [os.path.join(HERE, "..", "ref"), os.path.join(HERE, "..", "ops")]
+sys.path[:0] = [os.path.join(HERE, "..", "ref"), os.path.join(HERE, "..", "ops"),
+                os.path.join(ROOT, "models")]  # fmt: skip
 
 import compare_ort  # noqa: E402
 import list_tests  # noqa: E402
 import make  # noqa: E402
 import numpy as np  # noqa: E402
 import onnx  # noqa: E402
+import quantized  # noqa: E402
 from lib_run import random_inputs  # noqa: E402
 from onnx import numpy_helper  # noqa: E402
 
@@ -50,7 +53,8 @@ RUNNING = ("run.sh", "toolkit.sh", "activity.c")
 PLAIN = ("resnet50", "unet", "bert_base", "gpt2", "swin_t", "lstm")
 # One quantisation step apart is right: a sum within rounding of a boundary may fall to either side.
 # In 16 bits more of them are.
-OPTIONS = {"qdq_convnet": "--atol 0.05"}
+QUANTIZED = ("resnet50_qdq", "resnet50_qdq_i8", "mobilenet_v2_qdq", "bert_base_dynamic")
+OPTIONS = {name: "--atol 0.05" for name in ("qdq_convnet", *QUANTIZED)}
 OPTIONS_16_BITS = {"qdq_convnet": "--atol 0.05", "integer_net": "--atol 0.02"}
 
 
@@ -220,12 +224,22 @@ def expected(pack, model, folder):
                         np.load(os.path.join(work, f"output_{number}.npy")))  # fmt: skip
 
 
+def model_path(pack, name, small):
+    if name not in QUANTIZED:
+        return compare_ort.model_path(
+            argparse.Namespace(model=name, small=small, batch=1, seq=None))
+    path = os.path.join(pack.args.work, f"{name}{'' if small else '_full'}.onnx")
+    quantized.make_quantized(name, path, small=small)
+    return path
+
+
 def add_model(pack, name, small):
     label = name if small else name + "_full"
-    request = argparse.Namespace(model=name, small=small, batch=1, seq=None)
-    model, data = compare_ort.model_path(request), pack.path("models", label + ".data")
+    model, data = model_path(pack, name, small), pack.path("models", label + ".data")
     checks = "data,memory,free,alloc,guard" + (",sanitize" if small else "")
-    programs = [(f"{label}.{precision}", precision, checks) for precision in pack.args.precision]
+    precisions = [precision for precision in pack.args.precision
+                  if name not in QUANTIZED or precision == "fp32"]  # fmt: skip
+    programs = [(f"{label}.{precision}", precision, checks) for precision in precisions]
     if name in PLAIN and "fp32" in pack.args.precision:
         programs[0] = (f"{label}.fp32", "fp32", checks + ",bits")
         programs.append((f"{label}.plain", "plain", "data"))
@@ -252,7 +266,7 @@ def add_model(pack, name, small):
 
 def networks(args):
     """(name, whether scaled down) of what is asked for."""
-    known = list(make.NETWORKS)
+    known = [*make.NETWORKS, *QUANTIZED]
     chosen = known if args.models == "all" else args.models.split(",")
     full = [name for name in args.full.split(",") if name]
     full = known if args.full == "all" else full
@@ -260,7 +274,7 @@ def networks(args):
         chosen = []
     for name in chosen + full:
         if name not in known:
-            sys.exit(f"prepare.py: {name}: models/make.py has no such network")
+            sys.exit(f"prepare.py: {name}: models/ has no such network")
     return [(name, True) for name in chosen] + [(name, False) for name in full]
 
 
