@@ -8,11 +8,11 @@
  *      Gather(DequantizeLinear(w), i)             ->   GatherBlockQuantized(w', i)
  *
  * Blocks run along k; a scale for each column, or for all, is a block that is as long as k. Signed
- * weights are shifted by half their range, which zero points take up. And scales and zero points of
- * all MatMulNBits are turned, [n, blocks] to [blocks, n]: kernels go along n.
+ * weights are shifted by half their range, which zero points take up; floats of 4 and 8 bits stay
+ * the codes that they are. And scales and zero points of all MatMulNBits are turned, [n, blocks] to
+ * [blocks, n]: kernels go along n.
  *
- * Left undone: weights with axes of a batch; blocks along n; blocks that end within a byte; tables
- * with one scale, which the Gather of integers leaves to the DequantizeLinear behind it. */
+ * Left undone: weights with axes of a batch; blocks along n; blocks that end within a byte. */
 #include "ir/build.h"
 #include "ir/geometry.h"
 #include "ir/op.h"
@@ -138,37 +138,70 @@ static void turn_tables(const struct ul_pass *pass, ul_node_id id)
 /* DequantizeLinear of a constant matrix. */
 struct source {
     const struct ul_node *node;
+    ul_value_id inputs[3]; /* constants, which may have other dimensions than the node's */
     const struct ul_tensor *codes, *scales, *zeros; /* zeros NULL: none */
-    enum ul_dtype dtype;                            /* of the codes */
-    uint32_t axis;                                  /* of scales; 2: one for all */
-    int64_t block;                                  /* 0: a scale for each index of the axis */
-    int64_t bits, shift; /* `shift` is added to codes: none is negative */
+    enum ul_dtype packed;                           /* U8, or the floats of 8 bits that codes are */
+    bool is_float, is_e2m1;
+    uint32_t axis;         /* of scales; 2: one for all */
+    int64_t block;         /* 0: a scale for each index of the axis */
+    int64_t scale_dims[2]; /* of scales as they follow the matrix */
+    int64_t bits, shift;   /* `shift` is added to codes: none is negative */
 };
 
 static bool find_kind(struct source *source)
 {
-    switch ((int)source->dtype) {
-    case UL_U4:
-    case UL_I4:
-        source->bits = 4;
-        source->shift = source->dtype == UL_I4 ? 8 : 0;
-        return true;
-    case UL_U8:
-    case UL_I8:
-        source->bits = 8;
-        source->shift = source->dtype == UL_I8 ? 128 : 0;
-        return true;
-    default:
-        return false;
-    }
+    enum ul_dtype dtype = source->codes->type.dtype;
+    const struct ul_dtype_info *info = ul_dtype_get(dtype);
+    source->bits = info->bits;
+    source->is_float = info->is_float;
+    source->is_e2m1 = dtype == UL_F4E2M1;
+    source->packed = info->is_float && info->bits == 8 ? dtype : UL_U8;
+    source->shift = info->is_integer && info->is_signed ? (int64_t)1 << (info->bits - 1) : 0;
+    return info->bits <= 8;
 }
 
-static const struct ul_tensor *constant_at(const struct ul_graph *graph, const struct ul_node *node,
-                                           uint32_t input)
+/* An element of the codes, or of zero points. */
+static uint32_t code_of(const struct source *source, const struct ul_tensor *tensor, uint64_t at)
 {
-    if (input >= node->input_count || node->inputs[input] == UL_NONE)
-        return NULL;
-    return ul_graph_get_constant(graph, node->inputs[input]);
+    unsigned char byte;
+    ul_tensor_read(tensor, at, 1, &byte);
+    return (uint32_t)(byte + source->shift) & ((1u << source->bits) - 1);
+}
+
+/* The constant that an input of the node is, or whose elements it has in other dimensions: then
+ * the input is that constant in `source`. NULL: none. */
+static const struct ul_tensor *find_constant(const struct ul_graph *graph, struct source *source,
+                                             uint32_t input)
+{
+    const struct ul_node *node = source->node;
+    ul_value_id value = input < node->input_count ? node->inputs[input] : UL_NONE;
+    const struct ul_value *info = value == UL_NONE ? NULL : &graph->values[value];
+    if (info != NULL && info->kind == UL_VALUE_NODE &&
+        (ul_op_get(graph->nodes[info->producer].op)->flags & UL_OP_RESHAPES) != 0)
+        value = graph->nodes[info->producer].inputs[0];
+    source->inputs[input] = value;
+    return value == UL_NONE ? NULL : ul_graph_get_constant(graph, value);
+}
+
+/* Which scale an element has. False: by more than an index of one axis, or a block along one. */
+static bool find_scales(struct source *source, const struct ul_type *scales)
+{
+    uint64_t count = ul_type_elements(scales);
+    int64_t axis = ul_node_get_int(source->node, "axis", 1);
+    axis += axis < 0 ? 2 : 0;
+    source->block = ul_node_get_int(source->node, "block_size", 0);
+    if (source->node->op == UL_OP_Dequantize) {
+        axis = scales->rank < 2 || scales->dims[0] == 1 ? 1 : 0;
+        if (scales->rank == 2 && scales->dims[1 - axis] != 1)
+            return false;
+    }
+    source->axis = source->block == 0 && count == 1 ? 2 : (uint32_t)axis;
+    source->scale_dims[0] = source->scale_dims[1] = 1;
+    if (source->block > 0)
+        memcpy(source->scale_dims, scales->dims, sizeof source->scale_dims);
+    else if (source->axis < 2)
+        source->scale_dims[source->axis] = (int64_t)count;
+    return source->zeros == NULL || ul_type_elements(&source->zeros->type) == count;
 }
 
 /* False: nothing that is read packed. */
@@ -178,22 +211,19 @@ static bool read_source(const struct ul_graph *graph, ul_value_id value, struct 
     if (info->kind != UL_VALUE_NODE || info->type.rank != 2)
         return false;
     const struct ul_node *node = &graph->nodes[info->producer];
-    if (node->op != UL_OP_DequantizeLinear)
+    if (node->op != UL_OP_DequantizeLinear && node->op != UL_OP_Dequantize)
         return false;
-    bool has_zeros = node->input_count > 2 && node->inputs[2] != UL_NONE;
-    *source = (struct source){.node = node,
-                              .codes = constant_at(graph, node, 0),
-                              .scales = constant_at(graph, node, 1),
-                              .zeros = constant_at(graph, node, 2)};
-    if (source->codes == NULL || source->scales == NULL || (has_zeros && source->zeros == NULL))
+    *source = (struct source){.node = node};
+    source->codes = find_constant(graph, source, 0);
+    source->scales = find_constant(graph, source, 1);
+    source->zeros = find_constant(graph, source, 2);
+    bool has_zeros = source->inputs[2] != UL_NONE;
+    if (source->codes == NULL || source->scales == NULL || (has_zeros && source->zeros == NULL) ||
+        source->inputs[0] != node->inputs[0] || !find_kind(source))
         return false;
-    source->dtype = source->codes->type.dtype;
-    int64_t axis = ul_node_get_int(node, "axis", 1);
-    source->axis = (uint32_t)(axis < 0 ? axis + 2 : axis);
-    source->block = ul_node_get_int(node, "block_size", 0);
-    if (source->block == 0 && ul_type_elements(&source->scales->type) == 1)
-        source->axis = 2;
-    return find_kind(source);
+    if (source->is_float)
+        source->zeros = NULL; /* it is 0, all that ONNX has it be */
+    return find_scales(source, &graph->values[node->inputs[1]].type);
 }
 
 static uint64_t scale_index(const struct source *source, const int64_t at[2])
@@ -204,7 +234,7 @@ static uint64_t scale_index(const struct source *source, const int64_t at[2])
         return (uint64_t)at[source->axis];
     int64_t block[2] = {at[0], at[1]};
     block[source->axis] /= source->block;
-    return (uint64_t)(block[0] * source->scales->type.dims[1] + block[1]);
+    return (uint64_t)(block[0] * source->scale_dims[1] + block[1]);
 }
 
 /* ---- products ---- */
@@ -300,14 +330,11 @@ static ul_value_id pack_codes(struct ul_graph *graph, const struct product *prod
     struct packer packer =
         packer_new(graph, product->columns * product->blocks, product->block, source->bits);
     for (int64_t n = 0; n < product->columns; n++)
-        for (int64_t k = 0; k < product->depth; k++) {
-            int64_t code =
-                ul_tensor_get_int(source->codes, code_index(product, k, n, at)) + source->shift;
+        for (int64_t k = 0; k < product->depth; k++)
             put_bits(&packer, n * product->blocks + k / product->block, k % product->block,
-                     (uint32_t)code);
-        }
+                     code_of(source, source->codes, code_index(product, k, n, at)));
     const int64_t dims[] = {product->columns, product->blocks, packer.row_bytes};
-    return add_weight(graph, source->node->inputs[0], UL_U8, 3, dims, packer.bytes);
+    return add_weight(graph, source->inputs[0], source->packed, 3, dims, packer.bytes);
 }
 
 static ul_value_id pack_scales(struct ul_graph *graph, const struct product *product)
@@ -316,6 +343,13 @@ static ul_value_id pack_scales(struct ul_graph *graph, const struct product *pro
     enum ul_dtype dtype = source->scales->type.dtype;
     uint64_t size = ul_dtype_get(dtype)->size_bytes;
     const int64_t dims[] = {product->blocks, product->columns};
+    if (source->axis == 2) { /* one for all stays one number */
+        struct ul_type type = ul_type_make(dtype, 2, dims);
+        unsigned char element[sizeof(double)];
+        ul_tensor_read(source->scales, 0, 1, element);
+        return ul_graph_add_weight(graph, graph->values[source->inputs[1]].name,
+                                   ul_tensor_new_splat(graph->arena, &type, element));
+    }
     unsigned char *bytes =
         ul_arena_alloc(graph->arena, (uint64_t)(product->blocks * product->columns) * size);
     int64_t at[2];
@@ -325,7 +359,7 @@ static ul_value_id pack_scales(struct ul_graph *graph, const struct product *pro
             ul_tensor_read(source->scales, scale_index(source, at), 1,
                            bytes + (uint64_t)(b * product->columns + n) * size);
         }
-    return add_weight(graph, source->node->inputs[1], dtype, 2, dims, bytes);
+    return add_weight(graph, source->inputs[1], dtype, 2, dims, bytes);
 }
 
 /* The zero points packed, or UL_NONE and the one of all. */
@@ -336,7 +370,7 @@ static ul_value_id pack_zeros(struct ul_graph *graph, const struct product *prod
     *all = source->shift;
     if (source->zeros == NULL)
         return UL_NONE;
-    if (ul_graph_get_number(graph, source->node->inputs[2], &number)) {
+    if (ul_graph_get_number(graph, source->inputs[2], &number)) {
         *all = source->shift + (int64_t)number;
         return UL_NONE;
     }
@@ -345,12 +379,10 @@ static ul_value_id pack_zeros(struct ul_graph *graph, const struct product *prod
     for (int64_t b = 0; b < product->blocks; b++)
         for (int64_t n = 0; n < product->columns; n++) {
             (void)code_index(product, b * product->block, n, at);
-            put_bits(&packer, b, n,
-                     (uint32_t)(ul_tensor_get_int(source->zeros, scale_index(source, at)) +
-                                source->shift));
+            put_bits(&packer, b, n, code_of(source, source->zeros, scale_index(source, at)));
         }
     const int64_t dims[] = {product->blocks, packer.row_bytes};
-    return add_weight(graph, source->node->inputs[2], UL_U8, 2, dims, packer.bytes);
+    return add_weight(graph, source->inputs[2], UL_U8, 2, dims, packer.bytes);
 }
 
 static bool pack_product(const struct ul_pass *pass, ul_node_id id)
@@ -372,6 +404,8 @@ static bool pack_product(const struct ul_pass *pass, ul_node_id id)
     ul_node_set_int(graph, id, "block_size", product.block);
     ul_node_set_int(graph, id, "by_block", 1);
     ul_node_set_int(graph, id, "zero", zero);
+    if (product.source.is_e2m1)
+        ul_node_set_int(graph, id, "e2m1", 1);
     return true;
 }
 
@@ -385,23 +419,18 @@ static ul_value_id pack_rows(struct ul_graph *graph, const struct source *source
     struct packer packer = packer_new(graph, rows, count, source->bits);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t i = 0; i < count; i++)
-            put_bits(
-                &packer, r, i,
-                (uint32_t)(ul_tensor_get_int(tensor, (uint64_t)(r * count + i)) + source->shift));
+            put_bits(&packer, r, i, code_of(source, tensor, (uint64_t)(r * count + i)));
     const int64_t dims[] = {rows, packer.row_bytes};
-    return add_weight(graph, like, UL_U8, 2, dims, packer.bytes);
+    return add_weight(graph, like, source->packed, 2, dims, packer.bytes);
 }
 
-/* A vector of scales or zero points as the matrix that stands for it. */
+/* A vector of scales or zero points, or the one of all, as the matrix that stands for it. */
 static ul_value_id widen(struct ul_graph *graph, const struct source *source, ul_value_id value)
 {
     const struct ul_tensor *tensor = graph->values[value].tensor;
-    struct ul_type type = tensor->type;
-    if (type.rank == 2)
+    struct ul_type type = ul_type_make(tensor->type.dtype, 2, source->scale_dims);
+    if (ul_type_equal(&type, &tensor->type))
         return value;
-    int64_t dims[2] = {1, 1};
-    dims[source->axis] = type.dims[0];
-    type = ul_type_make(type.dtype, 2, dims);
     struct ul_tensor *wide = ul_arena_copy(graph->arena, tensor, sizeof *tensor);
     wide->type = type;
     return ul_graph_add_weight(graph, graph->values[value].name, wide);
@@ -413,19 +442,19 @@ static bool pack_table(const struct ul_pass *pass, ul_node_id id)
     const struct ul_node *node = &graph->nodes[id];
     struct source source;
     if (node->op != UL_OP_Gather || !read_source(graph, node->inputs[0], &source) ||
-        source.axis == 2 || source.codes->type.dims[1] * source.bits % 8 != 0)
+        source.codes->type.dims[1] * source.bits % 8 != 0)
         return false;
     int64_t axis = ul_node_get_int(node, "axis", 0);
     /* One scale for each index of an axis: blocks as long as the other axis. */
-    uint32_t along = source.block > 0 ? source.axis : 1 - source.axis;
+    uint32_t along = source.block > 0 ? source.axis : source.axis == 2 ? 1 : 1 - source.axis;
     int64_t block = source.block > 0 ? source.block : source.codes->type.dims[along];
     if (block < 1)
         return false;
     ul_value_id inputs[4] = {UL_NONE, node->inputs[1], UL_NONE, UL_NONE};
-    inputs[0] = pack_rows(graph, &source, source.codes, source.node->inputs[0]);
-    inputs[2] = widen(graph, &source, source.node->inputs[1]);
+    inputs[0] = pack_rows(graph, &source, source.codes, source.inputs[0]);
+    inputs[2] = widen(graph, &source, source.inputs[1]);
     if (source.zeros != NULL) {
-        ul_value_id zeros = widen(graph, &source, source.node->inputs[2]);
+        ul_value_id zeros = widen(graph, &source, source.inputs[2]);
         inputs[3] = pack_rows(graph, &source, graph->values[zeros].tensor, zeros);
     }
     ul_node_become(graph, id, UL_OP_GatherBlockQuantized, inputs, 4);
@@ -434,6 +463,8 @@ static bool pack_table(const struct ul_pass *pass, ul_node_id id)
     ul_node_set_int(graph, id, "bits", source.bits);
     ul_node_set_int(graph, id, "block_size", block);
     ul_node_set_int(graph, id, "zero", source.shift);
+    if (source.is_e2m1)
+        ul_node_set_int(graph, id, "e2m1", 1);
     return true;
 }
 

@@ -1,7 +1,8 @@
 /* GatherBlockQuantized of com.microsoft: rows of a table whose elements have a few bits, unpacked
  * as they are read. A table in u8 holds 8 / bits elements a byte along its last axis, and so do its
  * zero points. Beside what com.microsoft has there is what passes set: `zero`, the zero point of
- * all elements, and `e2m1`, where four bits are a float. */
+ * all elements, and scales of one number for an axis with it; `e2m1`, where four bits are a
+ * float. */
 #include "ir/kernel_build.h"
 #include "ir/ops/nbits.h"
 
@@ -9,7 +10,7 @@
 struct table {
     uint32_t gather_axis, block_axis, last;
     int64_t bits, block, zero, per; /* `per` elements of a byte */
-    bool is_integer, is_e2m1;
+    bool is_integer, is_e2m1, is_broadcast;
     struct ul_type data; /* with all elements along the last axis */
 };
 
@@ -41,6 +42,7 @@ static const char *read_packing(struct table *table, const struct ul_node *node,
         return "e2m1 has 4 bits";
     table->per = is_packed ? 8 / table->bits : 1;
     table->zero = ul_node_get_int(node, "zero", is_packed ? (int64_t)1 << (table->bits - 1) : 0);
+    table->is_broadcast = !table->is_integer || ul_node_find_attr(node, "zero") != NULL;
     if (table->zero < 0 || table->zero > 255)
         return "zero must be 0 to 255";
     table->data = *data;
@@ -54,7 +56,7 @@ static const char *read_packing(struct table *table, const struct ul_node *node,
     return table->block > 0 ? NULL : "block_size must be positive";
 }
 
-/* Scales have one number a block; of floats one number may stand for an axis. */
+/* Scales have one number a block; one number may stand for another axis. */
 static const char *check_scales(const struct table *table, const struct ul_type *scales)
 {
     if (scales->rank != table->data.rank)
@@ -64,7 +66,7 @@ static const char *check_scales(const struct table *table, const struct ul_type 
         if (d == table->block_axis)
             count = count == 0 ? 0 : (count - 1) / table->block + 1;
         if (scales->dims[d] != count &&
-            !(scales->dims[d] == 1 && d != table->block_axis && !table->is_integer))
+            !(scales->dims[d] == 1 && d != table->block_axis && table->is_broadcast))
             return "the scales do not have one number for each block";
     }
     return NULL;
@@ -168,7 +170,7 @@ ul_kx ul_map_gather_block(struct ul_lower *lower, ul_node_id node, uint32_t outp
         read_table(&table, info, data, scales,
                    ul_lower_has_input(lower, node, 3) ? ul_lower_input_type(lower, node, 3) : NULL);
     UL_ASSERT(wrong == NULL && output == 0);
-    ul_kx from[UL_LIMIT_RANK], block[UL_LIMIT_RANK], scale_at[UL_LIMIT_RANK];
+    ul_kx from[UL_LIMIT_RANK], block[UL_LIMIT_RANK];
     for (uint32_t d = 0; d < data->rank; d++)
         if (d != table.gather_axis)
             from[d] = index[d < table.gather_axis ? d : d + index_rank - 1];
@@ -178,14 +180,13 @@ ul_kx ul_map_gather_block(struct ul_lower *lower, ul_node_id node, uint32_t outp
         rows > 0 ? rows : 1, true);
     for (uint32_t d = 0; d < data->rank; d++) {
         block[d] = d == table.block_axis ? ul_kx_divi(kernel, from[d], table.block) : from[d];
-        scale_at[d] = scales->dims[d] == 1 ? ul_kx_index_const(kernel, 0) : block[d];
+        block[d] = scales->dims[d] == 1 ? ul_kx_index_const(kernel, 0) : block[d];
     }
     ul_kx value = load_packed(lower, &table, info->inputs[0], from);
     if (table.is_e2m1)
         value = ul_nbits_e2m1(kernel, value);
     else if (table.is_integer)
         value = subtract_zero(lower, &table, node, block, value);
-    return ul_kx_binary(
-        kernel, UL_KX_MUL, ul_kx_cast(kernel, UL_F32, value),
-        ul_kx_cast(kernel, UL_F32, ul_lower_load(lower, info->inputs[2], scale_at)));
+    return ul_kx_binary(kernel, UL_KX_MUL, ul_kx_cast(kernel, UL_F32, value),
+                        ul_kx_cast(kernel, UL_F32, ul_lower_load(lower, info->inputs[2], block)));
 }

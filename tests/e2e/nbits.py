@@ -17,6 +17,7 @@ import sys
 import tempfile
 
 try:
+    import ml_dtypes
     import numpy
     import onnx
     from onnx import TensorProto, helper
@@ -30,6 +31,7 @@ except ImportError:
 
 NEAR = 3e-6  # of the sum of the products' sizes: sums are in another order
 PEER = 1e-2  # it may round the input to 8 bits
+STORED = 1.4  # bytes of weights in the buffer, of those in the model: the last block may be cut there
 
 
 Case = collections.namedtuple("Case", "model input want size text")
@@ -109,25 +111,37 @@ def behind(rng, nodes, weights, dtype, a_shape, y_shape):
     return helper.make_model(graph, opset_imports=opsets, ir_version=10), last
 
 
-TYPES = {"u4": (TensorProto.UINT4, 0, 16), "i4": (TensorProto.INT4, -8, 8),
-         "u8": (TensorProto.UINT8, 0, 256), "i8": (TensorProto.INT8, -128, 128)}  # fmt: skip
+# name -> (number in TensorProto.DataType, bits of an element, its type in ml_dtypes or numpy)
+TYPES = {"u2": (25, 2, "uint2"), "i2": (26, 2, "int2"), "u4": (21, 4, "uint4"), "i4": (22, 4, "int4"),
+         "u8": (2, 8, "uint8"), "i8": (3, 8, "int8"), "f4e2m1": (23, 4, "float4_e2m1fn"),
+         "f8e4m3fn": (17, 8, "float8_e4m3fn"), "f8e4m3fnuz": (18, 8, "float8_e4m3fnuz"),
+         "f8e5m2": (19, 8, "float8_e5m2"), "f8e5m2fnuz": (20, 8, "float8_e5m2fnuz")}  # fmt: skip
+
+
+def random_codes(rng, kind, shape):
+    """Random elements of a type but for what is no finite number: a tensor of it, as a function of
+    its name, and the numbers."""
+    dtype, bits, name = TYPES[kind]
+    every = numpy.arange(1 << bits, dtype="u1").view(getattr(ml_dtypes, name, name)).astype("f4")
+    codes = rng.choice(numpy.flatnonzero(numpy.isfinite(every)), shape)
+    raw = pack(codes.reshape(-1), bits).tobytes()
+    return lambda name: TensorProto(name=name, data_type=dtype, dims=shape, raw_data=raw), every[codes]
 
 
 def dequantized(rng, shape, axis, block):
     """A constant matrix behind a DequantizeLinear: nodes, weights, its floats."""
     kind = str(rng.choice(list(TYPES)))
-    dtype, low, high = TYPES[kind]
     if block:
         scale_shape = [-(-d // block) if i == axis else d for i, d in enumerate(shape)]
     else:
         scale_shape = [] if axis is None else [shape[axis]]
-    codes = rng.integers(low, high, shape)
+    make, codes = random_codes(rng, kind, shape)
     scales = rng.uniform(0.01, 0.1, scale_shape).astype("f4")
-    zeros = rng.integers(low, high, scale_shape)
-    weights = [helper.make_tensor("w", dtype, shape, codes.reshape(-1)), tensor("s", scales)]
+    make_zeros, zeros = random_codes(rng, kind, scale_shape)
+    weights = [make("w"), tensor("s", scales)]
     names = ["w", "s"]
-    if rng.random() < 0.5:
-        weights.append(helper.make_tensor("z", dtype, scale_shape, zeros.reshape(-1)))
+    if rng.random() < 0.5 and "f" not in kind:
+        weights.append(make_zeros("z"))
         names.append("z")
     else:
         zeros = zeros * 0
@@ -174,7 +188,7 @@ def rows_of(rng):
     count = int(rng.integers(1, 9))
     if rng.random() < 0.5:
         block = int(rng.choice([0, 16, 32]))
-        axis = int(rng.integers(0, 2))
+        axis = int(rng.integers(0, 2)) if block else [0, 1, None][int(rng.integers(0, 3))]
         nodes, weights, floats, text = dequantized(rng, [rows, width], axis, block)
         nodes.append(helper.make_node("Gather", ["m", "a"], ["y"], axis=0))
     else:
@@ -276,8 +290,8 @@ def outputs(ullage, folder, options, feed):
     run([ullage, "compile", model, "-o", program, "--cflags", "-O1", "--json", plan, *options])
     run([program, "--input", f"a={feed}", "--output-dir", out])
     with open(plan) as file:
-        steps = json.load(file)["steps"]
-    return numpy.load(os.path.join(out, os.listdir(out)[0])), steps
+        told = json.load(file)
+    return numpy.load(os.path.join(out, os.listdir(out)[0])), told
 
 
 def check(ullage, options, case):
@@ -286,7 +300,7 @@ def check(ullage, options, case):
         feed = os.path.join(folder, "a.npy")
         onnx.save(case.model, os.path.join(folder, "m.onnx"))
         numpy.save(feed, case.input)
-        got, steps = outputs(ullage, folder, options, feed)
+        got, plan = outputs(ullage, folder, options, feed)
         plain, _ = outputs(ullage, folder, [*options, "--pack", "none"], feed)
     if got.shape != case.want.shape:
         raise RuntimeError(f"{case.text}: gives {got.shape}, not {case.want.shape}")
@@ -295,9 +309,12 @@ def check(ullage, options, case):
         raise RuntimeError(f"{case.text}: differs by {worst:.2g} of the products' sizes")
     if got.tobytes() != plain.tobytes():
         raise RuntimeError(f"{case.text}: --pack none gives other bits")
-    if not any("NBits" in op or "Quantize" in op or "Dequantize" in op for op in steps["op"]):
-        raise RuntimeError(f"{case.text}: runs as {steps['op']}")
-    return steps["implementation"][0]
+    model = sum(len(weight.raw_data) for weight in case.model.graph.initializer)
+    if plan["rows"]["weights"] > STORED * model + 64:
+        raise RuntimeError(f"{case.text}: {plan['rows']['weights']} bytes of weights, {model} in the model")
+    if not any("NBits" in op or "Quantize" in op or "Dequantize" in op for op in plan["steps"]["op"]):
+        raise RuntimeError(f"{case.text}: runs as {plan['steps']['op']}")
+    return plan["steps"]["implementation"][0]
 
 
 def check_peer(case):
