@@ -112,6 +112,7 @@ static const struct ul_target targets[] = {
                 .filters_last = true,
                 .biases_alike = true,
                 .products_joined = true,
+                .signed_products = UL_CUDA_SUMS_PRODUCTS,
                 .tile_count = 4,
                 .tile_bytes = 1024 * 1024,
                 .partial_count = 1024,

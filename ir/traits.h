@@ -35,12 +35,14 @@ struct ul_target_traits {
                                 planned with a bound on their scratch, and may be absent */
 
     /* passes */
-    bool channels_last;   /* convolution nets keep channels innermost (layout.c) */
-    bool filters_last;    /* weights of convolutions are stored so too (filters.c) */
-    bool biases_alike;    /* its library wants biases in the type of results (precision.c) */
-    bool products_joined; /* products of one operand are one (join.c) */
-    uint32_t tile_count;  /* parts in which the largest gradient is formed and used (tiles.c); */
-    uint64_t tile_bytes;  /* of these, at least, so that a call or launch for each costs little */
+    bool channels_last;       /* convolution nets keep channels innermost (layout.c) */
+    bool filters_last;        /* weights of convolutions are stored so too (filters.c) */
+    bool biases_alike;        /* its library wants biases in the type of results (precision.c) */
+    bool products_joined;     /* products of one operand are one (join.c) */
+    uint64_t signed_products; /* of integers, from which on their library forms them of factors with
+                                 signs alone (integers_sums.c); 0: never */
+    uint32_t tile_count; /* parts in which the largest gradient is formed and used (tiles.c); */
+    uint64_t tile_bytes; /* of these, at least, so that a call or launch for each costs little */
 
     /* lowering */
     int64_t partial_count;   /* results of its own that a long sum is made of, at most; 0: as few as

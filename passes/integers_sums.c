@@ -7,8 +7,9 @@
  * The zero-point of x goes into the bias c where w is constant, so that sums are of plain products;
  * a convolution is then padded with zx. Not so where the number of terms differs from one result to
  * the next (ConvTranspose) or w is computed: zero-points stay the operator's inputs there. Weights
- * of 8 bits without sign around 128 are stored with sign. Sums that may leave 32 bits have 64.
- * What is left undone: weights of 4 bits, scales for each index of x, block scales. */
+ * of 8 bits without sign around 128 are stored with sign, and so are activations of large products
+ * where the target's library wants that. Sums that may leave 32 bits have 64. What is left undone:
+ * weights of 4 bits, scales for each index of x, block scales. */
 #include "ir/geometry.h"
 #include "passes/integers_internal.h"
 
@@ -456,9 +457,34 @@ static bool is_padded(const struct ul_integers *integers, const struct ul_node *
     return false;
 }
 
+/* Whether the target's library forms these sums where x has a sign. It takes terms and channels by
+ * fours. */
+static bool wants_sign(const struct ul_integers *integers, const struct sums *sums)
+{
+    enum { STEP = 4 };
+    const struct ul_graph *graph = integers->graph;
+    const struct ul_type *x = &graph->values[sums->x.x].type;
+    uint64_t min = integers->pass->traits->signed_products;
+    bool w_has_sign = graph->values[sums->w.x].type.dtype == UL_I8 ? are_all(&sums->w, 0)
+                                                                   : are_all(&sums->w, MIDDLE);
+    return min > 0 && sums->op == UL_OP_MatMulInteger && x->dtype == UL_U8 && w_has_sign &&
+           sums->terms % STEP == 0 && sums->channels % STEP == 0 &&
+           ul_size_mul_saturating(ul_type_elements(x), sums->channels) >= min;
+}
+
+/* x - 128 as i8. */
+static ul_value_id add_signed(struct ul_integers *integers, ul_value_id x)
+{
+    const ul_value_id terms[2] = {ul_integers_cast(integers, x, UL_I32),
+                                  ul_build_number(integers->graph, "middle", UL_I32, 0, MIDDLE)};
+    return ul_integers_cast(integers, ul_integers_add(integers, UL_OP_Sub, terms, 2, NULL), UL_I8);
+}
+
 /* The zero-point of x taken out of sums over constant w, known or found at run time:
  *
- *      sum of (x - zx) (w - zw)  =  sum of x (w - zw) - zx * sum of (w - zw) */
+ *      sum of (x - zx) (w - zw)  =  sum of x (w - zw) - zx * sum of (w - zw)
+ *
+ * x and zx may both be less by 128. */
 bool ul_integers_shift(struct ul_integers *integers, ul_node_id id)
 {
     struct ul_graph *graph = integers->graph;
@@ -476,6 +502,10 @@ bool ul_integers_shift(struct ul_integers *integers, ul_node_id id)
     const struct ul_tensor *w = ul_graph_get_constant(graph, sums.base);
     if (zero == UL_NONE && (w->type.dtype != UL_U8 || !are_all(&sums.w, MIDDLE)))
         return false;
+    bool signs = wants_sign(integers, &sums);
+    if (signs)
+        sums.x.x = add_signed(integers, sums.x.x);
+    number -= signs ? MIDDLE : 0;
     sums.offsets = UL_NEW_ARRAY(integers->pass->scratch, double, sums.channels);
     for (uint64_t i = 0; i < ul_type_elements(&w->type); i++) {
         uint32_t channel = channel_of(&sums, &w->type, i);
@@ -489,10 +519,11 @@ bool ul_integers_shift(struct ul_integers *integers, ul_node_id id)
     ul_value_id offset =
         sums.channels == 0 ? UL_NONE : add_numbers(integers, &sums, "offset", UL_I32, sums.offsets);
     if (!is_known) {
-        const ul_value_id factors[2] = {ul_integers_cast(integers, zero, UL_I32), offset};
+        const ul_value_id factors[2] = {
+            ul_integers_cast(integers, signs ? add_signed(integers, zero) : zero, UL_I32), offset};
         offset = ul_integers_add(integers, UL_OP_Mul, factors, 2, NULL);
     }
-    ul_value_id sum = add_plain(integers, &node, &sums, is_known ? (int64_t)number : 0);
+    ul_value_id sum = add_plain(integers, &node, &sums, is_known && !signs ? (int64_t)number : 0);
     if (offset == UL_NONE) {
         (void)ul_rewrite_forward(&integers->rewrite, node.outputs[0], sum);
         return true;

@@ -24,6 +24,9 @@ void ul_schedule_print_cuda(struct ul_text *text, const struct ul_kernel *kernel
 
 /* cuda_calls.c: as struct ul_target has it */
 
+/* Multiplications of integers, from which on their sums are a call. */
+#define UL_CUDA_SUMS_PRODUCTS (1 << 30)
+
 enum ul_status ul_cuda_open_library(struct ul_arena *arena,
                                     const struct ul_program_options *options,
                                     const struct ul_target_library **library,

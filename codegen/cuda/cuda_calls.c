@@ -25,11 +25,12 @@
  *
  * Integers are multiplied where both factors have signs, terms of a sum lie side by side in both
  * (pass filters) and all sides are multiples of 4, as cuBLASLt documents for its tensor cores; what
- * is made of the sums is a kernel in their place. So only what stays 32 bits wide goes there, and
- * only if it is much: a kernel of ours, which adds up bytes of all signs and rounds to 8 bits at
- * once, spares a launch and two passes over the sums, at 3 TB/s as long as half of 2^30 products at
- * 200 T of them a second. Results of 8 bits are no calls of either library, for neither says how it
- * rounds, nor adds integers before it scales; sources of cuDNN's have signs, and 0 for padding.
+ * is made of the sums is a kernel in their place. (What is found without signs when the program
+ * runs gets them by pass integers.) So only what stays 32 bits wide goes there, and only if it is
+ * much: a kernel of ours, which adds up bytes of all signs and rounds to 8 bits at once, spares a
+ * launch and two passes over the sums, at 3 TB/s as long as half of 2^30 products at 200 T of them
+ * a second. Results of 8 bits are no calls of either library, for neither says how it rounds, nor
+ * adds integers before it scales; sources of cuDNN's have signs, and 0 for padding.
  *
  * Ours stay: products of few operations, batches of small matrices, sums of few terms, convolutions
  * of few channels in a group: what a kernel of one launch computes in less than a library's tiles
@@ -59,7 +60,7 @@ enum {
     MIN_PRODUCTS = UL_CUDA_CALLS_ALL ? 1 : 1 << 15,        /* of a call */
     MIN_MATRIX_PRODUCTS = UL_CUDA_CALLS_ALL ? 1 : 1 << 12, /* of each matrix of a batch */
     MIN_DEPTH = UL_CUDA_CALLS_ALL ? 1 : 4,                 /* terms of a sum */
-    MIN_SUMS_PRODUCTS = UL_CUDA_CALLS_ALL ? 1 : 1 << 30,   /* of integers */
+    MIN_SUMS_PRODUCTS = UL_CUDA_CALLS_ALL ? 1 : UL_CUDA_SUMS_PRODUCTS,
     SUMS_STEP = 4,
     MIN_CHANNELS = UL_CUDA_CALLS_ALL ? 1 : 4, /* of a group of a convolution, in and out */
     CALLERS_ALIGN_BYTES = 16                  /* of the buffers of --io caller */

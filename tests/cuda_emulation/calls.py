@@ -171,6 +171,18 @@ def sums(net):
     return net.model(b, c, net.node("Mul", integers(net, x, 32, 16), net.number(1e-3)))
 
 
+@case(cublaslt=1)
+def dynamic(net):
+    """Activations without signs get them, and their zero-point is known when it runs."""
+    quantized = ["q", "scale", "zero"]
+    x = net.input("x", 1024, 1024)
+    net.nodes.append(helper.make_node("DynamicQuantizeLinear", [x], quantized, name="quantized"))
+    numbers = net.random.integers(-127, 128, (1024, 1024)).astype(np.int8)
+    net.weights.append(numpy_helper.from_array(numbers, "w"))
+    sums = net.node("Cast", net.node("MatMulInteger", "q", "w", "zero"), to=TensorProto.FLOAT)
+    return net.model(net.node("Mul", sums, net.node("Mul", "scale", net.number(1e-3))))
+
+
 # ---- convolutions ----
 
 

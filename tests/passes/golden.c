@@ -1,9 +1,9 @@
 /* Golden tests of passes: <pass>/<case>.ir in, <case>.want or <case>.err out; "pipeline" is all of
  * them. The files are compared as a whole. Lines "# --split TEXT", "# --inside NODE",
  * "# --row-major NODE", "# --channels-last", "# --filters-last", "# --biases-alike",
- * "# --products-joined", "# --precision NAME", "# --train" (by cross-entropy, with SGD),
- * "# --clip-mode twice" (of norm 1) and "# --calls" (the target has a library, which takes nothing)
- * of an .ir are options.
+ * "# --signed-products 32", "# --products-joined", "# --precision NAME", "# --train" (by
+ * cross-entropy, with SGD), "# --clip-mode twice" (of norm 1) and "# --calls" (the target has a
+ * library, which takes nothing) of an .ir are options.
  *
  * usage: test_passes [--update] DIR
  * exit: 0 all as wanted, 1 not */
@@ -55,6 +55,7 @@ static enum ul_status run_case(struct golden *golden, const char *pass, const ch
     traits.biases_alike = strstr(text, "# --biases-alike\n") != NULL;
     traits.products_joined = strstr(text, "# --products-joined\n") != NULL;
     traits.filters_last = strstr(text, "# --filters-last\n") != NULL;
+    traits.signed_products = strstr(text, "# --signed-products 32\n") != NULL ? 32 : 0;
     traits.channels_last = strstr(text, "# --channels-last\n") != NULL;
     if (strstr(text, "# --calls\n") != NULL)
         options.is_call = takes_nothing;
