@@ -298,14 +298,14 @@ static bool is_isa(const struct ul_dnnl *dnnl, const char *name)
 
 /* On processors with tile registers (AMX), where one sum has enough products to fill them:
  *
- *      1x1, 32768 products a pixel and more    brgconv_1x1, jit for jit_int8    0.45-0.9
+ *      1x1, 16384 products a pixel and more    brgconv_1x1, jit for jit_int8    0.45-0.9
  *      windows                                 brgconv, jit for jit_int8        0.35-0.6
  *      1x1, fewer, or at one pixel             jit_int8 for jit                 0.4-0.95
  *
  * jit_1x1, which the library offers before jit, takes 1.0-2.2 times its time. */
 static struct preference tile_preference(const struct ul_call *call)
 {
-    enum { MIN_TILE_PRODUCTS = 32768 };
+    enum { MIN_TILE_PRODUCTS = 16384 };
     static const struct preference tiles = {
         {"brgconv_1x1:avx512_core_amx", "brgconv:avx512_core_amx", "jit:avx512_core_amx"}};
     static const struct preference vectors = {{"brgconv_1x1:avx512_core_amx", "jit_int8:", ""}};

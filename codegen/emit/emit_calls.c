@@ -88,23 +88,16 @@ static void put_float(struct ul_text *text, const char *field, float number)
 
 static const char *post_name(enum ul_post_kind kind)
 {
-    static const char *const names[] = {[UL_POST_RELU] = "UL_POST_RELU",
-                                        [UL_POST_CLIP] = "UL_POST_CLIP",
-                                        [UL_POST_GELU_ERF] = "UL_POST_GELU_ERF",
-                                        [UL_POST_GELU_TANH] = "UL_POST_GELU_TANH",
-                                        [UL_POST_SWISH] = "UL_POST_SWISH",
-                                        [UL_POST_HARD_SWISH] = "UL_POST_HARD_SWISH",
-                                        [UL_POST_LOGISTIC] = "UL_POST_LOGISTIC",
-                                        [UL_POST_TANH] = "UL_POST_TANH",
-                                        [UL_POST_ELU] = "UL_POST_ELU",
-                                        [UL_POST_LINEAR] = "UL_POST_LINEAR",
-                                        [UL_POST_SUM] = "UL_POST_SUM",
-                                        [UL_POST_ADD] = "UL_POST_ADD",
-                                        [UL_POST_SUB] = "UL_POST_SUB",
-                                        [UL_POST_MUL] = "UL_POST_MUL",
-                                        [UL_POST_DIV] = "UL_POST_DIV",
-                                        [UL_POST_MAX] = "UL_POST_MAX",
-                                        [UL_POST_MIN] = "UL_POST_MIN"};
+    static const char *const names[] = {
+        [UL_POST_RELU] = "UL_POST_RELU",         [UL_POST_CLIP] = "UL_POST_CLIP",
+        [UL_POST_GELU_ERF] = "UL_POST_GELU_ERF", [UL_POST_GELU_TANH] = "UL_POST_GELU_TANH",
+        [UL_POST_SWISH] = "UL_POST_SWISH",       [UL_POST_HARD_SWISH] = "UL_POST_HARD_SWISH",
+        [UL_POST_LOGISTIC] = "UL_POST_LOGISTIC", [UL_POST_TANH] = "UL_POST_TANH",
+        [UL_POST_ELU] = "UL_POST_ELU",           [UL_POST_LINEAR] = "UL_POST_LINEAR",
+        [UL_POST_ROUND] = "UL_POST_ROUND",       [UL_POST_SUM] = "UL_POST_SUM",
+        [UL_POST_ADD] = "UL_POST_ADD",           [UL_POST_SUB] = "UL_POST_SUB",
+        [UL_POST_MUL] = "UL_POST_MUL",           [UL_POST_DIV] = "UL_POST_DIV",
+        [UL_POST_MAX] = "UL_POST_MAX",           [UL_POST_MIN] = "UL_POST_MIN"};
     return names[kind];
 }
 

@@ -2,7 +2,9 @@
  *
  *      ConvInteger -> Add (i32) -> Rescale             bias, scale, zero of the result, saturation
  *      ConvInteger -> Add -> Rescale (two terms)       the same, a residual added in its own scale
- *      MatMulInteger -> Cast -> Mul -> Add             scale, then post-operations on floats
+ *      ConvInteger -> Add -> Rescale -> Rescale        rounded and bounded in between, as it would
+ * be in memory MatMulInteger -> Cast -> Mul -> Add             scale, then post-operations on
+ * floats
  *
  * The library takes i8 weights without zero points alone. The source's zero point is a number, or
  * an argument where it is known only when the program runs. What ConvInteger pads with beside it
@@ -89,64 +91,93 @@ void ul_describe_last_args(struct ul_describer *describer)
     }
 }
 
+static bool is_byte(enum ul_dtype dtype)
+{
+    return dtype == UL_U8 || dtype == UL_I8;
+}
+
 bool ul_describe_is_conversion(const struct ul_describer *describer, const struct ul_node *node)
 {
     const struct ul_graph *graph = describer->graph;
-    bool sums = ul_call_is_integer(&describer->out->call) &&
-                graph->values[describer->result].type.dtype == UL_I32;
-    return sums &&
-           (node->op == UL_OP_Rescale || (node->op == UL_OP_Cast && node->output_count == 1 &&
-                                          graph->values[node->outputs[0]].type.dtype == UL_F32));
+    enum ul_dtype dtype = graph->values[describer->result].type.dtype;
+    bool sums = ul_call_is_integer(&describer->out->call) && dtype == UL_I32;
+    return ((sums || is_byte(dtype)) && node->op == UL_OP_Rescale) ||
+           (sums && node->op == UL_OP_Cast && node->output_count == 1 &&
+            graph->values[node->outputs[0]].type.dtype == UL_F32);
 }
 
-/* One term of a Rescale: the sums themselves, or the residual. */
-static bool describe_term(struct ul_describer *describer, const struct ul_node *node,
-                          uint32_t first, bool own)
+/* The term of what the call has so far: sums, or what the Rescale before made of them, from which
+ * its own zero point is still to be added. */
+static bool describe_own_term(struct ul_describer *describer, const struct ul_node *node,
+                              uint32_t first)
 {
     const struct ul_graph *graph = describer->graph;
-    ul_value_id x = node->inputs[first];
+    struct ul_call *call = &describer->out->call;
     double factor, zero = 0;
-    if (own != (x == describer->result))
-        return true;
-    if (own)
+    if (graph->values[describer->result].type.dtype == UL_I32)
         return is_zero(graph, node, first + 2) &&
                ul_describe_factor(describer, node->inputs[first + 1]);
     if (!ul_graph_get_number(graph, node->inputs[first + 1], &factor) ||
         (!is_zero(graph, node, first + 2) &&
+         !ul_graph_get_number(graph, node->inputs[first + 2], &zero)))
+        return false;
+    return ul_describe_linear(describer, factor, factor * (call->dst_zero - zero));
+}
+
+/* The residual. */
+static bool describe_other_term(struct ul_describer *describer, const struct ul_node *node,
+                                uint32_t first)
+{
+    const struct ul_graph *graph = describer->graph;
+    const struct ul_value *result = &graph->values[describer->out->args[UL_CALL_DST]];
+    ul_value_id x = node->inputs[first];
+    double factor, zero = 0;
+    if (!ul_graph_get_number(graph, node->inputs[first + 1], &factor) ||
+        (!is_zero(graph, node, first + 2) &&
          !ul_graph_get_number(graph, node->inputs[first + 2], &zero)) ||
-        !ul_describe_is_residual(describer, x))
+        graph->values[x].type.dtype != result->type.dtype || !ul_describe_is_residual(describer, x))
         return false;
     ul_describe_residual(describer, x);
     return ul_describe_post(describer, UL_POST_SUM, factor, zero);
 }
 
-/* The range that results are kept in, where it is not that of their type. */
+/* The range that results are kept in, where it is not that of their type. What is not the call's
+ * last result is rounded here, less its zero point. */
 static bool describe_range(struct ul_describer *describer, const struct ul_node *node, double zero)
 {
-    bool is_signed = describer->out->call.dst.type == UL_CALL_I8;
+    const struct ul_group_call *out = describer->out;
+    bool is_signed = describer->graph->values[node->outputs[0]].type.dtype == UL_I8;
     int64_t min = is_signed ? INT8_MIN : 0, max = is_signed ? INT8_MAX : UINT8_MAX;
     int64_t low = ul_node_get_int(node, "low", min), high = ul_node_get_int(node, "high", max);
-    return (low <= min && high >= max) ||
-           ul_describe_post(describer, UL_POST_CLIP, (double)low - zero, (double)high - zero);
+    bool is_last = node->outputs[0] == out->args[UL_CALL_DST];
+    if (is_last && low <= min && high >= max)
+        return true;
+    return ul_describe_post(describer, UL_POST_CLIP, (double)(low > min ? low : min) - zero,
+                            (double)(high < max ? high : max) - zero) &&
+           (is_last || ul_describe_post(describer, UL_POST_ROUND, 0, 0));
 }
 
 static bool describe_rescale(struct ul_describer *describer, const struct ul_node *node)
 {
     enum { FIRST_TERM = 1, TERM_INPUTS = 3 }; /* x, factor, zero point */
-    struct ul_call *call = &describer->out->call;
+    const struct ul_graph *graph = describer->graph;
     uint32_t own_count = 0;
     double zero;
-    if (!ul_graph_get_number(describer->graph, node->inputs[0], &zero) ||
-        (call->dst.type != UL_CALL_U8 && call->dst.type != UL_CALL_I8))
+    if (!ul_graph_get_number(graph, node->inputs[0], &zero) ||
+        !is_byte(graph->values[node->outputs[0]].type.dtype))
         return false;
-    for (uint32_t pass = 0; pass < 2; pass++) {
-        for (uint32_t first = FIRST_TERM; first < node->input_count; first += TERM_INPUTS) {
-            own_count += pass == 0 && node->inputs[first] == describer->result;
-            if (!describe_term(describer, node, first, pass == 0))
-                return false;
-        }
+    for (uint32_t first = FIRST_TERM; first < node->input_count; first += TERM_INPUTS) {
+        if (node->inputs[first] != describer->result)
+            continue;
+        if (own_count++ > 0 || !describe_own_term(describer, node, first))
+            return false;
     }
-    call->dst_zero = (int32_t)zero;
+    for (uint32_t first = FIRST_TERM; first < node->input_count; first += TERM_INPUTS) {
+        if (node->inputs[first] != describer->result &&
+            !describe_other_term(describer, node, first))
+            return false;
+    }
+    describer->out->call.dst_zero = (int32_t)zero;
     return own_count == 1 && describe_range(describer, node, zero);
 }
 

@@ -173,6 +173,13 @@ static bool fits(const struct ul_describer *describer, const struct ul_node *nod
     return ul_type_equal(next, &type);
 }
 
+/* Bytes lack their zero point here: nothing but another Rescale knows of it. */
+static bool is_described(const struct ul_describer *describer, const struct ul_node *node)
+{
+    enum ul_dtype dtype = describer->graph->values[describer->result].type.dtype;
+    return (dtype != UL_U8 && dtype != UL_I8) || ul_describe_is_conversion(describer, node);
+}
+
 bool ul_describe_posts(struct ul_describer *describer)
 {
     for (uint32_t i = 1; i < describer->node_count; i++) {
@@ -180,7 +187,8 @@ bool ul_describe_posts(struct ul_describer *describer)
         const struct ul_node *next = i + 1 < describer->node_count
                                          ? &describer->graph->nodes[describer->nodes[i + 1]]
                                          : NULL;
-        if (describer->escapes[describer->result] || !fits(describer, node))
+        if (describer->escapes[describer->result] || !fits(describer, node) ||
+            !is_described(describer, node))
             return false;
         if (ul_describe_is_conversion(describer, node)) {
             if (!ul_describe_conversion(describer, node))

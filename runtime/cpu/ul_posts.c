@@ -101,6 +101,8 @@ void ul_post_apply(const struct ul_post *post, float *y, int64_t count)
         EACH(x < 0 ? alpha * (ul_exp_f32(x) - 1.0f) : x);
     case UL_POST_LINEAR:
         EACH(alpha * x + beta);
+    case UL_POST_ROUND:
+        EACH(ul_round_even_f32(x));
     case UL_POST_SUM:
     case UL_POST_ADD:
     case UL_POST_SUB:

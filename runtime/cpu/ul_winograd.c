@@ -275,6 +275,7 @@ static void apply_binary(enum ul_post_kind kind, float *UL_RESTRICT y,
     case UL_POST_TANH:
     case UL_POST_ELU:
     case UL_POST_LINEAR:
+    case UL_POST_ROUND:
         break;
     }
 }

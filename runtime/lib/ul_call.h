@@ -79,6 +79,7 @@ enum ul_post_kind {
     UL_POST_TANH,
     UL_POST_ELU,    /* alpha */
     UL_POST_LINEAR, /* alpha * x + beta */
+    UL_POST_ROUND,  /* to the nearest whole number, ties to even */
     /* dst = dst + what was in dst before the call: the residual, written in place */
     UL_POST_SUM,
     /* dst = dst op argument; `tensor` is broadcast over dst */

@@ -169,6 +169,8 @@ static inline dnnl_alg_kind_t ul_dnnl_algorithm(enum ul_post_kind kind)
         return dnnl_eltwise_elu;
     case UL_POST_LINEAR:
         return dnnl_eltwise_linear;
+    case UL_POST_ROUND:
+        return dnnl_eltwise_round;
     case UL_POST_ADD:
         return dnnl_binary_add;
     case UL_POST_SUB:

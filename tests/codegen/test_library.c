@@ -52,8 +52,8 @@ static void done(struct fixture *fixture)
 static const char *posts_text(struct fixture *fixture)
 {
     static const char *const names[] = {
-        "relu",   "clip", "gelu", "gelu tanh", "swish", "hard swish", "logistic", "tanh", "elu",
-        "linear", "sum",  "add",  "sub",       "mul",   "div",        "max",      "min"};
+        "relu",   "clip",  "gelu", "gelu tanh", "swish", "hard swish", "logistic", "tanh", "elu",
+        "linear", "round", "sum",  "add",       "sub",   "mul",        "div",      "max",  "min"};
     const struct ul_call *call = &fixture->call.call;
     struct ul_text text;
     ul_text_init(&text, &fixture->arena);
@@ -244,6 +244,23 @@ static void sums_of_integers_are_scaled(void **state)
                          true));
     assert_true(fixture.call.call.scale == 0.5f && fixture.call.call.scale_count == 0);
     done(&fixture);
+    /* What is rounded in between is so in the call; a zero point that is not its own is made up
+     * for. */
+    assert_true(describe(
+        &fixture,
+        SUMS "%9 \"q\" u8[1,6,8,8] own = ullage::Rescale n2 \"q\" (%5, %8, %4, -) {low=7}\n"
+             "weight %10 \"o\" u8[] own = [9]\n"
+             "%11 \"y\" u8[1,6,8,8] own = ullage::Rescale n3 \"y\" (%10, %1, %6, %5, %9, %6, %10)\n"
+             "return %11\n",
+        true));
+    assert_string_equal(posts_text(&fixture), "bias, clip(0 248), round, linear(0.5 -1), sum");
+    assert_int_equal(fixture.call.call.dst_zero, 9);
+    assert_int_equal(fixture.call.residual, 1);
+    done(&fixture);
+    /* Nothing else knows that the zero point is still to be added. */
+    expect(SUMS "%9 \"q\" u8[1,6,8,8] own = ullage::Rescale n2 \"q\" (%5, %8, %4, -)\n"
+                "%10 \"y\" u8[1,6,8,8] own = Max n3 \"y\" (%9, %1)\nreturn %10\n",
+           NULL);
     /* i32 is added to as i32 alone; a result of 16 bits is none of the library's. */
     expect(SUMS "%9 \"y\" i32[1,6,8,8] own = Mul n2 \"y\" (%8, %3)\nreturn %9\n", NULL);
     expect(SUMS "weight %9 \"q\" u16[] own = [7]\n%10 \"y\" u16[1,6,8,8] own = ullage::Rescale n2 "

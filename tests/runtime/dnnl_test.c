@@ -279,6 +279,8 @@ static double post_value(const struct ul_post *post, double x, double other)
         return x > 0.0 ? x : alpha * (exp(x) - 1.0);
     case UL_POST_LINEAR:
         return alpha * x + beta;
+    case UL_POST_ROUND:
+        return nearbyint(x);
     case UL_POST_SUM:
     case UL_POST_ADD:
         return x + other;

@@ -170,6 +170,8 @@ static double apply_post(const struct ul_post *post, double x, double before, do
         return x < 0 ? alpha * expm1(x) : x;
     case UL_POST_LINEAR:
         return alpha * x + beta;
+    case UL_POST_ROUND:
+        return nearbyint(x);
     case UL_POST_SUM:
         return x + before;
     case UL_POST_ADD:
