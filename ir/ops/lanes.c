@@ -174,7 +174,7 @@ struct ul_lane_var ul_lanes_var(struct ul_lanes *lanes, enum ul_dtype dtype, ul_
     struct ul_kernel *k = lanes->lower->kernel;
     struct ul_lane_var var = {.dtype = dtype};
     if (lanes->lane_dim == UL_NONE) {
-        var.id = ul_ks_var(k, dtype, first);
+        var.id = ul_ks_var(k, ul_compute_dtype(dtype), first);
         return var;
     }
     var.id = ul_lower_local(lanes->lower, dtype, lanes->width > 0 ? (uint64_t)lanes->width : 1);

@@ -220,11 +220,12 @@ void ul_lower_max_pool(struct ul_lower *lower, ul_node_id node)
     struct ul_kernel *k = lower->kernel;
     enum ul_dtype stored = ul_lower_input_type(lower, node, 0)->dtype;
     enum ul_dtype dtype = ul_compute_dtype(stored);
-    enum ul_dtype limits = ul_dtype_get(stored)->is_float ? dtype : stored;
+    /* Integers in between are as narrow as in memory: more of them fit into a vector. */
+    enum ul_dtype kept = ul_dtype_get(stored)->is_float ? dtype : stored;
     struct windows w = {.numbers_taps = ul_check_node(lower, node)->op == UL_OP_MaxPoolTaps};
     windows_open(&w, lower, node);
-    ul_kx lowest = ul_kx_cast(k, dtype, ul_reduce_first_value(k, UL_REDUCE_LOWEST, limits));
-    struct ul_lane_var best = ul_lanes_var(&w.lanes, dtype, lowest);
+    ul_kx lowest = ul_kx_cast(k, dtype, ul_reduce_first_value(k, UL_REDUCE_LOWEST, kept));
+    struct ul_lane_var best = ul_lanes_var(&w.lanes, kept, lowest);
     if (ul_lower_has_output(lower, node, 1)) {
         max_with_places(&w, best, node);
     } else {
