@@ -4,7 +4,8 @@
 #
 # usage: scripts/install_deps.sh [--browser] [--arm] [--list]
 #   --browser  also the browser that tests look at the planning report with
-#   --arm      also a compiler for ARM's microcontrollers, and a machine that runs its programs
+#   --arm      also compilers for ARM, for microcontrollers and 64 bits, and machines that run their
+#              programs
 # exit: 0 all there, 1 something could not be installed
 set -euo pipefail
 
@@ -24,6 +25,7 @@ if [ "${1:-}" = --browser ]; then
 fi
 if [ "${1:-}" = --arm ]; then
     packages+=(gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm)
+    packages+=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user)
     shift
 fi
 if [ "${1:-}" = --list ]; then

@@ -5,24 +5,22 @@
  * A panel holds b packed as [k / group][block columns][group], four bytes for each column and
  * group: four of k where both operands have 8 bits, two where they have 16. A row of a holds its k
  * side by side, filled up with zeros to whole groups. So one 32-bit lane of a vector takes in one
- * group of one column, which is what machines have instructions for (vpdpbusd, vpdpwssd, pmaddwd);
+ * group of one column, which is what machines have instructions for (ul_int_vector.h);
  * what is printed and planned does not depend on which of them there is.
  *
  * Tags are the types of a and b: i8u8 is signed a by unsigned b. All sums wrap at 32 bits and are
  * exact below that; nothing here saturates between (pmaddubsw does, and is not used). Where the
- * machine multiplies unsigned bytes by signed ones alone, 128 is added to a signed b and
- * 128 * (sum of a) taken off again. Sums are the same on every machine.
+ * machine has no instruction for bytes of these signs, 128 is added to b, or taken off, and
+ * 128 * (sum of a) taken off again, or added. Sums are the same on every machine.
  * Nothing fails. Pure C99 where there are no vectors.
  */
 #ifndef UL_CONTRACT_INT_H
 #define UL_CONTRACT_INT_H
 
-#include "ul_kernel.h"
+#include "ul_int_vector.h"
 
 #include <stdint.h>
 #include <string.h>
-
-enum { UL_INT_u8, UL_INT_i8, UL_INT_i16 };
 
 /* Lines that are woven into a group of a panel: one for each of its k. */
 #define UL_LINE_BYTES 128 /* of block columns, and what whole vectors write behind them */
@@ -53,96 +51,11 @@ UL_INLINE int32_t ul_int_element(int kind, const unsigned char *from, int64_t i)
     return wide;
 }
 
-#if UL_VECTOR_BYTES > 0 && defined(__SSE2__)
-#define UL_INT_VECTORS 1
-#include <immintrin.h>
-
-#if defined(__AVX512BW__)
-typedef __m512i ul_iv;
-#define UL_IV(name) _mm512_##name
-#define UL_IV_BITS(name) _mm512_##name##_si512
-#define UL_IV_BYTES 64
-#elif defined(__AVX2__)
-typedef __m256i ul_iv;
-#define UL_IV(name) _mm256_##name
-#define UL_IV_BITS(name) _mm256_##name##_si256
-#define UL_IV_BYTES 32
-#else
-typedef __m128i ul_iv;
-#define UL_IV(name) _mm_##name
-#define UL_IV_BITS(name) _mm_##name##_si128
-#define UL_IV_BYTES 16
-#endif
-#define UL_IV_LANES (UL_IV_BYTES / 4)
-
-UL_INLINE ul_iv ul_iv_load(const void *from)
-{
-    ul_iv x;
-    memcpy(&x, from, sizeof x);
-    return x;
-}
-
-UL_INLINE void ul_iv_store(void *to, ul_iv x)
-{
-    memcpy(to, &x, sizeof x);
-}
-
-/* acc + the sum of unsigned by signed bytes, and of pairs of 16-bit integers, in each lane. gcc 12
-   copies accumulators before and behind the intrinsics, half the time of a loop, and stores some.
- */
-#if defined(__AVX512VNNI__) && UL_IV_BYTES == 64 && !defined(__clang__)
-#define UL_INT_BYTES 1
-UL_INLINE ul_iv ul_iv_bytes(ul_iv acc, ul_iv u, ul_iv s)
-{
-    __asm__("vpdpbusd {%2, %1, %0|%0, %1, %2}" : "+v"(acc) : "v"(u), "v"(s));
-    return acc;
-}
-UL_INLINE ul_iv ul_iv_pairs(ul_iv acc, ul_iv a, ul_iv b)
-{
-    __asm__("vpdpwssd {%2, %1, %0|%0, %1, %2}" : "+v"(acc) : "v"(a), "v"(b));
-    return acc;
-}
-#elif defined(__AVX512VNNI__) && UL_IV_BYTES == 64
-#define UL_INT_BYTES 1
-#define ul_iv_bytes(acc, u, s) _mm512_dpbusd_epi32(acc, u, s)
-#define ul_iv_pairs(acc, a, b) _mm512_dpwssd_epi32(acc, a, b)
-#elif defined(__AVXVNNI__) && UL_IV_BYTES == 32
-#define UL_INT_BYTES 1
-#define ul_iv_bytes(acc, u, s) _mm256_dpbusd_avx_epi32(acc, u, s)
-#define ul_iv_pairs(acc, a, b) _mm256_dpwssd_avx_epi32(acc, a, b)
-#else
-#define UL_INT_BYTES 0
-#define ul_iv_bytes(acc, u, s) (acc)
-#define ul_iv_pairs(acc, a, b) UL_IV(add_epi32)(acc, UL_IV(madd_epi16)(a, b))
-#endif
-
-/* Has the machine an instruction for bytes of these kinds? */
-#define UL_INT_BY_BYTES(a, b) (UL_INT_BYTES && (a) != UL_INT_i16 && (a) + (b) != 2 * UL_INT_u8)
-#define UL_INT_IS_SHIFTED(a, b) (UL_INT_BY_BYTES(a, b) && (a) == UL_INT_i8 && (b) == UL_INT_i8)
-
-/* A vector of groups as the products want it: as it is, or bytes 0 and 2 of each group and bytes 1
-   and 3 as 16-bit integers. */
-struct ul_iv_groups {
-    ul_iv even, odd;
-};
-
-UL_INLINE struct ul_iv_groups ul_iv_split(int kind, ul_iv x)
-{
-    struct ul_iv_groups groups;
-    if (kind == UL_INT_u8) {
-        groups.even = UL_IV_BITS(and)(x, UL_IV(set1_epi16)(255));
-        groups.odd = UL_IV(srli_epi16)(x, 8);
-    } else {
-        groups.even = UL_IV(srai_epi16)(UL_IV(slli_epi16)(x, 8), 8);
-        groups.odd = UL_IV(srai_epi16)(x, 8);
-    }
-    return groups;
-}
-
+#if UL_INT_VECTORS
 UL_INLINE struct ul_iv_groups ul_iv_take(int a_kind, int b_kind, ul_iv b)
 {
     if (UL_INT_IS_SHIFTED(a_kind, b_kind))
-        b = UL_IV_BITS(xor)(b, UL_IV(set1_epi8)(-128));
+        b = ul_iv_flip(b);
     if (a_kind == UL_INT_i16 || UL_INT_BY_BYTES(a_kind, b_kind))
         return (struct ul_iv_groups){b, b};
     return ul_iv_split(b_kind, b);
@@ -154,7 +67,7 @@ UL_INLINE ul_iv ul_iv_step(int a_kind, int b_kind, ul_iv acc, ul_iv a, struct ul
     if (a_kind == UL_INT_i16)
         return ul_iv_pairs(acc, a, b.even);
     if (UL_INT_BY_BYTES(a_kind, b_kind))
-        return a_kind == UL_INT_u8 ? ul_iv_bytes(acc, a, b.even) : ul_iv_bytes(acc, b.even, a);
+        return ul_iv_dot(a_kind, b_kind, acc, a, b.even);
     struct ul_iv_groups of_a = ul_iv_split(a_kind, a);
     return ul_iv_pairs(ul_iv_pairs(acc, of_a.even, b.even), of_a.odd, b.odd);
 }
@@ -164,7 +77,8 @@ UL_INLINE int32_t ul_int_shift(int a_kind, int b_kind, int32_t group)
 {
     if (!UL_INT_IS_SHIFTED(a_kind, b_kind))
         return 0;
-    return -128 * ((int8_t)group + (int8_t)(group >> 8) + (int8_t)(group >> 16) + (group >> 24));
+    return UL_INT_SHIFT *
+           ((int8_t)group + (int8_t)(group >> 8) + (int8_t)(group >> 16) + (group >> 24));
 }
 
 UL_INLINE int32_t ul_int_shift_row(int a_kind, int b_kind, const unsigned char *a, int64_t bytes)
@@ -174,50 +88,12 @@ UL_INLINE int32_t ul_int_shift_row(int a_kind, int b_kind, const unsigned char *
         return 0;
     for (int64_t i = 0; i < bytes; i++)
         sum += (int8_t)a[i];
-    return -128 * sum;
-}
-
-/* Four lines of bytes as groups, in the order that unpacking 128 bits at a time gives: vector v
-   has lanes 4 * v + [0, 4) of each 16 columns. */
-UL_INLINE void ul_iv_weave(ul_iv groups[4], ul_iv r0, ul_iv r1, ul_iv r2, ul_iv r3)
-{
-    const ul_iv a = UL_IV(unpacklo_epi8)(r0, r1), b = UL_IV(unpackhi_epi8)(r0, r1);
-    const ul_iv c = UL_IV(unpacklo_epi8)(r2, r3), d = UL_IV(unpackhi_epi8)(r2, r3);
-    groups[0] = UL_IV(unpacklo_epi16)(a, c);
-    groups[1] = UL_IV(unpackhi_epi16)(a, c);
-    groups[2] = UL_IV(unpacklo_epi16)(b, d);
-    groups[3] = UL_IV(unpackhi_epi16)(b, d);
-}
-
-/* Sums in that order to the order of columns: four squares of 128 bits, turned. */
-UL_INLINE void ul_iv_turn(ul_iv sums[4])
-{
-#if UL_IV_BYTES == 64
-    const ul_iv a = _mm512_shuffle_i32x4(sums[0], sums[1], 0x44);
-    const ul_iv b = _mm512_shuffle_i32x4(sums[2], sums[3], 0x44);
-    const ul_iv c = _mm512_shuffle_i32x4(sums[0], sums[1], 0xee);
-    const ul_iv d = _mm512_shuffle_i32x4(sums[2], sums[3], 0xee);
-    sums[0] = _mm512_shuffle_i32x4(a, b, 0x88);
-    sums[1] = _mm512_shuffle_i32x4(a, b, 0xdd);
-    sums[2] = _mm512_shuffle_i32x4(c, d, 0x88);
-    sums[3] = _mm512_shuffle_i32x4(c, d, 0xdd);
-#elif UL_IV_BYTES == 32
-    const ul_iv a = _mm256_permute2x128_si256(sums[0], sums[1], 0x20);
-    const ul_iv b = _mm256_permute2x128_si256(sums[2], sums[3], 0x20);
-    const ul_iv c = _mm256_permute2x128_si256(sums[0], sums[1], 0x31);
-    const ul_iv d = _mm256_permute2x128_si256(sums[2], sums[3], 0x31);
-    sums[0] = a;
-    sums[1] = b;
-    sums[2] = c;
-    sums[3] = d;
-#else
-    (void)sums;
-#endif
+    return UL_INT_SHIFT * sum;
 }
 
 /* Accumulators of a tile: as many as stay in registers beside two of a and two for each vector of
    b where bytes are taken apart. */
-#if UL_IV_BYTES == 64
+#if UL_IV_REGISTERS == 32
 #define UL_INT_TILE_ROWS(a, b) ((a) == UL_INT_i16 || UL_INT_BY_BYTES(a, b) ? 8 : 4)
 #define UL_INT_TILE_VECTORS(a, b) 3
 #else
@@ -232,14 +108,13 @@ UL_INLINE void ul_int_tile(int a_kind, int b_kind, uint32_t *sums, const unsigne
     ul_iv acc[8][3];
     UL_UNROLL
     for (int r = 0; r < rows; r++) {
-        const ul_iv first =
-            UL_IV(set1_epi32)(ul_int_shift_row(a_kind, b_kind, a + r * a_row, 4 * groups));
+        const ul_iv first = ul_iv_all(ul_int_shift_row(a_kind, b_kind, a + r * a_row, 4 * groups));
         UL_UNROLL
         for (int v = 0; v < vectors; v++) {
             acc[r][v] = first;
             if (more)
-                acc[r][v] = UL_IV(add_epi32)(
-                    first, ul_iv_load(sums + r * (UL_BLOCK_BYTES / 4) + v * UL_IV_LANES));
+                acc[r][v] =
+                    ul_iv_add(first, ul_iv_load(sums + r * (UL_BLOCK_BYTES / 4) + v * UL_IV_LANES));
         }
     }
     for (int64_t i = 0; i < groups; i++, panel += UL_BLOCK_BYTES, a += 4) {
@@ -249,7 +124,7 @@ UL_INLINE void ul_int_tile(int a_kind, int b_kind, uint32_t *sums, const unsigne
             b[v] = ul_iv_take(a_kind, b_kind, ul_iv_load(panel + v * UL_IV_BYTES));
         UL_UNROLL
         for (int r = 0; r < rows; r++) {
-            const ul_iv of_a = UL_IV(set1_epi32)(ul_int_group(a + r * a_row));
+            const ul_iv of_a = ul_iv_all(ul_int_group(a + r * a_row));
             UL_UNROLL
             for (int v = 0; v < vectors; v++)
                 acc[r][v] = ul_iv_step(a_kind, b_kind, acc[r][v], of_a, b[v]);
@@ -328,12 +203,12 @@ UL_INLINE int64_t ul_int_add_four(int a_kind, int b_kind, uint32_t *sums, int64_
         for (int v = 0; v < 4; v++)
             of_b[v] = ul_iv_take(a_kind, b_kind, b[v]);
         for (int64_t r = 0; r < rows; r++) {
-            const ul_iv a = UL_IV(set1_epi32)(groups[r]);
-            const ul_iv first = UL_IV(set1_epi32)(ul_int_shift(a_kind, b_kind, groups[r]));
+            const ul_iv a = ul_iv_all(groups[r]);
+            const ul_iv first = ul_iv_all(ul_int_shift(a_kind, b_kind, groups[r]));
             UL_UNROLL
             for (int v = 0; v < 4; v++) {
                 uint32_t *to = sums + r * row + c + v * UL_IV_LANES;
-                ul_iv acc = UL_IV(add_epi32)(first, ul_iv_load(to));
+                ul_iv acc = ul_iv_add(first, ul_iv_load(to));
                 ul_iv_store(to, ul_iv_step(a_kind, b_kind, acc, a, of_b[v]));
             }
         }
@@ -354,9 +229,8 @@ UL_INLINE uint32_t ul_iv_total(ul_iv x)
 UL_INLINE uint32_t ul_int_dot(int a_kind, int b_kind, const unsigned char *a,
                               const unsigned char *b, int64_t k)
 {
-    const ul_iv ones = UL_IV(set1_epi8)(1), zero = UL_IV_BITS(setzero)();
+    const ul_iv zero = ul_iv_all(0);
     ul_iv acc[4] = {zero, zero, zero, zero}, of_a = zero;
-    (void)ones;
     int64_t i = 0;
     for (; i + 4 * UL_IV_BYTES <= k; i += 4 * UL_IV_BYTES) {
         UL_UNROLL
@@ -365,7 +239,7 @@ UL_INLINE uint32_t ul_int_dot(int a_kind, int b_kind, const unsigned char *a,
             acc[v] = ul_iv_step(a_kind, b_kind, acc[v], x,
                                 ul_iv_take(a_kind, b_kind, ul_iv_load(b + i + v * UL_IV_BYTES)));
             if (UL_INT_IS_SHIFTED(a_kind, b_kind))
-                of_a = ul_iv_bytes(of_a, ones, x);
+                of_a = ul_iv_sum_bytes(of_a, x);
         }
     }
     for (; i + UL_IV_BYTES <= k; i += UL_IV_BYTES) {
@@ -373,12 +247,11 @@ UL_INLINE uint32_t ul_int_dot(int a_kind, int b_kind, const unsigned char *a,
         acc[0] =
             ul_iv_step(a_kind, b_kind, acc[0], x, ul_iv_take(a_kind, b_kind, ul_iv_load(b + i)));
         if (UL_INT_IS_SHIFTED(a_kind, b_kind))
-            of_a = ul_iv_bytes(of_a, ones, x);
+            of_a = ul_iv_sum_bytes(of_a, x);
     }
-    uint32_t sum = ul_iv_total(
-        UL_IV(add_epi32)(UL_IV(add_epi32)(acc[0], acc[1]), UL_IV(add_epi32)(acc[2], acc[3])));
+    uint32_t sum = ul_iv_total(ul_iv_add(ul_iv_add(acc[0], acc[1]), ul_iv_add(acc[2], acc[3])));
     if (UL_INT_IS_SHIFTED(a_kind, b_kind))
-        sum -= 128u * ul_iv_total(of_a);
+        sum += (uint32_t)UL_INT_SHIFT * ul_iv_total(of_a);
     for (; i < k; i++)
         sum += (uint32_t)(ul_int_element(a_kind, a, i) * ul_int_element(b_kind, b, i));
     return sum;
@@ -390,14 +263,14 @@ UL_INLINE void ul_int_taps(int a_kind, int b_kind, uint32_t *sums, const unsigne
                            const int32_t *taps, const unsigned char *weights, int64_t count,
                            int64_t cols)
 {
-    const ul_iv zero = UL_IV_BITS(setzero)();
-    const ul_iv first = UL_IV(set1_epi32)(ul_int_shift_row(a_kind, b_kind, weights, count));
+    const ul_iv zero = ul_iv_all(0);
+    const ul_iv first = ul_iv_all(ul_int_shift_row(a_kind, b_kind, weights, count));
     for (int64_t i = 0; i < cols; i += UL_IV_BYTES, from += UL_IV_BYTES) {
         ul_iv acc[4] = {first, first, first, first}, b[4];
         for (int64_t t = 0; t < count; t += 4) {
             const int64_t left = count - t;
-            const ul_iv a = UL_IV(set1_epi32)(left >= 4 ? ul_int_group(weights + t)
-                                                        : ul_int_rest(weights + t, left));
+            const ul_iv a =
+                ul_iv_all(left >= 4 ? ul_int_group(weights + t) : ul_int_rest(weights + t, left));
             ul_iv_weave(b, ul_iv_load(from + taps[t]),
                         left > 1 ? ul_iv_load(from + taps[t + 1]) : zero,
                         left > 2 ? ul_iv_load(from + taps[t + 2]) : zero,
@@ -418,31 +291,23 @@ static inline void ul_weave_u8(unsigned char *to, const void *lines)
 {
     const unsigned char *from = lines;
     for (int c = 0; c < UL_BLOCK_BYTES / 4; c += 16, from += 16, to += 64) {
-        const __m128i r0 = _mm_loadu_si128((const __m128i *)(const void *)from);
-        const __m128i r1 = _mm_loadu_si128((const __m128i *)(const void *)(from + UL_LINE_BYTES));
-        const __m128i r2 =
-            _mm_loadu_si128((const __m128i *)(const void *)(from + 2 * UL_LINE_BYTES));
-        const __m128i r3 =
-            _mm_loadu_si128((const __m128i *)(const void *)(from + 3 * UL_LINE_BYTES));
-        const __m128i a = _mm_unpacklo_epi8(r0, r1), b = _mm_unpackhi_epi8(r0, r1);
-        const __m128i d = _mm_unpacklo_epi8(r2, r3), e = _mm_unpackhi_epi8(r2, r3);
-        _mm_storeu_si128((__m128i *)(void *)to, _mm_unpacklo_epi16(a, d));
-        _mm_storeu_si128((__m128i *)(void *)(to + 16), _mm_unpackhi_epi16(a, d));
-        _mm_storeu_si128((__m128i *)(void *)(to + 32), _mm_unpacklo_epi16(b, e));
-        _mm_storeu_si128((__m128i *)(void *)(to + 48), _mm_unpackhi_epi16(b, e));
+        const ul_q r0 = ul_q_load(from), r1 = ul_q_load(from + UL_LINE_BYTES);
+        const ul_q r2 = ul_q_load(from + 2 * UL_LINE_BYTES);
+        const ul_q r3 = ul_q_load(from + 3 * UL_LINE_BYTES);
+        const ul_q a = ul_q_low(8, r0, r1), b = ul_q_high(8, r0, r1);
+        const ul_q d = ul_q_low(8, r2, r3), e = ul_q_high(8, r2, r3);
+        ul_q_store(to, ul_q_low(16, a, d));
+        ul_q_store(to + 16, ul_q_high(16, a, d));
+        ul_q_store(to + 32, ul_q_low(16, b, e));
+        ul_q_store(to + 48, ul_q_high(16, b, e));
     }
 }
 
 /* Every second byte, a vector of 16 at a time; see ul_pack_even_u32. */
 static inline int64_t ul_pack_even_u8(uint8_t *to, const uint8_t *from, int64_t i, int64_t high)
 {
-    const __m128i low = _mm_set1_epi16(255);
-    for (; i + 16 < high; i += 16) {
-        const __m128i a = _mm_loadu_si128((const __m128i *)(const void *)(from + 2 * i));
-        const __m128i b = _mm_loadu_si128((const __m128i *)(const void *)(from + 2 * i + 16));
-        _mm_storeu_si128((__m128i *)(void *)(to + i),
-                         _mm_packus_epi16(_mm_and_si128(a, low), _mm_and_si128(b, low)));
-    }
+    for (; i + 16 < high; i += 16)
+        ul_q_store(to + i, ul_q_even(ul_q_load(from + 2 * i), ul_q_load(from + 2 * i + 16)));
     return i;
 }
 
@@ -454,29 +319,22 @@ static inline int64_t ul_pack_int_squares(unsigned char *to, const unsigned char
     int64_t c = 0;
     for (; c + 4 <= cols; c += 4, from += 4 * stride) {
         for (int64_t i = 0; i + 16 <= k; i += 16) {
-            const __m128i r0 = _mm_loadu_si128((const __m128i *)(const void *)(from + i));
-            const __m128i r1 = _mm_loadu_si128((const __m128i *)(const void *)(from + stride + i));
-            const __m128i r2 =
-                _mm_loadu_si128((const __m128i *)(const void *)(from + 2 * stride + i));
-            const __m128i r3 =
-                _mm_loadu_si128((const __m128i *)(const void *)(from + 3 * stride + i));
-            const __m128i a = _mm_unpacklo_epi32(r0, r1), b = _mm_unpacklo_epi32(r2, r3);
-            const __m128i d = _mm_unpackhi_epi32(r0, r1), e = _mm_unpackhi_epi32(r2, r3);
+            const ul_q r0 = ul_q_load(from + i), r1 = ul_q_load(from + stride + i);
+            const ul_q r2 = ul_q_load(from + 2 * stride + i);
+            const ul_q r3 = ul_q_load(from + 3 * stride + i);
+            const ul_q a = ul_q_low(32, r0, r1), b = ul_q_low(32, r2, r3);
+            const ul_q d = ul_q_high(32, r0, r1), e = ul_q_high(32, r2, r3);
             unsigned char *at = to + i / 4 * UL_BLOCK_BYTES + 4 * c;
-            _mm_storeu_si128((__m128i *)(void *)at, _mm_unpacklo_epi64(a, b));
-            _mm_storeu_si128((__m128i *)(void *)(at + UL_BLOCK_BYTES), _mm_unpackhi_epi64(a, b));
-            _mm_storeu_si128((__m128i *)(void *)(at + 2 * UL_BLOCK_BYTES),
-                             _mm_unpacklo_epi64(d, e));
-            _mm_storeu_si128((__m128i *)(void *)(at + 3 * UL_BLOCK_BYTES),
-                             _mm_unpackhi_epi64(d, e));
+            ul_q_store(at, ul_q_low(64, a, b));
+            ul_q_store(at + UL_BLOCK_BYTES, ul_q_high(64, a, b));
+            ul_q_store(at + 2 * UL_BLOCK_BYTES, ul_q_low(64, d, e));
+            ul_q_store(at + 3 * UL_BLOCK_BYTES, ul_q_high(64, d, e));
         }
     }
     return c;
 }
 
 #else
-#define UL_INT_VECTORS 0
-
 #define UL_INT_BLOCK(tag, ak, bk)                                                                  \
     static inline void ul_block_##tag(uint32_t *sums, const void *a, int64_t a_row,                \
                                       const unsigned char *panel, int64_t groups, int more,        \

@@ -270,6 +270,11 @@ def dynamic(m):
     m.output(m.op("Add", y, m.c(m.rng.normal(0, 1, 8))))
 
 
+def unsigned_bytes(m):
+    a, b = (m.input(m.rng.integers(0, 256, (37, 37)).astype(np.uint8)) for _ in range(2))
+    m.output(m.op("MatMulInteger", a, b), 6)
+
+
 def conv_integer(m):
     x = m.input(m.rng.integers(0, 256, (1, 3, 8, 8)).astype(np.uint8))
     w = m.c(m.rng.integers(-128, 128, (4, 3, 3, 3)), np.int8)
@@ -378,7 +383,7 @@ CASES = [conv, conv_padded, conv_signed, conv_depthwise, conv_groups, conv_3d, c
          conv_middle, conv_16, conv_residual, conv_chain, conv_to_float, mixed, conv_transpose,
          conv_transpose_groups, zeros_transposed, gemm_full,
          matmul, matmul_turned, matmul_activations, matmul_deep, gemm, gemm_16, qlinear_conv,
-         qlinear_matmul, dynamic, conv_integer, add, sub_clip, add_16, mul, rescaled, concat,
+         qlinear_matmul, dynamic, unsigned_bytes, conv_integer, add, sub_clip, add_16, mul, rescaled, concat,
          movements, resize, resize_fraction, resize_linear, pools, means, unary, rows, layer_norm, channels]
 
 
