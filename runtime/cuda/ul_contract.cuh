@@ -232,6 +232,30 @@ template <typename T, int WIDTH, int BK, int THREADS, class HOW> struct ul_tile_
     }
 };
 
+/* Goes along k by tiles of BK: load(k0) reads those of the operands, store(at) puts what was read
+ * into shared memory from element `at` on, multiply(at) adds their products. Each is multiplied
+ * while the next one is on its way, so that there are two places, STAGE apart. */
+template <int BK, int STAGE, typename I, class LOAD, class STORE, class MULTIPLY>
+__device__ __forceinline__ void ul_tiles_walk(I k, const LOAD &load, const STORE &store,
+                                              const MULTIPLY &multiply)
+{
+    int at = 0;
+    load(I(0));
+    store(at);
+    __syncthreads();
+    UL_ROLLED
+    for (I k0 = 0; k0 < k; k0 += BK) {
+        bool is_last = k - k0 <= BK;
+        if (!is_last)
+            load((I)(k0 + BK));
+        multiply(at);
+        at = STAGE - at;
+        if (!is_last)
+            store(at);
+        __syncthreads();
+    }
+}
+
 /* Adds the products of one tile of either operand, of this thread's split. */
 template <class TILE>
 __device__ __forceinline__ void ul_tile_multiply(typename TILE::type (&sums)[TILE::TM][TILE::TN],
@@ -370,29 +394,21 @@ __device__ __forceinline__ void ul_contract_tile(typename TILE::type *shared, in
         for (int j = 0; j < TILE::TN; j++)
             sums[i][j] = T(0);
     }
-    part_a.load(m0, m, I(0), k, read_a);
-    part_b.load(n0, n, I(0), k, read_along);
     T *as = shared, *bs = shared + TILE::BK * TILE::pitch_m;
-    part_a.template store<TILE::pitch_m>(as);
-    part_b.template store<TILE::pitch_n>(bs);
-    __syncthreads();
-    int at = 0;
-    UL_ROLLED
-    for (I k0 = 0; k0 < k; k0 += TILE::BK) {
-        bool is_last = k - k0 <= TILE::BK;
-        if (!is_last) {
-            part_a.load(m0, m, k0 + TILE::BK, k, read_a);
-            part_b.load(n0, n, k0 + TILE::BK, k, read_along);
-        }
-        ul_tile_multiply<TILE>(sums, as + at + split * part * TILE::pitch_m,
-                               bs + at + split * part * TILE::pitch_n, tx, ty);
-        at = TILE::stage - at;
-        if (!is_last) {
+    ul_tiles_walk<TILE::BK, TILE::stage>(
+        k,
+        [&](I k0) {
+            part_a.load(m0, m, k0, k, read_a);
+            part_b.load(n0, n, k0, k, read_along);
+        },
+        [&](int at) {
             part_a.template store<TILE::pitch_m>(as + at);
             part_b.template store<TILE::pitch_n>(bs + at);
-        }
-        __syncthreads();
-    }
+        },
+        [&](int at) {
+            ul_tile_multiply<TILE>(sums, as + at + split * part * TILE::pitch_m,
+                                   bs + at + split * part * TILE::pitch_n, tx, ty);
+        });
     if constexpr (TILE::SPLITS > 1)
         ul_tile_put_splits<TILE, PUT_ALONG_M>(sums, shared, tx, ty, split, m0, m, n0, n, put);
     else if constexpr (PUT_ALONG_M)
@@ -622,28 +638,18 @@ __device__ __forceinline__ void ul_contract_mma(uint16_t *shared, int64_t tile, 
         for (int j = 0; j < MMA::across; j++)
             wmma::fill_fragment(sums[i][j], 0.0f);
     }
-    part_a.load(m0, m, I(0), k, read_a);
-    part_b.load(n0, n, I(0), k, read_along);
     uint16_t *as = shared, *bs = shared + MMA::size_m;
-    part_a.template store_as_read<pitch_a>(as);
-    part_b.template store_as_read<pitch_b>(bs);
-    __syncthreads();
-    int at = 0;
-    UL_ROLLED
-    for (I k0 = 0; k0 < k; k0 += MMA::BK) {
-        bool is_last = k - k0 <= MMA::BK;
-        if (!is_last) {
-            part_a.load(m0, m, k0 + MMA::BK, k, read_a);
-            part_b.load(n0, n, k0 + MMA::BK, k, read_along);
-        }
-        ul_mma_multiply<MMA, A, B>(sums, as + at, bs + at, wm, wn);
-        at = MMA::stage - at;
-        if (!is_last) {
+    ul_tiles_walk<MMA::BK, MMA::stage>(
+        k,
+        [&](I k0) {
+            part_a.load(m0, m, k0, k, read_a);
+            part_b.load(n0, n, k0, k, read_along);
+        },
+        [&](int at) {
             part_a.template store_as_read<pitch_a>(as + at);
             part_b.template store_as_read<pitch_b>(bs + at);
-        }
-        __syncthreads();
-    }
+        },
+        [&](int at) { ul_mma_multiply<MMA, A, B>(sums, as + at, bs + at, wm, wn); });
     float *out = (float *)(void *)shared + warp * 16 * MMA::out_pitch;
     ul_mma_put<MMA, PUT_ALONG_M>(sums, out, (I)(m0 + wm), m, (I)(n0 + wn), n, put);
     __syncthreads();

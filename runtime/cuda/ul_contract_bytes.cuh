@@ -58,10 +58,10 @@ template <int COUNT> struct alignas(COUNT) ul_pack_of<ul_byte, COUNT> {
         static __device__ __forceinline__ void                                                     \
         multiply(uint32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])              \
         {                                                                                          \
-            asm volatile("mma.sync.aligned.m16n8k32.row.col.s32." a_type "8." b_type "8.s32 "               \
-                "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                  \
-                : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])                       \
-                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));               \
+            asm volatile("mma.sync.aligned.m16n8k32.row.col.s32." a_type "8." b_type "8.s32 "      \
+                         "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"         \
+                         : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])              \
+                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));      \
         }                                                                                          \
     };
 template <bool A_SIGNED, bool B_SIGNED> struct ul_bytes;
@@ -230,9 +230,9 @@ __device__ __forceinline__ void ul_mma_bytes_multiply(uint32_t (&sums)[MMA::down
 
 /* Puts a warp's sums through `out`, 16 rows at a time; the first one is row m0, column n0. */
 template <class MMA, bool PUT_ALONG_M, typename I, class PUT>
-__device__ __forceinline__ void
-ul_mma_bytes_put(const uint32_t (&sums)[MMA::down][MMA::across][4], uint32_t *out, I m0, I m, I n0,
-                 I n, const PUT &put)
+__device__ __forceinline__ void ul_mma_bytes_put(const uint32_t (&sums)[MMA::down][MMA::across][4],
+                                                 uint32_t *out, I m0, I m, I n0, I n,
+                                                 const PUT &put)
 {
     const int r = (int)threadIdx.x % 32 / 4, c = (int)threadIdx.x % 4;
     UL_UNROLLED
@@ -263,27 +263,17 @@ __device__ __forceinline__ void ul_contract_mma_words(uint32_t *shared, int64_t 
     ul_tile_part<uint32_t, MMA::BN, MMA::BK, MMA::threads, B> part_b;
     uint32_t sums[MMA::down][MMA::across][4] = {};
     uint32_t *as = shared, *bs = shared + MMA::BM * MMA::pitch;
-    int at = 0;
-    part_a.load(m0, m, I(0), k, read_a);
-    part_b.load(n0, n, I(0), k, read_along);
-    part_a.template store_along_k<MMA::pitch>(as);
-    part_b.template store_along_k<MMA::pitch>(bs);
-    __syncthreads();
-    UL_ROLLED
-    for (I k0 = 0; k0 < k; k0 += MMA::BK) {
-        bool is_last = k - k0 <= MMA::BK;
-        if (!is_last) {
-            part_a.load(m0, m, k0 + MMA::BK, k, read_a);
-            part_b.load(n0, n, k0 + MMA::BK, k, read_along);
-        }
-        ul_mma_bytes_multiply<MMA>(sums, as + at, bs + at, wm, wn);
-        at = MMA::stage - at;
-        if (!is_last) {
+    ul_tiles_walk<MMA::BK, MMA::stage>(
+        k,
+        [&](I k0) {
+            part_a.load(m0, m, k0, k, read_a);
+            part_b.load(n0, n, k0, k, read_along);
+        },
+        [&](int at) {
             part_a.template store_along_k<MMA::pitch>(as + at);
             part_b.template store_along_k<MMA::pitch>(bs + at);
-        }
-        __syncthreads();
-    }
+        },
+        [&](int at) { ul_mma_bytes_multiply<MMA>(sums, as + at, bs + at, wm, wn); });
     uint32_t *out = shared + warp * 16 * MMA::out_pitch;
     ul_mma_bytes_put<MMA, PUT_ALONG_M>(sums, out, (I)(m0 + wm), m, (I)(n0 + wn), n, put);
     __syncthreads();
