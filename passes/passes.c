@@ -128,6 +128,9 @@ static const struct row rows[] = {
     {{"split", "Computes chains in pieces where it is asked to.", UL_PASS_ANY, false, TYPES | VIEWS,
       TYPES | VIEWS | GROUPS, 0},
      ul_pass_split},
+    {{"packed", "Keeps constants below 8 bits packed where kernels unpack them as they load.",
+      UL_PASS_INFERENCE, false, TYPES | VIEWS, TYPES | VIEWS | GROUPS, 0},
+     ul_pass_packed},
 };
 
 enum { ROW_COUNT = sizeof rows / sizeof *rows };

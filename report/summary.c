@@ -220,9 +220,10 @@ static void put_types(struct summary *summary)
             largest = left[t] > left[largest] ? t : largest;
         if (left[largest] == 0 || left[largest] < sum / LEAST_PART)
             return;
+        const struct ul_dtype_info *info = ul_dtype_get((enum ul_dtype)largest);
         put_part(summary,
-                 ul_arena_printf(summary->text->arena, "of it %s",
-                                 ul_dtype_get((enum ul_dtype)largest)->name),
+                 ul_arena_printf(summary->text->arena, "of it %s%s", info->name,
+                                 info->bits < 8 ? " in bytes" : ""),
                  left[largest]);
         left[largest] = 0;
     }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Weights of 2 to 8 bits: products and tables against numpy, and against onnxruntime where it has them.
+"""Weights of 2 to 8 bits: products, tables and other constants against numpy, and against onnxruntime where it has them.
 
     nbits.py ULLAGE [--target c] [--count 12] [--seed 1]
 
@@ -149,8 +149,8 @@ def dequantized(rng, shape, axis, block):
     node = helper.make_node("DequantizeLinear", names, ["m"], axis=axis or 0, **options)
     def spread(x):
         if block:
-            return numpy.repeat(x, block, axis)[:shape[0], :shape[1]]
-        return x if axis is None else x.reshape([-1, 1] if axis == 0 else [1, -1])
+            return numpy.take(numpy.repeat(x, block, axis), range(shape[axis]), axis)
+        return x if axis is None else x.reshape([-1 if i == axis else 1 for i in range(len(shape))])
     floats = ((codes - spread(zeros)) * spread(scales)).astype("f4")
     return [node], weights, floats, f"{kind} {'blocks of %d' % block if block else 'whole'} along {axis}, {len(names) - 2} zeros"
 
@@ -211,6 +211,36 @@ def rows_of(rng):
     a = rng.integers(-rows, rows, count)
     want = floats[a]
     return Case(model, a, numpy.maximum(want, 0) if last == "r" else want, numpy.abs(want), f"{text}, {rows}x{width}")
+
+
+def kernels_of(rng):
+    """What is no product and no table of rows: maps that unpack what they load."""
+    rank = int(rng.integers(1, 4))
+    shape = [int(rng.integers(1, 14)) for _ in range(rank - 1)]
+    shape.append(1100 // int(numpy.prod(shape)) + int(rng.integers(10, 50)))  # more than is folded
+    weights, floats, nodes = [], None, []
+    way = str(rng.choice(["scaled", "cast", "gathered"]))
+    if way == "scaled":
+        block, axis = int(rng.choice([0, 16])), int(rng.integers(0, rank))
+        nodes, weights, floats, text = dequantized(rng, shape, axis, block)
+    else:
+        kind = str(rng.choice(["u2", "i2", "u4", "i4", "f4e2m1"]))
+        make, floats = random_codes(rng, kind, shape)
+        weights, text = [make("w")], kind
+        nodes = [helper.make_node("Cast", ["w"], ["m"], to=TensorProto.FLOAT)]
+    if way == "gathered":
+        axis, count = int(rng.integers(0, rank)), int(rng.integers(1, 20))
+        nodes = [helper.make_node("Gather", ["w", "a"], ["g"], axis=axis),
+                 helper.make_node("Cast", ["g"], ["y"], to=TensorProto.FLOAT)]
+        a = rng.integers(-shape[axis], shape[axis], count)
+        want, dtype = numpy.take(floats, a, axis), TensorProto.INT64
+    else:
+        nodes.append(helper.make_node("Mul", ["a", "m"], ["y"]))
+        a = rng.normal(0, 1, shape).astype("f4")
+        want, dtype = a * floats, TensorProto.FLOAT
+    model, last = behind(rng, nodes, weights, dtype, list(a.shape), list(want.shape))
+    want = numpy.maximum(want, 0) if last == "r" else want
+    return Case(model, a, want, numpy.abs(want), f"{way} {text}, {shape}")
 
 
 def asked_for(ullage, options):
@@ -312,7 +342,7 @@ def check(ullage, options, case):
     model = sum(len(weight.raw_data) for weight in case.model.graph.initializer)
     if plan["rows"]["weights"] > STORED * model + 64:
         raise RuntimeError(f"{case.text}: {plan['rows']['weights']} bytes of weights, {model} in the model")
-    if not any("NBits" in op or "Quantize" in op or "Dequantize" in op for op in plan["steps"]["op"]):
+    if not any("NBits" in op or "quantize" in op.lower() or "Unpack" in op for op in plan["steps"]["op"]):
         raise RuntimeError(f"{case.text}: runs as {plan['steps']['op']}")
     return plan["steps"]["implementation"][0]
 
@@ -344,7 +374,7 @@ def main():
     peers, ways = 0, collections.Counter()
     for i in range(arguments.count):
         rng = numpy.random.default_rng([arguments.seed, i])
-        case = (product, product, behind_product, rows_of)[i % 4](rng)
+        case = (product, kernels_of, behind_product, rows_of, product)[i % 5](rng)
         print(f"{i}: {case.text}", flush=True)
         peers += check_peer(case) if onnxruntime is not None else 0
         ways[check(os.path.abspath(arguments.ullage), options, case)] += 1
