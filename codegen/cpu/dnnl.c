@@ -516,7 +516,7 @@ static bool answer_nbits(struct ul_dnnl *dnnl, struct ul_call *call, bool pack)
     ul_nbits_pack(layout, &cut);
     call->pack = layout;
     call->layout = *layout;
-    call->implementation = UL_NBITS_NAME;
+    call->implementation = call->nbits.by_bytes ? UL_NBITS_BYTES_NAME : UL_NBITS_NAME;
     call->tail_count = 0; /* it does all itself */
     call->scratch_bytes = cut.scratch_bytes;
     UL_ASSERT(layout->size_bytes > 0);

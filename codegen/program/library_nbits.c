@@ -32,6 +32,7 @@ static bool describe_tables(struct ul_describer *describer, const struct ul_node
     call->block = nbits->block < nbits->depth ? nbits->block : nbits->depth;
     call->zero = (uint32_t)nbits->zero;
     call->scale_type = type_of(types[UL_NBITS_SCALES]->dtype);
+    call->by_bytes = nbits->in_bytes && call->block <= UL_NBITS_BYTE_DEPTH;
     if (types[UL_NBITS_ZEROS] != NULL)
         call->zeros = nbits->zeros_packed ? UL_NBITS_PACKED : UL_NBITS_FLOATS;
     if (call->zeros == UL_NBITS_FLOATS && types[UL_NBITS_ZEROS]->dtype != UL_F32)

@@ -53,6 +53,7 @@ static const char *read_attributes(struct ul_nbits *nbits, const struct ul_node 
     if (nbits->is_e2m1 && nbits->bits != 4)
         return "e2m1 has 4 bits";
     nbits->by_block = ul_node_get_int(node, "by_block", 0) != 0;
+    nbits->in_bytes = ul_node_get_int(node, "accuracy_level", 0) == 4;
     nbits->zero = ul_node_get_int(node, "zero", (int64_t)1 << (nbits->bits - 1));
     return nbits->zero < 0 || nbits->zero > 255 ? "zero must be 0 to 255" : NULL;
 }

@@ -4,6 +4,7 @@
 #include "ul_nbits.h"
 
 #include "ul_kernel.h"
+#include "ul_nbits_bytes.h"
 #include "ul_posts.h"
 #include "ul_small_float.h"
 
@@ -48,6 +49,23 @@ enum {
     GROUP = TILE_PANELS * COLS,
     CHAINS = 4 / (VECS < 4 ? VECS : 4), /* sums of a column at a time, in a block */
     AHEAD = 6                           /* blocks */
+};
+
+/* Of rows in bytes: those of a tile and its panels, and panels of fewer rows. */
+#if UL_BV_LANES == 16
+#define BYTE_ROWS 8
+#define BYTE_PANELS 2
+#define BYTE_FEW 4
+#else
+#define BYTE_ROWS 4
+#define BYTE_PANELS 1
+#define BYTE_FEW 1
+#endif
+
+enum {
+    BYTE_VECS = COLS / UL_BV_LANES,
+    BYTE_SUMS = BYTE_FEW * BYTE_VECS, /* of a row of a tile, at most */
+    BYTE_GROUP = UL_NBITS_GROUP
 };
 
 /* Scales of the next blocks lie a row apart, where no processor looks for them by itself. */
@@ -106,11 +124,20 @@ static float float_of_bf16(const unsigned char *place)
     return ul_bf16_to_f32(bits);
 }
 
+static int64_t scale_bytes(const struct job *job)
+{
+    return job->call->nbits.scale_type == UL_CALL_F32 ? 4 : 2;
+}
+
 /* Scales of `count` columns from `at` on; zeros fill the panel. */
 UL_INLINE void load_scales(float *to, const struct job *job, int64_t at, int64_t count)
 {
     const enum ul_call_type type = job->call->nbits.scale_type;
     int64_t i = 0;
+    if (type == UL_CALL_F32 && count == COLS) { /* of a known size: without a call */
+        memcpy(to, job->scales + at * 4, COLS * sizeof *to);
+        return;
+    }
     if (type == UL_CALL_F32) {
         memcpy(to, job->scales + at * 4, (size_t)count * 4);
         i = count;
@@ -228,12 +255,11 @@ static void multiply_row(const struct job *job, const float *block_sums, int64_t
     const float *src = job->src + row * job->call->src.strides[0];
     const uint32_t *codes = job->codes + panel * cut->words * COLS;
     const float zero = fixed_zero(nbits);
-    const int64_t scale_bytes = nbits->scale_type == UL_CALL_F32 ? 4 : 2;
     float scales[COLS], zeros[COLS], y[COLS];
     vec total[VECS] = {0};
-    for (int64_t b = 0; b < cut->depth / nbits->block; b++) {
+    for (int64_t b = 0; b < cut->blocks; b++) {
         vec sums[VECS][CHAINS];
-        UL_PREFETCH(job->scales + ((b + AHEAD) * cut->columns + first) * scale_bytes);
+        UL_PREFETCH(job->scales + ((b + AHEAD) * cut->columns + first) * scale_bytes(job));
         memset(sums, 0, sizeof sums);
         add_block(sums, codes + b * words * COLS, src + b * nbits->block, words, zero, nbits->bits);
         load_scales(scales, job, b * cut->columns + first, count);
@@ -255,7 +281,7 @@ static void multiply_row(const struct job *job, const float *block_sums, int64_t
 /* The sums of each block of a row, which zero points are multiplied with. */
 static void sum_blocks(const struct job *job, float *sums)
 {
-    const int64_t block = job->call->nbits.block, count = job->cut.depth / block;
+    const int64_t block = job->call->nbits.block, count = job->cut.blocks;
     for (int64_t r = 0; r < job->cut.rows; r++) {
         for (int64_t b = 0; b < count; b++) {
             const float *row = job->src + r * job->call->src.strides[0] + b * block;
@@ -269,7 +295,7 @@ static void sum_blocks(const struct job *job, float *sums)
 
 static void run_few(const struct job *job, float *scratch, int64_t begin, int64_t end)
 {
-    const int64_t count = job->cut.depth / job->call->nbits.block;
+    const int64_t count = job->cut.blocks;
     if (job->call->nbits.zeros != UL_NBITS_FIXED)
         sum_blocks(job, scratch);
     for (int64_t panel = begin; panel < end; panel++)
@@ -399,11 +425,233 @@ static void run_group(const struct job *job, float *scratch, int64_t panel, int6
     }
 }
 
+/* ---- rows in bytes ---- */
+
+/* Rows [row, row + count) of src. */
+struct byte_rows {
+    unsigned char *bytes; /* [row][k] */
+    struct ul_bytes_block *blocks;
+};
+
+static void take_row(const struct job *job, const struct byte_rows *to, int64_t from, int64_t row)
+{
+    const struct ul_call_nbits *nbits = &job->call->nbits;
+    const int64_t depth = job->cut.depth, count = job->cut.blocks;
+    const float *src = job->src + from * job->call->src.strides[0];
+    unsigned char *bytes = to->bytes + row * depth;
+    for (int64_t b = 0; b < count; b++)
+        to->blocks[row * count + b] =
+            ul_bytes_take(bytes + b * nbits->block, src + b * nbits->block, nbits->block,
+                          (int32_t)fixed_zero(nbits));
+    if (nbits->bits == 4)
+        ul_bytes_turn(bytes, depth, 4);
+    else if (nbits->bits == 2)
+        ul_bytes_turn(bytes, depth, 2);
+}
+
+/* A tile: some rows, and panels of a group. One row waits for memory alone, and fetches what the
+ * group behind has as it goes. */
+struct byte_tile {
+    const unsigned char *bytes;
+    const struct ul_bytes_block *blocks;
+    const uint32_t *codes[BYTE_FEW];
+    const float *scales, *zeros; /* [block][BYTE_GROUP]; zeros times scales, or NULL */
+    const unsigned char *next_scales;
+    int64_t next_words; /* from those of codes on */
+};
+
+/* Adds to sums what the words of a block have. */
+UL_INLINE void add_bytes(ul_bv sums[BYTE_ROWS][BYTE_SUMS], const struct byte_tile *tile,
+                         int64_t pitch, int64_t begin, int64_t end, int rows, int panels, int bits)
+{
+    const int parts = 8 / bits, vecs = panels * BYTE_VECS;
+    for (int64_t i = begin; i < end; i++) {
+        ul_bv words[BYTE_SUMS], codes[BYTE_SUMS];
+        UL_UNROLL
+        for (int v = 0; v < vecs; v++)
+            words[v] =
+                ul_bv_load(tile->codes[v / BYTE_VECS] + i * COLS + v % BYTE_VECS * UL_BV_LANES);
+        for (int v = 0; rows == 1 && v < panels; v++)
+            UL_PREFETCH(tile->codes[v] + tile->next_words + i * COLS);
+        UL_UNROLL
+        for (int p = 0; p < parts; p++) {
+            UL_UNROLL
+            for (int v = 0; v < vecs; v++)
+                codes[v] = ul_bv_part(words[v], p, bits);
+            UL_UNROLL
+            for (int r = 0; r < rows; r++) {
+                const int32_t four = ul_int_group(tile->bytes + r * pitch + (i * parts + p) * 4);
+                UL_UNROLL
+                for (int v = 0; v < vecs; v++)
+                    sums[r][v] = ul_bv_add(sums[r][v], four, codes[v], bits);
+            }
+        }
+    }
+}
+
+/* y, rows BYTE_GROUP apart, of a tile. */
+UL_INLINE void multiply_bytes(const struct job *job, float *y, const struct byte_tile *tile,
+                              int rows, int panels, int bits)
+{
+    const int64_t words = job->call->nbits.block * bits / 32, blocks = job->cut.blocks;
+    const int vecs = panels * BYTE_VECS;
+    ul_bv_floats total[BYTE_ROWS][BYTE_SUMS];
+    UL_UNROLL
+    for (int r = 0; r < rows; r++) {
+        UL_UNROLL
+        for (int v = 0; v < vecs; v++)
+            total[r][v] = (ul_bv_floats){0};
+    }
+    for (int64_t b = 0; b < blocks; b++) {
+        ul_bv sums[BYTE_ROWS][BYTE_SUMS];
+        UL_UNROLL
+        for (int r = 0; r < rows; r++) {
+            UL_UNROLL
+            for (int v = 0; v < vecs; v++)
+                sums[r][v] = ul_bv_all(tile->blocks[r * blocks + b].first);
+        }
+        for (int p = 0; rows == 1 && p < panels; p++)
+            UL_PREFETCH(tile->next_scales + (b * job->cut.columns + p * COLS) * scale_bytes(job));
+        add_bytes(sums, tile, job->cut.depth, b * words, (b + 1) * words, rows, panels, bits);
+        UL_UNROLL
+        for (int v = 0; v < vecs; v++) {
+            const int64_t at = b * BYTE_GROUP + v * UL_BV_LANES;
+            const ul_bv_floats scale = *(const ul_bv_loose *)(tile->scales + at);
+            UL_UNROLL
+            for (int r = 0; r < rows; r++)
+                total[r][v] +=
+                    ul_bv_to_floats(sums[r][v]) * (scale * tile->blocks[r * blocks + b].scale);
+        }
+        for (int v = 0; tile->zeros != NULL && v < vecs; v++) {
+            const int64_t at = b * BYTE_GROUP + v * UL_BV_LANES;
+            for (int r = 0; r < rows; r++)
+                total[r][v] -=
+                    *(const ul_bv_loose *)(tile->zeros + at) *
+                    (tile->blocks[r * blocks + b].sum * tile->blocks[r * blocks + b].scale);
+        }
+    }
+    UL_UNROLL
+    for (int r = 0; r < rows; r++) {
+        UL_UNROLL
+        for (int v = 0; v < vecs; v++)
+            *(ul_bv_loose *)(y + r * BYTE_GROUP + v * UL_BV_LANES) = total[r][v];
+    }
+}
+
+UL_INLINE void multiply_bits(const struct job *job, float *y, const struct byte_tile *tile,
+                             int64_t rows, int bits)
+{
+    if (rows == BYTE_ROWS)
+        multiply_bytes(job, y, tile, BYTE_ROWS, BYTE_PANELS, bits);
+    else if (rows == BYTE_ROWS / 2)
+        multiply_bytes(job, y, tile, BYTE_ROWS / 2, BYTE_PANELS, bits);
+    else
+        multiply_bytes(job, y, tile, 1, BYTE_FEW, bits);
+}
+
+static void run_tile(const struct job *job, float *y, const struct byte_tile *tile, int64_t rows)
+{
+    if (job->call->nbits.bits == 4)
+        multiply_bits(job, y, tile, rows, 4);
+    else if (job->call->nbits.bits == 2)
+        multiply_bits(job, y, tile, rows, 2);
+    else
+        multiply_bits(job, y, tile, rows, 8);
+}
+
+/* A group's columns, of which those behind the last panel are that once more. */
+static int64_t panel_at(const struct job *job, int64_t panel)
+{
+    return ul_run(panel, job->cut.panel_count - 1);
+}
+
+static void load_tables(const struct job *job, float *scales, float *zeros, int64_t panel)
+{
+    const int64_t columns = job->cut.columns;
+    for (int64_t b = 0; b < job->cut.blocks; b++) {
+        for (int64_t p = 0; p < BYTE_GROUP / COLS; p++) {
+            const int64_t first = panel_at(job, panel + p) * COLS, at = b * BYTE_GROUP + p * COLS;
+            const int64_t count = ul_run(columns - first, COLS);
+            load_scales(scales + at, job, b * columns + first, count);
+            if (zeros == NULL)
+                continue;
+            load_zeros(zeros + at, job, b, first, count);
+            for (int64_t i = at; i < at + COLS; i++)
+                zeros[i] *= scales[i];
+        }
+    }
+}
+
+/* `count` rows from `first` on, of which `rows` has the bytes, and panels of a group. */
+static void run_byte_group(const struct job *job, const struct byte_rows *rows, float *scratch,
+                           int64_t first, int64_t count, int64_t panel, int64_t end)
+{
+    const struct ul_nbits_cut *cut = &job->cut;
+    const int64_t columns = ul_run(end * COLS, cut->columns) - panel * COLS;
+    float y[BYTE_ROWS * BYTE_GROUP];
+    float *zeros =
+        job->call->nbits.zeros == UL_NBITS_FIXED ? NULL : scratch + cut->blocks * BYTE_GROUP;
+    const unsigned char *next = job->scales + (panel * COLS + BYTE_GROUP) * scale_bytes(job);
+    load_tables(job, scratch, zeros, panel);
+    for (int64_t r = 0, take; r < count; r += take) {
+        const int64_t left = count - r;
+        take = left >= BYTE_ROWS ? BYTE_ROWS : left >= BYTE_ROWS / 2 ? BYTE_ROWS / 2 : 1;
+        for (int64_t p = 0; p < end - panel; p += take == 1 ? BYTE_FEW : BYTE_PANELS) {
+            struct byte_tile tile = {.bytes = rows->bytes + r * cut->depth,
+                                     .blocks = rows->blocks + r * cut->blocks,
+                                     .scales = scratch + p * COLS,
+                                     .zeros = zeros == NULL ? NULL : zeros + p * COLS,
+                                     .next_scales = next + p * COLS * scale_bytes(job),
+                                     .next_words = BYTE_GROUP * cut->words};
+            for (int64_t i = 0; i < BYTE_FEW; i++)
+                tile.codes[i] = job->codes + panel_at(job, panel + p + i) * cut->words * COLS;
+            run_tile(job, y + p * COLS, &tile, take);
+        }
+        for (int64_t i = 0; i < take; i++)
+            finish(job, y + i * BYTE_GROUP, first + r + i, panel * COLS, columns);
+    }
+}
+
+/* All threads meet: what they have written is read by the others. */
+static void meet(int64_t threads)
+{
+    if (threads == 1)
+        return;
+#ifdef _OPENMP
+#pragma omp barrier
+#endif
+}
+
+static void run_bytes(const struct job *job, unsigned char *scratch, int64_t thread,
+                      int64_t threads)
+{
+    const struct ul_nbits_cut *cut = &job->cut;
+    const int64_t panels = cut->panel_count, group = BYTE_GROUP / COLS;
+    const int64_t begin = panels * thread / threads, end = panels * (thread + 1) / threads;
+    unsigned char *own = scratch + cut->shared_bytes + (uint64_t)thread * cut->thread_bytes;
+    struct byte_rows rows = {.bytes = scratch};
+    rows.blocks = (struct ul_bytes_block *)(void *)(scratch + cut->rows_bytes);
+    for (int64_t row = 0; row < cut->rows; row += cut->row_count) {
+        const int64_t count = ul_run(cut->rows - row, cut->row_count);
+        for (int64_t r = count * thread / threads; r < count * (thread + 1) / threads; r++)
+            take_row(job, &rows, row + r, r);
+        meet(threads);
+        for (int64_t panel = begin; panel < end; panel += group)
+            run_byte_group(job, &rows, (float *)(void *)own, row, count, panel,
+                           ul_run(panel + group, end));
+        meet(threads);
+    }
+}
+
 /* ---- threads ---- */
 
 static void run_thread(const struct job *job, unsigned char *scratch, int64_t thread,
                        int64_t threads)
 {
+    if (job->call->nbits.by_bytes) {
+        run_bytes(job, scratch, thread, threads);
+        return;
+    }
     const int64_t count = job->cut.panel_count;
     float *own = (float *)(void *)(scratch + (uint64_t)thread * job->cut.thread_bytes);
     const int64_t begin = count * thread / threads, end = count * (thread + 1) / threads;

@@ -114,6 +114,7 @@ struct ul_call_nbits {
     uint32_t zero; /* UL_NBITS_FIXED: that of all */
     enum ul_nbits_zeros zeros;
     enum ul_call_type scale_type;
+    uint32_t by_bytes; /* 1: rows of src may be rounded to 8 bits, a scale for each block */
 };
 
 struct ul_call {

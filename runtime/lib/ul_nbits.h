@@ -14,6 +14,9 @@
  * word of codes becomes floats without a conversion: its bits are put under an exponent that makes
  * them whole numbers, of which that exponent's own number is subtracted.
  *
+ * By bytes, where a model lets it: rows of src are rounded to signed bytes, a scale for each block,
+ * some rows at a time for all threads; ul_nbits_bytes.h multiplies them with the codes as they are.
+ *
  * Every sum has one order, which follows from the shape alone, so that the bits depend neither on
  * the cut nor on threads. Units: strides in elements, sizes in bytes. Ownership: all memory is the
  * caller's. Nothing fails. Pure C99; needs no library; little-endian machines.
@@ -24,46 +27,70 @@
 #include "ul_call.h"
 
 #define UL_NBITS_NAME "ullage nbits"
+#define UL_NBITS_BYTES_NAME "ullage nbits int8" /* rows rounded to bytes */
 
 enum {
-    UL_NBITS_COLS = 16,   /* of a panel */
-    UL_NBITS_FEW = 3,     /* rows that each read the codes */
-    UL_NBITS_GROUP = 64,  /* columns that are turned into floats together, at most */
-    UL_NBITS_DEPTH = 256, /* of k, at a time */
-    UL_NBITS_ROWS = 192   /* whose sums are kept while k goes by */
+    UL_NBITS_COLS = 16,         /* of a panel */
+    UL_NBITS_FEW = 3,           /* rows that each read the codes */
+    UL_NBITS_GROUP = 64,        /* columns that are turned into floats together, at most */
+    UL_NBITS_DEPTH = 256,       /* of k, at a time */
+    UL_NBITS_ROWS = 192,        /* whose sums are kept while k goes by */
+    UL_NBITS_BYTE_ROWS = 64,    /* that are kept as bytes */
+    UL_NBITS_BYTE_DEPTH = 32768 /* of a block whose sums fill 32 bits at most */
 };
 
 /* Arguments behind dst. */
 enum { UL_NBITS_ARG_SCALES = 4, UL_NBITS_ARG_ZEROS, UL_NBITS_FIRST_POST };
 
+/* A block of a row in bytes: its floats are about scale * byte. */
+struct ul_bytes_block {
+    float scale, sum; /* of the bytes */
+    int32_t first;    /* -zero * sum */
+};
+
 struct ul_nbits_cut {
     int64_t rows, depth, columns; /* m, k, n */
-    int64_t words;                /* of a column */
+    int64_t words, blocks;        /* of a column */
     int64_t panel_count;
     int64_t row_count;      /* at a time, of many */
     int few;                /* rows */
     uint64_t packed_bytes;  /* of the codes */
     uint64_t thread_bytes;  /* of scratch, of each thread */
+    uint64_t shared_bytes;  /* of scratch, of all, in front of them: rows as bytes, */
+    uint64_t rows_bytes;    /* that take so many, and their blocks */
     uint64_t scratch_bytes; /* alignment 64 */
 };
+
+static inline uint64_t ul_nbits_room(int64_t count, uint64_t size_bytes)
+{
+    return ((uint64_t)count * size_bytes + 63) / 64 * 64;
+}
 
 static inline void ul_nbits_cut_init(struct ul_nbits_cut *cut, const struct ul_call *call,
                                      uint32_t threads)
 {
-    uint64_t floats;
+    const int64_t most = call->nbits.by_bytes ? UL_NBITS_BYTE_ROWS : UL_NBITS_ROWS;
     cut->rows = call->dst.dims[0];
     cut->columns = call->dst.dims[1];
     cut->depth = call->src.dims[1];
     cut->words = cut->depth * (int64_t)call->nbits.bits / 32;
+    cut->blocks = cut->depth / call->nbits.block;
     cut->panel_count = (cut->columns + UL_NBITS_COLS - 1) / UL_NBITS_COLS;
     cut->packed_bytes = (uint64_t)(cut->panel_count * cut->words * UL_NBITS_COLS) * 4;
     cut->few = cut->rows <= UL_NBITS_FEW;
-    int64_t turns = (cut->rows + UL_NBITS_ROWS - 1) / UL_NBITS_ROWS;
+    int64_t turns = (cut->rows + most - 1) / most;
     cut->row_count = (cut->rows + turns - 1) / turns;
-    floats = cut->few ? (uint64_t)(cut->rows * (cut->depth / call->nbits.block))
-                      : (uint64_t)((UL_NBITS_DEPTH + cut->row_count) * UL_NBITS_GROUP);
-    cut->thread_bytes = (floats * sizeof(float) + 63) / 64 * 64;
-    cut->scratch_bytes = cut->thread_bytes * (threads != 0 ? threads : 1);
+    int64_t floats =
+        cut->few ? cut->rows * cut->blocks : (UL_NBITS_DEPTH + cut->row_count) * UL_NBITS_GROUP;
+    cut->rows_bytes = cut->shared_bytes = 0;
+    if (call->nbits.by_bytes) {
+        cut->rows_bytes = ul_nbits_room(cut->row_count * cut->depth, 1);
+        cut->shared_bytes = cut->rows_bytes + ul_nbits_room(cut->row_count * cut->blocks,
+                                                            sizeof(struct ul_bytes_block));
+        floats = (call->nbits.zeros == UL_NBITS_FIXED ? 1 : 2) * cut->blocks * UL_NBITS_GROUP;
+    }
+    cut->thread_bytes = ul_nbits_room(floats, sizeof(float));
+    cut->scratch_bytes = cut->shared_bytes + cut->thread_bytes * (threads != 0 ? threads : 1);
 }
 
 /* How the codes lie, for the loader: stored they are [n, words]. */

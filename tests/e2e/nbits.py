@@ -4,7 +4,8 @@
     nbits.py ULLAGE [--target c] [--count 12] [--seed 1]
 
 Random shapes, block sizes, kinds of zero points, biases and group indexes; each program gives what
-the unpacked weights give, to rounding, and with --pack none the same bits.
+the unpacked weights give, to rounding, and with --pack none the same bits. Where accuracy_level is 4
+and the plan says int8, that is so of the input rounded to bytes, a scale for each block.
 Exit: 0 ok, 1 outputs differ or a command failed, 77 a Python package is missing.
 """
 
@@ -32,9 +33,11 @@ except ImportError:
 NEAR = 3e-6  # of the sum of the products' sizes: sums are in another order
 PEER = 1e-2  # it may round the input to 8 bits
 STORED = 1.4  # bytes of weights in the buffer, of those in the model: the last block may be cut there
+INT8 = "ullage nbits int8"
 
 
-Case = collections.namedtuple("Case", "model input want size text")
+# `rounded` is wanted where a plan says int8; None: none may.
+Case = collections.namedtuple("Case", "model input want size text rounded", defaults=[None])
 
 
 def pack(values, bits):
@@ -48,9 +51,22 @@ def tensor(name, array):
     return onnx.numpy_helper.from_array(numpy.ascontiguousarray(array), name)
 
 
-def product(rng, bits=None):
+def round_rows(a, block):
+    """As onnxruntime rounds them where accuracy_level is 4."""
+    k = a.shape[-1]
+    rows = numpy.zeros((*a.shape[:-1], -(-k // block) * block), "f4")
+    rows[..., :k] = a
+    blocks = rows.reshape(*a.shape[:-1], -1, block)
+    most = numpy.abs(blocks).max(-1, keepdims=True)
+    factor = numpy.divide(numpy.float32(127), most, out=numpy.zeros_like(most), where=most > 0)
+    scales = most / numpy.float32(127)
+    return (numpy.rint(blocks * factor).astype("f8") * scales).reshape(rows.shape)[..., :k]
+
+
+def product(rng):
     """A MatMulNBits: the model, its input, the weights as floats, and the bias."""
-    bits = bits or int(rng.choice([2, 3, 4, 4, 4, 5, 6, 7, 8]))
+    bits = int(rng.choice([2, 3, 4, 4, 4, 5, 6, 7, 8]))
+    level = int(rng.choice([0, 1, 4, 4]))
     block = int(rng.choice([16, 32, 64, 128]))
     k, n = int(rng.integers(1, 300)), int(rng.integers(1, 90))
     if rng.random() < 0.5:
@@ -86,18 +102,23 @@ def product(rng, bits=None):
         bias = rng.normal(0, 1, n).astype("f4")
         weights.append(tensor("bias", bias))
         names[5] = "bias"
-    node = helper.make_node("MatMulNBits", names, ["y"], domain="com.microsoft", K=k, N=n, bits=bits, block_size=block)
-    return finish(rng, [node], weights, [*lead, k], [*lead, n],
-                  (codes[:, :k] - zeros[:, groups]) * scales[:, groups], bias, f"{bits} bits, blocks of {block}, {kind} zeros, {lead}x{k}x{n}")
+    node = helper.make_node("MatMulNBits", names, ["y"], domain="com.microsoft", K=k, N=n, bits=bits, block_size=block,
+                            accuracy_level=level)  # fmt: skip
+    return finish(rng, [node], weights, [*lead, k], [*lead, n], (codes[:, :k] - zeros[:, groups]) * scales[:, groups], bias,
+                  f"{bits} bits, blocks of {block}, {kind} zeros, level {level}, {lead}x{k}x{n}", block if level == 4 else None)  # fmt: skip
 
 
-def finish(rng, nodes, weights, a_shape, y_shape, matrix, bias, text):
-    """With a map behind it half of the time."""
+def finish(rng, nodes, weights, a_shape, y_shape, matrix, bias, text, block=None):
+    """With a map behind it half of the time; block: of rows that may be rounded."""
     model, last = behind(rng, nodes, weights, TensorProto.FLOAT, a_shape, y_shape)
     a = rng.normal(0, 1, a_shape).astype("f4")
     want = a.astype("f8") @ matrix.astype("f8").T + bias
     size = numpy.abs(a) @ numpy.abs(matrix).T + numpy.abs(bias)
-    return Case(model, a, numpy.maximum(want, 0) if last == "r" else want, size, text)
+    rounded = None
+    if block is not None:
+        rounded = round_rows(a, block) @ matrix.astype("f8").T + bias
+        rounded = numpy.maximum(rounded, 0) if last == "r" else rounded
+    return Case(model, a, numpy.maximum(want, 0) if last == "r" else want, size, text, rounded)
 
 
 def behind(rng, nodes, weights, dtype, a_shape, y_shape):
@@ -334,7 +355,11 @@ def check(ullage, options, case):
         plain, _ = outputs(ullage, folder, [*options, "--pack", "none"], feed)
     if got.shape != case.want.shape:
         raise RuntimeError(f"{case.text}: gives {got.shape}, not {case.want.shape}")
-    worst = float(numpy.max(numpy.abs(got - case.want) / (case.size + 1e-30)))
+    way = plan["steps"]["implementation"][0]
+    if way.startswith("ullage nbits") and (way == INT8) != (case.rounded is not None):
+        raise RuntimeError(f"{case.text}: runs by {way}")
+    want = case.rounded if way == INT8 else case.want
+    worst = float(numpy.max(numpy.abs(got - want) / (case.size + 1e-30)))
     if not worst <= NEAR:
         raise RuntimeError(f"{case.text}: differs by {worst:.2g} of the products' sizes")
     if got.tobytes() != plain.tobytes():
@@ -344,7 +369,7 @@ def check(ullage, options, case):
         raise RuntimeError(f"{case.text}: {plan['rows']['weights']} bytes of weights, {model} in the model")
     if not any("NBits" in op or "quantize" in op.lower() or "Unpack" in op for op in plan["steps"]["op"]):
         raise RuntimeError(f"{case.text}: runs as {plan['steps']['op']}")
-    return plan["steps"]["implementation"][0]
+    return way
 
 
 def check_peer(case):
@@ -381,7 +406,7 @@ def main():
     refusals(os.path.abspath(arguments.ullage))
     asked_for(os.path.abspath(arguments.ullage), options)
     print(f"{arguments.count} cases, {peers} of them by onnxruntime too; {dict(ways)}")
-    if arguments.target == "cpu" and arguments.count >= 12 and ways["ullage nbits"] == 0:
+    if arguments.target == "cpu" and arguments.count >= 12 and not ways["ullage nbits"] * ways[INT8]:
         raise RuntimeError("nothing ran by the runtime's own product")
     return 0
 

@@ -1,0 +1,264 @@
+/* ul_nbits.c against plain sums in double, over random shapes, bits, blocks and kinds of zero
+   points: of src as it is, and of src rounded to bytes as ul_nbits_bytes.h has it. A call writes
+   its result and its scratch, nothing else, and its bits do not depend on the number of threads,
+   planned or used, nor on how many rows there are beside one. */
+#define _POSIX_C_SOURCE 200809L
+
+#include "ul_nbits.h"
+#include "ul_pack.h"
+
+#include "test.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static uint64_t random_state = 11;
+
+static int64_t pick(int64_t low, int64_t high)
+{
+    random_state = random_state * UINT64_C(6364136223846793005) + 1442695040888963407u;
+    return low + (int64_t)((random_state >> 33) % (uint64_t)(high - low + 1));
+}
+
+static float pick_float(void)
+{
+    return (float)pick(-8388608, 8388608) / 8388608.0f;
+}
+
+/* Bytes with a fence behind them. */
+enum { FENCE = 128, FENCE_BYTE = 0xa5 };
+
+static void *new_room(uint64_t bytes)
+{
+    void *place = NULL;
+    if (posix_memalign(&place, 64, (size_t)bytes + FENCE) != 0)
+        abort();
+    memset(place, 0, (size_t)bytes);
+    memset((unsigned char *)place + bytes, FENCE_BYTE, FENCE);
+    return place;
+}
+
+static void free_room(void *place, uint64_t bytes)
+{
+    for (int i = 0; i < FENCE; i++)
+        CHECK(((unsigned char *)place)[bytes + (uint64_t)i] == FENCE_BYTE);
+    free(place);
+}
+
+/* A call and its arguments. */
+struct trial {
+    struct ul_call call;
+    int64_t rows, depth, columns, blocks, zero_row; /* bytes of a row of packed zero points */
+    uint32_t *codes;                                /* [columns][words], as stored */
+    float *src, *bias, *scales, *zeros;
+    unsigned char *packed_zeros;
+};
+
+static float *new_floats(int64_t count)
+{
+    float *floats = new_room((uint64_t)count * 4);
+    for (int64_t i = 0; i < count; i++)
+        floats[i] = pick_float();
+    return floats;
+}
+
+static struct ul_call_tensor matrix(int64_t rows, int64_t columns, int64_t gap)
+{
+    return (struct ul_call_tensor){
+        .type = UL_CALL_F32, .rank = 2, .dims = {rows, columns}, .strides = {columns + gap, 1}};
+}
+
+static void make_trial(struct trial *trial, uint32_t by_bytes)
+{
+    static const uint32_t bits[] = {2, 4, 4, 8};
+    memset(trial, 0, sizeof *trial);
+    struct ul_call_nbits *nbits = &trial->call.nbits;
+    nbits->bits = bits[pick(0, 3)];
+    nbits->block = pick(1, 9) * 32 / (int64_t)nbits->bits;
+    nbits->zeros = (enum ul_nbits_zeros)pick(0, 2);
+    nbits->zero = (uint32_t)pick(0, (1 << nbits->bits) - 1);
+    nbits->by_bytes = by_bytes;
+    trial->rows = pick(0, 4) == 0 ? pick(60, 200) : pick(1, 21);
+    trial->blocks = pick(1, 7);
+    trial->depth = trial->blocks * nbits->block;
+    trial->columns = pick(1, 150);
+    trial->call.kind = UL_CALL_NBITS;
+    trial->call.src = matrix(trial->rows, trial->depth, pick(0, 1) * 5);
+    trial->call.dst = matrix(trial->rows, trial->columns, pick(0, 1) * 3);
+    trial->src = new_floats(trial->rows * trial->call.src.strides[0]);
+    if (pick(0, 1) == 0)
+        trial->call.bias = matrix(1, trial->columns, 0);
+    trial->bias = trial->call.bias.rank != 0 ? new_floats(trial->columns) : NULL;
+    trial->scales = new_floats(trial->blocks * trial->columns);
+    trial->zeros = new_floats(trial->blocks * trial->columns);
+    trial->zero_row = (trial->columns * (int64_t)nbits->bits + 7) / 8;
+    trial->packed_zeros = new_room((uint64_t)(trial->blocks * trial->zero_row));
+    for (int64_t i = 0; i < trial->blocks * trial->zero_row; i++)
+        trial->packed_zeros[i] = (unsigned char)pick(0, 255);
+    const int64_t words = trial->columns * trial->depth * (int64_t)nbits->bits / 32;
+    trial->codes = new_room((uint64_t)words * 4);
+    for (int64_t i = 0; i < words; i++)
+        trial->codes[i] = (uint32_t)pick(0, 0xffff) << 16 | (uint32_t)pick(0, 0xffff);
+    if (pick(0, 3) == 0) /* a block of zeros has no size */
+        memset(trial->src, 0, (size_t)nbits->block * 4);
+}
+
+static void free_trial(struct trial *trial)
+{
+    const int64_t tables = trial->blocks * trial->columns * 4;
+    free_room(trial->src, (uint64_t)(trial->rows * trial->call.src.strides[0] * 4));
+    if (trial->bias != NULL)
+        free_room(trial->bias, (uint64_t)trial->columns * 4);
+    free_room(trial->scales, (uint64_t)tables);
+    free_room(trial->zeros, (uint64_t)tables);
+    free_room(trial->packed_zeros, (uint64_t)(trial->blocks * trial->zero_row));
+    free_room(trial->codes, (uint64_t)(trial->columns * trial->depth) * trial->call.nbits.bits / 8);
+}
+
+/* ---- as it should be ---- */
+
+static double weight(const struct trial *trial, int64_t k, int64_t n)
+{
+    const struct ul_call_nbits *nbits = &trial->call.nbits;
+    const int64_t bits = (int64_t)nbits->bits, at = k / nbits->block * trial->columns + n;
+    const uint32_t mask = (1u << nbits->bits) - 1;
+    const uint32_t word = trial->codes[(n * trial->depth + k) * bits / 32];
+    const int64_t zero_bit = n * bits;
+    double zero = nbits->zero;
+    if (nbits->zeros == UL_NBITS_FLOATS)
+        zero = trial->zeros[at];
+    else if (nbits->zeros == UL_NBITS_PACKED)
+        zero = (double)(trial->packed_zeros[k / nbits->block * trial->zero_row + zero_bit / 8] >>
+                            zero_bit % 8 &
+                        mask);
+    return ((double)(word >> k * bits % 32 & mask) - zero) * (double)trial->scales[at];
+}
+
+/* A row as it is multiplied. */
+static void take_row(const struct trial *trial, double *to, int64_t row)
+{
+    const float *src = trial->src + row * trial->call.src.strides[0];
+    const int64_t block = trial->call.nbits.block;
+    for (int64_t k = 0; k < trial->depth; k++)
+        to[k] = src[k];
+    for (int64_t b = 0; b < trial->blocks && trial->call.nbits.by_bytes; b++) {
+        float most = 0;
+        for (int64_t k = b * block; k < (b + 1) * block; k++)
+            most = fmaxf(most, fabsf(src[k]));
+        const float factor = most > 0 ? 127.0f / most : 0;
+        for (int64_t k = b * block; k < (b + 1) * block; k++) {
+            const float scaled = src[k] * factor;
+            to[k] = nearbyint((double)scaled) * (double)(most / 127.0f);
+        }
+    }
+}
+
+static void check_row(const struct trial *trial, const float *result, int64_t row)
+{
+    double *src = malloc((size_t)trial->depth * sizeof *src);
+    take_row(trial, src, row);
+    for (int64_t n = 0; n < trial->columns; n++) {
+        double sum = trial->bias != NULL ? (double)trial->bias[n] : 0, size = fabs(sum);
+        for (int64_t k = 0; k < trial->depth; k++) {
+            const double one = src[k] * weight(trial, k, n);
+            sum += one;
+            size += fabs(src[k]) * (1 << trial->call.nbits.bits) *
+                    fabs((double)trial->scales[k / trial->call.nbits.block * trial->columns + n]);
+        }
+        CHECK(fabs((double)result[row * trial->call.dst.strides[0] + n] - sum) <= 4e-7 * size);
+    }
+    free(src);
+}
+
+/* ---- runs ---- */
+
+static uint32_t *pack(const struct trial *trial, const struct ul_nbits_cut *cut)
+{
+    uint32_t *packed = new_room(cut->packed_bytes);
+    struct ul_pack layout;
+    struct ul_packer packer;
+    ul_nbits_pack(&layout, cut);
+    ul_packer_init(&packer, &layout, (unsigned char *)packed);
+    ul_packer_add(&packer, (const unsigned char *)trial->codes,
+                  (uint64_t)(trial->columns * cut->words));
+    return packed;
+}
+
+/* The result of `rows` rows from `first` on. */
+static void run(const struct trial *trial, float *result, int64_t first, int64_t rows,
+                uint32_t planned, uint32_t threads)
+{
+    struct ul_call call = trial->call;
+    call.src.dims[0] = call.dst.dims[0] = rows;
+    struct ul_nbits_cut cut;
+    ul_nbits_cut_init(&cut, &call, planned);
+    uint32_t *packed = pack(trial, &cut);
+    unsigned char *scratch = new_room(cut.scratch_bytes);
+    memset(scratch, 0xff, cut.scratch_bytes); /* NaN */
+    const void *args[UL_CALL_ARGS] = {trial->src + first * call.src.strides[0], packed, trial->bias,
+                                      result + first * call.dst.strides[0]};
+    args[UL_NBITS_ARG_SCALES] = trial->scales;
+    if (call.nbits.zeros != UL_NBITS_FIXED)
+        args[UL_NBITS_ARG_ZEROS] = call.nbits.zeros == UL_NBITS_PACKED
+                                       ? (const void *)trial->packed_zeros
+                                       : (const void *)trial->zeros;
+    ul_nbits_run(&call, args, scratch, planned, threads);
+    free_room(scratch, cut.scratch_bytes);
+    free_room(packed, cut.packed_bytes);
+}
+
+static void check_trial(const struct trial *trial)
+{
+    const int64_t pitch = trial->call.dst.strides[0], count = trial->rows * pitch;
+    float *first = new_floats(count), *again = new_room((uint64_t)count * 4);
+    memcpy(again, first, (size_t)count * sizeof *again);
+    run(trial, first, 0, trial->rows, 1, 1);
+    for (int64_t r = 0; r < trial->rows; r++) {
+        check_row(trial, first, r);
+        CHECK(memcmp(first + r * pitch + trial->columns, again + r * pitch + trial->columns,
+                     (size_t)(pitch - trial->columns) * sizeof *first) == 0);
+    }
+    for (uint32_t planned = 2; planned <= 5; planned += 3) {
+        run(trial, again, 0, trial->rows, planned, planned);
+        CHECK(memcmp(first, again, (size_t)count * sizeof *first) == 0);
+        run(trial, again, 0, trial->rows, planned, planned - 1);
+        CHECK(memcmp(first, again, (size_t)count * sizeof *first) == 0);
+    }
+    const int64_t from = pick(0, trial->rows - 1), rows = pick(1, trial->rows - from);
+    run(trial, again, from, rows, 1, 1);
+    if (trial->call.nbits.by_bytes)
+        CHECK(memcmp(first, again, (size_t)count * sizeof *first) == 0);
+    free_room(first, (uint64_t)count * 4);
+    free_room(again, (uint64_t)count * 4);
+}
+
+/* A block with what is no finite number gives none, beside rows that have only numbers. */
+static void check_not_finite(void)
+{
+    struct trial trial;
+    for (int i = 0; i < 20; i++) {
+        make_trial(&trial, 1);
+        const int64_t count = trial.rows * trial.call.dst.strides[0], row = pick(0, trial.rows - 1);
+        float *result = new_floats(count);
+        trial.src[row * trial.call.src.strides[0] + pick(0, trial.depth - 1)] =
+            i % 2 == 0 ? NAN : -INFINITY;
+        run(&trial, result, 0, trial.rows, 1, 1);
+        for (int64_t r = 0; r < trial.rows; r++)
+            for (int64_t n = 0; n < trial.columns; n++)
+                CHECK((r == row) != !!isfinite(result[r * trial.call.dst.strides[0] + n]));
+        free_room(result, (uint64_t)count * 4);
+        free_trial(&trial);
+    }
+}
+
+int main(void)
+{
+    struct trial trial;
+    for (int i = 0; i < 120; i++) {
+        make_trial(&trial, i % 3 != 0);
+        check_trial(&trial);
+        free_trial(&trial);
+    }
+    check_not_finite();
+    return TEST_RESULT();
+}
