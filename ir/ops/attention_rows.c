@@ -2,6 +2,7 @@
  * a vector holds, that are then folded in a fixed tree: loops without leave to reorder floats. */
 #include "ir/kernel_build.h"
 #include "ir/ops/attention.h"
+#include "ir/ops/norm.h"
 
 #include <math.h>
 
@@ -41,7 +42,7 @@ static ul_kx term_at(const struct ul_attention_lower *a, const struct term *term
         return ul_kx_binary(kernel, UL_KX_MUL, x, ul_kx_load(kernel, term->times, at));
     if (term->shift == UL_NONE)
         return x;
-    x = ul_kx_unary(kernel, UL_KX_EXP, ul_kx_binary(kernel, UL_KX_SUB, x, term->shift));
+    x = ul_softmax_exp(kernel, ul_kx_binary(kernel, UL_KX_SUB, x, term->shift));
     x = ul_ks_let(kernel, x);
     ul_ks_store(kernel, a->scores, at, x);
     return x;

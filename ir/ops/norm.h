@@ -6,6 +6,10 @@
 
 /* norm_softmax.c. False where the axis does not exist; bit d of the mask: dimension d. */
 bool ul_softmax_mask(const struct ul_node *node, uint32_t rank, uint32_t *mask);
+/* Likewise: exp(x) of a score less the largest, a statement or two; 0 where that is below normal
+ * numbers. A mask of -100 would make such ones of many scores, and each product with one of them
+ * takes a hundred times the time of another on some processors. */
+ul_kx ul_softmax_exp(struct ul_kernel *kernel, ul_kx x);
 
 /* norm_layer.c: the same of MeanVarianceNormalization's axes. */
 bool ul_mean_variance_mask(const struct ul_node *node, uint32_t rank, uint32_t *mask);

@@ -70,9 +70,19 @@ static ul_kx shifted(struct ul_lanes *lanes, const struct softmax *s)
     return ul_kx_sub(lanes->lower->kernel, load_score(lanes, s), ul_lanes_get(lanes, s->max));
 }
 
+ul_kx ul_softmax_exp(struct ul_kernel *kernel, ul_kx x)
+{
+    enum ul_dtype dtype = ul_kx_dtype(kernel, x);
+    ul_kx least = ul_kx_float(kernel, dtype, dtype == UL_F64 ? -708.0 : -87.0);
+    x = ul_ks_let(kernel, x);
+    ul_kx is_tiny = ul_ks_let(kernel, ul_kx_binary(kernel, UL_KX_LT, x, least));
+    ul_kx e = ul_kx_unary(kernel, UL_KX_EXP, ul_kx_select(kernel, is_tiny, least, x));
+    return ul_kx_select(kernel, is_tiny, ul_kx_float(kernel, dtype, 0.0), e);
+}
+
 static ul_kx load_exp(struct ul_lanes *lanes, const void *context)
 {
-    return ul_kx_unary(lanes->lower->kernel, UL_KX_EXP, shifted(lanes, context));
+    return ul_softmax_exp(lanes->lower->kernel, shifted(lanes, context));
 }
 
 static ul_kx store_exp(struct ul_lanes *lanes, const void *context)
