@@ -307,6 +307,28 @@ bool ul_kx_is_int(const struct ul_kernel *kernel, ul_kx a, int64_t *value)
     return kernel->exprs[a].op == UL_KX_INT;
 }
 
+bool ul_kx_factor(const struct ul_kernel *kernel, ul_kx id, uint32_t var, int64_t *factor)
+{
+    const struct ul_kx_data *expr = &kernel->exprs[id];
+    int64_t a;
+    int64_t b;
+    *factor = 0;
+    if (expr->op == UL_KX_INT)
+        return true;
+    if (expr->op == UL_KX_VAR) {
+        *factor = expr->var == var;
+        return true;
+    }
+    if (expr->op == UL_KX_ADD || expr->op == UL_KX_SUB) {
+        if (!ul_kx_factor(kernel, expr->a, var, &a) || !ul_kx_factor(kernel, expr->b, var, &b))
+            return false;
+        return expr->op == UL_KX_ADD ? !__builtin_add_overflow(a, b, factor)
+                                     : !__builtin_sub_overflow(a, b, factor);
+    }
+    return expr->op == UL_KX_MUL && ul_kx_is_int(kernel, expr->b, &b) &&
+           ul_kx_factor(kernel, expr->a, var, &a) && !__builtin_mul_overflow(a, b, factor);
+}
+
 /* Operations */
 
 static bool gives_bool(enum ul_kx_op op)

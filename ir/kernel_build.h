@@ -56,6 +56,9 @@ enum ul_dtype ul_kx_dtype(const struct ul_kernel *kernel, ul_kx a);
 uint32_t ul_kx_operand_count(enum ul_kx_op op);
 /* True and the value when the expression is an integer constant. */
 bool ul_kx_is_int(const struct ul_kernel *kernel, ul_kx a, int64_t *value);
+/* The factor of `var` in an index; false where that is no constant. What other variables are bound
+ * to is taken to stand still. */
+bool ul_kx_factor(const struct ul_kernel *kernel, ul_kx id, uint32_t var, int64_t *factor);
 
 /* Statements go to the end of the innermost open list. */
 /* The variable; constants pass through. Parts of `value` that it uses more than once get variables

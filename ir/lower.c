@@ -485,13 +485,14 @@ static bool group_merges(const struct ul_lower *lower, const struct ul_type *typ
     for (uint32_t i = 0; i < state->node_count; i++) {
         const struct ul_node *node = &lower->graph->nodes[state->nodes[i]];
         uint32_t flags = ul_op_get(node->op)->flags;
-        if ((flags & UL_OP_ELEMENTWISE) == 0 ||
+        if ((flags & (UL_OP_ELEMENTWISE | UL_OP_LOOKS_UP)) == 0 ||
             ((flags & UL_OP_RANDOM) != 0 && !follows(type, outer, inner)))
             return false;
         for (uint32_t k = 0; k < node->input_count + node->output_count; k++) {
             ul_value_id value =
                 k < node->input_count ? node->inputs[k] : node->outputs[k - node->input_count];
-            if (value == UL_NONE)
+            bool is_table = (flags & UL_OP_LOOKS_UP) != 0 && k > 0 && k < node->input_count;
+            if (value == UL_NONE || is_table)
                 continue;
             if (value_get(lower, value)->type.rank > type->rank)
                 return false;

@@ -38,8 +38,10 @@ enum ul_op_flag {
                                     over  batch and space: best with channels innermost in both */
     UL_OP_PACKS = 1u << 15,      /* makes one element of many of input 0, which are best made as it
                                     loads them */
-    UL_OP_WIDENS = 1u << 16      /* makes elements of smaller ones that say as much: not folded, for
+    UL_OP_WIDENS = 1u << 16,     /* makes elements of smaller ones that say as much: not folded, for
                                     who reads it may compute with these */
+    UL_OP_LOOKS_UP = 1u << 17    /* input 0 is read as an elementwise operator's, the others
+                                    wherever its elements say */
 };
 
 /* Sets the types (and, where known, the constant values) of a node's outputs. */

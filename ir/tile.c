@@ -36,43 +36,19 @@ static const struct ul_ks_data *stmt_of(const struct nest *nest, ul_ks id)
 
 /* ---- How far an index moves with a loop ---- */
 
-/* The factor of `var` in an index; false where that is no constant. */
-static bool factor_of(const struct nest *nest, ul_kx id, uint32_t var, int64_t *factor)
-{
-    const struct ul_kernel *kernel = nest->kernel;
-    const struct ul_kx_data *expr = &kernel->exprs[id];
-    int64_t a;
-    int64_t b;
-    *factor = 0;
-    if (expr->op == UL_KX_INT)
-        return true;
-    if (expr->op == UL_KX_VAR) {
-        *factor = expr->var == var;
-        return true; /* what LET binds is taken to stand still */
-    }
-    if (expr->op == UL_KX_ADD || expr->op == UL_KX_SUB) {
-        if (!factor_of(nest, expr->a, var, &a) || !factor_of(nest, expr->b, var, &b))
-            return false;
-        return expr->op == UL_KX_ADD ? !__builtin_add_overflow(a, b, factor)
-                                     : !__builtin_sub_overflow(a, b, factor);
-    }
-    return expr->op == UL_KX_MUL && ul_kx_is_int(kernel, expr->b, &b) &&
-           factor_of(nest, expr->a, var, &a) && !__builtin_mul_overflow(a, b, factor);
-}
-
 /* An access that strides along the innermost loop and hardly along another asks for blocks. */
 static void ask_index(struct nest *nest, ul_kx index)
 {
     uint32_t last = nest->count - 1;
     int64_t factor;
     if (nest->outer != UL_NONE ||
-        !factor_of(nest, index, stmt_of(nest, nest->loops[last])->var, &factor) ||
+        !ul_kx_factor(nest->kernel, index, stmt_of(nest, nest->loops[last])->var, &factor) ||
         (factor < FAR && factor > -FAR))
         return;
     for (uint32_t i = last; i-- > 0;) {
         if (nest->counts[i] < INNER_BLOCK ||
-            !factor_of(nest, index, stmt_of(nest, nest->loops[i])->var, &factor) || factor == 0 ||
-            factor > NEAR || factor < -NEAR)
+            !ul_kx_factor(nest->kernel, index, stmt_of(nest, nest->loops[i])->var, &factor) ||
+            factor == 0 || factor > NEAR || factor < -NEAR)
             continue;
         nest->outer = i;
         return;

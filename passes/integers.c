@@ -8,11 +8,12 @@
  *   (integers_sums.c): ConvInteger, MatMulInteger, ConvTransposeInteger -> Add -> Cast -> Mul;
  * - a QuantizeLinear of sums of such, through Relu and Clip, becomes one Rescale
  *   (integers_rescale.c), which fuses behind them;
- * - movements are done on integers (integers_move.c).
+ * - movements are done on integers (integers_move.c);
+ * - functions of one 8-bit value become tables (integers_table.c), in a walk at the end.
  *
  *      x --> DequantizeLinear --.                              x -.
- *      w --> DequantizeLinear --> Conv --> Relu --> Quantize   w --> ConvInteger --> Add -->
- * Rescale
+ *      w --> DequantizeLinear --> Conv --> Relu --> Quantize   w --> ConvInteger -->
+ *                                                          Add --> Rescale
  *
  * All else keeps its form: an elementwise operator, a mean, a Softmax between the two is one kernel
  * that loads and stores integers. Numbers differ from those of the floats by a step of the result
@@ -128,6 +129,12 @@ static void finish(struct ul_integers *integers, ul_node_id id)
         broadcast(integers, id);
 }
 
+static void tabulate(struct ul_integers *integers, ul_node_id id)
+{
+    if (integers->graph->nodes[id].op == UL_OP_Quantize)
+        (void)ul_integers_table(integers, id);
+}
+
 /* Nodes as the walk hands them over, each with where new ones go. */
 static void walk(struct ul_integers *integers, ul_block_id block,
                  void (*visit)(struct ul_integers *, ul_node_id))
@@ -156,6 +163,7 @@ enum ul_status ul_pass_integers(struct ul_pass *pass)
     integers.uses = ul_graph_count_uses(pass->graph, pass->scratch);
     integers.known_count = pass->graph->value_count;
     walk(&integers, 0, finish);
+    walk(&integers, 0, tabulate);
     ul_graph_sweep(pass->graph);
     return UL_OK;
 }

@@ -63,6 +63,9 @@ bool ul_integers_shift(struct ul_integers *integers, ul_node_id id);
 /* integers_rescale.c: a QuantizeLinear of sums of scaled integers becomes one Rescale. */
 bool ul_integers_rescale(struct ul_integers *integers, ul_node_id id);
 
+/* integers_table.c: a Quantize of a function of one 8-bit value becomes a Lookup. */
+bool ul_integers_table(struct ul_integers *integers, ul_node_id id);
+
 /* integers_move.c: what only moves elements moves integers. */
 bool ul_integers_move(struct ul_integers *integers, ul_node_id id);
 /* Likewise what a QuantizeLinear reads; new ones in front of it are handed to

@@ -20,8 +20,7 @@ void ul_no_float_become_rescale(struct ul_integers *integers, ul_node_id id, ul_
 /* A Rescale in floats becomes one in fixed point; false: its factors leave the range. */
 bool ul_no_float_fix(struct ul_integers *integers, ul_node_id id);
 
-/* no_float_table.c: functions of one 8-bit value as tables; products of two. */
-bool ul_no_float_table(struct ul_integers *integers, ul_node_id id);
+/* no_float_product.c: products of two 8-bit values. */
 bool ul_no_float_product(struct ul_integers *integers, ul_node_id id);
 
 /* no_float_mean.c: means over windows and axes as sums of products with ones; softmax. */

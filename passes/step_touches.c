@@ -144,6 +144,12 @@ static bool same_places(const struct ul_value *a, const struct ul_value *b)
     return true;
 }
 
+static bool is_read_in_order(const struct ul_node *node, uint32_t input)
+{
+    uint32_t flags = ul_op_get(node->op)->flags;
+    return (flags & UL_OP_ELEMENTWISE) != 0 || ((flags & UL_OP_LOOKS_UP) != 0 && input == 0);
+}
+
 /* Each element of the base is read where the same element of `output` is stored, and nowhere else.
  */
 static bool is_read_at_store(const struct ul_steps *steps, const ul_node_id *nodes, uint32_t count,
@@ -156,7 +162,7 @@ static bool is_read_at_store(const struct ul_steps *steps, const ul_node_id *nod
             ul_value_id input = node->inputs[i];
             if (input == UL_NONE || base_of(steps, input) != base)
                 continue;
-            if (!steps->at_store[n] || (ul_op_get(node->op)->flags & UL_OP_ELEMENTWISE) == 0 ||
+            if (!steps->at_store[n] || !is_read_in_order(node, i) ||
                 !same_places(&values[input], &values[output]))
                 return false;
         }

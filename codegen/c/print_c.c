@@ -5,6 +5,7 @@
 
 #include "codegen/c/c.h"
 #include "codegen/c/contract_c.h"
+#include "codegen/kernel/lookup.h"
 #include "codegen/kernel/print_expr.h"
 #include "codegen/kernel/threads.h"
 #include "ir/kernel_build.h"
@@ -28,10 +29,45 @@ struct printer {
 
 static void put_list(struct printer *printer, ul_ks first, uint32_t indent);
 
+static void put_loop_end(struct printer *printer, const struct ul_ks_data *stmt, const char *last)
+{
+    if (last != NULL)
+        ul_text_put(printer->expr.text, last);
+    else
+        ul_put_expr(&printer->expr, stmt->value);
+}
+
+/* The whole loop as one call: { const int64_t v = first; ul_lookup_u8(...); } */
+static void put_lookup(struct printer *printer, const struct ul_ks_data *stmt,
+                       const struct ul_lookup *lookup, const char *first, const char *last,
+                       uint32_t indent)
+{
+    struct ul_text *text = printer->expr.text;
+    ul_put_indent(&printer->expr, indent);
+    ul_text_put(text, "{\n");
+    ul_put_indent(&printer->expr, indent + 1);
+    ul_text_printf(text, "const int64_t v%u = %s;\n", stmt->var, first);
+    ul_put_indent(&printer->expr, indent + 1);
+    ul_text_printf(text, "ul_lookup_%s(b%u + ", lookup->is_signed ? "i8" : "u8", lookup->to);
+    ul_put_expr(&printer->expr, lookup->to_index);
+    ul_text_printf(text, ", b%u + ", lookup->from);
+    ul_put_expr(&printer->expr, lookup->from_index);
+    ul_text_printf(text, ", b%u, ", lookup->table);
+    put_loop_end(printer, stmt, last);
+    ul_text_printf(text, " - v%u);\n", stmt->var);
+    ul_put_indent(&printer->expr, indent);
+    ul_text_put(text, "}\n");
+}
+
 /* for (int64_t v = first; v < last; v++) { body } */
 static void put_loop(struct printer *printer, const struct ul_ks_data *stmt, const char *first,
                      const char *last, uint32_t indent)
 {
+    struct ul_lookup lookup;
+    if (ul_lookup_find(printer->expr.kernel, stmt, &lookup)) {
+        put_lookup(printer, stmt, &lookup, first, last, indent);
+        return;
+    }
     ul_put_indent(&printer->expr, indent);
     if ((stmt->flags & UL_FOR_PARALLEL) != 0 &&
         !ul_ks_holds_loop(printer->expr.kernel, stmt->body)) {
@@ -40,10 +76,7 @@ static void put_loop(struct printer *printer, const struct ul_ks_data *stmt, con
     }
     ul_text_printf(printer->expr.text, "for (int64_t v%u = %s; v%u < ", stmt->var, first,
                    stmt->var);
-    if (last != NULL)
-        ul_text_put(printer->expr.text, last);
-    else
-        ul_put_expr(&printer->expr, stmt->value);
+    put_loop_end(printer, stmt, last);
     ul_text_printf(printer->expr.text, "; v%u++) {\n", stmt->var);
     put_list(printer, stmt->body, indent + 1);
     ul_put_indent(&printer->expr, indent);

@@ -16,6 +16,7 @@
  * VECTOR; transforms of operands count for each element that is packed. */
 #include "codegen/kernel/contract_internal.h"
 #include "codegen/kernel/contract_window.h"
+#include "codegen/kernel/lookup.h"
 #include "codegen/kernel/profile.h"
 #include "codegen/kernel/range.h"
 #include "codegen/kernel/threads.h"
@@ -596,10 +597,11 @@ static uint64_t rounds_of(const struct ul_kernel *kernel, const struct ul_ks_dat
 static void count_for(struct walk *walk, const struct ul_ks_data *stmt, uint64_t times)
 {
     bool inside = walk->vector;
+    struct ul_lookup lookup;
     walk->strides[stmt->var] = 1;
     walk->max_stride = list_calls_function(walk->kernel, stmt->body) ? 1 : UNROLLED;
-    walk->vector =
-        inside || ((stmt->flags & UL_FOR_PARALLEL) != 0 && fills_lanes(walk, stmt->body));
+    walk->vector = inside || ul_lookup_find(walk->kernel, stmt, &lookup) ||
+                   ((stmt->flags & UL_FOR_PARALLEL) != 0 && fills_lanes(walk, stmt->body));
     walk->strides[stmt->var] = 0;
     forget_strides(walk, stmt->body);
     count_list(walk, stmt->body, ul_size_mul_saturating(times, rounds_of(walk->kernel, stmt)));

@@ -1,10 +1,14 @@
-/* Functions of one 8-bit value as tables of 256, and products of two values.
+/* Functions of one 8-bit value as tables of 256.
  *
  * What is elementwise between one Dequantize and the Quantize, constants beside it, depends on one
- * integer: it is computed for all 256 of them, by the very operators, and looked up. */
+ * integer: it is computed for all 256 of them, by the very operators, and looked up. A table of
+ * what was looked up is a table of what that was made from:
+ *
+ *      x -> Lookup -> Dequantize -> Mul -> Quantize      x -> Lookup
+ *       `-> Dequantize -----------' */
 #include "ir/infer.h"
 #include "ir/op.h"
-#include "passes/no_float_internal.h"
+#include "passes/integers_internal.h"
 
 enum { TABLE_SIZE = 256, MAX_DEPTH = 24 };
 
@@ -21,9 +25,11 @@ static bool find_source(const struct ul_integers *integers, ul_value_id value, u
     const struct ul_node *node = ul_integers_maker(integers, value);
     if (node == NULL || depth == MAX_DEPTH)
         return false;
-    if (ul_no_float_find(integers, value, &x)) {
-        bool fits = ul_integers_is_8bit(integers, x.x) && (*source == UL_NONE || *source == x.x);
-        *source = x.x;
+    if (ul_integers_find(integers, value, &x) && x.count == 1) {
+        const struct ul_node *maker = ul_integers_maker(integers, x.x);
+        ul_value_id from = maker != NULL && maker->op == UL_OP_Lookup ? maker->inputs[0] : x.x;
+        bool fits = ul_integers_is_8bit(integers, x.x) && (*source == UL_NONE || *source == from);
+        *source = from;
         return fits;
     }
     const uint32_t flags = UL_OP_ELEMENTWISE | UL_OP_RANDOM;
@@ -49,6 +55,8 @@ static ul_value_id tabulate(struct ul_integers *integers, ul_value_id value, ul_
     if (ul_graph_get_number(graph, value, &number))
         return ul_edit_add_numbers(graph, graph->values[value].name,
                                    graph->values[value].type.dtype, &number, 1, 0);
+    if (ul_graph_get_constant(graph, value) != NULL)
+        return value; /* another table */
     const struct ul_node node = *ul_integers_maker(integers, value);
     ul_value_id *inputs =
         ul_arena_copy(integers->pass->scratch, node.inputs, node.input_count * sizeof *inputs);
@@ -66,7 +74,7 @@ static ul_value_id tabulate(struct ul_integers *integers, ul_value_id value, ul_
     return made;
 }
 
-bool ul_no_float_table(struct ul_integers *integers, ul_node_id id)
+bool ul_integers_table(struct ul_integers *integers, ul_node_id id)
 {
     struct ul_graph *graph = integers->graph;
     ul_value_id result = graph->nodes[id].outputs[0], source = UL_NONE;
@@ -88,40 +96,5 @@ bool ul_no_float_table(struct ul_integers *integers, ul_node_id id)
         return false;
     const ul_value_id inputs[2] = {source, table};
     ul_integers_become(integers, id, UL_OP_Lookup, inputs, 2, NULL);
-    return true;
-}
-
-/* ---- products ---- */
-
-/* x - zero as an i32. */
-static ul_value_id add_difference(struct ul_integers *integers, const struct ul_scaled *x)
-{
-    struct ul_graph *graph = integers->graph;
-    const double zero = (double)ul_scaled_zero(x, 0);
-    ul_value_id wide = ul_integers_cast(integers, x->x, UL_I32);
-    if (zero == 0)
-        return wide;
-    const char *name = ul_arena_printf(graph->arena, "%s.zero", integers->build.name);
-    const ul_value_id terms[2] = {wide, ul_edit_add_numbers(graph, name, UL_I32, &zero, 1, 0)};
-    return ul_integers_add(integers, UL_OP_Sub, terms, 2, NULL);
-}
-
-bool ul_no_float_product(struct ul_integers *integers, ul_node_id id)
-{
-    struct ul_graph *graph = integers->graph;
-    const struct ul_node node = graph->nodes[id];
-    const struct ul_node *product = ul_integers_maker(integers, node.inputs[0]);
-    struct ul_scaled a, b, y;
-    if (product == NULL || product->op != UL_OP_Mul ||
-        !ul_no_float_find(integers, product->inputs[0], &a) ||
-        !ul_no_float_find(integers, product->inputs[1], &b) ||
-        !ul_integers_is_8bit(integers, a.x) || !ul_integers_is_8bit(integers, b.x) ||
-        !ul_no_float_result(integers, &node, &y))
-        return false;
-    const ul_value_id factors[2] = {add_difference(integers, &a), add_difference(integers, &b)};
-    ul_value_id sum = ul_integers_add(integers, UL_OP_Mul, factors, 2, NULL);
-    double factor = ul_scaled_scale(&a, 0) * ul_scaled_scale(&b, 0) / ul_scaled_scale(&y, 0);
-    const struct ul_type one = {.dtype = UL_F32};
-    ul_no_float_become_rescale(integers, id, sum, &y, &one, &factor);
     return true;
 }
