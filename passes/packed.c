@@ -8,9 +8,9 @@
  *
  *      [ Dequantize(w) + Mul ]             ->   [ Unpack(w') + Dequantize + Mul ]
  *
- * Left undone: what a product or another anchor reads in the same kernel, whose loads are of whole
- * elements; constants with views, and those at the edges of blocks: these have a byte each, as the
- * row of weights by type says. */
+ * Left undone: what leads to a product or another anchor in the same kernel, whose loads are of
+ * whole elements; constants with views, and those at the edges of blocks: these have a byte each,
+ * as the row of weights by type says. */
 #include "ir/op.h"
 #include "ir/view.h"
 #include "passes/passes_internal.h"
@@ -18,8 +18,9 @@
 struct packed {
     struct ul_graph *graph;
     struct ul_node_list nodes;
-    bool *has_anchor;    /* per group: a member is no map */
-    uint32_t next_group; /* which nothing is in yet */
+    uint32_t *mark;       /* per value: of the reader that it hangs on, as a place in `nodes` */
+    uint32_t known_count; /* of values; what is added is made by an Unpack */
+    uint32_t next_group;  /* which nothing is in yet */
 };
 
 static bool is_map(const struct ul_node *node)
@@ -30,16 +31,41 @@ static bool is_map(const struct ul_node *node)
 
 static void find_groups(struct packed *packed, struct ul_arena *scratch)
 {
-    packed->has_anchor = UL_NEW_ARRAY(scratch, bool, packed->graph->node_count);
+    const struct ul_graph *graph = packed->graph;
+    packed->known_count = graph->value_count;
+    packed->mark = UL_NEW_ARRAY(scratch, uint32_t, graph->value_count);
+    for (ul_value_id v = 0; v < graph->value_count; v++)
+        packed->mark[v] = UL_NONE;
     for (uint32_t n = 0; n < packed->nodes.count; n++) {
-        const struct ul_node *node = &packed->graph->nodes[packed->nodes.nodes[n]];
-        if (node->group == UL_NONE)
-            continue;
-        UL_ASSERT(node->group < packed->graph->node_count);
-        packed->has_anchor[node->group] = packed->has_anchor[node->group] || !is_map(node);
-        if (node->group >= packed->next_group)
-            packed->next_group = node->group + 1;
+        uint32_t group = graph->nodes[packed->nodes.nodes[n]].group;
+        UL_ASSERT(group == UL_NONE || group < graph->node_count);
+        if (group != UL_NONE && group >= packed->next_group)
+            packed->next_group = group + 1;
     }
+}
+
+/* Whether the anchor of its kernel reads what hangs on the node at `first`. A group's nodes stand
+ * together. */
+static bool leads_to_anchor(const struct packed *packed, uint32_t first)
+{
+    const struct ul_graph *graph = packed->graph;
+    uint32_t group = graph->nodes[packed->nodes.nodes[first]].group;
+    for (uint32_t n = first; group != UL_NONE && n < packed->nodes.count; n++) {
+        const struct ul_node *node = &graph->nodes[packed->nodes.nodes[n]];
+        bool hangs = n == first;
+        if (node->group != group)
+            return false;
+        for (uint32_t i = 0; i < node->input_count; i++)
+            hangs = hangs || (node->inputs[i] < packed->known_count &&
+                              packed->mark[node->inputs[i]] == first);
+        if (hangs && !is_map(node))
+            return true;
+        for (uint32_t k = 0; hangs && k < node->output_count; k++) {
+            if (node->outputs[k] != UL_NONE)
+                packed->mark[node->outputs[k]] = first;
+        }
+    }
+    return false;
 }
 
 static bool reads(const struct ul_node *node, ul_value_id value)
@@ -51,15 +77,15 @@ static bool reads(const struct ul_node *node, ul_value_id value)
     return false;
 }
 
-/* All that reads it are maps, in kernels of maps alone. */
+/* All that reads it are maps, of which no anchor's operand is made in the same kernel. */
 static bool is_read_by_maps(const struct packed *packed, ul_value_id value)
 {
     const struct ul_graph *graph = packed->graph;
     for (uint32_t n = 0; n < packed->nodes.count; n++) {
         ul_node_id id = packed->nodes.nodes[n];
         const struct ul_node *node = &graph->nodes[id];
-        if (reads(node, value) && (!is_map(node) || ul_node_is_view(graph, id) ||
-                                   (node->group != UL_NONE && packed->has_anchor[node->group])))
+        if (reads(node, value) &&
+            (!is_map(node) || ul_node_is_view(graph, id) || leads_to_anchor(packed, n)))
             return false;
     }
     return true;
@@ -143,8 +169,7 @@ enum ul_status ul_pass_packed(struct ul_pass *pass)
     struct ul_graph *graph = pass->graph;
     struct packed packed = {.graph = graph, .nodes = ul_edit_all_nodes(graph, pass->scratch)};
     find_groups(&packed, pass->scratch);
-    uint32_t value_count = graph->value_count; /* of those that there are now */
-    for (ul_value_id value = 0; value < value_count; value++) {
+    for (ul_value_id value = 0; value < packed.known_count; value++) {
         if (can_pack(&packed, value))
             pack(&packed, value);
     }
