@@ -155,23 +155,39 @@ UL_INLINE void load_scales(float *to, const struct job *job, int64_t at, int64_t
         to[i] = 0;
 }
 
-/* What the zero points of a block have more than fixed_zero. */
+/* Packed zero points of a panel's first `count` columns, which begin with a byte. */
+UL_INLINE void unpack_zeros(float *to, const unsigned char *from, int64_t count, int bits)
+{
+    uint32_t words[COLS / 4] = {0};
+    if (count == COLS) /* of a known size: without a call */
+        memcpy(words, from, (size_t)(COLS * bits / 8));
+    else
+        memcpy(words, from, (size_t)((count * bits + 7) / 8));
+    for (int w = 0; w < COLS * bits / 32; w++)
+        for (int i = 0; i < 32 / bits; i++)
+            to[w * (32 / bits) + i] = (float)(int32_t)(words[w] >> i * bits & ((1u << bits) - 1));
+}
+
+/* What the zero points of a block have more than fixed_zero; zeros fill the panel. */
 static void load_zeros(float *to, const struct job *job, int64_t block, int64_t first,
                        int64_t count)
 {
     const struct ul_call_nbits *nbits = &job->call->nbits;
+    const int64_t columns = job->cut.columns, bits = (int64_t)nbits->bits;
+    const unsigned char *packed =
+        job->zeros + block * ((columns * bits + 7) / 8) + first * bits / 8;
     const float fixed = fixed_zero(nbits);
-    const int64_t row = (job->cut.columns * (int64_t)nbits->bits + 7) / 8;
-    for (int64_t i = 0; i < COLS; i++) {
-        const int64_t bit = (first + i) * (int64_t)nbits->bits;
-        to[i] = 0;
-        if (i < count && nbits->zeros == UL_NBITS_FLOATS)
-            memcpy(&to[i], job->zeros + (block * job->cut.columns + first + i) * 4, 4);
-        else if (i < count)
-            to[i] =
-                (float)(job->zeros[block * row + bit / 8] >> bit % 8 & ((1u << nbits->bits) - 1));
-        to[i] = i < count ? to[i] - fixed : 0;
-    }
+    float numbers[COLS]; /* that nothing else can be */
+    if (nbits->zeros == UL_NBITS_FLOATS)
+        memcpy(numbers, job->zeros + (block * columns + first) * 4, (size_t)count * 4);
+    else if (bits == 4)
+        unpack_zeros(numbers, packed, count, 4);
+    else if (bits == 2)
+        unpack_zeros(numbers, packed, count, 2);
+    else
+        unpack_zeros(numbers, packed, count, 8);
+    for (int64_t i = 0; i < COLS; i++)
+        to[i] = i < count ? numbers[i] - fixed : 0;
 }
 
 /* ---- behind the sums ---- */
@@ -576,8 +592,8 @@ static void load_tables(const struct job *job, float *scales, float *zeros, int6
             if (zeros == NULL)
                 continue;
             load_zeros(zeros + at, job, b, first, count);
-            for (int64_t i = at; i < at + COLS; i++)
-                zeros[i] *= scales[i];
+            for (int64_t i = at; i < at + COLS; i += LANES)
+                *(loose *)(zeros + i) *= *(const loose *)(scales + i);
         }
     }
 }
