@@ -93,18 +93,24 @@ static bool quantizes(const struct ul_graph *graph)
 
 static enum ul_dtype lesser(enum ul_dtype a, enum ul_dtype b)
 {
+    if (a == UL_I8 || b == UL_I8)
+        return UL_I8;
     if (a == UL_BF16 || b == UL_BF16)
         return UL_BF16;
     return a == UL_F16 || b == UL_F16 ? UL_F16 : UL_F32;
 }
 
-/* Of what a node computes: inputs and weights may be stored in less. */
+/* Of what a node computes: inputs and weights may be stored in less. I8 is what is computed from
+ * floats that were rounded so: where the model lets a product do that, this program or the
+ * reference may, or not. */
 static enum ul_dtype node_least(const struct ul_graph *graph, const struct ul_node *node)
 {
-    enum ul_dtype least = UL_F32;
+    enum ul_dtype least = ul_node_get_int(node, "accuracy_level", 0) == 4 ? UL_I8 : UL_F32;
     for (uint32_t k = 0; node->op != UL_OP_NONE && k < node->output_count; k++) {
-        if (node->outputs[k] != UL_NONE)
-            least = lesser(least, graph->values[node->outputs[k]].type.dtype);
+        if (node->outputs[k] == UL_NONE)
+            continue;
+        enum ul_dtype dtype = graph->values[node->outputs[k]].type.dtype;
+        least = lesser(least, ul_dtype_get(dtype)->is_float ? dtype : UL_F32);
     }
     return least;
 }
@@ -258,6 +264,8 @@ static enum ul_status link_data(struct verification *verification, const char *f
 static const char *rounded_of(const struct verification *verification, enum ul_dtype least)
 {
     const struct ul_compile_options *options = &verification->outer->compile.options;
+    if (least == UL_I8)
+        return "int8";
     if (options->precision == UL_PRECISION_BF16 || least == UL_BF16)
         return "bf16";
     if (options->precision == UL_PRECISION_F16 || least == UL_F16)
@@ -299,7 +307,7 @@ static double norm_limit(const struct verification *verification, enum ul_dtype 
         return 0;
     if (less == NULL) /* a sum in another order may lie on the other side of a rounding */
         return !verification->quantizes ? 1e-4 : fmax(5e-3, 2 * verification->noise);
-    return strcmp(less, "bf16") == 0 ? 3e-2 : 5e-3;
+    return strcmp(less, "bf16") == 0 || strcmp(less, "int8") == 0 ? 3e-2 : 5e-3;
 }
 
 /* As the program takes it: one limit for each output; NULL: their elements alone count. */
@@ -823,7 +831,8 @@ const struct ul_cli_command ul_command_verify = {
         "what "
         "onnxruntime's optimisations, or inputs moved by 1e-5, change in it; in 16 bits, "
         "by the types of what an output hangs on, --precision or --tf32, on any inputs, at most "
-        "3e-2 (bf16) or 5e-3 (fp16, tf32). --norm X sets this limit, on any inputs; --norm 0 "
+        "3e-2 (bf16) or 5e-3 (fp16, tf32), and 3e-2 where MatMulNBits may round to int8 "
+        "(accuracy_level 4). --norm X sets this limit, on any inputs; --norm 0 "
         "leaves the elements alone to be judged. With --quantize the norm error is what that "
         "costs.",
     .group = "models",

@@ -123,7 +123,7 @@ def finish(rng, nodes, weights, a_shape, y_shape, matrix, bias, text, block=None
 
 def behind(rng, nodes, weights, dtype, a_shape, y_shape):
     last = "y"
-    if rng.random() < 0.5:
+    if rng is not None and rng.random() < 0.5:
         nodes.append(helper.make_node("Relu", ["y"], ["r"]))
         last = "r"
     graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("a", dtype, a_shape)],
@@ -329,6 +329,23 @@ def refusals(ullage):
             raise RuntimeError(f"{text}: exit {done.returncode}: {done.stderr}")
 
 
+def verified(ullage, options):
+    """A model that lets its products round to int8 is as right as that is, from either side."""
+    rng = numpy.random.default_rng(5)
+    weights = [tensor("b", rng.integers(0, 256, (64, 8, 16)).astype("u1")),
+               tensor("s", rng.uniform(0.01, 0.1, (64, 8)).astype("f4"))]
+    node = helper.make_node("MatMulNBits", ["a", "b", "s"], ["y"], domain="com.microsoft", K=256, N=64, block_size=32,
+                            accuracy_level=4)  # fmt: skip
+    model, _ = behind(None, [node], weights, TensorProto.FLOAT, [3, 256], [3, 64])
+    environment = {**os.environ, "ULLAGE_PYTHON": sys.executable if onnxruntime is not None else ""}
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "m.onnx")
+        onnx.save(model, path)
+        done = subprocess.run([ullage, "verify", path, "--cflags", "-O1", *options], capture_output=True, text=True, env=environment)  # fmt: skip
+    if done.returncode != 0 or "rounded to int8: " not in done.stdout:
+        raise RuntimeError(f"verify: exit {done.returncode}: {done.stdout}{done.stderr}")
+
+
 def run(command):
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     if done.returncode != 0:
@@ -404,6 +421,7 @@ def main():
         peers += check_peer(case) if onnxruntime is not None else 0
         ways[check(os.path.abspath(arguments.ullage), options, case)] += 1
     refusals(os.path.abspath(arguments.ullage))
+    verified(os.path.abspath(arguments.ullage), options)
     asked_for(os.path.abspath(arguments.ullage), options)
     print(f"{arguments.count} cases, {peers} of them by onnxruntime too; {dict(ways)}")
     if arguments.target == "cpu" and arguments.count >= 12 and not ways["ullage nbits"] * ways[INT8]:
