@@ -13,7 +13,10 @@
  *      for i (reduce):   s = s + x[7 * i]             SCALAR 2 + CARRIED
  *
  * A contraction counts its products for the unit that its schedule uses, and what it packs as
- * VECTOR; transforms of operands count for each element that is packed. */
+ * VECTOR; transforms of operands count for each element that is packed.
+ *
+ * Of a device each thread is a lane: sums are finished in lanes, no branch is guessed, no rows
+ * share sets of a cache, and contractions read their operands where they lie. */
 #include "codegen/kernel/contract_internal.h"
 #include "codegen/kernel/contract_window.h"
 #include "codegen/kernel/lookup.h"
@@ -53,6 +56,7 @@ struct walk {
     bool is_set;          /* inside of a value that a variable takes on */
     uint64_t row_columns; /* inside of a contraction's epilogue: of a block; else 0 */
     const struct ul_threads *threads;
+    bool on_device;
 };
 
 static void count(struct walk *walk, enum ul_work_kind kind, uint64_t operations)
@@ -224,7 +228,7 @@ static void count_far(struct walk *walk, ul_kx index, uint32_t buffer, uint64_t 
 {
     enum { LINE = 64, SETS = 64, WAYS = 8 };
     int64_t stride = walk->row_columns > 0 ? stride_of(walk, index) : 0;
-    if (stride == UNKNOWN || stride <= 0)
+    if (stride == UNKNOWN || stride <= 0 || walk->on_device)
         return;
     uint64_t bytes =
         (uint64_t)stride * ul_dtype_get(walk->kernel->buffers[buffer].dtype)->size_bytes;
@@ -267,7 +271,7 @@ static uint64_t scalar_instructions_of(const struct walk *walk, const struct ul_
         ul_dtype_get(expr->dtype)->is_float && (expr->op == UL_KX_MIN || expr->op == UL_KX_MAX);
     if (walk->is_set)
         return 1;
-    return branches ? BRANCH : instructions_of(walk, expr);
+    return branches && !walk->on_device ? BRANCH : instructions_of(walk, expr);
 }
 
 static void count_operation(struct walk *walk, const struct ul_kx_data *expr, uint64_t times)
@@ -385,7 +389,7 @@ static void count_packing(struct walk *walk, const struct ul_contract_plan *plan
     uint64_t block =
         (uint64_t)(plan->schedule == UL_CONTRACT_ROW ? plan->row_cols : plan->block_cols);
     uint64_t blocks = block == 0 ? 1 : (n + block - 1) / block;
-    if (plan->schedule == UL_CONTRACT_PLAIN || plan->schedule == UL_CONTRACT_DOT)
+    if (plan->schedule == UL_CONTRACT_PLAIN || plan->schedule == UL_CONTRACT_DOT || walk->on_device)
         return;
     if (plan->packs_a)
         count(walk, UL_WORK_VECTOR,
@@ -478,7 +482,7 @@ static void count_sparse(struct walk *walk, const struct ul_contract_plan *plan,
 {
     uint64_t line = 64 / (uint64_t)plan->element_bytes;
     uint64_t by_row = step_of(&plan->contraction->a, &plan->a_m);
-    if (plan->schedule != UL_CONTRACT_TILE || plan->packs_a || by_row <= 1 ||
+    if (plan->schedule != UL_CONTRACT_TILE || plan->packs_a || by_row <= 1 || walk->on_device ||
         step_of(&plan->contraction->a, &plan->a_k) < line)
         return;
     uint64_t blocks =
@@ -535,7 +539,7 @@ static void count_epilogue(struct walk *walk, const struct ul_contract_plan *pla
     if (last > 0)
         walk->strides[contraction->vars[last - 1]] = 1;
     walk->max_stride = list_calls_function(walk->kernel, contraction->epilogue) ? 1 : UNROLLED;
-    walk->vector = fills_lanes(walk, contraction->epilogue);
+    walk->vector = fills_lanes(walk, contraction->epilogue) || walk->on_device;
     walk->row_columns =
         (uint64_t)(plan->block_cols > 0 && plan->block_cols < plan->n ? plan->block_cols : plan->n);
     count_list(walk, contraction->epilogue, outer);
@@ -666,12 +670,14 @@ static void count_list(struct walk *walk, ul_ks first, uint64_t times)
 }
 
 void ul_kernel_count_work(const struct ul_kernel *kernel, const struct ul_threads *threads,
-                          struct ul_arena *scratch, struct ul_work *work, uint64_t *accesses)
+                          bool on_device, struct ul_arena *scratch, struct ul_work *work,
+                          uint64_t *accesses)
 {
     UL_ASSERT(threads == NULL || threads->count > 0);
     *work = (struct ul_work){.flop_count = 0};
     struct walk walk = {.kernel = kernel,
                         .threads = threads,
+                        .on_device = on_device,
                         .scratch = scratch,
                         .work = work,
                         .accesses = accesses,

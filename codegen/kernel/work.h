@@ -29,8 +29,9 @@ struct ul_work {
 
 struct ul_threads; /* threads.h */
 /* The work of one call; adds to accesses[i] how many elements of buffer i it loads and stores.
- * `threads` NULL: one thread. */
+ * `threads` NULL: one thread. `on_device`: not a processor's, but that of a device beside it. */
 void ul_kernel_count_work(const struct ul_kernel *kernel, const struct ul_threads *threads,
-                          struct ul_arena *scratch, struct ul_work *work, uint64_t *accesses);
+                          bool on_device, struct ul_arena *scratch, struct ul_work *work,
+                          uint64_t *accesses);
 
 #endif

@@ -62,7 +62,8 @@ enum ul_status ul_function_add_kernel(struct ul_builder *builder, const struct u
     added->scratch_bytes = scratch_bytes;
     added->code_place = UL_PLAN_NONE;
     added->accesses = UL_NEW_ARRAY(builder->arena, uint64_t, kernel->buffer_count);
-    ul_kernel_count_work(kernel, &threads, &builder->scratch, &added->work, added->accesses);
+    ul_kernel_count_work(kernel, &threads, builder->options->target->traits.memory_is_separate,
+                         &builder->scratch, &added->work, added->accesses);
     ul_arena_reset(&builder->scratch);
     added->sum_orders = builder->options->target->sum_orders(kernel, builder->options->profile);
     *slot = program->kernel_count;

@@ -1,5 +1,6 @@
 /* What a step computes and moves, for the cost model (kernel/cost.c, kernel/profile.c). */
 #include "codegen/program/program_internal.h"
+#include "codegen/program/target.h"
 #include "codegen/program/winograd.h"
 #include "ir/view.h"
 
@@ -79,11 +80,13 @@ void ul_work_count_call(const struct ul_builder *builder, const struct ul_group_
                   ul_call_filters(planned)->dims[2] < FEW_CHANNELS; /* of a group */
     uint64_t elements = ul_type_elements(&builder->graph->values[call->args[UL_CALL_DST]].type);
     uint64_t threads = builder->options->thread_count;
-    /* Products of 8 bits are four to a lane of those in f32, and take as long (measured: 3.6 to 4
-     * times as many in a second). */
+    /* Products of 8 bits are four to a processor's lane of those in f32, and take as long
+     * (measured: 3.6 to 4 times as many in a second). */
     bool is_integer = ul_call_is_integer(planned);
-    uint64_t per_lane = is_integer ? 4 : 1;
-    enum ul_work_kind products = planned->src.type != UL_CALL_F32 && !is_integer
+    bool on_device = builder->options->target->traits.memory_is_separate;
+    uint64_t per_lane = is_integer && !on_device ? 4 : 1;
+    enum ul_work_kind products = is_integer && on_device ? UL_WORK_MATMUL_INT8
+                                 : planned->src.type != UL_CALL_F32 && !is_integer
                                      ? UL_WORK_MATMUL_F16
                                  : planned->tf32 ? UL_WORK_MATMUL_TF32
                                                  : UL_WORK_MATMUL_F32;

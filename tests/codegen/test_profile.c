@@ -222,6 +222,7 @@ struct counted {
     uint32_t x, y;
     struct ul_work work;
     uint64_t accesses[2];
+    bool on_device;
 };
 
 static void begin(struct counted *counted)
@@ -235,8 +236,8 @@ static void begin(struct counted *counted)
 
 static void end(struct counted *counted)
 {
-    ul_kernel_count_work(&counted->kernel, NULL, &counted->arena, &counted->work,
-                         counted->accesses);
+    ul_kernel_count_work(&counted->kernel, NULL, counted->on_device, &counted->arena,
+                         &counted->work, counted->accesses);
     ul_arena_done(&counted->arena);
 }
 
@@ -309,11 +310,12 @@ static void sums_wait_for_themselves(void **state)
     assert_int_equal(c.accesses[c.y], 7);
 }
 
-/* y[i] = max(x[i * stride], 1): in lanes a few instructions, elsewhere a branch. */
-static uint64_t count_larger(enum ul_work_kind kind, int64_t stride)
+/* y[i] = max(x[i * stride], 1): in lanes a few instructions, elsewhere a branch of processors. */
+static uint64_t count_larger(enum ul_work_kind kind, int64_t stride, bool on_device)
 {
     struct counted c;
     begin(&c);
+    c.on_device = on_device;
     struct ul_kernel *k = &c.kernel;
     ul_kx i = ul_ks_for(k, 7, UL_FOR_PARALLEL);
     ul_kx value = ul_kx_load(k, c.x, ul_kx_muli(k, i, stride));
@@ -326,8 +328,9 @@ static uint64_t count_larger(enum ul_work_kind kind, int64_t stride)
 static void data_decide_branches(void **state)
 {
     (void)state;
-    assert_int_equal(count_larger(UL_WORK_VECTOR, 1), 7 * (2 + 3));
-    assert_true(count_larger(UL_WORK_SCALAR, 99) >= (uint64_t)7 * (2 + 20));
+    assert_int_equal(count_larger(UL_WORK_VECTOR, 1, false), 7 * (2 + 3));
+    assert_true(count_larger(UL_WORK_SCALAR, 99, false) >= (uint64_t)7 * (2 + 20));
+    assert_int_equal(count_larger(UL_WORK_SCALAR, 99, true), 7 * (2 + 3));
 }
 
 /* y[i] = x[i], i in two blocks of 64 of which the second has 36. */
@@ -354,11 +357,13 @@ enum { SIZE = 48, ROUND = 256 };
 
 /* Operations in no lanes of y = a x, square; rows of a lie `a_row` apart and its columns
  * `a_column`, those of y `y_row` and `y_column`. */
-static uint64_t count_product(int64_t a_row, int64_t a_column, int64_t y_row, int64_t y_column)
+static uint64_t count_product(int64_t a_row, int64_t a_column, int64_t y_row, int64_t y_column,
+                              bool on_device)
 {
     static const int64_t size = SIZE;
     struct counted c;
     begin(&c);
+    c.on_device = on_device;
     struct ul_kernel *k = &c.kernel;
     struct ul_contraction product = ul_contraction_blank();
     ul_contraction_init(k, &product, UL_F32, &size, 1, &size, 1, &size, 1);
@@ -382,11 +387,15 @@ static uint64_t count_product(int64_t a_row, int64_t a_column, int64_t y_row, in
 static void far_elements_are_counted(void **state)
 {
     (void)state;
-    uint64_t near = count_product(SIZE, 1, SIZE, 1);
+    uint64_t near = count_product(SIZE, 1, SIZE, 1, false);
     assert_int_equal(near, 0);
-    assert_int_equal(count_product(SIZE, 1, 1, SIZE), SIZE * SIZE);
-    assert_true(count_product(SIZE, 1, 1, ROUND) >= (uint64_t)40 * SIZE * SIZE);
-    assert_true(count_product(4, 4 * (int64_t)SIZE, SIZE, 1) >= (uint64_t)20 * SIZE * SIZE / 4);
+    assert_int_equal(count_product(SIZE, 1, 1, SIZE, false), SIZE * SIZE);
+    assert_true(count_product(SIZE, 1, 1, ROUND, false) >= (uint64_t)40 * SIZE * SIZE);
+    assert_true(count_product(4, 4 * (int64_t)SIZE, SIZE, 1, false) >=
+                (uint64_t)20 * SIZE * SIZE / 4);
+    /* a device has a lane for each, and none of that */
+    assert_int_equal(count_product(SIZE, 1, 1, ROUND, true), 0);
+    assert_int_equal(count_product(4, 4 * (int64_t)SIZE, SIZE, 1, true), 0);
 }
 
 /* Work of y = a b, b of `rows` by `columns` at each k and read as 0.5 x, or as it is. */
