@@ -99,10 +99,20 @@ static bool is_packed(const struct ul_fuse *fuse, uint32_t position)
            (ul_op_get(ul_fuse_node(fuse, fuse->users[first])->op)->flags & UL_OP_PACKS) != 0;
 }
 
-/* It is best made as it is read, so it waits for its reader: stored are the smaller elements. */
+/* It is best made as it is read, so it waits for its reader: stored are the smaller elements. Of
+ * elementwise operators of one operand that change the type, what makes larger integers as well. */
 static bool widens(const struct ul_fuse *fuse, uint32_t position)
 {
-    return (ul_op_get(ul_fuse_node(fuse, position)->op)->flags & UL_OP_WIDENS) != 0;
+    const struct ul_node *node = ul_fuse_node(fuse, position);
+    const struct ul_op_info *row = ul_op_get(node->op);
+    if ((row->flags & UL_OP_WIDENS) != 0)
+        return true;
+    if ((row->flags & UL_OP_ELEMENTWISE) == 0 || node->input_count != 1)
+        return false;
+    const struct ul_dtype_info *from =
+        ul_dtype_get(fuse->graph->values[node->inputs[0]].type.dtype);
+    const struct ul_dtype_info *to = ul_dtype_get(fuse->graph->values[node->outputs[0]].type.dtype);
+    return from->is_integer && to->is_integer && to->size_bytes > from->size_bytes;
 }
 
 static void merge_inputs(struct ul_fuse *fuse, uint32_t position)

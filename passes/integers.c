@@ -9,16 +9,17 @@
  * - a QuantizeLinear of sums of such, through Relu and Clip, becomes one Rescale
  *   (integers_rescale.c), which fuses behind them;
  * - movements are done on integers (integers_move.c);
- * - functions of one 8-bit value become tables (integers_table.c), in a walk at the end.
+ * - functions of one 8-bit value become tables (integers_table.c), and means sums and a Rescale
+ *   (integers_mean.c), in a walk at the end.
  *
  *      x --> DequantizeLinear --.                              x -.
  *      w --> DequantizeLinear --> Conv --> Relu --> Quantize   w --> ConvInteger -->
  *                                                          Add --> Rescale
  *
- * All else keeps its form: an elementwise operator, a mean, a Softmax between the two is one kernel
- * that loads and stores integers. Numbers differ from those of the floats by a step of the result
- * at most, where a sum lies next to the middle of two.
- * What is left of constants that would be small as floats is folded, as inference would have. */
+ * All else keeps its form: an elementwise operator of two values, a Softmax between the two is one
+ * kernel that loads and stores integers. Numbers differ from those of the floats by a step of the
+ * result at most, where a sum lies next to the middle of two. What is left of constants that would
+ * be small as floats is folded, as inference would have. */
 #include "ir/infer.h"
 #include "ir/op.h"
 #include "passes/integers_internal.h"
@@ -129,10 +130,10 @@ static void finish(struct ul_integers *integers, ul_node_id id)
         broadcast(integers, id);
 }
 
-static void tabulate(struct ul_integers *integers, ul_node_id id)
+static void end_floats(struct ul_integers *integers, ul_node_id id)
 {
     if (integers->graph->nodes[id].op == UL_OP_Quantize)
-        (void)ul_integers_table(integers, id);
+        (void)(ul_integers_table(integers, id) || ul_integers_mean(integers, id));
 }
 
 /* Nodes as the walk hands them over, each with where new ones go. */
@@ -163,7 +164,7 @@ enum ul_status ul_pass_integers(struct ul_pass *pass)
     integers.uses = ul_graph_count_uses(pass->graph, pass->scratch);
     integers.known_count = pass->graph->value_count;
     walk(&integers, 0, finish);
-    walk(&integers, 0, tabulate);
+    walk(&integers, 0, end_floats);
     ul_graph_sweep(pass->graph);
     return UL_OK;
 }

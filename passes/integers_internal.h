@@ -54,6 +54,15 @@ void ul_integers_become(struct ul_integers *integers, ul_node_id id, enum ul_op 
                         const ul_value_id *inputs, uint32_t input_count,
                         const struct ul_node *attrs);
 
+/* What is quantized, and its scale: one number. */
+bool ul_integers_result(const struct ul_integers *integers, const struct ul_node *quantize,
+                        struct ul_scaled *y);
+/* The node becomes a Rescale of `sum` with a factor for each of its elements along the last
+ * dimensions of `type`, or one. */
+void ul_integers_become_rescale(struct ul_integers *integers, ul_node_id id, ul_value_id sum,
+                                const struct ul_scaled *y, const struct ul_type *type,
+                                const double *factors);
+
 /* integers_sums.c: the node becomes sums of integers and what follows them; false: it has no such
  * form. */
 bool ul_integers_product(struct ul_integers *integers, ul_node_id id);
@@ -65,6 +74,9 @@ bool ul_integers_rescale(struct ul_integers *integers, ul_node_id id);
 
 /* integers_table.c: a Quantize of a function of one 8-bit value becomes a Lookup. */
 bool ul_integers_table(struct ul_integers *integers, ul_node_id id);
+
+/* integers_mean.c: a Quantize of a mean of 8-bit integers becomes a Rescale of their sum. */
+bool ul_integers_mean(struct ul_integers *integers, ul_node_id id);
 
 /* integers_move.c: what only moves elements moves integers. */
 bool ul_integers_move(struct ul_integers *integers, ul_node_id id);

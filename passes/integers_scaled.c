@@ -138,3 +138,37 @@ void ul_integers_become(struct ul_integers *integers, ul_node_id id, enum ul_op 
     graph->nodes[id].attrs = list;
     graph->nodes[id].attr_count = count;
 }
+
+bool ul_integers_result(const struct ul_integers *integers, const struct ul_node *quantize,
+                        struct ul_scaled *y)
+{
+    ul_value_id zero = quantize->input_count > 2 ? quantize->inputs[2] : UL_NONE;
+    return ul_integers_scale(integers, quantize->outputs[0], quantize->inputs[1], zero, 0, y) &&
+           y->count == 1;
+}
+
+static ul_value_id add_zero(struct ul_integers *integers, const struct ul_scaled *y)
+{
+    struct ul_graph *graph = integers->graph;
+    const double zero = (double)ul_scaled_zero(y, 0);
+    return ul_edit_add_numbers(graph,
+                               ul_arena_printf(graph->arena, "%s.zero", integers->build.name),
+                               graph->values[y->x].type.dtype, &zero, 1, 0);
+}
+
+void ul_integers_become_rescale(struct ul_integers *integers, ul_node_id id, ul_value_id sum,
+                                const struct ul_scaled *y, const struct ul_type *type,
+                                const double *factors)
+{
+    struct ul_graph *graph = integers->graph;
+    uint64_t count = ul_type_elements(type);
+    unsigned char *data = ul_arena_alloc(graph->arena, ul_type_bytes(type));
+    UL_ASSERT(type->dtype == UL_F32 && count > 0);
+    for (uint64_t i = 0; i < count; i++)
+        ul_element_put_float(data + i * sizeof(float), UL_F32, factors[i]);
+    const char *name = ul_arena_printf(graph->arena, "%s.factor", integers->build.name);
+    const ul_value_id inputs[3] = {
+        add_zero(integers, y), sum,
+        ul_graph_add_weight(graph, name, ul_edit_tensor(graph, type, data))};
+    ul_integers_become(integers, id, UL_OP_Rescale, inputs, 3, NULL);
+}

@@ -4,11 +4,11 @@
  * is elementwise between Dequantize and Quantize. Method: inputs and outputs become the integers
  * behind the outer QuantizeLinear and DequantizeLinear; scales are in fixed point
  * (no_float_scale.c); functions of one 8-bit value are tables, where pass integers has left one
- * (integers_table.c); products of two values multiply integers (no_float_product.c), and means and
- * softmax are sums and divisions of integers (no_float_mean.c). What is left in floats is refused
- * where kernels are printed (codegen/program/program.c), with the name of the node. Results are at
- * most a step from those in floats. Left undone: normalisations, linear Resize, functions of
- * several values beside Add, Sub, Mul. */
+ * (integers_table.c); products of two values multiply integers (no_float_product.c), and softmax
+ * divides them (no_float_softmax.c). What is left in floats is refused where kernels are printed
+ * (codegen/program/program.c), with the name of the node. Results are at most a step from those in
+ * floats. Left undone: normalisations, linear Resize, functions of several values beside Add, Sub,
+ * Mul. */
 #include "passes/no_float_internal.h"
 
 static enum ul_status fail(struct ul_pass *pass, const char *what, const char *remedy)
@@ -36,7 +36,7 @@ static enum ul_status turn_input(struct ul_integers *integers, ul_value_id input
             if (node->inputs[i] != input)
                 continue;
             bool is_first = first.x == UL_NONE;
-            if (i != 0 || node->op != UL_OP_Quantize || !ul_no_float_result(integers, node, &y) ||
+            if (i != 0 || node->op != UL_OP_Quantize || !ul_integers_result(integers, node, &y) ||
                 (!is_first && (!ul_scaled_same(&first, &y) ||
                                graph->values[first.x].type.dtype != graph->values[y.x].type.dtype)))
                 return fail(pass,
@@ -104,7 +104,7 @@ static void turn(struct ul_integers *integers, ul_node_id id)
         (void)ul_no_float_fix(integers, id);
     if (op == UL_OP_Quantize)
         (void)(ul_integers_table(integers, id) || ul_no_float_product(integers, id) ||
-               ul_no_float_mean(integers, id) || ul_no_float_softmax(integers, id));
+               ul_no_float_softmax(integers, id));
 }
 
 static void walk(struct ul_integers *integers, ul_block_id block)

@@ -7,9 +7,6 @@
 
 /* no_float_scale.c */
 
-/* What is quantized, and its scale: one number. */
-bool ul_no_float_result(const struct ul_integers *integers, const struct ul_node *quantize,
-                        struct ul_scaled *y);
 /* The value as scaled integers of one scale. */
 bool ul_no_float_find(const struct ul_integers *integers, ul_value_id value, struct ul_scaled *x);
 /* The node becomes a Rescale of `sum` with a factor for each of its elements along the last
@@ -23,8 +20,7 @@ bool ul_no_float_fix(struct ul_integers *integers, ul_node_id id);
 /* no_float_product.c: products of two 8-bit values. */
 bool ul_no_float_product(struct ul_integers *integers, ul_node_id id);
 
-/* no_float_mean.c: means over windows and axes as sums of products with ones; softmax. */
-bool ul_no_float_mean(struct ul_integers *integers, ul_node_id id);
+/* no_float_softmax.c */
 bool ul_no_float_softmax(struct ul_integers *integers, ul_node_id id);
 
 #endif

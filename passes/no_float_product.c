@@ -24,7 +24,7 @@ bool ul_no_float_product(struct ul_integers *integers, ul_node_id id)
         !ul_no_float_find(integers, product->inputs[0], &a) ||
         !ul_no_float_find(integers, product->inputs[1], &b) ||
         !ul_integers_is_8bit(integers, a.x) || !ul_integers_is_8bit(integers, b.x) ||
-        !ul_no_float_result(integers, &node, &y))
+        !ul_integers_result(integers, &node, &y))
         return false;
     const ul_value_id factors[2] = {add_difference(integers, &a), add_difference(integers, &b)};
     ul_value_id sum = ul_integers_add(integers, UL_OP_Mul, factors, 2, NULL);

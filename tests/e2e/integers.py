@@ -33,7 +33,7 @@ RANGES = {np.uint8: (0, 255), np.int8: (-128, 127), np.int16: (-32768, 32767), n
 class Model:
     def __init__(self):
         self.nodes, self.weights, self.inputs, self.outputs = [], [], [], []
-        self.feeds, self.case, self.integer, self.tables = {}, "", [], []
+        self.feeds, self.case, self.integer, self.others = {}, "", [], []
         self.rng = np.random.default_rng(7)
 
     def name(self):
@@ -338,6 +338,7 @@ def resize_linear(m):
 
 
 def pools(m):
+    m.others.append(m.case)
     x = m.scaled((1, 6, 9, 9), np.int8, zero=-5)
     y = m.op("AveragePool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
     m.quantized(y, 0.05, -5, np.int8)
@@ -345,6 +346,7 @@ def pools(m):
 
 
 def means(m):
+    m.others.append(m.case)
     x = m.scaled((2, 5, 6, 7), zero=200)
     y = m.op("AveragePool", x, kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 1, 1], count_include_pad=1)
     m.quantized(y, 0.04, 128)
@@ -354,7 +356,7 @@ def means(m):
 
 
 def unary(m):
-    m.tables.append(m.case)
+    m.others.append(m.case)
     x = m.scaled((3, 40), scale=0.04)
     for op, attributes in (("Sigmoid", {}), ("Tanh", {}), ("HardSwish", {}), ("Gelu", {}), ("LeakyRelu", {}),
                            ("Elu", {}), ("Exp", {}), ("Sqrt", {}), ("Softplus", {}), ("Abs", {})):
@@ -364,7 +366,7 @@ def unary(m):
 
 def silu(m):
     """x * Sigmoid(x), rounded in between: a function of one byte, though of two steps."""
-    m.tables.append(m.case)
+    m.others.append(m.case)
     for dtype in (np.uint8, np.int8):
         x = m.scaled((2, 5, 9, 11), dtype, scale=0.04)
         s, z = m.c(1 / 256), m.c(RANGES[dtype][0], dtype)
@@ -486,15 +488,16 @@ def compare(name, got, want, share):
 
 
 def left_in_floats(ullage, path, model, arguments):
-    """Cases of which pass integers left a product or a function of one byte, and must not."""
+    """Cases of which pass integers left a product, a function of one byte or a mean, and must not."""
     text = subprocess.run([ullage, "plan", path, "--stop-after", "no_float", *arguments], check=True,
                           stdout=subprocess.PIPE, text=True).stdout
     products = (" Conv n", " ConvTranspose n", " MatMul n", " Gemm n", " QLinearConv n",
                 " QLinearMatMul n")
     functions = (" Sigmoid n", " Tanh n", " HardSwish n", " Gelu n", " LeakyRelu n", " Elu n", " Exp n",
-                 " Sqrt n", " Softplus n", " Abs n")
+                 " Sqrt n", " Softplus n", " Abs n", " AveragePool n", " GlobalAveragePool n",
+                 " ReduceMean n")
     found = []
-    for cases, operators in ((model.integer, products), (model.tables, functions)):
+    for cases, operators in ((model.integer, products), (model.others, functions)):
         lines = [line for line in text.splitlines() if any(o in line for o in operators)]
         found += [case for case in cases if any(f'"{case}_' in line for line in lines)]
     return found
