@@ -166,19 +166,25 @@ static uint64_t next_varint(const unsigned char *data, uint64_t *at, uint64_t en
     return value;
 }
 
-/* Writes one number of a varint field as an element; what is packed stays so here. */
-static void put_number(unsigned char *place, enum ul_dtype dtype, uint32_t size, uint64_t value)
+/* Writes one number of a varint field as an element; what is packed stays so here. False: it has
+ * more bits than the element, be that signed or not. */
+static bool put_number(unsigned char *place, enum ul_dtype dtype, uint32_t size, uint64_t value)
 {
     unsigned char bytes[8];
+    uint64_t above = size < 8 ? value >> (8 * size - 1) : 0, all = UINT64_MAX >> (8 * size - 1);
+    if (dtype != UL_BOOL && above > 1 && above != all)
+        return false;
     for (unsigned i = 0; i < 8; i++)
         bytes[i] = (unsigned char)(value >> (8 * i));
     if (dtype == UL_BOOL)
         bytes[0] = value != 0;
     memcpy(place, bytes, size);
+    return true;
 }
 
-static void decode_segment(const struct source *source, const struct ul_wire_segment *segment,
-                           uint32_t size, unsigned char **place)
+static enum ul_status decode_segment(const struct source *source,
+                                     const struct ul_wire_segment *segment, uint32_t size,
+                                     unsigned char **place)
 {
     const unsigned char *data = source->builder->wire->data;
     uint64_t at = segment->offset;
@@ -188,13 +194,19 @@ static void decode_segment(const struct source *source, const struct ul_wire_seg
         if (whole > 0)
             memcpy(*place, data + at, (size_t)whole);
         *place += whole;
-        return;
+        return UL_OK;
     }
     uint64_t count = count_numbers(source->builder->wire, segment);
     for (uint64_t i = 0; i < count; i++) {
-        put_number(*place, source->type.dtype, size, next_varint(data, &at, end));
+        uint64_t value = next_varint(data, &at, end);
+        if (!put_number(*place, source->type.dtype, size, value))
+            return bad(source,
+                       ul_arena_printf(source->builder->scratch,
+                                       "%lld in its data is out of its type %s", (long long)value,
+                                       ul_dtype_get(source->type.dtype)->name));
         *place += size;
     }
+    return UL_OK;
 }
 
 static enum ul_status wrong_count(const struct source *source, uint64_t found, uint64_t wanted,
@@ -236,7 +248,7 @@ static enum ul_status decode_typed(const struct source *source, const struct ul_
     uint32_t size = bytes == 0 || wanted == 0 ? 0 : (uint32_t)(bytes / wanted);
     for (uint32_t i = 0; i < source->segment_count && wanted > 0; i++) {
         if (source->segments[i].field == field)
-            decode_segment(source, &source->segments[i], size, &place);
+            UL_TRY(decode_segment(source, &source->segments[i], size, &place));
     }
     *out = tensor_of_raw(source, data);
     return UL_OK;

@@ -323,10 +323,47 @@ def refusals(ullage):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "m.onnx")
             onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), path)
-            done = subprocess.run([ullage, "plan", path], capture_output=True, text=True)
-        lines = done.stderr.strip().split("\n")
-        if done.returncode != 2 or len(lines) != 1 or text not in lines[0] or "layer" not in lines[0]:
-            raise RuntimeError(f"{text}: exit {done.returncode}: {done.stderr}")
+            refuse(ullage, path, text)
+    refusals_of_types(ullage)
+
+
+def refuse(ullage, path, text):
+    done = subprocess.run([ullage, "plan", path], capture_output=True, text=True)
+    lines = done.stderr.strip().split("\n")
+    if done.returncode != 2 or len(lines) != 1 or text not in lines[0] or "layer" not in lines[0]:
+        raise RuntimeError(f"{text}: exit {done.returncode}: {done.stderr}")
+
+
+def refusals_of_types(ullage):
+    """The same of a dequantized matrix of every type below 8 bits and of floats."""
+    ones = numpy.ones((2, 32), "f4")
+    broken = {name: ones.copy() for name in ("0", "nan", "inf")}
+    for name, scales in broken.items():
+        scales[1, 3] = float(name)
+    for kind in ("u2", "i2", "u4", "i4", "f4e2m1", "f8e4m3fn", "f8e5m2"):
+        dtype, bits, _ = TYPES[kind]
+        size = 64 * 32 * bits // 8
+        cases = [(f"{size - 1} bytes of data", size - 1, ones, 32, dtype),
+                 (f"{size + 1} bytes of data", size + 1, ones, 32, dtype),
+                 ("scale 35 is 0", size, broken["0"], 32, dtype), ("scale 35 is nan", size, broken["nan"], 32, dtype),
+                 ("scale 35 is inf", size, broken["inf"], 32, dtype), ("block_size is negative", size, ones, -32, dtype),
+                 ("one number for each block", size, ones, 24, dtype),
+                 ("one number for each block", size, ones[:, :31], 32, dtype),
+                 ("zero-point must have the type", size, ones, 32, TensorProto.UINT8)]  # fmt: skip
+        for text, count, scales, block, zero in cases:
+            weights = [TensorProto(name="layer_w", data_type=dtype, dims=[64, 32], raw_data=bytes(count)),
+                       tensor("s", scales)]  # fmt: skip
+            names = ["layer_w", "s"]
+            if zero != dtype:
+                weights.append(TensorProto(name="z", data_type=zero, dims=[2, 32], raw_data=bytes(64)))
+                names.append("z")
+            nodes = [helper.make_node("DequantizeLinear", names, ["m"], "layer", axis=0, block_size=block),
+                     helper.make_node("MatMul", ["a", "m"], ["y"])]  # fmt: skip
+            model, _ = behind(numpy.random.default_rng(1), nodes, weights, TensorProto.FLOAT, [2, 64], [2, 32])
+            with tempfile.TemporaryDirectory() as folder:
+                path = os.path.join(folder, "m.onnx")
+                onnx.save(model, path)
+                refuse(ullage, path, text)
 
 
 def verified(ullage, options):

@@ -155,6 +155,12 @@ def bad_tensors():
     one("tensor_rank_9", TensorProto(name="w", data_type=F, dims=[1] * 9, raw_data=raw))
     one("tensor_typed_count", TensorProto(name="w", data_type=F, dims=[2], float_data=[1, 2, 3]))
     one("tensor_wrong_field", TensorProto(name="w", data_type=F, dims=[2], int32_data=[1, 2]))
+    t = TensorProto
+    one("tensor_of_9_bits", TensorProto(name="w", data_type=t.UINT8, dims=[2], int32_data=[255, 256]))
+    one("tensor_below_i8", TensorProto(name="w", data_type=t.INT8, dims=[2], int32_data=[-128, -129]))
+    one("tensor_packed_of_9_bits", TensorProto(name="w", data_type=t.UINT2, dims=[2], int32_data=[256]))
+    one("tensor_packed_short", TensorProto(name="w", data_type=t.INT2, dims=[9], raw_data=b"\x1b\x1b"))
+    one("tensor_e8m0", TensorProto(name="w", data_type=t.FLOAT8E8M0, dims=[2], raw_data=b"\x7f\x7f"))
     one("tensor_type_99", TensorProto(name="w", data_type=99, dims=[2], raw_data=raw))
     one("tensor_empty", TensorProto(name="w", data_type=F, dims=[0, 3]))
 
