@@ -277,8 +277,7 @@ static enum ul_status check_port(struct inputs *inputs, const struct ul_model_po
         return ul_diag_set(builder->diag, UL_UNSUPPORTED,
                            "input %s: rank %u is above the limit of %d", quote(inputs, port->name),
                            (unsigned)port->rank, UL_LIMIT_RANK);
-    if (port->dtype == UL_DTYPE_NONE || port->dtype == UL_STRING || port->dtype == UL_C64 ||
-        port->dtype == UL_C128)
+    if (!ul_dtype_is_computed(port->dtype))
         ul_builder_problem(builder, "", "input", port->name,
                            ul_arena_printf(builder->scratch,
                                            "has element type %s, which is not "

@@ -27,7 +27,7 @@ static const struct ul_dtype_info infos[UL_DTYPE_COUNT] = {
     [UL_U4] = {"u4", 1, 4, false, false, true},
     [UL_I4] = {"i4", 1, 4, false, true, true},
     [UL_F4E2M1] = {"f4e2m1", 1, 4, true, true, false},
-    [UL_F8E8M0] = {"f8e8m0", 1, 8, true, false, false},
+    [UL_F8E8M0] = {"f8e8m0", 1, 8, false, false, false},
     [UL_U2] = {"u2", 1, 2, false, false, true},
     [UL_I2] = {"i2", 1, 2, false, true, true},
 };
@@ -36,6 +36,12 @@ const struct ul_dtype_info *ul_dtype_get(enum ul_dtype dtype)
 {
     UL_ASSERT((unsigned)dtype < UL_DTYPE_COUNT);
     return &infos[dtype];
+}
+
+bool ul_dtype_is_computed(enum ul_dtype dtype)
+{
+    const struct ul_dtype_info *info = ul_dtype_get(dtype);
+    return info->is_float || info->is_integer || dtype == UL_BOOL;
 }
 
 enum ul_dtype ul_dtype_find(const char *name)

@@ -201,12 +201,6 @@ static enum ul_status check_arity(const struct ul_infer *infer, const struct ul_
     return UL_OK;
 }
 
-/* Strings and complex numbers exist in files, but nothing computes with them. */
-static bool computable(enum ul_dtype dtype)
-{
-    return dtype != UL_STRING && dtype != UL_C64 && dtype != UL_C128;
-}
-
 static enum ul_status check_inputs(const struct ul_infer *infer)
 {
     for (uint32_t i = 0; i < infer->node->input_count; i++) {
@@ -219,7 +213,7 @@ static enum ul_status check_inputs(const struct ul_infer *infer)
                 "input %u (%s) has the unknown size %s; fix the model's input that it comes from "
                 "with --dim NAME=N, --shape INPUT=DIMS or --const NAME=FILE",
                 (unsigned)i, ul_quote(infer->scratch, value->name), type_text(infer, &value->type));
-        if (!computable(value->type.dtype))
+        if (!ul_dtype_is_computed(value->type.dtype))
             return ul_infer_unsupported(
                 infer, "input %u (%s) is of type %s, which nothing here computes with", (unsigned)i,
                 ul_quote(infer->scratch, value->name), ul_dtype_get(value->type.dtype)->name);
@@ -231,7 +225,7 @@ static enum ul_status check_outputs(const struct ul_infer *infer)
 {
     for (uint32_t i = 0; i < infer->node->output_count; i++) {
         const struct ul_value *value = &infer->graph->values[infer->node->outputs[i]];
-        if (value->type.dtype != UL_DTYPE_NONE && !computable(value->type.dtype))
+        if (value->type.dtype != UL_DTYPE_NONE && !ul_dtype_is_computed(value->type.dtype))
             return ul_infer_unsupported(infer, "output %u would be of type %s", (unsigned)i,
                                         ul_dtype_get(value->type.dtype)->name);
         if (!ul_type_known(&value->type))

@@ -57,6 +57,8 @@ struct ul_dtype_info {
     bool is_float, is_signed, is_integer;
 };
 const struct ul_dtype_info *ul_dtype_get(enum ul_dtype dtype);
+/* False: strings, complex numbers and scales without mantissa exist in files alone. */
+bool ul_dtype_is_computed(enum ul_dtype dtype);
 /* The largest finite number of a float type. */
 double ul_dtype_largest(enum ul_dtype dtype);
 /* UL_DTYPE_NONE when there is no such name. */

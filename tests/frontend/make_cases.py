@@ -161,6 +161,8 @@ def bad_tensors():
     one("tensor_packed_of_9_bits", TensorProto(name="w", data_type=t.UINT2, dims=[2], int32_data=[256]))
     one("tensor_packed_short", TensorProto(name="w", data_type=t.INT2, dims=[9], raw_data=b"\x1b\x1b"))
     one("tensor_e8m0", TensorProto(name="w", data_type=t.FLOAT8E8M0, dims=[2], raw_data=b"\x7f\x7f"))
+    write("input_e8m0", model(graph([helper.make_node("Clip", ["x"], ["y"], max=1.0)],
+                                    [tensor_type("x", [2], t.FLOAT8E8M0)], [tensor_type("y", [2])]), opset=6))
     one("tensor_type_99", TensorProto(name="w", data_type=99, dims=[2], raw_data=raw))
     one("tensor_empty", TensorProto(name="w", data_type=F, dims=[0, 3]))
 
