@@ -158,14 +158,17 @@ UL_INLINE void load_scales(float *to, const struct job *job, int64_t at, int64_t
 /* Packed zero points of a panel's first `count` columns, which begin with a byte. */
 UL_INLINE void unpack_zeros(float *to, const unsigned char *from, int64_t count, int bits)
 {
-    uint32_t words[COLS / 4] = {0};
+    uint64_t words[COLS / 8] = {0};
     if (count == COLS) /* of a known size: without a call */
         memcpy(words, from, (size_t)(COLS * bits / 8));
     else
         memcpy(words, from, (size_t)((count * bits + 7) / 8));
-    for (int w = 0; w < COLS * bits / 32; w++)
-        for (int i = 0; i < 32 / bits; i++)
-            to[w * (32 / bits) + i] = (float)(int32_t)(words[w] >> i * bits & ((1u << bits) - 1));
+    const int per = bits == 8 ? 8 : COLS;
+    for (int i = 0; i < COLS; i++) { /* of 2 bits half a word, for faster shifts, has them all */
+        const uint32_t moved =
+            bits == 2 ? (uint32_t)words[0] >> 2 * i : (uint32_t)(words[i / per] >> i % per * bits);
+        to[i] = (float)(int32_t)(moved & ((1u << bits) - 1));
+    }
 }
 
 /* What the zero points of a block have more than fixed_zero; zeros fill the panel. */
@@ -581,21 +584,20 @@ static int64_t panel_at(const struct job *job, int64_t panel)
     return ul_run(panel, job->cut.panel_count - 1);
 }
 
+/* One table after the other: whole vectors that were just written in halves would be waited for. */
 static void load_tables(const struct job *job, float *scales, float *zeros, int64_t panel)
 {
-    const int64_t columns = job->cut.columns;
-    for (int64_t b = 0; b < job->cut.blocks; b++) {
-        for (int64_t p = 0; p < BYTE_GROUP / COLS; p++) {
-            const int64_t first = panel_at(job, panel + p) * COLS, at = b * BYTE_GROUP + p * COLS;
-            const int64_t count = ul_run(columns - first, COLS);
-            load_scales(scales + at, job, b * columns + first, count);
-            if (zeros == NULL)
-                continue;
-            load_zeros(zeros + at, job, b, first, count);
-            for (int64_t i = at; i < at + COLS; i += LANES)
-                *(loose *)(zeros + i) *= *(const loose *)(scales + i);
-        }
+    const int64_t columns = job->cut.columns, blocks = job->cut.blocks;
+    for (int64_t p = 0; p < BYTE_GROUP / COLS; p++) {
+        const int64_t first = panel_at(job, panel + p) * COLS;
+        const int64_t count = ul_run(columns - first, COLS);
+        for (int64_t b = 0; b < blocks; b++)
+            load_scales(scales + b * BYTE_GROUP + p * COLS, job, b * columns + first, count);
+        for (int64_t b = 0; zeros != NULL && b < blocks; b++)
+            load_zeros(zeros + b * BYTE_GROUP + p * COLS, job, b, first, count);
     }
+    for (int64_t i = 0; zeros != NULL && i < blocks * BYTE_GROUP; i += LANES)
+        *(loose *)(zeros + i) *= *(const loose *)(scales + i);
 }
 
 /* `count` rows from `first` on, of which `rows` has the bytes, and panels of a group. */
