@@ -20,7 +20,8 @@ bool ul_no_float_fix(struct ul_integers *integers, ul_node_id id);
 /* no_float_product.c: products of two 8-bit values. */
 bool ul_no_float_product(struct ul_integers *integers, ul_node_id id);
 
-/* no_float_softmax.c */
+/* no_float_rows.c */
 bool ul_no_float_softmax(struct ul_integers *integers, ul_node_id id);
+bool ul_no_float_layer_norm(struct ul_integers *integers, ul_node_id id);
 
 #endif
