@@ -361,7 +361,7 @@ static bool takes_file(const struct ul_emitter *emitter, const char *name)
         return program->call_count > 0;
     return strcmp(name, "ul_contract.h") != 0 && strcmp(name, "ul_contract_int.h") != 0 &&
            strcmp(name, "ul_int_vector.h") != 0 && strcmp(name, "ul_lookup.h") != 0 &&
-           strcmp(name, "ul_dnnl_desc.h") != 0;
+           strcmp(name, "ul_nbits_bytes.h") != 0 && strcmp(name, "ul_dnnl_desc.h") != 0;
 }
 
 enum ul_status ul_emit_cuda(struct ul_arena *arena, const struct ul_program *program,

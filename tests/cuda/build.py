@@ -25,7 +25,7 @@ import bytes as reference_bytes  # noqa: E402  tests/ref/bytes.py
 WARNINGS = "-Werror all-warnings -Xcompiler=-Wall,-Wextra,-Werror"
 NO_DEVICE = 3
 # What the folder of a target must not hold: the other ones' runtime.
-FOREIGN = {"cuda": r"ul_(dnnl|posts\.c|winograd\.c|nbits\.c|contract\.h)", "c": r"ul_cu|.*\.cuh?$|ul_dnnl"}
+FOREIGN = {"cuda": r"ul_(dnnl|posts\.c|winograd\.c|nbits\.c|nbits_bytes|contract\.h)", "c": r"ul_cu|.*\.cuh?$|ul_dnnl"}
 
 
 def run(command, **more):
