@@ -11,6 +11,7 @@ Exit: 0 ok, 1 outputs differ or a command failed, 77 a Python package is missing
 
 import argparse
 import collections
+import itertools
 import json
 import os
 import subprocess
@@ -366,6 +367,55 @@ def refusals_of_types(ullage):
                 refuse(ullage, path, text)
 
 
+def rounded_ones(ullage, options):
+    """Products whose rows may be rounded to int8, of every kind, in one model: those that cpu can
+    multiply so run so, the others in float32."""
+    rng, k, n = numpy.random.default_rng(9), 384, 48
+    a = rng.normal(0, 1, (2, 3, k)).astype("f4")
+    nodes, weights, wanted, int8 = [], [], [], 0
+    for bits, block, kind in itertools.product((2, 4, 8), (16, 32, 128, 256, 384), ("none", "packed", "float", "groups")):
+        i, blocks = len(nodes), -(-k // block)
+        codes = rng.integers(0, 1 << bits, (n, blocks * block))
+        scales, zeros = rng.uniform(0.01, 0.1, (n, blocks)).astype("f4"), numpy.full((n, blocks), 1 << (bits - 1))
+        groups, names = numpy.arange(k, dtype="i4") // block, ["a", f"b{i}", f"s{i}", "", "", ""]
+        weights += [tensor(f"b{i}", pack(codes.reshape(n, blocks, block), bits)), tensor(f"s{i}", scales)]
+        if kind == "packed":
+            zeros = rng.integers(0, 1 << bits, (n, blocks))
+            weights.append(tensor(f"z{i}", pack(zeros, bits)))
+        elif kind == "float":
+            zeros = rng.uniform(0, 1 << bits, (n, blocks)).astype("f4")
+            weights.append(tensor(f"z{i}", zeros))
+        elif kind == "groups":
+            groups = rng.integers(0, blocks, k).astype("i4")
+            weights.append(tensor(f"g{i}", groups))
+        names[3], names[4] = f"z{i}" if kind in ("packed", "float") else "", f"g{i}" if kind == "groups" else ""
+        bias = rng.normal(0, 1, n).astype("f4") * (i % 2)
+        if i % 2:
+            weights.append(tensor(f"bias{i}", bias))
+            names[5] = f"bias{i}"
+        nodes.append(helper.make_node("MatMulNBits", names, [f"y{i:02}"], domain="com.microsoft", K=k, N=n, bits=bits,
+                                      block_size=block, accuracy_level=4))  # fmt: skip
+        rounds = "cpu" in options and k % block == 0 and kind != "groups"
+        matrix = ((codes[:, :k] - zeros[:, groups]) * scales[:, groups]).astype("f8").T
+        wanted.append(((round_rows(a, block) if rounds else a) @ matrix + bias, numpy.abs(a) @ numpy.abs(matrix) + numpy.abs(bias)))
+        int8 += rounds
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("a", TensorProto.FLOAT, a.shape)],
+                              [helper.make_tensor_value_info(node.output[0], TensorProto.FLOAT, [2, 3, n]) for node in nodes], weights)  # fmt: skip
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    with tempfile.TemporaryDirectory() as folder:
+        feed, out = os.path.join(folder, "a.npy"), os.path.join(folder, "out")
+        numpy.save(feed, a)
+        onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), os.path.join(folder, "m.onnx"))
+        _, plan = outputs(ullage, folder, options, feed)
+        for node, (want, size) in zip(nodes, wanted):
+            got = numpy.load(os.path.join(out, node.output[0] + ".npy"))
+            if not numpy.all(numpy.abs(got - want) <= NEAR * size):
+                raise RuntimeError(f"rows in int8, {node.output[0]}: {numpy.max(numpy.abs(got - want) / size):.2g} of the products' sizes")
+    ways = plan["steps"]["implementation"]
+    if ways.count(INT8) != int8:
+        raise RuntimeError(f"rows in int8: {ways.count(INT8)} products of {int8}")
+
+
 def verified(ullage, options):
     """A model that lets its products round to int8 is as right as that is, from either side."""
     rng = numpy.random.default_rng(5)
@@ -458,6 +508,7 @@ def main():
         peers += check_peer(case) if onnxruntime is not None else 0
         ways[check(os.path.abspath(arguments.ullage), options, case)] += 1
     refusals(os.path.abspath(arguments.ullage))
+    rounded_ones(os.path.abspath(arguments.ullage), options)
     verified(os.path.abspath(arguments.ullage), options)
     asked_for(os.path.abspath(arguments.ullage), options)
     print(f"{arguments.count} cases, {peers} of them by onnxruntime too; {dict(ways)}")
