@@ -44,6 +44,17 @@ bool ul_dtype_is_computed(enum ul_dtype dtype)
     return info->is_float || info->is_integer || dtype == UL_BOOL;
 }
 
+bool ul_dtype_range(enum ul_dtype dtype, int64_t *low, int64_t *high)
+{
+    enum { MAX_BITS = 16 };
+    const struct ul_dtype_info *info = ul_dtype_get(dtype);
+    if (!info->is_integer || info->bits > MAX_BITS)
+        return false;
+    *low = info->is_signed ? -((int64_t)1 << (info->bits - 1)) : 0;
+    *high = *low + ((int64_t)1 << info->bits) - 1;
+    return true;
+}
+
 enum ul_dtype ul_dtype_find(const char *name)
 {
     for (unsigned i = 1; i < UL_DTYPE_COUNT; i++) {

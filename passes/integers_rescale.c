@@ -27,21 +27,10 @@ struct rescale {
     struct term terms[MAX_TERMS];
 };
 
-static const struct {
-    enum ul_dtype dtype;
-    int64_t low, high;
-} ranges[] = {{UL_U8, 0, 255}, {UL_I8, -128, 127}, {UL_U16, 0, 65535}, {UL_I16, -32768, 32767}};
-
+/* Integers of 8 and 16 bits. */
 static bool find_range(enum ul_dtype dtype, struct rescale *rescale)
 {
-    for (uint32_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
-        if (ranges[i].dtype != dtype)
-            continue;
-        rescale->low = ranges[i].low;
-        rescale->high = ranges[i].high;
-        return true;
-    }
-    return false;
+    return ul_dtype_get(dtype)->bits >= 8 && ul_dtype_range(dtype, &rescale->low, &rescale->high);
 }
 
 /* ---- The range ---- */

@@ -9,22 +9,8 @@ enum { MAX_DEPTH = 24 };
 
 bool ul_range_stored(enum ul_dtype dtype, struct ul_range *range)
 {
-    switch ((int)dtype) {
-    case UL_U8:
-        *range = (struct ul_range){0, UINT8_MAX};
-        return true;
-    case UL_I8:
-        *range = (struct ul_range){INT8_MIN, INT8_MAX};
-        return true;
-    case UL_U16:
-        *range = (struct ul_range){0, UINT16_MAX};
-        return true;
-    case UL_I16:
-        *range = (struct ul_range){INT16_MIN, INT16_MAX};
-        return true;
-    default:
-        return false;
-    }
+    *range = (struct ul_range){0};
+    return ul_dtype_get(dtype)->bits >= 8 && ul_dtype_range(dtype, &range->low, &range->high);
 }
 
 /* Does the type hold every whole number of the range? */

@@ -4,23 +4,6 @@
 
 #include <math.h>
 
-bool ul_quant_range(enum ul_dtype dtype, int64_t *low, int64_t *high)
-{
-    static const struct {
-        enum ul_dtype dtype;
-        int64_t low, high;
-    } ranges[] = {{UL_U8, 0, 255}, {UL_I8, -128, 127}, {UL_U16, 0, 65535}, {UL_I16, -32768, 32767},
-                  {UL_U4, 0, 15},  {UL_I4, -8, 7},     {UL_U2, 0, 3},      {UL_I2, -2, 1}};
-    for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++) {
-        if (ranges[i].dtype != dtype)
-            continue;
-        *low = ranges[i].low;
-        *high = ranges[i].high;
-        return true;
-    }
-    return false;
-}
-
 ul_kx ul_quantize_within(struct ul_kernel *kernel, ul_kx x, ul_kx zero, int64_t low, int64_t high)
 {
     UL_ASSERT(low <= high);
@@ -43,7 +26,7 @@ ul_kx ul_quantize_within(struct ul_kernel *kernel, ul_kx x, ul_kx zero, int64_t 
 ul_kx ul_quantize(struct ul_kernel *kernel, ul_kx x, ul_kx zero, enum ul_dtype dtype)
 {
     int64_t low = 0, high = 0;
-    bool is_known = ul_quant_range(dtype, &low, &high);
+    bool is_known = ul_dtype_range(dtype, &low, &high);
     UL_ASSERT(is_known);
     return ul_quantize_within(kernel, x, zero, low, high);
 }

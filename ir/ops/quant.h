@@ -7,8 +7,6 @@
 
 #include "ir/ops/hooks.h"
 
-/* The integers that scaled values are kept in: 4, 8 and 16 bits. Sets their range. */
-bool ul_quant_range(enum ul_dtype dtype, int64_t *low, int64_t *high);
 /* `x` (f32, f64 or an i64, in units of the scale already) rounded, plus `zero` (an i32, or
  * UL_NONE), saturated to `dtype`: an i32. */
 ul_kx ul_quantize(struct ul_kernel *kernel, ul_kx x, ul_kx zero, enum ul_dtype dtype);

@@ -85,7 +85,7 @@ static bool is_small_float(enum ul_dtype dtype)
 static bool is_quantized(enum ul_dtype dtype)
 {
     int64_t low, high;
-    return is_small_float(dtype) || ul_quant_range(dtype, &low, &high);
+    return is_small_float(dtype) || ul_dtype_range(dtype, &low, &high);
 }
 
 static bool is_real(enum ul_dtype dtype)

@@ -21,7 +21,7 @@ ul_kx ul_map_lookup(struct ul_lower *lower, ul_node_id node, uint32_t output, co
 {
     const ul_value_id *inputs = lower->graph->nodes[node].inputs;
     int64_t low = 0, high = 0;
-    bool is_known = ul_quant_range(ul_lower_input_type(lower, node, 0)->dtype, &low, &high);
+    bool is_known = ul_dtype_range(ul_lower_input_type(lower, node, 0)->dtype, &low, &high);
     UL_ASSERT(is_known && output == 0);
     ul_kx x = ul_kx_cast(lower->kernel, UL_I64, ul_lower_load(lower, inputs[0], index));
     ul_kx at = ul_kx_clamp(lower->kernel, ul_kx_addi(lower->kernel, x, -low), 0, TABLE_SIZE - 1);

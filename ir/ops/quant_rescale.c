@@ -7,7 +7,7 @@ enum { FIRST_TERM = 1, TERM_INPUTS = 3, MAX_SHIFT = 62 }; /* x, factor, x_zero *
 static bool is_summed(enum ul_dtype dtype)
 {
     int64_t low, high;
-    return dtype == UL_I32 || dtype == UL_I64 || ul_quant_range(dtype, &low, &high);
+    return dtype == UL_I32 || dtype == UL_I64 || ul_dtype_range(dtype, &low, &high);
 }
 
 static bool is_fixed(const struct ul_node *node)
@@ -38,7 +38,7 @@ enum ul_status ul_infer_rescale(struct ul_infer *infer)
     uint32_t count = infer->node->input_count;
     int64_t low, high;
     struct ul_type type = {.rank = 0};
-    if (!ul_quant_range(zero->dtype, &low, &high) || ul_type_elements(zero) != 1)
+    if (!ul_dtype_range(zero->dtype, &low, &high) || ul_type_elements(zero) != 1)
         return ul_infer_invalid(infer, "the result's zero-point must be one integer of 4 to 16 "
                                        "bits");
     if ((count - FIRST_TERM) % TERM_INPUTS == 1)
@@ -113,7 +113,7 @@ ul_kx ul_map_rescale(struct ul_lower *lower, ul_node_id node_id, uint32_t output
     const struct ul_node *node = &lower->graph->nodes[node_id];
     const struct ul_type *type = ul_lower_output_type(lower, node_id, output);
     int64_t low = 0, high = 0;
-    bool is_known = ul_quant_range(type->dtype, &low, &high);
+    bool is_known = ul_dtype_range(type->dtype, &low, &high);
     UL_ASSERT(is_known);
     low = ul_node_get_int(node, "low", low);
     high = ul_node_get_int(node, "high", high);
