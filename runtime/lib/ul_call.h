@@ -274,21 +274,33 @@ static inline int ul_call_pools_apart(const struct ul_call *call)
     return apart;
 }
 
-/* Also those that compute this call wrongly. oneDNN 2.6: depthwise convolution by brdgmm reads an
- * operand with the dims of a result of one pixel as if every 16 channels began anew; pooling reads
- * operands as if they lay like its result. */
-static inline int ul_call_refuses(const struct ul_call *call, const char *implementation)
+/* Those that compute this call wrongly. oneDNN 2.6: depthwise convolution by brdgmm reads an
+ * operand with the dims of a result of one pixel as if every 16 channels began anew; in tile
+ * registers, three dimensions with a zero point have wrong sums; steps of integers by
+ * jit_uni_int8_1x1 are gathered by two threads in one place. */
+static inline int ul_call_is_wrong_by(const struct ul_call *call, const char *implementation)
 {
     int64_t pixels = 1;
-    int reads = 0;
-    for (uint32_t d = 2; d < call->dst.rank; d++)
+    int reads = 0, steps = 0;
+    for (uint32_t d = 2; d < call->dst.rank; d++) {
         pixels *= call->dst.dims[d];
+        steps |= call->steps[d - 2] > 1;
+    }
     for (uint32_t i = 0; i < call->post_count; i++)
         reads |= call->posts[i].kind >= UL_POST_ADD;
+    return (pixels == 1 && reads && strncmp(implementation, "brdgmm", 6) == 0) ||
+           (call->dst.rank == 5 && call->src_zero_kind != UL_ZERO_IS_0 &&
+            strncmp(implementation, "jit:avx512_core_amx", 19) == 0) ||
+           (steps && strncmp(implementation, "jit_uni_int8_1x1", 16) == 0);
+}
+
+/* Also those, and pooling, which reads operands as if they lay like its result. */
+static inline int ul_call_refuses(const struct ul_call *call, const char *implementation)
+{
     if (ul_call_is_integer(call) && !ul_library_adds_exactly(implementation))
         return 1;
     return ul_library_refuses(implementation) || ul_call_pools_apart(call) ||
-           (pixels == 1 && reads && strncmp(implementation, "brdgmm", 6) == 0);
+           ul_call_is_wrong_by(call, implementation);
 }
 
 /* Scratch of a call: the copies of the source, the result and the weights, the library's own; each

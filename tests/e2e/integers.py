@@ -130,6 +130,12 @@ def conv_3d(m):
     m.quantized(m.op("Conv", x, m.weights_of((3, 2, 2, 2, 2)), pads=[1, 0, 0, 0, 1, 0]), 0.1, 99)
 
 
+def conv_3d_zero(m):
+    x = m.scaled((2, 4, 9, 8, 4), np.int8, zero=4)
+    w = m.weights_of((4, 4, 3, 3, 3))
+    m.quantized(m.op("Conv", x, w, pads=[0, 0, 0, 0, 1, 1]), 0.2, 7, np.int8)
+
+
 def conv_asymmetric(m):
     x = m.scaled((1, 5, 8, 8))
     w = m.weights_of((4, 5, 3, 3), dtype=np.uint8, zero=None)
@@ -399,7 +405,7 @@ def channels(m):
     m.output(y, 2)
 
 
-CASES = [conv, conv_padded, conv_signed, conv_depthwise, conv_groups, conv_3d, conv_asymmetric,
+CASES = [conv, conv_padded, conv_signed, conv_depthwise, conv_groups, conv_3d, conv_3d_zero, conv_asymmetric,
          conv_middle, conv_16, conv_residual, conv_chain, conv_to_float, mixed, conv_transpose,
          conv_transpose_groups, zeros_transposed, gemm_full,
          matmul, matmul_turned, matmul_activations, matmul_deep, gemm, gemm_16, qlinear_conv,
