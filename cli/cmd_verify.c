@@ -600,6 +600,7 @@ static struct ul_compile_options plain_options(struct ul_compile *compile)
                                        .dims = options->dims,
                                        .shapes = options->shapes,
                                        .consts = options->consts,
+                                       .outputs = options->outputs,
                                        .pack = UL_PACK_NONE,
                                        .cflags = options->cflags};
     bool is_host =
@@ -644,22 +645,22 @@ static int run_onnxruntime(struct verification *verification, const char *python
 {
     struct ul_cli_job *job = verification->outer;
     const struct ul_options *options = &job->compile.options.base;
-    const struct ul_option *const given[] = {ul_option_find(options->table, "dim"),
-                                             ul_option_find(options->table, "shape"),
-                                             ul_option_find(options->table, "const")};
+    static const char *const names[] = {"dim", "shape", "const", "output"};
+    enum { NAME_COUNT = sizeof names / sizeof *names };
     uint32_t count = 0;
-    for (int k = 0; k < 3; k++)
-        count += ul_option_value_count(options, given[k]);
+    for (int k = 0; k < NAME_COUNT; k++)
+        count += ul_option_value_count(options, ul_option_find(options->table, names[k]));
     const char **argv = UL_NEW_ARRAY(&job->compile.keep, const char *, (uint64_t)count + 5);
     count = 0;
     argv[count++] = python;
     argv[count++] = script_path(&job->compile.keep);
     argv[count++] = verification->model;
     argv[count++] = folder;
-    for (int k = 0; k < 3; k++) {
-        for (uint32_t i = 0; i < ul_option_value_count(options, given[k]); i++)
-            argv[count++] = ul_arena_printf(&job->compile.keep, "--%s=%s", given[k]->name,
-                                            ul_option_value(options, given[k], i));
+    for (int k = 0; k < NAME_COUNT; k++) {
+        const struct ul_option *row = ul_option_find(options->table, names[k]);
+        for (uint32_t i = 0; i < ul_option_value_count(options, row); i++)
+            argv[count++] = ul_arena_printf(&job->compile.keep, "--%s=%s", names[k],
+                                            ul_option_value(options, row, i));
     }
     return ul_process_run(argv, printed);
 }

@@ -1,6 +1,7 @@
 """Random inputs for a model and onnxruntime's outputs, in ONNX's test data layout.
 
 usage: verify_onnxruntime.py MODEL.onnx DIR [--dim=NAME=N] [--shape=INPUT=N,N] [--const=INPUT=FILE]
+                             [--output=NAME]
 The outputs are those of the graph as the file has it: onnxruntime's own optimisations change what a
 quantized model computes. Where they do, the last line printed says by how much.
 Exit code 3: onnx or onnxruntime is not installed. 4: a size is missing. 5: onnxruntime cannot run
@@ -35,6 +36,17 @@ def split(option):
 
 def options(kind):
     return dict(split(o) for o in sys.argv[3:] if o.startswith(f"--{kind}="))
+
+
+def cut(path):
+    """The model, with the values that --output names as its outputs."""
+    names = [o.partition("=")[2] for o in sys.argv[3:] if o.startswith("--output=")]
+    if not names:
+        return path
+    model = onnx.load(path)
+    del model.graph.output[:]
+    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
+    return model.SerializeToString()
 
 
 def read_file(path):
@@ -140,7 +152,7 @@ def save(directory, kind, number, name, array):
 
 
 def main():
-    model, directory = sys.argv[1:3]
+    model, directory = cut(sys.argv[1]), sys.argv[2]
     session = open_plain(model)
     ports = list_ports(session)
     feeds, outputs = run_random(session, ports)

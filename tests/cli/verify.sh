@@ -40,6 +40,12 @@ if "$python" -c 'import onnxruntime' 2>/dev/null; then
     export ULLAGE_PYTHON=$python
     expect 0 '^verdict: same: shaped.onnx against onnxruntime' \
         "$ullage" verify shaped.onnx --const shape=shape.npy --cflags -O0
+    # so is --output, of any value, also where the reference is the model itself
+    for value in b c; do
+        expect 0 "^  $value: .*ok" "$ullage" verify steps.onnx --output $value --target c --cflags -O0
+    done
+    ULLAGE_PYTHON='' expect 0 '^b.npy: .* 0 of ' \
+        "$ullage" verify steps.onnx --output b --target c --cflags -O0
     expect 0 '^rounded to fp16: .* at most 0.005$' "$ullage" verify half.onnx --cflags -O0
     expect 6 '^verdict: different' "$ullage" verify half.onnx --cflags -O0 --norm 0
     expect 6 'z: .*MISMATCH' "$ullage" verify mixed.onnx mixed_data --cflags -O0
