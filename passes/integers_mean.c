@@ -44,13 +44,31 @@ static ul_value_id add_offset(struct ul_integers *integers, ul_value_id sum,
 static int64_t covered(const struct mean *mean, uint32_t d, int64_t o)
 {
     const struct ul_pool *pool = &mean->pool;
-    int64_t count = 0, pad = mean->counts_padding ? pool->pad_begin[d] : 0;
+    int64_t pad = mean->counts_padding ? pool->pad_begin[d] : 0, step = pool->dilation[d];
     int64_t end = pool->in[d] + (mean->counts_padding ? pool->pad_end[d] : 0);
-    for (int64_t t = 0; t < pool->kernel[d]; t++) {
-        int64_t at = o * pool->stride[d] - pool->pad_begin[d] + t * pool->dilation[d];
-        count += at >= -pad && at < end;
+    int64_t begin = o * pool->stride[d] - pool->pad_begin[d]; /* of the window */
+    int64_t before = -pad > begin ? (-pad - begin + step - 1) / step : 0;
+    int64_t after = end > begin ? (end - begin + step - 1) / step : 0;
+    after = after < pool->kernel[d] ? after : pool->kernel[d];
+    return after > before ? after - before : 0;
+}
+
+/* There is something to sum, the sums stay in 32 bits, and factors are no more than there may be
+ * terms. */
+static bool has_window_sums(const struct ul_integers *integers, const struct mean *mean)
+{
+    const struct ul_pool *pool = &mean->pool;
+    int64_t terms = 1, places = 1;
+    if (ul_type_elements(&integers->graph->values[mean->x.x].type) == 0)
+        return false;
+    for (uint32_t d = 0; d < pool->count; d++) {
+        if (pool->out[d] < 1 || pool->out[d] > MAX_TERMS / places ||
+            pool->kernel[d] > MAX_TERMS / terms)
+            return false;
+        terms *= pool->kernel[d];
+        places *= pool->out[d];
     }
-    return count;
+    return true;
 }
 
 static void become_mean(struct ul_integers *integers, ul_node_id id, const struct mean *mean,
@@ -147,7 +165,7 @@ bool ul_integers_mean(struct ul_integers *integers, ul_node_id id)
         return become_reduced(integers, id, &node, &mean);
     if (node.op != UL_OP_AveragePool ||
         ul_pool_read(&node, &graph->values[mean.x.x].type, &mean.pool) != NULL ||
-        mean.pool.count > UL_CONV_SPATIAL)
+        mean.pool.count > UL_CONV_SPATIAL || !has_window_sums(integers, &mean))
         return false;
     mean.counts_padding = ul_node_get_int(&node, "count_include_pad", 0) != 0;
     become_mean(integers, id, &mean, add_window_sums(integers, &mean));

@@ -10,20 +10,22 @@
 #include "ir/op.h"
 #include "passes/integers_internal.h"
 
-enum { TABLE_SIZE = 256, MAX_DEPTH = 24 };
+enum { TABLE_SIZE = 256, MAX_VISITS = 256 }; /* a value that is read twice counts twice */
 
 /* ---- tables ---- */
 
-/* The only integers that `value` hangs on, elementwise. */
+/* The only integers that `value` hangs on, elementwise; counts the values that it looks at. */
 static bool find_source(const struct ul_integers *integers, ul_value_id value, ul_value_id *source,
-                        uint32_t depth)
+                        uint32_t *visits)
 {
     double number;
     struct ul_scaled x;
+    if (++*visits > MAX_VISITS)
+        return false;
     if (value == UL_NONE || ul_graph_get_number(integers->graph, value, &number))
         return true;
     const struct ul_node *node = ul_integers_maker(integers, value);
-    if (node == NULL || depth == MAX_DEPTH)
+    if (node == NULL)
         return false;
     if (ul_integers_find(integers, value, &x) && x.count == 1) {
         const struct ul_node *maker = ul_integers_maker(integers, x.x);
@@ -36,7 +38,7 @@ static bool find_source(const struct ul_integers *integers, ul_value_id value, u
     if ((ul_op_get(node->op)->flags & flags) != UL_OP_ELEMENTWISE || node->output_count != 1)
         return false;
     for (uint32_t i = 0; i < node->input_count; i++) {
-        if (!find_source(integers, node->inputs[i], source, depth + 1))
+        if (!find_source(integers, node->inputs[i], source, visits))
             return false;
     }
     return true;
@@ -78,8 +80,9 @@ bool ul_integers_table(struct ul_integers *integers, ul_node_id id)
 {
     struct ul_graph *graph = integers->graph;
     ul_value_id result = graph->nodes[id].outputs[0], source = UL_NONE;
-    if (!ul_integers_is_8bit(integers, result) || !find_source(integers, result, &source, 0) ||
-        source == UL_NONE ||
+    uint32_t visits = 0;
+    if (!ul_integers_is_8bit(integers, result) ||
+        !find_source(integers, result, &source, &visits) || source == UL_NONE ||
         ul_type_elements(&graph->values[source].type) !=
             ul_type_elements(&graph->values[result].type) ||
         graph->values[source].type.rank != graph->values[result].type.rank)

@@ -53,9 +53,10 @@ static const struct ul_node *find_rows(const struct ul_integers *integers,
                                        struct ul_scaled *x, struct ul_scaled *y)
 {
     const struct ul_node *node = ul_integers_maker(integers, quantize->inputs[0]);
-    bool is_found =
-        node != NULL && node->op == op && ul_no_float_find(integers, node->inputs[0], x) &&
-        ul_integers_result(integers, quantize, y) && ul_integers_is_8bit(integers, x->x);
+    bool is_found = node != NULL && node->op == op && node->outputs[0] == quantize->inputs[0] &&
+                    ul_no_float_find(integers, node->inputs[0], x) &&
+                    ul_integers_result(integers, quantize, y) &&
+                    ul_integers_is_8bit(integers, x->x);
     return is_found ? node : NULL;
 }
 
@@ -108,15 +109,22 @@ enum {
     BIAS_BITS = 12
 };
 
-/* Constants of a row, or none. */
+/* Constants of the shape of a row, or none. */
 static bool read_row(const struct ul_integers *integers, const struct ul_node *node, uint32_t input,
-                     uint64_t count, const struct ul_tensor **row)
+                     const struct ul_type *shape, const struct ul_tensor **row)
 {
     *row = NULL;
     if (input >= node->input_count || node->inputs[input] == UL_NONE)
         return true;
     *row = ul_graph_get_constant(integers->graph, node->inputs[input]);
-    return *row != NULL && (*row)->type.dtype == UL_F32 && ul_type_elements(&(*row)->type) == count;
+    if (*row == NULL || (*row)->type.dtype != UL_F32 ||
+        ul_type_elements(&(*row)->type) != ul_type_elements(shape))
+        return false;
+    const struct ul_type *type = &(*row)->type;
+    bool fits = true; /* else it is broadcast, or lies along other dimensions */
+    for (uint32_t i = 1; i <= type->rank && i <= shape->rank; i++)
+        fits = fits && type->dims[type->rank - i] == shape->dims[shape->rank - i];
+    return fits;
 }
 
 struct rows {
@@ -220,9 +228,8 @@ bool ul_no_float_layer_norm(struct ul_integers *integers, ul_node_id id)
     }
     double sx = ul_scaled_scale(&rows.x, 0);
     rows.epsilon = ul_node_get_float(node, "epsilon", 1e-5F) / sx / sx;
-    if (rows.count == 0 || !read_row(integers, node, 1, (uint64_t)rows.count, &scale) ||
-        scale == NULL || !read_row(integers, node, 2, (uint64_t)rows.count, &bias) ||
-        !set_bits(&rows))
+    if (rows.count == 0 || !read_row(integers, node, 1, &row, &scale) || scale == NULL ||
+        !read_row(integers, node, 2, &row, &bias) || !set_bits(&rows))
         return false;
     ul_value_id term = bias == NULL ? UL_NONE : add_bias(integers, &rows, bias, &row);
     if (bias != NULL && term == UL_NONE)

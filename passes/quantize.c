@@ -48,10 +48,12 @@ struct block {
     float scale;
 };
 
-/* The number at a place of a constant in f32. */
+/* The number at a place of a constant in f32, which may have one number for all. */
 static float number_at(const struct ul_tensor *tensor, int64_t at)
 {
     float number;
+    if (tensor->data == NULL)
+        return (float)ul_tensor_get_float(tensor, (uint64_t)at);
     memcpy(&number, (const unsigned char *)tensor->data + (uint64_t)at * sizeof number,
            sizeof number);
     return number;

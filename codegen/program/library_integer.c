@@ -2,9 +2,8 @@
  *
  *      ConvInteger -> Add (i32) -> Rescale             bias, scale, zero of the result, saturation
  *      ConvInteger -> Add -> Rescale (two terms)       the same, a residual added in its own scale
- *      ConvInteger -> Add -> Rescale -> Rescale        rounded and bounded in between, as it would
- * be in memory MatMulInteger -> Cast -> Mul -> Add             scale, then post-operations on
- * floats
+ *      ConvInteger -> Add -> Rescale -> Rescale        rounded and bounded in between
+ *      MatMulInteger -> Cast -> Mul -> Add             scale, then post-operations on floats
  *
  * The library takes i8 weights without zero points alone. The source's zero point is a number, or
  * an argument where it is known only when the program runs. What ConvInteger pads with beside it

@@ -397,6 +397,18 @@ def layer_norm(m):
     m.quantized(m.op("LayerNormalization", x, m.c(np.full(1000, 2.0))), 0.05, 7)
 
 
+def columns_norm(m):
+    x = m.scaled((2, 4, 4), np.int8, 0.04)
+    scale = m.c(np.arange(1, 5).reshape(4, 1))  # along the first axis of a row
+    m.quantized(m.op("LayerNormalization", x, scale, axis=1), 0.05, 3, np.int8)
+
+
+def mean_of_norm(m):
+    x = m.scaled((4, 30), np.int8, 0.04)
+    _, mean = m.op("LayerNormalization", x, m.c(np.ones(30)), outputs=2)
+    m.quantized(mean, 0.01, 3, np.int8)
+
+
 def channels(m):
     """A scale for each channel of an activation: elementwise, in floats."""
     values = m.rng.integers(0, 256, (2, 3, 8)).astype(np.uint8)
@@ -410,7 +422,8 @@ CASES = [conv, conv_padded, conv_signed, conv_depthwise, conv_groups, conv_3d, c
          conv_transpose_groups, zeros_transposed, gemm_full,
          matmul, matmul_turned, matmul_activations, matmul_deep, gemm, gemm_16, qlinear_conv,
          qlinear_matmul, dynamic, unsigned_bytes, conv_integer, add, sub_clip, add_16, mul, rescaled, concat,
-         movements, resize, resize_fraction, resize_linear, pools, means, unary, silu, rows, layer_norm, channels]
+         movements, resize, resize_fraction, resize_linear, pools, means, unary, silu, rows, layer_norm, columns_norm, mean_of_norm,
+         channels]
 
 
 def evaluate(path, feeds):
@@ -420,7 +433,8 @@ def evaluate(path, feeds):
 
 
 # With --no-float: refused, since something is left in floats.
-FLOATS = {conv_to_float, zeros_transposed, mixed, dynamic, resize_fraction, resize_linear, channels}
+FLOATS = {conv_to_float, zeros_transposed, mixed, dynamic, resize_fraction, resize_linear, columns_norm, mean_of_norm,
+          channels}
 
 
 def check_refused(ullage, folder):

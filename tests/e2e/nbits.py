@@ -298,6 +298,16 @@ def asked_for(ullage, options):
             print(f"--quantize {' '.join(texts)}: {stored} bytes of weights, error {error:.4f}")
             if stored > bytes_max or not 0 < error <= error_max:
                 raise RuntimeError(f"--quantize {texts}: {stored} bytes of {bytes_max}, error {error}")
+        # A weight of one number, which is stored as such.
+        del model.graph.initializer[1]
+        model.graph.initializer.append(onnx.numpy_helper.from_array(numpy.array([256, 320]), "sizes"))
+        model.graph.node.insert(0, helper.make_node(
+            "ConstantOfShape", ["sizes"], ["w1"], value=tensor("one", numpy.full(1, 0.01, "f4"))))  # fmt: skip
+        onnx.save(model, path)
+        same, _ = outputs(ullage, folder, options, feed)
+        got, _ = outputs(ullage, folder, [*options, "--quantize", "int8:layer1"], feed)
+        if not numpy.allclose(got, same, rtol=1e-3, atol=1e-3 * numpy.abs(same).max()):
+            raise RuntimeError("--quantize: a weight of one number has other results")
         for text, code in (("int3", 1), ("int4:", 1), ("int4:other", 1)):
             done = subprocess.run([ullage, "plan", path, "--quantize", text], capture_output=True, text=True)  # fmt: skip
             if done.returncode != code or done.stderr.count("\n") != 1:
