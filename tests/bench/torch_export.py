@@ -24,13 +24,18 @@ def main():
     network = getattr(torchvision.models, name)(weights=None).eval()
     picture = torch.randn(1, 3, 224, 224)
     names = {"input_names": ["input"], "output_names": ["output"]}
+    newer = "dynamo" in torch.onnx.export.__code__.co_varnames
+    if how == "captured" and not newer:
+        print(f"torch_export.py: torch {torch.__version__} has no torch.onnx.export(dynamo=True)",
+              file=sys.stderr)
+        sys.exit(77)
     with torch.no_grad():
         if how == "captured":
             program = torch.onnx.export(network, (picture,), dynamo=True, verbose=False, **names)
             program.save(path, external_data=False)
             return
-        newer = {"dynamo": False} if "dynamo" in torch.onnx.export.__code__.co_varnames else {}
-        torch.onnx.export(network, (picture,), path, opset_version=16, **names, **newer)
+        traced = {"dynamo": False} if newer else {}
+        torch.onnx.export(network, (picture,), path, opset_version=16, **names, **traced)
 
 
 if __name__ == "__main__":
