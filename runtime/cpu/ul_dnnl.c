@@ -394,6 +394,56 @@ static void count_heap(struct ul_library_state *state, uint64_t before_bytes)
     state->heap_bytes += after_bytes > before_bytes ? after_bytes - before_bytes : 0;
 }
 
+static bool uses_tiles(const struct ul_library *library)
+{
+    bool uses = false;
+    for (uint32_t i = 0; i < library->call_count; i++)
+        uses = uses || (library->calls[i].implementation != NULL &&
+                        strstr(library->calls[i].implementation, "amx") != NULL);
+    return uses;
+}
+
+/* A product of bytes that is large enough for tile registers, of numbers that nobody reads: oneDNN
+ * makes the code that sets these registers up when it is first needed, which is to be here, and in
+ * no run. */
+static void touch_tiles(const struct ul_library_state *state)
+{
+    enum { ROWS = 32, DEPTH = 64, COLS = 16, COUNT = 3 };
+    static const struct {
+        dnnl_dims_t dims;
+        dnnl_data_type_t type;
+        int argument;
+    } rows[COUNT] = {{{ROWS, DEPTH}, dnnl_s8, DNNL_ARG_SRC},
+                     {{DEPTH, COLS}, dnnl_s8, DNNL_ARG_WEIGHTS},
+                     {{ROWS, COLS}, dnnl_s32, DNNL_ARG_DST}};
+    dnnl_memory_desc_t descs[COUNT];
+    dnnl_matmul_desc_t product;
+    dnnl_primitive_desc_t pd = NULL;
+    dnnl_primitive_t primitive = NULL;
+    dnnl_exec_arg_t args[COUNT] = {{0, NULL}};
+    bool good = true;
+    for (int i = 0; i < COUNT; i++) {
+        good = good && dnnl_memory_desc_init_by_tag(&descs[i], 2, rows[i].dims, rows[i].type,
+                                                    dnnl_ab) == dnnl_success;
+        args[i].arg = rows[i].argument;
+        good = good && dnnl_memory_create(&args[i].memory, &descs[i], state->engine,
+                                          DNNL_MEMORY_ALLOCATE) == dnnl_success;
+    }
+    good = good &&
+           dnnl_matmul_desc_init(&product, &descs[0], &descs[1], NULL, &descs[2]) == dnnl_success &&
+           dnnl_primitive_desc_create(&pd, &product, NULL, state->engine, NULL) == dnnl_success &&
+           dnnl_primitive_create(&primitive, pd) == dnnl_success;
+    if (good)
+        (void)dnnl_primitive_execute(primitive, state->stream, COUNT, args);
+    if (primitive != NULL)
+        (void)dnnl_primitive_destroy(primitive);
+    if (pd != NULL)
+        (void)dnnl_primitive_desc_destroy(pd);
+    for (int i = 0; i < COUNT; i++)
+        if (args[i].memory != NULL)
+            (void)dnnl_memory_destroy(args[i].memory);
+}
+
 enum ul_result ul_library_init(const struct ul_library *library, void *arena, uint32_t threads,
                                struct ul_failure *failure)
 {
@@ -413,6 +463,8 @@ enum ul_result ul_library_init(const struct ul_library *library, void *arena, ui
         state->threads = thread_supply();
     struct lent lent = lend_threads(state->threads);
     enum ul_result result = make_engine(state, failure);
+    if (result == UL_OK && uses_tiles(library))
+        touch_tiles(state);
     if (result == UL_OK)
         result = make_calls(library, arena, state, false, failure);
     return_threads(lent, state->threads);
