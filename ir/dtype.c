@@ -44,6 +44,11 @@ bool ul_dtype_is_computed(enum ul_dtype dtype)
     return info->is_float || info->is_integer || dtype == UL_BOOL;
 }
 
+bool ul_dtype_is_8bit(enum ul_dtype dtype)
+{
+    return dtype == UL_U8 || dtype == UL_I8;
+}
+
 bool ul_dtype_range(enum ul_dtype dtype, int64_t *low, int64_t *high)
 {
     enum { MAX_BITS = 16 };

@@ -70,8 +70,7 @@ bool ul_integers_find(const struct ul_integers *integers, ul_value_id value,
 
 bool ul_integers_is_8bit(const struct ul_integers *integers, ul_value_id value)
 {
-    enum ul_dtype dtype = integers->graph->values[value].type.dtype;
-    return dtype == UL_U8 || dtype == UL_I8;
+    return ul_dtype_is_8bit(integers->graph->values[value].type.dtype);
 }
 
 double ul_scaled_scale(const struct ul_scaled *scaled, uint64_t index)

@@ -419,14 +419,22 @@ void ul_contract_plan_init(struct ul_contract_plan *plan, const struct ul_kernel
         size_row(plan);
 }
 
-uint64_t ul_contract_scratch_bytes(const struct ul_kernel *kernel,
-                                   const struct ul_contraction *contraction)
+/* The plan for its numbers alone: what it points to is gone. */
+static struct ul_contract_plan sized_plan(const struct ul_kernel *kernel,
+                                          const struct ul_contraction *contraction)
 {
     struct ul_arena arena;
     struct ul_contract_plan plan;
     ul_arena_init(&arena);
     ul_contract_plan_init(&plan, kernel, contraction, &arena);
     ul_arena_done(&arena);
+    return plan;
+}
+
+uint64_t ul_contract_scratch_bytes(const struct ul_kernel *kernel,
+                                   const struct ul_contraction *contraction)
+{
+    struct ul_contract_plan plan = sized_plan(kernel, contraction);
     uint64_t bytes = (uint64_t)(plan.panel_bytes + plan.sums_bytes + plan.a_bytes);
     UL_ASSERT(bytes <= UL_CONTRACT_SCRATCH_BYTES);
     return bytes;
@@ -470,11 +478,7 @@ uint32_t ul_contract_orders(const struct ul_kernel *kernel)
 enum ul_contract_reads ul_contract_reads_c(const struct ul_kernel *kernel,
                                            const struct ul_contraction *contraction)
 {
-    struct ul_arena arena;
-    struct ul_contract_plan plan;
-    ul_arena_init(&arena);
-    ul_contract_plan_init(&plan, kernel, contraction, &arena);
-    ul_arena_done(&arena);
+    struct ul_contract_plan plan = sized_plan(kernel, contraction);
     switch (plan.schedule) {
     case UL_CONTRACT_TILE: /* a panel is packed, or its few sums formed, before results follow */
         return plan.depth == plan.k || plan.rows >= plan.m ? UL_CONTRACT_READS_COLUMN

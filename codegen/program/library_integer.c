@@ -90,17 +90,12 @@ void ul_describe_last_args(struct ul_describer *describer)
     }
 }
 
-static bool is_byte(enum ul_dtype dtype)
-{
-    return dtype == UL_U8 || dtype == UL_I8;
-}
-
 bool ul_describe_is_conversion(const struct ul_describer *describer, const struct ul_node *node)
 {
     const struct ul_graph *graph = describer->graph;
     enum ul_dtype dtype = graph->values[describer->result].type.dtype;
     bool sums = ul_call_is_integer(&describer->out->call) && dtype == UL_I32;
-    return ((sums || is_byte(dtype)) && node->op == UL_OP_Rescale) ||
+    return ((sums || ul_dtype_is_8bit(dtype)) && node->op == UL_OP_Rescale) ||
            (sums && node->op == UL_OP_Cast && node->output_count == 1 &&
             graph->values[node->outputs[0]].type.dtype == UL_F32);
 }
@@ -163,7 +158,7 @@ static bool describe_rescale(struct ul_describer *describer, const struct ul_nod
     uint32_t own_count = 0;
     double zero;
     if (!ul_graph_get_number(graph, node->inputs[0], &zero) ||
-        !is_byte(graph->values[node->outputs[0]].type.dtype))
+        !ul_dtype_is_8bit(graph->values[node->outputs[0]].type.dtype))
         return false;
     for (uint32_t first = FIRST_TERM; first < node->input_count; first += TERM_INPUTS) {
         if (node->inputs[first] != describer->result)

@@ -177,7 +177,7 @@ static bool fits(const struct ul_describer *describer, const struct ul_node *nod
 static bool is_described(const struct ul_describer *describer, const struct ul_node *node)
 {
     enum ul_dtype dtype = describer->graph->values[describer->result].type.dtype;
-    return (dtype != UL_U8 && dtype != UL_I8) || ul_describe_is_conversion(describer, node);
+    return !ul_dtype_is_8bit(dtype) || ul_describe_is_conversion(describer, node);
 }
 
 bool ul_describe_posts(struct ul_describer *describer)

@@ -4,11 +4,6 @@
 #include "ir/ops/matmul.h"
 #include "ir/ops/quant.h"
 
-static bool is_8bit(enum ul_dtype dtype)
-{
-    return dtype == UL_U8 || dtype == UL_I8;
-}
-
 enum ul_dtype ul_quant_sum_dtype(const struct ul_node *node)
 {
     return ul_node_get_int(node, "wide", 0) != 0 ? UL_I64 : UL_I32;
@@ -19,7 +14,7 @@ enum ul_status ul_quant_check_operand(const struct ul_infer *infer, uint32_t inp
     const struct ul_type *x = ul_infer_input(infer, input), *z = ul_infer_input(infer, zero);
     bool is_wide =
         ul_quant_sum_dtype(infer->node) == UL_I64 && (x->dtype == UL_U16 || x->dtype == UL_I16);
-    if (!is_8bit(x->dtype) && !is_wide)
+    if (!ul_dtype_is_8bit(x->dtype) && !is_wide)
         return ul_infer_unsupported(infer, "%s takes u8 and i8, not %s",
                                     ul_op_get(infer->node->op)->name, ul_dtype_get(x->dtype)->name);
     if (z != NULL && z->dtype != x->dtype)
@@ -99,7 +94,7 @@ enum ul_status ul_infer_qlinear_conv(struct ul_infer *infer)
     UL_TRY(check_conv(infer, 0, 2, 3, 5, &conv));
     const struct ul_type *w_scale = ul_infer_input(infer, 4), *y_zero = ul_infer_input(infer, 7);
     const struct ul_type *bias = ul_infer_input(infer, 8);
-    if (!is_8bit(y_zero->dtype))
+    if (!ul_dtype_is_8bit(y_zero->dtype))
         return ul_infer_unsupported(infer, "QLinearConv gives u8 and i8, not %s",
                                     ul_dtype_get(y_zero->dtype)->name);
     int64_t channels = conv.groups * conv.out_channels;
@@ -239,7 +234,7 @@ enum ul_status ul_infer_qlinear_matmul(struct ul_infer *infer)
     const struct ul_type *y_zero = ul_infer_input(infer, 7);
     const struct ul_type *a_scale = ul_infer_input(infer, 1), *b_scale = ul_infer_input(infer, 4);
     const struct ul_type *y_scale = ul_infer_input(infer, 6);
-    if (!is_8bit(y_zero->dtype))
+    if (!ul_dtype_is_8bit(y_zero->dtype))
         return ul_infer_unsupported(infer, "QLinearMatMul gives u8 and i8, not %s",
                                     ul_dtype_get(y_zero->dtype)->name);
     enum ul_dtype dtype = a_scale->dtype;
