@@ -132,7 +132,10 @@ static void finish(struct ul_integers *integers, ul_node_id id)
 
 static void end_floats(struct ul_integers *integers, ul_node_id id)
 {
-    if (integers->graph->nodes[id].op == UL_OP_Quantize)
+    enum ul_op op = integers->graph->nodes[id].op;
+    if (op == UL_OP_Rescale)
+        (void)ul_integers_table(integers, id);
+    else if (op == UL_OP_Quantize)
         (void)(ul_integers_table(integers, id) || ul_integers_mean(integers, id));
 }
 

@@ -1,8 +1,9 @@
 /* Functions of one 8-bit value as tables of 256.
  *
  * What is elementwise between one Dequantize and the Quantize, constants beside it, depends on one
- * integer: it is computed for all 256 of them, by the very operators, and looked up. A table of
- * what was looked up is a table of what that was made from:
+ * integer: it is computed for all 256 of them, by the very operators, and looked up. So are
+ * integers that change their scale, where machines look up vectors of bytes: three times as fast. A
+ * table of what was looked up is a table of what that was made from:
  *
  *      x -> Lookup -> Dequantize -> Mul -> Quantize      x -> Lookup
  *       `-> Dequantize -----------' */
@@ -76,13 +77,31 @@ static ul_value_id tabulate(struct ul_integers *integers, ul_value_id value, ul_
     return made;
 }
 
+/* 8-bit integers that are rescaled by one factor, as where networks concatenate. */
+static ul_value_id find_rescaled(const struct ul_integers *integers, ul_node_id id)
+{
+    enum { X = 1, OPERANDS = 4 };
+    const struct ul_node *node = &integers->graph->nodes[id];
+    double number;
+    if (node->op != UL_OP_Rescale || node->input_count > OPERANDS ||
+        !ul_integers_is_8bit(integers, node->inputs[X]))
+        return UL_NONE;
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        if (i != X && node->inputs[i] != UL_NONE &&
+            !ul_graph_get_number(integers->graph, node->inputs[i], &number))
+            return UL_NONE;
+    }
+    return node->inputs[X];
+}
+
 bool ul_integers_table(struct ul_integers *integers, ul_node_id id)
 {
     struct ul_graph *graph = integers->graph;
-    ul_value_id result = graph->nodes[id].outputs[0], source = UL_NONE;
+    ul_value_id result = graph->nodes[id].outputs[0], source = find_rescaled(integers, id);
     uint32_t visits = 0;
     if (!ul_integers_is_8bit(integers, result) ||
-        !find_source(integers, result, &source, &visits) || source == UL_NONE ||
+        (source == UL_NONE && !find_source(integers, result, &source, &visits)) ||
+        source == UL_NONE || ul_graph_get_constant(graph, source) != NULL ||
         ul_type_elements(&graph->values[source].type) !=
             ul_type_elements(&graph->values[result].type) ||
         graph->values[source].type.rank != graph->values[result].type.rank)
