@@ -24,4 +24,9 @@ bool ul_no_float_product(struct ul_integers *integers, ul_node_id id);
 bool ul_no_float_softmax(struct ul_integers *integers, ul_node_id id);
 bool ul_no_float_layer_norm(struct ul_integers *integers, ul_node_id id);
 
+/* no_float_resize.c */
+bool ul_no_float_resize(struct ul_integers *integers, ul_node_id id);
+/* The same of a Resize that moves integers, where it would find their places in floats. */
+bool ul_no_float_nearest(struct ul_integers *integers, ul_node_id id);
+
 #endif

@@ -343,6 +343,35 @@ def resize_linear(m):
     m.quantized(y, 0.05, 9)
 
 
+def resize_cubic(m):
+    x = m.scaled((1, 2, 5, 6), np.int8, 0.05, 3)
+    y = m.op("Resize", x, "", "", m.c([1, 2, 9, 8], np.int64), mode="cubic", cubic_coeff_a=-0.5, exclude_outside=1,
+             coordinate_transformation_mode="pytorch_half_pixel")
+    m.quantized(y, 0.05, 3, np.int8)
+
+
+def resize_corners(m):
+    """To another scale, along three axes, with weights that are no whole parts."""
+    x = m.scaled((1, 1, 4, 5, 6), np.int8, 0.05, -7)
+    y = m.op("Resize", x, "", "", m.c([1, 1, 7, 11, 3], np.int64), mode="linear",
+             coordinate_transformation_mode="align_corners")
+    m.quantized(y, 0.043, 5)
+
+
+def resize_shrinking(m):
+    x = m.scaled((1, 2, 12, 9), zero=100)
+    y = m.op("Resize", x, "", m.c([1, 1, 0.5, 0.4]), mode="linear", antialias=1)
+    m.quantized(y, 0.05, 100)
+
+
+def resize_crop(m):
+    """Looks outside, where there is another number."""
+    x = m.scaled((1, 1, 6, 6), zero=9)
+    y = m.op("Resize", x, m.c([0, 0, -0.2, 0.1, 1, 1, 0.8, 1.3]), "", m.c([1, 1, 4, 5], np.int64), mode="linear",
+             coordinate_transformation_mode="tf_crop_and_resize", extrapolation_value=1.5)
+    m.quantized(y, 0.05, 9)
+
+
 def pools(m):
     m.others.append(m.case)
     x = m.scaled((1, 6, 9, 9), np.int8, zero=-5)
@@ -422,7 +451,8 @@ CASES = [conv, conv_padded, conv_signed, conv_depthwise, conv_groups, conv_3d, c
          conv_transpose_groups, zeros_transposed, gemm_full,
          matmul, matmul_turned, matmul_activations, matmul_deep, gemm, gemm_16, qlinear_conv,
          qlinear_matmul, dynamic, unsigned_bytes, conv_integer, add, sub_clip, add_16, mul, rescaled, concat,
-         movements, resize, resize_fraction, resize_linear, pools, means, unary, silu, rows, layer_norm, columns_norm, mean_of_norm,
+         movements, resize, resize_fraction, resize_linear, resize_cubic,
+         resize_corners, resize_shrinking, resize_crop, pools, means, unary, silu, rows, layer_norm, columns_norm, mean_of_norm,
          channels]
 
 
@@ -433,7 +463,7 @@ def evaluate(path, feeds):
 
 
 # With --no-float: refused, since something is left in floats.
-FLOATS = {conv_to_float, zeros_transposed, mixed, dynamic, resize_fraction, resize_linear, columns_norm, mean_of_norm,
+FLOATS = {conv_to_float, zeros_transposed, mixed, dynamic, resize_crop, columns_norm, mean_of_norm,
           channels}
 
 

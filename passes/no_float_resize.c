@@ -1,0 +1,340 @@
+/* Resize of integers: sums of neighbours, weighed in fixed point.
+ *
+ * Where a Resize looks, and with which weights, is known before anything runs, axis by axis. Which
+ * numbers these are the operator itself says: it is computed, for one axis, of the identity matrix,
+ * whose column o then holds the weights of output o. A ResizeInteger has them as tables, and
+ *
+ *      y = round(sum of w_h[t] * (sum of w_w[u] * x[place_h[t], place_w[u]]) * 2^-bits * sx / sy) +
+ * zy
+ *
+ * where the weights of an output add up to what they do as floats. The nearest neighbour is one tap
+ * without a weight. Left undone: what looks outside (tf_crop_and_resize), an aspect ratio
+ * that is kept, more than MAX_TAPS neighbours, axes whose product is above MAX_PROBE. */
+#include "passes/no_float_internal.h"
+
+#include "ir/infer.h"
+
+#include <math.h>
+#include <string.h>
+
+enum {
+    MAX_TAPS = 64,
+    MAX_PROBE = 1 << 21,
+    SUM_BITS = 30,      /* of a sum of 32 bits, */
+    WIDE_SUM_BITS = 40, /* of 64: what a Rescale in fixed point has room for */
+    BYTE_BITS = 8,
+    GOOD_BITS = 10, /* of the weights of an axis: a quarter of a step at most over two axes */
+    MAX_BITS = 14
+};
+
+/* One axis: tap t of output o is at [t * out + o]. */
+struct taps {
+    uint32_t axis, count;
+    int64_t out;
+    double *places, *weights;
+    double norm; /* the largest sum of an output's weights' magnitudes */
+};
+
+struct resize {
+    struct ul_integers *integers;
+    const struct ul_node *node;
+    struct taps taps[UL_LIMIT_RANK];
+    uint32_t tap_axes;    /* of which `taps` says something */
+    uint32_t weight_axes; /* whose weights are not all 1 */
+    uint64_t tap_count;   /* in all */
+    enum ul_dtype sum;
+    int bits; /* of the weights of an axis */
+};
+
+/* ---- what the operator says ---- */
+
+/* The entry of `input` for dimension d, as a constant of one element; UL_NONE: it has none. */
+static ul_value_id entry_of(struct ul_graph *graph, const struct ul_node *node, uint32_t input,
+                            uint32_t rank, uint32_t d)
+{
+    uint32_t count = 0, at = d;
+    const int64_t *axes = ul_node_get_ints(node, "axes", &count);
+    const struct ul_tensor *tensor = input < node->input_count && node->inputs[input] != UL_NONE
+                                         ? ul_graph_get_constant(graph, node->inputs[input])
+                                         : NULL;
+    for (uint32_t i = 0; axes != NULL && i < count; i++) {
+        if ((axes[i] < 0 ? axes[i] + (int64_t)rank : axes[i]) == (int64_t)d)
+            at = i;
+    }
+    if (tensor == NULL || at >= ul_type_elements(&tensor->type))
+        return UL_NONE;
+    bool is_size = tensor->type.dtype == UL_I64;
+    double number =
+        is_size ? (double)ul_tensor_get_int(tensor, at) : ul_tensor_get_float(tensor, at);
+    return ul_edit_add_numbers(graph, "resize.entry", tensor->type.dtype, &number, 1, 1);
+}
+
+/* The matrix [in, out] of one axis; NULL: it is too large. */
+static const struct ul_tensor *probe(const struct resize *resize, uint32_t d, int64_t in)
+{
+    struct ul_integers *integers = resize->integers;
+    struct ul_graph *graph = integers->graph;
+    const uint32_t rank = graph->values[resize->node->inputs[0]].type.rank;
+    const int64_t axis = 1, dims[2] = {in, in};
+    const struct ul_type type = ul_type_make(UL_F32, 2, dims);
+    float *ones = ul_arena_alloc(graph->arena, ul_type_bytes(&type));
+    memset(ones, 0, ul_type_bytes(&type));
+    for (int64_t i = 0; i < in; i++)
+        ones[i * in + i] = 1;
+    const ul_value_id inputs[4] = {
+        ul_graph_add_weight(graph, "resize.identity",
+                            ul_edit_tensor(graph, &type, (const unsigned char *)ones)),
+        UL_NONE, entry_of(graph, resize->node, 2, rank, d),
+        entry_of(graph, resize->node, 3, rank, d)};
+    uint32_t input_count = inputs[3] == UL_NONE ? 3 : 4;
+    ul_node_id id = ul_integers_begin(integers, UL_OP_Resize, inputs, input_count, resize->node);
+    ul_node_set_ints(graph, id, "axes", &axis, 1);
+    ul_value_id made = ul_integers_end(integers, id);
+    bool is_folded = ul_node_fold(graph, id, integers->pass->scratch);
+    if (is_folded)
+        ul_edit_make_weight(graph, made);
+    ul_graph_remove_node(graph, id);
+    return is_folded ? ul_graph_get_constant(graph, made) : NULL;
+}
+
+/* Sets the taps of an axis from its matrix. */
+static void read_taps(struct resize *resize, const struct ul_tensor *matrix, struct taps *taps)
+{
+    struct ul_arena *scratch = resize->integers->pass->scratch;
+    int64_t in = matrix->type.dims[0], out = matrix->type.dims[1];
+    uint32_t *counts = UL_NEW_ARRAY(scratch, uint32_t, (uint64_t)out);
+    UL_ASSERT(matrix->type.rank == 2 && in > 0 && out > 0);
+    for (int64_t i = 0; i < in * out; i++) {
+        if (ul_tensor_get_float(matrix, (uint64_t)i) != 0) {
+            uint32_t count = ++counts[i % out];
+            taps->count = count > taps->count ? count : taps->count;
+        }
+    }
+    taps->count = taps->count < 1 ? 1 : taps->count;
+    taps->out = out;
+    taps->places = UL_NEW_ARRAY(scratch, double, (uint64_t)(taps->count * out));
+    taps->weights = UL_NEW_ARRAY(scratch, double, (uint64_t)(taps->count * out));
+    memset(counts, 0, (size_t)out * sizeof *counts);
+    for (int64_t i = 0; i < in * out; i++) {
+        double weight = ul_tensor_get_float(matrix, (uint64_t)i);
+        if (weight == 0)
+            continue;
+        int64_t at = (int64_t)counts[i % out]++ * out + i % out;
+        taps->places[at] = (double)(i / out);
+        taps->weights[at] = weight;
+    }
+}
+
+static double norm_of(const struct taps *taps, int64_t o)
+{
+    double sum = 0;
+    for (uint32_t t = 0; t < taps->count; t++)
+        sum += fabs(taps->weights[t * taps->out + o]);
+    return sum;
+}
+
+static bool is_weighed(const struct taps *taps)
+{
+    for (int64_t o = 0; o < taps->out; o++) {
+        if (taps->count > 1 || taps->weights[o] != 1)
+            return true;
+    }
+    return false;
+}
+
+/* Every output is the input's element of the same place. */
+static bool is_kept(const struct taps *taps, int64_t in)
+{
+    for (int64_t o = 0; o < taps->out; o++) {
+        if ((int64_t)taps->places[o] != o)
+            return false;
+    }
+    return taps->out == in && !is_weighed(taps);
+}
+
+static bool find_taps(struct resize *resize)
+{
+    const struct ul_graph *graph = resize->integers->graph;
+    const struct ul_node *node = resize->node;
+    const struct ul_type x = graph->values[node->inputs[0]].type;
+    const struct ul_type y = graph->values[node->outputs[0]].type;
+    resize->tap_count = 1;
+    for (uint32_t d = 0; d < x.rank; d++) {
+        struct taps taps = {.axis = d};
+        int64_t in = x.dims[d], side = in > y.dims[d] ? in : y.dims[d];
+        if (in == 0 || y.dims[d] == 0 || in > MAX_PROBE / side)
+            return false;
+        const struct ul_tensor *matrix = probe(resize, d, in);
+        if (matrix == NULL || matrix->type.dims[1] != y.dims[d])
+            return false;
+        read_taps(resize, matrix, &taps);
+        if (is_kept(&taps, in))
+            continue;
+        for (int64_t o = 0; o < taps.out; o++)
+            taps.norm = fmax(taps.norm, norm_of(&taps, o));
+        resize->weight_axes += is_weighed(&taps);
+        resize->tap_count *= taps.count;
+        resize->taps[resize->tap_axes++] = taps;
+        if (resize->tap_count > MAX_TAPS)
+            return false;
+    }
+    return true;
+}
+
+/* ---- the sums ---- */
+
+/* As many bits as sums have room for, of 64 where 32 have few. */
+static bool set_bits(struct resize *resize)
+{
+    double norm = 1;
+    for (uint32_t i = 0; i < resize->tap_axes; i++)
+        norm *= resize->taps[i].norm;
+    const int spent = BYTE_BITS + (int)ceil(log2(fmax(norm, 1)));
+    const int count = resize->weight_axes < 1 ? 1 : (int)resize->weight_axes;
+    resize->sum = UL_I32;
+    resize->bits = (SUM_BITS - spent) / count;
+    if (resize->bits < GOOD_BITS) {
+        resize->sum = UL_I64;
+        resize->bits = (WIDE_SUM_BITS - spent) / count;
+    }
+    resize->bits = resize->bits > MAX_BITS ? MAX_BITS : resize->bits;
+    return resize->bits >= GOOD_BITS;
+}
+
+/* Rounded so that those of an output add up to the rounded sum: what is even stays even. */
+static void fix_weights(const struct resize *resize, struct taps *taps)
+{
+    UL_ASSERT(resize->bits >= GOOD_BITS);
+    for (int64_t o = 0; o < taps->out; o++) {
+        double sum = 0, rounded = 0;
+        int64_t largest = o;
+        for (uint32_t t = 0; t < taps->count; t++) {
+            int64_t at = t * taps->out + o;
+            largest = fabs(taps->weights[at]) > fabs(taps->weights[largest]) ? at : largest;
+            sum += taps->weights[at];
+        }
+        for (uint32_t t = 0; t < taps->count; t++) {
+            double *weight = &taps->weights[t * taps->out + o];
+            *weight = nearbyint(ldexp(*weight, resize->bits));
+            rounded += *weight;
+        }
+        taps->weights[largest] += nearbyint(ldexp(sum, resize->bits)) - rounded;
+    }
+}
+
+/* One of an axis' tables, [taps, outputs]. */
+static ul_value_id add_table(const struct resize *resize, const struct taps *taps,
+                             const double *numbers, const char *what)
+{
+    struct ul_integers *integers = resize->integers;
+    struct ul_graph *graph = integers->graph;
+    const int64_t dims[2] = {taps->count, taps->out};
+    const struct ul_type type = ul_type_make(UL_I32, 2, dims);
+    unsigned char *data = ul_arena_alloc(graph->arena, ul_type_bytes(&type));
+    for (int64_t i = 0; i < taps->count * taps->out; i++)
+        ul_element_put_int(data + (uint64_t)i * sizeof(int32_t), UL_I32, (int64_t)numbers[i]);
+    return ul_graph_add_weight(graph,
+                               ul_arena_printf(graph->arena, "%s.%s", integers->build.name, what),
+                               ul_edit_tensor(graph, &type, data));
+}
+
+/* The inputs of a ResizeInteger of x; how many there are. */
+static uint32_t set_inputs(const struct resize *resize, ul_value_id x, ul_value_id *inputs)
+{
+    uint32_t count = 1;
+    inputs[0] = x;
+    for (uint32_t i = 0; i < resize->tap_axes; i++) {
+        const struct taps *taps = &resize->taps[i];
+        for (uint32_t d = count; d < 1 + 2 * taps->axis; d++)
+            inputs[d] = UL_NONE;
+        inputs[1 + 2 * taps->axis] = add_table(resize, taps, taps->places, "places");
+        inputs[2 + 2 * taps->axis] =
+            is_weighed(taps) ? add_table(resize, taps, taps->weights, "weights") : UL_NONE;
+        count = 3 + 2 * taps->axis;
+    }
+    UL_ASSERT(count <= 1 + 2 * UL_LIMIT_RANK);
+    return inputs[count - 1] == UL_NONE ? count - 1 : count;
+}
+
+static ul_value_id add_sums(const struct resize *resize, ul_value_id x)
+{
+    struct ul_integers *integers = resize->integers;
+    ul_value_id inputs[1 + 2 * UL_LIMIT_RANK];
+    uint32_t count = set_inputs(resize, x, inputs);
+    if (count == 1)
+        return ul_integers_cast(integers, x, resize->sum);
+    ul_node_id id = ul_integers_begin(integers, UL_OP_ResizeInteger, inputs, count, NULL);
+    ul_node_set_int(integers->graph, id, "to", (int64_t)resize->sum);
+    return ul_integers_cast(integers, ul_integers_end(integers, id), resize->sum);
+}
+
+/* Of a weighed sum: all of the weights' units, times the zero point. */
+static ul_value_id take_zero(const struct resize *resize, ul_value_id sum,
+                             const struct ul_scaled *x)
+{
+    struct ul_integers *integers = resize->integers;
+    double offset = -ldexp((double)ul_scaled_zero(x, 0), resize->bits * (int)resize->weight_axes);
+    if (offset == 0)
+        return sum;
+    const ul_value_id terms[2] = {sum, ul_edit_add_numbers(integers->graph, integers->build.name,
+                                                           resize->sum, &offset, 1, 0)};
+    return ul_integers_add(integers, UL_OP_Add, terms, 2, NULL);
+}
+
+static bool is_within(const struct ul_node *node)
+{
+    return strcmp(ul_node_get_string(node, "coordinate_transformation_mode", "half_pixel"),
+                  "tf_crop_and_resize") != 0 &&
+           strcmp(ul_node_get_string(node, "keep_aspect_ratio_policy", "stretch"), "stretch") == 0;
+}
+
+bool ul_no_float_resize(struct ul_integers *integers, ul_node_id id)
+{
+    struct ul_graph *graph = integers->graph;
+    const struct ul_node quantize = graph->nodes[id];
+    const struct ul_node *maker = ul_integers_maker(integers, quantize.inputs[0]);
+    struct ul_scaled x, y;
+    if (maker == NULL || maker->op != UL_OP_Resize || !is_within(maker) ||
+        !ul_no_float_find(integers, maker->inputs[0], &x) || !ul_integers_is_8bit(integers, x.x) ||
+        !ul_integers_result(integers, &quantize, &y))
+        return false;
+    const struct ul_node node = *maker;
+    struct resize resize = {.integers = integers, .node = &node};
+    if (!find_taps(&resize) || !set_bits(&resize))
+        return false;
+    for (uint32_t i = 0; i < resize.tap_axes; i++) {
+        if (is_weighed(&resize.taps[i]))
+            fix_weights(&resize, &resize.taps[i]);
+    }
+    ul_value_id sum = take_zero(&resize, add_sums(&resize, x.x), &x);
+    double factor = ldexp(ul_scaled_scale(&x, 0) / ul_scaled_scale(&y, 0),
+                          -resize.bits * (int)resize.weight_axes);
+    const struct ul_type one = {.dtype = UL_F32};
+    UL_ASSERT(resize.tap_count <= MAX_TAPS);
+    ul_no_float_become_rescale(integers, id, sum, &y, &one, &factor);
+    return true;
+}
+
+bool ul_no_float_nearest(struct ul_integers *integers, ul_node_id id)
+{
+    struct ul_graph *graph = integers->graph;
+    const struct ul_node node = graph->nodes[id];
+    struct resize resize = {.integers = integers, .node = &node};
+    if (!ul_dtype_get(graph->values[node.inputs[0]].type.dtype)->is_integer || !is_within(&node) ||
+        strcmp(ul_node_get_string(&node, "mode", "nearest"), "nearest") != 0 ||
+        !find_taps(&resize) || resize.weight_axes > 0)
+        return false;
+    bool is_whole = true; /* found without floats as it is */
+    for (uint32_t i = 0; i < resize.tap_axes; i++) {
+        const struct taps *taps = &resize.taps[i];
+        int64_t factor = taps->out / graph->values[node.inputs[0]].type.dims[taps->axis];
+        for (int64_t o = 0; o < taps->out; o++)
+            is_whole = is_whole && factor > 0 && (int64_t)taps->places[o] == o / factor;
+    }
+    if (is_whole || resize.tap_axes == 0)
+        return false;
+    ul_value_id inputs[1 + 2 * UL_LIMIT_RANK];
+    uint32_t count = set_inputs(&resize, node.inputs[0], inputs);
+    ul_integers_become(integers, id, UL_OP_ResizeInteger, inputs, count, NULL);
+    return true;
+}
