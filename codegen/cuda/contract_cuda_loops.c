@@ -119,11 +119,13 @@ static void order_loops(struct rewriter *r, ul_ks epilogue)
 {
     ul_kx index = first_store(r, epilogue);
     for (uint32_t i = 0; i < r->count; i++) {
-        int64_t stride = 0;
+        int64_t stride = 0, rounds;
         if (index == UL_NONE || !add_stride(r, index, r->loops[i].var, 1, &stride, 0))
             return;
+        bool moves =
+            stride != 0 && (!ul_kx_is_int(r->kernel, r->loops[i].count, &rounds) || rounds > 1);
         stride = stride < 0 ? -stride : stride;
-        r->loops[i].stride = stride == 0 ? INT64_MAX : stride; /* moves nothing: outermost */
+        r->loops[i].stride = moves ? stride : INT64_MAX; /* else outermost */
     }
     qsort(r->loops, r->count, sizeof *r->loops, compare);
 }

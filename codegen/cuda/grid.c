@@ -537,7 +537,7 @@ static void set_team_vectors(struct builder *b, struct ul_phase *phase)
         int64_t count;
         if (nest != NULL && nest->total > phase->team &&
             ul_kx_is_int(b->kernel, stmt_get(b, nest->loops[0])->value, &count))
-            nest->vector = ul_grid_vector(nest, b->kernel, phase->team, &b->scratch);
+            *nest = ul_grid_vector(nest, b->kernel, phase->team, b->arena);
     }
 }
 
@@ -576,9 +576,9 @@ static void set_item_vector(struct builder *b, struct ul_phase *phase)
 {
     if (phase->items.count == 0)
         return;
-    uint32_t vector = ul_grid_vector(&phase->items, b->kernel, 0, &b->scratch);
-    if (phase->items.total / vector >= for_all(b, UL_VECTOR_MIN_THREADS))
-        phase->items.vector = vector;
+    struct ul_nest packs = ul_grid_vector(&phase->items, b->kernel, 0, b->arena);
+    if (packs.total / packs.vector >= for_all(b, UL_VECTOR_MIN_THREADS))
+        phase->items = packs;
 }
 
 /* How the statements of an item are run. */

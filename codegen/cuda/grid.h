@@ -52,6 +52,7 @@ struct ul_nest {
     int64_t total;                  /* the most, where it is not constant */
     ul_kx shift;                    /* of a single loop, or UL_NONE */
     uint32_t vector;                /* rounds of the innermost loop that a thread takes at once */
+    const bool *varies;             /* by variable: among these; NULL without vectors */
 };
 
 /* Partial results that become one, which each thread has then. */
@@ -109,10 +110,11 @@ void ul_grid_find_barriers(struct ul_phase *phase, const struct ul_kernel *kerne
 
 /* grid_vector.c, for grid.c and print_cuda.c */
 
-/* How many elements a thread takes at once: 1, or as many as fill 16 bytes; 32 where so many
- * `threads` run the nest, and each has less rounds of it then. */
-uint32_t ul_grid_vector(const struct ul_nest *nest, const struct ul_kernel *kernel, int64_t threads,
-                        struct ul_arena *arena);
+/* The nest with as many elements as a thread takes at once: 1, or as many as fill 16 bytes; 32
+ * where so many `threads` of a team run the nest, and each has less rounds of it then; at most 4
+ * of items (`threads` 0) with loops inside. */
+struct ul_nest ul_grid_vector(const struct ul_nest *nest, const struct ul_kernel *kernel,
+                              int64_t threads, struct ul_arena *arena);
 /* Are the elements at the index, in a nest that has vectors, one such? */
 bool ul_grid_is_contiguous(const struct ul_kernel *kernel, const struct ul_nest *nest, ul_kx index);
 

@@ -7,7 +7,17 @@
  * The body must be names and stores alone, all stores contiguous in the loop, and nothing be loaded
  * that another round stores, or that this one stored before: all loads come first. Loads that are
  * not contiguous are done element by element. Whether the buffers are aligned shows when the kernel
- * runs. */
+ * runs.
+ *
+ * The body of items may also have loops and branches, the same for all elements of a thread, and
+ * sums, one for each: neighbouring channels of a depthwise convolution or of a pooling.
+ *
+ *     for r, s                 the products of 4 channels by 2 loads of 4 elements
+ *         if inside
+ *             sum += w[c + 64 (3 r + s)] * x[c + 64 (28 (i + r) + j + s)]
+ *
+ * Inside of those all that differs must be contiguous: else a thread an element has its neighbours
+ * load what lies beside it. */
 #include "codegen/cuda/grid.h"
 
 #include "codegen/kernel/touch.h"
@@ -18,69 +28,85 @@
 struct vectors {
     const struct ul_kernel *kernel;
     struct ul_arena *arena;
-    ul_ks body;      /* of the innermost loop */
-    uint32_t var;    /* of that loop */
-    int64_t width;   /* elements */
-    bool *is_stored; /* by buffer: by a statement that was looked at */
+    ul_ks body;       /* of the innermost loop */
+    bool *varies;     /* by variable: from round to round of that loop */
+    bool *is_stored;  /* by buffer: by a statement that was looked at */
+    bool is_of_items; /* may have loops and branches */
+    bool has_loops;
 };
 
-static struct vectors vectors_of(const struct ul_kernel *kernel, const struct ul_nest *nest)
+static const struct ul_ks_data *innermost(const struct ul_kernel *kernel,
+                                          const struct ul_nest *nest)
 {
     UL_ASSERT(nest->count > 0);
-    const struct ul_ks_data *loop = &kernel->stmts[nest->loops[nest->count - 1]];
-    return (struct vectors){.kernel = kernel, .body = loop->body, .var = loop->var};
+    return &kernel->stmts[nest->loops[nest->count - 1]];
 }
 
-static bool is_of_body(const struct vectors *v, uint32_t var)
+/* Does it differ from round to round? */
+static bool differs(const struct ul_kernel *kernel, const bool *varies, ul_kx id)
 {
-    for (ul_ks id = v->body; id != UL_NONE; id = v->kernel->stmts[id].next) {
-        if (v->kernel->stmts[id].var == var)
-            return true;
-    }
-    return false;
-}
-
-static bool names_body(const struct vectors *v, ul_kx id)
-{
-    const struct ul_kx_data *expr = &v->kernel->exprs[id];
+    const struct ul_kx_data *expr = &kernel->exprs[id];
+    uint32_t count = ul_kx_operand_count(expr->op);
     if (expr->op == UL_KX_VAR)
-        return expr->var == v->var || is_of_body(v, expr->var);
-    if (ul_kx_operand_count(expr->op) == 0)
-        return false;
-    return names_body(v, expr->a) ||
-           (ul_kx_operand_count(expr->op) >= 2 && names_body(v, expr->b)) ||
-           (ul_kx_operand_count(expr->op) == 3 && names_body(v, expr->c));
+        return varies[expr->var];
+    return (count >= 1 && differs(kernel, varies, expr->a)) ||
+           (count >= 2 && differs(kernel, varies, expr->b)) ||
+           (count == 3 && differs(kernel, varies, expr->c));
 }
 
-/* Is factor * expression a multiple of the width, but for the loop's variable, whose factor is
- * added to `own`? */
-static bool is_even(const struct vectors *v, ul_kx id, int64_t factor, int64_t *own)
+/* Finds what differs among the names of a list; false where it is not of the kind. */
+static bool find_varying(struct vectors *v, ul_ks first, bool is_top)
 {
-    const struct ul_kx_data *expr = &v->kernel->exprs[id];
-    int64_t number;
-    if (ul_kx_is_int(v->kernel, id, &number))
-        return number % v->width == 0 || factor % v->width == 0 ||
-               (number % v->width) * (factor % v->width) % v->width == 0;
-    if (expr->op == UL_KX_VAR && expr->var == v->var) {
+    for (ul_ks id = first; id != UL_NONE; id = v->kernel->stmts[id].next) {
+        const struct ul_ks_data *stmt = &v->kernel->stmts[id];
+        bool is_inner = stmt->kind == UL_KS_FOR || stmt->kind == UL_KS_IF;
+        if (stmt->kind == UL_KS_LET)
+            v->varies[stmt->var] = differs(v->kernel, v->varies, stmt->value);
+        else if (stmt->kind == UL_KS_STORE ? !is_top : !v->is_of_items)
+            return false;
+        else if (stmt->kind == UL_KS_VAR)
+            v->varies[stmt->var] = true;
+        else if (is_inner &&
+                 (differs(v->kernel, v->varies, stmt->value) ||
+                  !find_varying(v, stmt->body, false) || !find_varying(v, stmt->orelse, false)))
+            return false;
+        else if (!is_inner && stmt->kind != UL_KS_SET && stmt->kind != UL_KS_STORE)
+            return false;
+        v->has_loops = v->has_loops || is_inner;
+    }
+    return true;
+}
+
+/* Is factor * expression a multiple of the width, but for the variable of the innermost loop, whose
+ * factor is added to `own`? */
+static bool is_even(const struct ul_kernel *kernel, const struct ul_nest *nest, ul_kx id,
+                    int64_t factor, int64_t *own)
+{
+    const struct ul_kx_data *expr = &kernel->exprs[id];
+    int64_t number = expr->low, width = nest->vector;
+    bool is_known = expr->op == UL_KX_VAR && number == expr->high; /* of a loop of one round */
+    if (is_known || ul_kx_is_int(kernel, id, &number))
+        return number % width == 0 || factor % width == 0 ||
+               (number % width) * (factor % width) % width == 0;
+    if (expr->op == UL_KX_VAR && expr->var == innermost(kernel, nest)->var) {
         *own += factor;
         return true;
     }
     if (expr->op == UL_KX_ADD || expr->op == UL_KX_SUB)
-        return is_even(v, expr->a, factor, own) &&
-               is_even(v, expr->b, expr->op == UL_KX_ADD ? factor : -factor, own);
-    if (expr->op == UL_KX_MUL && ul_kx_is_int(v->kernel, expr->b, &number) &&
+        return is_even(kernel, nest, expr->a, factor, own) &&
+               is_even(kernel, nest, expr->b, expr->op == UL_KX_ADD ? factor : -factor, own);
+    if (expr->op == UL_KX_MUL && ul_kx_is_int(kernel, expr->b, &number) &&
         !__builtin_mul_overflow(factor, number, &number))
-        return is_even(v, expr->a, number, own);
-    return !names_body(v, id) && factor % v->width == 0;
+        return is_even(kernel, nest, expr->a, number, own);
+    return !differs(kernel, nest->varies, id) && factor % width == 0;
 }
 
+/* Are the elements at the index side by side, the first at a multiple of the vector? */
 bool ul_grid_is_contiguous(const struct ul_kernel *kernel, const struct ul_nest *nest, ul_kx index)
 {
-    UL_ASSERT(nest->vector > 0);
-    struct vectors v = vectors_of(kernel, nest);
-    v.width = nest->vector;
+    UL_ASSERT(nest->vector > 0 && nest->varies != NULL);
     int64_t own = 0;
-    return is_even(&v, index, 1, &own) && own == 1;
+    return is_even(kernel, nest, index, 1, &own) && own == 1;
 }
 
 static bool is_same(const struct ul_kernel *kernel, ul_kx a, ul_kx b)
@@ -104,7 +130,7 @@ static void find_loads(const struct vectors *v, ul_kx id, const ul_kx *stored_at
     const struct ul_kx_data *expr = &v->kernel->exprs[id];
     if (ul_kx_operand_count(expr->op) == 0)
         return;
-    if (expr->op == UL_KX_LOAD && names_body(v, expr->a)) {
+    if (expr->op == UL_KX_LOAD && differs(v->kernel, v->varies, expr->a)) {
         const struct ul_buffer *buffer = &v->kernel->buffers[expr->var];
         uint64_t bytes = ul_dtype_get(buffer->dtype)->size_bytes;
         *max_bytes = bytes > *max_bytes ? bytes : *max_bytes;
@@ -120,14 +146,27 @@ static void find_loads(const struct vectors *v, ul_kx id, const ul_kx *stored_at
         find_loads(v, expr->c, stored_at, max_bytes, fits);
 }
 
+static void find_list_loads(const struct vectors *v, ul_ks first, const ul_kx *stored_at,
+                            uint64_t *max_bytes, bool *fits)
+{
+    for (ul_ks id = first; id != UL_NONE; id = v->kernel->stmts[id].next) {
+        const struct ul_ks_data *stmt = &v->kernel->stmts[id];
+        find_loads(v, stmt->value, stored_at, max_bytes, fits);
+        find_list_loads(v, stmt->body, stored_at, max_bytes, fits);
+        find_list_loads(v, stmt->orelse, stored_at, max_bytes, fits);
+        if (stmt->kind == UL_KS_STORE) {
+            find_loads(v, stmt->index, stored_at, max_bytes, fits);
+            v->is_stored[stmt->buffer] = true;
+        }
+    }
+}
+
 /* The buffers that the body stores to, each once; false where it is not of the kind. */
 static bool find_stores(const struct vectors *v, ul_kx *stored_at, uint64_t *max_bytes)
 {
     bool any = false;
     for (ul_ks id = v->body; id != UL_NONE; id = v->kernel->stmts[id].next) {
         const struct ul_ks_data *stmt = &v->kernel->stmts[id];
-        if (stmt->kind != UL_KS_LET && stmt->kind != UL_KS_STORE)
-            return false;
         if (stmt->kind != UL_KS_STORE)
             continue;
         const struct ul_buffer *buffer = &v->kernel->buffers[stmt->buffer];
@@ -149,50 +188,71 @@ static uint64_t element_bytes(struct vectors *v)
     bool fits = true;
     v->is_stored = UL_NEW_ARRAY(v->arena, bool, v->kernel->buffer_count);
     memset(stored_at, 0xFF, v->kernel->buffer_count * sizeof *stored_at);
-    if (!find_stores(v, stored_at, &max))
+    if (!find_varying(v, v->body, true) || !find_stores(v, stored_at, &max))
         return 0;
-    for (ul_ks id = v->body; id != UL_NONE; id = v->kernel->stmts[id].next) {
-        const struct ul_ks_data *stmt = &v->kernel->stmts[id];
-        find_loads(v, stmt->value, stored_at, &max, &fits);
-        if (stmt->kind == UL_KS_STORE) {
-            find_loads(v, stmt->index, stored_at, &max, &fits);
-            v->is_stored[stmt->buffer] = true;
-        }
-    }
+    find_list_loads(v, v->body, stored_at, &max, &fits);
     return fits ? max : 0;
 }
 
-/* Are vectors of the width stored whole? */
-static bool fits_width(struct vectors *v, const struct ul_nest *nest, int64_t width)
+/* Is all contiguous that an expression loads? */
+static bool loads_packs(const struct vectors *v, const struct ul_nest *nest, ul_kx id)
 {
-    UL_ASSERT(width > 0);
-    v->width = width;
-    if (nest->rounds[nest->count - 1] % width != 0)
+    const struct ul_kx_data *expr = &v->kernel->exprs[id];
+    uint32_t count = ul_kx_operand_count(expr->op);
+    if (expr->op == UL_KX_LOAD && differs(v->kernel, v->varies, expr->a) &&
+        !ul_grid_is_contiguous(v->kernel, nest, expr->a))
         return false;
-    for (ul_ks id = v->body; id != UL_NONE; id = v->kernel->stmts[id].next) {
-        int64_t own = 0;
-        if (v->kernel->stmts[id].kind == UL_KS_STORE &&
-            (!is_even(v, v->kernel->stmts[id].index, 1, &own) || own != 1))
+    return (count < 1 || loads_packs(v, nest, expr->a)) &&
+           (count < 2 || loads_packs(v, nest, expr->b)) &&
+           (count < 3 || loads_packs(v, nest, expr->c));
+}
+
+/* Is all that is stored contiguous, and all that loops and branches load? */
+static bool is_contiguous(const struct vectors *v, const struct ul_nest *nest, ul_ks first,
+                          bool is_top)
+{
+    for (ul_ks id = first; id != UL_NONE; id = v->kernel->stmts[id].next) {
+        const struct ul_ks_data *stmt = &v->kernel->stmts[id];
+        if ((stmt->kind == UL_KS_STORE && !ul_grid_is_contiguous(v->kernel, nest, stmt->index)) ||
+            (!is_top && !loads_packs(v, nest, stmt->value)) ||
+            !is_contiguous(v, nest, stmt->body, false) ||
+            !is_contiguous(v, nest, stmt->orelse, false))
             return false;
     }
     return true;
 }
 
-uint32_t ul_grid_vector(const struct ul_nest *nest, const struct ul_kernel *kernel, int64_t threads,
-                        struct ul_arena *arena)
+static bool fits_width(const struct vectors *v, struct ul_nest *nest, int64_t width)
 {
-    enum { PACK_BYTES = 16, MAX_BYTES = 32 };
-    struct vectors v = vectors_of(kernel, nest);
-    v.arena = arena;
+    UL_ASSERT(width > 0);
+    nest->vector = (uint32_t)width;
+    return nest->rounds[nest->count - 1] % width == 0 && is_contiguous(v, nest, v->body, true);
+}
+
+struct ul_nest ul_grid_vector(const struct ul_nest *nest, const struct ul_kernel *kernel,
+                              int64_t threads, struct ul_arena *arena)
+{
+    enum { PACK_BYTES = 16, MAX_BYTES = 32, MAX_SUMS = 4 };
+    const struct ul_ks_data *loop = innermost(kernel, nest);
+    struct vectors v = {
+        .kernel = kernel, .arena = arena, .body = loop->body, .is_of_items = threads == 0};
+    struct ul_nest packs = *nest, wider;
+    v.varies = UL_NEW_ARRAY(arena, bool, kernel->var_count);
+    v.varies[loop->var] = true;
+    packs.varies = v.varies;
     uint64_t bytes = element_bytes(&v);
     if (bytes == 0 || bytes > PACK_BYTES / 2)
-        return 1;
+        return *nest;
     int64_t width = (int64_t)(PACK_BYTES / bytes);
-    if (!fits_width(&v, nest, width))
-        return 1;
-    while (threads > 0 && nest->total / width > threads &&
-           2 * width * (int64_t)bytes <= MAX_BYTES && fits_width(&v, nest, 2 * width))
-        width *= 2;
-    UL_ASSERT(nest->rounds[nest->count - 1] % width == 0);
-    return (uint32_t)width;
+    if (v.has_loops && width > MAX_SUMS)
+        width = MAX_SUMS;
+    if (!fits_width(&v, &packs, width))
+        return *nest;
+    for (wider = packs;
+         threads > 0 && nest->total / width > threads && 2 * width * (int64_t)bytes <= MAX_BYTES &&
+         fits_width(&v, &wider, 2 * width);
+         width *= 2)
+        packs = wider;
+    UL_ASSERT(nest->rounds[nest->count - 1] % packs.vector == 0);
+    return packs;
 }

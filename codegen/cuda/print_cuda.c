@@ -36,6 +36,9 @@ struct printer {
     struct ul_mentions mentions;  /* of it */
     bool in_thread;               /* what is printed is run by one thread, not by its team */
     bool is_joined;               /* the phase has some blocks of a launch */
+    uint32_t pack_count;          /* of an item */
+    uint32_t lane_count;          /* variables in scope that have a number for each element */
+    uint32_t *lanes;
 };
 
 static bool has_barriers(const struct ul_phase *phase)
@@ -51,6 +54,11 @@ static bool is_warp(const struct ul_phase *phase)
 static const struct ul_ks_data *stmt_get(const struct printer *printer, ul_ks id)
 {
     return &printer->kernel->stmts[id];
+}
+
+static const char *variable_type(const struct printer *printer, uint32_t var)
+{
+    return printer->expr.is_short[var] ? "int32_t" : ul_c_type(printer->kernel->vars[var].dtype);
 }
 
 static const char *index_type(const struct printer *printer, uint32_t var)
@@ -106,7 +114,7 @@ static void put_close(const struct printer *printer, uint32_t indent)
 }
 
 /* Every thread of the team walks the loop; its end is found once, before anybody stores. */
-static void put_loop(struct printer *printer, const struct ul_ks_data *stmt, uint32_t indent)
+static void put_loop_head(struct printer *printer, const struct ul_ks_data *stmt, uint32_t indent)
 {
     bool plain = printer->in_thread || ul_is_index_only(printer->kernel, stmt->value);
     if (!plain) {
@@ -123,24 +131,38 @@ static void put_loop(struct printer *printer, const struct ul_ks_data *stmt, uin
     else
         ul_text_printf(printer->text, "t_end%u", stmt->var);
     ul_text_printf(printer->text, "; v%u++) {\n", stmt->var);
+}
+
+static void put_loop(struct printer *printer, const struct ul_ks_data *stmt, uint32_t indent)
+{
+    put_loop_head(printer, stmt, indent);
     put_list(printer, stmt->body, UL_NONE, indent + 1);
     put_close(printer, indent);
 }
 
-static void put_if(struct printer *printer, const struct ul_ks_data *stmt, uint32_t indent)
+static void put_if_head(struct printer *printer, const struct ul_ks_data *stmt, uint32_t indent)
 {
     ul_put_indent(&printer->expr, indent);
     ul_text_put(printer->text, "if (");
     ul_put_expr(&printer->expr, stmt->value);
     ul_text_put(printer->text, ") {\n");
-    put_list(printer, stmt->body, UL_NONE, indent + 1);
+}
+
+static void put_else(struct printer *printer, uint32_t indent)
+{
     ul_put_indent(&printer->expr, indent);
+    ul_text_put(printer->text, "} else {\n");
+}
+
+static void put_if(struct printer *printer, const struct ul_ks_data *stmt, uint32_t indent)
+{
+    put_if_head(printer, stmt, indent);
+    put_list(printer, stmt->body, UL_NONE, indent + 1);
     if (stmt->orelse != UL_NONE) {
-        ul_text_put(printer->text, "} else {\n");
+        put_else(printer, indent);
         put_list(printer, stmt->orelse, UL_NONE, indent + 1);
-        ul_put_indent(&printer->expr, indent);
     }
-    ul_text_put(printer->text, "}\n");
+    put_close(printer, indent);
 }
 
 static void put_store(struct printer *printer, const struct ul_ks_data *stmt, uint32_t indent)
@@ -182,26 +204,26 @@ static void put_rounds(struct printer *printer, const struct ul_nest *nest, cons
 /* ---- Several elements at once ---- */
 
 static void find_packs(struct printer *printer, const struct ul_nest *nest, ul_kx id,
-                       uint32_t *count, uint32_t indent)
+                       uint32_t indent)
 {
     const struct ul_kx_data *expr = &printer->kernel->exprs[id];
     if (ul_kx_operand_count(expr->op) == 0)
         return;
-    find_packs(printer, nest, expr->a, count, indent);
+    find_packs(printer, nest, expr->a, indent);
     if (ul_kx_operand_count(expr->op) >= 2)
-        find_packs(printer, nest, expr->b, count, indent);
+        find_packs(printer, nest, expr->b, indent);
     if (ul_kx_operand_count(expr->op) == 3)
-        find_packs(printer, nest, expr->c, count, indent);
+        find_packs(printer, nest, expr->c, indent);
     if (expr->op != UL_KX_LOAD || printer->expr.elements[id] != NULL ||
         !ul_grid_is_contiguous(printer->kernel, nest, expr->a))
         return;
     ul_put_indent(&printer->expr, indent);
-    ul_text_printf(printer->text, "const auto t_pack%u = ul_pack_read<%u>(b%u + (", *count,
-                   nest->vector, expr->var);
+    ul_text_printf(printer->text, "const auto t_pack%u = ul_pack_read<%u>(b%u + (",
+                   printer->pack_count, nest->vector, expr->var);
     ul_put_expr(&printer->expr, expr->a);
     ul_text_put(printer->text, "), true);\n");
     printer->expr.elements[id] =
-        ul_arena_printf(printer->text->arena, "t_pack%u.at[t_u]", (*count)++);
+        ul_arena_printf(printer->text->arena, "t_pack%u.at[t_u]", printer->pack_count++);
 }
 
 /* The body of the innermost loop. */
@@ -209,17 +231,6 @@ static ul_ks nest_body(const struct printer *printer, const struct ul_nest *nest
 {
     UL_ASSERT(nest->count > 0);
     return stmt_get(printer, nest->loops[nest->count - 1])->body;
-}
-
-/* Loads all packs; the loop's variable is the first of its rounds. */
-static void put_pack_loads(struct printer *printer, const struct ul_nest *nest, uint32_t indent)
-{
-    uint32_t count = 0;
-    for (ul_ks id = nest_body(printer, nest); id != UL_NONE; id = stmt_get(printer, id)->next) {
-        const struct ul_ks_data *stmt = stmt_get(printer, id);
-        if (stmt->kind == UL_KS_STORE || printer->expr.used[stmt->var])
-            find_packs(printer, nest, stmt->value, &count, indent);
-    }
 }
 
 static void put_pack_stores(struct printer *printer, const struct ul_nest *nest, bool declare,
@@ -242,20 +253,118 @@ static void put_pack_stores(struct printer *printer, const struct ul_nest *nest,
     }
 }
 
-static void put_pack_body(struct printer *printer, const struct ul_nest *nest, uint32_t indent)
+/* Arrays for what a run of statements, which ends before `end`, leaves to the ones behind it. */
+static void put_lanes(struct printer *printer, const struct ul_nest *nest, ul_ks first, ul_ks end,
+                      uint32_t indent)
 {
-    for (ul_ks id = nest_body(printer, nest); id != UL_NONE; id = stmt_get(printer, id)->next) {
+    for (ul_ks id = first; id != end; id = stmt_get(printer, id)->next) {
         const struct ul_ks_data *stmt = stmt_get(printer, id);
-        if (stmt->kind == UL_KS_STORE) {
+        bool outlasts = stmt->kind == UL_KS_VAR || (stmt->kind == UL_KS_LET && end != UL_NONE);
+        if (!outlasts || !nest->varies[stmt->var] || !printer->expr.used[stmt->var])
+            continue;
+        UL_ASSERT(printer->lane_count < printer->kernel->var_count);
+        printer->lanes[printer->lane_count++] = stmt->var;
+        ul_put_indent(&printer->expr, indent);
+        ul_text_printf(printer->text, "%s t_lanes%u[%u];\n", variable_type(printer, stmt->var),
+                       stmt->var, nest->vector);
+    }
+}
+
+static bool is_lane(const struct printer *printer, uint32_t var)
+{
+    for (uint32_t i = 0; i < printer->lane_count; i++) {
+        if (printer->lanes[i] == var)
+            return true;
+    }
+    return false;
+}
+
+/* The statements of a run that differ, for one element. */
+static void put_lane(struct printer *printer, const struct ul_nest *nest, ul_ks first, ul_ks end,
+                     uint32_t indent)
+{
+    for (uint32_t i = 0; i < printer->lane_count; i++) {
+        ul_put_indent(&printer->expr, indent);
+        ul_text_printf(printer->text, "[[maybe_unused]] %s &v%u = t_lanes%u[t_u];\n",
+                       variable_type(printer, printer->lanes[i]), printer->lanes[i],
+                       printer->lanes[i]);
+    }
+    for (ul_ks id = first; id != end; id = stmt_get(printer, id)->next) {
+        struct ul_ks_data stmt = *stmt_get(printer, id);
+        if (stmt.kind == UL_KS_STORE) {
             printer->expr.store_to =
-                ul_arena_printf(printer->text->arena, "t_result%u.at[t_u]", stmt->buffer);
+                ul_arena_printf(printer->text->arena, "t_result%u.at[t_u]", stmt.buffer);
             ul_put_indent(&printer->expr, indent);
-            ul_put_store(&printer->expr, stmt);
+            ul_put_store(&printer->expr, &stmt);
             printer->expr.store_to = NULL;
-        } else {
-            ul_put_definition(&printer->expr, stmt, indent);
+        } else if (nest->varies[stmt.var]) {
+            stmt.kind = is_lane(printer, stmt.var) ? UL_KS_SET : stmt.kind;
+            ul_put_definition(&printer->expr, &stmt, indent);
         }
     }
+}
+
+static bool is_inner(const struct ul_ks_data *stmt)
+{
+    return stmt->kind == UL_KS_FOR || stmt->kind == UL_KS_IF;
+}
+
+/* Statements without loops and branches: what is the same for all elements, all packs, and then
+ * the rest, element by element. Returns what comes behind. */
+static ul_ks put_pack_run(struct printer *printer, const struct ul_nest *nest, ul_ks first,
+                          uint32_t indent)
+{
+    uint32_t var = stmt_get(printer, nest->loops[nest->count - 1])->var;
+    ul_ks end = first;
+    for (; end != UL_NONE && !is_inner(stmt_get(printer, end));
+         end = stmt_get(printer, end)->next) {
+        const struct ul_ks_data *stmt = stmt_get(printer, end);
+        if (stmt->kind == UL_KS_LET && !nest->varies[stmt->var])
+            ul_put_definition(&printer->expr, stmt, indent);
+    }
+    put_lanes(printer, nest, first, end, indent);
+    for (ul_ks id = first; id != end; id = stmt_get(printer, id)->next) {
+        const struct ul_ks_data *stmt = stmt_get(printer, id);
+        if (stmt->kind == UL_KS_STORE || (nest->varies[stmt->var] && printer->expr.used[stmt->var]))
+            find_packs(printer, nest, stmt->value, indent);
+    }
+    ul_put_indent(&printer->expr, indent);
+    ul_text_put(printer->text, "UL_EACH_OF_PACK\n");
+    ul_put_indent(&printer->expr, indent);
+    ul_text_printf(printer->text, "for (int t_u = 0; t_u < %u; t_u++) {\n", nest->vector);
+    ul_put_indent(&printer->expr, indent + 1);
+    ul_text_printf(printer->text, "[[maybe_unused]] const %s v%u = t_first + t_u;\n",
+                   index_type(printer, var), var);
+    put_lane(printer, nest, first, end, indent + 1);
+    put_close(printer, indent);
+    memset(printer->expr.elements, 0, printer->kernel->expr_count * sizeof(const char *));
+    return end;
+}
+
+/* Loops and branches are the same for all elements. */
+static void put_pack_list(struct printer *printer, const struct ul_nest *nest, ul_ks first,
+                          uint32_t indent)
+{
+    uint32_t outer = printer->lane_count;
+    for (ul_ks id = first; id != UL_NONE;) {
+        const struct ul_ks_data *stmt = stmt_get(printer, id);
+        if (!is_inner(stmt)) {
+            id = put_pack_run(printer, nest, id, indent);
+            continue;
+        }
+        if (stmt->kind == UL_KS_FOR)
+            put_loop_head(printer, stmt, indent);
+        else
+            put_if_head(printer, stmt, indent);
+        put_pack_list(printer, nest, stmt->body, indent + 1);
+        if (stmt->orelse != UL_NONE) {
+            put_else(printer, indent);
+            put_pack_list(printer, nest, stmt->orelse, indent + 1);
+        }
+        put_close(printer, indent);
+        id = stmt->next;
+    }
+    printer->lane_count = outer;
 }
 
 /* Several rounds of a nest, of which `name` counts the packs. `v<id>` of the innermost loop is the
@@ -277,17 +386,10 @@ static void put_pack(struct printer *printer, const struct ul_nest *nest, const 
     ul_text_put(printer->text, "{\n");
     ul_put_indent(&printer->expr, indent);
     ul_text_printf(printer->text, "[[maybe_unused]] const %s v%u = t_first;\n", type, var);
-    put_pack_loads(printer, nest, indent);
     put_pack_stores(printer, nest, true, indent);
-    ul_put_indent(&printer->expr, indent);
-    ul_text_put(printer->text, "UL_EACH_OF_PACK\n");
-    ul_put_indent(&printer->expr, indent);
-    ul_text_printf(printer->text, "for (int t_u = 0; t_u < %u; t_u++) {\n", nest->vector);
-    ul_put_indent(&printer->expr, indent + 1);
-    ul_text_printf(printer->text, "[[maybe_unused]] const %s v%u = t_first + t_u;\n", type, var);
-    put_pack_body(printer, nest, indent + 1);
-    put_close(printer, indent);
-    memset(printer->expr.elements, 0, printer->kernel->expr_count * sizeof(const char *));
+    printer->pack_count = printer->lane_count = 0;
+    printer->lanes = UL_NEW_ARRAY(printer->text->arena, uint32_t, printer->kernel->var_count);
+    put_pack_list(printer, nest, nest_body(printer, nest), indent);
     put_pack_stores(printer, nest, false, indent);
     put_close(printer, indent - 1);
 }
@@ -307,18 +409,26 @@ static void find_aligned(const struct printer *printer, const struct ul_nest *ne
         find_aligned(printer, nest, expr->c, is_found);
 }
 
+static void find_list_aligned(const struct printer *printer, const struct ul_nest *nest,
+                              ul_ks first, bool *is_found)
+{
+    for (ul_ks id = first; id != UL_NONE; id = stmt_get(printer, id)->next) {
+        const struct ul_ks_data *stmt = stmt_get(printer, id);
+        find_aligned(printer, nest, stmt->value, is_found);
+        if (stmt->kind == UL_KS_STORE)
+            is_found[stmt->buffer] = true;
+        find_list_aligned(printer, nest, stmt->body, is_found);
+        find_list_aligned(printer, nest, stmt->orelse, is_found);
+    }
+}
+
 /* if (all buffers of which packs are read or written are aligned) { */
 static void put_aligned(struct printer *printer, const struct ul_nest *nest, uint32_t indent)
 {
     const struct ul_kernel *kernel = printer->kernel;
     bool *is_found = UL_NEW_ARRAY(printer->text->arena, bool, kernel->buffer_count);
     const char *separator = "";
-    for (ul_ks id = nest_body(printer, nest); id != UL_NONE; id = stmt_get(printer, id)->next) {
-        const struct ul_ks_data *stmt = stmt_get(printer, id);
-        find_aligned(printer, nest, stmt->value, is_found);
-        if (stmt->kind == UL_KS_STORE)
-            is_found[stmt->buffer] = true;
-    }
+    find_list_aligned(printer, nest, nest_body(printer, nest), is_found);
     ul_put_indent(&printer->expr, indent);
     ul_text_put(printer->text, "if (");
     for (uint32_t i = 0; i < kernel->buffer_count; i++) {
