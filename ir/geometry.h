@@ -70,6 +70,7 @@ struct ul_nbits {
     bool zeros_packed;   /* as the weights are, each column's from a byte on; else numbers */
     bool is_e2m1;        /* floats of 4 bits, of which nothing is subtracted */
     bool by_block;       /* scales and zero points stand in rows of a block, not of a column */
+    int64_t along;       /* they stand in rows of each k, for so many columns; 0: they do not */
     bool in_bytes;       /* a may be rounded to 8 bits, a scale for each block: accuracy_level 4 */
     enum ul_dtype dtype; /* of the weights as they lie: u8, or a float of 8 bits */
 };

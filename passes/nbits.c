@@ -7,45 +7,22 @@
  *      MatMul(x, DequantizeLinear(w [k n]))       ->   MatMulNBits(x, w' [n, blocks, bytes])
  *      Gather(DequantizeLinear(w), i)             ->   GatherBlockQuantized(w', i)
  *
- * Blocks run along k; a scale for each column, or for all, is a block that is as long as k. Signed
- * weights are shifted by half their range, which zero points take up; floats of 4 and 8 bits stay
- * the codes that they are. And scales and zero points of all MatMulNBits are turned, [n, blocks] to
- * [blocks, n]: kernels go along n.
+ * Blocks run along k; a scale for each column, or for all, is a block that is as long as k. Scales
+ * of each k, or of blocks along n, are a table of their own form (`along`). Signed weights are
+ * shifted by half their range, which zero points take up; floats of 4 and 8 bits stay the codes
+ * that they are. And scales and zero points of all MatMulNBits are turned, [n, blocks] to [blocks,
+ * n]: kernels go along n. Products of other forms are made plain first (nbits_forms.c).
  *
- * Left undone: weights with axes of a batch; blocks along n; blocks that end within a byte. */
+ * Left undone: blocks along k that end within a byte; tables of more than two axes, or with rows
+ * that do. */
 #include "ir/build.h"
 #include "ir/geometry.h"
 #include "ir/op.h"
-#include "ir/rewrite.h"
-#include "passes/passes_internal.h"
+#include "passes/nbits_internal.h"
 
 #include <string.h>
 
 /* ---- packed constants ---- */
-
-/* What is packed: rows of `count` numbers of `bits` bits, each row from a byte on. */
-struct packer {
-    unsigned char *bytes;
-    int64_t row_bytes, bits;
-};
-
-static struct packer packer_new(struct ul_graph *graph, int64_t rows, int64_t count, int64_t bits)
-{
-    struct packer packer = {.row_bytes = (count * bits + 7) / 8, .bits = bits};
-    packer.bytes = UL_NEW_ARRAY(graph->arena, unsigned char, (size_t)(rows * packer.row_bytes));
-    return packer;
-}
-
-static void put_bits(struct packer *packer, int64_t row, int64_t at, uint32_t number)
-{
-    int64_t bit = at * packer->bits;
-    unsigned char *place = packer->bytes + row * packer->row_bytes + bit / 8;
-    uint32_t shifted = number << bit % 8;
-    UL_ASSERT(number < 1u << packer->bits);
-    place[0] = (unsigned char)(place[0] | (shifted & 255));
-    if (shifted > 255)
-        place[1] = (unsigned char)(place[1] | shifted >> 8);
-}
 
 static uint32_t get_bits(const unsigned char *bytes, int64_t row_bytes, int64_t bits, int64_t row,
                          int64_t at)
@@ -56,14 +33,6 @@ static uint32_t get_bits(const unsigned char *bytes, int64_t row_bytes, int64_t 
     if (bit % 8 + bits > 8)
         word |= (uint32_t)place[1] << 8;
     return word >> bit % 8 & ((1u << bits) - 1);
-}
-
-static ul_value_id add_weight(struct ul_graph *graph, ul_value_id like, enum ul_dtype dtype,
-                              uint32_t rank, const int64_t *dims, const void *bytes)
-{
-    struct ul_type type = ul_type_make(dtype, rank, dims);
-    return ul_graph_add_weight(graph, graph->values[like].name,
-                               ul_tensor_new(graph->arena, &type, bytes));
 }
 
 /* The bytes of a constant, row-major. */
@@ -89,7 +58,7 @@ static ul_value_id turn_numbers(const struct ul_pass *pass, ul_value_id value, i
             memcpy(to + (uint64_t)(b * columns + n) * size,
                    from + (uint64_t)(n * blocks + b) * size, size);
     const int64_t dims[] = {blocks, columns};
-    return add_weight(graph, value, tensor->type.dtype, 2, dims, to);
+    return ul_nbits_add_weight(graph, value, tensor->type.dtype, 2, dims, to);
 }
 
 static ul_value_id turn_packed(const struct ul_pass *pass, ul_value_id value,
@@ -97,13 +66,14 @@ static ul_value_id turn_packed(const struct ul_pass *pass, ul_value_id value,
 {
     struct ul_graph *graph = pass->graph;
     const unsigned char *from = read_bytes(pass, graph->values[value].tensor);
-    struct packer packer = packer_new(graph, nbits->block_count, nbits->columns, nbits->bits);
+    struct ul_nbits_packer packer =
+        ul_nbits_packer_new(graph, nbits->block_count, nbits->columns, nbits->bits);
     int64_t row_bytes = (nbits->block_count * nbits->bits + 7) / 8;
     for (int64_t n = 0; n < nbits->columns; n++)
         for (int64_t b = 0; b < nbits->block_count; b++)
-            put_bits(&packer, b, n, get_bits(from, row_bytes, nbits->bits, n, b));
+            ul_nbits_packer_put(&packer, b, n, get_bits(from, row_bytes, nbits->bits, n, b));
     const int64_t dims[] = {nbits->block_count, packer.row_bytes};
-    return add_weight(graph, value, UL_U8, 2, dims, packer.bytes);
+    return ul_nbits_add_weight(graph, value, UL_U8, 2, dims, packer.bytes);
 }
 
 /* Of a MatMulNBits as models have it. */
@@ -133,117 +103,14 @@ static void turn_tables(const struct ul_pass *pass, ul_node_id id)
     ul_node_set_int(graph, id, "by_block", 1);
 }
 
-/* ---- a dequantized constant ---- */
-
-/* DequantizeLinear of a constant matrix. */
-struct source {
-    const struct ul_node *node;
-    ul_value_id inputs[3]; /* constants, which may have other dimensions than the node's */
-    const struct ul_tensor *codes, *scales, *zeros; /* zeros NULL: none */
-    enum ul_dtype packed;                           /* U8, or the floats of 8 bits that codes are */
-    bool is_float, is_e2m1;
-    uint32_t axis;         /* of scales; 2: one for all */
-    int64_t block;         /* 0: a scale for each index of the axis */
-    int64_t scale_dims[2]; /* of scales as they follow the matrix */
-    int64_t bits, shift;   /* `shift` is added to codes: none is negative */
-};
-
-static bool find_kind(struct source *source)
-{
-    enum ul_dtype dtype = source->codes->type.dtype;
-    const struct ul_dtype_info *info = ul_dtype_get(dtype);
-    source->bits = info->bits;
-    source->is_float = info->is_float;
-    source->is_e2m1 = dtype == UL_F4E2M1;
-    source->packed = info->is_float && info->bits == 8 ? dtype : UL_U8;
-    source->shift = info->is_integer && info->is_signed ? (int64_t)1 << (info->bits - 1) : 0;
-    return info->bits <= 8;
-}
-
-/* An element of the codes, or of zero points. */
-static uint32_t code_of(const struct source *source, const struct ul_tensor *tensor, uint64_t at)
-{
-    unsigned char byte;
-    ul_tensor_read(tensor, at, 1, &byte);
-    return (uint32_t)(byte + source->shift) & ((1u << source->bits) - 1);
-}
-
-/* The constant that an input of the node is, or whose elements it has in other dimensions: then
- * the input is that constant in `source`. NULL: none. */
-static const struct ul_tensor *find_constant(const struct ul_graph *graph, struct source *source,
-                                             uint32_t input)
-{
-    const struct ul_node *node = source->node;
-    ul_value_id value = input < node->input_count ? node->inputs[input] : UL_NONE;
-    const struct ul_value *info = value == UL_NONE ? NULL : &graph->values[value];
-    if (info != NULL && info->kind == UL_VALUE_NODE &&
-        (ul_op_get(graph->nodes[info->producer].op)->flags & UL_OP_RESHAPES) != 0)
-        value = graph->nodes[info->producer].inputs[0];
-    source->inputs[input] = value;
-    return value == UL_NONE ? NULL : ul_graph_get_constant(graph, value);
-}
-
-/* Which scale an element has. False: by more than an index of one axis, or a block along one. */
-static bool find_scales(struct source *source, const struct ul_type *scales)
-{
-    uint64_t count = ul_type_elements(scales);
-    int64_t axis = ul_node_get_int(source->node, "axis", 1);
-    axis += axis < 0 ? 2 : 0;
-    source->block = ul_node_get_int(source->node, "block_size", 0);
-    if (source->node->op == UL_OP_Dequantize) {
-        axis = scales->rank < 2 || scales->dims[0] == 1 ? 1 : 0;
-        if (scales->rank == 2 && scales->dims[1 - axis] != 1)
-            return false;
-    }
-    source->axis = source->block == 0 && count == 1 ? 2 : (uint32_t)axis;
-    source->scale_dims[0] = source->scale_dims[1] = 1;
-    if (source->block > 0)
-        memcpy(source->scale_dims, scales->dims, sizeof source->scale_dims);
-    else if (source->axis < 2)
-        source->scale_dims[source->axis] = (int64_t)count;
-    return source->zeros == NULL || ul_type_elements(&source->zeros->type) == count;
-}
-
-/* False: nothing that is read packed. */
-static bool read_source(const struct ul_graph *graph, ul_value_id value, struct source *source)
-{
-    const struct ul_value *info = &graph->values[value];
-    if (info->kind != UL_VALUE_NODE || info->type.rank != 2)
-        return false;
-    const struct ul_node *node = &graph->nodes[info->producer];
-    if (node->op != UL_OP_DequantizeLinear && node->op != UL_OP_Dequantize)
-        return false;
-    *source = (struct source){.node = node};
-    source->codes = find_constant(graph, source, 0);
-    source->scales = find_constant(graph, source, 1);
-    source->zeros = find_constant(graph, source, 2);
-    bool has_zeros = source->inputs[2] != UL_NONE;
-    if (source->codes == NULL || source->scales == NULL || (has_zeros && source->zeros == NULL) ||
-        source->inputs[0] != node->inputs[0] || !find_kind(source))
-        return false;
-    if (source->is_float)
-        source->zeros = NULL; /* it is 0, all that ONNX has it be */
-    return find_scales(source, &graph->values[node->inputs[1]].type);
-}
-
-static uint64_t scale_index(const struct source *source, const int64_t at[2])
-{
-    if (source->axis == 2)
-        return 0;
-    if (source->block == 0)
-        return (uint64_t)at[source->axis];
-    int64_t block[2] = {at[0], at[1]};
-    block[source->axis] /= source->block;
-    return (uint64_t)(block[0] * source->scale_dims[1] + block[1]);
-}
-
 /* ---- products ---- */
 
-/* A product with a matrix: rows of it are `row_axis`. */
+/* A product with a matrix, of whose scales there are blocks along k, or, where `along` is not 0,
+ * one for each k and so many columns. */
 struct product {
-    struct source source;
-    uint32_t k_axis; /* of the codes */
-    int64_t depth, columns, block, blocks;
+    struct ul_nbits_source source;
+    uint32_t k_axis, n_axis; /* of the codes */
+    int64_t depth, columns, block, blocks, along;
     ul_value_id a, bias, weight;
 };
 
@@ -271,7 +138,7 @@ static bool find_matrix(const struct ul_graph *graph, ul_value_id value, struct 
         value = turn->inputs[0];
     }
     product->weight = value;
-    return read_source(graph, value, &product->source);
+    return ul_nbits_source_read(graph, value, &product->source) && product->source.rank == 2;
 }
 
 /* What a node multiplies, other than by a matrix that is read packed: false. */
@@ -280,6 +147,7 @@ static bool read_product(const struct ul_graph *graph, const struct ul_node *nod
 {
     uint32_t first;
     bool is_gemm = node->op == UL_OP_Gemm;
+    *product = (struct product){.along = 0};
     if ((node->op != UL_OP_MatMul && !is_gemm) ||
         !find_matrix(graph, node->inputs[1], product, &first))
         return false;
@@ -287,86 +155,99 @@ static bool read_product(const struct ul_graph *graph, const struct ul_node *nod
     const struct ul_type *codes = &product->source.codes->type;
     bool turned = is_gemm && ul_node_get_int(node, "transB", 0) != 0;
     product->k_axis = turned ? 1 - first : first;
+    product->n_axis = 1 - product->k_axis;
     product->depth = codes->dims[product->k_axis];
-    product->columns = codes->dims[1 - product->k_axis];
+    product->columns = codes->dims[product->n_axis];
     product->a = node->inputs[0];
     product->bias = is_gemm && node->input_count > 2 ? node->inputs[2] : UL_NONE;
     if (is_gemm &&
         (ul_node_get_int(node, "transA", 0) != 0 || ul_node_get_float(node, "alpha", 1) != 1 ||
          ul_node_get_float(node, "beta", 1) != 1))
         return false;
-    return a->rank > 0 && product->depth > 0 && product->columns > 0 &&
-           (a->dtype == UL_F32 || a->dtype == UL_F16 || a->dtype == UL_BF16) &&
+    return a->rank > 0 && (a->dtype == UL_F32 || a->dtype == UL_F16 || a->dtype == UL_BF16) &&
            (product->bias == UL_NONE || is_vector_of(graph, product->bias, product->columns));
 }
 
-/* Blocks along k that end with a byte, or are all of k. */
+/* Blocks along k that end with a byte, or are all of k; else scales for each k. */
 static bool find_blocks(struct product *product)
 {
-    const struct source *source = &product->source;
+    const struct ul_nbits_source *source = &product->source;
+    bool follows_k = source->scale_dims[product->k_axis] > 1;
+    bool follows_n = source->scale_dims[product->n_axis] > 1;
+    bool has_blocks = source->block > 0 && source->block_axis == product->k_axis;
     product->block = product->depth;
-    if (source->block > 0 && source->axis == product->k_axis && source->block < product->depth)
+    if (follows_k && has_blocks)
         product->block = source->block;
-    else if (source->axis == product->k_axis && source->block == 0)
-        return false;
-    else if (source->block > 0 && source->axis != product->k_axis)
-        return false;
+    else if (source->block > 0 && !has_blocks && follows_n)
+        product->along = source->block;
+    else if (follows_k)
+        product->along = follows_n ? 1 : product->columns;
     product->blocks = (product->depth - 1) / product->block + 1;
     return product->blocks == 1 || product->block * source->bits % 8 == 0;
 }
 
-/* The place among the codes of element (k, n). */
-static uint64_t code_index(const struct product *product, int64_t k, int64_t n, int64_t at[2])
+/* Scales and zero points: rows, and the numbers of one. */
+static void find_table(const struct product *product, int64_t dims[2])
 {
-    at[product->k_axis] = k;
-    at[1 - product->k_axis] = n;
-    return (uint64_t)(at[0] * product->source.codes->type.dims[1] + at[1]);
+    dims[0] = product->along > 0 ? product->depth : product->blocks;
+    dims[1] = product->along > 0 ? (product->columns - 1) / product->along + 1 : product->columns;
+}
+
+/* The scale in a row and column of the table. */
+static uint64_t table_entry(const struct product *product, int64_t row, int64_t column)
+{
+    int64_t at[2];
+    at[product->k_axis] = product->along > 0 ? row : row * product->block;
+    at[product->n_axis] = product->along > 0 ? column * product->along : column;
+    return ul_nbits_source_scale(&product->source, at);
 }
 
 static ul_value_id pack_codes(struct ul_graph *graph, const struct product *product)
 {
-    const struct source *source = &product->source;
+    const struct ul_nbits_source *source = &product->source;
     int64_t at[2];
-    struct packer packer =
-        packer_new(graph, product->columns * product->blocks, product->block, source->bits);
+    struct ul_nbits_packer packer = ul_nbits_packer_new(graph, product->columns * product->blocks,
+                                                        product->block, source->bits);
     for (int64_t n = 0; n < product->columns; n++)
-        for (int64_t k = 0; k < product->depth; k++)
-            put_bits(&packer, n * product->blocks + k / product->block, k % product->block,
-                     code_of(source, source->codes, code_index(product, k, n, at)));
+        for (int64_t k = 0; k < product->depth; k++) {
+            at[product->k_axis] = k;
+            at[product->n_axis] = n;
+            ul_nbits_packer_put(&packer, n * product->blocks + k / product->block,
+                                k % product->block, ul_nbits_source_code(source, at));
+        }
     const int64_t dims[] = {product->columns, product->blocks, packer.row_bytes};
-    return add_weight(graph, source->inputs[0], source->packed, 3, dims, packer.bytes);
+    return ul_nbits_add_weight(graph, source->inputs[0], source->packed, 3, dims, packer.bytes);
 }
 
 static ul_value_id pack_scales(struct ul_graph *graph, const struct product *product)
 {
-    const struct source *source = &product->source;
+    const struct ul_nbits_source *source = &product->source;
     enum ul_dtype dtype = source->scales->type.dtype;
     uint64_t size = ul_dtype_get(dtype)->size_bytes;
-    const int64_t dims[] = {product->blocks, product->columns};
-    if (source->axis == 2) { /* one for all stays one number */
+    int64_t dims[2];
+    find_table(product, dims);
+    if (ul_type_elements(&source->scales->type) == 1) { /* one for all stays one number */
         struct ul_type type = ul_type_make(dtype, 2, dims);
         unsigned char element[sizeof(double)];
         ul_tensor_read(source->scales, 0, 1, element);
         return ul_graph_add_weight(graph, graph->values[source->inputs[1]].name,
                                    ul_tensor_new_splat(graph->arena, &type, element));
     }
-    unsigned char *bytes =
-        ul_arena_alloc(graph->arena, (uint64_t)(product->blocks * product->columns) * size);
-    int64_t at[2];
-    for (int64_t b = 0; b < product->blocks; b++)
-        for (int64_t n = 0; n < product->columns; n++) {
-            (void)code_index(product, b * product->block, n, at);
-            ul_tensor_read(source->scales, scale_index(source, at), 1,
-                           bytes + (uint64_t)(b * product->columns + n) * size);
-        }
-    return add_weight(graph, source->inputs[1], dtype, 2, dims, bytes);
+    unsigned char *bytes = ul_arena_alloc(graph->arena, (uint64_t)(dims[0] * dims[1]) * size);
+    for (int64_t r = 0; r < dims[0]; r++)
+        for (int64_t c = 0; c < dims[1]; c++)
+            ul_tensor_read(source->scales, table_entry(product, r, c), 1,
+                           bytes + (uint64_t)(r * dims[1] + c) * size);
+    return ul_nbits_add_weight(graph, source->inputs[1], dtype, 2, dims, bytes);
 }
 
 /* The zero points packed, or UL_NONE and the one of all. */
 static ul_value_id pack_zeros(struct ul_graph *graph, const struct product *product, int64_t *all)
 {
-    const struct source *source = &product->source;
+    const struct ul_nbits_source *source = &product->source;
     double number = 0;
+    int64_t dims[2];
+    find_table(product, dims);
     *all = source->shift;
     if (source->zeros == NULL)
         return UL_NONE;
@@ -374,15 +255,14 @@ static ul_value_id pack_zeros(struct ul_graph *graph, const struct product *prod
         *all = source->shift + (int64_t)number;
         return UL_NONE;
     }
-    int64_t at[2];
-    struct packer packer = packer_new(graph, product->blocks, product->columns, source->bits);
-    for (int64_t b = 0; b < product->blocks; b++)
-        for (int64_t n = 0; n < product->columns; n++) {
-            (void)code_index(product, b * product->block, n, at);
-            put_bits(&packer, b, n, code_of(source, source->zeros, scale_index(source, at)));
-        }
-    const int64_t dims[] = {product->blocks, packer.row_bytes};
-    return add_weight(graph, source->inputs[2], UL_U8, 2, dims, packer.bytes);
+    struct ul_nbits_packer packer = ul_nbits_packer_new(graph, dims[0], dims[1], source->bits);
+    for (int64_t r = 0; r < dims[0]; r++)
+        for (int64_t c = 0; c < dims[1]; c++)
+            ul_nbits_packer_put(
+                &packer, r, c,
+                ul_nbits_source_entry(source, source->zeros, table_entry(product, r, c)));
+    dims[1] = packer.row_bytes;
+    return ul_nbits_add_weight(graph, source->inputs[2], UL_U8, 2, dims, packer.bytes);
 }
 
 static bool pack_product(const struct ul_pass *pass, ul_node_id id)
@@ -404,6 +284,8 @@ static bool pack_product(const struct ul_pass *pass, ul_node_id id)
     ul_node_set_int(graph, id, "block_size", product.block);
     ul_node_set_int(graph, id, "by_block", 1);
     ul_node_set_int(graph, id, "zero", zero);
+    if (product.along > 0)
+        ul_node_set_int(graph, id, "along", product.along);
     if (product.source.is_e2m1)
         ul_node_set_int(graph, id, "e2m1", 1);
     return true;
@@ -412,20 +294,22 @@ static bool pack_product(const struct ul_pass *pass, ul_node_id id)
 /* ---- tables ---- */
 
 /* All elements along the last axis packed, from a byte on. */
-static ul_value_id pack_rows(struct ul_graph *graph, const struct source *source,
+static ul_value_id pack_rows(struct ul_graph *graph, const struct ul_nbits_source *source,
                              const struct ul_tensor *tensor, ul_value_id like)
 {
     int64_t rows = tensor->type.dims[0], count = tensor->type.dims[1];
-    struct packer packer = packer_new(graph, rows, count, source->bits);
+    struct ul_nbits_packer packer = ul_nbits_packer_new(graph, rows, count, source->bits);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t i = 0; i < count; i++)
-            put_bits(&packer, r, i, code_of(source, tensor, (uint64_t)(r * count + i)));
+            ul_nbits_packer_put(&packer, r, i,
+                                ul_nbits_source_entry(source, tensor, (uint64_t)(r * count + i)));
     const int64_t dims[] = {rows, packer.row_bytes};
-    return add_weight(graph, like, source->packed, 2, dims, packer.bytes);
+    return ul_nbits_add_weight(graph, like, source->packed, 2, dims, packer.bytes);
 }
 
 /* A vector of scales or zero points, or the one of all, as the matrix that stands for it. */
-static ul_value_id widen(struct ul_graph *graph, const struct source *source, ul_value_id value)
+static ul_value_id widen(struct ul_graph *graph, const struct ul_nbits_source *source,
+                         ul_value_id value)
 {
     const struct ul_tensor *tensor = graph->values[value].tensor;
     struct ul_type type = ul_type_make(tensor->type.dtype, 2, source->scale_dims);
@@ -440,16 +324,15 @@ static bool pack_table(const struct ul_pass *pass, ul_node_id id)
 {
     struct ul_graph *graph = pass->graph;
     const struct ul_node *node = &graph->nodes[id];
-    struct source source;
-    if (node->op != UL_OP_Gather || !read_source(graph, node->inputs[0], &source) ||
-        source.codes->type.dims[1] * source.bits % 8 != 0)
+    struct ul_nbits_source source;
+    if (node->op != UL_OP_Gather || !ul_nbits_source_read(graph, node->inputs[0], &source) ||
+        source.rank != 2 || source.codes->type.dims[1] * source.bits % 8 != 0 ||
+        (source.block == 0 && source.scale_dims[0] > 1 && source.scale_dims[1] > 1))
         return false;
     int64_t axis = ul_node_get_int(node, "axis", 0);
     /* One scale for each index of an axis: blocks as long as the other axis. */
-    uint32_t along = source.block > 0 ? source.axis : source.axis == 2 ? 1 : 1 - source.axis;
+    uint32_t along = source.block > 0 ? source.block_axis : source.scale_dims[1] > 1 ? 0 : 1;
     int64_t block = source.block > 0 ? source.block : source.codes->type.dims[along];
-    if (block < 1)
-        return false;
     ul_value_id inputs[4] = {UL_NONE, node->inputs[1], UL_NONE, UL_NONE};
     inputs[0] = pack_rows(graph, &source, source.codes, source.inputs[0]);
     inputs[2] = widen(graph, &source, source.inputs[1]);
@@ -474,10 +357,13 @@ enum ul_status ul_pass_nbits(struct ul_pass *pass)
     struct ul_node_list all = ul_edit_all_nodes(graph, pass->scratch);
     for (uint32_t n = 0; n < all.count; n++) {
         ul_node_id id = all.nodes[n];
+        struct ul_node_list plain = {0};
         if (graph->nodes[id].op == UL_OP_MatMulNBits)
             turn_tables(pass, id);
-        else if (!pack_product(pass, id))
-            (void)pack_table(pass, id);
+        else if (!pack_product(pass, id) && !pack_table(pass, id))
+            (void)ul_nbits_make_plain(pass, id, &plain);
+        for (uint32_t p = 0; p < plain.count; p++)
+            (void)pack_product(pass, plain.nodes[p]);
     }
     return UL_OK;
 }
