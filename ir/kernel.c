@@ -95,6 +95,13 @@ enum ul_dtype ul_compute_dtype(enum ul_dtype dtype)
     return UL_DTYPE_NONE;
 }
 
+enum ul_dtype ul_operand_dtype(const struct ul_kernel *kernel, const struct ul_operand *operand)
+{
+    UL_ASSERT(operand->buffer < kernel->buffer_count);
+    return operand->packed != UL_DTYPE_NONE ? operand->packed
+                                            : kernel->buffers[operand->buffer].dtype;
+}
+
 static bool is_float(enum ul_dtype dtype)
 {
     return ul_dtype_get(dtype)->is_float;
@@ -284,6 +291,24 @@ ul_kx ul_kx_load(struct ul_kernel *kernel, uint32_t buffer, ul_kx index)
                               .low = -UL_KX_RANGE_MAX,
                               .high = UL_KX_RANGE_MAX};
     return expr_new(kernel, &expr);
+}
+
+ul_kx ul_kx_load_packed(struct ul_kernel *kernel, uint32_t buffer, enum ul_dtype dtype, ul_kx index)
+{
+    const struct ul_dtype_info *info = ul_dtype_get(dtype);
+    int64_t bits = info->bits, per = 8 / bits;
+    UL_ASSERT(info->is_integer && bits < 8 && kernel->buffers[buffer].dtype == UL_U8);
+    ul_kx byte =
+        ul_kx_cast(kernel, UL_U32, ul_kx_load(kernel, buffer, ul_kx_divi(kernel, index, per)));
+    ul_kx shift =
+        ul_kx_cast(kernel, UL_U32, ul_kx_muli(kernel, ul_kx_modi(kernel, index, per), bits));
+    ul_kx code = ul_kx_binary(kernel, UL_KX_SHR, byte, shift);
+    code = ul_kx_binary(kernel, UL_KX_AND, code, ul_kx_int(kernel, UL_U32, (1 << bits) - 1));
+    if (!info->is_signed)
+        return code;
+    ul_kx sign = ul_kx_int(kernel, UL_I32, 1 << (bits - 1));
+    code = ul_kx_binary(kernel, UL_KX_XOR, ul_kx_cast(kernel, UL_I32, code), sign);
+    return ul_kx_binary(kernel, UL_KX_SUB, code, sign);
 }
 
 enum ul_dtype ul_kx_dtype(const struct ul_kernel *kernel, ul_kx a)

@@ -173,11 +173,14 @@ struct ul_operand_bound {
 };
 struct ul_operand {
     uint32_t buffer;
+    enum ul_dtype packed; /* UL_DTYPE_NONE: elements as the buffer has them; else its bytes hold
+                             integers of this type, of 2 or 4 bits, the first in the lowest bits of
+                             a byte, and `at` counts these */
     struct ul_affine at;
     uint32_t bound_count;
     struct ul_operand_bound bounds[4];
     double outside;  /* in the accumulator's type */
-    uint32_t loaded; /* variable, of the buffer's compute type */
+    uint32_t loaded; /* variable, of the elements' compute type */
     ul_kx transform; /* of the accumulator's dtype */
 };
 

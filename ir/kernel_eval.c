@@ -468,11 +468,19 @@ static int64_t affine(struct machine *machine, const struct ul_contraction *cont
     return sum;
 }
 
+/* The integer of 2 or 4 bits at `part` of a byte. */
+static int64_t packed_part(unsigned byte, enum ul_dtype dtype, unsigned part)
+{
+    unsigned bits = ul_dtype_get(dtype)->bits;
+    int64_t code = byte >> bits * part & ((1u << bits) - 1), sign = (int64_t)1 << (bits - 1);
+    return ul_dtype_get(dtype)->is_signed ? (code ^ sign) - sign : code;
+}
+
 static union scalar operand_load(struct machine *machine, const struct ul_contraction *contraction,
                                  const struct ul_operand *operand)
 {
     const struct ul_buffer *buffer = &machine->kernel->buffers[operand->buffer];
-    enum ul_dtype dtype = ul_compute_dtype(buffer->dtype);
+    enum ul_dtype dtype = ul_compute_dtype(ul_operand_dtype(machine->kernel, operand));
     for (uint32_t i = 0; i < operand->bound_count; i++) {
         int64_t at = affine(machine, contraction, &operand->bounds[i].at);
         if (at < 0 || at >= operand->bounds[i].extent)
@@ -481,11 +489,14 @@ static union scalar operand_load(struct machine *machine, const struct ul_contra
                        : (union scalar){.i = (int64_t)operand->outside};
     }
     int64_t index = affine(machine, contraction, &operand->at);
-    UL_ASSERT(index >= 0 && (uint64_t)index < buffer->element_count);
+    int64_t per = operand->packed == UL_DTYPE_NONE ? 1 : 8 / ul_dtype_get(operand->packed)->bits;
+    UL_ASSERT(index >= 0 && (uint64_t)(index / per) < buffer->element_count);
     const unsigned char *place = machine->places[operand->buffer] +
-                                 (uint64_t)index * ul_dtype_get(buffer->dtype)->size_bytes;
+                                 (uint64_t)(index / per) * ul_dtype_get(buffer->dtype)->size_bytes;
     union scalar loaded;
-    if (is_float(dtype))
+    if (per > 1)
+        loaded.i = packed_part(*place, operand->packed, (unsigned)(index % per));
+    else if (is_float(dtype))
         loaded.f = ul_element_get_float(place, buffer->dtype);
     else
         loaded.i = ul_element_get_int(place, buffer->dtype);

@@ -452,11 +452,21 @@ static enum ul_status read_transform(struct parse *parse, struct ul_operand *ope
     return read_expr(parse, 0, &operand->transform);
 }
 
+static enum ul_status read_packed(struct parse *parse, struct ul_operand *operand)
+{
+    UL_TRY(read_dtype(parse, &operand->packed));
+    if (!ul_dtype_get(operand->packed)->is_integer || ul_dtype_get(operand->packed)->bits >= 8)
+        return ul_scan_fail(&parse->scan, "integers of 2 or 4 bits");
+    return UL_OK;
+}
+
 static enum ul_status read_operand(struct parse *parse, const struct ul_contraction *contraction,
                                    struct ul_operand *operand)
 {
     const uint32_t bounds = sizeof operand->bounds / sizeof *operand->bounds;
     UL_TRY(read_buffer(parse, &operand->buffer));
+    if (ul_scan_accept_word(&parse->scan, "of"))
+        UL_TRY(read_packed(parse, operand));
     UL_TRY(ul_scan_expect(&parse->scan, "["));
     UL_TRY(read_affine(parse, contraction, &operand->at));
     UL_TRY(ul_scan_expect(&parse->scan, "]"));

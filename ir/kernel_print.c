@@ -120,7 +120,12 @@ static void put_operand(struct print *print, const struct ul_contraction *contra
                         const struct ul_operand *operand, const char *name, uint32_t indent)
 {
     put_line(print, indent, name);
-    ul_text_printf(print->text, " b%u[", (unsigned)operand->buffer);
+    ul_text_printf(print->text, " b%u", (unsigned)operand->buffer);
+    if (operand->packed != UL_DTYPE_NONE) {
+        ul_text_put(print->text, " of ");
+        put_dtype(print, operand->packed);
+    }
+    ul_text_put(print->text, "[");
     put_affine(print, contraction, &operand->at);
     ul_text_put(print->text, "]");
     for (uint32_t i = 0; i < operand->bound_count; i++) {

@@ -267,9 +267,9 @@ static void reach_close(const struct verify *v, struct reach *reach)
     }
 }
 
-static enum ul_status check_reach(struct verify *v, const struct reach *reach, uint32_t buffer)
+static enum ul_status check_reach(struct verify *v, const struct reach *reach, uint32_t buffer,
+                                  uint64_t count)
 {
-    uint64_t count = v->kernel->buffers[buffer].element_count;
     int64_t last = count > INT64_MAX ? INT64_MAX : (int64_t)count - 1;
     bool leaves = reach->low < 0 || reach->high > last;
     bool is_outside = reach->high < 0 || reach->low > last;
@@ -285,7 +285,7 @@ static enum ul_status check_access(struct verify *v, uint32_t buffer, ul_kx inde
     struct reach reach = {.is_known = true, .is_met = true};
     reach_expr(v, &reach, index, 1, 0);
     reach_close(v, &reach);
-    return check_reach(v, &reach, buffer);
+    return check_reach(v, &reach, buffer, v->kernel->buffers[buffer].element_count);
 }
 
 /* ---- Expressions in a statement ---- */
@@ -631,8 +631,7 @@ static enum ul_status check_transform(struct verify *v, const struct ul_contract
     if (operand->transform == UL_NONE)
         return UL_OK;
     UL_TRY(declare(v, operand->loaded, VAR_NAME, UL_NONE));
-    if (kernel->vars[operand->loaded].dtype !=
-        ul_compute_dtype(kernel->buffers[operand->buffer].dtype))
+    if (kernel->vars[operand->loaded].dtype != ul_compute_dtype(ul_operand_dtype(kernel, operand)))
         return fail(v, "has an operand that is loaded as another type");
     v->epoch++;
     return use(v, operand->transform, contraction->acc_dtype);
@@ -649,6 +648,10 @@ static enum ul_status check_operand(struct verify *v, const struct ul_contractio
     const struct ul_buffer *buffer = &kernel->buffers[operand->buffer];
     if (buffer->role != UL_BUFFER_INPUT && !v->is_written[operand->buffer])
         return fail(v, "has an operand that is not yet stored");
+    if (operand->packed != UL_DTYPE_NONE &&
+        (buffer->dtype != UL_U8 || !ul_dtype_get(operand->packed)->is_integer ||
+         ul_dtype_get(operand->packed)->bits >= 8))
+        return fail(v, "has a packed operand that is not integers of 2 or 4 bits in bytes");
     struct inside inside = enter(v);
     UL_TRY(use(v, operand->at.base, UL_I64));
     for (uint32_t i = 0; i < operand->bound_count; i++) {
@@ -658,7 +661,8 @@ static enum ul_status check_operand(struct verify *v, const struct ul_contractio
     }
     struct reach reach = reach_affine(v, contraction, &operand->at);
     reach_close(v, &reach);
-    UL_TRY(check_reach(v, &reach, operand->buffer));
+    uint64_t per = operand->packed == UL_DTYPE_NONE ? 1 : 8 / ul_dtype_get(operand->packed)->bits;
+    UL_TRY(check_reach(v, &reach, operand->buffer, per * buffer->element_count));
     UL_TRY(check_transform(v, contraction, operand));
     leave(v, &inside);
     v->epoch++;

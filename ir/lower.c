@@ -630,11 +630,21 @@ uint32_t ul_lower_local(struct ul_lower *lower, enum ul_dtype dtype, uint64_t el
 
 /* Operands of contractions */
 
-/* The outside tensor of full shape that an elementwise chain of the group starts from. */
+/* Made from packed bytes in the group? */
+static bool is_unpacked(const struct ul_lower *lower, ul_value_id value)
+{
+    const struct ul_graph *graph = lower->graph;
+    return in_group(lower, value) &&
+           (ul_op_get(graph->nodes[value_get(lower, value)->producer].op)->flags & UL_OP_UNPACKS) !=
+               0;
+}
+
+/* The outside tensor of full shape that an elementwise chain of the group starts from, or what is
+ * unpacked there. */
 static ul_value_id operand_source(const struct ul_lower *lower, ul_value_id value)
 {
     const struct ul_type *type = &value_get(lower, value)->type;
-    if (!in_group(lower, value))
+    if (!in_group(lower, value) || is_unpacked(lower, value))
         return value;
     const struct ul_node *node = &lower->graph->nodes[value_get(lower, value)->producer];
     UL_ASSERT((ul_op_get(node->op)->flags & UL_OP_ELEMENTWISE) != 0);
@@ -699,9 +709,14 @@ void ul_lower_operand(struct ul_lower *lower, struct ul_contraction *contraction
     UL_ASSERT(source != UL_NONE);
     const struct ul_type *type = &value_get(lower, source)->type;
     struct ul_view view = view_of(lower, source);
-    struct param param = param_get(lower, source);
+    bool unpacks = is_unpacked(lower, source);
+    ul_value_id stored = source;
+    if (unpacks)
+        stored = lower->graph->nodes[value_get(lower, source)->producer].inputs[0];
+    struct param param = param_get(lower, stored);
     memset(operand, 0, sizeof *operand);
     operand->buffer = param.buffer;
+    operand->packed = unpacks ? type->dtype : UL_DTYPE_NONE;
     operand->outside = outside;
     operand->at.base = ul_kx_index_const(kernel, param.base_index);
     for (uint32_t d = 0; d < type->rank; d++) {

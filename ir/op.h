@@ -40,6 +40,7 @@ enum ul_op_flag {
                                     loads them */
     UL_OP_WIDENS = 1u << 16,     /* makes elements of smaller ones that say as much: not folded, for
                                     who reads it may compute with these */
+    UL_OP_UNPACKS = 1u << 18,    /* its result lies in input 0, some elements to a byte */
     UL_OP_LOOKS_UP = 1u << 17    /* input 0 is read as an elementwise operator's, the others
                                     wherever its elements say */
 };

@@ -50,6 +50,13 @@ static void rewrite(struct ul_integers *integers, ul_node_id id)
     }
 }
 
+/* Is it of less than a byte an element, and more than a few bytes? */
+static bool is_worth_packing(const struct ul_type *type)
+{
+    enum { FEW_ELEMENTS = 64 };
+    return ul_dtype_get(type->dtype)->bits < 8 && ul_type_elements(type) > FEW_ELEMENTS;
+}
+
 /* Results of at most so many bytes that widen constants. */
 static bool fold(struct ul_integers *integers, ul_node_id id)
 {
@@ -57,6 +64,7 @@ static bool fold(struct ul_integers *integers, ul_node_id id)
     struct ul_graph *graph = integers->graph;
     const struct ul_node *node = &graph->nodes[id];
     if ((ul_op_get(node->op)->flags & UL_OP_WIDENS) == 0 ||
+        is_worth_packing(&graph->values[node->inputs[0]].type) ||
         ul_type_bytes(&graph->values[node->outputs[0]].type) > SMALL_BYTES ||
         ul_graph_get_constant(graph, node->inputs[0]) == NULL ||
         !ul_node_fold(graph, id, integers->pass->scratch))
@@ -74,6 +82,13 @@ static ul_value_id spread(struct ul_integers *integers, ul_value_id scales, uint
     UL_ASSERT(trailing < UL_LIMIT_RANK && type->rank == 1);
     for (uint32_t d = 1; d <= trailing; d++)
         dims[d] = 1;
+    const struct ul_tensor *constant = ul_graph_get_constant(integers->graph, scales);
+    if (trailing > 0 && constant != NULL && ul_dtype_get(type->dtype)->bits < 8) {
+        struct ul_tensor *own = UL_NEW(integers->graph->arena, struct ul_tensor);
+        *own = *constant; /* a view of it would keep it from being packed */
+        own->type = ul_type_make(type->dtype, trailing + 1, dims);
+        return ul_graph_add_weight(integers->graph, integers->graph->values[scales].name, own);
+    }
     return trailing == 0 ? scales : ul_build_reshape(&integers->build, scales, trailing + 1, dims);
 }
 

@@ -8,8 +8,10 @@
  * a convolution is then padded with zx. Not so where the number of terms differs from one result to
  * the next (ConvTranspose) or w is computed: zero-points stay the operator's inputs there. Weights
  * of 8 bits without sign around 128 are stored with sign, and so are activations of large products
- * where the target's library wants that. Sums that may leave 32 bits have 64. What is left undone:
- * weights of 4 bits, scales for each index of x, block scales. */
+ * where the target's library wants that. Sums that may leave 32 bits have 64. Weights of
+ * convolutions that have 2 or 4 bits are made bytes without a zero-point in front of the sums,
+ * where a kernel loads them packed (packed.c); products have an operator for theirs (nbits.c). What
+ * is left undone: scales for each index of x, block scales. */
 #include "ir/geometry.h"
 #include "passes/integers_internal.h"
 
@@ -58,11 +60,21 @@ static void find_base(struct ul_integers *integers, struct sums *sums)
     sums->is_constant = ul_graph_get_constant(graph, sums->base) != NULL;
 }
 
+/* Integers of 2 or 4 bits. */
+static bool has_few_bits(const struct ul_integers *integers, const struct sums *sums)
+{
+    const struct ul_dtype_info *w = ul_dtype_get(integers->graph->values[sums->w.x].type.dtype);
+    return w->is_integer && w->bits < 8;
+}
+
 static bool has_types(const struct ul_integers *integers, const struct sums *sums)
 {
     enum ul_dtype x = integers->graph->values[sums->x.x].type.dtype;
+    bool may_be_few = sums->op != UL_OP_MatMulInteger && sums->is_constant;
     return (ul_integers_is_8bit(integers, sums->x.x) || x == UL_U16 || x == UL_I16) &&
-           ul_integers_is_8bit(integers, sums->w.x) && sums->x.count == 1;
+           (ul_integers_is_8bit(integers, sums->w.x) ||
+            (may_be_few && has_few_bits(integers, sums))) &&
+           sums->x.count == 1;
 }
 
 /* The zero-points are all this one. */
@@ -93,7 +105,8 @@ static bool read_conv(struct ul_integers *integers, const struct ul_node *node, 
     sums->terms = (uint64_t)conv.in_channels;
     for (uint32_t d = 0; d < conv.spatial; d++)
         sums->terms *= (uint64_t)conv.kernel[d];
-    if (transposed && sums->w.count > 1 && !are_all(&sums->w, 0) && !are_all(&sums->w, MIDDLE))
+    if (transposed && sums->w.count > 1 && !are_all(&sums->w, 0) && !are_all(&sums->w, MIDDLE) &&
+        !has_few_bits(integers, sums))
         return false; /* its sums take one zero-point of w */
     uint32_t axis = transposed ? 1 : 0;
     int64_t counted = transposed ? conv.out_channels : (int64_t)sums->channels;
@@ -228,10 +241,44 @@ static void give_sign(struct ul_integers *integers, struct sums *sums)
     sums->w.zeros = NULL;
 }
 
+/* The zero-points of w, to be taken off its elements. */
+static ul_value_id add_zeros(struct ul_integers *integers, const struct sums *sums)
+{
+    struct ul_graph *graph = integers->graph;
+    const struct ul_type *w = &graph->values[sums->base].type;
+    struct ul_type type = {.dtype = w->dtype, .rank = sums->w.count == 1 ? 0 : w->rank};
+    for (uint32_t d = 0; d < type.rank; d++)
+        type.dims[d] = d == sums->w.axis ? (int64_t)sums->w.count : 1;
+    unsigned char *data = ul_arena_alloc(graph->arena, sums->w.count);
+    UL_ASSERT(sums->w.zeros != NULL);
+    for (uint32_t i = 0; i < sums->w.count; i++)
+        data[i] = (unsigned char)ul_scaled_zero(&sums->w, i);
+    return ul_graph_add_weight(graph,
+                               ul_arena_printf(graph->arena, "%s.zero", integers->build.name),
+                               ul_edit_tensor(graph, &type, data));
+}
+
+/* w of a few bits as i8, less its zero-points. */
+static ul_value_id add_bytes(struct ul_integers *integers, struct sums *sums)
+{
+    UL_ASSERT(sums->is_constant && !sums->is_turned);
+    ul_value_id bytes = ul_integers_cast(integers, sums->base, UL_I8);
+    if (!are_all(&sums->w, 0)) {
+        const ul_value_id terms[2] = {bytes,
+                                      ul_integers_cast(integers, add_zeros(integers, sums), UL_I8)};
+        bytes = ul_integers_add(integers, UL_OP_Sub, terms, 2, NULL);
+    }
+    sums->w.zero = UL_NONE;
+    sums->w.zeros = NULL;
+    return bytes;
+}
+
 /* w as the sums read it. */
 static ul_value_id add_weights(struct ul_integers *integers, struct sums *sums)
 {
     static const int64_t turn[2] = {1, 0};
+    if (has_few_bits(integers, sums))
+        return add_bytes(integers, sums);
     if (sums->is_constant)
         give_sign(integers, sums);
     return sums->is_turned ? ul_build_transpose(&integers->build, sums->base, turn) : sums->base;
@@ -299,6 +346,8 @@ static bool is_wide(const struct ul_integers *integers, const struct sums *sums)
     bool has_w_zero = !are_all(&sums->w, 0);
     double x_max = x == UL_I8 && ul_scaled_zero(&sums->x, 0) == 0 ? 128 : 255;
     double w_max = w == UL_I8 && !has_w_zero ? 128 : 255, offset = 0;
+    if (has_few_bits(integers, sums))
+        w_max = (double)(1u << ul_dtype_get(w)->bits) - 1; /* less its zero-point too */
     for (uint32_t c = 0; c < sums->channels; c++)
         offset = fabs(sums->offsets[c]) > offset ? fabs(sums->offsets[c]) : offset;
     return !ul_integers_is_8bit(integers, sums->x.x) ||

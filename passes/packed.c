@@ -2,15 +2,19 @@
  *
  * Problem: an element of 2 or 4 bits takes a byte of its own in the buffer, so that a kernel finds
  * it at an index. Products and tables read theirs packed by operators of their own (nbits.c); of
- * what else reads such a constant all are maps, most often. Method: behind fusion, when it is known
- * which kernel a reader is part of, the constant becomes the bytes that ONNX stores, and each of
- * its readers has an Unpack in its own group, which the kernel computes as it loads:
+ * what else reads such a constant all are maps, most often, behind which a convolution may stand.
+ * Method: behind fusion, when it is known which kernel a reader is part of, the constant becomes
+ * the bytes that ONNX stores, and each of its readers has an Unpack in its own group, which the
+ * kernel computes as it loads:
  *
  *      [ Dequantize(w) + Mul ]             ->   [ Unpack(w') + Dequantize + Mul ]
+ *      [ Cast(w) + ConvInteger ]           ->   [ Unpack(w') + Cast + ConvInteger ]
  *
- * Left undone: what leads to a product or another anchor in the same kernel, whose loads are of
- * whole elements; constants with views, and those at the edges of blocks: these have a byte each,
- * as the row of weights by type says. */
+ * where an operand of a contraction is read packed itself (struct ul_operand).
+ *
+ * Left undone: floats of 4 bits that lead to a contraction in the same kernel; what is read by an
+ * operator that is no map; constants with views, and those at the edges of blocks: these have a
+ * byte each, as the row of weights by type says. */
 #include "ir/op.h"
 #include "ir/view.h"
 #include "passes/passes_internal.h"
@@ -77,15 +81,17 @@ static bool reads(const struct ul_node *node, ul_value_id value)
     return false;
 }
 
-/* All that reads it are maps, of which no anchor's operand is made in the same kernel. */
+/* All that reads it are maps, of which no anchor's operand is made in the same kernel, but of
+ * integers. */
 static bool is_read_by_maps(const struct packed *packed, ul_value_id value)
 {
     const struct ul_graph *graph = packed->graph;
+    bool is_integer = ul_dtype_get(graph->values[value].type.dtype)->is_integer;
     for (uint32_t n = 0; n < packed->nodes.count; n++) {
         ul_node_id id = packed->nodes.nodes[n];
         const struct ul_node *node = &graph->nodes[id];
-        if (reads(node, value) &&
-            (!is_map(node) || ul_node_is_view(graph, id) || leads_to_anchor(packed, n)))
+        if (reads(node, value) && (!is_map(node) || ul_node_is_view(graph, id) ||
+                                   (!is_integer && leads_to_anchor(packed, n))))
             return false;
     }
     return true;

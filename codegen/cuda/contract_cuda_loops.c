@@ -167,7 +167,9 @@ static ul_kx put_operand(struct rewriter *r, struct list *list, const struct ul_
     struct ul_kernel *kernel = r->kernel;
     ul_kx index = affine(r, c, &operand->at);
     struct list own = {UL_NONE, UL_NONE}, *to = operand->bound_count > 0 ? &own : list;
-    ul_kx value = ul_kx_load(kernel, operand->buffer, index);
+    ul_kx value = operand->packed == UL_DTYPE_NONE
+                      ? ul_kx_load(kernel, operand->buffer, index)
+                      : ul_kx_load_packed(kernel, operand->buffer, operand->packed, index);
     if (operand->transform != UL_NONE) {
         append(r, to, UL_KS_LET, operand->loaded, value);
         value = operand->transform;

@@ -156,7 +156,8 @@ struct ul_contract_cuda_reading ul_contract_cuda_read_by(const struct ul_contrac
     const struct ul_contract_dims *k = is_a ? &plan->a_k : &plan->b_k;
     const struct ul_contract_dims *beside = is_a ? &plan->a_m : &plan->b_n;
     struct ul_contract_cuda_reading reading = {is_along_k(&operand->at, k, beside), 1};
-    if (operand->transform != UL_NONE && !ul_contract_is_bytes(plan))
+    if (operand->packed != UL_DTYPE_NONE ||
+        (operand->transform != UL_NONE && !ul_contract_is_bytes(plan)))
         return reading;
     for (int pack = max; pack > 1 && reading.pack == 1; pack /= 2)
         if (is_packed(operand, reading.along_k ? k : beside, reading.along_k ? beside : k, pack))
@@ -293,7 +294,7 @@ static void choose_threads_tile(struct ul_contract_cuda_plan *plan)
 /* The name of 16-bit elements in runtime/cuda/ul_contract.cuh; NULL for other types. */
 static const char *kind_of(const struct ul_kernel *kernel, const struct ul_operand *operand)
 {
-    enum ul_dtype dtype = kernel->buffers[operand->buffer].dtype;
+    enum ul_dtype dtype = ul_operand_dtype(kernel, operand);
     bool is_zero_outside = !(operand->outside < 0) && !(operand->outside > 0);
     if (operand->transform != UL_NONE || (operand->bound_count > 0 && !is_zero_outside))
         return NULL;

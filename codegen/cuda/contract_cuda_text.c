@@ -84,7 +84,13 @@ void ul_contract_cuda_put_reader(const struct ul_contract_out *out, uint32_t ind
     ul_contract_split(out, indent + 1, k, "t_k", "t_fk");
     ul_contract_split(out, indent + 1, beside, places[1].prefix, is_a ? "t_fm" : "t_fn");
     ul_contract_line(out, indent + 1, "ul_pack_of<%s, %d> t_x;", reader->type, reader->pack);
-    if (reader->pack > 1 || reader->is_stored) {
+    bool is_packed = operand_of(out, reader->operand)->packed != UL_DTYPE_NONE;
+    if (is_packed) {
+        ul_contract_line(out, indent + 1, "%s t_one;", plan->type);
+        ul_contract_element(out, indent + 1, reader->operand, is_a ? &plan->a_uses : &plan->b_uses,
+                            places, 2, "t_one");
+        ul_contract_line(out, indent + 1, "t_x.put(0, (%s)t_one);", reader->type);
+    } else if (reader->pack > 1 || reader->is_stored) {
         ul_contract_position(out, indent + 1, reader->operand, places, 2);
         put_pack(out, indent + 1, reader);
     } else {

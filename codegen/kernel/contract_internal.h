@@ -81,14 +81,18 @@ bool ul_contract_is_regular(const struct ul_contract_plan *plan);
 
 /* Finds what the operands of a sum of 32-bit integers take; wide ones for other sums. */
 void ul_contract_narrow_find(struct ul_contract_plan *plan, const struct ul_kernel *kernel);
-/* Are both stored, and used, in 8 bits? */
+/* Are both multiplied as 8 bits? */
 bool ul_contract_is_bytes(const struct ul_contract_plan *plan);
+/* Do they lie in memory so too, those of this operand? */
+bool ul_contract_stores_bytes(const struct ul_contract_plan *plan,
+                              const struct ul_operand *operand);
 /* Does a window of bytes close the gaps between rows of sums before what follows, so that this goes
  * along a whole strip? */
 bool ul_contract_closes_rows(const struct ul_contract_plan *plan);
 /* Names of types and functions, once it is known whether the schedule takes narrow operands. */
 void ul_contract_narrow_set(struct ul_contract_plan *plan, bool is_narrow);
 #define UL_CONTRACT_GROUP_BYTES 4  /* of k together, for one column */
+#define UL_CONTRACT_FEW 64         /* packed elements that are unpacked at a time */
 #define UL_CONTRACT_LINE_BYTES 128 /* UL_LINE_BYTES of runtime/lib/ul_contract_int.h */
 /* contract_items.c */
 
@@ -139,6 +143,9 @@ const char *ul_contract_type_of(const struct ul_contract_out *out,
  * loaded variable before it. */
 void ul_contract_value(const struct ul_contract_out *out, uint32_t indent,
                        const struct ul_operand *operand, const char *index, const char *target);
+/* The same where the C expression `loaded` is what is stored. */
+void ul_contract_value_of(const struct ul_contract_out *out, uint32_t indent,
+                          const struct ul_operand *operand, const char *loaded, const char *target);
 /* The epilogue over rows t_m + [0, t_rows) and columns t_n + [0, t_cols) of the sums at
  * `sums`[row * pitch + column]. */
 void ul_contract_epilogue(const struct ul_contract_out *out, uint32_t indent, const char *sums,

@@ -6,6 +6,8 @@
  * is made of takes 16. Both take the wider of the two (runtime/lib/ul_contract_int.h). What else is
  * possible depends on the schedule: windows, streamed rows and dot products take bytes as they are
  * stored alone.
+ * Integers of 2 and 4 bits that lie packed are unpacked into panels of bytes, less their zero-point
+ * where there is one.
  * Left undone: sums in 64 bits, whose products are formed in 64.
  */
 #include "codegen/kernel/contract_internal.h"
@@ -28,7 +30,7 @@ static enum ul_contract_width width_of(const struct ul_kernel *kernel,
                                        const struct ul_operand *operand)
 {
     struct ul_range range;
-    enum ul_dtype stored = kernel->buffers[operand->buffer].dtype;
+    enum ul_dtype stored = ul_operand_dtype(kernel, operand);
     bool as_stored = is_as_stored(kernel, operand);
     bool is_known = as_stored ? ul_range_stored(stored, &range)
                               : ul_range_find(kernel, operand, operand->transform, &range);
@@ -42,6 +44,8 @@ static enum ul_contract_width width_of(const struct ul_kernel *kernel,
     }
     bool is_byte = stored == UL_U8 ? range.low >= 0 && range.high <= UINT8_MAX
                                    : range.low >= INT8_MIN && range.high <= INT8_MAX;
+    if (operand->packed != UL_DTYPE_NONE && is_byte)
+        return UL_CONTRACT_I8; /* which a panel has in any case */
     if (as_stored && is_byte && (stored == UL_U8 || stored == UL_I8))
         return stored == UL_U8 ? UL_CONTRACT_U8 : UL_CONTRACT_I8;
     return range.low >= INT16_MIN && range.high <= INT16_MAX ? UL_CONTRACT_I16 : UL_CONTRACT_WIDE;
@@ -65,6 +69,11 @@ void ul_contract_narrow_find(struct ul_contract_plan *plan, const struct ul_kern
 bool ul_contract_is_bytes(const struct ul_contract_plan *plan)
 {
     return plan->a_width == UL_CONTRACT_U8 || plan->a_width == UL_CONTRACT_I8;
+}
+
+bool ul_contract_stores_bytes(const struct ul_contract_plan *plan, const struct ul_operand *operand)
+{
+    return ul_contract_is_bytes(plan) && operand->packed == UL_DTYPE_NONE;
 }
 
 bool ul_contract_closes_rows(const struct ul_contract_plan *plan)

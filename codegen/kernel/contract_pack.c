@@ -58,9 +58,10 @@ static void put_bound(const struct ul_contract_out *out, uint32_t indent, uint32
                          stride, bound->extent);
 }
 
-/* The loop over columns [from, to) of a run, element by element. */
+/* The loop over columns [from, to) of a run, element by element; what is stored is `loaded`, where
+ * that is not NULL. */
 static void put_loop(const struct ul_contract_out *out, uint32_t indent, const char *from,
-                     const char *to, enum ul_contract_action action)
+                     const char *to, const char *loaded, enum ul_contract_action action)
 {
     const struct ul_contract_plan *plan = out->plan;
     const struct ul_contraction *c = plan->contraction;
@@ -79,9 +80,34 @@ static void put_loop(const struct ul_contract_out *out, uint32_t indent, const c
         snprintf(target, sizeof target, "t_to[t_j + t_i]");
     else
         snprintf(target, sizeof target, "const %s t_x", plan->b_type);
-    ul_contract_value(out, indent + 1, &c->b, index, target);
+    if (loaded != NULL)
+        ul_contract_value_of(out, indent + 1, &c->b, loaded, target);
+    else
+        ul_contract_value(out, indent + 1, &c->b, index, target);
     if (action == UL_CONTRACT_ACCUMULATE)
         ul_contract_line(out, indent + 1, "t_sums[t_j + t_i] += t_f * t_x;");
+    ul_contract_line(out, indent, "}");
+}
+
+/* Opens a loop over UL_CONTRACT_FEW packed elements at a time: those from the `first` on, of
+ * [from, to), as t_few[element - t_u]. */
+static void open_unpacked(const struct ul_contract_out *out, uint32_t indent,
+                          const struct ul_operand *operand, const char *from, const char *to)
+{
+    ul_contract_line(out, indent, "for (int64_t t_u = %s, t_ue; t_u < %s; t_u = t_ue) {", from, to);
+    ul_contract_line(out, indent + 1, "int8_t t_few[%d];", UL_CONTRACT_FEW);
+    ul_contract_line(out, indent + 1, "t_ue = t_u + ul_run(%s - t_u, %d);", to, UL_CONTRACT_FEW);
+    ul_contract_indent(out, indent + 1);
+    ul_text_printf(out->text, "ul_unpack_%s(t_few, b%" PRIu32 ", t_at + t_u, t_ue - t_u);\n",
+                   ul_dtype_get(operand->packed)->name, operand->buffer);
+}
+
+/* Columns [t_lo, t_hi) of the run, whose elements lie side by side, packed. */
+static void put_unpacked(const struct ul_contract_out *out, uint32_t indent,
+                         enum ul_contract_action action)
+{
+    open_unpacked(out, indent, &out->plan->contraction->b, "t_lo", "t_hi");
+    put_loop(out, indent + 1, "t_u", "t_ue", "t_few[t_i - t_u]", action);
     ul_contract_line(out, indent, "}");
 }
 
@@ -93,8 +119,8 @@ static void put_inside(const struct ul_contract_out *out, uint32_t indent,
     const struct ul_operand *b = &plan->contraction->b;
     int64_t stride = b->at.strides[plan->b_n.carrier[plan->b_n.count - 1]];
     const struct ul_buffer *buffer = &out->printer->kernel->buffers[b->buffer];
-    bool bytes = ul_contract_is_bytes(plan);
-    bool same = bytes || (b->transform == UL_NONE && buffer->dtype == plan->contraction->acc_dtype);
+    bool bytes = ul_contract_stores_bytes(plan, b);
+    bool same = bytes || (b->transform == UL_NONE && plan->b_same);
     const char *tag = bytes ? "u8" : plan->tag, *type = bytes ? "uint8_t" : plan->type;
     if (same && stride > 1 && action == UL_CONTRACT_PACK) {
         ul_contract_line(out, indent,
@@ -104,8 +130,12 @@ static void put_inside(const struct ul_contract_out *out, uint32_t indent,
                          type, b->buffer, stride, stride, bytes ? "" : ", t_hi - t_lo");
         return;
     }
+    if (b->packed != UL_DTYPE_NONE && stride == 1) {
+        put_unpacked(out, indent, action);
+        return;
+    }
     if (!same || stride != 1 || action == UL_CONTRACT_ACCUMULATE) {
-        put_loop(out, indent, "t_lo", "t_hi", action);
+        put_loop(out, indent, "t_lo", "t_hi", NULL, action);
         return;
     }
     ul_contract_line(out, indent, "if (t_lo < t_hi)");
@@ -183,8 +213,8 @@ static void put_runs(const struct ul_contract_out *out, uint32_t indent,
 static bool runs_across(const struct ul_contract_plan *plan)
 {
     const struct ul_affine *at = &plan->contraction->b.at;
-    bool is_stored =
-        plan->b_plain || (ul_contract_is_bytes(plan) && plan->contraction->b.bound_count == 0);
+    bool is_stored = plan->b_plain || (ul_contract_stores_bytes(plan, &plan->contraction->b) &&
+                                       plan->contraction->b.bound_count == 0);
     return is_stored && plan->b_n.count == 1 && plan->b_k.count == 1 &&
            at->strides[plan->b_k.carrier[0]] == 1 && at->strides[plan->b_n.carrier[0]] != 1;
 }
@@ -370,6 +400,41 @@ static void put_a_line(const struct ul_contract_out *out, uint32_t indent)
                    plan->group - 1, plan->group, plan->group);
 }
 
+/* Rows that lie packed along k. */
+static void put_a_unpacked(const struct ul_contract_out *out, uint32_t indent)
+{
+    const struct ul_contract_plan *plan = out->plan;
+    const struct ul_contraction *c = plan->contraction;
+    char target[64];
+    ul_contract_indent(out, indent);
+    ul_text_put(out->text, "const int64_t t_at = t_a");
+    ul_contract_strides(out, &c->a.at, &plan->a_m, "t_q");
+    ul_text_put(out->text, ";\n");
+    open_unpacked(out, indent, &c->a, "t_kb", "t_ke");
+    ul_contract_line(out, indent + 1, "UL_IVDEP");
+    ul_contract_line(out, indent + 1, "for (int64_t t_k = t_u; t_k < t_ue; t_k++) {");
+    ul_contract_coordinate(out, indent + 2, "t_k", 0, "t_k");
+    ul_contract_declare(out, indent + 2, &plan->a_uses, &plan->a_m, 0, c->m_count, "t_q", NULL);
+    ul_contract_declare(out, indent + 2, &plan->a_uses, &plan->a_k, c->m_count + c->n_count,
+                        c->k_count, "t_k", NULL);
+    snprintf(target, sizeof target, "t_as[t_r * %" PRId64 " + t_k - t_kb]",
+             ul_contract_a_pitch(plan));
+    ul_contract_value_of(out, indent + 2, &c->a, "t_few[t_k - t_u]", target);
+    ul_contract_line(out, indent + 1, "}");
+    ul_contract_line(out, indent, "}");
+}
+
+/* Zeros up to whole groups. */
+static void put_a_rest(const struct ul_contract_out *out, uint32_t indent)
+{
+    const struct ul_contract_plan *plan = out->plan;
+    if (plan->group > 1)
+        ul_contract_line(out, indent,
+                         "for (int64_t t_i = t_ke - t_kb; t_i %% %" PRId64
+                         " != 0; t_i++)\n%*st_as[t_r * %" PRId64 " + t_i] = 0;",
+                         plan->group, (int)(4 * (indent + 1)), "", ul_contract_a_pitch(plan));
+}
+
 void ul_contract_pack_a(const struct ul_contract_out *out, uint32_t indent)
 {
     const struct ul_contract_plan *plan = out->plan;
@@ -378,9 +443,15 @@ void ul_contract_pack_a(const struct ul_contract_out *out, uint32_t indent)
     int64_t pitch = ul_contract_a_pitch(plan);
     ul_contract_line(out, indent, "for (int64_t t_r = 0; t_r < t_rows; t_r++) {");
     ul_contract_split(out, indent + 1, &plan->a_m, "t_q", "(t_m + t_r)");
-    if (ul_contract_is_bytes(plan) && flat && c->a.bound_count == 0 &&
-        c->a.at.strides[plan->a_k.carrier[0]] == 1) {
+    bool is_line = flat && c->a.bound_count == 0 && c->a.at.strides[plan->a_k.carrier[0]] == 1;
+    if (ul_contract_stores_bytes(plan, &c->a) && is_line) {
         put_a_line(out, indent + 1);
+        ul_contract_line(out, indent, "}");
+        return;
+    }
+    if (c->a.packed != UL_DTYPE_NONE && is_line) {
+        put_a_unpacked(out, indent + 1);
+        put_a_rest(out, indent + 1);
         ul_contract_line(out, indent, "}");
         return;
     }
@@ -400,10 +471,6 @@ void ul_contract_pack_a(const struct ul_contract_out *out, uint32_t indent)
     if (!flat)
         ul_contract_step(out, indent + 2, &plan->a_k, "t_k", false);
     ul_contract_line(out, indent + 1, "}");
-    if (plan->group > 1)
-        ul_contract_line(out, indent + 1,
-                         "for (int64_t t_i = t_ke - t_kb; t_i %% %" PRId64
-                         " != 0; t_i++)\n%*st_as[t_r * %" PRId64 " + t_i] = 0;",
-                         plan->group, (int)(4 * (indent + 2)), "", pitch);
+    put_a_rest(out, indent + 1);
     ul_contract_line(out, indent, "}");
 }

@@ -215,7 +215,7 @@ static bool is_plain(const struct ul_kernel *kernel, const struct ul_contraction
                      const struct ul_operand *operand)
 {
     return operand->transform == UL_NONE && operand->bound_count == 0 &&
-           kernel->buffers[operand->buffer].dtype == contraction->acc_dtype;
+           ul_operand_dtype(kernel, operand) == contraction->acc_dtype;
 }
 
 /* The stride of the last merged dimension. */
@@ -289,8 +289,9 @@ static bool reads_a_in_place(const struct ul_contract_plan *plan)
         return false;
     if (plan->group == 1)
         return plan->a_plain;
-    return ul_contract_is_bytes(plan) && plan->contraction->a.bound_count == 0 &&
-           plan->k % plan->group == 0 && last_stride(&plan->contraction->a.at, &plan->a_k) == 1;
+    return ul_contract_stores_bytes(plan, &plan->contraction->a) &&
+           plan->contraction->a.bound_count == 0 && plan->k % plan->group == 0 &&
+           last_stride(&plan->contraction->a.at, &plan->a_k) == 1;
 }
 
 static int64_t round_up(int64_t a, int64_t b)
@@ -342,7 +343,7 @@ static void size_row(struct ul_contract_plan *plan)
 static bool is_stored(const struct ul_contract_plan *plan, const struct ul_operand *operand,
                       bool is_plain)
 {
-    return is_plain || (ul_contract_is_bytes(plan) && operand->bound_count == 0);
+    return is_plain || (ul_contract_stores_bytes(plan, operand) && operand->bound_count == 0);
 }
 
 static enum ul_contract_schedule choose(struct ul_contract_plan *plan)
@@ -378,8 +379,9 @@ static bool takes_narrow(const struct ul_contract_plan *plan)
     case UL_CONTRACT_TILE:
         return true;
     case UL_CONTRACT_ROW:
-        return ul_contract_is_bytes(plan) && c->b.bound_count == 0 && plan->b_n.count == 1 &&
-               plan->b_k.count == 1 && last_stride(&c->b.at, &plan->b_n) == 1;
+        return ul_contract_stores_bytes(plan, &c->b) && c->b.bound_count == 0 &&
+               plan->b_n.count == 1 && plan->b_k.count == 1 &&
+               last_stride(&c->b.at, &plan->b_n) == 1;
     case UL_CONTRACT_WINDOW:
     case UL_CONTRACT_DOT:
         return ul_contract_is_bytes(plan);
@@ -401,8 +403,8 @@ void ul_contract_plan_init(struct ul_contract_plan *plan, const struct ul_kernel
     set_type(plan);
     collect_uses(plan, kernel, arena);
     plan->a_plain = is_plain(kernel, contraction, &contraction->a);
-    plan->a_same = kernel->buffers[contraction->a.buffer].dtype == contraction->acc_dtype;
-    plan->b_same = kernel->buffers[contraction->b.buffer].dtype == contraction->acc_dtype;
+    plan->a_same = ul_operand_dtype(kernel, &contraction->a) == contraction->acc_dtype;
+    plan->b_same = ul_operand_dtype(kernel, &contraction->b) == contraction->acc_dtype;
     plan->b_plain = is_plain(kernel, contraction, &contraction->b);
     ul_contract_merge(contraction, &plan->a_uses, 0, m, &plan->a_m);
     ul_contract_merge(contraction, &plan->a_uses, m + n, k, &plan->a_k);

@@ -150,11 +150,26 @@ const char *ul_contract_type_of(const struct ul_contract_out *out, const struct 
     return operand == &plan->contraction->a ? plan->a_type : plan->b_type;
 }
 
-void ul_contract_value(const struct ul_contract_out *out, uint32_t indent,
-                       const struct ul_operand *operand, const char *index, const char *target)
+/* What is stored at `index`, or `loaded` where that is not NULL. */
+static void put_stored(const struct ul_contract_out *out, const struct ul_operand *operand,
+                       const char *index, const char *loaded)
 {
     const struct ul_contract_printer *printer = out->printer;
-    enum ul_dtype stored = printer->kernel->buffers[operand->buffer].dtype;
+    if (loaded != NULL)
+        ul_text_put(out->text, loaded);
+    else if (operand->packed != UL_DTYPE_NONE)
+        ul_text_printf(out->text, "ul_few_%s(b%" PRIu32 ", %s)",
+                       ul_dtype_get(operand->packed)->name, operand->buffer, index);
+    else
+        printer->put_load(printer->context, operand->buffer, index);
+}
+
+static void put_value(const struct ul_contract_out *out, uint32_t indent,
+                      const struct ul_operand *operand, const char *index, const char *loaded,
+                      const char *target)
+{
+    const struct ul_contract_printer *printer = out->printer;
+    enum ul_dtype stored = ul_operand_dtype(printer->kernel, operand);
     enum ul_dtype given = operand->transform == UL_NONE ? ul_compute_dtype(stored)
                                                         : out->plan->contraction->acc_dtype;
     bool needs_cast =
@@ -164,12 +179,15 @@ void ul_contract_value(const struct ul_contract_out *out, uint32_t indent,
         ul_text_printf(out->text, "%s = ", target);
         if (needs_cast)
             ul_text_printf(out->text, "(%s)", ul_contract_type_of(out, operand));
-        printer->put_load(printer->context, operand->buffer, index);
+        put_stored(out, operand, index, loaded);
         ul_text_put(out->text, ";\n");
         return;
     }
-    ul_text_printf(out->text, "const %s v%" PRIu32 " = ", compute_type(stored), operand->loaded);
-    printer->put_load(printer->context, operand->buffer, index);
+    const char *type = compute_type(stored);
+    ul_text_printf(out->text, "const %s v%" PRIu32 " = ", type, operand->loaded);
+    if (operand->packed != UL_DTYPE_NONE)
+        ul_text_printf(out->text, "(%s)", type);
+    put_stored(out, operand, index, loaded);
     ul_text_put(out->text, ";\n");
     ul_contract_indent(out, indent);
     ul_text_printf(out->text, "%s = ", target);
@@ -177,6 +195,18 @@ void ul_contract_value(const struct ul_contract_out *out, uint32_t indent,
         ul_text_printf(out->text, "(%s)", ul_contract_type_of(out, operand));
     printer->put_expression(printer->context, operand->transform);
     ul_text_put(out->text, ";\n");
+}
+
+void ul_contract_value(const struct ul_contract_out *out, uint32_t indent,
+                       const struct ul_operand *operand, const char *index, const char *target)
+{
+    put_value(out, indent, operand, index, NULL, target);
+}
+
+void ul_contract_value_of(const struct ul_contract_out *out, uint32_t indent,
+                          const struct ul_operand *operand, const char *loaded, const char *target)
+{
+    put_value(out, indent, operand, NULL, loaded, target);
 }
 
 /* The body for one element; `n_last` is the last column variable, `sum` the sum. */

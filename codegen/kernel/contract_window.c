@@ -169,6 +169,7 @@ bool ul_window_read(const struct ul_contract_plan *plan, struct ul_window *windo
     uint32_t first_k = c->m_count + c->n_count, axis_by_k[UL_CONTRACT_DIMS];
     *window = (struct ul_window){0};
     if (plan->m != 1 || plan->k > UL_CONTRACT_TAPS || n->count > 2 ||
+        c->b.packed != UL_DTYPE_NONE ||
         (!ul_contract_is_bytes(plan) &&
          (c->b.transform != UL_NONE || !plan->b_same || c->b.outside != 0)))
         return false;
@@ -213,7 +214,8 @@ static void set_bytes(struct ul_contract_plan *plan, const struct ul_window *win
     int64_t sums = window->strip * window->pitch * plan->element_bytes + UL_WINDOW_PAD_BYTES;
     plan->panel_bytes = (panel + 63) / 64 * 64;
     plan->sums_bytes = (sums + 63) / 64 * 64;
-    plan->packs_a = (!plan->a_plain && !ul_contract_is_bytes(plan)) || plan->a_k.count > 1 ||
+    bool is_stored = plan->a_plain || ul_contract_stores_bytes(plan, &plan->contraction->a);
+    plan->packs_a = !is_stored || plan->a_k.count > 1 ||
                     plan->contraction->a.at.strides[plan->a_k.carrier[0]] != 1;
     plan->depth = plan->k;
     plan->strips = (window->axes[0].count + window->strip - 1) / window->strip;

@@ -10,7 +10,7 @@ enum { MAX_DEPTH = 24 };
 bool ul_range_stored(enum ul_dtype dtype, struct ul_range *range)
 {
     *range = (struct ul_range){0};
-    return ul_dtype_get(dtype)->bits >= 8 && ul_dtype_range(dtype, &range->low, &range->high);
+    return ul_dtype_range(dtype, &range->low, &range->high);
 }
 
 /* Does the type hold every whole number of the range? */
@@ -27,9 +27,17 @@ static bool holds(enum ul_dtype dtype, const struct ul_range *range)
     case UL_I32:
     case UL_I64:
         return range->low >= INT32_MIN && range->high <= INT32_MAX;
-    default:
-        return false;
+    default: {
+        struct ul_range all;
+        return ul_range_stored(dtype, &all) && range->low >= all.low && range->high <= all.high;
     }
+    }
+}
+
+/* What a cast to a narrow integer gives of any other. */
+static bool wraps(enum ul_dtype dtype, struct ul_range *range)
+{
+    return ul_dtype_get(dtype)->bits < 16 && ul_range_stored(dtype, range);
 }
 
 static bool number_range(const struct ul_kx_data *expr, struct ul_range *range)
@@ -63,12 +71,13 @@ static bool find(const struct ul_kernel *kernel, const struct ul_operand *operan
         return number_range(expr, range);
     case UL_KX_VAR:
         if (operand != NULL && expr->var == operand->loaded)
-            return ul_range_stored(kernel->buffers[operand->buffer].dtype, range);
+            return ul_range_stored(ul_operand_dtype(kernel, operand), range);
         return find(kernel, operand, definition_of(kernel, expr->var), depth + 1, range);
     case UL_KX_LOAD:
         return ul_range_stored(kernel->buffers[expr->var].dtype, range);
     case UL_KX_CAST:
-        return find(kernel, operand, expr->a, depth + 1, range) && holds(expr->dtype, range);
+        return (find(kernel, operand, expr->a, depth + 1, range) && holds(expr->dtype, range)) ||
+               wraps(expr->dtype, range);
     case UL_KX_ADD:
     case UL_KX_SUB:
         if (!find(kernel, operand, expr->a, depth + 1, &a) ||

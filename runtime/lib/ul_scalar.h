@@ -31,6 +31,25 @@ UL_FUNCTION int64_t ul_clamp_i64(int64_t value, int64_t low, int64_t high)
     return value < low ? low : value > high ? high : value;
 }
 
+/* ---- packed integers of 2 and 4 bits ---- */
+
+/* The first of them lies in the lowest bits of a byte. `sign`: the highest bit, 0 where there is no
+   sign. */
+#define UL_FEW(name, bits, sign)                                                                   \
+    UL_FUNCTION int32_t ul_few_part_##name(uint8_t byte, uint32_t part)                            \
+    {                                                                                              \
+        return (int32_t)((((uint32_t)byte >> (bits)*part) & ((1u << (bits)) - 1u)) ^ (sign)) -     \
+               (int32_t)(sign);                                                                    \
+    }                                                                                              \
+    UL_FUNCTION int32_t ul_few_##name(const uint8_t *from, int64_t at)                             \
+    {                                                                                              \
+        return ul_few_part_##name(from[at / (8 / (bits))], (uint32_t)(at % (8 / (bits))));         \
+    }
+UL_FEW(i2, 2, 2u)
+UL_FEW(u2, 2, 0u)
+UL_FEW(i4, 4, 8u)
+UL_FEW(u4, 4, 0u)
+
 /* ---- minimum and maximum ---- */
 
 /* As numpy.minimum and maximum: NaN if either is NaN. Written so that one operand order maps to the

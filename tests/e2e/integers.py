@@ -74,6 +74,25 @@ class Model:
         return self.op("DequantizeLinear", self.c(values, dtype), self.c(shaped),
                        self.c(zeros if channels else zeros[0], dtype), axis=axis)
 
+    def few(self, shape, axis=0, signed=True, zero=None):
+        """Weights of 4 bits, two to a byte; `zero`: of every channel, or "channels": each has one."""
+        low, high, kind = (-8, 7, onnx.TensorProto.INT4) if signed else (0, 15, onnx.TensorProto.UINT4)
+
+        def packed(values):
+            codes = np.append(values.reshape(-1) & 15, np.zeros(values.size % 2, np.int64))
+            data = (codes[::2] | codes[1::2] << 4).astype(np.uint8).tobytes()
+            name = self.name()
+            self.weights.append(onnx.TensorProto(name=name, data_type=kind, dims=values.shape, raw_data=data))
+            return name
+
+        inputs = [packed(self.rng.integers(low, high + 1, shape)),
+                  self.c(self.rng.uniform(0.1, 0.3, shape[axis]))]
+        if zero == "channels":
+            inputs.append(packed(self.rng.integers(low, high + 1, shape[axis])))
+        elif zero is not None:
+            inputs.append(packed(np.full(shape[axis], zero)))
+        return self.op("DequantizeLinear", *inputs, axis=axis)
+
     def quantized(self, x, scale, zero=0, dtype=np.uint8, integer=True):
         """The output: x as integers."""
         y = self.op("QuantizeLinear", x, self.c(scale), self.c(zero, dtype))
@@ -198,6 +217,43 @@ def conv_transpose_groups(m):
     x = m.scaled((2, 4, 5), np.int8)
     w = m.weights_of((4, 2, 3), channels=False)
     m.quantized(m.op("ConvTranspose", x, w, strides=[2], group=2), 0.1, 0, np.int8)
+
+
+def conv_few(m):
+    """Weights of 4 bits stay packed: of tiles, and of a window."""
+    x = m.scaled((1, 7, 13, 12), zero=90)
+    y = m.op("Relu", m.op("Conv", x, m.few((9, 7, 3, 3)), pads=[1, 1, 1, 1]))
+    m.quantized(y, 2.0, 3)
+    x = m.scaled((1, 40, 10, 9), np.int8, zero=-5)
+    m.quantized(m.op("Conv", x, m.few((40, 1, 3, 3)), group=40, pads=[1, 1, 1, 1]), 0.5, 9, np.int8)
+
+
+def conv_few_zeros(m):
+    """And have zero-points: one for each channel, or the middle of all numbers."""
+    x = m.scaled((1, 8, 13, 12), zero=90)
+    m.quantized(m.op("Conv", x, m.few((6, 8, 3, 3), signed=False, zero="channels")), 3.0, 120)
+    m.quantized(m.op("Conv", x, m.few((6, 8, 1, 1), signed=False, zero=8)), 1.0, 120)
+    m.quantized(m.op("Conv", x, m.few((6, 4, 3, 3), zero="channels"), group=2, strides=[2, 1]), 2.0, 120)
+    m.quantized(m.op("Conv", x, m.few((8, 1, 3, 3), signed=False, zero="channels"), group=8), 1.0, 120)
+
+
+def conv_few_16(m):
+    x = m.scaled((1, 8, 6, 6), np.int16, 0.001, 0)
+    m.quantized(m.op("Conv", x, m.few((4, 8, 3, 3)), pads=[1, 1, 1, 1]), 0.05, 0, np.int16)
+
+
+def floats_few(m):
+    """Of activations in floats."""
+    x = m.input(m.rng.normal(0, 1, (1, 7, 13, 12)).astype(np.float32))
+    m.output(m.op("Conv", x, m.few((9, 7, 3, 3), signed=False, zero="channels"), pads=[1, 1, 1, 1]))
+    m.output(m.op("ConvTranspose", x, m.few((7, 5, 3, 3), axis=1)))
+
+
+def conv_transpose_few(m):
+    x = m.scaled((1, 4, 5, 6))
+    y = m.op("ConvTranspose", x, m.few((4, 3, 3, 3), 1, False, "channels"), strides=[2, 1], pads=[1, 0, 0, 1])
+    m.quantized(y, 2.0, 128)
+    m.quantized(m.op("ConvTranspose", x, m.few((4, 2, 2, 2), 1), strides=[2, 2]), 0.5, 128)
 
 
 def zeros_transposed(m):
@@ -453,7 +509,7 @@ CASES = [conv, conv_padded, conv_signed, conv_depthwise, conv_groups, conv_3d, c
          qlinear_matmul, dynamic, unsigned_bytes, conv_integer, add, sub_clip, add_16, mul, rescaled, concat,
          movements, resize, resize_fraction, resize_linear, resize_cubic,
          resize_corners, resize_shrinking, resize_crop, pools, means, unary, silu, rows, layer_norm, columns_norm, mean_of_norm,
-         channels]
+         channels, conv_few, conv_few_zeros, conv_few_16, floats_few, conv_transpose_few]
 
 
 def evaluate(path, feeds):
@@ -463,7 +519,7 @@ def evaluate(path, feeds):
 
 
 # With --no-float: refused, since something is left in floats.
-FLOATS = {conv_to_float, zeros_transposed, mixed, dynamic, resize_crop, columns_norm, mean_of_norm,
+FLOATS = {conv_to_float, floats_few, zeros_transposed, mixed, dynamic, resize_crop, columns_norm, mean_of_norm,
           channels}
 
 
@@ -497,7 +553,7 @@ def check_plan(ullage, path, folder, model, arguments):
     left = [(f["node"], f["why"]) for f in plan.get("in_floats", [])]
     if has_mixed and not any(node.startswith("mixed") and "second operand" in why for node, why in left):
         faults.append(f"plan.json: mixed is not named: {left}")
-    return faults + [f"{node} is left in floats" for node, _ in left if not node.startswith(("mixed", "zeros_transposed"))]
+    return faults + [f"{node} is left in floats" for node, _ in left if not node.startswith(("mixed", "zeros_transposed", "floats_few"))]
 
 
 def check_object(ullage, path, folder):

@@ -3,8 +3,8 @@
 
     quantized_bytes.py ULLAGE [--target c] [--small] [--networks NAME ...]      of models/quantized.py
 
-Weights, by the plan and by the file that a program reads them from: those of a network of 2- and
-4-bit layers at most 1 % above what the model has, and with --quantize int4 at most 0.57 bytes for
+Weights, by the plan and by the file that a program reads them from: those of networks of 2- and
+4-bit layers, of products and of convolutions, at most 1 % above what the model has, and with --quantize int4 at most 0.57 bytes for
 each that is quantized. Activations, the buffer without weights, of each network: at most 0.30 of
 the same network's in float32.
 Exit: 0 ok, 6 too many bytes, 77 no Python packages.
@@ -91,6 +91,47 @@ def few_bits():
     return model, sum(len(t.raw_data) for t in tensors)
 
 
+def few_bits_convolutions(integers):
+    """A convolution, a depthwise and a pointwise one, and a transposed one, between integers or floats."""
+    rng = np.random.default_rng(4)
+    layers = [("first", "i4", [64, 16, 3, 3], {}, False), ("deep", "u4", [64, 1, 3, 3], {"group": 64}, True),
+              ("point", "u2", [96, 64, 1, 1], {"pads": [0] * 4}, True),
+              ("up", "i4", [96, 32, 3, 3], {}, False)]  # fmt: skip
+    types = {**TYPES, "u4": (TensorProto.UINT4, 4)}
+    nodes, tensors, x = [], [], "x"
+    steps = [numpy_helper.from_array(np.array(0.1, "f4"), "s"), numpy_helper.from_array(np.array(128, "u1"), "z")]
+    for name, kind, shape, attributes, zeros in layers:
+        (dtype, bits), axis = types[kind], 1 if name == "up" else 0
+        def packed(name, dims):
+            return TensorProto(name=name, data_type=dtype, dims=dims, raw_data=rng.bytes(int(np.prod(dims)) * bits // 8))
+        scales = rng.uniform(0.01, 0.1, shape[axis]).astype("f4")
+        bias = rng.integers(-999, 999, shape[axis]).astype("i4" if integers else "f4")
+        own = [packed(name, shape), numpy_helper.from_array(scales, name + "_s")]
+        own += [packed(name + "_z", [shape[axis]])] if zeros else []
+        tensors += own + [numpy_helper.from_array(bias, name + "_b")]
+        if integers:
+            nodes += [helper.make_node("QuantizeLinear", [x, "s", "z"], [name + "_q"]),
+                      helper.make_node("DequantizeLinear", [name + "_q", "s", "z"], [name + "_x"])]  # fmt: skip
+            x = name + "_x"
+            steps.append(numpy_helper.from_array(np.float32(0.1) * scales, name + "_bs"))
+            nodes.append(helper.make_node("DequantizeLinear", [name + "_b", name + "_bs"], [name + "_bf"], axis=0))
+        nodes += [helper.make_node("DequantizeLinear", [t.name for t in own], [name + "_f"], axis=axis),
+                  helper.make_node("ConvTranspose" if name == "up" else "Conv", [x, name + "_f", name + ("_bf" if integers else "_b")],
+                                   [name + "_y"], **{"pads": [1] * 4, **attributes})]  # fmt: skip
+        x = name + "_y"
+    if integers:
+        nodes += [helper.make_node("QuantizeLinear", [x, "s", "z"], ["y"])]
+    else:
+        nodes += [helper.make_node("Relu", [x], ["y"])]
+    result = TensorProto.UINT8 if integers else TensorProto.FLOAT
+    graph = helper.make_graph(nodes, "few_bits_convolutions",
+                              [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 16, 24, 24])],
+                              [helper.make_tensor_value_info("y", result, [1, 32, 24, 24])],
+                              tensors + (steps if integers else []))  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 25)], ir_version=13)
+    return model, sum(len(t.raw_data) for t in tensors)
+
+
 def floats():
     """Five products, of which the inner ones are quantized: the model, and how many weights they have."""
     rng = np.random.default_rng(2)
@@ -130,6 +171,12 @@ def check_weights(ullage, options, folder):
     wrong = error(model, folder)
     print(f"layers of 2 and 4 bits: {found} bytes of weights, {stored} in the model, error {wrong:.2g}")
     good = wrong <= ERROR and found[0] <= WEIGHTS * stored and found[1] <= WEIGHTS * stored + TRAILER
+    for integers in (True, False):
+        model, stored = few_bits_convolutions(integers)
+        save(model, path)
+        found = weights_bytes(ullage, path, options, folder)
+        print(f"convolutions, {'integers' if integers else 'floats'}: {found} bytes of weights, {stored} in the model")
+        good = good and found[0] <= WEIGHTS * stored and found[1] <= WEIGHTS * stored + TRAILER
     model, inner, outer = floats()
     save(model, path)
     found = weights_bytes(ullage, path, [*options, "--quantize", "int4"], folder)
