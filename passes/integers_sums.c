@@ -7,11 +7,11 @@
  * The zero-point of x goes into the bias c where w is constant, so that sums are of plain products;
  * a convolution is then padded with zx. Not so where the number of terms differs from one result to
  * the next (ConvTranspose) or w is computed: zero-points stay the operator's inputs there. Weights
- * of 8 bits without sign around 128 are stored with sign, and so are activations of large products
- * where the target's library wants that. Sums that may leave 32 bits have 64. Weights of
- * convolutions that have 2 or 4 bits are made bytes without a zero-point in front of the sums,
- * where a kernel loads them packed (packed.c); products have an operator for theirs (nbits.c). What
- * is left undone: scales for each index of x, block scales. */
+ * of 8 bits without sign around 128 are stored with sign, and so are activations of large products,
+ * and of convolutions of one place, where the target's library wants that. Sums that may leave 32
+ * bits have 64. Weights of convolutions that have 2 or 4 bits are made bytes without a zero-point
+ * in front of the sums, where a kernel loads them packed (packed.c); products have an operator for
+ * theirs (nbits.c). What is left undone: scales for each index of x, block scales. */
 #include "ir/geometry.h"
 #include "passes/integers_internal.h"
 
@@ -493,12 +493,18 @@ static bool read_weights(struct ul_integers *integers, const struct ul_node *nod
            sums->channels > 0;
 }
 
-static bool is_padded(const struct ul_integers *integers, const struct ul_node *node)
+static struct ul_conv read_geometry(const struct ul_integers *integers, const struct ul_node *node)
 {
     struct ul_conv conv;
     const char *wrong = ul_conv_read(&conv, node, &integers->graph->values[node->inputs[0]].type,
                                      &integers->graph->values[node->inputs[1]].type);
-    UL_ASSERT(wrong == NULL);
+    UL_ASSERT(node->op == UL_OP_ConvInteger && wrong == NULL);
+    return conv;
+}
+
+static bool is_padded(const struct ul_integers *integers, const struct ul_node *node)
+{
+    struct ul_conv conv = read_geometry(integers, node);
     for (uint32_t d = 0; d < conv.spatial; d++) {
         if (conv.pad_begin[d] > 0 || conv.pad_end[d] > 0)
             return true;
@@ -506,9 +512,22 @@ static bool is_padded(const struct ul_integers *integers, const struct ul_node *
     return false;
 }
 
+/* A product: also a convolution of each pixel for itself. */
+static bool is_product(const struct ul_integers *integers, const struct ul_node *node)
+{
+    if (node->op == UL_OP_MatMulInteger)
+        return true;
+    struct ul_conv conv = read_geometry(integers, node);
+    bool all = conv.groups == 1 && !is_padded(integers, node);
+    for (uint32_t d = 0; d < conv.spatial; d++)
+        all = all && conv.kernel[d] == 1 && conv.stride[d] == 1;
+    return all;
+}
+
 /* Whether the target's library forms these sums where x has a sign. It takes terms and channels by
  * fours. */
-static bool wants_sign(const struct ul_integers *integers, const struct sums *sums)
+static bool wants_sign(const struct ul_integers *integers, const struct ul_node *node,
+                       const struct sums *sums)
 {
     enum { STEP = 4 };
     const struct ul_graph *graph = integers->graph;
@@ -516,7 +535,7 @@ static bool wants_sign(const struct ul_integers *integers, const struct sums *su
     uint64_t min = integers->pass->traits->signed_products;
     bool w_has_sign = graph->values[sums->w.x].type.dtype == UL_I8 ? are_all(&sums->w, 0)
                                                                    : are_all(&sums->w, MIDDLE);
-    return min > 0 && sums->op == UL_OP_MatMulInteger && x->dtype == UL_U8 && w_has_sign &&
+    return min > 0 && is_product(integers, node) && x->dtype == UL_U8 && w_has_sign &&
            sums->terms % STEP == 0 && sums->channels % STEP == 0 &&
            ul_size_mul_saturating(ul_type_elements(x), sums->channels) >= min;
 }
@@ -551,7 +570,7 @@ bool ul_integers_shift(struct ul_integers *integers, ul_node_id id)
     const struct ul_tensor *w = ul_graph_get_constant(graph, sums.base);
     if (zero == UL_NONE && (w->type.dtype != UL_U8 || !are_all(&sums.w, MIDDLE)))
         return false;
-    bool signs = wants_sign(integers, &sums);
+    bool signs = wants_sign(integers, &node, &sums);
     if (signs)
         sums.x.x = add_signed(integers, sums.x.x);
     number -= signs ? MIDDLE : 0;

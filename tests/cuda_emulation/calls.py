@@ -211,6 +211,19 @@ def channels(net):
     return net.model(net.node("Conv", c, weights_of(net, 0.004, 6, 12, 1, 1)))
 
 
+@case(cublaslt=1)
+def dynamic_pixels(net):
+    """The same of a convolution of one place: a product of its pixels."""
+    quantized = ["q", "scale", "zero"]
+    x = net.input("x", 1, 512, 64, 64)
+    net.nodes.append(helper.make_node("DynamicQuantizeLinear", [x], quantized, name="quantized"))
+    numbers = net.random.integers(-127, 128, (512, 512, 1, 1)).astype(np.int8)
+    net.weights.append(numpy_helper.from_array(numbers, "w"))
+    sums = net.node("Cast", net.node("ConvInteger", "q", "w", "zero"), to=TensorProto.FLOAT)
+    scaled = net.node("Mul", sums, net.node("Mul", "scale", net.number(1e-3)))
+    return net.model(net.node("GlobalMaxPool", scaled))
+
+
 # ---- convolutions ----
 
 
@@ -450,7 +463,7 @@ def run_model(ullage, name, seed, quick):
         net = Net(seed, calls)
         onnx.save(function(net), os.path.join(folder, "model.onnx"))
         # 2^30 products each time; nothing that the libraries take
-        quick = quick or name in ("dynamic", "channels")
+        quick = quick or name in ("dynamic", "dynamic_pixels", "channels")
         result = check(ullage, folder, calls, quick)
         if quick:
             return
