@@ -494,6 +494,42 @@ def mean_of_norm(m):
     m.quantized(mean, 0.01, 3, np.int8)
 
 
+def pads(m):
+    """The value of a Pad is an integer: of x, or where that has none of the result."""
+    x = m.scaled((2, 3, 5, 6), zero=9)
+    sizes = m.c([0, 0, 1, 2, 0, 0, 2, 1], np.int64)
+    w = m.weights_of((4, 3, 3, 3))
+    m.quantized(m.op("Conv", m.op("Pad", x, sizes), w), 0.4, 100)
+    m.quantized(m.op("Pad", x, sizes, m.c(-0.33)), 0.07, 20)
+    m.quantized(m.op("Pad", x, sizes, mode="reflect"), 0.05, 9)
+
+
+def parts(m):
+    x = m.scaled((2, 6, 4), np.int8, zero=-3)
+    a, b = m.op("Split", x, m.c([2, 4], np.int64), outputs=2, axis=1)
+    m.quantized(m.op("Relu", a), 0.04, -128, np.int8)
+    m.quantized(m.op("Tile", b, m.c([1, 2, 1], np.int64)), 0.05, -3, np.int8)
+
+
+def extremes(m):
+    x, z = m.scaled((2, 3, 5, 4), zero=9), m.scaled((2, 3, 5, 4), np.int8, 0.08, -30)
+    m.quantized(m.op("Max", x, z), 0.07, 40)
+    m.quantized(m.op("Min", x, m.c(m.rng.normal(0, 3, (3, 1, 1)))), 0.05, 9)
+    m.quantized(m.op("Max", x, m.c(1.5)), 0.05, 9)
+    m.quantized(m.op("GlobalMaxPool", x), 0.05, 9)
+    m.quantized(m.op("ReduceMax", z, m.c([1, 3], np.int64), keepdims=0), 0.08, -30, np.int8)
+    m.quantized(m.op("ReduceMin", z, m.c([-1], np.int64)), 0.09, -20, np.int8)
+    m.output(m.op("ArgMax", m.scaled((3, 40)), axis=1, keepdims=0), 7)
+    m.output(m.op("ArgMin", z, axis=1, select_last_index=1), 7)
+
+
+def where(m):
+    choice = m.input(m.rng.integers(0, 2, (2, 1, 6)).astype(bool))
+    x, z = m.scaled((2, 4, 6), zero=9), m.scaled((4, 1), np.int8, 0.08, -30)
+    m.quantized(m.op("Where", choice, x, z), 0.07, 40)
+    m.quantized(m.op("Where", choice, m.c(-1.0), x), 0.05, 20)
+
+
 def channels(m):
     """A scale for each channel of an activation: elementwise, in floats."""
     values = m.rng.integers(0, 256, (2, 3, 8)).astype(np.uint8)
@@ -508,8 +544,9 @@ CASES = [conv, conv_padded, conv_signed, conv_depthwise, conv_groups, conv_3d, c
          matmul, matmul_turned, matmul_activations, matmul_deep, gemm, gemm_16, qlinear_conv,
          qlinear_matmul, dynamic, unsigned_bytes, conv_integer, add, sub_clip, add_16, mul, rescaled, concat,
          movements, resize, resize_fraction, resize_linear, resize_cubic,
-         resize_corners, resize_shrinking, resize_crop, pools, means, unary, silu, rows, layer_norm, columns_norm, mean_of_norm,
-         channels, conv_few, conv_few_zeros, conv_few_16, floats_few, conv_transpose_few]
+         resize_corners, resize_shrinking, resize_crop, pads, parts, extremes, where, pools, means, unary, silu, rows,
+         layer_norm, columns_norm, mean_of_norm, channels, conv_few, conv_few_zeros, conv_few_16, floats_few,
+         conv_transpose_few]
 
 
 def evaluate(path, feeds):
@@ -587,8 +624,8 @@ def compare(name, got, want, share):
     """The defect, or None; `share`: of the integers, may be a step away."""
     if got.dtype != want.dtype or got.shape != want.shape:
         return f"{name}: {got.dtype}{got.shape}, not {want.dtype}{want.shape}"
-    if got.dtype == np.int32:
-        return None if np.array_equal(got, want) else f"{name}: sums differ"
+    if got.dtype in (np.int32, np.int64):
+        return None if np.array_equal(got, want) else f"{name}: sums or indices differ"
     if got.dtype == np.float32:
         far = np.abs(got - want) > 1e-5 * np.abs(want).max() + 1e-5 * np.abs(want)
         return f"{name}: {far.sum()} of {far.size} numbers differ" if far.any() else None
