@@ -7,17 +7,19 @@
  *      MatMul(x, DequantizeLinear(w [k n]))       ->   MatMulNBits(x, w' [n, blocks, bytes])
  *      Gather(DequantizeLinear(w), i)             ->   GatherBlockQuantized(w', i)
  *
- * Blocks run along k; a scale for each column, or for all, is a block that is as long as k. Scales
- * of each k, or of blocks along n, are a table of their own form (`along`). Signed weights are
- * shifted by half their range, which zero points take up; floats of 4 and 8 bits stay the codes
- * that they are. And scales and zero points of all MatMulNBits are turned, [n, blocks] to [blocks,
- * n]: kernels go along n. Products of other forms are made plain first (nbits_forms.c).
+ * Transposes and Casts in between are read through. Scales may be of blocks along any axis, of each
+ * index of one, or of all: `scale_k` numbers along k and `scale_n` along n have one. Where that is
+ * blocks along k, bytes of weights are cut as these are. A constant with axes of a batch is a
+ * product for each of its matrices, one that stands first is multiplied transposed, and what Gemm
+ * does behind its product are nodes behind it. Signed weights are shifted by half their range,
+ * which zero points take up; floats of 4 and 8 bits stay the codes that they are. And scales and
+ * zero points of all MatMulNBits are turned, [n, blocks] to [blocks, n]: kernels go along n.
  *
- * Left undone: blocks along k that end within a byte; tables of more than two axes, or with rows
- * that do. */
+ * Left undone: Gathers of rows that end within a byte, and more than MAX_MATRICES matrices. */
 #include "ir/build.h"
 #include "ir/geometry.h"
 #include "ir/op.h"
+#include "ir/rewrite.h"
 #include "passes/nbits_internal.h"
 
 #include <string.h>
@@ -105,189 +107,286 @@ static void turn_tables(const struct ul_pass *pass, ul_node_id id)
 
 /* ---- products ---- */
 
-/* A product with a matrix, of whose scales there are blocks along k, or, where `along` is not 0,
- * one for each k and so many columns. */
+enum { MAX_MATRICES = 256 }; /* a step for each */
+
+/* A product with a constant: MatMul(a, b), MatMul(b, a), or Gemm(a, b, bias). */
 struct product {
     struct ul_nbits_source source;
-    uint32_t k_axis, n_axis; /* of the codes */
-    int64_t depth, columns, block, blocks, along;
-    ul_value_id a, bias, weight;
+    struct ul_build build;
+    uint32_t rank;             /* of the constant */
+    uint32_t k_axis, n_axis;   /* of the codes */
+    int64_t at[UL_LIMIT_RANK]; /* of a code: along other axes, the matrix in hand */
+    int64_t depth, columns, block, blocks;
+    int64_t scale_k, scale_n; /* of the matrix, side by side, that have one scale */
+    bool is_one;              /* scale of all of a matrix */
+    bool is_left;             /* the constant is the first operand */
+    ul_value_id a, bias;
 };
 
 static bool is_vector_of(const struct ul_graph *graph, ul_value_id value, int64_t count)
 {
     const struct ul_type *type = &graph->values[value].type;
-    return type->rank >= 1 && type->dims[type->rank - 1] == count &&
-           ul_type_elements(type) == (uint64_t)count;
+    return type->rank == 1 && type->dims[0] == count;
 }
 
-/* The matrix behind a value, and which of its axes is the first of the value. */
-static bool find_matrix(const struct ul_graph *graph, ul_value_id value, struct product *product,
-                        uint32_t *first_axis)
+/* Blocks of bytes are those of scales where these lie along k and end with a byte, the last one
+ * too; else a column is one. */
+static void find_blocks(struct product *product)
 {
-    const struct ul_value *info = &graph->values[value];
-    *first_axis = 0;
-    if (info->kind == UL_VALUE_NODE && info->type.rank == 2 &&
-        graph->nodes[info->producer].op == UL_OP_Transpose) {
-        const struct ul_node *turn = &graph->nodes[info->producer];
-        uint32_t count;
-        const int64_t *perm = ul_node_get_ints(turn, "perm", &count);
-        if (perm != NULL && perm[0] == 0)
-            return false;
-        *first_axis = 1;
-        value = turn->inputs[0];
-    }
-    product->weight = value;
-    return ul_nbits_source_read(graph, value, &product->source) && product->source.rank == 2;
+    const struct ul_nbits_source *source = &product->source;
+    const struct ul_type *codes = &source->codes->type;
+    product->depth = codes->dims[product->k_axis];
+    product->columns = codes->dims[product->n_axis];
+    product->scale_k = source->span[product->k_axis];
+    product->scale_n = source->span[product->n_axis];
+    product->is_one = product->scale_k == product->depth && product->scale_n == product->columns;
+    if (product->is_one)
+        product->scale_n = 1;
+    bool ends = product->scale_k * source->bits % 8 == 0 && product->depth % product->scale_k == 0;
+    product->block = product->scale_n == 1 && ends ? product->scale_k : product->depth;
+    product->blocks = product->depth / product->block;
 }
 
-/* What a node multiplies, other than by a matrix that is read packed: false. */
+/* How many matrices the constant is of; more than MAX_MATRICES: at least so many. */
+static int64_t count_matrices(const struct product *product)
+{
+    int64_t count = 1;
+    for (uint32_t d = 0; d + 2 < product->rank && count <= MAX_MATRICES; d++)
+        count *= product->source.codes->type.dims[product->source.axes[d]];
+    return count;
+}
+
+/* What a node multiplies, other than by a constant that is read packed: false. */
 static bool read_product(const struct ul_graph *graph, const struct ul_node *node,
                          struct product *product)
 {
-    uint32_t first;
     bool is_gemm = node->op == UL_OP_Gemm;
-    *product = (struct product){.along = 0};
-    if ((node->op != UL_OP_MatMul && !is_gemm) ||
-        !find_matrix(graph, node->inputs[1], product, &first))
+    if (node->op != UL_OP_MatMul && !is_gemm)
         return false;
-    const struct ul_type *a = &graph->values[node->inputs[0]].type;
-    const struct ul_type *codes = &product->source.codes->type;
-    bool turned = is_gemm && ul_node_get_int(node, "transB", 0) != 0;
-    product->k_axis = turned ? 1 - first : first;
-    product->n_axis = 1 - product->k_axis;
-    product->depth = codes->dims[product->k_axis];
-    product->columns = codes->dims[product->n_axis];
-    product->a = node->inputs[0];
+    product->is_left = false;
+    if (!ul_nbits_source_read(graph, node->inputs[1], &product->source)) {
+        product->is_left = true;
+        if (is_gemm || !ul_nbits_source_read(graph, node->inputs[0], &product->source))
+            return false;
+    }
+    const struct ul_nbits_source *source = &product->source;
+    product->a = node->inputs[product->is_left ? 1 : 0];
+    product->rank = source->codes->type.rank;
     product->bias = is_gemm && node->input_count > 2 ? node->inputs[2] : UL_NONE;
-    if (is_gemm &&
-        (ul_node_get_int(node, "transA", 0) != 0 || ul_node_get_float(node, "alpha", 1) != 1 ||
-         ul_node_get_float(node, "beta", 1) != 1))
+    const struct ul_type *a = &graph->values[product->a].type;
+    if (product->rank < 2 || !ul_nbits_is_float(a->dtype) || ul_type_elements(a) == 0 ||
+        (a->rank < 2 && (a->rank == 0 || product->rank > 2)) ||
+        count_matrices(product) > MAX_MATRICES)
         return false;
-    return a->rank > 0 && (a->dtype == UL_F32 || a->dtype == UL_F16 || a->dtype == UL_BF16) &&
-           (product->bias == UL_NONE || is_vector_of(graph, product->bias, product->columns));
+    bool turned = product->is_left || (is_gemm && ul_node_get_int(node, "transB", 0) != 0);
+    product->k_axis = source->axes[product->rank - (turned ? 1 : 2)];
+    product->n_axis = source->axes[product->rank - (turned ? 2 : 1)];
+    find_blocks(product);
+    return true;
 }
 
-/* Blocks along k that end with a byte, or are all of k; else scales for each k. */
-static bool find_blocks(struct product *product)
+/* Sets the place among the codes to element (k, n) of the matrix in hand. */
+static const int64_t *place(struct product *product, int64_t k, int64_t n)
+{
+    product->at[product->k_axis] = k;
+    product->at[product->n_axis] = n;
+    return product->at;
+}
+
+static ul_value_id pack_codes(struct ul_graph *graph, struct product *product)
 {
     const struct ul_nbits_source *source = &product->source;
-    bool follows_k = source->scale_dims[product->k_axis] > 1;
-    bool follows_n = source->scale_dims[product->n_axis] > 1;
-    bool has_blocks = source->block > 0 && source->block_axis == product->k_axis;
-    product->block = product->depth;
-    if (follows_k && has_blocks)
-        product->block = source->block;
-    else if (source->block > 0 && !has_blocks && follows_n)
-        product->along = source->block;
-    else if (follows_k)
-        product->along = follows_n ? 1 : product->columns;
-    product->blocks = (product->depth - 1) / product->block + 1;
-    return product->blocks == 1 || product->block * source->bits % 8 == 0;
-}
-
-/* Scales and zero points: rows, and the numbers of one. */
-static void find_table(const struct product *product, int64_t dims[2])
-{
-    dims[0] = product->along > 0 ? product->depth : product->blocks;
-    dims[1] = product->along > 0 ? (product->columns - 1) / product->along + 1 : product->columns;
-}
-
-/* The scale in a row and column of the table. */
-static uint64_t table_entry(const struct product *product, int64_t row, int64_t column)
-{
-    int64_t at[2];
-    at[product->k_axis] = product->along > 0 ? row : row * product->block;
-    at[product->n_axis] = product->along > 0 ? column * product->along : column;
-    return ul_nbits_source_scale(&product->source, at);
-}
-
-static ul_value_id pack_codes(struct ul_graph *graph, const struct product *product)
-{
-    const struct ul_nbits_source *source = &product->source;
-    int64_t at[2];
     struct ul_nbits_packer packer = ul_nbits_packer_new(graph, product->columns * product->blocks,
                                                         product->block, source->bits);
     for (int64_t n = 0; n < product->columns; n++)
-        for (int64_t k = 0; k < product->depth; k++) {
-            at[product->k_axis] = k;
-            at[product->n_axis] = n;
-            ul_nbits_packer_put(&packer, n * product->blocks + k / product->block,
-                                k % product->block, ul_nbits_source_code(source, at));
-        }
+        for (int64_t k = 0; k < product->depth; k++)
+            ul_nbits_packer_put(
+                &packer, n * product->blocks + k / product->block, k % product->block,
+                ul_nbits_source_entry(source, source->codes,
+                                      ul_nbits_source_code(source, place(product, k, n))));
     const int64_t dims[] = {product->columns, product->blocks, packer.row_bytes};
     return ul_nbits_add_weight(graph, source->inputs[0], source->packed, 3, dims, packer.bytes);
 }
 
-static ul_value_id pack_scales(struct ul_graph *graph, const struct product *product)
+/* The dimensions of scales, [k, n]. */
+static void find_table(const struct product *product, int64_t dims[2])
+{
+    dims[0] = (product->depth - 1) / product->scale_k + 1;
+    dims[1] = (product->columns - 1) / product->scale_n + 1;
+}
+
+/* The place of scale (k, n) among all. */
+static uint64_t find_scale(struct product *product, int64_t k, int64_t n)
+{
+    return ul_nbits_source_scale(&product->source,
+                                 place(product, k * product->scale_k, n * product->scale_n));
+}
+
+static ul_value_id pack_scales(struct ul_graph *graph, struct product *product)
 {
     const struct ul_nbits_source *source = &product->source;
     enum ul_dtype dtype = source->scales->type.dtype;
     uint64_t size = ul_dtype_get(dtype)->size_bytes;
     int64_t dims[2];
     find_table(product, dims);
-    if (ul_type_elements(&source->scales->type) == 1) { /* one for all stays one number */
+    if (product->is_one) { /* one for all stays one number */
         struct ul_type type = ul_type_make(dtype, 2, dims);
         unsigned char element[sizeof(double)];
-        ul_tensor_read(source->scales, 0, 1, element);
+        ul_tensor_read(source->scales, find_scale(product, 0, 0), 1, element);
         return ul_graph_add_weight(graph, graph->values[source->inputs[1]].name,
                                    ul_tensor_new_splat(graph->arena, &type, element));
     }
     unsigned char *bytes = ul_arena_alloc(graph->arena, (uint64_t)(dims[0] * dims[1]) * size);
-    for (int64_t r = 0; r < dims[0]; r++)
-        for (int64_t c = 0; c < dims[1]; c++)
-            ul_tensor_read(source->scales, table_entry(product, r, c), 1,
-                           bytes + (uint64_t)(r * dims[1] + c) * size);
+    for (int64_t k = 0; k < dims[0]; k++)
+        for (int64_t n = 0; n < dims[1]; n++)
+            ul_tensor_read(source->scales, find_scale(product, k, n), 1,
+                           bytes + (uint64_t)(k * dims[1] + n) * size);
     return ul_nbits_add_weight(graph, source->inputs[1], dtype, 2, dims, bytes);
 }
 
 /* The zero points packed, or UL_NONE and the one of all. */
-static ul_value_id pack_zeros(struct ul_graph *graph, const struct product *product, int64_t *all)
+static ul_value_id pack_zeros(struct ul_graph *graph, struct product *product, int64_t *all)
 {
     const struct ul_nbits_source *source = &product->source;
     double number = 0;
-    int64_t dims[2];
-    find_table(product, dims);
     *all = source->shift;
     if (source->zeros == NULL)
         return UL_NONE;
-    if (ul_graph_get_number(graph, source->inputs[2], &number)) {
-        *all = source->shift + (int64_t)number;
+    if (product->is_one || ul_graph_get_number(graph, source->inputs[2], &number)) {
+        *all = ul_nbits_source_entry(source, source->zeros, find_scale(product, 0, 0));
         return UL_NONE;
     }
+    int64_t dims[2];
+    find_table(product, dims);
     struct ul_nbits_packer packer = ul_nbits_packer_new(graph, dims[0], dims[1], source->bits);
-    for (int64_t r = 0; r < dims[0]; r++)
-        for (int64_t c = 0; c < dims[1]; c++)
+    for (int64_t k = 0; k < dims[0]; k++)
+        for (int64_t n = 0; n < dims[1]; n++)
             ul_nbits_packer_put(
-                &packer, r, c,
-                ul_nbits_source_entry(source, source->zeros, table_entry(product, r, c)));
+                &packer, k, n,
+                ul_nbits_source_entry(source, source->zeros, find_scale(product, k, n)));
     dims[1] = packer.row_bytes;
     return ul_nbits_add_weight(graph, source->inputs[2], UL_U8, 2, dims, packer.bytes);
 }
 
-static bool pack_product(const struct ul_pass *pass, ul_node_id id)
+/* a times the matrix in hand. */
+static ul_value_id multiply(struct product *product, ul_value_id a)
 {
-    struct ul_graph *graph = pass->graph;
-    struct product product;
+    struct ul_graph *graph = product->build.graph;
+    struct ul_type type = graph->values[a].type;
     int64_t zero;
-    if (!read_product(graph, &graph->nodes[id], &product) || !find_blocks(&product))
-        return false;
-    ul_value_id inputs[6] = {product.a, UL_NONE, UL_NONE, UL_NONE, UL_NONE, product.bias};
-    inputs[UL_NBITS_B] = pack_codes(graph, &product);
-    inputs[UL_NBITS_SCALES] = pack_scales(graph, &product);
-    inputs[UL_NBITS_ZEROS] = pack_zeros(graph, &product, &zero);
+    ul_value_id inputs[6] = {a, UL_NONE, UL_NONE, UL_NONE, UL_NONE, product->bias};
+    inputs[UL_NBITS_B] = pack_codes(graph, product);
+    inputs[UL_NBITS_SCALES] = pack_scales(graph, product);
+    inputs[UL_NBITS_ZEROS] = pack_zeros(graph, product, &zero);
     UL_ASSERT(zero >= 0 && zero <= 255);
-    ul_node_become(graph, id, UL_OP_MatMulNBits, inputs, 6);
-    ul_node_set_int(graph, id, "K", product.depth);
-    ul_node_set_int(graph, id, "N", product.columns);
-    ul_node_set_int(graph, id, "bits", product.source.bits);
-    ul_node_set_int(graph, id, "block_size", product.block);
+    type.dims[type.rank - 1] = product->columns;
+    ul_value_id made = ul_build_value(&product->build, UL_OP_MatMulNBits, inputs, 6, &type);
+    ul_node_id id = graph->values[made].producer;
+    ul_node_set_int(graph, id, "K", product->depth);
+    ul_node_set_int(graph, id, "N", product->columns);
+    ul_node_set_int(graph, id, "bits", product->source.bits);
+    ul_node_set_int(graph, id, "block_size", product->block);
     ul_node_set_int(graph, id, "by_block", 1);
     ul_node_set_int(graph, id, "zero", zero);
-    if (product.along > 0)
-        ul_node_set_int(graph, id, "along", product.along);
-    if (product.source.is_e2m1)
+    if (product->scale_k != product->block || product->scale_n != 1) {
+        ul_node_set_int(graph, id, "scale_k", product->scale_k);
+        ul_node_set_int(graph, id, "scale_n", product->scale_n);
+    }
+    if (product->source.is_e2m1)
         ul_node_set_int(graph, id, "e2m1", 1);
+    return made;
+}
+
+/* a, which has all dimensions of the result, times the matrices along axis d of the constant and
+ * those behind it: a product for each. */
+static ul_value_id multiply_along(struct product *product, ul_value_id a, uint32_t d)
+{
+    struct ul_graph *graph = product->build.graph;
+    while (d + 2 < product->rank && product->source.codes->type.dims[product->source.axes[d]] == 1)
+        d++;
+    if (d + 2 >= product->rank)
+        return multiply(product, a);
+    const struct ul_type type = graph->values[a].type;
+    uint32_t own = product->source.axes[d], axis = type.rank - product->rank + d;
+    int64_t count = product->source.codes->type.dims[own];
+    UL_ASSERT(type.rank >= product->rank && (type.dims[axis] == 1 || type.dims[axis] == count));
+    ul_value_id *parts = UL_NEW_ARRAY(graph->arena, ul_value_id, (size_t)count);
+    for (int64_t i = 0; i < count; i++) {
+        ul_value_id part = a;
+        if (type.dims[axis] != 1)
+            part = ul_build_slice(&product->build, a, axis, i, i + 1);
+        product->at[own] = i;
+        parts[i] = multiply_along(product, part, d + 1);
+    }
+    struct ul_type whole = graph->values[parts[0]].type;
+    whole.dims[axis] = count;
+    return ul_build_concat(&product->build, parts, (uint32_t)count, axis, &whole);
+}
+
+static ul_value_id swap_last(struct ul_build *build, ul_value_id value)
+{
+    const struct ul_type *type = &build->graph->values[value].type;
+    int64_t perm[UL_LIMIT_RANK];
+    for (uint32_t d = 0; d < type->rank; d++)
+        perm[d] = d + 2 < type->rank ? d : 2 * type->rank - 3 - d;
+    return type->rank < 2 ? value : ul_build_transpose(build, value, perm);
+}
+
+static ul_value_id scale_by(struct ul_build *build, ul_value_id value, double factor)
+{
+    struct ul_graph *graph = build->graph;
+    const struct ul_type type = graph->values[value].type;
+    if (factor == 1)
+        return value;
+    const ul_value_id factors[] = {value,
+                                   ul_build_number(graph, build->name, type.dtype, 0, factor)};
+    return ul_build_value(build, UL_OP_Mul, factors, 2, &type);
+}
+
+/* What Gemm does behind its product. */
+static ul_value_id finish_gemm(struct product *product, ul_value_id y, double alpha, double beta,
+                               ul_value_id bias)
+{
+    struct ul_graph *graph = product->build.graph;
+    y = scale_by(&product->build, y, alpha);
+    if (bias == UL_NONE || product->bias != UL_NONE || beta == 0)
+        return y;
+    const struct ul_type type = graph->values[y].type;
+    const ul_value_id terms[] = {y, scale_by(&product->build, bias, beta)};
+    return ul_build_value(&product->build, UL_OP_Add, terms, 2, &type);
+}
+
+static bool pack_product(struct ul_rewrite *rewrite, ul_node_id id)
+{
+    struct ul_graph *graph = rewrite->graph;
+    const struct ul_node *node = &graph->nodes[id];
+    struct product product = {0};
+    if (!read_product(graph, node, &product))
+        return false;
+    bool is_gemm = node->op == UL_OP_Gemm;
+    double alpha = is_gemm ? ul_node_get_float(node, "alpha", 1) : 1;
+    double beta = is_gemm ? ul_node_get_float(node, "beta", 1) : 1;
+    bool turns = product.is_left || (is_gemm && ul_node_get_int(node, "transA", 0) != 0);
+    ul_value_id output = node->outputs[0], bias = product.bias, a = product.a;
+    if (bias != UL_NONE && (alpha != 1 || beta != 1 || !is_vector_of(graph, bias, product.columns)))
+        product.bias = UL_NONE;
+    product.build = ul_build_before(graph, id);
+    a = turns ? swap_last(&product.build, a) : a;
+    struct ul_type wide = graph->values[a].type;
+    if (wide.rank > 1 && wide.rank < product.rank) {
+        uint32_t more = product.rank - wide.rank;
+        memmove(wide.dims + more, wide.dims, wide.rank * sizeof *wide.dims);
+        for (uint32_t d = 0; d < more; d++)
+            wide.dims[d] = 1;
+        a = ul_build_reshape(&product.build, a, product.rank, wide.dims);
+    }
+    ul_value_id y = multiply_along(&product, a, 0);
+    y = product.is_left ? swap_last(&product.build, y) : y;
+    y = finish_gemm(&product, y, alpha, beta, bias);
+    UL_ASSERT(ul_type_equal(&graph->values[y].type, &graph->values[output].type));
+    bool is_named = ul_rewrite_forward(rewrite, output, y);
+    UL_ASSERT(is_named);
+    ul_graph_remove_node(graph, id);
     return true;
 }
 
@@ -297,22 +396,27 @@ static bool pack_product(const struct ul_pass *pass, ul_node_id id)
 static ul_value_id pack_rows(struct ul_graph *graph, const struct ul_nbits_source *source,
                              const struct ul_tensor *tensor, ul_value_id like)
 {
-    int64_t rows = tensor->type.dims[0], count = tensor->type.dims[1];
+    struct ul_type type = tensor->type;
+    int64_t count = type.dims[type.rank - 1];
+    int64_t rows = (int64_t)ul_type_elements(&type) / count;
     struct ul_nbits_packer packer = ul_nbits_packer_new(graph, rows, count, source->bits);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t i = 0; i < count; i++)
             ul_nbits_packer_put(&packer, r, i,
                                 ul_nbits_source_entry(source, tensor, (uint64_t)(r * count + i)));
-    const int64_t dims[] = {rows, packer.row_bytes};
-    return ul_nbits_add_weight(graph, like, source->packed, 2, dims, packer.bytes);
+    type.dims[type.rank - 1] = packer.row_bytes;
+    return ul_nbits_add_weight(graph, like, source->packed, type.rank, type.dims, packer.bytes);
 }
 
-/* A vector of scales or zero points, or the one of all, as the matrix that stands for it. */
+/* Scales or zero points with a dimension for each axis of the codes. */
 static ul_value_id widen(struct ul_graph *graph, const struct ul_nbits_source *source,
                          ul_value_id value)
 {
     const struct ul_tensor *tensor = graph->values[value].tensor;
-    struct ul_type type = ul_type_make(tensor->type.dtype, 2, source->scale_dims);
+    struct ul_type type = source->codes->type;
+    type.dtype = tensor->type.dtype;
+    for (uint32_t d = 0; d < type.rank; d++)
+        type.dims[d] = ul_nbits_source_scales(source, d);
     if (ul_type_equal(&type, &tensor->type))
         return value;
     struct ul_tensor *wide = ul_arena_copy(graph->arena, tensor, sizeof *tensor);
@@ -320,34 +424,97 @@ static ul_value_id widen(struct ul_graph *graph, const struct ul_nbits_source *s
     return ul_graph_add_weight(graph, graph->values[value].name, wide);
 }
 
-static bool pack_table(const struct ul_pass *pass, ul_node_id id)
+/* The axis of the codes that blocks lie along: of one that has a scale, blocks are as long as it.
+ */
+static uint32_t find_block_axis(const struct ul_nbits_source *source)
 {
-    struct ul_graph *graph = pass->graph;
-    const struct ul_node *node = &graph->nodes[id];
-    struct ul_nbits_source source;
-    if (node->op != UL_OP_Gather || !ul_nbits_source_read(graph, node->inputs[0], &source) ||
-        source.rank != 2 || source.codes->type.dims[1] * source.bits % 8 != 0 ||
-        (source.block == 0 && source.scale_dims[0] > 1 && source.scale_dims[1] > 1))
-        return false;
-    int64_t axis = ul_node_get_int(node, "axis", 0);
-    /* One scale for each index of an axis: blocks as long as the other axis. */
-    uint32_t along = source.block > 0 ? source.block_axis : source.scale_dims[1] > 1 ? 0 : 1;
-    int64_t block = source.block > 0 ? source.block : source.codes->type.dims[along];
-    ul_value_id inputs[4] = {UL_NONE, node->inputs[1], UL_NONE, UL_NONE};
-    inputs[0] = pack_rows(graph, &source, source.codes, source.inputs[0]);
-    inputs[2] = widen(graph, &source, source.inputs[1]);
-    if (source.zeros != NULL) {
-        ul_value_id zeros = widen(graph, &source, source.inputs[2]);
-        inputs[3] = pack_rows(graph, &source, graph->values[zeros].tensor, zeros);
+    for (uint32_t d = 0; d < source->codes->type.rank; d++) {
+        if (source->span[d] != 1 && ul_nbits_source_scales(source, d) != 1)
+            return d;
     }
-    ul_node_become(graph, id, UL_OP_GatherBlockQuantized, inputs, 4);
+    for (uint32_t d = source->codes->type.rank; d-- > 0;) {
+        if (source->span[d] != 1)
+            return d;
+    }
+    return 0;
+}
+
+/* Rows of the codes along one of their axes. */
+static ul_value_id gather(struct ul_build *build, const struct ul_nbits_source *source,
+                          ul_value_id rows, uint32_t axis)
+{
+    struct ul_graph *graph = build->graph;
+    const struct ul_type *codes = &source->codes->type, *indices = &graph->values[rows].type;
+    uint32_t along = find_block_axis(source);
+    struct ul_type type = {.dtype = source->scales->type.dtype};
+    for (uint32_t d = 0; d < codes->rank; d++) {
+        for (uint32_t i = 0; d == axis && i < indices->rank; i++)
+            type.dims[type.rank++] = indices->dims[i];
+        if (d != axis)
+            type.dims[type.rank++] = codes->dims[d];
+    }
+    ul_value_id inputs[4] = {UL_NONE, rows, UL_NONE, UL_NONE};
+    inputs[0] = pack_rows(graph, source, source->codes, source->inputs[0]);
+    inputs[2] = widen(graph, source, source->inputs[1]);
+    if (source->zeros != NULL) {
+        ul_value_id zeros = widen(graph, source, source->inputs[2]);
+        inputs[3] = pack_rows(graph, source, graph->values[zeros].tensor, zeros);
+    }
+    ul_value_id made = ul_build_value(build, UL_OP_GatherBlockQuantized, inputs, 4, &type);
+    ul_node_id id = graph->values[made].producer;
     ul_node_set_int(graph, id, "gather_axis", axis);
     ul_node_set_int(graph, id, "quantize_axis", along);
-    ul_node_set_int(graph, id, "bits", source.bits);
-    ul_node_set_int(graph, id, "block_size", block);
-    ul_node_set_int(graph, id, "zero", source.shift);
-    if (source.is_e2m1)
+    ul_node_set_int(graph, id, "bits", source->bits);
+    ul_node_set_int(graph, id, "block_size", source->span[along]);
+    ul_node_set_int(graph, id, "zero", source->shift);
+    if (source->is_e2m1)
         ul_node_set_int(graph, id, "e2m1", 1);
+    return made;
+}
+
+/* What was gathered along an axis of the codes, with axes in the order of what reads them. */
+static ul_value_id turn_gathered(struct ul_build *build, const struct ul_nbits_source *source,
+                                 ul_value_id made, uint32_t axis, uint32_t index_rank)
+{
+    uint32_t rank = source->codes->type.rank, count = 0;
+    int64_t perm[UL_LIMIT_RANK];
+    bool moves = false;
+    for (uint32_t d = 0; d < rank; d++) {
+        uint32_t own = source->axes[d];
+        moves = moves || own != d;
+        for (uint32_t i = 0; own == axis && i < index_rank; i++)
+            perm[count++] = axis + i;
+        if (own != axis)
+            perm[count++] = own < axis ? own : own + index_rank - 1;
+    }
+    return moves ? ul_build_transpose(build, made, perm) : made;
+}
+
+static bool pack_table(struct ul_rewrite *rewrite, ul_node_id id)
+{
+    struct ul_graph *graph = rewrite->graph;
+    const struct ul_node *node = &graph->nodes[id];
+    struct ul_nbits_source source;
+    if (node->op != UL_OP_Gather || !ul_nbits_source_read(graph, node->inputs[0], &source))
+        return false;
+    const struct ul_type *codes = &source.codes->type;
+    if (codes->rank == 0 || codes->dims[codes->rank - 1] * source.bits % 8 != 0)
+        return false;
+    ul_value_id rows = node->inputs[1], output = node->outputs[0];
+    int64_t axis = ul_node_get_int(node, "axis", 0);
+    uint32_t own = source.axes[axis < 0 ? axis + codes->rank : axis];
+    struct ul_build build = ul_build_before(graph, id);
+    ul_value_id y = gather(&build, &source, rows, own);
+    y = turn_gathered(&build, &source, y, own, graph->values[rows].type.rank);
+    const struct ul_type type = graph->values[output].type;
+    if (graph->values[y].type.dtype != type.dtype) {
+        y = ul_build_value(&build, UL_OP_Cast, &y, 1, &type);
+        ul_node_set_int(graph, graph->values[y].producer, "to", (int64_t)type.dtype);
+    }
+    UL_ASSERT(ul_type_equal(&graph->values[y].type, &type));
+    bool is_named = ul_rewrite_forward(rewrite, output, y);
+    UL_ASSERT(is_named);
+    ul_graph_remove_node(graph, id);
     return true;
 }
 
@@ -355,15 +522,16 @@ enum ul_status ul_pass_nbits(struct ul_pass *pass)
 {
     struct ul_graph *graph = pass->graph;
     struct ul_node_list all = ul_edit_all_nodes(graph, pass->scratch);
+    struct ul_rewrite rewrite;
+    ul_rewrite_init(&rewrite, graph, pass->scratch);
     for (uint32_t n = 0; n < all.count; n++) {
         ul_node_id id = all.nodes[n];
-        struct ul_node_list plain = {0};
         if (graph->nodes[id].op == UL_OP_MatMulNBits)
             turn_tables(pass, id);
-        else if (!pack_product(pass, id) && !pack_table(pass, id))
-            (void)ul_nbits_make_plain(pass, id, &plain);
-        for (uint32_t p = 0; p < plain.count; p++)
-            (void)pack_product(pass, plain.nodes[p]);
+        else if (!pack_product(&rewrite, id))
+            (void)pack_table(&rewrite, id);
     }
+    ul_rewrite_apply(&rewrite);
+    ul_graph_sweep(graph);
     return UL_OK;
 }

@@ -1,11 +1,9 @@
 /* Which constants are read packed: those of at most 8 bits in front of a DequantizeLinear, or of
- * the elementwise Dequantize that pass integers makes of it. A scale is for an element, an index of
- * an axis, a block along one, or for all: that all is one table over the constant's axes. */
+ * the elementwise Dequantize that pass integers makes of it, through Transposes and Casts behind
+ * it. A scale is for a box of codes: `span` of them along each axis. */
 #include "passes/nbits_internal.h"
 
 #include "ir/op.h"
-
-#include <string.h>
 
 /* ---- numbers of a few bits ---- */
 
@@ -73,68 +71,101 @@ static const struct ul_tensor *find_constant(const struct ul_graph *graph,
     return value == UL_NONE ? NULL : ul_graph_get_constant(graph, value);
 }
 
-/* The table of scales over the constant's axes. */
+/* Which scale an element has. */
 static bool find_scales(struct ul_nbits_source *source, const struct ul_type *scales)
 {
+    const struct ul_type *codes = &source->codes->type;
     uint64_t count = ul_type_elements(scales);
     int64_t axis = ul_node_get_int(source->node, "axis", 1);
-    axis += axis < 0 ? (int64_t)source->rank : 0;
-    for (uint32_t d = 0; d < source->rank; d++)
-        source->scale_dims[d] = 1;
-    if (source->node->op == UL_OP_Dequantize) { /* broadcast, from the last axis on */
-        for (uint32_t d = 0; d < scales->rank && scales->rank <= source->rank; d++)
-            source->scale_dims[source->rank - scales->rank + d] = scales->dims[d];
-    } else if (ul_node_get_int(source->node, "block_size", 0) > 0) {
-        source->block = ul_node_get_int(source->node, "block_size", 0);
-        source->block_axis = (uint32_t)axis;
-        memcpy(source->scale_dims, scales->dims, source->rank * sizeof *scales->dims);
-    } else if (count > 1) {
-        source->scale_dims[axis] = (int64_t)count;
+    int64_t block = ul_node_get_int(source->node, "block_size", 0);
+    axis += axis < 0 ? codes->rank : 0;
+    for (uint32_t d = 0; d < codes->rank; d++) {
+        uint32_t missing = codes->rank - scales->rank;
+        source->span[d] = codes->dims[d];
+        if (source->node->op == UL_OP_Dequantize) {
+            if (d >= missing && scales->dims[d - missing] != 1)
+                source->span[d] = 1;
+        } else if (block > 0) {
+            source->span[d] = d == axis ? block : 1;
+        } else if (d == axis && count != 1) {
+            source->span[d] = 1;
+        }
+        if (source->span[d] > codes->dims[d])
+            source->span[d] = codes->dims[d];
     }
-    return scales->rank <= source->rank &&
-           (source->zeros == NULL || ul_type_elements(&source->zeros->type) == count);
+    return source->zeros == NULL || ul_type_elements(&source->zeros->type) == count;
+}
+
+bool ul_nbits_is_float(enum ul_dtype dtype)
+{
+    return dtype == UL_F32 || dtype == UL_F16 || dtype == UL_BF16;
+}
+
+/* The node that makes what a value is, but for the order of its axes and the floats that it is of;
+ * NULL: none. */
+static const struct ul_node *find_maker(const struct ul_graph *graph, ul_value_id value,
+                                        struct ul_nbits_source *source)
+{
+    uint32_t rank = graph->values[value].type.rank;
+    for (uint32_t d = 0; d < rank; d++)
+        source->axes[d] = d;
+    for (;;) {
+        const struct ul_value *info = &graph->values[value];
+        if (info->kind != UL_VALUE_NODE || !ul_nbits_is_float(info->type.dtype))
+            return NULL;
+        const struct ul_node *node = &graph->nodes[info->producer];
+        if (node->op == UL_OP_Transpose) {
+            uint32_t count;
+            const int64_t *perm = ul_node_get_ints(node, "perm", &count);
+            for (uint32_t d = 0; d < rank; d++)
+                source->axes[d] =
+                    perm == NULL ? rank - 1 - source->axes[d] : (uint32_t)perm[source->axes[d]];
+        } else if (node->op != UL_OP_Cast) {
+            return node;
+        }
+        value = node->inputs[0];
+    }
 }
 
 bool ul_nbits_source_read(const struct ul_graph *graph, ul_value_id value,
                           struct ul_nbits_source *source)
 {
-    const struct ul_value *info = &graph->values[value];
-    if (info->kind != UL_VALUE_NODE || info->type.rank < 2)
+    *source = (struct ul_nbits_source){0};
+    const struct ul_node *node = find_maker(graph, value, source);
+    if (node == NULL || (node->op != UL_OP_DequantizeLinear && node->op != UL_OP_Dequantize))
         return false;
-    const struct ul_node *node = &graph->nodes[info->producer];
-    if (node->op != UL_OP_DequantizeLinear && node->op != UL_OP_Dequantize)
-        return false;
-    *source = (struct ul_nbits_source){.node = node, .rank = info->type.rank};
+    source->node = node;
     source->codes = find_constant(graph, source, 0);
     source->scales = find_constant(graph, source, 1);
     source->zeros = find_constant(graph, source, 2);
     bool has_zeros = source->inputs[2] != UL_NONE;
     if (source->codes == NULL || source->scales == NULL || (has_zeros && source->zeros == NULL) ||
-        source->inputs[0] != node->inputs[0] || !find_kind(source) ||
-        ul_type_elements(&source->codes->type) == 0)
+        source->inputs[0] != node->inputs[0] || ul_type_elements(&source->codes->type) == 0 ||
+        !find_kind(source))
         return false;
     if (source->is_float)
         source->zeros = NULL; /* it is 0, all that ONNX has it be */
     return find_scales(source, &graph->values[node->inputs[1]].type);
 }
 
-uint32_t ul_nbits_source_code(const struct ul_nbits_source *source, const int64_t *at)
+uint64_t ul_nbits_source_code(const struct ul_nbits_source *source, const int64_t *at)
 {
-    uint64_t index = 0;
-    for (uint32_t d = 0; d < source->rank; d++)
-        index = index * (uint64_t)source->codes->type.dims[d] + (uint64_t)at[d];
-    return ul_nbits_source_entry(source, source->codes, index);
+    const struct ul_type *codes = &source->codes->type;
+    int64_t index = 0;
+    for (uint32_t d = 0; d < codes->rank; d++)
+        index = index * codes->dims[d] + at[d];
+    return (uint64_t)index;
+}
+
+int64_t ul_nbits_source_scales(const struct ul_nbits_source *source, uint32_t axis)
+{
+    return (source->codes->type.dims[axis] - 1) / source->span[axis] + 1;
 }
 
 uint64_t ul_nbits_source_scale(const struct ul_nbits_source *source, const int64_t *at)
 {
-    uint64_t index = 0;
-    for (uint32_t d = 0; d < source->rank; d++) {
-        int64_t dim = source->scale_dims[d], block = 1;
-        if (source->block > 0 && d == source->block_axis)
-            block = source->block;
-        UL_ASSERT(dim == 1 || at[d] / block < dim);
-        index = index * (uint64_t)dim + (dim == 1 ? 0 : (uint64_t)(at[d] / block));
-    }
-    return index;
+    int64_t index = 0;
+    for (uint32_t d = 0; d < source->codes->type.rank; d++)
+        index = index * ul_nbits_source_scales(source, d) + at[d] / source->span[d];
+    return (uint64_t)index;
 }

@@ -4,8 +4,8 @@
  * of layouts says ul_nbits_supports. Its weights are described as the matrix that they stand for,
  * f32 [k, n], so that what follows and the batch are joined as those of other products.
  *
- * Left undone: groups of k in any order (g_idx), scales for each k, odd numbers of bits, floats of
- * 4 and 8 bits. */
+ * Left undone: groups of k in any order (g_idx), odd numbers of bits, floats of 4 and 8 bits,
+ * scales of other blocks than along k. */
 #include "codegen/program/library_internal.h"
 
 #include "ir/geometry.h"
@@ -65,9 +65,9 @@ bool ul_describe_nbits(struct ul_describer *describer, const struct ul_node *nod
     struct ul_nbits nbits;
     for (uint32_t i = 0; i < node->input_count; i++)
         types[i] = node->inputs[i] == UL_NONE ? NULL : &graph->values[node->inputs[i]].type;
-    if (ul_nbits_read(&nbits, node, types) != NULL || !nbits.by_block || nbits.along > 0 ||
-        types[UL_NBITS_GROUPS] != NULL || nbits.is_e2m1 || nbits.dtype != UL_U8 ||
-        types[UL_NBITS_A]->rank < 2 ||
+    if (ul_nbits_read(&nbits, node, types) != NULL || !nbits.by_block ||
+        types[UL_NBITS_GROUPS] != NULL || nbits.scale_k != nbits.block || nbits.scale_n != 1 ||
+        nbits.is_e2m1 || nbits.dtype != UL_U8 || types[UL_NBITS_A]->rank < 2 ||
         !ul_describe_tensor(graph, node->inputs[UL_NBITS_A], &out->call.src) ||
         !ul_describe_tensor(graph, out->args[UL_CALL_DST], &out->call.dst) ||
         !describe_tables(describer, node, &nbits, types))

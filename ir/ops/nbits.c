@@ -7,9 +7,10 @@
  *      b(k, n) = (((byte >> part * bits) & mask) - zero) * scale
  *
  * Beside what com.microsoft has there are attributes that passes set: `zero`, the zero point of
- * all weights; `e2m1`, where the four bits are a float; `by_block`, where scales and zero points
- * are transposed, [blocks, N], as columns side by side want them; and `along`, where they are for
- * each k and so many columns: [K, N / along]. */
+ * all weights; `e2m1`, where the four bits are a float; and `by_block`, where scales and zero
+ * points are transposed, [blocks, N], as columns side by side want them. Such may be of other
+ * blocks than the bytes: one for `scale_k` weights of a column, where all of k is one block of
+ * bytes, and one for `scale_n` columns. */
 #include "ir/ops/nbits.h"
 #include "ir/geometry.h"
 #include "ir/infer.h"
@@ -55,32 +56,30 @@ static const char *read_attributes(struct ul_nbits *nbits, const struct ul_node 
         return "e2m1 has 4 bits";
     nbits->by_block = ul_node_get_int(node, "by_block", 0) != 0;
     nbits->in_bytes = ul_node_get_int(node, "accuracy_level", 0) == 4;
-    nbits->along = ul_node_get_int(node, "along", 0);
-    if (nbits->along < 0 || (nbits->along > 0 && nbits->block_count > 1))
-        return "along must be positive, and goes with one block";
+    nbits->scale_k = ul_node_get_int(node, "scale_k", nbits->block);
+    nbits->scale_n = ul_node_get_int(node, "scale_n", 1);
+    if (nbits->scale_k != nbits->block || nbits->scale_n != 1) {
+        if (!nbits->by_block || nbits->scale_k < 1 || nbits->scale_n < 1 ||
+            (nbits->scale_k != nbits->block && nbits->block_count != 1))
+            return "scale_k and scale_n must be positive, of one block and with by_block";
+    }
+    nbits->scale_rows = nbits->block_count;
+    if (nbits->scale_k != nbits->block)
+        nbits->scale_rows = (nbits->depth - 1) / nbits->scale_k + 1;
+    nbits->scale_columns = (nbits->columns - 1) / nbits->scale_n + 1;
     nbits->zero = ul_node_get_int(node, "zero", (int64_t)1 << (nbits->bits - 1));
     return nbits->zero < 0 || nbits->zero > 255 ? "zero must be 0 to 255" : NULL;
-}
-
-/* Of scales and zero points: how many rows, and how many numbers in each. */
-static int64_t table_rows(const struct ul_nbits *nbits)
-{
-    if (nbits->along > 0)
-        return nbits->depth;
-    return nbits->by_block ? nbits->block_count : nbits->columns;
-}
-
-static int64_t table_columns(const struct ul_nbits *nbits)
-{
-    if (nbits->along > 0)
-        return (nbits->columns - 1) / nbits->along + 1;
-    return nbits->by_block ? nbits->columns : nbits->block_count;
 }
 
 /* Bytes of a row of packed zero points. */
 static int64_t zero_bytes(const struct ul_nbits *nbits)
 {
-    return (table_columns(nbits) * nbits->bits + 7) / 8;
+    return ((nbits->by_block ? nbits->scale_columns : nbits->block_count) * nbits->bits + 7) / 8;
+}
+
+static bool is_block_table(const struct ul_nbits *nbits, const struct ul_type *type, int64_t row)
+{
+    return is_table(type, nbits->by_block ? nbits->scale_rows : nbits->columns, row);
 }
 
 static const char *read_zeros(struct ul_nbits *nbits, const struct ul_type *zeros)
@@ -90,8 +89,8 @@ static const char *read_zeros(struct ul_nbits *nbits, const struct ul_type *zero
     nbits->zeros_packed = zeros->dtype == UL_U8;
     if (!nbits->zeros_packed && (UL_CHECK_FLOATS >> zeros->dtype & 1u) == 0)
         return "zero points must be packed in u8, or floats";
-    int64_t row = nbits->zeros_packed ? zero_bytes(nbits) : table_columns(nbits);
-    return is_table(zeros, table_rows(nbits), row)
+    int64_t numbers = nbits->by_block ? nbits->scale_columns : nbits->block_count;
+    return is_block_table(nbits, zeros, nbits->zeros_packed ? zero_bytes(nbits) : numbers)
                ? NULL
                : "zero_points must be [N, blocks], or, in u8, [N, bytes of the packed points of a "
                  "column]";
@@ -111,7 +110,8 @@ const char *ul_nbits_read(struct ul_nbits *nbits, const struct ul_node *node,
     if (b->rank != 3 || b->dims[0] != nbits->columns || b->dims[1] != nbits->block_count ||
         b->dims[2] != nbits->block_bytes)
         return "B must be [N, K / block_size rounded up, bytes of a packed block]";
-    if (!is_table(types[UL_NBITS_SCALES], table_rows(nbits), table_columns(nbits)))
+    if (!is_block_table(nbits, types[UL_NBITS_SCALES],
+                        nbits->by_block ? nbits->scale_columns : nbits->block_count))
         return "scales must be [N, K / block_size rounded up]";
     if (groups != NULL && (groups->rank != 1 || groups->dims[0] < nbits->depth))
         return "g_idx must have a number for each of K";
@@ -238,6 +238,7 @@ struct place {
     ul_node_id node;
     ul_kx column, block, byte, part; /* of odd bits: byte is the run of 8 weights */
     ul_kx depth;
+    ul_kx scale_column; /* of scales and zero points */
 };
 
 /* Weight `part` of a run of 8, which may lie in two bytes. */
@@ -257,17 +258,13 @@ static ul_kx load_run(struct ul_lower *lower, const struct ul_nbits *nbits,
                        ul_kx_modi(kernel, bit, 8), ((int64_t)1 << nbits->bits) - 1);
 }
 
-/* Where scales and zero points of a weight stand; group: the block, or what g_idx says. */
-static void find_entry(struct ul_lower *lower, const struct ul_nbits *nbits,
-                       const struct place *place, ul_kx group, ul_kx *row, ul_kx *column)
+/* The number of a column and a block. */
+static ul_kx load_number(struct ul_lower *lower, const struct ul_nbits *nbits, ul_value_id value,
+                         ul_kx column, ul_kx block)
 {
-    struct ul_kernel *kernel = lower->kernel;
-    *row = nbits->by_block ? group : place->column;
-    *column = nbits->by_block ? place->column : group;
-    if (nbits->along > 0) {
-        *row = ul_kx_clamp(kernel, place->depth, 0, nbits->depth - 1);
-        *column = ul_kx_divi(kernel, place->column, nbits->along);
-    }
+    if (nbits->by_block)
+        return ul_nbits_load_table(lower, value, block, column, nbits->scale_columns);
+    return ul_nbits_load_table(lower, value, column, block, nbits->block_count);
 }
 
 static ul_kx load_packed_zero(struct ul_lower *lower, const struct ul_nbits *nbits,
@@ -295,11 +292,11 @@ static ul_kx load_zero(struct ul_lower *lower, const struct ul_nbits *nbits,
     if (!ul_lower_has_input(lower, place->node, UL_NBITS_ZEROS))
         return ul_kx_int(kernel, UL_I32, nbits->zero);
     ul_value_id zeros = lower->graph->nodes[place->node].inputs[UL_NBITS_ZEROS];
-    ul_kx row, at;
-    find_entry(lower, nbits, place, group, &row, &at);
     if (!nbits->zeros_packed)
         return ul_kx_cast(kernel, UL_F32,
-                          ul_nbits_load_table(lower, zeros, row, at, table_columns(nbits)));
+                          load_number(lower, nbits, zeros, place->scale_column, group));
+    ul_kx row = nbits->by_block ? group : place->scale_column;
+    ul_kx at = nbits->by_block ? place->scale_column : group;
     return ul_kx_cast(kernel, UL_I32, load_packed_zero(lower, nbits, zeros, row, at));
 }
 
@@ -314,6 +311,9 @@ static ul_kx dequantize(struct ul_lower *lower, const struct ul_nbits *nbits,
         ul_kx at = ul_kx_clamp(kernel, place->depth, 0, nbits->depth - 1);
         group = ul_lower_load(lower, node->inputs[UL_NBITS_GROUPS], &at);
         group = ul_kx_checked_index(kernel, group, nbits->block_count, false);
+    } else if (nbits->scale_k != nbits->block) {
+        group = ul_kx_divi(kernel, ul_kx_clamp(kernel, place->depth, 0, nbits->depth - 1),
+                           nbits->scale_k);
     }
     if (nbits->dtype != UL_U8) {
         value = loaded;
@@ -327,10 +327,8 @@ static ul_kx dequantize(struct ul_lower *lower, const struct ul_nbits *nbits,
         value = ul_kx_cast(kernel, ul_kx_dtype(kernel, zero), value);
         value = ul_kx_binary(kernel, UL_KX_SUB, value, zero);
     }
-    ul_kx row, at;
-    find_entry(lower, nbits, place, group, &row, &at);
     ul_kx scale =
-        ul_nbits_load_table(lower, node->inputs[UL_NBITS_SCALES], row, at, table_columns(nbits));
+        load_number(lower, nbits, node->inputs[UL_NBITS_SCALES], place->scale_column, group);
     return ul_kx_binary(kernel, UL_KX_MUL, ul_kx_cast(kernel, UL_F32, value),
                         ul_kx_cast(kernel, UL_F32, scale));
 }
@@ -397,6 +395,7 @@ static void open_b(struct ul_lower *lower, const struct ul_nbits *nbits, const s
     place.depth =
         ul_kx_add(kernel, ul_kx_muli(kernel, place.block, nbits->block),
                   ul_kx_add(kernel, ul_kx_muli(kernel, place.byte, cut->per), place.part));
+    place.scale_column = ul_kx_divi(kernel, place.column, nbits->scale_n);
     b->transform = dequantize(lower, nbits, &place, ul_kx_var(kernel, b->loaded));
 }
 

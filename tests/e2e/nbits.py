@@ -150,31 +150,36 @@ def random_codes(rng, kind, shape):
     return lambda name: TensorProto(name=name, data_type=dtype, dims=shape, raw_data=raw), every[codes]
 
 
-def dequantized(rng, shape, axis, block):
-    """A constant matrix behind a DequantizeLinear: nodes, weights, its floats."""
-    kind = str(rng.choice(list(TYPES)))
+SCALES = {"f32": (TensorProto.FLOAT, "f4"), "f16": (TensorProto.FLOAT16, "f2"), "bf16": (TensorProto.BFLOAT16, ml_dtypes.bfloat16)}
+
+
+def dequantized(rng, shape, axis, block, kinds=TYPES, floats="f32", name=""):
+    """A constant behind a DequantizeLinear: nodes that make `m`, weights, its floats."""
+    kind = str(rng.choice(list(kinds)))
     if block:
         scale_shape = [-(-d // block) if i == axis else d for i, d in enumerate(shape)]
     else:
         scale_shape = [] if axis is None else [shape[axis]]
     make, codes = random_codes(rng, kind, shape)
-    scales = rng.uniform(0.01, 0.1, scale_shape).astype("f4")
+    scales = rng.uniform(0.01, 0.1, scale_shape).astype("f4").astype(SCALES[floats][1])
     make_zeros, zeros = random_codes(rng, kind, scale_shape)
-    weights = [make("w"), tensor("s", scales)]
-    names = ["w", "s"]
+    weights = [make(f"w{name}"),
+               TensorProto(name=f"s{name}", data_type=SCALES[floats][0], dims=scale_shape, raw_data=scales.tobytes())]  # fmt: skip
+    scales = scales.astype("f4")
+    names = [f"w{name}", f"s{name}"]
     if rng.random() < 0.5 and "f" not in kind:
-        weights.append(make_zeros("z"))
-        names.append("z")
+        weights.append(make_zeros(f"z{name}"))
+        names.append(f"z{name}")
     else:
         zeros = zeros * 0
     options = {"block_size": block} if block else {}
-    node = helper.make_node("DequantizeLinear", names, ["m"], axis=axis or 0, **options)
+    node = helper.make_node("DequantizeLinear", names, [f"m{name}"], axis=axis or 0, **options)
     def spread(x):
         if block:
             return numpy.take(numpy.repeat(x, block, axis), range(shape[axis]), axis)
         return x if axis is None else x.reshape([-1 if i == axis else 1 for i in range(len(shape))])
-    floats = ((codes - spread(zeros)) * spread(scales)).astype("f4")
-    return [node], weights, floats, f"{kind} {'blocks of %d' % block if block else 'whole'} along {axis}, {len(names) - 2} zeros"
+    matrix = ((codes - spread(zeros)) * spread(scales)).astype("f4")
+    return [node], weights, matrix, f"{kind} {'blocks of %d' % block if block else 'whole'} along {axis}, {len(names) - 2} zeros"
 
 
 def behind_product(rng):
@@ -278,6 +283,124 @@ def rows_of(rng):
     a = rng.integers(-rows, rows, count)
     want = floats[a]
     return Case(model, a, numpy.maximum(want, 0) if last == "r" else want, numpy.abs(want), f"{text}, {rows}x{width}")
+
+
+# Where a constant stands in a product: its shape, the axis and the length of its blocks (0: a scale
+# for each index of the axis; axis None: for all), the type of its scales, and what is around it.
+PRODUCT_FORMS = [
+    ((256, 96), 0, 32, "f32", {}), ((256, 96), 1, 32, "f32", {}), ((256, 96), 0, 0, "f32", {}), ((256, 96), 1, 0, "f32", {}),
+    ((256, 96), None, 0, "f32", {}), ((256, 96), 0, 24, "f32", {}), ((250, 96), 0, 32, "f32", {}), ((256, 90), 1, 32, "f16", {"cast": True}),
+    ((256, 96), 0, 32, "f16", {"cast": True}), ((256, 96), 1, 32, "bf16", {"cast": True}),
+    ((96, 256), 1, 32, "bf16", {"cast": True, "turned": True}), ((96, 256), 0, 32, "f32", {"turned": True}),
+    ((256, 96), 0, 32, "f32", {"left": True}), ((96, 256), 1, 32, "f32", {"left": True}), ((96, 256), 0, 0, "f32", {"left": True}),
+    ((3, 96, 256), 2, 32, "f32", {"left": True}),
+    ((256, 96), 0, 32, "f32", {"gemm": {}}), ((96, 256), 1, 32, "f32", {"gemm": {"transB": 1}}),
+    ((256, 96), 0, 32, "f32", {"gemm": {"alpha": 0.5, "beta": 2.0}, "bias": (96,)}),
+    ((256, 96), 1, 32, "f32", {"gemm": {"transA": 1, "beta": 0.25}, "bias": (5, 1)}),
+    ((256, 96), 0, 32, "f32", {"gemm": {}, "bias": (1, 96)}), ((256, 96), 0, 0, "f32", {"gemm": {}, "bias": (5, 96)}),
+    ((4, 256, 96), 1, 32, "f32", {"a": (4, 5, 256)}), ((4, 256, 96), 2, 32, "f32", {"a": (5, 256)}),
+    ((4, 256, 96), 0, 0, "f32", {"a": (2, 4, 5, 256)}), ((4, 96, 256), 2, 16, "f32", {"a": (2, 1, 5, 256), "turned": True}),
+    ((2, 1, 3, 256, 96), 3, 32, "f16", {"a": (2, 4, 1, 5, 256), "cast": True}), ((4, 256, 96), None, 0, "f32", {"a": (4, 1, 256)}),
+    ((1, 256, 96), 1, 64, "f32", {"a": (3, 5, 256)}), ((256, 96), 0, 32, "f32", {"a": (256,)}),
+]  # fmt: skip
+
+
+def product_form(rng, name, form):
+    """As PRODUCT_FORMS has it: nodes, weights, the input, what is wanted, and the products' sizes."""
+    shape, axis, block, kind, around = form
+    nodes, weights, b, text = dequantized(rng, list(shape), axis, block, floats=kind, name=name)
+    b_name, turned = f"m{name}", around.get("turned", False)
+    if around.get("cast"):
+        nodes.append(helper.make_node("Cast", [b_name], [f"c{name}"], to=TensorProto.FLOAT))
+        b_name = f"c{name}"
+    if turned:
+        perm = [*range(len(shape) - 2), len(shape) - 1, len(shape) - 2]
+        nodes.append(helper.make_node("Transpose", [b_name], [f"t{name}"], perm=perm))
+        b, b_name = numpy.swapaxes(b, -1, -2), f"t{name}"
+    gemm = around.get("gemm")
+    wide = b.T if gemm and gemm.get("transB") else b
+    a_shape = (wide.shape[-1], 7) if around.get("left") else around.get("a", (5, wide.shape[-2]))
+    a = rng.normal(0, 1, a_shape).astype("f4")
+    names = [b_name, f"a{name}"] if around.get("left") else [f"a{name}", b_name]
+    left, right = (wide, a) if around.get("left") else (a, wide)
+    want, size = left.astype("f8") @ right, numpy.abs(left) @ numpy.abs(right)
+    if gemm is None:
+        nodes.append(helper.make_node("MatMul", names, [f"y{name}"]))
+        return nodes, weights, a, want, size, f"{form}: {text}"
+    want, size = want * gemm.get("alpha", 1), size * gemm.get("alpha", 1)
+    if "bias" in around:
+        bias = rng.normal(0, 1, around["bias"]).astype("f4")
+        weights.append(tensor(f"b{name}", bias))
+        names.append(f"b{name}")
+        want, size = want + bias * gemm.get("beta", 1), size + numpy.abs(bias) * gemm.get("beta", 1)
+    nodes.append(helper.make_node("Gemm", names, [f"y{name}"], **gemm))
+    return nodes, weights, numpy.ascontiguousarray(a.T) if gemm.get("transA") else a, want, size, f"{form}: {text}"
+
+
+# The same of a Gather: shape, axis and length of blocks, type of scales, the axis that is gathered
+# along, and how a Transpose in front has the axes, if there is one.
+TABLE_FORMS = [
+    ((64, 96), 1, 32, "f32", 0, None), ((64, 96), 0, 32, "f32", 0, None), ((64, 96), 0, 32, "bf16", 1, None),
+    ((64, 96), 0, 0, "f32", 1, None), ((64, 96), 1, 32, "f32", 0, (1, 0)), ((64, 96), 1, 32, "f16", 1, (1, 0)),
+    ((4, 32, 64), 2, 32, "f32", 0, None), ((4, 32, 64), 1, 16, "f32", 1, None), ((4, 32, 64), 0, 0, "f32", 2, None),
+    ((4, 32, 64), 2, 16, "f32", 1, (2, 1, 0)), ((4, 32, 64), 1, 16, "f32", 0, (1, 2, 0)), ((4, 32, 64), None, 0, "f32", 1, None),
+]  # fmt: skip
+
+
+def table_form(rng, name, form):
+    shape, axis, block, kind, along, perm = form
+    nodes, weights, table, text = dequantized(rng, list(shape), axis, block, floats=kind, name=name)
+    read = f"m{name}"
+    if perm is not None:
+        nodes.append(helper.make_node("Transpose", [read], [f"t{name}"], perm=perm))
+        table, read = table.transpose(perm), f"t{name}"
+    nodes.append(helper.make_node("Gather", [read, f"a{name}"], [f"g{name}"], axis=along))
+    nodes.append(helper.make_node("Cast", [f"g{name}"], [f"y{name}"], to=TensorProto.FLOAT))
+    a = rng.integers(-table.shape[along], table.shape[along], (2, 3))
+    want = numpy.take(table, a, along)
+    return nodes, weights, a, want, numpy.abs(want) * (1 if kind == "f32" else 4e3), f"{form}: {text}"
+
+
+def every_form(ullage, options):
+    """Wherever a dequantized constant stands in a product or a Gather, it is read packed: no step
+    unfolds it, and the weights of the plan are the bytes that are stored."""
+    rng = numpy.random.default_rng(11)
+    forms = [product_form(rng, f"{i:02}", form) for i, form in enumerate(PRODUCT_FORMS)]
+    forms += [table_form(rng, f"{i:02}", form) for i, form in enumerate(TABLE_FORMS, len(forms))]
+    inputs = {node.input[i]: form[2] for form in forms for node in form[0] for i in range(len(node.input)) if node.input[i][0] == "a"}
+    kinds = {name: TensorProto.INT64 if a.dtype == "i8" else TensorProto.FLOAT for name, a in inputs.items()}
+    weights = [weight for form in forms for weight in form[1]]
+    graph = helper.make_graph(
+        [node for form in forms for node in form[0]], "g",
+        [helper.make_tensor_value_info(name, kinds[name], a.shape) for name, a in inputs.items()],
+        [helper.make_tensor_value_info(f"y{i:02}", TensorProto.FLOAT, form[3].shape) for i, form in enumerate(forms)], weights)  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    got = []
+    with tempfile.TemporaryDirectory() as folder:
+        program, out, plan, path = (os.path.join(folder, name) for name in ("program", "out", "plan.json", "m.onnx"))
+        onnx.save(model, path)
+        feeds = []
+        for name, a in inputs.items():
+            numpy.save(os.path.join(folder, f"{name}.npy"), a)
+            feeds += ["--input", f"{name}={os.path.join(folder, name)}.npy"]
+        for more in (["--pack", "none"], ["--json", plan]):
+            run([ullage, "compile", path, "-o", program, "--cflags", "-O1", *options, *more])
+            run([program, *feeds, "--output-dir", out])
+            got.append([numpy.load(os.path.join(out, f"y{i:02}.npy")) for i in range(len(forms))])
+        with open(plan) as file:
+            told = json.load(file)
+    for plain, y, (_, _, _, want, size, text) in zip(*got, forms):
+        worst = float(numpy.max(numpy.abs(y - want) / (size + 1e-30)))
+        if y.shape != want.shape or not worst <= NEAR:
+            raise RuntimeError(f"{text}: {y.shape} differs by {worst:.2g} of the products' sizes")
+        if y.tobytes() != plain.tobytes():
+            raise RuntimeError(f"{text}: --pack none gives other bits")
+    unfolded = [op for op in told["steps"]["op"] if "NBits" not in op and "Dequantize" in op and "Gather" not in op]
+    if unfolded:
+        raise RuntimeError(f"every form: steps of {unfolded}")
+    stored = sum(len(weight.raw_data) for weight in weights)
+    if told["rows"]["weights"] > 1.01 * stored:
+        raise RuntimeError(f"every form: {told['rows']['weights']} bytes of weights, {stored} in the model")
 
 
 def kernels_of(rng):
@@ -565,6 +688,7 @@ def main():
         peers += check_peer(case) if onnxruntime is not None else 0
         ways[check(os.path.abspath(arguments.ullage), options, case)] += 1
     refusals(os.path.abspath(arguments.ullage))
+    every_form(os.path.abspath(arguments.ullage), options)
     rounded_ones(os.path.abspath(arguments.ullage), options)
     verified(os.path.abspath(arguments.ullage), options)
     asked_for(os.path.abspath(arguments.ullage), options)
