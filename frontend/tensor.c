@@ -166,13 +166,17 @@ static uint64_t next_varint(const unsigned char *data, uint64_t *at, uint64_t en
     return value;
 }
 
-/* Writes one number of a varint field as an element; what is packed stays so here. False: it has
- * more bits than the element, be that signed or not. */
+/* Writes one number of a varint field as an element; what is packed stays so here. False: it is out
+ * of an integer's type, or has more bits than the element, be that signed or not. */
 static bool put_number(unsigned char *place, enum ul_dtype dtype, uint32_t size, uint64_t value)
 {
     unsigned char bytes[8];
     uint64_t above = size < 8 ? value >> (8 * size - 1) : 0, all = UINT64_MAX >> (8 * size - 1);
+    int64_t low, high;
     if (dtype != UL_BOOL && above > 1 && above != all)
+        return false;
+    if (!is_packed(dtype) && ul_dtype_range(dtype, &low, &high) &&
+        ((int64_t)value < low || (int64_t)value > high))
         return false;
     for (unsigned i = 0; i < 8; i++)
         bytes[i] = (unsigned char)(value >> (8 * i));

@@ -158,6 +158,8 @@ def bad_tensors():
     t = TensorProto
     one("tensor_of_9_bits", TensorProto(name="w", data_type=t.UINT8, dims=[2], int32_data=[255, 256]))
     one("tensor_below_i8", TensorProto(name="w", data_type=t.INT8, dims=[2], int32_data=[-128, -129]))
+    one("tensor_below_u8", TensorProto(name="w", data_type=t.UINT8, dims=[2], int32_data=[3, -1]))
+    one("tensor_above_i8", TensorProto(name="w", data_type=t.INT8, dims=[2], int32_data=[127, 128]))
     one("tensor_packed_of_9_bits", TensorProto(name="w", data_type=t.UINT2, dims=[2], int32_data=[256]))
     one("tensor_packed_short", TensorProto(name="w", data_type=t.INT2, dims=[9], raw_data=b"\x1b\x1b"))
     one("tensor_e8m0", TensorProto(name="w", data_type=t.FLOAT8E8M0, dims=[2], raw_data=b"\x7f\x7f"))
