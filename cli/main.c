@@ -107,8 +107,10 @@ int main(int argc, char **argv)
     enum ul_status status = run(&job, argc - 1, argv + 1);
     if (status == UL_OK)
         status = finish_output(&job.compile.diag);
-    if (status != UL_OK)
+    if (status != UL_OK) {
+        ul_compile_name_source(&job.compile);
         fprintf(stderr, "ullage: error: %s\n", job.compile.diag.text);
+    }
     ul_cli_job_done(&job);
     return (int)status;
 }

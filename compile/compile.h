@@ -97,6 +97,7 @@ struct ul_compile {
     struct ul_plan_ladder ladder; /* empty where the plan without a budget does */
     bool wants_ladder;            /* though the plan without a budget does */
     const char *quantized_folder; /* of ul_compile_quantize, until ul_compile_done; or NULL */
+    const char *quantized_from;   /* the model's own path, where there is such a folder */
     bool is_trial;                /* only its bytes and its time are asked for */
     bool is_library;              /* the caller wants source: the process is somebody else's */
     struct ul_report report;
@@ -127,6 +128,8 @@ enum ul_status ul_compile_plan(struct ul_compile *compile) UL_MUST_CHECK;
  * compiles for this machine; UL_INVALID names data that do not fit. */
 enum ul_status ul_compile_quantize(struct ul_compile *compile, const char *model_path,
                                    const char **quantized_path) UL_MUST_CHECK;
+/* Has the message that is set name the model that was given, not the file that was made of it. */
+void ul_compile_name_source(struct ul_compile *compile);
 
 /* largest.c: with options.max_batch or options.max_dim, has the compile take the largest batch, or
  * size of a dimension, that fits its budget, by planning others; with a number of micro-batches

@@ -63,7 +63,8 @@ static enum ul_status find_directory(const struct zip *zip, struct directory *di
     while (at > least && get(zip->data + at, 4) != 0x06054b50u)
         at--;
     if (zip->size_bytes < END_BYTES || get(zip->data + at, 4) != 0x06054b50u)
-        return bad(zip, "no directory at its end");
+        return bad(zip, "no directory at its end; numpy.savez(\"data.npz\", NAME=array) makes one, "
+                        "with the name of each input of the model");
     directory->count = get(zip->data + at + 10, 2);
     directory->end = get(zip->data + at + 12, 4);
     directory->begin = get(zip->data + at + 16, 4);

@@ -15,6 +15,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#define OBSERVED "observed.onnx" /* in the folder: a model that gives values, */
+#define QUANTIZED "quantized"    /* and a folder of the result */
+
 struct quantizer {
     struct ul_compile *compile; /* that is asked; its folder and diag */
     struct ul_compile source;   /* of the float32 model */
@@ -149,7 +152,7 @@ static enum ul_status build_program(struct quantizer *quantizer)
 {
     struct ul_compile *compile = quantizer->compile;
     const struct ul_compile_options *options = &compile->options;
-    const char *model = inside(quantizer, "observed.onnx");
+    const char *model = inside(quantizer, OBSERVED);
     const char *program = inside(quantizer, "observe");
     bool any = false;
     struct ul_compile observed;
@@ -342,12 +345,19 @@ static void forget(struct ul_compile *compile)
         ul_option_clear(&compile->options.base, ul_option_find(&ul_compile_option_table, names[i]));
 }
 
+/* Its file has the model's name, which plans and programs say. */
+static const char *quantized_name(struct ul_arena *arena, const struct ul_compile *compile)
+{
+    const char *slash = strrchr(compile->quantized_from, '/');
+    const char *name = slash != NULL ? slash + 1 : compile->quantized_from;
+    return ul_arena_printf(arena, "%s/%s/%s", compile->quantized_folder, QUANTIZED,
+                           strcmp(name, "-") == 0 ? "model.onnx" : name);
+}
+
 enum ul_status ul_compile_quantize(struct ul_compile *compile, const char *model_path,
                                    const char **quantized_path)
 {
     struct quantizer quantizer = {.compile = compile};
-    const char *slash = strrchr(model_path, '/');
-    const char *name = slash != NULL ? slash + 1 : model_path;
     UL_ASSERT(!compile->loaded && compile->quantized_folder == NULL);
     *quantized_path = model_path;
     if (compile->options.quantize_activations == NULL) {
@@ -358,9 +368,9 @@ enum ul_status ul_compile_quantize(struct ul_compile *compile, const char *model
     }
     UL_TRY(check_options(compile));
     UL_TRY(ul_temporary_make(&compile->keep, &compile->quantized_folder, &compile->diag));
-    const char *folder = inside(&quantizer, "quantized");
-    const char *path = ul_arena_printf(&compile->keep, "%s/%s", folder,
-                                       strcmp(name, "-") == 0 ? "model.onnx" : name);
+    compile->quantized_from = model_path;
+    const char *folder = inside(&quantizer, QUANTIZED);
+    const char *path = quantized_name(&compile->keep, compile);
     if (mkdir(folder, 0777) != 0)
         return ul_diag_set(&compile->diag, UL_IO, "%s: cannot make the folder", folder);
     ul_compile_init(&quantizer.source);
@@ -370,4 +380,28 @@ enum ul_status ul_compile_quantize(struct ul_compile *compile, const char *model
     *quantized_path = path;
     forget(compile);
     return UL_OK;
+}
+
+/* Puts `to` where `from` stands first. */
+static void rename_in(struct ul_diag *diag, const char *from, const char *to)
+{
+    char old[UL_LIMIT_DIAG_BYTES];
+    memcpy(old, diag->text, sizeof old);
+    const char *at = strstr(old, from);
+    if (at == NULL)
+        return;
+    int length = snprintf(diag->text, sizeof diag->text, "%.*s%s%s", (int)(at - old), old, to,
+                          at + strlen(from));
+    if (length >= (int)sizeof diag->text)
+        memcpy(diag->text + sizeof diag->text - 4, "...", 4);
+}
+
+void ul_compile_name_source(struct ul_compile *compile)
+{
+    if (compile->quantized_folder == NULL)
+        return;
+    struct ul_arena *arena = &compile->keep;
+    rename_in(&compile->diag, quantized_name(arena, compile), compile->quantized_from);
+    rename_in(&compile->diag, ul_arena_printf(arena, "%s/%s", compile->quantized_folder, OBSERVED),
+              compile->quantized_from);
 }

@@ -126,6 +126,12 @@ def refused(args, name, code, text, *words):
     expect(right, f"{name}: exit {done.returncode}, wanted {code} and {text!r}: {done.stderr}")
 
 
+def npy(folder, array):
+    path = os.path.join(folder, "x.npy")
+    np.save(path, array)
+    return path
+
+
 def check_refusals(args, folder):
     x = np.zeros((4, 1, 8, 8), np.float32)
     nan = x.copy()
@@ -150,6 +156,8 @@ def check_refusals(args, folder):
     refused(args, "compressed", 3, "compressed", *fixed, data)
     np.savez(data, x=x)
     refused(args, "no npz", 2, ".npz", *fixed, digits.MODEL)
+    refused(args, "an npy", 2, "numpy.savez", *fixed, npy(folder, x))
+    refused(args, "the model's name", 1, f"{digits.MODEL}: --quantize", *fixed, data, "--quantize", "int8:nowhere")
     refused(args, "no file", 5, "nowhere.npz", *fixed, os.path.join(folder, "nowhere.npz"))
     refused(args, "precision", 1, "--precision", *fixed, data, "--precision", "bf16")
     refused(args, "training", 1, "--train", *fixed, data, "--train")
