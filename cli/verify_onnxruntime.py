@@ -8,6 +8,7 @@ Exit code 3: onnx or onnxruntime is not installed. 4: a size is missing. 5: onnx
 the model at all. 6: it cannot on random inputs. What is printed says why.
 """
 
+import os
 import sys
 
 try:
@@ -43,7 +44,7 @@ def cut(path):
     names = [o.partition("=")[2] for o in sys.argv[3:] if o.startswith("--output=")]
     if not names:
         return path
-    model = onnx.load(path)
+    model = onnx.load(path, load_external_data=False) # bytes of a model end at 2 GiB: see open_session
     del model.graph.output[:]
     model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
     return model.SerializeToString()
@@ -69,6 +70,9 @@ def open_session(model, level):
     settings = onnxruntime.SessionOptions()
     settings.graph_optimization_level = level
     settings.log_severity_level = 4
+    if isinstance(model, bytes): # a model that was cut has no folder of its own
+        settings.add_session_config_entry("session.model_external_initializers_file_folder_path",
+                                          os.path.dirname(os.path.abspath(sys.argv[1])))
     return onnxruntime.InferenceSession(model, settings, providers=["CPUExecutionProvider"])
 
 
