@@ -78,6 +78,20 @@ enum ul_status ul_cli_read_problem(struct ul_cli_job *job, const char *path,
  * it, which goes where --save-quantized says. */
 enum ul_status ul_cli_quantize(struct ul_cli_job *job, const char **model) UL_MUST_CHECK;
 
+/* verify_edges.c */
+
+/* What an input or output of a program without floats stands for: (x - zero) * scale; a scale of 0:
+ * for itself. */
+struct ul_cli_edge {
+    enum ul_dtype dtype;
+    double scale;
+    int64_t zero;
+};
+/* Writes a tensor's file anew, with the integers that QuantizeLinear makes of its floats. */
+enum ul_status ul_cli_quantize_file(const char *source, const char *target,
+                                    const struct ul_cli_edge *edge,
+                                    struct ul_diag *diag) UL_MUST_CHECK;
+
 /* drawings.c */
 
 enum ul_status ul_cli_read_saved(struct ul_cli_job *job, const char *path,

@@ -38,7 +38,8 @@ struct verification {
     enum ul_dtype least;   /* float type of fewest bits that an output hangs on */
     enum ul_dtype *leasts; /* of each output */
     uint32_t output_count;
-    const char *reference; /* for the verdict */
+    struct ul_cli_edge *edges; /* of --no-float: inputs by the set's number, then all outputs */
+    const char *reference;     /* for the verdict */
 };
 
 static const char *set_file(struct verification *verification, const char *kind, uint32_t number)
@@ -143,6 +144,29 @@ static void find_leasts(struct verification *verification, const struct ul_graph
     }
 }
 
+static struct ul_cli_edge edge_of(const struct ul_graph *graph, ul_value_id id)
+{
+    const struct ul_value *value = &graph->values[id];
+    return (struct ul_cli_edge){value->type.dtype, value->edge_scale, value->edge_zero};
+}
+
+/* Which inputs and outputs of the program are integers behind the model's floats. */
+static void find_edges(struct verification *verification, const struct ul_graph *graph)
+{
+    const struct ul_block *root = &graph->blocks[0];
+    uint32_t count = verification->input_count + root->output_count;
+    verification->edges =
+        UL_NEW_ARRAY(&verification->outer->compile.keep, struct ul_cli_edge, (uint64_t)count + 1);
+    for (uint32_t i = 0; i < verification->input_count; i++) {
+        for (uint32_t k = 0; k < root->input_count; k++) {
+            if (strcmp(graph->values[root->inputs[k]].name, verification->names[i]) == 0)
+                verification->edges[i] = edge_of(graph, root->inputs[k]);
+        }
+    }
+    for (uint32_t i = 0; i < root->output_count; i++)
+        verification->edges[verification->input_count + i] = edge_of(graph, root->outputs[i]);
+}
+
 static enum ul_status make_program(struct verification *verification, struct ul_compile *compile,
                                    const char *program)
 {
@@ -167,9 +191,11 @@ static enum ul_status build_attempt(struct verification *verification,
     apply_inputs(verification, &compile, attempt);
     enum ul_status status = make_program(verification, &compile, program);
     *diag = compile.diag;
-    verification->quantizes = quantizes(&compile.graph);
-    if (status == UL_OK)
+    verification->quantizes = options->no_float || quantizes(&compile.graph);
+    if (status == UL_OK) {
         find_leasts(verification, &compile.graph);
+        find_edges(verification, &compile.graph);
+    }
     ul_compile_done(&compile);
     return status;
 }
@@ -229,11 +255,26 @@ static void show_output(struct verification *verification, const char *path, con
     ul_file_unmap(&file);
 }
 
+/* The file in the folder: a link, or the integers that a program without floats has there. */
+static enum ul_status link_file(struct verification *verification, const char *kind,
+                                uint32_t number, const struct ul_cli_edge *edge, const char *target)
+{
+    struct ul_diag *diag = &verification->outer->compile.diag;
+    const char *source = set_file(verification, kind, number);
+    if (edge != NULL && edge->scale != 0)
+        return ul_cli_quantize_file(source, target, edge, diag);
+    char *real = realpath(source, NULL);
+    bool is_made = real != NULL && symlink(real, target) == 0;
+    free(real);
+    return is_made ? UL_OK : ul_diag_set(diag, UL_IO, "%s: %s", source, strerror(errno));
+}
+
 /* A folder of links to the set's files, numbered as the program's own inputs are. */
 static enum ul_status link_data(struct verification *verification, const char *folder)
 {
     struct ul_arena *arena = &verification->outer->compile.keep;
     const struct ul_onnx_model *model = &verification->outer->compile.model;
+    const struct ul_cli_edge *edges = verification->edges;
     uint32_t number = 0;
     if (mkdir(folder, 0777) != 0)
         return ul_diag_set(&verification->outer->compile.diag, UL_IO, "%s: %s", folder,
@@ -242,20 +283,16 @@ static enum ul_status link_data(struct verification *verification, const char *f
         for (uint32_t i = 0; i < verification->input_count; i++) {
             if (verification->fixed[i] || verification->names[i] != model->inputs[k].name)
                 continue;
-            char *real = realpath(set_file(verification, "input", i), NULL);
-            if (real != NULL &&
-                symlink(real, ul_arena_printf(arena, "%s/input_%u.pb", folder, number)) == 0)
-                number++;
-            free(real);
+            UL_TRY(link_file(verification, "input", i, &edges[i],
+                             ul_arena_printf(arena, "%s/input_%u.pb", folder, number)));
+            number++;
         }
     }
-    for (uint32_t i = 0; i < MAX_FILES && is_file(set_file(verification, "output", i)); i++) {
-        char *real = realpath(set_file(verification, "output", i), NULL);
-        if (real == NULL ||
-            symlink(real, ul_arena_printf(arena, "%s/output_%u.pb", folder, i)) != 0)
-            number = 0;
-        free(real);
-    }
+    for (uint32_t i = 0; i < MAX_FILES && is_file(set_file(verification, "output", i)); i++)
+        UL_TRY(
+            link_file(verification, "output", i,
+                      i < verification->output_count ? &edges[verification->input_count + i] : NULL,
+                      ul_arena_printf(arena, "%s/output_%u.pb", folder, i)));
     return UL_OK;
 }
 
@@ -284,6 +321,10 @@ static const char *excuse(const struct verification *verification)
     if (verification->outer->compile.options.quantize.count > 0)
         return "\n--quantize rounds weights to few bits, and the norm error is what that costs: "
                "give --norm X\nwhere that much is right";
+    if (verification->outer->compile.options.no_float)
+        return "\n--no-float rounds scales and the middle of two integers elsewhere, and layers "
+               "carry "
+               "such\nsteps on: give --steps N where that many are right";
     if (!verification->quantizes || rounded(verification) == NULL)
         return "";
     return "\nThe model quantizes: a value that less than f32 moves over a boundary is a whole "
@@ -329,6 +370,8 @@ static double step_limit(const struct verification *verification)
 {
     if (ul_cli_is_said(verification->outer, "steps"))
         return verification->outer->options.steps > 0 ? 1 : 0;
+    if (verification->outer->compile.options.no_float)
+        return 0.2; /* the middle of two integers is rounded up */
     bool sums_alike = !verification->quantizes || !verification->is_random;
     return sums_alike || rounded(verification) != NULL ? 0 : 0.01;
 }
@@ -602,13 +645,16 @@ static struct ul_compile_options plain_options(struct ul_compile *compile)
                                        .consts = options->consts,
                                        .outputs = options->outputs,
                                        .pack = UL_PACK_NONE,
+                                       .no_float = options->no_float,
                                        .cflags = options->cflags};
     bool is_host =
         ul_target_find(options->target)->compiler == ul_target_find(plain.target)->compiler;
     plain.cc = is_host ? options->cc : NULL;
     plain.march = is_host ? options->march : NULL;
     for (uint32_t i = 0; i < ul_passes_count(); i++) {
-        if (!ul_passes_get(i)->required && strcmp(ul_passes_get(i)->name, "integers") != 0)
+        const char *name = ul_passes_get(i)->name;
+        if (!ul_passes_get(i)->required && strcmp(name, "integers") != 0 &&
+            strcmp(name, "no_float") != 0)
             ul_texts_add(&compile->keep, &plain.no_passes, ul_passes_get(i)->name);
     }
     return plain;
@@ -784,10 +830,6 @@ static enum ul_status verify(struct ul_cli_job *job)
         return ul_diag_set(&job->compile.diag, UL_USAGE,
                            "give a model: ullage verify MODEL.onnx [DIR...]");
     UL_TRY(ul_compile_fit(&job->compile));
-    if (job->compile.options.no_float)
-        return ul_diag_set(&job->compile.diag, UL_USAGE,
-                           "--no-float: the program's inputs and outputs are integers, which no "
-                           "reference takes; verify the model without it");
     struct verification verification = {
         .outer = job, .model = job->files.items[0], .reference = "nothing"};
     UL_TRY(ul_temporary_make(&job->compile.keep, &verification.work, &job->compile.diag));
@@ -795,7 +837,10 @@ static enum ul_status verify(struct ul_cli_job *job)
     enum ul_status status = verify_all(&verification);
     const char *less = rounded(&verification);
     double limit = norm_limit(&verification, verification.least);
-    if (less == NULL && verification.quantizes && 2 * verification.noise > 5e-3)
+    if (job->compile.options.no_float && !ul_cli_is_said(job, "steps"))
+        printf("without floats: integers are right where at most 1 of 5 is one step away, or with "
+               "--steps N all N steps\n");
+    else if (less == NULL && verification.quantizes && 2 * verification.noise > 5e-3)
         printf("the model quantizes: outputs are right by a norm error of at most %.2g, twice what "
                "onnxruntime's optimisations, or inputs moved by 1e-5, change in it\n",
                limit);
@@ -824,7 +869,9 @@ const struct ul_cli_command ul_command_verify = {
         "memory. The last line is the verdict: same, different or none.\n"
         "An element is right within atol + rtol * |wanted|; integers and bool must be equal, but "
         "that on random inputs 1 of 100 integers of 8 or 16 bits may be one step away where the "
-        "model quantizes: a sum in another order may lie on the other side of a rounding. --steps "
+        "model quantizes: a sum in another order may lie on the other side of a rounding. With "
+        "--no-float the reference's floats are compared as the integers that the program has for "
+        "them, of which 1 of 5 may be one step away. --steps "
         "N "
         "lets all of them be N steps away, on any inputs: layers carry such steps on. An "
         "output is also right by its norm error, |got - wanted| / |wanted| over all of it: on "

@@ -6,6 +6,7 @@ import sys
 
 import numpy
 import onnx
+import onnxruntime
 from onnx import numpy_helper, parser
 
 HEAD = '<ir_version: 10, opset_import: ["": 21]>'
@@ -55,6 +56,17 @@ MODELS = {
 }
 
 
+def record_off(model):
+    """Data of `steps` in off_data, of which outputs are three steps away."""
+    x = numpy.random.default_rng(1).uniform(-1, 1, (16, 64)).astype("float32")
+    y = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})[0]
+    y -= numpy.sign(y) * numpy.float32(3 * 0.05)
+    folder = os.path.join(sys.argv[1], "off_data")
+    os.mkdir(folder)
+    onnx.save_tensor(numpy_helper.from_array(x, "x"), os.path.join(folder, "input_0.pb"))
+    onnx.save_tensor(numpy_helper.from_array(y, "y"), os.path.join(folder, "output_0.pb"))
+
+
 def main():
     rng = numpy.random.default_rng(0)
     weights = {"half": rng.standard_normal((256, 256)).astype("float16"),
@@ -66,6 +78,11 @@ def main():
         if name in weights:
             model.graph.initializer.append(numpy_helper.from_array(weights[name], "w"))
         onnx.save(model, os.path.join(sys.argv[1], name + ".onnx"))
+        if name == "steps":
+            os.mkdir(os.path.join(sys.argv[1], "beside"))
+            record_off(model)
+            onnx.save(model, os.path.join(sys.argv[1], "beside", "steps.onnx"), size_threshold=0,
+                      save_as_external_data=True, location="steps.bin")
     x = rng.standard_normal(8).astype("float32")
     data = {"input_0": ("x", x), "output_0": ("y", numpy.exp(x) * numpy.float32(1.002)),
             "output_1": ("z", numpy.exp(x) * numpy.float32(1.002))}

@@ -62,6 +62,15 @@ if "$python" -c 'import onnxruntime' 2>/dev/null; then
     expect 6 'largest difference 1 step of 65535: MISMATCH' \
         "$ullage" verify fine.onnx --target c --cflags -O0 --steps 0
     expect 0 'ok by steps' "$ullage" verify fine.onnx --target c --cflags -O0 --steps 1
+    # a program without floats is held against the integers behind the reference's floats
+    free() { "$ullage" verify steps.onnx "$@" --target c --no-float --cflags -O0; }
+    expect 0 '^  y: largest difference [01] steps? of ' free
+    expect 6 'give --steps N where that many are right' free off_data
+    expect 6 'y: largest difference [34] steps of .*: MISMATCH' free off_data --steps 2
+    expect 0 '^verdict: same' free off_data --steps 4
+    ULLAGE_PYTHON='' expect 0 '^y.npy: largest difference' free
+    # of a model whose weights lie beside it --output cuts the graph alone
+    expect 0 '^  b: .*ok' "$ullage" verify beside/steps.onnx --output b --target c --cflags -O0
     unset ULLAGE_PYTHON
 else
     echo 'verify.sh: onnxruntime is missing: a scalar beside its reference is skipped'
