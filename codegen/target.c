@@ -92,6 +92,7 @@ static const struct ul_target targets[] = {
                 .has_threads = true,
                 .has_rom = true,
                 .channels_last = true,
+                .panels_of_codes = true,
                 .tile_count = 4,
                 .tile_bytes = 512 * 1024},
      .compiler = &cc,

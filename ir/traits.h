@@ -35,10 +35,12 @@ struct ul_target_traits {
                                 planned with a bound on their scratch, and may be absent */
 
     /* passes */
-    bool channels_last;       /* convolution nets keep channels innermost (layout.c) */
-    bool filters_last;        /* weights of convolutions are stored so too (filters.c) */
-    bool biases_alike;        /* its library wants biases in the type of results (precision.c) */
-    bool products_joined;     /* products of one operand are one (join.c) */
+    bool channels_last;   /* convolution nets keep channels innermost (layout.c) */
+    bool filters_last;    /* weights of convolutions are stored so too (filters.c) */
+    bool biases_alike;    /* its library wants biases in the type of results (precision.c) */
+    bool products_joined; /* products of one operand are one (join.c) */
+    bool panels_of_codes; /* products of weights of a few bits have these in an order of their own,
+                             so that tables of the same numbers are stored beside (nbits.c) */
     uint64_t signed_products; /* of integers, from which on their library forms them of factors with
                                  signs alone (integers_sums.c); 0: never */
     uint32_t tile_count; /* parts in which the largest gradient is formed and used (tiles.c); */

@@ -14,6 +14,8 @@
  * does behind its product are nodes behind it. Signed weights are shifted by half their range,
  * which zero points take up; floats of 4 and 8 bits stay the codes that they are. And scales and
  * zero points of all MatMulNBits are turned, [n, blocks] to [blocks, n]: kernels go along n.
+ * Where rows of a table are columns of a product, as of tied embeddings, a Gather reads what the
+ * product does; codes have their own copy on targets whose products lay them out in panels.
  *
  * Left undone: Gathers of rows that end within a byte, and more than MAX_MATRICES matrices. */
 #include "ir/build.h"
@@ -107,12 +109,27 @@ static void turn_tables(const struct ul_pass *pass, ul_node_id id)
 
 /* ---- products ---- */
 
+/* What was made of a constant of which each row is a column of a product. */
+struct rows {
+    ul_value_id sources[3], inputs[4]; /* of DequantizeLinear; of MatMulNBits */
+    int64_t zero;
+};
+
+struct packing {
+    struct ul_arena *scratch;
+    struct ul_rewrite rewrite;
+    struct rows *rows;
+    uint32_t row_count, row_capacity;
+    bool shares_codes; /* with a Gather: the product does not want them in another order */
+};
+
 enum { MAX_MATRICES = 256 }; /* a step for each */
 
 /* A product with a constant: MatMul(a, b), MatMul(b, a), or Gemm(a, b, bias). */
 struct product {
     struct ul_nbits_source source;
     struct ul_build build;
+    struct packing *packing;
     uint32_t rank;             /* of the constant */
     uint32_t k_axis, n_axis;   /* of the codes */
     int64_t at[UL_LIMIT_RANK]; /* of a code: along other axes, the matrix in hand */
@@ -268,6 +285,21 @@ static ul_value_id pack_zeros(struct ul_graph *graph, struct product *product, i
     return ul_nbits_add_weight(graph, source->inputs[2], UL_U8, 2, dims, packer.bytes);
 }
 
+/* Whether rows of the constant are columns of the product, so that a Gather finds them there. */
+static void note_rows(const struct product *product, const ul_value_id *inputs, int64_t zero)
+{
+    struct packing *packing = product->packing;
+    const struct ul_nbits_source *source = &product->source;
+    if (product->rank != 2 || product->n_axis != 0 || product->is_one || product->scale_n != 1 ||
+        product->scale_k != product->block || product->depth * source->bits % 8 != 0)
+        return;
+    UL_GROW(packing->scratch, packing->rows, packing->row_count, packing->row_capacity);
+    struct rows *rows = &packing->rows[packing->row_count++];
+    *rows = (struct rows){.zero = zero};
+    memcpy(rows->sources, source->inputs, sizeof rows->sources);
+    memcpy(rows->inputs, inputs, sizeof rows->inputs);
+}
+
 /* a times the matrix in hand. */
 static ul_value_id multiply(struct product *product, ul_value_id a)
 {
@@ -279,6 +311,7 @@ static ul_value_id multiply(struct product *product, ul_value_id a)
     inputs[UL_NBITS_SCALES] = pack_scales(graph, product);
     inputs[UL_NBITS_ZEROS] = pack_zeros(graph, product, &zero);
     UL_ASSERT(zero >= 0 && zero <= 255);
+    note_rows(product, inputs, zero);
     type.dims[type.rank - 1] = product->columns;
     ul_value_id made = ul_build_value(&product->build, UL_OP_MatMulNBits, inputs, 6, &type);
     ul_node_id id = graph->values[made].producer;
@@ -356,11 +389,11 @@ static ul_value_id finish_gemm(struct product *product, ul_value_id y, double al
     return ul_build_value(&product->build, UL_OP_Add, terms, 2, &type);
 }
 
-static bool pack_product(struct ul_rewrite *rewrite, ul_node_id id)
+static bool pack_product(struct packing *packing, ul_node_id id)
 {
-    struct ul_graph *graph = rewrite->graph;
+    struct ul_graph *graph = packing->rewrite.graph;
     const struct ul_node *node = &graph->nodes[id];
-    struct product product = {0};
+    struct product product = {.packing = packing};
     if (!read_product(graph, node, &product))
         return false;
     bool is_gemm = node->op == UL_OP_Gemm;
@@ -384,7 +417,7 @@ static bool pack_product(struct ul_rewrite *rewrite, ul_node_id id)
     y = product.is_left ? swap_last(&product.build, y) : y;
     y = finish_gemm(&product, y, alpha, beta, bias);
     UL_ASSERT(ul_type_equal(&graph->values[y].type, &graph->values[output].type));
-    bool is_named = ul_rewrite_forward(rewrite, output, y);
+    bool is_named = ul_rewrite_forward(&packing->rewrite, output, y);
     UL_ASSERT(is_named);
     ul_graph_remove_node(graph, id);
     return true;
@@ -439,9 +472,43 @@ static uint32_t find_block_axis(const struct ul_nbits_source *source)
     return 0;
 }
 
+/* The table, its scales and zero points, and `zero`, as a product of the same constant has them.
+ * False: there is none. */
+static bool find_rows(const struct packing *packing, struct ul_build *build,
+                      const struct ul_nbits_source *source, ul_value_id inputs[4], int64_t *zero)
+{
+    for (uint32_t i = 0; i < packing->row_count; i++) {
+        const struct rows *rows = &packing->rows[i];
+        if (memcmp(rows->sources, source->inputs, sizeof rows->sources) != 0)
+            continue;
+        const struct ul_type *codes = &source->codes->type;
+        const int64_t dims[] = {codes->dims[0], codes->dims[1] * source->bits / 8};
+        UL_ASSERT(codes->rank == 2);
+        inputs[0] = packing->shares_codes
+                        ? ul_build_reshape(build, rows->inputs[UL_NBITS_B], 2, dims)
+                        : pack_rows(build->graph, source, source->codes, source->inputs[0]);
+        inputs[2] = rows->inputs[UL_NBITS_SCALES];
+        inputs[3] = rows->inputs[UL_NBITS_ZEROS];
+        *zero = rows->zero;
+        return true;
+    }
+    return false;
+}
+
+static void pack_inputs(struct ul_graph *graph, const struct ul_nbits_source *source,
+                        ul_value_id inputs[4])
+{
+    inputs[0] = pack_rows(graph, source, source->codes, source->inputs[0]);
+    inputs[2] = widen(graph, source, source->inputs[1]);
+    if (source->zeros != NULL) {
+        ul_value_id zeros = widen(graph, source, source->inputs[2]);
+        inputs[3] = pack_rows(graph, source, graph->values[zeros].tensor, zeros);
+    }
+}
+
 /* Rows of the codes along one of their axes. */
-static ul_value_id gather(struct ul_build *build, const struct ul_nbits_source *source,
-                          ul_value_id rows, uint32_t axis)
+static ul_value_id gather(const struct packing *packing, struct ul_build *build,
+                          const struct ul_nbits_source *source, ul_value_id rows, uint32_t axis)
 {
     struct ul_graph *graph = build->graph;
     const struct ul_type *codes = &source->codes->type, *indices = &graph->values[rows].type;
@@ -454,19 +521,19 @@ static ul_value_id gather(struct ul_build *build, const struct ul_nbits_source *
             type.dims[type.rank++] = codes->dims[d];
     }
     ul_value_id inputs[4] = {UL_NONE, rows, UL_NONE, UL_NONE};
-    inputs[0] = pack_rows(graph, source, source->codes, source->inputs[0]);
-    inputs[2] = widen(graph, source, source->inputs[1]);
-    if (source->zeros != NULL) {
-        ul_value_id zeros = widen(graph, source, source->inputs[2]);
-        inputs[3] = pack_rows(graph, source, graph->values[zeros].tensor, zeros);
-    }
+    int64_t zero = source->shift;
+    bool is_shared = find_rows(packing, build, source, inputs, &zero);
+    if (!is_shared)
+        pack_inputs(graph, source, inputs);
     ul_value_id made = ul_build_value(build, UL_OP_GatherBlockQuantized, inputs, 4, &type);
     ul_node_id id = graph->values[made].producer;
     ul_node_set_int(graph, id, "gather_axis", axis);
     ul_node_set_int(graph, id, "quantize_axis", along);
     ul_node_set_int(graph, id, "bits", source->bits);
     ul_node_set_int(graph, id, "block_size", source->span[along]);
-    ul_node_set_int(graph, id, "zero", source->shift);
+    ul_node_set_int(graph, id, "zero", zero);
+    if (is_shared)
+        ul_node_set_int(graph, id, "by_block", 1);
     if (source->is_e2m1)
         ul_node_set_int(graph, id, "e2m1", 1);
     return made;
@@ -490,9 +557,9 @@ static ul_value_id turn_gathered(struct ul_build *build, const struct ul_nbits_s
     return moves ? ul_build_transpose(build, made, perm) : made;
 }
 
-static bool pack_table(struct ul_rewrite *rewrite, ul_node_id id)
+static bool pack_table(struct packing *packing, ul_node_id id)
 {
-    struct ul_graph *graph = rewrite->graph;
+    struct ul_graph *graph = packing->rewrite.graph;
     const struct ul_node *node = &graph->nodes[id];
     struct ul_nbits_source source;
     if (node->op != UL_OP_Gather || !ul_nbits_source_read(graph, node->inputs[0], &source))
@@ -504,7 +571,7 @@ static bool pack_table(struct ul_rewrite *rewrite, ul_node_id id)
     int64_t axis = ul_node_get_int(node, "axis", 0);
     uint32_t own = source.axes[axis < 0 ? axis + codes->rank : axis];
     struct ul_build build = ul_build_before(graph, id);
-    ul_value_id y = gather(&build, &source, rows, own);
+    ul_value_id y = gather(packing, &build, &source, rows, own);
     y = turn_gathered(&build, &source, y, own, graph->values[rows].type.rank);
     const struct ul_type type = graph->values[output].type;
     if (graph->values[y].type.dtype != type.dtype) {
@@ -512,7 +579,7 @@ static bool pack_table(struct ul_rewrite *rewrite, ul_node_id id)
         ul_node_set_int(graph, graph->values[y].producer, "to", (int64_t)type.dtype);
     }
     UL_ASSERT(ul_type_equal(&graph->values[y].type, &type));
-    bool is_named = ul_rewrite_forward(rewrite, output, y);
+    bool is_named = ul_rewrite_forward(&packing->rewrite, output, y);
     UL_ASSERT(is_named);
     ul_graph_remove_node(graph, id);
     return true;
@@ -522,16 +589,18 @@ enum ul_status ul_pass_nbits(struct ul_pass *pass)
 {
     struct ul_graph *graph = pass->graph;
     struct ul_node_list all = ul_edit_all_nodes(graph, pass->scratch);
-    struct ul_rewrite rewrite;
-    ul_rewrite_init(&rewrite, graph, pass->scratch);
+    struct packing packing = {.scratch = pass->scratch,
+                              .shares_codes = !pass->traits->panels_of_codes};
+    ul_rewrite_init(&packing.rewrite, graph, pass->scratch);
     for (uint32_t n = 0; n < all.count; n++) {
-        ul_node_id id = all.nodes[n];
-        if (graph->nodes[id].op == UL_OP_MatMulNBits)
-            turn_tables(pass, id);
-        else if (!pack_product(&rewrite, id))
-            (void)pack_table(&rewrite, id);
+        if (graph->nodes[all.nodes[n]].op == UL_OP_MatMulNBits)
+            turn_tables(pass, all.nodes[n]);
+        else
+            (void)pack_product(&packing, all.nodes[n]);
     }
-    ul_rewrite_apply(&rewrite);
+    for (uint32_t n = 0; n < all.count; n++) /* of products that are known */
+        (void)pack_table(&packing, all.nodes[n]);
+    ul_rewrite_apply(&packing.rewrite);
     ul_graph_sweep(graph);
     return UL_OK;
 }

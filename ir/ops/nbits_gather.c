@@ -2,7 +2,8 @@
  * as they are read. A table in u8 holds 8 / bits elements a byte along its last axis, and so do its
  * zero points. Beside what com.microsoft has there is what passes set: `zero`, the zero point of
  * all elements, and scales of one number for an axis with it; `e2m1`, where four bits are a
- * float. */
+ * float; and `by_block`, where scales and zero points of a matrix are transposed, as those of a
+ * MatMulNBits that multiplies by the same table. */
 #include "ir/kernel_build.h"
 #include "ir/ops/nbits.h"
 
@@ -10,7 +11,7 @@
 struct table {
     uint32_t gather_axis, block_axis, last;
     int64_t bits, block, zero, per; /* `per` elements of a byte */
-    bool is_integer, is_e2m1, is_broadcast;
+    bool is_integer, is_e2m1, is_broadcast, by_block;
     struct ul_type data; /* with all elements along the last axis */
 };
 
@@ -25,6 +26,9 @@ static const char *read_axes(struct table *table, const struct ul_node *node, in
     table->gather_axis = (uint32_t)gather;
     table->block_axis = (uint32_t)block;
     table->last = (uint32_t)rank - 1;
+    table->by_block = ul_node_get_int(node, "by_block", 0) != 0;
+    if (table->by_block && rank != 2)
+        return "by_block is of matrices";
     return NULL;
 }
 
@@ -56,6 +60,12 @@ static const char *read_packing(struct table *table, const struct ul_node *node,
     return table->block > 0 ? NULL : "block_size must be positive";
 }
 
+/* The axis of scales that stands for one of the data. */
+static uint32_t scale_axis(const struct table *table, uint32_t axis)
+{
+    return table->by_block ? 1 - axis : axis;
+}
+
 /* Scales have one number a block; one number may stand for another axis. */
 static const char *check_scales(const struct table *table, const struct ul_type *scales)
 {
@@ -65,8 +75,8 @@ static const char *check_scales(const struct table *table, const struct ul_type 
         int64_t count = table->data.dims[d];
         if (d == table->block_axis)
             count = count == 0 ? 0 : (count - 1) / table->block + 1;
-        if (scales->dims[d] != count &&
-            !(scales->dims[d] == 1 && d != table->block_axis && table->is_broadcast))
+        int64_t given = scales->dims[scale_axis(table, d)];
+        if (given != count && !(given == 1 && d != table->block_axis && table->is_broadcast))
             return "the scales do not have one number for each block";
     }
     return NULL;
@@ -179,8 +189,9 @@ ul_kx ul_map_gather_block(struct ul_lower *lower, ul_node_id node, uint32_t outp
         kernel, ul_lower_load(lower, info->inputs[1], index + table.gather_axis),
         rows > 0 ? rows : 1, true);
     for (uint32_t d = 0; d < data->rank; d++) {
-        block[d] = d == table.block_axis ? ul_kx_divi(kernel, from[d], table.block) : from[d];
-        block[d] = scales->dims[d] == 1 ? ul_kx_index_const(kernel, 0) : block[d];
+        uint32_t to = scale_axis(&table, d);
+        block[to] = d == table.block_axis ? ul_kx_divi(kernel, from[d], table.block) : from[d];
+        block[to] = scales->dims[to] == 1 ? ul_kx_index_const(kernel, 0) : block[to];
     }
     ul_kx value = load_packed(lower, &table, info->inputs[0], from);
     if (table.is_e2m1)

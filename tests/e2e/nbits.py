@@ -403,6 +403,31 @@ def every_form(ullage, options):
         raise RuntimeError(f"every form: {told['rows']['weights']} bytes of weights, {stored} in the model")
 
 
+def tied(ullage, options):
+    """A Gather and a product of one constant read the same bytes; on cpu the product has codes of its own."""
+    rng, rows, width = numpy.random.default_rng(13), 480, 192
+    for kinds, axis, block in ((["u4"], 1, 32), (["i8"], 1, 64), (["i4"], 0, 0), (["u2"], 1, 32)):
+        nodes, weights, table, text = dequantized(rng, [rows, width], axis, block, kinds)
+        nodes += [helper.make_node("Gather", ["m", "a"], ["g"]), helper.make_node("Transpose", ["m"], ["t"]),
+                  helper.make_node("MatMul", ["g", "t"], ["y"])]  # fmt: skip
+        model, last = behind(rng, nodes, weights, TensorProto.INT64, [5], [5, rows])
+        a = rng.integers(-rows, rows, 5)
+        want, size = table[a].astype("f8") @ table.T, numpy.abs(table[a]) @ numpy.abs(table.T)
+        with tempfile.TemporaryDirectory() as folder:
+            feed = os.path.join(folder, "a.npy")
+            onnx.save(model, os.path.join(folder, "m.onnx"))
+            numpy.save(feed, a)
+            got, plan = outputs(ullage, folder, options, feed)
+            plain, _ = outputs(ullage, folder, [*options, "--pack", "none"], feed)
+        if not numpy.all(numpy.abs(got - (numpy.maximum(want, 0) if last == "r" else want)) <= NEAR * size):
+            raise RuntimeError(f"tied {text}: other results")
+        if got.tobytes() != plain.tobytes():
+            raise RuntimeError(f"tied {text}: --pack none gives other bits")
+        stored = sum(len(weight.raw_data) for weight in weights) + ("cpu" in options) * len(weights[0].raw_data)
+        if plan["rows"]["weights"] > 1.01 * stored:
+            raise RuntimeError(f"tied {text}: {plan['rows']['weights']} bytes of weights, of {stored}")
+
+
 def kernels_of(rng):
     """What is no product and no table of rows: maps that unpack what they load."""
     rank = int(rng.integers(1, 4))
@@ -689,6 +714,7 @@ def main():
         ways[check(os.path.abspath(arguments.ullage), options, case)] += 1
     refusals(os.path.abspath(arguments.ullage))
     every_form(os.path.abspath(arguments.ullage), options)
+    tied(os.path.abspath(arguments.ullage), options)
     rounded_ones(os.path.abspath(arguments.ullage), options)
     verified(os.path.abspath(arguments.ullage), options)
     asked_for(os.path.abspath(arguments.ullage), options)
