@@ -4,11 +4,12 @@
  * is elementwise between Dequantize and Quantize. Method: inputs and outputs become the integers
  * behind the outer QuantizeLinear and DequantizeLinear; scales are in fixed point
  * (no_float_scale.c); functions of one 8-bit value are tables, where pass integers has left one
- * (integers_table.c); products of two values multiply integers (no_float_product.c), softmax and
- * LayerNormalization divide them (no_float_rows.c), a Resize weighs them (no_float_resize.c). What
- * is left in floats is refused where kernels are printed (codegen/program/program.c), with the name
- * of the node. Results are at most a step from those in floats. Left undone: other normalisations,
- * functions of several values beside Add, Sub, Mul. */
+ * (integers_table.c); products of two values multiply integers (no_float_product.c), numbers of
+ * each channel are factors and a term more (no_float_affine.c), softmax and LayerNormalization
+ * divide them (no_float_rows.c), a Resize weighs them (no_float_resize.c). What is left in floats
+ * is refused where kernels are printed (codegen/program/program.c), with the name of the node.
+ * Results are at most a step from those in floats. Left undone: other normalisations, functions of
+ * several values beside Add, Sub, Mul. */
 #include "passes/no_float_internal.h"
 
 static enum ul_status fail(struct ul_pass *pass, const char *what, const char *remedy)
@@ -106,8 +107,8 @@ static void turn(struct ul_integers *integers, ul_node_id id)
         (void)ul_no_float_nearest(integers, id);
     if (op == UL_OP_Quantize)
         (void)(ul_integers_table(integers, id) || ul_no_float_product(integers, id) ||
-               ul_no_float_softmax(integers, id) || ul_no_float_layer_norm(integers, id) ||
-               ul_no_float_resize(integers, id));
+               ul_no_float_affine(integers, id) || ul_no_float_softmax(integers, id) ||
+               ul_no_float_layer_norm(integers, id) || ul_no_float_resize(integers, id));
 }
 
 static void walk(struct ul_integers *integers, ul_block_id block)

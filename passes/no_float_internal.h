@@ -20,6 +20,9 @@ bool ul_no_float_fix(struct ul_integers *integers, ul_node_id id);
 /* no_float_product.c: products of two 8-bit values. */
 bool ul_no_float_product(struct ul_integers *integers, ul_node_id id);
 
+/* no_float_affine.c: one 8-bit value times constants, and constants added. */
+bool ul_no_float_affine(struct ul_integers *integers, ul_node_id id);
+
 /* no_float_rows.c */
 bool ul_no_float_softmax(struct ul_integers *integers, ul_node_id id);
 bool ul_no_float_layer_norm(struct ul_integers *integers, ul_node_id id);

@@ -530,6 +530,17 @@ def where(m):
     m.quantized(m.op("Where", choice, m.c(-1.0), x), 0.05, 20)
 
 
+def scaled_channels(m):
+    """Numbers of each channel, as a BatchNormalization that follows no convolution has."""
+    x = m.scaled((2, 3, 5, 4), np.int8, zero=9)
+    of = [m.c(m.rng.uniform(0.5, 2, 3)) for _ in range(4)]
+    m.quantized(m.op("Relu", m.op("BatchNormalization", x, *of)), 0.043, -128, np.int8)
+    factor, offset = m.c(m.rng.normal(0, 1, (3, 1, 1))), m.c(m.rng.normal(0, 1, (1, 3, 1, 1)))
+    m.quantized(m.op("Sub", offset, m.op("Mul", x, factor)), 0.047, 3, np.int8)
+    m.quantized(m.op("Clip", m.op("Neg", m.op("Div", x, factor)), m.c(-2.0), m.c(3.0)), 0.031, 100)
+    m.quantized(m.op("Mul", x, m.scaled((3, 1, 1), np.int8, 0.02, 5, constant=True)), 0.033, 0, np.int8)
+
+
 def channels(m):
     """A scale for each channel of an activation: elementwise, in floats."""
     values = m.rng.integers(0, 256, (2, 3, 8)).astype(np.uint8)
@@ -545,7 +556,7 @@ CASES = [conv, conv_padded, conv_signed, conv_depthwise, conv_groups, conv_3d, c
          qlinear_matmul, dynamic, unsigned_bytes, conv_integer, add, sub_clip, add_16, mul, rescaled, concat,
          movements, resize, resize_fraction, resize_linear, resize_cubic,
          resize_corners, resize_shrinking, resize_crop, pads, parts, extremes, where, pools, means, unary, silu, rows,
-         layer_norm, columns_norm, mean_of_norm, channels, conv_few, conv_few_zeros, conv_few_16, floats_few,
+         layer_norm, columns_norm, mean_of_norm, scaled_channels, channels, conv_few, conv_few_zeros, conv_few_16, floats_few,
          conv_transpose_few]
 
 
