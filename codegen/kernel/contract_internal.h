@@ -92,7 +92,7 @@ bool ul_contract_closes_rows(const struct ul_contract_plan *plan);
 /* Names of types and functions, once it is known whether the schedule takes narrow operands. */
 void ul_contract_narrow_set(struct ul_contract_plan *plan, bool is_narrow);
 #define UL_CONTRACT_GROUP_BYTES 4  /* of k together, for one column */
-#define UL_CONTRACT_FEW 64         /* packed elements that are unpacked at a time */
+#define UL_CONTRACT_FEW 256        /* packed elements that are unpacked at a time */
 #define UL_CONTRACT_LINE_BYTES 128 /* UL_LINE_BYTES of runtime/lib/ul_contract_int.h */
 /* contract_items.c */
 

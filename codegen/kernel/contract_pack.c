@@ -400,16 +400,39 @@ static void put_a_line(const struct ul_contract_out *out, uint32_t indent)
                    plan->group - 1, plan->group, plan->group);
 }
 
+/* Are packed integers multiplied as they are, in bytes? Casts that they pass through keep them. */
+static bool is_unpacked_alone(const struct ul_contract_plan *plan, const struct ul_kernel *kernel,
+                              const struct ul_operand *operand)
+{
+    ul_kx x = operand->transform;
+    while (x != UL_NONE && kernel->exprs[x].op == UL_KX_CAST &&
+           ul_dtype_get(kernel->exprs[x].dtype)->is_integer &&
+           ul_dtype_get(kernel->exprs[x].dtype)->is_signed &&
+           ul_dtype_get(kernel->exprs[x].dtype)->bits >= 8)
+        x = kernel->exprs[x].a;
+    return ul_contract_is_bytes(plan) &&
+           (x == UL_NONE ||
+            (kernel->exprs[x].op == UL_KX_VAR && kernel->exprs[x].var == operand->loaded));
+}
+
 /* Rows that lie packed along k. */
 static void put_a_unpacked(const struct ul_contract_out *out, uint32_t indent)
 {
     const struct ul_contract_plan *plan = out->plan;
     const struct ul_contraction *c = plan->contraction;
     char target[64];
+    UL_ASSERT(c->a.packed != UL_DTYPE_NONE);
     ul_contract_indent(out, indent);
     ul_text_put(out->text, "const int64_t t_at = t_a");
     ul_contract_strides(out, &c->a.at, &plan->a_m, "t_q");
     ul_text_put(out->text, ";\n");
+    if (is_unpacked_alone(plan, out->printer->kernel, &c->a)) {
+        ul_contract_line(out, indent,
+                         "ul_unpack_%s(t_as + t_r * %" PRId64 ", b%" PRIu32
+                         ", t_at + t_kb, t_ke - t_kb);",
+                         ul_dtype_get(c->a.packed)->name, ul_contract_a_pitch(plan), c->a.buffer);
+        return;
+    }
     open_unpacked(out, indent, &c->a, "t_kb", "t_ke");
     ul_contract_line(out, indent + 1, "UL_IVDEP");
     ul_contract_line(out, indent + 1, "for (int64_t t_k = t_u; t_k < t_ue; t_k++) {");

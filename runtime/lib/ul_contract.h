@@ -36,30 +36,6 @@ static inline void ul_clip_run(int64_t *low, int64_t *high, int64_t start, int64
     *high = *high < end ? *high : end;
 }
 
-/* Packed integers of 2 and 4 bits (ul_scalar.h), those from the `first` on, as bytes. Whole bytes
-   of them are a loop of their own, of which compilers make vectors. */
-#define UL_UNPACK(name, bits)                                                                      \
-    static inline void ul_unpack_##name(int8_t *UL_RESTRICT to, const uint8_t *UL_RESTRICT from,   \
-                                        int64_t first, int64_t count)                              \
-    {                                                                                              \
-        enum { PER = 8 / (bits) };                                                                 \
-        int64_t i = 0;                                                                             \
-        for (; i < count && (first + i) % PER != 0; i++)                                           \
-            to[i] = (int8_t)ul_few_##name(from, first + i);                                        \
-        int8_t *UL_RESTRICT whole = to + i;                                                        \
-        const uint8_t *UL_RESTRICT bytes = from + (first + i) / PER;                               \
-        const int64_t byte_count = (count - i) / PER;                                              \
-        for (int64_t b = 0; b < byte_count; b++)                                                   \
-            for (int64_t part = 0; part < PER; part++)                                             \
-                whole[PER * b + part] = (int8_t)ul_few_part_##name(bytes[b], (uint32_t)part);      \
-        for (i += byte_count * PER; i < count; i++)                                                \
-            to[i] = (int8_t)ul_few_##name(from, first + i);                                        \
-    }
-UL_UNPACK(i2, 2)
-UL_UNPACK(u2, 2)
-UL_UNPACK(i4, 4)
-UL_UNPACK(u4, 4)
-
 #define UL_BLOCK_ROWS 8
 #define UL_BLOCK_BYTES 192 /* of one row of a block: three vectors of the widest machine */
 #define UL_BLOCK_COLS(type) ((int)(UL_BLOCK_BYTES / sizeof(type)))

@@ -433,6 +433,61 @@ static inline void ul_pack_across_u8(unsigned char *to, const void *columns, int
     }
 }
 
+/* Packed integers of 2 and 4 bits (ul_scalar.h), of which `sign` is the highest bit or 0, as bytes:
+   vectors of 16 bytes of them, as many as there are; returns how many bytes these took. */
+#if UL_INT_VECTORS
+typedef uint8_t ul_q_bytes __attribute__((vector_size(16)));
+
+UL_INLINE ul_q ul_unpack_part(ul_q_bytes from, int bits, int part, uint8_t sign)
+{
+    return (ul_q)((((from >> bits * part) & (uint8_t)((1 << bits) - 1)) ^ sign) - sign);
+}
+
+UL_INLINE int64_t ul_unpack_vectors(int8_t *to, const uint8_t *from, int64_t count, int bits,
+                                    uint8_t sign)
+{
+    int64_t b = 0;
+    for (; b + 16 <= count; b += 16, to += 128 / bits) {
+        const ul_q_bytes x = (ul_q_bytes)ul_q_load(from + b);
+        const ul_q p0 = ul_unpack_part(x, bits, 0, sign), p1 = ul_unpack_part(x, bits, 1, sign);
+        const ul_q low = ul_q_low(8, p0, p1), high = ul_q_high(8, p0, p1);
+        if (bits == 4) {
+            ul_q_store(to, low);
+            ul_q_store(to + 16, high);
+            continue;
+        }
+        const ul_q p2 = ul_unpack_part(x, bits, 2, sign), p3 = ul_unpack_part(x, bits, 3, sign);
+        const ul_q other_low = ul_q_low(8, p2, p3), other_high = ul_q_high(8, p2, p3);
+        ul_q_store(to, ul_q_low(16, low, other_low));
+        ul_q_store(to + 16, ul_q_high(16, low, other_low));
+        ul_q_store(to + 32, ul_q_low(16, high, other_high));
+        ul_q_store(to + 48, ul_q_high(16, high, other_high));
+    }
+    return b;
+}
+#else
+#define ul_unpack_vectors(to, from, count, bits, sign) 0
+#endif
+
+/* Those from the `first` on. */
+#define UL_UNPACK(name, bits, sign)                                                                \
+    static inline void ul_unpack_##name(int8_t *to, const uint8_t *from, int64_t first,            \
+                                        int64_t count)                                             \
+    {                                                                                              \
+        enum { PER = 8 / (bits) };                                                                 \
+        int64_t i = 0;                                                                             \
+        for (; i < count && (first + i) % PER != 0; i++)                                           \
+            to[i] = (int8_t)ul_few_##name(from, first + i);                                        \
+        i += PER *                                                                                 \
+             ul_unpack_vectors(to + i, from + (first + i) / PER, (count - i) / PER, bits, sign);   \
+        for (; i < count; i++)                                                                     \
+            to[i] = (int8_t)ul_few_##name(from, first + i);                                        \
+    }
+UL_UNPACK(i2, 2, 2)
+UL_UNPACK(u2, 2, 0)
+UL_UNPACK(i4, 4, 8)
+UL_UNPACK(u4, 4, 0)
+
 /* A row of a: count elements side by side, and zeros up to whole groups. */
 static inline void ul_pack_line(void *to, const void *from, int64_t count, int64_t pitch)
 {
