@@ -87,6 +87,7 @@ enum ul_status ul_compile_emit_options(struct ul_compile *compile, const char *d
 {
     const struct ul_compile_options *options = &compile->options;
     const char *march = options->march != NULL ? options->march : "native";
+    struct ul_footprint footprint = ul_compile_footprint(compile);
     UL_ASSERT(compile->program != NULL && compile->plan.reserved_bytes != NULL);
     *emit = (struct ul_emit_options){.prefix = options->prefix != NULL ? options->prefix : "model",
                                      .model_sha256 = compile->model.sha256,
@@ -96,6 +97,8 @@ enum ul_status ul_compile_emit_options(struct ul_compile *compile, const char *d
                                      .march = strcmp(march, "none") == 0 ? NULL : march,
                                      .onednn_cflags = ULLAGE_ONEDNN_CFLAGS,
                                      .onednn_libs = ULLAGE_ONEDNN_LIBS,
+                                     .start_bytes = footprint.start_bytes,
+                                     .making_bytes = footprint.making_bytes,
                                      .weights_beside = options->weights == UL_WEIGHTS_FILE};
     if (!ul_compile_is_prefix(emit->prefix))
         return ul_diag_set(&compile->diag, UL_USAGE, "--prefix %s: expected a C identifier",

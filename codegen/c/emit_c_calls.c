@@ -14,12 +14,14 @@ void ul_emit_c_put_library(struct ul_emitter *emitter)
     ul_text_printf(
         emitter->text,
         ",\n    .thread_count = %u,\n    .state_offset_bytes = %" PRIu64
+        ",\n    .start_bytes = %" PRIu64 ",\n    .making_bytes = %" PRIu64
         ",\n    .call_count = %u,\n    .calls = calls,\n    .init = ul_library_init,\n"
         "    .done = ul_library_done,\n    .ready = ul_library_ready,\n"
         "    .implementation = ul_library_implementation,\n"
         "    .heap_bytes = ul_library_heap_bytes,\n%s%s%s%s};\n\n",
         program->options.thread_count,
-        ul_emit_place(emitter, program->library_state, 0).offset_bytes, emitter->call_count,
+        ul_emit_place(emitter, program->library_state, 0).offset_bytes,
+        emitter->options->start_bytes, emitter->options->making_bytes, emitter->call_count,
         ul_emit_has_winograd(emitter) ? "    .winograd = ul_winograd_run,\n" : "",
         ul_emit_has_nbits(emitter) ? "    .nbits = ul_nbits_run,\n" : "",
         ul_emit_has_tails(emitter) ? "    .posts = ul_posts_run,\n" : "",

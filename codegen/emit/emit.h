@@ -9,6 +9,8 @@ struct ul_emit_options {
     const char *model_sha256; /* hex */
     const char *plan_sha256;  /* hex */
     const char *runtime_dir;  /* where the runtime's files are */
+    uint64_t start_bytes;     /* of struct ul_library; 0: none is said */
+    uint64_t making_bytes;    /* likewise */
     const char *cc;           /* for the Makefile: the target's compiler */
     const char *cflags;
     const char *march; /* "native", or NULL: none */

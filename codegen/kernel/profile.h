@@ -30,12 +30,14 @@ struct ul_profile_process {
     uint64_t code_bytes;            /* of the runtime and of the C library */
     uint64_t threads_code_bytes;    /* of OpenMP's library */
     uint64_t library_code_bytes;    /* of the target's, while steps run */
-    uint64_t windows_code_bytes;    /* more of that for convolutions */
+    uint64_t windows_code_bytes;    /* more of that for convolutions of floats */
     uint64_t runtime_bytes;         /* heap, relocated tables, first page tables */
     uint64_t library_runtime_bytes; /* the same of the target's library */
     uint64_t stack_bytes;           /* of a thread */
-    uint64_t library_start_bytes;   /* all of a process while the library is loaded and set up, but
-                                       what it keeps */
+    uint64_t library_load_bytes;    /* all of a process that has loaded the library */
+    uint64_t library_idle_bytes;    /* the same, but pages of files, once it is set up; not what
+                                       the library keeps */
+    uint64_t library_making_bytes;  /* pages of files, while a primitive is made */
 };
 
 /* How fast a device is. Predicted nanoseconds of a step are the larger of work / rate, summed over

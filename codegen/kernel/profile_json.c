@@ -32,7 +32,9 @@ static const struct {
     {"runtime_bytes", offsetof(struct ul_profile_process, runtime_bytes)},
     {"library_runtime_bytes", offsetof(struct ul_profile_process, library_runtime_bytes)},
     {"stack_bytes", offsetof(struct ul_profile_process, stack_bytes)},
-    {"library_start_bytes", offsetof(struct ul_profile_process, library_start_bytes)},
+    {"library_load_bytes", offsetof(struct ul_profile_process, library_load_bytes)},
+    {"library_idle_bytes", offsetof(struct ul_profile_process, library_idle_bytes)},
+    {"library_making_bytes", offsetof(struct ul_profile_process, library_making_bytes)},
 };
 enum { PROCESS_KEYS = sizeof process_keys / sizeof *process_keys };
 

@@ -5,10 +5,13 @@
  * from what will be printed; the rest, of the C library and of OpenMP, is the same for all programs
  * and stands in the profile. Nothing is measured of the process that asks.
  *
- *     before the first step   library's set-up code + all it keeps; of the buffer one page
- *     while steps run         buffer + page tables, all it keeps, code that runs
+ *     at first                what the loader touches of the library
+ *     before the first step   what one primitive is made by + all that is kept; of the buffer one
+ *                             page
+ *     while steps run         buffer + page tables, all that is kept, code that runs
  *
- * The program gives set-up code back between the two (runtime/host/ul_pages.c).
+ * The program gives set-up code back where one more primitive might take more than the largest of
+ * these (runtime/host/ul_pages.c).
  *
  * Of a device's memory it is what the profile says of the context and of libraries; the rest nobody
  * knows before the program runs.
@@ -34,6 +37,7 @@ enum {
     TRAINER_BYTES = 336 << 10, /* of the runtime for reading samples and writing checkpoints */
     READ_AROUND = 64 << 10,    /* the kernel maps so much around a page that is read */
     FLASH_BYTES = 8 << 10,     /* of model.c without a step */
+    TABLE_BYTES = 160 << 10,   /* of page tables, as soon as the library is there */
     PAGE_SHARE = 512,          /* 8 bytes of page tables for 4096 */
     LARGE_PAGE = 2 << 20       /* what touching one byte of a large buffer takes */
 };
@@ -44,6 +48,16 @@ static bool has_windows(const struct ul_program *program)
 {
     for (uint32_t i = 0; i < program->call_count; i++) {
         if (program->calls[i].kind < UL_CALL_MATMUL)
+            return true;
+    }
+    return false;
+}
+
+/* Those of bytes run through less of the library's code. */
+static bool has_float_windows(const struct ul_program *program)
+{
+    for (uint32_t i = 0; i < program->call_count; i++) {
+        if (program->calls[i].kind < UL_CALL_MATMUL && !ul_call_is_integer(&program->calls[i]))
             return true;
     }
     return false;
@@ -71,7 +85,7 @@ static uint64_t library_code_bytes(const struct ul_program *program)
 {
     const struct ul_profile_process *process = ul_profile_process(program->options.profile);
     return process->library_code_bytes + threads_code_bytes(program, true) +
-           (has_windows(program) ? process->windows_code_bytes : 0) +
+           (has_float_windows(program) ? process->windows_code_bytes : 0) +
            (has_gradients(program) ? GRADIENT_CODE : 0);
 }
 
@@ -319,11 +333,27 @@ struct ul_plan_beside ul_footprint_beside(const struct ul_program *program, bool
         return beside;
     /* What stands for the library's code is beside in any case; while it starts, that is more. */
     uint64_t fixed = library_code_bytes(program) + library_runtime_bytes(program);
+    uint64_t making = process->library_idle_bytes + process->library_making_bytes;
     beside.start_space = UL_PROGRAM_KEPT;
-    beside.start_bytes =
-        process->library_start_bytes > fixed ? process->library_start_bytes - fixed : 0;
+    beside.load_bytes = process->library_load_bytes;
+    beside.start_bytes = making > fixed ? making - fixed : 0;
     beside.start_page_bytes = LARGE_PAGE;
     return beside;
+}
+
+/* What a call keeps comes while its primitive is made. */
+static void bound_start(const struct ul_program *program, uint64_t reserved_bytes,
+                        struct ul_footprint *footprint)
+{
+    uint64_t beside = TABLE_BYTES + reserved_bytes / PAGE_SHARE, largest = 0;
+    for (uint32_t i = 0; i < program->call_count; i++) {
+        uint32_t place = program->call_places[i];
+        uint64_t kept = place != UL_PLAN_NONE ? program->problem->values[place].size_bytes : 0;
+        largest = kept > largest ? kept : largest;
+    }
+    beside += largest;
+    footprint->making_bytes = ul_profile_process(program->options.profile)->library_making_bytes;
+    footprint->start_bytes = footprint->total_bytes > beside ? footprint->total_bytes - beside : 1;
 }
 
 void ul_footprint_count(const struct ul_program *program, const struct ul_plan *plan, bool is_whole,
@@ -356,6 +386,8 @@ void ul_footprint_count(const struct ul_program *program, const struct ul_plan *
     uint64_t runtime = process->runtime_bytes + (has_calls ? library_runtime_bytes(program) : 0);
     footprint->code_bytes += own_code_bytes(program) + plan->reserved_bytes[UL_PROGRAM_CODE];
     footprint->runtime_bytes = footprint->total_bytes - known - footprint->code_bytes;
+    if (has_calls)
+        bound_start(program, reserved, footprint);
     /* Before the first step little of the buffer is there, and much of the library's code. */
     uint64_t run = known + footprint->code_bytes + runtime + reserved / PAGE_SHARE;
     footprint->starts_larger = footprint->total_bytes > run;

@@ -16,10 +16,13 @@ struct ul_footprint {
     uint64_t stack_bytes;   /* of all threads */
     uint64_t library_stack_bytes; /* of those, what nobody bounds: of the library and of OpenMP */
     uint64_t runtime_bytes;       /* heap, relocated tables, page tables */
-    bool starts_larger;           /* the most is before the first step: the library's set-up */
-    bool is_whole;                /* the program is a process of its own */
-    bool is_of_device;            /* bytes of a device's memory: of libraries' handles and, as
-                                     runtime, of its context; 0 where the profile has none */
+    /* What the library is set up with, to keep within total_bytes, as struct ul_library has them;
+     * 0 where there is none. */
+    uint64_t start_bytes, making_bytes;
+    bool starts_larger;                /* the most is before the first step: the library's set-up */
+    bool is_whole;                     /* the program is a process of its own */
+    bool is_of_device;                 /* bytes of a device's memory: of libraries' handles and, as
+                                          runtime, of its context; 0 where the profile has none */
     bool lacks_context, lacks_library; /* of these, what the program has and nobody said */
 };
 

@@ -116,6 +116,7 @@ static uint64_t bounded_bytes(const struct ul_plan_beside *beside, uint64_t rese
     uint64_t start = first + beside->start_bytes + kept;
     bool starts = plan != NULL && beside->start_space < plan->space_count &&
                   beside->start_space > 0 && plan->reserved_bytes[beside->start_space] > 0;
+    start = start > beside->load_bytes ? start : beside->load_bytes;
     return starts && start > run ? start : run;
 }
 

@@ -10,10 +10,10 @@
  * with so many bytes of space 0 reserved, and so many of the spaces that are beside, it is
  *
  *     while steps run      reserved - unread + reserved / page_share + beside + run
- *     before the first     start_page, where so much is reserved, + beside + start, where anything
- *                          is in start_space
+ *     before the first     start_page, where so much is reserved, + beside + start, and
+ *     before any           load, where anything is in start_space
  *
- * whichever is more. */
+ * whichever is most. */
 struct ul_plan_beside {
     bool has_spaces; /* the spaces that are beside count too */
     uint64_t run_bytes;
@@ -22,6 +22,7 @@ struct ul_plan_beside {
     uint32_t start_space;  /* 0: nothing starts */
     uint64_t start_bytes;
     uint64_t start_page_bytes;
+    uint64_t load_bytes;
 };
 
 /* What a plan keeps of a forward pass, for the method `keep`, which no budget changes: all else

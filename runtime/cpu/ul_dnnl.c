@@ -62,8 +62,8 @@ struct ul_library_state {
     dnnl_stream_t stream;
     int threads;
     uint64_t heap_bytes;
-    void (*made)(void);       /* of the library's table */
-    struct ul_dnnl_desc desc; /* of the call that is being made: large for a stack */
+    const struct ul_library *library; /* of the set-up that is under way */
+    struct ul_dnnl_desc desc;         /* of the call that is being made: large for a stack */
     uint32_t call_count;
     struct call_state calls[];
 };
@@ -104,6 +104,13 @@ static void return_threads(struct lent before, int threads)
 
 /* ---- the choice of an implementation ---- */
 
+/* Each implementation that is asked for, and making one, run through different code. */
+static void rest(const struct ul_library_state *state)
+{
+    if (state->library->made != NULL)
+        state->library->made(state->library);
+}
+
 static uint64_t scratch_needed(const_dnnl_primitive_desc_t pd)
 {
     const dnnl_memory_desc_t *scratch =
@@ -113,15 +120,16 @@ static uint64_t scratch_needed(const_dnnl_primitive_desc_t pd)
 
 /* The planned implementation where the library still has it and it fits, else the first one that
  * fits. NULL: none; the failure says whether for lack of scratch. */
-static dnnl_primitive_desc_t choose(const struct ul_dnnl_desc *desc, const struct ul_call *call,
-                                    dnnl_engine_t engine, struct ul_failure *failure)
+static dnnl_primitive_desc_t choose(const struct ul_library_state *state,
+                                    const struct ul_call *call, struct ul_failure *failure)
 {
+    const struct ul_dnnl_desc *desc = &state->desc;
     uint64_t own_bytes = ul_call_scratch_own(call);
     uint64_t min = UINT64_MAX;
     dnnl_primitive_desc_t best = NULL;
     dnnl_primitive_desc_iterator_t iterator = NULL;
     bool exact = false;
-    bool more = dnnl_primitive_desc_iterator_create(&iterator, &desc->op, desc->attr, engine,
+    bool more = dnnl_primitive_desc_iterator_create(&iterator, &desc->op, desc->attr, state->engine,
                                                     NULL) == dnnl_success;
     while (more && !exact) {
         const char *name = "ref";
@@ -142,7 +150,8 @@ static dnnl_primitive_desc_t choose(const struct ul_dnnl_desc *desc, const struc
         } else {
             dnnl_primitive_desc_destroy(pd);
         }
-        more = dnnl_primitive_desc_iterator_next(iterator) == dnnl_success;
+        rest(state);
+        more = !exact && dnnl_primitive_desc_iterator_next(iterator) == dnnl_success;
     }
     if (iterator != NULL)
         dnnl_primitive_desc_iterator_destroy(iterator);
@@ -264,13 +273,6 @@ static bool bind_copies(struct ul_library_state *state, struct call_state *call_
     return good;
 }
 
-/* Asking for implementations and making one run through different code. */
-static void rest(const struct ul_library_state *state)
-{
-    if (state->made != NULL)
-        state->made();
-}
-
 /* Everything for one call. */
 static enum ul_result make_call(struct ul_library_state *state, struct call_state *call_state,
                                 const struct ul_call *call, const float *scales,
@@ -282,12 +284,12 @@ static enum ul_result make_call(struct ul_library_state *state, struct call_stat
         return UL_OK;
     failure->result = UL_LIBRARY_UNSUPPORTED;
     if (ul_dnnl_describe(desc, call, false, scales))
-        pd = choose(desc, call, state->engine, failure);
-    rest(state);
+        pd = choose(state, call, failure);
     if (pd != NULL) {
         failure->result = UL_LIBRARY_FAILED;
-        if (dnnl_primitive_create(&call_state->main.primitive, pd) == dnnl_success &&
-            bind_main(state, &call_state->main, desc, call, scratch_needed(pd)) &&
+        bool good = dnnl_primitive_create(&call_state->main.primitive, pd) == dnnl_success;
+        rest(state);
+        if (good && bind_main(state, &call_state->main, desc, call, scratch_needed(pd)) &&
             bind_copies(state, call_state, desc, call))
             failure->result = UL_OK;
         dnnl_primitive_desc_destroy(pd);
@@ -457,14 +459,16 @@ enum ul_result ul_library_init(const struct ul_library *library, void *arena, ui
         return failure->result = UL_LIBRARY_FAILED;
     }
     state->call_count = library->call_count;
-    state->made = library->made;
+    state->library = library;
     state->threads = threads == 0 ? 1 : (int)threads;
     if (state->threads > thread_supply())
         state->threads = thread_supply();
     struct lent lent = lend_threads(state->threads);
     enum ul_result result = make_engine(state, failure);
+    rest(state);
     if (result == UL_OK && uses_tiles(library))
         touch_tiles(state);
+    rest(state);
     if (result == UL_OK)
         result = make_calls(library, arena, state, false, failure);
     return_threads(lent, state->threads);
@@ -482,7 +486,7 @@ enum ul_result ul_library_init_scaled(const struct ul_library *library, void *ar
 {
     struct ul_library_state *state = get_state(library, arena);
     uint64_t before_bytes = anonymous_bytes();
-    state->made = library->made;
+    state->library = library;
     struct lent lent = lend_threads(state->threads);
     enum ul_result result = make_calls(library, arena, state, true, failure);
     return_threads(lent, state->threads);

@@ -308,10 +308,8 @@ void ul_options_help(const struct ul_session *s, FILE *out);
 /* Gives back the pages of code and constants, of this program and its libraries, that are resident
    now, and free ones of the heap; what is used again comes back by itself. */
 void ul_pages_release(void);
-/* The same where they are many. */
-void ul_pages_bound(void);
-/* Likewise, and sooner: beside weights. */
-void ul_pages_bound_late(void);
+/* The same where making one more primitive might take more than the plan says. */
+void ul_pages_bound(const struct ul_library *library);
 /* Resident bytes by where they come from; all 0 where the kernel does not say. */
 struct ul_resident {
     uint64_t anonymous_bytes;

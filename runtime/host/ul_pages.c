@@ -16,6 +16,7 @@
  */
 #define _DEFAULT_SOURCE /* madvise */
 #include "ul_internal.h"
+#include "ul_library.h"
 
 #include <fcntl.h>
 #ifdef __GLIBC__
@@ -26,11 +27,19 @@
 
 /* Of an entry of pagemap. */
 #define PAGE_OF_FILE ((uint64_t)1 << 61)
+#define PAGE_SWAPPED ((uint64_t)1 << 62)
 #define PAGE_PRESENT ((uint64_t)1 << 63)
 
 enum { ENTRIES = 512 };
 
-/* Pages [begin, end) of a mapping of a file, by their numbers. */
+/* The page was written to: it is the process's, and no longer the file's. */
+static bool is_written(uint64_t entry)
+{
+    return (entry & PAGE_PRESENT) != 0 ? (entry & PAGE_OF_FILE) == 0 : (entry & PAGE_SWAPPED) != 0;
+}
+
+/* Pages [begin, end) of a mapping of a file, by their numbers; with as few calls of the kernel as
+ * there can be, so across pages that are not resident. */
 static void release_pages(int pagemap, uint64_t begin, uint64_t end, uint64_t page_bytes)
 {
     uint64_t entries[ENTRIES];
@@ -40,14 +49,13 @@ static void release_pages(int pagemap, uint64_t begin, uint64_t end, uint64_t pa
             (ssize_t)(count * sizeof *entries))
             return;
         for (size_t i = 0, next; i < count; i = next) {
-            const uint64_t own = PAGE_OF_FILE | PAGE_PRESENT;
-            for (next = i; next < count && (entries[next] & own) == own; next++)
-                ;
-            if (next > i)
+            bool resident = false;
+            for (next = i; next < count && !is_written(entries[next]); next++)
+                resident = resident || (entries[next] & PAGE_PRESENT) != 0;
+            if (resident)
                 (void)madvise((void *)(uintptr_t)((begin + i) * page_bytes),
                               (next - i) * (size_t)page_bytes, MADV_DONTNEED);
-            else
-                next++;
+            next += next == i;
         }
         begin += count;
     }
@@ -76,28 +84,24 @@ void ul_pages_release(void)
 #endif
 }
 
-static void bound_pages(unsigned long long max_bytes)
+/* Of the pages that making a primitive runs through, those that are there need not come again; but
+ * one is made otherwise than the one before, so that some come in any case. */
+void ul_pages_bound(const struct ul_library *library)
 {
     unsigned long long all = 0, of_files = 0;
     long page = sysconf(_SC_PAGESIZE);
-    FILE *statm = fopen("/proc/self/statm", "r");
+    FILE *statm = library->making_bytes != 0 ? fopen("/proc/self/statm", "r") : NULL;
     bool known = statm != NULL && fscanf(statm, "%*u %llu %llu", &all, &of_files) == 2;
     if (statm != NULL)
         fclose(statm);
-    if (known && page > 0 && of_files > max_bytes / (unsigned long long)page)
+    if (!known || page <= 0)
+        return;
+    uint64_t others = (all - of_files) * (uint64_t)page, there = of_files * (uint64_t)page;
+    uint64_t new_ones = library->making_bytes / 3;
+    uint64_t needed =
+        there + new_ones > library->making_bytes ? there + new_ones : library->making_bytes;
+    if (there > new_ones && others + needed > library->start_bytes)
         ul_pages_release();
-}
-
-void ul_pages_bound(void)
-{
-    enum { MANY_BYTES = 5 << 20 };
-    bound_pages(MANY_BYTES);
-}
-
-void ul_pages_bound_late(void)
-{
-    enum { SOME_BYTES = 3 << 20 };
-    bound_pages(SOME_BYTES);
 }
 
 struct ul_resident ul_pages_resident(void)

@@ -26,35 +26,33 @@ static void release(struct ul_session *s)
         s->library_bytes = library_bytes;
 }
 
-/* The model's library makes primitives: of its code no more stays resident than one of them
- * needs. `library` is the model's, told so, while they are made. */
-static void bound_library(struct ul_model *model, struct ul_library *library, void (*made)(void))
+/* The model's library makes primitives: of its code no more stays resident than the plan has bytes
+ * for. `library` is the model's, told so, while they are made. */
+static void bound_library(struct ul_model *model, struct ul_library *library)
 {
     if (model->library == NULL)
         return;
     *library = *model->library;
-    library->made = made;
+    library->made = ul_pages_bound;
     model->library = library;
+    ul_pages_bound(library); /* what the loader read of it */
 }
 
 static bool begin_init(struct ul_session *s, uint32_t threads, struct ul_failure *failure)
 {
     struct ul_library library;
     struct ul_model model = *s->model;
-    bound_library(&model, &library, ul_pages_bound);
-    if (s->model->library != NULL)
-        ul_pages_release(); /* what the loader read of it */
+    bound_library(&model, &library);
     return ul_run_begin_init(&model, s->arena, (size_t)model.arena_bytes, threads, failure) ==
            UL_OK;
 }
 
-/* The weights are there: less is left for what only the making of primitives needs. */
 static bool end_init(struct ul_session *s, uint32_t threads, const struct ul_weights_source *source,
                      struct ul_failure *failure)
 {
     struct ul_library library;
     struct ul_model model = *s->model;
-    bound_library(&model, &library, ul_pages_bound_late);
+    bound_library(&model, &library);
     return ul_run_end_init(&model, s->arena, threads, source, failure) == UL_OK;
 }
 

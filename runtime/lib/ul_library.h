@@ -45,9 +45,13 @@ struct ul_library {
                   uint32_t planned_threads, uint32_t threads);
     /* ul_posts_run where a call has a tail, else NULL. */
     void (*posts)(const struct ul_call *call, float *dst, uint32_t threads);
-    /* Called before and after each primitive is made; NULL: nothing is. The command line's gives
-     * back pages of code that the next one may not need. */
-    void (*made)(void);
+    /* Of a process, for it to take what its plan says: resident bytes before a primitive is made,
+     * with those of the pages of code that making one runs through. 0: nobody said. */
+    uint64_t start_bytes;
+    uint64_t making_bytes;
+    /* Called with the table wherever other code of the library runs next while primitives are made;
+     * NULL: nothing is. The command line's gives back pages that may not be needed any more. */
+    void (*made)(const struct ul_library *library);
     /* Makes the primitives of all calls, for `threads` threads. */
     enum ul_result (*init)(const struct ul_library *library, void *arena, uint32_t threads,
                            struct ul_failure *failure);

@@ -170,6 +170,9 @@ static void test_spaces_beside(void **state)
     assert_int_equal(plan.reserved_bytes[0], 2 * UNIT);
     assert_int_equal(plan.beside_bytes, 50 * UNIT);
     assert_int_equal(plan.bounded_bytes, 50 * UNIT + 9000); /* while it starts */
+    struct ul_plan_beside loaded = process;
+    loaded.load_bytes = 50 * UNIT + 9001; /* before anything is kept */
+    assert_int_equal(ul_plan_bounded_bytes(&loaded, &plan), 50 * UNIT + 9001);
     assert_int_equal(plan_within(&f, 3 * UNIT, NULL).cost, 100);
     plan = plan_within(&f, 40 * UNIT, &process);
     assert_true(plan.fits);
