@@ -1,15 +1,21 @@
 /* Resize of integers: sums of neighbours, weighed in fixed point.
  *
  * Where a Resize looks, and with which weights, is known before anything runs, axis by axis. Which
- * numbers these are the operator itself says: it is computed, for one axis, of the identity matrix,
- * whose column o then holds the weights of output o. A ResizeInteger has them as tables, and
+ * numbers these are the operator itself says: it is computed, for one axis, of a comb,
  *
- *      y = round(sum of w_h[t] * (sum of w_w[u] * x[place_h[t], place_w[u]]) * 2^-bits * sx / sy) +
- * zy
+ *      1 0 0 1 0 0 1      what row p gives is the weight of the place next to output o that is p
+ *      0 1 0 0 1 0 0      modulo the period,
+ *      0 0 1 0 0 1 0
+ *      0 1 2 3 4 5 6      and the last row says where output o lies
+ *
+ * whose teeth are further apart than the neighbours of an output. A ResizeInteger has them as
+ * tables:
+ *
+ *      y = round(sum over t, u of wh[t] ww[u] x[place_h[t], place_w[u]] * 2^-bits sx / sy) + zy
  *
  * where the weights of an output add up to what they do as floats. The nearest neighbour is one tap
- * without a weight. Left undone: what looks outside (tf_crop_and_resize), an aspect ratio
- * that is kept, more than MAX_TAPS neighbours, axes whose product is above MAX_PROBE. */
+ * without a weight. Left undone: what looks outside (tf_crop_and_resize), an aspect ratio that is
+ * kept, more than MAX_TAPS neighbours, combs of more than MAX_PROBE places. */
 #include "passes/no_float_internal.h"
 
 #include "ir/infer.h"
@@ -48,46 +54,84 @@ struct resize {
 
 /* ---- what the operator says ---- */
 
-/* The entry of `input` for dimension d, as a constant of one element; UL_NONE: it has none. */
-static ul_value_id entry_of(struct ul_graph *graph, const struct ul_node *node, uint32_t input,
-                            uint32_t rank, uint32_t d)
+/* The entry of an input for dimension d: -1, where it says nothing of it. */
+static int64_t entry_at(const struct ul_node *node, uint32_t rank, uint32_t d)
 {
-    uint32_t count = 0, at = d;
+    uint32_t count = 0;
     const int64_t *axes = ul_node_get_ints(node, "axes", &count);
-    const struct ul_tensor *tensor = input < node->input_count && node->inputs[input] != UL_NONE
-                                         ? ul_graph_get_constant(graph, node->inputs[input])
-                                         : NULL;
     for (uint32_t i = 0; axes != NULL && i < count; i++) {
         if ((axes[i] < 0 ? axes[i] + (int64_t)rank : axes[i]) == (int64_t)d)
-            at = i;
+            return i;
     }
-    if (tensor == NULL || at >= ul_type_elements(&tensor->type))
-        return UL_NONE;
-    bool is_size = tensor->type.dtype == UL_I64;
-    double number =
-        is_size ? (double)ul_tensor_get_int(tensor, at) : ul_tensor_get_float(tensor, at);
-    return ul_edit_add_numbers(graph, "resize.entry", tensor->type.dtype, &number, 1, 1);
+    return axes == NULL ? (int64_t)d : -1;
 }
 
-/* The matrix [in, out] of one axis; NULL: it is too large. */
-static const struct ul_tensor *probe(const struct resize *resize, uint32_t d, int64_t in)
+static const struct ul_tensor *table_of(const struct resize *resize, uint32_t input)
+{
+    const struct ul_node *node = resize->node;
+    const struct ul_tensor *tensor =
+        input < node->input_count && node->inputs[input] != UL_NONE
+            ? ul_graph_get_constant(resize->integers->graph, node->inputs[input])
+            : NULL;
+    return tensor == NULL || ul_type_elements(&tensor->type) == 0 ? NULL : tensor;
+}
+
+/* Scales and sizes for the one axis that is probed. */
+static bool set_entries(const struct resize *resize, uint32_t d, ul_value_id inputs[4])
+{
+    struct ul_graph *graph = resize->integers->graph;
+    const uint32_t rank = graph->values[resize->node->inputs[0]].type.rank;
+    const struct ul_tensor *scales = table_of(resize, 2), *sizes = table_of(resize, 3);
+    int64_t at = entry_at(resize->node, rank, d);
+    if (at < 0 || (scales == NULL) == (sizes == NULL))
+        return false;
+    double number = sizes != NULL ? (double)ul_tensor_get_int(sizes, (uint64_t)at)
+                                  : ul_tensor_get_float(scales, (uint64_t)at);
+    enum ul_dtype dtype = sizes != NULL ? UL_I64 : UL_F32;
+    inputs[sizes != NULL ? 3 : 2] =
+        ul_edit_add_numbers(graph, "resize.entry", dtype, &number, 1, 1);
+    return true;
+}
+
+/* Is every element of the axis where it was? */
+static bool is_left_alone(const struct resize *resize, uint32_t d, int64_t in, int64_t out)
+{
+    const struct ul_graph *graph = resize->integers->graph;
+    const struct ul_tensor *scales = table_of(resize, 2);
+    int64_t at = entry_at(resize->node, graph->values[resize->node->inputs[0]].type.rank, d);
+    return at < 0 ||
+           (in == out && (scales == NULL || ul_tensor_get_float(scales, (uint64_t)at) == 1));
+}
+
+/* Rows of a comb: row p has a 1 at each place p modulo `row_count`, the last row is the places
+ * themselves. As many as keep the neighbours of an output apart. */
+static ul_value_id add_comb(struct ul_graph *graph, int64_t row_count, int64_t in)
+{
+    const int64_t dims[2] = {row_count + 1, in};
+    const struct ul_type type = ul_type_make(UL_F32, 2, dims);
+    float *rows = ul_arena_alloc(graph->arena, ul_type_bytes(&type));
+    memset(rows, 0, ul_type_bytes(&type));
+    for (int64_t i = 0; i < in; i++) {
+        rows[i % row_count * in + i] = 1;
+        rows[row_count * in + i] = (float)i;
+    }
+    return ul_graph_add_weight(graph, "resize.comb",
+                               ul_edit_tensor(graph, &type, (const unsigned char *)rows));
+}
+
+/* What the operator makes of the comb along one axis; NULL: it is too large. */
+static const struct ul_tensor *probe(const struct resize *resize, uint32_t d, int64_t row_count,
+                                     int64_t in)
 {
     struct ul_integers *integers = resize->integers;
     struct ul_graph *graph = integers->graph;
-    const uint32_t rank = graph->values[resize->node->inputs[0]].type.rank;
-    const int64_t axis = 1, dims[2] = {in, in};
-    const struct ul_type type = ul_type_make(UL_F32, 2, dims);
-    float *ones = ul_arena_alloc(graph->arena, ul_type_bytes(&type));
-    memset(ones, 0, ul_type_bytes(&type));
-    for (int64_t i = 0; i < in; i++)
-        ones[i * in + i] = 1;
-    const ul_value_id inputs[4] = {
-        ul_graph_add_weight(graph, "resize.identity",
-                            ul_edit_tensor(graph, &type, (const unsigned char *)ones)),
-        UL_NONE, entry_of(graph, resize->node, 2, rank, d),
-        entry_of(graph, resize->node, 3, rank, d)};
-    uint32_t input_count = inputs[3] == UL_NONE ? 3 : 4;
-    ul_node_id id = ul_integers_begin(integers, UL_OP_Resize, inputs, input_count, resize->node);
+    const int64_t axis = 1;
+    ul_value_id inputs[4] = {UL_NONE, UL_NONE, UL_NONE, UL_NONE};
+    if (!set_entries(resize, d, inputs))
+        return NULL;
+    inputs[0] = add_comb(graph, row_count, in);
+    ul_node_id id = ul_integers_begin(integers, UL_OP_Resize, inputs, inputs[3] == UL_NONE ? 3 : 4,
+                                      resize->node);
     ul_node_set_ints(graph, id, "axes", &axis, 1);
     ul_value_id made = ul_integers_end(integers, id);
     bool is_folded = ul_node_fold(graph, id, integers->pass->scratch);
@@ -97,31 +141,42 @@ static const struct ul_tensor *probe(const struct resize *resize, uint32_t d, in
     return is_folded ? ul_graph_get_constant(graph, made) : NULL;
 }
 
-/* Sets the taps of an axis from its matrix. */
-static void read_taps(struct resize *resize, const struct ul_tensor *matrix, struct taps *taps)
+static double at_row(const struct ul_tensor *combed, int64_t row, int64_t o)
+{
+    return ul_tensor_get_float(combed, (uint64_t)(row * combed->type.dims[1] + o));
+}
+
+/* Sets the taps of an axis. Of the places that a tooth of the comb stands for an output reads the
+ * one next to the middle of what it reads. */
+static void read_taps(struct resize *resize, const struct ul_tensor *combed, int64_t in,
+                      struct taps *taps)
 {
     struct ul_arena *scratch = resize->integers->pass->scratch;
-    int64_t in = matrix->type.dims[0], out = matrix->type.dims[1];
-    uint32_t *counts = UL_NEW_ARRAY(scratch, uint32_t, (uint64_t)out);
-    UL_ASSERT(matrix->type.rank == 2 && in > 0 && out > 0);
-    for (int64_t i = 0; i < in * out; i++) {
-        if (ul_tensor_get_float(matrix, (uint64_t)i) != 0) {
-            uint32_t count = ++counts[i % out];
-            taps->count = count > taps->count ? count : taps->count;
-        }
+    int64_t row_count = combed->type.dims[0] - 1, out = combed->type.dims[1];
+    UL_ASSERT(combed->type.rank == 2 && row_count > 0 && out > 0);
+    for (int64_t o = 0; o < out; o++) {
+        uint32_t count = 0;
+        for (int64_t p = 0; p < row_count; p++)
+            count += at_row(combed, p, o) != 0;
+        taps->count = count > taps->count ? count : taps->count;
     }
     taps->count = taps->count < 1 ? 1 : taps->count;
     taps->out = out;
     taps->places = UL_NEW_ARRAY(scratch, double, (uint64_t)(taps->count * out));
     taps->weights = UL_NEW_ARRAY(scratch, double, (uint64_t)(taps->count * out));
-    memset(counts, 0, (size_t)out * sizeof *counts);
-    for (int64_t i = 0; i < in * out; i++) {
-        double weight = ul_tensor_get_float(matrix, (uint64_t)i);
-        if (weight == 0)
-            continue;
-        int64_t at = (int64_t)counts[i % out]++ * out + i % out;
-        taps->places[at] = (double)(i / out);
-        taps->weights[at] = weight;
+    for (int64_t o = 0; o < out; o++) {
+        double middle = at_row(combed, row_count, o), period = (double)row_count;
+        int64_t at = o;
+        for (int64_t p = 0; p < row_count; p++) {
+            double weight = at_row(combed, p, o);
+            double place = (double)p + period * nearbyint((middle - (double)p) / period);
+            if (weight == 0)
+                continue;
+            place += place < 0 ? period : place >= (double)in ? -period : 0;
+            taps->places[at] = place;
+            taps->weights[at] = weight;
+            at += out;
+        }
     }
 }
 
@@ -161,13 +216,20 @@ static bool find_taps(struct resize *resize)
     resize->tap_count = 1;
     for (uint32_t d = 0; d < x.rank; d++) {
         struct taps taps = {.axis = d};
-        int64_t in = x.dims[d], side = in > y.dims[d] ? in : y.dims[d];
-        if (in == 0 || y.dims[d] == 0 || in > MAX_PROBE / side)
+        int64_t in = x.dims[d], out = y.dims[d], side = in > out ? in : out;
+        if (in == 0 || out == 0)
             return false;
-        const struct ul_tensor *matrix = probe(resize, d, in);
-        if (matrix == NULL || matrix->type.dims[1] != y.dims[d])
+        if (is_left_alone(resize, d, in, out))
+            continue;
+        /* Four neighbours, or as many as lie under a filter that is as much wider, with a gap. */
+        int64_t row_count = 8 * ((in - 1) / out + 2);
+        row_count = row_count < in ? row_count : in;
+        if (row_count >= MAX_PROBE / side)
             return false;
-        read_taps(resize, matrix, &taps);
+        const struct ul_tensor *combed = probe(resize, d, row_count, in);
+        if (combed == NULL || combed->type.dims[1] != out)
+            return false;
+        read_taps(resize, combed, in, &taps);
         if (is_kept(&taps, in))
             continue;
         for (int64_t o = 0; o < taps.out; o++)

@@ -420,6 +420,13 @@ def resize_shrinking(m):
     m.quantized(y, 0.05, 100)
 
 
+def resize_axes(m):
+    """Scales of the named axes alone, of which one stays; and many channels."""
+    x = m.scaled((1, 3, 40, 40), zero=100)
+    m.quantized(m.op("Resize", x, "", m.c([1.05, 1]), mode="linear", axes=[-2, 3]), 0.05, 100)
+    m.quantized(m.op("Resize", m.scaled((1, 1700, 3, 2), zero=7), "", m.c([1, 1, 2, 2]), mode="linear"), 0.05, 7)
+
+
 def resize_crop(m):
     """Looks outside, where there is another number."""
     x = m.scaled((1, 1, 6, 6), zero=9)
@@ -555,7 +562,7 @@ CASES = [conv, conv_padded, conv_signed, conv_depthwise, conv_groups, conv_3d, c
          matmul, matmul_turned, matmul_activations, matmul_deep, gemm, gemm_16, qlinear_conv,
          qlinear_matmul, dynamic, unsigned_bytes, conv_integer, add, sub_clip, add_16, mul, rescaled, concat,
          movements, resize, resize_fraction, resize_linear, resize_cubic,
-         resize_corners, resize_shrinking, resize_crop, pads, parts, extremes, where, pools, means, unary, silu, rows,
+         resize_corners, resize_shrinking, resize_axes, resize_crop, pads, parts, extremes, where, pools, means, unary, silu, rows,
          layer_norm, columns_norm, mean_of_norm, scaled_channels, channels, conv_few, conv_few_zeros, conv_few_16, floats_few,
          conv_transpose_few]
 
