@@ -389,12 +389,22 @@ static ul_value_id finish_gemm(struct product *product, ul_value_id y, double al
     return ul_build_value(&product->build, UL_OP_Add, terms, 2, &type);
 }
 
+/* Codes of a byte in front of a product are unpacked by its own kernel as it loads them, where the
+ * target's products are such kernels: nothing is to be gained by another form. */
+static bool is_loaded_as_stored(const struct product *product, const struct ul_node *node)
+{
+    const struct ul_nbits_source *source = &product->source;
+    return product->packing->shares_codes && source->bits == 8 && !source->is_float &&
+           source->node->op == UL_OP_Dequantize &&
+           source->node->outputs[0] == node->inputs[product->is_left ? 0 : 1];
+}
+
 static bool pack_product(struct packing *packing, ul_node_id id)
 {
     struct ul_graph *graph = packing->rewrite.graph;
     const struct ul_node *node = &graph->nodes[id];
     struct product product = {.packing = packing};
-    if (!read_product(graph, node, &product))
+    if (!read_product(graph, node, &product) || is_loaded_as_stored(&product, node))
         return false;
     bool is_gemm = node->op == UL_OP_Gemm;
     double alpha = is_gemm ? ul_node_get_float(node, "alpha", 1) : 1;

@@ -73,20 +73,62 @@ static ul_kx load_difference(struct ul_lower *lower, ul_node_id node, uint32_t f
     return ul_kx_cast(kernel, is_fixed(&lower->graph->nodes[node]) ? UL_I64 : UL_F32, x);
 }
 
-/* The sum of terms in units of 2 ^ -shift, with a half of the result's, as an i64 of its units. */
+/* Zeros at the end of all of a term's factors; MAX_SHIFT: they are not known. */
+static int64_t common_zeros(const struct ul_lower *lower, ul_value_id factors)
+{
+    const struct ul_tensor *tensor = ul_graph_get_constant(lower->graph, factors);
+    int64_t most = 0;
+    if (tensor == NULL)
+        return MAX_SHIFT;
+    for (uint64_t i = 0; i < ul_type_elements(&tensor->type); i++) {
+        int64_t zeros = 0, factor = ul_tensor_get_int(tensor, i);
+        while (factor != 0 && factor % 2 == 0) {
+            factor /= 2;
+            zeros++;
+        }
+        most = zeros > most ? zeros : most;
+    }
+    return most;
+}
+
+/* May a sum lie in the middle of two results? x * factor does where x is a multiple of 2 to the
+ * power of what the factor lacks of the half: only factors that are simple have such x. */
+static bool has_ties(const struct ul_lower *lower, ul_node_id id, int64_t shift)
+{
+    const struct ul_node *node = &lower->graph->nodes[id];
+    for (uint32_t first = FIRST_TERM; first < node->input_count; first += TERM_INPUTS) {
+        const struct ul_type *x = &lower->graph->values[node->inputs[first]].type;
+        int64_t bits = (int64_t)ul_dtype_get(x->dtype)->bits;
+        if (shift - 1 - common_zeros(lower, node->inputs[first + 1]) <= bits)
+            return true;
+    }
+    return false;
+}
+
+/* The sum of terms in units of 2 ^ -shift as an i64 of the result's units, ties to even: where
+ * there may be some, a little less than a half is added, and all of it where the whole part is odd.
+ */
 static ul_kx fixed_sum(struct ul_lower *lower, ul_node_id id, const ul_kx *index, uint32_t rank)
 {
     struct ul_kernel *kernel = lower->kernel;
     const struct ul_node *node = &lower->graph->nodes[id];
     int64_t shift = ul_node_get_int(node, "shift", 1);
-    ul_kx sum = ul_kx_int(kernel, UL_I64, (int64_t)1 << (shift - 1));
+    ul_kx bits = ul_kx_int(kernel, UL_I64, shift), sum = UL_NONE;
+    int64_t half = (int64_t)1 << (shift - 1);
     for (uint32_t first = FIRST_TERM; first < node->input_count; first += TERM_INPUTS) {
         ul_kx x = load_difference(lower, id, first, index, rank);
         ul_kx factor = ul_lower_load_broadcast(lower, node->inputs[first + 1], index, rank);
         ul_kx term = ul_kx_binary(kernel, UL_KX_MUL, x, ul_kx_cast(kernel, UL_I64, factor));
-        sum = ul_kx_binary(kernel, UL_KX_ADD, sum, term);
+        sum = sum == UL_NONE ? term : ul_kx_binary(kernel, UL_KX_ADD, sum, term);
     }
-    return ul_kx_binary(kernel, UL_KX_SHR, sum, ul_kx_int(kernel, UL_I64, shift));
+    UL_ASSERT(sum != UL_NONE);
+    ul_kx rest = ul_kx_int(kernel, UL_I64, half);
+    if (has_ties(lower, id, shift)) {
+        ul_kx whole = ul_kx_binary(kernel, UL_KX_SHR, sum, bits);
+        rest = ul_kx_binary(kernel, UL_KX_AND, whole, ul_kx_int(kernel, UL_I64, 1));
+        rest = ul_kx_add(kernel, rest, ul_kx_int(kernel, UL_I64, half - 1));
+    }
+    return ul_kx_binary(kernel, UL_KX_SHR, ul_kx_binary(kernel, UL_KX_ADD, sum, rest), bits);
 }
 
 /* Two roundings or one, behind a fused addition, are one decision of the printer for all kernels:

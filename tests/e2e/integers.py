@@ -703,7 +703,7 @@ def main():
         plain = run(arguments.ullage, path, folder, model.feeds, options + ["--pack", "none"])
         faults = []
         steps = total = 0
-        share = 0.2 if arguments.no_float else 0.05  # without floats the middle is rounded up
+        share = 0.06 if arguments.no_float else 0.05  # a mean of six lies in the middle of two once in six times
         for output, want in zip(model.outputs, wanted):
             faults.append(compare(output.name, got[output.name], want, share))
             if got[output.name].tobytes() != plain[output.name].tobytes():
