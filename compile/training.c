@@ -123,6 +123,8 @@ static enum ul_status check_optimizer(struct ul_compile *compile)
          "adam, adamw and lion"},
         {"beta2", 1u << UL_OPTIMIZER_ADAM | 1u << UL_OPTIMIZER_ADAMW | 1u << UL_OPTIMIZER_LION,
          "adam, adamw and lion"},
+        {"state-bits", 1u << UL_OPTIMIZER_ADAM | 1u << UL_OPTIMIZER_ADAMW | 1u << UL_OPTIMIZER_LION,
+         "adam, adamw and lion"},
         {"eps", 1u << UL_OPTIMIZER_ADAM | 1u << UL_OPTIMIZER_ADAMW, "adam and adamw"}};
     for (uint32_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (is_given(compile, rows[i].option) &&
@@ -245,6 +247,7 @@ enum ul_status ul_compile_read_training(struct ul_compile *compile)
         .optimizer = options->optimizer,
         .label_smoothing = options->label_smoothing,
         .nesterov = options->nesterov,
+        .state_bits = options->state_bits,
         .no_decay_1d = options->no_decay_1d,
         .train_mode = options->train_mode,
         .micro_batches = options->micro_batches != 0 ? (uint32_t)options->micro_batches : 1,

@@ -6,7 +6,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "ir/type.h"
+
 struct ul_tensor;
+
+/* Elements of a block of a state of 8 bits, at most. */
+#define UL_UPDATE_BLOCK 256
+/* And the numbers that its codes stand for. */
+#define UL_UPDATE_CODES 256
 
 enum ul_loss { UL_LOSS_CROSS_ENTROPY, UL_LOSS_MSE, UL_LOSS_BCE, UL_LOSS_OUTPUT };
 enum ul_optimizer {
@@ -20,6 +27,9 @@ enum ul_optimizer {
 /* How the norm of all gradients is known before one is used: they are kept until then, or formed
  * twice. */
 enum ul_clip_mode { UL_CLIP_KEEP, UL_CLIP_TWICE };
+
+/* Bits of an element of an optimizer's state: 8 where that is possible. */
+enum ul_state_bits { UL_STATE_32, UL_STATE_8 };
 
 /* A factor of the learning rate, as runtime/lib/ul_model.h has it. */
 enum ul_rate_kind { UL_RATE_STEP, UL_RATE_COSINE, UL_RATE_WARMUP };
@@ -39,6 +49,8 @@ struct ul_training {
     enum ul_optimizer optimizer;
     double learning_rate, momentum, beta1, beta2, eps, weight_decay;
     bool nesterov, no_decay_1d;
+    uint32_t
+        state_bits; /* of an element of an optimizer's state: 32, or 8 where that is possible */
     double clip_value, clip_norm; /* 0: none */
     enum ul_clip_mode clip_mode;
     uint32_t freeze_count, train_only_count;
@@ -88,5 +100,13 @@ enum {
     UL_STEP_PART,      /* the number of the micro-batch in its step */
     UL_STEP_NUMBERS = 8
 };
+
+/* training_update.c: the dimensions that blocks of a parameter have, f32: those in front of an
+ * axis, and along it groups of `group` indexes, each with all that is behind the axis. */
+struct ul_type ul_update_blocks(const struct ul_type *type, uint32_t *axis, int64_t *group);
+/* What codes of a state stand for, in order (a dynamic tree: Dettmers et al., arXiv 2110.02861,
+ * section 2.1): 0, 1, and in each of seven decades below 1 the middles of equal parts, twice as
+ * many as in the decade before. Signed ones leave half of the codes to what is below 0. */
+void ul_update_numbers(bool is_signed, double *numbers);
 
 #endif

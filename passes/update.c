@@ -9,16 +9,16 @@
 
 /* Of an optimizer: its operator and the names of its states in a checkpoint, as torch has them. */
 struct row {
-    enum ul_op op;
+    enum ul_op op, bytes_op; /* the one with states of 8 bits */
     uint32_t state_count;
     const char *states[2];
 };
 static const struct row rows[] = {
-    [UL_OPTIMIZER_SGD] = {UL_OP_UpdateSGD, 0, {NULL, NULL}},
-    [UL_OPTIMIZER_MOMENTUM] = {UL_OP_UpdateMomentum, 1, {"momentum", NULL}},
-    [UL_OPTIMIZER_ADAM] = {UL_OP_UpdateAdam, 2, {"exp_avg", "exp_avg_sq"}},
-    [UL_OPTIMIZER_ADAMW] = {UL_OP_UpdateAdam, 2, {"exp_avg", "exp_avg_sq"}},
-    [UL_OPTIMIZER_LION] = {UL_OP_UpdateLion, 1, {"exp_avg", NULL}},
+    [UL_OPTIMIZER_SGD] = {UL_OP_UpdateSGD, UL_OP_NONE, 0, {NULL, NULL}},
+    [UL_OPTIMIZER_MOMENTUM] = {UL_OP_UpdateMomentum, UL_OP_NONE, 1, {"momentum", NULL}},
+    [UL_OPTIMIZER_ADAM] = {UL_OP_UpdateAdam, UL_OP_UpdateAdamBytes, 2, {"exp_avg", "exp_avg_sq"}},
+    [UL_OPTIMIZER_ADAMW] = {UL_OP_UpdateAdam, UL_OP_UpdateAdamBytes, 2, {"exp_avg", "exp_avg_sq"}},
+    [UL_OPTIMIZER_LION] = {UL_OP_UpdateLion, UL_OP_UpdateLionBytes, 1, {"exp_avg", NULL}},
 };
 
 ul_value_id ul_update_step(struct ul_graph *graph)
@@ -83,14 +83,77 @@ void ul_update_begin(struct ul_updates *updates, struct ul_pass *pass, struct ul
                                    .step = ul_update_step(pass->graph),
                                    .mean = UL_NONE,
                                    .squares = UL_NONE,
-                                   .factor = UL_NONE};
+                                   .factor = UL_NONE,
+                                   .tables = {UL_NONE, UL_NONE}};
 }
 
-static ul_value_id add_state(struct ul_graph *graph, ul_value_id parameter, const char *name)
+static ul_value_id add_state(struct ul_graph *graph, ul_value_id parameter, const char *name,
+                             const struct ul_type *type)
 {
-    const struct ul_value owner = graph->values[parameter];
-    const char *full = ul_arena_printf(graph->arena, "%s/%s", owner.name, name);
-    return add_zeros(graph, full, &owner.type, UL_VALUE_OPTIMIZER);
+    const char *full = ul_arena_printf(graph->arena, "%s/%s", graph->values[parameter].name, name);
+    return add_zeros(graph, full, type, UL_VALUE_OPTIMIZER);
+}
+
+/* ---- states of 8 bits ---- */
+
+enum { MIN_BYTES_ELEMENTS = 4096 };
+
+/* What codes stand for, one constant for all states of a kind. */
+static ul_value_id find_table(struct ul_updates *updates, bool is_signed)
+{
+    double numbers[UL_UPDATE_CODES];
+    if (updates->tables[is_signed] != UL_NONE)
+        return updates->tables[is_signed];
+    ul_update_numbers(is_signed, numbers);
+    updates->tables[is_signed] =
+        ul_edit_add_numbers(updates->pass->graph, is_signed ? "codes/signed" : "codes/unsigned",
+                            UL_F32, numbers, UL_UPDATE_CODES, 1);
+    return updates->tables[is_signed];
+}
+
+/* A table that rows are looked up in. */
+static bool is_embedding(const struct ul_graph *graph, ul_value_id parameter)
+{
+    for (ul_node_id id = 0; id < graph->node_count; id++) {
+        const struct ul_node *node = &graph->nodes[id];
+        if (node->op == UL_OP_Gather && node->inputs[0] == parameter)
+            return true;
+    }
+    return false;
+}
+
+/* What the 8 bits would spoil or hardly save keeps all of them. */
+static bool has_bytes(const struct ul_updates *updates, ul_value_id parameter)
+{
+    const struct ul_graph *graph = updates->pass->graph;
+    const struct ul_type *type = &graph->values[parameter].type;
+    return updates->pass->options->training->state_bits == UL_STATE_8 && type->dtype == UL_F32 &&
+           ul_type_elements(type) >= MIN_BYTES_ELEMENTS && !is_embedding(graph, parameter);
+}
+
+/* States and what else the update reads of them; how many are states. */
+static uint32_t add_states(struct ul_updates *updates, const struct row *row, ul_value_id parameter,
+                           ul_value_id *inputs, uint32_t *count)
+{
+    struct ul_graph *graph = updates->pass->graph;
+    struct ul_type type = graph->values[parameter].type;
+    bool bytes = has_bytes(updates, parameter);
+    uint32_t axis, state_count = 0;
+    int64_t group;
+    for (uint32_t i = 0; i < row->state_count; i++) {
+        type.dtype = bytes ? UL_U8 : type.dtype;
+        inputs[(*count)++] = add_state(graph, parameter, row->states[i], &type);
+        state_count++;
+        if (!bytes)
+            continue;
+        const struct ul_type blocks = ul_update_blocks(&type, &axis, &group);
+        const char *name = ul_arena_printf(graph->arena, "%s/absmax", row->states[i]);
+        inputs[(*count)++] = add_state(graph, parameter, name, &blocks);
+        state_count++;
+    }
+    for (uint32_t i = 0; bytes && i < row->state_count; i++)
+        inputs[(*count)++] = find_table(updates, i == 0); /* the other one is of squares */
+    return state_count;
 }
 
 static void set_attributes(struct ul_graph *graph, ul_node_id node,
@@ -138,16 +201,16 @@ static void add_update(struct ul_updates *updates, ul_value_id parameter, ul_val
     const struct ul_training *training = updates->pass->options->training;
     const struct row *row = &rows[training->optimizer];
     uint32_t count = 3;
-    ul_value_id inputs[6] = {updates->step, parameter, gradient};
-    for (uint32_t i = 0; i < row->state_count; i++)
-        inputs[count++] = add_state(graph, parameter, row->states[i]);
+    ul_value_id inputs[12] = {updates->step, parameter, gradient};
+    uint32_t state_count = add_states(updates, row, parameter, inputs, &count);
     build->name = ul_arena_printf(graph->arena, "%s/update", graph->values[parameter].name);
     inputs[count] = find_scale(updates, graph->values[parameter].type.dtype);
     count += inputs[count] != UL_NONE;
-    ul_node_id node = ul_build_node(build, row->op, inputs, count, 1 + row->state_count);
+    ul_node_id node = ul_build_node(build, state_count > row->state_count ? row->bytes_op : row->op,
+                                    inputs, count, 1 + state_count);
     bool decays = !training->no_decay_1d || graph->values[parameter].type.rank > 1;
     set_attributes(graph, node, training, decays);
-    for (uint32_t i = 0; i <= row->state_count; i++) {
+    for (uint32_t i = 0; i <= state_count; i++) {
         ul_value_id made = graph->nodes[node].outputs[i];
         ul_value_id donor = i == 0 ? parameter : inputs[2 + i];
         graph->values[made].type = graph->values[donor].type;

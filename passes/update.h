@@ -16,9 +16,10 @@ struct ul_updates {
     ul_value_id step; /* the input with the numbers of the step */
     struct ul_update *queue;
     uint32_t count, capacity;
-    ul_value_id mean;    /* 1 / the weight of all labels of a step's runs; UL_NONE: it has one */
-    ul_value_id squares; /* sum over the gradients so far; of a bound on the norm of all */
-    ul_value_id factor;  /* of gradients, by that bound; UL_NONE: none, or not known yet */
+    ul_value_id mean;      /* 1 / the weight of all labels of a step's runs; UL_NONE: it has one */
+    ul_value_id squares;   /* sum over the gradients so far; of a bound on the norm of all */
+    ul_value_id factor;    /* of gradients, by that bound; UL_NONE: none, or not known yet */
+    ul_value_id tables[2]; /* of states of 8 bits, unsigned and signed ones; UL_NONE: not yet */
 };
 
 /* update.c */

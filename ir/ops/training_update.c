@@ -1,0 +1,487 @@
+/* Updates of parameters by optimizers: element by element, and with states of 8 bits by blocks.
+ *
+ * States of 8 bits (Dettmers et al., arXiv 2110.02861): a block of at most 256 elements has the
+ * largest magnitude of its state as a number, and each element a code for its part of that. Codes
+ * stand for numbers in order, which are dense around 0 (ul_update_numbers): of a code that is a
+ * table, and the code next to a number is computed, as compilers make vectors of that. In a block
+ *
+ *      for each element: the new state, of what the old codes say, and its largest magnitude
+ *      for each element: the new state once more; the parameter by it; the code next to it
+ *
+ * so that nothing of a block lies in memory but what the step keeps. */
+#include "ir/training.h"
+
+#include "ir/kernel_build.h"
+#include "ir/ops/check.h"
+#include "ir/ops/hooks.h"
+
+#include <math.h>
+
+enum { NUMBERS, PARAMETER, GRADIENT, STATE };
+
+/* Which input the gradient is multiplied by, if it is there. */
+static uint32_t scale_input(const struct ul_node *node)
+{
+    return STATE + node->output_count - 1;
+}
+
+enum ul_status ul_infer_update(struct ul_infer *infer)
+{
+    const int64_t numbers = UL_STEP_NUMBERS;
+    const struct ul_type *type = ul_infer_input(infer, PARAMETER);
+    UL_TRY(ul_check_dtype(infer, NUMBERS, UL_CHECK_BIT(UL_F64)));
+    UL_TRY(ul_check_shape(infer, NUMBERS, 1, &numbers));
+    UL_TRY(ul_check_dtype(infer, PARAMETER, UL_CHECK_FLOATS));
+    for (uint32_t i = GRADIENT; i < infer->node->input_count; i++) {
+        UL_TRY(ul_check_same_dtype(infer, PARAMETER, i));
+        if (i == scale_input(infer->node))
+            UL_TRY(ul_check_shape(infer, i, 0, NULL));
+        else
+            UL_TRY(ul_check_shape(infer, i, type->rank, type->dims));
+    }
+    ul_infer_set_type(infer, 0, type);
+    for (uint32_t i = 1; i < infer->node->output_count; i++)
+        ul_infer_set_type(infer, i, type);
+    return UL_OK;
+}
+
+bool ul_split_rule_update(struct ul_split_rule *split)
+{
+    for (uint32_t i = PARAMETER; i < scale_input(split->node); i++)
+        ul_split_rule_read(split, i, split->output.axis, split->output.begin, split->output.end);
+    return true;
+}
+
+enum { MAX_STATES = 2 };
+
+/* One element of an update. */
+struct update {
+    struct ul_lower *lower;
+    struct ul_kernel *kernel;
+    const struct ul_node *node;
+    const ul_kx *index;
+    enum ul_dtype dtype;
+    uint32_t scale;           /* the input that the gradient is multiplied by, if it is there */
+    ul_kx states[MAX_STATES]; /* as they were */
+};
+
+static ul_kx load(const struct update *u, uint32_t input)
+{
+    return ul_lower_load(u->lower, u->node->inputs[input], u->index);
+}
+
+/* A number of the step, computed in f64 by the caller, in the parameter's type. */
+static ul_kx step_number(const struct update *u, uint32_t which)
+{
+    ul_kx at = ul_kx_index_const(u->kernel, which);
+    return ul_kx_cast(u->kernel, u->dtype, ul_lower_load(u->lower, u->node->inputs[NUMBERS], &at));
+}
+
+static double attribute(const struct update *u, const char *name)
+{
+    return ul_node_get_float(u->node, name, 0.0);
+}
+
+static ul_kx times(const struct update *u, ul_kx x, double factor)
+{
+    return ul_kx_mul(u->kernel, x, ul_kx_float(u->kernel, u->dtype, factor));
+}
+
+/* a + (b - a) * weight, as torch's lerp for weights below one half. */
+static ul_kx mix(const struct update *u, ul_kx a, ul_kx b, double weight)
+{
+    return ul_kx_add(u->kernel, a, times(u, ul_kx_sub(u->kernel, b, a), weight));
+}
+
+static struct update update_begin(struct ul_lower *lower, ul_node_id node, const ul_kx *index)
+{
+    struct update u = {.lower = lower,
+                       .kernel = lower->kernel,
+                       .node = ul_check_node(lower, node),
+                       .index = index};
+    u.dtype = ul_compute_dtype(ul_lower_input_type(lower, node, PARAMETER)->dtype);
+    u.scale = scale_input(u.node);
+    for (uint32_t i = 0; i + 1 < u.node->output_count && i < MAX_STATES; i++)
+        u.states[i] = load(&u, STATE + i);
+    return u;
+}
+
+/* The gradient, multiplied, within its bounds, and with the decay that is part of it. */
+static ul_kx gradient_of(const struct update *u, bool decays)
+{
+    double bound = attribute(u, "clip_value"), decay = attribute(u, "weight_decay");
+    ul_kx g = load(u, GRADIENT), first = ul_kx_index_const(u->kernel, 0);
+    if (u->scale < u->node->input_count)
+        g = ul_kx_mul(u->kernel, g, ul_lower_load(u->lower, u->node->inputs[u->scale], &first));
+    if (bound > 0) {
+        ul_kx high = ul_kx_float(u->kernel, u->dtype, bound);
+        ul_kx low = ul_kx_float(u->kernel, u->dtype, -bound);
+        g = ul_kx_binary(u->kernel, UL_KX_MAX, ul_kx_binary(u->kernel, UL_KX_MIN, g, high), low);
+    }
+    if (decays && decay > 0)
+        g = ul_kx_add(u->kernel, g, times(u, load(u, PARAMETER), decay));
+    return g;
+}
+
+/* The parameter after decay that is no part of the gradient. */
+static ul_kx decayed(const struct update *u)
+{
+    double decay = attribute(u, "weight_decay");
+    ul_kx w = load(u, PARAMETER), one = ul_kx_float(u->kernel, u->dtype, 1);
+    if (!(decay > 0))
+        return w;
+    ul_kx lost = times(u, step_number(u, UL_STEP_RATE), decay);
+    return ul_kx_mul(u->kernel, w, ul_kx_sub(u->kernel, one, lost));
+}
+
+static ul_kx descend(const struct update *u, ul_kx w, ul_kx direction)
+{
+    ul_kx rate = step_number(u, UL_STEP_RATE);
+    return ul_kx_sub(u->kernel, w, ul_kx_mul(u->kernel, rate, direction));
+}
+
+ul_kx ul_map_update_sgd(struct ul_lower *lower, ul_node_id node, uint32_t output,
+                        const ul_kx *index)
+{
+    struct update u = update_begin(lower, node, index);
+    UL_ASSERT(output == 0);
+    return descend(&u, load(&u, PARAMETER), gradient_of(&u, true));
+}
+
+/* State m: momentum * m + g, of which the first step's is g. */
+ul_kx ul_map_update_momentum(struct ul_lower *lower, ul_node_id node, uint32_t output,
+                             const ul_kx *index)
+{
+    struct update u = update_begin(lower, node, index);
+    double momentum = attribute(&u, "momentum");
+    ul_kx g = gradient_of(&u, true);
+    ul_kx state = ul_kx_add(u.kernel, times(&u, u.states[0], momentum), g);
+    if (output == 1)
+        return state;
+    if (ul_node_get_int(u.node, "nesterov", 0) != 0)
+        state = ul_kx_add(u.kernel, g, times(&u, state, momentum));
+    return descend(&u, load(&u, PARAMETER), state);
+}
+
+/* States: the mean m and the mean square v of gradients. decoupled: AdamW. Output 0 is the
+ * parameter, the others are states. */
+static ul_kx adam(const struct update *u, uint32_t output)
+{
+    struct ul_kernel *k = u->kernel;
+    bool decoupled = ul_node_get_int(u->node, "decoupled", 0) != 0;
+    double beta2 = attribute(u, "beta2");
+    ul_kx g = gradient_of(u, !decoupled);
+    ul_kx m = mix(u, u->states[0], g, 1 - attribute(u, "beta1"));
+    ul_kx v = ul_kx_add(k, times(u, u->states[1], beta2), times(u, ul_kx_mul(k, g, g), 1 - beta2));
+    if (output != 0)
+        return output == 1 ? m : v;
+    ul_kx root = ul_kx_unary(k, UL_KX_SQRT, step_number(u, UL_STEP_BIAS2));
+    ul_kx spread = ul_kx_binary(k, UL_KX_DIV, ul_kx_unary(k, UL_KX_SQRT, v), root);
+    spread = ul_kx_add(k, spread, ul_kx_float(k, u->dtype, attribute(u, "eps")));
+    ul_kx mean = ul_kx_binary(k, UL_KX_DIV, m, step_number(u, UL_STEP_BIAS1));
+    ul_kx w = decoupled ? decayed(u) : load(u, PARAMETER);
+    return descend(u, w, ul_kx_binary(k, UL_KX_DIV, mean, spread));
+}
+
+ul_kx ul_map_update_adam(struct ul_lower *lower, ul_node_id node, uint32_t output,
+                         const ul_kx *index)
+{
+    struct update u = update_begin(lower, node, index);
+    return adam(&u, output);
+}
+
+/* The sign of a mean; the state is another mean (Chen et al., arXiv 2302.06675, algorithm 2). */
+static ul_kx lion(const struct update *u, uint32_t output)
+{
+    struct ul_kernel *k = u->kernel;
+    ul_kx g = gradient_of(u, false), m = u->states[0];
+    if (output == 1)
+        return mix(u, m, g, 1 - attribute(u, "beta2"));
+    ul_kx c = mix(u, m, g, 1 - attribute(u, "beta1"));
+    ul_kx zero = ul_kx_float(k, u->dtype, 0), one = ul_kx_float(k, u->dtype, 1);
+    ul_kx minus = ul_kx_float(k, u->dtype, -1);
+    ul_kx sign = ul_kx_select(k, ul_kx_binary(k, UL_KX_LT, zero, c), one,
+                              ul_kx_select(k, ul_kx_binary(k, UL_KX_LT, c, zero), minus, zero));
+    return descend(u, decayed(u), sign);
+}
+
+ul_kx ul_map_update_lion(struct ul_lower *lower, ul_node_id node, uint32_t output,
+                         const ul_kx *index)
+{
+    struct update u = update_begin(lower, node, index);
+    return lion(&u, output);
+}
+
+/* ---- states of 8 bits ---- */
+
+enum { CODES = UL_UPDATE_CODES, DECADES = 7 };
+
+/* Of states: first their codes and largest magnitudes, one after the other, then their tables. */
+static uint32_t states_of(const struct ul_node *node)
+{
+    return (node->output_count - 1) / 2;
+}
+
+static uint32_t codes_input(uint32_t state)
+{
+    return STATE + 2 * state;
+}
+
+static uint32_t table_input(const struct ul_node *node, uint32_t state)
+{
+    return STATE + 2 * states_of(node) + state;
+}
+
+static uint32_t bytes_scale_input(const struct ul_node *node)
+{
+    return STATE + 3 * states_of(node);
+}
+
+/* The first is a mean, the other one of squares. */
+static bool is_signed_state(uint32_t state)
+{
+    return state == 0;
+}
+
+/* Parts of a decade, and the largest number below 1. */
+static int64_t part_count(bool is_signed, int decade)
+{
+    return (int64_t)1 << (is_signed ? decade : decade + 1);
+}
+
+static double middle_of(bool is_signed, int decade, int64_t part)
+{
+    double parts = (double)part_count(is_signed, decade);
+    return pow(10, decade - DECADES + 1) * (0.1 + 0.9 * ((double)part + 0.5) / parts);
+}
+
+void ul_update_numbers(bool is_signed, double *numbers)
+{
+    uint32_t zero = is_signed ? CODES / 2 - 1 : 0, at = zero;
+    numbers[at++] = 0;
+    for (int decade = 0; decade < DECADES; decade++) {
+        for (int64_t part = 0; part < part_count(is_signed, decade); part++, at++) {
+            numbers[at] = middle_of(is_signed, decade, part);
+            if (is_signed)
+                numbers[2 * zero - at] = -numbers[at];
+        }
+    }
+    numbers[at++] = 1;
+    UL_ASSERT(at == CODES);
+}
+
+struct ul_type ul_update_blocks(const struct ul_type *type, uint32_t *axis, int64_t *group)
+{
+    struct ul_type blocks = ul_type_make(UL_F32, type->rank, type->dims);
+    int64_t inner = 1;
+    UL_ASSERT(type->rank > 0);
+    *axis = type->rank - 1;
+    while (*axis > 0 && type->dims[*axis] <= UL_UPDATE_BLOCK / inner)
+        inner *= type->dims[(*axis)--];
+    int64_t count = type->dims[*axis], most = UL_UPDATE_BLOCK / inner;
+    int64_t groups = count == 0 ? 0 : (count - 1) / most + 1;
+    *group = groups == 0 ? 1 : (count - 1) / groups + 1;
+    blocks.dims[*axis] = count == 0 ? 0 : (count - 1) / *group + 1;
+    blocks.rank = *axis + 1;
+    return blocks;
+}
+
+enum ul_status ul_infer_update_bytes(struct ul_infer *infer)
+{
+    const int64_t numbers = UL_STEP_NUMBERS, codes = CODES;
+    const struct ul_node *node = infer->node;
+    const struct ul_type *type = ul_infer_input(infer, PARAMETER);
+    uint32_t axis;
+    int64_t group;
+    UL_TRY(ul_check_dtype(infer, NUMBERS, UL_CHECK_BIT(UL_F64)));
+    UL_TRY(ul_check_shape(infer, NUMBERS, 1, &numbers));
+    UL_TRY(ul_check_dtype(infer, PARAMETER, UL_CHECK_BIT(UL_F32)));
+    if (type->rank == 0)
+        return ul_infer_invalid(infer, "a parameter of one number has no blocks");
+    const struct ul_type blocks = ul_update_blocks(type, &axis, &group);
+    UL_TRY(ul_check_same_dtype(infer, PARAMETER, GRADIENT));
+    UL_TRY(ul_check_shape(infer, GRADIENT, type->rank, type->dims));
+    ul_infer_set_type(infer, 0, type);
+    for (uint32_t s = 0; s < states_of(node); s++) {
+        uint32_t input = codes_input(s), table = table_input(node, s);
+        UL_TRY(ul_check_dtype(infer, input, UL_CHECK_BIT(UL_U8)));
+        UL_TRY(ul_check_shape(infer, input, type->rank, type->dims));
+        UL_TRY(ul_check_dtype(infer, table, UL_CHECK_BIT(UL_F32)));
+        UL_TRY(ul_check_shape(infer, table, 1, &codes));
+        UL_TRY(ul_check_shape(infer, input + 1, blocks.rank, blocks.dims));
+        ul_infer_set(infer, 1 + 2 * s, UL_U8, type->rank, type->dims);
+        ul_infer_set_type(infer, 2 + 2 * s, &blocks);
+    }
+    return UL_OK;
+}
+
+typedef ul_kx update_fn(const struct update *u, uint32_t output);
+
+struct bytes {
+    struct update u;
+    update_fn *compute;
+    const struct ul_type *type;
+    ul_kx index[UL_LIMIT_RANK], block[UL_LIMIT_RANK];
+    uint32_t axis;
+    ul_kx begin; /* of the block, along the axis, */
+    int64_t count;
+    ul_kx old[MAX_STATES];
+    uint32_t largest[MAX_STATES]; /* variables */
+};
+
+/* Loops over the elements of the block, which they leave open. */
+static void open_elements(struct bytes *b)
+{
+    struct ul_kernel *k = b->u.kernel;
+    ul_kx at = ul_ks_for(k, b->count, UL_FOR_REDUCE);
+    b->index[b->axis] = ul_kx_add(k, b->begin, at);
+    for (uint32_t d = b->axis + 1; d < b->type->rank; d++)
+        b->index[d] = ul_ks_for(k, b->type->dims[d], UL_FOR_REDUCE);
+    for (uint32_t s = 0; s < states_of(b->u.node); s++) {
+        ul_kx code = ul_kx_cast(k, UL_I64, load(&b->u, codes_input(s)));
+        code = ul_kx_clamp(k, code, 0, CODES - 1);
+        ul_value_id table = b->u.node->inputs[table_input(b->u.node, s)];
+        b->u.states[s] =
+            ul_ks_let(k, ul_kx_mul(k, ul_lower_load(b->u.lower, table, &code), b->old[s]));
+    }
+}
+
+static void close_elements(struct bytes *b)
+{
+    for (uint32_t d = b->axis; d < b->type->rank; d++)
+        ul_ks_end(b->u.kernel);
+}
+
+/* Which of the numbers from 0 on is next to a magnitude of at most 1: found by its decade. Within
+ * one numbers are the middles of equal parts, `factor` for each unit, so that its part is what lies
+ * nearest. */
+static ul_kx find_magnitude(struct ul_kernel *k, bool is_signed, ul_kx size)
+{
+    int64_t first = 1; /* number of the decade */
+    double below = 0;  /* the largest number that is less than all of the decade */
+    ul_kx found = ul_kx_float(k, UL_F32, 0);
+    for (int decade = 0; decade <= DECADES; decade++) {
+        bool is_one = decade == DECADES; /* 1 itself */
+        int64_t count = is_one ? 1 : part_count(is_signed, decade);
+        double low = is_one ? 1 : middle_of(is_signed, decade, 0);
+        double factor = is_one ? 0 : (double)count / (0.9 * pow(10, decade - DECADES + 1));
+        ul_kx part = ul_kx_mul(
+            k, ul_kx_add(k, size, ul_kx_float(k, UL_F32, 0.5 / (factor > 0 ? factor : 1) - low)),
+            ul_kx_float(k, UL_F32, factor));
+        ul_kx high = ul_kx_float(k, UL_F32, (double)count - 1);
+        part = ul_kx_unary(k, UL_KX_FLOOR, ul_kx_binary(k, UL_KX_MIN, part, high));
+        part = ul_kx_binary(k, UL_KX_MAX, part, ul_kx_float(k, UL_F32, 0));
+        ul_kx border = ul_kx_float(k, UL_F32, (below + low) / 2);
+        found = ul_kx_select(k, ul_kx_binary(k, UL_KX_LE, border, size),
+                             ul_kx_add(k, part, ul_kx_float(k, UL_F32, (double)first)), found);
+        first += count;
+        below = is_one ? 1 : middle_of(is_signed, decade, count - 1);
+    }
+    return ul_ks_let(k, ul_kx_cast(k, UL_I32, found));
+}
+
+/* The code next to a part, from -1 or 0 to 1. */
+static ul_kx find_code(struct ul_kernel *k, bool is_signed, ul_kx part)
+{
+    if (!is_signed)
+        return find_magnitude(k, false, part);
+    const int64_t zero = CODES / 2 - 1;
+    ul_kx at = find_magnitude(k, true, ul_kx_unary(k, UL_KX_ABS, part));
+    ul_kx below = ul_kx_binary(k, UL_KX_MAX, ul_kx_sub(k, ul_kx_int(k, UL_I32, zero), at),
+                               ul_kx_int(k, UL_I32, 0)); /* there is no -1 */
+    ul_kx above = ul_kx_add(k, at, ul_kx_int(k, UL_I32, zero));
+    return ul_kx_select(k, ul_kx_binary(k, UL_KX_LT, part, ul_kx_float(k, UL_F32, 0)), below,
+                        above);
+}
+
+/* What the step leaves of an element. */
+static void store_element(struct bytes *b, const ul_kx *factors)
+{
+    struct ul_kernel *k = b->u.kernel;
+    const struct ul_node *node = b->u.node;
+    ul_kx made[1 + MAX_STATES];
+    for (uint32_t i = 0; i <= states_of(node); i++)
+        made[i] = ul_ks_let(k, b->compute(&b->u, i));
+    ul_lower_store(b->u.lower, node->outputs[0], b->index, made[0]);
+    for (uint32_t s = 0; s < states_of(node); s++) {
+        ul_kx part = ul_ks_let(k, ul_kx_mul(k, made[1 + s], factors[s]));
+        ul_kx code = ul_kx_cast(k, ul_compute_dtype(UL_U8), find_code(k, is_signed_state(s), part));
+        ul_lower_store(b->u.lower, node->outputs[1 + 2 * s], b->index, code);
+    }
+}
+
+static void update_block(struct bytes *b)
+{
+    struct ul_kernel *k = b->u.kernel;
+    const struct ul_node *node = b->u.node;
+    ul_kx zero = ul_kx_float(k, UL_F32, 0), one = ul_kx_float(k, UL_F32, 1), factors[MAX_STATES];
+    for (uint32_t s = 0; s < states_of(node); s++) {
+        b->old[s] =
+            ul_ks_let(k, ul_lower_load(b->u.lower, node->inputs[codes_input(s) + 1], b->block));
+        b->largest[s] = ul_ks_var(k, UL_F32, zero);
+    }
+    open_elements(b);
+    for (uint32_t s = 0; s < states_of(node); s++) {
+        ul_kx size = ul_kx_unary(k, UL_KX_ABS, b->compute(&b->u, 1 + s));
+        ul_ks_set(k, b->largest[s], ul_kx_binary(k, UL_KX_MAX, ul_kx_var(k, b->largest[s]), size));
+    }
+    close_elements(b);
+    for (uint32_t s = 0; s < states_of(node); s++) {
+        ul_kx largest = ul_ks_let(k, ul_kx_var(k, b->largest[s]));
+        ul_kx some = ul_kx_binary(k, UL_KX_LT, zero, largest);
+        factors[s] =
+            ul_ks_let(k, ul_kx_select(k, some, ul_kx_binary(k, UL_KX_DIV, one, largest), zero));
+        ul_lower_store(b->u.lower, node->outputs[2 + 2 * s], b->block, largest);
+    }
+    open_elements(b);
+    store_element(b, factors);
+    close_elements(b);
+}
+
+/* Whole groups first, then what is left: loops of constant length, of which it is seen that blocks
+ * are apart. */
+static void update_row(struct bytes *b, int64_t group)
+{
+    struct ul_kernel *k = b->u.kernel;
+    int64_t whole = b->type->dims[b->axis] / group, rest = b->type->dims[b->axis] % group;
+    b->count = group;
+    b->block[b->axis] = ul_ks_for(k, whole, UL_FOR_PARALLEL);
+    b->begin = ul_kx_muli(k, b->block[b->axis], group);
+    update_block(b);
+    ul_ks_end(k);
+    if (rest == 0)
+        return;
+    b->count = rest;
+    b->block[b->axis] = ul_kx_index_const(k, whole);
+    b->begin = ul_kx_index_const(k, whole * group);
+    update_block(b);
+}
+
+static void lower_bytes(struct ul_lower *lower, ul_node_id node, update_fn *compute)
+{
+    struct ul_kernel *k = lower->kernel;
+    struct bytes b = {.compute = compute};
+    int64_t group;
+    b.type = ul_lower_input_type(lower, node, PARAMETER);
+    b.u = (struct update){
+        .lower = lower, .kernel = k, .node = ul_check_node(lower, node), .dtype = UL_F32};
+    b.u.index = b.index;
+    b.u.scale = bytes_scale_input(b.u.node);
+    (void)ul_update_blocks(b.type, &b.axis, &group);
+    UL_ASSERT(states_of(b.u.node) >= 1 && states_of(b.u.node) <= MAX_STATES);
+    for (uint32_t d = 0; d < b.axis; d++)
+        b.index[d] = b.block[d] = ul_ks_for(k, b.type->dims[d], UL_FOR_PARALLEL);
+    update_row(&b, group);
+    for (uint32_t d = 0; d < b.axis; d++)
+        ul_ks_end(k);
+}
+
+void ul_lower_update_adam_bytes(struct ul_lower *lower, ul_node_id node)
+{
+    lower_bytes(lower, node, adam);
+}
+
+void ul_lower_update_lion_bytes(struct ul_lower *lower, ul_node_id node)
+{
+    lower_bytes(lower, node, lion);
+}
