@@ -76,6 +76,9 @@ struct ul_nbits {
     enum ul_dtype dtype; /* of the weights as they lie: u8, or a float of 8 bits */
 };
 
+/* Of a ResizeInteger: neighbours of an output, over all axes, at most. */
+#define UL_RESIZE_TAPS 64
+
 enum { UL_NBITS_A, UL_NBITS_B, UL_NBITS_SCALES, UL_NBITS_ZEROS, UL_NBITS_GROUPS, UL_NBITS_BIAS };
 
 /* nbits.c: reads attributes and the types of the inputs, NULL where one is absent. NULL, or what is

@@ -38,6 +38,22 @@ const struct ul_tensor *ul_edit_tensor(struct ul_graph *graph, const struct ul_t
     return tensor;
 }
 
+ul_value_id ul_edit_add_array(struct ul_graph *graph, const char *name, const struct ul_type *type,
+                              const double *numbers)
+{
+    const struct ul_dtype_info *info = ul_dtype_get(type->dtype);
+    uint64_t count = ul_type_elements(type);
+    unsigned char *data = ul_arena_alloc(graph->arena, ul_type_bytes(type));
+    UL_ASSERT(count > 0);
+    for (uint64_t i = 0; i < count; i++) {
+        if (info->is_integer)
+            ul_element_put_int(data + i * info->size_bytes, type->dtype, (int64_t)numbers[i]);
+        else
+            ul_element_put_float(data + i * info->size_bytes, type->dtype, numbers[i]);
+    }
+    return ul_graph_add_weight(graph, name, ul_edit_tensor(graph, type, data));
+}
+
 ul_value_id ul_edit_add_numbers(struct ul_graph *graph, const char *name, enum ul_dtype dtype,
                                 const double *numbers, uint32_t count, uint32_t rank)
 {
@@ -45,15 +61,7 @@ ul_value_id ul_edit_add_numbers(struct ul_graph *graph, const char *name, enum u
     UL_ASSERT(count > 0 && (rank > 0 || count == 1));
     for (uint32_t d = 0; d < rank; d++)
         type.dims[d] = d == 0 ? count : 1;
-    size_t size_bytes = ul_dtype_get(dtype)->size_bytes;
-    unsigned char *data = ul_arena_alloc(graph->arena, ul_type_bytes(&type));
-    for (uint32_t c = 0; c < count; c++) {
-        if (ul_dtype_get(dtype)->is_integer)
-            ul_element_put_int(data + c * size_bytes, dtype, (int64_t)numbers[c]);
-        else
-            ul_element_put_float(data + c * size_bytes, dtype, numbers[c]);
-    }
-    return ul_graph_add_weight(graph, name, ul_edit_tensor(graph, &type, data));
+    return ul_edit_add_array(graph, name, &type, numbers);
 }
 
 bool ul_edit_is_reshape(enum ul_op op)

@@ -160,14 +160,9 @@ void ul_integers_become_rescale(struct ul_integers *integers, ul_node_id id, ul_
                                 const double *factors)
 {
     struct ul_graph *graph = integers->graph;
-    uint64_t count = ul_type_elements(type);
-    unsigned char *data = ul_arena_alloc(graph->arena, ul_type_bytes(type));
-    UL_ASSERT(type->dtype == UL_F32 && count > 0);
-    for (uint64_t i = 0; i < count; i++)
-        ul_element_put_float(data + i * sizeof(float), UL_F32, factors[i]);
+    UL_ASSERT(type->dtype == UL_F32);
     const char *name = ul_arena_printf(graph->arena, "%s.factor", integers->build.name);
-    const ul_value_id inputs[3] = {
-        add_zero(integers, y), sum,
-        ul_graph_add_weight(graph, name, ul_edit_tensor(graph, type, data))};
+    const ul_value_id inputs[3] = {add_zero(integers, y), sum,
+                                   ul_edit_add_array(graph, name, type, factors)};
     ul_integers_become(integers, id, UL_OP_Rescale, inputs, 3, NULL);
 }

@@ -167,18 +167,15 @@ static ul_value_id add_offsets(struct affine *affine)
     struct ul_graph *graph = affine->integers->graph;
     struct ul_type type = affine->type;
     uint64_t count = ul_type_elements(&type);
+    double *offsets = UL_NEW_ARRAY(affine->integers->pass->scratch, double, count);
     type.dtype = UL_I32;
-    unsigned char *data = ul_arena_alloc(graph->arena, ul_type_bytes(&type));
     for (uint64_t i = 0; i < count; i++) {
-        double number =
-            nearbyint(ldexp(affine->b[i] / ul_scaled_scale(&affine->y, 0), OFFSET_BITS));
-        if (!(fabs(number) < 0x1p30))
+        offsets[i] = nearbyint(ldexp(affine->b[i] / ul_scaled_scale(&affine->y, 0), OFFSET_BITS));
+        if (!(fabs(offsets[i]) < 0x1p30))
             return UL_NONE;
-        ul_element_put_int(data + i * sizeof(int32_t), UL_I32, (int64_t)number);
     }
-    return ul_graph_add_weight(
-        graph, ul_arena_printf(graph->arena, "%s.offset", affine->integers->build.name),
-        ul_edit_tensor(graph, &type, data));
+    const char *name = ul_arena_printf(graph->arena, "%s.offset", affine->integers->build.name);
+    return ul_edit_add_array(graph, name, &type, offsets);
 }
 
 /* An end in steps of y, where it is nearer than that of y's type. */

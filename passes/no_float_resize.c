@@ -15,16 +15,16 @@
  *
  * where the weights of an output add up to what they do as floats. The nearest neighbour is one tap
  * without a weight. Left undone: what looks outside (tf_crop_and_resize), an aspect ratio that is
- * kept, more than MAX_TAPS neighbours, combs of more than MAX_PROBE places. */
+ * kept, more than UL_RESIZE_TAPS neighbours, combs of more than MAX_PROBE places. */
 #include "passes/no_float_internal.h"
 
+#include "ir/geometry.h"
 #include "ir/infer.h"
 
 #include <math.h>
 #include <string.h>
 
 enum {
-    MAX_TAPS = 64,
     MAX_PROBE = 1 << 21,
     SUM_BITS = 30,      /* of a sum of 32 bits, */
     WIDE_SUM_BITS = 40, /* of 64: what a Rescale in fixed point has room for */
@@ -237,7 +237,7 @@ static bool find_taps(struct resize *resize)
         resize->weight_axes += is_weighed(&taps);
         resize->tap_count *= taps.count;
         resize->taps[resize->tap_axes++] = taps;
-        if (resize->tap_count > MAX_TAPS)
+        if (resize->tap_count > UL_RESIZE_TAPS)
             return false;
     }
     return true;
@@ -292,12 +292,8 @@ static ul_value_id add_table(const struct resize *resize, const struct taps *tap
     struct ul_graph *graph = integers->graph;
     const int64_t dims[2] = {taps->count, taps->out};
     const struct ul_type type = ul_type_make(UL_I32, 2, dims);
-    unsigned char *data = ul_arena_alloc(graph->arena, ul_type_bytes(&type));
-    for (int64_t i = 0; i < taps->count * taps->out; i++)
-        ul_element_put_int(data + (uint64_t)i * sizeof(int32_t), UL_I32, (int64_t)numbers[i]);
-    return ul_graph_add_weight(graph,
-                               ul_arena_printf(graph->arena, "%s.%s", integers->build.name, what),
-                               ul_edit_tensor(graph, &type, data));
+    return ul_edit_add_array(
+        graph, ul_arena_printf(graph->arena, "%s.%s", integers->build.name, what), &type, numbers);
 }
 
 /* The inputs of a ResizeInteger of x; how many there are. */
@@ -372,7 +368,7 @@ bool ul_no_float_resize(struct ul_integers *integers, ul_node_id id)
     double factor = ldexp(ul_scaled_scale(&x, 0) / ul_scaled_scale(&y, 0),
                           -resize.bits * (int)resize.weight_axes);
     const struct ul_type one = {.dtype = UL_F32};
-    UL_ASSERT(resize.tap_count <= MAX_TAPS);
+    UL_ASSERT(resize.tap_count <= UL_RESIZE_TAPS);
     ul_no_float_become_rescale(integers, id, sum, &y, &one, &factor);
     return true;
 }

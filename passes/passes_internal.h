@@ -38,7 +38,10 @@ void ul_edit_make_weight(struct ul_graph *graph, ul_value_id value);
 /* A constant over `data`, which stays the graph's: one number when all elements are equal. */
 const struct ul_tensor *ul_edit_tensor(struct ul_graph *graph, const struct ul_type *type,
                                        const unsigned char *data);
-/* The same as a weight: `count` numbers along the first of `rank` dimensions. */
+/* The same as a weight of numbers, row-major; and of `count` along the first of `rank` dimensions.
+ */
+ul_value_id ul_edit_add_array(struct ul_graph *graph, const char *name, const struct ul_type *type,
+                              const double *numbers);
 ul_value_id ul_edit_add_numbers(struct ul_graph *graph, const char *name, enum ul_dtype dtype,
                                 const double *numbers, uint32_t count, uint32_t rank);
 /* The elements of its input in their order, in other dimensions. */

@@ -24,20 +24,24 @@ struct ul_profile_device {
     uint64_t cudnn_bytes;
 };
 
+/* Of that what there is for the target's library, as soon as a program calls it. */
+struct ul_profile_library {
+    uint64_t code_bytes;         /* while steps run */
+    uint64_t windows_code_bytes; /* more of that for convolutions of floats */
+    uint64_t runtime_bytes;      /* heap, relocated tables, page tables */
+    uint64_t load_bytes;         /* all of a process that has loaded it */
+    uint64_t idle_bytes;   /* the same, but pages of files, once it is set up; not what it keeps */
+    uint64_t making_bytes; /* pages of files, while a primitive is made */
+};
+
 /* What processes of programs take beside their buffers and what a library says that it keeps: bytes
  * counted on a machine, of code as far as pages of it are resident. */
 struct ul_profile_process {
-    uint64_t code_bytes;            /* of the runtime and of the C library */
-    uint64_t threads_code_bytes;    /* of OpenMP's library */
-    uint64_t library_code_bytes;    /* of the target's, while steps run */
-    uint64_t windows_code_bytes;    /* more of that for convolutions of floats */
-    uint64_t runtime_bytes;         /* heap, relocated tables, first page tables */
-    uint64_t library_runtime_bytes; /* the same of the target's library */
-    uint64_t stack_bytes;           /* of a thread */
-    uint64_t library_load_bytes;    /* all of a process that has loaded the library */
-    uint64_t library_idle_bytes;    /* the same, but pages of files, once it is set up; not what
-                                       the library keeps */
-    uint64_t library_making_bytes;  /* pages of files, while a primitive is made */
+    uint64_t code_bytes;         /* of the runtime and of the C library */
+    uint64_t threads_code_bytes; /* of OpenMP's library */
+    uint64_t runtime_bytes;      /* heap, relocated tables, first page tables */
+    uint64_t stack_bytes;        /* of a thread */
+    struct ul_profile_library calls;
 };
 
 /* How fast a device is. Predicted nanoseconds of a step are the larger of work / rate, summed over

@@ -27,14 +27,14 @@ static const struct {
 } process_keys[] = {
     {"code_bytes", offsetof(struct ul_profile_process, code_bytes)},
     {"threads_code_bytes", offsetof(struct ul_profile_process, threads_code_bytes)},
-    {"library_code_bytes", offsetof(struct ul_profile_process, library_code_bytes)},
-    {"windows_code_bytes", offsetof(struct ul_profile_process, windows_code_bytes)},
+    {"library_code_bytes", offsetof(struct ul_profile_process, calls.code_bytes)},
+    {"windows_code_bytes", offsetof(struct ul_profile_process, calls.windows_code_bytes)},
     {"runtime_bytes", offsetof(struct ul_profile_process, runtime_bytes)},
-    {"library_runtime_bytes", offsetof(struct ul_profile_process, library_runtime_bytes)},
+    {"library_runtime_bytes", offsetof(struct ul_profile_process, calls.runtime_bytes)},
     {"stack_bytes", offsetof(struct ul_profile_process, stack_bytes)},
-    {"library_load_bytes", offsetof(struct ul_profile_process, library_load_bytes)},
-    {"library_idle_bytes", offsetof(struct ul_profile_process, library_idle_bytes)},
-    {"library_making_bytes", offsetof(struct ul_profile_process, library_making_bytes)},
+    {"library_load_bytes", offsetof(struct ul_profile_process, calls.load_bytes)},
+    {"library_idle_bytes", offsetof(struct ul_profile_process, calls.idle_bytes)},
+    {"library_making_bytes", offsetof(struct ul_profile_process, calls.making_bytes)},
 };
 enum { PROCESS_KEYS = sizeof process_keys / sizeof *process_keys };
 

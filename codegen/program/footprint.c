@@ -84,14 +84,14 @@ static uint64_t threads_code_bytes(const struct ul_program *program, bool is_lib
 static uint64_t library_code_bytes(const struct ul_program *program)
 {
     const struct ul_profile_process *process = ul_profile_process(program->options.profile);
-    return process->library_code_bytes + threads_code_bytes(program, true) +
-           (has_float_windows(program) ? process->windows_code_bytes : 0) +
+    return process->calls.code_bytes + threads_code_bytes(program, true) +
+           (has_float_windows(program) ? process->calls.windows_code_bytes : 0) +
            (has_gradients(program) ? GRADIENT_CODE : 0);
 }
 
 static uint64_t library_runtime_bytes(const struct ul_program *program)
 {
-    return ul_profile_process(program->options.profile)->library_runtime_bytes;
+    return ul_profile_process(program->options.profile)->calls.runtime_bytes;
 }
 
 /* Per kernel: a step runs it first, and every plan has its code. */
@@ -333,9 +333,9 @@ struct ul_plan_beside ul_footprint_beside(const struct ul_program *program, bool
         return beside;
     /* What stands for the library's code is beside in any case; while it starts, that is more. */
     uint64_t fixed = library_code_bytes(program) + library_runtime_bytes(program);
-    uint64_t making = process->library_idle_bytes + process->library_making_bytes;
+    uint64_t making = process->calls.idle_bytes + process->calls.making_bytes;
     beside.start_space = UL_PROGRAM_KEPT;
-    beside.load_bytes = process->library_load_bytes;
+    beside.load_bytes = process->calls.load_bytes;
     beside.start_bytes = making > fixed ? making - fixed : 0;
     beside.start_page_bytes = LARGE_PAGE;
     return beside;
@@ -352,7 +352,7 @@ static void bound_start(const struct ul_program *program, uint64_t reserved_byte
         largest = kept > largest ? kept : largest;
     }
     beside += largest;
-    footprint->making_bytes = ul_profile_process(program->options.profile)->library_making_bytes;
+    footprint->making_bytes = ul_profile_process(program->options.profile)->calls.making_bytes;
     footprint->start_bytes = footprint->total_bytes > beside ? footprint->total_bytes - beside : 1;
 }
 

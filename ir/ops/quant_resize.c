@@ -3,11 +3,10 @@
  * Where floats find places and weights as they run (resize_lower.c), this reads them from tables:
  * of an axis that is resized the element of tap t and output o is at places[t][o], in front of it
  * stands weights[t][o]. The sum is one expression, so what follows is computed in the same loop. */
+#include "ir/geometry.h"
 #include "ir/kernel_build.h"
 #include "ir/ops/quant.h"
 #include "ir/ops/require.h"
-
-enum { MAX_TAPS = 64 };
 
 static ul_value_id table_of(const struct ul_node *node, uint32_t d, uint32_t which)
 {
@@ -33,9 +32,9 @@ static enum ul_status infer_axis(struct ul_infer *infer, uint32_t d, struct ul_t
         return weights == UL_NONE ? UL_OK : ul_infer_invalid(infer, "weights have no places");
     UL_TRY(ul_check_dtype(infer, 1 + 2 * d, UL_CHECK_BIT(UL_I32)));
     const struct ul_type *table = &infer->graph->values[places].type;
-    if (table->rank != 2 || table->dims[0] < 1 || table->dims[0] > MAX_TAPS / *tap_count)
+    if (table->rank != 2 || table->dims[0] < 1 || table->dims[0] > UL_RESIZE_TAPS / *tap_count)
         return ul_infer_invalid(infer, "places must be [taps, outputs], at most %d taps in all",
-                                (int)MAX_TAPS);
+                                (int)UL_RESIZE_TAPS);
     *tap_count *= table->dims[0];
     type->dims[d] = table->dims[1];
     if (weights == UL_NONE)

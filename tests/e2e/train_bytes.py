@@ -14,34 +14,15 @@ import argparse
 import csv
 import json
 import os
-import subprocess
 import sys
 import tempfile
 
-try:
-    import numpy
-    import onnx
-    from onnx import TensorProto, helper, numpy_helper
-except ImportError as error:
-    print(f"train_bytes.py: skipped: {error}")
-    sys.exit(77)
+import train  # and 77 where a package is missing
+from train import check, numpy, numpy_helper, onnx, read, run
+from onnx import TensorProto, helper
 
 SAMPLES, BATCH, CLASSES, STEPS, RATE = 160, 16, 5, 24, 0.003
 SIZES = [12, 300, 257, CLASSES]  # rows of 257 are blocks of 129 and 128
-failures = 0
-
-
-def check(holds, text):
-    global failures
-    if not holds:
-        failures += 1
-        print(f"FAIL: {text}")
-
-
-def run(*command, code=0):
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    check(done.returncode == code, f"{' '.join(command)}: {done.returncode}\n{done.stderr}")
-    return done
 
 
 def save(nodes, inputs, start, path):
@@ -151,7 +132,7 @@ def learn(optimizer, start, x, y):
     return losses, p, states
 
 
-def train(ullage, target, optimizer, bits):
+def run_trainer(ullage, target, optimizer, bits):
     run(ullage, "compile", "m.onnx", "--train", "--optimizer", optimizer, "--state-bits", str(bits), "--lr", str(RATE),
         "--target", target, "-o", "trainer", "--json", "plan.json")  # fmt: skip
     run("./trainer", "--data", "x.npy", "--labels", "y.npy", "--no-shuffle", "--steps", str(STEPS), "--metrics", "m.csv",
@@ -161,8 +142,8 @@ def train(ullage, target, optimizer, bits):
 
 
 def check_optimizer(ullage, target, optimizer, start, x, y):
-    plain, plain_bytes = train(ullage, target, optimizer, 32)
-    got, bytes_ = train(ullage, target, optimizer, 8)
+    plain, plain_bytes = run_trainer(ullage, target, optimizer, 32)
+    got, bytes_ = run_trainer(ullage, target, optimizer, 8)
     want, p, states = learn(optimizer, start, x, y)
     count = 1 if optimizer == "lion" else 2
     expected = sum(count * 4 * w.size if w.size < 4096 else count * w.size + 4 * count * (blocks_of(w).max() + 1)
@@ -188,8 +169,7 @@ def check_optimizer(ullage, target, optimizer, start, x, y):
     command = ["./trainer", "--data", "x.npy", "--labels", "y.npy"]
     run(*command, "--no-shuffle", "--steps", "11", "--save", "part.npz")
     run(*command, "--steps", str(STEPS), "--resume", "part.npz", "--save", "rest.npz")
-    with open("whole.npz", "rb") as whole, open("rest.npz", "rb") as rest:
-        check(whole.read() == rest.read(), f"{optimizer}: a resumed training differs")
+    check(read("whole.npz") == read("rest.npz"), f"{optimizer}: a resumed training differs")
 
 
 def check_embedding(ullage):
@@ -221,7 +201,7 @@ def main():
             check_optimizer(ullage, arguments.target, optimizer, start, x, y)
         check_embedding(ullage)
         os.chdir("/")
-    return 1 if failures else 0
+    return 1 if train.failures else 0
 
 
 if __name__ == "__main__":
