@@ -4,18 +4,28 @@
 
 #include <string.h>
 
+/* Lists of values, or several models. */
+static bool has_table(const struct ul_cli_job *job)
+{
+    return job->options.sweep && (job->axes.count > 0 || job->files.count > 1);
+}
+
 static enum ul_status check_options(struct ul_cli_job *job)
 {
     const struct ul_cli_options *options = &job->options;
     struct ul_diag *diag = &job->compile.diag;
-    UL_TRY(ul_cli_require_shared(job, "plan"));
-    if (job->files.count != 1)
+    if (!options->sweep)
+        UL_TRY(ul_cli_require_shared(job, "plan"));
+    if (job->files.count == 0)
         return ul_diag_set(diag, UL_USAGE, "give one model: ullage plan MODEL.onnx");
+    if (job->files.count > 1 && job->compile.options.quantize_activations != NULL)
+        return ul_diag_set(diag, UL_USAGE,
+                           "--quantize-activations has data of one model: give one");
     if (options->sweep && job->compile.options.plan != NULL)
         return ul_diag_set(diag, UL_USAGE,
                            "--sweep is for making a plan: it takes no --plan; leave one of them "
                            "out");
-    if (options->sweep && job->axes.count == 0 &&
+    if (options->sweep && !has_table(job) &&
         (job->compile.options.budget_bytes != 0 || job->compile.options.device != NULL))
         return ul_diag_set(
             diag, UL_USAGE,
@@ -83,7 +93,7 @@ static enum ul_status plan_cases(struct ul_cli_job *job)
 {
     struct ul_report_table table;
     struct ul_text text;
-    UL_TRY(ul_compile_table(&job->compile, job->files.items[0], &job->axes, &table));
+    UL_TRY(ul_compile_table(&job->compile, &job->files, &job->axes, &table));
     UL_TRY(write_cases(job, job->options.json, &table, ul_report_put_table_json));
     UL_TRY(write_cases(job, job->options.csv, &table, ul_report_put_table_csv));
     if (ul_cli_stdout_is_taken(job))
@@ -163,7 +173,7 @@ static enum ul_status plan(struct ul_cli_job *job)
         return ul_cli_plan_shared(job);
     UL_TRY(check_options(job));
     UL_TRY(ul_cli_quantize(job, &job->files.items[0]));
-    if (job->axes.count > 0)
+    if (has_table(job))
         return plan_cases(job);
     compile->wants_ladder = job->options.sweep || wants_advice(job);
     UL_TRY(ul_compile_find_largest(compile, job->files.items[0]));
@@ -188,7 +198,8 @@ const struct ul_cli_command ul_command_plan = {
     .arguments = "MODEL.onnx [options]",
     .summary = "Says how many bytes a model needs, of which kinds, and where the peak is.",
     .details = "Several models, which run one after another, are planned into one arena: ullage "
-               "plan A.onnx B.onnx --shared.",
+               "plan A.onnx B.onnx --shared. With --sweep each is planned alone, and a device "
+               "(--device NAME) says which is the largest that fits.",
     .group = "models",
     .bit = UL_IN_PLAN,
     .run = plan};

@@ -83,6 +83,19 @@ static enum ul_status read_consts(struct ul_compile *compile, struct ul_frontend
     return UL_OK;
 }
 
+/* Tensors of one number are settings, those of truths and of 64-bit integers masks and shapes. */
+static uint64_t count_weights(const struct ul_graph *graph)
+{
+    uint64_t count = 0;
+    for (uint32_t v = 0; v < graph->value_count; v++) {
+        const struct ul_value *value = &graph->values[v];
+        if (value->kind == UL_VALUE_WEIGHT && value->type.rank > 0 &&
+            value->type.dtype != UL_BOOL && value->type.dtype != UL_I64)
+            count += ul_type_elements(&value->type);
+    }
+    return count;
+}
+
 enum ul_status ul_compile_load(struct ul_compile *compile, const char *model_path)
 {
     struct ul_frontend_options frontend = {.dim_count = 0};
@@ -93,8 +106,10 @@ enum ul_status ul_compile_load(struct ul_compile *compile, const char *model_pat
     UL_TRY(read_consts(compile, &frontend));
     frontend.marks_initializers = compile->options.train;
     compile->loaded = true;
-    return ul_frontend_load(&compile->graph, &compile->keep, model_path, &frontend, &compile->model,
-                            &compile->diag);
+    UL_TRY(ul_frontend_load(&compile->graph, &compile->keep, model_path, &frontend, &compile->model,
+                            &compile->diag));
+    compile->weight_elements = count_weights(&compile->graph);
+    return UL_OK;
 }
 
 /* ---- build ---- */

@@ -86,7 +86,8 @@ struct ul_compile {
     struct ul_graph graph;
     struct ul_graph before_layout; /* where the target lays values channels-last; for variants */
     struct ul_onnx_model model;
-    bool loaded; /* ul_model_done is due */
+    bool loaded;              /* ul_model_done is due */
+    uint64_t weight_elements; /* of the model as it is read: what is called its parameters */
     struct ul_profile profile;
     struct ul_training training;             /* where options.train says so */
     const struct ul_target_library *library; /* of the target; NULL: it has none */
@@ -138,9 +139,10 @@ void ul_compile_name_source(struct ul_compile *compile);
 enum ul_status ul_compile_find_largest(struct ul_compile *compile,
                                        const char *model_path) UL_MUST_CHECK;
 
-/* what_if.c: plans the model with each combination of values that the axes have, on as many cores
- * as there are; UL_OK where one could be planned, within its budget or not. */
-enum ul_status ul_compile_table(struct ul_compile *compile, const char *model_path,
+/* what_if.c: plans each of the models with each combination of values that the axes have, on as
+ * many cores as there are; UL_OK where one could be planned, within its budget or not. Of several
+ * models, which must differ, the model is the first axis. */
+enum ul_status ul_compile_table(struct ul_compile *compile, const struct ul_texts *models,
                                 const struct ul_axes *axes,
                                 struct ul_report_table *table) UL_MUST_CHECK;
 

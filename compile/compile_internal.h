@@ -40,6 +40,7 @@ enum ul_status ul_compile_read_training(struct ul_compile *compile) UL_MUST_CHEC
 /* trial.c: other compiles of the same model, to learn what their plans take. */
 struct ul_trial {
     const char *what; /* is tried, for the progress */
+    const char *path; /* of its model; NULL: the one that the call names */
     /* Changes what the options of the compile say; NULL: nothing. */
     void (*change)(const void *context, struct ul_compile *other);
     const void *context;

@@ -35,6 +35,7 @@ static void tell(void *context, const char *what)
 
 static enum ul_status run(struct ul_compile *other, const char *path, const struct ul_trial *trial)
 {
+    path = trial->path != NULL ? trial->path : path;
     if (trial->change != NULL)
         trial->change(trial->context, other);
     if (trial->prepare != NULL)
@@ -78,6 +79,7 @@ struct ul_report_case ul_compile_note(struct ul_compile *compile)
                                     .bounded_bytes = ul_plan_bounded_bytes(&beside, plan),
                                     .budget_bytes = compile->options.budget_bytes,
                                     .cost = compile->report.step_cost,
+                                    .weight_elements = compile->weight_elements,
                                     .overhead = ul_plan_overhead(plan->cost, plan->base_cost),
                                     .sample_count = (uint64_t)sample_count(compile) * parts,
                                     .largest = compile->report.largest.size,
@@ -192,6 +194,7 @@ static bool receive(struct ul_trial *trial, const struct ul_text *message, struc
         return false;
     memcpy(trial, message->data, sizeof *trial);
     trial->what = asked.what;
+    trial->path = asked.path;
     trial->change = asked.change;
     trial->context = asked.context;
     trial->prepare = asked.prepare;

@@ -1,5 +1,5 @@
-/* Plans of one model under other options, as a table: each combination of the values that the
- * caller lists is a compile of its own. */
+/* Plans of models under other options, as a table: each combination of the values that the caller
+ * lists is a compile of its own. The first axis may be the models: it has no row. */
 #include "compile/compile_internal.h"
 
 #include <string.h>
@@ -24,6 +24,8 @@ static void change(const void *context, struct ul_compile *other)
     const struct choice *choice = context;
     for (uint32_t a = 0; a < choice->axes->count; a++) {
         const struct ul_axis *axis = &choice->axes->items[a];
+        if (axis->row == NULL)
+            continue; /* the trial's path is that of its model */
         enum ul_status status = ul_option_set(&other->options.base, axis->row,
                                               axis->set.items[value_of(choice, a)], &other->diag);
         UL_ASSERT(status == UL_OK); /* ul_axes_add has tried it */
@@ -46,15 +48,80 @@ static enum ul_status count_cases(struct ul_compile *compile, const struct ul_ax
     return UL_OK;
 }
 
-static enum ul_status check(struct ul_compile *compile, const char *model_path)
+static enum ul_status check(struct ul_compile *compile, const struct ul_texts *models)
 {
     if (compile->options.plan != NULL)
         return ul_diag_set(&compile->diag, UL_USAGE,
                            "--sweep is for making plans, and --plan gives one: leave one out");
-    if (strcmp(model_path, "-") == 0)
-        return ul_diag_set(&compile->diag, UL_USAGE,
-                           "--sweep reads the model once for each plan: give a file");
+    for (uint32_t i = 0; i < models->count; i++) {
+        if (strcmp(models->items[i], "-") == 0)
+            return ul_diag_set(&compile->diag, UL_USAGE,
+                               "--sweep reads the model once for each plan: give a file");
+        for (uint32_t k = 0; k < i; k++)
+            if (strcmp(models->items[i], models->items[k]) == 0)
+                return ul_diag_set(&compile->diag, UL_USAGE, "%s is given twice",
+                                   ul_option_shown(&compile->keep, models->items[i]));
+    }
     return UL_OK;
+}
+
+/* ---- Several models ---- */
+
+static const char *file_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
+}
+
+/* Names of files, or paths where two have the same name. */
+static struct ul_texts name_models(struct ul_compile *compile, const struct ul_texts *models)
+{
+    struct ul_texts names = {.count = 0};
+    bool differ = true;
+    for (uint32_t i = 0; i < models->count; i++)
+        for (uint32_t k = 0; k < i; k++)
+            differ =
+                differ && strcmp(file_name(models->items[i]), file_name(models->items[k])) != 0;
+    for (uint32_t i = 0; i < models->count; i++)
+        ul_texts_add(&compile->keep, &names,
+                     differ ? file_name(models->items[i]) : models->items[i]);
+    return names;
+}
+
+/* The caller's axes behind that of the models, where there are several. */
+static struct ul_axes add_models(struct ul_compile *compile, const struct ul_texts *models,
+                                 const struct ul_axes *axes)
+{
+    struct ul_axes all = {.count = 0};
+    const struct ul_axis first = {
+        .label = "model", .set = *models, .values = name_models(compile, models)};
+    UL_ASSERT(models->count > 1 || axes->count > 0);
+    if (models->count > 1) {
+        UL_GROW(&compile->keep, all.items, all.count, all.capacity);
+        all.items[all.count++] = first;
+    }
+    for (uint32_t a = 0; a < axes->count; a++) {
+        UL_GROW(&compile->keep, all.items, all.count, all.capacity);
+        all.items[all.count++] = axes->items[a];
+    }
+    return all;
+}
+
+/* Whose plans these are. A table of several models has a hash in each row. */
+static void describe_models(struct ul_compile *compile, const struct ul_texts *models,
+                            const struct ul_trial *trials, uint32_t count,
+                            struct ul_report_table *table)
+{
+    struct ul_text name;
+    const struct ul_texts names = name_models(compile, models);
+    ul_text_init(&name, &compile->keep);
+    for (uint32_t i = 0; i < names.count; i++)
+        ul_text_printf(&name, "%s%s", i == 0 ? "" : ", ", names.items[i]);
+    table->model_name = name.data;
+    table->model_sha256 = models->count > 1 ? NULL : "";
+    for (uint32_t i = 0; models->count == 1 && i < count; i++)
+        if (table->model_sha256[0] == '\0')
+            table->model_sha256 = ul_arena_copy_string(&compile->keep, trials[i].model_sha256);
 }
 
 static void describe_axes(struct ul_compile *compile, const struct ul_axes *axes,
@@ -62,10 +129,11 @@ static void describe_axes(struct ul_compile *compile, const struct ul_axes *axes
 {
     struct ul_report_axis *rows = UL_NEW_ARRAY(&compile->keep, struct ul_report_axis, axes->count);
     for (uint32_t a = 0; a < axes->count; a++)
-        rows[a] = (struct ul_report_axis){.option = axes->items[a].row->name,
-                                          .label = axes->items[a].label,
-                                          .count = axes->items[a].values.count,
-                                          .values = axes->items[a].values.items};
+        rows[a] = (struct ul_report_axis){
+            .option = axes->items[a].row != NULL ? axes->items[a].row->name : axes->items[a].label,
+            .label = axes->items[a].label,
+            .count = axes->items[a].values.count,
+            .values = axes->items[a].values.items};
     table->axes = rows;
     table->axis_count = axes->count;
 }
@@ -100,32 +168,33 @@ static enum ul_status judge(struct ul_compile *compile, const struct ul_trial *t
     return trials[0].result.status;
 }
 
-enum ul_status ul_compile_table(struct ul_compile *compile, const char *model_path,
+enum ul_status ul_compile_table(struct ul_compile *compile, const struct ul_texts *models,
                                 const struct ul_axes *axes, struct ul_report_table *table)
 {
     uint32_t count;
-    const char *slash = strrchr(model_path, '/');
-    *table = (struct ul_report_table){.model_name = slash != NULL ? slash + 1 : model_path,
-                                      .model_sha256 = ""};
-    UL_TRY(check(compile, model_path));
-    UL_TRY(count_cases(compile, axes, &count));
+    *table = (struct ul_report_table){.case_count = 0};
+    UL_TRY(check(compile, models));
+    const struct ul_axes all = add_models(compile, models, axes);
+    UL_TRY(count_cases(compile, &all, &count));
     struct ul_trial *trials = UL_NEW_ARRAY(&compile->keep, struct ul_trial, count);
     struct choice *choices = UL_NEW_ARRAY(&compile->keep, struct choice, count);
     struct ul_report_case *cases = UL_NEW_ARRAY(&compile->keep, struct ul_report_case, count);
     for (uint32_t i = 0; i < count; i++) {
-        choices[i] = (struct choice){.axes = axes, .index = i};
+        choices[i] = (struct choice){.axes = &all, .index = i};
         trials[i] = (struct ul_trial){
             .change = change, .context = &choices[i], .prepare = ul_compile_find_largest};
+        trials[i].path = models->items[models->count > 1 ? value_of(&choices[i], 0) : 0];
     }
-    ul_compile_try_all(compile, model_path, trials, count);
-    for (uint32_t i = 0; i < count; i++)
+    ul_compile_try_all(compile, models->items[0], trials, count);
+    for (uint32_t i = 0; i < count; i++) {
         cases[i] = trials[i].result;
-    describe_axes(compile, axes, table);
+        if (models->count > 1)
+            cases[i].model_sha256 = ul_arena_copy_string(&compile->keep, trials[i].model_sha256);
+    }
+    describe_axes(compile, &all, table);
     describe_options(compile, table);
+    describe_models(compile, models, trials, count, table);
     table->cases = cases;
     table->case_count = count;
-    for (uint32_t i = 0; i < count; i++)
-        if (table->model_sha256[0] == '\0')
-            table->model_sha256 = ul_arena_copy_string(&compile->keep, trials[i].model_sha256);
     return judge(compile, trials, count);
 }

@@ -77,8 +77,8 @@ def layer(net, x, mask, sizes, width, heads):
     return add_norm(net, y, x, 4 * width, width, after="gelu")
 
 
-def build(net):
-    width, heads, layers, vocabulary, positions = 768, 12, 12, 30522, 512
+def build(net, width=768, heads=12, layers=12):
+    vocabulary, positions = 30522, 512
     length = net.seq or 128
     if net.small:
         width, heads, layers, vocabulary, positions = 32, 4, 2, 100, 64

@@ -67,8 +67,8 @@ def block(net, x, sizes, width, heads, positions):
     return net.op("Add", x, y)
 
 
-def build(net):
-    width, heads, layers, vocabulary, positions = 768, 12, 12, 50257, 1024
+def build(net, width=768, heads=12, layers=12):
+    vocabulary, positions = 50257, 1024
     length = net.seq or 64
     if net.small:
         width, heads, layers, vocabulary, positions = 32, 4, 2, 100, 64

@@ -7,7 +7,9 @@ A Net holds the graph being built. Values are names (str). Scopes mirror modules
 
 makes node "/layer1/layer1.0/conv1/Conv", value "/layer1/layer1.0/conv1/Conv_output_0" and
 initializer "layer1.0.conv1.weight". Weights come from one generator seeded by the network's name,
-so a network has the same bytes on every machine with the same numpy.
+so a network has the same bytes on every machine with the same numpy. A hollow Net has none: its
+weights are holes of a file beside the model, which take no disk, for plans of what is too large to
+make.
 
 A dimension is an int, or a str naming a symbolic dimension (only the batch and the sequence).
 """
@@ -21,8 +23,9 @@ from onnx import helper, numpy_helper
 
 
 class Net:
-    def __init__(self, name, batch=1, seq=None, small=False, opset=17):
+    def __init__(self, name, batch=1, seq=None, small=False, opset=17, hollow=False):
         self.name, self.batch, self.seq, self.small, self.opset = name, batch, seq, small, opset
+        self.hollow = hollow
         self.rng = np.random.default_rng(zlib.crc32(name.encode()))
         self.nodes, self.initializers = [], {}
         self.inputs, self.outputs, self.metadata = [], [], {}
@@ -84,7 +87,7 @@ class Net:
     def weight(self, name, array):
         """Adds an initializer named after the module; an empty module gives just the name."""
         full = self.unique(".".join(self.modules + [name]))
-        self.initializers[full] = np.asarray(array, order="C")
+        self.initializers[full] = array if self.hollow else np.asarray(array, order="C")
         return full
 
     def const(self, value, dtype=None):
@@ -95,6 +98,8 @@ class Net:
         return self.op("Constant", value=numpy_helper.from_array(array))
 
     def normal(self, shape, std):
+        if self.hollow:
+            return np.broadcast_to(np.float32(0), shape)
         return self.rng.standard_normal(shape, np.float32) * np.float32(std)
 
     # ---- shape arithmetic, the long way round that exporters take ----
@@ -136,8 +141,29 @@ class Net:
 
     # ---- the model ----
 
-    def model(self):
-        inits = [numpy_helper.from_array(array, name) for name, array in self.initializers.items()]
+    def hole(self, array, name, data, at):
+        """A tensor of the file `data`, from the byte `at`, which nobody writes."""
+        tensor = onnx.TensorProto(name=name, dims=np.shape(array))
+        tensor.data_type = helper.np_dtype_to_tensor_dtype(array.dtype)
+        tensor.data_location = onnx.TensorProto.EXTERNAL
+        for key, value in (("location", data), ("offset", at), ("length", array.nbytes)):
+            entry = tensor.external_data.add()
+            entry.key, entry.value = key, str(value)
+        return tensor
+
+    def tensors(self, data):
+        """Weights; of a hollow Net the large ones lie in the file `data`: and its size."""
+        made, size = [], 0
+        for name, array in self.initializers.items():
+            if self.hollow and array.size > 1024:
+                made.append(self.hole(array, name, data, size))
+                size += -(-array.nbytes // 4096) * 4096
+            else:
+                made.append(numpy_helper.from_array(np.asarray(array, order="C"), name))
+        return made, size
+
+    def model(self, data=None):
+        inits, self.hollow_bytes = self.tensors(data)
         graph = helper.make_graph(self.nodes, self.name, self.inputs, self.outputs, inits)
         model = helper.make_model(
             graph,

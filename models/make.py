@@ -5,6 +5,7 @@
     python models/make.py bert_base --batch N --seq L   symbolic dimensions N and L
     python models/make.py swin_t --small -o swin.onnx   the same structure, few channels and layers
     python models/make.py all --small --check           every network, each run in onnxruntime
+    python models/make.py gpt2_xl --hollow              its graph, to be planned; its weights are zeros
 
 The graphs follow PyTorch's exporter: its names, its opsets, its shape arithmetic. Weights are
 random but scaled as in a trained network, so activations neither vanish nor blow up; --check
@@ -50,17 +51,38 @@ NETWORKS = {
     "qdq_convnet": ("qdq_convnet", 13, {}),
     "integer_net": ("integer_net", 13, {}),
 }
+# Too large for tests: for plans, by --hollow.
+LARGE = {
+    "gpt2_medium": ("gpt2", 13, {"width": 1024, "heads": 16, "layers": 24}),
+    "gpt2_large": ("gpt2", 13, {"width": 1280, "heads": 20, "layers": 36}),
+    "gpt2_xl": ("gpt2", 13, {"width": 1600, "heads": 25, "layers": 48}),
+    "bert_large": ("bert_base", 14, {"width": 1024, "heads": 16, "layers": 24}),
+}
 
 
 def dimension(text):
     return int(text) if text.isdigit() else text
 
 
-def make(name, batch=1, seq=None, small=False):
-    module, opset, options = NETWORKS[name]
-    net = Net(name, batch, seq, small, opset)
+def build(name, batch=1, seq=None, small=False, hollow=False):
+    module, opset, options = {**NETWORKS, **LARGE}[name]
+    net = Net(name, batch, seq, small, opset, hollow)
     importlib.import_module(module).build(net, **options)
-    return net.model()
+    return net
+
+
+def make(name, batch=1, seq=None, small=False):
+    return build(name, batch, seq, small).model()
+
+
+def save_hollow(name, path, batch, seq):
+    """A model whose weights are zeros that take no disk, to be planned."""
+    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+    net = build(name, batch, seq, hollow=True)
+    model = net.model(os.path.basename(path) + ".data")
+    with open(path + ".data", "wb") as file:
+        file.truncate(net.hollow_bytes)
+    onnx.save(model, path)
 
 
 def save(model, path, external=False):
@@ -110,6 +132,8 @@ def main():
     parser.add_argument("--batch", type=dimension, default=1, help="a number, or a name")
     parser.add_argument("--seq", type=dimension, help="sequence length: a number, or a name")
     parser.add_argument("--small", action="store_true", help="same structure, scaled down")
+    parser.add_argument("--hollow", action="store_true",
+                        help="weights are zeros in a file that takes no disk: for plans")
     parser.add_argument("--external", action="store_true", help="weights in a file beside")
     parser.add_argument("--check", action="store_true", help="run it in onnxruntime")
     parser.add_argument("--list", action="store_true", help="print the names")
@@ -117,8 +141,9 @@ def main():
     if args.list:
         print("\n".join(NETWORKS))
         return
-    if args.name != "all" and args.name not in NETWORKS:
-        parser.error(f"no such network: {args.name}; --list prints them")
+    if args.name != "all" and args.name not in {**NETWORKS, **LARGE}:
+        parser.error(f"no such network: {args.name}; --list prints them, but for "
+                     f"the large ones: {', '.join(LARGE)}")
     folder = os.path.join(HERE, "..", "build", "models")
     names = list(NETWORKS) if args.name == "all" else [args.name]
     if args.name == "all" and args.output:
@@ -127,8 +152,10 @@ def main():
         path = os.path.join(folder, name + ("_small" if args.small else "") + ".onnx")
         if args.name != "all" and args.output:
             path = args.output
-        model = make(name, args.batch, args.seq, args.small)
-        save(model, path, args.external)
+        if args.hollow:
+            save_hollow(name, path, args.batch, args.seq)
+        else:
+            save(make(name, args.batch, args.seq, args.small), path, args.external)
         size = os.path.getsize(path) / 2**20
         line = f"{os.path.normpath(path)}: {size:.1f} MiB"
         print(line + (f"; {check(path)}" if args.check else ""), flush=True)

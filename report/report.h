@@ -124,12 +124,14 @@ struct ul_report_case {
     const char *message;
     bool is_planned; /* the rest is of that plan */
     uint64_t reserved_bytes, process_bytes;
-    uint64_t bounded_bytes; /* of these, what a budget bounds */
-    uint64_t budget_bytes;  /* 0: none */
-    uint64_t cost;          /* predicted ns of a step: of all its micro-batches */
-    double overhead;        /* of a run, over the program that is built without a budget */
-    uint64_t sample_count;  /* of a step: first dimensions of the first input */
-    uint64_t largest;       /* that --max-batch or --max-dim found; 0: it was given */
+    uint64_t bounded_bytes;   /* of these, what a budget bounds */
+    uint64_t budget_bytes;    /* 0: none */
+    uint64_t cost;            /* predicted ns of a step: of all its micro-batches */
+    double overhead;          /* of a run, over the program that is built without a budget */
+    uint64_t sample_count;    /* of a step: first dimensions of the first input */
+    uint64_t largest;         /* that --max-batch or --max-dim found; 0: it was given */
+    uint64_t weight_elements; /* of the model */
+    const char *model_sha256; /* where a table has several models; else NULL */
     uint32_t recomputed_count, split_count, row_major_count, inside_count;
     const char *peak_node, *peak_op, *peak_source; /* NULL: nothing runs; no source line is known */
 };
@@ -162,8 +164,9 @@ struct ul_report_axis {
     const char *const *values;
 };
 struct ul_report_table {
-    const char *model_name, *model_sha256;
-    uint32_t option_count; /* said of all alike */
+    const char *model_name;   /* of several, one behind the other */
+    const char *model_sha256; /* NULL: there are several, and each case has its own */
+    uint32_t option_count;    /* said of all alike */
     const struct ul_report_option *options;
     uint32_t axis_count, case_count;
     const struct ul_report_axis *axes;

@@ -1,4 +1,4 @@
-/* Plans of one model under other options as a table: for the terminal, as CSV and as JSON.
+/* Plans of models under other options as a table: for the terminal, as CSV and as JSON.
  * report/README.md documents the columns. */
 #include "report/report.h"
 
@@ -42,6 +42,14 @@ static double sample_time(const struct ul_report_case *row)
     return (double)row->cost / (double)(row->sample_count > 0 ? row->sample_count : 1);
 }
 
+/* Rows of one model follow each other. */
+static bool has_same_model(const struct ul_report_table *table, uint32_t a, uint32_t b)
+{
+    uint32_t count = table->model_sha256 == NULL ? table->axes[0].count : 1;
+    uint32_t of_each = table->case_count / count;
+    return a / of_each == b / of_each;
+}
+
 bool ul_report_table_is_best(const struct ul_report_table *table, uint32_t index)
 {
     const struct ul_report_case *row = &table->cases[index];
@@ -49,6 +57,8 @@ bool ul_report_table_is_best(const struct ul_report_table *table, uint32_t index
         return false;
     for (uint32_t i = 0; i < table->case_count; i++) {
         const struct ul_report_case *other = &table->cases[i];
+        if (!has_same_model(table, i, index))
+            continue;
         bool is_no_worse = other->status == UL_OK && other->bounded_bytes <= row->bounded_bytes &&
                            sample_time(other) <= sample_time(row);
         bool is_less =
@@ -65,7 +75,7 @@ bool ul_report_table_is_best(const struct ul_report_table *table, uint32_t index
 struct layout {
     const struct ul_report_table *table;
     size_t widths[64]; /* of axes */
-    bool has_largest, has_overhead, has_repeats, has_rates;
+    bool has_models, has_largest, has_overhead, has_repeats, has_rates;
     size_t peak_columns;
 };
 
@@ -78,7 +88,7 @@ static void lay_out(struct ul_arena *arena, const struct ul_report_table *table,
                     struct layout *layout)
 {
     size_t used = 2 + 16 + 10 + 13 + 10 + 2;
-    *layout = (struct layout){.table = table};
+    *layout = (struct layout){.table = table, .has_models = table->model_sha256 == NULL};
     UL_ASSERT(table->axis_count <= sizeof layout->widths / sizeof *layout->widths);
     for (uint32_t a = 0; a < table->axis_count; a++) {
         const struct ul_report_axis *axis = &table->axes[a];
@@ -96,8 +106,9 @@ static void lay_out(struct ul_arena *arena, const struct ul_report_table *table,
         layout->has_repeats |= row->recomputed_count > 0;
         layout->has_rates |= is_plan(row) && row->sample_count != table->cases[0].sample_count;
     }
-    used += (layout->has_largest ? 9u : 0u) + (layout->has_overhead ? 12u : 0u) +
-            (layout->has_repeats ? 7u : 0u) + (layout->has_rates ? 12u : 0u);
+    used += (layout->has_models ? 11u : 0u) + (layout->has_largest ? 9u : 0u) +
+            (layout->has_overhead ? 12u : 0u) + (layout->has_repeats ? 7u : 0u) +
+            (layout->has_rates ? 12u : 0u);
     layout->peak_columns = columns > used + MIN_PEAK_COLUMNS ? columns - used : MIN_PEAK_COLUMNS;
 }
 
@@ -108,7 +119,8 @@ static void put_head(struct ul_text *text, const struct layout *layout)
     for (uint32_t a = 0; a < table->axis_count; a++)
         ul_text_printf(text, "%*s  ", (int)layout->widths[a],
                        ul_report_fit_name(text->arena, table->axes[a].label, VALUE_COLUMNS));
-    ul_text_printf(text, "%s%16s%10s%13s%10s%s%s%s  peak\n", layout->has_largest ? "  largest" : "",
+    ul_text_printf(text, "%s%s%16s%10s%13s%10s%s%s%s  peak\n",
+                   layout->has_models ? "  M weights" : "", layout->has_largest ? "  largest" : "",
                    "reserved bytes", "MiB", "process MiB", "ms",
                    layout->has_overhead ? "   more time" : "", layout->has_repeats ? "  again" : "",
                    layout->has_rates ? "   samples/s" : "");
@@ -117,6 +129,8 @@ static void put_head(struct ul_text *text, const struct layout *layout)
 static void put_plan(struct ul_text *text, const struct layout *layout,
                      const struct ul_report_case *row)
 {
+    if (layout->has_models)
+        ul_text_printf(text, "%11.4g", (double)row->weight_elements * 1e-6);
     if (layout->has_largest)
         ul_text_printf(text, "%9" PRIu64, row->largest);
     ul_text_printf(text, "%16" PRIu64 "%10.2f%13.2f%10.4g", row->reserved_bytes,
@@ -176,8 +190,11 @@ static const char *option_of(const struct ul_report_table *table, const char *na
 
 static void put_title(struct ul_text *text, const struct ul_report_table *table)
 {
-    ul_text_printf(text, "%" PRIu32 " plans of %.40s", table->case_count,
-                   ul_quote(text->arena, table->model_name));
+    const char *name =
+        table->model_sha256 != NULL
+            ? ul_quote(text->arena, table->model_name)
+            : ul_arena_printf(text->arena, "%" PRIu32 " models", table->axes[0].count);
+    ul_text_printf(text, "%" PRIu32 " plans of %.40s", table->case_count, name);
     const char *target = option_of(table, "target");
     bool varies = false;
     for (uint32_t a = 0; a < table->axis_count; a++)
@@ -191,6 +208,73 @@ static void put_title(struct ul_text *text, const struct ul_report_table *table)
                            table->options[i].name, table->options[i].value[0] != '\0' ? " " : "",
                            ul_report_fit_name(text->arena, table->options[i].value, VALUE_COLUMNS));
     ul_text_put(text, ":\n\n");
+}
+
+/* ---- text: the largest model that fits ---- */
+
+/* The axis that says how much memory there is, or the number of axes. */
+static uint32_t find_room(const struct ul_report_table *table)
+{
+    uint32_t axis = 0;
+    while (axis < table->axis_count && strcmp(table->axes[axis].option, "device") != 0 &&
+           strcmp(table->axes[axis].option, "budget") != 0)
+        axis++;
+    return axis;
+}
+
+/* Whether a case has that much memory: this value of that axis. */
+static bool has_room(const struct ul_report_table *table, uint32_t index, uint32_t axis,
+                     uint32_t value)
+{
+    return axis == table->axis_count ||
+           ul_report_table_value(table, index, axis) == table->axes[axis].values[value];
+}
+
+/* Of most weights, of these that of the least time; the number of cases: none fits. */
+static uint32_t find_largest(const struct ul_report_table *table, uint32_t axis, uint32_t value)
+{
+    uint32_t found = table->case_count;
+    for (uint32_t i = 0; i < table->case_count; i++) {
+        const struct ul_report_case *row = &table->cases[i];
+        const struct ul_report_case *best = found < table->case_count ? &table->cases[found] : NULL;
+        if (row->status != UL_OK || row->budget_bytes == 0 || !has_room(table, i, axis, value))
+            continue;
+        if (best == NULL || row->weight_elements > best->weight_elements ||
+            (row->weight_elements == best->weight_elements && sample_time(row) < sample_time(best)))
+            found = i;
+    }
+    return found;
+}
+
+/* A line for each size of memory: the largest model that has a plan within it. */
+static void put_largest(struct ul_text *text, const struct ul_report_table *table)
+{
+    uint32_t axis = find_room(table);
+    uint32_t count = axis < table->axis_count ? table->axes[axis].count : 1;
+    bool has_budget = axis < table->axis_count || option_of(table, "budget") != NULL ||
+                      option_of(table, "device") != NULL;
+    if (table->model_sha256 != NULL || !has_budget)
+        return;
+    ul_text_put(text, "\n");
+    for (uint32_t v = 0; v < count; v++) {
+        uint32_t index = find_largest(table, axis, v);
+        const char *where = axis < table->axis_count ? table->axes[axis].values[v] : NULL;
+        ul_text_printf(text, "%s%s", where != NULL ? where : "", where != NULL ? ": " : "");
+        if (index == table->case_count) {
+            ul_text_put(text, "none of these plans fits.\n");
+            continue;
+        }
+        const struct ul_report_case *row = &table->cases[index];
+        ul_text_printf(text, "the largest that fits is %s",
+                       ul_quote(text->arena, ul_report_table_value(table, index, 0)));
+        for (uint32_t a = 1; a < table->axis_count; a++)
+            if (a != axis)
+                ul_text_printf(text, "%s%s %s", a == 1 || (a == 2 && axis == 1) ? ", with " : ", ",
+                               table->axes[a].label, ul_report_table_value(table, index, a));
+        ul_text_printf(text, ": %.4g million weights, %.2f MiB, %.4g ms.\n",
+                       (double)row->weight_elements * 1e-6, mib(row->bounded_bytes),
+                       milliseconds(row->cost));
+    }
 }
 
 void ul_report_put_table_text(struct ul_text *text, const struct ul_report_table *table,
@@ -217,6 +301,7 @@ void ul_report_put_table_text(struct ul_text *text, const struct ul_report_table
     if (has_best)
         ul_text_printf(text, "\n* No plan here takes both less memory and less time%s.\n",
                        layout.has_rates ? " for a sample" : "");
+    put_largest(text, table);
     put_reasons(text, table);
 }
 
@@ -228,9 +313,9 @@ void ul_report_put_table_csv(struct ul_text *text, const struct ul_report_table 
         ul_csv_put_field(text, table->axes[a].label);
         ul_text_put(text, ",");
     }
-    ul_text_put(text,
-                "status,reserved_bytes,process_bytes,largest,cost,overhead,samples_per_second,"
-                "recomputed_steps,splits,row_major,inside,best,peak,message\r\n");
+    ul_text_put(text, "status,weight_elements,reserved_bytes,process_bytes,largest,cost,overhead,"
+                      "samples_per_second,"
+                      "recomputed_steps,splits,row_major,inside,best,peak,message\r\n");
     for (uint32_t i = 0; i < table->case_count; i++) {
         const struct ul_report_case *row = &table->cases[i];
         for (uint32_t a = 0; a < table->axis_count; a++) {
@@ -240,14 +325,14 @@ void ul_report_put_table_csv(struct ul_text *text, const struct ul_report_table 
         ul_text_printf(text, "%d,", (int)row->status);
         if (is_plan(row))
             ul_text_printf(text,
-                           "%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%.9g,%.9g,%" PRIu32
-                           ",%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%d,",
-                           row->reserved_bytes, row->process_bytes, row->largest, row->cost,
-                           row->overhead, samples_per_second(row), row->recomputed_count,
-                           row->split_count, row->row_major_count, row->inside_count,
-                           ul_report_table_is_best(table, i));
+                           "%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64
+                           ",%.9g,%.9g,%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%d,",
+                           row->weight_elements, row->reserved_bytes, row->process_bytes,
+                           row->largest, row->cost, row->overhead, samples_per_second(row),
+                           row->recomputed_count, row->split_count, row->row_major_count,
+                           row->inside_count, ul_report_table_is_best(table, i));
         else
-            ul_text_put(text, ",,,,,,,,,,,");
+            ul_text_put(text, ",,,,,,,,,,,,");
         ul_csv_put_field(text, row->peak_node != NULL ? row->peak_node : "");
         ul_text_put(text, ",");
         ul_csv_put_field(text, row->message != NULL ? row->message : "");
@@ -301,6 +386,9 @@ static void put_row_json(struct ul_text *text, const struct ul_report_table *tab
     if (is_plan(row)) {
         ul_text_printf(text, ", \"best\": %s, ",
                        ul_report_table_is_best(table, i) ? "true" : "false");
+        if (row->model_sha256 != NULL)
+            ul_text_printf(text, "\"model_sha256\": \"%s\", ", row->model_sha256);
+        ul_text_printf(text, "\"weight_elements\": %" PRIu64 ", ", row->weight_elements);
         ul_report_put_case_json(text, row);
     }
     ul_text_put(text, "}");
@@ -310,8 +398,10 @@ void ul_report_put_table_json(struct ul_text *text, const struct ul_report_table
 {
     ul_text_put(text, "{\n  \"format\": \"ullage-table\",\n  \"version\": 1,\n  \"model\": ");
     ul_text_put_json(text, table->model_name);
-    ul_text_put(text, ",\n  \"model_sha256\": ");
-    ul_text_put_json(text, table->model_sha256);
+    if (table->model_sha256 != NULL) {
+        ul_text_put(text, ",\n  \"model_sha256\": ");
+        ul_text_put_json(text, table->model_sha256);
+    }
     ul_text_put(text, ",\n");
     ul_report_put_options_json(text, table->options, table->option_count);
     ul_text_put(text, "  \"axes\": [");

@@ -14,6 +14,7 @@ import io
 import itertools
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -199,6 +200,31 @@ def check_reasons():
     expect("no plan (1)" in text and "(1) " in text and bad["message"] in text, text)
 
 
+def check_models(folder):
+    """Several models are the first axis; the largest that fits a budget, the fastest of its plans, is named."""
+    other = os.path.join(folder, "other.onnx")
+    shutil.copy(untrained, other)
+    words = ("--dim", "N=16", "--budget-of", "arena", "--budget", "700KiB,1MiB", "--precision", "fp32,bf16")
+    found = table(untrained, other, *words)
+    expect("model_sha256" not in found and found["axes"][0] == {"option": "model", "label": "model"}, f"{found['axes']}")
+    one = table(untrained, *words)["plans"]
+    expect([row["values"][1:] for row in found["plans"]] == 2 * [row["values"] for row in one], "the axes behind the model")
+    for row, same in zip(found["plans"], 2 * one):
+        expect(all(row[key] == same[key] for key in ("reserved_bytes", "cost", "weight_elements", "best")), f"{row} is not {same}")
+        expect(len(row["model_sha256"]) == 64, f"{row}")
+    check_best(found["plans"][:len(one)])
+    text = run("plan", untrained, other, *words, "--sweep").stdout
+    fits = [row for row in one if row["fits"] and row["values"][0] == "1MiB"]
+    fastest = min(fits, key=lambda row: row["cost"])
+    expect(f'1MiB: the largest that fits is "untrained.onnx", with precision {fastest["values"][1]}' in text, text)
+    expect(f"{fastest['weight_elements'] * 1e-6:.4g} million weights" in text, text)
+    text = run("plan", untrained, other, "--dim", "N=16", "--budget", "1KiB", "--sweep").stdout
+    expect("none of these plans fits" in text, text)
+    for more, what in ((("--sweep", untrained), "twice"), ((), "--shared")):
+        done = run("plan", untrained, *more, other, code=1)
+        expect(what in done.stderr, done.stderr)
+
+
 axes = [("dim", ["N=1", "N=3"]), ("precision", ["fp32", "bf16"]), ("io", ["arena", "caller"])]
 found, said = check_rows(axes, (untrained,), 1)
 check_best(found["plans"])
@@ -214,6 +240,7 @@ expect(largest[0]["largest"] < largest[1]["largest"], "a larger budget holds a l
 check_max_dim(largest[1]["largest"])
 with tempfile.TemporaryDirectory() as made:
     check_device(made)
+    check_models(made)
 check_refusals()
 check_shortfall()
 check_reasons()
