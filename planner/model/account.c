@@ -72,9 +72,12 @@ void ul_account_live(struct ul_arena *arena, struct ul_plan *plan)
 static uint64_t transfer_cost(const struct ul_problem *problem,
                               const struct ul_plan_position *position)
 {
-    uint64_t mb = problem->spaces[position->space].bandwidth_mb;
+    const struct ul_plan_space *space = &problem->spaces[position->space];
     uint64_t size_bytes = problem->values[position->value].size_bytes;
-    return mb == 0 ? 0 : ul_size_mul_saturating(size_bytes, 1000) / mb;
+    uint64_t bytes_cost = space->bandwidth_mb == 0
+                              ? 0
+                              : ul_size_mul_saturating(size_bytes, 1000) / space->bandwidth_mb;
+    return ul_size_add_saturating(space->latency_cost, bytes_cost);
 }
 
 static uint64_t position_cost(const struct ul_problem *problem,

@@ -121,8 +121,11 @@ static enum ul_status transfer_shape(const struct ul_checker *c, uint32_t p)
     if (at->value >= c->problem->value_count || at->space >= c->problem->space_count)
         FAIL(c, "position %u: unknown value or space.", p);
     const struct ul_plan_value *value = &c->problem->values[at->value];
-    if (at->space == value->space || value->persistent || value->span_region != UL_PLAN_NONE)
+    if (at->space == value->space || value->persistent || value->stays ||
+        value->span_region != UL_PLAN_NONE)
         FAIL(c, "position %u: value %s may not move so.", p, value_name(c, at->value));
+    if (!c->problem->spaces[at->space].transfers)
+        FAIL(c, "position %u: space %u takes no transfers.", p, at->space);
     return UL_OK;
 }
 

@@ -211,15 +211,17 @@ static enum ul_status packing_check(const struct ul_checker *c)
 /* What a position takes by itself: a run at its first substep, a transfer by the other space. */
 static uint64_t duration_of(const struct ul_checker *c, const struct ul_plan_position *at)
 {
-    uint64_t scaled, rate;
+    uint64_t scaled, sum;
     if (at->kind == UL_PLAN_RUN)
         return at->substep > 0 ? 0 : c->problem->steps[at->step].alternatives[at->alternative].cost;
-    rate = at->kind == UL_PLAN_WAIT ? 0 : c->problem->spaces[at->space].bandwidth_mb;
-    if (rate == 0)
+    if (at->kind == UL_PLAN_WAIT)
         return 0;
+    const struct ul_plan_space *space = &c->problem->spaces[at->space];
+    if (space->bandwidth_mb == 0)
+        return space->latency_cost;
     if (!ul_size_mul(c->problem->values[at->value].size_bytes, 1000, &scaled))
         scaled = UINT64_MAX;
-    return scaled / rate;
+    return ul_size_add(scaled / space->bandwidth_mb, space->latency_cost, &sum) ? sum : UINT64_MAX;
 }
 
 /* When the last position of stream 0 ends. */

@@ -338,6 +338,19 @@ static enum ul_status step_verify(struct verifier *v)
     return writes_finalize(v, step);
 }
 
+static enum ul_status space_verify(struct verifier *v, uint32_t id)
+{
+    const struct ul_plan_space *space = &v->problem->spaces[id];
+    if (space->transfers && (id == 0 || space->beside))
+        return ul_diag_set(v->diag, UL_INVALID,
+                           "space %s: takes transfers, and is the arena, or beside.",
+                           name_or(space->name));
+    if (space->latency_cost > UINT64_MAX >> 24)
+        return ul_diag_set(v->diag, UL_INVALID, "space %s: an absurd latency.",
+                           name_or(space->name));
+    return UL_OK;
+}
+
 enum ul_status ul_problem_verify(const struct ul_problem *problem, struct ul_diag *diag)
 {
     struct ul_arena scratch;
@@ -348,6 +361,8 @@ enum ul_status ul_problem_verify(const struct ul_problem *problem, struct ul_dia
     v.written = ul_arena_alloc(&scratch, problem->value_count);
     v.closed = ul_arena_alloc(&scratch, problem->region_count);
     enum ul_status status = UL_OK;
+    for (uint32_t i = 0; i < problem->space_count && status == UL_OK; i++)
+        status = space_verify(&v, i);
     for (uint32_t i = 1; i < problem->region_count && status == UL_OK; i++) {
         if (problem->regions[i].parent >= i)
             status = ul_diag_set(diag, UL_INVALID, "region %u: its parent comes after it.", i);

@@ -52,6 +52,7 @@ struct ul_plan_value {
     bool live_to_end;     /* outputs */
     bool pinned;          /* must lie at pinned_offset_bytes */
     bool never_recompute; /* its producer has effects, or the caller wants it kept */
+    bool stays;           /* no transfer moves it */
     uint64_t pinned_offset_bytes;
 };
 
@@ -119,9 +120,13 @@ struct ul_plan_space {
     const char *name;
     uint64_t capacity_bytes; /* of space 0 beside the budget, of others instead; 0: unlimited */
     uint64_t bandwidth_mb;   /* 10^6 bytes that a transfer to or from it moves in a second, where
-                                cost is nanoseconds; 0: transfers cost nothing */
-    bool beside; /* what something else keeps for the plan's steps, not bytes of the plan's: a
-                    budget may be for it too (struct ul_plan_beside) */
+                                cost is nanoseconds; 0: the bytes cost nothing */
+    uint64_t latency_cost;   /* of a transfer, beside that of its bytes */
+    bool transfers; /* values whose own space is another may be saved to it, to give their bytes up
+                       until they are loaded back */
+    bool duplex;    /* saves to it and loads from it run beside each other */
+    bool beside;    /* what something else keeps for the plan's steps, not bytes of the plan's: a
+                       budget may be for it too (struct ul_plan_beside) */
 };
 
 struct ul_problem {

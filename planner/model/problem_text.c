@@ -83,6 +83,7 @@ static void put_value(struct ul_text *text, const struct ul_plan_value *value, u
     put_flag(text, "from-start", value->live_from_start);
     put_flag(text, "to-end", value->live_to_end);
     put_flag(text, "once", value->never_recompute);
+    put_flag(text, "stays", value->stays);
     if (value->pinned)
         ul_text_printf(text, " at %" PRIu64, value->pinned_offset_bytes);
     ul_text_put(text, "\n");
@@ -131,6 +132,9 @@ void ul_problem_print(struct ul_text *text, const struct ul_problem *problem)
         put_name(text, problem->spaces[i].name);
         put_number(text, "capacity", problem->spaces[i].capacity_bytes, 0);
         put_number(text, "bandwidth", problem->spaces[i].bandwidth_mb, 0);
+        put_number(text, "latency", problem->spaces[i].latency_cost, 0);
+        put_flag(text, "transfers", problem->spaces[i].transfers);
+        put_flag(text, "duplex", problem->spaces[i].duplex);
         put_flag(text, "beside", problem->spaces[i].beside);
         ul_text_put(text, "\n");
     }
@@ -279,6 +283,7 @@ static enum ul_status parse_value(struct parser *p)
     value.live_from_start = ul_scan_accept_word(&p->scan, "from-start");
     value.live_to_end = ul_scan_accept_word(&p->scan, "to-end");
     value.never_recompute = ul_scan_accept_word(&p->scan, "once");
+    value.stays = ul_scan_accept_word(&p->scan, "stays");
     value.pinned = ul_scan_accept_word(&p->scan, "at");
     if (value.pinned)
         UL_TRY(ul_scan_u64(&p->scan, &value.pinned_offset_bytes));
@@ -309,6 +314,9 @@ static enum ul_status parse_space(struct parser *p, uint32_t id)
     UL_TRY(parse_name(p, &space.name));
     UL_TRY(parse_number(p, "capacity", &space.capacity_bytes));
     UL_TRY(parse_number(p, "bandwidth", &space.bandwidth_mb));
+    UL_TRY(parse_number(p, "latency", &space.latency_cost));
+    space.transfers = ul_scan_accept_word(&p->scan, "transfers");
+    space.duplex = ul_scan_accept_word(&p->scan, "duplex");
     space.beside = ul_scan_accept_word(&p->scan, "beside");
     if (id > 0)
         ul_problem_add_space(p->problem, space.name, space.capacity_bytes);
