@@ -1,5 +1,4 @@
 /* What the forms of a report read off its plan. */
-#include "planner/model/optional.h"
 #include "planner/model/timeline.h"
 #include "report/report.h"
 
@@ -105,28 +104,10 @@ static uint64_t others_bytes(const struct ul_report *report)
 uint64_t ul_report_floor_bytes(const struct ul_report *report)
 {
     const struct ul_problem *problem = report->problem;
-    uint64_t always = ul_optional_bound(problem->arena, problem, report->plan->alignment_bytes);
-    uint64_t max = 0;
-    if (is_only_program(report))
-        return report->plan->lower_bound_bytes - others_bytes(report);
-    const uint32_t *entries = ul_value_entries(problem->arena, problem);
-    uint64_t *start = UL_NEW_ARRAY(problem->arena, uint64_t, problem->region_count);
-    uint64_t *end = UL_NEW_ARRAY(problem->arena, uint64_t, problem->region_count);
-    for (uint32_t i = 0; i < problem->value_count; i++) {
-        const struct ul_plan_value *value = &problem->values[i];
-        uint64_t bytes = value->space == 0 ? ul_size_align_or_die(value->size_bytes,
-                                                                  report->plan->alignment_bytes)
-                                           : 0;
-        always += value->persistent && !value->optional ? bytes : 0;
-        start[entries[i]] += value->live_from_start && !value->persistent ? bytes : 0;
-        end[entries[i]] += value->live_to_end && !value->persistent ? bytes : 0;
-    }
-    /* Each entry point has a start and an end of its own. */
-    for (uint32_t r = 0; r < problem->region_count; r++) {
-        max = start[r] > max ? start[r] : max;
-        max = end[r] > max ? end[r] : max;
-    }
-    return always + max - others_bytes(report);
+    uint64_t floor_bytes = report->plan->lower_bound_bytes;
+    if (!is_only_program(report))
+        floor_bytes = ul_account_ends_bound(problem->arena, problem, report->plan->alignment_bytes);
+    return floor_bytes - others_bytes(report);
 }
 
 struct ul_report_step ul_report_step_at(const struct ul_report *report, uint32_t position)

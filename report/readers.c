@@ -5,30 +5,52 @@
 #include "report/report.h"
 
 struct walk {
+    const struct ul_problem *problem;
     const struct ul_plan *plan;
     uint32_t *counts; /* per range */
     uint32_t *positions;
     const uint32_t *first; /* NULL while they are counted */
 };
 
-/* A range that is read twice at one position has one reader there. */
-static void note_reader(struct walk *walk, uint32_t value, uint32_t position)
+static void note_range(struct walk *walk, const struct ul_plan_range *range, uint32_t position)
 {
-    const struct ul_plan_range *range = ul_plan_find_range(walk->plan, value, position);
-    if (range == NULL)
-        return;
     uint32_t id = (uint32_t)(range - walk->plan->ranges);
     if (walk->first != NULL)
         walk->positions[walk->first[id] + walk->counts[id]] = position;
     walk->counts[id]++;
 }
 
-static void walk_positions(struct walk *walk, const struct ul_problem *problem)
+static void note_reader(struct walk *walk, uint32_t value, uint32_t position)
 {
+    const struct ul_plan_range *range =
+        ul_plan_find_range(walk->problem, walk->plan, value, position);
+    if (range != NULL)
+        note_range(walk, range, position);
+}
+
+/* A load reads the newest copy in the other space. */
+static void note_load(struct walk *walk, const struct ul_plan_position *at, uint32_t position)
+{
+    const struct ul_plan *plan = walk->plan;
+    for (uint32_t r = plan->value_ranges[at->value + 1]; r-- > plan->value_ranges[at->value];) {
+        const struct ul_plan_range *range = &plan->ranges[r];
+        if (range->space != at->space || position < range->begin || position >= range->end)
+            continue;
+        note_range(walk, range, position);
+        return;
+    }
+}
+
+/* A range that is read twice at one position has one reader there. */
+static void walk_positions(struct walk *walk)
+{
+    const struct ul_problem *problem = walk->problem;
     for (uint32_t p = 0; p < walk->plan->position_count; p++) {
         const struct ul_plan_position *at = &walk->plan->positions[p];
         if (at->kind == UL_PLAN_SAVE)
             note_reader(walk, at->value, p);
+        if (at->kind == UL_PLAN_LOAD)
+            note_load(walk, at, p);
         if (at->kind != UL_PLAN_RUN)
             continue;
         const struct ul_plan_substep *substep =
@@ -54,15 +76,16 @@ void ul_report_find_readers(const struct ul_report *report, struct ul_arena *are
 {
     const struct ul_plan *plan = report->plan;
     uint32_t *first = UL_NEW_ARRAY(arena, uint32_t, (uint64_t)plan->range_count + 1);
-    struct walk walk = {.plan = plan, .counts = UL_NEW_ARRAY(arena, uint32_t, plan->range_count)};
-    walk_positions(&walk, report->problem);
+    struct walk walk = {.problem = report->problem, .plan = plan};
+    walk.counts = UL_NEW_ARRAY(arena, uint32_t, plan->range_count);
+    walk_positions(&walk);
     for (uint32_t i = 0; i < plan->range_count; i++) {
         first[i + 1] = first[i] + walk.counts[i];
         walk.counts[i] = 0;
     }
     walk.positions = UL_NEW_ARRAY(arena, uint32_t, first[plan->range_count]);
     walk.first = first;
-    walk_positions(&walk, report->problem);
+    walk_positions(&walk);
     readers->first = first;
     readers->positions = walk.positions;
     readers->forward_count = count_forward(arena, report->problem);

@@ -36,7 +36,8 @@ struct ul_emit_place ul_emit_place(const struct ul_emitter *emitter, uint32_t pl
 {
     const struct ul_plan *plan = emitter->plan;
     UL_ASSERT(place < emitter->program->place_count);
-    const struct ul_plan_range *range = ul_plan_find_range(plan, place, position);
+    const struct ul_plan_range *range =
+        ul_plan_find_range(emitter->program->problem, plan, place, position);
     if (range == NULL) { /* a program without steps has no positions to live at */
         UL_ASSERT(plan->position_count == 0 &&
                   plan->value_ranges[place] < plan->value_ranges[place + 1]);

@@ -334,7 +334,9 @@ static void put_operand(const struct ul_emitter *emitter, struct operands *opera
 {
     const struct ul_plan *plan = emitter->plan;
     const struct ul_plan_range *range =
-        place == UL_PLAN_NONE ? NULL : ul_plan_find_range(plan, place, position);
+        place == UL_PLAN_NONE
+            ? NULL
+            : ul_plan_find_range(emitter->program->problem, plan, place, position);
     if (range == NULL || !is_arena_range(range))
         return;
     ul_text_printf(&operands->text, "%s%u,", operands->count++ % 16 == 0 ? "\n    " : " ",

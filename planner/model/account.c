@@ -111,26 +111,56 @@ void ul_account_cost(struct ul_arena *arena, const struct ul_problem *problem, s
 
 /* ---- The bound over everything ---- */
 
+/* What is persistent and may be at home in another space lies in space 0 where a step touches it;
+ * elsewhere, as far as the other space has no room for it. */
 struct bound {
     const struct ul_problem *problem;
     uint64_t alignment_bytes;
     uint64_t *seen; /* per value: stamp of the substep that counted it last */
     uint64_t stamp;
+    bool is_beside;      /* what is persistent is counted elsewhere */
+    uint64_t kept_bytes; /* of what may be elsewhere, at least so much is here at any time */
 };
 
-static uint64_t bound_count(struct bound *b, uint32_t value)
+static bool may_be_elsewhere(const struct ul_problem *problem, const struct ul_plan_value *value)
+{
+    bool takes = false;
+    for (uint32_t s = 0; s < problem->space_count; s++)
+        takes = takes || problem->spaces[s].transfers;
+    return takes && value->persistent && ul_value_may_move(value);
+}
+
+/* UINT64_MAX: without limit. */
+static uint64_t room_elsewhere(const struct ul_problem *problem)
+{
+    uint64_t room = 0;
+    for (uint32_t s = 0; s < problem->space_count; s++) {
+        uint64_t capacity = problem->spaces[s].capacity_bytes;
+        if (problem->spaces[s].transfers)
+            room = ul_size_add_saturating(room, capacity == 0 ? UINT64_MAX : capacity);
+    }
+    return room;
+}
+
+/* Adds a value that the substep has not touched before to what it needs, or to what it touches of
+ * what may be elsewhere. */
+static void bound_count(struct bound *b, uint32_t value, uint64_t *need, uint64_t *elsewhere)
 {
     const struct ul_plan_value *at = &b->problem->values[value];
-    if (at->space != 0 || at->persistent || b->seen[value] == b->stamp)
-        return 0;
+    if (at->space != 0 || b->seen[value] == b->stamp)
+        return;
     b->seen[value] = b->stamp;
-    return ul_size_align_or_die(at->size_bytes, b->alignment_bytes);
+    uint64_t bytes = ul_size_align_or_die(at->size_bytes, b->alignment_bytes);
+    if (!at->persistent)
+        *need += bytes;
+    else if (!b->is_beside && may_be_elsewhere(b->problem, at))
+        *elsewhere += bytes;
 }
 
 /* Bytes of everything that one substep touches, less what in-place could save at best. */
 static uint64_t substep_need(struct bound *b, const struct ul_plan_substep *substep)
 {
-    uint64_t need = 0;
+    uint64_t need = 0, elsewhere = 0;
     b->stamp++;
     for (uint32_t i = 0; i < substep->in_place_count; i++) {
         /* An output that could lie in an input's bytes is taken to do so, for nothing. */
@@ -139,12 +169,12 @@ static uint64_t substep_need(struct bound *b, const struct ul_plan_substep *subs
             b->seen[output] = b->stamp;
     }
     for (uint32_t i = 0; i < substep->read_count; i++)
-        need += bound_count(b, substep->reads[i]);
+        bound_count(b, substep->reads[i], &need, &elsewhere);
     for (uint32_t i = 0; i < substep->write_count; i++)
-        need += bound_count(b, substep->writes[i]);
+        bound_count(b, substep->writes[i], &need, &elsewhere);
     if (substep->scratch_space == 0)
         need += ul_size_align_or_die(substep->scratch_bytes, b->alignment_bytes);
-    return need;
+    return need + (elsewhere > b->kept_bytes ? elsewhere : b->kept_bytes);
 }
 
 static uint64_t alternative_need(struct bound *b, const struct ul_plan_alternative *alternative)
@@ -171,7 +201,7 @@ uint64_t **ul_account_needs(struct ul_arena *arena, const struct ul_problem *pro
                             uint64_t alignment_bytes)
 {
     UL_ASSERT(alignment_bytes > 0);
-    struct bound b = {.problem = problem, .alignment_bytes = alignment_bytes};
+    struct bound b = {.problem = problem, .alignment_bytes = alignment_bytes, .is_beside = true};
     b.seen = UL_NEW_ARRAY(arena, uint64_t, problem->value_count);
     uint64_t **needs = UL_NEW_ARRAY(arena, uint64_t *, problem->step_count);
     for (uint32_t s = 0; s < problem->step_count; s++) {
@@ -183,9 +213,10 @@ uint64_t **ul_account_needs(struct ul_arena *arena, const struct ul_problem *pro
     return needs;
 }
 
-/* What is there together before an entry's first step, or after its last. */
+/* What is there together before an entry's first step, or after its last. Of what is persistent,
+ * what may be elsewhere stands in *elsewhere. */
 static uint64_t ends_need(struct ul_arena *arena, const struct ul_problem *problem,
-                          uint64_t alignment_bytes, uint64_t *persistent)
+                          uint64_t alignment_bytes, uint64_t *persistent, uint64_t *elsewhere)
 {
     const uint32_t *entries = ul_value_entries(arena, problem);
     uint64_t *at_start = UL_NEW_ARRAY(arena, uint64_t, problem->region_count);
@@ -196,7 +227,9 @@ static uint64_t ends_need(struct ul_arena *arena, const struct ul_problem *probl
         uint64_t bytes = ul_size_align_or_die(value->size_bytes, alignment_bytes);
         if (value->space != 0)
             continue;
-        if (value->persistent)
+        if (may_be_elsewhere(problem, value))
+            *elsewhere += bytes;
+        else if (value->persistent)
             *persistent += value->optional ? 0 : bytes;
         else if (value->live_from_start)
             at_start[entries[v]] += bytes;
@@ -210,14 +243,33 @@ static uint64_t ends_need(struct ul_arena *arena, const struct ul_problem *probl
     return max;
 }
 
+/* What always lives in space 0, and the ends; of what may be elsewhere, what has no room there. */
+static uint64_t ends_bound(struct ul_arena *arena, const struct ul_problem *problem,
+                           uint64_t alignment_bytes, uint64_t *persistent, uint64_t *kept_bytes)
+{
+    uint64_t elsewhere = 0, room = room_elsewhere(problem);
+    *persistent = ul_optional_bound(arena, problem, alignment_bytes);
+    uint64_t ends = ends_need(arena, problem, alignment_bytes, persistent, &elsewhere);
+    *kept_bytes = elsewhere > room ? elsewhere - room : 0;
+    return ends + *kept_bytes;
+}
+
+uint64_t ul_account_ends_bound(struct ul_arena *arena, const struct ul_problem *problem,
+                               uint64_t alignment_bytes)
+{
+    uint64_t persistent, kept;
+    uint64_t ends = ends_bound(arena, problem, alignment_bytes, &persistent, &kept);
+    return persistent + ends;
+}
+
 uint64_t ul_account_bound(struct ul_arena *arena, const struct ul_problem *problem,
                           uint64_t alignment_bytes)
 {
     UL_ASSERT(alignment_bytes > 0);
     struct bound b = {.problem = problem, .alignment_bytes = alignment_bytes};
+    uint64_t persistent;
     b.seen = UL_NEW_ARRAY(arena, uint64_t, problem->value_count);
-    uint64_t persistent = ul_optional_bound(arena, problem, alignment_bytes);
-    uint64_t max = ends_need(arena, problem, alignment_bytes, &persistent);
+    uint64_t max = ends_bound(arena, problem, alignment_bytes, &persistent, &b.kept_bytes);
     for (uint32_t s = 0; s < problem->step_count; s++) {
         uint64_t need = step_need(&b, &problem->steps[s]);
         max = need > max ? need : max;

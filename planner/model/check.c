@@ -114,15 +114,21 @@ static enum ul_status run_shape(const struct ul_checker *c, uint32_t p, uint32_t
     return UL_OK;
 }
 
-/* What always lives has no second copy, and what spans a region stays where it is. */
+/* What always lives has no second copy, but where it is at home elsewhere, and what spans a region
+ * stays where it is. */
 static enum ul_status transfer_shape(const struct ul_checker *c, uint32_t p)
 {
     const struct ul_plan_position *at = &c->plan->positions[p];
     if (at->value >= c->problem->value_count || at->space >= c->problem->space_count)
         FAIL(c, "position %u: unknown value or space.", p);
     const struct ul_plan_value *value = &c->problem->values[at->value];
-    if (at->space == value->space || value->persistent || value->stays ||
-        value->span_region != UL_PLAN_NONE)
+    bool leaves = value->persistent && ul_checker_may_leave(c, at->value);
+    if (at->kind == UL_PLAN_LOAD && leaves && c->away[at->value] == UL_PLAN_NONE)
+        c->away[at->value] = at->space;
+    if (value->persistent && c->away[at->value] != at->space)
+        FAIL(c, "position %u: value %s is not at home in space %u.", p, value_name(c, at->value),
+             at->space);
+    if (at->space == value->space || value->stays || value->span_region != UL_PLAN_NONE)
         FAIL(c, "position %u: value %s may not move so.", p, value_name(c, at->value));
     if (!c->problem->spaces[at->space].transfers)
         FAIL(c, "position %u: space %u takes no transfers.", p, at->space);
@@ -489,6 +495,8 @@ static enum ul_status write_check(struct ul_checker *c, uint32_t p, uint32_t val
     if (fresh && (also_read || again || plan->ranges[next].begin != p) && r != UL_PLAN_NONE)
         FAIL(c, "%s: range %u, a copy of %s, begins where none is made.", place(c, p), next,
              value_name(c, value));
+    if (fresh && c->away[value] != UL_PLAN_NONE)
+        FAIL(c, "%s: writes %s, which is not loaded.", place(c, p), value_name(c, value));
     if (fresh && plan->ranges[next].space != c->problem->values[value].space)
         FAIL(c, "%s: makes %s in space %u, and its own is %u.", place(c, p), value_name(c, value),
              plan->ranges[next].space, c->problem->values[value].space);
@@ -525,7 +533,8 @@ static enum ul_status run_replay(struct ul_checker *c, uint32_t p, const uint8_t
     return UL_OK;
 }
 
-/* A save reads the copy that steps see, a load the newest one in the other space. */
+/* A save reads the copy that steps see, a load the newest one in the other space. What is at home
+ * there has one. */
 static enum ul_status transfer_replay(struct ul_checker *c, uint32_t p)
 {
     const struct ul_plan_position *at = &c->plan->positions[p];
@@ -541,7 +550,10 @@ static enum ul_status transfer_replay(struct ul_checker *c, uint32_t p)
         from = from > c->plan->value_ranges[at->value] ? from - 1 : UL_PLAN_NONE;
     }
     UL_TRY(range_use(c, p, at->value, from, false));
-    UL_TRY(range_begin(c, p, at->value, saves ? at->space : own, &to));
+    if (saves && c->away[at->value] != UL_PLAN_NONE)
+        to = c->plan->value_ranges[at->value];
+    else
+        UL_TRY(range_begin(c, p, at->value, saves ? at->space : own, &to));
     UL_TRY(range_use(c, p, at->value, to, true));
     c->content[to] = c->content[from];
     if (!saves)
@@ -562,11 +574,13 @@ static enum ul_status start_replay(struct ul_checker *c, uint32_t v)
         return UL_OK;
     if (r == plan->value_ranges[v + 1])
         FAIL(c, "value %s: has no range.", value_name(c, v));
-    if (plan->ranges[r].begin > start_of(c, v) || plan->ranges[r].space != value->space)
+    bool is_away = c->away[v] != UL_PLAN_NONE;
+    if (plan->ranges[r].begin > start_of(c, v) ||
+        plan->ranges[r].space != (is_away ? c->away[v] : value->space))
         FAIL(c, "value %s: is not live from the start.", value_name(c, v));
-    if (value->persistent && plan->value_ranges[v + 1] != r + 1)
+    if (value->persistent && !is_away && plan->value_ranges[v + 1] != r + 1)
         FAIL(c, "value %s: is persistent and has several copies.", value_name(c, v));
-    c->current[v] = r;
+    c->current[v] = is_away ? UL_PLAN_NONE : r;
     c->begun[v]++;
     return UL_OK;
 }
@@ -574,7 +588,7 @@ static enum ul_status start_replay(struct ul_checker *c, uint32_t v)
 static enum ul_status end_replay(const struct ul_checker *c, uint32_t v)
 {
     const struct ul_plan_value *value = &c->problem->values[v];
-    uint32_t r = c->current[v];
+    uint32_t r = c->away[v] != UL_PLAN_NONE ? c->plan->value_ranges[v] : c->current[v];
     if (c->begun[v] != c->plan->value_ranges[v + 1])
         FAIL(c, "value %s: has a copy that nothing makes.", value_name(c, v));
     if (!value->live_to_end && !always_lives(c, v))
@@ -588,6 +602,21 @@ static enum ul_status end_replay(const struct ul_checker *c, uint32_t v)
     return UL_OK;
 }
 
+/* Where an entry begins or ends, nothing is left in the arena of what is at home elsewhere. */
+static enum ul_status homes_leave(struct ul_checker *c, uint32_t p)
+{
+    for (uint32_t v = 0; v < c->problem->value_count; v++) {
+        uint32_t r = c->current[v];
+        if (c->away[v] == UL_PLAN_NONE || r == UL_PLAN_NONE)
+            continue;
+        if (c->content[r] != c->content[c->plan->value_ranges[v]])
+            FAIL(c, "%s: what is written of %s is not saved before the entry ends.", place(c, p),
+                 value_name(c, v));
+        c->current[v] = UL_PLAN_NONE;
+    }
+    return UL_OK;
+}
+
 static enum ul_status replay_check(struct ul_checker *c)
 {
     uint8_t *done = ul_arena_alloc(c->scratch, c->problem->step_count);
@@ -596,6 +625,9 @@ static enum ul_status replay_check(struct ul_checker *c)
     wanted_fill(c);
     for (uint32_t p = 0; p < c->plan->position_count; p++) {
         const struct ul_plan_position *at = &c->plan->positions[p];
+        if (p > 0 &&
+            ul_checker_entry(c, region_at(c, p)) != ul_checker_entry(c, region_at(c, p - 1)))
+            UL_TRY(homes_leave(c, p - 1));
         if (at->kind == UL_PLAN_RUN) {
             UL_TRY(run_replay(c, p, done));
             done[at->step] = 1;
@@ -603,6 +635,8 @@ static enum ul_status replay_check(struct ul_checker *c)
             UL_TRY(transfer_replay(c, p));
         }
     }
+    if (c->plan->position_count > 0)
+        UL_TRY(homes_leave(c, c->plan->position_count - 1));
     for (uint32_t v = 0; v < c->problem->value_count; v++)
         UL_TRY(end_replay(c, v));
     return UL_OK;
@@ -867,6 +901,9 @@ enum ul_status ul_plan_check(struct ul_arena *scratch, const struct ul_problem *
     c.current = UL_NEW_ARRAY(scratch, uint32_t, problem->value_count);
     c.begun = UL_NEW_ARRAY(scratch, uint32_t, problem->value_count);
     c.entry = UL_NEW_ARRAY(scratch, uint32_t, problem->value_count);
+    c.away = UL_NEW_ARRAY(scratch, uint32_t, problem->value_count);
+    for (uint32_t v = 0; v < problem->value_count; v++)
+        c.away[v] = UL_PLAN_NONE;
     c.until = UL_NEW_ARRAY(scratch, uint32_t, plan->position_count);
     c.readers = UL_NEW_ARRAY(scratch, struct ul_checker_use, plan->range_count);
     c.writers = UL_NEW_ARRAY(scratch, struct ul_checker_use, plan->range_count);

@@ -24,6 +24,7 @@ struct ul_checker {
     uint32_t *until;    /* per position: the last one beside which it may run */
     uint32_t *entry;    /* per value: the entry that alone touches it, or 0 */
     bool *is_read;      /* per value: some position does */
+    uint32_t *away;     /* per value: the other space where it is at home, or UL_PLAN_NONE */
     struct ul_checker_use *readers,
         *writers;           /* per range: the last that used it from another stream */
     uint32_t *first, *last; /* per region: positions [first, last) */
@@ -34,6 +35,8 @@ struct ul_checker {
 /* check_sums.c */
 
 bool ul_checker_has(const uint32_t *ids, uint32_t count, uint32_t id);
+/* Whether a persistent value may be at home in another space. */
+bool ul_checker_may_leave(const struct ul_checker *c, uint32_t value);
 /* The entry around a region, or the root. */
 uint32_t ul_checker_entry(const struct ul_checker *c, uint32_t region);
 /* The size of a range, up to a multiple of the plan's alignment. */

@@ -12,6 +12,19 @@ bool ul_checker_has(const uint32_t *ids, uint32_t count, uint32_t id)
     return false;
 }
 
+bool ul_checker_may_leave(const struct ul_checker *c, uint32_t value)
+{
+    const struct ul_plan_value *v = &c->problem->values[value];
+    if (!v->persistent || v->optional || v->pinned || v->stays || v->class == UL_PLAN_OTHERS ||
+        v->span_region != UL_PLAN_NONE)
+        return false;
+    for (uint32_t s = 0; s < c->problem->space_count; s++) {
+        if (c->problem->spaces[s].transfers)
+            return true;
+    }
+    return false;
+}
+
 uint32_t ul_checker_entry(const struct ul_checker *c, uint32_t region)
 {
     while (region != 0 && c->problem->regions[region].kind != UL_PLAN_ENTRY)
@@ -287,16 +300,16 @@ static enum ul_status cost_check(const struct ul_checker *c)
 /* Whether a value is counted where a substep touches it: outputs that may lie in an input are free,
  * what always lives is counted elsewhere, and so is what the substep has touched before. */
 static bool counts_in_substep(const struct ul_checker *c, const struct ul_plan_substep *substep,
-                              uint32_t touched)
+                              uint32_t touched, bool leaves)
 {
     bool is_read = touched < substep->read_count;
     uint32_t value =
         is_read ? substep->reads[touched] : substep->writes[touched - substep->read_count];
     const struct ul_plan_value *v = &c->problem->values[value];
-    if (v->space != 0 || v->persistent)
+    if (v->space != 0 || (leaves ? !ul_checker_may_leave(c, value) : v->persistent))
         return false;
     for (uint32_t i = 0; i < substep->in_place_count; i++) {
-        if (substep->in_place[i].output == value)
+        if (!leaves && substep->in_place[i].output == value)
             return false;
     }
     if (is_read)
@@ -305,16 +318,21 @@ static bool counts_in_substep(const struct ul_checker *c, const struct ul_plan_s
            !ul_checker_has(substep->writes, touched - substep->read_count, value);
 }
 
-static uint64_t substep_bytes(const struct ul_checker *c, const struct ul_plan_substep *substep)
+/* With what the substep touches of what may be at home elsewhere, or `kept_bytes` of it. */
+static uint64_t substep_bytes(const struct ul_checker *c, const struct ul_plan_substep *substep,
+                              uint64_t kept_bytes)
 {
     uint64_t bytes = substep->scratch_space == 0 ? round_up(c, substep->scratch_bytes) : 0;
+    uint64_t leaving = 0;
     for (uint32_t i = 0; i < substep->read_count + substep->write_count; i++) {
         uint32_t value =
             i < substep->read_count ? substep->reads[i] : substep->writes[i - substep->read_count];
-        if (counts_in_substep(c, substep, i))
+        if (counts_in_substep(c, substep, i, false))
             bytes += round_up(c, c->problem->values[value].size_bytes);
+        if (counts_in_substep(c, substep, i, true))
+            leaving += round_up(c, c->problem->values[value].size_bytes);
     }
-    return bytes;
+    return bytes + (leaving > kept_bytes ? leaving : kept_bytes);
 }
 
 /* All that is there when an entry (the root, if there is none) begins, or when it ends. */
@@ -327,7 +345,8 @@ static uint64_t ends_bytes(const struct ul_checker *c, uint64_t *always)
         for (uint32_t i = 0; i < c->problem->value_count && ul_checker_entry(c, r) == r; i++) {
             const struct ul_plan_value *v = &c->problem->values[i];
             uint64_t size = v->space == 0 ? round_up(c, v->size_bytes) : 0;
-            *always += r == 0 && v->persistent && !v->optional ? size : 0;
+            *always +=
+                r == 0 && v->persistent && !v->optional && !ul_checker_may_leave(c, i) ? size : 0;
             if (c->entry[i] != r || v->persistent)
                 continue;
             start += v->live_from_start ? size : 0;
@@ -422,11 +441,27 @@ static enum ul_status orders_bound_check(const struct ul_checker *c)
     return UL_OK;
 }
 
+/* Of what may be at home elsewhere, what no other space has room for. */
+static uint64_t kept_bytes(const struct ul_checker *c)
+{
+    uint64_t leaving = 0;
+    for (uint32_t v = 0; v < c->problem->value_count; v++) {
+        if (c->problem->values[v].space == 0 && ul_checker_may_leave(c, v))
+            leaving += round_up(c, c->problem->values[v].size_bytes);
+    }
+    for (uint32_t s = 0; s < c->problem->space_count; s++) {
+        uint64_t capacity = c->problem->spaces[s].capacity_bytes;
+        if (c->problem->spaces[s].transfers)
+            leaving -= capacity == 0 || capacity > leaving ? leaving : capacity;
+    }
+    return leaving;
+}
+
 /* What the neediest step touches, done the least needy way, beside all that is persistent; or all
  * inputs, or all outputs. */
 static enum ul_status bound_check(const struct ul_checker *c)
 {
-    uint64_t always, ends = ends_bytes(c, &always);
+    uint64_t always, kept = kept_bytes(c), ends = ends_bytes(c, &always) + kept;
     uint64_t bound = ends;
     always += optional_bytes(c);
     for (uint32_t s = 0; s < c->problem->step_count; s++) {
@@ -435,7 +470,7 @@ static enum ul_status bound_check(const struct ul_checker *c)
         for (uint32_t a = 0; a < step->alternative_count; a++) {
             uint64_t max = 0;
             for (uint32_t i = 0; i < step->alternatives[a].substep_count; i++) {
-                uint64_t bytes = substep_bytes(c, &step->alternatives[a].substeps[i]);
+                uint64_t bytes = substep_bytes(c, &step->alternatives[a].substeps[i], kept);
                 max = bytes > max ? bytes : max;
             }
             min = max < min ? max : min;

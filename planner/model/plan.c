@@ -8,17 +8,23 @@ void ul_plan_options_resolve(struct ul_plan_options *options)
         options->alignment_bytes = UL_PLAN_ALIGN_BYTES;
 }
 
-const struct ul_plan_range *ul_plan_find_range(const struct ul_plan *plan, uint32_t value,
+const struct ul_plan_range *ul_plan_find_range(const struct ul_problem *problem,
+                                               const struct ul_plan *plan, uint32_t value,
                                                uint32_t position)
 {
-    UL_ASSERT(plan->value_ranges != NULL);
-    uint32_t first = plan->value_ranges[value]; /* the first is never a saved one */
-    for (uint32_t r = plan->value_ranges[value + 1]; r-- > first;) {
-        if (plan->ranges[r].space == plan->ranges[first].space &&
+    UL_ASSERT(plan->value_ranges != NULL && value < problem->value_count);
+    for (uint32_t r = plan->value_ranges[value + 1]; r-- > plan->value_ranges[value];) {
+        if (plan->ranges[r].space == problem->values[value].space &&
             plan->ranges[r].begin <= position && position < plan->ranges[r].end)
             return &plan->ranges[r];
     }
     return NULL;
+}
+
+uint32_t ul_plan_home(const struct ul_plan *plan, uint32_t value)
+{
+    UL_ASSERT(plan->value_ranges[value] < plan->value_ranges[value + 1]);
+    return plan->ranges[plan->value_ranges[value]].space;
 }
 
 bool ul_plan_only_runs(const struct ul_plan *plan)

@@ -68,6 +68,10 @@ const char *ul_plan_kind_name(enum ul_plan_kind kind); /* "run", in plan_text.c 
  *     stream 1        save x
  *     x          [-----------------)           nobody writes it at 2
  *     x, saved        [----------------- ...   nobody touches it at 2
+ *
+ * A persistent value of which the first transfer is a load is at home in the other space: its first
+ * range lies there at every position, loads copy from it, and saves copy back into it. Every entry,
+ * or the root, begins without a copy of its own space, and ends with what it wrote saved.
  */
 struct ul_plan_position {
     enum ul_plan_kind kind;
@@ -180,8 +184,12 @@ enum ul_status ul_plan_index_ranges(struct ul_arena *arena, const struct ul_prob
                                     struct ul_plan *plan, struct ul_diag *diag) UL_MUST_CHECK;
 /* The range that holds `value` in its own space at `position` (the copy that a read there sees), or
  * NULL. Where a position rewrites a value into a fresh copy, that is the newer one. */
-const struct ul_plan_range *ul_plan_find_range(const struct ul_plan *plan, uint32_t value,
+const struct ul_plan_range *ul_plan_find_range(const struct ul_problem *problem,
+                                               const struct ul_plan *plan, uint32_t value,
                                                uint32_t position);
+/* The space where a persistent value that has a range lies between runs: its own, or the one from
+ * which it is loaded first. */
+uint32_t ul_plan_home(const struct ul_plan *plan, uint32_t value);
 
 /* plan_text.c: planner/README.md has the grammar. What is printed is read back to a plan that
  * prints the same bytes; what else is read is the checker's to judge. UL_INVALID with the line. */

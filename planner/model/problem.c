@@ -153,6 +153,12 @@ uint32_t *ul_value_entries(struct ul_arena *arena, const struct ul_problem *prob
     return entries;
 }
 
+bool ul_value_may_move(const struct ul_plan_value *value)
+{
+    return !value->stays && !value->optional && value->class != UL_PLAN_OTHERS &&
+           value->span_region == UL_PLAN_NONE && !(value->persistent && value->pinned);
+}
+
 /* ---- verify ---- */
 
 /* ONE_WAY: some alternatives of a step write it, others do not, so that it is theirs alone. */

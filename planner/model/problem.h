@@ -163,6 +163,9 @@ uint32_t ul_problem_add_space(struct ul_problem *problem, const char *name,
 void ul_problem_add_predecessor(struct ul_problem *problem, uint32_t step, uint32_t predecessor);
 /* Per value the entry whose steps alone touch it, or 0; what is persistent is of no entry. */
 uint32_t *ul_value_entries(struct ul_arena *arena, const struct ul_problem *problem);
+/* Whether transfers may move the value to a space that takes them; where it is persistent, it then
+ * lives there between runs. */
+bool ul_value_may_move(const struct ul_plan_value *value);
 /* Whether `id` is among the ids, such as those of the values that a substep reads. */
 bool ul_ids_have(const uint32_t *ids, uint32_t count, uint32_t id);
 /* Every step once, each by its cheapest alternative: no plan costs less. */

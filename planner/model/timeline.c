@@ -25,8 +25,10 @@ struct timeline {
     uint32_t *counts;  /* per value: its ranges so far, loaded and saved ones too */
     uint32_t *current; /* per value: which of them is the newest in its own space */
     uint32_t *entry;   /* per value: the entry that alone touches it, or 0 */
-    bool *is_absent;   /* per value: optional, and nothing reads it */
-    uint32_t *taken;   /* per range: the range that took its bytes over, or UL_PLAN_NONE */
+    uint32_t
+        *home; /* per value: persistent, the space that it is loaded from first; else its own */
+    bool *is_absent; /* per value: optional, and nothing reads it */
+    uint32_t *taken; /* per range: the range that took its bytes over, or UL_PLAN_NONE */
     uint32_t *region_begin, *region_end; /* per region: its positions */
 };
 
@@ -138,6 +140,31 @@ static void absent_fill(struct timeline *t)
         t->is_absent[v] = t->problem->values[v].optional && !t->is_absent[v];
 }
 
+/* What is persistent and first touched by a load lives in the other space, as range 0. */
+static void homes_fill(struct timeline *t)
+{
+    const struct ul_plan *plan = t->plan;
+    bool *is_known = UL_NEW_ARRAY(&t->scratch, bool, t->problem->value_count);
+    t->home = UL_NEW_ARRAY(&t->scratch, uint32_t, t->problem->value_count);
+    for (uint32_t v = 0; v < t->problem->value_count; v++)
+        t->home[v] = t->problem->values[v].space;
+    for (uint32_t p = 0; p < plan->position_count; p++) {
+        const struct ul_plan_position *at = &plan->positions[p];
+        bool moves = at->kind == UL_PLAN_SAVE || at->kind == UL_PLAN_LOAD;
+        if (!moves || is_known[at->value])
+            continue;
+        is_known[at->value] = true;
+        const struct ul_plan_value *value = &t->problem->values[at->value];
+        if (at->kind == UL_PLAN_LOAD && value->persistent && ul_value_may_move(value))
+            t->home[at->value] = at->space;
+    }
+}
+
+static bool is_away(const struct timeline *t, uint32_t value)
+{
+    return t->home[value] != t->problem->values[value].space;
+}
+
 static bool there_from_start(const struct ul_plan_value *value)
 {
     return value->live_from_start || value->persistent;
@@ -171,7 +198,8 @@ static void ranges_count(struct timeline *t)
     counts_reset(t);
     for (uint32_t p = 0; p < t->plan->position_count; p++) {
         const struct ul_plan_position *position = &t->plan->positions[p];
-        if (position->kind == UL_PLAN_SAVE || position->kind == UL_PLAN_LOAD)
+        bool saves_home = position->kind == UL_PLAN_SAVE && is_away(t, position->value);
+        if ((position->kind == UL_PLAN_SAVE && !saves_home) || position->kind == UL_PLAN_LOAD)
             t->counts[position->value]++;
         if (position->kind != UL_PLAN_RUN)
             continue;
@@ -219,6 +247,8 @@ static uint32_t ranges_new(struct timeline *t, struct ul_arena *arena)
     for (uint32_t v = 0; v < problem->value_count; v++) {
         for (uint32_t r = plan->value_ranges[v]; r < plan->value_ranges[v + 1]; r++)
             plan->ranges[r] = range_of_value(t, v, r - plan->value_ranges[v]);
+        if (is_away(t, v))
+            plan->ranges[plan->value_ranges[v]].space = t->home[v];
     }
     return count;
 }
@@ -246,13 +276,19 @@ static void run_touch(struct timeline *t, uint32_t p)
     }
 }
 
-/* The new range of a save lies in the other space, that of a load is the one that steps see. */
+/* The new range of a save lies in the other space, or is the one where the value is at home; that
+ * of a load is the one that steps see. */
 static void transfer_touch(struct timeline *t, uint32_t p)
 {
     const struct ul_plan_position *position = &t->plan->positions[p];
     uint32_t v = position->value;
     struct ul_plan_range *ranges = t->plan->ranges + t->plan->value_ranges[v];
     uint32_t from = t->current[v];
+    if (position->kind == UL_PLAN_SAVE && is_away(t, v)) {
+        range_touch(t, v, from, p);
+        range_touch(t, v, 0, p);
+        return;
+    }
     if (position->kind == UL_PLAN_LOAD) {
         from = t->counts[v];
         while (from > 0 && ranges[from - 1].space != position->space)
@@ -300,7 +336,7 @@ static void flags_apply(struct timeline *t)
         if (first == plan->value_ranges[v + 1])
             continue;
         struct ul_plan_range *range = &plan->ranges[first];
-        struct ul_plan_range *last = &plan->ranges[first + t->current[v]];
+        struct ul_plan_range *last = &plan->ranges[first + (is_away(t, v) ? 0 : t->current[v])];
         bool inside = t->entry[v] != 0;
         if (there_from_start(value) || range->begin == UL_PLAN_NONE)
             range->begin = inside ? t->region_begin[t->entry[v]] : 0;
@@ -317,7 +353,8 @@ static void flags_apply(struct timeline *t)
     }
 }
 
-/* Whether the first copy is there before position 0, or the last one after the end. */
+/* Whether the first copy is there before position 0, or the last one after the end; what is at home
+ * in another space is copied back, so that nothing takes its bytes over. */
 static bool there_before(const struct timeline *t, const struct ul_plan_range *range)
 {
     return range->copy == 0 && there_from_start(&t->problem->values[range->value]);
@@ -326,7 +363,8 @@ static bool there_before(const struct timeline *t, const struct ul_plan_range *r
 static bool there_after(const struct timeline *t, const struct ul_plan_range *range)
 {
     const struct ul_plan_value *value = &t->problem->values[range->value];
-    return range->copy == t->current[range->value] && (value->live_to_end || value->persistent);
+    return is_away(t, range->value) ||
+           (range->copy == t->current[range->value] && (value->live_to_end || value->persistent));
 }
 
 /* ---- Regions ---- */
@@ -354,7 +392,7 @@ static void regions_locate(struct timeline *t)
 static void range_stretch(struct timeline *t, uint32_t value, uint32_t position)
 {
     struct ul_plan *plan = t->plan;
-    const struct ul_plan_range *found = ul_plan_find_range(plan, value, position);
+    const struct ul_plan_range *found = ul_plan_find_range(t->problem, plan, value, position);
     if (found == NULL)
         return;
     struct ul_plan_range *range = &plan->ranges[found - plan->ranges];
@@ -484,6 +522,7 @@ void ul_timeline_build(struct ul_arena *arena, const struct ul_problem *problem,
     t.region_end = UL_NEW_ARRAY(&t.scratch, uint32_t, problem->region_count);
     t.entry = ul_value_entries(&t.scratch, problem);
     absent_fill(&t);
+    homes_fill(&t);
     until_fill(&t);
     ranges_count(&t);
     uint32_t first_scratch = ranges_new(&t, arena);

@@ -39,6 +39,10 @@ void ul_account_cost(struct ul_arena *arena, const struct ul_problem *problem,
 /* A bound over all orders, recomputations and packings: what one position needs by itself. */
 uint64_t ul_account_bound(struct ul_arena *arena, const struct ul_problem *problem,
                           uint64_t alignment_bytes);
+/* The part of it that rewritings of the program do not change: what is there before and after
+ * entries. */
+uint64_t ul_account_ends_bound(struct ul_arena *arena, const struct ul_problem *problem,
+                               uint64_t alignment_bytes);
 
 /* Per step and alternative: what its neediest substep touches, beside what is persistent. */
 uint64_t **ul_account_needs(struct ul_arena *arena, const struct ul_problem *problem,

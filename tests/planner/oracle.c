@@ -98,7 +98,7 @@ static uint64_t *value_at(struct machine *m, uint32_t value, uint32_t position)
 {
     if (m->plan == NULL)
         return m->memory[value];
-    const struct ul_plan_range *range = ul_plan_find_range(m->plan, value, position);
+    const struct ul_plan_range *range = ul_plan_find_range(m->problem, m->plan, value, position);
     if (range == NULL) {
         m->broken = true;
         return NULL;
@@ -216,12 +216,22 @@ static void substep_run(struct machine *m, struct run *run)
     scratch_destroy(m, run->substep, run->position);
 }
 
+/* The cells of a value between runs: where its first copy lies, if it is persistent. */
+static uint64_t *home_of(struct machine *m, uint32_t value, uint32_t position)
+{
+    if (m->plan == NULL || !m->problem->values[value].persistent ||
+        m->plan->value_ranges[value] == m->plan->value_ranges[value + 1])
+        return value_at(m, value, position);
+    const struct ul_plan_range *range = &m->plan->ranges[m->plan->value_ranges[value]];
+    return cells_at(m, range->space, range->offset_bytes, m->problem->values[value].size_bytes);
+}
+
 static void values_start(struct machine *m)
 {
     for (uint32_t v = 0; v < m->problem->value_count; v++) {
         if (!is_there_at_start(&m->problem->values[v]))
             continue;
-        uint64_t *cells = value_at(m, v, 0);
+        uint64_t *cells = home_of(m, v, 0);
         for (uint64_t c = 0; cells != NULL && c < cells_of(m->problem->values[v].size_bytes); c++)
             cells[c] = mix(v, mix(c, 99));
     }
@@ -336,7 +346,7 @@ static bool range_is_sound(const struct ul_problem *problem, const struct ul_pla
     const struct ul_plan_value *value = &problem->values[range->value];
     if (value->alignment_bytes > alignment)
         alignment = value->alignment_bytes;
-    bool own = range->space == value->space;
+    bool own = range->space == value->space || value->persistent;
     return range->offset_bytes % alignment == 0 && (own || range->copy > 0) &&
            range->size_bytes == value->size_bytes && range->class == value->class &&
            (!value->pinned || !own || range->offset_bytes == value->pinned_offset_bytes);
@@ -389,7 +399,8 @@ static void transfer_run(struct machine *m, uint32_t p, bool only_destroys)
     const struct ul_plan_value *value = &m->problem->values[at->value];
     bool saves = at->kind == UL_PLAN_SAVE;
     uint64_t *from = copy_at(m, at->value, saves ? value->space : at->space, p, false);
-    uint64_t *to = copy_at(m, at->value, saves ? at->space : value->space, p, true);
+    uint64_t *to =
+        copy_at(m, at->value, saves ? at->space : value->space, p, !saves || !value->persistent);
     if (only_destroys)
         destroy(m, to, cells_of(value->size_bytes));
     else if (from != NULL && to != NULL)
@@ -406,7 +417,19 @@ static void work_run(struct machine *m, uint32_t p, uint32_t round)
     }
 }
 
-/* Until it is done, what another stream writes may hold anything. */
+/* Whether a transfer of the same value comes before `p` on its stream, and may not be done. */
+static bool is_held_up(const struct machine *m, uint32_t p)
+{
+    const struct ul_plan_position *at = m->plan->positions;
+    for (uint32_t q = 0; q < p; q++) {
+        if (m->pending[q] && at[q].stream == at[p].stream && at[q].kind != UL_PLAN_RUN &&
+            at[q].value == at[p].value)
+            return true;
+    }
+    return false;
+}
+
+/* Until it is done, what another stream writes may hold anything, once that stream gets there. */
 static void work_begin(struct machine *m, uint32_t p, uint32_t round)
 {
     m->pending[p] = true;
@@ -414,7 +437,7 @@ static void work_begin(struct machine *m, uint32_t p, uint32_t round)
         struct run run = run_at(m, p, round);
         scratch_destroy(m, run.substep, p);
         outputs_destroy(m, &run);
-    } else {
+    } else if (!is_held_up(m, p)) {
         transfer_run(m, p, true);
     }
 }
@@ -474,7 +497,7 @@ static bool ends_as_wanted(struct machine *m)
     for (uint32_t v = 0; v < m->problem->value_count; v++) {
         if (!stays_to_end(&m->problem->values[v]))
             continue;
-        const uint64_t *cells = value_at(m, v, last);
+        const uint64_t *cells = home_of(m, v, last);
         for (uint64_t c = 0; cells != NULL && c < cells_of(m->problem->values[v].size_bytes); c++) {
             if (is_defined(o, v, c, UL_PLAN_NONE) && cells[c] != o->wanted[v][c])
                 return false;

@@ -234,7 +234,7 @@ static void takeover_force(struct maker *m, struct ul_plan *plan)
             continue;
         const struct ul_plan_in_place *option =
             &substep->in_place[random_below(&m->random, substep->in_place_count)];
-        const struct ul_plan_range *from = ul_plan_find_range(plan, option->input, p);
+        const struct ul_plan_range *from = ul_plan_find_range(m->problem, plan, option->input, p);
         uint32_t to = plan->value_ranges[option->output];
         while (to < plan->value_ranges[option->output + 1] && plan->ranges[to].begin != p)
             to++;

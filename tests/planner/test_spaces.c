@@ -28,7 +28,7 @@ struct maker {
 
 /* What the plans had, to show that each was tried often. */
 struct seen {
-    uint32_t moves, beside, runs_beside, refused, accepted, in_third_space;
+    uint32_t moves, homes, beside, runs_beside, refused, accepted, in_third_space;
 };
 
 static bool touches(const struct maker *m, uint32_t p, uint32_t value, bool writes_alone)
@@ -143,6 +143,49 @@ static void move_try(struct maker *m, struct seen *seen)
     m->moved[v] = true;
     seen->moves++;
     seen->in_third_space += space == 2;
+}
+
+/* The first or the last position that touches a value; UL_PLAN_NONE: none does. */
+static uint32_t touch_find(const struct maker *m, uint32_t value, bool is_last)
+{
+    uint32_t found = UL_PLAN_NONE;
+    for (uint32_t p = 0; p < m->count && (is_last || found == UL_PLAN_NONE); p++)
+        found = touches(m, p, value, false) ? p : found;
+    return found;
+}
+
+/* Has a persistent value live in another space: it is loaded before anything touches it, and saved
+ * after, and sometimes between two touches too. */
+static void home_try(struct maker *m, struct seen *seen)
+{
+    uint32_t v = random_below(&m->random, m->problem->value_count + 1);
+    if (v == m->problem->value_count || !m->problem->values[v].persistent || m->moved[v])
+        return;
+    uint32_t space = random_below(&m->random, m->problem->space_count);
+    uint32_t first = touch_find(m, v, false);
+    if (first == UL_PLAN_NONE || space == m->problem->values[v].space ||
+        m->count + 8 >= MAX_POSITIONS)
+        return;
+    uint32_t load = place_choose(m, 0, first);
+    if (load == UL_PLAN_NONE)
+        return;
+    transfer_insert(m, UL_PLAN_LOAD, v, space, load, first, seen);
+    m->moved[v] = true;
+    seen->homes++;
+    uint32_t again = touch_find(m, v, false) + 1;
+    uint32_t last = touch_find(m, v, true);
+    uint32_t next = again;
+    while (next < last && !touches(m, next, v, false))
+        next++;
+    again = again <= next && next <= last ? place_choose(m, again, next) : UL_PLAN_NONE;
+    if (again != UL_PLAN_NONE && random_below(&m->random, 2) == 0) {
+        again += transfer_insert(m, UL_PLAN_SAVE, v, space, again, again, seen);
+        for (next = again; !touches(m, next, v, false);)
+            next++;
+        transfer_insert(m, UL_PLAN_LOAD, v, space, again, next, seen);
+    }
+    uint32_t save = place_choose(m, touch_find(m, v, true) + 1, m->count);
+    transfer_insert(m, UL_PLAN_SAVE, v, space, save, m->count, seen);
 }
 
 /* Whether position `q` must come after the run at `p`: it touches what that writes, or writes what
@@ -351,7 +394,7 @@ static void test_moved_values_come_back(void **state)
         if (seed % 2 == 0 && m.count > 0)
             run_beside(&m, &seen);
         for (uint32_t i = 0; i < MAX_MOVES && m.count > 0; i++)
-            move_try(&m, &seen);
+            (i % 2 == 0 ? move_try : home_try)(&m, &seen);
         if (!plan_make(&m, &plan, &diag))
             fail_msg("seed %llu: %s", (unsigned long long)seed, diag.text);
         oracle_init(&oracle, &m.arena, m.problem);
@@ -361,7 +404,8 @@ static void test_moved_values_come_back(void **state)
             mutants_try(&m, &oracle, seed, &seen);
         ul_arena_done(&m.arena);
     }
-    assert_true(seen.moves > PLAN_COUNT / 2 && seen.beside > PLAN_COUNT / 4);
+    assert_true(seen.homes > PLAN_COUNT / 20);
+    assert_true(seen.moves > PLAN_COUNT / 4 && seen.beside > PLAN_COUNT / 4);
     assert_true(seen.runs_beside > PLAN_COUNT / 10);
     assert_true(seen.in_third_space > PLAN_COUNT / 20);
     assert_true(seen.refused > PLAN_COUNT && seen.accepted > PLAN_COUNT / 4);

@@ -11,7 +11,7 @@
 
 static const char problem_text[] = "problem 1\n"
                                    "space 0 \"arena\"\n"
-                                   "space 1 \"host\" bandwidth 100\n"
+                                   "space 1 \"host\" bandwidth 100 transfers\n"
                                    "value 0 \"x\" inputs 64 from-start\n"
                                    "value 1 \"a\" other_activations 256\n"
                                    "value 2 \"b\" other_activations 256\n"
