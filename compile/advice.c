@@ -162,10 +162,10 @@ static void offer_places(struct advice *advice)
 {
     const struct ul_target *target = advice->compile->program->options.target;
     bool has_flash = target->traits.has_rom && !target->traits.has_threads;
-    if (advice->asked->train)
-        return;
     if (advice->asked->precision == UL_PRECISION_F32)
         offer(advice, "precision", false, "precision", "bf16");
+    if (advice->asked->train)
+        return;
     if (has_flash && advice->asked->weights == UL_WEIGHTS_ARENA)
         offer(advice, "weights", true, "weights", "rom");
     if (fits_target(advice, "conv") && !is_given(advice, "conv"))

@@ -234,7 +234,7 @@ enum ul_status ul_compile_require_fit(struct ul_compile *compile)
                     "\nThat is with what --checkpoint keeps: without it the planner chooses.");
     put_alive(compile, &text);
     bool trains = compile->options.train;
-    bool is_f32 = !trains && compile->options.precision == UL_PRECISION_F32;
+    bool is_f32 = compile->options.precision == UL_PRECISION_F32;
     bool has_rom = !trains && ul_target_find(compile->options.target)->traits.has_rom;
     ul_text_printf(&text, "\nA smaller batch or shape%s%s%s and --io caller make it smaller.",
                    is_f32 ? ", --precision bf16" : "", has_rom ? ", --weights rom" : "",

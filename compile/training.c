@@ -207,10 +207,10 @@ static enum ul_status check_others(struct ul_compile *compile)
     if (options->quantize.count > 0)
         return ul_diag_set(&compile->diag, UL_UNSUPPORTED,
                            "--quantize: models are trained in floats; leave it out with --train");
-    if (options->precision != UL_PRECISION_F32)
+    if (options->precision == UL_PRECISION_F16)
         return ul_diag_set(&compile->diag, UL_UNSUPPORTED,
-                           "--precision: models are trained in the types that they have; leave it "
-                           "out with --train");
+                           "--precision fp16: gradients leave its range; train with --precision "
+                           "bf16, or leave it out with --train");
     return UL_OK;
 }
 

@@ -253,6 +253,8 @@ static ul_kx inline_value(struct ul_lower *lower, ul_value_id value, const ul_kx
     x = map_expression(lower, info->producer, info->producer_output, index);
     state->depth--;
     x = narrow(lower, info->type.dtype, x);
+    if ((info->flags & UL_VALUE_ROUNDED) != 0)
+        x = ul_kx_round_to(lower->kernel, info->storage, false, x);
     if (state->no_let)
         return x;
     x = ul_ks_let(lower->kernel, x);

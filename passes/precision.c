@@ -50,6 +50,11 @@ static bool is_f32(const struct precision *precision, ul_value_id value)
     return value != UL_NONE && precision->graph->values[value].type.dtype == UL_F32;
 }
 
+static bool trains(const struct precision *precision)
+{
+    return precision->pass->options->training != NULL;
+}
+
 static bool has_bit(uint32_t mask, uint32_t place)
 {
     return (mask >> (place < 31 ? place : 31) & 1u) != 0;
@@ -338,18 +343,24 @@ static bool wants_copy(const struct precision *precision, const struct ul_node *
     ul_value_id other = node->inputs[1 - input];
     return multiplies(node, input) && is_f32(precision, value) && is_f32(precision, other) &&
            graph->values[value].storage == UL_DTYPE_NONE &&
-           graph->values[other].storage != UL_DTYPE_NONE;
+           (graph->values[other].storage != UL_DTYPE_NONE || trains(precision));
 }
 
+/* For the product at this place. */
 static ul_value_id add_copy(struct precision *precision, ul_block_id block, uint32_t at,
-                            ul_value_id value, bool convolves)
+                            ul_value_id value)
 {
     struct ul_graph *graph = precision->graph;
+    const struct ul_node *product = &graph->nodes[graph->blocks[block].nodes[at]];
+    bool convolves = (ul_op_get(product->op)->flags & UL_OP_CONVOLVES) != 0;
+    bool is_backward = ul_edit_is_backward(graph, product);
     struct ul_build build = {graph, block, at, graph->values[value].name};
     UL_ASSERT(is_f32(precision, value) && graph->values[value].storage == UL_DTYPE_NONE);
     ul_value_id made = ul_build_copy(&build, value);
     graph->values[made].storage = precision->storage;
     graph->values[made].flags = graph->values[value].flags & UL_VALUE_CHANNELS_LAST;
+    graph->values[made].flags |= is_backward ? UL_VALUE_BACKWARD : 0;
+    graph->values[made].flags |= trains(precision) ? UL_VALUE_ROUNDED : 0;
     if (convolves && precision->pass->traits->channels_last)
         graph->values[made].flags |= UL_VALUE_CHANNELS_LAST;
     graph->values[made].view = ul_view_own(graph, made);
@@ -363,17 +374,38 @@ static void copy_factors(struct precision *precision, ul_block_id id)
     uint32_t value_count = graph->value_count;
     ul_value_id *copies = UL_NEW_ARRAY(precision->pass->scratch, ul_value_id, value_count);
     memset(copies, 0xFF, value_count * sizeof *copies);
+    bool was_backward = false;
     for (uint32_t at = 0; at < graph->blocks[id].node_count; at++) {
         ul_node_id node = graph->blocks[id].nodes[at];
+        bool is_backward = ul_edit_is_backward(graph, &graph->nodes[node]);
+        if (is_backward && !was_backward)
+            memset(copies, 0xFF, value_count * sizeof *copies);
+        was_backward = is_backward;
         for (uint32_t i = 0; i < 2 && graph->nodes[node].input_count >= 2; i++) {
             ul_value_id value = graph->nodes[node].inputs[i];
             if (value == UL_NONE || value >= value_count ||
                 !wants_copy(precision, &graph->nodes[node], i))
                 continue;
-            bool convolves = (ul_op_get(graph->nodes[node].op)->flags & UL_OP_CONVOLVES) != 0;
             if (copies[value] == UL_NONE)
-                copies[value] = add_copy(precision, id, at++, value, convolves);
+                copies[value] = add_copy(precision, id, at++, value);
             graph->nodes[node].inputs[i] = copies[value];
+        }
+    }
+}
+
+/* Programs that train multiply numbers of 16 bits on every target, also what a product computes as
+ * it packs it. */
+static void round_factors(struct precision *precision)
+{
+    struct ul_graph *graph = precision->graph;
+    for (uint32_t n = 0; n < precision->order.count; n++) {
+        const struct ul_node *node = &graph->nodes[precision->order.nodes[n]];
+        for (uint32_t i = 0; i < 2 && i < node->input_count; i++) {
+            struct ul_value *factor =
+                node->inputs[i] == UL_NONE ? NULL : &graph->values[node->inputs[i]];
+            if (factor != NULL && multiplies(node, i) && factor->kind == UL_VALUE_NODE &&
+                factor->storage != UL_DTYPE_NONE)
+                factor->flags |= UL_VALUE_ROUNDED;
         }
     }
 }
@@ -390,7 +422,10 @@ enum ul_status ul_pass_precision(struct ul_pass *pass)
     precision.facts = UL_NEW_ARRAY(pass->scratch, unsigned char, graph->value_count);
     find_kept(&precision);
     set_storage(&precision);
-    for (uint32_t b = 0; pass->options->is_call != NULL && b < graph->block_count; b++)
+    bool copies = pass->options->is_call != NULL || trains(&precision);
+    for (uint32_t b = 0; copies && b < graph->block_count; b++)
         copy_factors(&precision, b);
+    if (trains(&precision))
+        round_factors(&precision);
     return UL_OK;
 }

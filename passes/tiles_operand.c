@@ -112,7 +112,7 @@ static ul_value_id copy_node(struct ul_graph *graph, struct ul_build *build, ul_
     value->type = from->type;
     value->view = from->view;
     value->storage = from->storage;
-    value->flags |= UL_VALUE_BACKWARD;
+    value->flags |= UL_VALUE_BACKWARD | (from->flags & UL_VALUE_ROUNDED);
     return made;
 }
 

@@ -844,13 +844,49 @@ def check_clipping(args, folder, name):
     print(f"{name}: {sizes[0]} bytes, or {sizes[1]} with two backward passes")
 
 
+def check_halves(args, folder):
+    """--precision bf16: numbers are chosen so that rounding the factors of products to 16 bits, and
+    nothing else, gives these very losses; and budgets change no bit."""
+    model, program = os.path.join(folder, "m.onnx"), os.path.join(folder, "m")
+    near, words = 1 + 2 ** -10, ["--target", args.target, "--train", "--precision", "bf16"]
+    make_model(model, [helper.make_node("MatMul", ["x", "w"], ["h"]),
+                       helper.make_node("MatMul", ["h", "u"], ["y"])],
+               {"w": numpy.full((FEATURES, 4), near), "u": numpy.full((4, 2), near)},
+               [("x", [BATCH, FEATURES])], ("y", [BATCH, 2]), TensorProto.FLOAT)
+    run([args.ullage, "compile", model, "-o", program, *words, "--loss", "mse", "--optimizer", "sgd"])
+    losses, saved = train(program, folder, numpy.full((2 * BATCH, FEATURES), near, numpy.float32),
+                          numpy.zeros((2 * BATCH, 2), numpy.float32), 1, "--lr", "0.001")
+    want = {"w": near - 0.001 * 2 * FEATURES * 4, "u": near - 0.001 * FEATURES * FEATURES * 4}
+    if losses[0] != (4 * FEATURES) ** 2:
+        raise AssertionError(f"halves: loss {losses[0]}, not {(4 * FEATURES) ** 2}")
+    for name, value in want.items():
+        if saved[name].dtype != numpy.float32:
+            raise AssertionError(f"halves: {name} is {saved[name].dtype}")
+        check_numbers(f"halves: {name}", saved[name], numpy.full(saved[name].shape, value), 1e-6)
+    words += ["--optimizer", "adamw", "--budget-of", "arena"]
+    conv_net(model, TensorProto.FLOAT)
+    check_law(args, folder, "halves: conv", words, (3, IMAGE, IMAGE))
+    deep_net(model)
+    check_law(args, folder, "halves: deep", words, (96,))
+
+
+def check_law(args, folder, what, words, shape):
+    """Losses, parameters and states are those of the plan without a budget, whatever is asked for."""
+    model = os.path.join(folder, "m.onnx")
+    sweep = json.loads(run([args.ullage, "plan", model, *words, "--sweep", "--json", "-"]))
+    sizes = sorted({plan["reserved_bytes"] for plan in sweep["plans"]})
+    check_same(args, folder, what, words,
+               [[], ["--pack", "none"], ["--checkpoint", "sqrt"],
+                *(["--budget", str(size)] for size in sizes[:args.budgets - 1])], shape)
+
+
 CHECKS = {"conv": check_conv, "dropout": check_dropout, "vocabulary": check_vocabulary,
           "process": check_process, "bits": check_bits, "tiles": check_tiles, "whole": check_whole,
           "inside": check_inside,
           "clipping": lambda args, folder: check_clipping(args, folder, "clipping"),
           "clipping-conv": lambda args, folder: check_clipping(args, folder, "clipping-conv"),
           "checkpoints": check_checkpoints, "max-batch": check_max_batch,
-          "micro-batches": check_parts, "budgets": check_budgets}
+          "micro-batches": check_parts, "budgets": check_budgets, "halves": check_halves}
 
 
 def run_cases(names, check):

@@ -103,11 +103,11 @@ def check_options():
     make("plain", [product()], {"x": [BATCH, WIDTH]}, [BATCH, CLASSES])
     compile_model("plain", "--donate", "y=x", code=1, says="--donate")
     compile_model("plain", "--weights", "rom", code=3, says="--weights rom")
-    compile_model("plain", "--precision", "bf16", code=3, says="--precision")
+    compile_model("plain", "--precision", "fp16", code=3, says="--precision bf16")
     compile_model("plain", "--schedule", "cosine:99999999999999999999", code=1, says="--schedule")
     compile_model("plain", "--loss", "output:y", code=1, says='--loss: "y" is f32[4,6]')
     done = compile_model("plain", "--budget", "1", "--budget-of", "arena", code=4, says="smallest")
-    check("--weights rom" not in done.stderr and "bf16" not in done.stderr, done.stderr)
+    check("--weights rom" not in done.stderr and "--precision bf16" in done.stderr, done.stderr)
     for values in ([[1.0] * CLASSES], [1.0, -1.0], [numpy.nan], [1, 2]):
         numpy.save("cw.npy", numpy.array(values))
         compile_model("plain", "--class-weights", "cw.npy", code=2, says="--class-weights")
