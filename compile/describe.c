@@ -169,6 +169,8 @@ static void describe_training(struct ul_compile *compile)
         compile->training.clip_norm > 0 && compile->training.clip_mode == UL_CLIP_TWICE;
     if (compile->training.clip_norm > 0 && !training->clips_twice)
         training->clipped_bytes = training->parameter_bytes;
+    if (compile->training.loss_scale > 0)
+        training->scaled_bytes = training->parameter_bytes;
 }
 
 void ul_compile_describe_variant(struct ul_compile *compile, const struct ul_graph *graph,

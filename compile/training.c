@@ -8,6 +8,10 @@
 /* Beyond, doubles do not count. */
 #define MAX_STEPS (UINT64_C(1) << 53)
 
+#define MAX_LOSS_SCALE 0x1p127
+
+enum { GROWTH_INTERVAL = 2000 }; /* torch's */
+
 /* A number that the caller said, or the default of its optimizer. */
 static double number_or(const struct ul_compile *compile, const char *name, double said,
                         double otherwise)
@@ -166,9 +170,23 @@ static enum ul_status check_clipping(struct ul_compile *compile, const struct ul
             &compile->diag, UL_USAGE,
             "--clip-mode twice keeps no gradients, and --micro-batches adds them up: "
             "leave one of them out");
+    if (training->loss_scale > 0 && training->clip_mode == UL_CLIP_TWICE)
+        return ul_diag_set(&compile->diag, UL_USAGE,
+                           "--clip-mode twice keeps no gradients, and a loss scale keeps all until "
+                           "the last is known to be finite: leave one of them out");
     if (is_given(compile, "clip-mode") && !is_given(compile, "clip-norm"))
         return ul_diag_set(&compile->diag, UL_USAGE,
                            "--clip-mode says how the norm of --clip-norm is taken: give both");
+    return UL_OK;
+}
+
+static enum ul_status check_scale(struct ul_compile *compile, const struct ul_training *training)
+{
+    if (is_given(compile, "growth-interval") && !(training->loss_scale > 0))
+        return ul_diag_set(&compile->diag, UL_USAGE,
+                           "--growth-interval says when the loss scale doubles: give --loss-scale");
+    if (training->loss_scale > MAX_LOSS_SCALE)
+        return ul_diag_set(&compile->diag, UL_USAGE, "--loss-scale is a float32, of at most 2^127");
     return UL_OK;
 }
 
@@ -254,6 +272,9 @@ enum ul_status ul_compile_read_training(struct ul_compile *compile)
         .clip_value = options->clip_value,
         .clip_norm = options->clip_norm,
         .clip_mode = options->clip_mode,
+        .loss_scale = options->loss_scale,
+        .growth_interval =
+            options->growth_interval != 0 ? options->growth_interval : GROWTH_INTERVAL,
         .freeze = options->freeze.items,
         .freeze_count = options->freeze.count,
         .train_only = options->train_only.items,
@@ -275,6 +296,7 @@ enum ul_status ul_compile_read_training(struct ul_compile *compile)
     UL_TRY(check_loss(compile, training));
     UL_TRY(check_parts(compile));
     UL_TRY(check_clipping(compile, training));
+    UL_TRY(check_scale(compile, training));
     UL_TRY(check_betas(compile, training));
     UL_TRY(check_others(compile));
     UL_TRY(check_checkpoint(compile));

@@ -53,6 +53,8 @@ struct ul_training {
         state_bits; /* of an element of an optimizer's state: 32, or 8 where that is possible */
     double clip_value, clip_norm; /* 0: none */
     enum ul_clip_mode clip_mode;
+    double loss_scale;        /* of a dynamic loss scale, at the beginning; 0: there is none */
+    uint64_t growth_interval; /* steps in a row that are taken before it doubles */
     uint32_t freeze_count, train_only_count;
     const char *const *freeze; /* patterns of names, with * and ? */
     const char *const *train_only;
@@ -86,6 +88,11 @@ struct ul_training {
 #define UL_TRAINING_LOSS_SUM "loss/sum"
 #define UL_TRAINING_LOSS_WEIGHT "loss/weight"
 #define UL_TRAINING_GRADIENT_STATE "gradient" /* behind the parameter's name and a slash */
+/* States of a dynamic loss scale: itself, f32; steps in a row that were taken, and all of them, i64
+ * (runtime/lib/ul_train.h has the same). */
+#define UL_TRAINING_SCALE "loss/scale"
+#define UL_TRAINING_SCALE_TRACKER "loss/growth_tracker"
+#define UL_TRAINING_SCALE_STEPS "loss/steps"
 
 /* The input `ullage.step` of a program that trains: numbers of the step, f64, which its caller
  * computes (runtime/lib/ul_train.h has the same). */
@@ -96,7 +103,7 @@ enum {
     UL_STEP_SAMPLES, /* that count, of those of the run: what is behind them fills it up */
     UL_STEP_SEED,
     UL_STEP_COUNT,     /* of runs before this one */
-    UL_STEP_EVALUATES, /* not 0: as the model does what it learned */
+    UL_STEP_EVALUATES, /* not 0: nothing is learned; the model does what it learned */
     UL_STEP_PART,      /* the number of the micro-batch in its step */
     UL_STEP_NUMBERS = 8
 };

@@ -64,6 +64,24 @@ ul_value_id ul_edit_add_numbers(struct ul_graph *graph, const char *name, enum u
     return ul_edit_add_array(graph, name, &type, numbers);
 }
 
+ul_value_id ul_edit_add_state(struct ul_graph *graph, const char *name, const struct ul_type *type,
+                              uint32_t flags, double number)
+{
+    unsigned char element[sizeof((struct ul_tensor *)0)->splat] = {0};
+    ul_element_put_float(element, type->dtype, number);
+    ul_value_id state =
+        ul_graph_add_weight(graph, name, ul_tensor_new_splat(graph->arena, type, element));
+    graph->values[state].flags |= UL_VALUE_PERSISTENT | flags;
+    return state;
+}
+
+void ul_edit_add_next(struct ul_graph *graph, ul_value_id made, ul_value_id state)
+{
+    graph->values[made].donor = state;
+    graph->values[made].name = ul_arena_printf(graph->arena, "%s/next", graph->values[state].name);
+    ul_block_add_output(graph, 0, made);
+}
+
 bool ul_edit_is_reshape(enum ul_op op)
 {
     return (ul_op_get(op)->flags & UL_OP_RESHAPES) != 0;

@@ -291,8 +291,7 @@ enum ul_status ul_pass_gradient(struct ul_pass *pass)
     ul_value_id loss =
         training->micro_batches > 1 ? training->loss_sum : graph->blocks[0].outputs[0];
     find_wanted(&reverse);
-    const struct ul_type type = graph->values[loss].type;
-    ul_value_id seed = ul_build_number(graph, "loss/gradient", type.dtype, type.rank, 1.0);
+    ul_value_id seed = ul_loss_scale_seed(&rule, training, loss);
     ul_update_begin(&reverse.updates, pass, &rule);
     if (ul_update_runs_twice(training)) {
         reverse.suffix = "norm";

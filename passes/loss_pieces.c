@@ -21,7 +21,7 @@ struct pieces {
     struct ul_gradient *make;
     ul_value_id x, w, bias; /* [rows, depth], [depth, classes], or UL_NONE */
     ul_value_id targets, weights;
-    ul_value_id scale; /* 1 over the weight of all labels */
+    ul_value_id scale; /* of gradients: 1 over the weight of all labels, and the loss scale */
     ul_value_id sum, correct, dw, dbias;
 };
 
@@ -140,8 +140,12 @@ bool ul_loss_add_pieces(struct ul_loss_job *loss, ul_value_id logits, ul_value_i
     ul_value_id weight = ul_loss_weigh(loss, targets, weights, type.dtype);
     p.scale = has_parts ? ul_build_number(graph, "", type.dtype, 0, 1)
                         : ul_gradient_unary(make, UL_OP_Reciprocal, weight);
+    ul_value_id mean = p.scale, loss_scale = ul_loss_scale(graph, loss->training);
+    if (loss_scale != UL_NONE)
+        p.scale = ul_gradient_binary(make, UL_OP_Mul, mean,
+                                     ul_gradient_cast_to(make, loss_scale, type.dtype));
     ul_value_id dx = add_pieces(&p, rows, piece);
-    ul_value_id value = ul_gradient_binary(make, UL_OP_Mul, p.sum, p.scale);
+    ul_value_id value = ul_gradient_binary(make, UL_OP_Mul, p.sum, mean);
     const ul_value_id inputs[7] = {value, p.x, dx, p.w, p.dw, p.bias, p.dbias};
     loss->sum = ul_gradient_node_of(make, UL_OP_WithGradients, inputs, p.bias != UL_NONE ? 7 : 5);
     loss->weight = has_parts ? weight : UL_NONE;

@@ -64,9 +64,7 @@ static enum ul_status add_running(struct modes *modes, ul_node_id node, uint32_t
     ul_value_id kept = ul_gradient_scale(&modes->make, state, momentum);
     ul_value_id moved = ul_gradient_scale(&modes->make, current, (1 - momentum) * correction);
     ul_value_id next = ul_gradient_binary(&modes->make, UL_OP_Add, kept, moved);
-    graph->values[next].donor = state;
-    graph->values[next].name = ul_arena_printf(graph->arena, "%s/next", graph->values[state].name);
-    ul_block_add_output(graph, 0, next);
+    ul_edit_add_next(graph, next, state);
     return UL_OK;
 }
 

@@ -44,6 +44,11 @@ ul_value_id ul_edit_add_array(struct ul_graph *graph, const char *name, const st
                               const double *numbers);
 ul_value_id ul_edit_add_numbers(struct ul_graph *graph, const char *name, enum ul_dtype dtype,
                                 const double *numbers, uint32_t count, uint32_t rank);
+/* A state that each element of begins with this number; flags beside UL_VALUE_PERSISTENT. */
+ul_value_id ul_edit_add_state(struct ul_graph *graph, const char *name, const struct ul_type *type,
+                              uint32_t flags, double number);
+/* What overwrites the state, as an output of the model. */
+void ul_edit_add_next(struct ul_graph *graph, ul_value_id made, ul_value_id state);
 /* The elements of its input in their order, in other dimensions. */
 bool ul_edit_is_reshape(enum ul_op op);
 /* A node of the backward pass, or an update. */

@@ -41,57 +41,43 @@ ul_value_id ul_update_number(struct ul_gradient *make, uint32_t which)
     return ul_gradient_node_of(make, UL_OP_Gather, inputs, 2);
 }
 
-/* A state of zeros. */
-static ul_value_id add_zeros(struct ul_graph *graph, const char *name, const struct ul_type *type,
-                             uint32_t flags)
-{
-    const unsigned char zero[sizeof((struct ul_tensor *)0)->splat] = {0};
-    ul_value_id state =
-        ul_graph_add_weight(graph, name, ul_tensor_new_splat(graph->arena, type, zero));
-    graph->values[state].flags |= UL_VALUE_PERSISTENT | flags;
-    return state;
-}
-
-/* What overwrites the state, as an output of the model. */
-static void add_next(struct ul_graph *graph, ul_value_id made, ul_value_id state)
-{
-    graph->values[made].donor = state;
-    graph->values[made].name = ul_arena_printf(graph->arena, "%s/next", graph->values[state].name);
-    ul_block_add_output(graph, 0, made);
-}
-
 ul_value_id ul_update_accumulate(struct ul_gradient *make, const char *name, ul_value_id value)
 {
     struct ul_graph *graph = make->graph;
     const struct ul_type type = graph->values[value].type;
     UL_ASSERT(value != UL_NONE && ul_dtype_get(type.dtype)->is_float);
     make->build.name = name;
-    ul_value_id state = add_zeros(graph, name, &type, UL_VALUE_GRADIENT);
+    ul_value_id state = ul_edit_add_state(graph, name, &type, UL_VALUE_GRADIENT, 0);
     ul_value_id part = ul_update_number(make, UL_STEP_PART);
     ul_value_id first =
         ul_gradient_binary(make, UL_OP_Equal, part, ul_gradient_number(make, part, 0));
     ul_value_id sum = ul_gradient_binary(make, UL_OP_Add, state, value);
     ul_value_id made = ul_gradient_choose(make, first, value, sum);
-    add_next(graph, made, state);
+    ul_edit_add_next(graph, made, state);
     return made;
 }
 
 void ul_update_begin(struct ul_updates *updates, struct ul_pass *pass, struct ul_gradient *make)
 {
-    *updates = (struct ul_updates){.pass = pass,
-                                   .make = make,
-                                   .step = ul_update_step(pass->graph),
-                                   .mean = UL_NONE,
-                                   .squares = UL_NONE,
-                                   .factor = UL_NONE,
-                                   .tables = {UL_NONE, UL_NONE}};
+    ul_value_id scale = ul_loss_scale(pass->graph, pass->options->training);
+    make->build.name = UL_TRAINING_SCALE;
+    *updates = (struct ul_updates){
+        .pass = pass,
+        .make = make,
+        .step = ul_update_step(pass->graph),
+        .mean = scale == UL_NONE ? UL_NONE : ul_gradient_unary(make, UL_OP_Reciprocal, scale),
+        .has_scale = scale != UL_NONE,
+        .excess = UL_NONE,
+        .squares = UL_NONE,
+        .factor = UL_NONE,
+        .tables = {UL_NONE, UL_NONE}};
 }
 
 static ul_value_id add_state(struct ul_graph *graph, ul_value_id parameter, const char *name,
                              const struct ul_type *type)
 {
     const char *full = ul_arena_printf(graph->arena, "%s/%s", graph->values[parameter].name, name);
-    return add_zeros(graph, full, type, UL_VALUE_OPTIMIZER);
+    return ul_edit_add_state(graph, full, type, UL_VALUE_OPTIMIZER, 0);
 }
 
 /* ---- states of 8 bits ---- */
@@ -160,6 +146,8 @@ static void set_attributes(struct ul_graph *graph, ul_node_id node,
                            const struct ul_training *training, bool decays)
 {
     ul_node_set_float(graph, node, "clip_value", training->clip_value);
+    if (training->loss_scale > 0)
+        ul_node_set_int(graph, node, "skips", 1);
     ul_node_set_float(graph, node, "weight_decay", decays ? training->weight_decay : 0);
     switch (training->optimizer) {
     case UL_OPTIMIZER_SGD:
@@ -215,7 +203,7 @@ static void add_update(struct ul_updates *updates, ul_value_id parameter, ul_val
         ul_value_id donor = i == 0 ? parameter : inputs[2 + i];
         graph->values[made].type = graph->values[donor].type;
         graph->values[made].flags |= UL_VALUE_BACKWARD;
-        add_next(graph, made, donor);
+        ul_edit_add_next(graph, made, donor);
     }
 }
 
@@ -231,8 +219,15 @@ static ul_value_id add_up(struct ul_updates *updates, ul_value_id parameter, ul_
                                        graph->values[parameter].name);
     UL_ASSERT(graph->values[training->loss_weight].type.rank == 0);
     ul_value_id sum = ul_update_accumulate(make, name, gradient);
-    if (updates->mean == UL_NONE)
-        updates->mean = ul_gradient_unary(make, UL_OP_Reciprocal, training->loss_weight);
+    if (updates->has_mean)
+        return sum;
+    ul_value_id mean = ul_gradient_unary(make, UL_OP_Reciprocal, training->loss_weight);
+    enum ul_dtype dtype = graph->values[mean].type.dtype;
+    if (updates->has_scale)
+        mean = ul_gradient_binary(make, UL_OP_Mul, mean,
+                                  ul_gradient_cast_to(make, updates->mean, dtype));
+    updates->mean = mean;
+    updates->has_mean = true;
     return sum;
 }
 
@@ -289,15 +284,23 @@ bool ul_update_runs_twice(const struct ul_training *training)
     return training->clip_norm > 0 && training->clip_mode == UL_CLIP_TWICE;
 }
 
+/* What all gradients together are is asked for, and not known yet. */
+static bool is_open(const struct ul_updates *updates)
+{
+    const struct ul_training *training = updates->pass->options->training;
+    return (training->clip_norm > 0 && updates->factor == UL_NONE) ||
+           (updates->has_scale && !updates->is_tested);
+}
+
 void ul_update_flush(struct ul_updates *updates)
 {
     const struct ul_training *training = updates->pass->options->training;
-    bool is_open = training->clip_norm > 0 && updates->factor == UL_NONE;
-    if (is_open && training->clip_mode == UL_CLIP_KEEP)
-        return; /* what all gradients together are is not known before the end */
-    if (is_open)
+    bool waits = is_open(updates);
+    if (waits && training->clip_mode == UL_CLIP_KEEP)
+        return; /* until the end */
+    if (waits)
         add_squares(updates);
-    for (uint32_t i = 0; !is_open && i < updates->count; i++)
+    for (uint32_t i = 0; !waits && i < updates->count; i++)
         add_update(updates, updates->queue[i].parameter, updates->queue[i].gradient);
     updates->count = 0;
 }
@@ -321,8 +324,13 @@ ul_value_id ul_update_begin_again(struct ul_updates *updates, ul_value_id loss)
 
 void ul_update_finish(struct ul_updates *updates)
 {
-    if (updates->pass->options->training->clip_norm > 0 && updates->factor == UL_NONE &&
-        updates->count > 0) {
+    bool waits = is_open(updates) && updates->count > 0;
+    for (uint32_t i = 0; waits && updates->has_scale && i < updates->count; i++)
+        ul_loss_scale_add(updates, updates->queue[i].gradient);
+    if (waits && updates->has_scale)
+        ul_loss_scale_finish(updates);
+    updates->is_tested = true;
+    if (waits && updates->pass->options->training->clip_norm > 0) {
         add_squares(updates);
         add_factor(updates);
     }

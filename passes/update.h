@@ -16,7 +16,12 @@ struct ul_updates {
     ul_value_id step; /* the input with the numbers of the step */
     struct ul_update *queue;
     uint32_t count, capacity;
-    ul_value_id mean;      /* 1 / the weight of all labels of a step's runs; UL_NONE: it has one */
+    ul_value_id mean; /* of the loss by which gradients are of: 1 / the weight of all labels of
+                         a step's runs, 1 / the loss scale, or both; UL_NONE: it is 1 */
+    bool has_mean;    /* whether the first is there */
+    bool has_scale;   /* the second; then, whether all gradients were looked at already, */
+    bool is_tested;
+    ul_value_id excess;    /* and what they say so far: 0, or NaN where one is not finite */
     ul_value_id squares;   /* sum over the gradients so far; of a bound on the norm of all */
     ul_value_id factor;    /* of gradients, by that bound; UL_NONE: none, or not known yet */
     ul_value_id tables[2]; /* of states of 8 bits, unsigned and signed ones; UL_NONE: not yet */
@@ -49,5 +54,20 @@ bool ul_update_runs_twice(const struct ul_training *training);
  * `loss`, but only once the norm is known: what the second time begins with. UL_NONE: nothing was
  * trained. */
 ul_value_id ul_update_begin_again(struct ul_updates *updates, ul_value_id loss);
+
+/* loss_scale.c */
+
+/* The scale of the loss, a state, which is made when it is first asked for; UL_NONE: it has none.
+ */
+ul_value_id ul_loss_scale(struct ul_graph *graph, const struct ul_training *training);
+/* The gradient of the loss by itself: its scale, or 1, where it has none or its pieces' gradients
+ * have it already. */
+ul_value_id ul_loss_scale_seed(struct ul_gradient *make, const struct ul_training *training,
+                               ul_value_id loss);
+/* Whether this gradient is finite goes into what updates->excess says of all. */
+void ul_loss_scale_add(struct ul_updates *updates, ul_value_id gradient);
+/* Behind the last one, before any update: what the next step's scale is, and updates->step, whose
+ * numbers have updates learn nothing where a gradient is not finite. */
+void ul_loss_scale_finish(struct ul_updates *updates);
 
 #endif

@@ -76,6 +76,7 @@ struct ul_report_training {
     uint64_t fixed_count;     /* tensors of floats that it leaves as they are */
     uint64_t clipped_bytes;   /* of gradients that --clip-norm keeps until all are known; or */
     bool clips_twice;         /* it forms them twice */
+    uint64_t scaled_bytes;    /* of those that a loss scale keeps until all are known */
     uint32_t unreached_count; /* tensors from which nothing differentiable leads to the loss */
     const char *unreached;    /* the first of them */
     uint32_t piece_count;     /* of a loss over a vocabulary; 0: it is computed as a whole */

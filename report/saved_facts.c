@@ -270,6 +270,7 @@ static enum ul_status read_training(struct ul_json *json, struct ul_report_train
                    {"statistics", &training->statistic_count},
                    {"fixed", &training->fixed_count},
                    {"clip_kept_bytes", &training->clipped_bytes},
+                   {"scale_kept_bytes", &training->scaled_bytes},
                    {"loss_pieces", &pieces},
                    {"loss_piece_bytes", &training->piece_bytes},
                    {"shared_parameters", &shared},

@@ -28,12 +28,17 @@ static void put_kept(struct ul_text *text, const struct ul_report_training *trai
                      uint64_t gradient_bytes)
 {
     struct ul_arena *arena = text->arena;
-    if (training->clipped_bytes > 0)
-        ul_text_printf(text,
-                       "--clip-norm keeps all gradients until the last is known, %s; of these %s "
-                       "are there at the peak.\n",
-                       ul_size_format(arena, training->clipped_bytes),
-                       ul_size_format(arena, gradient_bytes));
+    const char *keeper = training->scaled_bytes == 0    ? "--clip-norm keeps"
+                         : training->clipped_bytes == 0 ? "The loss scale keeps"
+                                                        : "The loss scale and --clip-norm keep";
+    if (training->clipped_bytes > 0 || training->scaled_bytes > 0)
+        ul_text_printf(
+            text,
+            "%s all gradients until the last is known, %s; of these %s are there at the peak.\n",
+            keeper,
+            ul_size_format(arena, training->scaled_bytes > 0 ? training->scaled_bytes
+                                                             : training->clipped_bytes),
+            ul_size_format(arena, gradient_bytes));
     if (training->clips_twice)
         ul_text_put(text,
                     "--clip-norm forms all gradients twice, and keeps none for their norm.\n");
@@ -88,13 +93,14 @@ void ul_report_put_training_json(struct ul_text *text, const struct ul_report *r
                    ", \"parameter_bytes\": %" PRIu64 ", \"state_bytes\": %" PRIu64
                    ", \"bytes_per_parameter\": %.9g, \"loss_pieces\": %u, "
                    "\"loss_piece_bytes\": %" PRIu64 ", \"clip_kept_bytes\": %" PRIu64
+                   ", \"scale_kept_bytes\": %" PRIu64
                    ", \"shared_parameters\": %u, \"shared_bytes\": %" PRIu64
                    ", \"shared_largest_bytes\": %" PRIu64 ", \"clips_twice\": %s"
                    ", \"statistics\": %" PRIu64 ", \"fixed\": %" PRIu64 ", \"unreached\": %u",
                    training->parameter_count, training->tensor_count, training->parameter_bytes,
                    training->state_bytes, bytes_each(training), training->piece_count,
-                   training->piece_bytes, training->clipped_bytes, training->shared_count,
-                   training->shared_bytes, training->largest_shared_bytes,
+                   training->piece_bytes, training->clipped_bytes, training->scaled_bytes,
+                   training->shared_count, training->shared_bytes, training->largest_shared_bytes,
                    training->clips_twice ? "true" : "false", training->statistic_count,
                    training->fixed_count, training->unreached_count);
     put_name(text, "shared", training->shared);

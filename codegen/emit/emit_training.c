@@ -59,6 +59,21 @@ static uint32_t put_parameters(struct ul_emitter *emitter)
     return count;
 }
 
+/* The number of the state in the table of parameters, as C. */
+static const char *parameter_of(const struct ul_emitter *emitter, const char *name)
+{
+    const struct ul_graph *graph = emitter->program->graph;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < graph->blocks[0].output_count; i++) {
+        ul_value_id weight = changed_weight(graph, i);
+        if (weight != UL_NONE && (graph->values[weight].flags & UL_VALUE_OPTIMIZER) != 0 &&
+            strcmp(graph->values[weight].name, name) == 0)
+            return ul_arena_printf(emitter->arena, "%u", count);
+        count += weight != UL_NONE;
+    }
+    return "UL_TENSOR_NONE";
+}
+
 static void put_rates(struct ul_emitter *emitter, const struct ul_training *training)
 {
     static const char *const kinds[] = {
@@ -140,10 +155,13 @@ void ul_emit_training(struct ul_emitter *emitter)
                    "    .class_count = %u,\n    .ignore_index = %lld,\n"
                    "    .class_weights = %s,\n"
                    "    .has_batch_statistics = %s,\n"
-                   "    .parameters = parameters,\n    .parameter_count = %u,\n};\n\n",
+                   "    .parameters = parameters,\n    .parameter_count = %u,\n"
+                   "    .loss_scale = %s,\n    .taken_steps = %s,\n};\n\n",
                    training->class_count, (long long)training->ignore_index,
                    training->class_weights != NULL ? "class_weights" : "NULL",
-                   training->has_batch_statistics ? "true" : "false", count);
+                   training->has_batch_statistics ? "true" : "false", count,
+                   parameter_of(emitter, UL_TRAINING_SCALE),
+                   parameter_of(emitter, UL_TRAINING_SCALE_STEPS));
 }
 
 /* ---- functions of the library ---- */
@@ -155,6 +173,7 @@ struct function {
     const char *arguments; /* behind the arena or context */
     const char *passed;
     const char *comment; /* in model.h */
+    bool scales;         /* of models with a loss scale alone */
 };
 
 static const struct function functions[] = {
@@ -165,20 +184,23 @@ static const struct function functions[] = {
      "/* One step on a batch, or on a micro-batch, whose last one updates: inputs and outputs by\n"
      " * number, as for a run; ullage.step is filled here. Results that lie in the arena may be "
      "NULL:\n"
-     " * ask for the loss alone. Fails as a run does. */\n"},
+     " * ask for the loss alone. Fails as a run does. */\n",
+     false},
     {"eval", "ul_train_eval",
      "const void *const *batch, void *const *results,\n    struct ul_failure *failure",
      "batch, results, failure",
      "/* Loss and right answers of a (micro-)batch, between two steps; nothing is learned. By "
      "running "
-     "\n * statistics, and nothing is dropped. Fails as a run does. */\n"},
+     "\n * statistics, and nothing is dropped. Fails as a run does. */\n",
+     false},
     {"save", "ul_train_save",
      "const struct ul_trainer *trainer, ul_write *write,\n"
      "    void *file, struct ul_failure *failure",
      "trainer, write, file, failure",
      "/* Writes what training changed, between updates. UL_CHECKPOINT_UNWRITTEN: `write` failed, "
      "or\n"
-     " * a device's error. */\n"},
+     " * a device's error. */\n",
+     false},
     {"load", "ul_train_load",
      "struct ul_trainer *trainer, ul_read *read, void *file,\n"
      "    struct ul_failure *failure",
@@ -187,7 +209,21 @@ static const struct function functions[] = {
      "that\n"
      " * what is refused changes nothing: UL_CHECKPOINT_UNREADABLE (`read` failed), _INVALID "
      "(damaged,\n"
-     " * or none), _OTHER (of another model or optimizer). */\n"}};
+     " * or none), _OTHER (of another model or optimizer). */\n",
+     false},
+    {"loss_scale", "ul_train_loss_scale",
+     "float *scale, int64_t *taken_steps,\n    struct ul_failure *failure",
+     "scale, taken_steps, failure",
+     "/* Between updates: the loss scale that the next step begins with, and how many steps were "
+     "taken;\n * others were skipped, since a gradient was not finite. Fails by a device's error. "
+     "*/\n",
+     true}};
+
+/* Of this model. */
+static bool has_function(const struct ul_emitter *emitter, uint32_t function)
+{
+    return !functions[function].scales || emitter->program->options.training->loss_scale > 0;
+}
 
 static uint64_t checkpoint_bytes(const struct ul_emitter *emitter)
 {
@@ -216,7 +252,7 @@ const char *ul_emit_training_text(struct ul_emitter *emitter, const char *handle
         ")\n\n/* A trainer that begins: at step 0, with seed 0 and the learning rate "
         "that was compiled in. */\nvoid %s_train_init(struct ul_trainer *trainer);\n\n",
         prefix, ul_emit_upper(emitter->arena, prefix), checkpoint_bytes(emitter), prefix);
-    for (uint32_t i = 0; i < sizeof functions / sizeof *functions; i++)
+    for (uint32_t i = 0; i < sizeof functions / sizeof *functions && has_function(emitter, i); i++)
         ul_text_printf(&text, "%sint %s_%s(%s, %s);\n\n", functions[i].comment, prefix,
                        functions[i].name, handle, functions[i].arguments);
     return text.data;
@@ -232,7 +268,7 @@ void ul_emit_training_functions(struct ul_emitter *emitter, const char *handle)
                    "\nvoid %s_train_init(struct ul_trainer *trainer)\n{\n"
                    "    ul_train_init(&%s_model, trainer);\n}\n",
                    prefix, prefix);
-    for (uint32_t i = 0; i < sizeof functions / sizeof *functions; i++)
+    for (uint32_t i = 0; i < sizeof functions / sizeof *functions && has_function(emitter, i); i++)
         ul_text_printf(emitter->text,
                        "\nint %s_%s(%s, %s)\n{\n    return (int)%s(&%s_model, %s, %s);\n}\n",
                        prefix, functions[i].name, handle, functions[i].arguments,

@@ -134,6 +134,24 @@ static ul_kx decayed(const struct update *u)
     return ul_kx_mul(u->kernel, w, ul_kx_sub(u->kernel, one, lost));
 }
 
+/* What the step made, or, of a node that may skip steps, what was there where nothing is learned.
+ */
+static ul_kx made_or(const struct update *u, ul_kx made, ul_kx old)
+{
+    struct ul_kernel *k = u->kernel;
+    ul_kx at = ul_kx_index_const(k, UL_STEP_EVALUATES), zero = ul_kx_float(k, UL_F64, 0);
+    if (ul_node_get_int(u->node, "skips", 0) == 0)
+        return made;
+    ul_kx number = ul_lower_load(u->lower, u->node->inputs[NUMBERS], &at);
+    return ul_kx_select(k, ul_kx_binary(k, UL_KX_EQ, number, zero), made, old);
+}
+
+/* The same of an output of a map. */
+static ul_kx finish(const struct update *u, uint32_t output, ul_kx made)
+{
+    return made_or(u, made, output == 0 ? load(u, PARAMETER) : u->states[output - 1]);
+}
+
 static ul_kx descend(const struct update *u, ul_kx w, ul_kx direction)
 {
     ul_kx rate = step_number(u, UL_STEP_RATE);
@@ -145,7 +163,7 @@ ul_kx ul_map_update_sgd(struct ul_lower *lower, ul_node_id node, uint32_t output
 {
     struct update u = update_begin(lower, node, index);
     UL_ASSERT(output == 0);
-    return descend(&u, load(&u, PARAMETER), gradient_of(&u, true));
+    return finish(&u, 0, descend(&u, load(&u, PARAMETER), gradient_of(&u, true)));
 }
 
 /* State m: momentum * m + g, of which the first step's is g. */
@@ -157,10 +175,10 @@ ul_kx ul_map_update_momentum(struct ul_lower *lower, ul_node_id node, uint32_t o
     ul_kx g = gradient_of(&u, true);
     ul_kx state = ul_kx_add(u.kernel, times(&u, u.states[0], momentum), g);
     if (output == 1)
-        return state;
+        return finish(&u, output, state);
     if (ul_node_get_int(u.node, "nesterov", 0) != 0)
         state = ul_kx_add(u.kernel, g, times(&u, state, momentum));
-    return descend(&u, load(&u, PARAMETER), state);
+    return finish(&u, output, descend(&u, load(&u, PARAMETER), state));
 }
 
 /* States: the mean m and the mean square v of gradients. decoupled: AdamW. Output 0 is the
@@ -187,7 +205,7 @@ ul_kx ul_map_update_adam(struct ul_lower *lower, ul_node_id node, uint32_t outpu
                          const ul_kx *index)
 {
     struct update u = update_begin(lower, node, index);
-    return adam(&u, output);
+    return finish(&u, output, adam(&u, output));
 }
 
 /* The sign of a mean; the state is another mean (Chen et al., arXiv 2302.06675, algorithm 2). */
@@ -209,7 +227,7 @@ ul_kx ul_map_update_lion(struct ul_lower *lower, ul_node_id node, uint32_t outpu
                          const ul_kx *index)
 {
     struct update u = update_begin(lower, node, index);
-    return lion(&u, output);
+    return finish(&u, output, lion(&u, output));
 }
 
 /* ---- states of 8 bits ---- */
@@ -402,10 +420,12 @@ static void store_element(struct bytes *b, const ul_kx *factors)
     ul_kx made[1 + MAX_STATES];
     for (uint32_t i = 0; i <= states_of(node); i++)
         made[i] = ul_ks_let(k, b->compute(&b->u, i));
-    ul_lower_store(b->u.lower, node->outputs[0], b->index, made[0]);
+    ul_kx old = load(&b->u, PARAMETER);
+    ul_lower_store(b->u.lower, node->outputs[0], b->index, made_or(&b->u, made[0], old));
     for (uint32_t s = 0; s < states_of(node); s++) {
         ul_kx part = ul_ks_let(k, ul_kx_mul(k, made[1 + s], factors[s]));
         ul_kx code = ul_kx_cast(k, ul_compute_dtype(UL_U8), find_code(k, is_signed_state(s), part));
+        code = made_or(&b->u, code, load(&b->u, codes_input(s)));
         ul_lower_store(b->u.lower, node->outputs[1 + 2 * s], b->index, code);
     }
 }
@@ -431,7 +451,8 @@ static void update_block(struct bytes *b)
         ul_kx some = ul_kx_binary(k, UL_KX_LT, zero, largest);
         factors[s] =
             ul_ks_let(k, ul_kx_select(k, some, ul_kx_binary(k, UL_KX_DIV, one, largest), zero));
-        ul_lower_store(b->u.lower, node->outputs[2 + 2 * s], b->block, largest);
+        ul_lower_store(b->u.lower, node->outputs[2 + 2 * s], b->block,
+                       made_or(&b->u, largest, b->old[s]));
     }
     open_elements(b);
     store_element(b, factors);

@@ -173,10 +173,14 @@ int ul_checkpoint_write(struct ul_training_run *run, const char *path)
 /* ---- reading ---- */
 
 /* Is it NAME/momentum or the like? State of an optimizer has a slash and the name of one of its
-   parameters before it. */
+   parameters before it; a loss scale has names of its own. */
 static bool is_state(const struct ul_rt_training *training, const char *name)
 {
     static const char *const kinds[] = {"momentum", "exp_avg", "exp_avg_sq"};
+    static const char *const scale[] = {UL_TRAIN_SCALE_NAMES};
+    for (size_t i = 0; i < sizeof scale / sizeof *scale; i++)
+        if (strcmp(name, scale[i]) == 0)
+            return true;
     const char *slash = strrchr(name, '/');
     bool known = false;
     for (size_t i = 0; slash != NULL && i < sizeof kinds / sizeof *kinds; i++)

@@ -129,6 +129,19 @@ static int check_targets(const struct ul_training_run *run)
     return UL_EXIT_OK;
 }
 
+/* What the arena says of the loss scale. */
+static int read_scale(struct ul_training_run *run)
+{
+    const struct ul_session *s = run->session;
+    struct ul_failure failure;
+    void *place = s->model->device != NULL ? (void *)s->context : (void *)s->arena;
+    if (!ul_train_has_scale(run->training) ||
+        ul_train_loss_scale(s->model, place, &run->loss_scale, &run->taken_steps, &failure) ==
+            UL_OK)
+        return UL_EXIT_OK;
+    return ul_report_failure(s, NULL, &failure);
+}
+
 static int begin(struct ul_training_run *run)
 {
     const struct ul_train_options *options = &run->session->options->train;
@@ -159,8 +172,10 @@ static int begin(struct ul_training_run *run)
                               ? UINT64_MAX
                               : options->epochs * run->epoch_steps;
     if (options->init != NULL)
-        return ul_checkpoint_init(run, options->init);
-    return options->resume != NULL ? ul_checkpoint_resume(run, options->resume) : UL_EXIT_OK;
+        status = ul_checkpoint_init(run, options->init);
+    if (options->resume != NULL)
+        status = ul_checkpoint_resume(run, options->resume);
+    return status == UL_EXIT_OK ? read_scale(run) : status;
 }
 
 /* Which samples the next run takes; how many of them are no filling. */
@@ -214,8 +229,13 @@ static int run_step(struct ul_training_run *run, struct ul_outcome *outcome)
         status = run_once(run, outcome);
     }
     run->trainer.micro_batch = 0;
-    if (status == UL_EXIT_OK)
-        run->trainer.step++;
+    if (status != UL_EXIT_OK)
+        return status;
+    run->trainer.step++;
+    int64_t taken_steps = run->taken_steps;
+    outcome->loss_scale = run->loss_scale;
+    status = read_scale(run);
+    outcome->is_skipped = ul_train_has_scale(run->training) && run->taken_steps == taken_steps;
     return status;
 }
 
@@ -251,6 +271,18 @@ static int lost(const struct ul_training_run *run, const struct ul_outcome *outc
                     all_ignored ? "to leave such samples out" : "a lower --lr");
 }
 
+/* A scale as small as this one would bring any gradient into the range of 16 bits that has a place
+   in f32's. */
+#define MIN_LOSS_SCALE (1.0f / 65536.0f)
+
+static int lost_scale(const struct ul_training_run *run)
+{
+    return ul_error(run->session, UL_EXIT_VERIFY,
+                    "step %" PRIu64 ": gradients are not finite by a loss scale of %g either; what "
+                    "was learned since the last checkpoint is lost (a lower --lr may help)",
+                    run->trainer.step, (double)run->loss_scale);
+}
+
 static int one_step(struct ul_training_run *run, struct ul_progress *progress)
 {
     struct ul_outcome outcome;
@@ -260,8 +292,10 @@ static int one_step(struct ul_training_run *run, struct ul_progress *progress)
     if (status != UL_EXIT_OK)
         return status;
     ul_progress_step(run, progress, &outcome, rate);
-    if (!isfinite(outcome.loss))
+    if (!isfinite(outcome.loss) && !outcome.is_skipped)
         return lost(run, &outcome);
+    if (outcome.is_skipped && run->loss_scale < MIN_LOSS_SCALE)
+        return lost_scale(run);
     bool ends = run->trainer.step % run->epoch_steps == 0 && run->trainer.step != run->step_count;
     return ends ? end_epoch(run, progress) : UL_EXIT_OK;
 }

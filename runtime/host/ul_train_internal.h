@@ -53,6 +53,8 @@ struct ul_training_run {
     uint64_t batch_samples; /* of an update */
     uint64_t epoch_steps;   /* updates */
     uint64_t step_count;    /* updates of the whole training */
+    float loss_scale;       /* that the next step begins with, where the model has one, */
+    int64_t taken_steps;    /* and steps that were not skipped */
 };
 
 /* What is told of it. Sums are of the epoch since it was begun or resumed. */
@@ -71,6 +73,7 @@ struct ul_progress {
     int64_t correct_count;
     double loss_sum; /* losses by their weights */
     double weight;
+    uint64_t skipped_count; /* steps */
 };
 
 /* What a step came to. */
@@ -80,6 +83,8 @@ struct ul_outcome {
     uint64_t sample_count;
     uint64_t label_count; /* of which a class is asked */
     double weight;        /* of this loss in the mean of several */
+    bool is_skipped;      /* nothing was learned: a gradient was not finite */
+    float loss_scale;     /* that it ran with */
 };
 
 /* ---- ul_train_data.c ---- */

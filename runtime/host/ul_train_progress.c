@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -35,7 +36,8 @@ int ul_progress_begin(const struct ul_training_run *run, struct ul_progress *pro
         return metrics_error(run);
     (void)fseeko(progress->metrics, 0, SEEK_END);
     if (ftello(progress->metrics) <= 0)
-        fputs("step,epoch,loss,lr,samples_per_second\n", progress->metrics);
+        fprintf(progress->metrics, "step,epoch,loss,lr,samples_per_second%s\n",
+                ul_train_has_scale(run->training) ? ",loss_scale,skipped" : "");
     return UL_EXIT_OK;
 }
 
@@ -86,15 +88,22 @@ void ul_progress_step(const struct ul_training_run *run, struct ul_progress *pro
     progress->trained_seconds = now();
     double seconds = progress->trained_seconds - progress->step_seconds;
     progress->epoch_steps++;
-    progress->loss_sum += outcome->loss * outcome->weight;
-    progress->weight += outcome->weight;
+    if (isfinite(outcome->loss) || !outcome->is_skipped) {
+        progress->loss_sum += outcome->loss * outcome->weight;
+        progress->weight += outcome->weight;
+    }
+    progress->skipped_count += outcome->is_skipped;
     progress->sample_count += outcome->sample_count;
     progress->correct_count += outcome->correct_count;
     progress->label_count += outcome->label_count;
     if (progress->metrics != NULL)
-        fprintf(progress->metrics, "%" PRIu64 ",%" PRIu64 ",%.*g,%.9g,%.6g\n", run->trainer.step,
+        fprintf(progress->metrics, "%" PRIu64 ",%" PRIu64 ",%.*g,%.9g,%.6g", run->trainer.step,
                 (run->trainer.step - 1) / run->epoch_steps + 1, wide ? 17 : 9, outcome->loss, rate,
                 (double)outcome->sample_count / seconds);
+    if (progress->metrics != NULL && ul_train_has_scale(run->training))
+        fprintf(progress->metrics, ",%.9g,%d", (double)outcome->loss_scale, outcome->is_skipped);
+    if (progress->metrics != NULL)
+        fputc('\n', progress->metrics);
     draw(run, progress, outcome);
 }
 
@@ -113,6 +122,9 @@ int ul_progress_epoch(const struct ul_training_run *run, struct ul_progress *pro
     if (has_accuracy(run))
         printf(", %.2f %% right", percent(progress->correct_count, progress->label_count));
     printf(", %.0f samples/s", (double)progress->sample_count / seconds);
+    if (ul_train_has_scale(run->training))
+        printf(", loss scale %g, %" PRIu64 " steps skipped", (double)run->loss_scale,
+               progress->skipped_count);
     if (held_out != NULL)
         printf("; held out: loss %.6g", held_out->loss);
     if (held_out != NULL && run->training->correct_output != UL_TENSOR_NONE)
@@ -121,6 +133,7 @@ int ul_progress_epoch(const struct ul_training_run *run, struct ul_progress *pro
     fflush(stdout);
     progress->epoch_steps = progress->sample_count = progress->label_count = 0;
     progress->correct_count = 0;
+    progress->skipped_count = 0;
     progress->loss_sum = progress->weight = 0.0;
     if (progress->metrics != NULL && fflush(progress->metrics) != 0)
         return metrics_error(run);

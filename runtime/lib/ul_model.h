@@ -276,7 +276,8 @@ enum { UL_ENTRY_SET_UP = 0, UL_ENTRY_RUN = 1, UL_ENTRY_EVALUATE = 2, UL_ENTRY_AC
 #define UL_TENSOR_NONE UINT32_MAX
 
 /* What training changes and a checkpoint holds: parameters under their ONNX names, the optimizer's
-   state as NAME/momentum, NAME/exp_avg and NAME/exp_avg_sq, running statistics under their names.
+   state as NAME/momentum, NAME/exp_avg and NAME/exp_avg_sq, running statistics under their names, a
+   loss scale as loss/scale, loss/growth_tracker and loss/steps.
    It lies in the arena, as it is in the weights file after init. */
 struct ul_rt_parameter {
     const char *name;
@@ -335,6 +336,9 @@ struct ul_rt_training {
     bool has_batch_statistics;
     const struct ul_rt_parameter *parameters;
     uint32_t parameter_count;
+    /* Of a dynamic loss scale, numbers of parameters: itself, f32, and steps that were taken, i64.
+       UL_TENSOR_NONE: there is none. */
+    uint32_t loss_scale, taken_steps;
 };
 
 struct ul_library; /* ul_library.h */

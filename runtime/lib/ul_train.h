@@ -35,6 +35,9 @@ static inline void ul_train_init(const struct ul_model *model, struct ul_trainer
     trainer->learning_rate = model->training->learning_rate;
 }
 
+/* Names of a loss scale's states, as ir/training.h has them. */
+#define UL_TRAIN_SCALE_NAMES "loss/scale", "loss/growth_tracker", "loss/steps"
+
 /* ---- the numbers of a step ---- */
 
 static inline double ul_train_factor(const struct ul_rt_rate *schedule, uint64_t step,
@@ -199,6 +202,43 @@ static inline enum ul_result ul_train_eval(const struct ul_model *model, void *p
                                failure != NULL ? failure : &unused);
 }
 
+/* ---- places of the arena ---- */
+
+/* A piece of the arena, as it lies there. */
+static inline enum ul_result ul_train_fetch(const struct ul_model *model, void *place,
+                                            uint64_t offset_bytes, void *target,
+                                            uint64_t size_bytes, struct ul_failure *failure)
+{
+    if (model->device != NULL)
+        return model->device->functions->read((struct ul_context *)place, (int64_t)offset_bytes,
+                                              target, size_bytes, failure);
+    memcpy(target, (const unsigned char *)place + offset_bytes, (size_t)size_bytes);
+    return UL_OK;
+}
+
+static inline bool ul_train_has_scale(const struct ul_rt_training *training)
+{
+    return training->loss_scale != UL_TENSOR_NONE;
+}
+
+/* Between updates, of a model with a loss scale: the one that the next step begins with, and how
+   many steps were taken; others of trainer->step were skipped, since a gradient was not finite.
+   failure may be NULL. */
+static inline enum ul_result ul_train_loss_scale(const struct ul_model *model, void *place,
+                                                 float *scale, int64_t *taken_steps,
+                                                 struct ul_failure *failure)
+{
+    const struct ul_rt_training *training = model->training;
+    struct ul_failure unused;
+    enum ul_result result =
+        ul_train_fetch(model, place, training->parameters[training->loss_scale].offset_bytes, scale,
+                       sizeof *scale, failure != NULL ? failure : &unused);
+    if (result != UL_OK)
+        return result;
+    return ul_train_fetch(model, place, training->parameters[training->taken_steps].offset_bytes,
+                          taken_steps, sizeof *taken_steps, failure != NULL ? failure : &unused);
+}
+
 /* ---- what training changed, as bytes ---- */
 
 /*
@@ -253,18 +293,6 @@ static inline uint32_t ul_train_element_bytes(const struct ul_rt_parameter *para
     for (uint32_t d = 0; d < parameter->rank; d++)
         count *= (uint64_t)parameter->dims[d];
     return count != 0 ? (uint32_t)(parameter->size_bytes / count) : 1;
-}
-
-/* A piece of the arena, as it lies there. */
-static inline enum ul_result ul_train_fetch(const struct ul_model *model, void *place,
-                                            uint64_t offset_bytes, void *target,
-                                            uint64_t size_bytes, struct ul_failure *failure)
-{
-    if (model->device != NULL)
-        return model->device->functions->read((struct ul_context *)place, (int64_t)offset_bytes,
-                                              target, size_bytes, failure);
-    memcpy(target, (const unsigned char *)place + offset_bytes, (size_t)size_bytes);
-    return UL_OK;
 }
 
 static inline enum ul_result ul_train_store(const struct ul_model *model, void *place,

@@ -2,8 +2,8 @@
  * them. The files are compared as a whole. Lines "# --split TEXT", "# --inside NODE",
  * "# --row-major NODE", "# --channels-last", "# --filters-last", "# --biases-alike",
  * "# --signed-products 32", "# --products-joined", "# --precision NAME", "# --train" (by
- * cross-entropy, with SGD), "# --clip-mode twice" (of norm 1) and "# --calls" (the target has a
- * library, which takes nothing) of an .ir are options.
+ * cross-entropy, with SGD), "# --clip-mode twice" (of norm 1), "# --loss-scale 64" and "# --calls"
+ * (the target has a library, which takes nothing) of an .ir are options.
  *
  * usage: test_passes [--update] DIR
  * exit: 0 all as wanted, 1 not */
@@ -68,6 +68,10 @@ static enum ul_status run_case(struct golden *golden, const char *pass, const ch
     if (strstr(text, "# --clip-mode twice\n") != NULL) {
         training.clip_norm = 1;
         training.clip_mode = UL_CLIP_TWICE;
+    }
+    if (strstr(text, "# --loss-scale 64\n") != NULL) {
+        training.loss_scale = 64;
+        training.growth_interval = 100;
     }
     options.splits = read_lines(golden, text, "# --split ", &options.split_count);
     options.inside = read_lines(golden, text, "# --inside ", &options.inside_count);

@@ -1,0 +1,142 @@
+/* A dynamic loss scale: fp16 keeps gradients of small losses apart from 0, and none is learned of
+ * that left its range.
+ *
+ * Problem: the smallest number of fp16 is 6e-8, and many gradients are below. Method (Micikevicius
+ * et al., arXiv 1710.03740, section 3.2; the rule is that of torch.cuda.amp.GradScaler): what flows
+ * back begins with a scale in place of 1, and updates multiply gradients by 1 / scale. All
+ * gradients are looked at before the first update: where one is not finite, nothing is learned of
+ * the step, and the scale is halved; after so many steps in a row of which something was, it
+ * doubles:
+ *
+ *      excess = sum over all gradients of g - g            0, or NaN where one is not finite
+ *      numbers' = numbers of the step, with UL_STEP_EVALUATES where excess is not 0
+ *      scale', tracker', steps' = by excess                they overwrite themselves
+ *
+ * A step that is skipped runs the same kernels: updates read `numbers'` and choose by it, element
+ * by element, so that neither the host nor a branch decides. Steps that were taken are counted
+ * here, since the corrections of Adam's means go by them (UL_STEP_BIAS1). Left undone: gradients
+ * that are formed twice (--clip-mode twice) and so need not be kept. */
+#include "ir/op.h"
+#include "passes/update.h"
+
+#include <math.h>
+#include <string.h>
+
+static ul_value_id find_weight(const struct ul_graph *graph, const char *name)
+{
+    for (uint32_t v = 0; v < graph->value_count; v++)
+        if (graph->values[v].kind == UL_VALUE_WEIGHT && graph->values[v].name != NULL &&
+            strcmp(graph->values[v].name, name) == 0 &&
+            (graph->values[v].flags & UL_VALUE_OPTIMIZER) != 0)
+            return v;
+    return UL_NONE;
+}
+
+ul_value_id ul_loss_scale(struct ul_graph *graph, const struct ul_training *training)
+{
+    const struct ul_type type = ul_type_make(UL_F32, 0, NULL);
+    if (!(training->loss_scale > 0))
+        return UL_NONE;
+    ul_value_id scale = find_weight(graph, UL_TRAINING_SCALE);
+    return scale != UL_NONE ? scale
+                            : ul_edit_add_state(graph, UL_TRAINING_SCALE, &type, UL_VALUE_OPTIMIZER,
+                                                training->loss_scale);
+}
+
+ul_value_id ul_loss_scale_seed(struct ul_gradient *make, const struct ul_training *training,
+                               ul_value_id loss)
+{
+    const struct ul_type type = ul_gradient_type(make, loss);
+    ul_value_id scale = ul_loss_scale(make->graph, training);
+    if (scale == UL_NONE || training->piece_count > 0)
+        return ul_build_number(make->graph, "loss/gradient", type.dtype, type.rank, 1.0);
+    make->build.name = "loss/gradient";
+    return ul_gradient_reshape(make, ul_gradient_cast_to(make, scale, type.dtype), &type);
+}
+
+void ul_loss_scale_add(struct ul_updates *updates, ul_value_id gradient)
+{
+    struct ul_gradient *make = updates->make;
+    make->build.name = UL_TRAINING_SCALE;
+    ul_value_id none = ul_gradient_binary(make, UL_OP_Sub, gradient, gradient);
+    ul_node_id node = ul_gradient_begin(make, UL_OP_ReduceSum, &none, 1, 1);
+    ul_node_set_int(make->graph, node, "keepdims", 0);
+    ul_value_id excess = ul_gradient_cast_to(make, ul_gradient_infer(make, node), UL_F32);
+    updates->excess = updates->excess == UL_NONE
+                          ? excess
+                          : ul_gradient_binary(make, UL_OP_Add, updates->excess, excess);
+}
+
+/* Where `which` says so, by its number, another value. */
+static ul_value_id with_number(struct ul_gradient *make, ul_value_id numbers, uint32_t first,
+                               uint32_t count, ul_value_id value)
+{
+    double chosen[UL_STEP_NUMBERS] = {0};
+    const int64_t dims[1] = {UL_STEP_NUMBERS};
+    const struct ul_type type = ul_type_make(UL_BOOL, 1, dims);
+    for (uint32_t i = first; i < first + count; i++)
+        chosen[i] = 1;
+    return ul_gradient_choose(make, ul_gradient_constant(make, &type, chosen), value, numbers);
+}
+
+/* 1 - beta^t of both means, t being the number of this step among those that are taken. */
+static ul_value_id corrections(struct ul_updates *updates, ul_value_id count)
+{
+    struct ul_gradient *make = updates->make;
+    const struct ul_training *training = updates->pass->options->training;
+    const int64_t dims[1] = {UL_STEP_NUMBERS};
+    const struct ul_type type = ul_type_make(UL_F64, 1, dims);
+    double betas[UL_STEP_NUMBERS] = {0};
+    betas[UL_STEP_BIAS1] = training->beta1;
+    betas[UL_STEP_BIAS2] = training->beta2;
+    ul_value_id power =
+        ul_gradient_binary(make, UL_OP_Pow, ul_gradient_constant(make, &type, betas),
+                           ul_gradient_cast_to(make, count, UL_F64));
+    return ul_gradient_binary(make, UL_OP_Sub, ul_gradient_number(make, power, 1), power);
+}
+
+/* Half of it; or, where the steps in a row are enough, twice as much, unless that were infinite. */
+static ul_value_id next_scale(struct ul_gradient *make, ul_value_id scale, ul_value_id finite,
+                              ul_value_id grows)
+{
+    ul_value_id twice = ul_gradient_scale(make, scale, 2);
+    ul_value_id fits = ul_gradient_binary(make, UL_OP_Less, twice,
+                                          ul_gradient_number(make, scale, (double)INFINITY));
+    ul_value_id grown =
+        ul_gradient_choose(make, ul_gradient_binary(make, UL_OP_And, grows, fits), twice, scale);
+    return ul_gradient_choose(make, finite, grown, ul_gradient_scale(make, scale, 0.5));
+}
+
+static ul_value_id add_count(struct ul_updates *updates, const char *name)
+{
+    const struct ul_type type = ul_type_make(UL_I64, 0, NULL);
+    return ul_edit_add_state(updates->make->graph, name, &type, UL_VALUE_OPTIMIZER, 0);
+}
+
+void ul_loss_scale_finish(struct ul_updates *updates)
+{
+    struct ul_gradient *make = updates->make;
+    struct ul_graph *graph = make->graph;
+    const struct ul_training *training = updates->pass->options->training;
+    ul_value_id scale = ul_loss_scale(graph, training);
+    ul_value_id tracker = add_count(updates, UL_TRAINING_SCALE_TRACKER);
+    ul_value_id steps = add_count(updates, UL_TRAINING_SCALE_STEPS);
+    UL_ASSERT(updates->excess != UL_NONE && scale != UL_NONE);
+    make->build.name = UL_TRAINING_SCALE;
+    ul_value_id finite = ul_gradient_binary(make, UL_OP_Equal, updates->excess,
+                                            ul_gradient_number(make, updates->excess, 0));
+    ul_value_id one = ul_gradient_number(make, steps, 1), none = ul_gradient_number(make, steps, 0);
+    ul_value_id row = ul_gradient_binary(make, UL_OP_Add, tracker, one);
+    ul_value_id count = ul_gradient_binary(make, UL_OP_Add, steps, one);
+    ul_value_id interval = ul_gradient_number(make, steps, (double)training->growth_interval);
+    ul_value_id grows = ul_gradient_binary(make, UL_OP_Equal, row, interval);
+    ul_value_id stays =
+        ul_gradient_binary(make, UL_OP_And, finite, ul_gradient_unary(make, UL_OP_Not, grows));
+    ul_value_id skips = ul_gradient_unary(make, UL_OP_Not, finite);
+    updates->step = with_number(make, updates->step, UL_STEP_BIAS1, 2, corrections(updates, count));
+    updates->step = with_number(make, updates->step, UL_STEP_EVALUATES, 1,
+                                ul_gradient_cast_to(make, skips, UL_F64));
+    ul_edit_add_next(graph, next_scale(make, scale, finite, grows), scale);
+    ul_edit_add_next(graph, ul_gradient_choose(make, stays, row, none), tracker);
+    ul_edit_add_next(graph, ul_gradient_choose(make, finite, count, steps), steps);
+}
