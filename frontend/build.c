@@ -18,6 +18,8 @@ ul_value_id ul_scope_find(const struct ul_scope *scope, const char *name)
 enum ul_status ul_scope_bind(struct ul_builder *builder, struct ul_scope *scope, const char *name,
                              ul_value_id value)
 {
+    if (value < UL_SEQUENCE_FIRST && ul_gradient_is_by(builder, name))
+        builder->graph->values[value].flags |= UL_VALUE_INDEPENDENT;
     if (ul_names_add(&scope->names, name, value))
         return UL_OK;
     return ul_diag_set(builder->diag, UL_INVALID, "two values are called %s",
@@ -231,7 +233,8 @@ static enum ul_status build_constant(struct ul_old_node *node, bool *done)
         *done = true;
     } else if (strcmp(node->op, "Identity") == 0 && node->input_count == 1 &&
                node->inputs[0] != UL_NONE &&
-               graph->values[node->inputs[0]].kind == UL_VALUE_WEIGHT) {
+               graph->values[node->inputs[0]].kind == UL_VALUE_WEIGHT &&
+               !ul_gradient_is_by(node->builder, node->outputs[0])) {
         node->results[0] = node->inputs[0];
         *done = true;
     }

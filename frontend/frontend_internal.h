@@ -120,7 +120,8 @@ struct ul_builder {
     const char *last_location;     /* of external data, and its index in model->files */
     uint32_t last_file;
 
-    struct ul_names functions; /* function_key -> index into proto->functions */
+    struct ul_names functions;   /* function_key -> index into proto->functions */
+    struct ul_names independent; /* names that some Gradient's xs has */
     /* Where the node being built stands. */
     ul_block_id block;
     const struct ul_scope *scope;
@@ -251,6 +252,15 @@ bool ul_sequence_is(ul_value_id value);
 /* Resolves an operator on sequences; the node is finished then, and also when it wrongly takes a
  * sequence. */
 void ul_sequence_node(struct ul_old_node *node);
+
+/* gradient.c */
+
+/* Collects what gradients are taken by, before anything is built. */
+void ul_gradient_collect(struct ul_builder *builder);
+/* Whether some gradient is taken by a value of that name. */
+bool ul_gradient_is_by(const struct ul_builder *builder, const char *name);
+/* Gradient of ai.onnx.preview.training. */
+void ul_upgrade_gradient(struct ul_old_node *node);
 
 /* upgrade.c: the table of semantic changes between operator sets. */
 

@@ -77,6 +77,7 @@ static enum ul_status build(struct ul_builder *builder)
     ul_names_init(&scope.names, builder->scratch);
     UL_TRY(read_opsets(builder, &opsets));
     UL_TRY(ul_functions_index(builder));
+    ul_gradient_collect(builder);
     ul_describe_model(builder);
     UL_TRY(ul_opsets_check(builder, &opsets));
     UL_TRY(ul_inputs_build(builder, &scope, &unbound));

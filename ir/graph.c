@@ -314,8 +314,9 @@ enum ul_status ul_graph_donate(struct ul_graph *graph, const char *output, const
 
 const struct ul_tensor *ul_graph_get_constant(const struct ul_graph *graph, ul_value_id value)
 {
-    bool is_state = value == UL_NONE || (graph->values[value].flags & UL_VALUE_PERSISTENT) != 0;
-    return is_state ? NULL : graph->values[value].tensor;
+    const uint32_t varies = UL_VALUE_PERSISTENT | UL_VALUE_INDEPENDENT;
+    bool is_open = value == UL_NONE || (graph->values[value].flags & varies) != 0;
+    return is_open ? NULL : graph->values[value].tensor;
 }
 
 bool ul_graph_get_number(const struct ul_graph *graph, ul_value_id value, double *number)

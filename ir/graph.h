@@ -36,7 +36,8 @@ enum ul_value_flag {
     UL_VALUE_OPTIMIZER = 1u << 4, /* a weight that is an optimizer's state */
     UL_VALUE_BACKWARD = 1u << 5,  /* made by the backward pass */
     UL_VALUE_GRADIENT = 1u << 6,  /* the same: what updates a parameter */
-    UL_VALUE_ROUNDED = 1u << 7 /* rounded to its storage also where fusing leaves it without any */
+    UL_VALUE_ROUNDED = 1u << 7, /* rounded to its storage also where fusing leaves it without any */
+    UL_VALUE_INDEPENDENT = 1u << 8 /* gradients by it are still to be written out: no constant */
 };
 
 /* A view: where a value's elements are. A value that owns its bytes has itself as base, offset 0

@@ -8,15 +8,12 @@
 #include <math.h>
 #include <string.h>
 
-const struct ul_text_flag ul_text_flags[] = {{UL_VALUE_PERSISTENT, "persistent"},
-                                             {UL_VALUE_TRAINED, "trained"},
-                                             {UL_VALUE_OPTIMIZER, "optimizer"},
-                                             {UL_VALUE_BACKWARD, "backward"},
-                                             {UL_VALUE_GRADIENT, "gradient"},
-                                             {UL_VALUE_CHANNELS_LAST, "channels_last"},
-                                             {UL_VALUE_TOO_LARGE, "too_large"},
-                                             {UL_VALUE_ROUNDED, "rounded"},
-                                             {0, NULL}};
+const struct ul_text_flag ul_text_flags[] = {
+    {UL_VALUE_PERSISTENT, "persistent"},   {UL_VALUE_TRAINED, "trained"},
+    {UL_VALUE_OPTIMIZER, "optimizer"},     {UL_VALUE_BACKWARD, "backward"},
+    {UL_VALUE_GRADIENT, "gradient"},       {UL_VALUE_CHANNELS_LAST, "channels_last"},
+    {UL_VALUE_TOO_LARGE, "too_large"},     {UL_VALUE_ROUNDED, "rounded"},
+    {UL_VALUE_INDEPENDENT, "independent"}, {0, NULL}};
 
 struct print {
     struct ul_text *text;

@@ -5,7 +5,25 @@
 
 #include <string.h>
 
-/* ---- Gradient, Mask ---- */
+/* ---- Derivative, Gradient, Mask ---- */
+
+enum ul_status ul_infer_derivative(struct ul_infer *infer)
+{
+    const struct ul_node *node = infer->node;
+    int64_t count = ul_node_get_int(node, "ul_xs", 0);
+    const struct ul_type *y = ul_infer_input(infer, 0), *g = ul_infer_input(infer, 1);
+    if (count < node->output_count || (uint64_t)count + 2 > node->input_count)
+        return ul_infer_invalid(infer, "ul_xs does not fit inputs and outputs");
+    UL_TRY(ul_check_dtype(infer, 0, UL_CHECK_FLOATS));
+    if (g != NULL && !ul_type_equal(y, g))
+        return ul_infer_invalid(infer, "the gradient of y is of another type");
+    for (uint32_t i = 0; i < node->output_count; i++) {
+        const struct ul_type *x = ul_infer_input(infer, 2 + i);
+        UL_TRY(ul_check_dtype(infer, 2 + i, UL_CHECK_FLOATS));
+        ul_infer_set_type(infer, i, x);
+    }
+    return UL_OK;
+}
 
 /* The gradient has the output's shape, so what it is computed from broadcasts to that of g. */
 enum ul_status ul_infer_gradient(struct ul_infer *infer)

@@ -151,6 +151,8 @@ def fixed_sets(constants, inputs):
 
 
 def node_test(pack, data, name, constants):
+    if not os.path.isdir(os.path.join(data, name)):
+        data = os.path.join(data, "..", "simple")
     source = os.path.join(data, name, "test_data_set_0")
     model = os.path.join(data, name, "model.onnx")
     graph = onnx.load(model, load_external_data=False).graph

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Says which of ONNX's backend node tests are in scope, and why the others are not.
 
-Reads the node tests that Debian's libonnx-testdata installs and writes, beside this script:
+Reads the tests of single operators that Debian's libonnx-testdata installs (node/), and of small
+models (simple/ beside it), and writes, beside this script:
     scope.tsv         one line a test: name, operators, opset, in|out, constants, reason
     out_of_scope.md   the tests that are out, grouped by reason, for the docs
 With --check it writes nothing and fails (exit 6) if either file would change.
@@ -129,8 +130,12 @@ def dropout_is_random(model, folder):
 
 def contradiction(model, folder):
     """The first input or output whose data have another shape than the model declares."""
-    for kind, values in (("input", model.graph.input), ("output", model.graph.output)):
+    given = {tensor.name for tensor in model.graph.initializer}
+    inputs = [value for value in model.graph.input if value.name not in given]
+    for kind, values in (("input", inputs), ("output", model.graph.output)):
         for i, value in enumerate(values):
+            if not value.type.tensor_type.HasField("shape"):
+                continue
             dims = list(stored(folder, kind, i).dims)
             declared = value.type.tensor_type.shape.dim
             sizes = [dim.dim_value if dim.HasField("dim_value") else None for dim in declared]
@@ -167,8 +172,10 @@ def natural(name):
 
 def rows_of(data):
     rows = []
-    for test in sorted(os.listdir(data), key=natural):
-        folder = os.path.join(data, test)
+    tests = [(test, part) for part in (data, os.path.join(data, "..", "simple"))
+             if os.path.isdir(part) for test in os.listdir(part)]
+    for test, part in sorted(tests, key=lambda pair: natural(pair[0])):
+        folder = os.path.join(part, test)
         path = os.path.join(folder, "model.onnx")
         if not os.path.exists(path):
             continue
@@ -193,7 +200,7 @@ def as_markdown(rows):
     out = [row for row in rows if row[3] == "out"]
     with_constants = sum(row[4] != "-" for row in rows)
     lines = [
-        "# ONNX node tests that are out of scope",
+        "# ONNX operator tests that are out of scope",
         "",
         "Made by `tests/ops/list_tests.py` from `libonnx-testdata`; do not edit.",
         "",

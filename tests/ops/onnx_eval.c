@@ -95,13 +95,15 @@ static enum ul_status load(struct run *run)
     return UL_OK;
 }
 
-/* Control flow is the inference pass's affair: it decides branches and types nested blocks. */
+/* Control flow is the inference pass's affair: it decides branches and types nested blocks; that
+ * behind it writes out gradients. */
 static enum ul_status prepare(struct run *run)
 {
 #ifdef ULLAGE_HAS_PASSES
-    struct ul_passes_options options = {.stop_after = "infer"};
+    struct ul_passes_options options = {.stop_after = "derive"};
     for (uint32_t i = 0; i < run->graph.node_count; i++) {
-        if ((ul_op_get(run->graph.nodes[i].op)->flags & UL_OP_CONTROL) != 0)
+        enum ul_op op = run->graph.nodes[i].op;
+        if (op == UL_OP_Derivative || (ul_op_get(op)->flags & UL_OP_CONTROL) != 0)
             return ul_passes_run(&run->graph, &run->scratch, &options, &run->diag);
     }
 #else
@@ -288,8 +290,12 @@ static void add_scope(struct options *options, struct ul_arena *arena)
         char *scope = NULL;
         for (int column = 1; column < 4; column++)
             scope = strtok(NULL, "\t");
-        if (name != NULL && scope != NULL && strcmp(scope, "in") == 0)
-            add_folder(options, arena, ul_arena_printf(arena, "%s/%s", options->data, name));
+        if (name == NULL || scope == NULL || strcmp(scope, "in") != 0)
+            continue;
+        const char *folder = ul_arena_printf(arena, "%s/%s", options->data, name);
+        if (access(folder, R_OK) != 0)
+            folder = ul_arena_printf(arena, "%s/../simple/%s", options->data, name);
+        add_folder(options, arena, folder);
     }
     fclose(file);
 }

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Runs ONNX's backend node tests: `ullage verify` on every test that scope.tsv calls in scope.
+# Runs ONNX's backend tests of operators and of small models (simple/): `ullage verify` on every test that scope.tsv calls in scope.
 #
 # usage: tests/ops/run.sh [options] ULLAGE [FILTER]
 #   FILTER          only tests whose name matches this extended regular expression; "library": those
@@ -13,7 +13,8 @@
 #   --options OPTS  more options for verify
 #   --timeout S     seconds for one test (120)
 #   --out DIR       logs, ops-passed.txt and ops-failed.txt (beside ULLAGE, in ops/)
-#   --data DIR      the folder with the tests (default: what libonnx-testdata installed)
+#   --data DIR      the folder with the tests (default: what libonnx-testdata installed); those that
+#                   it lacks are looked for in ../simple
 #   --update        write the tests that passed to the golden list (full runs only)
 # The golden list, of every target, is tests/ops/passed.txt, less those that rounding_matters.txt
 # names where --precision is given. A test in it that no longer passes is a
@@ -97,6 +98,14 @@ mkdir -p "$out/log" "$out/tmp"
 
 awk -F'\t' 'NR > 1 && $4 == "in" { print $1 }' "$here/scope.tsv" | grep -E -- "$filter" |
     awk -v k="$stride" '(NR - 1) % k == 0' >"$out/selected.txt"
+rm -rf "$out/data"
+mkdir -p "$out/data"
+while read -r test; do
+    folder=$data/$test
+    [ -d "$folder" ] || folder=$data/../simple/$test
+    ln -s "$(realpath "$folder")" "$out/data/$test"
+done <"$out/selected.txt"
+data=$out/data
 if [ -n "$precision" ]; then
     rm -rf "$out/rounded"
     mkdir -p "$out/rounded"
