@@ -50,7 +50,8 @@ enum { UL_COMPILE_MAX_PARTS = 65536 }; /* micro-batches of a step */
 enum ul_weights_place { UL_WEIGHTS_ARENA, UL_WEIGHTS_ROM, UL_WEIGHTS_FILE };
 enum ul_io_place { UL_IO_ARENA, UL_IO_CALLER };
 enum ul_budget_of { UL_BUDGET_PROCESS, UL_BUDGET_ARENA };
-enum ul_precision { UL_PRECISION_F32, UL_PRECISION_F16, UL_PRECISION_BF16 };
+/* AMP: of programs that train, with a loss scale. */
+enum ul_precision { UL_PRECISION_F32, UL_PRECISION_F16, UL_PRECISION_BF16, UL_PRECISION_AMP_F16 };
 enum ul_calibration { UL_CALIBRATION_MINMAX, UL_CALIBRATION_PERCENTILE, UL_CALIBRATION_ENTROPY };
 enum ul_cudnn_choice { UL_CUDNN_AUTO, UL_CUDNN_ON, UL_CUDNN_OFF, UL_CUDNN_FOUND };
 

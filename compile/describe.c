@@ -136,6 +136,19 @@ static void describe_shared(struct ul_compile *compile)
     }
 }
 
+/* What storing gradients that are kept in 16 bits saves. */
+static uint64_t rounded_bytes(const struct ul_graph *graph)
+{
+    uint64_t bytes = 0;
+    for (uint32_t v = 0; v < graph->value_count; v++) {
+        const struct ul_value *value = &graph->values[v];
+        if (value->kind == UL_VALUE_NODE && (value->flags & UL_VALUE_GRADIENT) != 0 &&
+            value->storage != UL_DTYPE_NONE)
+            bytes += ul_type_bytes(&value->type) - ul_value_bytes(graph, v);
+    }
+    return bytes;
+}
+
 static void describe_training(struct ul_compile *compile)
 {
     struct ul_report_training *training = &compile->report.training;
@@ -167,10 +180,11 @@ static void describe_training(struct ul_compile *compile)
     describe_shared(compile);
     training->clips_twice =
         compile->training.clip_norm > 0 && compile->training.clip_mode == UL_CLIP_TWICE;
+    uint64_t kept = training->parameter_bytes - rounded_bytes(graph);
     if (compile->training.clip_norm > 0 && !training->clips_twice)
-        training->clipped_bytes = training->parameter_bytes;
+        training->clipped_bytes = kept;
     if (compile->training.loss_scale > 0)
-        training->scaled_bytes = training->parameter_bytes;
+        training->scaled_bytes = kept;
 }
 
 void ul_compile_describe_variant(struct ul_compile *compile, const struct ul_graph *graph,

@@ -37,7 +37,7 @@ WORDS(order_words, UL_ORDER_METHODS(ORDER_WORD, ORDER_WORD))
 WORDS(remat_words, UL_REMAT_METHODS(REMAT_WORD, REMAT_WORD))
 WORDS(pack_words, UL_PACK_METHODS(PACK_WORD, PACK_WORD))
 WORDS(precision_words, {"fp32", UL_PRECISION_F32}, {"fp16", UL_PRECISION_F16},
-      {"bf16", UL_PRECISION_BF16})
+      {"bf16", UL_PRECISION_BF16}, {"amp-fp16", UL_PRECISION_AMP_F16})
 WORDS(calibration_words, {"minmax", UL_CALIBRATION_MINMAX},
       {"percentile", UL_CALIBRATION_PERCENTILE}, {"entropy", UL_CALIBRATION_ENTROPY})
 WORDS(optimizer_words, {"sgd", UL_OPTIMIZER_SGD}, {"momentum", UL_OPTIMIZER_MOMENTUM},

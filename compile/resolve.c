@@ -9,8 +9,10 @@
 
 enum ul_dtype ul_compile_storage(const struct ul_compile_options *options)
 {
-    static const enum ul_dtype storage[] = {
-        [UL_PRECISION_F32] = UL_F32, [UL_PRECISION_F16] = UL_F16, [UL_PRECISION_BF16] = UL_BF16};
+    static const enum ul_dtype storage[] = {[UL_PRECISION_F32] = UL_F32,
+                                            [UL_PRECISION_F16] = UL_F16,
+                                            [UL_PRECISION_BF16] = UL_BF16,
+                                            [UL_PRECISION_AMP_F16] = UL_F16};
     return storage[options->precision];
 }
 

@@ -10,7 +10,7 @@
 
 #define MAX_LOSS_SCALE 0x1p127
 
-enum { GROWTH_INTERVAL = 2000 }; /* torch's */
+enum { LOSS_SCALE = 65536, GROWTH_INTERVAL = 2000 }; /* torch's */
 
 /* A number that the caller said, or the default of its optimizer. */
 static double number_or(const struct ul_compile *compile, const char *name, double said,
@@ -31,6 +31,9 @@ static bool is_given(const struct ul_compile *compile, const char *name)
 /* Options of training beside no --train are a mistake. */
 static enum ul_status refuse_options(struct ul_compile *compile)
 {
+    if (compile->options.precision == UL_PRECISION_AMP_F16)
+        return ul_diag_set(&compile->diag, UL_USAGE,
+                           "--precision amp-fp16 is for training; give --train too, or fp16");
     for (uint32_t i = 0; i < ul_compile_option_table.count; i++) {
         const struct ul_option *row = &ul_compile_option_table.rows[i];
         if (row->group == UL_GROUP_TRAINING && ul_option_is_given(&compile->options.base, row))
@@ -183,8 +186,10 @@ static enum ul_status check_clipping(struct ul_compile *compile, const struct ul
 static enum ul_status check_scale(struct ul_compile *compile, const struct ul_training *training)
 {
     if (is_given(compile, "growth-interval") && !(training->loss_scale > 0))
-        return ul_diag_set(&compile->diag, UL_USAGE,
-                           "--growth-interval says when the loss scale doubles: give --loss-scale");
+        return ul_diag_set(
+            &compile->diag, UL_USAGE,
+            "--growth-interval says when a loss scale doubles: give --precision amp-fp16 "
+            "or --loss-scale");
     if (training->loss_scale > MAX_LOSS_SCALE)
         return ul_diag_set(&compile->diag, UL_USAGE, "--loss-scale is a float32, of at most 2^127");
     return UL_OK;
@@ -228,7 +233,7 @@ static enum ul_status check_others(struct ul_compile *compile)
     if (options->precision == UL_PRECISION_F16)
         return ul_diag_set(&compile->diag, UL_UNSUPPORTED,
                            "--precision fp16: gradients leave its range; train with --precision "
-                           "bf16, or leave it out with --train");
+                           "amp-fp16, which scales the loss, or bf16");
     return UL_OK;
 }
 
@@ -272,7 +277,9 @@ enum ul_status ul_compile_read_training(struct ul_compile *compile)
         .clip_value = options->clip_value,
         .clip_norm = options->clip_norm,
         .clip_mode = options->clip_mode,
-        .loss_scale = options->loss_scale,
+        .loss_scale = options->loss_scale > 0                      ? options->loss_scale
+                      : options->precision == UL_PRECISION_AMP_F16 ? LOSS_SCALE
+                                                                   : 0,
         .growth_interval =
             options->growth_interval != 0 ? options->growth_interval : GROWTH_INTERVAL,
         .freeze = options->freeze.items,

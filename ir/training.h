@@ -79,6 +79,13 @@ struct ul_training {
 
 #define UL_TRAINING_AXIS_OPEN INT64_MAX
 
+/* Whether all gradients are kept until the last is known. */
+static inline bool ul_training_keeps(const struct ul_training *training)
+{
+    return training->loss_scale > 0 ||
+           (training->clip_norm > 0 && training->clip_mode == UL_CLIP_KEEP);
+}
+
 /* Names of what a training graph has beside the model's inputs and outputs. */
 #define UL_TRAINING_LABELS "labels"
 #define UL_TRAINING_STEP "ullage.step"

@@ -294,6 +294,33 @@ static void release_biases(struct precision *precision)
     }
 }
 
+/* Gradients that products make and that are kept until all are known: the 16 bits are those that
+ * products multiply. Sums over several readers or runs keep 32. */
+static void release_gradients(struct precision *precision)
+{
+    struct ul_graph *graph = precision->graph;
+    const struct ul_training *training = precision->pass->options->training;
+    bool *made = UL_NEW_ARRAY(precision->pass->scratch, bool, graph->value_count);
+    if (!ul_training_keeps(training) || training->micro_batches > 1)
+        return;
+    for (uint32_t v = 0; v < graph->value_count; v++) {
+        const struct ul_value *value = &graph->values[v];
+        ul_value_id base = value->view.base;
+        if ((value->flags & UL_VALUE_GRADIENT) != 0 && value->kind == UL_VALUE_NODE &&
+            is_f32(precision, v) && base != UL_NONE && graph->values[base].kind == UL_VALUE_NODE)
+            made[base] = (ul_op_get(graph->nodes[graph->values[base].producer].op)->flags &
+                          UL_OP_MULTIPLIES) != 0 &&
+                         !is_vector(&value->type);
+    }
+    for (uint32_t v = 0; v < graph->value_count; v++) {
+        struct ul_value *value = &graph->values[v];
+        if (value->kind == UL_VALUE_DEAD || value->view.base == UL_NONE || !made[value->view.base])
+            continue;
+        precision->facts[v] = 0;
+        value->flags |= UL_VALUE_ROUNDED;
+    }
+}
+
 static void find_kept(struct precision *precision)
 {
     const struct ul_graph *graph = precision->graph;
@@ -308,6 +335,8 @@ static void find_kept(struct precision *precision)
     release_factors(precision);
     if (precision->pass->traits->biases_alike)
         release_biases(precision);
+    if (trains(precision))
+        release_gradients(precision);
 }
 
 /* ---- Storage ---- */

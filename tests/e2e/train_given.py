@@ -103,7 +103,7 @@ def check_options():
     make("plain", [product()], {"x": [BATCH, WIDTH]}, [BATCH, CLASSES])
     compile_model("plain", "--donate", "y=x", code=1, says="--donate")
     compile_model("plain", "--weights", "rom", code=3, says="--weights rom")
-    compile_model("plain", "--precision", "fp16", code=3, says="--precision bf16")
+    compile_model("plain", "--precision", "fp16", code=3, says="--precision amp-fp16")
     compile_model("plain", "--schedule", "cosine:99999999999999999999", code=1, says="--schedule")
     compile_model("plain", "--loss", "output:y", code=1, says='--loss: "y" is f32[4,6]')
     done = compile_model("plain", "--budget", "1", "--budget-of", "arena", code=4, says="smallest")
