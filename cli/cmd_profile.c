@@ -69,21 +69,28 @@ static void print_profile(const struct ul_profile *profile)
         printf("  weights      %9llu bytes   of a program are held from run to run\n",
                (unsigned long long)profile->held_weight_bytes);
     printf("  overhead     %9.2f ns      of a step\n", profile->overhead_ns);
+    printf("  host         %9.2f GB/s    each way to other memory of the host\n",
+           profile->host_rate);
+    printf("  file         %9.2f GB/s    each way to a file of the current folder\n",
+           profile->file_rate);
 }
 
 static void print_list(void)
 {
-    printf("%-16s %8s %8s %8s %8s %8s %6s %6s  %s\n", "profile", "f32", "tf32", "f16", "int8",
-           "GB/s", "GiB", "ns", "source");
+    printf("%-16s %8s %8s %8s %8s %8s %6s %6s %6s  %s\n", "profile", "f32", "tf32", "f16", "int8",
+           "GB/s", "host", "GiB", "ns", "source");
     for (uint32_t i = 0; i < ul_profile_count(); i++) {
         const struct ul_profile *profile = ul_profile_at(i);
-        printf("%-16s %8.5g %8.5g %8.5g %8.5g %8.5g %6.4g %6.4g  %s\n", profile->name,
+        printf("%-16s %8.5g %8.5g %8.5g %8.5g %8.5g %6.4g %6.4g %6.4g  %s\n", profile->name,
                profile->rates[UL_WORK_MATMUL_F32] / 1e3, profile->rates[UL_WORK_MATMUL_TF32] / 1e3,
                profile->rates[UL_WORK_MATMUL_F16] / 1e3, profile->rates[UL_WORK_MATMUL_INT8] / 1e3,
                profile->levels[profile->level_count - 1].rate,
-               (double)profile->memory_bytes / (1 << 30), profile->overhead_ns, profile->source);
+               ul_profile_transfer_rate(profile, false), (double)profile->memory_bytes / (1 << 30),
+               profile->overhead_ns, profile->source);
     }
-    printf("\nf32 to int8: 10^12 operations a second in contractions; ns: overhead of a step.\n");
+    printf(
+        "\nf32 to int8: 10^12 operations a second in contractions; host: GB/s to its memory and\n"
+        "back; ns: overhead of a step.\n");
 }
 
 static enum ul_status measure(struct ul_cli_job *job)
@@ -98,6 +105,7 @@ static enum ul_status measure(struct ul_cli_job *job)
     profile.source = ul_arena_printf(&job->compile.keep, "measured by ullage %s, one thread, %s",
                                      UL_VERSION, cflags != NULL ? cflags : "-O3 -march=native");
     profile.memory_bytes = memory_bytes();
+    UL_TRY(ul_profile_measure_transfers(job, &profile));
     ul_profile_fit(&job->compile.keep, measured, &profile);
     if (options->output != NULL) {
         ul_text_init(&text, &job->compile.keep);

@@ -36,6 +36,11 @@ enum ul_measure_program {
 enum ul_status ul_profile_measure(struct ul_cli_job *job, enum ul_measure_program program,
                                   struct ul_measured *measured) UL_MUST_CHECK;
 
+/* profile_transfer.c: rates to other memory of the host and to a file in the current folder, which
+ * it makes and removes. UL_IO where the folder takes none. */
+enum ul_status ul_profile_measure_transfers(struct ul_cli_job *job,
+                                            struct ul_profile *profile) UL_MUST_CHECK;
+
 /* profile_fit.c: rates from what was measured, off which it takes the clock; names and source are
  * the caller's. */
 void ul_profile_fit(struct ul_arena *arena, struct ul_measured measured[UL_MEASURE_PROGRAMS],

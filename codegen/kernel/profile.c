@@ -11,7 +11,9 @@
  *     SCALAR        VECTOR / 8: an access of 4 bytes moves a sector of 32
  *     WINDOW        FP32 / 4: two loads for a multiply-add
  *
- * The overhead is that of a kernel within a CUDA graph, about 1.5 microseconds.
+ * The overhead is that of a kernel within a CUDA graph, about 1.5 microseconds. Memory of the host
+ * is behind PCI Express with 16 lanes, as data sheets say, whose figures are of both directions: of
+ * one, 16 GB/s in generation 3, 32 in 4, 64 in 5.
  *
  * What a process takes was counted on one machine, with glibc 2.36, libgomp 12 and oneDNN 2.6 on
  * Linux (x86-64), and set by hand above what some 30 networks took there. */
@@ -26,7 +28,7 @@
 /* A graphics processor: peaks in units of 10^12 operations a second, as data sheets have them (per
  * nanosecond they are thousands); `special`: FP32 operations for one special result. */
 #define GPU(name_, source_, f32, tf32, f64, f16, int8, special, gigabytes, memory_gib,             \
-            processors_)                                                                           \
+            processors_, host)                                                                     \
     {                                                                                              \
         .name = (name_), .source = (source_),                                                      \
         .rates =                                                                                   \
@@ -35,7 +37,7 @@
              [UL_WORK_MATMUL_INT8] = 1e3 * (int8), [UL_WORK_WINDOW] = 1e3 * (f32) / 4,             \
              [UL_WORK_VECTOR] = 1e3 * (f32) / 2,   [UL_WORK_SPECIAL] = 1e3 * (f32) / (special),    \
              [UL_WORK_SCALAR] = 1e3 * (f32) / 16},                                                 \
-        .overhead_ns = 1500, .memory_bytes = (memory_gib)*GIB,                                     \
+        .overhead_ns = 1500, .memory_bytes = (memory_gib)*GIB, .host_rate = (host),                \
         .device = {.processors = (processors_), .launch_cycles = 4000, .shared_bytes = 49152},     \
         .level_count = 1, .levels = {                                                              \
             {.capacity_bytes = UINT64_MAX, .rate = (gigabytes)}                                    \
@@ -43,8 +45,10 @@
     }
 
 /* One core of a board, at the peak of its clock: `f32` operations a nanosecond, a fused
- * multiply-add being two; `special`: of these for one special result, which a library computes. */
-#define CORE(name_, source_, f32, special, overhead_ns_, gigabytes, memory)                        \
+ * multiply-add being two; `special`: of these for one special result, which a library computes. A
+ * copy to other memory of the host reads and writes; `file`: of the card that the board boots from.
+ */
+#define CORE(name_, source_, f32, special, overhead_ns_, gigabytes, memory, file)                  \
     {                                                                                              \
         .name = (name_), .source = (source_),                                                      \
         .rates = {[UL_WORK_MATMUL_F32] = (f32),     [UL_WORK_MATMUL_TF32] = (f32),                 \
@@ -52,7 +56,8 @@
                   [UL_WORK_MATMUL_INT8] = (f32),    [UL_WORK_WINDOW] = (f32) / 2,                  \
                   [UL_WORK_VECTOR] = (f32) / 2,     [UL_WORK_SPECIAL] = (f32) / (special),         \
                   [UL_WORK_SCALAR] = (f32) / 4},                                                   \
-        .overhead_ns = (overhead_ns_), .memory_bytes = (memory), .level_count = 1, .levels = {     \
+        .overhead_ns = (overhead_ns_), .memory_bytes = (memory), .host_rate = (gigabytes) / 2,     \
+        .file_rate = (file), .level_count = 1, .levels = {                                         \
             {.capacity_bytes = UINT64_MAX, .rate = (gigabytes)}                                    \
         }                                                                                          \
     }
@@ -70,6 +75,8 @@ static const struct ul_profile profiles[] = {
                [UL_WORK_SPECIAL] = 2,
                [UL_WORK_SCALAR] = 12},
      .overhead_ns = 5,
+     .host_rate = 6,
+     .file_rate = 1,
      .process = {.code_bytes = 1960 * KIB,
                  .threads_code_bytes = 300 * KIB,
                  .runtime_bytes = 300 * KIB,
@@ -85,52 +92,54 @@ static const struct ul_profile profiles[] = {
                 {(uint64_t)2 << 20, 60},
                 {(uint64_t)32 << 20, 30},
                 {UINT64_MAX, 12}}},
-    /* name, source, FP32, TF32, FP64, FP16, INT8, special, GB/s, GiB, multiprocessors */
+    /* name, source, FP32, TF32, FP64, FP16, INT8, special, GB/s, GiB, multiprocessors, GB/s to the
+     * host
+     */
     GPU("v100-sxm2",
         "NVIDIA Tesla V100 data sheet (FP64 and FP32 without tensor cores, no TF32; "
         "INT8 by dp4a)",
-        15.7, 15.7, 7.8, 125, 62.8, 8, 900, 32, 80),
+        15.7, 15.7, 7.8, 125, 62.8, 8, 900, 32, 80, 16),
     GPU("v100-pcie", "NVIDIA Tesla V100 data sheet (no TF32; INT8 by dp4a)", 14, 14, 7, 112, 56, 8,
-        900, 32, 80),
+        900, 32, 80, 16),
     GPU("t4", "NVIDIA T4 data sheet (no TF32); FP64 1/32 of FP32", 8.1, 8.1, 0.253, 65, 130, 8, 320,
-        16, 40),
+        16, 40, 16),
     GPU("a100-40gb", "NVIDIA A100 40GB data sheet (PCIe and SXM)", 19.5, 156, 19.5, 312, 624, 8,
-        1555, 40, 108),
+        1555, 40, 108, 32),
     GPU("a100-80gb-pcie", "NVIDIA A100 80GB data sheet", 19.5, 156, 19.5, 312, 624, 8, 1935, 80,
-        108),
-    GPU("a100-80gb-sxm", "NVIDIA A100 80GB data sheet", 19.5, 156, 19.5, 312, 624, 8, 2039, 80,
-        108),
-    GPU("a30", "NVIDIA A30 data sheet", 10.3, 82, 10.3, 165, 330, 8, 933, 24, 56),
+        108, 32),
+    GPU("a100-80gb-sxm", "NVIDIA A100 80GB data sheet", 19.5, 156, 19.5, 312, 624, 8, 2039, 80, 108,
+        32),
+    GPU("a30", "NVIDIA A30 data sheet", 10.3, 82, 10.3, 165, 330, 8, 933, 24, 56, 32),
     GPU("a10", "NVIDIA A10 data sheet; FP64 1/64 of FP32", 31.2, 62.5, 0.488, 125, 250, 16, 600, 24,
-        72),
+        72, 32),
     GPU("a40", "NVIDIA A40 data sheet; FP64 1/64 of FP32", 37.4, 74.8, 0.584, 149.7, 299.3, 16, 696,
-        48, 84),
+        48, 84, 32),
     GPU("l4", "NVIDIA L4 data sheet (tensor figures halved: it has sparse ones); FP64 1/64 of FP32",
-        30.3, 60, 0.473, 121, 242.5, 16, 300, 24, 58),
+        30.3, 60, 0.473, 121, 242.5, 16, 300, 24, 58, 32),
     GPU("l40", "NVIDIA L40 data sheet; FP64 1/64 of FP32", 90.5, 90.5, 1.414, 181.05, 362, 16, 864,
-        48, 142),
+        48, 142, 32),
     GPU("l40s", "NVIDIA L40S data sheet; FP64 1/64 of FP32", 91.6, 183, 1.431, 362.05, 733, 16, 864,
-        48, 142),
+        48, 142, 32),
     GPU("h100-pcie", "NVIDIA H100 data sheet (tensor figures halved: it has sparse ones)", 51, 378,
-        51, 756.5, 1513, 16, 2000, 80, 114),
+        51, 756.5, 1513, 16, 2000, 80, 114, 64),
     GPU("h100-sxm", "NVIDIA H100 data sheet (tensor figures halved: it has sparse ones)", 67, 494.5,
-        67, 989.5, 1979, 16, 3350, 80, 132),
+        67, 989.5, 1979, 16, 3350, 80, 132, 64),
     GPU("h200-sxm", "NVIDIA H200 data sheet (tensor figures halved: it has sparse ones)", 67, 494.5,
-        67, 989.5, 1979, 16, 4800, 141, 132),
+        67, 989.5, 1979, 16, 4800, 141, 132, 64),
     GPU("rtx-3090", "NVIDIA Ampere GA102 white paper (FP16 summed in FP32); FP64 1/64 of FP32",
-        35.6, 35.6, 0.556, 71, 284, 16, 936, 24, 82),
+        35.6, 35.6, 0.556, 71, 284, 16, 936, 24, 82, 32),
     GPU("rtx-4090", "NVIDIA Ada white paper (FP16 summed in FP32); FP64 1/64 of FP32", 82.6, 82.6,
-        1.29, 165.2, 660.6, 16, 1008, 24, 128),
+        1.29, 165.2, 660.6, 16, 1008, 24, 128, 32),
     CORE("rpi-4-4gb",
          "Raspberry Pi 4 product brief; a Cortex-A72 of 1.5 GHz, 128-bit FP32 multiply-add a cycle",
-         12.0, 40, 20, 12.8, 4 * GIB),
+         12.0, 40, 20, 12.8, 4 * GIB, 0.05),
     CORE("rpi-5-8gb",
          "Raspberry Pi 5 product brief; a Cortex-A76 of 2.4 GHz, two 128-bit FP32 multiply-adds",
-         38.4, 60, 12, 17.1, 8 * GIB),
+         38.4, 60, 12, 17.1, 8 * GIB, 0.104),
     CORE("stm32h743", "ST DS12110; a Cortex-M7 of 480 MHz, an FP32 multiply-add a cycle", 0.96, 40,
-         60, 1.9, 1024 * KIB),
+         60, 1.9, 1024 * KIB, 0),
     CORE("stm32f746", "ST DS10916; a Cortex-M7 of 216 MHz, an FP32 multiply-add a cycle", 0.432, 40,
-         130, 0.86, 320 * KIB),
+         130, 0.86, 320 * KIB, 0),
 };
 
 uint32_t ul_profile_count(void)
@@ -167,6 +176,14 @@ const struct ul_profile_process *ul_profile_process(const struct ul_profile *pro
         profile = ul_profile_find(UL_PROFILE_DEFAULT);
     UL_ASSERT(profile != NULL && profile->process.code_bytes > 0);
     return &profile->process;
+}
+
+double ul_profile_transfer_rate(const struct ul_profile *profile, bool is_file)
+{
+    const struct ul_profile *other = ul_profile_find(UL_PROFILE_DEFAULT);
+    double rate = is_file ? profile->file_rate : profile->host_rate;
+    UL_ASSERT(other->host_rate > 0 && other->file_rate > 0);
+    return rate > 0 ? rate : is_file ? other->file_rate : other->host_rate;
 }
 
 static double sum_ns(const struct ul_profile *profile, const uint64_t *counts)

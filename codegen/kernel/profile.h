@@ -59,6 +59,9 @@ struct ul_profile {
     uint64_t held_weight_bytes;        /* of a program, that caches hold from run to run; 0: what
                                           the last level before memory holds */
     uint64_t memory_bytes;             /* 0: not known */
+    double host_rate;                  /* bytes per nanosecond, each way, to and from memory of the
+                                          host; 0: nobody said; likewise */
+    double file_rate;                  /* to and from a file */
     struct ul_profile_device device;   /* of a graphics processor, else zeros */
     struct ul_profile_process process; /* zeros: nobody counted */
     uint32_t level_count;              /* at least 1 */
@@ -83,6 +86,9 @@ uint64_t ul_profile_cost(const struct ul_profile *profile, const struct ul_work 
 struct ul_profile_device ul_profile_device(const struct ul_profile *profile);
 /* What processes take: the profile's own, else that of UL_PROFILE_DEFAULT. */
 const struct ul_profile_process *ul_profile_process(const struct ul_profile *profile);
+/* Bytes per nanosecond to and from memory of the host, or a file: the profile's own, else that of
+ * UL_PROFILE_DEFAULT. */
+double ul_profile_transfer_rate(const struct ul_profile *profile, bool is_file);
 /* A built-in profile: UL_PROFILE_DEFAULT, a processor or a graphics processor; NULL: no such. */
 #define UL_PROFILE_DEFAULT "generic-core"
 #define UL_PROFILE_DEFAULT_DEVICE "h100-sxm"

@@ -38,6 +38,16 @@ static const struct {
 };
 enum { PROCESS_KEYS = sizeof process_keys / sizeof *process_keys };
 
+/* How fast bytes move out of the device's memory, by key. */
+static const struct {
+    const char *key;
+    size_t offset;
+} transfer_keys[] = {
+    {"host_gigabytes_per_second", offsetof(struct ul_profile, host_rate)},
+    {"file_gigabytes_per_second", offsetof(struct ul_profile, file_rate)},
+};
+enum { TRANSFER_KEYS = sizeof transfer_keys / sizeof *transfer_keys };
+
 /* What a process takes of a device, by key. */
 static const struct {
     const char *key;
@@ -117,6 +127,12 @@ void ul_profile_put_json(struct ul_text *text, const struct ul_profile *profile,
     if (profile->held_weight_bytes > 0)
         ul_text_printf(text, ",%s\"held_weight_bytes\": %llu", line,
                        (unsigned long long)profile->held_weight_bytes);
+    for (uint32_t i = 0; i < TRANSFER_KEYS; i++) {
+        double rate;
+        memcpy(&rate, (const char *)profile + transfer_keys[i].offset, sizeof rate);
+        if (rate > 0)
+            ul_text_printf(text, ",%s\"%s\": %.9g", line, transfer_keys[i].key, rate);
+    }
     put_device(text, &profile->device, line);
     put_process(text, profile, line);
     ul_text_printf(text, ",%s\"giga_operations_per_second\": {", line);
@@ -201,6 +217,18 @@ static enum ul_status read_process(struct reader *reader)
     return UL_OK;
 }
 
+static enum ul_status read_transfers(struct reader *reader)
+{
+    for (uint32_t i = 0; i < TRANSFER_KEYS; i++) {
+        double rate;
+        if (json_object_get(reader->root, transfer_keys[i].key) == NULL)
+            continue;
+        UL_TRY(read_number(reader, reader->root, transfer_keys[i].key, 1e-3, &rate));
+        memcpy((char *)reader->profile + transfer_keys[i].offset, &rate, sizeof rate);
+    }
+    return UL_OK;
+}
+
 static enum ul_status read_level(struct reader *reader, const json_t *item, uint32_t index)
 {
     struct ul_profile_level *level = &reader->profile->levels[index];
@@ -270,6 +298,7 @@ static enum ul_status read_profile(struct reader *reader)
     if (json_object_get(reader->root, "held_weight_bytes") != NULL)
         UL_TRY(read_number(reader, reader->root, "held_weight_bytes", 1, &held));
     profile->held_weight_bytes = (uint64_t)held;
+    UL_TRY(read_transfers(reader));
     UL_TRY(read_device(reader));
     UL_TRY(read_process(reader));
     for (uint32_t kind = 0; kind < UL_WORK_KINDS; kind++)

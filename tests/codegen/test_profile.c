@@ -203,6 +203,9 @@ static void bad_files_are_refused(void **state)
         {"\"memory_bytes\"", "\"weights_gigabytes_per_second\": 0, \"memory_bytes\"", UL_INVALID},
         {"\"memory_bytes\"", "\"held_weight_bytes\": 9, \"memory_bytes\"", UL_OK},
         {"\"memory_bytes\"", "\"held_weight_bytes\": 0, \"memory_bytes\"", UL_INVALID},
+        {"\"file_gigabytes_per_second\": 1", "\"file_gigabytes_per_second\": 2", UL_OK},
+        {"\"file_gigabytes_per_second\": 1", "\"file_gigabytes_per_second\": 0", UL_INVALID},
+        {"\"host_gigabytes_per_second\": 6,", "", UL_OK},
     };
     struct ul_arena arena;
     ul_arena_init(&arena);
