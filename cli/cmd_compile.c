@@ -56,6 +56,22 @@ static uint32_t count_kernels(struct ul_compile *compile)
     return count;
 }
 
+/* What is beside the buffer, where values are offloaded. */
+static const char *offload_text(struct ul_compile *compile)
+{
+    const struct ul_program_options *options = &compile->program->options;
+    const struct ul_plan *plan = &compile->plan;
+    if (ul_plan_only_runs(plan))
+        return options->offload.exists ? "; nothing is offloaded" : "";
+    const char *where = options->offload.file != NULL ? "a file"
+                        : options->target->traits.memory_is_separate
+                            ? "page-locked memory of the host"
+                            : "other memory of the process, outside of any budget";
+    uint64_t bytes = plan->reserved_bytes[UL_PROGRAM_OFFLOAD];
+    return ul_arena_printf(&compile->keep, "; offloads to %s of %s = %llu bytes", where,
+                           ul_size_format(&compile->keep, bytes), (unsigned long long)bytes);
+}
+
 static enum ul_status compile(struct ul_cli_job *job)
 {
     const struct ul_cli_options *options = &job->options;
@@ -79,11 +95,11 @@ static enum ul_status compile(struct ul_cli_job *job)
     UL_TRY(build_program(job));
     uint64_t reserved = job->compile.plan.reserved_bytes[0];
     uint32_t kernel_count = count_kernels(&job->compile);
-    fprintf(stderr, "%s: reserves %s = %llu bytes, %u step%s, %u kernel%s\n",
+    fprintf(stderr, "%s: reserves %s = %llu bytes, %u step%s, %u kernel%s%s\n",
             options->output != NULL ? options->output : options->emit,
             ul_size_format(&job->compile.keep, reserved), (unsigned long long)reserved,
             job->compile.plan.position_count, ul_plural(job->compile.plan.position_count),
-            kernel_count, ul_plural(kernel_count));
+            kernel_count, ul_plural(kernel_count), offload_text(&job->compile));
     return UL_OK;
 }
 

@@ -32,6 +32,12 @@ static enum ul_status check_options(struct ul_cli_job *job)
             "--sweep shows all budgets down to the least that is met: leave "
             "--budget out (or --device), give several to compare (--budget A,B), or leave --sweep "
             "out for the plan of one budget");
+    if (!options->sweep && job->compile.options.offload != NULL &&
+        job->compile.options.plan == NULL && job->compile.options.budget_bytes == 0 &&
+        job->compile.options.device == NULL)
+        return ul_diag_set(diag, UL_USAGE,
+                           "--offload: values leave the buffer for a budget: give --budget SIZE, "
+                           "or --sweep for all of them");
     if (options->advice == UL_ADVICE_ON && options->sweep)
         return ul_diag_set(diag, UL_USAGE,
                            "--advice on is of one plan, and --sweep makes many: leave one out");

@@ -197,6 +197,18 @@ enum ul_status ul_compile_require_methods(struct ul_compile *compile)
     return ul_plan_require_methods(&planning, &compile->plan, &compile->diag);
 }
 
+static enum ul_status require_offload(struct ul_compile *compile)
+{
+    const struct ul_program_offload *offload = &compile->program->options.offload;
+    uint64_t reserved = offload->exists ? compile->plan.reserved_bytes[UL_PROGRAM_OFFLOAD] : 0;
+    if (offload->capacity_bytes == 0 || reserved <= offload->capacity_bytes)
+        return UL_OK;
+    return ul_diag_set(&compile->diag, UL_NO_FIT,
+                       "%s does not fit: it offloads %llu bytes, %llu more than --offload-budget",
+                       compile->report.model_name, (unsigned long long)reserved,
+                       (unsigned long long)(reserved - offload->capacity_bytes));
+}
+
 enum ul_status ul_compile_require_fit(struct ul_compile *compile)
 {
     uint64_t budget = compile->options.budget_bytes;
@@ -207,6 +219,7 @@ enum ul_status ul_compile_require_fit(struct ul_compile *compile)
     UL_ASSERT(compile->report.plan == &compile->plan);
     struct ul_plan_options planning = ul_compile_planning(&compile->options);
     UL_TRY(ul_compile_require_methods(compile));
+    UL_TRY(require_offload(compile));
     if (budget == 0 || needed <= budget)
         return UL_OK;
     ul_text_init(&text, &compile->keep);
@@ -236,8 +249,9 @@ enum ul_status ul_compile_require_fit(struct ul_compile *compile)
     bool trains = compile->options.train;
     bool is_f32 = compile->options.precision == UL_PRECISION_F32;
     bool has_rom = !trains && ul_target_find(compile->options.target)->traits.has_rom;
-    ul_text_printf(&text, "\nA smaller batch or shape%s%s%s and --io caller make it smaller.",
+    bool offloads = trains && compile->options.offload == NULL;
+    ul_text_printf(&text, "\nA smaller batch or shape%s%s%s%s and --io caller make it smaller.",
                    is_f32 ? ", --precision bf16" : "", has_rom ? ", --weights rom" : "",
-                   trains ? ", --micro-batches" : "");
+                   trains ? ", --micro-batches" : "", offloads ? ", --offload" : "");
     return ul_diag_set(&compile->diag, UL_NO_FIT, "%s", text.data);
 }

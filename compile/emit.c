@@ -82,6 +82,20 @@ static bool is_within(const char *directory, const char *outer)
     return within;
 }
 
+/* Values may move beside steps, but steps follow each other. */
+static enum ul_status check_streams(struct ul_compile *compile)
+{
+    const struct ul_plan *plan = &compile->plan;
+    for (uint32_t p = 0; p < plan->position_count; p++) {
+        if (plan->positions[p].kind == UL_PLAN_RUN && plan->positions[p].stream != 0)
+            return ul_diag_set(&compile->diag, UL_UNSUPPORTED,
+                               "--plan %s: step %u is to run beside others, on stream %u, which no "
+                               "target does; give it stream 0",
+                               compile->options.plan, p, plan->positions[p].stream);
+    }
+    return UL_OK;
+}
+
 enum ul_status ul_compile_emit_options(struct ul_compile *compile, const char *directory,
                                        struct ul_emit_options *emit)
 {
@@ -103,10 +117,7 @@ enum ul_status ul_compile_emit_options(struct ul_compile *compile, const char *d
     if (!ul_compile_is_prefix(emit->prefix))
         return ul_diag_set(&compile->diag, UL_USAGE, "--prefix %s: expected a C identifier",
                            emit->prefix);
-    if (!ul_plan_only_runs(&compile->plan))
-        return ul_diag_set(&compile->diag, UL_UNSUPPORTED,
-                           "--plan %s: no target runs the plan's transfers and streams yet",
-                           options->plan);
+    UL_TRY(check_streams(compile));
     UL_TRY(compiler_choice(compile, &emit->cc));
     if (is_within(directory, emit->runtime_dir))
         return ul_diag_set(&compile->diag, UL_IO,

@@ -58,6 +58,17 @@ static bool cudnn_agrees(const char *said, const char *planned)
     return !says || is_open || (strcmp(said, "off") == 0) == (strcmp(planned, "off") == 0);
 }
 
+bool ul_compile_offloads_to_host(const char *offload)
+{
+    return strcmp(offload, "host") == 0;
+}
+
+/* One file is as fast as another. */
+static bool offload_agrees(const char *said, const char *planned)
+{
+    return ul_compile_offloads_to_host(said) == ul_compile_offloads_to_host(planned);
+}
+
 /* A number of a header in a help text. */
 #define UL_OPTION_TEXT(number) UL_OPTION_LETTERS(number)
 #define UL_OPTION_LETTERS(number) #number

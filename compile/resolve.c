@@ -48,6 +48,35 @@ static void list_others(struct ul_compile *compile, struct ul_program_options *p
     program->other_count = list->count;
 }
 
+/* On target cuda memory of the host is what a device's copies reach. */
+static enum ul_status resolve_offload(struct ul_compile *compile,
+                                      struct ul_program_options *program)
+{
+    const struct ul_compile_options *options = &compile->options;
+    if (options->offload == NULL && options->offload_budget_bytes != 0)
+        return ul_diag_set(&compile->diag, UL_USAGE,
+                           "--offload-budget bounds what --offload host|FILE may hold: give that "
+                           "too, or leave it out");
+    if (options->offload == NULL)
+        return UL_OK;
+    if (!ul_compile_has_budget(options) && !compile->wants_ladder && options->plan == NULL)
+        return ul_diag_set(&compile->diag, UL_USAGE,
+                           "--offload %s: values leave the buffer for a budget: give --budget "
+                           "SIZE too, or leave it out",
+                           ul_option_shown(&compile->keep, options->offload));
+    program->offload.exists = true;
+    program->offload.capacity_bytes = options->offload_budget_bytes;
+    if (!ul_compile_offloads_to_host(options->offload))
+        program->offload.file = options->offload;
+    if (program->offload.file != NULL && program->target->traits.memory_is_separate)
+        return ul_diag_set(&compile->diag, UL_UNSUPPORTED,
+                           "--offload %s: target %s offloads to memory of the host alone; use "
+                           "--offload host",
+                           ul_option_shown(&compile->keep, options->offload),
+                           program->target->traits.name);
+    return UL_OK;
+}
+
 enum ul_status ul_compile_resolve(struct ul_compile *compile, struct ul_program_options *program)
 {
     struct ul_compile_options *options = &compile->options;
@@ -67,6 +96,7 @@ enum ul_status ul_compile_resolve(struct ul_compile *compile, struct ul_program_
                                            .profile = &compile->profile,
                                            .training = options->train ? &compile->training : NULL};
     list_others(compile, program);
+    UL_TRY(resolve_offload(compile, program));
     if (program->weights_rom && !target->traits.has_rom)
         return ul_diag_set(&compile->diag, UL_UNSUPPORTED,
                            "--weights rom: target %s keeps weights in the memory of its device; "

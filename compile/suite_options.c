@@ -13,7 +13,7 @@ static enum ul_status refuse_options(struct ul_compile *command)
                                          "print-kernels", "output",     "split",
                                          "row-major",     "inside",     "max-batch",
                                          "max-dim",       "device",     "quantize-activations",
-                                         "calibration"};
+                                         "calibration",   "offload",    "offload-budget"};
     const struct ul_options *options = &command->options.base;
     if (command->options.train)
         return ul_diag_set(

@@ -83,6 +83,25 @@ static void put_step(struct ul_emitter *emitter, const struct ul_program_step *s
     }
 }
 
+static void put_transfer(struct ul_emitter *emitter, uint32_t position)
+{
+    const struct ul_emit_transfer *transfer = &emitter->transfers[position];
+    bool saves = emitter->plan->positions[position].kind == UL_PLAN_SAVE;
+    ul_text_printf(emitter->text,
+                   "    UL_STEP(run, %u);\n    ul_offload_begin(run, UL_OFFLOAD_%s, %u, %" PRIu64
+                   ", a + %" PRIu64 ", %" PRIu64 ");\n",
+                   position, saves ? "SAVE" : "LOAD", transfer->number,
+                   transfer->offload_offset_bytes, transfer->arena_offset_bytes,
+                   transfer->size_bytes);
+}
+
+static void put_wait(struct ul_emitter *emitter, uint32_t position, uint32_t number)
+{
+    if (position != UL_PLAN_NONE)
+        ul_text_printf(emitter->text, "    UL_STEP(run, %u);\n", position);
+    ul_text_printf(emitter->text, "    ul_offload_wait(run, %u);\n", number);
+}
+
 /* A function for each entry point that has steps. */
 static void put_entries(struct ul_emitter *emitter)
 {
@@ -108,6 +127,12 @@ static void put_kernels(struct ul_emitter *emitter)
                            emitter->program->kernels[i].name, emitter->program->kernels[i].text);
 }
 
+/* What <prefix>_init takes more, where values are offloaded. */
+static const char *offload_argument(const struct ul_emitter *emitter)
+{
+    return emitter->transfer_count > 0 ? "const struct ul_offload *offload,\n    " : "";
+}
+
 static void put_model_c(struct ul_emitter *emitter)
 {
     struct ul_text *text = emitter->text;
@@ -131,15 +156,18 @@ static void put_model_c(struct ul_emitter *emitter)
     put_entries(emitter);
     ul_emit_tables(emitter);
     ul_text_printf(text,
-                   "\nint %s_init(void *arena, size_t bytes, const struct ul_weights_source "
+                   "\nint %s_init(void *arena, size_t bytes, %sconst struct ul_weights_source "
                    "*weights,\n    struct ul_failure *failure)\n{\n"
-                   "    return (int)ul_run_init(&%s_model, arena, bytes, weights, failure);\n}\n\n"
+                   "    return (int)ul_run_init_with(&%s_model, arena, bytes, 0, %s, weights, "
+                   "failure);\n}\n\n"
                    "int %s_run(void *arena, const void *const *from, void *const *to,\n"
                    "    struct ul_failure *failure)\n{\n"
                    "    return (int)ul_run_once(&%s_model, arena, from, to, NULL, NULL, "
                    "failure);\n}\n\n"
                    "void %s_done(void *arena)\n{\n    ul_run_done(&%s_model, arena);\n}\n",
-                   prefix, prefix, prefix, prefix, prefix, prefix);
+                   prefix, offload_argument(emitter), prefix,
+                   emitter->transfer_count > 0 ? "offload" : "NULL", prefix, prefix, prefix,
+                   prefix);
     if (emitter->program->entries[UL_PROGRAM_SET_UP].input_count > 0)
         ul_text_printf(text,
                        "\nint %s_set_up(void *arena, const void *const *from, "
@@ -179,17 +207,26 @@ static void put_model_h(struct ul_emitter *emitter)
     ul_emit_header_begin(emitter,
                          "The model as a library: one buffer, two calls, no other memory.");
     put_stack(emitter, big);
+    if (emitter->transfer_count > 0)
+        ul_text_printf(
+            text,
+            "/* What `offload` of %s_init has room for, beside the arena: values that do "
+            "not fit there for\n * a while. Memory of the caller's, by "
+            "ul_offload_memory of ul_offload.h, or storage behind two\n * functions of "
+            "the caller's; it stays the arena's until %s_done. */\n"
+            "#define %s_OFFLOAD_BYTES UINT64_C(%" PRIu64 ")\n\n",
+            prefix, prefix, big, emitter->plan->reserved_bytes[UL_PROGRAM_OFFLOAD]);
     ul_text_printf(text,
                    "/* Makes `arena` (at least %s_ARENA_BYTES, aligned to %s_ARENA_ALIGN) ready:\n"
                    " * reads the weights into it%s. Returns an enum ul_result;\n"
                    " * `failure`, which may be NULL, carries needed and available bytes. */\n"
-                   "int %s_init(void *arena, size_t bytes, const struct ul_weights_source "
+                   "int %s_init(void *arena, size_t bytes, %sconst struct ul_weights_source "
                    "*weights,\n    struct ul_failure *failure);\n\n",
                    big, big,
                    emitter->call_count > 0
                        ? ",\n * the library's own state into memory that the library allocates"
                        : "",
-                   prefix);
+                   prefix, offload_argument(emitter));
     if (emitter->program->options.io_caller)
         ul_text_put(text,
                     "/* One run, which reads `inputs` and writes `outputs` in place; none may be "
@@ -260,7 +297,7 @@ static void put_makefile(struct ul_emitter *emitter)
         "2>&1 && "
         "echo --param=avoid-fma-max-bits=0)\n"
         "KERNEL_FLAGS = -std=c99 -fno-strict-aliasing -ffp-contract=fast -fno-math-errno "
-        "-fno-trapping-math $(FUSE)\nLIBS =%s%s -lm\n"
+        "-fno-trapping-math $(FUSE)\nLIBS =%s%s -lm -pthread\n"
         "RUNTIME = %s$(patsubst %%.c,%%.o,$(sort $(wildcard ul_*.c)))%s\n\n"
         "program: model.o main.o%s $(RUNTIME) weights.bin\n"
         "\t$(CC) $(CFLAGS) $(OPENMP) -o $@.tmp model.o main.o%s $(RUNTIME) $(LIBS)\n"
@@ -328,6 +365,8 @@ enum ul_status ul_emit_c(struct ul_arena *arena, const struct ul_program *progra
                                                      .runs_on_host = true,
                                                      .put_mark = put_mark,
                                                      .put_step = put_step,
+                                                     .put_transfer = put_transfer,
+                                                     .put_wait = put_wait,
                                                      .put_branch = put_branch,
                                                      .put_buffer = put_buffer,
                                                      .put_libraries = ul_emit_c_put_library,

@@ -123,6 +123,26 @@ static void put_step(struct ul_emitter *emitter, const struct ul_program_step *s
     }
 }
 
+static void put_transfer(struct ul_emitter *emitter, uint32_t position)
+{
+    const struct ul_emit_transfer *transfer = &emitter->transfers[position];
+    const struct ul_plan_position *at = &emitter->plan->positions[position];
+    ul_text_printf(emitter->text,
+                   "    at = ul_cuda_at(run, %u, UL_CUDA_ALWAYS);\n"
+                   "    ul_cuda_move(&at, UL_OFFLOAD_%s, %u, %u, %" PRIu64 ", a + %" PRIu64
+                   ", %" PRIu64 ");\n",
+                   position, at->kind == UL_PLAN_SAVE ? "SAVE" : "LOAD", at->stream,
+                   transfer->number, transfer->offload_offset_bytes, transfer->arena_offset_bytes,
+                   transfer->size_bytes);
+}
+
+static void put_wait(struct ul_emitter *emitter, uint32_t position, uint32_t number)
+{
+    if (position != UL_PLAN_NONE)
+        ul_text_printf(emitter->text, "    at = ul_cuda_at(run, %u, UL_CUDA_ALWAYS);\n", position);
+    ul_text_printf(emitter->text, "    ul_cuda_await(run, %u);\n", number);
+}
+
 /* ---- kernels.cu ---- */
 
 /* A kernel's text, `@` being its name. */
@@ -235,6 +255,8 @@ static void put_model_c(struct ul_emitter *emitter)
                    ",\n    .region_count = %u,\n",
                    prefix, ul_emit_place(emitter, program->run_state, 0).offset_bytes,
                    program->flag_count);
+    if (emitter->transfer_count > 0)
+        ul_text_printf(text, "    .transfer_count = %u,\n", emitter->transfer_count);
     if (program->call_count > 0)
         ul_text_printf(text,
                        "    .library_count = sizeof libraries / sizeof *libraries,\n"
@@ -378,6 +400,8 @@ enum ul_status ul_emit_cuda(struct ul_arena *arena, const struct ul_program *pro
     static const struct ul_emit_language language = {.files = files,
                                                      .put_mark = put_mark,
                                                      .put_step = put_step,
+                                                     .put_transfer = put_transfer,
+                                                     .put_wait = put_wait,
                                                      .put_branch = put_branch,
                                                      .put_buffer = put_buffer,
                                                      .put_libraries = ul_emit_cuda_put_libraries,

@@ -31,6 +31,18 @@ static struct ul_emit_place callers_place(const struct ul_emitter *emitter,
     return (struct ul_emit_place){.space = UL_EMIT_OUTPUT, .index = output};
 }
 
+static struct ul_emit_place place_of(const struct ul_emitter *emitter, uint32_t place,
+                                     const struct ul_plan_range *range)
+{
+    static const enum ul_emit_space spaces[] = {[UL_PROGRAM_ARENA] = UL_EMIT_ARENA,
+                                                [UL_PROGRAM_ROM] = UL_EMIT_ROM,
+                                                [UL_PROGRAM_OFFLOAD] = UL_EMIT_OFFLOAD};
+    if (range->space == UL_PROGRAM_CALLER)
+        return callers_place(emitter, &emitter->program->places[place]);
+    return (struct ul_emit_place){.space = spaces[range->space],
+                                  .offset_bytes = range->offset_bytes};
+}
+
 struct ul_emit_place ul_emit_place(const struct ul_emitter *emitter, uint32_t place,
                                    uint32_t position)
 {
@@ -43,11 +55,15 @@ struct ul_emit_place ul_emit_place(const struct ul_emitter *emitter, uint32_t pl
                   plan->value_ranges[place] < plan->value_ranges[place + 1]);
         range = &plan->ranges[plan->value_ranges[place]];
     }
-    if (range->space == UL_PROGRAM_CALLER)
-        return callers_place(emitter, &emitter->program->places[place]);
-    return (struct ul_emit_place){.space =
-                                      range->space == UL_PROGRAM_ROM ? UL_EMIT_ROM : UL_EMIT_ARENA,
-                                  .offset_bytes = range->offset_bytes};
+    return place_of(emitter, place, range);
+}
+
+struct ul_emit_place ul_emit_home(const struct ul_emitter *emitter, uint32_t place)
+{
+    const struct ul_plan *plan = emitter->plan;
+    UL_ASSERT(emitter->program->problem->values[place].persistent);
+    UL_ASSERT(plan->value_ranges[place] < plan->value_ranges[place + 1]);
+    return place_of(emitter, place, &plan->ranges[plan->value_ranges[place]]);
 }
 
 struct ul_emit_place ul_emit_value_place(const struct ul_emitter *emitter, ul_value_id base,
@@ -62,7 +78,8 @@ const char *ul_emit_space_name(enum ul_emit_space space)
     static const char *const names[] = {[UL_EMIT_ARENA] = "UL_SPACE_ARENA",
                                         [UL_EMIT_INPUT] = "UL_SPACE_INPUT",
                                         [UL_EMIT_OUTPUT] = "UL_SPACE_OUTPUT",
-                                        [UL_EMIT_ROM] = "UL_SPACE_ROM"};
+                                        [UL_EMIT_ROM] = "UL_SPACE_ROM",
+                                        [UL_EMIT_OFFLOAD] = "UL_SPACE_OFFLOAD"};
     return names[space];
 }
 
@@ -202,13 +219,17 @@ void ul_emit_steps(struct ul_emitter *emitter, uint32_t entry)
     uint32_t begin, end;
     ul_emit_entry_span(emitter, entry, &begin, &end);
     for (uint32_t p = begin; p < end; p++) {
-        const struct ul_program_step *step = &program->steps[emitter->plan->positions[p].step];
+        const struct ul_plan_position *at = &emitter->plan->positions[p];
         if (!emitter->entry_runs[entry][p])
             continue;
-        region = change_region(emitter, region, step->region, p);
-        put_step(emitter, p, depth_of(program, region) + 1);
+        region = change_region(emitter, region, ul_program_region_at(program, at), p);
+        if (at->kind == UL_PLAN_RUN)
+            put_step(emitter, p, depth_of(program, region) + 1);
+        else
+            ul_emit_transfer(emitter, entry, p);
     }
     change_region(emitter, region, 0, end);
+    ul_emit_last_waits(emitter, entry);
 }
 
 /* Scratch of each position, found in the plan's ranges. */

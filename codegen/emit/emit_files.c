@@ -118,7 +118,7 @@ static void put_weight_gap(struct weight_writer *writer, uint32_t place)
     static const unsigned char zeros[UL_PAGE_BYTES];
     const struct ul_program *program = writer->base.program;
     put_weight_bytes(writer, zeros,
-                     ul_weights_gap(ul_emit_place(&writer->base, place, 0).offset_bytes,
+                     ul_weights_gap(ul_emit_home(&writer->base, place).offset_bytes,
                                     ul_value_bytes(program->graph, program->places[place].value),
                                     program->places[place].pack != NULL, writer->written_bytes));
 }

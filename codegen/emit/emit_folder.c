@@ -24,6 +24,7 @@ enum ul_status ul_emit_folder(struct ul_arena *arena, const struct ul_emit_langu
                                  .diag = diag,
                                  .language = language};
     ul_emit_find_scratch(&emitter);
+    ul_emit_find_transfers(&emitter);
     ul_emit_find_functions(&emitter);
     ul_emit_find_entries(&emitter);
     UL_TRY(ul_emit_weights(&emitter, directory));

@@ -6,11 +6,19 @@
 #include "codegen/program/program.h"
 #include "planner/model/plan.h"
 
-enum ul_emit_space { UL_EMIT_ARENA, UL_EMIT_INPUT, UL_EMIT_OUTPUT, UL_EMIT_ROM };
+enum ul_emit_space { UL_EMIT_ARENA, UL_EMIT_INPUT, UL_EMIT_OUTPUT, UL_EMIT_ROM, UL_EMIT_OFFLOAD };
 struct ul_emit_place {
     enum ul_emit_space space;
     uint32_t index; /* of the caller's input or output */
     uint64_t offset_bytes;
+};
+
+/* A position that moves a value. */
+struct ul_emit_transfer {
+    uint32_t number; /* they are counted in the order of the plan */
+    uint32_t range;  /* of the arena */
+    uint64_t arena_offset_bytes, offload_offset_bytes, size_bytes;
+    uint32_t done; /* the position that waits for it first, itself on stream 0; or UL_PLAN_NONE */
 };
 
 struct ul_emitter;
@@ -31,6 +39,10 @@ struct ul_emit_language {
                      uint32_t position);
     void (*put_step)(struct ul_emitter *emitter, const struct ul_program_step *step,
                      uint32_t position, uint32_t indent);
+    /* Begins the transfer at a position; waits for that of a number and all before it on its
+     * stream, at a position or, with UL_PLAN_NONE, between two. */
+    void (*put_transfer)(struct ul_emitter *emitter, uint32_t position);
+    void (*put_wait)(struct ul_emitter *emitter, uint32_t position, uint32_t number);
     /* Opens the block of a branch. */
     void (*put_branch)(struct ul_emitter *emitter, uint32_t region, uint32_t position);
     /* The address of a buffer of the caller's, as unsigned char *. */
@@ -55,6 +67,8 @@ struct ul_emitter {
     struct ul_text *text;
     uint64_t *scratch_offsets;                /* per position */
     bool *entry_runs[UL_PROGRAM_ENTRY_COUNT]; /* per position */
+    struct ul_emit_transfer *transfers;       /* per position, of those that are one */
+    uint32_t transfer_count;
     uint32_t *call_numbers;       /* per call of the program: its place in the table, or UL_NONE */
     uint32_t call_count;          /* that the plan runs */
     bool *runs_kernel;            /* per kernel of the program: the plan does */
@@ -71,6 +85,8 @@ struct ul_emitter {
 /* Where a place of the program lies at `position`. */
 struct ul_emit_place ul_emit_place(const struct ul_emitter *emitter, uint32_t place,
                                    uint32_t position);
+/* Where a place lies between two runs: what is persistent may be offloaded then. */
+struct ul_emit_place ul_emit_home(const struct ul_emitter *emitter, uint32_t place);
 /* Where a base value does. */
 struct ul_emit_place ul_emit_value_place(const struct ul_emitter *emitter, ul_value_id base,
                                          uint32_t position);
@@ -101,6 +117,16 @@ void ul_emit_header_begin(struct ul_emitter *emitter, const char *purpose);
  * the arena or context. */
 const char *ul_emit_set_up_text(struct ul_emitter *emitter, const char *handle);
 void ul_emit_main_c(struct ul_emitter *emitter);
+
+/* emit_offload.c */
+/* Finds what each transfer moves, and when it is done; before anything is emitted. */
+void ul_emit_find_transfers(struct ul_emitter *emitter);
+/* The transfer or the wait at a position, as the entry point runs it. */
+void ul_emit_transfer(struct ul_emitter *emitter, uint32_t entry, uint32_t position);
+/* Waits for what is under way at the end of an entry point. */
+void ul_emit_last_waits(struct ul_emitter *emitter, uint32_t entry);
+/* "save x #7", unique. */
+const char *ul_emit_transfer_name(const struct ul_emitter *emitter, uint32_t position);
 
 /* emit_calls.c: the tables of a program's library calls, and what targets say one with. */
 /* Numbers the calls that the plan runs, and marks the kernels; before anything is emitted. */

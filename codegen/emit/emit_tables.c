@@ -14,9 +14,11 @@ static void put_section(struct ul_emitter *emitter, uint32_t place)
     const struct ul_graph *graph = emitter->program->graph;
     const struct ul_pack *pack = emitter->program->places[place].pack;
     ul_value_id value = emitter->program->places[place].value;
-    ul_text_printf(emitter->text, "    {%" PRIu64 ", %" PRIu64 ", %u, ",
-                   ul_emit_place(emitter, place, 0).offset_bytes, ul_value_bytes(graph, value),
-                   ul_value_element_bytes(graph, value));
+    struct ul_emit_place home = ul_emit_home(emitter, place);
+    UL_ASSERT(home.space == UL_EMIT_ARENA || pack == NULL);
+    ul_text_printf(emitter->text, "    {%" PRIu64 ", %" PRIu64 ", %u, %s, ", home.offset_bytes,
+                   ul_value_bytes(graph, value), ul_value_element_bytes(graph, value),
+                   ul_emit_space_name(home.space));
     if (pack != NULL)
         ul_text_printf(emitter->text, "&packs[%u]},\n", ul_emit_pack_index(emitter, pack));
     else
@@ -34,9 +36,11 @@ static void put_splat(struct ul_emitter *emitter, uint32_t place)
                       element);
     for (uint32_t i = 0; i < size_bytes; i++)
         word |= (uint64_t)element[i] << (8 * i);
-    ul_text_printf(emitter->text, "    {%" PRIu64 ", %" PRIu64 ", UINT64_C(0x%" PRIx64 "), %u},\n",
-                   ul_emit_place(emitter, place, 0).offset_bytes, ul_type_elements(&info->type),
-                   word, size_bytes);
+    struct ul_emit_place home = ul_emit_home(emitter, place);
+    ul_text_printf(emitter->text,
+                   "    {%" PRIu64 ", %" PRIu64 ", UINT64_C(0x%" PRIx64 "), %u, %s},\n",
+                   home.offset_bytes, ul_type_elements(&info->type), word, size_bytes,
+                   ul_emit_space_name(home.space));
 }
 
 static void count_weight(struct ul_emitter *emitter, uint32_t place)
@@ -102,7 +106,10 @@ static void put_tensors(struct ul_emitter *emitter, const char *name, const ul_v
             ul_text_put(text, "NULL");
         else
             ul_text_printf(text, "%s_dims_%u", name, i);
-        struct ul_emit_place place = ul_emit_value_place(emitter, info->view.base, position);
+        uint32_t base = emitter->program->value_places[info->view.base];
+        bool lasts = emitter->program->problem->values[base].persistent;
+        struct ul_emit_place place =
+            lasts ? ul_emit_home(emitter, base) : ul_emit_place(emitter, base, position);
         ul_text_printf(text, ", %" PRIu64 ", %s, %" PRIu64 ", %u},\n", ul_type_bytes(&info->type),
                        ul_emit_space_name(place.space),
                        place.offset_bytes + (uint64_t)info->view.offset_bytes,
@@ -167,9 +174,14 @@ static const char *range_name(const struct ul_emitter *emitter, const struct ul_
     return program->problem->values[range->value].name;
 }
 
+static bool is_in_space(const struct ul_plan_range *range, uint32_t space)
+{
+    return range->space == space && range->size_bytes != 0;
+}
+
 static bool is_arena_range(const struct ul_plan_range *range)
 {
-    return range->space == UL_PROGRAM_ARENA && range->size_bytes != 0;
+    return is_in_space(range, UL_PROGRAM_ARENA);
 }
 
 /* Per range of the plan its number in the table. */
@@ -185,16 +197,18 @@ static uint32_t *number_ranges(const struct ul_emitter *emitter)
     return rows;
 }
 
-static uint32_t put_ranges(struct ul_emitter *emitter, const uint32_t *rows)
+static uint32_t put_ranges(struct ul_emitter *emitter, const char *name, uint32_t space,
+                           const uint32_t *rows)
 {
     const struct ul_plan *plan = emitter->plan;
     uint32_t count = 0;
     for (uint32_t i = 0; i < plan->range_count; i++) {
         const struct ul_plan_range *range = &plan->ranges[i];
-        if (!is_arena_range(range))
+        if (!is_in_space(range, space))
             continue;
-        ul_text_put(emitter->text,
-                    count == 0 ? "static const struct ul_range ranges[] = {\n    {" : "    {");
+        if (count == 0)
+            ul_text_printf(emitter->text, "static const struct ul_range %s[] = {\n", name);
+        ul_text_put(emitter->text, "    {");
         ul_emit_string(emitter->text, range_name(emitter, range));
         ul_text_printf(emitter->text, ", (enum ul_row)%d, %" PRIu64 ", %" PRIu64 ", %u, %u, ",
                        (int)range->class, range->offset_bytes, range->size_bytes, range->begin,
@@ -329,6 +343,12 @@ struct operands {
     const uint32_t *rows; /* see number_ranges */
 };
 
+static void put_operand_row(struct operands *operands, uint32_t range)
+{
+    ul_text_printf(&operands->text, "%s%u,", operands->count++ % 16 == 0 ? "\n    " : " ",
+                   operands->rows[range]);
+}
+
 static void put_operand(const struct ul_emitter *emitter, struct operands *operands, uint32_t place,
                         uint32_t position)
 {
@@ -339,8 +359,7 @@ static void put_operand(const struct ul_emitter *emitter, struct operands *opera
             : ul_plan_find_range(emitter->program->problem, plan, place, position);
     if (range == NULL || !is_arena_range(range))
         return;
-    ul_text_printf(&operands->text, "%s%u,", operands->count++ % 16 == 0 ? "\n    " : " ",
-                   operands->rows[range - plan->ranges]);
+    put_operand_row(operands, (uint32_t)(range - plan->ranges));
 }
 
 /* What branches test is read before the first step of the branch is announced. */
@@ -348,8 +367,8 @@ static void put_conditions(const struct ul_emitter *emitter, struct operands *op
 {
     const struct ul_program *program = emitter->program;
     for (uint32_t p = 0; p < emitter->plan->position_count; p++) {
-        const struct ul_program_step *step = &program->steps[emitter->plan->positions[p].step];
-        for (uint32_t r = step->region; r != UL_PLAN_NONE; r = program->regions[r].parent) {
+        uint32_t region = ul_program_region_at(program, &emitter->plan->positions[p]);
+        for (uint32_t r = region; r != UL_PLAN_NONE; r = program->regions[r].parent) {
             if (program->regions[r].kind == UL_PLAN_BRANCH)
                 put_operand(emitter, operands, program->regions[r].condition.place, p);
         }
@@ -411,6 +430,52 @@ static void put_one_step(struct ul_emitter *emitter, const struct ul_program_ste
                    operand_begin, operand_count);
 }
 
+/* ---- transfers ---- */
+
+/* What is done when a position is: its transfer, or those that it waits for. Where bytes are moved
+ * to are views, and those of the arena operands. Returns the number of views. */
+static uint32_t put_moved(struct ul_emitter *emitter, struct shapes *shapes, struct ul_text *views,
+                          struct operands *operands, uint32_t position)
+{
+    const struct ul_plan *plan = emitter->plan;
+    uint32_t count = 0;
+    for (uint32_t p = 0; p <= position; p++) {
+        const struct ul_emit_transfer *transfer = &emitter->transfers[p];
+        bool moves =
+            plan->positions[p].kind == UL_PLAN_SAVE || plan->positions[p].kind == UL_PLAN_LOAD;
+        if (!moves || transfer->done != position || transfer->size_bytes == 0)
+            continue;
+        struct ul_value bytes = {.type = {.dtype = UL_U8, .rank = 1}, .storage = UL_DTYPE_NONE};
+        bool saves = plan->positions[p].kind == UL_PLAN_SAVE;
+        bytes.type.dims[0] = (int64_t)transfer->size_bytes;
+        bytes.view.strides[0] = 1;
+        put_operand_row(operands, transfer->range);
+        ul_text_printf(views, "    {%s, 0, %" PRIu64 ", UL_TYPE_U8, 1, %u},\n",
+                       ul_emit_space_name(saves ? UL_EMIT_OFFLOAD : UL_EMIT_ARENA),
+                       saves ? transfer->offload_offset_bytes : transfer->arena_offset_bytes,
+                       shape_get(emitter, shapes, &bytes));
+        count++;
+    }
+    return count;
+}
+
+static void put_transfer_step(struct ul_emitter *emitter, uint32_t position, uint32_t view_begin,
+                              uint32_t view_count, uint32_t operand_begin, uint32_t operand_count)
+{
+    const struct ul_plan_position *at = &emitter->plan->positions[position];
+    struct ul_text *text = emitter->text;
+    uint32_t moved = at->kind == UL_PLAN_WAIT ? at->awaited : position;
+    uint64_t size_bytes = at->kind == UL_PLAN_WAIT ? 0 : emitter->transfers[position].size_bytes;
+    ul_text_put(text, "    {");
+    ul_emit_string(text, ul_emit_transfer_name(emitter, position));
+    ul_text_put(text, ", \"offload\", ");
+    ul_emit_string(text,
+                   emitter->program->problem->values[emitter->plan->positions[moved].value].name);
+    ul_text_printf(text, ", \"%s\", %u, %u, 0, %" PRIu64 ", 0, 0, %u, %u},\n",
+                   ul_plan_kind_name(at->kind), view_begin, view_count, size_bytes, operand_begin,
+                   operand_count);
+}
+
 /* steps[], views[], shapes[]; returns the number of views, and of shape numbers. */
 static uint32_t put_steps(struct ul_emitter *emitter, struct operands *operands,
                           uint32_t *shape_count)
@@ -423,10 +488,17 @@ static uint32_t put_steps(struct ul_emitter *emitter, struct operands *operands,
     if (plan->position_count > 0)
         ul_text_put(emitter->text, "static const struct ul_step steps[] = {\n");
     for (uint32_t p = 0; p < plan->position_count; p++) {
+        uint32_t operand_begin = operands->count, count;
+        if (plan->positions[p].kind != UL_PLAN_RUN) {
+            count = put_moved(emitter, &shapes, &views, operands, p);
+            put_transfer_step(emitter, p, view_count, count, operand_begin,
+                              operands->count - operand_begin);
+            view_count += count;
+            continue;
+        }
         const struct ul_program_step *step =
             ul_program_step_at(emitter->program, &plan->positions[p]);
-        uint32_t count = put_views(emitter, &shapes, &views, step, p);
-        uint32_t operand_begin = operands->count;
+        count = put_views(emitter, &shapes, &views, step, p);
         for (uint32_t i = 0; i < step->arg_count; i++)
             put_operand(emitter, operands, step->args[i].place, p);
         put_one_step(emitter, step, &plan->positions[p], view_count, count, operand_begin,
@@ -483,7 +555,9 @@ static void offer_mark(struct ul_emitter *emitter, uint32_t place)
     unsigned char bytes[LOOKED_AT];
     uint64_t size = ul_value_bytes(graph, value);
     uint64_t element_bytes = ul_value_element_bytes(graph, value);
-    if (emitter->program->places[place].pack != NULL || marker->is_donated[value])
+    struct ul_emit_place home = ul_emit_home(emitter, place);
+    if (emitter->program->places[place].pack != NULL || marker->is_donated[value] ||
+        home.space != UL_EMIT_ARENA)
         return;
     size = (size < LOOKED_AT ? size : LOOKED_AT) / element_bytes;
     ul_tensor_read_as(graph->values[value].tensor, ul_value_storage(graph, value), 0, size, bytes);
@@ -491,7 +565,7 @@ static void offer_mark(struct ul_emitter *emitter, uint32_t place)
         uint32_t kinds = count_kinds(bytes + at);
         if (kinds > marker->kinds) {
             marker->kinds = kinds;
-            marker->offset_bytes = ul_emit_place(emitter, place, 0).offset_bytes + at;
+            marker->offset_bytes = home.offset_bytes + at;
             memcpy(marker->mark, bytes + at, MARK_BYTES);
         }
     }
@@ -550,7 +624,7 @@ static void put_array(struct ul_text *text, const char *field, uint32_t count)
 
 /* How long the tables are that a program can do without. */
 struct tables {
-    uint32_t range_count, view_count, shape_count, operand_count, bare_begin;
+    uint32_t range_count, offload_range_count, view_count, shape_count, operand_count, bare_begin;
 };
 
 static struct tables put_optional_tables(struct ul_emitter *emitter)
@@ -559,7 +633,9 @@ static struct tables put_optional_tables(struct ul_emitter *emitter)
     struct operands operands = {.rows = number_ranges(emitter)};
     ul_text_init(&operands.text, emitter->arena);
     ul_text_put(emitter->text, "#ifndef UL_NO_TABLES\n");
-    tables.range_count = put_ranges(emitter, operands.rows);
+    tables.range_count = put_ranges(emitter, "ranges", UL_PROGRAM_ARENA, operands.rows);
+    tables.offload_range_count =
+        put_ranges(emitter, "offload_ranges", UL_PROGRAM_OFFLOAD, operands.rows);
     tables.view_count = put_steps(emitter, &operands, &tables.shape_count);
     tables.bare_begin = operands.count;
     put_conditions(emitter, &operands);
@@ -582,6 +658,23 @@ static void put_numbers(struct ul_text *text, const struct ul_program *program)
         ul_text_printf(text, "    .storage = (enum ul_rt_type)%d,\n", (int)storage);
     if (program->options.tf32)
         ul_text_put(text, "    .tf32 = 1,\n");
+}
+
+/* Where values are offloaded to, in a plan that has any to offload. */
+static void put_offload(struct ul_emitter *emitter)
+{
+    const struct ul_program *program = emitter->program;
+    struct ul_text *text = emitter->text;
+    ul_text_printf(text, "    .offload_bytes = %" PRIu64 ",\n",
+                   emitter->plan->reserved_bytes[UL_PROGRAM_OFFLOAD]);
+    if (program->offload_state != UL_PLAN_NONE)
+        ul_text_printf(text, "    .offload_state_offset_bytes = %" PRIu64 ",\n",
+                       ul_emit_home(emitter, program->offload_state).offset_bytes);
+    if (program->options.offload.file == NULL)
+        return;
+    ul_text_put(text, "    .offload_file = ");
+    ul_emit_string(text, program->options.offload.file);
+    ul_text_put(text, ",\n");
 }
 
 static void put_model(struct ul_emitter *emitter, uint32_t sections, uint32_t splats)
@@ -613,6 +706,8 @@ static void put_model(struct ul_emitter *emitter, uint32_t sections, uint32_t sp
                    plan->reserved_bytes[UL_PROGRAM_ARENA], plan->alignment_bytes,
                    plan->reserved_bytes[UL_PROGRAM_ROM], loads ? emitter->payload_bytes : 0,
                    loads ? emitter->payload_hash : 0);
+    if (emitter->transfer_count > 0)
+        put_offload(emitter);
     emitter->language->put_runner(emitter);
     ul_text_put(text, "    .entry_count = sizeof entries / sizeof *entries,\n"
                       "    .entries = entries,\n");
@@ -627,14 +722,15 @@ static void put_model(struct ul_emitter *emitter, uint32_t sections, uint32_t sp
     ul_text_printf(text,
                    "    .section_count = %u,\n    .splat_count = %u,\n    .input_count = %u,\n"
                    "    .output_count = %u,\n    .step_count = %u,\n#ifndef UL_NO_TABLES\n    "
-                   ".range_count = %u,\n"
+                   ".range_count = %u,\n    .offload_range_count = %u,\n"
                    "    .view_count = %u,\n    .shape_count = %u,\n"
                    "    .operand_count = %u,\n    .bare_begin = %u,\n",
                    sections, splats, block->input_count, block->output_count, plan->position_count,
-                   tables.range_count, tables.view_count, tables.shape_count, tables.operand_count,
-                   tables.bare_begin);
+                   tables.range_count, tables.offload_range_count, tables.view_count,
+                   tables.shape_count, tables.operand_count, tables.bare_begin);
     put_array(text, "steps", plan->position_count);
     put_array(text, "ranges", tables.range_count);
+    put_array(text, "offload_ranges", tables.offload_range_count);
     put_array(text, "views", tables.view_count);
     put_array(text, "shapes", tables.shape_count);
     put_array(text, "operands", tables.operand_count);

@@ -50,8 +50,9 @@ static uint32_t put_parameters(struct ul_emitter *emitter)
         ul_text_put(&list, type->rank > 0
                                ? ul_arena_printf(emitter->arena, "parameter%u_dims", count)
                                : "NULL");
-        ul_text_printf(&list, ", %" PRIu64 ", %" PRIu64 "},\n", ul_type_bytes(type),
-                       ul_emit_value_place(emitter, weight, 0).offset_bytes);
+        struct ul_emit_place home = ul_emit_home(emitter, emitter->program->value_places[weight]);
+        ul_text_printf(&list, ", %" PRIu64 ", %" PRIu64 ", %s},\n", ul_type_bytes(type),
+                       home.offset_bytes, ul_emit_space_name(home.space));
         count++;
     }
     ul_text_printf(emitter->text, "static const struct ul_rt_parameter parameters[] = {\n%s};\n",

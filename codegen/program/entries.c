@@ -93,7 +93,9 @@ void ul_entry_add_all(struct ul_builder *builder)
         add_entry(builder, UL_PROGRAM_ACCUMULATE, "accumulate", is_no_update);
 }
 
-/* ---- Steps of an entry ---- */
+/* ---- Steps of an entry ----
+ *
+ * A transfer of a value is needed where what it moves is read later; so is the wait for it. */
 
 struct slice {
     const struct ul_program *program;
@@ -105,8 +107,8 @@ struct slice {
 static const struct ul_plan_substep *substep_at(const struct slice *slice, uint32_t position)
 {
     const struct ul_plan_position *at = &slice->plan->positions[position];
-    const struct ul_plan_step *step = &slice->program->problem->steps[at->step];
     UL_ASSERT(at->kind == UL_PLAN_RUN);
+    const struct ul_plan_step *step = &slice->program->problem->steps[at->step];
     return &step->alternatives[at->alternative].substeps[at->substep];
 }
 
@@ -114,7 +116,7 @@ static const struct ul_plan_substep *substep_at(const struct slice *slice, uint3
 static uint32_t region_around(const struct slice *slice, uint32_t position)
 {
     const struct ul_program_region *regions = slice->program->regions;
-    uint32_t region = slice->program->steps[slice->plan->positions[position].step].region;
+    uint32_t region = ul_program_region_at(slice->program, &slice->plan->positions[position]);
     while (region != 0 && regions[region].parent != 0)
         region = regions[region].parent;
     return region;
@@ -122,6 +124,9 @@ static uint32_t region_around(const struct slice *slice, uint32_t position)
 
 static bool makes_wanted(const struct slice *slice, uint32_t position)
 {
+    const struct ul_plan_position *at = &slice->plan->positions[position];
+    if (at->kind != UL_PLAN_RUN)
+        return at->kind != UL_PLAN_WAIT && slice->wanted[at->value];
     const struct ul_plan_substep *substep = substep_at(slice, position);
     bool any = false;
     for (uint32_t i = 0; i < substep->write_count; i++)
@@ -131,8 +136,10 @@ static bool makes_wanted(const struct slice *slice, uint32_t position)
 
 static void take(struct slice *slice, uint32_t position)
 {
-    const struct ul_plan_substep *substep = substep_at(slice, position);
     slice->runs[position] = true;
+    if (slice->plan->positions[position].kind != UL_PLAN_RUN)
+        return;
+    const struct ul_plan_substep *substep = substep_at(slice, position);
     for (uint32_t i = 0; i < substep->read_count; i++)
         slice->wanted[substep->reads[i]] = true;
 }
@@ -151,12 +158,31 @@ static void take_needed(struct slice *slice)
     }
 }
 
+/* The waits for transfers that are taken. */
+static void take_waits(struct slice *slice)
+{
+    const struct ul_plan_position *positions = slice->plan->positions;
+    uint32_t seen[UL_LIMIT_STREAMS] = {0}; /* per stream: positions before are waited for */
+    for (uint32_t w = 0; w < slice->plan->position_count; w++) {
+        if (positions[w].kind != UL_PLAN_WAIT)
+            continue;
+        uint32_t last = positions[w].awaited, stream = positions[last].stream;
+        UL_ASSERT(last < w && stream < UL_LIMIT_STREAMS);
+        for (; seen[stream] <= last; seen[stream]++) {
+            if (positions[seen[stream]].stream == stream && slice->runs[seen[stream]])
+                slice->runs[w] = true;
+        }
+    }
+}
+
 /* No step changes a weight that the entry does not make. */
 static bool leaves_states(const struct slice *slice, const bool *made)
 {
     for (uint32_t p = 0; p < slice->plan->position_count; p++) {
+        if (!slice->runs[p] || slice->plan->positions[p].kind != UL_PLAN_RUN)
+            continue;
         const struct ul_plan_substep *substep = substep_at(slice, p);
-        for (uint32_t i = 0; slice->runs[p] && i < substep->write_count; i++) {
+        for (uint32_t i = 0; i < substep->write_count; i++) {
             uint32_t place = substep->writes[i];
             if (slice->program->places[place].kind == UL_PLACE_DONATED && !made[place])
                 return false;
@@ -183,5 +209,6 @@ void ul_program_mark_entry(const struct ul_program *program, const struct ul_pla
         slice.wanted[program->value_places[base]] = true;
     }
     take_needed(&slice);
+    take_waits(&slice);
     UL_ASSERT(leaves_states(&slice, made));
 }

@@ -279,12 +279,14 @@ uint64_t ul_footprint_flash_bytes(struct ul_arena *scratch, const struct ul_prog
 }
 
 /* Of all threads, in every plan: where the process is a caller's, each is as deep as the one that
- * calls. */
+ * calls. A process has one more where values are offloaded. */
 static uint64_t min_stack_bytes(const struct ul_program *program, bool is_whole)
 {
-    return program->options.thread_count *
-           (is_whole ? ul_profile_process(program->options.profile)->stack_bytes
-                     : ul_program_min_stack_bytes(program));
+    uint64_t thread_count = program->options.thread_count;
+    if (!is_whole)
+        return thread_count * ul_program_min_stack_bytes(program);
+    return (thread_count + program->options.offload.exists) *
+           ul_profile_process(program->options.profile)->stack_bytes;
 }
 
 static void count_stacks(const struct ul_program *program, const struct ul_plan *plan,

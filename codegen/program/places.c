@@ -109,6 +109,9 @@ uint32_t ul_place_of_form(struct ul_builder *builder, ul_value_id base, const st
                            pack != NULL ? pack->size_bytes : ul_value_bytes(graph, base));
     value.space = space_of(builder, base);
     value.persistent = info->kind == UL_VALUE_WEIGHT || (info->flags & UL_VALUE_PERSISTENT) != 0;
+    /* Weights may be packed, and parameters are read all through a step. */
+    value.stays =
+        value.persistent && value.class != UL_PLAN_OPTIMIZER && value.class != UL_PLAN_GRADIENTS;
     value.live_from_start = info->kind == UL_VALUE_INPUT;
     value.live_to_end = ul_graph_is_output(graph, base) ||
                         (info->kind == UL_VALUE_INPUT && builder->options->keep_inputs);
@@ -136,6 +139,7 @@ static uint32_t add_state(struct ul_builder *builder, const char *name, uint64_t
 {
     struct ul_plan_value value = ul_plan_value_make(name, UL_PLAN_SCRATCH, size_bytes);
     value.persistent = true;
+    value.stays = true;
     return place_add(builder, UL_PLACE_STATE, UL_NONE, &value);
 }
 
@@ -188,8 +192,12 @@ uint32_t ul_place_add_temporary(struct ul_builder *builder, ul_value_id like)
 void ul_place_add_states(struct ul_builder *builder)
 {
     struct ul_program *program = builder->program;
+    bool is_separate = builder->options->target->traits.memory_is_separate;
     program->run_state = UL_PLAN_NONE;
-    if (builder->options->target->traits.memory_is_separate)
+    program->offload_state = UL_PLAN_NONE;
+    if (builder->options->offload.exists && !is_separate)
+        program->offload_state = add_state(builder, "offload", UL_PROGRAM_POINTER_BYTES);
+    if (is_separate)
         program->run_state = add_state(builder, "state of the run",
                                        (uint64_t)UL_PROGRAM_STATE_BYTES + program->flag_count);
 }

@@ -78,6 +78,26 @@ static enum ul_status build(struct ul_builder *builder)
     return ul_donation_check(builder);
 }
 
+/* Memory of a device's host is behind a bus that carries both directions at a time. A transfer
+ * takes so long at least: a call of the system and two of threads that wait for each other, or of
+ * CUDA. */
+static void add_offload(struct ul_program *program)
+{
+    enum { LATENCY_NS = 10000 };
+    const struct ul_program_options *options = &program->options;
+    const struct ul_program_offload *offload = &options->offload;
+    bool is_file = offload->file != NULL;
+    uint32_t id = ul_problem_add_space(
+        program->problem, is_file ? "offload: file" : "offload: host", offload->capacity_bytes);
+    struct ul_plan_space *space = &program->problem->spaces[id];
+    double rate = ul_profile_transfer_rate(options->profile, is_file);
+    UL_ASSERT(id == UL_PROGRAM_OFFLOAD);
+    space->transfers = true;
+    space->bandwidth_mb = rate * 1e3 < 1 ? 1 : (uint64_t)(rate * 1e3);
+    space->latency_cost = LATENCY_NS;
+    space->duplex = options->target->traits.memory_is_separate;
+}
+
 static struct ul_program *program_new(struct ul_arena *arena, const struct ul_graph *graph,
                                       const struct ul_program_options *options)
 {
@@ -93,6 +113,8 @@ static struct ul_program *program_new(struct ul_arena *arena, const struct ul_gr
     ul_problem_add_space(program->problem, "code", 0);
     program->problem->spaces[UL_PROGRAM_KEPT].beside = true;
     program->problem->spaces[UL_PROGRAM_CODE].beside = true;
+    if (options->offload.exists)
+        add_offload(program);
     program->library_place = UL_PLAN_NONE;
     program->library_state = UL_PLAN_NONE;
     program->value_places = UL_NEW_ARRAY(arena, uint32_t, graph->value_count);

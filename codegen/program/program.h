@@ -140,9 +140,17 @@ enum {
     UL_PROGRAM_ENTRY_COUNT
 };
 
-/* The spaces of the problem. Only the arena is packed and reserved; what a library keeps for calls,
- * and the code of kernels that a plan may do without, are beside it in the process. */
-enum { UL_PROGRAM_ARENA, UL_PROGRAM_ROM, UL_PROGRAM_CALLER, UL_PROGRAM_KEPT, UL_PROGRAM_CODE };
+/* The spaces of the problem. What a library keeps for calls, and the code of kernels that a plan
+ * may do without, are beside the arena in the process. Where values may be offloaded there is a
+ * last space, packed and reserved as the arena is. */
+enum {
+    UL_PROGRAM_ARENA,
+    UL_PROGRAM_ROM,
+    UL_PROGRAM_CALLER,
+    UL_PROGRAM_KEPT,
+    UL_PROGRAM_CODE,
+    UL_PROGRAM_OFFLOAD
+};
 
 /* Kernels read doubles and 64-bit integers in place: no plan of less alignment can run. */
 enum { UL_PROGRAM_MIN_ALIGN_BYTES = 8 };
@@ -156,6 +164,13 @@ enum ul_conv_choice {
     UL_CONV_BEST,    /* by Winograd's method where that pays */
     UL_CONV_DIRECT,  /* never */
     UL_CONV_WINOGRAD /* wherever it can be done */
+};
+
+/* Where values may be while the arena has no room for them. */
+struct ul_program_offload {
+    bool exists;
+    const char *file;        /* NULL: memory of the host */
+    uint64_t capacity_bytes; /* 0: nobody bounds it */
 };
 
 struct ul_program_options {
@@ -184,6 +199,7 @@ struct ul_program_options {
      * one is another. */
     const struct ul_program *base;
     const struct ul_training *training; /* NULL: it does not train */
+    struct ul_program_offload offload;
 };
 
 struct ul_program {
@@ -201,6 +217,8 @@ struct ul_program {
     uint32_t *value_places;          /* base value of the graph -> its first place, or NONE */
     uint32_t library_state;          /* the place of what a library on the host keeps, or NONE */
     uint32_t run_state;              /* the place of the state of a run on a device, or NONE */
+    uint32_t offload_state;          /* of the host's pointer to what values are offloaded to, or
+                                        NONE */
     uint32_t first_other; /* the place of options.others[0]; each has one in the arena and
                              one beside it, one after the other */
     uint32_t entry_count;
@@ -213,6 +231,9 @@ struct ul_program {
     uint32_t flag_count;     /* regions that may be skipped or left */
 };
 
+/* Of a pointer, on the machine with the widest ones. */
+enum { UL_PROGRAM_POINTER_BYTES = 8 };
+
 /* The state of a run on a device: this, and a byte for each flag (runtime/cuda/ul_cuda.h). */
 enum { UL_PROGRAM_STATE_BYTES = 32 };
 
@@ -224,6 +245,9 @@ enum ul_status ul_program_build(struct ul_arena *arena, const struct ul_graph *g
 /* steps.c: the step as a plan runs it at that position. */
 const struct ul_program_step *ul_program_step_at(const struct ul_program *program,
                                                  const struct ul_plan_position *position);
+/* The region that a position is in. */
+uint32_t ul_program_region_at(const struct ul_program *program,
+                              const struct ul_plan_position *position);
 /* Marks the kernels and calls that a plan runs, each in an array as long as the program has. */
 void ul_program_mark_run(const struct ul_program *program, const struct ul_plan *plan,
                          bool *kernels, bool *calls);

@@ -74,7 +74,9 @@ static struct frames frames_make(struct ul_arena *arena, const struct ul_program
     return (struct frames){
         .around_bytes = STEPS_BYTES + (uint64_t)REGION_BYTES * region_depth(program) +
                         (has_team ? TEAM_BYTES : 0) + (trains ? TRAIN_BYTES : 0) + MATH_BYTES,
-        .other_bytes = reads_weights(program) ? READ_WEIGHTS_BYTES : checkpoint_bytes,
+        .other_bytes = reads_weights(program) || program->options.offload.exists
+                           ? READ_WEIGHTS_BYTES
+                           : checkpoint_bytes,
         .library_bytes = ul_profile_process(program->options.profile)->stack_bytes,
         .has_team = has_team,
         .kernel_bytes = kernel_bytes};

@@ -21,6 +21,12 @@ const struct ul_program_step *ul_program_step_at(const struct ul_program *progra
     return position->alternative == 0 ? step : &step->others[position->alternative - 1];
 }
 
+uint32_t ul_program_region_at(const struct ul_program *program,
+                              const struct ul_plan_position *position)
+{
+    return position->kind == UL_PLAN_RUN ? program->steps[position->step].region : position->region;
+}
+
 void ul_program_mark_run(const struct ul_program *program, const struct ul_plan *plan,
                          bool *kernels, bool *calls)
 {

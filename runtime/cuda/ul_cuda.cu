@@ -180,6 +180,50 @@ static enum ul_result make_context(struct ul_context *context, struct ul_failure
     return UL_OK;
 }
 
+/* Memory that copies beside kernels reach, of exactly the planned bytes; streams and events. */
+static enum ul_result open_offload(struct ul_context *context, struct ul_failure *failure)
+{
+    const struct ul_model *model = context->model;
+    uint32_t count = model->device->transfer_count;
+    cudaError_t error = cudaSuccess;
+    if (model->offload_bytes == 0)
+        return UL_OK;
+    context->moves = (struct ul_cuda_transfer *)calloc(count, sizeof *context->moves);
+    if (context->moves == NULL || cudaHostAlloc((void **)&context->offload, model->offload_bytes,
+                                                cudaHostAllocDefault) != cudaSuccess) {
+        context->offload = NULL;
+        (void)cudaGetLastError();
+        return ul_check_fail(failure, UL_OFFLOAD_TOO_SMALL, model->offload_bytes, 0);
+    }
+    memset(context->offload, 0, model->offload_bytes);
+    for (int i = 0; error == cudaSuccess && i < UL_CUDA_MOVERS; i++)
+        error = cudaStreamCreateWithFlags(&context->movers[i], cudaStreamNonBlocking);
+    for (uint32_t i = 0; error == cudaSuccess && i < count; i++) {
+        error = cudaEventCreateWithFlags(&context->moves[i].begun, cudaEventDisableTiming);
+        error = ul_cuda_first(
+            error, cudaEventCreateWithFlags(&context->moves[i].done, cudaEventDisableTiming));
+    }
+    context->memory.offload_bytes = model->offload_bytes;
+    return error == cudaSuccess ? UL_OK : ul_cuda_fail(context, failure, error);
+}
+
+static void close_offload(struct ul_context *context)
+{
+    uint32_t count = context->moves != NULL ? context->model->device->transfer_count : 0;
+    for (int i = 0; i < UL_CUDA_MOVERS; i++)
+        if (context->movers[i] != NULL)
+            (void)cudaStreamDestroy(context->movers[i]);
+    for (uint32_t i = 0; i < count; i++) {
+        if (context->moves[i].begun != NULL)
+            (void)cudaEventDestroy(context->moves[i].begun);
+        if (context->moves[i].done != NULL)
+            (void)cudaEventDestroy(context->moves[i].done);
+    }
+    if (context->offload != NULL)
+        (void)cudaFreeHost(context->offload);
+    free(context->moves);
+}
+
 static enum ul_result open_libraries(struct ul_context *context, struct ul_failure *failure)
 {
     const struct ul_device *device = context->model->device;
@@ -285,6 +329,7 @@ static void close_context(struct ul_context *context)
             (void)cudaEventDestroy(context->marks[i]);
     if (context->seen != NULL)
         (void)cudaFreeHost(context->seen);
+    close_offload(context);
     if (context->own_stream != NULL)
         (void)cudaStreamDestroy(context->own_stream);
     if (entered)
@@ -301,6 +346,8 @@ static enum ul_result open_parts(struct ul_context *context, struct ul_failure *
         result = check_device(context, failure);
     if (result == UL_OK)
         result = make_context(context, failure);
+    if (result == UL_OK)
+        result = open_offload(context, failure);
     if (result == UL_OK)
         result = open_libraries(context, failure);
     if (result == UL_OK && context->request.arena != NULL)
@@ -423,6 +470,11 @@ static void free_buffer(struct ul_context *context, void *buffer)
     ul_cuda_leave(context->device, before);
 }
 
+static unsigned char *get_offload(const struct ul_context *context)
+{
+    return context->offload;
+}
+
 static void *new_host(struct ul_context *context, uint64_t size_bytes)
 {
     void *bytes = NULL;
@@ -517,6 +569,7 @@ extern "C" const struct ul_device_functions ul_cuda_functions = {
     new_buffer,
     free_buffer,
     copy_now,
+    get_offload,
     new_host,
     free_host,
     get_memory,

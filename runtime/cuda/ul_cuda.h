@@ -25,8 +25,11 @@
 
 #include "ul_device.h"
 #include "ul_model.h"
+#include "ul_offload.h"
 
 #include <cuda_runtime.h>
+
+#define UL_CUDA_MOVERS 2 /* one each way */
 
 /* The first thing out of range in a run: that of the first step that ran into one, and of these the
  * least (limit, value), so that it does not depend on which thread came first. */
@@ -53,6 +56,11 @@ struct ul_where {
     uint32_t step;
 };
 
+/* Of a transfer: when all steps before it are done, and when it is. */
+struct ul_cuda_transfer {
+    cudaEvent_t begun, done;
+};
+
 /* One run, on the host. */
 struct ul_cuda_run {
     cudaStream_t stream;
@@ -61,7 +69,10 @@ struct ul_cuda_run {
     uint8_t *regions;          /* behind the state */
     const void *const *inputs; /* device memory of the caller, for --io caller */
     void *const *outputs;
-    void *const *libraries; /* the handles, in the order of the model's table */
+    void *const *libraries;     /* the handles, in the order of the model's table */
+    unsigned char *offload;     /* page-locked memory of the host; NULL: nothing is offloaded */
+    const cudaStream_t *movers; /* UL_CUDA_MOVERS, for transfers beside steps */
+    const struct ul_cuda_transfer *moves; /* by number */
     /* Told of each step before it is launched, where the run is not captured; else NULL. */
     void (*announce)(struct ul_cuda_run *run, const struct ul_where *where);
     void *announce_context;
@@ -166,6 +177,14 @@ static inline int ul_cuda_may_launch(struct ul_cuda_run *run)
 
 /* size_bytes from one place of device memory to another; the two do not overlap. */
 void ul_cuda_copy(const struct ul_cuda_step *at, const void *from, void *to, uint64_t size_bytes);
+/* Begins to move size_bytes between the arena and what is offloaded, on a stream of the plan's;
+ * steps that are enqueued behind it run beside it, where the stream is not 0. */
+void ul_cuda_move(const struct ul_cuda_step *at, enum ul_direction direction, uint32_t stream,
+                  uint32_t number, uint64_t offset_bytes, unsigned char *bytes,
+                  uint64_t size_bytes);
+/* Steps that are enqueued behind it wait for that transfer, and for those before it on its stream.
+ */
+void ul_cuda_await(struct ul_cuda_run *run, uint32_t number);
 /* *to = value */
 void ul_cuda_put_counter(const struct ul_cuda_step *at, int64_t *to, int64_t value);
 /* regions[region] = parent's byte (1 for UL_CUDA_ALWAYS) and, where `condition` is not NULL,

@@ -34,6 +34,9 @@ struct ul_context {
     unsigned char *arena;
     struct ul_cuda_state *seen; /* page-locked: the state after a run */
     void *libraries[UL_DEVICE_LIBRARY_LIMIT];
+    unsigned char *offload; /* page-locked */
+    cudaStream_t movers[UL_CUDA_MOVERS];
+    struct ul_cuda_transfer *moves;
     bool warm; /* the model ran once, so that a run can be captured */
     cudaGraphExec_t graph;
     const void **graph_buffers; /* the caller's inputs and outputs that it was captured with */

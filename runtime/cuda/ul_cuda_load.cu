@@ -65,9 +65,9 @@ static bool upload_section(struct upload *upload, uint64_t offset_bytes, unsigne
             return false;
         ul_hash_add(&upload->hash, staged, piece);
         if (target != NULL) {
-            upload->error = ul_cuda_first(upload->error, cudaMemcpyAsync(target, staged, piece,
-                                                                         cudaMemcpyHostToDevice,
-                                                                         upload->context->stream));
+            upload->error = ul_cuda_first(
+                upload->error,
+                cudaMemcpyAsync(target, staged, piece, cudaMemcpyDefault, upload->context->stream));
             target += piece;
             upload->used_bytes += piece;
         }
@@ -87,7 +87,9 @@ static enum ul_result upload_sections(struct upload *upload, struct ul_failure *
     ul_hash_init(&upload->hash);
     for (uint32_t i = 0; i < model->section_count; i++) {
         const struct ul_section *section = &model->sections[i];
-        unsigned char *target = upload->context->arena + section->offset_bytes;
+        unsigned char *place =
+            section->space == UL_SPACE_OFFLOAD ? upload->context->offload : upload->context->arena;
+        unsigned char *target = place + section->offset_bytes;
         uint64_t gap =
             ul_weights_gap(section->offset_bytes, section->size_bytes, section->pack != NULL, at);
         if (!upload_section(upload, begin + at, NULL, gap) ||
@@ -119,14 +121,25 @@ static enum ul_result load_weights(struct ul_context *context,
     return result == UL_OK && error != cudaSuccess ? ul_cuda_fail(context, failure, error) : result;
 }
 
+/* In memory of the host, of which no copy is on its way. */
+static void fill_offloaded(unsigned char *to, const struct ul_splat *splat)
+{
+    for (uint64_t i = 0; i < splat->element_count * splat->element_bytes; i++)
+        to[i] = (unsigned char)(splat->value >> 8 * (i % splat->element_bytes) & 0xffu);
+}
+
 /* What is not stored: weights that are all one number, and what set-up computes. */
 static void set_up(struct ul_cuda_run *run)
 {
     const struct ul_context *context = (const struct ul_context *)run->announce_context;
     const struct ul_model *model = context->model;
     struct ul_cuda_step at = {run, {&run->state->fault, NULL, 0, 0}};
-    for (uint32_t i = 0; i < model->splat_count; i++)
-        ul_cuda_fill_splat(&at, &model->splats[i]);
+    for (uint32_t i = 0; i < model->splat_count; i++) {
+        if (model->splats[i].space == UL_SPACE_OFFLOAD)
+            fill_offloaded(run->offload + model->splats[i].offset_bytes, &model->splats[i]);
+        else
+            ul_cuda_fill_splat(&at, &model->splats[i]);
+    }
     const struct ul_entry *entry = &model->entries[UL_ENTRY_SET_UP];
     for (uint32_t i = 0; i < entry->input_count; i++) { /* 0 until it is given */
         const struct ul_rt_tensor *input = &model->inputs[entry->inputs[i]];
@@ -142,9 +155,9 @@ static bool is_in_arena(const struct ul_model *model)
 {
     bool in_arena = true;
     for (uint32_t i = 0; i < model->input_count; i++)
-        in_arena = in_arena && model->inputs[i].space == UL_SPACE_ARENA;
+        in_arena = in_arena && !ul_is_callers(model->inputs[i].space);
     for (uint32_t i = 0; i < model->output_count; i++)
-        in_arena = in_arena && model->outputs[i].space == UL_SPACE_ARENA;
+        in_arena = in_arena && !ul_is_callers(model->outputs[i].space);
     return in_arena;
 }
 

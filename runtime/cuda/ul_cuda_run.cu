@@ -31,6 +31,9 @@ struct ul_cuda_run ul_cuda_begin_run(const struct ul_context *context, cudaStrea
                                                  context->model->device->state_offset_bytes);
     run.regions = (uint8_t *)(run.state + 1);
     run.libraries = context->libraries;
+    run.movers = context->movers;
+    run.moves = context->moves;
+    run.offload = context->offload;
     run.launch_limit = UINT64_MAX;
     return run;
 }
@@ -74,14 +77,14 @@ static bool same_buffers(struct ul_context *context, const void *const *inputs,
     const void **buffers = context->graph_buffers;
     bool same = true;
     for (uint32_t i = 0; i < model->input_count; i++) {
-        const void *now = model->inputs[i].space != UL_SPACE_ARENA ? inputs[i] : NULL;
+        const void *now = ul_is_callers(model->inputs[i].space) ? inputs[i] : NULL;
         same = same && buffers[i] == now;
         if (keep)
             buffers[i] = now;
     }
     buffers += model->input_count;
     for (uint32_t i = 0; i < model->output_count; i++) {
-        const void *now = model->outputs[i].space != UL_SPACE_ARENA ? outputs[i] : NULL;
+        const void *now = ul_is_callers(model->outputs[i].space) ? outputs[i] : NULL;
         same = same && buffers[i] == now;
         if (keep)
             buffers[i] = now;
@@ -161,12 +164,12 @@ static enum ul_result check_buffers(const struct ul_context *context, const stru
         return result;
     for (uint32_t k = 0; k < entry->input_count; k++) {
         uint32_t i = entry->inputs[k];
-        if (model->inputs[i].space != UL_SPACE_ARENA && !is_usable(context, inputs[i]))
+        if (ul_is_callers(model->inputs[i].space) && !is_usable(context, inputs[i]))
             return ul_check_tensor(failure, UL_INPUT_ELSEWHERE, i, 0);
     }
     for (uint32_t k = 0; k < entry->output_count; k++) {
         uint32_t i = entry->outputs[k];
-        if (model->outputs[i].space != UL_SPACE_ARENA && !is_usable(context, outputs[i]))
+        if (ul_is_callers(model->outputs[i].space) && !is_usable(context, outputs[i]))
             return ul_check_tensor(failure, UL_OUTPUT_ELSEWHERE, i, 0);
     }
     return UL_OK;
@@ -196,10 +199,12 @@ static cudaError_t copy_outputs(const struct ul_context *context, const struct u
     for (uint32_t k = 0; outputs != NULL && k < entry->output_count; k++) {
         uint32_t i = entry->outputs[k];
         const struct ul_rt_tensor *output = &model->outputs[i];
-        if (output->space == UL_SPACE_ARENA && outputs[i] != NULL)
-            error = ul_cuda_first(
-                error, cudaMemcpyAsync(outputs[i], context->arena + output->offset_bytes,
-                                       output->size_bytes, cudaMemcpyDefault, context->stream));
+        const unsigned char *place =
+            output->space == UL_SPACE_OFFLOAD ? context->offload : context->arena;
+        if (!ul_is_callers(output->space) && outputs[i] != NULL)
+            error = ul_cuda_first(error, cudaMemcpyAsync(outputs[i], place + output->offset_bytes,
+                                                         output->size_bytes, cudaMemcpyDefault,
+                                                         context->stream));
     }
     return error;
 }

@@ -106,6 +106,31 @@ void ul_cuda_copy(const struct ul_cuda_step *at, const void *from, void *to, uin
                   (const unsigned char *)from + words * 16, (unsigned char *)to + words * 16, rest);
 }
 
+void ul_cuda_move(const struct ul_cuda_step *at, enum ul_direction direction, uint32_t stream,
+                  uint32_t number, uint64_t offset_bytes, unsigned char *bytes, uint64_t size_bytes)
+{
+    struct ul_cuda_run *run = at->run;
+    unsigned char *there = run->offload + offset_bytes;
+    bool saves = direction == UL_OFFLOAD_SAVE;
+    cudaStream_t mover = stream == 0 ? run->stream : run->movers[(stream - 1) % UL_CUDA_MOVERS];
+    if (!ul_cuda_may_launch(run))
+        return;
+    if (mover != run->stream) {
+        ul_cuda_note(run, cudaEventRecord(run->moves[number].begun, run->stream));
+        ul_cuda_note(run, cudaStreamWaitEvent(mover, run->moves[number].begun, 0));
+    }
+    ul_cuda_note(run,
+                 saves ? cudaMemcpyAsync(there, bytes, size_bytes, cudaMemcpyDeviceToHost, mover)
+                       : cudaMemcpyAsync(bytes, there, size_bytes, cudaMemcpyHostToDevice, mover));
+    ul_cuda_note(run, cudaEventRecord(run->moves[number].done, mover));
+}
+
+void ul_cuda_await(struct ul_cuda_run *run, uint32_t number)
+{
+    if (run->error == cudaSuccess && run->launch_count < run->launch_limit)
+        ul_cuda_note(run, cudaStreamWaitEvent(run->stream, run->moves[number].done, 0));
+}
+
 void ul_cuda_put_counter(const struct ul_cuda_step *at, int64_t *to, int64_t value)
 {
     UL_LAUNCH(put_counter, 1, 1, at, to, value);

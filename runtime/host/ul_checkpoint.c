@@ -93,17 +93,19 @@ static struct ul_rt_tensor tensor_of(const struct ul_rt_parameter *parameter)
 
 /* ---- writing ---- */
 
-/* A parameter on a device. */
+/* A parameter on a device, or one that is offloaded. */
 struct place {
     const struct ul_session *session;
-    uint64_t offset_bytes;
+    const struct ul_rt_parameter *parameter;
 };
 
 static int read_place(void *context, uint64_t offset_bytes, void *target, uint64_t size_bytes)
 {
     const struct place *place = context;
-    return ul_session_device_read(place->session, (int64_t)(place->offset_bytes + offset_bytes),
-                                  target, size_bytes);
+    uint64_t from_bytes = place->parameter->offset_bytes + offset_bytes;
+    if (place->parameter->space == UL_SPACE_OFFLOAD)
+        return ul_store_move(place->session, true, from_bytes, target, size_bytes);
+    return ul_session_device_read(place->session, (int64_t)from_bytes, target, size_bytes);
 }
 
 static void describe_parameters(const struct ul_training_run *run, struct place *places,
@@ -114,10 +116,10 @@ static void describe_parameters(const struct ul_training_run *run, struct place 
         const struct ul_rt_parameter *parameter = &run->training->parameters[i];
         members[i].tensor = tensor_of(parameter);
         places[i].session = s;
-        places[i].offset_bytes = parameter->offset_bytes;
+        places[i].parameter = parameter;
         members[i].read = read_place;
         members[i].context = &places[i];
-        if (s->model->device == NULL)
+        if (s->model->device == NULL && parameter->space == UL_SPACE_ARENA)
             members[i].data = s->arena + parameter->offset_bytes;
     }
 }
@@ -217,20 +219,24 @@ static int check_name(void *context, const char *name)
                     ul_shown(shown, name));
 }
 
-/* One parameter to its place; on a device by way of memory of its size. */
+/* One parameter to its place; on a device, or where it is offloaded, by way of memory of its size.
+ */
 static int read_parameter(const struct ul_training_run *run, struct ul_reader *reader,
                           const struct ul_rt_parameter *parameter)
 {
     const struct ul_session *s = run->session;
     const struct ul_rt_tensor tensor = tensor_of(parameter);
-    if (s->model->device == NULL)
+    bool is_offloaded = parameter->space == UL_SPACE_OFFLOAD;
+    if (s->model->device == NULL && !is_offloaded)
         return ul_npz_read(s, reader, parameter->name, "parameter", &tensor,
                            s->arena + parameter->offset_bytes);
     void *bytes = malloc((size_t)parameter->size_bytes + 1);
     if (bytes == NULL)
         return ul_out_of_memory(s, parameter->size_bytes);
     int status = ul_npz_read(s, reader, parameter->name, "parameter", &tensor, bytes);
-    if (status == UL_EXIT_OK)
+    if (status == UL_EXIT_OK && is_offloaded)
+        status = ul_store_move(s, false, parameter->offset_bytes, bytes, parameter->size_bytes);
+    else if (status == UL_EXIT_OK)
         status = ul_session_device_write(s, (int64_t)parameter->offset_bytes, bytes,
                                          parameter->size_bytes);
     free(bytes);

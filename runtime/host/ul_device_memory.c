@@ -8,6 +8,9 @@ void ul_device_memory_print(const struct ul_device_memory *device, uint64_t aske
     char shown[UL_SHOWN_BYTES];
     printf("memory of %s, bytes\n", ul_shown(shown, device->device));
     printf("  %-42s %14" PRIu64 "\n", "arena, one allocation", device->allocated_bytes);
+    if (device->offload_bytes > 0)
+        printf("  %-42s %14" PRIu64 "\n", "offloaded to page-locked memory of the host",
+               device->offload_bytes);
     if (device->granted_bytes > device->allocated_bytes)
         printf("  %-42s %14" PRIu64 "\n", "taken for it beyond that",
                device->granted_bytes - device->allocated_bytes);
@@ -34,6 +37,7 @@ void ul_device_memory_write(struct ul_json *json, const struct ul_device_memory 
     ul_json_text(json, "name", device->device);
     ul_json_count(json, "total_bytes", device->total_bytes);
     ul_json_count(json, "allocated_bytes", device->allocated_bytes);
+    ul_json_count(json, "offload_bytes", device->offload_bytes);
     ul_json_count(json, "granted_bytes", device->granted_bytes);
     ul_json_count(json, "context_bytes", device->context_bytes);
     ul_json_bool(json, "context_shared", device->context_shared != 0);

@@ -17,6 +17,10 @@
  * gives it back), in the arena and in the shadow. A step that reads one gives other results in the
  * two runs; one that writes there is found as any write.
  *
+ * What values are offloaded to has a shadow of its own, in which the bytes of saved values are, and
+ * is filled where nothing lives as the arena is. Transfers are done as late as they may be, when
+ * they are waited for, and belong to the step that waits: one that nobody waits for shows.
+ *
  * On a device the arena is looked at through a mirror: what is compared, or copied to the shadow,
  * is fetched first; what is filled or disguised is so on the device. Its runs are launched step by
  * step.
@@ -52,11 +56,13 @@ struct trace {
 struct guard {
     const struct ul_session *s;
     const struct ul_model *model;
-    unsigned char *shadow; /* of the arena, with its margins */
-    unsigned char *mirror; /* of a device's; NULL: the host has the arena */
-    uint32_t *by_offset;   /* the ranges in the order of their offsets */
-    bool *is_bare;         /* per range: never disguised */
-    bool *is_disguised;    /* per range, now */
+    unsigned char *shadow;         /* of the arena, with its margins */
+    unsigned char *mirror;         /* of a device's; NULL: the host has the arena */
+    unsigned char *offload;        /* what values are offloaded to; NULL: none are */
+    unsigned char *offload_shadow; /* of that */
+    uint32_t *by_offset;           /* the ranges in the order of their offsets */
+    bool *is_bare;                 /* per range: never disguised */
+    bool *is_disguised;            /* per range, now */
     struct trace traces[2];
     struct trace *trace; /* of this run; NULL in the third */
     unsigned char fill;
@@ -67,7 +73,8 @@ struct guard {
     /* the first byte that nobody may have written */
     bool found_write;
     uint32_t write_step;
-    uint64_t write_offset; /* in the block, margins included */
+    uint64_t write_offset; /* in the block, margins included, or of what is offloaded to: */
+    bool write_offloads;
     /* for the visitor of views */
     struct ul_hash hash;
     const struct ul_rt_view *view;
@@ -111,6 +118,21 @@ static void compare(struct guard *guard, uint64_t offset_bytes, uint64_t size_by
     guard->write_offset = offset_bytes;
 }
 
+/* The same of what values are offloaded to. */
+static void compare_offload(struct guard *guard, uint64_t offset_bytes, uint64_t size_bytes)
+{
+    const unsigned char *offload = guard->offload, *shadow = guard->offload_shadow;
+    if (guard->found_write || size_bytes == 0 ||
+        memcmp(offload + offset_bytes, shadow + offset_bytes, (size_t)size_bytes) == 0)
+        return;
+    while (offload[offset_bytes] == shadow[offset_bytes])
+        offset_bytes++;
+    guard->found_write = true;
+    guard->write_offloads = true;
+    guard->write_step = guard->last;
+    guard->write_offset = offset_bytes;
+}
+
 /* Where a view of the arena lies has been fetched before, all of it at once. */
 static void visit_view(void *context, uint64_t offset_bytes, uint64_t size_bytes)
 {
@@ -135,6 +157,10 @@ static void visit_view(void *context, uint64_t offset_bytes, uint64_t size_bytes
         memcpy(guard->shadow + s->margin_bytes + offset_bytes,
                block + s->margin_bytes + offset_bytes, (size_t)size_bytes);
         return;
+    case UL_SPACE_OFFLOAD:
+        bytes = guard->offload;
+        memcpy(guard->offload_shadow + offset_bytes, bytes + offset_bytes, (size_t)size_bytes);
+        break;
     case UL_SPACE_ROM:
         return;
     }
@@ -221,6 +247,53 @@ static void fill_dead(struct guard *guard, uint64_t begin, uint64_t end, uint32_
         begin = range_end;
     }
     fill(guard, begin, end);
+}
+
+/* ---- what values are offloaded to ---- */
+
+/* Fills those bytes of [begin, end) that no value holds at `step`. */
+static void fill_offload(struct guard *guard, uint64_t begin, uint64_t end, uint32_t step)
+{
+    const struct ul_model *model = guard->model;
+    while (begin < end) {
+        uint64_t next = end, behind = end; /* the first value there, and its end */
+        for (uint32_t i = 0; i < model->offload_range_count; i++) {
+            const struct ul_range *range = &model->offload_ranges[i];
+            uint64_t range_end = range->offset_bytes + range->size_bytes;
+            if (!is_live(range, step) || range_end <= begin || range->offset_bytes >= next)
+                continue;
+            next = range->offset_bytes > begin ? range->offset_bytes : begin;
+            behind = range_end;
+        }
+        memset(guard->offload + begin, guard->fill, (size_t)(next - begin));
+        memset(guard->offload_shadow + begin, guard->fill, (size_t)(next - begin));
+        begin = next < end ? behind : end;
+    }
+}
+
+/* Values that end or begin between two steps: compared; where some end, it is filled. */
+static void change_offload(struct guard *guard, uint32_t from, uint32_t to)
+{
+    const struct ul_model *model = guard->model;
+    for (uint32_t i = 0; i < model->offload_range_count; i++) {
+        const struct ul_range *range = &model->offload_ranges[i];
+        if (is_live(range, from) != is_live(range, to))
+            compare_offload(guard, range->offset_bytes, range->size_bytes);
+    }
+    for (uint32_t i = 0; i < model->offload_range_count; i++) {
+        const struct ul_range *range = &model->offload_ranges[i];
+        if (is_live(range, from) && !is_live(range, to))
+            fill_offload(guard, range->offset_bytes, range->offset_bytes + range->size_bytes, to);
+    }
+}
+
+/* What is offloaded between runs is there before the first step. */
+static void begin_offload(struct guard *guard)
+{
+    if (guard->offload == NULL)
+        return;
+    memcpy(guard->offload_shadow, guard->offload, (size_t)guard->model->offload_bytes);
+    fill_offload(guard, 0, guard->model->offload_bytes, 0);
 }
 
 /* ---- disguise ---- */
@@ -328,11 +401,15 @@ static void on_step(void *context, uint32_t step)
         accept(guard, 0, block_bytes(guard->s)); /* inputs are in their places */
     if (guard->last != STEP_NONE) {
         accept_writes(guard, guard->last);
-        if (guard->every_step || step == step_count)
+        if (guard->every_step || step == step_count) {
             compare(guard, 0, block_bytes(guard->s));
+            compare_offload(guard, 0, guard->offload != NULL ? guard->model->offload_bytes : 0);
+        }
         show_ended(guard, step);
-        if (step < step_count)
+        if (step < step_count) {
             change_ranges(guard, guard->last, step);
+            change_offload(guard, guard->last, step);
+        }
     }
     disguise_for(guard, step);
     guard->last = step;
@@ -344,6 +421,9 @@ static bool is_initial(const struct ul_model *model, const struct ul_range *rang
     if (model->library != NULL && range->offset_bytes == model->library->state_offset_bytes &&
         range->size_bytes == sizeof(void *))
         return true; /* the library's state */
+    if (model->offload_bytes != 0 && range->row == UL_ROW_SCRATCH && range->live_begin == 0 &&
+        range->offset_bytes == model->offload_state_offset_bytes)
+        return true; /* the place of what values are offloaded to */
     return range->live_begin == 0 &&
            (range->row == UL_ROW_WEIGHTS || range->row == UL_ROW_OPTIMIZER ||
             range->row == UL_ROW_INPUTS);
@@ -371,6 +451,7 @@ static int run_watched(struct ul_session *s, struct guard *guard, const struct u
     if (status != UL_EXIT_OK)
         return status;
     fill_at_start(guard);
+    begin_offload(guard);
     for (uint32_t i = 0; i < s->model->output_count; i++) {
         if (s->outputs[i] != NULL)
             memset(s->outputs[i], guard->fill, (size_t)s->model->outputs[i].size_bytes);
@@ -416,6 +497,11 @@ static const char *place_text(const struct guard *guard, char buffer[TEXT_BYTES]
     uint64_t margin = guard->s->margin_bytes;
     uint64_t at = guard->write_offset - margin;
     char name[UL_SHOWN_BYTES];
+    if (guard->write_offloads) {
+        snprintf(buffer, TEXT_BYTES, "byte %" PRIu64 " of what values are offloaded to",
+                 guard->write_offset);
+        return buffer;
+    }
     if (guard->write_offset < margin || at >= model->arena_bytes) {
         snprintf(buffer, TEXT_BYTES, "outside of the arena, %" PRIu64 " bytes %s",
                  guard->write_offset < margin ? margin - guard->write_offset
@@ -493,6 +579,7 @@ static int run_all(struct ul_session *s, struct guard *guard, const struct ul_sa
     }
     if (status == UL_EXIT_OK && guard->found_write) {
         guard->found_write = false;
+        guard->write_offloads = false;
         guard->every_step = true;
         guard->trace = NULL;
         status = run_watched(s, guard, inputs);
@@ -542,11 +629,17 @@ int ul_guard(struct ul_session *s)
     guard.shadow = malloc((size_t)block_bytes(s));
     if (s->model->device != NULL)
         guard.mirror = malloc((size_t)block_bytes(s));
+    if (s->model->offload_bytes != 0) {
+        guard.offload = s->model->device != NULL ? s->model->device->functions->offload(s->context)
+                                                 : ul_store_memory(s);
+        guard.offload_shadow = malloc((size_t)s->model->offload_bytes);
+    }
     guard.by_offset = malloc(room * sizeof *guard.by_offset);
     guard.is_bare = malloc(room * sizeof *guard.is_bare);
     guard.is_disguised = calloc(room, sizeof *guard.is_disguised);
     if (!saved || guard.is_bare == NULL || guard.is_disguised == NULL || spare == NULL ||
         guard.shadow == NULL || guard.by_offset == NULL ||
+        (s->model->offload_bytes != 0 && guard.offload_shadow == NULL) ||
         (s->model->device != NULL && guard.mirror == NULL)) {
         status = ul_out_of_memory(s, block_bytes(s));
     } else {
@@ -558,6 +651,7 @@ int ul_guard(struct ul_session *s)
     free(spare);
     free(guard.shadow);
     free(guard.mirror);
+    free(guard.offload_shadow);
     free(guard.by_offset);
     free(guard.is_bare);
     free(guard.is_disguised);

@@ -50,6 +50,7 @@ enum ul_exit {
 };
 
 struct ul_run_options;
+struct ul_store;
 
 struct ul_session {
     const char *program; /* how it was called, for messages */
@@ -66,8 +67,9 @@ struct ul_session {
     struct ul_context *context;
     void **device_inputs; /* what a run takes: that, or the buffer */
     void **device_outputs;
-    uint64_t fault_count; /* runs that met a value out of bounds */
-    bool ready;           /* the arena holds a model that is set up */
+    uint64_t fault_count;   /* runs that met a value out of bounds */
+    struct ul_store *store; /* what values are offloaded to; NULL: none are, or a device has it */
+    bool ready;             /* the arena holds a model that is set up */
     bool has_line; /* a terminal shows a line of progress, which messages take the place of */
     uint64_t library_bytes; /* most that the library took for itself at a set-up, and kept */
 };
@@ -277,6 +279,7 @@ struct ul_run_options {
     const char *output_npz;
     const char *test_data;
     const char *weights;
+    const char *offload; /* a file, or a folder for one; NULL: as compiled */
     const char *json;
     uint32_t threads;    /* 0: as many as the environment and the plan allow */
     uint32_t device;     /* 1 + its number; 0: CUDA's first */
@@ -331,6 +334,24 @@ struct ul_weights_file {
 /* --weights FILE, else what is appended to the program, else PROGRAM.weights beside it. */
 int ul_weights_open(const struct ul_session *s, struct ul_weights_file *file);
 void ul_weights_close(struct ul_weights_file *file);
+
+/* ---- ul_offload.c ---- */
+/* Memory, or a file without a name, of exactly the planned bytes, and a thread that moves values to
+   it and back. UL_EXIT_IO where the file, or the room for it, is not to be had. Where a model
+   offloads nothing there is nothing to open. */
+int ul_store_open(struct ul_session *s);
+void ul_store_close(struct ul_session *s);
+/* For ul_offload_attach; NULL: there is none. */
+const struct ul_offload *ul_store_offload(const struct ul_session *s);
+/* The bytes of memory; NULL: it is a file. With --guard it is memory, and transfers are done as
+   late as they may be, when they are waited for. */
+unsigned char *ul_store_memory(const struct ul_session *s);
+uint64_t ul_store_bytes(const struct ul_session *s); /* that there are */
+/* One line for a transfer that failed, and UL_EXIT_IO. */
+int ul_store_report(const struct ul_session *s);
+/* Bytes of a value that is offloaded between runs, on the host or a device. */
+int ul_store_move(const struct ul_session *s, bool loads, uint64_t offset_bytes, void *bytes,
+                  uint64_t size_bytes);
 
 /* ---- ul_report.c ---- */
 /* A failure to set up or to run, said with its numbers. file: where weights came from, or NULL. */

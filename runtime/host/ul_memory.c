@@ -21,9 +21,9 @@
 #include <sys/resource.h>
 
 /* Where the resident pages of the process are, after the runs. */
-enum where { IN_ARENA, IN_LIBRARY, IN_FILES, IN_CHECKS, ELSEWHERE, WHERE_COUNT };
-static const char *const where_names[WHERE_COUNT] = {"arena", "library", "files", "checks",
-                                                     "other"};
+enum where { IN_ARENA, IN_LIBRARY, IN_OFFLOAD, IN_FILES, IN_CHECKS, ELSEWHERE, WHERE_COUNT };
+static const char *const where_names[WHERE_COUNT] = {"arena", "library", "offload",
+                                                     "files", "checks",  "other"};
 
 struct memory {
     const struct ul_model *model;
@@ -39,6 +39,7 @@ struct memory {
     int64_t unaccounted_bytes;
     uint64_t resident_bytes; /* at most */
     uint64_t library_bytes;  /* outside of the arena, taken by the library at set-up */
+    uint64_t offload_bytes;  /* that there are of what values are offloaded to */
     uint64_t now_bytes[WHERE_COUNT];
 };
 
@@ -171,12 +172,16 @@ static void count_resident(const struct ul_session *s, struct memory *memory,
     uint64_t *now = memory->now_bytes;
     now[IN_ARENA] = arena.anonymous_bytes + arena.file_bytes;
     now[IN_LIBRARY] = memory->library_bytes;
+    now[IN_OFFLOAD] =
+        ul_pages_of(ul_store_memory(s), ul_store_memory(s) != NULL ? s->model->offload_bytes : 0)
+            .anonymous_bytes;
     now[IN_FILES] = all.file_bytes > arena.file_bytes ? all.file_bytes - arena.file_bytes : 0;
     now[IN_CHECKS] = ul_pages_of(memory->touched, arena_bytes + 1).anonymous_bytes +
                      ul_pages_of(inputs->bytes, saved_bytes).anonymous_bytes +
                      ul_pages_of(s->block, s->margin_bytes).anonymous_bytes +
                      ul_pages_of(s->arena + arena_bytes, s->margin_bytes).anonymous_bytes;
-    uint64_t known_bytes = arena.anonymous_bytes + now[IN_LIBRARY] + now[IN_CHECKS];
+    uint64_t known_bytes =
+        arena.anonymous_bytes + now[IN_LIBRARY] + now[IN_OFFLOAD] + now[IN_CHECKS];
     now[ELSEWHERE] = all.anonymous_bytes > known_bytes ? all.anonymous_bytes - known_bytes : 0;
 }
 
@@ -186,6 +191,8 @@ static void print_resident(const struct memory *memory)
     printf("resident after the runs, bytes\n");
     for (int i = 0; i < WHERE_COUNT; i++) {
         total_bytes += memory->now_bytes[i];
+        if (i == IN_OFFLOAD && memory->now_bytes[i] == 0)
+            continue;
         printf("  %-27s %14" PRIu64 "\n", where_names[i], memory->now_bytes[i]);
     }
     printf("  %-27s %14" PRIu64 "\n", "total", total_bytes);
@@ -207,6 +214,9 @@ static void print_table(const struct ul_session *s, const struct memory *memory)
     printf("%-29s %14" PRIu64 " %14" PRIu64 " %14" PRIu64 "\n", "total", memory->rows_total,
            model->arena_bytes, memory->touched_total);
     printf("%-29s %14" PRId64 "\n", "unaccounted", memory->unaccounted_bytes);
+    if (model->offload_bytes != 0)
+        printf("%-29s %14" PRIu64 " %14" PRIu64 "\n", "offloaded, beside that",
+               model->offload_bytes, memory->offload_bytes);
     if (model->library != NULL)
         printf("library (%s), measured %*s %14" PRIu64 "\n", model->library->name,
                (int)(33 - strlen(model->library->name)), "", memory->library_bytes);
@@ -232,6 +242,12 @@ static void write_json(struct ul_json *json, const void *context)
     ul_json_number(json, "unaccounted_bytes", (double)memory->unaccounted_bytes);
     ul_json_count(json, "stray_bytes", memory->stray_bytes + memory->margin_bytes);
     ul_json_count(json, "rom_bytes", memory->model->rom_bytes);
+    if (memory->model->offload_bytes != 0) {
+        ul_json_open(json, "offload", '{');
+        ul_json_count(json, "predicted_bytes", memory->model->offload_bytes);
+        ul_json_count(json, "reserved_bytes", memory->offload_bytes);
+        ul_json_close(json, '}');
+    }
     if (memory->model->library != NULL)
         ul_json_count(json, "library_bytes", memory->library_bytes);
     if (memory->model->device != NULL)
@@ -261,6 +277,10 @@ static void write_json(struct ul_json *json, const void *context)
 
 static int judge(const struct ul_session *s, const struct memory *memory)
 {
+    if (memory->offload_bytes != memory->model->offload_bytes)
+        return ul_error(s, UL_EXIT_VERIFY,
+                        "%" PRIu64 " bytes are offloaded in the plan, and there are %" PRIu64,
+                        memory->model->offload_bytes, memory->offload_bytes);
     if (memory->unaccounted_bytes != 0)
         return ul_error(s, UL_EXIT_VERIFY, "%" PRId64 " bytes are not accounted for by the plan",
                         memory->unaccounted_bytes);
@@ -296,10 +316,13 @@ static void measure_process(struct ul_session *s, struct memory *memory,
 {
     struct rusage usage;
     memory->library_bytes = s->library_bytes;
+    memory->offload_bytes = ul_store_bytes(s);
     if (s->model->device == NULL)
         count_resident(s, memory, inputs);
     else
         s->model->device->functions->memory(s->context, &memory->device);
+    if (s->model->device != NULL)
+        memory->offload_bytes = memory->device.offload_bytes;
     if (getrusage(RUSAGE_SELF, &usage) == 0)
         memory->resident_bytes = (uint64_t)usage.ru_maxrss * 1024;
 }

@@ -30,7 +30,7 @@ enum option {
 };
 
 /* The programs that know it. */
-enum audience { ALL, ON_HOST, ON_DEVICE, TRAINERS };
+enum audience { ALL, ON_HOST, ON_DEVICE, TRAINERS, OFFLOADERS };
 
 struct row {
     enum option option;
@@ -84,6 +84,9 @@ static const struct row rows[] = {
      "run N times on the same inputs (default 1); outputs are those of the last run"},
     {OPTION_TEXT, ALL, FIELD(weights), "--weights", "FILE",
      "weights from FILE (default: the program itself, else PROGRAM.weights)"},
+    {OPTION_TEXT, OFFLOADERS, FIELD(offload), "--offload", "FILE",
+     "the file, or a folder for one, that values are offloaded to (default: as compiled); it must "
+     "not be there, and is removed"},
     {OPTION_THREADS, ON_HOST, 0, "--threads", "N",
      "threads (default: OMP_NUM_THREADS, else the processors; at most those that were planned)"},
     {OPTION_DEVICE, ON_DEVICE, 0, "--device", "N",
@@ -140,6 +143,8 @@ static bool is_known(const struct ul_session *s, const struct row *row)
         return s->model->device != NULL;
     case TRAINERS:
         return s->model->training != NULL;
+    case OFFLOADERS:
+        return s->model->offload_file != NULL;
     }
     return false;
 }

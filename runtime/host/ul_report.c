@@ -64,6 +64,11 @@ static const struct row {
     {UL_DEVICE_FULL, 0, UL_EXIT_NO_FIT,
      "the model needs {needed} bytes of the device's memory, and {available} are free; compile it "
      "with a --budget, or end what else uses the device"},
+    {UL_OFFLOAD_TOO_SMALL, ON_DEVICE, UL_EXIT_NO_FIT,
+     "the host does not give {needed} bytes of page-locked memory, to which values are offloaded; "
+     "compile it with an --offload-budget"},
+    {UL_OFFLOAD_TOO_SMALL, 0, UL_EXIT_INTERNAL, "{result} (needed {needed}, got {available})"},
+    {UL_OFFLOAD_FAILED, 0, UL_EXIT_IO, "{result}{: detail}"},
     {UL_CHOICES_INVALID, NUMBERED, UL_EXIT_INVALID,
      "--choices {choices}: line {number}: {detail}; make the file anew with --tune"},
     {UL_CHOICES_INVALID, 0, UL_EXIT_INVALID,

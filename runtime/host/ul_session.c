@@ -6,6 +6,7 @@
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include "ul_internal.h"
 
+#include "ul_offload.h"
 #include "ul_run.h"
 
 #include <inttypes.h>
@@ -67,6 +68,10 @@ static bool make_ready(struct ul_session *s, const struct ul_weights_source *sou
         return model->device->functions->load(s->context, source, failure) == UL_OK;
     if (!begin_init(s, threads, failure))
         return false;
+    if (ul_offload_attach(model, s->arena, ul_store_offload(s), failure) != UL_OK) {
+        ul_run_done(model, s->arena);
+        return false;
+    }
     if (model->library != NULL)
         release(s);
     bool good = end_init(s, threads, source, failure);
@@ -85,7 +90,9 @@ static int load(struct ul_session *s)
     if (status != UL_EXIT_OK)
         return status;
     s->ready = make_ready(s, stored ? &file.source : NULL, &failure);
-    if (!s->ready)
+    if (!s->ready && failure.result == UL_OFFLOAD_FAILED)
+        status = ul_store_report(s);
+    else if (!s->ready)
         status = ul_report_failure(s, stored ? &file : NULL, &failure);
     if (stored)
         ul_weights_close(&file);
@@ -128,9 +135,10 @@ static int open_buffers(const struct ul_session *s, const struct ul_rt_tensor *t
     if (*buffers == NULL)
         return ul_out_of_memory(s, (count + 1) * sizeof **buffers);
     for (uint32_t i = 0; i < count; i++) {
-        if (tensors[i].space == UL_SPACE_ARENA)
+        bool stays = tensors[i].space == UL_SPACE_OFFLOAD && s->options->mode == UL_MODE_TRAIN;
+        if (tensors[i].space == UL_SPACE_ARENA || stays)
             continue;
-        if (shared != NULL && tensors[i].donated != 0) {
+        if (shared != NULL && tensors[i].donated != 0 && ul_is_callers(tensors[i].space)) {
             (*buffers)[i] = shared[tensors[i].donated - 1];
             continue;
         }
@@ -188,6 +196,8 @@ static int open_on_host(struct ul_session *s, uint64_t margin_bytes)
     const struct ul_model *model = s->model;
     int status = open_arena(s, margin_bytes);
     if (status == UL_EXIT_OK)
+        status = ul_store_open(s);
+    if (status == UL_EXIT_OK)
         status = open_buffers(s, model->inputs, model->input_count, NULL, &s->inputs);
     if (status == UL_EXIT_OK)
         status = open_buffers(s, model->outputs, model->output_count, s->inputs, &s->outputs);
@@ -206,13 +216,14 @@ static void close_on_host(struct ul_session *s)
     for (uint32_t i = 0; s->inputs != NULL && i < s->model->input_count; i++)
         free(s->inputs[i]);
     for (uint32_t i = 0; s->outputs != NULL && i < s->model->output_count; i++)
-        if (s->model->outputs[i].donated == 0)
+        if (s->model->outputs[i].donated == 0 || !ul_is_callers(s->model->outputs[i].space))
             free(s->outputs[i]);
     free(s->inputs);
     free(s->outputs);
     if (s->ready && s->model->library != NULL)
         ul_pages_release(); /* the arena is still there while the library's code gives back */
     unload(s);
+    ul_store_close(s);
     if (s->mapped_bytes != 0)
         munmap(s->block, (size_t)s->mapped_bytes);
     else
@@ -276,6 +287,8 @@ int ul_session_enter(struct ul_session *s, uint32_t entry, ul_step_hook *hook, v
                               context, &failure);
     if (result == UL_OK)
         return UL_EXIT_OK;
+    if (result == UL_OFFLOAD_FAILED)
+        return ul_store_report(s);
     if (result != UL_DATA_FAULT && s->model->device != NULL)
         return ul_report_failure(s, NULL, &failure);
     if (result != UL_DATA_FAULT)

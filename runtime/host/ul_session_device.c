@@ -32,7 +32,7 @@ static int open_buffers(const struct ul_session *s, const struct ul_rt_tensor *t
             return ul_out_of_memory(s, size_bytes);
         memset(buffer, 0, (size_t)size_bytes);
         (*buffers)[i] = (*places)[i] = buffer;
-        if (tensors[i].space == UL_SPACE_ARENA)
+        if (!ul_is_callers(tensors[i].space))
             continue;
         if (shared != NULL && tensors[i].donated != 0) {
             (*places)[i] = shared[tensors[i].donated - 1];
@@ -57,7 +57,7 @@ static void close_buffers(const struct ul_session *s, const struct ul_rt_tensor 
 {
     const struct ul_device_functions *functions = functions_of(s);
     for (uint32_t i = 0; buffers != NULL && places != NULL && i < count; i++) {
-        if (tensors[i].space != UL_SPACE_ARENA && !(shares && tensors[i].donated != 0))
+        if (ul_is_callers(tensors[i].space) && !(shares && tensors[i].donated != 0))
             functions->free_buffer(s->context, places[i]);
         functions->free_host(s->context, buffers[i]);
     }

@@ -71,7 +71,7 @@ static inline enum ul_result ul_check_buffers(const struct ul_model *model,
     for (uint32_t k = 0; k < entry->input_count; k++) {
         uint32_t i = entry->inputs[k];
         const struct ul_rt_tensor *input = &model->inputs[i];
-        if (input->space == UL_SPACE_ARENA)
+        if (!ul_is_callers(input->space))
             continue;
         if (inputs == NULL || inputs[i] == NULL)
             return ul_check_tensor(failure, UL_INPUT_MISSING, i, input->size_bytes);
@@ -81,7 +81,7 @@ static inline enum ul_result ul_check_buffers(const struct ul_model *model,
     }
     for (uint32_t k = 0; k < entry->output_count; k++) {
         uint32_t i = entry->outputs[k];
-        if (model->outputs[i].space != UL_SPACE_ARENA && (outputs == NULL || outputs[i] == NULL))
+        if (ul_is_callers(model->outputs[i].space) && (outputs == NULL || outputs[i] == NULL))
             return ul_check_tensor(failure, UL_OUTPUT_MISSING, i, model->outputs[i].size_bytes);
     }
     return UL_OK;

@@ -90,6 +90,7 @@ struct ul_device_memory {
     const char *library_names[UL_DEVICE_LIBRARY_LIMIT];
     uint64_t library_bytes[UL_DEVICE_LIBRARY_LIMIT]; /* that each handle took, at most */
     uint64_t allocated_bytes;                        /* the one allocation; 0: the caller's arena */
+    uint64_t offload_bytes;                          /* page-locked, of the host */
     uint64_t granted_bytes;                          /* that it took of the free ones */
     uint64_t graph_bytes;                            /* that the captured run took */
     uint64_t launch_count;                           /* of kernels and copies in a run; 0: no run */
@@ -140,6 +141,9 @@ struct ul_device_functions {
     void (*free_buffer)(struct ul_context *context, void *buffer);
     enum ul_result (*copy)(struct ul_context *context, const void *from, void *to,
                            uint64_t size_bytes, struct ul_failure *failure);
+    /* offload_bytes of the host's memory, page-locked, that values are offloaded to; NULL: none
+     * are. Between two runs none is on its way. */
+    unsigned char *(*offload)(const struct ul_context *context);
     /* Memory of the host that copies are fastest with; NULL when there is none. */
     void *(*new_host)(struct ul_context *context, uint64_t size_bytes);
     void (*free_host)(struct ul_context *context, void *bytes);
@@ -165,7 +169,8 @@ struct ul_device {
     const struct ul_cuda_code *code;             /* in kernels.cu */
     uint64_t state_offset_bytes;                 /* of struct ul_cuda_state and its region bytes */
     uint32_t region_count;
-    uint32_t library_count; /* at most UL_DEVICE_LIBRARY_LIMIT */
+    uint32_t transfer_count; /* of a run: of values that are offloaded, and fetched back */
+    uint32_t library_count;  /* at most UL_DEVICE_LIBRARY_LIMIT */
     const struct ul_device_library *const *libraries;
     uint32_t call_count;
     const struct ul_call *calls;

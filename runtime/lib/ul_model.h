@@ -82,8 +82,11 @@ enum ul_result {
     UL_OUTPUT_ELSEWHERE, /* likewise of an output */
     UL_BUFFERS_APART,    /* --io caller: input `tensor` and the output that overwrites it were given
                             two buffers */
-    UL_DATA_FAULT,       /* the run is complete, but a value in the data was out of bounds */
-    UL_CHECKPOINT_UNWRITTEN,  /* the callback failed to write (ul_train.h) */
+    UL_OFFLOAD_TOO_SMALL,    /* needed_bytes, available_bytes to offload to; 0: nothing was given */
+    UL_OFFLOAD_FAILED,       /* a transfer failed: the run's results are none, and the state of a
+                                training is lost */
+    UL_DATA_FAULT,           /* the run is complete, but a value in the data was out of bounds */
+    UL_CHECKPOINT_UNWRITTEN, /* the callback failed to write (ul_train.h) */
     UL_CHECKPOINT_UNREADABLE, /* the callback failed to read */
     UL_CHECKPOINT_INVALID,    /* this is none, or it is damaged */
     UL_CHECKPOINT_OTHER       /* needed_bytes, available_bytes: of other parameters, or another
@@ -117,9 +120,16 @@ enum ul_space {
     UL_SPACE_INPUT = 1,  /* the caller's input buffer number `index` (--io caller) */
     UL_SPACE_OUTPUT = 2, /* the caller's output buffer number `index` (--io caller) */
     UL_SPACE_ROM = 3,    /* read-only weights, outside the arena (--weights rom) */
-    UL_SPACE_PART = 4    /* of views: a part of this place in the arena, which one depends on the
+    UL_SPACE_PART = 4,   /* of views: a part of this place in the arena, which one depends on the
                             round of a loop */
+    UL_SPACE_OFFLOAD = 5 /* at an offset of what values are offloaded to (ul_offload.h) */
 };
+
+/* Whether it is a buffer that the caller hands over for each run. */
+static inline bool ul_is_callers(enum ul_space space)
+{
+    return space == UL_SPACE_INPUT || space == UL_SPACE_OUTPUT;
+}
 
 /* An input or an output. dims is NULL for rank 0. */
 struct ul_rt_tensor {
@@ -128,7 +138,8 @@ struct ul_rt_tensor {
     uint32_t rank;
     const int64_t *dims;
     uint64_t size_bytes;
-    enum ul_space space; /* UL_SPACE_ARENA: it lives at offset_bytes; else in the caller's buffer */
+    enum ul_space space; /* UL_SPACE_ARENA: it lives at offset_bytes, UL_SPACE_OFFLOAD: there, of
+                            what is offloaded to; else in the caller's buffer */
     uint64_t offset_bytes;
     uint32_t donated; /* of an input: 1 + the output that overwrites it where it lies; of such an
                          output: 1 + that input, or UL_DONATED_WEIGHT; 0: neither */
@@ -159,6 +170,7 @@ struct ul_section {
     uint64_t offset_bytes;
     uint64_t size_bytes;
     uint32_t element_bytes;
+    enum ul_space space;        /* UL_SPACE_ARENA, or UL_SPACE_OFFLOAD for the arena */
     const struct ul_pack *pack; /* NULL: as it is stored */
 };
 
@@ -170,6 +182,7 @@ struct ul_splat {
     uint64_t element_count;
     uint64_t value;
     uint32_t element_bytes;
+    enum ul_space space; /* as a section's */
 };
 
 /* Rows of the plan. The classes of live ranges are those before UL_ROW_ALIGNMENT. */
@@ -242,6 +255,8 @@ struct ul_run {
     void *const *outputs;
     ul_step_hook *hook; /* NULL in normal use */
     void *hook_context;
+    const struct ul_offload *offload; /* NULL: nothing is offloaded */
+    int offload_failed;
     uint32_t threads; /* that kernels may use: 1 .. the model's thread_count */
     uint32_t step;    /* the step that is running */
     uint32_t fault_step;
@@ -286,6 +301,7 @@ struct ul_rt_parameter {
     const int64_t *dims; /* NULL for rank 0 */
     uint64_t size_bytes;
     uint64_t offset_bytes;
+    enum ul_space space; /* as a section's */
 };
 
 /* Factors of the learning rate, of which a schedule may have several:
@@ -341,6 +357,7 @@ struct ul_rt_training {
     uint32_t loss_scale, taken_steps;
 };
 
+struct ul_offload; /* ul_offload.h */
 struct ul_library; /* ul_library.h */
 struct ul_device;  /* ul_device.h */
 
@@ -354,8 +371,11 @@ struct ul_model {
     unsigned char model_sha256[32];
     unsigned char plan_sha256[32];
     uint64_t arena_bytes;
-    uint64_t arena_align; /* a power of two */
-    uint64_t rom_bytes;   /* weights outside the arena */
+    uint64_t arena_align;                /* a power of two */
+    uint64_t rom_bytes;                  /* weights outside the arena */
+    uint64_t offload_bytes;              /* of values that leave the arena; 0: none does */
+    uint64_t offload_state_offset_bytes; /* in the arena: the place of a pointer */
+    const char *offload_file;            /* where the command line has them; NULL: memory */
 
     uint64_t payload_bytes; /* stored weights; 0: there is no weights file */
     uint64_t payload_hash;
@@ -388,11 +408,13 @@ struct ul_model {
        when model.c was compiled with -DUL_NO_TABLES. */
     uint32_t step_count;
     uint32_t range_count;
+    uint32_t offload_range_count;
     uint32_t view_count;
     uint32_t shape_count;
     uint32_t operand_count;
     const struct ul_step *steps;
     const struct ul_range *ranges;
+    const struct ul_range *offload_ranges; /* offsets are those of what is offloaded to */
     const struct ul_rt_view *views;
     const int64_t *shapes;
     const uint32_t *operands; /* numbers of ranges: of steps, then of what stands between steps */
@@ -489,6 +511,10 @@ static inline const char *ul_result_text(enum ul_result result)
         return "the arena was made ready for more threads than OpenMP gives this run";
     case UL_NOT_READY:
         return "the arena was not made ready: its set-up failed, or was given back";
+    case UL_OFFLOAD_TOO_SMALL:
+        return "what values are offloaded to is missing or too small";
+    case UL_OFFLOAD_FAILED:
+        return "a value could not be offloaded or fetched back";
     case UL_DATA_FAULT:
         return "a value in the data was out of bounds and was clamped";
     case UL_DEVICE_MISSING:

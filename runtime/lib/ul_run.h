@@ -19,6 +19,7 @@
 #include "ul_hash.h"
 #include "ul_library.h"
 #include "ul_model.h"
+#include "ul_offload.h"
 #include "ul_pack.h"
 
 #ifdef _OPENMP
@@ -149,6 +150,29 @@ static inline int ul_run_load_section(const struct ul_weights_source *source, ui
     return 0;
 }
 
+/* Reads a section to where it is offloaded to, through a little of the stack. */
+static inline enum ul_result ul_run_offload_section(const struct ul_offload *offload,
+                                                    const struct ul_weights_source *source,
+                                                    uint64_t offset_bytes,
+                                                    const struct ul_section *section,
+                                                    struct ul_hash *hash)
+{
+    unsigned char staged[4096];
+    for (uint64_t at = 0; at < section->size_bytes; at += sizeof staged) {
+        uint64_t left = section->size_bytes - at;
+        uint64_t piece = left < sizeof staged ? left : sizeof staged;
+        if (ul_check_read(source, offset_bytes + at, staged, piece) != 0)
+            return UL_WEIGHTS_UNREADABLE;
+        ul_hash_add(hash, staged, (size_t)piece);
+        if (ul_run_is_big_endian())
+            ul_run_swap(staged, piece, section->element_bytes);
+        if (ul_offload_move(offload, UL_OFFLOAD_SAVE, section->offset_bytes + at, staged, piece) !=
+            0)
+            return UL_OFFLOAD_FAILED;
+    }
+    return UL_OK;
+}
+
 /* Hands size_bytes of the source to the hash and, where there is one, to the packer: through a
    little of the stack, or straight from memory. */
 static inline int ul_run_stream(const struct ul_weights_source *source, uint64_t offset_bytes,
@@ -218,10 +242,16 @@ static inline enum ul_result ul_run_load_sections(const struct ul_model *model,
         const struct ul_section *section = &model->sections[i];
         uint64_t gap =
             ul_weights_gap(section->offset_bytes, section->size_bytes, section->pack != NULL, at);
-        if (ul_run_stream(source, begin + at, gap, &hash, NULL) != 0 ||
-            ul_run_place_section(source, begin + at + gap, arena + section->offset_bytes, section,
-                                 &hash) != 0)
-            return ul_check_fail(failure, UL_WEIGHTS_UNREADABLE, section->size_bytes, 0);
+        if (ul_run_stream(source, begin + at, gap, &hash, NULL) != 0)
+            result = UL_WEIGHTS_UNREADABLE;
+        else if (section->space == UL_SPACE_OFFLOAD)
+            result = ul_run_offload_section(ul_offload_of(model, arena), source, begin + at + gap,
+                                            section, &hash);
+        else if (ul_run_place_section(source, begin + at + gap, arena + section->offset_bytes,
+                                      section, &hash) != 0)
+            result = UL_WEIGHTS_UNREADABLE;
+        if (result != UL_OK)
+            return ul_check_fail(failure, result, section->size_bytes, 0);
         at += gap + section->size_bytes;
     }
     if (ul_hash_get(&hash) != model->payload_hash)
@@ -229,29 +259,49 @@ static inline enum ul_result ul_run_load_sections(const struct ul_model *model,
     return UL_OK;
 }
 
-static inline void ul_run_fill_splats(const struct ul_model *model, unsigned char *arena)
+/* The first total_bytes of a splat, or all of them. */
+static inline void ul_run_fill_splat(const struct ul_splat *splat, unsigned char *target,
+                                     uint64_t total_bytes)
 {
+    unsigned char value[8];
+    for (uint32_t k = 0; k < 8; k++)
+        value[k] = (unsigned char)(splat->value >> 8 * k & 0xffu);
+    if (ul_run_is_big_endian())
+        ul_run_swap(value, splat->element_bytes, splat->element_bytes);
+    uint64_t done_bytes = total_bytes != 0 ? splat->element_bytes : 0;
+    memcpy(target, value, (size_t)done_bytes);
+    while (done_bytes < total_bytes) { /* what is there doubles */
+        uint64_t piece = total_bytes - done_bytes;
+        if (piece > done_bytes)
+            piece = done_bytes;
+        if (piece > 65536) /* from cache: the first 64 KiB, whole elements */
+            piece = 65536;
+        memcpy(target + done_bytes, target, (size_t)piece);
+        done_bytes += piece;
+    }
+}
+
+static inline enum ul_result ul_run_fill_splats(const struct ul_model *model, unsigned char *arena,
+                                                struct ul_failure *failure)
+{
+    unsigned char staged[1024]; /* whole elements */
     for (uint32_t i = 0; i < model->splat_count; i++) {
         const struct ul_splat *splat = &model->splats[i];
-        unsigned char value[8];
-        unsigned char *target = arena + splat->offset_bytes;
-        for (uint32_t k = 0; k < 8; k++)
-            value[k] = (unsigned char)(splat->value >> 8 * k & 0xffu);
-        if (ul_run_is_big_endian())
-            ul_run_swap(value, splat->element_bytes, splat->element_bytes);
         uint64_t total_bytes = splat->element_count * splat->element_bytes;
-        uint64_t done_bytes = total_bytes != 0 ? splat->element_bytes : 0;
-        memcpy(target, value, (size_t)done_bytes);
-        while (done_bytes < total_bytes) { /* what is there doubles */
-            uint64_t piece = total_bytes - done_bytes;
-            if (piece > done_bytes)
-                piece = done_bytes;
-            if (piece > 65536) /* from cache: the first 64 KiB, whole elements */
-                piece = 65536;
-            memcpy(target + done_bytes, target, (size_t)piece);
-            done_bytes += piece;
+        if (splat->space != UL_SPACE_OFFLOAD) {
+            ul_run_fill_splat(splat, arena + splat->offset_bytes, total_bytes);
+            continue;
+        }
+        ul_run_fill_splat(splat, staged, total_bytes < sizeof staged ? total_bytes : sizeof staged);
+        for (uint64_t at = 0; at < total_bytes; at += sizeof staged) {
+            uint64_t left = total_bytes - at;
+            if (ul_offload_move(ul_offload_of(model, arena), UL_OFFLOAD_SAVE,
+                                splat->offset_bytes + at, staged,
+                                left < sizeof staged ? left : sizeof staged) != 0)
+                return ul_check_fail(failure, UL_OFFLOAD_FAILED, total_bytes, at);
         }
     }
+    return UL_OK;
 }
 
 /* What set-up takes is 0 until it is given. */
@@ -264,10 +314,12 @@ static inline void ul_run_clear_kept(const struct ul_model *model, unsigned char
     }
 }
 
-/* Hands a data fault of `run` to the caller. */
+/* Hands a data fault of `run` to the caller, or that a transfer failed. */
 static inline enum ul_result ul_run_finish(const struct ul_model *model, const struct ul_run *run,
                                            struct ul_failure *failure)
 {
+    if (run->offload_failed != 0)
+        return ul_check_fail(failure, UL_OFFLOAD_FAILED, model->offload_bytes, 0);
     if (run->fault == UL_FAULT_NONE)
         return UL_OK;
     failure->result = UL_DATA_FAULT;
@@ -310,18 +362,22 @@ static inline void ul_run_start_threads(uint32_t threads)
 }
 #endif
 
-/* No state of the library's yet, whatever else fails: a run and the end of the arena look there. */
+/* No state of the library's yet, whatever else fails: a run and the end of the arena look there;
+   nothing to offload to either. */
 static inline void ul_run_clear_state(const struct ul_model *model, void *arena, size_t bytes)
 {
     const void *none = NULL;
     if (model->library != NULL && arena != NULL &&
         bytes >= model->library->state_offset_bytes + sizeof none)
         memcpy((unsigned char *)arena + model->library->state_offset_bytes, &none, sizeof none);
+    if (model->offload_bytes != 0 && arena != NULL &&
+        bytes >= model->offload_state_offset_bytes + sizeof none)
+        memcpy((unsigned char *)arena + model->offload_state_offset_bytes, &none, sizeof none);
 }
 
 /* The first half of making `arena` ready for runs with `threads` threads (see ul_run_threads):
    checks it, has the library make what it needs. All that this touches of the arena is the place of
-   the library's state. */
+   the library's state, and that of what values are offloaded to, which is attached behind it. */
 static inline enum ul_result ul_run_begin_init(const struct ul_model *model, void *arena,
                                                size_t bytes, uint32_t threads,
                                                struct ul_failure *failure)
@@ -359,10 +415,14 @@ static inline enum ul_result ul_run_end_init(const struct ul_model *model, void 
     struct ul_run run;
     memset(&run, 0, sizeof run);
     run.threads = ul_run_threads(model, threads);
-    if (model->payload_bytes != 0)
+    run.offload = ul_offload_of(model, arena);
+    if (model->offload_bytes != 0 && run.offload == NULL)
+        result = ul_check_fail(failure, UL_OFFLOAD_TOO_SMALL, model->offload_bytes, 0);
+    if (result == UL_OK && model->payload_bytes != 0)
         result = ul_run_load_sections(model, source, (unsigned char *)arena, failure);
+    if (result == UL_OK)
+        result = ul_run_fill_splats(model, (unsigned char *)arena, failure);
     if (result == UL_OK) {
-        ul_run_fill_splats(model, (unsigned char *)arena);
         ul_run_clear_kept(model, (unsigned char *)arena);
         if (model->library != NULL && model->library->init_scaled != NULL)
             result = model->library->init_scaled(model->library, arena, failure);
@@ -380,9 +440,11 @@ static inline enum ul_result ul_run_end_init(const struct ul_model *model, void 
 }
 
 /* Both. The library goes first: what it takes while it makes primitives, and gives back, is not
-   there at the same time as the weights. failure may be NULL. */
+   there at the same time as the weights. `offload`: NULL where nothing is offloaded. failure may be
+   NULL. */
 static inline enum ul_result ul_run_init_with(const struct ul_model *model, void *arena,
                                               size_t bytes, uint32_t threads,
+                                              const struct ul_offload *offload,
                                               const struct ul_weights_source *source,
                                               struct ul_failure *failure)
 {
@@ -390,6 +452,8 @@ static inline enum ul_result ul_run_init_with(const struct ul_model *model, void
     if (failure == NULL)
         failure = &unused;
     enum ul_result result = ul_run_begin_init(model, arena, bytes, threads, failure);
+    if (result == UL_OK && (result = ul_offload_attach(model, arena, offload, failure)) != UL_OK)
+        ul_run_done(model, arena);
     if (result == UL_OK)
         result = ul_run_end_init(model, arena, threads, source, failure);
     return result;
@@ -399,7 +463,7 @@ static inline enum ul_result ul_run_init(const struct ul_model *model, void *are
                                          const struct ul_weights_source *source,
                                          struct ul_failure *failure)
 {
-    return ul_run_init_with(model, arena, bytes, 0, source, failure);
+    return ul_run_init_with(model, arena, bytes, 0, NULL, source, failure);
 }
 
 /* False for an arena that nobody made ready, or that something else was written to since. */
@@ -408,6 +472,15 @@ static inline int ul_run_is_set_up(const struct ul_model *model, const unsigned 
     static const unsigned char none[sizeof model->mark];
     return ul_run_is_big_endian() || memcmp(model->mark, none, sizeof none) == 0 ||
            memcmp(arena + model->mark_offset_bytes, model->mark, sizeof none) == 0;
+}
+
+/* A value that is offloaded between runs, to a caller. */
+static inline void ul_run_fetch_output(struct ul_run *run, const struct ul_rt_tensor *output,
+                                       void *to)
+{
+    if (ul_offload_move(run->offload, UL_OFFLOAD_LOAD, output->offset_bytes, to,
+                        output->size_bytes) != 0)
+        run->offload_failed = 1;
 }
 
 /* The entry point `number` with `threads` threads (see ul_run_threads). A NULL buffer of a tensor
@@ -441,6 +514,9 @@ static inline enum ul_result ul_run_entry(const struct ul_model *model, uint32_t
     run.hook = hook;
     run.hook_context = hook_context;
     run.threads = ul_run_threads(model, threads);
+    run.offload = ul_offload_of(model, arena);
+    if (model->offload_bytes != 0 && run.offload == NULL)
+        return ul_check_fail(failure, UL_NOT_READY, 0, 0);
     for (uint32_t k = 0; inputs != NULL && k < entry->input_count; k++) {
         uint32_t i = entry->inputs[k];
         const struct ul_rt_tensor *input = &model->inputs[i];
@@ -449,6 +525,8 @@ static inline enum ul_result ul_run_entry(const struct ul_model *model, uint32_t
     }
     if (entry->steps != NULL)
         entry->steps(bytes, &run);
+    if (run.offload != NULL)
+        ul_offload_wait(&run, UL_OFFLOAD_ALL);
     if (hook != NULL)
         hook(hook_context, entry->step_end);
     for (uint32_t k = 0; outputs != NULL && k < entry->output_count; k++) {
@@ -456,6 +534,8 @@ static inline enum ul_result ul_run_entry(const struct ul_model *model, uint32_t
         const struct ul_rt_tensor *output = &model->outputs[i];
         if (output->space == UL_SPACE_ARENA && outputs[i] != NULL)
             memcpy(outputs[i], bytes + output->offset_bytes, (size_t)output->size_bytes);
+        else if (output->space == UL_SPACE_OFFLOAD && outputs[i] != NULL)
+            ul_run_fetch_output(&run, output, outputs[i]);
     }
     return ul_run_finish(model, &run, failure);
 }

@@ -202,13 +202,36 @@ static inline enum ul_result ul_train_eval(const struct ul_model *model, void *p
                                failure != NULL ? failure : &unused);
 }
 
-/* ---- places of the arena ---- */
+/* ---- parameters and state, where they lie ---- */
 
-/* A piece of the arena, as it lies there. */
-static inline enum ul_result ul_train_fetch(const struct ul_model *model, void *place,
-                                            uint64_t offset_bytes, void *target,
-                                            uint64_t size_bytes, struct ul_failure *failure)
+/* Between a parameter that is offloaded and `bytes`. On a device that is memory of the host. */
+static inline enum ul_result ul_train_move(const struct ul_model *model, void *place,
+                                           enum ul_direction direction, uint64_t offset_bytes,
+                                           void *bytes, uint64_t size_bytes,
+                                           struct ul_failure *failure)
 {
+    struct ul_offload memory;
+    const struct ul_offload *offload = &memory;
+    if (model->device != NULL)
+        ul_offload_memory(&memory, model->device->functions->offload((struct ul_context *)place),
+                          model->offload_bytes);
+    else
+        offload = ul_offload_of(model, place);
+    if (ul_offload_move(offload, direction, offset_bytes, bytes, size_bytes) != 0)
+        return ul_check_fail(failure, UL_OFFLOAD_FAILED, size_bytes, 0);
+    return UL_OK;
+}
+
+/* A piece of a parameter, as it lies there, from `at` on. */
+static inline enum ul_result ul_train_fetch(const struct ul_model *model, void *place,
+                                            const struct ul_rt_parameter *parameter, uint64_t at,
+                                            void *target, uint64_t size_bytes,
+                                            struct ul_failure *failure)
+{
+    uint64_t offset_bytes = parameter->offset_bytes + at;
+    if (parameter->space == UL_SPACE_OFFLOAD)
+        return ul_train_move(model, place, UL_OFFLOAD_LOAD, offset_bytes, target, size_bytes,
+                             failure);
     if (model->device != NULL)
         return model->device->functions->read((struct ul_context *)place, (int64_t)offset_bytes,
                                               target, size_bytes, failure);
@@ -231,11 +254,11 @@ static inline enum ul_result ul_train_loss_scale(const struct ul_model *model, v
     const struct ul_rt_training *training = model->training;
     struct ul_failure unused;
     enum ul_result result =
-        ul_train_fetch(model, place, training->parameters[training->loss_scale].offset_bytes, scale,
+        ul_train_fetch(model, place, &training->parameters[training->loss_scale], 0, scale,
                        sizeof *scale, failure != NULL ? failure : &unused);
     if (result != UL_OK)
         return result;
-    return ul_train_fetch(model, place, training->parameters[training->taken_steps].offset_bytes,
+    return ul_train_fetch(model, place, &training->parameters[training->taken_steps], 0,
                           taken_steps, sizeof *taken_steps, failure != NULL ? failure : &unused);
 }
 
@@ -296,9 +319,14 @@ static inline uint32_t ul_train_element_bytes(const struct ul_rt_parameter *para
 }
 
 static inline enum ul_result ul_train_store(const struct ul_model *model, void *place,
-                                            uint64_t offset_bytes, const void *bytes,
-                                            uint64_t size_bytes, struct ul_failure *failure)
+                                            const struct ul_rt_parameter *parameter, uint64_t at,
+                                            void *bytes, uint64_t size_bytes,
+                                            struct ul_failure *failure)
 {
+    uint64_t offset_bytes = parameter->offset_bytes + at;
+    if (parameter->space == UL_SPACE_OFFLOAD)
+        return ul_train_move(model, place, UL_OFFLOAD_SAVE, offset_bytes, bytes, size_bytes,
+                             failure);
     if (model->device != NULL)
         return model->device->functions->write((struct ul_context *)place, (int64_t)offset_bytes,
                                                bytes, size_bytes, failure);
@@ -316,8 +344,7 @@ static inline enum ul_result ul_train_save_one(const struct ul_model *model, voi
     for (uint64_t at = 0; at < parameter->size_bytes; at += sizeof piece) {
         uint64_t left = parameter->size_bytes - at;
         uint64_t size = left < sizeof piece ? left : sizeof piece;
-        enum ul_result result =
-            ul_train_fetch(model, place, parameter->offset_bytes + at, piece, size, failure);
+        enum ul_result result = ul_train_fetch(model, place, parameter, at, piece, size, failure);
         if (result != UL_OK)
             return result;
         if (ul_run_is_big_endian())
@@ -398,8 +425,7 @@ static inline enum ul_result ul_train_load_all(const struct ul_model *model, voi
             if (ul_run_is_big_endian())
                 ul_run_swap(piece, size, ul_train_element_bytes(parameter));
             if (place != NULL)
-                result = ul_train_store(model, place, parameter->offset_bytes + at, piece, size,
-                                        failure);
+                result = ul_train_store(model, place, parameter, at, piece, size, failure);
             if (result != UL_OK)
                 return result;
         }

@@ -194,7 +194,7 @@ for word in 'peak is at step' 'proven' 'scratch$' '--precision bf16, --weights r
 done
 expect 0 'fits the budget' "$ullage" plan "$digits" --dim N=1 --budget "$bytes"
 expect 0 '"cost_bound": [0-9]' "$ullage" plan "$digits" --dim N=1 --budget "$bytes" --json -
-expect 4 'shape, --micro-batches and --io caller make it smaller' "$ullage" compile "$digits" --dim N=8 \
+expect 4 '--micro-batches, --offload and --io caller make it smaller' "$ullage" compile "$digits" --dim N=8 \
     --train --train-mode --output /fc/Gemm_output_0 --budget 200KiB --budget-of arena -o program
 grep -q 'Nothing else took' out.txt && fail 'a method that nobody named is said to find nothing'
 # a method of recomputation that is named is asked, and never replaced

@@ -68,6 +68,7 @@ struct CUstream_st {
     cudaGraph_t capture; /* NULL: none */
     std::vector<size_t> tail;
     bool non_blocking;
+    bool waits; /* for another one: nothing of its queue may run */
 };
 
 struct CUevent_st {
@@ -111,12 +112,14 @@ void run_op(const struct op &op)
     const char *fail = settings_get().fail;
     switch (op.kind) {
     case OP_KERNEL:
+        log_line("run %s", op.name.c_str());
         if (fail != NULL && *fail != '\0' && op.name.find(fail) != std::string::npos)
             device_fail(cudaErrorLaunchFailure);
         else
             kernel_run(op.kernel, op.arguments.data());
         break;
     case OP_COPY:
+        log_line("run copy %zu", op.size_bytes);
         memmove(op.to, op.from, op.size_bytes);
         break;
     case OP_FILL:
@@ -172,12 +175,17 @@ void run_stream(cudaStream_t stream, cudaEvent_t event, uint64_t number)
     while (!stream->queue.empty() && (event == NULL || event->done < number)) {
         struct op op = std::move(stream->queue.front());
         stream->queue.pop_front();
-        if (op.kind == OP_WAIT && op.event->done < op.number)
+        if (op.kind == OP_WAIT && op.event->done < op.number) {
+            if (op.event->stream->waits)
+                ul_emulate_fail("streams that wait for each other");
+            stream->waits = true;
             run_stream(op.event->stream, op.event, op.number);
+            stream->waits = false;
+        }
         run_op(op);
         if (settings_get().order != 0 && by_chance())
             for (cudaStream_t other : streams)
-                if (other != stream && !other->queue.empty() && by_chance() &&
+                if (other != stream && !other->waits && !other->queue.empty() && by_chance() &&
                     other->queue.front().kind != OP_WAIT) {
                     struct op more = std::move(other->queue.front());
                     other->queue.pop_front();

@@ -127,8 +127,8 @@ static const struct ul_rt_tensor outputs[] = {
 };
 
 static const struct ul_section sections[] = {
-    {0, 18432, 4, &pack_0},
-    {18432, 128, 4, NULL},
+    {0, 18432, 4, UL_SPACE_ARENA, &pack_0},
+    {18432, 128, 4, UL_SPACE_ARENA, NULL},
 };
 
 #ifndef UL_NO_TABLES

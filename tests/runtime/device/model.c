@@ -57,12 +57,13 @@ static const struct ul_rt_tensor outputs[] = {
     {"check", UL_TYPE_I64, 0, NULL, 8, UL_SPACE_ARENA, AT_CHECK, 0},
 };
 
-static const struct ul_section sections[] = {{AT_W, 16, 4, NULL}, {AT_BIG, BIG_BYTES, 4, NULL}};
+static const struct ul_section sections[] = {{AT_W, 16, 4, UL_SPACE_ARENA, NULL},
+                                             {AT_BIG, BIG_BYTES, 4, UL_SPACE_ARENA, NULL}};
 static const struct ul_splat splats[] = {
-    {AT_B, 4, 0x3f000000, 4},
-    {AT_BYTES, 13, 0xab, 1},
-    {AT_WORDS, 7, 0x1234, 2},
-    {AT_DOUBLES, 3, UINT64_C(0x0102030405060708), 8},
+    {AT_B, 4, 0x3f000000, 4, UL_SPACE_ARENA},
+    {AT_BYTES, 13, 0xab, 1, UL_SPACE_ARENA},
+    {AT_WORDS, 7, 0x1234, 2, UL_SPACE_ARENA},
+    {AT_DOUBLES, 3, UINT64_C(0x0102030405060708), 8, UL_SPACE_ARENA},
 };
 
 /* Numbers in `ranges`; of what is a caller's there is none, and a weight stands there. */

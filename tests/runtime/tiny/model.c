@@ -94,11 +94,11 @@ static const struct ul_rt_tensor outputs[] = {
 };
 
 static const struct ul_section sections[] = {
-    {0, 128, 4, NULL},
+    {0, 128, 4, UL_SPACE_ARENA, NULL},
 };
 
 static const struct ul_splat splats[] = {
-    {128, 4, 0x3f000000, 4},
+    {128, 4, 0x3f000000, 4, UL_SPACE_ARENA},
 };
 
 #ifndef UL_NO_TABLES

@@ -139,10 +139,10 @@ static const struct ul_rt_tensor outputs[] = {
 };
 
 static const struct ul_rt_parameter parameters[] = {
-    {"W", TRAINER_TYPE, 2, dims_w, W_BYTES, TRAINER_W},
-    {TRAINER_BIAS, TRAINER_TYPE, 1, dims_w + 1, B_BYTES, TRAINER_B},
-    {"W/momentum", TRAINER_TYPE, 2, dims_w, W_BYTES, TRAINER_VW},
-    {"b/momentum", TRAINER_TYPE, 1, dims_w + 1, B_BYTES, TRAINER_VB},
+    {"W", TRAINER_TYPE, 2, dims_w, W_BYTES, TRAINER_W, UL_SPACE_ARENA},
+    {TRAINER_BIAS, TRAINER_TYPE, 1, dims_w + 1, B_BYTES, TRAINER_B, UL_SPACE_ARENA},
+    {"W/momentum", TRAINER_TYPE, 2, dims_w, W_BYTES, TRAINER_VW, UL_SPACE_ARENA},
+    {"b/momentum", TRAINER_TYPE, 1, dims_w + 1, B_BYTES, TRAINER_VB, UL_SPACE_ARENA},
 };
 
 static const struct ul_rt_rate rates[] = TRAINER_SCHEDULES;
@@ -166,10 +166,10 @@ static const struct ul_rt_training training = {
 };
 
 static const struct ul_splat splats[] = {
-    {TRAINER_W, TRAINER_PIXELS *TRAINER_CLASSES, 0, TRAINER_REAL_BYTES},
-    {TRAINER_B, TRAINER_CLASSES, 0, TRAINER_REAL_BYTES},
-    {TRAINER_VW, TRAINER_PIXELS *TRAINER_CLASSES, 0, TRAINER_REAL_BYTES},
-    {TRAINER_VB, TRAINER_CLASSES, 0, TRAINER_REAL_BYTES},
+    {TRAINER_W, TRAINER_PIXELS *TRAINER_CLASSES, 0, TRAINER_REAL_BYTES, UL_SPACE_ARENA},
+    {TRAINER_B, TRAINER_CLASSES, 0, TRAINER_REAL_BYTES, UL_SPACE_ARENA},
+    {TRAINER_VW, TRAINER_PIXELS *TRAINER_CLASSES, 0, TRAINER_REAL_BYTES, UL_SPACE_ARENA},
+    {TRAINER_VB, TRAINER_CLASSES, 0, TRAINER_REAL_BYTES, UL_SPACE_ARENA},
 };
 
 static const uint32_t all[] = {0, 1, 2, 3, 4, 5};

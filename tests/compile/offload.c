@@ -1,0 +1,182 @@
+/* A program whose every value that waits for a later reader is offloaded meanwhile, however little
+ * that is worth: by a plan that is made here, of the one without a budget, and checked.
+ *
+ *     run            a         b         c    ...   d         e         f
+ *     value x        written                                            read
+ *     stream 1            save x .....                    load x .....
+ *                                   wait                           wait
+ *
+ * What is kept from run to run is in the other space between runs: loaded before its first reader,
+ * saved behind its last one.
+ *
+ * usage: compile_offload MODEL.onnx PROGRAM PLAN.json [OPTION=VALUE | OPTION ...]
+ * prints how many transfers there are, and the bytes of both spaces.
+ */
+#include "codegen/program/program.h"
+#include "compile/compile_internal.h"
+#include "planner/solve/solve.h"
+#include "planner/solve/solve_internal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { APART = 2 }; /* runs beside which a transfer is under way, at least */
+
+static void require(enum ul_status status, const struct ul_compile *compile)
+{
+    if (status == UL_OK)
+        return;
+    fprintf(stderr, "compile_offload: %s\n", compile->diag.text);
+    exit(1);
+}
+
+/* A transfer begins behind run `begin` and is waited for before run `end`. */
+struct move {
+    enum ul_plan_kind kind;
+    uint32_t value, begin, end;
+    uint32_t position; /* in the new plan */
+    bool is_first;     /* before all runs, whatever `begin` is */
+};
+
+struct moves {
+    struct ul_arena *arena;
+    const struct ul_problem *problem;
+    const struct ul_plan *plan;
+    struct move *items;
+    uint32_t count, capacity;
+};
+
+static void add_move(struct moves *moves, struct move move)
+{
+    UL_GROW(moves->arena, moves->items, moves->count, moves->capacity);
+    moves->items[moves->count++] = move;
+}
+
+static bool touches(const struct moves *moves, uint32_t p, uint32_t value)
+{
+    const struct ul_plan_position *at = &moves->plan->positions[p];
+    const struct ul_plan_substep *substep =
+        &moves->problem->steps[at->step].alternatives[at->alternative].substeps[at->substep];
+    return ul_ids_have(substep->reads, substep->read_count, value) ||
+           ul_ids_have(substep->writes, substep->write_count, value);
+}
+
+/* Out between two touches that are far enough apart. */
+static void add_gap(struct moves *moves, uint32_t value, uint32_t before, uint32_t behind)
+{
+    if (behind - before < 2 * APART)
+        return;
+    add_move(moves, (struct move){UL_PLAN_SAVE, value, before, before + APART, 0, false});
+    add_move(moves, (struct move){UL_PLAN_LOAD, value, behind - APART, behind, 0, false});
+}
+
+static void add_value(struct moves *moves, uint32_t value)
+{
+    const struct ul_plan_value *info = &moves->problem->values[value];
+    uint32_t count = moves->plan->position_count, first = UL_PLAN_NONE, last = 0;
+    if (info->space != 0 || info->stays || info->optional || info->pinned || info->size_bytes == 0)
+        return;
+    for (uint32_t p = 0; p < count; p++) {
+        if (!touches(moves, p, value))
+            continue;
+        if (first == UL_PLAN_NONE)
+            first = p;
+        else if (!info->persistent)
+            add_gap(moves, value, last, p);
+        last = p;
+    }
+    if (!info->persistent || first == UL_PLAN_NONE)
+        return;
+    add_move(moves, (struct move){UL_PLAN_LOAD, value, first < APART ? 0 : first - APART, first, 0,
+                                  first < APART});
+    add_move(moves, (struct move){UL_PLAN_SAVE, value, last,
+                                  last + APART < count ? last + APART : count, 0, false});
+}
+
+/* The positions with the transfers between them. */
+static void weave(struct moves *moves, struct ul_plan *woven)
+{
+    const struct ul_plan *plan = moves->plan;
+    uint32_t count = 0, runs = plan->position_count;
+    woven->positions =
+        UL_NEW_ARRAY(moves->arena, struct ul_plan_position, (uint64_t)runs + 2 * moves->count);
+    for (uint32_t p = 0; p <= runs; p++) {
+        for (uint32_t i = 0; p == 0 && i < moves->count; i++) {
+            struct move *move = &moves->items[i];
+            if (!move->is_first)
+                continue;
+            move->position = count;
+            woven->positions[count++] = (struct ul_plan_position){
+                .kind = move->kind, .stream = 1, .value = move->value, .space = UL_PROGRAM_OFFLOAD};
+        }
+        for (uint32_t i = 0; i < moves->count; i++) {
+            if (moves->items[i].end == p)
+                woven->positions[count++] = (struct ul_plan_position){
+                    .kind = UL_PLAN_WAIT, .awaited = moves->items[i].position};
+        }
+        if (p == runs)
+            break;
+        woven->positions[count++] = plan->positions[p];
+        for (uint32_t i = 0; i < moves->count; i++) {
+            struct move *move = &moves->items[i];
+            if (move->begin != p || move->is_first)
+                continue;
+            move->position = count;
+            woven->positions[count++] = (struct ul_plan_position){
+                .kind = move->kind, .stream = 1, .value = move->value, .space = UL_PROGRAM_OFFLOAD};
+        }
+    }
+    woven->position_count = count;
+}
+
+static void plan_all(struct ul_compile *compile)
+{
+    const struct ul_problem *problem = compile->program->problem;
+    struct ul_plan_options planning = ul_compile_planning(&compile->options);
+    struct ul_plan plan;
+    planning.budget_bytes = 0;
+    require(ul_plan_without_budget(&compile->keep, problem, &planning, &plan, &compile->diag),
+            compile);
+    struct moves moves = {.arena = &compile->keep, .problem = problem, .plan = &plan};
+    for (uint32_t v = 0; problem->region_count == 1 && v < problem->value_count; v++)
+        add_value(&moves, v);
+    compile->plan = plan;
+    weave(&moves, &compile->plan);
+    ul_plan_options_resolve(&planning);
+    require(ul_plan_complete(&compile->keep, problem, &planning, &compile->plan, &compile->diag),
+            compile);
+    ul_plan_judge(problem, 0, NULL, &compile->plan);
+    require(ul_plan_check(&compile->scratch, problem, &compile->plan, &compile->diag), compile);
+    ul_plan_drop_beside(&compile->keep, problem, &compile->plan);
+    ul_compile_describe(compile);
+    ul_compile_put_json(compile);
+    printf("%u transfers, %" PRIu64 " bytes in the buffer, %" PRIu64 " offloaded\n", moves.count,
+           compile->plan.reserved_bytes[UL_PROGRAM_ARENA],
+           compile->plan.reserved_bytes[UL_PROGRAM_OFFLOAD]);
+}
+
+int main(int argc, char **argv)
+{
+    struct ul_compile compile;
+    ul_compile_init(&compile);
+    for (int i = 4; i < argc; i++) {
+        char *value = strchr(argv[i], '=');
+        const char *name = argv[i];
+        if (value != NULL)
+            *value++ = '\0';
+        require(ul_compile_set(&compile, name, value), &compile);
+    }
+    compile.options.budget_bytes = (uint64_t)1 << 50;
+    require(ul_compile_build(&compile, argv[1]), &compile);
+    plan_all(&compile);
+    require(ul_file_write(argv[3], compile.json.data, compile.json.length, &compile.diag),
+            &compile);
+    const char *folder = ul_arena_printf(&compile.keep, "%s.src", argv[2]);
+    require(ul_compile_emit(&compile, folder), &compile);
+
+    require(ul_compile_make(&compile, folder, argv[2]), &compile);
+    ul_compile_done(&compile);
+    return 0;
+}
