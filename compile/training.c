@@ -67,6 +67,37 @@ static enum ul_status read_loss(struct ul_compile *compile, struct ul_training *
                        ul_nearest_text(&compile->keep, &nearest, ""));
 }
 
+/* RANK:PATTERN */
+static bool read_factors(const char *text, struct ul_lora *lora)
+{
+    char *end = NULL;
+    unsigned long rank = *text >= '1' && *text <= '9' ? strtoul(text, &end, 10) : 0;
+    if (rank == 0 || rank > INT32_MAX || *end != ':' || end[1] == '\0')
+        return false;
+    *lora = (struct ul_lora){.pattern = end + 1, .rank = (uint32_t)rank};
+    return true;
+}
+
+static enum ul_status read_lora(struct ul_compile *compile, struct ul_training *training)
+{
+    const struct ul_texts *texts = &compile->options.lora;
+    struct ul_lora *list = UL_NEW_ARRAY(&compile->keep, struct ul_lora, texts->count);
+    for (uint32_t i = 0; i < texts->count; i++)
+        if (!read_factors(texts->items[i], &list[i]))
+            return ul_diag_set(&compile->diag, UL_USAGE,
+                               "--lora %s: expected RANK:PATTERN, a rank of at least 1 and names "
+                               "of weights, as in 8:*attn*",
+                               ul_option_shown(&compile->keep, texts->items[i]));
+    training->lora = list;
+    training->lora_count = texts->count;
+    training->lora_alpha = number_or(compile, "lora-alpha", compile->options.lora_alpha, 8);
+    training->lora_seed = compile->options.lora_seed;
+    if (texts->count == 0 && (is_given(compile, "lora-alpha") || is_given(compile, "lora-seed")))
+        return ul_diag_set(&compile->diag, UL_USAGE,
+                           "--lora-alpha and --lora-seed are for factors: give --lora too");
+    return UL_OK;
+}
+
 /* One part of --schedule: its numbers, N steps and, of step, a factor. */
 static bool read_rate(const char *text, struct ul_rate *rate)
 {
@@ -299,6 +330,7 @@ enum ul_status ul_compile_read_training(struct ul_compile *compile)
         number_or(compile, "weight-decay", options->weight_decay, is_adamw ? 0.01 : 0);
     UL_TRY(read_loss(compile, training));
     UL_TRY(read_schedule(compile, training));
+    UL_TRY(read_lora(compile, training));
     UL_TRY(check_optimizer(compile));
     UL_TRY(check_loss(compile, training));
     UL_TRY(check_parts(compile));

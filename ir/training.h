@@ -39,6 +39,12 @@ struct ul_rate {
     double factor;
 };
 
+/* Weights whose names match get factors of that rank. */
+struct ul_lora {
+    const char *pattern; /* with * and ? */
+    uint32_t rank;
+};
+
 struct ul_training {
     enum ul_loss loss;
     const char *loss_output; /* the scalar output that is the loss: UL_LOSS_OUTPUT */
@@ -58,6 +64,10 @@ struct ul_training {
     uint32_t freeze_count, train_only_count;
     const char *const *freeze; /* patterns of names, with * and ? */
     const char *const *train_only;
+    uint32_t lora_count;
+    const struct ul_lora *lora; /* the last that matches counts */
+    double lora_alpha;          /* what comes by way of factors is multiplied by it over the rank */
+    uint64_t lora_seed;
     bool train_mode;        /* turn what was exported for inference back */
     uint32_t micro_batches; /* of a step, at least 1: the batch is that of them all */
     uint32_t rate_count;
@@ -66,6 +76,8 @@ struct ul_training {
      * were to be trained, the ones from which nothing differentiable leads to the loss. */
     uint32_t initializer_count, unreached_count;
     const uint32_t *initializers, *unreached;
+    uint32_t factor_count; /* of --lora: weights that the model has not */
+    uint32_t *factors;
     uint32_t shared_count; /* parameters whose gradient is a sum over nodes that read them */
     const uint32_t *shared;
     uint32_t piece_count; /* of the loss over a vocabulary; 0: it is computed as a whole */
@@ -88,6 +100,9 @@ static inline bool ul_training_keeps(const struct ul_training *training)
 
 /* Names of what a training graph has beside the model's inputs and outputs. */
 #define UL_TRAINING_LABELS "labels"
+/* Behind a weight's name and a slash: its factors, of which the input meets A first. */
+#define UL_TRAINING_LORA_A "lora_A"
+#define UL_TRAINING_LORA_B "lora_B"
 #define UL_TRAINING_STEP "ullage.step"
 #define UL_TRAINING_LOSS "loss"
 #define UL_TRAINING_CORRECT "correct"

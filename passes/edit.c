@@ -189,3 +189,11 @@ bool ul_edit_matches(const char *pattern, const char *name)
     }
     return *name == '\0';
 }
+
+bool ul_edit_matches_any(const char *const *patterns, uint32_t count, const char *name)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (ul_edit_matches(patterns[i], name))
+            return true;
+    return false;
+}

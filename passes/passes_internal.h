@@ -22,7 +22,7 @@ ul_pass_fn ul_pass_infer, ul_pass_dce, ul_pass_cse, ul_pass_simplify, ul_pass_bn
     ul_pass_donate, ul_pass_pool, ul_pass_again, ul_pass_fuse, ul_pass_split, ul_pass_select,
     ul_pass_inline, ul_pass_modes, ul_pass_loss, ul_pass_gradient, ul_pass_tiles, ul_pass_bits,
     ul_pass_inside, ul_pass_integers, ul_pass_nbits, ul_pass_quantize, ul_pass_no_float,
-    ul_pass_packed, ul_pass_derive;
+    ul_pass_packed, ul_pass_derive, ul_pass_lora;
 
 /* passes.c: --no-pass was given for it. */
 bool ul_pass_is_disabled(const struct ul_pass *pass, const char *name);
@@ -73,6 +73,7 @@ ul_node_id ul_edit_find_node(const struct ul_graph *graph, const char *name);
 
 /* Whether a name matches a pattern, where * is any text and ? any byte. */
 bool ul_edit_matches(const char *pattern, const char *name);
+bool ul_edit_matches_any(const char *const *patterns, uint32_t count, const char *name);
 
 /* cse.c: attributes of the same names and values, in the same order. */
 bool ul_cse_attrs_equal(const struct ul_node *a, const struct ul_node *b);

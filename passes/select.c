@@ -8,6 +8,7 @@
  *     it is one number, of any rank, between numbers of a formula: an epsilon, a scale. A slope, a
  *         bias of an operator, and what stands beside a product of one column are parameters,
  *     its elements are 0 and what no sum comes back from: a mask.
+ * Factors of --lora are parameters, and beside them nothing but what --train-only names.
  * Values of Constant nodes never are. Parameters are state from here on: nothing folds them. What
  * no gradient reaches is a constant again once that is known (gradient.c). */
 #include "ir/op.h"
@@ -15,14 +16,6 @@
 #include "passes/passes_internal.h"
 
 #include <string.h>
-
-static bool is_named(const char *const *patterns, uint32_t count, const char *name)
-{
-    for (uint32_t i = 0; i < count; i++)
-        if (ul_edit_matches(patterns[i], name))
-            return true;
-    return false;
-}
 
 /* Patterns that match nothing are mistakes. */
 static enum ul_status check_patterns(const struct ul_pass *pass, const char *option,
@@ -148,18 +141,25 @@ static bool is_weight(const struct ul_graph *graph, const char *name, size_t len
     return false;
 }
 
-/* In a checkpoint NAME/momentum and the like are state. */
-static enum ul_status check_state_names(const struct ul_pass *pass)
+/* In a checkpoint NAME/momentum, NAME/exp_avg/absmax and the like are state. */
+static bool has_state_name(const struct ul_graph *graph, const char *name)
 {
     static const char *const states[] = {"momentum", "exp_avg", "exp_avg_sq"};
+    for (const char *slash = strchr(name, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        size_t length = strcspn(slash + 1, "/");
+        for (size_t i = 0; i < sizeof states / sizeof *states; i++)
+            if (strlen(states[i]) == length && memcmp(slash + 1, states[i], length) == 0 &&
+                is_weight(graph, name, (size_t)(slash - name)))
+                return true;
+    }
+    return false;
+}
+
+static enum ul_status check_state_names(const struct ul_pass *pass)
+{
     for (uint32_t v = 0; v < pass->graph->value_count; v++) {
         const struct ul_value *value = &pass->graph->values[v];
-        const char *slash = strrchr(value->name, '/');
-        bool clashes = false;
-        for (size_t i = 0; slash != NULL && i < sizeof states / sizeof *states; i++)
-            clashes = clashes || strcmp(slash + 1, states[i]) == 0;
-        if (clashes && (value->flags & UL_VALUE_TRAINED) != 0 &&
-            is_weight(pass->graph, value->name, (size_t)(slash - value->name)))
+        if ((value->flags & UL_VALUE_TRAINED) != 0 && has_state_name(pass->graph, value->name))
             return ul_diag_set(pass->diag, UL_UNSUPPORTED,
                                "--train: the parameter %s is called as an optimizer's state is in "
                                "a checkpoint: rename it, or --freeze it",
@@ -168,17 +168,26 @@ static enum ul_status check_state_names(const struct ul_pass *pass)
     return UL_OK;
 }
 
+static bool is_factor(const struct ul_training *training, uint32_t value)
+{
+    for (uint32_t i = 0; i < training->factor_count; i++)
+        if (training->factors[i] == value)
+            return true;
+    return false;
+}
+
+/* Beside factors of --lora what --train-only names alone. */
 static bool is_parameter(const struct ul_training *training, const struct ul_value *value,
                          unsigned char reads)
 {
     enum ul_dtype dtype = value->type.dtype;
     bool is_float = dtype == UL_F32 || dtype == UL_F64;
     if (value->kind != UL_VALUE_WEIGHT || (value->flags & UL_VALUE_TRAINED) == 0 || !is_float ||
-        is_named(training->freeze, training->freeze_count, value->name))
+        ul_edit_matches_any(training->freeze, training->freeze_count, value->name))
         return false;
-    if (training->train_only_count > 0)
+    if (training->train_only_count > 0 || training->lora_count > 0)
         return (reads & READ) != 0 &&
-               is_named(training->train_only, training->train_only_count, value->name);
+               ul_edit_matches_any(training->train_only, training->train_only_count, value->name);
     if (ul_type_elements(&value->type) == 1)
         return value->type.rank > 0 && (reads & READ_AS_ONE) != 0;
     return (reads & READ) != 0 && !is_mask(value);
@@ -211,7 +220,7 @@ enum ul_status ul_pass_select(struct ul_pass *pass)
     UL_TRY(check_patterns(pass, "--train-only", training->train_only, training->train_only_count));
     for (uint32_t v = 0; v < pass->graph->value_count; v++) {
         struct ul_value *value = &pass->graph->values[v];
-        bool trained = is_parameter(training, value, reads[v]);
+        bool trained = is_factor(training, v) || is_parameter(training, value, reads[v]);
         value->flags &= ~(uint32_t)UL_VALUE_TRAINED;
         if (trained)
             value->flags |= UL_VALUE_TRAINED | UL_VALUE_PERSISTENT;

@@ -157,12 +157,14 @@ void ul_emit_training(struct ul_emitter *emitter)
                    "    .class_weights = %s,\n"
                    "    .has_batch_statistics = %s,\n"
                    "    .parameters = parameters,\n    .parameter_count = %u,\n"
-                   "    .loss_scale = %s,\n    .taken_steps = %s,\n};\n\n",
+                   "    .loss_scale = %s,\n    .taken_steps = %s,\n"
+                   "    .lora_alpha = %.17g,\n};\n\n",
                    training->class_count, (long long)training->ignore_index,
                    training->class_weights != NULL ? "class_weights" : "NULL",
                    training->has_batch_statistics ? "true" : "false", count,
                    parameter_of(emitter, UL_TRAINING_SCALE),
-                   parameter_of(emitter, UL_TRAINING_SCALE_STEPS));
+                   parameter_of(emitter, UL_TRAINING_SCALE_STEPS),
+                   training->lora_count > 0 ? training->lora_alpha : 0);
 }
 
 /* ---- functions of the library ---- */

@@ -6,6 +6,7 @@
  *                    batch is filled; how many samples there are; how many an update takes: what
  *                    their order follows from
  *     optimizer      uint8 [16]: its name, then zeros: what the state is of
+ *     lora_alpha     float64: where there are factors (--lora), what over their rank they count
  * All entries of a file are checked against the model before one is used.
  */
 #include "ul_train_internal.h"
@@ -25,9 +26,15 @@ struct extras {
     double learning_rate;
     uint64_t generator[GENERATOR_COUNT];
     char optimizer[OPTIMIZER_BYTES];
+    double lora_alpha; /* last, since not all have it */
 };
 
-enum { EXTRA_COUNT = 4 };
+enum { EXTRA_COUNT = 5 };
+
+static uint32_t extra_count(const struct ul_rt_training *training)
+{
+    return training->lora_alpha > 0 ? EXTRA_COUNT : EXTRA_COUNT - 1;
+}
 
 static void describe_extras(struct extras *extras, struct ul_npz_member members[EXTRA_COUNT])
 {
@@ -43,9 +50,11 @@ static void describe_extras(struct extras *extras, struct ul_npz_member members[
          .type = UL_TYPE_U8,
          .rank = 1,
          .dims = optimizer_dims,
-         .size_bytes = sizeof extras->optimizer}};
+         .size_bytes = sizeof extras->optimizer},
+        {.name = "lora_alpha", .type = UL_TYPE_F64, .size_bytes = sizeof extras->lora_alpha}};
     const void *const places[EXTRA_COUNT] = {&extras->step, &extras->learning_rate,
-                                             extras->generator, extras->optimizer};
+                                             extras->generator, extras->optimizer,
+                                             &extras->lora_alpha};
     for (uint32_t i = 0; i < EXTRA_COUNT; i++) {
         memset(&members[i], 0, sizeof members[i]);
         members[i].tensor = tensors[i];
@@ -59,7 +68,8 @@ static struct extras get_extras(const struct ul_training_run *run)
                             .learning_rate = run->trainer.learning_rate,
                             .generator = {run->trainer.seed,
                                           (run->shuffles ? SHUFFLES : 0u) | (run->pads ? PADS : 0u),
-                                          run->data.sample_count, run->batch_samples}};
+                                          run->data.sample_count, run->batch_samples},
+                            .lora_alpha = run->training->lora_alpha};
     snprintf(extras.optimizer, sizeof extras.optimizer, "%s", run->training->optimizer);
     return extras;
 }
@@ -67,7 +77,8 @@ static struct extras get_extras(const struct ul_training_run *run)
 static bool is_extra(const char *name)
 {
     return strcmp(name, "step") == 0 || strcmp(name, "learning_rate") == 0 ||
-           strcmp(name, "generator") == 0 || strcmp(name, "optimizer") == 0;
+           strcmp(name, "generator") == 0 || strcmp(name, "optimizer") == 0 ||
+           strcmp(name, "lora_alpha") == 0;
 }
 
 int ul_checkpoint_check(const struct ul_training_run *run)
@@ -152,7 +163,7 @@ static int check_finite(const struct ul_training_run *run, const struct ul_npz_m
 
 int ul_checkpoint_write(struct ul_training_run *run, const char *path)
 {
-    uint32_t count = run->training->parameter_count;
+    uint32_t count = run->training->parameter_count, extra = extra_count(run->training);
     struct extras extras = get_extras(run);
     struct ul_npz_member *members = calloc(count + EXTRA_COUNT, sizeof *members);
     struct place *places = calloc(count + 1, sizeof *places);
@@ -166,7 +177,7 @@ int ul_checkpoint_write(struct ul_training_run *run, const char *path)
             status = check_finite(run, &members[i]);
     }
     if (status == UL_EXIT_OK)
-        status = ul_npz_write(run->session, path, members, count + EXTRA_COUNT, true);
+        status = ul_npz_write(run->session, path, members, count + extra, true);
     free(members);
     free(places);
     return status;
@@ -174,8 +185,18 @@ int ul_checkpoint_write(struct ul_training_run *run, const char *path)
 
 /* ---- reading ---- */
 
-/* Is it NAME/momentum or the like? State of an optimizer has a slash and the name of one of its
-   parameters before it; a loss scale has names of its own. */
+static bool is_parameter(const struct ul_rt_training *training, const char *name, size_t length)
+{
+    for (uint32_t i = 0; i < training->parameter_count; i++) {
+        const char *parameter = training->parameters[i].name;
+        if (strlen(parameter) == length && memcmp(parameter, name, length) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Is it NAME/momentum, NAME/exp_avg/absmax or the like? State of an optimizer has the name of one
+   of its parameters before it, and a slash between; a loss scale has names of its own. */
 static bool is_state(const struct ul_rt_training *training, const char *name)
 {
     static const char *const kinds[] = {"momentum", "exp_avg", "exp_avg_sq"};
@@ -183,15 +204,12 @@ static bool is_state(const struct ul_rt_training *training, const char *name)
     for (size_t i = 0; i < sizeof scale / sizeof *scale; i++)
         if (strcmp(name, scale[i]) == 0)
             return true;
-    const char *slash = strrchr(name, '/');
-    bool known = false;
-    for (size_t i = 0; slash != NULL && i < sizeof kinds / sizeof *kinds; i++)
-        known = known || strcmp(slash + 1, kinds[i]) == 0;
-    for (uint32_t i = 0; known && i < training->parameter_count; i++) {
-        const char *parameter = training->parameters[i].name;
-        if (strlen(parameter) == (size_t)(slash - name) &&
-            memcmp(parameter, name, (size_t)(slash - name)) == 0)
-            return true;
+    for (const char *slash = strchr(name, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        size_t length = strcspn(slash + 1, "/");
+        for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+            if (strlen(kinds[i]) == length && memcmp(slash + 1, kinds[i], length) == 0 &&
+                is_parameter(training, name, (size_t)(slash - name)))
+                return true;
     }
     return false;
 }
@@ -200,14 +218,16 @@ struct check {
     const struct ul_training_run *run;
     const char *path;
     bool with_state;
+    bool has_alpha; /* of factors */
 };
 
 /* Has the model what the file has? */
 static int check_name(void *context, const char *name)
 {
-    const struct check *check = context;
+    struct check *check = context;
     const struct ul_rt_training *training = check->run->training;
     char file[UL_SHOWN_BYTES], shown[UL_SHOWN_BYTES];
+    check->has_alpha = check->has_alpha || strcmp(name, "lora_alpha") == 0;
     if (is_extra(name) || (!check->with_state && is_state(training, name)))
         return UL_EXIT_OK;
     for (uint32_t i = 0; i < training->parameter_count; i++)
@@ -243,12 +263,32 @@ static int read_parameter(const struct ul_training_run *run, struct ul_reader *r
     return status;
 }
 
+/* What factors learned counts as much as it did: of a file that says how much that was. */
+static int check_alpha(const struct ul_training_run *run, struct ul_reader *reader)
+{
+    char shown[UL_SHOWN_BYTES];
+    struct extras extras;
+    struct ul_npz_member members[EXTRA_COUNT];
+    if (run->training->lora_alpha <= 0)
+        return UL_EXIT_OK;
+    describe_extras(&extras, members);
+    int status = ul_npz_read(run->session, reader, "lora_alpha", "entry",
+                             &members[EXTRA_COUNT - 1].tensor, &extras.lora_alpha);
+    if (status != UL_EXIT_OK || extras.lora_alpha == run->training->lora_alpha)
+        return status;
+    return ul_error(run->session, UL_EXIT_INVALID,
+                    "%s: was written by a training with --lora-alpha %g, this one has %g",
+                    ul_shown(shown, reader->name), extras.lora_alpha, run->training->lora_alpha);
+}
+
 static int read_parameters(const struct ul_training_run *run, struct ul_reader *reader,
                            bool with_state)
 {
     const struct ul_rt_training *training = run->training;
-    struct check check = {run, reader->name, with_state};
+    struct check check = {run, reader->name, with_state, false};
     int status = ul_npz_visit(run->session, reader, check_name, &check);
+    if (status == UL_EXIT_OK && check.has_alpha)
+        status = check_alpha(run, reader);
     for (uint32_t i = 0; status == UL_EXIT_OK && i < training->parameter_count; i++)
         if (with_state || !is_state(training, training->parameters[i].name))
             status = read_parameter(run, reader, &training->parameters[i]);
@@ -325,10 +365,10 @@ static int read_extras(const struct ul_training_run *run, struct ul_reader *read
 {
     struct ul_npz_member members[EXTRA_COUNT];
     void *const places[EXTRA_COUNT] = {&extras->step, &extras->learning_rate, extras->generator,
-                                       extras->optimizer};
+                                       extras->optimizer, &extras->lora_alpha};
     int status = UL_EXIT_OK;
     describe_extras(extras, members);
-    for (uint32_t i = 0; status == UL_EXIT_OK && i < EXTRA_COUNT; i++)
+    for (uint32_t i = 0; status == UL_EXIT_OK && i < extra_count(run->training); i++)
         status = ul_npz_read(run->session, reader, members[i].tensor.name, "entry",
                              &members[i].tensor, places[i]);
     return status;

@@ -355,6 +355,8 @@ struct ul_rt_training {
     /* Of a dynamic loss scale, numbers of parameters: itself, f32, and steps that were taken, i64.
        UL_TENSOR_NONE: there is none. */
     uint32_t loss_scale, taken_steps;
+    double lora_alpha; /* over the rank: what comes by way of factors is multiplied by it; 0: there
+                          are none */
 };
 
 struct ul_offload; /* ul_offload.h */

@@ -2,8 +2,9 @@
  * them. The files are compared as a whole. Lines "# --split TEXT", "# --inside NODE",
  * "# --row-major NODE", "# --channels-last", "# --filters-last", "# --biases-alike",
  * "# --signed-products 32", "# --products-joined", "# --precision NAME", "# --train" (by
- * cross-entropy, with SGD), "# --clip-mode twice" (of norm 1), "# --loss-scale 64" and "# --calls"
- * (the target has a library, which takes nothing) of an .ir are options.
+ * cross-entropy, with SGD), "# --clip-mode twice" (of norm 1), "# --loss-scale 64",
+ * "# --lora PATTERN" (of rank 2) and "# --calls" (the target has a library, which takes nothing) of
+ * an .ir are options.
  *
  * usage: test_passes [--update] DIR
  * exit: 0 all as wanted, 1 not */
@@ -73,6 +74,14 @@ static enum ul_status run_case(struct golden *golden, const char *pass, const ch
         training.loss_scale = 64;
         training.growth_interval = 100;
     }
+    uint32_t lora_count = 0;
+    const char *const *patterns = read_lines(golden, text, "# --lora ", &lora_count);
+    struct ul_lora *lora = UL_NEW_ARRAY(&golden->arena, struct ul_lora, lora_count);
+    for (uint32_t i = 0; i < lora_count; i++)
+        lora[i] = (struct ul_lora){.pattern = patterns[i], .rank = 2};
+    training.lora = lora;
+    training.lora_count = lora_count;
+    training.lora_alpha = 8;
     options.splits = read_lines(golden, text, "# --split ", &options.split_count);
     options.inside = read_lines(golden, text, "# --inside ", &options.inside_count);
     options.row_major = read_lines(golden, text, "# --row-major ", &options.row_major_count);
