@@ -2,7 +2,7 @@
 # Training beside torch eager, in one run: bytes, repeated work and time. README.md says what it prints.
 # It needs PyPI's torch 2.15, which is put into build/venv-torch, an environment of its own.
 #
-# usage: tests/bench/training/run.sh [--ullage build/release/cli/ullage] [--part memory|time|update]...
+# usage: tests/bench/training/run.sh [--ullage build/release/cli/ullage] [--part PART]...
 #        [NETWORK...]
 # exit: 0 measured, whatever came out, 77 torch cannot be had here
 set -euo pipefail

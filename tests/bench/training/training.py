@@ -17,48 +17,15 @@ sys.path.insert(0, os.path.join(HERE, "..", "..", "torch"))
 
 import torch
 
+import less
 import networks
 import ours
 import peer
+from cases import NETWORKS
 
 MIB = 2**20
 ROUNDS = 2
 UPDATED = 4096  # rows and columns of the weight whose update is timed
-
-
-def pictures(count, channels, size, classes, dense=False):
-    shape = (count, size, size) if dense else (count,)
-    return torch.randn(count, channels, size, size), torch.randint(0, classes, shape)
-
-
-def sentences(count, length, vocabulary):
-    return tuple(torch.randint(0, vocabulary, (count, length)) for _ in range(2))
-
-
-def hidden(count, length, vocabulary, width):
-    return torch.randint(0, vocabulary, (count, length)), torch.randn(count, length, width)
-
-
-# name -> network, data and labels, options of ours, goals: moves of torch's saved bytes with nothing
-# heavy repeated, of torch's peak, at 2 % more FLOPs; more FLOPs at the peak of checkpoints on all
-# blocks; the whole step of torch's; time of torch's
-NETWORKS = {
-    "digits": (networks.Digits, lambda: pictures(64, 1, 8, 10), [],
-               {"light": 0.70, "time": 1.0}),
-    "gpt4": (lambda: networks.Gpt(65, 128, 256, 4, 4), lambda: sentences(8, 128, 65),
-             ["--class-axis", "-1"], {"light": 0.70, "blocks": 0.16, "whole": 0.78, "time": 1.0}),
-    "resnet50": (lambda: networks.ResNet([3, 4, 6, 3], True), lambda: pictures(8, 3, 224, 1000), [],
-                 {"light": 0.60, "few": 0.46, "blocks": 0.05, "whole": 0.70, "time": 1.1}),
-    "unet": (networks.UNet, lambda: pictures(2, 3, 256, 2, True), ["--class-axis", "1"],
-             {"light": 0.60, "few": 0.47, "blocks": 0.11, "whole": 0.70}),
-    "bert": (lambda: networks.Bert(30522, 128, 768, 12, 12), lambda: hidden(8, 128, 30522, 768),
-             ["--loss", "mse"], {"light": 0.68, "few": 0.60, "blocks": 0.185, "whole": 0.90}),
-    "gpt2": (lambda: networks.Gpt(50257, 512, 768, 12, 12), lambda: sentences(2, 512, 50257),
-             ["--class-axis", "-1"],
-             {"light": 0.50, "peak": 0.35, "blocks": 0.0, "whole": 0.78, "time": 1.1}),
-    "vit": (lambda: networks.Vit(224, 16, 768, 12, 12, 1000), lambda: pictures(8, 3, 224, 1000), [],
-            {"light": 0.68, "blocks": 0.21}),
-}
 CUT = {"gpt4": (1, 0.7, 0.3, 0.15), "resnet50": (1, 0.5, 0.3, 0.15), "unet": (1, 0.5, 0.3, 0.15)}
 MORE_TIME = 0.03  # of a plan that is said to repeat nothing heavy
 FEW_FLOPS = 0.02
@@ -198,19 +165,34 @@ def check_update(args, folder):
     verdict("update of streaming", statistics.median(ratios), 1.2)
 
 
+def check_less(args, parts):
+    """Parts of less.py, each of networks of its own."""
+    for part in parts:
+        names, check = less.PARTS[part]
+        for name in [n for n in names if not args.networks or n in args.networks]:
+            print(f"{part}, {name}:", flush=True)
+            with tempfile.TemporaryDirectory() as folder:
+                model = os.path.join(folder, f"{name}.onnx")
+                make, samples, *_ = less.case(name)
+                peer.export(make(), samples()[0], model)
+                check(args, name, model, folder, say, verdict)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--ullage", default=os.path.join(ROOT, "build", "release", "cli", "ullage"))
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=5, help="of each time that is measured")
-    parser.add_argument("--part", action="append", choices=["memory", "time", "update"])
+    parser.add_argument("--part", action="append", choices=["memory", "time", "update", *less.PARTS])
     parser.add_argument("networks", nargs="*", metavar="NETWORK")
     args = parser.parse_args()
     parts = args.part or ["memory", "time", "update"]
     torch.set_num_threads(args.threads)
     torch.manual_seed(1)
     print(f"torch {torch.__version__}, {args.threads} threads, load {os.getloadavg()[0]:.1f}")
-    names = args.networks or ([] if parts == ["update"] else list(NETWORKS))
+    check_less(args, [part for part in parts if part in less.PARTS])
+    beside_torch = "time" in parts or "memory" in parts
+    names = (args.networks or list(NETWORKS)) if beside_torch else []
     for name in sorted(names, key=lambda name: list(NETWORKS).index(name)):
         print(f"{name}:", flush=True)
         with tempfile.TemporaryDirectory() as folder:
