@@ -69,11 +69,10 @@ void ul_account_live(struct ul_arena *arena, struct ul_plan *plan)
 
 /* ---- Cost ---- */
 
-static uint64_t transfer_cost(const struct ul_problem *problem,
-                              const struct ul_plan_position *position)
+uint64_t ul_account_transfer_cost(const struct ul_problem *problem, uint32_t other, uint32_t value)
 {
-    const struct ul_plan_space *space = &problem->spaces[position->space];
-    uint64_t size_bytes = problem->values[position->value].size_bytes;
+    const struct ul_plan_space *space = &problem->spaces[other];
+    uint64_t size_bytes = problem->values[value].size_bytes;
     uint64_t bytes_cost = space->bandwidth_mb == 0
                               ? 0
                               : ul_size_mul_saturating(size_bytes, 1000) / space->bandwidth_mb;
@@ -84,7 +83,7 @@ static uint64_t position_cost(const struct ul_problem *problem,
                               const struct ul_plan_position *position)
 {
     if (position->kind == UL_PLAN_SAVE || position->kind == UL_PLAN_LOAD)
-        return transfer_cost(problem, position);
+        return ul_account_transfer_cost(problem, position->space, position->value);
     return position->kind == UL_PLAN_RUN && position->substep == 0
                ? problem->steps[position->step].alternatives[position->alternative].cost
                : 0;

@@ -6,11 +6,13 @@
  * remat_backward.c) on the abstract graph of a problem that is no harder: each step costs its
  * cheapest alternative's time and takes the minimum scratch of all.
  * Left undone: problems whose graph may say more bytes than a plan needs (values that several
- * steps write, steps that make several values, regions); there steps alone are counted. */
+ * steps write, steps that make several values, regions), and those whose values may move to another
+ * space, which takes the place of repeats; there steps alone are counted. */
 #include "planner/model/optional.h"
 #include "planner/model/problem_graph.h"
 #include "planner/remat/remat.h"
 #include "planner/solve/solve.h"
+#include "planner/transfer/transfer.h"
 
 #include <string.h>
 
@@ -149,7 +151,8 @@ void ul_bound_cost(const struct ul_problem *problem, uint64_t budget_bytes, stru
     plan->cost_bound = ul_problem_min_cost(problem);
     plan->cost_bound_method = NULL;
     UL_ASSERT(plan->cost_bound <= plan->cost);
-    if (plan->fits && plan->cost > plan->cost_bound) {
+    bool moves = ul_transfer_space(problem) != UL_PLAN_NONE;
+    if (plan->fits && plan->cost > plan->cost_bound && !moves) {
         ul_arena_init(&scratch);
         struct repeats repeats = repeats_bound(&scratch, problem, plan->alignment_bytes,
                                                budget_bytes, plan->cost - plan->cost_bound);

@@ -20,6 +20,8 @@
  * alternative wants in a form of its own) is the same at every position, and so beside what the
  * sequence decides: each sequence is offered with ever fewer of them (ladder_levels.c).
  * Of a program that trains, what smallest cuts keep (remat_cut.c) makes rungs of its own.
+ * Where a space takes transfers, values move there: out of the plan without a budget, and out of
+ * plans that recompute, so that each does what is cheaper (planner/transfer/).
  * Asked for a budget, the interval of rungs that it lies in is halved, and looked at closer.
  * Left undone: the order of first runs is that of the plan without a budget, or the file's where no
  * other was named. */
@@ -29,6 +31,7 @@
 #include "planner/remat/remat.h"
 #include "planner/solve/solve.h"
 #include "planner/solve/solve_internal.h"
+#include "planner/transfer/transfer.h"
 
 #include <string.h>
 
@@ -132,6 +135,13 @@ struct box {
     uint64_t min_cost, end_cost;
 };
 
+/* A plan without transfers, out of which values may move. */
+struct source {
+    const struct ul_plan_position *positions;
+    uint32_t position_count;
+    const char *remat_method;
+};
+
 struct climb {
     struct ul_arena *arena;
     const struct ul_problem *problem;
@@ -145,10 +155,12 @@ struct climb {
     uint64_t *beside;               /* per step: bytes that live in the base plan beside these */
     struct ul_ladder_levels levels; /* of optional values */
     const bool *is_forward;         /* per step, of a program that trains; else NULL */
-    uint64_t persistent_bytes;
+    uint64_t persistent_bytes, staying_bytes; /* of the latter, what no transfer may move */
     bool has_alternatives;
-    bool keeps_values; /* nothing is rewritten */
-    struct box box;    /* what may become a rung */
+    bool keeps_values;      /* nothing is rewritten */
+    struct box box;         /* what may become a rung */
+    struct source *sources; /* of transfers, beside the base plan */
+    uint32_t source_count;
     struct ul_remat_limits limits;
     uint64_t work_limit;     /* that the caller gave; 0: none */
     struct ul_effort effort; /* of a rung's searches, and the deadline of all */
@@ -656,6 +668,153 @@ static enum ul_status cuts_climb(struct climb *c, const struct rungs *rungs)
     return status;
 }
 
+/* ---- Transfers ---- */
+
+/* So much of what a budget bounds may the other space take. */
+static uint64_t room_of(const struct ul_problem *problem)
+{
+    uint64_t capacity = problem->spaces[ul_transfer_space(problem)].capacity_bytes;
+    return capacity == 0 ? UINT64_MAX : capacity;
+}
+
+static const char *transfers_name(struct climb *c, const struct source *source,
+                                  const struct ul_transfer *job)
+{
+    uint32_t saves = 0, loads = 0;
+    for (uint32_t p = 0; p < job->position_count; p++) {
+        saves += job->positions[p].kind == UL_PLAN_SAVE;
+        loads += job->positions[p].kind == UL_PLAN_LOAD;
+    }
+    bool is_alone = strcmp(source->remat_method, "none") == 0;
+    return ul_arena_printf(c->arena, "%s%stransfers: %u saves, %u loads",
+                           is_alone ? "" : source->remat_method, is_alone ? "" : "; ", saves,
+                           loads);
+}
+
+/* Offers what the transfers make of a plan; whether the other space holds it, as packed. */
+static enum ul_status moved_offer(struct climb *c, struct ul_arena *scratch,
+                                  const struct source *source, const struct ul_transfer *job,
+                                  bool *is_held)
+{
+    struct ul_plan plan = {.alignment_bytes = c->options.alignment_bytes,
+                           .positions = job->positions,
+                           .position_count = job->position_count,
+                           .order_method = c->base->order_method,
+                           .order_why_not = c->base->order_why_not,
+                           .orders_lower_bound_bytes = c->base->orders_lower_bound_bytes};
+    struct ul_plan live = plan;
+    ul_timeline_build(scratch, c->problem, UL_ALIAS_ALL, &live);
+    ul_account_live(scratch, &live);
+    live.cost = job->cost;
+    if (!is_promising(c, scratch, &live))
+        return UL_OK;
+    plan.remat_method = transfers_name(c, source, job);
+    plan.positions =
+        ul_arena_copy(c->arena, job->positions, job->position_count * sizeof *job->positions);
+    UL_TRY(sequence_pack(c, scratch, false, &plan));
+    *is_held = plan.reserved_bytes[ul_transfer_space(c->problem)] <= room_of(c->problem);
+    return UL_OK;
+}
+
+/* Values move out of a plan until its live sum is within the limit. */
+static enum ul_status source_move(struct climb *c, const struct source *source,
+                                  uint64_t limit_bytes)
+{
+    enum { TRIES = 3, SHARE = 8, WORK = 1 << 18, STEP_WORK = 256 };
+    struct ul_arena scratch;
+    struct ul_plan runs = {.alignment_bytes = c->options.alignment_bytes,
+                           .position_count = source->position_count};
+    enum ul_status status = UL_OK;
+    bool is_held = false;
+    ul_arena_init(&scratch);
+    runs.positions = ul_arena_copy(&scratch, source->positions,
+                                   source->position_count * sizeof *source->positions);
+    ul_timeline_build(&scratch, c->problem, UL_ALIAS_ALL, &runs);
+    ul_account_live(&scratch, &runs);
+    struct ul_transfer job = {.problem = c->problem,
+                              .runs = &runs,
+                              .limit_bytes = limit_bytes,
+                              .room_bytes = room_of(c->problem)};
+    /* What is packed takes more room than what lives there. */
+    for (uint32_t i = 0; i < TRIES && status == UL_OK && !is_held; i++) {
+        job.effort =
+            (struct ul_effort){.work_limit = WORK + STEP_WORK * (uint64_t)runs.position_count,
+                               .deadline_seconds = c->effort.deadline_seconds,
+                               .seed = c->options.seed + 1};
+        if (runs.order_lower_bound_bytes > limit_bytes)
+            ul_transfer_place(&scratch, &job);
+        is_held = true;
+        if (job.positions == NULL)
+            break;
+        status = moved_offer(c, &scratch, source, &job, &is_held);
+        job.room_bytes -= job.room_bytes / SHARE;
+    }
+    ul_arena_done(&scratch);
+    return status;
+}
+
+/* The base plan, each step by the cheapest way that a limit leaves room for beside what stays. */
+static enum ul_status base_move(struct climb *c, uint64_t limit_bytes)
+{
+    struct ul_plan runs = {.position_count = 0};
+    struct source base = {.positions = c->base->positions,
+                          .position_count = c->base->position_count,
+                          .remat_method = c->base->remat_method};
+    if (c->has_alternatives) {
+        uint32_t count = c->problem->step_count;
+        uint32_t *ways = UL_NEW_ARRAY(&c->scratch, uint32_t, count);
+        uint64_t *beside = UL_NEW_ARRAY(&c->scratch, uint64_t, count);
+        for (uint32_t s = 0; s < count; s++)
+            beside[s] = c->staying_bytes;
+        for (uint32_t s = 0; s < count; s++)
+            ways[s] = alternative_within(c, s, limit_bytes, beside);
+        ul_timeline_sequence(&c->scratch, c->problem, c->base_steps, count, ways, &runs);
+        base.positions = runs.positions;
+        base.position_count = runs.position_count;
+    }
+    return source_move(c, &base, limit_bytes);
+}
+
+static enum ul_status sources_move(struct climb *c, uint64_t limit_bytes)
+{
+    if (ul_transfer_space(c->problem) == UL_PLAN_NONE)
+        return UL_OK;
+    UL_TRY(base_move(c, limit_bytes));
+    for (uint32_t i = 0; i < c->source_count && !is_late(c); i++)
+        UL_TRY(source_move(c, &c->sources[i], limit_bytes));
+    return UL_OK;
+}
+
+/* Some of the rungs there are, from the largest on. */
+static void sources_take(struct climb *c)
+{
+    enum { MOST = 6 };
+    uint32_t rungs = c->ladder->count - 1;
+    c->source_count = rungs < MOST ? rungs : MOST;
+    c->sources = UL_NEW_ARRAY(&c->scratch, struct source, c->source_count);
+    for (uint32_t i = 0; i < c->source_count; i++) {
+        const struct ul_plan *plan =
+            &c->ladder->rungs[1 + (uint64_t)i * rungs / c->source_count].plan;
+        c->sources[i] = (struct source){.positions = plan->positions,
+                                        .position_count = plan->position_count,
+                                        .remat_method = plan->remat_method};
+    }
+}
+
+/* Down in even steps to what one step needs, since the rest may be elsewhere. */
+static enum ul_status transfers_climb(struct climb *c, uint64_t top_bytes, uint32_t count)
+{
+    if (ul_transfer_space(c->problem) == UL_PLAN_NONE)
+        return UL_OK;
+    uint64_t floor_bytes = ul_account_bound(&c->scratch, c->problem, c->options.alignment_bytes);
+    sources_take(c);
+    for (uint32_t i = 1; i <= count && floor_bytes < top_bytes && !is_late(c); i++) {
+        double part = (double)i / count * (double)(top_bytes - floor_bytes);
+        UL_TRY(sources_move(c, top_bytes - (uint64_t)part));
+    }
+    return UL_OK;
+}
+
 /* ---- Between two rungs ---- */
 
 /* The box between the rung that fits and the one before it, or empty where there is none. */
@@ -692,7 +851,9 @@ static enum ul_status rungs_between(struct climb *c, struct rungs *r, uint64_t b
         if (c->box.end_bytes <= c->box.min_bytes + c->options.alignment_bytes)
             break;
         uint64_t limit = c->box.min_bytes + (c->box.end_bytes - c->box.min_bytes) / 2;
-        UL_TRY(rung_climb(c, r, ul_plan_space_budget(&c->options.beside, c->base, limit)));
+        uint64_t space_limit = ul_plan_space_budget(&c->options.beside, c->base, limit);
+        UL_TRY(rung_climb(c, r, space_limit));
+        UL_TRY(sources_move(c, space_limit));
         if (c->ladder->count > count)
             continue;
         if (budget_bytes < limit)
@@ -766,9 +927,11 @@ static void climb_prepare(struct climb *c, struct rungs *r)
     for (uint32_t v = 0; v < problem->value_count; v++) {
         const struct ul_plan_value *value = &problem->values[v];
         bool is_there = c->base->value_ranges[v] < c->base->value_ranges[v + 1];
-        if (value->persistent && is_there && value->space == 0)
-            c->persistent_bytes +=
-                ul_size_align_or_die(value->size_bytes, c->options.alignment_bytes);
+        if (!value->persistent || !is_there || value->space != 0)
+            continue;
+        uint64_t bytes = ul_size_align_or_die(value->size_bytes, c->options.alignment_bytes);
+        c->persistent_bytes += bytes;
+        c->staying_bytes += ul_value_may_move(value) ? 0 : bytes;
     }
     for (uint32_t s = 0; s < problem->step_count; s++) {
         cheapest[s] = ul_step_cheapest(&problem->steps[s]);
@@ -823,6 +986,7 @@ static enum ul_status climb_run(struct climb *c, uint64_t budget_bytes)
     const struct rungs top = r;
     UL_TRY(rungs_climb(c, &r));
     UL_TRY(cuts_climb(c, &top));
+    UL_TRY(transfers_climb(c, top.top_bytes, top.count));
     return budget_bytes == 0 ? UL_OK : rungs_between(c, &r, budget_bytes);
 }
 

@@ -27,7 +27,8 @@ ROOMS = {
         "pack": "model",
         "order": "model",
         "remat": "model order",
-        "solve": "model pack order remat",
+        "transfer": "model",
+        "solve": "model pack order remat transfer",
     },
     "runtime": {"lib": "", "host": "lib", "cpu": "lib", "cuda": "lib"},
 }

@@ -1,0 +1,110 @@
+/* Several ways to choose and to time transfers; the cheapest wins, by the timeline's own clocks. */
+#include "planner/transfer/transfer.h"
+
+#include "planner/model/timeline.h"
+#include "planner/transfer/transfer_internal.h"
+
+uint32_t ul_transfer_space(const struct ul_problem *problem)
+{
+    for (uint32_t s = 1; s < problem->space_count; s++) {
+        if (problem->spaces[s].transfers)
+            return s;
+    }
+    return UL_PLAN_NONE;
+}
+
+/* Without noise first: by what is hidden, by cost, and what is wanted last, as it comes. */
+static const struct ul_transfer_way plain_ways[] = {
+    {.cost_weight = 1, .exposed_weight = 4},
+    {.cost_weight = 1, .exposed_weight = 64, .is_first = true},
+    {.cost_weight = 0.1, .exposed_weight = 1},
+    {.cost_weight = 1, .exposed_weight = 0},
+};
+enum { PLAIN_COUNT = sizeof plain_ways / sizeof *plain_ways };
+
+static const double leads[] = {1, 2, 0.5, 0};
+enum { LEAD_COUNT = sizeof leads / sizeof *leads };
+
+struct trial {
+    struct ul_transfer *job;
+    struct ul_arena *arena;
+    struct ul_transfer_model *model;
+    bool *chosen;
+    uint64_t *live_bytes;
+};
+
+static void schedule_try(struct trial *t, const struct ul_transfer_way *way)
+{
+    struct ul_arena scratch;
+    struct ul_transfer *job = t->job;
+    struct ul_plan plan = {.position_count = 0};
+    ul_arena_init(&scratch);
+    ul_transfer_schedule(&scratch, t->model, way, job->limit_bytes, t->chosen, t->live_bytes,
+                         &plan);
+    ul_account_cost(&scratch, job->problem, &plan);
+    job->effort.work += plan.position_count;
+    if (job->positions == NULL || plan.cost < job->cost) {
+        job->cost = plan.cost;
+        job->position_count = plan.position_count;
+        job->positions =
+            ul_arena_copy(t->arena, plan.positions, plan.position_count * sizeof *plan.positions);
+    }
+    ul_arena_done(&scratch);
+}
+
+static bool way_try(struct trial *t, struct ul_transfer_way way)
+{
+    struct ul_transfer *job = t->job;
+    if (!ul_transfer_choose(t->model, &way, job->limit_bytes, job->room_bytes, &job->effort,
+                            t->chosen, t->live_bytes))
+        return false;
+    for (uint32_t i = 0; i < LEAD_COUNT; i++) {
+        way.lead = leads[i];
+        schedule_try(t, &way);
+    }
+    return true;
+}
+
+static uint64_t runs_cost(const struct ul_transfer_model *model)
+{
+    return model->time[model->count];
+}
+
+/* Draws go on while there is work, as long as something is not hidden. */
+static void ways_try(struct trial *t)
+{
+    enum { DRAWS = 24 };
+    struct ul_transfer *job = t->job;
+    bool found = false;
+    for (uint32_t i = 0; i < PLAIN_COUNT + DRAWS; i++) {
+        struct ul_transfer_way way = plain_ways[i % PLAIN_COUNT];
+        way.noise = i < PLAIN_COUNT ? 0 : (double)(i / PLAIN_COUNT) / 2;
+        found = way_try(t, way) || found;
+        if (i + 1 >= PLAIN_COUNT && !found)
+            return;
+        if ((found && job->cost == runs_cost(t->model)) || ul_effort_spent(&job->effort))
+            return;
+    }
+}
+
+void ul_transfer_place(struct ul_arena *arena, struct ul_transfer *job)
+{
+    struct ul_arena scratch;
+    uint32_t space = ul_transfer_space(job->problem);
+    ul_arena_init(&scratch);
+    struct ul_transfer_model model = {
+        .arena = &scratch, .problem = job->problem, .runs = job->runs, .space = space};
+    struct trial trial = {.job = job, .arena = arena, .model = &model};
+    job->positions = NULL;
+    job->cost = UINT64_MAX;
+    job->floor_bytes = UINT64_MAX;
+    if (space != UL_PLAN_NONE && job->runs->position_count > 0) {
+        ul_transfer_model_make(&model);
+        job->floor_bytes = ul_transfer_floor(&model);
+        trial.chosen = UL_NEW_ARRAY(&scratch, bool, model.item_count);
+        trial.live_bytes = UL_NEW_ARRAY(&scratch, uint64_t, model.count);
+        if (job->floor_bytes <= job->limit_bytes)
+            ways_try(&trial);
+    }
+    ul_arena_done(&scratch);
+}
