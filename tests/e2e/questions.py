@@ -84,8 +84,9 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for name in ("digits.onnx", "untrained.onnx"):
             shutil.copy(os.path.join(ROOT, "models", "digits", name), folder)
-        subprocess.run([sys.executable, os.path.join(ROOT, "models", "make.py"), "bert_base", "--small", "--batch", "N", "--seq", "S",
-                        "-o", os.path.join(folder, "bert_base.onnx")], check=True, stdout=subprocess.DEVNULL)
+        for name, more in (("bert_base", ("--seq", "S")), ("gpt2", ())):
+            subprocess.run([sys.executable, os.path.join(ROOT, "models", "make.py"), name, "--small", "--batch", "N", *more,
+                            "-o", os.path.join(folder, f"{name}.onnx")], check=True, stdout=subprocess.DEVNULL)
         outputs = printed([command for command, _ in found], folder, ullage)
     wrong = [link + ": a link to nowhere" for link in broken_links(page)]
     if len(outputs) != len(found) or len(found) < 30:
