@@ -110,6 +110,47 @@ uint64_t ul_report_floor_bytes(const struct ul_report *report)
     return floor_bytes - others_bytes(report);
 }
 
+uint32_t ul_report_space_index(const struct ul_problem *problem, uint32_t space)
+{
+    uint32_t index = 0;
+    UL_ASSERT(space <= problem->space_count);
+    for (uint32_t s = 0; s < space; s++)
+        index += !problem->spaces[s].beside;
+    return index;
+}
+
+uint32_t ul_report_space_at(const struct ul_problem *problem, uint32_t index)
+{
+    uint32_t space = 0;
+    for (; space < problem->space_count; space++) {
+        if (!problem->spaces[space].beside && index-- == 0)
+            break;
+    }
+    return space; /* of an index that is none: one that is none */
+}
+
+void ul_report_count_transfers(const struct ul_report *report,
+                               struct ul_report_transfers *transfers)
+{
+    const struct ul_plan *plan = report->plan;
+    uint64_t runs_cost = 0;
+    *transfers = (struct ul_report_transfers){.save_count = 0};
+    for (uint32_t p = 0; p < plan->position_count; p++) {
+        const struct ul_plan_position *at = &plan->positions[p];
+        if (at->kind == UL_PLAN_RUN && at->substep == 0)
+            runs_cost = ul_size_add_saturating(
+                runs_cost, report->problem->steps[at->step].alternatives[at->alternative].cost);
+        if (at->kind == UL_PLAN_SAVE) {
+            transfers->save_count++;
+            transfers->saved_bytes += report->problem->values[at->value].size_bytes;
+        } else if (at->kind == UL_PLAN_LOAD) {
+            transfers->load_count++;
+            transfers->loaded_bytes += report->problem->values[at->value].size_bytes;
+        }
+    }
+    transfers->exposed_cost = plan->cost > runs_cost ? plan->cost - runs_cost : 0;
+}
+
 struct ul_report_step ul_report_step_at(const struct ul_report *report, uint32_t position)
 {
     const struct ul_plan_position *at = &report->plan->positions[position];

@@ -149,7 +149,7 @@ static void step_value(struct ul_text *text, const struct ul_report *report, uin
 
 static void step_space(struct ul_text *text, const struct ul_report *report, uint32_t i)
 {
-    put_u64(text, report->plan->positions[i].space);
+    put_u64(text, ul_report_space_index(report->problem, report->plan->positions[i].space));
 }
 
 static void step_awaited(struct ul_text *text, const struct ul_report *report, uint32_t i)
@@ -207,7 +207,7 @@ static void range_class(struct ul_text *text, const struct ul_report *report, ui
 
 static void range_space(struct ul_text *text, const struct ul_report *report, uint32_t i)
 {
-    put_u64(text, report->plan->ranges[i].space);
+    put_u64(text, ul_report_space_index(report->problem, report->plan->ranges[i].space));
 }
 
 static void range_alias(struct ul_text *text, const struct ul_report *report, uint32_t i)
@@ -247,21 +247,12 @@ static void range_readers(struct ul_text *text, const struct ul_report *report, 
 
 static void space_name(struct ul_text *text, const struct ul_report *report, uint32_t i)
 {
-    ul_text_put_json(text, report->problem->spaces[i].name);
+    ul_text_put_json(text, report->problem->spaces[ul_report_space_at(report->problem, i)].name);
 }
 
 static void space_reserved(struct ul_text *text, const struct ul_report *report, uint32_t i)
 {
-    put_u64(text, report->plan->reserved_bytes[i]);
-}
-
-/* What is beside comes last, and is said as parts of the process. */
-static uint32_t own_space_count(const struct ul_report *report)
-{
-    uint32_t count = 0;
-    while (count < report->plan->space_count && !report->problem->spaces[count].beside)
-        count++;
-    return count;
+    put_u64(text, report->plan->reserved_bytes[ul_report_space_at(report->problem, i)]);
 }
 
 /* A process is no smaller than its buffer, but for rows that nobody looks up. */
@@ -439,6 +430,21 @@ static void put_types(struct ul_text *text, const struct ul_report *report)
     }
 }
 
+/* What is copied to another space and back, and how much longer that has a run take. */
+static void put_transfers(struct ul_text *text, const struct ul_report *report)
+{
+    struct ul_report_transfers transfers;
+    ul_report_count_transfers(report, &transfers);
+    if (transfers.save_count + transfers.load_count == 0)
+        return;
+    ul_text_printf(text,
+                   "  \"transfers\": {\n    \"saves\": %u,\n    \"loads\": %u,\n"
+                   "    \"saved_bytes\": %" PRIu64 ",\n    \"loaded_bytes\": %" PRIu64
+                   ",\n    \"exposed_cost\": %" PRIu64 "\n  },\n",
+                   transfers.save_count, transfers.load_count, transfers.saved_bytes,
+                   transfers.loaded_bytes, transfers.exposed_cost);
+}
+
 static void put_rows(struct ul_text *text, const struct ul_report *report)
 {
     ul_text_put(text, "  \"rows\": {");
@@ -456,6 +462,7 @@ static void put_rows(struct ul_text *text, const struct ul_report *report)
                        ul_report_packing_bytes(report),
                        ul_report_operand_bytes(report, text->arena));
     put_types(text, report);
+    put_transfers(text, report);
     if (ul_report_precision(report) != NULL)
         ul_text_printf(text,
                        "  \"for_precision\": {\n    \"saved_bytes\": %" PRIu64
@@ -500,7 +507,7 @@ static void put_tables(struct ul_text *text, const struct ul_report *report)
     static const struct column spaces[] = {{"name", space_name},
                                            {"reserved_bytes", space_reserved}};
     put_columns(text, report, "spaces", spaces, sizeof spaces / sizeof *spaces,
-                own_space_count(report));
+                ul_report_space_index(report->problem, report->problem->space_count));
     ul_text_put(text, ",\n");
     put_columns(text, report, "steps", steps,
                 ul_plan_only_runs(report->plan) ? RUN_COLUMNS : STEP_COLUMNS,

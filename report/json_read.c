@@ -67,7 +67,8 @@ enum ul_status ul_report_read_header(struct ul_arena *arena, const char *json, s
 }
 
 /* Columns that a plan has where not all of it is run on stream 0. */
-static enum ul_status read_kinds(struct ul_json *json, struct ul_plan *plan)
+static enum ul_status read_kinds(struct ul_json *json, const struct ul_problem *problem,
+                                 struct ul_plan *plan)
 {
     uint64_t *streams, *values, *spaces, *awaited, *regions;
     uint32_t *count = &plan->position_count;
@@ -93,7 +94,9 @@ static enum ul_status read_kinds(struct ul_json *json, struct ul_plan *plan)
         at->step = kind == UL_PLAN_RUN ? at->step : 0;
         at->stream = (uint32_t)streams[i];
         at->value = (uint32_t)values[i];
-        at->space = (uint32_t)spaces[i];
+        at->space = kind == UL_PLAN_SAVE || kind == UL_PLAN_LOAD
+                        ? ul_report_space_at(problem, (uint32_t)spaces[i])
+                        : (uint32_t)spaces[i];
         at->awaited = (uint32_t)awaited[i];
         at->region = (uint32_t)regions[i];
     }
@@ -120,7 +123,7 @@ static enum ul_status read_positions(struct ul_json *json, const struct ul_probl
                                                        .alternative = (uint32_t)alternatives[i],
                                                        .substep = (uint32_t)substeps[i],
                                                        .copy = (uint32_t)copies[i]};
-    return read_kinds(json, plan);
+    return read_kinds(json, problem, plan);
 }
 
 static enum ul_status read_classes(struct ul_json *json, struct ul_plan *plan)
@@ -155,14 +158,15 @@ static enum ul_status read_ranges(struct ul_json *json, const struct ul_problem 
     }
     plan->ranges = UL_NEW_ARRAY(json->arena, struct ul_plan_range, plan->range_count);
     for (uint32_t i = 0; i < plan->range_count; i++)
-        plan->ranges[i] = (struct ul_plan_range){.value = (uint32_t)numbers[0][i],
-                                                 .copy = (uint32_t)numbers[1][i],
-                                                 .space = (uint32_t)numbers[2][i],
-                                                 .alias = (uint32_t)numbers[3][i],
-                                                 .offset_bytes = numbers[4][i],
-                                                 .size_bytes = numbers[5][i],
-                                                 .begin = (uint32_t)numbers[6][i],
-                                                 .end = (uint32_t)numbers[7][i]};
+        plan->ranges[i] =
+            (struct ul_plan_range){.value = (uint32_t)numbers[0][i],
+                                   .copy = (uint32_t)numbers[1][i],
+                                   .space = ul_report_space_at(problem, (uint32_t)numbers[2][i]),
+                                   .alias = (uint32_t)numbers[3][i],
+                                   .offset_bytes = numbers[4][i],
+                                   .size_bytes = numbers[5][i],
+                                   .begin = (uint32_t)numbers[6][i],
+                                   .end = (uint32_t)numbers[7][i]};
     return read_classes(json, plan);
 }
 
@@ -243,17 +247,16 @@ static enum ul_status check_claims(struct ul_json *json, const struct ul_problem
     return check_misfit(json, problem, plan, budget);
 }
 
-/* The file says nothing of spaces that are beside, which are the last. */
+/* The file says nothing of spaces that are beside. */
 static enum ul_status add_spaces(struct ul_json *json, const struct ul_problem *problem,
                                  struct ul_plan *plan)
 {
     uint64_t *reserved = UL_NEW_ARRAY(json->arena, uint64_t, problem->space_count);
-    uint32_t count = 0;
-    while (count < problem->space_count && !problem->spaces[count].beside)
-        count++;
+    uint32_t count = ul_report_space_index(problem, problem->space_count);
     if (plan->space_count != count)
         return ul_diag_set(json->diag, UL_INVALID, "\"spaces\": expected %u of them", count);
-    memcpy(reserved, plan->reserved_bytes, count * sizeof *reserved);
+    for (uint32_t i = 0; i < count; i++)
+        reserved[ul_report_space_at(problem, i)] = plan->reserved_bytes[i];
     plan->reserved_bytes = reserved;
     plan->space_count = problem->space_count;
     return UL_OK;

@@ -249,6 +249,18 @@ const char *ul_report_fit_name(struct ul_arena *arena, const char *name, size_t 
  * all outputs of an entry point; where splits were no choice, the lower bound of the program. What
  * models take that share its arena does not count. */
 uint64_t ul_report_floor_bytes(const struct ul_report *report);
+/* Files do not number the spaces that are beside, which are parts of the process: the index that
+ * they give a space (or, for the count of all, how many there are), and the space of an index. */
+uint32_t ul_report_space_index(const struct ul_problem *problem, uint32_t space);
+uint32_t ul_report_space_at(const struct ul_problem *problem, uint32_t index);
+/* What a plan copies between spaces; the cost that nothing hides is part of the plan's. */
+struct ul_report_transfers {
+    uint32_t save_count, load_count;
+    uint64_t saved_bytes, loaded_bytes;
+    uint64_t exposed_cost;
+};
+void ul_report_count_transfers(const struct ul_report *report,
+                               struct ul_report_transfers *transfers);
 /* What the plan does at a position; transfers and waits are no steps of the problem. */
 struct ul_report_step ul_report_step_at(const struct ul_report *report, uint32_t position);
 /* Up to `wanted` steps that need most by themselves, in order, and what beside what always lives:

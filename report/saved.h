@@ -103,6 +103,7 @@ struct ul_saved_facts {
     bool peaks_at_start, lacks_context, lacks_library;         /* of the process */
     uint64_t flash_weight_bytes, flash_code_bytes;             /* 0: it has no code there */
     uint64_t precision_bytes, too_large_count, uncalled_count; /* of option precision */
+    uint64_t save_count, load_count, saved_bytes, loaded_bytes, exposed_cost; /* of transfers */
     struct ul_report_training training;
     uint32_t space_count;
     const struct ul_saved_space *spaces; /* the first is the arena */

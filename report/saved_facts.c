@@ -78,6 +78,11 @@ static enum ul_status read_head(struct ul_json *json, struct ul_saved_facts *fac
         {json_object_get(root, "for_precision"), "saved_bytes", &facts->precision_bytes},
         {json_object_get(root, "for_precision"), "too_large_count", &facts->too_large_count},
         {json_object_get(root, "for_precision"), "uncalled_count", &facts->uncalled_count},
+        {json_object_get(root, "transfers"), "saves", &facts->save_count},
+        {json_object_get(root, "transfers"), "loads", &facts->load_count},
+        {json_object_get(root, "transfers"), "saved_bytes", &facts->saved_bytes},
+        {json_object_get(root, "transfers"), "loaded_bytes", &facts->loaded_bytes},
+        {json_object_get(root, "transfers"), "exposed_cost", &facts->exposed_cost},
         {root, "remedies_tried", &facts->tried_count},
     };
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)

@@ -647,6 +647,21 @@ static void put_repeated(struct summary *summary)
                        count == 1 ? "step runs" : "steps run", all > 0 ? 100 * repeated / all : 0);
 }
 
+/* What leaves the buffer and comes back, and what of that no computation hides. */
+static void put_transfers(struct summary *summary)
+{
+    const struct ul_saved_facts *facts = summary->facts;
+    if (facts->save_count + facts->load_count == 0)
+        return;
+    put_folded(summary, ul_arena_printf(summary->text->arena,
+                                        "Transfers a run: %" PRIu64 " saves of %.2f %s, %" PRIu64
+                                        " loads of %.2f %s; %.4g ms of them are waited for.",
+                                        facts->save_count, in_unit(summary, facts->saved_bytes),
+                                        summary->unit.name, facts->load_count,
+                                        in_unit(summary, facts->loaded_bytes), summary->unit.name,
+                                        (double)facts->exposed_cost * 1e-6));
+}
+
 static void put_bounds(struct summary *summary)
 {
     const struct ul_saved *saved = summary->saved;
@@ -659,6 +674,7 @@ static void put_bounds(struct summary *summary)
                ul_arena_printf(summary->text->arena,
                                "Order: %s. Recompute: %s. Packing: %s. Checked independently.",
                                facts->order, facts->remat, facts->pack));
+    put_transfers(summary);
     if (profile == NULL)
         return;
     ul_text_printf(summary->text, "Predicted: %.4g ms a run on %s", (double)saved->cost * 1e-6,

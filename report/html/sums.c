@@ -127,6 +127,13 @@ static void put_spaces(struct ul_page *page)
         ul_page_printf(page, ", %s bytes.</p>\n",
                        ul_page_digits(page, facts->spaces[i].reserved_bytes));
     }
+    if (facts->save_count + facts->load_count > 0)
+        ul_page_printf(page,
+                       "<p>Transfers a run: %" PRIu64 " saves of %s bytes, %" PRIu64
+                       " loads of %s; %.4g ms of them are waited for.</p>\n",
+                       facts->save_count, ul_page_digits(page, facts->saved_bytes),
+                       facts->load_count, ul_page_digits(page, facts->loaded_bytes),
+                       (double)facts->exposed_cost * 1e-6);
 }
 
 /* Rows of training, of a program that runs, and of other models, of one by itself. */
