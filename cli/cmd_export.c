@@ -1,6 +1,8 @@
 /* ullage export: what a trainer learned, as a model again. */
 #include "cli/cli.h"
 
+#include "ir/training.h"
+
 #include <string.h>
 
 /* What stands in a checkpoint beside parameters: counters, and state of the optimizer. */
@@ -12,14 +14,9 @@ static bool is_extra(const char *name)
 
 static bool is_state(const struct ul_npz_entry *entries, uint32_t count, const char *name)
 {
-    static const char *const kinds[] = {"momentum", "exp_avg", "exp_avg_sq"};
-    const char *slash = strrchr(name, '/');
-    bool known = false;
-    for (size_t i = 0; slash != NULL && i < sizeof kinds / sizeof *kinds; i++)
-        known = known || strcmp(slash + 1, kinds[i]) == 0;
-    for (uint32_t i = 0; known && i < count; i++)
-        if (strlen(entries[i].name) == (size_t)(slash - name) &&
-            memcmp(entries[i].name, name, (size_t)(slash - name)) == 0)
+    size_t length = ul_training_find_owner(name);
+    for (uint32_t i = 0; length > 0 && i < count; i++)
+        if (strlen(entries[i].name) == length && memcmp(entries[i].name, name, length) == 0)
             return true;
     return false;
 }

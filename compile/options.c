@@ -41,7 +41,8 @@ WORDS(precision_words, {"fp32", UL_PRECISION_F32}, {"fp16", UL_PRECISION_F16},
 WORDS(calibration_words, {"minmax", UL_CALIBRATION_MINMAX},
       {"percentile", UL_CALIBRATION_PERCENTILE}, {"entropy", UL_CALIBRATION_ENTROPY})
 WORDS(optimizer_words, {"sgd", UL_OPTIMIZER_SGD}, {"momentum", UL_OPTIMIZER_MOMENTUM},
-      {"adam", UL_OPTIMIZER_ADAM}, {"adamw", UL_OPTIMIZER_ADAMW}, {"lion", UL_OPTIMIZER_LION})
+      {"adam", UL_OPTIMIZER_ADAM}, {"adamw", UL_OPTIMIZER_ADAMW}, {"lion", UL_OPTIMIZER_LION},
+      {"adafactor", UL_OPTIMIZER_ADAFACTOR}, {"adam-mini", UL_OPTIMIZER_ADAM_MINI})
 WORDS(state_words, {"32", UL_STATE_32}, {"8", UL_STATE_8})
 WORDS(clip_words, {"keep", UL_CLIP_KEEP}, {"twice", UL_CLIP_TWICE})
 WORDS(conv_words, {"best", UL_CONV_BEST}, {"direct", UL_CONV_DIRECT},

@@ -150,20 +150,25 @@ static enum ul_status read_schedule(struct ul_compile *compile, struct ul_traini
 /* Options that an optimizer does not look at. */
 static enum ul_status check_optimizer(struct ul_compile *compile)
 {
+    enum {
+        adams = 1u << UL_OPTIMIZER_ADAM | 1u << UL_OPTIMIZER_ADAMW,
+        mini = 1u << UL_OPTIMIZER_ADAM_MINI,
+        lion = 1u << UL_OPTIMIZER_LION,
+        factor = 1u << UL_OPTIMIZER_ADAFACTOR
+    };
     static const struct {
         const char *option;
         uint32_t optimizers; /* bits */
         const char *names;
-    } rows[] = {
-        {"momentum", 1u << UL_OPTIMIZER_MOMENTUM, "momentum"},
-        {"nesterov", 1u << UL_OPTIMIZER_MOMENTUM, "momentum"},
-        {"beta1", 1u << UL_OPTIMIZER_ADAM | 1u << UL_OPTIMIZER_ADAMW | 1u << UL_OPTIMIZER_LION,
-         "adam, adamw and lion"},
-        {"beta2", 1u << UL_OPTIMIZER_ADAM | 1u << UL_OPTIMIZER_ADAMW | 1u << UL_OPTIMIZER_LION,
-         "adam, adamw and lion"},
-        {"state-bits", 1u << UL_OPTIMIZER_ADAM | 1u << UL_OPTIMIZER_ADAMW | 1u << UL_OPTIMIZER_LION,
-         "adam, adamw and lion"},
-        {"eps", 1u << UL_OPTIMIZER_ADAM | 1u << UL_OPTIMIZER_ADAMW, "adam and adamw"}};
+    } rows[] = {{"momentum", 1u << UL_OPTIMIZER_MOMENTUM, "momentum"},
+                {"nesterov", 1u << UL_OPTIMIZER_MOMENTUM, "momentum"},
+                {"beta1", adams | lion | mini, "adam, adamw, adam-mini and lion"},
+                {"beta2", adams | lion | mini, "adam, adamw, adam-mini and lion"},
+                {"state-bits", adams | lion, "adam, adamw and lion"},
+                {"eps", adams | mini | factor, "adam, adamw, adam-mini and adafactor"},
+                {"beta2-decay", factor, "adafactor"},
+                {"eps2", factor, "adafactor"},
+                {"clip-update", factor, "adafactor"}};
     for (uint32_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (is_given(compile, rows[i].option) &&
             (rows[i].optimizers & 1u << compile->options.optimizer) == 0)
@@ -294,6 +299,7 @@ enum ul_status ul_compile_read_training(struct ul_compile *compile)
     const struct ul_compile_options *options = &compile->options;
     struct ul_training *training = &compile->training;
     bool is_lion = options->optimizer == UL_OPTIMIZER_LION;
+    bool is_factor = options->optimizer == UL_OPTIMIZER_ADAFACTOR;
     bool is_adamw = options->optimizer == UL_OPTIMIZER_ADAMW;
     if (!options->train)
         return refuse_options(compile);
@@ -320,12 +326,18 @@ enum ul_status ul_compile_read_training(struct ul_compile *compile)
         .ignore_index = is_given(compile, "ignore-index") ? options->ignore_index : -100,
         .class_axis =
             is_given(compile, "class-axis") ? options->class_axis : UL_TRAINING_AXIS_OPEN};
-    training->learning_rate =
-        number_or(compile, "lr", options->learning_rate, is_lion ? 1e-4 : 1e-3);
+    training->learning_rate = number_or(compile, "lr", options->learning_rate,
+                                        is_lion     ? 1e-4
+                                        : is_factor ? 1e-2
+                                                    : 1e-3);
     training->momentum = number_or(compile, "momentum", options->momentum, 0.9);
     training->beta1 = number_or(compile, "beta1", options->beta1, 0.9);
     training->beta2 = number_or(compile, "beta2", options->beta2, is_lion ? 0.99 : 0.999);
-    training->eps = number_or(compile, "eps", options->eps, 1e-8);
+    training->eps =
+        number_or(compile, "eps", options->eps, is_factor ? UL_TRAINING_EPS_OPEN : 1e-8);
+    training->beta2_decay = number_or(compile, "beta2-decay", options->beta2_decay, 0.8);
+    training->eps2 = number_or(compile, "eps2", options->eps2, 1e-3);
+    training->clip_update = number_or(compile, "clip-update", options->clip_update, 1);
     training->weight_decay =
         number_or(compile, "weight-decay", options->weight_decay, is_adamw ? 0.01 : 0);
     UL_TRY(read_loss(compile, training));

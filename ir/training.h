@@ -4,6 +4,7 @@
 #define UL_IR_TRAINING_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "ir/type.h"
@@ -21,7 +22,9 @@ enum ul_optimizer {
     UL_OPTIMIZER_MOMENTUM,
     UL_OPTIMIZER_ADAM,
     UL_OPTIMIZER_ADAMW,
-    UL_OPTIMIZER_LION
+    UL_OPTIMIZER_LION,
+    UL_OPTIMIZER_ADAFACTOR,
+    UL_OPTIMIZER_ADAM_MINI
 };
 
 /* How the norm of all gradients is known before one is used: they are kept until then, or formed
@@ -53,7 +56,9 @@ struct ul_training {
     int64_t class_axis; /* UL_TRAINING_AXIS_OPEN: found by the labels' shape */
     const struct ul_tensor *class_weights;
     enum ul_optimizer optimizer;
-    double learning_rate, momentum, beta1, beta2, eps, weight_decay;
+    double learning_rate, momentum, beta1, beta2, weight_decay;
+    double eps;                            /* UL_TRAINING_EPS_OPEN: that of the parameter's type */
+    double beta2_decay, eps2, clip_update; /* of Adafactor */
     bool nesterov, no_decay_1d;
     uint32_t
         state_bits; /* of an element of an optimizer's state: 32, or 8 where that is possible */
@@ -90,6 +95,7 @@ struct ul_training {
 };
 
 #define UL_TRAINING_AXIS_OPEN INT64_MAX
+#define UL_TRAINING_EPS_OPEN (-1.0)
 
 /* Whether all gradients are kept until the last is known. */
 static inline bool ul_training_keeps(const struct ul_training *training)
@@ -130,7 +136,12 @@ enum {
     UL_STEP_NUMBERS = 8
 };
 
-/* training_update.c: the dimensions that blocks of a parameter have, f32: those in front of an
+/* training_update.c */
+
+/* Of a name that a checkpoint has for an optimizer's state (NAME/momentum and the like), how long
+ * NAME is, the parameter's; 0: it is no such name. */
+size_t ul_training_find_owner(const char *name);
+/* The dimensions that blocks of a parameter have, f32: those in front of an
  * axis, and along it groups of `group` indexes, each with all that is behind the axis. */
 struct ul_type ul_update_blocks(const struct ul_type *type, uint32_t *axis, int64_t *group);
 /* What codes of a state stand for, in order (a dynamic tree: Dettmers et al., arXiv 2110.02861,

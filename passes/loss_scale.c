@@ -80,7 +80,7 @@ static ul_value_id with_number(struct ul_gradient *make, ul_value_id numbers, ui
 }
 
 /* 1 - beta^t of both means, t being the number of this step among those that are taken. */
-static ul_value_id corrections(struct ul_updates *updates, ul_value_id count)
+static ul_value_id corrections(struct ul_updates *updates)
 {
     struct ul_gradient *make = updates->make;
     const struct ul_training *training = updates->pass->options->training;
@@ -89,9 +89,8 @@ static ul_value_id corrections(struct ul_updates *updates, ul_value_id count)
     double betas[UL_STEP_NUMBERS] = {0};
     betas[UL_STEP_BIAS1] = training->beta1;
     betas[UL_STEP_BIAS2] = training->beta2;
-    ul_value_id power =
-        ul_gradient_binary(make, UL_OP_Pow, ul_gradient_constant(make, &type, betas),
-                           ul_gradient_cast_to(make, count, UL_F64));
+    ul_value_id power = ul_gradient_binary(
+        make, UL_OP_Pow, ul_gradient_constant(make, &type, betas), updates->number);
     return ul_gradient_binary(make, UL_OP_Sub, ul_gradient_number(make, power, 1), power);
 }
 
@@ -133,7 +132,8 @@ void ul_loss_scale_finish(struct ul_updates *updates)
     ul_value_id stays =
         ul_gradient_binary(make, UL_OP_And, finite, ul_gradient_unary(make, UL_OP_Not, grows));
     ul_value_id skips = ul_gradient_unary(make, UL_OP_Not, finite);
-    updates->step = with_number(make, updates->step, UL_STEP_BIAS1, 2, corrections(updates, count));
+    updates->number = ul_gradient_cast_to(make, count, UL_F64);
+    updates->step = with_number(make, updates->step, UL_STEP_BIAS1, 2, corrections(updates));
     updates->step = with_number(make, updates->step, UL_STEP_EVALUATES, 1,
                                 ul_gradient_cast_to(make, skips, UL_F64));
     ul_edit_add_next(graph, next_scale(make, scale, finite, grows), scale);

@@ -144,15 +144,8 @@ static bool is_weight(const struct ul_graph *graph, const char *name, size_t len
 /* In a checkpoint NAME/momentum, NAME/exp_avg/absmax and the like are state. */
 static bool has_state_name(const struct ul_graph *graph, const char *name)
 {
-    static const char *const states[] = {"momentum", "exp_avg", "exp_avg_sq"};
-    for (const char *slash = strchr(name, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
-        size_t length = strcspn(slash + 1, "/");
-        for (size_t i = 0; i < sizeof states / sizeof *states; i++)
-            if (strlen(states[i]) == length && memcmp(slash + 1, states[i], length) == 0 &&
-                is_weight(graph, name, (size_t)(slash - name)))
-                return true;
-    }
-    return false;
+    size_t length = ul_training_find_owner(name);
+    return length > 0 && is_weight(graph, name, length);
 }
 
 static enum ul_status check_state_names(const struct ul_pass *pass)

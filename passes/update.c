@@ -1,4 +1,4 @@
-/* An optimizer's update of a parameter: one node, in place. */
+/* An optimizer's update of a parameter, in place: one node, where it is a map. */
 #include "passes/update.h"
 
 #include "ir/infer.h"
@@ -7,18 +7,26 @@
 
 #include <string.h>
 
-/* Of an optimizer: its operator and the names of its states in a checkpoint, as torch has them. */
+typedef void compose_fn(struct ul_updates *updates, ul_value_id parameter, ul_value_id gradient);
+
+/* Of an optimizer: its operator and the names of its states in a checkpoint, as torch has them; or
+ * what writes its update with several nodes. */
 struct row {
     enum ul_op op, bytes_op; /* the one with states of 8 bits */
     uint32_t state_count;
     const char *states[2];
+    compose_fn *compose;
 };
 static const struct row rows[] = {
-    [UL_OPTIMIZER_SGD] = {UL_OP_UpdateSGD, UL_OP_NONE, 0, {NULL, NULL}},
-    [UL_OPTIMIZER_MOMENTUM] = {UL_OP_UpdateMomentum, UL_OP_NONE, 1, {"momentum", NULL}},
-    [UL_OPTIMIZER_ADAM] = {UL_OP_UpdateAdam, UL_OP_UpdateAdamBytes, 2, {"exp_avg", "exp_avg_sq"}},
-    [UL_OPTIMIZER_ADAMW] = {UL_OP_UpdateAdam, UL_OP_UpdateAdamBytes, 2, {"exp_avg", "exp_avg_sq"}},
-    [UL_OPTIMIZER_LION] = {UL_OP_UpdateLion, UL_OP_UpdateLionBytes, 1, {"exp_avg", NULL}},
+    [UL_OPTIMIZER_SGD] = {UL_OP_UpdateSGD, UL_OP_NONE, 0, {NULL, NULL}, NULL},
+    [UL_OPTIMIZER_MOMENTUM] = {UL_OP_UpdateMomentum, UL_OP_NONE, 1, {"momentum", NULL}, NULL},
+    [UL_OPTIMIZER_ADAM] =
+        {UL_OP_UpdateAdam, UL_OP_UpdateAdamBytes, 2, {"exp_avg", "exp_avg_sq"}, NULL},
+    [UL_OPTIMIZER_ADAMW] =
+        {UL_OP_UpdateAdam, UL_OP_UpdateAdamBytes, 2, {"exp_avg", "exp_avg_sq"}, NULL},
+    [UL_OPTIMIZER_LION] = {UL_OP_UpdateLion, UL_OP_UpdateLionBytes, 1, {"exp_avg", NULL}, NULL},
+    [UL_OPTIMIZER_ADAFACTOR] = {UL_OP_NONE, UL_OP_NONE, 0, {NULL, NULL}, ul_update_adafactor},
+    [UL_OPTIMIZER_ADAM_MINI] = {UL_OP_NONE, UL_OP_NONE, 0, {NULL, NULL}, ul_update_adam_mini},
 };
 
 ul_value_id ul_update_step(struct ul_graph *graph)
@@ -65,6 +73,7 @@ void ul_update_begin(struct ul_updates *updates, struct ul_pass *pass, struct ul
         .pass = pass,
         .make = make,
         .step = ul_update_step(pass->graph),
+        .number = UL_NONE,
         .mean = scale == UL_NONE ? UL_NONE : ul_gradient_unary(make, UL_OP_Reciprocal, scale),
         .has_scale = scale != UL_NONE,
         .excess = UL_NONE,
@@ -73,10 +82,13 @@ void ul_update_begin(struct ul_updates *updates, struct ul_pass *pass, struct ul
         .tables = {UL_NONE, UL_NONE}};
 }
 
-static ul_value_id add_state(struct ul_graph *graph, ul_value_id parameter, const char *name,
-                             const struct ul_type *type)
+ul_value_id ul_update_add_state(struct ul_updates *updates, ul_value_id parameter, const char *name,
+                                const struct ul_type *type)
 {
-    const char *full = ul_arena_printf(graph->arena, "%s/%s", graph->values[parameter].name, name);
+    struct ul_graph *graph = updates->pass->graph;
+    const char *owner = graph->values[parameter].name;
+    const char *full = ul_arena_printf(graph->arena, "%s/%s", owner, name);
+    UL_ASSERT(ul_training_find_owner(full) == strlen(owner));
     return ul_edit_add_state(graph, full, type, UL_VALUE_OPTIMIZER, 0);
 }
 
@@ -128,13 +140,13 @@ static uint32_t add_states(struct ul_updates *updates, const struct row *row, ul
     int64_t group;
     for (uint32_t i = 0; i < row->state_count; i++) {
         type.dtype = bytes ? UL_U8 : type.dtype;
-        inputs[(*count)++] = add_state(graph, parameter, row->states[i], &type);
+        inputs[(*count)++] = ul_update_add_state(updates, parameter, row->states[i], &type);
         state_count++;
         if (!bytes)
             continue;
         const struct ul_type blocks = ul_update_blocks(&type, &axis, &group);
         const char *name = ul_arena_printf(graph->arena, "%s/absmax", row->states[i]);
-        inputs[(*count)++] = add_state(graph, parameter, name, &blocks);
+        inputs[(*count)++] = ul_update_add_state(updates, parameter, name, &blocks);
         state_count++;
     }
     for (uint32_t i = 0; bytes && i < row->state_count; i++)
@@ -142,13 +154,20 @@ static uint32_t add_states(struct ul_updates *updates, const struct row *row, ul
     return state_count;
 }
 
+double ul_update_decay(const struct ul_updates *updates, ul_value_id parameter)
+{
+    const struct ul_training *training = updates->pass->options->training;
+    bool decays = !training->no_decay_1d || updates->pass->graph->values[parameter].type.rank > 1;
+    return decays ? training->weight_decay : 0;
+}
+
 static void set_attributes(struct ul_graph *graph, ul_node_id node,
-                           const struct ul_training *training, bool decays)
+                           const struct ul_training *training, double decay)
 {
     ul_node_set_float(graph, node, "clip_value", training->clip_value);
     if (training->loss_scale > 0)
         ul_node_set_int(graph, node, "skips", 1);
-    ul_node_set_float(graph, node, "weight_decay", decays ? training->weight_decay : 0);
+    ul_node_set_float(graph, node, "weight_decay", decay);
     switch (training->optimizer) {
     case UL_OPTIMIZER_SGD:
         break;
@@ -167,11 +186,13 @@ static void set_attributes(struct ul_graph *graph, ul_node_id node,
         ul_node_set_float(graph, node, "beta1", training->beta1);
         ul_node_set_float(graph, node, "beta2", training->beta2);
         break;
+    case UL_OPTIMIZER_ADAFACTOR:
+    case UL_OPTIMIZER_ADAM_MINI:
+        UL_ASSERT(false); /* of several nodes */
     }
 }
 
-/* What the gradients are multiplied by, in this type, or UL_NONE. */
-static ul_value_id find_scale(struct ul_updates *updates, enum ul_dtype dtype)
+ul_value_id ul_update_scale(struct ul_updates *updates, enum ul_dtype dtype)
 {
     struct ul_gradient *make = updates->make;
     ul_value_id mean = updates->mean, factor = updates->factor;
@@ -190,14 +211,17 @@ static void add_update(struct ul_updates *updates, ul_value_id parameter, ul_val
     const struct row *row = &rows[training->optimizer];
     uint32_t count = 3;
     ul_value_id inputs[12] = {updates->step, parameter, gradient};
-    uint32_t state_count = add_states(updates, row, parameter, inputs, &count);
     build->name = ul_arena_printf(graph->arena, "%s/update", graph->values[parameter].name);
-    inputs[count] = find_scale(updates, graph->values[parameter].type.dtype);
+    if (row->compose != NULL) {
+        row->compose(updates, parameter, gradient);
+        return;
+    }
+    uint32_t state_count = add_states(updates, row, parameter, inputs, &count);
+    inputs[count] = ul_update_scale(updates, graph->values[parameter].type.dtype);
     count += inputs[count] != UL_NONE;
     ul_node_id node = ul_build_node(build, state_count > row->state_count ? row->bytes_op : row->op,
                                     inputs, count, 1 + state_count);
-    bool decays = !training->no_decay_1d || graph->values[parameter].type.rank > 1;
-    set_attributes(graph, node, training, decays);
+    set_attributes(graph, node, training, ul_update_decay(updates, parameter));
     for (uint32_t i = 0; i <= state_count; i++) {
         ul_value_id made = graph->nodes[node].outputs[i];
         ul_value_id donor = i == 0 ? parameter : inputs[2 + i];

@@ -13,7 +13,9 @@ struct ul_update {
 struct ul_updates {
     struct ul_pass *pass;
     struct ul_gradient *make;
-    ul_value_id step; /* the input with the numbers of the step */
+    ul_value_id step;   /* the input with the numbers of the step */
+    ul_value_id number; /* of this one among those that are taken, from 1 on, where steps may not
+                           be; else UL_NONE */
     struct ul_update *queue;
     uint32_t count, capacity;
     ul_value_id mean; /* of the loss by which gradients are of: 1 / the weight of all labels of
@@ -37,6 +39,21 @@ ul_value_id ul_update_number(struct ul_gradient *make, uint32_t which);
 /* The value, which is a run's, added to those of the step's runs before it: a state of this name,
  * which the first run of a step sets. */
 ul_value_id ul_update_accumulate(struct ul_gradient *make, const char *name, ul_value_id value);
+
+/* A state of an optimizer, of zeros: NAME/name in a checkpoint, as torch or its authors call it. */
+ul_value_id ul_update_add_state(struct ul_updates *updates, ul_value_id parameter, const char *name,
+                                const struct ul_type *type);
+/* What gradients are multiplied by, in this type, or UL_NONE. */
+ul_value_id ul_update_scale(struct ul_updates *updates, enum ul_dtype dtype);
+/* The weight decay of a parameter. */
+double ul_update_decay(const struct ul_updates *updates, ul_value_id parameter);
+
+/* update_composed.c: updates of several nodes. */
+
+void ul_update_adafactor(struct ul_updates *updates, ul_value_id parameter, ul_value_id gradient);
+void ul_update_adam_mini(struct ul_updates *updates, ul_value_id parameter, ul_value_id gradient);
+
+/* update.c */
 
 /* Nodes are made with `make`, behind all others. */
 void ul_update_begin(struct ul_updates *updates, struct ul_pass *pass, struct ul_gradient *make);

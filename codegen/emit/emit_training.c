@@ -116,7 +116,9 @@ static const char *optimizer_name(enum ul_optimizer optimizer)
                                         [UL_OPTIMIZER_MOMENTUM] = "momentum",
                                         [UL_OPTIMIZER_ADAM] = "adam",
                                         [UL_OPTIMIZER_ADAMW] = "adamw",
-                                        [UL_OPTIMIZER_LION] = "lion"};
+                                        [UL_OPTIMIZER_LION] = "lion",
+                                        [UL_OPTIMIZER_ADAFACTOR] = "adafactor",
+                                        [UL_OPTIMIZER_ADAM_MINI] = "adam-mini"};
     return names[optimizer];
 }
 
@@ -128,8 +130,9 @@ void ul_emit_training(struct ul_emitter *emitter)
     struct ul_text *text = emitter->text;
     UL_ASSERT(training != NULL);
     uint32_t count = put_parameters(emitter);
-    bool has_moments =
-        training->optimizer != UL_OPTIMIZER_SGD && training->optimizer != UL_OPTIMIZER_MOMENTUM;
+    bool has_moments = training->optimizer != UL_OPTIMIZER_SGD &&
+                       training->optimizer != UL_OPTIMIZER_MOMENTUM &&
+                       training->optimizer != UL_OPTIMIZER_ADAFACTOR;
     const struct ul_type *data = &graph->values[block->inputs[0]].type;
     put_rates(emitter, training);
     put_class_weights(emitter, training);

@@ -16,8 +16,27 @@
 #include "ir/ops/hooks.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { NUMBERS, PARAMETER, GRADIENT, STATE };
+
+/* As torch has them, and of Adam-mini its authors; of states of 8 bits, scales lie beside codes. */
+size_t ul_training_find_owner(const char *name)
+{
+    static const char *const states[] = {"momentum", "exp_avg",  "exp_avg_sq", "row_var",
+                                         "col_var",  "variance", "m",          "vmean"};
+    static const char scales[] = "/absmax";
+    size_t length = strlen(name), tail = sizeof scales - 1;
+    if (length > tail && strcmp(name + length - tail, scales) == 0)
+        length -= tail;
+    for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
+        size_t size = strlen(states[i]);
+        if (length > size + 1 && name[length - size - 1] == '/' &&
+            memcmp(name + length - size, states[i], size) == 0)
+            return length - size - 1;
+    }
+    return 0;
+}
 
 /* Which input the gradient is multiplied by, if it is there. */
 static uint32_t scale_input(const struct ul_node *node)

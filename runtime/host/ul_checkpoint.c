@@ -199,8 +199,9 @@ static bool is_parameter(const struct ul_rt_training *training, const char *name
    of its parameters before it, and a slash between; a loss scale has names of its own. */
 static bool is_state(const struct ul_rt_training *training, const char *name)
 {
-    static const char *const kinds[] = {"momentum", "exp_avg", "exp_avg_sq"};
     static const char *const scale[] = {UL_TRAIN_SCALE_NAMES};
+    static const char *const kinds[] = {"momentum", "exp_avg",  "exp_avg_sq", "row_var",
+                                        "col_var",  "variance", "m",          "vmean"};
     for (size_t i = 0; i < sizeof scale / sizeof *scale; i++)
         if (strcmp(name, scale[i]) == 0)
             return true;

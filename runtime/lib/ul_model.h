@@ -291,7 +291,7 @@ enum { UL_ENTRY_SET_UP = 0, UL_ENTRY_RUN = 1, UL_ENTRY_EVALUATE = 2, UL_ENTRY_AC
 #define UL_TENSOR_NONE UINT32_MAX
 
 /* What training changes and a checkpoint holds: parameters under their ONNX names, the optimizer's
-   state as NAME/momentum, NAME/exp_avg and NAME/exp_avg_sq, running statistics under their names, a
+   state as NAME/momentum, NAME/exp_avg and the like, running statistics under their names, a
    loss scale as loss/scale, loss/growth_tracker and loss/steps.
    It lies in the arena, as it is in the weights file after init. */
 struct ul_rt_parameter {

@@ -95,7 +95,7 @@ def perceptron_gradients(case, w, x, labels):
     return loss, {"w1": x.T @ db, "b1": db.sum(axis=0), "w2": dy.T @ h, "b2": dy.sum(axis=0)}
 
 
-# ---- optimizers, as torch has them ----
+# ---- optimizers, as torch or their authors have them ----
 
 def rate(case, step):
     value, warmup = case.get("lr", 0.05), 0
@@ -115,6 +115,40 @@ def rate(case, step):
     return value
 
 
+def adafactor(case, t, lr, decay, w, state, name, g):
+    """As torch.optim.Adafactor."""
+    root = lambda a: math.sqrt((a * a).mean())
+    weight, eps = t ** -case.get("beta2_decay", 0.8), case.get("eps", numpy.finfo(g.dtype).eps)
+    alpha = max(case.get("eps2", 1e-3), root(w[name])) * min(lr, 1 / math.sqrt(t))
+
+    def mix(key, value):
+        state[f"{name}/{key}"] = old = state.get(f"{name}/{key}", 0 * value)
+        state[f"{name}/{key}"] = old + (value - old) * weight
+        return state[f"{name}/{key}"]
+
+    if g.ndim > 1:
+        row = mix("row_var", (g * g).mean(axis=-1, keepdims=True))
+        column = mix("col_var", (g * g).mean(axis=-2, keepdims=True))
+        v = row * column / numpy.maximum(row.mean(axis=-2, keepdims=True), eps)
+    else:
+        v = mix("variance", g * g)
+    u = g / numpy.sqrt(numpy.maximum(v, eps * eps))
+    w[name] = w[name] * (1 - lr * decay) - alpha * u / max(1, root(u) / case.get("clip_update", 1))
+
+
+# Of a parameter, what one neuron of a result sums over.
+SUMS = {"w1": 0, "w2": 1, "b1": 0, "b2": 0}
+
+
+def adam_mini(t, lr, decay, w, state, name, g):
+    """As the authors of arXiv 2406.16793."""
+    m, v = state.get(name + "/m", 0 * g), state.get(name + "/vmean", 0)
+    state[name + "/m"] = m = 0.9 * m + 0.1 * g
+    state[name + "/vmean"] = v = 0.999 * v + 0.001 * (g * g).mean(axis=SUMS[name], keepdims=True)
+    spread = numpy.sqrt(v) / math.sqrt(1 - 0.999 ** t) + 1e-8
+    w[name] = w[name] * (1 - lr * decay) - lr * m / (1 - 0.9 ** t) / spread
+
+
 def update(case, step, w, state, name, g):
     kind, lr = case["optimizer"], rate(case, step)
     decay = case.get("decay", 0.01 if kind == "adamw" else 0.0)
@@ -131,6 +165,10 @@ def update(case, step, w, state, name, g):
         m = state.setdefault(name + "/momentum", numpy.zeros_like(g))
         state[name + "/momentum"] = m = 0.9 * m + g
         w[name] = w[name] - lr * (g + 0.9 * m if case.get("nesterov") else m)
+    elif kind == "adafactor":
+        adafactor(case, step + 1, lr, decay, w, state, name, g)
+    elif kind == "adam-mini":
+        adam_mini(step + 1, lr, decay, w, state, name, g)
     elif kind == "lion":
         m = state.setdefault(name + "/exp_avg", numpy.zeros_like(g))
         w[name] = w[name] * (1 - lr * decay) - lr * numpy.sign(0.9 * m + 0.1 * g)
@@ -153,6 +191,13 @@ CASES = {
     "adam": {"optimizer": "adam", "decay": 0.01, "loss": "bce"},
     "adamw": {"optimizer": "adamw", "no_decay_1d": True, "schedule": "warmup:2,cosine:4"},
     "lion": {"optimizer": "lion", "decay": 0.1, "clip_value": 0.01},
+    "adafactor": {"optimizer": "adafactor", "schedule": "step:2:0.5"},
+    "factors": {"optimizer": "adafactor", "lr": 0.6, "decay": 0.1, "clip_value": 0.01,
+                "no_decay_1d": True, "beta2_decay": 0.5, "eps": 1e-3, "eps2": 0.5,
+                "clip_update": 0.7},
+    "adam-mini": {"optimizer": "adam-mini", "schedule": "warmup:2,cosine:4"},
+    "blocks": {"optimizer": "adam-mini", "decay": 0.1, "no_decay_1d": True, "clip_norm": 0.2,
+               "clip_value": 0.05},
     "labels": {"optimizer": "sgd", "smoothing": 0.1, "ignored": True, "weights": True},
     "norm": {"optimizer": "momentum", "clip_norm": 0.2},
     "twice": {"optimizer": "momentum", "clip_norm": 0.2, "clip_mode": "twice"},
@@ -165,7 +210,8 @@ def arguments(case, folder):
     words = ["--train", "--optimizer", case["optimizer"], "--lr", str(case.get("lr", 0.05))]
     names = {"loss": "--loss", "schedule": "--schedule", "decay": "--weight-decay",
              "clip_value": "--clip-value", "clip_norm": "--clip-norm", "clip_mode": "--clip-mode",
-             "smoothing": "--label-smoothing"}
+             "smoothing": "--label-smoothing", "beta2_decay": "--beta2-decay", "eps": "--eps",
+             "eps2": "--eps2", "clip_update": "--clip-update"}
     for key, option in names.items():
         if key in case:
             words += [option, str(case[key])]
@@ -277,6 +323,8 @@ def check_perceptron(args, name, folder):
                 update(case, step, w, state, key, gradient)
     for key, value in {**w, **state}.items():
         if is_trained(case, key.split("/")[0]):
+            if saved[key].shape != value.shape:
+                raise AssertionError(f"{name}: {key} has the shape {saved[key].shape}")
             check_numbers(f"{name}: {key}", saved[key], value, 1e-7)
         elif key in saved:
             raise AssertionError(f"{name}: {key} is frozen, and a checkpoint has it")
@@ -880,13 +928,67 @@ def check_law(args, folder, what, words, shape):
                 *(["--budget", str(size)] for size in sizes[:args.budgets - 1])], shape)
 
 
+def state_count(optimizer, shape, sums):
+    """Elements of an optimizer's state of a parameter; sums: dimensions that a block has."""
+    size = math.prod(shape)
+    if optimizer == "adafactor":
+        return size if len(shape) < 2 else size // shape[-1] + size // shape[-2]
+    return size + math.prod(1 if d in sums else n for d, n in enumerate(shape))
+
+
+def check_small_state(args, folder):
+    """Updates that look at whole tensors: the same bits under every budget, in parts of a step nearly
+    those of the whole, resumed as if nothing had been; state of the bytes that they promise."""
+    model, program = os.path.join(folder, "m.onnx"), os.path.join(folder, "m")
+    random = numpy.random.default_rng(3)
+    data = random.standard_normal((3 * BATCH, 96)).astype(numpy.float32)
+    labels = random.integers(0, CLASSES, 3 * BATCH)
+    for kind in ("adafactor", "adam-mini"):
+        words = ["--target", args.target, "--train", "--optimizer", kind, "--budget-of", "arena"]
+        conv_net(model, TensorProto.FLOAT)
+        shapes = {1: [(CHANNELS,)] * 2 * LAYERS + [(CLASSES,)], 2: [(CLASSES, CHANNELS)],
+                  4: [(CHANNELS, CHANNELS if i else 3, 3, 3) for i in range(LAYERS)]}
+        want = 4 * sum(state_count(kind, shape, {1: [0], 2: [1], 4: [1, 2, 3]}[rank])
+                       for rank, some in shapes.items() for shape in some)
+        sweep = json.loads(run([args.ullage, "plan", model, *words, "--sweep", "--json", "-"]))
+        if sweep["training"]["state_bytes"] != want:
+            raise AssertionError(f"{kind}: {sweep['training']}, not {want} bytes of state")
+        least = str(sweep["plans"][-1]["reserved_bytes"])
+        check_same(args, folder, kind, words, [[], ["--pack", "none"], ["--budget", least],
+                                               ["--checkpoint", "blocks"]][:2 * args.budgets])
+        check_same(args, folder, f"{kind}, bounded", [*words, "--clip-norm", "0.1", "--clip-value", "0.01"],
+                   [[], ["--budget", least], ["--pack", "none"]][:args.budgets])
+        wide_net(model)
+        sweep = json.loads(run([args.ullage, "plan", model, *words, "--sweep", "--json", "-"]))
+        least = str(sweep["plans"][-1]["reserved_bytes"])
+        check_same(args, folder, f"{kind}, wide", words,
+                   [[], ["--budget", least], ["--pack", "none"]][:args.budgets], (64, 6, 6))
+        deep_net(model)
+        seen = []
+        for more in ([], ["--micro-batches", "2"]):
+            run([args.ullage, "compile", model, "-o", program, *words, *more])
+            seen.append(train(program, folder, data, labels, 3))
+        check_numbers(f"{kind}: losses of micro-batches", seen[1][0], seen[0][0], 1e-5)
+        check_numbers(f"{kind}: micro-batches", seen[1][1]["w1"], seen[0][1]["w1"], 1e-4)
+        part = os.path.join(folder, "part.npz")
+        command = [program, "--data", os.path.join(folder, "x.npy"), "--labels", os.path.join(folder, "y.npy"),
+                   "--save", part]
+        run([*command, "--steps", "2", "--no-shuffle"])
+        run([*command, "--steps", "3", "--resume", part])
+        with numpy.load(part) as resumed:
+            if any(resumed[name].tobytes() != value.tobytes() for name, value in seen[1][1].items()):
+                raise AssertionError(f"{kind}: a resumed training has other bits")
+        run([args.ullage, "export", model, part, "-o", os.path.join(folder, "t.onnx")])
+
+
 CHECKS = {"conv": check_conv, "dropout": check_dropout, "vocabulary": check_vocabulary,
           "process": check_process, "bits": check_bits, "tiles": check_tiles, "whole": check_whole,
           "inside": check_inside,
           "clipping": lambda args, folder: check_clipping(args, folder, "clipping"),
           "clipping-conv": lambda args, folder: check_clipping(args, folder, "clipping-conv"),
           "checkpoints": check_checkpoints, "max-batch": check_max_batch,
-          "micro-batches": check_parts, "budgets": check_budgets, "halves": check_halves}
+          "micro-batches": check_parts, "budgets": check_budgets, "halves": check_halves,
+          "small-state": check_small_state}
 
 
 def run_cases(names, check):

@@ -170,6 +170,7 @@ def check_optimizer(ullage, target, optimizer, start, x, y):
     run(*command, "--no-shuffle", "--steps", "11", "--save", "part.npz")
     run(*command, "--steps", str(STEPS), "--resume", "part.npz", "--save", "rest.npz")
     check(read("whole.npz") == read("rest.npz"), f"{optimizer}: a resumed training differs")
+    run(ullage, "export", "m.onnx", "whole.npz", "-o", "t.onnx")  # which passes codes and scales over
 
 
 def check_embedding(ullage):
