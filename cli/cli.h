@@ -109,6 +109,8 @@ enum ul_status ul_cli_require_shared(struct ul_cli_job *job, const char *command
 
 /* A compile's text on standard output. */
 void ul_cli_print(const struct ul_text *text);
+/* What a compile did that nobody asked for, on stderr. */
+void ul_cli_put_notice(const struct ul_cli_job *job);
 /* How text may look where standard output goes: blocks and colours on terminals that have them. */
 struct ul_summary_style ul_cli_style(void);
 /* How wide a line may be: $COLUMNS, else the terminal's, else 80; at least that. */

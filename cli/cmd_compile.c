@@ -93,6 +93,7 @@ static enum ul_status compile(struct ul_cli_job *job)
                              &job->compile.diag));
     UL_TRY(ul_compile_require_fit(&job->compile));
     UL_TRY(build_program(job));
+    ul_cli_put_notice(job);
     uint64_t reserved = job->compile.plan.reserved_bytes[0];
     uint32_t kernel_count = count_kernels(&job->compile);
     fprintf(stderr, "%s: reserves %s = %llu bytes, %u step%s, %u kernel%s%s\n",

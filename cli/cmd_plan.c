@@ -192,6 +192,7 @@ static enum ul_status plan(struct ul_cli_job *job)
         return UL_OK;
     }
     UL_TRY(ul_compile_plan(compile));
+    ul_cli_put_notice(job);
     UL_TRY(write_problem(job));
     if (job->options.sweep)
         return write_sweep(job);

@@ -46,6 +46,12 @@ void ul_cli_print(const struct ul_text *text)
     fflush(stdout);
 }
 
+void ul_cli_put_notice(const struct ul_cli_job *job)
+{
+    if (job->compile.notice != NULL)
+        fprintf(stderr, "ullage: note: %s\n", job->compile.notice);
+}
+
 void ul_cli_progress(void *context, const char *what)
 {
     (void)context;

@@ -75,6 +75,10 @@ enum ul_status ul_compile_find_parts(struct ul_compile *compile,
 enum ul_status ul_compile_read_kept(struct ul_compile *compile,
                                     const struct ul_plan_kept **kept) UL_MUST_CHECK;
 
+/* donate.c: what --donate says, and names that match: noted in `notice`, and added to the options.
+ */
+enum ul_status ul_compile_donate(struct ul_compile *compile) UL_MUST_CHECK;
+
 /* rewrite.c: the passes on the compile's graph, after what --donate says of it. */
 enum ul_status ul_compile_rewrite(struct ul_compile *compile,
                                   const struct ul_target *target) UL_MUST_CHECK;

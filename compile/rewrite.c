@@ -34,15 +34,6 @@ static enum ul_status cut(struct ul_compile *compile)
     return UL_OK;
 }
 
-static enum ul_status donate(struct ul_compile *compile)
-{
-    const struct ul_pairs *list = &compile->options.donations;
-    for (uint32_t i = 0; i < list->count; i++)
-        UL_TRY(ul_graph_donate(&compile->graph, list->items[i].name, list->items[i].value,
-                               &compile->diag));
-    return UL_OK;
-}
-
 /* Without a place to print to nothing is printed. */
 static const char *printed_pass(const struct ul_compile *compile)
 {
@@ -164,7 +155,7 @@ enum ul_status ul_compile_rewrite(struct ul_compile *compile, const struct ul_ta
     const char *stop = compile->options.stop_after;
     UL_TRY(cut(compile));
     UL_TRY(ul_compile_read_training(compile));
-    UL_TRY(donate(compile));
+    UL_TRY(ul_compile_donate(compile));
     UL_TRY(run_passes(compile, target));
     bool is_inside = stop != NULL && strcmp(stop, "inside") == 0;
     if (stop == NULL || (!is_inside && strcmp(stop, "split") != 0))

@@ -378,6 +378,33 @@ static ul_value_id own_output(struct ul_builder *builder, const char *name, ul_v
     return ul_build_value(&build, UL_OP_Identity, &value, 1, NULL);
 }
 
+void ul_builder_overwrite(struct ul_builder *builder, ul_value_id old, ul_value_id made)
+{
+    UL_GROW(builder->scratch, builder->overwritten, builder->overwritten_count,
+            builder->overwritten_capacity);
+    builder->overwritten[builder->overwritten_count++] = (struct ul_overwritten){old, made};
+}
+
+/* An output for each input or weight that a node overwrites, unless the model has one. */
+static enum ul_status add_overwritten(struct ul_builder *builder, struct ul_names *seen,
+                                      bool *taken)
+{
+    for (uint32_t i = 0; i < builder->overwritten_count; i++) {
+        const struct ul_overwritten *pair = &builder->overwritten[i];
+        const struct ul_value *old = &builder->graph->values[pair->old];
+        if (old->kind != UL_VALUE_INPUT && old->kind != UL_VALUE_WEIGHT)
+            continue;
+        const char *name = ul_arena_printf(builder->graph->arena, "%s_out", old->name);
+        if (!ul_names_add(seen, name, 0))
+            return ul_diag_set(builder->diag, UL_UNSUPPORTED,
+                               "%s is overwritten twice, or there is an output %s besides",
+                               ul_quote(builder->scratch, old->name),
+                               ul_quote(builder->scratch, name));
+        ul_block_add_output(builder->graph, 0, own_output(builder, name, pair->made, taken));
+    }
+    return UL_OK;
+}
+
 static enum ul_status build_outputs(struct ul_builder *builder, const Onnx__GraphProto *proto,
                                     const struct ul_scope *scope)
 {
@@ -408,7 +435,7 @@ static enum ul_status build_outputs(struct ul_builder *builder, const Onnx__Grap
         }
         ul_block_add_output(builder->graph, builder->block, value);
     }
-    return UL_OK;
+    return builder->block == 0 ? add_overwritten(builder, &seen, taken) : UL_OK;
 }
 
 enum ul_status ul_build_graph(struct ul_builder *builder, const Onnx__GraphProto *proto,

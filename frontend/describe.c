@@ -72,6 +72,9 @@ void ul_describe_port(struct ul_builder *builder, const Onnx__ValueInfoProto *in
         break;
     case ONNX__TYPE_PROTO__VALUE_SEQUENCE_TYPE:
         port->kind = "sequence";
+        type = type->sequence_type->elem_type;
+        if (type != NULL && type->value_case == ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE)
+            describe_tensor(arena, type->tensor_type->elem_type, NULL, port);
         break;
     case ONNX__TYPE_PROTO__VALUE_MAP_TYPE:
         port->kind = "map";

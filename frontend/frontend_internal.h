@@ -88,6 +88,11 @@ struct ul_sequence {
     const ul_value_id *items;
 };
 
+/* A value that a node overwrites with another where it lies. */
+struct ul_overwritten {
+    ul_value_id old, made;
+};
+
 /* The values that a graph sees by name: its own, then those of the graphs around it. */
 struct ul_scope {
     const struct ul_scope *outer; /* NULL for the main graph and for a function's body */
@@ -136,6 +141,8 @@ struct ul_builder {
     const Onnx__FunctionProto *active[UL_LIMIT_NESTING]; /* functions being inlined */
     uint32_t sequence_count, sequence_capacity;
     struct ul_sequence *sequences;
+    uint32_t overwritten_count, overwritten_capacity;
+    struct ul_overwritten *overwritten;
     ul_node_id next_to_infer; /* see ul_upgrade_type */
 };
 
@@ -214,6 +221,9 @@ enum ul_status ul_scope_bind(struct ul_builder *builder, struct ul_scope *scope,
                              ul_value_id value) UL_MUST_CHECK;
 /* A name for the graph: the prefix of the functions around it, then the name; in its arena. */
 const char *ul_builder_name(const struct ul_builder *builder, const char *name);
+/* `made` overwrites `old` where it lies: if that is an input or a weight, the model gets an output
+ * for it, called like it with _out behind. */
+void ul_builder_overwrite(struct ul_builder *builder, ul_value_id old, ul_value_id made);
 /* Notes that the model cannot be compiled, and why; the node goes on with a placeholder. */
 void ul_builder_problem(struct ul_builder *builder, const char *domain, const char *op,
                         const char *node, const char *reason);
@@ -249,6 +259,9 @@ enum ul_status ul_attributes_decode(struct ul_old_node *node,
 /* sequence.c */
 
 bool ul_sequence_is(ul_value_id value);
+/* A list of values as one; `items` is the builder's. */
+ul_value_id ul_builder_add_sequence(struct ul_builder *builder, const ul_value_id *items,
+                                    uint32_t count);
 /* Resolves an operator on sequences; the node is finished then, and also when it wrongly takes a
  * sequence. */
 void ul_sequence_node(struct ul_old_node *node);
@@ -317,6 +330,9 @@ ul_upgrade_fn ul_upgrade_batch_normalization, ul_upgrade_softmax, ul_upgrade_ups
 ul_upgrade_fn ul_upgrade_scan_8, ul_upgrade_tfidf;
 ul_upgrade_fn ul_upgrade_gemm_6, ul_upgrade_prelu_6, ul_upgrade_batch_normalization_6,
     ul_upgrade_simplified_layer_norm;
+
+/* upgrade_microsoft_training.c: gradients of pooling, which onnxruntime has in ai.onnx. */
+ul_upgrade_fn ul_microsoft_average_pool_grad, ul_microsoft_max_pool_grad;
 
 /* upgrade_microsoft.c: operators of com.microsoft in terms of ai.onnx; those of
  * com.microsoft.nchwc, refused with the remedy. */

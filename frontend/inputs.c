@@ -29,6 +29,12 @@ static const struct ul_frontend_shape *find_shape(const struct inputs *inputs, c
     return NULL;
 }
 
+/* A tensor of an input that is a sequence. */
+static const char *item_name(const struct inputs *inputs, const char *name, uint32_t index)
+{
+    return ul_arena_printf(inputs->builder->scratch, "%s[%u]", name, (unsigned)index);
+}
+
 static const struct ul_tensor *find_const(const struct inputs *inputs, const char *name)
 {
     const struct ul_frontend_options *options = inputs->builder->options;
@@ -177,6 +183,12 @@ static enum ul_status check_names(const struct inputs *inputs)
             return ul_diag_set(builder->diag, UL_INVALID, "two inputs are called %s",
                                quote(inputs, name));
     }
+    for (uint32_t i = 0; i < builder->model->input_count; i++) {
+        const char *name = builder->model->inputs[i].name;
+        bool is_sequence = strcmp(builder->model->inputs[i].kind, "sequence") == 0;
+        for (uint32_t k = 0; is_sequence && find_shape(inputs, item_name(inputs, name, k)); k++)
+            (void)!ul_names_add(&names, item_name(inputs, name, k), i);
+    }
     for (uint32_t i = 0; i < builder->options->shape_count; i++) {
         if (ul_names_find(&names, builder->options->shapes[i].input) == UL_NONE)
             return unknown_input(inputs, "--shape", builder->options->shapes[i].input);
@@ -265,6 +277,15 @@ static enum ul_status check_port(struct inputs *inputs, const struct ul_model_po
     if (strcmp(port->kind, "unknown") == 0)
         return ul_diag_set(builder->diag, UL_INVALID, "input %s has no type",
                            quote(inputs, port->name));
+    if (strcmp(port->kind, "sequence") == 0) {
+        ul_builder_problem(
+            builder, "", "input", port->name,
+            ul_arena_printf(builder->scratch,
+                            "is a sequence, whose tensors have to be known: give each its shape, "
+                            "--shape %s=N,N,... and so on, from 0",
+                            quote(inputs, item_name(inputs, port->name, 0))));
+        return UL_OK;
+    }
     if (strcmp(port->kind, "tensor") != 0) {
         ul_builder_problem(builder, "", "input", port->name,
                            ul_arena_printf(builder->scratch,
@@ -286,10 +307,36 @@ static enum ul_status check_port(struct inputs *inputs, const struct ul_model_po
     return UL_OK;
 }
 
+/* An input for each tensor of a sequence, as many as have a shape. */
+static enum ul_status add_sequence(struct inputs *inputs, const struct ul_model_port *port,
+                                   struct ul_scope *scope)
+{
+    struct ul_builder *builder = inputs->builder;
+    ul_value_id *items = NULL;
+    uint32_t count = 0, capacity = 0;
+    const struct ul_frontend_shape *shape;
+    while ((shape = find_shape(inputs, item_name(inputs, port->name, count))) != NULL) {
+        struct ul_type type = ul_type_make(port->dtype, shape->rank, shape->dims);
+        const char *name =
+            ul_arena_copy_string(builder->graph->arena, item_name(inputs, port->name, count));
+        if (!ul_dtype_is_computed(type.dtype) || !ul_type_in_limits(&type))
+            return ul_diag_set(builder->diag, UL_UNSUPPORTED,
+                               "input %s: no tensor can be like that", quote(inputs, name));
+        UL_GROW(builder->scratch, items, count, capacity);
+        items[count] = ul_graph_add_value(builder->graph, name, UL_VALUE_INPUT, &type);
+        ul_block_add_input(builder->graph, 0, items[count++]);
+    }
+    return ul_scope_bind(builder, scope, port->name,
+                         ul_builder_add_sequence(builder, items, count));
+}
+
 static enum ul_status add_input(struct inputs *inputs, struct ul_model_port *port,
                                 struct ul_scope *scope)
 {
     struct ul_builder *builder = inputs->builder;
+    if (strcmp(port->kind, "sequence") == 0 &&
+        find_shape(inputs, item_name(inputs, port->name, 0)) != NULL)
+        return add_sequence(inputs, port, scope);
     UL_TRY(check_port(inputs, port));
     const struct ul_tensor *constant = find_const(inputs, port->name);
     if (constant != NULL) {

@@ -1,7 +1,8 @@
 /* Sequences of tensors inside a graph: exporters write them for split, unbind and stack. Where
  * their lengths and positions are known when the model is compiled, which is nearly always, a
- * sequence is no more than a list of values, and its operators vanish here. Sequences as inputs
- * or outputs of a model, and those that a Loop, Scan or If carries, are not supported.
+ * sequence is no more than a list of values, and its operators vanish here. One that is an input of
+ * the model is a list of inputs (inputs.c). Sequences as outputs of a model, and those that a Loop,
+ * Scan or If carries, are not supported.
  */
 #include "frontend/frontend_internal.h"
 
@@ -43,15 +44,20 @@ static struct list list_new(struct ul_old_node *node, uint64_t count)
     return (struct list){0, UL_NEW_ARRAY(node->builder->scratch, ul_value_id, count)};
 }
 
-static void finish_sequence(struct ul_old_node *node, const struct list *list)
+ul_value_id ul_builder_add_sequence(struct ul_builder *builder, const ul_value_id *items,
+                                    uint32_t count)
 {
-    struct ul_builder *builder = node->builder;
     UL_GROW(builder->scratch, builder->sequences, builder->sequence_count,
             builder->sequence_capacity);
-    builder->sequences[builder->sequence_count] = (struct ul_sequence){list->count, list->items};
+    builder->sequences[builder->sequence_count] = (struct ul_sequence){count, items};
+    return UL_SEQUENCE_FIRST + builder->sequence_count++;
+}
+
+static void finish_sequence(struct ul_old_node *node, const struct list *list)
+{
+    ul_value_id made = ul_builder_add_sequence(node->builder, list->items, list->count);
     if (node->output_count > 0)
-        node->results[0] = UL_SEQUENCE_FIRST + builder->sequence_count;
-    builder->sequence_count++;
+        node->results[0] = made;
     node->finished = true;
 }
 
@@ -267,7 +273,7 @@ void ul_sequence_node(struct ul_old_node *node)
             table[i].resolve(node);
     }
     for (uint32_t i = 0; i < node->input_count && !node->finished; i++) {
-        if (ul_sequence_is(node->inputs[i]))
+        if (ul_sequence_is(node->inputs[i]) && strcmp(node->domain, "com.microsoft") != 0)
             ul_old_problem(node, "takes a sequence; only operators on sequences do");
     }
 }

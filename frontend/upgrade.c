@@ -42,6 +42,7 @@ static const struct {
     {"Upsample", 7, ul_upgrade_too_old},
     {"Xor", 7, ul_upgrade_broadcast},
     /* From 7 on. */
+    {"AveragePoolGrad", INT64_MAX, ul_microsoft_average_pool_grad},
     {"BatchNormalization", 14, ul_upgrade_batch_normalization},
     {"Clip", 11, ul_upgrade_clip},
     {"DFT", 20, ul_upgrade_dft},
@@ -51,6 +52,7 @@ static const struct {
     {"Hardmax", 13, ul_upgrade_softmax},
     {"LogSoftmax", 13, ul_upgrade_softmax},
     {"OneHot", 11, ul_upgrade_one_hot},
+    {"MaxPoolGrad", INT64_MAX, ul_microsoft_max_pool_grad},
     {"Pad", 11, ul_upgrade_pad},
     {"ReduceL1", 18, ul_upgrade_axes},
     {"ReduceL2", 18, ul_upgrade_axes},

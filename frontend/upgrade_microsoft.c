@@ -1,7 +1,7 @@
-/* Operators of com.microsoft that real models carry (onnxruntime's optimizer and quantizer, and
- * exporters of language models, write them) in terms of ai.onnx: the table. Their meaning is that
- * of onnxruntime's ContribOperators.md, and where that is silent, of its CPU kernels.
- * What is neither here nor in ir/ops stays an unsupported operator. */
+/* Operators of com.microsoft that real models carry (onnxruntime's optimizer, quantizer and
+ * training, and exporters of language models, write them) in terms of ai.onnx: the table. Their
+ * meaning is that of onnxruntime's ContribOperators.md, and where that is silent, of its CPU
+ * kernels. What is neither here nor in ir/ops stays an unsupported operator. */
 #include "frontend/upgrade_microsoft.h"
 
 #include <string.h>
@@ -17,25 +17,50 @@ static const struct {
     uint32_t absent;     /* bits of those among them that may be absent: zero points */
     ul_upgrade_fn *upgrade;
 } table[] = {
+    {"AdamWOptimizer", 6, 0, ul_microsoft_adamw},
     {"Attention", 2, 0, ul_microsoft_attention},
+    {"BatchNormInternal", 5, 0, ul_microsoft_batch_norm},
+    {"BatchNormalizationGrad", 5, 0, ul_microsoft_batch_norm_grad},
     {"BiasAdd", 3, 0, ul_microsoft_bias_add},
+    {"BiasFastGeluGrad_dX", 3, 0, ul_microsoft_fast_gelu_grad},
     {"BiasGelu", 2, 0, ul_microsoft_bias_gelu},
+    {"BiasGeluGrad_dX", 3, 0, ul_microsoft_gelu_grad},
+    {"BroadcastGradientArgs", 2, 0, ul_microsoft_broadcast_axes},
+    {"ConcatTraining", 1, 0, ul_microsoft_concat_training},
+    {"ConvGrad", 3, 0, ul_microsoft_conv_grad},
+    {"ConvTransposeGrad", 3, 0, ul_microsoft_conv_transpose_grad},
     {"DequantizeLinear", 2, 0, same},
+    {"DivGrad", 3, 0, ul_microsoft_div_grad},
+    {"DropoutGrad", 2, 0, ul_microsoft_dropout_grad},
     {"DynamicQuantizeLSTM", 12, 1u << 3 | 1u << 4 | 1u << 5 | 1u << 6 | 1u << 7,
      ul_microsoft_dynamic_lstm},
     {"DynamicQuantizeMatMul", 3, 0, ul_microsoft_dynamic_matmul},
     {"EmbedLayerNormalization", 7, 1u << 1 | 1u << 4, ul_microsoft_embed},
     {"FastGelu", 1, 0, ul_microsoft_fast_gelu},
+    {"FastGeluGrad", 2, 0, ul_microsoft_fast_gelu_grad},
     {"FusedConv", 2, 0, ul_microsoft_fused_conv},
     {"FusedGemm", 2, 0, ul_microsoft_fused_gemm},
     {"FusedMatMul", 2, 0, ul_microsoft_fused_matmul},
+    {"GatherElementsGrad", 3, 0, ul_microsoft_gather_elements_grad},
+    {"GatherGrad", 3, 0, ul_microsoft_gather_grad},
     {"GatherND", 2, 0, same},
+    {"GatherNDGrad", 3, 0, ul_microsoft_gather_nd_grad},
     {"Gelu", 1, 0, same},
+    {"GeluGrad", 2, 0, ul_microsoft_gelu_grad},
     {"GroupQueryAttention", 7, 1u << 1 | 1u << 2 | 1u << 3 | 1u << 4, ul_microsoft_group_query},
+    {"InPlaceAccumulator", 2, 0, ul_microsoft_accumulate_once},
+    {"InPlaceAccumulatorV2", 2, 0, ul_microsoft_accumulate},
+    {"InplaceClipGradNorm", 1, 0, ul_microsoft_clip_norm},
+    {"LayerNormalizationGrad", 3, 0, ul_microsoft_layer_norm_grad},
+    {"LeakyReluGrad", 2, 0, ul_microsoft_leaky_relu_grad},
+    {"LogSoftmaxGrad", 2, 0, ul_microsoft_softmax_grad},
+    {"LogSoftmaxGrad_13", 2, 0, ul_microsoft_softmax_grad},
     {"MatMulIntegerToFloat", 4, 0, ul_microsoft_integer_to_float},
+    {"MixedPrecisionScale", 2, 0, ul_microsoft_mixed_precision_scale},
     {"MultiHeadAttention", 1, 0, ul_microsoft_multi_head},
     {"NhwcMaxPool", 1, 0, ul_microsoft_nhwc_max_pool},
     {"Pad", 2, 0, same},
+    {"PassThrough", 1, 0, ul_microsoft_pass_through},
     {"QAttention", 5, 0, ul_microsoft_quantized_attention},
     {"QEmbedLayerNormalization", 18, 1u << 1 | 1u << 4 | 1u << 7 | 1u << 10 | 1u << 15,
      ul_microsoft_quantized_embed},
@@ -53,12 +78,30 @@ static const struct {
     {"QLinearWhere", 8, 1u << 3 | 1u << 6, ul_microsoft_qlinear_where},
     {"QuantizeLinear", 2, 0, same},
     {"QuickGelu", 1, 0, ul_microsoft_quick_gelu},
+    {"QuickGeluGrad", 2, 0, ul_microsoft_quick_gelu_grad},
     {"Range", 3, 0, same},
+    {"ReduceAllL2", 1, 0, ul_microsoft_reduce_all_l2},
+    {"ReduceSumTraining", 2, 0, ul_microsoft_reduce_sum_training},
+    {"ReluGrad", 2, 0, ul_microsoft_relu_grad},
+    {"ResizeGrad", 2, 0, ul_microsoft_resize_grad},
     {"RotaryEmbedding", 4, 0, ul_microsoft_rotary},
+    {"SGDOptimizerV2", 3, 0, ul_microsoft_sgd},
+    {"Scale", 2, 0, ul_microsoft_scale},
+    {"SigmoidGrad", 2, 0, ul_microsoft_sigmoid_grad},
+    {"SimplifiedLayerNormalizationGrad", 3, 0, ul_microsoft_rms_norm_grad},
     {"SkipLayerNormalization", 3, 0, ul_microsoft_skip_layer_norm},
     {"SkipSimplifiedLayerNormalization", 3, 0, ul_microsoft_skip_rms_norm},
+    {"SliceGrad", 4, 0, ul_microsoft_slice_grad},
+    {"SoftmaxCrossEntropyLossGrad", 3, 0, ul_microsoft_loss_grad},
+    {"SoftmaxCrossEntropyLossInternal", 2, 0, ul_microsoft_loss},
+    {"SoftmaxCrossEntropyLossInternalGrad", 3, 0, ul_microsoft_loss_grad},
+    {"SoftmaxGrad", 2, 0, ul_microsoft_softmax_grad},
+    {"SoftmaxGrad_13", 2, 0, ul_microsoft_softmax_grad},
+    {"SplitTraining", 2, 0, ul_microsoft_split_training},
+    {"TanhGrad", 2, 0, ul_microsoft_tanh_grad},
     {"TransposeMatMul", 2, 0, ul_microsoft_fused_matmul},
     {"Trilu", 1, 0, same},
+    {"ZeroGradient", 1, 0, ul_microsoft_zero_gradient},
 };
 
 static bool has_inputs(const struct ul_old_node *node, uint32_t wanted, uint32_t absent)

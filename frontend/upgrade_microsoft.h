@@ -27,6 +27,25 @@ ul_value_id ul_microsoft_multiply(struct ul_old_node *node,
                                   const struct ul_microsoft_product *product);
 /* upgrade_microsoft_lstm.c */
 ul_upgrade_fn ul_microsoft_dynamic_lstm;
+/* upgrade_microsoft_training.c: gradients. */
+enum { UL_MICROSOFT_MAX_XS = 3 };
+ul_upgrade_fn ul_microsoft_sigmoid_grad, ul_microsoft_tanh_grad, ul_microsoft_relu_grad,
+    ul_microsoft_leaky_relu_grad, ul_microsoft_gelu_grad, ul_microsoft_fast_gelu_grad,
+    ul_microsoft_quick_gelu_grad, ul_microsoft_div_grad, ul_microsoft_dropout_grad,
+    ul_microsoft_softmax_grad, ul_microsoft_loss, ul_microsoft_loss_grad,
+    ul_microsoft_layer_norm_grad, ul_microsoft_rms_norm_grad, ul_microsoft_batch_norm,
+    ul_microsoft_batch_norm_grad, ul_microsoft_conv_grad, ul_microsoft_conv_transpose_grad,
+    ul_microsoft_gather_grad, ul_microsoft_gather_nd_grad, ul_microsoft_gather_elements_grad,
+    ul_microsoft_slice_grad, ul_microsoft_resize_grad, ul_microsoft_concat_training,
+    ul_microsoft_split_training, ul_microsoft_broadcast_axes, ul_microsoft_reduce_sum_training,
+    ul_microsoft_scale, ul_microsoft_mixed_precision_scale, ul_microsoft_reduce_all_l2,
+    ul_microsoft_pass_through, ul_microsoft_zero_gradient;
+ul_value_id ul_microsoft_square_sum(struct ul_old_node *node, const ul_value_id *values,
+                                    uint32_t count);
+/* upgrade_microsoft_optimizer.c: what overwrites what it reads. */
+#define UL_MICROSOFT_CLIP_EPSILON ((double)1e-6f) /* added to the norm */
+ul_upgrade_fn ul_microsoft_accumulate, ul_microsoft_accumulate_once, ul_microsoft_sgd,
+    ul_microsoft_adamw, ul_microsoft_clip_norm;
 /* upgrade_microsoft_attention.c, upgrade_microsoft_group.c */
 ul_upgrade_fn ul_microsoft_attention, ul_microsoft_quantized_attention, ul_microsoft_multi_head,
     ul_microsoft_group_query, ul_microsoft_rotary;

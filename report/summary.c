@@ -777,6 +777,7 @@ static void put_notes(struct summary *summary)
     struct ul_text training;
     put_named(summary, "split", "In pieces, FIRST..LAST:AXIS:PIECES");
     put_named(summary, "inside", "Computed by what reads it in the backward pass");
+    put_named(summary, "donate", "Overwritten where it lies, OUTPUT=INPUT");
     put_named(summary, "row-major", "Laid out as in the model, with what is laid out alike");
     put_floats(summary);
     put_precision(summary);

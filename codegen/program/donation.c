@@ -138,7 +138,8 @@ static enum ul_status check_writer(struct ul_builder *builder, uint32_t writer,
             forbids(program, s, writer, donation) &&
             overlap(graph, &program->steps[s], &program->steps[writer], donation))
             return ul_diag_set(builder->diag, UL_UNSUPPORTED,
-                               "%s cannot overwrite %s where it lies: %s still reads it",
+                               "%s cannot overwrite %s where it lies: %s still reads it; leave "
+                               "out its --donate, or, where their names match, give --no-donate",
                                ul_quote(builder->arena, graph->values[donation->output].name),
                                ul_quote(builder->arena, graph->values[donation->input].name),
                                ul_node_describe(graph, program->steps[s].node, builder->arena));
