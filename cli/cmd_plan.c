@@ -32,7 +32,7 @@ static enum ul_status check_options(struct ul_cli_job *job)
             "--sweep shows all budgets down to the least that is met: leave "
             "--budget out (or --device), give several to compare (--budget A,B), or leave --sweep "
             "out for the plan of one budget");
-    if (!options->sweep && job->compile.options.offload != NULL &&
+    if (!options->sweep && ul_compile_offloads(&job->compile.options) &&
         job->compile.options.plan == NULL && job->compile.options.budget_bytes == 0 &&
         job->compile.options.device == NULL)
         return ul_diag_set(diag, UL_USAGE,

@@ -249,7 +249,7 @@ enum ul_status ul_compile_require_fit(struct ul_compile *compile)
     bool trains = compile->options.train;
     bool is_f32 = compile->options.precision == UL_PRECISION_F32;
     bool has_rom = !trains && ul_target_find(compile->options.target)->traits.has_rom;
-    bool offloads = trains && compile->options.offload == NULL;
+    bool offloads = trains && !ul_compile_offloads(&compile->options);
     ul_text_printf(&text, "\nA smaller batch or shape%s%s%s%s and --io caller make it smaller.",
                    is_f32 ? ", --precision bf16" : "", has_rom ? ", --weights rom" : "",
                    trains ? ", --micro-batches" : "", offloads ? ", --offload" : "");

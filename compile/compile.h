@@ -68,7 +68,8 @@ extern const struct ul_option_table ul_compile_option_table;
 
 /* Whether a target has a use for the option. */
 bool ul_option_fits(const struct ul_option *row, const struct ul_target *target);
-/* Of what --offload says: memory of the host, or a file. */
+/* Whether values may be offloaded; where they may, whether to memory of the host or to a file. */
+bool ul_compile_offloads(const struct ul_compile_options *options);
 bool ul_compile_offloads_to_host(const char *offload);
 /* What the planner is asked for. */
 struct ul_plan_options ul_compile_planning(const struct ul_compile_options *options);

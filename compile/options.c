@@ -59,6 +59,11 @@ static bool cudnn_agrees(const char *said, const char *planned)
     return !says || is_open || (strcmp(said, "off") == 0) == (strcmp(planned, "off") == 0);
 }
 
+bool ul_compile_offloads(const struct ul_compile_options *options)
+{
+    return options->offload != NULL && strcmp(options->offload, "none") != 0;
+}
+
 bool ul_compile_offloads_to_host(const char *offload)
 {
     return strcmp(offload, "host") == 0;
@@ -67,7 +72,8 @@ bool ul_compile_offloads_to_host(const char *offload)
 /* One file is as fast as another. */
 static bool offload_agrees(const char *said, const char *planned)
 {
-    return ul_compile_offloads_to_host(said) == ul_compile_offloads_to_host(planned);
+    return (strcmp(said, "none") == 0) == (strcmp(planned, "none") == 0) &&
+           ul_compile_offloads_to_host(said) == ul_compile_offloads_to_host(planned);
 }
 
 /* A number of a header in a help text. */

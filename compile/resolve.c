@@ -53,11 +53,11 @@ static enum ul_status resolve_offload(struct ul_compile *compile,
                                       struct ul_program_options *program)
 {
     const struct ul_compile_options *options = &compile->options;
-    if (options->offload == NULL && options->offload_budget_bytes != 0)
+    if (!ul_compile_offloads(options) && options->offload_budget_bytes != 0)
         return ul_diag_set(&compile->diag, UL_USAGE,
                            "--offload-budget bounds what --offload host|FILE may hold: give that "
                            "too, or leave it out");
-    if (options->offload == NULL)
+    if (!ul_compile_offloads(options))
         return UL_OK;
     if (!ul_compile_has_budget(options) && !compile->wants_ladder && options->plan == NULL)
         return ul_diag_set(&compile->diag, UL_USAGE,
