@@ -4,9 +4,15 @@
 #
 # usage: tests/bench/training/run.sh [--ullage build/release/cli/ullage] [--part PART]...
 #        [NETWORK...]
+#        tests/bench/training/run.sh --part offload [OPTION...] [NETWORK...]     (offload.py, without torch)
 # exit: 0 measured, whatever came out, 77 torch cannot be had here
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)
+if [ "${1:-}" = --part ] && [ "${2:-}" = offload ]; then
+    shift 2
+    "$root/scripts/setup_python.sh" || exit $?
+    exec "$root/build/venv/bin/python" "$(dirname "${BASH_SOURCE[0]}")/offload.py" "$@"
+fi
 venv=$root/build/venv-torch
 if ! "$venv/bin/python" -c 'import numpy, onnx, torch' 2>/dev/null; then
     echo "run.sh: installing torch 2.15 into $venv" >&2
