@@ -5,37 +5,128 @@
 
 #include <string.h>
 
+/* A checkpoint as it is read. */
+struct checkpoint {
+    struct ul_cli_job *job;
+    const char *path;
+    const struct ul_npz_entry *entries;
+    uint32_t count;
+};
+
 /* What stands in a checkpoint beside parameters: counters, and state of the optimizer. */
 static bool is_extra(const char *name)
 {
-    return strcmp(name, "step") == 0 || strcmp(name, "learning_rate") == 0 ||
-           strcmp(name, "generator") == 0 || strcmp(name, "optimizer") == 0;
-}
-
-static bool is_state(const struct ul_npz_entry *entries, uint32_t count, const char *name)
-{
-    size_t length = ul_training_find_owner(name);
-    for (uint32_t i = 0; length > 0 && i < count; i++)
-        if (strlen(entries[i].name) == length && memcmp(entries[i].name, name, length) == 0)
+    static const char *const extras[] = {"step",       "learning_rate",      "generator",
+                                         "optimizer",  "lora_alpha",         "loss/scale",
+                                         "loss/steps", "loss/growth_tracker"};
+    for (size_t i = 0; i < sizeof extras / sizeof *extras; i++)
+        if (strcmp(name, extras[i]) == 0)
             return true;
     return false;
 }
 
-static enum ul_status read_parameters(struct ul_cli_job *job, const struct ul_file *file,
-                                      const char *path, struct ul_export_tensor **tensors,
-                                      uint32_t *count)
+static const struct ul_npz_entry *find_entry(const struct checkpoint *file, const char *name,
+                                             size_t length)
 {
-    const struct ul_npz_entry *entries = NULL;
-    uint32_t entry_count = 0;
-    UL_TRY(ul_npz_list(&job->compile.keep, file, path, &entries, &entry_count, &job->compile.diag));
-    *tensors = UL_NEW_ARRAY(&job->compile.keep, struct ul_export_tensor, entry_count);
-    for (uint32_t i = 0; i < entry_count; i++) {
+    for (uint32_t i = 0; i < file->count; i++)
+        if (strlen(file->entries[i].name) == length &&
+            memcmp(file->entries[i].name, name, length) == 0)
+            return &file->entries[i];
+    return NULL;
+}
+
+/* NAME/momentum, NAME/exp_avg/absmax and the like, of a parameter NAME. */
+static bool is_state(const struct checkpoint *file, const char *name)
+{
+    size_t length = ul_training_find_owner(name);
+    return length > 0 && find_entry(file, name, length) != NULL;
+}
+
+static enum ul_status read_entry(const struct checkpoint *file, const struct ul_npz_entry *entry,
+                                 const struct ul_tensor **tensor)
+{
+    struct ul_compile *compile = &file->job->compile;
+    return ul_npz_read(&compile->keep, entry, file->path, tensor, &compile->diag);
+}
+
+/* The other factor of NAME/lora_A. */
+static const struct ul_npz_entry *find_second(const struct checkpoint *file, const char *name)
+{
+    size_t length = strlen(name), tail = strlen("/" UL_TRAINING_LORA_A);
+    if (length <= tail || strcmp(name + length - tail, "/" UL_TRAINING_LORA_A) != 0)
+        return NULL;
+    const char *other = ul_arena_printf(&file->job->compile.keep, "%.*s/" UL_TRAINING_LORA_B,
+                                        (int)(length - tail), name);
+    return find_entry(file, other, strlen(other));
+}
+
+/* Whether it is the second one of a pair. */
+static bool is_second(const struct checkpoint *file, const char *name)
+{
+    size_t length = strlen(name), tail = strlen("/" UL_TRAINING_LORA_B);
+    if (length <= tail || strcmp(name + length - tail, "/" UL_TRAINING_LORA_B) != 0)
+        return false;
+    const char *first = ul_arena_printf(&file->job->compile.keep, "%.*s/" UL_TRAINING_LORA_A,
+                                        (int)(length - tail), name);
+    return find_entry(file, first, strlen(first)) != NULL;
+}
+
+/* A is the left one of both, or B: they have the rank in common, which is less than the sides of a
+ * square. Of filters it is B. */
+static enum ul_status read_factors(const struct checkpoint *file, const struct ul_npz_entry *first,
+                                   const struct ul_npz_entry *second,
+                                   struct ul_export_tensor *tensor)
+{
+    struct ul_compile *compile = &file->job->compile;
+    const struct ul_npz_entry *alpha = find_entry(file, "lora_alpha", strlen("lora_alpha"));
+    const struct ul_tensor *a = NULL, *b = NULL, *number = NULL;
+    if (alpha == NULL)
+        return ul_diag_set(&compile->diag, UL_INVALID,
+                           "%s: has factors and no lora_alpha (float64), by which they count",
+                           file->path);
+    UL_TRY(read_entry(file, alpha, &number));
+    UL_TRY(read_entry(file, first, &a));
+    UL_TRY(read_entry(file, second, &b));
+    bool fits = number->type.dtype == UL_F64 && ul_type_elements(&number->type) == 1 &&
+                a->type.rank >= 2 && b->type.rank == a->type.rank && a->type.dims[0] > 0 &&
+                b->type.dims[0] > 0;
+    bool a_may = fits && a->type.rank == 2 && a->type.dims[1] == b->type.dims[0];
+    bool b_may = fits && b->type.dims[1] == a->type.dims[0];
+    bool b_is_left = b_may && !(a_may && a->type.dims[1] < a->type.dims[0]);
+    if (!a_may && !b_may)
+        return ul_diag_set(&compile->diag, UL_INVALID, "%s: %s and %s are no factors of one weight",
+                           file->path, ul_quote(&compile->keep, first->name),
+                           ul_quote(&compile->keep, second->name));
+    *tensor = (struct ul_export_tensor){
+        .name = ul_arena_printf(&compile->keep, "%.*s",
+                                (int)(strrchr(first->name, '/') - first->name), first->name),
+        .left = b_is_left ? b : a,
+        .right = b_is_left ? a : b,
+        .left_name = b_is_left ? second->name : first->name,
+        .right_name = b_is_left ? first->name : second->name,
+        .is_apart = file->job->options.apart};
+    tensor->scale = ul_tensor_get_float(number, 0) / (double)tensor->right->type.dims[0];
+    return UL_OK;
+}
+
+static enum ul_status read_parameters(struct checkpoint *file, const struct ul_file *mapped,
+                                      struct ul_export_tensor **tensors, uint32_t *count)
+{
+    struct ul_compile *compile = &file->job->compile;
+    UL_TRY(ul_npz_list(&compile->keep, mapped, file->path, &file->entries, &file->count,
+                       &compile->diag));
+    *tensors = UL_NEW_ARRAY(&compile->keep, struct ul_export_tensor, file->count);
+    for (uint32_t i = 0; i < file->count; i++) {
+        const struct ul_npz_entry *entry = &file->entries[i];
         struct ul_export_tensor *tensor = &(*tensors)[*count];
-        if (is_extra(entries[i].name) || is_state(entries, entry_count, entries[i].name))
+        if (is_extra(entry->name) || is_state(file, entry->name) || is_second(file, entry->name))
             continue;
-        tensor->name = entries[i].name;
-        UL_TRY(ul_npz_read(&job->compile.keep, &entries[i], path, &tensor->tensor,
-                           &job->compile.diag));
+        const struct ul_npz_entry *second = find_second(file, entry->name);
+        tensor->name = entry->name;
+        if (second != NULL)
+            UL_TRY(read_factors(file, entry, second, tensor));
+        else
+            UL_TRY(read_entry(file, entry, &tensor->tensor));
         ++*count;
     }
     return UL_OK;
@@ -51,7 +142,8 @@ static enum ul_status export(struct ul_cli_job *job) {
         "C.npz -o TRAINED.onnx");
     const char *model = job->files.items[0], *path = job->files.items[1];
     UL_TRY(ul_file_map(&file, &compile->keep, path, &compile->diag));
-    enum ul_status status = read_parameters(job, &file, path, &tensors, &count);
+    struct checkpoint checkpoint = {.job = job, .path = path};
+    enum ul_status status = read_parameters(&checkpoint, &file, &tensors, &count);
     ul_file_unmap(&file);
     UL_TRY(status);
     UL_TRY(ul_frontend_export(&compile->keep, model, job->options.output, tensors, count,
@@ -67,7 +159,10 @@ const struct ul_cli_command ul_command_export = {
     .summary = "Writes a model with the parameters of a checkpoint that a trainer saved.",
     .details = "Initializers take the values of the checkpoint's entries of their names, which "
                "must have their types and shapes; those that it does not name stay. The state of "
-               "the optimizer is passed over. Where the model has external data, they go to "
+               "the optimizer is passed over. To a weight that has factors of --lora in the "
+               "checkpoint their product is added, times lora_alpha over the rank; with --apart "
+               "the factors become initializers, and nodes in front of the others add it. Where "
+               "the model has external data, they go to "
                "TRAINED.onnx.data.",
     .group = "models",
     .bit = UL_IN_EXPORT,

@@ -7,7 +7,7 @@
  * Left undone: a model over 2 GiB without external data is refused, as protobuf does.
  */
 #define _XOPEN_SOURCE 700
-#include "frontend/frontend_internal.h"
+#include "frontend/export_internal.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -15,7 +15,14 @@
 
 enum kind { MODEL, GRAPH, NODE, ATTRIBUTE, SPARSE, FUNCTION, TENSOR, INITIALIZER, NONE };
 
-enum { WIRE_VARINT = 0, WIRE_BYTES = 2, FIELD_LOCATION = 14, FIELD_RAW = 9, FIELD_EXTERNAL = 13 };
+enum {
+    WIRE_VARINT = 0,
+    WIRE_BYTES = 2,
+    FIELD_LOCATION = 14,
+    FIELD_NAME = 8,
+    FIELD_RAW = 9,
+    FIELD_EXTERNAL = 13
+};
 
 /* Fields that lead to tensors. */
 static const struct {
@@ -50,6 +57,7 @@ struct export
     struct pieces model;
     struct pieces beside; /* the new file of external data */
     const char *location; /* its name in the model */
+    bool has_apart;       /* factors that become initializers */
 };
 
 static void put(struct export *export, struct pieces *pieces, const void *data, uint64_t size_bytes)
@@ -134,8 +142,9 @@ static void put_inside(struct export *export, const void *data, uint64_t size_by
     put(export, &export->model, data, size_bytes);
 }
 
-/* All of a tensor but its data, and where they are. */
-static void put_fields(struct export *export, const struct ul_wire_field *tensor)
+/* All of a tensor but its data, and where they are; `name`: in place of its own, unless NULL. */
+static void put_fields(struct export *export, const struct ul_wire_field *tensor, const char *name,
+                       bool with_data)
 {
     static const bool is_data[] = {[4] = true,
                                    [5] = true,
@@ -151,76 +160,17 @@ static void put_fields(struct export *export, const struct ul_wire_field *tensor
         uint64_t begin = at;
         const char *wrong = ul_wire_next(export->data, &at, tensor->end, &field);
         UL_ASSERT(wrong == NULL); /* the scan came by here */
-        if (field.number >= sizeof is_data || !is_data[field.number])
+        bool goes = field.number < sizeof is_data && is_data[field.number] && !with_data;
+        if (!goes && (field.number != FIELD_NAME || name == NULL))
             put(export, &export->model, export->data + begin, at - begin);
     }
-}
-
-/* The tensor that an initializer becomes; NULL: it stays. */
-static enum ul_status find_new(struct export *export, const Onnx__TensorProto *proto,
-                               const char *name, const struct ul_tensor **tensor)
-{
-    struct ul_builder *builder = &export->builder;
-    struct ul_text want, got;
-    struct ul_type type;
-    uint32_t number = ul_names_find(&export->names, name);
-    *tensor = NULL;
-    if (number == UL_NONE)
-        return UL_OK;
-    *tensor = export->tensors[number].tensor;
-    export->found[number] = true;
-    UL_TRY(ul_tensor_type(builder, proto, name, &type));
-    if (ul_type_equal(&type, &(*tensor)->type))
-        return UL_OK;
-    ul_text_init(&want, builder->scratch);
-    ul_text_init(&got, builder->scratch);
-    ul_type_print(&want, &type);
-    ul_type_print(&got, &(*tensor)->type);
-    return ul_diag_set(builder->diag, UL_INVALID,
-                       "initializer %s is %s in the model and %s in the checkpoint",
-                       ul_quote(builder->scratch, name), want.data, got.data);
-}
-
-static enum ul_status copy_tensor(struct export *export, const struct ul_wire_field *field,
-                                  uint64_t begin, bool is_initializer)
-{
-    struct ul_builder *builder = &export->builder;
-    struct ul_wire wire;
-    ProtobufCAllocator allocator = ul_proto_allocator(builder->scratch);
-    const struct ul_tensor *tensor = NULL;
-    const unsigned char *bytes = NULL;
-    uint64_t size_bytes = 0;
-    UL_TRY(ul_wire_scan(&wire, builder->scratch, UL_WIRE_TENSOR, export->data + field->begin,
-                        field->end - field->begin, builder->diag));
-    const Onnx__TensorProto *proto =
-        onnx__tensor_proto__unpack(&allocator, wire.slim.length, (const uint8_t *)wire.slim.data);
-    if (proto == NULL)
-        return ul_diag_set(builder->diag, UL_INVALID, "not a valid ONNX tensor");
-    const char *name = proto->name == NULL ? "" : proto->name;
-    bool external = proto->data_location == 1;
-    if (is_initializer)
-        UL_TRY(find_new(export, proto, name, &tensor));
-    if (tensor != NULL) {
-        bytes = tensor->data;
-        size_bytes = ul_type_packed_bytes(&tensor->type);
-    } else if (external) {
-        struct ul_type type;
-        UL_TRY(ul_tensor_type(builder, proto, name, &type));
-        size_bytes = ul_type_packed_bytes(&type);
-        UL_TRY(ul_external_find(builder, proto, name, size_bytes, &bytes));
-    } else {
-        put(export, &export->model, export->data + begin, field->end - begin);
-        return UL_OK;
-    }
-    uint32_t head = open_message(export);
-    uint64_t begin_bytes = export->model.size_bytes;
-    put_fields(export, field);
-    if (external)
-        put_beside(export, bytes, size_bytes);
-    else
-        put_inside(export, bytes, size_bytes);
-    close_message(export, head, begin_bytes, field->number);
-    return UL_OK;
+    if (name == NULL)
+        return;
+    struct ul_text text;
+    ul_text_init(&text, export->builder.scratch);
+    put_number(&text, FIELD_NAME, WIRE_BYTES, strlen(name));
+    ul_text_put(&text, name);
+    put(export, &export->model, text.data, text.length);
 }
 
 static enum kind nested_kind(enum kind kind, uint32_t field)
@@ -231,10 +181,179 @@ static enum kind nested_kind(enum kind kind, uint32_t field)
     return NONE;
 }
 
+/* What an initializer becomes; NULL: it stays. */
+static enum ul_status find_new(struct export *export, const Onnx__TensorProto *proto,
+                               const char *name, const struct ul_export_tensor **found)
+{
+    struct ul_builder *builder = &export->builder;
+    struct ul_text want, got;
+    struct ul_type type;
+    uint32_t number = ul_names_find(&export->names, name);
+    *found = NULL;
+    if (number == UL_NONE)
+        return UL_OK;
+    *found = &export->tensors[number];
+    export->found[number] = true;
+    UL_TRY(ul_tensor_type(builder, proto, name, &type));
+    const struct ul_tensor *tensor = (*found)->tensor;
+    if (tensor == NULL ? ul_export_lora_fits(*found, &type) : ul_type_equal(&type, &tensor->type))
+        return UL_OK;
+    ul_text_init(&want, builder->scratch);
+    ul_text_init(&got, builder->scratch);
+    ul_type_print(&want, &type);
+    ul_type_print(&got, tensor != NULL ? &tensor->type : &(*found)->left->type);
+    if (tensor == NULL) {
+        ul_text_put(&got, " and ");
+        ul_type_print(&got, &(*found)->right->type);
+    }
+    return ul_diag_set(builder->diag, UL_INVALID,
+                       "initializer %s is %s in the model and %s%s in the checkpoint",
+                       ul_quote(builder->scratch, name), want.data,
+                       tensor == NULL ? "has factors " : "", got.data);
+}
+
+/* A tensor without its data, which `wire` knows. */
+static enum ul_status read_tensor(struct export *export, const struct ul_wire_field *field,
+                                  struct ul_wire *wire, const Onnx__TensorProto **proto)
+{
+    struct ul_builder *builder = &export->builder;
+    ProtobufCAllocator allocator = ul_proto_allocator(builder->scratch);
+    UL_TRY(ul_wire_scan(wire, builder->scratch, UL_WIRE_TENSOR, export->data + field->begin,
+                        field->end - field->begin, builder->diag));
+    *proto =
+        onnx__tensor_proto__unpack(&allocator, wire->slim.length, (const uint8_t *)wire->slim.data);
+    return *proto != NULL ? UL_OK
+                          : ul_diag_set(builder->diag, UL_INVALID, "not a valid ONNX tensor");
+}
+
+/* The data of a tensor that is written anew; NULL: they stay as they stand. */
+static enum ul_status find_bytes(struct export *export, struct ul_wire *wire,
+                                 const Onnx__TensorProto *proto, const char *name,
+                                 const struct ul_export_tensor *found, const unsigned char **bytes,
+                                 uint64_t *size_bytes)
+{
+    struct ul_builder *builder = &export->builder;
+    struct ul_type type;
+    *bytes = NULL;
+    if (found != NULL && found->tensor != NULL) {
+        *bytes = found->tensor->data;
+        *size_bytes = ul_type_packed_bytes(&found->tensor->type);
+        return UL_OK;
+    }
+    if (found != NULL && !found->is_apart) {
+        const struct ul_tensor *weight = NULL;
+        builder->wire = wire;
+        enum ul_status status = ul_tensor_decode(builder, proto, name, &weight);
+        builder->wire = NULL;
+        UL_TRY(status);
+        *bytes = ul_export_lora_merge(builder->scratch, found, weight);
+        *size_bytes = ul_type_bytes(&weight->type);
+        return UL_OK;
+    }
+    if (proto->data_location != 1)
+        return UL_OK;
+    UL_TRY(ul_tensor_type(builder, proto, name, &type));
+    *size_bytes = ul_type_packed_bytes(&type);
+    return ul_external_find(builder, proto, name, *size_bytes, bytes);
+}
+
+static enum ul_status copy_tensor(struct export *export, const struct ul_wire_field *field,
+                                  uint64_t begin, bool is_initializer)
+{
+    struct ul_wire wire;
+    const Onnx__TensorProto *proto = NULL;
+    const struct ul_export_tensor *found = NULL;
+    const unsigned char *bytes = NULL;
+    uint64_t size_bytes = 0;
+    UL_TRY(read_tensor(export, field, &wire, &proto));
+    const char *name = proto->name == NULL ? "" : proto->name, *renamed = NULL;
+    if (is_initializer)
+        UL_TRY(find_new(export, proto, name, &found));
+    UL_TRY(find_bytes(export, &wire, proto, name, found, &bytes, &size_bytes));
+    if (found != NULL && found->tensor == NULL && found->is_apart)
+        renamed = ul_arena_printf(export->builder.scratch, "%s/base", name);
+    if (bytes == NULL && renamed == NULL) {
+        put(export, &export->model, export->data + begin, field->end - begin);
+        return UL_OK;
+    }
+    uint32_t head = open_message(export);
+    uint64_t begin_bytes = export->model.size_bytes;
+    put_fields(export, field, renamed, bytes == NULL);
+    if (bytes != NULL && proto->data_location == 1)
+        put_beside(export, bytes, size_bytes);
+    else if (bytes != NULL)
+        put_inside(export, bytes, size_bytes);
+    close_message(export, head, begin_bytes, field->number);
+    return UL_OK;
+}
+
+/* Of an initializer of a graph: its factors, where they stand apart. */
+static enum ul_status put_factors(struct export *export, const struct ul_wire_field *field)
+{
+    struct ul_wire wire;
+    const Onnx__TensorProto *proto = NULL;
+    const struct ul_export_tensor *found = NULL;
+    struct ul_type type;
+    struct ul_text text;
+    UL_TRY(read_tensor(export, field, &wire, &proto));
+    const char *name = proto->name == NULL ? "" : proto->name;
+    UL_TRY(find_new(export, proto, name, &found));
+    if (found == NULL || found->tensor != NULL || !found->is_apart)
+        return UL_OK;
+    UL_TRY(ul_tensor_type(&export->builder, proto, name, &type));
+    ul_text_init(&text, export->builder.scratch);
+    ul_export_lora_apart(&text, found, &type);
+    put(export, &export->model, text.data, text.length);
+    return UL_OK;
+}
+
+/* An initializer that a caller may replace is an input too, and cannot be made by a node. */
+static enum ul_status check_input(struct export *export, const struct ul_wire_field *port)
+{
+    for (uint64_t at = port->begin; at < port->end;) {
+        struct ul_wire_field field = {0};
+        const char *wrong = ul_wire_next(export->data, &at, port->end, &field);
+        UL_ASSERT(wrong == NULL);
+        if (field.number != 1 || field.wire_type != WIRE_BYTES)
+            continue;
+        const char *name =
+            ul_arena_printf(export->builder.scratch, "%.*s", (int)(field.end - field.begin),
+                            (const char *)export->data + field.begin);
+        uint32_t number = ul_names_find(&export->names, name);
+        const struct ul_export_tensor *found = number == UL_NONE ? NULL : &export->tensors[number];
+        if (found != NULL && found->tensor == NULL && found->is_apart)
+            return ul_diag_set(export->builder.diag, UL_UNSUPPORTED,
+                               "--apart: the initializer %s is an input of its graph too: leave "
+                               "--apart out, or save the model without that input",
+                               ul_quote(export->builder.scratch, name));
+    }
+    return UL_OK;
+}
+
+/* What stands in front of the nodes of a graph. */
+static enum ul_status begin_graph(struct export *export, uint64_t begin, uint64_t end)
+{
+    enum { INPUT = 11 };
+    for (uint64_t at = begin; export->has_apart && at < end;) {
+        struct ul_wire_field field = {0};
+        const char *wrong = ul_wire_next(export->data, &at, end, &field);
+        UL_ASSERT(wrong == NULL);
+        if (field.wire_type != WIRE_BYTES)
+            continue;
+        if (nested_kind(GRAPH, field.number) == INITIALIZER)
+            UL_TRY(put_factors(export, &field));
+        else if (field.number == INPUT)
+            UL_TRY(check_input(export, &field));
+    }
+    return UL_OK;
+}
+
 /* The scan has bounded how deep messages nest. */
 static enum ul_status copy_message(struct export *export, enum kind kind, uint64_t begin,
                                    uint64_t end)
 {
+    if (kind == GRAPH)
+        UL_TRY(begin_graph(export, begin, end));
     for (uint64_t at = begin; at < end;) {
         struct ul_wire_field field = {0};
         uint64_t start = at;
@@ -316,6 +435,8 @@ static enum ul_status export_file(struct export *export, const struct ul_file *f
         ul_arena_printf(builder->scratch, "%s.data", slash == NULL ? target : slash + 1);
     export->found = UL_NEW_ARRAY(builder->scratch, bool, count);
     ul_names_init(&export->names, builder->scratch);
+    for (uint32_t i = 0; i < count; i++)
+        export->has_apart = export->has_apart || export->tensors[i].is_apart;
     for (uint32_t i = 0; i < count; i++)
         if (!ul_names_add(&export->names, export->tensors[i].name, i))
             return ul_diag_set(builder->diag, UL_INVALID, "%s is there twice",

@@ -140,16 +140,21 @@ void ul_model_done(struct ul_onnx_model *model);
 
 /* export.c */
 
-/* What an initializer of that name becomes. */
+/* What an initializer of that name becomes: a tensor, or itself with scale * left right added,
+ * where these are factors in its dimensions, left [d0, rank (1 ...)] and right [rank, d1 ...]. */
 struct ul_export_tensor {
     const char *name;
-    const struct ul_tensor *tensor;
+    const struct ul_tensor *tensor; /* NULL: there are factors */
+    const struct ul_tensor *left, *right;
+    const char *left_name, *right_name;
+    double scale;
+    bool is_apart; /* factors are initializers of the model, and nodes add their product */
 };
 
 /* Writes the model at `path` to `target` with initializers replaced by those tensors, whose types
- * and shapes must be theirs; everything else stays byte for byte. Where the model has external
- * data, they go to a file beside the target, named like it with ".data". UL_INVALID names what
- * differs, and a tensor that is no initializer; nothing is written then. */
+ * and shapes must be theirs, or with factors added; everything else stays byte for byte. Where the
+ * model has external data, they go to a file beside the target, named like it with ".data".
+ * UL_INVALID names what differs, and a tensor that is no initializer; nothing is written then. */
 enum ul_status ul_frontend_export(struct ul_arena *arena, const char *path, const char *target,
                                   const struct ul_export_tensor *tensors, uint32_t count,
                                   struct ul_diag *diag) UL_MUST_CHECK;

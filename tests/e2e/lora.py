@@ -6,7 +6,8 @@
 A network of three products, made here, begins as it is without factors, bit for bit, and A is drawn
 as torch.nn.Linear draws its weight. The plan has state for factors alone. Losses, factors and state
 are the same bits under every budget, without reuse and with --checkpoint; a resumed training gives
-the bytes of an uninterrupted one. What cannot be done is said, with the remedy.
+the bytes of an uninterrupted one. `ullage export` writes models, with factors merged and apart, that
+onnxruntime runs with the loss that was trained to. What cannot be done is said, with the remedy.
 Exit: 0 ok, 1 a promise is broken, 77 a Python package is missing.
 """
 
@@ -17,7 +18,7 @@ import sys
 import tempfile
 
 import train  # and 77 where a package is missing
-from train import check, numpy, numpy_helper, onnx, read, run
+from train import check, numpy, numpy_helper, onnx, onnxruntime, read, run
 from onnx import TensorProto, helper
 
 SAMPLES, BATCH, CLASSES, STEPS, RANK = 64, 16, 5, 9, 3
@@ -110,6 +111,64 @@ def check_bits(args):
         check("--lora-alpha 8" in told, told)
 
 
+def loss_of(model):
+    """By onnxruntime, of the first batch."""
+    y = onnxruntime.InferenceSession(model).run(None, {"x": numpy.load("x.npy")[:BATCH]})[0].astype("f8")
+    z = y - y.max(1, keepdims=True)
+    return float((numpy.log(numpy.exp(z).sum(1)) - z[numpy.arange(BATCH), numpy.load("y.npy")[:BATCH]]).mean())
+
+
+def check_export(args):
+    """Merged and apart, the model is what was trained; so it is of state of 8 bits."""
+    for words in (LORA, ["--lora", f"{RANK}:w*", "--lora", "2:w1", "--lora-alpha", "5"]):
+        compile_trainer(args, *words, "--train-only", "b*", "--state-bits", "8")
+        learn("c.npz", STEPS)
+        want = float(learn("next.npz", 1, "--init", "c.npz")[0])
+        for name, apart in (("merged.onnx", []), ("apart.onnx", ["--apart"])):
+            told = run(args.ullage, "export", "m.onnx", "c.npz", "-o", name, *apart).stdout
+            check("5 initializers" in told, told)
+            onnx.checker.check_model(name)
+            loss = loss_of(name)
+            check(abs(loss / want - 1) < 1e-5, f"{words}, {name}: a loss of {loss}, not {want}")
+        kept, saved = {t.name: numpy_helper.to_array(t) for t in onnx.load("apart.onnx").graph.initializer}, numpy.load("c.npz")
+        base = {t.name: numpy_helper.to_array(t) for t in onnx.load("m.onnx").graph.initializer}
+        check((kept["w1/base"] == base["w1"]).all() and (kept["w1/lora_A"] == saved["w1/lora_A"]).all(), "apart changes what it keeps")
+    compile_trainer(args, "--state-bits", "8")
+    learn("eight.npz", 2)
+    run(args.ullage, "export", "m.onnx", "eight.npz", "-o", "eight.onnx")
+    some = dict(numpy.load("c.npz"))
+    del some["lora_alpha"]
+    numpy.savez("some.npz", **some)
+    check("no lora_alpha" in run(args.ullage, "export", "m.onnx", "some.npz", "-o", "no.onnx", code=2).stderr, "no alpha")
+    some |= {"lora_alpha": numpy.float64(8), "w0/lora_A": some["w0/lora_A"][:-1]}
+    numpy.savez("some.npz", **some)
+    check("has factors" in run(args.ullage, "export", "m.onnx", "some.npz", "-o", "no.onnx", code=2).stderr, "other shapes")
+
+
+def check_square(args):
+    """A square matrix, and filters that are exported from what a user gave."""
+    draw = numpy.random.default_rng(3)
+    w, f = draw.normal(size=(6, 6)).astype("f4"), draw.normal(size=(4, 4, 3, 3)).astype("f4")
+    nodes = [helper.make_node("Conv", ["x", "f"], ["c"], pads=[1, 1, 1, 1]), helper.make_node("MatMul", ["c", "w"], ["y"])]
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4, 6, 6])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4, 6, 6])],
+                              [numpy_helper.from_array(w, "w"), numpy_helper.from_array(f, "f")])  # fmt: skip
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), "s.onnx")
+    shapes = {"w/lora_A": (6, 2), "w/lora_B": (2, 6), "f/lora_A": (4, 4, 3, 3), "f/lora_B": (4, 4, 1, 1)}
+    given = {name: draw.normal(size=shape).astype("f4") for name, shape in shapes.items()}
+    numpy.savez("s.npz", lora_alpha=numpy.float64(4), **given)
+    want_w = w + 2 * given["w/lora_A"] @ given["w/lora_B"]
+    want_f = f + (given["f/lora_B"].reshape(4, 4) @ given["f/lora_A"].reshape(4, 36)).reshape(f.shape)
+    x = {"x": draw.normal(size=(1, 4, 6, 6)).astype("f4")}
+    results = []
+    for name, apart in (("merged.onnx", []), ("apart.onnx", ["--apart"])):
+        run(args.ullage, "export", "s.onnx", "s.npz", "-o", name, *apart)
+        results.append(onnxruntime.InferenceSession(name).run(None, x)[0])
+    merged = {t.name: numpy_helper.to_array(t) for t in onnx.load("merged.onnx").graph.initializer}
+    check(numpy.allclose(merged["w"], want_w, atol=1e-5) and numpy.allclose(merged["f"], want_f, atol=1e-5), "merged otherwise")
+    check(numpy.allclose(*results, atol=1e-4), "apart is another model than merged")
+
+
 def check_init(args):
     """--init takes factors and what else is trained, and passes over state of 32 and of 8 bits."""
     compile_trainer(args, "--state-bits", "8")
@@ -156,8 +215,10 @@ def main():
         check_start(args)
         check_bits(args)
         check_init(args)
+        check_export(args)
         if args.target == "c":
             check_refused(args)
+            check_square(args)
         os.chdir("/")
     return 1 if train.failures else 0
 
