@@ -8,6 +8,7 @@
  * - in front of it: cheap elementwise nodes that nothing else reads, one operand of full shape;
  * - maps alone: all results of one shape, and what is inlined is loaded about once per element;
  * - what is a call of the target's library alone, stays one;
+ * - what parts of a gradient make again (tiles_operand.c) stays a kernel of its own;
  * - what overwrites a weight is by itself: a program that trains runs its steps without it too.
  */
 #include <string.h>
@@ -232,6 +233,43 @@ static bool check_effects(const struct ul_fuse *fuse, const struct ul_fuse_trial
     return (effects & (effects - 1)) == 0;
 }
 
+/* A product of the backward pass, or a view for one, reads what is made at `position`. */
+static bool feeds_gradient(const struct ul_fuse *fuse, uint32_t position)
+{
+    for (uint32_t u = fuse->user_begin[position]; u < fuse->user_begin[position + 1]; u++) {
+        uint32_t user = fuse->users[u];
+        const struct ul_node *node = ul_fuse_node(fuse, user);
+        if (ul_edit_is_backward(fuse->graph, node) &&
+            (fuse->is_view[user] || (ul_op_get(node->op)->flags & UL_OP_MULTIPLIES) != 0))
+            return true;
+    }
+    return false;
+}
+
+/* Behind a product of the forward pass: a map whose operand is kept as well, so that parts of the
+ * gradient that reads its result can make that again. In one kernel with the product both would be
+ * kept. */
+static bool check_again(const struct ul_fuse *fuse, const struct ul_fuse_trial *trial)
+{
+    const struct ul_passes_options *options = fuse->pass->options;
+    if (options->training == NULL || options->precision == UL_DTYPE_NONE ||
+        options->precision == UL_F32 || trial->anchor == UL_FUSE_NEVER)
+        return true;
+    for (uint32_t i = 0; i < trial->count; i++) {
+        const struct ul_node *node = ul_fuse_node(fuse, trial->members[i]);
+        if (trial->hang[i] == UL_NONE || i == trial->anchor || node->output_count != 1 ||
+            ul_edit_is_backward(fuse->graph, node) || !feeds_gradient(fuse, trial->members[i]))
+            continue;
+        for (uint32_t k = 0; k < node->input_count; k++) {
+            uint32_t made = ul_fuse_maker(fuse, node->inputs[k]);
+            if (made != UL_FUSE_NEVER && ul_fuse_member(trial, made) != UL_FUSE_NEVER &&
+                fuse->escapes[node->inputs[k]])
+                return false;
+        }
+    }
+    return true;
+}
+
 bool ul_fuse_is_legal(struct ul_fuse *fuse, struct ul_fuse_trial *trial)
 {
     UL_ASSERT(trial->count > 1);
@@ -239,7 +277,7 @@ bool ul_fuse_is_legal(struct ul_fuse *fuse, struct ul_fuse_trial *trial)
         return false;
     ul_fuse_mark_escapes(fuse, trial);
     return check_front(fuse, trial) && check_results(fuse, trial) && check_inlined(fuse, trial) &&
-           check_effects(fuse, trial);
+           check_effects(fuse, trial) && check_again(fuse, trial);
 }
 
 /* ---- Calls of a library ---- */

@@ -364,6 +364,12 @@ static void set_storage(struct precision *precision)
 
 /* ---- Copies for products ---- */
 
+struct copies {
+    uint32_t value_count; /* those that may be copied */
+    ul_value_id *of;      /* per value: its copy for products to come, or UL_NONE */
+    bool *escapes;        /* per value, also of the copies: all true */
+};
+
 static bool wants_copy(const struct precision *precision, const struct ul_node *node,
                        uint32_t input)
 {
@@ -375,7 +381,8 @@ static bool wants_copy(const struct precision *precision, const struct ul_node *
            (graph->values[other].storage != UL_DTYPE_NONE || trains(precision));
 }
 
-/* For the product at this place. */
+/* For the product at this place. A Cast to the same type is an elementwise copy, which a kernel of
+ * ours computes as it packs the factor. */
 static ul_value_id add_copy(struct precision *precision, ul_block_id block, uint32_t at,
                             ul_value_id value)
 {
@@ -385,7 +392,11 @@ static ul_value_id add_copy(struct precision *precision, ul_block_id block, uint
     bool is_backward = ul_edit_is_backward(graph, product);
     struct ul_build build = {graph, block, at, graph->values[value].name};
     UL_ASSERT(is_f32(precision, value) && graph->values[value].storage == UL_DTYPE_NONE);
-    ul_value_id made = ul_build_copy(&build, value);
+    ul_value_id made = trains(precision) ? ul_build_value(&build, UL_OP_Cast, &value, 1,
+                                                          &graph->values[value].type)
+                                         : ul_build_copy(&build, value);
+    if (trains(precision))
+        ul_node_set_int(graph, graph->values[made].producer, "to", UL_F32);
     graph->values[made].storage = precision->storage;
     graph->values[made].flags = graph->values[value].flags & UL_VALUE_CHANNELS_LAST;
     graph->values[made].flags |= is_backward ? UL_VALUE_BACKWARD : 0;
@@ -396,29 +407,55 @@ static ul_value_id add_copy(struct precision *precision, ul_block_id block, uint
     return made;
 }
 
-/* A value is copied once in a block, before the first product that reads it. */
+/* Copies for the factors of the product at this place; where it is then. */
+static uint32_t copy_for(struct precision *precision, struct copies *copies, ul_block_id block,
+                         uint32_t at)
+{
+    const struct ul_passes_options *options = precision->pass->options;
+    struct ul_graph *graph = precision->graph;
+    ul_node_id id = graph->blocks[block].nodes[at];
+    ul_value_id fresh[2] = {UL_NONE, UL_NONE};
+    for (uint32_t i = 0; i < 2 && graph->nodes[id].input_count >= 2; i++) {
+        ul_value_id value = graph->nodes[id].inputs[i];
+        if (value == UL_NONE || value >= copies->value_count ||
+            !wants_copy(precision, &graph->nodes[id], i))
+            continue;
+        if (copies->of[value] == UL_NONE) {
+            copies->of[value] = add_copy(precision, block, at++, value);
+            fresh[i] = value;
+        }
+        graph->nodes[id].inputs[i] = copies->of[value];
+    }
+    bool is_call = options->is_call != NULL &&
+                   options->is_call(options->library, graph, &id, 1, copies->escapes, NULL);
+    for (uint32_t i = 0; i < 2 && trains(precision) && !is_call; i++)
+        if (fresh[i] != UL_NONE)
+            copies->of[fresh[i]] = UL_NONE;
+    return at;
+}
+
+/* Before the first product of a block that reads it, a value is copied once for all; of a program
+ * that trains once for those of the forward pass and anew for those of the backward pass, and for
+ * each kernel of ours, which needs no bytes for it. */
 static void copy_factors(struct precision *precision, ul_block_id id)
 {
     struct ul_graph *graph = precision->graph;
-    uint32_t value_count = graph->value_count;
-    ul_value_id *copies = UL_NEW_ARRAY(precision->pass->scratch, ul_value_id, value_count);
-    memset(copies, 0xFF, value_count * sizeof *copies);
+    uint32_t count = graph->value_count;
+    uint32_t most = count + 2 * graph->blocks[id].node_count;
+    struct copies copies = {.value_count = count,
+                            .of = UL_NEW_ARRAY(precision->pass->scratch, ul_value_id, count),
+                            .escapes = UL_NEW_ARRAY(precision->pass->scratch, bool, most)};
     bool was_backward = false;
+    memset(copies.of, 0xFF, count * sizeof *copies.of);
+    memset(copies.escapes, true, most * sizeof *copies.escapes);
     for (uint32_t at = 0; at < graph->blocks[id].node_count; at++) {
-        ul_node_id node = graph->blocks[id].nodes[at];
-        bool is_backward = ul_edit_is_backward(graph, &graph->nodes[node]);
+        const struct ul_node *node = &graph->nodes[graph->blocks[id].nodes[at]];
+        bool is_backward = ul_edit_is_backward(graph, node);
         if (is_backward && !was_backward)
-            memset(copies, 0xFF, value_count * sizeof *copies);
+            memset(copies.of, 0xFF, count * sizeof *copies.of);
         was_backward = is_backward;
-        for (uint32_t i = 0; i < 2 && graph->nodes[node].input_count >= 2; i++) {
-            ul_value_id value = graph->nodes[node].inputs[i];
-            if (value == UL_NONE || value >= value_count ||
-                !wants_copy(precision, &graph->nodes[node], i))
-                continue;
-            if (copies[value] == UL_NONE)
-                copies[value] = add_copy(precision, id, at++, value);
-            graph->nodes[node].inputs[i] = copies[value];
-        }
+        if ((ul_op_get(node->op)->flags & UL_OP_MULTIPLIES) != 0)
+            at = copy_for(precision, &copies, id, at);
     }
 }
 

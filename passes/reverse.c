@@ -24,13 +24,32 @@ static bool is_wanted(void *context, ul_value_id value)
     return value < reverse->known_count && reverse->wanted[value];
 }
 
+/* A share that was added up in zeros is added up in what there is: no second value of that size. */
+static bool add_onto(struct ul_graph *graph, ul_value_id sum, ul_value_id share)
+{
+    double number;
+    if (graph->values[share].kind != UL_VALUE_NODE)
+        return false;
+    struct ul_node *node = &graph->nodes[graph->values[share].producer];
+    if ((ul_op_get(node->op)->flags & UL_OP_COMBINES) == 0 ||
+        strcmp(ul_node_get_string(node, "reduction", "none"), "add") != 0 ||
+        !ul_graph_get_number(graph, node->inputs[0], &number) || number != 0)
+        return false;
+    UL_ASSERT(ul_type_equal(&graph->values[sum].type, &graph->values[share].type));
+    node->inputs[0] = sum;
+    return true;
+}
+
 static void give_share(void *context, ul_value_id value, ul_value_id share)
 {
     struct ul_reverse *reverse = context;
     UL_ASSERT(is_wanted(reverse, value));
     reverse->shares[value]++;
     ul_value_id *sum = &reverse->gradients[value];
-    *sum = *sum == UL_NONE ? share : ul_gradient_binary(&reverse->rule, UL_OP_Add, *sum, share);
+    if (*sum == UL_NONE || add_onto(reverse->graph, *sum, share))
+        *sum = share;
+    else
+        *sum = ul_gradient_binary(&reverse->rule, UL_OP_Add, *sum, share);
 }
 
 void ul_reverse_init(struct ul_reverse *reverse, struct ul_pass *pass, uint32_t flags)
