@@ -49,8 +49,29 @@ static void put_bound(struct ul_text *text, uint64_t cost_bound, const char *opt
     ul_text_put(text, ",\n");
 }
 
-static void put_json(struct ul_text *text, const struct ul_solve_result *result, bool has_budget,
-                     double seconds)
+/* All that is done where values move, as lists: a run and its node; a save or a load, its node and
+ * its stream; a wait and the place in this list that it waits for. */
+static void put_positions(struct ul_text *text, const struct ul_solve_graph *graph,
+                          const struct ul_solve_result *result)
+{
+    if (result->positions == NULL)
+        return;
+    ul_text_put(text, "  \"positions\": [");
+    for (uint32_t p = 0; p < result->position_count; p++) {
+        const struct ul_plan_position *at = &result->positions[p];
+        ul_text_printf(text, "%s[\"%s\", ", p > 0 ? ", " : "", ul_plan_kind_name(at->kind));
+        if (at->kind == UL_PLAN_RUN)
+            ul_text_printf(text, "%u]", graph->order[at->step]);
+        else if (at->kind == UL_PLAN_WAIT)
+            ul_text_printf(text, "%u]", at->awaited);
+        else
+            ul_text_printf(text, "%u, %u]", at->value, at->stream);
+    }
+    ul_text_put(text, "],\n");
+}
+
+static void put_json(struct ul_text *text, const struct ul_solve_graph *graph,
+                     const struct ul_solve_result *result, bool has_budget, double seconds)
 {
     ul_text_put(text, "{\n");
     put_number(text, "peak_bytes", result->peak_bytes);
@@ -63,6 +84,7 @@ static void put_json(struct ul_text *text, const struct ul_solve_result *result,
     put_flag(text, "fits", result->fits);
     put_flag(text, "proven", result->proven);
     put_number(text, "smallest_budget_bytes", result->smallest_budget_bytes);
+    put_positions(text, graph, result);
     ul_text_put(text, "  \"method\": ");
     ul_text_put_json(text, result->method);
     ul_text_printf(text, ",\n  \"seconds\": %.3f,\n  \"order\": [", seconds);
@@ -86,6 +108,25 @@ static void print_proof(bool fits, bool optimal, const char *optimal_within)
            within ? optimal_within : "");
 }
 
+/* What is copied to the other space and back, and what of the cost is waited for. */
+static void print_transfers(const struct ul_solve_graph *graph,
+                            const struct ul_solve_result *result)
+{
+    uint64_t bytes = 0, runs_cost = 0;
+    uint32_t saves = 0, loads = 0;
+    for (uint32_t p = 0; p < result->position_count; p++) {
+        const struct ul_plan_position *at = &result->positions[p];
+        saves += at->kind == UL_PLAN_SAVE;
+        loads += at->kind == UL_PLAN_LOAD;
+        bytes += at->kind == UL_PLAN_SAVE ? graph->size_bytes[at->value] : 0;
+        runs_cost += at->kind == UL_PLAN_RUN ? graph->cost[graph->order[at->step]] : 0;
+    }
+    if (result->positions != NULL)
+        printf("transfers    %u saves of %llu bytes, %u loads; %llu of the cost is waited for\n",
+               saves, (unsigned long long)bytes, loads,
+               (unsigned long long)(result->cost - runs_cost));
+}
+
 static void print_summary(const struct ul_solve_graph *graph, const struct ul_solve_result *result,
                           double seconds)
 {
@@ -94,6 +135,7 @@ static void print_summary(const struct ul_solve_graph *graph, const struct ul_so
            (unsigned long long)result->lower_bound_bytes);
     print_cost(result->cost, result->base_cost);
     printf(", %u of %u nodes run again\n", result->recomputes, graph->node_count);
+    print_transfers(graph, result);
     printf("method       %s, %.3f s%s", result->method, seconds,
            result->stopped_by_time ? ", stopped by the time limit" : "");
     print_proof(result->fits, result->optimal, result->optimal_within);
@@ -201,12 +243,12 @@ static enum ul_status solve_graph(struct ul_cli_job *job)
                                        .seed = given->seed,
                                        .time_limit_seconds = given->time_limit_seconds};
     UL_TRY(read_budget(job, &graph, &solving.budget_bytes));
-    ul_solve_run(&job->compile.keep, &graph, &solving, &result);
+    UL_TRY(ul_solve_graph_run(&job->compile.keep, &graph, &solving, &result, &job->compile.diag));
     double seconds = ul_clock_seconds() - start;
     if (options->json != NULL) {
         struct ul_text text;
         ul_text_init(&text, &job->compile.keep);
-        put_json(&text, &result, solving.budget_bytes != 0, seconds);
+        put_json(&text, &graph, &result, solving.budget_bytes != 0, seconds);
         UL_TRY(ul_file_write(options->json, text.data, text.length, &job->compile.diag));
     }
     if (!ul_cli_stdout_is_taken(job))

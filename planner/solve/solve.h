@@ -139,6 +139,10 @@ struct ul_solve_result {
     const char *method;
     const char *why_not;       /* why the method that was named does not serve, or NULL */
     const char *order_why_not; /* the same of orders */
+    /* Where values move to another space, all that is done, runs too: a step is a place in the
+     * published order, a value a node. Else NULL. */
+    const struct ul_plan_position *positions;
+    uint32_t position_count;
 };
 
 /* solve_json.c: planner/README.md has the format. UL_INVALID with what is wrong. */
@@ -151,5 +155,14 @@ enum ul_status ul_solve_read_json(struct ul_arena *arena, const char *text, uint
  * named. */
 void ul_solve_run(struct ul_arena *arena, const struct ul_solve_graph *graph,
                   const struct ul_solve_options *options, struct ul_solve_result *result);
+
+/* solve_transfers.c */
+
+/* The same, and, where the graph has another space, values that move there within the budget; what
+ * is found then has passed ul_plan_check. */
+enum ul_status ul_solve_graph_run(struct ul_arena *arena, const struct ul_solve_graph *graph,
+                                  const struct ul_solve_options *options,
+                                  struct ul_solve_result *result,
+                                  struct ul_diag *diag) UL_MUST_CHECK;
 
 #endif

@@ -1,5 +1,6 @@
 /* Reads `ullage solve`'s graph format: {"format": "ullage-graph", "version": 1, "name", "nodes":
- * [{"id", "name", "bytes", "cost"}], "edges": [[producer, consumer]], "order": [ids]}. */
+ * [{"id", "name", "bytes", "cost"}], "edges": [[producer, consumer]], "order": [ids], "space":
+ * {...}}. */
 #include "planner/solve/solve.h"
 
 #include <jansson.h>
@@ -140,6 +141,37 @@ static enum ul_status order_read(struct loader *l)
     return UL_OK;
 }
 
+/* {"capacity": BYTES, "bandwidth": 10^6 bytes a second, "latency": cost, "duplex": bool}; what is
+ * left out is 0, or no. */
+static enum ul_status space_read(struct loader *l)
+{
+    static const uint64_t max = (uint64_t)1 << 40;
+    const json_t *given = json_object_get(l->root, "space");
+    if (given == NULL)
+        return UL_OK;
+    struct ul_plan_space *space = UL_NEW(l->arena, struct ul_plan_space);
+    *space = (struct ul_plan_space){.name = "other", .transfers = true};
+    struct {
+        const char *key;
+        uint64_t *out;
+    } numbers[] = {{"capacity", &space->capacity_bytes},
+                   {"bandwidth", &space->bandwidth_mb},
+                   {"latency", &space->latency_cost}};
+    bool is_whole = json_is_object(given);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers && is_whole; i++) {
+        const json_t *number = json_object_get(given, numbers[i].key);
+        is_whole = number == NULL || whole(number, i == 0 ? max << 20 : max, numbers[i].out);
+    }
+    const json_t *duplex = json_object_get(given, "duplex");
+    if (!is_whole || (duplex != NULL && !json_is_boolean(duplex)))
+        return ul_diag_set(l->diag, UL_INVALID,
+                           "\"space\": no object of whole numbers \"capacity\", \"bandwidth\" and "
+                           "\"latency\", and a boolean \"duplex\"");
+    space->duplex = json_is_true(duplex);
+    l->graph->other = space;
+    return UL_OK;
+}
+
 enum ul_status ul_solve_read_json(struct ul_arena *arena, const char *text, uint64_t size_bytes,
                                   struct ul_solve_graph *graph, struct ul_diag *diag)
 {
@@ -163,6 +195,8 @@ enum ul_status ul_solve_read_json(struct ul_arena *arena, const char *text, uint
         status = edges_read(&l);
     if (status == UL_OK)
         status = order_read(&l);
+    if (status == UL_OK)
+        status = space_read(&l);
     json_decref(root);
     return status;
 }

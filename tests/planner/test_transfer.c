@@ -3,6 +3,7 @@
  * there are no entries, the oracle, whose streams do what they do as late as they may. */
 #include "oracle.h"
 #include "planner/model/timeline.h"
+#include "planner/solve/solve.h"
 #include "planner/solve/solve_internal.h"
 #include "planner/transfer/transfer.h"
 #include "random.h"
@@ -165,8 +166,52 @@ static void test_every_limit_is_met(void **state)
     assert_true(seen.exposed > PROBLEM_COUNT);
 }
 
+/* A forward pass of four values of 100 bytes, each read once more on the way back. */
+static struct ul_solve_result solve(struct ul_arena *arena, const char *space, uint64_t budget)
+{
+    static const char graph_text[] =
+        "{\"format\": \"ullage-graph\", \"version\": 1, \"nodes\": ["
+        "{\"id\": 0, \"bytes\": 100, \"cost\": 10}, {\"id\": 1, \"bytes\": 100, \"cost\": 10},"
+        "{\"id\": 2, \"bytes\": 100, \"cost\": 10}, {\"id\": 3, \"bytes\": 100, \"cost\": 10},"
+        "{\"id\": 4, \"bytes\": 10, \"cost\": 20}, {\"id\": 5, \"bytes\": 10, \"cost\": 20},"
+        "{\"id\": 6, \"bytes\": 10, \"cost\": 20}, {\"id\": 7, \"bytes\": 10, \"cost\": 20}],"
+        "\"edges\": [[0, 1], [1, 2], [2, 3], [3, 4], [2, 5], [4, 5], [1, 6], [5, 6], [0, 7], [6, "
+        "7]],"
+        "\"order\": [0, 1, 2, 3, 4, 5, 6, 7]%s}";
+    struct ul_solve_graph graph;
+    struct ul_solve_result result;
+    struct ul_diag diag = {.status = UL_OK};
+    const struct ul_solve_options options = {.budget_bytes = budget, .work_limit = 1 << 16};
+    const char *text = ul_arena_printf(arena, graph_text, space);
+    assert_int_equal(ul_solve_read_json(arena, text, strlen(text), &graph, &diag), UL_OK);
+    assert_int_equal(ul_solve_graph_run(arena, &graph, &options, &result, &diag), UL_OK);
+    return result;
+}
+
+static void test_graphs_have_a_second_space(void **state)
+{
+    (void)state;
+    struct ul_arena arena;
+    ul_arena_init(&arena);
+    struct ul_solve_result alone = solve(&arena, "", 220);
+    struct ul_solve_result fast =
+        solve(&arena, ", \"space\": {\"bandwidth\": 10000, \"duplex\": true}", 220);
+    struct ul_solve_result slow = solve(&arena, ", \"space\": {\"bandwidth\": 100}", 220);
+    struct ul_solve_result full =
+        solve(&arena, ", \"space\": {\"bandwidth\": 10000, \"capacity\": 99}", 220);
+    assert_true(alone.fits && alone.cost > alone.base_cost && alone.positions == NULL);
+    assert_true(fast.fits && fast.positions != NULL && fast.peak_bytes <= 220);
+    assert_true(fast.cost < alone.cost && fast.cost >= fast.cost_bound);
+    assert_true(slow.fits && slow.positions == NULL && slow.cost == alone.cost);
+    assert_true(full.fits && full.positions == NULL && full.cost == alone.cost);
+    struct ul_solve_result less = solve(&arena, ", \"space\": {}", 199);
+    assert_true(!less.fits && less.proven);
+    ul_arena_done(&arena);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_limit_is_met)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_limit_is_met),
+                                       cmocka_unit_test(test_graphs_have_a_second_space)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
