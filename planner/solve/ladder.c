@@ -990,6 +990,25 @@ static enum ul_status climb_run(struct climb *c, uint64_t budget_bytes)
     return budget_bytes == 0 ? UL_OK : rungs_between(c, &r, budget_bytes);
 }
 
+/* Where options say what is kept, values move out of that plan alone. */
+static enum ul_status kept_climb(struct climb *c)
+{
+    const struct source kept = {.positions = c->base->positions,
+                                .position_count = c->base->position_count,
+                                .remat_method = c->base->remat_method};
+    uint64_t top_bytes = c->base->order_lower_bound_bytes;
+    uint64_t floor_bytes = ul_account_bound(&c->scratch, c->problem, c->options.alignment_bytes);
+    uint32_t count = rung_count(c->problem);
+    c->box = (struct box){.end_bytes = UINT64_MAX, .end_cost = UINT64_MAX};
+    if (c->options.work_limit == 0)
+        c->options.work_limit = PACK_WORK;
+    for (uint32_t i = 1; i <= count && floor_bytes < top_bytes && !is_late(c); i++) {
+        double part = (double)i / count * (double)(top_bytes - floor_bytes);
+        UL_TRY(source_move(c, &kept, top_bytes - (uint64_t)part));
+    }
+    return UL_OK;
+}
+
 const char *ul_ladder_refusal(struct ul_arena *arena, const struct ul_problem *problem,
                               const struct ul_plan_options *options, struct ul_plan *plan)
 {
@@ -1124,16 +1143,17 @@ enum ul_status ul_ladder_build(struct ul_arena *arena, const struct ul_problem *
         UL_TRY(ul_plan_without_budget(arena, problem, &c.options, &first.plan, diag));
     rung_add(arena, ladder, &first);
     bool keeps = c.options.remat == UL_REMAT_KEEP && c.options.kept != NULL;
-    if (c.options.pack == UL_PACK_NONE || keeps || problem->step_count == 0)
+    bool is_fixed = keeps && ul_transfer_space(problem) == UL_PLAN_NONE;
+    if (c.options.pack == UL_PACK_NONE || is_fixed || problem->step_count == 0)
         return UL_OK;
     c.effort.deadline_seconds = ul_deadline_after(c.options.time_limit_seconds);
     c.base = &first.plan;
     ul_arena_init(&c.scratch);
-    enum ul_status status = climb_run(&c, options->budget_bytes);
+    enum ul_status status = keeps ? kept_climb(&c) : climb_run(&c, options->budget_bytes);
     ul_arena_done(&c.scratch);
-    if (ladder->remat_name != NULL && ladder->why_not == NULL)
+    if (ladder->remat_name != NULL && ladder->why_not == NULL && !keeps)
         ladder->why_not = ul_ladder_refusal(arena, problem, &c.options, &first.plan);
-    if (ladder->remat_name != NULL && ladder->why_not == NULL)
+    if (ladder->remat_name != NULL && ladder->why_not == NULL && !keeps)
         ladder->why_not = "it finds nothing within the limit";
     for (uint32_t i = 0; i < ladder->count && c.effort.stopped_by_time; i++)
         ladder->rungs[i].plan.stopped_by_time = true;

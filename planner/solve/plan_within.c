@@ -2,6 +2,7 @@
  * that cost more. */
 #include "planner/solve/solve.h"
 #include "planner/solve/solve_internal.h"
+#include "planner/transfer/transfer.h"
 
 static bool fits_bytes(const struct ul_plan *plan, const struct ul_plan_options *options)
 {
@@ -39,11 +40,12 @@ enum ul_status ul_plan_within(struct ul_arena *arena, const struct ul_problem *p
     limited.budget_bytes = ul_plan_limit_bytes(problem, options->budget_bytes);
     const struct ul_problem *planned = problem;
     UL_TRY(ul_plan_without_budget(arena, planned, options, plan, diag));
-    /* What is to be kept, no budget changes. */
+    /* What is to be kept, no budget changes, but that it may wait in another space. */
     bool keeps = options->remat == UL_REMAT_KEEP && options->kept != NULL;
     if (keeps)
         UL_TRY(ul_ladder_keep(arena, planned, options, plan, diag));
-    if (wants_ladder || (!keeps && !fits_bytes(plan, &limited)))
+    bool moves = ul_transfer_space(planned) != UL_PLAN_NONE;
+    if (wants_ladder || ((!keeps || moves) && !fits_bytes(plan, &limited)))
         UL_TRY(
             ladder_pick(arena, &planned, &limited, keeps ? &none : variants, plan, ladder, diag));
     else
