@@ -270,16 +270,6 @@ static bool check_again(const struct ul_fuse *fuse, const struct ul_fuse_trial *
     return true;
 }
 
-bool ul_fuse_is_legal(struct ul_fuse *fuse, struct ul_fuse_trial *trial)
-{
-    UL_ASSERT(trial->count > 1);
-    if (!check_behind(fuse, trial))
-        return false;
-    ul_fuse_mark_escapes(fuse, trial);
-    return check_front(fuse, trial) && check_results(fuse, trial) && check_inlined(fuse, trial) &&
-           check_effects(fuse, trial) && check_again(fuse, trial);
-}
-
 /* ---- Calls of a library ---- */
 
 static bool is_call(struct ul_fuse *fuse, const struct ul_fuse_trial *trial)
@@ -291,6 +281,35 @@ static bool is_call(struct ul_fuse *fuse, const struct ul_fuse_trial *trial)
     ul_fuse_mark_escapes(fuse, trial);
     return options->is_call(options->library, fuse->graph, nodes, trial->count, fuse->escapes,
                             NULL);
+}
+
+/* A call of a library reads its operands while it writes: none of them may lie where its result is
+ * to overwrite it. */
+static bool check_overwritten(struct ul_fuse *fuse, const struct ul_fuse_trial *trial)
+{
+    const struct ul_graph *graph = fuse->graph;
+    bool reads = false;
+    for (uint32_t i = 0; i < trial->count; i++) {
+        const struct ul_node *node = ul_fuse_node(fuse, trial->members[i]);
+        for (uint32_t k = 0; k < node->output_count; k++) {
+            ul_value_id donor =
+                node->outputs[k] == UL_NONE ? UL_NONE : graph->values[node->outputs[k]].donor;
+            for (uint32_t m = 0; donor != UL_NONE && m < trial->count; m++)
+                reads =
+                    reads || ul_donate_reads(graph, fuse->block->nodes[trial->members[m]], donor);
+        }
+    }
+    return !reads || fuse->pass->options->is_call == NULL || !is_call(fuse, trial);
+}
+
+bool ul_fuse_is_legal(struct ul_fuse *fuse, struct ul_fuse_trial *trial)
+{
+    UL_ASSERT(trial->count > 1);
+    if (!check_behind(fuse, trial))
+        return false;
+    ul_fuse_mark_escapes(fuse, trial);
+    return check_front(fuse, trial) && check_results(fuse, trial) && check_inlined(fuse, trial) &&
+           check_effects(fuse, trial) && check_again(fuse, trial) && check_overwritten(fuse, trial);
 }
 
 bool ul_fuse_loses_call(struct ul_fuse *fuse, const struct ul_fuse_trial *trial,

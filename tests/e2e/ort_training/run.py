@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Training graphs of onnxruntime, compiled as they come: what onnxruntime computes.
+"""Training graphs of onnxruntime and torch, compiled as they come: what these compute.
 
     run.py ULLAGE [--target c]
 
-The models that make.py recorded are verified against its data. In loop/, the training model and the
+The models that make.py and make_joint.py recorded are verified against their data. In loop/, the training model and the
 optimizer model of generate_artifacts are two programs that hand each other parameters, gradients and
 moments: 20 losses are those of onnxruntime's Module and Optimizer, and those of `--train` of the model
 that they were made of. Updates overwrite what they update, or a plan says why not; sequences without
@@ -28,7 +28,7 @@ except ImportError as error:
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LOOP = os.path.join(HERE, "loop")
-RECORDED = ("mlp", "cnn", "gpt", "operators", "adamw")
+RECORDED = ("mlp", "cnn", "gpt", "operators", "adamw", "joint")
 RATE, STEPS, LIMIT = 0.01, 20, 2e-5
 OWN_LIMIT = 1e-3  # onnxruntime adds epsilon to another root than torch and --train do
 failures = []
