@@ -126,6 +126,12 @@ int ul_session_renew(struct ul_session *s)
     return changes ? ul_session_reload(s, 0) : UL_EXIT_OK;
 }
 
+/* Somebody reads or writes down what a run leaves; otherwise what is offloaded stays there. */
+static bool shows_outputs(const struct ul_session *s)
+{
+    return s->options->mode == UL_MODE_RUN || s->options->mode == UL_MODE_TEST_DATA;
+}
+
 /* Buffers for the tensors that do not live in the arena; `shared`, unless NULL, are those of the
    inputs, in which outputs lie that overwrite them. */
 static int open_buffers(const struct ul_session *s, const struct ul_rt_tensor *tensors,
@@ -135,7 +141,7 @@ static int open_buffers(const struct ul_session *s, const struct ul_rt_tensor *t
     if (*buffers == NULL)
         return ul_out_of_memory(s, (count + 1) * sizeof **buffers);
     for (uint32_t i = 0; i < count; i++) {
-        bool stays = tensors[i].space == UL_SPACE_OFFLOAD && s->options->mode == UL_MODE_TRAIN;
+        bool stays = tensors[i].space == UL_SPACE_OFFLOAD && !shows_outputs(s);
         if (tensors[i].space == UL_SPACE_ARENA || stays)
             continue;
         if (shared != NULL && tensors[i].donated != 0 && ul_is_callers(tensors[i].space)) {
