@@ -136,6 +136,36 @@ static void describe_shared(struct ul_compile *compile)
     }
 }
 
+/* A state of the parameter: its name is in front of it, and a slash. */
+static bool is_state_of(const struct ul_value *state, const struct ul_value *parameter)
+{
+    size_t length = strlen(parameter->name);
+    return state->kind == UL_VALUE_WEIGHT && (state->flags & UL_VALUE_OPTIMIZER) != 0 &&
+           strncmp(state->name, parameter->name, length) == 0 && state->name[length] == '/';
+}
+
+/* Parameters that keep 32 bits of what others have fewer of: themselves, or their state. */
+static void describe_wide(struct ul_compile *compile, ul_value_id parameter)
+{
+    struct ul_report_training *training = &compile->report.training;
+    const struct ul_graph *graph = &compile->graph;
+    const struct ul_value *value = &graph->values[parameter];
+    bool is_wide = compile->training.master != UL_MASTER_F32 && value->storage == UL_DTYPE_NONE;
+    bool has_codes = compile->training.state_bits != UL_STATE_8;
+    uint64_t bytes = ul_value_bytes(graph, parameter);
+    for (uint32_t v = 0; v < graph->value_count; v++) {
+        if (!is_state_of(&graph->values[v], value))
+            continue;
+        bytes += ul_value_bytes(graph, v);
+        has_codes = has_codes || graph->values[v].type.dtype == UL_U8;
+    }
+    if (!is_wide && has_codes)
+        return;
+    training->wide_tensor_count++;
+    training->wide_count += ul_type_elements(&value->type);
+    training->wide_bytes += bytes;
+}
+
 /* What storing gradients that are kept in 16 bits saves. */
 static uint64_t rounded_bytes(const struct ul_graph *graph)
 {
@@ -157,15 +187,17 @@ static void describe_training(struct ul_compile *compile)
     for (uint32_t v = 0; compile->options.train && v < graph->value_count; v++) {
         const struct ul_value *value = &graph->values[v];
         bool is_float = value->type.dtype == UL_F32 || value->type.dtype == UL_F64;
-        if (value->kind != UL_VALUE_WEIGHT || !is_float)
+        bool is_state = (value->flags & UL_VALUE_OPTIMIZER) != 0;
+        if (value->kind != UL_VALUE_WEIGHT || !(is_float || is_state))
             continue;
         uint64_t bytes = ul_value_bytes(graph, v);
-        if ((value->flags & UL_VALUE_OPTIMIZER) != 0) {
+        if (is_state) {
             training->state_bytes += bytes;
         } else if ((value->flags & UL_VALUE_TRAINED) != 0) {
             training->tensor_count++;
             training->parameter_count += ul_type_elements(&value->type);
             training->parameter_bytes += bytes;
+            describe_wide(compile, v);
         } else if ((value->flags & UL_VALUE_PERSISTENT) != 0) {
             training->statistic_count++;
         } else {

@@ -44,6 +44,7 @@ WORDS(optimizer_words, {"sgd", UL_OPTIMIZER_SGD}, {"momentum", UL_OPTIMIZER_MOME
       {"adam", UL_OPTIMIZER_ADAM}, {"adamw", UL_OPTIMIZER_ADAMW}, {"lion", UL_OPTIMIZER_LION},
       {"adafactor", UL_OPTIMIZER_ADAFACTOR}, {"adam-mini", UL_OPTIMIZER_ADAM_MINI})
 WORDS(state_words, {"32", UL_STATE_32}, {"8", UL_STATE_8})
+WORDS(master_words, {"f32", UL_MASTER_F32}, {"bf16-stochastic", UL_MASTER_STOCHASTIC})
 WORDS(clip_words, {"keep", UL_CLIP_KEEP}, {"twice", UL_CLIP_TWICE})
 WORDS(conv_words, {"best", UL_CONV_BEST}, {"direct", UL_CONV_DIRECT},
       {"winograd", UL_CONV_WINOGRAD})

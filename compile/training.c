@@ -154,6 +154,7 @@ static enum ul_status check_optimizer(struct ul_compile *compile)
         adams = 1u << UL_OPTIMIZER_ADAM | 1u << UL_OPTIMIZER_ADAMW,
         mini = 1u << UL_OPTIMIZER_ADAM_MINI,
         lion = 1u << UL_OPTIMIZER_LION,
+        sgds = 1u << UL_OPTIMIZER_SGD | 1u << UL_OPTIMIZER_MOMENTUM,
         factor = 1u << UL_OPTIMIZER_ADAFACTOR
     };
     static const struct {
@@ -165,6 +166,7 @@ static enum ul_status check_optimizer(struct ul_compile *compile)
                 {"beta1", adams | lion | mini, "adam, adamw, adam-mini and lion"},
                 {"beta2", adams | lion | mini, "adam, adamw, adam-mini and lion"},
                 {"state-bits", adams | lion, "adam, adamw and lion"},
+                {"master", adams | lion | sgds, "sgd, momentum, adam, adamw and lion"},
                 {"eps", adams | mini | factor, "adam, adamw, adam-mini and adafactor"},
                 {"beta2-decay", factor, "adafactor"},
                 {"eps2", factor, "adafactor"},
@@ -229,6 +231,14 @@ static enum ul_status check_scale(struct ul_compile *compile, const struct ul_tr
     if (training->loss_scale > MAX_LOSS_SCALE)
         return ul_diag_set(&compile->diag, UL_USAGE, "--loss-scale is a float32, of at most 2^127");
     return UL_OK;
+}
+
+static enum ul_status check_master(struct ul_compile *compile)
+{
+    if (compile->options.master == UL_MASTER_F32 || compile->options.precision == UL_PRECISION_BF16)
+        return UL_OK;
+    return ul_diag_set(&compile->diag, UL_USAGE,
+                       "--master bf16-stochastic is for --precision bf16: give both");
 }
 
 static enum ul_status check_betas(struct ul_compile *compile, const struct ul_training *training)
@@ -307,6 +317,7 @@ enum ul_status ul_compile_read_training(struct ul_compile *compile)
         .optimizer = options->optimizer,
         .label_smoothing = options->label_smoothing,
         .nesterov = options->nesterov,
+        .master = options->master,
         .state_bits = options->state_bits,
         .no_decay_1d = options->no_decay_1d,
         .train_mode = options->train_mode,
@@ -348,6 +359,7 @@ enum ul_status ul_compile_read_training(struct ul_compile *compile)
     UL_TRY(check_parts(compile));
     UL_TRY(check_clipping(compile, training));
     UL_TRY(check_scale(compile, training));
+    UL_TRY(check_master(compile));
     UL_TRY(check_betas(compile, training));
     UL_TRY(check_others(compile));
     UL_TRY(check_checkpoint(compile));

@@ -31,6 +31,9 @@ enum ul_optimizer {
  * twice. */
 enum ul_clip_mode { UL_CLIP_KEEP, UL_CLIP_TWICE };
 
+/* What parameters are between steps: f32, or bf16 that an update rounds to by chance. */
+enum ul_master { UL_MASTER_F32, UL_MASTER_STOCHASTIC };
+
 /* Bits of an element of an optimizer's state: 8 where that is possible. */
 enum ul_state_bits { UL_STATE_32, UL_STATE_8 };
 
@@ -60,6 +63,7 @@ struct ul_training {
     double eps;                            /* UL_TRAINING_EPS_OPEN: that of the parameter's type */
     double beta2_decay, eps2, clip_update; /* of Adafactor */
     bool nesterov, no_decay_1d;
+    enum ul_master master;
     uint32_t
         state_bits; /* of an element of an optimizer's state: 32, or 8 where that is possible */
     double clip_value, clip_norm; /* 0: none */

@@ -82,6 +82,14 @@ void ul_edit_add_next(struct ul_graph *graph, ul_value_id made, ul_value_id stat
     ul_block_add_output(graph, 0, made);
 }
 
+bool ul_edit_is_vector(const struct ul_type *type)
+{
+    uint32_t longer = 0;
+    for (uint32_t d = 0; d < type->rank; d++)
+        longer += type->dims[d] > 1;
+    return longer <= 1;
+}
+
 bool ul_edit_is_reshape(enum ul_op op)
 {
     return (ul_op_get(op)->flags & UL_OP_RESHAPES) != 0;

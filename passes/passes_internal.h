@@ -49,6 +49,8 @@ ul_value_id ul_edit_add_state(struct ul_graph *graph, const char *name, const st
                               uint32_t flags, double number);
 /* What overwrites the state, as an output of the model. */
 void ul_edit_add_next(struct ul_graph *graph, ul_value_id made, ul_value_id state);
+/* At most one dimension is more than 1. */
+bool ul_edit_is_vector(const struct ul_type *type);
 /* The elements of its input in their order, in other dimensions. */
 bool ul_edit_is_reshape(enum ul_op op);
 /* A node of the backward pass, or an update. */

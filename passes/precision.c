@@ -86,25 +86,17 @@ static bool is_too_large(const struct ul_tensor *tensor, enum ul_dtype storage)
     return found;
 }
 
-static bool is_vector(const struct ul_type *type)
-{
-    uint32_t longer = 0;
-    for (uint32_t d = 0; d < type->rank; d++)
-        longer += type->dims[d] > 1;
-    return longer <= 1;
-}
-
 static void keep_weight(struct precision *precision, ul_value_id id)
 {
     struct ul_value *value = &precision->graph->values[id];
     unsigned char *facts = &precision->facts[id];
     UL_ASSERT(value->tensor != NULL);
-    if ((value->flags & UL_VALUE_PERSISTENT) != 0 || is_vector(&value->type))
+    if ((value->flags & UL_VALUE_PERSISTENT) != 0 || ul_edit_is_vector(&value->type))
         *facts |= KEPT;
     if (!is_too_large(value->tensor, precision->storage))
         return;
     *facts |= KEPT | LARGE;
-    if (!is_vector(&value->type))
+    if (!ul_edit_is_vector(&value->type))
         value->flags |= UL_VALUE_TOO_LARGE;
 }
 
@@ -310,7 +302,7 @@ static void release_gradients(struct precision *precision)
             is_f32(precision, v) && base != UL_NONE && graph->values[base].kind == UL_VALUE_NODE)
             made[base] = (ul_op_get(graph->nodes[graph->values[base].producer].op)->flags &
                           UL_OP_MULTIPLIES) != 0 &&
-                         !is_vector(&value->type);
+                         !ul_edit_is_vector(&value->type);
     }
     for (uint32_t v = 0; v < graph->value_count; v++) {
         struct ul_value *value = &graph->values[v];
@@ -319,6 +311,26 @@ static void release_gradients(struct precision *precision)
         precision->facts[v] = 0;
         value->flags |= UL_VALUE_ROUNDED;
     }
+}
+
+/* Parameters that updates round to bf16 by chance, with all that looks at them: 16 bits, whoever
+ * reads them. */
+static void release_masters(struct precision *precision)
+{
+    const struct ul_graph *graph = precision->graph;
+    bool *rounded = UL_NEW_ARRAY(precision->pass->scratch, bool, graph->value_count);
+    for (uint32_t n = 0; n < precision->order.count; n++) {
+        const struct ul_node *node = &graph->nodes[precision->order.nodes[n]];
+        if (ul_node_get_int(node, "rounds", 0) == 0 ||
+            (precision->facts[node->inputs[1]] & LARGE) != 0)
+            continue;
+        rounded[node->inputs[1]] = true;
+        rounded[node->outputs[0]] = true;
+    }
+    for (uint32_t v = 0; v < graph->value_count; v++)
+        if (graph->values[v].kind != UL_VALUE_DEAD && graph->values[v].view.base != UL_NONE &&
+            rounded[graph->values[v].view.base])
+            precision->facts[v] = 0;
 }
 
 static void find_kept(struct precision *precision)
@@ -335,8 +347,10 @@ static void find_kept(struct precision *precision)
     release_factors(precision);
     if (precision->pass->traits->biases_alike)
         release_biases(precision);
-    if (trains(precision))
+    if (trains(precision)) {
         release_gradients(precision);
+        release_masters(precision);
+    }
 }
 
 /* ---- Storage ---- */

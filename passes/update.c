@@ -77,6 +77,7 @@ void ul_update_begin(struct ul_updates *updates, struct ul_pass *pass, struct ul
         .mean = scale == UL_NONE ? UL_NONE : ul_gradient_unary(make, UL_OP_Reciprocal, scale),
         .has_scale = scale != UL_NONE,
         .excess = UL_NONE,
+        .key = UL_NONE,
         .squares = UL_NONE,
         .factor = UL_NONE,
         .tables = {UL_NONE, UL_NONE}};
@@ -203,6 +204,26 @@ ul_value_id ul_update_scale(struct ul_updates *updates, enum ul_dtype dtype)
     return mean == UL_NONE ? UL_NONE : ul_gradient_cast_to(make, mean, dtype);
 }
 
+/* Matrices and what has more dimensions. */
+static bool rounds_by_chance(const struct ul_updates *updates, ul_value_id parameter)
+{
+    const struct ul_type *type = &updates->pass->graph->values[parameter].type;
+    return updates->pass->options->training->master == UL_MASTER_STOCHASTIC &&
+           type->dtype == UL_F32 && !ul_edit_is_vector(type);
+}
+
+/* Of the step's random numbers. */
+static ul_value_id find_key(struct ul_updates *updates)
+{
+    struct ul_gradient *make = updates->make;
+    const char *name = make->build.name;
+    make->build.name = UL_TRAINING_STEP;
+    if (updates->key == UL_NONE)
+        updates->key = ul_gradient_unary(make, UL_OP_StepKey, ul_update_step(make->graph));
+    make->build.name = name;
+    return updates->key;
+}
+
 static void add_update(struct ul_updates *updates, ul_value_id parameter, ul_value_id gradient)
 {
     struct ul_graph *graph = updates->pass->graph;
@@ -218,9 +239,13 @@ static void add_update(struct ul_updates *updates, ul_value_id parameter, ul_val
     }
     uint32_t state_count = add_states(updates, row, parameter, inputs, &count);
     inputs[count] = ul_update_scale(updates, graph->values[parameter].type.dtype);
+    if (rounds_by_chance(updates, parameter))
+        inputs[++count] = find_key(updates);
     count += inputs[count] != UL_NONE;
     ul_node_id node = ul_build_node(build, state_count > row->state_count ? row->bytes_op : row->op,
                                     inputs, count, 1 + state_count);
+    if (rounds_by_chance(updates, parameter))
+        ul_node_set_int(graph, node, "rounds", 1);
     set_attributes(graph, node, training, ul_update_decay(updates, parameter));
     for (uint32_t i = 0; i <= state_count; i++) {
         ul_value_id made = graph->nodes[node].outputs[i];

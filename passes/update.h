@@ -16,6 +16,7 @@ struct ul_updates {
     ul_value_id step;   /* the input with the numbers of the step */
     ul_value_id number; /* of this one among those that are taken, from 1 on, where steps may not
                            be; else UL_NONE */
+    ul_value_id key;    /* of its random numbers; UL_NONE: not yet */
     struct ul_update *queue;
     uint32_t count, capacity;
     ul_value_id mean; /* of the loss by which gradients are of: 1 / the weight of all labels of

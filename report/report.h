@@ -72,6 +72,8 @@ struct ul_report_flash {
 /* What a program that trains trains; all 0: it does not. */
 struct ul_report_training {
     uint64_t tensor_count, parameter_count, parameter_bytes, state_bytes;
+    /* Of these, what keeps 32 bits where --state-bits or --master leave others fewer. */
+    uint64_t wide_tensor_count, wide_count, wide_bytes;
     uint64_t statistic_count; /* running ones */
     uint64_t fixed_count;     /* tensors of floats that it leaves as they are */
     uint64_t clipped_bytes;   /* of gradients that --clip-norm keeps until all are known; or */

@@ -10,6 +10,21 @@ static double bytes_each(const struct ul_report_training *training)
            (double)training->parameter_count;
 }
 
+/* What small tensors and embeddings take, apart from what is asked of the others. */
+static void put_wide(struct ul_text *text, const struct ul_report_training *training)
+{
+    uint64_t count = training->parameter_count - training->wide_count;
+    uint64_t bytes = training->parameter_bytes + training->state_bytes - training->wide_bytes;
+    if (training->wide_count == 0 || count == 0)
+        return;
+    ul_text_printf(text,
+                   "Of these, %" PRIu64 " in %" PRIu64
+                   " tensors keep 32 bits, %.2f bytes each with state; the others take %.2f.\n",
+                   training->wide_count, training->wide_tensor_count,
+                   (double)training->wide_bytes / (double)training->wide_count,
+                   (double)bytes / (double)count);
+}
+
 static void put_unreached(struct ul_text *text, const struct ul_report_training *training)
 {
     if (training->unreached_count == 0)
@@ -68,6 +83,7 @@ void ul_report_put_training(struct ul_text *text, const struct ul_report_trainin
     if (training->statistic_count > 0)
         ul_text_printf(text, "; %" PRIu64 " running statistics follow", training->statistic_count);
     ul_text_printf(text, "; %" PRIu64 " tensors stay as they are.\n", training->fixed_count);
+    put_wide(text, training);
     if (training->piece_count > 0)
         ul_text_printf(text, "The loss is computed in %u pieces of %s of logits.\n",
                        training->piece_count, ul_size_format(text->arena, training->piece_bytes));
@@ -96,12 +112,15 @@ void ul_report_put_training_json(struct ul_text *text, const struct ul_report *r
                    ", \"scale_kept_bytes\": %" PRIu64
                    ", \"shared_parameters\": %u, \"shared_bytes\": %" PRIu64
                    ", \"shared_largest_bytes\": %" PRIu64 ", \"clips_twice\": %s"
-                   ", \"statistics\": %" PRIu64 ", \"fixed\": %" PRIu64 ", \"unreached\": %u",
+                   ", \"wide_tensors\": %" PRIu64 ", \"wide_parameters\": %" PRIu64
+                   ", \"wide_bytes\": %" PRIu64 ", \"statistics\": %" PRIu64 ", \"fixed\": %" PRIu64
+                   ", \"unreached\": %u",
                    training->parameter_count, training->tensor_count, training->parameter_bytes,
                    training->state_bytes, bytes_each(training), training->piece_count,
                    training->piece_bytes, training->clipped_bytes, training->scaled_bytes,
                    training->shared_count, training->shared_bytes, training->largest_shared_bytes,
-                   training->clips_twice ? "true" : "false", training->statistic_count,
+                   training->clips_twice ? "true" : "false", training->wide_tensor_count,
+                   training->wide_count, training->wide_bytes, training->statistic_count,
                    training->fixed_count, training->unreached_count);
     put_name(text, "shared", training->shared);
     put_name(text, "unreached_first", training->unreached);

@@ -2,6 +2,7 @@
  * runtime/lib/ul_model.h, and the functions of its library form. */
 #include "codegen/emit/emit_internal.h"
 #include "ir/training.h"
+#include "ir/view.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -39,6 +40,7 @@ static uint32_t put_parameters(struct ul_emitter *emitter)
         if (weight == UL_NONE)
             continue;
         const struct ul_type *type = &graph->values[weight].type;
+        enum ul_dtype storage = graph->values[weight].storage;
         if (type->rank > 0)
             ul_text_printf(emitter->text, "static const int64_t parameter%u_dims[] = {", count);
         for (uint32_t d = 0; d < type->rank; d++)
@@ -51,8 +53,10 @@ static uint32_t put_parameters(struct ul_emitter *emitter)
                                ? ul_arena_printf(emitter->arena, "parameter%u_dims", count)
                                : "NULL");
         struct ul_emit_place home = ul_emit_home(emitter, emitter->program->value_places[weight]);
-        ul_text_printf(&list, ", %" PRIu64 ", %" PRIu64 ", %s},\n", ul_type_bytes(type),
-                       home.offset_bytes, ul_emit_space_name(home.space));
+        ul_text_printf(&list, ", %" PRIu64 ", %" PRIu64 ", %s, (enum ul_rt_type)%d},\n",
+                       ul_value_bytes(graph, weight), home.offset_bytes,
+                       ul_emit_space_name(home.space),
+                       (int)(storage != UL_DTYPE_NONE ? storage : type->dtype));
         count++;
     }
     ul_text_printf(emitter->text, "static const struct ul_rt_parameter parameters[] = {\n%s};\n",
@@ -238,7 +242,7 @@ static uint64_t checkpoint_bytes(const struct ul_emitter *emitter)
     for (uint32_t i = 0; i < graph->blocks[0].output_count; i++) {
         ul_value_id weight = changed_weight(graph, i);
         if (weight != UL_NONE)
-            bytes += ul_type_bytes(&graph->values[weight].type);
+            bytes += ul_value_bytes(graph, weight);
     }
     return bytes;
 }

@@ -14,6 +14,7 @@
 #include "ir/kernel_build.h"
 #include "ir/ops/check.h"
 #include "ir/ops/hooks.h"
+#include "ir/ops/random.h"
 
 #include <math.h>
 #include <string.h>
@@ -44,6 +45,26 @@ static uint32_t scale_input(const struct ul_node *node)
     return STATE + node->output_count - 1;
 }
 
+/* Behind it, the key of a step that rounds by chance. */
+static bool rounds(const struct ul_node *node, uint32_t scale)
+{
+    return node->input_count > scale + 1;
+}
+
+/* The two behind the states, where they are there. */
+static enum ul_status check_last(struct ul_infer *infer, uint32_t scale)
+{
+    if (scale < infer->node->input_count && infer->node->inputs[scale] != UL_NONE) {
+        UL_TRY(ul_check_same_dtype(infer, PARAMETER, scale));
+        UL_TRY(ul_check_shape(infer, scale, 0, NULL));
+    }
+    if (!rounds(infer->node, scale))
+        return UL_OK;
+    UL_TRY(ul_check_dtype(infer, PARAMETER, UL_CHECK_BIT(UL_F32)));
+    UL_TRY(ul_check_dtype(infer, scale + 1, UL_CHECK_BIT(UL_I64)));
+    return ul_check_shape(infer, scale + 1, 0, NULL);
+}
+
 enum ul_status ul_infer_update(struct ul_infer *infer)
 {
     const int64_t numbers = UL_STEP_NUMBERS;
@@ -51,21 +72,22 @@ enum ul_status ul_infer_update(struct ul_infer *infer)
     UL_TRY(ul_check_dtype(infer, NUMBERS, UL_CHECK_BIT(UL_F64)));
     UL_TRY(ul_check_shape(infer, NUMBERS, 1, &numbers));
     UL_TRY(ul_check_dtype(infer, PARAMETER, UL_CHECK_FLOATS));
-    for (uint32_t i = GRADIENT; i < infer->node->input_count; i++) {
+    for (uint32_t i = GRADIENT; i < scale_input(infer->node); i++) {
         UL_TRY(ul_check_same_dtype(infer, PARAMETER, i));
-        if (i == scale_input(infer->node))
-            UL_TRY(ul_check_shape(infer, i, 0, NULL));
-        else
-            UL_TRY(ul_check_shape(infer, i, type->rank, type->dims));
+        UL_TRY(ul_check_shape(infer, i, type->rank, type->dims));
     }
+    UL_TRY(check_last(infer, scale_input(infer->node)));
     ul_infer_set_type(infer, 0, type);
     for (uint32_t i = 1; i < infer->node->output_count; i++)
         ul_infer_set_type(infer, i, type);
     return UL_OK;
 }
 
+/* What is rounded by chance is so by its place in the whole. */
 bool ul_split_rule_update(struct ul_split_rule *split)
 {
+    if (rounds(split->node, scale_input(split->node)))
+        return false;
     for (uint32_t i = PARAMETER; i < scale_input(split->node); i++)
         ul_split_rule_read(split, i, split->output.axis, split->output.begin, split->output.end);
     return true;
@@ -78,6 +100,7 @@ struct update {
     struct ul_lower *lower;
     struct ul_kernel *kernel;
     const struct ul_node *node;
+    ul_node_id node_id;
     const ul_kx *index;
     enum ul_dtype dtype;
     uint32_t scale;           /* the input that the gradient is multiplied by, if it is there */
@@ -117,6 +140,7 @@ static struct update update_begin(struct ul_lower *lower, ul_node_id node, const
     struct update u = {.lower = lower,
                        .kernel = lower->kernel,
                        .node = ul_check_node(lower, node),
+                       .node_id = node,
                        .index = index};
     u.dtype = ul_compute_dtype(ul_lower_input_type(lower, node, PARAMETER)->dtype);
     u.scale = scale_input(u.node);
@@ -130,7 +154,7 @@ static ul_kx gradient_of(const struct update *u, bool decays)
 {
     double bound = attribute(u, "clip_value"), decay = attribute(u, "weight_decay");
     ul_kx g = load(u, GRADIENT), first = ul_kx_index_const(u->kernel, 0);
-    if (u->scale < u->node->input_count)
+    if (u->scale < u->node->input_count && u->node->inputs[u->scale] != UL_NONE)
         g = ul_kx_mul(u->kernel, g, ul_lower_load(u->lower, u->node->inputs[u->scale], &first));
     if (bound > 0) {
         ul_kx high = ul_kx_float(u->kernel, u->dtype, bound);
@@ -165,9 +189,29 @@ static ul_kx made_or(const struct update *u, ul_kx made, ul_kx old)
     return ul_kx_select(k, ul_kx_binary(k, UL_KX_EQ, number, zero), made, old);
 }
 
+/* A parameter next to x that bf16 has, the lower or the upper one, each as likely as x is near to
+ * it: random bits are added to those that go. What is no number stays. */
+static ul_kx round_by_chance(const struct update *u, ul_kx x)
+{
+    struct ul_kernel *k = u->kernel;
+    const struct ul_type *type = ul_lower_input_type(u->lower, u->node_id, PARAMETER);
+    ul_kx first = ul_kx_index_const(k, 0);
+    if (!rounds(u->node, u->scale))
+        return x;
+    x = ul_ks_let(k, x);
+    ul_kx key = ul_lower_load(u->lower, u->node->inputs[u->scale + 1], &first);
+    ul_kx counter = ul_kx_add(k, key, ul_random_position(k, type, u->index));
+    ul_kx draw = ul_kx_random(k, counter, ul_random_seed(u->lower->graph, u->node));
+    ul_kx low = ul_kx_binary(k, UL_KX_AND, draw, ul_kx_int(k, UL_U32, 0xFFFF));
+    ul_kx bits = ul_kx_add(k, ul_kx_bitcast(k, UL_U32, x), low);
+    bits = ul_kx_binary(k, UL_KX_AND, bits, ul_kx_int(k, UL_U32, 0xFFFF0000));
+    return ul_kx_select(k, ul_kx_unary(k, UL_KX_ISNAN, x), x, ul_kx_bitcast(k, UL_F32, bits));
+}
+
 /* The same of an output of a map. */
 static ul_kx finish(const struct update *u, uint32_t output, ul_kx made)
 {
+    made = output == 0 ? round_by_chance(u, made) : made;
     return made_or(u, made, output == 0 ? load(u, PARAMETER) : u->states[output - 1]);
 }
 
@@ -440,6 +484,7 @@ static void store_element(struct bytes *b, const ul_kx *factors)
     for (uint32_t i = 0; i <= states_of(node); i++)
         made[i] = ul_ks_let(k, b->compute(&b->u, i));
     ul_kx old = load(&b->u, PARAMETER);
+    made[0] = round_by_chance(&b->u, made[0]);
     ul_lower_store(b->u.lower, node->outputs[0], b->index, made_or(&b->u, made[0], old));
     for (uint32_t s = 0; s < states_of(node); s++) {
         ul_kx part = ul_ks_let(k, ul_kx_mul(k, made[1 + s], factors[s]));

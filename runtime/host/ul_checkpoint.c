@@ -11,6 +11,8 @@
  */
 #include "ul_train_internal.h"
 
+#include "ul_small_float.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,31 +94,60 @@ int ul_checkpoint_check(const struct ul_training_run *run)
     return UL_EXIT_OK;
 }
 
+/* It lies in bf16, of which the file has float32. */
+static bool is_rounded(const struct ul_rt_parameter *parameter)
+{
+    return parameter->storage != parameter->type;
+}
+
+/* As the file has it. */
 static struct ul_rt_tensor tensor_of(const struct ul_rt_parameter *parameter)
 {
+    uint64_t times = is_rounded(parameter) ? sizeof(float) / sizeof(uint16_t) : 1;
     const struct ul_rt_tensor tensor = {.name = parameter->name,
                                         .type = parameter->type,
                                         .rank = parameter->rank,
                                         .dims = parameter->dims,
-                                        .size_bytes = parameter->size_bytes};
+                                        .size_bytes = parameter->size_bytes * times};
     return tensor;
 }
 
 /* ---- writing ---- */
 
-/* A parameter on a device, or one that is offloaded. */
+/* A parameter on a device, or one that is offloaded or lies in bf16. */
 struct place {
     const struct ul_session *session;
     const struct ul_rt_parameter *parameter;
 };
 
+static int read_bytes(const struct place *place, uint64_t offset_bytes, void *target,
+                      uint64_t size_bytes)
+{
+    const struct ul_session *s = place->session;
+    uint64_t from_bytes = place->parameter->offset_bytes + offset_bytes;
+    if (place->parameter->space == UL_SPACE_OFFLOAD)
+        return ul_store_move(s, true, from_bytes, target, size_bytes);
+    if (s->model->device != NULL)
+        return ul_session_device_read(s, (int64_t)from_bytes, target, size_bytes);
+    memcpy(target, s->arena + from_bytes, (size_t)size_bytes);
+    return UL_EXIT_OK;
+}
+
+/* Of bf16, by way of the second half of `target`. */
 static int read_place(void *context, uint64_t offset_bytes, void *target, uint64_t size_bytes)
 {
     const struct place *place = context;
-    uint64_t from_bytes = place->parameter->offset_bytes + offset_bytes;
-    if (place->parameter->space == UL_SPACE_OFFLOAD)
-        return ul_store_move(place->session, true, from_bytes, target, size_bytes);
-    return ul_session_device_read(place->session, (int64_t)from_bytes, target, size_bytes);
+    unsigned char *half = (unsigned char *)target + size_bytes / 2;
+    if (!is_rounded(place->parameter))
+        return read_bytes(place, offset_bytes, target, size_bytes);
+    int status = read_bytes(place, offset_bytes / 2, half, size_bytes / 2);
+    for (uint64_t i = 0; status == UL_EXIT_OK && i < size_bytes / sizeof(float); i++) {
+        uint16_t element;
+        memcpy(&element, half + i * sizeof element, sizeof element);
+        float wide = ul_bf16_to_f32(element);
+        memcpy((unsigned char *)target + i * sizeof wide, &wide, sizeof wide);
+    }
+    return status;
 }
 
 static void describe_parameters(const struct ul_training_run *run, struct place *places,
@@ -130,7 +161,8 @@ static void describe_parameters(const struct ul_training_run *run, struct place 
         places[i].parameter = parameter;
         members[i].read = read_place;
         members[i].context = &places[i];
-        if (s->model->device == NULL && parameter->space == UL_SPACE_ARENA)
+        if (s->model->device == NULL && parameter->space == UL_SPACE_ARENA &&
+            !is_rounded(parameter))
             members[i].data = s->arena + parameter->offset_bytes;
     }
 }
@@ -240,26 +272,57 @@ static int check_name(void *context, const char *name)
                     ul_shown(shown, name));
 }
 
-/* One parameter to its place; on a device, or where it is offloaded, by way of memory of its size.
- */
+/* To bf16, in place: rounded to nearest, or, where a training goes on, as it was. */
+static int round_elements(const struct ul_training_run *run, const struct ul_reader *reader,
+                          const struct ul_rt_parameter *parameter, unsigned char *bytes,
+                          bool is_same)
+{
+    char file[UL_SHOWN_BYTES], shown[UL_SHOWN_BYTES];
+    for (uint64_t i = 0; i < parameter->size_bytes / sizeof(uint16_t); i++) {
+        float wide;
+        memcpy(&wide, bytes + i * sizeof wide, sizeof wide);
+        uint16_t element = ul_f32_to_bf16(wide);
+        float back = ul_bf16_to_f32(element);
+        if (is_same && memcmp(&back, &wide, sizeof wide) != 0)
+            return ul_error(run->session, UL_EXIT_INVALID,
+                            "%s: was written by a training whose '%s' has float32, and this one "
+                            "keeps bf16; to begin with its parameters use --init",
+                            ul_shown(file, reader->name), ul_shown(shown, parameter->name));
+        memcpy(bytes + i * sizeof element, &element, sizeof element);
+    }
+    return UL_EXIT_OK;
+}
+
+static int write_place(const struct ul_session *s, const struct ul_rt_parameter *parameter,
+                       unsigned char *bytes)
+{
+    if (parameter->space == UL_SPACE_OFFLOAD)
+        return ul_store_move(s, false, parameter->offset_bytes, bytes, parameter->size_bytes);
+    if (s->model->device != NULL)
+        return ul_session_device_write(s, (int64_t)parameter->offset_bytes, bytes,
+                                       parameter->size_bytes);
+    memcpy(s->arena + parameter->offset_bytes, bytes, (size_t)parameter->size_bytes);
+    return UL_EXIT_OK;
+}
+
+/* One parameter to its place; by way of memory of its size where that is no memory of this process,
+   or has other elements. */
 static int read_parameter(const struct ul_training_run *run, struct ul_reader *reader,
-                          const struct ul_rt_parameter *parameter)
+                          const struct ul_rt_parameter *parameter, bool with_state)
 {
     const struct ul_session *s = run->session;
     const struct ul_rt_tensor tensor = tensor_of(parameter);
-    bool is_offloaded = parameter->space == UL_SPACE_OFFLOAD;
-    if (s->model->device == NULL && !is_offloaded)
+    if (s->model->device == NULL && parameter->space == UL_SPACE_ARENA && !is_rounded(parameter))
         return ul_npz_read(s, reader, parameter->name, "parameter", &tensor,
                            s->arena + parameter->offset_bytes);
-    void *bytes = malloc((size_t)parameter->size_bytes + 1);
+    unsigned char *bytes = malloc((size_t)tensor.size_bytes + 1);
     if (bytes == NULL)
-        return ul_out_of_memory(s, parameter->size_bytes);
+        return ul_out_of_memory(s, tensor.size_bytes);
     int status = ul_npz_read(s, reader, parameter->name, "parameter", &tensor, bytes);
-    if (status == UL_EXIT_OK && is_offloaded)
-        status = ul_store_move(s, false, parameter->offset_bytes, bytes, parameter->size_bytes);
-    else if (status == UL_EXIT_OK)
-        status = ul_session_device_write(s, (int64_t)parameter->offset_bytes, bytes,
-                                         parameter->size_bytes);
+    if (status == UL_EXIT_OK && is_rounded(parameter))
+        status = round_elements(run, reader, parameter, bytes, with_state);
+    if (status == UL_EXIT_OK)
+        status = write_place(s, parameter, bytes);
     free(bytes);
     return status;
 }
@@ -292,7 +355,7 @@ static int read_parameters(const struct ul_training_run *run, struct ul_reader *
         status = check_alpha(run, reader);
     for (uint32_t i = 0; status == UL_EXIT_OK && i < training->parameter_count; i++)
         if (with_state || !is_state(training, training->parameters[i].name))
-            status = read_parameter(run, reader, &training->parameters[i]);
+            status = read_parameter(run, reader, &training->parameters[i], with_state);
     return status;
 }
 

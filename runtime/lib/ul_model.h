@@ -301,7 +301,8 @@ struct ul_rt_parameter {
     const int64_t *dims; /* NULL for rank 0 */
     uint64_t size_bytes;
     uint64_t offset_bytes;
-    enum ul_space space; /* as a section's */
+    enum ul_space space;     /* as a section's */
+    enum ul_rt_type storage; /* of its elements there: the type, or UL_TYPE_BF16 of f32 */
 };
 
 /* Factors of the learning rate, of which a schedule may have several:

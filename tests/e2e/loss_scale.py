@@ -144,8 +144,11 @@ def train(program, folder, data, labels, steps, *more):
     """Rows of the metrics, and the checkpoint."""
     paths = {name: os.path.join(folder, name) for name in ("x.npy", "y.npy", "m.csv", "c.npz")}
     numpy.save(paths["x.npy"], data)
-    numpy.save(paths["y.npy"], labels)
-    run([program, "--data", paths["x.npy"], "--labels", paths["y.npy"], "--steps", str(steps),
+    given = []
+    if labels is not None:
+        numpy.save(paths["y.npy"], labels)
+        given = ["--labels", paths["y.npy"]]
+    run([program, "--data", paths["x.npy"], *given, "--steps", str(steps),
          *["--no-shuffle"] * ("--resume" not in more), "--metrics", paths["m.csv"], "--save",
          paths["c.npz"], *more])
     with open(paths["m.csv"], encoding="utf-8") as file:
@@ -284,12 +287,16 @@ CHECKS = {"skips": check_bits_of_skips, "plans": check_plans, "resumed": check_r
           "refused": check_refused}
 
 
-def main():
+def read_arguments():
     parser = argparse.ArgumentParser()
     parser.add_argument("ullage")
     parser.add_argument("--target", default="c")
     parser.add_argument("cases", nargs="*")
-    args = parser.parse_args()
+    return parser.parse_args()
+
+
+def main():
+    args = read_arguments()
 
     def check(name, folder):
         if name in CHECKS:

@@ -139,10 +139,10 @@ static const struct ul_rt_tensor outputs[] = {
 };
 
 static const struct ul_rt_parameter parameters[] = {
-    {"W", TRAINER_TYPE, 2, dims_w, W_BYTES, TRAINER_W, UL_SPACE_ARENA},
-    {TRAINER_BIAS, TRAINER_TYPE, 1, dims_w + 1, B_BYTES, TRAINER_B, UL_SPACE_ARENA},
-    {"W/momentum", TRAINER_TYPE, 2, dims_w, W_BYTES, TRAINER_VW, UL_SPACE_ARENA},
-    {"b/momentum", TRAINER_TYPE, 1, dims_w + 1, B_BYTES, TRAINER_VB, UL_SPACE_ARENA},
+    {"W", TRAINER_TYPE, 2, dims_w, W_BYTES, TRAINER_W, UL_SPACE_ARENA, TRAINER_TYPE},
+    {TRAINER_BIAS, TRAINER_TYPE, 1, dims_w + 1, B_BYTES, TRAINER_B, UL_SPACE_ARENA, TRAINER_TYPE},
+    {"W/momentum", TRAINER_TYPE, 2, dims_w, W_BYTES, TRAINER_VW, UL_SPACE_ARENA, TRAINER_TYPE},
+    {"b/momentum", TRAINER_TYPE, 1, dims_w + 1, B_BYTES, TRAINER_VB, UL_SPACE_ARENA, TRAINER_TYPE},
 };
 
 static const struct ul_rt_rate rates[] = TRAINER_SCHEDULES;
