@@ -34,6 +34,8 @@ CASES = {
     "adam": {"optimizer": "adam", "decay": 0.01},
     "adamw": {"optimizer": "adamw", "clip_norm": 0.3},
     "lion": {"optimizer": "lion", "clip_value": 0.01},
+    "adafactor": {"optimizer": "adafactor"},
+    "adam-mini": {"optimizer": "adam-mini", "clip_norm": 0.3},
     "parts": {"optimizer": "adamw", "parts": 2},
     "parts-norm": {"optimizer": "momentum", "parts": 4, "clip_norm": 0.2},
     # labels of 100, by this scale, are gradients that float32 has and fp16 has not

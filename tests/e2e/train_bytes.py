@@ -155,6 +155,11 @@ def check_optimizer(ullage, target, optimizer, start, x, y):
     worst = max(abs(a - b) for a, b in zip(got, want)) / want[0]
     check(optimizer == "lion" or worst < 5e-3, f"{optimizer}: a loss is {worst:.1e} of the first one away")
     check(abs(got[-1] - plain[-1]) < 0.01 * plain[0], f"{optimizer}: ends at {got[-1]}, with 32 bits at {plain[-1]}")
+    with open("plan.json", encoding="utf-8") as file:
+        trained = json.load(file)["training"]
+    small = [w.size for w in start.values() if w.size < 4096]
+    told = [trained[key] for key in ("state_bytes", "wide_tensors", "wide_parameters", "wide_bytes")]
+    check(told == [expected, len(small), sum(small), 4 * (1 + count) * sum(small)], f"{optimizer}: told {told}")
     check(plain_bytes == 4 * count * sum(w.size for w in start.values()), f"{optimizer}: {plain_bytes} bytes with 32 bits")
     saved = numpy.load("whole.npz")
     for name, state in (("exp_avg", 0), ("exp_avg_sq", 1))[:count]:
