@@ -550,6 +550,7 @@ static void lower_bytes(struct ul_lower *lower, ul_node_id node, update_fn *comp
     b.type = ul_lower_input_type(lower, node, PARAMETER);
     b.u = (struct update){
         .lower = lower, .kernel = k, .node = ul_check_node(lower, node), .dtype = UL_F32};
+    b.u.node_id = node;
     b.u.index = b.index;
     b.u.scale = bytes_scale_input(b.u.node);
     (void)ul_update_blocks(b.type, &b.axis, &group);
