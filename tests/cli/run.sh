@@ -102,7 +102,7 @@ done
 expect 1 'isa "abacus": expected one of sse41' "$ullage" plan "$digits" --dim N=1 --isa abacus
 expect 1 'conv fast: expected best, direct or winograd' "$ullage" plan "$digits" --dim N=1 --conv fast
 # 16 bits in memory: the plan says so, and it is for them alone
-expect 1 '^ullage: error: --precision fp8: expected fp32, fp16 or bf16' "$ullage" plan "$digits" --dim N=1 \
+expect 1 '^ullage: error: --precision fp8: expected fp32, fp16, bf16 or amp-fp16' "$ullage" plan "$digits" --dim N=1 \
     --precision fp8
 for precision in fp16 bf16; do
     for target in cpu c; do
