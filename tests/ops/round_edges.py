@@ -21,6 +21,13 @@ def is_f32(value):
     return value.type.HasField("tensor_type") and value.type.tensor_type.elem_type == TensorProto.FLOAT
 
 
+def rename_named(node, names):
+    """What attributes say of values: Gradient's."""
+    for attribute in node.attribute if node.op_type == "Gradient" else []:
+        attribute.s = names.get(attribute.s.decode(), attribute.s.decode()).encode()
+        attribute.strings[:] = [names.get(s.decode(), s.decode()).encode() for s in attribute.strings]
+
+
 def wrap(model):
     """The model with copies, or None where nothing is f32."""
     graph = model.graph
@@ -37,6 +44,8 @@ def wrap(model):
         for i, name in enumerate(node.output):
             if name in outputs:
                 node.output[i] = f"exact/{name}"
+        rename_named(node, {**{name: f"exact/{name}" for name in outputs},
+                            **{name: f"rounded/{name}" for name in inputs}})
     first = [helper.make_node("Identity", [name], [f"rounded/{name}"]) for name in sorted(inputs)]
     last = [helper.make_node("Identity", [f"exact/{name}"], [name])
             for name in sorted(outputs) if name in made]
