@@ -31,13 +31,28 @@ enum ul_value_kind {
 enum ul_value_flag {
     UL_VALUE_PERSISTENT = 1u << 0,    /* same place in every run: state, trainable weight */
     UL_VALUE_CHANNELS_LAST = 1u << 1, /* its own bytes have dimension 1 innermost */
-    UL_VALUE_TOO_LARGE = 1u << 2,     /* a weight with numbers that the storage asked for lacks */
-    UL_VALUE_TRAINED = 1u << 3,   /* a weight that training changes; as loaded: an initializer */
-    UL_VALUE_OPTIMIZER = 1u << 4, /* a weight that is an optimizer's state */
-    UL_VALUE_BACKWARD = 1u << 5,  /* made by the backward pass */
-    UL_VALUE_GRADIENT = 1u << 6,  /* the same: what updates a parameter */
-    UL_VALUE_ROUNDED = 1u << 7, /* rounded to its storage also where fusing leaves it without any */
-    UL_VALUE_INDEPENDENT = 1u << 8 /* gradients by it are still to be written out: no constant */
+    UL_VALUE_TRAINED = 1u << 2,   /* a weight that training changes; as loaded: an initializer */
+    UL_VALUE_OPTIMIZER = 1u << 3, /* a weight that is an optimizer's state */
+    UL_VALUE_BACKWARD = 1u << 4,  /* made by the backward pass */
+    UL_VALUE_GRADIENT = 1u << 5,  /* the same: what updates a parameter */
+    UL_VALUE_ROUNDED = 1u << 6, /* rounded to its storage also where fusing leaves it without any */
+    UL_VALUE_INDEPENDENT = 1u << 7 /* gradients by it are still to be written out: no constant */
+};
+
+/* Why an f32 that owns its bytes is not stored in the 16 bits that --precision asks for. */
+enum ul_kept {
+    UL_KEPT_NOT,
+    UL_KEPT_EDGE,     /* an input or output of the model */
+    UL_KEPT_STATE,    /* it stays from run to run */
+    UL_KEPT_GRADIENT, /* an update reads it */
+    UL_KEPT_RANGE,    /* its numbers, or what they are computed with, would be infinite */
+    UL_KEPT_EXACT,    /* an operator's row asks for it, or it is computed from such alone */
+    UL_KEPT_DECIDES,  /* integers or booleans are made of it */
+    UL_KEPT_VECTOR,   /* a constant that enters every element, as a bias does */
+    UL_KEPT_ELEMENT,  /* it has one element */
+    UL_KEPT_SUMS,     /* what is added up in memory */
+    UL_KEPT_BLOCK,    /* at the edge of a nested block */
+    UL_KEPT_COUNT
 };
 
 /* A view: where a value's elements are. A value that owns its bytes has itself as base, offset 0
@@ -57,6 +72,7 @@ struct ul_value {
     struct ul_type type;
     enum ul_dtype storage;    /* of its elements in memory: UL_F16 or UL_BF16 of an f32, the same as
                                  its base's; UL_DTYPE_NONE: as type.dtype */
+    enum ul_kept kept;        /* why it is that, where 16 bits are asked for: its base's */
     ul_node_id producer;      /* of a node output, or the owner of a block argument */
     uint32_t producer_output; /* which output or argument */
     double edge_scale;        /* of integers at the model's edge that were floats in its file,    */

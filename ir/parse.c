@@ -44,6 +44,17 @@ static enum ul_status parse_dtype(struct parse *parse, enum ul_dtype *dtype)
     return UL_OK;
 }
 
+static enum ul_status parse_kept(struct parse *parse, enum ul_kept *kept)
+{
+    const char *name;
+    UL_TRY(parse_word(parse, "", &name));
+    for (int i = UL_KEPT_NOT + 1; i < UL_KEPT_COUNT; i++)
+        if (strcmp(name, ul_kept_get((enum ul_kept)i)) == 0)
+            *kept = (enum ul_kept)i;
+    return *kept != UL_KEPT_NOT ? UL_OK
+                                : ul_scan_fail(&parse->scan, "why it stays f32 before this");
+}
+
 /* f32[1,?,3], f32[*] */
 static enum ul_status parse_type(struct parse *parse, struct ul_type *type)
 {
@@ -193,6 +204,8 @@ static enum ul_status parse_definition(struct parse *parse, enum ul_value_kind k
             parse->graph->values[id].flags |= row->flag;
     if (ul_scan_accept(&parse->scan, "storage="))
         UL_TRY(parse_dtype(parse, &parse->graph->values[id].storage));
+    if (ul_scan_accept(&parse->scan, "kept="))
+        UL_TRY(parse_kept(parse, &parse->graph->values[id].kept));
     if (ul_scan_accept(&parse->scan, "scale=")) {
         UL_TRY(ul_scan_float(&parse->scan, &parse->graph->values[id].edge_scale));
         UL_TRY(ul_scan_expect(&parse->scan, "zero="));

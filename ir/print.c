@@ -8,12 +8,15 @@
 #include <math.h>
 #include <string.h>
 
-const struct ul_text_flag ul_text_flags[] = {
-    {UL_VALUE_PERSISTENT, "persistent"},   {UL_VALUE_TRAINED, "trained"},
-    {UL_VALUE_OPTIMIZER, "optimizer"},     {UL_VALUE_BACKWARD, "backward"},
-    {UL_VALUE_GRADIENT, "gradient"},       {UL_VALUE_CHANNELS_LAST, "channels_last"},
-    {UL_VALUE_TOO_LARGE, "too_large"},     {UL_VALUE_ROUNDED, "rounded"},
-    {UL_VALUE_INDEPENDENT, "independent"}, {0, NULL}};
+const struct ul_text_flag ul_text_flags[] = {{UL_VALUE_PERSISTENT, "persistent"},
+                                             {UL_VALUE_TRAINED, "trained"},
+                                             {UL_VALUE_OPTIMIZER, "optimizer"},
+                                             {UL_VALUE_BACKWARD, "backward"},
+                                             {UL_VALUE_GRADIENT, "gradient"},
+                                             {UL_VALUE_CHANNELS_LAST, "channels_last"},
+                                             {UL_VALUE_ROUNDED, "rounded"},
+                                             {UL_VALUE_INDEPENDENT, "independent"},
+                                             {0, NULL}};
 
 struct print {
     struct ul_text *text;
@@ -136,6 +139,8 @@ static void put_definition(struct print *print, ul_value_id id)
             ul_text_printf(print->text, " %s", row->word);
     if (value->storage != UL_DTYPE_NONE)
         ul_text_printf(print->text, " storage=%s", ul_dtype_get(value->storage)->name);
+    if (value->kept != UL_KEPT_NOT)
+        ul_text_printf(print->text, " kept=%s", ul_kept_get(value->kept));
     if (value->edge_scale != 0) {
         ul_text_put(print->text, " scale=");
         ul_text_put_float(print->text, value->edge_scale, true);

@@ -9,6 +9,23 @@ enum ul_dtype ul_value_storage(const struct ul_graph *graph, ul_value_id id)
     return value->storage == UL_DTYPE_NONE ? value->type.dtype : value->storage;
 }
 
+const char *ul_kept_get(enum ul_kept kept)
+{
+    static const char *const words[UL_KEPT_COUNT] = {
+        [UL_KEPT_NOT] = "not",           [UL_KEPT_EDGE] = "edge",     [UL_KEPT_STATE] = "state",
+        [UL_KEPT_GRADIENT] = "gradient", [UL_KEPT_RANGE] = "range",   [UL_KEPT_EXACT] = "exact",
+        [UL_KEPT_DECIDES] = "decides",   [UL_KEPT_VECTOR] = "vector", [UL_KEPT_ELEMENT] = "element",
+        [UL_KEPT_SUMS] = "sums",         [UL_KEPT_BLOCK] = "block"};
+    UL_ASSERT(kept < UL_KEPT_COUNT);
+    return words[kept];
+}
+
+void ul_value_store_as(struct ul_graph *graph, ul_value_id value, ul_value_id like)
+{
+    graph->values[value].storage = graph->values[like].storage;
+    graph->values[value].kept = graph->values[like].kept;
+}
+
 uint32_t ul_value_element_bytes(const struct ul_graph *graph, ul_value_id id)
 {
     return ul_dtype_get(ul_value_storage(graph, id))->size_bytes;

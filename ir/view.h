@@ -9,6 +9,10 @@
 /* How a value's elements lie in memory; only what has bytes of its own, or lies in such, has any.
  * Kernels compute with type.dtype all the same: loads widen, stores round. */
 enum ul_dtype ul_value_storage(const struct ul_graph *graph, ul_value_id value);
+/* The word of a reason in the text form. */
+const char *ul_kept_get(enum ul_kept kept);
+/* As `like`, with whatever reason that has. */
+void ul_value_store_as(struct ul_graph *graph, ul_value_id value, ul_value_id like);
 uint32_t ul_value_element_bytes(const struct ul_graph *graph, ul_value_id value);
 /* All of its elements. */
 uint64_t ul_value_bytes(const struct ul_graph *graph, ul_value_id value);

@@ -43,7 +43,22 @@ struct precision {
     enum ul_dtype storage;
     struct ul_node_list order;
     unsigned char *facts; /* per value */
+    enum ul_kept *why;    /* per value: the first reason */
 };
+
+static void keep(struct precision *precision, ul_value_id value, unsigned char facts,
+                 enum ul_kept why)
+{
+    precision->facts[value] |= facts | KEPT;
+    if (precision->why[value] == UL_KEPT_NOT)
+        precision->why[value] = why;
+}
+
+static void release(struct precision *precision, ul_value_id value)
+{
+    precision->facts[value] = 0;
+    precision->why[value] = UL_KEPT_NOT;
+}
 
 static bool is_f32(const struct precision *precision, ul_value_id value)
 {
@@ -88,16 +103,15 @@ static bool is_too_large(const struct ul_tensor *tensor, enum ul_dtype storage)
 
 static void keep_weight(struct precision *precision, ul_value_id id)
 {
-    struct ul_value *value = &precision->graph->values[id];
-    unsigned char *facts = &precision->facts[id];
+    const struct ul_value *value = &precision->graph->values[id];
+    bool is_vector = ul_edit_is_vector(&value->type);
     UL_ASSERT(value->tensor != NULL);
-    if ((value->flags & UL_VALUE_PERSISTENT) != 0 || ul_edit_is_vector(&value->type))
-        *facts |= KEPT;
-    if (!is_too_large(value->tensor, precision->storage))
-        return;
-    *facts |= KEPT | LARGE;
-    if (!ul_edit_is_vector(&value->type))
-        value->flags |= UL_VALUE_TOO_LARGE;
+    if (is_too_large(value->tensor, precision->storage))
+        keep(precision, id, LARGE, is_vector ? UL_KEPT_VECTOR : UL_KEPT_RANGE);
+    if ((value->flags & UL_VALUE_PERSISTENT) != 0)
+        keep(precision, id, KEPT, UL_KEPT_STATE);
+    if (is_vector)
+        keep(precision, id, KEPT, UL_KEPT_VECTOR);
 }
 
 /* ---- What is kept ---- */
@@ -105,20 +119,29 @@ static void keep_weight(struct precision *precision, ul_value_id id)
 static void keep_values(struct precision *precision)
 {
     const struct ul_graph *graph = precision->graph;
+    const struct ul_block *main = &graph->blocks[0];
+    for (uint32_t i = 0; i < main->output_count; i++)
+        if (graph->values[main->outputs[i]].donor == UL_NONE)
+            keep(precision, main->outputs[i], KEPT, UL_KEPT_EDGE);
     for (uint32_t v = 0; v < graph->value_count; v++) {
         const struct ul_value *value = &graph->values[v];
         if (value->kind == UL_VALUE_DEAD || value->type.dtype != UL_F32)
             continue;
-        if (value->kind == UL_VALUE_INPUT || value->kind == UL_VALUE_ARGUMENT ||
-            value->donor != UL_NONE || (value->flags & UL_VALUE_PERSISTENT) != 0 ||
-            ul_type_elements(&value->type) <= 1)
-            precision->facts[v] |= KEPT;
+        bool is_state = (value->flags & UL_VALUE_PERSISTENT) != 0;
         if (value->kind == UL_VALUE_WEIGHT)
             keep_weight(precision, v);
+        if (value->kind == UL_VALUE_INPUT || value->donor != UL_NONE)
+            keep(precision, v, KEPT, value->donor == UL_NONE ? UL_KEPT_EDGE : UL_KEPT_STATE);
+        if (value->kind == UL_VALUE_ARGUMENT)
+            keep(precision, v, KEPT, UL_KEPT_BLOCK);
+        if (is_state)
+            keep(precision, v, KEPT, UL_KEPT_STATE);
+        if (ul_type_elements(&value->type) <= 1)
+            keep(precision, v, KEPT, UL_KEPT_ELEMENT);
     }
-    for (uint32_t b = 0; b < graph->block_count; b++) {
+    for (uint32_t b = 1; b < graph->block_count; b++) {
         for (uint32_t i = 0; i < graph->blocks[b].output_count; i++)
-            precision->facts[graph->blocks[b].outputs[i]] |= KEPT;
+            keep(precision, graph->blocks[b].outputs[i], KEPT, UL_KEPT_BLOCK);
     }
 }
 
@@ -161,33 +184,42 @@ static void keep_of_node(struct precision *precision, const struct ul_node *node
     for (uint32_t i = 0; i < node->input_count; i++) {
         if (!is_f32(precision, node->inputs[i]))
             continue;
-        if (control || decides)
-            precision->facts[node->inputs[i]] |= KEPT;
-        if (indexes || has_bit(row->exact_inputs, i))
-            precision->facts[node->inputs[i]] |= KEPT | NEEDED;
+        bool is_gradient =
+            (precision->graph->values[node->inputs[i]].flags & UL_VALUE_GRADIENT) != 0;
+        if (control)
+            keep(precision, node->inputs[i], KEPT, UL_KEPT_BLOCK);
+        if (has_bit(row->exact_inputs, i))
+            keep(precision, node->inputs[i], NEEDED,
+                 is_gradient ? UL_KEPT_GRADIENT : UL_KEPT_EXACT);
+        if (decides || indexes)
+            keep(precision, node->inputs[i], indexes ? NEEDED : KEPT, UL_KEPT_DECIDES);
     }
     for (uint32_t i = 0; i < node->output_count; i++) {
         if (!is_f32(precision, node->outputs[i]))
             continue;
-        if (control || adds || grows)
-            precision->facts[node->outputs[i]] |= KEPT;
         if (has_bit(row->exact_outputs, i))
-            precision->facts[node->outputs[i]] |= KEPT | REDUCED;
+            keep(precision, node->outputs[i], REDUCED, UL_KEPT_EXACT);
+        if (control || adds || grows)
+            keep(precision, node->outputs[i], KEPT,
+                 control ? UL_KEPT_BLOCK
+                 : adds  ? UL_KEPT_SUMS
+                         : UL_KEPT_RANGE);
     }
 }
 
 /* From outputs to inputs. */
 static void spread_back(struct precision *precision, const struct ul_node *node)
 {
-    bool needed = false;
+    enum ul_kept why = UL_KEPT_NOT;
     if (!is_elementwise(node))
         return;
     for (uint32_t i = 0; i < node->output_count; i++)
-        needed = needed || (is_f32(precision, node->outputs[i]) &&
-                            (precision->facts[node->outputs[i]] & NEEDED) != 0);
-    for (uint32_t i = 0; needed && i < node->input_count; i++) {
+        if (why == UL_KEPT_NOT && is_f32(precision, node->outputs[i]) &&
+            (precision->facts[node->outputs[i]] & NEEDED) != 0)
+            why = precision->why[node->outputs[i]];
+    for (uint32_t i = 0; why != UL_KEPT_NOT && i < node->input_count; i++) {
         if (is_f32(precision, node->inputs[i]))
-            precision->facts[node->inputs[i]] |= KEPT | NEEDED;
+            keep(precision, node->inputs[i], NEEDED, why);
     }
 }
 
@@ -212,7 +244,8 @@ static void spread(struct precision *precision, const struct ul_node *node)
         facts |= REDUCED;
     for (uint32_t i = 0; facts != 0 && i < node->output_count; i++) {
         if (is_f32(precision, node->outputs[i]))
-            precision->facts[node->outputs[i]] |= facts | KEPT;
+            keep(precision, node->outputs[i], facts,
+                 (facts & LARGE) != 0 ? UL_KEPT_RANGE : UL_KEPT_EXACT);
     }
 }
 
@@ -243,7 +276,7 @@ static void release_factors(struct precision *precision)
     for (uint32_t v = 0; v < graph->value_count; v++) {
         if (precision->facts[v] == (KEPT | REDUCED) && !other[v] &&
             ul_type_elements(&graph->values[v].type) > 1)
-            precision->facts[v] = 0;
+            release(precision, v);
     }
 }
 
@@ -282,7 +315,7 @@ static void release_biases(struct precision *precision)
         const struct ul_value *value = &graph->values[v];
         if (value->kind == UL_VALUE_WEIGHT && precision->facts[v] == KEPT && bias[v] && !other[v] &&
             (value->flags & UL_VALUE_PERSISTENT) == 0 && ul_type_elements(&value->type) > 1)
-            precision->facts[v] = 0;
+            release(precision, v);
     }
 }
 
@@ -308,7 +341,7 @@ static void release_gradients(struct precision *precision)
         struct ul_value *value = &graph->values[v];
         if (value->kind == UL_VALUE_DEAD || value->view.base == UL_NONE || !made[value->view.base])
             continue;
-        precision->facts[v] = 0;
+        release(precision, v);
         value->flags |= UL_VALUE_ROUNDED;
     }
 }
@@ -330,7 +363,7 @@ static void release_masters(struct precision *precision)
     for (uint32_t v = 0; v < graph->value_count; v++)
         if (graph->values[v].kind != UL_VALUE_DEAD && graph->values[v].view.base != UL_NONE &&
             rounded[graph->values[v].view.base])
-            precision->facts[v] = 0;
+            release(precision, v);
 }
 
 static void find_kept(struct precision *precision)
@@ -355,20 +388,28 @@ static void find_kept(struct precision *precision)
 
 /* ---- Storage ---- */
 
-/* Bases with all of their views; offsets were of f32. */
+/* Bases with all of their views, which say why it is kept, or one of its views is; offsets were of
+ * f32. */
 static void set_storage(struct precision *precision)
 {
     struct ul_graph *graph = precision->graph;
-    bool *kept = UL_NEW_ARRAY(precision->pass->scratch, bool, graph->value_count);
+    enum ul_kept *kept = UL_NEW_ARRAY(precision->pass->scratch, enum ul_kept, graph->value_count);
     for (uint32_t v = 0; v < graph->value_count; v++) {
         const struct ul_value *value = &graph->values[v];
-        if (value->kind != UL_VALUE_DEAD && value->view.base != UL_NONE &&
-            ((precision->facts[v] & KEPT) != 0 || value->type.dtype != UL_F32))
-            kept[value->view.base] = true;
+        if (value->kind == UL_VALUE_DEAD || value->view.base == UL_NONE)
+            continue;
+        bool is_other = value->type.dtype != UL_F32;
+        enum ul_kept why = is_other ? UL_KEPT_DECIDES : precision->why[v];
+        UL_ASSERT(is_other || (why != UL_KEPT_NOT) == ((precision->facts[v] & KEPT) != 0));
+        if (kept[value->view.base] == UL_KEPT_NOT || (value->view.base == v && why != UL_KEPT_NOT))
+            kept[value->view.base] = why;
     }
     for (uint32_t v = 0; v < graph->value_count; v++) {
         struct ul_value *value = &graph->values[v];
-        if (value->kind == UL_VALUE_DEAD || value->view.base == UL_NONE || kept[value->view.base])
+        if (value->kind == UL_VALUE_DEAD || value->view.base == UL_NONE)
+            continue;
+        value->kept = is_f32(precision, v) ? kept[value->view.base] : UL_KEPT_NOT;
+        if (kept[value->view.base] != UL_KEPT_NOT)
             continue;
         value->storage = precision->storage;
         value->view.offset_bytes = value->view.offset_bytes / (int64_t)sizeof(float) *
@@ -500,6 +541,7 @@ enum ul_status ul_pass_precision(struct ul_pass *pass)
     UL_ASSERT(precision.storage == UL_F16 || precision.storage == UL_BF16);
     precision.order = ul_edit_all_nodes(graph, pass->scratch);
     precision.facts = UL_NEW_ARRAY(pass->scratch, unsigned char, graph->value_count);
+    precision.why = UL_NEW_ARRAY(pass->scratch, enum ul_kept, graph->value_count);
     find_kept(&precision);
     set_storage(&precision);
     bool copies = pass->options->is_call != NULL || trains(&precision);

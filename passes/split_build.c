@@ -78,7 +78,7 @@ static void view_outputs(struct ul_graph *graph, ul_node_id id)
             (void)hook(graph, node, i, input, &view);
         graph->values[node->outputs[i]].view = view;
         if (all)
-            graph->values[node->outputs[i]].storage = graph->values[view.base].storage;
+            ul_value_store_as(graph, node->outputs[i], view.base);
     }
 }
 
@@ -143,7 +143,7 @@ static ul_value_id cut_splat(struct build *build, ul_value_id value, const struc
     type.dims[slice->axis] = slice->end - slice->begin;
     ul_value_id made =
         add_constant(build, ul_tensor_new_splat(build->graph->arena, &type, tensor->splat));
-    build->graph->values[made].storage = build->graph->values[value].storage;
+    ul_value_store_as(build->graph, made, value);
     return made;
 }
 
@@ -162,7 +162,7 @@ static ul_value_id add_slice(struct build *build, ul_value_id value, const struc
     ul_node_id id = graph->values[made].producer;
     for (uint32_t i = 1; i < graph->nodes[id].input_count; i++)
         own_bytes(graph, graph->nodes[id].inputs[i]);
-    graph->values[made].storage = graph->values[value].storage;
+    ul_value_store_as(graph, made, value);
     view_outputs(graph, id);
     note_node(build, id, UL_NONE);
     return made;
@@ -263,7 +263,7 @@ static enum ul_status copy_node(struct build *build, ul_node_id origin, const ul
         ul_value_id made = graph->nodes[id].outputs[i];
         graph->values[made].name = piece_name(build, graph->values[old.outputs[i]].name);
         graph->values[made].flags = graph->values[old.outputs[i]].flags;
-        graph->values[made].storage = graph->values[old.outputs[i]].storage;
+        ul_value_store_as(graph, made, old.outputs[i]);
         own_bytes(graph, made);
         build->copies[old.outputs[i]] = made;
     }
@@ -343,7 +343,7 @@ static enum ul_status build_piece(struct build *build, int64_t begin, int64_t en
         struct ul_view view = graph->values[chain->outputs[i]].view;
         move_view(ul_value_element_bytes(graph, chain->outputs[i]), chain->axis, begin, &view);
         graph->values[result].view = view;
-        graph->values[result].storage = graph->values[view.base].storage;
+        ul_value_store_as(graph, result, view.base);
         build->results[i * build->piece_count + (uint32_t)build->piece] = result;
     }
     lay_out(build);

@@ -111,7 +111,7 @@ static ul_value_id copy_node(struct ul_graph *graph, struct ul_build *build, ul_
     const struct ul_value *from = &graph->values[node.outputs[0]];
     value->type = from->type;
     value->view = from->view;
-    value->storage = from->storage;
+    ul_value_store_as(graph, made, node.outputs[0]);
     value->flags |= UL_VALUE_BACKWARD | (from->flags & UL_VALUE_ROUNDED);
     return made;
 }

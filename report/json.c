@@ -1,5 +1,6 @@
 /* plan.json, written: tables as columns, one column a line, so that a diff of two plans reads.
  * report/README.md documents every key. */
+#include "ir/view.h"
 #include "report/report.h"
 
 #include <inttypes.h>
@@ -445,6 +446,23 @@ static void put_transfers(struct ul_text *text, const struct ul_report *report)
                    transfers.loaded_bytes, transfers.exposed_cost);
 }
 
+/* What is f32 where 16 bits are asked for. */
+static void put_kept(struct ul_text *text, const struct ul_report *report)
+{
+    struct ul_report_kept kept[UL_KEPT_COUNT];
+    uint32_t count = ul_report_list_kept(report, text->arena, kept);
+    for (uint32_t i = 0; i < count; i++) {
+        ul_text_printf(text,
+                       "%s    {\"reason\": \"%s\", \"why\": \"%s\", \"count\": %u, "
+                       "\"bytes\": %" PRIu64 ", \"values\": [",
+                       i == 0 ? "  \"stays_f32\": [\n" : ",\n", ul_kept_get(kept[i].kept),
+                       ul_report_kept_text(kept[i].kept), kept[i].value_count, kept[i].bytes);
+        for (uint32_t v = 0; v < kept[i].value_count; v++)
+            ul_text_printf(text, "%s%u", v == 0 ? "" : ", ", kept[i].values[v]);
+        ul_text_put(text, i + 1 < count ? "]}" : "]}\n  ],\n");
+    }
+}
+
 static void put_rows(struct ul_text *text, const struct ul_report *report)
 {
     ul_text_put(text, "  \"rows\": {");
@@ -469,6 +487,7 @@ static void put_rows(struct ul_text *text, const struct ul_report *report)
                        ",\n    \"too_large_count\": %u,\n    \"uncalled_count\": %u\n  },\n",
                        ul_report_precision_bytes(report, text->arena), ul_report_too_large(report),
                        report->uncalled_count);
+    put_kept(text, report);
 }
 
 static void put_tables(struct ul_text *text, const struct ul_report *report)

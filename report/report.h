@@ -9,7 +9,7 @@
 #ifndef UL_REPORT_H
 #define UL_REPORT_H
 
-#include "ir/type.h"
+#include "ir/graph.h"
 #include "planner/solve/solve.h"
 
 /* One option of the command as `check` needs it to build the graph again. */
@@ -32,6 +32,7 @@ struct ul_report_value {
     const char *name;
     struct ul_type type;
     enum ul_dtype storage; /* of its elements in memory: type.dtype, or 16 bits for an f32 */
+    enum ul_kept kept;     /* why it is f32 where --precision asks for 16 bits */
     bool is_too_large;     /* a weight that stays f32, since its numbers do not fit 16 bits */
 };
 
@@ -339,6 +340,20 @@ uint64_t ul_report_packing_bytes(const struct ul_report *report);
 bool ul_report_weight_bytes(const struct ul_report *report, uint64_t bytes[UL_DTYPE_COUNT]);
 /* At the peak, of activations that kernels write and calls alone read. */
 uint64_t ul_report_operand_bytes(const struct ul_report *report, struct ul_arena *arena);
+
+/* precision.c: what is in f32 where --precision asks for 16 bits, by reason, that of most bytes
+ * first; none without the option. Each value counts once, whenever and however often it lies in
+ * the plan. */
+struct ul_report_kept {
+    enum ul_kept kept;
+    uint64_t bytes;
+    uint32_t value_count;
+    const uint32_t *values; /* of the problem */
+};
+uint32_t ul_report_list_kept(const struct ul_report *report, struct ul_arena *arena,
+                             struct ul_report_kept kept[UL_KEPT_COUNT]);
+/* What such a reason is, of values. */
+const char *ul_report_kept_text(enum ul_kept kept);
 
 /* precision.c: --precision, "fp16" or "bf16"; NULL: all of f32 is stored as that. */
 const char *ul_report_precision(const struct ul_report *report);

@@ -78,6 +78,11 @@ enum ul_saved_part { /* of the process */
                      UL_SAVED_PART_COUNT
 };
 
+struct ul_saved_kept {
+    const char *why;
+    uint64_t count, bytes; /* of values */
+};
+
 /* What a plan says of itself beside its rows; an older one says less: numbers are 0, texts "". */
 struct ul_saved_facts {
     const char *tool;
@@ -103,6 +108,8 @@ struct ul_saved_facts {
     bool peaks_at_start, lacks_context, lacks_library;         /* of the process */
     uint64_t flash_weight_bytes, flash_code_bytes;             /* 0: it has no code there */
     uint64_t precision_bytes, too_large_count, uncalled_count; /* of option precision */
+    uint32_t kept_count;              /* reasons why something is f32 all the same */
+    const struct ul_saved_kept *kept; /* the one of most bytes first */
     uint64_t save_count, load_count, saved_bytes, loaded_bytes, exposed_cost; /* of transfers */
     struct ul_report_training training;
     uint32_t space_count;

@@ -205,6 +205,21 @@ static enum ul_status read_types(struct ul_json *json, struct ul_saved_facts *fa
     return read_text(json, first, "why", &facts->float_why);
 }
 
+static enum ul_status read_kept(struct ul_json *json, struct ul_saved_facts *facts)
+{
+    bool is_there;
+    UL_TRY(count_list(json, "stays_f32", &is_there, &facts->kept_count));
+    struct ul_saved_kept *kept = UL_NEW_ARRAY(json->arena, struct ul_saved_kept, facts->kept_count);
+    for (uint32_t i = 0; i < facts->kept_count; i++) {
+        const json_t *row = json_array_get(json_object_get(json->root, "stays_f32"), i);
+        UL_TRY(read_text(json, row, "why", &kept[i].why));
+        UL_TRY(read_number(json, row, "count", &kept[i].count));
+        UL_TRY(read_number(json, row, "bytes", &kept[i].bytes));
+    }
+    facts->kept = kept;
+    return UL_OK;
+}
+
 static enum ul_status read_blockers(struct ul_json *json, struct ul_saved *saved)
 {
     struct ul_saved_facts *facts = &saved->facts;
@@ -308,5 +323,6 @@ enum ul_status ul_saved_read_facts(struct ul_json *json, struct ul_saved *saved)
     UL_TRY(read_ladder(json, &saved->facts));
     UL_TRY(read_searches(json, &saved->facts));
     UL_TRY(read_types(json, &saved->facts));
+    UL_TRY(read_kept(json, &saved->facts));
     return read_blockers(json, saved);
 }

@@ -723,6 +723,30 @@ static void put_precision(struct summary *summary)
                                             name_in(summary, precision, 8)));
 }
 
+/* What has no 16 bits, and why; reasons of few bytes together. */
+static void put_kept(struct summary *summary)
+{
+    const struct ul_saved_facts *facts = summary->facts;
+    uint64_t bytes = 0, left_bytes = 0, left_count = 0;
+    for (uint32_t i = 0; i < facts->kept_count; i++)
+        bytes = ul_size_add_or_die(bytes, facts->kept[i].bytes);
+    if (bytes == 0)
+        return;
+    ul_text_printf(summary->text, "Stays f32, each value once, whenever it lives:\n");
+    for (uint32_t i = 0; i < facts->kept_count; i++) {
+        const struct ul_saved_kept *kept = &facts->kept[i];
+        if (kept->bytes >= bytes / 1024)
+            ul_text_printf(summary->text, "%10.2f %s  %s (%" PRIu64 ")\n",
+                           in_unit(summary, kept->bytes), summary->unit.name,
+                           name_in(summary, kept->why, 52), kept->count);
+        left_bytes += kept->bytes >= bytes / 1024 ? 0 : kept->bytes;
+        left_count += kept->bytes >= bytes / 1024 ? 0 : kept->count;
+    }
+    if (left_count > 0)
+        ul_text_printf(summary->text, "%10.2f %s  %" PRIu64 " others\n",
+                       in_unit(summary, left_bytes), summary->unit.name, left_count);
+}
+
 /* Which products of a quantized model are none of integers. */
 static void put_floats(struct summary *summary)
 {
@@ -781,6 +805,7 @@ static void put_notes(struct summary *summary)
     put_named(summary, "row-major", "Laid out as in the model, with what is laid out alike");
     put_floats(summary);
     put_precision(summary);
+    put_kept(summary);
     put_libraries(summary);
     ul_text_init(&training, summary->text->arena);
     ul_report_put_training(&training, &summary->facts->training,

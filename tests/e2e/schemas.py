@@ -44,6 +44,9 @@ PLANS = [
     ([*TRAIN, "--dim", "N=64", "--budget", "80000", "--budget-of", "arena"], 0),
     ([*TRAIN, "--dim", "N=64", "--budget", "8KiB", "--budget-of", "arena"], 4),
     ([*TRAIN, "--dim", "N=64", "--micro-batches", "auto", "--budget", "80000", "--budget-of", "arena"], 0),
+    ([*TRAIN, "--dim", "N=64", "--precision", "bf16", "--optimizer", "adam", "--budget", "88000", "--budget-of", "arena"], 0),
+    ([*TRAIN, "--dim", "N=64", "--target", "cpu", "--precision", "amp-fp16"], 0),
+    ([*TRAIN, "--dim", "N=64", "--target", "cuda", "--precision", "bf16", "--clip-norm", "1"], 0),
 ]
 LADDERS = [
     [model, "--dim", "N=3", "--target", "c"],
@@ -96,6 +99,20 @@ def refuses(document, name, change):
     expect(False, f"{name} takes a document that was broken")
 
 
+def check_kept(words, plan):
+    """Each value that is f32 where 16 bits are asked for stands in one list of reasons, with its bytes."""
+    ranges, lists = plan["ranges"], plan.get("stays_f32", [])
+    is_f32 = {v: kind.startswith("f32") and storage == "f32" for v, kind, storage in
+              zip(ranges["value"], ranges["type"], ranges.get("storage", [])) if v is not None}
+    sizes = dict(zip(ranges["value"], ranges["size_bytes"]))
+    listed = [v for row in lists for v in row["values"]]
+    expect(sorted(listed) == sorted(v for v in is_f32 if is_f32[v]), f"{words}: what stays f32 is not what is listed")
+    for row in lists:
+        expect(row["count"] == len(row["values"]) and row["bytes"] == sum(sizes[v] for v in row["values"]),
+               f"{words}: count or bytes of {row['reason']}")
+    return {row["reason"] for row in lists}
+
+
 def check_refusals(plan, ladder, diff):
     refuses(plan, "plan.schema.json", lambda d: d.pop("rows"))
     refuses(plan, "plan.schema.json", lambda d: d.update(more=1))
@@ -116,6 +133,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         make_net(folder)
         plans = [made(folder, "plan.schema.json", ["plan", *words], code) for words, code in PLANS]
+        reasons = [check_kept(words, plan) for (words, _), plan in zip(PLANS, plans)]
+        expect(reasons[13] >= {"edge", "state", "gradient"} and not reasons[0], f"reasons {reasons[13]}")
         for key in ("flash", "for_library", "for_precision", "max_batch", "micro_batches", "training", "budget_bytes", "remedies"):
             expect(any(key in plan for plan in plans), f"no plan has {key}")
         ladders = [made(folder, "ladder.schema.json", ["plan", *words, "--sweep"]) for words in LADDERS]
