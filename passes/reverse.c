@@ -24,11 +24,14 @@ static bool is_wanted(void *context, ul_value_id value)
     return value < reverse->known_count && reverse->wanted[value];
 }
 
-/* A share that was added up in zeros is added up in what there is: no second value of that size. */
-static bool add_onto(struct ul_graph *graph, ul_value_id sum, ul_value_id share)
+/* A share that was added up in zeros is added up in what there is: no second value of that size.
+ * Only one that this visit made: another one is a gradient by itself, of other values too. */
+static bool add_onto(const struct ul_reverse *reverse, ul_value_id sum, ul_value_id share)
 {
+    struct ul_graph *graph = reverse->graph;
     double number;
-    if (graph->values[share].kind != UL_VALUE_NODE)
+    if (graph->values[share].kind != UL_VALUE_NODE ||
+        graph->values[share].producer < reverse->visited_count)
         return false;
     struct ul_node *node = &graph->nodes[graph->values[share].producer];
     if ((ul_op_get(node->op)->flags & UL_OP_COMBINES) == 0 ||
@@ -46,7 +49,7 @@ static void give_share(void *context, ul_value_id value, ul_value_id share)
     UL_ASSERT(is_wanted(reverse, value));
     reverse->shares[value]++;
     ul_value_id *sum = &reverse->gradients[value];
-    if (*sum == UL_NONE || add_onto(reverse->graph, *sum, share))
+    if (*sum == UL_NONE || add_onto(reverse, *sum, share))
         *sum = share;
     else
         *sum = ul_gradient_binary(&reverse->rule, UL_OP_Add, *sum, share);
@@ -177,6 +180,7 @@ enum ul_status ul_reverse_visit(struct ul_reverse *reverse, ul_node_id id)
     if (!arrives || !leaves(reverse, node))
         return UL_OK;
     reverse->rule.node = id;
+    reverse->visited_count = reverse->graph->node_count;
     reverse->rule.build.name =
         ul_arena_printf(reverse->graph->arena, "%s/%s", node->name, reverse->suffix);
     if (ul_op_get(node->op)->gradient != NULL)

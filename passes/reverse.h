@@ -11,6 +11,7 @@ struct ul_reverse {
     struct ul_pass *pass;
     struct ul_graph *graph;
     uint32_t known_count;   /* values that stood before anything was built */
+    uint32_t visited_count; /* nodes that stood before the visit that is under way */
     ul_value_id *gradients; /* per value: so far; UL_NONE: none yet */
     uint32_t *shares;       /* per value: that its gradient is a sum of so far */
     bool *wanted;           /* per value */
