@@ -137,12 +137,13 @@ static void describe_shared(struct ul_compile *compile)
     }
 }
 
-/* A state of the parameter: its name is in front of it, and a slash. */
+/* A state of the parameter: its name is in front of the state's own. */
 static bool is_state_of(const struct ul_value *state, const struct ul_value *parameter)
 {
     size_t length = strlen(parameter->name);
     return state->kind == UL_VALUE_WEIGHT && (state->flags & UL_VALUE_OPTIMIZER) != 0 &&
-           strncmp(state->name, parameter->name, length) == 0 && state->name[length] == '/';
+           ul_training_find_owner(state->name) == length &&
+           memcmp(state->name, parameter->name, length) == 0;
 }
 
 /* Parameters that keep 32 bits of what others have fewer of: themselves, or their state. */

@@ -129,6 +129,14 @@ def check_bytes(args, folder):
     want = large * (2 + 2 * (1 + 4 / 256)) + small * 12 + 512 * CLASSES * (2 + 8)  # below 4,096
     if trained["parameter_bytes"] + trained["state_bytes"] != want:
         raise AssertionError(f"bytes: {trained}, not {want}")
+    # One parameter's name is in front of the other's, and a slash, as it is of a state's.
+    nodes = [helper.make_node("MatMul", ["x", "a/b"], ["p"]), helper.make_node("Add", ["p", "a"], ["y"])]
+    make_model(model, nodes, {"a/b": numpy.ones((512, 512)), "a": numpy.ones(512)}, [("x", [BATCH, 512])],
+               ("y", [BATCH, 512]), TensorProto.FLOAT)
+    trained = json.loads(run([args.ullage, "plan", *words, *MASTER, "--state-bits", "8", "--json",
+                              "-"]))["training"]
+    if (trained["wide_tensors"], trained["wide_parameters"], trained["wide_bytes"]) != (1, 512, 512 * 12):
+        raise AssertionError(f"bytes: {trained}: the bias alone keeps 32 bits")
 
 
 CHECKS = {"chance": check_chance, "bits": check_bits, "given": check_given, "bytes": check_bytes}
