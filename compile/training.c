@@ -8,6 +8,7 @@
 /* Beyond, doubles do not count. */
 #define MAX_STEPS (UINT64_C(1) << 53)
 
+#define MIN_LOSS_SCALE 0x1p-126 /* of which float32 has the reciprocal */
 #define MAX_LOSS_SCALE 0x1p127
 
 enum { LOSS_SCALE = 65536, GROWTH_INTERVAL = 2000 }; /* torch's */
@@ -228,8 +229,10 @@ static enum ul_status check_scale(struct ul_compile *compile, const struct ul_tr
             &compile->diag, UL_USAGE,
             "--growth-interval says when a loss scale doubles: give --precision amp-fp16 "
             "or --loss-scale");
-    if (training->loss_scale > MAX_LOSS_SCALE)
-        return ul_diag_set(&compile->diag, UL_USAGE, "--loss-scale is a float32, of at most 2^127");
+    if (training->loss_scale > MAX_LOSS_SCALE ||
+        (training->loss_scale > 0 && training->loss_scale < MIN_LOSS_SCALE))
+        return ul_diag_set(&compile->diag, UL_USAGE,
+                           "--loss-scale is a float32, of at least 2^-126 and at most 2^127");
     return UL_OK;
 }
 

@@ -268,6 +268,7 @@ def check_refused(args, folder):
     _, data, labels = make_perceptron(folder)
     for more, says in ((["--growth-interval", "3"], "or --loss-scale"),
                        (["--loss-scale", "1e39"], "at most 2^127"),
+                       (["--loss-scale", "1e-39"], "at least 2^-126"),
                        (["--loss-scale", "8", "--clip-norm", "1", "--clip-mode", "twice"],
                         "--clip-mode twice")):
         done = subprocess.run([args.ullage, "plan", program + ".onnx", "--train", *more],
