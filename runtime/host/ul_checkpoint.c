@@ -120,17 +120,18 @@ struct place {
     const struct ul_rt_parameter *parameter;
 };
 
-static int read_bytes(const struct place *place, uint64_t offset_bytes, void *target,
+/* Between a parameter, from `at` on, and `bytes`. */
+static int move_bytes(const struct ul_session *s, enum ul_direction direction,
+                      const struct ul_rt_parameter *parameter, uint64_t at, void *bytes,
                       uint64_t size_bytes)
 {
-    const struct ul_session *s = place->session;
-    uint64_t from_bytes = place->parameter->offset_bytes + offset_bytes;
-    if (place->parameter->space == UL_SPACE_OFFLOAD)
-        return ul_store_move(s, true, from_bytes, target, size_bytes);
-    if (s->model->device != NULL)
-        return ul_session_device_read(s, (int64_t)from_bytes, target, size_bytes);
-    memcpy(target, s->arena + from_bytes, (size_t)size_bytes);
-    return UL_EXIT_OK;
+    struct ul_failure failure;
+    void *place = s->model->device != NULL ? (void *)s->context : (void *)s->arena;
+    enum ul_result result =
+        ul_train_move(s->model, place, direction, parameter, at, bytes, size_bytes, &failure);
+    if (result == UL_OFFLOAD_FAILED)
+        return ul_store_report(s);
+    return result == UL_OK ? UL_EXIT_OK : ul_report_failure(s, NULL, &failure);
 }
 
 /* Of bf16, by way of the second half of `target`. */
@@ -139,8 +140,10 @@ static int read_place(void *context, uint64_t offset_bytes, void *target, uint64
     const struct place *place = context;
     unsigned char *half = (unsigned char *)target + size_bytes / 2;
     if (!is_rounded(place->parameter))
-        return read_bytes(place, offset_bytes, target, size_bytes);
-    int status = read_bytes(place, offset_bytes / 2, half, size_bytes / 2);
+        return move_bytes(place->session, UL_OFFLOAD_LOAD, place->parameter, offset_bytes, target,
+                          size_bytes);
+    int status = move_bytes(place->session, UL_OFFLOAD_LOAD, place->parameter, offset_bytes / 2,
+                            half, size_bytes / 2);
     for (uint64_t i = 0; status == UL_EXIT_OK && i < size_bytes / sizeof(float); i++) {
         uint16_t element;
         memcpy(&element, half + i * sizeof element, sizeof element);
@@ -293,18 +296,6 @@ static int round_elements(const struct ul_training_run *run, const struct ul_rea
     return UL_EXIT_OK;
 }
 
-static int write_place(const struct ul_session *s, const struct ul_rt_parameter *parameter,
-                       unsigned char *bytes)
-{
-    if (parameter->space == UL_SPACE_OFFLOAD)
-        return ul_store_move(s, false, parameter->offset_bytes, bytes, parameter->size_bytes);
-    if (s->model->device != NULL)
-        return ul_session_device_write(s, (int64_t)parameter->offset_bytes, bytes,
-                                       parameter->size_bytes);
-    memcpy(s->arena + parameter->offset_bytes, bytes, (size_t)parameter->size_bytes);
-    return UL_EXIT_OK;
-}
-
 /* One parameter to its place; by way of memory of its size where that is no memory of this process,
    or has other elements. */
 static int read_parameter(const struct ul_training_run *run, struct ul_reader *reader,
@@ -322,7 +313,7 @@ static int read_parameter(const struct ul_training_run *run, struct ul_reader *r
     if (status == UL_EXIT_OK && is_rounded(parameter))
         status = round_elements(run, reader, parameter, bytes, with_state);
     if (status == UL_EXIT_OK)
-        status = write_place(s, parameter, bytes);
+        status = move_bytes(s, UL_OFFLOAD_SAVE, parameter, 0, bytes, parameter->size_bytes);
     free(bytes);
     return status;
 }

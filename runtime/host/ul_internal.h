@@ -349,9 +349,6 @@ unsigned char *ul_store_memory(const struct ul_session *s);
 uint64_t ul_store_bytes(const struct ul_session *s); /* that there are */
 /* One line for a transfer that failed, and UL_EXIT_IO. */
 int ul_store_report(const struct ul_session *s);
-/* Bytes of a value that is offloaded between runs, on the host or a device. */
-int ul_store_move(const struct ul_session *s, bool loads, uint64_t offset_bytes, void *bytes,
-                  uint64_t size_bytes);
 
 /* ---- ul_report.c ---- */
 /* A failure to set up or to run, said with its numbers. file: where weights came from, or NULL. */
@@ -375,8 +372,6 @@ int ul_session_device_store(const struct ul_session *s, uint32_t output);
 /* Bytes of the arena, offsets from its start; margins have offsets beside it. */
 int ul_session_device_read(const struct ul_session *s, int64_t offset_bytes, void *target,
                            uint64_t size_bytes);
-int ul_session_device_write(const struct ul_session *s, int64_t offset_bytes, const void *bytes,
-                            uint64_t size_bytes);
 int ul_session_device_fill(const struct ul_session *s, int64_t offset_bytes, unsigned char value,
                            uint64_t size_bytes);
 /* Exchanges the bits that are 1 in `pattern`. */

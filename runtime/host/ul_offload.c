@@ -283,18 +283,3 @@ int ul_store_report(const struct ul_session *s)
         store != NULL && store->memory == NULL ? ul_shown(shown, store->path) : "memory",
         store != NULL && store->error != 0 ? strerror(store->error) : "a transfer failed");
 }
-
-int ul_store_move(const struct ul_session *s, bool loads, uint64_t offset_bytes, void *bytes,
-                  uint64_t size_bytes)
-{
-    struct ul_offload memory;
-    const struct ul_offload *offload = ul_store_offload(s);
-    if (s->model->device != NULL) {
-        ul_offload_memory(&memory, s->model->device->functions->offload(s->context),
-                          s->model->offload_bytes);
-        offload = &memory;
-    }
-    bool good = ul_offload_move(offload, loads ? UL_OFFLOAD_LOAD : UL_OFFLOAD_SAVE, offset_bytes,
-                                bytes, size_bytes) == 0;
-    return good ? UL_EXIT_OK : ul_store_report(s);
-}

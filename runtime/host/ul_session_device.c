@@ -218,15 +218,6 @@ int ul_session_device_read(const struct ul_session *s, int64_t offset_bytes, voi
     return ul_report_failure(s, NULL, &failure);
 }
 
-int ul_session_device_write(const struct ul_session *s, int64_t offset_bytes, const void *bytes,
-                            uint64_t size_bytes)
-{
-    struct ul_failure failure;
-    if (functions_of(s)->write(s->context, offset_bytes, bytes, size_bytes, &failure) == UL_OK)
-        return UL_EXIT_OK;
-    return ul_report_failure(s, NULL, &failure);
-}
-
 int ul_session_device_fill(const struct ul_session *s, int64_t offset_bytes, unsigned char value,
                            uint64_t size_bytes)
 {

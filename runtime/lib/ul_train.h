@@ -204,38 +204,32 @@ static inline enum ul_result ul_train_eval(const struct ul_model *model, void *p
 
 /* ---- parameters and state, where they lie ---- */
 
-/* Between a parameter that is offloaded and `bytes`. On a device that is memory of the host. */
+/* A piece of a parameter, from `at` on: loaded from where it lies into `bytes`, or saved there. */
 static inline enum ul_result ul_train_move(const struct ul_model *model, void *place,
-                                           enum ul_direction direction, uint64_t offset_bytes,
+                                           enum ul_direction direction,
+                                           const struct ul_rt_parameter *parameter, uint64_t at,
                                            void *bytes, uint64_t size_bytes,
                                            struct ul_failure *failure)
 {
+    uint64_t offset_bytes = parameter->offset_bytes + at;
+    bool is_offloaded = parameter->space == UL_SPACE_OFFLOAD;
     struct ul_offload memory;
-    const struct ul_offload *offload = &memory;
-    if (model->device != NULL)
+    const struct ul_offload *from = &memory;
+    if (model->device != NULL && !is_offloaded && direction == UL_OFFLOAD_LOAD)
+        return model->device->functions->read((struct ul_context *)place, (int64_t)offset_bytes,
+                                              bytes, size_bytes, failure);
+    if (model->device != NULL && !is_offloaded)
+        return model->device->functions->write((struct ul_context *)place, (int64_t)offset_bytes,
+                                               bytes, size_bytes, failure);
+    if (!is_offloaded)
+        ul_offload_memory(&memory, place, model->arena_bytes);
+    else if (model->device != NULL)
         ul_offload_memory(&memory, model->device->functions->offload((struct ul_context *)place),
                           model->offload_bytes);
     else
-        offload = ul_offload_of(model, place);
-    if (ul_offload_move(offload, direction, offset_bytes, bytes, size_bytes) != 0)
+        from = ul_offload_of(model, place);
+    if (ul_offload_move(from, direction, offset_bytes, bytes, size_bytes) != 0)
         return ul_check_fail(failure, UL_OFFLOAD_FAILED, size_bytes, 0);
-    return UL_OK;
-}
-
-/* A piece of a parameter, as it lies there, from `at` on. */
-static inline enum ul_result ul_train_fetch(const struct ul_model *model, void *place,
-                                            const struct ul_rt_parameter *parameter, uint64_t at,
-                                            void *target, uint64_t size_bytes,
-                                            struct ul_failure *failure)
-{
-    uint64_t offset_bytes = parameter->offset_bytes + at;
-    if (parameter->space == UL_SPACE_OFFLOAD)
-        return ul_train_move(model, place, UL_OFFLOAD_LOAD, offset_bytes, target, size_bytes,
-                             failure);
-    if (model->device != NULL)
-        return model->device->functions->read((struct ul_context *)place, (int64_t)offset_bytes,
-                                              target, size_bytes, failure);
-    memcpy(target, (const unsigned char *)place + offset_bytes, (size_t)size_bytes);
     return UL_OK;
 }
 
@@ -254,12 +248,13 @@ static inline enum ul_result ul_train_loss_scale(const struct ul_model *model, v
     const struct ul_rt_training *training = model->training;
     struct ul_failure unused;
     enum ul_result result =
-        ul_train_fetch(model, place, &training->parameters[training->loss_scale], 0, scale,
-                       sizeof *scale, failure != NULL ? failure : &unused);
+        ul_train_move(model, place, UL_OFFLOAD_LOAD, &training->parameters[training->loss_scale], 0,
+                      scale, sizeof *scale, failure != NULL ? failure : &unused);
     if (result != UL_OK)
         return result;
-    return ul_train_fetch(model, place, &training->parameters[training->taken_steps], 0,
-                          taken_steps, sizeof *taken_steps, failure != NULL ? failure : &unused);
+    return ul_train_move(model, place, UL_OFFLOAD_LOAD,
+                         &training->parameters[training->taken_steps], 0, taken_steps,
+                         sizeof *taken_steps, failure != NULL ? failure : &unused);
 }
 
 /* ---- what training changed, as bytes ---- */
@@ -291,17 +286,23 @@ static inline void ul_train_hash_number(struct ul_hash *hash, uint64_t number)
     ul_hash_add(hash, bytes, sizeof bytes);
 }
 
-/* Equal for models of one optimizer whose parameters have the same names, types and shapes. */
+/* Equal for models of one optimizer whose parameters have the same names, types and shapes, and
+   whose factors (--lora) count as much. */
 static inline uint64_t ul_train_kind(const struct ul_model *model)
 {
     struct ul_hash hash;
     const char *optimizer = model->training->optimizer;
+    uint64_t alpha;
     ul_hash_init(&hash);
     ul_hash_add(&hash, (const unsigned char *)optimizer, strlen(optimizer) + 1);
+    if (model->training->lora_alpha > 0) {
+        memcpy(&alpha, &model->training->lora_alpha, sizeof alpha);
+        ul_train_hash_number(&hash, alpha);
+    }
     for (uint32_t i = 0; i < model->training->parameter_count; i++) {
         const struct ul_rt_parameter *parameter = &model->training->parameters[i];
         ul_hash_add(&hash, (const unsigned char *)parameter->name, strlen(parameter->name) + 1);
-        ul_train_hash_number(&hash, (uint64_t)parameter->type);
+        ul_train_hash_number(&hash, (uint64_t)parameter->storage);
         ul_train_hash_number(&hash, parameter->rank);
         for (uint32_t d = 0; d < parameter->rank; d++)
             ul_train_hash_number(&hash, (uint64_t)parameter->dims[d]);
@@ -318,22 +319,6 @@ static inline uint32_t ul_train_element_bytes(const struct ul_rt_parameter *para
     return count != 0 ? (uint32_t)(parameter->size_bytes / count) : 1;
 }
 
-static inline enum ul_result ul_train_store(const struct ul_model *model, void *place,
-                                            const struct ul_rt_parameter *parameter, uint64_t at,
-                                            void *bytes, uint64_t size_bytes,
-                                            struct ul_failure *failure)
-{
-    uint64_t offset_bytes = parameter->offset_bytes + at;
-    if (parameter->space == UL_SPACE_OFFLOAD)
-        return ul_train_move(model, place, UL_OFFLOAD_SAVE, offset_bytes, bytes, size_bytes,
-                             failure);
-    if (model->device != NULL)
-        return model->device->functions->write((struct ul_context *)place, (int64_t)offset_bytes,
-                                               bytes, size_bytes, failure);
-    memcpy((unsigned char *)place + offset_bytes, bytes, (size_t)size_bytes);
-    return UL_OK;
-}
-
 static inline enum ul_result ul_train_save_one(const struct ul_model *model, void *place,
                                                const struct ul_rt_parameter *parameter,
                                                uint64_t offset_bytes, ul_write *write,
@@ -344,7 +329,8 @@ static inline enum ul_result ul_train_save_one(const struct ul_model *model, voi
     for (uint64_t at = 0; at < parameter->size_bytes; at += sizeof piece) {
         uint64_t left = parameter->size_bytes - at;
         uint64_t size = left < sizeof piece ? left : sizeof piece;
-        enum ul_result result = ul_train_fetch(model, place, parameter, at, piece, size, failure);
+        enum ul_result result =
+            ul_train_move(model, place, UL_OFFLOAD_LOAD, parameter, at, piece, size, failure);
         if (result != UL_OK)
             return result;
         if (ul_run_is_big_endian())
@@ -425,7 +411,8 @@ static inline enum ul_result ul_train_load_all(const struct ul_model *model, voi
             if (ul_run_is_big_endian())
                 ul_run_swap(piece, size, ul_train_element_bytes(parameter));
             if (place != NULL)
-                result = ul_train_store(model, place, parameter, at, piece, size, failure);
+                result = ul_train_move(model, place, UL_OFFLOAD_SAVE, parameter, at, piece, size,
+                                       failure);
             if (result != UL_OK)
                 return result;
         }
