@@ -385,7 +385,7 @@ void ul_builder_overwrite(struct ul_builder *builder, ul_value_id old, ul_value_
     builder->overwritten[builder->overwritten_count++] = (struct ul_overwritten){old, made};
 }
 
-/* An output for each input or weight that a node overwrites, unless the model has one. */
+/* An output for each input or weight that a node overwrites. */
 static enum ul_status add_overwritten(struct ul_builder *builder, struct ul_names *seen,
                                       bool *taken)
 {

@@ -29,6 +29,11 @@ static const struct ul_frontend_shape *find_shape(const struct inputs *inputs, c
     return NULL;
 }
 
+static bool is_sequence(const struct ul_model_port *port)
+{
+    return strcmp(port->kind, "sequence") == 0;
+}
+
 /* A tensor of an input that is a sequence. */
 static const char *item_name(const struct inputs *inputs, const char *name, uint32_t index)
 {
@@ -163,11 +168,44 @@ static enum ul_status unknown_input(const struct inputs *inputs, const char *fla
     const struct ul_onnx_model *model = inputs->builder->model;
     struct ul_text text;
     ul_text_init(&text, inputs->builder->scratch);
-    for (uint32_t i = 0; i < model->input_count; i++)
-        ul_text_printf(&text, "%s %s", i == 0 ? "" : ",", quote(inputs, model->inputs[i].name));
+    for (uint32_t i = 0; i < model->input_count; i++) {
+        const char *input = model->inputs[i].name;
+        ul_text_printf(&text, "%s %s", i == 0 ? "" : ",", quote(inputs, input));
+        if (is_sequence(&model->inputs[i]))
+            ul_text_printf(&text, ", a sequence of %s and so on",
+                           quote(inputs, item_name(inputs, input, 0)));
+    }
     return ul_diag_set(inputs->builder->diag, UL_USAGE,
                        "%s %s: the model has no such input; it has:%s", flag, quote(inputs, name),
                        model->input_count == 0 ? " none" : text.data);
+}
+
+/* Those of ports, and then those of sequences' tensors, as many as have a shape. */
+static enum ul_status check_shape_names(const struct inputs *inputs, struct ul_names *names)
+{
+    const struct ul_builder *builder = inputs->builder;
+    const struct ul_model_port *ports = builder->model->inputs;
+    for (uint32_t i = 0; i < builder->model->input_count; i++) {
+        if (is_sequence(&ports[i]) && find_shape(inputs, ports[i].name) != NULL)
+            return ul_diag_set(builder->diag, UL_USAGE,
+                               "--shape %s: it is a sequence: give each of its tensors a shape, %s "
+                               "and so on",
+                               quote(inputs, ports[i].name),
+                               quote(inputs, item_name(inputs, ports[i].name, 0)));
+        for (uint32_t k = 0; is_sequence(&ports[i]); k++) {
+            const char *name = item_name(inputs, ports[i].name, k);
+            if (find_shape(inputs, name) == NULL)
+                break;
+            if (!ul_names_add(names, name, i))
+                return ul_diag_set(builder->diag, UL_INVALID, "two inputs are called %s",
+                                   quote(inputs, name));
+        }
+    }
+    for (uint32_t i = 0; i < builder->options->shape_count; i++) {
+        if (ul_names_find(names, builder->options->shapes[i].input) == UL_NONE)
+            return unknown_input(inputs, "--shape", builder->options->shapes[i].input);
+    }
+    return UL_OK;
 }
 
 static enum ul_status check_names(const struct inputs *inputs)
@@ -183,21 +221,11 @@ static enum ul_status check_names(const struct inputs *inputs)
             return ul_diag_set(builder->diag, UL_INVALID, "two inputs are called %s",
                                quote(inputs, name));
     }
-    for (uint32_t i = 0; i < builder->model->input_count; i++) {
-        const char *name = builder->model->inputs[i].name;
-        bool is_sequence = strcmp(builder->model->inputs[i].kind, "sequence") == 0;
-        for (uint32_t k = 0; is_sequence && find_shape(inputs, item_name(inputs, name, k)); k++)
-            (void)!ul_names_add(&names, item_name(inputs, name, k), i);
-    }
-    for (uint32_t i = 0; i < builder->options->shape_count; i++) {
-        if (ul_names_find(&names, builder->options->shapes[i].input) == UL_NONE)
-            return unknown_input(inputs, "--shape", builder->options->shapes[i].input);
-    }
     for (uint32_t i = 0; i < builder->options->const_count; i++) {
         if (ul_names_find(&names, builder->options->consts[i].input) == UL_NONE)
             return unknown_input(inputs, "--const", builder->options->consts[i].input);
     }
-    return UL_OK;
+    return check_shape_names(inputs, &names);
 }
 
 /* A name as one would type it after a flag: names are untrusted, so anything unusual is quoted. */
@@ -277,7 +305,7 @@ static enum ul_status check_port(struct inputs *inputs, const struct ul_model_po
     if (strcmp(port->kind, "unknown") == 0)
         return ul_diag_set(builder->diag, UL_INVALID, "input %s has no type",
                            quote(inputs, port->name));
-    if (strcmp(port->kind, "sequence") == 0) {
+    if (is_sequence(port)) {
         ul_builder_problem(
             builder, "", "input", port->name,
             ul_arena_printf(builder->scratch,
@@ -334,8 +362,7 @@ static enum ul_status add_input(struct inputs *inputs, struct ul_model_port *por
                                 struct ul_scope *scope)
 {
     struct ul_builder *builder = inputs->builder;
-    if (strcmp(port->kind, "sequence") == 0 &&
-        find_shape(inputs, item_name(inputs, port->name, 0)) != NULL)
+    if (is_sequence(port) && find_shape(inputs, item_name(inputs, port->name, 0)) != NULL)
         return add_sequence(inputs, port, scope);
     UL_TRY(check_port(inputs, port));
     const struct ul_tensor *constant = find_const(inputs, port->name);

@@ -3,6 +3,7 @@
  * meaning is that of onnxruntime's ContribOperators.md, and where that is silent, of its CPU
  * kernels. What is neither here nor in ir/ops stays an unsupported operator. */
 #include "frontend/upgrade_microsoft.h"
+#include "ir/op.h"
 
 #include <string.h>
 
@@ -51,7 +52,7 @@ static const struct {
     {"InPlaceAccumulator", 2, 0, ul_microsoft_accumulate_once},
     {"InPlaceAccumulatorV2", 2, 0, ul_microsoft_accumulate},
     {"InplaceClipGradNorm", 1, 0, ul_microsoft_clip_norm},
-    {"LayerNormalizationGrad", 3, 0, ul_microsoft_layer_norm_grad},
+    {"LayerNormalizationGrad", 5, 0, ul_microsoft_layer_norm_grad},
     {"LeakyReluGrad", 2, 0, ul_microsoft_leaky_relu_grad},
     {"LogSoftmaxGrad", 2, 0, ul_microsoft_softmax_grad},
     {"LogSoftmaxGrad_13", 2, 0, ul_microsoft_softmax_grad},
@@ -88,7 +89,7 @@ static const struct {
     {"SGDOptimizerV2", 3, 0, ul_microsoft_sgd},
     {"Scale", 2, 0, ul_microsoft_scale},
     {"SigmoidGrad", 2, 0, ul_microsoft_sigmoid_grad},
-    {"SimplifiedLayerNormalizationGrad", 3, 0, ul_microsoft_rms_norm_grad},
+    {"SimplifiedLayerNormalizationGrad", 4, 0, ul_microsoft_rms_norm_grad},
     {"SkipLayerNormalization", 3, 0, ul_microsoft_skip_layer_norm},
     {"SkipSimplifiedLayerNormalization", 3, 0, ul_microsoft_skip_rms_norm},
     {"SliceGrad", 4, 0, ul_microsoft_slice_grad},
@@ -104,6 +105,39 @@ static const struct {
     {"ZeroGradient", 1, 0, ul_microsoft_zero_gradient},
 };
 
+/* Operators over sequences of tensors, and bits of those inputs. */
+static const struct {
+    const char *op;
+    uint32_t inputs;
+} of_sequences[] = {
+    {"AdamWOptimizer", 1u << 2 | 1u << 3 | 1u << 4 | 1u << 5},
+    {"InplaceClipGradNorm", 1u << 0},
+    {"SGDOptimizerV2", 1u << 1 | 1u << 2},
+};
+
+static bool takes_sequence(const char *op, uint32_t input)
+{
+    for (size_t i = 0; i < sizeof of_sequences / sizeof *of_sequences; i++)
+        if (strcmp(op, of_sequences[i].op) == 0)
+            return input < 32 && (of_sequences[i].inputs >> input & 1u) != 0;
+    return false;
+}
+
+/* Every other input of these operators is a tensor. */
+static bool check_sequences(struct ul_old_node *node)
+{
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        if (!ul_sequence_is(node->inputs[i]) || takes_sequence(node->op, i))
+            continue;
+        ul_old_problem(node,
+                       ul_arena_printf(node->builder->scratch,
+                                       "takes a sequence as input %u, which has to be a tensor",
+                                       (unsigned)i));
+        return false;
+    }
+    return true;
+}
+
 static bool has_inputs(const struct ul_old_node *node, uint32_t wanted, uint32_t absent)
 {
     if (node->input_count < wanted)
@@ -117,15 +151,16 @@ static bool has_inputs(const struct ul_old_node *node, uint32_t wanted, uint32_t
 
 void ul_upgrade_microsoft(struct ul_old_node *node)
 {
-    for (size_t i = 0; i < sizeof table / sizeof *table && !node->finished; i++) {
-        if (strcmp(node->op, table[i].op) != 0)
-            continue;
-        if (!has_inputs(node, table[i].min_inputs, table[i].absent))
-            ul_old_invalid(node, "inputs are missing");
-        else
-            table[i].upgrade(node);
+    size_t count = sizeof table / sizeof *table, row = 0;
+    while (row < count && strcmp(node->op, table[row].op) != 0)
+        row++;
+    bool is_known = row < count || ul_op_find(node->domain, node->op) != UL_OP_NONE;
+    if (!is_known || !check_sequences(node) || row == count)
         return;
-    }
+    if (has_inputs(node, table[row].min_inputs, table[row].absent))
+        table[row].upgrade(node);
+    else
+        ul_old_invalid(node, "inputs are missing");
 }
 
 void ul_upgrade_microsoft_nchwc(struct ul_old_node *node)

@@ -45,9 +45,21 @@ static ul_value_id choose(struct ul_old_node *node, ul_value_id flag, ul_value_i
     return ul_old_emit(node, "Where", 3, inputs, 0, NULL);
 }
 
+/* The model's outputs cannot be of values inside of a loop or branch. */
+static bool can_overwrite(struct ul_old_node *node)
+{
+    if (node->builder->block == 0)
+        return true;
+    ul_old_problem(node,
+                   "overwrites what it reads inside of a loop or branch; take it out of there");
+    return false;
+}
+
 /* buffer, value, whether to begin anew; gives a flag, and the new buffer. */
 void ul_microsoft_accumulate(struct ul_old_node *node)
 {
+    if (!can_overwrite(node))
+        return;
     ul_value_id sum = ul_old_emit_two(node, "Add", node->inputs[0], node->inputs[1]);
     if (ul_old_has_input(node, 2))
         sum = choose(node, node->inputs[2], node->inputs[1], sum);
@@ -59,6 +71,8 @@ void ul_microsoft_accumulate(struct ul_old_node *node)
 /* old sum, value, whether to update at all; gives the new sum. */
 void ul_microsoft_accumulate_once(struct ul_old_node *node)
 {
+    if (!can_overwrite(node))
+        return;
     ul_value_id value = ul_old_emit_cast(node, node->inputs[1], ul_old_dtype(node, 0));
     ul_value_id sum = ul_old_emit_two(node, "Add", node->inputs[0], value);
     if (ul_old_has_input(node, 2))
@@ -104,6 +118,8 @@ static void finish_updated(struct updated *updated, uint32_t kinds)
 /* rate, parameters, gradients, whether to update */
 void ul_microsoft_sgd(struct ul_old_node *node)
 {
+    if (!can_overwrite(node))
+        return;
     const struct ul_sequence *parameters = tensors_of(node, 1, NULL);
     const struct ul_sequence *gradients =
         parameters == NULL ? NULL : tensors_of(node, 2, parameters);
@@ -194,6 +210,8 @@ static ul_value_id next_parameter(struct ul_old_node *node, const struct adam *a
 /* rate, step (from 1 on), parameters, gradients, first and second moments, whether to update */
 void ul_microsoft_adamw(struct ul_old_node *node)
 {
+    if (!can_overwrite(node))
+        return;
     const struct ul_sequence *of[4] = {tensors_of(node, 2, NULL)};
     for (uint32_t i = 1; i < 4; i++) {
         of[i] = of[0] == NULL || of[i - 1] == NULL ? NULL : tensors_of(node, 2 + i, of[0]);

@@ -228,27 +228,93 @@ void ul_microsoft_loss_grad(struct ul_old_node *node)
 
 /* ---- Normalization ---- */
 
-/* dY, X, scale; the statistics that the operator kept are formed again. */
-static void layer_norm_grad(struct ul_old_node *node, const char *op, bool has_bias)
+/* A normalization by the statistics that are given, since the operator does not say which epsilon
+ * is in them. With n = (x - mean) / deviation, or x / deviation where no mean is taken off,
+ *
+ *      dbias = sum g, dscale = sum g n, dx = (h - mean h - n mean (h n)) / deviation, h = g scale
+ *
+ * where sums are over what is not normalized, and means over the rest. */
+struct layer_norm {
+    struct ul_old_node *node;
+    struct ul_type type;
+    int64_t axis;        /* the first that is normalized */
+    enum ul_dtype dtype; /* that is computed in, the statistics' */
+    ul_value_id inverse; /* 1 / deviation */
+    ul_value_id mean;    /* UL_NONE: none is taken off */
+};
+
+static bool read_layer_norm(struct ul_old_node *node, bool has_mean, struct layer_norm *norm)
 {
-    struct ul_type scale;
-    if (!ul_old_shape(node, 2, UINT32_MAX, &scale))
-        return;
-    ul_value_id xs[3] = {node->inputs[1], node->inputs[2], UL_NONE};
-    if (has_bias)
-        xs[2] = ul_old_emit_unknown(node, &scale);
-    finish_derivative(node, emit_like(node, op, xs, has_bias ? 3 : 2), node->inputs[0], xs,
-                      has_bias ? 3 : 2);
+    uint32_t last = has_mean ? 4 : 3;
+    *norm = (struct layer_norm){.node = node,
+                                .dtype = ul_old_dtype(node, last),
+                                .inverse = node->inputs[last],
+                                .mean = has_mean ? node->inputs[3] : UL_NONE};
+    if (!ul_old_shape(node, 1, UINT32_MAX & ~1u, &norm->type))
+        return false;
+    norm->axis = ul_old_int(node, "axis", -1);
+    norm->axis += norm->axis < 0 ? norm->type.rank : 0;
+    if (norm->axis >= 0 && norm->axis < (int64_t)norm->type.rank)
+        return true;
+    ul_old_invalid(node, "axis is out of range");
+    return false;
 }
 
+/* Means over what is normalized, which stays with size 1; sums over the rest. */
+static ul_value_id norm_reduce(const struct layer_norm *norm, ul_value_id x, bool is_mean)
+{
+    int64_t axes[UL_LIMIT_RANK];
+    struct ul_int_attr keep = {"keepdims", is_mean};
+    uint32_t count = 0;
+    for (uint32_t d = 0; d < norm->type.rank; d++)
+        if (((int64_t)d >= norm->axis) == is_mean)
+            axes[count++] = d;
+    if (count == 0)
+        return x;
+    ul_value_id inputs[2] = {x, ul_old_const_ints(norm->node, axes, count)};
+    return ul_old_emit(norm->node, is_mean ? "ReduceMean" : "ReduceSum", 2, inputs, 1, &keep);
+}
+
+static void set_norm_result(const struct layer_norm *norm, uint32_t output, ul_value_id value)
+{
+    struct ul_old_node *node = norm->node;
+    if (output < node->output_count && node->outputs[output][0] != '\0')
+        ul_old_set_result(node, output, ul_old_emit_cast(node, value, norm->type.dtype));
+}
+
+static void layer_norm_grad(struct ul_old_node *node, bool has_mean)
+{
+    struct layer_norm norm;
+    if (!read_layer_norm(node, has_mean, &norm))
+        return;
+    ul_value_id g = ul_old_emit_cast(node, node->inputs[0], norm.dtype);
+    ul_value_id n = ul_old_emit_cast(node, node->inputs[1], norm.dtype);
+    ul_value_id scale = ul_old_emit_cast(node, node->inputs[2], norm.dtype);
+    if (has_mean)
+        n = ul_old_emit_two(node, "Sub", n, norm.mean);
+    n = ul_old_emit_two(node, "Mul", n, norm.inverse);
+    ul_value_id h = ul_old_emit_two(node, "Mul", g, scale);
+    ul_value_id along = norm_reduce(&norm, ul_old_emit_two(node, "Mul", h, n), true);
+    ul_value_id dx = ul_old_emit_two(node, "Sub", h, ul_old_emit_two(node, "Mul", n, along));
+    if (has_mean) {
+        dx = ul_old_emit_two(node, "Sub", dx, norm_reduce(&norm, h, true));
+        set_norm_result(&norm, 2, norm_reduce(&norm, g, false));
+    }
+    set_norm_result(&norm, 0, ul_old_emit_two(node, "Mul", dx, norm.inverse));
+    set_norm_result(&norm, 1, norm_reduce(&norm, ul_old_emit_two(node, "Mul", g, n), false));
+    node->finished = true;
+}
+
+/* dY, X, scale, mean and 1 / deviation */
 void ul_microsoft_layer_norm_grad(struct ul_old_node *node)
 {
-    layer_norm_grad(node, "LayerNormalization", true);
+    layer_norm_grad(node, true);
 }
 
+/* dY, X, scale and 1 / deviation */
 void ul_microsoft_rms_norm_grad(struct ul_old_node *node)
 {
-    layer_norm_grad(node, "RMSNormalization", false);
+    layer_norm_grad(node, false);
 }
 
 /* Sums over all dimensions but the second, which stay with size 1. */
@@ -357,8 +423,12 @@ static void conv_grad(struct ul_old_node *node, const char *op, uint32_t channel
     struct ul_type w;
     if (!ul_old_shape(node, 2, UINT32_MAX & ~3u, &w))
         return;
-    int64_t count = w.dims[channels];
-    count *= channels == 1 ? ul_old_int(node, "group", 1) : 1;
+    int64_t count = w.dims[channels], groups = channels == 1 ? ul_old_int(node, "group", 1) : 1;
+    if (groups < 1 || groups > UL_LIMIT_DIM / (count > 0 ? count : 1)) {
+        ul_old_invalid(node, "group is out of range");
+        return;
+    }
+    count *= groups;
     struct ul_type bias = ul_type_make(w.dtype, 1, &count);
     const ul_value_id xs[3] = {node->inputs[1], node->inputs[2], ul_old_emit_unknown(node, &bias)};
     finish_derivative(node, emit_like(node, op, xs, 3), node->inputs[0], xs, 3);
@@ -377,6 +447,10 @@ void ul_microsoft_conv_transpose_grad(struct ul_old_node *node)
 void ul_microsoft_max_pool_grad(struct ul_old_node *node)
 {
     const struct ul_graph *graph = node->builder->graph;
+    if (!ul_old_has_input(node, 0) || !ul_old_has_input(node, 1)) {
+        ul_old_invalid(node, "inputs are missing");
+        return;
+    }
     const struct ul_value *taps = &graph->values[node->inputs[1]];
     if (taps->kind != UL_VALUE_NODE || taps->producer_output != 1 ||
         graph->nodes[taps->producer].op != UL_OP_MaxPool) {
@@ -392,6 +466,10 @@ void ul_microsoft_max_pool_grad(struct ul_old_node *node)
 void ul_microsoft_average_pool_grad(struct ul_old_node *node)
 {
     struct ul_builder *builder = node->builder;
+    if (!ul_old_has_input(node, 0) || node->output_count == 0) {
+        ul_old_invalid(node, "has no input or no output");
+        return;
+    }
     size_t length = strlen(node->outputs[0]);
     const char *end = strstr(node->outputs[0], "_grad");
     for (const char *at = end; at != NULL; at = strstr(at + 1, "_grad"))

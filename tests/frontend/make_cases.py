@@ -422,6 +422,41 @@ def sequences():
     write("sequence_out_of_range", model(graph(
         made + [n("SequenceAt", ["s", "i"], ["y"], name="at")], [X], [Y],
         [weight("i", np.int64(2))])))
+    given = helper.make_tensor_sequence_value_info("s", F, None)
+    first = n("SequenceAt", ["s", "zero"], ["y"], name="first")
+    zero = [weight("zero", np.int64(0))]
+    write("sequence_given", model(graph([first], [given], [Y], zero)),
+          ["--shape", "s[0]=2,3", "--shape", "s[1]=4"])
+    write("sequence_no_first", model(graph([first], [X, given], [Y], zero)), ["--shape", "s[1]=2,3"])
+    write("sequence_shape", model(graph([first], [given], [Y], zero)),
+          ["--shape", "s[0]=2,3", "--shape", "s=2,3"])
+    write("sequence_twice", model(graph([first], [tensor_type("s[0]", [2, 3]), given], [Y], zero)),
+          ["--shape", "s[0]=2,3"])
+    write("sequence_const", model(graph([first], [given], [Y], zero)),
+          ["--shape", "s[0]=2,3", "--const", "s[0]=data/mask.pb"])
+
+
+def training():
+    """Nodes of training graphs that are wrong."""
+    def node(op, inputs, outputs=("y",), domain="com.microsoft", **attributes):
+        return helper.make_node(op, inputs, list(outputs), name="wrong", domain=domain, **attributes)
+
+    def write_one(name, *nodes, inputs=(X,), weights=()):
+        write(name, model(graph(nodes, inputs, [Y], weights), domains=["com.microsoft"]))
+
+    made = helper.make_node("SequenceConstruct", ["x"], ["s"])
+    write_one("training_sequence", made, node("SoftmaxGrad", ["s", "x"]))
+    write_one("training_sequence_rate", made, node("SGDOptimizerV2", ["s", "s", "s"]))
+    write_one("training_sequence_other", made, node("Nowhere", ["s"]))
+    write_one("training_pool_inputs", node("MaxPoolGrad", ["x"], domain=""))
+    write_one("training_pool_outputs", node("AveragePoolGrad", ["x"], (), domain=""), relu())
+    write_one("training_groups", node("ConvTransposeGrad", ["w", "w", "w"], group=2**62),
+              inputs=[tensor_type("w", [2, 3, 4, 4])])
+    inside = graph([node("InPlaceAccumulatorV2", ["x", "x"], ("flag", "then"))], [],
+                   [tensor_type("then", [2, 3])])
+    other = graph([relu("x", "else")], [], [tensor_type("else", [2, 3])])
+    write_one("training_branch", helper.make_node("If", ["c"], ["y"], then_branch=inside, else_branch=other),
+              inputs=[X, tensor_type("c", [], TensorProto.BOOL)])
 
 
 def sources():
@@ -516,7 +551,7 @@ def hostile():
 def main():
     os.makedirs(OUT, exist_ok=True)
     for part in (external, constants, typed_fields, bad_tensors, functions, order, control, dims,
-                 unsupported, sequences, sources, not_models, hostile):
+                 unsupported, sequences, training, sources, not_models, hostile):
         part()
 
 

@@ -158,6 +158,27 @@ other (float[4] w) => (float[2,2] w_out) {
         says='"w_out" stays beside "w": it is f32[2,2], not f32[4]')
 
 
+def check_statistics(args):
+    """Of a normalization the gradient goes by its statistics, whatever epsilon is in them."""
+    graph = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]>
+norms (float[3,8] x, float[8] w, float[8] b, float[3,8] g) => (float[3,8] dx, float[8] dw, float[8] db) {
+  y, mean, inverse = LayerNormalization <epsilon = 0.5> (x, w, b)
+  dx, dw, db = com.microsoft.LayerNormalizationGrad <axis = -1> (g, x, w, mean, inverse)
+}""")
+    onnx.save(graph, "norms.onnx")
+    run(args.ullage, "compile", "norms.onnx", "--target", args.target, "--cflags", "-O1", "-o", "./norms")
+    draw = np.random.default_rng(0)
+    x, w, b, g = (draw.standard_normal(s).astype(np.float32) for s in ((3, 8), 8, 8, (3, 8)))
+    made = call("./norms", {"x": x, "w": w, "b": b, "g": g})
+    inverse = 1 / np.sqrt(x.var(1, keepdims=True) + 0.5)
+    n, h = (x - x.mean(1, keepdims=True)) * inverse, g * w
+    want = {"dx": (h - h.mean(1, keepdims=True) - n * (h * n).mean(1, keepdims=True)) * inverse,
+            "dw": (g * n).sum(0), "db": g.sum(0)}
+    failures.extend(f"LayerNormalizationGrad: {name} is {made[name]}, not {value}"
+                    for name, value in want.items()
+                    if made and not np.allclose(made[name], value, 1e-4, 1e-5))
+
+
 def main():
     options = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     options.add_argument("ullage")
@@ -175,6 +196,7 @@ def main():
         compare("the two programs and onnxruntime", losses, theirs)
         compare("--train and onnxruntime", own_losses(args), theirs, OWN_LIMIT)
         check_donation(args)
+        check_statistics(args)
     for text in failures:
         print(f"FAIL: {text}")
     print(f"run.py: {len(RECORDED)} models, {STEPS} steps, {len(failures)} failures")
