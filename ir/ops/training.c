@@ -11,9 +11,15 @@ enum ul_status ul_infer_derivative(struct ul_infer *infer)
 {
     const struct ul_node *node = infer->node;
     int64_t count = ul_node_get_int(node, "ul_xs", 0);
+    int64_t times = ul_node_get_int(node, "ul_values", 0) != 0 ? 2 : 1; /* each value is named */
+    int64_t named = ((int64_t)node->input_count - 2) / times;
     const struct ul_type *y = ul_infer_input(infer, 0), *g = ul_infer_input(infer, 1);
-    if (count < node->output_count || (uint64_t)count + 2 > node->input_count)
+    bool fits = count >= node->output_count && count <= named;
+    if (!fits || named * times + 2 != node->input_count)
         return ul_infer_invalid(infer, "ul_xs does not fit inputs and outputs");
+    for (uint32_t i = 2; i < node->input_count; i++)
+        if (node->inputs[i] == UL_NONE)
+            return ul_infer_invalid(infer, "a value that it is taken by is absent");
     UL_TRY(ul_check_dtype(infer, 0, UL_CHECK_FLOATS));
     if (g != NULL && !ul_type_equal(y, g))
         return ul_infer_invalid(infer, "the gradient of y is of another type");
