@@ -357,8 +357,10 @@ struct ul_type ul_update_blocks(const struct ul_type *type, uint32_t *axis, int6
     int64_t inner = 1;
     UL_ASSERT(type->rank > 0);
     *axis = type->rank - 1;
-    while (*axis > 0 && type->dims[*axis] <= UL_UPDATE_BLOCK / inner)
-        inner *= type->dims[(*axis)--];
+    while (*axis > 0 && type->dims[*axis] <= UL_UPDATE_BLOCK / inner) {
+        int64_t size = type->dims[(*axis)--];
+        inner *= size > 0 ? size : 1;
+    }
     int64_t count = type->dims[*axis], most = UL_UPDATE_BLOCK / inner;
     int64_t groups = count == 0 ? 0 : (count - 1) / most + 1;
     *group = groups == 0 ? 1 : (count - 1) / groups + 1;
@@ -389,11 +391,12 @@ enum ul_status ul_infer_update_bytes(struct ul_infer *infer)
         UL_TRY(ul_check_shape(infer, input, type->rank, type->dims));
         UL_TRY(ul_check_dtype(infer, table, UL_CHECK_BIT(UL_F32)));
         UL_TRY(ul_check_shape(infer, table, 1, &codes));
+        UL_TRY(ul_check_dtype(infer, input + 1, UL_CHECK_BIT(UL_F32)));
         UL_TRY(ul_check_shape(infer, input + 1, blocks.rank, blocks.dims));
         ul_infer_set(infer, 1 + 2 * s, UL_U8, type->rank, type->dims);
         ul_infer_set_type(infer, 2 + 2 * s, &blocks);
     }
-    return UL_OK;
+    return check_last(infer, bytes_scale_input(node));
 }
 
 typedef ul_kx update_fn(const struct update *u, uint32_t output);
