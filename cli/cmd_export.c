@@ -16,9 +16,9 @@ struct checkpoint {
 /* What stands in a checkpoint beside parameters: counters, and state of the optimizer. */
 static bool is_extra(const char *name)
 {
-    static const char *const extras[] = {"step",       "learning_rate",      "generator",
-                                         "optimizer",  "lora_alpha",         "loss/scale",
-                                         "loss/steps", "loss/growth_tracker"};
+    static const char *const extras[] = {"step",       "learning_rate", "generator",
+                                         "optimizer",  "lora_alpha",    "quantize",
+                                         "loss/scale", "loss/steps",    "loss/growth_tracker"};
     for (size_t i = 0; i < sizeof extras / sizeof *extras; i++)
         if (strcmp(name, extras[i]) == 0)
             return true;
@@ -132,24 +132,87 @@ static enum ul_status read_parameters(struct checkpoint *file, const struct ul_f
     return UL_OK;
 }
 
+/* What the checkpoint says of --quantize; NULL: nothing. */
+static enum ul_status read_quantize(const struct checkpoint *file, const char **lines)
+{
+    struct ul_compile *compile = &file->job->compile;
+    const struct ul_npz_entry *entry = find_entry(file, "quantize", strlen("quantize"));
+    const struct ul_tensor *tensor = NULL;
+    *lines = NULL;
+    if (entry == NULL)
+        return UL_OK;
+    UL_TRY(read_entry(file, entry, &tensor));
+    if (tensor->type.dtype != UL_U8 || tensor->type.rank != 1 ||
+        tensor->type.dims[0] != UL_TRAINING_QUANTIZE_BYTES)
+        return ul_diag_set(&compile->diag, UL_INVALID, "%s: \"quantize\" is no uint8 [%d]",
+                           file->path, UL_TRAINING_QUANTIZE_BYTES);
+    unsigned char text[UL_TRAINING_QUANTIZE_BYTES + 1] = {0};
+    ul_tensor_read(tensor, 0, UL_TRAINING_QUANTIZE_BYTES, text);
+    *lines = ul_arena_printf(&compile->keep, "%s", (const char *)text);
+    return UL_OK;
+}
+
+/* Weights that were of few bits while their factors were trained: the numbers that these stand for
+ * take the place of the model's. */
+static enum ul_status take_dequantized(const struct checkpoint *file, const char *model,
+                                       const char *lines, struct ul_export_tensor **tensors,
+                                       uint32_t *count, uint32_t *taken)
+{
+    struct ul_compile *compile = &file->job->compile;
+    struct ul_compile_dequantized *list = NULL;
+    uint32_t list_count = 0, known_count = *count;
+    UL_TRY(ul_compile_dequantize(compile, model, lines, &list, &list_count));
+    struct ul_export_tensor *all =
+        UL_NEW_ARRAY(&compile->keep, struct ul_export_tensor, known_count + list_count);
+    memcpy(all, *tensors, known_count * sizeof *all);
+    for (uint32_t i = 0; i < list_count; i++) {
+        uint32_t at = 0;
+        while (at < known_count && strcmp(all[at].name, list[i].name) != 0)
+            at++;
+        if (at == known_count)
+            all[(*count)++] =
+                (struct ul_export_tensor){.name = list[i].name, .tensor = list[i].tensor};
+        else if (all[at].tensor == NULL)
+            all[at].base = list[i].tensor;
+        *taken += at == known_count || all[at].tensor == NULL;
+    }
+    *tensors = all;
+    return UL_OK;
+}
+
+static enum ul_status read_checkpoint(struct checkpoint *file, struct ul_export_tensor **tensors,
+                                      uint32_t *count, const char **lines)
+{
+    struct ul_compile *compile = &file->job->compile;
+    struct ul_file mapped;
+    UL_TRY(ul_file_map(&mapped, &compile->keep, file->path, &compile->diag));
+    enum ul_status status = read_parameters(file, &mapped, tensors, count);
+    if (status == UL_OK)
+        status = read_quantize(file, lines);
+    ul_file_unmap(&mapped);
+    return status;
+}
+
 static enum ul_status export(struct ul_cli_job *job) {
     struct ul_compile *compile = &job->compile; struct ul_export_tensor *tensors = NULL;
-    struct ul_file file;
-    uint32_t count = 0;
+    const char *lines = NULL;
+    uint32_t count = 0, total, dequantized = 0;
     if (job->files.count != 2 || job->options.output == NULL) return ul_diag_set(
         &compile->diag, UL_USAGE,
         "give a model, a checkpoint and a result: ullage export MODEL.onnx "
         "C.npz -o TRAINED.onnx");
     const char *model = job->files.items[0], *path = job->files.items[1];
-    UL_TRY(ul_file_map(&file, &compile->keep, path, &compile->diag));
     struct checkpoint checkpoint = {.job = job, .path = path};
-    enum ul_status status = read_parameters(&checkpoint, &file, &tensors, &count);
-    ul_file_unmap(&file);
-    UL_TRY(status);
-    UL_TRY(ul_frontend_export(&compile->keep, model, job->options.output, tensors, count,
+    UL_TRY(read_checkpoint(&checkpoint, &tensors, &count, &lines));
+    total = count;
+    if (lines != NULL)
+        UL_TRY(take_dequantized(&checkpoint, model, lines, &tensors, &total, &dequantized));
+    UL_TRY(ul_frontend_export(&compile->keep, model, job->options.output, tensors, total,
                               &compile->diag));
-    if (!ul_cli_stdout_is_taken(job))
-        printf("%s: %u initializers of %s\n", job->options.output, (unsigned)count, path);
+    if (ul_cli_stdout_is_taken(job)) return UL_OK;
+    printf("%s: %u initializers of %s\n", job->options.output, (unsigned)count, path);
+    if (lines != NULL)
+        printf("%u of its weights are what they were of few bits\n", (unsigned)dequantized);
     return UL_OK;
 }
 
@@ -161,8 +224,9 @@ const struct ul_cli_command ul_command_export = {
                "must have their types and shapes; those that it does not name stay. The state of "
                "the optimizer is passed over. To a weight that has factors of --lora in the "
                "checkpoint their product is added, times lora_alpha over the rank; with --apart "
-               "the factors become initializers, and nodes in front of the others add it. Where "
-               "the model has external data, they go to "
+               "the factors become initializers, and nodes in front of the others add it. "
+               "Weights that --quantize kept in few bits while factors were trained become "
+               "the floats that these stand for. Where the model has external data, they go to "
                "TRAINED.onnx.data.",
     .group = "models",
     .bit = UL_IN_EXPORT,

@@ -121,6 +121,16 @@ enum ul_status ul_compile_set(struct ul_compile *compile, const char *name,
 /* Reads the model ("-": standard input) with the sizes and constants of the options: the graph as
  * it is in the file. ul_compile_build does so itself. */
 enum ul_status ul_compile_load(struct ul_compile *compile, const char *model_path) UL_MUST_CHECK;
+/* dequantize.c: weights that --quantize, an option a line, keeps in few bits in a program that
+ * trains, as the floats that these stand for. Loads the model, of a compile that does nothing
+ * else. */
+struct ul_compile_dequantized {
+    const char *name; /* of the initializer */
+    const struct ul_tensor *tensor;
+};
+enum ul_status ul_compile_dequantize(struct ul_compile *compile, const char *model_path,
+                                     const char *lines, struct ul_compile_dequantized **list,
+                                     uint32_t *count) UL_MUST_CHECK;
 /* Loads, runs the passes, builds the program. What options leave open is taken from options.plan,
  * if there is one, else from the target and this machine. With options.stop_after the graph is the
  * result, and there is no program. */

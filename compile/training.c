@@ -99,6 +99,23 @@ static enum ul_status read_lora(struct ul_compile *compile, struct ul_training *
     return UL_OK;
 }
 
+/* As a checkpoint has it: what factors are is said beside them. */
+static enum ul_status join_quantize(struct ul_compile *compile, struct ul_training *training)
+{
+    const struct ul_texts *texts = &compile->options.quantize;
+    struct ul_text text;
+    ul_text_init(&text, &compile->keep);
+    for (uint32_t i = 0; i < texts->count; i++)
+        ul_text_printf(&text, "%s%s", i == 0 ? "" : "\n", texts->items[i]);
+    training->quantize = texts->count > 0 ? text.data : NULL;
+    if (texts->count == 0 || text.length < UL_TRAINING_QUANTIZE_BYTES)
+        return UL_OK;
+    return ul_diag_set(&compile->diag, UL_USAGE,
+                       "--quantize: in a checkpoint there is room for %d characters of patterns: "
+                       "give fewer or shorter ones",
+                       UL_TRAINING_QUANTIZE_BYTES - 1);
+}
+
 /* One part of --schedule: its numbers, N steps and, of step, a factor. */
 static bool read_rate(const char *text, struct ul_rate *rate)
 {
@@ -276,9 +293,10 @@ static enum ul_status check_others(struct ul_compile *compile)
         return ul_diag_set(&compile->diag, UL_UNSUPPORTED,
                            "--weights rom: a program that trains writes its weights; leave it out "
                            "with --train");
-    if (options->quantize.count > 0)
+    if (options->quantize.count > 0 && options->lora.count == 0)
         return ul_diag_set(&compile->diag, UL_UNSUPPORTED,
-                           "--quantize: models are trained in floats; leave it out with --train");
+                           "--quantize: weights are trained in floats; with --lora RANK:PATTERN "
+                           "they stay, of few bits, and factors beside them are trained");
     if (options->precision == UL_PRECISION_F16)
         return ul_diag_set(&compile->diag, UL_UNSUPPORTED,
                            "--precision fp16: gradients leave its range; train with --precision "
@@ -357,6 +375,7 @@ enum ul_status ul_compile_read_training(struct ul_compile *compile)
     UL_TRY(read_loss(compile, training));
     UL_TRY(read_schedule(compile, training));
     UL_TRY(read_lora(compile, training));
+    UL_TRY(join_quantize(compile, training));
     UL_TRY(check_optimizer(compile));
     UL_TRY(check_loss(compile, training));
     UL_TRY(check_parts(compile));

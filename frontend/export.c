@@ -240,10 +240,16 @@ static enum ul_status find_bytes(struct export *export, struct ul_wire *wire,
         *size_bytes = ul_type_packed_bytes(&found->tensor->type);
         return UL_OK;
     }
+    if (found != NULL && found->is_apart && found->base != NULL) {
+        *bytes = found->base->data;
+        *size_bytes = ul_type_bytes(&found->base->type);
+        return UL_OK;
+    }
     if (found != NULL && !found->is_apart) {
-        const struct ul_tensor *weight = NULL;
+        const struct ul_tensor *weight = found->base;
         builder->wire = wire;
-        enum ul_status status = ul_tensor_decode(builder, proto, name, &weight);
+        enum ul_status status =
+            weight != NULL ? UL_OK : ul_tensor_decode(builder, proto, name, &weight);
         builder->wire = NULL;
         UL_TRY(status);
         *bytes = ul_export_lora_merge(builder->scratch, found, weight);

@@ -145,6 +145,7 @@ void ul_model_done(struct ul_onnx_model *model);
 struct ul_export_tensor {
     const char *name;
     const struct ul_tensor *tensor; /* NULL: there are factors */
+    const struct ul_tensor *base;   /* of factors: what they are beside; NULL: what the model has */
     const struct ul_tensor *left, *right;
     const char *left_name, *right_name;
     double scale;

@@ -77,6 +77,7 @@ struct ul_training {
     const struct ul_lora *lora; /* the last that matches counts */
     double lora_alpha;          /* what comes by way of factors is multiplied by it over the rank */
     uint64_t lora_seed;
+    const char *quantize;   /* of the weights beside factors, an option a line; NULL: none */
     bool train_mode;        /* turn what was exported for inference back */
     uint32_t micro_batches; /* of a step, at least 1: the batch is that of them all */
     uint32_t rate_count;
@@ -113,6 +114,9 @@ static inline bool ul_training_keeps(const struct ul_training *training)
 /* Behind a weight's name and a slash: its factors, of which the input meets A first. */
 #define UL_TRAINING_LORA_A "lora_A"
 #define UL_TRAINING_LORA_B "lora_B"
+/* Of what a checkpoint says of --quantize, with a zero behind it (runtime/lib/ul_model.h has the
+ * same). */
+#define UL_TRAINING_QUANTIZE_BYTES 256
 #define UL_TRAINING_STEP "ullage.step"
 #define UL_TRAINING_LOSS "loss"
 #define UL_TRAINING_CORRECT "correct"

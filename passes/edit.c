@@ -205,3 +205,53 @@ bool ul_edit_matches_any(const char *const *patterns, uint32_t count, const char
             return true;
     return false;
 }
+
+/* ---- who reads a weight ---- */
+
+static bool is_turn(const struct ul_node *node)
+{
+    uint32_t count = 0;
+    const int64_t *perm =
+        node->op == UL_OP_Transpose ? ul_node_get_ints(node, "perm", &count) : NULL;
+    return node->op == UL_OP_Transpose &&
+           (perm == NULL || (count == 2 && perm[0] == 1 && perm[1] == 0));
+}
+
+ul_value_id ul_edit_find_turned(const struct ul_graph *graph, ul_value_id value)
+{
+    const struct ul_value *info = &graph->values[value];
+    while (info->kind == UL_VALUE_NODE) {
+        const struct ul_node *node = &graph->nodes[info->producer];
+        if (!is_turn(node) && node->op != UL_OP_Identity)
+            break;
+        value = node->inputs[0];
+        info = &graph->values[value];
+    }
+    return value;
+}
+
+static void find_sites(const struct ul_graph *graph, struct ul_arena *arena, ul_value_id value,
+                       bool turned, struct ul_sites *sites)
+{
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        const struct ul_node *node = &graph->nodes[n];
+        for (uint32_t i = 0; node->op != UL_OP_NONE && i < node->input_count; i++) {
+            if (node->inputs[i] != value)
+                continue;
+            bool turns = is_turn(node);
+            if (turns || node->op == UL_OP_Identity) {
+                find_sites(graph, arena, node->outputs[0], turned != turns, sites);
+                continue;
+            }
+            UL_GROW(arena, sites->items, sites->count, sites->capacity);
+            sites->items[sites->count++] = (struct ul_site){n, i, turned};
+        }
+    }
+}
+
+void ul_edit_find_sites(const struct ul_graph *graph, struct ul_arena *arena, ul_value_id value,
+                        struct ul_sites *sites)
+{
+    *sites = (struct ul_sites){.count = 0};
+    find_sites(graph, arena, value, false, sites);
+}

@@ -128,7 +128,8 @@ static bool fold(struct infer *infer, ul_node_id id)
     if (result_bytes > infer->small_bytes && fold_shared(infer, id))
         return true;
     bool widens = (ul_op_get(node->op)->flags & UL_OP_WIDENS) != 0 && elements > 1 &&
-                  infer->pass->options->training == NULL;
+                  (infer->pass->options->training == NULL ||
+                   ul_node_get_int(node, "any_scale", 0) != 0); /* of pass quantize */
     if (elements > BIG_FOLD_ELEMENTS || widens)
         return false;
     /* Equal elements take no bytes, which only the result shows: without inputs in memory they

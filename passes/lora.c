@@ -27,63 +27,21 @@
 #include <math.h>
 #include <string.h>
 
-/* A node that reads a weight, as it is or transposed. */
-struct site {
-    ul_node_id node;
-    uint32_t input;
-    bool turned;
-};
-
-struct sites {
-    struct site *items;
-    uint32_t count, capacity;
-};
-
 struct adapter {
     const struct ul_lora *request;
     ul_value_id weight, left, right; /* factors, in the weight's dimensions */
-    struct sites sites;
+    struct ul_sites sites;
 };
 
-static bool is_turn(const struct ul_node *node)
-{
-    uint32_t count = 0;
-    const int64_t *perm =
-        node->op == UL_OP_Transpose ? ul_node_get_ints(node, "perm", &count) : NULL;
-    return node->op == UL_OP_Transpose &&
-           (perm == NULL || (count == 2 && perm[0] == 1 && perm[1] == 0));
-}
-
-/* What reads the value, through Identity, and Transpose of a matrix. */
-static void find_sites(const struct ul_pass *pass, ul_value_id value, bool turned,
-                       struct sites *sites)
-{
-    const struct ul_graph *graph = pass->graph;
-    for (uint32_t n = 0; n < graph->node_count; n++) {
-        const struct ul_node *node = &graph->nodes[n];
-        for (uint32_t i = 0; node->op != UL_OP_NONE && i < node->input_count; i++) {
-            if (node->inputs[i] != value)
-                continue;
-            bool turns = is_turn(node);
-            if (turns || node->op == UL_OP_Identity) {
-                find_sites(pass, node->outputs[0], turned != turns, sites);
-                continue;
-            }
-            UL_GROW(pass->scratch, sites->items, sites->count, sites->capacity);
-            sites->items[sites->count++] = (struct site){n, i, turned};
-        }
-    }
-}
-
 /* Multiplied, as a factor of a product and not as its bias. */
-static bool is_factor(const struct ul_graph *graph, const struct site *site)
+static bool is_factor(const struct ul_graph *graph, const struct ul_site *site)
 {
     return site->input < 2 &&
            (ul_op_get(graph->nodes[site->node].op)->flags & UL_OP_MULTIPLIES) != 0;
 }
 
 /* Why a product cannot have factors beside its weight; NULL: it can. */
-static const char *find_obstacle(const struct ul_graph *graph, const struct site *site,
+static const char *find_obstacle(const struct ul_graph *graph, const struct ul_site *site,
                                  const struct ul_type *weight)
 {
     const struct ul_node *node = &graph->nodes[site->node];
@@ -135,7 +93,7 @@ static enum ul_status check_adapter(const struct ul_pass *pass, const struct ada
     const char *name = ul_quote(pass->scratch, weight->name);
     int64_t rank = adapter->request->rank;
     for (uint32_t i = 0; i < adapter->sites.count; i++) {
-        const struct site *site = &adapter->sites.items[i];
+        const struct ul_site *site = &adapter->sites.items[i];
         const char *obstacle = find_obstacle(graph, site, &weight->type);
         if (obstacle != NULL)
             return ul_diag_set(pass->diag, UL_UNSUPPORTED,
@@ -188,7 +146,7 @@ static enum ul_status find_named(const struct ul_pass *pass, const struct ul_lor
         if (!is_candidate(pass, v) ||
             !ul_edit_matches(request->pattern, pass->graph->values[v].name))
             continue;
-        find_sites(pass, v, false, &adapter.sites);
+        ul_edit_find_sites(pass->graph, pass->scratch, v, &adapter.sites);
         for (uint32_t i = 0; i < adapter.sites.count; i++)
             multiplied = multiplied || is_factor(pass->graph, &adapter.sites.items[i]);
         if (!multiplied) { /* a bias, a scale */
@@ -252,7 +210,7 @@ static void add_factors(struct ul_pass *pass, struct adapter *adapter)
 {
     const struct ul_graph *graph = pass->graph;
     const struct ul_type weight = graph->values[adapter->weight].type;
-    const struct site *site = &adapter->sites.items[0];
+    const struct ul_site *site = &adapter->sites.items[0];
     const struct ul_node *node = &graph->nodes[site->node];
     bool transposes = node->op == UL_OP_Gemm && ul_node_get_int(node, "transB", 0) != 0;
     bool right_first = node->op == UL_OP_Conv || site->turned != transposes;
@@ -274,7 +232,7 @@ static void add_factors(struct ul_pass *pass, struct adapter *adapter)
 /* ---- products ---- */
 
 /* x times a factor, as the node multiplies; `is_first`: x is the node's own. */
-static ul_value_id multiply(struct ul_build *build, const struct site *site, ul_value_id x,
+static ul_value_id multiply(struct ul_build *build, const struct ul_site *site, ul_value_id x,
                             ul_value_id factor, bool is_first)
 {
     static const int64_t turn[] = {1, 0};
@@ -300,7 +258,7 @@ static ul_value_id multiply(struct ul_build *build, const struct site *site, ul_
 }
 
 /* Has the node's result be a sum with what comes by way of the factors. */
-static void add_way(struct ul_pass *pass, const struct adapter *adapter, const struct site *site)
+static void add_way(struct ul_pass *pass, const struct adapter *adapter, const struct ul_site *site)
 {
     struct ul_graph *graph = pass->graph;
     const struct ul_node node = graph->nodes[site->node];

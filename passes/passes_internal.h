@@ -67,6 +67,20 @@ struct ul_node_list {
     ul_node_id *nodes;
 };
 struct ul_node_list ul_edit_all_nodes(const struct ul_graph *graph, struct ul_arena *arena);
+/* Nodes that read a value through Identity, and Transpose of a matrix: as it is, or turned. */
+struct ul_site {
+    ul_node_id node;
+    uint32_t input;
+    bool turned;
+};
+struct ul_sites {
+    struct ul_site *items;
+    uint32_t count, capacity;
+};
+void ul_edit_find_sites(const struct ul_graph *graph, struct ul_arena *arena, ul_value_id value,
+                        struct ul_sites *sites);
+/* What such nodes read that make this value; itself, where none does. */
+ul_value_id ul_edit_find_turned(const struct ul_graph *graph, ul_value_id value);
 /* A name by which ul_edit_find_node finds the node again, or NULL. */
 const char *ul_edit_name_node(const struct ul_graph *graph, ul_node_id node);
 /* The node of that name, or that makes a value of that name; UL_NONE: there is none, or there are

@@ -431,9 +431,10 @@ static bool wants_copy(const struct precision *precision, const struct ul_node *
     const struct ul_graph *graph = precision->graph;
     ul_value_id value = node->inputs[input];
     ul_value_id other = node->inputs[1 - input];
-    return multiplies(node, input) && is_f32(precision, value) && is_f32(precision, other) &&
+    return multiplies(node, input) && is_f32(precision, value) &&
            graph->values[value].storage == UL_DTYPE_NONE &&
-           (graph->values[other].storage != UL_DTYPE_NONE || trains(precision));
+           (trains(precision) ||
+            (is_f32(precision, other) && graph->values[other].storage != UL_DTYPE_NONE));
 }
 
 /* For the product at this place. A Cast to the same type is an elementwise copy, which a kernel of
@@ -520,7 +521,11 @@ static void round_factors(struct precision *precision)
 {
     struct ul_graph *graph = precision->graph;
     for (uint32_t n = 0; n < precision->order.count; n++) {
-        const struct ul_node *node = &graph->nodes[precision->order.nodes[n]];
+        ul_node_id id = precision->order.nodes[n];
+        const struct ul_node *node = &graph->nodes[id];
+        if (multiplies(node, 1) && is_f32(precision, node->inputs[0]) &&
+            !is_f32(precision, node->inputs[1])) /* codes of few bits, which it makes numbers of */
+            ul_node_set_int(graph, id, "round_to", (int64_t)precision->storage);
         for (uint32_t i = 0; i < 2 && i < node->input_count; i++) {
             struct ul_value *factor =
                 node->inputs[i] == UL_NONE ? NULL : &graph->values[node->inputs[i]];

@@ -12,10 +12,16 @@
  * The first and the last product keep their weights, which everything passes through, unless a
  * pattern names them.
  *
+ * In programs that train these are weights that stay (--lora), as the model has them: the pass runs
+ * in front of all others, so that which ones it takes follows from the model and --quantize alone,
+ * and `ullage export` finds the numbers that factors were trained beside (Dettmers et al., "QLoRA",
+ * arXiv 2305.14314, has codes of 4 bits that lie as a normal distribution does; these are even).
+ *
  * Left undone: weights that something else than products reads (embeddings that are also the last
  * layer), convolutions; zero points. */
 #include "ir/build.h"
 #include "ir/op.h"
+#include "ir/training.h"
 #include "passes/passes_internal.h"
 
 #include <math.h>
@@ -136,7 +142,9 @@ static bool quantize_block(struct block *block, int64_t bits, bool searches)
 /* ---- one weight ---- */
 
 struct target {
-    ul_node_id node;
+    ul_value_id weight;
+    ul_node_id node;   /* a product that reads it */
+    ul_node_id reader; /* the first node that does, or that turns it for one */
     uint32_t k_axis;
     int64_t bits; /* 0: stays */
 };
@@ -146,8 +154,7 @@ static bool quantize_weight(const struct ul_pass *pass, const struct target *tar
                             struct ul_tensor **codes, struct ul_tensor **scales)
 {
     struct ul_graph *graph = pass->graph;
-    ul_value_id value = graph->nodes[target->node].inputs[1];
-    const struct ul_tensor *tensor = graph->values[value].tensor;
+    const struct ul_tensor *tensor = graph->values[target->weight].tensor;
     const int64_t *dims = tensor->type.dims;
     enum ul_dtype dtype = target->bits == 4 ? UL_I4 : UL_I8;
     int64_t depth = dims[target->k_axis], columns = dims[1 - target->k_axis];
@@ -183,7 +190,7 @@ static bool quantize_weight(const struct ul_pass *pass, const struct target *tar
 static enum ul_status replace_weight(const struct ul_pass *pass, const struct target *target)
 {
     struct ul_graph *graph = pass->graph;
-    ul_value_id value = graph->nodes[target->node].inputs[1];
+    ul_value_id value = target->weight;
     struct ul_type type = graph->values[value].type;
     const char *name = graph->values[value].name;
     struct ul_tensor *codes, *scales;
@@ -196,12 +203,13 @@ static enum ul_status replace_weight(const struct ul_pass *pass, const struct ta
     ul_value_id inputs[] = {
         ul_graph_add_weight(graph, name, codes),
         ul_graph_add_weight(graph, ul_arena_printf(graph->arena, "%s_scales", name), scales)};
-    struct ul_build build = ul_build_before(graph, target->node);
+    struct ul_build build = ul_build_before(graph, target->reader);
     ul_value_id floats = ul_build_value(&build, UL_OP_DequantizeLinear, inputs, 2, &type);
     ul_node_id node = graph->values[floats].producer;
     ul_node_set_int(graph, node, "axis", target->k_axis);
     ul_node_set_int(graph, node, "block_size", BLOCK);
     ul_node_set_int(graph, node, "output_dtype", UL_F32);
+    ul_node_set_int(graph, node, "any_scale", 1);
     for (uint32_t n = 0; n < graph->node_count; n++) {
         struct ul_node *reader = &graph->nodes[n];
         for (uint32_t i = 0; reader->op != UL_OP_NONE && i < reader->input_count; i++)
@@ -213,21 +221,92 @@ static enum ul_status replace_weight(const struct ul_pass *pass, const struct ta
 
 /* ---- which ---- */
 
-/* Products with a constant matrix in f32 that nothing else reads. */
-static bool find_target(const struct ul_graph *graph, const uint32_t *uses, ul_node_id id,
-                        struct target *target)
+static bool is_factor(const struct ul_training *training, ul_value_id value)
 {
-    const struct ul_node *node = &graph->nodes[id];
-    bool is_gemm = node->op == UL_OP_Gemm;
-    if (node->op != UL_OP_MatMul && !is_gemm)
+    for (uint32_t i = 0; i < training->factor_count; i++)
+        if (training->factors[i] == value)
+            return true;
+    return false;
+}
+
+/* A matrix of constants in f32; of a program that trains an initializer of the model, be it trained
+ * or not. */
+static bool is_matrix(const struct ul_pass *pass, ul_value_id value)
+{
+    const struct ul_training *training = pass->options->training;
+    const struct ul_value *info = &pass->graph->values[value];
+    const struct ul_tensor *tensor = ul_graph_get_constant(pass->graph, value);
+    if (training != NULL && (info->kind != UL_VALUE_WEIGHT ||
+                             (info->flags & UL_VALUE_TRAINED) == 0 || is_factor(training, value)))
         return false;
-    const struct ul_tensor *tensor = ul_graph_get_constant(graph, node->inputs[1]);
-    if (tensor == NULL || tensor->type.dtype != UL_F32 || tensor->type.rank != 2 ||
-        ul_type_elements(&tensor->type) == 0 || uses[node->inputs[1]] != 1)
-        return false;
-    *target = (struct target){.node = id,
-                              .k_axis = is_gemm && ul_node_get_int(node, "transB", 0) != 0 ? 1 : 0};
-    return true;
+    return tensor != NULL && tensor->type.dtype == UL_F32 && tensor->type.rank == 2 &&
+           ul_type_elements(&tensor->type) > 0;
+}
+
+/* The axis that products sum over; UL_NONE: something else reads the matrix, or it is multiplied
+ * both as it is and turned. */
+static uint32_t find_k_axis(const struct ul_graph *graph, const struct ul_sites *sites)
+{
+    uint32_t axis = UL_NONE;
+    for (uint32_t i = 0; i < sites->count; i++) {
+        const struct ul_site *site = &sites->items[i];
+        const struct ul_node *node = &graph->nodes[site->node];
+        bool is_gemm = node->op == UL_OP_Gemm;
+        bool turns = is_gemm && ul_node_get_int(node, "transB", 0) != 0;
+        uint32_t own = site->turned != turns ? 1 : 0;
+        if ((node->op != UL_OP_MatMul && !is_gemm) || site->input != 1 ||
+            (axis != UL_NONE && axis != own))
+            return UL_NONE;
+        axis = own;
+    }
+    return axis;
+}
+
+/* The first node that reads the value, where all that do stand in one block and it is no output. */
+static ul_node_id find_reader(const struct ul_graph *graph, const struct ul_node_list *all,
+                              ul_value_id value, const uint32_t *uses)
+{
+    ul_node_id first = UL_NONE;
+    uint32_t count = 0;
+    for (uint32_t n = 0; n < all->count; n++) {
+        const struct ul_node *node = &graph->nodes[all->nodes[n]];
+        for (uint32_t i = 0; i < node->input_count; i++) {
+            if (node->inputs[i] != value)
+                continue;
+            first = first == UL_NONE ? all->nodes[n] : first;
+            count += graph->nodes[first].parent == node->parent;
+        }
+    }
+    return count == uses[value] ? first : UL_NONE;
+}
+
+/* In the order of the products that read them. */
+static uint32_t find_targets(const struct ul_pass *pass, struct target **targets)
+{
+    const struct ul_graph *graph = pass->graph;
+    struct ul_node_list all = ul_edit_all_nodes(graph, pass->scratch);
+    const uint32_t *uses = ul_graph_count_uses(graph, pass->scratch);
+    bool *seen = UL_NEW_ARRAY(pass->scratch, bool, graph->value_count);
+    uint32_t count = 0;
+    *targets = UL_NEW_ARRAY(pass->scratch, struct target, all.count);
+    for (uint32_t n = 0; n < all.count; n++) {
+        const struct ul_node *node = &graph->nodes[all.nodes[n]];
+        struct target *target = &(*targets)[count];
+        struct ul_sites sites;
+        if (node->op != UL_OP_MatMul && node->op != UL_OP_Gemm)
+            continue;
+        ul_value_id weight = ul_edit_find_turned(graph, node->inputs[1]);
+        if (seen[weight] || !is_matrix(pass, weight))
+            continue;
+        seen[weight] = true;
+        ul_edit_find_sites(graph, pass->scratch, weight, &sites);
+        *target = (struct target){.weight = weight,
+                                  .node = all.nodes[n],
+                                  .reader = find_reader(graph, &all, weight, uses),
+                                  .k_axis = find_k_axis(graph, &sites)};
+        count += target->reader != UL_NONE && target->k_axis != UL_NONE;
+    }
+    return count;
 }
 
 static enum ul_status choose(const struct ul_pass *pass, struct target *targets, uint32_t count)
@@ -248,38 +327,43 @@ static enum ul_status choose(const struct ul_pass *pass, struct target *targets,
                 request.pattern == NULL
                     ? is_inner
                     : ul_edit_matches(request.pattern, node->name) ||
-                          ul_edit_matches(request.pattern, graph->values[node->inputs[1]].name);
+                          ul_edit_matches(request.pattern, graph->values[targets[i].weight].name);
             if (is_meant)
                 targets[i].bits = request.bits;
             found += is_meant;
         }
         if (found == 0)
-            return ul_diag_set(pass->diag, UL_USAGE,
-                               "--quantize %s: no product reads a weight of such a name%s",
-                               ul_quote(pass->scratch, pass->options->quantize[q]),
-                               request.pattern == NULL
-                                   ? " between the first and the last, which stay as they are: "
-                                     "name them, as in int4:*"
-                                   : "; patterns are of names of nodes or weights");
+            return ul_diag_set(
+                pass->diag, UL_USAGE,
+                "--quantize %s: no product reads a weight of such a name that nothing else "
+                "reads%s",
+                ul_quote(pass->scratch, pass->options->quantize[q]),
+                request.pattern == NULL
+                    ? " between the first and the last, which stay as they are: "
+                      "name them, as in int4:*"
+                    : "; patterns are of names of nodes or weights");
     }
     return UL_OK;
 }
 
+/* Is it trained as it is? Then it is a float, and no pattern is about it. */
+static bool is_trained(const struct ul_pass *pass, ul_value_id weight)
+{
+    const struct ul_training *training = pass->options->training;
+    return training != NULL && ul_edit_matches_any(training->train_only, training->train_only_count,
+                                                   pass->graph->values[weight].name);
+}
+
 enum ul_status ul_pass_quantize(struct ul_pass *pass)
 {
-    struct ul_graph *graph = pass->graph;
-    uint32_t count = 0;
+    struct target *targets;
     if (pass->options->quantize_count == 0)
         return UL_OK;
-    struct ul_node_list all = ul_edit_all_nodes(graph, pass->scratch);
-    uint32_t *uses = ul_graph_count_uses(graph, pass->scratch);
-    struct target *targets = UL_NEW_ARRAY(pass->scratch, struct target, all.count);
-    for (uint32_t n = 0; n < all.count; n++)
-        count += find_target(graph, uses, all.nodes[n], &targets[count]);
+    uint32_t count = find_targets(pass, &targets);
     UL_TRY(choose(pass, targets, count));
     for (uint32_t i = 0; i < count; i++) {
         UL_ASSERT(targets[i].k_axis < 2);
-        if (targets[i].bits != 0)
+        if (targets[i].bits != 0 && !is_trained(pass, targets[i].weight))
             UL_TRY(replace_weight(pass, &targets[i]));
     }
     return UL_OK;

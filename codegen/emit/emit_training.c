@@ -165,13 +165,18 @@ void ul_emit_training(struct ul_emitter *emitter)
                    "    .has_batch_statistics = %s,\n"
                    "    .parameters = parameters,\n    .parameter_count = %u,\n"
                    "    .loss_scale = %s,\n    .taken_steps = %s,\n"
-                   "    .lora_alpha = %.17g,\n};\n\n",
+                   "    .lora_alpha = %.17g,\n    .quantize = ",
                    training->class_count, (long long)training->ignore_index,
                    training->class_weights != NULL ? "class_weights" : "NULL",
                    training->has_batch_statistics ? "true" : "false", count,
                    parameter_of(emitter, UL_TRAINING_SCALE),
                    parameter_of(emitter, UL_TRAINING_SCALE_STEPS),
                    training->lora_count > 0 ? training->lora_alpha : 0);
+    if (training->quantize != NULL)
+        ul_emit_string(text, training->quantize);
+    else
+        ul_text_put(text, "NULL");
+    ul_text_put(text, ",\n};\n\n");
 }
 
 /* ---- functions of the library ---- */

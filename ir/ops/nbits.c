@@ -10,9 +10,15 @@
  * all weights; `e2m1`, where the four bits are a float; and `by_block`, where scales and zero
  * points are transposed, [blocks, N], as columns side by side want them. Such may be of other
  * blocks than the bytes: one for `scale_k` weights of a column, where all of k is one block of
- * bytes, and one for `scale_n` columns. */
+ * bytes, and one for `scale_n` columns; and `round_to`, the 16 bits that what is multiplied is
+ * rounded to.
+ *
+ * MatMulNBitsGradient is the gradient of A: that of the product times the transposed weights, which
+ * it reads as the product does. No weight is ever a float in memory, but for the tile that is
+ * multiplied. */
 #include "ir/ops/nbits.h"
 #include "ir/geometry.h"
+#include "ir/gradient.h"
 #include "ir/infer.h"
 #include "ir/kernel_build.h"
 #include "ir/ops/check.h"
@@ -105,8 +111,10 @@ const char *ul_nbits_read(struct ul_nbits *nbits, const struct ul_node *node,
     const char *wrong = read_attributes(nbits, node);
     if (wrong != NULL)
         return wrong;
-    if (a->rank == 0 || a->dims[a->rank - 1] != nbits->depth)
-        return "the last dimension of A must be K";
+    bool is_turned = node->op == UL_OP_MatMulNBitsGradient;
+    if (a->rank == 0 || a->dims[a->rank - 1] != (is_turned ? nbits->columns : nbits->depth))
+        return is_turned ? "the last dimension of the gradient must be N"
+                         : "the last dimension of A must be K";
     if (b->rank != 3 || b->dims[0] != nbits->columns || b->dims[1] != nbits->block_count ||
         b->dims[2] != nbits->block_bytes)
         return "B must be [N, K / block_size rounded up, bytes of a packed block]";
@@ -141,7 +149,7 @@ enum ul_status ul_nbits_check_scales(const struct ul_infer *infer, uint32_t inpu
 static enum ul_status check_types(const struct ul_infer *infer)
 {
     const struct ul_type *b = ul_infer_input(infer, UL_NBITS_B);
-    UL_TRY(ul_check_dtype(infer, UL_NBITS_A, UL_CHECK_FLOATS & ~UL_CHECK_BIT(UL_F64)));
+    UL_TRY(ul_check_dtype(infer, UL_NBITS_A, UL_CHECK_FLOATS));
     UL_TRY(ul_check_dtype(infer, UL_NBITS_B, UL_CHECK_BIT(UL_U8) | UL_SET_FLOAT8));
     UL_TRY(ul_check_dtype(infer, UL_NBITS_GROUPS, UL_CHECK_BIT(UL_I32)));
     UL_TRY(ul_check_dtype(infer, UL_NBITS_BIAS, UL_CHECK_FLOATS));
@@ -163,7 +171,7 @@ static enum ul_status check_groups(const struct ul_infer *infer, const struct ul
     return UL_OK;
 }
 
-enum ul_status ul_infer_matmul_nbits(struct ul_infer *infer)
+static enum ul_status infer_product(struct ul_infer *infer, bool is_turned)
 {
     const struct ul_type *types[6];
     for (uint32_t i = 0; i < 6; i++)
@@ -178,8 +186,35 @@ enum ul_status ul_infer_matmul_nbits(struct ul_infer *infer)
         return ul_infer_invalid(infer, "%s", wrong);
     UL_TRY(check_groups(infer, &nbits));
     struct ul_type type = *types[UL_NBITS_A];
-    type.dims[type.rank - 1] = nbits.columns;
+    type.dims[type.rank - 1] = is_turned ? nbits.depth : nbits.columns;
     ul_infer_set_type(infer, 0, &type);
+    return UL_OK;
+}
+
+enum ul_status ul_infer_matmul_nbits(struct ul_infer *infer)
+{
+    return infer_product(infer, false);
+}
+
+enum ul_status ul_infer_matmul_nbits_gradient(struct ul_infer *infer)
+{
+    return infer_product(infer, true);
+}
+
+/* Of what is multiplied, and of the bias: the weights are constants. */
+enum ul_status ul_gradient_matmul_nbits(struct ul_gradient *gradient)
+{
+    const struct ul_node *node = ul_gradient_node(gradient);
+    uint32_t count = node->input_count < UL_NBITS_BIAS ? node->input_count : UL_NBITS_BIAS;
+    ul_value_id g = ul_gradient_of(gradient, 0), inputs[UL_NBITS_BIAS] = {g};
+    for (uint32_t i = UL_NBITS_B; i < count; i++)
+        inputs[i] = node->inputs[i];
+    if (ul_gradient_wanted(gradient, UL_NBITS_BIAS))
+        ul_gradient_give_broadcast(gradient, UL_NBITS_BIAS, g);
+    if (!ul_gradient_wanted(gradient, UL_NBITS_A))
+        return UL_OK;
+    ul_node_id made = ul_gradient_begin_like(gradient, UL_OP_MatMulNBitsGradient, inputs, count, 1);
+    ul_gradient_give(gradient, UL_NBITS_A, ul_gradient_infer(gradient, made));
     return UL_OK;
 }
 
@@ -300,13 +335,15 @@ static ul_kx load_zero(struct ul_lower *lower, const struct ul_nbits *nbits,
     return ul_kx_cast(kernel, UL_I32, load_packed_zero(lower, nbits, zeros, row, at));
 }
 
-/* (weight - zero) * scale, of the byte that was loaded. */
+/* (code - zero) * scale, where floats of 8 bits are their own code; in programs that train with 16
+ * bits rounded to these, as all that products multiply is. */
 static ul_kx dequantize(struct ul_lower *lower, const struct ul_nbits *nbits,
-                        const struct place *place, ul_kx loaded)
+                        const struct place *place, ul_kx code)
 {
     struct ul_kernel *kernel = lower->kernel;
     const struct ul_node *node = &lower->graph->nodes[place->node];
-    ul_kx group = place->block, value;
+    int64_t storage = ul_node_get_int(node, "round_to", UL_DTYPE_NONE);
+    ul_kx group = place->block, value = code;
     if (ul_lower_has_input(lower, place->node, UL_NBITS_GROUPS)) {
         ul_kx at = ul_kx_clamp(kernel, place->depth, 0, nbits->depth - 1);
         group = ul_lower_load(lower, node->inputs[UL_NBITS_GROUPS], &at);
@@ -315,22 +352,20 @@ static ul_kx dequantize(struct ul_lower *lower, const struct ul_nbits *nbits,
         group = ul_kx_divi(kernel, ul_kx_clamp(kernel, place->depth, 0, nbits->depth - 1),
                            nbits->scale_k);
     }
-    if (nbits->dtype != UL_U8) {
-        value = loaded;
-    } else {
-        value = 8 % nbits->bits != 0 ? load_run(lower, nbits, place)
-                                     : ul_nbits_part(kernel, loaded, place->part, nbits->bits);
-        value = nbits->is_e2m1 ? ul_nbits_e2m1(kernel, value) : ul_kx_cast(kernel, UL_I32, value);
-    }
-    if (nbits->dtype == UL_U8 && !nbits->is_e2m1) {
+    if (nbits->dtype == UL_U8 && nbits->is_e2m1) {
+        value = ul_nbits_e2m1(kernel, code);
+    } else if (nbits->dtype == UL_U8) {
         ul_kx zero = load_zero(lower, nbits, place, group);
-        value = ul_kx_cast(kernel, ul_kx_dtype(kernel, zero), value);
+        value = ul_kx_cast(kernel, ul_kx_dtype(kernel, zero), ul_kx_cast(kernel, UL_I32, code));
         value = ul_kx_binary(kernel, UL_KX_SUB, value, zero);
     }
     ul_kx scale =
         load_number(lower, nbits, node->inputs[UL_NBITS_SCALES], place->scale_column, group);
-    return ul_kx_binary(kernel, UL_KX_MUL, ul_kx_cast(kernel, UL_F32, value),
-                        ul_kx_cast(kernel, UL_F32, scale));
+    value = ul_kx_binary(kernel, UL_KX_MUL, ul_kx_cast(kernel, UL_F32, value),
+                         ul_kx_cast(kernel, UL_F32, scale));
+    if (storage == UL_DTYPE_NONE)
+        return value;
+    return ul_kx_round_to(kernel, (enum ul_dtype)storage, false, value);
 }
 
 /* ---- the product ---- */
@@ -396,7 +431,32 @@ static void open_b(struct ul_lower *lower, const struct ul_nbits *nbits, const s
         ul_kx_add(kernel, ul_kx_muli(kernel, place.block, nbits->block),
                   ul_kx_add(kernel, ul_kx_muli(kernel, place.byte, cut->per), place.part));
     place.scale_column = ul_kx_divi(kernel, place.column, nbits->scale_n);
-    b->transform = dequantize(lower, nbits, &place, ul_kx_var(kernel, b->loaded));
+    ul_kx code = ul_kx_var(kernel, b->loaded);
+    if (8 % nbits->bits != 0)
+        code = load_run(lower, nbits, &place);
+    else if (nbits->dtype == UL_U8)
+        code = ul_nbits_part(kernel, code, place.part, nbits->bits);
+    b->transform =
+        ul_kx_cast(kernel, contraction->acc_dtype, dequantize(lower, nbits, &place, code));
+}
+
+/* What sums are formed in; of f64 are those of tests of gradients. */
+static enum ul_dtype sum_dtype(const struct ul_type *a)
+{
+    return a->dtype == UL_F64 ? UL_F64 : UL_F32;
+}
+
+static struct ul_nbits read_node(const struct ul_lower *lower, ul_node_id node_id)
+{
+    const struct ul_node *node = &lower->graph->nodes[node_id];
+    const struct ul_type *types[6] = {NULL};
+    struct ul_nbits nbits;
+    for (uint32_t i = 0; i < node->input_count; i++)
+        types[i] =
+            ul_lower_has_input(lower, node_id, i) ? ul_lower_input_type(lower, node_id, i) : NULL;
+    const char *wrong = ul_nbits_read(&nbits, node, types);
+    UL_ASSERT(wrong == NULL);
+    return nbits;
 }
 
 void ul_lower_matmul_nbits(struct ul_lower *lower, ul_node_id node_id)
@@ -404,18 +464,12 @@ void ul_lower_matmul_nbits(struct ul_lower *lower, ul_node_id node_id)
     struct ul_kernel *kernel = lower->kernel;
     const struct ul_node *node = &lower->graph->nodes[node_id];
     const struct ul_type *a = ul_lower_input_type(lower, node_id, UL_NBITS_A);
-    const struct ul_type *types[6] = {NULL};
-    for (uint32_t i = 0; i < node->input_count; i++)
-        types[i] =
-            ul_lower_has_input(lower, node_id, i) ? ul_lower_input_type(lower, node_id, i) : NULL;
-    struct ul_nbits nbits;
-    const char *wrong = ul_nbits_read(&nbits, node, types);
-    UL_ASSERT(wrong == NULL);
+    const struct ul_nbits nbits = read_node(lower, node_id);
     const int64_t one = 1;
     uint32_t m_count = a->rank > 1 ? a->rank - 1 : 1;
     struct cut cut = cut_depth(&nbits, m_count);
     struct ul_contraction contraction;
-    ul_contraction_init(kernel, &contraction, UL_F32, a->rank > 1 ? a->dims : &one, m_count,
+    ul_contraction_init(kernel, &contraction, sum_dtype(a), a->rank > 1 ? a->dims : &one, m_count,
                         &nbits.columns, 1, cut.extents, 3);
     open_a(lower, &nbits, &cut, node->inputs[UL_NBITS_A], &contraction);
     open_b(lower, &nbits, &cut, node_id, &contraction);
@@ -427,8 +481,73 @@ void ul_lower_matmul_nbits(struct ul_lower *lower, ul_node_id node_id)
     index[a->rank - 1] = column;
     if (ul_lower_has_input(lower, node_id, UL_NBITS_BIAS)) {
         ul_kx bias = ul_lower_load(lower, node->inputs[UL_NBITS_BIAS], &column);
-        sum = ul_kx_binary(kernel, UL_KX_ADD, sum, ul_kx_cast(kernel, UL_F32, bias));
+        sum = ul_kx_binary(kernel, UL_KX_ADD, sum, ul_kx_cast(kernel, sum_dtype(a), bias));
     }
     ul_lower_store(lower, node->outputs[0], index, sum);
+    ul_ks_end(kernel);
+}
+
+/* ---- its gradient ---- */
+
+/* Weight (k, n), of which n is what is summed over. Elements along k lie side by side: the bytes
+ * of a block are full, or it is the only one. */
+static void open_turned(struct ul_lower *lower, const struct ul_nbits *nbits, ul_node_id node,
+                        struct ul_contraction *contraction)
+{
+    struct ul_kernel *kernel = lower->kernel;
+    uint32_t at_k = contraction->m_count, at_n = at_k + 1;
+    ul_value_id codes = lower->graph->nodes[node].inputs[UL_NBITS_B];
+    ul_kx zero = ul_kx_index_const(kernel, 0), base[3] = {zero, zero, zero};
+    int64_t at[3][UL_CONTRACT_DIMS] = {{0}};
+    int64_t per = 8 % nbits->bits != 0 ? 8 : 8 / nbits->bits;
+    struct ul_operand *b = &contraction->b;
+    UL_ASSERT(lower->graph->values[codes].kind == UL_VALUE_WEIGHT);
+    at[0][at_n] = 1;
+    ul_lower_operand(lower, contraction, b, codes, base, at, 0, 0);
+    ul_kx k = ul_kx_var(kernel, contraction->vars[at_k]);
+    ul_kx column = ul_kx_var(kernel, contraction->vars[at_n]);
+    ul_kx within = ul_kx_modi(kernel, k, nbits->block);
+    struct place place = {.node = node,
+                          .column = column,
+                          .block = ul_kx_divi(kernel, k, nbits->block),
+                          .byte = ul_kx_divi(kernel, within, per),
+                          .part = ul_kx_modi(kernel, within, per),
+                          .depth = k,
+                          .scale_column = ul_kx_divi(kernel, column, nbits->scale_n)};
+    if (8 % nbits->bits == 0)
+        b->at.strides[at_k] = 1;
+    if (nbits->bits == 4 || nbits->bits == 2) {
+        b->packed = nbits->bits == 4 ? UL_U4 : UL_U2;
+        b->at.base = ul_kx_muli(kernel, b->at.base, per);
+        b->at.strides[at_n] *= per;
+    }
+    ul_kx code =
+        8 % nbits->bits != 0 ? load_run(lower, nbits, &place) : ul_kx_var(kernel, b->loaded);
+    b->transform =
+        ul_kx_cast(kernel, contraction->acc_dtype, dequantize(lower, nbits, &place, code));
+}
+
+void ul_lower_matmul_nbits_gradient(struct ul_lower *lower, ul_node_id node_id)
+{
+    struct ul_kernel *kernel = lower->kernel;
+    const struct ul_node *node = &lower->graph->nodes[node_id];
+    const struct ul_type *g = ul_lower_input_type(lower, node_id, UL_NBITS_A);
+    const struct ul_nbits nbits = read_node(lower, node_id);
+    const int64_t one = 1;
+    uint32_t m_count = g->rank > 1 ? g->rank - 1 : 1;
+    struct ul_contraction contraction;
+    ul_contraction_init(kernel, &contraction, sum_dtype(g), g->rank > 1 ? g->dims : &one, m_count,
+                        &nbits.depth, 1, &nbits.columns, 1);
+    ul_kx base[UL_LIMIT_RANK], index[UL_LIMIT_RANK];
+    int64_t at[UL_LIMIT_RANK][UL_CONTRACT_DIMS] = {{0}};
+    for (uint32_t d = 0; d < g->rank; d++) {
+        base[d] = ul_kx_index_const(kernel, 0);
+        index[d] = ul_kx_var(kernel, contraction.vars[d + 1 < g->rank ? d : m_count]);
+        at[d][d + 1 < g->rank ? d : m_count + 1] = 1;
+    }
+    ul_lower_operand(lower, &contraction, &contraction.a, node->inputs[UL_NBITS_A], base, at, 0, 0);
+    open_turned(lower, &nbits, node_id, &contraction);
+    ul_ks_contract(kernel, &contraction);
+    ul_lower_store(lower, node->outputs[0], index, ul_kx_var(kernel, contraction.acc));
     ul_ks_end(kernel);
 }

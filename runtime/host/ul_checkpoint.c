@@ -7,7 +7,9 @@
  *                    their order follows from
  *     optimizer      uint8 [16]: its name, then zeros: what the state is of
  *     lora_alpha     float64: where there are factors (--lora), what over their rank they count
- * All entries of a file are checked against the model before one is used.
+ *     quantize       uint8 [256]: where they are beside weights of few bits, what --quantize says
+ * of these, an option a line, then zeros All entries of a file are checked against the model before
+ * one is used.
  */
 #include "ul_train_internal.h"
 
@@ -21,6 +23,7 @@ enum { GENERATOR_COUNT = 4, OPTIMIZER_BYTES = 16, SHUFFLES = 1, PADS = 2, PIECE_
 
 static const int64_t generator_dims[] = {GENERATOR_COUNT};
 static const int64_t optimizer_dims[] = {OPTIMIZER_BYTES};
+static const int64_t quantize_dims[] = {UL_RT_QUANTIZE_BYTES};
 
 /* What stands in a checkpoint beside the parameters. */
 struct extras {
@@ -28,14 +31,17 @@ struct extras {
     double learning_rate;
     uint64_t generator[GENERATOR_COUNT];
     char optimizer[OPTIMIZER_BYTES];
-    double lora_alpha; /* last, since not all have it */
+    double lora_alpha; /* behind what all have */
+    char quantize[UL_RT_QUANTIZE_BYTES];
 };
 
-enum { EXTRA_COUNT = 5 };
+enum { LORA_ALPHA = 4, QUANTIZE, EXTRA_COUNT };
 
 static uint32_t extra_count(const struct ul_rt_training *training)
 {
-    return training->lora_alpha > 0 ? EXTRA_COUNT : EXTRA_COUNT - 1;
+    return training->lora_alpha <= 0    ? LORA_ALPHA
+           : training->quantize == NULL ? QUANTIZE
+                                        : EXTRA_COUNT;
 }
 
 static void describe_extras(struct extras *extras, struct ul_npz_member members[EXTRA_COUNT])
@@ -53,10 +59,15 @@ static void describe_extras(struct extras *extras, struct ul_npz_member members[
          .rank = 1,
          .dims = optimizer_dims,
          .size_bytes = sizeof extras->optimizer},
-        {.name = "lora_alpha", .type = UL_TYPE_F64, .size_bytes = sizeof extras->lora_alpha}};
-    const void *const places[EXTRA_COUNT] = {&extras->step, &extras->learning_rate,
-                                             extras->generator, extras->optimizer,
-                                             &extras->lora_alpha};
+        {.name = "lora_alpha", .type = UL_TYPE_F64, .size_bytes = sizeof extras->lora_alpha},
+        {.name = "quantize",
+         .type = UL_TYPE_U8,
+         .rank = 1,
+         .dims = quantize_dims,
+         .size_bytes = sizeof extras->quantize}};
+    const void *const places[EXTRA_COUNT] = {&extras->step,       &extras->learning_rate,
+                                             extras->generator,   extras->optimizer,
+                                             &extras->lora_alpha, extras->quantize};
     for (uint32_t i = 0; i < EXTRA_COUNT; i++) {
         memset(&members[i], 0, sizeof members[i]);
         members[i].tensor = tensors[i];
@@ -73,6 +84,8 @@ static struct extras get_extras(const struct ul_training_run *run)
                                           run->data.sample_count, run->batch_samples},
                             .lora_alpha = run->training->lora_alpha};
     snprintf(extras.optimizer, sizeof extras.optimizer, "%s", run->training->optimizer);
+    if (run->training->quantize != NULL)
+        snprintf(extras.quantize, sizeof extras.quantize, "%s", run->training->quantize);
     return extras;
 }
 
@@ -80,7 +93,7 @@ static bool is_extra(const char *name)
 {
     return strcmp(name, "step") == 0 || strcmp(name, "learning_rate") == 0 ||
            strcmp(name, "generator") == 0 || strcmp(name, "optimizer") == 0 ||
-           strcmp(name, "lora_alpha") == 0;
+           strcmp(name, "lora_alpha") == 0 || strcmp(name, "quantize") == 0;
 }
 
 int ul_checkpoint_check(const struct ul_training_run *run)
@@ -254,7 +267,7 @@ struct check {
     const struct ul_training_run *run;
     const char *path;
     bool with_state;
-    bool has_alpha; /* of factors */
+    bool has_alpha, has_quantize; /* of factors, and of what they are beside */
 };
 
 /* Has the model what the file has? */
@@ -264,6 +277,7 @@ static int check_name(void *context, const char *name)
     const struct ul_rt_training *training = check->run->training;
     char file[UL_SHOWN_BYTES], shown[UL_SHOWN_BYTES];
     check->has_alpha = check->has_alpha || strcmp(name, "lora_alpha") == 0;
+    check->has_quantize = check->has_quantize || strcmp(name, "quantize") == 0;
     if (is_extra(name) || (!check->with_state && is_state(training, name)))
         return UL_EXIT_OK;
     for (uint32_t i = 0; i < training->parameter_count; i++)
@@ -328,7 +342,7 @@ static int check_alpha(const struct ul_training_run *run, struct ul_reader *read
         return UL_EXIT_OK;
     describe_extras(&extras, members);
     int status = ul_npz_read(run->session, reader, "lora_alpha", "entry",
-                             &members[EXTRA_COUNT - 1].tensor, &extras.lora_alpha);
+                             &members[LORA_ALPHA].tensor, &extras.lora_alpha);
     if (status != UL_EXIT_OK || extras.lora_alpha == run->training->lora_alpha)
         return status;
     return ul_error(run->session, UL_EXIT_INVALID,
@@ -336,14 +350,41 @@ static int check_alpha(const struct ul_training_run *run, struct ul_reader *read
                     ul_shown(shown, reader->name), extras.lora_alpha, run->training->lora_alpha);
 }
 
+/* Factors are what they are beside weights of those bits. */
+static int check_quantize(const struct ul_training_run *run, struct ul_reader *reader,
+                          bool is_there)
+{
+    const char *own = run->training->quantize;
+    char shown[UL_SHOWN_BYTES], theirs[UL_SHOWN_BYTES], ours[UL_SHOWN_BYTES];
+    struct extras extras;
+    struct ul_npz_member members[EXTRA_COUNT];
+    int status = UL_EXIT_OK;
+    describe_extras(&extras, members);
+    memset(extras.quantize, 0, sizeof extras.quantize);
+    if (is_there)
+        status = ul_npz_read(run->session, reader, "quantize", "entry", &members[QUANTIZE].tensor,
+                             extras.quantize);
+    extras.quantize[sizeof extras.quantize - 1] = '\0';
+    own = own != NULL ? own : "";
+    if (status != UL_EXIT_OK || strcmp(extras.quantize, own) == 0)
+        return status;
+    return ul_error(run->session, UL_EXIT_INVALID,
+                    "%s: its factors were trained beside weights of --quantize '%s', and this "
+                    "trainer was compiled with '%s': compile it with the same",
+                    ul_shown(shown, reader->name), ul_shown(theirs, extras.quantize),
+                    ul_shown(ours, own));
+}
+
 static int read_parameters(const struct ul_training_run *run, struct ul_reader *reader,
                            bool with_state)
 {
     const struct ul_rt_training *training = run->training;
-    struct check check = {run, reader->name, with_state, false};
+    struct check check = {run, reader->name, with_state, false, false};
     int status = ul_npz_visit(run->session, reader, check_name, &check);
     if (status == UL_EXIT_OK && check.has_alpha)
         status = check_alpha(run, reader);
+    if (status == UL_EXIT_OK && check.has_alpha)
+        status = check_quantize(run, reader, check.has_quantize);
     for (uint32_t i = 0; status == UL_EXIT_OK && i < training->parameter_count; i++)
         if (with_state || !is_state(training, training->parameters[i].name))
             status = read_parameter(run, reader, &training->parameters[i], with_state);
@@ -419,8 +460,8 @@ static int read_extras(const struct ul_training_run *run, struct ul_reader *read
                        struct extras *extras)
 {
     struct ul_npz_member members[EXTRA_COUNT];
-    void *const places[EXTRA_COUNT] = {&extras->step, &extras->learning_rate, extras->generator,
-                                       extras->optimizer, &extras->lora_alpha};
+    void *const places[EXTRA_COUNT] = {&extras->step,     &extras->learning_rate, extras->generator,
+                                       extras->optimizer, &extras->lora_alpha,    extras->quantize};
     int status = UL_EXIT_OK;
     describe_extras(extras, members);
     for (uint32_t i = 0; status == UL_EXIT_OK && i < extra_count(run->training); i++)

@@ -332,6 +332,9 @@ enum ul_rt_step_number { /* as ir/training.h has them */
                          UL_RT_STEP_PART,
                          UL_RT_STEP_NUMBERS
 };
+/* Of a checkpoint's entry that says what --quantize was, with a zero at its end. */
+#define UL_RT_QUANTIZE_BYTES 256
+
 struct ul_rt_training {
     const char *loss;      /* "softmax-cross-entropy" */
     const char *optimizer; /* "adamw" */
@@ -358,6 +361,7 @@ struct ul_rt_training {
     uint32_t loss_scale, taken_steps;
     double lora_alpha; /* over the rank: what comes by way of factors is multiplied by it; 0: there
                           are none */
+    const char *quantize; /* of the weights beside them, an option a line; NULL: they are floats */
 };
 
 struct ul_offload; /* ul_offload.h */

@@ -287,11 +287,11 @@ static inline void ul_train_hash_number(struct ul_hash *hash, uint64_t number)
 }
 
 /* Equal for models of one optimizer whose parameters have the same names, types and shapes, and
-   whose factors (--lora) count as much. */
+   whose factors (--lora) count as much, beside weights of as many bits (--quantize). */
 static inline uint64_t ul_train_kind(const struct ul_model *model)
 {
     struct ul_hash hash;
-    const char *optimizer = model->training->optimizer;
+    const char *optimizer = model->training->optimizer, *quantize = model->training->quantize;
     uint64_t alpha;
     ul_hash_init(&hash);
     ul_hash_add(&hash, (const unsigned char *)optimizer, strlen(optimizer) + 1);
@@ -299,6 +299,8 @@ static inline uint64_t ul_train_kind(const struct ul_model *model)
         memcpy(&alpha, &model->training->lora_alpha, sizeof alpha);
         ul_train_hash_number(&hash, alpha);
     }
+    if (quantize != NULL)
+        ul_hash_add(&hash, (const unsigned char *)quantize, strlen(quantize) + 1);
     for (uint32_t i = 0; i < model->training->parameter_count; i++) {
         const struct ul_rt_parameter *parameter = &model->training->parameters[i];
         ul_hash_add(&hash, (const unsigned char *)parameter->name, strlen(parameter->name) + 1);

@@ -18,21 +18,6 @@ static bool has_rule(const struct ul_op_info *row)
     return has;
 }
 
-/* Lines of the cases that begin with the operator's name. */
-static uint32_t count_cases(const char *cases, const struct ul_op_info *row)
-{
-    size_t length = strlen(row->name);
-    uint32_t count = 0;
-    for (const char *line = cases; line != NULL; line = strchr(line, '\n')) {
-        line += *line == '\n';
-        if (strncmp(line, row->name, length) != 0 || strncmp(line + length, " (", 2) != 0)
-            continue;
-        const char *refused = strstr(line, ": refused, "), *end = strchr(line, '\n');
-        count += refused == NULL || (end != NULL && end < refused);
-    }
-    return count;
-}
-
 /* Not what passes make alone. */
 static bool is_of_models(const struct ul_op_info *row)
 {
@@ -43,6 +28,21 @@ static const char *full_name(struct golden *golden, const struct ul_op_info *row
 {
     return row->domain == NULL ? row->name
                                : ul_arena_printf(&golden->arena, "%s::%s", row->domain, row->name);
+}
+
+/* Lines of the cases that begin with the operator's name. */
+static uint32_t count_cases(const char *cases, const char *name)
+{
+    size_t length = strlen(name);
+    uint32_t count = 0;
+    for (const char *line = cases; line != NULL; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, name, length) != 0 || strncmp(line + length, " (", 2) != 0)
+            continue;
+        const char *refused = strstr(line, ": refused, "), *end = strchr(line, '\n');
+        count += refused == NULL || (end != NULL && end < refused);
+    }
+    return count;
 }
 
 static const char *read_cases(struct golden *golden)
@@ -72,7 +72,7 @@ static void list_rules(struct golden *golden, struct ul_text *text, const char *
         const struct ul_op_info *row = ul_op_get((enum ul_op)op);
         if (!has_rule(row) || !is_of_models(row))
             continue;
-        uint32_t count = count_cases(cases, row);
+        uint32_t count = count_cases(cases, full_name(golden, row));
         golden->count++;
         if (count == 0)
             complain(golden, row, "has a gradient rule, but no case in tests/gradient/cases");

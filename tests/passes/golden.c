@@ -3,8 +3,8 @@
  * "# --row-major NODE", "# --channels-last", "# --filters-last", "# --biases-alike",
  * "# --signed-products 32", "# --products-joined", "# --precision NAME", "# --train" (by
  * cross-entropy, with SGD), "# --clip-mode twice" (of norm 1), "# --loss-scale 64",
- * "# --lora PATTERN" (of rank 2) and "# --calls" (the target has a library, which takes nothing) of
- * an .ir are options.
+ * "# --lora PATTERN" (of rank 2), "# --quantize TEXT" and "# --calls" (the target has a library,
+ * which takes nothing) of an .ir are options.
  *
  * usage: test_passes [--update] DIR
  * exit: 0 all as wanted, 1 not */
@@ -82,6 +82,7 @@ static enum ul_status run_case(struct golden *golden, const char *pass, const ch
     training.lora = lora;
     training.lora_count = lora_count;
     training.lora_alpha = 8;
+    options.quantize = read_lines(golden, text, "# --quantize ", &options.quantize_count);
     options.splits = read_lines(golden, text, "# --split ", &options.split_count);
     options.inside = read_lines(golden, text, "# --inside ", &options.inside_count);
     options.row_major = read_lines(golden, text, "# --row-major ", &options.row_major_count);

@@ -215,6 +215,9 @@ static void test_save(void)
     other.lora_alpha = 4;
     CHECK(ul_train_load(&model, arena, &loaded, read_file, NULL, &failure) == UL_CHECKPOINT_OTHER);
     other = *trainer_model.training;
+    other.quantize = "int4";
+    CHECK(ul_train_load(&model, arena, &loaded, read_file, NULL, &failure) == UL_CHECKPOINT_OTHER);
+    other = *trainer_model.training;
     other.parameter_count = 3;
     model.training = &other;
     CHECK(ul_train_load(&model, arena, &loaded, read_file, NULL, &failure) == UL_CHECKPOINT_OTHER);
