@@ -123,4 +123,17 @@ void ul_remat_exact_run(struct ul_remat_exact *job);
 /* remat_backward.c: the same, from the end. */
 void ul_remat_backward_run(struct ul_remat_exact *job);
 
+/* bound_transfers.c */
+
+struct ul_bound_transfers {
+    const struct ul_solve_graph *graph;
+    const struct ul_plan_space *space; /* takes the values of all nodes */
+    uint64_t alignment_bytes;          /* that the sizes of nodes are multiples of */
+    uint64_t budget_bytes;
+    uint64_t known_cost; /* of a schedule within the budget */
+};
+/* What every schedule of the graph costs at least, with repeats and transfers to the space; at most
+ * what is known. `method`: what proves that it is more than every node once, or NULL. */
+uint64_t ul_bound_transfers(const struct ul_bound_transfers *job, const char **method);
+
 #endif

@@ -5,9 +5,10 @@
  * repeats have to cost beside that is bounded by the exact searches (remat_exact.c,
  * remat_backward.c) on the abstract graph of a problem that is no harder: each step costs its
  * cheapest alternative's time and takes the minimum scratch of all.
+ * Where values may move to another space, copies take the place of repeats: bound_transfers.c, by
+ * the same graph, in which what is persistent and may move takes nothing.
  * Left undone: problems whose graph may say more bytes than a plan needs (values that several
- * steps write, steps that make several values, regions), and those whose values may move to another
- * space, which takes the place of repeats; there steps alone are counted. */
+ * steps write, steps that make several values, regions); there steps alone are counted. */
 #include "planner/model/optional.h"
 #include "planner/model/problem_graph.h"
 #include "planner/remat/remat.h"
@@ -109,6 +110,34 @@ struct repeats {
     const char *method; /* or NULL where cost is 0 */
 };
 
+/* What is persistent is at home elsewhere as far as it may. */
+static void base_leave(const struct ul_problem *problem, uint64_t alignment_bytes,
+                       struct ul_solve_graph *graph)
+{
+    for (uint32_t v = 0; v < problem->value_count; v++) {
+        const struct ul_plan_value *value = &problem->values[v];
+        if (value->persistent && value->space == 0 && ul_value_may_move(value))
+            graph->base_bytes -= ul_size_align_or_die(value->size_bytes, alignment_bytes);
+    }
+}
+
+/* What copies and repeats cost at least, for no more than `limit`. */
+static struct repeats transfers_bound(const struct ul_problem *problem,
+                                      struct ul_solve_graph *graph, uint64_t alignment_bytes,
+                                      uint64_t budget_bytes, uint64_t limit)
+{
+    uint64_t base_cost = ul_solve_base_cost(graph);
+    struct repeats found = {.cost = 0};
+    base_leave(problem, alignment_bytes, graph);
+    const struct ul_bound_transfers job = {.graph = graph,
+                                           .space = &problem->spaces[ul_transfer_space(problem)],
+                                           .alignment_bytes = alignment_bytes,
+                                           .budget_bytes = budget_bytes,
+                                           .known_cost = base_cost + limit};
+    found.cost = ul_bound_transfers(&job, &found.method) - base_cost;
+    return found;
+}
+
 /* What repeats cost at least, for no more than `limit`. */
 static struct repeats repeats_bound(struct ul_arena *arena, const struct ul_problem *problem,
                                     uint64_t alignment_bytes, uint64_t budget_bytes, uint64_t limit)
@@ -134,6 +163,8 @@ static struct repeats repeats_bound(struct ul_arena *arena, const struct ul_prob
     struct ul_remat_exact backwards = job;
     if (!graph.exact)
         return (struct repeats){.cost = 0};
+    if (ul_transfer_space(problem) != UL_PLAN_NONE)
+        return transfers_bound(problem, &graph.graph, alignment_bytes, job.budget_bytes, limit);
     ul_remat_backward_run(&backwards);
     bool settled =
         backwards.outcome == UL_REMAT_NONE_CHEAPER || backwards.outcome == UL_REMAT_OPTIMAL;
@@ -151,8 +182,7 @@ void ul_bound_cost(const struct ul_problem *problem, uint64_t budget_bytes, stru
     plan->cost_bound = ul_problem_min_cost(problem);
     plan->cost_bound_method = NULL;
     UL_ASSERT(plan->cost_bound <= plan->cost);
-    bool moves = ul_transfer_space(problem) != UL_PLAN_NONE;
-    if (plan->fits && plan->cost > plan->cost_bound && !moves) {
+    if (plan->fits && plan->cost > plan->cost_bound) {
         ul_arena_init(&scratch);
         struct repeats repeats = repeats_bound(&scratch, problem, plan->alignment_bytes,
                                                budget_bytes, plan->cost - plan->cost_bound);

@@ -129,7 +129,8 @@ struct ul_solve_result {
     uint64_t lower_bound_bytes; /* over all orders and recomputations */
     uint64_t cost, base_cost, cost_bound;
     uint32_t recomputes;
-    bool optimal;               /* over the full problem */
+    const char *bound_method; /* where values may move: what proves more than base_cost, or NULL */
+    bool optimal;             /* over the full problem */
     const char *optimal_within; /* what a narrower proof covers, or NULL */
     bool fits;
     bool proven;                    /* a misfit is certain */

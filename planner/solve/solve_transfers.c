@@ -6,9 +6,9 @@
  * ones, the published order and the best one run nothing twice, and out of each values move until
  * it is within the budget (planner/transfer/). The cheapest wins, with what is waited for. The
  * graph becomes a problem of one step and one value a node, so that the plan's timeline and its
- * checker are those of programs. Left undone: the bound of the cost is that of every node once,
- * since a copy may be hidden. */
+ * checker are those of programs. bound_transfers.c says what all schedules cost at least. */
 #include "planner/model/timeline.h"
+#include "planner/remat/remat.h"
 #include "planner/solve/solve.h"
 #include "planner/solve/solve_internal.h"
 #include "planner/transfer/transfer.h"
@@ -161,7 +161,7 @@ enum ul_status ul_solve_graph_run(struct ul_arena *arena, const struct ul_solve_
     ul_solve_run(arena, graph, &orders, result);
     if (!moves)
         return UL_OK;
-    /* What repeats have to cost, or cannot do, binds nothing that moves. */
+    /* What repeats alone have to cost, or cannot do, binds nothing that moves. */
     result->cost_bound = result->base_cost;
     if (result->peak_bytes > options->budget_bytes) {
         problem_make(&m);
@@ -172,6 +172,14 @@ enum ul_status ul_solve_graph_run(struct ul_arena *arena, const struct ul_solve_
         if (options->remat != UL_REMAT_NONE && options->budget_bytes >= result->lower_bound_bytes)
             UL_TRY(repeats_move(&m, options, diag));
     }
+    if (result->fits && result->cost > result->base_cost)
+        result->cost_bound =
+            ul_bound_transfers(&(struct ul_bound_transfers){.graph = graph,
+                                                            .space = graph->other,
+                                                            .alignment_bytes = 1,
+                                                            .budget_bytes = options->budget_bytes,
+                                                            .known_cost = result->cost},
+                               &result->bound_method);
     result->recomputes = result->order_count - graph->node_count;
     result->optimal = result->fits && result->cost == result->cost_bound;
     result->optimal_within = NULL;

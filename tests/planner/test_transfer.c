@@ -1,6 +1,7 @@
 /* The engine that places transfers: on random problems, with loops, branches and entries, for every
  * limit that it can meet, its plan is within the limit and the room, passes the checker, and, where
- * there are no entries, the oracle, whose streams do what they do as late as they may. */
+ * there are no entries, the oracle, whose streams do what they do as late as they may. Then what is
+ * changed in one place of such a plan: the checker refuses it, or it still means the same. */
 #include "oracle.h"
 #include "planner/model/timeline.h"
 #include "planner/solve/solve.h"
@@ -166,6 +167,318 @@ static void test_every_limit_is_met(void **state)
     assert_true(seen.exposed > PROBLEM_COUNT);
 }
 
+/* ---- Plans with one thing changed ---- */
+
+struct mutant {
+    struct ul_problem *problem;
+    struct ul_plan *plan;
+};
+
+static bool is_transfer(const struct ul_plan_position *at)
+{
+    return at->kind == UL_PLAN_SAVE || at->kind == UL_PLAN_LOAD;
+}
+
+/* All that stands behind the position comes one earlier. */
+static void position_remove(struct ul_plan *plan, uint32_t p)
+{
+    plan->position_count--;
+    memmove(plan->positions + p, plan->positions + p + 1,
+            (plan->position_count - p) * sizeof *plan->positions);
+    for (uint32_t q = p; q < plan->position_count; q++)
+        plan->positions[q].awaited -= plan->positions[q].awaited > p;
+    for (uint32_t r = 0; r < plan->range_count; r++) {
+        plan->ranges[r].begin -= plan->ranges[r].begin > p;
+        plan->ranges[r].end -= plan->ranges[r].end > p;
+    }
+    plan->peak_position -= plan->peak_position > p;
+}
+
+static bool wait_lose(struct mutant *m, uint32_t p)
+{
+    bool is_wait = m->plan->positions[p].kind == UL_PLAN_WAIT;
+    if (is_wait)
+        position_remove(m->plan, p);
+    return is_wait;
+}
+
+static bool wait_for_earlier(struct mutant *m, uint32_t p)
+{
+    struct ul_plan_position *at = &m->plan->positions[p];
+    uint32_t q = at->awaited;
+    if (at->kind != UL_PLAN_WAIT)
+        return false;
+    while (q-- > 0 && m->plan->positions[q].stream != m->plan->positions[at->awaited].stream)
+        ;
+    at->awaited = q;
+    return q != UINT32_MAX;
+}
+
+static bool wait_later(struct mutant *m, uint32_t p)
+{
+    struct ul_plan_position *at = &m->plan->positions[p];
+    if (at->kind != UL_PLAN_WAIT || p + 1 == m->plan->position_count || at[1].kind != UL_PLAN_RUN)
+        return false;
+    const struct ul_plan_position wait = *at;
+    *at = at[1];
+    at[1] = wait;
+    return true;
+}
+
+static bool load_before_save(struct mutant *m, uint32_t p)
+{
+    struct ul_plan_position *at = m->plan->positions;
+    uint32_t q = p + 1;
+    while (q < m->plan->position_count &&
+           (at[q].kind != UL_PLAN_LOAD || at[q].value != at[p].value))
+        q++;
+    if (at[p].kind != UL_PLAN_SAVE || q == m->plan->position_count)
+        return false;
+    const struct ul_plan_position save = at[p];
+    at[p] = at[q];
+    at[q] = save;
+    for (uint32_t r = 0; r < m->plan->range_count; r++) {
+        struct ul_plan_range *range = &m->plan->ranges[r];
+        if (range->value == save.value)
+            range->begin = range->begin == p ? q : range->begin == q ? p : range->begin;
+    }
+    return true;
+}
+
+static bool transfer_lose(struct mutant *m, uint32_t p)
+{
+    bool is = is_transfer(&m->plan->positions[p]);
+    if (is)
+        position_remove(m->plan, p);
+    return is;
+}
+
+static bool stream_none(struct mutant *m, uint32_t p)
+{
+    bool is = is_transfer(&m->plan->positions[p]);
+    m->plan->positions[p].stream = 0;
+    return is;
+}
+
+static bool stream_other(struct mutant *m, uint32_t p)
+{
+    struct ul_plan_position *at = &m->plan->positions[p];
+    bool is = is_transfer(at);
+    at->stream = is ? 3 - at->stream : at->stream;
+    return is;
+}
+
+static bool value_other(struct mutant *m, uint32_t p)
+{
+    struct ul_plan_position *at = &m->plan->positions[p];
+    at->value = (at->value + 1) % m->problem->value_count;
+    return is_transfer(at) && m->problem->value_count > 1;
+}
+
+static bool kind_other(struct mutant *m, uint32_t p)
+{
+    struct ul_plan_position *at = &m->plan->positions[p];
+    bool is = is_transfer(at);
+    at->kind = at->kind == UL_PLAN_SAVE ? UL_PLAN_LOAD : UL_PLAN_SAVE;
+    return is;
+}
+
+static bool space_other(struct mutant *m, uint32_t p)
+{
+    bool is = is_transfer(&m->plan->positions[p]);
+    m->plan->positions[p].space = 0;
+    return is;
+}
+
+static bool entry_other(struct mutant *m, uint32_t p)
+{
+    struct ul_plan_position *at = &m->plan->positions[p];
+    bool is = at->kind != UL_PLAN_RUN && m->problem->region_count > 2 && at->region != 0;
+    at->region = 3 - at->region;
+    return is && m->problem->regions[at->region].kind == UL_PLAN_ENTRY;
+}
+
+static bool stays(struct mutant *m, uint32_t p)
+{
+    bool is = is_transfer(&m->plan->positions[p]);
+    if (is)
+        m->problem->values[m->plan->positions[p].value].stays = true;
+    return is;
+}
+
+/* Of the ranges of what moves. */
+static bool moves(const struct mutant *m, uint32_t r)
+{
+    uint32_t value = m->plan->ranges[r].value;
+    for (uint32_t p = 0; p < m->plan->position_count; p++) {
+        if (is_transfer(&m->plan->positions[p]) && m->plan->positions[p].value == value)
+            return true;
+    }
+    return false;
+}
+
+static bool offset_shift(struct mutant *m, uint32_t r)
+{
+    m->plan->ranges[r].offset_bytes += 64;
+    return moves(m, r);
+}
+
+static bool offset_of_other(struct mutant *m, uint32_t r)
+{
+    uint32_t other = (r + 1) % m->plan->range_count;
+    m->plan->ranges[r].offset_bytes = m->plan->ranges[other].offset_bytes;
+    return moves(m, r);
+}
+
+static bool range_late(struct mutant *m, uint32_t r)
+{
+    m->plan->ranges[r].begin++;
+    return moves(m, r);
+}
+
+static bool range_short(struct mutant *m, uint32_t r)
+{
+    m->plan->ranges[r].end--;
+    return moves(m, r);
+}
+
+static bool home_other(struct mutant *m, uint32_t r)
+{
+    struct ul_plan_range *range = &m->plan->ranges[r];
+    range->space = 1 - range->space;
+    return moves(m, r);
+}
+
+/* Of the plan as a whole. */
+static bool capacity_less(struct mutant *m, uint32_t at)
+{
+    m->problem->spaces[1].capacity_bytes = m->plan->reserved_bytes[1] - 1;
+    return at == 0 && m->plan->reserved_bytes[1] > 64;
+}
+
+static bool reserved_less(struct mutant *m, uint32_t at)
+{
+    m->plan->reserved_bytes[1] -= 64;
+    return at == 0 && m->plan->reserved_bytes[1] < UINT64_MAX - 64;
+}
+
+static bool time_less(struct mutant *m, uint32_t at)
+{
+    m->plan->cost--;
+    return at == 0 && m->plan->cost < UINT64_MAX;
+}
+
+static bool transfers_none(struct mutant *m, uint32_t at)
+{
+    m->problem->spaces[1].transfers = false;
+    return at == 0 && m->plan->reserved_bytes[1] > 0;
+}
+
+static const struct {
+    const char *name;
+    bool (*make)(struct mutant *m, uint32_t at); /* false: not at this position, or range */
+    bool is_always;                              /* refused, whatever the oracle says */
+    bool is_of_range;                            /* not of a position; or of the plan, at 0 */
+} kinds[] = {{"a wait is lost", wait_lose, false, false},
+             {"a wait is for something earlier", wait_for_earlier, false, false},
+             {"a wait comes later", wait_later, false, false},
+             {"a load comes before its save", load_before_save, true, false},
+             {"a transfer is lost", transfer_lose, true, false},
+             {"a transfer is done at once", stream_none, false, false},
+             {"a transfer is on another stream", stream_other, false, false},
+             {"a transfer is of another value", value_other, true, false},
+             {"a save is a load", kind_other, true, false},
+             {"a transfer is to its own space", space_other, true, false},
+             {"a transfer is of another entry", entry_other, true, false},
+             {"a value that stays moves", stays, true, false},
+             {"a range lies elsewhere", offset_shift, false, true},
+             {"a range lies on another", offset_of_other, false, true},
+             {"a range begins late", range_late, false, true},
+             {"a range is short", range_short, true, true},
+             {"a range is in the other space", home_other, true, true},
+             {"the other space is too small", capacity_less, true, true},
+             {"the other space reserves less", reserved_less, true, true},
+             {"nothing is waited for", time_less, true, true},
+             {"the space takes no transfers", transfers_none, true, true}};
+enum { KIND_COUNT = sizeof kinds / sizeof *kinds };
+
+static struct mutant mutant_of(struct ul_arena *arena, const struct made *m,
+                               const struct ul_plan *from)
+{
+    struct mutant made = {UL_NEW(arena, struct ul_problem), UL_NEW(arena, struct ul_plan)};
+    *made.problem = *m->problem;
+    made.problem->values = ul_arena_copy(arena, m->problem->values,
+                                         m->problem->value_count * sizeof *m->problem->values);
+    made.problem->spaces = ul_arena_copy(arena, m->problem->spaces,
+                                         m->problem->space_count * sizeof *m->problem->spaces);
+    *made.plan = *from;
+    made.plan->positions =
+        ul_arena_copy(arena, from->positions, from->position_count * sizeof *from->positions);
+    made.plan->ranges =
+        ul_arena_copy(arena, from->ranges, from->range_count * sizeof *from->ranges);
+    made.plan->reserved_bytes = ul_arena_copy(arena, from->reserved_bytes,
+                                              from->space_count * sizeof *from->reserved_bytes);
+    return made;
+}
+
+static void mutants_try(struct made *m, const struct oracle *oracle, const struct ul_plan *from,
+                        uint64_t seed, uint32_t *refused)
+{
+    uint32_t most =
+        from->position_count > from->range_count ? from->position_count : from->range_count;
+    bool has_entries = m->problem->region_count > 1 && m->problem->regions[1].kind == UL_PLAN_ENTRY;
+    for (uint32_t i = 0; i < KIND_COUNT * most; i++) {
+        uint32_t kind = i % KIND_COUNT, at = i / KIND_COUNT;
+        struct ul_diag diag = {.status = UL_OK};
+        struct ul_arena scratch;
+        if (at >= (kinds[kind].is_of_range ? from->range_count : from->position_count))
+            continue;
+        ul_arena_init(&scratch);
+        struct mutant mutant = mutant_of(&scratch, m, from);
+        bool is_made = kinds[kind].make(&mutant, at);
+        bool is_refused =
+            is_made && ul_plan_check(&scratch, mutant.problem, mutant.plan, &diag) == UL_MISMATCH;
+        bool may_pass =
+            !kinds[kind].is_always && (has_entries || oracle_accepts(oracle, mutant.plan));
+        if (is_made && !is_refused && !may_pass)
+            fail_msg("seed %llu: %s, at %u, and passes", (unsigned long long)seed, kinds[kind].name,
+                     at);
+        refused[kind] += is_refused;
+        ul_arena_done(&scratch);
+    }
+}
+
+static void test_each_change_is_refused(void **state)
+{
+    (void)state;
+    enum { COUNT = 300 };
+    uint32_t refused[KIND_COUNT] = {0};
+    for (uint64_t seed = 1; seed <= COUNT; seed++) {
+        struct made m;
+        struct oracle oracle;
+        struct ul_plan_options options = options_of();
+        struct ul_diag diag = {.status = UL_OK};
+        made_init(&m, seed);
+        oracle_init(&oracle, &m.arena, m.problem);
+        struct ul_transfer job = job_of(&m, 0, UINT64_MAX);
+        ul_transfer_place(&m.arena, &job);
+        job = job_of(&m, job.floor_bytes, UINT64_MAX);
+        if (m.problem->step_count > 0)
+            ul_transfer_place(&m.arena, &job);
+        struct ul_plan plan = {.positions = job.positions, .position_count = job.position_count};
+        if (job.positions != NULL) {
+            assert_int_equal(ul_plan_complete(&m.arena, m.problem, &options, &plan, &diag), UL_OK);
+            ul_plan_judge(m.problem, 0, NULL, &plan);
+            mutants_try(&m, &oracle, &plan, seed, refused);
+        }
+        ul_arena_done(&m.arena);
+    }
+    for (uint32_t kind = 0; kind < KIND_COUNT; kind++) {
+        if (refused[kind] < COUNT / 10)
+            fail_msg("%s: refused %u times", kinds[kind].name, refused[kind]);
+    }
+}
+
 /* A forward pass of four values of 100 bytes, each read once more on the way back. */
 static struct ul_solve_result solve(struct ul_arena *arena, const char *space, uint64_t budget)
 {
@@ -212,6 +525,7 @@ static void test_graphs_have_a_second_space(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_limit_is_met),
+                                       cmocka_unit_test(test_each_change_is_refused),
                                        cmocka_unit_test(test_graphs_have_a_second_space)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
