@@ -134,6 +134,8 @@ static void print_summary(const struct ul_solve_graph *graph, const struct ul_so
            (unsigned long long)result->peak_bytes, (unsigned long long)result->order_peak_bytes,
            (unsigned long long)result->lower_bound_bytes);
     print_cost(result->cost, result->base_cost);
+    if (result->bound_method != NULL)
+        printf(", bound %llu by %s", (unsigned long long)result->cost_bound, result->bound_method);
     printf(", %u of %u nodes run again\n", result->recomputes, graph->node_count);
     print_transfers(graph, result);
     printf("method       %s, %.3f s%s", result->method, seconds,
@@ -173,6 +175,53 @@ static enum ul_status read_budget(struct ul_cli_job *job, const struct ul_solve_
     *budget_bytes = (uint64_t)(fraction * (double)peak);
     *budget_bytes += *budget_bytes == 0;
     return UL_OK;
+}
+
+/* What the command line says of the space that values may leave for. */
+static enum ul_status read_space(struct ul_cli_job *job, bool has_budget,
+                                 struct ul_plan_space *space)
+{
+    uint64_t capacity = job->compile.options.offload_budget_bytes;
+    uint64_t bandwidth = job->options.offload_bandwidth_mb;
+    if (!has_budget)
+        return ul_diag_set(&job->compile.diag, UL_USAGE,
+                           "--offload-budget and --offload-bandwidth: values leave for a budget: "
+                           "give --budget SIZE");
+    space->capacity_bytes = capacity != 0 ? capacity : space->capacity_bytes;
+    space->bandwidth_mb = bandwidth != 0 ? bandwidth : space->bandwidth_mb;
+    return UL_OK;
+}
+
+static bool has_space(const struct ul_cli_job *job)
+{
+    return job->compile.options.offload_budget_bytes != 0 || job->options.offload_bandwidth_mb != 0;
+}
+
+static enum ul_status read_graph_space(struct ul_cli_job *job, bool has_budget,
+                                       struct ul_solve_graph *graph)
+{
+    struct ul_plan_space *space = UL_NEW(&job->compile.keep, struct ul_plan_space);
+    if (!has_space(job))
+        return UL_OK;
+    *space = graph->other != NULL ? *graph->other
+                                  : (struct ul_plan_space){.name = "other", .transfers = true};
+    graph->other = space;
+    return read_space(job, has_budget, space);
+}
+
+static enum ul_status read_problem_space(struct ul_cli_job *job, bool has_budget,
+                                         const struct ul_problem *problem)
+{
+    if (!has_space(job))
+        return UL_OK;
+    for (uint32_t s = 0; s < problem->space_count; s++) {
+        if (problem->spaces[s].transfers)
+            return read_space(job, has_budget, &problem->spaces[s]);
+    }
+    return ul_diag_set(
+        &job->compile.diag, UL_USAGE,
+        "--offload-budget and --offload-bandwidth are of a space that transfers, and "
+        "this problem has none: plan --offload --print-problem writes one");
 }
 
 /* How far the budget is from what works, and whether that is proven. */
@@ -243,6 +292,7 @@ static enum ul_status solve_graph(struct ul_cli_job *job)
                                        .seed = given->seed,
                                        .time_limit_seconds = given->time_limit_seconds};
     UL_TRY(read_budget(job, &graph, &solving.budget_bytes));
+    UL_TRY(read_graph_space(job, solving.budget_bytes != 0, &graph));
     UL_TRY(ul_solve_graph_run(&job->compile.keep, &graph, &solving, &result, &job->compile.diag));
     double seconds = ul_clock_seconds() - start;
     if (options->json != NULL) {
@@ -343,10 +393,15 @@ static enum ul_status plan_misfit(struct ul_cli_job *job, const struct ul_proble
                                (unsigned long long)capacity);
     }
     UL_ASSERT(limit_bytes > 0 && plan->reserved_bytes[0] > limit_bytes);
-    return ul_diag_set(
-        diag, UL_NO_FIT, "no plan within %llu bytes %s; the smallest budget known to work is %llu",
-        (unsigned long long)limit_bytes, is_proven(plan, limit_bytes) ? "exists" : "was found",
-        (unsigned long long)plan->smallest_budget_bytes);
+    const char *room = "";
+    if (plan->sufficient_room_bytes > 0)
+        room = ul_arena_printf(&job->compile.keep, "; with --offload-budget %llu this one does",
+                               (unsigned long long)plan->sufficient_room_bytes);
+    return ul_diag_set(diag, UL_NO_FIT,
+                       "no plan within %llu bytes %s; the smallest budget known to work is %llu%s",
+                       (unsigned long long)limit_bytes,
+                       is_proven(plan, limit_bytes) ? "exists" : "was found",
+                       (unsigned long long)plan->smallest_budget_bytes, room);
 }
 
 static enum ul_status solve_problem(struct ul_cli_job *job, const struct ul_problem *problem)
@@ -359,6 +414,8 @@ static enum ul_status solve_problem(struct ul_cli_job *job, const struct ul_prob
         return ul_diag_set(&compile->diag, UL_USAGE,
                            "--budget-fraction is of a graph's published order, which a problem "
                            "has not; give --budget");
+    UL_TRY(
+        read_problem_space(job, ul_plan_limit_bytes(problem, planning.budget_bytes) != 0, problem));
     UL_TRY(ul_plan_solve(&compile->keep, problem, &planning, &plan, &compile->diag));
     uint64_t limit = ul_plan_limit_bytes(problem, planning.budget_bytes);
     UL_TRY(write_plan(job, &plan, limit, ul_clock_seconds() - start));

@@ -209,6 +209,25 @@ static enum ul_status require_offload(struct ul_compile *compile)
                        (unsigned long long)(reserved - offload->capacity_bytes));
 }
 
+/* What would do beside more budget, where what may leave is bounded. */
+static void put_room(struct ul_compile *compile, struct ul_text *text)
+{
+    const struct ul_program_offload *offload = &compile->program->options.offload;
+    uint64_t room = compile->plan.sufficient_room_bytes;
+    if (!offload->exists || offload->capacity_bytes == 0)
+        return;
+    if (room > 0)
+        ul_text_printf(text,
+                       "\nThat is with --offload-budget %llu: with --offload-budget %llu a plan is "
+                       "within the budget.",
+                       (unsigned long long)offload->capacity_bytes, (unsigned long long)room);
+    else
+        ul_text_printf(text,
+                       "\nThat is with --offload-budget %llu: no more of it is known to meet the "
+                       "budget.",
+                       (unsigned long long)offload->capacity_bytes);
+}
+
 enum ul_status ul_compile_require_fit(struct ul_compile *compile)
 {
     uint64_t budget = compile->options.budget_bytes;
@@ -239,6 +258,7 @@ enum ul_status ul_compile_require_fit(struct ul_compile *compile)
     else
         ul_text_printf(&text, "; that nothing smaller works is not proven (at least %llu).",
                        (unsigned long long)floor_bytes);
+    put_room(compile, &text);
     if (compile->plan.remat_why_not != NULL)
         ul_text_printf(&text, "\n%s",
                        ul_plan_remat_refusal(&compile->keep, &planning, &compile->plan));

@@ -43,6 +43,8 @@ struct ul_plan_options {
     struct ul_plan_beside beside;
     uint64_t below_bytes; /* of a ladder: what a budget bounds, of rungs that are looked for; 0: all
                              below the plan without a budget */
+    bool finds_room; /* of a ladder: where nothing is within the budget for want of room in another
+                        space, how much would do is looked for */
     const struct ul_plan_kept *kept; /* where remat is UL_REMAT_KEEP */
     uint64_t seed;
     uint64_t work_limit;       /* counted search nodes; 0: the default */
@@ -135,6 +137,8 @@ struct ul_plan {
     const char *optimal_within;        /* what a narrower proof of the cost covers, or NULL */
     bool stopped_by_time;
     uint64_t smallest_budget_bytes; /* the smallest one that the search met */
+    uint64_t sufficient_room_bytes; /* where it does not fit: the room in another space with which
+                                       a plan does; 0: none is known */
     uint64_t bounded_bytes;         /* what a budget bounds of it; 0: reserved_bytes[0] */
     const char *order_method;
     const char *remat_method;

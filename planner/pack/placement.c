@@ -160,6 +160,12 @@ static enum ul_status space_place(struct placement *l, const struct ul_plan_opti
     struct ul_pack_options pack = {.method = options->pack,
                                    .work_limit = options->work_limit,
                                    .time_limit_seconds = options->time_limit_seconds};
+    if (l->problem->spaces[space].transfers) { /* no byte less is of use than what there is */
+        enum { OTHER_WORK = 1 << 16 };
+        uint64_t capacity = l->problem->spaces[space].capacity_bytes;
+        pack.capacity_bytes = capacity;
+        pack.work_limit = capacity == 0 ? OTHER_WORK : pack.work_limit;
+    }
     struct ul_pack_result result;
     uint32_t other_count;
     uint64_t bottom = bottom_fill(l, &other_count);

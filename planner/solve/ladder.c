@@ -189,6 +189,8 @@ static bool is_promising(const struct climb *c, struct ul_arena *scratch,
                          const struct ul_plan *live)
 {
     uint64_t bytes = live_bytes(c, scratch, live);
+    if (bytes >= c->box.end_bytes)
+        return false;
     for (uint32_t i = 0; i < c->ladder->count; i++) {
         const struct ul_plan_rung *rung = &c->ladder->rungs[i];
         if (ul_rung_bytes(rung) <= bytes && rung->plan.cost <= live->cost)
@@ -801,18 +803,102 @@ static void sources_take(struct climb *c)
     }
 }
 
-/* Down in even steps to what one step needs, since the rest may be elsewhere. */
-static enum ul_status transfers_climb(struct climb *c, uint64_t top_bytes, uint32_t count)
+static bool has_rung_within(const struct ul_plan_ladder *ladder, uint64_t budget_bytes)
+{
+    return ul_rung_bytes(&ladder->rungs[ladder->count - 1]) <= budget_bytes;
+}
+
+/* Down in even steps to what one step needs, since the rest may be elsewhere; until a rung is so
+ * small, if that is all that is asked. There are many plans to pack, several for each step down:
+ * little work has to do for each. */
+static enum ul_status limits_move(struct climb *c, uint64_t top_bytes, uint32_t count,
+                                  uint64_t enough_bytes)
+{
+    enum { PACK_SHARE = 8 };
+    enum ul_status status = UL_OK;
+    const uint64_t work_limit = c->options.work_limit;
+    uint64_t floor_bytes = ul_account_bound(&c->scratch, c->problem, c->options.alignment_bytes);
+    c->options.work_limit = work_limit / PACK_SHARE + 1;
+    for (uint32_t i = 1; i <= count && status == UL_OK && !is_late(c); i++) {
+        double part = (double)i / count * (double)(top_bytes - floor_bytes);
+        if (floor_bytes < top_bytes && !has_rung_within(c->ladder, enough_bytes))
+            status = sources_move(c, top_bytes - (uint64_t)part);
+    }
+    c->options.work_limit = work_limit;
+    return status;
+}
+
+/* ---- How much room in the other space suffices ---- */
+
+/* Whether a rung within the budget comes of transfers where the other space has so much room, and
+ * how much of it that takes: from the limits and the plans that the climb begins with then, too. */
+static enum ul_status room_try(struct climb *c, const struct rungs *r, uint64_t budget_bytes,
+                               uint64_t room_bytes, uint64_t *taken_bytes)
+{
+    const struct climb before = *c;
+    struct ul_problem problem = *c->problem;
+    struct ul_plan_ladder ladder = {.count = 0};
+    uint32_t space = ul_transfer_space(&problem);
+    problem.spaces =
+        ul_arena_copy(&c->scratch, problem.spaces, problem.space_count * sizeof *problem.spaces);
+    problem.spaces[space].capacity_bytes = room_bytes;
+    rung_add(c->arena, &ladder, &c->ladder->rungs[0]);
+    c->problem = &problem;
+    c->ladder = &ladder;
+    c->box = (struct box){.end_bytes = budget_bytes + 1, .end_cost = UINT64_MAX};
+    enum ul_status status = limits_move(c, r->top_bytes, r->count, budget_bytes);
+    const struct ul_plan_rung *last = &ladder.rungs[ladder.count - 1];
+    bool found = has_rung_within(&ladder, budget_bytes);
+    *taken_bytes = found ? last->plan.reserved_bytes[space] : UINT64_MAX;
+    c->problem = before.problem;
+    c->ladder = before.ladder;
+    c->box = before.box;
+    return status;
+}
+
+/* The least room of which it is known that it suffices, and that one unit of alignment less does
+ * not, where the room that there is does not; 0 where no room suffices. */
+static enum ul_status room_find(struct climb *c, const struct rungs *r, uint64_t budget_bytes,
+                                uint64_t *room_bytes)
+{
+    enum { MORE = 8 };
+    uint64_t unit = c->options.alignment_bytes, taken, low = room_of(c->problem);
+    *room_bytes = 0;
+    UL_TRY(room_try(c, r, budget_bytes, 0, &taken));
+    if (taken == UINT64_MAX)
+        return UL_OK;
+    uint64_t high = taken > low ? taken : low + unit;
+    /* What finds it with any room may miss it with that much. */
+    for (uint32_t i = 0;; i++) {
+        UL_TRY(room_try(c, r, budget_bytes, high, &taken));
+        if (taken != UINT64_MAX || i == MORE)
+            break;
+        low = high;
+        high = ul_size_align_or_die(high + high / MORE, unit);
+    }
+    if (taken == UINT64_MAX)
+        return UL_OK;
+    while (high - low > unit && !is_late(c)) {
+        uint64_t middle = ul_size_align_or_die(low + (high - low) / 2, unit);
+        middle = middle < high ? middle : high - unit;
+        UL_TRY(room_try(c, r, budget_bytes, middle, &taken));
+        low = taken == UINT64_MAX ? middle : low;
+        high = taken == UINT64_MAX ? high : middle;
+    }
+    *room_bytes = high;
+    return UL_OK;
+}
+
+static enum ul_status transfers_climb(struct climb *c, const struct rungs *r, uint64_t budget_bytes)
 {
     if (ul_transfer_space(c->problem) == UL_PLAN_NONE)
         return UL_OK;
-    uint64_t floor_bytes = ul_account_bound(&c->scratch, c->problem, c->options.alignment_bytes);
     sources_take(c);
-    for (uint32_t i = 1; i <= count && floor_bytes < top_bytes && !is_late(c); i++) {
-        double part = (double)i / count * (double)(top_bytes - floor_bytes);
-        UL_TRY(sources_move(c, top_bytes - (uint64_t)part));
-    }
-    return UL_OK;
+    UL_TRY(limits_move(c, r->top_bytes, r->count, 0));
+    if (!c->options.finds_room || room_of(c->problem) == UINT64_MAX ||
+        has_rung_within(c->ladder, budget_bytes))
+        return UL_OK;
+    return room_find(c, r, budget_bytes, &c->ladder->room_bytes);
 }
 
 /* ---- Between two rungs ---- */
@@ -986,7 +1072,7 @@ static enum ul_status climb_run(struct climb *c, uint64_t budget_bytes)
     const struct rungs top = r;
     UL_TRY(rungs_climb(c, &r));
     UL_TRY(cuts_climb(c, &top));
-    UL_TRY(transfers_climb(c, top.top_bytes, top.count));
+    UL_TRY(transfers_climb(c, &top, budget_bytes));
     return budget_bytes == 0 ? UL_OK : rungs_between(c, &r, budget_bytes);
 }
 

@@ -19,11 +19,14 @@ static enum ul_status ladder_pick(struct ul_arena *arena, const struct ul_proble
 {
     struct ul_plan_rung rung;
     bool fits = fits_bytes(plan, options);
+    options->finds_room = !fits;
     UL_TRY(ul_ladder_build(arena, *problem, options, plan, ladder, diag));
     if (variants->merge != NULL)
         UL_TRY(variants->merge(variants->context, plan, ladder));
     ul_ladder_pick(ladder, fits ? 0 : options->budget_bytes, &rung);
     *plan = rung.plan;
+    if (!fits && !fits_bytes(plan, options))
+        plan->sufficient_room_bytes = ladder->room_bytes;
     options->beside = rung.beside;
     UL_ASSERT(rung.variant == 0 || variants->apply != NULL);
     return rung.variant == 0 ? UL_OK : variants->apply(variants->context, rung.variant, problem);

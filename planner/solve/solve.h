@@ -36,6 +36,8 @@ uint64_t ul_rung_bytes(const struct ul_plan_rung *rung);
 struct ul_plan_ladder {
     struct ul_plan_rung *rungs;
     uint32_t count;
+    uint64_t room_bytes;    /* where no rung is within the budget: the room in another space with
+                               which one is; 0: none is known, or not asked */
     const char *remat_name; /* the method of recomputation that was named, or NULL */
     const char *why_not;    /* where that one did not serve: why, or NULL */
 };

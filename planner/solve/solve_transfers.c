@@ -89,6 +89,7 @@ static void result_take(struct mover *m, struct ul_arena *scratch, const struct 
     bool moves = job->position_count > r->order_count;
     r->method = moves ? ul_arena_printf(m->arena, "%s; transfers", method) : method;
     r->positions = moves ? r->positions : NULL;
+    r->position_count = moves ? r->position_count : 0;
 }
 
 /* Moves values out of a sequence of nodes until it is within the budget, if that is cheaper than

@@ -354,6 +354,19 @@ printf '{"format":"ullage-graph","version":1,"nodes":[{"id":0,"name":"a","bytes"
 expect 4 'remat chain: no schedule fits 100 bytes .proven' "$ullage" solve two.json --budget 100 --remat chain
 grep -q '^method *chain' out.txt || fail "two.json: $(grep '^method' out.txt)"
 
+# another space: of the file, or of the command line
+printf '{"format":"ullage-graph","version":1,"nodes":[%s{"id":3,"bytes":100,"cost":10},%s],"edges":[[0,1],[1,2],[2,3],
+    [3,4],[2,5],[4,5],[1,6],[5,6],[0,7],[6,7]],"order":[0,1,2,3,4,5,6,7]}' \
+    "$(for id in 0 1 2; do printf '{"id":%s,"bytes":100,"cost":10},' $id; done)" \
+    "$(for id in 4 5 6; do printf '{"id":%s,"bytes":10,"cost":20},' $id; done){\"id\":7,\"bytes\":10,\"cost\":20}" >back.json
+expect 0 '^cost *120 .*, 0 of 8 nodes' "$ullage" solve back.json --budget 220 --offload-bandwidth 10000
+expect 0 '^transfers    2 saves of 200 bytes, 2 loads; 0 of' "$ullage" solve back.json --budget 220 --offload-bandwidth 10000
+expect 0 '^transfers    1 saves of 100 bytes' "$ullage" solve back.json --budget 220 --offload-bandwidth 10000 --offload-budget 100
+expect 0 '^cost *140 .*, bound 13[0-9] by .*, 2 of 8 nodes' "$ullage" solve back.json --budget 220 --offload-bandwidth 1500
+expect 0 '^cost *140 .*, 2 of 8 nodes' "$ullage" solve back.json --budget 220 --offload-budget 99
+expect 1 'give --budget' "$ullage" solve back.json --offload-budget 99
+expect 1 'this problem has none' "$ullage" solve digits.problem --budget 36000 --offload-budget 99
+
 # two outputs in place of one input: at that one step they would overwrite each other
 data=$(dpkg -L libonnx-testdata 2>/dev/null | grep -m1 '/data/node$')
 take_over_twice() { # TEST EDIT

@@ -479,6 +479,59 @@ static void test_each_change_is_refused(void **state)
     }
 }
 
+/* ---- Plans that are refused ---- */
+
+static struct ul_plan plan_within(struct made *m, uint64_t budget_bytes, uint64_t capacity_bytes)
+{
+    struct ul_plan_options options = options_of();
+    struct ul_diag diag = {.status = UL_OK};
+    struct ul_plan plan;
+    options.budget_bytes = budget_bytes;
+    options.work_limit = 1 << 10;
+    m->problem->spaces[1].capacity_bytes = capacity_bytes;
+    assert_int_equal(ul_plan_solve(&m->arena, m->problem, &options, &plan, &diag), UL_OK);
+    return plan;
+}
+
+/* What a plan that does not fit says would do does, to the byte. */
+static void refusal_prove(struct made *m, const struct ul_plan *refused, uint64_t budget_bytes,
+                          uint64_t capacity_bytes)
+{
+    uint64_t room = refused->sufficient_room_bytes, least = refused->smallest_budget_bytes;
+    assert_true(plan_within(m, least, capacity_bytes).fits);
+    assert_false(plan_within(m, least - 1, capacity_bytes).fits);
+    if (room == 0) {
+        assert_false(plan_within(m, budget_bytes, 0).fits);
+        return;
+    }
+    assert_true(room > capacity_bytes && plan_within(m, budget_bytes, room).fits);
+    assert_false(plan_within(m, budget_bytes, room - 1).fits);
+}
+
+static void test_refusals_say_what_suffices(void **state)
+{
+    (void)state;
+    enum { COUNT = 60, WANTED = 10 };
+    uint32_t of_room = 0, of_budget = 0;
+    for (uint64_t seed = 1; seed <= COUNT; seed++) {
+        struct made m;
+        made_init(&m, seed);
+        struct ul_transfer job = job_of(&m, 0, UINT64_MAX);
+        ul_transfer_place(&m.arena, &job);
+        uint64_t peak = m.runs.order_lower_bound_bytes, capacity = 64 + seed % 3 * 64;
+        uint64_t budget = peak - (peak - job.floor_bytes) * (seed % 4 + 2) / 4;
+        if (m.problem->step_count > 0 && job.floor_bytes < peak) {
+            struct ul_plan plan = plan_within(&m, budget, capacity);
+            if (!plan.fits)
+                refusal_prove(&m, &plan, budget, capacity);
+            of_room += !plan.fits && plan.sufficient_room_bytes > 0;
+            of_budget += !plan.fits && plan.sufficient_room_bytes == 0;
+        }
+        ul_arena_done(&m.arena);
+    }
+    assert_true(of_room >= WANTED && of_budget >= WANTED);
+}
+
 /* A forward pass of four values of 100 bytes, each read once more on the way back. */
 static struct ul_solve_result solve(struct ul_arena *arena, const char *space, uint64_t budget)
 {
@@ -526,6 +579,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_limit_is_met),
                                        cmocka_unit_test(test_each_change_is_refused),
+                                       cmocka_unit_test(test_refusals_say_what_suffices),
                                        cmocka_unit_test(test_graphs_have_a_second_space)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
