@@ -66,10 +66,10 @@ static const char *offload_text(struct ul_compile *compile)
     const char *where = options->offload.file != NULL ? "a file"
                         : options->target->traits.memory_is_separate
                             ? "page-locked memory of the host"
-                            : "other memory of the process, outside of any budget";
+                            : "other memory of the process, which no budget counts";
     uint64_t bytes = plan->reserved_bytes[UL_PROGRAM_OFFLOAD];
-    return ul_arena_printf(&compile->keep, "; offloads to %s of %s = %llu bytes", where,
-                           ul_size_format(&compile->keep, bytes), (unsigned long long)bytes);
+    return ul_arena_printf(&compile->keep, "; offloads %s = %llu bytes to %s",
+                           ul_size_format(&compile->keep, bytes), (unsigned long long)bytes, where);
 }
 
 static enum ul_status compile(struct ul_cli_job *job)

@@ -193,23 +193,40 @@ static enum ul_status read_checkpoint(struct checkpoint *file, struct ul_export_
     return status;
 }
 
-static enum ul_status export(struct ul_cli_job *job) {
-    struct ul_compile *compile = &job->compile; struct ul_export_tensor *tensors = NULL;
+static enum ul_status check_apart(const struct checkpoint *file,
+                                  const struct ul_export_tensor *tensors, uint32_t count)
+{
+    bool has_factors = false;
+    for (uint32_t i = 0; i < count; i++)
+        has_factors = has_factors || tensors[i].left != NULL;
+    if (!file->job->options.apart || has_factors)
+        return UL_OK;
+    return ul_diag_set(&file->job->compile.diag, UL_USAGE,
+                       "--apart is for factors of --lora, and %s has none: leave it out",
+                       file->path);
+}
+
+static enum ul_status export_model(struct ul_cli_job *job)
+{
+    struct ul_compile *compile = &job->compile;
+    struct ul_export_tensor *tensors = NULL;
     const char *lines = NULL;
     uint32_t count = 0, total, dequantized = 0;
-    if (job->files.count != 2 || job->options.output == NULL) return ul_diag_set(
-        &compile->diag, UL_USAGE,
-        "give a model, a checkpoint and a result: ullage export MODEL.onnx "
-        "C.npz -o TRAINED.onnx");
+    if (job->files.count != 2 || job->options.output == NULL)
+        return ul_diag_set(&compile->diag, UL_USAGE,
+                           "give a model, a checkpoint and a result: ullage export MODEL.onnx "
+                           "C.npz -o TRAINED.onnx");
     const char *model = job->files.items[0], *path = job->files.items[1];
     struct checkpoint checkpoint = {.job = job, .path = path};
     UL_TRY(read_checkpoint(&checkpoint, &tensors, &count, &lines));
+    UL_TRY(check_apart(&checkpoint, tensors, count));
     total = count;
     if (lines != NULL)
         UL_TRY(take_dequantized(&checkpoint, model, lines, &tensors, &total, &dequantized));
     UL_TRY(ul_frontend_export(&compile->keep, model, job->options.output, tensors, total,
                               &compile->diag));
-    if (ul_cli_stdout_is_taken(job)) return UL_OK;
+    if (ul_cli_stdout_is_taken(job))
+        return UL_OK;
     printf("%s: %u initializers of %s\n", job->options.output, (unsigned)count, path);
     if (lines != NULL)
         printf("%u of its weights are what they were of few bits\n", (unsigned)dequantized);
@@ -230,4 +247,4 @@ const struct ul_cli_command ul_command_export = {
                "TRAINED.onnx.data.",
     .group = "models",
     .bit = UL_IN_EXPORT,
-    .run = export};
+    .run = export_model};

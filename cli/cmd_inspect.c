@@ -8,8 +8,9 @@
 struct inspection {
     struct ul_compile *compile;
     const struct ul_onnx_model *model;
-    const struct ul_type *types; /* of the outputs, as inferred; NULL when they are not known */
-    const char *refusal;         /* of shape inference: why the model cannot be compiled, or NULL */
+    const struct ul_type *types;  /* of the outputs, as inferred; NULL when they are not known */
+    const struct ul_block *block; /* with them: has those too that stand for what nodes overwrite */
+    const char *refusal; /* of shape inference: why the model cannot be compiled, or NULL */
 };
 
 static void put_dims(struct ul_text *text, const struct ul_model_port *port)
@@ -52,6 +53,18 @@ static void put_port(struct ul_text *text, const struct ul_model_port *port,
     ul_text_put(text, "\n");
 }
 
+static uint32_t count_added(const struct inspection *inspection)
+{
+    return inspection->types == NULL
+               ? 0
+               : inspection->block->output_count - inspection->model->output_count;
+}
+
+static const char *output_name(const struct inspection *inspection, uint32_t output)
+{
+    return inspection->compile->graph.values[inspection->block->outputs[output]].name;
+}
+
 static void put_ports(struct ul_text *text, const struct inspection *inspection)
 {
     const struct ul_onnx_model *model = inspection->model;
@@ -62,6 +75,14 @@ static void put_ports(struct ul_text *text, const struct inspection *inspection)
     for (uint32_t i = 0; i < model->output_count; i++)
         put_port(text, &model->outputs[i],
                  inspection->types == NULL ? NULL : &inspection->types[i]);
+    if (count_added(inspection) > 0)
+        ul_text_printf(text, "outputs for what nodes overwrite: %u\n", count_added(inspection));
+    for (uint32_t i = 0; i < count_added(inspection); i++) {
+        uint32_t output = model->output_count + i;
+        ul_text_printf(text, "  %s ", ul_quote(text->arena, output_name(inspection, output)));
+        ul_type_print(text, &inspection->types[output]);
+        ul_text_put(text, "\n");
+    }
 }
 
 static const struct ul_model_problem *find_problem(const struct ul_onnx_model *model,
@@ -198,6 +219,23 @@ static void json_ports(struct ul_text *text, const char *key, uint32_t count,
     ul_text_put(text, count == 0 ? "]" : "\n  ]");
 }
 
+static void json_added(struct ul_text *text, const struct inspection *inspection)
+{
+    uint32_t count = count_added(inspection);
+    ul_text_put(text, inspection->types == NULL ? ",\n  \"added_outputs\": null"
+                                                : ",\n  \"added_outputs\": [");
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t output = inspection->model->output_count + i;
+        ul_text_put(text, i == 0 ? "\n    {\"name\": " : ",\n    {\"name\": ");
+        ul_text_put_json(text, output_name(inspection, output));
+        ul_text_put(text, ", \"inferred\": \"");
+        ul_type_print(text, &inspection->types[output]);
+        ul_text_put(text, "\"}");
+    }
+    if (inspection->types != NULL)
+        ul_text_put(text, count == 0 ? "]" : "\n  ]");
+}
+
 static void json_operators(struct ul_text *text, const struct ul_onnx_model *model)
 {
     ul_text_put(text, ",\n  \"operators\": [");
@@ -269,6 +307,7 @@ static void put_json(struct ul_text *text, const struct inspection *inspection)
                    (unsigned)model->weight_count, (unsigned long long)model->weight_bytes);
     json_ports(text, "inputs", model->input_count, model->inputs, NULL);
     json_ports(text, "outputs", model->output_count, model->outputs, inspection->types);
+    json_added(text, inspection);
     json_operators(text, model);
     json_problems(text, inspection);
     ul_text_printf(text, ",\n  \"has_open_dims\": %s\n}\n",
@@ -290,6 +329,7 @@ static void infer(struct inspection *inspection)
     for (uint32_t i = 0; i < block->output_count; i++)
         types[i] = compile->graph.values[block->outputs[i]].type;
     inspection->types = types;
+    inspection->block = block;
 }
 
 static enum ul_status inspect(struct ul_cli_job *job)

@@ -645,6 +645,7 @@ static struct ul_compile_options plain_options(struct ul_compile *compile)
                                        .consts = options->consts,
                                        .outputs = options->outputs,
                                        .pack = UL_PACK_NONE,
+                                       .no_donate = true,
                                        .no_float = options->no_float,
                                        .cflags = options->cflags};
     bool is_host =

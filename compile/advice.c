@@ -149,8 +149,12 @@ static void offer_training(struct advice *advice)
             offer(advice, "micro-batches", false, "micro-batches",
                   ul_arena_printf(&advice->compile->keep, "%llu",
                                   (unsigned long long)(parts * more)));
-    if (training->optimizer == UL_OPTIMIZER_ADAM || training->optimizer == UL_OPTIMIZER_ADAMW)
-        offer(advice, "optimizer", false, "optimizer", "lion");
+    bool is_adam =
+        training->optimizer == UL_OPTIMIZER_ADAM || training->optimizer == UL_OPTIMIZER_ADAMW;
+    if (is_adam && training->state_bits != UL_STATE_8)
+        offer(advice, "optimizer", false, "state-bits", "8");
+    else if (is_adam)
+        offer(advice, "optimizer", false, "optimizer", "adafactor");
     if (training->optimizer != UL_OPTIMIZER_SGD)
         offer(advice, "optimizer", false, "optimizer", "sgd");
     if (training->clip_norm > 0 && training->clip_mode == UL_CLIP_KEEP)

@@ -181,6 +181,18 @@ static uint64_t rounded_bytes(const struct ul_graph *graph)
     return bytes;
 }
 
+/* Initializers of the model that stay, numbers apart: what passes made of them does not count. */
+static uint64_t count_fixed(const struct ul_compile *compile)
+{
+    const uint32_t held = UL_VALUE_TRAINED | UL_VALUE_PERSISTENT;
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < compile->training.initializer_count; i++) {
+        const struct ul_value *value = &compile->graph.values[compile->training.initializers[i]];
+        count += (value->flags & held) == 0 && ul_type_elements(&value->type) != 1;
+    }
+    return count;
+}
+
 static void describe_training(struct ul_compile *compile)
 {
     struct ul_report_training *training = &compile->report.training;
@@ -202,10 +214,9 @@ static void describe_training(struct ul_compile *compile)
             describe_wide(compile, v);
         } else if ((value->flags & UL_VALUE_PERSISTENT) != 0) {
             training->statistic_count++;
-        } else {
-            training->fixed_count += value->type.rank > 0;
         }
     }
+    training->fixed_count = count_fixed(compile);
     training->unreached_count = compile->training.unreached_count;
     if (training->unreached_count > 0)
         training->unreached = graph->values[compile->training.unreached[0]].name;

@@ -76,7 +76,7 @@ struct ul_report_training {
     /* Of these, what keeps 32 bits where --state-bits or --master leave others fewer. */
     uint64_t wide_tensor_count, wide_count, wide_bytes;
     uint64_t statistic_count; /* running ones */
-    uint64_t fixed_count;     /* tensors of floats that it leaves as they are */
+    uint64_t fixed_count;     /* of the model, floats of several elements, left as they are */
     uint64_t clipped_bytes;   /* of gradients that --clip-norm keeps until all are known; or */
     bool clips_twice;         /* it forms them twice */
     uint64_t scaled_bytes;    /* of those that a loss scale keeps until all are known */

@@ -82,7 +82,9 @@ void ul_report_put_training(struct ul_text *text, const struct ul_report_trainin
                    optimizer != NULL ? optimizer : "sgd", bytes_each(training));
     if (training->statistic_count > 0)
         ul_text_printf(text, "; %" PRIu64 " running statistics follow", training->statistic_count);
-    ul_text_printf(text, "; %" PRIu64 " tensors stay as they are.\n", training->fixed_count);
+    ul_text_printf(text, "; %" PRIu64 " tensor%s as %s.\n", training->fixed_count,
+                   training->fixed_count == 1 ? " stays" : "s stay",
+                   training->fixed_count == 1 ? "it is" : "they are");
     put_wide(text, training);
     if (training->piece_count > 0)
         ul_text_printf(text, "The loss is computed in %u pieces of %s of logits.\n",

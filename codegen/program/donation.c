@@ -161,7 +161,8 @@ enum ul_status ul_donation_check(struct ul_builder *builder)
             builder->graph->values[donation.input].kind == UL_VALUE_WEIGHT)
             return ul_diag_set(
                 builder->diag, UL_UNSUPPORTED,
-                "%s cannot overwrite %s: --weights rom has read-only data of it",
+                "%s cannot overwrite %s: --weights rom has read-only data of it; "
+                "leave out that, or --donate, or, where their names match, give --no-donate",
                 ul_quote(builder->arena, output->name),
                 ul_quote(builder->arena, builder->graph->values[donation.input].name));
         for (uint32_t s = 0; s < program->step_count; s++) {

@@ -284,9 +284,11 @@ static int check_name(void *context, const char *name)
         if (strcmp(training->parameters[i].name, name) == 0)
             return UL_EXIT_OK;
     return ul_error(check->run->session, UL_EXIT_INVALID,
-                    "%s: is of another model: this one has no parameter%s '%s'",
-                    ul_shown(file, check->path), check->with_state ? " or state" : "",
-                    ul_shown(shown, name));
+                    is_state(training, name)
+                        ? "%s: was written by a training with other options: this one has no '%s'; "
+                          "to begin with its parameters use --init"
+                        : "%s: is of another model: this one has no parameter '%s'",
+                    ul_shown(file, check->path), ul_shown(shown, name));
 }
 
 /* To bf16, in place: rounded to nearest, or, where a training goes on, as it was. */

@@ -64,7 +64,8 @@ static const struct row rows[] = {
     {OPTION_VAL_INPUT, TRAINERS, 0, "--val-input", "NAME=FILE.npy",
      "the same of another input; repeat for each one"},
     {OPTION_TEXT, TRAINERS, FIELD(train.metrics), "--metrics", "FILE.csv",
-     "a row a step: step,epoch,loss,lr,samples_per_second"},
+     "a row a step: step,epoch,loss,lr,samples_per_second; with a loss scale also "
+     "loss_scale,skipped"},
     {OPTION_TEXT, TRAINERS, FIELD(train.init), "--init", "C.npz",
      "begin with the parameters of a checkpoint, at step 0"},
     {OPTION_TEXT, TRAINERS, FIELD(train.save), "--save", "C.npz",
@@ -81,12 +82,14 @@ static const struct row rows[] = {
     {OPTION_FLAG, ALL, FIELD(print), "--print", NULL,
      "a short look at the outputs (the default without a file)"},
     {OPTION_POSITIVE, ALL, FIELD(repeat), "--repeat", "N",
-     "run N times on the same inputs (default 1); outputs are those of the last run"},
+     "run N times on the same inputs, but for state (default 1); outputs are those of the last "
+     "run"},
     {OPTION_TEXT, ALL, FIELD(weights), "--weights", "FILE",
      "weights from FILE (default: the program itself, else PROGRAM.weights)"},
     {OPTION_TEXT, OFFLOADERS, FIELD(offload), "--offload", "FILE",
-     "the file, or a folder for one, that values are offloaded to (default: as compiled); it must "
-     "not be there, and is removed"},
+     "the file that values are offloaded to, which must not be there, or a folder for one "
+     "(default: "
+     "as compiled); the file is removed"},
     {OPTION_THREADS, ON_HOST, 0, "--threads", "N",
      "threads (default: OMP_NUM_THREADS, else the processors; at most those that were planned)"},
     {OPTION_DEVICE, ON_DEVICE, 0, "--device", "N",
@@ -222,7 +225,9 @@ void ul_options_help(const struct ul_session *s, FILE *out)
           "fit, 5 input or output failed, 6 verification failed, 70 internal error.\n",
           out);
     if (s->model->training != NULL)
-        fputs("Of training: 6 a loss that is not finite, 130 interrupted.\n", out);
+        fputs("Of training: 6 a loss, or gradients at any scale of it, that are not finite, 130\n"
+              "interrupted.\n",
+              out);
 }
 
 /* The tensor whose name stands in front of an '='. Names may contain '=': the longest wins. */

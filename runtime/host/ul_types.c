@@ -45,6 +45,10 @@ const struct ul_type_info *ul_type_find(enum ul_rt_type type)
 const char *ul_precision_text(const struct ul_model *model)
 {
     bool rounds = model->tf32 != 0;
+    if (model->training != NULL && model->storage == UL_TYPE_F16)
+        return "of the model, factors of products in fp16";
+    if (model->training != NULL && model->storage == UL_TYPE_BF16)
+        return "of the model, factors of products in bf16";
     if (model->storage == UL_TYPE_F16)
         return rounds ? "f32 stored as fp16, factors of f32 products in TF32"
                       : "f32 stored as fp16";

@@ -136,6 +136,7 @@ def check_export(args):
     compile_trainer(args, "--state-bits", "8")
     learn("eight.npz", 2)
     run(args.ullage, "export", "m.onnx", "eight.npz", "-o", "eight.onnx")
+    check("has none" in run(args.ullage, "export", "m.onnx", "eight.npz", "-o", "no.onnx", "--apart", code=1).stderr, "no factors")
     some = dict(numpy.load("c.npz"))
     del some["lora_alpha"]
     numpy.savez("some.npz", **some)

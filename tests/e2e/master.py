@@ -97,6 +97,8 @@ def check_given(args, folder):
     words = ["--target", args.target, "--train", "--optimizer", "sgd", "--lr", "0", *hurry(args)]
     run([args.ullage, "compile", program + ".onnx", "-o", program, *words, *MASTER])
     run([args.ullage, "compile", program + ".onnx", "-o", other, *words, "--precision", "bf16"])
+    if "of the model, factors of products in bf16" not in run([other, "--version"]):
+        raise AssertionError("given: --version does not say which numbers")
     start = os.path.join(folder, "start.npz")
     exact = train(other, folder, data, labels, 1)[1]
     os.rename(os.path.join(folder, "c.npz"), start)

@@ -143,6 +143,7 @@ def run_trainer(ullage, target, optimizer, bits):
 
 def check_optimizer(ullage, target, optimizer, start, x, y):
     plain, plain_bytes = run_trainer(ullage, target, optimizer, 32)
+    os.rename("trainer", "plain")
     got, bytes_ = run_trainer(ullage, target, optimizer, 8)
     want, p, states = learn(optimizer, start, x, y)
     count = 1 if optimizer == "lion" else 2
@@ -158,8 +159,8 @@ def check_optimizer(ullage, target, optimizer, start, x, y):
     with open("plan.json", encoding="utf-8") as file:
         trained = json.load(file)["training"]
     small = [w.size for w in start.values() if w.size < 4096]
-    told = [trained[key] for key in ("state_bytes", "wide_tensors", "wide_parameters", "wide_bytes")]
-    check(told == [expected, len(small), sum(small), 4 * (1 + count) * sum(small)], f"{optimizer}: told {told}")
+    told = [trained[key] for key in ("state_bytes", "wide_tensors", "wide_parameters", "wide_bytes", "fixed")]
+    check(told == [expected, len(small), sum(small), 4 * (1 + count) * sum(small), 0], f"{optimizer}: told {told}")
     check(plain_bytes == 4 * count * sum(w.size for w in start.values()), f"{optimizer}: {plain_bytes} bytes with 32 bits")
     saved = numpy.load("whole.npz")
     for name, state in (("exp_avg", 0), ("exp_avg_sq", 1))[:count]:
@@ -175,6 +176,8 @@ def check_optimizer(ullage, target, optimizer, start, x, y):
     run(*command, "--no-shuffle", "--steps", "11", "--save", "part.npz")
     run(*command, "--steps", str(STEPS), "--resume", "part.npz", "--save", "rest.npz")
     check(read("whole.npz") == read("rest.npz"), f"{optimizer}: a resumed training differs")
+    told = run("./plain", *command[1:], "--steps", "1", "--resume", "whole.npz", code=2).stderr
+    check("use --init" in told, f"{optimizer}: codes to 32 bits: {told}")
     run(ullage, "export", "m.onnx", "whole.npz", "-o", "t.onnx")  # which passes codes and scales over
 
 

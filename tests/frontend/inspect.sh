@@ -38,6 +38,8 @@ check unsupported unsupported_all_at_once.onnx
 check unsupported_json unsupported_all_at_once.onnx --json -
 check hostile_names names_hostile.onnx
 check hostile_names_json names_hostile.onnx --json -
+check overwritten training_overwritten.onnx
+check overwritten_json training_overwritten.onnx --json -
 check invalid file_cut.onnx
 check missing none.onnx
 check wrong_flag dims_unbound.onnx --dim bacth=3

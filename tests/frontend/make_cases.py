@@ -452,6 +452,9 @@ def training():
     write_one("training_pool_outputs", node("AveragePoolGrad", ["x"], (), domain=""), relu())
     write_one("training_groups", node("ConvTransposeGrad", ["w", "w", "w"], group=2**62),
               inputs=[tensor_type("w", [2, 3, 4, 4])])
+    write("training_overwritten", model(
+        graph([node("InPlaceAccumulatorV2", ["x", "g"], ["flag", ""])], [X, tensor_type("g", [2, 3])],
+              [tensor_type("flag", [1], TensorProto.BOOL)]), domains=["com.microsoft"]))
     inside = graph([node("InPlaceAccumulatorV2", ["x", "x"], ("flag", "then"))], [],
                    [tensor_type("then", [2, 3])])
     other = graph([relu("x", "else")], [], [tensor_type("else", [2, 3])])

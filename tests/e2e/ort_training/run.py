@@ -148,6 +148,13 @@ forbidden (float[4] w, float[4] g) => (float[4] w_out, float[4] d) {
     onnx.save(graph, "forbidden.onnx")
     run(args.ullage, "plan", "forbidden.onnx", "--target", args.target, code=3, says='"d" (Sub) still reads')
     run(args.ullage, "plan", "forbidden.onnx", "--target", args.target, "--no-donate")
+    fused = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
+fused (float[4] w, float[4] g) => (float[4] w_out, float[4] v) {
+  w_out = Sub (w, g)
+  v = Add (w, w_out)
+}""")  # which the plain program that it is compared with may not do where it lies
+    onnx.save(fused, "fused.onnx")
+    run(args.ullage, "verify", "fused.onnx", "--target", args.target, "--cflags", "-O1", says="verdict: same")
     other = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
 other (float[4] w) => (float[2,2] w_out) {
   s = Constant <value = int64[2] {2, 2}> ()
