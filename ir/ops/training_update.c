@@ -204,7 +204,8 @@ static ul_kx round_by_chance(const struct update *u, ul_kx x)
     ul_kx draw = ul_kx_random(k, counter, ul_random_seed(u->lower->graph, u->node));
     ul_kx low = ul_kx_binary(k, UL_KX_AND, draw, ul_kx_int(k, UL_U32, 0xFFFF));
     ul_kx bits = ul_kx_add(k, ul_kx_bitcast(k, UL_U32, x), low);
-    bits = ul_kx_binary(k, UL_KX_AND, bits, ul_kx_int(k, UL_U32, 0xFFFF0000));
+    /* Drawn in any case: compilers make no vectors of a draw that depends. */
+    bits = ul_ks_let(k, ul_kx_binary(k, UL_KX_AND, bits, ul_kx_int(k, UL_U32, 0xFFFF0000)));
     return ul_kx_select(k, ul_kx_unary(k, UL_KX_ISNAN, x), x, ul_kx_bitcast(k, UL_F32, bits));
 }
 
@@ -410,17 +411,19 @@ struct bytes {
     ul_kx begin; /* of the block, along the axis, */
     int64_t count;
     ul_kx old[MAX_STATES];
-    uint32_t largest[MAX_STATES]; /* variables */
+    /* Variables: bits of magnitudes, which have their order, NaN last. As numbers compilers make no
+     * vectors of the largest. */
+    uint32_t largest[MAX_STATES];
 };
 
 /* Loops over the elements of the block, which they leave open. */
-static void open_elements(struct bytes *b)
+static void open_elements(struct bytes *b, uint32_t flags)
 {
     struct ul_kernel *k = b->u.kernel;
-    ul_kx at = ul_ks_for(k, b->count, UL_FOR_REDUCE);
+    ul_kx at = ul_ks_for(k, b->count, flags);
     b->index[b->axis] = ul_kx_add(k, b->begin, at);
     for (uint32_t d = b->axis + 1; d < b->type->rank; d++)
-        b->index[d] = ul_ks_for(k, b->type->dims[d], UL_FOR_REDUCE);
+        b->index[d] = ul_ks_for(k, b->type->dims[d], flags);
     for (uint32_t s = 0; s < states_of(b->u.node); s++) {
         ul_kx code = ul_kx_cast(k, UL_I64, load(&b->u, codes_input(s)));
         code = ul_kx_clamp(k, code, 0, CODES - 1);
@@ -456,8 +459,9 @@ static ul_kx find_magnitude(struct ul_kernel *k, bool is_signed, ul_kx size)
         part = ul_kx_unary(k, UL_KX_FLOOR, ul_kx_binary(k, UL_KX_MIN, part, high));
         part = ul_kx_binary(k, UL_KX_MAX, part, ul_kx_float(k, UL_F32, 0));
         ul_kx border = ul_kx_float(k, UL_F32, (below + low) / 2);
-        found = ul_kx_select(k, ul_kx_binary(k, UL_KX_LE, border, size),
-                             ul_kx_add(k, part, ul_kx_float(k, UL_F32, (double)first)), found);
+        /* Both are there in any case: compilers make no vectors of what depends. */
+        part = ul_ks_let(k, ul_kx_add(k, part, ul_kx_float(k, UL_F32, (double)first)));
+        found = ul_ks_let(k, ul_kx_select(k, ul_kx_binary(k, UL_KX_LE, border, size), part, found));
         first += count;
         below = is_one ? 1 : middle_of(is_signed, decade, count - 1);
     }
@@ -505,23 +509,24 @@ static void update_block(struct bytes *b)
     for (uint32_t s = 0; s < states_of(node); s++) {
         b->old[s] =
             ul_ks_let(k, ul_lower_load(b->u.lower, node->inputs[codes_input(s) + 1], b->block));
-        b->largest[s] = ul_ks_var(k, UL_F32, zero);
+        b->largest[s] = ul_ks_var(k, UL_U32, ul_kx_int(k, UL_U32, 0));
     }
-    open_elements(b);
+    open_elements(b, UL_FOR_REDUCE);
     for (uint32_t s = 0; s < states_of(node); s++) {
         ul_kx size = ul_kx_unary(k, UL_KX_ABS, b->compute(&b->u, 1 + s));
+        size = ul_kx_bitcast(k, UL_U32, size);
         ul_ks_set(k, b->largest[s], ul_kx_binary(k, UL_KX_MAX, ul_kx_var(k, b->largest[s]), size));
     }
     close_elements(b);
     for (uint32_t s = 0; s < states_of(node); s++) {
-        ul_kx largest = ul_ks_let(k, ul_kx_var(k, b->largest[s]));
+        ul_kx largest = ul_ks_let(k, ul_kx_bitcast(k, UL_F32, ul_kx_var(k, b->largest[s])));
         ul_kx some = ul_kx_binary(k, UL_KX_LT, zero, largest);
         factors[s] =
             ul_ks_let(k, ul_kx_select(k, some, ul_kx_binary(k, UL_KX_DIV, one, largest), zero));
         ul_lower_store(b->u.lower, node->outputs[2 + 2 * s], b->block,
                        made_or(&b->u, largest, b->old[s]));
     }
-    open_elements(b);
+    open_elements(b, UL_FOR_PARALLEL);
     store_element(b, factors);
     close_elements(b);
 }
