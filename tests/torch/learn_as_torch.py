@@ -14,6 +14,7 @@ Exit: 0 ok, 1 a promise is broken, 77 a Python package is missing.
 """
 
 import argparse
+import inspect
 import os
 import subprocess
 import sys
@@ -102,9 +103,11 @@ def learn_by_torch(name, network, data, labels, steps):
 
 def export(network, x, path):
     warnings.simplefilter("ignore")  # of tracing: shapes are fixed
-    torch.onnx.export(network, x, path, training=torch.onnx.TrainingMode.TRAINING,
+    known = inspect.signature(torch.onnx.export).parameters
+    older = {"dynamo": False} if "dynamo" in known else {}  # torch 2.5 and later have two exporters
+    torch.onnx.export(network, (x,), path, training=torch.onnx.TrainingMode.TRAINING,
                       do_constant_folding=False, opset_version=17, input_names=["x"],
-                      output_names=["y"])
+                      output_names=["y"], **older)
 
 
 def train(program, folder, data, labels, steps):
