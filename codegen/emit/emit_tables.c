@@ -3,6 +3,7 @@
 #include "codegen/program/target.h"
 #include "ir/op.h"
 #include "ir/view.h"
+#include "planner/model/timeline.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -459,7 +460,9 @@ static uint32_t put_moved(struct ul_emitter *emitter, struct shapes *shapes, str
     return count;
 }
 
-static void put_transfer_step(struct ul_emitter *emitter, uint32_t position, uint32_t view_begin,
+/* `span`: when it is done, by the plan. */
+static void put_transfer_step(struct ul_emitter *emitter, uint32_t position,
+                              const struct ul_account_span *span, uint32_t view_begin,
                               uint32_t view_count, uint32_t operand_begin, uint32_t operand_count)
 {
     const struct ul_plan_position *at = &emitter->plan->positions[position];
@@ -471,9 +474,9 @@ static void put_transfer_step(struct ul_emitter *emitter, uint32_t position, uin
     ul_text_put(text, ", \"offload\", ");
     ul_emit_string(text,
                    emitter->program->problem->values[emitter->plan->positions[moved].value].name);
-    ul_text_printf(text, ", \"%s\", %u, %u, 0, %" PRIu64 ", 0, 0, %u, %u},\n",
-                   ul_plan_kind_name(at->kind), view_begin, view_count, size_bytes, operand_begin,
-                   operand_count);
+    ul_text_printf(text, ", \"%s\", %u, %u, 0, %" PRIu64 ", %.9g, 0, %u, %u},\n",
+                   ul_plan_kind_name(at->kind), view_begin, view_count, size_bytes,
+                   (double)(span->end - span->begin) * 1e-9, operand_begin, operand_count);
 }
 
 /* steps[], views[], shapes[]; returns the number of views, and of shape numbers. */
@@ -482,6 +485,8 @@ static uint32_t put_steps(struct ul_emitter *emitter, struct operands *operands,
 {
     const struct ul_plan *plan = emitter->plan;
     struct shapes shapes = {.begin_count = 0};
+    const struct ul_account_span *spans =
+        ul_account_spans(emitter->arena, emitter->program->problem, plan);
     struct ul_text views;
     ul_text_init(&views, emitter->arena);
     uint32_t view_count = 0;
@@ -491,7 +496,7 @@ static uint32_t put_steps(struct ul_emitter *emitter, struct operands *operands,
         uint32_t operand_begin = operands->count, count;
         if (plan->positions[p].kind != UL_PLAN_RUN) {
             count = put_moved(emitter, &shapes, &views, operands, p);
-            put_transfer_step(emitter, p, view_count, count, operand_begin,
+            put_transfer_step(emitter, p, &spans[p], view_count, count, operand_begin,
                               operands->count - operand_begin);
             view_count += count;
             continue;

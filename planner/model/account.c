@@ -91,20 +91,31 @@ static uint64_t position_cost(const struct ul_problem *problem,
 
 /* Streams run beside each other: each has a clock, and a wait moves that of stream 0 to when what
  * it waits for is done. */
-void ul_account_cost(struct ul_arena *arena, const struct ul_problem *problem, struct ul_plan *plan)
+struct ul_account_span *ul_account_spans(struct ul_arena *arena, const struct ul_problem *problem,
+                                         const struct ul_plan *plan)
 {
     uint64_t clocks[UL_LIMIT_STREAMS] = {0};
-    uint64_t *done = UL_NEW_ARRAY(arena, uint64_t, plan->position_count);
+    struct ul_account_span *spans =
+        UL_NEW_ARRAY(arena, struct ul_account_span, plan->position_count);
     for (uint32_t p = 0; p < plan->position_count; p++) {
         const struct ul_plan_position *at = &plan->positions[p];
         uint64_t *clock = &clocks[at->stream];
         *clock = *clock > clocks[0] ? *clock : clocks[0];
-        if (at->kind == UL_PLAN_WAIT && done[at->awaited] > *clock)
-            *clock = done[at->awaited];
+        spans[p].begin = *clock;
+        if (at->kind == UL_PLAN_WAIT && spans[at->awaited].end > *clock)
+            *clock = spans[at->awaited].end;
         *clock = ul_size_add_saturating(*clock, position_cost(problem, at));
-        done[p] = *clock;
+        spans[p].end = *clock;
     }
-    plan->cost = clocks[0];
+    return spans;
+}
+
+void ul_account_cost(struct ul_arena *arena, const struct ul_problem *problem, struct ul_plan *plan)
+{
+    const struct ul_account_span *spans = ul_account_spans(arena, problem, plan);
+    plan->cost = 0;
+    for (uint32_t p = 0; p < plan->position_count; p++)
+        plan->cost = plan->positions[p].stream == 0 ? spans[p].end : plan->cost;
     plan->base_cost = problem->base_cost != 0 ? problem->base_cost : ul_problem_min_cost(problem);
 }
 

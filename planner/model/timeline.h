@@ -33,6 +33,13 @@ void ul_timeline_positions(struct ul_arena *arena, const struct ul_problem *prob
 
 /* The live sums: peak_position, order_lower_bound_bytes and the class and alignment rows. */
 void ul_account_live(struct ul_arena *arena, struct ul_plan *plan);
+/* Per position, by the clock of its stream, when it begins and is done: a run or a transfer takes
+ * that long, a wait until what it waits for is done. */
+struct ul_account_span {
+    uint64_t begin, end;
+};
+struct ul_account_span *ul_account_spans(struct ul_arena *arena, const struct ul_problem *problem,
+                                         const struct ul_plan *plan);
 /* The cost of the plan's positions, and what it is compared with. */
 void ul_account_cost(struct ul_arena *arena, const struct ul_problem *problem,
                      struct ul_plan *plan);

@@ -7,6 +7,9 @@
  * clock between steps does not disturb the latencies; a step's time is the median over those runs,
  * so that what else the machine does in between does not count.
  *
+ * A transfer goes on beside the steps behind the one that begins it, so that it has a time of its
+ * own, by the thread that makes it; what is waited for is the time of the step that waits.
+ *
  * On a device, its own clock times the run from its first kernel to its last one, and apart from it
  * the copies of inputs to their places and of outputs from theirs; `whole` is all of that by the
  * host's clock, with what launching it and waiting for it takes.
@@ -43,7 +46,11 @@ struct bench {
     double *step_seconds; /* of the run that is timed; at the end the medians */
     double *step_min;     /* of all runs */
     double *step_samples; /* profile_limit of step 0, then of step 1 ... */
-    uint32_t *order;      /* steps by time, longest first */
+    double *step_begin;   /* of the last run that is timed, by ul_now */
+    /* Of steps that begin transfers, what these take, and when in that run; NULL without any. */
+    double *moved_samples, *moved_seconds;
+    struct ul_span *moved;
+    uint32_t *order; /* steps by time, longest first */
     uint64_t profile_count;
     uint64_t profile_limit;
     /* the step being timed */
@@ -51,7 +58,7 @@ struct bench {
     double since;
 };
 
-static double now(void)
+double ul_now(void)
 {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
@@ -69,11 +76,11 @@ static int one_run(struct ul_session *s, const struct ul_saved *inputs, ul_step_
 
 static int warm_up(struct ul_session *s, const struct ul_saved *inputs)
 {
-    double end = now() + s->options->warmup_seconds;
+    double end = ul_now() + s->options->warmup_seconds;
     int status = UL_EXIT_OK;
     do {
         status = one_run(s, inputs, NULL, NULL);
-    } while (status == UL_EXIT_OK && now() < end);
+    } while (status == UL_EXIT_OK && ul_now() < end);
     return status;
 }
 
@@ -94,15 +101,15 @@ static void add_sample(struct bench *bench, double seconds)
 
 static int measure(struct ul_session *s, struct bench *bench, const struct ul_saved *inputs)
 {
-    double begin = now(), before = begin, after = begin;
+    double begin = ul_now(), before = begin, after = begin;
     clock_t cpu_begin = clock();
     int status = UL_EXIT_OK;
     while (status == UL_EXIT_OK && bench->sample_count < SAMPLE_LIMIT &&
            (bench->sample_count < s->options->iterations ||
             after - begin < s->options->duration_seconds)) {
-        before = now();
+        before = ul_now();
         status = one_run(s, inputs, NULL, NULL);
-        after = now();
+        after = ul_now();
         add_sample(bench, after - before);
     }
     bench->wall_seconds = after - begin;
@@ -113,21 +120,42 @@ static int measure(struct ul_session *s, struct bench *bench, const struct ul_sa
 static void time_step(void *context, uint32_t step)
 {
     struct bench *bench = context;
-    double time = now();
+    double time = ul_now();
     if (bench->step != STEP_NONE)
         bench->step_seconds[bench->step] += time - bench->since;
     bench->step = step < bench->s->model->step_count ? step : STEP_NONE;
-    bench->since = now();
+    bench->since = ul_now();
+    if (bench->step != STEP_NONE)
+        bench->step_begin[bench->step] = bench->since;
+}
+
+static bool begins_transfer(const struct ul_step *step)
+{
+    return strcmp(step->kernel, "offload") == 0 && strcmp(step->op, "wait") != 0;
+}
+
+/* What the thread saw of the transfers of a run, which are numbered as their steps follow. */
+static void note_transfers(struct bench *bench)
+{
+    const struct ul_model *model = bench->s->model;
+    uint64_t number = 0;
+    for (uint32_t i = 0; bench->moved != NULL && i < model->step_count; i++) {
+        if (!begins_transfer(&model->steps[i]))
+            continue;
+        (void)ul_store_span(bench->s, number++, &bench->moved[i]);
+        bench->moved_samples[i * bench->profile_limit + bench->profile_count] =
+            bench->moved[i].end - bench->moved[i].begin;
+    }
 }
 
 static int measure_steps(struct ul_session *s, struct bench *bench, const struct ul_saved *inputs)
 {
-    double end = now() + fmin(PROFILE_SECONDS, s->options->duration_seconds);
+    double end = ul_now() + fmin(PROFILE_SECONDS, s->options->duration_seconds);
     int status = UL_EXIT_OK;
     uint32_t step_count = s->model->step_count;
     bench->step = STEP_NONE;
     while (status == UL_EXIT_OK && bench->profile_count < bench->profile_limit &&
-           (bench->profile_count < PROFILE_RUNS_MIN || now() < end)) {
+           (bench->profile_count < PROFILE_RUNS_MIN || ul_now() < end)) {
         for (uint32_t i = 0; i < step_count; i++)
             bench->step_seconds[i] = 0.0;
         if (s->model->device != NULL)
@@ -137,6 +165,7 @@ static int measure_steps(struct ul_session *s, struct bench *bench, const struct
         for (uint32_t i = 0; i < step_count; i++)
             bench->step_samples[i * bench->profile_limit + bench->profile_count] =
                 bench->step_seconds[i];
+        note_transfers(bench);
         bench->profile_count++;
     }
     return status;
@@ -209,6 +238,11 @@ static void summarise(struct bench *bench)
         qsort(samples, (size_t)bench->profile_count, sizeof *samples, compare_samples);
         bench->step_seconds[i] = median(samples, bench->profile_count);
         bench->step_min[i] = samples[0];
+        if (bench->moved == NULL)
+            continue;
+        samples = bench->moved_samples + i * bench->profile_limit;
+        qsort(samples, (size_t)bench->profile_count, sizeof *samples, compare_samples);
+        bench->moved_seconds[i] = median(samples, bench->profile_count);
     }
 }
 
@@ -298,7 +332,8 @@ static void print_profile(const struct bench *bench, FILE *out)
         double seconds = bench->step_seconds[bench->order[i]];
         char name[UL_SHOWN_BYTES], op[UL_SHOWN_BYTES], node[UL_SHOWN_BYTES], predicted[32] = "";
         double rate = seconds > 0.0 ? 1e-9 / seconds : 0.0;
-        if (step->predicted_seconds > 0.0)
+        bool is_beside = bench->moved != NULL && begins_transfer(step);
+        if (step->predicted_seconds > 0.0 && !is_beside)
             snprintf(predicted, sizeof predicted, " %10.2f", step->predicted_seconds * 1e6);
         else if (with_predicted)
             snprintf(predicted, sizeof predicted, " %10s", "-");
@@ -307,6 +342,36 @@ static void print_profile(const struct bench *bench, FILE *out)
                 (double)step->flop_count * rate, (double)step->moved_bytes * rate,
                 ul_shown(name, step->name), ul_shown(op, step->op), ul_shown(node, step->node));
     }
+}
+
+/* What goes on beside the steps, and what of it they wait for. */
+static void print_transfers(const struct bench *bench, FILE *out)
+{
+    const struct ul_model *model = bench->s->model;
+    double moved = 0.0, waited = 0.0, predicted_moved = 0.0, predicted_waited = 0.0;
+    uint32_t count = 0;
+    fprintf(out, "\ntransfers, as they begin\n         us  predicted      GB/s  step\n");
+    for (uint32_t i = 0; i < model->step_count; i++) {
+        const struct ul_step *step = &model->steps[i];
+        char name[UL_SHOWN_BYTES];
+        if (strcmp(step->kernel, "offload") != 0)
+            continue;
+        if (!begins_transfer(step)) {
+            waited += bench->step_seconds[i];
+            predicted_waited += step->predicted_seconds;
+            continue;
+        }
+        double seconds = bench->moved_seconds[i];
+        fprintf(out, "%11.2f %10.2f %9.2f  %s\n", seconds * 1e6, step->predicted_seconds * 1e6,
+                seconds > 0.0 ? (double)step->moved_bytes * 1e-9 / seconds : 0.0,
+                ul_shown(name, step->name));
+        moved += seconds;
+        predicted_moved += step->predicted_seconds;
+        count++;
+    }
+    fprintf(out,
+            "all %" PRIu32 "       %.2f us, predicted %.2f; waited for %.2f us, predicted %.2f\n",
+            count, moved * 1e6, predicted_moved * 1e6, waited * 1e6, predicted_waited * 1e6);
 }
 
 /* The step's kernel; of a call that the library runs by another implementation than the planned
@@ -342,6 +407,23 @@ static void write_parts(struct ul_json *json, const struct bench *bench)
     }
     bench->s->model->device->functions->memory(bench->s->context, &memory);
     ul_device_memory_write(json, &memory);
+}
+
+/* Where values are offloaded: when a step began in the last run, and its transfer, from the first
+ * step on. */
+static void write_times(struct ul_json *json, const struct bench *bench, uint32_t step)
+{
+    if (bench->moved == NULL)
+        return;
+    double first = bench->step_begin[0];
+    for (uint32_t i = 0; i < bench->s->model->step_count; i++)
+        first = fmin(first, bench->step_begin[i]);
+    ul_json_number(json, "begin_seconds", bench->step_begin[step] - first);
+    if (!begins_transfer(&bench->s->model->steps[step]))
+        return;
+    ul_json_number(json, "transfer_seconds", bench->moved_seconds[step]);
+    ul_json_number(json, "transfer_begin_seconds", bench->moved[step].begin - first);
+    ul_json_number(json, "transfer_end_seconds", bench->moved[step].end - first);
 }
 
 static void write_json(struct ul_json *json, const void *context)
@@ -386,6 +468,7 @@ static void write_json(struct ul_json *json, const void *context)
         ul_json_number(json, "least_seconds", bench->step_min[bench->order[i]]);
         if (with_predicted)
             ul_json_number(json, "predicted_seconds", step->predicted_seconds);
+        write_times(json, bench, bench->order[i]);
         ul_json_count(json, "flops", step->flop_count);
         ul_json_count(json, "moved_bytes", step->moved_bytes);
         ul_json_close(json, '}');
@@ -410,6 +493,8 @@ static int bench_prepared(struct ul_session *s, struct bench *bench, const struc
         print_summary(bench, stdout);
     if (!json_alone && bench->profile_count != 0)
         print_profile(bench, stdout);
+    if (!json_alone && bench->moved != NULL)
+        print_transfers(bench, stdout);
     return json != NULL ? ul_json_write(s, json, write_json, bench) : UL_EXIT_OK;
 }
 
@@ -422,6 +507,20 @@ static bool new_parts(struct bench *bench)
         got = got && bench->parts[part] != NULL;
     }
     return got;
+}
+
+/* Where somebody looks at what values are offloaded to. */
+static bool new_transfers(struct bench *bench)
+{
+    struct ul_span span;
+    uint32_t count = bench->s->model->step_count;
+    if (!ul_store_span(bench->s, 0, &span))
+        return true;
+    bench->moved = calloc(count, sizeof *bench->moved);
+    bench->moved_seconds = calloc(count, sizeof *bench->moved_seconds);
+    bench->moved_samples =
+        calloc((size_t)bench->profile_limit * count, sizeof *bench->moved_samples);
+    return bench->moved != NULL && bench->moved_seconds != NULL && bench->moved_samples != NULL;
 }
 
 int ul_bench(struct ul_session *s)
@@ -447,7 +546,8 @@ int ul_bench(struct ul_session *s)
     bench.step_seconds = calloc(step_room, sizeof *bench.step_seconds);
     bench.step_min = calloc(step_room, sizeof *bench.step_min);
     bench.order = calloc(step_room, sizeof *bench.order);
-    bool got = new_parts(&bench);
+    bench.step_begin = calloc(step_room, sizeof *bench.step_begin);
+    bool got = new_parts(&bench) && new_transfers(&bench) && bench.step_begin != NULL;
     if (!got || !saved || bench.samples == NULL || bench.step_seconds == NULL ||
         bench.step_samples == NULL || bench.step_min == NULL || bench.order == NULL)
         status = ul_out_of_memory(s, SAMPLE_LIMIT * sizeof *bench.samples);
@@ -462,6 +562,10 @@ int ul_bench(struct ul_session *s)
     free(bench.step_samples);
     free(bench.step_seconds);
     free(bench.step_min);
+    free(bench.step_begin);
+    free(bench.moved);
+    free(bench.moved_seconds);
+    free(bench.moved_samples);
     free(bench.order);
     return status;
 }

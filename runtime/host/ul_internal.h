@@ -349,6 +349,12 @@ unsigned char *ul_store_memory(const struct ul_session *s);
 uint64_t ul_store_bytes(const struct ul_session *s); /* that there are */
 /* One line for a transfer that failed, and UL_EXIT_IO. */
 int ul_store_report(const struct ul_session *s);
+/* When the transfer of that number was made last, by ul_now. false where nobody looked: only
+   --bench --profile asks for that. */
+struct ul_span {
+    double begin, end;
+};
+bool ul_store_span(const struct ul_session *s, uint64_t number, struct ul_span *span);
 
 /* ---- ul_report.c ---- */
 /* A failure to set up or to run, said with its numbers. file: where weights came from, or NULL. */
@@ -422,6 +428,7 @@ int ul_outputs_write(const struct ul_session *s);
 void ul_print_outputs(const struct ul_session *s, FILE *out);
 int ul_test_data(struct ul_session *s);
 int ul_bench(struct ul_session *s);
+double ul_now(void); /* seconds of a clock that goes forward alone */
 int ul_memory(struct ul_session *s);
 int ul_guard(struct ul_session *s);
 int ul_train(struct ul_session *s);

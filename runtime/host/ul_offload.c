@@ -36,6 +36,7 @@ struct ul_store {
     pthread_mutex_t lock; /* of all that follows */
     pthread_cond_t begun, done;
     struct ul_transfer *queue; /* a ring: what is under way stands first */
+    struct ul_span *spans;     /* per transfer of a run; NULL: nobody looks */
     size_t room, first, count;
     bool ends;
     int error; /* errno of the first transfer that failed */
@@ -63,10 +64,15 @@ static int move_in_file(int file, const struct ul_transfer *transfer)
 
 static int move(const struct ul_store *store, const struct ul_transfer *transfer)
 {
+    double begin = store->spans != NULL ? ul_now() : 0.0;
+    int error = 0;
     if (store->memory == NULL)
-        return move_in_file(store->file, transfer);
-    ul_offload_copy(store->memory, transfer);
-    return 0;
+        error = move_in_file(store->file, transfer);
+    else
+        ul_offload_copy(store->memory, transfer);
+    if (store->spans != NULL)
+        store->spans[transfer->number] = (struct ul_span){begin, ul_now()};
+    return error;
 }
 
 /* Does the first of the queue, with the lock let go meanwhile. */
@@ -203,6 +209,12 @@ static struct ul_store *new_store(const struct ul_session *s)
         free(store);
         return NULL;
     }
+    bool is_looked_at = s->options->mode == UL_MODE_BENCH && s->options->profile;
+    if (is_looked_at && (store->spans = calloc(room, sizeof *store->spans)) == NULL) {
+        free(store->queue);
+        free(store);
+        return NULL;
+    }
     store->file = -1;
     store->room = room;
     store->is_late = s->options->mode == UL_MODE_GUARD;
@@ -248,6 +260,7 @@ void ul_store_close(struct ul_session *s)
     (void)pthread_mutex_destroy(&store->lock);
     free(store->memory);
     free(store->queue);
+    free(store->spans);
     free(store);
     s->store = NULL;
 }
@@ -270,6 +283,14 @@ uint64_t ul_store_bytes(const struct ul_session *s)
     if (s->store == NULL || s->store->memory != NULL)
         return s->store != NULL ? s->store->offload.size_bytes : 0;
     return fstat(s->store->file, &status) == 0 ? (uint64_t)status.st_size : 0;
+}
+
+bool ul_store_span(const struct ul_session *s, uint64_t number, struct ul_span *span)
+{
+    if (s->store == NULL || s->store->spans == NULL)
+        return false;
+    *span = s->store->spans[number];
+    return true;
 }
 
 int ul_store_report(const struct ul_session *s)

@@ -8,13 +8,6 @@
 #include <time.h>
 #include <unistd.h>
 
-static double now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
-}
-
 static int metrics_error(const struct ul_training_run *run)
 {
     char shown[UL_SHOWN_BYTES];
@@ -28,7 +21,7 @@ int ul_progress_begin(const struct ul_training_run *run, struct ul_progress *pro
     memset(progress, 0, sizeof *progress);
     progress->draws = isatty(STDERR_FILENO) != 0;
     progress->first_step = run->trainer.step;
-    progress->begin_seconds = now();
+    progress->begin_seconds = ul_now();
     if (options->metrics == NULL)
         return UL_EXIT_OK;
     progress->metrics = fopen(options->metrics, options->resume != NULL ? "a" : "w");
@@ -43,7 +36,7 @@ int ul_progress_begin(const struct ul_training_run *run, struct ul_progress *pro
 
 void ul_progress_step_begins(struct ul_progress *progress)
 {
-    progress->step_seconds = now();
+    progress->step_seconds = ul_now();
     if (progress->epoch_steps == 0) /* without what a checkpoint took before it */
         progress->epoch_seconds = progress->step_seconds;
 }
@@ -62,7 +55,7 @@ static bool has_accuracy(const struct ul_training_run *run)
 static void draw(const struct ul_training_run *run, struct ul_progress *progress,
                  const struct ul_outcome *outcome)
 {
-    double at = now();
+    double at = ul_now();
     double done = (double)(run->trainer.step - progress->first_step);
     double step_seconds = (at - progress->begin_seconds) / done;
     double left = step_seconds * (double)(run->step_count - run->trainer.step);
@@ -85,7 +78,7 @@ void ul_progress_step(const struct ul_training_run *run, struct ul_progress *pro
 {
     const struct ul_model *model = run->session->model;
     bool wide = model->outputs[run->training->loss_output].type == UL_TYPE_F64;
-    progress->trained_seconds = now();
+    progress->trained_seconds = ul_now();
     double seconds = progress->trained_seconds - progress->step_seconds;
     progress->epoch_steps++;
     if (isfinite(outcome->loss) || !outcome->is_skipped) {

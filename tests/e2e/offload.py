@@ -6,7 +6,7 @@
 The digits network trains with AdamW, with micro-batches and without, and offloads activations and the
 optimizer's state to memory and to a file (tests/compile/offload.c plans it). Losses, evaluations
 and checkpoints are those of the program that offloads nothing, bit for bit, interrupted and resumed or
-not. --memory finds the planned bytes in both places, --guard nothing outside of values, and the step
+not. Steps and transfers come in the order of the predicted timeline. --memory finds the planned bytes in both places, --guard nothing outside of values, and the step
 where a wait is left out. Nothing of the file is left behind. What has no room, or fails under way,
 is exit 5, and never a wrong result. As a library it trains over two arrays of the caller's.
 Exit: 0 ok, 1 a promise is broken, 77 a Python package is missing.
@@ -133,6 +133,50 @@ def test_bits(tools, options, where, name):
     return program
 
 
+def predicted_spans(plan, seconds):
+    """When each position begins and is done, by the plan: each stream has a clock, and waits move that of stream 0."""
+    clocks, spans = {}, []
+    steps = plan["steps"]
+    for p, (kind, stream, cost) in enumerate(zip(steps["kind"], steps["stream"], seconds)):
+        begin = max(clocks.get(stream, 0.0), clocks.get(0, 0.0))
+        end = max(begin, spans[steps["awaited"][p]][1]) if kind == "wait" else begin + cost
+        clocks[stream] = end
+        spans.append((begin, end))
+    return spans
+
+
+def test_order(program):
+    """A run does what the plan's timeline has, in its order, and the profile shows both times of each transfer."""
+    said = run(program, "--bench", "--profile", "--random", "1", "--warmup", "0", "--duration", "0.05", "--iterations", "3", "--json", "bench.json")
+    with open("plan.json", encoding="utf-8") as file:
+        plan = json.load(file)
+    with open("bench.json", encoding="utf-8") as file:
+        by_name = {step["name"]: step for step in json.load(file)["steps"]}
+    names = re.findall(r'^    \{"((?:[^"\\]|\\.)*)", "[^"]*", "(?:[^"\\]|\\.)*", "[^"]*", \d+', content(f"{program}.src/model.c").decode(), re.M)
+    rows = [by_name[name] for name in names]
+    kinds = plan["steps"]["kind"]
+    check(len(rows) == len(kinds), f"{len(rows)} steps for {len(kinds)} positions")
+    begins = [row["begin_seconds"] for row in rows]
+    check(begins == sorted(begins), "steps do not begin in the order of the plan")
+    predicted = predicted_spans(plan, [row["predicted_seconds"] for row in rows])
+    cost = max(end for (_, end), stream in zip(predicted, plan["steps"]["stream"]) if stream == 0)
+    check(abs(cost * 1e9 - plan["cost"]) <= 1e-6 * plan["cost"] + 1, f"the timeline ends at {cost}, and the plan at {plan['cost']} ns")
+    moved = [p for p, kind in enumerate(kinds) if kind in ("save", "load")]
+    check(sorted(moved, key=lambda p: predicted[p][0]) == sorted(moved, key=lambda p: rows[p]["transfer_begin_seconds"]) == moved,
+          "transfers come in another order than predicted")  # fmt: skip
+    for p, before in zip(moved[1:], moved):
+        check(rows[p]["transfer_begin_seconds"] >= rows[before]["transfer_end_seconds"], f"transfers at {before} and {p} overlap")
+    for p in moved:
+        check(begins[p] <= rows[p]["transfer_begin_seconds"] <= rows[p]["transfer_end_seconds"], f"the transfer at {p} begins early")
+        check(rows[p]["transfer_seconds"] > 0 and rows[p]["predicted_seconds"] > 0, f"no time for the transfer at {p}")
+    for wait, kind in enumerate(kinds[:-1]):
+        if kind == "wait":
+            awaited = plan["steps"]["awaited"][wait]
+            done = max(rows[p]["transfer_end_seconds"] for p in moved if p <= awaited)
+            check(done <= begins[wait + 1], f"what comes behind the wait at {wait} begins before the transfer at {awaited} is done")
+    check(f"all {len(moved)} " in said and "waited for" in said, f"--profile: {said[-300:]}")
+
+
 def test_waits(source):
     """--guard names a step where a wait is left out."""
     path = os.path.join(source, "model.c")
@@ -196,6 +240,7 @@ def test_target(tools, target):
     if target == "cpu":
         options["threads"] = "2"
     memory = test_bits(tools, options, "host", "memory")
+    test_order(memory)
     program = test_bits(tools, {**options, "micro-batches": "2"}, os.path.abspath("room"), "file")
     test_failures(program)
     if target == "c":
