@@ -141,11 +141,17 @@ static bool is_weight(const struct ul_graph *graph, const char *name, size_t len
     return false;
 }
 
-/* In a checkpoint NAME/momentum, NAME/exp_avg/absmax and the like are state. */
+/* NAME/momentum, NAME/exp_avg/absmax and the like, and what a step or its loss scale adds up. */
 static bool has_state_name(const struct ul_graph *graph, const char *name)
 {
+    static const char *const names[] = {UL_TRAINING_LOSS_SUM, UL_TRAINING_LOSS_WEIGHT,
+                                        UL_TRAINING_SCALE, UL_TRAINING_SCALE_TRACKER,
+                                        UL_TRAINING_SCALE_STEPS};
     size_t length = ul_training_find_owner(name);
-    return length > 0 && is_weight(graph, name, length);
+    bool found = length > 0 && is_weight(graph, name, length);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        found = found || strcmp(name, names[i]) == 0;
+    return found;
 }
 
 static enum ul_status check_state_names(const struct ul_pass *pass)
@@ -154,8 +160,8 @@ static enum ul_status check_state_names(const struct ul_pass *pass)
         const struct ul_value *value = &pass->graph->values[v];
         if ((value->flags & UL_VALUE_TRAINED) != 0 && has_state_name(pass->graph, value->name))
             return ul_diag_set(pass->diag, UL_UNSUPPORTED,
-                               "--train: the parameter %s is called as an optimizer's state is in "
-                               "a checkpoint: rename it, or --freeze it",
+                               "--train: the parameter %s is called as a state of training is: "
+                               "rename it, or --freeze it",
                                ul_quote(pass->scratch, value->name));
     }
     return UL_OK;
