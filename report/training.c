@@ -15,14 +15,19 @@ static void put_wide(struct ul_text *text, const struct ul_report_training *trai
 {
     uint64_t count = training->parameter_count - training->wide_count;
     uint64_t bytes = training->parameter_bytes + training->state_bytes - training->wide_bytes;
-    if (training->wide_count == 0 || count == 0)
+    if (training->wide_count == 0)
         return;
-    ul_text_printf(text,
-                   "Of these, %" PRIu64 " in %" PRIu64
-                   " tensors keep 32 bits, %.2f bytes each with state; the others take %.2f.\n",
-                   training->wide_count, training->wide_tensor_count,
-                   (double)training->wide_bytes / (double)training->wide_count,
-                   (double)bytes / (double)count);
+    if (count == 0)
+        ul_text_put(text,
+                    "All keep their bits: what --state-bits and --master leave as it is, such as "
+                    "small tensors and embeddings, is all that there is.\n");
+    else
+        ul_text_printf(text,
+                       "Of these, %" PRIu64 " in %" PRIu64
+                       " tensors keep 32 bits, %.2f bytes each with state; the others take %.2f.\n",
+                       training->wide_count, training->wide_tensor_count,
+                       (double)training->wide_bytes / (double)training->wide_count,
+                       (double)bytes / (double)count);
 }
 
 static void put_unreached(struct ul_text *text, const struct ul_report_training *training)

@@ -131,6 +131,12 @@ def check_bytes(args, folder):
     want = large * (2 + 2 * (1 + 4 / 256)) + small * 12 + 512 * CLASSES * (2 + 8)  # below 4,096
     if trained["parameter_bytes"] + trained["state_bytes"] != want:
         raise AssertionError(f"bytes: {trained}, not {want}")
+    small = os.path.join(folder, "small.onnx")
+    deep_net(small, width=8, layers=1)
+    told = run([args.ullage, "plan", small, "--target", args.target, "--train", "--optimizer", "adam",
+                "--state-bits", "8"])
+    if "All keep their bits" not in told:
+        raise AssertionError(f"bytes: nothing says that nothing has fewer bits: {told}")
     # One parameter's name is in front of the other's, and a slash, as it is of a state's.
     nodes = [helper.make_node("MatMul", ["x", "a/b"], ["p"]), helper.make_node("Add", ["p", "a"], ["y"])]
     make_model(model, nodes, {"a/b": numpy.ones((512, 512)), "a": numpy.ones(512)}, [("x", [BATCH, 512])],
