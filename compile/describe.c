@@ -181,16 +181,19 @@ static uint64_t rounded_bytes(const struct ul_graph *graph)
     return bytes;
 }
 
-/* Initializers of the model that stay, numbers apart: what passes made of them does not count. */
-static uint64_t count_fixed(const struct ul_compile *compile)
+/* Initializers of the model that are not trained: what passes made beside them does not count. */
+static void describe_others(struct ul_compile *compile)
 {
-    const uint32_t held = UL_VALUE_TRAINED | UL_VALUE_PERSISTENT;
-    uint64_t count = 0;
+    struct ul_report_training *training = &compile->report.training;
     for (uint32_t i = 0; i < compile->training.initializer_count; i++) {
         const struct ul_value *value = &compile->graph.values[compile->training.initializers[i]];
-        count += (value->flags & held) == 0 && ul_type_elements(&value->type) != 1;
+        if ((value->flags & UL_VALUE_TRAINED) != 0)
+            continue;
+        if ((value->flags & UL_VALUE_PERSISTENT) != 0)
+            training->statistic_count++;
+        else
+            training->fixed_count += ul_type_elements(&value->type) != 1;
     }
-    return count;
 }
 
 static void describe_training(struct ul_compile *compile)
@@ -212,11 +215,9 @@ static void describe_training(struct ul_compile *compile)
             training->parameter_count += ul_type_elements(&value->type);
             training->parameter_bytes += bytes;
             describe_wide(compile, v);
-        } else if ((value->flags & UL_VALUE_PERSISTENT) != 0) {
-            training->statistic_count++;
         }
     }
-    training->fixed_count = count_fixed(compile);
+    describe_others(compile);
     training->unreached_count = compile->training.unreached_count;
     if (training->unreached_count > 0)
         training->unreached = graph->values[compile->training.unreached[0]].name;

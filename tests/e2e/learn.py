@@ -564,6 +564,8 @@ def check_parts(args, folder):
     best = min((row for row in planned if row["fits"]), key=lambda row: row["cost"])
     if count < 2 or count != best["count"] or ["micro-batches", str(count)] not in plan["options"]:
         raise AssertionError(f"micro-batches: {plan['micro_batches']}, {plan['options']}")
+    if plan["training"]["statistics"] != 0:  # sums of gradients are none
+        raise AssertionError(f"micro-batches: {plan['training']}")
     random, results = numpy.random.default_rng(3), []
     data = random.standard_normal((128, 16)).astype(numpy.float32)
     labels = random.integers(0, CLASSES, 128)
