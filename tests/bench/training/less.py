@@ -15,6 +15,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 MIB = 2**20
 MORE_FLOPS = 0.05  # of a plan that is set beside torch's step in 16 bits
 MORE_TIME = 0.03
+FINEST = MIB // 2  # between budgets that are tried
 AMP_NETWORKS = ("bert512", "gpt2")
 CARD_NETWORKS = ("gpt2", "bert_large", "resnet50", "unet")
 PROMISE_NETWORKS = ("unet", "resnet50", "bert", "gpt2")
@@ -55,7 +56,8 @@ class Plans:
         return ours.Planned(self.run(*more))
 
     def smallest(self, holds):
-        """The smallest rung of the sweep of which it holds, and of all larger ones."""
+        """The smallest rung of the sweep of which it holds, and of all larger ones; then of budgets between
+        that one and the next, by halving."""
         sizes = sorted((rung["reserved_bytes"] for rung in self.run("--sweep")["plans"]), reverse=True)
         best, low, high = self.base, 0, len(sizes)
         while low < high:
@@ -65,6 +67,11 @@ class Plans:
                 best, low = plan, middle + 1
             else:
                 high = middle
+        fails = sizes[low] if low < len(sizes) else best.reserved
+        while best.reserved - fails > FINEST:
+            middle = (best.reserved + fails) // 2
+            plan = self.plan("--budget", str(middle))
+            best, fails = (plan, fails) if holds(plan) else (best, middle)
         return best
 
     def within_flops(self):
