@@ -37,6 +37,8 @@ enum {
     LARGE = 8    /* so does what is computed elementwise with it */
 };
 
+enum { MAX_FACTORS = 3 }; /* of a node, the first of its inputs */
+
 struct precision {
     struct ul_pass *pass;
     struct ul_graph *graph;
@@ -249,9 +251,12 @@ static void spread(struct precision *precision, const struct ul_node *node)
     }
 }
 
-static bool multiplies(const struct ul_node *node, uint32_t input)
+static bool multiplies(const struct precision *precision, const struct ul_node *node,
+                       uint32_t input)
 {
-    return (ul_op_get(node->op)->flags & UL_OP_MULTIPLIES) != 0 && input < 2;
+    const struct ul_op_info *row = ul_op_get(node->op);
+    return ((row->flags & UL_OP_MULTIPLIES) != 0 && input < 2) ||
+           (trains(precision) && input < MAX_FACTORS && has_bit(row->factors, input));
 }
 
 /* What is kept for nothing but that it was reduced, and only read by products or views of it that
@@ -265,7 +270,8 @@ static void release_factors(struct precision *precision)
         bool passes_on = ul_op_get(node->op)->view != NULL && node->output_count == 1 &&
                          node->outputs[0] != UL_NONE && !other[node->outputs[0]];
         for (uint32_t i = 0; i < node->input_count; i++) {
-            if (node->inputs[i] != UL_NONE && !multiplies(node, i) && !(passes_on && i == 0))
+            if (node->inputs[i] != UL_NONE && !multiplies(precision, node, i) &&
+                !(passes_on && i == 0))
                 other[node->inputs[i]] = true;
         }
     }
@@ -430,11 +436,13 @@ static bool wants_copy(const struct precision *precision, const struct ul_node *
 {
     const struct ul_graph *graph = precision->graph;
     ul_value_id value = node->inputs[input];
+    if (!multiplies(precision, node, input) || !is_f32(precision, value) ||
+        graph->values[value].storage != UL_DTYPE_NONE)
+        return false;
+    if (trains(precision))
+        return true;
     ul_value_id other = node->inputs[1 - input];
-    return multiplies(node, input) && is_f32(precision, value) &&
-           graph->values[value].storage == UL_DTYPE_NONE &&
-           (trains(precision) ||
-            (is_f32(precision, other) && graph->values[other].storage != UL_DTYPE_NONE));
+    return is_f32(precision, other) && graph->values[other].storage != UL_DTYPE_NONE;
 }
 
 /* For the product at this place. A Cast to the same type is an elementwise copy, which a kernel of
@@ -470,8 +478,9 @@ static uint32_t copy_for(struct precision *precision, struct copies *copies, ul_
     const struct ul_passes_options *options = precision->pass->options;
     struct ul_graph *graph = precision->graph;
     ul_node_id id = graph->blocks[block].nodes[at];
-    ul_value_id fresh[2] = {UL_NONE, UL_NONE};
-    for (uint32_t i = 0; i < 2 && graph->nodes[id].input_count >= 2; i++) {
+    ul_value_id fresh[MAX_FACTORS] = {UL_NONE, UL_NONE, UL_NONE};
+    uint32_t most = graph->nodes[id].input_count;
+    for (uint32_t i = 0; i < MAX_FACTORS && i < most && most >= 2; i++) {
         ul_value_id value = graph->nodes[id].inputs[i];
         if (value == UL_NONE || value >= copies->value_count ||
             !wants_copy(precision, &graph->nodes[id], i))
@@ -484,7 +493,7 @@ static uint32_t copy_for(struct precision *precision, struct copies *copies, ul_
     }
     bool is_call = options->is_call != NULL &&
                    options->is_call(options->library, graph, &id, 1, copies->escapes, NULL);
-    for (uint32_t i = 0; i < 2 && trains(precision) && !is_call; i++)
+    for (uint32_t i = 0; i < MAX_FACTORS && trains(precision) && !is_call; i++)
         if (fresh[i] != UL_NONE)
             copies->of[fresh[i]] = UL_NONE;
     return at;
@@ -497,7 +506,7 @@ static void copy_factors(struct precision *precision, ul_block_id id)
 {
     struct ul_graph *graph = precision->graph;
     uint32_t count = graph->value_count;
-    uint32_t most = count + 2 * graph->blocks[id].node_count;
+    uint32_t most = count + MAX_FACTORS * graph->blocks[id].node_count;
     struct copies copies = {.value_count = count,
                             .of = UL_NEW_ARRAY(precision->pass->scratch, ul_value_id, count),
                             .escapes = UL_NEW_ARRAY(precision->pass->scratch, bool, most)};
@@ -510,7 +519,8 @@ static void copy_factors(struct precision *precision, ul_block_id id)
         if (is_backward && !was_backward)
             memset(copies.of, 0xFF, count * sizeof *copies.of);
         was_backward = is_backward;
-        if ((ul_op_get(node->op)->flags & UL_OP_MULTIPLIES) != 0)
+        const struct ul_op_info *row = ul_op_get(node->op);
+        if ((row->flags & UL_OP_MULTIPLIES) != 0 || row->factors != 0)
             at = copy_for(precision, &copies, id, at);
     }
 }
@@ -523,13 +533,15 @@ static void round_factors(struct precision *precision)
     for (uint32_t n = 0; n < precision->order.count; n++) {
         ul_node_id id = precision->order.nodes[n];
         const struct ul_node *node = &graph->nodes[id];
-        if (multiplies(node, 1) && is_f32(precision, node->inputs[0]) &&
-            !is_f32(precision, node->inputs[1])) /* codes of few bits, which it makes numbers of */
+        bool is_float = node->input_count > 1 && is_f32(precision, node->inputs[0]);
+        bool unpacks = is_float && multiplies(precision, node, 1) &&
+                       !is_f32(precision, node->inputs[1]); /* codes of few bits */
+        if (unpacks || (is_float && ul_op_get(node->op)->factors != 0))
             ul_node_set_int(graph, id, "round_to", (int64_t)precision->storage);
-        for (uint32_t i = 0; i < 2 && i < node->input_count; i++) {
+        for (uint32_t i = 0; i < MAX_FACTORS && i < node->input_count; i++) {
             struct ul_value *factor =
                 node->inputs[i] == UL_NONE ? NULL : &graph->values[node->inputs[i]];
-            if (factor != NULL && multiplies(node, i) && factor->kind == UL_VALUE_NODE &&
+            if (factor != NULL && multiplies(precision, node, i) && factor->kind == UL_VALUE_NODE &&
                 factor->storage != UL_DTYPE_NONE)
                 factor->flags |= UL_VALUE_ROUNDED;
         }

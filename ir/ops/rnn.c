@@ -22,8 +22,8 @@
  *         sums[gate][batch] = R h of this unit alone      a contraction
  *         for batch: h', c, Y = cell(gates + sums + Rb, h, c)
  *
- * h' being another half of h, for all units read the whole of h. (A GRU whose reset gate comes
- * before R takes two nests.)
+ * h' being another half of h (which lies in 16 bits where its factors are rounded), for all units
+ * read the whole of h. (A GRU whose reset gate comes before R takes two nests.)
  */
 #include "ir/ops/rnn.h"
 #include "ir/kernel_build.h"
@@ -574,9 +574,12 @@ static void choose(struct cell *cell)
     bool has_c = cell->node->op == UL_OP_LSTM, has_extra = cell->node->op == UL_OP_GRU;
     uint64_t steps = (uint64_t)(cell->chunk * rnn->gates);
     cell->gates = ul_lower_scratch(cell->lower, cell->dtype, states * steps);
-    cell->h = ul_lower_scratch(cell->lower, cell->dtype, states * (cell->is_spread ? 2 : 1));
+    enum ul_dtype factor = ul_rnn_factor_dtype(cell->node, cell->dtype);
+    bool is_linear = ul_node_get_int(cell->node, "linear_before_reset", 0) != 0;
+    enum ul_dtype extra = is_linear ? cell->dtype : factor;
+    cell->h = ul_lower_scratch(cell->lower, factor, states * (cell->is_spread ? 2 : 1));
     cell->c = has_c ? ul_lower_scratch(cell->lower, cell->dtype, states) : UL_NONE;
-    cell->extra = has_extra ? ul_lower_scratch(cell->lower, cell->dtype, states) : UL_NONE;
+    cell->extra = has_extra ? ul_lower_scratch(cell->lower, extra, states) : UL_NONE;
     memset(cell->ahead, 0xff, sizeof cell->ahead); /* UL_NONE */
 }
 

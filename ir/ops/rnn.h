@@ -59,6 +59,10 @@ struct ul_rnn {
 const char *ul_rnn_read(struct ul_rnn *rnn, const struct ul_node *node,
                         const struct ul_type *const types[8]);
 
+/* rnn_shape.c: what h and r * h are kept in between steps, `dtype` being what is computed in: as R
+ * multiplies them (struct ul_op_info, factors). */
+enum ul_dtype ul_rnn_factor_dtype(const struct ul_node *node, enum ul_dtype dtype);
+
 /* rnn_function.c: function(clipped x). */
 ul_kx ul_rnn_apply(struct ul_kernel *kernel, const struct ul_rnn *rnn,
                    const struct ul_rnn_function *function, ul_kx x);

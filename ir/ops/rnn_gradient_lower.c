@@ -44,16 +44,17 @@ static void make_room(struct ul_rnn_backward *b)
     const struct ul_rnn *rnn = &b->rnn;
     uint64_t state = (uint64_t)(rnn->batch * rnn->hidden), rows = state * (uint64_t)rnn->gates;
     uint64_t steps = (uint64_t)rnn->steps;
+    enum ul_dtype factor = ul_rnn_factor_dtype(b->node, b->dtype);
     b->gates = ul_lower_scratch(b->lower, b->dtype, steps * rows);
-    b->h = ul_lower_scratch(b->lower, b->dtype, (steps + 1) * state);
-    b->slopes = ul_lower_scratch(b->lower, b->dtype, rows);
+    b->h = ul_lower_scratch(b->lower, factor, (steps + 1) * state);
+    b->slopes = ul_lower_scratch(b->lower, factor, rows);
     b->dh = ul_lower_scratch(b->lower, b->dtype, state);
     if (b->is_lstm) {
         b->c = ul_lower_scratch(b->lower, b->dtype, (steps + 1) * state);
         b->dc = ul_lower_scratch(b->lower, b->dtype, state);
     }
     if (b->is_gru)
-        b->other = ul_lower_scratch(b->lower, b->dtype, steps * state);
+        b->other = ul_lower_scratch(b->lower, b->is_linear ? b->dtype : factor, steps * state);
     if (b->is_gru && !b->is_linear)
         b->dreset = ul_lower_scratch(b->lower, b->dtype, state);
 }

@@ -130,6 +130,11 @@ static const char *check_shapes(const struct ul_rnn *rnn, const struct ul_type *
     return NULL;
 }
 
+enum ul_dtype ul_rnn_factor_dtype(const struct ul_node *node, enum ul_dtype dtype)
+{
+    return (enum ul_dtype)ul_node_get_int(node, "round_to", (int64_t)dtype);
+}
+
 const char *ul_rnn_read(struct ul_rnn *rnn, const struct ul_node *node,
                         const struct ul_type *const types[8])
 {
