@@ -200,9 +200,10 @@ static void put_nbits(struct ul_text *text, const struct ul_call_nbits *nbits)
         return;
     ul_text_printf(text,
                    "     .nbits = {.bits = %u, .block = %" PRId64
-                   ", .zero = %u, .zeros = %s, .scale_type = %s, .by_bytes = %u},\n",
+                   ", .zero = %u, .zeros = %s, .scale_type = %s, .by_bytes = %u"
+                   ", .turned = %u},\n",
                    nbits->bits, nbits->block, nbits->zero, zeros[nbits->zeros],
-                   types[nbits->scale_type], nbits->by_bytes);
+                   types[nbits->scale_type], nbits->by_bytes, nbits->turned);
 }
 
 static void put_call(struct ul_emitter *emitter, const struct ul_call *call)

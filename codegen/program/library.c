@@ -320,6 +320,7 @@ static bool describe_anchor(struct ul_describer *describer, const struct ul_node
     case UL_OP_Gemm:
         return ul_describe_gemm(describer, node);
     case UL_OP_MatMulNBits:
+    case UL_OP_MatMulNBitsGradient:
         return ul_describe_nbits(describer, node);
     default:
         return false;

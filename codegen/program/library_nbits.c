@@ -1,8 +1,9 @@
-/* Products with weights of a few bits as calls: src [m, k] times codes [n, blocks, bytes].
+/* Products with weights of a few bits as calls: src [m, k] times codes [n, blocks, bytes], and
+ * their gradients, src [m, n] times the same codes turned.
  *
  * Such a call is the program's own (runtime/cpu/ul_nbits.c) on targets that run it; what it wants
  * of layouts says ul_nbits_supports. Its weights are described as the matrix that they stand for,
- * f32 [k, n], so that what follows and the batch are joined as those of other products.
+ * f32 [k, n] or [n, k], so that what follows and the batch are joined as those of other products.
  *
  * Left undone: groups of k in any order (g_idx), odd numbers of bits, floats of 4 and 8 bits,
  * scales of other blocks than along k. */
@@ -33,7 +34,8 @@ static bool describe_tables(struct ul_describer *describer, const struct ul_node
     call->block = nbits->block < nbits->depth ? nbits->block : nbits->depth;
     call->zero = (uint32_t)nbits->zero;
     call->scale_type = type_of(types[UL_NBITS_SCALES]->dtype);
-    call->by_bytes = nbits->in_bytes && call->block <= UL_NBITS_BYTE_DEPTH;
+    call->turned = node->op == UL_OP_MatMulNBitsGradient;
+    call->by_bytes = nbits->in_bytes && call->block <= UL_NBITS_BYTE_DEPTH && !call->turned;
     if (types[UL_NBITS_ZEROS] != NULL)
         call->zeros = nbits->zeros_packed ? UL_NBITS_PACKED : UL_NBITS_FLOATS;
     if (call->zeros == UL_NBITS_FLOATS && types[UL_NBITS_ZEROS]->dtype != UL_F32)
@@ -48,12 +50,14 @@ static bool describe_tables(struct ul_describer *describer, const struct ul_node
 
 static void describe_matrix(struct ul_call *call, const struct ul_nbits *nbits)
 {
+    int64_t rows = call->nbits.turned ? nbits->columns : nbits->depth;
+    int64_t columns = call->nbits.turned ? nbits->depth : nbits->columns;
     call->weights = (struct ul_call_tensor){.rank = call->dst.rank};
     for (uint32_t d = 0; d < call->dst.rank; d++)
         call->weights.dims[d] = 1;
-    call->weights.dims[call->dst.rank - 2] = nbits->depth;
-    call->weights.dims[call->dst.rank - 1] = nbits->columns;
-    call->weights.strides[call->dst.rank - 2] = nbits->columns;
+    call->weights.dims[call->dst.rank - 2] = rows;
+    call->weights.dims[call->dst.rank - 1] = columns;
+    call->weights.strides[call->dst.rank - 2] = columns;
     call->weights.strides[call->dst.rank - 1] = 1;
 }
 
@@ -66,6 +70,7 @@ bool ul_describe_nbits(struct ul_describer *describer, const struct ul_node *nod
     for (uint32_t i = 0; i < node->input_count; i++)
         types[i] = node->inputs[i] == UL_NONE ? NULL : &graph->values[node->inputs[i]].type;
     if (ul_nbits_read(&nbits, node, types) != NULL || !nbits.by_block ||
+        ul_node_get_int(node, "round_to", UL_DTYPE_NONE) != UL_DTYPE_NONE ||
         types[UL_NBITS_GROUPS] != NULL || nbits.scale_k != nbits.block || nbits.scale_n != 1 ||
         nbits.is_e2m1 || nbits.dtype != UL_U8 || types[UL_NBITS_A]->rank < 2 ||
         !ul_describe_tensor(graph, node->inputs[UL_NBITS_A], &out->call.src) ||
@@ -77,6 +82,7 @@ bool ul_describe_nbits(struct ul_describer *describer, const struct ul_node *nod
     out->args[UL_CALL_WEIGHTS] = node->inputs[UL_NBITS_B];
     describe_matrix(&out->call, &nbits);
     out->product_count = ul_describe_products(1, out->call.dst.rank, out->call.dst.dims);
-    out->product_count = ul_describe_products(out->product_count, 1, &nbits.depth);
+    out->product_count = ul_describe_products(
+        out->product_count, 1, out->call.nbits.turned ? &nbits.columns : &nbits.depth);
     return types[UL_NBITS_BIAS] == NULL || ul_describe_add(describer, node->inputs[UL_NBITS_BIAS]);
 }

@@ -444,6 +444,43 @@ static void run_group(const struct job *job, float *scratch, int64_t panel, int6
     }
 }
 
+/* ---- turned ---- */
+
+/* k [first_k, first_k + depth) of a panel as rows of n, GROUP apart: what is behind them is 0. By
+ * way of `room`, which has them as rows of k. */
+static void unpack_turned(const struct job *job, float *to, float *room, int64_t panel,
+                          int64_t first_k, int64_t depth)
+{
+    unpack_panel(job, room, panel, first_k, depth);
+    for (int64_t n = 0; n < COLS; n++) {
+        for (int64_t k = 0; k < depth; k++)
+            to[n * GROUP + k] = room[k * GROUP + n];
+        for (int64_t k = depth; k < GROUP; k++)
+            to[n * GROUP + k] = 0;
+    }
+}
+
+/* `depth` of k from `first` on, at most GROUP, of all rows. */
+static void run_turned(const struct job *job, float *scratch, int64_t first, int64_t depth)
+{
+    const struct ul_nbits_cut *cut = &job->cut;
+    const int64_t pitch = job->call->src.strides[0];
+    float *sums = scratch + UL_NBITS_DEPTH * GROUP, *room = sums + cut->row_count * GROUP;
+    for (int64_t row = 0; row < cut->rows; row += cut->row_count) {
+        const int64_t rows = ul_run(cut->rows - row, cut->row_count);
+        memset(sums, 0, (size_t)(rows * GROUP) * sizeof *sums);
+        for (int64_t n = 0; n < cut->columns; n += UL_NBITS_DEPTH) {
+            const int64_t count = ul_run(cut->columns - n, UL_NBITS_DEPTH);
+            for (int64_t p = 0; p * COLS < count; p++)
+                unpack_turned(job, scratch + p * COLS * GROUP, room, n / COLS + p, first, depth);
+            multiply_rows(sums, job->src + row * pitch + n, pitch, scratch, count, rows,
+                          TILE_PANELS * VECS);
+        }
+        for (int64_t r = 0; r < rows; r++)
+            finish(job, sums + r * GROUP, row + r, first, depth);
+    }
+}
+
 /* ---- rows in bytes ---- */
 
 /* Rows [row, row + count) of src. */
@@ -673,6 +710,12 @@ static void run_thread(const struct job *job, unsigned char *scratch, int64_t th
     const int64_t count = job->cut.panel_count;
     float *own = (float *)(void *)(scratch + (uint64_t)thread * job->cut.thread_bytes);
     const int64_t begin = count * thread / threads, end = count * (thread + 1) / threads;
+    if (job->call->nbits.turned) {
+        const int64_t depth = job->cut.depth, groups = (depth + GROUP - 1) / GROUP;
+        for (int64_t g = groups * thread / threads; g < groups * (thread + 1) / threads; g++)
+            run_turned(job, own, g * GROUP, ul_run(depth - g * GROUP, GROUP));
+        return;
+    }
     if (job->cut.few) {
         run_few(job, own, begin, end);
         return;

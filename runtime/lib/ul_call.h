@@ -115,6 +115,7 @@ struct ul_call_nbits {
     enum ul_nbits_zeros zeros;
     enum ul_call_type scale_type;
     uint32_t by_bytes; /* 1: rows of src may be rounded to 8 bits, a scale for each block */
+    uint32_t turned;   /* 1: the transposed weights: src is [m, n], dst is [m, k] */
 };
 
 struct ul_call {

@@ -14,6 +14,10 @@
  * word of codes becomes floats without a conversion: its bits are put under an exponent that makes
  * them whole numbers, of which that exponent's own number is subtracted.
  *
+ * Turned: dst[m, k] = posts(sum over n of src[m, n] * w[k, n]), of the same codes in the same
+ * layout: a gradient. A piece of some panels is turned around on its way into scratch, and rows
+ * multiply it in the same tiles.
+ *
  * By bytes, where a model lets it: rows of src are rounded to signed bytes, a scale for each block,
  * some rows at a time for all threads; ul_nbits_bytes.h multiplies them with the codes as they are.
  *
@@ -49,7 +53,7 @@ struct ul_bytes_block {
 };
 
 struct ul_nbits_cut {
-    int64_t rows, depth, columns; /* m, k, n */
+    int64_t rows, depth, columns; /* m, k, n: of the weights, turned or not */
     int64_t words, blocks;        /* of a column */
     int64_t panel_count;
     int64_t row_count;      /* at a time, of many */
@@ -66,22 +70,35 @@ static inline uint64_t ul_nbits_room(int64_t count, uint64_t size_bytes)
     return ((uint64_t)count * size_bytes + 63) / 64 * 64;
 }
 
+/* k, and n. */
+static inline int64_t ul_nbits_depth(const struct ul_call *call)
+{
+    return call->nbits.turned ? call->dst.dims[1] : call->src.dims[1];
+}
+
+static inline int64_t ul_nbits_columns(const struct ul_call *call)
+{
+    return call->nbits.turned ? call->src.dims[1] : call->dst.dims[1];
+}
+
 static inline void ul_nbits_cut_init(struct ul_nbits_cut *cut, const struct ul_call *call,
                                      uint32_t threads)
 {
     const int64_t most = call->nbits.by_bytes ? UL_NBITS_BYTE_ROWS : UL_NBITS_ROWS;
     cut->rows = call->dst.dims[0];
-    cut->columns = call->dst.dims[1];
-    cut->depth = call->src.dims[1];
+    cut->columns = ul_nbits_columns(call);
+    cut->depth = ul_nbits_depth(call);
     cut->words = cut->depth * (int64_t)call->nbits.bits / 32;
     cut->blocks = cut->depth / call->nbits.block;
     cut->panel_count = (cut->columns + UL_NBITS_COLS - 1) / UL_NBITS_COLS;
     cut->packed_bytes = (uint64_t)(cut->panel_count * cut->words * UL_NBITS_COLS) * 4;
-    cut->few = cut->rows <= UL_NBITS_FEW;
+    cut->few = cut->rows <= UL_NBITS_FEW && !call->nbits.turned;
     int64_t turns = (cut->rows + most - 1) / most;
     cut->row_count = (cut->rows + turns - 1) / turns;
     int64_t floats =
         cut->few ? cut->rows * cut->blocks : (UL_NBITS_DEPTH + cut->row_count) * UL_NBITS_GROUP;
+    if (call->nbits.turned)
+        floats += UL_NBITS_GROUP * UL_NBITS_GROUP;
     cut->rows_bytes = cut->shared_bytes = 0;
     if (call->nbits.by_bytes) {
         cut->rows_bytes = ul_nbits_room(cut->row_count * cut->depth, 1);
@@ -119,15 +136,17 @@ static inline int ul_nbits_is_operand(const struct ul_call_tensor *tensor)
 static inline int ul_nbits_supports(const struct ul_call *call)
 {
     const struct ul_call_nbits *nbits = &call->nbits;
-    int64_t filled = (call->dst.dims[1] + UL_NBITS_COLS - 1) / UL_NBITS_COLS * UL_NBITS_COLS;
+    int64_t columns = ul_nbits_columns(call);
+    int64_t filled = (columns + UL_NBITS_COLS - 1) / UL_NBITS_COLS * UL_NBITS_COLS;
     for (uint32_t i = 0; i < call->post_count; i++)
         if (call->posts[i].tensor.rank != 0 && !ul_nbits_is_operand(&call->posts[i].tensor))
             return 0;
     return (nbits->bits == 2 || nbits->bits == 4 || nbits->bits == 8) &&
-           nbits->block * (int64_t)nbits->bits % 32 == 0 && call->src.dims[1] % nbits->block == 0 &&
-           ul_nbits_is_operand(&call->src) && ul_nbits_is_operand(&call->dst) &&
+           nbits->block * (int64_t)nbits->bits % 32 == 0 &&
+           ul_nbits_depth(call) % nbits->block == 0 && ul_nbits_is_operand(&call->src) &&
+           ul_nbits_is_operand(&call->dst) &&
            (call->bias.rank == 0 || ul_nbits_is_operand(&call->bias)) &&
-           (filled - call->dst.dims[1]) * 100 <= call->dst.dims[1];
+           (filled - columns) * 100 <= columns;
 }
 
 static inline int ul_nbits_is(const struct ul_call *call)

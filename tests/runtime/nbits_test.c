@@ -1,5 +1,6 @@
 /* ul_nbits.c against plain sums in double, over random shapes, bits, blocks and kinds of zero
-   points: of src as it is, and of src rounded to bytes as ul_nbits_bytes.h has it. A call writes
+   points: of src as it is, of src rounded to bytes as ul_nbits_bytes.h has it, and of src times the
+   turned weights. A call writes
    its result and its scratch, nothing else, and its bits do not depend on the number of threads,
    planned or used, nor on how many rows there are beside one. */
 #define _POSIX_C_SOURCE 200809L
@@ -68,7 +69,10 @@ static struct ul_call_tensor matrix(int64_t rows, int64_t columns, int64_t gap)
         .type = UL_CALL_F32, .rank = 2, .dims = {rows, columns}, .strides = {columns + gap, 1}};
 }
 
-static void make_trial(struct trial *trial, uint32_t by_bytes)
+/* How src is multiplied: as it is, rounded to bytes, or by the turned weights. */
+enum way { PLAIN, BY_BYTES, TURNED };
+
+static void make_trial(struct trial *trial, enum way way)
 {
     static const uint32_t bits[] = {2, 4, 4, 8};
     memset(trial, 0, sizeof *trial);
@@ -77,18 +81,21 @@ static void make_trial(struct trial *trial, uint32_t by_bytes)
     nbits->block = pick(1, 9) * 32 / (int64_t)nbits->bits;
     nbits->zeros = (enum ul_nbits_zeros)pick(0, 2);
     nbits->zero = (uint32_t)pick(0, (1 << nbits->bits) - 1);
-    nbits->by_bytes = by_bytes;
+    nbits->by_bytes = way == BY_BYTES;
+    nbits->turned = way == TURNED;
     trial->rows = pick(0, 4) == 0 ? pick(60, 200) : pick(1, 21);
     trial->blocks = pick(1, 7);
     trial->depth = trial->blocks * nbits->block;
     trial->columns = pick(1, 150);
     trial->call.kind = UL_CALL_NBITS;
-    trial->call.src = matrix(trial->rows, trial->depth, pick(0, 1) * 5);
-    trial->call.dst = matrix(trial->rows, trial->columns, pick(0, 1) * 3);
+    const int64_t from = way == TURNED ? trial->columns : trial->depth;
+    const int64_t to = way == TURNED ? trial->depth : trial->columns;
+    trial->call.src = matrix(trial->rows, from, pick(0, 1) * 5);
+    trial->call.dst = matrix(trial->rows, to, pick(0, 1) * 3);
     trial->src = new_floats(trial->rows * trial->call.src.strides[0]);
     if (pick(0, 1) == 0)
-        trial->call.bias = matrix(1, trial->columns, 0);
-    trial->bias = trial->call.bias.rank != 0 ? new_floats(trial->columns) : NULL;
+        trial->call.bias = matrix(1, to, 0);
+    trial->bias = trial->call.bias.rank != 0 ? new_floats(to) : NULL;
     trial->scales = new_floats(trial->blocks * trial->columns);
     trial->zeros = new_floats(trial->blocks * trial->columns);
     trial->zero_row = (trial->columns * (int64_t)nbits->bits + 7) / 8;
@@ -100,7 +107,7 @@ static void make_trial(struct trial *trial, uint32_t by_bytes)
     for (int64_t i = 0; i < words; i++)
         trial->codes[i] = (uint32_t)pick(0, 0xffff) << 16 | (uint32_t)pick(0, 0xffff);
     if (pick(0, 3) == 0) /* a block of zeros has no size */
-        memset(trial->src, 0, (size_t)nbits->block * 4);
+        memset(trial->src, 0, (size_t)(nbits->block < from ? nbits->block : from) * 4);
 }
 
 static void free_trial(struct trial *trial)
@@ -108,7 +115,7 @@ static void free_trial(struct trial *trial)
     const int64_t tables = trial->blocks * trial->columns * 4;
     free_room(trial->src, (uint64_t)(trial->rows * trial->call.src.strides[0] * 4));
     if (trial->bias != NULL)
-        free_room(trial->bias, (uint64_t)trial->columns * 4);
+        free_room(trial->bias, (uint64_t)trial->call.dst.dims[1] * 4);
     free_room(trial->scales, (uint64_t)tables);
     free_room(trial->zeros, (uint64_t)tables);
     free_room(trial->packed_zeros, (uint64_t)(trial->blocks * trial->zero_row));
@@ -155,17 +162,23 @@ static void take_row(const struct trial *trial, double *to, int64_t row)
 
 static void check_row(const struct trial *trial, const float *result, int64_t row)
 {
-    double *src = malloc((size_t)trial->depth * sizeof *src);
-    take_row(trial, src, row);
-    for (int64_t n = 0; n < trial->columns; n++) {
-        double sum = trial->bias != NULL ? (double)trial->bias[n] : 0, size = fabs(sum);
-        for (int64_t k = 0; k < trial->depth; k++) {
-            const double one = src[k] * weight(trial, k, n);
-            sum += one;
-            size += fabs(src[k]) * (1 << trial->call.nbits.bits) *
+    const int turned = trial->call.nbits.turned != 0;
+    const int64_t inner = trial->call.src.dims[1];
+    const float *from = trial->src + row * trial->call.src.strides[0];
+    double *src = malloc((size_t)inner * sizeof *src);
+    for (int64_t i = 0; i < inner && turned; i++)
+        src[i] = (double)from[i];
+    if (!turned)
+        take_row(trial, src, row);
+    for (int64_t to = 0; to < trial->call.dst.dims[1]; to++) {
+        double sum = trial->bias != NULL ? (double)trial->bias[to] : 0, size = fabs(sum);
+        for (int64_t i = 0; i < inner; i++) {
+            const int64_t k = turned ? to : i, n = turned ? i : to;
+            sum += src[i] * weight(trial, k, n);
+            size += fabs(src[i]) * (1 << trial->call.nbits.bits) *
                     fabs((double)trial->scales[k / trial->call.nbits.block * trial->columns + n]);
         }
-        CHECK(fabs((double)result[row * trial->call.dst.strides[0] + n] - sum) <= 4e-7 * size);
+        CHECK(fabs((double)result[row * trial->call.dst.strides[0] + to] - sum) <= 4e-7 * size);
     }
     free(src);
 }
@@ -215,8 +228,9 @@ static void check_trial(const struct trial *trial)
     run(trial, first, 0, trial->rows, 1, 1);
     for (int64_t r = 0; r < trial->rows; r++) {
         check_row(trial, first, r);
-        CHECK(memcmp(first + r * pitch + trial->columns, again + r * pitch + trial->columns,
-                     (size_t)(pitch - trial->columns) * sizeof *first) == 0);
+        const int64_t width = trial->call.dst.dims[1];
+        CHECK(memcmp(first + r * pitch + width, again + r * pitch + width,
+                     (size_t)(pitch - width) * sizeof *first) == 0);
     }
     for (uint32_t planned = 2; planned <= 5; planned += 3) {
         run(trial, again, 0, trial->rows, planned, planned);
@@ -226,7 +240,7 @@ static void check_trial(const struct trial *trial)
     }
     const int64_t from = pick(0, trial->rows - 1), rows = pick(1, trial->rows - from);
     run(trial, again, from, rows, 1, 1);
-    if (trial->call.nbits.by_bytes)
+    if (trial->call.nbits.by_bytes || trial->call.nbits.turned)
         CHECK(memcmp(first, again, (size_t)count * sizeof *first) == 0);
     free_room(first, (uint64_t)count * 4);
     free_room(again, (uint64_t)count * 4);
@@ -237,7 +251,7 @@ static void check_not_finite(void)
 {
     struct trial trial;
     for (int i = 0; i < 20; i++) {
-        make_trial(&trial, 1);
+        make_trial(&trial, BY_BYTES);
         const int64_t count = trial.rows * trial.call.dst.strides[0], row = pick(0, trial.rows - 1);
         float *result = new_floats(count);
         trial.src[row * trial.call.src.strides[0] + pick(0, trial.depth - 1)] =
@@ -254,8 +268,8 @@ static void check_not_finite(void)
 int main(void)
 {
     struct trial trial;
-    for (int i = 0; i < 120; i++) {
-        make_trial(&trial, i % 3 != 0);
+    for (int i = 0; i < 160; i++) {
+        make_trial(&trial, i % 4 == 0 ? PLAIN : i % 4 == 3 ? TURNED : BY_BYTES);
         check_trial(&trial);
         free_trial(&trial);
     }
