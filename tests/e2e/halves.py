@@ -1,22 +1,25 @@
 #!/usr/bin/env python3
-"""RNN, GRU and LSTM that are trained in 16 bits (--precision bf16).
+"""Programs that train in 16 bits (--precision bf16): RNN, GRU and LSTM; networks on all targets.
 
     halves.py ULLAGE [--target c|cpu|cuda] [CASE...]
 
 exact: of an RNN with Relu, numbers are chosen so that rounding X, W, R, the state and what flows back
 to 16 bits, and nothing else, gives this very loss and these very gradients. The others: the loss of
 a first step is that of numpy, which rounds so; losses and parameters have the same bits whatever is
-asked for. Exit: 0 ok, 1 a promise is broken, 77 a Python package is missing.
+asked for. gpt, digits: losses are near those of target c, whose own are near those of float32.
+Exit: 0 ok, 1 a promise is broken, 77 a Python package is missing.
 """
 
 import argparse
 import os
+import subprocess
 import sys
 
 import learn
 import numpy
 from onnx import TensorProto, helper
 
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 STEPS, BATCH, WIDTH, HIDDEN = 5, 4, 6, 7
 # name -> operator, gates, attributes
 CELLS = {"rnn": ("RNN", 1, {}), "gru": ("GRU", 3, {}), "gru-linear": ("GRU", 3, {"linear_before_reset": 1}),
@@ -111,6 +114,32 @@ def check_cell(args, folder, case):
     learn.check_numbers("first loss", want[0][0], loss, 2e-5)
 
 
+def check_network(args, folder, name):
+    """Other orders of sums round now and then to another number of 16 bits."""
+    model, program = os.path.join(folder, "m.onnx"), os.path.join(folder, "m")
+    random = numpy.random.default_rng(5)
+    if name == "gpt":
+        make = os.path.join(ROOT, "models", "make.py")
+        subprocess.run([sys.executable, make, "gpt2", "--small", "--batch", "2", "--seq", "16", "-o", model],
+                       check=True, stdout=subprocess.DEVNULL)
+        words = ["--class-axis", "-1", "--optimizer", "adamw"]
+        data, labels = (random.integers(0, 100, (8, 16)) for _ in range(2))
+    else:
+        model = os.path.join(ROOT, "models", "digits", "digits.onnx")
+        words = ["--dim", "N=64", "--output", "/fc/Gemm_output_0", "--train-mode", "--optimizer", "momentum"]
+        data = random.standard_normal((256, 1, 8, 8)).astype(numpy.float32)
+        labels = random.integers(0, 10, 256)
+    other = ("c", "fp32") if args.target == "c" else ("c", "bf16")
+    losses = []
+    for target, precision in ((args.target, "bf16"), other):
+        learn.run([args.ullage, "compile", model, "-o", program, "--target", target, "--train", "--precision",
+                   precision, *words])
+        losses.append(learn.train(program, folder, data, labels, 4)[0])
+    learn.check_numbers(f"{name}: losses", *losses, 2e-3)
+    if losses[0] == losses[1] and args.target == "c":
+        raise AssertionError(f"{name}: bf16 has the losses of float32")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("ullage")
@@ -118,9 +147,16 @@ def main():
     parser.add_argument("cases", nargs="*", metavar="CASE")
     args = parser.parse_args()
     args.ullage = os.path.abspath(args.ullage)
-    names = args.cases or ["exact", *CELLS]
-    sys.exit(learn.run_cases(names, lambda name, folder: check_exact(args, folder) if name == "exact" else
-                             check_cell(args, folder, name)))
+
+    def check(name, folder):
+        if name == "exact":
+            check_exact(args, folder)
+        elif name in CELLS:
+            check_cell(args, folder, name)
+        else:
+            check_network(args, folder, name)
+
+    sys.exit(learn.run_cases(args.cases or ["exact", *CELLS, "gpt", "digits"], check))
 
 
 main()
