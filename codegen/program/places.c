@@ -109,9 +109,9 @@ uint32_t ul_place_of_form(struct ul_builder *builder, ul_value_id base, const st
                            pack != NULL ? pack->size_bytes : ul_value_bytes(graph, base));
     value.space = space_of(builder, base);
     value.persistent = info->kind == UL_VALUE_WEIGHT || (info->flags & UL_VALUE_PERSISTENT) != 0;
-    /* Weights may be packed, and parameters are read all through a step. */
-    value.stays =
-        value.persistent && value.class != UL_PLAN_OPTIMIZER && value.class != UL_PLAN_GRADIENTS;
+    bool learns = value.class == UL_PLAN_WEIGHTS && pack == NULL && builder->options->training;
+    value.stays = value.persistent && !learns && value.class != UL_PLAN_OPTIMIZER &&
+                  value.class != UL_PLAN_GRADIENTS;
     value.live_from_start = info->kind == UL_VALUE_INPUT;
     value.live_to_end = ul_graph_is_output(graph, base) ||
                         (info->kind == UL_VALUE_INPUT && builder->options->keep_inputs);

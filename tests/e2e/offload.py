@@ -3,11 +3,11 @@
 
     offload.py ULLAGE COMPILE_OFFLOAD [--target c]
 
-The digits network trains with AdamW, with micro-batches and without, and offloads activations and the
-optimizer's state to memory and to a file (tests/compile/offload.c plans it). Losses, evaluations
+The digits network trains with AdamW, with micro-batches and without, and offloads activations, parameters
+and the optimizer's state to memory and to a file (tests/compile/offload.c plans it). Losses, evaluations
 and checkpoints are those of the program that offloads nothing, bit for bit, interrupted and resumed or
-not. Steps and transfers come in the order of the predicted timeline. --memory finds the planned bytes in both places, --guard nothing outside of values, and the step
-where a wait is left out. Nothing of the file is left behind. What has no room, or fails under way,
+not. Steps and transfers come in the order of the predicted timeline. --memory finds the planned bytes in
+both places, --guard nothing outside of values, and the step where a wait is left out. Nothing of the file is left behind. What has no room, or fails under way,
 is exit 5, and never a wrong result. As a library it trains over two arrays of the caller's.
 Exit: 0 ok, 1 a promise is broken, 77 a Python package is missing.
 """
