@@ -140,7 +140,8 @@ enum ul_for_flag {
     UL_FOR_PARALLEL = 1u << 0, /* iterations are independent */
     UL_FOR_REDUCE = 1u << 1,   /* sequential; carried locals may be combined in a fixed tree */
     UL_FOR_ATTEND = 1u << 2,   /* a round is also what attends[contraction] says */
-    UL_FOR_LAUNCHED = 1u << 3  /* sequential; a round is worth a launch of its own on a device */
+    UL_FOR_LAUNCHED = 1u << 3, /* sequential; a round is worth a launch of its own on a device */
+    UL_FOR_ALONE = 1u << 4     /* iterations are independent, and no work for several threads */
 };
 
 struct ul_ks_data {

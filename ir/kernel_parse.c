@@ -309,6 +309,8 @@ static enum ul_status read_for(struct parse *parse, uint32_t indent, ul_ks id)
         flags |= UL_FOR_REDUCE;
     if (ul_scan_accept_word(scan, "launched"))
         flags |= UL_FOR_LAUNCHED;
+    if (ul_scan_accept_word(scan, "alone"))
+        flags |= UL_FOR_ALONE;
     UL_TRY(ul_scan_end_line(scan));
     ul_ks body;
     UL_TRY(read_list(parse, indent + 2, &body));

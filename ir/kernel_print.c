@@ -229,6 +229,7 @@ static void put_for(struct print *print, const struct ul_ks_data *stmt)
     ul_text_put(print->text, (stmt->flags & UL_FOR_PARALLEL) != 0 ? " parallel" : "");
     ul_text_put(print->text, (stmt->flags & UL_FOR_REDUCE) != 0 ? " reduce" : "");
     ul_text_put(print->text, (stmt->flags & UL_FOR_LAUNCHED) != 0 ? " launched" : "");
+    ul_text_put(print->text, (stmt->flags & UL_FOR_ALONE) != 0 ? " alone" : "");
 }
 
 /* let v3 i64 in 0..99 = value; the range where it is not that of the value. */

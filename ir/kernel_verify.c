@@ -502,8 +502,11 @@ static enum ul_status check_for(struct verify *v, const struct ul_ks_data *stmt)
 {
     int64_t count;
     bool is_parallel = (stmt->flags & UL_FOR_PARALLEL) != 0;
-    if (is_parallel && (stmt->flags & (UL_FOR_REDUCE | UL_FOR_LAUNCHED)) != 0)
+    const uint32_t ordered = UL_FOR_REDUCE | UL_FOR_LAUNCHED;
+    if (is_parallel && (stmt->flags & ordered) != 0)
         return fail(v, "is parallel and has an order");
+    if ((stmt->flags & UL_FOR_ALONE) != 0 && (is_parallel || (stmt->flags & ordered) != 0))
+        return fail(v, "is one thread's without an order, and something else too");
     UL_TRY(use(v, stmt->value, UL_I64));
     bool is_constant = ul_kx_is_int(v->kernel, stmt->value, &count);
     if (!is_constant)

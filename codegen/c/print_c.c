@@ -69,7 +69,7 @@ static void put_loop(struct printer *printer, const struct ul_ks_data *stmt, con
         return;
     }
     ul_put_indent(&printer->expr, indent);
-    if ((stmt->flags & UL_FOR_PARALLEL) != 0 &&
+    if ((stmt->flags & (UL_FOR_PARALLEL | UL_FOR_ALONE)) != 0 &&
         !ul_ks_holds_loop(printer->expr.kernel, stmt->body)) {
         ul_text_put(printer->expr.text, "UL_IVDEP\n");
         ul_put_indent(&printer->expr, indent);

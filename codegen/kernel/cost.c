@@ -604,8 +604,9 @@ static void count_for(struct walk *walk, const struct ul_ks_data *stmt, uint64_t
     struct ul_lookup lookup;
     walk->strides[stmt->var] = 1;
     walk->max_stride = list_calls_function(walk->kernel, stmt->body) ? 1 : UNROLLED;
-    walk->vector = inside || ul_lookup_find(walk->kernel, stmt, &lookup) ||
-                   ((stmt->flags & UL_FOR_PARALLEL) != 0 && fills_lanes(walk, stmt->body));
+    walk->vector =
+        inside || ul_lookup_find(walk->kernel, stmt, &lookup) ||
+        ((stmt->flags & (UL_FOR_PARALLEL | UL_FOR_ALONE)) != 0 && fills_lanes(walk, stmt->body));
     walk->strides[stmt->var] = 0;
     forget_strides(walk, stmt->body);
     count_list(walk, stmt->body, ul_size_mul_saturating(times, rounds_of(walk->kernel, stmt)));

@@ -526,7 +526,7 @@ static void update_block(struct bytes *b)
         ul_lower_store(b->u.lower, node->outputs[2 + 2 * s], b->block,
                        made_or(&b->u, largest, b->old[s]));
     }
-    open_elements(b, UL_FOR_PARALLEL);
+    open_elements(b, UL_FOR_ALONE);
     store_element(b, factors);
     close_elements(b);
 }
