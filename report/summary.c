@@ -700,6 +700,7 @@ static void put_precision(struct summary *summary)
     struct ul_arena *arena = summary->text->arena;
     if (precision == NULL)
         return;
+    const char *numbers = strncmp(precision, "amp-", 4) == 0 ? precision + 4 : precision;
     put_folded(summary,
                ul_arena_printf(arena,
                                "The same values at the peak would be %.2f %s = %" PRIu64
@@ -712,7 +713,7 @@ static void put_precision(struct summary *summary)
                                             "%" PRIu64 " product%s of %s by kernels of ours, "
                                             "not by %s.",
                                             facts->uncalled_count, ul_plural(facts->uncalled_count),
-                                            name_in(summary, precision, 8),
+                                            name_in(summary, numbers, 8),
                                             name_in(summary, facts->library, 16)));
     if (facts->too_large_count > 0)
         put_folded(summary, ul_arena_printf(arena,
@@ -791,7 +792,7 @@ static void put_named(struct summary *summary, const char *option, const char *t
         return;
     put_folded(summary,
                ul_arena_printf(
-                   arena, "%s: %s%s.", title, name_in(summary, first, 56),
+                   arena, "%s: %s%s.", title, name_in(summary, first, 72),
                    count == 1 ? "" : ul_arena_printf(arena, " and %" PRIu32 " more", count - 1)));
 }
 
@@ -805,7 +806,6 @@ static void put_notes(struct summary *summary)
     put_named(summary, "row-major", "Laid out as in the model, with what is laid out alike");
     put_floats(summary);
     put_precision(summary);
-    put_kept(summary);
     put_libraries(summary);
     ul_text_init(&training, summary->text->arena);
     ul_report_put_training(&training, &summary->facts->training,
@@ -815,6 +815,7 @@ static void put_notes(struct summary *summary)
         put_folded(summary, ul_arena_printf(summary->text->arena, "%.*s", (int)length, at));
         at += length + (at[length] == '\n');
     }
+    put_kept(summary); /* the longest, and the first to go where there is no room */
 }
 
 /* Notes as far as there is room for them, from the first. */
