@@ -41,6 +41,7 @@ enum ul_op_flag {
     UL_OP_WIDENS = 1u << 16,     /* makes elements of smaller ones that say as much: not folded, for
                                     who reads it may compute with these */
     UL_OP_UNPACKS = 1u << 18,    /* its result lies in input 0, some elements to a byte */
+    UL_OP_RANKS = 1u << 19,      /* its integers say which element is the largest or smallest */
     UL_OP_LOOKS_UP = 1u << 17    /* input 0 is read as an elementwise operator's, the others
                                     wherever its elements say */
 };

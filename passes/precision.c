@@ -8,7 +8,8 @@
  * - inputs and outputs of the model, persistent values, what stands at the edge of a nested block
  *   (carried values are copied as bytes);
  * - inputs and outputs that the operator's row calls exact, and what is read by an operator that
- *   makes no floats of it (comparisons, casts to integers, quantisation, ArgMax);
+ *   makes no floats of it (comparisons, casts to integers, quantisation, ArgMax, but for this where
+ *   a program trains: the largest of logits is counted there, which the loss reads rounded too);
  * - what integers are made of is exact backwards through elementwise operators and movements; what
  *   was reduced is so forwards, as long as nothing else joins it (x in variance -> + eps -> Sqrt).
  *   Yet a reduced value that only products read, which take operands of one type, is rounded;
@@ -180,6 +181,7 @@ static void keep_of_node(struct precision *precision, const struct ul_node *node
     bool control = (row->flags & UL_OP_CONTROL) != 0;
     bool decides = !makes(precision, node, false);
     bool indexes = makes(precision, node, true);
+    bool ranks = trains(precision) && (row->flags & UL_OP_RANKS) != 0;
     bool grows = grows_beyond(precision, node);
     bool adds = (row->flags & UL_OP_COMBINES) != 0 &&
                 strcmp(ul_node_get_string(node, "reduction", "none"), "none") != 0;
@@ -193,7 +195,7 @@ static void keep_of_node(struct precision *precision, const struct ul_node *node
         if (has_bit(row->exact_inputs, i))
             keep(precision, node->inputs[i], NEEDED,
                  is_gradient ? UL_KEPT_GRADIENT : UL_KEPT_EXACT);
-        if (decides || indexes)
+        if ((decides || indexes) && !ranks)
             keep(precision, node->inputs[i], indexes ? NEEDED : KEPT, UL_KEPT_DECIDES);
     }
     for (uint32_t i = 0; i < node->output_count; i++) {
