@@ -202,7 +202,8 @@ static void offer_quantize(struct advice *advice)
     enum { LEAST_COUNT = 3, LEAST_BYTES = 1 << 20 };
     uint64_t bytes;
     uint32_t count = count_matrices(&advice->compile->graph, &bytes);
-    if (advice->asked->train || advice->asked->quantize.count > 0 || count < LEAST_COUNT ||
+    bool trains_all = advice->asked->train && advice->asked->lora.count == 0;
+    if (trains_all || advice->asked->quantize.count > 0 || count < LEAST_COUNT ||
         bytes < LEAST_BYTES || !fits_target(advice, "quantize"))
         return;
     offer(advice, "quantize", false, "quantize", "int8");
