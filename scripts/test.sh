@@ -2,10 +2,10 @@
 # Installs what is missing, builds with gcc and -Werror, runs the tests. The quick tier takes some
 # minutes after the build.
 #
-# usage: scripts/test.sh [--slow] [--clang] [--asan] [-R REGEX]
+# usage: scripts/test.sh [--slow] [--clang] [--asan] [-R REGEX] [-E REGEX]
 #   --slow    every tier: also all of ONNX's node tests, all networks, fuzzing
 #   --clang   build with clang instead;  --asan: with the address and undefined sanitizers
-#   -R REGEX  only tests whose name matches
+#   -R REGEX  only tests whose name matches;  -E REGEX: not those whose name does
 # exit: that of ctest
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -19,7 +19,7 @@ while [ $# -gt 0 ]; do
     --slow) tier=(-LE bench); shift ;;
     --clang) preset=clang; shift ;;
     --asan) preset=asan; shift ;;
-    -R) select=(-R "$2"); shift 2 ;;
+    -R | -E) select+=("$1" "$2"); shift 2 ;;
     -h | --help) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "test.sh: unknown option $1" >&2; exit 1 ;;
     esac
