@@ -14,7 +14,8 @@
  *   was reduced is so forwards, as long as nothing else joins it (x in variance -> + eps -> Sqrt).
  *   Yet a reduced value that only products read, which take operands of one type, is rounded;
  * - values of one element, and weights that are vectors (biases, scales): they save nothing; but a
- *   bias is stored as the product that it is added to where the target's library wants it so;
+ *   bias is stored as the product that it is added to where the target's library wants it so, and
+ *   one that something else reads as well (exporters keep equal constants once) a second time;
  * - results that are added to one another in memory (scatter with a reduction);
  * - weights with finite numbers that would become infinite, and what is computed elementwise with
  *   such a weight (masks of -1e9, or of the lowest f32);
@@ -45,6 +46,7 @@ struct precision {
     struct ul_graph *graph;
     enum ul_dtype storage;
     struct ul_node_list order;
+    uint32_t capacity;    /* values, with those that are added */
     unsigned char *facts; /* per value */
     enum ul_kept *why;    /* per value: the first reason */
 };
@@ -303,26 +305,53 @@ static ul_value_id biased(const struct precision *precision, const struct ul_nod
     return product ? node->outputs[0] : UL_NONE;
 }
 
+/* The node adds its input to a product that has 16 bits. */
+static bool is_bias_alike(const struct precision *precision, const struct ul_node *node,
+                          uint32_t input)
+{
+    ul_value_id result = biased(precision, node, input);
+    return result != UL_NONE && (precision->facts[result] & KEPT) == 0;
+}
+
+/* A constant once more, for those that read it as a bias of 16 bits. */
+static void add_bias(struct precision *precision, ul_value_id value)
+{
+    struct ul_graph *graph = precision->graph;
+    const char *name = ul_arena_printf(graph->arena, "%s.bias", graph->values[value].name);
+    ul_value_id bias = ul_graph_add_weight(graph, name, graph->values[value].tensor);
+    UL_ASSERT(bias < precision->capacity);
+    graph->values[bias].view = ul_view_own(graph, bias);
+    for (uint32_t n = 0; n < precision->order.count; n++) {
+        struct ul_node *node = &graph->nodes[precision->order.nodes[n]];
+        for (uint32_t i = 0; i < node->input_count; i++)
+            if (node->inputs[i] == value && is_bias_alike(precision, node, i))
+                node->inputs[i] = bias;
+    }
+}
+
 /* Biases of products that have 16 bits themselves. */
 static void release_biases(struct precision *precision)
 {
     const struct ul_graph *graph = precision->graph;
+    uint32_t count = graph->value_count;
     bool *other = UL_NEW_ARRAY(precision->pass->scratch, bool, graph->value_count);
     bool *bias = UL_NEW_ARRAY(precision->pass->scratch, bool, graph->value_count);
     for (uint32_t n = 0; n < precision->order.count; n++) {
         const struct ul_node *node = &graph->nodes[precision->order.nodes[n]];
         for (uint32_t i = 0; i < node->input_count; i++) {
-            if (node->inputs[i] == UL_NONE)
-                continue;
-            ul_value_id result = biased(precision, node, i);
-            bool kept = result == UL_NONE || (precision->facts[result] & KEPT) != 0;
-            (kept ? other : bias)[node->inputs[i]] = true;
+            if (node->inputs[i] != UL_NONE)
+                (is_bias_alike(precision, node, i) ? bias : other)[node->inputs[i]] = true;
         }
     }
-    for (uint32_t v = 0; v < graph->value_count; v++) {
+    for (uint32_t v = 0; v < count; v++) {
         const struct ul_value *value = &graph->values[v];
-        if (value->kind == UL_VALUE_WEIGHT && precision->facts[v] == KEPT && bias[v] && !other[v] &&
-            (value->flags & UL_VALUE_PERSISTENT) == 0 && ul_type_elements(&value->type) > 1)
+        if (value->kind != UL_VALUE_WEIGHT || !bias[v] || (precision->facts[v] & KEPT) == 0 ||
+            (precision->facts[v] & LARGE) != 0 || (value->flags & UL_VALUE_PERSISTENT) != 0 ||
+            ul_type_elements(&value->type) <= 1)
+            continue;
+        if (other[v])
+            add_bias(precision, v);
+        else if (precision->facts[v] == KEPT)
             release(precision, v);
     }
 }
@@ -559,8 +588,9 @@ enum ul_status ul_pass_precision(struct ul_pass *pass)
         return UL_OK;
     UL_ASSERT(precision.storage == UL_F16 || precision.storage == UL_BF16);
     precision.order = ul_edit_all_nodes(graph, pass->scratch);
-    precision.facts = UL_NEW_ARRAY(pass->scratch, unsigned char, graph->value_count);
-    precision.why = UL_NEW_ARRAY(pass->scratch, enum ul_kept, graph->value_count);
+    precision.capacity = 2 * graph->value_count; /* each at most once more */
+    precision.facts = UL_NEW_ARRAY(pass->scratch, unsigned char, precision.capacity);
+    precision.why = UL_NEW_ARRAY(pass->scratch, enum ul_kept, precision.capacity);
     find_kept(&precision);
     set_storage(&precision);
     bool copies = pass->options->is_call != NULL || trains(&precision);

@@ -1,7 +1,7 @@
 /* Nodes that do nothing, and chains that are longer than need be.
  *
- * - what hands its input on unchanged (by its row's view hook, or a Cast to the same type, or
- *   arithmetic with 0 or 1) is forwarded; a power of 2 becomes a product;
+ * - what hands its input on unchanged (by its row's view hook, or a Cast to the same type, a Pad of
+ *   nothing, or arithmetic with 0 or 1) is forwarded; a power of 2 becomes a product;
  * - a Reshape of a Reshape reads the first one's input; likewise two Transposes;
  * - Concat drops empty operands; one whose first operands are all those of an earlier Concat along
  *   the same axis starts from that one's result. (Networks that join all earlier features again
@@ -48,15 +48,29 @@ static bool is_number(const struct simplify *simplify, ul_value_id value, double
     return ul_graph_get_number(simplify->graph, value, &own) && own == number;
 }
 
+/* All pads are 0: of what has its input's shape, others would be cut off as much as is added. */
+static bool is_padding_nothing(const struct simplify *simplify, const struct ul_node *node)
+{
+    const struct ul_tensor *pads =
+        node->op != UL_OP_Pad ? NULL : ul_graph_get_constant(simplify->graph, node->inputs[1]);
+    for (uint64_t i = 0; pads != NULL && i < ul_type_elements(&pads->type); i++)
+        if (ul_tensor_get_int(pads, i) != 0)
+            return false;
+    return pads != NULL;
+}
+
 /* The input that the node's only output equals, or UL_NONE. */
 static ul_value_id unchanged_input(const struct simplify *simplify, const struct ul_node *node)
 {
     if (node->output_count != 1 || node->input_count == 0 || node->inputs[0] == UL_NONE ||
-        (simplify->trains && node->op == UL_OP_Dropout))
+        (simplify->trains && node->op == UL_OP_Dropout &&
+         (node->input_count < 2 || node->inputs[1] == UL_NONE ||
+          !is_number(simplify, node->inputs[1], 0))))
         return UL_NONE;
     const struct ul_type *type = type_of(simplify, node->outputs[0]);
     bool first = ul_type_equal(type, type_of(simplify, node->inputs[0]));
     if (first && (is_view_of_all(simplify, node) || node->op == UL_OP_Cast ||
+                  is_padding_nothing(simplify, node) ||
                   (node->op == UL_OP_Concat && node->input_count == 1)))
         return node->inputs[0];
     if (node->input_count != 2 || node->inputs[1] == UL_NONE)

@@ -1,5 +1,6 @@
-/* Dropout: a copy when it is not training (and then a view), else elements are kept with the
- * probability 1 - ratio and scaled by its inverse. Data and mask come from the same draw. */
+/* Dropout: a copy when it is not training or its ratio is 0 (and then a view), else elements are
+ * kept with the probability 1 - ratio and scaled by its inverse. Data and mask come from the same
+ * draw. */
 #include "ir/ops/random.h"
 
 #include "ir/kernel_build.h"
@@ -9,7 +10,11 @@ enum training { TRAINING_NEVER, TRAINING_ALWAYS, TRAINING_BY_INPUT };
 
 static enum training training_mode(const struct ul_graph *graph, const struct ul_node *node)
 {
+    double ratio;
     if (node->input_count < 3 || node->inputs[2] == UL_NONE)
+        return TRAINING_NEVER;
+    if (node->inputs[1] != UL_NONE && ul_graph_get_number(graph, node->inputs[1], &ratio) &&
+        ratio == 0)
         return TRAINING_NEVER;
     const struct ul_tensor *tensor = graph->values[node->inputs[2]].tensor;
     if (tensor == NULL)
