@@ -56,6 +56,18 @@ static uint32_t count_kernels(struct ul_compile *compile)
     return count;
 }
 
+static const char *launches_text(struct ul_compile *compile)
+{
+    const struct ul_report_launches *launches = &compile->report.launches;
+    unsigned long long count = launches->launch_count, of_libraries = launches->library_count;
+    if (launches->launch_count == UINT64_MAX)
+        return "";
+    return ul_arena_printf(
+        &compile->keep, ", %llu launch%s%s", count, count == 1 ? "" : "es",
+        of_libraries == 0 ? ""
+                          : ul_arena_printf(&compile->keep, ", %llu of libraries", of_libraries));
+}
+
 /* What is beside the buffer, where values are offloaded. */
 static const char *offload_text(struct ul_compile *compile)
 {
@@ -96,11 +108,12 @@ static enum ul_status compile(struct ul_cli_job *job)
     ul_cli_put_notice(job);
     uint64_t reserved = job->compile.plan.reserved_bytes[0];
     uint32_t kernel_count = count_kernels(&job->compile);
-    fprintf(stderr, "%s: reserves %s = %llu bytes, %u step%s, %u kernel%s%s\n",
+    fprintf(stderr, "%s: reserves %s = %llu bytes, %u step%s, %u kernel%s%s%s\n",
             options->output != NULL ? options->output : options->emit,
             ul_size_format(&job->compile.keep, reserved), (unsigned long long)reserved,
             job->compile.plan.position_count, ul_plural(job->compile.plan.position_count),
-            kernel_count, ul_plural(kernel_count), offload_text(&job->compile));
+            kernel_count, ul_plural(kernel_count), launches_text(&job->compile),
+            offload_text(&job->compile));
     return UL_OK;
 }
 

@@ -11,10 +11,10 @@
 
 static enum ul_status print_c(struct ul_text *text, const struct ul_kernel *kernel,
                               const struct ul_threads *threads, const struct ul_profile *profile,
-                              uint64_t *scratch_bytes, struct ul_diag *diag)
+                              struct ul_kernel_printed *printed, struct ul_diag *diag)
 {
     (void)profile; /* the same text for every machine */
-    return ul_kernel_print_c(text, kernel, threads, scratch_bytes, diag);
+    return ul_kernel_print_c(text, kernel, threads, &printed->scratch_bytes, diag);
 }
 
 static uint32_t orders_c(const struct ul_kernel *kernel, const struct ul_profile *profile)
@@ -25,11 +25,11 @@ static uint32_t orders_c(const struct ul_kernel *kernel, const struct ul_profile
 
 static enum ul_status print_cuda(struct ul_text *text, const struct ul_kernel *kernel,
                                  const struct ul_threads *threads, const struct ul_profile *profile,
-                                 uint64_t *scratch_bytes, struct ul_diag *diag)
+                                 struct ul_kernel_printed *printed, struct ul_diag *diag)
 {
     const struct ul_profile_device device = ul_profile_device(profile);
     (void)threads; /* of the host */
-    return ul_kernel_print_cuda(text, kernel, &device, scratch_bytes, diag);
+    return ul_kernel_print_cuda(text, kernel, &device, printed, diag);
 }
 
 static uint32_t orders_cuda(const struct ul_kernel *kernel, const struct ul_profile *profile)

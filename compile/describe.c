@@ -315,6 +315,22 @@ static void describe_floats(struct ul_compile *compile)
     compile->report.float_count = integer_count > 0 ? count : 0;
 }
 
+static void describe_launches(struct ul_compile *compile)
+{
+    struct ul_program_launches launches;
+    compile->report.launches = (struct ul_report_launches){.launch_count = UINT64_MAX};
+    if (!compile->program->options.target->traits.memory_is_separate)
+        return;
+    ul_program_count_launches(compile->program, &compile->plan, &launches);
+    compile->report.launches = (struct ul_report_launches){
+        .launch_count = launches.launch_count,
+        .library_count = launches.library_count,
+        .scalar_count = launches.scalar_count,
+        .identity_count = launches.identity_count,
+        .softmax_count = launches.weigh_count,
+    };
+}
+
 void ul_compile_describe(struct ul_compile *compile)
 {
     const char *slash = strrchr(compile->model.path, '/');
@@ -331,6 +347,7 @@ void ul_compile_describe(struct ul_compile *compile)
     compile->report.budget_of_arena = compile->options.budget_of == UL_BUDGET_ARENA;
     describe_process(compile);
     describe_flash(compile);
+    describe_launches(compile);
     compile->report.steps =
         describe_steps(compile, &compile->graph, compile->program, &compile->plan);
     compile->report.values = describe_values(compile, &compile->graph, compile->program);

@@ -42,8 +42,10 @@ enum ul_op_flag {
                                     who reads it may compute with these */
     UL_OP_UNPACKS = 1u << 18,    /* its result lies in input 0, some elements to a byte */
     UL_OP_RANKS = 1u << 19,      /* its integers say which element is the largest or smallest */
-    UL_OP_LOOKS_UP = 1u << 17    /* input 0 is read as an elementwise operator's, the others
-                                    wherever its elements say */
+    UL_OP_WEIGHS =
+        1u << 20, /* makes weights of scores: best never stored, in what adds up with them */
+    UL_OP_LOOKS_UP = 1u << 17 /* input 0 is read as an elementwise operator's, the others
+                                 wherever its elements say */
 };
 
 /* Sets the types (and, where known, the constant values) of a node's outputs. */

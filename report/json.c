@@ -463,6 +463,18 @@ static void put_kept(struct ul_text *text, const struct ul_report *report)
     }
 }
 
+static void put_launches(struct ul_text *text, const struct ul_report_launches *launches)
+{
+    if (launches->launch_count == UINT64_MAX)
+        return;
+    ul_text_printf(text,
+                   "  \"launches\": {\n    \"count\": %" PRIu64 ",\n    \"of_libraries\": %" PRIu64
+                   ",\n    \"scalar_products\": %" PRIu64 ",\n    \"identity_steps\": %" PRIu64
+                   ",\n    \"softmaxes\": %" PRIu64 "\n  },\n",
+                   launches->launch_count, launches->library_count, launches->scalar_count,
+                   launches->identity_count, launches->softmax_count);
+}
+
 static void put_rows(struct ul_text *text, const struct ul_report *report)
 {
     ul_text_put(text, "  \"rows\": {");
@@ -479,6 +491,7 @@ static void put_rows(struct ul_text *text, const struct ul_report *report)
                        ",\n    \"operand_bytes\": %" PRIu64 "\n  },\n",
                        ul_report_packing_bytes(report),
                        ul_report_operand_bytes(report, text->arena));
+    put_launches(text, &report->launches);
     put_types(text, report);
     put_transfers(text, report);
     if (ul_report_precision(report) != NULL)

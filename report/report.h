@@ -61,6 +61,16 @@ struct ul_report_process {
     struct ul_plan_beside beside; /* the same for other plans of the program */
 };
 
+/* What a run launches on a device, and what of it should not be; no device: launch_count is
+ * UINT64_MAX. */
+struct ul_report_launches {
+    uint64_t launch_count;   /* of kernels, copies and library calls */
+    uint64_t library_count;  /* of these, library calls */
+    uint64_t scalar_count;   /* products of 16 bits that tensor cores do not form */
+    uint64_t identity_count; /* steps that move bytes unchanged */
+    uint64_t softmax_count;  /* outside of attention */
+};
+
 /* The space of weights that are read-only data, where a plan has any. */
 enum { UL_REPORT_READ_ONLY = 1 };
 
@@ -202,6 +212,7 @@ struct ul_report {
     uint64_t step_cost; /* predicted, of all micro-batches of a step */
     struct ul_report_process process;
     struct ul_report_flash flash;
+    struct ul_report_launches launches;
     struct ul_report_training training;
     struct ul_report_largest largest;
     struct ul_report_parts parts;

@@ -39,6 +39,7 @@ static bool has_text(const json_t *list, const char *text)
 static enum ul_status read_head(struct ul_json *json, struct ul_saved_facts *facts)
 {
     const json_t *root = json->root, *library = json_object_get(root, "for_library");
+    const json_t *launches = json_object_get(root, "launches");
     const char *budget_of;
     UL_TRY(read_text(json, root, "tool", &facts->tool));
     UL_TRY(read_text(json, root, "budget_of", &budget_of));
@@ -47,6 +48,7 @@ static enum ul_status read_head(struct ul_json *json, struct ul_saved_facts *fac
     UL_TRY(read_text(json, root, "cudnn", &facts->cudnn));
     UL_TRY(read_text(json, root, "cost_bound_method", &facts->cost_bound_method));
     UL_TRY(read_text(json, root, "optimal_within", &facts->optimal_within));
+    facts->has_launches = json_is_object(launches);
     facts->peaks_at_start = json_is_true(json_object_get(root, "process_peak_at_start"));
     facts->lacks_context = has_text(json_object_get(root, "process_lacks"), "context");
     facts->lacks_library = has_text(json_object_get(root, "process_lacks"), "libraries");
@@ -72,6 +74,8 @@ static enum ul_status read_head(struct ul_json *json, struct ul_saved_facts *fac
         {root, "cost_bound", &facts->cost_bound},
         {library, "packing_bytes", &facts->packing_bytes},
         {library, "operand_bytes", &facts->operand_bytes},
+        {launches, "count", &facts->launch_count},
+        {launches, "of_libraries", &facts->library_count},
         {json_object_get(root, "training"), "parameters", &facts->parameter_count},
         {json_object_get(root, "flash"), "weights", &facts->flash_weight_bytes},
         {json_object_get(root, "flash"), "code", &facts->flash_code_bytes},

@@ -662,6 +662,15 @@ static void put_transfers(struct summary *summary)
                                         (double)facts->exposed_cost * 1e-6));
 }
 
+static void put_launches(struct summary *summary)
+{
+    const struct ul_saved_facts *facts = summary->facts;
+    ul_text_printf(summary->text, ", %" PRIu64 " launch%s", facts->launch_count,
+                   facts->launch_count == 1 ? "" : "es");
+    if (facts->library_count > 0)
+        ul_text_printf(summary->text, ", %" PRIu64 " of libraries", facts->library_count);
+}
+
 static void put_bounds(struct summary *summary)
 {
     const struct ul_saved *saved = summary->saved;
@@ -679,6 +688,8 @@ static void put_bounds(struct summary *summary)
         return;
     ul_text_printf(summary->text, "Predicted: %.4g ms a run on %s", (double)saved->cost * 1e-6,
                    name_in(summary, profile, 24));
+    if (facts->has_launches)
+        put_launches(summary);
     if (facts->step_cost > saved->cost)
         ul_text_printf(summary->text, ", %.4g ms a step of all its runs",
                        (double)facts->step_cost * 1e-6);

@@ -22,7 +22,7 @@ static void put_kernel_call(struct ul_emitter *emitter, const struct ul_program_
         ul_emit_address(emitter, &step->args[i], position);
         ul_text_put(emitter->text, "), ");
     }
-    if (kernel->scratch_bytes > 0)
+    if (kernel->printed.scratch_bytes > 0)
         ul_text_printf(emitter->text, "a + %" PRIu64 ", ", emitter->scratch_offsets[position]);
     ul_text_put(emitter->text, "run);\n");
 }

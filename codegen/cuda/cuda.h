@@ -10,11 +10,17 @@
 /* print_cuda.c */
 
 /* The definitions of a kernel as CUDA C++: its __global__ phases and the host function that
- * launches them, `@` standing for its name; sets the scratch bytes. Parameters of the host
+ * launches them, `@` standing for its name. Parameters of the host
  * function: at, the kernel's input and output buffers in order, then `scratch` where it has any. */
 enum ul_status ul_kernel_print_cuda(struct ul_text *text, const struct ul_kernel *kernel,
-                                    const struct ul_profile_device *device, uint64_t *scratch_bytes,
+                                    const struct ul_profile_device *device,
+                                    struct ul_kernel_printed *printed,
                                     struct ul_diag *diag) UL_MUST_CHECK;
+
+/* count_cuda.c, for print_cuda.c: of the kernel as it is printed, what a run launches of it. */
+struct ul_grid; /* grid.h */
+void ul_count_cuda(const struct ul_kernel *kernel, const struct ul_grid *grid,
+                   const struct ul_profile_device *device, struct ul_kernel_printed *printed);
 
 /* schedule_cuda.c */
 

@@ -99,6 +99,12 @@ struct ul_grid {
 void ul_grid_init(struct ul_grid *grid, const struct ul_kernel *kernel, const bool *used,
                   const struct ul_profile_device *device, struct ul_arena *arena);
 
+/* Whether a launch begins with the phase: not an empty one, nor one in the launch of another. */
+static inline bool ul_phase_is_launched(const struct ul_phase *phase)
+{
+    return phase->block_count > 0 && phase->joined_count > 0;
+}
+
 /* grid_access.c, for grid.c */
 
 /* May the two buffers lie on the same bytes? */

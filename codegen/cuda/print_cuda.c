@@ -1124,7 +1124,7 @@ static void put_host(struct printer *printer)
     put_host_parameters(printer);
     for (uint32_t i = 0; i < printer->grid.phase_count; i++) {
         const struct ul_phase *phase = &printer->grid.phases[i];
-        if (phase->block_count == 0 || phase->joined_count == 0)
+        if (!ul_phase_is_launched(phase))
             continue;
         printer->phase = phase;
         find_mentions(printer);
@@ -1138,8 +1138,8 @@ static void put_host(struct printer *printer)
 }
 
 enum ul_status ul_kernel_print_cuda(struct ul_text *text, const struct ul_kernel *kernel,
-                                    const struct ul_profile_device *device, uint64_t *scratch_bytes,
-                                    struct ul_diag *diag)
+                                    const struct ul_profile_device *device,
+                                    struct ul_kernel_printed *printed, struct ul_diag *diag)
 {
     kernel = ul_contract_cuda_open(ul_attend_cuda_rewrite(kernel, device, text->arena), device,
                                    text->arena);
@@ -1167,6 +1167,7 @@ enum ul_status ul_kernel_print_cuda(struct ul_text *text, const struct ul_kernel
             put_phase(&printer, i);
     }
     put_host(&printer);
-    *scratch_bytes = printer.grid.scratch_bytes;
+    printed->scratch_bytes = printer.grid.scratch_bytes;
+    ul_count_cuda(kernel, &printer.grid, device, printed);
     return UL_OK;
 }

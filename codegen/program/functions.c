@@ -42,11 +42,11 @@ enum ul_status ul_function_add_kernel(struct ul_builder *builder, const struct u
     struct ul_program *program = builder->program;
     struct ul_text text;
     ul_text_init(&text, builder->arena);
-    uint64_t scratch_bytes = 0;
+    struct ul_kernel_printed printed = {.scratch_bytes = 0};
     struct ul_threads threads;
     ul_threads_init(&threads, kernel, builder->options->thread_count, builder->arena);
     UL_TRY(builder->options->target->print(&text, kernel, &threads, builder->options->profile,
-                                           &scratch_bytes, builder->diag));
+                                           &printed, builder->diag));
     if (2 * (program->kernel_count + 1) > builder->kernel_table_size)
         kernel_table_grow(builder);
     uint32_t *slot = kernel_slot(builder, text.data);
@@ -59,7 +59,7 @@ enum ul_status ul_function_add_kernel(struct ul_builder *builder, const struct u
     added->name = ul_arena_printf(builder->arena, "k%u", program->kernel_count);
     added->text = text.data;
     added->ir = kernel;
-    added->scratch_bytes = scratch_bytes;
+    added->printed = printed;
     added->code_place = UL_PLAN_NONE;
     added->accesses = UL_NEW_ARRAY(builder->arena, uint64_t, kernel->buffer_count);
     ul_kernel_count_work(kernel, &threads, builder->options->target->traits.memory_is_separate,

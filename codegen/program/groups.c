@@ -136,7 +136,7 @@ static enum ul_status kernel_step(struct ul_builder *builder, const ul_node_id *
         step.arg_count++;
     }
     step.work = function->work;
-    step.scratch_bytes = function->scratch_bytes;
+    step.scratch_bytes = function->printed.scratch_bytes;
     step.in_place_count = result.in_place_count;
     step.in_place = result.in_place;
     *out = step;
@@ -173,6 +173,14 @@ static bool multiplies_halves(const struct ul_graph *graph, const ul_node_id *no
             return true;
     }
     return false;
+}
+
+static uint32_t count_weighs(const struct ul_graph *graph, const ul_node_id *nodes, uint32_t count)
+{
+    uint32_t sum = 0;
+    for (uint32_t n = 0; n < count; n++)
+        sum += (ul_op_get(graph->nodes[nodes[n]].op)->flags & UL_OP_WEIGHS) != 0;
+    return sum;
 }
 
 /* ---- Other ways ---- */
@@ -285,6 +293,7 @@ enum ul_status ul_group_add(struct ul_builder *builder, const ul_node_id *nodes,
     }
     step.name = ul_step_name(builder, builder->graph->nodes[nodes[count - 1]].name);
     step.op = group_ops(builder, nodes, count);
+    step.weigh_count = count_weighs(builder->graph, nodes, count);
     builder->program->uncalled_count += step.kind == UL_STEP_KERNEL &&
                                         builder->options->library != NULL &&
                                         multiplies_halves(builder->graph, nodes, count);

@@ -48,7 +48,7 @@ static void put_kernel(struct ul_text *text, const struct ul_program *program, u
         ul_text_quote(text, step->name, strlen(step->name));
     }
     ul_text_printf(text, ", %u step%s, %" PRIu64 " bytes of scratch\n", (unsigned)count,
-                   ul_plural(count), kernel->scratch_bytes);
+                   ul_plural(count), kernel->printed.scratch_bytes);
     ul_kernel_print(text, kernel->ir);
     ul_text_printf(text, "schedule of target %s, emitted as %s\n", target->traits.name,
                    kernel->name);

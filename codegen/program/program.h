@@ -23,12 +23,20 @@ struct ul_target;
 struct ul_target_library; /* library.h */
 struct ul_training;
 
+/* What a target says of a kernel beside its text; of one without launches scratch alone. */
+struct ul_kernel_printed {
+    uint64_t scratch_bytes;
+    uint64_t launch_count;
+    uint64_t scalar_count; /* products with an operand of 16 bits, in tiles without tensor cores */
+    bool is_identity;      /* every element is stored as it is loaded, at the same index */
+};
+
 /* One function of the program. */
 struct ul_program_kernel {
     const char *name; /* k0, k1 ... */
     const char *text; /* its C definition, without storage class, name and opening parenthesis */
     const struct ul_kernel *ir; /* of the first of those that are one */
-    uint64_t scratch_bytes;
+    struct ul_kernel_printed printed;
     struct ul_work work;
     uint64_t *accesses;  /* per buffer of its kernel: elements loaded and stored */
     uint32_t sum_orders; /* enum ul_contract_order */
@@ -104,6 +112,7 @@ struct ul_program_step {
     ul_value_id *views; /* per argument: the value that lies there, all of it or the round's part;
                            UL_NONE: nothing does */
     uint64_t copy_bytes;
+    uint32_t weigh_count; /* of its nodes, those of UL_OP_WEIGHS */
     struct ul_traffic traffic;
     struct ul_work work; /* of one call; a loop calls `rounds` times */
     uint64_t rounds;
@@ -256,6 +265,18 @@ void ul_program_mark_run(const struct ul_program *program, const struct ul_plan 
  * others may be left out. */
 void ul_program_mark_entry(const struct ul_program *program, const struct ul_plan *plan,
                            uint32_t entry, struct ul_arena *arena, bool *runs);
+
+/* launches.c: what one run of a plan launches on a device, as it is emitted, where its libraries
+ * take all of their calls; and what of it should not be. */
+struct ul_program_launches {
+    uint64_t launch_count;   /* of kernels, copies and library calls */
+    uint64_t library_count;  /* of these, library calls */
+    uint64_t scalar_count;   /* products of 16 bits in tiles without tensor cores */
+    uint64_t identity_count; /* steps that move bytes unchanged */
+    uint64_t weigh_count;    /* UL_OP_WEIGHS by themselves: softmax outside of attention */
+};
+void ul_program_count_launches(const struct ul_program *program, const struct ul_plan *plan,
+                               struct ul_program_launches *launches);
 
 /* print_kernels.c: each kernel's text form, its schedule for the target, and its name in what is
  * emitted. */

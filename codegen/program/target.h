@@ -7,6 +7,7 @@
 
 struct ul_emit_options; /* codegen/emit/emit.h */
 struct ul_emit_shared;
+struct ul_kernel_printed; /* program.h */
 struct ul_plan;
 struct ul_program;
 struct ul_program_options;
@@ -42,10 +43,10 @@ struct ul_target {
     /* Its numerical library, for what the options say of the machine; NULL: it has none. */
     enum ul_status (*open_library)(struct ul_arena *arena, const struct ul_program_options *options,
                                    const struct ul_target_library **library, struct ul_diag *diag);
-    /* As ul_kernel_print_c, for the device of a profile. */
+    /* A kernel as text, for the device of a profile. */
     enum ul_status (*print)(struct ul_text *text, const struct ul_kernel *kernel,
                             const struct ul_threads *threads, const struct ul_profile *profile,
-                            uint64_t *scratch_bytes, struct ul_diag *diag);
+                            struct ul_kernel_printed *printed, struct ul_diag *diag);
     /* How it spreads a kernel over threads, in words. */
     void (*print_schedule)(struct ul_text *text, const struct ul_kernel *kernel,
                            const struct ul_program_options *options);

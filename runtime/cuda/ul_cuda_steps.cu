@@ -9,20 +9,16 @@
 #define COPY_THREADS 256
 #define COPY_BLOCKS 2048 /* more do not make a copy faster */
 
-static __global__ void copy_words(const uint4 *from, uint4 *to, int64_t count, struct ul_where run)
+/* So many words of 16 bytes, and the bytes from `first` on that are behind them. */
+static __global__ void copy_all(const unsigned char *from, unsigned char *to, int64_t words,
+                                int64_t first, int64_t count, struct ul_where run)
 {
     UL_ENTER(run);
     int64_t stride = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += stride)
-        to[i] = from[i];
-}
-
-static __global__ void copy_bytes(const unsigned char *from, unsigned char *to, int64_t count,
-                                  struct ul_where run)
-{
-    UL_ENTER(run);
-    int64_t stride = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += stride)
+    int64_t begin = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    for (int64_t i = begin; i < words; i += stride)
+        ((uint4 *)(void *)to)[i] = ((const uint4 *)(const void *)from)[i];
+    for (int64_t i = first + begin; i < count; i += stride)
         to[i] = from[i];
 }
 
@@ -97,13 +93,10 @@ void ul_cuda_copy(const struct ul_cuda_step *at, const void *from, void *to, uin
 {
     bool aligned = (((uintptr_t)from | (uintptr_t)to) & 15) == 0;
     int64_t words = aligned ? (int64_t)(size_bytes / 16) : 0;
-    int64_t rest = (int64_t)size_bytes - words * 16;
-    if (words != 0)
-        UL_LAUNCH(copy_words, blocks_for(words), COPY_THREADS, at, (const uint4 *)from, (uint4 *)to,
-                  words);
-    if (rest != 0)
-        UL_LAUNCH(copy_bytes, blocks_for(rest), COPY_THREADS, at,
-                  (const unsigned char *)from + words * 16, (unsigned char *)to + words * 16, rest);
+    int64_t count = (int64_t)size_bytes;
+    if (count != 0)
+        UL_LAUNCH(copy_all, blocks_for(aligned ? words + 1 : count), COPY_THREADS, at,
+                  (const unsigned char *)from, (unsigned char *)to, words, words * 16, count);
 }
 
 void ul_cuda_move(const struct ul_cuda_step *at, enum ul_direction direction, uint32_t stream,
@@ -187,5 +180,5 @@ void ul_cuda_exchange_bits(struct ul_cuda_run *run, int64_t offset_bytes, unsign
 cudaError_t ul_cuda_probe(void)
 {
     struct cudaFuncAttributes attributes;
-    return cudaFuncGetAttributes(&attributes, (const void *)copy_words);
+    return cudaFuncGetAttributes(&attributes, (const void *)copy_all);
 }

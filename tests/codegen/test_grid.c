@@ -28,8 +28,10 @@ static const char *print_for(struct ul_arena *arena, const char *text, const cha
     struct ul_text out;
     ul_text_init(&out, arena);
     const struct ul_profile_device device = ul_profile_device(ul_profile_find(profile));
-    if (ul_kernel_print_cuda(&out, result.kernel, &device, scratch_bytes, &diag) != UL_OK)
+    struct ul_kernel_printed printed;
+    if (ul_kernel_print_cuda(&out, result.kernel, &device, &printed, &diag) != UL_OK)
         fail_msg("%s", diag.text);
+    *scratch_bytes = printed.scratch_bytes;
     return out.data;
 }
 

@@ -15,13 +15,13 @@ static bool reads_packs(struct ul_arena *arena, const char *source)
     struct ul_diag diag = {0};
     struct ul_kernel kernel;
     struct ul_text text;
-    uint64_t scratch_bytes;
+    struct ul_kernel_printed printed;
     ul_text_init(&text, arena);
     if (ul_kernel_parse(&kernel, arena, source, &diag) != UL_OK)
         fail_msg("%s", diag.text);
     const struct ul_profile_device device =
         ul_profile_device(ul_profile_find(UL_PROFILE_DEFAULT_DEVICE));
-    assert_int_equal(ul_kernel_print_cuda(&text, &kernel, &device, &scratch_bytes, &diag), UL_OK);
+    assert_int_equal(ul_kernel_print_cuda(&text, &kernel, &device, &printed, &diag), UL_OK);
     return strstr(text.data, "ul_pack_read") != NULL;
 }
 

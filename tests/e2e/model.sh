@@ -40,6 +40,10 @@ grep -q '^unaccounted  *0$' memory.txt || fail "unaccounted bytes: $(cat memory.
 grep -qE "^total +$planned +$planned " memory.txt || fail "reserved differs from the plan"
 if [ "$target" = cuda ]; then
     grep -qE "^  arena, one allocation +$planned$" memory.txt || fail "$(cat memory.txt)"
+    launches=$(sed -n '/^  "launches"/,/}/s/^    "count": \([0-9]*\),$/\1/p' plan.json)
+    grep -q "captured run, $launches launches" memory.txt ||
+        fail "the plan has $launches launches: $(cat memory.txt)"
+    grep -qE ", $launches launch(es)?[.,]?( |$)" plan.txt compile.txt || fail "launches: $(cat compile.txt)"
     grep -q 'free bytes stayed the same' memory.txt || fail "allocates: $(cat memory.txt)"
 fi
 ./program --random 1 --guard >guard.txt || fail "--guard: $(cat guard.txt)"

@@ -50,7 +50,7 @@ static enum ul_status check_read(struct golden *golden, const struct ul_program 
     struct ul_kernel again;
     struct ul_text text, emitted;
     struct ul_threads threads;
-    uint64_t scratch_bytes;
+    struct ul_kernel_printed printed;
     ul_text_init(&text, arena);
     ul_text_init(&emitted, arena);
     ul_kernel_print(&text, kernel->ir);
@@ -59,7 +59,7 @@ static enum ul_status check_read(struct golden *golden, const struct ul_program 
         ul_kernel_add_var(&again, UL_DTYPE_NONE);
     ul_threads_init(&threads, &again, program->options.thread_count, arena);
     UL_TRY(program->options.target->print(&emitted, &again, &threads, program->options.profile,
-                                          &scratch_bytes, diag));
+                                          &printed, diag));
     if (strcmp(emitted.data, kernel->text) == 0)
         return UL_OK;
     return ul_diag_set(diag, UL_INTERNAL, "%s reads back as another kernel:\n%s", kernel->name,

@@ -133,7 +133,9 @@ static enum ul_status print_cuda(struct emitter *e, const struct ul_kernel *kern
     ul_text_init(&text, &e->arena);
     const struct ul_profile_device device =
         ul_profile_device(ul_profile_find(UL_PROFILE_DEFAULT_DEVICE));
-    UL_TRY(ul_kernel_print_cuda(&text, kernel, &device, scratch_bytes, diag));
+    struct ul_kernel_printed printed;
+    UL_TRY(ul_kernel_print_cuda(&text, kernel, &device, &printed, diag));
+    *scratch_bytes = printed.scratch_bytes;
     const char *rest = text.data;
     for (const char *at = strchr(rest, '@'); at != NULL; at = strchr(rest, '@')) {
         ul_text_printf(&e->text, "%.*sk%" PRIu32, (int)(at - rest), rest, e->count);

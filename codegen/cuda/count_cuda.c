@@ -1,0 +1,147 @@
+/* What a run launches of a kernel, counted on the phases that print_cuda.c prints, and what of it
+ * should not be: figures that tests hold, so that a change for the worse shows without a device. */
+#include "codegen/cuda/contract_cuda_internal.h"
+#include "codegen/cuda/cuda.h"
+#include "codegen/cuda/grid.h"
+#include "ir/kernel_build.h"
+
+/* ---- Launches ---- */
+
+/* The number that an expression of the host is in some round of its loops: constructors fold. */
+static ul_kx in_round(struct ul_kernel *kernel, ul_kx id, const int64_t *rounds)
+{
+    struct ul_kx_data expr = kernel->exprs[id];
+    uint32_t count = ul_kx_operand_count(expr.op);
+    if (expr.op == UL_KX_VAR)
+        return ul_kx_index_const(kernel, rounds[expr.var]);
+    if (count == 0)
+        return id;
+    UL_ASSERT(count <= 2 && expr.op != UL_KX_CAST); /* all of it is i64: grid.c */
+    ul_kx a = in_round(kernel, expr.a, rounds);
+    return count == 1 ? ul_kx_unary(kernel, expr.op, a)
+                      : ul_kx_binary(kernel, expr.op, a, in_round(kernel, expr.b, rounds));
+}
+
+/* How often a phase is launched, by its loops on the host from number `level` on. */
+static uint64_t repeats(struct ul_kernel *kernel, const struct ul_phase *phase, uint32_t level,
+                        int64_t *rounds)
+{
+    int64_t count;
+    uint64_t sum = 0;
+    if (level == phase->host_count)
+        return 1;
+    const struct ul_ks_data loop = kernel->stmts[phase->hosts[level]];
+    bool is_known = ul_kx_is_int(kernel, in_round(kernel, loop.value, rounds), &count);
+    UL_ASSERT(is_known); /* grid.c takes no others for the host */
+    for (int64_t r = 0; r < count; r++) {
+        rounds[loop.var] = r;
+        sum += repeats(kernel, phase, level + 1, rounds);
+    }
+    return sum;
+}
+
+static uint64_t count_launches(const struct ul_kernel *kernel, const struct ul_grid *grid,
+                               struct ul_arena *arena)
+{
+    struct ul_kernel *copy = NULL;
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < grid->phase_count; i++) {
+        const struct ul_phase *phase = &grid->phases[i];
+        if (!ul_phase_is_launched(phase))
+            continue;
+        if (phase->host_count > 0 && copy == NULL)
+            copy = ul_kernel_copy(kernel, arena);
+        sum += phase->host_count == 0
+                   ? 1
+                   : repeats(copy, phase, 0, UL_NEW_ARRAY(arena, int64_t, kernel->var_count));
+    }
+    return sum;
+}
+
+/* ---- Contractions ---- */
+
+static bool is_half(const struct ul_kernel *kernel, const struct ul_operand *operand)
+{
+    enum ul_dtype dtype = ul_operand_dtype(kernel, operand);
+    return dtype == UL_F16 || dtype == UL_BF16;
+}
+
+static bool is_scalar(const struct ul_kernel *kernel, const struct ul_contraction *contraction,
+                      const struct ul_profile_device *device, struct ul_arena *arena)
+{
+    struct ul_contract_cuda_plan plan;
+    if (contraction->attend != NULL ||
+        !(is_half(kernel, &contraction->a) || is_half(kernel, &contraction->b)))
+        return false;
+    ul_contract_cuda_plan_init(&plan, kernel, contraction, device, arena);
+    return plan.form == UL_CONTRACT_CUDA_TILE;
+}
+
+static uint64_t count_scalar(const struct ul_kernel *kernel, ul_ks first,
+                             const struct ul_profile_device *device, struct ul_arena *arena)
+{
+    uint64_t sum = 0;
+    for (ul_ks id = first; id != UL_NONE; id = kernel->stmts[id].next) {
+        const struct ul_ks_data *stmt = &kernel->stmts[id];
+        if (stmt->kind == UL_KS_CONTRACT)
+            sum += is_scalar(kernel, &kernel->contractions[stmt->contraction], device, arena);
+        else if (stmt->kind == UL_KS_FOR || stmt->kind == UL_KS_IF)
+            sum += count_scalar(kernel, stmt->body, device, arena);
+        if (stmt->kind == UL_KS_IF)
+            sum += count_scalar(kernel, stmt->orelse, device, arena);
+    }
+    return sum;
+}
+
+/* ---- Identities ---- */
+
+/* The expression behind names. */
+static ul_kx unnamed(const struct ul_kernel *kernel, const ul_kx *named, ul_kx id)
+{
+    while (kernel->exprs[id].op == UL_KX_VAR && named[kernel->exprs[id].var] != UL_NONE)
+        id = named[kernel->exprs[id].var];
+    return id;
+}
+
+static bool moves_unchanged(const struct ul_kernel *kernel, const struct ul_ks_data *store,
+                            const ul_kx *named)
+{
+    const struct ul_kx_data *load = &kernel->exprs[unnamed(kernel, named, store->value)];
+    return load->op == UL_KX_LOAD && kernel->buffers[store->buffer].role == UL_BUFFER_OUTPUT &&
+           kernel->buffers[load->var].role == UL_BUFFER_INPUT &&
+           kernel->buffers[load->var].dtype == kernel->buffers[store->buffer].dtype &&
+           unnamed(kernel, named, load->a) == unnamed(kernel, named, store->index);
+}
+
+/* Whether a list of statements does nothing but store what it loads at the same place. */
+static bool is_identity(const struct ul_kernel *kernel, ul_ks first, ul_kx *named)
+{
+    bool is = first != UL_NONE;
+    for (ul_ks id = first; is && id != UL_NONE; id = kernel->stmts[id].next) {
+        const struct ul_ks_data *stmt = &kernel->stmts[id];
+        if (stmt->kind == UL_KS_FOR)
+            is = is_identity(kernel, stmt->body, named);
+        else if (stmt->kind == UL_KS_STORE)
+            is = moves_unchanged(kernel, stmt, named);
+        else
+            is = stmt->kind == UL_KS_LET;
+        if (stmt->kind == UL_KS_LET)
+            named[stmt->var] = stmt->value;
+    }
+    return is;
+}
+
+void ul_count_cuda(const struct ul_kernel *kernel, const struct ul_grid *grid,
+                   const struct ul_profile_device *device, struct ul_kernel_printed *printed)
+{
+    struct ul_arena arena;
+    ul_arena_init(&arena);
+    ul_kx *named = UL_NEW_ARRAY(&arena, ul_kx, kernel->var_count);
+    for (uint32_t v = 0; v < kernel->var_count; v++)
+        named[v] = UL_NONE;
+    printed->launch_count = count_launches(kernel, grid, &arena);
+    printed->scalar_count = count_scalar(kernel, kernel->first, device, &arena);
+    printed->is_identity = is_identity(kernel, kernel->first, named);
+    UL_ASSERT(printed->scalar_count <= kernel->contraction_count);
+    ul_arena_done(&arena);
+}

@@ -1,0 +1,55 @@
+/* What a run launches on a device: each position of the plan as its step is emitted, as often as
+ * the loops around it go round. Both sides of a branch are launched; a device finds out which of
+ * them does anything. */
+#include "codegen/program/program.h"
+#include "planner/model/plan.h"
+
+static uint64_t rounds_of(const struct ul_program *program, uint32_t region)
+{
+    uint64_t rounds = 1;
+    for (uint32_t r = region; r != UL_PLAN_NONE; r = program->regions[r].parent)
+        if (program->regions[r].kind == UL_PLAN_LOOP)
+            rounds *= (uint64_t)program->regions[r].rounds;
+    return rounds;
+}
+
+static void add_step(const struct ul_program *program, const struct ul_program_step *step,
+                     struct ul_program_launches *launches)
+{
+    const struct ul_kernel_printed *printed = &program->kernels[step->kernel].printed;
+    uint64_t rounds = rounds_of(program, step->region);
+    launches->weigh_count += rounds * step->weigh_count;
+    switch (step->kind) {
+    case UL_STEP_KERNEL:
+        launches->launch_count += rounds * printed->launch_count;
+        launches->scalar_count += rounds * printed->scalar_count;
+        launches->identity_count += printed->is_identity ? rounds : 0;
+        break;
+    case UL_STEP_CALL:
+        launches->launch_count += rounds;
+        launches->library_count += rounds;
+        break;
+    case UL_STEP_COPY:
+        launches->launch_count += step->copy_bytes > 0 ? rounds : 0;
+        launches->identity_count += step->copy_bytes > 0 ? rounds : 0;
+        break;
+    case UL_STEP_COUNTER:
+    case UL_STEP_TEST:
+        launches->launch_count += rounds;
+        break;
+    }
+}
+
+void ul_program_count_launches(const struct ul_program *program, const struct ul_plan *plan,
+                               struct ul_program_launches *launches)
+{
+    *launches = (struct ul_program_launches){.launch_count = 0};
+    for (uint32_t p = 0; p < plan->position_count; p++) {
+        const struct ul_plan_position *at = &plan->positions[p];
+        if (at->kind == UL_PLAN_RUN)
+            add_step(program, ul_program_step_at(program, at), launches);
+        else if (at->kind != UL_PLAN_WAIT) /* a transfer */
+            launches->launch_count += rounds_of(program, at->region);
+    }
+    UL_ASSERT(launches->library_count <= launches->launch_count);
+}

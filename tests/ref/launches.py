@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""What a run of every network of models/ launches on target cuda, against the golden list
+models/golden_launches.tsv: from plans alone, no compiler of CUDA's is asked.
+
+    launches.py --ullage build/release/ullage [--precision fp32,fp16,bf16] [--small] [--update]
+                [FILTER]
+
+Columns as plan.json's `launches` (report/README.md). A network with more launches, scalar products,
+identity steps or softmaxes than the list says, or with fewer library calls, or that the list lacks,
+is a failure (exit 6) until that is reviewed and taken over by --update; what is better is named.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+
+import bytes as golden_bytes
+
+ROOT = golden_bytes.ROOT
+GOLDEN = os.path.join(ROOT, "models", "golden_launches.tsv")
+COUNTS = ["count", "of_libraries", "scalar_products", "identity_steps", "softmaxes"]
+HEAD = ["model", "precision", "launches", *COUNTS[1:]]
+BETTER = {"of_libraries": 1}  # the more the better; of all others the fewer
+
+
+def plan(ullage, path, options):
+    """The counts of one model, or the compiler's complaint."""
+    command = [ullage, "plan", path, "--target", "cuda", "--with-cudnn", "on", "--json", "-",
+               *options]  # fmt: skip
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    if done.returncode != 0:
+        message = done.stderr.decode(errors="replace").strip().splitlines()
+        return None, f"exit {done.returncode}: {message[0] if message else ''}"
+    launches = json.loads(done.stdout)["launches"]
+    return [launches[name] for name in COUNTS], None
+
+
+def read_golden():
+    golden = {}
+    if os.path.exists(GOLDEN):
+        with open(GOLDEN, encoding="utf-8") as f:
+            for line in f.read().splitlines()[1:]:
+                name, precision, *numbers = line.split("\t")
+                golden[name, precision] = [int(number) for number in numbers]
+    return golden
+
+
+def write_golden(golden):
+    with open(GOLDEN, "w", encoding="utf-8") as f:
+        f.write("\t".join(HEAD) + "\n")
+        for key in sorted(golden):
+            f.write("\t".join([*key, *map(str, golden[key])]) + "\n")
+
+
+def compare(golden, counts):
+    """(is it worse, a note)"""
+    if golden is None:
+        return True, "  FAIL not in the golden list"
+    signs = [BETTER.get(name, -1) for name in COUNTS]
+    worse = any(sign * (now - was) < 0 for sign, was, now in zip(signs, golden, counts))
+    note = "" if golden == counts else f"  instead of {' '.join(map(str, golden))}"
+    return worse, ("  FAIL" if worse else "") + note
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("filter", nargs="?", default=".")
+    parser.add_argument("--ullage", required=True)
+    parser.add_argument("--precision", default="fp32,fp16,bf16")
+    parser.add_argument("--small", action="store_true")
+    parser.add_argument("--update", action="store_true")
+    args = parser.parse_args()
+    golden, passed, failed = read_golden(), 0, 0
+    for name, path, options in golden_bytes.networks(args.small, args.filter):
+        for precision in args.precision.split(","):
+            counts, complaint = plan(args.ullage, path, [*options, "--precision", precision])
+            if complaint:
+                print(f"FAIL {name} {precision}: {complaint}")
+                failed += 1
+                continue
+            if args.update:
+                golden[name, precision] = counts
+            worse, note = compare(golden.get((name, precision)), counts)
+            failed += worse
+            passed += not worse
+            print(f"{name:24} {precision:5} {' '.join(f'{count:4}' for count in counts)}{note}")
+    if args.update:
+        write_golden(golden)
+    print(f"{passed} passed, {failed} failed")
+    sys.exit(6 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
