@@ -244,7 +244,7 @@ struct ul_program {
 enum { UL_PROGRAM_POINTER_BYTES = 8 };
 
 /* The state of a run on a device: this, and a byte for each flag (runtime/cuda/ul_cuda.h). */
-enum { UL_PROGRAM_STATE_BYTES = 32 };
+enum { UL_PROGRAM_STATE_BYTES = 40 };
 
 /* Lowers every group and builds the planner's problem. */
 enum ul_status ul_program_build(struct ul_arena *arena, const struct ul_graph *graph,

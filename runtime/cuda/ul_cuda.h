@@ -42,10 +42,18 @@ struct ul_cuda_fault {
     int64_t limit;
 };
 
+/* Where the blocks of a launch that is together meet (ul_together.cuh). Zeros at set-up; each
+ * meeting leaves it as it found it, but for the number of meetings, which goes on. */
+struct ul_meeting {
+    uint32_t arrived; /* blocks */
+    uint32_t round;
+};
+
 /* In the arena, at a planned place, cleared at the start of each run. Behind it one byte for every
  * region of the program that may be skipped: 1 while its steps are to run. */
 struct ul_cuda_state {
     struct ul_cuda_fault fault;
+    struct ul_meeting meeting;
 };
 
 /* What every kernel gets as its last argument, named `run`. */
@@ -79,7 +87,9 @@ struct ul_cuda_run {
     uint32_t order;        /* of the step that is being launched, from 1 */
     uint64_t launch_count; /* of kernels, copies and library calls so far */
     uint64_t launch_limit; /* what is beyond it is left out: too long to be captured */
-    cudaError_t error;     /* the first one */
+    uint64_t
+        apart_count;   /* of loops that are launches, since the device cannot hold their blocks */
+    cudaError_t error; /* the first one */
 };
 
 /* What kernels.cu defines for the runtime, as
@@ -162,6 +172,26 @@ static inline int ul_cuda_may_launch(struct ul_cuda_run *run)
     } while (0)
 /* An array of the block's shared memory, in the body of a kernel; tensor cores want it aligned. */
 #define UL_SHARED(type, name, count) __shared__ __align__(128) type name[count]
+/* UL_LAUNCH of a kernel whose blocks are all there at once and may wait for each other;
+ * rest_bytes: of shared memory beside its arrays, which it names by UL_SHARED_REST. Only what
+ * ul_cuda_is_resident says yes to. */
+#define UL_LAUNCH_TOGETHER(kernel, blocks, threads, rest_bytes, at, ...)                           \
+    do {                                                                                           \
+        if (!ul_cuda_may_launch((at)->run))                                                        \
+            break;                                                                                 \
+        cudaLaunchAttribute together;                                                              \
+        together.id = cudaLaunchAttributeCooperative;                                              \
+        together.val.cooperative = 1;                                                              \
+        cudaLaunchConfig_t config = {};                                                            \
+        config.gridDim = dim3((unsigned)(blocks));                                                 \
+        config.blockDim = dim3((unsigned)(threads));                                               \
+        config.dynamicSmemBytes = (rest_bytes);                                                    \
+        config.stream = (at)->run->stream;                                                         \
+        config.attrs = &together;                                                                  \
+        config.numAttrs = 1;                                                                       \
+        ul_cuda_note((at)->run, cudaLaunchKernelEx(&config, kernel, __VA_ARGS__, (at)->where));    \
+    } while (0)
+#define UL_SHARED_REST(name) extern __shared__ __align__(128) unsigned char name[]
 #else
 #include "ul_emulate.h" /* tests/cuda_emulation */
 #endif
@@ -173,7 +203,12 @@ static inline int ul_cuda_may_launch(struct ul_cuda_run *run)
             return;                                                                                \
     } while (0)
 
-/* ---- fixed steps of a program; ul_cuda.cu ---- */
+/* Can the device have all blocks of the kernel at once, with so much shared memory beside its
+ * arrays? Where not, that is counted, and no error. */
+bool ul_cuda_is_resident(struct ul_cuda_run *run, const void *kernel, uint32_t blocks,
+                         uint32_t threads, uint64_t rest_bytes);
+
+/* ---- fixed steps of a program; ul_cuda_steps.cu ---- */
 
 /* size_bytes from one place of device memory to another; the two do not overlap. */
 void ul_cuda_copy(const struct ul_cuda_step *at, const void *from, void *to, uint64_t size_bytes);

@@ -134,6 +134,8 @@ static void set_up(struct ul_cuda_run *run)
     const struct ul_context *context = (const struct ul_context *)run->announce_context;
     const struct ul_model *model = context->model;
     struct ul_cuda_step at = {run, {&run->state->fault, NULL, 0, 0}};
+    ul_cuda_note(run,
+                 cudaMemsetAsync(&run->state->meeting, 0, sizeof run->state->meeting, run->stream));
     for (uint32_t i = 0; i < model->splat_count; i++) {
         if (model->splats[i].space == UL_SPACE_OFFLOAD)
             fill_offloaded(run->offload + model->splats[i].offset_bytes, &model->splats[i]);

@@ -108,6 +108,7 @@ static cudaGraph_t record(struct ul_context *context, const void *const *inputs,
     cudaError_t error = capturing ? cudaStreamEndCapture(run.stream, &graph) : run.error;
     error = ul_cuda_first(run.error, error);
     context->memory.launch_count = run.launch_count;
+    context->memory.apart_count = run.apart_count;
     if (run.launch_count == GRAPH_LAUNCH_LIMIT)
         context->memory.uncaptured = "a run has more launches than a graph may have";
     else if (error != cudaSuccess)
@@ -265,8 +266,10 @@ static cudaError_t launch(struct ul_context *context, uint32_t entry, const void
         mark_step(&run, &end);
         count_marks(context, &run);
     }
-    if (entry == UL_ENTRY_RUN)
+    if (entry == UL_ENTRY_RUN) {
         context->memory.launch_count = run.launch_count;
+        context->memory.apart_count = run.apart_count;
+    }
     return run.error;
 }
 

@@ -177,6 +177,29 @@ void ul_cuda_exchange_bits(struct ul_cuda_run *run, int64_t offset_bytes, unsign
                   rest);
 }
 
+bool ul_cuda_is_resident(struct ul_cuda_run *run, const void *kernel, uint32_t blocks,
+                         uint32_t threads, uint64_t rest_bytes)
+{
+    int device = 0, together = 0, processors = 0, each = 0;
+    cudaError_t error = cudaGetDevice(&device);
+    error = ul_cuda_first(error,
+                          cudaDeviceGetAttribute(&together, cudaDevAttrCooperativeLaunch, device));
+    error = ul_cuda_first(
+        error, cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device));
+    error = ul_cuda_first(
+        error,
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)rest_bytes));
+    error = ul_cuda_first(error, cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+                                     &each, kernel, (int)threads, (size_t)rest_bytes));
+    bool is_resident =
+        error == cudaSuccess && together != 0 && (uint64_t)each * (uint64_t)processors >= blocks;
+    if (!is_resident) {
+        run->apart_count++;
+        (void)cudaGetLastError();
+    }
+    return is_resident;
+}
+
 cudaError_t ul_cuda_probe(void)
 {
     struct cudaFuncAttributes attributes;

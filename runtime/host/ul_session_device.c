@@ -5,6 +5,7 @@
  */
 #include "ul_internal.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -89,6 +90,17 @@ static void put_notes(const struct ul_session *s)
             fprintf(stderr, "%s: note: %s\n", s->program, text);
 }
 
+static void put_apart_note(const struct ul_session *s)
+{
+    struct ul_device_memory memory;
+    functions_of(s)->memory(s->context, &memory);
+    if (memory.apart_count > 0)
+        fprintf(stderr,
+                "%s: note: %" PRIu64 " of the recurrent layers run as a launch for each step: the "
+                "device cannot hold all blocks of the layer at once\n",
+                s->program, memory.apart_count);
+}
+
 int ul_session_device_open(struct ul_session *s, uint64_t margin_bytes)
 {
     const struct ul_model *model = s->model;
@@ -122,6 +134,8 @@ int ul_session_device_open(struct ul_session *s, uint64_t margin_bytes)
 void ul_session_device_close(struct ul_session *s)
 {
     const struct ul_model *model = s->model;
+    if (s->context != NULL)
+        put_apart_note(s);
     close_buffers(s, model->outputs, model->output_count, true, s->outputs, s->device_outputs);
     close_buffers(s, model->inputs, model->input_count, false, s->inputs, s->device_inputs);
     s->inputs = s->device_inputs = NULL;

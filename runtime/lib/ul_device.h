@@ -34,7 +34,7 @@ struct ul_cuda_code; /* ul_cuda.h: what kernels.cu defines */
 
 /* What the program keeps in the arena beside its values: struct ul_cuda_state, at a multiple of 8,
    and behind it a byte for each region. */
-#define UL_CUDA_STATE_BYTES 32u
+#define UL_CUDA_STATE_BYTES 40u
 
 /* Addresses of buffers of the caller's that the model reads and writes in place (--io caller) are
    multiples of this. */
@@ -94,6 +94,8 @@ struct ul_device_memory {
     uint64_t granted_bytes;                          /* that it took of the free ones */
     uint64_t graph_bytes;                            /* that the captured run took */
     uint64_t launch_count;                           /* of kernels and copies in a run; 0: no run */
+    uint64_t
+        apart_count; /* of a run's loops that are launches, the device not holding their blocks */
     uint64_t run_count;
     uint64_t replay_count;  /* runs that were replayed */
     const char *uncaptured; /* why runs are not replayed; NULL: they are */

@@ -74,6 +74,7 @@ struct settings settings_read()
     read.no_cupti = flag_of("UL_EMULATE_NO_CUPTI");
     read.major = flag_of("UL_EMULATE_OLD_DEVICE") ? 7 : 9;
     read.minor = flag_of("UL_EMULATE_OLD_DEVICE") ? 5 : 0;
+    read.processors = (int)number_of("UL_EMULATE_PROCESSORS", 108);
     read.devices = (int)number_of("UL_EMULATE_DEVICES", 1);
     read.free_bytes = number_of("UL_EMULATE_FREE_BYTES", (uint64_t)80 << 30);
     read.align_bytes = number_of("UL_EMULATE_ALIGN", 0) % ALIGN_BYTES;
@@ -204,6 +205,8 @@ const struct error_text errors[] = {
     {cudaErrorLaunchOutOfResources, "cudaErrorLaunchOutOfResources",
      "too many resources requested for launch"},
     {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
+    {cudaErrorCooperativeLaunchTooLarge, "cudaErrorCooperativeLaunchTooLarge",
+     "too many blocks in cooperative launch"},
     {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported"},
     {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported",
      "operation not permitted when stream is capturing"},
@@ -362,6 +365,25 @@ void ul_emulate_take(long bytes)
     activity_memory(bytes > 0, false, NULL, (size_t)(bytes > 0 ? bytes : -bytes));
 }
 
+/* ---- kernels on it ---- */
+
+/* What a kernel asked for, with cudaFuncSetAttribute. */
+static std::map<const void *, size_t> rest_bytes_of;
+
+uint64_t blocks_resident(const void *function, uint64_t threads, size_t rest_bytes)
+{
+    const size_t reserved = 1 << 10; /* of each block */
+    auto asked = rest_bytes_of.find(function);
+    size_t allowed = asked != rest_bytes_of.end() ? asked->second : 0;
+    if (allowed < UL_EMULATE_SHARED_BYTES)
+        allowed = UL_EMULATE_SHARED_BYTES;
+    if (threads == 0 || rest_bytes > allowed)
+        return 0;
+    uint64_t by_threads = 2048 / ((threads + 31) / 32 * 32);
+    uint64_t by_shared = UL_EMULATE_SHARED_ALL_BYTES / (rest_bytes + reserved);
+    return std::min(std::min(by_threads, by_shared), (uint64_t)32);
+}
+
 /* ---- the device ---- */
 
 extern "C" {
@@ -409,9 +431,9 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device)
         return result(error != cudaSuccess ? error : cudaErrorInvalidDevice);
     snprintf(prop->name, sizeof prop->name, "Emulated device %d", device);
     prop->totalGlobalMem = settings_get().free_bytes + CONTEXT_BYTES;
-    prop->sharedMemPerBlock = 48 << 10;
-    prop->sharedMemPerBlockOptin = 99 << 10;
-    prop->sharedMemPerMultiprocessor = 100 << 10;
+    prop->sharedMemPerBlock = UL_EMULATE_SHARED_BYTES;
+    prop->sharedMemPerBlockOptin = UL_EMULATE_SHARED_OPTIN_BYTES;
+    prop->sharedMemPerMultiprocessor = UL_EMULATE_SHARED_ALL_BYTES;
     prop->regsPerBlock = 65536;
     prop->warpSize = 32;
     prop->maxThreadsPerBlock = 1024;
@@ -421,7 +443,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device)
     prop->maxGridSize[1] = prop->maxGridSize[2] = 65535;
     prop->major = settings_get().major;
     prop->minor = settings_get().minor;
-    prop->multiProcessorCount = 108;
+    prop->multiProcessorCount = settings_get().processors;
     prop->unifiedAddressing = 1;
     prop->l2CacheSize = 40 << 20;
     prop->maxThreadsPerMultiProcessor = 2048;
@@ -465,6 +487,9 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr, int dev
         break;
     case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
         *value = (int)prop.sharedMemPerMultiprocessor;
+        break;
+    case cudaDevAttrCooperativeLaunch:
+        *value = 1;
         break;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin:
         *value = (int)prop.sharedMemPerBlockOptin;
@@ -515,6 +540,26 @@ const char *cudaGetErrorName(cudaError_t error)
 const char *cudaGetErrorString(cudaError_t error)
 {
     return text_of(error)->text;
+}
+
+cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute attribute, int value)
+{
+    struct api api;
+    cudaError_t error = api.usable();
+    if (error == cudaSuccess && (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize ||
+                                 value < 0 || value > UL_EMULATE_SHARED_OPTIN_BYTES))
+        error = cudaErrorInvalidValue;
+    if (error == cudaSuccess)
+        rest_bytes_of[function] = (size_t)value;
+    return result(error);
+}
+
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *function,
+                                                          int threads, size_t rest_bytes)
+{
+    struct api api;
+    *blocks = (int)blocks_resident(function, (uint64_t)threads, rest_bytes);
+    return result(api.usable());
 }
 
 cudaError_t ul_emulate_function_attributes(struct cudaFuncAttributes *attributes)

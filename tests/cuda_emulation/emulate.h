@@ -16,7 +16,7 @@
 struct settings {
     bool no_device, no_driver, old_driver, no_cupti;
     int major, minor; /* compute capability */
-    int devices;
+    int devices, processors;
     uint64_t free_bytes;  /* of the device, with nothing in it */
     uint64_t align_bytes; /* of allocations: no more than this; 0: as a device's */
     uint64_t order;       /* 0: the natural one; 1: reversed; else a seed of permutations */
@@ -48,6 +48,9 @@ void device_fail(cudaError_t error);
 /* Nested: device memory may be touched between the two. */
 void device_open();
 void device_close();
+/* Of a kernel's blocks, how many a multiprocessor holds at once; static shared memory, which nobody
+   knows before it runs, is not counted. 0: it may not have so much of what a launch says. */
+uint64_t blocks_resident(const void *function, uint64_t threads, size_t rest_bytes);
 /* Where a range of memory lies: whole in one allocation of the device, in page-locked memory, or
    elsewhere; -1: partly, or where nothing is any more. */
 int memory_type_of(const void *pointer, size_t size_bytes);

@@ -13,6 +13,11 @@
  * machines use swapcontext, which costs two system calls. The address and thread sanitizers are
  * told of each switch.
  *
+ * Blocks of a launch that is together (UL_LAUNCH_TOGETHER) are all there at once and take turns: a
+ * block has the processor until each of its threads waits, has ended, or spins for another block.
+ * Shared arrays of the blocks that do not run are put aside. When all only spin, round after round,
+ * the launch can never end.
+ *
  * With the thread sanitizer each thread has its fiber to itself, fibers are reused in turn, and
  * what orders memory is told: launch before threads, threads before the next launch, barriers.
  * A shuffle or a vote orders nothing, as on a device. This file itself is not instrumented.
@@ -61,8 +66,10 @@ void __sanitizer_finish_switch_fiber(void *fake, const void **bottom, size_t *si
 #define STACK_BYTES ((size_t)256 << 10)
 #endif
 #define GUARD_BYTES ((size_t)64 << 10)
+#define GUARDED 16384u /* fibers: the system has 65530 mappings, a guard makes two */
 #define MAX_THREADS 1024u
-#define SHARED_BYTES ((size_t)48 << 10) /* of a block, without asking for more */
+#define SHARED_BYTES ((size_t)UL_EMULATE_SHARED_BYTES) /* of a block, without asking for more */
+#define SHARED_OPTIN_BYTES ((size_t)UL_EMULATE_SHARED_OPTIN_BYTES)
 
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
@@ -126,6 +133,13 @@ struct meeting {
     char order[2]; /* addresses that the thread sanitizer orders by */
 };
 
+/* A shared array, in a block that does not run now. */
+struct aside {
+    struct ul_emulate_shared *shared;
+    void *place;                      /* with the thread sanitizer */
+    std::vector<unsigned char> bytes; /* without */
+};
+
 struct block_barrier {
     unsigned arrived, ones;
     unsigned result[2]; /* of this round and the last one */
@@ -136,13 +150,27 @@ struct block_barrier {
     char order[2];
 };
 
+/* A block of the launch; where blocks are together, each has one, else all have the same in turn.
+ */
+struct block {
+    struct list ready, spinning;
+    struct meeting meetings[MAX_THREADS / 32][MEETINGS];
+    struct block_barrier barrier;
+    unsigned waiting_count;
+    size_t shared_bytes;
+    unsigned char *rest; /* shared memory whose size the launch says */
+    /* What is put aside while another block runs. */
+    bool has_begun, is_done;
+    unsigned index;
+    struct ul_emulate_now now;
+    std::vector<struct aside> asides;
+};
+
 struct fiber main_fiber, *current = &main_fiber, *left;
-struct list idle, ready;
-struct meeting meetings[MAX_THREADS / 32][MEETINGS];
-struct block_barrier barrier;
-unsigned thread_count, waiting_count, fiber_count;
-size_t shared_bytes;
-uint64_t salt;
+struct list idle;
+struct block only_block, *in = &only_block;
+unsigned thread_count, fiber_count;
+uint64_t salt, event_count;
 const struct ul_emulate_kernel *kernel;
 const void *kernel_arguments;
 char launch_order, end_order;
@@ -237,7 +265,8 @@ struct fiber *fiber_new()
     struct fiber *fiber = (struct fiber *)calloc(1, sizeof *fiber);
     void *block = mmap(NULL, GUARD_BYTES + STACK_BYTES, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (fiber == NULL || block == MAP_FAILED || mprotect(block, GUARD_BYTES, PROT_NONE) != 0)
+    if (fiber == NULL || block == MAP_FAILED ||
+        (fiber_count < GUARDED && mprotect(block, GUARD_BYTES, PROT_NONE) != 0))
         ul_emulate_fail("the host is out of memory for stacks");
     fiber->stack = (unsigned char *)block + GUARD_BYTES;
 #if defined(UL_EMULATE_RACE)
@@ -265,7 +294,7 @@ struct fiber *fiber_idle()
 /* The current fiber has nothing to do until somebody switches to it. */
 void go_on()
 {
-    struct fiber *to = pop_first(&ready);
+    struct fiber *to = pop_first(&in->ready);
     if (to == NULL && ul_emulate_now.begun < thread_count)
         to = fiber_idle();
     switch_to(to != NULL ? to : &main_fiber);
@@ -286,7 +315,7 @@ void fiber_main()
 void wait_in(struct list *waiting)
 {
     put_last(waiting, current);
-    waiting_count++;
+    in->waiting_count++;
     go_on();
 }
 
@@ -295,14 +324,14 @@ void release(struct list *waiting)
 {
     struct fiber *fiber;
     while ((fiber = pop_first(waiting)) != NULL) {
-        waiting_count--;
+        in->waiting_count--;
         if (settings_get().order % 2 != 0) {
-            fiber->next = ready.first;
-            if (ready.first == NULL)
-                ready.last = fiber;
-            ready.first = fiber;
+            fiber->next = in->ready.first;
+            if (in->ready.first == NULL)
+                in->ready.last = fiber;
+            in->ready.first = fiber;
         } else {
-            put_last(&ready, fiber);
+            put_last(&in->ready, fiber);
         }
     }
 }
@@ -318,26 +347,49 @@ void fail_block(const char *what)
 [[noreturn]] void fail_stuck()
 {
     char text[160];
-    if (barrier.arrived != 0)
-        snprintf(text, sizeof text, "only %u of %u threads reach %s in line %d", barrier.arrived,
-                 thread_count, barrier.what, barrier.line);
-    for (unsigned w = 0; barrier.arrived == 0 && w < MAX_THREADS / 32; w++)
+    if (in->barrier.arrived != 0)
+        snprintf(text, sizeof text, "only %u of %u threads reach %s in line %d",
+                 in->barrier.arrived, thread_count, in->barrier.what, in->barrier.line);
+    for (unsigned w = 0; in->barrier.arrived == 0 && w < MAX_THREADS / 32; w++)
         for (unsigned i = 0; i < MEETINGS; i++)
-            if (meetings[w][i].arrived != 0)
+            if (in->meetings[w][i].arrived != 0)
                 snprintf(text, sizeof text,
                          "warp %u: lanes %08x of mask %08x reach %s in line %d, the others do not",
-                         w, meetings[w][i].arrived, meetings[w][i].mask, meetings[w][i].what,
-                         meetings[w][i].line);
+                         w, in->meetings[w][i].arrived, in->meetings[w][i].mask,
+                         in->meetings[w][i].what, in->meetings[w][i].line);
     ul_emulate_fail("kernel %s, block %u: %s", kernel->name, blockIdx.x, text);
 }
 
-void block_run(uint64_t number)
+/* Shared memory of the size that the launch says, which nobody set. */
+unsigned char *rest_new()
 {
-    blockIdx.x = (unsigned)ordered(number, kernel->blocks, salt);
-    ul_emulate_now.block++;
+    if (kernel->rest_bytes == 0)
+        return NULL;
+    void *rest = aligned_alloc(128, (kernel->rest_bytes + 127) / 128 * 128);
+    if (rest == NULL)
+        ul_emulate_fail("the host is out of memory");
+    memset(rest, 0xff, kernel->rest_bytes);
+    return (unsigned char *)rest;
+}
+
+/* Gives control to the running block, until all of its threads wait or have ended. */
+void block_go_on()
+{
+    struct fiber *fiber;
+    while ((fiber = pop_first(&in->spinning)) != NULL)
+        put_last(&in->ready, fiber);
+    fiber = pop_first(&in->ready);
+    switch_to(fiber != NULL ? fiber : fiber_idle());
+}
+
+void block_begin(unsigned index)
+{
+    static uint64_t count;
+    blockIdx.x = index;
+    ul_emulate_now.block = ++count;
     ul_emulate_now.begun = 0;
     ul_emulate_now.in_row = thread_count;
-    shared_bytes = 0;
+    in->shared_bytes = kernel->rest_bytes;
 #if defined(UL_EMULATE_RACE)
     ul_emulate_now.in_row = 0;
     __tsan_release(&launch_order);
@@ -345,9 +397,113 @@ void block_run(uint64_t number)
     if (settings_get().order != 0)
         ul_emulate_now.in_row = 0;
 #endif
-    switch_to(fiber_idle());
-    if (waiting_count != 0)
+    block_go_on();
+}
+
+#define MAX_IDLE_ROUNDS 1000
+
+/* Whether something other than spinning was done since there were `before` events; not for long. */
+bool goes_on(uint64_t before, uint64_t *idle_rounds)
+{
+    *idle_rounds = event_count == before ? *idle_rounds + 1 : 0;
+    return *idle_rounds <= MAX_IDLE_ROUNDS;
+}
+
+/* A block of a launch whose blocks know nothing of each other: its threads may spin for one of
+ * their own. */
+void run_alone(unsigned index)
+{
+    uint64_t before = event_count, idle_rounds = 0;
+    in->rest = rest_new();
+    block_begin(index);
+    while (in->spinning.first != NULL && goes_on(before, &idle_rounds)) {
+        before = event_count;
+        block_go_on();
+    }
+    if (in->spinning.first != NULL)
+        ul_emulate_fail("kernel %s, block %u: threads spin for ever; blocks may wait for each "
+                        "other in a cooperative launch only",
+                        kernel->name, blockIdx.x);
+    if (in->waiting_count != 0)
         fail_stuck();
+    if (in->rest != NULL)
+        __tsan_acquire(&end_order);
+    free(in->rest);
+}
+
+/* ---- blocks that are there together ---- */
+
+/* Puts the running block aside. */
+void block_leave()
+{
+    in->now = ul_emulate_now;
+    for (struct aside &aside : in->asides) {
+#if defined(UL_EMULATE_RACE)
+        aside.place = aside.shared->bytes;
+#else
+        memcpy(aside.bytes.data(), aside.shared->bytes, aside.bytes.size());
+#endif
+    }
+}
+
+void block_enter(struct block *block)
+{
+    in = block;
+    blockIdx.x = block->index;
+    ul_emulate_now = block->now;
+    for (struct aside &aside : block->asides) {
+        aside.shared->block = block->now.block;
+#if defined(UL_EMULATE_RACE)
+        aside.shared->bytes = aside.place;
+#else
+        memcpy(aside.shared->bytes, aside.bytes.data(), aside.bytes.size());
+#endif
+    }
+}
+
+/* A block's turn: until all of its threads wait, spin or have ended. */
+void block_turn(struct block *block)
+{
+    block_enter(block);
+    if (block->has_begun)
+        block_go_on();
+    else
+        block_begin(block->index);
+    block->has_begun = true;
+    if (in->spinning.first == NULL && in->waiting_count != 0)
+        fail_stuck();
+    in->is_done = in->spinning.first == NULL;
+    block_leave();
+}
+
+/* All blocks in turn, round after round, in an order that changes. */
+void run_together()
+{
+    std::vector<struct block *> blocks(kernel->blocks);
+    uint64_t idle_rounds = 0, done = 0;
+    for (uint64_t i = 0; i < kernel->blocks; i++) {
+        blocks[i] = new block();
+        blocks[i]->index = (unsigned)i;
+        blocks[i]->rest = rest_new();
+    }
+    for (uint64_t round = 0; done < kernel->blocks; round++) {
+        const uint64_t before = event_count;
+        for (uint64_t i = 0; i < kernel->blocks; i++) {
+            struct block *block = blocks[ordered(i, kernel->blocks, salt + round)];
+            if (block->is_done)
+                continue;
+            block_turn(block);
+            done += block->is_done;
+        }
+        if (!goes_on(before, &idle_rounds))
+            ul_emulate_fail("kernel %s: its blocks wait for each other for ever", kernel->name);
+    }
+    __tsan_acquire(&end_order);
+    for (struct block *block : blocks) {
+        free(block->rest);
+        delete block;
+    }
+    in = &only_block;
 }
 
 /* Names go to the file at once: a program may end in many ways. */
@@ -380,9 +536,9 @@ namespace
 unsigned char *places;
 size_t places_used;
 
-void places_renew()
+void places_renew(uint64_t blocks)
 {
-    if (places != NULL && places_used + 2 * SHARED_BYTES <= PLACES_BYTES)
+    if (places != NULL && places_used + blocks * 2 * SHARED_BYTES <= PLACES_BYTES)
         return;
     if (places != NULL)
         munmap(places, PLACES_BYTES);
@@ -409,11 +565,18 @@ void kernel_run(const struct ul_emulate_kernel &of, const void *arguments)
     main_fiber.tsan = __tsan_get_current_fiber();
     __tsan_acquire(&end_order);
 #endif
-    for (uint64_t i = 0; i < of.blocks; i++) {
+    if (of.is_together) {
 #if defined(UL_EMULATE_RACE)
-        places_renew();
+        places_renew(of.blocks);
 #endif
-        block_run(i);
+        run_together();
+    } else {
+        for (uint64_t i = 0; i < of.blocks; i++) {
+#if defined(UL_EMULATE_RACE)
+            places_renew(1);
+#endif
+            run_alone((unsigned)ordered(i, of.blocks, salt));
+        }
     }
     __tsan_acquire(&end_order);
     kernel = NULL;
@@ -423,6 +586,7 @@ bool ul_emulate_next_slowly(void)
 {
     bool ended = current->has_thread;
     current->has_thread = false;
+    event_count++;
 #if defined(UL_EMULATE_RACE)
     if (ended) {
         __tsan_release(&end_order);
@@ -441,12 +605,25 @@ bool ul_emulate_next_slowly(void)
 
 /* ---- shared memory ---- */
 
-static void count_shared(const struct ul_emulate_shared *shared)
+static void count_shared(struct ul_emulate_shared *shared)
 {
-    shared_bytes += (shared->size_bytes + 127) / 128 * 128;
-    if (shared_bytes > SHARED_BYTES)
+    if (kernel->is_together) {
+        struct aside aside = {shared, NULL, {}};
+#if !defined(UL_EMULATE_RACE)
+        aside.bytes.resize(shared->size_bytes);
+#endif
+        in->asides.push_back(aside);
+    }
+    in->shared_bytes += (shared->size_bytes + 127) / 128 * 128;
+    const size_t allowed = kernel->rest_bytes == 0 ? SHARED_BYTES : SHARED_OPTIN_BYTES;
+    if (in->shared_bytes > allowed)
         ul_emulate_fail("kernel %s: %zu bytes of shared memory, %zu are allowed (at %s)",
-                        kernel->name, shared_bytes, SHARED_BYTES, shared->name);
+                        kernel->name, in->shared_bytes, allowed, shared->name);
+}
+
+void *ul_emulate_shared_rest(void)
+{
+    return in->rest;
 }
 
 #if defined(UL_EMULATE_RACE)
@@ -472,6 +649,16 @@ void ul_emulate_shared_begin(struct ul_emulate_shared *shared)
 }
 #endif
 
+/* ---- waiting for other blocks ---- */
+
+void ul_emulate_spin(void)
+{
+    if (kernel == NULL)
+        ul_emulate_fail("a thread spins outside of a kernel");
+    put_last(&in->spinning, current);
+    go_on();
+}
+
 /* ---- barriers ---- */
 
 /* All threads of the block; gives the number of predicates that are not 0. */
@@ -479,29 +666,30 @@ static unsigned block_meet(const char *what, int predicate, int line)
 {
     if (kernel == NULL)
         ul_emulate_fail("%s in line %d outside of a kernel", what, line);
-    const uint64_t round = barrier.round;
-    if (barrier.arrived == 0) {
-        barrier.what = what;
-        barrier.line = line;
-        barrier.ones = 0;
-    } else if (barrier.line != line || barrier.what != what) {
+    const uint64_t round = in->barrier.round;
+    event_count++;
+    if (in->barrier.arrived == 0) {
+        in->barrier.what = what;
+        in->barrier.line = line;
+        in->barrier.ones = 0;
+    } else if (in->barrier.line != line || in->barrier.what != what) {
         char text[160];
         snprintf(text, sizeof text, "waits at %s in line %d, others at %s in line %d", what, line,
-                 barrier.what, barrier.line);
+                 in->barrier.what, in->barrier.line);
         fail_block(text);
     }
-    barrier.ones += predicate != 0;
-    __tsan_release(&barrier.order[round % 2]);
-    if (++barrier.arrived == thread_count) {
-        barrier.arrived = 0;
-        barrier.result[round % 2] = barrier.ones;
-        barrier.round++;
-        release(&barrier.waiting);
+    in->barrier.ones += predicate != 0;
+    __tsan_release(&in->barrier.order[round % 2]);
+    if (++in->barrier.arrived == thread_count) {
+        in->barrier.arrived = 0;
+        in->barrier.result[round % 2] = in->barrier.ones;
+        in->barrier.round++;
+        release(&in->barrier.waiting);
     } else {
-        wait_in(&barrier.waiting);
+        wait_in(&in->barrier.waiting);
     }
-    __tsan_acquire(&barrier.order[round % 2]);
-    return barrier.result[round % 2];
+    __tsan_acquire(&in->barrier.order[round % 2]);
+    return in->barrier.result[round % 2];
 }
 
 void __syncthreads(int line)
@@ -529,7 +717,7 @@ static struct meeting *find_meeting(unsigned warp, unsigned mask)
 {
     struct meeting *free = NULL;
     for (unsigned i = 0; i < MEETINGS; i++) {
-        struct meeting *at = &meetings[warp][i];
+        struct meeting *at = &in->meetings[warp][i];
         if (at->arrived != 0 && at->mask == mask)
             return at;
         if (at->arrived == 0 && free == NULL)
@@ -543,6 +731,7 @@ void ul_emulate_meet(unsigned mask, void *given, void (*combine)(unsigned mask, 
 {
     if (kernel == NULL)
         ul_emulate_fail("%s in line %d outside of a kernel", what, line);
+    event_count++;
     const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const unsigned lanes = thread_count - warp * 32 >= 32 ? 32 : thread_count - warp * 32;
     char text[160];

@@ -25,12 +25,13 @@ want() {
 
 known() {
     for case in loop barriers shuffles tensor faults streams graphs capture late memory \
-        unset_shared; do
+        unset_shared together; do
         for order in $orders; do
             want 0 '' $case UL_EMULATE_ORDER="$order"
         done
     done
     want 0 '' limits
+    want 0 '' limits_together
     want 0 '' fails UL_EMULATE_FAIL_KERNEL=add
     want 0 '^cudaSuccess 1 13000 9 ' devices
     want 0 '^cudaErrorNoDevice 0 13000 0 0' devices UL_EMULATE_NO_DEVICE=1
@@ -45,6 +46,8 @@ mistakes() {
     want 70 'two_places, block 0, thread 40: waits at __syncthreads' bad_places
     want 70 'lanes_missing, block 0: warp 1: lanes fffffdff of mask ffffffff' bad_shuffle
     want 70 'short_warp, block 0, thread 32: .* mask ffffffff in a warp of 8 lanes' bad_mask
+    want 70 'kernel never: its blocks wait for each other for ever' bad_spin
+    want 70 'kernel never, block 0: threads spin for ever' bad_alone
     want any 'device memory on the host' bad_host
     want 70 'add gets a pointer that no device can use' bad_argument
     want 70 'add gets a pointer that no device can use' bad_freed
@@ -63,6 +66,7 @@ for variant in "$@"; do
     esac
     "$here/nvcc" -O1 -std=c++17 -Werror all-warnings -Xcompiler=-Wall,-Wextra \
         -gencode arch=compute_80,code=sm_80 -I"$here/../../runtime/lib" -I"$here/../../runtime/cuda" "$here/unit.cu" \
+        "$here/../../runtime/cuda/ul_cuda_steps.cu" \
         -o "$folder/unit" || exit 1
     known
     mistakes
@@ -70,6 +74,7 @@ for variant in "$@"; do
         want 66 'data race' race_shared
         want 66 'data race' race_global
         want 66 'data race' race_shuffle
+        want 66 'data race' race_together
     fi
 done
 exit $failed

@@ -301,6 +301,13 @@ cudaError_t ul_emulate_launch(const struct ul_emulate_kernel *kernel, const void
     if (error == cudaSuccess && (kernel->threads == 0 || kernel->threads > 1024 ||
                                  kernel->blocks == 0 || kernel->blocks > 2147483647))
         error = cudaErrorInvalidConfiguration;
+    const uint64_t resident =
+        blocks_resident(kernel->function, kernel->threads, kernel->rest_bytes);
+    if (error == cudaSuccess && kernel->rest_bytes != 0 && resident == 0)
+        error = cudaErrorInvalidValue;
+    if (error == cudaSuccess && kernel->is_together &&
+        kernel->blocks > resident * (uint64_t)settings_get().processors)
+        error = cudaErrorCooperativeLaunchTooLarge;
     if (error != cudaSuccess)
         return result(error);
     need_stream(stream);

@@ -1,6 +1,7 @@
 /* The emulation itself: kernels with known results, and mistakes that it must name. Each case is a
    function; `unit CASE` runs one, run.sh says what is to come of it. */
 #include "ul_kernel.cuh"
+#include "ul_together.cuh"
 
 #include <mma.h>
 
@@ -498,6 +499,105 @@ static void unset_shared(void)
     CHECK(read(out, 2) == 1.0f && isnan(read(out, 3)) && isnan(read(out, 67)));
 }
 
+/* As ul_meet, but that nothing orders what the blocks write. */
+static void meet_unordered(struct ul_meeting *meeting)
+{
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        const uint32_t round = __atomic_load_n(&meeting->round, __ATOMIC_RELAXED);
+        if (__atomic_fetch_add(&meeting->arrived, 1u, __ATOMIC_RELAXED) == gridDim.x - 1) {
+            __atomic_store_n(&meeting->arrived, 0u, __ATOMIC_RELAXED);
+            __atomic_store_n(&meeting->round, round + 1, __ATOMIC_RELAXED);
+        }
+        while (__atomic_load_n(&meeting->round, __ATOMIC_RELAXED) == round)
+            ul_emulate_spin();
+    }
+    __syncthreads();
+}
+
+/* Rounds in which each block takes what the next one left, with a shared array that must last. */
+static __global__ void in_turns(int *cells, struct ul_meeting *meeting, int rounds, int fenced,
+                                struct ul_where)
+{
+    UL_SHARED(int, sum, 64);
+    UL_SHARED_REST(rest);
+    int *kept = (int *)(void *)rest;
+    const unsigned blocks = gridDim.x, next = (blockIdx.x + 1) % blocks;
+    sum[threadIdx.x] = kept[threadIdx.x] = 0;
+    for (int i = 0; i < rounds; i++) {
+        __syncthreads();
+        if (threadIdx.x == 0)
+            cells[(unsigned)(i + 1) % 2 * blocks + blockIdx.x] =
+                cells[(unsigned)i % 2 * blocks + next] + 1;
+        sum[(threadIdx.x + 1) % 64] += 1;
+        kept[threadIdx.x] += 1;
+        if (fenced)
+            ul_meet(meeting);
+        else
+            meet_unordered(meeting);
+    }
+    if (sum[threadIdx.x] != rounds || kept[threadIdx.x] != rounds)
+        cells[2 * blocks] = -1;
+}
+
+static void together_by(unsigned blocks, int fenced)
+{
+    int *cells = device<int>(2 * blocks + 1);
+    struct ul_meeting *meeting = device<struct ul_meeting>(1);
+    const int rounds = 6;
+    for (int i = 0; i < 3; i++) /* the meeting is as it was, each time */
+        UL_LAUNCH_TOGETHER(in_turns, blocks, 64, 256, &at, cells, meeting, rounds, fenced);
+    finish();
+    for (unsigned i = 0; fenced && i < blocks; i++)
+        CHECK(read(cells, i) == 3 * rounds);
+    CHECK(read(cells, 2 * blocks) == 0);
+}
+
+static void together(void)
+{
+    CHECK(ul_cuda_is_resident(&run, (const void *)in_turns, 31, 64, 256));
+    together_by(1, 1);
+    together_by(31, 1);
+}
+
+static void race_together(void)
+{
+    together_by(8, 0);
+}
+
+static __global__ void never(int *out, struct ul_where)
+{
+    while (ul_acquire((const unsigned *)out) == 0)
+        ;
+}
+
+static void bad_spin(void)
+{
+    int *out = device<int>(1);
+    UL_LAUNCH_TOGETHER(never, 3, 32, 0, &at, out);
+    finish();
+}
+
+static void bad_alone(void)
+{
+    int *out = device<int>(1);
+    UL_LAUNCH(never, 3, 32, &at, out);
+    finish();
+}
+
+/* More blocks than there are at once, and more shared memory than was asked for. */
+static void limits_together(void)
+{
+    int *out = device<int>(1);
+    CHECK(!ul_cuda_is_resident(&run, (const void *)never, 108 * 32 + 1, 32, 0));
+    CHECK(run.apart_count == 1 && run.error == cudaSuccess);
+    UL_LAUNCH_TOGETHER(never, 108 * 32 + 1, 32, 0, &at, out);
+    CHECK(run.error == cudaErrorCooperativeLaunchTooLarge);
+    run.error = cudaSuccess;
+    UL_LAUNCH_TOGETHER(never, 1, 32, 50000, &at, out);
+    CHECK(run.error == cudaErrorInvalidValue);
+}
+
 static void limits(void)
 {
     int *out = device<int>(1);
@@ -542,12 +642,17 @@ static const struct unit units[] = {
     {"late", late},
     {"memory", memory},
     {"unset_shared", unset_shared},
+    {"together", together},
     {"limits", limits},
+    {"limits_together", limits_together},
     {"fails", fails},
     {"devices", devices},
     {"race_shared", race_shared},
     {"race_global", race_global},
     {"race_shuffle", race_shuffle},
+    {"race_together", race_together},
+    {"bad_spin", bad_spin},
+    {"bad_alone", bad_alone},
     {"bad_barrier", bad_barrier},
     {"bad_places", bad_places},
     {"bad_shuffle", bad_shuffle},

@@ -47,7 +47,15 @@ struct ul_emulate_kernel {
     uint64_t blocks, threads;
     void (*body)(const void *arguments);
     const unsigned char *when; /* of its struct ul_where: 0 there means that it does nothing */
+    const void *function;
+    size_t rest_bytes; /* of UL_SHARED_REST */
+    bool is_together;  /* all blocks are there at once, and may wait for each other */
 };
+
+/* Of a block: without asking for more, and with; of a multiprocessor. */
+#define UL_EMULATE_SHARED_BYTES (48 << 10)
+#define UL_EMULATE_SHARED_OPTIN_BYTES (99 << 10)
+#define UL_EMULATE_SHARED_ALL_BYTES (100 << 10)
 
 cudaError_t ul_emulate_launch(const struct ul_emulate_kernel *kernel, const void *arguments,
                               size_t size_bytes, cudaStream_t stream);
@@ -55,6 +63,9 @@ cudaError_t ul_emulate_launch(const struct ul_emulate_kernel *kernel, const void
 void ul_emulate_check_argument(const char *kernel, const void *pointer);
 /* Ends the running thread of the block and begins another one; false: this fiber has none left. */
 bool ul_emulate_next_slowly(void);
+
+/* The running thread waits for what another block is to do; blocks take turns. */
+void ul_emulate_spin(void);
 
 /* The running block, as far as headers read it. */
 struct ul_emulate_now {
@@ -99,13 +110,21 @@ template <class... P, void (*KERNEL)(P...)> struct ul_emulate_of<KERNEL> {
     static cudaError_t launch(const char *name, uint64_t blocks, uint64_t threads,
                               cudaStream_t stream, P... values)
     {
+        return launch_together(name, blocks, threads, 0, false, stream, values...);
+    }
+
+    static cudaError_t launch_together(const char *name, uint64_t blocks, uint64_t threads,
+                                       size_t rest_bytes, bool is_together, cudaStream_t stream,
+                                       P... values)
+    {
         auto closure = [values...] {
             while (ul_emulate_next())
                 KERNEL(values...);
         };
         typedef decltype(closure) closure_type;
         static_assert(__is_trivially_copyable(closure_type), "arguments are copied as bytes");
-        struct ul_emulate_kernel kernel = {name, blocks, threads, NULL, NULL};
+        struct ul_emulate_kernel kernel = {
+            name, blocks, threads, NULL, NULL, (const void *)KERNEL, rest_bytes, is_together};
         kernel.body = [](const void *arguments) { (*(const closure_type *)arguments)(); };
         (ul_emulate_check(name, values), ...);
         ((kernel.when = kernel.when != NULL ? kernel.when : ul_emulate_when(values, 0)), ...);
@@ -122,7 +141,21 @@ template <class... P, void (*KERNEL)(P...)> struct ul_emulate_of<KERNEL> {
                                     (at)->run->stream, __VA_ARGS__, (at)->where));                 \
     } while (0)
 
+#define UL_LAUNCH_TOGETHER(kernel, blocks, threads, rest_bytes, at, ...)                           \
+    do {                                                                                           \
+        if (!ul_cuda_may_launch((at)->run))                                                        \
+            break;                                                                                 \
+        ul_cuda_note((at)->run,                                                                    \
+                     ul_emulate_of<kernel>::launch_together(                                       \
+                         #kernel, (uint64_t)(blocks), (uint64_t)(threads), (size_t)(rest_bytes),   \
+                         true, (at)->run->stream, __VA_ARGS__, (at)->where));                      \
+    } while (0)
+
 /* ---- shared memory ---- */
+
+/* The block's, of the size that the launch says. */
+void *ul_emulate_shared_rest(void);
+#define UL_SHARED_REST(name) unsigned char *const name = (unsigned char *)ul_emulate_shared_rest()
 
 /* One array of it. Undefined when a block begins: filled with NaN by the block's first thread. */
 struct ul_emulate_shared {
