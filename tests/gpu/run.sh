@@ -234,6 +234,18 @@ check_sanitize() {
     return 0
 }
 
+# Belongs to no program: threads of one warp that all want to note a bad index.
+check_lock() {
+    if [ "$GPU_TARGET" != cuda ]; then
+        note lock skip "no device"
+        return
+    fi
+    limit=$((limit * 10))
+    # shellcheck disable=SC2086 # a command, maybe with options
+    limited lock sh -c '"$@" && "$0"' "$logs/lock" $GPU_NVCC -O2 -std=c++17 -arch="$GPU_ARCH" \
+        -I"$GPU_WORK/runtime" -o "$logs/lock" "$here/lock.cu"
+}
+
 # What the jobs below run: run.sh --one CHECK GROUP NAME FOLDER DATA CHECKS OPTIONS
 run_one() {
     check=$1 group=$2 name=$3 folder=$GPU_WORK/$4 data=$5 row_options=$7 limit=$GPU_TIMEOUT
@@ -478,6 +490,8 @@ run_sanitizers() {
     tell "compute-sanitizer: $2"
 }
 
+! grep -qE -- "$filter" <<<fault_lock ||
+    printf 'ops\tfault_lock\t.\t-\tlock\t-\n' | with lock | each lock 1
 run_wave 1 "models fp32"
 run_wave 2 "some operators"
 run_sanitizers 2 "some operators"
@@ -504,7 +518,7 @@ device=$(nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,no
     echo
     awk -F'\t' '
         BEGIN {
-            checks = "build data memory free alloc guard bits memcheck racecheck initcheck"
+            checks = "build data memory free alloc guard bits lock memcheck racecheck initcheck"
             count = split(checks, order, " ")
             printf "%-11s %-12s %7s %7s %7s\n", "check", "programs", "passed", "failed", "skipped"
         }
