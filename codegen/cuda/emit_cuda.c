@@ -303,17 +303,30 @@ static void put_model_h(struct ul_emitter *emitter)
         " * to %s_ARENA_ALIGN; NULL: one cudaMalloc of exactly that. `stream`: the caller's\n"
         " * cudaStream_t; NULL: one of its own. Returns an enum ul_result; `failure`, which may "
         "be\n"
-        " * NULL, carries needed and available bytes. */\n"
+        " * NULL, carries needed and available bytes.\n"
+        " * Order: runs wait for what stands before them in `stream`, and are complete when they\n"
+        " * return. A stream of its own does not wait for the legacy default stream, nor does a\n"
+        " * cudaStreamNonBlocking one of yours: what you enqueue there (kernels without a stream,\n"
+        " * cudaMemcpyAsync in stream 0) must be complete before a run, or pass cudaStreamLegacy. "
+        "*/\n"
         "int %s_open(struct ul_context **context, void *arena, size_t bytes, void *stream,\n"
         "    const struct ul_weights_source *weights, struct ul_failure *failure);\n\n",
         big, big, prefix);
     ul_text_put(text,
                 "/* One run, complete when it returns; `inputs` and `outputs` are memory of ");
     if (emitter->program->options.io_caller)
-        ul_text_put(text,
-                    "the device, at\n"
-                    " * multiples of 16 bytes, which it reads and writes in place; none may be "
-                    "NULL.\n");
+        ul_text_put(
+            text,
+            "the device, at\n"
+            " * multiples of 16 bytes, which it reads and writes in place; none may be "
+            "NULL.\n"
+            " * The first run is launched step by step, and captured as a graph for its "
+            "buffers. A run\n"
+            " * with others captures once more, which takes the host as long as such a launch; "
+            "nothing is\n"
+            " * allocated on the device where CUDA puts them into the graph's nodes, else "
+            "the graph is\n"
+            " * made anew: keep to one set of buffers, or have a context for each.\n");
     else
         ul_text_printf(text,
                        "the host or of\n"
@@ -344,8 +357,7 @@ static void put_makefile(struct ul_emitter *emitter)
         "# Builds the program; `make NVCC=/opt/cuda/bin/nvcc CUDA_ARCH=sm_90` chooses a compiler\n"
         "# and devices: sm_NN is machine code, compute_NN is PTX, which newer devices compile,\n"
         "# native is this machine's device.\n"
-        "NVCC = %s\nNVCCFLAGS = %s\nCUDA_ARCH ?= sm_80 sm_89 sm_90 compute_90\n"
-        "WARNINGS = -Xcompiler=-Wall,-Wextra\n"
+        "NVCC = %s\nNVCCFLAGS = %s\n" UL_EMIT_CUDA_ARCH "WARNINGS = -Xcompiler=-Wall,-Wextra\n"
         "GENERATE = $(if $(filter native,$(CUDA_ARCH)),-arch=native,$(foreach arch,$(CUDA_ARCH),"
         "-gencode arch=compute_$(lastword $(subst _, ,$(arch))),code=$(arch)))\n"
         "RUNTIME = $(patsubst %%.c,%%.o,$(sort $(wildcard ul_*.c)))\n"

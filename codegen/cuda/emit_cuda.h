@@ -4,6 +4,12 @@
 
 #include "codegen/emit/emit_internal.h"
 
+/* What a Makefile makes code for, unless it is told: devices that every toolkit knows, newer ones
+ * where this nvcc does, and PTX for those after them. */
+#define UL_EMIT_CUDA_ARCH                                                                          \
+    "ifndef CUDA_ARCH\nNEWER := $(filter sm_100 sm_120,$(shell $(NVCC) --list-gpu-code 2>&1))\n"   \
+    "CUDA_ARCH := sm_80 sm_89 sm_90 $(NEWER) compute_90\nendif\n"
+
 /* emit_cuda_calls.c */
 
 /* Some call is a convolution of cuDNN's, or a product of cuBLASLt's. */

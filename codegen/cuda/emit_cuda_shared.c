@@ -1,5 +1,6 @@
 /* The Makefile of models that share an arena, for a device: a library of all of them. */
 #include "codegen/cuda/cuda.h"
+#include "codegen/cuda/emit_cuda.h"
 #include "codegen/emit/emit_internal.h"
 
 static void put_model(struct ul_text *text, const char *prefix)
@@ -23,7 +24,7 @@ static void put_makefile(struct ul_text *text, const struct ul_emit_shared *shar
         "# and devices: sm_NN is machine code, compute_NN is PTX, which newer devices compile,\n"
         "# native is this machine's device; `make -s libs` says what a program is linked with "
         "behind it.\n"
-        "NVCC = %s\nAR = ar\nNVCCFLAGS = %s\nCUDA_ARCH ?= sm_80 sm_89 sm_90 compute_90\n"
+        "NVCC = %s\nAR = ar\nNVCCFLAGS = %s\n" UL_EMIT_CUDA_ARCH
         "WARNINGS = -Xcompiler=-Wall,-Wextra\n"
         "GENERATE = $(if $(filter native,$(CUDA_ARCH)),-arch=native,$(foreach arch,$(CUDA_ARCH),"
         "-gencode arch=compute_$(lastword $(subst _, ,$(arch))),code=$(arch)))\n"
