@@ -106,7 +106,7 @@ static void close_handle(void *opaque)
     if (handle->loaded != NULL)
         ul_cuda_unload(handle->loaded);
     free(handle->products);
-    free(handle->calls.names);
+    ul_cuda_free_calls(&handle->calls);
     free(handle);
 }
 
@@ -335,7 +335,10 @@ static int take(void *opaque, uint32_t index, const struct ul_call *call,
     if (choice->size_bytes != sizeof algorithm)
         return 0;
     memcpy(&algorithm, choice->bytes, sizeof algorithm);
-    if (handle->lt.MatmulAlgoCheck(handle->cublas, product->operation, product->a, product->b,
+    /* Its alignment is judged by what the description holds, which may be another call's, or none.
+     */
+    if (!set_bias(handle, product, product->told_bias) ||
+        handle->lt.MatmulAlgoCheck(handle->cublas, product->operation, product->a, product->b,
                                    product->d, product->d, &algorithm,
                                    &result) != CUBLAS_STATUS_SUCCESS ||
         result.workspaceSize > ul_call_workspace_bytes(call) || !keeps_sums(handle, &algorithm))
@@ -365,9 +368,9 @@ static uint64_t version_of(const void *opaque)
     return ((const struct handle *)opaque)->lt.GetVersion();
 }
 
-static const struct ul_cuda_library library = {
-    "cublaslt",    "cuBLASLt", UL_CALL_MATMUL, 1,       version_of, reserve,
-    describe_call, find,       take,           enqueue, tell};
+static const struct ul_cuda_library library = {"cublaslt", "cuBLASLt", UL_CALL_MATMUL, 1,    1,
+                                               version_of, reserve,    describe_call,  find, take,
+                                               enqueue,    tell};
 
 int ul_cublas_run(const struct ul_cuda_step *at, uint32_t place, uint32_t call,
                   const void *const *args, unsigned char *scratch)
@@ -394,4 +397,5 @@ static int note(const void *handle, char text[UL_DEVICE_TEXT_BYTES])
 }
 
 const struct ul_device_library ul_cublas = {
-    "cuBLASLt", open_handle, prepare, close_handle, describe, note, ul_cuda_implementation};
+    "cuBLASLt",          open_handle,           prepare, close_handle, describe, note,
+    ul_cuda_count_calls, ul_cuda_implementation};

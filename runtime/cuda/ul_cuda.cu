@@ -303,6 +303,10 @@ static enum ul_result prepare_libraries(struct ul_context *context, struct ul_fa
                                           context->arena, context->stream, failure);
         context->memory.library_bytes[i] += ul_cuda_less(before, ul_cuda_free_bytes());
     }
+    if (result == UL_OK)
+        ul_cuda_ask_calls(context);
+    for (uint32_t i = 0; result == UL_OK && i < device->library_count; i++)
+        device->libraries[i]->count(context->libraries[i], &context->memory.library_calls[i]);
     return result;
 }
 
@@ -519,12 +523,12 @@ static void get_times(const struct ul_context *context, struct ul_device_times *
     times->out_seconds = seconds_between(context, UL_CUDA_AFTER_RUN);
 }
 
-static const char *implementation(const struct ul_context *context, uint32_t call)
+static const char *implementation(const struct ul_context *context, uint32_t step, uint32_t call)
 {
     const struct ul_device *device = context->model->device;
     const char *name = NULL;
     for (uint32_t i = 0; name == NULL && i < device->library_count; i++)
-        name = device->libraries[i]->implementation(context->libraries[i], call);
+        name = device->libraries[i]->implementation(context->libraries[i], step, call);
     return name;
 }
 

@@ -89,6 +89,7 @@ struct ul_cuda_run {
     uint64_t launch_limit; /* what is beyond it is left out: too long to be captured */
     uint64_t
         apart_count;   /* of loops that are launches, since the device cannot hold their blocks */
+    int asks;          /* nothing is enqueued: who runs library calls is found out */
     cudaError_t error; /* the first one */
 };
 

@@ -79,6 +79,9 @@ enum ul_result ul_cuda_load_context(struct ul_context *context,
 
 /* ---- ul_cuda_run.cu ---- */
 struct ul_cuda_run ul_cuda_begin_run(const struct ul_context *context, cudaStream_t stream);
+/* Goes through all that a run may enqueue, and enqueues nothing, so that libraries see which of
+   their calls are theirs where they lie. */
+void ul_cuda_ask_calls(struct ul_context *context);
 /* All of a run, with `entry` of kernels.cu, or the set-up, in its middle. */
 void ul_cuda_enqueue(struct ul_context *context, struct ul_cuda_run *run,
                      void (*entry)(struct ul_cuda_run *run));

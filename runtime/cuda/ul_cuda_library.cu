@@ -79,15 +79,14 @@ void ul_cuda_read_posts(const struct ul_call *call, struct ul_cuda_posts *posts)
 
 /* ---- trials ---- */
 
-enum { TRIAL_ALIGN = 256 };
-
 /* A call and places in the arena for its arguments; what is in them does not matter. */
 struct trial {
     const struct ul_cuda_library *library;
     void *handle;
     uint32_t index;
     cudaStream_t stream;
-    bool fits; /* or there are no places for them all */
+    uint32_t align_bytes; /* of the places: multiples of it and of no more */
+    bool fits;            /* or there are no places for them all */
     const void *args[UL_CALL_ARGS];
     unsigned char *scratch;
 };
@@ -101,24 +100,28 @@ static uint64_t reach_bytes(const struct ul_call_tensor *tensor)
     return (last + 1) * ul_call_element_bytes(tensor);
 }
 
-static uint64_t align_up(uint64_t offset_bytes)
+/* The next offset whose address is an odd multiple of align_bytes: what the plan promises, and no
+ * better, so that a trial meets what runs do. */
+static uint64_t align_up(const unsigned char *arena, uint64_t offset_bytes, uint32_t align_bytes)
 {
-    return (offset_bytes + TRIAL_ALIGN - 1) / TRIAL_ALIGN * TRIAL_ALIGN;
+    uint64_t period = 2 * (uint64_t)align_bytes;
+    uint64_t over = ((uint64_t)(uintptr_t)arena + offset_bytes) % period;
+    return offset_bytes + (align_bytes + period - over) % period;
 }
 
 /* The next place beside what is other models'; NULL where the arena ends. */
 static unsigned char *place(const struct ul_model *model, unsigned char *arena,
-                            uint64_t *used_bytes, uint64_t size_bytes)
+                            uint32_t align_bytes, uint64_t *used_bytes, uint64_t size_bytes)
 {
     const struct ul_device *device = model->device;
     uint64_t arena_bytes = model->arena_bytes;
-    uint64_t begin = align_up(*used_bytes);
+    uint64_t begin = align_up(arena, *used_bytes, align_bytes);
     for (uint32_t i = 0; i < device->other_count; i++) {
         const struct ul_device_extent *other = &device->others[i];
         uint64_t end = other->offset_bytes + other->size_bytes;
         if (begin < end &&
             (begin >= other->offset_bytes || size_bytes > other->offset_bytes - begin))
-            begin = align_up(end);
+            begin = align_up(arena, end, align_bytes);
     }
     if (begin > arena_bytes || size_bytes > arena_bytes - begin)
         return NULL;
@@ -137,16 +140,18 @@ static bool place_trial(struct trial *trial, const struct ul_call *call,
         uint64_t end_bytes = apart ? used_bytes : 0;
         if (tensors[i]->rank == 0)
             continue;
-        trial->args[i] = place(model, arena, &end_bytes, reach_bytes(tensors[i]));
+        trial->args[i] =
+            place(model, arena, trial->align_bytes, &end_bytes, reach_bytes(tensors[i]));
         if (trial->args[i] == NULL)
             return false;
         used_bytes = end_bytes > used_bytes ? end_bytes : used_bytes;
     }
-    trial->args[3] = place(model, arena, &used_bytes, reach_bytes(&call->dst));
+    trial->args[3] = place(model, arena, trial->align_bytes, &used_bytes, reach_bytes(&call->dst));
     trial->args[4] = trial->args[3]; /* the residual */
     trial->scratch = NULL;
     if (call->scratch_bytes > 0)
-        trial->scratch = place(model, arena, &used_bytes, call->scratch_bytes);
+        trial->scratch =
+            place(model, arena, UL_CALL_SCRATCH_ALIGN, &used_bytes, call->scratch_bytes);
     return trial->args[3] != NULL && (call->scratch_bytes == 0 || trial->scratch != NULL);
 }
 
@@ -240,14 +245,14 @@ static bool prepare_call(struct trial *trial, const struct ul_model *model,
     const struct ul_call *call = &model->device->calls[trial->index];
     struct ul_cuda_calls *calls = (struct ul_cuda_calls *)trial->handle;
     bool is_named = choice->size_bytes > 0;
+    uint32_t min_bytes = trial->library->align_bytes;
+    trial->align_bytes = call->align_bytes > min_bytes ? call->align_bytes : min_bytes;
     trial->fits = place_trial(trial, call, model, arena, true) ||
                   place_trial(trial, call, model, arena, false);
     bool described = trial->library->describe(trial->handle, trial->index, call,
-                                              min_aligned(arena, call->align_bytes)) != 0;
+                                              min_aligned(arena, trial->align_bytes)) != 0;
     bool taken = described && is_named && try_choice(trial, call, choice);
     bool done = taken || (described && choose(trial, call, tunes && trial->fits, choice));
-    calls->planned_count++;
-    calls->ready_count += done ? 1 : 0;
     if (done)
         trial->library->tell(trial->handle, trial->index, calls->names[trial->index]);
     (void)cudaGetLastError(); /* of trials that failed */
@@ -263,7 +268,7 @@ static enum ul_result prepare_calls(const struct ul_cuda_library *library, void 
     const struct ul_device *device = model->device;
     const char *reason = NULL;
     bool tunes = request->choices != NULL && request->tune != 0;
-    struct trial trial = {library, handle, 0, stream, false, {NULL}, NULL};
+    struct trial trial = {library, handle, 0, stream, 1, false, {NULL}, NULL};
     uint64_t version = library->version(handle);
     uint32_t line_number = 0;
     if (request->choices != NULL && !tunes &&
@@ -291,14 +296,18 @@ enum ul_result ul_cuda_prepare(const struct ul_cuda_library *library, void *hand
                                cudaStream_t stream, struct ul_failure *failure)
 {
     struct ul_cuda_calls *calls = (struct ul_cuda_calls *)handle;
-    uint32_t count = model->device->call_count;
+    uint32_t count = model->device->call_count, step_count = model->step_count;
     struct ul_cuda_choice *choices = (struct ul_cuda_choice *)calloc(count, sizeof *choices);
     enum ul_result result = UL_OK;
     calls->names = (char(*)[UL_CUDA_NAME_BYTES])calloc(count, sizeof *calls->names);
-    if (choices == NULL || calls->names == NULL || library->reserve(handle, count) == 0) {
+    calls->callers = (uint8_t *)calloc(step_count, sizeof *calls->callers);
+    if (choices == NULL || calls->names == NULL || calls->callers == NULL ||
+        library->reserve(handle, count) == 0) {
         result = ul_cuda_refuse(failure, UL_LIBRARY_FAILED, "the host is out of memory");
     } else {
         calls->call_count = count;
+        calls->calls = model->device->calls;
+        calls->step_count = step_count;
         result = prepare_calls(library, handle, model, request, choices, arena, stream, failure);
     }
     free(choices);
@@ -314,31 +323,96 @@ enum ul_result ul_cuda_refuse(struct ul_failure *failure, enum ul_result result,
 
 /* ---- prepared calls ---- */
 
-const char *ul_cuda_implementation(const void *handle, uint32_t call)
+void ul_cuda_free_calls(struct ul_cuda_calls *calls)
+{
+    free(calls->names);
+    free(calls->callers);
+}
+
+const char *ul_cuda_implementation(const void *handle, uint32_t step, uint32_t call)
 {
     const struct ul_cuda_calls *calls = (const struct ul_cuda_calls *)handle;
-    bool runs = calls != NULL && call < calls->call_count && calls->names[call][0] != '\0';
+    bool runs = calls != NULL && call < calls->call_count && step < calls->step_count &&
+                calls->callers[step] == UL_CUDA_BY_LIBRARY;
     return runs ? calls->names[call] : NULL;
+}
+
+/* How many steps each has. */
+static void count_callers(const struct ul_cuda_calls *calls, uint32_t counts[UL_CUDA_CALLERS])
+{
+    memset(counts, 0, UL_CUDA_CALLERS * sizeof *counts);
+    for (uint32_t i = 0; calls != NULL && i < calls->step_count; i++)
+        counts[calls->callers[i]]++;
+}
+
+void ul_cuda_count_calls(const void *handle, struct ul_device_calls *count)
+{
+    uint32_t counts[UL_CUDA_CALLERS];
+    count_callers((const struct ul_cuda_calls *)handle, counts);
+    count->own = counts[UL_CUDA_NO_ALGORITHM] + counts[UL_CUDA_MISPLACED];
+    count->planned = count->own + counts[UL_CUDA_BY_LIBRARY];
 }
 
 int ul_cuda_note_unused(const struct ul_cuda_library *library, const void *handle,
                         char text[UL_DEVICE_TEXT_BYTES])
 {
-    const struct ul_cuda_calls *calls = (const struct ul_cuda_calls *)handle;
-    if (calls->planned_count == 0 || calls->ready_count > 0)
+    uint32_t counts[UL_CUDA_CALLERS];
+    struct ul_device_calls all;
+    char missing[UL_DEVICE_TEXT_BYTES / 2] = "", misplaced[UL_DEVICE_TEXT_BYTES / 2] = "";
+    count_callers((const struct ul_cuda_calls *)handle, counts);
+    ul_cuda_count_calls(handle, &all);
+    if (all.own == 0)
         return 0;
+    if (counts[UL_CUDA_NO_ALGORITHM] > 0)
+        (void)snprintf(missing, sizeof missing,
+                       ": it has no algorithm within the planned workspace for %u, a larger "
+                       "--workspace may help",
+                       (unsigned)counts[UL_CUDA_NO_ALGORITHM]);
+    if (counts[UL_CUDA_MISPLACED] > 0)
+        (void)snprintf(misplaced, sizeof misplaced,
+                       "%s %u have operands at no multiple of %u bytes, --align %u helps",
+                       missing[0] != '\0' ? ";" : ":", (unsigned)counts[UL_CUDA_MISPLACED],
+                       (unsigned)library->align_bytes, (unsigned)library->align_bytes);
     (void)snprintf(text, UL_DEVICE_TEXT_BYTES,
-                   "%s has no algorithm within the planned workspace for any of its calls (%u), a "
-                   "larger --workspace may help; kernels of the program run instead",
-                   library->shown, (unsigned)calls->planned_count);
+                   "kernels of the program run %u of %u calls of %s%s%s", (unsigned)all.own,
+                   (unsigned)all.planned, library->shown, missing, misplaced);
     return 1;
+}
+
+/* Whether the library takes the operands where they are. */
+static bool lie_well(const struct ul_cuda_library *library, const struct ul_call *call,
+                     const void *const *args)
+{
+    struct ul_cuda_posts posts;
+    uintptr_t bits = 0;
+    ul_cuda_read_posts(call, &posts);
+    for (int i = 0; i < (posts.adds ? 5 : 4); i++)
+        bits |= (uintptr_t)args[i];
+    return bits % library->align_bytes == 0;
+}
+
+static enum ul_cuda_caller caller_of(const struct ul_cuda_library *library,
+                                     const struct ul_cuda_calls *calls, uint32_t call,
+                                     const void *const *args)
+{
+    if (calls == NULL || call >= calls->call_count)
+        return UL_CUDA_NO_CALL;
+    if (calls->names[call][0] == '\0')
+        return UL_CUDA_NO_ALGORITHM;
+    return lie_well(library, &calls->calls[call], args) ? UL_CUDA_BY_LIBRARY : UL_CUDA_MISPLACED;
 }
 
 int ul_cuda_run_call(const struct ul_cuda_library *library, const struct ul_cuda_step *at,
                      uint32_t place, uint32_t call, const void *const *args, unsigned char *scratch)
 {
     void *handle = at->run->libraries[place];
-    if (ul_cuda_implementation(handle, call) == NULL)
+    struct ul_cuda_calls *calls = (struct ul_cuda_calls *)handle;
+    enum ul_cuda_caller caller = caller_of(library, calls, call, args);
+    uint32_t step = at->where.step;
+    if (at->run->asks && caller != UL_CUDA_NO_CALL && step < calls->step_count &&
+        calls->callers[step] < caller)
+        calls->callers[step] = (uint8_t)caller;
+    if (caller != UL_CUDA_BY_LIBRARY)
         return 0;
     if (ul_cuda_may_launch(at->run) &&
         library->enqueue(handle, call, args, scratch, at->run->stream) == 0)

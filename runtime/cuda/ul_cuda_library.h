@@ -17,14 +17,16 @@
  * Ownership: a handle belongs to its context; calls are constant tables of the model.
  * Units: bytes; dims and strides in elements.
  * Failure: UL_LIBRARY_MISSING and UL_LIBRARY_FAILED with the number of the call in failure->tensor;
- * while a run is enqueued, the run's `error`. A call that a library has nothing for is none: a
- * kernel of the program runs in its place.
+ * while a run is enqueued, the run's `error`. A call that a library has nothing for is none, nor is
+ * one at places that it does not take: a kernel of the program runs in its place. Which these are,
+ * a run that enqueues nothing finds out when the context is opened (ul_cuda_ask_calls).
  */
 #ifndef UL_CUDA_LIBRARY_H
 #define UL_CUDA_LIBRARY_H
 
 #include "ul_call.h"
 #include "ul_cuda.h"
+#include "ul_device.h"
 
 /* The text of a macro's value. */
 #define UL_TEXT_OF(macro) UL_TEXT_OF_VALUE(macro)
@@ -79,11 +81,22 @@ struct ul_cuda_choice {
     unsigned char bytes[UL_CUDA_CHOICE_BYTES];
 };
 
+/* Who runs the call of a step; of several rounds of a loop, the last of these. */
+enum ul_cuda_caller {
+    UL_CUDA_NO_CALL,
+    UL_CUDA_BY_LIBRARY,
+    UL_CUDA_NO_ALGORITHM, /* within the planned workspace: a kernel of ours */
+    UL_CUDA_MISPLACED,    /* operands at places that the library does not take: likewise */
+    UL_CUDA_CALLERS
+};
+
 /* What the handles of both libraries begin with. */
 struct ul_cuda_calls {
-    uint32_t call_count;                 /* 0: not prepared yet */
-    char (*names)[UL_CUDA_NAME_BYTES];   /* by call, of what runs it; empty: a kernel of ours */
-    uint32_t planned_count, ready_count; /* of the library's calls; of those that it runs */
+    uint32_t call_count; /* 0: not prepared yet */
+    const struct ul_call *calls;
+    char (*names)[UL_CUDA_NAME_BYTES]; /* by call, of its algorithm; empty: there is none */
+    uint32_t step_count;
+    uint8_t *callers; /* by step: enum ul_cuda_caller */
 };
 
 /* What a library has of its own. `handle` is its handle, `index` the number of a call; what can
@@ -91,6 +104,7 @@ struct ul_cuda_calls {
 struct ul_cuda_library {
     const char *name, *shown; /* in a file of choices; in messages */
     enum ul_call_kind kind;   /* of its calls */
+    uint32_t align_bytes;     /* it takes operands at multiples of this */
     /* 1: what `find` offers runs, so that it may be taken untried where the arena has no room for
      * a trial: the arguments may be buffers of the caller's. */
     int is_sure;
@@ -118,10 +132,13 @@ enum ul_result ul_cuda_prepare(const struct ul_cuda_library *library, void *hand
                                const struct ul_model *model,
                                const struct ul_device_request *request, unsigned char *arena,
                                cudaStream_t stream, struct ul_failure *failure);
-const char *ul_cuda_implementation(const void *handle, uint32_t call);
-/* Of one that runs none of its calls. */
+const char *ul_cuda_implementation(const void *handle, uint32_t step, uint32_t call);
+void ul_cuda_count_calls(const void *handle, struct ul_device_calls *count);
+/* Of one that does not run all of its calls. */
 int ul_cuda_note_unused(const struct ul_cuda_library *library, const void *handle,
                         char text[UL_DEVICE_TEXT_BYTES]);
+/* Gives back what every handle has. */
+void ul_cuda_free_calls(struct ul_cuda_calls *calls);
 
 /* ul_cublas_run and ul_cudnn_run. */
 int ul_cuda_run_call(const struct ul_cuda_library *library, const struct ul_cuda_step *at,

@@ -175,10 +175,12 @@ static enum ul_result load_parts(struct ul_context *context, const struct ul_wei
     if (result == UL_OK && model->payload_bytes != 0)
         result = load_weights(context, source, failure);
     if (result == UL_OK) {
+        uint64_t before = ul_cuda_free_bytes();
         struct ul_cuda_run run = ul_cuda_begin_run(context, context->stream);
         run.announce_context = context;
         ul_cuda_enqueue(context, &run, set_up);
         result = ul_cuda_finish(context, run.error, failure);
+        context->memory.code_bytes += ul_cuda_less(before, ul_cuda_free_bytes());
     }
     if (result == UL_OK && captures)
         ul_cuda_capture(context, NULL, NULL);

@@ -38,6 +38,24 @@ struct ul_cuda_run ul_cuda_begin_run(const struct ul_context *context, cudaStrea
     return run;
 }
 
+void ul_cuda_ask_calls(struct ul_context *context)
+{
+    const struct ul_model *model = context->model;
+    uint32_t buffer_count = model->input_count + model->output_count;
+    struct ul_cuda_run run = ul_cuda_begin_run(context, context->stream);
+    /* A caller's buffers are no better aligned than they must be. */
+    for (uint32_t i = 0; i < buffer_count; i++)
+        context->graph_buffers[i] = (const void *)(uintptr_t)UL_DEVICE_BUFFER_ALIGN;
+    run.inputs = context->graph_buffers;
+    run.outputs = (void *const *)(void *)(context->graph_buffers + model->input_count);
+    run.launch_limit = 0;
+    run.asks = 1;
+    for (uint32_t entry = 0; model->device->call_count > 0 && entry < model->entry_count; entry++)
+        if (model->device->code->entries[entry] != NULL)
+            model->device->code->entries[entry](&run);
+    memset(context->graph_buffers, 0, buffer_count * sizeof *context->graph_buffers);
+}
+
 void ul_cuda_enqueue(struct ul_context *context, struct ul_cuda_run *run,
                      void (*entry)(struct ul_cuda_run *run))
 {
@@ -121,27 +139,52 @@ static cudaGraph_t record(struct ul_context *context, const void *const *inputs,
     return graph;
 }
 
-void ul_cuda_capture(struct ul_context *context, const void *const *inputs, void *const *outputs)
+static void drop_graph(struct ul_context *context)
 {
-    uint64_t before = ul_cuda_free_bytes();
     if (context->graph != NULL)
         (void)cudaGraphExecDestroy(context->graph);
     context->graph = NULL;
-    (void)same_buffers(context, inputs, outputs, true);
-    cudaGraph_t graph = record(context, inputs, outputs);
-    if (graph == NULL)
-        return;
+}
+
+/* For other buffers of the caller the nodes of the graph get other parameters: by a capture, since
+ * those of library calls are known to the libraries alone. */
+static bool update_graph(struct ul_context *context, cudaGraph_t graph)
+{
+    cudaGraphExecUpdateResultInfo result;
+    bool updated = context->graph != NULL &&
+                   cudaGraphExecUpdate(context->graph, graph, &result) == cudaSuccess;
+    (void)cudaGetLastError(); /* of an update that was refused */
+    return updated;
+}
+
+static cudaError_t instantiate(struct ul_context *context, cudaGraph_t graph)
+{
+    drop_graph(context);
     cudaError_t error = cudaGraphInstantiate(&context->graph, graph, 0);
     if (error != cudaSuccess)
         context->graph = NULL;
     else
         error = cudaGraphUpload(context->graph, context->own_stream);
-    error = ul_cuda_first(error, cudaStreamSynchronize(context->own_stream));
+    return ul_cuda_first(error, cudaStreamSynchronize(context->own_stream));
+}
+
+void ul_cuda_capture(struct ul_context *context, const void *const *inputs, void *const *outputs)
+{
+    uint64_t before = ul_cuda_free_bytes();
+    (void)same_buffers(context, inputs, outputs, true);
+    cudaGraph_t graph = record(context, inputs, outputs);
+    if (graph == NULL) {
+        drop_graph(context);
+        return;
+    }
+    if (update_graph(context, graph)) {
+        (void)cudaGraphDestroy(graph);
+        return;
+    }
+    cudaError_t error = instantiate(context, graph);
     (void)cudaGraphDestroy(graph);
     if (error != cudaSuccess) {
-        if (context->graph != NULL)
-            (void)cudaGraphExecDestroy(context->graph);
-        context->graph = NULL;
+        drop_graph(context);
         context->memory.uncaptured = cudaGetErrorString(error);
         (void)cudaGetLastError();
     }
@@ -291,11 +334,13 @@ cudaError_t ul_cuda_clear_arena(struct ul_context *context)
 
 enum ul_result ul_cuda_warm_up(struct ul_context *context, struct ul_failure *failure)
 {
+    uint64_t before = ul_cuda_free_bytes();
     cudaError_t error = ul_cuda_clear_arena(context);
     if (error == cudaSuccess)
         error = launch(context, UL_ENTRY_RUN, NULL, NULL, NULL);
     error = ul_cuda_first(error, cudaStreamSynchronize(context->stream));
     context->warm = error == cudaSuccess;
+    context->memory.code_bytes += ul_cuda_less(before, ul_cuda_free_bytes());
     return context->warm ? UL_OK : ul_cuda_fail(context, failure, error);
 }
 
@@ -323,6 +368,7 @@ static enum ul_result run_on_device(struct ul_context *context, uint32_t number,
     if (captures && context->warm)
         ul_cuda_capture(context, inputs, outputs);
     replays = replays && context->graph != NULL;
+    uint64_t before = captures && !context->warm ? ul_cuda_free_bytes() : 0;
     cudaError_t error = tick(context, UL_CUDA_BEFORE_IN);
     error = ul_cuda_first(error, copy_inputs(context, entry, inputs));
     error = ul_cuda_first(error, tick(context, UL_CUDA_BEFORE_RUN));
@@ -337,6 +383,7 @@ static enum ul_result run_on_device(struct ul_context *context, uint32_t number,
     result = ul_cuda_finish(context, error, failure);
     if (captures && !context->warm && (result == UL_OK || result == UL_DATA_FAULT)) {
         context->warm = true;
+        context->memory.code_bytes += ul_cuda_less(before, ul_cuda_free_bytes());
         ul_cuda_capture(context, inputs, outputs);
     }
     return result;

@@ -139,7 +139,7 @@ static void close_handle(void *opaque)
         free_convolution(&handle->dnn, &handle->convolutions[i]);
     unload(handle);
     free(handle->convolutions);
-    free(handle->calls.names);
+    ul_cuda_free_calls(&handle->calls);
     free(handle);
 }
 
@@ -370,9 +370,13 @@ static uint64_t version_of(const void *opaque)
     return ((const struct handle *)opaque)->dnn.GetVersion();
 }
 
+/* Of NHWC tensors: what its engines read and write at once. */
+enum { OPERAND_ALIGN = 16 };
+
 static const struct ul_cuda_library library = {
-    "cudnn", "cuDNN", UL_CALL_CONVOLUTION, 0, version_of, reserve, describe_call, find, take,
-    enqueue, tell};
+    "cudnn",    "cuDNN", UL_CALL_CONVOLUTION, OPERAND_ALIGN, 0,
+    version_of, reserve, describe_call,       find,          take,
+    enqueue,    tell};
 
 int ul_cudnn_run(const struct ul_cuda_step *at, uint32_t place, uint32_t call,
                  const void *const *args, unsigned char *scratch)
@@ -450,7 +454,19 @@ int ul_cudnn_run(const struct ul_cuda_step *, uint32_t, uint32_t, const void *co
 
 #endif
 
-const struct ul_device_library ul_cudnn = {
-    "cuDNN", open_needed, prepare, close_handle, describe, note, ul_cuda_implementation};
-const struct ul_device_library ul_cudnn_if_there = {
-    "cuDNN", open_handle, prepare, close_handle, describe, note, ul_cuda_implementation};
+const struct ul_device_library ul_cudnn = {"cuDNN",
+                                           open_needed,
+                                           prepare,
+                                           close_handle,
+                                           describe,
+                                           note,
+                                           ul_cuda_count_calls,
+                                           ul_cuda_implementation};
+const struct ul_device_library ul_cudnn_if_there = {"cuDNN",
+                                                    open_handle,
+                                                    prepare,
+                                                    close_handle,
+                                                    describe,
+                                                    note,
+                                                    ul_cuda_count_calls,
+                                                    ul_cuda_implementation};

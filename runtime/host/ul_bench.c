@@ -383,7 +383,8 @@ static const char *kernel_of(const struct ul_session *s, const struct ul_step *s
     const struct ul_device *device = s->model->device;
     const char *name = NULL;
     if (device != NULL && step->call != 0)
-        name = device->functions->implementation(s->context, step->call - 1);
+        name = device->functions->implementation(s->context, (uint32_t)(step - s->model->steps),
+                                                 step->call - 1);
     if (device != NULL)
         return name != NULL ? name : step->kernel;
     if (library != NULL && step->call != 0)

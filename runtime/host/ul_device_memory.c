@@ -19,12 +19,18 @@ void ul_device_memory_print(const struct ul_device_memory *device, uint64_t aske
            device->context_bytes);
     for (uint32_t i = 0; i < device->library_count; i++)
         printf("  %-42s %14" PRIu64 "\n", device->library_names[i], device->library_bytes[i]);
+    printf("  %-42s %14" PRIu64 "\n", "code and local memory", device->code_bytes);
     snprintf(shown, sizeof shown, "captured run, %" PRIu64 " launches", device->launch_count);
     if (device->uncaptured == NULL)
         printf("  %-42s %14" PRIu64 "\n", shown, device->graph_bytes);
     else
         printf("  the run is not captured: %s\n", device->uncaptured);
     printf("  %-42s %14" PRIu64 "\n", "free", device->free_bytes);
+    for (uint32_t i = 0; i < device->library_count; i++)
+        if (device->library_calls[i].own > 0)
+            printf("  kernels of the program run %" PRIu32 " of %" PRIu32 " calls of %s\n",
+                   device->library_calls[i].own, device->library_calls[i].planned,
+                   device->library_names[i]);
     printf("  free bytes %s over %" PRIu64 " runs: %" PRIu64 " (--iterations), %" PRIu64
            " to find what is touched\n",
            device->free_bytes == device->ready_free_bytes ? "stayed the same" : "changed",
@@ -45,6 +51,15 @@ void ul_device_memory_write(struct ul_json *json, const struct ul_device_memory 
     for (uint32_t i = 0; i < device->library_count; i++)
         ul_json_count(json, device->library_names[i], device->library_bytes[i]);
     ul_json_close(json, '}');
+    ul_json_open(json, "library_calls", '{');
+    for (uint32_t i = 0; i < device->library_count; i++) {
+        ul_json_open(json, device->library_names[i], '{');
+        ul_json_count(json, "planned", device->library_calls[i].planned);
+        ul_json_count(json, "own", device->library_calls[i].own);
+        ul_json_close(json, '}');
+    }
+    ul_json_close(json, '}');
+    ul_json_count(json, "code_bytes", device->code_bytes);
     ul_json_count(json, "graph_bytes", device->graph_bytes);
     ul_json_count(json, "launch_count", device->launch_count);
     ul_json_count(json, "run_count", device->run_count);

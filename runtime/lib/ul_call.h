@@ -324,7 +324,8 @@ static inline uint64_t ul_call_scratch_own(const struct ul_call *call)
 /* Of target cuda: a library's workspace begins at a multiple of 256, as cuBLASLt asks; scratch
  * begins at one of 64, so that up to UL_CALL_WORKSPACE_LOSS of its bytes are passed over. */
 #define UL_CALL_WORKSPACE_ALIGN 256
-#define UL_CALL_WORKSPACE_LOSS (UL_CALL_WORKSPACE_ALIGN - 64)
+#define UL_CALL_SCRATCH_ALIGN 64
+#define UL_CALL_WORKSPACE_LOSS (UL_CALL_WORKSPACE_ALIGN - UL_CALL_SCRATCH_ALIGN)
 
 static inline uint64_t ul_call_workspace_bytes(const struct ul_call *call)
 {

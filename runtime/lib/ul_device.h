@@ -58,6 +58,12 @@ struct ul_device_request {
     int tune;              /* 1: measure and write that file */
 };
 
+/* Steps that are calls of a library. */
+struct ul_device_calls {
+    uint32_t planned;
+    uint32_t own; /* of them, run by kernels of the program instead */
+};
+
 /* A library that runs some of a model's calls. Its functions are named in a table so that a program
    without such calls does not need the library. */
 struct ul_device_library {
@@ -71,11 +77,13 @@ struct ul_device_library {
     void (*close)(void *handle);
     /* What it was compiled for: "cuBLASLt 13.1.0". */
     void (*describe)(char text[UL_DEVICE_TEXT_BYTES]);
-    /* What a user should know, as a sentence: that it is not there, or runs none of its calls, so
-       that kernels of the program do. 0: nothing. */
+    /* What a user should know, as a sentence: that it is not there, or does not run all of its
+       calls, so that kernels of the program do. 0: nothing. */
     int (*note)(const void *handle, char text[UL_DEVICE_TEXT_BYTES]);
-    /* What runs a call; NULL: it is not this library's. */
-    const char *(*implementation)(const void *handle, uint32_t call);
+    /* None where it is not there. */
+    void (*count)(const void *handle, struct ul_device_calls *count);
+    /* What runs a step's call; NULL: it is not this library that does. */
+    const char *(*implementation)(const void *handle, uint32_t step, uint32_t call);
 };
 
 /* Memory of the device, as it was measured while the context was opened and since. */
@@ -89,11 +97,14 @@ struct ul_device_memory {
     uint32_t library_count;
     const char *library_names[UL_DEVICE_LIBRARY_LIMIT];
     uint64_t library_bytes[UL_DEVICE_LIBRARY_LIMIT]; /* that each handle took, at most */
-    uint64_t allocated_bytes;                        /* the one allocation; 0: the caller's arena */
-    uint64_t offload_bytes;                          /* page-locked, of the host */
-    uint64_t granted_bytes;                          /* that it took of the free ones */
-    uint64_t graph_bytes;                            /* that the captured run took */
-    uint64_t launch_count;                           /* of kernels and copies in a run; 0: no run */
+    struct ul_device_calls library_calls[UL_DEVICE_LIBRARY_LIMIT];
+    uint64_t allocated_bytes; /* the one allocation; 0: the caller's arena */
+    uint64_t offload_bytes;   /* page-locked, of the host */
+    uint64_t granted_bytes;   /* that it took of the free ones */
+    uint64_t code_bytes; /* that set-up and the first run took: modules loaded late, local memory of
+                            threads */
+    uint64_t graph_bytes;  /* that the captured run took */
+    uint64_t launch_count; /* of kernels and copies in a run; 0: no run */
     uint64_t
         apart_count; /* of a run's loops that are launches, the device not holding their blocks */
     uint64_t run_count;
@@ -151,8 +162,8 @@ struct ul_device_functions {
     void (*free_host)(struct ul_context *context, void *bytes);
     void (*memory)(const struct ul_context *context, struct ul_device_memory *memory);
     void (*times)(const struct ul_context *context, struct ul_device_times *times);
-    /* What runs a library call; NULL: that is not a library's. */
-    const char *(*implementation)(const struct ul_context *context, uint32_t call);
+    /* What runs a step's library call; NULL: no library does. */
+    const char *(*implementation)(const struct ul_context *context, uint32_t step, uint32_t call);
     /* What a user should know of the model's library of that place. 0: nothing. */
     int (*note)(const struct ul_context *context, uint32_t library,
                 char text[UL_DEVICE_TEXT_BYTES]);

@@ -13,7 +13,8 @@
  * D, terms of sums and steps between columns in multiples of 4, addresses too.
  *
  * More is refused than a device would: addresses that are not aligned as the heuristic was told,
- * and a result that overlaps an operand.
+ * a result that overlaps an operand, and an algorithm that is checked without the address of the
+ * bias that it was offered for.
  */
 #include "cublasLt.h"
 #include "library.h"
@@ -490,6 +491,10 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDe
     memcpy(&words, algorithm, sizeof words);
     if (!handle_is_alive(handle) || !is_served(operation, a, b, c, d, &sides) ||
         words.splits == 0 || words.description != description(operation, a, b, d))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    /* A bias lies as the description says; where it has none, nowhere. */
+    if (has_bias(operation) &&
+        (operation->bias == NULL || align_of(operation->bias) < words.bias_align_bytes))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     memset(result, 0, sizeof *result);
     result->algo = *algorithm;

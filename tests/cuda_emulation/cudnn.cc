@@ -5,8 +5,8 @@
  *
  * The heuristic offers, the best first: one that is not deterministic, one with much workspace, one
  * with a little, one with none; a bias without ReLU is served by IMPLICIT_PRECOMP_GEMM alone, and
- * ReLU only where what is no number becomes 0. With UL_EMULATE_NO_ALGORITHMS in the environment
- * nothing is offered.
+ * ReLU only where what is no number becomes 0. Operands at no multiple of 16 are refused. With
+ * UL_EMULATE_NO_ALGORITHMS in the environment nothing is offered.
  */
 #include "cudnn.h"
 #include "library.h"
@@ -47,6 +47,8 @@ struct ul_emulate_activation {
 
 namespace
 {
+
+enum { OPERAND_ALIGN = 16 };
 
 struct job {
     struct ul_emulate_tensor x, y;
@@ -204,7 +206,8 @@ struct extent extent_of(const char *name, const struct ul_emulate_tensor &tensor
                 element_bytes(element_of(tensor.type))};
 }
 
-void check_memory(const struct job &job)
+/* False: the engines of tensors with channels innermost do not take operands that lie there. */
+bool check_memory(const struct job &job)
 {
     size_t element = element_bytes(element_of(job.y.type));
     struct extent w = {"w", job.w_bytes, (size_t)(job.w.k * job.w.c * job.w.h * job.w.w) * element};
@@ -213,9 +216,15 @@ void check_memory(const struct job &job)
     struct extent z = extent_of("z", job.y, job.z_bytes);
     if (job.residual_scale == 0)
         z.size_bytes = 0;
+    for (const void *operand :
+         {job.x_bytes, job.w_bytes, job.z_bytes, job.bias_bytes, (const void *)job.y_bytes}) {
+        if ((uintptr_t)operand % OPERAND_ALIGN != 0)
+            return false;
+    }
     need_memory("cuDNN", {extent_of("x", job.x, job.x_bytes), w, bias}, z,
                 extent_of("y", job.y, job.y_bytes),
                 {"the workspace", job.workspace, job.workspace_bytes});
+    return true;
 }
 
 cudnnStatus_t enqueue(cudnnHandle_t handle, struct job *job, cudnnConvolutionFwdAlgo_t algorithm,
@@ -232,7 +241,8 @@ cudnnStatus_t enqueue(cudnnHandle_t handle, struct job *job, cudnnConvolutionFwd
         return CUDNN_STATUS_BAD_PARAM;
     job->workspace = workspace;
     job->workspace_bytes = needed;
-    check_memory(*job);
+    if (!check_memory(*job))
+        return CUDNN_STATUS_NOT_SUPPORTED;
     return ul_emulate_enqueue(handle->stream, "cudnnConvolution", run_job, job, sizeof *job) ==
                    cudaSuccess
                ? CUDNN_STATUS_SUCCESS
@@ -391,10 +401,12 @@ cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(
                                                                      : CUDNN_STATUS_NOT_SUPPORTED;
 }
 
-cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(
-    cudnnHandle_t handle, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
-    cudnnConvolutionDescriptor_t convolution, cudnnTensorDescriptor_t y, int max, int *count,
-    cudnnConvolutionFwdAlgoPerf_t *results)
+cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(cudnnHandle_t handle,
+                                                     cudnnTensorDescriptor_t x,
+                                                     cudnnFilterDescriptor_t w,
+                                                     cudnnConvolutionDescriptor_t convolution,
+                                                     cudnnTensorDescriptor_t y, int max, int *count,
+                                                     cudnnConvolutionFwdAlgoPerf_t *results)
 {
     static const cudnnConvolutionFwdAlgo_t order[] = {
         CUDNN_CONVOLUTION_FWD_ALGO_FFT, CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED,

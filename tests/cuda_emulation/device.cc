@@ -78,6 +78,8 @@ struct settings settings_read()
     read.devices = (int)number_of("UL_EMULATE_DEVICES", 1);
     read.free_bytes = number_of("UL_EMULATE_FREE_BYTES", (uint64_t)80 << 30);
     read.align_bytes = number_of("UL_EMULATE_ALIGN", 0) % ALIGN_BYTES;
+    read.code_bytes = number_of("UL_EMULATE_CODE_BYTES", (uint64_t)2 << 20);
+    read.no_update = flag_of("UL_EMULATE_NO_UPDATE");
     read.order = number_of("UL_EMULATE_ORDER", 0);
     read.fail = getenv("UL_EMULATE_FAIL_KERNEL");
     read.coverage = getenv("UL_EMULATE_COVERAGE");
@@ -218,6 +220,9 @@ const struct error_text errors[] = {
      "capture was not ended in the same stream as it began"},
     {cudaErrorStreamCaptureUnjoined, "cudaErrorStreamCaptureUnjoined",
      "capturing stream has unjoined work"},
+    {cudaErrorGraphExecUpdateFailure, "cudaErrorGraphExecUpdateFailure",
+     "the graph update was not performed because it included changes which violated constraints "
+     "specific to instantiated graph update"},
     {cudaErrorStreamCaptureIsolation, "cudaErrorStreamCaptureIsolation",
      "dependency created on uncaptured work in another stream"},
 };

@@ -14,11 +14,12 @@
 
 /* The environment, read once. */
 struct settings {
-    bool no_device, no_driver, old_driver, no_cupti;
+    bool no_device, no_driver, old_driver, no_cupti, no_update;
     int major, minor; /* compute capability */
     int devices, processors;
     uint64_t free_bytes;  /* of the device, with nothing in it */
     uint64_t align_bytes; /* of allocations: no more than this; 0: as a device's */
+    uint64_t code_bytes;  /* that the first launch takes: modules, local memory */
     uint64_t order;       /* 0: the natural one; 1: reversed; else a seed of permutations */
     const char *fail;     /* kernels with this in their names fail */
     const char *coverage; /* file: names of executed kernels */

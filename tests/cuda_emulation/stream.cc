@@ -311,6 +311,10 @@ cudaError_t ul_emulate_launch(const struct ul_emulate_kernel *kernel, const void
     if (error != cudaSuccess)
         return result(error);
     need_stream(stream);
+    static bool is_loaded = false;
+    if (!is_loaded)
+        ul_emulate_take((long)settings_get().code_bytes);
+    is_loaded = true;
     struct op op = {};
     op.kind = OP_KERNEL;
     op.name = kernel->name;
@@ -681,8 +685,38 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsig
     cudaError_t error = api.usable();
     if (error != cudaSuccess)
         return result(error);
+    log_line("instantiate");
     *exec = new CUgraphExec_st();
     (*exec)->all = std::make_shared<const nodes>(graph->all);
+    return cudaSuccess;
+}
+
+/* What an update may change: what a kernel is given, from where and to where is copied; not which
+ * nodes there are. Of two kernels of one kind the function may be another one on a device, but not
+ * here: the same steps launch the same kernels. */
+static bool is_same_node(const struct node &a, const struct node &b)
+{
+    return a.op.kind == b.op.kind && a.op.name == b.op.name && a.after == b.after &&
+           a.op.kernel.body == b.op.kernel.body && a.op.run == b.op.run &&
+           a.op.size_bytes == b.op.size_bytes && a.op.arguments.size() == b.op.arguments.size();
+}
+
+cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph,
+                                cudaGraphExecUpdateResultInfo *info)
+{
+    struct api api;
+    cudaError_t error = api.usable();
+    if (error != cudaSuccess)
+        return result(error);
+    bool same = exec->all->size() == graph->all.size() && !settings_get().no_update;
+    for (size_t i = 0; same && i < graph->all.size(); i++)
+        same = is_same_node((*exec->all)[i], graph->all[i]);
+    *info = {same ? cudaGraphExecUpdateSuccess : cudaGraphExecUpdateErrorTopologyChanged, NULL,
+             NULL};
+    log_line(same ? "graph_update" : "refused graph_update");
+    if (!same)
+        return result(cudaErrorGraphExecUpdateFailure);
+    exec->all = std::make_shared<const nodes>(graph->all); /* launches before it keep theirs */
     return cudaSuccess;
 }
 

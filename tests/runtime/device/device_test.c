@@ -125,21 +125,30 @@ static int run_with(struct ul_context *context, const struct buffers *b, unsigne
     return same(&t, &want);
 }
 
-/* The graph is made behind the first run, for its buffers, and anew for others. */
+/* The graph is made behind the first run, for its buffers; others are put into its nodes, or it is
+   made anew where CUDA does not do that. */
 static void test_buffers(void)
 {
     struct ul_context *context;
     struct ul_weights_source source = by_memory();
     struct ul_failure failure;
     struct buffers a = new_buffers(), b = new_buffers();
-    int captures = logged("capture");
+    int captures = logged("capture"), made = logged("instantiate"), kept = logged("graph_update");
+    int updates = getenv("UL_EMULATE_NO_UPDATE") == NULL;
     CHECK(model_open(&context, NULL, 0, NULL, &source, &failure) == UL_OK);
     CHECK(logged("capture") == captures);
     for (unsigned seed = 0; seed < 3; seed++)
         CHECK(run_with(context, &a, seed));
-    CHECK(logged("capture") == captures + 1);
+    CHECK(logged("capture") == captures + 1 && logged("instantiate") == made + 1);
     CHECK(run_with(context, &b, 4) && run_with(context, &b, 5));
-    CHECK(logged("capture") == captures + 2);
+    for (unsigned seed = 6; seed < 10; seed++)
+        CHECK(run_with(context, seed % 2 == 0 ? &a : &b, seed));
+    CHECK(logged("capture") == captures + 6);
+    CHECK(logged("instantiate") == made + (updates ? 1 : 6));
+    CHECK(logged("graph_update") == kept + (updates ? 5 : 0));
+    struct ul_device_memory memory;
+    model_model.device->functions->memory(context, &memory);
+    CHECK(memory.free_bytes == memory.ready_free_bytes && memory.replay_count == 8);
 
     struct tensors t;
     make_inputs(&t, 1);
@@ -160,8 +169,24 @@ static void test_buffers(void)
     free_buffers(&b);
 }
 
+/* What the first launch of a process takes stays taken: it is the row of code and local memory. */
+static void test_code(void)
+{
+    struct ul_context *context;
+    struct ul_weights_source source = by_memory();
+    struct ul_device_memory memory;
+    struct buffers b = new_buffers();
+    CHECK(model_open(&context, NULL, 0, NULL, &source, NULL) == UL_OK);
+    CHECK(run_with(context, &b, 1));
+    model_model.device->functions->memory(context, &memory);
+    CHECK(memory.code_bytes == 2 << 20);
+    model_close(context);
+    free_buffers(&b);
+}
+
 static void run_tests(void)
 {
+    test_code();
     uint64_t before = free_bytes();
     test_buffers();
     CHECK(free_bytes() == before);
@@ -473,9 +498,24 @@ static void test_devices(void)
     CHECK(cudaSetDevice(0) == cudaSuccess);
 }
 
+/* What the first launch of a process takes stays taken: it is the row of code and local memory. */
+static void test_code(void)
+{
+    struct ul_context *context;
+    struct ul_weights_source source = by_memory();
+    struct ul_device_memory memory;
+    for (int again = 0; again < 2; again++) {
+        CHECK(model_open(&context, NULL, 0, NULL, &source, NULL) == UL_OK);
+        get_memory(context, &memory);
+        CHECK(memory.code_bytes == (again ? 0 : 2 << 20));
+        model_close(context);
+    }
+}
+
 static void run_tests(void)
 {
     void *arenas = NULL;
+    test_code();
     uint64_t before = free_bytes();
     CHECK(cudaMalloc(&arenas, 2 * ((size_t)ARENA_BYTES + 256)) == cudaSuccess);
     test_run();

@@ -95,6 +95,7 @@ class Library(unittest.TestCase):
                 if os.path.exists(log):
                     os.remove(log)
                 run(name, "weights.bin", DEVICES="2", LOG=log, ORDER=order)
+        run("libraryCALLER", "weights.bin", DEVICES="2", LOG=log, NO_UPDATE="1")
 
 
 class Modes(unittest.TestCase):
@@ -127,6 +128,7 @@ class Modes(unittest.TestCase):
         self.assertEqual(device["allocated_bytes"], ARENA_BYTES)
         self.assertGreaterEqual(device["granted_bytes"], ARENA_BYTES)
         self.assertEqual(device["free_bytes"], device["ready_free_bytes"])
+        self.assertEqual(device["code_bytes"], 2 << 20)
         self.assertEqual(device["run_count"], 22)
         self.assertEqual(device["replay_count"], 22)
         self.assertEqual(done["unaccounted_bytes"], 0)
@@ -135,6 +137,7 @@ class Modes(unittest.TestCase):
         self.assertRegex(text, rf"arena, one allocation +{ARENA_BYTES}\n")
         self.assertIn("free bytes stayed the same over 5 runs: 3 (--iterations), 2 to find", text)
         self.assertIn("captured run, 11 launches", text)
+        self.assertRegex(text, r"code and local memory +2097152\n")
         self.assertNotIn("resident after the runs", text)
 
     def test_too_long(self):
