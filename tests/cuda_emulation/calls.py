@@ -402,7 +402,7 @@ def check_align(ullage, folder, plain):
                       r"no multiple of 16 bytes, --align 16 helps", text)
     need(code == 0 and found is not None and found[1] == found[2], f"the note of --align 8: {text}")
     own = int(found[1])
-    need(0 < own < 4, f"{own} of 4 calls are none")
+    need(0 < own <= 4, f"{own} of 4 calls are none")
     check_runs(program, {"cudnn": 4 - own})
     code, text = run([program, "--memory", "--random", "1", "--json", program + ".memory.json"])
     need(code == 0 and f"kernels of the program run {own} of 4 calls of cuDNN\n" in text,

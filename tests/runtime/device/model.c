@@ -116,7 +116,7 @@ static const struct ul_range ranges[] = {
     {"h", UL_ROW_ACTIVATIONS, AT_H, 16, 0, 6, UL_RANGE_NONE},
     {"counter", UL_ROW_ACTIVATIONS, AT_COUNTER, 8, 4, 7, UL_RANGE_NONE},
     {"check", UL_ROW_OUTPUTS, AT_CHECK, 8, 6, 7, UL_RANGE_NONE},
-    {"state of the run", UL_ROW_SCRATCH, AT_STATE, 33, 0, 7, UL_RANGE_NONE},
+    {"state of the run", UL_ROW_SCRATCH, AT_STATE, 41, 0, 7, UL_RANGE_NONE},
 #ifndef DEVICE_CALLER
     {"y", UL_ROW_OUTPUTS, AT_X, 8, 1, 7, UL_RANGE_NONE},
     {"x", UL_ROW_INPUTS, AT_X, 16, 0, 1, UL_RANGE_NONE},
@@ -169,8 +169,8 @@ const struct ul_model model_model = {
     .views = views,
     .shapes = shapes,
     .operands = operands,
-    .row_bytes = {WEIGHT_BYTES, 0, 0, 0, 24, 33, 0, OUT_BYTES, 0, 0,
-                  ARENA_BYTES - WEIGHT_BYTES - 24 - 33 - OUT_BYTES},
+    .row_bytes = {WEIGHT_BYTES, 0, 0, 0, 24, 41, 0, OUT_BYTES, 0, 0,
+                  ARENA_BYTES - WEIGHT_BYTES - 24 - 41 - OUT_BYTES},
     .peak_step = 4,
 };
 

@@ -24,7 +24,7 @@ enum {
     AT_ROWS = 384,
     AT_COUNTER = 448,
     AT_CHECK = 456,
-    AT_STATE = 464, /* 32 bytes, and one for region 0 */
+    AT_STATE = 464, /* 40 bytes, and one for region 0 */
     AT_BIG = 512,
     ARENA_BYTES = AT_BIG + BIG_BYTES,
     ARENA_ALIGN = 256
