@@ -55,6 +55,7 @@ static struct ul_passes_options passes_options(struct ul_compile *compile,
         options.training = &compile->training;
     if (compile->library != NULL) {
         options.is_call = ul_library_supports;
+        options.is_worth = ul_library_is_worth;
         options.library = compile->library;
     }
     return options;

@@ -74,7 +74,8 @@ void ul_fuse_join(struct ul_fuse *fuse, const struct ul_fuse_trial *trial, const
 
 /* fuse_rules.c: whether one kernel can compute the trial. Fills in `hang` and `front`. */
 bool ul_fuse_is_legal(struct ul_fuse *fuse, struct ul_fuse_trial *trial);
-/* One of the groups is a call of the target's library, and all of them together would be none. */
+/* One of the groups is a call of the target's library that is worth to stay one, and all of them
+ * together would be none. */
 bool ul_fuse_loses_call(struct ul_fuse *fuse, const struct ul_fuse_trial *trial,
                         const uint32_t *groups, uint32_t count);
 

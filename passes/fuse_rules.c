@@ -7,7 +7,8 @@
  * - behind the anchor: elementwise nodes of exactly its output's shape;
  * - in front of it: cheap elementwise nodes that nothing else reads, one operand of full shape;
  * - maps alone: all results of one shape, and what is inlined is loaded about once per element;
- * - what is a call of the target's library alone, stays one;
+ * - what is a call of the target's library alone, stays one, but a product where it and a pass over
+ *   its result take longer than a kernel for both (GELU by erf, which no library has behind it);
  * - what parts of a gradient make again (tiles_operand.c) stays a kernel of its own;
  * - what overwrites a weight is by itself: a program that trains runs its steps without it too.
  */
@@ -312,6 +313,50 @@ bool ul_fuse_is_legal(struct ul_fuse *fuse, struct ul_fuse_trial *trial)
            check_effects(fuse, trial) && check_again(fuse, trial) && check_overwritten(fuse, trial);
 }
 
+/* All that reads what is made there multiplies it, and cannot compute it as it loads it. */
+static bool is_stored_anyway(struct ul_fuse *fuse, uint32_t position)
+{
+    bool is_costly = !is_cheap(ul_fuse_node(fuse, position));
+    for (uint32_t u = fuse->user_begin[position]; u < fuse->user_begin[position + 1]; u++) {
+        uint32_t user = fuse->users[u];
+        struct ul_fuse_trial alone;
+        if ((ul_op_get(ul_fuse_node(fuse, user)->op)->flags & UL_OP_MULTIPLIES) == 0)
+            return false;
+        if (!is_costly &&
+            (!ul_fuse_trial_init(fuse, &alone, &fuse->group_of[user], 1) || !is_call(fuse, &alone)))
+            return false;
+    }
+    return true;
+}
+
+/* The call, all of whose results the rest of the trial reads alone, is worth a kernel of its own
+ * for that rest. */
+static bool is_worth(struct ul_fuse *fuse, const struct ul_fuse_trial *trial,
+                     const struct ul_fuse_trial *call)
+{
+    const struct ul_passes_options *options = fuse->pass->options;
+    uint64_t pass_bytes = 0;
+    ul_node_id nodes[UL_FUSE_NODES];
+    if (options->is_worth == NULL || options->training != NULL)
+        return true;
+    for (uint32_t i = 0; i < trial->count; i++) {
+        ul_value_id made = ul_fuse_node(fuse, trial->members[i])->outputs[0];
+        bool is_called = ul_fuse_member(call, trial->members[i]) != UL_FUSE_NEVER;
+        ul_fuse_mark_escapes(fuse, trial);
+        if (trial->front[i] || (i != trial->anchor && trial->hang[i] == UL_NONE) ||
+            (fuse->escapes[made] && is_called))
+            return true;
+        pass_bytes += fuse->escapes[made] ? 2 * ul_value_bytes(fuse->graph, made) : 0;
+        if (fuse->escapes[made] && !is_stored_anyway(fuse, trial->members[i]))
+            return true;
+    }
+    for (uint32_t i = 0; i < call->count; i++)
+        nodes[i] = fuse->block->nodes[call->members[i]];
+    ul_fuse_mark_escapes(fuse, call);
+    return options->is_worth(options->library, fuse->graph, nodes, call->count, fuse->escapes,
+                             pass_bytes);
+}
+
 bool ul_fuse_loses_call(struct ul_fuse *fuse, const struct ul_fuse_trial *trial,
                         const uint32_t *groups, uint32_t count)
 {
@@ -322,7 +367,7 @@ bool ul_fuse_loses_call(struct ul_fuse *fuse, const struct ul_fuse_trial *trial,
     for (uint32_t g = 0; g < count; g++) {
         if (ul_fuse_trial_init(fuse, &alone, &groups[g], 1) && alone.anchor != UL_FUSE_NEVER &&
             is_call(fuse, &alone))
-            return !is_call(fuse, trial);
+            return !is_call(fuse, trial) && is_worth(fuse, trial, &alone);
     }
     return false;
 }

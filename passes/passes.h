@@ -67,6 +67,10 @@ struct ul_passes_options {
      * beside its values. NULL: the target has no library. */
     bool (*is_call)(const void *library, const struct ul_graph *graph, const ul_node_id *nodes,
                     uint32_t count, const bool *escapes, uint64_t *scratch_bytes);
+    /* Whether that call, with a kernel of its own for what follows, which moves so many bytes,
+     * takes less time than one kernel of ours for both. NULL: always. */
+    bool (*is_worth)(const void *library, const struct ul_graph *graph, const ul_node_id *nodes,
+                     uint32_t count, const bool *escapes, uint64_t pass_bytes);
     const void *library;
     bool no_float; /* UL_UNSUPPORTED where a node cannot be computed with integers alone */
     struct ul_training *training; /* how the model learns; NULL: it does not */

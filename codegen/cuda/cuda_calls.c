@@ -358,6 +358,30 @@ static bool answer(void *data, struct ul_group_call *group, bool pack)
     return true;
 }
 
+/* A product with something behind it that the library does not compute (GELU by erf): the library's
+ * and a pass over its result, or ours with both in one launch. Ours is taken to need twice the time
+ * to multiply (nobody has measured it); where there is little to multiply, launches and passes are
+ * what counts. */
+static bool is_worth(void *data, const struct ul_group_call *group, uint64_t pass_bytes)
+{
+    const struct context *context = data;
+    const struct ul_profile *profile = context->options->profile;
+    const struct ul_call *call = &group->call;
+    const double times = 2;
+    if (profile == NULL || call->kind != UL_CALL_MATMUL || ul_call_is_integer(call))
+        return true;
+    UL_ASSERT(profile->level_count > 0);
+    bool is_f32 = call->src.type == UL_CALL_F32;
+    double operations = 2 * (double)group->product_count;
+    double theirs = profile->rates[!is_f32      ? UL_WORK_MATMUL_F16
+                                   : call->tf32 ? UL_WORK_MATMUL_TF32
+                                                : UL_WORK_MATMUL_F32];
+    double ours = profile->rates[is_f32 ? UL_WORK_MATMUL_F32 : UL_WORK_MATMUL_F16];
+    double pass_ns =
+        profile->overhead_ns + (double)pass_bytes / profile->levels[profile->level_count - 1].rate;
+    return operations / theirs + pass_ns < times * operations / ours;
+}
+
 static void close_context(void *context)
 {
     (void)context; /* all of it lies in the arena */
@@ -376,6 +400,7 @@ enum ul_status ul_cuda_open_library(struct ul_arena *arena,
                                                   .chosen_at_start = true,
                                                   .context = context,
                                                   .answer = answer,
+                                                  .is_worth = is_worth,
                                                   .leaner = leaner,
                                                   .close = close_context};
     *library = &context->library;

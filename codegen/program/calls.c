@@ -196,18 +196,34 @@ void ul_library_close(const struct ul_target_library *library)
     library->close(library->context);
 }
 
+static bool describe(const struct ul_target_library *library, const struct ul_graph *graph,
+                     const ul_node_id *nodes, uint32_t count, const bool *escapes,
+                     struct ul_group_call *call)
+{
+    return !(library->runs_always && may_be_passed_over(graph, nodes[0])) &&
+           ul_group_call_make(graph, nodes, count, escapes, true, call) &&
+           counts_axes(library, &call->call) && library->answer(library->context, call, true);
+}
+
 bool ul_library_supports(const void *library, const struct ul_graph *graph, const ul_node_id *nodes,
                          uint32_t count, const bool *escapes, uint64_t *scratch_bytes)
 {
-    const struct ul_target_library *requested = library;
     struct ul_group_call call;
-    if ((requested->runs_always && may_be_passed_over(graph, nodes[0])) ||
-        !ul_group_call_make(graph, nodes, count, escapes, true, &call) ||
-        !counts_axes(requested, &call.call) || !requested->answer(requested->context, &call, true))
+    if (!describe(library, graph, nodes, count, escapes, &call))
         return false;
     if (scratch_bytes != NULL)
         *scratch_bytes = call.call.scratch_bytes;
     return true;
+}
+
+bool ul_library_is_worth(const void *library, const struct ul_graph *graph, const ul_node_id *nodes,
+                         uint32_t count, const bool *escapes, uint64_t pass_bytes)
+{
+    const struct ul_target_library *requested = library;
+    struct ul_group_call call;
+    return describe(library, graph, nodes, count, escapes, &call) &&
+           (requested->is_worth == NULL ||
+            requested->is_worth(requested->context, &call, pass_bytes));
 }
 
 /* ---- weights ---- */

@@ -30,6 +30,9 @@ struct ul_target_library {
     /* Completes the call so that it has the bits of the whole; false: it is not shown to. NULL: it
      * never is. */
     bool (*answer_piece)(void *context, const struct ul_piece *piece, struct ul_group_call *call);
+    /* Whether the call, with a kernel behind it that moves so many bytes, takes less time than one
+     * kernel of ours for both. NULL: always. */
+    bool (*is_worth)(void *context, const struct ul_group_call *call, uint64_t pass_bytes);
     /* Turns a call into one with less scratch, and says how many times its time that is taken to
      * need; 0: there is none. NULL: never. */
     double (*leaner)(void *context, struct ul_call *call);
@@ -43,5 +46,8 @@ void ul_library_close(const struct ul_target_library *library);
  * is a const struct ul_target_library. */
 bool ul_library_supports(const void *library, const struct ul_graph *graph, const ul_node_id *nodes,
                          uint32_t count, const bool *escapes, uint64_t *scratch_bytes);
+/* Likewise, see `is_worth` there; of a group that is no call: false. */
+bool ul_library_is_worth(const void *library, const struct ul_graph *graph, const ul_node_id *nodes,
+                         uint32_t count, const bool *escapes, uint64_t pass_bytes);
 
 #endif

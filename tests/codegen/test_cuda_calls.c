@@ -82,6 +82,33 @@ static void expect(const struct ul_program_options *options, const char *text, c
 #define W "weight %1 \"w\" f32[128,64] own = splat [0.5]\n"
 #define PRODUCT HEAD X W "%2 \"y\" f32[64,64] own = MatMul n0 \"y\" (%0, %1)\n"
 
+/* Against one kernel of ours for both: a launch more counts where there is little to multiply, and
+ * a pass over the result where sums are short. */
+static void test_worth(void **state)
+{
+    (void)state;
+    struct ul_arena arena;
+    struct ul_diag diag = {0};
+    const struct ul_target_library *library;
+    struct ul_program_options options = plain;
+    struct ul_group_call call = {.call = {.kind = UL_CALL_MATMUL,
+                                          .src = {.type = UL_CALL_F16},
+                                          .weights = {.type = UL_CALL_F16},
+                                          .dst = {.type = UL_CALL_F16}}};
+    options.profile = ul_profile_find("h100-sxm"); /* 1.5 us a launch, 989.5 T, 3350 GB/s */
+    ul_arena_init(&arena);
+    assert_int_equal(ul_cuda_open_library(&arena, &options, &library, &diag), UL_OK);
+    call.product_count = (uint64_t)1 << 28; /* 0.5 us */
+    assert_false(library->is_worth(library->context, &call, 1 << 20));
+    call.product_count = (uint64_t)1 << 30; /* 2.2 us */
+    assert_true(library->is_worth(library->context, &call, 1 << 20));
+    assert_false(library->is_worth(library->context, &call, 4 << 20));
+    call.call.kind = UL_CALL_CONVOLUTION;
+    assert_true(library->is_worth(library->context, &call, 4 << 20));
+    ul_library_close(library);
+    ul_arena_done(&arena);
+}
+
 static void test_products(void **state)
 {
     (void)state;
@@ -258,8 +285,9 @@ static void test_convolutions(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products),  cmocka_unit_test(test_sums),
-        cmocka_unit_test(test_epilogues), cmocka_unit_test(test_bounds),
-        cmocka_unit_test(test_leaner),    cmocka_unit_test(test_convolutions)};
+        cmocka_unit_test(test_worth),       cmocka_unit_test(test_products),
+        cmocka_unit_test(test_sums),        cmocka_unit_test(test_epilogues),
+        cmocka_unit_test(test_bounds),      cmocka_unit_test(test_leaner),
+        cmocka_unit_test(test_convolutions)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
