@@ -9,8 +9,10 @@
 
 enum {
     THREADS = 128,
-    MAX_SIZE = 128,   /* of a head */
-    NARROW_SIZE = 64, /* up to which 64 keys fit at once */
+    MAX_SIZE = 256,   /* of a head */
+    NARROW_SIZE = 64, /* up to which a warp has two bands */
+    WIDE_SIZE = 128,  /* up to which it holds its queries in registers */
+    MAX_STAGES = 2,
     FEW_QUERIES = 32
 };
 
@@ -18,7 +20,7 @@ enum {
 struct mma_shape {
     int rows, down,
         groups;         /* warps side by side along queries; bands of a warp; warps along keys */
-    int keys, steps;    /* keys of a warp at a time; how often before the next ones are read */
+    int keys;           /* of a warp at a time */
     int64_t min_blocks; /* of a launch for a processor, so that the shape is worth it */
     int64_t min_keys;   /* the same */
 };
@@ -32,8 +34,9 @@ struct attend_out {
     const char *kind; /* on tensor cores: of elements; else NULL */
     const char *coordinate;
     int64_t depth, width;          /* of a head's queries and values, padded */
-    int rows;                      /* queries of a thread */
+    int rows, columns;             /* queries and keys of a thread */
     const struct mma_shape *shape; /* on tensor cores */
+    int stages;                    /* the same */
     int q_pack, k_pack, v_pack;
     struct ul_contract_grid grid;
     struct ul_arena arena;
@@ -69,19 +72,20 @@ static int64_t queries_of(const struct mma_shape *shape)
     return 16 * shape->rows * shape->down;
 }
 
-/* As struct ul_attend_mma of runtime/ul_attention.cuh. */
+/* As struct ul_attend_mma of runtime/ul_attention.cuh, with as many stages as the device's shared
+ * memory has room for. */
 static void size_mma(struct attend_out *to, const struct mma_shape *shape)
 {
     to->shape = shape;
     to->grid.threads = 32 * (uint32_t)(shape->rows * shape->groups);
-    int64_t block_keys = shape->keys * shape->groups * shape->steps, block = queries_of(shape);
-    int64_t kv = larger(block_keys * (to->depth + 8 + to->width + 8), block * (to->depth + 8));
-    int64_t weights = 8 * (shape->keys + 8);
-    int64_t band = to->attend->rounds_weights ? weights + larger(weights, 256) : 2 * weights + 256;
-    int64_t chunk = to->width % 32 == 0 ? 32 : 16;
+    int64_t block = queries_of(shape), chunk = to->width % 32 == 0 ? 32 : 16;
+    int64_t stage = (int64_t)shape->keys * shape->groups * (to->depth + 8 + to->width + 8);
     int64_t out = block * (shape->groups * (chunk + 8) + 2 * shape->groups + 1);
-    int64_t in = kv + 2 * band * shape->rows * shape->groups * shape->down;
-    to->grid.shared_bytes = (uint32_t)(2 * larger(in, 2 * out));
+    int64_t q = to->depth <= WIDE_SIZE ? 0 : block * (to->depth + 8);
+    for (to->stages = MAX_STAGES; to->stages > 1; to->stages--)
+        if (2 * (q + to->stages * stage) <= to->max_bytes)
+            break;
+    to->grid.shared_bytes = (uint32_t)(2 * larger(q + to->stages * stage, 2 * out));
     UL_ASSERT(to->grid.threads <= 1024);
 }
 
@@ -90,25 +94,31 @@ static void size_mma(struct attend_out *to, const struct mma_shape *shape)
 static int64_t choose_mma(struct attend_out *to, int64_t heads)
 {
     static const struct mma_shape narrow[] = {
-        {.rows = 4, .down = 2, .groups = 1, .keys = 32, .steps = 2, .min_blocks = 2},
-        {.rows = 4, .down = 1, .groups = 1, .keys = 64, .steps = 1, .min_blocks = 4},
-        {.rows = 4, .down = 1, .groups = 2, .keys = 32, .steps = 1, .min_blocks = 1},
-        {.rows = 2, .down = 1, .groups = 2, .keys = 32, .steps = 1, .min_blocks = 1},
-        {.rows = 1, .down = 1, .groups = 4, .keys = 32, .steps = 1, .min_keys = 65},
-        {.rows = 1, .down = 1, .groups = 4, .keys = 16, .steps = 1}};
+        {.rows = 4, .down = 2, .groups = 1, .keys = 64, .min_blocks = 2},
+        {.rows = 4, .down = 1, .groups = 1, .keys = 64, .min_blocks = 4},
+        {.rows = 4, .down = 1, .groups = 2, .keys = 32, .min_blocks = 1},
+        {.rows = 2, .down = 1, .groups = 2, .keys = 32, .min_blocks = 1},
+        {.rows = 1, .down = 1, .groups = 4, .keys = 32, .min_keys = 65},
+        {.rows = 1, .down = 1, .groups = 4, .keys = 16}};
     static const struct mma_shape wide[] = {
-        {.rows = 4, .down = 1, .groups = 1, .keys = 32, .steps = 1, .min_blocks = 4},
-        {.rows = 4, .down = 1, .groups = 2, .keys = 16, .steps = 1, .min_blocks = 1},
-        {.rows = 2, .down = 1, .groups = 2, .keys = 32, .steps = 1, .min_blocks = 1},
-        {.rows = 1, .down = 1, .groups = 4, .keys = 16, .steps = 1}};
-    bool is_narrow = to->attend->size <= NARROW_SIZE && to->attend->value_size <= NARROW_SIZE;
-    const struct mma_shape *shape = is_narrow ? narrow : wide;
+        {.rows = 4, .down = 1, .groups = 1, .keys = 32, .min_blocks = 4},
+        {.rows = 4, .down = 1, .groups = 2, .keys = 16, .min_blocks = 1},
+        {.rows = 2, .down = 1, .groups = 2, .keys = 32, .min_blocks = 1},
+        {.rows = 1, .down = 1, .groups = 4, .keys = 16}};
+    static const struct mma_shape widest[] = {
+        {.rows = 4, .down = 1, .groups = 1, .keys = 16, .min_blocks = 1},
+        {.rows = 2, .down = 1, .groups = 2, .keys = 16, .min_blocks = 1},
+        {.rows = 2, .down = 1, .groups = 1, .keys = 16, .min_blocks = 1},
+        {.rows = 1, .down = 1, .groups = 2, .keys = 16}};
+    int64_t size = larger(to->attend->size, to->attend->value_size);
+    const struct mma_shape *shape = size <= NARROW_SIZE ? narrow
+                                    : size <= WIDE_SIZE ? wide
+                                                        : widest;
+    int64_t pad = size <= NARROW_SIZE ? 16 : 32;
     int64_t queries = to->attend->queries;
-    to->depth = ceil_to(to->attend->size, is_narrow ? 16 : 32);
-    to->width = ceil_to(to->attend->value_size, is_narrow ? 16 : 32);
-    for (;; shape++) {
-        UL_ASSERT(shape < (is_narrow ? narrow + sizeof narrow / sizeof *narrow
-                                     : wide + sizeof wide / sizeof *wide));
+    to->depth = ceil_to(to->attend->size, pad);
+    to->width = ceil_to(to->attend->value_size, pad);
+    for (;; shape++) { /* the last one takes all */
         int64_t block = queries_of(shape), blocks = ceil_to(queries, block) / block;
         bool is_padded = 4 * blocks * block > 5 * ceil_to(queries, 16);
         size_mma(to, shape);
@@ -118,28 +128,35 @@ static int64_t choose_mma(struct attend_out *to, int64_t heads)
     }
 }
 
-/* As struct ul_attend_size. A thread has half the queries where blocks of these still run all at
- * once: then what counts is how long one takes. */
+/* Shared memory of struct ul_attend_size. */
+static int64_t threads_bytes(const struct attend_out *to)
+{
+    int64_t pitch = 16 * to->rows + 4, out = (pitch - 4) * (to->width + 4), keys = 8 * to->columns;
+    int64_t kv = larger(to->depth * (keys + 4), keys * (to->width + 4));
+    return 4 * larger(to->depth * pitch + kv + keys * pitch, out);
+}
+
+/* A thread has half the queries where blocks of these still run all at once: then what counts is
+ * how long one takes. Where heads are wide it has less of queries, then of keys. */
 static int64_t size_threads(struct attend_out *to, int64_t heads)
 {
-    int64_t bytes = to->max_bytes + 1;
     int64_t blocks = ceil_to(to->attend->queries, FEW_QUERIES) / FEW_QUERIES;
     bool is_few = to->attend->queries <= FEW_QUERIES || blocks <= to->processors / heads;
     to->depth = ceil_to(to->attend->size, 16);
     to->width = ceil_to(to->attend->value_size, 32);
-    for (to->rows = is_few ? 2 : 4; bytes > to->max_bytes; to->rows /= 2) {
-        int64_t pitch = 16 * to->rows + 4, out = (pitch - 4) * (to->width + 4);
-        int64_t kv = larger(to->depth * 36, 32 * (to->width + 4));
-        bytes = 4 * larger(to->depth * pitch + kv + 32 * pitch, out);
-        if (bytes <= to->max_bytes)
-            break;
-    }
-    to->grid.shared_bytes = (uint32_t)bytes;
-    UL_ASSERT(to->rows > 0 && bytes <= to->max_bytes);
+    to->rows = is_few ? 2 : 4;
+    to->columns = 4;
+    while (to->rows > 1 && threads_bytes(to) > to->max_bytes)
+        to->rows /= 2;
+    if (threads_bytes(to) > to->max_bytes)
+        to->columns = 2;
+    to->grid.shared_bytes = (uint32_t)threads_bytes(to);
+    UL_ASSERT(threads_bytes(to) <= to->max_bytes);
     return 16 * to->rows;
 }
 
-/* Elements at once along a head, of all parts; threads share `elements` of them evenly. */
+/* Elements at once along a head, of all parts; threads share `elements` of them evenly where they
+ * are f32. */
 static int pack_of(const struct attend_out *to, const struct ul_contract_plan *plans, char name,
                    bool along_k, int64_t elements)
 {
@@ -151,7 +168,7 @@ static int pack_of(const struct attend_out *to, const struct ul_contract_plan *p
         int pack = reading.along_k == along_k ? reading.pack : 1;
         min = pack < min ? pack : min;
     }
-    while (elements / to->grid.threads % min != 0)
+    while (to->kind == NULL && elements / to->grid.threads % min != 0)
         min /= 2;
     return min;
 }
@@ -186,10 +203,9 @@ static void init(struct attend_out *to, const struct ul_kernel *kernel,
                 to->coordinate = "int64_t";
     }
     to->grid.threads = THREADS;
-    int64_t heads = heads_of(kernel, attend), keys = 32;
+    int64_t heads = heads_of(kernel, attend);
     int64_t queries = to->kind != NULL ? choose_mma(to, heads) : size_threads(to, heads);
-    if (to->kind != NULL)
-        keys = to->shape->keys * to->shape->groups * to->shape->steps;
+    int64_t keys = 8 * to->columns;
     to->q_pack = pack_of(to, to->scores, 'a', true, queries * to->depth);
     to->k_pack = pack_of(to, to->scores, 'b', true, keys * to->depth);
     to->v_pack = pack_of(to, to->values, 'b', false, keys * to->width);
@@ -209,54 +225,70 @@ static struct ul_contract_out out_of(const struct attend_out *to,
 
 /* ---- Functions that the templates call ---- */
 
-/* An operand of each part, t_read_<name><part>, and t_read_<name> that picks one by `key`. */
+/* What functions that find operands are called by: they read them, or say where they lie. */
+static const char *verb_of(const struct attend_out *to)
+{
+    return to->kind != NULL ? "place" : "read";
+}
+
+/* An operand of each part, t_<verb>_<name><part>, and t_<verb>_<name> that picks one by `key`. */
 static void put_reader(const struct attend_out *to, uint32_t indent, char name,
                        const struct ul_contract_plan *plans, const char *key, int pack)
 {
-    const char *type = to->kind != NULL ? "ul_bits16" : "float";
+    const char *verb = verb_of(to);
+    struct ul_contract_out out = out_of(to, &plans[0]);
+    if (pack > 1 && to->kind != NULL)
+        ul_contract_line(&out, indent, "bool t_%c_aligned = true;", name);
     for (uint32_t i = 0; i < to->attend->part_count; i++) {
         char function[24];
-        snprintf(function, sizeof function, "t_read_%c%" PRIu32, name, i);
-        struct ul_contract_out out = out_of(to, &plans[i]);
+        snprintf(function, sizeof function, "t_%s_%c%" PRIu32, verb, name, i);
+        struct ul_contract_out own = out_of(to, &plans[i]);
         ul_contract_cuda_put_reader(
-            &out, indent,
+            &own, indent,
             &(struct ul_contract_cuda_reader){.function = function,
                                               .operand = 'b',
                                               .first = "t_fn",
                                               .second = "t_fk",
-                                              .type = type,
+                                              .type = "float",
                                               .pack = pack,
-                                              .is_stored = to->kind != NULL});
+                                              .is_place = to->kind != NULL});
+        if (pack > 1 && to->kind != NULL)
+            ul_contract_line(&own, indent,
+                             "t_%c_aligned = t_%c_aligned && ul_is_aligned(%s(0, 0).from);", name,
+                             name, function);
     }
-    struct ul_contract_out out = out_of(to, &plans[0]);
     if (to->attend->part_count == 1) {
-        ul_contract_line(&out, indent, "const auto &t_read_%c = t_read_%c0;", name, name);
+        ul_contract_line(&out, indent, "const auto &t_%s_%c = t_%s_%c0;", verb, name, verb, name);
         return;
     }
     bool is_first = strcmp(key, "t_fn") == 0;
     int64_t count = to->attend->key_counts[0];
-    ul_contract_line(&out, indent, "const auto t_read_%c = [&](%s t_fn, %s t_fk) {", name,
+    ul_contract_line(&out, indent, "const auto t_%s_%c = [&](%s t_fn, %s t_fk) {", verb, name,
                      to->coordinate, to->coordinate);
     ul_contract_line(&out, indent + 1, "if (%s < %" PRId64 ")", key, count);
-    ul_contract_line(&out, indent + 1, "    return t_read_%c0(t_fn, t_fk);", name);
-    ul_contract_line(&out, indent + 1,
-                     "return t_read_%c1((%s)(t_fn - %" PRId64 "), (%s)(t_fk - %" PRId64 "));", name,
-                     to->coordinate, is_first ? count : 0, to->coordinate, is_first ? 0 : count);
+    ul_contract_line(&out, indent + 1, "    return t_%s_%c0(t_fn, t_fk);", verb, name);
+    ul_contract_line(
+        &out, indent + 1, "return t_%s_%c1((%s)(t_fn - %" PRId64 "), (%s)(t_fk - %" PRId64 "));",
+        verb, name, to->coordinate, is_first ? count : 0, to->coordinate, is_first ? 0 : count);
     ul_contract_line(&out, indent, "};");
 }
 
 static void put_query_reader(const struct attend_out *to, uint32_t indent)
 {
     struct ul_contract_out out = out_of(to, &to->scores[0]);
-    ul_contract_cuda_put_reader(
-        &out, indent,
-        &(struct ul_contract_cuda_reader){.function = "t_read_q",
-                                          .operand = 'a',
-                                          .first = "t_fm",
-                                          .second = "t_fk",
-                                          .type = to->kind != NULL ? "ul_bits16" : "float",
-                                          .pack = to->q_pack,
-                                          .is_stored = to->kind != NULL});
+    char function[24];
+    snprintf(function, sizeof function, "t_%s_q", verb_of(to));
+    ul_contract_cuda_put_reader(&out, indent,
+                                &(struct ul_contract_cuda_reader){.function = function,
+                                                                  .operand = 'a',
+                                                                  .first = "t_fm",
+                                                                  .second = "t_fk",
+                                                                  .type = "float",
+                                                                  .pack = to->q_pack,
+                                                                  .is_place = to->kind != NULL});
+    if (to->q_pack > 1 && to->kind != NULL)
+        ul_contract_line(&out, indent,
+                         "const bool t_q_aligned = ul_is_aligned(t_place_q(0, 0).from);");
 }
 
 static void put_score(struct attend_out *to, uint32_t indent)
@@ -306,11 +338,11 @@ static void put_call(const struct attend_out *to, uint32_t indent)
             &out, indent,
             "typedef ul_attend_mma<%s, %" PRId64 ", %" PRId64 ", %d, %d, %d, %d, %d, %s> t_size;",
             to->kind, to->depth, to->width, to->shape->keys, to->shape->down, to->shape->rows,
-            to->shape->groups, to->shape->steps, ul_contract_cuda_truth(attend->rounds_weights));
+            to->shape->groups, to->stages, ul_contract_cuda_truth(attend->rounds_weights));
     else
         ul_contract_line(&out, indent,
-                         "typedef ul_attend_size<%" PRId64 ", %" PRId64 ", %d> t_size;", to->depth,
-                         to->width, to->rows);
+                         "typedef ul_attend_size<%" PRId64 ", %" PRId64 ", %d, %d> t_size;",
+                         to->depth, to->width, to->rows, to->columns);
     ul_contract_line(&out, indent, "static_assert(t_size::elements * %d <= %" PRIu32 ");",
                      to->kind != NULL ? 2 : 4, to->grid.shared_bytes);
     ul_contract_line(&out, indent,
@@ -326,7 +358,13 @@ static void put_call(const struct attend_out *to, uint32_t indent)
     put_part(to);
     ul_text_printf(out.text, ", (%s)%" PRId64 ", (%s)%" PRId64 ", (%s)%" PRId64 ",\n", type,
                    attend->reach, type, attend->size, type, attend->value_size);
-    ul_contract_line(&out, indent + 1, "t_read_q, t_read_k, t_read_v, t_score, t_put);");
+    if (to->kind != NULL)
+        ul_contract_line(&out, indent + 1, "{%s, %s, %s},", to->q_pack > 1 ? "t_q_aligned" : "true",
+                         to->k_pack > 1 ? "t_k_aligned" : "true",
+                         to->v_pack > 1 ? "t_v_aligned" : "true");
+    const char *verb = verb_of(to);
+    ul_contract_line(&out, indent + 1, "t_%s_q, t_%s_k, t_%s_v, t_score, t_put);", verb, verb,
+                     verb);
 }
 
 /* ---- Entries ---- */

@@ -1,6 +1,6 @@
 /* Attention for target cuda: the CUDA text of a struct ul_attend, by templates of
- * runtime/ul_attention.cuh. A block of threads has a block of queries of one head; no score leaves
- * shared memory. Names and invariants in the text as in contract_cuda.h; the program includes
+ * runtime/ul_attention.cuh. A block of threads has a block of queries of one head; no score goes
+ * to memory. Names and invariants in the text as in contract_cuda.h; the program includes
  * runtime/ul_attention.cuh.
  */
 #ifndef UL_ATTEND_CUDA_H
@@ -13,7 +13,7 @@
 const struct ul_kernel *ul_attend_cuda_rewrite(const struct ul_kernel *kernel,
                                                const struct ul_profile_device *device,
                                                struct ul_arena *arena);
-/* Is there such a form? Heads are to be of up to 128 elements, computed in f32. */
+/* Is there such a form? Heads are to be of up to 256 elements, computed in f32. */
 bool ul_attend_cuda_can(const struct ul_kernel *kernel, const struct ul_attend *attend);
 /* The processors that work is shared out to: whole groups of 32, so that an H100's 132 share heads
  * and parts of keys, mostly powers of two, as evenly as 128 do. */

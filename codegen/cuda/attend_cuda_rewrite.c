@@ -159,8 +159,7 @@ static void split(struct rewrite *t, struct ul_contraction *c, int64_t keys)
     kernel->stmts[outermost].next = join;
     uint32_t element = ul_kernel_add_index(kernel, t->pitch);
     ul_kx at = place_of(t, ul_kx_var(kernel, partial), ul_kx_var(kernel, element));
-    values->vars[1] = element;
-    values->extents[1] = t->pitch;
+    values->vars[1] = element; /* which also counts what is put behind the products */
     values->acc = ul_kernel_add_var(kernel, UL_F32);
     ul_ks store = ul_ks_link(kernel, &link, UL_KS_STORE, UL_NONE, ul_kx_var(kernel, values->acc));
     kernel->stmts[store].buffer = t->buffer;

@@ -132,17 +132,26 @@ static void put_each(const struct cuda_out *to, uint32_t indent)
 
 /* ---- Tiles ---- */
 
+/* t_read_a and t_read_b, or t_place_a and t_place_b, and t_put. */
 static void put_functions(const struct cuda_out *to, uint32_t indent, int a_pack, int b_pack)
 {
-    bool is_stored = to->plan.form == UL_CONTRACT_CUDA_MMA || to->plan.is_bytes;
+    bool is_mma = to->plan.form == UL_CONTRACT_CUDA_MMA, is_place = is_mma && !to->plan.is_bytes;
+    bool is_stored = is_mma || to->plan.is_bytes;
     const struct ul_contract_cuda_reader readers[] = {
-        {"t_read_a", 'a', "t_fm", "t_fk", read_type(to, 'a'), a_pack, is_stored, true,
-         widened_kind(to, 'a')},
-        {"t_read_b", 'b', "t_fk", "t_fn", read_type(to, 'b'), b_pack, is_stored, true,
-         widened_kind(to, 'b')}};
+        {is_place ? "t_place_a" : "t_read_a", 'a', "t_fm", "t_fk", read_type(to, 'a'), a_pack,
+         is_stored, true, widened_kind(to, 'a'), is_place},
+        {is_place ? "t_place_b" : "t_read_b", 'b', is_place ? "t_fn" : "t_fk",
+         is_place ? "t_fk" : "t_fn", read_type(to, 'b'), b_pack, is_stored, true,
+         widened_kind(to, 'b'), is_place}};
     ul_contract_cuda_put_reader(&to->out, indent, &readers[0]);
     ul_contract_cuda_put_reader(&to->out, indent, &readers[1]);
     ul_contract_cuda_put_putter(&to->out, indent);
+}
+
+/* Whether packs of an operand are aligned; single elements always are. */
+static const char *aligned(const struct ul_contract_cuda_reading *reading, const char *name)
+{
+    return reading->pack > 1 ? name : "true";
 }
 
 /* <m>, <n>, <k>, the functions); */
@@ -150,10 +159,14 @@ static void put_arguments(const struct cuda_out *to, uint32_t indent, const char
 {
     const struct ul_contract_out *out = &to->out;
     const struct ul_contract_plan *base = &to->plan.base;
-    ul_contract_line(
-        out, indent,
-        "%s, (%s)%" PRId64 ", (%s)%" PRId64 ", (%s)%" PRId64 ", t_read_a, t_read_b, t_put);", first,
-        out->coordinate, base->m, out->coordinate, base->n, out->coordinate, base->k);
+    bool is_place = to->plan.form == UL_CONTRACT_CUDA_MMA && !to->plan.is_bytes;
+    ul_contract_line(out, indent, "%s, (%s)%" PRId64 ", (%s)%" PRId64 ", (%s)%" PRId64 ",", first,
+                     out->coordinate, base->m, out->coordinate, base->n, out->coordinate, base->k);
+    if (is_place)
+        ul_contract_line(out, indent, "%s, %s, t_place_a, t_place_b, t_put);",
+                         aligned(&to->plan.a, "t_a_aligned"), aligned(&to->plan.b, "t_b_aligned"));
+    else
+        ul_contract_line(out, indent, "t_read_a, t_read_b, t_put);");
 }
 
 /* typedef ... t_size; */
@@ -165,11 +178,13 @@ static void put_size(const struct cuda_out *to, uint32_t indent)
     char product[40] = "";
     if (to->plan.is_bytes)
         put_product(to, product);
-    if (is_mma)
-        ul_contract_line(out, indent, "typedef ul_mma%s<%s, %d, %d, %d, %d, %d> t_size;",
-                         to->plan.is_bytes ? "_bytes" : "",
-                         to->plan.is_bytes ? product : to->plan.kind, tile->m, tile->n, tile->k,
-                         tile->thread_m, tile->thread_n);
+    if (is_mma && to->plan.is_bytes)
+        ul_contract_line(out, indent, "typedef ul_mma_bytes<%s, %d, %d, %d, %d, %d> t_size;",
+                         product, tile->m, tile->n, tile->k, tile->thread_m, tile->thread_n);
+    else if (is_mma)
+        ul_contract_line(out, indent, "typedef ul_mma<%s, %d, %d, %d, %d, %d, %d> t_size;",
+                         to->plan.kind, tile->m, tile->n, tile->k, tile->thread_m, tile->thread_n,
+                         tile->stages);
     else
         ul_contract_line(out, indent, "typedef ul_tile<%s, %d, %d, %d, %d, %d, %d%s%s> t_size;",
                          to->plan.base.type, tile->m, tile->n, tile->k, tile->thread_m,

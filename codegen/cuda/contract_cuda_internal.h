@@ -18,6 +18,7 @@ struct ul_contract_cuda_tile {
     int m, n, k;
     int thread_m, thread_n; /* sums of a thread; of a warp on tensor cores */
     int splits;
+    int stages; /* of operands, in shared memory at a time; ul_tile and ul_mma_bytes have two */
 };
 
 /* How an operand is read. */
@@ -89,6 +90,7 @@ struct ul_contract_cuda_reader {
     bool is_stored;           /* elements are given as they are stored */
     bool has_bases;           /* bases are declared already, by ul_contract_cuda_put_bases */
     const char *widened_kind; /* NULL, or of the 16 bits that it gives as f32 */
+    bool is_place;            /* gives an ul_source, of elements of 16 bits */
 };
 void ul_contract_cuda_put_reader(const struct ul_contract_out *out, uint32_t indent,
                                  const struct ul_contract_cuda_reader *reader);

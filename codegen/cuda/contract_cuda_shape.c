@@ -207,17 +207,18 @@ static int tile_bytes(const struct ul_contract_plan *base, const struct ul_contr
     int out = max(down * (tile->n + pad), across * (tile->m + pad));
     if (tile->splits > 1)
         out = tile->splits * tile->m * (tile->n + pad);
-    return max(2 * stage, out) * bytes;
+    return max(tile->stages * stage, out) * bytes;
 }
 
-/* The same of struct ul_mma. */
+/* The same of struct ul_mma, whose operands may change places. */
 static int mma_bytes(const struct ul_contract_plan *base, const struct ul_contract_cuda_tile *tile)
 {
     (void)base;
-    int warps = tile->m / tile->thread_m * (tile->n / tile->thread_n), k = tile->k;
-    int stage =
-        max(tile->m * (k + 8), k * (tile->m + 8)) + max(tile->n * (k + 8), k * (tile->n + 8));
-    return 2 * max(2 * stage, warps * 16 * (tile->thread_n + 4) * 2);
+    int warps = tile->m / tile->thread_m * (tile->n / tile->thread_n);
+    int stages = tile->stages * (tile->m + tile->n) * tile->k;
+    int side = max(tile->thread_m, tile->thread_n);
+    UL_ASSERT(tile->stages >= 2);
+    return 2 * max(stages, warps * 16 * (side + 8) * 2);
 }
 
 /* And of struct ul_mma_bytes. */
@@ -225,7 +226,7 @@ static int mma_words(const struct ul_contract_plan *base, const struct ul_contra
 {
     int warps = tile->m / tile->thread_m * (tile->n / tile->thread_n);
     int stage = (tile->m + tile->n) * (tile->k + 4);
-    return (int)base->element_bytes * max(2 * stage, warps * 16 * (tile->thread_n + 4));
+    return (int)base->element_bytes * max(tile->stages * stage, warps * 16 * (tile->thread_n + 4));
 }
 
 /* The tile of minimum cycles that fits the shared memory that every device has. */
@@ -265,11 +266,11 @@ static struct ul_contract_cuda_reading read_bytes(const struct ul_contract_plan 
 static void choose_threads_tile(struct ul_contract_cuda_plan *plan)
 {
     static const struct ul_contract_cuda_tile tiles[] = {
-        {128, 128, 8, 8, 8, 1}, {64, 128, 16, 4, 8, 1},  {128, 64, 16, 8, 4, 1},
-        {64, 64, 16, 8, 4, 1},  {64, 32, 32, 8, 4, 4},   {32, 64, 32, 4, 8, 4},
-        {64, 64, 16, 4, 4, 1},  {32, 32, 64, 4, 4, 4},   {16, 64, 32, 4, 4, 4},
-        {64, 16, 32, 4, 4, 4},  {16, 16, 128, 4, 4, 16}, {8, 64, 32, 4, 4, 8},
-        {64, 8, 32, 4, 4, 8}};
+        {128, 128, 8, 8, 8, 1, 2}, {64, 128, 16, 4, 8, 1, 2},  {128, 64, 16, 8, 4, 1, 2},
+        {64, 64, 16, 8, 4, 1, 2},  {64, 32, 32, 8, 4, 4, 2},   {32, 64, 32, 4, 8, 4, 2},
+        {64, 64, 16, 4, 4, 1, 2},  {32, 32, 64, 4, 4, 4, 2},   {16, 64, 32, 4, 4, 4, 2},
+        {64, 16, 32, 4, 4, 4, 2},  {16, 16, 128, 4, 4, 16, 2}, {8, 64, 32, 4, 4, 8, 2},
+        {64, 8, 32, 4, 4, 8, 2}};
     uint32_t skip = plan->base.element_bytes > 4 ? 6 : 0; /* sums must fit registers */
     plan->form = UL_CONTRACT_CUDA_TILE;
     choose_tile(plan, tiles + skip, (uint32_t)(sizeof tiles / sizeof tiles[0]) - skip,
@@ -315,8 +316,8 @@ static bool wants_mma(const struct ul_contract_cuda_plan *plan, const struct ul_
 static void choose_mma_tile(struct ul_contract_cuda_plan *plan, const struct ul_kernel *kernel)
 {
     static const struct ul_contract_cuda_tile tiles[] = {
-        {128, 128, 32, 64, 32, 1}, {64, 128, 32, 32, 32, 1}, {128, 64, 32, 32, 32, 1},
-        {64, 64, 64, 32, 32, 1},   {64, 64, 32, 32, 32, 1},  {32, 32, 64, 16, 16, 1}};
+        {128, 128, 32, 64, 32, 1, 3}, {64, 128, 32, 32, 32, 1, 4}, {128, 64, 32, 32, 32, 1, 4},
+        {64, 64, 64, 32, 32, 1, 3},   {64, 64, 32, 32, 32, 1, 4},  {32, 32, 64, 16, 16, 1, 4}};
     const struct ul_contract_plan *base = &plan->base;
     const struct ul_contract_cuda_tile *tile = &plan->tile;
     plan->form = UL_CONTRACT_CUDA_MMA;
@@ -332,8 +333,8 @@ static void choose_mma_tile(struct ul_contract_cuda_plan *plan, const struct ul_
 static void choose_mma_words(struct ul_contract_cuda_plan *plan)
 {
     static const struct ul_contract_cuda_tile tiles[] = {
-        {128, 128, 16, 64, 32, 1}, {64, 128, 16, 32, 32, 1}, {128, 64, 16, 32, 32, 1},
-        {64, 64, 32, 32, 32, 1},   {64, 64, 16, 32, 32, 1},  {32, 32, 32, 16, 16, 1}};
+        {128, 128, 16, 64, 32, 1, 2}, {64, 128, 16, 32, 32, 1, 2}, {128, 64, 16, 32, 32, 1, 2},
+        {64, 64, 32, 32, 32, 1, 2},   {64, 64, 16, 32, 32, 1, 2},  {32, 32, 32, 16, 16, 1, 2}};
     const struct ul_contract_cuda_tile *tile = &plan->tile;
     plan->form = UL_CONTRACT_CUDA_MMA;
     choose_tile(plan, tiles, sizeof tiles / sizeof tiles[0], MMA_WORDS_CYCLE, mma_words);

@@ -66,6 +66,19 @@ static void put_pack(const struct ul_contract_out *out, uint32_t indent,
     ul_contract_line(out, indent - 1, "}");
 }
 
+/* return ul_source{...}; of the pack at t_at. */
+static void put_source(const struct ul_contract_out *out, uint32_t indent, char name)
+{
+    const struct ul_operand *operand = operand_of(out, name);
+    ul_contract_indent(out, indent);
+    ul_text_printf(out->text, "return ul_source{(const uint16_t *)b%" PRIu32 " + t_at, ",
+                   operand->buffer);
+    for (uint32_t b = 0; b < operand->bound_count; b++)
+        ul_text_printf(out->text, "%st_e%" PRIu32 " >= 0 && t_e%" PRIu32 " < %" PRId64,
+                       b == 0 ? "" : " && ", b, b, operand->bounds[b].extent);
+    ul_text_put(out->text, operand->bound_count == 0 ? "true};\n" : "};\n");
+}
+
 void ul_contract_cuda_put_reader(const struct ul_contract_out *out, uint32_t indent,
                                  const struct ul_contract_cuda_reader *reader)
 {
@@ -80,9 +93,16 @@ void ul_contract_cuda_put_reader(const struct ul_contract_out *out, uint32_t ind
     ul_contract_line(out, indent, "const auto %s = [&](%s %s, %s %s) {", reader->function,
                      out->coordinate, reader->first, out->coordinate, reader->second);
     if (!reader->has_bases)
-        ul_contract_cuda_put_bases(out, indent + 1, reader->operand, reader->type, reader->pack);
+        ul_contract_cuda_put_bases(out, indent + 1, reader->operand, reader->type,
+                                   reader->is_place ? 1 : reader->pack);
     ul_contract_split(out, indent + 1, k, "t_k", "t_fk");
     ul_contract_split(out, indent + 1, beside, places[1].prefix, is_a ? "t_fm" : "t_fn");
+    if (reader->is_place) {
+        ul_contract_position(out, indent + 1, reader->operand, places, 2);
+        put_source(out, indent + 1, reader->operand);
+        ul_contract_line(out, indent, "};");
+        return;
+    }
     ul_contract_line(out, indent + 1, "ul_pack_of<%s, %d> t_x;", reader->type, reader->pack);
     bool is_packed = operand_of(out, reader->operand)->packed != UL_DTYPE_NONE;
     if (is_packed) {

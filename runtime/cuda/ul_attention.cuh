@@ -12,8 +12,9 @@
  * "FlashAttention", 2022.)
  *
  * The printed kernel gives functions: read_q(query, element), read_k(key, element) and
- * read_v(element, key) with a pack of neighbours along the element, score(query, key, product) and
- * put(query, element, result), called exactly once for each. A query all of whose scores are -inf
+ * read_v(element, key) with a pack of neighbours along the element (on tensor cores place_q and so
+ * on, which say where it lies), score(query, key, product) and put(query, element, result), called
+ * exactly once for each. A query all of whose scores are -inf
  * gives NaN, as a softmax of the whole row does, or zeros where EMPTY_IS_ZERO. No query looks at
  * keys from query + reach + 1 on: tiles of which that is true of all queries are left out.
  *
@@ -30,10 +31,12 @@
 
 #include <math.h>
 
+#define UL_ATTEND_LOG2E 1.44269504088896340736f
+
 /* e^x by the unit for powers of two. */
 __device__ __forceinline__ float ul_attend_exp(float x)
 {
-    return exp2f(x * 1.44269504088896340736f);
+    return exp2f(x * UL_ATTEND_LOG2E);
 }
 
 /* A NaN may be lost here, but not in the exponentials. */
@@ -62,11 +65,12 @@ template <typename I> __device__ __forceinline__ I ul_attend_end(I keys, I first
     return reach < keys - first_behind ? first_behind + reach : keys;
 }
 
-/* 16 x TR queries, 32 keys at a time, heads of D and E elements (padded with zeros), 128 threads:
- * thread (y, x) of 16 x 8 has TR queries, 4 keys of each tile, and every 8th group of 4 elements of
- * the result. A query's threads are neighbours in one warp. */
-template <int D_, int E_, int TR_> struct ul_attend_size {
-    static constexpr int D = D_, E = E_, TR = TR_, BR = 16 * TR, BC = 32, threads = 128;
+/* 16 x TR queries, 8 x TC keys at a time, heads of D and E elements (padded with zeros), 128
+ * threads: thread (y, x) of 16 x 8 has TR queries, TC keys of each tile, and every 8th group of 4
+ * elements of the result. A query's threads are neighbours in one warp. */
+template <int D_, int E_, int TR_, int TC_> struct ul_attend_size {
+    static constexpr int D = D_, E = E_, TR = TR_, TC = TC_, BR = 16 * TR, BC = 8 * TC;
+    static constexpr int threads = 128;
     static constexpr int pitch_r = BR + 4, pitch_c = BC + 4, pitch_e = E + 4;
     static constexpr int q = D * pitch_r, p = BC * pitch_r;
     static constexpr int kv = D * pitch_c > BC *pitch_e ? D *pitch_c : BC *pitch_e;
@@ -77,25 +81,25 @@ template <int D_, int E_, int TR_> struct ul_attend_size {
 
 /* scores = queries keys^T of this thread, of the tiles [element][query] and [element][key]. */
 template <class SIZE>
-__device__ __forceinline__ void ul_attend_scores(float (&scores)[SIZE::TR][4], const float *qs,
-                                                 const float *ks, int tx, int ty)
+__device__ __forceinline__ void ul_attend_scores(float (&scores)[SIZE::TR][SIZE::TC],
+                                                 const float *qs, const float *ks, int tx, int ty)
 {
     typedef ul_pack_of<float, SIZE::TR> rows;
-    typedef ul_pack_of<float, 4> four;
+    typedef ul_pack_of<float, SIZE::TC> columns;
     UL_UNROLLED
     for (int r = 0; r < SIZE::TR; r++) {
         UL_UNROLLED
-        for (int c = 0; c < 4; c++)
+        for (int c = 0; c < SIZE::TC; c++)
             scores[r][c] = 0.0f;
     }
     UL_UNROLLED
     for (int d = 0; d < SIZE::D; d++) {
         rows a = *(const rows *)(const void *)(qs + d * SIZE::pitch_r + ty * SIZE::TR);
-        four b = *(const four *)(const void *)(ks + d * SIZE::pitch_c + tx * 4);
+        columns b = *(const columns *)(const void *)(ks + d * SIZE::pitch_c + tx * SIZE::TC);
         UL_UNROLLED
         for (int r = 0; r < SIZE::TR; r++) {
             UL_UNROLLED
-            for (int c = 0; c < 4; c++)
+            for (int c = 0; c < SIZE::TC; c++)
                 scores[r][c] += a.at[r] * b.at[c];
         }
     }
@@ -103,13 +107,13 @@ __device__ __forceinline__ void ul_attend_scores(float (&scores)[SIZE::TR][4], c
 
 /* Exponentials in place of a row's scores, from key `key` on; gives what takes back the rise of the
  * largest. */
-template <typename I, class SCORE>
-__device__ __forceinline__ float ul_attend_row(float (&scores)[4], float &largest, float &total,
+template <int TC, typename I, class SCORE>
+__device__ __forceinline__ float ul_attend_row(float (&scores)[TC], float &largest, float &total,
                                                I row, I queries, I key, I keys, const SCORE &score)
 {
     float max = -INFINITY;
     UL_UNROLLED
-    for (int c = 0; c < 4; c++) {
+    for (int c = 0; c < TC; c++) {
         const I at = key + c;
         scores[c] = at < keys && row < queries ? score(row, at, scores[c]) : -INFINITY;
         max = ul_attend_larger(max, scores[c]);
@@ -122,7 +126,7 @@ __device__ __forceinline__ float ul_attend_row(float (&scores)[4], float &larges
     largest = max;
     total *= factor;
     UL_UNROLLED
-    for (int c = 0; c < 4; c++) {
+    for (int c = 0; c < TC; c++) {
         scores[c] = ul_attend_exp(scores[c] - shift);
         total += scores[c];
     }
@@ -131,17 +135,17 @@ __device__ __forceinline__ float ul_attend_row(float (&scores)[4], float &larges
 
 /* This thread's exponentials as part of the tile [key][query]. */
 template <class SIZE>
-__device__ __forceinline__ void ul_attend_keep(const float (&scores)[SIZE::TR][4], float *ps,
+__device__ __forceinline__ void ul_attend_keep(const float (&scores)[SIZE::TR][SIZE::TC], float *ps,
                                                int tx, int ty)
 {
     typedef ul_pack_of<float, SIZE::TR> rows;
     UL_UNROLLED
-    for (int c = 0; c < 4; c++) {
+    for (int c = 0; c < SIZE::TC; c++) {
         rows x;
         UL_UNROLLED
         for (int r = 0; r < SIZE::TR; r++)
             x.at[r] = scores[r][c];
-        *(rows *)(void *)(ps + (tx * 4 + c) * SIZE::pitch_r + ty * SIZE::TR) = x;
+        *(rows *)(void *)(ps + (tx * SIZE::TC + c) * SIZE::pitch_r + ty * SIZE::TR) = x;
     }
 }
 
@@ -215,7 +219,7 @@ ul_attend_tile(float *shared, int64_t tile, I queries, I keys, I begin, I before
     const int tx = (int)threadIdx.x % 8, ty = (int)threadIdx.x / 8;
     const I row0 = (I)(tile * SIZE::BR), end = ul_attend_end(before, (I)(row0 + SIZE::BR), reach);
     float *qs = shared, *kvs = shared + SIZE::q, *ps = kvs + SIZE::kv;
-    float largest[TR], total[TR], result[TR][elements], scores[TR][4];
+    float largest[TR], total[TR], result[TR][elements], scores[TR][SIZE::TC];
     UL_UNROLLED
     for (int r = 0; r < TR; r++) {
         largest[r] = -INFINITY;
@@ -245,8 +249,8 @@ ul_attend_tile(float *shared, int64_t tile, I queries, I keys, I begin, I before
         UL_UNROLLED
         for (int r = 0; r < TR; r++) {
             const float factor =
-                ul_attend_row(scores[r], largest[r], total[r], (I)(row0 + ty * TR + r), queries,
-                              (I)(key0 + tx * 4), keys, score);
+                ul_attend_row<SIZE::TC>(scores[r], largest[r], total[r], (I)(row0 + ty * TR + r),
+                                        queries, (I)(key0 + tx * SIZE::TC), keys, score);
             UL_UNROLLED
             for (int e = 0; e < elements; e++)
                 result[r][e] *= factor;
@@ -261,218 +265,270 @@ ul_attend_tile(float *shared, int64_t tile, I queries, I keys, I begin, I before
                                                 queries, value_size, put);
 }
 
-/* The same on tensor cores. Each of ROWS x GROUPS warps has DOWN bands of 16 queries, and of each
- * BK keys that lie in shared memory its group's part, BC keys at a time; queries stay in fragments,
- * so does the result. Scores go through shared memory of their warp, where their exponentials take
- * their place, rounded to 16 bits: where ROUNDS no more than that, and the rounded ones are summed,
- * so that weights add up to one; else also what rounding left of them, so that weights are as good
- * as those of a softmax in f32. At the end the groups' results are added in order.
+/* ---- tensor cores ---- */
+
+/* Each of ROWS x GROUPS warps has DOWN bands of 16 queries, and of each BK keys its group's part of
+ * BC. Queries stay in registers, or, of more than 128 elements, in shared memory; so does the
+ * result, and so do scores and what becomes of them: the sums of one product are, rounded, an
+ * operand of the next as they lie (ul_tensor.cuh). Where ROUNDS their exponentials are rounded
+ * once, and the rounded ones are summed, so that weights add up to one; else what rounding left of
+ * them is multiplied too, so that weights are as good as those of a softmax in f32. At the end the
+ * groups' results are added in order.
  *
- * What bounds it is shared memory (128 bytes a cycle of a processor): for 16 queries and 16 keys,
- * scores come and go with 3 KiB, and fragments of keys and values with 16 (D + E) bytes a band, or
- * half of that where a warp has two bands.
+ * Keys and values come into shared memory while others are multiplied, STAGES tiles of each; those
+ * of a tile that is done with make room for the next ones:
  *
- * Eight elements more than there must be let 8 rows of fragments begin in different banks, and let
- * 4 rows two apart lie side by side in them: these are what lanes read and write at a time. */
-template <class KIND_, int D_, int E_, int BC_, int DOWN_, int ROWS_, int GROUPS_, int STEPS_,
+ *      keys 0     scores 0                keys 1     scores 1
+ *                 values 0 are copied                values 1 are copied
+ *                 weights 0               values 0   weights 1               values 1
+ *                 keys 1 are copied                  keys 2 are copied
+ */
+template <class KIND_, int D_, int E_, int BC_, int DOWN_, int ROWS_, int GROUPS_, int STAGES_,
           bool ROUNDS_>
 struct ul_attend_mma {
     typedef KIND_ KIND;
     static constexpr int D = D_, E = E_, BC = BC_, DOWN = DOWN_, ROWS = ROWS_, GROUPS = GROUPS_;
-    static constexpr int STEPS = STEPS_; /* of BC keys, of a group */
+    static constexpr int STAGES = STAGES_;
     static constexpr bool ROUNDS = ROUNDS_;
     static constexpr int threads = 32 * ROWS * GROUPS, BR = 16 * DOWN * ROWS;
-    static constexpr int part = BC * STEPS, BK = part * GROUPS;
-    static constexpr int pitch_d = D + 8, pitch_e = E + 8; /* of elements */
-    static constexpr int pitch_s = BC + 8;                 /* of floats; of elements for weights */
-    static constexpr int k = BK * pitch_d, v = BK * pitch_e, q = BR * pitch_d;
-    static constexpr int kv = k + v > q ? k + v : q;
-    static constexpr int weights = 8 * pitch_s, factors = 16 * 16; /* of a band, as floats */
-    static constexpr int factors_at = ROUNDS ? weights : 2 * weights;
-    static constexpr int band =
-        factors_at + factors > 2 * weights ? factors_at + factors : 2 * weights;
+    static constexpr int BK = BC * GROUPS;
+    static constexpr bool HOLDS_Q = D <= 128;
+    typedef ul_spaced<D> keys;   /* rows of elements; so are queries */
+    typedef ul_spaced<E> values; /* rows of elements, too */
+    static constexpr int k = BK * keys::PITCH, stage = k + BK * values::PITCH;
     static constexpr int chunk = E % 32 == 0 ? 32 : 16; /* of the result, on its way out */
-    static constexpr int pitch_o = chunk + 8;
+    static constexpr int pitch_o = chunk + 8;           /* of floats; as ul_mma::out_pitch */
     static constexpr int out = GROUPS * BR * pitch_o + (2 * GROUPS + 1) * BR;
-    static constexpr int in = kv + 2 * ROWS * GROUPS * DOWN * band;
+    static constexpr int q = HOLDS_Q ? 0 : BR * keys::PITCH, in = q + STAGES * stage;
     static constexpr int elements = in > 2 * out ? in : 2 * out;
     static_assert(D % 16 == 0 && E % 16 == 0 && BC % 16 == 0, "padded");
 
-    /* The i-th of a lane's four rows of a band. Eight lanes have the same, and of these each has
-     * every eighth pair of columns. */
+    /* The i-th of a lane's two rows of a band. Four lanes have the same, and of these each has
+     * every fourth pair of columns. */
     static __device__ __forceinline__ int row(int i)
     {
-        return (int)threadIdx.x % 32 / 8 * 2 + i % 2 + i / 2 * 8;
+        return (int)threadIdx.x % 32 / 4 + 8 * i;
     }
     static __device__ __forceinline__ int column(int j)
     {
-        return (int)threadIdx.x % 8 * 2 + 16 * j;
+        return (int)threadIdx.x % 4 * 2 + 8 * j;
     }
 };
 
-/* What is known of a lane's rows of a band: the same in all of a row's lanes but for `total`, which
- * is of the lane's columns. */
-struct ul_attend_rows {
-    float largest[4], total[4];
+/* Of a lane: its part of the queries of its bands, and what is known of their rows; the largest is
+ * the same in all of a row's lanes, `total` is of the lane's columns. */
+template <class MMA> struct ul_attend_band {
+    uint32_t q[MMA::HOLDS_Q ? MMA::D / 16 : 1][4];
+    float result[MMA::E / 8][4];
+    float largest[2], total[2];
 };
 
-/* Weights in place of a band's scores, and behind them what takes back the rise of the largest;
- * false where nothing rose. */
-template <class MMA, typename I, class SCORE>
-__device__ __forceinline__ bool ul_attend_softmax(float *band, ul_attend_rows &rows, I row0,
-                                                  I queries, I key0, I keys, const SCORE &score)
+/* Elements e and e + 1 of a row, where place(row, e) gives an ul_source. */
+template <int PACK, typename I, class PLACE>
+__device__ __forceinline__ uint32_t ul_attend_pair(bool is_aligned, I row, I e, I size,
+                                                   const PLACE &place)
 {
-    typedef ul_pack_of<float, 2> two;
-    typedef typename MMA::KIND KIND;
-    constexpr int count = MMA::BC / 16;
-    const bool is_full = keys % MMA::BC == 0;
-    two at[4][count];
-    float factors[4];
-    bool rises = false;
-    UL_UNROLLED
-    for (int i = 0; i < 4; i++) {
-        const I row = row0 + MMA::row(i) < queries ? row0 + MMA::row(i) : queries - 1;
-        float max = -INFINITY;
-        UL_UNROLLED
-        for (int j = 0; j < count; j++) {
-            at[i][j] =
-                *(const two *)(const void *)(band + MMA::row(i) * MMA::pitch_s + MMA::column(j));
-            UL_UNROLLED
-            for (int e = 0; e < 2; e++) {
-                const I key = key0 + MMA::column(j) + e;
-                float &x = at[i][j].at[e];
-                x = is_full || key < keys ? score(row, key, x) : -INFINITY;
-                max = ul_attend_larger(max, x);
-            }
-        }
-        UL_UNROLLED
-        for (int lane = 1; lane < 8; lane *= 2)
-            max = ul_attend_larger(max, __shfl_xor_sync(0xffffffffu, max, lane));
-        max = ul_attend_larger(rows.largest[i], max);
-        const float shift = ul_attend_shift(max);
-        factors[i] = ul_attend_exp(rows.largest[i] - shift);
-        rises = rises || factors[i] != 1.0f;
-        rows.largest[i] = max;
-        rows.total[i] *= factors[i];
-        UL_UNROLLED
-        for (int j = 0; j < count; j++) {
-            UL_UNROLLED
-            for (int e = 0; e < 2; e++)
-                at[i][j].at[e] = ul_attend_exp(at[i][j].at[e] - shift);
-        }
-    }
-    __syncwarp(); /* all have read their scores */
-    UL_UNROLLED
-    for (int i = 0; i < 4; i++) {
-        UL_UNROLLED
-        for (int j = 0; j < count; j++) {
-            ul_pack_of<ul_bits16, 2> to, rest;
-            UL_UNROLLED
-            for (int e = 0; e < 2; e++) {
-                const float weight = at[i][j].at[e];
-                const uint16_t rounded = KIND::round(weight);
-                const float left = weight - KIND::value(rounded);
-                rows.total[i] += MMA::ROUNDS ? KIND::value(rounded) : weight;
-                to.put(e, rounded);
-                rest.put(e, KIND::round(left));
-            }
-            uint16_t *place = (uint16_t *)(void *)band + MMA::row(i) * MMA::pitch_s;
-            *(ul_pack_of<ul_bits16, 2> *)(void *)(place + MMA::column(j)) = to;
-            if constexpr (!MMA::ROUNDS)
-                *(ul_pack_of<ul_bits16, 2> *)(void *)(place + 2 * MMA::weights + MMA::column(j)) =
-                    rest;
-        }
-        two factor;
-        factor.at[0] = factor.at[1] = factors[i];
-        *(two *)(void *)(band + MMA::factors_at + MMA::row(i) * 16 + MMA::column(0)) = factor;
-    }
-    __syncwarp();
-    return __any_sync(0xffffffffu, rises);
+    const ul_source first = place(row, e);
+    if (PACK > 1 && is_aligned)
+        return e < size && first.is_there ? *(const uint32_t *)(const void *)first.from : 0u;
+    const ul_source second = place(row, (I)(e + 1));
+    const uint32_t low = e < size && first.is_there ? *first.from : 0u;
+    return low | (e + 1 < size && second.is_there ? (uint32_t)*second.from << 16 : 0u);
 }
 
-/* Scores of this warp's queries with BC keys, [query][key] in each of its bands. */
-template <class MMA, class FRAGMENT_Q>
-__device__ __forceinline__ void ul_attend_scores_mma(float *bands,
-                                                     const FRAGMENT_Q (&q)[MMA::DOWN][MMA::D / 16],
-                                                     const uint16_t *ks)
+/* Reads the queries from row `row0` on, and begins with nothing. */
+template <class MMA, int PACK, typename I, class PLACE>
+__device__ __forceinline__ void ul_attend_begin(ul_attend_band<MMA> &band, bool is_aligned, I row0,
+                                                I queries, I size, const PLACE &place)
 {
-    using namespace nvcuda;
-    typedef typename MMA::KIND KIND;
-    typename ul_fragment_of<wmma::matrix_b, KIND, false>::type k;
     UL_UNROLLED
-    for (int c = 0; c < MMA::BC / 16; c++) {
-        wmma::fragment<wmma::accumulator, 16, 16, 16, float> sums[MMA::DOWN];
+    for (int d = 0; d < MMA::D / 16 && MMA::HOLDS_Q; d++) {
         UL_UNROLLED
-        for (int b = 0; b < MMA::DOWN; b++)
-            wmma::fill_fragment(sums[b], 0.0f);
-        UL_UNROLLED
-        for (int d = 0; d < MMA::D / 16; d++) {
-            ul_fragment_load<KIND>(k, ks + 16 * c * MMA::pitch_d + 16 * d, MMA::pitch_d);
-            UL_UNROLLED
-            for (int b = 0; b < MMA::DOWN; b++)
-                wmma::mma_sync(sums[b], q[b][d], k, sums[b]);
+        for (int i = 0; i < 4; i++) {
+            const I row = row0 + MMA::row(i % 2), e = (I)MMA::column(2 * d + i / 2);
+            band.q[d][i] =
+                row < queries ? ul_attend_pair<PACK>(is_aligned, row, e, size, place) : 0u;
         }
-        UL_UNROLLED
-        for (int b = 0; b < MMA::DOWN; b++)
-            wmma::store_matrix_sync(bands + b * MMA::band + 16 * c, sums[b], MMA::pitch_s,
-                                    wmma::mem_row_major);
     }
-    __syncwarp();
-}
-
-/* result = result * factors, of a band. */
-template <class MMA, class FRAGMENT>
-__device__ __forceinline__ void ul_attend_rescale(FRAGMENT (&result)[MMA::E / 16],
-                                                    const float *band)
-{
-    FRAGMENT factor;
-    nvcuda::wmma::load_matrix_sync(factor, band + MMA::factors_at, 16, nvcuda::wmma::mem_row_major);
     UL_UNROLLED
-    for (int e = 0; e < MMA::E / 16; e++) {
+    for (int e = 0; e < MMA::E / 8; e++) {
         UL_UNROLLED
-        for (int i = 0; i < (int)factor.num_elements; i++)
-            result[e].x[i] *= factor.x[i];
+        for (int i = 0; i < 4; i++)
+            band.result[e][i] = 0.0f;
+    }
+    UL_UNROLLED
+    for (int i = 0; i < 2; i++) {
+        band.largest[i] = -INFINITY;
+        band.total[i] = 0.0f;
     }
 }
 
-/* result = result + weights values, the weights in one part or in two. */
-template <class MMA, class FRAGMENT>
-__device__ __forceinline__ void ul_attend_values_mma(FRAGMENT (&result)[MMA::DOWN][MMA::E / 16],
-                                                     const float *bands, const uint16_t *vs)
+/* Scores of all bands with the BC keys that lie from `ks` on; the warp's queries lie from `qs` on.
+ */
+template <class MMA>
+__device__ __forceinline__ void ul_attend_scores_mma(float (&scores)[MMA::DOWN][MMA::BC / 8][4],
+                                                     const ul_attend_band<MMA> (&bands)[MMA::DOWN],
+                                                     const uint16_t *qs, const uint16_t *ks)
 {
-    using namespace nvcuda;
-    typedef typename MMA::KIND KIND;
-    typename ul_fragment_of<wmma::matrix_a, KIND, true>::type p[MMA::DOWN], rest[MMA::DOWN];
-    typename ul_fragment_of<wmma::matrix_b, KIND, true>::type v;
     UL_UNROLLED
-    for (int c = 0; c < MMA::BC / 16; c++) {
+    for (int b = 0; b < MMA::DOWN; b++) {
+        UL_UNROLLED
+        for (int c = 0; c < MMA::BC / 8; c++) {
+            UL_UNROLLED
+            for (int i = 0; i < 4; i++)
+                scores[b][c][i] = 0.0f;
+        }
+    }
+    UL_UNROLLED
+    for (int d = 0; d < MMA::D / 16; d++) {
+        uint32_t q[MMA::DOWN][4];
         UL_UNROLLED
         for (int b = 0; b < MMA::DOWN; b++) {
-            const uint16_t *weights =
-                (const uint16_t *)(const void *)(bands + b * MMA::band) + 16 * c;
-            ul_fragment_load<KIND>(p[b], weights, MMA::pitch_s);
-            if constexpr (!MMA::ROUNDS)
-                ul_fragment_load<KIND>(rest[b], weights + 2 * MMA::weights, MMA::pitch_s);
+            UL_UNROLLED
+            for (int i = 0; i < 4 && MMA::HOLDS_Q; i++)
+                q[b][i] = bands[b].q[MMA::HOLDS_Q ? d : 0][i];
+            if constexpr (!MMA::HOLDS_Q)
+                ul_stage_read<typename MMA::keys, true, true>(q[b], qs, 16 * b, 16 * d);
+        }
+        UL_UNROLLED
+        for (int c = 0; c < MMA::BC / 16; c++) {
+            uint32_t k[4];
+            ul_stage_read<typename MMA::keys, true, false>(k, ks, 16 * c, 16 * d);
+            UL_UNROLLED
+            for (int b = 0; b < MMA::DOWN; b++) {
+                UL_UNROLLED
+                for (int h = 0; h < 2; h++)
+                    ul_multiply(typename MMA::KIND(), scores[b][2 * c + h], q[b], k[2 * h],
+                                k[2 * h + 1]);
+            }
+        }
+    }
+}
+
+/* The finished scores of row i of a band, and the largest of all so far. */
+template <class MMA, typename I, class SCORE>
+__device__ __forceinline__ float ul_attend_finish(float (&scores)[MMA::BC / 8][4], float largest,
+                                                  int i, I row0, I queries, I key0, I keys,
+                                                  const SCORE &score)
+{
+    const bool is_full = keys % MMA::BC == 0;
+    const I row = row0 + MMA::row(i) < queries ? row0 + MMA::row(i) : queries - 1;
+    float max = -INFINITY;
+    UL_UNROLLED
+    for (int j = 0; j < MMA::BC / 8; j++) {
+        UL_UNROLLED
+        for (int e = 0; e < 2; e++) {
+            const I key = key0 + MMA::column(j) + e;
+            float &x = scores[j][2 * i + e];
+            x = is_full || key < keys ? score(row, key, x) : -INFINITY;
+            max = ul_attend_larger(max, x);
+        }
+    }
+    UL_UNROLLED
+    for (int lane = 1; lane < 4; lane *= 2)
+        max = ul_attend_larger(max, __shfl_xor_sync(0xffffffffu, max, lane));
+    return ul_attend_larger(largest, max);
+}
+
+/* Weights in place of a band's scores, which are keys' from `key0` on; takes back from what was
+ * summed before what the largest has risen by. */
+template <class MMA, typename I, class SCORE>
+__device__ __forceinline__ void ul_attend_softmax(float (&scores)[MMA::BC / 8][4],
+                                                  ul_attend_band<MMA> &band, I row0, I queries,
+                                                  I key0, I keys, const SCORE &score)
+{
+    typedef typename MMA::KIND KIND;
+    float factors[2];
+    UL_UNROLLED
+    for (int i = 0; i < 2; i++) {
+        const float max =
+            ul_attend_finish<MMA>(scores, band.largest[i], i, row0, queries, key0, keys, score);
+        const float shift = UL_ATTEND_LOG2E * ul_attend_shift(max);
+        factors[i] = ul_exp2(UL_ATTEND_LOG2E * band.largest[i] - shift);
+        band.largest[i] = max;
+        band.total[i] *= factors[i];
+        UL_UNROLLED
+        for (int j = 0; j < MMA::BC / 8; j++) {
+            float &x = scores[j][2 * i], &y = scores[j][2 * i + 1];
+            x = ul_exp2(fmaf(x, UL_ATTEND_LOG2E, -shift));
+            y = ul_exp2(fmaf(y, UL_ATTEND_LOG2E, -shift));
+            if constexpr (MMA::ROUNDS) {
+                const uint32_t pair = ul_round_pair(KIND(), x, y);
+                x = KIND::value((uint16_t)pair);
+                y = KIND::value((uint16_t)(pair >> 16));
+            }
+            band.total[i] += x;
+            band.total[i] += y;
+        }
+    }
+    if (!__any_sync(0xffffffffu, factors[0] != 1.0f || factors[1] != 1.0f))
+        return;
+    UL_UNROLLED
+    for (int e = 0; e < MMA::E / 8; e++) {
+        UL_UNROLLED
+        for (int i = 0; i < 4; i++)
+            band.result[e][i] *= factors[i / 2];
+    }
+}
+
+/* The weights of keys 16 c and on as an operand; what rounding leaves of them takes their place. */
+template <class MMA>
+__device__ __forceinline__ void ul_attend_weights(uint32_t (&to)[4],
+                                                  float (&weights)[MMA::BC / 8][4], int c)
+{
+    typedef typename MMA::KIND KIND;
+    UL_UNROLLED
+    for (int i = 0; i < 4; i++) {
+        float &x = weights[2 * c + i / 2][i % 2 * 2], &y = weights[2 * c + i / 2][i % 2 * 2 + 1];
+        to[i] = ul_round_pair(KIND(), x, y);
+        if constexpr (!MMA::ROUNDS) {
+            x -= KIND::value((uint16_t)to[i]);
+            y -= KIND::value((uint16_t)(to[i] >> 16));
+        }
+    }
+}
+
+/* result = result + weights values, of the BC values from `vs` on. */
+template <class MMA>
+__device__ __forceinline__ void ul_attend_values_mma(ul_attend_band<MMA> (&bands)[MMA::DOWN],
+                                                     float (&weights)[MMA::DOWN][MMA::BC / 8][4],
+                                                     const uint16_t *vs)
+{
+    typedef typename MMA::KIND KIND;
+    constexpr int parts = MMA::ROUNDS ? 1 : 2;
+    UL_UNROLLED
+    for (int c = 0; c < MMA::BC / 16; c++) {
+        uint32_t p[MMA::DOWN][parts][4];
+        UL_UNROLLED
+        for (int b = 0; b < MMA::DOWN; b++) {
+            UL_UNROLLED
+            for (int part = 0; part < parts; part++)
+                ul_attend_weights<MMA>(p[b][part], weights[b], c);
         }
         UL_UNROLLED
         for (int e = 0; e < MMA::E / 16; e++) {
-            ul_fragment_load<KIND>(v, vs + 16 * c * MMA::pitch_e + 16 * e, MMA::pitch_e);
+            uint32_t v[4];
+            ul_stage_read<typename MMA::values, false, false>(v, vs, 16 * e, 16 * c);
             UL_UNROLLED
             for (int b = 0; b < MMA::DOWN; b++) {
-                if constexpr (!MMA::ROUNDS)
-                    wmma::mma_sync(result[b][e], rest[b], v, result[b][e]);
-                wmma::mma_sync(result[b][e], p[b], v, result[b][e]);
+                UL_UNROLLED
+                for (int part = parts; part-- > 0;) {
+                    UL_UNROLLED
+                    for (int h = 0; h < 2; h++)
+                        ul_multiply(KIND(), bands[b].result[2 * e + h], p[b][part], v[2 * h],
+                                    v[2 * h + 1]);
+                }
             }
         }
     }
-    __syncwarp();
 }
 
 /* The block's largest scores and sums of weights, of each group and query; then what each group's
  * result is multiplied by, the sums of all groups' weights, and, behind what the groups have, the
  * largest of all. */
 template <class MMA>
-__device__ __forceinline__ void ul_attend_join(float *norms, ul_attend_rows (&rows)[MMA::DOWN])
+__device__ __forceinline__ void ul_attend_join(float *norms,
+                                               const ul_attend_band<MMA> (&bands)[MMA::DOWN])
 {
     constexpr int BR = MMA::BR, GROUPS = MMA::GROUPS;
     const int warp = (int)threadIdx.x / 32;
@@ -480,13 +536,13 @@ __device__ __forceinline__ void ul_attend_join(float *norms, ul_attend_rows (&ro
     UL_UNROLLED
     for (int b = 0; b < MMA::DOWN; b++) {
         UL_UNROLLED
-        for (int i = 0; i < 4; i++) {
-            float total = rows[b].total[i];
+        for (int i = 0; i < 2; i++) {
+            float total = bands[b].total[i];
             UL_UNROLLED
-            for (int lane = 1; lane < 8; lane *= 2)
+            for (int lane = 1; lane < 4; lane *= 2)
                 total += __shfl_xor_sync(0xffffffffu, total, lane);
-            if ((int)threadIdx.x % 8 == 0) {
-                mine[16 * b + MMA::row(i)] = rows[b].largest[i];
+            if ((int)threadIdx.x % 4 == 0) {
+                mine[16 * b + MMA::row(i)] = bands[b].largest[i];
                 mine[16 * b + MMA::row(i) + GROUPS * BR] = total;
             }
         }
@@ -511,9 +567,31 @@ __device__ __forceinline__ void ul_attend_join(float *norms, ul_attend_rows (&ro
     __syncthreads();
 }
 
+/* This lane's part of elements `e0` and on of its bands' results, to where its warp's rows lie. */
+template <class MMA>
+__device__ __forceinline__ void ul_attend_out(const ul_attend_band<MMA> (&bands)[MMA::DOWN],
+                                              float *mine, int e0)
+{
+    typedef ul_pack_of<float, 2> two;
+    UL_UNROLLED
+    for (int e = 0; e < MMA::E; e += 8) { /* in registers: no index at run time */
+        UL_UNROLLED
+        for (int b = 0; b < MMA::DOWN && e >= e0 && e < e0 + MMA::chunk; b++) {
+            UL_UNROLLED
+            for (int i = 0; i < 2; i++) {
+                two pair;
+                pair.at[0] = bands[b].result[e / 8][2 * i];
+                pair.at[1] = bands[b].result[e / 8][2 * i + 1];
+                *(two *)(void *)(mine + (16 * b + MMA::row(i)) * MMA::pitch_o + e % MMA::chunk +
+                                 MMA::column(0)) = pair;
+            }
+        }
+    }
+}
+
 /* Puts the quotients through `place`, some elements of all queries after the other. */
-template <class MMA, bool EMPTY_IS_ZERO, bool IS_PART, typename I, class FRAGMENT, class PUT>
-__device__ __forceinline__ void ul_attend_put_mma(const FRAGMENT (&result)[MMA::DOWN][MMA::E / 16],
+template <class MMA, bool EMPTY_IS_ZERO, bool IS_PART, typename I, class PUT>
+__device__ __forceinline__ void ul_attend_put_mma(const ul_attend_band<MMA> (&bands)[MMA::DOWN],
                                                   const float *norms, float *place, I row0,
                                                   I queries, I value_size, const PUT &put)
 {
@@ -522,15 +600,7 @@ __device__ __forceinline__ void ul_attend_put_mma(const FRAGMENT (&result)[MMA::
     float *mine = place + (warp / MMA::ROWS * BR + warp % MMA::ROWS * 16 * MMA::DOWN) * pitch;
     UL_ROLLED
     for (int e0 = 0; e0 < MMA::E; e0 += chunk) {
-        UL_UNROLLED
-        for (int b = 0; b < MMA::DOWN; b++) {
-            UL_UNROLLED
-            for (int e = 0; e < MMA::E; e += 16) /* in registers: no index at run time */
-                if (e >= e0 && e < e0 + chunk)
-                    nvcuda::wmma::store_matrix_sync(mine + 16 * b * pitch + e % chunk,
-                                                    result[b][e / 16], pitch,
-                                                    nvcuda::wmma::mem_row_major);
-        }
+        ul_attend_out<MMA>(bands, mine, e0);
         __syncthreads();
         UL_ROLLED
         for (int i = (int)threadIdx.x; i < BR * chunk; i += MMA::threads) {
@@ -558,83 +628,112 @@ __device__ __forceinline__ void ul_attend_put_mma(const FRAGMENT (&result)[MMA::
     __syncthreads();
 }
 
+/* What a tile of keys or values is read by. */
+template <class LAYOUT, int WIDTH, class MMA, class HOW>
+using ul_attend_stage = ul_stage<MMA::BK, WIDTH, HOW::PACK, MMA::threads, LAYOUT>;
+
+/* ul_attend_tile on tensor cores; place_q(query, element), place_k(key, element) and
+ * place_v(element, key) give an ul_source. aligned: of queries, keys and values. */
 template <class MMA, class Q, class K, class V, bool EMPTY_IS_ZERO, bool IS_PART, typename I,
-          class READ_Q, class READ_K, class READ_V, class SCORE, class PUT>
+          class PLACE_Q, class PLACE_K, class PLACE_V, class SCORE, class PUT>
 __device__ __forceinline__ void
 ul_attend_tile_mma(uint16_t *shared, int64_t tile, I queries, I keys, I begin, I before, I reach,
-                   I size, I value_size, const READ_Q &read_q, const READ_K &read_k,
-                   const READ_V &read_v, const SCORE &score, const PUT &put)
+                   I size, I value_size, const bool (&aligned)[3], const PLACE_Q &place_q,
+                   const PLACE_K &place_k, const PLACE_V &place_v, const SCORE &score,
+                   const PUT &put)
 {
-    using namespace nvcuda;
-    typedef typename MMA::KIND KIND;
-    constexpr int DOWN = MMA::DOWN;
-    const int warp = (int)threadIdx.x / 32, band = warp % MMA::ROWS * DOWN * 16;
-    const int part = warp / MMA::ROWS * MMA::part;
-    const I row0 = (I)(tile * MMA::BR), first = (I)(row0 + band);
+    constexpr int DOWN = MMA::DOWN, STAGES = MMA::STAGES, ahead = STAGES * MMA::BK;
+    const int warp = (int)threadIdx.x / 32, part = warp / MMA::ROWS * MMA::BC;
+    const I row0 = (I)(tile * MMA::BR), first = (I)(row0 + warp % MMA::ROWS * DOWN * 16);
     const I end = ul_attend_end(before, (I)(row0 + MMA::BR), reach);
     const I own_end = first < queries ? ul_attend_end(before, (I)(first + 16 * DOWN), reach) : 0;
-    uint16_t *ks = shared, *vs = shared + MMA::k;
-    float *bands = (float *)(void *)(shared + MMA::kv) + warp * DOWN * MMA::band;
-    typename ul_fragment_of<wmma::matrix_a, KIND, true>::type q[DOWN][MMA::D / 16];
-    wmma::fragment<wmma::accumulator, 16, 16, 16, float> result[DOWN][MMA::E / 16];
-    ul_tile_part<ul_bits16, MMA::BK, MMA::D, MMA::threads, K> part_k;
-    ul_tile_part<ul_bits16, MMA::E, MMA::BK, MMA::threads, V> part_v;
-    {
-        ul_tile_part<ul_bits16, MMA::BR, MMA::D, MMA::threads, Q> part_q;
-        part_q.load(row0, queries, I(0), size, read_q);
-        part_k.load(begin, keys, I(0), size, read_k);
-        part_v.load(I(0), value_size, begin, keys, read_v);
-        part_q.template store_as_read<MMA::pitch_d>(shared);
-    }
-    __syncthreads();
-    ul_attend_rows rows[DOWN];
-    UL_UNROLLED
-    for (int b = 0; b < DOWN; b++) {
-        UL_UNROLLED
-        for (int d = 0; d < MMA::D / 16; d++)
-            ul_fragment_load<KIND>(q[b][d], shared + (band + 16 * b) * MMA::pitch_d + 16 * d,
-                                   MMA::pitch_d);
-        UL_UNROLLED
-        for (int e = 0; e < MMA::E / 16; e++)
-            wmma::fill_fragment(result[b][e], 0.0f);
-        UL_UNROLLED
-        for (int i = 0; i < 4; i++) {
-            rows[b].largest[i] = -INFINITY;
-            rows[b].total[i] = 0.0f;
-        }
+    ul_attend_stage<typename MMA::keys, MMA::D, MMA, K> part_k;
+    ul_attend_stage<typename MMA::values, MMA::E, MMA, V> part_v;
+    ul_attend_band<MMA> bands[DOWN];
+    const auto begin_k = [&](int stage, I key0) {
+        part_k.begin(shared + stage * MMA::stage, aligned[1], [&](int row, int column) {
+            ul_source source = place_k((I)(key0 + row), (I)column);
+            source.is_there = source.is_there && key0 + row < keys && column < size;
+            return source;
+        });
+    };
+    const auto begin_v = [&](int stage, I key0) {
+        part_v.begin(shared + stage * MMA::stage + MMA::k, aligned[2], [&](int row, int column) {
+            ul_source source = place_v((I)column, (I)(key0 + row));
+            source.is_there = source.is_there && key0 + row < keys && column < value_size;
+            return source;
+        });
+    };
+    uint16_t *qs = shared + STAGES * MMA::stage;
+    if constexpr (!MMA::HOLDS_Q) { /* comes with the first keys */
+        ul_stage<MMA::BR, MMA::D, Q::PACK, MMA::threads, typename MMA::keys> part_q;
+        part_q.begin(qs, aligned[0], [&](int row, int column) {
+            ul_source source = place_q((I)(row0 + row), (I)column);
+            source.is_there = source.is_there && row0 + row < queries && column < size;
+            return source;
+        });
+        part_q.end(qs);
+        qs += warp % MMA::ROWS * DOWN * 16 * MMA::keys::PITCH;
     }
     UL_ROLLED
-    for (I key0 = begin; key0 < end; key0 += MMA::BK) {
-        const I next = key0 + MMA::BK;
-        __syncthreads(); /* all are done with the last tile, and with what held the queries */
-        part_k.template store_as_read<MMA::pitch_d>(ks);
-        part_v.template store_as_read<MMA::pitch_e>(vs);
-        __syncthreads();
-        if (next < end)
-            part_k.load(next, keys, I(0), size, read_k);
-        UL_ROLLED
-        for (int s = 0; s < MMA::STEPS; s++) {
-            const int at = part + s * MMA::BC;
-            const bool sees = key0 + at < own_end;
-            if (sees) {
-                ul_attend_scores_mma<MMA>(bands, q, ks + at * MMA::pitch_d);
-                UL_UNROLLED
-                for (int b = 0; b < DOWN; b++)
-                    if (ul_attend_softmax<MMA>(bands + b * MMA::band, rows[b], (I)(first + 16 * b),
-                                               queries, (I)(key0 + at), keys, score))
-                        ul_attend_rescale<MMA>(result[b], bands + b * MMA::band);
-            }
-            if (s == MMA::STEPS - 1 && next < end)
-                part_v.load(I(0), value_size, next, keys, read_v);
-            if (sees)
-                ul_attend_values_mma<MMA>(result, bands, vs + at * MMA::pitch_e);
+    for (int stage = 0; stage < STAGES; stage++) {
+        const I key0 = begin + stage * MMA::BK;
+        if (key0 < end) {
+            begin_k(stage, key0);
+            part_k.end(shared + stage * MMA::stage);
         }
+        ul_copies_close();
+        if (key0 < end) {
+            begin_v(stage, key0);
+            part_v.end(shared + stage * MMA::stage + MMA::k);
+        }
+        ul_copies_close();
     }
+    UL_UNROLLED
+    for (int b = 0; b < DOWN; b++)
+        ul_attend_begin<MMA, Q::PACK>(bands[b], aligned[0], (I)(first + 16 * b), queries, size,
+                                      place_q);
+    int at = 0, last = STAGES - 1;
+    UL_ROLLED
+    for (I key0 = begin; key0 < end; key0 += MMA::BK) {
+        uint16_t *ks = shared + at * MMA::stage, *vs = ks + MMA::k;
+        const bool sees = key0 + part < own_end;
+        const bool has_v = key0 > begin && end - key0 > ahead - MMA::BK;
+        const bool has_k = end - key0 > ahead;
+        float scores[DOWN][MMA::BC / 8][4];
+        ul_copies_wait<2 * STAGES - 2>();
+        __syncthreads(); /* keys are there, and all are done with the values before */
+        if (has_v)
+            begin_v(last, (I)(key0 + ahead - MMA::BK));
+        if (key0 > begin)
+            ul_copies_close();
+        if (sees) {
+            ul_attend_scores_mma<MMA>(scores, bands, qs, ks + part * MMA::keys::PITCH);
+            UL_UNROLLED
+            for (int b = 0; b < DOWN; b++)
+                ul_attend_softmax<MMA>(scores[b], bands[b], (I)(first + 16 * b), queries,
+                                       (I)(key0 + part), keys, score);
+        }
+        if (has_v)
+            part_v.end(shared + last * MMA::stage + MMA::k);
+        ul_copies_wait<2 * STAGES - 2>();
+        __syncthreads(); /* values are there, and all are done with the keys */
+        if (has_k)
+            begin_k(at, (I)(key0 + ahead));
+        ul_copies_close();
+        if (sees)
+            ul_attend_values_mma<MMA>(bands, scores, vs + part * MMA::values::PITCH);
+        if (has_k)
+            part_k.end(ks);
+        last = at;
+        at = at == STAGES - 1 ? 0 : at + 1;
+    }
+    ul_copies_wait<0>();
     __syncthreads(); /* what comes now lies where keys did */
-    float *norms = (float *)(void *)shared, *place = norms;
-    norms += MMA::GROUPS * MMA::BR * MMA::pitch_o;
-    ul_attend_join<MMA>(norms, rows);
-    ul_attend_put_mma<MMA, EMPTY_IS_ZERO, IS_PART>(result, norms, place, row0, queries, value_size,
+    float *place = (float *)(void *)shared;
+    float *norms = place + MMA::GROUPS * MMA::BR * MMA::pitch_o;
+    ul_attend_join<MMA>(norms, bands);
+    ul_attend_put_mma<MMA, EMPTY_IS_ZERO, IS_PART>(bands, norms, place, row0, queries, value_size,
                                                    put);
 }
 

@@ -9,7 +9,8 @@
  * Tiles of the operands, BK deep, lie in shared memory twice, so that the next one is read while
  * the last one is multiplied. Small tiles are computed by SPLITS groups of threads, each of which
  * takes a part of every BK. Sums leave through shared memory too, so that neighbouring threads put
- * neighbouring elements.
+ * neighbouring elements. On tensor cores several tiles of operands are on their way at a time,
+ * which nobody waits for (ul_tensor.cuh), and place_a and place_b say where packs lie.
  *
  *              n                                       t: a thread's sums, in groups of up to
  *        +-----------+     +---+ BN                       four neighbours, so that a group is
@@ -29,10 +30,7 @@
 #define UL_CONTRACT_CUH
 
 #include "ul_cuda.h"
-
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-#include <mma.h>
+#include "ul_tensor.cuh"
 
 #include <type_traits>
 
@@ -481,30 +479,6 @@ __device__ __forceinline__ void ul_contract_team(int64_t thread, int64_t threads
 
 /* ---- tensor cores ---- */
 
-/* What the tiles below ask of an element of 16 bits, which they hold as its bits. */
-struct ul_float16 {
-    typedef __half type;
-    static __device__ __forceinline__ uint16_t round(float x)
-    {
-        return __half_as_ushort(__float2half_rn(x));
-    }
-    static __device__ __forceinline__ float value(uint16_t bits)
-    {
-        return __half2float(__ushort_as_half(bits));
-    }
-};
-struct ul_bfloat16 {
-    typedef __nv_bfloat16 type;
-    static __device__ __forceinline__ uint16_t round(float x)
-    {
-        return __bfloat16_as_ushort(__float2bfloat16_rn(x));
-    }
-    static __device__ __forceinline__ float value(uint16_t bits)
-    {
-        return __bfloat162float(__ushort_as_bfloat16(bits));
-    }
-};
-
 /* The values of a pack of such elements. */
 template <class KIND, int COUNT>
 __device__ __forceinline__ ul_pack_of<float, COUNT>
@@ -517,70 +491,174 @@ ul_pack_widen(const ul_pack_of<ul_bits16, COUNT> &pack)
     return values;
 }
 
-/* Tiles of BM x BN sums, each of whose warps has WM x WN of them in fragments of 16 x 16. */
-template <class KIND_, int BM_, int BN_, int BK_, int WM_, int WN_> struct ul_mma {
-    typedef KIND_ KIND;
-    static constexpr int BM = BM_, BN = BN_, BK = BK_, WM = WM_, WN = WN_;
-    static constexpr int warps_n = BN / WN, warps = BM / WM * warps_n, threads = 32 * warps;
-    static constexpr int down = WM / 16, across = WN / 16;
-    /* Eight more than there must be, so that rows begin in different banks. */
-    static constexpr int size_m = BM * (BK + 8) > BK *(BM + 8) ? BM *(BK + 8) : BK *(BM + 8);
-    static constexpr int size_n = BN * (BK + 8) > BK *(BN + 8) ? BN *(BK + 8) : BK *(BN + 8);
-    static constexpr int stage = size_m + size_n;
-    static constexpr int out_pitch = WN + 4; /* of floats: 16 rows of a warp's sums */
-    static constexpr int out = warps * 16 * out_pitch * 2;
-    static constexpr int elements = 2 * stage > out ? 2 * stage : out;
-
-    /* Of a row in shared memory, which holds an operand as it is read. */
-    template <class A> static constexpr int pitch_a = (A::ALONG_K ? BK : BM) + 8;
-    template <class B> static constexpr int pitch_b = (B::ALONG_K ? BK : BN) + 8;
+/* Where a pack of elements lies; is_there: inside of the operand's bounds, else all are 0. */
+struct ul_source {
+    const uint16_t *from;
+    bool is_there;
 };
 
-/* The fragment at row i, column k of an operand that lies as [i][k] or as [k][i]. */
-template <class USE, class KIND, bool IS_ROWS> struct ul_fragment_of {
-    typedef nvcuda::wmma::fragment<
-        USE, 16, 16, 16, typename KIND::type,
-        typename std::conditional<IS_ROWS, nvcuda::wmma::row_major, nvcuda::wmma::col_major>::type>
-        type;
+/* How a matrix of rows of WIDTH elements lies in shared memory, so that pieces of 16 bytes at one
+ * place of eight rows, which ul_matrices_read takes at a time, lie in different banks. PERIOD: rows
+ * so far apart are PITCH elements apart for each.
+ *
+ * Without gaps pieces are exchanged within a row, and neighbours of a row lie in different banks
+ * too:
+ *
+ *      row 0   0 1 2 3 4 5 6 7        row 0   0 1 2 3   row 1   0 1 2 3
+ *      row 1   1 0 3 2 5 4 7 6        row 2   1 0 3 2   row 3   1 0 3 2
+ *      row 2   2 3 0 1 6 7 4 5        row 4   2 3 0 1   row 5   2 3 0 1
+ */
+template <int WIDTH> struct ul_exchanged {
+    static constexpr int PITCH = WIDTH, PERIOD = 8;
+    static constexpr int pieces = WIDTH == 32 ? 4 : 8, rows = 8 / pieces;
+    static_assert(WIDTH == 32 || WIDTH % 64 == 0, "whole pieces change places");
+    static __device__ __forceinline__ int at(int row, int column)
+    {
+        return row * WIDTH + (column ^ row / rows % pieces * 8);
+    }
 };
-template <class KIND, class FRAGMENT>
-__device__ __forceinline__ void ul_fragment_load(FRAGMENT &fragment, const uint16_t *from,
-                                                 unsigned pitch)
+/* Of any multiple of 16: rows are an odd number of pieces long. */
+template <int WIDTH> struct ul_spaced {
+    static constexpr int PITCH = WIDTH + 8, PERIOD = 1;
+    static_assert(WIDTH % 16 == 0, "pitches are odd multiples of a piece");
+    static __device__ __forceinline__ int at(int row, int column)
+    {
+        return row * PITCH + column;
+    }
+};
+
+/* A thread's part of matrices of ROWS x WIDTH elements that come from global memory to shared.
+ * Packs of 4, 8 and 16 bytes are copied while nobody waits; single elements, and all where the
+ * operand is not aligned, go through registers. */
+template <int ROWS, int WIDTH, int PACK, int THREADS, class LAYOUT> struct ul_stage {
+    static constexpr int line = WIDTH / PACK, total = ROWS * line;
+    static constexpr int count = (total + THREADS - 1) / THREADS;
+    static constexpr bool is_even = THREADS % line == 0; /* a thread has one column */
+    static constexpr int step = is_even ? THREADS / line : 1;
+    static constexpr bool is_held = PACK == 1 && count <= 16; /* until others are multiplied */
+    static_assert(WIDTH % PACK == 0, "whole packs");
+    uint16_t held[is_held ? count : 1];
+
+    static __device__ __forceinline__ int row(int i)
+    {
+        return is_even ? (int)threadIdx.x / line + i * step
+                       : ((int)threadIdx.x + i * THREADS) / line;
+    }
+    static __device__ __forceinline__ int column(int i)
+    {
+        return (is_even ? (int)threadIdx.x % line : ((int)threadIdx.x + i * THREADS) % line) * PACK;
+    }
+    static __device__ __forceinline__ int place(int i)
+    {
+        if constexpr (is_even && step % LAYOUT::PERIOD == 0)
+            return LAYOUT::at(row(0), column(0)) + i * step * LAYOUT::PITCH;
+        else
+            return LAYOUT::at(row(i), column(i));
+    }
+    static __device__ __forceinline__ bool has(int i)
+    {
+        return (i + 1) * THREADS <= total || (int)threadIdx.x + i * THREADS < total;
+    }
+    /* source(row, column) gives an ul_source. */
+    template <class SOURCE>
+    __device__ __forceinline__ void begin(uint16_t *to, bool is_aligned, const SOURCE &source)
+    {
+        if constexpr (is_held) {
+            UL_UNROLLED
+            for (int i = 0; i < count; i++) {
+                const ul_source found = source(row(i), column(i));
+                held[i] = found.is_there && has(i) ? *found.from : (uint16_t)0;
+            }
+        } else if (PACK > 1 && is_aligned) {
+            UL_UNROLLED_BY(8) /* more would not leave registers */
+            for (int i = 0; i < count; i++) {
+                const ul_source found = source(row(i), column(i));
+                if constexpr (PACK > 1) {
+                    if (has(i))
+                        ul_copy<2 * PACK>(to + place(i), found.from, found.is_there);
+                }
+            }
+        } else {
+            UL_ROLLED
+            for (int i = 0; i < count; i++) {
+                const ul_source found = source(row(i), column(i));
+                UL_ROLLED
+                for (int e = 0; has(i) && e < PACK; e++)
+                    to[place(i) + e] = found.is_there ? found.from[e] : (uint16_t)0;
+            }
+        }
+    }
+    __device__ __forceinline__ void end(uint16_t *to) const
+    {
+        if constexpr (is_held) {
+            UL_UNROLLED
+            for (int i = 0; i < count; i++)
+                if (has(i))
+                    to[place(i)] = held[i];
+        }
+    }
+};
+
+/* Of 16 rows from `row` and 16 columns of k from `k` on, this lane's part for ul_multiply: operand
+ * a, or two of b side by side. ALONG_K: rows lie beside k, and columns along it. */
+template <class LAYOUT, bool ALONG_K, bool IS_A>
+__device__ __forceinline__ void ul_stage_read(uint32_t (&to)[4], const uint16_t *from, int row,
+                                              int k)
 {
-    nvcuda::wmma::load_matrix_sync(fragment, (const typename KIND::type *)(const void *)from,
-                                   pitch);
+    const int lane = (int)threadIdx.x % 32, middle = 8 * (lane / 8 % 2), high = 8 * (lane / 16);
+    row += IS_A ? middle : high;
+    k += IS_A ? high : middle;
+    if constexpr (ALONG_K)
+        ul_matrices_read(to, from + LAYOUT::at(row + lane % 8, k));
+    else
+        ul_matrices_turn(to, from + LAYOUT::at(k + lane % 8, row));
 }
 
+/* Tiles of BM x BN sums, each of whose warps has WM x WN of them in pieces of 16 x 8. STAGES tiles
+ * of the operands lie in shared memory: one is multiplied, the others are on their way. */
+template <class KIND_, int BM_, int BN_, int BK_, int WM_, int WN_, int STAGES_> struct ul_mma {
+    typedef KIND_ KIND;
+    static constexpr int BM = BM_, BN = BN_, BK = BK_, WM = WM_, WN = WN_, STAGES = STAGES_;
+    static constexpr int warps_n = BN / WN, warps = BM / WM * warps_n, threads = 32 * warps;
+    static constexpr int down = WM / 16, across = WN / 8;
+    static constexpr int size_m = BM * BK, stage = (BM + BN) * BK;
+    /* Of floats, 16 rows of a warp's sums: four rows of what lanes write at a time, pairs, lie in
+     * different banks. */
+    static constexpr int out_pitch = WN + 8;
+    static constexpr int out = warps * 16 * out_pitch * 2;
+    static constexpr int elements = STAGES * stage > out ? STAGES *stage : out;
+    static_assert(STAGES >= 2 && WM % 16 == 0 && WN % 16 == 0 && BK % 32 == 0, "whole pieces");
+
+    /* Of an operand of BESIDE rows or columns, which lies as it is read. */
+    template <class HOW, int BESIDE> using layout = ul_exchanged<HOW::ALONG_K ? BK : BESIDE>;
+    template <class HOW, int BESIDE>
+    using part = ul_stage<HOW::ALONG_K ? BESIDE : BK, HOW::ALONG_K ? BK : BESIDE, HOW::PACK,
+                          threads, layout<HOW, BESIDE>>;
+};
+
 /* Adds the products of one tile of either operand, of the warp's sums from row wm, column wn on. */
-template <class MMA, class A, class B, class FRAGMENT>
-__device__ __forceinline__ void ul_mma_multiply(FRAGMENT (&sums)[MMA::down][MMA::across],
+template <class MMA, class A, class B>
+__device__ __forceinline__ void ul_mma_multiply(float (&sums)[MMA::down][MMA::across][4],
                                                 const uint16_t *as, const uint16_t *bs, int wm,
                                                 int wn)
 {
-    using namespace nvcuda;
-    typedef typename MMA::KIND KIND;
-    constexpr int pitch_a = MMA::template pitch_a<A>, pitch_b = MMA::template pitch_b<B>;
+    typedef typename MMA::template layout<A, MMA::BM> layout_a;
+    typedef typename MMA::template layout<B, MMA::BN> layout_b;
     UL_UNROLLED
     for (int d = 0; d < MMA::BK; d += 16) {
-        typename ul_fragment_of<wmma::matrix_a, KIND, A::ALONG_K>::type a[MMA::down];
-        typename ul_fragment_of<wmma::matrix_b, KIND, !B::ALONG_K>::type b[MMA::across];
+        uint32_t a[MMA::down][4], b[MMA::across / 2][4];
         UL_UNROLLED
-        for (int i = 0; i < MMA::down; i++) {
-            int row = wm + 16 * i;
-            ul_fragment_load<KIND>(a[i], as + (A::ALONG_K ? row * pitch_a + d : d * pitch_a + row),
-                                   pitch_a);
-        }
+        for (int i = 0; i < MMA::down; i++)
+            ul_stage_read<layout_a, A::ALONG_K, true>(a[i], as, wm + 16 * i, d);
         UL_UNROLLED
-        for (int j = 0; j < MMA::across; j++) {
-            int column = wn + 16 * j;
-            ul_fragment_load<KIND>(
-                b[j], bs + (B::ALONG_K ? column * pitch_b + d : d * pitch_b + column), pitch_b);
-        }
+        for (int j = 0; j < MMA::across / 2; j++)
+            ul_stage_read<layout_b, B::ALONG_K, false>(b[j], bs, wn + 16 * j, d);
         UL_UNROLLED
         for (int i = 0; i < MMA::down; i++) {
             UL_UNROLLED
             for (int j = 0; j < MMA::across; j++)
-                wmma::mma_sync(sums[i][j], a[i], b[j], sums[i][j]);
+                ul_multiply(typename MMA::KIND(), sums[i][j], a[i], b[j / 2][j % 2 * 2],
+                            b[j / 2][j % 2 * 2 + 1]);
         }
     }
 }
@@ -601,58 +679,115 @@ __device__ __forceinline__ void ul_mma_put_rows(const T *out, I m0, I m, I n0, I
 }
 
 /* Puts a warp's sums through `out`, 16 rows at a time. */
-template <class MMA, bool PUT_ALONG_M, typename I, class FRAGMENT, class PUT>
-__device__ __forceinline__ void ul_mma_put(const FRAGMENT (&sums)[MMA::down][MMA::across],
+template <class MMA, typename I, class PUT>
+__device__ __forceinline__ void ul_mma_put(const float (&sums)[MMA::down][MMA::across][4],
                                            float *out, I m0, I m, I n0, I n, const PUT &put)
 {
-    using namespace nvcuda;
+    typedef ul_pack_of<float, 2> two;
+    const int r = (int)threadIdx.x % 32 / 4, c = (int)threadIdx.x % 4 * 2;
     UL_UNROLLED
     for (int i = 0; i < MMA::down; i++) {
         UL_UNROLLED
-        for (int j = 0; j < MMA::across; j++)
-            wmma::store_matrix_sync(out + 16 * j, sums[i][j], MMA::out_pitch, wmma::mem_row_major);
-        ul_mma_put_rows<MMA, PUT_ALONG_M>(out, (I)(m0 + 16 * i), m, n0, n, put);
+        for (int j = 0; j < MMA::across; j++) {
+            UL_UNROLLED
+            for (int h = 0; h < 2; h++) {
+                two pair;
+                pair.at[0] = sums[i][j][2 * h];
+                pair.at[1] = sums[i][j][2 * h + 1];
+                *(two *)(void *)(out + (r + 8 * h) * MMA::out_pitch + 8 * j + c) = pair;
+            }
+        }
+        ul_mma_put_rows<MMA, false>(out, (I)(m0 + 16 * i), m, n0, n, put);
     }
 }
 
-/* ul_contract_tile on tensor cores; reading gives bits of elements of 16 bits. */
-template <class MMA, class A, class B, bool PUT_ALONG_M, typename I, class READ_A, class READ_B,
-          class PUT>
-__device__ __forceinline__ void ul_contract_mma(uint16_t *shared, int64_t tile, I m, I n, I k,
-                                                const READ_A &read_a, const READ_B &read_b,
-                                                const PUT &put)
+/* The pack at row and column of an operand's tile, of at in first + [0, ..) below limit and k in k0
+ * + [0, ..) below depth. */
+template <class HOW, typename I, class PLACE>
+__device__ __forceinline__ ul_source ul_mma_source(int row, int column, I first, I limit, I k0,
+                                                   I depth, const PLACE &place)
 {
-    using namespace nvcuda;
-    constexpr int pitch_a = MMA::template pitch_a<A>, pitch_b = MMA::template pitch_b<B>;
+    const I at = first + (HOW::ALONG_K ? row : column), k = k0 + (HOW::ALONG_K ? column : row);
+    ul_source source = place(at, k);
+    source.is_there = at < limit && k < depth && source.is_there;
+    return source;
+}
+
+/* Tile `tile` of m x n sums of k products on tensor cores, as ul_contract_tile has them, but that
+ * neighbours in the result are along n. place_a(m, k) and place_b(n, k) give an ul_source. */
+template <class MMA, class A, class B, typename I, class PLACE_A, class PLACE_B, class PUT>
+__device__ __forceinline__ void
+ul_contract_mma_rows(uint16_t *shared, int64_t tile, I m, I n, I k, bool a_aligned, bool b_aligned,
+                     const PLACE_A &place_a, const PLACE_B &place_b, const PUT &put)
+{
+    constexpr int STAGES = MMA::STAGES, ahead = (STAGES - 1) * MMA::BK;
     const int warp = (int)threadIdx.x / 32;
     const int wm = warp / MMA::warps_n * MMA::WM, wn = warp % MMA::warps_n * MMA::WN;
     const int64_t tiles_n = ((int64_t)n + MMA::BN - 1) / MMA::BN;
     const I m0 = (I)(tile / tiles_n * MMA::BM), n0 = (I)(tile % tiles_n * MMA::BN);
-    auto read_along = [&](I at, I deep) { return read_b(deep, at); };
-    ul_tile_part<ul_bits16, MMA::BM, MMA::BK, MMA::threads, A> part_a;
-    ul_tile_part<ul_bits16, MMA::BN, MMA::BK, MMA::threads, B> part_b;
-    wmma::fragment<wmma::accumulator, 16, 16, 16, float> sums[MMA::down][MMA::across];
-    UL_UNROLLED
-    for (int i = 0; i < MMA::down; i++) {
-        UL_UNROLLED
-        for (int j = 0; j < MMA::across; j++)
-            wmma::fill_fragment(sums[i][j], 0.0f);
-    }
     uint16_t *as = shared, *bs = shared + MMA::size_m;
-    ul_tiles_walk<MMA::BK, MMA::stage>(
-        k,
-        [&](I k0) {
-            part_a.load(m0, m, k0, k, read_a);
-            part_b.load(n0, n, k0, k, read_along);
-        },
-        [&](int at) {
-            part_a.template store_as_read<pitch_a>(as + at);
-            part_b.template store_as_read<pitch_b>(bs + at);
-        },
-        [&](int at) { ul_mma_multiply<MMA, A, B>(sums, as + at, bs + at, wm, wn); });
-    float *out = (float *)(void *)shared + warp * 16 * MMA::out_pitch;
-    ul_mma_put<MMA, PUT_ALONG_M>(sums, out, (I)(m0 + wm), m, (I)(n0 + wn), n, put);
+    typename MMA::template part<A, MMA::BM> part_a;
+    typename MMA::template part<B, MMA::BN> part_b;
+    float sums[MMA::down][MMA::across][4] = {};
+    const auto begin = [&](int stage, I k0) {
+        part_a.begin(as + stage * MMA::stage, a_aligned, [&](int row, int column) {
+            return ul_mma_source<A>(row, column, m0, m, k0, k, place_a);
+        });
+        part_b.begin(bs + stage * MMA::stage, b_aligned, [&](int row, int column) {
+            return ul_mma_source<B>(row, column, n0, n, k0, k, place_b);
+        });
+    };
+    const auto end = [&](int stage) {
+        part_a.end(as + stage * MMA::stage);
+        part_b.end(bs + stage * MMA::stage);
+    };
+    UL_ROLLED
+    for (int stage = 0; stage < STAGES - 1; stage++) {
+        if (stage * MMA::BK < k) {
+            begin(stage, (I)(stage * MMA::BK));
+            end(stage);
+        }
+        ul_copies_close();
+    }
+    int at = 0;
+    UL_ROLLED
+    for (I k0 = 0; k0 < k; k0 += MMA::BK) {
+        const int to = at == 0 ? STAGES - 1 : at - 1; /* was multiplied before this one */
+        const bool has_next = k - k0 > ahead;
+        ul_copies_wait<STAGES - 2>();
+        __syncthreads();
+        if (has_next)
+            begin(to, (I)(k0 + ahead));
+        ul_copies_close();
+        ul_mma_multiply<MMA, A, B>(sums, as + at * MMA::stage, bs + at * MMA::stage, wm, wn);
+        if (has_next)
+            end(to);
+        at = at == STAGES - 1 ? 0 : at + 1;
+    }
+    ul_copies_wait<0>();
     __syncthreads();
+    float *out = (float *)(void *)shared + warp * 16 * MMA::out_pitch;
+    ul_mma_put<MMA>(sums, out, (I)(m0 + wm), m, (I)(n0 + wn), n, put);
+    __syncthreads();
+}
+
+/* The same where neighbours in the result may be along m: operands then change places. */
+template <class MMA, class A, class B, bool PUT_ALONG_M, typename I, class PLACE_A, class PLACE_B,
+          class PUT>
+__device__ __forceinline__ void
+ul_contract_mma(uint16_t *shared, int64_t tile, I m, I n, I k, bool a_aligned, bool b_aligned,
+                const PLACE_A &place_a, const PLACE_B &place_b, const PUT &put)
+{
+    if constexpr (PUT_ALONG_M) {
+        typedef ul_mma<typename MMA::KIND, MMA::BN, MMA::BM, MMA::BK, MMA::WN, MMA::WM, MMA::STAGES>
+            turned;
+        ul_contract_mma_rows<turned, B, A>(
+            shared, tile, n, m, k, b_aligned, a_aligned, place_b, place_a,
+            [&](I row, I column, float sum) { put(column, row, sum); });
+    } else {
+        ul_contract_mma_rows<MMA, A, B>(shared, tile, m, n, k, a_aligned, b_aligned, place_a,
+                                        place_b, put);
+    }
 }
 
 #endif

@@ -15,6 +15,7 @@
 /* The environment, read once. */
 struct settings {
     bool no_device, no_driver, old_driver, no_cupti, no_update;
+    bool banks;       /* rows of a matrix may not share them */
     int major, minor; /* compute capability */
     int devices, processors;
     uint64_t free_bytes;  /* of the device, with nothing in it */

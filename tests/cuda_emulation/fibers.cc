@@ -23,8 +23,10 @@
  * A shuffle or a vote orders nothing, as on a device. This file itself is not instrumented.
  */
 #include "emulate.h"
+#include "ul_emulate_tensor.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <set>
 #include <stdarg.h>
 #include <stdio.h>
@@ -150,6 +152,23 @@ struct block_barrier {
     char order[2];
 };
 
+/* Copies of a thread that are under way: a ring, for the thread sanitizer has an eye on the heap.
+ */
+#define MAX_COPIES 256u
+struct copy_under_way {
+    struct ul_emulate_copy copy;
+    uint64_t group;
+};
+struct copies {
+    struct copy_under_way ring[MAX_COPIES];
+    unsigned first, count;
+    uint64_t group; /* that is open */
+};
+
+struct shared_range {
+    const unsigned char *begin, *end;
+};
+
 /* A block of the launch; where blocks are together, each has one, else all have the same in turn.
  */
 struct block {
@@ -159,6 +178,10 @@ struct block {
     unsigned waiting_count;
     size_t shared_bytes;
     unsigned char *rest; /* shared memory whose size the launch says */
+    struct shared_range shared_ranges[64];
+    unsigned shared_count;
+    struct copies *copies; /* of each thread; NULL: there were none */
+    uint64_t copy_count;   /* under way, of all threads */
     /* What is put aside while another block runs. */
     bool has_begun, is_done;
     unsigned index;
@@ -390,6 +413,7 @@ void block_begin(unsigned index)
     ul_emulate_now.begun = 0;
     ul_emulate_now.in_row = thread_count;
     in->shared_bytes = kernel->rest_bytes;
+    in->shared_count = 0;
 #if defined(UL_EMULATE_RACE)
     ul_emulate_now.in_row = 0;
     __tsan_release(&launch_order);
@@ -409,6 +433,13 @@ bool goes_on(uint64_t before, uint64_t *idle_rounds)
     return *idle_rounds <= MAX_IDLE_ROUNDS;
 }
 
+void check_copies()
+{
+    if (in->copy_count != 0)
+        ul_emulate_fail("kernel %s, block %u: ends before %" PRIu64 " of its copies have come",
+                        kernel->name, blockIdx.x, in->copy_count);
+}
+
 /* A block of a launch whose blocks know nothing of each other: its threads may spin for one of
  * their own. */
 void run_alone(unsigned index)
@@ -426,6 +457,7 @@ void run_alone(unsigned index)
                         kernel->name, blockIdx.x);
     if (in->waiting_count != 0)
         fail_stuck();
+    check_copies();
     if (in->rest != NULL)
         __tsan_acquire(&end_order);
     free(in->rest);
@@ -473,6 +505,8 @@ void block_turn(struct block *block)
     if (in->spinning.first == NULL && in->waiting_count != 0)
         fail_stuck();
     in->is_done = in->spinning.first == NULL;
+    if (in->is_done)
+        check_copies();
     block_leave();
 }
 
@@ -501,6 +535,8 @@ void run_together()
     __tsan_acquire(&end_order);
     for (struct block *block : blocks) {
         free(block->rest);
+        if (block->copies != NULL)
+            munmap(block->copies, MAX_THREADS * sizeof *block->copies);
         delete block;
     }
     in = &only_block;
@@ -607,6 +643,10 @@ bool ul_emulate_next_slowly(void)
 
 static void count_shared(struct ul_emulate_shared *shared)
 {
+    const unsigned char *begin = (const unsigned char *)shared->bytes;
+    if (in->shared_count == sizeof in->shared_ranges / sizeof *in->shared_ranges)
+        ul_emulate_fail("kernel %s: too many arrays of shared memory", kernel->name);
+    in->shared_ranges[in->shared_count++] = {begin, begin + shared->size_bytes};
     if (kernel->is_together) {
         struct aside aside = {shared, NULL, {}};
 #if !defined(UL_EMULATE_RACE)
@@ -780,6 +820,104 @@ void ul_emulate_meet(unsigned mask, void *given, void (*combine)(unsigned mask, 
 void __syncwarp(unsigned mask, int line)
 {
     ul_emulate_meet(mask, NULL, NULL, true, "__syncwarp()", line);
+}
+
+/* ---- copies and matrices ---- */
+
+void ul_emulate_need_shared(const void *place, size_t size_bytes, const char *who, int line)
+{
+    const unsigned char *at = (const unsigned char *)place;
+    bool is_inside = at >= in->rest && at + size_bytes <= in->rest + kernel->rest_bytes;
+    for (unsigned i = 0; i < in->shared_count; i++)
+        is_inside = is_inside || (at >= in->shared_ranges[i].begin &&
+                                  at + size_bytes <= in->shared_ranges[i].end);
+    if (!is_inside || (uintptr_t)place % size_bytes != 0)
+        ul_emulate_fail("kernel %s, block %u, thread %u: %s in line %d: %p is not shared memory or "
+                        "no multiple of %zu bytes",
+                        kernel->name, blockIdx.x, threadIdx.x, who, line, place, size_bytes);
+}
+
+static struct copies *thread_copies(void)
+{
+    if (in->copies == NULL) {
+        void *place = mmap(NULL, MAX_THREADS * sizeof *in->copies, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (place == MAP_FAILED)
+            ul_emulate_fail("the host is out of memory");
+        in->copies = (struct copies *)place;
+    }
+    return &in->copies[threadIdx.x];
+}
+
+bool ul_emulate_copy_begin(const struct ul_emulate_copy *copy, const void *from, int line)
+{
+    if (kernel == NULL)
+        ul_emulate_fail("a copy in line %d outside of a kernel", line);
+    ul_emulate_need_shared(copy->to, copy->size_bytes, "a copy", line);
+    if ((uintptr_t)from % copy->size_bytes != 0)
+        ul_emulate_fail("kernel %s, block %u, thread %u: a copy in line %d: from %p, which is no "
+                        "multiple of %u bytes",
+                        kernel->name, blockIdx.x, threadIdx.x, line, from, copy->size_bytes);
+    if (settings_get().order % 2 != 0)
+        return true;
+    struct copies *mine = thread_copies();
+    if (mine->count == MAX_COPIES)
+        fail_block("has too many copies under way for the emulation");
+    mine->ring[(mine->first + mine->count++) % MAX_COPIES] = {*copy, mine->group};
+    in->copy_count++;
+    return false;
+}
+
+void ul_emulate_copies_close(void)
+{
+    thread_copies()->group++;
+}
+
+bool ul_emulate_copy_next(struct ul_emulate_copy *copy, unsigned left)
+{
+    struct copies *mine = thread_copies();
+    const struct copy_under_way *oldest = &mine->ring[mine->first];
+    if (mine->count == 0 || oldest->group + left >= mine->group)
+        return false;
+    *copy = oldest->copy;
+    mine->first = (mine->first + 1) % MAX_COPIES;
+    mine->count--;
+    in->copy_count--;
+    return true;
+}
+
+/* Rows of a matrix that lie in the same banks are read one after the other. */
+static void check_banks(void *const *given, int matrix)
+{
+    unsigned seen = 0;
+    for (int row = 0; row < 8; row++) {
+        const struct ul_emulate_row *of = (const struct ul_emulate_row *)given[matrix * 8 + row];
+        const unsigned bank = 1u << ((uintptr_t)of->place / 16 % 8);
+        if ((seen & bank) != 0)
+            ul_emulate_fail("kernel %s, block %u: rows of a matrix share banks", kernel->name,
+                            blockIdx.x);
+        seen |= bank;
+    }
+}
+
+void ul_emulate_matrices(unsigned, void *const *given)
+{
+    for (int matrix = 0; matrix < 4; matrix++) {
+        if (settings_get().banks)
+            check_banks(given, matrix);
+        for (int lane = 0; lane < 32; lane++) {
+            const struct ul_emulate_row *mine = (const struct ul_emulate_row *)given[lane];
+            uint32_t word = 0;
+            for (int e = 0; e < 2; e++) {
+                const int row = mine->turns ? lane % 4 * 2 + e : lane / 4;
+                const int column = mine->turns ? lane / 4 : lane % 4 * 2 + e;
+                word |= (uint32_t)((const struct ul_emulate_row *)given[matrix * 8 + row])
+                            ->elements[column]
+                        << 16 * e;
+            }
+            mine->to[matrix] = word;
+        }
+    }
 }
 
 /* ---- shuffles and votes ---- */

@@ -24,7 +24,7 @@ want() {
 }
 
 known() {
-    for case in loop barriers shuffles tensor faults streams graphs capture late memory \
+    for case in loop barriers shuffles tensor copies faults streams graphs capture late memory \
         unset_shared together; do
         for order in $orders; do
             want 0 '' $case UL_EMULATE_ORDER="$order"
@@ -53,11 +53,16 @@ mistakes() {
     want 70 'add gets a pointer that no device can use' bad_freed
     want any 'outside of its allocation.* byte 256 of an allocation of 256' bad_end
     want 70 'much: 492.. bytes of shared memory' bad_shared
+    want 70 'never_waits, block 0: ends before 64 of its copies have come' bad_wait
+    want 70 'copies_odd, block 0, thread 0: a copy in line .* no multiple of 8 bytes' bad_copy
+    want 70 'copies_elsewhere, block 0, thread 0: a copy in line .* is not shared memory' bad_place
+    want 70 'one_bank, block 0: rows of a matrix share banks' bad_banks UL_EMULATE_BANKS=1
+    want 0 '' bad_banks
 }
 
 [ $# -gt 0 ] || set -- plain asan race
 for variant in "$@"; do
-    unset UL_EMULATE_ASAN UL_EMULATE_RACE
+    unset UL_EMULATE_ASAN UL_EMULATE_RACE UL_EMULATE_BANKS
     orders=3
     case $variant in
     plain) orders="0 1 2 3 77" ;;
@@ -75,6 +80,7 @@ for variant in "$@"; do
         want 66 'data race' race_global
         want 66 'data race' race_shuffle
         want 66 'data race' race_together
+        want 66 'data race' race_copy
     fi
 done
 exit $failed

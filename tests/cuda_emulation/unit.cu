@@ -1,9 +1,8 @@
 /* The emulation itself: kernels with known results, and mistakes that it must name. Each case is a
    function; `unit CASE` runs one, run.sh says what is to come of it. */
 #include "ul_kernel.cuh"
+#include "ul_tensor.cuh"
 #include "ul_together.cuh"
-
-#include <mma.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -125,47 +124,97 @@ static void shuffles(void)
         CHECK(read(out, i) == 1);
 }
 
-static __global__ void product(const float *a, const float *b, float *c, struct ul_where)
+/* c = 1 + a b of 16 x 16 by 16 x 8 floats of 16 bits; b by columns, or by rows and turned. */
+template <class KIND, bool TURNS>
+static __global__ void product(const uint16_t *a, const uint16_t *b, float *c, struct ul_where)
 {
-    using namespace nvcuda;
-    UL_SHARED(__half, ah, 256);
-    UL_SHARED(__half, bh, 256);
-    for (int i = (int)threadIdx.x; i < 256; i += 32) {
-        ah[i] = __float2half(a[i]);
-        bh[i] = __float2half(b[i]);
-    }
+    UL_SHARED(uint16_t, as, 16 * 24); /* rows begin in different banks */
+    UL_SHARED(uint16_t, bs, 16 * 24);
+    const int lane = (int)threadIdx.x, r = lane / 4, s = lane % 4 * 2;
+    ul_copy<16>(as + lane / 2 * 24 + lane % 2 * 8, a + lane * 8, true);
+    const int line = TURNS ? 1 : 2; /* copies of a row of b */
+    if (lane < 16)
+        ul_copy<16>(bs + lane / line * 24 + lane % line * 8, b + lane * 8, true);
+    ul_copies_close();
+    ul_copies_wait<0>();
     __syncwarp();
-    wmma::fragment<wmma::matrix_a, 16, 16, 16, __half, wmma::row_major> fa;
-    wmma::fragment<wmma::matrix_b, 16, 16, 16, __half, wmma::col_major> fb;
-    wmma::fragment<wmma::accumulator, 16, 16, 16, float> fc;
-    wmma::fill_fragment(fc, 1.0f);
-    wmma::load_matrix_sync(fa, ah, 16);
-    wmma::load_matrix_sync(fb, bh, 16);
-    wmma::mma_sync(fc, fa, fb, fc);
-    for (int i = 0; i < fc.num_elements; i++)
-        fc.x[i] *= 2.0f;
-    wmma::store_matrix_sync(c, fc, 16, wmma::mem_row_major);
+    uint32_t fa[4], fb[4];
+    float sums[4] = {1.0f, 1.0f, 1.0f, 1.0f};
+    ul_matrices_read(fa, as + lane % 16 * 24 + lane / 16 * 8);
+    if (TURNS)
+        ul_matrices_turn(fb, bs + lane % 16 * 24);
+    else
+        ul_matrices_read(fb, bs + lane % 8 * 24 + lane / 8 % 2 * 8);
+    ul_multiply(KIND(), sums, fa, fb[0], fb[1]);
+    for (int i = 0; i < 4; i++)
+        c[(r + i / 2 * 8) * 8 + s + i % 2] = sums[i];
+}
+
+template <class KIND, bool TURNS> static void check_product(void)
+{
+    uint16_t a[256], b[128];
+    uint16_t *da = device<uint16_t>(256), *db = device<uint16_t>(128);
+    float *dc = device<float>(128);
+    for (int i = 0; i < 256; i++)
+        a[i] = KIND::round((float)(i % 7 - 3));
+    for (int k = 0; k < 16; k++)
+        for (int n = 0; n < 8; n++)
+            b[TURNS ? k * 8 + n : n * 16 + k] = KIND::round((float)((3 * k + 5 * n) % 11 - 2));
+    OK(cudaMemcpy(da, a, sizeof a, cudaMemcpyHostToDevice));
+    OK(cudaMemcpy(db, b, sizeof b, cudaMemcpyHostToDevice));
+    UL_LAUNCH((product<KIND, TURNS>), 1, 32, &at, (const uint16_t *)da, (const uint16_t *)db, dc);
+    finish();
+    for (int m = 0; m < 16; m++)
+        for (int n = 0; n < 8; n++) {
+            float sum = 1.0f;
+            for (int k = 0; k < 16; k++)
+                sum += (float)((m * 16 + k) % 7 - 3) * (float)((3 * k + 5 * n) % 11 - 2);
+            CHECK(read(dc, (size_t)(m * 8 + n)) == sum);
+        }
 }
 
 static void tensor(void)
 {
-    float a[256], b[256];
-    float *da = device<float>(256), *db = device<float>(256), *dc = device<float>(256);
-    for (int i = 0; i < 256; i++) {
-        a[i] = (float)(i % 7 - 3);
-        b[i] = (float)(i % 5 - 2);
-    }
-    OK(cudaMemcpy(da, a, sizeof a, cudaMemcpyHostToDevice));
-    OK(cudaMemcpy(db, b, sizeof b, cudaMemcpyHostToDevice));
-    UL_LAUNCH(product, 1, 32, &at, (const float *)da, (const float *)db, dc);
+    check_product<ul_float16, false>();
+    check_product<ul_float16, true>();
+    check_product<ul_bfloat16, false>();
+    check_product<ul_bfloat16, true>();
+}
+
+/* Copies come with the wait for their group, and no sooner; what is not there is 0. */
+static __global__ void copies_kernel(const uint32_t *in, uint32_t *out, struct ul_where)
+{
+    UL_SHARED(uint32_t, place, 12);
+    place[0] = 7;
+    ul_copy<4>(place, in, true);
+    ul_copies_close();
+    ul_copy<8>(place + 2, in + 2, true);
+    ul_copy<16>(place + 4, in + 4, true);
+    ul_copy<16>(place + 8, in + 8, false);
+    ul_copies_close();
+    out[0] = place[0];
+    ul_copies_wait<1>();
+    out[1] = place[0];
+    out[2] = place[4];
+    ul_copies_wait<0>();
+    for (int i = 2; i < 12; i++)
+        out[1 + i] = place[i];
+}
+
+static void copies(void)
+{
+    uint32_t in[12], *din = device<uint32_t>(12), *out = device<uint32_t>(13);
+    const char *order = getenv("UL_EMULATE_ORDER");
+    const bool is_late = order == NULL || atoi(order) % 2 == 0;
+    for (uint32_t i = 0; i < 12; i++)
+        in[i] = 100 + i;
+    OK(cudaMemcpy(din, in, sizeof in, cudaMemcpyHostToDevice));
+    UL_LAUNCH(copies_kernel, 1, 1, &at, (const uint32_t *)din, out);
     finish();
-    for (int m = 0; m < 16; m++)
-        for (int n = 0; n < 16; n++) {
-            float sum = 1.0f;
-            for (int k = 0; k < 16; k++)
-                sum += a[m * 16 + k] * b[n * 16 + k];
-            CHECK(read(dc, (size_t)(m * 16 + n)) == 2.0f * sum);
-        }
+    CHECK(read(out, 0) == (is_late ? UINT32_MAX : 100) && read(out, 1) == 100);
+    CHECK(read(out, 2) == (is_late ? UINT32_MAX : 104));
+    for (size_t i = 2; i < 12; i++)
+        CHECK(read(out, 1 + i) == (i < 8 ? 100 + i : 0));
 }
 
 static __global__ void check_indexes(int64_t *out, struct ul_where run)
@@ -625,6 +674,83 @@ static void devices(void)
     printf("%s %d %d %d %zu\n", cudaGetErrorName(error), count, version, major, free_bytes);
 }
 
+/* What stands in shared memory is not there for others without a barrier, waited for or not. */
+static __global__ void copied_alone(const float *in, float *out, struct ul_where)
+{
+    UL_SHARED(float, part, 64);
+    ul_copy<4>(part + threadIdx.x, in + threadIdx.x, true);
+    ul_copies_close();
+    ul_copies_wait<0>();
+    out[threadIdx.x] = part[63 - threadIdx.x];
+}
+
+static void race_copy(void)
+{
+    float *in = device<float>(64), *out = device<float>(64);
+    UL_LAUNCH(copied_alone, 1, 64, &at, (const float *)in, out);
+    finish();
+}
+
+static __global__ void never_waits(const float *in, float *out, struct ul_where)
+{
+    UL_SHARED(float, part, 64);
+    ul_copy<4>(part + threadIdx.x, in + threadIdx.x, true);
+    ul_copies_close();
+    out[threadIdx.x] = part[threadIdx.x];
+}
+
+static void bad_wait(void)
+{
+    float *in = device<float>(64), *out = device<float>(64);
+    UL_LAUNCH(never_waits, 1, 64, &at, (const float *)in, out);
+    finish();
+}
+
+static __global__ void copies_odd(const float *in, struct ul_where)
+{
+    UL_SHARED(float, part, 64);
+    ul_copy<8>(part, in + 1, true);
+}
+
+static void bad_copy(void)
+{
+    float *in = device<float>(64);
+    UL_LAUNCH(copies_odd, 1, 1, &at, (const float *)in);
+    finish();
+}
+
+static __global__ void copies_elsewhere(const float *in, float *out, struct ul_where)
+{
+    UL_SHARED(float, part, 64);
+    part[0] = 0.0f;
+    ul_copy<4>(out, in, true);
+}
+
+static void bad_place(void)
+{
+    float *in = device<float>(64), *out = device<float>(64);
+    UL_LAUNCH(copies_elsewhere, 1, 1, &at, (const float *)in, out);
+    finish();
+}
+
+static __global__ void one_bank(uint32_t *out, struct ul_where)
+{
+    UL_SHARED(uint16_t, rows, 8 * 64);
+    for (int i = 0; i < 16; i++)
+        rows[16 * threadIdx.x + i] = (uint16_t)i;
+    __syncwarp();
+    uint32_t to[4];
+    ul_matrices_read(to, rows + threadIdx.x % 8 * 64);
+    out[threadIdx.x] = to[0];
+}
+
+static void bad_banks(void)
+{
+    uint32_t *out = device<uint32_t>(32);
+    UL_LAUNCH(one_bank, 1, 32, &at, out);
+    finish();
+}
+
 struct unit {
     const char *name;
     void (*run)(void);
@@ -635,6 +761,7 @@ static const struct unit units[] = {
     {"barriers", barriers},
     {"shuffles", shuffles},
     {"tensor", tensor},
+    {"copies", copies},
     {"faults", faults},
     {"streams", streams},
     {"graphs", graphs},
@@ -653,6 +780,11 @@ static const struct unit units[] = {
     {"race_together", race_together},
     {"bad_spin", bad_spin},
     {"bad_alone", bad_alone},
+    {"race_copy", race_copy},
+    {"bad_wait", bad_wait},
+    {"bad_copy", bad_copy},
+    {"bad_place", bad_place},
+    {"bad_banks", bad_banks},
     {"bad_barrier", bad_barrier},
     {"bad_places", bad_places},
     {"bad_shuffle", bad_shuffle},

@@ -33,7 +33,10 @@ CASES = {
     "one_query": (2, 4, 4, 1, 130, 64, 64, 0, 0, 1, F32),
     "wide": (1, 1, 1, 70, 50, 128, 128, 0, 0, 0, F32),
     "wide_f16": (1, 1, 1, 70, 50, 128, 96, 0, 0, 0, F16),
-    "wider_than_a_tile": (1, 2, 2, 40, 50, 160, 160, 0, 0, 0, F32),
+    "wider": (1, 2, 2, 40, 50, 160, 160, 0, 0, 0, F32),
+    "widest": (1, 2, 1, 20, 50, 256, 250, 0, 1, 1, F32),
+    "wider_than_a_tile": (1, 2, 2, 40, 50, 288, 160, 0, 0, 0, F32),
+    "wider_than_a_tile_f16": (1, 2, 2, 40, 50, 64, 288, 0, 0, 0, F16),
     # as many heads as each shape of a block of tensor cores asks for
     "128_queries_f16": (8, 32, 32, 120, 77, 16, 32, 0, 1, 0, F16),
     "64_queries_f16": (16, 32, 8, 49, 49, 32, 16, 0, 0, 1, F16),
@@ -42,6 +45,10 @@ CASES = {
     "64_queries_2_groups_wide_f16": (8, 16, 4, 50, 70, 48, 128, 0, 0, 1, F16),
     "32_queries_f16": (2, 32, 8, 60, 100, 64, 40, 0, 0, 1, F16),
     "32_queries_wide_f16": (2, 32, 8, 60, 90, 128, 40, 0, 1, 0, F16),
+    "64_queries_widest_f16": (8, 16, 4, 50, 70, 160, 256, 0, 1, 0, F16),
+    "32_queries_widest_f16": (4, 32, 8, 30, 40, 256, 136, 0, 0, 1, F16),
+    "16_queries_widest_f16": (1, 2, 2, 9, 60, 256, 256, 30, 1, 0, F16),
+    "odd_widest_f16": (1, 2, 1, 20, 33, 129, 255, 0, 0, 0, F16),
     "one_key_f16": (1, 2, 2, 20, 1, 64, 64, 0, 0, 0, F16),
     "one_query_f16": (1, 4, 2, 1, 1, 64, 64, 300, 1, 0, F16),
     # keys in parts
@@ -49,6 +56,7 @@ CASES = {
     "long_f16": (1, 4, 2, 20, 100, 64, 32, 2000, 1, 1, F16),
     "long_cache": (1, 4, 4, 1, 1, 64, 64, 1300, 1, 0, F32),
     "long_cache_f16": (1, 4, 2, 2, 2, 64, 64, 2050, 1, 0, F16),
+    "long_widest_f16": (1, 2, 1, 1, 1, 256, 256, 1300, 1, 0, F16),
 }
 # The same for models of f32, of which programs round what they store.
 ROUNDED = {
@@ -62,6 +70,8 @@ ROUNDED = {
     "wide_bf16": ("wide", "bf16"),
     "one_query_bf16": ("one_query_f16", "bf16"),
     "long_bf16": ("long", "bf16"),
+    "64_queries_widest_fp16": ("64_queries_widest_f16", "fp16"),
+    "widest_bf16": ("widest", "bf16"),
 }
 
 
