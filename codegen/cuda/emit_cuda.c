@@ -177,9 +177,10 @@ static void put_entries(struct ul_emitter *emitter)
         ul_text_put(text, "}\n\n");
     }
     ul_text_printf(text,
+                   "UL_PROBE\n\n"
                    "static void (*const entries[])(struct ul_cuda_run *) = {%s};\n\n"
                    "extern \"C\" {\nextern const struct ul_cuda_code %s_code;\n"
-                   "const struct ul_cuda_code %s_code = {entries};\n}\n",
+                   "const struct ul_cuda_code %s_code = {entries, (const void *)ul_probe};\n}\n",
                    list.data, emitter->options->prefix, emitter->options->prefix);
 }
 
@@ -235,6 +236,18 @@ static void put_others(struct ul_emitter *emitter)
     ul_text_put(emitter->text, "\n};\n");
 }
 
+/* Some kernel checks what it reads from data, and notes what is out of range. */
+static bool may_fault(const struct ul_emitter *emitter)
+{
+    static const char *const checks[] = {"ul_bound(run,", "ul_index(run,", "ul_count(run,"};
+    bool found = false;
+    for (uint32_t i = 0; i < emitter->program->kernel_count; i++) {
+        for (uint32_t k = 0; k < sizeof checks / sizeof *checks; k++)
+            found = found || strstr(emitter->program->kernels[i].text, checks[k]) != NULL;
+    }
+    return found;
+}
+
 static void put_model_c(struct ul_emitter *emitter)
 {
     struct ul_text *text = emitter->text;
@@ -255,6 +268,8 @@ static void put_model_c(struct ul_emitter *emitter)
                    ",\n    .region_count = %u,\n",
                    prefix, ul_emit_place(emitter, program->run_state, 0).offset_bytes,
                    program->flag_count);
+    if (!may_fault(emitter))
+        ul_text_put(text, "    .is_faultless = 1,\n");
     if (emitter->transfer_count > 0)
         ul_text_printf(text, "    .transfer_count = %u,\n", emitter->transfer_count);
     if (program->call_count > 0)

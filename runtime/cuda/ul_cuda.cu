@@ -156,7 +156,7 @@ static enum ul_result make_context(struct ul_context *context, struct ul_failure
     cudaError_t error = cudaSetDevice(context->device);
     error = ul_cuda_first(error, cudaFree(NULL));
     if (error == cudaSuccess)
-        error = ul_cuda_probe();
+        error = ul_cuda_probe(context->model->device->code, &context->overlaps);
     if (error != cudaSuccess)
         return ul_cuda_fail(context, failure, error);
     failure->available_bytes = 0;

@@ -89,18 +89,21 @@ struct ul_cuda_run {
     uint64_t launch_limit; /* what is beyond it is left out: too long to be captured */
     uint64_t
         apart_count;   /* of loops that are launches, since the device cannot hold their blocks */
+    int overlaps;      /* kernels may begin while the one before them ends: see ul_wait */
+    int is_behind;     /* a kernel of ours is the last thing in the stream */
     int asks;          /* nothing is enqueued: who runs library calls is found out */
     cudaError_t error; /* the first one */
 };
 
 /* What kernels.cu defines for the runtime, as
  *     extern "C" { extern const struct ul_cuda_code model_code; }
- *     const struct ul_cuda_code model_code = {entries};
+ *     const struct ul_cuda_code model_code = {entries, (const void *)ul_probe};
  * and model.c names in its struct ul_device (ul_device.h): what enqueues the steps of each of the
  * model's entry points on run->stream; NULL where there are none.
  */
 struct ul_cuda_code {
     void (*const *entries)(struct ul_cuda_run *run);
+    const void *probe; /* a kernel, compiled for what all of the file are; NULL: not told */
 };
 
 /* Where a host function that launches the kernels of one step stands. */
@@ -120,8 +123,10 @@ static inline struct ul_cuda_step ul_cuda_at(struct ul_cuda_run *run, uint32_t n
     at.where.when = region == UL_CUDA_ALWAYS ? NULL : run->regions + region;
     at.where.order = ++run->order;
     at.where.step = number;
-    if (run->announce != NULL)
+    if (run->announce != NULL) {
         run->announce(run, &at.where);
+        run->is_behind = 0; /* what a step takes is what it takes alone */
+    }
     return at;
 }
 
@@ -158,18 +163,30 @@ static inline int ul_cuda_may_launch(struct ul_cuda_run *run)
     if (run->error != cudaSuccess || run->launch_count >= run->launch_limit)
         return 0;
     run->launch_count++;
+    run->is_behind = 0;
     return 1;
 }
 
-/* UL_LAUNCH(kernel, blocks, threads, at, arguments ...): appends at->where as the last argument. */
+/* UL_LAUNCH(kernel, blocks, threads, at, arguments ...): appends at->where as the last argument.
+ * Behind another kernel of ours the launch is programmatic, where devices have that (from compute
+ * capability 9.0 on): it may begin while that one still runs, and waits for its end by ul_wait. */
 #ifdef __CUDACC__
 #define UL_LAUNCH(kernel, blocks, threads, at, ...)                                                \
     do {                                                                                           \
+        int overlaps = (at)->run->overlaps && (at)->run->is_behind;                                \
         if (!ul_cuda_may_launch((at)->run))                                                        \
             break;                                                                                 \
-        kernel<<<(unsigned)(blocks), (unsigned)(threads), 0, (at)->run->stream>>>(__VA_ARGS__,     \
-                                                                                  (at)->where);    \
-        ul_cuda_note((at)->run, cudaGetLastError());                                               \
+        cudaLaunchAttribute programmatic;                                                          \
+        programmatic.id = cudaLaunchAttributeProgrammaticStreamSerialization;                      \
+        programmatic.val.programmaticStreamSerializationAllowed = 1;                               \
+        cudaLaunchConfig_t config = {};                                                            \
+        config.gridDim = dim3((unsigned)(blocks));                                                 \
+        config.blockDim = dim3((unsigned)(threads));                                               \
+        config.stream = (at)->run->stream;                                                         \
+        config.attrs = &programmatic;                                                              \
+        config.numAttrs = overlaps ? 1 : 0;                                                        \
+        ul_cuda_note((at)->run, cudaLaunchKernelEx(&config, kernel, __VA_ARGS__, (at)->where));    \
+        (at)->run->is_behind = 1;                                                                  \
     } while (0)
 /* An array of the block's shared memory, in the body of a kernel; tensor cores want it aligned. */
 #define UL_SHARED(type, name, count) __shared__ __align__(128) type name[count]
@@ -197,12 +214,39 @@ static inline int ul_cuda_may_launch(struct ul_cuda_run *run)
 #include "ul_emulate.h" /* tests/cuda_emulation */
 #endif
 
-/* The first line of a kernel. */
+/* Waits until the kernels before this one are done and what they wrote is seen, then lets the next
+ * one come to its own wait. Each kernel that UL_LAUNCH launches does so before it touches memory of
+ * the device, by all threads. So no step begins to read or to write what an earlier one still uses:
+ * the kernel before has ended, all threads of it had waited for the one before that, and so on back
+ * to one that was launched without overlap, behind all that stood before it in the stream. */
+#ifdef __CUDACC__
+static __device__ __forceinline__ void ul_wait(void)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+#else
+static inline void ul_wait(void)
+{
+    ul_emulate_wait();
+}
+#endif
+
+/* The first statement of a kernel. */
 #define UL_ENTER(run)                                                                              \
     do {                                                                                           \
+        ul_wait();                                                                                 \
         if ((run).when != NULL && *(run).when == 0)                                                \
             return;                                                                                \
     } while (0)
+
+/* A kernel by which the runtime sees what those of a file were compiled for; once in the file. */
+#define UL_PROBE                                                                                   \
+    static __global__ void ul_probe(struct ul_where run)                                           \
+    {                                                                                              \
+        UL_ENTER(run);                                                                             \
+    }
 
 /* Can the device have all blocks of the kernel at once, with so much shared memory beside its
  * arrays? Where not, that is counted, and no error. */

@@ -37,7 +37,8 @@ struct ul_context {
     unsigned char *offload; /* page-locked */
     cudaStream_t movers[UL_CUDA_MOVERS];
     struct ul_cuda_transfer *moves;
-    bool warm; /* the model ran once, so that a run can be captured */
+    bool overlaps; /* kernels of the program wait for those before them */
+    bool warm;     /* the model ran once, so that a run can be captured */
     cudaGraphExec_t graph;
     const void **graph_buffers; /* the caller's inputs and outputs that it was captured with */
     cudaEvent_t clock[UL_CUDA_CLOCKS];
@@ -104,8 +105,9 @@ enum ul_result ul_cuda_run_steps(struct ul_context *context, const void *const *
                                  struct ul_failure *failure);
 
 /* ---- ul_cuda_steps.cu ---- */
-/* Whether the program has code for the current device. */
-cudaError_t ul_cuda_probe(void);
+/* Whether the program has code for the current device, and whether its kernels wait for those
+   before them (ul_wait). */
+cudaError_t ul_cuda_probe(const struct ul_cuda_code *code, bool *waits);
 /* element_count elements, each the low element_bytes of value. */
 void ul_cuda_fill_splat(const struct ul_cuda_step *at, const struct ul_splat *splat);
 /* Those bits of size_bytes of the arena that are 1 in `pattern`. */

@@ -134,6 +134,7 @@ static void set_up(struct ul_cuda_run *run)
     const struct ul_context *context = (const struct ul_context *)run->announce_context;
     const struct ul_model *model = context->model;
     struct ul_cuda_step at = {run, {&run->state->fault, NULL, 0, 0}};
+    run->is_behind = 0;
     ul_cuda_note(run,
                  cudaMemsetAsync(&run->state->meeting, 0, sizeof run->state->meeting, run->stream));
     for (uint32_t i = 0; i < model->splat_count; i++) {
@@ -147,6 +148,7 @@ static void set_up(struct ul_cuda_run *run)
         const struct ul_rt_tensor *input = &model->inputs[entry->inputs[i]];
         ul_cuda_note(run, cudaMemsetAsync(context->arena + input->offset_bytes, 0,
                                           input->size_bytes, run->stream));
+        run->is_behind = 0;
     }
     if (model->device->code->entries[UL_ENTRY_SET_UP] != NULL)
         model->device->code->entries[UL_ENTRY_SET_UP](run);

@@ -34,6 +34,7 @@ struct ul_cuda_run ul_cuda_begin_run(const struct ul_context *context, cudaStrea
     run.movers = context->movers;
     run.moves = context->moves;
     run.offload = context->offload;
+    run.overlaps = context->overlaps;
     run.launch_limit = UINT64_MAX;
     return run;
 }
@@ -59,11 +60,15 @@ void ul_cuda_ask_calls(struct ul_context *context)
 void ul_cuda_enqueue(struct ul_context *context, struct ul_cuda_run *run,
                      void (*entry)(struct ul_cuda_run *run))
 {
-    size_t state_bytes = UL_CUDA_STATE_BYTES + context->model->device->region_count;
-    ul_cuda_note(run, cudaMemsetAsync(run->state, 0, state_bytes, run->stream));
+    const struct ul_device *device = context->model->device;
+    bool may_fault = device->is_faultless == 0;
+    size_t state_bytes = UL_CUDA_STATE_BYTES + device->region_count;
+    run->is_behind = 0;
+    if (may_fault || device->region_count > 0)
+        ul_cuda_note(run, cudaMemsetAsync(run->state, 0, state_bytes, run->stream));
     if (run->error == cudaSuccess && entry != NULL)
         entry(run);
-    if (run->error == cudaSuccess)
+    if (run->error == cudaSuccess && may_fault)
         ul_cuda_note(run, cudaMemcpyAsync(context->seen, run->state, sizeof *context->seen,
                                           cudaMemcpyDeviceToHost, run->stream));
 }

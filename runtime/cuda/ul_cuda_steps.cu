@@ -33,6 +33,7 @@ static __global__ void enter_region(uint8_t *region, const uint8_t *parent,
                                     const uint8_t *condition, int negated, struct ul_where run)
 {
     (void)run;
+    ul_wait();
     int enters = parent == NULL || *parent != 0;
     if (enters && condition != NULL)
         enters = (*condition != 0) != (negated != 0);
@@ -42,6 +43,7 @@ static __global__ void enter_region(uint8_t *region, const uint8_t *parent,
 static __global__ void test_region(uint8_t *region, const uint8_t *condition, struct ul_where run)
 {
     (void)run;
+    ul_wait();
     if (*region != 0 && *condition == 0)
         *region = 0;
 }
@@ -120,6 +122,7 @@ void ul_cuda_move(const struct ul_cuda_step *at, enum ul_direction direction, ui
 
 void ul_cuda_await(struct ul_cuda_run *run, uint32_t number)
 {
+    run->is_behind = 0;
     if (run->error == cudaSuccess && run->launch_count < run->launch_limit)
         ul_cuda_note(run, cudaStreamWaitEvent(run->stream, run->moves[number].done, 0));
 }
@@ -200,8 +203,22 @@ bool ul_cuda_is_resident(struct ul_cuda_run *run, const void *kernel, uint32_t b
     return is_resident;
 }
 
-cudaError_t ul_cuda_probe(void)
+UL_PROBE
+
+/* Devices run older code too, which does not wait. */
+static bool code_waits(const struct cudaFuncAttributes *attributes)
+{
+    return attributes->ptxVersion >= 90 && attributes->binaryVersion >= 90;
+}
+
+cudaError_t ul_cuda_probe(const struct ul_cuda_code *code, bool *waits)
 {
     struct cudaFuncAttributes attributes;
-    return cudaFuncGetAttributes(&attributes, (const void *)copy_all);
+    cudaError_t error = cudaFuncGetAttributes(&attributes, (const void *)ul_probe);
+    *waits = error == cudaSuccess && code_waits(&attributes) && code->probe != NULL;
+    if (*waits) {
+        error = cudaFuncGetAttributes(&attributes, code->probe);
+        *waits = error == cudaSuccess && code_waits(&attributes);
+    }
+    return error;
 }

@@ -182,6 +182,7 @@ struct ul_device {
     const struct ul_cuda_code *code;             /* in kernels.cu */
     uint64_t state_offset_bytes;                 /* of struct ul_cuda_state and its region bytes */
     uint32_t region_count;
+    uint32_t is_faultless;   /* 1: no step reads an index or a count from data */
     uint32_t transfer_count; /* of a run: of values that are offloaded, and fetched back */
     uint32_t library_count;  /* at most UL_DEVICE_LIBRARY_LIMIT */
     const struct ul_device_library *const *libraries;

@@ -353,6 +353,7 @@ def check(ullage, folder, calls, quick):
     code, text = run([program, "--guard", "--random", "1"])
     need(code == 0, f"--guard: {text}")
     check_kernels(program, calls, plain)
+    check_nodes(program)
     if quick:
         check_missing(program, calls)
         return result
@@ -371,6 +372,20 @@ def check(ullage, folder, calls, quick):
         need(code == 0, f"{options} --guard: {text}")
     check_missing(program, calls)
     return result
+
+
+def check_nodes(program):
+    """Where no index can be out of range, a run is its launches alone."""
+    log, file = program + ".log", program + ".memory.json"
+    if os.path.exists(log):
+        os.remove(log)
+    code, text = run([program, "--memory", "--random", "1", "--json", file], UL_EMULATE_LOG=log)
+    need(code == 0, f"--memory: {text}")
+    with open(file) as handle:
+        launches = json.load(handle)["device"]["launch_count"]
+    with open(log) as handle:
+        nodes = re.findall(r"^capture (\d+) nodes$", handle.read(), re.MULTILINE)
+    need(nodes == [str(launches)], f"{launches} launches, {nodes} nodes")
 
 
 def check_kernels(program, calls, plain):

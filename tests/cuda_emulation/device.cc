@@ -46,6 +46,7 @@ std::map<unsigned char *, struct allocation> allocations; /* by address, also th
 std::map<unsigned char *, size_t> host_allocations;
 uint64_t taken_bytes;
 unsigned open_count;
+bool is_shut; /* to a kernel that has not waited for those before it */
 cudaError_t sticky = cudaSuccess;
 thread_local cudaError_t last = cudaSuccess;
 thread_local int device_now;
@@ -80,6 +81,7 @@ struct settings settings_read()
     read.free_bytes = number_of("UL_EMULATE_FREE_BYTES", (uint64_t)80 << 30);
     read.align_bytes = number_of("UL_EMULATE_ALIGN", 0) % ALIGN_BYTES;
     read.code_bytes = number_of("UL_EMULATE_CODE_BYTES", (uint64_t)2 << 20);
+    read.code = (int)number_of("UL_EMULATE_CODE", 90);
     read.no_update = flag_of("UL_EMULATE_NO_UPDATE");
     read.order = number_of("UL_EMULATE_ORDER", 0);
     read.fail = getenv("UL_EMULATE_FAIL_KERNEL");
@@ -98,6 +100,7 @@ void on_fault(int number, siginfo_t *info, void *context)
         if (at < allocation.map || at >= allocation.map + allocation.map_bytes)
             continue;
         const char *what = allocation.freed  ? "memory that was freed"
+                           : is_shut         ? "device memory before the kernel waited"
                            : open_count != 0 ? "memory outside of its allocation"
                            : at < base       ? "memory before an allocation, on the host,"
                            : at >= base + allocation.size_bytes
@@ -325,6 +328,14 @@ void device_close()
 {
     if (--open_count == 0)
         set_rights(PROT_NONE);
+}
+
+void device_shut(bool shut)
+{
+    if (is_shut == shut)
+        return;
+    is_shut = shut;
+    set_rights(shut ? PROT_NONE : PROT_READ | PROT_WRITE);
 }
 
 int memory_type_of(const void *pointer, size_t size_bytes)
@@ -574,8 +585,8 @@ cudaError_t ul_emulate_function_attributes(struct cudaFuncAttributes *attributes
     memset(attributes, 0, sizeof *attributes);
     attributes->maxThreadsPerBlock = 1024;
     attributes->numRegs = 32;
-    attributes->ptxVersion = 80;
-    attributes->binaryVersion = 80;
+    attributes->ptxVersion = settings_get().code;
+    attributes->binaryVersion = settings_get().code;
     cudaError_t error = api.usable();
     if (error == cudaSuccess && settings_get().major < 8)
         error = cudaErrorNoKernelImageForDevice;

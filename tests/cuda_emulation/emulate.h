@@ -17,6 +17,7 @@ struct settings {
     bool no_device, no_driver, old_driver, no_cupti, no_update;
     bool banks;       /* rows of a matrix may not share them */
     int major, minor; /* compute capability */
+    int code;         /* that programs are compiled for */
     int devices, processors;
     uint64_t free_bytes;  /* of the device, with nothing in it */
     uint64_t align_bytes; /* of allocations: no more than this; 0: as a device's */
@@ -50,6 +51,8 @@ void device_fail(cudaError_t error);
 /* Nested: device memory may be touched between the two. */
 void device_open();
 void device_close();
+/* Between the two: not by a kernel that has not waited yet for those before it. */
+void device_shut(bool shut);
 /* Of a kernel's blocks, how many a multiprocessor holds at once; static shared memory, which nobody
    knows before it runs, is not counted. 0: it may not have so much of what a launch says. */
 uint64_t blocks_resident(const void *function, uint64_t threads, size_t rest_bytes);

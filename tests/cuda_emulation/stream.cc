@@ -697,8 +697,9 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsig
 static bool is_same_node(const struct node &a, const struct node &b)
 {
     return a.op.kind == b.op.kind && a.op.name == b.op.name && a.after == b.after &&
-           a.op.kernel.body == b.op.kernel.body && a.op.run == b.op.run &&
-           a.op.size_bytes == b.op.size_bytes && a.op.arguments.size() == b.op.arguments.size();
+           a.op.kernel.body == b.op.kernel.body && a.op.kernel.overlaps == b.op.kernel.overlaps &&
+           a.op.run == b.op.run && a.op.size_bytes == b.op.size_bytes &&
+           a.op.arguments.size() == b.op.arguments.size();
 }
 
 cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph,

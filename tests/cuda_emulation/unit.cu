@@ -253,6 +253,61 @@ static void faults(void)
     CHECK(seen.value == -7 && seen.limit == 988 && seen.order == 10 && seen.lock == 0);
 }
 
+/* ---- kernels that begin before the one before them has ended ---- */
+
+static __global__ void add_waiting(int *to, int value, struct ul_where run)
+{
+    UL_ENTER(run);
+    if (threadIdx.x == 0 && blockIdx.x == 0)
+        *to += value;
+}
+
+static __global__ void add_early(int *to, int value, struct ul_where run)
+{
+    int now = *to;
+    UL_ENTER(run);
+    if (ul_item_first() == 0)
+        *to = now + value;
+}
+
+static __global__ void add_some_wait(int *to, int value, struct ul_where)
+{
+    if (threadIdx.x % 2 == 0)
+        ul_wait();
+    if (ul_item_first() == 0)
+        *to += value;
+}
+
+static void overlap(void)
+{
+    int *a = device<int>(1);
+    run.overlaps = 1;
+    UL_LAUNCH(add_early, 2, 64, &at, a, 1); /* behind nothing: it need not wait */
+    CHECK(run.is_behind);
+    UL_LAUNCH(add_waiting, 3, 64, &at, a, 20);
+    UL_LAUNCH(add_waiting, 2, 96, &at, a, 300);
+    finish();
+    CHECK(read(a, 0) == 321);
+}
+
+static void bad_early(void)
+{
+    int *a = device<int>(1);
+    run.overlaps = 1;
+    UL_LAUNCH(add_waiting, 1, 32, &at, a, 1);
+    UL_LAUNCH(add_early, 1, 32, &at, a, 1);
+    finish();
+}
+
+static void bad_wait(void)
+{
+    int *a = device<int>(1);
+    run.overlaps = 1;
+    UL_LAUNCH(add_waiting, 1, 32, &at, a, 1);
+    UL_LAUNCH(add_some_wait, 3, 32, &at, a, 1);
+    finish();
+}
+
 /* ---- streams, events, graphs ---- */
 
 static __global__ void add(int *to, int value, struct ul_where)
@@ -764,6 +819,9 @@ static const struct unit units[] = {
     {"copies", copies},
     {"faults", faults},
     {"streams", streams},
+    {"overlap", overlap},
+    {"bad_early", bad_early},
+    {"bad_wait", bad_wait},
     {"graphs", graphs},
     {"capture", capture},
     {"late", late},

@@ -49,6 +49,7 @@ struct ul_emulate_kernel {
     const unsigned char *when; /* of its struct ul_where: 0 there means that it does nothing */
     const void *function;
     size_t rest_bytes; /* of UL_SHARED_REST */
+    bool overlaps;     /* it may begin before the one before it has ended: it has to wait */
     bool is_together;  /* all blocks are there at once, and may wait for each other */
 };
 
@@ -72,8 +73,17 @@ struct ul_emulate_now {
     unsigned begun;  /* threads of the block */
     unsigned in_row; /* of these, how many may begin in order of their numbers */
     uint64_t block;  /* counts blocks of all launches */
+    bool overlaps;   /* the kernel has to wait for those before it */
 };
 extern struct ul_emulate_now ul_emulate_now;
+
+/* A thread waits for the kernels before its own; until one has, device memory is out of reach. */
+void ul_emulate_waits(void);
+static inline void ul_emulate_wait(void)
+{
+    if (ul_emulate_now.overlaps)
+        ul_emulate_waits();
+}
 
 static inline bool ul_emulate_next(void)
 {
@@ -107,15 +117,21 @@ template <class T> static inline const unsigned char *ul_emulate_when(const T &,
 template <auto KERNEL> struct ul_emulate_of;
 
 template <class... P, void (*KERNEL)(P...)> struct ul_emulate_of<KERNEL> {
-    static cudaError_t launch(const char *name, uint64_t blocks, uint64_t threads,
+    static cudaError_t launch(const char *name, uint64_t blocks, uint64_t threads, bool overlaps,
                               cudaStream_t stream, P... values)
     {
-        return launch_together(name, blocks, threads, 0, false, stream, values...);
+        return launch_as(name, blocks, threads, 0, overlaps, false, stream, values...);
     }
 
     static cudaError_t launch_together(const char *name, uint64_t blocks, uint64_t threads,
-                                       size_t rest_bytes, bool is_together, cudaStream_t stream,
-                                       P... values)
+                                       size_t rest_bytes, cudaStream_t stream, P... values)
+    {
+        return launch_as(name, blocks, threads, rest_bytes, false, true, stream, values...);
+    }
+
+    static cudaError_t launch_as(const char *name, uint64_t blocks, uint64_t threads,
+                                 size_t rest_bytes, bool overlaps, bool is_together,
+                                 cudaStream_t stream, P... values)
     {
         auto closure = [values...] {
             while (ul_emulate_next())
@@ -123,8 +139,9 @@ template <class... P, void (*KERNEL)(P...)> struct ul_emulate_of<KERNEL> {
         };
         typedef decltype(closure) closure_type;
         static_assert(__is_trivially_copyable(closure_type), "arguments are copied as bytes");
-        struct ul_emulate_kernel kernel = {
-            name, blocks, threads, NULL, NULL, (const void *)KERNEL, rest_bytes, is_together};
+        struct ul_emulate_kernel kernel = {name,       blocks,   threads,
+                                           NULL,       NULL,     (const void *)KERNEL,
+                                           rest_bytes, overlaps, is_together};
         kernel.body = [](const void *arguments) { (*(const closure_type *)arguments)(); };
         (ul_emulate_check(name, values), ...);
         ((kernel.when = kernel.when != NULL ? kernel.when : ul_emulate_when(values, 0)), ...);
@@ -134,11 +151,13 @@ template <class... P, void (*KERNEL)(P...)> struct ul_emulate_of<KERNEL> {
 
 #define UL_LAUNCH(kernel, blocks, threads, at, ...)                                                \
     do {                                                                                           \
+        bool overlaps = (at)->run->overlaps && (at)->run->is_behind;                               \
         if (!ul_cuda_may_launch((at)->run))                                                        \
             break;                                                                                 \
         ul_cuda_note((at)->run, ul_emulate_of<kernel>::launch(                                     \
-                                    #kernel, (uint64_t)(blocks), (uint64_t)(threads),              \
+                                    #kernel, (uint64_t)(blocks), (uint64_t)(threads), overlaps,    \
                                     (at)->run->stream, __VA_ARGS__, (at)->where));                 \
+        (at)->run->is_behind = 1;                                                                  \
     } while (0)
 
 #define UL_LAUNCH_TOGETHER(kernel, blocks, threads, rest_bytes, at, ...)                           \
@@ -148,7 +167,7 @@ template <class... P, void (*KERNEL)(P...)> struct ul_emulate_of<KERNEL> {
         ul_cuda_note((at)->run,                                                                    \
                      ul_emulate_of<kernel>::launch_together(                                       \
                          #kernel, (uint64_t)(blocks), (uint64_t)(threads), (size_t)(rest_bytes),   \
-                         true, (at)->run->stream, __VA_ARGS__, (at)->where));                      \
+                         (at)->run->stream, __VA_ARGS__, (at)->where));                            \
     } while (0)
 
 /* ---- shared memory ---- */

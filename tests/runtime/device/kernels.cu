@@ -99,7 +99,9 @@ static void run_steps(struct ul_cuda_run *run)
 
 static void (*const entries[])(struct ul_cuda_run *) = {NULL, run_steps};
 
+UL_PROBE
+
 extern "C" {
 extern const struct ul_cuda_code model_code;
-const struct ul_cuda_code model_code = {entries};
+const struct ul_cuda_code model_code = {entries, (const void *)ul_probe};
 }

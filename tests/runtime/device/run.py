@@ -104,6 +104,7 @@ class Modes(unittest.TestCase):
         self.assertIn("1.28052 -1.01559", plain)
         self.assertEqual(plain, run("deviceCALLER", "--random", "1").stdout)
         self.assertEqual(plain, run("deviceLONG", "--random", "1").stdout)
+        self.assertEqual(plain, run("device", "--random", "1", CODE="80").stdout)
 
     def test_fault(self):
         done = run("device", "--random", "3", code=2)
