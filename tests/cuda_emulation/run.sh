@@ -50,7 +50,7 @@ mistakes() {
     want 70 'kernel never, block 0: threads spin for ever' bad_alone
     want any 'device memory on the host' bad_host
     want any 'device memory before the kernel waited' bad_early
-    want 70 'add_some_wait: 48 of its 96 threads end without a wait' bad_wait
+    want 70 'add_some_wait: 48 of its 96 threads end without a wait' bad_order
     want 70 'add gets a pointer that no device can use' bad_argument
     want 70 'add gets a pointer that no device can use' bad_freed
     want any 'outside of its allocation.* byte 256 of an allocation of 256' bad_end

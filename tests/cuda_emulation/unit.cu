@@ -299,7 +299,7 @@ static void bad_early(void)
     finish();
 }
 
-static void bad_wait(void)
+static void bad_order(void)
 {
     int *a = device<int>(1);
     run.overlaps = 1;
@@ -821,7 +821,7 @@ static const struct unit units[] = {
     {"streams", streams},
     {"overlap", overlap},
     {"bad_early", bad_early},
-    {"bad_wait", bad_wait},
+    {"bad_order", bad_order},
     {"graphs", graphs},
     {"capture", capture},
     {"late", late},
