@@ -6,6 +6,7 @@
  * the data as a constant: first the small integer inputs, then all small ones. */
 #define _XOPEN_SOURCE 700
 #include "cli/cli.h"
+#include "ir/view.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -110,7 +111,7 @@ static enum ul_dtype node_least(const struct ul_graph *graph, const struct ul_no
     for (uint32_t k = 0; node->op != UL_OP_NONE && k < node->output_count; k++) {
         if (node->outputs[k] == UL_NONE)
             continue;
-        enum ul_dtype dtype = graph->values[node->outputs[k]].type.dtype;
+        enum ul_dtype dtype = ul_value_edge_type(graph, node->outputs[k]).dtype;
         least = lesser(least, ul_dtype_get(dtype)->is_float ? dtype : UL_F32);
     }
     return least;
@@ -147,7 +148,8 @@ static void find_leasts(struct verification *verification, const struct ul_graph
 static struct ul_cli_edge edge_of(const struct ul_graph *graph, ul_value_id id)
 {
     const struct ul_value *value = &graph->values[id];
-    return (struct ul_cli_edge){value->type.dtype, value->edge_scale, value->edge_zero};
+    return (struct ul_cli_edge){ul_value_edge_type(graph, id).dtype, value->edge_scale,
+                                value->edge_zero};
 }
 
 /* Which inputs and outputs of the program are integers behind the model's floats. */

@@ -85,6 +85,8 @@ static const struct ul_report_value *describe_values(struct ul_compile *compile,
         const struct ul_value *value = &graph->values[place->value];
         values[i].type = value->type;
         values[i].storage = ul_value_storage(graph, place->value);
+        if (compile->options.precision == UL_PRECISION_F32)
+            values[i].type.dtype = values[i].storage;
         values[i].kept = value->kept;
         values[i].is_too_large = value->kind == UL_VALUE_WEIGHT && value->kept == UL_KEPT_RANGE;
     }

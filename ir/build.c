@@ -115,7 +115,11 @@ ul_value_id ul_build_concat(struct ul_build *build, const ul_value_id *values, u
 
 ul_value_id ul_build_copy(struct ul_build *build, ul_value_id value)
 {
-    return ul_build_value(build, UL_OP_Identity, &value, 1, &build->graph->values[value].type);
+    struct ul_graph *graph = build->graph;
+    const struct ul_type type = graph->values[value].type; /* the array moves */
+    ul_value_id copy = ul_build_value(build, UL_OP_Identity, &value, 1, &type);
+    graph->values[copy].declared = graph->values[value].declared;
+    return copy;
 }
 
 ul_value_id ul_build_ints(struct ul_graph *graph, const char *name, uint32_t count,

@@ -52,6 +52,7 @@ enum ul_kept {
     UL_KEPT_ELEMENT,  /* it has one element */
     UL_KEPT_SUMS,     /* what is added up in memory */
     UL_KEPT_BLOCK,    /* at the edge of a nested block */
+    UL_KEPT_DECLARED, /* the model of 16 bits has it in f32 */
     UL_KEPT_COUNT
 };
 
@@ -72,6 +73,8 @@ struct ul_value {
     struct ul_type type;
     enum ul_dtype storage;    /* of its elements in memory: UL_F16 or UL_BF16 of an f32, the same as
                                  its base's; UL_DTYPE_NONE: as type.dtype */
+    enum ul_dtype declared;   /* of an f32 in a model of 16 bits, what the model says that it is:
+                                 UL_F16, UL_BF16 or UL_F32; UL_DTYPE_NONE: nothing */
     enum ul_kept kept;        /* why it is that, where 16 bits are asked for: its base's */
     ul_node_id producer;      /* of a node output, or the owner of a block argument */
     uint32_t producer_output; /* which output or argument */

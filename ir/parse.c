@@ -204,6 +204,8 @@ static enum ul_status parse_definition(struct parse *parse, enum ul_value_kind k
             parse->graph->values[id].flags |= row->flag;
     if (ul_scan_accept(&parse->scan, "storage="))
         UL_TRY(parse_dtype(parse, &parse->graph->values[id].storage));
+    if (ul_scan_accept(&parse->scan, "declared="))
+        UL_TRY(parse_dtype(parse, &parse->graph->values[id].declared));
     if (ul_scan_accept(&parse->scan, "kept="))
         UL_TRY(parse_kept(parse, &parse->graph->values[id].kept));
     if (ul_scan_accept(&parse->scan, "scale=")) {

@@ -139,6 +139,8 @@ static void put_definition(struct print *print, ul_value_id id)
             ul_text_printf(print->text, " %s", row->word);
     if (value->storage != UL_DTYPE_NONE)
         ul_text_printf(print->text, " storage=%s", ul_dtype_get(value->storage)->name);
+    if (value->declared != UL_DTYPE_NONE)
+        ul_text_printf(print->text, " declared=%s", ul_dtype_get(value->declared)->name);
     if (value->kept != UL_KEPT_NOT)
         ul_text_printf(print->text, " kept=%s", ul_kept_get(value->kept));
     if (value->edge_scale != 0) {

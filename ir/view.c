@@ -9,13 +9,23 @@ enum ul_dtype ul_value_storage(const struct ul_graph *graph, ul_value_id id)
     return value->storage == UL_DTYPE_NONE ? value->type.dtype : value->storage;
 }
 
+struct ul_type ul_value_edge_type(const struct ul_graph *graph, ul_value_id id)
+{
+    struct ul_type type = graph->values[id].type;
+    if (graph->values[id].declared != UL_DTYPE_NONE)
+        type.dtype = graph->values[id].declared;
+    return type;
+}
+
 const char *ul_kept_get(enum ul_kept kept)
 {
     static const char *const words[UL_KEPT_COUNT] = {
-        [UL_KEPT_NOT] = "not",           [UL_KEPT_EDGE] = "edge",     [UL_KEPT_STATE] = "state",
-        [UL_KEPT_GRADIENT] = "gradient", [UL_KEPT_RANGE] = "range",   [UL_KEPT_EXACT] = "exact",
-        [UL_KEPT_DECIDES] = "decides",   [UL_KEPT_VECTOR] = "vector", [UL_KEPT_ELEMENT] = "element",
-        [UL_KEPT_SUMS] = "sums",         [UL_KEPT_BLOCK] = "block"};
+        [UL_KEPT_NOT] = "not",         [UL_KEPT_EDGE] = "edge",
+        [UL_KEPT_STATE] = "state",     [UL_KEPT_GRADIENT] = "gradient",
+        [UL_KEPT_RANGE] = "range",     [UL_KEPT_EXACT] = "exact",
+        [UL_KEPT_DECIDES] = "decides", [UL_KEPT_VECTOR] = "vector",
+        [UL_KEPT_ELEMENT] = "element", [UL_KEPT_SUMS] = "sums",
+        [UL_KEPT_BLOCK] = "block",     [UL_KEPT_DECLARED] = "declared"};
     UL_ASSERT(kept < UL_KEPT_COUNT);
     return words[kept];
 }

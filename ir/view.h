@@ -9,6 +9,8 @@
 /* How a value's elements lie in memory; only what has bytes of its own, or lies in such, has any.
  * Kernels compute with type.dtype all the same: loads widen, stores round. */
 enum ul_dtype ul_value_storage(const struct ul_graph *graph, ul_value_id value);
+/* The same of an input or output of the model, as its caller has it. */
+struct ul_type ul_value_edge_type(const struct ul_graph *graph, ul_value_id value);
 /* The word of a reason in the text form. */
 const char *ul_kept_get(enum ul_kept kept);
 /* As `like`, with whatever reason that has. */

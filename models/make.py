@@ -5,6 +5,8 @@
     python models/make.py bert_base --batch N --seq L   symbolic dimensions N and L
     python models/make.py swin_t --small -o swin.onnx   the same structure, few channels and layers
     python models/make.py all --small --check           every network, each run in onnxruntime
+    python models/make.py resnet50 --type bf16          itself in bfloat16, weights and all
+    python models/make.py bert_base --type fp16 --islands   as converters write it: Casts around f32
     python models/make.py gpt2_xl --hollow              its graph, to be planned; its weights are zeros
 
 The graphs follow PyTorch's exporter: its names, its opsets, its shape arithmetic. Weights are
@@ -71,8 +73,13 @@ def build(name, batch=1, seq=None, small=False, hollow=False):
     return net
 
 
-def make(name, batch=1, seq=None, small=False):
-    return build(name, batch, seq, small).model()
+def make(name, batch=1, seq=None, small=False, dtype=None, islands=False):
+    model = build(name, batch, seq, small).model()
+    if dtype is None:
+        return model
+    from lib_half import half
+
+    return half(model, dtype, islands)
 
 
 def save_hollow(name, path, batch, seq):
@@ -134,6 +141,9 @@ def main():
     parser.add_argument("--small", action="store_true", help="same structure, scaled down")
     parser.add_argument("--hollow", action="store_true",
                         help="weights are zeros in a file that takes no disk: for plans")
+    parser.add_argument("--type", choices=["fp16", "bf16"], help="of the model itself")
+    parser.add_argument("--islands", action="store_true",
+                        help="with --type: inputs, outputs and normalisations stay float32")
     parser.add_argument("--external", action="store_true", help="weights in a file beside")
     parser.add_argument("--check", action="store_true", help="run it in onnxruntime")
     parser.add_argument("--list", action="store_true", help="print the names")
@@ -155,7 +165,8 @@ def main():
         if args.hollow:
             save_hollow(name, path, args.batch, args.seq)
         else:
-            save(make(name, args.batch, args.seq, args.small), path, args.external)
+            model = make(name, args.batch, args.seq, args.small, args.type, args.islands)
+            save(model, path, args.external)
         size = os.path.getsize(path) / 2**20
         line = f"{os.path.normpath(path)}: {size:.1f} MiB"
         print(line + (f"; {check(path)}" if args.check else ""), flush=True)

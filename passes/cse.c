@@ -90,7 +90,8 @@ static void merge_weights(struct cse *cse)
             continue;
         uint32_t slot = tensor_hash(value->tensor) & mask;
         while (slots[slot] != UL_NONE &&
-               !tensor_equal(graph->values[slots[slot]].tensor, value->tensor))
+               (graph->values[slots[slot]].declared != value->declared ||
+                !tensor_equal(graph->values[slots[slot]].tensor, value->tensor)))
             slot = (slot + 1) & mask;
         if (slots[slot] == UL_NONE)
             slots[slot] = v;

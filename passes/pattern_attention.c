@@ -29,6 +29,7 @@ struct mask {
     bool hides_true; /* a condition: where it holds, the score is `low` */
     double low;
     struct ul_type level; /* the scores' type there */
+    bool is_f16;          /* in the model */
 };
 
 struct attention {
@@ -37,6 +38,7 @@ struct attention {
     uint32_t mask_count;
     struct mask masks[MASKS];
     bool is_causal, empty_is_zero;
+    bool is_f16;           /* of what the model has as f16, whose lowest number is */
     struct ul_type scores; /* [batch, heads, queries, keys] */
     int64_t value_depth, groups;
 };
@@ -75,11 +77,17 @@ static bool add_mask(struct ul_pattern *pattern, struct attention *a, const stru
         (!mask->is_condition && type->dtype != full.dtype))
         return false;
     a->masks[a->mask_count++] = *mask;
+    a->is_f16 = a->is_f16 || mask->is_f16;
     return true;
 }
 
 static bool find_product(struct ul_pattern *pattern, struct attention *a, ul_value_id scores,
                          uint32_t level);
+
+static bool is_f16(const struct ul_graph *graph, const struct ul_node *node)
+{
+    return graph->values[node->outputs[0]].declared == UL_F16;
+}
 
 /* scores = product + mask, either way round */
 static bool through_add(struct ul_pattern *pattern, struct attention *a, const struct ul_node *node,
@@ -89,7 +97,8 @@ static bool through_add(struct ul_pattern *pattern, struct attention *a, const s
     uint32_t members = pattern->member_count;
     for (uint32_t i = 0; i < 2; i++) {
         struct mask mask = {.value = node->inputs[1 - i],
-                            .level = *ul_pattern_type(pattern, node->outputs[0])};
+                            .level = *ul_pattern_type(pattern, node->outputs[0]),
+                            .is_f16 = is_f16(pattern->graph, node)};
         *a = saved;
         pattern->member_count = members;
         if (ul_type_equal(ul_pattern_type(pattern, node->inputs[i]), &mask.level) &&
@@ -105,7 +114,8 @@ static bool through_where(struct ul_pattern *pattern, struct attention *a,
 {
     struct mask mask = {.value = node->inputs[0],
                         .is_condition = true,
-                        .level = *ul_pattern_type(pattern, node->outputs[0])};
+                        .level = *ul_pattern_type(pattern, node->outputs[0]),
+                        .is_f16 = is_f16(pattern->graph, node)};
     mask.hides_true = ul_graph_get_number(pattern->graph, node->inputs[1], &mask.low);
     if (!mask.hides_true && !ul_graph_get_number(pattern->graph, node->inputs[2], &mask.low))
         return false;
@@ -283,7 +293,9 @@ static bool swallows(double number)
 /* About the lowest number of the scores' type. */
 static bool is_lowest(const struct attention *a, double number)
 {
-    return swallows(number) || (a->scores.dtype == UL_F16 && number <= -65504);
+    enum { LOW = -10000 }; /* what converters to f16 take for the lowest number */
+    return swallows(number) || (a->is_f16 && number <= LOW) ||
+           (a->scores.dtype == UL_F16 && number <= -65504);
 }
 
 /* False: the mask cannot be added. Drops it where the scores are causal by it. */

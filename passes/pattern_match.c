@@ -116,11 +116,21 @@ void ul_pattern_replace(struct ul_pattern *pattern, enum ul_op op, const ul_valu
         ul_pattern_use(pattern, inputs[i]);
 }
 
+/* A float of more than 16 bits, in the model as well. */
+static bool is_precise(const struct ul_pattern *pattern, ul_value_id value)
+{
+    const struct ul_value *info = &pattern->graph->values[value];
+    enum ul_dtype dtype = info->declared != UL_DTYPE_NONE ? info->declared : info->type.dtype;
+    return dtype != UL_F16 && dtype != UL_BF16;
+}
+
 bool ul_pattern_near(const struct ul_pattern *pattern, double a, double b)
 {
     const struct ul_node *root = &pattern->graph->nodes[pattern->root];
-    enum ul_dtype dtype = ul_pattern_type(pattern, root->outputs[0])->dtype;
-    double share = dtype == UL_F32 || dtype == UL_F64 ? 1e-5 : 4e-3;
+    bool is_half = !is_precise(pattern, root->outputs[0]);
+    for (uint32_t i = 0; i < root->input_count; i++)
+        is_half = is_half || (root->inputs[i] != UL_NONE && !is_precise(pattern, root->inputs[i]));
+    double share = is_half ? 4e-3 : 1e-5;
     return fabs(a - b) <= share * fabs(b);
 }
 

@@ -403,6 +403,28 @@ static void release_masters(struct precision *precision)
             release(precision, v);
 }
 
+/* What a model of 16 bits says of its values goes before all else: it has these 16 bits; it has
+ * f32, unless --precision asks for less. */
+static void follow_model(struct precision *precision)
+{
+    const struct ul_graph *graph = precision->graph;
+    enum ul_dtype asked = precision->pass->options->precision;
+    bool is_declared = false;
+    for (uint32_t v = 0; v < graph->value_count; v++) {
+        is_declared = is_declared || graph->values[v].declared == precision->storage;
+        enum ul_dtype declared = graph->values[v].declared;
+        if (declared == precision->storage)
+            release(precision, v);
+        else if (declared == UL_F32 && asked != precision->storage)
+            keep(precision, v, KEPT, UL_KEPT_DECLARED);
+    }
+    /* What the caller gets is of the model's type, whatever passes put in its place. */
+    for (uint32_t i = 0; is_declared && i < graph->blocks[0].output_count; i++) {
+        const struct ul_value *output = &graph->values[graph->blocks[0].outputs[i]];
+        UL_ASSERT(output->type.dtype != UL_F32 || output->declared != UL_DTYPE_NONE);
+    }
+}
+
 static void find_kept(struct precision *precision)
 {
     const struct ul_graph *graph = precision->graph;
@@ -421,6 +443,7 @@ static void find_kept(struct precision *precision)
         release_gradients(precision);
         release_masters(precision);
     }
+    follow_model(precision);
 }
 
 /* ---- Storage ---- */
@@ -438,6 +461,8 @@ static void set_storage(struct precision *precision)
         bool is_other = value->type.dtype != UL_F32;
         enum ul_kept why = is_other ? UL_KEPT_DECIDES : precision->why[v];
         UL_ASSERT(is_other || (why != UL_KEPT_NOT) == ((precision->facts[v] & KEPT) != 0));
+        if (graph->values[value->view.base].declared == precision->storage)
+            continue;
         if (kept[value->view.base] == UL_KEPT_NOT || (value->view.base == v && why != UL_KEPT_NOT))
             kept[value->view.base] = why;
     }
@@ -579,11 +604,22 @@ static void round_factors(struct precision *precision)
     }
 }
 
+/* The 16 bits that are asked for, or else that the model has itself, or UL_F32. */
+static enum ul_dtype find_storage(const struct ul_pass *pass)
+{
+    enum ul_dtype found = pass->options->precision;
+    for (uint32_t v = 0; v < pass->graph->value_count; v++) {
+        enum ul_dtype declared = pass->graph->values[v].declared;
+        if ((found == UL_DTYPE_NONE || found == UL_F32) && declared != UL_DTYPE_NONE)
+            found = declared;
+    }
+    return found;
+}
+
 enum ul_status ul_pass_precision(struct ul_pass *pass)
 {
     struct ul_graph *graph = pass->graph;
-    struct precision precision = {
-        .pass = pass, .graph = graph, .storage = pass->options->precision};
+    struct precision precision = {.pass = pass, .graph = graph, .storage = find_storage(pass)};
     if (precision.storage == UL_DTYPE_NONE || precision.storage == UL_F32)
         return UL_OK;
     UL_ASSERT(precision.storage == UL_F16 || precision.storage == UL_BF16);

@@ -59,6 +59,14 @@ static bool is_padding_nothing(const struct simplify *simplify, const struct ul_
     return pads != NULL;
 }
 
+/* A Cast to the type that it reads; in a model of 16 bits it may round. */
+static bool casts_nothing(const struct simplify *simplify, const struct ul_node *node)
+{
+    const struct ul_value *values = simplify->graph->values;
+    return node->op == UL_OP_Cast &&
+           values[node->inputs[0]].declared == values[node->outputs[0]].declared;
+}
+
 /* The input that the node's only output equals, or UL_NONE. */
 static ul_value_id unchanged_input(const struct simplify *simplify, const struct ul_node *node)
 {
@@ -69,7 +77,7 @@ static ul_value_id unchanged_input(const struct simplify *simplify, const struct
         return UL_NONE;
     const struct ul_type *type = type_of(simplify, node->outputs[0]);
     bool first = ul_type_equal(type, type_of(simplify, node->inputs[0]));
-    if (first && (is_view_of_all(simplify, node) || node->op == UL_OP_Cast ||
+    if (first && (is_view_of_all(simplify, node) || casts_nothing(simplify, node) ||
                   is_padding_nothing(simplify, node) ||
                   (node->op == UL_OP_Concat && node->input_count == 1)))
         return node->inputs[0];

@@ -57,7 +57,8 @@ const char *ul_report_kept_text(enum ul_kept kept)
         [UL_KEPT_VECTOR] = "constant vectors: biases, scales",
         [UL_KEPT_ELEMENT] = "values of one element",
         [UL_KEPT_SUMS] = "sums that are added up in memory",
-        [UL_KEPT_BLOCK] = "edges of nested blocks, copied as bytes"};
+        [UL_KEPT_BLOCK] = "edges of nested blocks, copied as bytes",
+        [UL_KEPT_DECLARED] = "what the model of 16 bits has in f32"};
     UL_ASSERT(kept != UL_KEPT_NOT && kept < UL_KEPT_COUNT);
     return texts[kept];
 }

@@ -1,6 +1,7 @@
 /* What the emitted folders of all targets share: places and names as text, the steps in their order
  * with the regions around them, the head of model.h, main.c. */
 #include "codegen/emit/emit_internal.h"
+#include "ir/view.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -294,7 +295,8 @@ void ul_emit_header_begin(struct ul_emitter *emitter, const char *purpose)
                        input ? i : i - block->input_count);
         emit_comment(text, info->name);
         ul_text_put(text, " ");
-        ul_type_print(text, &info->type);
+        struct ul_type type = ul_value_edge_type(emitter->program->graph, value);
+        ul_type_print(text, &type);
         if (info->edge_scale != 0) {
             ul_text_put(text, " = (x - zero) * scale: see");
             ul_text_printf(text, " %s_%s_SCALE", big, input ? "INPUT" : "OUTPUT");

@@ -102,7 +102,8 @@ static void put_tensors(struct ul_emitter *emitter, const char *name, const ul_v
         const struct ul_value *info = &graph->values[values[i]];
         ul_text_put(text, "    {");
         ul_emit_string(text, info->name);
-        ul_text_printf(text, ", (enum ul_rt_type)%d, %u, ", (int)info->type.dtype, info->type.rank);
+        const struct ul_type type = ul_value_edge_type(graph, values[i]);
+        ul_text_printf(text, ", (enum ul_rt_type)%d, %u, ", (int)type.dtype, type.rank);
         if (info->type.rank == 0)
             ul_text_put(text, "NULL");
         else
@@ -111,7 +112,7 @@ static void put_tensors(struct ul_emitter *emitter, const char *name, const ul_v
         bool lasts = emitter->program->problem->values[base].persistent;
         struct ul_emit_place place =
             lasts ? ul_emit_home(emitter, base) : ul_emit_place(emitter, base, position);
-        ul_text_printf(text, ", %" PRIu64 ", %s, %" PRIu64 ", %u},\n", ul_type_bytes(&info->type),
+        ul_text_printf(text, ", %" PRIu64 ", %s, %" PRIu64 ", %u},\n", ul_type_bytes(&type),
                        ul_emit_space_name(place.space),
                        place.offset_bytes + (uint64_t)info->view.offset_bytes,
                        donation_partner(graph, values[i]));
@@ -657,10 +658,15 @@ static void put_numbers(struct ul_text *text, const struct ul_program *program)
 {
     const struct ul_graph *graph = program->graph;
     enum ul_dtype storage = UL_DTYPE_NONE;
-    for (uint32_t v = 0; v < graph->value_count; v++)
+    bool is_declared = false;
+    for (uint32_t v = 0; v < graph->value_count; v++) {
         storage = storage == UL_DTYPE_NONE ? graph->values[v].storage : storage;
+        is_declared = is_declared || graph->values[v].declared != UL_DTYPE_NONE;
+    }
     if (storage != UL_DTYPE_NONE)
         ul_text_printf(text, "    .storage = (enum ul_rt_type)%d,\n", (int)storage);
+    if (is_declared)
+        ul_text_put(text, "    .declared = 1,\n");
     if (program->options.tf32)
         ul_text_put(text, "    .tf32 = 1,\n");
 }

@@ -49,6 +49,9 @@ const char *ul_precision_text(const struct ul_model *model)
         return "of the model, factors of products in fp16";
     if (model->training != NULL && model->storage == UL_TYPE_BF16)
         return "of the model, factors of products in bf16";
+    if (model->declared != 0)
+        return model->storage == UL_TYPE_F16 ? "of the model, which is in fp16"
+                                             : "of the model, which is in bf16";
     if (model->storage == UL_TYPE_F16)
         return rounds ? "f32 stored as fp16, factors of f32 products in TF32"
                       : "f32 stored as fp16";

@@ -373,8 +373,9 @@ struct ul_model {
     const char *compiler; /* "ullage 0.1.0" */
     const char *target;   /* "c" */
     enum ul_rt_type
-        storage; /* of f32 in memory, where 16 bits do: UL_TYPE_F16 or UL_TYPE_BF16; else 0 */
-    int tf32;    /* products of f32 may round their factors to 11 bits */
+        storage;  /* of f32 in memory, where 16 bits do: UL_TYPE_F16 or UL_TYPE_BF16; else 0 */
+    int declared; /* the model itself has these 16 bits */
+    int tf32;     /* products of f32 may round their factors to 11 bits */
     unsigned char model_sha256[32];
     unsigned char plan_sha256[32];
     uint64_t arena_bytes;

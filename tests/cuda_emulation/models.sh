@@ -3,17 +3,24 @@
 # of `ullage verify`), every kernel run, memory by --guard, the same bytes in other orders of blocks,
 # threads and streams, and the same again with sanitizers.
 #
-# usage: tests/cuda_emulation/models.sh [--variants "plain asan race"] ULLAGE [FILTER]
+# usage: tests/cuda_emulation/models.sh [--variants "plain asan race"] [--type fp16|bf16 [--islands]]
+#                                       ULLAGE [FILTER]
+# With --type the networks are models of 16 bits themselves (models/make.py), beside the same in float32.
 # The program that verify runs compares; `make` is told by $NVCC, which is set here.
 # exit: 0 all right, 6 some are not, 77 no Python packages to make the networks with
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 variants="plain asan race"
-if [ "${1:-}" = --variants ]; then
-    variants=$2
-    shift 2
-fi
+type=()
+while [ $# -gt 0 ]; do
+    case $1 in
+    --variants) variants=$2; shift 2 ;;
+    --type) type+=(--type "$2"); shift 2 ;;
+    --islands) type+=(--islands); shift ;;
+    *) break ;;
+    esac
+done
 [ $# -ge 1 ] || { echo "usage: models.sh [--variants LIST] ULLAGE [FILTER]" >&2; exit 1; }
 ullage=$(realpath "$1")
 export NVCC=$here/nvcc
@@ -30,22 +37,34 @@ fail() {
     status=6
 }
 
+# verify OPTION...: the results of the network, compiled so.
+verify() {
+    local loose=()
+    case $name in qdq_*) loose=(--tolerance 8e-2) ;; esac
+    if [ ${#type[@]} = 0 ]; then
+        "$ullage" verify "$model" --target cuda "$@"
+    else
+        "$python" "$root/tests/ref/compare_ort.py" --ullage "$ullage" --target cuda --small \
+            "${type[@]}" "${loose[@]}" "$name" -- "$@"
+    fi
+}
+
 # Results, also of products that round their factors, and that every kernel ran. Where a network
 # quantizes, rounded factors move some values by a whole step of its integers.
 check_results() {
     local norm=()
     case $name in qdq_*) norm=(--norm 0.3) ;; esac
-    if [ "$variant" = plain ]; then
-        "$ullage" verify "$model" --target cuda --tf32 "${norm[@]}" --cflags "$flags" >"$work/log" 2>&1 ||
+    if [ "$variant" = plain ] && [ ${#type[@]} = 0 ]; then
+        verify --tf32 "${norm[@]}" --cflags "$flags" >"$work/log" 2>&1 ||
             { fail "--tf32: exit $?"; return 1; }
     fi
     rm -f "$work/kernels"
-    UL_EMULATE_COVERAGE=$work/kernels "$ullage" verify "$model" --target cuda --cflags "$flags" \
-        >"$work/log" 2>&1 || { fail "exit $?"; return 1; }
+    UL_EMULATE_COVERAGE=$work/kernels verify --cflags "$flags" >"$work/log" 2>&1 ||
+        { fail "exit $?"; return 1; }
     "$here/coverage.sh" "$work/kernels" >"$work/log" && return
     # Kernels that stand beside calls of libraries run where these have nothing for them.
-    UL_EMULATE_NO_ALGORITHMS=1 UL_EMULATE_COVERAGE=$work/kernels "$ullage" \
-        verify "$model" --target cuda --cflags "$flags" >"$work/log" 2>&1 || { fail "exit $?"; return 1; }
+    UL_EMULATE_NO_ALGORITHMS=1 UL_EMULATE_COVERAGE=$work/kernels verify --cflags "$flags" \
+        >"$work/log" 2>&1 || { fail "exit $?"; return 1; }
     "$here/coverage.sh" "$work/kernels" >"$work/log" || { fail "kernels"; return 1; }
 }
 
@@ -72,7 +91,7 @@ for name in $("$python" "$root/models/make.py" --list); do
     grep -qE -- "${2:-.}" <<<"$name" || continue
     any=1
     model=$work/$name.onnx
-    "$python" "$root/models/make.py" "$name" --small -o "$model" >/dev/null || exit 1
+    "$python" "$root/models/make.py" "$name" --small "${type[@]}" -o "$model" >/dev/null || exit 1
     for variant in $variants; do
         unset UL_EMULATE_ASAN UL_EMULATE_RACE
         flags=-O2
@@ -83,7 +102,7 @@ for name in $("$python" "$root/models/make.py" --list); do
         begin=$SECONDS
         check_results || continue
         [ "$variant" != plain ] || check_orders || continue
-        echo "ok $name ($variant), $((SECONDS - begin)) s"
+        echo "ok $name${type[*]:+ ${type[*]}} ($variant), $((SECONDS - begin)) s"
     done
     rm -f "$model"
 done

@@ -13,6 +13,7 @@ computed here by target c in float32.
     runtime/            the runtime's files, which are the same for all programs
     ops/NAME/           kernels.cu, model.c, ... weights.bin; runtime.txt: which of the runtime's
     models/NAME.fp16/   files belong here; data/ and NAME.data/: input_K.pb, output_K.pb
+    models/NAME.typed_fp16/  of a model of 16 bits itself (models/lib_half.py, with islands)
     models/NAME.plain/  the same without reuse of memory: its results have the same bits
     run.sh, toolkit.sh, activity.c, lock.cu; facts.txt
 
@@ -38,6 +39,7 @@ sys.path[:0] = [os.path.join(HERE, "..", "ref"), os.path.join(HERE, "..", "ops")
                 os.path.join(ROOT, "models")]  # fmt: skip
 
 import compare_ort  # noqa: E402
+import lib_half  # noqa: E402
 import list_tests  # noqa: E402
 import make  # noqa: E402
 import numpy as np  # noqa: E402
@@ -235,6 +237,12 @@ def model_path(pack, name, small):
     return path
 
 
+def model_in(pack, model, precision):
+    path = os.path.join(pack.args.work, f"{os.path.basename(model)}.{precision}.onnx")
+    make.save(lib_half.half(onnx.load(model), precision, islands=True), path)
+    return path
+
+
 def add_model(pack, name, small):
     label = name if small else name + "_full"
     model, data = model_path(pack, name, small), pack.path("models", label + ".data")
@@ -242,6 +250,10 @@ def add_model(pack, name, small):
     precisions = [precision for precision in pack.args.precision
                   if name not in QUANTIZED or precision == "fp32"]  # fmt: skip
     programs = [(f"{label}.{precision}", precision, checks) for precision in precisions]
+    # The same as a model of 16 bits itself, whose inputs and outputs are float32.
+    typed = {precision: model_in(pack, model, precision) for precision in precisions
+             if precision != "fp32" and small}  # fmt: skip
+    programs += [(f"{label}.typed_{precision}", precision, checks) for precision in typed]
     if name in PLAIN and "fp32" in pack.args.precision:
         programs[0] = (f"{label}.fp32", "fp32", checks + ",bits")
         programs.append((f"{label}.plain", "plain", "data"))
@@ -257,7 +269,10 @@ def add_model(pack, name, small):
         try:
             if first is not None:
                 raise first
-            pack.emit(model, pack.path("models", program), options)
+            if ".typed_" in program:
+                pack.emit(typed[precision], pack.path("models", program), [])
+            else:
+                pack.emit(model, pack.path("models", program), options)
         except Failure as failure:
             kinds = f"not emitted: {failure}"
         group = "models " + ("fp32" if precision == "plain" else precision)

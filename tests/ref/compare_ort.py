@@ -3,6 +3,10 @@
 
     compare_ort.py --ullage build/release/ullage resnet50 [--small] [--batch 2] [-- COMPILE OPTIONS]
     compare_ort.py --ullage build/release/ullage model.onnx --shape x=1,3,640,640
+    compare_ort.py --ullage build/release/ullage gpt2 --small --type bf16 --islands
+
+With --type the program is of the model in 16 bits (models/lib_half.py), the reference of the same
+in float32.
 
 A model is a file or a name that models/make.py knows; that one is made under build/models first.
 Prints, for every output, the relative error |program - reference| / |reference| (2-norm over all
@@ -25,11 +29,12 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, os.path.join(ROOT, "models"))
 
+import lib_half  # noqa: E402
 import make  # noqa: E402
 import numpy as np  # noqa: E402
 import onnx  # noqa: E402
 from lib_run import open_shapes, random_inputs, reference  # noqa: E402
-from onnx import numpy_helper  # noqa: E402
+from onnx import helper, numpy_helper  # noqa: E402
 
 
 def model_path(args):
@@ -76,6 +81,42 @@ def relative_error(got, want):
     return float(np.linalg.norm(a - b) / max(np.linalg.norm(b), 1e-30)) if b.size else 0.0
 
 
+def typed_path(args, path):
+    """The model in 16 bits, made under build/models."""
+    if args.type is None:
+        return path
+    name = os.path.basename(path).removesuffix(".onnx") + f"_{args.type}"
+    made = os.path.join(ROOT, "build", "models", name + "_islands" * args.islands + ".onnx")
+    newest = max(os.path.getmtime(file) for file in (path, lib_half.__file__))
+    if not os.path.exists(made) or os.path.getmtime(made) < newest:
+        make.save(lib_half.half(onnx.load(path), args.type, args.islands), made)
+    return made
+
+
+def as_given(model, inputs):
+    """Inputs of the types that the model has them in."""
+    given = dict(inputs)
+    for value in model.graph.input:
+        if value.name in given:
+            dtype = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+            given[value.name] = given[value.name].astype(dtype)
+    return given
+
+
+def widened(model, outputs, want):
+    """Outputs of 16 bits as the float32 of what they are compared with."""
+    for value in model.graph.output:
+        dtype = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+        array = outputs[value.name]
+        if array.dtype.kind == "V" and dtype.itemsize == array.dtype.itemsize:
+            array = array.view(dtype)  # numpy has no name for bfloat16
+        if array.dtype != dtype:
+            sys.exit(f"compare_ort.py: output {value.name} is {array.dtype} and not {dtype}")
+        if want[value.name].dtype == np.float32:
+            outputs[value.name] = array.astype(np.float32)
+    return outputs
+
+
 def execute(args, path, inputs, shapes, folder, tag, extra):
     """Compiles and runs; returns {output: array} and the two times."""
     program = os.path.join(folder, "program" + tag)
@@ -101,9 +142,8 @@ def execute(args, path, inputs, shapes, folder, tag, extra):
     return outputs, compile_s, run_s
 
 
-def tolerance(options):
+def tolerance(options, precision):
     """The relative error that a right program may have, as runtime/host/ul_test_data.c has it."""
-    precision = "fp32"
     for i, option in enumerate(options):
         if option == "--precision":
             precision = options[i + 1]
@@ -139,6 +179,8 @@ def parse():
     parser.add_argument("--expect", action="append", default=[], metavar="OUTPUT=FILE.pb",
                         help="compare this output with a file too")  # fmt: skip
     parser.add_argument("--tolerance", type=float)
+    parser.add_argument("--type", choices=lib_half.TYPES, help="of the model that is compiled")
+    parser.add_argument("--islands", action="store_true", help="with --type: as converters write")
     parser.add_argument("--no-reuse", action="store_true", help="same bytes as with --pack none?")
     parser.add_argument("--guard", action="store_true", help="run --guard and --memory too")
     argv = sys.argv[1:]
@@ -146,7 +188,7 @@ def parse():
     args = parser.parse_args(argv[:at])
     args.options = argv[at + 1 :]
     if args.tolerance is None:
-        args.tolerance = tolerance(args.options)
+        args.tolerance = tolerance(args.options, args.type or "fp32")
     return args
 
 
@@ -154,30 +196,35 @@ def main():
     args = parse()
     path = model_path(args)
     model = onnx.load(path, load_external_data=False)
-    given = {}
+    shapes = {}
     for text in args.shape:
         name, shape = text.rsplit("=", 1)
-        given[name] = [int(part) for part in shape.split(",")]
-    inputs = random_inputs(model, args.seed, given, args.ramp)
+        shapes[name] = [int(part) for part in shape.split(",")]
+    inputs = random_inputs(model, args.seed, shapes, args.ramp)
     for text in args.input:
         name, file = text.rsplit("=", 1)
         inputs[name] = np.load(file)
-    want = reference(path, inputs)
+    typed = typed_path(args, path)
+    typed_model = onnx.load(typed, load_external_data=False)
+    given = as_given(typed_model, inputs)
+    want = reference(path, as_given(model, given))
     failed = False
     with tempfile.TemporaryDirectory(prefix="ullage-ref-") as folder:
         shapes = open_shapes(model)
-        got, compile_s, run_s = execute(args, path, inputs, shapes, folder, "", [])
+        got, compile_s, run_s = execute(args, typed, given, shapes, folder, "", [])
+        kept = dict(got)
+        got = widened(typed_model, got, want)
         for name, array in list(want.items()) + list(expected(args.expect).items()):
             error = relative_error(got[name], array)
             failed |= not error <= args.tolerance
             print(f"  {name}: relative error {error:.2e}")
         if args.no_reuse:
-            plain, _, _ = execute(args, path, inputs, shapes, folder, "-plain", ["--pack", "none"])
-            same = same_bytes(got, plain)
+            plain, _, _ = execute(args, typed, given, shapes, folder, "-plain", ["--pack", "none"])
+            same = same_bytes(kept, plain)
             failed |= not same
             print("  without reuse:", "same bytes" if same else "DIFFERENT BYTES")
     verdict = "FAIL" if failed else "ok"
-    print(f"{verdict} {os.path.basename(path)}: compile {compile_s:.1f} s, run {run_s:.2f} s")
+    print(f"{verdict} {os.path.basename(typed)}: compile {compile_s:.1f} s, run {run_s:.2f} s")
     sys.exit(6 if failed else 0)
 
 
