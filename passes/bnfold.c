@@ -8,8 +8,9 @@
  * leave the range of floats, and sums with a number so large that it may be there to round:
  * x + 12582912 - 12582912 is the nearest whole number. A BatchNormalization with
  * constants that finds no such node before it becomes a Mul and an Add, which fuse with anything.
+ * Factors behind a MatMul, its bias and Transposes: bnfold_product.c.
  * Left undone: factors in front of a Conv; types other than f32 and f64. */
-#include "passes/passes_internal.h"
+#include "passes/bnfold_internal.h"
 
 #include <math.h>
 #include <string.h>
@@ -295,6 +296,21 @@ static void expand(struct bnfold *bnfold, ul_block_id block, uint32_t at, ul_nod
     ul_node_become(graph, id, UL_OP_Add, terms, 2);
 }
 
+/* A factor behind a product: bnfold_product.c. */
+static bool scale_product(struct bnfold *bnfold, ul_node_id id)
+{
+    ul_value_id y = bnfold->graph->nodes[id].outputs[0];
+    struct ul_scaled_product found = {.uses = bnfold->uses,
+                                      .known_count = bnfold->rewrite.known_count};
+    if (!ul_bnfold_find_product(bnfold->pass, id, &found) ||
+        !ul_rewrite_forward(&bnfold->rewrite, y, found.x))
+        return false;
+    ul_bnfold_scale_product(bnfold->graph, &found);
+    bnfold->uses[found.x] = bnfold->uses[y];
+    ul_graph_remove_node(bnfold->graph, id);
+    return true;
+}
+
 static void fold_block(struct bnfold *bnfold, ul_block_id block_id)
 {
     struct ul_graph *graph = bnfold->graph;
@@ -304,7 +320,8 @@ static void fold_block(struct bnfold *bnfold, ul_block_id block_id)
         ul_rewrite_inputs(&bnfold->rewrite, id);
         for (uint32_t b = 0; b < graph->nodes[id].block_count; b++)
             fold_block(bnfold, graph->nodes[id].blocks[b]);
-        if (!affine_of(bnfold, &graph->nodes[id], &affine) || absorb(bnfold, id, &affine))
+        if (scale_product(bnfold, id) || !affine_of(bnfold, &graph->nodes[id], &affine) ||
+            absorb(bnfold, id, &affine))
             continue;
         if (graph->nodes[id].op == UL_OP_BatchNormalization) {
             expand(bnfold, block_id, at, id, &affine);

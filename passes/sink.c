@@ -1,4 +1,4 @@
-/* Reshapes behind the elementwise nodes that follow them.
+/* Reshapes and Transposes behind the elementwise nodes that follow them.
  *
  * Problem: fusion ends at a view, since what follows has other coordinates. Exporters flatten rows
  * for a product and unflatten them before the bias, the activation or the residual is applied.
@@ -11,7 +11,8 @@
  *
  * Operands: one element; a row along the last axis, where that is the same in both shapes; and the
  * full shape, where a reshape of the operand needs no copy. A Transpose that moves axes of one
- * element alone is a reshape as well.
+ * element alone is a reshape as well; of another, an operand of full shape is one behind the same
+ * Transpose, or, where channels lie innermost, what a convolution makes.
  * Bytes: what is stored is the same, with other coordinates. Not moved: what the model returns, as
  * a view cannot be returned. Left undone: operands that lie along other axes than the last. */
 #include "ir/op.h"
@@ -24,6 +25,7 @@ struct sink {
     uint32_t *uses;       /* per value that stood when the pass began */
     ul_node_id *readers;  /* the same: one of the nodes that read it */
     uint32_t known_count; /* of these */
+    bool channels_last;   /* convolutions keep channels innermost */
 };
 
 static const struct ul_type *type_of(const struct sink *sink, ul_value_id value)
@@ -53,12 +55,32 @@ static bool is_computed(const struct sink *sink, ul_value_id value)
 
 enum fit { FITS_NOT, FITS_AS_IT_IS, FITS_RESHAPED };
 
-/* An operand in a shape that has as many elements as the result, with other axes. */
-static enum fit fit_of(const struct sink *sink, ul_value_id operand, const struct ul_type *result,
-                       const struct ul_type *shape)
+static bool same_transpose(const struct ul_node *a, const struct ul_node *b)
 {
-    const struct ul_type *own = type_of(sink, operand);
+    uint32_t a_count, b_count;
+    const int64_t *a_perm = ul_node_get_ints(a, "perm", &a_count);
+    const int64_t *b_perm = ul_node_get_ints(b, "perm", &b_count);
+    return a->op == UL_OP_Transpose && b->op == UL_OP_Transpose && a_count == b_count &&
+           memcmp(a_perm, b_perm, a_count * sizeof *a_perm) == 0;
+}
+
+/* An operand of the result's shape in front of the Transpose. */
+static bool is_turned(const struct sink *sink, const struct ul_node *transpose, ul_value_id operand)
+{
+    const struct ul_node *from = maker(sink, operand);
+    return from != NULL &&
+           (same_transpose(from, transpose) ||
+            (sink->channels_last && (ul_op_get(from->op)->flags & UL_OP_CONVOLVES) != 0));
+}
+
+/* An operand in front of `move`, of as many elements as the result, with other axes. */
+static enum fit fit_of(const struct sink *sink, const struct ul_node *move, ul_value_id operand)
+{
+    const struct ul_type *result = type_of(sink, move->outputs[0]);
+    const struct ul_type *shape = type_of(sink, move->inputs[0]), *own = type_of(sink, operand);
     uint64_t count = ul_type_elements(own);
+    if (move->op == UL_OP_Transpose && (count != 1 || own->rank > shape->rank))
+        return same_dims(own, result) && is_turned(sink, move, operand) ? FITS_RESHAPED : FITS_NOT;
     if (own->rank <= shape->rank) {
         bool is_row = own->rank > 0 && shape->rank > 0 && result->rank > 0 &&
                       count == (uint64_t)own->dims[own->rank - 1] &&
@@ -71,19 +93,20 @@ static enum fit fit_of(const struct sink *sink, ul_value_id operand, const struc
                                                                             : FITS_NOT;
 }
 
-/* The node that alone reads `value` and can be computed in the other shape, or UL_NONE. Random
- * numbers go by coordinates and names. */
-static ul_node_id follower(const struct sink *sink, ul_value_id value, const struct ul_type *shape)
+/* The node that alone reads what `move` makes and can be computed in front of it, or UL_NONE.
+ * Random numbers go by coordinates and names. */
+static ul_node_id follower(const struct sink *sink, const struct ul_node *move)
 {
     const struct ul_graph *graph = sink->graph;
+    ul_value_id value = move->outputs[0];
     if (value >= sink->known_count || sink->uses[value] != 1)
         return UL_NONE;
     ul_node_id id = sink->readers[value];
     const struct ul_node *node = id == UL_NONE ? NULL : &graph->nodes[id];
     const uint32_t flags = UL_OP_ELEMENTWISE | UL_OP_RANDOM;
     if (node == NULL || (ul_op_get(node->op)->flags & flags) != UL_OP_ELEMENTWISE ||
-        node->output_count != 1 || node->parent != maker(sink, value)->parent ||
-        ul_type_elements(shape) == 0)
+        node->output_count != 1 || node->parent != move->parent ||
+        ul_type_elements(type_of(sink, value)) == 0)
         return UL_NONE;
     const struct ul_value *out = &graph->values[node->outputs[0]];
     UL_ASSERT(ul_type_known(&out->type));
@@ -92,7 +115,7 @@ static ul_node_id follower(const struct sink *sink, ul_value_id value, const str
         return UL_NONE;
     for (uint32_t i = 0; i < node->input_count; i++) {
         if (node->inputs[i] != UL_NONE && node->inputs[i] != value &&
-            fit_of(sink, node->inputs[i], &out->type, shape) == FITS_NOT)
+            fit_of(sink, move, node->inputs[i]) == FITS_NOT)
             return UL_NONE;
     }
     return id;
@@ -100,23 +123,34 @@ static ul_node_id follower(const struct sink *sink, ul_value_id value, const str
 
 /* ---- Changing places ---- */
 
-/* The operand with the dimensions of `shape`, by a node where it has not. */
+/* The operand as it is in front of `move`, by a node where it was not yet. */
 static ul_value_id reshaped(const struct sink *sink, struct ul_build *build, ul_value_id operand,
-                            const struct ul_type *shape)
+                            const struct ul_node *move)
 {
     const struct ul_node *from = maker(sink, operand);
+    const struct ul_type *shape = type_of(sink, move->inputs[0]);
+    uint32_t count;
+    const int64_t *perm = ul_node_get_ints(move, "perm", &count);
+    int64_t back[UL_LIMIT_RANK];
+    if (move->op == UL_OP_Transpose) {
+        for (uint32_t d = 0; d < count; d++)
+            back[perm[d]] = d;
+        return same_transpose(from, move) ? from->inputs[0]
+                                          : ul_build_transpose(build, operand, back);
+    }
     if (from != NULL && ul_edit_is_reshape(from->op) &&
         same_dims(type_of(sink, from->inputs[0]), shape))
         return from->inputs[0];
     return ul_build_reshape(build, operand, shape->rank, shape->dims);
 }
 
-/* A node like the reader, before it and in the shape that `reshape` starts from; the reader becomes
- * the reshape, whose node goes. */
-static void change_places(struct sink *sink, ul_node_id reshape, ul_node_id reader)
+/* A node like the reader, before it and in the shape that the movement `id` starts from; the reader
+ * becomes the movement, whose node goes. */
+static void change_places(struct sink *sink, ul_node_id id, ul_node_id reader)
 {
     struct ul_graph *graph = sink->graph;
-    ul_value_id before = graph->nodes[reshape].inputs[0], after = graph->nodes[reshape].outputs[0];
+    const struct ul_node move = graph->nodes[id];
+    ul_value_id before = move.inputs[0], after = move.outputs[0];
     const struct ul_type shape = *type_of(sink, before), result = *type_of(sink, after);
     UL_ASSERT(graph->nodes[reader].output_count == 1);
     UL_ASSERT(ul_type_elements(&shape) == ul_type_elements(&result));
@@ -127,18 +161,17 @@ static void change_places(struct sink *sink, ul_node_id reshape, ul_node_id read
     for (uint32_t i = 0; i < count; i++) {
         if (inputs[i] == after)
             inputs[i] = before;
-        else if (inputs[i] != UL_NONE && fit_of(sink, inputs[i], &result, &shape) == FITS_RESHAPED)
-            inputs[i] = reshaped(sink, &build, inputs[i], &shape);
+        else if (inputs[i] != UL_NONE && fit_of(sink, &move, inputs[i]) == FITS_RESHAPED)
+            inputs[i] = reshaped(sink, &build, inputs[i], &move);
     }
     ul_node_id moved = ul_build_like(&build, reader, inputs);
     ul_value_id made = graph->nodes[moved].outputs[0];
     graph->values[made].type = ul_type_make(result.dtype, shape.rank, shape.dims);
-    const struct ul_node *old = &graph->nodes[reshape];
-    ul_node_become(graph, reader, old->op, old->inputs, old->input_count);
+    ul_node_become(graph, reader, move.op, move.inputs, move.input_count);
     graph->nodes[reader].inputs[0] = made;
-    graph->nodes[reader].attrs = old->attrs;
-    graph->nodes[reader].attr_count = old->attr_count;
-    ul_graph_remove_node(graph, reshape);
+    graph->nodes[reader].attrs = move.attrs;
+    graph->nodes[reader].attr_count = move.attr_count;
+    ul_graph_remove_node(graph, id);
 }
 
 /* ---- Transposes ---- */
@@ -186,10 +219,16 @@ static void as_reshape(struct sink *sink, ul_node_id id)
 
 /* ---- The walk ---- */
 
+static bool is_movement(const struct ul_node *node)
+{
+    return ul_edit_is_reshape(node->op) ||
+           (node->op == UL_OP_Transpose && ul_node_find_attr(node, "perm") != NULL);
+}
+
 enum ul_status ul_pass_sink(struct ul_pass *pass)
 {
     struct ul_graph *graph = pass->graph;
-    struct sink sink = {.graph = graph};
+    struct sink sink = {.graph = graph, .channels_last = pass->traits->channels_last};
     struct ul_node_list order = ul_edit_all_nodes(graph, pass->scratch);
     sink.known_count = graph->value_count;
     sink.uses = ul_graph_count_uses(graph, pass->scratch);
@@ -199,11 +238,11 @@ enum ul_status ul_pass_sink(struct ul_pass *pass)
         ul_node_id id = order.nodes[n];
         as_reshape(&sink, id);
         const struct ul_node *node = &graph->nodes[id];
-        if (!ul_edit_is_reshape(node->op) || node->output_count != 1 ||
+        if (!is_movement(node) || node->output_count != 1 ||
             (node->inputs[0] < sink.known_count && sink.uses[node->inputs[0]] != 1) ||
             !is_computed(&sink, node->inputs[0]))
             continue;
-        ul_node_id reader = follower(&sink, node->outputs[0], type_of(&sink, node->inputs[0]));
+        ul_node_id reader = follower(&sink, node);
         if (reader != UL_NONE)
             change_places(&sink, id, reader);
     }

@@ -1,0 +1,25 @@
+/* Folding factors into weights: what passes/bnfold*.c share. For these files alone. */
+#ifndef UL_BNFOLD_INTERNAL_H
+#define UL_BNFOLD_INTERNAL_H
+
+#include "passes/passes_internal.h"
+
+/* A product whose result is multiplied by a constant along its last axis. */
+struct ul_scaled_product {
+    const uint32_t *uses; /* per value, of those that are known */
+    uint32_t known_count;
+    ul_value_id x; /* what is multiplied */
+    const struct ul_tensor *factors;
+    ul_node_id product, bias; /* the Add of a constant between, or UL_NONE */
+    uint32_t bias_input;      /* of that, the constant */
+};
+
+/* bnfold_product.c */
+
+/* Fills in `found`, of which the caller sets uses and known_count; false: `id` multiplies no such
+ * product, or its weights are to stay. */
+bool ul_bnfold_find_product(const struct ul_pass *pass, ul_node_id id,
+                            struct ul_scaled_product *found);
+void ul_bnfold_scale_product(struct ul_graph *graph, const struct ul_scaled_product *found);
+
+#endif
