@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""A roofline on paper: what a run of target cuda launches, moves and computes, beside what
+torch.compile's kernels of the same network do. Needs no GPU, and measures none.
+
+    roofline.py [--ullage build/release/cli/ullage] [--only RE] [--precision fp32,tf32,fp16,bf16]
+                [--devices h100-sxm,a100-80gb-sxm] [--json FILE] [-- PLAN OPTIONS]
+    PEER_PYTHON=COMMAND     a Python with PyTorch 2.15 (inductor.py); without one, ours alone
+
+Per network of models/ at full size, batch 1, and precision:
+
+launches   of kernels, copies and library calls; of both sides as their code has them
+moved      bytes: each kernel's operands and results once, however often it reads them: ours by the
+           plan (its steps' moved_bytes), torch's by inductor's scheduler
+operations ours those of all steps (plan), torch's those of products
+time       of both sides by the same formula, and nothing else: for each kernel the longer of its
+           operations at the device's peak for that type (its data sheet's) and its bytes at the
+           peak of its memory, and a fixed time a launch. It is what no run can be below that does
+           so, not what a run takes: kernels do not reach peaks, and the formula cannot tell good
+           ones from bad ones. `ullage plan` predicts with more (codegen/README.md).
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
+NETWORKS = ["resnet50", "convnext_t", "swin_t", "vit_b16", "bert_base", "gpt2", "lstm"]
+PRECISIONS = {"fp32": "f32", "tf32": "tf32", "fp16": "f16", "bf16": "f16"}
+
+
+def read_devices(ullage, names):
+    """{name: {type: operations a ns, "bytes": bytes a ns, "launch": ns}} by ullage profile --list."""
+    text = subprocess.run([ullage, "profile", "--list"], check=True, capture_output=True, text=True)
+    devices = {}
+    for line in text.stdout.splitlines():
+        cells = line.split()
+        if cells and cells[0] in names:
+            f32, tf32, f16, _, gigabytes, _, _, launch = (float(cell) for cell in cells[1:9])
+            devices[cells[0]] = {"f32": f32 * 1e3, "tf32": tf32 * 1e3, "f16": f16 * 1e3,
+                                 "bytes": gigabytes, "launch": launch}  # fmt: skip
+    missing = set(names) - set(devices)
+    if missing:
+        sys.exit(f"roofline.py: no such device: {', '.join(sorted(missing))}")
+    return devices
+
+
+def predict_ns(kernels, launches, device, kind):
+    bound = sum(max(flops / device[kind], moved / device["bytes"]) for flops, moved in kernels)
+    return bound + launches * device["launch"]
+
+
+def plan(arguments, model, precision, folder):
+    path = os.path.join(folder, "plan.json")
+    options = {"fp32": [], "tf32": ["--tf32"]}.get(precision, ["--precision", precision])
+    subprocess.run([arguments.ullage, "plan", model, "--target", "cuda", "--with-cudnn", "on",
+                    *options, *arguments.options, "--json", path],
+                   check=True, stdout=subprocess.DEVNULL)  # fmt: skip
+    with open(path) as file:
+        whole = json.load(file)
+    kernels = list(zip(whole["steps"]["flops"], whole["steps"]["moved_bytes"], strict=True))
+    return {
+        "launches": whole["launches"]["count"],
+        "library_calls": whole["launches"]["of_libraries"],
+        "moved_bytes": sum(moved for _, moved in kernels),
+        "kernels": kernels,
+    }
+
+
+def peer(name, precision, folder):
+    """What inductor.py says; None without a peer, and for what torch.compile does not trace."""
+    command = os.environ.get("PEER_PYTHON")
+    if command is None or name == "lstm":  # nn.LSTM stays a call of cuDNN
+        return None
+    card = os.path.join(folder, "one_card.so")
+    if not os.path.exists(card):
+        source = os.path.join(HERE, "..", "training", "one_card.c")
+        subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1",
+                        source, "-o", card], check=True)  # fmt: skip
+    type_name = "fp32" if precision == "tf32" else precision
+    done = subprocess.run([command, os.path.join(HERE, "inductor.py"), name, type_name],
+                          capture_output=True, text=True, env={**os.environ, "LD_PRELOAD": card})
+    if done.returncode != 0:
+        print(f"inductor.py {name} {type_name}: {done.stderr.strip().splitlines()[-1:]}",
+              file=sys.stderr)  # fmt: skip
+        return None
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def cells(side, devices, kind):
+    if side is None:
+        return ["-"] * (3 + len(devices))
+    times = [f"{predict_ns(side['kernels'], side['launches'], device, kind) * 1e-3:.0f}"
+             for device in devices.values()]  # fmt: skip
+    return [f"{side['launches']} ({side['library_calls']})", f"{side['moved_bytes'] / 2**20:.1f}",
+            f"{sum(flops for flops, _ in side['kernels']) * 1e-9:.2f}", *times]  # fmt: skip
+
+
+def print_row(texts):
+    print("| " + " | ".join(texts) + " |", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--ullage", default=os.path.join(ROOT, "build/release/cli/ullage"))
+    parser.add_argument("--only", default=".")
+    parser.add_argument("--precision", default="fp32,tf32,fp16,bf16")
+    parser.add_argument("--devices", default="h100-sxm,a100-80gb-sxm")
+    parser.add_argument("--json")
+    own, options = sys.argv[1:], []
+    if "--" in own:
+        own, options = own[: own.index("--")], own[own.index("--") + 1 :]
+    arguments = parser.parse_args(own)
+    arguments.options = options
+    devices = read_devices(arguments.ullage, arguments.devices.split(","))
+    sides = ["launches (calls)", "moved MiB", "10^9 operations", *(f"us {name}" for name in devices)]
+    print_row(["network", "precision", *sides, *(f"torch.compile: {side}" for side in sides)])
+    print_row(["---"] * (2 + 2 * len(sides)))
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name in (name for name in NETWORKS if re.search(arguments.only, name)):
+            model = os.path.join(folder, f"{name}.onnx")
+            subprocess.run([sys.executable, os.path.join(ROOT, "models", "make.py"), name, "-o",
+                            model], check=True, stdout=subprocess.DEVNULL)  # fmt: skip
+            for precision in arguments.precision.split(","):
+                kind = PRECISIONS[precision]
+                both = [plan(arguments, model, precision, folder), peer(name, precision, folder)]
+                print_row([name, precision, *cells(both[0], devices, kind),
+                           *cells(both[1], devices, kind)])  # fmt: skip
+                rows.append({"network": name, "precision": precision, "ullage": both[0],
+                             "torch": both[1]})  # fmt: skip
+            os.remove(model)
+    if arguments.json:
+        with open(arguments.json, "w") as file:
+            json.dump(rows, file)
+
+
+if __name__ == "__main__":
+    main()
