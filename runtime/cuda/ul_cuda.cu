@@ -170,6 +170,7 @@ static enum ul_result make_context(struct ul_context *context, struct ul_failure
     error = ul_cuda_first(error, cudaMemGetInfo(&free_bytes, &total_bytes));
     if (error != cudaSuccess)
         return ul_cuda_fail(context, failure, error);
+    memset(context->seen, 0, sizeof *context->seen); /* runs without faults never write it */
     uint64_t after = before != 0 ? nvml_used_bytes(context->device) : 0;
     memory->total_bytes = total_bytes;
     memory->context_shared = before == 0 || after == 0;

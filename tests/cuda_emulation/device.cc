@@ -681,6 +681,7 @@ cudaError_t cudaHostAlloc(void **pointer, size_t size, unsigned)
         return result(error);
     if (posix_memalign(pointer, PAGE_BYTES, size) != 0)
         return result(cudaErrorMemoryAllocation);
+    memset(*pointer, 0xA5, size); /* nothing says that it is zeroed */
     host_allocations[(unsigned char *)*pointer] = size;
     log_line("host_alloc %zu", size);
     activity_memory(true, true, *pointer, size);
