@@ -329,7 +329,9 @@ static void put_part(const struct attend_out *to)
                    attend->split_keys, attend->split_keys, attend->keys);
 }
 
-static void put_call(const struct attend_out *to, uint32_t indent)
+/* `put_pack`: so many sums at once are taken on tensor cores, by t_put_pack where they are several.
+ */
+static void put_call(const struct attend_out *to, int put_pack, uint32_t indent)
 {
     const struct ul_attend *attend = to->attend;
     struct ul_contract_out out = out_of(to, &to->scores[0]);
@@ -345,12 +347,15 @@ static void put_call(const struct attend_out *to, uint32_t indent)
                          to->depth, to->width, to->rows, to->columns);
     ul_contract_line(&out, indent, "static_assert(t_size::elements * %d <= %" PRIu32 ");",
                      to->kind != NULL ? 2 : 4, to->grid.shared_bytes);
+    char pack[16] = "";
+    if (to->kind != NULL)
+        snprintf(pack, sizeof pack, ", %d", put_pack);
     ul_contract_line(&out, indent,
                      "ul_attend_tile%s<t_size, ul_reading<%d, true>, ul_reading<%d, true>, "
-                     "ul_reading<%d, false>, %s, %s>(",
+                     "ul_reading<%d, false>, %s, %s%s>(",
                      to->kind != NULL ? "_mma" : "", to->q_pack, to->k_pack, to->v_pack,
                      ul_contract_cuda_truth(attend->empty_is_zero),
-                     ul_contract_cuda_truth(attend->split_keys > 0));
+                     ul_contract_cuda_truth(attend->split_keys > 0), pack);
     const char *type = to->coordinate;
     ul_contract_indent(&out, indent + 1);
     ul_text_printf(out.text, "t_shared_%" PRIu32 ", t_tile, (%s)%" PRId64 ", (%s)%" PRId64,
@@ -363,8 +368,11 @@ static void put_call(const struct attend_out *to, uint32_t indent)
                          to->k_pack > 1 ? "t_k_aligned" : "true",
                          to->v_pack > 1 ? "t_v_aligned" : "true");
     const char *verb = verb_of(to);
-    ul_contract_line(&out, indent + 1, "t_%s_q, t_%s_k, t_%s_v, t_score, t_put);", verb, verb,
-                     verb);
+    ul_contract_line(&out, indent + 1, "t_%s_q, t_%s_k, t_%s_v, t_score, t_put%s);", verb, verb,
+                     verb,
+                     to->kind == NULL ? ""
+                     : put_pack > 1   ? ", t_put_pack"
+                                      : ", t_put");
 }
 
 /* ---- Entries ---- */
@@ -420,8 +428,11 @@ void ul_attend_cuda_put_tile(const struct ul_contract_cuda_printer *printer,
     put_reader(&to, indent + 1, 'v', to.values, "t_fk", to.v_pack);
     put_score(&to, indent + 1);
     struct ul_contract_out result = out_of(&to, &to.values[0]);
+    int put_pack = 1;
     ul_contract_cuda_put_putter(&result, indent + 1);
-    put_call(&to, indent + 1);
+    if (to.kind != NULL)
+        put_pack = ul_contract_cuda_put_packs(&result, indent + 1, printer, false);
+    put_call(&to, put_pack, indent + 1);
     ul_contract_line(&out, indent, "}");
     ul_arena_done(&to.arena);
 }

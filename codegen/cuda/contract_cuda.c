@@ -9,6 +9,7 @@
 enum { TEAM_SUMS = 4 };
 
 struct cuda_out {
+    const struct ul_contract_cuda_printer *given;
     struct ul_contract_printer printer;
     struct ul_contract_cuda_plan plan;
     struct ul_contract_out out;
@@ -19,6 +20,7 @@ static void begin(struct cuda_out *to, const struct ul_contract_cuda_printer *pr
                   const struct ul_contraction *contraction)
 {
     ul_arena_init(&to->arena);
+    to->given = printer;
     ul_contract_cuda_plan_init(&to->plan, printer->kernel, contraction, printer->device,
                                &to->arena);
     to->printer = ul_contract_cuda_base(printer);
@@ -154,8 +156,9 @@ static const char *aligned(const struct ul_contract_cuda_reading *reading, const
     return reading->pack > 1 ? name : "true";
 }
 
-/* <m>, <n>, <k>, the functions); */
-static void put_arguments(const struct cuda_out *to, uint32_t indent, const char *first)
+/* <m>, <n>, <k>, the functions); `put_pack`: of tiles on tensor cores, what takes several sums. */
+static void put_arguments(const struct cuda_out *to, uint32_t indent, const char *first,
+                          const char *put_pack)
 {
     const struct ul_contract_out *out = &to->out;
     const struct ul_contract_plan *base = &to->plan.base;
@@ -163,8 +166,9 @@ static void put_arguments(const struct cuda_out *to, uint32_t indent, const char
     ul_contract_line(out, indent, "%s, (%s)%" PRId64 ", (%s)%" PRId64 ", (%s)%" PRId64 ",", first,
                      out->coordinate, base->m, out->coordinate, base->n, out->coordinate, base->k);
     if (is_place)
-        ul_contract_line(out, indent, "%s, %s, t_place_a, t_place_b, t_put);",
-                         aligned(&to->plan.a, "t_a_aligned"), aligned(&to->plan.b, "t_b_aligned"));
+        ul_contract_line(out, indent, "%s, %s, t_place_a, t_place_b, t_put, %s);",
+                         aligned(&to->plan.a, "t_a_aligned"), aligned(&to->plan.b, "t_b_aligned"),
+                         put_pack);
     else
         ul_contract_line(out, indent, "t_read_a, t_read_b, t_put);");
 }
@@ -196,8 +200,14 @@ static void put_tile(const struct cuda_out *to, uint32_t indent)
     const struct ul_contract_out *out = &to->out;
     const struct ul_contract_cuda_plan *plan = &to->plan;
     const char *suffix = plan->is_bytes ? "_bytes" : "";
-    char first[40];
+    bool is_mma = plan->form == UL_CONTRACT_CUDA_MMA;
+    char first[40], pack[16] = "";
+    int width = 1;
     put_functions(to, indent, plan->a.pack, plan->b.pack);
+    if (is_mma && !plan->is_bytes) {
+        width = ul_contract_cuda_put_packs(out, indent, to->given, plan->put_along_m);
+        snprintf(pack, sizeof pack, ", %d", width);
+    }
     put_size(to, indent);
     ul_contract_line(out, indent, "static_assert(t_size::elements * sizeof(%s) <= %" PRIu32 ");",
                      tile_type(to), plan->grid.shared_bytes);
@@ -205,11 +215,11 @@ static void put_tile(const struct cuda_out *to, uint32_t indent)
                      ul_contract_cuda_truth(plan->a.along_k));
     ul_contract_line(out, indent, "typedef ul_reading%s<%d, %s> t_reading_b;", suffix, plan->b.pack,
                      ul_contract_cuda_truth(plan->b.along_k));
-    ul_contract_line(out, indent, "ul_contract_%s%s<t_size, t_reading_a, t_reading_b, %s>(",
-                     plan->form == UL_CONTRACT_CUDA_MMA ? "mma" : "tile", suffix,
-                     ul_contract_cuda_truth(plan->put_along_m));
+    ul_contract_line(out, indent, "ul_contract_%s%s<t_size, t_reading_a, t_reading_b, %s%s>(",
+                     is_mma ? "mma" : "tile", suffix, ul_contract_cuda_truth(plan->put_along_m),
+                     pack);
     snprintf(first, sizeof first, "t_shared_%" PRIu32 ", t_tile", plan->base.contraction->acc);
-    put_arguments(to, indent + 1, first);
+    put_arguments(to, indent + 1, first, width > 1 ? "t_put_pack" : "t_put");
 }
 
 /* `name`: dot, or team; so many sums of a warp at a time. */
@@ -224,7 +234,7 @@ static void put_dots(const struct cuda_out *to, uint32_t indent, const char *nam
     ul_contract_line(&to->out, indent, "ul_contract_%s%s<%s, %d, %d>(", name,
                      plan->is_bytes ? "_bytes" : "", plan->is_bytes ? product : plan->base.type,
                      plan->dot_pack, sums);
-    put_arguments(to, indent + 1, first);
+    put_arguments(to, indent + 1, first, NULL);
 }
 
 /* A sum for each thread of the team. */

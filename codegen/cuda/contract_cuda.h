@@ -25,6 +25,13 @@ struct ul_contract_cuda_printer {
     void (*put_expression)(void *context, ul_kx expression);
     void (*put_statements)(void *context, ul_ks first, uint32_t indent);
     void (*put_load)(void *context, uint32_t buffer, const char *index);
+    /* Whether the epilogue takes `width` sums at once that are neighbours along a variable of so
+     * many rounds; and that, of the sums t_sums.at[0] and on, where buffers are aligned: it returns
+     * then. */
+    bool (*has_packs)(void *context, const struct ul_contraction *contraction, uint32_t along,
+                      int64_t rounds, int64_t width);
+    void (*put_packs)(void *context, const struct ul_contraction *contraction, uint32_t along,
+                      int64_t rounds, int64_t width, uint32_t indent);
     int64_t team; /* threads of put_team's team, which are whole warps that run alike; 0: they may
                      be any number, each on its own */
 };

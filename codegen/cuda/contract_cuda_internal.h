@@ -99,6 +99,10 @@ void ul_contract_cuda_put_bases(const struct ul_contract_out *out, uint32_t inde
                                 const char *type, int pack);
 /* const auto t_put = [&](t_fm, t_fn, t_sum) { the epilogue }; */
 void ul_contract_cuda_put_putter(const struct ul_contract_out *out, uint32_t indent);
+/* Also t_put_pack(t_fm, t_fn, t_sums) of neighbours along m, or along n, from a multiple of their
+ * number on; gives that number, 1 where the epilogue does not take several and nothing is put. */
+int ul_contract_cuda_put_packs(const struct ul_contract_out *out, uint32_t indent,
+                               const struct ul_contract_cuda_printer *printer, bool along_m);
 /* The epilogue of `sum`, the variables of m and n declared. */
 void ul_contract_cuda_put_epilogue(const struct ul_contract_out *out, uint32_t indent,
                                    const char *sum);

@@ -151,3 +151,32 @@ void ul_contract_cuda_put_putter(const struct ul_contract_out *out, uint32_t ind
     ul_contract_cuda_put_epilogue(out, indent + 1, "t_sum");
     ul_contract_line(out, indent, "};");
 }
+
+int ul_contract_cuda_put_packs(const struct ul_contract_out *out, uint32_t indent,
+                               const struct ul_contract_cuda_printer *printer, bool along_m)
+{
+    enum { WIDTH = 8 };
+    const struct ul_contract_plan *plan = out->plan;
+    const struct ul_contraction *c = plan->contraction;
+    const struct ul_contract_uses *uses = &plan->epilogue_uses;
+    const struct ul_contract_dims *dims = along_m ? &plan->out_m : &plan->out_n;
+    uint32_t last = dims->count - 1, along = c->vars[dims->carrier[last]];
+    int64_t rounds = dims->extents[last];
+    if (!uses->mentions_acc || !printer->has_packs(printer->context, c, along, rounds, WIDTH))
+        return 1;
+    ul_contract_line(out, indent,
+                     "const auto t_put_pack = [&](%s t_fm, %s t_fn, const ul_pack_of<%s, %d> "
+                     "&t_sums) {",
+                     out->coordinate, out->coordinate, plan->type, WIDTH);
+    ul_contract_split(out, indent + 1, &plan->out_m, "t_m", "t_fm");
+    ul_contract_split(out, indent + 1, &plan->out_n, "t_n", "t_fn");
+    ul_contract_declare(out, indent + 1, uses, &plan->out_m, 0, c->m_count, "t_m", NULL);
+    ul_contract_declare(out, indent + 1, uses, &plan->out_n, c->m_count, c->n_count, "t_n", NULL);
+    printer->put_packs(printer->context, c, along, rounds, WIDTH, indent + 1);
+    ul_contract_line(out, indent + 1, "UL_ROLLED");
+    ul_contract_line(out, indent + 1, "for (int t_u = 0; t_u < %d; t_u++)", WIDTH);
+    ul_contract_line(out, indent + 1, "    t_put(t_fm%s, t_fn%s, t_sums.at[t_u]);",
+                     along_m ? " + t_u" : "", along_m ? "" : " + t_u");
+    ul_contract_line(out, indent, "};");
+    return WIDTH;
+}

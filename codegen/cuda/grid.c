@@ -576,9 +576,8 @@ static void set_item_vector(struct builder *b, struct ul_phase *phase)
 {
     if (phase->items.count == 0)
         return;
-    struct ul_nest packs = ul_grid_vector(&phase->items, b->kernel, 0, b->arena);
-    if (packs.total / packs.vector >= for_all(b, UL_VECTOR_MIN_THREADS))
-        phase->items = packs;
+    phase->items =
+        ul_grid_vector_items(&phase->items, b->kernel, for_all(b, UL_VECTOR_MIN_THREADS), b->arena);
 }
 
 /* How the statements of an item are run. */

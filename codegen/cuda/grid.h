@@ -44,8 +44,11 @@ enum ul_grid_place {
 };
 
 /* Loops of independent iterations, taken as one: round f of the nest is run by thread f / vector
- * modulo the team's threads; where there is a shift, so is round f - shift. */
+ * modulo the team's threads; where there is a shift, so is round f - shift. Or, without loops, what
+ * a contraction does with sums of which neighbours have neighbouring values of a variable. */
 struct ul_nest {
+    const struct ul_contraction *epilogue; /* NULL: loops */
+    uint32_t along;                        /* its variable */
     uint32_t count;
     ul_ks loops[UL_GRID_LEVELS];    /* outermost first */
     int64_t rounds[UL_GRID_LEVELS]; /* constant, where there is more than one loop */
@@ -117,10 +120,20 @@ void ul_grid_find_barriers(struct ul_phase *phase, const struct ul_kernel *kerne
 /* grid_vector.c, for grid.c and print_cuda.c */
 
 /* The nest with as many elements as a thread takes at once: 1, or as many as fill 16 bytes; 32
- * where so many `threads` of a team run the nest, and each has less rounds of it then; at most 4
- * of items (`threads` 0) with loops inside. */
+ * where so many `threads` of a team run the nest, and each has less rounds of it then. */
 struct ul_nest ul_grid_vector(const struct ul_nest *nest, const struct ul_kernel *kernel,
                               int64_t threads, struct ul_arena *arena);
+/* The same of items, of which so many are to be left; with loops inside, 4 or 8 at once. */
+struct ul_nest ul_grid_vector_items(const struct ul_nest *nest, const struct ul_kernel *kernel,
+                                    int64_t min_items, struct ul_arena *arena);
+/* What the contraction does with `width` sums side by side, `along` being the variable of which
+ * there are so many `rounds`; false where that is done for one sum at a time. */
+bool ul_grid_epilogue(struct ul_nest *nest, const struct ul_kernel *kernel,
+                      const struct ul_contraction *contraction, uint32_t along, int64_t rounds,
+                      int64_t width, struct ul_arena *arena);
+/* The variable of its innermost loop, and the statements inside. */
+uint32_t ul_nest_var(const struct ul_nest *nest, const struct ul_kernel *kernel);
+ul_ks ul_nest_body(const struct ul_nest *nest, const struct ul_kernel *kernel);
 /* Are the elements at the index, in a nest that has vectors, one such? */
 bool ul_grid_is_contiguous(const struct ul_kernel *kernel, const struct ul_nest *nest, ul_kx index);
 

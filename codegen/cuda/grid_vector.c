@@ -35,11 +35,17 @@ struct vectors {
     bool has_loops;
 };
 
-static const struct ul_ks_data *innermost(const struct ul_kernel *kernel,
-                                          const struct ul_nest *nest)
+uint32_t ul_nest_var(const struct ul_nest *nest, const struct ul_kernel *kernel)
 {
-    UL_ASSERT(nest->count > 0);
-    return &kernel->stmts[nest->loops[nest->count - 1]];
+    UL_ASSERT(nest->epilogue != NULL || nest->count > 0);
+    return nest->epilogue != NULL ? nest->along : kernel->stmts[nest->loops[nest->count - 1]].var;
+}
+
+ul_ks ul_nest_body(const struct ul_nest *nest, const struct ul_kernel *kernel)
+{
+    UL_ASSERT(nest->epilogue != NULL || nest->count > 0);
+    return nest->epilogue != NULL ? nest->epilogue->epilogue
+                                  : kernel->stmts[nest->loops[nest->count - 1]].body;
 }
 
 /* Does it differ from round to round? */
@@ -88,7 +94,7 @@ static bool is_even(const struct ul_kernel *kernel, const struct ul_nest *nest, 
     if (is_known || ul_kx_is_int(kernel, id, &number))
         return number % width == 0 || factor % width == 0 ||
                (number % width) * (factor % width) % width == 0;
-    if (expr->op == UL_KX_VAR && expr->var == innermost(kernel, nest)->var) {
+    if (expr->op == UL_KX_VAR && expr->var == ul_nest_var(nest, kernel)) {
         *own += factor;
         return true;
     }
@@ -122,28 +128,40 @@ static bool is_same(const struct ul_kernel *kernel, ul_kx a, ul_kx b)
     return ul_kx_is_int(kernel, a, &p) && ul_kx_is_int(kernel, b, &q) && p == q;
 }
 
-/* What a body loads; sizes only of what differs from round to round. What it stores to, it may load
- * only where it stores, and before. */
-static void find_loads(const struct vectors *v, ul_kx id, const ul_kx *stored_at,
-                       uint64_t *max_bytes, bool *fits)
+/* The bytes of the largest element that an expression loads of what differs. */
+static void find_bytes(const struct vectors *v, ul_kx id, uint64_t *max_bytes)
+{
+    const struct ul_kx_data *expr = &v->kernel->exprs[id];
+    uint32_t count = ul_kx_operand_count(expr->op);
+    if (expr->op == UL_KX_LOAD && differs(v->kernel, v->varies, expr->a)) {
+        uint64_t bytes = ul_dtype_get(v->kernel->buffers[expr->var].dtype)->size_bytes;
+        *max_bytes = bytes > *max_bytes ? bytes : *max_bytes;
+    }
+    if (count >= 1)
+        find_bytes(v, expr->a, max_bytes);
+    if (count >= 2)
+        find_bytes(v, expr->b, max_bytes);
+    if (count == 3)
+        find_bytes(v, expr->c, max_bytes);
+}
+
+/* What a body loads: what it stores to only where it stores, and before. */
+static void find_loads(const struct vectors *v, ul_kx id, const ul_kx *stored_at, bool *fits)
 {
     const struct ul_kx_data *expr = &v->kernel->exprs[id];
     if (ul_kx_operand_count(expr->op) == 0)
         return;
-    if (expr->op == UL_KX_LOAD && differs(v->kernel, v->varies, expr->a)) {
-        const struct ul_buffer *buffer = &v->kernel->buffers[expr->var];
-        uint64_t bytes = ul_dtype_get(buffer->dtype)->size_bytes;
-        *max_bytes = bytes > *max_bytes ? bytes : *max_bytes;
-        *fits = *fits && buffer->role != UL_BUFFER_LOCAL; /* a register, maybe */
-    }
+    if (expr->op == UL_KX_LOAD && differs(v->kernel, v->varies, expr->a))
+        *fits =
+            *fits && v->kernel->buffers[expr->var].role != UL_BUFFER_LOCAL; /* a register, maybe */
     if (expr->op == UL_KX_LOAD && stored_at[expr->var] != UL_NONE)
         *fits =
             *fits && !v->is_stored[expr->var] && is_same(v->kernel, expr->a, stored_at[expr->var]);
-    find_loads(v, expr->a, stored_at, max_bytes, fits);
+    find_loads(v, expr->a, stored_at, fits);
     if (ul_kx_operand_count(expr->op) >= 2)
-        find_loads(v, expr->b, stored_at, max_bytes, fits);
+        find_loads(v, expr->b, stored_at, fits);
     if (ul_kx_operand_count(expr->op) == 3)
-        find_loads(v, expr->c, stored_at, max_bytes, fits);
+        find_loads(v, expr->c, stored_at, fits);
 }
 
 static void find_list_loads(const struct vectors *v, ul_ks first, const ul_kx *stored_at,
@@ -151,11 +169,13 @@ static void find_list_loads(const struct vectors *v, ul_ks first, const ul_kx *s
 {
     for (ul_ks id = first; id != UL_NONE; id = v->kernel->stmts[id].next) {
         const struct ul_ks_data *stmt = &v->kernel->stmts[id];
-        find_loads(v, stmt->value, stored_at, max_bytes, fits);
+        find_bytes(v, stmt->value, max_bytes);
+        find_loads(v, stmt->value, stored_at, fits);
         find_list_loads(v, stmt->body, stored_at, max_bytes, fits);
         find_list_loads(v, stmt->orelse, stored_at, max_bytes, fits);
         if (stmt->kind == UL_KS_STORE) {
-            find_loads(v, stmt->index, stored_at, max_bytes, fits);
+            find_bytes(v, stmt->index, max_bytes);
+            find_loads(v, stmt->index, stored_at, fits);
             v->is_stored[stmt->buffer] = true;
         }
     }
@@ -229,30 +249,92 @@ static bool fits_width(const struct vectors *v, struct ul_nest *nest, int64_t wi
     return nest->rounds[nest->count - 1] % width == 0 && is_contiguous(v, nest, v->body, true);
 }
 
+/* The bytes of the largest element that loops and branches load. */
+static uint64_t inner_bytes(const struct vectors *v, ul_ks first, bool is_top)
+{
+    uint64_t max = 0;
+    for (ul_ks id = first; id != UL_NONE; id = v->kernel->stmts[id].next) {
+        const struct ul_ks_data *stmt = &v->kernel->stmts[id];
+        uint64_t bodies[] = {inner_bytes(v, stmt->body, false),
+                             inner_bytes(v, stmt->orelse, false)};
+        if (!is_top)
+            find_bytes(v, stmt->value, &max);
+        max = bodies[0] > max ? bodies[0] : max;
+        max = bodies[1] > max ? bodies[1] : max;
+    }
+    return max;
+}
+
+enum { PACK_BYTES = 16, MAX_BYTES = 32, MIN_SUMS = 4, MAX_SUMS = 8 };
+
+/* What is known of the nest's body; the bytes of its largest element, 0 where it has no vectors. */
+static uint64_t init(struct vectors *v, const struct ul_nest *nest, bool is_of_items)
+{
+    v->body = ul_nest_body(nest, v->kernel);
+    v->is_of_items = is_of_items;
+    v->varies = UL_NEW_ARRAY(v->arena, bool, v->kernel->var_count);
+    v->varies[ul_nest_var(nest, v->kernel)] = true;
+    if (nest->epilogue != NULL)
+        v->varies[nest->epilogue->acc] = true;
+    uint64_t bytes = element_bytes(v);
+    return bytes <= PACK_BYTES / 2 ? bytes : 0;
+}
+
 struct ul_nest ul_grid_vector(const struct ul_nest *nest, const struct ul_kernel *kernel,
                               int64_t threads, struct ul_arena *arena)
 {
-    enum { PACK_BYTES = 16, MAX_BYTES = 32, MAX_SUMS = 4 };
-    const struct ul_ks_data *loop = innermost(kernel, nest);
-    struct vectors v = {
-        .kernel = kernel, .arena = arena, .body = loop->body, .is_of_items = threads == 0};
+    struct vectors v = {.kernel = kernel, .arena = arena};
     struct ul_nest packs = *nest, wider;
-    v.varies = UL_NEW_ARRAY(arena, bool, kernel->var_count);
-    v.varies[loop->var] = true;
-    packs.varies = v.varies;
-    uint64_t bytes = element_bytes(&v);
-    if (bytes == 0 || bytes > PACK_BYTES / 2)
+    uint64_t bytes = init(&v, nest, false);
+    if (bytes == 0)
         return *nest;
     int64_t width = (int64_t)(PACK_BYTES / bytes);
-    if (v.has_loops && width > MAX_SUMS)
-        width = MAX_SUMS;
+    packs.varies = v.varies;
     if (!fits_width(&v, &packs, width))
         return *nest;
-    for (wider = packs;
-         threads > 0 && nest->total / width > threads && 2 * width * (int64_t)bytes <= MAX_BYTES &&
-         fits_width(&v, &wider, 2 * width);
+    for (wider = packs; nest->total / width > threads && 2 * width * (int64_t)bytes <= MAX_BYTES &&
+                        fits_width(&v, &wider, 2 * width);
          width *= 2)
         packs = wider;
     UL_ASSERT(nest->rounds[nest->count - 1] % packs.vector == 0);
     return packs;
+}
+
+struct ul_nest ul_grid_vector_items(const struct ul_nest *nest, const struct ul_kernel *kernel,
+                                    int64_t min_items, struct ul_arena *arena)
+{
+    struct vectors v = {.kernel = kernel, .arena = arena};
+    struct ul_nest packs = *nest;
+    uint64_t bytes = init(&v, nest, true);
+    if (bytes == 0)
+        return *nest;
+    int64_t width = (int64_t)(PACK_BYTES / bytes), min = width;
+    if (v.has_loops) { /* what stands around them may have longer elements */
+        uint64_t inner = inner_bytes(&v, v.body, true);
+        width = inner > 0 ? (int64_t)(PACK_BYTES / inner) : width;
+        width = width < MAX_SUMS ? width : MAX_SUMS;
+        min = width < MIN_SUMS ? width : MIN_SUMS;
+    }
+    packs.varies = v.varies;
+    for (; width >= min; width /= 2)
+        if (nest->total / width >= min_items && fits_width(&v, &packs, width))
+            return packs;
+    return *nest;
+}
+
+bool ul_grid_epilogue(struct ul_nest *nest, const struct ul_kernel *kernel,
+                      const struct ul_contraction *contraction, uint32_t along, int64_t rounds,
+                      int64_t width, struct ul_arena *arena)
+{
+    struct vectors v = {.kernel = kernel, .arena = arena};
+    UL_ASSERT(width > 1 && along < kernel->var_count);
+    *nest = (struct ul_nest){.epilogue = contraction,
+                             .along = along,
+                             .count = 1,
+                             .rounds = {rounds},
+                             .total = rounds,
+                             .shift = UL_NONE};
+    bool has_packs = init(&v, nest, false) > 0;
+    nest->varies = v.varies;
+    return has_packs && fits_width(&v, nest, width);
 }

@@ -226,17 +226,11 @@ static void find_packs(struct printer *printer, const struct ul_nest *nest, ul_k
         ul_arena_printf(printer->text->arena, "t_pack%u.at[t_u]", printer->pack_count++);
 }
 
-/* The body of the innermost loop. */
-static ul_ks nest_body(const struct printer *printer, const struct ul_nest *nest)
-{
-    UL_ASSERT(nest->count > 0);
-    return stmt_get(printer, nest->loops[nest->count - 1])->body;
-}
-
 static void put_pack_stores(struct printer *printer, const struct ul_nest *nest, bool declare,
                             uint32_t indent)
 {
-    for (ul_ks id = nest_body(printer, nest); id != UL_NONE; id = stmt_get(printer, id)->next) {
+    for (ul_ks id = ul_nest_body(nest, printer->kernel); id != UL_NONE;
+         id = stmt_get(printer, id)->next) {
         const struct ul_ks_data *stmt = stmt_get(printer, id);
         if (stmt->kind != UL_KS_STORE)
             continue;
@@ -314,7 +308,7 @@ static bool is_inner(const struct ul_ks_data *stmt)
 static ul_ks put_pack_run(struct printer *printer, const struct ul_nest *nest, ul_ks first,
                           uint32_t indent)
 {
-    uint32_t var = stmt_get(printer, nest->loops[nest->count - 1])->var;
+    uint32_t var = ul_nest_var(nest, printer->kernel);
     ul_ks end = first;
     for (; end != UL_NONE && !is_inner(stmt_get(printer, end));
          end = stmt_get(printer, end)->next) {
@@ -335,6 +329,12 @@ static ul_ks put_pack_run(struct printer *printer, const struct ul_nest *nest, u
     ul_put_indent(&printer->expr, indent + 1);
     ul_text_printf(printer->text, "[[maybe_unused]] const %s v%u = t_first + t_u;\n",
                    index_type(printer, var), var);
+    if (nest->epilogue != NULL) {
+        uint32_t acc = nest->epilogue->acc;
+        ul_put_indent(&printer->expr, indent + 1);
+        ul_text_printf(printer->text, "[[maybe_unused]] const %s v%u = t_sums.at[t_u];\n",
+                       variable_type(printer, acc), acc);
+    }
     put_lane(printer, nest, first, end, indent + 1);
     put_close(printer, indent);
     memset(printer->expr.elements, 0, printer->kernel->expr_count * sizeof(const char *));
@@ -367,6 +367,24 @@ static void put_pack_list(struct printer *printer, const struct ul_nest *nest, u
     printer->lane_count = outer;
 }
 
+/* The elements from t_first on. `v<id>` of the innermost loop is the first of them outside of the
+ * loop over t_u, and hidden inside of it. */
+static void put_elements(struct printer *printer, const struct ul_nest *nest, uint32_t indent)
+{
+    uint32_t var = ul_nest_var(nest, printer->kernel);
+    ul_put_indent(&printer->expr, indent++);
+    ul_text_put(printer->text, "{\n");
+    ul_put_indent(&printer->expr, indent);
+    ul_text_printf(printer->text, "[[maybe_unused]] const %s v%u = t_first;\n",
+                   index_type(printer, var), var);
+    put_pack_stores(printer, nest, true, indent);
+    printer->pack_count = printer->lane_count = 0;
+    printer->lanes = UL_NEW_ARRAY(printer->text->arena, uint32_t, printer->kernel->var_count);
+    put_pack_list(printer, nest, ul_nest_body(nest, printer->kernel), indent);
+    put_pack_stores(printer, nest, false, indent);
+    put_close(printer, indent - 1);
+}
+
 /* Several rounds of a nest, of which `name` counts the packs. `v<id>` of the innermost loop is the
  * first of them outside of the loop over t_u, and hidden inside of it. */
 static void put_pack(struct printer *printer, const struct ul_nest *nest, const char *name,
@@ -376,22 +394,13 @@ static void put_pack(struct printer *printer, const struct ul_nest *nest, const 
     struct ul_nest packs = *nest;
     uint32_t last = nest->count - 1;
     uint32_t var = stmt_get(printer, nest->loops[last])->var;
-    const char *type = index_type(printer, var);
     packs.total /= nest->vector;
     packs.rounds[last] /= nest->vector;
     put_rounds(printer, &packs, name, indent);
     ul_put_indent(&printer->expr, indent);
-    ul_text_printf(printer->text, "const %s t_first = v%u * %u;\n", type, var, nest->vector);
-    ul_put_indent(&printer->expr, indent++);
-    ul_text_put(printer->text, "{\n");
-    ul_put_indent(&printer->expr, indent);
-    ul_text_printf(printer->text, "[[maybe_unused]] const %s v%u = t_first;\n", type, var);
-    put_pack_stores(printer, nest, true, indent);
-    printer->pack_count = printer->lane_count = 0;
-    printer->lanes = UL_NEW_ARRAY(printer->text->arena, uint32_t, printer->kernel->var_count);
-    put_pack_list(printer, nest, nest_body(printer, nest), indent);
-    put_pack_stores(printer, nest, false, indent);
-    put_close(printer, indent - 1);
+    ul_text_printf(printer->text, "const %s t_first = v%u * %u;\n", index_type(printer, var), var,
+                   nest->vector);
+    put_elements(printer, nest, indent);
 }
 
 static void find_aligned(const struct printer *printer, const struct ul_nest *nest, ul_kx id,
@@ -428,7 +437,7 @@ static void put_aligned(struct printer *printer, const struct ul_nest *nest, uin
     const struct ul_kernel *kernel = printer->kernel;
     bool *is_found = UL_NEW_ARRAY(printer->text->arena, bool, kernel->buffer_count);
     const char *separator = "";
-    find_list_aligned(printer, nest, nest_body(printer, nest), is_found);
+    find_list_aligned(printer, nest, ul_nest_body(nest, printer->kernel), is_found);
     ul_put_indent(&printer->expr, indent);
     ul_text_put(printer->text, "if (");
     for (uint32_t i = 0; i < kernel->buffer_count; i++) {
@@ -504,7 +513,7 @@ static void put_strided_nest(struct printer *printer, const struct ul_nest *nest
     }
     put_round_loop(printer, nest->total, indent);
     put_rounds(printer, nest, "t_round", indent + 1);
-    put_in_thread(printer, nest_body(printer, nest), indent + 1);
+    put_in_thread(printer, ul_nest_body(nest, printer->kernel), indent + 1);
     put_close(printer, indent);
 }
 
@@ -607,6 +616,33 @@ static void contract_load(void *context, uint32_t buffer, const char *index)
     ul_put_load(&printer->expr, buffer, index);
 }
 
+static bool contract_has_packs(void *context, const struct ul_contraction *contraction,
+                               uint32_t along, int64_t rounds, int64_t width)
+{
+    const struct printer *printer = context;
+    struct ul_nest nest;
+    return ul_grid_epilogue(&nest, printer->kernel, contraction, along, rounds, width,
+                            printer->text->arena);
+}
+
+static void contract_packs(void *context, const struct ul_contraction *contraction, uint32_t along,
+                           int64_t rounds, int64_t width, uint32_t indent)
+{
+    struct printer *printer = context;
+    struct ul_nest nest;
+    if (!ul_grid_epilogue(&nest, printer->kernel, contraction, along, rounds, width,
+                          printer->text->arena))
+        UL_ASSERT(!"asked before");
+    put_aligned(printer, &nest, indent);
+    ul_put_indent(&printer->expr, indent + 1);
+    ul_text_printf(printer->text, "const %s t_first = (%s)v%u;\n", index_type(printer, along),
+                   index_type(printer, along), along);
+    put_elements(printer, &nest, indent + 1);
+    ul_put_indent(&printer->expr, indent + 1);
+    ul_text_put(printer->text, "return;\n");
+    put_close(printer, indent);
+}
+
 static struct ul_contract_cuda_printer contract_printer(struct printer *printer)
 {
     return (struct ul_contract_cuda_printer){.text = printer->text,
@@ -615,7 +651,9 @@ static struct ul_contract_cuda_printer contract_printer(struct printer *printer)
                                              .device = printer->device,
                                              .put_expression = contract_expression,
                                              .put_statements = contract_statements,
-                                             .put_load = contract_load};
+                                             .put_load = contract_load,
+                                             .has_packs = contract_has_packs,
+                                             .put_packs = contract_packs};
 }
 
 static const struct ul_contraction *contraction_of(const struct printer *printer, ul_ks id)

@@ -589,11 +589,33 @@ __device__ __forceinline__ void ul_attend_out(const ul_attend_band<MMA> (&bands)
     }
 }
 
+/* PACK elements of row y from x on, of those that lie in `place`. */
+template <class MMA, int PACK, bool EMPTY_IS_ZERO, bool IS_PART>
+__device__ __forceinline__ ul_pack_of<float, PACK> ul_attend_sums(const float *norms,
+                                                                  const float *place, int y, int x)
+{
+    typedef ul_pack_of<float, PACK> pack;
+    constexpr int BR = MMA::BR;
+    pack sums = ul_pack_fill<float, PACK>(0.0f);
+    UL_UNROLLED
+    for (int g = 0; g < MMA::GROUPS; g++) {
+        const pack own = *(const pack *)(const void *)(place + (g * BR + y) * MMA::pitch_o + x);
+        UL_UNROLLED
+        for (int e = 0; e < PACK; e++)
+            sums.at[e] += norms[g * BR + y] * own.at[e];
+    }
+    UL_UNROLLED
+    for (int e = 0; e < PACK && !IS_PART; e++)
+        sums.at[e] = ul_attend_quotient<EMPTY_IS_ZERO>(sums.at[e], norms[MMA::GROUPS * BR + y]);
+    return sums;
+}
+
 /* Puts the quotients through `place`, some elements of all queries after the other. */
-template <class MMA, bool EMPTY_IS_ZERO, bool IS_PART, typename I, class PUT>
-__device__ __forceinline__ void ul_attend_put_mma(const ul_attend_band<MMA> (&bands)[MMA::DOWN],
-                                                  const float *norms, float *place, I row0,
-                                                  I queries, I value_size, const PUT &put)
+template <class MMA, bool EMPTY_IS_ZERO, bool IS_PART, int PACK, typename I, class PUT,
+          class PUT_PACK>
+__device__ __forceinline__ void
+ul_attend_put_mma(const ul_attend_band<MMA> (&bands)[MMA::DOWN], const float *norms, float *place,
+                  I row0, I queries, I value_size, const PUT &put, const PUT_PACK &put_pack)
 {
     constexpr int BR = MMA::BR, chunk = MMA::chunk, pitch = MMA::pitch_o;
     const int warp = (int)threadIdx.x / 32;
@@ -603,17 +625,16 @@ __device__ __forceinline__ void ul_attend_put_mma(const ul_attend_band<MMA> (&ba
         ul_attend_out<MMA>(bands, mine, e0);
         __syncthreads();
         UL_ROLLED
-        for (int i = (int)threadIdx.x; i < BR * chunk; i += MMA::threads) {
-            const int y = i / chunk, x = i % chunk;
+        for (int i = (int)threadIdx.x; i < BR * chunk / PACK; i += MMA::threads) {
+            const int y = i / (chunk / PACK), x = i % (chunk / PACK) * PACK;
             const I row = row0 + y, element = e0 + x;
-            float sum = 0.0f;
-            UL_UNROLLED
-            for (int g = 0; g < MMA::GROUPS; g++)
-                sum += norms[g * BR + y] * place[(g * BR + y) * pitch + x];
-            if (row < queries && element < value_size)
-                put(row, element,
-                    IS_PART ? sum
-                            : ul_attend_quotient<EMPTY_IS_ZERO>(sum, norms[MMA::GROUPS * BR + y]));
+            const auto sums = ul_attend_sums<MMA, PACK, EMPTY_IS_ZERO, IS_PART>(norms, place, y, x);
+            if (row >= queries || element >= value_size)
+                continue;
+            if constexpr (PACK > 1)
+                put_pack(row, element, sums);
+            else
+                put(row, element, sums.at[0]);
         }
         __syncthreads();
     }
@@ -633,14 +654,16 @@ template <class LAYOUT, int WIDTH, class MMA, class HOW>
 using ul_attend_stage = ul_stage<MMA::BK, WIDTH, HOW::PACK, MMA::threads, LAYOUT>;
 
 /* ul_attend_tile on tensor cores; place_q(query, element), place_k(key, element) and
- * place_v(element, key) give an ul_source. aligned: of queries, keys and values. */
-template <class MMA, class Q, class K, class V, bool EMPTY_IS_ZERO, bool IS_PART, typename I,
-          class PLACE_Q, class PLACE_K, class PLACE_V, class SCORE, class PUT>
+ * place_v(element, key) give an ul_source. aligned: of queries, keys and values. Where PACK is not
+ * 1 put_pack(query, element, sums) takes so many, and value_size is a multiple of it. */
+template <class MMA, class Q, class K, class V, bool EMPTY_IS_ZERO, bool IS_PART, int PACK,
+          typename I, class PLACE_Q, class PLACE_K, class PLACE_V, class SCORE, class PUT,
+          class PUT_PACK>
 __device__ __forceinline__ void
 ul_attend_tile_mma(uint16_t *shared, int64_t tile, I queries, I keys, I begin, I before, I reach,
                    I size, I value_size, const bool (&aligned)[3], const PLACE_Q &place_q,
                    const PLACE_K &place_k, const PLACE_V &place_v, const SCORE &score,
-                   const PUT &put)
+                   const PUT &put, const PUT_PACK &put_pack)
 {
     constexpr int DOWN = MMA::DOWN, STAGES = MMA::STAGES, ahead = STAGES * MMA::BK;
     const int warp = (int)threadIdx.x / 32, part = warp / MMA::ROWS * MMA::BC;
@@ -733,8 +756,8 @@ ul_attend_tile_mma(uint16_t *shared, int64_t tile, I queries, I keys, I begin, I
     float *place = (float *)(void *)shared;
     float *norms = place + MMA::GROUPS * MMA::BR * MMA::pitch_o;
     ul_attend_join<MMA>(norms, bands);
-    ul_attend_put_mma<MMA, EMPTY_IS_ZERO, IS_PART>(bands, norms, place, row0, queries, value_size,
-                                                   put);
+    ul_attend_put_mma<MMA, EMPTY_IS_ZERO, IS_PART, PACK>(bands, norms, place, row0, queries,
+                                                         value_size, put, put_pack);
 }
 
 #endif

@@ -535,7 +535,7 @@ template <int ROWS, int WIDTH, int PACK, int THREADS, class LAYOUT> struct ul_st
     static constexpr int count = (total + THREADS - 1) / THREADS;
     static constexpr bool is_even = THREADS % line == 0; /* a thread has one column */
     static constexpr int step = is_even ? THREADS / line : 1;
-    static constexpr bool is_held = PACK == 1 && count <= 16; /* until others are multiplied */
+    static constexpr bool is_held = PACK == 1 && count <= 32; /* until others are multiplied */
     static_assert(WIDTH % PACK == 0, "whole packs");
     uint16_t held[is_held ? count : 1];
 
@@ -678,10 +678,29 @@ __device__ __forceinline__ void ul_mma_put_rows(const T *out, I m0, I m, I n0, I
     __syncwarp();
 }
 
+/* The same, PACK neighbours of a row at a time. */
+template <class MMA, int PACK, typename I, class PUT_PACK>
+__device__ __forceinline__ void ul_mma_put_packs(const float *out, I m0, I m, I n0, I n,
+                                                 const PUT_PACK &put_pack)
+{
+    typedef ul_pack_of<float, PACK> pack;
+    constexpr int line = MMA::WN / PACK;
+    __syncwarp();
+    UL_ROLLED
+    for (int e = (int)threadIdx.x % 32; e < 16 * line; e += 32) {
+        const int y = e / line, x = e % line * PACK;
+        const I row = m0 + y, column = n0 + x;
+        if (row < m && column < n)
+            put_pack(row, column, *(const pack *)(const void *)(out + y * MMA::out_pitch + x));
+    }
+    __syncwarp();
+}
+
 /* Puts a warp's sums through `out`, 16 rows at a time. */
-template <class MMA, typename I, class PUT>
+template <class MMA, int PACK, typename I, class PUT, class PUT_PACK>
 __device__ __forceinline__ void ul_mma_put(const float (&sums)[MMA::down][MMA::across][4],
-                                           float *out, I m0, I m, I n0, I n, const PUT &put)
+                                           float *out, I m0, I m, I n0, I n, const PUT &put,
+                                           const PUT_PACK &put_pack)
 {
     typedef ul_pack_of<float, 2> two;
     const int r = (int)threadIdx.x % 32 / 4, c = (int)threadIdx.x % 4 * 2;
@@ -697,7 +716,10 @@ __device__ __forceinline__ void ul_mma_put(const float (&sums)[MMA::down][MMA::a
                 *(two *)(void *)(out + (r + 8 * h) * MMA::out_pitch + 8 * j + c) = pair;
             }
         }
-        ul_mma_put_rows<MMA, false>(out, (I)(m0 + 16 * i), m, n0, n, put);
+        if constexpr (PACK > 1)
+            ul_mma_put_packs<MMA, PACK>(out, (I)(m0 + 16 * i), m, n0, n, put_pack);
+        else
+            ul_mma_put_rows<MMA, false>(out, (I)(m0 + 16 * i), m, n0, n, put);
     }
 }
 
@@ -715,10 +737,12 @@ __device__ __forceinline__ ul_source ul_mma_source(int row, int column, I first,
 
 /* Tile `tile` of m x n sums of k products on tensor cores, as ul_contract_tile has them, but that
  * neighbours in the result are along n. place_a(m, k) and place_b(n, k) give an ul_source. */
-template <class MMA, class A, class B, typename I, class PLACE_A, class PLACE_B, class PUT>
-__device__ __forceinline__ void
-ul_contract_mma_rows(uint16_t *shared, int64_t tile, I m, I n, I k, bool a_aligned, bool b_aligned,
-                     const PLACE_A &place_a, const PLACE_B &place_b, const PUT &put)
+template <class MMA, class A, class B, int PACK, typename I, class PLACE_A, class PLACE_B,
+          class PUT, class PUT_PACK>
+__device__ __forceinline__ void ul_contract_mma_rows(uint16_t *shared, int64_t tile, I m, I n, I k,
+                                                     bool a_aligned, bool b_aligned,
+                                                     const PLACE_A &place_a, const PLACE_B &place_b,
+                                                     const PUT &put, const PUT_PACK &put_pack)
 {
     constexpr int STAGES = MMA::STAGES, ahead = (STAGES - 1) * MMA::BK;
     const int warp = (int)threadIdx.x / 32;
@@ -767,26 +791,30 @@ ul_contract_mma_rows(uint16_t *shared, int64_t tile, I m, I n, I k, bool a_align
     ul_copies_wait<0>();
     __syncthreads();
     float *out = (float *)(void *)shared + warp * 16 * MMA::out_pitch;
-    ul_mma_put<MMA>(sums, out, (I)(m0 + wm), m, (I)(n0 + wn), n, put);
+    ul_mma_put<MMA, PACK>(sums, out, (I)(m0 + wm), m, (I)(n0 + wn), n, put, put_pack);
     __syncthreads();
 }
 
-/* The same where neighbours in the result may be along m: operands then change places. */
-template <class MMA, class A, class B, bool PUT_ALONG_M, typename I, class PLACE_A, class PLACE_B,
-          class PUT>
-__device__ __forceinline__ void
-ul_contract_mma(uint16_t *shared, int64_t tile, I m, I n, I k, bool a_aligned, bool b_aligned,
-                const PLACE_A &place_a, const PLACE_B &place_b, const PUT &put)
+/* The same where neighbours in the result may be along m: operands then change places. Sums go to
+ * put_pack(m, n, sums), PACK of them that are neighbours in the result, where PACK is not 1; then
+ * m, or n, is a multiple of PACK. */
+template <class MMA, class A, class B, bool PUT_ALONG_M, int PACK, typename I, class PLACE_A,
+          class PLACE_B, class PUT, class PUT_PACK>
+__device__ __forceinline__ void ul_contract_mma(uint16_t *shared, int64_t tile, I m, I n, I k,
+                                                bool a_aligned, bool b_aligned,
+                                                const PLACE_A &place_a, const PLACE_B &place_b,
+                                                const PUT &put, const PUT_PACK &put_pack)
 {
     if constexpr (PUT_ALONG_M) {
         typedef ul_mma<typename MMA::KIND, MMA::BN, MMA::BM, MMA::BK, MMA::WN, MMA::WM, MMA::STAGES>
             turned;
-        ul_contract_mma_rows<turned, B, A>(
+        ul_contract_mma_rows<turned, B, A, PACK>(
             shared, tile, n, m, k, b_aligned, a_aligned, place_b, place_a,
-            [&](I row, I column, float sum) { put(column, row, sum); });
+            [&](I row, I column, float sum) { put(column, row, sum); },
+            [&](I row, I column, const auto &sums) { put_pack(column, row, sums); });
     } else {
-        ul_contract_mma_rows<MMA, A, B>(shared, tile, m, n, k, a_aligned, b_aligned, place_a,
-                                        place_b, put);
+        ul_contract_mma_rows<MMA, A, B, PACK>(shared, tile, m, n, k, a_aligned, b_aligned, place_a,
+                                              place_b, put, put_pack);
     }
 }
 
