@@ -134,8 +134,33 @@ static void put_each(const struct cuda_out *to, uint32_t indent)
 
 /* ---- Tiles ---- */
 
+/* The first operand as a warp keeps it: elements as they are stored, packs of rows of k. */
+static void put_held(const struct cuda_out *to, uint32_t indent, const char *held)
+{
+    const struct ul_contract_out *out = &to->out;
+    const char *type = read_type(to, 'a'), *kind = widened_kind(to, 'a');
+    int pack = to->plan.dot_pack;
+    const struct ul_contract_cuda_reader reader = {"t_fetch_a", 'a',   "t_fm", "t_fk", type,
+                                                   pack,        false, true,   NULL,   false};
+    ul_contract_line(out, indent, "unsigned char *const t_kept = %s;", held);
+    ul_contract_line(out, indent, "if (t_first) {");
+    ul_contract_cuda_put_reader(out, indent + 1, &reader);
+    ul_contract_line(out, indent + 1,
+                     "ul_hold<%s, %d>(t_kept, (%s)%" PRId64 ", (%s)%" PRId64 ", t_fetch_a);", type,
+                     pack, out->coordinate, to->plan.base.m, out->coordinate, to->plan.base.k);
+    ul_contract_line(out, indent, "}");
+    ul_contract_line(out, indent, "const auto t_read_a = [&](%s t_fm, %s t_fk) {", out->coordinate,
+                     out->coordinate);
+    ul_contract_line(
+        out, indent + 1, "return %s%s%sul_held<%s, %d>(t_kept, t_fm * %" PRId64 " + t_fk)%s;",
+        kind != NULL ? "ul_pack_widen<" : "", kind != NULL ? kind : "", kind != NULL ? ">(" : "",
+        type, pack, to->plan.base.k, kind != NULL ? ")" : "");
+    ul_contract_line(out, indent, "};");
+}
+
 /* t_read_a and t_read_b, or t_place_a and t_place_b, and t_put. */
-static void put_functions(const struct cuda_out *to, uint32_t indent, int a_pack, int b_pack)
+static void put_functions(const struct cuda_out *to, uint32_t indent, int a_pack, int b_pack,
+                          const char *held)
 {
     bool is_mma = to->plan.form == UL_CONTRACT_CUDA_MMA, is_place = is_mma && !to->plan.is_bytes;
     bool is_stored = is_mma || to->plan.is_bytes;
@@ -145,7 +170,10 @@ static void put_functions(const struct cuda_out *to, uint32_t indent, int a_pack
         {is_place ? "t_place_b" : "t_read_b", 'b', is_place ? "t_fn" : "t_fk",
          is_place ? "t_fk" : "t_fn", read_type(to, 'b'), b_pack, is_stored, true,
          widened_kind(to, 'b'), is_place}};
-    ul_contract_cuda_put_reader(&to->out, indent, &readers[0]);
+    if (held != NULL)
+        put_held(to, indent, held);
+    else
+        ul_contract_cuda_put_reader(&to->out, indent, &readers[0]);
     ul_contract_cuda_put_reader(&to->out, indent, &readers[1]);
     ul_contract_cuda_put_putter(&to->out, indent);
 }
@@ -203,7 +231,7 @@ static void put_tile(const struct cuda_out *to, uint32_t indent)
     bool is_mma = plan->form == UL_CONTRACT_CUDA_MMA;
     char first[40], pack[16] = "";
     int width = 1;
-    put_functions(to, indent, plan->a.pack, plan->b.pack);
+    put_functions(to, indent, plan->a.pack, plan->b.pack, NULL);
     if (is_mma && !plan->is_bytes) {
         width = ul_contract_cuda_put_packs(out, indent, to->given, plan->put_along_m);
         snprintf(pack, sizeof pack, ", %d", width);
@@ -224,11 +252,11 @@ static void put_tile(const struct cuda_out *to, uint32_t indent)
 
 /* `name`: dot, or team; so many sums of a warp at a time. */
 static void put_dots(const struct cuda_out *to, uint32_t indent, const char *name, int sums,
-                     const char *first)
+                     const char *first, const char *held)
 {
     const struct ul_contract_cuda_plan *plan = &to->plan;
     char product[40] = "";
-    put_functions(to, indent, plan->dot_pack, plan->dot_pack);
+    put_functions(to, indent, plan->dot_pack, plan->dot_pack, held);
     if (plan->is_bytes)
         put_product(to, product);
     ul_contract_line(&to->out, indent, "ul_contract_%s%s<%s, %d, %d>(", name,
@@ -310,7 +338,7 @@ void ul_contract_cuda_put_tile(const struct ul_contract_cuda_printer *printer,
         put_block_each(&to, indent + 1);
         break;
     case UL_CONTRACT_CUDA_DOT:
-        put_dots(&to, indent + 1, "dot", to.plan.dot_sums, "t_tile");
+        put_dots(&to, indent + 1, "dot", to.plan.dot_sums, "t_tile", NULL);
         break;
     case UL_CONTRACT_CUDA_TILE:
     case UL_CONTRACT_CUDA_MMA:
@@ -319,6 +347,25 @@ void ul_contract_cuda_put_tile(const struct ul_contract_cuda_printer *printer,
     }
     ul_contract_line(out, indent, "}");
     end(&to);
+}
+
+uint64_t ul_contract_cuda_held_bytes(const struct ul_kernel *kernel,
+                                     const struct ul_contraction *contraction,
+                                     const struct ul_profile_device *device)
+{
+    struct ul_arena arena;
+    struct ul_contract_cuda_plan plan;
+    if (contraction->attend != NULL || contraction->a.bound_count > 0)
+        return 0;
+    ul_arena_init(&arena);
+    ul_contract_cuda_plan_init(&plan, kernel, contraction, device, &arena);
+    bool is_held = plan.dot_pack > 0 && !ul_contract_is_bytes(&plan.base);
+    bool is_short = plan.kinds[0] != NULL && plan.dot_pack > 1;
+    uint64_t element = is_short ? 2 : (uint64_t)plan.base.element_bytes;
+    uint64_t count = ul_size_mul_or_die((uint64_t)plan.base.m, (uint64_t)plan.base.k);
+    uint64_t bytes = ul_size_align_or_die(ul_size_mul_or_die(count, element), 16);
+    ul_arena_done(&arena);
+    return is_held ? bytes : 0;
 }
 
 void ul_contract_cuda_put_team(const struct ul_contract_cuda_printer *printer,
@@ -333,7 +380,7 @@ void ul_contract_cuda_put_team(const struct ul_contract_cuda_printer *printer,
     to.plan.is_bytes = has_dots && ul_contract_is_bytes(&to.plan.base);
     put_begin(&to, indent);
     if (has_dots)
-        put_dots(&to, indent + 1, "team", TEAM_SUMS, "t_thread, t_threads");
+        put_dots(&to, indent + 1, "team", TEAM_SUMS, "t_thread, t_threads", printer->held);
     else
         put_team_each(&to, indent + 1);
     ul_contract_line(&to.out, indent, "}");

@@ -34,6 +34,8 @@ struct ul_contract_cuda_printer {
                       int64_t rounds, int64_t width, uint32_t indent);
     int64_t team; /* threads of put_team's team, which are whole warps that run alike; 0: they may
                      be any number, each on its own */
+    const char *held; /* where put_team's warp keeps the first operand, read while `t_first`; or
+                         NULL */
 };
 
 /* The kernel, or a copy in which contractions that are best formed by one thread a sum are loops.
@@ -63,6 +65,11 @@ void ul_contract_cuda_put_shared(const struct ul_contract_cuda_printer *printer,
  * own block; may be repeated in a loop, shared memory is free to be written again at its end. */
 void ul_contract_cuda_put_tile(const struct ul_contract_cuda_printer *printer,
                                const struct ul_contraction *contraction, uint32_t indent);
+/* Bytes of the first operand, where a team can keep it between two times that it runs the
+ * contraction; else 0. */
+uint64_t ul_contract_cuda_held_bytes(const struct ul_kernel *kernel,
+                                     const struct ul_contraction *contraction,
+                                     const struct ul_profile_device *device);
 /* All of it by a team: thread `t_thread` of `t_threads`. No barrier of the team inside; what the
  * operands hold was synchronised before, and the caller synchronises what the epilogue wrote. */
 void ul_contract_cuda_put_team(const struct ul_contract_cuda_printer *printer,

@@ -46,14 +46,17 @@ static uint64_t count_launches(const struct ul_kernel *kernel, const struct ul_g
     struct ul_kernel *copy = NULL;
     uint64_t sum = 0;
     for (uint32_t i = 0; i < grid->phase_count; i++) {
-        const struct ul_phase *phase = &grid->phases[i];
-        if (!ul_phase_is_launched(phase))
+        struct ul_phase phase = grid->phases[i];
+        const struct ul_together *together = ul_grid_find_together(grid, i);
+        if (together != NULL ? i != together->first : !ul_phase_is_launched(&phase))
             continue;
-        if (phase->host_count > 0 && copy == NULL)
+        if (together != NULL)
+            phase.host_count = together->host_count;
+        if (phase.host_count > 0 && copy == NULL)
             copy = ul_kernel_copy(kernel, arena);
-        sum += phase->host_count == 0
+        sum += phase.host_count == 0
                    ? 1
-                   : repeats(copy, phase, 0, UL_NEW_ARRAY(arena, int64_t, kernel->var_count));
+                   : repeats(copy, &phase, 0, UL_NEW_ARRAY(arena, int64_t, kernel->var_count));
     }
     return sum;
 }

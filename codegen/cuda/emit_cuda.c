@@ -195,7 +195,8 @@ static void put_kernels_cu(struct ul_emitter *emitter)
                    "#include \"ul_attention.cuh\"\n#include \"ul_contract.cuh\"\n"
                    "#include \"ul_contract_bytes.cuh\"\n"
                    "#include \"ul_cuda.h\"\n"
-                   "#include \"ul_kernel.cuh\"\n#include \"ul_team.cuh\"\n%s\n"
+                   "#include \"ul_kernel.cuh\"\n#include \"ul_team.cuh\"\n"
+                   "#include \"ul_together.cuh\"\n%s\n"
                    "static_assert(sizeof(struct ul_cuda_state) == %d, \"the plan's place\");\n\n",
                    emitter->options->model_sha256, emitter->plan->reserved_bytes[0],
                    program->call_count > 0 ? "#include \"ul_cuda_library.h\"\n" : "",

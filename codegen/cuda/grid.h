@@ -5,6 +5,7 @@
  * by a team of threads: one thread, a warp, or a block. Statements inside of an item are run by all
  * threads of the team alike, but for loops of independent iterations, which they share, and stores,
  * which thread 0 does; barriers stand where one thread reads or overwrites what another one wrote.
+ * Some phases run together, in one launch whose blocks wait for each other (struct ul_together).
  * Invariants: phases are launched in the order in which their statements stand; what crosses from
  * one to the next lies in buffers, or is a name that each phase can find again; no result depends
  * on the number of blocks; no sum is formed by two threads unless in a fixed tree. The choice looks
@@ -88,6 +89,22 @@ struct ul_phase {
     struct ul_grid_fold **folds; /* by statement: where its mode is FOLD */
     bool *is_folded;             /* by buffer */
     bool *barriers;              /* by statement: before it */
+    /* In a launch that is together (below): the contraction whose first operand a team holds for
+     * each of its items, or UL_NONE; its bytes for an item, and where a block's begin. */
+    ul_ks held;
+    int64_t held_items; /* of a team */
+    uint64_t held_bytes, held_offset_bytes;
+};
+
+/* Phases that run as one launch, whose blocks wait for each other between them: all of some loops
+ * of the host, and what stands right around these. */
+struct ul_together {
+    uint32_t first, end; /* phases of the grid, which has them as they are by themselves too */
+    uint32_t host_count; /* of their loops, those that are on the host still */
+    uint32_t block_threads;
+    int64_t block_count;     /* at most the device's multiprocessors */
+    uint64_t held_bytes;     /* of shared memory of a block, beside arrays */
+    struct ul_phase *phases; /* as they are in this launch */
 };
 
 struct ul_grid {
@@ -96,6 +113,8 @@ struct ul_grid {
     uint64_t scratch_bytes;
     uint64_t own_offset_bytes; /* of the first team's scratch */
     bool *is_name;             /* by variable: each phase can find its value again */
+    uint32_t together_count, together_capacity;
+    struct ul_together *together; /* in order; none overlap */
 };
 
 /* grid.c; `used`: variables that something reads. */
@@ -139,6 +158,12 @@ bool ul_grid_is_contiguous(const struct ul_kernel *kernel, const struct ul_nest 
 
 /* grid_join.c, for grid.c: which phases share a launch. */
 void ul_grid_join(struct ul_grid *grid, const struct ul_kernel *kernel, struct ul_arena *arena);
+
+/* grid_together.c, for grid.c: which loops of the host are inside of a launch. */
+void ul_grid_gather(struct ul_grid *grid, const struct ul_kernel *kernel,
+                    const struct ul_profile_device *device, struct ul_arena *arena);
+/* The launch that the phase is in, or NULL. */
+const struct ul_together *ul_grid_find_together(const struct ul_grid *grid, uint32_t phase);
 
 /* narrow.c: by variable, whether it is declared with 32 bits. */
 const bool *ul_narrow(const struct ul_kernel *kernel, struct ul_arena *arena);

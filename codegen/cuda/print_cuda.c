@@ -36,6 +36,7 @@ struct printer {
     struct ul_mentions mentions;  /* of it */
     bool in_thread;               /* what is printed is run by one thread, not by its team */
     bool is_joined;               /* the phase has some blocks of a launch */
+    bool is_together;             /* it is one of several in a launch, with all of its blocks */
     uint32_t pack_count;          /* of an item */
     uint32_t lane_count;          /* variables in scope that have a number for each element */
     uint32_t *lanes;
@@ -661,6 +662,21 @@ static const struct ul_contraction *contraction_of(const struct printer *printer
     return &printer->kernel->contractions[stmt_get(printer, id)->contraction];
 }
 
+/* Where the team keeps the first operand of the contraction for its item, or NULL. */
+static const char *held_place(const struct printer *printer, ul_ks id)
+{
+    const struct ul_phase *phase = printer->phase;
+    uint32_t warps = phase->block_threads / UL_WARP;
+    if (!printer->is_together || phase->held != id)
+        return NULL;
+    const char *item = "";
+    if (phase->held_items > 1)
+        item = ul_arena_printf(printer->text->arena, "t_item / (gridDim.x * %uu) * %uu + ", warps,
+                               warps);
+    return ul_arena_printf(printer->text->arena, "t_held + (%sthreadIdx.x / 32u) * %" PRIu64, item,
+                           phase->held_bytes);
+}
+
 static void put_contraction(struct printer *printer, ul_ks id, uint32_t indent)
 {
     struct ul_contract_cuda_printer contract = contract_printer(printer);
@@ -669,6 +685,7 @@ static void put_contraction(struct printer *printer, ul_ks id, uint32_t indent)
         ul_contract_cuda_put_tile(&contract, contraction, indent);
     } else if (printer->phase->kind == UL_PHASE_TEAM && !printer->in_thread) {
         contract.team = printer->phase->is_loose ? 0 : printer->phase->team;
+        contract.held = held_place(printer, id);
         ul_contract_cuda_put_team(&contract, contraction, indent);
     } else {
         ul_put_indent(&printer->expr, indent);
@@ -795,15 +812,17 @@ struct parameters {
     bool scratch;
 };
 
-static struct parameters find_parameters(struct printer *printer, uint32_t number)
+static struct parameters find_parameters(struct printer *printer, const struct ul_phase *phases,
+                                         uint32_t count)
 {
     const struct ul_kernel *kernel = printer->kernel;
     struct parameters p = {.buffers =
                                UL_NEW_ARRAY(printer->text->arena, bool, kernel->buffer_count),
                            .vars = UL_NEW_ARRAY(printer->text->arena, bool, kernel->var_count)};
-    uint32_t end = number + printer->grid.phases[number].joined_count;
-    for (; number < end; number++) {
-        printer->phase = &printer->grid.phases[number];
+    for (uint32_t at = 0; at < count; at++) {
+        if (phases[at].block_count == 0)
+            continue;
+        printer->phase = &phases[at];
         find_mentions(printer);
         for (uint32_t i = 0; i < kernel->buffer_count; i++)
             p.buffers[i] = p.buffers[i] || printer->mentions.buffers[i];
@@ -814,37 +833,38 @@ static struct parameters find_parameters(struct printer *printer, uint32_t numbe
     return p;
 }
 
-/* Parameters of a launch, or its arguments. */
-static void put_parameters(struct printer *printer, uint32_t number, bool typed)
+enum list {
+    BEFORE,   /* parameters, each followed by a comma */
+    BEHIND,   /* parameters, each behind a comma */
+    ARGUMENTS /* the same, without types */
+};
+
+/* Parameters of some phases with so many of the loops around them on the host, or arguments. */
+static void put_parameters(struct printer *printer, const struct ul_phase *phases, uint32_t count,
+                           uint32_t host_count, enum list list)
 {
     const struct ul_kernel *kernel = printer->kernel;
-    const struct ul_phase *phase = &printer->grid.phases[number];
-    struct parameters p = find_parameters(printer, number);
-    const char *separator = "";
+    struct parameters p = find_parameters(printer, phases, count);
+    const char *before = list == BEFORE ? "" : ", ", *after = list == BEFORE ? ", " : "";
+    bool typed = list != ARGUMENTS;
     for (uint32_t i = 0; i < kernel->buffer_count; i++) {
         const struct ul_buffer *buffer = &kernel->buffers[i];
         if (!is_parameter(buffer) || !p.buffers[i])
             continue;
-        ul_text_put(printer->text, separator);
+        ul_text_put(printer->text, before);
         if (typed)
             ul_text_printf(printer->text, "%s%s *", buffer->role == UL_BUFFER_INPUT ? "const " : "",
                            ul_storage_type(buffer->dtype));
-        ul_text_printf(printer->text, "b%u", i);
-        separator = ", ";
+        ul_text_printf(printer->text, "b%u%s", i, after);
     }
-    if (p.scratch) {
-        ul_text_printf(printer->text, "%s%sscratch", separator, typed ? "unsigned char *" : "");
-        separator = ", ";
+    if (p.scratch)
+        ul_text_printf(printer->text, "%s%sscratch%s", before, typed ? "unsigned char *" : "",
+                       after);
+    for (uint32_t i = 0; i < host_count; i++) {
+        uint32_t var = stmt_get(printer, phases->hosts[i])->var;
+        if (p.vars[var])
+            ul_text_printf(printer->text, "%s%sv%u%s", before, typed ? "int64_t " : "", var, after);
     }
-    for (uint32_t i = 0; i < phase->host_count; i++) {
-        uint32_t var = stmt_get(printer, phase->hosts[i])->var;
-        if (!p.vars[var])
-            continue;
-        ul_text_printf(printer->text, "%s%sv%u", separator, typed ? "int64_t " : "", var);
-        separator = ", ";
-    }
-    if (typed)
-        ul_text_printf(printer->text, "%sstruct ul_where run", separator);
 }
 
 /* Scratch and arrays of a place. */
@@ -1005,7 +1025,9 @@ static void put_team_names(struct printer *printer)
                        teams > 1 ? " % 32" : "");
         ul_text_printf(printer->text, "t_threads = %" PRId64 ";\n", phase->team);
         ul_text_put(printer->text, "    [[maybe_unused]] const uint32_t t_team = ");
-        if (teams > 1)
+        if (printer->is_together)
+            ul_text_put(printer->text, "threadIdx.x / 32 * gridDim.x + blockIdx.x;\n");
+        else if (teams > 1)
             ul_text_printf(printer->text, "blockIdx.x * %" PRId64 " + threadIdx.x / 32;\n", teams);
         else
             ul_text_put(printer->text, "blockIdx.x;\n");
@@ -1038,10 +1060,11 @@ static ul_ks tiled_contraction(const struct printer *printer)
 
 static void put_head(struct printer *printer, uint32_t number)
 {
+    const struct ul_phase *phase = &printer->grid.phases[number];
     ul_text_printf(printer->text, "static __global__ void __launch_bounds__(%u) @_%u(",
-                   printer->grid.phases[number].block_threads, number);
-    put_parameters(printer, number, true);
-    ul_text_put(printer->text, ")\n{\n");
+                   phase->block_threads, number);
+    put_parameters(printer, phase, phase->joined_count, phase->host_count, BEFORE);
+    ul_text_put(printer->text, "struct ul_where run)\n{\n");
 }
 
 /* Phases that share a launch, each with blocks of its own. */
@@ -1068,11 +1091,10 @@ static void put_joined(struct printer *printer, uint32_t number)
     ul_text_put(printer->text, "    }\n}\n\n");
 }
 
-static void put_phase(struct printer *printer, uint32_t number)
+/* What is in the braces of a phase's function. */
+static void put_body(struct printer *printer, const struct ul_phase *phase)
 {
-    UL_ASSERT(printer->grid.phases[number].joined_count == 1);
-    put_head(printer, number);
-    const struct ul_phase *phase = printer->phase = &printer->grid.phases[number];
+    printer->phase = phase;
     const bool *is_needed = find_mentions(printer);
     bool *is_scalar = UL_NEW_ARRAY(printer->text->arena, bool, printer->kernel->buffer_count);
     for (uint32_t i = 0; i < printer->kernel->buffer_count; i++)
@@ -1090,7 +1112,8 @@ static void put_phase(struct printer *printer, uint32_t number)
         ul_text_printf(printer->text,
                        "    UL_SHARED(unsigned char, t_shared_block, %" PRId64 ");\n",
                        phase->shared_bytes * (phase->block_threads / phase->team));
-    ul_text_put(printer->text, "    UL_ENTER(run);\n");
+    if (!printer->is_together)
+        ul_text_put(printer->text, "    UL_ENTER(run);\n");
     put_team_names(printer);
     put_names(printer, is_needed, 1);
     if (phase->kind == UL_PHASE_TILES)
@@ -1101,25 +1124,21 @@ static void put_phase(struct printer *printer, uint32_t number)
         put_loose(printer);
     else
         put_team(printer);
-    ul_text_put(printer->text, "}\n\n");
     printer->expr.is_scalar = NULL;
 }
 
-/* ---- The host's function ---- */
-
-static void put_launch(struct printer *printer, uint32_t number, uint32_t indent)
+static void put_phase(struct printer *printer, uint32_t number)
 {
-    UL_ASSERT(printer->grid.phases[number].joined_count > 0);
-    const struct ul_phase *phases = &printer->grid.phases[number];
-    const struct ul_phase *last = &phases[phases->joined_count - 1];
-    ul_put_indent(&printer->expr, indent);
-    ul_text_printf(printer->text, "UL_LAUNCH(@_%u, %" PRId64 ", %u, at, ", number,
-                   last->first_block + last->block_count, phases->block_threads);
-    put_parameters(printer, number, false);
-    ul_text_put(printer->text, ");\n");
+    UL_ASSERT(printer->grid.phases[number].joined_count == 1);
+    put_head(printer, number);
+    put_body(printer, &printer->grid.phases[number]);
+    ul_text_put(printer->text, "}\n\n");
 }
 
-/* Closes and opens loops on the host, from those around the phase before to those around this. */
+/* ---- Phases in one launch whose blocks wait for each other ---- */
+
+/* Closes and opens loops around launches or parts of one, from those around the phase before to
+ * those around this. */
 static uint32_t put_hosts(struct printer *printer, const struct ul_phase *before,
                           const struct ul_phase *now)
 {
@@ -1139,40 +1158,216 @@ static uint32_t put_hosts(struct printer *printer, const struct ul_phase *before
     return wanted;
 }
 
-/* The parameters of the host's function; those that no phase takes are named as unused. */
-static void put_host_parameters(struct printer *printer)
+/* Of the kernel's function. */
+static uint32_t number_of(const struct printer *printer, const struct ul_together *together)
+{
+    return printer->grid.phase_count + (uint32_t)(together - printer->grid.together);
+}
+
+/* The phase with the loops that are on the host in either case. */
+static struct ul_phase outer_of(const struct printer *printer, const struct ul_together *together)
+{
+    struct ul_phase outer = printer->grid.phases[together->first];
+    outer.host_count = together->host_count;
+    return outer;
+}
+
+/* The first of them that is not empty, from number i on; or their count. */
+static uint32_t next_part(const struct ul_together *together, uint32_t i)
+{
+    uint32_t count = together->end - together->first;
+    while (i < count && together->phases[i].block_count == 0)
+        i++;
+    return i;
+}
+
+static void put_part(struct printer *printer, const struct ul_together *together, uint32_t i)
+{
+    const struct ul_phase *phase = &together->phases[i];
+    ul_text_printf(printer->text,
+                   "static __device__ __forceinline__ void @_%u_part("
+                   "[[maybe_unused]] struct ul_where run",
+                   together->first + i);
+    put_parameters(printer, phase, 1, phase->host_count, BEHIND);
+    if (phase->held != UL_NONE)
+        ul_text_put(printer->text, ", unsigned char *t_held, bool t_first");
+    ul_text_put(printer->text, ")\n{\n");
+    put_body(printer, phase);
+    ul_text_put(printer->text, "}\n\n");
+}
+
+/* The first round of all loops around the phase that are inside of the launch. */
+static void put_first_round(struct printer *printer, const struct ul_together *together,
+                            const struct ul_phase *phase)
+{
+    const char *separator = "";
+    for (uint32_t i = together->host_count; i < phase->host_count; i++) {
+        ul_text_printf(printer->text, "%sv%u == 0", separator,
+                       stmt_get(printer, phase->hosts[i])->var);
+        separator = " && ";
+    }
+}
+
+static void put_part_call(struct printer *printer, const struct ul_together *together, uint32_t i,
+                          uint32_t indent)
+{
+    const struct ul_phase *phase = &together->phases[i];
+    ul_put_indent(&printer->expr, indent);
+    ul_text_printf(printer->text, "@_%u_part(run", together->first + i);
+    put_parameters(printer, phase, 1, phase->host_count, ARGUMENTS);
+    if (phase->held != UL_NONE) {
+        ul_text_printf(printer->text, ", t_held + %" PRIu64 ", ", phase->held_offset_bytes);
+        put_first_round(printer, together, phase);
+    }
+    ul_text_put(printer->text, ");\n");
+}
+
+/* The kernel of them all. All blocks meet behind each part that another one may depend on. */
+static void put_together(struct printer *printer, const struct ul_together *together)
+{
+    uint32_t count = together->end - together->first, first = next_part(together, 0);
+    struct ul_phase outer = outer_of(printer, together);
+    const struct ul_phase *before = &outer;
+    printer->is_together = true;
+    for (uint32_t i = first; i < count; i = next_part(together, i + 1))
+        put_part(printer, together, i);
+    ul_text_printf(printer->text, "static __global__ void __launch_bounds__(%u) @_%u(",
+                   together->block_threads, number_of(printer, together));
+    put_parameters(printer, together->phases, count, together->host_count, BEFORE);
+    ul_text_put(printer->text, "struct ul_meeting *meeting, struct ul_where run)\n{\n"
+                               "    UL_SHARED_REST(t_held);\n    UL_ENTER(run);\n");
+    for (uint32_t i = first; i < count;) {
+        const struct ul_phase *phase = &together->phases[i];
+        uint32_t next = next_part(together, i + 1), open = put_hosts(printer, before, phase);
+        put_part_call(printer, together, i, open + 1);
+        bool is_joined = next < count && together->phases[next].joined_count == 0;
+        if (!is_joined && (next < count || phase->host_count > together->host_count)) {
+            ul_put_indent(&printer->expr, open + 1);
+            ul_text_put(printer->text, "ul_meet(meeting);\n");
+        }
+        before = phase;
+        i = next;
+    }
+    put_hosts(printer, before, &outer);
+    ul_text_put(printer->text, "}\n\n");
+    printer->is_together = false;
+}
+
+/* ---- The host's function ---- */
+
+static void put_launch(struct printer *printer, uint32_t number, uint32_t indent)
+{
+    UL_ASSERT(printer->grid.phases[number].joined_count > 0);
+    const struct ul_phase *phases = &printer->grid.phases[number];
+    const struct ul_phase *last = &phases[phases->joined_count - 1];
+    ul_put_indent(&printer->expr, indent);
+    ul_text_printf(printer->text, "UL_LAUNCH(@_%u, %" PRId64 ", %u, at", number,
+                   last->first_block + last->block_count, phases->block_threads);
+    put_parameters(printer, phases, phases->joined_count, phases->host_count, ARGUMENTS);
+    ul_text_put(printer->text, ");\n");
+}
+
+/* Buffers of a function of the host, and scratch: parameters, which need not be used, or arguments.
+ */
+static void put_host_parameters(struct printer *printer, bool typed)
 {
     const struct ul_kernel *kernel = printer->kernel;
-    ul_text_put(printer->text, "static void @([[maybe_unused]] const struct ul_cuda_step *at");
     for (uint32_t i = 0; i < kernel->buffer_count; i++) {
         const struct ul_buffer *buffer = &kernel->buffers[i];
-        if (is_parameter(buffer))
+        if (!is_parameter(buffer))
+            continue;
+        if (typed)
             ul_text_printf(printer->text, ", [[maybe_unused]] %s%s *b%u",
                            buffer->role == UL_BUFFER_INPUT ? "const " : "",
                            ul_storage_type(buffer->dtype), i);
+        else
+            ul_text_printf(printer->text, ", b%u", i);
     }
     if (printer->grid.scratch_bytes > 0)
-        ul_text_put(printer->text, ", [[maybe_unused]] unsigned char *scratch");
+        ul_text_printf(printer->text, ", %sscratch",
+                       typed ? "[[maybe_unused]] unsigned char *" : "");
+}
+
+/* Variables of loops on the host around phases. */
+static void put_host_variables(struct printer *printer, const struct ul_phase *outer, bool typed)
+{
+    for (uint32_t i = 0; i < outer->host_count; i++)
+        ul_text_printf(printer->text, ", %sv%u", typed ? "[[maybe_unused]] int64_t " : "",
+                       stmt_get(printer, outer->hosts[i])->var);
+}
+
+static void put_together_launch(struct printer *printer, const struct ul_together *together,
+                                uint32_t indent)
+{
+    uint32_t number = number_of(printer, together);
+    struct ul_phase outer = outer_of(printer, together);
+    ul_put_indent(&printer->expr, indent);
+    ul_text_printf(printer->text,
+                   "if (ul_cuda_is_resident(at->run, (const void *)@_%u, %" PRId64 ", %u, %" PRIu64
+                   "))\n",
+                   number, together->block_count, together->block_threads, together->held_bytes);
+    ul_put_indent(&printer->expr, indent + 1);
+    ul_text_printf(printer->text, "UL_LAUNCH_TOGETHER(@_%u, %" PRId64 ", %u, %" PRIu64 ", at",
+                   number, together->block_count, together->block_threads, together->held_bytes);
+    put_parameters(printer, together->phases, together->end - together->first, together->host_count,
+                   ARGUMENTS);
+    ul_text_put(printer->text, ", &at->run->state->meeting);\n");
+    ul_put_indent(&printer->expr, indent);
+    ul_text_put(printer->text, "else\n");
+    ul_put_indent(&printer->expr, indent + 1);
+    ul_text_printf(printer->text, "@_%u_apart(at", number);
+    put_host_parameters(printer, false);
+    put_host_variables(printer, &outer, false);
+    ul_text_put(printer->text, ");\n");
+}
+
+/* A launch of its own for each phase, but for those that `gathers` finds together; `outer` has the
+ * loops that are open. */
+static void put_launches(struct printer *printer, uint32_t first, uint32_t end,
+                         const struct ul_phase *outer, bool gathers)
+{
+    const struct ul_grid *grid = &printer->grid;
+    const struct ul_phase *before = outer;
+    for (uint32_t i = first; i < end; i++) {
+        const struct ul_phase *phase = &grid->phases[i];
+        const struct ul_together *together = gathers ? ul_grid_find_together(grid, i) : NULL;
+        if (together != NULL) {
+            struct ul_phase *now = UL_NEW(printer->text->arena, struct ul_phase);
+            *now = outer_of(printer, together);
+            put_together_launch(printer, together, put_hosts(printer, before, now) + 1);
+            before = now;
+            i = together->end - 1;
+        } else if (ul_phase_is_launched(phase)) {
+            put_launch(printer, i, put_hosts(printer, before, phase) + 1);
+            before = phase;
+        }
+    }
+    put_hosts(printer, before, outer);
+}
+
+/* What runs on a device that does not hold all blocks of the launch. */
+static void put_apart(struct printer *printer, const struct ul_together *together)
+{
+    struct ul_phase outer = outer_of(printer, together);
+    ul_text_printf(printer->text, "static void @_%u_apart(const struct ul_cuda_step *at",
+                   number_of(printer, together));
+    put_host_parameters(printer, true);
+    put_host_variables(printer, &outer, true);
     ul_text_put(printer->text, ")\n{\n");
+    put_launches(printer, together->first, together->end, &outer, false);
+    ul_text_put(printer->text, "}\n\n");
 }
 
 static void put_host(struct printer *printer)
 {
-    const struct ul_phase *before = NULL;
-    put_host_parameters(printer);
-    for (uint32_t i = 0; i < printer->grid.phase_count; i++) {
-        const struct ul_phase *phase = &printer->grid.phases[i];
-        if (!ul_phase_is_launched(phase))
-            continue;
-        printer->phase = phase;
-        find_mentions(printer);
-        uint32_t open = put_hosts(printer, before, phase);
-        put_launch(printer, i, open + 1);
-        before = phase;
-    }
-    put_hosts(printer, before, NULL);
+    const struct ul_phase none = {.host_count = 0};
+    for (uint32_t i = 0; i < printer->grid.together_count; i++)
+        put_apart(printer, &printer->grid.together[i]);
+    ul_text_put(printer->text, "static void @([[maybe_unused]] const struct ul_cuda_step *at");
+    put_host_parameters(printer, true);
+    ul_text_put(printer->text, ")\n{\n");
+    put_launches(printer, 0, printer->grid.phase_count, &none, true);
     ul_text_put(printer->text, "}\n");
-    UL_ASSERT(before == NULL || before->block_count > 0);
 }
 
 enum ul_status ul_kernel_print_cuda(struct ul_text *text, const struct ul_kernel *kernel,
@@ -1204,6 +1399,8 @@ enum ul_status ul_kernel_print_cuda(struct ul_text *text, const struct ul_kernel
         else if (phase->block_count > 0 && phase->joined_count == 1)
             put_phase(&printer, i);
     }
+    for (uint32_t i = 0; i < printer.grid.together_count; i++)
+        put_together(&printer, &printer.grid.together[i]);
     put_host(&printer);
     printed->scratch_bytes = printer.grid.scratch_bytes;
     ul_count_cuda(kernel, &printer.grid, device, printed);

@@ -194,6 +194,17 @@ static void put_phase(struct schedule *schedule, const struct ul_grid *grid, uin
     ul_kernel_print_list(text, schedule->kernel, phase->first, phase->end, 2, &notes);
 }
 
+/* The line before the first of the phases, as which they follow for a device that cannot. */
+static void put_together(const struct schedule *schedule, const struct ul_together *together)
+{
+    ul_text_printf(schedule->text,
+                   "  phases %u to %u: one launch of %" PRId64
+                   " blocks of %u threads that wait for "
+                   "each other; %" PRIu64 " bytes held by each\n",
+                   (unsigned)together->first, (unsigned)together->end - 1, together->block_count,
+                   (unsigned)together->block_threads, together->held_bytes);
+}
+
 void ul_schedule_print_cuda(struct ul_text *text, const struct ul_kernel *kernel,
                             const struct ul_profile_device *device)
 {
@@ -206,6 +217,10 @@ void ul_schedule_print_cuda(struct ul_text *text, const struct ul_kernel *kernel
     UL_ASSERT(device->processors > 0);
     struct schedule schedule = {
         .text = text, .kernel = kernel, .device = device, .used = expr.used};
-    for (uint32_t i = 0; i < grid.phase_count; i++)
+    for (uint32_t i = 0; i < grid.phase_count; i++) {
+        const struct ul_together *together = ul_grid_find_together(&grid, i);
+        if (together != NULL && i == together->first)
+            put_together(&schedule, together);
         put_phase(&schedule, &grid, i);
+    }
 }

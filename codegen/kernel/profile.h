@@ -16,11 +16,12 @@ enum { UL_PROFILE_LEVELS = 8 };
 /* What a graphics processor is made of, as far as the shape of kernels depends on it; what a
  * process takes of its memory beside the buffer, as one measured it there (0: nobody said). */
 struct ul_profile_device {
-    uint32_t processors;     /* multiprocessors; 0: nobody said */
-    uint32_t launch_cycles;  /* of theirs, from the end of one kernel to results of the next */
-    uint32_t shared_bytes;   /* that a block of threads has without asking for more */
-    uint64_t context_bytes;  /* of CUDA's context */
-    uint64_t cublaslt_bytes; /* of a library's handle, and of its code */
+    uint32_t processors;       /* multiprocessors; 0: nobody said */
+    uint32_t launch_cycles;    /* of theirs, from the end of one kernel to results of the next */
+    uint32_t shared_bytes;     /* that a block of threads has without asking for more */
+    uint64_t max_shared_bytes; /* that it has if it asks */
+    uint64_t context_bytes;    /* of CUDA's context */
+    uint64_t cublaslt_bytes;   /* of a library's handle, and of its code */
     uint64_t cudnn_bytes;
 };
 

@@ -53,6 +53,7 @@ static const struct {
     const char *key;
     size_t offset;
 } device_keys[] = {
+    {"max_shared_bytes", offsetof(struct ul_profile_device, max_shared_bytes)},
     {"context_bytes", offsetof(struct ul_profile_device, context_bytes)},
     {"cublaslt_bytes", offsetof(struct ul_profile_device, cublaslt_bytes)},
     {"cudnn_bytes", offsetof(struct ul_profile_device, cudnn_bytes)},
@@ -192,7 +193,9 @@ static enum ul_status read_device(struct reader *reader)
         return UL_OK;
     UL_TRY(read_count(reader, object, "processors", 4096, &device->processors));
     UL_TRY(read_count(reader, object, "launch_cycles", 1000000, &device->launch_cycles));
-    device->shared_bytes = ul_profile_find(UL_PROFILE_DEFAULT_DEVICE)->device.shared_bytes;
+    const struct ul_profile_device *other = &ul_profile_find(UL_PROFILE_DEFAULT_DEVICE)->device;
+    device->shared_bytes = other->shared_bytes;
+    device->max_shared_bytes = other->max_shared_bytes;
     for (uint32_t i = 0; i < DEVICE_KEYS; i++) {
         double number;
         if (json_object_get(object, device_keys[i].key) == NULL)

@@ -22,6 +22,9 @@
  *         sums[gate][batch] = R h of this unit alone      a contraction
  *         for batch: h', c, Y = cell(gates + sums + Rb, h, c)
  *
+ * A chunk is then all steps, as far as their gates are few bytes: a target that holds R in its
+ * processors (codegen/cuda/grid_together.c) runs all of it at once.
+ *
  * h' being another half of h (which lies in 16 bits where its factors are rounded), for all units
  * read the whole of h. (A GRU whose reset gate comes before R takes two nests.)
  */
@@ -32,9 +35,10 @@
 #include <string.h>
 
 enum {
-    COLUMNS = 8,         /* of one chunk: steps x batch, about */
-    SPREAD_COLUMNS = 32, /* the same, where a chunk is a launch */
-    SPREAD_BATCH = 8,    /* at most: a larger one is worth tiles */
+    COLUMNS = 8,            /* of one chunk: steps x batch, about */
+    SPREAD_COLUMNS = 32,    /* at least, where a chunk is a launch */
+    SPREAD_GATES = 4 << 20, /* bytes of a chunk's gates, where that is more */
+    SPREAD_BATCH = 8,       /* at most: a larger one is worth tiles */
     MAX_GATES = 4
 };
 
@@ -558,6 +562,22 @@ static bool same_functions(const struct ul_rnn *rnn)
     return true;
 }
 
+/* Steps of a chunk. */
+static int64_t chunk_of(const struct cell *cell)
+{
+    const struct ul_rnn *rnn = &cell->rnn;
+    int64_t columns = cell->is_spread ? SPREAD_COLUMNS : COLUMNS;
+    int64_t chunk = rnn->batch == 0 || rnn->batch > columns ? 1 : columns / rnn->batch;
+    if (cell->is_spread) {
+        int64_t element = (int64_t)ul_dtype_get(cell->dtype)->size_bytes;
+        int64_t step = cell->side_count * rnn->batch * rnn->gates * rnn->hidden * element;
+        chunk = SPREAD_GATES / step > chunk ? SPREAD_GATES / step : chunk;
+    }
+    if (chunk > rnn->steps)
+        chunk = rnn->steps > 0 ? rnn->steps : 1;
+    return chunk;
+}
+
 /* How the node is lowered, and its scratch. */
 static void choose(struct cell *cell)
 {
@@ -566,10 +586,7 @@ static void choose(struct cell *cell)
     int64_t products = rnn->gates * rnn->hidden * rnn->hidden;
     cell->is_spread = min > 0 && products >= min && rnn->batch > 0 && rnn->batch <= SPREAD_BATCH;
     cell->side_count = cell->is_spread && rnn->directions == 2 && same_functions(rnn) ? 2 : 1;
-    int64_t columns = cell->is_spread ? SPREAD_COLUMNS : COLUMNS;
-    cell->chunk = rnn->batch == 0 || rnn->batch > columns ? 1 : columns / rnn->batch;
-    if (cell->chunk > rnn->steps)
-        cell->chunk = rnn->steps > 0 ? rnn->steps : 1;
+    cell->chunk = chunk_of(cell);
     uint64_t states = (uint64_t)(cell->side_count * rnn->batch * rnn->hidden);
     bool has_c = cell->node->op == UL_OP_LSTM, has_extra = cell->node->op == UL_OP_GRU;
     uint64_t steps = (uint64_t)(cell->chunk * rnn->gates);

@@ -16,6 +16,7 @@
  *
  * Invariants: all device memory is the arena; what a kernel computes depends on its arguments
  * alone, not on the device or on the order in which blocks run; no atomic operation makes a result.
+ * Blocks wait for each other in launches of UL_LAUNCH_TOGETHER alone.
  * Everything is enqueued on the run's stream, nothing waits, so that a run can be captured.
  * Failure: an index out of range is clamped and noted in the arena's struct ul_cuda_state; a call
  * of CUDA that fails is kept in struct ul_cuda_run, and what follows it in the run does nothing.

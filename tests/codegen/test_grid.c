@@ -298,7 +298,8 @@ static void copies_apart_share_a_launch(void **state)
     ul_arena_done(&arena);
 }
 
-/* The rounds of a recurrent cell are launched one after the other, or walked by one block. */
+/* The rounds of a recurrent cell are in one launch where the device holds its weights, else they
+ * are launched one after the other, or walked by one block. */
 static const char *lstm(struct ul_arena *arena, int hidden)
 {
     return ul_arena_printf(arena,
@@ -316,12 +317,33 @@ static void rounds_run_on_the_host_where_they_are_long(void **state)
     struct ul_arena arena;
     uint64_t scratch_bytes;
     ul_arena_init(&arena);
-    const char *text = print(&arena, lstm(&arena, 512), &scratch_bytes);
+    /* 64 MiB of weights: more than an H100 holds */
+    const char *text = print(&arena, lstm(&arena, 2048), &scratch_bytes);
     const char *host = strstr(text, "static void @(");
     assert_non_null(host);
     assert_non_null(strstr(host, "for ("));
     assert_int_equal(count(host, "UL_LAUNCH(@_"), count(text, "__global__"));
     assert_true(scratch_bytes > 0);
+    ul_arena_done(&arena);
+}
+
+static void rounds_are_in_a_launch_that_holds_what_they_read(void **state)
+{
+    (void)state;
+    struct ul_arena arena;
+    uint64_t scratch_bytes;
+    ul_arena_init(&arena);
+    const char *text = print(&arena, lstm(&arena, 512), &scratch_bytes);
+    const char *apart = strstr(text, "static void @_"), *host = strstr(text, "static void @(");
+    assert_true(apart != NULL && host != NULL && apart < host);
+    assert_non_null(strstr(apart, "_apart(const struct ul_cuda_step *at"));
+    assert_null(strstr(host, "for ("));
+    assert_null(strstr(host, "UL_LAUNCH("));
+    /* a unit for each of 4 warps of 128 blocks */
+    assert_non_null(
+        strstr(host, "if (ul_cuda_is_resident(at->run, (const void *)@_4, 128, 256, 32768))"));
+    assert_non_null(strstr(host, "UL_LAUNCH_TOGETHER(@_4, 128, 256, 32768, at, "));
+    assert_int_equal(count(text, "ul_meet(meeting);"), 3);
     ul_arena_done(&arena);
 }
 
@@ -397,6 +419,7 @@ int main(void)
         cmocka_unit_test(copies_apart_share_a_launch),
         cmocka_unit_test(updates_that_never_meet_run_at_once),
         cmocka_unit_test(rounds_run_on_the_host_where_they_are_long),
+        cmocka_unit_test(rounds_are_in_a_launch_that_holds_what_they_read),
         cmocka_unit_test(a_step_of_a_cell_is_one_launch),
         cmocka_unit_test(rounds_run_in_a_block_where_they_are_short),
         cmocka_unit_test(blocks_follow_the_device),
