@@ -422,7 +422,7 @@ static bool is_initial(const struct ul_model *model, const struct ul_range *rang
         range->size_bytes == sizeof(void *))
         return true; /* the library's state */
     if (model->device != NULL && range->row == UL_ROW_SCRATCH && range->live_begin == 0 &&
-        range->offset_bytes == (int64_t)model->device->state_offset_bytes)
+        range->offset_bytes == model->device->state_offset_bytes)
         return true; /* the state of the run, which set-up clears */
     if (model->offload_bytes != 0 && range->row == UL_ROW_SCRATCH && range->live_begin == 0 &&
         range->offset_bytes == model->offload_state_offset_bytes)
