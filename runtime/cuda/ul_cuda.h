@@ -29,6 +29,9 @@
 #include "ul_offload.h"
 
 #include <cuda_runtime.h>
+#ifndef __CUDACC__
+#include "ul_emulate.h" /* tests/cuda_emulation */
+#endif
 
 #define UL_CUDA_MOVERS 2 /* one each way */
 
@@ -124,6 +127,9 @@ static inline struct ul_cuda_step ul_cuda_at(struct ul_cuda_run *run, uint32_t n
     at.where.when = region == UL_CUDA_ALWAYS ? NULL : run->regions + region;
     at.where.order = ++run->order;
     at.where.step = number;
+#ifndef __CUDACC__
+    ul_emulate_begin_step(number);
+#endif
     if (run->announce != NULL) {
         run->announce(run, &at.where);
         run->is_behind = 0; /* what a step takes is what it takes alone */
@@ -211,8 +217,6 @@ static inline int ul_cuda_may_launch(struct ul_cuda_run *run)
         ul_cuda_note((at)->run, cudaLaunchKernelEx(&config, kernel, __VA_ARGS__, (at)->where));    \
     } while (0)
 #define UL_SHARED_REST(name) extern __shared__ __align__(128) unsigned char name[]
-#else
-#include "ul_emulate.h" /* tests/cuda_emulation */
 #endif
 
 /* Waits until the kernels before this one are done and what they wrote is seen, then lets the next

@@ -641,6 +641,7 @@ cudaError_t cudaMalloc(void **pointer, size_t size)
     if (open_count == 0)
         mprotect(data, pages, PROT_NONE);
     allocations[base] = allocation;
+    count_memory(base, allocation.size_bytes);
     *pointer = base;
     log_line("malloc %zu", size);
     activity_memory(true, false, base, size);

@@ -67,6 +67,19 @@ void streams_finish();
 /* A call that may not be made while a stream is captured; spoils the capture. */
 cudaError_t capture_forbids();
 
+/* ---- count.cc: what steps move, where UL_EMULATE_COUNT names a file ---- */
+
+#define UL_EMULATE_NO_STEP UINT32_MAX
+/* Of what is enqueued now. */
+uint32_t count_step(void);
+void count_memory(const void *begin, size_t size_bytes);
+/* A launch of the step; what is touched until its end is counted. */
+void count_begin(uint32_t step);
+void count_end(void);
+/* Within the device. */
+void count_copy(uint32_t step, const void *from, const void *to, size_t size_bytes);
+void count_touch(const void *begin, size_t size_bytes, bool writes);
+
 /* ---- cupti.cc: who wants to be told what the program does ---- */
 
 /* Loads the library that CUDA_INJECTION64_PATH names. */

@@ -877,6 +877,7 @@ bool ul_emulate_copy_begin(const struct ul_emulate_copy *copy, const void *from,
     if (kernel == NULL)
         ul_emulate_fail("a copy in line %d outside of a kernel", line);
     ul_emulate_need_shared(copy->to, copy->size_bytes, "a copy", line);
+    count_touch(copy->from, copy->from != NULL ? copy->size_bytes : 0, false);
     if ((uintptr_t)from % copy->size_bytes != 0)
         ul_emulate_fail("kernel %s, block %u, thread %u: a copy in line %d: from %p, which is no "
                         "multiple of %u bytes",

@@ -70,7 +70,11 @@ static inline void need_memory(const char *call, const std::vector<struct extent
                                const struct extent &workspace)
 {
     const struct extent none = {"", NULL, 0};
+    ul_emulate_count_call();
+    ul_emulate_count_operand(residual.begin, residual.size_bytes, false);
+    ul_emulate_count_operand(result.begin, result.size_bytes, true);
     for (const struct extent &operand : operands) {
+        ul_emulate_count_operand(operand.begin, operand.size_bytes, false);
         need_extent(call, operand, result);
         need_extent(call, operand, workspace);
     }

@@ -42,6 +42,7 @@ struct op {
     size_t size_bytes;
     cudaEvent_t event;                  /* OP_RECORD, OP_WAIT */
     uint64_t number;                    /* of the record */
+    uint32_t step;                      /* of the plan, of what is enqueued by it */
     std::shared_ptr<const nodes> graph; /* OP_GRAPH */
 };
 
@@ -113,13 +114,17 @@ void run_op(const struct op &op)
     switch (op.kind) {
     case OP_KERNEL:
         log_line("run %s", op.name.c_str());
-        if (fail != NULL && *fail != '\0' && op.name.find(fail) != std::string::npos)
+        if (fail != NULL && *fail != '\0' && op.name.find(fail) != std::string::npos) {
             device_fail(cudaErrorLaunchFailure);
-        else
-            kernel_run(op.kernel, op.arguments.data());
+            break;
+        }
+        count_begin(op.step);
+        kernel_run(op.kernel, op.arguments.data());
+        count_end();
         break;
     case OP_COPY:
         log_line("run copy %zu", op.size_bytes);
+        count_copy(op.step, op.from, op.to, op.size_bytes);
         memmove(op.to, op.from, op.size_bytes);
         break;
     case OP_FILL:
@@ -213,6 +218,7 @@ void spoil()
 
 cudaError_t enqueue(cudaStream_t stream, struct op &&op)
 {
+    op.step = count_step();
     if (is_legacy(stream)) {
         if (capturing != NULL) {
             spoil();

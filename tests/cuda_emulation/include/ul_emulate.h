@@ -39,6 +39,12 @@ void ul_emulate_need(const void *pointer, size_t size_bytes, const char *who);
 /* What a library's handle takes of the device's free memory; negative gives it back. */
 void ul_emulate_take(long bytes);
 
+/* What is enqueued from now on is of that step of the plan. */
+void ul_emulate_begin_step(unsigned step);
+/* A library enqueues a call; its operands, and its result, for what is counted. */
+void ul_emulate_count_call(void);
+void ul_emulate_count_operand(const void *pointer, size_t size_bytes, bool is_result);
+
 /* ---- launches ---- */
 
 /* A kernel of the program under test. */
