@@ -112,6 +112,7 @@ static const struct ul_target targets[] = {
                 .channels_last = true,
                 .filters_last = true,
                 .biases_alike = true,
+                .tensor_side = 8,
                 .products_joined = true,
                 .signed_products = UL_CUDA_SUMS_PRODUCTS,
                 .tile_count = 4,

@@ -38,6 +38,8 @@ struct ul_target_traits {
     bool channels_last;   /* convolution nets keep channels innermost (layout.c) */
     bool filters_last;    /* weights of convolutions are stored so too (filters.c) */
     bool biases_alike;    /* its library wants biases in the type of results (precision.c) */
+    int64_t tensor_side;  /* products of 16 bits with no shorter side are formed by tensor cores,
+                             of what lies as it is (fuse_rules.c); 0: there are none */
     bool products_joined; /* products of one operand are one (join.c) */
     bool panels_of_codes; /* products of weights of a few bits have these in an order of their own,
                              so that tables of the same numbers are stored beside (nbits.c) */

@@ -9,6 +9,7 @@
  * - maps alone: all results of one shape, and what is inlined is loaded about once per element;
  * - what is a call of the target's library alone, stays one, but a product where it and a pass over
  *   its result take longer than a kernel for both (GELU by erf, which no library has behind it);
+ * - in front of a product nothing that would cost it tensor cores;
  * - what parts of a gradient make again (tiles_operand.c) stays a kernel of its own;
  * - what overwrites a weight is by itself: a program that trains runs its steps without it too.
  */
@@ -303,6 +304,56 @@ static bool check_overwritten(struct ul_fuse *fuse, const struct ul_fuse_trial *
     return !reads || fuse->pass->options->is_call == NULL || !is_call(fuse, trial);
 }
 
+/* ---- Tensor cores ---- */
+
+/* What is multiplied: of how many results, along each, of how many terms. */
+struct sides {
+    int64_t m, n, k;
+};
+
+/* Of the products that have a row of weights for each result side by side; else all is 0. */
+static struct sides sides_of(const struct ul_fuse *fuse, const struct ul_node *node)
+{
+    const struct ul_type *a = type_of(fuse, node->inputs[0]), *b = type_of(fuse, node->inputs[1]);
+    const struct ul_type *out = type_of(fuse, node->outputs[0]);
+    struct sides sides = {.m = 0};
+    if (a->rank < 2 || b->rank < 2 || out->rank < 2 || ul_type_elements(out) == 0)
+        return sides;
+    bool convolves = (ul_op_get(node->op)->flags & UL_OP_CONVOLVES) != 0;
+    int64_t groups = convolves ? ul_node_get_int(node, "group", 1) : 1;
+    bool turned = ul_node_get_int(node, "transA", 0) != 0;
+    sides.n = convolves ? b->dims[0] / groups : out->dims[out->rank - 1];
+    sides.k = convolves ? (int64_t)ul_type_elements(b) / b->dims[0]
+                        : a->dims[turned ? a->rank - 2 : a->rank - 1];
+    sides.m = convolves ? (int64_t)ul_type_elements(out) / out->dims[1] : out->dims[out->rank - 2];
+    return sides;
+}
+
+/* A factor that is computed while it is read has no 16 bits that tensor cores could take. */
+static bool check_tensor_cores(const struct ul_fuse *fuse, const struct ul_fuse_trial *trial)
+{
+    enum { MIN_PRODUCTS = 1 << 15 }; /* of what is less, a launch takes longer */
+    int64_t min = fuse->pass->traits->tensor_side;
+    if (min == 0 || trial->anchor == UL_FUSE_NEVER || fuse->pass->options->training != NULL)
+        return true;
+    const struct ul_node *node = ul_fuse_node(fuse, trial->members[trial->anchor]);
+    bool is_front = false;
+    if ((ul_op_get(node->op)->flags & UL_OP_MULTIPLIES) == 0 || node->input_count < 2)
+        return true;
+    for (uint32_t i = 0; i < 2; i++) {
+        uint32_t made = ul_fuse_member(trial, ul_fuse_maker(fuse, node->inputs[i]));
+        is_front = is_front || (made != UL_FUSE_NEVER && trial->front[made]);
+    }
+    enum ul_dtype storage = ul_value_storage(fuse->graph, node->inputs[0]);
+    if (!is_front || (storage != UL_F16 && storage != UL_BF16) ||
+        ul_value_storage(fuse->graph, node->inputs[1]) != storage)
+        return true;
+    struct sides sides = sides_of(fuse, node);
+    return sides.m < min || sides.n < min || sides.k < min ||
+           (double)ul_type_elements(type_of(fuse, node->outputs[0])) * (double)sides.k <
+               MIN_PRODUCTS;
+}
+
 bool ul_fuse_is_legal(struct ul_fuse *fuse, struct ul_fuse_trial *trial)
 {
     UL_ASSERT(trial->count > 1);
@@ -310,7 +361,8 @@ bool ul_fuse_is_legal(struct ul_fuse *fuse, struct ul_fuse_trial *trial)
         return false;
     ul_fuse_mark_escapes(fuse, trial);
     return check_front(fuse, trial) && check_results(fuse, trial) && check_inlined(fuse, trial) &&
-           check_effects(fuse, trial) && check_again(fuse, trial) && check_overwritten(fuse, trial);
+           check_effects(fuse, trial) && check_again(fuse, trial) &&
+           check_tensor_cores(fuse, trial) && check_overwritten(fuse, trial);
 }
 
 /* All that reads what is made there multiplies it, and cannot compute it as it loads it. */

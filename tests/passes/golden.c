@@ -1,6 +1,7 @@
 /* Golden tests of passes: <pass>/<case>.ir in, <case>.want or <case>.err out; "pipeline" is all of
  * them. The files are compared as a whole. Lines "# --split TEXT", "# --inside NODE",
- * "# --row-major NODE", "# --channels-last", "# --filters-last", "# --biases-alike",
+ * "# --row-major NODE", "# --channels-last", "# --filters-last", "# --biases-alike", "#
+ * --tensor-cores",
  * "# --signed-products 32", "# --products-joined", "# --precision NAME", "# --train" (by
  * cross-entropy, with SGD), "# --clip-mode twice" (of norm 1), "# --loss-scale 64",
  * "# --lora PATTERN" (of rank 2), "# --quantize TEXT" and "# --calls" (the target has a library,
@@ -53,6 +54,7 @@ static enum ul_status run_case(struct golden *golden, const char *pass, const ch
     ul_arena_init(&scratch);
     if (strcmp(pass, "pipeline") != 0)
         options.only = pass;
+    traits.tensor_side = strstr(text, "# --tensor-cores\n") != NULL ? 8 : 0;
     traits.biases_alike = strstr(text, "# --biases-alike\n") != NULL;
     traits.products_joined = strstr(text, "# --products-joined\n") != NULL;
     traits.filters_last = strstr(text, "# --filters-last\n") != NULL;
