@@ -2,17 +2,19 @@
 # Makes the Python environment that the model generators and the reference tests use.
 # The compiler and the programs it makes never need Python.
 #
-# usage: scripts/setup_python.sh [--with PACKAGE]... [VENV]     (VENV defaults to build/venv)
+# usage: scripts/setup_python.sh [--bare] [--with PACKAGE]... [VENV]     (VENV defaults to build/venv)
+# With --bare it holds the packages that are named and nothing else.
 # Does nothing when VENV already holds what scripts/requirements.txt asks for.
 # exit: 0 ready, 77 PyPI is out of reach (callers skip, saying so), 1 anything else
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-venv=
+venv= bare=
 extra=()
 while [ $# -gt 0 ]; do
     case $1 in
     --with) extra+=("${2:?--with needs a package}"); shift 2 ;;
-    -h | --help) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    --bare) bare=1; shift ;;
+    -h | --help) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 0 ;;
     -*) echo "setup_python.sh: unknown option $1" >&2; exit 1 ;;
     *) venv=$1; shift ;;
     esac
@@ -57,7 +59,7 @@ if [ ! -x "$venv/bin/python" ]; then
     "$python" -m venv "$venv"
 fi
 sum=$(sha256sum "$root/scripts/requirements.txt" | cut -c1-16)
-pip_install "$venv/.ready-$sum" -r "$root/scripts/requirements.txt"
+[ -n "$bare" ] || pip_install "$venv/.ready-$sum" -r "$root/scripts/requirements.txt"
 for package in "${extra[@]}"; do
     pip_install "$venv/.ready-${package//[^A-Za-z0-9._=-]/_}" "$package"
 done

@@ -54,6 +54,7 @@ struct ul_contract_grid {
     int64_t tile_count; /* of one contraction; tiles are numbered from 0 */
     uint32_t threads;   /* of a block: a multiple of 32, at most 256 */
     uint32_t shared_bytes;
+    bool is_alone; /* a block may have all of a processor's registers, lest some be spilt */
 };
 void ul_contract_cuda_grid(const struct ul_kernel *kernel, const struct ul_contraction *contraction,
                            const struct ul_profile_device *device, struct ul_contract_grid *grid);

@@ -280,6 +280,7 @@ static void choose_threads_tile(struct ul_contract_cuda_plan *plan)
     int threads = tile->m / tile->thread_m * (tile->n / tile->thread_n) * tile->splits;
     int pack = 16 / (int)base->element_bytes;
     plan->grid.threads = (uint32_t)threads;
+    plan->grid.is_alone = true;
     UL_ASSERT(threads >= 32 && threads <= 1024);
     if (plan->is_bytes) {
         plan->a = read_bytes(base, 'a', min(4, tile->m * tile->k / threads));

@@ -1058,11 +1058,24 @@ static ul_ks tiled_contraction(const struct printer *printer)
     return id;
 }
 
+/* nvcc holds as many blocks beside each other as it thinks best, unless it is told that one does.
+ */
+static bool is_alone(struct printer *printer, const struct ul_phase *phase)
+{
+    struct ul_contract_grid grid;
+    if (phase->kind != UL_PHASE_TILES)
+        return false;
+    printer->phase = phase;
+    ul_contract_cuda_grid(printer->kernel, contraction_of(printer, tiled_contraction(printer)),
+                          printer->device, &grid);
+    return grid.is_alone;
+}
+
 static void put_head(struct printer *printer, uint32_t number)
 {
     const struct ul_phase *phase = &printer->grid.phases[number];
-    ul_text_printf(printer->text, "static __global__ void __launch_bounds__(%u) @_%u(",
-                   phase->block_threads, number);
+    ul_text_printf(printer->text, "static __global__ void __launch_bounds__(%u%s) @_%u(",
+                   phase->block_threads, is_alone(printer, phase) ? ", 1" : "", number);
     put_parameters(printer, phase, phase->joined_count, phase->host_count, BEFORE);
     ul_text_put(printer->text, "struct ul_where run)\n{\n");
 }

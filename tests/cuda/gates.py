@@ -1,0 +1,289 @@
+#!/usr/bin/env python3
+"""What the machine code of target cuda's kernels must and must not have, which needs no device.
+
+    gates.py --ullage build/release/cli/ullage [--small] [--arch sm_80,sm_90,sm_120] [--stride K]
+             [--ops REGEX] [--precision fp32,fp16,bf16] [--jobs 2] [NAME...]
+
+All kernels of ONNX's node tests (every K-th, those that --ops names) and of the networks of models/
+(or those named) in each precision, the ones beside library calls too, are compiled by nvcc, equal
+ones once, and read with cuobjdump:
+
+    spills      no register goes to memory and back
+    frame       at most 1024 bytes a thread
+    shared      at most 48 KiB, what every device gives without being asked
+    tensor      a product or attention on tensor cores has their instructions (HMMA, IMMA)
+    matrices    and loads what they multiply as matrices (LDSM)
+    copies      and copies asynchronously (LDGSTS, UTMALDG) what is read several elements at once
+    yield       a thread that waits for the lock of ul_fault_note lets others go on
+
+Exceptions, a line each with the reason: gates_allowed.txt. exit: 0 ok, 6 a gate is shut, 77 there is
+no nvcc, no cuobjdump (scripts/setup_python.sh) or no test data
+"""
+
+import argparse
+import concurrent.futures
+import glob
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "ref"), os.path.join(HERE, "..", "gpu"),
+                os.path.join(HERE, "..", "ops")]  # fmt: skip
+
+import build  # noqa: E402
+import bytes as reference_bytes  # noqa: E402  tests/ref/bytes.py
+import list_tests  # noqa: E402
+import prepare  # noqa: E402
+
+MAX_FRAME, MAX_SHARED = 1024, 48 << 10
+BATCH = 60  # kernels of a file
+KERNEL = re.compile(r"^static __global__ .*? (k\d+_\d+)\(.*?^}\n", re.MULTILINE | re.DOTALL)
+HEADERS = re.compile(r'^#include "(ul_\w+\.cuh|ul_cuda\.h)"\n', re.MULTILINE)
+
+
+def run(command, **more):
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          errors="replace", check=False, **more)  # fmt: skip
+    return done.returncode, done.stdout + done.stderr
+
+
+# ---- Kernels ----
+
+
+class Kernels:
+    """Distinct ones, and where each was found first."""
+
+    def __init__(self):
+        self.texts, self.headers = {}, ""
+
+    def add(self, folder, origin):
+        with open(os.path.join(folder, "kernels.cu"), encoding="utf-8") as file:
+            source = file.read()
+        self.headers = self.headers or "".join(match[0] for match in HEADERS.finditer(source))
+        for match in KERNEL.finditer(source):
+            text = match[0].replace(match[1] + "(", "@(", 1)
+            self.texts.setdefault(text, f"{origin} {match[1]}")
+
+
+def emit_networks(args, kernels, work):
+    pattern = "^(" + "|".join(args.names or [".*"]) + ")$"
+    failed = 0
+    for name, path, options in reference_bytes.networks(args.small, pattern):
+        for precision in args.precision.split(","):
+            folder = os.path.join(work, "network")
+            problem = build.emit(args, path, [*options, "--with-cudnn", "on", "--precision",
+                                              precision], "cuda", folder)  # fmt: skip
+            if problem:
+                print(f"FAIL {name} {precision}: {problem}")
+                failed += 1
+                continue
+            args.runtime = args.runtime or shutil.copytree(folder, os.path.join(work, "runtime"))
+            kernels.add(folder, f"{name}.{precision}")
+            shutil.rmtree(folder)
+    return failed
+
+
+def emit_operators(args, kernels, work):
+    """Those that are no programs of target cuda are others' to report (tests/ops)."""
+    pack = prepare.Pack(argparse.Namespace(ullage=args.ullage, target="cuda", options=[],
+                                           work=work), work)  # fmt: skip
+    data = list_tests.find_data(None)
+    tests = prepare.node_tests(argparse.Namespace(ops=args.ops, stride=args.stride))
+
+    def emit(test):
+        try:
+            prepare.node_test(pack, data, *test)
+        except prepare.Failure as failure:
+            print(f"{test[0]}: {failure}")
+
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        list(pool.map(emit, tests))
+    for folder in sorted(glob.glob(os.path.join(work, "ops", "*"))):
+        kernels.add(folder, os.path.basename(folder))
+        args.runtime = args.runtime or shutil.copytree(folder, os.path.join(work, "runtime"))
+
+
+# ---- Machine code ----
+
+
+def resources(said):
+    """{kernel: (spilt bytes, frame bytes, shared bytes)} of what ptxas says."""
+    found, name = {}, None
+    for line in said.splitlines():
+        compiling = re.search(r"Compiling entry function '\w*?(g\d+k)\w*'", line)
+        name = compiling[1] if compiling else name
+        frame = re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads",
+                          line)  # fmt: skip
+        used = re.search(r"Used \d+ registers", line)
+        if name and frame:
+            found[name] = [int(frame[2]) + int(frame[3]), int(frame[1]), 0]
+        if name and used:
+            shared = re.search(r"(\d+) bytes smem", line)
+            found[name][2] = int(shared[1]) if shared else 0
+            name = None
+    return found
+
+
+def code_of(listing):
+    """{kernel: [(address, instruction)]}"""
+    found, name = {}, None
+    for line in listing.splitlines():
+        head = re.match(r"\s*Function : \w*?(g\d+k)\w*", line)
+        at = re.match(r"\s*/\*([0-9a-f]{4,})\*/\s+(.*?);", line)
+        if head:
+            name = head[1]
+            found[name] = []
+        elif at and name:
+            found[name].append((int(at[1], 16), at[2]))
+    return found
+
+
+def yields(code):
+    """Whether each loop around a compare-and-swap has a YIELD; there is one for the fault's lock."""
+    for at, (address, what) in enumerate(code):
+        if not re.search(r"\bATOMG?\S*\.CAS\b", what):
+            continue
+        for back, jump in code[at : at + 8]:
+            target = re.search(r"\bBRA\S* (?:\S+, )?(0x[0-9a-f]+)", jump)
+            if target and int(target[1], 16) < address:
+                inside = [w for a, w in code if int(target[1], 16) <= a <= back]
+                if not any(re.search(r"\b(YIELD|NANOSLEEP)\b", w) for w in inside):
+                    return False
+    return True
+
+
+def tensor_form(text):
+    """How a kernel multiplies on tensor cores, or nothing: a struct of the runtime's."""
+    found = re.search(r"\bul_(attend_)?mma(_bytes)?(?=<)", text)
+    return found[0] if found else ""
+
+
+def shut(text, used, code):
+    """The gates that a kernel does not pass."""
+    words = "\n".join(what for _, what in code)
+    spilt, frame, shared = used
+    found = []
+    tensor = tensor_form(text)
+    if spilt:
+        found.append(f"spills {spilt} bytes")
+    if frame > MAX_FRAME:
+        found.append(f"frame {frame} bytes")
+    if shared > MAX_SHARED:
+        found.append(f"shared {shared} bytes")
+    if tensor and not re.search(r"\b[HI]MMA\b", words):
+        found.append("tensor")
+    if tensor and not re.search(r"\bLDSM\b", words):
+        found.append("matrices")
+    several = any(int(count) >= 2 for count in re.findall(r"\bul_reading<(\d+),", text))
+    if tensor and "bytes" not in tensor and several and not re.search(r"\b(LDGSTS|UTMALDG)\b", words):
+        found.append("copies")
+    if "run" in text and not yields(code):
+        found.append("yield")
+    return found
+
+
+def check_batch(args, arch, number, batch, headers):
+    """(kernel, gates that are shut) of a file of kernels."""
+    path = os.path.join(args.runtime, f"gates_{arch}_{number}")
+    with open(path + ".cu", "w", encoding="utf-8") as file:
+        file.write(headers)
+        for at, text in batch:
+            file.write(text.replace("static __global__", "__global__", 1).replace("@(", f"g{at}k(", 1))
+    code, said = run([args.nvcc, "-std=c++17", "-O3", f"-arch={arch}", "-cubin", "-Xptxas", "-v",
+                      path + ".cu", "-o", path + ".cubin"])  # fmt: skip
+    if code != 0:
+        return [(None, [f"nvcc: exit {code}: {said[-2000:]}"])]
+    used = resources(said)
+    code, listing = run([args.cuobjdump, "-sass", path + ".cubin"], env=args.environment)
+    if code != 0:
+        return [(None, [f"cuobjdump: exit {code}: {listing[-500:]}"])]
+    read = code_of(listing)
+    os.remove(path + ".cubin")
+    return [(text, shut(text, used[f"g{at}k"], read[f"g{at}k"])) for at, text in batch]
+
+
+# ---- The whole ----
+
+
+def find_cuobjdump():
+    """In PATH, beside nvcc, or in the environment that scripts/setup_python.sh makes of PyPI's."""
+    usual = shutil.which("cuobjdump") or shutil.which("/usr/local/cuda/bin/cuobjdump")
+    if usual:
+        return usual
+    venv = os.path.join(ROOT, "build", "venv-cuda")
+    code, said = run([os.path.join(ROOT, "scripts", "setup_python.sh"), "--bare", "--with",
+                      "nvidia-cuda-cuobjdump", "--with", "nvidia-cuda-nvdisasm", venv])  # fmt: skip
+    if code != 0:
+        print(said.strip())
+    found = glob.glob(os.path.join(venv, "lib", "*", "site-packages", "nvidia", "*", "bin", "cuobjdump"))
+    return found[0] if found else None
+
+
+def read_allowed():
+    """(regex of where, regex of the gate) a line; behind a colon the reason."""
+    with open(os.path.join(HERE, "gates_allowed.txt"), encoding="utf-8") as file:
+        lines = [line for line in file.read().splitlines() if line and not line.startswith("#")]
+    return [tuple(line.split(":", 1)[0].split()) for line in lines]
+
+
+def check(args, kernels):
+    texts = list(enumerate(kernels.texts))
+    batches = [texts[at : at + BATCH] for at in range(0, len(texts), BATCH)]
+    allowed, used, failed = read_allowed(), set(), 0
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        jobs = [(arch, pool.submit(check_batch, args, arch, number, batch, kernels.headers))
+                for arch in args.arch.split(",") for number, batch in enumerate(batches)]  # fmt: skip
+        for arch, job in jobs:
+            for text, found in job.result():
+                form = tensor_form(text) if text else ""
+                where = f"{arch} {kernels.texts.get(text, '')} {form}".strip()
+                for gate in found:
+                    rows = [row for row in allowed
+                            if re.search(row[0], where) and re.match(row[1], gate)]  # fmt: skip
+                    used.update(rows)
+                    failed += not rows
+                    print(f"{'allowed' if rows else 'FAIL'} {where}: {gate}", flush=True)
+    if not args.names and not args.small and args.stride == 1:
+        for row in allowed:
+            if row not in used:
+                print(f"FAIL gates_allowed.txt: nothing is found for {' '.join(row)}")
+                failed += 1
+    print(f"{len(texts)} kernels for {args.arch}, {failed} shut gates")
+    return failed
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--ullage", required=True)
+    parser.add_argument("--nvcc")
+    parser.add_argument("--small", action="store_true")
+    parser.add_argument("--arch", default="sm_80,sm_90,sm_120")
+    parser.add_argument("--stride", type=int, default=1)
+    parser.add_argument("--ops", default=".")
+    parser.add_argument("--precision", default="fp32,fp16,bf16")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    args = parser.parse_args()
+    args.ullage, args.nvcc = os.path.abspath(args.ullage), build.find_nvcc(args.nvcc)
+    args.cuobjdump = find_cuobjdump() if args.nvcc else None
+    if args.cuobjdump is None:
+        print("gates.py: no nvcc or no cuobjdump here; no machine code was looked at")
+        return 77
+    path = os.path.dirname(args.cuobjdump) + os.pathsep + os.environ["PATH"]  # nvdisasm
+    args.environment, args.runtime = {**os.environ, "PATH": path}, None
+    kernels = Kernels()
+    with tempfile.TemporaryDirectory(prefix="ullage-gates-") as work:
+        failed = emit_networks(args, kernels, work)
+        if args.ops != "-":
+            emit_operators(args, kernels, work)
+        failed += check(args, kernels)
+    return 6 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
