@@ -349,6 +349,7 @@ static bool check_tensor_cores(const struct ul_fuse *fuse, const struct ul_fuse_
         ul_value_storage(fuse->graph, node->inputs[1]) != storage)
         return true;
     struct sides sides = sides_of(fuse, node);
+    UL_ASSERT(sides.m >= 0 && sides.n >= 0 && sides.k >= 0);
     return sides.m < min || sides.n < min || sides.k < min ||
            (double)ul_type_elements(type_of(fuse, node->outputs[0])) * (double)sides.k <
                MIN_PRODUCTS;

@@ -217,6 +217,7 @@ static void widen(struct halves *halves, ul_node_id id)
 {
     struct ul_graph *graph = halves->graph;
     ul_value_id from = graph->nodes[id].inputs[0], to = graph->nodes[id].outputs[0];
+    UL_ASSERT(is_half(halves, from) && !is_half(halves, to));
     if (ul_graph_is_output(graph, to)) {
         if (is_made_for(halves, from) && halves->uses[from] == 1)
             take_over(halves, to, from);
@@ -259,6 +260,7 @@ static void narrow(struct halves *halves, ul_node_id id)
     ul_value_id from = graph->nodes[id].inputs[0], to = graph->nodes[id].outputs[0];
     const struct ul_value *wide = &graph->values[from];
     bool is_output = ul_graph_is_output(graph, to);
+    UL_ASSERT(is_half(halves, to) && !is_half(halves, from));
     if (wide->kind == UL_VALUE_INPUT && wide->donor == UL_NONE && !is_output &&
         (wide->flags & UL_VALUE_PERSISTENT) == 0) {
         ul_rewrite_replace(&halves->rewrite, to, from);

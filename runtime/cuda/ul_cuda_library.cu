@@ -358,7 +358,7 @@ int ul_cuda_note_unused(const struct ul_cuda_library *library, const void *handl
 {
     uint32_t counts[UL_CUDA_CALLERS];
     struct ul_device_calls all;
-    char missing[UL_DEVICE_TEXT_BYTES / 2] = "", misplaced[UL_DEVICE_TEXT_BYTES / 2] = "";
+    char missing[104] = "", misplaced[96] = ""; /* with numbers of ten digits, and all fits */
     count_callers((const struct ul_cuda_calls *)handle, counts);
     ul_cuda_count_calls(handle, &all);
     if (all.own == 0)

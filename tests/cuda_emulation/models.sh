@@ -40,7 +40,7 @@ fail() {
 # verify OPTION...: the results of the network, compiled so.
 verify() {
     local loose=()
-    case $name in qdq_*) loose=(--tolerance 8e-2) ;; esac
+    case $name in qdq_*) loose=(--tolerance 8e-2) ;; integer_*) loose=(--tolerance 3e-2) ;; esac
     if [ ${#type[@]} = 0 ]; then
         "$ullage" verify "$model" --target cuda "$@"
     else
