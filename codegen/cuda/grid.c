@@ -367,7 +367,7 @@ static int64_t ceil_div(int64_t a, int64_t b)
  */
 static void set_launch(const struct builder *b, struct ul_phase *phase)
 {
-    int64_t teams = phase->items.total / phase->items.vector;
+    int64_t teams = ul_nest_items(&phase->items);
     bool alone = phase->kind == UL_PHASE_TEAM && !phase->is_loose && phase->team > UL_WARP;
     if (phase->own_bytes > 0) {
         int64_t max = for_all(b, MAX_TEAMS) * (alone                          ? 1
@@ -576,8 +576,9 @@ static void set_item_vector(struct builder *b, struct ul_phase *phase)
 {
     if (phase->items.count == 0)
         return;
-    phase->items =
-        ul_grid_vector_items(&phase->items, b->kernel, for_all(b, UL_VECTOR_MIN_THREADS), b->arena);
+    int64_t min_items = for_all(b, UL_VECTOR_MIN_THREADS);
+    phase->items = ul_grid_vector_items(&phase->items, b->kernel, min_items, b->arena);
+    ul_grid_slide(&phase->items, b->kernel, min_items / 2, b->arena);
 }
 
 /* How the statements of an item are run. */

@@ -44,6 +44,18 @@ enum ul_grid_place {
     UL_PLACE_REGISTER /* the one element of a shared array that a thread touches */
 };
 
+/* Of a nest whose items are sums over a window: so many neighbouring results of one of its loops
+ * are a thread's, of which the innermost loop of the sum loads what they have in common once. */
+struct ul_slide {
+    uint32_t count;      /* 0: each item by itself */
+    uint32_t loop;       /* of the nest */
+    int64_t stride;      /* rounds of the inner loop from a result to the next one's */
+    int64_t rounds;      /* of the inner loop */
+    ul_ks inner, last;   /* that loop, and the statement that adds; before it is what moves */
+    uint32_t sum;        /* its variable */
+    ul_kx moving, fixed; /* the factors: fixed ones are the same for all results */
+};
+
 /* Loops of independent iterations, taken as one: round f of the nest is run by thread f / vector
  * modulo the team's threads; where there is a shift, so is round f - shift. Or, without loops, what
  * a contraction does with sums of which neighbours have neighbouring values of a variable. */
@@ -57,7 +69,14 @@ struct ul_nest {
     ul_kx shift;                    /* of a single loop, or UL_NONE */
     uint32_t vector;                /* rounds of the innermost loop that a thread takes at once */
     const bool *varies;             /* by variable: among these; NULL without vectors */
+    struct ul_slide slide;          /* of items alone */
 };
+
+/* Items of threads. */
+static inline int64_t ul_nest_items(const struct ul_nest *nest)
+{
+    return nest->total / nest->vector / (nest->slide.count > 0 ? nest->slide.count : 1);
+}
 
 /* Partial results that become one, which each thread has then. */
 struct ul_grid_fold {
@@ -155,6 +174,11 @@ uint32_t ul_nest_var(const struct ul_nest *nest, const struct ul_kernel *kernel)
 ul_ks ul_nest_body(const struct ul_nest *nest, const struct ul_kernel *kernel);
 /* Are the elements at the index, in a nest that has vectors, one such? */
 bool ul_grid_is_contiguous(const struct ul_kernel *kernel, const struct ul_nest *nest, ul_kx index);
+
+/* grid_slide.c, for grid.c: finds the slide of items that have vectors, of which so many are to be
+ * left. */
+void ul_grid_slide(struct ul_nest *nest, const struct ul_kernel *kernel, int64_t min_items,
+                   struct ul_arena *arena);
 
 /* grid_join.c, for grid.c: which phases share a launch. */
 void ul_grid_join(struct ul_grid *grid, const struct ul_kernel *kernel, struct ul_arena *arena);

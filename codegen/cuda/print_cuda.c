@@ -307,12 +307,11 @@ static bool is_inner(const struct ul_ks_data *stmt)
 /* Statements without loops and branches: what is the same for all elements, all packs, and then
  * the rest, element by element. Returns what comes behind. */
 static ul_ks put_pack_run(struct printer *printer, const struct ul_nest *nest, ul_ks first,
-                          uint32_t indent)
+                          ul_ks before, uint32_t indent)
 {
     uint32_t var = ul_nest_var(nest, printer->kernel);
     ul_ks end = first;
-    for (; end != UL_NONE && !is_inner(stmt_get(printer, end));
-         end = stmt_get(printer, end)->next) {
+    for (; end != before && !is_inner(stmt_get(printer, end)); end = stmt_get(printer, end)->next) {
         const struct ul_ks_data *stmt = stmt_get(printer, end);
         if (stmt->kind == UL_KS_LET && !nest->varies[stmt->var])
             ul_put_definition(&printer->expr, stmt, indent);
@@ -342,30 +341,32 @@ static ul_ks put_pack_run(struct printer *printer, const struct ul_nest *nest, u
     return end;
 }
 
-/* Loops and branches are the same for all elements. */
+/* Statements before `end`, whose lanes stay in scope. Loops and branches are the same for all
+ * elements. */
 static void put_pack_list(struct printer *printer, const struct ul_nest *nest, ul_ks first,
-                          uint32_t indent)
+                          ul_ks end, uint32_t indent)
 {
-    uint32_t outer = printer->lane_count;
-    for (ul_ks id = first; id != UL_NONE;) {
+    for (ul_ks id = first; id != end;) {
         const struct ul_ks_data *stmt = stmt_get(printer, id);
+        uint32_t outer = printer->lane_count;
         if (!is_inner(stmt)) {
-            id = put_pack_run(printer, nest, id, indent);
+            id = put_pack_run(printer, nest, id, end, indent);
             continue;
         }
         if (stmt->kind == UL_KS_FOR)
             put_loop_head(printer, stmt, indent);
         else
             put_if_head(printer, stmt, indent);
-        put_pack_list(printer, nest, stmt->body, indent + 1);
+        put_pack_list(printer, nest, stmt->body, UL_NONE, indent + 1);
+        printer->lane_count = outer;
         if (stmt->orelse != UL_NONE) {
             put_else(printer, indent);
-            put_pack_list(printer, nest, stmt->orelse, indent + 1);
+            put_pack_list(printer, nest, stmt->orelse, UL_NONE, indent + 1);
+            printer->lane_count = outer;
         }
         put_close(printer, indent);
         id = stmt->next;
     }
-    printer->lane_count = outer;
 }
 
 /* The elements from t_first on. `v<id>` of the innermost loop is the first of them outside of the
@@ -381,9 +382,123 @@ static void put_elements(struct printer *printer, const struct ul_nest *nest, ui
     put_pack_stores(printer, nest, true, indent);
     printer->pack_count = printer->lane_count = 0;
     printer->lanes = UL_NEW_ARRAY(printer->text->arena, uint32_t, printer->kernel->var_count);
-    put_pack_list(printer, nest, ul_nest_body(nest, printer->kernel), indent);
+    put_pack_list(printer, nest, ul_nest_body(nest, printer->kernel), UL_NONE, indent);
     put_pack_stores(printer, nest, false, indent);
     put_close(printer, indent - 1);
+}
+
+/* ---- Several elements of several neighbouring results at once (grid_slide.c) ---- */
+
+static void put_for(struct printer *printer, const char *name, int64_t count, uint32_t indent)
+{
+    ul_put_indent(&printer->expr, indent);
+    ul_text_put(printer->text, "UL_EACH_OF_PACK\n");
+    ul_put_indent(&printer->expr, indent);
+    ul_text_printf(printer->text, "for (int %s = 0; %s < %" PRId64 "; %s++) {\n", name, name, count,
+                   name);
+}
+
+/* const <type> v<var> = <value>; */
+static void put_index(struct printer *printer, uint32_t var, const char *value, uint32_t indent)
+{
+    ul_put_indent(&printer->expr, indent);
+    ul_text_printf(printer->text, "[[maybe_unused]] const %s v%u = %s;\n", index_type(printer, var),
+                   var, value);
+}
+
+/* target[t_u] = the expression, of each element. */
+static void put_factor(struct printer *printer, const struct ul_nest *nest, ul_kx expression,
+                       const char *target, uint32_t indent)
+{
+    find_packs(printer, nest, expression, indent);
+    put_for(printer, "t_u", nest->vector, indent);
+    put_index(printer, ul_nest_var(nest, printer->kernel), "t_first + t_u", indent + 1);
+    put_lane(printer, nest, UL_NONE, UL_NONE, indent + 1);
+    ul_put_indent(&printer->expr, indent + 1);
+    ul_text_printf(printer->text, "%s[t_u] = ", target);
+    ul_put_expr(&printer->expr, expression);
+    ul_text_put(printer->text, ";\n");
+    put_close(printer, indent);
+    memset(printer->expr.elements, 0, printer->kernel->expr_count * sizeof(const char *));
+}
+
+/* The innermost loop of the sums, by their products. */
+static void put_slide_loop(struct printer *printer, const struct ul_nest *nest, uint32_t indent)
+{
+    const struct ul_slide *slide = &nest->slide;
+    const struct ul_ks_data *inner = stmt_get(printer, slide->inner);
+    int64_t stride = slide->stride, places = (slide->count - 1) * stride + slide->rounds;
+    ul_put_indent(&printer->expr, indent);
+    ul_text_printf(printer->text, "float t_fixed[%" PRId64 "][%u], t_moving[%u];\n", slide->rounds,
+                   nest->vector, nest->vector);
+    put_for(printer, "t_k", slide->rounds, indent);
+    put_index(printer, inner->var, "t_k", indent + 1);
+    put_factor(printer, nest, slide->fixed, "t_fixed[t_k]", indent + 1);
+    put_close(printer, indent);
+    put_for(printer, "t_x", places, indent);
+    put_index(printer, inner->var, "t_x", indent + 1);
+    put_pack_list(printer, nest, inner->body, slide->last, indent + 1);
+    put_factor(printer, nest, slide->moving, "t_moving", indent + 1);
+    put_for(printer, "t_r", slide->count, indent + 1);
+    ul_put_indent(&printer->expr, indent + 2);
+    ul_text_printf(printer->text, "const int t_k = t_x - t_r * %" PRId64 ";\n", stride);
+    put_for(printer, "t_u", nest->vector, indent + 2);
+    ul_put_indent(&printer->expr, indent + 3);
+    ul_text_printf(printer->text, "if (t_k >= 0 && t_k < %" PRId64 ")\n", slide->rounds);
+    ul_put_indent(&printer->expr, indent + 4);
+    ul_text_put(printer->text,
+                "t_slide[t_r][t_u] = fmaf(t_fixed[t_k][t_u], t_moving[t_u], t_slide[t_r][t_u]);\n");
+    for (uint32_t i = 3; i-- > 0;)
+        put_close(printer, indent + i);
+    printer->lane_count = 0;
+}
+
+/* The epilogue of each result. */
+static void put_slide_results(struct printer *printer, const struct ul_nest *nest, ul_ks first,
+                              uint32_t indent)
+{
+    const struct ul_slide *slide = &nest->slide;
+    uint32_t position = stmt_get(printer, nest->loops[slide->loop])->var;
+    put_for(printer, "t_r", slide->count, indent);
+    put_index(printer, position, "t_from + t_r", indent + 1);
+    ul_put_indent(&printer->expr, indent + 1);
+    ul_text_printf(printer->text, "float (&t_lanes%u)[%u] = t_slide[t_r];\n", slide->sum,
+                   nest->vector);
+    printer->lanes[printer->lane_count++] = slide->sum;
+    put_pack_stores(printer, nest, true, indent + 1);
+    put_pack_list(printer, nest, first, UL_NONE, indent + 1);
+    put_pack_stores(printer, nest, false, indent + 1);
+    printer->lane_count = 0;
+    put_close(printer, indent);
+}
+
+/* The elements from t_first on of the results from t_from on. */
+static void put_slide(struct printer *printer, const struct ul_nest *nest, uint32_t indent)
+{
+    const struct ul_slide *slide = &nest->slide;
+    const struct ul_ks_data *sum = stmt_get(printer, ul_nest_body(nest, printer->kernel));
+    ul_ks loop = sum->next, rest = stmt_get(printer, loop)->next;
+    uint32_t position = stmt_get(printer, nest->loops[slide->loop])->var, depth = indent + 1;
+    ul_put_indent(&printer->expr, indent);
+    ul_text_put(printer->text, "{\n");
+    put_index(printer, ul_nest_var(nest, printer->kernel), "t_first", indent + 1);
+    put_index(printer, position, "t_from", indent + 1);
+    printer->pack_count = printer->lane_count = 0;
+    printer->lanes = UL_NEW_ARRAY(printer->text->arena, uint32_t, printer->kernel->var_count);
+    ul_put_indent(&printer->expr, indent + 1);
+    ul_text_printf(printer->text, "float t_slide[%u][%u];\n", slide->count, nest->vector);
+    put_for(printer, "t_r", slide->count, indent + 1);
+    put_factor(printer, nest, sum->value, "t_slide[t_r]", indent + 2);
+    put_close(printer, indent + 1);
+    for (; loop != slide->inner; loop = stmt_get(printer, loop)->body, depth++)
+        put_loop_head(printer, stmt_get(printer, loop), depth);
+    ul_put_indent(&printer->expr, depth);
+    ul_text_put(printer->text, "{\n");
+    put_slide_loop(printer, nest, depth + 1);
+    for (; depth > indent; depth--)
+        put_close(printer, depth);
+    put_slide_results(printer, nest, rest, indent + 1);
+    put_close(printer, indent);
 }
 
 /* Several rounds of a nest, of which `name` counts the packs. `v<id>` of the innermost loop is the
@@ -395,13 +510,23 @@ static void put_pack(struct printer *printer, const struct ul_nest *nest, const 
     struct ul_nest packs = *nest;
     uint32_t last = nest->count - 1;
     uint32_t var = stmt_get(printer, nest->loops[last])->var;
-    packs.total /= nest->vector;
+    packs.total = ul_nest_items(nest);
     packs.rounds[last] /= nest->vector;
+    if (nest->slide.count > 0)
+        packs.rounds[nest->slide.loop] /= nest->slide.count;
     put_rounds(printer, &packs, name, indent);
     ul_put_indent(&printer->expr, indent);
     ul_text_printf(printer->text, "const %s t_first = v%u * %u;\n", index_type(printer, var), var,
                    nest->vector);
-    put_elements(printer, nest, indent);
+    if (nest->slide.count == 0) {
+        put_elements(printer, nest, indent);
+        return;
+    }
+    uint32_t position = stmt_get(printer, nest->loops[nest->slide.loop])->var;
+    ul_put_indent(&printer->expr, indent);
+    ul_text_printf(printer->text, "const %s t_from = v%u * %u;\n", index_type(printer, position),
+                   position, nest->slide.count);
+    put_slide(printer, nest, indent);
 }
 
 static void find_aligned(const struct printer *printer, const struct ul_nest *nest, ul_kx id,
@@ -936,7 +1061,7 @@ static void put_each(struct printer *printer, uint32_t indent)
     }
     if (phase->items.vector > 1) {
         put_aligned(printer, &phase->items, indent);
-        put_item_loop(printer, phase->items.total / phase->items.vector, indent + 1);
+        put_item_loop(printer, ul_nest_items(&phase->items), indent + 1);
         put_pack(printer, &phase->items, "t_item", indent + 2);
         put_close(printer, indent + 1);
         ul_put_indent(&printer->expr, indent + 1);

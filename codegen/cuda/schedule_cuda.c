@@ -31,6 +31,9 @@ static void put_vector(const struct schedule *schedule, const struct ul_nest *ne
 {
     if (nest->vector > 1)
         ul_text_printf(schedule->text, ", %u at once", (unsigned)nest->vector);
+    if (nest->slide.count > 0)
+        ul_text_printf(schedule->text, ", %u along v%u", (unsigned)nest->slide.count,
+                       (unsigned)schedule->kernel->stmts[nest->loops[nest->slide.loop]].var);
 }
 
 /* ---- Contractions ---- */
