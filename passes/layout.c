@@ -25,7 +25,7 @@
 #include <string.h>
 
 enum {
-    FEW_CHANNELS = 4,       /* of an image: a convolution reads them in any layout */
+    FEW_CHANNELS = 3,       /* of an image: a convolution reads them in any layout */
     WORK_LIMIT = 100000000, /* nodes looked at; beyond it the first choice stands */
     FLOPS_PER_BYTE = 16,    /* lost where a convolution has the wrong layout */
     FOREIGN_FACTOR = 3      /* a kernel that cannot write channels-last in order */

@@ -17,7 +17,7 @@ struct ul_pass {
 typedef enum ul_status ul_pass_fn(struct ul_pass *pass);
 
 ul_pass_fn ul_pass_infer, ul_pass_dce, ul_pass_cse, ul_pass_simplify, ul_pass_bnfold,
-    ul_pass_pattern, ul_pass_transposed, ul_pass_join, ul_pass_filters, ul_pass_sink,
+    ul_pass_pattern, ul_pass_transposed, ul_pass_join, ul_pass_stem, ul_pass_filters, ul_pass_sink,
     ul_pass_einsum, ul_pass_own, ul_pass_layout, ul_pass_views, ul_pass_concat, ul_pass_precision,
     ul_pass_donate, ul_pass_pool, ul_pass_again, ul_pass_fuse, ul_pass_split, ul_pass_select,
     ul_pass_inline, ul_pass_modes, ul_pass_loss, ul_pass_gradient, ul_pass_tiles, ul_pass_bits,

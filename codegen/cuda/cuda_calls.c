@@ -34,12 +34,12 @@
  *
  * Ours stay: products of few operations, batches of small matrices, sums of few terms, convolutions
  * of few channels in a group: what a kernel of one launch computes in less than a library's tiles
- * are made for. So the first layer of a network for images does: its three channels lie apart in
- * memory, or else cuDNN pads them in a workspace, where the largest values are (in f16 networks for
- * mobiles took up to a third more memory for it). Slices of a Concat stay ours too: of tensors with
- * channels innermost cuDNN documents those that are fully packed, and a copy behind each call would
- * be a launch more. Workspaces larger than the default would serve Winograd's method, which cuDNN
- * does not document for filters with channels innermost.
+ * are made for. So the first layer of a network for images does: its three channels (four, with
+ * passes/stem.c) lie apart in memory, or else cuDNN pads them in a workspace, where the largest
+ * values are (in f16 networks for mobiles took up to a third more memory for it). Slices of a
+ * Concat stay ours too: of tensors with channels innermost cuDNN documents those that are fully
+ * packed, and a copy behind each call would be a launch more. Workspaces larger than the default
+ * would serve Winograd's method, which cuDNN does not document for filters with channels innermost.
  *
  * Left undone: ConvTranspose and pooling (where steps are as wide as the kernel it is a product:
  * passes/transposed.c); convolutions of three axes of space; scaled residuals. */
@@ -62,8 +62,9 @@ enum {
     MIN_DEPTH = UL_CUDA_CALLS_ALL ? 1 : 4,                 /* terms of a sum */
     MIN_SUMS_PRODUCTS = UL_CUDA_CALLS_ALL ? 1 : UL_CUDA_SUMS_PRODUCTS,
     SUMS_STEP = 4,
-    MIN_CHANNELS = UL_CUDA_CALLS_ALL ? 1 : 4, /* of a group of a convolution, in and out */
-    CALLERS_ALIGN_BYTES = 16                  /* of the buffers of --io caller */
+    MIN_CHANNELS = UL_CUDA_CALLS_ALL ? 1 : 4,   /* of a group of a convolution, in and out */
+    IMAGE_CHANNELS = UL_CUDA_CALLS_ALL ? 0 : 4, /* that an image has in 16 bits */
+    CALLERS_ALIGN_BYTES = 16                    /* of the buffers of --io caller */
 };
 
 struct context {
@@ -276,6 +277,7 @@ static bool supports_convolution(const struct ul_call *call, uint64_t product_co
     return symmetric && call->dst.type == call->src.type && (space == 1 || space == 2) &&
            product_count >= MIN_PRODUCTS && call->weights.dims[out] >= MIN_CHANNELS &&
            call->weights.dims[out + 1] >= MIN_CHANNELS &&
+           (call->src.type == UL_CALL_F32 || call->weights.dims[out + 1] > IMAGE_CHANNELS) &&
            (call->post_count == 0 || call->bias.rank > 0) && is_channels_last(&call->src, 1) &&
            is_channels_last(&call->dst, 1) && is_channels_last(&call->weights, out + 1) &&
            fits_int(&call->src) && fits_int(&call->dst) && fits_int(&call->weights) &&
