@@ -4,10 +4,13 @@ models/golden_launches.tsv: from plans alone, no compiler of CUDA's is asked.
 
     launches.py --ullage build/release/ullage [--precision fp32,fp16,bf16] [--small] [--update]
                 [FILTER]
+    launches.py --ullage build/release/ullage --typed [--small] [FILTER]
 
 Columns as plan.json's `launches` (report/README.md). A network with more launches, scalar products,
 identity steps or softmaxes than the list says, or with fewer library calls, or that the list lacks,
 is a failure (exit 6) until that is reviewed and taken over by --update; what is better is named.
+With --typed the models are of 16 bits themselves (models/lib_half.py, both ways), and none may be
+worse than the network in float32 under --precision, but by Casts of inputs and outputs: launches.
 """
 
 import argparse
@@ -17,11 +20,13 @@ import subprocess
 import sys
 
 import bytes as golden_bytes
+import compare_ort
 
 ROOT = golden_bytes.ROOT
 GOLDEN = os.path.join(ROOT, "models", "golden_launches.tsv")
 COUNTS = ["count", "of_libraries", "scalar_products", "identity_steps", "softmaxes"]
 HEAD = ["model", "precision", "launches", *COUNTS[1:]]
+CASTS = 2  # of inputs and outputs, more than where --precision decides
 BETTER = {"of_libraries": 1}  # the more the better; of all others the fewer
 
 
@@ -64,6 +69,21 @@ def compare(golden, counts):
     return worse, ("  FAIL" if worse else "") + note
 
 
+def check_typed(ullage, path, options, precision, golden):
+    """How many of the two models of 16 bits are worse than the list."""
+    failed = 0
+    for islands in (False, True):
+        request = argparse.Namespace(type=precision, islands=islands)
+        counts, complaint = plan(ullage, compare_ort.typed_path(request, path), options)
+        allowed = [golden[0] + CASTS, *golden[1:]]
+        if complaint is None and not compare(allowed, counts)[0]:
+            continue
+        failed += 1
+        name = os.path.basename(path) + (" with islands" if islands else "")
+        print(f"FAIL {name} {precision}: {complaint or counts}, of float32 {golden}")
+    return failed
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("filter", nargs="?", default=".")
@@ -71,10 +91,14 @@ def main():
     parser.add_argument("--precision", default="fp32,fp16,bf16")
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--update", action="store_true")
+    parser.add_argument("--typed", action="store_true", help="models of 16 bits themselves")
     args = parser.parse_args()
     golden, passed, failed = read_golden(), 0, 0
     for name, path, options in golden_bytes.networks(args.small, args.filter):
-        for precision in args.precision.split(","):
+        for precision in ("fp16", "bf16") if args.typed else ():
+            worse = check_typed(args.ullage, path, options, precision, golden[name, precision])
+            failed, passed = failed + worse, passed + 2 - worse
+        for precision in () if args.typed else args.precision.split(","):
             counts, complaint = plan(args.ullage, path, [*options, "--precision", precision])
             if complaint:
                 print(f"FAIL {name} {precision}: {complaint}")
