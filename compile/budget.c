@@ -144,15 +144,40 @@ static enum ul_status solve(struct ul_compile *compile)
                           compile->wants_ladder, &compile->plan, &compile->ladder, &compile->diag);
 }
 
+/* Scratch that lies free goes to steps that have use for it. Without reuse nothing lies free: there
+ * they run as in the plan with it, so that the bits are the same. */
+static enum ul_status take_spares(struct ul_compile *compile)
+{
+    const struct ul_problem *problem = compile->program->problem;
+    struct ul_plan_options planning = ul_compile_planning(&compile->options);
+    struct ul_plan_beside beside = ul_compile_beside(compile, compile->program);
+    bool has_spares = false;
+    for (uint32_t s = 0; s < problem->step_count; s++)
+        has_spares = has_spares || problem->steps[s].spare_count > 0;
+    if (!has_spares)
+        return UL_OK;
+    if (planning.pack != UL_PACK_NONE)
+        return ul_plan_take_spares(&compile->keep, problem, &compile->plan, &compile->diag);
+    planning.pack = UL_PACK_BEST;
+    UL_TRY(ul_plan_solve(&compile->keep, problem, &planning, &compile->plan, &compile->diag));
+    UL_TRY(ul_plan_take_spares(&compile->keep, problem, &compile->plan, &compile->diag));
+    UL_TRY(ul_plan_unfold(&compile->keep, problem, &compile->plan, &compile->diag));
+    compile->plan.bounded_bytes = ul_plan_bounded_bytes(&beside, &compile->plan);
+    compile->plan.smallest_budget_bytes = compile->plan.bounded_bytes;
+    return UL_OK;
+}
+
 enum ul_status ul_compile_solve(struct ul_compile *compile)
 {
     ul_compile_progress(compile, "planning");
     enum ul_status status = solve(compile);
+    if (status == UL_OK) {
+        ul_plan_drop_beside(&compile->keep, compile->program->problem, &compile->plan);
+        status = take_spares(compile);
+    }
     ul_compile_progress(compile, NULL);
     if (status != UL_OK)
         ul_diag_prefix(&compile->diag, compile->model.path);
-    else
-        ul_plan_drop_beside(&compile->keep, compile->program->problem, &compile->plan);
     return status;
 }
 

@@ -66,7 +66,10 @@ enum ul_status ul_compile_resolve_toolkit(struct ul_compile *compile,
     const struct ul_option *workspace = ul_option_find(options->base.table, "workspace");
     bool is_auto = options->with_cudnn == UL_CUDNN_AUTO;
     if (!ul_option_is_set(&options->base, workspace))
-        options->workspace_bytes = UL_PROGRAM_WORKSPACE_BYTES;
+        options->workspace_bytes =
+            ul_profile_device(&compile->profile).capability >= UL_PROGRAM_NEW_CAPABILITY
+                ? UL_PROGRAM_NEW_WORKSPACE_BYTES
+                : UL_PROGRAM_WORKSPACE_BYTES;
     if (is_auto)
         options->with_cudnn = finds_library(compile) ? UL_CUDNN_FOUND : UL_CUDNN_OFF;
     program->workspace_bytes = options->workspace_bytes;

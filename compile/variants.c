@@ -66,6 +66,7 @@ static enum ul_status plan_lean(struct ul_variants *variants, struct ul_arena *a
         differs = differs || lean.steps[s].alternative_count > 1;
         lean.steps[s].alternatives += leanest_of(&lean, &lean.steps[s]);
         lean.steps[s].alternative_count = 1;
+        lean.steps[s].spare_count = 0;
     }
     variant->lean = variant->plan;
     if (!differs)

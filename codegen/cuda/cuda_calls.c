@@ -293,15 +293,34 @@ static uint64_t convolution_workspace(const struct ul_call *call)
 
 /* ---- answers ---- */
 
-static uint64_t bounded(const struct context *context, uint64_t wanted_bytes)
+static uint64_t bounded(const struct context *context, uint64_t wanted_bytes, uint64_t max_bytes)
 {
     /* The runtime reckons with scratch at multiples of 64 (UL_CALL_WORKSPACE_LOSS). */
     uint64_t align = context->options->align_bytes;
     bool lies_well = align == 0 || align >= UL_PLAN_ALIGN_BYTES;
-    uint64_t max = lies_well ? context->options->workspace_bytes / 64 * 64 : 0;
+    uint64_t max = lies_well ? max_bytes / 64 * 64 : 0;
     uint64_t bytes = (wanted_bytes + TABLE_BYTES + 63) / 64 * 64;
     UL_ASSERT(bytes % 64 == 0);
     return bytes < max ? bytes : max;
+}
+
+static uint64_t wanted(const struct ul_call *call)
+{
+    return call->kind == UL_CALL_MATMUL ? product_workspace(call) : convolution_workspace(call);
+}
+
+/* What a plan may be larger for: beyond UL_PROGRAM_WORKSPACE_BYTES a call gets what lies free. */
+static uint64_t planned(const struct context *context)
+{
+    uint64_t max = context->options->workspace_bytes;
+    return max < UL_PROGRAM_WORKSPACE_BYTES ? max : UL_PROGRAM_WORKSPACE_BYTES;
+}
+
+static uint64_t most(void *data, const struct ul_call *call)
+{
+    const struct context *context = data;
+    UL_ASSERT(call->implementation != NULL);
+    return bounded(context, wanted(call), context->options->workspace_bytes);
 }
 
 /* For budgets: tables alone, then nothing. What that costs is a device's to say; taken is what each
@@ -355,8 +374,7 @@ static bool answer(void *data, struct ul_group_call *group, bool pack)
     call->implementation = is_product ? "cublaslt" : "cudnn";
     call->align_bytes = align_of(context, group);
     call->tf32 = context->options->tf32 && call->src.type == UL_CALL_F32;
-    call->scratch_bytes =
-        bounded(context, is_product ? product_workspace(call) : convolution_workspace(call));
+    call->scratch_bytes = bounded(context, wanted(call), planned(context));
     return true;
 }
 
@@ -404,6 +422,7 @@ enum ul_status ul_cuda_open_library(struct ul_arena *arena,
                                                   .answer = answer,
                                                   .is_worth = is_worth,
                                                   .leaner = leaner,
+                                                  .most = most,
                                                   .close = close_context};
     *library = &context->library;
     UL_ASSERT(context->library.answer != NULL);

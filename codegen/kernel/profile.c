@@ -28,7 +28,7 @@
 /* A graphics processor: peaks in units of 10^12 operations a second, as data sheets have them (per
  * nanosecond they are thousands); `special`: FP32 operations for one special result. */
 #define GPU(name_, source_, f32, tf32, f64, f16, int8, special, gigabytes, memory_gib,             \
-            processors_, shared_kib, host)                                                         \
+            processors_, shared_kib, host, capability_)                                            \
     {                                                                                              \
         .name = (name_), .source = (source_),                                                      \
         .rates =                                                                                   \
@@ -41,7 +41,8 @@
         .device = {.processors = (processors_),                                                    \
                    .launch_cycles = 4000,                                                          \
                    .shared_bytes = 49152,                                                          \
-                   .max_shared_bytes = (shared_kib)*KIB},                                          \
+                   .max_shared_bytes = (shared_kib)*KIB,                                           \
+                   .capability = (capability_)},                                                   \
         .level_count = 1, .levels = {                                                              \
             {.capacity_bytes = UINT64_MAX, .rate = (gigabytes)}                                    \
         }                                                                                          \
@@ -96,43 +97,44 @@ static const struct ul_profile profiles[] = {
                 {(uint64_t)32 << 20, 30},
                 {UINT64_MAX, 12}}},
     /* name, source, FP32, TF32, FP64, FP16, INT8, special, GB/s, GiB, multiprocessors, KiB of
-     * shared memory that a block may ask for (CUDA C++ Programming Guide), GB/s to the host
+     * shared memory that a block may ask for (CUDA C++ Programming Guide), GB/s to the host,
+     * compute capability
      */
     GPU("v100-sxm2",
         "NVIDIA Tesla V100 data sheet (FP64 and FP32 without tensor cores, no TF32; "
         "INT8 by dp4a)",
-        15.7, 15.7, 7.8, 125, 62.8, 8, 900, 32, 80, 96, 16),
+        15.7, 15.7, 7.8, 125, 62.8, 8, 900, 32, 80, 96, 16, 70),
     GPU("v100-pcie", "NVIDIA Tesla V100 data sheet (no TF32; INT8 by dp4a)", 14, 14, 7, 112, 56, 8,
-        900, 32, 80, 96, 16),
+        900, 32, 80, 96, 16, 70),
     GPU("t4", "NVIDIA T4 data sheet (no TF32); FP64 1/32 of FP32", 8.1, 8.1, 0.253, 65, 130, 8, 320,
-        16, 40, 64, 16),
+        16, 40, 64, 16, 75),
     GPU("a100-40gb", "NVIDIA A100 40GB data sheet (PCIe and SXM)", 19.5, 156, 19.5, 312, 624, 8,
-        1555, 40, 108, 163, 32),
+        1555, 40, 108, 163, 32, 80),
     GPU("a100-80gb-pcie", "NVIDIA A100 80GB data sheet", 19.5, 156, 19.5, 312, 624, 8, 1935, 80,
-        108, 163, 32),
+        108, 163, 32, 80),
     GPU("a100-80gb-sxm", "NVIDIA A100 80GB data sheet", 19.5, 156, 19.5, 312, 624, 8, 2039, 80, 108,
-        163, 32),
-    GPU("a30", "NVIDIA A30 data sheet", 10.3, 82, 10.3, 165, 330, 8, 933, 24, 56, 163, 32),
+        163, 32, 80),
+    GPU("a30", "NVIDIA A30 data sheet", 10.3, 82, 10.3, 165, 330, 8, 933, 24, 56, 163, 32, 80),
     GPU("a10", "NVIDIA A10 data sheet; FP64 1/64 of FP32", 31.2, 62.5, 0.488, 125, 250, 16, 600, 24,
-        72, 99, 32),
+        72, 99, 32, 86),
     GPU("a40", "NVIDIA A40 data sheet; FP64 1/64 of FP32", 37.4, 74.8, 0.584, 149.7, 299.3, 16, 696,
-        48, 84, 99, 32),
+        48, 84, 99, 32, 86),
     GPU("l4", "NVIDIA L4 data sheet (tensor figures halved: it has sparse ones); FP64 1/64 of FP32",
-        30.3, 60, 0.473, 121, 242.5, 16, 300, 24, 58, 99, 32),
+        30.3, 60, 0.473, 121, 242.5, 16, 300, 24, 58, 99, 32, 89),
     GPU("l40", "NVIDIA L40 data sheet; FP64 1/64 of FP32", 90.5, 90.5, 1.414, 181.05, 362, 16, 864,
-        48, 142, 99, 32),
+        48, 142, 99, 32, 89),
     GPU("l40s", "NVIDIA L40S data sheet; FP64 1/64 of FP32", 91.6, 183, 1.431, 362.05, 733, 16, 864,
-        48, 142, 99, 32),
+        48, 142, 99, 32, 89),
     GPU("h100-pcie", "NVIDIA H100 data sheet (tensor figures halved: it has sparse ones)", 51, 378,
-        51, 756.5, 1513, 16, 2000, 80, 114, 227, 64),
+        51, 756.5, 1513, 16, 2000, 80, 114, 227, 64, 90),
     GPU("h100-sxm", "NVIDIA H100 data sheet (tensor figures halved: it has sparse ones)", 67, 494.5,
-        67, 989.5, 1979, 16, 3350, 80, 132, 227, 64),
+        67, 989.5, 1979, 16, 3350, 80, 132, 227, 64, 90),
     GPU("h200-sxm", "NVIDIA H200 data sheet (tensor figures halved: it has sparse ones)", 67, 494.5,
-        67, 989.5, 1979, 16, 4800, 141, 132, 227, 64),
+        67, 989.5, 1979, 16, 4800, 141, 132, 227, 64, 90),
     GPU("rtx-3090", "NVIDIA Ampere GA102 white paper (FP16 summed in FP32); FP64 1/64 of FP32",
-        35.6, 35.6, 0.556, 71, 284, 16, 936, 24, 82, 99, 32),
+        35.6, 35.6, 0.556, 71, 284, 16, 936, 24, 82, 99, 32, 86),
     GPU("rtx-4090", "NVIDIA Ada white paper (FP16 summed in FP32); FP64 1/64 of FP32", 82.6, 82.6,
-        1.29, 165.2, 660.6, 16, 1008, 24, 128, 99, 32),
+        1.29, 165.2, 660.6, 16, 1008, 24, 128, 99, 32, 89),
     CORE("rpi-4-4gb",
          "Raspberry Pi 4 product brief; a Cortex-A72 of 1.5 GHz, 128-bit FP32 multiply-add a cycle",
          12.0, 40, 20, 12.8, 4 * GIB, 0.05),

@@ -20,6 +20,7 @@ struct ul_profile_device {
     uint32_t launch_cycles;    /* of theirs, from the end of one kernel to results of the next */
     uint32_t shared_bytes;     /* that a block of threads has without asking for more */
     uint64_t max_shared_bytes; /* that it has if it asks */
+    uint64_t capability;       /* its compute capability, 90 being 9.0; 0: nobody said */
     uint64_t context_bytes;    /* of CUDA's context */
     uint64_t cublaslt_bytes;   /* of a library's handle, and of its code */
     uint64_t cudnn_bytes;

@@ -48,12 +48,13 @@ static const struct {
 };
 enum { TRANSFER_KEYS = sizeof transfer_keys / sizeof *transfer_keys };
 
-/* What a process takes of a device, by key. */
+/* Which it is, and what a process takes of it, by key. */
 static const struct {
     const char *key;
     size_t offset;
 } device_keys[] = {
     {"max_shared_bytes", offsetof(struct ul_profile_device, max_shared_bytes)},
+    {"compute_capability", offsetof(struct ul_profile_device, capability)},
     {"context_bytes", offsetof(struct ul_profile_device, context_bytes)},
     {"cublaslt_bytes", offsetof(struct ul_profile_device, cublaslt_bytes)},
     {"cudnn_bytes", offsetof(struct ul_profile_device, cudnn_bytes)},

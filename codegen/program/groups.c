@@ -190,7 +190,7 @@ static void add_other(struct ul_builder *builder, struct ul_program_step *step,
 {
     struct ul_program_step *others =
         UL_NEW_ARRAY(builder->arena, struct ul_program_step, step->other_count + 1);
-    UL_ASSERT(step->other_count + 1 < UL_IMPLEMENTATIONS);
+    UL_ASSERT(step->other_count + 1 < UL_IMPLEMENTATIONS + UL_SPARES);
     for (uint32_t i = 0; i < step->other_count; i++)
         others[i] = step->others[i];
     others[step->other_count++] = *other;
@@ -218,6 +218,29 @@ static void add_leaner(struct ul_builder *builder, const struct ul_group_call *c
         other.scratch_bytes = lean.scratch_bytes > own_bytes ? lean.scratch_bytes : own_bytes;
         other.slowdown = slowdown;
         add_other(builder, step, &other);
+    }
+}
+
+/* The same call with more scratch, which a finished plan may have room for: the most that it can
+ * use, and halves of that. They are behind all other ways. */
+static void add_spares(struct ul_builder *builder, const struct ul_group_call *call,
+                       struct ul_program_step *step)
+{
+    enum { ALIGN = 64 };
+    const struct ul_target_library *library = builder->options->library;
+    uint64_t most = library->most != NULL ? library->most(library->context, &call->call) : 0;
+    for (uint32_t i = 0; i < UL_SPARES; i++) {
+        struct ul_call rich = call->call;
+        rich.scratch_bytes = (most >> i) / ALIGN * ALIGN;
+        if (rich.scratch_bytes <= step->scratch_bytes)
+            break;
+        struct ul_program_step other = *step;
+        other.other_count = 0;
+        other.spare_count = 0;
+        other.kernel = ul_function_add_call(builder, &rich);
+        other.scratch_bytes = rich.scratch_bytes;
+        add_other(builder, step, &other);
+        step->spare_count++;
     }
 }
 
@@ -277,7 +300,9 @@ static enum ul_status make_call(struct ul_builder *builder, const ul_node_id *no
         other = call_step(builder, faster, last);
         add_other(builder, step, &other);
     }
-    return add_own(builder, nodes, count, step);
+    UL_TRY(add_own(builder, nodes, count, step));
+    add_spares(builder, builder->calls.by_node[last], step);
+    return UL_OK;
 }
 
 enum ul_status ul_group_add(struct ul_builder *builder, const ul_node_id *nodes, uint32_t count,

@@ -36,6 +36,9 @@ struct ul_target_library {
     /* Turns a call into one with less scratch, and says how many times its time that is taken to
      * need; 0: there is none. NULL: never. */
     double (*leaner)(void *context, struct ul_call *call);
+    /* The most scratch that the call can make use of, where there is room for it beside a plan.
+     * NULL: no more than it has. */
+    uint64_t (*most)(void *context, const struct ul_call *call);
     /* Bytes of the host that it keeps for the call beside the buffer, as long as the program lives.
      * NULL: nobody knows before the program starts. */
     uint64_t (*kept_bytes)(void *context, const struct ul_call *call);

@@ -103,6 +103,7 @@ struct ul_program_step {
                                           a kernel of ours, in the same places; else NULL */
     uint32_t other_count; /* the same by other implementations, with other scratch and weights:
                              what the plan has as alternatives behind this one */
+    uint32_t spare_count; /* of these the last ones, which a finished plan alone may take */
     const struct ul_program_step *others;
     uint64_t scratch_bytes;
     double slowdown; /* of what `work` says, for less scratch; 0: none */
@@ -164,9 +165,12 @@ enum {
 /* Kernels read doubles and 64-bit integers in place: no plan of less alignment can run. */
 enum { UL_PROGRAM_MIN_ALIGN_BYTES = 8 };
 
-/* Of a library call on a device, where nobody says how much: what cuBLASLt is given by default on
- * all but the newest devices. */
+/* Of a library call on a device, where nobody says how much: what cuBLASLt recommends for devices
+ * before compute capability 9.0, and for those from it on. A plan is never larger for more than the
+ * first: beyond it a call gets what lies free while it runs. */
 #define UL_PROGRAM_WORKSPACE_BYTES ((uint64_t)4 << 20)
+#define UL_PROGRAM_NEW_WORKSPACE_BYTES ((uint64_t)32 << 20)
+#define UL_PROGRAM_NEW_CAPABILITY 90
 
 /* How convolutions of 3x3 run that a library computes (codegen/program/winograd.c). */
 enum ul_conv_choice {

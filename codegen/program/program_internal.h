@@ -17,7 +17,7 @@
 #include "codegen/program/calls_internal.h"
 #include "codegen/program/program.h"
 
-enum { UL_IMPLEMENTATIONS = 4 }; /* of a step, at most */
+enum { UL_IMPLEMENTATIONS = 4, UL_SPARES = 3 }; /* of a step, at most */
 
 struct ul_builder {
     struct ul_arena *arena;

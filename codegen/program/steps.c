@@ -177,9 +177,10 @@ static struct ul_plan_substep plan_substep(struct ul_builder *builder,
  * our own lowering. */
 static void plan_step(struct ul_builder *builder, const struct ul_program_step *step)
 {
-    struct ul_plan_alternative alternatives[UL_IMPLEMENTATIONS];
-    struct ul_plan_substep substeps[UL_IMPLEMENTATIONS];
-    UL_ASSERT(step->other_count < UL_IMPLEMENTATIONS);
+    struct ul_plan_alternative alternatives[UL_IMPLEMENTATIONS + UL_SPARES];
+    struct ul_plan_substep substeps[UL_IMPLEMENTATIONS + UL_SPARES];
+    UL_ASSERT(step->other_count - step->spare_count < UL_IMPLEMENTATIONS &&
+              step->spare_count <= UL_SPARES);
     for (uint32_t i = 0; i <= step->other_count; i++) {
         const struct ul_program_step *way = way_of(step, i);
         substeps[i] = plan_substep(builder, way);
@@ -196,7 +197,8 @@ static void plan_step(struct ul_builder *builder, const struct ul_program_step *
     struct ul_plan_step planned = {.name = step->name,
                                    .region = step->region,
                                    .alternatives = alternatives,
-                                   .alternative_count = step->other_count + 1};
+                                   .alternative_count = step->other_count - step->spare_count + 1,
+                                   .spare_count = step->spare_count};
     ul_problem_add_step(builder->program->problem, &planned);
 }
 

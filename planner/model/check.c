@@ -88,7 +88,7 @@ static enum ul_status run_shape(const struct ul_checker *c, uint32_t p, uint32_t
     if (at->step >= c->problem->step_count)
         FAIL(c, "position %u: unknown step.", p);
     const struct ul_plan_step *step = &c->problem->steps[at->step];
-    if (at->alternative >= step->alternative_count ||
+    if (at->alternative >= step->alternative_count + step->spare_count ||
         at->substep >= step->alternatives[at->alternative].substep_count)
         FAIL(c, "position %u: step %s has no such alternative or part.", p, step_name(c, at->step));
     if (at->substep == 0) {
@@ -245,7 +245,7 @@ static void entries_fill(struct ul_checker *c)
         c->entry[v] = UL_PLAN_NONE;
     for (uint32_t s = 0; s < problem->step_count; s++) {
         const struct ul_plan_step *step = &problem->steps[s];
-        for (uint32_t a = 0; a < step->alternative_count; a++)
+        for (uint32_t a = 0; a < step->alternative_count + step->spare_count; a++)
             for (uint32_t i = 0; i < step->alternatives[a].substep_count; i++) {
                 const struct ul_plan_substep *substep = &step->alternatives[a].substeps[i];
                 entry_touch(c, substep->reads, substep->read_count,
@@ -380,18 +380,18 @@ static void wanted_fill(struct ul_checker *c)
     for (uint32_t s = 0; s < problem->step_count; s++) {
         const struct ul_plan_step *step = &problem->steps[s];
         uint64_t reads = 0;
-        for (uint32_t a = 0; a < step->alternative_count; a++)
+        for (uint32_t a = 0; a < step->alternative_count + step->spare_count; a++)
             for (uint32_t i = 0; i < step->alternatives[a].substep_count; i++)
                 reads += step->alternatives[a].substeps[i].read_count;
         c->wanted[s] = UL_NEW_ARRAY(c->scratch, uint64_t, reads);
         reads = 0;
-        for (uint32_t a = 0; a < step->alternative_count; a++)
+        for (uint32_t a = 0; a < step->alternative_count + step->spare_count; a++)
             for (uint32_t i = 0; i < step->alternatives[a].substep_count; i++) {
                 const struct ul_plan_substep *substep = &step->alternatives[a].substeps[i];
                 for (uint32_t j = 0; j < substep->read_count; j++)
                     c->wanted[s][reads++] = c->expected[substep->reads[j]];
             }
-        for (uint32_t a = 0; a < step->alternative_count; a++)
+        for (uint32_t a = 0; a < step->alternative_count + step->spare_count; a++)
             for (uint32_t i = 0; i < step->alternatives[a].substep_count; i++) {
                 const struct ul_plan_substep *substep = &step->alternatives[a].substeps[i];
                 for (uint32_t j = 0; j < substep->write_count; j++) {

@@ -95,7 +95,8 @@ static uint64_t deepest_stack(const struct ul_problem *problem, const struct ul_
     for (uint32_t p = 0; p < plan->position_count; p++) {
         const struct ul_plan_position *at = &plan->positions[p];
         if (at->kind != UL_PLAN_RUN || at->step >= problem->step_count ||
-            at->alternative >= problem->steps[at->step].alternative_count)
+            at->alternative >=
+                problem->steps[at->step].alternative_count + problem->steps[at->step].spare_count)
             continue;
         uint64_t bytes = problem->steps[at->step].alternatives[at->alternative].stack_bytes;
         deepest = bytes > deepest ? bytes : deepest;

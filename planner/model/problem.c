@@ -65,9 +65,10 @@ uint32_t ul_problem_add_step(struct ul_problem *problem, const struct ul_plan_st
     UL_GROW(arena, problem->steps, problem->step_count, problem->step_capacity);
     struct ul_plan_step *added = &problem->steps[problem->step_count];
     *added = *step;
-    struct ul_plan_alternative *alternatives = ul_arena_copy(
-        arena, step->alternatives, sizeof *step->alternatives * step->alternative_count);
-    for (uint32_t i = 0; i < step->alternative_count; i++)
+    struct ul_plan_alternative *alternatives =
+        ul_arena_copy(arena, step->alternatives,
+                      sizeof *step->alternatives * (step->alternative_count + step->spare_count));
+    for (uint32_t i = 0; i < step->alternative_count + step->spare_count; i++)
         alternatives[i].substeps =
             substeps_copy(arena, alternatives[i].substeps, alternatives[i].substep_count);
     added->alternatives = alternatives;
@@ -85,8 +86,9 @@ void ul_problem_set_stacks(struct ul_problem *problem, uint32_t step, const uint
         if (at->alternatives[a].stack_bytes == stack_bytes[a])
             continue;
         if (alternatives == NULL)
-            alternatives = ul_arena_copy(problem->arena, at->alternatives,
-                                         sizeof *alternatives * at->alternative_count);
+            alternatives =
+                ul_arena_copy(problem->arena, at->alternatives,
+                              sizeof *alternatives * (at->alternative_count + at->spare_count));
         alternatives[a].stack_bytes = stack_bytes[a];
     }
     if (alternatives != NULL)

@@ -98,6 +98,9 @@ struct ul_plan_step {
     const struct ul_plan_alternative *alternatives;
     const uint32_t *predecessors;
     uint32_t alternative_count; /* at least 1 */
+    uint32_t spare_count;       /* alternatives behind these, with the memory and cost of the first
+                                   but for more scratch: no plan is made with them, a finished one
+                                   takes them where its scratch has room (ul_plan_take_spares) */
     uint32_t predecessor_count;
 };
 

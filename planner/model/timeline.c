@@ -50,7 +50,8 @@ bool *ul_plan_reads(struct ul_arena *arena, const struct ul_problem *problem,
         const struct ul_plan_step *step =
             at->step < problem->step_count ? &problem->steps[at->step] : NULL;
         /* A plan that was read may say anything; what it must not is the checker's to say. */
-        if (at->kind != UL_PLAN_RUN || step == NULL || at->alternative >= step->alternative_count ||
+        if (at->kind != UL_PLAN_RUN || step == NULL ||
+            at->alternative >= step->alternative_count + step->spare_count ||
             at->substep >= step->alternatives[at->alternative].substep_count)
             continue;
         const struct ul_plan_substep *substep = ul_substep_at(problem, at);

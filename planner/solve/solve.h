@@ -19,6 +19,13 @@ enum ul_status ul_plan_solve(struct ul_arena *arena, const struct ul_problem *pr
 enum ul_status ul_plan_unfold(struct ul_arena *arena, const struct ul_problem *problem,
                               struct ul_plan *plan, struct ul_diag *diag) UL_MUST_CHECK;
 
+/* spares.c */
+
+/* Gives steps the spare alternatives whose scratch has a place in what lies free; the plan stays as
+ * large as it is, and has passed ul_plan_check. */
+enum ul_status ul_plan_take_spares(struct ul_arena *arena, const struct ul_problem *problem,
+                                   struct ul_plan *plan, struct ul_diag *diag) UL_MUST_CHECK;
+
 /* ladder.c */
 
 /* One plan of a ladder. Where the ladders of a program and of its rewritings are merged, `variant`

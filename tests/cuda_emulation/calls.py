@@ -257,6 +257,16 @@ def odd(net):
     return net.model(net.node("GlobalMaxPool", net.conv(c, 8, 8, 3, 3, bias=False)))
 
 
+@case(cublaslt=1, cudnn=2)
+def room(net):
+    """The second convolution wants more than 4 MiB, which lie free beside it: the third's result is
+    eight times as large."""
+    x = net.node("Abs", net.input("x", 1, 8, 160, 160))
+    a = net.node("Relu", net.conv(x, 32, 8, 3, 3, pads=[1] * 4))
+    b = net.node("Relu", net.conv(a, 32, 32, 3, 3, pads=[1] * 4))
+    return net.model(net.node("GlobalMaxPool", net.conv(b, 256, 32, 1, 1)))
+
+
 @case(cudnn=2)
 def one_axis(net):
     x = net.node("Abs", net.input("x", 3, 6, 20))
@@ -432,6 +442,29 @@ def check_align(ullage, folder, plain):
     need(near(outputs(fitting), plain, 1e-5), "--align 16 differs")
 
 
+def check_room(ullage, folder):
+    """What lies free beside a step is its workspace; the arena is as large as without."""
+    plans = {}
+    for size in ("4MiB", "32MiB"):
+        program = compile_model(ullage, folder, "room", *CUDA, "--workspace", size)
+        with open(program + ".json") as file:
+            plans[size] = json.load(file)
+    with open(os.path.join(folder, "program.json")) as file:
+        default = json.load(file)
+    few, many = plans["4MiB"], plans["32MiB"]
+    need(few["reserved_bytes"] == many["reserved_bytes"], "a larger workspace raises the peak")
+    scratch = [max(size for kind, size in zip(plan["ranges"]["class"], plan["ranges"]["size_bytes"])
+                   if kind == "scratch") for plan in (few, many)]  # fmt: skip
+    need(scratch[0] <= 4 << 20 < scratch[1], f"workspaces of {scratch} bytes at most")
+    need(default["ranges"] == many["ranges"], "an H100 gets no 32 MiB by default")
+    older = compile_model(ullage, folder, "older", *CUDA, "--profile", "a100-80gb-sxm")
+    with open(older + ".json") as file:
+        need(("workspace", "4194304") in map(tuple, json.load(file)["options"]),
+             "an A100 gets other than 4 MiB by default")
+    code, text = run([ullage, "check", os.path.join(folder, "model.onnx"), program + ".json"])
+    need(code == 0, f"check: {text}")
+
+
 def check_budget(ullage, folder, plain):
     """The smallest program: calls with less workspace, and in pieces."""
     ladder = os.path.join(folder, "ladder.json")
@@ -514,6 +547,8 @@ def run_model(ullage, name, seed, quick):
         # 2^30 products each time; nothing that the libraries take
         quick = quick or name in ("dynamic", "dynamic_pixels", "channels")
         result = check(ullage, folder, calls, quick)
+        if name == "room":
+            check_room(ullage, folder)
         if name == "odd":
             check_align(ullage, folder, result)
         if quick:
