@@ -113,6 +113,7 @@ static const struct ul_target targets[] = {
                 .filters_last = true,
                 .biases_alike = true,
                 .tensor_side = 8,
+                .steps_cost = true,
                 .products_joined = true,
                 .signed_products = UL_CUDA_SUMS_PRODUCTS,
                 .tile_count = 4,

@@ -41,6 +41,8 @@ struct ul_target_traits {
     int64_t tensor_side;  /* products of 16 bits with no shorter side are formed by tensor cores,
                              of what lies as it is (fuse_rules.c); 0: there are none */
     bool products_joined; /* products of one operand are one (join.c) */
+    bool steps_cost;      /* a step is a launch, which constants that stay in memory spare: larger
+                             ones are computed when compiling (infer.c) */
     bool panels_of_codes; /* products of weights of a few bits have these in an order of their own,
                              so that tables of the same numbers are stored beside (nbits.c) */
     uint64_t signed_products; /* of integers, from which on their library forms them of factors with

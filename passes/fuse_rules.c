@@ -5,7 +5,8 @@
  *
  * - at most one node is no map: the anchor;
  * - behind the anchor: elementwise nodes of exactly its output's shape;
- * - in front of it: cheap elementwise nodes that nothing else reads, one operand of full shape;
+ * - in front of it: cheap elementwise nodes that nothing else reads, one operand of full shape; of
+ *   what normalises rows also what says where these lie (Windows);
  * - maps alone: all results of one shape, and what is inlined is loaded about once per element;
  * - what is a call of the target's library alone, stays one, but a product where it and a pass over
  *   its result take longer than a kernel for both (GELU by erf, which no library has behind it);
@@ -120,8 +121,12 @@ static bool can_be_front(const struct ul_fuse *fuse, const struct ul_fuse_trial 
                          uint32_t member)
 {
     const struct ul_node *node = ul_fuse_node(fuse, trial->members[member]);
-    return is_elementwise(node) && is_cheap(node) && has_full_operand(fuse, node) &&
-           trial->hang[member] == UL_NONE && !fuse->escapes[node->outputs[0]];
+    const struct ul_node *anchor = ul_fuse_node(fuse, trial->members[trial->anchor]);
+    bool moves_rows = (ul_op_get(node->op)->flags & UL_OP_MOVES_ROWS) != 0 &&
+                      (ul_op_get(anchor->op)->flags & UL_OP_READS_ROWS) != 0 &&
+                      anchor->inputs[0] == node->outputs[0];
+    return (moves_rows || (is_elementwise(node) && has_full_operand(fuse, node))) &&
+           is_cheap(node) && trial->hang[member] == UL_NONE && !fuse->escapes[node->outputs[0]];
 }
 
 /* Makers of what the anchor reads, found backwards. */

@@ -2,7 +2,8 @@
  * execution order: a shape often hangs on a constant that folds only once other shapes are known.
  *
  * Rules of folding: results of up to SMALL_BYTES always fold; so do others that are small beside
- * the weights (SMALL_PART), until the stored weights have grown by ALL_PART; bigger ones only when
+ * the weights (SMALL_PART, STEP_SMALL_PART), until the stored weights have grown by ALL_PART
+ * (STEP_ALL_PART); bigger ones only when
  * these do not grow by it, counting the inputs that become free. A result of which all elements are
  * equal is kept as one number and takes no bytes at all. What widens integers is left to pass
  * integers. A movement whose result lies densely in
@@ -22,6 +23,8 @@
 /* Small: so many bytes, or that part of all weights, while what the weights grow by is no more than
  * the other part. */
 enum { SMALL_BYTES = 4096, SMALL_PART = 2048, ALL_PART = 256, BIG_FOLD_ELEMENTS = 1 << 20 };
+/* The same where steps cost (masks and biases of windows in attention). */
+enum { STEP_SMALL_PART = 128, STEP_ALL_PART = 32 };
 
 struct infer {
     struct ul_pass *pass;
@@ -527,8 +530,10 @@ static void find_limits(struct infer *infer)
     uint64_t total = 0;
     for (ul_value_id id = 0; id < infer->graph->value_count; id++)
         total += ul_edit_weight_bytes(infer->graph, id);
-    infer->small_bytes = total / SMALL_PART > SMALL_BYTES ? total / SMALL_PART : SMALL_BYTES;
-    infer->max_bytes = (int64_t)(total / ALL_PART);
+    bool steps_cost = infer->pass->traits->steps_cost;
+    uint64_t small_bytes = total / (steps_cost ? STEP_SMALL_PART : SMALL_PART);
+    infer->small_bytes = small_bytes > SMALL_BYTES ? small_bytes : SMALL_BYTES;
+    infer->max_bytes = (int64_t)(total / (steps_cost ? STEP_ALL_PART : ALL_PART));
 }
 
 enum ul_status ul_pass_infer(struct ul_pass *pass)

@@ -11,8 +11,9 @@
  *
  * Operands: one element; a row along the last axis, where that is the same in both shapes; and the
  * full shape, where a reshape of the operand needs no copy. A Transpose that moves axes of one
- * element alone is a reshape as well; of another, an operand of full shape is one behind the same
- * Transpose, or, where channels lie innermost, what a convolution makes.
+ * element alone is a reshape as well, and reshapes behind each other are one; of another Transpose,
+ * an operand of full shape is one behind the same Transpose, or, where channels lie innermost, what
+ * a convolution makes.
  * Bytes: what is stored is the same, with other coordinates. Not moved: what the model returns, as
  * a view cannot be returned. Left undone: operands that lie along other axes than the last. */
 #include "ir/op.h"
@@ -217,6 +218,29 @@ static void as_reshape(struct sink *sink, ul_node_id id)
     ul_node_become(graph, id, UL_OP_Reshape, inputs, 2);
 }
 
+/* A reshape of a reshape that nothing else reads is one of what that reads. */
+static void join_reshapes(struct sink *sink, ul_node_id id)
+{
+    struct ul_graph *graph = sink->graph;
+    const struct ul_node *node = &graph->nodes[id];
+    if (!ul_edit_is_reshape(node->op) || node->output_count != 1)
+        return;
+    ul_value_id source = node->inputs[0];
+    const struct ul_node *before = maker(sink, source);
+    if (before == NULL || !ul_edit_is_reshape(before->op) || source >= sink->known_count ||
+        sink->uses[source] != 1)
+        return;
+    const struct ul_type type = *type_of(sink, node->outputs[0]);
+    const ul_value_id inputs[2] = {before->inputs[0],
+                                   ul_build_ints(graph, "shape", type.rank, type.dims)};
+    UL_ASSERT(ul_type_elements(type_of(sink, inputs[0])) == ul_type_elements(&type));
+    ul_graph_remove_node(graph, graph->values[source].producer);
+    ul_node_become(graph, id, UL_OP_Reshape, inputs, 2);
+    ul_node_set_int(graph, id, "allowzero", 1);
+    if (inputs[0] < sink->known_count)
+        sink->readers[inputs[0]] = id;
+}
+
 /* ---- The walk ---- */
 
 static bool is_movement(const struct ul_node *node)
@@ -237,6 +261,7 @@ enum ul_status ul_pass_sink(struct ul_pass *pass)
         /* The reader becomes the reshape, which may go on from there when its turn comes. */
         ul_node_id id = order.nodes[n];
         as_reshape(&sink, id);
+        join_reshapes(&sink, id);
         const struct ul_node *node = &graph->nodes[id];
         if (!is_movement(node) || node->output_count != 1 ||
             (node->inputs[0] < sink.known_count && sink.uses[node->inputs[0]] != 1) ||

@@ -1,11 +1,10 @@
 /* Golden tests of passes: <pass>/<case>.ir in, <case>.want or <case>.err out; "pipeline" is all of
  * them. The files are compared as a whole. Lines "# --split TEXT", "# --inside NODE",
- * "# --row-major NODE", "# --channels-last", "# --filters-last", "# --biases-alike", "#
- * --tensor-cores",
- * "# --signed-products 32", "# --products-joined", "# --precision NAME", "# --train" (by
- * cross-entropy, with SGD), "# --clip-mode twice" (of norm 1), "# --loss-scale 64",
- * "# --lora PATTERN" (of rank 2), "# --quantize TEXT" and "# --calls" (the target has a library,
- * which takes nothing) of an .ir are options.
+ * "# --row-major NODE", "# --steps-cost", "# --channels-last", "# --filters-last",
+ * "# --biases-alike", "# --tensor-cores", "# --signed-products 32", "# --products-joined",
+ * "# --precision NAME", "# --train" (by cross-entropy, with SGD), "# --clip-mode twice" (of norm
+ * 1), "# --loss-scale 64", "# --lora PATTERN" (of rank 2), "# --quantize TEXT" and "# --calls" (the
+ * target has a library, which takes nothing) of an .ir are options.
  *
  * usage: test_passes [--update] DIR
  * exit: 0 all as wanted, 1 not */
@@ -59,6 +58,7 @@ static enum ul_status run_case(struct golden *golden, const char *pass, const ch
     traits.products_joined = strstr(text, "# --products-joined\n") != NULL;
     traits.filters_last = strstr(text, "# --filters-last\n") != NULL;
     traits.signed_products = strstr(text, "# --signed-products 32\n") != NULL ? 32 : 0;
+    traits.steps_cost = strstr(text, "# --steps-cost\n") != NULL;
     traits.channels_last = strstr(text, "# --channels-last\n") != NULL;
     if (strstr(text, "# --calls\n") != NULL)
         options.is_call = takes_nothing;

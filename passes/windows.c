@@ -1,0 +1,303 @@
+/* Attention within windows (Swin): images that are rolled and cut into windows, and put together
+ * and rolled back, as one movement of rows.
+ *
+ *      x [B,H,W,C] -> Concat(Slice, Slice) .. -> Reshape [B,H/h,h,W/w,w,C] -> Transpose -> Reshape
+ *      windows -> Reshape [B,H/h,W/w,h,w,C] -> Transpose -> Reshape [B,H,W,C] -> Concat(Slice, ..)
+ * ..
+ *
+ * Problem: each roll is a copy along an axis, and each cut another. Method: what leads from image
+ * to windows, or back, becomes one Windows, whose element says where it lies; fusing has the sum or
+ * the normalisation that reads it look there. A LayerNormalization in front of windows, which looks
+ * at rows alone, goes behind them. For targets where a step costs a launch: a processor copies as
+ * fast as it would look elements up. Left undone: rolls alone; windows of other dimensions than
+ * two. */
+#include "ir/op.h"
+#include "ir/view.h"
+#include "passes/passes_internal.h"
+
+#include <string.h>
+
+enum { IMAGE_RANK = 4, TILED_RANK = 6 };
+
+struct windows {
+    struct ul_graph *graph;
+    uint32_t *uses; /* per value that stood when the pass began */
+    uint32_t known_count;
+};
+
+/* What one Windows stands for. */
+struct found {
+    ul_value_id source; /* image or windows, of any shape that has their rows */
+    uint32_t uses;      /* readers of it in what is found */
+    int64_t image[IMAGE_RANK];
+    int64_t sizes[2], shifts[2];
+};
+
+static const struct ul_type *type_of(const struct windows *windows, ul_value_id value)
+{
+    return &windows->graph->values[value].type;
+}
+
+/* The node that makes the value, if nothing but `uses` others reads it. */
+static const struct ul_node *maker(const struct windows *windows, ul_value_id value, uint32_t uses)
+{
+    const struct ul_value *info = &windows->graph->values[value];
+    if (info->kind != UL_VALUE_NODE || value >= windows->known_count ||
+        windows->uses[value] != uses)
+        return NULL;
+    const struct ul_node *node = &windows->graph->nodes[info->producer];
+    return node->op == UL_OP_NONE || node->output_count != 1 ? NULL : node;
+}
+
+/* A Slice along one axis alone: which, and from where on. */
+static bool read_slice(const struct windows *windows, ul_value_id value, uint32_t axis,
+                       ul_value_id *source, int64_t *begin)
+{
+    const struct ul_graph *graph = windows->graph;
+    const struct ul_node *node = maker(windows, value, 1);
+    struct ul_view view;
+    if (node == NULL || node->op != UL_OP_Slice)
+        return false;
+    const struct ul_type *whole = type_of(windows, node->inputs[0]),
+                         *part = type_of(windows, value);
+    struct ul_view own = ul_view_own(graph, node->inputs[0]);
+    if (!ul_op_get(node->op)->view(graph, node, 0, &own, &view))
+        return false;
+    for (uint32_t d = 0; d < whole->rank; d++)
+        if (view.strides[d] != own.strides[d] || (d != axis && part->dims[d] != whole->dims[d]))
+            return false;
+    *source = node->inputs[0];
+    *begin = view.offset_bytes / (own.strides[axis] * ul_dtype_get(whole->dtype)->size_bytes);
+    return true;
+}
+
+/* Concat(x[k:], x[:k]) along height or width: what is rolled, by how much. `uses`: of the result.
+ */
+static bool read_roll(const struct windows *windows, ul_value_id value, uint32_t uses,
+                      ul_value_id *source, int64_t *shifts)
+{
+    const struct ul_node *node = maker(windows, value, uses);
+    ul_value_id other;
+    int64_t begins[2];
+    if (node == NULL || node->op != UL_OP_Concat || node->input_count != 2)
+        return false;
+    int64_t axis = ul_node_get_int(node, "axis", 0);
+    axis += axis < 0 ? IMAGE_RANK : 0;
+    if (type_of(windows, value)->rank != IMAGE_RANK || (axis != 1 && axis != 2))
+        return false;
+    uint32_t along = (uint32_t)axis;
+    if (!read_slice(windows, node->inputs[0], along, source, &begins[0]) ||
+        !read_slice(windows, node->inputs[1], along, &other, &begins[1]) || other != *source)
+        return false;
+    int64_t dim = type_of(windows, *source)->dims[along];
+    const struct ul_type *first = type_of(windows, node->inputs[0]);
+    const struct ul_type *second = type_of(windows, node->inputs[1]);
+    if (begins[1] != 0 || second->dims[along] != begins[0] || first->dims[along] != dim - begins[0])
+        return false;
+    shifts[along - 1] = (shifts[along - 1] + begins[0]) % dim;
+    return true;
+}
+
+/* Rolls behind each other, from the last one on; `uses`: of what was read first. */
+static ul_value_id before_rolls(const struct windows *windows, ul_value_id value, uint32_t uses,
+                                int64_t *shifts)
+{
+    ul_value_id source;
+    while (read_roll(windows, value, uses, &source, shifts)) {
+        value = source;
+        uses = 2; /* the Slices */
+    }
+    return value;
+}
+
+/* Reshape(Transpose(Reshape(source))), the Transpose one of the middle axes of six: the shape in
+ * front of it; UL_NONE: it is none. */
+static ul_value_id read_tiling(const struct windows *windows, ul_value_id value, uint32_t uses,
+                               const int64_t **tiled)
+{
+    static const int64_t wanted[TILED_RANK] = {0, 1, 3, 2, 4, 5};
+    const struct ul_node *last = maker(windows, value, uses);
+    uint32_t count = 0;
+    if (last == NULL || !ul_edit_is_reshape(last->op))
+        return UL_NONE;
+    const struct ul_node *turn = maker(windows, last->inputs[0], 1);
+    const int64_t *perm = turn == NULL ? NULL : ul_node_get_ints(turn, "perm", &count);
+    if (perm == NULL || turn->op != UL_OP_Transpose || count != TILED_RANK ||
+        memcmp(perm, wanted, sizeof wanted) != 0)
+        return UL_NONE;
+    const struct ul_node *first = maker(windows, turn->inputs[0], 1);
+    if (first == NULL || !ul_edit_is_reshape(first->op))
+        return UL_NONE;
+    *tiled = type_of(windows, turn->inputs[0])->dims;
+    return first->inputs[0];
+}
+
+/* The image's rows, in this order, in any number of dimensions. */
+static bool has_rows(const struct ul_type *type, const int64_t *image)
+{
+    uint64_t rows = (uint64_t)(image[0] * image[1] * image[2]);
+    return type->rank > 1 && type->dims[type->rank - 1] == image[3] && image[3] > 0 && rows > 0 &&
+           ul_type_elements(type) == rows * (uint64_t)image[3];
+}
+
+/* Rows of windows of so many places each. */
+static bool has_places(const struct ul_type *type, int64_t count)
+{
+    return type->rank > 2 && type->dims[type->rank - 2] == count;
+}
+
+static bool is_image(const struct ul_type *type, const int64_t *image)
+{
+    return type->rank == IMAGE_RANK && has_rows(type, image) &&
+           memcmp(type->dims, image, IMAGE_RANK * sizeof *image) == 0;
+}
+
+/* From an image to windows, the last Reshape being the root. */
+static bool find_cut(const struct windows *windows, ul_value_id value, struct found *found)
+{
+    const int64_t *t;
+    ul_value_id source = read_tiling(windows, value, windows->uses[value], &t);
+    if (source == UL_NONE || !has_places(type_of(windows, value), t[2] * t[4]))
+        return false;
+    const int64_t image[IMAGE_RANK] = {t[0], t[1] * t[2], t[3] * t[4], t[5]};
+    *found = (struct found){.sizes = {t[2], t[4]}};
+    memcpy(found->image, image, sizeof image);
+    found->source = before_rolls(windows, source, 1, found->shifts);
+    found->uses = found->source == source ? 1 : 2;
+    if (found->source != source && !is_image(type_of(windows, source), image))
+        return false;
+    const struct ul_node *node = maker(windows, found->source, found->uses);
+    if (node != NULL && ul_edit_is_reshape(node->op)) {
+        found->source = node->inputs[0];
+        found->uses = 1;
+    }
+    return has_rows(type_of(windows, found->source), image);
+}
+
+/* From windows to an image, the last Reshape or roll being the root. */
+static bool find_join(const struct windows *windows, ul_value_id value, struct found *found)
+{
+    const int64_t *t;
+    *found = (struct found){.source = UL_NONE};
+    ul_value_id rolled = before_rolls(windows, value, windows->uses[value], found->shifts);
+    found->source = read_tiling(windows, rolled, rolled == value ? windows->uses[value] : 2, &t);
+    if (found->source == UL_NONE || !has_places(type_of(windows, found->source), t[3] * t[4]))
+        return false;
+    const int64_t image[IMAGE_RANK] = {t[0], t[1] * t[3], t[2] * t[4], t[5]};
+    found->sizes[0] = t[3];
+    found->sizes[1] = t[4];
+    memcpy(found->image, image, sizeof image);
+    return has_rows(type_of(windows, value), image) &&
+           (rolled == value || is_image(type_of(windows, value), image));
+}
+
+/* ---- Rewriting ---- */
+
+/* A LayerNormalization of rows that the windows alone read. */
+static const struct ul_node *normalised(const struct windows *windows, const struct found *found)
+{
+    const struct ul_node *node = maker(windows, found->source, found->uses);
+    if (node == NULL || node->op != UL_OP_LayerNormalization)
+        return NULL;
+    int64_t axis = ul_node_get_int(node, "axis", -1);
+    for (uint32_t i = 1; i < node->input_count; i++)
+        if (node->inputs[i] != UL_NONE && type_of(windows, node->inputs[i])->rank > 1)
+            return NULL;
+    axis += axis < 0 ? (int64_t)type_of(windows, found->source)->rank : 0;
+    return axis + 1 == (int64_t)type_of(windows, found->source)->rank ? node : NULL;
+}
+
+static ul_value_id build_windows(struct ul_build *build, const struct found *found, bool cuts)
+{
+    struct ul_graph *graph = build->graph;
+    enum ul_dtype dtype = graph->values[found->source].type.dtype;
+    const int64_t *image = found->image, *sizes = found->sizes;
+    const int64_t dims[3] = {image[0] * (image[1] / sizes[0]) * (image[2] / sizes[1]),
+                             sizes[0] * sizes[1], image[3]};
+    const struct ul_type rows = ul_type_make(dtype, 3, dims);
+    UL_ASSERT(image[1] % sizes[0] == 0 && image[2] % sizes[1] == 0);
+    UL_ASSERT(found->shifts[0] < image[1] && found->shifts[1] < image[2]);
+    const struct ul_type type = cuts ? rows : ul_type_make(dtype, IMAGE_RANK, image);
+    const struct ul_type from = cuts ? ul_type_make(dtype, IMAGE_RANK, image) : rows;
+    ul_value_id source = found->source;
+    if (!ul_type_equal(&graph->values[source].type, &from))
+        source = ul_build_reshape(build, source, from.rank, from.dims);
+    ul_value_id made = ul_build_value(build, UL_OP_Windows, &source, 1, &type);
+    ul_node_id node = graph->values[made].producer;
+    ul_node_set_ints(graph, node, "sizes", sizes, 2);
+    ul_node_set_ints(graph, node, "shifts", found->shifts, 2);
+    if (!cuts)
+        ul_node_set_ints(graph, node, "image", image, IMAGE_RANK);
+    return made;
+}
+
+/* One like `like` of windows. */
+static ul_value_id build_norm(struct ul_build *build, ul_node_id like, ul_value_id made)
+{
+    struct ul_graph *graph = build->graph;
+    const struct ul_node old = graph->nodes[like];
+    ul_value_id *inputs = ul_arena_copy(graph->arena, old.inputs, old.input_count * sizeof *inputs);
+    UL_ASSERT(old.input_count > 0);
+    inputs[0] = made;
+    ul_node_id node = ul_build_like(build, like, inputs);
+    ul_node_set_int(graph, node, "axis", -1);
+    graph->values[graph->nodes[node].outputs[0]].type = graph->values[made].type;
+    return graph->nodes[node].outputs[0];
+}
+
+/* What the root made is what is made now, maybe in another shape, which is a view. */
+static void rewrite(struct windows *windows, ul_node_id root, struct found *found, bool cuts)
+{
+    struct ul_graph *graph = windows->graph;
+    ul_value_id value = graph->nodes[root].outputs[0];
+    const struct ul_type type = *type_of(windows, value);
+    struct ul_build build = ul_build_before(graph, root);
+    const struct ul_node *norm = cuts ? normalised(windows, found) : NULL;
+    ul_node_id norm_id = norm == NULL ? UL_NONE : graph->values[found->source].producer;
+    if (norm != NULL)
+        found->source = norm->inputs[0];
+    ul_value_id made = build_windows(&build, found, cuts);
+    if (norm_id != UL_NONE)
+        made = build_norm(&build, norm_id, made);
+    UL_ASSERT(ul_type_elements(type_of(windows, made)) == ul_type_elements(&type));
+    if (!ul_type_equal(type_of(windows, made), &type)) {
+        const ul_value_id inputs[2] = {made, ul_build_ints(graph, "shape", type.rank, type.dims)};
+        ul_node_become(graph, root, UL_OP_Reshape, inputs, 2);
+        ul_node_set_int(graph, root, "allowzero", 1);
+        return;
+    }
+    ul_node_id last = graph->values[made].producer;
+    const struct ul_node from = graph->nodes[last];
+    ul_node_become(graph, root, from.op, from.inputs, from.input_count);
+    graph->nodes[root].attrs = from.attrs;
+    graph->nodes[root].attr_count = from.attr_count;
+    ul_graph_remove_node(graph, last);
+}
+
+/* False: without a roll, the Transpose moves an axis of one element. */
+static bool moves_rows(const struct found *found)
+{
+    return found->shifts[0] != 0 || found->shifts[1] != 0 ||
+           (found->sizes[0] != 1 && found->sizes[1] != found->image[2]);
+}
+
+enum ul_status ul_pass_windows(struct ul_pass *pass)
+{
+    struct ul_graph *graph = pass->graph;
+    struct windows windows = {.graph = graph, .known_count = graph->value_count};
+    struct ul_node_list order = ul_edit_all_nodes(graph, pass->scratch);
+    if (!pass->traits->steps_cost)
+        return UL_OK;
+    windows.uses = ul_graph_count_uses(graph, pass->scratch);
+    for (uint32_t n = order.count; n-- > 0;) {
+        const struct ul_node *node = &graph->nodes[order.nodes[n]];
+        struct found found;
+        bool may_end = node->op == UL_OP_Concat || ul_edit_is_reshape(node->op);
+        if (!may_end || node->output_count != 1)
+            continue;
+        bool cuts = find_cut(&windows, node->outputs[0], &found);
+        if ((cuts || find_join(&windows, node->outputs[0], &found)) && moves_rows(&found))
+            rewrite(&windows, order.nodes[n], &found, cuts);
+    }
+    return ul_pass_dce(pass); /* what was read by the chains alone */
+}
