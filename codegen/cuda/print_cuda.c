@@ -1369,7 +1369,7 @@ static void put_together(struct printer *printer, const struct ul_together *toge
     printer->is_together = true;
     for (uint32_t i = first; i < count; i = next_part(together, i + 1))
         put_part(printer, together, i);
-    ul_text_printf(printer->text, "static __global__ void __launch_bounds__(%u) @_%u(",
+    ul_text_printf(printer->text, "static __global__ void __launch_bounds__(%u, 1) @_%u(",
                    together->block_threads, number_of(printer, together));
     put_parameters(printer, together->phases, count, together->host_count, BEFORE);
     ul_text_put(printer->text, "struct ul_meeting *meeting, struct ul_where run)\n{\n"
