@@ -14,6 +14,7 @@ ones once, and read with cuobjdump:
     tensor      a product or attention on tensor cores has their instructions (HMMA, IMMA)
     matrices    and loads what they multiply as matrices (LDSM)
     copies      and copies asynchronously (LDGSTS, UTMALDG) what is read several elements at once
+    wait        from sm_90 on a kernel waits for those before it (ACQBULK) before it touches memory
     yield       a thread that waits for the lock of ul_fault_note lets others go on
 
 Exceptions, a line each with the reason: gates_allowed.txt. exit: 0 ok, 6 a gate is shut, 77 there is
@@ -157,13 +158,21 @@ def yields(code):
     return True
 
 
+def waits(code):
+    """Whether no memory of the device is touched in front of the wait."""
+    words = [what for _, what in code]
+    memory = re.compile(r"\b(LD|LDG|LDGSTS|ST|STG|ATOM|ATOMG|RED|REDG|UTMALDG|UBLKCP)(\.\S*)? ")
+    wait = next((at for at, what in enumerate(words) if "ACQBULK" in what), len(words))
+    return wait < len(words) and not any(memory.search(what) for what in words[:wait])
+
+
 def tensor_form(text):
     """How a kernel multiplies on tensor cores, or nothing: a struct of the runtime's."""
     found = re.search(r"\bul_(attend_)?mma(_bytes)?(?=<)", text)
     return found[0] if found else ""
 
 
-def shut(text, used, code):
+def shut(arch, text, used, code):
     """The gates that a kernel does not pass."""
     words = "\n".join(what for _, what in code)
     spilt, frame, shared = used
@@ -182,6 +191,8 @@ def shut(text, used, code):
     several = any(int(count) >= 2 for count in re.findall(r"\bul_reading<(\d+),", text))
     if tensor and "bytes" not in tensor and several and not re.search(r"\b(LDGSTS|UTMALDG)\b", words):
         found.append("copies")
+    if int(arch.removeprefix("sm_")) >= 90 and not waits(code):
+        found.append("wait")
     if "run" in text and not yields(code):
         found.append("yield")
     return found
@@ -204,7 +215,7 @@ def check_batch(args, arch, number, batch, headers):
         return [(None, [f"cuobjdump: exit {code}: {listing[-500:]}"])]
     read = code_of(listing)
     os.remove(path + ".cubin")
-    return [(text, shut(text, used[f"g{at}k"], read[f"g{at}k"])) for at, text in batch]
+    return [(text, shut(arch, text, used[f"g{at}k"], read[f"g{at}k"])) for at, text in batch]
 
 
 # ---- The whole ----
