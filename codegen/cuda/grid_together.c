@@ -152,7 +152,9 @@ static bool place_held(const struct gatherer *g, struct ul_together *together,
         held = ul_size_align_or_die(ul_size_add_or_die(held, bytes), ALIGN);
     }
     together->held_bytes = held;
-    return held > 0 && held + shared_bytes + RESERVED * (uint64_t)2 <= g->device->max_shared_bytes;
+    /* What is declared in a kernel has no more than every device gives. */
+    return held > 0 && shared_bytes <= g->device->shared_bytes &&
+           held + shared_bytes + RESERVED * (uint64_t)2 <= g->device->max_shared_bytes;
 }
 
 static bool has_hosts_of(const struct ul_phase *phase, const struct ul_phase *other, uint32_t count)

@@ -44,6 +44,7 @@ import prepare  # noqa: E402
 MAX_FRAME, MAX_SHARED = 1024, 48 << 10
 BATCH = 60  # kernels of a file
 KERNEL = re.compile(r"^static __global__ .*? (k\d+_\d+)\(.*?^}\n", re.MULTILINE | re.DOTALL)
+PART = re.compile(r"^static __device__ .*? (k\d+_\d+_part)\(.*?^}\n", re.MULTILINE | re.DOTALL)
 HEADERS = re.compile(r'^#include "(ul_\w+\.cuh|ul_cuda\.h)"\n', re.MULTILINE)
 
 
@@ -66,8 +67,10 @@ class Kernels:
         with open(os.path.join(folder, "kernels.cu"), encoding="utf-8") as file:
             source = file.read()
         self.headers = self.headers or "".join(match[0] for match in HEADERS.finditer(source))
+        parts = {match[1]: match[0] for match in PART.finditer(source)}
         for match in KERNEL.finditer(source):
-            text = match[0].replace(match[1] + "(", "@(", 1)
+            own = [text for name, text in parts.items() if f" {name}(" in match[0]]
+            text = "".join([*own, match[0]]).replace(match[1].split("_")[0] + "_", "@_")
             self.texts.setdefault(text, f"{origin} {match[1]}")
 
 
@@ -204,11 +207,13 @@ def check_batch(args, arch, number, batch, headers):
     with open(path + ".cu", "w", encoding="utf-8") as file:
         file.write(headers)
         for at, text in batch:
-            file.write(text.replace("static __global__", "__global__", 1).replace("@(", f"g{at}k(", 1))
+            text = text.replace("static __global__", "__global__", 1)
+            file.write(text.replace("@_", f"g{at}k_"))
     code, said = run([args.nvcc, "-std=c++17", "-O3", f"-arch={arch}", "-cubin", "-Xptxas", "-v",
                       path + ".cu", "-o", path + ".cubin"])  # fmt: skip
     if code != 0:
-        return [(None, [f"nvcc: exit {code}: {said[-2000:]}"])]
+        errors = [line for line in said.splitlines() if "error" in line or "fatal" in line]
+        return [(None, [f"nvcc: exit {code}: " + "; ".join(errors[:3])])]
     used = resources(said)
     code, listing = run([args.cuobjdump, "-sass", path + ".cubin"], env=args.environment)
     if code != 0:
