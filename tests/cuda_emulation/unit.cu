@@ -264,7 +264,7 @@ static __global__ void add_waiting(int *to, int value, struct ul_where run)
 
 static __global__ void add_early(int *to, int value, struct ul_where run)
 {
-    int now = *to;
+    const int now = ul_item_first() == 0 ? *to : 0;
     UL_ENTER(run);
     if (ul_item_first() == 0)
         *to = now + value;
