@@ -259,6 +259,28 @@ static void scale_bias(struct bnfold *bnfold, ul_node_id id, const struct affine
         ul_node_set_float(graph, id, "beta", 1);
 }
 
+/* Weights that a model has in f16 do not become infinite there, nor the largest of a channel one of
+ * few digits. */
+static bool keeps_f16(const struct bnfold *bnfold, const struct ul_node *node,
+                      const struct affine *affine)
+{
+    const struct ul_graph *graph = bnfold->graph;
+    if (graph->values[node->inputs[1]].declared != UL_F16)
+        return true;
+    const struct ul_tensor *weight = ul_graph_get_constant(graph, node->inputs[1]);
+    double *largest = UL_NEW_ARRAY(bnfold->pass->scratch, double, affine->count);
+    for (uint64_t i = 0; i < ul_type_elements(&weight->type); i++) {
+        uint32_t channel = weight_channel(graph, node, i);
+        largest[channel] = fmax(largest[channel], fabs(ul_tensor_get_float(weight, i)));
+    }
+    for (uint32_t c = 0; c < affine->count; c++) {
+        double most = largest[c] * fabs(affine->a[c]);
+        if (!(most <= UL_BNFOLD_MOST_F16) || (most > 0 && most < UL_BNFOLD_LEAST_F16))
+            return false;
+    }
+    return true;
+}
+
 static bool absorb(struct bnfold *bnfold, ul_node_id id, const struct affine *affine)
 {
     struct ul_graph *graph = bnfold->graph;
@@ -267,7 +289,7 @@ static bool absorb(struct bnfold *bnfold, ul_node_id id, const struct affine *af
     enum ul_op op = graph->nodes[id].op;
     if (!can_absorb(bnfold, target, affine) ||
         !is_moderate(affine, op == UL_OP_Add || op == UL_OP_Sub) ||
-        !ul_rewrite_forward(&bnfold->rewrite, y, affine->x))
+        !keeps_f16(bnfold, target, affine) || !ul_rewrite_forward(&bnfold->rewrite, y, affine->x))
         return false;
     ul_node_id target_id = graph->values[affine->x].producer;
     scale_weight(bnfold, &graph->nodes[target_id], affine);

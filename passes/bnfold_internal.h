@@ -4,6 +4,10 @@
 
 #include "passes/passes_internal.h"
 
+/* Of f16's numbers that have all digits. */
+#define UL_BNFOLD_LEAST_F16 0x1p-14
+#define UL_BNFOLD_MOST_F16 65504
+
 /* A product whose result is multiplied by a constant along its last axis. */
 struct ul_scaled_product {
     const uint32_t *uses; /* per value, of those that are known */

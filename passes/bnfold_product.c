@@ -83,18 +83,34 @@ static bool find_product(const struct ul_graph *graph, ul_value_id value, uint32
            is_single(found, node->inputs[1]);
 }
 
-/* The largest of each column, times its factor, is none of f16's numbers of few digits. */
-static bool keeps_digits(const struct ul_tensor *weight, const struct ul_tensor *factors)
+/* The largest of a column, times its factor. */
+static double largest_of(const struct ul_tensor *weight, const struct ul_tensor *factors,
+                         uint64_t column)
 {
     uint64_t columns = (uint64_t)weight->type.dims[1], count = ul_type_elements(&weight->type);
-    for (uint64_t n = 0; n < columns; n++) {
-        double largest = 0;
-        for (uint64_t i = n; i < count; i += columns)
-            largest = fmax(largest, fabs(ul_tensor_get_float(weight, i)));
-        largest *= fabs(ul_tensor_get_float(factors, n));
-        if (largest > 0 && largest < 0x1p-14)
+    double largest = 0;
+    for (uint64_t i = column; i < count; i += columns)
+        largest = fmax(largest, fabs(ul_tensor_get_float(weight, i)));
+    return largest * fabs(ul_tensor_get_float(factors, column));
+}
+
+/* That is none of f16's numbers of few digits. */
+static bool keeps_digits(const struct ul_tensor *weight, const struct ul_tensor *factors)
+{
+    for (uint64_t n = 0; n < (uint64_t)weight->type.dims[1]; n++) {
+        double largest = largest_of(weight, factors, n);
+        if (largest > 0 && largest < UL_BNFOLD_LEAST_F16)
             return false;
     }
+    return true;
+}
+
+/* Nor infinite in f16. */
+static bool stays_finite(const struct ul_tensor *weight, const struct ul_tensor *factors)
+{
+    for (uint64_t n = 0; n < (uint64_t)weight->type.dims[1]; n++)
+        if (!(largest_of(weight, factors, n) <= UL_BNFOLD_MOST_F16))
+            return false;
     return true;
 }
 
@@ -146,8 +162,11 @@ bool ul_bnfold_find_product(const struct ul_pass *pass, ul_node_id id,
         return false;
     const struct ul_tensor *weight =
         ul_graph_get_constant(graph, graph->nodes[found->product].inputs[1]);
-    return pass->options->precision != UL_F16 || keeps_digits(weight, found->factors) ||
-           is_added(graph, node->outputs[0]);
+    ul_value_id stored = graph->nodes[found->product].inputs[1];
+    if (pass->options->precision != UL_F16 && graph->values[stored].declared != UL_F16)
+        return true;
+    return stays_finite(weight, found->factors) &&
+           (keeps_digits(weight, found->factors) || is_added(graph, node->outputs[0]));
 }
 
 /* Elements of the last axis times its factors; the numbers are the graph's. */

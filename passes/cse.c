@@ -166,10 +166,17 @@ bool ul_cse_attrs_equal(const struct ul_node *a, const struct ul_node *b)
     return equal;
 }
 
-static bool node_equal(const struct ul_node *a, const struct ul_node *b)
+/* Outputs that a model of 16 bits has in different types are rounded differently. */
+static bool node_equal(const struct ul_graph *graph, const struct ul_node *a,
+                       const struct ul_node *b)
 {
     if (a->op != b->op || a->input_count != b->input_count || a->output_count != b->output_count)
         return false;
+    for (uint32_t i = 0; i < a->output_count; i++) {
+        if (a->outputs[i] != UL_NONE && b->outputs[i] != UL_NONE &&
+            graph->values[a->outputs[i]].declared != graph->values[b->outputs[i]].declared)
+            return false;
+    }
     for (uint32_t i = 0; i < a->input_count; i++) {
         if (input_at(a, i) != input_at(b, i))
             return false;
@@ -220,7 +227,7 @@ static void visit(struct cse *cse, ul_node_id id)
     uint32_t *head = &cse->heads[node_hash(node) & cse->mask];
     for (uint32_t e = *head; e != UL_NONE; e = cse->entries[e].next) {
         if (cse->entries[e].node != UL_NONE &&
-            node_equal(&graph->nodes[cse->entries[e].node], node)) {
+            node_equal(graph, &graph->nodes[cse->entries[e].node], node)) {
             replace(cse, id, cse->entries[e].node);
             return;
         }

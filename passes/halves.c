@@ -11,10 +11,12 @@
  *      x f16 --Cast--> f32 -->      reads x, which says as much
  *      --> f32 --Cast--> y f16      makes y, where nothing else reads the f32
  *
- * What an input of the model, or one that something else reads as f32, is narrowed by stays a step,
- * as does what widens a factor of a product in f32, whose other factor has 32 bits.
+ * What narrows a value that something else reads as f32 stays a step, or one of which integers or
+ * booleans are made, as does what widens a factor of a product in f32, whose other factor has 32
+ * bits.
  * Left undone: models with branches and loops left, whose values are copied as bytes; programs that
  * train; two types of 16 bits in one model, of which the rarer stays what it is. */
+#include "ir/build.h"
 #include "ir/op.h"
 #include "passes/passes_internal.h"
 
@@ -254,6 +256,36 @@ static void spread_back(struct halves *halves, ul_value_id value)
     }
 }
 
+/* Something makes no float of the value: which integer, or which element, depends on the rounding.
+ */
+static bool is_decided_by(const struct halves *halves, ul_value_id value)
+{
+    const struct ul_graph *graph = halves->graph;
+    for (uint32_t u = halves->user_begin[value]; u < halves->user_begin[value + 1]; u++) {
+        if (halves->users[u] == UL_NONE)
+            continue;
+        const struct ul_node *user = &graph->nodes[halves->users[u]];
+        for (uint32_t i = 0; user->op != UL_OP_NONE && i < user->output_count; i++)
+            if (user->outputs[i] != UL_NONE &&
+                !ul_dtype_get(dtype_of(graph, user->outputs[i]))->is_float)
+                return true;
+    }
+    return false;
+}
+
+/* Rounds in a type of its own, which no fusion leaves out. */
+static void round_before(struct halves *halves, ul_node_id cast)
+{
+    struct ul_graph *graph = halves->graph;
+    struct ul_build build = ul_build_before(graph, cast);
+    ul_value_id from = graph->nodes[cast].inputs[0];
+    struct ul_type type = graph->values[from].type;
+    type.dtype = halves->dtype;
+    ul_value_id rounded = ul_build_value(&build, UL_OP_Cast, &from, 1, &type);
+    ul_node_set_int(graph, graph->values[rounded].producer, "to", (int64_t)type.dtype);
+    graph->nodes[cast].inputs[0] = rounded;
+}
+
 static void narrow(struct halves *halves, ul_node_id id)
 {
     struct ul_graph *graph = halves->graph;
@@ -261,6 +293,10 @@ static void narrow(struct halves *halves, ul_node_id id)
     const struct ul_value *wide = &graph->values[from];
     bool is_output = ul_graph_is_output(graph, to);
     UL_ASSERT(is_half(halves, to) && !is_half(halves, from));
+    if (is_decided_by(halves, to)) {
+        round_before(halves, id);
+        return;
+    }
     if (wide->kind == UL_VALUE_INPUT && wide->donor == UL_NONE && !is_output &&
         (wide->flags & UL_VALUE_PERSISTENT) == 0) {
         ul_rewrite_replace(&halves->rewrite, to, from);

@@ -124,8 +124,16 @@ static ul_node_id follower(const struct sink *sink, const struct ul_node *move)
 
 /* ---- Changing places ---- */
 
+/* The value has a reader more. */
+static ul_value_id read_again(struct sink *sink, ul_value_id value)
+{
+    if (value < sink->known_count)
+        sink->uses[value]++;
+    return value;
+}
+
 /* The operand as it is in front of `move`, by a node where it was not yet. */
-static ul_value_id reshaped(const struct sink *sink, struct ul_build *build, ul_value_id operand,
+static ul_value_id reshaped(struct sink *sink, struct ul_build *build, ul_value_id operand,
                             const struct ul_node *move)
 {
     const struct ul_node *from = maker(sink, operand);
@@ -136,12 +144,12 @@ static ul_value_id reshaped(const struct sink *sink, struct ul_build *build, ul_
     if (move->op == UL_OP_Transpose) {
         for (uint32_t d = 0; d < count; d++)
             back[perm[d]] = d;
-        return same_transpose(from, move) ? from->inputs[0]
+        return same_transpose(from, move) ? read_again(sink, from->inputs[0])
                                           : ul_build_transpose(build, operand, back);
     }
     if (from != NULL && ul_edit_is_reshape(from->op) &&
         same_dims(type_of(sink, from->inputs[0]), shape))
-        return from->inputs[0];
+        return read_again(sink, from->inputs[0]);
     return ul_build_reshape(build, operand, shape->rank, shape->dims);
 }
 

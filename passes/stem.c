@@ -32,7 +32,7 @@ static bool is_stem(const struct ul_pass *pass, const struct ul_node *node)
     const struct ul_type *x = &graph->values[node->inputs[0]].type;
     const struct ul_tensor *weight = ul_graph_get_constant(graph, node->inputs[1]);
     if (x->rank != 4 || x->dims[1] != CHANNELS || weight == NULL || weight->data == NULL ||
-        !is_rounded(pass, node->inputs[0]))
+        ul_type_elements(&weight->type) == 0 || !is_rounded(pass, node->inputs[0]))
         return false;
     uint32_t count = 0;
     const int64_t *strides = ul_node_get_ints(node, "strides", &count);

@@ -83,7 +83,8 @@ static bool read_roll(const struct windows *windows, ul_value_id value, uint32_t
         return false;
     int64_t axis = ul_node_get_int(node, "axis", 0);
     axis += axis < 0 ? IMAGE_RANK : 0;
-    if (type_of(windows, value)->rank != IMAGE_RANK || (axis != 1 && axis != 2))
+    if (type_of(windows, value)->rank != IMAGE_RANK || (axis != 1 && axis != 2) ||
+        ul_type_elements(type_of(windows, value)) == 0)
         return false;
     uint32_t along = (uint32_t)axis;
     if (!read_slice(windows, node->inputs[0], along, source, &begins[0]) ||
