@@ -82,14 +82,15 @@ void ul_problem_set_stacks(struct ul_problem *problem, uint32_t step, const uint
     UL_ASSERT(step < problem->step_count);
     struct ul_plan_step *at = &problem->steps[step];
     struct ul_plan_alternative *alternatives = NULL;
-    for (uint32_t a = 0; a < at->alternative_count; a++) {
-        if (at->alternatives[a].stack_bytes == stack_bytes[a])
+    for (uint32_t a = 0; a < at->alternative_count + at->spare_count; a++) {
+        uint64_t own_bytes = stack_bytes[a < at->alternative_count ? a : 0];
+        if (at->alternatives[a].stack_bytes == own_bytes)
             continue;
         if (alternatives == NULL)
             alternatives =
                 ul_arena_copy(problem->arena, at->alternatives,
                               sizeof *alternatives * (at->alternative_count + at->spare_count));
-        alternatives[a].stack_bytes = stack_bytes[a];
+        alternatives[a].stack_bytes = own_bytes;
     }
     if (alternatives != NULL)
         at->alternatives = alternatives;

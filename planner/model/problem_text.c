@@ -110,9 +110,9 @@ static void put_step(struct ul_text *text, const struct ul_plan_step *step, uint
     put_number(text, "region", step->region, 0);
     put_ids(text, "after", step->predecessors, step->predecessor_count);
     ul_text_put(text, "\n");
-    for (uint32_t a = 0; a < step->alternative_count; a++) {
+    for (uint32_t a = 0; a < step->alternative_count + step->spare_count; a++) {
         const struct ul_plan_alternative *alternative = &step->alternatives[a];
-        ul_text_put(text, "  alternative");
+        ul_text_put(text, a < step->alternative_count ? "  alternative" : "  spare");
         put_name(text, alternative->name);
         put_number(text, "cost", alternative->cost, 0);
         put_number(text, "stack", alternative->stack_bytes, 0);
@@ -260,6 +260,12 @@ static enum ul_status parse_step(struct parser *p)
     while (ul_scan_accept_word(&p->scan, "alternative")) {
         UL_GROW(&p->scratch, alternatives, step.alternative_count, capacity);
         UL_TRY(parse_alternative(p, &alternatives[step.alternative_count++]));
+    }
+    while (step.alternative_count > 0 && ul_scan_accept_word(&p->scan, "spare")) {
+        uint32_t count = step.alternative_count + step.spare_count;
+        UL_GROW(&p->scratch, alternatives, count, capacity);
+        UL_TRY(parse_alternative(p, &alternatives[count]));
+        step.spare_count++;
     }
     step.alternatives = alternatives;
     ul_problem_add_step(p->problem, &step);
