@@ -254,8 +254,8 @@ static void put_reader(const struct attend_out *to, uint32_t indent, char name,
                                               .is_place = to->kind != NULL});
         if (pack > 1 && to->kind != NULL)
             ul_contract_line(&own, indent,
-                             "t_%c_aligned = t_%c_aligned && ul_is_aligned(%s(0, 0).from);", name,
-                             name, function);
+                             "t_%c_aligned = t_%c_aligned && ul_is_aligned<%d>(%s(0, 0).from);",
+                             name, name, pack, function);
     }
     if (to->attend->part_count == 1) {
         ul_contract_line(&out, indent, "const auto &t_%s_%c = t_%s_%c0;", verb, name, verb, name);
@@ -288,7 +288,8 @@ static void put_query_reader(const struct attend_out *to, uint32_t indent)
                                                                   .is_place = to->kind != NULL});
     if (to->q_pack > 1 && to->kind != NULL)
         ul_contract_line(&out, indent,
-                         "const bool t_q_aligned = ul_is_aligned(t_place_q(0, 0).from);");
+                         "const bool t_q_aligned = ul_is_aligned<%d>(t_place_q(0, 0).from);",
+                         to->q_pack);
 }
 
 static void put_score(struct attend_out *to, uint32_t indent)

@@ -39,9 +39,9 @@ void ul_contract_cuda_put_bases(const struct ul_contract_out *out, uint32_t inde
     }
     if (pack > 1)
         ul_contract_line(out, indent,
-                         "const bool t_%c_aligned = ul_is_aligned((const %s *)b%" PRIu32
+                         "const bool t_%c_aligned = ul_is_aligned<%d>((const %s *)b%" PRIu32
                          " + t_%c);",
-                         name, type, operand->buffer, name);
+                         name, pack, type, operand->buffer, name);
 }
 
 /* The pack at t_at where its bounds hold, into t_x. */

@@ -117,7 +117,7 @@ static bool can_gather(const struct gatherer *g, struct ul_phase *phase,
             return true;
         int64_t blocks = (phase->items.total + ITEMS - 1) / ITEMS;
         together->block_count = blocks > together->block_count ? blocks : together->block_count;
-        return phase->team == UL_WARP && find_held(g, phase);
+        return phase->items.count > 0 && phase->team == UL_WARP && find_held(g, phase);
     }
     if (phase->kind != UL_PHASE_TILES || contraction_of(g, tiled(g, phase))->attend != NULL)
         return false;

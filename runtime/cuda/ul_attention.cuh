@@ -443,8 +443,9 @@ __device__ __forceinline__ void ul_attend_softmax(float (&scores)[MMA::BC / 8][4
     for (int i = 0; i < 2; i++) {
         const float max =
             ul_attend_finish<MMA>(scores, band.largest[i], i, row0, queries, key0, keys, score);
-        const float shift = UL_ATTEND_LOG2E * ul_attend_shift(max);
-        factors[i] = ul_exp2(UL_ATTEND_LOG2E * band.largest[i] - shift);
+        /* Rounded for itself, both times: a factor is 1 where nothing rises. */
+        const float shift = __fmul_rn(UL_ATTEND_LOG2E, ul_attend_shift(max));
+        factors[i] = ul_exp2(__fmul_rn(UL_ATTEND_LOG2E, band.largest[i]) - shift);
         band.largest[i] = max;
         band.total[i] *= factors[i];
         UL_UNROLLED

@@ -53,8 +53,9 @@ struct ul_meeting {
     uint32_t round;
 };
 
-/* In the arena, at a planned place, cleared at the start of each run. Behind it one byte for every
- * region of the program that may be skipped: 1 while its steps are to run. */
+/* In the arena, at a planned place, cleared at set-up and at the start of each run in which an
+ * index may be out of range or a step be skipped; nobody else writes it. Behind it one byte for
+ * every region of the program that may be skipped: 1 while its steps are to run. */
 struct ul_cuda_state {
     struct ul_cuda_fault fault;
     struct ul_meeting meeting;

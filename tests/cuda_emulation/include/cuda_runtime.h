@@ -329,6 +329,10 @@ static inline unsigned long long __umul64hi(unsigned long long a, unsigned long 
     return (unsigned long long)((unsigned __int128)a * b >> 64);
 }
 
+static inline float __fmul_rn(float a, float b)
+{
+    return a * b;
+}
 static inline float __fmaf_rn(float a, float b, float c)
 {
     return fmaf(a, b, c);
