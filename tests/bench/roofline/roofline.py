@@ -30,6 +30,7 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
 NETWORKS = ["resnet50", "convnext_t", "swin_t", "vit_b16", "bert_base", "gpt2", "lstm"]
+SIZES = {"gpt2": ["--seq", "1024"]}  # where make.py's own is another than networks.py's
 PRECISIONS = {"fp32": "f32", "tf32": "tf32", "fp16": "f16", "bf16": "f16"}
 
 
@@ -71,7 +72,7 @@ def plan(arguments, model, precision, folder):
     }
 
 
-def peer(name, precision, folder):
+def peer(name, type_name, folder):
     """What inductor.py says; None without a peer, and for what torch.compile does not trace."""
     command = os.environ.get("PEER_PYTHON")
     if command is None or name == "lstm":  # nn.LSTM stays a call of cuDNN
@@ -81,7 +82,6 @@ def peer(name, precision, folder):
         source = os.path.join(HERE, "..", "training", "one_card.c")
         subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1",
                         source, "-o", card], check=True)  # fmt: skip
-    type_name = "fp32" if precision == "tf32" else precision
     done = subprocess.run([command, os.path.join(HERE, "inductor.py"), name, type_name],
                           capture_output=True, text=True, env={**os.environ, "LD_PRELOAD": card})
     if done.returncode != 0:
@@ -124,11 +124,15 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for name in (name for name in NETWORKS if re.search(arguments.only, name)):
             model = os.path.join(folder, f"{name}.onnx")
-            subprocess.run([sys.executable, os.path.join(ROOT, "models", "make.py"), name, "-o",
-                            model], check=True, stdout=subprocess.DEVNULL)  # fmt: skip
+            subprocess.run([sys.executable, os.path.join(ROOT, "models", "make.py"), name,
+                            *SIZES.get(name, []), "-o", model],
+                           check=True, stdout=subprocess.DEVNULL)  # fmt: skip
+            peers = {}
             for precision in arguments.precision.split(","):
-                kind = PRECISIONS[precision]
-                both = [plan(arguments, model, precision, folder), peer(name, precision, folder)]
+                kind, type_name = PRECISIONS[precision], precision.replace("tf32", "fp32")
+                if type_name not in peers:
+                    peers[type_name] = peer(name, type_name, folder)
+                both = [plan(arguments, model, precision, folder), peers[type_name]]
                 print_row([name, precision, *cells(both[0], devices, kind),
                            *cells(both[1], devices, kind)])  # fmt: skip
                 rows.append({"network": name, "precision": precision, "ullage": both[0],
