@@ -109,7 +109,8 @@ __device__ __forceinline__ ul_pack_of<T, COUNT> ul_pack_read(const T *from, bool
 /* As packs of COUNT elements want it, at most 16 bytes. */
 template <int COUNT = 16, typename T> __device__ __forceinline__ bool ul_is_aligned(const T *place)
 {
-    return (uintptr_t)place % (unsigned)ul_min(16, COUNT * (int)sizeof(T)) == 0;
+    constexpr size_t bytes = COUNT * sizeof(T) > 16 ? 16 : COUNT * sizeof(T);
+    return (uintptr_t)place % bytes == 0;
 }
 
 /* How an operand is read: PACK neighbours at once, along k or beside it. */
