@@ -756,9 +756,9 @@ static void contract_packs(void *context, const struct ul_contraction *contracti
 {
     struct printer *printer = context;
     struct ul_nest nest;
-    if (!ul_grid_epilogue(&nest, printer->kernel, contraction, along, rounds, width,
-                          printer->text->arena))
-        UL_ASSERT(!"asked before");
+    bool has_packs = ul_grid_epilogue(&nest, printer->kernel, contraction, along, rounds, width,
+                                      printer->text->arena);
+    UL_ASSERT(has_packs); /* asked before */
     put_aligned(printer, &nest, indent);
     ul_put_indent(&printer->expr, indent + 1);
     ul_text_printf(printer->text, "const %s t_first = (%s)v%u;\n", index_type(printer, along),
