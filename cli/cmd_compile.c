@@ -59,7 +59,7 @@ static uint32_t count_kernels(struct ul_compile *compile)
 static const char *launches_text(struct ul_compile *compile)
 {
     const struct ul_report_launches *launches = &compile->report.launches;
-    unsigned long long count = launches->launch_count, of_libraries = launches->library_count;
+    unsigned long long count = launches->launch_count, of_libraries = launches->call_count;
     if (launches->launch_count == UINT64_MAX)
         return "";
     return ul_arena_printf(

@@ -326,7 +326,7 @@ static void describe_launches(struct ul_compile *compile)
     ul_program_count_launches(compile->program, &compile->plan, &launches);
     compile->report.launches = (struct ul_report_launches){
         .launch_count = launches.launch_count,
-        .library_count = launches.library_count,
+        .call_count = launches.call_count,
         .scalar_count = launches.scalar_count,
         .identity_count = launches.identity_count,
         .softmax_count = launches.weigh_count,

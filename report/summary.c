@@ -667,8 +667,8 @@ static void put_launches(struct summary *summary)
     const struct ul_saved_facts *facts = summary->facts;
     ul_text_printf(summary->text, ", %" PRIu64 " launch%s", facts->launch_count,
                    facts->launch_count == 1 ? "" : "es");
-    if (facts->library_count > 0)
-        ul_text_printf(summary->text, ", %" PRIu64 " of libraries", facts->library_count);
+    if (facts->call_count > 0)
+        ul_text_printf(summary->text, ", %" PRIu64 " of libraries", facts->call_count);
 }
 
 static void put_bounds(struct summary *summary)

@@ -33,6 +33,8 @@ static uint64_t repeats(struct ul_kernel *kernel, const struct ul_phase *phase, 
     const struct ul_ks_data loop = kernel->stmts[phase->hosts[level]];
     bool is_known = ul_kx_is_int(kernel, in_round(kernel, loop.value, rounds), &count);
     UL_ASSERT(is_known); /* grid.c takes no others for the host */
+    if (level + 1 == phase->host_count)
+        return count > 0 ? (uint64_t)count : 0;
     for (int64_t r = 0; r < count; r++) {
         rounds[loop.var] = r;
         sum += repeats(kernel, phase, level + 1, rounds);

@@ -9,8 +9,14 @@ static uint64_t rounds_of(const struct ul_program *program, uint32_t region)
     uint64_t rounds = 1;
     for (uint32_t r = region; r != UL_PLAN_NONE; r = program->regions[r].parent)
         if (program->regions[r].kind == UL_PLAN_LOOP)
-            rounds *= (uint64_t)program->regions[r].rounds;
+            rounds = ul_size_mul_saturating(rounds, (uint64_t)program->regions[r].rounds);
     return rounds;
+}
+
+/* Loops may go round more often than anybody can count. */
+static void add(uint64_t *sum, uint64_t rounds, uint64_t count)
+{
+    *sum = ul_size_add_saturating(*sum, ul_size_mul_saturating(rounds, count));
 }
 
 static void add_step(const struct ul_program *program, const struct ul_program_step *step,
@@ -18,24 +24,24 @@ static void add_step(const struct ul_program *program, const struct ul_program_s
 {
     const struct ul_kernel_printed *printed = &program->kernels[step->kernel].printed;
     uint64_t rounds = rounds_of(program, step->region);
-    launches->weigh_count += rounds * step->weigh_count;
+    add(&launches->weigh_count, rounds, step->weigh_count);
     switch (step->kind) {
     case UL_STEP_KERNEL:
-        launches->launch_count += rounds * printed->launch_count;
-        launches->scalar_count += rounds * printed->scalar_count;
-        launches->identity_count += printed->is_identity ? rounds : 0;
+        add(&launches->launch_count, rounds, printed->launch_count);
+        add(&launches->scalar_count, rounds, printed->scalar_count);
+        add(&launches->identity_count, rounds, printed->is_identity);
         break;
     case UL_STEP_CALL:
-        launches->launch_count += rounds;
-        launches->library_count += rounds;
+        add(&launches->launch_count, rounds, 1);
+        add(&launches->call_count, rounds, 1);
         break;
     case UL_STEP_COPY:
-        launches->launch_count += step->copy_bytes > 0 ? rounds : 0;
-        launches->identity_count += step->copy_bytes > 0 ? rounds : 0;
+        add(&launches->launch_count, rounds, step->copy_bytes > 0);
+        add(&launches->identity_count, rounds, step->copy_bytes > 0);
         break;
     case UL_STEP_COUNTER:
     case UL_STEP_TEST:
-        launches->launch_count += rounds;
+        add(&launches->launch_count, rounds, 1);
         break;
     }
 }
@@ -49,7 +55,7 @@ void ul_program_count_launches(const struct ul_program *program, const struct ul
         if (at->kind == UL_PLAN_RUN)
             add_step(program, ul_program_step_at(program, at), launches);
         else if (at->kind != UL_PLAN_WAIT) /* a transfer */
-            launches->launch_count += rounds_of(program, at->region);
+            add(&launches->launch_count, rounds_of(program, at->region), 1);
     }
-    UL_ASSERT(launches->library_count <= launches->launch_count);
+    UL_ASSERT(launches->call_count <= launches->launch_count);
 }

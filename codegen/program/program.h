@@ -274,7 +274,7 @@ void ul_program_mark_entry(const struct ul_program *program, const struct ul_pla
  * take all of their calls; and what of it should not be. */
 struct ul_program_launches {
     uint64_t launch_count;   /* of kernels, copies and library calls */
-    uint64_t library_count;  /* of these, library calls */
+    uint64_t call_count;     /* of these, library calls */
     uint64_t scalar_count;   /* products of 16 bits in tiles without tensor cores */
     uint64_t identity_count; /* steps that move bytes unchanged */
     uint64_t weigh_count;    /* UL_OP_WEIGHS by themselves: softmax outside of attention */

@@ -307,7 +307,7 @@ static enum ul_result prepare_libraries(struct ul_context *context, struct ul_fa
     if (result == UL_OK)
         ul_cuda_ask_calls(context);
     for (uint32_t i = 0; result == UL_OK && i < device->library_count; i++)
-        device->libraries[i]->count(context->libraries[i], &context->memory.library_calls[i]);
+        device->libraries[i]->count(context->libraries[i], &context->memory.calls_of[i]);
     return result;
 }
 

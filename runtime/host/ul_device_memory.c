@@ -27,10 +27,9 @@ void ul_device_memory_print(const struct ul_device_memory *device, uint64_t aske
         printf("  the run is not captured: %s\n", device->uncaptured);
     printf("  %-42s %14" PRIu64 "\n", "free", device->free_bytes);
     for (uint32_t i = 0; i < device->library_count; i++)
-        if (device->library_calls[i].own > 0)
+        if (device->calls_of[i].own > 0)
             printf("  kernels of the program run %" PRIu32 " of %" PRIu32 " calls of %s\n",
-                   device->library_calls[i].own, device->library_calls[i].planned,
-                   device->library_names[i]);
+                   device->calls_of[i].own, device->calls_of[i].planned, device->library_names[i]);
     printf("  free bytes %s over %" PRIu64 " runs: %" PRIu64 " (--iterations), %" PRIu64
            " to find what is touched\n",
            device->free_bytes == device->ready_free_bytes ? "stayed the same" : "changed",
@@ -54,8 +53,8 @@ void ul_device_memory_write(struct ul_json *json, const struct ul_device_memory 
     ul_json_open(json, "library_calls", '{');
     for (uint32_t i = 0; i < device->library_count; i++) {
         ul_json_open(json, device->library_names[i], '{');
-        ul_json_count(json, "planned", device->library_calls[i].planned);
-        ul_json_count(json, "own", device->library_calls[i].own);
+        ul_json_count(json, "planned", device->calls_of[i].planned);
+        ul_json_count(json, "own", device->calls_of[i].own);
         ul_json_close(json, '}');
     }
     ul_json_close(json, '}');

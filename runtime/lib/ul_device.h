@@ -97,7 +97,7 @@ struct ul_device_memory {
     uint32_t library_count;
     const char *library_names[UL_DEVICE_LIBRARY_LIMIT];
     uint64_t library_bytes[UL_DEVICE_LIBRARY_LIMIT]; /* that each handle took, at most */
-    struct ul_device_calls library_calls[UL_DEVICE_LIBRARY_LIMIT];
+    struct ul_device_calls calls_of[UL_DEVICE_LIBRARY_LIMIT];
     uint64_t allocated_bytes; /* the one allocation; 0: the caller's arena */
     uint64_t offload_bytes;   /* page-locked, of the host */
     uint64_t granted_bytes;   /* that it took of the free ones */
