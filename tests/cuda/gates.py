@@ -148,16 +148,20 @@ def code_of(listing):
 
 
 def yields(code):
-    """Whether each loop around a compare-and-swap has a YIELD; there is one for the fault's lock."""
-    for at, (address, what) in enumerate(code):
-        if not re.search(r"\bATOMG?\S*\.CAS\b", what):
-            continue
-        for back, jump in code[at : at + 8]:
-            target = re.search(r"\bBRA\S* (?:\S+, )?(0x[0-9a-f]+)", jump)
-            if target and int(target[1], 16) < address:
-                inside = [w for a, w in code if int(target[1], 16) <= a <= back]
-                if not any(re.search(r"\b(YIELD|NANOSLEEP)\b", w) for w in inside):
-                    return False
+    """Whether each compare-and-swap (there is one for the fault's lock) stands in a loop, and the
+    smallest such loop has a YIELD."""
+    for address in (address for address, what in code if re.search(r"\bATOMG?\S*\.CAS\b", what)):
+        loops = []
+        for back, jump in code:
+            target = re.search(r"\bBRA\S* (?:\S+, )*(0x[0-9a-f]+)", jump)
+            if target and int(target[1], 16) <= address <= back:
+                loops.append((back - int(target[1], 16), int(target[1], 16), back))
+        if not loops:
+            return False
+        _, first, last = min(loops)
+        if not any(re.search(r"\b(YIELD|NANOSLEEP)\b", what)
+                   for at, what in code if first <= at <= last):  # fmt: skip
+            return False
     return True
 
 
@@ -196,7 +200,7 @@ def shut(arch, text, used, code):
         found.append("copies")
     if int(arch.removeprefix("sm_")) >= 90 and not waits(code):
         found.append("wait")
-    if "run" in text and not yields(code):
+    if not yields(code):
         found.append("yield")
     return found
 
