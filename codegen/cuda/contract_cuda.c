@@ -314,7 +314,11 @@ void ul_contract_cuda_put_shared(const struct ul_contract_cuda_printer *printer,
     }
     begin(&to, printer, contraction);
     bool is_short = to.plan.form == UL_CONTRACT_CUDA_MMA && !to.plan.is_bytes;
-    if (to.plan.grid.shared_bytes > 0)
+    if (to.plan.grid.shared_bytes > 0 && printer->shared != NULL)
+        ul_contract_line(&to.out, indent,
+                         "%s *const t_shared_%" PRIu32 " = reinterpret_cast<%s *>(%s);",
+                         tile_type(&to), contraction->acc, tile_type(&to), printer->shared);
+    else if (to.plan.grid.shared_bytes > 0)
         ul_contract_line(&to.out, indent, "UL_SHARED(%s, t_shared_%" PRIu32 ", %" PRIu32 ");",
                          tile_type(&to), contraction->acc,
                          to.plan.grid.shared_bytes /

@@ -34,8 +34,10 @@ struct ul_contract_cuda_printer {
                       int64_t rounds, int64_t width, uint32_t indent);
     int64_t team; /* threads of put_team's team, which are whole warps that run alike; 0: they may
                      be any number, each on its own */
-    const char *held; /* where put_team's warp keeps the first operand, read while `t_first`; or
-                         NULL */
+    const char *shared; /* array of bytes that contractions of a launch have one after the other;
+                           NULL: each declares its own */
+    const char *held;   /* where put_team's warp keeps the first operand, read while `t_first`; or
+                           NULL */
 };
 
 /* The kernel, or a copy in which contractions that are best formed by one thread a sum are loops.
@@ -58,7 +60,8 @@ struct ul_contract_grid {
 };
 void ul_contract_cuda_grid(const struct ul_kernel *kernel, const struct ul_contraction *contraction,
                            const struct ul_profile_device *device, struct ul_contract_grid *grid);
-/* The declarations of shared memory (UL_SHARED), once at the start of the kernel's body. */
+/* The names of shared memory, and its declarations (UL_SHARED) where nobody else makes them; once
+ * at the start of the body. */
 void ul_contract_cuda_put_shared(const struct ul_contract_cuda_printer *printer,
                                  const struct ul_contraction *contraction, uint32_t indent);
 /* Tile `t_tile` (an int64_t variable of the text) by all threads of the block, threadIdx.x being

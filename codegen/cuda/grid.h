@@ -123,6 +123,7 @@ struct ul_together {
     uint32_t block_threads;
     int64_t block_count;     /* at most the device's multiprocessors */
     uint64_t held_bytes;     /* of shared memory of a block, beside arrays */
+    uint64_t shared_bytes;   /* of the array that one phase after the other has */
     struct ul_phase *phases; /* as they are in this launch */
 };
 

@@ -11,9 +11,10 @@
  * Each warp has the same units in every step. Phases are as they are by themselves, but for the
  * number of blocks and threads, which is one for all: no more blocks than the device has
  * multiprocessors, so that all are there at once. A product of whole matrices is inside where it is
- * a few tiles a block, else a launch of its own before. The program asks the device at its set-up
- * whether it holds the blocks, and launches phase by phase where not.
- * Left undone: weights in registers; phases of blocks that share an item. */
+ * a few tiles a block, else a launch of its own before. Phases follow one another in a block, so
+ * what they share lies on the same bytes. The program asks the device at its set-up whether it
+ * holds the blocks, and launches phase by phase where not. Left undone: weights in registers;
+ * phases of blocks that share an item. */
 #include "codegen/cuda/contract_cuda.h"
 #include "codegen/cuda/grid.h"
 #include "ir/kernel_build.h"
@@ -91,6 +92,11 @@ static bool find_held(const struct gatherer *g, struct ul_phase *phase)
 
 /* ---- Which phases may be together ---- */
 
+static void share(struct ul_together *together, uint64_t bytes)
+{
+    together->shared_bytes = bytes > together->shared_bytes ? bytes : together->shared_bytes;
+}
+
 static bool is_thread_each(const struct ul_phase *phase)
 {
     return phase->kind == UL_PHASE_EACH && phase->items.count > 0 && !phase->has_own;
@@ -104,9 +110,9 @@ static ul_ks tiled(const struct gatherer *g, const struct ul_phase *phase)
     return id;
 }
 
-/* Threads of a block and shared memory that are the phase's own; false: it cannot be inside. */
+/* Threads of a block and shared memory that the phase wants; false: it cannot be inside. */
 static bool can_gather(const struct gatherer *g, struct ul_phase *phase,
-                       struct ul_together *together, uint64_t *shared_bytes)
+                       struct ul_together *together)
 {
     struct ul_contract_grid grid;
     phase->held = UL_NONE;
@@ -128,20 +134,19 @@ static bool can_gather(const struct gatherer *g, struct ul_phase *phase,
         together->block_threads = grid.threads;
     int64_t blocks = (tiles + TILES - 1) / TILES;
     together->block_count = blocks > together->block_count ? blocks : together->block_count;
-    *shared_bytes += grid.shared_bytes;
+    share(together, grid.shared_bytes);
     return tiles <= TILES * (int64_t)g->device->processors &&
            together->block_threads == grid.threads;
 }
 
 /* Places what warps hold; false where a block cannot have so much. */
-static bool place_held(const struct gatherer *g, struct ul_together *together,
-                       uint64_t shared_bytes)
+static bool place_held(const struct gatherer *g, struct ul_together *together)
 {
     int64_t warps = together->block_threads / UL_WARP;
     uint64_t held = 0;
     for (uint32_t i = 0; i < together->end - together->first; i++) {
         struct ul_phase *phase = &together->phases[i];
-        shared_bytes += phase->shared_bytes * (uint64_t)warps;
+        share(together, phase->shared_bytes * (uint64_t)warps);
         if (phase->held == UL_NONE)
             continue;
         /* A block's items are its warps' first ones, then their second ones. */
@@ -153,8 +158,8 @@ static bool place_held(const struct gatherer *g, struct ul_together *together,
     }
     together->held_bytes = held;
     /* What is declared in a kernel has no more than every device gives. */
-    return held > 0 && shared_bytes <= g->device->shared_bytes &&
-           held + shared_bytes + RESERVED * (uint64_t)2 <= g->device->max_shared_bytes;
+    return held > 0 && together->shared_bytes <= g->device->shared_bytes &&
+           held + together->shared_bytes + RESERVED * (uint64_t)2 <= g->device->max_shared_bytes;
 }
 
 static bool has_hosts_of(const struct ul_phase *phase, const struct ul_phase *other, uint32_t count)
@@ -198,7 +203,6 @@ static bool try_loop(const struct gatherer *g, uint32_t first, uint32_t level,
                      struct ul_together *together)
 {
     const struct ul_phase *phases = g->grid->phases;
-    uint64_t shared_bytes = 0;
     *together = (struct ul_together){.first = first, .end = first, .host_count = level};
     while (together->end < g->grid->phase_count &&
            has_hosts_of(&phases[together->end], &phases[first], level + 1))
@@ -206,19 +210,17 @@ static bool try_loop(const struct gatherer *g, uint32_t first, uint32_t level,
     uint32_t count = together->end - first;
     together->phases = ul_arena_copy(g->arena, &phases[first], count * sizeof *phases);
     for (uint32_t i = 0; i < count; i++)
-        if (!can_gather(g, &together->phases[i], together, &shared_bytes))
+        if (!can_gather(g, &together->phases[i], together))
             return false;
     int64_t processors = g->device->processors;
     if (together->block_threads == 0)
         together->block_threads = THREADS;
     if (together->block_count > processors)
         together->block_count = processors;
-    if (!place_held(g, together, shared_bytes)) {
-        together->block_count = processors;
-        if (!place_held(g, together, shared_bytes))
-            return false;
-    }
-    return true;
+    if (place_held(g, together))
+        return true;
+    together->block_count = processors;
+    return place_held(g, together);
 }
 
 /* The phases as they run in the launch. */

@@ -1244,9 +1244,10 @@ static void put_body(struct printer *printer, const struct ul_phase *phase)
         const struct ul_contraction *contraction =
             contraction_of(printer, tiled_contraction(printer));
         ul_contract_cuda_grid(printer->kernel, contraction, printer->device, &grid);
+        contract.shared = printer->is_together ? "t_shared_block" : NULL;
         ul_contract_cuda_put_shared(&contract, contraction, 1);
     }
-    if (uses_place(printer, UL_PLACE_SHARED))
+    if (uses_place(printer, UL_PLACE_SHARED) && !printer->is_together)
         ul_text_printf(printer->text,
                        "    UL_SHARED(unsigned char, t_shared_block, %" PRId64 ");\n",
                        phase->shared_bytes * (phase->block_threads / phase->team));
@@ -1319,6 +1320,12 @@ static uint32_t next_part(const struct ul_together *together, uint32_t i)
     return i;
 }
 
+/* Whether it may use the array that one phase after the other has. */
+static bool shares(const struct ul_together *together, const struct ul_phase *phase)
+{
+    return together->shared_bytes > 0 && (phase->kind == UL_PHASE_TILES || phase->shared_bytes > 0);
+}
+
 static void put_part(struct printer *printer, const struct ul_together *together, uint32_t i)
 {
     const struct ul_phase *phase = &together->phases[i];
@@ -1327,6 +1334,8 @@ static void put_part(struct printer *printer, const struct ul_together *together
                    "[[maybe_unused]] struct ul_where run",
                    together->first + i);
     put_parameters(printer, phase, 1, phase->host_count, BEHIND);
+    if (shares(together, phase))
+        ul_text_put(printer->text, ", [[maybe_unused]] unsigned char *t_shared_block");
     if (phase->held != UL_NONE)
         ul_text_put(printer->text, ", unsigned char *t_held, bool t_first");
     ul_text_put(printer->text, ")\n{\n");
@@ -1353,6 +1362,8 @@ static void put_part_call(struct printer *printer, const struct ul_together *tog
     ul_put_indent(&printer->expr, indent);
     ul_text_printf(printer->text, "@_%u_part(run", together->first + i);
     put_parameters(printer, phase, 1, phase->host_count, ARGUMENTS);
+    if (shares(together, phase))
+        ul_text_put(printer->text, ", t_shared_block");
     if (phase->held != UL_NONE) {
         ul_text_printf(printer->text, ", t_held + %" PRIu64 ", ", phase->held_offset_bytes);
         put_first_round(printer, together, phase);
@@ -1373,7 +1384,12 @@ static void put_together(struct printer *printer, const struct ul_together *toge
                    together->block_threads, number_of(printer, together));
     put_parameters(printer, together->phases, count, together->host_count, BEFORE);
     ul_text_put(printer->text, "struct ul_meeting *meeting, struct ul_where run)\n{\n"
-                               "    UL_SHARED_REST(t_held);\n    UL_ENTER(run);\n");
+                               "    UL_SHARED_REST(t_held);\n");
+    if (together->shared_bytes > 0)
+        ul_text_printf(printer->text,
+                       "    UL_SHARED(unsigned char, t_shared_block, %" PRIu64 ");\n",
+                       together->shared_bytes);
+    ul_text_put(printer->text, "    UL_ENTER(run);\n");
     for (uint32_t i = first; i < count;) {
         const struct ul_phase *phase = &together->phases[i];
         uint32_t next = next_part(together, i + 1), open = put_hosts(printer, before, phase);

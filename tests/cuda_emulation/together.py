@@ -32,6 +32,8 @@ TOLERANCE = {"fp32": 2e-5, "fp16": 4e-3, "bf16": 4e-2}
 CASES = {
     "lstm": ("LSTM", 96, 5, 7, 1, "b", {}, 1),
     "lstm_all": ("LSTM", 96, 8, 5, 3, "blhcp", {"direction": "bidirectional", "clip": 0.5}, 1),
+    "lstm_tile": ("LSTM", 96, 64, 8, 2, "b", {}, 1),
+    "lstm_tiles": ("LSTM", 96, 64, 20, 1, "b", {"direction": "bidirectional"}, 1),
     "lstm_batch": ("LSTM", 104, 8, 4, 8, "bhc", {"direction": "reverse"}, 1),
     "lstm_odd": ("LSTM", 93, 3, 4, 2, "b", {}, 1),
     "lstm_coupled": ("LSTM", 96, 8, 4, 1, "bp", {"input_forget": 1}, 1),
