@@ -109,6 +109,7 @@ enum ul_status ul_compile_load(struct ul_compile *compile, const char *model_pat
     UL_TRY(ul_frontend_load(&compile->graph, &compile->keep, model_path, &frontend, &compile->model,
                             &compile->diag));
     compile->weight_elements = count_weights(&compile->graph);
+    compile->notice = compile->model.notice;
     return UL_OK;
 }
 

@@ -93,7 +93,11 @@ static enum ul_status match(struct ul_compile *compile)
             different.length > 0 ? "; " : "", ul_quote(&compile->keep, first),
             count == 1 ? "" : ul_arena_printf(&compile->keep, " and %u more", (unsigned)count - 1),
             count == 1 ? "s" : "");
-    compile->notice = different.length > 0 ? different.data : NULL;
+    if (different.length > 0)
+        compile->notice =
+            compile->notice == NULL
+                ? different.data
+                : ul_arena_printf(&compile->keep, "%s; %s", compile->notice, different.data);
     return UL_OK;
 }
 

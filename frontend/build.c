@@ -117,6 +117,17 @@ static const char *find_source(struct ul_builder *builder, const Onnx__NodeProto
     return NULL;
 }
 
+/* Why a value that is used is not there, or NULL; reads behind its name. */
+static const char *why_missing(const struct ul_builder *builder, ul_value_id value)
+{
+    if (ul_sequence_is(value) || builder->graph->values[value].kind != UL_VALUE_DEAD)
+        return NULL;
+    for (uint32_t i = 0; i < builder->withheld_count; i++)
+        if (builder->withheld[i].value == value)
+            return builder->withheld[i].reason;
+    return "is an output that an old operator gives in training only";
+}
+
 static enum ul_status resolve_inputs(struct ul_old_node *node, const Onnx__NodeProto *proto)
 {
     struct ul_builder *builder = node->builder;
@@ -133,9 +144,11 @@ static enum ul_status resolve_inputs(struct ul_old_node *node, const Onnx__NodeP
                                ul_quote(builder->scratch, name));
         if (value == UL_ABSENT)
             continue;
-        if (!ul_sequence_is(value) && builder->graph->values[value].kind == UL_VALUE_DEAD)
-            ul_builder_problem(builder, node->domain, node->op, node->name,
-                               "uses an output that an old operator gives in training only");
+        const char *missing = why_missing(builder, value);
+        if (missing != NULL)
+            ul_builder_problem(
+                builder, node->domain, node->op, node->name,
+                ul_arena_printf(builder->scratch, "has input %zu, which %s", i, missing));
         ul_old_set_input(node, (uint32_t)i, value);
     }
     return UL_OK;
@@ -424,9 +437,9 @@ static enum ul_status build_outputs(struct ul_builder *builder, const Onnx__Grap
                                "is a sequence; only dense tensors are supported");
             continue;
         }
-        if (builder->graph->values[value].kind == UL_VALUE_DEAD)
-            ul_builder_problem(builder, "", "output", name,
-                               "is an output that an old operator gives in training only");
+        const char *missing = why_missing(builder, value);
+        if (missing != NULL)
+            ul_builder_problem(builder, "", "output", name, missing);
         if (builder->block == 0) {
             if (!ul_names_add(&seen, name, 0))
                 return ul_diag_set(builder->diag, UL_INVALID, "two outputs are called %s",

@@ -106,6 +106,7 @@ struct ul_onnx_model {
     const struct ul_model_operator *operators;
     uint32_t problem_count, problem_capacity;
     struct ul_model_problem *problems;
+    const char *notice; /* what the graph leaves out of what the file has; NULL: nothing */
     bool has_open_dims; /* UL_USAGE was for dimensions without a size alone */
     uint32_t weight_count;
     uint64_t weight_bytes;              /* of initializers and Constant nodes */

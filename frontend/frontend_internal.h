@@ -88,6 +88,12 @@ struct ul_sequence {
     const ul_value_id *items;
 };
 
+/* A value that a node has in the file and not here, and why, for whoever uses it. */
+struct ul_withheld {
+    ul_value_id value;
+    const char *reason;
+};
+
 /* A value that a node overwrites with another where it lies. */
 struct ul_overwritten {
     ul_value_id old, made;
@@ -143,6 +149,8 @@ struct ul_builder {
     struct ul_sequence *sequences;
     uint32_t overwritten_count, overwritten_capacity;
     struct ul_overwritten *overwritten;
+    uint32_t withheld_count, withheld_capacity;
+    struct ul_withheld *withheld;
     ul_node_id next_to_infer; /* see ul_upgrade_type */
 };
 
@@ -314,6 +322,8 @@ struct ul_type ul_old_type(struct ul_old_node *node, ul_value_id value);
 const struct ul_tensor *ul_old_tensor(struct ul_old_node *node, ul_value_id value);
 /* The element type of an input, float32 where it is not known. */
 enum ul_dtype ul_old_dtype(struct ul_old_node *node, uint32_t input);
+/* The output cannot be had, for a reason that reads behind its name; a problem where it is used. */
+void ul_old_withhold(struct ul_old_node *node, uint32_t output, const char *reason);
 /* A problem with this node: its outputs become placeholders. */
 void ul_old_problem(struct ul_old_node *node, const char *reason);
 
@@ -337,5 +347,7 @@ ul_upgrade_fn ul_microsoft_average_pool_grad, ul_microsoft_max_pool_grad;
 /* upgrade_microsoft.c: operators of com.microsoft in terms of ai.onnx; those of
  * com.microsoft.nchwc, refused with the remedy. */
 ul_upgrade_fn ul_upgrade_microsoft, ul_upgrade_microsoft_nchwc;
+/* upgrade_ml.c: operators of ai.onnx.ml on numbers. */
+ul_upgrade_fn ul_upgrade_ml;
 
 #endif

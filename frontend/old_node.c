@@ -148,6 +148,19 @@ void ul_old_set_result(struct ul_old_node *node, uint32_t output, ul_value_id va
         info->name = ul_builder_name(node->builder, node->outputs[output]);
 }
 
+void ul_old_withhold(struct ul_old_node *node, uint32_t output, const char *reason)
+{
+    struct ul_builder *builder = node->builder;
+    if (output >= node->output_count)
+        return;
+    ul_value_id value =
+        ul_graph_add_value(builder->graph, node->outputs[output], UL_VALUE_DEAD, NULL);
+    node->results[output] = value;
+    UL_GROW(builder->scratch, builder->withheld, builder->withheld_count,
+            builder->withheld_capacity);
+    builder->withheld[builder->withheld_count++] = (struct ul_withheld){value, reason};
+}
+
 /* What the graph's verifier demands of a node; a file that breaks it is invalid. */
 static enum ul_status check_arity(const struct ul_old_node *node, const struct ul_op_info *row)
 {

@@ -113,6 +113,8 @@ enum ul_status ul_upgrade_node(struct ul_old_node *node)
         ul_upgrade_microsoft(node);
     else if (strcmp(node->domain, "com.microsoft.nchwc") == 0)
         ul_upgrade_microsoft_nchwc(node);
+    else if (strcmp(node->domain, "ai.onnx.ml") == 0)
+        ul_upgrade_ml(node);
     else if (strcmp(node->domain, "ai.onnx.preview.training") == 0 &&
              strcmp(node->op, "Gradient") == 0)
         ul_upgrade_gradient(node);

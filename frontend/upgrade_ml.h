@@ -1,0 +1,54 @@
+/* Rewrites of ai.onnx.ml's operators on numbers, by family; upgrade_ml.c has the table. Their
+ * meaning is that of onnxruntime's CPU kernels, where ONNX's text leaves anything open. */
+#ifndef UL_FRONTEND_UPGRADE_ML_H
+#define UL_FRONTEND_UPGRADE_ML_H
+
+#include "frontend/old_emit.h"
+#include "ir/op.h"
+
+/* upgrade_ml_features.c: what prepares features, and ZipMap. */
+ul_upgrade_fn ul_ml_scaler, ul_ml_normalizer, ul_ml_binarizer, ul_ml_feature_extractor,
+    ul_ml_label_encoder, ul_ml_zip_map;
+/* upgrade_ml_linear.c */
+ul_upgrade_fn ul_ml_linear_classifier, ul_ml_linear_regressor;
+
+/* upgrade_ml_scores.c: what models on rows of features have in common. After a problem or an error
+ * node->finished is set. */
+
+/* The numbers of an attribute, which are of the node's; NULL and 0 where it has none. */
+const double *ul_ml_floats(const struct ul_old_node *node, const char *name, int64_t *count);
+const int64_t *ul_ml_ints(const struct ul_old_node *node, const char *name, int64_t *count);
+/* A constant of f32 or f64, and one of i64. */
+ul_value_id ul_ml_const(struct ul_old_node *node, enum ul_dtype dtype, uint32_t rank,
+                        const int64_t *dims, const double *values);
+ul_value_id ul_ml_const_ints(struct ul_old_node *node, int64_t count, const int64_t *values);
+/* A node of an operator that ai.onnx has not; its first output. */
+ul_value_id ul_ml_emit(struct ul_old_node *node, enum ul_op op, const ul_value_id *inputs,
+                       uint32_t input_count);
+/* Input 0, [features] or [rows, features] of numbers, as `dtype` in [rows, features], whose type
+ * goes to *type; UL_NONE after a problem. */
+ul_value_id ul_ml_rows(struct ul_old_node *node, enum ul_dtype dtype, struct ul_type *type);
+/* post_transform over scores [rows, columns], where there are several columns. */
+ul_value_id ul_ml_transform(struct ul_old_node *node, ul_value_id scores);
+/* The same of one column. */
+ul_value_id ul_ml_transform_one(struct ul_old_node *node, ul_value_id scores);
+/* What a classifier calls its classes. */
+struct ul_ml_labels {
+    int64_t count;
+    const int64_t *ints; /* NULL: strings */
+};
+/* False after an error: there are neither, or the node's attributes are no lists. */
+bool ul_ml_get_labels(struct ul_old_node *node, struct ul_ml_labels *labels);
+/* Output 0, from the numbers of classes, i64 [rows]. Labels that are strings are withheld. */
+void ul_ml_set_labels(struct ul_old_node *node, const struct ul_ml_labels *labels,
+                      ul_value_id index);
+/* The same where a score [rows, 1] above `limit` is the second of two classes; labels that are not
+ * two are 0 and 1. */
+void ul_ml_set_label_above(struct ul_old_node *node, const struct ul_ml_labels *labels,
+                           ul_value_id score, double limit);
+/* The number of the first largest of scores [rows, columns], i64 [rows]. */
+ul_value_id ul_ml_largest(struct ul_old_node *node, ul_value_id scores);
+/* [1 - score, score] or [-score, score] of scores [rows, 1]. */
+ul_value_id ul_ml_both(struct ul_old_node *node, ul_value_id score, double sum);
+
+#endif

@@ -1,0 +1,275 @@
+/* Operators of ai.onnx.ml that prepare features: Scaler, Normalizer, Binarizer,
+ * ArrayFeatureExtractor, LabelEncoder of numbers; and ZipMap, which names scores. */
+#include "frontend/upgrade_ml.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Input 0 as `dtype`; false after a problem. */
+static bool read_numbers(struct ul_old_node *node, struct ul_type *type)
+{
+    if (!ul_old_shape(node, 0, 1u << 1 | 1u << 2, type))
+        return false;
+    const struct ul_dtype_info *info = ul_dtype_get(type->dtype);
+    if (info->is_float || info->is_integer)
+        return true;
+    ul_old_problem(node, ul_arena_printf(node->builder->scratch, "takes no %s", info->name));
+    return false;
+}
+
+/* In the type of x if that is double, else in float. */
+void ul_ml_scaler(struct ul_old_node *node)
+{
+    struct ul_type type;
+    int64_t offset_count, scale_count;
+    const double *offset = ul_ml_floats(node, "offset", &offset_count);
+    const double *scale = ul_ml_floats(node, "scale", &scale_count);
+    if (!read_numbers(node, &type))
+        return;
+    int64_t features = type.dims[type.rank - 1];
+    if (scale_count != offset_count || (scale_count != 1 && scale_count != features) ||
+        scale_count == 0) {
+        ul_old_invalid(node, "needs an offset and a scale for all features, or for each");
+        return;
+    }
+    enum ul_dtype dtype = type.dtype == UL_F64 ? UL_F64 : UL_F32;
+    ul_value_id x = node->inputs[0];
+    if (type.dtype != dtype)
+        x = ul_old_emit_cast(node, x, dtype);
+    x = ul_old_emit_two(node, "Sub", x, ul_ml_const(node, dtype, 1, &offset_count, offset));
+    x = ul_old_emit_two(node, "Mul", x, ul_ml_const(node, dtype, 1, &scale_count, scale));
+    ul_old_set_result(node, 0, dtype == UL_F32 ? x : ul_old_emit_cast(node, x, UL_F32));
+}
+
+void ul_ml_normalizer(struct ul_old_node *node)
+{
+    static const struct {
+        const char *norm, *op;
+    } norms[] = {{"MAX", "ReduceMax"}, {"L1", "ReduceL1"}, {"L2", "ReduceL2"}};
+    const char *wanted = ul_old_string(node, "norm", "MAX"), *op = NULL;
+    struct ul_type type;
+    for (size_t i = 0; i < sizeof norms / sizeof *norms; i++)
+        op = strcmp(wanted, norms[i].norm) == 0 ? norms[i].op : op;
+    if (op == NULL) {
+        ul_old_invalid(node, "its norm must be MAX, L1 or L2");
+        return;
+    }
+    if (!read_numbers(node, &type))
+        return;
+    ul_value_id x = node->inputs[0], zero = ul_old_const_float(node, UL_F32, 0);
+    if (type.dtype != UL_F32)
+        x = ul_old_emit_cast(node, x, UL_F32);
+    ul_value_id norm = ul_old_emit_two(node, op, x, ul_old_const_ints(node, (int64_t[]){-1}, 1));
+    ul_value_id divisor[3] = {ul_old_emit_two(node, "Equal", norm, zero),
+                              ul_old_const_float(node, UL_F32, 1), norm};
+    ul_old_set_result(
+        node, 0, ul_old_emit_two(node, "Div", x, ul_old_emit(node, "Where", 3, divisor, 0, NULL)));
+}
+
+void ul_ml_binarizer(struct ul_old_node *node)
+{
+    enum ul_dtype dtype = ul_old_dtype(node, 0);
+    ul_value_id limit = ul_old_const_float(node, dtype, ul_old_float(node, "threshold", 0));
+    ul_value_id above = ul_old_emit_two(node, "Greater", node->inputs[0], limit);
+    if (!node->finished)
+        ul_old_set_result(node, 0, ul_old_emit_cast(node, above, dtype));
+}
+
+void ul_ml_feature_extractor(struct ul_old_node *node)
+{
+    struct ul_type type, places;
+    struct ul_int_attr axis = {"axis", -1};
+    if (!ul_old_has_input(node, 1)) {
+        ul_old_invalid(node, "input 1 is required");
+        return;
+    }
+    if (!ul_old_shape(node, 0, UINT32_MAX & ~1u, &type) ||
+        !ul_old_shape(node, 1, UINT32_MAX, &places))
+        return;
+    if (!ul_type_in_limits(&places)) {
+        ul_old_invalid(node, "input 1 is too large");
+        return;
+    }
+    int64_t dims[2] = {1, (int64_t)ul_type_elements(&places)};
+    ul_value_id inputs[2] = {node->inputs[0],
+                             ul_old_emit_reshape(node, node->inputs[1], 1, dims + 1)};
+    ul_value_id y = ul_old_emit(node, "Gather", 2, inputs, 1, &axis);
+    ul_old_set_result(node, 0, type.rank == 1 ? ul_old_emit_reshape(node, y, 2, dims) : y);
+}
+
+/* LabelEncoder */
+
+/* A table of keys or values: the tensor, whatever attribute it came by. */
+static const struct ul_tensor *read_table(struct ul_old_node *node, const char *which)
+{
+    struct ul_arena *scratch = node->builder->scratch, *arena = node->builder->graph->arena;
+    const struct ul_attr *tensor = ul_old_attr(node, ul_arena_printf(scratch, "%s_tensor", which));
+    int64_t count;
+    const int64_t *ints = ul_ml_ints(node, ul_arena_printf(scratch, "%s_int64s", which), &count);
+    if (ints != NULL)
+        return ul_tensor_new_ints(arena, UL_I64, 1, &count, ints);
+    const double *floats = ul_ml_floats(node, ul_arena_printf(scratch, "%s_floats", which), &count);
+    if (floats != NULL)
+        return node->builder->graph->values[ul_ml_const(node, UL_F32, 1, &count, floats)].tensor;
+    return tensor != NULL && tensor->kind == UL_ATTR_TENSOR ? tensor->tensor : NULL;
+}
+
+/* A key, or what stands for it in the order of keys. */
+struct key {
+    double number; /* of a float */
+    int64_t integer;
+    int64_t place; /* in the table */
+};
+
+static int by_key(const void *a, const void *b)
+{
+    const struct key *x = a, *y = b;
+    if (x->number < y->number || x->number > y->number)
+        return x->number < y->number ? -1 : 1;
+    if (x->integer != y->integer)
+        return x->integer < y->integer ? -1 : 1;
+    return x->place < y->place ? -1 : 1;
+}
+
+/* The keys in ascending order, each once, where it stands first; a NaN goes to *nan (else -1). */
+static int64_t sort_keys(const struct ul_tensor *keys, struct key *sorted, int64_t *nan)
+{
+    int64_t count = (int64_t)ul_type_elements(&keys->type), kept = 0, unique = 0;
+    bool is_float = ul_dtype_get(keys->type.dtype)->is_float;
+    *nan = -1;
+    for (int64_t i = 0; i < count; i++) {
+        struct key key = {.place = i};
+        if (is_float)
+            key.number = ul_tensor_get_float(keys, (uint64_t)i);
+        else
+            key.integer = ul_tensor_get_int(keys, (uint64_t)i);
+        if (key.number == key.number)
+            sorted[kept++] = key;
+        else if (*nan < 0)
+            *nan = i;
+    }
+    qsort(sorted, (size_t)kept, sizeof *sorted, by_key);
+    for (int64_t i = 0; i < kept; i++)
+        if (i == 0 || sorted[i].number > sorted[unique - 1].number ||
+            sorted[i].integer > sorted[unique - 1].integer)
+            sorted[unique++] = sorted[i];
+    return unique;
+}
+
+static void put_element(unsigned char *bytes, int64_t at, const struct ul_tensor *from,
+                        int64_t place)
+{
+    uint64_t size = ul_dtype_get(from->type.dtype)->size_bytes;
+    ul_tensor_read(from, (uint64_t)place, 1, bytes + (uint64_t)at * size);
+}
+
+/* What stands for keys that there are not, of the values' type, in *element. False: of a default
+ * that is no number. */
+static bool read_default(const struct ul_old_node *node, enum ul_dtype dtype,
+                         unsigned char *element)
+{
+    const struct ul_attr *tensor = ul_old_attr(node, "default_tensor");
+    if (tensor != NULL && tensor->kind == UL_ATTR_TENSOR) {
+        if (tensor->tensor->type.dtype != dtype || ul_type_elements(&tensor->tensor->type) != 1)
+            return false;
+        put_element(element, 0, tensor->tensor, 0);
+    } else if (ul_dtype_get(dtype)->is_float) {
+        ul_element_put_float(element, dtype, ul_old_float(node, "default_float", -0.0));
+    } else {
+        ul_element_put_int(element, dtype, ul_old_int(node, "default_int64", -1));
+    }
+    return true;
+}
+
+/* The sorted keys as the operator Find wants them: padded by the last one to 2^k - 1. */
+static ul_value_id const_keys(struct ul_old_node *node, const struct ul_tensor *keys,
+                              const struct key *sorted, int64_t unique)
+{
+    struct ul_arena *arena = node->builder->graph->arena;
+    int64_t padded = 1;
+    while (padded < unique)
+        padded = padded * 2 + 1;
+    struct ul_type type = ul_type_make(keys->type.dtype, 1, &padded);
+    unsigned char *bytes = ul_arena_alloc(arena, ul_type_bytes(&type));
+    for (int64_t i = 0; i < padded; i++)
+        put_element(bytes, i, keys, sorted[i < unique ? i : unique - 1].place);
+    return ul_graph_add_weight(node->builder->graph, node->name,
+                               ul_tensor_new(arena, &type, bytes));
+}
+
+/* The values of the sorted keys, then the default, then that of NaN. */
+static ul_value_id const_values(struct ul_old_node *node, const struct ul_tensor *values,
+                                const struct key *sorted, int64_t unique, int64_t nan)
+{
+    struct ul_arena *arena = node->builder->graph->arena;
+    int64_t count = unique + (nan < 0 ? 1 : 2);
+    uint64_t size = ul_dtype_get(values->type.dtype)->size_bytes;
+    struct ul_type type = ul_type_make(values->type.dtype, 1, &count);
+    unsigned char *bytes = ul_arena_alloc(arena, ul_type_bytes(&type));
+    for (int64_t i = 0; i < unique; i++)
+        put_element(bytes, i, values, sorted[i].place);
+    if (!read_default(node, values->type.dtype, bytes + (uint64_t)unique * size)) {
+        ul_old_invalid(node, "its default is no number of the type of its values");
+        return UL_NONE;
+    }
+    if (nan >= 0)
+        put_element(bytes, unique + 1, values, nan);
+    return ul_graph_add_weight(node->builder->graph, node->name,
+                               ul_tensor_new(arena, &type, bytes));
+}
+
+static const char *check_tables(struct ul_old_node *node, const struct ul_tensor *keys,
+                                const struct ul_tensor *values)
+{
+    if (keys == NULL || values == NULL)
+        return "has no keys or no values that are numbers; strings have no tensors here";
+    if (ul_type_elements(&keys->type) != ul_type_elements(&values->type) ||
+        ul_type_elements(&keys->type) == 0)
+        return "has another number of keys than of values";
+    if (!ul_dtype_is_computed(keys->type.dtype) || !ul_dtype_is_computed(values->type.dtype))
+        return "has keys or values that are no numbers";
+    if (ul_old_dtype(node, 0) != keys->type.dtype)
+        return "has keys of another type than input 0";
+    return NULL;
+}
+
+void ul_ml_label_encoder(struct ul_old_node *node)
+{
+    const struct ul_tensor *keys = read_table(node, "keys"), *values = read_table(node, "values");
+    const char *wrong = check_tables(node, keys, values);
+    if (wrong != NULL) {
+        ul_old_problem(node, wrong);
+        return;
+    }
+    uint64_t count = ul_type_elements(&keys->type);
+    struct key *sorted = UL_NEW_ARRAY(node->builder->scratch, struct key, count);
+    int64_t nan, unique = sort_keys(keys, sorted, &nan);
+    ul_value_id table = const_values(node, values, sorted, unique, nan);
+    if (table == UL_NONE)
+        return;
+    ul_value_id x = node->inputs[0], place = ul_old_const_int(node, UL_I64, unique);
+    if (unique > 0) {
+        ul_value_id inputs[2] = {x, const_keys(node, keys, sorted, unique)};
+        place = ul_ml_emit(node, UL_OP_Find, inputs, 2);
+        struct ul_graph *graph = node->builder->graph;
+        ul_node_set_int(graph, graph->values[place].producer, "missing", unique);
+    }
+    if (nan >= 0) {
+        ul_value_id inputs[3] = {ul_old_emit_one(node, "IsNaN", x),
+                                 ul_old_const_int(node, UL_I64, unique + 1), place};
+        place = ul_old_emit(node, "Where", 3, inputs, 0, NULL);
+    }
+    ul_old_set_result(node, 0, ul_old_emit_two(node, "Gather", table, place));
+}
+
+/* A map for each row, from names to scores: the scores stay a tensor. */
+void ul_ml_zip_map(struct ul_old_node *node)
+{
+    struct ul_builder *builder = node->builder;
+    if (builder->model->notice == NULL)
+        builder->model->notice = ul_arena_printf(
+            builder->graph->arena,
+            "%s is left out: its output is the tensor of scores, a column for each class",
+            ul_builder_describe(builder, node->name, node->op));
+    ul_old_set_result(node, 0, ul_old_emit_one(node, "Identity", node->inputs[0]));
+}
