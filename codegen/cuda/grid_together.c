@@ -12,9 +12,9 @@
  * number of blocks and threads, which is one for all: no more blocks than the device has
  * multiprocessors, so that all are there at once. A product of whole matrices is inside where it is
  * a few tiles a block, else a launch of its own before. Phases follow one another in a block, so
- * what they share lies on the same bytes. The program asks the device at its set-up whether it
- * holds the blocks, and launches phase by phase where not. Left undone: weights in registers;
- * phases of blocks that share an item. */
+ * what they share lies on the same bytes. The program asks the device whether it holds the
+ * blocks, and launches phase by phase where not, or where CUDA refuses the launch. Left undone:
+ * weights in registers; phases of blocks that share an item. */
 #include "codegen/cuda/contract_cuda.h"
 #include "codegen/cuda/grid.h"
 #include "ir/kernel_build.h"

@@ -1457,7 +1457,7 @@ static void put_together_launch(struct printer *printer, const struct ul_togethe
     struct ul_phase outer = outer_of(printer, together);
     ul_put_indent(&printer->expr, indent);
     ul_text_printf(printer->text,
-                   "if (ul_cuda_is_resident(at->run, (const void *)@_%u, %" PRId64 ", %u, %" PRIu64
+                   "if (ul_cuda_is_resident(at, (const void *)@_%u, %" PRId64 ", %u, %" PRIu64
                    "))\n",
                    number, together->block_count, together->block_threads, together->held_bytes);
     ul_put_indent(&printer->expr, indent + 1);
@@ -1467,7 +1467,7 @@ static void put_together_launch(struct printer *printer, const struct ul_togethe
                    ARGUMENTS);
     ul_text_put(printer->text, ", &at->run->state->meeting);\n");
     ul_put_indent(&printer->expr, indent);
-    ul_text_put(printer->text, "else\n");
+    ul_text_put(printer->text, "if (ul_cuda_is_apart(at))\n");
     ul_put_indent(&printer->expr, indent + 1);
     ul_text_printf(printer->text, "@_%u_apart(at", number);
     put_host_parameters(printer, false);

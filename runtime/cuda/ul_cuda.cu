@@ -341,6 +341,7 @@ static void close_context(struct ul_context *context)
         ul_cuda_leave(context->device, before);
     (void)cudaGetLastError();
     free(context->graph_buffers);
+    free(context->apart);
     free(context);
 }
 
@@ -373,9 +374,15 @@ static enum ul_result open_context(const struct ul_model *model,
     *result_context = NULL;
     struct ul_context *context = (struct ul_context *)calloc(1, sizeof *context);
     size_t buffer_count = (size_t)model->input_count + model->output_count;
-    if (context != NULL)
+    if (context != NULL) {
         context->graph_buffers = (const void **)calloc(buffer_count + 1, sizeof(const void *));
-    if (context == NULL || context->graph_buffers == NULL) {
+        context->apart = (uint8_t *)calloc((size_t)model->step_count + 1, 1);
+    }
+    if (context == NULL || context->graph_buffers == NULL || context->apart == NULL) {
+        if (context != NULL) {
+            free(context->graph_buffers);
+            free(context->apart);
+        }
         free(context);
         failure->detail = "the host is out of memory";
         return failure->result = UL_DEVICE_FAILED;
@@ -502,6 +509,8 @@ static void get_memory(const struct ul_context *context, struct ul_device_memory
 {
     int before = 0;
     *memory = context->memory;
+    for (uint32_t i = 0; i < context->model->step_count; i++)
+        memory->apart_count += context->apart[i];
     if (ul_cuda_enter(context, &before) != cudaSuccess)
         return;
     memory->free_bytes = ul_cuda_free_bytes();

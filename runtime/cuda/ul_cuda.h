@@ -92,11 +92,10 @@ struct ul_cuda_run {
     uint32_t order;        /* of the step that is being launched, from 1 */
     uint64_t launch_count; /* of kernels, copies and library calls so far */
     uint64_t launch_limit; /* what is beyond it is left out: too long to be captured */
-    uint64_t
-        apart_count;   /* of loops that are launches, since the device cannot hold their blocks */
-    int overlaps;      /* kernels may begin while the one before them ends: see ul_wait */
-    int is_behind;     /* a kernel of ours is the last thing in the stream */
-    int asks;          /* nothing is enqueued: who runs library calls is found out */
+    uint8_t *apart; /* by step: 1: loops of it are launches, not all blocks being there at once */
+    int overlaps;   /* kernels may begin while the one before them ends: see ul_wait */
+    int is_behind;  /* a kernel of ours is the last thing in the stream */
+    int asks;       /* nothing is enqueued: who runs library calls is found out */
     cudaError_t error; /* the first one */
 };
 
@@ -164,6 +163,19 @@ static inline void ul_cuda_note(struct ul_cuda_run *run, cudaError_t error)
         run->error = error;
 }
 
+/* What came of UL_LAUNCH_TOGETHER. The device was asked before whether it holds all blocks; the
+ * stream may have a part of it alone: a green context, or a share under MPS. */
+static inline void ul_cuda_note_together(const struct ul_cuda_step *at, cudaError_t error)
+{
+    if (error != cudaErrorCooperativeLaunchTooLarge) {
+        ul_cuda_note(at->run, error);
+        return;
+    }
+    (void)cudaGetLastError();
+    at->run->launch_count--; /* it was none */
+    at->run->apart[at->where.step] = 1;
+}
+
 /* Asked before anything is enqueued, once for each kernel, copy or library call: 0 after an error,
  * and where a run is captured that is too long for it. */
 static inline int ul_cuda_may_launch(struct ul_cuda_run *run)
@@ -200,7 +212,7 @@ static inline int ul_cuda_may_launch(struct ul_cuda_run *run)
 #define UL_SHARED(type, name, count) __shared__ __align__(128) type name[count]
 /* UL_LAUNCH of a kernel whose blocks are all there at once and may wait for each other;
  * rest_bytes: of shared memory beside its arrays, which it names by UL_SHARED_REST. Only what
- * ul_cuda_is_resident says yes to. */
+ * ul_cuda_is_resident says yes to. Where CUDA refuses it all the same, the step is apart. */
 #define UL_LAUNCH_TOGETHER(kernel, blocks, threads, rest_bytes, at, ...)                           \
     do {                                                                                           \
         if (!ul_cuda_may_launch((at)->run))                                                        \
@@ -215,7 +227,8 @@ static inline int ul_cuda_may_launch(struct ul_cuda_run *run)
         config.stream = (at)->run->stream;                                                         \
         config.attrs = &together;                                                                  \
         config.numAttrs = 1;                                                                       \
-        ul_cuda_note((at)->run, cudaLaunchKernelEx(&config, kernel, __VA_ARGS__, (at)->where));    \
+        ul_cuda_note_together((at),                                                                \
+                              cudaLaunchKernelEx(&config, kernel, __VA_ARGS__, (at)->where));      \
     } while (0)
 #define UL_SHARED_REST(name) extern __shared__ __align__(128) unsigned char name[]
 #endif
@@ -254,10 +267,16 @@ static inline void ul_wait(void)
         UL_ENTER(run);                                                                             \
     }
 
-/* Can the device have all blocks of the kernel at once, with so much shared memory beside its
- * arrays? Where not, that is counted, and no error. */
-bool ul_cuda_is_resident(struct ul_cuda_run *run, const void *kernel, uint32_t blocks,
+/* Can the device have all blocks of the step's kernel at once, with so much shared memory beside
+ * its arrays? Where not, the step is apart, and there is no error. */
+bool ul_cuda_is_resident(const struct ul_cuda_step *at, const void *kernel, uint32_t blocks,
                          uint32_t threads, uint64_t rest_bytes);
+/* Whether that, or a launch of such a kernel, has made the step one whose loops are launches: for
+ * good, in all runs of the context. */
+static inline bool ul_cuda_is_apart(const struct ul_cuda_step *at)
+{
+    return at->run->apart[at->where.step] != 0;
+}
 
 /* ---- fixed steps of a program; ul_cuda_steps.cu ---- */
 

@@ -37,8 +37,9 @@ struct ul_context {
     unsigned char *offload; /* page-locked */
     cudaStream_t movers[UL_CUDA_MOVERS];
     struct ul_cuda_transfer *moves;
-    bool overlaps; /* kernels of the program wait for those before them */
-    bool warm;     /* the model ran once, so that a run can be captured */
+    uint8_t *apart; /* by step, as in struct ul_cuda_run */
+    bool overlaps;  /* kernels of the program wait for those before them */
+    bool warm;      /* the model ran once, so that a run can be captured */
     cudaGraphExec_t graph;
     const void **graph_buffers; /* the caller's inputs and outputs that it was captured with */
     cudaEvent_t clock[UL_CUDA_CLOCKS];

@@ -34,6 +34,7 @@ struct ul_cuda_run ul_cuda_begin_run(const struct ul_context *context, cudaStrea
     run.movers = context->movers;
     run.moves = context->moves;
     run.offload = context->offload;
+    run.apart = context->apart;
     run.overlaps = context->overlaps;
     run.launch_limit = UINT64_MAX;
     return run;
@@ -131,7 +132,6 @@ static cudaGraph_t record(struct ul_context *context, const void *const *inputs,
     cudaError_t error = capturing ? cudaStreamEndCapture(run.stream, &graph) : run.error;
     error = ul_cuda_first(run.error, error);
     context->memory.launch_count = run.launch_count;
-    context->memory.apart_count = run.apart_count;
     if (run.launch_count == GRAPH_LAUNCH_LIMIT)
         context->memory.uncaptured = "a run has more launches than a graph may have";
     else if (error != cudaSuccess)
@@ -173,28 +173,31 @@ static cudaError_t instantiate(struct ul_context *context, cudaGraph_t graph)
     return ul_cuda_first(error, cudaStreamSynchronize(context->own_stream));
 }
 
-void ul_cuda_capture(struct ul_context *context, const void *const *inputs, void *const *outputs)
+static void make_graph(struct ul_context *context, const void *const *inputs, void *const *outputs)
 {
-    uint64_t before = ul_cuda_free_bytes();
-    (void)same_buffers(context, inputs, outputs, true);
     cudaGraph_t graph = record(context, inputs, outputs);
     if (graph == NULL) {
         drop_graph(context);
         return;
     }
-    if (update_graph(context, graph)) {
-        (void)cudaGraphDestroy(graph);
-        return;
-    }
-    cudaError_t error = instantiate(context, graph);
+    cudaError_t error = update_graph(context, graph) ? cudaSuccess : instantiate(context, graph);
     (void)cudaGraphDestroy(graph);
     if (error != cudaSuccess) {
         drop_graph(context);
         context->memory.uncaptured = cudaGetErrorString(error);
         (void)cudaGetLastError();
     }
-    context->memory.ready_free_bytes = ul_cuda_free_bytes();
-    context->memory.graph_bytes = ul_cuda_less(before, context->memory.ready_free_bytes);
+}
+
+void ul_cuda_capture(struct ul_context *context, const void *const *inputs, void *const *outputs)
+{
+    struct ul_device_memory *memory = &context->memory;
+    /* As if there were no graph yet: an older one is kept and grows, or is dropped. */
+    uint64_t before = ul_cuda_free_bytes() + memory->graph_bytes;
+    (void)same_buffers(context, inputs, outputs, true);
+    make_graph(context, inputs, outputs);
+    memory->ready_free_bytes = ul_cuda_free_bytes();
+    memory->graph_bytes = ul_cuda_less(before, memory->ready_free_bytes);
 }
 
 /* As kernels and calls may read it. */
@@ -314,10 +317,8 @@ static cudaError_t launch(struct ul_context *context, uint32_t entry, const void
         mark_step(&run, &end);
         count_marks(context, &run);
     }
-    if (entry == UL_ENTRY_RUN) {
+    if (entry == UL_ENTRY_RUN)
         context->memory.launch_count = run.launch_count;
-        context->memory.apart_count = run.apart_count;
-    }
     return run.error;
 }
 

@@ -180,9 +180,11 @@ void ul_cuda_exchange_bits(struct ul_cuda_run *run, int64_t offset_bytes, unsign
                   rest);
 }
 
-bool ul_cuda_is_resident(struct ul_cuda_run *run, const void *kernel, uint32_t blocks,
+bool ul_cuda_is_resident(const struct ul_cuda_step *at, const void *kernel, uint32_t blocks,
                          uint32_t threads, uint64_t rest_bytes)
 {
+    if (ul_cuda_is_apart(at))
+        return false;
     int device = 0, together = 0, processors = 0, each = 0;
     cudaError_t error = cudaGetDevice(&device);
     error = ul_cuda_first(error,
@@ -197,7 +199,7 @@ bool ul_cuda_is_resident(struct ul_cuda_run *run, const void *kernel, uint32_t b
     bool is_resident =
         error == cudaSuccess && together != 0 && (uint64_t)each * (uint64_t)processors >= blocks;
     if (!is_resident) {
-        run->apart_count++;
+        at->run->apart[at->where.step] = 1;
         (void)cudaGetLastError();
     }
     return is_resident;

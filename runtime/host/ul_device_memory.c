@@ -61,6 +61,7 @@ void ul_device_memory_write(struct ul_json *json, const struct ul_device_memory 
     ul_json_count(json, "code_bytes", device->code_bytes);
     ul_json_count(json, "graph_bytes", device->graph_bytes);
     ul_json_count(json, "launch_count", device->launch_count);
+    ul_json_count(json, "apart_count", device->apart_count);
     ul_json_count(json, "run_count", device->run_count);
     ul_json_count(json, "replay_count", device->replay_count);
     ul_json_count(json, "ready_free_bytes", device->ready_free_bytes);

@@ -97,7 +97,8 @@ static void put_apart_note(const struct ul_session *s)
     if (memory.apart_count > 0)
         fprintf(stderr,
                 "%s: note: %" PRIu64 " of the recurrent layers run as a launch for each step: the "
-                "device cannot hold all blocks of the layer at once\n",
+                "device, or the part of it that runs get, cannot hold all blocks of the layer at "
+                "once\n",
                 s->program, memory.apart_count);
 }
 

@@ -91,7 +91,7 @@ struct ul_device_memory {
     char device[UL_DEVICE_TEXT_BYTES]; /* "NVIDIA H100 (device 0, compute capability 9.0)" */
     uint64_t total_bytes;              /* of the device */
     uint64_t free_bytes;               /* now */
-    uint64_t ready_free_bytes;         /* when the context was ready to run */
+    uint64_t ready_free_bytes;         /* when the context was ready to run, its graph last made */
     uint64_t context_bytes;            /* what the device's own context took, code included */
     int context_shared;                /* 1: total less free, with what other programs hold */
     uint32_t library_count;
@@ -103,10 +103,10 @@ struct ul_device_memory {
     uint64_t granted_bytes;   /* that it took of the free ones */
     uint64_t code_bytes; /* that set-up and the first run took: modules loaded late, local memory of
                             threads */
-    uint64_t graph_bytes;  /* that the captured run took */
+    uint64_t graph_bytes;  /* that the captured run took, for the last buffers */
     uint64_t launch_count; /* of kernels and copies in a run; 0: no run */
-    uint64_t
-        apart_count; /* of a run's loops that are launches, the device not holding their blocks */
+    uint64_t apart_count;  /* of steps that launch each round of their loops: not all blocks of one
+                              launch can be there at once */
     uint64_t run_count;
     uint64_t replay_count;  /* runs that were replayed */
     const char *uncaptured; /* why runs are not replayed; NULL: they are */

@@ -341,8 +341,9 @@ static void rounds_are_in_a_launch_that_holds_what_they_read(void **state)
     assert_null(strstr(host, "UL_LAUNCH("));
     /* a unit for each of 4 warps of 128 blocks */
     assert_non_null(
-        strstr(host, "if (ul_cuda_is_resident(at->run, (const void *)@_4, 128, 256, 32768))"));
+        strstr(host, "if (ul_cuda_is_resident(at, (const void *)@_4, 128, 256, 32768))"));
     assert_non_null(strstr(host, "UL_LAUNCH_TOGETHER(@_4, 128, 256, 32768, at, "));
+    assert_non_null(strstr(host, "if (ul_cuda_is_apart(at))"));
     assert_int_equal(count(text, "ul_meet(meeting);"), 3);
     ul_arena_done(&arena);
 }

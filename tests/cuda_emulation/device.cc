@@ -77,10 +77,12 @@ struct settings settings_read()
     read.major = flag_of("UL_EMULATE_OLD_DEVICE") ? 7 : 9;
     read.minor = flag_of("UL_EMULATE_OLD_DEVICE") ? 5 : 0;
     read.processors = (int)number_of("UL_EMULATE_PROCESSORS", 108);
+    read.part = (int)number_of("UL_EMULATE_PART", (uint64_t)read.processors);
     read.devices = (int)number_of("UL_EMULATE_DEVICES", 1);
     read.free_bytes = number_of("UL_EMULATE_FREE_BYTES", (uint64_t)80 << 30);
     read.align_bytes = number_of("UL_EMULATE_ALIGN", 0) % ALIGN_BYTES;
     read.code_bytes = number_of("UL_EMULATE_CODE_BYTES", (uint64_t)2 << 20);
+    read.graph_bytes = number_of("UL_EMULATE_GRAPH_BYTES", 0);
     read.code = (int)number_of("UL_EMULATE_CODE", 90);
     read.no_update = flag_of("UL_EMULATE_NO_UPDATE");
     read.order = number_of("UL_EMULATE_ORDER", 0);

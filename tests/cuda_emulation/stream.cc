@@ -62,6 +62,7 @@ struct CUgraph_st {
 
 struct CUgraphExec_st {
     std::shared_ptr<const nodes> all;
+    uint64_t taken_bytes;
 };
 
 struct CUstream_st {
@@ -312,8 +313,10 @@ cudaError_t ul_emulate_launch(const struct ul_emulate_kernel *kernel, const void
     if (error == cudaSuccess && kernel->rest_bytes != 0 && resident == 0)
         error = cudaErrorInvalidValue;
     if (error == cudaSuccess && kernel->is_together &&
-        kernel->blocks > resident * (uint64_t)settings_get().processors)
+        kernel->blocks > resident * (uint64_t)settings_get().part)
         error = cudaErrorCooperativeLaunchTooLarge;
+    if (error == cudaErrorCooperativeLaunchTooLarge)
+        spoil();
     if (error != cudaSuccess)
         return result(error);
     need_stream(stream);
@@ -684,6 +687,14 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureSta
 
 /* ---- graphs ---- */
 
+static void take(cudaGraphExec_t exec)
+{
+    const uint64_t bytes = settings_get().graph_bytes;
+    exec->taken_bytes += bytes;
+    if (bytes > 0)
+        ul_emulate_take((long)bytes);
+}
+
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long)
 {
     struct api api;
@@ -694,6 +705,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsig
     log_line("instantiate");
     *exec = new CUgraphExec_st();
     (*exec)->all = std::make_shared<const nodes>(graph->all);
+    take(*exec);
     return cudaSuccess;
 }
 
@@ -724,6 +736,7 @@ cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph,
     if (!same)
         return result(cudaErrorGraphExecUpdateFailure);
     exec->all = std::make_shared<const nodes>(graph->all); /* launches before it keep theirs */
+    take(exec);
     return cudaSuccess;
 }
 
@@ -765,6 +778,8 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
 {
     struct api api;
+    if (exec->taken_bytes > 0)
+        ul_emulate_take(-(long)exec->taken_bytes);
     delete exec;
     return result(api.usable());
 }

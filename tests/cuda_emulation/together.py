@@ -135,6 +135,15 @@ class Case:
         if launches != 0 and count > launches + others:
             raise RuntimeError(f"{count} launches, wanted {launches} and {others} beside")
 
+    def check_apart(self, text, environment):
+        if "note: 1 of the recurrent layers run as a launch for each step" not in text:
+            raise RuntimeError(f"not said of a launch for each step: {text}")
+        told = self.call([os.path.join(self.folder, "program"), *self.given, "--memory", "--json",
+                          "-"], **environment)  # fmt: skip
+        device = json.JSONDecoder().raw_decode(told)[0]["device"]
+        if device["apart_count"] != 1 or device["replay_count"] == 0:
+            raise RuntimeError(f"--memory --json: {device}")
+
     def check(self, precision, races):
         launches = CASES[self.name][7]
         self.check_launches(precision, launches)
@@ -150,19 +159,20 @@ class Case:
                   ("order 2", "program", [], {"UL_EMULATE_ORDER": "2"}),
                   ("order 3", "program", [], {"UL_EMULATE_ORDER": "3"}),
                   ("replays", "program", ["--repeat", "3"], {}),
+                  ("refused as it is launched", "program", ["--repeat", "2"], {"UL_EMULATE_PART": "1"}),
                   ("a launch for each step", "program", [], {"UL_EMULATE_PROCESSORS": "1"})]  # fmt: skip
         if not races:
             self.compile("apart", "--target", "cuda", "--precision", precision, "--pack", "none")
             others += [("--pack none", "apart", [], {})]
         is_long = CASES[self.name][3] > 100
         if races or is_long:
-            others = others[4:5]
+            others = others[4:6]
         for what, program, options, environment in others:
             again, text = self.run(program, *options, **environment)
             if any(a.tobytes() != b.tobytes() for a, b in zip(got, again)):
                 raise RuntimeError(f"{what}: other bits")
-            if "PROCESSORS" in str(environment) and launches != 0 and "launch for each" not in text:
-                raise RuntimeError("nothing is said of a launch for each step")
+            if launches != 0 and {"UL_EMULATE_PART", "UL_EMULATE_PROCESSORS"} & set(environment):
+                self.check_apart(text, environment)
         if not races and not is_long:
             self.call([os.path.join(self.folder, "program"), "--random", "1", "--guard"])
 

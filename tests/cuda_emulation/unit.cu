@@ -18,11 +18,13 @@
 
 static struct ul_cuda_run run;
 static struct ul_cuda_step at;
+static uint8_t step_apart[1];
 
 static void begin(void)
 {
     OK(cudaStreamCreateWithFlags(&run.stream, cudaStreamNonBlocking));
     run.launch_limit = UINT64_MAX;
+    run.apart = step_apart;
     at.run = &run;
 }
 
@@ -659,7 +661,7 @@ static void together_by(unsigned blocks, int fenced)
 
 static void together(void)
 {
-    CHECK(ul_cuda_is_resident(&run, (const void *)in_turns, 31, 64, 256));
+    CHECK(ul_cuda_is_resident(&at, (const void *)in_turns, 31, 64, 256));
     together_by(1, 1);
     together_by(31, 1);
 }
@@ -693,11 +695,13 @@ static void bad_alone(void)
 static void limits_together(void)
 {
     int *out = device<int>(1);
-    CHECK(!ul_cuda_is_resident(&run, (const void *)never, 108 * 32 + 1, 32, 0));
-    CHECK(run.apart_count == 1 && run.error == cudaSuccess);
+    CHECK(!ul_cuda_is_resident(&at, (const void *)never, 108 * 32 + 1, 32, 0));
+    CHECK(ul_cuda_is_apart(&at) && run.error == cudaSuccess);
+    step_apart[0] = 0;
+    uint64_t before = run.launch_count;
     UL_LAUNCH_TOGETHER(never, 108 * 32 + 1, 32, 0, &at, out);
-    CHECK(run.error == cudaErrorCooperativeLaunchTooLarge);
-    run.error = cudaSuccess;
+    CHECK(ul_cuda_is_apart(&at) && run.error == cudaSuccess && run.launch_count == before);
+    CHECK(!ul_cuda_is_resident(&at, (const void *)never, 1, 32, 0)); /* nor ever again */
     UL_LAUNCH_TOGETHER(never, 1, 32, 50000, &at, out);
     CHECK(run.error == cudaErrorInvalidValue);
 }

@@ -170,10 +170,10 @@ template <class... P, void (*KERNEL)(P...)> struct ul_emulate_of<KERNEL> {
     do {                                                                                           \
         if (!ul_cuda_may_launch((at)->run))                                                        \
             break;                                                                                 \
-        ul_cuda_note((at)->run,                                                                    \
-                     ul_emulate_of<kernel>::launch_together(                                       \
-                         #kernel, (uint64_t)(blocks), (uint64_t)(threads), (size_t)(rest_bytes),   \
-                         (at)->run->stream, __VA_ARGS__, (at)->where));                            \
+        ul_cuda_note_together((at), ul_emulate_of<kernel>::launch_together(                        \
+                                        #kernel, (uint64_t)(blocks), (uint64_t)(threads),          \
+                                        (size_t)(rest_bytes), (at)->run->stream, __VA_ARGS__,      \
+                                        (at)->where));                                             \
     } while (0)
 
 /* ---- shared memory ---- */

@@ -149,6 +149,8 @@ static void test_buffers(void)
     struct ul_device_memory memory;
     model_model.device->functions->memory(context, &memory);
     CHECK(memory.free_bytes == memory.ready_free_bytes && memory.replay_count == 8);
+    uint64_t each_bytes = strtoull(getenv("UL_EMULATE_GRAPH_BYTES"), NULL, 0);
+    CHECK(memory.graph_bytes == (updates ? 6 : 1) * each_bytes);
 
     struct tensors t;
     make_inputs(&t, 1);
@@ -241,6 +243,7 @@ static void test_run(void)
     CHECK(memory.run_count == 10 && memory.replay_count == 10 && memory.launch_count == 11);
     CHECK(memory.free_bytes == memory.ready_free_bytes && memory.uncaptured == NULL);
     CHECK(memory.context_bytes != 0 && memory.context_shared);
+    CHECK(memory.graph_bytes == strtoull(getenv("UL_EMULATE_GRAPH_BYTES"), NULL, 0));
     model_close(context);
 
     int budget = 1000;

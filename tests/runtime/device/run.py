@@ -89,13 +89,14 @@ def as_json(name, *arguments, **environment):
 
 class Library(unittest.TestCase):
     def test_library(self):
+        log = os.path.join(WORK, "log")
+        given = {"DEVICES": "2", "LOG": log, "GRAPH_BYTES": "65536"}
         for name in ["library", "libraryCALLER"]:
             for order in ["0", "1", "7"]:
-                log = os.path.join(WORK, "log")
                 if os.path.exists(log):
                     os.remove(log)
-                run(name, "weights.bin", DEVICES="2", LOG=log, ORDER=order)
-        run("libraryCALLER", "weights.bin", DEVICES="2", LOG=log, NO_UPDATE="1")
+                run(name, "weights.bin", ORDER=order, **given)
+        run("libraryCALLER", "weights.bin", NO_UPDATE="1", **given)
 
 
 class Modes(unittest.TestCase):
