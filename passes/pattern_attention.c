@@ -11,9 +11,11 @@
  * number where nothing else can hide what the query sees. A Where that puts zeros in place of NaN
  * behind the Softmax (queries that see no key) becomes an attribute too. Keys and values that are
  * repeated for several heads are taken as they were before. The lowest number of f16 is no such
- * number, but will do alone, where each row is known to keep a key. A Where that hides by a finite
- * number must be nearest to the product: what is added before it it would replace. Scores that are
- * NaN or infinite where a Where hides them stay hidden in the model alone. */
+ * number, but means -inf alone, where each row is known to keep a key. So does -10000, which
+ * converters to f16 write for it: a row whose kept scores are all below that sees them still, where
+ * the model sees what it hides; no scale stands between it and the Softmax. A Where that hides by a
+ * finite number must be nearest to the product: what is added before it it would replace. Scores
+ * that are NaN or infinite where a Where hides them stay hidden in the model alone. */
 #include "ir/infer.h"
 #include "passes/pattern_internal.h"
 
@@ -372,7 +374,8 @@ static ul_value_id build_mask(struct ul_pattern *pattern, const struct attention
     summand.dtype = dims.dtype = a->scores.dtype;
     if (mask->is_condition) {
         ul_value_id zero = ul_build_number(pattern->graph, "number", a->scores.dtype, 0, 0);
-        ul_value_id low = ul_build_number(pattern->graph, "number", a->scores.dtype, 0, mask->low);
+        double number = swallows(mask->low) ? mask->low : -INFINITY; /* a score may outweigh it */
+        ul_value_id low = ul_build_number(pattern->graph, "number", a->scores.dtype, 0, number);
         ul_value_id inputs[] = {value, mask->hides_true ? low : zero,
                                 mask->hides_true ? zero : low};
         value = insert(pattern, UL_OP_Where, inputs, 3, &summand);

@@ -198,6 +198,21 @@ def replaced_scores(m):
         m.out(m.op("MatMul", softmax(m, scores), v))
 
 
+@case("FusedAttention", 3)
+def lowest_of_f16(m):
+    """In a model of f16 what stands for its lowest number hides keys whose scores are as large."""
+    keys = np.arange(40)
+    large = np.where(keys % 2 == 0, 6000.0, -6000.0) + 32.0 * keys
+    some = np.broadcast_to(keys % 2 == 1, (40, 40))
+    for low, see in ((-1e4, some), (-65504.0, some), (-1e4, np.tril(np.ones((40, 40), bool)))):
+        q, k, v = (np.zeros((1, 2, 40, 8), np.float32) for _ in range(3))
+        q[..., 0], k[..., 0], v[..., 1] = 1, large, keys
+        q, k, v = (m.op("Cast", m.x(values=x), to=TensorProto.FLOAT16) for x in (q, k, v))
+        scores = m.op("MatMul", q, m.t(k, 0, 1, 3, 2))
+        scores = m.op("Where", m.c(see, bool), scores, m.c(low, np.float16))
+        m.out(m.op("Cast", m.op("MatMul", softmax(m, scores), v), to=TensorProto.FLOAT))
+
+
 @case("FusedAttention", 2)
 def added_numbers(m):
     """Numbers that hide nothing: scores are larger; NaN."""
