@@ -38,8 +38,9 @@
  * passes/stem.c) lie apart in memory, or else cuDNN pads them in a workspace, where the largest
  * values are (in f16 networks for mobiles took up to a third more memory for it). Slices of a
  * Concat stay ours too: of tensors with channels innermost cuDNN documents those that are fully
- * packed, and a copy behind each call would be a launch more. Workspaces larger than the default
- * would serve Winograd's method, which cuDNN does not document for filters with channels innermost.
+ * packed, and a copy behind each call would be a launch more. Other activations behind a
+ * convolution stay ours: cuDNN's engines for them compile when the program starts, for seconds
+ * each.
  *
  * Left undone: ConvTranspose and pooling (where steps are as wide as the kernel it is a product:
  * passes/transposed.c); convolutions of three axes of space; scaled residuals. */
@@ -273,7 +274,8 @@ static bool supports_convolution(const struct ul_call *call, uint64_t product_co
     bool symmetric = true;
     for (uint32_t d = 0; d < space; d++)
         symmetric = symmetric && call->pads[d] == call->pads[space + d] && call->pads[d] >= 0;
-    /* An activation or a residual comes with a bias: the one call that has them needs it. */
+    /* An activation or a residual comes with a bias: without one cuDNN has no engines for them that
+     * are compiled beforehand. */
     return symmetric && call->dst.type == call->src.type && (space == 1 || space == 2) &&
            product_count >= MIN_PRODUCTS && call->weights.dims[out] >= MIN_CHANNELS &&
            call->weights.dims[out + 1] >= MIN_CHANNELS &&

@@ -1,5 +1,5 @@
 /*
- * Calls of cuBLASLt and cuDNN in a program for CUDA: what ul_cublas.cu and ul_cudnn.cu share, and
+ * Calls of cuBLASLt and cuDNN in a program for CUDA: what ul_cublas.cu and ul_cudnn*.cu share, and
  * how kernels.cu runs a call. CUDA C++.
  *
  *      open       loads the library (dlopen: where it is missing there is a message, no loader's
@@ -75,7 +75,7 @@ void ul_cuda_read_posts(const struct ul_call *call, struct ul_cuda_posts *posts)
 /* ---- choosing algorithms ---- */
 
 /* An algorithm in the words of a library, which the same version of it reads. */
-enum { UL_CUDA_CHOICE_BYTES = 64, UL_CUDA_CANDIDATES = 16, UL_CUDA_NAME_BYTES = 48 };
+enum { UL_CUDA_CHOICE_BYTES = 128, UL_CUDA_CANDIDATES = 16, UL_CUDA_NAME_BYTES = 48 };
 struct ul_cuda_choice {
     uint32_t size_bytes; /* 0: none */
     unsigned char bytes[UL_CUDA_CHOICE_BYTES];

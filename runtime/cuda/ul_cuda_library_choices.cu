@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINE_BYTES = 512, HEAD_LINES = 4, HEX_BYTES = 160 };
+enum { LINE_BYTES = 512, HEAD_LINES = 4, HEX_BYTES = 320 };
 #define END "end\n"
 
 static void put_hex(char *text, const void *bytes, size_t size_bytes)
@@ -99,7 +99,7 @@ static const char *read_choice(const char *line, const struct ul_model *model, c
     unsigned long long found = 0;
     unsigned call = 0;
     if (strchr(line, '\n') == NULL ||
-        sscanf(line, "%31s %llu %u %159s %c", name, &found, &call, text, &more) != 4 ||
+        sscanf(line, "%31s %llu %u %319s %c", name, &found, &call, text, &more) != 4 ||
         call >= model->device->call_count)
         return "that is no choice";
     struct ul_cuda_choice choice = get_choice(text);

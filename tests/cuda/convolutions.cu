@@ -1,9 +1,12 @@
 /*
- * What runtime/cuda/ul_cudnn.cu says to cuDNN, said to an installed cuDNN: descriptors need no device.
- * The library must take them, and see the result that the compiler planned.
+ * What runtime/cuda/ul_cudnn*.cu say to cuDNN, said to an installed cuDNN. No device is needed: its
+ * heuristics answer, and plans are made, for devices whose properties are written here. The library
+ * must take each graph, offer engines that keep what the plan promises, and make plans of them.
  * exit: 0 all was taken, 1 something was not, 77 the library is not there
  */
 #include "ul_cudnn.cu"
+#include "ul_cudnn_graph.cu"
+#include "ul_cudnn_plan.cu"
 
 #if UL_HAS_CUDNN
 
@@ -29,7 +32,8 @@ int64_t out_size(int64_t in, int64_t pad, int64_t kernel, int64_t step, int64_t 
     return (in + 2 * pad - (kernel - 1) * dilation - 1) / step + 1;
 }
 
-/* Number `n` of: types, one axis or two, steps, dilations, groups, ReLU. */
+/* Number `n` of: types, one axis or two, steps, dilations, groups, ReLU, a residual, TF32; some
+ * have a workspace, and some no bias. */
 struct ul_call make_call(uint32_t n)
 {
     enum { ROWS = 14, COLUMNS = 15, HIGH = 3, WIDE = 5, IN = 16, OUT = 32 };
@@ -58,37 +62,98 @@ struct ul_call make_call(uint32_t n)
     call.bias.rank = 1;
     call.bias.type = type;
     call.bias.dims[0] = OUT;
-    call.post_count = n / 48 % 2;
-    call.posts[0].kind = UL_POST_RELU;
+    if (n / 96 % 2 != 0)
+        call.posts[call.post_count++].kind = UL_POST_SUM;
+    if (n / 48 % 2 != 0)
+        call.posts[call.post_count++].kind = UL_POST_RELU;
+    if (call.post_count == 0 && n % 5 == 0)
+        call.bias.rank = 0;
+    call.tf32 = n / 192 % 2;
+    call.scratch_bytes = n % 7 < 3 ? 1 << 20 : 0;
     return call;
 }
 
-typedef decltype(&cudnnGetConvolution2dForwardOutputDim) size_function;
+/* ---- devices ---- */
 
-bool is_taken(const struct functions *dnn, size_function size, const struct ul_call *call)
+struct device {
+    const char *name;
+    int version, processors, shared_bytes;
+};
+
+const struct device devices[] = {{"NVIDIA A100-SXM4-80GB", 800, 108, 166912},
+                                 {"NVIDIA H100 80GB HBM3", 900, 132, 232448},
+                                 {"NVIDIA B200", 1000, 148, 232448},
+                                 {"NVIDIA GeForce RTX 5090", 1200, 170, 101376}};
+
+/* NULL: cuDNN does not take these properties. */
+cudnnBackendDescriptor_t make_device(const struct ul_cudnn *dnn, const struct device *device)
 {
-    static const cudnnMathType_t maths[] = {CUDNN_DEFAULT_MATH, CUDNN_TENSOR_OP_MATH,
-                                            CUDNN_FMA_MATH};
-    struct convolution convolution;
-    int n = 0, c = 0, h = 0, w = 0;
-    memset(&convolution, 0, sizeof convolution);
-    bool good = describe_convolution(dnn, call, &convolution) &&
-                size(convolution.operation, convolution.x, convolution.w, &n, &c, &h, &w) ==
-                    CUDNN_STATUS_SUCCESS &&
-                n == call->dst.dims[0] && c == call->dst.dims[1] && h == rows_of(&call->dst) &&
-                w == call->dst.dims[call->dst.rank - 1];
-    for (cudnnMathType_t math : maths)
-        good = good &&
-               dnn->SetConvolutionMathType(convolution.operation, math) == CUDNN_STATUS_SUCCESS;
-    free_convolution(dnn, &convolution);
-    return good;
+    char text[1024];
+    int length = snprintf(
+        text, sizeof text,
+        "{\"maxGridSize\": [2147483647, 65535, 65535], \"maxBlockSize\": [1024, 1024, 64], "
+        "\"regsPerBlock\": 65536, \"multiProcessorCount\": %d, \"warpSize\": 32, "
+        "\"maxSharedMemoryPerBlock\": 49152, \"maxSharedMemoryPerBlockOptin\": %d, "
+        "\"reservedSharedMemoryPerBlock\": 1024, \"maxRegistersPerSM\": 65536, "
+        "\"maxCtasPerSM\": 24, \"maxThreadsPerBlock\": 1024, \"maxThreadsPerSM\": 1536, "
+        "\"pciDeviceId\": 0, \"isTccDriver\": 0, \"supportCoopLaunch\": 1, "
+        "\"smClockRateKHz\": 1500000, \"memClockRateKHz\": 2000000, "
+        "\"l2CacheSize\": 41943040, \"cudaDeviceId\": 0, \"deviceVer\": %d, "
+        "\"driverVer\": 13000, \"totalGlobalMem\": 34359738368, \"deviceName\": \"%s\"}",
+        device->processors, device->shared_bytes, device->version, device->name);
+    cudnnBackendDescriptor_t made = ul_cudnn_new(dnn, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
+    if (made != NULL &&
+        ul_cudnn_set(dnn, made, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, length,
+                     text) &&
+        ul_cudnn_finalize(dnn, made))
+        return made;
+    ul_cudnn_free(dnn, made);
+    return NULL;
+}
+
+/* ---- calls ---- */
+
+/* What a file of choices could say instead: none may end the program. */
+void take_others(const struct ul_cudnn *dnn, struct ul_cudnn_graph *graph,
+                 const struct ul_call *call, const struct ul_cuda_choice *choice)
+{
+    for (uint32_t i = 0; i <= choice->size_bytes; i++) {
+        struct ul_cuda_choice other = *choice;
+        if (i < choice->size_bytes)
+            other.bytes[i] ^= 0x85;
+        else
+            other.size_bytes--;
+        (void)ul_cudnn_take(dnn, graph, call, &other);
+    }
+}
+
+/* NULL, or what is wrong. */
+const char *check_call(const struct ul_cudnn *dnn, const struct ul_call *call)
+{
+    struct ul_cudnn_graph graph;
+    struct ul_cuda_choice found[UL_CUDA_CANDIDATES];
+    const char *wrong = NULL;
+    memset(&graph, 0, sizeof graph);
+    if (!ul_cudnn_make_graph(dnn, call, &graph))
+        wrong = "does not take its graph";
+    int count = wrong == NULL ? ul_cudnn_find(dnn, &graph, call, found) : 0;
+    if (wrong == NULL && count == 0)
+        wrong = "has no engine for it";
+    for (int i = 0; wrong == NULL && i < count; i++) {
+        if (!ul_cudnn_take(dnn, &graph, call, &found[i]))
+            wrong = "makes no plan of an engine that it offers";
+    }
+    if (wrong == NULL)
+        take_others(dnn, &graph, call, &found[0]);
+    ul_cudnn_free_graph(dnn, &graph);
+    return wrong;
 }
 
 } // namespace
 
 int main()
 {
-    enum { CALLS = 96 };
+    enum { CALLS = 384 };
     struct handle handle;
     int failed = 0;
     memset(&handle, 0, sizeof handle);
@@ -96,16 +161,22 @@ int main()
         printf("skipped: there is no cuDNN with all functions\n");
         return handle.loaded == NULL ? 77 : 1;
     }
-    size_function size =
-        (size_function)ul_cuda_symbol(handle.loaded, "cudnnGetConvolution2dForwardOutputDim");
-    for (uint32_t n = 0; n < CALLS; n++) {
-        struct ul_call call = make_call(n);
-        if (is_taken(&handle.dnn, size, &call))
-            continue;
-        printf("FAIL convolution %u: cuDNN does not take its descriptors\n", n);
-        failed++;
+    for (const struct device &device : devices) {
+        handle.dnn.device = make_device(&handle.dnn, &device);
+        for (uint32_t n = 0; n < CALLS && handle.dnn.device != NULL; n++) {
+            struct ul_call call = make_call(n);
+            const char *wrong = check_call(&handle.dnn, &call);
+            if (wrong != NULL)
+                printf("FAIL convolution %u on %s: cuDNN %s\n", n, device.name, wrong);
+            failed += wrong != NULL;
+        }
+        if (handle.dnn.device == NULL)
+            printf("FAIL: cuDNN does not take the properties of %s\n", device.name);
+        failed += handle.dnn.device == NULL;
+        ul_cudnn_free(&handle.dnn, handle.dnn.device);
     }
-    printf("cuDNN %zu: %d convolutions, %d failed\n", handle.dnn.GetVersion(), CALLS, failed);
+    printf("cuDNN %zu: %d convolutions on %zu devices, %d failed\n", handle.dnn.GetVersion(), CALLS,
+           sizeof devices / sizeof devices[0], failed);
     return failed > 0;
 }
 

@@ -1,268 +1,519 @@
 /*
- * cuDNN for tests/cuda_emulation: convolutions of dense tensors with channels innermost. What the
- * library refuses is refused, what is undefined ends the program, and the sums are formed by plain
- * loops when the stream gets there.
+ * cuDNN for tests/cuda_emulation: backend descriptors, as strict as the library's own. An attribute
+ * that a descriptor does not have, of another type or count, one that is missing, one set after
+ * the end, or one that names what is not final is refused; so are plans without a place for each
+ * tensor, places that lie otherwise than a tensor says, and workspaces that are not there. What is
+ * undefined ends the program.
  *
- * The heuristic offers, the best first: one that is not deterministic, one with much workspace, one
- * with a little, one with none; a bias without ReLU is served by IMPLICIT_PRECOMP_GEMM alone, and
- * ReLU only where what is no number becomes 0. Operands at no multiple of 16 are refused. With
- * UL_EMULATE_NO_ALGORITHMS in the environment nothing is offered.
+ * Which graphs there are engines for, and what these compute, say the files of patterns (graph.h).
+ * The heuristic offers, the best first, what programs may not take, too. With
+ * UL_EMULATE_NO_ALGORITHMS in the environment nothing is offered, with UL_EMULATE_HALF_ALGORITHMS
+ * to every other graph.
  */
-#include "cudnn.h"
-#include "library.h"
-#include "product.h"
+#include "graph.h"
 
 #include <stdlib.h>
 
-struct ul_emulate_dnn {
-    enum { ALIVE = 0x646E6E, HANDLE_BYTES = 8 << 20 };
+#include <memory>
+
+namespace
+{
+
+enum { ALIVE = 0x64657363, MAX_DIMS = 8, MAX_OPERATIONS = 64, MAX_KNOBS = 32, MAX_RESULTS = 64 };
+
+struct attribute {
+    int64_t count;
+    std::vector<unsigned char> bytes;
+};
+
+} // namespace
+
+struct descriptor {
     uint64_t alive;
-    cudaStream_t stream;
-};
-
-struct ul_emulate_tensor {
-    cudnnDataType_t type;
-    int64_t n, c, h, w;
-    int64_t strides[4];
-};
-
-struct ul_emulate_filter {
-    cudnnDataType_t type;
-    cudnnTensorFormat_t format;
-    int64_t k, c, h, w;
-};
-
-struct ul_emulate_convolution {
-    int64_t pads[2], steps[2], dilations[2];
-    cudnnConvolutionMode_t mode;
-    cudnnDataType_t compute;
-    cudnnMathType_t math;
-    int64_t groups;
-};
-
-struct ul_emulate_activation {
-    cudnnActivationMode_t mode;
-    cudnnNanPropagation_t nan;
+    cudnnBackendDescriptorType_t type;
+    bool is_final;
+    std::map<int, struct attribute> attributes;
+    std::unique_ptr<struct problem> problem; /* of a graph */
+    bool is_served;                          /* the same: it has engines */
+    size_t workspace_bytes;                  /* of a configuration and of a plan */
 };
 
 namespace
 {
 
-enum { OPERAND_ALIGN = 16 };
+/* ---- what there is ---- */
 
-struct job {
-    struct ul_emulate_tensor x, y;
-    struct ul_emulate_filter w;
-    struct ul_emulate_convolution convolution;
-    struct ul_emulate_activation activation;
-    float alpha, residual_scale;
-    const void *x_bytes, *w_bytes, *z_bytes, *bias_bytes;
-    void *y_bytes, *workspace;
-    size_t workspace_bytes;
+struct row {
+    cudnnBackendDescriptorType_t descriptor;
+    cudnnBackendAttributeName_t name;
+    cudnnBackendAttributeType_t type;
+    int64_t max_count; /* 0: only read */
+    bool is_needed;
 };
 
-enum element element_of(cudnnDataType_t type)
+#define OF(name) CUDNN_BACKEND_##name##_DESCRIPTOR
+#define AT(name) CUDNN_ATTR_##name
+#define AS(name) CUDNN_TYPE_##name
+const struct row rows[] = {
+    {OF(TENSOR), AT(TENSOR_BYTE_ALIGNMENT), AS(INT64), 1, true},
+    {OF(TENSOR), AT(TENSOR_DATA_TYPE), AS(DATA_TYPE), 1, true},
+    {OF(TENSOR), AT(TENSOR_DIMENSIONS), AS(INT64), MAX_DIMS, true},
+    {OF(TENSOR), AT(TENSOR_STRIDES), AS(INT64), MAX_DIMS, true},
+    {OF(TENSOR), AT(TENSOR_UNIQUE_ID), AS(INT64), 1, true},
+    {OF(TENSOR), AT(TENSOR_IS_VIRTUAL), AS(BOOLEAN), 1, false},
+    {OF(POINTWISE), AT(POINTWISE_MODE), AS(POINTWISE_MODE), 1, true},
+    {OF(POINTWISE), AT(POINTWISE_MATH_PREC), AS(DATA_TYPE), 1, true},
+    {OF(OPERATION_POINTWISE), AT(OPERATION_POINTWISE_PW_DESCRIPTOR), AS(BACKEND_DESCRIPTOR), 1,
+     true},
+    {OF(OPERATION_POINTWISE), AT(OPERATION_POINTWISE_XDESC), AS(BACKEND_DESCRIPTOR), 1, true},
+    {OF(OPERATION_POINTWISE), AT(OPERATION_POINTWISE_BDESC), AS(BACKEND_DESCRIPTOR), 1, false},
+    {OF(OPERATION_POINTWISE), AT(OPERATION_POINTWISE_YDESC), AS(BACKEND_DESCRIPTOR), 1, true},
+    {OF(CONVOLUTION), AT(CONVOLUTION_COMP_TYPE), AS(DATA_TYPE), 1, true},
+    {OF(CONVOLUTION), AT(CONVOLUTION_CONV_MODE), AS(CONVOLUTION_MODE), 1, true},
+    {OF(CONVOLUTION), AT(CONVOLUTION_DILATIONS), AS(INT64), MAX_DIMS, true},
+    {OF(CONVOLUTION), AT(CONVOLUTION_FILTER_STRIDES), AS(INT64), MAX_DIMS, true},
+    {OF(CONVOLUTION), AT(CONVOLUTION_POST_PADDINGS), AS(INT64), MAX_DIMS, true},
+    {OF(CONVOLUTION), AT(CONVOLUTION_PRE_PADDINGS), AS(INT64), MAX_DIMS, true},
+    {OF(CONVOLUTION), AT(CONVOLUTION_SPATIAL_DIMS), AS(INT64), 1, true},
+    {OF(OPERATION_CONVOLUTION_FORWARD), AT(OPERATION_CONVOLUTION_FORWARD_ALPHA), AS(FLOAT), 1,
+     true},
+    {OF(OPERATION_CONVOLUTION_FORWARD), AT(OPERATION_CONVOLUTION_FORWARD_BETA), AS(FLOAT), 1, true},
+    {OF(OPERATION_CONVOLUTION_FORWARD), AT(OPERATION_CONVOLUTION_FORWARD_CONV_DESC),
+     AS(BACKEND_DESCRIPTOR), 1, true},
+    {OF(OPERATION_CONVOLUTION_FORWARD), AT(OPERATION_CONVOLUTION_FORWARD_W), AS(BACKEND_DESCRIPTOR),
+     1, true},
+    {OF(OPERATION_CONVOLUTION_FORWARD), AT(OPERATION_CONVOLUTION_FORWARD_X), AS(BACKEND_DESCRIPTOR),
+     1, true},
+    {OF(OPERATION_CONVOLUTION_FORWARD), AT(OPERATION_CONVOLUTION_FORWARD_Y), AS(BACKEND_DESCRIPTOR),
+     1, true},
+    {OF(OPERATIONGRAPH), AT(OPERATIONGRAPH_HANDLE), AS(HANDLE), 1, true},
+    {OF(OPERATIONGRAPH), AT(OPERATIONGRAPH_OPS), AS(BACKEND_DESCRIPTOR), MAX_OPERATIONS, true},
+    {OF(ENGINEHEUR), AT(ENGINEHEUR_OPERATION_GRAPH), AS(BACKEND_DESCRIPTOR), 1, true},
+    {OF(ENGINEHEUR), AT(ENGINEHEUR_MODE), AS(HEUR_MODE), 1, true},
+    {OF(ENGINEHEUR), AT(ENGINEHEUR_RESULTS), AS(BACKEND_DESCRIPTOR), 0, false},
+    {OF(ENGINE), AT(ENGINE_OPERATION_GRAPH), AS(BACKEND_DESCRIPTOR), 1, true},
+    {OF(ENGINE), AT(ENGINE_GLOBAL_INDEX), AS(INT64), 1, true},
+    {OF(ENGINE), AT(ENGINE_NUMERICAL_NOTE), AS(NUMERICAL_NOTE), 0, false},
+    {OF(ENGINE), AT(ENGINE_BEHAVIOR_NOTE), AS(BEHAVIOR_NOTE), 0, false},
+    {OF(KNOB_CHOICE), AT(KNOB_CHOICE_KNOB_TYPE), AS(KNOB_TYPE), 1, true},
+    {OF(KNOB_CHOICE), AT(KNOB_CHOICE_KNOB_VALUE), AS(INT64), 1, true},
+    {OF(ENGINECFG), AT(ENGINECFG_ENGINE), AS(BACKEND_DESCRIPTOR), 1, true},
+    {OF(ENGINECFG), AT(ENGINECFG_KNOB_CHOICES), AS(BACKEND_DESCRIPTOR), MAX_KNOBS, false},
+    {OF(ENGINECFG), AT(ENGINECFG_WORKSPACE_SIZE), AS(INT64), 0, false},
+    {OF(EXECUTION_PLAN), AT(EXECUTION_PLAN_HANDLE), AS(HANDLE), 1, true},
+    {OF(EXECUTION_PLAN), AT(EXECUTION_PLAN_ENGINE_CONFIG), AS(BACKEND_DESCRIPTOR), 1, true},
+    {OF(EXECUTION_PLAN), AT(EXECUTION_PLAN_WORKSPACE_SIZE), AS(INT64), 0, false},
+    {OF(VARIANT_PACK), AT(VARIANT_PACK_UNIQUE_IDS), AS(INT64), MAX_OPERATIONS, true},
+    {OF(VARIANT_PACK), AT(VARIANT_PACK_DATA_POINTERS), AS(VOID_PTR), MAX_OPERATIONS, true},
+    {OF(VARIANT_PACK), AT(VARIANT_PACK_WORKSPACE), AS(VOID_PTR), 1, false},
+};
+#undef OF
+#undef AT
+#undef AS
+
+const struct row *find_row(const struct descriptor *descriptor, cudnnBackendAttributeName_t name)
 {
-    return type == CUDNN_DATA_HALF       ? ELEMENT_F16
-           : type == CUDNN_DATA_BFLOAT16 ? ELEMENT_BF16
-                                         : ELEMENT_F32;
+    for (const struct row &row : rows) {
+        if (row.descriptor == descriptor->type && row.name == name)
+            return &row;
+    }
+    return NULL;
 }
 
-/* ---- what is served ---- */
-
-bool is_packed(const struct ul_emulate_tensor *tensor)
+size_t size_of(cudnnBackendAttributeType_t type)
 {
-    return tensor->strides[1] == 1 && tensor->strides[3] == tensor->c &&
-           tensor->strides[2] == tensor->w * tensor->c &&
-           tensor->strides[0] == tensor->h * tensor->w * tensor->c;
+    switch (type) {
+    case CUDNN_TYPE_BOOLEAN:
+        return sizeof(bool);
+    case CUDNN_TYPE_HANDLE:
+    case CUDNN_TYPE_INT64:
+    case CUDNN_TYPE_VOID_PTR:
+    case CUDNN_TYPE_BACKEND_DESCRIPTOR:
+        return 8;
+    default:
+        return 4; /* enumerators, and floats */
+    }
 }
 
-int64_t out_size(int64_t in, int64_t pad, int64_t kernel, int64_t step, int64_t dilation)
+bool is_alive(const struct descriptor *descriptor)
 {
-    int64_t span = in + 2 * pad - ((kernel - 1) * dilation + 1);
-    return span < 0 ? 0 : span / step + 1;
+    if (descriptor != NULL && descriptor->alive != ALIVE)
+        ul_emulate_fail("cuDNN: %p is no descriptor", (const void *)descriptor);
+    return descriptor != NULL;
 }
 
-cudnnStatus_t check_shapes(const struct ul_emulate_tensor *x, const struct ul_emulate_filter *w,
-                           const struct ul_emulate_convolution *convolution,
-                           const struct ul_emulate_tensor *y)
+/* ---- attributes ---- */
+
+const struct attribute *find_attribute(const struct descriptor *descriptor, int name)
 {
-    const struct ul_emulate_convolution *c = convolution;
-    if (x->c != w->c * c->groups || w->k % c->groups != 0 || y->c != w->k || y->n != x->n ||
-        y->h != out_size(x->h, c->pads[0], w->h, c->steps[0], c->dilations[0]) ||
-        y->w != out_size(x->w, c->pads[1], w->w, c->steps[1], c->dilations[1]))
+    auto found = descriptor->attributes.find(name);
+    return found == descriptor->attributes.end() ? NULL : &found->second;
+}
+
+template <class T>
+T value_of(const struct descriptor *descriptor, cudnnBackendAttributeName_t name, size_t index)
+{
+    const struct attribute *attribute = find_attribute(descriptor, name);
+    T value = T();
+    if (attribute != NULL && (index + 1) * sizeof value <= attribute->bytes.size())
+        memcpy(&value, attribute->bytes.data() + index * sizeof value, sizeof value);
+    return value;
+}
+
+void put(struct descriptor *descriptor, cudnnBackendAttributeName_t name, size_t size_bytes,
+         int64_t count, const void *values)
+{
+    struct attribute *attribute = &descriptor->attributes[name];
+    attribute->count = count;
+    attribute->bytes.assign((const unsigned char *)values,
+                            (const unsigned char *)values + size_bytes * (size_t)count);
+}
+
+/* Those of a descriptor that names others are to be final. */
+bool are_final(const struct row &row, int64_t count, const void *values)
+{
+    if (row.type == CUDNN_TYPE_HANDLE)
+        return handle_is_alive(*(const struct ul_emulate_dnn *const *)values);
+    for (int64_t i = 0; row.type == CUDNN_TYPE_BACKEND_DESCRIPTOR && i < count; i++) {
+        const struct descriptor *named = ((const struct descriptor *const *)values)[i];
+        if (!is_alive(named) || !named->is_final)
+            return false;
+    }
+    return true;
+}
+
+/* ---- what is final ---- */
+
+const struct descriptor *graph_of(const struct descriptor *engine)
+{
+    return graph_one(engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH);
+}
+
+const struct engine *engine_of(const struct descriptor *engine)
+{
+    const struct problem &problem = *graph_of(engine)->problem;
+    return &(*problem.engines)[(size_t)graph_int(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX)];
+}
+
+cudnnStatus_t end_tensor(const struct descriptor *tensor)
+{
+    size_t rank = graph_count(tensor, CUDNN_ATTR_TENSOR_DIMENSIONS);
+    int64_t align = graph_int(tensor, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT);
+    int type = graph_word(tensor, CUDNN_ATTR_TENSOR_DATA_TYPE);
+    if (align <= 0 || align % (type == CUDNN_DATA_FLOAT ? 4 : 2) != 0 ||
+        graph_count(tensor, CUDNN_ATTR_TENSOR_STRIDES) != rank)
         return CUDNN_STATUS_BAD_PARAM;
-    bool layouts = is_packed(x) && is_packed(y) && w->format == CUDNN_TENSOR_NHWC;
-    bool types = x->type == w->type && y->type == x->type && c->compute == CUDNN_DATA_FLOAT;
-    return layouts && types && c->mode == CUDNN_CROSS_CORRELATION ? CUDNN_STATUS_SUCCESS
-                                                                  : CUDNN_STATUS_NOT_SUPPORTED;
+    for (size_t i = 0; i < rank; i++) {
+        if (graph_int(tensor, CUDNN_ATTR_TENSOR_DIMENSIONS, i) < 1)
+            return CUDNN_STATUS_BAD_PARAM;
+    }
+    return CUDNN_STATUS_SUCCESS;
 }
 
-/* Bytes that an algorithm wants; false: it does not serve this. */
-bool workspace_of(const struct ul_emulate_tensor *x, const struct ul_emulate_filter *w,
-                  const struct ul_emulate_convolution *convolution,
-                  const struct ul_emulate_tensor *y, cudnnConvolutionFwdAlgo_t algorithm,
-                  size_t *size_bytes)
+cudnnStatus_t end_graph(struct descriptor *graph)
 {
-    bool plain = convolution->steps[0] == 1 && convolution->steps[1] == 1 &&
-                 convolution->dilations[0] == 1 && convolution->dilations[1] == 1;
-    switch (algorithm) {
-    case CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM:
-        *size_bytes = 0;
-        return true;
-    case CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM:
-        *size_bytes = (size_t)(w->h * w->w * w->c) * sizeof(int64_t);
-        return true;
-    case CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED:
-        *size_bytes =
-            (size_t)((x->h * x->w * x->c + y->h * y->w * y->c) * x->n * 4 + w->k * w->c * 16) *
-            sizeof(float);
-        return plain && w->h == 3 && w->w == 3 && convolution->groups == 1;
-    case CUDNN_CONVOLUTION_FWD_ALGO_FFT: /* stands for those that are not deterministic */
-        *size_bytes = 0;
-        return plain;
-    case CUDNN_CONVOLUTION_FWD_ALGO_GEMM:
-    case CUDNN_CONVOLUTION_FWD_ALGO_COUNT:
+    static int count;
+    std::vector<const struct descriptor *> operations;
+    for (size_t i = 0; i < graph_count(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS); i++)
+        operations.push_back(graph_one(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, i));
+    graph->problem.reset(graph_convolution(operations));
+    graph->is_served = graph->problem != NULL && getenv("UL_EMULATE_NO_ALGORITHMS") == NULL;
+    if (count++ % 2 != 0 && getenv("UL_EMULATE_HALF_ALGORITHMS") != NULL)
+        graph->is_served = false;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t end_engine(struct descriptor *engine)
+{
+    const struct descriptor *graph = graph_of(engine);
+    int64_t index = graph_int(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
+    size_t bytes = 0;
+    if (!graph->is_served || index < 0 || index >= (int64_t)graph->problem->engines->size() ||
+        !graph->problem->serves((size_t)index, &bytes))
+        return CUDNN_STATUS_NOT_SUPPORTED;
+    engine->workspace_bytes = bytes;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t end_config(struct descriptor *config)
+{
+    const struct descriptor *engine = graph_one(config, CUDNN_ATTR_ENGINECFG_ENGINE);
+    const struct engine *properties = engine_of(engine);
+    config->workspace_bytes = engine->workspace_bytes;
+    for (size_t i = 0; i < graph_count(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES); i++) {
+        const struct descriptor *knob = graph_one(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, i);
+        int64_t value = graph_int(knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE);
+        bool known = false;
+        for (cudnnBackendKnobType_t type : properties->knobs)
+            known = known || graph_word(knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE) == (int)type;
+        if (!known || value < 0 || value > properties->max_knob)
+            return CUDNN_STATUS_BAD_PARAM;
+    }
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t end(struct descriptor *descriptor)
+{
+    switch (descriptor->type) {
+    case CUDNN_BACKEND_TENSOR_DESCRIPTOR:
+        return end_tensor(descriptor);
+    case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR:
+        return end_graph(descriptor);
+    case CUDNN_BACKEND_ENGINE_DESCRIPTOR:
+        return end_engine(descriptor);
+    case CUDNN_BACKEND_ENGINECFG_DESCRIPTOR:
+        return end_config(descriptor);
+    case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR:
+        descriptor->workspace_bytes =
+            graph_one(descriptor, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)->workspace_bytes;
+        return CUDNN_STATUS_SUCCESS;
+    case CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR:
+        return graph_count(descriptor, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS) ==
+                       graph_count(descriptor, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS)
+                   ? CUDNN_STATUS_SUCCESS
+                   : CUDNN_STATUS_BAD_PARAM;
+    default:
+        return CUDNN_STATUS_SUCCESS;
+    }
+}
+
+/* ---- what is read ---- */
+
+/* Copies at most `max` of them, or only counts. */
+cudnnStatus_t answer(const void *from, size_t count, size_t size_bytes, int64_t max, int64_t *found,
+                     void *values)
+{
+    *found = (int64_t)count;
+    if (max > 0 && count > 0)
+        memcpy(values, from, size_bytes * std::min(count, (size_t)max));
+    return CUDNN_STATUS_SUCCESS;
+}
+
+struct offer {
+    int64_t engine, knob;
+};
+
+/* Each engine that serves the graph, with two settings of its knobs. */
+std::vector<struct offer> offers_of(const struct descriptor *heuristic)
+{
+    const struct descriptor *graph = graph_one(heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
+    bool fallback = graph_word(heuristic, CUDNN_ATTR_ENGINEHEUR_MODE) == CUDNN_HEUR_MODE_FALLBACK;
+    std::vector<struct offer> offers;
+    for (size_t i = 0; graph->is_served && i < graph->problem->engines->size(); i++) {
+        const struct engine &engine = (*graph->problem->engines)[i];
+        size_t bytes = 0;
+        if (engine.is_fallback != fallback || !graph->problem->serves(i, &bytes))
+            continue;
+        offers.push_back({(int64_t)i, engine.max_knob});
+        if (!engine.knobs.empty())
+            offers.push_back({(int64_t)i, 0});
+    }
+    return offers;
+}
+
+struct descriptor *make(cudnnBackendDescriptorType_t type)
+{
+    struct descriptor *made = new struct descriptor();
+    made->alive = ALIVE;
+    made->type = type;
+    return made;
+}
+
+/* A descriptor of the caller's, of that type and without attributes, which gets them here. */
+bool is_fresh(const struct descriptor *descriptor, cudnnBackendDescriptorType_t type)
+{
+    return is_alive(descriptor) && descriptor->type == type && !descriptor->is_final &&
+           descriptor->attributes.empty();
+}
+
+/* What the library keeps of its own for the configurations that it hands out. */
+std::vector<std::unique_ptr<struct descriptor>> kept;
+
+void fill_config(struct descriptor *config, const struct descriptor *graph,
+                 const struct offer &offer)
+{
+    kept.emplace_back(make(CUDNN_BACKEND_ENGINE_DESCRIPTOR));
+    struct descriptor *engine = kept.back().get();
+    std::vector<struct descriptor *> knobs;
+    put(engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, 8, 1, &graph);
+    put(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, 8, 1, &offer.engine);
+    engine->is_final = end(engine) == CUDNN_STATUS_SUCCESS;
+    for (cudnnBackendKnobType_t type : engine_of(engine)->knobs) {
+        kept.emplace_back(make(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR));
+        knobs.push_back(kept.back().get());
+        put(knobs.back(), CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, 4, 1, &type);
+        put(knobs.back(), CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, 8, 1, &offer.knob);
+        knobs.back()->is_final = true;
+    }
+    put(config, CUDNN_ATTR_ENGINECFG_ENGINE, 8, 1, &engine);
+    put(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, 8, (int64_t)knobs.size(), knobs.data());
+    config->is_final = end(config) == CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t read_results(const struct descriptor *heuristic, int64_t max, int64_t *count,
+                           void *values)
+{
+    const struct descriptor *graph = graph_one(heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
+    std::vector<struct offer> offers = offers_of(heuristic);
+    *count = (int64_t)offers.size();
+    if (max == 0) {
+        *count += *count > 0; /* one more, of which it then finds that it does not run here */
+        return CUDNN_STATUS_SUCCESS;
+    }
+    *count = std::min(*count, max);
+    for (int64_t i = 0; i < *count; i++) {
+        struct descriptor *config = ((struct descriptor **)values)[i];
+        if (!is_fresh(config, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR))
+            return CUDNN_STATUS_BAD_PARAM;
+        fill_config(config, graph, offers[(size_t)i]);
+    }
+    return CUDNN_STATUS_SUCCESS;
+}
+
+/* Attributes that name descriptors are copied into those of the caller's. */
+cudnnStatus_t read_named(const struct descriptor *descriptor, const struct row &row, int64_t max,
+                         int64_t *count, void *values)
+{
+    *count = (int64_t)graph_count(descriptor, row.name);
+    for (int64_t i = 0; i < std::min(*count, max); i++) {
+        const struct descriptor *from = graph_one(descriptor, row.name, (size_t)i);
+        struct descriptor *to = ((struct descriptor **)values)[i];
+        if (!is_fresh(to, from->type))
+            return CUDNN_STATUS_BAD_PARAM;
+        to->attributes = from->attributes;
+        to->workspace_bytes = from->workspace_bytes;
+        to->is_final = true;
+    }
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t read(const struct descriptor *descriptor, const struct row &row, int64_t max,
+                   int64_t *count, void *values)
+{
+    int64_t workspace = (int64_t)descriptor->workspace_bytes;
+    switch (row.name) {
+    case CUDNN_ATTR_ENGINEHEUR_RESULTS:
+        return read_results(descriptor, max, count, values);
+    case CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE:
+    case CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE:
+        return answer(&workspace, 1, sizeof workspace, max, count, values);
+    case CUDNN_ATTR_ENGINE_NUMERICAL_NOTE: {
+        const auto &notes = engine_of(descriptor)->numbers;
+        return answer(notes.data(), notes.size(), sizeof notes[0], max, count, values);
+    }
+    case CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE: {
+        const auto &notes = engine_of(descriptor)->behaviours;
+        return answer(notes.data(), notes.size(), sizeof notes[0], max, count, values);
+    }
+    default:
         break;
     }
-    return false;
+    if (row.type == CUDNN_TYPE_BACKEND_DESCRIPTOR)
+        return read_named(descriptor, row, max, count, values);
+    const struct attribute *attribute = find_attribute(descriptor, row.name);
+    return attribute == NULL ? CUDNN_STATUS_BAD_PARAM
+                             : answer(attribute->bytes.data(), (size_t)attribute->count,
+                                      size_of(row.type), max, count, values);
 }
 
 /* ---- running ---- */
 
-struct term {
-    int64_t r, s, c;
-};
-
-float load(const struct job &job, const void *base, int64_t at)
+cudnnStatus_t find_places(const struct problem &problem, const struct descriptor *pack,
+                          struct run *run)
 {
-    float x = element_get(base, element_of(job.x.type), at);
-    bool tf32 = job.x.type == CUDNN_DATA_FLOAT && job.convolution.math != CUDNN_FMA_MATH;
-    return tf32 ? element_tf32(x) : x;
-}
-
-void finish(const struct job &job, int64_t at, int64_t channel, float sum)
-{
-    enum element type = element_of(job.y.type);
-    float x = job.alpha * sum;
-    if (job.residual_scale != 0)
-        x += job.residual_scale * element_get(job.z_bytes, type, at);
-    if (job.bias_bytes != NULL)
-        x += element_get(job.bias_bytes, type, channel);
-    if (job.activation.mode == CUDNN_ACTIVATION_RELU && !(x > 0))
-        x = x != x && job.activation.nan == CUDNN_PROPAGATE_NAN ? x : 0;
-    element_put(job.y_bytes, type, at, x);
-}
-
-void run_group(const struct job &job, int64_t group, const std::vector<struct term> &terms)
-{
-    const struct ul_emulate_convolution &convolution = job.convolution;
-    int64_t outputs = job.w.k / convolution.groups, depth = (int64_t)terms.size();
-    auto weight = [&](int64_t k, int64_t l) {
-        return load(job, job.w_bytes, (group * outputs + k) * depth + l);
-    };
-    auto pixel = [&](int64_t j, float *out, int64_t stride) {
-        int64_t n = j / (job.y.h * job.y.w), p = j / job.y.w % job.y.h, q = j % job.y.w;
-        for (int64_t l = 0; l < depth; l++) {
-            const struct term &term = terms[(size_t)l];
-            int64_t h =
-                p * convolution.steps[0] - convolution.pads[0] + term.r * convolution.dilations[0];
-            int64_t w =
-                q * convolution.steps[1] - convolution.pads[1] + term.s * convolution.dilations[1];
-            bool inside = h >= 0 && h < job.x.h && w >= 0 && w < job.x.w;
-            int64_t at = ((n * job.x.h + h) * job.x.w + w) * job.x.c + group * job.w.c + term.c;
-            out[l * stride] = inside ? load(job, job.x_bytes, at) : 0;
-        }
-    };
-    product(outputs, job.y.n * job.y.h * job.y.w, depth, weight, pixel,
-            [&](int64_t k, int64_t j, float sum) {
-                int64_t channel = group * outputs + k;
-                finish(job, j * job.y.c + channel, channel, sum);
-            });
-}
-
-void run_job(const void *arguments)
-{
-    const struct job &job = *(const struct job *)arguments;
-    std::vector<struct term> terms;
-    for (int64_t r = 0; r < job.w.h; r++) {
-        for (int64_t s = 0; s < job.w.w; s++) {
-            for (int64_t c = 0; c < job.w.c; c++)
-                terms.push_back({r, s, c});
-        }
+    for (size_t i = 0; i < graph_count(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS); i++)
+        run->places[graph_int(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, i)] =
+            value_of<void *>(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, i);
+    for (const struct tensor &tensor : problem.tensors) {
+        auto place = run->places.find(tensor.uid);
+        if (place == run->places.end() || place->second == NULL)
+            return CUDNN_STATUS_BAD_PARAM;
+        if ((uintptr_t)place->second % (uintptr_t)tensor.align_bytes != 0)
+            return CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER;
     }
-    if (job.workspace_bytes > 0)
-        memset(job.workspace, 0xA5, job.workspace_bytes);
-    for (int64_t group = 0; group < job.convolution.groups; group++)
-        run_group(job, group, terms);
-}
-
-/* ---- checks ---- */
-
-struct extent extent_of(const char *name, const struct ul_emulate_tensor &tensor, const void *base)
-{
-    return {name, base,
-            (size_t)(tensor.n * tensor.c * tensor.h * tensor.w) *
-                element_bytes(element_of(tensor.type))};
-}
-
-/* False: the engines of tensors with channels innermost do not take operands that lie there. */
-bool check_memory(const struct job &job)
-{
-    size_t element = element_bytes(element_of(job.y.type));
-    struct extent w = {"w", job.w_bytes, (size_t)(job.w.k * job.w.c * job.w.h * job.w.w) * element};
-    struct extent bias = {"bias", job.bias_bytes,
-                          job.bias_bytes != NULL ? (size_t)job.y.c * element : 0};
-    struct extent z = extent_of("z", job.y, job.z_bytes);
-    if (job.residual_scale == 0)
-        z.size_bytes = 0;
-    for (const void *operand :
-         {job.x_bytes, job.w_bytes, job.z_bytes, job.bias_bytes, (const void *)job.y_bytes}) {
-        if ((uintptr_t)operand % OPERAND_ALIGN != 0)
-            return false;
-    }
-    need_memory("cuDNN", {extent_of("x", job.x, job.x_bytes), w, bias}, z,
-                extent_of("y", job.y, job.y_bytes),
-                {"the workspace", job.workspace, job.workspace_bytes});
-    return true;
-}
-
-cudnnStatus_t enqueue(cudnnHandle_t handle, struct job *job, cudnnConvolutionFwdAlgo_t algorithm,
-                      void *workspace, size_t workspace_bytes)
-{
-    cudnnStatus_t served = check_shapes(&job->x, &job->w, &job->convolution, &job->y);
-    size_t needed = 0;
-    if (served != CUDNN_STATUS_SUCCESS)
-        return served;
-    if (!workspace_of(&job->x, &job->w, &job->convolution, &job->y, algorithm, &needed))
-        return CUDNN_STATUS_NOT_SUPPORTED;
-    if (job->x_bytes == NULL || job->w_bytes == NULL || job->y_bytes == NULL ||
-        needed > workspace_bytes || (needed > 0 && workspace == NULL))
-        return CUDNN_STATUS_BAD_PARAM;
-    job->workspace = workspace;
-    job->workspace_bytes = needed;
-    if (!check_memory(*job))
-        return CUDNN_STATUS_NOT_SUPPORTED;
-    return ul_emulate_enqueue(handle->stream, "cudnnConvolution", run_job, job, sizeof *job) ==
-                   cudaSuccess
-               ? CUDNN_STATUS_SUCCESS
-               : CUDNN_STATUS_EXECUTION_FAILED;
-}
-
-template <class T> cudnnStatus_t make(T **descriptor)
-{
-    *descriptor = new T;
-    memset(*descriptor, 0, sizeof **descriptor);
-    return CUDNN_STATUS_SUCCESS;
-}
-
-template <class T> cudnnStatus_t destroy(T *descriptor)
-{
-    delete descriptor;
-    return CUDNN_STATUS_SUCCESS;
+    run->workspace = value_of<void *>(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, 0);
+    return run->workspace == NULL && run->workspace_bytes > 0 ? CUDNN_STATUS_BAD_PARAM_NULL_POINTER
+                                                              : CUDNN_STATUS_SUCCESS;
 }
 
 } // namespace
+
+/* ---- what patterns ask ---- */
+
+bool graph_has(const struct descriptor *descriptor, cudnnBackendAttributeName_t name)
+{
+    return find_attribute(descriptor, name) != NULL;
+}
+
+int64_t graph_int(const struct descriptor *descriptor, cudnnBackendAttributeName_t name,
+                  size_t index)
+{
+    return value_of<int64_t>(descriptor, name, index);
+}
+
+int graph_word(const struct descriptor *descriptor, cudnnBackendAttributeName_t name)
+{
+    return value_of<int>(descriptor, name, 0);
+}
+
+float graph_float(const struct descriptor *descriptor, cudnnBackendAttributeName_t name)
+{
+    return value_of<float>(descriptor, name, 0);
+}
+
+size_t graph_count(const struct descriptor *descriptor, cudnnBackendAttributeName_t name)
+{
+    const struct attribute *attribute = find_attribute(descriptor, name);
+    return attribute == NULL ? 0 : (size_t)attribute->count;
+}
+
+const struct descriptor *graph_one(const struct descriptor *descriptor,
+                                   cudnnBackendAttributeName_t name, size_t index)
+{
+    const struct descriptor *one = value_of<const struct descriptor *>(descriptor, name, index);
+    (void)is_alive(one);
+    return one;
+}
+
+cudnnBackendDescriptorType_t graph_type(const struct descriptor *descriptor)
+{
+    return descriptor->type;
+}
+
+bool graph_tensor(const struct descriptor *descriptor, struct tensor *tensor)
+{
+    int type = graph_word(descriptor, CUDNN_ATTR_TENSOR_DATA_TYPE);
+    if (descriptor->type != CUDNN_BACKEND_TENSOR_DESCRIPTOR ||
+        graph_count(descriptor, CUDNN_ATTR_TENSOR_DIMENSIONS) != 4)
+        return false;
+    tensor->uid = graph_int(descriptor, CUDNN_ATTR_TENSOR_UNIQUE_ID);
+    tensor->type = type == CUDNN_DATA_HALF       ? ELEMENT_F16
+                   : type == CUDNN_DATA_BFLOAT16 ? ELEMENT_BF16
+                                                 : ELEMENT_F32;
+    tensor->align_bytes = graph_int(descriptor, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT);
+    tensor->is_virtual = value_of<bool>(descriptor, CUDNN_ATTR_TENSOR_IS_VIRTUAL, 0);
+    for (size_t i = 0; i < 4; i++) {
+        tensor->dims[i] = graph_int(descriptor, CUDNN_ATTR_TENSOR_DIMENSIONS, i);
+        tensor->strides[i] = graph_int(descriptor, CUDNN_ATTR_TENSOR_STRIDES, i);
+    }
+    return true;
+}
+
+bool graph_same(const struct tensor &a, const struct tensor &b)
+{
+    return memcmp(a.dims, b.dims, sizeof a.dims) == 0 &&
+           memcmp(a.strides, b.strides, sizeof a.strides) == 0;
+}
+
+size_t graph_reach(const struct tensor &tensor)
+{
+    int64_t last = 0;
+    for (size_t i = 0; i < 4; i++)
+        last += (tensor.dims[i] - 1) * tensor.strides[i];
+    return (size_t)(last + 1) * element_bytes(tensor.type);
+}
+
+/* ---- functions ---- */
 
 extern "C" {
 
@@ -290,214 +541,102 @@ cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream)
     return CUDNN_STATUS_SUCCESS;
 }
 
-/* ---- descriptors ---- */
-
-cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t *tensor)
+cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type,
+                                           cudnnBackendDescriptor_t *descriptor)
 {
-    return make(tensor);
-}
-
-cudnnStatus_t cudnnDestroyTensorDescriptor(cudnnTensorDescriptor_t tensor)
-{
-    return destroy(tensor);
-}
-
-cudnnStatus_t cudnnSetTensor4dDescriptorEx(cudnnTensorDescriptor_t tensor, cudnnDataType_t type,
-                                           int n, int c, int h, int w, int n_stride, int c_stride,
-                                           int h_stride, int w_stride)
-{
-    if (n < 1 || c < 1 || h < 1 || w < 1)
-        return CUDNN_STATUS_BAD_PARAM;
-    *tensor = {type, n, c, h, w, {n_stride, c_stride, h_stride, w_stride}};
-    return CUDNN_STATUS_SUCCESS;
-}
-
-cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t *filter)
-{
-    return make(filter);
-}
-
-cudnnStatus_t cudnnDestroyFilterDescriptor(cudnnFilterDescriptor_t filter)
-{
-    return destroy(filter);
-}
-
-cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t filter, cudnnDataType_t type,
-                                         cudnnTensorFormat_t format, int k, int c, int h, int w)
-{
-    if (k < 1 || c < 1 || h < 1 || w < 1)
-        return CUDNN_STATUS_BAD_PARAM;
-    *filter = {type, format, k, c, h, w};
-    return CUDNN_STATUS_SUCCESS;
-}
-
-cudnnStatus_t cudnnCreateConvolutionDescriptor(cudnnConvolutionDescriptor_t *convolution)
-{
-    return make(convolution);
-}
-
-cudnnStatus_t cudnnDestroyConvolutionDescriptor(cudnnConvolutionDescriptor_t convolution)
-{
-    return destroy(convolution);
-}
-
-cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t convolution, int pad_h,
-                                              int pad_w, int u, int v, int dilation_h,
-                                              int dilation_w, cudnnConvolutionMode_t mode,
-                                              cudnnDataType_t compute)
-{
-    if (pad_h < 0 || pad_w < 0 || u < 1 || v < 1 || dilation_h < 1 || dilation_w < 1)
-        return CUDNN_STATUS_BAD_PARAM;
-    *convolution = {{pad_h, pad_w},     {u, v}, {dilation_h, dilation_w}, mode, compute,
-                    CUDNN_DEFAULT_MATH, 1};
-    return CUDNN_STATUS_SUCCESS;
-}
-
-cudnnStatus_t cudnnSetConvolutionGroupCount(cudnnConvolutionDescriptor_t convolution, int count)
-{
-    convolution->groups = count;
-    return count > 0 ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
-}
-
-cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t convolution,
-                                          cudnnMathType_t math)
-{
-    convolution->math = math;
-    return CUDNN_STATUS_SUCCESS;
-}
-
-cudnnStatus_t cudnnCreateActivationDescriptor(cudnnActivationDescriptor_t *activation)
-{
-    return make(activation);
-}
-
-cudnnStatus_t cudnnDestroyActivationDescriptor(cudnnActivationDescriptor_t activation)
-{
-    return destroy(activation);
-}
-
-cudnnStatus_t cudnnSetActivationDescriptor(cudnnActivationDescriptor_t activation,
-                                           cudnnActivationMode_t mode, cudnnNanPropagation_t nan,
-                                           double coefficient)
-{
-    (void)coefficient;
-    *activation = {mode, nan};
-    return CUDNN_STATUS_SUCCESS;
-}
-
-/* ---- algorithms ---- */
-
-cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(
-    cudnnHandle_t handle, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
-    cudnnConvolutionDescriptor_t convolution, cudnnTensorDescriptor_t y,
-    cudnnConvolutionFwdAlgo_t algorithm, size_t *size_bytes)
-{
-    if (!handle_is_alive(handle))
-        return CUDNN_STATUS_NOT_INITIALIZED;
-    cudnnStatus_t served = check_shapes(x, w, convolution, y);
-    if (served != CUDNN_STATUS_SUCCESS)
-        return served;
-    return workspace_of(x, w, convolution, y, algorithm, size_bytes) ? CUDNN_STATUS_SUCCESS
-                                                                     : CUDNN_STATUS_NOT_SUPPORTED;
-}
-
-cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(cudnnHandle_t handle,
-                                                     cudnnTensorDescriptor_t x,
-                                                     cudnnFilterDescriptor_t w,
-                                                     cudnnConvolutionDescriptor_t convolution,
-                                                     cudnnTensorDescriptor_t y, int max, int *count,
-                                                     cudnnConvolutionFwdAlgoPerf_t *results)
-{
-    static const cudnnConvolutionFwdAlgo_t order[] = {
-        CUDNN_CONVOLUTION_FWD_ALGO_FFT, CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED,
-        CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM,
-        CUDNN_CONVOLUTION_FWD_ALGO_GEMM};
-    if (!handle_is_alive(handle))
-        return CUDNN_STATUS_NOT_INITIALIZED;
-    cudnnStatus_t served = getenv("UL_EMULATE_NO_ALGORITHMS") != NULL
-                               ? CUDNN_STATUS_NOT_SUPPORTED
-                               : check_shapes(x, w, convolution, y);
-    *count = 0;
-    for (cudnnConvolutionFwdAlgo_t algorithm : order) {
-        size_t bytes = 0;
-        if (*count == max)
-            break;
-        bool good =
-            served == CUDNN_STATUS_SUCCESS && workspace_of(x, w, convolution, y, algorithm, &bytes);
-        results[(*count)++] = {algorithm,
-                               good ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED,
-                               good ? 1.0f : -1.0f,
-                               bytes,
-                               algorithm == CUDNN_CONVOLUTION_FWD_ALGO_FFT ? CUDNN_NON_DETERMINISTIC
-                                                                           : CUDNN_DETERMINISTIC,
-                               convolution->math,
-                               {0, 0, 0}};
+    for (const struct row &row : rows) {
+        if (row.descriptor != type)
+            continue;
+        *descriptor = make(type);
+        return CUDNN_STATUS_SUCCESS;
     }
+    return CUDNN_STATUS_NOT_SUPPORTED;
+}
+
+cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t opaque)
+{
+    struct descriptor *descriptor = (struct descriptor *)opaque;
+    if (!is_alive(descriptor))
+        return CUDNN_STATUS_BAD_PARAM;
+    descriptor->alive = 0;
+    delete descriptor;
     return CUDNN_STATUS_SUCCESS;
 }
 
-/* ---- convolutions ---- */
-
-cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void *alpha,
-                                      cudnnTensorDescriptor_t x_tensor, const void *x,
-                                      cudnnFilterDescriptor_t w_filter, const void *w,
-                                      cudnnConvolutionDescriptor_t convolution,
-                                      cudnnConvolutionFwdAlgo_t algorithm, void *workspace,
-                                      size_t workspace_bytes, const void *beta,
-                                      cudnnTensorDescriptor_t y_tensor, void *y)
+cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t opaque,
+                                       cudnnBackendAttributeName_t name,
+                                       cudnnBackendAttributeType_t type, int64_t count,
+                                       const void *values)
 {
-    struct job job;
-    if (!handle_is_alive(handle))
-        return CUDNN_STATUS_NOT_INITIALIZED;
-    memset(&job, 0, sizeof job);
-    job.x = *x_tensor;
-    job.y = *y_tensor;
-    job.w = *w_filter;
-    job.convolution = *convolution;
-    job.activation = {CUDNN_ACTIVATION_IDENTITY, CUDNN_PROPAGATE_NAN};
-    memcpy(&job.alpha, alpha, sizeof job.alpha);
-    memcpy(&job.residual_scale, beta, sizeof job.residual_scale);
-    job.x_bytes = x;
-    job.w_bytes = w;
-    job.z_bytes = y;
-    job.y_bytes = y;
-    return enqueue(handle, &job, algorithm, workspace, workspace_bytes);
+    struct descriptor *descriptor = (struct descriptor *)opaque;
+    if (!is_alive(descriptor) || values == NULL)
+        return CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
+    const struct row *row = find_row(descriptor, name);
+    if (descriptor->is_final || row == NULL || count < 1 || count > row->max_count)
+        return CUDNN_STATUS_BAD_PARAM;
+    if (row->type != type)
+        return CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE;
+    if (!are_final(*row, count, values))
+        return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
+    put(descriptor, name, size_of(type), count, values);
+    return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnConvolutionBiasActivationForward(
-    cudnnHandle_t handle, const void *alpha1, cudnnTensorDescriptor_t x_tensor, const void *x,
-    cudnnFilterDescriptor_t w_filter, const void *w, cudnnConvolutionDescriptor_t convolution,
-    cudnnConvolutionFwdAlgo_t algorithm, void *workspace, size_t workspace_bytes,
-    const void *alpha2, cudnnTensorDescriptor_t z_tensor, const void *z,
-    cudnnTensorDescriptor_t bias_tensor, const void *bias, cudnnActivationDescriptor_t activation,
-    cudnnTensorDescriptor_t y_tensor, void *y)
+cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t opaque)
 {
-    struct job job;
+    struct descriptor *descriptor = (struct descriptor *)opaque;
+    if (!is_alive(descriptor) || descriptor->is_final)
+        return CUDNN_STATUS_BAD_PARAM;
+    for (const struct row &row : rows) {
+        if (row.descriptor == descriptor->type && row.is_needed && !graph_has(descriptor, row.name))
+            return CUDNN_STATUS_BAD_PARAM;
+    }
+    cudnnStatus_t status = end(descriptor);
+    descriptor->is_final = status == CUDNN_STATUS_SUCCESS;
+    return status;
+}
+
+cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const opaque,
+                                       cudnnBackendAttributeName_t name,
+                                       cudnnBackendAttributeType_t type, int64_t max,
+                                       int64_t *count, void *values)
+{
+    const struct descriptor *descriptor = (const struct descriptor *)opaque;
+    if (!is_alive(descriptor) || count == NULL || (max > 0 && values == NULL))
+        return CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
+    const struct row *row = find_row(descriptor, name);
+    if (!descriptor->is_final)
+        return CUDNN_STATUS_NOT_INITIALIZED;
+    if (row == NULL || max < 0)
+        return CUDNN_STATUS_BAD_PARAM;
+    if (row->type != type)
+        return CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE;
+    return read(descriptor, *row, max, count, values);
+}
+
+cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t opaque_plan,
+                                  cudnnBackendDescriptor_t opaque_pack)
+{
+    const struct descriptor *plan = (const struct descriptor *)opaque_plan;
+    const struct descriptor *pack = (const struct descriptor *)opaque_pack;
+    struct run run;
     if (!handle_is_alive(handle))
         return CUDNN_STATUS_NOT_INITIALIZED;
-    if (bias == NULL || z == NULL || bias_tensor->c != y_tensor->c || bias_tensor->n != 1 ||
-        bias_tensor->h != 1 || bias_tensor->w != 1 || bias_tensor->type != y_tensor->type ||
-        z_tensor->n != y_tensor->n || z_tensor->c != y_tensor->c || z_tensor->h != y_tensor->h ||
-        z_tensor->w != y_tensor->w || z_tensor->type != y_tensor->type || !is_packed(z_tensor))
-        return CUDNN_STATUS_BAD_PARAM;
-    bool identity = activation->mode == CUDNN_ACTIVATION_IDENTITY;
-    if ((!identity && activation->mode != CUDNN_ACTIVATION_RELU) ||
-        (identity && algorithm != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) ||
-        activation->nan != CUDNN_NOT_PROPAGATE_NAN || bias_tensor->strides[1] != 1)
-        return CUDNN_STATUS_NOT_SUPPORTED;
-    memset(&job, 0, sizeof job);
-    job.x = *x_tensor;
-    job.y = *y_tensor;
-    job.w = *w_filter;
-    job.convolution = *convolution;
-    job.activation = *activation;
-    memcpy(&job.alpha, alpha1, sizeof job.alpha);
-    memcpy(&job.residual_scale, alpha2, sizeof job.residual_scale);
-    job.x_bytes = x;
-    job.w_bytes = w;
-    job.z_bytes = z;
-    job.bias_bytes = bias;
-    job.y_bytes = y;
-    return enqueue(handle, &job, algorithm, workspace, workspace_bytes);
+    if (!is_alive(plan) || !is_alive(pack))
+        return CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
+    if (!plan->is_final || !pack->is_final ||
+        plan->type != CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR ||
+        pack->type != CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR)
+        return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
+    const struct descriptor *engine = graph_one(
+        graph_one(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG), CUDNN_ATTR_ENGINECFG_ENGINE);
+    const struct problem &problem = *graph_of(engine)->problem;
+    run.engine = engine_of(engine);
+    run.workspace_bytes = plan->workspace_bytes;
+    cudnnStatus_t status = find_places(problem, pack, &run);
+    if (status != CUDNN_STATUS_SUCCESS)
+        return status;
+    return problem.enqueue(run, handle->stream) ? CUDNN_STATUS_SUCCESS
+                                                : CUDNN_STATUS_EXECUTION_FAILED;
 }
 }

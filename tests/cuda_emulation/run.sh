@@ -32,6 +32,7 @@ known() {
     done
     want 0 '' limits
     want 0 '' limits_together
+    want 0 '' descriptors
     want 0 '' fails UL_EMULATE_FAIL_KERNEL=add
     want 0 '^cudaSuccess 1 13000 9 ' devices
     want 0 '^cudaErrorNoDevice 0 13000 0 0' devices UL_EMULATE_NO_DEVICE=1

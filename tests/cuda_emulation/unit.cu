@@ -1,5 +1,6 @@
 /* The emulation itself: kernels with known results, and mistakes that it must name. Each case is a
    function; `unit CASE` runs one, run.sh says what is to come of it. */
+#include "ul_cudnn_graph.h"
 #include "ul_kernel.cuh"
 #include "ul_tensor.cuh"
 #include "ul_together.cuh"
@@ -810,6 +811,74 @@ static void bad_banks(void)
     finish();
 }
 
+/* ---- cuDNN's descriptors ---- */
+
+static cudnnBackendDescriptor_t new_descriptor(cudnnBackendDescriptorType_t type)
+{
+    cudnnBackendDescriptor_t made = NULL;
+    CHECK(cudnnBackendCreateDescriptor(type, &made) == CUDNN_STATUS_SUCCESS);
+    return made;
+}
+
+/* One of four axes but for the attribute `left_out`, and its end's answer. */
+static cudnnStatus_t end_tensor(cudnnBackendDescriptor_t tensor, int left_out)
+{
+    const int64_t dims[] = {1, 2, 3, 4}, one = 1, align = 16;
+    const cudnnDataType_t type = CUDNN_DATA_HALF;
+    const struct {
+        cudnnBackendAttributeName_t name;
+        cudnnBackendAttributeType_t type;
+        int64_t count;
+        const void *values;
+    } attributes[] = {{CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &one},
+                      {CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type},
+                      {CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, dims},
+                      {CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, dims},
+                      {CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &align}};
+    for (int i = 0; i < 5; i++) {
+        if (i != left_out)
+            CHECK(cudnnBackendSetAttribute(tensor, attributes[i].name, attributes[i].type,
+                                           attributes[i].count,
+                                           attributes[i].values) == CUDNN_STATUS_SUCCESS);
+    }
+    return cudnnBackendFinalize(tensor);
+}
+
+/* What the real library answers to the same. */
+static void descriptors(void)
+{
+    const int64_t ids[] = {1, 2};
+    const cudnnBackendAttributeName_t id = CUDNN_ATTR_TENSOR_UNIQUE_ID;
+    void *places[] = {run.stream, run.stream};
+    cudnnBackendDescriptor_t tensor = NULL, graph, pack;
+    for (int left_out = 4; left_out >= 0; left_out--) {
+        tensor = new_descriptor(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+        CHECK(end_tensor(tensor, left_out) == CUDNN_STATUS_BAD_PARAM);
+        CHECK(cudnnBackendDestroyDescriptor(tensor) == CUDNN_STATUS_SUCCESS);
+    }
+    tensor = new_descriptor(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+    CHECK(cudnnBackendSetAttribute(tensor, id, CUDNN_TYPE_FLOAT, 1, ids) ==
+          CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE);
+    CHECK(cudnnBackendSetAttribute(tensor, id, CUDNN_TYPE_INT64, 2, ids) == CUDNN_STATUS_BAD_PARAM);
+    CHECK(cudnnBackendSetAttribute(tensor, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1,
+                                   ids) == CUDNN_STATUS_BAD_PARAM);
+    graph = new_descriptor(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+    CHECK(cudnnBackendSetAttribute(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS,
+                                   CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                                   &tensor) == CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED);
+    CHECK(end_tensor(tensor, -1) == CUDNN_STATUS_SUCCESS);
+    CHECK(cudnnBackendSetAttribute(tensor, id, CUDNN_TYPE_INT64, 1, ids) == CUDNN_STATUS_BAD_PARAM);
+    pack = new_descriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+    CHECK(cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 2,
+                                   ids) == CUDNN_STATUS_SUCCESS);
+    CHECK(cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR,
+                                   1, places) == CUDNN_STATUS_SUCCESS);
+    CHECK(cudnnBackendFinalize(pack) == CUDNN_STATUS_BAD_PARAM);
+    cudnnBackendDescriptor_t all[] = {tensor, graph, pack};
+    for (cudnnBackendDescriptor_t descriptor : all)
+        CHECK(cudnnBackendDestroyDescriptor(descriptor) == CUDNN_STATUS_SUCCESS);
+}
+
 struct unit {
     const char *name;
     void (*run)(void);
@@ -836,6 +905,7 @@ static const struct unit units[] = {
     {"limits_together", limits_together},
     {"fails", fails},
     {"devices", devices},
+    {"descriptors", descriptors},
     {"race_shared", race_shared},
     {"race_global", race_global},
     {"race_shuffle", race_shuffle},

@@ -1,0 +1,296 @@
+/*
+ * Calls as graphs of cuDNN (ul_cudnn_graph.h).
+ *
+ * Convolutions are of two axes of space, the first of one element where the call has one; tensors
+ * have channels innermost, by their strides, and groups are what the channels of the source are
+ * more than those of the weights.
+ */
+#include "ul_cudnn_graph.h"
+
+#if UL_HAS_CUDNN
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- descriptors ---- */
+
+cudnnBackendDescriptor_t ul_cudnn_new(const struct ul_cudnn *dnn, cudnnBackendDescriptorType_t type)
+{
+    cudnnBackendDescriptor_t descriptor = NULL;
+    return dnn->BackendCreateDescriptor(type, &descriptor) == CUDNN_STATUS_SUCCESS ? descriptor
+                                                                                   : NULL;
+}
+
+void ul_cudnn_free(const struct ul_cudnn *dnn, cudnnBackendDescriptor_t descriptor)
+{
+    if (descriptor != NULL)
+        (void)dnn->BackendDestroyDescriptor(descriptor);
+}
+
+bool ul_cudnn_finalize(const struct ul_cudnn *dnn, cudnnBackendDescriptor_t descriptor)
+{
+    return dnn->BackendFinalize(descriptor) == CUDNN_STATUS_SUCCESS;
+}
+
+bool ul_cudnn_set(const struct ul_cudnn *dnn, cudnnBackendDescriptor_t descriptor,
+                  cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count,
+                  const void *values)
+{
+    return dnn->BackendSetAttribute(descriptor, name, type, count, values) == CUDNN_STATUS_SUCCESS;
+}
+
+bool ul_cudnn_set_one(const struct ul_cudnn *dnn, cudnnBackendDescriptor_t descriptor,
+                      cudnnBackendAttributeName_t name, cudnnBackendDescriptor_t value)
+{
+    return ul_cudnn_set(dnn, descriptor, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
+}
+
+bool ul_cudnn_get(const struct ul_cudnn *dnn, cudnnBackendDescriptor_t descriptor,
+                  cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t max,
+                  int64_t *count, void *values)
+{
+    *count = 0;
+    return dnn->BackendGetAttribute(descriptor, name, type, max, count, values) ==
+           CUDNN_STATUS_SUCCESS;
+}
+
+/* ---- a graph that grows ---- */
+
+enum { RANK = 4, FIRST_VIRTUAL = 100, MAX_OPERATIONS = 8 };
+
+/* `good` stays false once anything failed, so that only the end is asked. */
+struct builder {
+    const struct ul_cudnn *dnn;
+    struct ul_cudnn_graph *graph;
+    bool good;
+    int64_t next_virtual;
+    int64_t operation_count;
+    cudnnBackendDescriptor_t operations[MAX_OPERATIONS];
+};
+
+static cudnnBackendDescriptor_t begin(struct builder *to, cudnnBackendDescriptorType_t type)
+{
+    struct ul_cudnn_graph *graph = to->graph;
+    cudnnBackendDescriptor_t made = NULL;
+    to->good = to->good && graph->descriptor_count < UL_CUDNN_DESCRIPTORS;
+    if (to->good)
+        made = ul_cudnn_new(to->dnn, type);
+    to->good = made != NULL;
+    if (to->good)
+        graph->descriptors[graph->descriptor_count++] = made;
+    return made;
+}
+
+static void put(struct builder *to, cudnnBackendDescriptor_t descriptor,
+                cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count,
+                const void *values)
+{
+    to->good = to->good && ul_cudnn_set(to->dnn, descriptor, name, type, count, values);
+}
+
+static void put_one(struct builder *to, cudnnBackendDescriptor_t descriptor,
+                    cudnnBackendAttributeName_t name, cudnnBackendDescriptor_t value)
+{
+    to->good = to->good && ul_cudnn_set_one(to->dnn, descriptor, name, value);
+}
+
+static void end(struct builder *to, cudnnBackendDescriptor_t descriptor)
+{
+    to->good = to->good && ul_cudnn_finalize(to->dnn, descriptor);
+}
+
+static void end_operation(struct builder *to, cudnnBackendDescriptor_t descriptor)
+{
+    end(to, descriptor);
+    to->good = to->good && to->operation_count < MAX_OPERATIONS;
+    if (to->good)
+        to->operations[to->operation_count++] = descriptor;
+}
+
+/* ---- tensors ---- */
+
+struct shape {
+    cudnnDataType_t type;
+    int64_t dims[RANK], strides[RANK];
+};
+
+static cudnnDataType_t type_of(const struct ul_call_tensor *tensor)
+{
+    return tensor->type == UL_CALL_F16    ? CUDNN_DATA_HALF
+           : tensor->type == UL_CALL_BF16 ? CUDNN_DATA_BFLOAT16
+                                          : CUDNN_DATA_FLOAT;
+}
+
+/* Dense, with the second axis innermost. */
+static struct shape image(cudnnDataType_t type, int64_t count, int64_t channels, int64_t rows,
+                          int64_t columns)
+{
+    struct shape shape = {type,
+                          {count, channels, rows, columns},
+                          {rows * columns * channels, 1, columns * channels, channels}};
+    return shape;
+}
+
+/* Of a tensor of one axis of space, the other one has one element. */
+static struct shape image_of(const struct ul_call_tensor *tensor)
+{
+    return image(type_of(tensor), tensor->dims[0], tensor->dims[1],
+                 tensor->rank == 4 ? tensor->dims[2] : 1, tensor->dims[tensor->rank - 1]);
+}
+
+static struct shape weights_of(const struct ul_call *call)
+{
+    const struct ul_call_tensor *weights = &call->weights;
+    bool grouped = call->group_count > 1;
+    const int64_t *dims = weights->dims + (grouped ? 1 : 0);
+    return image(type_of(weights), dims[0] * (grouped ? call->group_count : 1), dims[1],
+                 call->src.rank == 3 ? 1 : dims[2], weights->dims[weights->rank - 1]);
+}
+
+static cudnnBackendDescriptor_t put_tensor(struct builder *to, int64_t uid,
+                                           const struct shape *shape, bool is_virtual)
+{
+    const int64_t align = UL_CUDNN_ALIGN_BYTES;
+    cudnnBackendDescriptor_t tensor = begin(to, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+    put(to, tensor, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &uid);
+    put(to, tensor, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &shape->type);
+    put(to, tensor, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, RANK, shape->dims);
+    put(to, tensor, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, RANK, shape->strides);
+    put(to, tensor, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &align);
+    if (is_virtual)
+        put(to, tensor, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
+    end(to, tensor);
+    return tensor;
+}
+
+/* That of an argument. */
+static cudnnBackendDescriptor_t put_argument(struct builder *to, uint32_t argument,
+                                             const struct shape *shape)
+{
+    struct ul_cudnn_graph *graph = to->graph;
+    int64_t uid = 1 + (int64_t)argument;
+    graph->uids[graph->tensor_count++] = uid;
+    return put_tensor(to, uid, shape, false);
+}
+
+/* What an operation hands to the next one: in f32, and nowhere in memory. */
+static cudnnBackendDescriptor_t put_between(struct builder *to, const struct shape *like)
+{
+    struct shape shape = *like;
+    shape.type = CUDNN_DATA_FLOAT;
+    return put_tensor(to, FIRST_VIRTUAL + to->next_virtual++, &shape, true);
+}
+
+/* ---- operations ---- */
+
+/* y = mode(x), or mode(x, b): b is broadcast. ReLU makes 0 of what is no number unless told
+ * otherwise. */
+static void put_pointwise(struct builder *to, cudnnPointwiseMode_t mode, cudnnBackendDescriptor_t x,
+                          cudnnBackendDescriptor_t b, cudnnBackendDescriptor_t y)
+{
+    const cudnnDataType_t f32 = CUDNN_DATA_FLOAT;
+    cudnnBackendDescriptor_t function = begin(to, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+    put(to, function, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
+    put(to, function, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &f32);
+    end(to, function);
+    cudnnBackendDescriptor_t operation = begin(to, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+    put_one(to, operation, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, function);
+    put_one(to, operation, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
+    if (b != NULL)
+        put_one(to, operation, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b);
+    put_one(to, operation, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
+    end_operation(to, operation);
+}
+
+static cudnnBackendDescriptor_t put_window(struct builder *to, const struct ul_call *call)
+{
+    const cudnnDataType_t f32 = CUDNN_DATA_FLOAT;
+    const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
+    bool flat = call->src.rank == 3;
+    const int64_t space = 2;
+    uint32_t last = flat ? 0 : 1;
+    int64_t begins[] = {flat ? 0 : call->pads[0], call->pads[last]};
+    int64_t ends[] = {flat ? 0 : call->pads[2], call->pads[flat ? 1 : 3]};
+    int64_t steps[] = {flat ? 1 : call->steps[0], call->steps[last]};
+    int64_t dilations[] = {flat ? 1 : call->dilations[0], call->dilations[last]};
+    cudnnBackendDescriptor_t window = begin(to, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+    put(to, window, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &f32);
+    put(to, window, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
+    put(to, window, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &space);
+    put(to, window, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, space, begins);
+    put(to, window, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, space, ends);
+    put(to, window, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, space, steps);
+    put(to, window, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, space, dilations);
+    end(to, window);
+    return window;
+}
+
+static void put_product(struct builder *to, const struct ul_call *call,
+                        cudnnBackendDescriptor_t src, cudnnBackendDescriptor_t weights,
+                        cudnnBackendDescriptor_t dst)
+{
+    const float one = 1, zero = 0;
+    cudnnBackendDescriptor_t window = put_window(to, call);
+    cudnnBackendDescriptor_t operation =
+        begin(to, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
+    put_one(to, operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, window);
+    put_one(to, operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, src);
+    put_one(to, operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, weights);
+    put_one(to, operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, dst);
+    put(to, operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_TYPE_FLOAT, 1, &one);
+    put(to, operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, CUDNN_TYPE_FLOAT, 1, &zero);
+    end_operation(to, operation);
+}
+
+/* ---- calls ---- */
+
+/* Engines that are compiled beforehand know the sum, then a residual, then a bias, then ReLU. */
+static void put_convolution(struct builder *to, const struct ul_call *call)
+{
+    struct ul_cuda_posts posts;
+    ul_cuda_read_posts(call, &posts);
+    struct shape src = image_of(&call->src), dst = image_of(&call->dst), weights = weights_of(call);
+    struct shape bias = image(type_of(&call->bias), 1, call->dst.dims[1], 1, 1);
+    cudnnBackendDescriptor_t x = put_argument(to, 0, &src), w = put_argument(to, 1, &weights);
+    cudnnBackendDescriptor_t y = put_argument(to, 3, &dst);
+    bool has_bias = call->bias.rank > 0, has_relu = posts.activation == UL_CUDA_RELU;
+    cudnnBackendDescriptor_t sum = posts.adds || has_bias || has_relu ? put_between(to, &dst) : y;
+    put_product(to, call, x, w, sum);
+    if (posts.adds) {
+        cudnnBackendDescriptor_t next = has_bias || has_relu ? put_between(to, &dst) : y;
+        put_pointwise(to, CUDNN_POINTWISE_ADD, sum, put_argument(to, 4, &dst), next);
+        sum = next;
+    }
+    if (has_bias) {
+        cudnnBackendDescriptor_t next = has_relu ? put_between(to, &dst) : y;
+        put_pointwise(to, CUDNN_POINTWISE_ADD, sum, put_argument(to, 2, &bias), next);
+        sum = next;
+    }
+    if (has_relu)
+        put_pointwise(to, CUDNN_POINTWISE_RELU_FWD, sum, NULL, y);
+}
+
+bool ul_cudnn_make_graph(const struct ul_cudnn *dnn, const struct ul_call *call,
+                         struct ul_cudnn_graph *graph)
+{
+    struct builder to = {dnn, graph, true, 0, 0, {NULL}};
+    put_convolution(&to, call);
+    cudnnBackendDescriptor_t operations = begin(&to, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+    if (dnn->handle != NULL)
+        put(&to, operations, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &dnn->handle);
+    put(&to, operations, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+        to.operation_count, to.operations);
+    end(&to, operations);
+    graph->operations = operations;
+    return to.good;
+}
+
+void ul_cudnn_free_graph(const struct ul_cudnn *dnn, struct ul_cudnn_graph *graph)
+{
+    ul_cudnn_free_plan(dnn, &graph->plan);
+    while (graph->descriptor_count > 0)
+        ul_cudnn_free(dnn, graph->descriptors[--graph->descriptor_count]);
+    memset(graph, 0, sizeof *graph);
+}
+
+#endif
