@@ -15,6 +15,9 @@ static const struct {
     {"LinearRegressor", ul_ml_linear_regressor},
     {"Normalizer", ul_ml_normalizer},
     {"Scaler", ul_ml_scaler},
+    {"TreeEnsemble", ul_ml_tree_ensemble},
+    {"TreeEnsembleClassifier", ul_ml_tree_classifier},
+    {"TreeEnsembleRegressor", ul_ml_tree_regressor},
     {"ZipMap", ul_ml_zip_map},
 };
 

@@ -11,6 +11,8 @@ ul_upgrade_fn ul_ml_scaler, ul_ml_normalizer, ul_ml_binarizer, ul_ml_feature_ext
     ul_ml_label_encoder, ul_ml_zip_map;
 /* upgrade_ml_linear.c */
 ul_upgrade_fn ul_ml_linear_classifier, ul_ml_linear_regressor;
+/* upgrade_ml_trees.c */
+ul_upgrade_fn ul_ml_tree_ensemble, ul_ml_tree_regressor, ul_ml_tree_classifier;
 
 /* upgrade_ml_scores.c: what models on rows of features have in common. After a problem or an error
  * node->finished is set. */

@@ -47,8 +47,10 @@ enum ul_op_flag {
     UL_OP_MOVES_ROWS = 1u << 21, /* a map that makes rows of the last axis of rows of its input's */
     UL_OP_READS_ROWS = 1u << 22, /* its rows of the last axis are made of those of input 0, each of
                                     the one at its own place, which may as well lie elsewhere */
-    UL_OP_LOOKS_UP = 1u << 17    /* input 0 is read as an elementwise operator's, the others
-                                    wherever its elements say */
+    UL_OP_WALKS = 1u << 23,   /* reads elements of input 0 again and again, wherever the way leads:
+                                 best made before */
+    UL_OP_LOOKS_UP = 1u << 17 /* input 0 is read as an elementwise operator's, the others
+                                 wherever its elements say */
 };
 
 /* Sets the types (and, where known, the constant values) of a node's outputs. */

@@ -145,6 +145,8 @@ static bool check_front(const struct ul_fuse *fuse, struct ul_fuse_trial *trial)
                 return false; /* it must be stored: the Concat passes over it */
             if (trial->front[made])
                 continue;
+            if ((ul_op_get(node->op)->flags & UL_OP_WALKS) != 0)
+                return false;
             if (!can_be_front(fuse, trial, made) || ++count > MAX_FRONT)
                 return false;
             trial->front[made] = true;

@@ -11,6 +11,7 @@ import sys
 from contributed import F32, I64, Case, integers, main, random, rng, weight  # exits without onnx
 
 import numpy as np
+from onnx import numpy_helper
 
 FAMILIES = {}
 LIMIT = 1e-5
@@ -23,6 +24,7 @@ def family(function):
 
 
 def ml(name, op, inputs, outputs=1, version=3, **attributes):
+    """A case; `like` may be among the attributes."""
     return Case(name, op, inputs, outputs, limit=LIMIT, steps=0, domain="ai.onnx.ml",
                 version=version, **attributes)
 
@@ -104,8 +106,222 @@ def linear():
     yield ml("unshifted", "LinearRegressor", [x], coefficients=random(4).tolist())
 
 
+# ---- Trees ----
+
+MODES = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ")
+
+
+class Forest:
+    """Random trees, as lists of nodes: (mode, feature, limit, missing, yes, no) or a leaf."""
+
+    def __init__(self, trees, depth, features=5, modes=("LEQ",), missing=False, values=None,
+                 early=0.2):
+        self.features, self.modes, self.missing, self.values = features, modes, missing, values
+        self.early = early
+        self.trees = [[] for _ in range(trees)]
+        for tree in self.trees:
+            self.grow(tree, depth)
+
+    def grow(self, tree, depth):
+        at = len(tree)
+        tree.append(None)
+        if depth == 0 or (at > 0 and rng.random() < self.early):
+            return at
+        limit = rng.choice(self.values) if self.values is not None else rng.standard_normal()
+        mode, feature = rng.choice(self.modes), int(rng.integers(self.features))
+        missing = int(self.missing and rng.integers(2))
+        yes = self.grow(tree, depth - 1)
+        tree[at] = (str(mode), feature, float(F32(limit)), missing, yes, self.grow(tree, depth - 1))
+        return at
+
+    def old(self, kind, classes, tensors=None, positive=False):
+        """Attributes of the older form; `classes` gives the targets of a leaf of tree t."""
+        names = ("treeids", "nodeids", "featureids", "values", "modes", "truenodeids",
+                 "falsenodeids", "missing_value_tracks_true")
+        nodes = {name: [] for name in names}
+        weights = {name: [] for name in ("treeids", "nodeids", "ids", "weights")}
+        for t, tree in enumerate(self.trees):
+            for i, node in enumerate(tree):
+                mode, feature, limit, missing, yes, no = node or ("LEAF", 0, 0.0, 0, 0, 0)
+                mode = mode if node is None else f"BRANCH_{mode}"
+                for name, value in zip(names, (t, i, feature, limit, mode, yes, no, missing)):
+                    nodes[name].append(value)
+                for target in classes(t) if node is None else ():
+                    value = float(F32(rng.standard_normal()))
+                    for name, item in zip(weights, (t, i, target, abs(value) if positive else value)):
+                        weights[name].append(item)
+        result = {f"nodes_{k}": v for k, v in nodes.items()}
+        result.update((f"{kind}_{k}", v) for k, v in weights.items())
+        if not self.missing:
+            del result["nodes_missing_value_tracks_true"]
+        for name in ("nodes_values", f"{kind}_weights") if tensors else ():
+            array = np.asarray(result.pop(name), tensors)
+            result[f"{name}_as_tensor"] = numpy_helper.from_array(array, name)
+        return result
+
+    def new(self, targets, dtype=F32):
+        """Attributes of TreeEnsemble, for `targets` targets."""
+        nodes = {name: [] for name in ("featureids", "splits", "modes", "truenodeids", "trueleafs",
+                                       "falsenodeids", "falseleafs", "missing_value_tracks_true")}
+        roots, leaves, weights, members = [], [], [], []
+        for tree in self.trees:
+            begin, places = len(nodes["modes"]), {}
+            for i, node in enumerate(tree):
+                if node is None:
+                    places[i] = (len(leaves), 1)
+                    leaves.append(int(rng.integers(targets)))
+                    weights.append(rng.standard_normal())
+                else:
+                    places[i] = (begin + sum(n is not None for n in tree[:i]), 0)
+            roots.append(begin)
+            for node in tree if tree[0] else [("LEQ", 0, 0.0, 0, 0, 0)]:
+                if node is None:
+                    continue
+                mode, feature, limit, missing, yes, no = node
+                if mode == "MEMBER":
+                    members += [*rng.choice(self.values, rng.integers(1, 6)), np.nan]
+                for name, value in zip(nodes, (feature, limit, (*MODES, "MEMBER").index(mode),
+                                               *places[yes], *places[no], missing)):
+                    nodes[name].append(value)
+        result = {f"nodes_{k}": v for k, v in nodes.items()}
+        for name, array in (("nodes_splits", nodes["splits"]), ("leaf_weights", weights)):
+            result[name] = numpy_helper.from_array(np.asarray(array, dtype), name)
+        result["nodes_modes"] = numpy_helper.from_array(np.asarray(nodes["modes"], np.uint8), "modes")
+        if members:
+            result["membership_values"] = numpy_helper.from_array(np.asarray(members, dtype), "m")
+        return {**result, "tree_roots": roots, "leaf_targetids": leaves, "n_targets": targets}
+
+
+def holes(x):
+    """x with some NaN in it."""
+    return np.where(rng.random(x.shape) < 0.2, np.nan, x).astype(x.dtype)
+
+
+def regressor(name, forest, targets, x=None, classes=None, tensors=None, **attributes):
+    classes = classes or (lambda t: range(targets))
+    return ml(name, "TreeEnsembleRegressor", [random(19, 5) if x is None else x],
+              n_targets=targets, **forest.old("target", classes, tensors), **attributes)
+
+
+def classifier(name, forest, labels, classes, x=None, positive=False, **attributes):
+    return ml(name, "TreeEnsembleClassifier", [random(19, 5) if x is None else x], ["scores"],
+              classlabels_int64s=labels, **forest.old("class", classes, positive=positive),
+              **attributes)
+
+
+@family
+def trees():
+    small = np.array([-1, 0, 1, 2], F32)
+    whole = rng.integers(-2, 4, (19, 5)).astype(F32)
+    for mode in MODES:
+        for missing in (False, True):
+            yield regressor(f"{mode}_{missing}", Forest(3, 4, modes=(mode,), values=small,
+                                                        missing=missing), 1, holes(whole))
+    yield regressor("modes", Forest(9, 5, modes=MODES, values=small, missing=True), 1, holes(whole))
+    yield regressor("ends", Forest(4, 3, modes=("LT", "GTE", "LEQ", "GT"),
+                                   values=np.array([np.inf, -np.inf, 0], F32)), 1,
+                    rng.choice(np.array([np.inf, -np.inf, -0.0, 0, 1e-45, -1e-45], F32), (19, 5)))
+    for aggregate in ("SUM", "AVERAGE", "MIN", "MAX"):
+        yield regressor(aggregate, Forest(17, 4), 1, aggregate_function=aggregate)
+        yield regressor(f"{aggregate}_base", Forest(8, 4), 3, base_values=[0.5, -1.0, 2.0],
+                        aggregate_function=aggregate)
+        yield regressor(f"{aggregate}_apart", Forest(7, 3), 3, classes=lambda t: [t % 3],
+                        aggregate_function=aggregate)
+    for post in ("LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"):
+        yield regressor(post, Forest(4, 3), 3, post_transform=post)
+    yield regressor("leaf", Forest(2, 0), 1)
+    yield regressor("one_row", Forest(40, 6), 1, random(1, 5))
+    yield regressor("deep", Forest(3, 40, early=0.45), 2)
+    yield regressor("double", Forest(11, 5), 2, random(19, 5).astype(F64), tensors=F64)
+    yield regressor("double_of_floats", Forest(11, 5), 1, random(19, 5).astype(F64))
+
+
+@family
+def tree_classes():
+    for positive in (False, True):
+        for base in ([], [0.25], [0.25, -0.5]):
+            name = f"{positive}_{len(base)}"
+            more = {"base_values": base} if base else {}
+            for post in ("NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"):
+                yield classifier(f"first_{post}_{name}", Forest(3, 3), [4, 7], lambda t: [0],
+                                 positive=positive, post_transform=post, **more)
+                yield classifier(f"both_{post}_{name}", Forest(3, 3), [0, 1], lambda t: [0, 1],
+                                 positive=positive, post_transform=post, **more)
+            if len(base) < 2:
+                yield classifier(f"second_{name}", Forest(3, 3), [4, 7], lambda t: [1],
+                                 positive=positive, **more)
+            yield classifier(f"apart_{name}", Forest(4, 3), [0, 1], lambda t: [t % 2],
+                             positive=positive, post_transform="SOFTMAX", **more)
+    yield classifier("many", Forest(6, 4), [3, 5, 9], lambda t: range(3), positive=True)
+    yield classifier("many_apart", Forest(6, 4), [3, 5, 9], lambda t: [t % 3],
+                     post_transform="SOFTMAX", base_values=[0.5, 0.25, 0.125])
+    yield classifier("absent", Forest(6, 4), [0, 1, 2, 3], lambda t: [1, 3])
+    for name, x in of_types(random(19, 5)):
+        yield classifier(name, Forest(6, 4), [0, 1, 2], lambda t: range(3), x=x)
+
+
+@family
+def tree_ensemble():
+    values = np.arange(-3, 9).astype(F32)
+    whole = rng.integers(-4, 10, (29, 5)).astype(F32)
+    for dtype in (F32, F64):
+        for count, modes, missing in ((1, ("MEMBER",), False), (9, ("MEMBER",), False),
+                                      (9, (*MODES, "MEMBER"), True), (9, MODES, True)):
+            forest = Forest(count, 4, modes=modes, values=values, missing=missing)
+            yield ml(f"e{count}_{len(modes)}_{np.dtype(dtype).name}_{missing}", "TreeEnsemble",
+                     [(holes(whole) if missing else whole).astype(dtype)], version=5,
+                     **forest.new(3, dtype))
+    for aggregate in range(4):
+        yield ml(f"aggregate_{aggregate}", "TreeEnsemble", [random(19, 5)], version=5,
+                 aggregate_function=aggregate, **Forest(9, 3).new(2))
+    # onnxruntime takes ONNX's SOFTMAX (1) for LOGISTIC (2) and the other way round
+    for post, theirs in enumerate((0, 2, 1, 3)):
+        x, forest = random(19, 5), Forest(9, 3).new(2)
+        yield ml(f"post_{post}", "TreeEnsemble", [x], version=5, post_transform=post, **forest,
+                 like=ml("", "TreeEnsemble", [x], version=5, post_transform=theirs, **forest))
+
+
+def tree(**changes):
+    """Two leaves, with some attributes replaced."""
+    attributes = {"nodes_treeids": [0, 0, 0], "nodes_nodeids": [0, 1, 2],
+                  "nodes_featureids": [0, 0, 0], "nodes_values": [0.5, 0.0, 0.0],
+                  "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"], "nodes_truenodeids": [1, 0, 0],
+                  "nodes_falsenodeids": [2, 0, 0], "target_treeids": [0, 0],
+                  "target_nodeids": [1, 2], "target_ids": [0, 0], "target_weights": [1.0, 2.0]}
+    return {**attributes, **changes}
+
+
+def bad_trees():
+    wrong = {
+        "cycle": ("cycle", {"nodes_modes": ["BRANCH_LEQ", "BRANCH_LEQ", "LEAF"],
+                            "nodes_truenodeids": [1, 1, 0], "nodes_falsenodeids": [2, 2, 0],
+                            "target_nodeids": [2, 2]}),
+        "back": ("cycle", {"nodes_truenodeids": [0, 0, 0]}),
+        "child": ("node 7", {"nodes_truenodeids": [7, 0, 0]}),
+        "negative": ("node -1", {"nodes_falsenodeids": [-1, 0, 0]}),
+        "feature": ("feature", {"nodes_featureids": [3, 0, 0]}),
+        "feature_below": ("feature", {"nodes_featureids": [-1, 0, 0]}),
+        "nan": ("NaN", {"nodes_values": [float("nan"), 0.0, 0.0]}),
+        "mode": ("BRANCH", {"nodes_modes": ["BRANCH_LIKE", "LEAF", "LEAF"]}),
+        "twice": ("twice", {"nodes_nodeids": [0, 1, 1]}),
+        "short": ("nodes_values", {"nodes_values": [0.5]}),
+        "weight": ("finite", {"target_weights": [float("inf"), 0.0]}),
+        "target": ("target", {"target_ids": [0, 1]}),
+        "branch": ("no leaf", {"target_nodeids": [0, 1]}),
+        "nowhere": ("node 9", {"target_nodeids": [9, 1]}),
+    }
+    for name, (text, changes) in wrong.items():
+        yield 2, text, ml(name, "TreeEnsembleRegressor", [random(2, 3)], n_targets=1,
+                          **tree(**changes))
+    yield 2, "no trees", ml("empty", "TreeEnsembleRegressor", [random(2, 3)], n_targets=1)
+    few = Forest(2, 3, modes=("MEMBER",), values=np.arange(5)).new(1)
+    few["membership_values"] = numpy_helper.from_array(np.array([1, 2], F32), "m")
+    yield 2, "membership", ml("members", "TreeEnsemble", [random(2, 5)], version=5, **few)
+
+
 def bad():
     """Exit code, a part of the message, and the case."""
+    yield from bad_trees()
     x = random(2, 3)
     yield 2, "coefficients", ml("few", "LinearRegressor", [x], coefficients=[1.0, 2.0])
     yield 2, "labels", ml("labels", "LinearClassifier", [x], ["scores"],

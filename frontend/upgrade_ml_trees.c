@@ -1,0 +1,283 @@
+/* TreeEnsemble, TreeEnsembleRegressor and TreeEnsembleClassifier of ai.onnx.ml: what the sums of
+ * their trees become. */
+#include "frontend/upgrade_ml_forest.h"
+
+#include <math.h>
+#include <string.h>
+
+static ul_value_id average(struct ul_old_node *node, const struct ul_ml_forest *forest,
+                           ul_value_id scores)
+{
+    if (forest->aggregate != UL_ML_AVERAGE)
+        return scores;
+    return ul_old_emit_two(node, "Div", scores,
+                           ul_old_const_float(node, forest->dtype, forest->tree_count));
+}
+
+static ul_value_id add_base(struct ul_old_node *node, const struct ul_ml_forest *forest,
+                            const struct ul_ml_list *base, ul_value_id scores)
+{
+    if (base->count == 0)
+        return scores;
+    return ul_old_emit_two(node, "Add", scores,
+                           ul_ml_const(node, forest->dtype, 1, &base->count, base->floats));
+}
+
+static ul_value_id transform(struct ul_old_node *node, const struct ul_ml_forest *forest,
+                             ul_value_id scores)
+{
+    return forest->target_count > 1 ? ul_ml_transform(node, scores)
+                                    : ul_ml_transform_one(node, scores);
+}
+
+/* The type in which a forest over this input computes. */
+static enum ul_dtype type_of(struct ul_old_node *node)
+{
+    return ul_old_dtype(node, 0) == UL_F64 ? UL_F64 : UL_F32;
+}
+
+static bool read_aggregate(struct ul_old_node *node, struct ul_ml_forest *forest)
+{
+    static const char *const names[] = {"AVERAGE", "SUM", "MIN", "MAX"};
+    const char *name = ul_old_string(node, "aggregate_function", "SUM");
+    for (uint32_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strcmp(name, names[i]) != 0)
+            continue;
+        forest->aggregate = (enum ul_ml_aggregate)i;
+        return true;
+    }
+    ul_old_invalid(node, "its aggregate_function must be SUM, AVERAGE, MIN or MAX");
+    return false;
+}
+
+static bool check_targets(struct ul_old_node *node, int64_t targets)
+{
+    if (targets >= 1 && targets <= INT32_MAX)
+        return true;
+    ul_old_invalid(node, "has no n_targets");
+    return false;
+}
+
+void ul_ml_tree_regressor(struct ul_old_node *node)
+{
+    struct ul_ml_forest forest = {.dtype = type_of(node),
+                                  .target_count = ul_old_int(node, "n_targets", 1)};
+    struct ul_type type;
+    struct ul_ml_list base;
+    ul_value_id x = ul_ml_rows(node, forest.dtype, &type);
+    if (x == UL_NONE || !check_targets(node, forest.target_count) ||
+        !read_aggregate(node, &forest) || !ul_ml_read_old(node, "target", &forest) ||
+        !ul_ml_read_floats(node, "base_values", forest.dtype, &base))
+        return;
+    if (base.count != 0 && base.count != forest.target_count) {
+        ul_old_invalid(node, "has another number of base_values than of targets");
+        return;
+    }
+    ul_value_id scores = ul_ml_emit_forest(node, x, type.dims[1], &forest);
+    if (scores == UL_NONE)
+        return;
+    scores = add_base(node, &forest, &base, average(node, &forest, scores));
+    scores = transform(node, &forest, scores);
+    ul_old_set_result(node, 0,
+                      forest.dtype == UL_F32 ? scores : ul_old_emit_cast(node, scores, UL_F32));
+}
+
+void ul_ml_tree_ensemble(struct ul_old_node *node)
+{
+    static const char *const posts[] = {"NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"};
+    struct ul_ml_forest forest = {.dtype = type_of(node),
+                                  .target_count = ul_old_int(node, "n_targets", 1)};
+    int64_t aggregate = ul_old_int(node, "aggregate_function", UL_ML_SUM);
+    int64_t post = ul_old_int(node, "post_transform", 0);
+    struct ul_type type;
+    ul_value_id x = ul_ml_rows(node, forest.dtype, &type);
+    if (x == UL_NONE || !check_targets(node, forest.target_count))
+        return;
+    if (aggregate < UL_ML_AVERAGE || aggregate > UL_ML_MAX || post < 0 ||
+        post >= (int64_t)(sizeof posts / sizeof *posts)) {
+        ul_old_invalid(node, "has an aggregate_function or a post_transform that there is not");
+        return;
+    }
+    forest.aggregate = (enum ul_ml_aggregate)aggregate;
+    ul_old_set_string(node, "post_transform", posts[post]);
+    ul_value_id scores =
+        ul_ml_read_new(node, &forest) ? ul_ml_emit_forest(node, x, type.dims[1], &forest) : UL_NONE;
+    if (scores != UL_NONE)
+        ul_old_set_result(node, 0, transform(node, &forest, average(node, &forest, scores)));
+}
+
+/* ---- Classes ---- */
+
+/* Do all ways through some tree end at a weight for `target`? Of a forest that was emitted, whose
+ * trees are trees. */
+static bool always_has(const struct ul_old_node *node, const struct ul_ml_forest *forest,
+                       int64_t target)
+{
+    uint32_t *stack =
+        UL_NEW_ARRAY(node->builder->scratch, uint32_t, (uint64_t)forest->node_count + 1);
+    for (uint32_t t = 0; t < forest->tree_count; t++) {
+        uint32_t count = 1;
+        bool is_sure = true;
+        stack[0] = forest->roots[t];
+        while (count > 0 && is_sure) {
+            const struct ul_ml_node *at = &forest->nodes[stack[--count]];
+            bool is_found = at->mode != UL_ML_LEAF;
+            for (uint32_t i = 0; !is_found && i < at->count; i++)
+                is_found = forest->entries[at->first + i].target == target;
+            is_sure = is_found;
+            if (at->mode == UL_ML_LEAF)
+                continue;
+            stack[count++] = at->yes;
+            stack[count++] = at->no;
+        }
+        if (is_sure)
+            return true;
+    }
+    return false;
+}
+
+/* Bits of the first two classes for which there are weights. */
+static uint32_t classes_of(const struct ul_ml_forest *forest)
+{
+    uint32_t classes = 0;
+    for (uint32_t i = 0; i < forest->entry_count; i++)
+        classes |= forest->entries[i].target == 0 ? 1u : forest->entries[i].target == 1 ? 2u : 0u;
+    return classes;
+}
+
+static bool is_positive(const struct ul_ml_forest *forest)
+{
+    for (uint32_t i = 0; i < forest->entry_count; i++)
+        if (forest->entries[i].weight < 0)
+            return false;
+    return true;
+}
+
+static void set_scores(struct ul_old_node *node, const struct ul_ml_forest *forest,
+                       ul_value_id scores)
+{
+    ul_old_set_result(node, 1,
+                      forest->dtype == UL_F32 ? scores : ul_old_emit_cast(node, scores, UL_F32));
+}
+
+/* The score of one class beside a 0 for the other. */
+static ul_value_id beside_zero(struct ul_old_node *node, ul_value_id score, bool is_second)
+{
+    struct ul_type type = ul_old_type(node, score);
+    ul_value_id zeros = ul_old_const_zeros(node, type.dtype, type.rank, type.dims);
+    return ul_old_emit_concat(node, is_second ? zeros : score, is_second ? score : zeros, 1);
+}
+
+/* Of two classes one of which has weights: `score` decides, at 1/2 where all weights are positive,
+ * as probabilities are, else at 0. */
+static void finish_one_of_two(struct ul_old_node *node, const struct ul_ml_forest *forest,
+                              const struct ul_ml_labels *labels, const struct ul_ml_list *base,
+                              bool is_second, ul_value_id score)
+{
+    bool positive = is_positive(forest);
+    const char *post = ul_old_string(node, "post_transform", "NONE");
+    if (is_second ? base->count == 2 : strcmp(post, "PROBIT") == 0 && base->count < 2) {
+        ul_old_problem(node, "has one score for two classes, and base_values or a post_transform "
+                             "that are for both");
+        return;
+    }
+    if (base->count > 0 && !is_second)
+        score = ul_old_emit_two(node, "Add", score,
+                                ul_old_const_float(node, forest->dtype, base->floats[0]));
+    ul_ml_set_label_above(node, labels, score, positive ? 0.5 : 0);
+    if (is_second || base->count == 2) {
+        set_scores(node, forest, ul_ml_transform(node, beside_zero(node, score, is_second)));
+        return;
+    }
+    bool is_logistic = strcmp(post, "LOGISTIC") == 0;
+    if (is_logistic)
+        score = ul_old_emit_one(node, "Sigmoid", score);
+    set_scores(node, forest, ul_ml_both(node, score, positive || is_logistic ? 1 : 0));
+}
+
+/* Of two classes that both have weights: the second is taken where its score is above 0, and is
+ * called 1, whatever the labels are, as onnxruntime has it. */
+static void finish_two(struct ul_old_node *node, const struct ul_ml_forest *forest,
+                       const struct ul_ml_labels *labels, const struct ul_ml_list *base,
+                       ul_value_id scores)
+{
+    struct ul_ml_labels numbers = {.count = 0, .ints = labels->ints};
+    if (!always_has(node, forest, 1)) {
+        ul_old_problem(node,
+                       "has rows with weights for the first of two classes alone, and others");
+        return;
+    }
+    if (base->count == 2) {
+        ul_value_id first = ul_old_emit_slice(node, scores, 1, 0, 1);
+        first = ul_old_emit_two(node, "Add", first,
+                                ul_old_const_float(node, forest->dtype, base->floats[1]));
+        scores = ul_ml_both(node, first, 0);
+    } else if (base->count == 1) {
+        double values[2] = {base->floats[0], 0};
+        scores = ul_old_emit_two(node, "Add", scores,
+                                 ul_ml_const(node, forest->dtype, 1, (int64_t[]){2}, values));
+    }
+    ul_ml_set_label_above(node, &numbers, ul_old_emit_slice(node, scores, 1, 1, 2), 0);
+    set_scores(node, forest, ul_ml_transform(node, scores));
+}
+
+/* Classes without any weight or base value are never the label. */
+static void finish_many(struct ul_old_node *node, const struct ul_ml_forest *forest,
+                        const struct ul_ml_labels *labels, const struct ul_ml_list *base,
+                        ul_value_id scores)
+{
+    int64_t count = forest->target_count;
+    double *bases = UL_NEW_ARRAY(node->builder->scratch, double, (uint64_t)count);
+    double *absent = UL_NEW_ARRAY(node->builder->scratch, double, (uint64_t)count);
+    bool all = true;
+    for (int64_t j = 0; j < count; j++)
+        absent[j] = j < base->count ? 0 : -(double)INFINITY;
+    for (uint32_t i = 0; i < forest->entry_count; i++)
+        absent[forest->entries[i].target] = 0;
+    for (int64_t j = 0; j < count; j++) {
+        bases[j] = j < base->count ? base->floats[j] : 0;
+        all = all && !isinf(absent[j]);
+    }
+    if (base->count > 0)
+        scores = ul_old_emit_two(node, "Add", scores,
+                                 ul_ml_const(node, forest->dtype, 1, &count, bases));
+    ul_value_id ranked = all ? scores
+                             : ul_old_emit_two(node, "Add", scores,
+                                               ul_ml_const(node, forest->dtype, 1, &count, absent));
+    ul_ml_set_labels(node, labels, ul_ml_largest(node, ranked));
+    set_scores(node, forest, ul_ml_transform(node, scores));
+}
+
+void ul_ml_tree_classifier(struct ul_old_node *node)
+{
+    struct ul_ml_forest forest = {.dtype = type_of(node), .aggregate = UL_ML_SUM};
+    struct ul_ml_labels labels;
+    struct ul_type type;
+    struct ul_ml_list base;
+    if (!ul_ml_get_labels(node, &labels))
+        return;
+    forest.target_count = labels.count;
+    ul_value_id x = ul_ml_rows(node, forest.dtype, &type);
+    if (x == UL_NONE || !ul_ml_read_old(node, "class", &forest) ||
+        !ul_ml_read_floats(node, "base_values", forest.dtype, &base))
+        return;
+    if (labels.count < 2 || base.count > labels.count) {
+        ul_old_problem(node, "has fewer than two classes, or more base_values than classes");
+        return;
+    }
+    uint32_t classes = labels.count == 2 ? classes_of(&forest) : 0;
+    bool is_one = classes == 1 || classes == 2;
+    if (is_one)
+        forest.target_count = 1;
+    for (uint32_t i = 0; i < forest.entry_count && is_one; i++)
+        forest.entries[i].target = 0;
+    ul_value_id scores = ul_ml_emit_forest(node, x, type.dims[1], &forest);
+    if (scores == UL_NONE)
+        return;
+    if (is_one)
+        finish_one_of_two(node, &forest, &labels, &base, classes == 2, scores);
+    else if (labels.count == 2)
+        finish_two(node, &forest, &labels, &base, scores);
+    else
+        finish_many(node, &forest, &labels, &base, scores);
+}
