@@ -13,7 +13,7 @@
  * weights; else a leaf has a row of weights, one for each target.
  */
 #include "frontend/upgrade_ml_forest.h"
-#include "ir/ops/ml_trees.h"
+#include "ir/trees.h"
 
 #include <math.h>
 #include <stdlib.h>

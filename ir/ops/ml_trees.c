@@ -8,11 +8,11 @@
  * apart from each other, and so are groups of eight trees. What it leaves undone: rows do not share
  * the loads of the tables.
  */
-#include "ir/ops/ml_trees.h"
 #include "ir/ops/hooks.h"
 
 #include "ir/kernel_build.h"
 #include "ir/ops/require.h"
+#include "ir/trees.h"
 
 #include <math.h>
 

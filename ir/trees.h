@@ -9,8 +9,8 @@
  * Invariants (ul_infer_trees): children stand behind their parents and inside the tables; features
  * are columns of x; no tree of eight is deeper than the entry of these says.
  */
-#ifndef UL_OPS_ML_TREES_H
-#define UL_OPS_ML_TREES_H
+#ifndef UL_IR_TREES_H
+#define UL_IR_TREES_H
 
 enum ul_tree_flag {
     UL_TREE_BRANCHES = 1u << 0,
