@@ -329,8 +329,11 @@ __device__ __forceinline__ uint32_t ul_attend_pair(bool is_aligned, I row, I e, 
                                                    const PLACE &place)
 {
     const ul_source first = place(row, e);
-    if (PACK > 1 && is_aligned)
+    if (PACK > 1 && is_aligned) {
+        ul_note_pack(PACK, true);
         return e < size && first.is_there ? *(const uint32_t *)(const void *)first.from : 0u;
+    }
+    ul_note_pack(PACK, false);
     const ul_source second = place(row, (I)(e + 1));
     const uint32_t low = e < size && first.is_there ? *first.from : 0u;
     return low | (e + 1 < size && second.is_there ? (uint32_t)*second.from << 16 : 0u);

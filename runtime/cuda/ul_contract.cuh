@@ -97,8 +97,11 @@ template <typename T, int COUNT> __device__ __forceinline__ ul_pack_of<T, COUNT>
 template <int COUNT, typename T>
 __device__ __forceinline__ ul_pack_of<T, COUNT> ul_pack_read(const T *from, bool is_aligned)
 {
-    if (is_aligned)
+    if (is_aligned) {
+        ul_note_pack(COUNT, true);
         return *(const ul_pack_of<T, COUNT> *)(const void *)from;
+    }
+    ul_note_pack(COUNT, false);
     ul_pack_of<T, COUNT> pack;
     UL_UNROLLED
     for (int i = 0; i < COUNT; i++)
@@ -110,7 +113,10 @@ __device__ __forceinline__ ul_pack_of<T, COUNT> ul_pack_read(const T *from, bool
 template <int COUNT = 16, typename T> __device__ __forceinline__ bool ul_is_aligned(const T *place)
 {
     constexpr size_t bytes = COUNT * sizeof(T) > 16 ? 16 : COUNT * sizeof(T);
-    return (uintptr_t)place % bytes == 0;
+    const bool is_aligned = (uintptr_t)place % bytes == 0;
+    if (!is_aligned)
+        ul_note_pack(COUNT, false);
+    return is_aligned;
 }
 
 /* How an operand is read: PACK neighbours at once, along k or beside it. */
@@ -576,11 +582,13 @@ template <int ROWS, int WIDTH, int PACK, int THREADS, class LAYOUT> struct ul_st
             for (int i = 0; i < count; i++) {
                 const ul_source found = source(row(i), column(i));
                 if constexpr (PACK > 1) {
+                    ul_note_pack(PACK, true);
                     if (has(i))
                         ul_copy<2 * PACK>(to + place(i), found.from, found.is_there);
                 }
             }
         } else {
+            ul_note_pack(PACK, false);
             UL_ROLLED
             for (int i = 0; i < count; i++) {
                 const ul_source found = source(row(i), column(i));

@@ -27,6 +27,7 @@ template <typename Type> static __device__ inline Type *ul_at(unsigned char *byt
 template <typename Type, int count>
 static __device__ inline void ul_pack_write(Type *to, const ul_pack_of<Type, count> &pack)
 {
+    ul_note_pack(count, true);
     *reinterpret_cast<ul_pack_of<Type, count> *>(to) = pack;
 }
 

@@ -62,6 +62,12 @@ struct ul_bfloat16 {
 
 #ifdef __CUDACC__
 
+/* Whether so many elements, more than one, are moved at once, or one by one because their place is
+ * not aligned: tests/cuda_emulation counts it, a device does not. */
+__device__ __forceinline__ void ul_note_pack(int, bool)
+{
+}
+
 /* BYTES: 4, 8 or 16, from global memory to shared; zeros where it is not there, and then `from` is
  * not read. What goes around the nearest cache, 16 bytes, is not read again by this thread. */
 template <int BYTES>

@@ -5,6 +5,8 @@
  *
  * Of each launch (kernel, copy, call): bytes that threads read and write, and the sectors of 32
  * bytes among them, each once, which is what memory behind a cache that holds it all would move.
+ * Of kernels also what they say themselves: packs that are moved whole, what is moved one by one
+ * because a place is not aligned, and products on tensor cores.
  * Without that variable at building nothing here is called.
  */
 #include "emulate.h"
@@ -12,6 +14,8 @@
 #include <map>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string>
+#include <utility>
 #include <vector>
 
 #define SECTOR 32
@@ -21,6 +25,7 @@ namespace
 
 struct sums {
     uint64_t launches, bytes[2], sectors[2]; /* read, written */
+    uint64_t packs, unaligned, products;
 };
 
 /* The launch that touched a sector last, 0 for none; read, written. */
@@ -29,11 +34,11 @@ struct memory {
     std::vector<uint32_t> seen[2];
 };
 
-std::map<uint32_t, struct sums> steps;
+std::map<std::pair<uint32_t, std::string>, struct sums> steps; /* of a step, by kernel */
 std::vector<struct memory *> memories;
 struct memory *last;
 uint32_t step_now = UL_EMULATE_NO_STEP, launch;
-struct sums *running; /* of the step that is counted now; NULL: nothing is */
+struct sums *running; /* of the launch that is counted now; NULL: nothing is */
 
 struct memory *find_memory(uintptr_t at)
 {
@@ -66,11 +71,16 @@ void write_counts()
         perror(getenv("UL_EMULATE_COUNT"));
         return;
     }
-    fprintf(file, "step\tlaunches\tread_bytes\twritten_bytes\tread_sectors\twritten_sectors\n");
-    for (const auto &[step, sums] : steps)
-        fprintf(file, "%u\t%llu\t%llu\t%llu\t%llu\t%llu\n", step, (unsigned long long)sums.launches,
-                (unsigned long long)sums.bytes[0], (unsigned long long)sums.bytes[1],
-                (unsigned long long)sums.sectors[0], (unsigned long long)sums.sectors[1]);
+    fprintf(file,
+            "step\tkernel\tlaunches\tread_bytes\twritten_bytes\tread_sectors\twritten_sectors\t"
+            "packs\tunaligned\tproducts\n");
+    for (const auto &[at, sums] : steps) {
+        fprintf(file, "%u\t%s", at.first, at.second.c_str());
+        for (uint64_t number : {sums.launches, sums.bytes[0], sums.bytes[1], sums.sectors[0],
+                                sums.sectors[1], sums.packs, sums.unaligned, sums.products})
+            fprintf(file, "\t%llu", (unsigned long long)number);
+        fprintf(file, "\n");
+    }
     fclose(file);
 }
 
@@ -109,11 +119,11 @@ void count_memory(const void *begin, size_t size_bytes)
     memories.push_back(memory);
 }
 
-void count_begin(uint32_t step)
+void count_begin(uint32_t step, const char *name)
 {
     if (step == UL_EMULATE_NO_STEP || !counts())
         return;
-    running = &steps[step];
+    running = &steps[{step, name}];
     running->launches++;
     launch++;
 }
@@ -133,10 +143,22 @@ void count_copy(uint32_t step, const void *from, const void *to, size_t size_byt
 {
     if (!counts() || find_memory((uintptr_t)from) == NULL || find_memory((uintptr_t)to) == NULL)
         return;
-    count_begin(step);
+    count_begin(step, "copy");
     count_touch(from, size_bytes, false);
     count_touch(to, size_bytes, true);
     count_end();
+}
+
+void ul_emulate_count_pack(bool is_whole)
+{
+    if (running != NULL)
+        (is_whole ? running->packs : running->unaligned)++;
+}
+
+void ul_emulate_count_product(void)
+{
+    if (running != NULL)
+        running->products++;
 }
 
 static bool call_counts;
@@ -144,7 +166,7 @@ static bool call_counts;
 void ul_emulate_count_call(void)
 {
     call_counts = step_now != UL_EMULATE_NO_STEP && counts();
-    count_begin(step_now);
+    count_begin(step_now, "call");
     count_end();
 }
 
@@ -152,7 +174,7 @@ void ul_emulate_count_operand(const void *pointer, size_t size_bytes, bool is_re
 {
     if (!call_counts || size_bytes == 0)
         return;
-    running = &steps[step_now];
+    running = &steps[{step_now, "call"}];
     touch((uintptr_t)pointer, size_bytes, is_result);
     running = NULL;
 }

@@ -75,8 +75,8 @@ cudaError_t capture_forbids();
 /* Of what is enqueued now. */
 uint32_t count_step(void);
 void count_memory(const void *begin, size_t size_bytes);
-/* A launch of the step; what is touched until its end is counted. */
-void count_begin(uint32_t step);
+/* A launch of the step, of the kernel of that name; what is touched until its end is counted. */
+void count_begin(uint32_t step, const char *name);
 void count_end(void);
 /* Within the device. */
 void count_copy(uint32_t step, const void *from, const void *to, size_t size_bytes);

@@ -42,7 +42,8 @@ def measure(ullage, model, options, folder):
     steps = [[name, least, 0, 0] for name, least in zip(names, moved, strict=True)]
     with open(counts, encoding="utf-8") as file:
         for line in file.read().splitlines()[1:]:
-            number, _, read, written, read_sectors, written_sectors = map(int, line.split("\t"))
+            number, _, _, *counts = line.split("\t")
+            number, read, written, read_sectors, written_sectors = map(int, [number, *counts[:4]])
             steps[number][2] += 32 * (read_sectors + written_sectors)
             steps[number][3] += read + written
     return steps

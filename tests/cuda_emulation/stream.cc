@@ -119,7 +119,7 @@ void run_op(const struct op &op)
             device_fail(cudaErrorLaunchFailure);
             break;
         }
-        count_begin(op.step);
+        count_begin(op.step, op.name.c_str());
         kernel_run(op.kernel, op.arguments.data());
         count_end();
         break;

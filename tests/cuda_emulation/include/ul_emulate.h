@@ -45,6 +45,28 @@ void ul_emulate_begin_step(unsigned step);
 void ul_emulate_count_call(void);
 void ul_emulate_count_operand(const void *pointer, size_t size_bytes, bool is_result);
 
+/* ---- what kernels say of themselves, where that is counted ---- */
+
+void ul_emulate_count_pack(bool is_whole);
+void ul_emulate_count_product(void);
+
+/* So many elements are moved at once, or one by one. */
+static inline void ul_note_pack([[maybe_unused]] int elements, [[maybe_unused]] bool is_whole)
+{
+#if defined(UL_EMULATE_COUNT)
+    if (elements > 1)
+        ul_emulate_count_pack(is_whole);
+#endif
+}
+
+/* A warp multiplies on tensor cores. */
+static inline void ul_note_product(void)
+{
+#if defined(UL_EMULATE_COUNT)
+    ul_emulate_count_product();
+#endif
+}
+
 /* ---- launches ---- */
 
 /* A kernel of the program under test. */

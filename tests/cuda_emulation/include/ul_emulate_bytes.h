@@ -6,7 +6,7 @@
 #ifndef UL_EMULATE_BYTES_H
 #define UL_EMULATE_BYTES_H
 
-#include "cuda_runtime.h"
+#include "ul_emulate.h"
 
 #include <stdint.h>
 
@@ -41,6 +41,7 @@ template <bool A_SIGNED, bool B_SIGNED> struct ul_bytes {
     __attribute__((no_sanitize("thread"))) static void multiply_all(unsigned, void *const *given)
     {
         uint32_t a[16][8], b[8][8];
+        ul_note_product();
         for (int lane = 0; lane < 32; lane++) {
             const struct ul_bytes_given *all = (const struct ul_bytes_given *)given[lane];
             for (int i = 0; i < 4; i++)

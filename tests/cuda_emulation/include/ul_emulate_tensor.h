@@ -114,6 +114,7 @@ template <class KIND> struct ul_emulate_products {
     __attribute__((no_sanitize("thread"))) static void all(unsigned, void *const *given)
     {
         float a[16][16], b[16][8];
+        ul_note_product();
         for (int lane = 0; lane < 32; lane++) {
             const struct ul_emulate_product *of = (const struct ul_emulate_product *)given[lane];
             const int r = lane / 4, c = lane % 4 * 2;
