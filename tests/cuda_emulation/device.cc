@@ -389,13 +389,16 @@ void ul_emulate_take(long bytes)
 /* What a kernel asked for, with cudaFuncSetAttribute. */
 static std::map<const void *, size_t> rest_bytes_of;
 
+size_t rest_bytes_asked(const void *function)
+{
+    auto asked = rest_bytes_of.find(function);
+    return asked != rest_bytes_of.end() ? asked->second : 0;
+}
+
 uint64_t blocks_resident(const void *function, uint64_t threads, size_t rest_bytes)
 {
     const size_t reserved = 1 << 10; /* of each block */
-    auto asked = rest_bytes_of.find(function);
-    size_t allowed = asked != rest_bytes_of.end() ? asked->second : 0;
-    if (allowed < UL_EMULATE_SHARED_BYTES)
-        allowed = UL_EMULATE_SHARED_BYTES;
+    const size_t allowed = std::max(rest_bytes_asked(function), (size_t)UL_EMULATE_SHARED_BYTES);
     if (threads == 0 || rest_bytes > allowed)
         return 0;
     uint64_t by_threads = 2048 / ((threads + 31) / 32 * 32);

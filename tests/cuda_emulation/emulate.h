@@ -58,6 +58,8 @@ void device_shut(bool shut);
 /* Of a kernel's blocks, how many a multiprocessor holds at once; static shared memory, which nobody
    knows before it runs, is not counted. 0: it may not have so much of what a launch says. */
 uint64_t blocks_resident(const void *function, uint64_t threads, size_t rest_bytes);
+/* Of shared memory beside its arrays, what it asked for; 0: it did not. */
+size_t rest_bytes_asked(const void *function);
 /* Where a range of memory lies: whole in one allocation of the device, in page-locked memory, or
    elsewhere; -1: partly, or where nothing is any more. */
 int memory_type_of(const void *pointer, size_t size_bytes);

@@ -678,7 +678,9 @@ static void count_shared(struct ul_emulate_shared *shared)
         in->asides.push_back(aside);
     }
     in->shared_bytes += (shared->size_bytes + 127) / 128 * 128;
-    const size_t allowed = kernel->rest_bytes == 0 ? SHARED_BYTES : SHARED_OPTIN_BYTES;
+    const bool has_asked =
+        kernel->rest_bytes != 0 && rest_bytes_asked(kernel->function) >= kernel->rest_bytes;
+    const size_t allowed = has_asked ? SHARED_OPTIN_BYTES : SHARED_BYTES;
     if (in->shared_bytes > allowed)
         ul_emulate_fail("kernel %s: %zu bytes of shared memory, %zu are allowed (at %s)",
                         kernel->name, in->shared_bytes, allowed, shared->name);

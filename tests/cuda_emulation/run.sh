@@ -56,6 +56,7 @@ mistakes() {
     want 70 'add gets a pointer that no device can use' bad_freed
     want any 'outside of its allocation.* byte 256 of an allocation of 256' bad_end
     want 70 'much: 492.. bytes of shared memory' bad_shared
+    want 70 'much_beside: 49408 bytes of shared memory, 49152 are allowed' bad_rest
     want 70 'never_waits, block 0: ends before 64 of its copies have come' bad_wait
     want 70 'copies_odd, block 0, thread 0: a copy in line .* no multiple of 8 bytes' bad_copy
     want 70 'copies_elsewhere, block 0, thread 0: a copy in line .* is not shared memory' bad_place

@@ -582,6 +582,22 @@ static __global__ void much(float *out, struct ul_where)
     out[threadIdx.x] = part[threadIdx.x];
 }
 
+/* An array, and beside it as much as a block has without asking for more. */
+static __global__ void much_beside(float *out, struct ul_where)
+{
+    UL_SHARED(float, part, 64);
+    UL_SHARED_REST(rest);
+    part[threadIdx.x] = 1.0f;
+    out[threadIdx.x] = part[threadIdx.x] + (float)rest[threadIdx.x];
+}
+
+static void bad_rest(void)
+{
+    float *out = device<float>(64);
+    UL_LAUNCH_TOGETHER(much_beside, 1, 64, UL_EMULATE_SHARED_BYTES, &at, out);
+    finish();
+}
+
 static void bad_shared(void)
 {
     float *out = device<float>(64);
@@ -926,6 +942,7 @@ static const struct unit units[] = {
     {"bad_freed", bad_freed},
     {"bad_end", bad_end},
     {"bad_shared", bad_shared},
+    {"bad_rest", bad_rest},
 };
 
 int main(int argc, char **argv)
