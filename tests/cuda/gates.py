@@ -2,11 +2,11 @@
 """What the machine code of target cuda's kernels must and must not have, which needs no device.
 
     gates.py --ullage build/release/cli/ullage [--small] [--arch sm_80,sm_90,sm_120] [--stride K]
-             [--ops REGEX] [--precision fp32,fp16,bf16] [--jobs 2] [NAME...]
+             [--ops REGEX] [--precision fp32,fp16,bf16] [--jobs 2] [--cache DIR] [NAME...]
 
-All kernels of ONNX's node tests (every K-th, those that --ops names) and of the networks of models/
-(or those named) in each precision, the ones beside library calls too, are compiled by nvcc, equal
-ones once, and read with cuobjdump:
+All kernels of ONNX's node tests (every K-th, those that --ops names), of the networks of models/
+(or those named) in each precision, the ones beside library calls too, and of the runtime itself are
+compiled by nvcc, equal ones once, and read with cuobjdump:
 
     spills      no register goes to memory and back
     frame       at most 1024 bytes a thread
@@ -14,10 +14,12 @@ ones once, and read with cuobjdump:
     tensor      a product or attention on tensor cores has their instructions (HMMA, IMMA)
     matrices    and loads what they multiply as matrices (LDSM)
     copies      and copies asynchronously (LDGSTS, UTMALDG) what is read several elements at once
+    packs       what the text reads or writes 8 or 16 bytes at once, instructions do (LDG.E.128)
     wait        from sm_90 on a kernel waits for those before it (ACQBULK) before it touches memory
     yield       a thread that waits for the lock of ul_fault_note lets others go on
 
-Exceptions, a line each with the reason: gates_allowed.txt. exit: 0 ok, 6 a gate is shut, 77 there is
+What was compiled is kept (machine.py; --cache, build/gates without it), so that a run that was
+interrupted goes on. Exceptions, a line each with the reason: gates_allowed.txt. exit: 0 ok, 6 a gate is shut, 77 there is
 no nvcc, no cuobjdump (scripts/setup_python.sh) or no test data
 """
 
@@ -27,7 +29,6 @@ import glob
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 
@@ -39,19 +40,13 @@ sys.path[:0] = [HERE, os.path.join(HERE, "..", "ref"), os.path.join(HERE, "..", 
 import build  # noqa: E402
 import bytes as reference_bytes  # noqa: E402  tests/ref/bytes.py
 import list_tests  # noqa: E402
+import machine  # noqa: E402
 import prepare  # noqa: E402
 
 MAX_FRAME, MAX_SHARED = 1024, 48 << 10
-BATCH = 60  # kernels of a file
+ARCHS = "sm_90,sm_120,sm_80"
 KERNEL = re.compile(r"^static __global__ .*? (k\d+_\d+)\(.*?^}\n", re.MULTILINE | re.DOTALL)
 PART = re.compile(r"^static __device__ .*? (k\d+_\d+_part)\(.*?^}\n", re.MULTILINE | re.DOTALL)
-HEADERS = re.compile(r'^#include "(ul_\w+\.cuh|ul_cuda\.h)"\n', re.MULTILINE)
-
-
-def run(command, **more):
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                          errors="replace", check=False, **more)  # fmt: skip
-    return done.returncode, done.stdout + done.stderr
 
 
 # ---- Kernels ----
@@ -61,12 +56,11 @@ class Kernels:
     """Distinct ones, and where each was found first."""
 
     def __init__(self):
-        self.texts, self.headers = {}, ""
+        self.texts = {}
 
     def add(self, folder, origin):
         with open(os.path.join(folder, "kernels.cu"), encoding="utf-8") as file:
             source = file.read()
-        self.headers = self.headers or "".join(match[0] for match in HEADERS.finditer(source))
         parts = {match[1]: match[0] for match in PART.finditer(source)}
         for match in KERNEL.finditer(source):
             own = [text for name, text in parts.items() if f" {name}(" in match[0]]
@@ -116,35 +110,18 @@ def emit_operators(args, kernels, work):
 
 
 def resources(said):
-    """{kernel: (spilt bytes, frame bytes, shared bytes)} of what ptxas says."""
-    found, name = {}, None
-    for line in said.splitlines():
-        compiling = re.search(r"Compiling entry function '\w*?(g\d+k)\w*'", line)
-        name = compiling[1] if compiling else name
-        frame = re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads",
-                          line)  # fmt: skip
-        used = re.search(r"Used \d+ registers", line)
-        if name and frame:
-            found[name] = [int(frame[2]) + int(frame[3]), int(frame[1]), 0]
-        if name and used:
-            shared = re.search(r"(\d+) bytes smem", line)
-            found[name][2] = int(shared[1]) if shared else 0
-            name = None
-    return found
+    """(spilt bytes, frame bytes, shared bytes) of what ptxas says of a kernel and what it calls."""
+    own = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads",
+                     said)  # fmt: skip
+    shared = re.search(r"Used \d+ registers.*?(\d+) bytes smem", said)
+    frame = sum(int(frame) for frame, _, _ in own)
+    return sum(int(to) + int(back) for _, to, back in own), frame, int(shared[1]) if shared else 0
 
 
 def code_of(listing):
-    """{kernel: [(address, instruction)]}"""
-    found, name = {}, None
-    for line in listing.splitlines():
-        head = re.match(r"\s*Function : \w*?(g\d+k)\w*", line)
-        at = re.match(r"\s*/\*([0-9a-f]{4,})\*/\s+(.*?);", line)
-        if head:
-            name = head[1]
-            found[name] = []
-        elif at and name:
-            found[name].append((int(at[1], 16), at[2]))
-    return found
+    """[(address, instruction)]"""
+    return [(int(at[1], 16), at[2])
+            for at in re.finditer(r"^\s*/\*([0-9a-f]{4,})\*/\s+(.*?);", listing, re.MULTILINE)]  # fmt: skip
 
 
 def yields(code):
@@ -173,6 +150,22 @@ def waits(code):
     return wait < len(words) and not any(memory.search(what) for what in words[:wait])
 
 
+def missing_widths(text, words):
+    """Of loads and stores: how many bits the text moves at once, and no instruction does."""
+    size = {"float": 32, "uint16_t": 16, "ul_bits16": 16, "uint8_t": 8, "ul_byte": 8}
+    types = {match[2]: match[1] for match in re.finditer(r"(\w+) \*(?:const )?(b\d+)\b", text)}
+    loads = [(types.get(place or "", kind), count) for count, kind, place in re.findall(
+        r"\bul_pack_read<(\d+)>\((?:\(const (\w+) \*\)|(b\d+) )", text)]  # fmt: skip
+    stores = re.findall(r"\bul_pack_of<(\w+), (\d+)> t_result", text)
+    if "uint4" in text:
+        loads, stores = [("float", 4)], [("float", 4)]
+    for verb, packs in (("LD", loads), ("ST", stores)):
+        wide = {min(128, size.get(kind, 0) * int(count)) for kind, count in packs}
+        for bits in sorted(wide & {64, 128}):
+            if not re.search(rf"\b{verb}[GS]?\.\S*\b{bits}\b", words):
+                yield f"{verb} {bits}"
+
+
 def tensor_form(text):
     """How a kernel multiplies on tensor cores, or nothing: a struct of the runtime's."""
     found = re.search(r"\bul_(attend_)?mma(_bytes)?(?=<)", text)
@@ -198,33 +191,12 @@ def shut(arch, text, used, code):
     several = any(int(count) >= 2 for count in re.findall(r"\bul_reading<(\d+),", text))
     if tensor and "bytes" not in tensor and several and not re.search(r"\b(LDGSTS|UTMALDG)\b", words):
         found.append("copies")
+    found += [f"packs {width}" for width in missing_widths(text, words)]
     if int(arch.removeprefix("sm_")) >= 90 and not waits(code):
         found.append("wait")
     if not yields(code):
         found.append("yield")
     return found
-
-
-def check_batch(args, arch, number, batch, headers):
-    """(kernel, gates that are shut) of a file of kernels."""
-    path = os.path.join(args.runtime, f"gates_{arch}_{number}")
-    with open(path + ".cu", "w", encoding="utf-8") as file:
-        file.write(headers)
-        for at, text in batch:
-            text = text.replace("static __global__", "__global__", 1)
-            file.write(text.replace("@_", f"g{at}k_"))
-    code, said = run([args.nvcc, "-std=c++17", "-O3", f"-arch={arch}", "-cubin", "-Xptxas", "-v",
-                      path + ".cu", "-o", path + ".cubin"])  # fmt: skip
-    if code != 0:
-        errors = [line for line in said.splitlines() if "error" in line or "fatal" in line]
-        return [(None, [f"nvcc: exit {code}: " + "; ".join(errors[:3])])]
-    used = resources(said)
-    code, listing = run([args.cuobjdump, "-sass", path + ".cubin"], env=args.environment)
-    if code != 0:
-        return [(None, [f"cuobjdump: exit {code}: {listing[-500:]}"])]
-    read = code_of(listing)
-    os.remove(path + ".cubin")
-    return [(text, shut(arch, text, used[f"g{at}k"], read[f"g{at}k"])) for at, text in batch]
 
 
 # ---- The whole ----
@@ -236,7 +208,7 @@ def find_cuobjdump():
     if usual:
         return usual
     venv = os.path.join(ROOT, "build", "venv-cuda")
-    code, said = run([os.path.join(ROOT, "scripts", "setup_python.sh"), "--bare", "--with",
+    code, said = machine.run([os.path.join(ROOT, "scripts", "setup_python.sh"), "--bare", "--with",
                       "nvidia-cuda-cuobjdump", "--with", "nvidia-cuda-nvdisasm", venv])  # fmt: skip
     if code != 0:
         print(said.strip())
@@ -251,30 +223,51 @@ def read_allowed():
     return [tuple(line.split(":", 1)[0].split()) for line in lines]
 
 
-def check(args, kernels):
-    texts = list(enumerate(kernels.texts))
-    batches = [texts[at : at + BATCH] for at in range(0, len(texts), BATCH)]
-    allowed, used, failed = read_allowed(), set(), 0
-    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        jobs = [(arch, pool.submit(check_batch, args, arch, number, batch, kernels.headers))
-                for arch in args.arch.split(",") for number, batch in enumerate(batches)]  # fmt: skip
-        for arch, job in jobs:
-            for text, found in job.result():
-                form = tensor_form(text) if text else ""
-                where = f"{arch} {kernels.texts.get(text, '')} {form}".strip()
-                for gate in found:
-                    rows = [row for row in allowed
-                            if re.search(row[0], where) and re.match(row[1], gate)]  # fmt: skip
-                    used.update(rows)
-                    failed += not rows
-                    print(f"{'allowed' if rows else 'FAIL'} {where}: {gate}", flush=True)
-    if not args.names and not args.small and args.stride == 1:
-        for row in allowed:
-            if row not in used:
+class Verdict:
+    """Counts and tells what is shut, and which exceptions were needed."""
+
+    def __init__(self):
+        self.allowed, self.used, self.failed, self.found = read_allowed(), set(), 0, 0
+
+    def add(self, where, gates):
+        for gate in gates:
+            rows = [row for row in self.allowed
+                    if re.search(row[0], where) and re.match(row[1], gate)]  # fmt: skip
+            self.used.update(rows)
+            self.found += bool(rows)
+            self.failed += not rows
+            print(f"{'allowed' if rows else 'FAIL'} {where}: {gate}", flush=True)
+
+    def add_unused(self):
+        for row in self.allowed:
+            if row not in self.used:
                 print(f"FAIL gates_allowed.txt: nothing is found for {' '.join(row)}")
-                failed += 1
-    print(f"{len(texts)} kernels for {args.arch}, {failed} shut gates")
-    return failed
+                self.failed += 1
+
+
+def gates_of(arch, text, entry):
+    if isinstance(entry, machine.Failure):
+        return [str(entry)]
+    return shut(arch, text, resources(entry[0]), code_of(entry[1]))
+
+
+def check_arch(args, arch, kernels, verdict):
+    """All kernels for one device; says how many."""
+    before, own = (verdict.failed, verdict.found), 0
+    for name in sorted(os.listdir(args.machine.runtime)):
+        if not name.startswith("ul_") or not name.endswith(".cu"):
+            continue
+        try:
+            for kernel, text, entry in args.machine.read_file(arch, name):
+                verdict.add(f"{arch} {name} {kernel}", gates_of(arch, text, entry))
+                own += 1
+        except machine.Failure as failure:
+            verdict.add(f"{arch} {name}", [str(failure)])
+    for text, entry in args.machine.read_all(arch, kernels.texts, args.jobs):
+        where = f"{arch} {kernels.texts[text]} {tensor_form(text)}".strip()
+        verdict.add(where, gates_of(arch, text, entry))
+    print(f"{arch}: {len(kernels.texts)} kernels and {own} of the runtime, "
+          f"{verdict.failed - before[0]} shut gates, {verdict.found - before[1]} allowed")  # fmt: skip
 
 
 def main():
@@ -282,11 +275,12 @@ def main():
     parser.add_argument("--ullage", required=True)
     parser.add_argument("--nvcc")
     parser.add_argument("--small", action="store_true")
-    parser.add_argument("--arch", default="sm_80,sm_90,sm_120")
+    parser.add_argument("--arch", default=ARCHS)
     parser.add_argument("--stride", type=int, default=1)
     parser.add_argument("--ops", default=".")
     parser.add_argument("--precision", default="fp32,fp16,bf16")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--cache", default=os.path.join(ROOT, "build", "gates"))
     parser.add_argument("names", nargs="*", metavar="NAME")
     args = parser.parse_args()
     args.ullage, args.nvcc = os.path.abspath(args.ullage), build.find_nvcc(args.nvcc)
@@ -294,15 +288,17 @@ def main():
     if args.cuobjdump is None:
         print("gates.py: no nvcc or no cuobjdump here; no machine code was looked at")
         return 77
-    path = os.path.dirname(args.cuobjdump) + os.pathsep + os.environ["PATH"]  # nvdisasm
-    args.environment, args.runtime = {**os.environ, "PATH": path}, None
-    kernels = Kernels()
+    args.runtime, kernels, verdict = None, Kernels(), Verdict()
     with tempfile.TemporaryDirectory(prefix="ullage-gates-") as work:
         failed = emit_networks(args, kernels, work)
         if args.ops != "-":
             emit_operators(args, kernels, work)
-        failed += check(args, kernels)
-    return 6 if failed else 0
+        args.machine = machine.Machine(args.nvcc, args.cuobjdump, args.runtime, args.cache)
+        for arch in args.arch.split(","):
+            check_arch(args, arch, kernels, verdict)
+    if not args.names and not args.small and args.stride == 1 and args.arch == ARCHS:
+        verdict.add_unused()
+    return 6 if failed + verdict.failed else 0
 
 
 if __name__ == "__main__":
