@@ -51,12 +51,18 @@ const struct ul_kernel *ul_contract_cuda_open(const struct ul_kernel *kernel,
 uint32_t ul_contract_cuda_orders(const struct ul_kernel *kernel,
                                  const struct ul_profile_device *device);
 
+/* Threads of a processor that have 128 registers each: what hides each other's waiting, where each
+ * has much in registers. */
+#define UL_CUDA_ROOMY_THREADS 512
+
 /* How a contraction at the top is launched. */
 struct ul_contract_grid {
     int64_t tile_count; /* of one contraction; tiles are numbered from 0 */
     uint32_t threads;   /* of a block: a multiple of 32, at most 256 */
     uint32_t shared_bytes;
-    bool is_alone; /* a block may have all of a processor's registers, lest some be spilt */
+    /* A processor's registers are to do for so many blocks and need not do for more, lest some be
+     * spilt; 0: for as many as nvcc thinks best. */
+    uint32_t min_blocks;
 };
 void ul_contract_cuda_grid(const struct ul_kernel *kernel, const struct ul_contraction *contraction,
                            const struct ul_profile_device *device, struct ul_contract_grid *grid);

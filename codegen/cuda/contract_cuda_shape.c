@@ -280,7 +280,7 @@ static void choose_threads_tile(struct ul_contract_cuda_plan *plan)
     int threads = tile->m / tile->thread_m * (tile->n / tile->thread_n) * tile->splits;
     int pack = 16 / (int)base->element_bytes;
     plan->grid.threads = (uint32_t)threads;
-    plan->grid.is_alone = true;
+    plan->grid.min_blocks = 1;
     UL_ASSERT(threads >= 32 && threads <= 1024);
     if (plan->is_bytes) {
         plan->a = read_bytes(base, 'a', min(4, tile->m * tile->k / threads));
@@ -325,7 +325,8 @@ static void choose_mma_tile(struct ul_contract_cuda_plan *plan, const struct ul_
     plan->kind = kind_of(kernel, &base->contraction->a);
     choose_tile(plan, tiles, sizeof tiles / sizeof tiles[0], MMA_CYCLE, mma_bytes);
     plan->grid.threads = (uint32_t)(32 * (tile->m / tile->thread_m) * (tile->n / tile->thread_n));
-    UL_ASSERT(plan->kind != NULL && plan->grid.threads <= 1024);
+    plan->grid.min_blocks = UL_CUDA_ROOMY_THREADS / plan->grid.threads;
+    UL_ASSERT(plan->kind != NULL && plan->grid.threads <= UL_CUDA_ROOMY_THREADS);
     plan->a = ul_contract_cuda_read_by(base, 'a', 8);
     plan->b = ul_contract_cuda_read_by(base, 'b', 8);
 }
@@ -340,6 +341,7 @@ static void choose_mma_words(struct ul_contract_cuda_plan *plan)
     plan->form = UL_CONTRACT_CUDA_MMA;
     choose_tile(plan, tiles, sizeof tiles / sizeof tiles[0], MMA_WORDS_CYCLE, mma_words);
     plan->grid.threads = (uint32_t)(32 * (tile->m / tile->thread_m) * (tile->n / tile->thread_n));
+    plan->grid.min_blocks = 1; /* where bytes are read one by one, words take many registers */
     UL_ASSERT(plan->is_bytes && plan->grid.threads <= 1024);
     plan->a = read_bytes(&plan->base, 'a', 4);
     plan->b = read_bytes(&plan->base, 'b', 4);

@@ -1183,24 +1183,32 @@ static ul_ks tiled_contraction(const struct printer *printer)
     return id;
 }
 
-/* nvcc holds as many blocks beside each other as it thinks best, unless it is told that one does.
- */
-static bool is_alone(struct printer *printer, const struct ul_phase *phase)
+/* For how many blocks beside each other nvcc must have registers; 0: for as many as it thinks best,
+ * though it spills some for that. */
+static uint32_t min_blocks(struct printer *printer, const struct ul_phase *phase)
 {
     struct ul_contract_grid grid;
     if (phase->kind != UL_PHASE_TILES)
-        return false;
+        return phase->items.slide.count > 0 ? UL_CUDA_ROOMY_THREADS / phase->block_threads : 0;
     printer->phase = phase;
     ul_contract_cuda_grid(printer->kernel, contraction_of(printer, tiled_contraction(printer)),
                           printer->device, &grid);
-    return grid.is_alone;
+    return grid.min_blocks;
 }
 
 static void put_head(struct printer *printer, uint32_t number)
 {
     const struct ul_phase *phase = &printer->grid.phases[number];
-    ul_text_printf(printer->text, "static __global__ void __launch_bounds__(%u%s) @_%u(",
-                   phase->block_threads, is_alone(printer, phase) ? ", 1" : "", number);
+    uint32_t least = min_blocks(printer, phase);
+    for (uint32_t i = 1; i < phase->joined_count; i++) {
+        uint32_t blocks = min_blocks(printer, &phase[i]);
+        least = blocks > 0 && (least == 0 || blocks < least) ? blocks : least;
+    }
+    ul_text_printf(printer->text, "static __global__ void __launch_bounds__(%u",
+                   phase->block_threads);
+    if (least > 0)
+        ul_text_printf(printer->text, ", %u", least);
+    ul_text_printf(printer->text, ") @_%u(", number);
     put_parameters(printer, phase, phase->joined_count, phase->host_count, BEFORE);
     ul_text_put(printer->text, "struct ul_where run)\n{\n");
 }
