@@ -78,6 +78,7 @@ static void size_mma(struct attend_out *to, const struct mma_shape *shape)
 {
     to->shape = shape;
     to->grid.threads = 32 * (uint32_t)(shape->rows * shape->groups);
+    to->grid.min_blocks = 1;
     int64_t block = queries_of(shape), chunk = to->width % 32 == 0 ? 32 : 16;
     int64_t stage = (int64_t)shape->keys * shape->groups * (to->depth + 8 + to->width + 8);
     int64_t out = block * (shape->groups * (chunk + 8) + 2 * shape->groups + 1);
@@ -429,6 +430,7 @@ void ul_attend_cuda_put_tile(const struct ul_contract_cuda_printer *printer,
     put_reader(&to, indent + 1, 'v', to.values, "t_fk", to.v_pack);
     put_score(&to, indent + 1);
     struct ul_contract_out result = out_of(&to, &to.values[0]);
+    result.is_short = ul_narrow(printer->kernel, &to.arena);
     int put_pack = 1;
     ul_contract_cuda_put_putter(&result, indent + 1);
     if (to.kind != NULL)

@@ -80,13 +80,15 @@ static void look_at_operand(struct narrower *n, const struct ul_operand *operand
         look_at(n, operand->bounds[i].at.base);
 }
 
-/* Queries and keys of attention, whose scores are printed as expressions of them. */
+/* Queries and keys of attention, whose scores are printed as expressions of them; queries and
+ * elements of what it gives, behind which a part has its total and largest. */
 static void name_attend(struct narrower *n, const struct ul_attend *attend)
 {
-    UL_ASSERT(attend->queries >= 0 && attend->keys >= 0);
-    const uint32_t *vars = attend->scores[0].vars;
-    n->is_short[vars[0]] = fits(0, attend->queries);
-    n->is_short[vars[1]] = fits(0, attend->keys);
+    UL_ASSERT(attend->queries >= 0 && attend->keys >= 0 && attend->value_size >= 0);
+    const uint32_t *scores = attend->scores[0].vars, *values = attend->values[0].vars;
+    n->is_short[scores[0]] = n->is_short[values[0]] = fits(0, attend->queries);
+    n->is_short[scores[1]] = fits(0, attend->keys);
+    n->is_short[values[1]] = fits(0, attend->value_size + 2);
 }
 
 /* Statements are numbered as they were made: a name before what uses it. Loops may be made around

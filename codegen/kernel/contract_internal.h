@@ -112,6 +112,9 @@ struct ul_contract_out {
     const char *coordinate; /* C type of coordinates */
     const char *unused;     /* attribute of variables that may not be used; "": there is none */
     bool is_narrow;         /* operands are read as what the plan packs them as */
+    /* By variable: it is declared with 32 bits, which do for all that is computed from it; NULL:
+     * with 64, all of them. */
+    const bool *is_short;
 };
 void ul_contract_line(const struct ul_contract_out *out, uint32_t indent, const char *format, ...)
     UL_PRINTF(3, 4);

@@ -110,8 +110,9 @@ void ul_contract_declare(const struct ul_contract_out *out, uint32_t indent,
         while (i < dims->count && dims->carrier[i] != d)
             i++;
         ul_contract_indent(out, indent);
-        ul_text_printf(out->text, "%sconst int64_t v%" PRIu32 " = ", out->unused,
-                       contraction->vars[d]);
+        bool is_short = out->is_short != NULL && out->is_short[contraction->vars[d]];
+        ul_text_printf(out->text, "%sconst %s v%" PRIu32 " = ", out->unused,
+                       is_short ? "int32_t" : "int64_t", contraction->vars[d]);
         if (i == dims->count)
             ul_text_put(out->text, "0");
         else if (i + 1 == dims->count && last != NULL)
