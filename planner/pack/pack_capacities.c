@@ -3,12 +3,23 @@
  * Problem: a repair neither ends nor proves; which capacity should it try?
  * Method: one rung at the smallest capacity worth having, one a part of the way down to it from the
  * best packing known, a smaller part whenever nothing is found. On each rung one repair that is
- * anchored in the largest section and one that is not; the first ends sooner, and gets more. */
+ * anchored in the largest section and one that is not; the first ends sooner, and gets more. Large
+ * instances are tried with other anchors too, on the lower rung: which one serves cannot be told
+ * beforehand. */
 #include "planner/pack/pack_internal.h"
 
 #include <string.h>
 
-enum { LEVELS = 2, LANES = 2, ANCHORED_SHARE = 4 };
+static const struct lane {
+    enum ul_pack_anchor anchor;
+    uint32_t share;
+    bool large; /* of large instances alone */
+} lanes[] = {{UL_PACK_AS_STARTED, 4, false},
+             {UL_PACK_UNANCHORED, 1, false},
+             {UL_PACK_BY_BEGIN, 4, true},
+             {UL_PACK_BY_END, 4, true},
+             {UL_PACK_BY_LIFETIME, 4, true}};
+enum { LEVELS = 2, LANES = sizeof lanes / sizeof *lanes };
 static const uint64_t slice = 1u << 20;
 
 struct level {
@@ -37,9 +48,13 @@ static void level_open(struct capacities *l, struct level *level, uint64_t capac
         return;
     level_close(level);
     ul_arena_init(&level->arena);
-    for (uint32_t i = 0; i < LANES; i++)
-        level->repairs[i] = ul_pack_repair_new(&level->arena, l->job->problem, capacity_bytes,
-                                               l->job->offset_bytes, i == 0);
+    bool large = l->job->problem->buffer_count > UL_PACK_EXACT_BUFFERS;
+    for (uint32_t i = 0; i < LANES; i++) {
+        level->repairs[i] = NULL;
+        if (!lanes[i].large || (large && capacity_bytes == l->job->target_bytes))
+            level->repairs[i] = ul_pack_repair_new(&level->arena, l->job->problem, capacity_bytes,
+                                                   l->job->offset_bytes, lanes[i].anchor);
+    }
     level->capacity_bytes = capacity_bytes;
     level->open = true;
 }
@@ -64,9 +79,8 @@ static bool level_run(struct capacities *l, struct level *level)
     for (uint32_t i = 0; i < LANES && !ul_effort_spent(&l->job->effort); i++) {
         if (level->repairs[i] == NULL)
             continue;
-        uint64_t work = i == 0 ? ANCHORED_SHARE * slice : slice;
         enum ul_pack_outcome outcome =
-            ul_pack_repair_run(level->repairs[i], work, &l->job->effort.work);
+            ul_pack_repair_run(level->repairs[i], lanes[i].share * slice, &l->job->effort.work);
         if (outcome == UL_PACK_REFUTED)
             level->repairs[i] = NULL;
         if (outcome != UL_PACK_FOUND)

@@ -8,64 +8,40 @@
  *     forbidden       (---------)(------------)      (each widened below by the slab's size)
  *     allowed         ^ here     ^ or here
  *
+ * What a training step keeps for its backward pass lies nested about the peak, and stacks there
+ * without a hole if it comes first.
+ *
  * Left undone: nothing is moved once placed; that is the exact search's and repair's affair. */
 #include "planner/pack/pack_internal.h"
 
 #include <string.h>
 
-struct forbidden {
-    int64_t lower, upper; /* offsets strictly between are not allowed */
-};
-
 struct greedy {
     const struct ul_pack_problem *problem;
     struct ul_arena scratch;
     struct ul_pack_placed placed;
-    struct forbidden *found;
-    uint32_t found_count, found_capacity;
+    struct ul_pack_edge *found,
+        *spare; /* offsets strictly between it and its value are forbidden */
+    uint32_t found_count, found_capacity, spare_capacity;
     uint64_t *offset_bytes;
 };
 
-enum { ORDERS = 6 };
-static const char *const order_names[ORDERS] = {"greedy: by size",  "greedy: by section total",
-                                                "greedy: by area",  "greedy: by lifetime",
-                                                "greedy: by begin", "greedy: by end"};
+enum by { BY_SIZE, BY_SECTION_TOTAL, BY_AREA, BY_LIFETIME, BY_BEGIN, BY_END, BY_NONE };
 
-static void forbidden_sort(struct forbidden *a, int64_t count)
-{
-    while (count > 16) {
-        int64_t x = a[0].lower, y = a[count / 2].lower, z = a[count - 1].lower;
-        int64_t pivot = x < y ? (y < z ? y : (x < z ? z : x)) : (x < z ? x : (y < z ? z : y));
-        int64_t i = 0, j = count - 1;
-        while (i <= j) {
-            while (a[i].lower < pivot)
-                i++;
-            while (a[j].lower > pivot)
-                j--;
-            if (i <= j) {
-                struct forbidden swap = a[i];
-                a[i++] = a[j];
-                a[j--] = swap;
-            }
-        }
-        /* The smaller side by recursion, so that its depth stays logarithmic. */
-        if (j + 1 < count - i) {
-            forbidden_sort(a, j + 1);
-            a += i;
-            count -= i;
-        } else {
-            forbidden_sort(a + i, count - i);
-            count = j + 1;
-        }
-    }
-    for (int64_t i = 1; i < count; i++) {
-        struct forbidden moving = a[i];
-        int64_t j = i;
-        for (; j > 0 && a[j - 1].lower > moving.lower; j--)
-            a[j] = a[j - 1];
-        a[j] = moving;
-    }
-}
+/* Where `peak` is one, what is live at the peak comes first, in that order. */
+static const struct order {
+    const char *name;
+    enum by all, peak;
+} orders[] = {{"greedy: by size", BY_SIZE, BY_NONE},
+              {"greedy: by section total", BY_SECTION_TOTAL, BY_NONE},
+              {"greedy: by area", BY_AREA, BY_NONE},
+              {"greedy: by lifetime", BY_LIFETIME, BY_NONE},
+              {"greedy: by begin", BY_BEGIN, BY_NONE},
+              {"greedy: by end", BY_END, BY_NONE},
+              {"greedy: the peak by begin, the rest by size", BY_SIZE, BY_BEGIN},
+              {"greedy: the peak by end, the rest by size", BY_SIZE, BY_END},
+              {"greedy: the peak by lifetime, the rest by size", BY_SIZE, BY_LIFETIME}};
+enum { ORDERS = sizeof orders / sizeof *orders, PEAK_FIRST = 6 };
 
 static void found_add(struct greedy *g, const struct ul_pack_slab *query, uint32_t slab)
 {
@@ -73,10 +49,10 @@ static void found_add(struct greedy *g, const struct ul_pack_slab *query, uint32
     int64_t at = (int64_t)g->offset_bytes[placed->buffer];
     int64_t lower = at + (int64_t)placed->lower_bytes - (int64_t)query->upper_bytes;
     int64_t upper = at + (int64_t)placed->upper_bytes - (int64_t)query->lower_bytes;
-    if (lower >= upper)
+    if (lower >= upper || upper <= 0)
         return;
     UL_GROW(&g->scratch, g->found, g->found_count, g->found_capacity);
-    g->found[g->found_count++] = (struct forbidden){lower, upper};
+    g->found[g->found_count++] = (struct ul_pack_edge){lower, (uint64_t)upper};
 }
 
 static uint64_t align_up(uint64_t offset, uint64_t alignment)
@@ -96,12 +72,16 @@ static uint64_t lowest_allowed(struct greedy *g, uint32_t buffer)
         for (uint32_t i = 0; i < g->placed.found_count; i++)
             found_add(g, &problem->slabs[p], g->placed.found[i]);
     }
-    forbidden_sort(g->found, g->found_count);
+    if (g->spare_capacity < g->found_capacity) {
+        g->spare_capacity = g->found_capacity;
+        g->spare = UL_NEW_ARRAY(&g->scratch, struct ul_pack_edge, g->spare_capacity);
+    }
+    ul_pack_edges_sort(g->found, g->spare, g->found_count);
     uint64_t alignment = problem->buffers[buffer].alignment_bytes;
     uint64_t offset = 0;
-    for (uint32_t i = 0; i < g->found_count && g->found[i].lower < (int64_t)offset; i++) {
-        if (g->found[i].upper > (int64_t)offset)
-            offset = align_up((uint64_t)g->found[i].upper, alignment);
+    for (uint32_t i = 0; i < g->found_count && g->found[i].offset < (int64_t)offset; i++) {
+        if (g->found[i].value > offset)
+            offset = align_up(g->found[i].value, alignment);
     }
     UL_ASSERT(alignment <= 1 || offset % alignment == 0);
     return offset;
@@ -110,10 +90,13 @@ static uint64_t lowest_allowed(struct greedy *g, uint32_t buffer)
 struct key {
     uint64_t first, second, third; /* descending, descending, ascending */
     uint32_t buffer;
+    bool at_peak; /* before all others */
 };
 
 static bool key_before(const struct key *a, const struct key *b)
 {
+    if (a->at_peak != b->at_peak)
+        return a->at_peak;
     if (a->first != b->first)
         return a->first > b->first;
     if (a->second != b->second)
@@ -125,46 +108,54 @@ static bool key_before(const struct key *a, const struct key *b)
 
 UL_PACK_SORT(keys_sort, struct key, key_before)
 
-static uint64_t key_of(const struct ul_pack_problem *problem, uint32_t buffer, uint32_t order)
+static uint64_t key_of(const struct ul_pack_problem *problem, uint32_t buffer, enum by by)
 {
-    UL_ASSERT(order < ORDERS && buffer < problem->buffer_count);
+    UL_ASSERT(by != BY_NONE && buffer < problem->buffer_count);
     const struct ul_pack_buffer *at = &problem->buffers[buffer];
     uint64_t lifetime = at->end - at->begin;
-    switch (order) {
-    case 0:
+    switch (by) {
+    case BY_SIZE:
         return at->size_bytes;
-    case 1:
+    case BY_SECTION_TOTAL:
         return problem->peak_bytes[buffer];
-    case 2: {
+    case BY_AREA: {
         uint64_t area;
         return ul_size_mul(at->size_bytes, lifetime, &area) ? area : UINT64_MAX;
     }
-    case 3:
+    case BY_LIFETIME:
         return lifetime;
-    case 4:
+    case BY_BEGIN:
         return UINT32_MAX - at->begin;
-    default:
+    case BY_END:
         return at->end;
+    case BY_NONE:
+        break;
     }
+    return 0;
 }
 
-static struct key *keys_make(struct greedy *g, uint32_t order)
+static struct key *keys_make(struct greedy *g, const struct order *order)
 {
     const struct ul_pack_problem *problem = g->problem;
     uint32_t count = problem->buffer_count;
     struct key *keys = UL_NEW_ARRAY(&g->scratch, struct key, count);
-    for (uint32_t b = 0; b < count; b++)
-        keys[b] = (struct key){.first = key_of(problem, b, order),
-                               .second = problem->buffers[b].size_bytes,
-                               .third = problem->buffers[b].begin,
-                               .buffer = b};
+    for (uint32_t b = 0; b < count; b++) {
+        const struct ul_pack_buffer *at = &problem->buffers[b];
+        bool at_peak = order->peak != BY_NONE && at->begin <= problem->peak_time &&
+                       problem->peak_time < at->end;
+        keys[b] = (struct key){.first = key_of(problem, b, at_peak ? order->peak : order->all),
+                               .second = at->size_bytes,
+                               .third = at->begin,
+                               .buffer = b,
+                               .at_peak = at_peak};
+    }
     keys_sort(keys, UL_NEW_ARRAY(&g->scratch, struct key, count), count);
     return keys;
 }
 
 /* In the given one of the orders, pinned buffers first. Returns the arena's size; adds the pairs of
  * overlapping buffers that it looked at, which is what its time grows with, to *work. */
-static uint64_t buffers_place(const struct ul_pack_problem *problem, uint32_t order,
+static uint64_t buffers_place(const struct ul_pack_problem *problem, const struct order *order,
                               uint64_t *offset_bytes, uint64_t *work)
 {
     struct greedy g = {.problem = problem, .offset_bytes = offset_bytes};
@@ -190,21 +181,24 @@ static uint64_t buffers_place(const struct ul_pack_problem *problem, uint32_t or
     return top;
 }
 
+/* Large instances get fewer orders, and those first that begin with the peak. */
 void ul_pack_run_greedy(struct ul_pack_job *job, bool is_named)
 {
-    static const uint64_t max_work = 1u << 26; /* huge instances get fewer orders */
+    static const uint64_t max_work = 1u << 28;
     struct ul_arena scratch;
     uint32_t count = job->problem->buffer_count;
+    uint32_t first = count > UL_PACK_EXACT_BUFFERS ? PEAK_FIRST : 0;
     uint64_t work = 0;
     (void)is_named;
     ul_arena_init(&scratch);
     uint64_t *trial = UL_NEW_ARRAY(&scratch, uint64_t, count);
-    for (uint32_t order = 0; order < ORDERS && work < max_work; order++) {
+    for (uint32_t i = 0; i < ORDERS && work < max_work; i++) {
+        const struct order *order = &orders[(first + i) % ORDERS];
         uint64_t arena_bytes = buffers_place(job->problem, order, trial, &work);
         if (arena_bytes < job->arena_bytes) {
             memcpy(job->offset_bytes, trial, count * sizeof *trial);
             job->arena_bytes = arena_bytes;
-            job->method = order_names[order];
+            job->method = order->name;
         }
         if (job->arena_bytes <= job->target_bytes || ul_effort_spent(&job->effort))
             break;

@@ -69,6 +69,17 @@ void ul_pack_dive(struct ul_pack_job *job);
         }                                                                                          \
     }
 
+/* pack_edges.c */
+
+/* An offset at which something begins or ends, and what goes with it. */
+struct ul_pack_edge {
+    int64_t offset;
+    uint64_t value;
+};
+
+/* By offset, equal ones as they were. `spare` has room for as many. */
+void ul_pack_edges_sort(struct ul_pack_edge *edges, struct ul_pack_edge *spare, uint32_t count);
+
 /* Instances with more are not searched. */
 enum { UL_PACK_EXACT_BUFFERS = 2000 };
 
@@ -98,11 +109,21 @@ void ul_pack_placed_find(struct ul_pack_placed *placed, const struct ul_pack_sla
 
 struct ul_pack_repair;
 
+/* In which order what is live at the peak is stacked, from the bottom, and stays. */
+enum ul_pack_anchor {
+    UL_PACK_UNANCHORED,  /* it moves as all else */
+    UL_PACK_AS_STARTED,  /* as the packing has it that the repair starts from */
+    UL_PACK_BY_BEGIN,    /* what begins first */
+    UL_PACK_BY_END,      /* what ends last */
+    UL_PACK_BY_LIFETIME, /* what lives longest */
+    UL_PACK_ANCHORS
+};
+
 /* From a packing of any height. */
 struct ul_pack_repair *ul_pack_repair_new(struct ul_arena *arena,
                                           const struct ul_pack_problem *problem,
                                           uint64_t capacity_bytes, const uint64_t *start_bytes,
-                                          bool anchored);
+                                          enum ul_pack_anchor anchor);
 /* Goes on for about `work` element visits; adds what it used to *used. REFUTED means that this
  * repair cannot go on, no more. */
 enum ul_pack_outcome ul_pack_repair_run(struct ul_pack_repair *repair, uint64_t work,

@@ -14,9 +14,17 @@
  * The minimum cost lies at the bottom or the top, or right above or below something placed; two
  * sweeps over the intervals of offsets that the placed slabs forbid find it.
  *
- * Anchored, the buffers of the largest section are stacked without a gap, in the order in which
- * the packing that it starts from has them, and never move. Where one section is much fuller than
- * all others this settles it at once.
+ * Anchored, the buffers of the largest section are stacked without a gap and never move, in the
+ * order in which the packing that it starts from has them, or by their lifetimes, so that what is
+ * free beside them before the peak, or after it, is in one piece:
+ *
+ *     by begin      ccc            by end  ccc
+ *                 bbbbbbb                  bbbbb
+ *               aaaaaaaaaa               aaaaaaaaaa
+ *
+ * Where one section is much fuller than all others this settles it at once. An anchor that leaves
+ * no place for a buffer, or none for two that take turns, gives way: from then on it moves as all
+ * else does.
  *
  * Left undone: it proves nothing. Pinned buffers never move. */
 #include "planner/pack/pack_internal.h"
@@ -26,6 +34,8 @@
 
 /* A buffer costs at most SIZE_STEPS * MAX_WAITS, a fixed one more than all others together. */
 enum { SIZE_STEPS = 1 << 10, MAX_WAITS = 1 << 14 };
+/* A buffer that had to wait so often has no place beside what is anchored. */
+enum { ANCHOR_WAITS = 64 };
 static const uint64_t fixed_weight = (uint64_t)1 << 48;
 
 struct block {
@@ -34,9 +44,9 @@ struct block {
     uint32_t buffer;
 };
 
-struct edge {
-    int64_t offset;
-    uint64_t weight;
+struct fixed_slab {
+    uint32_t begin, end;
+    int64_t lower, upper; /* bytes of the arena */
 };
 
 struct ul_pack_repair {
@@ -53,9 +63,12 @@ struct ul_pack_repair {
     uint32_t leaf_count;
     struct block *blocks; /* of the buffer that is being placed */
     uint32_t block_count, block_capacity;
-    struct edge *lowers, *uppers, *spare;
+    struct ul_pack_edge *lowers, *uppers, *spare;
     uint32_t edge_capacity;
-    bool *fixed; /* per buffer: pinned or anchored */
+    bool *fixed; /* per buffer: pinned or anchored; these are not among the placed */
+    struct fixed_slab *fixed_slabs; /* of these, by their lowest bytes */
+    uint32_t fixed_slab_count;
+    bool anchored;
     bool hopeless;
 };
 
@@ -79,42 +92,77 @@ static uint32_t waiting_largest(const struct ul_pack_repair *r)
 
 /* ---- The cheapest offset ---- */
 
-static void block_add(struct ul_pack_repair *r, const struct ul_pack_slab *query,
-                      const struct ul_pack_slab *placed)
+static void block_push(struct ul_pack_repair *r, struct block block)
 {
-    int64_t at = (int64_t)r->offset_bytes[placed->buffer];
-    struct block block = {.lower = at + (int64_t)placed->lower_bytes - (int64_t)query->upper_bytes,
-                          .upper = at + (int64_t)placed->upper_bytes - (int64_t)query->lower_bytes,
-                          .buffer = placed->buffer};
-    if (block.lower >= block.upper)
-        return;
-    block.weight =
-        r->fixed[block.buffer] ? fixed_weight : r->weight[block.buffer] * r->waited[block.buffer];
     UL_GROW(r->arena, r->blocks, r->block_count, r->block_capacity);
     r->blocks[r->block_count++] = block;
 }
 
-static bool edge_before(const struct edge *a, const struct edge *b)
+static struct block block_of(const struct ul_pack_repair *r, const struct ul_pack_slab *query,
+                             const struct ul_pack_slab *placed)
 {
-    return a->offset < b->offset;
+    int64_t at = (int64_t)r->offset_bytes[placed->buffer];
+    return (struct block){.lower = at + (int64_t)placed->lower_bytes - (int64_t)query->upper_bytes,
+                          .upper = at + (int64_t)placed->upper_bytes - (int64_t)query->lower_bytes,
+                          .weight = r->weight[placed->buffer] * r->waited[placed->buffer],
+                          .buffer = placed->buffer};
 }
-UL_PACK_SORT(edges_sort, struct edge, edge_before)
+
+/* What is fixed, each run of it as one block. */
+static void blocks_add_fixed(struct ul_pack_repair *r, const struct ul_pack_slab *query)
+{
+    int64_t above = (int64_t)query->lower_bytes, below = (int64_t)query->upper_bytes;
+    struct block run = {.weight = fixed_weight, .buffer = UL_PLAN_NONE};
+    for (uint32_t i = 0; i < r->fixed_slab_count; i++) {
+        const struct fixed_slab *slab = &r->fixed_slabs[i];
+        if (slab->begin >= query->end || query->begin >= slab->end)
+            continue;
+        int64_t lower = slab->lower - below, upper = slab->upper - above;
+        if (run.lower < run.upper && lower < run.upper) {
+            run.upper = upper > run.upper ? upper : run.upper;
+            continue;
+        }
+        if (run.lower < run.upper)
+            block_push(r, run);
+        run.lower = lower;
+        run.upper = upper;
+    }
+    if (run.lower < run.upper)
+        block_push(r, run);
+}
+
+/* What is in the way of a buffer, wherever it goes. */
+static void blocks_make(struct ul_pack_repair *r, uint32_t buffer)
+{
+    const struct ul_pack_problem *problem = r->problem;
+    r->block_count = 0;
+    for (uint32_t p = problem->slab_first[buffer]; p < problem->slab_first[buffer + 1]; p++) {
+        const struct ul_pack_slab *query = &problem->slabs[p];
+        blocks_add_fixed(r, query);
+        ul_pack_placed_find(&r->placed, query);
+        for (uint32_t i = 0; i < r->placed.found_count; i++) {
+            struct block block = block_of(r, query, &problem->slabs[r->placed.found[i]]);
+            if (block.lower < block.upper)
+                block_push(r, block);
+        }
+    }
+}
 
 static void edges_make(struct ul_pack_repair *r)
 {
     if (r->block_count > r->edge_capacity) {
         r->edge_capacity = r->block_capacity;
-        r->lowers = UL_NEW_ARRAY(r->arena, struct edge, r->edge_capacity);
-        r->uppers = UL_NEW_ARRAY(r->arena, struct edge, r->edge_capacity);
-        r->spare = UL_NEW_ARRAY(r->arena, struct edge, r->edge_capacity);
+        r->lowers = UL_NEW_ARRAY(r->arena, struct ul_pack_edge, r->edge_capacity);
+        r->uppers = UL_NEW_ARRAY(r->arena, struct ul_pack_edge, r->edge_capacity);
+        r->spare = UL_NEW_ARRAY(r->arena, struct ul_pack_edge, r->edge_capacity);
     }
     for (uint32_t i = 0; i < r->block_count; i++) {
         const struct block *block = &r->blocks[i];
-        r->lowers[i] = (struct edge){block->lower, block->weight};
-        r->uppers[i] = (struct edge){block->upper, block->weight};
+        r->lowers[i] = (struct ul_pack_edge){block->lower, block->weight};
+        r->uppers[i] = (struct ul_pack_edge){block->upper, block->weight};
     }
-    edges_sort(r->lowers, r->spare, r->block_count);
-    edges_sort(r->uppers, r->spare, r->block_count);
+    ul_pack_edges_sort(r->lowers, r->spare, r->block_count);
+    ul_pack_edges_sort(r->uppers, r->spare, r->block_count);
 }
 
 struct choice {
@@ -132,10 +180,10 @@ static void sweep_to(const struct ul_pack_repair *r, struct sweep *sweep, int64_
                      struct choice *best)
 {
     for (; sweep->lower < r->block_count && r->lowers[sweep->lower].offset < offset; sweep->lower++)
-        sweep->cost += r->lowers[sweep->lower].weight;
+        sweep->cost += r->lowers[sweep->lower].value;
     for (; sweep->upper < r->block_count && r->uppers[sweep->upper].offset <= offset;
          sweep->upper++)
-        sweep->cost -= r->uppers[sweep->upper].weight;
+        sweep->cost -= r->uppers[sweep->upper].value;
     if (sweep->cost < best->cost || (sweep->cost == best->cost && offset < best->offset))
         *best = (struct choice){offset, sweep->cost};
 }
@@ -169,22 +217,66 @@ static struct choice offset_choose(struct ul_pack_repair *r, uint32_t buffer)
     return best;
 }
 
+/* ---- What is fixed ---- */
+
+static void fixed_gather(struct ul_pack_repair *r)
+{
+    const struct ul_pack_problem *problem = r->problem;
+    uint32_t slabs = problem->slab_first[problem->buffer_count];
+    struct ul_pack_edge *found = UL_NEW_ARRAY(r->arena, struct ul_pack_edge, slabs);
+    uint32_t count = 0;
+    for (uint32_t p = 0; p < slabs; p++) {
+        const struct ul_pack_slab *slab = &problem->slabs[p];
+        if (r->fixed[slab->buffer])
+            found[count++] = (struct ul_pack_edge){
+                (int64_t)(r->offset_bytes[slab->buffer] + slab->lower_bytes), p};
+    }
+    ul_pack_edges_sort(found, UL_NEW_ARRAY(r->arena, struct ul_pack_edge, count), count);
+    r->fixed_slabs = UL_NEW_ARRAY(r->arena, struct fixed_slab, count);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct ul_pack_slab *slab = &problem->slabs[found[i].value];
+        int64_t height = (int64_t)(slab->upper_bytes - slab->lower_bytes);
+        r->fixed_slabs[i] =
+            (struct fixed_slab){slab->begin, slab->end, found[i].offset, found[i].offset + height};
+    }
+    r->fixed_slab_count = count;
+}
+
+/* Lets what is anchored go; what is pinned stays. */
+static void anchor_release(struct ul_pack_repair *r)
+{
+    UL_ASSERT(r->anchored);
+    for (uint32_t b = 0; b < r->problem->buffer_count; b++) {
+        if (!r->fixed[b] || r->problem->buffers[b].pinned)
+            continue;
+        r->fixed[b] = false;
+        ul_pack_placed_add(&r->placed, b);
+    }
+    fixed_gather(r);
+    r->anchored = false;
+}
+
 /* ---- Moves ---- */
+
+/* Where it costs least, while the anchor holds and without it. */
+static struct choice place_choose(struct ul_pack_repair *r, uint32_t buffer, uint64_t *work)
+{
+    while (true) {
+        blocks_make(r, buffer);
+        edges_make(r);
+        struct choice choice = offset_choose(r, buffer);
+        *work += 8 * (uint64_t)r->block_count + 32;
+        bool holds = choice.cost < fixed_weight && r->waited[buffer] < ANCHOR_WAITS;
+        if (!r->anchored || holds)
+            return choice;
+        anchor_release(r);
+    }
+}
 
 static void place(struct ul_pack_repair *r, uint32_t buffer, uint64_t *work)
 {
     UL_ASSERT(r->waiting[r->leaf_count + r->size_rank[buffer]] == 1);
-    const struct ul_pack_problem *problem = r->problem;
-    r->block_count = 0;
-    for (uint32_t p = problem->slab_first[buffer]; p < problem->slab_first[buffer + 1]; p++) {
-        const struct ul_pack_slab *query = &problem->slabs[p];
-        ul_pack_placed_find(&r->placed, query);
-        for (uint32_t i = 0; i < r->placed.found_count; i++)
-            block_add(r, query, &problem->slabs[r->placed.found[i]]);
-    }
-    edges_make(r);
-    struct choice choice = offset_choose(r, buffer);
-    *work += 8 * (uint64_t)r->block_count + 32;
+    struct choice choice = place_choose(r, buffer, work);
     if (choice.cost >= fixed_weight) {
         r->hopeless = true;
         return;
@@ -192,8 +284,8 @@ static void place(struct ul_pack_repair *r, uint32_t buffer, uint64_t *work)
     for (uint32_t i = 0; i < r->block_count; i++) {
         const struct block *block = &r->blocks[i];
         uint32_t in_the_way = block->buffer;
-        bool waits = r->waiting[r->leaf_count + r->size_rank[in_the_way]] > 0;
-        if (waits || choice.offset <= block->lower || choice.offset >= block->upper)
+        if (choice.offset <= block->lower || choice.offset >= block->upper ||
+            r->waiting[r->leaf_count + r->size_rank[in_the_way]] > 0)
             continue;
         ul_pack_placed_remove(&r->placed, in_the_way);
         waiting_change(r, in_the_way, true);
@@ -225,18 +317,18 @@ const uint64_t *ul_pack_repair_offsets(const struct ul_pack_repair *repair)
 static void sizes_rank(struct ul_pack_repair *r)
 {
     uint32_t count = r->problem->buffer_count;
-    struct edge *keys = UL_NEW_ARRAY(r->arena, struct edge, count);
-    struct edge *spare = UL_NEW_ARRAY(r->arena, struct edge, count);
+    struct ul_pack_edge *keys = UL_NEW_ARRAY(r->arena, struct ul_pack_edge, count);
+    struct ul_pack_edge *spare = UL_NEW_ARRAY(r->arena, struct ul_pack_edge, count);
     uint64_t largest = 1;
     for (uint32_t b = 0; b < count; b++) {
         uint64_t size = r->problem->buffers[b].size_bytes;
-        keys[b] = (struct edge){-(int64_t)size, b};
+        keys[b] = (struct ul_pack_edge){-(int64_t)size, b};
         largest = size > largest ? size : largest;
     }
-    edges_sort(keys, spare, count);
+    ul_pack_edges_sort(keys, spare, count);
     uint64_t step = (largest + SIZE_STEPS - 1) / SIZE_STEPS;
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t b = (uint32_t)keys[i].weight;
+        uint32_t b = (uint32_t)keys[i].value;
         r->by_size[i] = b;
         r->size_rank[b] = i;
         r->weight[b] = 1 + r->problem->buffers[b].size_bytes / step;
@@ -247,35 +339,66 @@ static void sizes_rank(struct ul_pack_repair *r)
 /* ---- The anchor ---- */
 
 struct layer {
+    uint64_t rank; /* ascending */
     uint64_t offset;
-    uint32_t buffer;
-    uint32_t slab;
+    uint32_t buffer, slab;
 };
 
 static int layer_compare(const void *a, const void *b)
 {
     const struct layer *x = a;
     const struct layer *y = b;
+    if (x->rank != y->rank)
+        return x->rank < y->rank ? -1 : 1;
     if (x->offset != y->offset)
         return x->offset < y->offset ? -1 : 1;
     return x->buffer < y->buffer ? -1 : x->buffer > y->buffer;
 }
 
-/* Stacks what is live at the peak. Bytes that alignment, or windows, cost are left open; if then
- * it does not fit the repair is hopeless. */
-static void peak_anchor(struct ul_pack_repair *r)
+/* Those further down have lower ranks. */
+static uint64_t layer_rank(const struct ul_pack_buffer *buffer, enum ul_pack_anchor anchor)
+{
+    switch (anchor) {
+    case UL_PACK_BY_BEGIN:
+        return buffer->begin;
+    case UL_PACK_BY_END:
+        return UINT32_MAX - buffer->end;
+    case UL_PACK_BY_LIFETIME:
+        return UINT32_MAX - (buffer->end - buffer->begin);
+    case UL_PACK_AS_STARTED:
+    case UL_PACK_UNANCHORED:
+    case UL_PACK_ANCHORS:
+        break;
+    }
+    return 0;
+}
+
+static struct layer *layers_make(const struct ul_pack_repair *r, enum ul_pack_anchor anchor,
+                                 uint32_t *count)
 {
     const struct ul_pack_problem *problem = r->problem;
     struct layer *layers = UL_NEW_ARRAY(r->arena, struct layer, problem->buffer_count);
-    uint32_t count = 0;
+    *count = 0;
     for (uint32_t p = 0; p < problem->slab_first[problem->buffer_count]; p++) {
         const struct ul_pack_slab *slab = &problem->slabs[p];
-        if (slab->begin <= problem->peak_time && problem->peak_time < slab->end)
-            layers[count++] =
-                (struct layer){r->offset_bytes[slab->buffer] + slab->lower_bytes, slab->buffer, p};
+        if (slab->begin > problem->peak_time || problem->peak_time >= slab->end)
+            continue;
+        layers[(*count)++] =
+            (struct layer){layer_rank(&problem->buffers[slab->buffer], anchor),
+                           r->offset_bytes[slab->buffer] + slab->lower_bytes, slab->buffer, p};
     }
-    if (count > 0)
-        qsort(layers, count, sizeof *layers, layer_compare);
+    if (*count > 0)
+        qsort(layers, *count, sizeof *layers, layer_compare);
+    return layers;
+}
+
+/* Stacks what is live at the peak. Bytes that alignment, or windows, cost are left open; if then
+ * it does not fit the repair is hopeless. */
+static void peak_anchor(struct ul_pack_repair *r, enum ul_pack_anchor anchor)
+{
+    const struct ul_pack_problem *problem = r->problem;
+    uint32_t count;
+    const struct layer *layers = layers_make(r, anchor, &count);
     uint64_t top = 0;
     for (uint32_t i = 0; i < count; i++) {
         const struct ul_pack_slab *slab = &problem->slabs[layers[i].slab];
@@ -298,14 +421,8 @@ static void peak_anchor(struct ul_pack_repair *r)
  * the windows are wider. */
 static bool lies_on_placed(struct ul_pack_repair *r, uint32_t buffer)
 {
-    const struct ul_pack_problem *problem = r->problem;
     int64_t offset = (int64_t)r->offset_bytes[buffer];
-    r->block_count = 0;
-    for (uint32_t p = problem->slab_first[buffer]; p < problem->slab_first[buffer + 1]; p++) {
-        ul_pack_placed_find(&r->placed, &problem->slabs[p]);
-        for (uint32_t i = 0; i < r->placed.found_count; i++)
-            block_add(r, &problem->slabs[p], &problem->slabs[r->placed.found[i]]);
-    }
+    blocks_make(r, buffer);
     for (uint32_t i = 0; i < r->block_count; i++) {
         if (r->blocks[i].lower < offset && offset < r->blocks[i].upper)
             return true;
@@ -313,12 +430,43 @@ static bool lies_on_placed(struct ul_pack_repair *r, uint32_t buffer)
     return false;
 }
 
+/* Places what stays where it is; the rest waits. */
+static void start_make(struct ul_pack_repair *r, enum ul_pack_anchor anchor)
+{
+    const struct ul_pack_problem *problem = r->problem;
+    for (uint32_t b = 0; b < problem->buffer_count; b++)
+        r->fixed[b] = problem->buffers[b].pinned;
+    if (anchor != UL_PACK_UNANCHORED)
+        peak_anchor(r, anchor);
+    for (uint32_t b = 0; b < problem->buffer_count && !r->hopeless; b++) {
+        if (anchor == UL_PACK_UNANCHORED || !r->fixed[b])
+            continue;
+        r->hopeless = lies_on_placed(r, b);
+        ul_pack_placed_add(&r->placed, b);
+    }
+    for (uint32_t b = 0; b < problem->buffer_count; b++) {
+        uint64_t size = problem->buffers[b].size_bytes;
+        uint64_t end = r->offset_bytes[b] + size;
+        bool stays = anchor == UL_PACK_UNANCHORED && end <= (uint64_t)r->capacity;
+        r->hopeless = r->hopeless || size > (uint64_t)r->capacity ||
+                      (r->fixed[b] && end > (uint64_t)r->capacity);
+        if (r->fixed[b])
+            ul_pack_placed_remove(&r->placed, b);
+        else if (stays)
+            ul_pack_placed_add(&r->placed, b);
+        else
+            waiting_change(r, b, true);
+    }
+    fixed_gather(r);
+    r->anchored = anchor != UL_PACK_UNANCHORED;
+}
+
 struct ul_pack_repair *ul_pack_repair_new(struct ul_arena *arena,
                                           const struct ul_pack_problem *problem,
                                           uint64_t capacity_bytes, const uint64_t *start_bytes,
-                                          bool anchored)
+                                          enum ul_pack_anchor anchor)
 {
-    UL_ASSERT(capacity_bytes <= INT64_MAX && start_bytes != NULL);
+    UL_ASSERT(capacity_bytes <= INT64_MAX && start_bytes != NULL && anchor < UL_PACK_ANCHORS);
     uint32_t count = problem->buffer_count;
     struct ul_pack_repair *r = UL_NEW(arena, struct ul_pack_repair);
     r->arena = arena;
@@ -335,20 +483,6 @@ struct ul_pack_repair *ul_pack_repair_new(struct ul_arena *arena,
         continue;
     r->waiting = UL_NEW_ARRAY(arena, uint32_t, 2 * (uint64_t)r->leaf_count);
     ul_pack_placed_init(&r->placed, arena, problem);
-    for (uint32_t b = 0; b < count; b++)
-        r->fixed[b] = problem->buffers[b].pinned;
-    if (anchored)
-        peak_anchor(r);
-    for (uint32_t b = 0; b < count; b++) {
-        uint64_t size = problem->buffers[b].size_bytes;
-        bool stays = anchored ? r->fixed[b] : start_bytes[b] + size <= capacity_bytes;
-        if (stays && anchored)
-            r->hopeless = r->hopeless || lies_on_placed(r, b);
-        if (stays)
-            ul_pack_placed_add(&r->placed, b);
-        else
-            waiting_change(r, b, true);
-        r->hopeless = r->hopeless || size > capacity_bytes;
-    }
+    start_make(r, anchor);
     return r;
 }

@@ -27,6 +27,7 @@ PACKING = [
     ("D.1048576", None, 60, 1017856, False, None),
     ("somas-resnet50", None, None, 1515472556, True, 0.2),
     ("somas-pangu-2.6b", None, None, 5530099775, True, 10),
+    ("iopddl-S_1", None, 30, 1498635932, True, 10),
     ("100000 random", None, None, None, False, 20),
 ]
 
