@@ -390,7 +390,8 @@ static bool is_worth(void *data, const struct ul_group_call *group, uint64_t pas
     const struct ul_profile *profile = context->options->profile;
     const struct ul_call *call = &group->call;
     const double times = 2;
-    if (profile == NULL || call->kind != UL_CALL_MATMUL || ul_call_is_integer(call))
+    if (UL_CUDA_CALLS_ALL || profile == NULL || call->kind != UL_CALL_MATMUL ||
+        ul_call_is_integer(call))
         return true;
     UL_ASSERT(profile->level_count > 0);
     bool is_f32 = call->src.type == UL_CALL_F32;

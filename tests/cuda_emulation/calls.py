@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Library calls of target cuda, by the emulated cuBLASLt and cuDNN.
 
-    calls.py ULLAGE [--quick] [--seed S] [NAME...]
+    calls.py ULLAGE [--quick | --plans] [--seed S] [NAME...]
 
 ULLAGE is a compiler that hands over all that the libraries take (ullage_calls). Each model is
 compiled with the libraries, and compared with target c without any reuse; the named library must
 run it, and kernels of ours where it has no algorithm; --pack none, --workspace 0 and the
 smallest budget must compute the same or nearly so, and --guard find nothing.
 Then: cuDNN missing at the start, all libraries missing, --tune and the file that it writes.
---quick compares once, with --guard and missing libraries.
+--quick compares once, with --guard and missing libraries; --plans looks at plans alone.
 Exit: 0 ok, 1 a model failed, 77 a Python package or g++ is missing.
 """
 
@@ -293,6 +293,11 @@ def run(command, **more):
     return done.returncode, done.stdout + done.stderr
 
 
+def read_json(path):
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
 class Failure(Exception):
     pass
 
@@ -330,9 +335,19 @@ def same(a, b):
     return all(a[key].tobytes() == b[key].tobytes() for key in b)
 
 
-def count_calls(program, wanted):
-    with open(program + ".json") as file:
-        names = json.load(file)["steps"]["implementation"]
+def make_plan(ullage, folder, *options):
+    file = os.path.join(folder, "plan.json")
+    code, text = run([ullage, "plan", os.path.join(folder, "model.onnx"), *options, "--json", file])
+    need(code == 0, f"plan {' '.join(options)}: {text}")
+    return read_json(file)
+
+
+def count_all(plan):
+    return sum(name != "ullage" for name in plan["steps"]["implementation"])
+
+
+def count_calls(plan, wanted):
+    names = plan["steps"]["implementation"]
     for library in ("cublaslt", "cudnn"):
         found = sum(name == library for name in names)
         need(found == wanted.get(library, 0), f"{found} calls of {library}: {names}")
@@ -343,8 +358,7 @@ def check_runs(program, wanted):
     file = program + ".bench.json"
     code, text = run([program, "--bench", "--profile", "--random", "1", "--json", file])
     need(code == 0, f"--bench: {text}")
-    with open(file) as handle:
-        kernels = [step["kernel"] for step in json.load(handle)["steps"]]
+    kernels = [step["kernel"] for step in read_json(file)["steps"]]
     for library in ("cublaslt", "cudnn"):
         found = sum(name.startswith((library + " algorithm", library + " engine"))
                     for name in kernels)
@@ -352,12 +366,21 @@ def check_runs(program, wanted):
 
 
 CUDA = ["--target", "cuda", "--with-cudnn", "on"]
+ONCE = ("dynamic", "dynamic_pixels", "channels")  # 2^30 products each time; nothing to call
+
+
+def check_plans(ullage, folder, name, calls):
+    plan = make_plan(ullage, folder, *CUDA)
+    count_calls(plan, calls)
+    if name not in ONCE:
+        find_least(ullage, folder, plan)
 
 
 def check(ullage, folder, calls, quick):
     plain = outputs(compile_model(ullage, folder, "plain", "--target", "c", "--pack", "none"))
     program = compile_model(ullage, folder, "program", *CUDA)
-    count_calls(program, calls)
+    plan = read_json(program + ".json")
+    count_calls(plan, calls)
     result = outputs(program)
     need(near(result, plain, 1e-5), "results differ from target c")
     check_runs(program, calls)
@@ -376,7 +399,7 @@ def check(ullage, folder, calls, quick):
          "--pack none has other bits")
     small = outputs(compile_model(ullage, folder, "small", *CUDA, "--workspace", "0"))
     need(near(small, plain, 1e-5), "--workspace 0 differs")
-    check_budget(ullage, folder, plain)
+    check_budget(ullage, folder, plan, plain)
     limits = (("--tf32", 2e-3), ("--precision fp16", 5e-3), ("--precision bf16", 3e-2))
     for options, limit in limits:
         other = compile_model(ullage, folder, "other", *CUDA, *options.split())
@@ -394,8 +417,7 @@ def check_nodes(program):
         os.remove(log)
     code, text = run([program, "--memory", "--random", "1", "--json", file], UL_EMULATE_LOG=log)
     need(code == 0, f"--memory: {text}")
-    with open(file) as handle:
-        launches = json.load(handle)["device"]["launch_count"]
+    launches = read_json(file)["device"]["launch_count"]
     with open(log) as handle:
         nodes = re.findall(r"^capture (\d+) nodes$", handle.read(), re.MULTILINE)
     need(nodes == [str(launches)], f"{launches} launches, {nodes} nodes")
@@ -444,8 +466,7 @@ def check_align(ullage, folder, plain):
     code, text = run([program, "--memory", "--random", "1", "--json", program + ".memory.json"])
     need(code == 0 and f"kernels of the program run {own} of 4 calls of cuDNN\n" in text,
          f"--memory of --align 8: {text}")
-    with open(program + ".memory.json") as file:
-        calls = json.load(file)["device"]["library_calls"]
+    calls = read_json(program + ".memory.json")["device"]["library_calls"]
     need(calls == {"cuDNN": {"planned": 4, "own": own}}, f"--memory --json: {calls}")
     code, text = run([program, "--guard", "--random", "1"])
     need(code == 0, f"--align 8 --guard: {text}")
@@ -459,10 +480,8 @@ def check_room(ullage, folder):
     plans = {}
     for size in ("4MiB", "32MiB"):
         program = compile_model(ullage, folder, "room", *CUDA, "--workspace", size)
-        with open(program + ".json") as file:
-            plans[size] = json.load(file)
-    with open(os.path.join(folder, "program.json")) as file:
-        default = json.load(file)
+        plans[size] = read_json(program + ".json")
+    default = read_json(os.path.join(folder, "program.json"))
     few, many = plans["4MiB"], plans["32MiB"]
     need(few["reserved_bytes"] == many["reserved_bytes"], "a larger workspace raises the peak")
     scratch = [max(size for kind, size in zip(plan["ranges"]["class"], plan["ranges"]["size_bytes"])
@@ -470,28 +489,29 @@ def check_room(ullage, folder):
     need(scratch[0] <= 4 << 20 < scratch[1], f"workspaces of {scratch} bytes at most")
     need(default["ranges"] == many["ranges"], "an H100 gets no 32 MiB by default")
     older = compile_model(ullage, folder, "older", *CUDA, "--profile", "a100-80gb-sxm")
-    with open(older + ".json") as file:
-        need(("workspace", "4194304") in map(tuple, json.load(file)["options"]),
-             "an A100 gets other than 4 MiB by default")
+    need(("workspace", "4194304") in map(tuple, read_json(older + ".json")["options"]),
+         "an A100 gets other than 4 MiB by default")
     code, text = run([ullage, "check", os.path.join(folder, "model.onnx"), program + ".json"])
     need(code == 0, f"check: {text}")
 
 
-def check_budget(ullage, folder, plain):
-    """The smallest program: calls with less workspace, and in pieces."""
-    ladder = os.path.join(folder, "ladder.json")
-    model = os.path.join(folder, "model.onnx")
-    code, text = run([ullage, "plan", model, *CUDA, "--sweep", "--json", ladder])
-    need(code == 0, f"plan --sweep: {text}")
-    with open(ladder) as file:
-        least = json.load(file)["plans"][-1]["reserved_bytes"]
-    program = compile_model(ullage, folder, "least", *CUDA, "--budget", str(least))
-    with open(program + ".json") as file:
-        plan = json.load(file)
-    steps = plan["steps"]
+def find_least(ullage, folder, plan):
+    """The budget of the smallest plan, which does with less than the plan without one: workspace,
+    pieces, or kernels of ours in the place of calls."""
+    least = make_plan(ullage, folder, *CUDA, "--sweep")["plans"][-1]["reserved_bytes"]
+    small = make_plan(ullage, folder, *CUDA, "--budget", str(least))
+    steps = small["steps"]
     gives = any(steps["alternative"]) or any("[1/" in name for name in steps["name"])
-    need(plan["reserved_bytes"] == least and gives,
-         f"a budget of {least} takes no call's workspace and cuts nothing")
+    gives = gives or count_all(small) < count_all(plan)
+    need(small["reserved_bytes"] == least and gives,
+         f"a budget of {least} takes no call's workspace, cuts nothing and replaces no call")
+    return least
+
+
+def check_budget(ullage, folder, plan, plain):
+    """The smallest program: calls with less workspace or none of them, and in pieces."""
+    least = find_least(ullage, folder, plan)
+    program = compile_model(ullage, folder, "least", *CUDA, "--budget", str(least))
     need(near(outputs(program), plain, 1e-5), f"--budget {least} differs")
     code, text = run([program, "--guard", "--random", "1"])
     need(code == 0, f"--budget {least} --guard: {text}")
@@ -551,13 +571,15 @@ def check_tuning(folder, result):
              f"a wrong file: exit {code}: {text}")
 
 
-def run_model(ullage, name, seed, quick):
+def run_model(ullage, name, seed, quick, plans):
     function, calls = MODELS[name]
     with tempfile.TemporaryDirectory() as folder:
         net = Net(seed, calls)
         onnx.save(function(net), os.path.join(folder, "model.onnx"))
-        # 2^30 products each time; nothing that the libraries take
-        quick = quick or name in ("dynamic", "dynamic_pixels", "channels")
+        if plans:
+            check_plans(ullage, folder, name, calls)
+            return
+        quick = quick or name in ONCE
         result = check(ullage, folder, calls, quick)
         if name == "room":
             check_room(ullage, folder)
@@ -570,13 +592,15 @@ def run_model(ullage, name, seed, quick):
         if name == "alone":
             options = [*CUDA, "--io", "caller", "--workspace", "0"]
             check_runs(compile_model(ullage, folder, "caller", *options), calls)
-    XX(folder, result)
+        if name in ("deep", "pixels"):
+            check_tuning(folder, result)
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("ullage")
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--plans", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("names", nargs="*")
     given = parser.parse_intermixed_args()
@@ -584,7 +608,7 @@ def main():
     failed = 0
     for name in given.names or MODELS:
         try:
-            run_model(os.path.abspath(given.ullage), name, given.seed, given.quick)
+            run_model(os.path.abspath(given.ullage), name, given.seed, given.quick, given.plans)
             print(f"ok   {name}", flush=True)
         except Failure as failure:
             failed += 1
