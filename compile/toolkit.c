@@ -59,20 +59,30 @@ static bool finds_library(struct ul_compile *compile)
 
 /* ---- options ---- */
 
+/* Who says how much gets that, in a larger plan if need be. */
+static void resolve_workspace(struct ul_compile *compile)
+{
+    struct ul_compile_options *options = &compile->options;
+    const struct ul_option_table *table = options->base.table;
+    bool is_new = ul_profile_device(&compile->profile).capability >= UL_PROGRAM_NEW_CAPABILITY;
+    bool is_said = ul_option_is_set(&options->base, ul_option_find(table, "workspace"));
+    if (!is_said)
+        options->workspace_bytes = UL_PROGRAM_WORKSPACE_BYTES;
+    if (!ul_option_is_set(&options->base, ul_option_find(table, "workspace-free")))
+        options->workspace_free_bytes =
+            !is_said && is_new ? UL_PROGRAM_NEW_WORKSPACE_BYTES : options->workspace_bytes;
+}
+
 enum ul_status ul_compile_resolve_toolkit(struct ul_compile *compile,
                                           struct ul_program_options *program)
 {
     struct ul_compile_options *options = &compile->options;
-    const struct ul_option *workspace = ul_option_find(options->base.table, "workspace");
     bool is_auto = options->with_cudnn == UL_CUDNN_AUTO;
-    if (!ul_option_is_set(&options->base, workspace))
-        options->workspace_bytes =
-            ul_profile_device(&compile->profile).capability >= UL_PROGRAM_NEW_CAPABILITY
-                ? UL_PROGRAM_NEW_WORKSPACE_BYTES
-                : UL_PROGRAM_WORKSPACE_BYTES;
+    resolve_workspace(compile);
     if (is_auto)
         options->with_cudnn = finds_library(compile) ? UL_CUDNN_FOUND : UL_CUDNN_OFF;
     program->workspace_bytes = options->workspace_bytes;
+    program->workspace_free_bytes = options->workspace_free_bytes;
     program->has_cudnn = options->with_cudnn != UL_CUDNN_OFF;
     program->needs_cudnn = options->with_cudnn == UL_CUDNN_ON;
     program->tf32 = options->tf32;

@@ -776,16 +776,21 @@ static void put_floats(struct summary *summary)
 static void put_libraries(struct summary *summary)
 {
     const char *workspace = ul_saved_option(summary->saved, "workspace");
-    const char *cudnn = summary->facts->cudnn;
-    uint64_t bytes;
+    const char *more = ul_saved_option(summary->saved, "workspace-free");
+    const char *cudnn = summary->facts->cudnn, *where = "";
+    struct ul_arena *arena = summary->text->arena;
+    uint64_t bytes, free_bytes;
     if (workspace == NULL || !is_of_device(summary) || !ul_size_parse(workspace, &bytes))
         return;
+    if (more != NULL && ul_size_parse(more, &free_bytes) && free_bytes > bytes)
+        where =
+            ul_arena_printf(arena, ", %s where that lies free", ul_size_format(arena, free_bytes));
     put_folded(summary,
-               ul_arena_printf(
-                   summary->text->arena, "Library calls: at most %s of workspace each, cuDNN %s%s.",
-                   ul_size_format(summary->text->arena, bytes),
-                   cudnn[0] == '\0' ? "not found" : name_in(summary, cudnn, 10),
-                   ul_saved_option(summary->saved, "tf32") != NULL ? ", factors in TF32" : ""));
+               ul_arena_printf(arena, "Library calls: at most %s of workspace each%s, cuDNN %s%s.",
+                               ul_size_format(arena, bytes), where,
+                               cudnn[0] == '\0' ? "not found" : name_in(summary, cudnn, 10),
+                               ul_saved_option(summary->saved, "tf32") != NULL ? ", factors in TF32"
+                                                                               : ""));
 }
 
 /* What an option that may be repeated names: the first, and how many more. */

@@ -311,18 +311,11 @@ static uint64_t wanted(const struct ul_call *call)
     return call->kind == UL_CALL_MATMUL ? product_workspace(call) : convolution_workspace(call);
 }
 
-/* What a plan may be larger for: beyond UL_PROGRAM_WORKSPACE_BYTES a call gets what lies free. */
-static uint64_t planned(const struct context *context)
-{
-    uint64_t max = context->options->workspace_bytes;
-    return max < UL_PROGRAM_WORKSPACE_BYTES ? max : UL_PROGRAM_WORKSPACE_BYTES;
-}
-
 static uint64_t most(void *data, const struct ul_call *call)
 {
     const struct context *context = data;
     UL_ASSERT(call->implementation != NULL);
-    return bounded(context, wanted(call), context->options->workspace_bytes);
+    return bounded(context, wanted(call), context->options->workspace_free_bytes);
 }
 
 /* For budgets: tables alone, then nothing. What that costs is a device's to say; taken is what each
@@ -376,7 +369,7 @@ static bool answer(void *data, struct ul_group_call *group, bool pack)
     call->implementation = is_product ? "cublaslt" : "cudnn";
     call->align_bytes = align_of(context, group);
     call->tf32 = context->options->tf32 && call->src.type == UL_CALL_F32;
-    call->scratch_bytes = bounded(context, wanted(call), planned(context));
+    call->scratch_bytes = bounded(context, wanted(call), context->options->workspace_bytes);
     return true;
 }
 

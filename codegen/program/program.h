@@ -195,12 +195,13 @@ struct ul_program_options {
     const char *isa;       /* of the machine that it will run on: "avx512_core"; NULL: this one */
     const struct ul_target_library *library; /* opened for that machine; NULL: there is none */
     enum ul_conv_choice conv;
-    uint64_t workspace_bytes; /* of a call of a device's library, at most */
-    bool has_cudnn;           /* calls of cuDNN are there to be planned */
-    bool needs_cudnn;         /* a program that finds none at its start fails; else kernels of
-                                 ours stand in */
-    bool no_float;            /* nothing is computed in floats */
-    bool tf32;                /* products of f32 may round their factors to 11 bits */
+    uint64_t workspace_bytes;      /* of a call of a device's library, at most */
+    uint64_t workspace_free_bytes; /* the same, of what lies free in a finished plan */
+    bool has_cudnn;                /* calls of cuDNN are there to be planned */
+    bool needs_cudnn;              /* a program that finds none at its start fails; else kernels of
+                                      ours stand in */
+    bool no_float;                 /* nothing is computed in floats */
+    bool tf32;                     /* products of f32 may round their factors to 11 bits */
     const struct ul_profile *profile; /* of the device whose time counts */
     uint64_t align_bytes;             /* of every range of the plan; 0: the default */
     uint32_t other_count;

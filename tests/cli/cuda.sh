@@ -12,8 +12,12 @@ option() { grep -oE "\\[\"$1\", \"[^\"]*\"\\]" "$2" | sed 's/.*, "\(.*\)"\]/\1/'
 
 # to plan and to emit needs no compiler; the summary names what libraries are planned with
 calls='^Library calls: at most'
-expect 0 "$calls 32.00 MiB of workspace each, cuDNN not found\.$" plan
-expect 0 "$calls 32.00 MiB of workspace each, cuDNN off\.$" plan --with-cudnn off
+expect 0 "$calls 4.00 MiB of workspace each, 32.00 MiB where that lies$" plan
+expect 0 'cuDNN not found\.$' plan
+expect 0 'cuDNN off\.$' plan --with-cudnn off
+expect 0 "$calls 4.00 MiB of workspace each, cuDNN off\.$" plan --with-cudnn off --profile a100-40gb
+expect 0 "$calls 32.00 MiB of workspace each, cuDNN off\.$" \
+    plan --with-cudnn off --workspace 32MiB
 expect 0 "$calls 0 B of workspace each, cuDNN on, factors in TF32\.$" \
     plan --with-cudnn on --workspace 0 --tf32
 expect 0 '\(target cuda\) needs' plan

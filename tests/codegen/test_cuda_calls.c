@@ -48,7 +48,8 @@ static void ask(struct fixture *fixture, const struct ul_program_options *option
     ul_library_close(library);
 }
 
-static const struct ul_program_options plain = {.workspace_bytes = WORKSPACE, .has_cudnn = true};
+static const struct ul_program_options plain = {
+    .workspace_bytes = WORKSPACE, .workspace_free_bytes = WORKSPACE, .has_cudnn = true};
 
 /* "cublaslt [8x16] [16x32] > [8x32]" and its workspace, NULL: no call */
 static void expect(const struct ul_program_options *options, const char *text, const char *wanted,
