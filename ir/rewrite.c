@@ -146,3 +146,20 @@ void ul_graph_sweep(struct ul_graph *graph)
         block->node_count = kept;
     }
 }
+
+/* Result `output` of a node is that value. */
+static void set_output(struct ul_graph *graph, ul_node_id node, uint32_t output, ul_value_id value)
+{
+    UL_ASSERT(output < graph->nodes[node].output_count);
+    graph->nodes[node].outputs[output] = value;
+    graph->values[value].producer = node;
+    graph->values[value].producer_output = output;
+}
+
+void ul_graph_exchange(struct ul_graph *graph, ul_value_id a, ul_value_id b)
+{
+    const struct ul_value one = graph->values[a], other = graph->values[b];
+    UL_ASSERT(one.kind == UL_VALUE_NODE && other.kind == UL_VALUE_NODE);
+    set_output(graph, one.producer, one.producer_output, b);
+    set_output(graph, other.producer, other.producer_output, a);
+}

@@ -196,15 +196,9 @@ static bool is_factor_of_wide(const struct halves *halves, ul_value_id value)
 static void take_over(struct halves *halves, ul_value_id value, ul_value_id old)
 {
     struct ul_graph *graph = halves->graph;
-    ul_node_id cast = graph->values[value].producer, maker = graph->values[old].producer;
-    uint32_t output = graph->values[old].producer_output;
-    UL_ASSERT(graph->nodes[cast].op == UL_OP_Cast && graph->nodes[maker].outputs[output] == old);
-    graph->nodes[cast].outputs[0] = old;
-    graph->values[old].producer = cast;
-    graph->values[old].producer_output = 0;
-    graph->nodes[maker].outputs[output] = value;
-    graph->values[value].producer = maker;
-    graph->values[value].producer_output = output;
+    ul_node_id cast = graph->values[value].producer;
+    UL_ASSERT(graph->nodes[cast].op == UL_OP_Cast);
+    ul_graph_exchange(graph, value, old);
     ul_graph_remove_node(graph, cast);
 }
 

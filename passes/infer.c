@@ -3,16 +3,15 @@
  *
  * Rules of folding: results of up to SMALL_BYTES always fold; so do others that are small beside
  * the weights (SMALL_PART, STEP_SMALL_PART), until the stored weights have grown by ALL_PART
- * (STEP_ALL_PART); bigger ones only when
- * these do not grow by it, counting the inputs that become free. A result of which all elements are
- * equal is kept as one number and takes no bytes at all. What widens integers is left to pass
- * integers. A movement whose result lies densely in
- * its constant input shares the bytes of the file. Control flow: an If with a known condition is
- * replaced by its branch. The condition argument of a Loop's body is true wherever it is read,
- * since the body runs in no other case; so a Loop that hands it on runs its full count. A loop that
- * can only be typed round by round is unrolled (unroll.c). What is left needs a count and types
- * that do not depend on data: the attribute ul_trip_count says the first, inference of the body
- * proves the second. */
+ * (STEP_ALL_PART); bigger ones only when these do not grow by it, counting the inputs that become
+ * free; none of more than BIG_FOLD_ELEMENTS, whatever the weights are. A result of which all
+ * elements are equal is kept as one number and takes no bytes at all. What widens integers is left
+ * to pass integers. A movement whose result lies densely in its constant input shares the bytes of
+ * the file. Control flow: an If with a known condition is replaced by its branch. The condition
+ * argument of a Loop's body is true wherever it is read, since the body runs in no other case; so a
+ * Loop that hands it on runs its full count. A loop that can only be typed round by round is
+ * unrolled (unroll.c). What is left needs a count and types that do not depend on data: the
+ * attribute ul_trip_count says the first, inference of the body proves the second. */
 #include "ir/infer.h"
 #include "ir/op.h"
 #include "ir/view.h"
@@ -23,7 +22,9 @@
 /* Small: so many bytes, or that part of all weights, while what the weights grow by is no more than
  * the other part. */
 enum { SMALL_BYTES = 4096, SMALL_PART = 2048, ALL_PART = 256, BIG_FOLD_ELEMENTS = 1 << 20 };
-/* The same where steps cost (masks and biases of windows in attention). */
+/* The same where steps cost (masks and biases of windows in attention). The elements bound what one
+ * launch is spared for: 4 MiB of f32 are about as long on their way as a launch takes (2 us at
+ * 2 TB/s), so that of anything larger the bytes are what a run pays for, not the step. */
 enum { STEP_SMALL_PART = 128, STEP_ALL_PART = 32 };
 
 struct infer {

@@ -289,10 +289,7 @@ static void add_way(struct ul_pass *pass, const struct adapter *adapter, const s
     ul_value_id base = graph->nodes[add].outputs[0];
     graph->values[base].type = graph->values[result].type;
     graph->nodes[add].inputs[0] = base; /* the sum takes over the result's name and readers */
-    graph->nodes[add].outputs[0] = result;
-    graph->nodes[site->node].outputs[0] = base;
-    graph->values[result].producer = add;
-    graph->values[base].producer = site->node;
+    ul_graph_exchange(graph, result, base);
 }
 
 enum ul_status ul_pass_lora(struct ul_pass *pass)

@@ -81,12 +81,7 @@ bool ul_scan_axes_to_place(struct ul_graph *graph, ul_block_id block, uint32_t a
         ul_value_id stacked = graph->nodes[moved].outputs[0];
         graph->values[stacked].type = graph->values[output].type;
         graph->nodes[moved].inputs[0] = stacked;
-        graph->nodes[moved].outputs[0] = output;
-        graph->values[output].producer = moved;
-        graph->values[output].producer_output = 0;
-        graph->nodes[id].outputs[i] = stacked;
-        graph->values[stacked].producer = id;
-        graph->values[stacked].producer_output = i;
+        ul_graph_exchange(graph, output, stacked);
         *changed = true;
     }
     ul_node_remove_attr(graph, id, "scan_output_axes");

@@ -355,20 +355,11 @@ static void join(struct build *build, uint32_t output)
 {
     struct ul_graph *graph = build->graph;
     ul_value_id whole = build->chain->outputs[output];
-    ul_node_id producer = graph->values[whole].producer;
-    uint32_t place = graph->values[whole].producer_output;
     build->here.name = graph->values[whole].name;
     ul_value_id fresh = ul_build_concat(&build->here, &build->results[output * build->piece_count],
                                         build->piece_count, build->chain->axis, NULL);
-    ul_node_id id = graph->values[fresh].producer;
-    /* The two values change places: the node that goes takes the fresh one with it. */
-    graph->nodes[id].outputs[0] = whole;
-    graph->nodes[producer].outputs[place] = fresh;
-    graph->values[whole].producer = id;
-    graph->values[whole].producer_output = 0;
-    graph->values[fresh].producer = producer;
-    graph->values[fresh].producer_output = place;
-    UL_ASSERT(ul_node_is_view(graph, id));
+    ul_graph_exchange(graph, whole, fresh); /* the node that goes takes the fresh one with it */
+    UL_ASSERT(ul_node_is_view(graph, graph->values[whole].producer));
 }
 
 enum ul_status ul_split_build(struct ul_pass *pass, const struct ul_split_chain *chain)
