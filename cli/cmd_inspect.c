@@ -38,7 +38,9 @@ static void put_port(struct ul_text *text, const struct ul_model_port *port,
 {
     ul_text_put(text, "  ");
     ul_text_quote(text, port->name, strlen(port->name));
-    if (strcmp(port->kind, "tensor") == 0) {
+    if (port->dtype == UL_DTYPE_NONE && strcmp(port->kind, "tensor") == 0) {
+        /* of --output, which the file does not declare */
+    } else if (strcmp(port->kind, "tensor") == 0) {
         ul_text_printf(text, " %s", ul_dtype_get(port->dtype)->name);
         put_dims(text, port);
     } else {

@@ -104,6 +104,8 @@ enum ul_status ul_compile_load(struct ul_compile *compile, const char *model_pat
     list_dims(compile, &frontend);
     list_shapes(compile, &frontend);
     UL_TRY(read_consts(compile, &frontend));
+    frontend.outputs = compile->options.outputs.items;
+    frontend.output_count = compile->options.outputs.count;
     frontend.marks_initializers = compile->options.train;
     compile->loaded = true;
     UL_TRY(ul_frontend_load(&compile->graph, &compile->keep, model_path, &frontend, &compile->model,

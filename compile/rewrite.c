@@ -4,36 +4,6 @@
 
 #include <string.h>
 
-/* The values of --output are the outputs. */
-static enum ul_status cut(struct ul_compile *compile)
-{
-    const struct ul_texts *list = &compile->options.outputs;
-    struct ul_graph *graph = &compile->graph;
-    if (list->count == 0)
-        return UL_OK;
-    graph->blocks[0].output_count = 0;
-    for (uint32_t i = 0; i < list->count; i++) {
-        struct ul_nearest nearest = {.word = list->items[i]};
-        ul_value_id found = UL_NONE;
-        for (uint32_t v = 0; v < graph->value_count; v++) {
-            const struct ul_value *value = &graph->values[v];
-            bool is_made = value->kind == UL_VALUE_NODE && value->producer != UL_NONE &&
-                           graph->nodes[value->producer].parent == 0;
-            if (is_made && found == UL_NONE && strcmp(value->name, list->items[i]) == 0)
-                found = v;
-            if (is_made)
-                ul_nearest_offer(&nearest, value->name);
-        }
-        if (found == UL_NONE)
-            return ul_diag_set(&compile->diag, UL_USAGE,
-                               "--output %s: no node makes such a value%s",
-                               ul_quote(&compile->keep, list->items[i]),
-                               ul_nearest_text(&compile->keep, &nearest, ""));
-        ul_block_add_output(graph, 0, found);
-    }
-    return UL_OK;
-}
-
 /* Without a place to print to nothing is printed. */
 static const char *printed_pass(const struct ul_compile *compile)
 {
@@ -147,14 +117,12 @@ enum ul_status ul_compile_split(struct ul_compile *compile, struct ul_graph *gra
 enum ul_status ul_compile_simplify(struct ul_compile *compile)
 {
     struct ul_passes_options options = {.stop_before = "einsum"};
-    UL_TRY(cut(compile));
     return ul_passes_run(&compile->graph, &compile->scratch, &options, &compile->diag);
 }
 
 enum ul_status ul_compile_rewrite(struct ul_compile *compile, const struct ul_target *target)
 {
     const char *stop = compile->options.stop_after;
-    UL_TRY(cut(compile));
     UL_TRY(ul_compile_read_training(compile));
     UL_TRY(ul_compile_donate(compile));
     UL_TRY(run_passes(compile, target));

@@ -83,14 +83,24 @@ static void decode_floats(struct ul_arena *arena, const Onnx__AttributeProto *pr
     attr->floats = floats;
 }
 
-/* The blocks of an If are its then and its else branch, in this order. */
+/* Graphs by their names: where they stand among those of a node. */
+static const struct {
+    const char *name;
+    uint32_t slot;
+} graph_slots[] = {
+    {"then_branch", 0}, {"else_branch", 1}, {"body", 0}, {"score_mod", 0}, {"prob_mod", 1}};
+
 static enum ul_status add_graph(struct ul_old_node *node, const char *name,
                                 const Onnx__GraphProto *graph)
 {
-    uint32_t slot = strcmp(name, "else_branch") == 0 ? 1 : 0;
+    enum { SLOTS = sizeof graph_slots / sizeof *graph_slots };
+    uint32_t at = 0;
+    while (at < SLOTS && strcmp(name, graph_slots[at].name) != 0)
+        at++;
+    bool is_known = at < SLOTS;
+    uint32_t slot = is_known ? graph_slots[at].slot : 0;
     if (graph == NULL)
         return bad(node, name, UL_INVALID, "says that it holds a graph, but has none");
-    bool is_known = slot == 1 || strcmp(name, "then_branch") == 0 || strcmp(name, "body") == 0;
     if (!is_known && ul_op_find(node->domain, node->op) == UL_OP_NONE)
         return UL_OK; /* the operator is not supported, which is said once for all of it */
     if (!is_known)
@@ -149,6 +159,10 @@ static enum ul_status decode_one(struct ul_old_node *node, const char *name,
         return add_graph(node, name, proto->g);
     case 0:
         return bad(node, name, UL_INVALID, "has no type");
+    case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TYPE_PROTO:
+        if (strcmp(node->op, "Optional") == 0)
+            return UL_OK; /* what there would be; sequence.c asks whether there is */
+        /* fall through */
     default:
         ul_old_problem(node, "an attribute is a list of graphs or of tensors, a sparse tensor or "
                              "a type; only dense tensors are supported");

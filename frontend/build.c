@@ -418,16 +418,85 @@ static enum ul_status add_overwritten(struct ul_builder *builder, struct ul_name
     return UL_OK;
 }
 
+static bool is_made(const struct ul_graph *graph, ul_value_id value)
+{
+    const struct ul_value *info = &graph->values[value];
+    return info->kind == UL_VALUE_NODE &&
+           (info->producer == UL_NONE || graph->nodes[info->producer].parent == 0);
+}
+
+/* What a node makes under that name, also one inside of a function that was inlined. */
+static enum ul_status find_made(struct ul_builder *builder, const struct ul_scope *scope,
+                                const char *name, ul_value_id *found)
+{
+    const struct ul_graph *graph = builder->graph;
+    struct ul_nearest nearest = {.word = name};
+    *found = ul_scope_find(scope, name);
+    if (*found < UL_SEQUENCE_FIRST && is_made(graph, *found))
+        return UL_OK;
+    for (ul_value_id v = 0; v < graph->value_count; v++) {
+        *found = v;
+        if (is_made(graph, v) && strcmp(graph->values[v].name, name) == 0)
+            return UL_OK;
+        if (is_made(graph, v))
+            ul_nearest_offer(&nearest, graph->values[v].name);
+    }
+    return ul_diag_set(builder->diag, UL_USAGE, "--output %s: no node makes such a value%s",
+                       ul_quote(builder->scratch, name),
+                       ul_nearest_text(builder->scratch, &nearest, ""));
+}
+
+/* How the file declares an output, or that it does not. */
+static struct ul_model_port describe_chosen(const struct ul_onnx_model *model, const char *name)
+{
+    for (uint32_t i = 0; i < model->output_count; i++) {
+        if (strcmp(model->outputs[i].name, name) == 0)
+            return model->outputs[i];
+    }
+    return (struct ul_model_port){.name = name, .kind = "tensor", .rank = UL_RANK_UNKNOWN};
+}
+
+/* The values of --output, which are the outputs then, also of the description. */
+static enum ul_status build_chosen(struct ul_builder *builder, const struct ul_scope *scope)
+{
+    struct ul_names seen;
+    ul_names_init(&seen, builder->scratch);
+    uint32_t count = builder->options->output_count, made = 0;
+    bool *taken = UL_NEW_ARRAY(builder->scratch, bool, builder->graph->value_count);
+    struct ul_model_port *ports = UL_NEW_ARRAY(builder->graph->arena, struct ul_model_port, count);
+    for (uint32_t i = 0; i < count; i++) {
+        const char *name =
+            ul_arena_copy_string(builder->graph->arena, builder->options->outputs[i]);
+        ul_value_id value = UL_NONE;
+        UL_TRY(find_made(builder, scope, name, &value));
+        if (!ul_names_add(&seen, name, 0))
+            continue;
+        ul_block_add_output(builder->graph, 0, own_output(builder, name, value, taken));
+        ports[made++] = describe_chosen(builder->model, name);
+    }
+    builder->model->outputs = ports;
+    builder->model->output_count = made;
+    return UL_OK;
+}
+
 static enum ul_status build_outputs(struct ul_builder *builder, const Onnx__GraphProto *proto,
                                     const struct ul_scope *scope)
 {
+    if (builder->block == 0 && builder->options->output_count > 0)
+        return build_chosen(builder, scope);
     struct ul_names seen;
     ul_names_init(&seen, builder->scratch);
     bool *taken = UL_NEW_ARRAY(builder->scratch, bool, builder->graph->value_count);
     for (size_t i = 0; i < proto->n_output; i++) {
         const char *name = proto->output[i]->name == NULL ? "" : proto->output[i]->name;
         ul_value_id value = ul_scope_find(scope, name);
-        if (value == UL_NONE || value == UL_ABSENT)
+        if (value == UL_ABSENT) {
+            ul_builder_problem(
+                builder, "", "output", name,
+                "is an optional without an element; only dense tensors are supported");
+            continue;
+        }
+        if (value == UL_NONE)
             return ul_diag_set(builder->diag, UL_INVALID,
                                "output %s is neither an input, nor a weight, nor the output of a "
                                "node",
@@ -449,6 +518,36 @@ static enum ul_status build_outputs(struct ul_builder *builder, const Onnx__Grap
         ul_block_add_output(builder->graph, builder->block, value);
     }
     return builder->block == 0 ? add_overwritten(builder, &seen, taken) : UL_OK;
+}
+
+enum ul_status ul_build_called(struct ul_old_node *node, const Onnx__GraphProto *proto,
+                               ul_value_id *x)
+{
+    struct ul_builder *builder = node->builder, saved = *builder;
+    struct ul_scope scope = {.outer = saved.scope};
+    ul_names_init(&scope.names, builder->scratch);
+    if (proto->n_input != 1 || proto->n_output != 1 || proto->output[0]->name == NULL ||
+        builder->depth >= UL_LIMIT_NESTING)
+        return ul_diag_set(builder->diag, UL_INVALID,
+                           "%s: a graph that has not one input and one output, or is nested more "
+                           "than %d deep",
+                           ul_builder_describe(builder, node->name, node->op), UL_LIMIT_NESTING);
+    builder->depth++;
+    builder->prefix = ul_arena_printf(builder->scratch, "%s%s/", saved.prefix, node->name);
+    if (proto->input[0]->name != NULL)
+        UL_TRY(ul_scope_bind(builder, &scope, proto->input[0]->name, *x));
+    UL_TRY(build_initializers(builder, proto, &scope));
+    UL_TRY(ul_build_nodes(builder, proto->n_node, proto->node, &scope));
+    *x = ul_scope_find(&scope, proto->output[0]->name);
+    builder->depth = saved.depth;
+    builder->prefix = saved.prefix;
+    builder->scope = saved.scope;
+    if (*x < UL_SEQUENCE_FIRST && builder->graph->values[*x].kind != UL_VALUE_DEAD)
+        return UL_OK;
+    return ul_diag_set(builder->diag, UL_INVALID, "%s: the graph %s makes no tensor called %s",
+                       ul_builder_describe(builder, node->name, node->op),
+                       ul_quote(builder->scratch, proto->name == NULL ? "" : proto->name),
+                       ul_quote(builder->scratch, proto->output[0]->name));
 }
 
 enum ul_status ul_build_graph(struct ul_builder *builder, const Onnx__GraphProto *proto,

@@ -42,7 +42,9 @@ struct ul_frontend_options {
     const struct ul_frontend_shape *shapes;
     uint32_t const_count;
     const struct ul_frontend_const *consts;
-    bool marks_initializers; /* as UL_VALUE_TRAINED, which Constant nodes are not */
+    uint32_t output_count;
+    const char *const *outputs; /* values to make, and no other output: --output NAME */
+    bool marks_initializers;    /* as UL_VALUE_TRAINED, which Constant nodes are not */
 };
 
 struct ul_model_opset {

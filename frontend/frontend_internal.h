@@ -152,6 +152,7 @@ struct ul_builder {
     uint32_t withheld_count, withheld_capacity;
     struct ul_withheld *withheld;
     ul_node_id next_to_infer; /* see ul_upgrade_type */
+    bool has_named_cut;       /* a problem has said where --output may cut */
 };
 
 /* A node on its way from the file's operator set to the newest one. */
@@ -214,12 +215,18 @@ enum ul_status ul_inputs_build(struct ul_builder *builder, struct ul_scope *scop
 enum ul_status ul_order_nodes(struct ul_builder *builder, size_t node_count,
                               Onnx__NodeProto *const *nodes, const uint32_t **order) UL_MUST_CHECK;
 
+/* Leaves out the nodes that no value of --output needs, as far as the file's names show it. */
+enum ul_status ul_order_cut(struct ul_builder *builder, Onnx__GraphProto *graph) UL_MUST_CHECK;
+
 /* build.c */
 enum ul_status ul_build_graph(struct ul_builder *builder, const Onnx__GraphProto *proto,
                               struct ul_scope *scope) UL_MUST_CHECK;
 /* Memory in use now; memory that inlined functions took, those being inlined included. */
 uint64_t ul_builder_used_bytes(const struct ul_builder *builder);
 uint64_t ul_builder_inlined_bytes(const struct ul_builder *builder);
+/* A graph of a node, called in its place with `x` for its only input, which becomes its output. */
+enum ul_status ul_build_called(struct ul_old_node *node, const Onnx__GraphProto *proto,
+                               ul_value_id *x) UL_MUST_CHECK;
 enum ul_status ul_build_nodes(struct ul_builder *builder, size_t node_count,
                               Onnx__NodeProto *const *nodes, struct ul_scope *scope) UL_MUST_CHECK;
 /* A name seen from a scope, UL_ABSENT for a function's input that was not given, or UL_NONE. */
@@ -338,6 +345,7 @@ ul_upgrade_fn ul_upgrade_batch_normalization, ul_upgrade_softmax, ul_upgrade_ups
     ul_upgrade_upsample, ul_upgrade_resize_10, ul_upgrade_resize, ul_upgrade_group_normalization,
     ul_upgrade_one_hot;
 ul_upgrade_fn ul_upgrade_scan_8, ul_upgrade_tfidf;
+ul_upgrade_fn ul_upgrade_causal_conv, ul_upgrade_flex_attention;
 ul_upgrade_fn ul_upgrade_gemm_6, ul_upgrade_prelu_6, ul_upgrade_batch_normalization_6,
     ul_upgrade_simplified_layer_norm;
 

@@ -81,6 +81,7 @@ static enum ul_status build(struct ul_builder *builder)
     ul_describe_model(builder);
     UL_TRY(ul_opsets_check(builder, &opsets));
     UL_TRY(ul_inputs_build(builder, &scope, &unbound));
+    UL_TRY(ul_order_cut(builder, builder->proto->graph));
     UL_TRY(ul_build_graph(builder, builder->proto->graph, &scope));
     UL_TRY(report_problems(builder));
     builder->model->has_open_dims = unbound != NULL;

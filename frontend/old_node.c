@@ -186,9 +186,47 @@ static enum ul_status check_arity(const struct ul_old_node *node, const struct u
     return UL_OK;
 }
 
-/* Of an operator that the table has not, with the remedy where there is one. */
-static const char *why_unknown(const struct ul_old_node *node)
+/* Operators that make as many elements as their data say. */
+static const char *const by_data[] = {"Compress", "NonMaxSuppression", "NonZero", "Unique"};
+
+static bool is_by_data(const struct ul_old_node *node)
 {
+    for (size_t i = 0; i < sizeof by_data / sizeof *by_data; i++) {
+        if (node->domain[0] == '\0' && strcmp(node->op, by_data[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* With the options that cut the model before the first of them; what is behind that one has no
+ * values to cut at. */
+static const char *why_by_data(struct ul_old_node *node)
+{
+    struct ul_builder *builder = node->builder;
+    struct ul_text text;
+    bool can_name = !builder->has_named_cut && builder->block == 0 && builder->prefix[0] == '\0';
+    bool can_end = false;
+    ul_text_init(&text, builder->scratch);
+    ul_text_put(&text, "makes as many elements as its data say, and sizes are fixed at compile "
+                       "time; end the model before it with --output");
+    for (uint32_t i = 0; i < node->input_count && can_name; i++) {
+        ul_value_id input = node->inputs[i];
+        if (input >= UL_SEQUENCE_FIRST || builder->graph->values[input].kind != UL_VALUE_NODE)
+            continue;
+        ul_text_printf(&text, "%s %s", can_end ? " --output" : "",
+                       ul_quote(builder->scratch, builder->graph->values[input].name));
+        builder->has_named_cut = true;
+        can_end = true;
+    }
+    ul_text_put(&text, can_end ? "" : " NAME");
+    return text.data;
+}
+
+/* Of an operator that the table has not, with the remedy where there is one. */
+static const char *why_unknown(struct ul_old_node *node)
+{
+    if (is_by_data(node))
+        return why_by_data(node);
     if (node->version == 0)
         return "is not an operator of a domain that the model imports, nor one of its functions";
     if (node->domain[0] == '\0')

@@ -215,6 +215,18 @@ static enum ul_status sort_nodes(const struct edges *edges, const uint32_t **ord
     return UL_OK;
 }
 
+static enum ul_status collect_edges(struct edges *edges)
+{
+    UL_TRY(index_producers(edges));
+    edges->first = UL_NEW_ARRAY(edges->builder->scratch, uint32_t, (uint64_t)edges->node_count + 1);
+    for (uint32_t i = 0; i < edges->node_count; i++) {
+        edges->first[i] = edges->edge_count;
+        add_uses(edges, i, NULL, edges->nodes[i]);
+    }
+    edges->first[edges->node_count] = edges->edge_count;
+    return UL_OK;
+}
+
 enum ul_status ul_order_nodes(struct ul_builder *builder, size_t node_count,
                               Onnx__NodeProto *const *nodes, const uint32_t **order)
 {
@@ -225,14 +237,56 @@ enum ul_status ul_order_nodes(struct ul_builder *builder, size_t node_count,
                            UL_LIMIT_NODES);
     struct edges edges = {
         .builder = builder, .nodes = nodes, .node_count = (uint32_t)node_count, .sorted = true};
-    UL_TRY(index_producers(&edges));
-    edges.first = UL_NEW_ARRAY(builder->scratch, uint32_t, (uint64_t)node_count + 1);
-    for (uint32_t i = 0; i < edges.node_count; i++) {
-        edges.first[i] = edges.edge_count;
-        add_uses(&edges, i, NULL, nodes[i]);
-    }
-    edges.first[node_count] = edges.edge_count;
+    UL_TRY(collect_edges(&edges));
     if (edges.sorted)
         return UL_OK;
     return sort_nodes(&edges, order);
+}
+
+/* The nodes that the values of --output need; false where that is more than inputs say: one of them
+ * is made inside a function, or a Gradient reads values by name. */
+static bool find_needed(const struct edges *edges, bool *needed)
+{
+    const struct ul_frontend_options *options = edges->builder->options;
+    uint32_t *open = UL_NEW_ARRAY(edges->builder->scratch, uint32_t, edges->node_count);
+    uint32_t open_count = 0;
+    for (uint32_t i = 0; i < options->output_count; i++) {
+        uint32_t producer = ul_names_find(&edges->producers, options->outputs[i]);
+        if (producer == UL_NONE)
+            return false;
+        if (!needed[producer])
+            open[open_count++] = producer;
+        needed[producer] = true;
+    }
+    while (open_count > 0) {
+        uint32_t node = open[--open_count];
+        if (edges->nodes[node]->op_type != NULL &&
+            strcmp(edges->nodes[node]->op_type, "Gradient") == 0)
+            return false;
+        for (uint32_t e = edges->first[node]; e < edges->first[node + 1]; e++) {
+            if (!needed[edges->from[e]])
+                open[open_count++] = edges->from[e];
+            needed[edges->from[e]] = true;
+        }
+    }
+    return true;
+}
+
+enum ul_status ul_order_cut(struct ul_builder *builder, Onnx__GraphProto *graph)
+{
+    if (builder->options->output_count == 0 || graph->n_node > UL_LIMIT_NODES)
+        return UL_OK;
+    struct edges edges = {
+        .builder = builder, .nodes = graph->node, .node_count = (uint32_t)graph->n_node};
+    UL_TRY(collect_edges(&edges));
+    bool *needed = UL_NEW_ARRAY(builder->scratch, bool, graph->n_node);
+    if (!find_needed(&edges, needed))
+        return UL_OK;
+    size_t kept = 0;
+    for (size_t i = 0; i < graph->n_node; i++) {
+        if (needed[i])
+            graph->node[kept++] = graph->node[i];
+    }
+    graph->n_node = kept;
+    return UL_OK;
 }

@@ -1,8 +1,8 @@
 /* Sequences of tensors inside a graph: exporters write them for split, unbind and stack. Where
  * their lengths and positions are known when the model is compiled, which is nearly always, a
- * sequence is no more than a list of values, and its operators vanish here. One that is an input of
- * the model is a list of inputs (inputs.c). Sequences as outputs of a model, and those that a Loop,
- * Scan or If carries, are not supported.
+ * sequence is no more than a list of values, and its operators vanish here; so do optionals. One
+ * that is an input of the model is a list of inputs (inputs.c). Sequences as outputs of a model,
+ * and those that a Loop, Scan or If carries, are not supported.
  */
 #include "frontend/frontend_internal.h"
 
@@ -244,6 +244,26 @@ static void split_to_sequence(struct ul_old_node *node)
     finish_sequence(node, &list);
 }
 
+/* Optionals are what they hold, and nothing (an input that is not given) where they are empty. */
+static void optional_make(struct ul_old_node *node)
+{
+    ul_value_id value = ul_old_input(node, 0);
+    finish_value(node, value == UL_NONE ? UL_ABSENT : value);
+}
+
+static void optional_has(struct ul_old_node *node)
+{
+    finish_value(node, ul_old_const_int(node, UL_BOOL, ul_old_input(node, 0) != UL_NONE));
+}
+
+static void optional_get(struct ul_old_node *node)
+{
+    if (ul_old_input(node, 0) == UL_NONE)
+        ul_old_problem(node, "gets the element of an optional that is empty");
+    else
+        finish_value(node, node->inputs[0]);
+}
+
 static void sequence_identity(struct ul_old_node *node)
 {
     if (ul_sequence_is(ul_old_input(node, 0)))
@@ -256,6 +276,9 @@ static const struct {
 } table[] = {
     {"ConcatFromSequence", concat_from_sequence},
     {"Identity", sequence_identity},
+    {"Optional", optional_make},
+    {"OptionalGetElement", optional_get},
+    {"OptionalHasElement", optional_has},
     {"SequenceAt", sequence_at},
     {"SequenceConstruct", sequence_construct},
     {"SequenceEmpty", sequence_construct},

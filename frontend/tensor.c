@@ -31,7 +31,7 @@ enum ul_status ul_tensor_type(struct ul_builder *builder, const Onnx__TensorProt
 {
     const char *quoted = ul_quote(builder->scratch, owner);
     if (proto->data_type <= 0 || proto->data_type >= UL_DTYPE_COUNT ||
-        proto->data_type == UL_STRING || proto->data_type == UL_F8E8M0)
+        proto->data_type == UL_STRING)
         return ul_diag_set(builder->diag, UL_UNSUPPORTED, "tensor %s: element type %s%d %s", quoted,
                            proto->data_type == UL_STRING ? "string, " : "", (int)proto->data_type,
                            "of ONNX's TensorProto.DataType is not supported");

@@ -44,6 +44,7 @@ static const struct {
     /* From 7 on. */
     {"AveragePoolGrad", INT64_MAX, ul_microsoft_average_pool_grad},
     {"BatchNormalization", 14, ul_upgrade_batch_normalization},
+    {"CausalConvWithState", INT64_MAX, ul_upgrade_causal_conv},
     {"Clip", 11, ul_upgrade_clip},
     {"DFT", 20, ul_upgrade_dft},
     {"Dropout", 12, ul_upgrade_dropout},
@@ -82,6 +83,20 @@ static const struct {
     {"Upsample", INT64_MAX, ul_upgrade_upsample},
 };
 
+/* Operators of other domains in terms of ai.onnx; NULL: all of the domain. */
+static const struct {
+    const char *domain;
+    const char *op;
+    ul_upgrade_fn *upgrade;
+} domains[] = {
+    {"ai.onnx.ml", NULL, ul_upgrade_ml},
+    {"ai.onnx.preview", "FlexAttention", ul_upgrade_flex_attention},
+    {"ai.onnx.preview.training", "Gradient", ul_upgrade_gradient},
+    {"com.microsoft", NULL, ul_upgrade_microsoft},
+    {"com.microsoft.nchwc", NULL, ul_upgrade_microsoft_nchwc},
+    {"com.ms.internal.nhwc", NULL, ul_upgrade_microsoft_nchwc},
+};
+
 static enum ul_status build_block(struct ul_builder *builder, const struct ul_old_node *node,
                                   const Onnx__GraphProto *proto)
 {
@@ -109,15 +124,11 @@ enum ul_status ul_upgrade_node(struct ul_old_node *node)
             strcmp(node->op, table[i].op) == 0)
             table[i].upgrade(node);
     }
-    if (strcmp(node->domain, "com.microsoft") == 0)
-        ul_upgrade_microsoft(node);
-    else if (strcmp(node->domain, "com.microsoft.nchwc") == 0)
-        ul_upgrade_microsoft_nchwc(node);
-    else if (strcmp(node->domain, "ai.onnx.ml") == 0)
-        ul_upgrade_ml(node);
-    else if (strcmp(node->domain, "ai.onnx.preview.training") == 0 &&
-             strcmp(node->op, "Gradient") == 0)
-        ul_upgrade_gradient(node);
+    for (size_t i = 0; i < sizeof domains / sizeof *domains && !node->finished; i++) {
+        if (strcmp(node->domain, domains[i].domain) == 0 &&
+            (domains[i].op == NULL || strcmp(node->op, domains[i].op) == 0))
+            domains[i].upgrade(node);
+    }
     if (!node->finished)
         ul_old_emit_self(node);
     if (node->builder->diag->status != UL_OK)

@@ -27,7 +27,7 @@ static const struct ul_dtype_info infos[UL_DTYPE_COUNT] = {
     [UL_U4] = {"u4", 1, 4, false, false, true},
     [UL_I4] = {"i4", 1, 4, false, true, true},
     [UL_F4E2M1] = {"f4e2m1", 1, 4, true, true, false},
-    [UL_F8E8M0] = {"f8e8m0", 1, 8, false, false, false},
+    [UL_F8E8M0] = {"f8e8m0", 1, 8, true, false, false},
     [UL_U2] = {"u2", 1, 2, false, false, true},
     [UL_I2] = {"i2", 1, 2, false, true, true},
 };

@@ -5,13 +5,51 @@
 
 #include <string.h>
 
+static const struct ul_value *input_value(const struct ul_infer *infer, uint32_t input)
+{
+    if (input >= infer->node->input_count || infer->node->inputs[input] == UL_NONE)
+        return NULL;
+    return &infer->graph->values[infer->node->inputs[input]];
+}
+
+const struct ul_type *ul_infer_input(const struct ul_infer *infer, uint32_t input)
+{
+    const struct ul_value *value = input_value(infer, input);
+    return value == NULL ? NULL : &value->type;
+}
+
+const struct ul_tensor *ul_infer_tensor(const struct ul_infer *infer, uint32_t input)
+{
+    bool is_there = input_value(infer, input) != NULL;
+    return is_there ? ul_graph_get_constant(infer->graph, infer->node->inputs[input]) : NULL;
+}
+
+/* What a rule has found: the types of the node's first inputs, "-" for one that is absent. */
+static const char *found_text(const struct ul_infer *infer)
+{
+    enum { SHOWN = 8 };
+    struct ul_text text;
+    ul_text_init(&text, infer->scratch);
+    for (uint32_t i = 0; i < infer->node->input_count && i < SHOWN; i++) {
+        ul_text_put(&text, i == 0 ? "; its inputs are " : ", ");
+        if (ul_infer_input(infer, i) == NULL)
+            ul_text_put(&text, "-");
+        else
+            ul_type_print(&text, ul_infer_input(infer, i));
+    }
+    if (infer->node->input_count > SHOWN)
+        ul_text_put(&text, " and so on");
+    return text.data;
+}
+
 static enum ul_status infer_fail(const struct ul_infer *infer, enum ul_status status,
                                  const char *format, va_list args)
 {
     char text[UL_LIMIT_DIAG_BYTES / 2];
     vsnprintf(text, sizeof text, format, args);
-    return ul_diag_set(infer->diag, status, "%s: %s",
-                       ul_node_describe(infer->graph, infer->node_id, infer->scratch), text);
+    return ul_diag_set(infer->diag, status, "%s: %s%s",
+                       ul_node_describe(infer->graph, infer->node_id, infer->scratch), text,
+                       status == UL_INVALID ? found_text(infer) : "");
 }
 
 enum ul_status ul_infer_invalid(const struct ul_infer *infer, const char *format, ...)
@@ -32,23 +70,26 @@ enum ul_status ul_infer_unsupported(const struct ul_infer *infer, const char *fo
     return status;
 }
 
-static const struct ul_value *input_value(const struct ul_infer *infer, uint32_t input)
+const char *ul_node_remedy(const struct ul_graph *graph, ul_node_id node, uint32_t input,
+                           struct ul_arena *arena)
 {
-    if (input >= infer->node->input_count || infer->node->inputs[input] == UL_NONE)
-        return NULL;
-    return &infer->graph->values[infer->node->inputs[input]];
-}
-
-const struct ul_type *ul_infer_input(const struct ul_infer *infer, uint32_t input)
-{
-    const struct ul_value *value = input_value(infer, input);
-    return value == NULL ? NULL : &value->type;
-}
-
-const struct ul_tensor *ul_infer_tensor(const struct ul_infer *infer, uint32_t input)
-{
-    bool is_there = input_value(infer, input) != NULL;
-    return is_there ? ul_graph_get_constant(infer->graph, infer->node->inputs[input]) : NULL;
+    const struct ul_node *info = &graph->nodes[node];
+    bool is_made = graph->values[info->inputs[input]].kind == UL_VALUE_NODE && info->parent == 0;
+    bool is_first = true;
+    struct ul_text text;
+    ul_text_init(&text, arena);
+    ul_text_put(&text, "fix the model's input that it comes from with --const NAME=FILE");
+    for (uint32_t i = 0; i < info->input_count && is_made; i++) {
+        ul_value_id value = info->inputs[i];
+        if (value == UL_NONE || graph->values[value].kind != UL_VALUE_NODE ||
+            ul_graph_get_constant(graph, value) != NULL)
+            continue;
+        ul_text_printf(&text, "%s --output %s",
+                       is_first ? ", or end the model before the node with" : "",
+                       ul_quote(arena, graph->values[value].name));
+        is_first = false;
+    }
+    return text.data;
 }
 
 enum ul_status ul_infer_ints(const struct ul_infer *infer, uint32_t input, const int64_t **values,
@@ -62,11 +103,12 @@ enum ul_status ul_infer_ints(const struct ul_infer *infer, uint32_t input, const
     const char *name = ul_quote(infer->scratch, value->name);
     const struct ul_tensor *tensor = ul_infer_tensor(infer, input);
     if (tensor == NULL)
-        return ul_infer_unsupported(infer,
-                                    "input %u (%s) must be known at compile time, since a shape "
-                                    "depends on it; fix the model's input that it comes from "
-                                    "with --const NAME=FILE",
-                                    (unsigned)input, name);
+        return ul_infer_unsupported(
+            infer,
+            "input %u (%s) must be known at compile time, since a shape "
+            "depends on it; %s",
+            (unsigned)input, name,
+            ul_node_remedy(infer->graph, infer->node_id, input, infer->scratch));
     const struct ul_type *type = &tensor->type;
     if (!ul_dtype_get(type->dtype)->is_integer)
         return ul_infer_invalid(infer, "input %u (%s) must hold integers, but is %s",

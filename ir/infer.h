@@ -26,6 +26,10 @@ const struct ul_tensor *ul_infer_tensor(const struct ul_infer *infer, uint32_t i
  * constant. Absent input: *values NULL, count 0. */
 enum ul_status ul_infer_ints(const struct ul_infer *infer, uint32_t input, const int64_t **values,
                              uint32_t *count) UL_MUST_CHECK;
+/* What to do about an operand that must be a constant and is none: --const, or --output with the
+ * values that the node is made of. */
+const char *ul_node_remedy(const struct ul_graph *graph, ul_node_id node, uint32_t input,
+                           struct ul_arena *arena);
 void ul_infer_set(const struct ul_infer *infer, uint32_t output, enum ul_dtype dtype, uint32_t rank,
                   const int64_t *dims);
 void ul_infer_set_type(const struct ul_infer *infer, uint32_t output, const struct ul_type *type);

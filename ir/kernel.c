@@ -74,6 +74,7 @@ enum ul_dtype ul_compute_dtype(enum ul_dtype dtype)
     case UL_F8E5M2:
     case UL_F8E5M2FNUZ:
     case UL_F4E2M1:
+    case UL_F8E8M0:
         return UL_F32;
     case UL_F32:
     case UL_F64:
@@ -87,7 +88,6 @@ enum ul_dtype ul_compute_dtype(enum ul_dtype dtype)
     case UL_STRING:
     case UL_C64:
     case UL_C128:
-    case UL_F8E8M0:
     case UL_DTYPE_COUNT:
         break;
     }

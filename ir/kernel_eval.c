@@ -345,8 +345,11 @@ static double round_to(int64_t immediate, double value)
     unsigned char bytes[8];
     enum ul_dtype storage = (enum ul_dtype)(immediate & 255);
     double max = ul_dtype_largest(storage);
-    if ((immediate & 256) != 0 && !isnan(value))
+    if ((immediate & 256) != 0 && !isnan(value)) {
         value = value > max ? max : value < -max ? -max : value;
+        if (storage == UL_F8E8M0 && value == 0)
+            value = 0x1p-127;
+    }
     ul_element_put_float(bytes, storage, value);
     return ul_element_get_float(bytes, storage);
 }

@@ -4,7 +4,7 @@
  *
  * Source of the formats: IEEE 754-2019 (binary16), OCP 8-bit Floating Point Specification 1.0
  * (E4M3, E5M2), "8-bit Numerical Formats for Deep Neural Networks" (Noune et al., 2022: FNUZ),
- * OCP Microscaling Formats 1.0 (E2M1).
+ * OCP Microscaling Formats 1.0 (E2M1, E8M0).
  */
 #include "ir/tensor.h"
 
@@ -88,6 +88,25 @@ static uint32_t small_float_encode(const struct small_float *format, double valu
     return code == 0 && format->no_minus_zero ? 0 : (minus | code);
 }
 
+enum { SCALE_NAN = 0xFF, SCALE_BIAS = 127 };
+
+/* E8M0: an exponent and nothing else. */
+static double scale_decode(uint32_t code)
+{
+    return code == SCALE_NAN ? (double)NAN : ldexp(1, (int)code - SCALE_BIAS);
+}
+
+/* The next power of two, of the magnitude; NaN where there is none and for 0. */
+static uint32_t scale_encode(double value)
+{
+    int exponent = 0;
+    double fraction = frexp(fabs(value), &exponent);
+    if (isnan(value) || isinf(value) || fraction == 0)
+        return SCALE_NAN;
+    int code = exponent - (fraction <= 0.5 ? 1 : 0) + SCALE_BIAS;
+    return code < 0 ? 0 : code >= SCALE_NAN ? SCALE_NAN : (uint32_t)code;
+}
+
 /* Little-endian bytes, whatever the machine. */
 static uint64_t bits_get(const unsigned char *place, uint32_t size_bytes)
 {
@@ -108,6 +127,8 @@ double ul_dtype_largest(enum ul_dtype dtype)
     const struct small_float *format = small_float_get(dtype);
     if (format != NULL)
         return small_float_decode(format, format->largest);
+    if (dtype == UL_F8E8M0)
+        return scale_decode(SCALE_NAN - 1);
     return dtype == UL_F32 ? (double)FLT_MAX : DBL_MAX;
 }
 
@@ -128,6 +149,8 @@ double ul_element_get_float(const unsigned char *place, enum ul_dtype dtype)
     }
     if (dtype == UL_U64)
         return (double)bits;
+    if (dtype == UL_F8E8M0)
+        return scale_decode((uint32_t)bits);
     const struct small_float *format = small_float_get(dtype);
     if (format != NULL)
         return small_float_decode(format, (uint32_t)bits);
@@ -197,6 +220,8 @@ void ul_element_put_float(unsigned char *place, enum ul_dtype dtype, double valu
     const struct small_float *format = small_float_get(dtype);
     if (format != NULL) {
         bits_put(place, info->size_bytes, small_float_encode(format, value));
+    } else if (dtype == UL_F8E8M0) {
+        place[0] = (unsigned char)scale_encode(value);
     } else if (dtype == UL_F32) {
         float narrow = (float)value;
         uint32_t bits;

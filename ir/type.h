@@ -34,7 +34,7 @@ enum ul_dtype {
     UL_U4 = 21,
     UL_I4 = 22,
     UL_F4E2M1 = 23,
-    UL_F8E8M0 = 24, /* never computed with */
+    UL_F8E8M0 = 24, /* a power of two: a scale, without a sign and without 0 */
     UL_U2 = 25,
     UL_I2 = 26,
     UL_DTYPE_COUNT = 27
@@ -57,7 +57,7 @@ struct ul_dtype_info {
     bool is_float, is_signed, is_integer;
 };
 const struct ul_dtype_info *ul_dtype_get(enum ul_dtype dtype);
-/* False: strings, complex numbers and scales without mantissa exist in files alone. */
+/* False: strings and complex numbers exist in files alone. */
 bool ul_dtype_is_computed(enum ul_dtype dtype);
 bool ul_dtype_is_8bit(enum ul_dtype dtype); /* an integer of 8 bits */
 /* The ends of integers of at most 16 bits, which scaled values are kept in; false for others. */

@@ -319,10 +319,13 @@ static enum ul_status loop_rounds(struct infer *infer, ul_node_id id, int64_t *r
         return fail(infer, id, UL_UNSUPPORTED,
                     "has no trip count, so that nothing bounds its rounds before it runs");
     const struct ul_tensor *count = ul_graph_get_constant(graph, node->inputs[0]);
-    if (count == NULL)
-        return fail(infer, id, UL_UNSUPPORTED,
-                    "its trip count must be known at compile time; fix the model's input that it "
-                    "comes from with --const NAME=FILE");
+    if (count == NULL) {
+        struct ul_arena *scratch = infer->pass->scratch;
+        const char *remedy = ul_node_remedy(graph, id, 0, scratch);
+        return fail(
+            infer, id, UL_UNSUPPORTED,
+            ul_arena_printf(scratch, "its trip count must be known at compile time; %s", remedy));
+    }
     if (ul_type_elements(&count->type) != 1 || !ul_dtype_get(count->type.dtype)->is_integer)
         return fail(infer, id, UL_INVALID, "its trip count must be one integer");
     *rounds = ul_tensor_get_int(count, 0);

@@ -25,6 +25,7 @@ const char *ul_storage_type(enum ul_dtype dtype)
     case UL_F8E4M3FNUZ:
     case UL_F8E5M2:
     case UL_F8E5M2FNUZ:
+    case UL_F8E8M0:
         return "uint8_t";
     case UL_I8:
     case UL_I4:
@@ -48,7 +49,6 @@ const char *ul_storage_type(enum ul_dtype dtype)
     case UL_STRING:
     case UL_C64:
     case UL_C128:
-    case UL_F8E8M0:
     case UL_DTYPE_COUNT:
         break;
     }
@@ -155,6 +155,8 @@ static const char *ul_decoder_name(enum ul_dtype dtype)
         return "ul_f8e5m2fnuz_to_f32";
     case UL_F4E2M1:
         return "ul_f4e2m1_to_f32";
+    case UL_F8E8M0:
+        return "ul_f8e8m0_to_f32";
     default:
         return NULL;
     }

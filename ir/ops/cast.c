@@ -8,10 +8,17 @@
 #include "ir/kernel_build.h"
 #include "ir/ops/require.h"
 
+static const char *const round_modes[] = {"up", "down", "nearest", NULL};
+
+enum { UP, DOWN, NEAREST }; /* to an f8e8m0 */
+
 static enum ul_status infer_cast_to(struct ul_infer *infer, enum ul_dtype dtype)
 {
     struct ul_type type = *ul_infer_input(infer, 0);
+    uint32_t mode;
     UL_TRY(ul_check_dtype(infer, 0, UL_SET_ANY));
+    if (dtype == UL_F8E8M0)
+        UL_TRY(ul_require_choice(infer, "round_mode", round_modes, &mode));
     type.dtype = dtype;
     ul_infer_set_type(infer, 0, &type);
     return UL_OK;
@@ -30,6 +37,11 @@ enum ul_status ul_infer_cast_like(struct ul_infer *infer)
     return infer_cast_to(infer, ul_infer_input(infer, 1)->dtype);
 }
 
+static ul_kx u32_op(struct ul_kernel *kernel, enum ul_kx_op op, ul_kx a, int64_t b)
+{
+    return ul_kx_binary(kernel, op, a, ul_kx_int(kernel, UL_U32, b));
+}
+
 /* Towards zero, then the low bits, sign-extended where signed. */
 static ul_kx cast_to_few_bits(struct ul_kernel *kernel, const struct ul_dtype_info *to, ul_kx x)
 {
@@ -41,6 +53,24 @@ static ul_kx cast_to_few_bits(struct ul_kernel *kernel, const struct ul_dtype_in
     ul_kx sign = ul_kx_int(kernel, UL_I32, (mask >> 1) + 1);
     bits = ul_kx_binary(kernel, UL_KX_XOR, bits, sign);
     return ul_kx_binary(kernel, UL_KX_SUB, bits, sign);
+}
+
+/* A power of two next to x, towards zero or the nearer, by the bits of an f32: what an f8e8m0 holds
+ * exactly, of which the smallest, 2^-127, is a fraction in f32. */
+static ul_kx to_power_of_two(struct ul_kernel *kernel, bool nearest, ul_kx x)
+{
+    ul_kx bits = u32_op(kernel, UL_KX_AND, ul_kx_bitcast(kernel, UL_U32, x), 0x7FFFFFFF);
+    ul_kx is_small = u32_op(kernel, UL_KX_LT, bits, 0x800000);
+    ul_kx is_number = u32_op(kernel, UL_KX_LT, bits, 0x7F800000);
+    ul_kx small = bits, large = bits;
+    if (nearest) {
+        small = u32_op(kernel, UL_KX_ADD, small, 0x200000);
+        large = u32_op(kernel, UL_KX_ADD, large, 0x400000);
+    }
+    small = u32_op(kernel, UL_KX_AND, small, 0xC00000);
+    large = u32_op(kernel, UL_KX_AND, large, 0x7F800000);
+    ul_kx power = ul_kx_bitcast(kernel, UL_F32, ul_kx_select(kernel, is_small, small, large));
+    return ul_kx_select(kernel, is_number, power, x);
 }
 
 static ul_kx build_cast(struct ul_kernel *kernel, enum ul_dtype dtype, bool saturate, ul_kx x)
@@ -64,7 +94,14 @@ ul_kx ul_map_cast(struct ul_lower *lower, ul_node_id node, uint32_t output, cons
     const struct ul_type *from = ul_lower_input_type(lower, node, 0);
     const struct ul_type *to = ul_lower_output_type(lower, node, output);
     ul_kx x = ul_lower_load(lower, info->inputs[0], index);
-    return from->dtype == to->dtype ? x : build_cast(lower->kernel, to->dtype, saturate, x);
+    if (from->dtype == to->dtype)
+        return x;
+    if (to->dtype == UL_F8E8M0) {
+        uint32_t mode = ul_node_choice(info, "round_mode", round_modes);
+        x = ul_kx_cast(lower->kernel, UL_F32, x);
+        x = mode == UP ? x : to_power_of_two(lower->kernel, mode == NEAREST, x);
+    }
+    return build_cast(lower->kernel, to->dtype, saturate, x);
 }
 
 enum ul_status ul_infer_bit_cast(struct ul_infer *infer)
@@ -81,11 +118,6 @@ enum ul_status ul_infer_bit_cast(struct ul_infer *infer)
     type.dtype = to;
     ul_infer_set_type(infer, 0, &type);
     return UL_OK;
-}
-
-static ul_kx u32_op(struct ul_kernel *kernel, enum ul_kx_op op, ul_kx a, int64_t b)
-{
-    return ul_kx_binary(kernel, op, a, ul_kx_int(kernel, UL_U32, b));
 }
 
 /* The 16 bits of an f16, from the f32 that holds its value exactly. */

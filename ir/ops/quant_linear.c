@@ -93,6 +93,11 @@ static bool is_real(enum ul_dtype dtype)
     return dtype == UL_F32 || dtype == UL_F16 || dtype == UL_BF16;
 }
 
+static bool is_scale(enum ul_dtype dtype)
+{
+    return is_real(dtype) || dtype == UL_F8E8M0;
+}
+
 /* Of one element whatever the rank. */
 static bool has_shape_of(const struct ul_type *zero, const struct ul_type *scale)
 {
@@ -126,8 +131,8 @@ enum ul_status ul_infer_quantize(struct ul_infer *infer)
     if (!is_real(x->dtype) && x->dtype != UL_I32)
         return ul_infer_unsupported(infer, "QuantizeLinear takes f32, f16, bf16 and i32, not %s",
                                     ul_dtype_get(x->dtype)->name);
-    if (!is_real(scale->dtype) && scale->dtype != UL_I32)
-        return ul_infer_unsupported(infer, "scales are f32, f16, bf16 or i32, not %s",
+    if (!is_scale(scale->dtype) && scale->dtype != UL_I32)
+        return ul_infer_unsupported(infer, "scales are f32, f16, bf16, f8e8m0 or i32, not %s",
                                     ul_dtype_get(scale->dtype)->name);
     if (precision != 0 && precision != UL_F32 && precision != UL_F16 && precision != UL_BF16)
         return ul_infer_unsupported(infer, "precision must be float, float16 or bfloat16");
@@ -206,8 +211,8 @@ enum ul_status ul_infer_dequantize(struct ul_infer *infer)
             infer,
             "DequantizeLinear takes integers of 2 to 32 bits and floats of 4 and 8 bits, not %s",
             ul_dtype_get(x->dtype)->name);
-    if (!is_real(scale->dtype))
-        return ul_infer_unsupported(infer, "scales are f32, f16 or bf16, not %s",
+    if (!is_scale(scale->dtype))
+        return ul_infer_unsupported(infer, "scales are f32, f16, bf16 or f8e8m0, not %s",
                                     ul_dtype_get(scale->dtype)->name);
     if (zero != NULL && zero->dtype != x->dtype)
         return ul_infer_invalid(infer, "the zero-point must have the type of the input");

@@ -60,8 +60,8 @@ enum ul_status ul_require_constant(const struct ul_infer *infer, uint32_t input)
     if (ul_infer_input(infer, input) == NULL || ul_infer_tensor(infer, input) != NULL)
         return UL_OK;
     const struct ul_value *value = &infer->graph->values[infer->node->inputs[input]];
-    return ul_infer_unsupported(infer,
-                                "input %u (%s) must be known at compile time; fix the model's "
-                                "input that it comes from with --const NAME=FILE",
-                                (unsigned)input, ul_quote(infer->scratch, value->name));
+    return ul_infer_unsupported(
+        infer, "input %u (%s) must be known at compile time; %s", (unsigned)input,
+        ul_quote(infer->scratch, value->name),
+        ul_node_remedy(infer->graph, infer->node_id, input, infer->scratch));
 }

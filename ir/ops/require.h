@@ -18,7 +18,8 @@
 #define UL_SET_FEW_BITS                                                                            \
     (UL_CHECK_BIT(UL_U4) | UL_CHECK_BIT(UL_I4) | UL_CHECK_BIT(UL_F4E2M1) | UL_CHECK_BIT(UL_U2) |   \
      UL_CHECK_BIT(UL_I2))
-#define UL_SET_ANY (UL_SET_NUMBER | UL_SET_BOOL | UL_SET_FLOAT8 | UL_SET_FEW_BITS)
+#define UL_SET_SCALE UL_CHECK_BIT(UL_F8E8M0)
+#define UL_SET_ANY (UL_SET_NUMBER | UL_SET_BOOL | UL_SET_FLOAT8 | UL_SET_FEW_BITS | UL_SET_SCALE)
 
 /* Every input is present: for variadic operators, which have no optional ones. */
 enum ul_status ul_require_inputs(const struct ul_infer *infer) UL_MUST_CHECK;

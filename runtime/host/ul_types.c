@@ -30,6 +30,7 @@ static const struct ul_type_info types[] = {
     {UL_TYPE_U4, 'u', 1, 4, "uint4", "u1"},
     {UL_TYPE_I4, 'i', 1, 4, "int4", "i1"},
     {UL_TYPE_F4E2M1, 'f', 1, 4, "float4_e2m1", "V1"},
+    {UL_TYPE_F8E8M0, 'f', 1, 8, "float8_e8m0", "V1"},
     {UL_TYPE_U2, 'u', 1, 2, "uint2", "u1"},
     {UL_TYPE_I2, 'i', 1, 2, "int2", "i1"},
 };
@@ -123,6 +124,8 @@ static double float_value(enum ul_rt_type type, uint64_t bits)
         return (double)ul_f8e5m2_to_f32((uint8_t)bits);
     case UL_TYPE_F4E2M1:
         return (double)ul_f4e2m1_to_f32((uint8_t)bits);
+    case UL_TYPE_F8E8M0:
+        return (double)ul_f8e8m0_to_f32((uint8_t)bits);
     default:
         return (double)ul_f8e5m2fnuz_to_f32((uint8_t)bits);
     }
@@ -195,6 +198,8 @@ static uint64_t float_bits(enum ul_rt_type type, double value)
         return ul_f32_to_f8e5m2((float)value, 1);
     case UL_TYPE_F4E2M1:
         return ul_f32_to_f4e2m1((float)value, 1);
+    case UL_TYPE_F8E8M0:
+        return ul_f32_to_f8e8m0((float)value, 1);
     default:
         return ul_f32_to_f8e5m2fnuz((float)value, 1);
     }

@@ -47,6 +47,7 @@ enum ul_rt_type {
     UL_TYPE_U4 = 21,
     UL_TYPE_I4 = 22,
     UL_TYPE_F4E2M1 = 23,
+    UL_TYPE_F8E8M0 = 24,
     UL_TYPE_U2 = 25,
     UL_TYPE_I2 = 26
 };

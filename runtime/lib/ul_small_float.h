@@ -1,15 +1,15 @@
 /*
  * Floating-point formats narrower than float, kept as their bits: float16, bfloat16, the four
- * 8-bit formats of ONNX, and E2M1. Conversions to float are exact; conversions from float or double
- * round to nearest, ties to even, once. NaN stays NaN, subnormals are kept. The functions are free
- * of branches or short, so that compilers vectorise them. Nothing fails. Pure C99; also CUDA device
- * code and C++17 (ul_function.h); a device converts 16 bits by its instructions, which give the
- * same but for the bits of a NaN.
+ * 8-bit formats of ONNX, E2M1 and E8M0. Conversions to float are exact; conversions from float or
+ * double round to nearest, ties to even, once. NaN stays NaN, subnormals are kept. The functions
+ * are free of branches or short, so that compilers vectorise them. Nothing fails. Pure C99; also
+ * CUDA device code and C++17 (ul_function.h); a device converts 16 bits by its instructions, which
+ * give the same but for the bits of a NaN.
  *
  * Formats: IEEE 754-2019 binary16; bfloat16 = the upper half of a float; "FP8 Formats for Deep
  * Learning" (Micikevicius et al. 2022) for E4M3FN and E5M2; "8-bit Numerical Formats for Deep
  * Neural Networks" (Noune et al. 2022) for the FNUZ variants (no infinities, no minus zero, NaN is
- * 0x80); "OCP Microscaling Formats 1.0" for E2M1, of 4 bits in the low half of a byte.
+ * 0x80); "OCP Microscaling Formats 1.0" for E2M1, of 4 bits in the low half of a byte, and E8M0.
  */
 #ifndef UL_SMALL_FLOAT_H
 #define UL_SMALL_FLOAT_H
@@ -259,6 +259,27 @@ UL_FUNCTION uint8_t ul_f32_to_f4e2m1(float value, int saturate)
 UL_FUNCTION float ul_f4e2m1_to_f32(uint8_t code)
 {
     return ul_f8_decode((uint8_t)((code & 7) | (code & 8) << 4), ul_f4e2m1());
+}
+
+/* The next power of two, of the magnitude: an exponent of 8 bits, 255 for NaN. What has none, 0 and
+   what is too large, is the smallest and the largest with `saturate`, else NaN. */
+UL_FUNCTION uint8_t ul_f32_to_f8e8m0(float value, int saturate)
+{
+    uint32_t bits = ul_f32_bits(value) & 0x7fffffffu;
+    /* 2^-127, the smallest, has a fraction in f32, whose exponent ends one above. */
+    uint32_t code = (bits + (bits < 0x800000u ? 0x3fffffu : 0x7fffffu)) >> 23;
+    if (bits > 0x7f800000u)
+        return 0xffu;
+    if (code > 0xfeu)
+        return saturate ? 0xfeu : 0xffu;
+    return (uint8_t)(bits == 0 && !saturate ? 0xffu : code);
+}
+
+UL_FUNCTION float ul_f8e8m0_to_f32(uint8_t code)
+{
+    return ul_f32_from_bits(code == 0xff ? 0x7fc00000u
+                            : code == 0  ? 0x400000u
+                                         : (uint32_t)code << 23);
 }
 
 #endif

@@ -108,11 +108,10 @@ ULLAGE_PYTHON='' verdict "different: $here/quantized.onnx against $itself" \
     steps --precision bf16 --norm 1e-3
 verdict "none: missing.onnx against nothing" "$ullage" verify missing.onnx
 # ONNX's sequences and optionals are no tensors: unsupported, by name
-nodes=/usr/share/libonnx-testdata/data/node
-if [ -d $nodes ]; then
+if nodes=$("$here/../ops/data.sh"); then
     expect 3 'input .*"sequence".*: is a sequence, whose tensors have to be known' \
-        "$ullage" verify $nodes/test_sequence_insert_at_front/model.onnx
-    expect 3 'is not supported|is no tensor' "$ullage" verify $nodes/test_identity_opt/model.onnx
+        "$ullage" verify "$nodes"/test_sequence_insert_at_front/model.onnx
+    expect 3 'is not supported|is no tensor' "$ullage" verify "$nodes"/test_identity_opt/model.onnx
 fi
 
 left=$(ls tmp)

@@ -95,7 +95,7 @@ def emit_operators(args, kernels, work):
 
     def emit(test):
         try:
-            prepare.node_test(pack, data, *test)
+            prepare.node_test(pack, data, *test[:2])
         except prepare.Failure as failure:
             print(f"{test[0]}: {failure}")
 

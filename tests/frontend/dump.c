@@ -1,6 +1,8 @@
 /* Loads a model and prints what the frontend makes of it: the graph's text, or status and message.
  *
- * usage: frontend_dump MODEL.onnx [--dim NAME=N]... [--shape INPUT=1,2]... [--const INPUT=FILE.pb]
+ * usage: frontend_dump MODEL.onnx [--dim NAME=N]... [--shape INPUT=1,2]... [--const
+ * INPUT=FILE.pb]...
+ *        [--output NAME]...
  */
 #include "frontend/frontend.h"
 #include "ir/text.h"
@@ -14,6 +16,7 @@ struct given {
     struct ul_frontend_dim dims[MAX_OPTIONS];
     struct ul_frontend_shape shapes[MAX_OPTIONS];
     struct ul_frontend_const consts[MAX_OPTIONS];
+    const char *outputs[MAX_OPTIONS];
     struct ul_frontend_options options;
 };
 
@@ -34,6 +37,10 @@ static bool add_option(struct given *given, struct ul_arena *arena, const char *
     struct ul_frontend_options *options = &given->options;
     char *name = ul_arena_copy_string(arena, value);
     char *equals = strrchr(name, '=');
+    if (strcmp(flag, "--output") == 0 && options->output_count < MAX_OPTIONS) {
+        given->outputs[options->output_count++] = name;
+        return true;
+    }
     if (equals == NULL)
         return false;
     *equals = '\0';
@@ -68,6 +75,7 @@ int main(int argc, char **argv)
     given.options.dims = given.dims;
     given.options.shapes = given.shapes;
     given.options.consts = given.consts;
+    given.options.outputs = given.outputs;
     ul_arena_init(&arena);
     for (int i = 2; i + 1 < argc; i += 2) {
         if (!add_option(&given, &arena, argv[i], argv[i + 1]))
@@ -75,7 +83,7 @@ int main(int argc, char **argv)
     }
     if (argc < 2) {
         fputs("usage: frontend_dump MODEL.onnx [--dim NAME=N] [--shape INPUT=1,2] "
-              "[--const INPUT=FILE.pb]\n",
+              "[--const INPUT=FILE.pb] [--output NAME]\n",
               stderr);
         return UL_USAGE;
     }

@@ -369,6 +369,39 @@ def dims():
     write("dims_odd_names", odd, ["--dim", "n=m=3"])
 
 
+def by_data():
+    """Sizes that depend on data are refused with the cut, which leaves them out."""
+    nodes = [relu("x", "r"), helper.make_node("NonZero", ["r"], ["at"], name="find"),
+             helper.make_node("Transpose", ["at"], ["z"], name="turn"),
+             helper.make_node("NonZero", ["z"], ["again"], name="find_again"), relu("r", "y")]
+    made = model(graph(nodes, [X], [Y, tensor_type("again", None, TensorProto.INT64)]))
+    write("by_data", made)
+    for name, names in {"cut": ["r"], "cut_two": ["y", "r", "y"], "cut_at_none": ["relu"],
+                        "cut_at_input": ["x"], "cut_behind": ["z"]}.items():
+        write(f"by_data_{name}", made, [word for one in names for word in ("--output", one)])
+
+
+def attention():
+    """Graphs that FlexAttention calls: their names are their own, and they see those outside."""
+    q = tensor_type("q", [1, 2, 3, 4])
+    outputs = [tensor_type("y", [1, 2, 3, 4])]
+    scores = tensor_type("s", None)
+
+    def one(name, nodes, output="t", precision=None):
+        mod = helper.make_graph(nodes, "mod", [scores], [tensor_type(output, None)])
+        more = {} if precision is None else {"softmax_precision": precision}
+        flex = helper.make_node("FlexAttention", ["q", "q", "q"], ["y"], name="flex",
+                                domain="ai.onnx.preview", score_mod=mod, prob_mod=mod, **more)
+        nodes = [helper.make_node("Relu", ["q"], ["t"], name="relu"), flex]
+        write(f"flex_{name}", model(graph(nodes, [q], outputs), domains=["ai.onnx.preview"]))
+
+    one("captures", [helper.make_node("ReduceMax", ["t"], ["m"], name="max", keepdims=0),
+                     helper.make_node("Add", ["s", "m"], ["u"], name="add")], "u")
+    one("passes_through", [], "s")
+    one("makes_nothing", [], "v")
+    one("precision", [], "s", 7)
+
+
 def unsupported():
     nodes = [helper.make_node("Nowhere", ["x"], ["a"], name="n1", domain="com.example"),
              helper.make_node("Nowhere", ["a"], ["b"], name="n2", domain="com.example"),
@@ -553,7 +586,7 @@ def hostile():
 
 def main():
     os.makedirs(OUT, exist_ok=True)
-    for part in (external, constants, typed_fields, bad_tensors, functions, order, control, dims,
+    for part in (external, constants, typed_fields, bad_tensors, functions, order, control, dims, by_data, attention,
                  unsupported, sequences, training, sources, not_models, hostile):
         part()
 

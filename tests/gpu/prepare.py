@@ -128,15 +128,16 @@ class Pack:
 
 
 def node_tests(args):
-    """(name, names of the inputs that are constants) of the tests that target c passes."""
+    """(name, names of the inputs that are constants, options) of the tests that target c passes."""
     with open(os.path.join(HERE, "..", "ops", "passed.txt"), encoding="utf-8") as file:
         passed = set(file.read().split())
     tests = []
     with open(os.path.join(HERE, "..", "ops", "scope.tsv"), encoding="utf-8") as file:
         for line in file.read().splitlines()[1:]:
-            name, _, _, _, constants, _ = line.split("\t")
+            name, _, _, _, constants, atol, _ = line.split("\t")
             if name in passed and re.search(args.ops, name):
-                tests.append((name, [] if constants == "-" else constants.split(",")))
+                tests.append((name, [] if constants == "-" else constants.split(","),
+                              "-" if atol == "-" else f"--atol {atol}"))  # fmt: skip
     return tests[:: args.stride]
 
 
@@ -153,8 +154,6 @@ def fixed_sets(constants, inputs):
 
 
 def node_test(pack, data, name, constants):
-    if not os.path.isdir(os.path.join(data, name)):
-        data = os.path.join(data, "..", "simple")
     source = os.path.join(data, name, "test_data_set_0")
     model = os.path.join(data, name, "model.onnx")
     graph = onnx.load(model, load_external_data=False).graph
@@ -192,14 +191,15 @@ def node_test(pack, data, name, constants):
 def add_operators(pack, pool):
     data = list_tests.find_data(pack.args.data)
     tests = node_tests(pack.args)
-    jobs = {name: pool.submit(node_test, pack, data, name, constants) for name, constants in tests}
-    for name, job in jobs.items():
+    jobs = {name: (pool.submit(node_test, pack, data, name, constants), options)
+            for name, constants, options in tests}  # fmt: skip
+    for name, (job, options) in jobs.items():
         checks = "data,sanitize"
         try:
             job.result()
         except Failure as failure:
             checks = f"not emitted: {failure}"
-        pack.add("ops", name, f"ops/{name}", f"ops/{name}/data", checks)
+        pack.add("ops", name, f"ops/{name}", f"ops/{name}/data", checks, options)
 
 
 # ---- models ----
@@ -354,7 +354,7 @@ def parse():
     parser.add_argument("--target", default="cuda")
     parser.add_argument("--ops", default=".", metavar="RE", help='names of node tests; "^$": none')
     parser.add_argument("--stride", type=int, default=1, help="only every K-th of them")
-    parser.add_argument("--data", help="ONNX's node tests (default: those of libonnx-testdata)")
+    parser.add_argument("--data", help="ONNX's node tests (default: those of tests/ops/data.sh)")
     parser.add_argument("--models", default="all", help='names, "all" or "none"; scaled down')
     parser.add_argument("--full", default="", metavar="NAMES",
                         help='these, or "all", at full size too')  # fmt: skip

@@ -12,8 +12,7 @@ shift 2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 fail() { echo "FAIL tests/gpu: $1" >&2; [ $# -lt 2 ] || cat "$2" >&2; exit 6; }
-data=$(dpkg -L libonnx-testdata 2>/dev/null | grep -m1 '/data/node$')
-[ -d "$data" ] || exit 77
+"$here/../ops/data.sh" >/dev/null || exit $?
 
 if [ "$target" = c ]; then
     # run.sh asks nvcc who it is; the Makefiles of target c ask it for nothing.

@@ -1,26 +1,26 @@
 #!/bin/bash
-# Runs ONNX's backend tests of operators and of small models (simple/): `ullage verify` on every test that scope.tsv calls in scope.
+# Runs ONNX's backend tests of operators and of small models: `ullage verify` on every test that
+# scope.tsv calls in scope.
 #
 # usage: tests/ops/run.sh [options] ULLAGE [FILTER]
 #   FILTER          only tests whose name matches this extended regular expression; "library": those
 #                   of operators that a target may hand to a library
 #   --stride K      only every K-th test (after FILTER), for the quick tier
 #   --jobs N        tests at a time (2)
-#   --cflags FLAGS  for the generated program's compiler (-O1)
+#   --cflags FLAGS  for the generated program's compiler, $OPS_CC or cc (-O1)
 #   --target NAME   c (default), cpu or cuda
 #   --precision P   fp16 or bf16: tests of f32 with all that the operator reads and writes stored so
 #                   (round_edges.py; needs the Python package onnx); other tests are left out
 #   --options OPTS  more options for verify
 #   --timeout S     seconds for one test (120)
 #   --out DIR       logs, ops-passed.txt and ops-failed.txt (beside ULLAGE, in ops/)
-#   --data DIR      the folder with the tests (default: what libonnx-testdata installed); those that
-#                   it lacks are looked for in ../simple
+#   --data DIR      the folder with the tests (default: that of data.sh)
 #   --update        write the tests that passed to the golden list (full runs only)
 # The golden list, of every target, is tests/ops/passed.txt, less those that rounding_matters.txt
 # names where --precision is given. A test in it that no longer passes is a
 # failure; one that passes and is not in it is named, to be added. Where target cuda is built by
 # tests/cuda_emulation/nvcc ($NVCC), a test also fails where a kernel was emitted and never ran.
-# exit: 0 ok, 6 a golden test failed, 77 no test data installed, 1 usage
+# exit: 0 ok, 6 a golden test failed, 77 no test data (data.sh), 1 usage
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 export LC_ALL=C
@@ -34,10 +34,15 @@ run_one() {
         more=(--precision "$OPS_PRECISION")
         for pass in simplify cse sink pattern einsum views concat fuse; do more+=(--no-pass $pass); done
     fi
+    local atol
+    atol=$(awk -F'\t' -v test="$test" '$1 == test { print $6 }' "$here/scope.tsv")
+    [ "$atol" = - ] || more+=(--atol "$atol")
     read -ra options <<<"$OPS_OPTIONS"
     more+=("${options[@]}")
+    local compiler=()
+    [ "$OPS_TARGET" = cuda ] || compiler=(--cc "$here/cc.sh")
     local verify=(timeout "$OPS_TIMEOUT" "$OPS_ULLAGE" verify --target "$OPS_TARGET"
-        --cflags "$OPS_CFLAGS" "${more[@]}" "$OPS_DATA/$test/model.onnx")
+        "${compiler[@]}" --cflags "$OPS_CFLAGS" "${more[@]}" "$OPS_DATA/$test/model.onnx")
     UL_EMULATE_COVERAGE=$kernels "${verify[@]}" >"$log" 2>&1 </dev/null || code=$?
     if [ "$code" = 0 ] && [ -e "$kernels" ] &&
         ! "$here/../cuda_emulation/coverage.sh" "$kernels" >"$log"; then
@@ -71,7 +76,7 @@ while [ $# -gt 0 ]; do
     --data) data=$2; shift 2 ;;
     --stride) stride=$2; shift 2 ;;
     --update) update=1; shift ;;
-    -h | --help) sed -n '2,24s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,25s/^# \{0,1\}//p' "$0"; exit 0 ;;
     -*) echo "run.sh: unknown option $1" >&2; exit 1 ;;
     *) break ;;
     esac
@@ -83,16 +88,13 @@ fi
 ullage=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
 filter=${2:-.}
 [ -x "$ullage" ] || { echo "run.sh: $ullage: no such program" >&2; exit 1; }
-[ -n "$data" ] || data=$(dpkg -L libonnx-testdata 2>/dev/null | grep -m1 '/data/node$')
-if [ ! -d "$data" ]; then
-    echo "run.sh: libonnx-testdata is not installed; 0 tests run" >&2
-    exit 77
-fi
+[ -n "$data" ] || data=$("$here/data.sh") || exit $?
 [ "$filter" != library ] || filter='^test_(basic_)?(conv|matmul|gemm|maxpool|averagepool|globalaverage)'
 golden=$here/passed.txt
 out=${out:-$(dirname "$ullage")/ops}
 rm -rf "$out/log" "$out"/*.part
-mkdir -p "$out/log" "$out/tmp"
+rm -rf "$out/objects"
+mkdir -p "$out/log" "$out/tmp" "$out/objects"
 : >"$out/passed.part"
 : >"$out/failed.part"
 
@@ -101,9 +103,7 @@ awk -F'\t' 'NR > 1 && $4 == "in" { print $1 }' "$here/scope.tsv" | grep -E -- "$
 rm -rf "$out/data"
 mkdir -p "$out/data"
 while read -r test; do
-    folder=$data/$test
-    [ -d "$folder" ] || folder=$data/../simple/$test
-    ln -s "$(realpath "$folder")" "$out/data/$test"
+    ln -s "$(realpath "$data/$test")" "$out/data/$test"
 done <"$out/selected.txt"
 data=$out/data
 if [ -n "$precision" ]; then
@@ -122,7 +122,7 @@ export OPS_DATA=$data OPS_OUT=$out TMPDIR=$out/tmp
 xargs -r -P "$jobs" -n 1 "$here/run.sh" --one <"$out/selected.txt"
 sort "$out/passed.part" >"$out/ops-passed.txt"
 sort "$out/failed.part" >"$out/ops-failed.txt"
-rm -rf "$out"/*.part "$out/tmp"
+rm -rf "$out"/*.part "$out/tmp" "$out/objects"
 
 status=0
 selected=$(wc -l <"$out/selected.txt")

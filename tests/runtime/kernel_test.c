@@ -103,6 +103,23 @@ static void test_round_trip(void)
         }
 }
 
+/* Powers of two, from 2^-127 to 2^127: what lies between goes to the next, and 0 to the first. */
+static void test_scales(void)
+{
+    for (unsigned code = 0; code < 255; code++) {
+        float power = ldexpf(1, (int)code - 127);
+        uint8_t next = (uint8_t)(code + 1);
+        CHECK(ul_f8e8m0_to_f32((uint8_t)code) == power);
+        CHECK(ul_f32_to_f8e8m0(power, 0) == code && ul_f32_to_f8e8m0(-power, 1) == code);
+        CHECK(ul_f32_to_f8e8m0(nextafterf(power, HUGE_VALF), 0) == next);
+        CHECK(ul_f32_to_f8e8m0(nextafterf(power, 0), 0) == code);
+        CHECK(ul_f32_to_f8e8m0(power * 1.5f, 1) == (code == 254 ? 254 : next));
+    }
+    CHECK(isnan(ul_f8e8m0_to_f32(255)) && ul_f32_to_f8e8m0((float)NAN, 1) == 255);
+    CHECK(ul_f32_to_f8e8m0(HUGE_VALF, 1) == 254 && ul_f32_to_f8e8m0(HUGE_VALF, 0) == 255);
+    CHECK(ul_f32_to_f8e8m0(0, 1) == 0 && ul_f32_to_f8e8m0(0, 0) == 255);
+}
+
 /* Between two neighbours: the middle goes to the even one, a hair to either side to the nearer. */
 static void test_rounding_16(void)
 {
@@ -334,6 +351,7 @@ static void test_hash(void)
 int main(void)
 {
     test_decode();
+    test_scales();
     test_round_trip();
     test_rounding_16();
     test_limits_16();

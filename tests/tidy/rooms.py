@@ -51,7 +51,7 @@ CIRCLES = {
     # nodes hold graphs, functions hold nodes, and old operators are built as nodes anew
     "frontend": [
         "attribute.c build.c describe.c function.c gradient.c inputs.c load.c old_emit.c"
-        " old_node.c order.c sequence.c upgrade.c upgrade_microsoft.c upgrade_ml.c"
+        " old_node.c order.c sequence.c upgrade.c"
     ],
 }
 

@@ -29,6 +29,7 @@
     X(UL_TYPE_U4, 6, "u4", "u4")                                                                   \
     X(UL_TYPE_I4, 6, "i4", "i4")                                                                   \
     X(UL_TYPE_F4E2M1, 6, "f4e2m1", "f4e2m1")                                                       \
+    X(UL_TYPE_F8E8M0, 6, "f8e8m0", "f8e8m0")                                                       \
     X(UL_TYPE_U2, 6, "u2", "u2")                                                                   \
     X(UL_TYPE_I2, 6, "i2", "i2")                                                                   \
     X(UL_TYPE_F32, 24, "x", "../up\\\"\n")                                                         \
