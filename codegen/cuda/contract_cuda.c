@@ -3,6 +3,7 @@
  * flat coordinates, and the epilogue. */
 #include "codegen/cuda/attend_cuda.h"
 #include "codegen/cuda/contract_cuda_internal.h"
+#include "codegen/cuda/grid.h"
 
 #include <inttypes.h>
 
@@ -28,7 +29,8 @@ static void begin(struct cuda_out *to, const struct ul_contract_cuda_printer *pr
                                        .plan = &to->plan.base,
                                        .text = printer->text,
                                        .coordinate = to->plan.coordinate,
-                                       .unused = "[[maybe_unused]] "};
+                                       .unused = "[[maybe_unused]] ",
+                                       .is_short = ul_narrow(printer->kernel, &to->arena)};
 }
 
 static void end(struct cuda_out *to)

@@ -325,10 +325,12 @@ static void choose_mma_tile(struct ul_contract_cuda_plan *plan, const struct ul_
     plan->kind = kind_of(kernel, &base->contraction->a);
     choose_tile(plan, tiles, sizeof tiles / sizeof tiles[0], MMA_CYCLE, mma_bytes);
     plan->grid.threads = (uint32_t)(32 * (tile->m / tile->thread_m) * (tile->n / tile->thread_n));
-    plan->grid.min_blocks = UL_CUDA_ROOMY_THREADS / plan->grid.threads;
     UL_ASSERT(plan->kind != NULL && plan->grid.threads <= UL_CUDA_ROOMY_THREADS);
     plan->a = ul_contract_cuda_read_by(base, 'a', 8);
     plan->b = ul_contract_cuda_read_by(base, 'b', 8);
+    /* Single elements are held in registers on their way. */
+    plan->grid.min_blocks =
+        plan->a.pack > 1 && plan->b.pack > 1 ? UL_CUDA_ROOMY_THREADS / plan->grid.threads : 1;
 }
 
 /* As struct ul_mma_bytes of runtime/ul_contract_bytes.cuh. */

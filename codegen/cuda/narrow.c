@@ -80,10 +80,15 @@ static void look_at_operand(struct narrower *n, const struct ul_operand *operand
         look_at(n, operand->bounds[i].at.base);
 }
 
-/* Queries and keys of attention, whose scores are printed as expressions of them; queries and
- * elements of what it gives, behind which a part has its total and largest. */
-static void name_attend(struct narrower *n, const struct ul_attend *attend)
+/* What a contraction's result is printed as expressions of, and what attention's scores are; behind
+ * the elements of attention's result a part has its total and largest. */
+static void name_contraction(struct narrower *n, const struct ul_contraction *c)
 {
+    const struct ul_attend *attend = c->attend;
+    for (uint32_t d = 0; d < c->m_count + c->n_count + c->k_count; d++)
+        n->is_short[c->vars[d]] = fits(0, c->extents[d]);
+    if (attend == NULL)
+        return;
     UL_ASSERT(attend->queries >= 0 && attend->keys >= 0 && attend->value_size >= 0);
     const uint32_t *scores = attend->scores[0].vars, *values = attend->values[0].vars;
     n->is_short[scores[0]] = n->is_short[values[0]] = fits(0, attend->queries);
@@ -99,8 +104,7 @@ const bool *ul_narrow(const struct ul_kernel *kernel, struct ul_arena *arena)
     n.is_short = UL_NEW_ARRAY(arena, bool, kernel->var_count);
     n.verdicts = UL_NEW_ARRAY(arena, uint8_t, kernel->expr_count);
     for (uint32_t i = 0; i < kernel->contraction_count; i++)
-        if (kernel->contractions[i].attend != NULL)
-            name_attend(&n, kernel->contractions[i].attend);
+        name_contraction(&n, &kernel->contractions[i]);
     for (ul_ks id = 0; id < kernel->stmt_count; id++)
         if (kernel->stmts[id].kind == UL_KS_FOR)
             n.is_short[kernel->stmts[id].var] = fits(0, kernel->vars[kernel->stmts[id].var].high);
