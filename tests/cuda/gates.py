@@ -4,9 +4,9 @@
     gates.py --ullage build/release/cli/ullage [--small] [--arch sm_80,sm_90,sm_120] [--stride K]
              [--ops REGEX] [--precision fp32,fp16,bf16] [--jobs 2] [--cache DIR] [NAME...]
 
-All kernels of ONNX's node tests (every K-th, those that --ops names), of the networks of models/
-(or those named) in each precision, the ones beside library calls too, and of the runtime itself are
-compiled by nvcc, equal ones once, and read with cuobjdump:
+All kernels of ONNX's node tests and of shapes.py (every K-th, those that --ops names), of the
+networks of models/ (or those named) in each precision, the ones beside library calls too, and of
+the runtime itself are compiled by nvcc, equal ones once, and read with cuobjdump:
 
     spills      no register goes to memory and back
     frame       at most 1024 bytes a thread
@@ -42,6 +42,7 @@ import bytes as reference_bytes  # noqa: E402  tests/ref/bytes.py
 import list_tests  # noqa: E402
 import machine  # noqa: E402
 import prepare  # noqa: E402
+import shapes  # noqa: E402
 
 MAX_FRAME, MAX_SHARED = 1024, 48 << 10
 ARCHS = "sm_90,sm_120,sm_80"
@@ -68,22 +69,32 @@ class Kernels:
             self.texts.setdefault(text, f"{origin} {match[1]}")
 
 
+def emit_model(args, kernels, work, name, path, options):
+    """How many models could not be emitted: 0 or 1."""
+    folder = os.path.join(work, "model")
+    problem = build.emit(args, path, [*options, "--with-cudnn", "on"], "cuda", folder)
+    if problem:
+        print(f"FAIL {name}: {problem}")
+        return 1
+    args.runtime = args.runtime or shutil.copytree(folder, os.path.join(work, "runtime"))
+    kernels.add(folder, name)
+    shutil.rmtree(folder)
+    return 0
+
+
 def emit_networks(args, kernels, work):
     pattern = "^(" + "|".join(args.names or [".*"]) + ")$"
-    failed = 0
-    for name, path, options in reference_bytes.networks(args.small, pattern):
-        for precision in args.precision.split(","):
-            folder = os.path.join(work, "network")
-            problem = build.emit(args, path, [*options, "--with-cudnn", "on", "--precision",
-                                              precision], "cuda", folder)  # fmt: skip
-            if problem:
-                print(f"FAIL {name} {precision}: {problem}")
-                failed += 1
-                continue
-            args.runtime = args.runtime or shutil.copytree(folder, os.path.join(work, "runtime"))
-            kernels.add(folder, f"{name}.{precision}")
-            shutil.rmtree(folder)
-    return failed
+    return sum(emit_model(args, kernels, work, f"{name}.{precision}", path,
+                          [*options, "--precision", precision])
+               for name, path, options in reference_bytes.networks(args.small, pattern)
+               for precision in args.precision.split(","))  # fmt: skip
+
+
+def emit_shapes(args, kernels, work):
+    found = shapes.models(work, args.precision.split(","))
+    return sum(emit_model(args, kernels, work, name, path, [])
+               for number, (name, path) in enumerate(found)
+               if number % args.stride == 0 and re.search(args.ops, name))  # fmt: skip
 
 
 def emit_operators(args, kernels, work):
@@ -293,6 +304,7 @@ def main():
         failed = emit_networks(args, kernels, work)
         if args.ops != "-":
             emit_operators(args, kernels, work)
+            failed += emit_shapes(args, kernels, work)
         args.machine = machine.Machine(args.nvcc, args.cuobjdump, args.runtime, args.cache)
         for arch in args.arch.split(","):
             check_arch(args, arch, kernels, verdict)
