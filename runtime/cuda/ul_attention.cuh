@@ -391,12 +391,12 @@ __device__ __forceinline__ void ul_attend_scores_mma(float (&scores)[MMA::DOWN][
             for (int i = 0; i < 4 && MMA::HOLDS_Q; i++)
                 q[b][i] = bands[b].q[MMA::HOLDS_Q ? d : 0][i];
             if constexpr (!MMA::HOLDS_Q)
-                ul_stage_read<typename MMA::keys, true, true>(q[b], qs, 16 * b, 16 * d);
+                ul_stage_read<typename MMA::keys, true, true>(q[b], qs, 0, 16 * b, 16 * d);
         }
         UL_UNROLLED
         for (int c = 0; c < MMA::BC / 16; c++) {
             uint32_t k[4];
-            ul_stage_read<typename MMA::keys, true, false>(k, ks, 16 * c, 16 * d);
+            ul_stage_read<typename MMA::keys, true, false>(k, ks, 0, 16 * c, 16 * d);
             UL_UNROLLED
             for (int b = 0; b < MMA::DOWN; b++) {
                 UL_UNROLLED
@@ -512,7 +512,7 @@ __device__ __forceinline__ void ul_attend_values_mma(ul_attend_band<MMA> (&bands
         UL_UNROLLED
         for (int e = 0; e < MMA::E / 16; e++) {
             uint32_t v[4];
-            ul_stage_read<typename MMA::values, false, false>(v, vs, 16 * e, 16 * c);
+            ul_stage_read<typename MMA::values, false, false>(v, vs, 0, 16 * e, 16 * c);
             UL_UNROLLED
             for (int b = 0; b < MMA::DOWN; b++) {
                 UL_UNROLLED

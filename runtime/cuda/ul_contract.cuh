@@ -609,19 +609,23 @@ template <int ROWS, int WIDTH, int PACK, int THREADS, class LAYOUT> struct ul_st
     }
 };
 
-/* Of 16 rows from `row` and 16 columns of k from `k` on, this lane's part for ul_multiply: operand
- * a, or two of b side by side. ALONG_K: rows lie beside k, and columns along it. */
+/* Of 16 rows from `row` + `more` and 16 columns of k from `k` on, this lane's part for ul_multiply:
+ * operand a, or two of b side by side. ALONG_K: rows lie beside k, and columns along it. `more` and
+ * `k` are multiples of 16 that the compiler knows: what they move by whole rows of memory it puts
+ * into the instructions, so that reads of a tile share their addresses. */
 template <class LAYOUT, bool ALONG_K, bool IS_A>
 __device__ __forceinline__ void ul_stage_read(uint32_t (&to)[4], const uint16_t *from, int row,
-                                              int k)
+                                              int more, int k)
 {
     const int lane = (int)threadIdx.x % 32, middle = 8 * (lane / 8 % 2), high = 8 * (lane / 16);
-    row += IS_A ? middle : high;
-    k += IS_A ? high : middle;
+    const int beside = IS_A ? middle : high, along = IS_A ? high : middle;
+    static_assert(16 % LAYOUT::PERIOD == 0, "16 rows further all lies alike");
     if constexpr (ALONG_K)
-        ul_matrices_read(to, from + LAYOUT::at(row + lane % 8, k));
+        ul_matrices_read(to, from + LAYOUT::at(row + beside + lane % 8, k + along) +
+                                 more * LAYOUT::PITCH);
     else
-        ul_matrices_turn(to, from + LAYOUT::at(k + lane % 8, row));
+        ul_matrices_turn(to, from + LAYOUT::at(along + lane % 8, row + more + beside) +
+                                 k * LAYOUT::PITCH);
 }
 
 /* Tiles of BM x BN sums, each of whose warps has WM x WN of them in pieces of 16 x 8. STAGES tiles
@@ -659,10 +663,10 @@ __device__ __forceinline__ void ul_mma_multiply(float (&sums)[MMA::down][MMA::ac
         uint32_t a[MMA::down][4], b[MMA::across / 2][4];
         UL_UNROLLED
         for (int i = 0; i < MMA::down; i++)
-            ul_stage_read<layout_a, A::ALONG_K, true>(a[i], as, wm + 16 * i, d);
+            ul_stage_read<layout_a, A::ALONG_K, true>(a[i], as, wm, 16 * i, d);
         UL_UNROLLED
         for (int j = 0; j < MMA::across / 2; j++)
-            ul_stage_read<layout_b, B::ALONG_K, false>(b[j], bs, wn + 16 * j, d);
+            ul_stage_read<layout_b, B::ALONG_K, false>(b[j], bs, wn, 16 * j, d);
         UL_UNROLLED
         for (int i = 0; i < MMA::down; i++) {
             UL_UNROLLED
