@@ -112,9 +112,10 @@ void ul_ks_tile(struct ul_kernel *kernel);
 ul_kx ul_kx_rebuild(struct ul_kernel *kernel, ul_kx id, ul_kx a, ul_kx b, ul_kx c);
 
 /* kernel_eval.c: interprets a kernel. `buffers[i]` are the bytes of buffer i's base (INPUT and
- * OUTPUT: at offset 0 of the view); scratch and locals are made here. False when the work limit
- * was reached. `report` is set when an index was out of range. */
+ * OUTPUT: at offset 0 of the view); scratch and locals are made here. Steps of
+ * the interpreter are taken off *work_left; false when they do not do. `report` is set when an
+ * index was out of range. */
 bool ul_kernel_eval(const struct ul_kernel *kernel, unsigned char *const *buffers,
-                    uint64_t work_limit, struct ul_arena *scratch, bool *report);
+                    uint64_t *work_left, struct ul_arena *scratch, bool *report);
 
 #endif

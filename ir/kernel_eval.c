@@ -1,33 +1,19 @@
 /* The interpreter of kernels: constant folding and the operators' quick tests run on it.
  *
- * A tree walk over expressions and statements with one frame of variables. f32 arithmetic rounds
+ * A tree walk over expressions and statements with one frame of variables; innermost loops whose
+ * iterations are independent go in lanes (kernel_eval_lanes.c). f32 arithmetic rounds
  * after every operation; + - * / and sqrt of floats done in double round once (double carries
  * more than twice the digits), the other functions use libm's float forms, as printed C does. */
-#include "ir/kernel_build.h"
+#include "ir/kernel_eval.h"
 
 #include <math.h>
 #include <string.h>
 
-/* One scalar; which member counts follows from the expression's dtype. */
-union scalar {
-    int64_t i;
-    double f;
-};
+static union ul_scalar eval(struct ul_machine *machine, ul_kx id);
 
-struct machine {
-    const struct ul_kernel *kernel;
-    unsigned char **places; /* of each buffer's element 0 */
-    union scalar *vars;
-    uint64_t work_left;
-    bool reported;
-    bool breaking;
-};
-
-static union scalar eval(struct machine *machine, ul_kx id);
-
-static union scalar of_int(enum ul_dtype dtype, int64_t value)
+static union ul_scalar of_int(enum ul_dtype dtype, int64_t value)
 {
-    union scalar out = {.i = value};
+    union ul_scalar out = {.i = value};
     switch ((int)dtype) {
     case UL_BOOL:
         out.i = value != 0;
@@ -53,9 +39,9 @@ static union scalar of_int(enum ul_dtype dtype, int64_t value)
     return out;
 }
 
-static union scalar of_float(enum ul_dtype dtype, double value)
+static union ul_scalar of_float(enum ul_dtype dtype, double value)
 {
-    return (union scalar){.f = dtype == UL_F32 ? (double)(float)value : value};
+    return (union ul_scalar){.f = dtype == UL_F32 ? (double)(float)value : value};
 }
 
 static bool is_float(enum ul_dtype dtype)
@@ -63,16 +49,15 @@ static bool is_float(enum ul_dtype dtype)
     return dtype == UL_F32 || dtype == UL_F64;
 }
 
-static union scalar load(struct machine *machine, const struct ul_kx_data *expr)
+union ul_scalar ul_machine_load(const struct ul_machine *machine, uint32_t buffer_id, int64_t index)
 {
-    const struct ul_buffer *buffer = &machine->kernel->buffers[expr->var];
-    int64_t index = eval(machine, expr->a).i;
+    const struct ul_buffer *buffer = &machine->kernel->buffers[buffer_id];
     UL_ASSERT(index >= 0 && (uint64_t)index < buffer->element_count);
     const unsigned char *place =
-        machine->places[expr->var] + (uint64_t)index * ul_dtype_get(buffer->dtype)->size_bytes;
+        machine->places[buffer_id] + (uint64_t)index * ul_dtype_get(buffer->dtype)->size_bytes;
     if (ul_dtype_get(buffer->dtype)->is_float)
-        return (union scalar){.f = ul_element_get_float(place, buffer->dtype)};
-    return (union scalar){.i = ul_element_get_int(place, buffer->dtype)};
+        return (union ul_scalar){.f = ul_element_get_float(place, buffer->dtype)};
+    return (union ul_scalar){.i = ul_element_get_int(place, buffer->dtype)};
 }
 
 static double round_even(double value)
@@ -275,7 +260,7 @@ static int64_t int_binary(enum ul_kx_op op, enum ul_dtype dtype, int64_t a, int6
     }
 }
 
-static bool compare(enum ul_kx_op op, enum ul_dtype dtype, union scalar a, union scalar b)
+static bool compare(enum ul_kx_op op, enum ul_dtype dtype, union ul_scalar a, union ul_scalar b)
 {
     if (is_float(dtype)) {
         bool equal = a.f <= b.f && a.f >= b.f;
@@ -293,42 +278,42 @@ static bool compare(enum ul_kx_op op, enum ul_dtype dtype, union scalar a, union
     return (a.i == b.i) == (op == UL_KX_EQ);
 }
 
-static union scalar saturate(enum ul_dtype to, double value)
+static union ul_scalar saturate(enum ul_dtype to, double value)
 {
     static const double two63 = 9223372036854775808.0;
     const struct ul_dtype_info *info = ul_dtype_get(to);
     unsigned bits = info->bits;
     if (isnan(value))
-        return (union scalar){.i = 0};
+        return (union ul_scalar){.i = 0};
     if (to == UL_U64) {
         uint64_t whole = value <= 0 ? 0 : value >= 2 * two63 ? UINT64_MAX : (uint64_t)value;
-        return (union scalar){.i = (int64_t)whole};
+        return (union ul_scalar){.i = (int64_t)whole};
     }
     double top = ldexp(1, (int)(info->is_signed ? bits - 1 : bits));
     double bottom = info->is_signed ? -top : 0;
     if (value <= bottom)
-        return (union scalar){.i = info->is_signed ? -(int64_t)(top / 2) * 2 : 0};
+        return (union ul_scalar){.i = info->is_signed ? -(int64_t)(top / 2) * 2 : 0};
     if (value >= top)
-        return (union scalar){.i = (int64_t)((uint64_t)(top / 2) * 2 - 1)};
-    return (union scalar){.i = (int64_t)value};
+        return (union ul_scalar){.i = (int64_t)((uint64_t)(top / 2) * 2 - 1)};
+    return (union ul_scalar){.i = (int64_t)value};
 }
 
-static union scalar cast(enum ul_dtype from, enum ul_dtype to, union scalar value)
+static union ul_scalar cast(enum ul_dtype from, enum ul_dtype to, union ul_scalar value)
 {
     if (is_float(from) && is_float(to))
         return of_float(to, value.f);
     if (is_float(from))
-        return to == UL_BOOL ? (union scalar){.i = !(value.f >= 0 && value.f <= 0)}
+        return to == UL_BOOL ? (union ul_scalar){.i = !(value.f >= 0 && value.f <= 0)}
                              : saturate(to, value.f);
     if (to == UL_F32)
-        return (union scalar){.f = from == UL_U64 ? (double)(float)(uint64_t)value.i
-                                                  : (double)(float)value.i};
+        return (union ul_scalar){.f = from == UL_U64 ? (double)(float)(uint64_t)value.i
+                                                     : (double)(float)value.i};
     if (to == UL_F64)
-        return (union scalar){.f = from == UL_U64 ? (double)(uint64_t)value.i : (double)value.i};
+        return (union ul_scalar){.f = from == UL_U64 ? (double)(uint64_t)value.i : (double)value.i};
     return of_int(to, value.i);
 }
 
-static union scalar bitcast(enum ul_dtype from, enum ul_dtype to, union scalar value)
+static union ul_scalar bitcast(enum ul_dtype from, enum ul_dtype to, union ul_scalar value)
 {
     unsigned char bytes[8];
     if (is_float(from))
@@ -336,8 +321,8 @@ static union scalar bitcast(enum ul_dtype from, enum ul_dtype to, union scalar v
     else
         ul_element_put_int(bytes, from, value.i);
     if (is_float(to))
-        return (union scalar){.f = ul_element_get_float(bytes, to)};
-    return (union scalar){.i = ul_element_get_int(bytes, to)};
+        return (union ul_scalar){.f = ul_element_get_float(bytes, to)};
+    return (union ul_scalar){.i = ul_element_get_int(bytes, to)};
 }
 
 static double round_to(int64_t immediate, double value)
@@ -374,32 +359,32 @@ static uint32_t philox(uint64_t counter, uint64_t seed)
     return x[0];
 }
 
-static union scalar eval_index(struct machine *machine, const struct ul_kx_data *expr)
+static union ul_scalar clamp_index(struct ul_machine *machine, int64_t index, int64_t count)
 {
-    int64_t index = eval(machine, expr->a).i;
-    if (index >= 0 && index < expr->imm_int)
-        return (union scalar){.i = index};
+    if (index >= 0 && index < count)
+        return (union ul_scalar){.i = index};
     machine->reported = true;
-    return (union scalar){.i = index < 0 ? 0 : expr->imm_int - 1};
+    return (union ul_scalar){.i = index < 0 ? 0 : count - 1};
 }
 
-static union scalar eval_unary(struct machine *machine, const struct ul_kx_data *expr)
+union ul_scalar ul_machine_unary(struct ul_machine *machine, const struct ul_kx_data *expr,
+                                 enum ul_dtype from, union ul_scalar a)
 {
-    union scalar a = eval(machine, expr->a);
-    enum ul_dtype from = ul_kx_dtype(machine->kernel, expr->a);
     switch ((int)expr->op) {
+    case UL_KX_INDEX:
+        return clamp_index(machine, a.i, expr->imm_int);
     case UL_KX_CAST:
         return cast(from, expr->dtype, a);
     case UL_KX_BITCAST:
         return bitcast(from, expr->dtype, a);
     case UL_KX_ROUND_TO:
-        return (union scalar){.f = round_to(expr->imm_int, a.f)};
+        return (union ul_scalar){.f = round_to(expr->imm_int, a.f)};
     case UL_KX_ISNAN:
-        return (union scalar){.i = is_float(from) && isnan(a.f)};
+        return (union ul_scalar){.i = is_float(from) && isnan(a.f)};
     case UL_KX_ISINF:
-        return (union scalar){.i = is_float(from) && isinf(a.f)};
+        return (union ul_scalar){.i = is_float(from) && isinf(a.f)};
     case UL_KX_RANDOM:
-        return (union scalar){.i = philox((uint64_t)a.i, (uint64_t)expr->imm_int)};
+        return (union ul_scalar){.i = philox((uint64_t)a.i, (uint64_t)expr->imm_int)};
     default:
         break;
     }
@@ -408,46 +393,52 @@ static union scalar eval_unary(struct machine *machine, const struct ul_kx_data 
     return of_int(expr->dtype, int_unary(expr->op, a.i));
 }
 
-static union scalar eval_binary(struct machine *machine, const struct ul_kx_data *expr)
+union ul_scalar ul_machine_binary(const struct ul_kx_data *expr, enum ul_dtype from,
+                                  union ul_scalar a, union ul_scalar b)
 {
-    union scalar a = eval(machine, expr->a);
-    union scalar b = eval(machine, expr->b);
-    enum ul_dtype from = ul_kx_dtype(machine->kernel, expr->a);
     if (expr->op >= UL_KX_LT && expr->op <= UL_KX_NE)
-        return (union scalar){.i = compare(expr->op, from, a, b)};
+        return (union ul_scalar){.i = compare(expr->op, from, a, b)};
     if (is_float(from))
         return of_float(from, float_binary(expr->op, from, a.f, b.f));
     return of_int(from, int_binary(expr->op, from, a.i, b.i));
 }
 
-static union scalar eval(struct machine *machine, ul_kx id)
+union ul_scalar ul_machine_fma(const struct ul_kx_data *expr, union ul_scalar a, union ul_scalar b,
+                               union ul_scalar c)
+{
+    return of_float(expr->dtype, a.f * b.f + c.f);
+}
+
+static union ul_scalar eval(struct ul_machine *machine, ul_kx id)
 {
     const struct ul_kx_data *expr = &machine->kernel->exprs[id];
     switch ((int)expr->op) {
     case UL_KX_INT:
-        return (union scalar){.i = expr->imm_int};
+        return (union ul_scalar){.i = expr->imm_int};
     case UL_KX_FLOAT:
-        return (union scalar){.f = expr->imm_float};
+        return (union ul_scalar){.f = expr->imm_float};
     case UL_KX_VAR:
         return machine->vars[expr->var];
     case UL_KX_LOAD:
-        return load(machine, expr);
-    case UL_KX_INDEX:
-        return eval_index(machine, expr);
+        return ul_machine_load(machine, expr->var, eval(machine, expr->a).i);
     case UL_KX_SELECT:
         return eval(machine, eval(machine, expr->a).i != 0 ? expr->b : expr->c);
-    case UL_KX_FMA:
-        return of_float(expr->dtype, eval(machine, expr->a).f * eval(machine, expr->b).f +
-                                         eval(machine, expr->c).f);
+    case UL_KX_FMA: {
+        union ul_scalar a = eval(machine, expr->a), b = eval(machine, expr->b);
+        return ul_machine_fma(expr, a, b, eval(machine, expr->c));
+    }
     default:
         break;
     }
-    if (expr->op == UL_KX_RANDOM || expr->op < UL_KX_ADD)
-        return eval_unary(machine, expr);
-    return eval_binary(machine, expr);
+    enum ul_dtype from = ul_kx_dtype(machine->kernel, expr->a);
+    union ul_scalar a = eval(machine, expr->a);
+    if (ul_kx_operand_count(expr->op) == 1)
+        return ul_machine_unary(machine, expr, from, a);
+    return ul_machine_binary(expr, from, a, eval(machine, expr->b));
 }
 
-static void store(struct machine *machine, uint32_t buffer_id, int64_t index, union scalar value)
+void ul_machine_store(const struct ul_machine *machine, uint32_t buffer_id, int64_t index,
+                      union ul_scalar value)
 {
     const struct ul_buffer *buffer = &machine->kernel->buffers[buffer_id];
     const struct ul_dtype_info *info = ul_dtype_get(buffer->dtype);
@@ -459,9 +450,9 @@ static void store(struct machine *machine, uint32_t buffer_id, int64_t index, un
         ul_element_put_int(place, buffer->dtype, value.i);
 }
 
-static bool run_list(struct machine *machine, ul_ks first);
+static bool run_list(struct ul_machine *machine, ul_ks first);
 
-static int64_t affine(struct machine *machine, const struct ul_contraction *contraction,
+static int64_t affine(struct ul_machine *machine, const struct ul_contraction *contraction,
                       const struct ul_affine *at)
 {
     int64_t sum = eval(machine, at->base).i;
@@ -479,8 +470,9 @@ static int64_t packed_part(unsigned byte, enum ul_dtype dtype, unsigned part)
     return ul_dtype_get(dtype)->is_signed ? (code ^ sign) - sign : code;
 }
 
-static union scalar operand_load(struct machine *machine, const struct ul_contraction *contraction,
-                                 const struct ul_operand *operand)
+static union ul_scalar operand_load(struct ul_machine *machine,
+                                    const struct ul_contraction *contraction,
+                                    const struct ul_operand *operand)
 {
     const struct ul_buffer *buffer = &machine->kernel->buffers[operand->buffer];
     enum ul_dtype dtype = ul_compute_dtype(ul_operand_dtype(machine->kernel, operand));
@@ -488,15 +480,15 @@ static union scalar operand_load(struct machine *machine, const struct ul_contra
         int64_t at = affine(machine, contraction, &operand->bounds[i].at);
         if (at < 0 || at >= operand->bounds[i].extent)
             return is_float(contraction->acc_dtype)
-                       ? (union scalar){.f = operand->outside}
-                       : (union scalar){.i = (int64_t)operand->outside};
+                       ? (union ul_scalar){.f = operand->outside}
+                       : (union ul_scalar){.i = (int64_t)operand->outside};
     }
     int64_t index = affine(machine, contraction, &operand->at);
     int64_t per = operand->packed == UL_DTYPE_NONE ? 1 : 8 / ul_dtype_get(operand->packed)->bits;
     UL_ASSERT(index >= 0 && (uint64_t)(index / per) < buffer->element_count);
     const unsigned char *place = machine->places[operand->buffer] +
                                  (uint64_t)(index / per) * ul_dtype_get(buffer->dtype)->size_bytes;
-    union scalar loaded;
+    union ul_scalar loaded;
     if (per > 1)
         loaded.i = packed_part(*place, operand->packed, (unsigned)(index % per));
     else if (is_float(dtype))
@@ -510,7 +502,7 @@ static union scalar operand_load(struct machine *machine, const struct ul_contra
 }
 
 /* Steps the variables [first, first + count) like an odometer; false after the last. */
-static bool advance(struct machine *machine, const struct ul_contraction *contraction,
+static bool advance(struct ul_machine *machine, const struct ul_contraction *contraction,
                     uint32_t first, uint32_t count)
 {
     for (uint32_t i = first + count; i-- > first;) {
@@ -532,7 +524,7 @@ static bool contraction_empty(const struct ul_contraction *contraction, uint32_t
     return false;
 }
 
-static bool run_contraction(struct machine *machine, const struct ul_contraction *contraction)
+static bool run_contraction(struct ul_machine *machine, const struct ul_contraction *contraction)
 {
     uint32_t outer = contraction->m_count + contraction->n_count;
     enum ul_dtype dtype = contraction->acc_dtype;
@@ -542,11 +534,11 @@ static bool run_contraction(struct machine *machine, const struct ul_contraction
     for (uint32_t i = 0; i < outer + contraction->k_count; i++)
         machine->vars[contraction->vars[i]].i = 0;
     do {
-        union scalar sum;
+        union ul_scalar sum;
         memset(&sum, 0, sizeof sum);
         while (!no_terms) {
-            union scalar a = operand_load(machine, contraction, &contraction->a);
-            union scalar b = operand_load(machine, contraction, &contraction->b);
+            union ul_scalar a = operand_load(machine, contraction, &contraction->a);
+            union ul_scalar b = operand_load(machine, contraction, &contraction->b);
             if (is_float(dtype))
                 sum = of_float(dtype, sum.f + of_float(dtype, a.f * b.f).f);
             else
@@ -563,9 +555,14 @@ static bool run_contraction(struct machine *machine, const struct ul_contraction
     return true;
 }
 
-static bool run_for(struct machine *machine, const struct ul_ks_data *stmt)
+static bool run_for(struct ul_machine *machine, ul_ks id)
 {
+    const struct ul_ks_data *stmt = &machine->kernel->stmts[id];
     int64_t count = eval(machine, stmt->value).i;
+    if (machine->loops[id] == UL_LOOP_UNKNOWN)
+        machine->loops[id] = ul_machine_has_lanes(machine, stmt) ? UL_LOOP_LANES : UL_LOOP_SCALAR;
+    if (machine->loops[id] == UL_LOOP_LANES)
+        return ul_machine_run_lanes(machine, stmt, count);
     for (int64_t i = 0; i < count && !machine->breaking; i++) {
         machine->vars[stmt->var].i = i;
         if (!run_list(machine, stmt->body))
@@ -575,11 +572,12 @@ static bool run_for(struct machine *machine, const struct ul_ks_data *stmt)
     return true;
 }
 
-static bool run_statement(struct machine *machine, const struct ul_ks_data *stmt)
+static bool run_statement(struct ul_machine *machine, ul_ks id)
 {
+    const struct ul_ks_data *stmt = &machine->kernel->stmts[id];
     switch (stmt->kind) {
     case UL_KS_FOR:
-        return run_for(machine, stmt);
+        return run_for(machine, id);
     case UL_KS_IF:
         return run_list(machine, eval(machine, stmt->value).i != 0 ? stmt->body : stmt->orelse);
     case UL_KS_LET:
@@ -588,8 +586,8 @@ static bool run_statement(struct machine *machine, const struct ul_ks_data *stmt
         machine->vars[stmt->var] = eval(machine, stmt->value);
         return true;
     case UL_KS_STORE: {
-        union scalar value = eval(machine, stmt->value);
-        store(machine, stmt->buffer, eval(machine, stmt->index).i, value);
+        union ul_scalar value = eval(machine, stmt->value);
+        ul_machine_store(machine, stmt->buffer, eval(machine, stmt->index).i, value);
         return true;
     }
     case UL_KS_CONTRACT:
@@ -601,25 +599,28 @@ static bool run_statement(struct machine *machine, const struct ul_ks_data *stmt
     return false;
 }
 
-static bool run_list(struct machine *machine, ul_ks first)
+static bool run_list(struct ul_machine *machine, ul_ks first)
 {
     for (ul_ks id = first; id != UL_NONE && !machine->breaking;
          id = machine->kernel->stmts[id].next) {
         if (machine->work_left == 0)
             return false;
         machine->work_left--;
-        if (!run_statement(machine, &machine->kernel->stmts[id]))
+        if (!run_statement(machine, id))
             return false;
     }
     return true;
 }
 
 bool ul_kernel_eval(const struct ul_kernel *kernel, unsigned char *const *buffers,
-                    uint64_t work_limit, struct ul_arena *scratch, bool *report)
+                    uint64_t *work_left, struct ul_arena *scratch, bool *report)
 {
-    struct machine machine = {.kernel = kernel, .work_left = work_limit};
+    struct ul_machine machine = {.kernel = kernel, .work_left = *work_left, .scratch = scratch};
     *report = false;
-    machine.vars = UL_NEW_ARRAY(scratch, union scalar, kernel->var_count);
+    machine.vars = UL_NEW_ARRAY(scratch, union ul_scalar, kernel->var_count);
+    machine.lanes = UL_NEW_ARRAY(scratch, union ul_scalar *, kernel->var_count);
+    machine.stores = UL_NEW_ARRAY(scratch, union ul_scalar *, kernel->var_count);
+    machine.loops = UL_NEW_ARRAY(scratch, unsigned char, kernel->stmt_count);
     machine.places = UL_NEW_ARRAY(scratch, unsigned char *, kernel->buffer_count);
     for (uint32_t i = 0; i < kernel->buffer_count; i++) {
         const struct ul_buffer *buffer = &kernel->buffers[i];
@@ -630,12 +631,15 @@ bool ul_kernel_eval(const struct ul_kernel *kernel, unsigned char *const *buffer
         /* Scratch counts as work: the sizes come from a model that nobody vouches for. */
         uint64_t size_bytes =
             ul_size_mul_or_die(buffer->element_count, ul_dtype_get(buffer->dtype)->size_bytes);
-        if (size_bytes > machine.work_left)
+        if (size_bytes > machine.work_left) {
+            *work_left = 0;
             return false;
+        }
         machine.work_left -= size_bytes;
         machine.places[i] = ul_arena_alloc(scratch, size_bytes);
     }
     bool done = run_list(&machine, kernel->first);
+    *work_left = machine.work_left;
     *report = machine.reported;
     return done;
 }

@@ -74,23 +74,50 @@ static unsigned char *place_of(const struct ul_graph *graph, ul_value_id value,
     return place;
 }
 
-bool case_run(struct ul_graph *graph, struct ul_arena *arena)
+static unsigned char **buffers_of(const struct ul_graph *graph, const struct ul_kernel *kernel,
+                                  unsigned char **places, struct ul_arena *arena)
 {
-    const ul_node_id node = 0;
-    struct ul_lower_result result;
-    unsigned char **places = UL_NEW_ARRAY(arena, unsigned char *, graph->value_count);
-    ul_lower_group(graph, &node, 1, NULL, NULL, arena, &result);
-    unsigned char **buffers = UL_NEW_ARRAY(arena, unsigned char *, result.kernel->buffer_count);
-    for (uint32_t b = 0; b < result.kernel->buffer_count; b++) {
-        ul_value_id value = result.kernel->buffers[b].value;
+    unsigned char **buffers = UL_NEW_ARRAY(arena, unsigned char *, kernel->buffer_count);
+    for (uint32_t b = 0; b < kernel->buffer_count; b++) {
+        ul_value_id value = kernel->buffers[b].value;
         if (value == UL_NONE)
             continue;
         if (places[value] == NULL)
             places[value] = place_of(graph, value, arena);
         buffers[b] = places[value];
     }
+    return buffers;
+}
+
+/* Iterations one after the other give the bits that they gave side by side. */
+static void run_one_by_one(const struct ul_graph *graph, struct ul_kernel *kernel,
+                           unsigned char *const *wanted, struct ul_arena *arena)
+{
     bool reported = false;
-    assert_true(ul_kernel_eval(result.kernel, buffers, (uint64_t)1 << 32, arena, &reported));
+    uint64_t work = (uint64_t)1 << 32;
+    unsigned char **places = UL_NEW_ARRAY(arena, unsigned char *, graph->value_count);
+    unsigned char **buffers = buffers_of(graph, kernel, places, arena);
+    for (uint32_t i = 0; i < kernel->stmt_count; i++)
+        kernel->stmts[i].flags &= ~(uint32_t)(UL_FOR_PARALLEL | UL_FOR_ALONE);
+    assert_true(ul_kernel_eval(kernel, buffers, &work, arena, &reported));
+    for (ul_value_id value = 0; value < graph->value_count; value++) {
+        if (places[value] != NULL)
+            assert_memory_equal(places[value], wanted[value],
+                                ul_type_bytes(&graph->values[value].type));
+    }
+}
+
+bool case_run(struct ul_graph *graph, struct ul_arena *arena)
+{
+    const ul_node_id node = 0;
+    struct ul_lower_result result;
+    unsigned char **places = UL_NEW_ARRAY(arena, unsigned char *, graph->value_count);
+    ul_lower_group(graph, &node, 1, NULL, NULL, arena, &result);
+    unsigned char **buffers = buffers_of(graph, result.kernel, places, arena);
+    bool reported = false;
+    uint64_t work = (uint64_t)1 << 32;
+    assert_true(ul_kernel_eval(result.kernel, buffers, &work, arena, &reported));
+    run_one_by_one(graph, result.kernel, places, arena);
     for (uint32_t i = 0; i < graph->nodes[node].output_count; i++) {
         struct ul_value *value = &graph->values[graph->nodes[node].outputs[i]];
         if (places[graph->nodes[node].outputs[i]] != NULL)

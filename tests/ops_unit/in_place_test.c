@@ -119,7 +119,8 @@ static const unsigned char *run(struct ul_arena *arena, const struct ul_graph *g
         buffers[i] =
             kernel->buffers[i].value == UL_NONE ? NULL : of_value[kernel->buffers[i].value];
     bool reported = false;
-    assert_true(ul_kernel_eval(kernel, buffers, 1000000, arena, &reported));
+    uint64_t work = 1000000;
+    assert_true(ul_kernel_eval(kernel, buffers, &work, arena, &reported));
     assert_false(reported);
     return of_value[output];
 }

@@ -104,7 +104,8 @@ static void write_data(struct emitter *e, const struct ul_kernel *kernel)
         if (buffer->role == UL_BUFFER_INPUT)
             fill_random(e, places[b], buffer);
     }
-    if (!ul_kernel_eval(kernel, places, UINT64_MAX, &e->arena, &report) || report) {
+    uint64_t work = UINT64_MAX;
+    if (!ul_kernel_eval(kernel, places, &work, &e->arena, &report) || report) {
         fprintf(stderr, "contract_emit: the interpreter failed\n");
         exit(UL_INTERNAL);
     }

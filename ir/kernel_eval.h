@@ -1,0 +1,47 @@
+/* What the interpreter's files share: one scalar at a time (kernel_eval.c), or the iterations of a
+ * loop side by side (kernel_eval_lanes.c). */
+#ifndef UL_IR_KERNEL_EVAL_H
+#define UL_IR_KERNEL_EVAL_H
+
+#include "ir/kernel_build.h"
+
+/* One scalar; which member counts follows from the expression's dtype. */
+union ul_scalar {
+    int64_t i;
+    double f;
+};
+
+struct ul_machine {
+    const struct ul_kernel *kernel;
+    unsigned char **places; /* of each buffer's element 0 */
+    union ul_scalar *vars;
+    union ul_scalar **lanes;  /* per variable: of each lane, while a loop runs in lanes; or NULL */
+    union ul_scalar **stores; /* per variable of a loop that can: where its lanes are */
+    unsigned char *loops;     /* per statement, of loops: enum ul_loop_form */
+    struct ul_arena *scratch;
+    uint64_t work_left;
+    bool reported;
+    bool breaking;
+};
+
+enum ul_loop_form { UL_LOOP_UNKNOWN, UL_LOOP_SCALAR, UL_LOOP_LANES };
+
+/* kernel_eval.c: an operation on operands that are known. `from` is the type of the first. */
+union ul_scalar ul_machine_unary(struct ul_machine *machine, const struct ul_kx_data *expr,
+                                 enum ul_dtype from, union ul_scalar a);
+union ul_scalar ul_machine_binary(const struct ul_kx_data *expr, enum ul_dtype from,
+                                  union ul_scalar a, union ul_scalar b);
+union ul_scalar ul_machine_fma(const struct ul_kx_data *expr, union ul_scalar a, union ul_scalar b,
+                               union ul_scalar c);
+union ul_scalar ul_machine_load(const struct ul_machine *machine, uint32_t buffer, int64_t index);
+void ul_machine_store(const struct ul_machine *machine, uint32_t buffer, int64_t index,
+                      union ul_scalar value);
+
+/* kernel_eval_lanes.c */
+
+/* Whether the loop can run in lanes, for which it gets room. */
+bool ul_machine_has_lanes(struct ul_machine *machine, const struct ul_ks_data *loop);
+/* Runs a loop that can, `count` times. False: the work is used up. */
+bool ul_machine_run_lanes(struct ul_machine *machine, const struct ul_ks_data *loop, int64_t count);
+
+#endif
