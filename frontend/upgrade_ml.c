@@ -14,6 +14,8 @@ static const struct {
     {"LinearClassifier", ul_ml_linear_classifier},
     {"LinearRegressor", ul_ml_linear_regressor},
     {"Normalizer", ul_ml_normalizer},
+    {"SVMClassifier", ul_ml_svm_classifier},
+    {"SVMRegressor", ul_ml_svm_regressor},
     {"Scaler", ul_ml_scaler},
     {"TreeEnsemble", ul_ml_tree_ensemble},
     {"TreeEnsembleClassifier", ul_ml_tree_classifier},

@@ -11,6 +11,8 @@ ul_upgrade_fn ul_ml_scaler, ul_ml_normalizer, ul_ml_binarizer, ul_ml_feature_ext
     ul_ml_label_encoder, ul_ml_zip_map;
 /* upgrade_ml_linear.c */
 ul_upgrade_fn ul_ml_linear_classifier, ul_ml_linear_regressor;
+/* upgrade_ml_svm.c */
+ul_upgrade_fn ul_ml_svm_classifier, ul_ml_svm_regressor;
 /* upgrade_ml_trees.c */
 ul_upgrade_fn ul_ml_tree_ensemble, ul_ml_tree_regressor, ul_ml_tree_classifier;
 
@@ -50,7 +52,10 @@ void ul_ml_set_label_above(struct ul_old_node *node, const struct ul_ml_labels *
                            ul_value_id score, double limit);
 /* The number of the first largest of scores [rows, columns], i64 [rows]. */
 ul_value_id ul_ml_largest(struct ul_old_node *node, ul_value_id scores);
-/* [1 - score, score] or [-score, score] of scores [rows, 1]. */
+/* [sum - score, score] of scores [rows, 1]. */
 ul_value_id ul_ml_both(struct ul_old_node *node, ul_value_id score, double sum);
+/* The same with post_transform, of which onnxruntime knows LOGISTIC alone here, by which both sum
+ * to 1; UL_NONE after a problem. */
+ul_value_id ul_ml_both_transformed(struct ul_old_node *node, ul_value_id score, double sum);
 
 #endif

@@ -1,8 +1,6 @@
 /* LinearClassifier and LinearRegressor of ai.onnx.ml: a product, and what scores become. */
 #include "frontend/upgrade_ml.h"
 
-#include <string.h>
-
 /* x * coefficients^T + intercepts, [rows, *targets]; *targets 0: as many as the coefficients are
  * for. UL_NONE after an error. */
 static ul_value_id emit_scores(struct ul_old_node *node, int64_t *targets)
@@ -47,15 +45,11 @@ void ul_ml_linear_regressor(struct ul_old_node *node)
 static void finish_two(struct ul_old_node *node, const struct ul_ml_labels *labels,
                        ul_value_id score)
 {
-    const char *post = ul_old_string(node, "post_transform", "NONE");
-    if (strcmp(post, "PROBIT") == 0) {
-        ul_old_problem(node, "has PROBIT of one score for two classes, which has no meaning");
+    ul_value_id both = ul_ml_both_transformed(node, score, 1);
+    if (both == UL_NONE)
         return;
-    }
     ul_ml_set_label_above(node, labels, score, 0);
-    if (strcmp(post, "LOGISTIC") == 0)
-        score = ul_old_emit_one(node, "Sigmoid", score);
-    ul_old_set_result(node, 1, ul_ml_both(node, score, 1));
+    ul_old_set_result(node, 1, both);
 }
 
 void ul_ml_linear_classifier(struct ul_old_node *node)

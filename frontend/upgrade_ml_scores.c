@@ -239,3 +239,15 @@ ul_value_id ul_ml_both(struct ul_old_node *node, ul_value_id score, double sum)
     ul_value_id other = ul_old_emit_two(node, "Sub", number(node, score, sum), score);
     return ul_old_emit_concat(node, other, score, 1);
 }
+
+ul_value_id ul_ml_both_transformed(struct ul_old_node *node, ul_value_id score, double sum)
+{
+    const char *post = post_transform(node);
+    if (strcmp(post, "PROBIT") == 0) {
+        ul_old_problem(node, "has PROBIT of one score for two classes, which has no meaning");
+        return UL_NONE;
+    }
+    if (strcmp(post, "LOGISTIC") != 0)
+        return ul_ml_both(node, score, sum);
+    return ul_ml_both(node, ul_old_emit_one(node, "Sigmoid", score), 1);
+}

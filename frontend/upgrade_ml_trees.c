@@ -174,25 +174,22 @@ static void finish_one_of_two(struct ul_old_node *node, const struct ul_ml_fores
                               const struct ul_ml_labels *labels, const struct ul_ml_list *base,
                               bool is_second, ul_value_id score)
 {
-    bool positive = is_positive(forest);
-    const char *post = ul_old_string(node, "post_transform", "NONE");
-    if (is_second ? base->count == 2 : strcmp(post, "PROBIT") == 0 && base->count < 2) {
-        ul_old_problem(node, "has one score for two classes, and base_values or a post_transform "
-                             "that are for both");
+    double limit = is_positive(forest) ? 0.5 : 0;
+    if (is_second && base->count == 2) {
+        ul_old_problem(node, "has base_values for two classes, the second of which alone has "
+                             "weights");
         return;
     }
     if (base->count > 0 && !is_second)
         score = ul_old_emit_two(node, "Add", score,
                                 ul_old_const_float(node, forest->dtype, base->floats[0]));
-    ul_ml_set_label_above(node, labels, score, positive ? 0.5 : 0);
-    if (is_second || base->count == 2) {
-        set_scores(node, forest, ul_ml_transform(node, beside_zero(node, score, is_second)));
+    ul_value_id both = is_second || base->count == 2
+                           ? ul_ml_transform(node, beside_zero(node, score, is_second))
+                           : ul_ml_both_transformed(node, score, 2 * limit);
+    if (both == UL_NONE)
         return;
-    }
-    bool is_logistic = strcmp(post, "LOGISTIC") == 0;
-    if (is_logistic)
-        score = ul_old_emit_one(node, "Sigmoid", score);
-    set_scores(node, forest, ul_ml_both(node, score, positive || is_logistic ? 1 : 0));
+    ul_ml_set_label_above(node, labels, score, limit);
+    set_scores(node, forest, both);
 }
 
 /* Of two classes that both have weights: the second is taken where its score is above 0, and is

@@ -100,6 +100,40 @@ def linear():
     yield ml("unshifted", "LinearRegressor", [x], coefficients=random(4).tolist())
 
 
+def svm(name, op, kernel, x, vectors, rho, coefficients, **attributes):
+    if vectors:
+        attributes["support_vectors"] = random(vectors * 4).tolist()
+    return ml(name, op, [x], ["scores"] if op == "SVMClassifier" else 1, kernel_type=kernel,
+              kernel_params=[0.3, 0.5, 3.0],
+              coefficients=random(coefficients).tolist(), rho=random(rho).tolist(), **attributes)
+
+
+@family
+def support_vectors():
+    x = random(7, 4)
+    for kernel in ("LINEAR", "POLY", "RBF", "SIGMOID"):
+        yield svm(f"regressor_{kernel}", "SVMRegressor", kernel, x, 6, 1, 6, n_supports=6)
+        for classes, labels in ((2, [3, 8]), (4, [0, 1, 2, 3])):
+            pairs = classes * (classes - 1) // 2
+            more = {"vectors_per_class": [3, 2, 4, 1][:classes], "classlabels_ints": labels}
+            count = sum(more["vectors_per_class"])
+            name = f"{kernel}_{classes}"
+            yield svm(name, "SVMClassifier", kernel, x, count, pairs, count * (classes - 1), **more)
+            yield svm(f"probabilities_{name}", "SVMClassifier", kernel, x, count, pairs,
+                      count * (classes - 1), prob_a=random(pairs).tolist(),
+                      prob_b=random(pairs).tolist(), **more)
+    for post in ("LOGISTIC", "SOFTMAX"):
+        yield svm(f"two_{post}", "SVMClassifier", "RBF", x, 5, 1, 5, vectors_per_class=[3, 2],
+                  classlabels_ints=[0, 1], post_transform=post)
+        yield svm(f"three_{post}", "SVMClassifier", "RBF", x, 6, 3, 12, post_transform=post,
+                  vectors_per_class=[3, 2, 1], classlabels_ints=[0, 1, 2])
+    yield svm("one_class", "SVMRegressor", "RBF", x, 6, 1, 6, n_supports=6, one_class=1)
+    yield svm("products", "SVMRegressor", "LINEAR", x, 0, 1, 4, n_supports=0)
+    for classes in (2, 3):
+        yield svm(f"products_{classes}", "SVMClassifier", "LINEAR", x, 0, 1, 4 * classes,
+                  classlabels_ints=list(range(classes)))
+
+
 # ---- Trees ----
 
 MODES = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ")
@@ -325,6 +359,11 @@ def bad():
                           coefficients=[1.0] * 3, intercepts=[1.0])
     yield 3, "PROBIT", ml("probit", "LinearClassifier", [x], ["scores"], classlabels_ints=[1, 2],
                           coefficients=[1.0] * 3, intercepts=[1.0], post_transform="PROBIT")
+    yield 2, "rho", svm("rho", "SVMClassifier", "RBF", random(2, 4), 6, 1, 12,
+                        vectors_per_class=[3, 2, 1], classlabels_ints=[0, 1, 2])
+    yield 2, "vectors_per_class", svm("vectors", "SVMClassifier", "RBF", random(2, 4), 6, 3, 12,
+                                      vectors_per_class=[3, -2, 5], classlabels_ints=[0, 1, 2])
+    yield 2, "support_vectors", svm("features", "SVMRegressor", "RBF", x, 6, 1, 6, n_supports=6)
     yield 2, "classlabels", ml("none", "LinearClassifier", [x], ["scores"],
                                coefficients=[1.0] * 6, intercepts=[1.0] * 2)
     yield 3, "--output", ml("strings", "LinearClassifier", [x], ["scores"],

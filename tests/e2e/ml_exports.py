@@ -129,6 +129,18 @@ def linear():
 
 
 @model
+def support_vectors():
+    from sklearn.svm import SVC
+    return sklearn_model(SVC(), 3)
+
+
+@model
+def support_vectors_regressor():
+    from sklearn.svm import SVR
+    return sklearn_model(SVR(C=10))
+
+
+@model
 def xgboost_two():
     import onnxmltools
     import xgboost
