@@ -25,10 +25,24 @@ template <typename Type> static __device__ inline Type *ul_at(unsigned char *byt
 
 /* At an address that is a multiple of the pack's size, or of 16. */
 template <typename Type, int count>
-static __device__ inline void ul_pack_write(Type *to, const ul_pack_of<Type, count> &pack)
+static __device__ inline void ul_pack_put(Type *to, const ul_pack_of<Type, count> &pack)
 {
     ul_note_pack(count, true);
     *reinterpret_cast<ul_pack_of<Type, count> *>(to) = pack;
+}
+
+/* The same in memory of the device. Of how the address came to be the compiler then knows nothing:
+   where it does, it may not see that what it stores at constant distances is one store. */
+template <typename Type, int count>
+static __device__ inline void ul_pack_write(Type *to, const ul_pack_of<Type, count> &pack)
+{
+#ifdef __CUDACC__
+    size_t place = __cvta_generic_to_global(to);
+    asm("" : "+l"(place));
+    ul_pack_put((Type *)__cvta_global_to_generic(place), pack);
+#else
+    ul_pack_put(to, pack);
+#endif
 }
 
 /* The value that thread 0 has. */
