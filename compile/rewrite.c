@@ -114,10 +114,27 @@ enum ul_status ul_compile_split(struct ul_compile *compile, struct ul_graph *gra
     return splits->count == 0 ? UL_OK : run_only(compile, graph, &options, diag);
 }
 
+/* Says of branches that cannot have the shapes given why not, and what becomes of them. */
+static void note_branches(struct ul_compile *compile)
+{
+    const struct ul_graph *graph = &compile->graph;
+    const char *why = NULL;
+    for (uint32_t i = 0; i < graph->node_count && why == NULL; i++)
+        why = ul_node_get_string(&graph->nodes[i], "ul_why", NULL);
+    if (why == NULL)
+        return;
+    const char *before = compile->notice == NULL ? "" : compile->notice;
+    compile->notice = ul_arena_printf(
+        &compile->keep, "%s%sa branch cannot have these shapes, and a run that takes it fails: %s",
+        before, before[0] == '\0' ? "" : "; ", why);
+}
+
 enum ul_status ul_compile_simplify(struct ul_compile *compile)
 {
     struct ul_passes_options options = {.stop_before = "einsum"};
-    return ul_passes_run(&compile->graph, &compile->scratch, &options, &compile->diag);
+    UL_TRY(ul_passes_run(&compile->graph, &compile->scratch, &options, &compile->diag));
+    note_branches(compile);
+    return UL_OK;
 }
 
 enum ul_status ul_compile_rewrite(struct ul_compile *compile, const struct ul_target *target)
@@ -126,6 +143,7 @@ enum ul_status ul_compile_rewrite(struct ul_compile *compile, const struct ul_ta
     UL_TRY(ul_compile_read_training(compile));
     UL_TRY(ul_compile_donate(compile));
     UL_TRY(run_passes(compile, target));
+    note_branches(compile);
     bool is_inside = stop != NULL && strcmp(stop, "inside") == 0;
     if (stop == NULL || (!is_inside && strcmp(stop, "split") != 0))
         return UL_OK;

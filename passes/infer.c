@@ -13,6 +13,7 @@
  * unrolled (unroll.c). What is left needs a count and types that do not depend on data: the
  * attribute ul_trip_count says the first, inference of the body proves the second. */
 #include "ir/infer.h"
+#include "ir/build.h"
 #include "ir/op.h"
 #include "ir/view.h"
 #include "passes/passes_internal.h"
@@ -234,6 +235,51 @@ static enum ul_status same_branch_types(struct infer *infer, ul_node_id id)
     return UL_OK;
 }
 
+/* In place of a branch whose operators refuse the shapes: what ends the run that takes it. Its
+ * results have the types of the other branch's. */
+static void rule_out(struct infer *infer, ul_node_id id, uint32_t which, const char *why)
+{
+    struct ul_graph *graph = infer->graph;
+    ul_block_id branch = graph->nodes[id].blocks[which];
+    ul_block_id other = graph->nodes[id].blocks[1 - which];
+    for (uint32_t i = 0; i < graph->blocks[branch].node_count; i++)
+        ul_graph_remove_node(graph, graph->blocks[branch].nodes[i]);
+    graph->blocks[branch].node_count = 0;
+    for (uint32_t i = 0; i < graph->blocks[branch].output_count; i++) {
+        const struct ul_type type = graph->values[graph->blocks[other].outputs[i]].type;
+        const char *name = graph->nodes[id].name;
+        struct ul_build build = ul_build_last(graph, branch, name);
+        ul_node_id made = ul_build_node(&build, UL_OP_NoBranch, NULL, 0, 1);
+        ul_node_set_int(graph, made, "dtype", type.dtype);
+        ul_node_set_ints(graph, made, "dims", type.dims, type.rank);
+        ul_node_set_string(graph, made, "ul_why", why);
+        graph->values[graph->nodes[made].outputs[0]].type = type;
+        graph->blocks[branch].outputs[i] = graph->nodes[made].outputs[0];
+    }
+    count_uses(infer);
+}
+
+/* Both branches, of which one may be impossible: in files that are made for several shapes. */
+static enum ul_status infer_branches(struct infer *infer, ul_node_id id, uint32_t depth)
+{
+    struct ul_diag *diag = infer->pass->diag;
+    struct ul_diag first = {0};
+    uint32_t impossible = 0;
+    for (uint32_t b = 0; b < 2; b++) {
+        enum ul_status status = infer_block(infer, infer->graph->nodes[id].blocks[b], depth + 1);
+        if (status != UL_OK && (status != UL_INVALID || first.status != UL_OK))
+            return status;
+        if (status == UL_OK)
+            continue;
+        first = *diag;
+        diag->status = UL_OK;
+        impossible = b;
+    }
+    if (first.status != UL_OK)
+        rule_out(infer, id, impossible, ul_arena_copy_string(infer->graph->arena, first.text));
+    return UL_OK;
+}
+
 static enum ul_status infer_if(struct infer *infer, ul_block_id block, uint32_t at, ul_node_id id,
                                uint32_t depth, bool *inlined)
 {
@@ -255,8 +301,7 @@ static enum ul_status infer_if(struct infer *infer, ul_block_id block, uint32_t 
         *inlined = true;
         return UL_OK;
     }
-    UL_TRY(infer_block(infer, graph->nodes[id].blocks[0], depth + 1));
-    UL_TRY(infer_block(infer, graph->nodes[id].blocks[1], depth + 1));
+    UL_TRY(infer_branches(infer, id, depth));
     return same_branch_types(infer, id);
 }
 

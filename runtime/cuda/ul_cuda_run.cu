@@ -87,7 +87,7 @@ enum ul_result ul_cuda_finish(struct ul_context *context, cudaError_t error,
     failure->result = UL_DATA_FAULT;
     failure->step = fault->step;
     failure->node = model->steps != NULL ? model->steps[fault->step].node : NULL;
-    failure->fault = (enum ul_fault)fault->kind;
+    failure->fault = ul_check_fault((enum ul_fault)fault->kind, fault->value, fault->limit);
     failure->fault_value = fault->value;
     failure->fault_limit = fault->limit;
     return UL_DATA_FAULT;

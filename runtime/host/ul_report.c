@@ -180,6 +180,11 @@ int ul_report_fault(const struct ul_session *s, const struct ul_failure *failure
         ul_shown(shown, failure->node);
     else
         snprintf(shown, sizeof shown, "number %" PRIu32, failure->step);
+    if (failure->fault == UL_FAULT_BRANCH)
+        return ul_error(s, UL_EXIT_INVALID,
+                        "step %s is in a branch that cannot have the shapes that were compiled; "
+                        "outputs that come from it are 0",
+                        shown);
     if (failure->fault == UL_FAULT_COUNT)
         return ul_error(s, UL_EXIT_INVALID,
                         "step %s met the count %" PRId64 ", planned are at most %" PRId64

@@ -19,6 +19,12 @@ static inline enum ul_result ul_check_fail(struct ul_failure *failure, enum ul_r
     return result;
 }
 
+/* What the caller is told of a fault that was noted. */
+static inline enum ul_fault ul_check_fault(enum ul_fault fault, int64_t value, int64_t limit)
+{
+    return value == UL_NO_BRANCH_INDEX && limit == 1 ? UL_FAULT_BRANCH : fault;
+}
+
 static inline int ul_check_read(const struct ul_weights_source *source, uint64_t offset_bytes,
                                 void *target, uint64_t size_bytes)
 {

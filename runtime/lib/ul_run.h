@@ -325,7 +325,7 @@ static inline enum ul_result ul_run_finish(const struct ul_model *model, const s
     failure->result = UL_DATA_FAULT;
     failure->step = run->fault_step;
     failure->node = model->steps != NULL ? model->steps[run->fault_step].node : NULL;
-    failure->fault = run->fault;
+    failure->fault = ul_check_fault(run->fault, run->fault_value, run->fault_limit);
     failure->fault_value = run->fault_value;
     failure->fault_limit = run->fault_limit;
     return UL_DATA_FAULT;

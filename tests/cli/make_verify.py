@@ -46,6 +46,16 @@ MODELS = {
   d = QuantizeLinear (c, step, zero)
   y = DequantizeLinear (d, step, zero)
 }""",
+    # One branch can have the shape, of the other nothing is left but that it must not be taken.
+    "branches": """g (float[2,64] x, bool c) => (float[2,64] y) {
+  y = If (c) <then_branch = fits () => (float[2,64] a) { a = MatMul (x, w) },
+              else_branch = fails () => (float[2,64] b) { t = Transpose (x)  b = MatMul (t, w) }>
+}""",
+    # One branch can have the shape; of the other nothing is left but that it must not be taken.
+    "branches": """g (float[2,64] x, bool c) => (float[2,64] y) {
+  y = If (c) <then_branch = fits () => (float[2,64] a) { a = MatMul (x, w) },
+              else_branch = fails () => (float[2,64] b) { t = Transpose (x)  b = MatMul (t, w) }>
+}""",
     # Steps as small as what sums in two orders differ by, now and then.
     "fine": """g (float[64,512] x) => (uint16[64,64] y) {
   step = Constant <value = float {0.003}> ()
@@ -72,7 +82,8 @@ def main():
     weights = {"half": rng.standard_normal((256, 256)).astype("float16"),
                "steps": rng.uniform(-0.5, 0.5, (64, 64)).astype("float32"),
                "stored": rng.standard_normal((256, 256)).astype("float16"),
-               "fine": rng.standard_normal((512, 64)).astype("float32")}
+               "fine": rng.standard_normal((512, 64)).astype("float32"),
+               "branches": rng.standard_normal((64, 64)).astype("float32")}
     for name, text in MODELS.items():
         model = parser.parse_model(HEAD + text)
         if name in weights:
@@ -90,6 +101,9 @@ def main():
     for name, (tensor, values) in data.items():
         onnx.save_tensor(numpy_helper.from_array(values, tensor),
                          os.path.join(sys.argv[1], "mixed_data", name + ".pb"))
+    for name, value in {"x": rng.standard_normal((2, 64)).astype("float32"),
+                        "taken": numpy.array(True), "other": numpy.array(False)}.items():
+        numpy.save(os.path.join(sys.argv[1], name + ".npy"), value)
     numpy.save(os.path.join(sys.argv[1], "shape.npy"), numpy.array([3, 4], "int64"))
 
 

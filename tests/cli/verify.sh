@@ -46,6 +46,12 @@ if "$python" -c 'import onnxruntime' 2>/dev/null; then
     done
     ULLAGE_PYTHON='' expect 0 '^b.npy: .* 0 of ' \
         "$ullage" verify steps.onnx --output b --target c --cflags -O0
+    # a branch that cannot have the shapes ends a run that takes it, and the message says so
+    expect 0 'note: a branch cannot have these shapes, .*node .* "b" .*f32\[64,2\], f32\[64,64\]' \
+        "$ullage" compile branches.onnx --target c --cflags -O0 -o branches
+    expect 0 '^y' ./branches --input x=x.npy --input c=taken.npy --print
+    expect 2 'is in a branch that cannot have the shapes' \
+        ./branches --input x=x.npy --input c=other.npy --print
     expect 0 '^rounded to fp16: .* at most 0.005$' "$ullage" verify half.onnx --cflags -O0
     expect 6 '^verdict: different' "$ullage" verify half.onnx --cflags -O0 --norm 0
     expect 6 'z: .*MISMATCH' "$ullage" verify mixed.onnx mixed_data --cflags -O0
