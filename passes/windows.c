@@ -3,14 +3,14 @@
  *
  *      x [B,H,W,C] -> Concat(Slice, Slice) .. -> Reshape [B,H/h,h,W/w,w,C] -> Transpose -> Reshape
  *      windows -> Reshape [B,H/h,W/w,h,w,C] -> Transpose -> Reshape [B,H,W,C] -> Concat(Slice, ..)
- * ..
+ *      x [B,H,W,C] -> Concat(x[0::h,0::w], x[1::h,0::w], ..) -> LayerNormalization of h w C
  *
  * Problem: each roll is a copy along an axis, and each cut another. Method: what leads from image
  * to windows, or back, becomes one Windows, whose element says where it lies; fusing has the sum or
  * the normalisation that reads it look there. A LayerNormalization in front of windows, which looks
- * at rows alone, goes behind them. For targets where a step costs a launch: a processor copies as
- * fast as it would look elements up. Left undone: rolls alone; windows of other dimensions than
- * two. */
+ * at rows alone, goes behind them; one of all that a window has (Swin's patches that are merged)
+ * looks at it by two axes. For targets where a step costs a launch: a processor copies as fast as
+ * it would look elements up. Left undone: rolls alone; windows of other dimensions than two. */
 #include "ir/op.h"
 #include "ir/view.h"
 #include "passes/passes_internal.h"
@@ -31,6 +31,7 @@ struct found {
     uint32_t uses;      /* readers of it in what is found */
     int64_t image[IMAGE_RANK];
     int64_t sizes[2], shifts[2];
+    bool turned; /* places of a window are numbered by columns */
 };
 
 static const struct ul_type *type_of(const struct windows *windows, ul_value_id value)
@@ -192,6 +193,102 @@ static bool find_join(const struct windows *windows, ul_value_id value, struct f
            (rolled == value || is_image(type_of(windows, value), image));
 }
 
+/* ---- Places of windows side by side ---- */
+
+/* What a Slice of a Slice is made of; UL_NONE: it is none. */
+static ul_value_id before_slices(const struct windows *windows, ul_value_id value)
+{
+    const struct ul_graph *graph = windows->graph;
+    const struct ul_node *last = maker(windows, value, 1);
+    if (last == NULL || last->op != UL_OP_Slice)
+        return UL_NONE;
+    const struct ul_value *between = &graph->values[last->inputs[0]];
+    bool is_sliced =
+        between->kind == UL_VALUE_NODE && graph->nodes[between->producer].op == UL_OP_Slice;
+    return is_sliced ? graph->nodes[between->producer].inputs[0] : UL_NONE;
+}
+
+/* Of each window the place `at`, by two Slices of the source. */
+static bool is_place(const struct windows *windows, ul_value_id value, const struct found *found,
+                     const int64_t at[2])
+{
+    const struct ul_graph *graph = windows->graph;
+    if (before_slices(windows, value) != found->source)
+        return false;
+    const struct ul_node *last = &graph->nodes[graph->values[value].producer];
+    const struct ul_node *first = &graph->nodes[graph->values[last->inputs[0]].producer];
+    const struct ul_type *part = type_of(windows, value);
+    struct ul_view own = ul_view_own(graph, found->source), half, view;
+    if (!ul_op_get(first->op)->view(graph, first, 0, &own, &half) ||
+        !ul_op_get(last->op)->view(graph, last, 0, &half, &view))
+        return false;
+    for (uint32_t d = 0; d < IMAGE_RANK; d++) {
+        int64_t step = d == 1 || d == 2 ? found->sizes[d - 1] : 1;
+        if (found->image[d] != step * part->dims[d] || view.strides[d] != step * own.strides[d])
+            return false;
+    }
+    int64_t elements = at[0] * own.strides[1] + at[1] * own.strides[2];
+    return view.offset_bytes ==
+           elements * (int64_t)ul_dtype_get(graph->values[found->source].type.dtype)->size_bytes;
+}
+
+/* A Concat of all places, in this order. */
+static bool has_all_places(const struct windows *windows, const struct ul_node *concat,
+                           const struct found *found)
+{
+    int64_t inner = found->sizes[found->turned ? 0 : 1];
+    for (uint32_t i = 0; i < concat->input_count; i++) {
+        int64_t outside = i / inner, inside = i % inner;
+        const int64_t at[2] = {found->turned ? inside : outside, found->turned ? outside : inside};
+        if (!is_place(windows, concat->inputs[i], found, at))
+            return false;
+    }
+    return true;
+}
+
+/* What a LayerNormalization reads of which each row is all of a window. */
+static bool find_merged(const struct windows *windows, const struct ul_node *norm,
+                        struct found *found)
+{
+    const struct ul_node *node = maker(windows, norm->inputs[0], 1);
+    if (node != NULL && ul_edit_is_reshape(node->op))
+        node = maker(windows, node->inputs[0], 1);
+    if (node == NULL || node->op != UL_OP_Concat)
+        return false;
+    const struct ul_type *all = type_of(windows, node->outputs[0]);
+    int64_t axis = ul_node_get_int(node, "axis", 0);
+    *found = (struct found){.source = before_slices(windows, node->inputs[0])};
+    if (found->source == UL_NONE || all->rank != IMAGE_RANK || ul_type_elements(all) == 0 ||
+        (axis != -1 && axis != IMAGE_RANK - 1))
+        return false;
+    memcpy(found->image, type_of(windows, found->source)->dims, sizeof found->image);
+    for (uint32_t d = 0; d < 2; d++)
+        found->sizes[d] = found->image[1 + d] / all->dims[1 + d];
+    if (type_of(windows, found->source)->rank != IMAGE_RANK ||
+        found->sizes[0] * found->sizes[1] != node->input_count)
+        return false;
+    if (has_all_places(windows, node, found))
+        return true;
+    found->turned = true;
+    return has_all_places(windows, node, found);
+}
+
+/* Of the last axis, with numbers for each of its elements. */
+static bool is_of_rows(const struct windows *windows, const struct ul_node *norm)
+{
+    const struct ul_type *type = type_of(windows, norm->inputs[0]);
+    int64_t axis = ul_node_get_int(norm, "axis", -1);
+    if (type->rank == 0 || norm->output_count != 1 || (axis != -1 && axis != type->rank - 1))
+        return false;
+    for (uint32_t i = 1; i < norm->input_count; i++) {
+        const struct ul_type *own =
+            norm->inputs[i] == UL_NONE ? NULL : type_of(windows, norm->inputs[i]);
+        if (own != NULL && (own->rank != 1 || own->dims[0] != type->dims[type->rank - 1]))
+            return false;
+    }
+    return true;
+}
+
 /* ---- Rewriting ---- */
 
 /* A LayerNormalization of rows that the windows alone read. */
@@ -227,6 +324,8 @@ static ul_value_id build_windows(struct ul_build *build, const struct found *fou
     ul_node_id node = graph->values[made].producer;
     ul_node_set_ints(graph, node, "sizes", sizes, 2);
     ul_node_set_ints(graph, node, "shifts", found->shifts, 2);
+    if (found->turned)
+        ul_node_set_int(graph, node, "turned", 1);
     if (!cuts)
         ul_node_set_ints(graph, node, "image", image, IMAGE_RANK);
     return made;
@@ -275,6 +374,28 @@ static void rewrite(struct windows *windows, ul_node_id root, struct found *foun
     ul_graph_remove_node(graph, last);
 }
 
+/* The LayerNormalization `root` of all that a window has, by two axes. */
+static void rewrite_merged(struct windows *windows, ul_node_id root, const struct found *found)
+{
+    struct ul_graph *graph = windows->graph;
+    struct ul_build build = ul_build_before(graph, root);
+    const struct ul_type type = *type_of(windows, graph->nodes[root].outputs[0]);
+    const int64_t row[2] = {found->sizes[0] * found->sizes[1], found->image[3]};
+    ul_value_id inputs[3] = {build_windows(&build, found, true), UL_NONE, UL_NONE};
+    uint32_t count = graph->nodes[root].input_count;
+    UL_ASSERT(count > 0 && count <= 3);
+    for (uint32_t i = 1; i < count; i++)
+        if (graph->nodes[root].inputs[i] != UL_NONE)
+            inputs[i] = ul_build_reshape(&build, graph->nodes[root].inputs[i], 2, row);
+    ul_node_id norm = ul_build_like(&build, root, inputs);
+    ul_value_id made = graph->nodes[norm].outputs[0];
+    ul_node_set_int(graph, norm, "axis", -2);
+    graph->values[made].type = *type_of(windows, inputs[0]);
+    const ul_value_id shape[2] = {made, ul_build_ints(graph, "shape", type.rank, type.dims)};
+    ul_node_become(graph, root, UL_OP_Reshape, shape, 2);
+    ul_node_set_int(graph, root, "allowzero", 1);
+}
+
 /* False: without a roll, the Transpose moves an axis of one element. */
 static bool moves_rows(const struct found *found)
 {
@@ -293,6 +414,11 @@ enum ul_status ul_pass_windows(struct ul_pass *pass)
     for (uint32_t n = order.count; n-- > 0;) {
         const struct ul_node *node = &graph->nodes[order.nodes[n]];
         struct found found;
+        if (node->op == UL_OP_LayerNormalization && is_of_rows(&windows, node) &&
+            find_merged(&windows, node, &found)) {
+            rewrite_merged(&windows, order.nodes[n], &found);
+            continue;
+        }
         bool may_end = node->op == UL_OP_Concat || ul_edit_is_reshape(node->op);
         if (!may_end || node->output_count != 1)
             continue;

@@ -4,7 +4,8 @@
  *
  *      window w, place (u, v)   <->   (y, x) = (row of w * height + u, column of w * width + v)
  *      of the image that is rolled:   (y + shift) mod H, (x + shift) mod W, of the other one
- */
+ *
+ * Places of a window are numbered by rows, or where it is `turned` by columns. */
 #include "ir/ops/hooks.h"
 
 #include "ir/kernel_build.h"
@@ -15,6 +16,7 @@ enum { IMAGE_RANK = 4, WINDOWS_RANK = 3 };
 /* Attributes as inference has checked them; `image` NULL: input 0 is the image. */
 struct windows {
     const int64_t *image, *sizes, *shifts;
+    bool turned;
 };
 
 static struct windows windows_get(const struct ul_node *node)
@@ -22,7 +24,8 @@ static struct windows windows_get(const struct ul_node *node)
     uint32_t count;
     return (struct windows){.image = ul_node_get_ints(node, "image", &count),
                             .sizes = ul_node_get_ints(node, "sizes", &count),
-                            .shifts = ul_node_get_ints(node, "shifts", &count)};
+                            .shifts = ul_node_get_ints(node, "shifts", &count),
+                            .turned = ul_node_get_int(node, "turned", 0) != 0};
 }
 
 static enum ul_status check_windows(const struct ul_infer *infer, const int64_t *image)
@@ -91,10 +94,13 @@ static void image_index(struct ul_kernel *kernel, const struct windows *windows,
     int64_t height = windows->sizes[0], width = windows->sizes[1];
     int64_t down = image[1] / height, across = image[2] / width;
     ul_kx line = ul_kx_divi(kernel, index[0], across);
+    int64_t inner = windows->turned ? height : width;
+    ul_kx outside = ul_kx_divi(kernel, index[1], inner);
+    ul_kx inside = ul_kx_modi(kernel, index[1], inner);
     ul_kx y = ul_kx_add(kernel, ul_kx_muli(kernel, ul_kx_modi(kernel, line, down), height),
-                        ul_kx_divi(kernel, index[1], width));
+                        windows->turned ? inside : outside);
     ul_kx x = ul_kx_add(kernel, ul_kx_muli(kernel, ul_kx_modi(kernel, index[0], across), width),
-                        ul_kx_modi(kernel, index[1], width));
+                        windows->turned ? outside : inside);
     from[0] = ul_kx_divi(kernel, line, down);
     from[1] = rolled(kernel, y, windows->shifts[0], image[1]);
     from[2] = rolled(kernel, x, windows->shifts[1], image[2]);
@@ -112,8 +118,9 @@ static void windows_index(struct ul_kernel *kernel, const struct windows *window
     ul_kx line =
         ul_kx_add(kernel, ul_kx_muli(kernel, index[0], down), ul_kx_divi(kernel, y, height));
     from[0] = ul_kx_add(kernel, ul_kx_muli(kernel, line, across), ul_kx_divi(kernel, x, width));
-    from[1] = ul_kx_add(kernel, ul_kx_muli(kernel, ul_kx_modi(kernel, y, height), width),
-                        ul_kx_modi(kernel, x, width));
+    ul_kx inside_y = ul_kx_modi(kernel, y, height), inside_x = ul_kx_modi(kernel, x, width);
+    from[1] = windows->turned ? ul_kx_add(kernel, ul_kx_muli(kernel, inside_x, height), inside_y)
+                              : ul_kx_add(kernel, ul_kx_muli(kernel, inside_y, width), inside_x);
     from[2] = index[3];
 }
 
