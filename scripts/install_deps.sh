@@ -16,7 +16,7 @@ packages=(
     libonnx-dev                                                  # the schema, onnx-ml.proto
     libglpk-dev libjansson-dev libssl-dev                        # planner, JSON, SHA-256
     libdnnl-dev libomp-dev                                       # target cpu, also by clang
-    libcmocka-dev libonnx-testdata time g++                      # tests; target cuda without a GPU
+    libcmocka-dev time g++                                       # tests; target cuda without a GPU
     python3-venv                                                 # models and references only
 )
 if [ "${1:-}" = --browser ]; then

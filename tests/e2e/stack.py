@@ -33,7 +33,6 @@ except ImportError as error:
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..", "..")
 MAKE = os.path.join(ROOT, "models", "make.py")
-NODES = "/usr/lib/python3/dist-packages/onnx/backend/test/data/node"
 HEAD = '<ir_version: 8, opset_import: ["": 17]>'
 FLAGS = ["-O2", "-O3"]
 ROM = ["--weights", "rom", "--io", "caller"]
@@ -262,7 +261,8 @@ def every(ullage, work):
         model = network(name, work)
         yield name, lambda name=name, model=model: check_model(ullage, name, model, ROM, work)
         yield name, lambda name=name, model=model: check_library(ullage, name, model, work)
-    for model in sorted(glob.glob(os.path.join(NODES, "*", "model.onnx")))[::10]:
+    nodes = run([os.path.join(ROOT, "tests", "ops", "data.sh")]).strip()
+    for model in sorted(glob.glob(os.path.join(nodes, "*", "model.onnx")))[::20]:
         name = os.path.basename(os.path.dirname(model))
         plan = subprocess.run([ullage, "plan", model, "--advice", "off", "--target", "c", *ROM], capture_output=True)
         if plan.returncode == 0:
