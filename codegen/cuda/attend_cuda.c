@@ -153,6 +153,8 @@ static int64_t size_threads(struct attend_out *to, int64_t heads)
         to->columns = 2;
     to->grid.shared_bytes = (uint32_t)threads_bytes(to);
     UL_ASSERT(threads_bytes(to) <= to->max_bytes);
+    if (2 * threads_bytes(to) > to->max_bytes) /* few are beside each other anyway */
+        to->grid.min_blocks = 1;
     return 16 * to->rows;
 }
 
