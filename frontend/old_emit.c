@@ -1,6 +1,7 @@
 /* Nodes that rewrites of several nodes are made of. */
 #include "frontend/old_emit.h"
 #include "ir/build.h"
+#include "ir/infer.h"
 #include "ir/op.h"
 
 #include <string.h>
@@ -28,8 +29,10 @@ void ul_old_invalid(struct ul_old_node *node, const char *reason)
     struct ul_builder *builder = node->builder;
     node->finished = true;
     if (builder->diag->status == UL_OK)
-        (void)!ul_diag_set(builder->diag, UL_INVALID, "%s: %s",
-                           ul_builder_describe(builder, node->name, node->op), reason);
+        (void)!ul_diag_set(
+            builder->diag, UL_INVALID, "%s: %s%s",
+            ul_builder_describe(builder, node->name, node->op), reason,
+            ul_inputs_text(builder->graph, node->inputs, node->input_count, builder->scratch));
 }
 
 bool ul_old_shape(struct ul_old_node *node, uint32_t index, uint32_t ranks, struct ul_type *type)

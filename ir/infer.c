@@ -24,20 +24,20 @@ const struct ul_tensor *ul_infer_tensor(const struct ul_infer *infer, uint32_t i
     return is_there ? ul_graph_get_constant(infer->graph, infer->node->inputs[input]) : NULL;
 }
 
-/* What a rule has found: the types of the node's first inputs, "-" for one that is absent. */
-static const char *found_text(const struct ul_infer *infer)
+const char *ul_inputs_text(const struct ul_graph *graph, const ul_value_id *inputs, uint32_t count,
+                           struct ul_arena *arena)
 {
     enum { SHOWN = 8 };
     struct ul_text text;
-    ul_text_init(&text, infer->scratch);
-    for (uint32_t i = 0; i < infer->node->input_count && i < SHOWN; i++) {
+    ul_text_init(&text, arena);
+    for (uint32_t i = 0; i < count && i < SHOWN; i++) {
         ul_text_put(&text, i == 0 ? "; its inputs are " : ", ");
-        if (ul_infer_input(infer, i) == NULL)
+        if (inputs[i] >= graph->value_count)
             ul_text_put(&text, "-");
         else
-            ul_type_print(&text, ul_infer_input(infer, i));
+            ul_type_print(&text, &graph->values[inputs[i]].type);
     }
-    if (infer->node->input_count > SHOWN)
+    if (count > SHOWN)
         ul_text_put(&text, " and so on");
     return text.data;
 }
@@ -49,7 +49,10 @@ static enum ul_status infer_fail(const struct ul_infer *infer, enum ul_status st
     vsnprintf(text, sizeof text, format, args);
     return ul_diag_set(infer->diag, status, "%s: %s%s",
                        ul_node_describe(infer->graph, infer->node_id, infer->scratch), text,
-                       status == UL_INVALID ? found_text(infer) : "");
+                       status == UL_INVALID
+                           ? ul_inputs_text(infer->graph, infer->node->inputs,
+                                            infer->node->input_count, infer->scratch)
+                           : "");
 }
 
 enum ul_status ul_infer_invalid(const struct ul_infer *infer, const char *format, ...)

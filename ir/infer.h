@@ -36,6 +36,10 @@ void ul_infer_set_type(const struct ul_infer *infer, uint32_t output, const stru
 /* Also fixes the value itself: a 1-d or 0-d int64 constant. */
 void ul_infer_set_ints(const struct ul_infer *infer, uint32_t output, uint32_t rank,
                        const int64_t *values, uint32_t count);
+/* "; its inputs are f32[2,3], -, i64[2]": what a message says was found; "-": none, or a sequence.
+ */
+const char *ul_inputs_text(const struct ul_graph *graph, const ul_value_id *inputs, uint32_t count,
+                           struct ul_arena *arena);
 /* Sets the message, with the node named, and returns UL_INVALID / UL_UNSUPPORTED. */
 enum ul_status ul_infer_invalid(const struct ul_infer *infer, const char *format, ...)
     UL_PRINTF(2, 3);
