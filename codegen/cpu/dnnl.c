@@ -529,7 +529,8 @@ bool ul_dnnl_answer(void *context, struct ul_group_call *call, bool pack)
     if (ul_nbits_is(&call->call))
         return answer_nbits(dnnl, &call->call, pack);
     UL_ASSERT(call->call.implementation == NULL);
-    if (!is_bounded(&call->call) || has_slow_posts(&call->call) ||
+    if (call->call.kind == UL_CALL_ATTENTION || !is_bounded(&call->call) ||
+        has_slow_posts(&call->call) ||
         (call->call.bias.rank > 0 && call->call.bias.type != UL_CALL_F32 &&
          !ul_call_is_integer(&call->call)))
         return false;

@@ -10,6 +10,7 @@
  *      MatMul, Gemm, Conv 1x1   cuBLASLt   act(alpha * src * weights + residual + bias)
  *      MatMulInteger            cuBLASLt   sums in i32 alone
  *      Conv                     cuDNN      act(conv(src, weights) + residual + bias)
+ *      Attention, 16 bits       cuDNN      softmax(scale * q * k + masks) * v
  *
  * Matrices are taken by strides. To cuBLASLt, which knows columns first, a row-major result [m, n]
  * is a matrix of n rows, so that its operands are given in turned order and the bias, one number
@@ -31,6 +32,12 @@
  * launch and two passes over the sums, at 3 TB/s as long as half of 2^30 products at 200 T of them
  * a second. Results of 8 bits are no calls of either library, for neither says how it rounds, nor
  * adds integers before it scales; sources of cuDNN's have signs, and 0 for padding.
+ *
+ * Attention is cuDNN's where its elements have 16 bits, heads are of multiples of 8 up to 256 with
+ * elements side by side, and what lies between is at multiples of 16 bytes: of such heads its
+ * engines for tensor cores are. They are compiled when the program starts, about a second for each
+ * shape, and so are worth it only for much: where a kernel of ours takes about as long as a launch,
+ * it stays. Of a query whose keys a mask puts all at -infinity it may say other than NaN.
  *
  * Ours stay: products of few operations, batches of small matrices, sums of few terms, convolutions
  * of few channels in a group: what a kernel of one launch computes in less than a library's tiles
@@ -63,6 +70,7 @@ enum {
     MIN_DEPTH = UL_CUDA_CALLS_ALL ? 1 : 4,                 /* terms of a sum */
     MIN_SUMS_PRODUCTS = UL_CUDA_CALLS_ALL ? 1 : UL_CUDA_SUMS_PRODUCTS,
     SUMS_STEP = 4,
+    MIN_ATTENTION_PRODUCTS = UL_CUDA_CALLS_ALL ? 1 : 1 << 26, /* 0.3 us at 500 T of operations */
     MIN_CHANNELS = UL_CUDA_CALLS_ALL ? 1 : 4,   /* of a group of a convolution, in and out */
     IMAGE_CHANNELS = UL_CUDA_CALLS_ALL ? 0 : 4, /* that an image has in 16 bits */
     CALLERS_ALIGN_BYTES = 16                    /* of the buffers of --io caller */
@@ -293,6 +301,43 @@ static uint64_t convolution_workspace(const struct ul_call *call)
            sizeof(float);
 }
 
+/* ---- attention ---- */
+
+enum { MAX_HEAD = 256, HEAD_STEP = 8 /* elements of 16 bytes */ };
+
+/* Heads of elements side by side, and all else at multiples of 16 bytes. */
+static bool is_heads(const struct ul_call_tensor *tensor, enum ul_call_type type)
+{
+    UL_ASSERT(tensor->rank == 4);
+    bool steps = true;
+    for (uint32_t d = 0; d < 3; d++)
+        steps = steps && (tensor->dims[d] == 1 || tensor->strides[d] % HEAD_STEP == 0);
+    return steps && tensor->type == type && tensor->strides[3] == 1 &&
+           tensor->dims[3] % HEAD_STEP == 0 && tensor->dims[3] <= MAX_HEAD && fits_int(tensor);
+}
+
+static bool supports_attention(const struct ul_call *call, uint64_t product_count)
+{
+    const struct ul_call_attention *attention = &call->attention;
+    enum ul_call_type type = call->src.type;
+    bool masks = true;
+    for (uint32_t i = 0; i < attention->mask_count; i++) {
+        const struct ul_call_tensor *mask = &attention->masks[i];
+        masks = masks && (mask->dims[3] == 1 || mask->strides[3] == 1) && fits_int(mask) &&
+                (mask->type == type || mask->type == UL_CALL_F32);
+    }
+    return (type == UL_CALL_F16 || type == UL_CALL_BF16) && masks && is_heads(&call->src, type) &&
+           is_heads(&call->weights, type) && is_heads(&attention->values, type) &&
+           is_heads(&call->dst, type) && call->post_count == 0 &&
+           product_count >= MIN_ATTENTION_PRODUCTS;
+}
+
+/* Engines for Hopper keep a counter in it. */
+static uint64_t attention_workspace(void)
+{
+    return UL_CALL_WORKSPACE_ALIGN + UL_CALL_WORKSPACE_LOSS;
+}
+
 /* ---- answers ---- */
 
 static uint64_t bounded(const struct context *context, uint64_t wanted_bytes, uint64_t max_bytes)
@@ -301,14 +346,17 @@ static uint64_t bounded(const struct context *context, uint64_t wanted_bytes, ui
     uint64_t align = context->options->align_bytes;
     bool lies_well = align == 0 || align >= UL_PLAN_ALIGN_BYTES;
     uint64_t max = lies_well ? max_bytes / 64 * 64 : 0;
-    uint64_t bytes = (wanted_bytes + TABLE_BYTES + 63) / 64 * 64;
+    uint64_t bytes = (wanted_bytes + 63) / 64 * 64;
     UL_ASSERT(bytes % 64 == 0);
     return bytes < max ? bytes : max;
 }
 
 static uint64_t wanted(const struct ul_call *call)
 {
-    return call->kind == UL_CALL_MATMUL ? product_workspace(call) : convolution_workspace(call);
+    if (call->kind == UL_CALL_ATTENTION)
+        return attention_workspace();
+    return TABLE_BYTES +
+           (call->kind == UL_CALL_MATMUL ? product_workspace(call) : convolution_workspace(call));
 }
 
 static uint64_t most(void *data, const struct ul_call *call)
@@ -321,7 +369,7 @@ static uint64_t most(void *data, const struct ul_call *call)
 /* For budgets: tables alone, then nothing. What that costs is a device's to say; taken is what each
  * loses. A product of few tiles is not cut, and leaves a part of the device idle; a convolution
  * goes without tensors in another layout, then without its tables of offsets, or is a kernel of
- * ours. */
+ * ours; attention has what it has for any device. */
 static double leaner(void *context, struct ul_call *call)
 {
     UL_ASSERT(call->implementation != NULL);
@@ -346,6 +394,22 @@ static uint32_t align_of(const struct context *context, const struct ul_group_ca
     return align;
 }
 
+static bool supports(const struct context *context, const struct ul_group_call *group)
+{
+    const struct ul_call *call = &group->call;
+    bool is_product = call->kind == UL_CALL_MATMUL;
+    if (ul_call_is_integer(call))
+        return is_product && supports_sums(group) && align_of(context, group) >= SUMS_STEP;
+    if (is_product)
+        return supports_posts(call, true) && supports_product(call, group->product_count);
+    if (!context->options->has_cudnn)
+        return false;
+    if (call->kind == UL_CALL_ATTENTION)
+        return supports_attention(call, group->product_count);
+    return call->kind == UL_CALL_CONVOLUTION && supports_posts(call, false) &&
+           supports_convolution(call, group->product_count);
+}
+
 static bool answer(void *data, struct ul_group_call *group, bool pack)
 {
     const struct context *context = data;
@@ -356,17 +420,10 @@ static bool answer(void *data, struct ul_group_call *group, bool pack)
         return false;
     if (call->kind == UL_CALL_CONVOLUTION && is_pointwise(call))
         make_product(call);
-    bool is_product = call->kind == UL_CALL_MATMUL;
-    bool is_convolution = call->kind == UL_CALL_CONVOLUTION && context->options->has_cudnn;
-    if (ul_call_is_integer(call)
-            ? !is_product || !supports_sums(group) || align_of(context, group) < SUMS_STEP
-            : !supports_posts(call, is_product) ||
-                  !(is_product
-                        ? supports_product(call, group->product_count)
-                        : is_convolution && supports_convolution(call, group->product_count)))
+    if (!supports(context, group))
         return false;
     UL_ASSERT(call->implementation == NULL);
-    call->implementation = is_product ? "cublaslt" : "cudnn";
+    call->implementation = call->kind == UL_CALL_MATMUL ? "cublaslt" : "cudnn";
     call->align_bytes = align_of(context, group);
     call->tf32 = context->options->tf32 && call->src.type == UL_CALL_F32;
     call->scratch_bytes = bounded(context, wanted(call), context->options->workspace_bytes);

@@ -7,17 +7,17 @@
 
 /* In the order of the model's table; `name` is that of a struct ul_device_library and, with _run
  * behind it, of the function that runs a call. */
-enum { PRODUCTS, CONVOLUTIONS, DEVICE_LIBRARIES };
+enum { CUBLAS, CUDNN, DEVICE_LIBRARIES };
 
 static uint32_t device_library(const struct ul_call *call)
 {
-    return call->kind == UL_CALL_MATMUL ? PRODUCTS : CONVOLUTIONS;
+    return call->kind == UL_CALL_MATMUL ? CUBLAS : CUDNN;
 }
 
-bool ul_emit_cuda_uses_library(const struct ul_program *program, bool convolutions)
+bool ul_emit_cuda_uses_library(const struct ul_program *program, bool cudnn)
 {
     for (uint32_t i = 0; i < program->call_count; i++) {
-        if (device_library(&program->calls[i]) == (convolutions ? CONVOLUTIONS : PRODUCTS))
+        if (device_library(&program->calls[i]) == (cudnn ? CUDNN : CUBLAS))
             return true;
     }
     return false;
@@ -26,17 +26,17 @@ bool ul_emit_cuda_uses_library(const struct ul_program *program, bool convolutio
 void ul_emit_cuda_put_libraries(struct ul_emitter *emitter)
 {
     const struct ul_program *program = emitter->program;
-    bool products = ul_emit_cuda_uses_library(program, false);
-    bool convolutions = ul_emit_cuda_uses_library(program, true);
-    const char *cudnn = program->options.needs_cudnn ? "ul_cudnn" : "ul_cudnn_if_there";
-    if (products)
+    bool cublas = ul_emit_cuda_uses_library(program, false);
+    bool cudnn = ul_emit_cuda_uses_library(program, true);
+    const char *name = program->options.needs_cudnn ? "ul_cudnn" : "ul_cudnn_if_there";
+    if (cublas)
         ul_text_put(emitter->text, "extern const struct ul_device_library ul_cublas;\n");
-    if (convolutions)
-        ul_text_printf(emitter->text, "extern const struct ul_device_library %s;\n", cudnn);
+    if (cudnn)
+        ul_text_printf(emitter->text, "extern const struct ul_device_library %s;\n", name);
     ul_text_printf(emitter->text,
                    "static const struct ul_device_library *const libraries[] = {%s%s%s%s};\n\n",
-                   products ? "&ul_cublas" : "", products && convolutions ? ", " : "",
-                   convolutions ? "&" : "", convolutions ? cudnn : "");
+                   cublas ? "&ul_cublas" : "", cublas && cudnn ? ", " : "", cudnn ? "&" : "",
+                   cudnn ? name : "");
 }
 
 void ul_emit_cuda_put_call(struct ul_emitter *emitter, const struct ul_program_step *step,
@@ -44,13 +44,13 @@ void ul_emit_cuda_put_call(struct ul_emitter *emitter, const struct ul_program_s
 {
     struct ul_text *text = emitter->text;
     const struct ul_program *program = emitter->program;
-    bool convolution = device_library(&program->calls[step->kernel]) == CONVOLUTIONS;
+    bool cudnn = device_library(&program->calls[step->kernel]) == CUDNN;
     int columns = (int)(4 * indent);
     ul_text_printf(text, "{\n%*s", columns + 4, "");
     ul_emit_call_args(emitter, step, step->arg_count, position);
     ul_text_printf(text, "%*s%s%s(&at, %u, %u, args, ", columns + 4, "",
-                   step->own != NULL ? "if (!" : "", convolution ? "ul_cudnn_run" : "ul_cublas_run",
-                   convolution && ul_emit_cuda_uses_library(program, false) ? 1 : 0,
+                   step->own != NULL ? "if (!" : "", cudnn ? "ul_cudnn_run" : "ul_cublas_run",
+                   cudnn && ul_emit_cuda_uses_library(program, false) ? 1 : 0,
                    ul_emit_call_number(emitter, step));
     ul_emit_call_scratch(emitter, step, position);
     ul_text_put(text, step->own != NULL ? "))\n" : ");\n");

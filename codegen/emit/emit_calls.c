@@ -126,6 +126,7 @@ static const char *kind_name(enum ul_call_kind kind)
     static const char *const names[] = {[UL_CALL_CONVOLUTION] = "UL_CALL_CONVOLUTION",
                                         [UL_CALL_DECONVOLUTION] = "UL_CALL_DECONVOLUTION",
                                         [UL_CALL_WEIGHT_GRADIENT] = "UL_CALL_WEIGHT_GRADIENT",
+                                        [UL_CALL_ATTENTION] = "UL_CALL_ATTENTION",
                                         [UL_CALL_MATMUL] = "UL_CALL_MATMUL",
                                         [UL_CALL_NBITS] = "UL_CALL_NBITS",
                                         [UL_CALL_MEAN_POOL] = "UL_CALL_MEAN_POOL",
@@ -136,7 +137,8 @@ static const char *kind_name(enum ul_call_kind kind)
 static void put_window(struct ul_text *text, const struct ul_call *call)
 {
     uint32_t axes = call->src.rank - 2;
-    if (call->kind == UL_CALL_MATMUL || call->kind == UL_CALL_NBITS)
+    if (call->kind == UL_CALL_MATMUL || call->kind == UL_CALL_NBITS ||
+        call->kind == UL_CALL_ATTENTION)
         return;
     if (call->group_count > 0)
         ul_text_printf(text, "     .group_count = %u,", call->group_count);
@@ -206,6 +208,23 @@ static void put_nbits(struct ul_text *text, const struct ul_call_nbits *nbits)
                    types[nbits->scale_type], nbits->by_bytes, nbits->turned);
 }
 
+static void put_attention(struct ul_text *text, const struct ul_call *call)
+{
+    const struct ul_call_attention *attention = &call->attention;
+    if (call->kind != UL_CALL_ATTENTION)
+        return;
+    ul_text_put(text, "     .attention = {\n");
+    put_tensor(text, "values", &attention->values);
+    if (attention->mask_count > 0)
+        put_tensor(text, "masks[0]", &attention->masks[0]);
+    if (attention->mask_count > 1)
+        put_tensor(text, "masks[1]", &attention->masks[1]);
+    ul_text_printf(text, "     .mask_count = %u, .is_causal = %u", attention->mask_count,
+                   attention->is_causal);
+    put_float(text, "scale", attention->scale);
+    ul_text_put(text, "},\n");
+}
+
 static void put_call(struct ul_emitter *emitter, const struct ul_call *call)
 {
     struct ul_text *text = emitter->text;
@@ -223,6 +242,7 @@ static void put_call(struct ul_emitter *emitter, const struct ul_call *call)
     }
     put_window(text, call);
     put_nbits(text, &call->nbits);
+    put_attention(text, call);
     if (call->tile_begin[0] != 0 || call->tile_begin[1] != 0) {
         ul_text_put(text, "     ");
         put_ints(text, "tile_begin", call->tile_begin, 2);

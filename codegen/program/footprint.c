@@ -44,6 +44,7 @@ enum {
 
 /* ---- the library, and code that a plan may do without ---- */
 
+/* On a device, attention is the same library's. */
 static bool has_windows(const struct ul_program *program)
 {
     for (uint32_t i = 0; i < program->call_count; i++) {

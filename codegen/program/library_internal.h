@@ -42,6 +42,9 @@ void ul_describe_join_batch(struct ul_call *call);
 /* library_nbits.c: the same of weights of a few bits */
 bool ul_describe_nbits(struct ul_describer *describer, const struct ul_node *node);
 
+/* library_attention.c: the same of attention without a cache */
+bool ul_describe_attention(struct ul_describer *describer, const struct ul_node *node);
+
 /* library_operands.c */
 
 /* One more post-operation; false where the call can have none, or not that one. Constants that are

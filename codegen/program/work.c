@@ -46,6 +46,8 @@ static uint64_t filled_products(const struct ul_call *call, uint64_t products)
     uint64_t lanes = ul_call_is_integer(call) ? 16 : 64 / ul_call_element_bytes(&call->src);
     uint32_t of_conv = call->group_count > 1 ? 1 : 0;
     bool is_matrix = call->kind == UL_CALL_MATMUL || call->kind == UL_CALL_NBITS;
+    if (call->kind == UL_CALL_ATTENTION)
+        return products;
     uint32_t axis = is_matrix ? call->weights.rank - 1 : of_conv;
     uint64_t channels = (uint64_t)ul_call_filters(call)->dims[axis];
     UL_ASSERT(channels > 0);
@@ -106,6 +108,9 @@ void ul_work_count_call(const struct ul_builder *builder, const struct ul_group_
          planned->weights_copy_bytes / ul_call_element_bytes(&planned->weights)) *
         2;
     count_posts(planned, elements, work);
+    if (planned->kind == UL_CALL_ATTENTION)
+        work->counts[UL_WORK_SPECIAL] +=
+            call->product_count / (uint64_t)(planned->src.dims[3] + planned->dst.dims[3]);
     for (int k = 0; k < UL_WORK_KINDS; k++) {
         uint64_t share = (work->counts[k] + threads - 1) / threads;
         work->spared_counts[k] = work->counts[k] - share;

@@ -368,9 +368,10 @@ static uint64_t version_of(const void *opaque)
     return ((const struct handle *)opaque)->lt.GetVersion();
 }
 
-static const struct ul_cuda_library library = {"cublaslt", "cuBLASLt", UL_CALL_MATMUL, 1,    1,
-                                               version_of, reserve,    describe_call,  find, take,
-                                               enqueue,    tell};
+static const struct ul_cuda_library library = {
+    "cublaslt", "cuBLASLt", 1u << UL_CALL_MATMUL, 1,    1,
+    version_of, reserve,    describe_call,        find, take,
+    enqueue,    tell};
 
 int ul_cublas_run(const struct ul_cuda_step *at, uint32_t place, uint32_t call,
                   const void *const *args, unsigned char *scratch)

@@ -14,6 +14,8 @@
 #include "ul_emulate_libraries.h"
 #endif
 
+enum { DST = 3, RESIDUAL }; /* arguments */
+
 /* ---- loading ---- */
 
 #ifdef __CUDACC__
@@ -77,6 +79,28 @@ void ul_cuda_read_posts(const struct ul_call *call, struct ul_cuda_posts *posts)
     }
 }
 
+/* ---- arguments ---- */
+
+/* What a call's arguments are, by their numbers; NULL: there is none. */
+static void list_tensors(const struct ul_call *call,
+                         const struct ul_call_tensor *tensors[UL_CALL_ARGS])
+{
+    struct ul_cuda_posts posts;
+    ul_cuda_read_posts(call, &posts);
+    memset(tensors, 0, UL_CALL_ARGS * sizeof *tensors);
+    tensors[0] = &call->src;
+    tensors[1] = &call->weights;
+    tensors[2] = call->bias.rank > 0 ? &call->bias : NULL;
+    tensors[DST] = &call->dst;
+    if (posts.adds)
+        tensors[RESIDUAL] = &call->dst; /* it lies as the result does */
+    if (call->kind != UL_CALL_ATTENTION)
+        return;
+    tensors[UL_CALL_ARG_VALUES] = &call->attention.values;
+    for (uint32_t i = 0; i < call->attention.mask_count; i++)
+        tensors[UL_CALL_ARG_MASKS + i] = &call->attention.masks[i];
+}
+
 /* ---- trials ---- */
 
 /* A call and places in the arena for its arguments; what is in them does not matter. */
@@ -129,16 +153,18 @@ static unsigned char *place(const struct ul_model *model, unsigned char *arena,
     return arena + begin;
 }
 
-/* What is only read may lie in one place, where there is no room for each. */
+/* What is only read may lie in one place, where there is no room for each. The residual may be the
+ * result's. */
 static bool place_trial(struct trial *trial, const struct ul_call *call,
                         const struct ul_model *model, unsigned char *arena, bool apart)
 {
-    const struct ul_call_tensor *tensors[] = {&call->src, &call->weights, &call->bias};
+    const struct ul_call_tensor *tensors[UL_CALL_ARGS];
     uint64_t used_bytes = 0;
+    list_tensors(call, tensors);
     memset(trial->args, 0, sizeof trial->args);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < UL_CALL_ARGS; i++) {
         uint64_t end_bytes = apart ? used_bytes : 0;
-        if (tensors[i]->rank == 0)
+        if (tensors[i] == NULL || tensors[i] == &call->dst)
             continue;
         trial->args[i] =
             place(model, arena, trial->align_bytes, &end_bytes, reach_bytes(tensors[i]));
@@ -146,13 +172,15 @@ static bool place_trial(struct trial *trial, const struct ul_call *call,
             return false;
         used_bytes = end_bytes > used_bytes ? end_bytes : used_bytes;
     }
-    trial->args[3] = place(model, arena, trial->align_bytes, &used_bytes, reach_bytes(&call->dst));
-    trial->args[4] = trial->args[3]; /* the residual */
+    trial->args[DST] =
+        place(model, arena, trial->align_bytes, &used_bytes, reach_bytes(&call->dst));
+    if (tensors[RESIDUAL] == &call->dst)
+        trial->args[RESIDUAL] = trial->args[DST];
     trial->scratch = NULL;
     if (call->scratch_bytes > 0)
         trial->scratch =
             place(model, arena, UL_CALL_SCRATCH_ALIGN, &used_bytes, call->scratch_bytes);
-    return trial->args[3] != NULL && (call->scratch_bytes == 0 || trial->scratch != NULL);
+    return trial->args[DST] != NULL && (call->scratch_bytes == 0 || trial->scratch != NULL);
 }
 
 static bool run_trial(const struct trial *trial)
@@ -279,7 +307,7 @@ static enum ul_result prepare_calls(const struct ul_cuda_library *library, void 
         return UL_CHOICES_INVALID;
     }
     for (; trial.index < device->call_count; trial.index++) {
-        if (device->calls[trial.index].kind == library->kind &&
+        if ((library->kinds >> device->calls[trial.index].kind & 1u) != 0 &&
             !prepare_call(&trial, model, &choices[trial.index], tunes, arena))
             return ul_cuda_refuse(failure, UL_CHOICES_INVALID,
                                   "the library does not run one of the choices here");
@@ -383,11 +411,11 @@ int ul_cuda_note_unused(const struct ul_cuda_library *library, const void *handl
 static bool lie_well(const struct ul_cuda_library *library, const struct ul_call *call,
                      const void *const *args)
 {
-    struct ul_cuda_posts posts;
+    const struct ul_call_tensor *tensors[UL_CALL_ARGS];
     uintptr_t bits = 0;
-    ul_cuda_read_posts(call, &posts);
-    for (int i = 0; i < (posts.adds ? 5 : 4); i++)
-        bits |= (uintptr_t)args[i];
+    list_tensors(call, tensors);
+    for (int i = 0; i < UL_CALL_ARGS; i++)
+        bits |= tensors[i] != NULL ? (uintptr_t)args[i] : 0;
     return bits % library->align_bytes == 0;
 }
 

@@ -35,8 +35,8 @@
 /* ---- ul_cublas.cu, ul_cudnn.cu ---- */
 
 /* Enqueues call `call`, `library` being the place of the library in the model's table. args: src,
- * weights, bias, dst, and the residual where there is one; what is absent is NULL. 0: the library
- * is not there, or has nothing for the call. */
+ * weights, bias, dst, and the residual where there is one, or an attention's values and masks; what
+ * is absent is NULL. 0: the library is not there, or has nothing for the call. */
 int ul_cublas_run(const struct ul_cuda_step *at, uint32_t library, uint32_t call,
                   const void *const *args, unsigned char *scratch);
 int ul_cudnn_run(const struct ul_cuda_step *at, uint32_t library, uint32_t call,
@@ -103,7 +103,7 @@ struct ul_cuda_calls {
  * fail answers 0 where it does. */
 struct ul_cuda_library {
     const char *name, *shown; /* in a file of choices; in messages */
-    enum ul_call_kind kind;   /* of its calls */
+    uint32_t kinds;           /* of its calls: bits 1 << enum ul_call_kind */
     uint32_t align_bytes;     /* it takes operands at multiples of this */
     /* 1: what `find` offers runs, so that it may be taken untried where the arena has no room for
      * a trial: the arguments may be buffers of the caller's. */

@@ -1,6 +1,7 @@
 /*
- * Convolutions of a program for CUDA by cuDNN (ul_cuda_library.h): dense tensors with channels
- * innermost, y = act(conv(x, w) + residual + bias).
+ * Convolutions and attention of a program for CUDA by cuDNN (ul_cuda_library.h): of dense tensors
+ * with channels innermost, y = act(conv(x, w) + residual + bias); of heads by strides,
+ * softmax(scale * q * k + masks) * v.
  *
  * cuDNN need not be there, neither where the program is built nor where it runs, and may have
  * nothing for a call that does with the planned workspace and gives the same bits every time: then
@@ -119,10 +120,31 @@ static int find(void *opaque, uint32_t index, const struct ul_call *call,
     return ul_cudnn_find(&handle->dnn, &handle->graphs[index], call, choices);
 }
 
+/* Layers of a network have calls alike, and a plan that is compiled is made once for all. */
+static struct ul_cudnn_plan *find_plan(const struct handle *handle, uint32_t index,
+                                       const struct ul_call *call,
+                                       const struct ul_cuda_choice *choice)
+{
+    for (uint32_t i = 0; i < handle->calls.call_count; i++) {
+        struct ul_cudnn_plan *plan = handle->graphs[i].plan;
+        if (i != index && plan != NULL &&
+            memcmp(&handle->calls.calls[i], call, sizeof *call) == 0 &&
+            plan->choice.size_bytes == choice->size_bytes &&
+            memcmp(plan->choice.bytes, choice->bytes, choice->size_bytes) == 0)
+            return plan;
+    }
+    return NULL;
+}
+
 static int take(void *opaque, uint32_t index, const struct ul_call *call,
                 const struct ul_cuda_choice *choice)
 {
     const struct handle *handle = (const struct handle *)opaque;
+    struct ul_cudnn_plan *plan = find_plan(handle, index, call, choice);
+    if (plan != NULL) {
+        ul_cudnn_share(&handle->dnn, &handle->graphs[index], plan);
+        return 1;
+    }
     return ul_cudnn_take(&handle->dnn, &handle->graphs[index], call, choice);
 }
 
@@ -139,7 +161,7 @@ static void tell(const void *opaque, uint32_t index, char name[UL_CUDA_NAME_BYTE
 {
     const struct handle *handle = (const struct handle *)opaque;
     (void)snprintf(name, UL_CUDA_NAME_BYTES, "cudnn engine %d",
-                   (int)handle->graphs[index].plan.index);
+                   (int)handle->graphs[index].plan->engine_index);
 }
 
 /* ---- the library ---- */
@@ -151,7 +173,7 @@ static uint64_t version_of(const void *opaque)
 
 static const struct ul_cuda_library library = {"cudnn",
                                                "cuDNN",
-                                               UL_CALL_CONVOLUTION,
+                                               1u << UL_CALL_CONVOLUTION | 1u << UL_CALL_ATTENTION,
                                                UL_CUDNN_ALIGN_BYTES,
                                                0,
                                                version_of,

@@ -4,11 +4,16 @@
  * Convolutions are of two axes of space, the first of one element where the call has one; tensors
  * have channels innermost, by their strides, and groups are what the channels of the source are
  * more than those of the weights.
+ *
+ * Attention is spelled out as cuDNN's engines know it: two products, between them softmax by its
+ * largest score and its sum, and, though nobody reads it, the logarithm of that sum, without which
+ * they do not know it again. Scores are in f32, the weights of values in the type of these.
  */
 #include "ul_cudnn_graph.h"
 
 #if UL_HAS_CUDNN
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,7 +61,7 @@ bool ul_cudnn_get(const struct ul_cudnn *dnn, cudnnBackendDescriptor_t descripto
 
 /* ---- a graph that grows ---- */
 
-enum { RANK = 4, FIRST_VIRTUAL = 100, MAX_OPERATIONS = 8 };
+enum { RANK = 4, FIRST_VIRTUAL = 100, MAX_OPERATIONS = 24 };
 
 /* `good` stays false once anything failed, so that only the end is asked. */
 struct builder {
@@ -147,59 +152,95 @@ static struct shape weights_of(const struct ul_call *call)
                  call->src.rank == 3 ? 1 : dims[2], weights->dims[weights->rank - 1]);
 }
 
+enum where { IN_MEMORY, NOWHERE, BY_VALUE };
+
 static cudnnBackendDescriptor_t put_tensor(struct builder *to, int64_t uid,
-                                           const struct shape *shape, bool is_virtual)
+                                           const struct shape *shape, enum where where)
 {
     const int64_t align = UL_CUDNN_ALIGN_BYTES;
+    const bool yes = true;
     cudnnBackendDescriptor_t tensor = begin(to, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
     put(to, tensor, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &uid);
     put(to, tensor, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &shape->type);
     put(to, tensor, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, RANK, shape->dims);
     put(to, tensor, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, RANK, shape->strides);
     put(to, tensor, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &align);
-    if (is_virtual)
-        put(to, tensor, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
+    if (where != IN_MEMORY)
+        put(to, tensor,
+            where == NOWHERE ? CUDNN_ATTR_TENSOR_IS_VIRTUAL : CUDNN_ATTR_TENSOR_IS_BY_VALUE,
+            CUDNN_TYPE_BOOLEAN, 1, &yes);
     end(to, tensor);
     return tensor;
 }
 
-/* That of an argument. */
+/* One that a run gives a place. */
+static cudnnBackendDescriptor_t put_given(struct builder *to, uint32_t number,
+                                          const struct shape *shape, enum where where)
+{
+    struct ul_cudnn_graph *graph = to->graph;
+    int64_t uid = 1 + (int64_t)number;
+    graph->uids[graph->tensor_count++] = uid;
+    return put_tensor(to, uid, shape, where);
+}
+
 static cudnnBackendDescriptor_t put_argument(struct builder *to, uint32_t argument,
                                              const struct shape *shape)
 {
-    struct ul_cudnn_graph *graph = to->graph;
-    int64_t uid = 1 + (int64_t)argument;
-    graph->uids[graph->tensor_count++] = uid;
-    return put_tensor(to, uid, shape, false);
+    return put_given(to, argument, shape, IN_MEMORY);
 }
 
-/* What an operation hands to the next one: in f32, and nowhere in memory. */
-static cudnnBackendDescriptor_t put_between(struct builder *to, const struct shape *like)
+static cudnnBackendDescriptor_t put_number(struct builder *to, uint32_t number, float value)
+{
+    const struct shape one = {CUDNN_DATA_FLOAT, {1, 1, 1, 1}, {1, 1, 1, 1}};
+    to->graph->numbers[number] = value;
+    return put_given(to, UL_CALL_ARGS + number, &one, BY_VALUE);
+}
+
+/* What an operation hands to the next one: nowhere in memory. */
+static cudnnBackendDescriptor_t put_between(struct builder *to, const struct shape *like,
+                                            cudnnDataType_t type)
 {
     struct shape shape = *like;
-    shape.type = CUDNN_DATA_FLOAT;
-    return put_tensor(to, FIRST_VIRTUAL + to->next_virtual++, &shape, true);
+    shape.type = type;
+    return put_tensor(to, FIRST_VIRTUAL + to->next_virtual++, &shape, NOWHERE);
 }
 
 /* ---- operations ---- */
 
-/* y = mode(x), or mode(x, b): b is broadcast. ReLU makes 0 of what is no number unless told
- * otherwise. */
-static void put_pointwise(struct builder *to, cudnnPointwiseMode_t mode, cudnnBackendDescriptor_t x,
-                          cudnnBackendDescriptor_t b, cudnnBackendDescriptor_t y)
+/* y = mode(x), mode(x, b) or mode(x, b, condition): b is broadcast. */
+struct pointwise {
+    cudnnPointwiseMode_t mode;
+    cudnnDataType_t type; /* computed in */
+    cudnnBackendDescriptor_t x, b, condition, y;
+    int64_t axis; /* of CUDNN_POINTWISE_GEN_INDEX */
+};
+
+/* ReLU makes 0 of what is no number unless told otherwise. */
+static void put_pointwise(struct builder *to, const struct pointwise *pointwise)
 {
-    const cudnnDataType_t f32 = CUDNN_DATA_FLOAT;
     cudnnBackendDescriptor_t function = begin(to, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
-    put(to, function, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
-    put(to, function, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &f32);
+    put(to, function, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &pointwise->mode);
+    put(to, function, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &pointwise->type);
+    if (pointwise->mode == CUDNN_POINTWISE_GEN_INDEX)
+        put(to, function, CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, 1, &pointwise->axis);
     end(to, function);
     cudnnBackendDescriptor_t operation = begin(to, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
     put_one(to, operation, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, function);
-    put_one(to, operation, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
-    if (b != NULL)
-        put_one(to, operation, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b);
-    put_one(to, operation, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
+    put_one(to, operation, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, pointwise->x);
+    if (pointwise->b != NULL)
+        put_one(to, operation, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, pointwise->b);
+    if (pointwise->condition != NULL)
+        put_one(to, operation, CUDNN_ATTR_OPERATION_POINTWISE_TDESC, pointwise->condition);
+    put_one(to, operation, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, pointwise->y);
     end_operation(to, operation);
+}
+
+/* In f32. `b` NULL: there is none. */
+static void put_function(struct builder *to, cudnnPointwiseMode_t mode, cudnnBackendDescriptor_t x,
+                         cudnnBackendDescriptor_t b, cudnnBackendDescriptor_t y)
+{
+    const struct pointwise pointwise = {mode, CUDNN_DATA_FLOAT, x, b, NULL, y, 0};
+    put_pointwise(to, &pointwise);
 }
 
 static cudnnBackendDescriptor_t put_window(struct builder *to, const struct ul_call *call)
@@ -225,7 +266,7 @@ static cudnnBackendDescriptor_t put_window(struct builder *to, const struct ul_c
     return window;
 }
 
-static void put_product(struct builder *to, const struct ul_call *call,
+static void put_windows(struct builder *to, const struct ul_call *call,
                         cudnnBackendDescriptor_t src, cudnnBackendDescriptor_t weights,
                         cudnnBackendDescriptor_t dst)
 {
@@ -242,11 +283,12 @@ static void put_product(struct builder *to, const struct ul_call *call,
     end_operation(to, operation);
 }
 
-/* ---- calls ---- */
+/* ---- convolution ---- */
 
 /* Engines that are compiled beforehand know the sum, then a residual, then a bias, then ReLU. */
 static void put_convolution(struct builder *to, const struct ul_call *call)
 {
+    const cudnnDataType_t f32 = CUDNN_DATA_FLOAT;
     struct ul_cuda_posts posts;
     ul_cuda_read_posts(call, &posts);
     struct shape src = image_of(&call->src), dst = image_of(&call->dst), weights = weights_of(call);
@@ -254,27 +296,164 @@ static void put_convolution(struct builder *to, const struct ul_call *call)
     cudnnBackendDescriptor_t x = put_argument(to, 0, &src), w = put_argument(to, 1, &weights);
     cudnnBackendDescriptor_t y = put_argument(to, 3, &dst);
     bool has_bias = call->bias.rank > 0, has_relu = posts.activation == UL_CUDA_RELU;
-    cudnnBackendDescriptor_t sum = posts.adds || has_bias || has_relu ? put_between(to, &dst) : y;
-    put_product(to, call, x, w, sum);
+    cudnnBackendDescriptor_t sum =
+        posts.adds || has_bias || has_relu ? put_between(to, &dst, f32) : y;
+    put_windows(to, call, x, w, sum);
     if (posts.adds) {
-        cudnnBackendDescriptor_t next = has_bias || has_relu ? put_between(to, &dst) : y;
-        put_pointwise(to, CUDNN_POINTWISE_ADD, sum, put_argument(to, 4, &dst), next);
+        cudnnBackendDescriptor_t next = has_bias || has_relu ? put_between(to, &dst, f32) : y;
+        put_function(to, CUDNN_POINTWISE_ADD, sum, put_argument(to, 4, &dst), next);
         sum = next;
     }
     if (has_bias) {
-        cudnnBackendDescriptor_t next = has_relu ? put_between(to, &dst) : y;
-        put_pointwise(to, CUDNN_POINTWISE_ADD, sum, put_argument(to, 2, &bias), next);
+        cudnnBackendDescriptor_t next = has_relu ? put_between(to, &dst, f32) : y;
+        put_function(to, CUDNN_POINTWISE_ADD, sum, put_argument(to, 2, &bias), next);
         sum = next;
     }
     if (has_relu)
-        put_pointwise(to, CUDNN_POINTWISE_RELU_FWD, sum, NULL, y);
+        put_function(to, CUDNN_POINTWISE_RELU_FWD, sum, NULL, y);
 }
+
+/* ---- attention ---- */
+
+static struct shape heads_of(const struct ul_call_tensor *tensor)
+{
+    struct shape shape;
+    shape.type = type_of(tensor);
+    memcpy(shape.dims, tensor->dims, sizeof shape.dims);
+    memcpy(shape.strides, tensor->strides, sizeof shape.strides);
+    return shape;
+}
+
+static struct shape turned(struct shape shape)
+{
+    int64_t dim = shape.dims[2], stride = shape.strides[2];
+    shape.dims[2] = shape.dims[3];
+    shape.strides[2] = shape.strides[3];
+    shape.dims[3] = dim;
+    shape.strides[3] = stride;
+    return shape;
+}
+
+/* Of scores, or one number for each row of them. */
+static struct shape rows_of(const struct ul_call *call, int64_t columns)
+{
+    const int64_t *dims = call->src.dims;
+    struct shape shape = {CUDNN_DATA_FLOAT,
+                          {dims[0], dims[1], dims[2], columns},
+                          {dims[1] * dims[2] * columns, dims[2] * columns, columns, 1}};
+    return shape;
+}
+
+static void put_product(struct builder *to, cudnnBackendDescriptor_t a, cudnnBackendDescriptor_t b,
+                        cudnnBackendDescriptor_t c)
+{
+    const cudnnDataType_t f32 = CUDNN_DATA_FLOAT;
+    cudnnBackendDescriptor_t product = begin(to, CUDNN_BACKEND_MATMUL_DESCRIPTOR);
+    put(to, product, CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &f32);
+    end(to, product);
+    cudnnBackendDescriptor_t operation = begin(to, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
+    put_one(to, operation, CUDNN_ATTR_OPERATION_MATMUL_DESC, product);
+    put_one(to, operation, CUDNN_ATTR_OPERATION_MATMUL_ADESC, a);
+    put_one(to, operation, CUDNN_ATTR_OPERATION_MATMUL_BDESC, b);
+    put_one(to, operation, CUDNN_ATTR_OPERATION_MATMUL_CDESC, c);
+    end_operation(to, operation);
+}
+
+static void put_reduction(struct builder *to, cudnnReduceTensorOp_t mode,
+                          cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t y)
+{
+    const cudnnDataType_t f32 = CUDNN_DATA_FLOAT;
+    cudnnBackendDescriptor_t reduction = begin(to, CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
+    put(to, reduction, CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 1, &mode);
+    put(to, reduction, CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &f32);
+    end(to, reduction);
+    cudnnBackendDescriptor_t operation = begin(to, CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
+    put_one(to, operation, CUDNN_ATTR_OPERATION_REDUCTION_DESC, reduction);
+    put_one(to, operation, CUDNN_ATTR_OPERATION_REDUCTION_XDESC, x);
+    put_one(to, operation, CUDNN_ATTR_OPERATION_REDUCTION_YDESC, y);
+    end_operation(to, operation);
+}
+
+/* Scores of keys behind the query become -infinity. */
+static cudnnBackendDescriptor_t put_causal(struct builder *to, const struct shape *shape,
+                                           cudnnBackendDescriptor_t scores)
+{
+    const cudnnDataType_t f32 = CUDNN_DATA_FLOAT, truth = CUDNN_DATA_BOOLEAN;
+    cudnnBackendDescriptor_t query = put_between(to, shape, CUDNN_DATA_INT32);
+    cudnnBackendDescriptor_t key = put_between(to, shape, CUDNN_DATA_INT32);
+    cudnnBackendDescriptor_t sees = put_between(to, shape, truth);
+    cudnnBackendDescriptor_t seen = put_between(to, shape, f32);
+    cudnnBackendDescriptor_t never = put_number(to, 1, -INFINITY);
+    const struct pointwise steps[] = {
+        {CUDNN_POINTWISE_GEN_INDEX, f32, scores, NULL, NULL, query, 2},
+        {CUDNN_POINTWISE_GEN_INDEX, f32, scores, NULL, NULL, key, 3},
+        {CUDNN_POINTWISE_CMP_GE, truth, query, key, NULL, sees, 0},
+        {CUDNN_POINTWISE_BINARY_SELECT, f32, scores, never, sees, seen, 0}};
+    for (uint32_t i = 0; i < sizeof steps / sizeof *steps; i++)
+        put_pointwise(to, &steps[i]);
+    return seen;
+}
+
+/* Weights of values, in the type of these. */
+static cudnnBackendDescriptor_t put_softmax(struct builder *to, const struct ul_call *call,
+                                            const struct shape *shape,
+                                            cudnnBackendDescriptor_t scores)
+{
+    const cudnnDataType_t f32 = CUDNN_DATA_FLOAT;
+    struct shape row = rows_of(call, 1);
+    cudnnBackendDescriptor_t largest = put_between(to, &row, f32);
+    cudnnBackendDescriptor_t below = put_between(to, shape, f32);
+    cudnnBackendDescriptor_t weights = put_between(to, shape, f32);
+    cudnnBackendDescriptor_t sum = put_between(to, &row, f32);
+    cudnnBackendDescriptor_t logarithm = put_between(to, &row, f32);
+    cudnnBackendDescriptor_t statistic = put_between(to, &row, f32);
+    cudnnBackendDescriptor_t result = put_between(to, shape, type_of(&call->attention.values));
+    put_reduction(to, CUDNN_REDUCE_TENSOR_MAX, scores, largest);
+    put_function(to, CUDNN_POINTWISE_SUB, scores, largest, below);
+    put_function(to, CUDNN_POINTWISE_EXP, below, NULL, weights);
+    put_reduction(to, CUDNN_REDUCE_TENSOR_ADD, weights, sum);
+    put_function(to, CUDNN_POINTWISE_LOG, sum, NULL, logarithm);
+    put_function(to, CUDNN_POINTWISE_ADD, largest, logarithm, statistic);
+    put_function(to, CUDNN_POINTWISE_DIV, weights, sum, result);
+    return result;
+}
+
+static void put_attention(struct builder *to, const struct ul_call *call)
+{
+    const struct ul_call_attention *attention = &call->attention;
+    const cudnnDataType_t f32 = CUDNN_DATA_FLOAT;
+    struct shape src = heads_of(&call->src), keys = turned(heads_of(&call->weights));
+    struct shape values = heads_of(&attention->values), dst = heads_of(&call->dst);
+    struct shape shape = rows_of(call, call->weights.dims[2]);
+    cudnnBackendDescriptor_t q = put_argument(to, 0, &src), k = put_argument(to, 1, &keys);
+    cudnnBackendDescriptor_t v = put_argument(to, UL_CALL_ARG_VALUES, &values);
+    cudnnBackendDescriptor_t o = put_argument(to, 3, &dst);
+    cudnnBackendDescriptor_t scores = put_between(to, &shape, f32);
+    cudnnBackendDescriptor_t scaled = put_between(to, &shape, f32);
+    put_product(to, q, k, scores);
+    put_function(to, CUDNN_POINTWISE_MUL, scores, put_number(to, 0, attention->scale), scaled);
+    for (uint32_t i = 0; i < attention->mask_count; i++) {
+        struct shape mask = heads_of(&attention->masks[i]);
+        cudnnBackendDescriptor_t masked = put_between(to, &shape, f32);
+        put_function(to, CUDNN_POINTWISE_ADD, scaled,
+                     put_argument(to, UL_CALL_ARG_MASKS + i, &mask), masked);
+        scaled = masked;
+    }
+    if (attention->is_causal)
+        scaled = put_causal(to, &shape, scaled);
+    put_product(to, put_softmax(to, call, &shape, scaled), v, o);
+}
+
+/* ---- entries ---- */
 
 bool ul_cudnn_make_graph(const struct ul_cudnn *dnn, const struct ul_call *call,
                          struct ul_cudnn_graph *graph)
 {
     struct builder to = {dnn, graph, true, 0, 0, {NULL}};
-    put_convolution(&to, call);
+    if (call->kind == UL_CALL_ATTENTION)
+        put_attention(&to, call);
+    else
+        put_convolution(&to, call);
     cudnnBackendDescriptor_t operations = begin(&to, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     if (dnn->handle != NULL)
         put(&to, operations, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &dnn->handle);
@@ -287,7 +466,7 @@ bool ul_cudnn_make_graph(const struct ul_cudnn *dnn, const struct ul_call *call,
 
 void ul_cudnn_free_graph(const struct ul_cudnn *dnn, struct ul_cudnn_graph *graph)
 {
-    ul_cudnn_free_plan(dnn, &graph->plan);
+    ul_cudnn_drop_plan(dnn, graph);
     while (graph->descriptor_count > 0)
         ul_cudnn_free(dnn, graph->descriptors[--graph->descriptor_count]);
     memset(graph, 0, sizeof *graph);

@@ -10,6 +10,10 @@
  *              conv --> sum --> sum --> relu --> dst
  *      weights-/   residual   bias      what lies between is virtual, in f32: rounded once, at dst
  *
+ *      queries -\
+ *                scores --> scaled, masked, causal --> softmax --> product --> dst
+ *      keys ----/                                     rounded    values
+ *
  * Invariants: a graph of a call depends on the call alone. An engine is taken only if it gives the
  * same bits every time, rounds no operand to a narrower type (to TF32 where the call allows it),
  * sums in f32 and does with the planned workspace.
@@ -71,22 +75,27 @@ struct ul_cudnn_choice {
     struct ul_cudnn_knob knobs[UL_CUDNN_KNOBS];
 };
 
-/* A plan and what it is made of; all NULL: there is none. */
+/* A plan, and what it is made of. */
 struct ul_cudnn_plan {
-    int32_t index; /* of the engine */
+    uint32_t user_count; /* graphs of calls that are alike */
+    struct ul_cuda_choice choice;
+    int32_t engine_index;
     cudnnBackendDescriptor_t engine, config, plan;
     cudnnBackendDescriptor_t knobs[UL_CUDNN_KNOBS];
 };
 
 /* One call, ready to run when it has a plan. */
-enum { UL_CUDNN_DESCRIPTORS = 32 };
+enum { UL_CUDNN_DESCRIPTORS = 80, UL_CUDNN_NUMBERS = 2 };
 struct ul_cudnn_graph {
     uint32_t descriptor_count;
     cudnnBackendDescriptor_t descriptors[UL_CUDNN_DESCRIPTORS]; /* in the order they were made in */
+    /* Of tensors that a run gives places: 1 + the number of the argument, or, from UL_CALL_ARGS
+     * on, that of a number. */
     uint32_t tensor_count;
-    int64_t uids[UL_CALL_ARGS]; /* of tensors in memory: 1 + the number of the argument */
+    int64_t uids[UL_CALL_ARGS + UL_CUDNN_NUMBERS];
+    float numbers[UL_CUDNN_NUMBERS];
     cudnnBackendDescriptor_t operations;
-    struct ul_cudnn_plan plan;
+    struct ul_cudnn_plan *plan; /* NULL: none */
 };
 
 /* ---- descriptors ---- */
@@ -121,7 +130,11 @@ int ul_cudnn_find(const struct ul_cudnn *dnn, const struct ul_cudnn_graph *graph
 /* The plan of a choice, if it does; else the one before stays. */
 bool ul_cudnn_take(const struct ul_cudnn *dnn, struct ul_cudnn_graph *graph,
                    const struct ul_call *call, const struct ul_cuda_choice *choice);
-void ul_cudnn_free_plan(const struct ul_cudnn *dnn, struct ul_cudnn_plan *plan);
+/* The plan of a graph of a call like this one, in place of its own. */
+void ul_cudnn_share(const struct ul_cudnn *dnn, struct ul_cudnn_graph *graph,
+                    struct ul_cudnn_plan *plan);
+/* Gives up the graph's plan. */
+void ul_cudnn_drop_plan(const struct ul_cudnn *dnn, struct ul_cudnn_graph *graph);
 /* Enqueues the plan on the handle's stream. */
 bool ul_cudnn_execute(const struct ul_cudnn *dnn, const struct ul_cudnn_graph *graph,
                       const void *const *args, void *workspace);

@@ -23,6 +23,8 @@ enum ul_call_kind {
     UL_CALL_DECONVOLUTION,
     UL_CALL_WEIGHT_GRADIENT, /* of a convolution's weights: src its source, weights the gradient of
                                 its result, dst that of its weights */
+    UL_CALL_ATTENTION,       /* src queries, weights keys; values and masks are arguments behind dst
+                                (struct ul_call_attention) */
     UL_CALL_MATMUL,          /* src [.., m, k], weights [.., k, n], dst [.., m, n] */
     UL_CALL_NBITS,           /* the same with weights of a few bits; scales and zero points are
                                 arguments behind dst (ul_nbits.h) */
@@ -118,6 +120,20 @@ struct ul_call_nbits {
     uint32_t turned;   /* 1: the transposed weights: src is [m, n], dst is [m, k] */
 };
 
+/* dst = softmax(scale * src * weights + masks) * values, for each head. All tensors are [batch,
+ * head, position, element] by strides; heads of keys and values may be fewer, each for as many
+ * heads of queries that follow each other; masks are [batch, head, query, key], each dim but the
+ * last of all or of one. */
+#define UL_CALL_MASKS 2
+struct ul_call_attention {
+    struct ul_call_tensor values, masks[UL_CALL_MASKS];
+    uint32_t mask_count;
+    uint32_t is_causal; /* 1: a query sees no key behind its own position */
+    float scale;
+};
+/* Arguments. */
+enum { UL_CALL_ARG_VALUES = 4, UL_CALL_ARG_MASKS };
+
 struct ul_call {
     enum ul_call_kind kind;
     struct ul_call_tensor src, weights, bias, dst; /* weights: dims as the library names them
@@ -133,6 +149,7 @@ struct ul_call {
     int64_t dilations[3]; /* 1: none */
     int64_t pads[6];      /* begin of each axis, then end of each */
     struct ul_call_nbits nbits;
+    struct ul_call_attention attention;
     int64_t tile_begin[2]; /* by Winograd's method: rows and columns, 0 or 1, of the first tile that
                               are before the result, which is a piece of a larger one */
     /* Integers: dst = round(posts((sums + bias) * scale)) + dst_zero, to the nearest, ties to even,

@@ -313,7 +313,8 @@ static inline bool ul_dnnl_make_op(struct ul_dnnl_desc *desc, const struct ul_ca
     case UL_CALL_MEAN_POOL:
     case UL_CALL_PADDED_MEAN_POOL:
         return ul_dnnl_make_pooling(desc, call->kind, &window);
-    case UL_CALL_NBITS: /* none of the library's */
+    case UL_CALL_ATTENTION: /* none of the library's */
+    case UL_CALL_NBITS:
         break;
     }
     return false;

@@ -283,12 +283,60 @@ static void test_convolutions(void **state)
            "cublaslt [100x16] [16x32] > [100x32]", LITTLE);
 }
 
+static void test_attention(void **state)
+{
+    (void)state;
+    enum { BYTES = 448 }; /* 256 of them wherever scratch begins */
+    struct ul_program_options without = plain;
+    const char *wanted = "cudnn [1x8x512x64] [1x8x512x64] > [1x8x512x64]";
+#define HEADS(type, size)                                                                          \
+    HEAD "input %0 \"q\" f32[1,8,512," size "] " type "own\n"                                      \
+         "input %1 \"k\" f32[1,8,512," size "] " type "own\n"                                      \
+         "input %2 \"v\" f32[1,8,512," size "] " type "own\n"
+#define ATTENTION(type, size, inputs, attributes)                                                  \
+    "%9 \"y\" f32[1,8,512," size "] " type                                                         \
+    "own = ullage::FusedAttention n0 \"y\" (%0, %1, %2" inputs ") {" attributes "}\nreturn %9\n"
+    expect(&plain, HEADS("storage=f16 ", "64") ATTENTION("storage=f16 ", "64", "", "is_causal=1"),
+           wanted, BYTES);
+    expect(&plain, HEADS("storage=bf16 ", "64") ATTENTION("storage=bf16 ", "64", "", "scale=0.5"),
+           wanted, BYTES);
+    /* a mask for all heads, and one of what is no number; a soft cap */
+    expect(&plain,
+           HEADS("storage=f16 ", "64") "input %3 \"m\" f32[512] own\n" ATTENTION(
+               "storage=f16 ", "64", ", %3", "is_causal=0"),
+           wanted, BYTES);
+    expect(&plain,
+           HEADS("storage=f16 ", "64") "input %3 \"m\" bool[512,512] own\n" ATTENTION(
+               "storage=f16 ", "64", ", %3", "is_causal=0"),
+           NULL, 0);
+    expect(&plain, HEADS("storage=f16 ", "64") ATTENTION("storage=f16 ", "64", "", "softcap=2.0"),
+           NULL, 0);
+    /* zeros where no key is seen: all see one unless a mask says otherwise */
+    expect(&plain,
+           HEADS("storage=f16 ", "64") ATTENTION("storage=f16 ", "64", "", "empty_is_zero=1"),
+           wanted, BYTES);
+    expect(&plain,
+           HEADS("storage=f16 ", "64") "input %3 \"m\" f32[512,512] own\n" ATTENTION(
+               "storage=f16 ", "64", ", %3", "empty_is_zero=1"),
+           NULL, 0);
+    /* other types, other sizes, no cuDNN */
+    expect(&plain, HEADS("", "64") ATTENTION("", "64", "", "is_causal=1"), NULL, 0);
+    expect(&plain, HEADS("storage=f16 ", "64") ATTENTION("", "64", "", "is_causal=1"), NULL, 0);
+    expect(&plain, HEADS("storage=f16 ", "68") ATTENTION("storage=f16 ", "68", "", "is_causal=1"),
+           NULL, 0);
+    expect(&plain, HEADS("storage=f16 ", "264") ATTENTION("storage=f16 ", "264", "", "is_causal=1"),
+           NULL, 0);
+    without.has_cudnn = false;
+    expect(&without, HEADS("storage=f16 ", "64") ATTENTION("storage=f16 ", "64", "", "is_causal=1"),
+           NULL, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_worth),       cmocka_unit_test(test_products),
-        cmocka_unit_test(test_sums),        cmocka_unit_test(test_epilogues),
-        cmocka_unit_test(test_bounds),      cmocka_unit_test(test_leaner),
-        cmocka_unit_test(test_convolutions)};
+        cmocka_unit_test(test_worth),        cmocka_unit_test(test_products),
+        cmocka_unit_test(test_sums),         cmocka_unit_test(test_epilogues),
+        cmocka_unit_test(test_bounds),       cmocka_unit_test(test_leaner),
+        cmocka_unit_test(test_convolutions), cmocka_unit_test(test_attention)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

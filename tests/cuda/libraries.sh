@@ -32,6 +32,13 @@ build() {
         "$root/runtime/cuda/ul_cuda_library_choices.cu" -ldl
 }
 
+# cuDNN compiles what it fuses where the driver's library loads: without one, the Toolkit's stub.
+if ! ldconfig -p | grep -q 'libcuda\.so\.1'; then
+    stub=$(dirname "$(dirname "$(readlink -f "$(command -v "$nvcc")")")")/lib64/stubs/libcuda.so
+    [ -e "$stub" ] && ln -s "$stub" "$folder/libcuda.so.1"
+    export LD_LIBRARY_PATH=$folder${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+fi
+
 skipped=0 failed=0 headers="cublasLt.h"
 if echo '#include <cudnn.h>' | "$nvcc" -x cu -E - >/dev/null 2>&1; then
     headers+=" cudnn.h"
@@ -41,7 +48,7 @@ for header in $headers; do
     "$nvcc" -std=c++17 -w -c -o "$folder/numbers.o" "$folder/numbers.cu" || failed=1
     echo "$header: $(grep -c static_assert "$folder/numbers.cu") numbers compared"
 done
-for name in products convolutions; do
+for name in products graphs; do
     build "$name"
     status=0
     "$folder/$name" || status=$?

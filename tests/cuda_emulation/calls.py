@@ -34,6 +34,7 @@ if shutil.which("g++") is None:
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MODELS = {}
+HALVES = {}  # those whose calls are of 16 bits
 
 
 class Net:
@@ -74,13 +75,13 @@ class Net:
     def model(self, *results):
         outputs = [helper.make_tensor_value_info(r, TensorProto.FLOAT, None) for r in results]
         graph = helper.make_graph(self.nodes, "calls", self.inputs, outputs, self.weights)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10)
         return onnx.shape_inference.infer_shapes(model, strict_mode=True)
 
 
-def case(**calls):
+def case(to=MODELS, **calls):
     def add(function):
-        MODELS[function.__name__] = (function, calls)
+        to[function.__name__] = (function, calls)
         return function
 
     return add
@@ -292,6 +293,48 @@ def pixels(net):
     return net.model(net.node("GlobalMaxPool", net.conv(c, 8, 24, 1, 1, bias=False)))
 
 
+# ---- attention ----
+
+
+def attend(net, q, k, v, *masks, **attributes):
+    """What follows reads the result in another kernel."""
+    y = net.node("Attention", *(net.node("Sin", x) for x in (q, k, v)), *masks, **attributes)
+    return net.node("Abs", y)
+
+
+@case(HALVES, cudnn=3)
+def attention(net):
+    """Of odd lengths, with a mask for all heads; layers that are alike share a plan."""
+    q, k, v = (net.input(name, 2, 3, length, 64) for name, length in zip("qkv", (13, 29, 29)))
+    mask = net.input("m", 2, 1, 13, 29)
+    a = attend(net, q, k, v, mask)
+    b = attend(net, a, k, v, mask)
+    return net.model(attend(net, b, k, v))
+
+
+@case(HALVES, cudnn=3)
+def attention_causal(net):
+    """Fewer heads of keys; heads that lie side by side; values of other sizes."""
+    q, k, v = net.input("q", 1, 6, 17, 128), net.input("k", 1, 2, 17, 128), net.input("v", 1, 2, 17, 32)
+    a = attend(net, q, k, v, is_causal=1)
+    x, y = net.input("x", 3, 9, 64), net.input("y", 3, 11, 32)
+    flat = {"q_num_heads": 4, "kv_num_heads": 2, "is_causal": 1}
+    b = attend(net, x, y, y, net.weight(9, 11, scale=1), **flat)
+    return net.model(a, attend(net, b, y, y, **flat))
+
+
+@case(HALVES, cudnn=1)
+def attention_masks(net):
+    """Spelled out, with two masks; not of heads of 12, nor with a mask of bool."""
+    q, k, v = (net.node("Sin", net.input(name, 2, 4, 21, 16)) for name in "qkv")
+    s = net.node("MatMul", q, net.node("Transpose", k, perm=[0, 1, 3, 2]))
+    s = net.node("Add", net.node("Mul", s, net.number(0.25)), net.input("m", 2, 1, 1, 21))
+    s = net.node("Softmax", net.node("Add", s, net.weight(4, 21, 21, scale=1)), axis=-1)
+    a = net.node("Abs", net.node("MatMul", s, v))
+    w, bits = net.input("w", 2, 3, 21, 12), net.node("Greater", net.input("n", 21, 21), net.number(0))
+    return net.model(a, attend(net, w, w, w), attend(net, q, k, v, bits))
+
+
 # ---- running ----
 
 
@@ -431,10 +474,10 @@ def check_nodes(program):
     need(nodes == [str(launches)], f"{launches} launches, {nodes} nodes")
 
 
-def check_kernels(program, calls, plain):
+def check_kernels(program, calls, plain, limit=1e-5):
     """Where the libraries have no algorithm, kernels of ours run in their place."""
     switch = {"UL_EMULATE_NO_ALGORITHMS": "1"}
-    need(near(outputs(program, **switch), plain, 1e-5), "kernels in the libraries' place differ")
+    need(near(outputs(program, **switch), plain, limit), "kernels in the libraries' place differ")
     code, text = run([program, "--random", "1", "--output-npz", program + ".npz"], **switch)
     need(code == 0 and text.count("has no algorithm") == len(calls),
          f"the note of calls without an algorithm: exit {code}: {text}")
@@ -442,10 +485,10 @@ def check_kernels(program, calls, plain):
     need(code == 0, f"--guard of kernels in the libraries' place: {text}")
 
 
-def check_half(program, calls, plain):
+def check_half(program, calls, plain, limit=1e-5):
     """cuDNN serves every other call; ours run the rest, and one line says of how many."""
     switch = {"UL_EMULATE_HALF_ALGORITHMS": "1"}
-    need(near(outputs(program, **switch), plain, 1e-5), "half of cuDNN's calls differ")
+    need(near(outputs(program, **switch), plain, limit), "half of cuDNN's calls differ")
     code, text = run([program, "--random", "1", "--output-npz", program + ".npz"], **switch)
     line = f"kernels of the program run {calls['cudnn'] // 2} of {calls['cudnn']} calls of cuDNN"
     need(code == 0 and line in text, f"the note of half of the calls: exit {code}: {text}")
@@ -557,7 +600,8 @@ def other_algorithm(line):
     return f"{library} {version} {call} {'ff' * (len(choice) // 2)}"
 
 
-def check_tuning(folder, result):
+def check_choices(folder, result):
+    """What was tuned is what runs by the file; its lines."""
     program, choices = os.path.join(folder, "program"), os.path.join(folder, "choices.txt")
     tuned = outputs(program, "--tune", choices)
     need(near(tuned, result, 1e-5), "--tune differs")
@@ -566,6 +610,17 @@ def check_tuning(folder, result):
     need(lines[0] == "ullage choices 1" and len(lines) > 5, f"the file of choices: {lines}")
     need(same(outputs(program, "--choices", choices), tuned), "--choices has other bits")
     need(lines[-1] == "end", f"the file of choices: {lines}")
+    spoilt = "\n".join([*lines[:4], other_algorithm(lines[4]), *lines[5:]]) + "\n"
+    with open(choices, "w") as file:
+        file.write(spoilt)
+    code, text = run([program, "--random", "1", "--choices", choices])
+    need(code == 2 and "does not run one of the choices" in text, f"a wrong choice: {code}: {text}")
+    return lines
+
+
+def check_tuning(folder, result):
+    program, choices = os.path.join(folder, "program"), os.path.join(folder, "choices.txt")
+    lines = check_choices(folder, result)
     whole = "\n".join(lines) + "\n"
     last = len(lines) - 1  # the number of the last choice's line
     for wrong, words in (
@@ -589,11 +644,46 @@ def check_tuning(folder, result):
              f"a wrong file: exit {code}: {text}")
 
 
+def check_halves(ullage, folder, calls, quick):
+    """Calls that there are in 16 bits alone."""
+    plain = outputs(compile_model(ullage, folder, "plain", "--target", "c", "--pack", "none"))
+    for precision, limit in (("fp16", 5e-3), ("bf16", 3e-2)):
+        options = [*CUDA, "--precision", precision]
+        program = compile_model(ullage, folder, "program", *options)
+        count_calls(read_json(program + ".json"), calls)
+        result = outputs(program)
+        need(near(result, plain, limit), f"{precision} differs from target c")
+        check_runs(program, calls)
+        check_guard(program, precision)
+        if quick and precision == "bf16":
+            return
+        check_kernels(program, calls, plain, limit)
+        check_nodes(program)
+        if calls["cudnn"] > 1:
+            check_half(program, calls, plain, limit)
+        check_missing(program, calls)
+        check_choices(folder, result)
+        for more in ("--workspace 0", "--align 8", "--pack none", "--with-cudnn off"):
+            other = compile_model(ullage, folder, "other", *options, *more.split())
+            need(near(outputs(other), plain, limit), f"{precision} {more} differs")
+            check_guard(other, more)
+            if quick:
+                break
+
+
+def check_guard(program, options):
+    code, text = run([program, "--guard", "--random", "1"])
+    need(code == 0, f"{options} --guard: {text}")
+
+
 def run_model(ullage, name, seed, quick, plans):
-    function, calls = MODELS[name]
+    function, calls = {**MODELS, **HALVES}[name]
     with tempfile.TemporaryDirectory() as folder:
         net = Net(seed, calls)
         onnx.save(function(net), os.path.join(folder, "model.onnx"))
+        if name in HALVES:
+            check_halves(ullage, folder, calls, quick)
+            return
         if name in WORKSPACES:
             WORKSPACES[name](ullage, folder)
         if plans:
@@ -624,7 +714,7 @@ def main():
     given = parser.parse_intermixed_args()
     os.environ.setdefault("NVCC", os.path.join(HERE, "nvcc"))
     failed = 0
-    for name in given.names or MODELS:
+    for name in given.names or (MODELS if given.plans else [*MODELS, *HALVES]):
         try:
             run_model(os.path.abspath(given.ullage), name, given.seed, given.quick, given.plans)
             print(f"ok   {name}", flush=True)

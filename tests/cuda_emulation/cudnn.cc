@@ -61,6 +61,19 @@ const struct row rows[] = {
     {OF(TENSOR), AT(TENSOR_STRIDES), AS(INT64), MAX_DIMS, true},
     {OF(TENSOR), AT(TENSOR_UNIQUE_ID), AS(INT64), 1, true},
     {OF(TENSOR), AT(TENSOR_IS_VIRTUAL), AS(BOOLEAN), 1, false},
+    {OF(TENSOR), AT(TENSOR_IS_BY_VALUE), AS(BOOLEAN), 1, false},
+    {OF(MATMUL), AT(MATMUL_COMP_TYPE), AS(DATA_TYPE), 1, true},
+    {OF(OPERATION_MATMUL), AT(OPERATION_MATMUL_ADESC), AS(BACKEND_DESCRIPTOR), 1, true},
+    {OF(OPERATION_MATMUL), AT(OPERATION_MATMUL_BDESC), AS(BACKEND_DESCRIPTOR), 1, true},
+    {OF(OPERATION_MATMUL), AT(OPERATION_MATMUL_CDESC), AS(BACKEND_DESCRIPTOR), 1, true},
+    {OF(OPERATION_MATMUL), AT(OPERATION_MATMUL_DESC), AS(BACKEND_DESCRIPTOR), 1, true},
+    {OF(REDUCTION), AT(REDUCTION_OPERATOR), AS(REDUCTION_OPERATOR_TYPE), 1, true},
+    {OF(REDUCTION), AT(REDUCTION_COMP_TYPE), AS(DATA_TYPE), 1, true},
+    {OF(OPERATION_REDUCTION), AT(OPERATION_REDUCTION_XDESC), AS(BACKEND_DESCRIPTOR), 1, true},
+    {OF(OPERATION_REDUCTION), AT(OPERATION_REDUCTION_YDESC), AS(BACKEND_DESCRIPTOR), 1, true},
+    {OF(OPERATION_REDUCTION), AT(OPERATION_REDUCTION_DESC), AS(BACKEND_DESCRIPTOR), 1, true},
+    {OF(POINTWISE), AT(POINTWISE_AXIS), AS(INT64), 1, false},
+    {OF(OPERATION_POINTWISE), AT(OPERATION_POINTWISE_TDESC), AS(BACKEND_DESCRIPTOR), 1, false},
     {OF(POINTWISE), AT(POINTWISE_MODE), AS(POINTWISE_MODE), 1, true},
     {OF(POINTWISE), AT(POINTWISE_MATH_PREC), AS(DATA_TYPE), 1, true},
     {OF(OPERATION_POINTWISE), AT(OPERATION_POINTWISE_PW_DESCRIPTOR), AS(BACKEND_DESCRIPTOR), 1,
@@ -195,12 +208,19 @@ const struct engine *engine_of(const struct descriptor *engine)
     return &(*problem.engines)[(size_t)graph_int(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX)];
 }
 
+int64_t bytes_of(int type)
+{
+    return type == CUDNN_DATA_BOOLEAN                               ? 1
+           : type == CUDNN_DATA_HALF || type == CUDNN_DATA_BFLOAT16 ? 2
+                                                                    : 4;
+}
+
 cudnnStatus_t end_tensor(const struct descriptor *tensor)
 {
     size_t rank = graph_count(tensor, CUDNN_ATTR_TENSOR_DIMENSIONS);
     int64_t align = graph_int(tensor, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT);
     int type = graph_word(tensor, CUDNN_ATTR_TENSOR_DATA_TYPE);
-    if (align <= 0 || align % (type == CUDNN_DATA_FLOAT ? 4 : 2) != 0 ||
+    if (align <= 0 || align % bytes_of(type) != 0 ||
         graph_count(tensor, CUDNN_ATTR_TENSOR_STRIDES) != rank)
         return CUDNN_STATUS_BAD_PARAM;
     for (size_t i = 0; i < rank; i++) {
@@ -217,6 +237,8 @@ cudnnStatus_t end_graph(struct descriptor *graph)
     for (size_t i = 0; i < graph_count(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS); i++)
         operations.push_back(graph_one(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, i));
     graph->problem.reset(graph_convolution(operations));
+    if (graph->problem == NULL)
+        graph->problem.reset(graph_attention(operations));
     graph->is_served = graph->problem != NULL && getenv("UL_EMULATE_NO_ALGORITHMS") == NULL;
     if (count++ % 2 != 0 && getenv("UL_EMULATE_HALF_ALGORITHMS") != NULL)
         graph->is_served = false;
@@ -428,7 +450,7 @@ cudnnStatus_t find_places(const struct problem &problem, const struct descriptor
         auto place = run->places.find(tensor.uid);
         if (place == run->places.end() || place->second == NULL)
             return CUDNN_STATUS_BAD_PARAM;
-        if ((uintptr_t)place->second % (uintptr_t)tensor.align_bytes != 0)
+        if (!tensor.is_by_value && (uintptr_t)place->second % (uintptr_t)tensor.align_bytes != 0)
             return CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER;
     }
     run->workspace = value_of<void *>(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, 0);
@@ -491,6 +513,8 @@ bool graph_tensor(const struct descriptor *descriptor, struct tensor *tensor)
                    : type == CUDNN_DATA_BFLOAT16 ? ELEMENT_BF16
                                                  : ELEMENT_F32;
     tensor->align_bytes = graph_int(descriptor, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT);
+    tensor->data_type = type;
+    tensor->is_by_value = value_of<bool>(descriptor, CUDNN_ATTR_TENSOR_IS_BY_VALUE, 0);
     tensor->is_virtual = value_of<bool>(descriptor, CUDNN_ATTR_TENSOR_IS_VIRTUAL, 0);
     for (size_t i = 0; i < 4; i++) {
         tensor->dims[i] = graph_int(descriptor, CUDNN_ATTR_TENSOR_DIMENSIONS, i);

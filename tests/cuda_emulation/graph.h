@@ -1,6 +1,6 @@
 /*
- * Graphs of the emulated cuDNN: what cudnn.cc, which keeps descriptors, and convolution.cc, which
- * computes, know of each other.
+ * Graphs of the emulated cuDNN: what cudnn.cc, which keeps descriptors, convolution.cc and
+ * attention.cc, which compute, know of each other.
  *
  * A pattern is a kind of graphs that there are engines for. Descriptors are attributes by name, set
  * before they are final; those that they name are final and stay alive as long.
@@ -43,9 +43,10 @@ struct tensor {
     enum element type;
     int64_t dims[4], strides[4];
     int64_t align_bytes;
-    bool is_virtual;
+    int data_type; /* cudnnDataType_t */
+    bool is_virtual, is_by_value;
 };
-/* false: it has another rank, or another type. */
+/* false: it has another rank. */
 bool graph_tensor(const struct descriptor *descriptor, struct tensor *tensor);
 bool graph_same(const struct tensor &a, const struct tensor &b); /* dims and strides */
 /* From its first byte to behind its last. */
@@ -85,5 +86,7 @@ struct problem {
 
 /* NULL: these operations, in their order, are no convolution with what may follow one. */
 struct problem *graph_convolution(const std::vector<const struct descriptor *> &operations);
+/* NULL: they are no attention as programs spell it out. */
+struct problem *graph_attention(const std::vector<const struct descriptor *> &operations);
 
 #endif

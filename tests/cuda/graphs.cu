@@ -111,7 +111,66 @@ cudnnBackendDescriptor_t make_device(const struct ul_cudnn *dnn, const struct de
     return NULL;
 }
 
-/* ---- calls ---- */
+/* ---- attention ---- */
+
+/* Heads of `size` elements, of positions that follow each other `step` elements apart. */
+struct ul_call_tensor heads(enum ul_call_type type, int64_t batch, int64_t count, int64_t positions,
+                            int64_t size, int64_t step)
+{
+    struct ul_call_tensor tensor;
+    memset(&tensor, 0, sizeof tensor);
+    tensor.rank = 4;
+    tensor.type = type;
+    const int64_t dims[] = {batch, count, positions, size};
+    const int64_t strides[] = {positions * step, size, step, 1};
+    memcpy(tensor.dims, dims, sizeof dims);
+    memcpy(tensor.strides, strides, sizeof strides);
+    return tensor;
+}
+
+struct ul_call_tensor mask(enum ul_call_type type, int64_t batch, int64_t count, int64_t queries,
+                           int64_t keys)
+{
+    struct ul_call_tensor tensor = heads(type, batch, count, queries, keys, keys);
+    tensor.strides[1] = queries * keys;
+    tensor.strides[0] = count * queries * keys;
+    return tensor;
+}
+
+/* Number `n` of: types, sizes of heads, lengths, masks, causal, parts of one tensor, fewer heads of
+ * keys. */
+struct ul_call make_attention(uint32_t n)
+{
+    enum { BATCH = 2, HEADS = 6 };
+    static const int64_t sizes[] = {8, 64, 72, 128, 256};
+    static const int64_t lengths[][2] = {{128, 128}, {127, 77}, {33, 257}, {1, 100}};
+    enum ul_call_type type = n % 2 == 0 ? UL_CALL_F16 : UL_CALL_BF16;
+    int64_t size = sizes[n / 2 % 5], queries = lengths[n / 10 % 4][0],
+            keys = lengths[n / 10 % 4][1];
+    int64_t groups = n % 7 == 0 ? HEADS / 3 : HEADS, parts = n % 3 == 0 ? 3 : 1;
+    struct ul_call call;
+    memset(&call, 0, sizeof call);
+    call.kind = UL_CALL_ATTENTION;
+    call.src = heads(type, BATCH, HEADS, queries, size, parts * HEADS * size);
+    call.weights = heads(type, BATCH, groups, keys, size, parts * groups * size);
+    call.attention.values = call.weights;
+    call.dst = heads(type, BATCH, HEADS, queries, size, HEADS * size);
+    call.attention.scale = 0.125f;
+    call.attention.is_causal = n / 160 % 2;
+    call.attention.mask_count = n / 40 % 4 == 0 ? 0 : 1;
+    enum ul_call_type of_mask = n % 11 == 0 ? UL_CALL_F32 : type;
+    call.attention.masks[0] =
+        mask(of_mask, n / 40 % 4 == 1 ? 1 : BATCH, n / 40 % 4 == 2 ? HEADS : 1,
+             n / 40 % 4 == 3 ? 1 : queries, keys);
+    if (n % 13 == 0 && call.attention.mask_count == 1) {
+        call.attention.mask_count = 2;
+        call.attention.masks[1] = mask(type, 1, HEADS, queries, keys);
+    }
+    call.scratch_bytes = 448;
+    return call;
+}
+
+/* ---- what is checked ---- */
 
 /* What a file of choices could say instead: none may end the program. */
 void take_others(const struct ul_cudnn *dnn, struct ul_cudnn_graph *graph,
@@ -127,35 +186,60 @@ void take_others(const struct ul_cudnn *dnn, struct ul_cudnn_graph *graph,
     }
 }
 
-/* NULL, or what is wrong. */
+/* NULL, or what is wrong. Plans of attention end on a device alone, which loads what they compile.
+ */
 const char *check_call(const struct ul_cudnn *dnn, const struct ul_call *call)
 {
     struct ul_cudnn_graph graph;
     struct ul_cuda_choice found[UL_CUDA_CANDIDATES];
     const char *wrong = NULL;
+    bool has_plans = call->kind != UL_CALL_ATTENTION;
     memset(&graph, 0, sizeof graph);
     if (!ul_cudnn_make_graph(dnn, call, &graph))
         wrong = "does not take its graph";
     int count = wrong == NULL ? ul_cudnn_find(dnn, &graph, call, found) : 0;
     if (wrong == NULL && count == 0)
         wrong = "has no engine for it";
-    for (int i = 0; wrong == NULL && i < count; i++) {
+    for (int i = 0; wrong == NULL && has_plans && i < count; i++) {
         if (!ul_cudnn_take(dnn, &graph, call, &found[i]))
             wrong = "makes no plan of an engine that it offers";
     }
-    if (wrong == NULL)
+    if (wrong == NULL && has_plans)
         take_others(dnn, &graph, call, &found[0]);
     ul_cudnn_free_graph(dnn, &graph);
     return wrong;
+}
+
+struct kind {
+    const char *name;
+    uint32_t count;
+    struct ul_call (*make)(uint32_t n);
+};
+
+int check_kind(const struct ul_cudnn *dnn, const struct device *device, const struct kind *kind)
+{
+    int failed = 0;
+    for (uint32_t n = 0; n < kind->count; n++) {
+        struct ul_call call = kind->make(n);
+        const char *wrong = check_call(dnn, &call);
+        if (wrong != NULL)
+            printf("FAIL %s %u on %s: cuDNN %s\n", kind->name, n, device->name, wrong);
+        failed += wrong != NULL;
+    }
+    return failed;
 }
 
 } // namespace
 
 int main()
 {
-    enum { CALLS = 384 };
+    static const struct kind kinds[] = {{"convolution", 384, make_call},
+                                        {"attention", 320, make_attention}};
     struct handle handle;
     int failed = 0;
+    /* Without the driver's library cuDNN compiles nothing, nor offers what would be. */
+    void *driver = ul_cuda_load("libcuda.so.1");
+    int kind_count = driver != NULL ? 2 : 1;
     memset(&handle, 0, sizeof handle);
     if (!load(&handle)) {
         printf("skipped: there is no cuDNN with all functions\n");
@@ -163,20 +247,18 @@ int main()
     }
     for (const struct device &device : devices) {
         handle.dnn.device = make_device(&handle.dnn, &device);
-        for (uint32_t n = 0; n < CALLS && handle.dnn.device != NULL; n++) {
-            struct ul_call call = make_call(n);
-            const char *wrong = check_call(&handle.dnn, &call);
-            if (wrong != NULL)
-                printf("FAIL convolution %u on %s: cuDNN %s\n", n, device.name, wrong);
-            failed += wrong != NULL;
-        }
-        if (handle.dnn.device == NULL)
+        if (handle.dnn.device == NULL) {
             printf("FAIL: cuDNN does not take the properties of %s\n", device.name);
-        failed += handle.dnn.device == NULL;
+            failed++;
+        }
+        for (int i = 0; i < kind_count && handle.dnn.device != NULL; i++)
+            failed += check_kind(&handle.dnn, &device, &kinds[i]);
         ul_cudnn_free(&handle.dnn, handle.dnn.device);
     }
-    printf("cuDNN %zu: %d convolutions on %zu devices, %d failed\n", handle.dnn.GetVersion(), CALLS,
-           sizeof devices / sizeof devices[0], failed);
+    for (int i = 0; i < kind_count; i++)
+        printf("cuDNN %zu: %u of %s on %zu devices\n", handle.dnn.GetVersion(), kinds[i].count,
+               kinds[i].name, sizeof devices / sizeof devices[0]);
+    printf("%d failed\n", failed);
     return failed > 0;
 }
 

@@ -1,0 +1,117 @@
+/* Attention as a call: queries, keys and values by strides, [batch, head, position, element].
+ *
+ * Operands of rank 3 have heads side by side along their last axis; the result may be stored in
+ * another order of axes (FusedAttention). Masks are floats that are added to scores:
+ *
+ *      mask [1, 1, q, k], or [k] and the like      [b, 1, q, k]: broadcast by dims of 1
+ *
+ * Left undone: caches of keys and values, lengths, masks of bool or shorter than the keys, a soft
+ * cap, scores as a result; zeros where a query sees no key, unless it always sees one. */
+#include "codegen/program/library_internal.h"
+
+#include "ir/geometry.h"
+
+enum { RANK = 4 };
+
+/* The axes of a flat tensor, [batch, position, head * element], or those of a split one. */
+static bool describe_operand(struct ul_describer *describer, ul_value_id value, bool is_flat,
+                             int64_t heads, struct ul_call_tensor *tensor)
+{
+    if (!ul_describe_tensor(describer->graph, value, tensor) ||
+        tensor->rank != (is_flat ? RANK - 1 : RANK))
+        return false;
+    if (!is_flat)
+        return true;
+    int64_t size = tensor->dims[2] / heads, step = tensor->strides[2];
+    tensor->rank = RANK;
+    tensor->dims[3] = size;
+    tensor->strides[3] = step;
+    tensor->dims[2] = tensor->dims[1];
+    tensor->strides[2] = tensor->strides[1];
+    tensor->dims[1] = heads;
+    tensor->strides[1] = size * step;
+    return true;
+}
+
+static bool describe_result(struct ul_describer *describer, const struct ul_attention *attention)
+{
+    struct ul_call_tensor stored, *dst = &describer->out->call.dst;
+    ul_value_id value = describer->out->args[UL_CALL_DST];
+    if (!describe_operand(describer, value, attention->is_flat, attention->heads, &stored))
+        return false;
+    *dst = stored;
+    for (uint32_t d = 0; !attention->is_flat && d < RANK; d++) {
+        dst->dims[attention->order[d]] = stored.dims[d];
+        dst->strides[attention->order[d]] = stored.strides[d];
+    }
+    return true;
+}
+
+/* False: it is none that is added to the scores of all keys. */
+static bool describe_mask(struct ul_describer *describer, ul_value_id value, int64_t keys)
+{
+    struct ul_group_call *out = describer->out;
+    struct ul_call_attention *attention = &out->call.attention;
+    struct ul_call_tensor mask, *wide = &attention->masks[attention->mask_count];
+    if (!ul_describe_tensor(describer->graph, value, &mask) || mask.rank > RANK ||
+        mask.dims[mask.rank - 1] != keys)
+        return false;
+    uint32_t first = RANK - mask.rank;
+    *wide = (struct ul_call_tensor){.rank = RANK, .type = mask.type};
+    for (uint32_t d = 0; d < RANK; d++) {
+        wide->dims[d] = d < first ? 1 : mask.dims[d - first];
+        wide->strides[d] = d < first ? 0 : mask.strides[d - first];
+    }
+    ul_describe_finalize(wide, UL_CALL_ATTENTION);
+    out->args[UL_CALL_ARG_MASKS + attention->mask_count++] = value;
+    return true;
+}
+
+static bool is_supported(const struct ul_attention *attention,
+                         const struct ul_type *const types[UL_ATTENTION_INPUTS])
+{
+    bool has_mask = types[UL_ATTENTION_MASK] != NULL || types[UL_ATTENTION_BIAS] != NULL;
+    return types[UL_ATTENTION_PAST_K] == NULL && types[UL_ATTENTION_LENGTHS] == NULL &&
+           attention->softcap == 0 && (!attention->empty_is_zero || !has_mask);
+}
+
+bool ul_describe_attention(struct ul_describer *describer, const struct ul_node *node)
+{
+    const struct ul_graph *graph = describer->graph;
+    struct ul_group_call *out = describer->out;
+    const struct ul_type *types[UL_ATTENTION_INPUTS] = {NULL};
+    struct ul_attention a;
+    for (uint32_t i = 0; i < node->input_count; i++)
+        types[i] = node->inputs[i] == UL_NONE ? NULL : &graph->values[node->inputs[i]].type;
+    for (uint32_t i = 1; i < node->output_count; i++) {
+        if (node->outputs[i] != UL_NONE)
+            return false;
+    }
+    struct ul_call *call = &out->call;
+    if (ul_attention_read(&a, node, types) != NULL || !is_supported(&a, types) ||
+        !describe_operand(describer, node->inputs[UL_ATTENTION_Q], a.is_flat, a.heads,
+                          &call->src) ||
+        !describe_operand(describer, node->inputs[UL_ATTENTION_K], a.is_flat, a.groups,
+                          &call->weights) ||
+        !describe_operand(describer, node->inputs[UL_ATTENTION_V], a.is_flat, a.groups,
+                          &call->attention.values) ||
+        !describe_result(describer, &a))
+        return false;
+    call->kind = UL_CALL_ATTENTION;
+    ul_describe_finalize(&call->weights, UL_CALL_ATTENTION);
+    ul_describe_finalize(&call->attention.values, UL_CALL_ATTENTION);
+    call->attention.scale = (float)a.scale;
+    call->attention.is_causal = a.is_causal;
+    out->args[UL_CALL_SRC] = node->inputs[UL_ATTENTION_Q];
+    out->args[UL_CALL_WEIGHTS] = node->inputs[UL_ATTENTION_K];
+    out->args[UL_CALL_ARG_VALUES] = node->inputs[UL_ATTENTION_V];
+    const int64_t products[] = {a.batch, a.heads, a.queries, a.keys, a.size + a.value_size};
+    out->product_count = ul_describe_products(1, 5, products);
+    static const enum ul_attention_input masks[] = {UL_ATTENTION_MASK, UL_ATTENTION_BIAS};
+    for (uint32_t i = 0; i < UL_CALL_MASKS; i++) {
+        if (types[masks[i]] != NULL && !describe_mask(describer, node->inputs[masks[i]], a.keys))
+            return false;
+    }
+    out->arg_count = UL_CALL_ARG_MASKS + call->attention.mask_count;
+    return true;
+}

@@ -1,0 +1,356 @@
+/*
+ * Attention of the emulated cuDNN, spelled out as the library's engines know it:
+ *
+ *      scores = q k; scaled by a number; masks are added; where causal, keys behind the query are
+ *      -infinity; weights = softmax by the largest score and the sum, rounded; weights v
+ *
+ * in this order of operations, what lies between being virtual and in f32. Without the logarithm of
+ * the sum, which nobody reads, there is no engine, as in the library.
+ *
+ * Engines, the best first: one that is not deterministic, one with a workspace, and one without as
+ * a fallback; all are compiled when a plan is made. Heads are of multiples of 8 elements.
+ */
+#include "graph.h"
+
+#include <math.h>
+
+namespace
+{
+
+enum { MAX_MASKS = 2 };
+
+struct job {
+    struct tensor q, k, v, o, masks[MAX_MASKS];
+    struct tensor scale, never;
+    int64_t mask_count;
+    bool is_causal;
+    float scale_value;
+    const void *q_bytes, *k_bytes, *v_bytes, *mask_bytes[MAX_MASKS];
+    void *o_bytes, *workspace;
+    size_t workspace_bytes;
+};
+
+enum { COMPILED = 1 };
+
+const std::vector<struct engine> engines = {
+    {{CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC},
+     {CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION},
+     {},
+     0,
+     false},
+    {{CUDNN_NUMERICAL_NOTE_TENSOR_CORE},
+     {CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION},
+     {CUDNN_KNOB_TYPE_STAGES},
+     2,
+     false},
+    {{CUDNN_NUMERICAL_NOTE_TENSOR_CORE}, {CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION}, {}, 0, true}};
+
+/* ---- running ---- */
+
+int64_t at(const struct tensor &tensor, int64_t b, int64_t h, int64_t i, int64_t j)
+{
+    const int64_t index[] = {b, h, i, j};
+    int64_t offset = 0;
+    for (size_t d = 0; d < 4; d++)
+        offset += (tensor.dims[d] == 1 ? 0 : index[d]) * tensor.strides[d];
+    return offset;
+}
+
+float rounded(enum element type, float x)
+{
+    float place; /* of any type */
+    element_put(&place, type, 0, x);
+    return element_get(&place, type, 0);
+}
+
+/* Of one query. */
+void run_query(const struct job &job, int64_t b, int64_t h, int64_t i, std::vector<float> &weights)
+{
+    int64_t keys = job.k.dims[3], group = h / (job.q.dims[1] / job.k.dims[1]);
+    float largest = -INFINITY, sum = 0;
+    for (int64_t t = 0; t < keys; t++) {
+        float score = 0;
+        for (int64_t d = 0; d < job.q.dims[3]; d++)
+            score += element_get(job.q_bytes, job.q.type, at(job.q, b, h, i, d)) *
+                     element_get(job.k_bytes, job.k.type, at(job.k, b, group, d, t));
+        score *= job.scale_value;
+        for (int64_t m = 0; m < job.mask_count; m++)
+            score +=
+                element_get(job.mask_bytes[m], job.masks[m].type, at(job.masks[m], b, h, i, t));
+        score = job.is_causal && t > i ? -INFINITY : score;
+        weights[(size_t)t] = score;
+        largest = score > largest ? score : largest;
+    }
+    for (int64_t t = 0; t < keys; t++) {
+        weights[(size_t)t] = expf(weights[(size_t)t] - largest);
+        sum += weights[(size_t)t];
+    }
+    for (int64_t d = 0; d < job.o.dims[3]; d++) {
+        float result = 0;
+        for (int64_t t = 0; t < keys; t++)
+            result += rounded(job.v.type, weights[(size_t)t] / sum) *
+                      element_get(job.v_bytes, job.v.type, at(job.v, b, group, t, d));
+        element_put(job.o_bytes, job.o.type, at(job.o, b, h, i, d), result);
+    }
+}
+
+void run_job(const void *arguments)
+{
+    const struct job &job = *(const struct job *)arguments;
+    std::vector<float> weights((size_t)job.k.dims[3]);
+    if (job.workspace_bytes > 0)
+        memset(job.workspace, 0xA5, job.workspace_bytes);
+    for (int64_t b = 0; b < job.q.dims[0]; b++) {
+        for (int64_t h = 0; h < job.q.dims[1]; h++) {
+            for (int64_t i = 0; i < job.q.dims[2]; i++)
+                run_query(job, b, h, i, weights);
+        }
+    }
+}
+
+/* ---- problems ---- */
+
+struct attention : problem {
+    struct job job;
+    bool serves(size_t engine, size_t *workspace_bytes) const override;
+    bool enqueue(const struct run &run, cudaStream_t stream) const override;
+};
+
+bool attention::serves(size_t engine, size_t *workspace_bytes) const
+{
+    *workspace_bytes = engine == COMPILED ? 256 : 0;
+    return job.q.dims[3] % 8 == 0 && job.o.dims[3] % 8 == 0;
+}
+
+bool attention::enqueue(const struct run &run, cudaStream_t stream) const
+{
+    struct job ready = job;
+    std::vector<struct extent> operands;
+    auto place = [&](const char *name, const struct tensor &tensor) {
+        void *bytes = run.places.at(tensor.uid);
+        operands.push_back({name, bytes, graph_reach(tensor)});
+        return bytes;
+    };
+    if (run.engine == engines->data())
+        ul_emulate_fail("cuDNN: the engine of attention does not keep bits");
+    ready.q_bytes = place("queries", job.q);
+    ready.k_bytes = place("keys", job.k);
+    ready.v_bytes = place("values", job.v);
+    for (int64_t m = 0; m < job.mask_count; m++)
+        ready.mask_bytes[m] = place("a mask", job.masks[m]);
+    ready.o_bytes = run.places.at(job.o.uid);
+    ready.workspace = run.workspace;
+    ready.workspace_bytes = run.workspace_bytes;
+    ready.scale_value = *(const float *)run.places.at(job.scale.uid);
+    if (job.is_causal && *(const float *)run.places.at(job.never.uid) != -INFINITY)
+        return false;
+    need_memory("cuDNN", operands, {"", NULL, 0}, {"the result", ready.o_bytes, graph_reach(job.o)},
+                {"the workspace", ready.workspace, ready.workspace_bytes});
+    return ul_emulate_enqueue(stream, "cuDNN's attention", run_job, &ready, sizeof ready) ==
+           cudaSuccess;
+}
+
+/* ---- graphs ---- */
+
+/* Operations in their order; `good` stays false once one was another than it should be. */
+struct reader {
+    const std::vector<const struct descriptor *> &operations;
+    size_t next;
+    bool good;
+};
+
+const struct descriptor *take(struct reader *reader, cudnnBackendDescriptorType_t type)
+{
+    reader->good = reader->good && reader->next < reader->operations.size() &&
+                   graph_type(reader->operations[reader->next]) == type;
+    return reader->good ? reader->operations[reader->next++] : NULL;
+}
+
+struct tensor read(struct reader *reader, const struct descriptor *operation,
+                   cudnnBackendAttributeName_t name)
+{
+    struct tensor tensor;
+    memset(&tensor, 0, sizeof tensor);
+    reader->good = reader->good && graph_has(operation, name) &&
+                   graph_tensor(graph_one(operation, name), &tensor);
+    return tensor;
+}
+
+/* The mode of the next one, where that is pointwise; -1: it is not. */
+int next_mode(const struct reader *reader)
+{
+    if (!reader->good || reader->next >= reader->operations.size() ||
+        graph_type(reader->operations[reader->next]) !=
+            CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR)
+        return -1;
+    return graph_word(
+        graph_one(reader->operations[reader->next], CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR),
+        CUDNN_ATTR_POINTWISE_MODE);
+}
+
+struct pointwise {
+    struct tensor x, b, condition, y;
+    int64_t axis;
+};
+
+/* Of that mode and computed in that type; with as many operands. */
+struct pointwise take_pointwise(struct reader *reader, cudnnPointwiseMode_t mode, int operands,
+                                cudnnDataType_t type = CUDNN_DATA_FLOAT)
+{
+    struct pointwise pointwise;
+    memset(&pointwise, 0, sizeof pointwise);
+    reader->good = reader->good && next_mode(reader) == (int)mode;
+    const struct descriptor *operation = take(reader, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+    if (operation == NULL)
+        return pointwise;
+    const struct descriptor *function =
+        graph_one(operation, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR);
+    pointwise.x = read(reader, operation, CUDNN_ATTR_OPERATION_POINTWISE_XDESC);
+    pointwise.y = read(reader, operation, CUDNN_ATTR_OPERATION_POINTWISE_YDESC);
+    if (operands > 1)
+        pointwise.b = read(reader, operation, CUDNN_ATTR_OPERATION_POINTWISE_BDESC);
+    if (operands > 2)
+        pointwise.condition = read(reader, operation, CUDNN_ATTR_OPERATION_POINTWISE_TDESC);
+    pointwise.axis = graph_int(function, CUDNN_ATTR_POINTWISE_AXIS);
+    reader->good = reader->good &&
+                   graph_word(function, CUDNN_ATTR_POINTWISE_MATH_PREC) == (int)type &&
+                   graph_has(operation, CUDNN_ATTR_OPERATION_POINTWISE_BDESC) == (operands > 1) &&
+                   graph_has(operation, CUDNN_ATTR_OPERATION_POINTWISE_TDESC) == (operands > 2) &&
+                   pointwise.y.is_virtual;
+    return pointwise;
+}
+
+struct tensor take_reduction(struct reader *reader, cudnnReduceTensorOp_t mode,
+                             const struct tensor &x)
+{
+    struct tensor y;
+    memset(&y, 0, sizeof y);
+    const struct descriptor *operation = take(reader, CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
+    if (operation == NULL)
+        return y;
+    const struct descriptor *reduction = graph_one(operation, CUDNN_ATTR_OPERATION_REDUCTION_DESC);
+    y = read(reader, operation, CUDNN_ATTR_OPERATION_REDUCTION_YDESC);
+    reader->good = reader->good &&
+                   graph_word(reduction, CUDNN_ATTR_REDUCTION_OPERATOR) == (int)mode &&
+                   graph_word(reduction, CUDNN_ATTR_REDUCTION_COMP_TYPE) == CUDNN_DATA_FLOAT &&
+                   read(reader, operation, CUDNN_ATTR_OPERATION_REDUCTION_XDESC).uid == x.uid &&
+                   y.is_virtual && y.dims[2] == x.dims[2] && y.dims[3] == 1;
+    return y;
+}
+
+struct product {
+    struct tensor a, b, c;
+};
+
+struct product take_product(struct reader *reader)
+{
+    struct product product;
+    memset(&product, 0, sizeof product);
+    const struct descriptor *operation = take(reader, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
+    if (operation == NULL)
+        return product;
+    const struct descriptor *function = graph_one(operation, CUDNN_ATTR_OPERATION_MATMUL_DESC);
+    product.a = read(reader, operation, CUDNN_ATTR_OPERATION_MATMUL_ADESC);
+    product.b = read(reader, operation, CUDNN_ATTR_OPERATION_MATMUL_BDESC);
+    product.c = read(reader, operation, CUDNN_ATTR_OPERATION_MATMUL_CDESC);
+    const int64_t *a = product.a.dims, *b = product.b.dims, *c = product.c.dims;
+    reader->good = reader->good &&
+                   graph_word(function, CUDNN_ATTR_MATMUL_COMP_TYPE) == CUDNN_DATA_FLOAT &&
+                   a[0] == b[0] && a[0] == c[0] && a[1] % b[1] == 0 && a[1] == c[1] &&
+                   a[2] == c[2] && a[3] == b[2] && b[3] == c[3];
+    return product;
+}
+
+bool broadcasts(const struct tensor &mask, const struct tensor &scores)
+{
+    bool good = mask.dims[3] == scores.dims[3];
+    for (size_t d = 0; d < 3; d++)
+        good = good && (mask.dims[d] == 1 || mask.dims[d] == scores.dims[d]);
+    return good && !mask.is_virtual && !mask.is_by_value;
+}
+
+/* Scale, masks and what is not seen; what becomes of the scores. */
+struct tensor read_scores(struct reader *reader, struct job *job)
+{
+    struct product first = take_product(reader);
+    struct pointwise step = take_pointwise(reader, CUDNN_POINTWISE_MUL, 2);
+    struct tensor scores = step.y;
+    job->q = first.a;
+    job->k = first.b;
+    job->scale = step.b;
+    reader->good = reader->good && step.x.uid == first.c.uid && first.c.is_virtual &&
+                   step.b.is_by_value && step.b.data_type == CUDNN_DATA_FLOAT;
+    while (next_mode(reader) == CUDNN_POINTWISE_ADD && job->mask_count < MAX_MASKS) {
+        step = take_pointwise(reader, CUDNN_POINTWISE_ADD, 2);
+        reader->good = reader->good && step.x.uid == scores.uid && broadcasts(step.b, scores);
+        job->masks[job->mask_count++] = step.b;
+        scores = step.y;
+    }
+    if (next_mode(reader) != CUDNN_POINTWISE_GEN_INDEX)
+        return scores;
+    struct pointwise query = take_pointwise(reader, CUDNN_POINTWISE_GEN_INDEX, 1);
+    struct pointwise key = take_pointwise(reader, CUDNN_POINTWISE_GEN_INDEX, 1);
+    struct pointwise sees = take_pointwise(reader, CUDNN_POINTWISE_CMP_GE, 2, CUDNN_DATA_BOOLEAN);
+    step = take_pointwise(reader, CUDNN_POINTWISE_BINARY_SELECT, 3);
+    job->never = step.b;
+    job->is_causal = true;
+    reader->good = reader->good && query.axis == 2 && key.axis == 3 &&
+                   query.y.data_type == CUDNN_DATA_INT32 && sees.x.uid == query.y.uid &&
+                   sees.b.uid == key.y.uid && sees.y.data_type == CUDNN_DATA_BOOLEAN &&
+                   step.x.uid == scores.uid && step.b.is_by_value &&
+                   step.condition.uid == sees.y.uid;
+    return step.y;
+}
+
+/* The weights of values. */
+struct tensor read_softmax(struct reader *reader, const struct tensor &scores)
+{
+    struct tensor largest = take_reduction(reader, CUDNN_REDUCE_TENSOR_MAX, scores);
+    struct pointwise below = take_pointwise(reader, CUDNN_POINTWISE_SUB, 2);
+    struct pointwise weights = take_pointwise(reader, CUDNN_POINTWISE_EXP, 1);
+    struct tensor sum = take_reduction(reader, CUDNN_REDUCE_TENSOR_ADD, weights.y);
+    struct pointwise logarithm = take_pointwise(reader, CUDNN_POINTWISE_LOG, 1);
+    struct pointwise statistic = take_pointwise(reader, CUDNN_POINTWISE_ADD, 2);
+    struct pointwise result = take_pointwise(reader, CUDNN_POINTWISE_DIV, 2);
+    reader->good = reader->good && below.x.uid == scores.uid && below.b.uid == largest.uid &&
+                   weights.x.uid == below.y.uid && logarithm.x.uid == sum.uid &&
+                   statistic.x.uid == largest.uid && statistic.b.uid == logarithm.y.uid &&
+                   result.x.uid == weights.y.uid && result.b.uid == sum.uid;
+    return result.y;
+}
+
+bool is_half(const struct tensor &tensor, const struct tensor &like)
+{
+    return tensor.type == like.type && tensor.type != ELEMENT_F32 && !tensor.is_virtual &&
+           tensor.align_bytes % 16 == 0;
+}
+
+} // namespace
+
+struct problem *graph_attention(const std::vector<const struct descriptor *> &operations)
+{
+    struct attention *made = new struct attention();
+    struct job *job = &made->job;
+    struct reader reader = {operations, 0, true};
+    memset(job, 0, sizeof *job);
+    struct tensor scores = read_scores(&reader, job);
+    struct tensor weights = read_softmax(&reader, scores);
+    struct product last = take_product(&reader);
+    job->v = last.b;
+    job->o = last.c;
+    bool good = reader.good && reader.next == operations.size() && last.a.uid == weights.uid &&
+                weights.type == job->v.type && is_half(job->q, job->q) && is_half(job->k, job->q) &&
+                is_half(job->v, job->q) && is_half(job->o, job->q) && job->q.strides[3] == 1 &&
+                job->k.strides[2] == 1 && job->v.strides[3] == 1 && job->o.strides[3] == 1;
+    if (!good) {
+        delete made;
+        return NULL;
+    }
+    made->engines = &engines;
+    made->tensors = {job->q, job->k, job->v, job->o, job->scale};
+    for (int64_t m = 0; m < job->mask_count; m++)
+        made->tensors.push_back(job->masks[m]);
+    if (job->is_causal)
+        made->tensors.push_back(job->never);
+    return made;
+}
