@@ -31,18 +31,41 @@ static __device__ inline void ul_pack_put(Type *to, const ul_pack_of<Type, count
     *reinterpret_cast<ul_pack_of<Type, count> *>(to) = pack;
 }
 
-/* The same in memory of the device. Of how the address came to be the compiler then knows nothing:
-   where it does, it may not see that what it stores at constant distances is one store. */
+#ifdef __CUDACC__
+/* Four or two words from `place` on, an address in memory of the device, as one store. */
+static __device__ __forceinline__ void ul_store(size_t place, const uint32_t (&words)[4])
+{
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "l"(place), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
+                 : "memory");
+}
+static __device__ __forceinline__ void ul_store(size_t place, const uint32_t (&words)[2])
+{
+    asm volatile("st.global.v2.b32 [%0], {%1, %2};"
+                 :
+                 : "l"(place), "r"(words[0]), "r"(words[1])
+                 : "memory");
+}
+#endif
+
+/* The same in memory of the device. The compiler merges stores where it can prove their distance
+   and they are of one type; here it need not. */
 template <typename Type, int count>
 static __device__ inline void ul_pack_write(Type *to, const ul_pack_of<Type, count> &pack)
 {
 #ifdef __CUDACC__
-    size_t place = __cvta_generic_to_global(to);
-    asm("" : "+l"(place));
-    ul_pack_put((Type *)__cvta_global_to_generic(place), pack);
-#else
-    ul_pack_put(to, pack);
+    constexpr int bytes = (int)sizeof pack, piece = bytes % 16 == 0 ? 16 : 8;
+    if constexpr (bytes % 8 == 0) {
+        UL_EACH_OF_PACK
+        for (int i = 0; i < bytes; i += piece) {
+            uint32_t words[piece / 4];
+            memcpy(words, (const unsigned char *)&pack + i, piece);
+            ul_store(__cvta_generic_to_global(to) + i, words);
+        }
+    } else
 #endif
+        ul_pack_put(to, pack);
 }
 
 /* The value that thread 0 has. */
