@@ -241,9 +241,9 @@ static void put_pack_stores(struct printer *printer, const struct ul_nest *nest,
                            ul_storage_type(printer->kernel->buffers[stmt->buffer].dtype),
                            nest->vector, stmt->buffer);
         } else {
-            bool is_shared = printer->phase->places[stmt->buffer] == UL_PLACE_SHARED;
-            ul_text_printf(printer->text, "%s(b%u + (", is_shared ? "ul_pack_put" : "ul_pack_write",
-                           stmt->buffer);
+            /* ul_pack_write writes to the device's memory alone; packs are of nothing else. */
+            UL_ASSERT(printer->kernel->buffers[stmt->buffer].role != UL_BUFFER_LOCAL);
+            ul_text_printf(printer->text, "ul_pack_write(b%u + (", stmt->buffer);
             ul_put_expr(&printer->expr, stmt->index);
             ul_text_printf(printer->text, "), t_result%u);\n", stmt->buffer);
         }

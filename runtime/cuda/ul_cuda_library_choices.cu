@@ -8,10 +8,11 @@
  *      cublaslt 130100 12 0000004200...    library, version, call, choice
  *      end
  *
- * A choice is the library's own description of an algorithm, which only the same version of it
- * reads. Calls are numbered by the plan: another one's have other shapes and workspaces. Lines for
- * another version are passed over; one that is none of these is an error, and so is an end that is
- * missing: the file was cut, or belongs to something else.
+ * A choice is the library's own description of an algorithm (cuDNN's: ul_cudnn_graph.h), which only
+ * the same version of it reads. Calls are numbered by the plan: another one's have other shapes and
+ * workspaces. A line of another version of its library is an error, for a run by other choices has
+ * other bits; so are a line that is none of these and an end that is missing: the file was cut, or
+ * belongs to something else. Lines of other libraries are for these to read.
  */
 #include "ul_cuda_library.h"
 
