@@ -1,5 +1,5 @@
 /* What the interpreter's files share: one scalar at a time (kernel_eval.c), or the iterations of a
- * loop side by side (kernel_eval_lanes.c). */
+ * loop side by side (kernel_eval_lanes.c), by the same operations (kernel_eval_scalar.c). */
 #ifndef UL_IR_KERNEL_EVAL_H
 #define UL_IR_KERNEL_EVAL_H
 
@@ -26,13 +26,19 @@ struct ul_machine {
 
 enum ul_loop_form { UL_LOOP_UNKNOWN, UL_LOOP_SCALAR, UL_LOOP_LANES };
 
-/* kernel_eval.c: an operation on operands that are known. `from` is the type of the first. */
+/* kernel_eval_scalar.c: an operation on operands that are known. `from` is the type of the first.
+ */
 union ul_scalar ul_machine_unary(struct ul_machine *machine, const struct ul_kx_data *expr,
                                  enum ul_dtype from, union ul_scalar a);
 union ul_scalar ul_machine_binary(const struct ul_kx_data *expr, enum ul_dtype from,
                                   union ul_scalar a, union ul_scalar b);
 union ul_scalar ul_machine_fma(const struct ul_kx_data *expr, union ul_scalar a, union ul_scalar b,
                                union ul_scalar c);
+bool ul_machine_is_float(enum ul_dtype dtype); /* of those that are computed in */
+union ul_scalar ul_machine_cast(enum ul_dtype from, enum ul_dtype to, union ul_scalar value);
+/* sum + a * b in one type, rounded after each operation. */
+union ul_scalar ul_machine_add_product(enum ul_dtype dtype, union ul_scalar sum, union ul_scalar a,
+                                       union ul_scalar b);
 union ul_scalar ul_machine_load(const struct ul_machine *machine, uint32_t buffer, int64_t index);
 void ul_machine_store(const struct ul_machine *machine, uint32_t buffer, int64_t index,
                       union ul_scalar value);
