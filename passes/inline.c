@@ -129,6 +129,13 @@ static ul_block_id join_branches(struct ul_graph *graph, ul_node_id id)
     return all;
 }
 
+/* Pass infer has left of a branch that a run which takes it fails. */
+static bool is_ruled_out(const struct ul_graph *graph, ul_block_id branch)
+{
+    const struct ul_value *result = &graph->values[graph->blocks[branch].outputs[0]];
+    return result->kind == UL_VALUE_NODE && graph->nodes[result->producer].op == UL_OP_NoBranch;
+}
+
 /* ---- The pass ---- */
 
 /* The block that does the same without control flow; UL_NONE: there is none. */
@@ -137,7 +144,8 @@ static ul_block_id write_out(const struct ul_pass *pass, ul_node_id id)
     struct ul_graph *graph = pass->graph;
     const struct ul_node node = graph->nodes[id];
     ul_block_id all = UL_NONE;
-    if (node.op == UL_OP_If)
+    if (node.op == UL_OP_If && !is_ruled_out(graph, node.blocks[0]) &&
+        !is_ruled_out(graph, node.blocks[1]))
         return join_branches(graph, id);
     if (node.op == UL_OP_Loop && ul_unroll_is_possible(graph, id))
         all = ul_unroll_rounds(pass, id, node.blocks[0]);
