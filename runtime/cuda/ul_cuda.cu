@@ -505,12 +505,19 @@ static void free_host(struct ul_context *context, void *bytes)
         (void)cudaFreeHost(bytes);
 }
 
+uint64_t ul_cuda_count_apart(const struct ul_context *context)
+{
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < context->model->step_count; i++)
+        count += context->apart[i];
+    return count;
+}
+
 static void get_memory(const struct ul_context *context, struct ul_device_memory *memory)
 {
     int before = 0;
     *memory = context->memory;
-    for (uint32_t i = 0; i < context->model->step_count; i++)
-        memory->apart_count += context->apart[i];
+    memory->apart_count = ul_cuda_count_apart(context);
     if (ul_cuda_enter(context, &before) != cudaSuccess)
         return;
     memory->free_bytes = ul_cuda_free_bytes();

@@ -72,6 +72,8 @@ cudaError_t ul_cuda_enter(const struct ul_context *context, int *before);
 void ul_cuda_leave(int device, int before);
 /* Of the current device; 0 where it does not say. */
 uint64_t ul_cuda_free_bytes(void);
+/* Steps whose loops are launches. */
+uint64_t ul_cuda_count_apart(const struct ul_context *context);
 bool ul_cuda_is_on_device(const struct ul_context *context, const void *bytes);
 
 /* ---- ul_cuda_load.cu ---- */

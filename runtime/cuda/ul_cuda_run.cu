@@ -117,8 +117,8 @@ static bool same_buffers(struct ul_context *context, const void *const *inputs,
 }
 
 /* A graph of what a run enqueues; NULL where CUDA does not capture it, or it is too long. */
-static cudaGraph_t record(struct ul_context *context, const void *const *inputs,
-                          void *const *outputs)
+static cudaGraph_t record_once(struct ul_context *context, const void *const *inputs,
+                               void *const *outputs)
 {
     struct ul_cuda_run run = ul_cuda_begin_run(context, context->own_stream);
     cudaGraph_t graph = NULL;
@@ -142,6 +142,18 @@ static cudaGraph_t record(struct ul_context *context, const void *const *inputs,
     }
     (void)cudaGetLastError();
     return graph;
+}
+
+/* A launch that CUDA refuses spoils the capture, but is none the next time. */
+static cudaGraph_t record(struct ul_context *context, const void *const *inputs,
+                          void *const *outputs)
+{
+    uint64_t before = ul_cuda_count_apart(context);
+    cudaGraph_t graph = record_once(context, inputs, outputs);
+    if (graph != NULL || ul_cuda_count_apart(context) == before)
+        return graph;
+    context->memory.uncaptured = NULL;
+    return record_once(context, inputs, outputs);
 }
 
 static void drop_graph(struct ul_context *context)

@@ -78,6 +78,7 @@ struct settings settings_read()
     read.minor = flag_of("UL_EMULATE_OLD_DEVICE") ? 5 : 0;
     read.processors = (int)number_of("UL_EMULATE_PROCESSORS", 108);
     read.part = (int)number_of("UL_EMULATE_PART", (uint64_t)read.processors);
+    read.capture_part = (int)number_of("UL_EMULATE_CAPTURE_PART", (uint64_t)read.part);
     read.devices = (int)number_of("UL_EMULATE_DEVICES", 1);
     read.free_bytes = number_of("UL_EMULATE_FREE_BYTES", (uint64_t)80 << 30);
     read.align_bytes = number_of("UL_EMULATE_ALIGN", 0) % ALIGN_BYTES;

@@ -19,15 +19,15 @@ struct settings {
     int major, minor; /* compute capability */
     int code;         /* that programs are compiled for */
     int devices, processors;
-    int part;             /* of the processors, that cooperative launches get */
-    uint64_t free_bytes;  /* of the device, with nothing in it */
-    uint64_t align_bytes; /* of allocations: no more than this; 0: as a device's */
-    uint64_t code_bytes;  /* that the first launch takes: modules, local memory */
-    uint64_t graph_bytes; /* that an instantiated graph takes, and each update of it */
-    uint64_t order;       /* 0: the natural one; 1: reversed; else a seed of permutations */
-    const char *fail;     /* kernels with this in their names fail */
-    const char *coverage; /* file: names of executed kernels */
-    const char *log;      /* file: allocations, captures, graph launches */
+    int part, capture_part; /* of the processors, that cooperative launches get; in a capture */
+    uint64_t free_bytes;    /* of the device, with nothing in it */
+    uint64_t align_bytes;   /* of allocations: no more than this; 0: as a device's */
+    uint64_t code_bytes;    /* that the first launch takes: modules, local memory */
+    uint64_t graph_bytes;   /* that an instantiated graph takes, and each update of it */
+    uint64_t order;         /* 0: the natural one; 1: reversed; else a seed of permutations */
+    const char *fail;       /* kernels with this in their names fail */
+    const char *coverage;   /* file: names of executed kernels */
+    const char *log;        /* file: allocations, captures, graph launches */
 };
 const struct settings &settings_get();
 

@@ -313,7 +313,8 @@ cudaError_t ul_emulate_launch(const struct ul_emulate_kernel *kernel, const void
     if (error == cudaSuccess && kernel->rest_bytes != 0 && resident == 0)
         error = cudaErrorInvalidValue;
     if (error == cudaSuccess && kernel->is_together &&
-        kernel->blocks > resident * (uint64_t)settings_get().part)
+        kernel->blocks > resident * (uint64_t)(capturing != NULL ? settings_get().capture_part
+                                                                 : settings_get().part))
         error = cudaErrorCooperativeLaunchTooLarge;
     if (error == cudaErrorCooperativeLaunchTooLarge)
         spoil();
