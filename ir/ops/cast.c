@@ -152,6 +152,13 @@ static ul_kx f16_from_bits(struct ul_kernel *kernel, ul_kx bits)
     return ul_kx_bitcast(kernel, UL_F32, ul_kx_binary(kernel, UL_KX_OR, sign, magnitude));
 }
 
+/* Of the other input nothing but its type is asked for: it may have any shape. */
+bool ul_split_rule_cast_like(struct ul_split_rule *split)
+{
+    ul_split_rule_read_broadcast(split, 0);
+    return true;
+}
+
 /* Two bytes: through the bits as a u32. */
 static ul_kx bit_cast_16(struct ul_kernel *kernel, enum ul_dtype from, enum ul_dtype to, ul_kx x)
 {

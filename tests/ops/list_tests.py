@@ -32,7 +32,7 @@ REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "
 
 # Operands that decide a shape or the structure of the loops, by operator: index of the operand.
 SHAPE_SLOTS = {
-    "AffineGrid": [1], "BlackmanWindow": [0], "CenterCropPad": [1], "Col2Im": [1, 2], "ConstantOfShape": [0], "CumSum": [1], "DFT": [1], "Expand": [1],
+    "AffineGrid": [1], "BlackmanWindow": [0], "CenterCropPad": [1], "Col2Im": [1, 2], "ConstantOfShape": [0], "CumProd": [1], "CumSum": [1], "DFT": [1, 2], "Expand": [1],
     "HammingWindow": [0], "HannWindow": [0], "Loop": [0, 1], "MaxUnpool": [2],
     "MelWeightMatrix": [0, 1, 2, 3, 4], "OneHot": [1], "Pad": [1, 3], "Range": [0, 1, 2],
     "Reshape": [1], "Resize": [1, 2, 3], "STFT": [1, 3], "Slice": [1, 2, 3, 4], "Split": [1],
@@ -78,6 +78,13 @@ def operators(model):
     return sorted(set(nodes))
 
 
+def operands_of(node):
+    """What the node reads, and what the graphs inside read."""
+    inner = [one for attribute in node.attribute if attribute.type == onnx.AttributeProto.GRAPH
+             for part in graphs_of(attribute.g) for one in part.node]  # fmt: skip
+    return [name for one in (node, *inner) for name in one.input]
+
+
 def constants_needed(model):
     """Graph inputs whose value must be known to compile, in the order of the graph's inputs."""
     graph = model.graph
@@ -92,7 +99,7 @@ def constants_needed(model):
         if name in inputs:
             needed.add(name)
         elif name in producer and producer[name].op_type not in ("Shape", "Size"):
-            for operand in producer[name].input:
+            for operand in operands_of(producer[name]):
                 walk(operand)
 
     for part in graphs_of(graph):
