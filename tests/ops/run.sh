@@ -7,7 +7,7 @@
 #                   of operators that a target may hand to a library
 #   --stride K      only every K-th test (after FILTER), for the quick tier
 #   --jobs N        tests at a time (2)
-#   --cflags FLAGS  for the generated program's compiler, $OPS_CC or cc (-O1)
+#   --cflags FLAGS  for the generated program's compiler (-O1)
 #   --target NAME   c (default), cpu or cuda
 #   --precision P   fp16 or bf16: tests of f32 with all that the operator reads and writes stored so
 #                   (round_edges.py; needs the Python package onnx); other tests are left out
@@ -39,10 +39,8 @@ run_one() {
     [ "$atol" = - ] || more+=(--atol "$atol")
     read -ra options <<<"$OPS_OPTIONS"
     more+=("${options[@]}")
-    local compiler=()
-    [ "$OPS_TARGET" = cuda ] || compiler=(--cc "$here/cc.sh")
     local verify=(timeout "$OPS_TIMEOUT" "$OPS_ULLAGE" verify --target "$OPS_TARGET"
-        "${compiler[@]}" --cflags "$OPS_CFLAGS" "${more[@]}" "$OPS_DATA/$test/model.onnx")
+        --cflags "$OPS_CFLAGS" "${more[@]}" "$OPS_DATA/$test/model.onnx")
     UL_EMULATE_COVERAGE=$kernels "${verify[@]}" >"$log" 2>&1 </dev/null || code=$?
     if [ "$code" = 0 ] && [ -e "$kernels" ] &&
         ! "$here/../cuda_emulation/coverage.sh" "$kernels" >"$log"; then
@@ -93,8 +91,7 @@ filter=${2:-.}
 golden=$here/passed.txt
 out=${out:-$(dirname "$ullage")/ops}
 rm -rf "$out/log" "$out"/*.part
-rm -rf "$out/objects"
-mkdir -p "$out/log" "$out/tmp" "$out/objects"
+mkdir -p "$out/log" "$out/tmp"
 : >"$out/passed.part"
 : >"$out/failed.part"
 
@@ -122,7 +119,7 @@ export OPS_DATA=$data OPS_OUT=$out TMPDIR=$out/tmp
 xargs -r -P "$jobs" -n 1 "$here/run.sh" --one <"$out/selected.txt"
 sort "$out/passed.part" >"$out/ops-passed.txt"
 sort "$out/failed.part" >"$out/ops-failed.txt"
-rm -rf "$out"/*.part "$out/tmp" "$out/objects"
+rm -rf "$out"/*.part "$out/tmp"
 
 status=0
 selected=$(wc -l <"$out/selected.txt")
