@@ -22,6 +22,8 @@ ul_upgrade_fn ul_ml_tree_ensemble, ul_ml_tree_regressor, ul_ml_tree_classifier;
 /* The numbers of an attribute, which are of the node's; NULL and 0 where it has none. */
 const double *ul_ml_floats(const struct ul_old_node *node, const char *name, int64_t *count);
 const int64_t *ul_ml_ints(const struct ul_old_node *node, const char *name, int64_t *count);
+/* The name of something that the node is made of. */
+const char *ul_ml_name(const struct ul_old_node *node, const char *what);
 /* A constant of f32 or f64, and one of i64. */
 ul_value_id ul_ml_const(struct ul_old_node *node, enum ul_dtype dtype, uint32_t rank,
                         const int64_t *dims, const double *values);

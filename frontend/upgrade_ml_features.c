@@ -193,7 +193,7 @@ static ul_value_id const_keys(struct ul_old_node *node, const struct ul_tensor *
     unsigned char *bytes = ul_arena_alloc(arena, ul_type_bytes(&type));
     for (int64_t i = 0; i < padded; i++)
         put_element(bytes, i, keys, sorted[i < unique ? i : unique - 1].place);
-    return ul_graph_add_weight(node->builder->graph, node->name,
+    return ul_graph_add_weight(node->builder->graph, ul_ml_name(node, "keys"),
                                ul_tensor_new(arena, &type, bytes));
 }
 
@@ -214,7 +214,7 @@ static ul_value_id const_values(struct ul_old_node *node, const struct ul_tensor
     }
     if (nan >= 0)
         put_element(bytes, unique + 1, values, nan);
-    return ul_graph_add_weight(node->builder->graph, node->name,
+    return ul_graph_add_weight(node->builder->graph, ul_ml_name(node, "values"),
                                ul_tensor_new(arena, &type, bytes));
 }
 

@@ -352,12 +352,13 @@ static bool choose_word(struct layout *l, struct tables *tables)
     return bits <= 64;
 }
 
-static ul_value_id add_table(const struct layout *l, enum ul_dtype dtype, uint32_t rank,
-                             const int64_t *dims, const unsigned char *bytes)
+static ul_value_id add_table(const struct layout *l, const char *what, enum ul_dtype dtype,
+                             uint32_t rank, const int64_t *dims, const unsigned char *bytes)
 {
     struct ul_graph *graph = l->node->builder->graph;
     struct ul_type type = ul_type_make(dtype, rank, dims);
-    return ul_graph_add_weight(graph, l->node->name, ul_tensor_new(graph->arena, &type, bytes));
+    return ul_graph_add_weight(graph, ul_ml_name(l->node, what),
+                               ul_tensor_new(graph->arena, &type, bytes));
 }
 
 static unsigned char *new_table(const struct layout *l, enum ul_dtype dtype, uint64_t count)
@@ -391,8 +392,8 @@ static void make_rows(const struct layout *l, struct tables *tables)
             ul_element_put_int(limits + place * size, dtype == UL_F64 ? UL_U64 : UL_U32,
                                (int64_t)leaf++);
     }
-    tables->words = add_table(l, tables->word, 1, &count, words);
-    tables->limits = add_table(l, dtype, 1, &count, limits);
+    tables->words = add_table(l, "words", tables->word, 1, &count, words);
+    tables->limits = add_table(l, "limits", dtype, 1, &count, limits);
 }
 
 /* Weights of leaves, in the order of rows. */
@@ -414,7 +415,7 @@ static void make_weights(const struct layout *l, struct tables *tables)
             ul_element_put_float(bytes + (leaf * columns + j) * size, forest->dtype, weights[j]);
         leaf++;
     }
-    tables->weights = add_table(l, forest->dtype, 2, dims, bytes);
+    tables->weights = add_table(l, "weights", forest->dtype, 2, dims, bytes);
 }
 
 static void make_depths(const struct layout *l, struct tables *tables)
@@ -429,7 +430,7 @@ static void make_depths(const struct layout *l, struct tables *tables)
     }
     for (int64_t i = 0; i < count; i++)
         ul_element_put_int(bytes + i * 4, UL_I32, depths[i]);
-    tables->depths = add_table(l, UL_I32, 1, &count, bytes);
+    tables->depths = add_table(l, "depths", UL_I32, 1, &count, bytes);
 }
 
 static uint32_t all_flags(const struct layout *l)

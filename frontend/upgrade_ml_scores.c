@@ -24,7 +24,7 @@ const int64_t *ul_ml_ints(const struct ul_old_node *node, const char *name, int6
     return attr->ints;
 }
 
-static const char *constant_name(const struct ul_old_node *node, const char *what)
+const char *ul_ml_name(const struct ul_old_node *node, const char *what)
 {
     return ul_arena_printf(node->builder->scratch, "%s%s/%s", node->builder->prefix, node->name,
                            what);
@@ -40,7 +40,7 @@ ul_value_id ul_ml_const(struct ul_old_node *node, enum ul_dtype dtype, uint32_t 
     unsigned char *bytes = ul_arena_alloc(graph->arena, ul_type_bytes(&type));
     for (uint64_t i = 0; i < count; i++)
         ul_element_put_float(bytes + i * size, dtype, values[i]);
-    return ul_graph_add_weight(graph, constant_name(node, "constant"),
+    return ul_graph_add_weight(graph, ul_ml_name(node, "constant"),
                                ul_tensor_new(graph->arena, &type, bytes));
 }
 
@@ -55,7 +55,7 @@ ul_value_id ul_ml_emit(struct ul_old_node *node, enum ul_op op, const ul_value_i
 {
     struct ul_builder *builder = node->builder;
     struct ul_build build =
-        ul_build_last(builder->graph, builder->block, constant_name(node, ul_op_get(op)->name));
+        ul_build_last(builder->graph, builder->block, ul_ml_name(node, ul_op_get(op)->name));
     ul_node_id id = ul_build_node(&build, op, inputs, input_count, 1);
     builder->graph->nodes[id].source = node->source;
     return builder->graph->nodes[id].outputs[0];

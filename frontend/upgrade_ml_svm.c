@@ -12,6 +12,8 @@
 
 #include <string.h>
 
+enum { MOST_NUMBERS = 1 << 27 }; /* of the product for all pairs */
+
 struct svm {
     struct ul_old_node *node;
     ul_value_id x; /* [rows, features] */
@@ -187,6 +189,8 @@ static const char *check_pairs(const struct svm *s, int64_t a_count, int64_t b_c
         return "has fewer rho than pairs of classes";
     if (s->coefficient_count / s->vectors < s->classes - 1)
         return "has fewer coefficients than its vectors and classes ask for";
+    if ((double)s->pairs * (double)s->vectors > MOST_NUMBERS)
+        return "has too many classes and vectors";
     if (a_count != b_count || (a_count > 0 && a_count < s->pairs))
         return "has fewer prob_a or prob_b than pairs of classes";
     return NULL;
@@ -252,7 +256,7 @@ static void classify_by_products(const struct svm *s, const struct ul_ml_labels 
 
 void ul_ml_svm_classifier(struct ul_old_node *node)
 {
-    enum { MAX_CLASSES = 1000 }; /* half a million pairs */
+    enum { MAX_CLASSES = 256 }; /* 32,640 pairs */
     struct ul_ml_labels labels;
     struct svm s;
     int64_t count;

@@ -584,10 +584,44 @@ def hostile():
         [tensor_type("c", None), tensor_type("p", None)])))
 
 
+def learned():
+    """Operators of ai.onnx.ml."""
+    def one(name, op, outputs, x=(2, 3), dtype=F, **attributes):
+        write(name, model(graph([helper.make_node(op, ["x"], outputs, name=op, domain="ai.onnx.ml",
+                                                  **attributes)],
+                                [tensor_type("x", x, dtype)],
+                                [tensor_type(outputs[-1], None)]), domains=["ai.onnx.ml"]))
+    # a root with a leaf and a branch, and a leaf that is a tree, with labels that nobody reads
+    one("trees_classes", "TreeEnsembleClassifier", ["label", "scores"],
+        nodes_treeids=[0, 0, 0, 0, 0, 1], nodes_nodeids=[0, 1, 2, 3, 4, 0],
+        nodes_featureids=[2, 0, 1, 0, 0, 0], nodes_values=[0.5, 0.0, -1.0, 0.0, 0.0, 0.0],
+        nodes_modes=["BRANCH_LT", "LEAF", "BRANCH_GTE", "LEAF", "LEAF", "LEAF"],
+        nodes_truenodeids=[1, 0, 3, 0, 0, 0], nodes_falsenodeids=[2, 0, 4, 0, 0, 0],
+        nodes_missing_value_tracks_true=[1, 0, 0, 0, 0, 0],
+        class_treeids=[0, 0, 0, 1, 1], class_nodeids=[1, 3, 4, 0, 0], class_ids=[0, 1, 2, 0, 1],
+        class_weights=[1.0, 2.0, 3.0, 4.0, 5.0], classlabels_strings=["a", "b", "c"],
+        post_transform="SOFTMAX")
+    one("trees_members", "TreeEnsemble", ["y"], n_targets=2, tree_roots=[0],
+        nodes_featureids=[1, 0], nodes_truenodeids=[0, 1], nodes_trueleafs=[1, 1],
+        nodes_falsenodeids=[1, 2], nodes_falseleafs=[0, 1], leaf_targetids=[0, 1, 1],
+        nodes_modes=numpy_helper.from_array(np.array([6, 4], np.uint8), "modes"),
+        nodes_splits=numpy_helper.from_array(np.array([0, 2], np.float32), "splits"),
+        membership_values=numpy_helper.from_array(np.array([3, 1, 4, np.nan], np.float32), "m"),
+        leaf_weights=numpy_helper.from_array(np.array([1, 2, 3], np.float32), "weights"))
+    one("vectors", "SVMClassifier", ["label", "scores"], x=(2, 1), vectors_per_class=[1, 1, 1],
+        support_vectors=[1.0, 2.0, 3.0], coefficients=[1.0, 2.0, 3.0, 4.0, 5.0, 6.0],
+        rho=[0.5, 1.0, 1.5], prob_a=[-1.0] * 3, prob_b=[0.0] * 3, kernel_type="RBF",
+        kernel_params=[0.5, 0.0, 3.0], classlabels_ints=[7, 8, 9])
+    one("labels", "LabelEncoder", ["y"], dtype=I64, keys_int64s=[5, -2, 9, 5],
+        values_floats=[1.0, 2.0, 3.0, 4.0], default_float=0.5)
+    one("labels_strings", "LinearClassifier", ["label"], coefficients=[1.0] * 6,
+        intercepts=[0.0, 0.0], classlabels_strings=["no", "yes"])
+
+
 def main():
     os.makedirs(OUT, exist_ok=True)
     for part in (external, constants, typed_fields, bad_tensors, functions, order, control, dims, by_data, attention,
-                 unsupported, sequences, training, sources, not_models, hostile):
+                 unsupported, learned, sequences, training, sources, not_models, hostile):
         part()
 
 
