@@ -144,16 +144,19 @@ static cudaGraph_t record_once(struct ul_context *context, const void *const *in
     return graph;
 }
 
-/* A launch that CUDA refuses spoils the capture, but is none the next time. */
+/* Launches that CUDA refuses spoil a capture, one each; they are none the next time. */
 static cudaGraph_t record(struct ul_context *context, const void *const *inputs,
                           void *const *outputs)
 {
-    uint64_t before = ul_cuda_count_apart(context);
-    cudaGraph_t graph = record_once(context, inputs, outputs);
-    if (graph != NULL || ul_cuda_count_apart(context) == before)
-        return graph;
-    context->memory.uncaptured = NULL;
-    return record_once(context, inputs, outputs);
+    uint64_t before, now = ul_cuda_count_apart(context);
+    cudaGraph_t graph;
+    do {
+        before = now;
+        context->memory.uncaptured = NULL;
+        graph = record_once(context, inputs, outputs);
+        now = ul_cuda_count_apart(context);
+    } while (graph == NULL && now > before);
+    return graph;
 }
 
 static void drop_graph(struct ul_context *context)

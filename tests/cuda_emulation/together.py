@@ -29,7 +29,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 TOLERANCE = {"fp32": 2e-5, "fp16": 4e-3, "bf16": 4e-2}
 
-# name: operator, hidden, inputs, steps, batch, what it has, attributes, launches of the layer
+# name: operator, hidden, inputs, steps, batch, what it has (2: another layer behind it),
+# attributes, launches of its layers
 CASES = {
     "lstm": ("LSTM", 96, 5, 7, 1, "b", {}, 1),
     "lstm_all": ("LSTM", 96, 8, 5, 3, "blhcp", {"direction": "bidirectional", "clip": 0.5}, 1),
@@ -41,6 +42,7 @@ CASES = {
     "lstm_layout": ("LSTM", 96, 8, 4, 2, "bhc", {"layout": 1}, 1),
     "lstm_long": ("LSTM", 96, 4, 350, 8, "b", {}, 6),
     "lstm_large": ("LSTM", 512, 16, 3, 1, "b", {}, 1),
+    "lstm_layers": ("LSTM", 96, 8, 4, 1, "b2", {}, 2),
     "lstm_many": ("LSTM", 96, 8, 3, 20, "b", {}, 0),
     "gru": ("GRU", 112, 6, 5, 1, "bh", {}, 1),
     "gru_linear": ("GRU", 112, 6, 5, 5, "blh",
@@ -80,13 +82,21 @@ def make(name, path):
         feeds["l"] = rng.integers(1, steps + 1, batch).astype(np.int32)
         feeds["l"][0] = steps
     outputs = ["y", "yh", "yc"][: 3 if op == "LSTM" else 2]
-    node = helper.make_node(op, names, outputs, hidden_size=hidden, **attributes)
+    nodes = [helper.make_node(op, names, outputs, hidden_size=hidden, **attributes)]
+    if "2" in has:
+        tensors["w2"] = rng.uniform(-scale, scale, (1, rows, hidden))
+        tensors["axis"] = np.array([1])
+        names = ["flat", "w2", *names[2:]]
+        nodes = [helper.make_node(op, nodes[0].input, ["below"], hidden_size=hidden),
+                 helper.make_node("Squeeze", ["below", "axis"], ["flat"]),
+                 helper.make_node(op, names, outputs, hidden_size=hidden)]  # fmt: skip
     kinds = {np.dtype(np.float32): TensorProto.FLOAT, np.dtype(np.int32): TensorProto.INT32}
     graph = helper.make_graph(
-        [node], "g",
+        nodes, "g",
         [helper.make_tensor_value_info(n, kinds[v.dtype], v.shape) for n, v in feeds.items()],
         [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in outputs],
-        [numpy_helper.from_array(v.astype(np.float32), n) for n, v in tensors.items()])  # fmt: skip
+        [numpy_helper.from_array(v.astype(np.int64 if n == "axis" else np.float32), n)
+         for n, v in tensors.items()])  # fmt: skip
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
     model.ir_version = 8
     model = onnx.shape_inference.infer_shapes(model)
@@ -137,14 +147,15 @@ class Case:
             raise RuntimeError(f"{count} launches, wanted {launches} and {others} beside")
 
     def check_apart(self, text, environment, looks):
-        if "note: 1 of the recurrent layers run as a launch for each step" not in text:
+        layers = 2 if "2" in CASES[self.name][5] else 1
+        if f"note: {layers} of the recurrent layers run as a launch for each step" not in text:
             raise RuntimeError(f"not said of a launch for each step: {text}")
         if not looks:
             return
         told = self.call([os.path.join(self.folder, "program"), *self.given, "--memory", "--json",
                           "-", "--iterations", "1"], **environment)  # fmt: skip
         device = json.JSONDecoder().raw_decode(told)[0]["device"]
-        if device["apart_count"] != 1 or device["replay_count"] == 0:
+        if device["apart_count"] != layers or device["replay_count"] == 0:
             raise RuntimeError(f"--memory --json: {device}")
 
     def check(self, precision, races):
