@@ -79,6 +79,17 @@ def forest_names():
 
 
 @model
+def forest_strings():
+    """Labels that are strings, which --output leaves out."""
+    from sklearn.ensemble import RandomForestClassifier
+    x, y = data(3)
+    names = np.array(["one", "two", "three"])[y]
+    estimator = RandomForestClassifier(20, max_depth=5, random_state=1).fit(x[:ROWS], names[:ROWS])
+    return skl2onnx.convert_sklearn(estimator, options={"zipmap": False}, initial_types=[
+        ("X", FloatTensorType([ROWS, FEATURES]))]), x[ROWS:]
+
+
+@model
 def forest_regressor():
     from sklearn.ensemble import RandomForestRegressor
     return sklearn_model(RandomForestRegressor(20, max_depth=8, random_state=1))
@@ -209,13 +220,16 @@ def run(ullage, target, exported, x):
     session = onnxruntime.InferenceSession(exported.SerializeToString(),
                                            providers=["CPUExecutionProvider"])
     want = dict(zip((o.name for o in session.get_outputs()), session.run(None, {"X": x})))
+    strings = [name for name, value in want.items() if getattr(value, "dtype", None) == object]
+    want = {name: value for name, value in want.items() if name not in strings}
+    kept = [word for name in want for word in ("--output", name) if strings]
     with tempfile.TemporaryDirectory() as folder:
         path, program = os.path.join(folder, "m.onnx"), os.path.join(folder, "m")
         with open(path, "wb") as file:
             file.write(exported.SerializeToString())
         np.save(f"{folder}/x.npy", x)
-        for command in ([ullage, "compile", "--target", target, "--cflags", "-O1", path, "-o",
-                         program],
+        for command in ([ullage, "compile", "--target", target, "--cflags", "-O1", *kept, path,
+                         "-o", program],
                         [program, "--input", f"X={folder}/x.npy", "--output-dir", folder]):
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode != 0:
