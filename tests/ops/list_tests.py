@@ -36,7 +36,8 @@ SHAPE_SLOTS = {
     "HammingWindow": [0], "HannWindow": [0], "Loop": [0, 1], "MaxUnpool": [2],
     "MelWeightMatrix": [0, 1, 2, 3, 4], "OneHot": [1], "Pad": [1, 3], "Range": [0, 1, 2],
     "Reshape": [1], "Resize": [1, 2, 3], "STFT": [1, 3], "Slice": [1, 2, 3, 4], "Split": [1],
-    "Squeeze": [1], "Tile": [1], "TopK": [1], "Unsqueeze": [1], "Upsample": [1],
+    "SplitToSequence": [1], "Squeeze": [1], "Tile": [1], "TopK": [1], "Unsqueeze": [1],
+    "Upsample": [1],
     **{"Reduce" + name: [1] for name in REDUCTIONS},
 }  # fmt: skip
 
