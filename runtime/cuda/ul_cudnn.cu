@@ -60,6 +60,9 @@ static void unload(struct handle *handle)
 static void close_handle(void *opaque)
 {
     struct handle *handle = (struct handle *)opaque;
+    /* Plans first: one that several calls share is of the first one's graph. */
+    for (uint32_t i = 0; i < handle->calls.call_count; i++)
+        ul_cudnn_drop_plan(&handle->dnn, &handle->graphs[i]);
     for (uint32_t i = 0; i < handle->calls.call_count; i++)
         ul_cudnn_free_graph(&handle->dnn, &handle->graphs[i]);
     unload(handle);

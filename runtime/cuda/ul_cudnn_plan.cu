@@ -153,11 +153,11 @@ static uint32_t size_of(const struct ul_cudnn_choice *choice)
 
 static int keep_configs(const struct ul_cudnn *dnn, const struct ul_call *call,
                         const cudnnBackendDescriptor_t *configs, int64_t count,
-                        struct ul_cuda_choice *choices, int kept)
+                        struct ul_cuda_choice *choices, int kept, int most)
 {
     static_assert(sizeof(struct ul_cudnn_choice) <= UL_CUDA_CHOICE_BYTES, "it is one");
     struct ul_cudnn_choice choice;
-    for (int64_t i = 0; i < count && kept < UL_CUDA_CANDIDATES; i++) {
+    for (int64_t i = 0; i < count && kept < most; i++) {
         if (!read_config(dnn, call, configs[i], &choice))
             continue;
         choices[kept].size_bytes = size_of(&choice);
@@ -182,10 +182,10 @@ static cudnnBackendDescriptor_t ask_heuristic(const struct ul_cudnn *dnn,
     return NULL;
 }
 
-/* Adds what a mode of the heuristic offers; the number that is kept. */
+/* Adds what a mode of the heuristic offers, up to `most` in all; the number that is kept. */
 static int find_by(const struct ul_cudnn *dnn, const struct ul_cudnn_graph *graph,
                    const struct ul_call *call, cudnnBackendHeurMode_t mode,
-                   struct ul_cuda_choice *choices, int kept)
+                   struct ul_cuda_choice *choices, int kept, int most)
 {
     enum { MAX = 256 };
     cudnnBackendDescriptor_t configs[MAX] = {NULL};
@@ -202,7 +202,8 @@ static int find_by(const struct ul_cudnn *dnn, const struct ul_cudnn_graph *grap
     /* Those that the device does not run are left out, so that fewer may come. */
     if (count > 0 && ul_cudnn_get(dnn, heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS,
                                   CUDNN_TYPE_BACKEND_DESCRIPTOR, count, &offered, configs))
-        kept = keep_configs(dnn, call, configs, offered < count ? offered : count, choices, kept);
+        kept = keep_configs(dnn, call, configs, offered < count ? offered : count, choices, kept,
+                            most);
     for (int64_t i = 0; i < count; i++)
         ul_cudnn_free(dnn, configs[i]);
     ul_cudnn_free(dnn, heuristic);
@@ -212,10 +213,9 @@ static int find_by(const struct ul_cudnn *dnn, const struct ul_cudnn_graph *grap
 int ul_cudnn_find(const struct ul_cudnn *dnn, const struct ul_cudnn_graph *graph,
                   const struct ul_call *call, struct ul_cuda_choice *choices)
 {
-    int kept = find_by(dnn, graph, call, CUDNN_HEUR_MODE_A, choices, 0);
-    if (kept < UL_CUDA_CANDIDATES)
-        kept = find_by(dnn, graph, call, CUDNN_HEUR_MODE_FALLBACK, choices, kept);
-    return kept;
+    enum { SPARE = 4 }; /* for what runs where nothing else does */
+    int kept = find_by(dnn, graph, call, CUDNN_HEUR_MODE_A, choices, 0, UL_CUDA_CANDIDATES - SPARE);
+    return find_by(dnn, graph, call, CUDNN_HEUR_MODE_FALLBACK, choices, kept, UL_CUDA_CANDIDATES);
 }
 
 /* ---- plans ---- */
