@@ -232,8 +232,8 @@ def measure(options, folder, path, batch, threads):
     for side in (ours, theirs):
         side.prepare(inputs, wanted[0])
         best[side] = [float("inf")] * len(inputs)
-    worst = max(difference(a, b) for got, want in zip(ours.results(), wanted)
-                for a, b in zip(got, want))
+    worst = max(difference(np.concatenate(got), np.concatenate(want)) for got, want in
+                zip(zip(*ours.results()), zip(*wanted)))
     for _ in range(options.rounds):
         for side, seconds in best.items():
             for _ in range(max(1, 128 // len(inputs))):
