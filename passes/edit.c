@@ -82,6 +82,22 @@ void ul_edit_add_next(struct ul_graph *graph, ul_value_id made, ul_value_id stat
     ul_block_add_output(graph, 0, made);
 }
 
+uint32_t ul_edit_find_head(uint32_t *parents, uint32_t id)
+{
+    while (parents[id] != id) {
+        parents[id] = parents[parents[id]];
+        id = parents[id];
+    }
+    return id;
+}
+
+void ul_edit_join_heads(uint32_t *parents, uint32_t a, uint32_t b)
+{
+    a = ul_edit_find_head(parents, a);
+    b = ul_edit_find_head(parents, b);
+    parents[a < b ? b : a] = a < b ? a : b;
+}
+
 bool ul_edit_is_vector(const struct ul_type *type)
 {
     uint32_t longer = 0;

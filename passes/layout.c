@@ -77,22 +77,12 @@ static bool can_be_last(const struct layout *layout, ul_value_id id)
 static ul_value_id head_of(const struct layout *layout, ul_value_id value)
 {
     UL_ASSERT(value < layout->graph->value_count);
-    while (layout->parents[value] != value) {
-        layout->parents[value] = layout->parents[layout->parents[value]];
-        value = layout->parents[value];
-    }
-    return value;
+    return ul_edit_find_head(layout->parents, value);
 }
 
-/* The earlier head stays one, so that regions come in the order of their first values. */
 static void join(struct layout *layout, ul_value_id a, ul_value_id b)
 {
-    a = head_of(layout, a);
-    b = head_of(layout, b);
-    if (a < b)
-        layout->parents[b] = a;
-    else
-        layout->parents[a] = b;
+    ul_edit_join_heads(layout->parents, a, b);
 }
 
 /* Does the node read its input `input` as it writes its outputs? */

@@ -49,6 +49,9 @@ ul_value_id ul_edit_add_state(struct ul_graph *graph, const char *name, const st
                               uint32_t flags, double number);
 /* What overwrites the state, as an output of the model. */
 void ul_edit_add_next(struct ul_graph *graph, ul_value_id made, ul_value_id state);
+/* Sets that are joined: `parents` begins with each id by itself. A set's head is its least id. */
+uint32_t ul_edit_find_head(uint32_t *parents, uint32_t id);
+void ul_edit_join_heads(uint32_t *parents, uint32_t a, uint32_t b);
 /* At most one dimension is more than 1. */
 bool ul_edit_is_vector(const struct ul_type *type);
 /* The elements of its input in their order, in other dimensions. */

@@ -24,7 +24,6 @@
 enum { WORK_PER_BYTE = 64 };
 
 struct weights {
-    struct ul_pass *pass;
     struct ul_graph *graph;
     bool *hangs;          /* per node: on weights alone */
     bool *computes;       /* per expression, at its root: not movements alone, which cost nothing */
@@ -32,22 +31,12 @@ struct weights {
     ul_node_id *expression; /* per node: a tree of a union-find */
     ul_node_id *first;      /* per value: the first node of an expression that reads it */
     uint64_t *freed_bytes, *made_bytes; /* per expression, at its root */
+    ul_node_id *begin, *next; /* its nodes in the order of the block: at its root, and per node */
 };
 
 static ul_node_id expression_of(struct weights *weights, ul_node_id id)
 {
-    while (weights->expression[id] != id) {
-        weights->expression[id] = weights->expression[weights->expression[id]];
-        id = weights->expression[id];
-    }
-    return id;
-}
-
-static void unite(struct weights *weights, ul_node_id a, ul_node_id b)
-{
-    a = expression_of(weights, a);
-    b = expression_of(weights, b);
-    weights->expression[a > b ? a : b] = a < b ? a : b;
+    return ul_edit_find_head(weights->expression, id);
 }
 
 /* ---- What hangs on weights alone ---- */
@@ -125,7 +114,7 @@ static void read_in_expression(struct weights *weights, ul_node_id id)
         if (weights->first[value] == UL_NONE)
             weights->first[value] = id;
         else
-            unite(weights, weights->first[value], id);
+            ul_edit_join_heads(weights->expression, weights->first[value], id);
     }
 }
 
@@ -156,7 +145,7 @@ static void find_expressions(struct weights *weights)
         const struct ul_value *info = &graph->values[value];
         bool is_made = info->kind == UL_VALUE_NODE && weights->hangs[info->producer];
         if (is_made && weights->first[value] != UL_NONE)
-            unite(weights, info->producer, weights->first[value]);
+            ul_edit_join_heads(weights->expression, info->producer, weights->first[value]);
     }
     for (ul_node_id id = 0; id < graph->node_count; id++) {
         if (weights->hangs[id] && ul_op_get(graph->nodes[id].op)->view == NULL)
@@ -177,17 +166,24 @@ static void find_expressions(struct weights *weights)
 
 /* ---- Computing ---- */
 
-/* Its nodes, in the order of the block. */
-static uint32_t nodes_of(struct weights *weights, ul_node_id expression, ul_node_id *nodes)
+static void list_nodes(struct weights *weights)
 {
     const struct ul_block *block = &weights->graph->blocks[0];
-    uint32_t count = 0;
-    for (uint32_t at = 0; at < block->node_count; at++) {
+    for (uint32_t at = block->node_count; at-- > 0;) {
         ul_node_id id = block->nodes[at];
-        if (weights->graph->nodes[id].op != UL_OP_NONE && weights->hangs[id] &&
-            expression_of(weights, id) == expression)
-            nodes[count++] = id;
+        if (weights->graph->nodes[id].op == UL_OP_NONE || !weights->hangs[id])
+            continue;
+        ul_node_id root = expression_of(weights, id);
+        weights->next[id] = weights->begin[root];
+        weights->begin[root] = id;
     }
+}
+
+static uint32_t nodes_of(const struct weights *weights, ul_node_id expression, ul_node_id *nodes)
+{
+    uint32_t count = 0;
+    for (ul_node_id id = weights->begin[expression]; id != UL_NONE; id = weights->next[id])
+        nodes[count++] = id;
     return count;
 }
 
@@ -259,23 +255,27 @@ enum ul_status ul_pass_weights(struct ul_pass *pass)
     struct ul_graph *graph = pass->graph;
     struct ul_arena *scratch = pass->scratch;
     uint32_t node_count = graph->node_count, value_count = graph->value_count;
-    struct weights weights = {.pass = pass,
-                              .graph = graph,
+    struct weights weights = {.graph = graph,
                               .hangs = UL_NEW_ARRAY(scratch, bool, node_count),
                               .computes = UL_NEW_ARRAY(scratch, bool, node_count),
                               .read_elsewhere = UL_NEW_ARRAY(scratch, bool, value_count),
                               .expression = UL_NEW_ARRAY(scratch, ul_node_id, node_count),
                               .first = UL_NEW_ARRAY(scratch, ul_node_id, value_count),
+                              .begin = UL_NEW_ARRAY(scratch, ul_node_id, node_count),
+                              .next = UL_NEW_ARRAY(scratch, ul_node_id, node_count),
                               .freed_bytes = UL_NEW_ARRAY(scratch, uint64_t, node_count),
                               .made_bytes = UL_NEW_ARRAY(scratch, uint64_t, node_count)};
-    for (ul_node_id id = 0; id < node_count; id++)
+    for (ul_node_id id = 0; id < node_count; id++) {
         weights.expression[id] = id;
+        weights.begin[id] = UL_NONE;
+    }
     for (ul_value_id value = 0; value < value_count; value++)
         weights.first[value] = UL_NONE;
     find_hanging(&weights);
     find_read_elsewhere(&weights);
     find_needed(&weights);
     find_expressions(&weights);
+    list_nodes(&weights);
     ul_node_id *nodes = UL_NEW_ARRAY(scratch, ul_node_id, node_count);
     for (ul_node_id id = 0; id < node_count; id++) {
         if (weights.hangs[id] && expression_of(&weights, id) == id)

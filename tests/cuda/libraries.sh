@@ -32,10 +32,16 @@ build() {
         "$root/runtime/cuda/ul_cuda_library_choices.cu" -ldl
 }
 
-# cuDNN compiles what it fuses where the driver's library loads: without one, the Toolkit's stub.
+# cuDNN compiles what it fuses only where a library of the driver loads. A machine without one takes
+# what the Toolkit brings to link against, which has the names and does nothing.
 if ! ldconfig -p | grep -q 'libcuda\.so\.1'; then
-    stub=$(dirname "$(dirname "$(readlink -f "$(command -v "$nvcc")")")")/lib64/stubs/libcuda.so
-    [ -e "$stub" ] && ln -s "$stub" "$folder/libcuda.so.1"
+    toolkit=$(dirname "$(dirname "$(readlink -f "$(command -v "$nvcc")")")")
+    linked=$(find "$toolkit/lib64/" -name libcuda.so -print -quit)
+    if [ -z "$linked" ]; then
+        echo "libraries.sh: skipped: neither the driver's libcuda.so.1 nor the Toolkit's libcuda.so"
+        exit 77
+    fi
+    ln -s "$linked" "$folder/libcuda.so.1"
     export LD_LIBRARY_PATH=$folder${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 fi
 

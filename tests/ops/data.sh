@@ -12,7 +12,7 @@ tests=$root/build/onnx_tests/$(basename "$version" .dist-info)
 if [ ! -d "$tests" ]; then
     # Whoever is first makes it for all that run at the same time.
     mkdir -p "$root/build/onnx_tests"
-    made=$(mktemp -d "$root/build/onnx_tests/made.XXXXXX")
+    made=$(mktemp -d --tmpdir="$root/build/onnx_tests")
     chmod 755 "$made"
     for part in node simple pytorch-converted pytorch-operator; do
         ln -s "$package/backend/test/data/$part"/test_* "$made"
