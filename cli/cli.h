@@ -60,6 +60,9 @@ enum ul_status ul_cli_inspect_training(struct ul_cli_job *job) UL_MUST_CHECK;
 void ul_cli_help(const struct ul_cli_command *command);
 void ul_cli_help_all(FILE *stream, const struct ul_cli_command *const *commands, uint32_t count);
 
+/* help_json.c: all commands with their options on standard output (cli/README.md). */
+void ul_cli_help_json(const struct ul_cli_command *const *commands, uint32_t count);
+
 /* targets.c: UL_USAGE when a result would go over an input, over another result, or into a folder
  * that holds something else; UL_IO when it has no folder to go to. */
 enum ul_status ul_cli_check_targets(struct ul_cli_job *job) UL_MUST_CHECK;

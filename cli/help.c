@@ -137,7 +137,8 @@ void ul_cli_help_all(FILE *stream, const struct ul_cli_command *const *commands,
         ul_text_printf(&text, "  %-*s", COMMAND_COLUMNS - 2, commands[i]->name);
         put_folded(&text, commands[i]->summary, COMMAND_COLUMNS);
     }
-    ul_text_put(&text, "\nullage COMMAND --help, or ullage help COMMAND, explains a command.\n"
+    ul_text_put(&text, "\nullage COMMAND --help, or ullage help COMMAND, explains a command;\n"
+                       "ullage help --json has all of them with their options as JSON.\n"
                        "ullage --version prints the version.\n");
     fwrite(text.data, 1, text.length, stream);
     fflush(stream);

@@ -56,6 +56,10 @@ static enum ul_status run(struct ul_cli_job *job, int argc, char **argv)
         ul_cli_help_all(stdout, commands, COMMAND_COUNT);
         return UL_OK;
     }
+    if (asks && strcmp(argv[1], "--json") == 0) {
+        ul_cli_help_json(commands, COMMAND_COUNT);
+        return UL_OK;
+    }
     if (strcmp(first, "--version") == 0) {
         printf("ullage %s\n", UL_VERSION);
         return UL_OK;

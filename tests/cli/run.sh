@@ -23,6 +23,7 @@ expect 0 'usage: ullage plan' "$ullage" plan -h
 expect 0 'usage: ullage COMMAND' "$ullage" -h
 expect 0 'usage: ullage COMMAND' "$ullage" help help
 expect 1 'no command frobnicate' "$ullage" help frobnicate
+expect 0 '"name": "budget", "kind": "size", "argument": "SIZE"' "$ullage" help --json
 # what is meant by a word that nearly is one; nothing where none is near
 expect 1 'no command complie \(did you mean compile\?\); see ullage --help$' "$ullage" complie
 expect 1 'no command profle \(did you mean profile\?\)' "$ullage" help profle
