@@ -19,24 +19,42 @@
 
 #if UL_HAS_CUDNN
 
+struct missing;
 struct handle {
     struct ul_cuda_calls calls;
-    void *loaded;  /* NULL: cuDNN is not there */
-    bool is_found; /* 1: without `loaded`, it did not start */
+    void *loaded;                  /* NULL: cuDNN is not there */
+    const struct missing *missing; /* then, why */
     struct ul_cudnn dnn;
     struct ul_cudnn_graph *graphs; /* by call */
 };
 
 /* ---- open, close ---- */
 
+/* What a call gets of a cuDNN that is not there. */
+struct missing {
+    const char *refusal, *note;
+};
+#define MISSING(text)                                                                              \
+    {                                                                                              \
+        text ", or compile with --with-cudnn auto", text "; kernels of the program run its calls"  \
+    }
+static const struct missing not_found = MISSING("cuDNN was not found (libcudnn.so." UL_TEXT_OF(
+    CUDNN_MAJOR) "); put its folder into LD_LIBRARY_PATH");
+static const struct missing not_whole = MISSING("cuDNN was found but lacks functions of 9.8; put "
+                                                "the folder of a newer one into LD_LIBRARY_PATH");
+static const struct missing not_started =
+    MISSING("cuDNN was found but did not start (cudnnCreate); its version must fit the driver's "
+            "and the device's");
+
 static bool load(struct handle *handle)
 {
     char name[64];
     (void)snprintf(name, sizeof name, "libcudnn.so.%d", CUDNN_MAJOR);
     handle->loaded = ul_cuda_load(name);
+    handle->missing = &not_found;
     if (handle->loaded == NULL)
         return false;
-    handle->is_found = true;
+    handle->missing = &not_started;
     bool whole = true;
 #define UL_CUDNN_FIND(function)                                                                    \
     handle->dnn.function =                                                                         \
@@ -44,6 +62,8 @@ static bool load(struct handle *handle)
     whole = whole && handle->dnn.function != NULL;
     UL_CUDNN_FUNCTIONS(UL_CUDNN_FIND)
 #undef UL_CUDNN_FIND
+    if (!whole)
+        handle->missing = &not_whole;
     return whole;
 }
 
@@ -82,23 +102,14 @@ static enum ul_result open_handle(void **opaque, struct ul_failure *failure)
     return UL_OK;
 }
 
-#define NOT_FOUND                                                                                  \
-    "cuDNN was not found (libcudnn.so." UL_TEXT_OF(                                                \
-        CUDNN_MAJOR) "); put its folder into LD_LIBRARY_PATH"
-#define NOT_STARTED                                                                                \
-    "cuDNN was found but did not start (cudnnCreate); its version must fit the driver's and the "  \
-    "device's"
-
 static enum ul_result open_needed(void **opaque, struct ul_failure *failure)
 {
     enum ul_result result = open_handle(opaque, failure);
     if (result != UL_OK || ((struct handle *)*opaque)->loaded != NULL)
         return result;
-    bool is_found = ((struct handle *)*opaque)->is_found;
+    const char *refusal = ((struct handle *)*opaque)->missing->refusal;
     close_handle(*opaque);
-    return ul_cuda_refuse(failure, UL_LIBRARY_MISSING,
-                          is_found ? NOT_STARTED ", or compile with --with-cudnn auto"
-                                   : NOT_FOUND ", or compile with --with-cudnn auto");
+    return ul_cuda_refuse(failure, UL_LIBRARY_MISSING, refusal);
 }
 
 /* ---- calls ---- */
@@ -154,7 +165,7 @@ static int take(void *opaque, uint32_t index, const struct ul_call *call,
 static int enqueue(void *opaque, uint32_t index, const void *const *args, unsigned char *scratch,
                    cudaStream_t stream)
 {
-    const struct handle *handle = (const struct handle *)opaque;
+    struct handle *handle = (struct handle *)opaque;
     const struct ul_cudnn *dnn = &handle->dnn;
     return dnn->SetStream(dnn->handle, stream) == CUDNN_STATUS_SUCCESS &&
            ul_cudnn_execute(dnn, &handle->graphs[index], args, ul_cuda_workspace(scratch));
@@ -213,8 +224,7 @@ static int note(const void *opaque, char text[UL_DEVICE_TEXT_BYTES])
     const struct handle *handle = (const struct handle *)opaque;
     if (handle->loaded != NULL)
         return ul_cuda_note_unused(&library, handle, text);
-    (void)snprintf(text, UL_DEVICE_TEXT_BYTES, "%s; kernels of the program run its calls",
-                   handle->is_found ? NOT_STARTED : NOT_FOUND);
+    (void)snprintf(text, UL_DEVICE_TEXT_BYTES, "%s", handle->missing->note);
     return 1;
 }
 
@@ -230,8 +240,10 @@ static enum ul_result open_handle(void **opaque, struct ul_failure *failure)
 static enum ul_result open_needed(void **opaque, struct ul_failure *failure)
 {
     *opaque = NULL;
-    return ul_cuda_refuse(failure, UL_LIBRARY_MISSING,
-                          "cuDNN: the program was built without one of 9.8 or later");
+    return ul_cuda_refuse(
+        failure, UL_LIBRARY_MISSING,
+        "cuDNN: the program was built without one of 9.8 or later; build it where "
+        "nvcc finds cudnn.h of one, or compile with --with-cudnn auto");
 }
 
 static enum ul_result prepare(void *, const struct ul_model *, const struct ul_device_request *,

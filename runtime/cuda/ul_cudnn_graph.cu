@@ -467,6 +467,7 @@ bool ul_cudnn_make_graph(const struct ul_cudnn *dnn, const struct ul_call *call,
 void ul_cudnn_free_graph(const struct ul_cudnn *dnn, struct ul_cudnn_graph *graph)
 {
     ul_cudnn_drop_plan(dnn, graph);
+    ul_cudnn_free(dnn, graph->pack);
     while (graph->descriptor_count > 0)
         ul_cudnn_free(dnn, graph->descriptors[--graph->descriptor_count]);
     memset(graph, 0, sizeof *graph);

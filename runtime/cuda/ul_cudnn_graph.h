@@ -96,6 +96,10 @@ struct ul_cudnn_graph {
     float numbers[UL_CUDNN_NUMBERS];
     cudnnBackendDescriptor_t operations;
     struct ul_cudnn_plan *plan; /* NULL: none */
+    /* The places of the last run, kept because a run that is not replayed mostly has the same. */
+    cudnnBackendDescriptor_t pack; /* NULL: none */
+    const void *places[UL_CALL_ARGS + UL_CUDNN_NUMBERS];
+    void *workspace;
 };
 
 /* ---- descriptors ---- */
@@ -136,7 +140,7 @@ void ul_cudnn_share(const struct ul_cudnn *dnn, struct ul_cudnn_graph *graph,
 /* Gives up the graph's plan. */
 void ul_cudnn_drop_plan(const struct ul_cudnn *dnn, struct ul_cudnn_graph *graph);
 /* Enqueues the plan on the handle's stream. */
-bool ul_cudnn_execute(const struct ul_cudnn *dnn, const struct ul_cudnn_graph *graph,
+bool ul_cudnn_execute(const struct ul_cudnn *dnn, struct ul_cudnn_graph *graph,
                       const void *const *args, void *workspace);
 
 #endif

@@ -329,27 +329,39 @@ bool ul_cudnn_take(const struct ul_cudnn *dnn, struct ul_cudnn_graph *graph,
 
 /* ---- running ---- */
 
-bool ul_cudnn_execute(const struct ul_cudnn *dnn, const struct ul_cudnn_graph *graph,
+/* A pack is final once made: of other places it is another one. */
+static bool make_pack(const struct ul_cudnn *dnn, struct ul_cudnn_graph *graph)
+{
+    ul_cudnn_free(dnn, graph->pack);
+    graph->pack = ul_cudnn_new(dnn, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+    if (graph->pack != NULL &&
+        ul_cudnn_set(dnn, graph->pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64,
+                     graph->tensor_count, graph->uids) &&
+        ul_cudnn_set(dnn, graph->pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR,
+                     graph->tensor_count, graph->places) &&
+        ul_cudnn_set(dnn, graph->pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1,
+                     &graph->workspace) &&
+        ul_cudnn_finalize(dnn, graph->pack))
+        return true;
+    ul_cudnn_free(dnn, graph->pack);
+    graph->pack = NULL;
+    return false;
+}
+
+bool ul_cudnn_execute(const struct ul_cudnn *dnn, struct ul_cudnn_graph *graph,
                       const void *const *args, void *workspace)
 {
-    const void *places[UL_CALL_ARGS + UL_CUDNN_NUMBERS];
+    bool are_same = graph->pack != NULL && graph->workspace == workspace;
     for (uint32_t i = 0; i < graph->tensor_count; i++) {
         int64_t argument = graph->uids[i] - 1;
-        places[i] =
+        const void *place =
             argument < UL_CALL_ARGS ? args[argument] : &graph->numbers[argument - UL_CALL_ARGS];
+        are_same = are_same && graph->places[i] == place;
+        graph->places[i] = place;
     }
-    cudnnBackendDescriptor_t pack = ul_cudnn_new(dnn, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-    bool good = pack != NULL &&
-                ul_cudnn_set(dnn, pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64,
-                             graph->tensor_count, graph->uids) &&
-                ul_cudnn_set(dnn, pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR,
-                             graph->tensor_count, places) &&
-                ul_cudnn_set(dnn, pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1,
-                             &workspace) &&
-                ul_cudnn_finalize(dnn, pack) &&
-                dnn->BackendExecute(dnn->handle, graph->plan->plan, pack) == CUDNN_STATUS_SUCCESS;
-    ul_cudnn_free(dnn, pack);
-    return good;
+    graph->workspace = workspace;
+    return (are_same || make_pack(dnn, graph)) &&
+           dnn->BackendExecute(dnn->handle, graph->plan->plan, graph->pack) == CUDNN_STATUS_SUCCESS;
 }
 
 #endif

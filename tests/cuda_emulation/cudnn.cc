@@ -15,11 +15,12 @@
 #include <stdlib.h>
 
 #include <memory>
+#include <set>
 
 namespace
 {
 
-enum { ALIVE = 0x64657363, MAX_DIMS = 8, MAX_OPERATIONS = 64, MAX_KNOBS = 32, MAX_RESULTS = 64 };
+enum { MAX_DIMS = 8, MAX_OPERATIONS = 64, MAX_KNOBS = 32, MAX_RESULTS = 64 };
 
 struct attribute {
     int64_t count;
@@ -29,7 +30,6 @@ struct attribute {
 } // namespace
 
 struct descriptor {
-    uint64_t alive;
     cudnnBackendDescriptorType_t type;
     bool is_final;
     std::map<int, struct attribute> attributes;
@@ -148,9 +148,12 @@ size_t size_of(cudnnBackendAttributeType_t type)
     }
 }
 
+/* Those that were made and not destroyed. */
+std::set<const struct descriptor *> living;
+
 bool is_alive(const struct descriptor *descriptor)
 {
-    if (descriptor != NULL && descriptor->alive != ALIVE)
+    if (descriptor != NULL && living.count(descriptor) == 0)
         ul_emulate_fail("cuDNN: %p is no descriptor", (const void *)descriptor);
     return descriptor != NULL;
 }
@@ -336,8 +339,8 @@ std::vector<struct offer> offers_of(const struct descriptor *heuristic)
 struct descriptor *make(cudnnBackendDescriptorType_t type)
 {
     struct descriptor *made = new struct descriptor();
-    made->alive = ALIVE;
     made->type = type;
+    living.insert(made);
     return made;
 }
 
@@ -582,7 +585,7 @@ cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t opaque)
     struct descriptor *descriptor = (struct descriptor *)opaque;
     if (!is_alive(descriptor))
         return CUDNN_STATUS_BAD_PARAM;
-    descriptor->alive = 0;
+    living.erase(descriptor);
     delete descriptor;
     return CUDNN_STATUS_SUCCESS;
 }
