@@ -52,7 +52,7 @@ trap 'exit 130' INT TERM
 # Tests that compute for long, each with kin that lean on the same tools.
 long='^(cli_verify|gradient_rules|planner_test_(methods|ladder|solve)|ops_sample.*|runtime_warnings'
 long+='|tidy_rooms|gpu_(bench|few)|cuda_calls_few|cuda_emulation_(asan|race|model|offload)|frontend_damage'
-long+='|e2e_(advice|mutate|no_float|process_few|qlora|questions|stack_few|train_calls_few|train_library|what_if)'
+long+='|docs_questions|e2e_(advice|mutate|no_float|process_few|qlora|stack_few|train_calls_few|train_library|what_if)'
 long+='|e2e_(digits_bf16|digits_quantized|donate|gradient_nodes|integers|learn_inside|learn_ops|lora|offload'
 long+='|ort_training|quantize_activations|train_bytes|contributed|.*_few)_(c|cpu|cuda))$'
 

@@ -1,0 +1,43 @@
+"""The Python blocks of a page, one after the other in one interpreter.
+
+    session.py ASK ANSWER STATUS
+
+Reads from the pipe ASK the kind of a block in a line, then its text; writes to the pipe ANSWER what it prints, and to the
+file STATUS 1 where it failed. Ends where nothing is asked.
+"""
+
+import code
+import contextlib
+import os
+import sys
+import traceback
+
+
+def run(interpreter, kind, text):
+    if kind == "statement":
+        interpreter.runsource(text + "\n", symbol="single")
+        return 0
+    try:
+        exec(compile(text, "<page>", "exec"), interpreter.locals)  # pylint: disable=exec-used
+    except BaseException:  # what the page's code raises is shown, and is no error of this
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def main():
+    ask, answer, status = sys.argv[1:]
+    interpreter = code.InteractiveInterpreter({"__name__": "__main__"})
+    sys.path.insert(0, os.getcwd())
+    while True:
+        with open(ask, encoding="utf-8") as file:
+            kind, _, text = file.read().partition("\n")
+        if not kind:
+            return
+        with open(answer, "w", encoding="utf-8") as out, contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+            code_of_it = run(interpreter, kind, text)
+            with open(status, "w", encoding="ascii") as file:
+                file.write(str(code_of_it))
+
+
+main()
