@@ -37,7 +37,9 @@ static enum ul_status build_program(struct ul_cli_job *job)
         UL_TRY(ul_temporary_make(&job->compile.keep, &directory, &job->compile.diag));
     enum ul_status status = ul_compile_emit(&job->compile, directory);
     if (status == UL_OK && options->output != NULL)
-        status = ul_compile_make(&job->compile, directory, options->output);
+        status = options->shared_library
+                     ? ul_compile_make_library(&job->compile, directory, options->output)
+                     : ul_compile_make(&job->compile, directory, options->output);
     if (options->emit == NULL)
         ul_temporary_remove(directory);
     return status;
@@ -94,7 +96,11 @@ static enum ul_status compile(struct ul_cli_job *job)
         return ul_diag_set(&job->compile.diag, UL_USAGE,
                            "give one model and where the result goes: ullage compile MODEL.onnx "
                            "-o PROGRAM, or --emit DIR");
-    job->compile.is_library = options->output == NULL;
+    if (options->shared_library && options->output == NULL)
+        return ul_diag_set(&job->compile.diag, UL_USAGE,
+                           "--shared-library: say where the library goes: -o libNAME.so; in the "
+                           "folder of --emit alone, make lib makes it");
+    job->compile.is_library = options->output == NULL || options->shared_library;
     const char *model = NULL;
     UL_TRY(ul_cli_quantize(job, &model));
     UL_TRY(ul_compile_find_largest(&job->compile, model));

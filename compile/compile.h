@@ -182,6 +182,9 @@ enum ul_status ul_compile_emit(struct ul_compile *compile, const char *directory
  * process's own do. */
 enum ul_status ul_compile_make(struct ul_compile *compile, const char *directory,
                                const char *output) UL_MUST_CHECK;
+/* The same of a shared library of the model (runtime/README.md). */
+enum ul_status ul_compile_make_library(struct ul_compile *compile, const char *directory,
+                                       const char *output) UL_MUST_CHECK;
 /* The folder of installed data: beside the program or, where the source is gone, where it was to be
  * installed. NULL: the source is what there is. */
 const char *ul_compile_installed_directory(struct ul_arena *arena);

@@ -167,11 +167,11 @@ static enum ul_status move_weights(struct ul_compile *compile, const char *direc
     return status;
 }
 
-enum ul_status ul_compile_make(struct ul_compile *compile, const char *directory,
-                               const char *output)
+/* Makes the goal in the folder, and copies what it is to `output`. */
+static enum ul_status make(struct ul_compile *compile, const char *directory, const char *goal,
+                           const char *variable, const char *output)
 {
-    const char *const argv[] = {
-        "make", "-s", "-j2", "-C", directory, "program", runtime_library(compile), NULL};
+    const char *const argv[] = {"make", "-s", "-j2", "-C", directory, goal, variable, NULL};
     const struct ul_target_compiler *compiler = ul_compile_compiler(compile);
     if (!ul_compile_has_compiler(compile))
         return ul_diag_set(&compile->diag, UL_COMPILER,
@@ -190,7 +190,7 @@ enum ul_status ul_compile_make(struct ul_compile *compile, const char *directory
                            compiler->toolkit != NULL ? ul_compile_command(compile) : compiler->name,
                            compiler->option);
     struct ul_file program;
-    const char *built = ul_arena_printf(&compile->keep, "%s/program", directory);
+    const char *built = ul_arena_printf(&compile->keep, "%s/%s", directory, goal);
     UL_TRY(ul_file_map(&program, &compile->keep, built, &compile->diag));
     enum ul_status status = ul_file_write(output, program.data, program.size_bytes, &compile->diag);
     ul_file_unmap(&program);
@@ -201,4 +201,18 @@ enum ul_status ul_compile_make(struct ul_compile *compile, const char *directory
     if (stat(output, &info) == 0 && S_ISREG(info.st_mode))
         chmod(output, info.st_mode | ((info.st_mode & 0444) >> 2));
     return UL_OK;
+}
+
+enum ul_status ul_compile_make(struct ul_compile *compile, const char *directory,
+                               const char *output)
+{
+    return make(compile, directory, "program", runtime_library(compile), output);
+}
+
+enum ul_status ul_compile_make_library(struct ul_compile *compile, const char *directory,
+                                       const char *output)
+{
+    const char *prefix = compile->options.prefix != NULL ? compile->options.prefix : "model";
+    return make(compile, directory, ul_arena_printf(&compile->keep, "lib%s.so", prefix), NULL,
+                output);
 }

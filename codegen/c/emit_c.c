@@ -245,14 +245,14 @@ static void put_model_h(struct ul_emitter *emitter)
         "    struct ul_failure *failure);\n\n%s%s"
         "/* Gives back what a numerical library took for an arena that was made ready; the "
         "arena's\n * own memory stays the caller's. */\n"
-        "void %s_done(void *arena);\n\n"
-        "#ifdef __cplusplus\n}\n#endif\n\n#endif\n",
+        "void %s_done(void *arena);\n\n",
         emitter->call_count > 0
             ? "The library allocates its lists of arguments and gives\n * them back, a few blocks "
               "of at most 1 KiB; nothing else is allocated"
             : "Allocates nothing",
         prefix, ul_emit_set_up_text(emitter, "void *arena"),
         ul_emit_training_text(emitter, "void *arena"), prefix);
+    ul_emit_header_end(emitter);
 }
 
 /* Weights as read-only data, without passing through C text. */
@@ -265,6 +265,7 @@ static void put_rom(struct ul_emitter *emitter)
                    "#define NAME _%s_rom\n.const\n#else\n#define NAME %s_rom\n"
                    ".section .rodata\n#endif\n.balign 4096\n.globl NAME\nNAME:\n"
                    ".incbin \"weights.bin\"\n#if defined(__linux__) && defined(__ELF__)\n"
+                   ".hidden NAME\n"
                    ".section .note.GNU-stack,\"\",%%progbits\n#endif\n",
                    prefix, prefix);
 }
@@ -276,6 +277,41 @@ static const char *native_objects(const struct ul_emitter *emitter)
     bool posts = winograd || nbits || ul_emit_has_tails(emitter);
     return ul_arena_printf(emitter->arena, "%s%s%s", nbits ? " ul_nbits.o" : "",
                            posts ? " ul_posts.o" : "", winograd ? " ul_winograd.o" : "");
+}
+
+/* `make lib`: of one set of objects, which are position-independent. */
+static void put_library_rules(struct ul_emitter *emitter, const char *natives)
+{
+    const struct ul_emit_options *options = emitter->options;
+    struct ul_arena *arena = emitter->arena;
+    const char *prefix = options->prefix;
+    bool calls = emitter->call_count > 0;
+    const char *weights = emitter->program->options.weights_rom ? "rom"
+                          : ul_emit_has_weights_inside(emitter) ? "weights"
+                                                                : NULL;
+    ul_text_printf(emitter->text,
+                   "# The library: what model.h declares is all that can be seen of it, and its "
+                   "weights are in "
+                   "it.\n"
+                   "PIC = -fPIC -fvisibility=hidden\nNATIVE = model.o%s\nPLAIN = library.o%s\n"
+                   "LIBRARY = $(patsubst %%.o,%%.pic.o,$(NATIVE) $(PLAIN)%s)\n\n"
+                   "lib: lib%s.a lib%s.so\n\n"
+                   "lib%s.a: $(LIBRARY)\n\trm -f $@\n\t$(AR) rcs $@ $(LIBRARY)\n\n"
+                   "lib%s.so: $(LIBRARY)\n"
+                   "\t$(CC) $(CFLAGS) $(OPENMP) -shared -Wl,-Bsymbolic -o $@ $(LIBRARY)%s%s -lm\n\n"
+                   "$(NATIVE:.o=.pic.o): %%.pic.o: %%.c model.h $(wildcard ul_*.h)\n"
+                   "\t$(CC) $(CFLAGS) $(MARCH) $(KERNEL_FLAGS) $(OPENMP) $(PIC) -c $< -o $@\n\n"
+                   "$(PLAIN:.o=.pic.o): %%.pic.o: %%.c model.h $(wildcard ul_*.h)\n"
+                   "\t$(CC)%s $(CFLAGS) -std=c99 $(PIC) -c $< -o $@\n\n%s",
+                   natives, calls ? " ul_dnnl.o" : "",
+                   weights != NULL ? ul_arena_printf(arena, " %s.o", weights) : "", prefix, prefix,
+                   prefix, prefix, calls ? options->onednn_libs : "",
+                   calls ? " -ldnnl -fopenmp" : "", calls ? options->onednn_cflags : "",
+                   weights == NULL
+                       ? ""
+                       : ul_arena_printf(arena,
+                                         "%s.pic.o: %s.S weights.bin\n\t$(CC) -c %s.S -o $@\n\n",
+                                         weights, weights, weights));
 }
 
 static void put_makefile(struct ul_emitter *emitter)
@@ -307,8 +343,7 @@ static void put_makefile(struct ul_emitter *emitter)
         "main.o: main.c model.h $(wildcard ul_*.h)\n"
         "\t$(CC) $(CFLAGS) -std=c99 -c main.c -o $@\n\n"
         "%sul_%%.o: ul_%%.c $(wildcard ul_*.h)\n"
-        "\t$(CC)%s $(CFLAGS) -std=c99 -c $< -o $@\n\n"
-        "clean:\n\trm -f *.o program program.tmp\n\n.PHONY: clean\n",
+        "\t$(CC)%s $(CFLAGS) -std=c99 -c $< -o $@\n\n",
         options->cc, options->cflags,
         options->march == NULL ? "" : "-march=", options->march == NULL ? "" : options->march,
         emitter->program->options.thread_count > 1 ? " -fopenmp" : "",
@@ -325,6 +360,11 @@ static void put_makefile(struct ul_emitter *emitter)
                               natives + 1)
             : "",
         calls ? options->onednn_cflags : "");
+    put_library_rules(emitter, natives);
+    ul_text_printf(
+        emitter->text,
+        "clean:\n\trm -f *.o program program.tmp lib%s.a lib%s.so\n\n.PHONY: clean lib\n",
+        options->prefix, options->prefix);
 }
 
 /* ---- What the emitter asks ---- */
@@ -358,6 +398,8 @@ enum ul_status ul_emit_c(struct ul_arena *arena, const struct ul_program *progra
         {.name = "model.c", .put = put_model_c},
         {.name = "model.h", .put = put_model_h},
         {.name = "main.c", .put = ul_emit_main_c, .is_program = true},
+        {.name = "library.c", .put = ul_emit_library_c, .is_program = true},
+        {.name = "weights.S", .put = ul_emit_weights_s, .is_program = true, .is_inside = true},
         {.name = "Makefile", .put = put_makefile, .is_program = true},
         {.name = "rom.S", .put = put_rom, .is_rom = true},
         {.name = NULL}};

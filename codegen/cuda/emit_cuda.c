@@ -357,10 +357,10 @@ static void put_model_h(struct ul_emitter *emitter)
         "int %s_run(struct ul_context *context, const void *const *inputs, void *const *outputs,\n"
         "    struct ul_failure *failure);\n\n%s%s"
         "/* Gives back what was taken; the caller's arena and stream stay the caller's. */\n"
-        "void %s_close(struct ul_context *context);\n\n"
-        "#ifdef __cplusplus\n}\n#endif\n\n#endif\n",
+        "void %s_close(struct ul_context *context);\n\n",
         prefix, ul_emit_set_up_text(emitter, "struct ul_context *context"),
         ul_emit_training_text(emitter, "struct ul_context *context"), prefix);
+    ul_emit_header_end(emitter);
 }
 
 /* ---- Makefile ---- */
@@ -368,6 +368,7 @@ static void put_model_h(struct ul_emitter *emitter)
 static void put_makefile(struct ul_emitter *emitter)
 {
     const struct ul_emit_options *options = emitter->options;
+    const char *prefix = options->prefix;
     ul_text_printf(
         emitter->text,
         "# Builds the program; `make NVCC=/opt/cuda/bin/nvcc CUDA_ARCH=sm_90` chooses a compiler\n"
@@ -386,11 +387,28 @@ static void put_makefile(struct ul_emitter *emitter)
         "\t$(NVCC) $(NVCCFLAGS) -std=c++17 $(WARNINGS) --threads=0 $(GENERATE) -c $< -o $@\n\n"
         "%%.o: %%.c $(HEADERS)\n"
         "\t$(NVCC) $(NVCCFLAGS) -Xcompiler=-std=c99 $(WARNINGS) -c $< -o $@\n\n"
-        "clean:\n\trm -f *.o program program.tmp\n\n.PHONY: clean\n",
+        "# The library: what model.h declares is all that can be seen of it, and its weights are "
+        "in "
+        "it.\n"
+        "LIBRARY = $(patsubst %%.o,%%.pic.o,model.o library.o $(DEVICE)%s)\n"
+        "PIC = -Xcompiler=-fPIC,-fvisibility=hidden\n\n"
+        "lib: lib%s.a lib%s.so\n\n"
+        "lib%s.a: $(LIBRARY)\n\trm -f $@\n\t$(AR) rcs $@ $(LIBRARY)\n\n"
+        "lib%s.so: $(LIBRARY)\n"
+        "\t$(NVCC) $(NVCCFLAGS) -shared -Xlinker=-Bsymbolic -o $@ $(LIBRARY) -ldl -lm\n\n"
+        "%%.pic.o: %%.cu $(HEADERS)\n"
+        "\t$(NVCC) $(NVCCFLAGS) -std=c++17 $(WARNINGS) --threads=0 $(GENERATE) $(PIC) -c $< -o "
+        "$@\n\n"
+        "%%.pic.o: %%.c $(HEADERS)\n"
+        "\t$(NVCC) $(NVCCFLAGS) -Xcompiler=-std=c99 $(WARNINGS) $(PIC) -c $< -o $@\n\n"
+        "%%.pic.o: %%.S weights.bin\n\t$(CC) -c $< -o $@\n\n"
+        "clean:\n\trm -f *.o program program.tmp lib%s.a lib%s.so\n\n.PHONY: clean lib\n",
         options->cc, options->cflags,
         options->weights_beside ? "\tcp weights.bin $@.weights\n"
                                 : "\ttruncate -s %4096 $@.tmp || true\n"
-                                  "\tcat weights.bin >> $@.tmp\n");
+                                  "\tcat weights.bin >> $@.tmp\n",
+        ul_emit_has_weights_inside(emitter) ? " weights.o" : "", prefix, prefix, prefix, prefix,
+        prefix, prefix);
 }
 
 /* ---- What the emitter asks ---- */
@@ -423,6 +441,8 @@ enum ul_status ul_emit_cuda(struct ul_arena *arena, const struct ul_program *pro
         {.name = "model.c", .put = put_model_c},
         {.name = "model.h", .put = put_model_h},
         {.name = "main.c", .put = ul_emit_main_c, .is_program = true},
+        {.name = "library.c", .put = ul_emit_library_c, .is_program = true},
+        {.name = "weights.S", .put = ul_emit_weights_s, .is_program = true, .is_inside = true},
         {.name = "Makefile", .put = put_makefile, .is_program = true},
         {.name = NULL}};
     static const struct ul_emit_language language = {.files = files,

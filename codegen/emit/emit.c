@@ -310,7 +310,8 @@ void ul_emit_header_begin(struct ul_emitter *emitter, const char *purpose)
     }
     ul_text_printf(text,
                    " */\n#ifndef ULLAGE_%s_H\n#define ULLAGE_%s_H\n\n#include \"ul_model.h\"\n\n"
-                   "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n"
+                   "#ifdef __cplusplus\nextern \"C\" {\n#endif\n"
+                   "#if defined(__GNUC__)\n#pragma GCC visibility push(default)\n#endif\n\n"
                    "#define %s_ARENA_BYTES UINT64_C(%" PRIu64 ")\n"
                    "#define %s_ARENA_ALIGN %" PRIu64 "\n"
                    "#define %s_INPUT_COUNT %u\n#define %s_OUTPUT_COUNT %u\n\n"

@@ -29,7 +29,8 @@ enum ul_status ul_emit_folder(struct ul_arena *arena, const struct ul_emit_langu
     ul_emit_find_entries(&emitter);
     UL_TRY(ul_emit_weights(&emitter, directory));
     for (const struct ul_emit_file *file = language->files; file->name != NULL; file++) {
-        bool is_due = !file->is_rom || program->options.weights_rom;
+        bool is_due = (!file->is_rom || program->options.weights_rom) &&
+                      (!file->is_inside || ul_emit_has_weights_inside(&emitter));
         if (is_due && !(file->is_program && options->common_directory != NULL))
             UL_TRY(write_text(&emitter, directory, file));
     }

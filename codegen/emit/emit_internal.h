@@ -27,6 +27,7 @@ struct ul_emit_file {
     const char *name;
     void (*put)(struct ul_emitter *emitter);
     bool is_rom;     /* only where weights are read-only data */
+    bool is_inside;  /* only where the file of weights lies in the library */
     bool is_program; /* only of a program of its own */
 };
 
@@ -111,7 +112,7 @@ void ul_emit_steps(struct ul_emitter *emitter, uint32_t entry);
 void ul_emit_find_scratch(struct ul_emitter *emitter);
 /* The prefix in capitals. */
 const char *ul_emit_upper(struct ul_arena *arena, const char *prefix);
-/* model.h up to its functions. */
+/* model.h up to its functions; ul_emit_header_end is what stands behind them. */
 void ul_emit_header_begin(struct ul_emitter *emitter, const char *purpose);
 /* model.h's declaration of <prefix>_set_up, or nothing where no input is kept; `handle` declares
  * the arena or context. */
@@ -157,6 +158,14 @@ void ul_emit_training(struct ul_emitter *emitter);
 const char *ul_emit_training_text(struct ul_emitter *emitter, const char *handle);
 /* Their definitions, likewise. */
 void ul_emit_training_functions(struct ul_emitter *emitter, const char *handle);
+
+/* emit_library.c: what a library answers, and how callers in any language begin and end. */
+/* The end of model.h, with the declarations of that. */
+void ul_emit_header_end(struct ul_emitter *emitter);
+void ul_emit_library_c(struct ul_emitter *emitter);
+/* The file of weights is part of the library. */
+bool ul_emit_has_weights_inside(const struct ul_emitter *emitter);
+void ul_emit_weights_s(struct ul_emitter *emitter);
 
 /* emit_tables.c: the constant description that runtime/lib/ul_model.h defines. */
 void ul_emit_tables(struct ul_emitter *emitter);

@@ -80,10 +80,6 @@ int ul_out_of_memory(const struct ul_session *s, uint64_t size_bytes);
 /* A copy of an untrusted string with control and non-ASCII bytes escaped; long ones are cut. */
 const char *ul_shown(char buffer[UL_SHOWN_BYTES], const char *text);
 
-/* ---- ul_isa.c ---- */
-/* The first feature that the model needs and this processor lacks; NULL when there is none. */
-const char *ul_isa_missing(uint32_t isa);
-
 /* ---- ul_types.c ---- */
 struct ul_type_info {
     enum ul_rt_type type;

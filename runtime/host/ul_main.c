@@ -2,6 +2,8 @@
 #define _XOPEN_SOURCE 700 /* readlink */
 #include "ul_internal.h"
 
+#include "ul_isa.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /* One line and an exit code for what went wrong at set-up or in a run: by rows of text. */
 #include "ul_internal.h"
 
+#include "ul_failure.h"
 #include "ul_library.h"
 #include "ul_run.h"
 
@@ -175,23 +176,11 @@ int ul_report_failure(const struct ul_session *s, const struct ul_weights_file *
 
 int ul_report_fault(const struct ul_session *s, const struct ul_failure *failure)
 {
-    char shown[UL_SHOWN_BYTES];
+    char shown[UL_SHOWN_BYTES], text[TEXT_BYTES];
     if (failure->node != NULL)
         ul_shown(shown, failure->node);
     else
         snprintf(shown, sizeof shown, "number %" PRIu32, failure->step);
-    if (failure->fault == UL_FAULT_BRANCH)
-        return ul_error(s, UL_EXIT_INVALID,
-                        "step %s is in a branch that cannot have the shapes that were compiled; "
-                        "outputs that come from it are 0",
-                        shown);
-    if (failure->fault == UL_FAULT_COUNT)
-        return ul_error(s, UL_EXIT_INVALID,
-                        "step %s met the count %" PRId64 ", planned are at most %" PRId64
-                        "; it was clamped, the outputs are those of the clamped value",
-                        shown, failure->fault_value, failure->fault_limit);
-    return ul_error(s, UL_EXIT_INVALID,
-                    "step %s met the index %" PRId64 ", valid are %" PRId64 " to %" PRId64
-                    "; it was clamped, the outputs are those of the clamped index",
-                    shown, failure->fault_value, -failure->fault_limit, failure->fault_limit - 1);
+    ul_fault_text(text, sizeof text, failure, shown);
+    return ul_error(s, UL_EXIT_INVALID, "%s", text);
 }

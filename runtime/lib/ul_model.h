@@ -90,8 +90,9 @@ enum ul_result {
     UL_CHECKPOINT_UNWRITTEN, /* the callback failed to write (ul_train.h) */
     UL_CHECKPOINT_UNREADABLE, /* the callback failed to read */
     UL_CHECKPOINT_INVALID,    /* this is none, or it is damaged */
-    UL_CHECKPOINT_OTHER       /* needed_bytes, available_bytes: of other parameters, or another
+    UL_CHECKPOINT_OTHER,      /* needed_bytes, available_bytes: of other parameters, or another
                                  optimizer */
+    UL_PROCESSOR_LACKS        /* what the library was compiled for; detail: the feature */
 };
 
 /* What was wrong with the data. The value was clamped, the run went on. */
@@ -564,6 +565,8 @@ static inline const char *ul_result_text(enum ul_result result)
         return "the checkpoint is damaged, or none";
     case UL_CHECKPOINT_OTHER:
         return "the checkpoint is of another model, or of another optimizer";
+    case UL_PROCESSOR_LACKS:
+        return "the processor lacks what the library was compiled for";
     }
     return "unknown result";
 }

@@ -391,6 +391,7 @@ for flag in -o --json; do # before it compiles for minutes
 done
 expect 7 'C compiler failed' "$ullage" compile "$digits" --dim N=1 --cc false -o program
 expect 1 'C identifier' "$ullage" compile "$digits" --dim N=1 --prefix 'a b' --emit source
+expect 1 'say where the library goes' "$ullage" compile "$digits" --dim N=1 --shared-library --emit source
 for cc in '' ' ' -cc @cc; do
     expect 1 'expected a command' "$ullage" compile "$digits" --dim N=1 --cc "$cc" -o program
 done

@@ -1,10 +1,15 @@
 /*
  * Does this processor have what model.c was compiled for? Asked before anything else runs, so that
- * a program moved to an older machine says so instead of dying of an illegal instruction.
+ * a program moved to an older machine says so instead of dying of an illegal instruction. Who asks
+ * is compiled for a plain processor.
  */
-#include "ul_internal.h"
+#ifndef UL_ISA_H
+#define UL_ISA_H
 
-const char *ul_isa_missing(uint32_t isa)
+#include "ul_model.h"
+
+/* The first feature of `isa` (UL_ISA_ of ul_model.h) that is not there, by name; NULL: all are. */
+static inline const char *ul_isa_missing(uint32_t isa)
 {
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
     __builtin_cpu_init();
@@ -41,3 +46,5 @@ const char *ul_isa_missing(uint32_t isa)
 #endif
     return NULL;
 }
+
+#endif

@@ -1,0 +1,289 @@
+/* What a program says of itself as a library, to callers in any language: a row a function, of
+ * which model.h has the declaration and library.c the definition. */
+#include "codegen/emit/emit_internal.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* Of which programs a row is. */
+enum whose { OF_ALL, OF_TRAINING };
+
+/* Words in braces are those of fill(). */
+struct row {
+    enum whose whose;
+    const char *result, *name, *arguments;
+    const char *body; /* statements */
+    const char *comment;
+};
+
+static const struct row rows[] = {
+    {OF_ALL, "const char *", "compiler", "void", "return {m}.compiler;",
+     "/* ---- asked, and run by name: as a shared library, or from another language ----\n"
+     " * library.c defines them. Strings, dims and weights are the library's; what has no such\n"
+     " * number is NULL or 0. */\n\n"
+     "/* Who made it, for what, from which bytes (SHA-256 in hex). */\n"},
+    {OF_ALL, "const char *", "target", "void", "return {m}.target;", ""},
+    {OF_ALL, "const char *", "model_sha256", "void", "return \"{model sha256}\";", ""},
+    {OF_ALL, "const char *", "plan_sha256", "void", "return \"{plan sha256}\";", ""},
+    {OF_ALL, "uint64_t", "arena_bytes", "void", "return {m}.arena_bytes;",
+     "\n/* The arena, what {p}_begin wants beside it for values that leave it, the stack of a\n"
+     " * call, the file of weights, how many threads the plan is for. */\n"},
+    {OF_ALL, "uint64_t", "arena_align", "void", "return {m}.arena_align;", ""},
+    {OF_ALL, "uint64_t", "offload_bytes", "void", "return ul_binding_offload_bytes(&{m});", ""},
+    {OF_ALL, "uint64_t", "stack_bytes", "void", "return UINT64_C({stack bytes});", ""},
+    {OF_ALL, "uint64_t", "weights_bytes", "void", "return UINT64_C({weights bytes});", ""},
+    {OF_ALL, "uint32_t", "thread_count", "void",
+     "return {m}.thread_count != 0 ? {m}.thread_count : 1;", ""},
+    {OF_ALL, "uint32_t", "input_count", "void", "return {m}.input_count;",
+     "\n/* Inputs and outputs by number. A type is that of ONNX's TensorProto.DataType; a space "
+     "is\n"
+     " * an enum ul_space: where the bytes lie while it runs, at an offset of the arena, or in "
+     "the\n"
+     " * caller's buffer, which then may not be NULL. `donated` as in struct ul_rt_tensor. */\n"},
+    {OF_ALL, "uint32_t", "output_count", "void", "return {m}.output_count;", ""},
+};
+
+/* Of inputs, outputs and parameters, by number. */
+static const struct field {
+    const char *result, *name, *of, *otherwise;
+    bool of_tensors, of_parameters;
+} fields[] = {
+    {"const char *", "name", "name", "NULL", true, true},
+    {"int32_t", "type", "type", "0", true, true},
+    {"uint32_t", "rank", "rank", "0", true, true},
+    {"const int64_t *", "dims", "dims", "NULL", true, true},
+    {"uint64_t", "bytes", "size_bytes", "0", true, true},
+    {"int32_t", "space", "space", "0", true, true},
+    {"uint64_t", "offset_bytes", "offset_bytes", "0", true, true},
+    {"uint32_t", "donated", "donated", "0", true, false},
+    {"int32_t", "storage", "storage", "0", false, true},
+};
+
+static const struct row calls[] = {
+    {OF_ALL, "const char *", "result_text", "int result",
+     "return ul_result_text((enum ul_result)result);",
+     "\n/* What an enum ul_result means, and what a failure was, in one line of at most `bytes` "
+     "with\n"
+     " * its 0: the length of the whole, as snprintf. A failure takes {p}_failure_bytes(). */\n"},
+    {OF_ALL, "size_t", "failure_bytes", "void", "return sizeof(struct ul_failure);", ""},
+    {OF_ALL, "int", "failure_text", "const struct ul_failure *failure, char *text, size_t bytes",
+     "return ul_failure_text(text, bytes, &{m}, failure);", ""},
+    {OF_ALL, "const struct ul_weights_source *", "weights", "void", "return {weights};",
+     "\n/* The weights that lie in the library; NULL: none do. */\n"},
+    {OF_ALL, "int", "begin",
+     "void **handle, void *arena, size_t arena_bytes, void *offload,\n"
+     "    size_t offload_bytes, const struct ul_weights_source *weights,\n"
+     "    struct ul_failure *failure",
+     "return (int)ul_binding_begin(&{m}, handle, arena, arena_bytes, offload, offload_bytes,\n"
+     "                                 weights != NULL ? weights : {weights}, failure);",
+     "\n/* Makes an arena ready, the same on every target: {p}_arena_bytes() at a multiple of\n"
+     " * {p}_arena_align(), on a device memory there or NULL, which takes it there; `offload`:\n"
+     " * {p}_offload_bytes() at a multiple of 64, the arena's until {p}_end. Weights NULL:\n"
+     " * those of {p}_weights(). *handle is what all functions take in place of the arena or\n"
+     " * context. UL_PROCESSOR_LACKS: compiled for another processor. */\n"},
+    {OF_ALL, "void", "end", "void *handle", "ul_binding_end(&{m}, handle);",
+     "/* Gives back what that took; once, for each that succeeded. */\n"},
+    {OF_TRAINING, "uint64_t", "checkpoint_bytes", "void",
+     "return UL_TRAIN_HEAD_BYTES + ul_train_bytes(&{m});",
+     "\n/* Of training: {p}_save's file, struct ul_trainer; what is optimized and how; samples in "
+     "a\n"
+     " * run, runs in a step; numbers of inputs and outputs, UINT32_MAX: there is none. */\n"},
+    {OF_TRAINING, "size_t", "trainer_bytes", "void", "return sizeof(struct ul_trainer);", ""},
+    {OF_TRAINING, "const char *", "loss", "void", "return {m}.training->loss;", ""},
+    {OF_TRAINING, "const char *", "optimizer", "void", "return {m}.training->optimizer;", ""},
+    {OF_TRAINING, "double", "learning_rate", "void", "return {m}.training->learning_rate;", ""},
+    {OF_TRAINING, "uint32_t", "sample_count", "void", "return {m}.training->sample_count;", ""},
+    {OF_TRAINING, "uint32_t", "micro_batches", "void", "return {m}.training->micro_batches;", ""},
+    {OF_TRAINING, "uint32_t", "data_input", "void", "return {m}.training->data;", ""},
+    {OF_TRAINING, "uint32_t", "labels_input", "void", "return {m}.training->labels;", ""},
+    {OF_TRAINING, "uint32_t", "step_input", "void", "return {m}.training->step;", ""},
+    {OF_TRAINING, "uint32_t", "loss_output", "void", "return {m}.training->loss_output;", ""},
+    {OF_TRAINING, "uint32_t", "correct_output", "void", "return {m}.training->correct_output;", ""},
+    {OF_TRAINING, "uint32_t", "parameter_count", "void", "return {m}.training->parameter_count;",
+     "\n/* What training changes, parameters and state, by number. `storage` is the type of its\n"
+     " * elements where it lies, UL_TYPE_BF16 where f32 are kept so. */\n"},
+};
+
+static const struct row training_calls[] = {
+    {OF_TRAINING, "int", "parameter_get",
+     "void *handle, uint32_t number, void *bytes,\n    struct ul_failure *failure",
+     "return (int)ul_binding_parameter(&{m}, handle, UL_OFFLOAD_LOAD, number, bytes, failure);",
+     "\n/* All bytes of one, as they are stored, between updates: from its place and to it. */\n"},
+    {OF_TRAINING, "int", "parameter_set",
+     "void *handle, uint32_t number, const void *bytes,\n    struct ul_failure *failure",
+     "return (int)ul_binding_parameter(&{m}, handle, UL_OFFLOAD_SAVE, number,\n"
+     "                                     (void *)(uintptr_t)bytes, failure);",
+     ""},
+    {OF_TRAINING, "int", "save_to",
+     "void *handle, const struct ul_trainer *trainer, void *bytes,\n"
+     "    size_t size_bytes, struct ul_failure *failure",
+     "return (int)ul_binding_save(&{m}, handle, trainer, bytes, size_bytes, failure);",
+     "\n/* {p}_save and {p}_load over {p}_checkpoint_bytes() of memory. */\n"},
+    {OF_TRAINING, "int", "load_from",
+     "void *handle, struct ul_trainer *trainer, const void *bytes,\n"
+     "    size_t size_bytes, struct ul_failure *failure",
+     "return (int)ul_binding_load(&{m}, handle, trainer, bytes, size_bytes, failure);", ""},
+};
+
+#define COUNT(table) (sizeof(table) / sizeof *(table))
+
+bool ul_emit_has_weights_inside(const struct ul_emitter *emitter)
+{
+    return !emitter->program->options.weights_rom && !emitter->options->weights_beside &&
+           emitter->payload_bytes > 0;
+}
+
+/* Of the file: payload and trailer. */
+static uint64_t weights_bytes(const struct ul_emitter *emitter)
+{
+    enum { TRAILER_BYTES = 32 }; /* runtime/lib/ul_model.h */
+    bool loads = !emitter->program->options.weights_rom && emitter->payload_bytes > 0;
+    return loads ? emitter->payload_bytes + TRAILER_BYTES : 0;
+}
+
+/* The form with the words in its braces. */
+static void fill(const struct ul_emitter *emitter, struct ul_text *text, const char *form)
+{
+    const struct ul_emit_options *options = emitter->options;
+    struct ul_arena *arena = emitter->arena;
+    uint64_t library_bytes;
+    bool on_host = emitter->language->runs_on_host;
+    uint64_t stack_bytes =
+        on_host ? ul_program_stack_bytes(emitter->program, emitter->plan, &library_bytes) : 0;
+    const char *const words[][2] = {
+        {"p", options->prefix},
+        {"m", ul_arena_printf(arena, "%s_model", options->prefix)},
+        {"model sha256", options->model_sha256},
+        {"plan sha256", options->plan_sha256},
+        {"stack bytes", ul_arena_printf(arena, "%" PRIu64, stack_bytes)},
+        {"weights bytes", ul_arena_printf(arena, "%" PRIu64, weights_bytes(emitter))},
+        {"weights", ul_emit_has_weights_inside(emitter) ? "&inside" : "NULL"}};
+    while (*form != '\0') {
+        size_t length = strcspn(form, "{");
+        ul_text_printf(text, "%.*s", (int)length, form);
+        form += length;
+        if (*form == '\0')
+            break;
+        size_t word = 0, name = strcspn(form, "}") - 1;
+        while (word < COUNT(words) &&
+               (strlen(words[word][0]) != name || memcmp(words[word][0], form + 1, name) != 0))
+            word++;
+        UL_ASSERT(word < COUNT(words));
+        ul_text_put(text, words[word][1]);
+        form += name + 2;
+    }
+}
+
+static void put_function(const struct ul_emitter *emitter, struct ul_text *text,
+                         const struct row *row, bool defines)
+{
+    if (row->whose == OF_TRAINING && emitter->program->options.training == NULL)
+        return;
+    if (!defines)
+        fill(emitter, text, row->comment);
+    bool is_pointer = row->result[strlen(row->result) - 1] == '*';
+    ul_text_printf(text, "%s%s%s%s_%s(%s)", defines ? "\n" : "", row->result, is_pointer ? "" : " ",
+                   emitter->options->prefix, row->name, row->arguments);
+    if (!defines) {
+        ul_text_put(text, ";\n");
+        return;
+    }
+    ul_text_put(text, "\n{\n    ");
+    fill(emitter, text, row->body);
+    ul_text_put(text, "\n}\n");
+}
+
+static void put_rows(const struct ul_emitter *emitter, struct ul_text *text, const struct row *list,
+                     size_t count, bool defines)
+{
+    for (size_t i = 0; i < count; i++)
+        put_function(emitter, text, &list[i], defines);
+}
+
+/* `array` is a field of the model or of its training: what is asked of the things in it. */
+static void put_fields(const struct ul_emitter *emitter, struct ul_text *text, const char *kind,
+                       const char *array, bool defines)
+{
+    bool is_parameter = strcmp(kind, "parameter") == 0;
+    for (size_t i = 0; i < COUNT(fields); i++) {
+        const struct field *field = &fields[i];
+        bool is_type = strcmp(field->result, "int32_t") == 0;
+        struct row row = {
+            is_parameter ? OF_TRAINING : OF_ALL,
+            field->result,
+            ul_arena_printf(emitter->arena, "%s_%s", kind, field->name),
+            "uint32_t number",
+            ul_arena_printf(emitter->arena,
+                            "return number < {m}.%s_count ? %s{m}.%ss[number].%s : %s;", array,
+                            is_type ? "(int32_t)" : "", array, field->of, field->otherwise),
+            ""};
+        if (is_parameter ? field->of_parameters : field->of_tensors)
+            put_function(emitter, text, &row, defines);
+    }
+}
+
+static void put_all(const struct ul_emitter *emitter, struct ul_text *text, bool defines)
+{
+    put_rows(emitter, text, rows, COUNT(rows), defines);
+    put_fields(emitter, text, "input", "input", defines);
+    put_fields(emitter, text, "output", "output", defines);
+    put_rows(emitter, text, calls, COUNT(calls), defines);
+    put_fields(emitter, text, "parameter", "training->parameter", defines);
+    put_rows(emitter, text, training_calls, COUNT(training_calls), defines);
+}
+
+void ul_emit_header_end(struct ul_emitter *emitter)
+{
+    if (emitter->options->common_directory == NULL) {
+        put_all(emitter, emitter->text, false);
+        ul_text_put(emitter->text, "\n");
+    }
+    ul_text_put(emitter->text, "#if defined(__GNUC__)\n#pragma GCC visibility pop\n#endif\n"
+                               "#ifdef __cplusplus\n}\n#endif\n\n#endif\n");
+}
+
+void ul_emit_library_c(struct ul_emitter *emitter)
+{
+    struct ul_text *text = emitter->text;
+    bool trains = emitter->program->options.training != NULL;
+    const char *prefix = emitter->options->prefix;
+    ul_text_printf(text,
+                   "/* Generated by ullage " UL_VERSION " from a model with SHA-256\n * %s.\n"
+                   " * What the library answers, and how it begins and ends for callers in any "
+                   "language. */\n"
+                   "#define _DEFAULT_SOURCE /* madvise */\n#include \"model.h\"\n\n"
+                   "#include \"ul_binding.h\"\n%s",
+                   emitter->options->model_sha256,
+                   trains ? "#include \"ul_binding_train.h\"\n" : "");
+    if (ul_emit_has_weights_inside(emitter))
+        ul_text_printf(text,
+                       "\nextern const struct ul_inside %s_inside; /* weights.S */\n\n"
+                       "static const struct ul_weights_source inside = {\n"
+                       "    .size_bytes = UINT64_C(%" PRIu64 "),\n    .read = ul_binding_read,\n"
+                       "    .context = (void *)&%s_inside,\n};\n",
+                       prefix, weights_bytes(emitter), prefix);
+    put_all(emitter, text, true);
+}
+
+void ul_emit_weights_s(struct ul_emitter *emitter)
+{
+    const char *prefix = emitter->options->prefix;
+    ul_text_printf(
+        emitter->text,
+        "/* The file of weights as read-only data of the library, and where it lies. On x86-64 it\n"
+        "   is in a section for data of any size, where the assembler knows such; names have an\n"
+        "   underscore in front where the platform wants one. */\n"
+        "#if defined(__APPLE__)\n#define INSIDE _%s_inside\n.const\n"
+        "#else\n#define INSIDE %s_inside\n"
+        "#if defined(__x86_64__) && !defined(__clang__)\n"
+        ".section .lrodata.ul_weights,\"al\",%%progbits\n"
+        "#else\n.section .rodata.ul_weights,\"a\",%%progbits\n#endif\n#endif\n"
+        ".balign 4096\nbegin:\n.incbin \"weights.bin\"\nend:\n"
+        "#if defined(__APPLE__)\n.section __DATA,__const\n#else\n"
+        ".section .data.rel.ro.ul_inside,\"aw\",%%progbits\n.hidden INSIDE\n#endif\n"
+        ".balign 8\n.globl INSIDE\nINSIDE:\n"
+        "#if __SIZEOF_POINTER__ == 8\n.quad begin, end\n#else\n.long begin, end\n#endif\n"
+        "#if defined(__linux__) && defined(__ELF__)\n"
+        ".section .note.GNU-stack,\"\",%%progbits\n#endif\n",
+        prefix, prefix);
+}
