@@ -32,6 +32,11 @@ struct ul_cli_job {
     struct ul_texts files; /* what is no option */
 };
 
+/* What a command is used for, and the command line that does it. */
+struct ul_cli_example {
+    const char *purpose, *command;
+};
+
 /* What a command says of itself. */
 struct ul_cli_command {
     const char *name;
@@ -39,6 +44,9 @@ struct ul_cli_command {
     const char *summary;   /* one sentence */
     const char *details;   /* more for its help: paragraphs, folded when printed; or NULL */
     const char *group;     /* the line above it in ullage --help */
+    /* How the names of the files end that it takes, "onnx json"; "": in any way; NULL: none. */
+    const char *endings;
+    const struct ul_cli_example *examples; /* the last is followed by one of NULL */
     enum ul_option_command bit;
     enum ul_status (*run)(struct ul_cli_job *job);
 };
@@ -49,6 +57,9 @@ void ul_cli_job_done(struct ul_cli_job *job);
  * reads no further, where --help was given. */
 enum ul_status ul_cli_parse(const struct ul_cli_command *command, int argc, char **argv,
                             struct ul_cli_job *job, bool *helped) UL_MUST_CHECK;
+/* Option `index` of those that the command takes, in the order of the tables; NULL behind the
+ * last. */
+const struct ul_option *ul_cli_option_at(const struct ul_cli_command *command, uint32_t index);
 /* Whether the command line said the cli's own option of that name. */
 bool ul_cli_is_said(const struct ul_cli_job *job, const char *name);
 
@@ -59,6 +70,52 @@ enum ul_status ul_cli_inspect_training(struct ul_cli_job *job) UL_MUST_CHECK;
 
 void ul_cli_help(const struct ul_cli_command *command);
 void ul_cli_help_all(FILE *stream, const struct ul_cli_command *const *commands, uint32_t count);
+/* The line above a group of options. */
+const char *ul_cli_group_title(enum ul_option_group group);
+/* What it does, and the words that it takes. */
+void ul_cli_put_option_help(struct ul_text *text, const struct ul_option *row);
+
+/* facts.c: what help and manual pages say beside the options, each list ended by a name that is
+ * NULL. */
+
+struct ul_cli_fact {
+    const char *name;
+    uint32_t commands; /* enum ul_option_command, of those that it is for; 0: of all */
+    const char *what;
+};
+/* What the program is for, as the part of a sentence. */
+extern const char ul_cli_about[];
+extern const struct ul_cli_fact ul_cli_help_forms[], ul_cli_exit_codes[], ul_cli_environment[],
+    ul_cli_files[];
+
+/* man.c: a manual page on standard output, of a command, or of the program (NULL), in the macros
+ * of man(7). The same bytes at any time. */
+void ul_cli_man(const struct ul_cli_command *command, const struct ul_cli_command *const *commands,
+                uint32_t count);
+
+/* completion_bash.c, completion_zsh.c: completion for a shell on standard output. */
+void ul_cli_complete_bash(const struct ul_cli_command *const *commands, uint32_t count);
+void ul_cli_complete_zsh(const struct ul_cli_command *const *commands, uint32_t count);
+
+/* completion.c: what the value of an option, or a file of a command, may be. */
+
+enum ul_cli_candidate_kind {
+    UL_CANDIDATE_WORD,  /* `text` itself */
+    UL_CANDIDATE_FILE,  /* a file whose name ends with a dot and `text`; "": any */
+    UL_CANDIDATE_FOLDER /* any folder */
+};
+struct ul_cli_candidates {
+    uint32_t count, capacity;
+    struct ul_cli_candidate {
+        enum ul_cli_candidate_kind kind;
+        const char *text;
+    } * items;
+};
+/* Of an option that takes a value; appended. */
+void ul_cli_add_values(struct ul_arena *arena, const struct ul_option *row,
+                       struct ul_cli_candidates *candidates);
+void ul_cli_add_files(struct ul_arena *arena, const struct ul_cli_command *command,
+                      struct ul_cli_candidates *candidates);
 
 /* help_json.c: all commands with their options on standard output (cli/README.md). */
 void ul_cli_help_json(const struct ul_cli_command *const *commands, uint32_t count);

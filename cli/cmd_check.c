@@ -83,6 +83,9 @@ static enum ul_status check(struct ul_cli_job *job)
     return check_plan(compile, files[0], problem, files[1], "");
 }
 
+static const struct ul_cli_example examples[] = {
+    {"A plan that was kept, or edited", "ullage check model.onnx plan.json"}, {NULL, NULL}};
+
 const struct ul_cli_command ul_command_check = {
     .name = "check",
     .arguments = "MODEL.onnx|PROBLEM PLAN... [--const INPUT=FILE]",
@@ -90,5 +93,7 @@ const struct ul_cli_command ul_command_check = {
     .details = "Of several plans each is judged by itself, in a line of its own, and the exit "
                "code is the highest of theirs.",
     .group = "models",
+    .endings = "",
+    .examples = examples,
     .bit = UL_IN_CHECK,
     .run = check};

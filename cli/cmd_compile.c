@@ -123,6 +123,16 @@ static enum ul_status compile(struct ul_cli_job *job)
     return UL_OK;
 }
 
+static const struct ul_cli_example examples[] = {
+    {"An executable for this machine", "ullage compile model.onnx -o model"},
+    {"One that runs in 16 MiB, all of its process",
+     "ullage compile model.onnx --budget 16MiB -o model"},
+    {"Source for a microcontroller, weights in flash",
+     "ullage compile model.onnx --target c --weights rom --io caller --emit src"},
+    {"A trainer, of batches of 32",
+     "ullage compile net.onnx --dim N=32 --train --optimizer adamw -o trainer"},
+    {NULL, NULL}};
+
 const struct ul_cli_command ul_command_compile = {
     .name = "compile",
     .arguments = "MODEL.onnx -o PROGRAM [options]",
@@ -130,5 +140,7 @@ const struct ul_cli_command ul_command_compile = {
     .details = "Several models, which run one after another, share an arena as a library: ullage "
                "compile A.onnx B.onnx --shared --emit DIR.",
     .group = "models",
+    .endings = "onnx",
+    .examples = examples,
     .bit = UL_IN_COMPILE,
     .run = compile};

@@ -76,6 +76,11 @@ static enum ul_status compare(struct ul_cli_job *job)
     return judge(job, &diff, limit);
 }
 
+static const struct ul_cli_example examples[] = {
+    {"What grew", "ullage diff old.json plan.json"},
+    {"A gate for continuous integration", "ullage diff old.json plan.json --fail-above 2%"},
+    {NULL, NULL}};
+
 const struct ul_cli_command ul_command_diff = {
     .name = "diff",
     .arguments = "OLD.json NEW.json [--fail-above 2%]",
@@ -85,5 +90,7 @@ const struct ul_cli_command ul_command_diff = {
                "and the message names the value and the operator that grew most: a gate for "
                "continuous integration.",
     .group = "models",
+    .endings = "json",
+    .examples = examples,
     .bit = UL_IN_DIFF,
     .run = compare};

@@ -233,6 +233,9 @@ static enum ul_status export_model(struct ul_cli_job *job)
     return UL_OK;
 }
 
+static const struct ul_cli_example examples[] = {
+    {"The model that was trained", "ullage export net.onnx net.npz -o trained.onnx"}, {NULL, NULL}};
+
 const struct ul_cli_command ul_command_export = {
     .name = "export",
     .arguments = "MODEL.onnx C.npz -o TRAINED.onnx",
@@ -246,5 +249,7 @@ const struct ul_cli_command ul_command_export = {
                "the floats that these stand for. Where the model has external data, they go to "
                "TRAINED.onnx.data.",
     .group = "models",
+    .endings = "onnx npz",
+    .examples = examples,
     .bit = UL_IN_EXPORT,
     .run = export_model};

@@ -372,11 +372,18 @@ static enum ul_status inspect(struct ul_cli_job *job)
     return UL_OK;
 }
 
+static const struct ul_cli_example examples[] = {
+    {"What it holds, and what is missing", "ullage inspect model.onnx"},
+    {"What would be trained", "ullage inspect net.onnx --dim N=32 --train"},
+    {NULL, NULL}};
+
 const struct ul_cli_command ul_command_inspect = {
     .name = "inspect",
     .arguments = "MODEL.onnx [options]",
     .summary = "Says what a model holds, which dimensions are open, and what is unsupported.",
     .details = "With --train it lists the tensors that would be trained, and those that would not.",
     .group = "models",
+    .endings = "onnx",
+    .examples = examples,
     .bit = UL_IN_INSPECT,
     .run = inspect};

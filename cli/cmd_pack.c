@@ -103,10 +103,17 @@ static enum ul_status pack(struct ul_cli_job *job)
                        (unsigned long long)result.arena_bytes);
 }
 
+static const struct ul_cli_example examples[] = {
+    {"The smallest packing", "ullage pack problem.csv"},
+    {"One that fits, as CSV", "ullage pack problem.csv --capacity 1MiB -o packed.csv"},
+    {NULL, NULL}};
+
 const struct ul_cli_command ul_command_pack = {
     .name = "pack",
     .arguments = "PROBLEM.csv [--capacity SIZE] [-o OUT.csv] [--json FILE]",
     .summary = "Packs buffers with lifetimes into one arena: the packer alone, on CSV.",
     .group = "the planner alone",
+    .endings = "csv",
+    .examples = examples,
     .bit = UL_IN_PACK,
     .run = pack};

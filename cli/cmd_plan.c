@@ -200,6 +200,14 @@ static enum ul_status plan(struct ul_cli_job *job)
     return ul_compile_require_fit(compile);
 }
 
+static const struct ul_cli_example examples[] = {
+    {"What it needs, and what would make it smaller", "ullage plan model.onnx"},
+    {"What ever less memory costs in time", "ullage plan model.onnx --sweep"},
+    {"The longest sequence that fits",
+     "ullage plan bert.onnx --dim N=1 --max-dim S:8 --budget 8MiB"},
+    {"To be kept, and as a page", "ullage plan model.onnx --json plan.json --html plan.html"},
+    {NULL, NULL}};
+
 const struct ul_cli_command ul_command_plan = {
     .name = "plan",
     .arguments = "MODEL.onnx [options]",
@@ -208,5 +216,7 @@ const struct ul_cli_command ul_command_plan = {
                "plan A.onnx B.onnx --shared. With --sweep each is planned alone, and a device "
                "(--device NAME) says which is the largest that fits.",
     .group = "models",
+    .endings = "onnx",
+    .examples = examples,
     .bit = UL_IN_PLAN,
     .run = plan};

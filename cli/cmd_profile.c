@@ -131,6 +131,11 @@ static enum ul_status profile(struct ul_cli_job *job)
     return UL_OK;
 }
 
+static const struct ul_cli_example examples[] = {
+    {"This machine, for plans", "ullage profile -o here.json"},
+    {"What is built in", "ullage profile --list"},
+    {NULL, NULL}};
+
 const struct ul_cli_command ul_command_profile = {
     .name = "profile",
     .arguments = "[-o FILE] [options]",
@@ -138,5 +143,6 @@ const struct ul_cli_command ul_command_profile = {
     .details = "It compiles and runs small programs for about half a minute; nothing else should "
                "run meanwhile. A plan names the profile that its times are from.",
     .group = "this machine",
+    .examples = examples,
     .bit = UL_IN_PROFILE,
     .run = profile};

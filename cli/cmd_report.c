@@ -11,11 +11,19 @@ static enum ul_status report(struct ul_cli_job *job)
     return ul_cli_draw(job, &saved);
 }
 
+static const struct ul_cli_example examples[] = {
+    {"As a page that shows what changed",
+     "ullage report plan.json --html report.html --baseline old.json"},
+    {"Its values as a table", "ullage report plan.json --csv -"},
+    {NULL, NULL}};
+
 const struct ul_cli_command ul_command_report = {
     .name = "report",
     .arguments = "PLAN.json [--html FILE] [--csv FILE] [--trace FILE]",
     .summary = "Draws a plan that was saved with --json, without its model.",
     .details = "Whether the plan holds is for check, which has the model.",
     .group = "models",
+    .endings = "json",
+    .examples = examples,
     .bit = UL_IN_REPORT,
     .run = report};

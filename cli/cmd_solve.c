@@ -435,11 +435,18 @@ static enum ul_status solve(struct ul_cli_job *job)
     return problem != NULL ? solve_problem(job, problem) : solve_graph(job);
 }
 
+static const struct ul_cli_example examples[] = {
+    {"Within half of the published order's peak", "ullage solve graph.json --budget-fraction 0.5"},
+    {"A problem that plan --print-problem wrote", "ullage solve problem.txt --budget 64KiB"},
+    {NULL, NULL}};
+
 const struct ul_cli_command ul_command_solve = {
     .name = "solve",
     .arguments = "GRAPH.json|PROBLEM [--budget SIZE | --budget-fraction F] [options]",
     .summary = "Orders an abstract graph and recomputes within a budget of live bytes; or plans a "
                "problem that plan --print-problem wrote.",
     .group = "the planner alone",
+    .endings = "",
+    .examples = examples,
     .bit = UL_IN_SOLVE,
     .run = solve};

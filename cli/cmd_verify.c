@@ -860,6 +860,11 @@ static enum ul_status verify(struct ul_cli_job *job)
     return status;
 }
 
+static const struct ul_cli_example examples[] = {
+    {"On random inputs, beside onnxruntime", "ullage verify model.onnx"},
+    {"On recorded data, on target c", "ullage verify digits.onnx test_data_set_0 --target c"},
+    {NULL, NULL}};
+
 const struct ul_cli_command ul_command_verify = {
     .name = "verify",
     .arguments = "MODEL.onnx [DIR...] [options]",
@@ -887,5 +892,7 @@ const struct ul_cli_command ul_command_verify = {
         "leaves the elements alone to be judged. With --quantize the norm error is what that "
         "costs.",
     .group = "models",
+    .endings = "onnx",
+    .examples = examples,
     .bit = UL_IN_VERIFY,
     .run = verify};

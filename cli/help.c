@@ -13,6 +13,11 @@ static const char *const titles[UL_GROUP_COUNT] = {
     [UL_GROUP_TOLERANCE] = "tolerance",
 };
 
+const char *ul_cli_group_title(enum ul_option_group group)
+{
+    return titles[group];
+}
+
 /* `words` from column `begin` on, folded there; a newline begins another paragraph. */
 static void put_folded(struct ul_text *text, const char *words, size_t begin)
 {
@@ -58,6 +63,16 @@ static const char *default_word(const struct ul_option *row)
     return "";
 }
 
+void ul_cli_put_option_help(struct ul_text *text, const struct ul_option *row)
+{
+    ul_text_put(text, row->help);
+    if (row->kind == UL_OPTION_WORD) {
+        ul_text_put(text, "; ");
+        ul_option_put_words(text, row);
+        ul_text_printf(text, " (default %s)", default_word(row));
+    }
+}
+
 static void put_option(struct ul_text *text, const struct ul_option *row)
 {
     const char *left =
@@ -66,31 +81,30 @@ static void put_option(struct ul_text *text, const struct ul_option *row)
                         row->argument != NULL ? row->argument : "");
     struct ul_text right;
     ul_text_init(&right, text->arena);
-    ul_text_put(&right, row->help);
-    if (row->kind == UL_OPTION_WORD) {
-        ul_text_put(&right, "; ");
-        ul_option_put_words(&right, row);
-        ul_text_printf(&right, " (default %s)", default_word(row));
-    }
+    ul_cli_put_option_help(&right, row);
     put_row(text, left, right.data);
 }
 
 static void put_group(struct ul_text *text, const struct ul_cli_command *command,
                       enum ul_option_group group)
 {
-    const struct ul_option_table *const tables[] = {&ul_cli_option_table, &ul_compile_option_table};
+    const struct ul_option *row;
     bool is_first = true;
-    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
-        for (uint32_t i = 0; i < tables[t]->count; i++) {
-            const struct ul_option *row = &tables[t]->rows[i];
-            if (row->group != group || (row->commands & command->bit) == 0)
-                continue;
-            if (is_first)
-                ul_text_printf(text, "\n%s:\n", titles[group]);
-            is_first = false;
-            put_option(text, row);
-        }
+    for (uint32_t i = 0; (row = ul_cli_option_at(command, i)) != NULL; i++) {
+        if (row->group != group)
+            continue;
+        if (is_first)
+            ul_text_printf(text, "\n%s:\n", titles[group]);
+        is_first = false;
+        put_option(text, row);
     }
+}
+
+static void put_examples(struct ul_text *text, const struct ul_cli_example *examples)
+{
+    ul_text_put(text, "\nexamples:\n");
+    for (const struct ul_cli_example *at = examples; at->command != NULL; at++)
+        ul_text_printf(text, "  %s:\n      %s\n", at->purpose, at->command);
 }
 
 static void put_help(struct ul_text *text, const struct ul_cli_command *command)
@@ -108,6 +122,7 @@ static void put_help(struct ul_text *text, const struct ul_cli_command *command)
         put_group(text, command, (enum ul_option_group)group);
     ul_text_put(text, "\n");
     put_row(text, "-h, --help", "this text");
+    put_examples(text, command->examples);
 }
 
 void ul_cli_help(const struct ul_cli_command *command)
@@ -127,19 +142,17 @@ void ul_cli_help_all(FILE *stream, const struct ul_cli_command *const *commands,
     struct ul_text text;
     ul_arena_init(&arena);
     ul_text_init(&text, &arena);
-    ul_text_put(&text,
-                "ullage " UL_VERSION ": compiles an ONNX model into a program that runs in one\n"
-                "preallocated buffer, and says beforehand, to the byte, how big that is.\n\n"
-                "usage: ullage COMMAND [arguments]\n");
+    put_folded(&text, ul_arena_printf(&arena, "ullage %s: %s", UL_VERSION, ul_cli_about), 0);
+    ul_text_put(&text, "\nusage: ullage COMMAND [arguments]\n");
     for (uint32_t i = 0; i < count; i++) {
         if (i == 0 || strcmp(commands[i]->group, commands[i - 1]->group) != 0)
             ul_text_printf(&text, "\n%s:\n", commands[i]->group);
         ul_text_printf(&text, "  %-*s", COMMAND_COLUMNS - 2, commands[i]->name);
         put_folded(&text, commands[i]->summary, COMMAND_COLUMNS);
     }
-    ul_text_put(&text, "\nullage COMMAND --help, or ullage help COMMAND, explains a command;\n"
-                       "ullage help --json has all of them with their options as JSON.\n"
-                       "ullage --version prints the version.\n");
+    ul_text_put(&text, "\nhelp:\n");
+    for (const struct ul_cli_fact *form = ul_cli_help_forms; form->name != NULL; form++)
+        put_row(&text, form->name, form->what);
     fwrite(text.data, 1, text.length, stream);
     fflush(stream);
     ul_arena_done(&arena);

@@ -43,22 +43,22 @@ static void put_option(struct ul_text *text, const struct ul_option *row)
 
 static void put_command(struct ul_text *text, const struct ul_cli_command *command)
 {
-    const struct ul_option_table *const tables[] = {&ul_cli_option_table, &ul_compile_option_table};
+    const struct ul_option *row;
     const char *between = "\n";
     ul_text_put(text, "    {\"name\": ");
     ul_text_put_json(text, command->name);
     put_member(text, "arguments", command->arguments);
     put_member(text, "summary", command->summary);
     ul_text_put(text, ", \"options\": [");
-    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
-        for (uint32_t i = 0; i < tables[t]->count; i++) {
-            const struct ul_option *row = &tables[t]->rows[i];
-            if ((row->commands & command->bit) == 0)
-                continue;
-            ul_text_printf(text, "%s      ", between);
-            put_option(text, row);
-            between = ",\n";
-        }
+    for (uint32_t i = 0; (row = ul_cli_option_at(command, i)) != NULL; i++) {
+        ul_text_printf(text, "%s      ", between);
+        put_option(text, row);
+        between = ",\n";
+    }
+    ul_text_put(text, "], \"examples\": [");
+    for (const struct ul_cli_example *at = command->examples; at->command != NULL; at++) {
+        ul_text_put(text, at == command->examples ? "" : ", ");
+        ul_text_put_json(text, at->command);
     }
     ul_text_put(text, "]}");
 }

@@ -47,30 +47,56 @@ static bool is_help(const char *word)
     return strcmp(word, "help") == 0 || strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
 }
 
+static enum ul_status print_completion(struct ul_cli_job *job, const char *shell)
+{
+    if (strcmp(shell, "bash") == 0)
+        ul_cli_complete_bash(commands, COMMAND_COUNT);
+    else if (strcmp(shell, "zsh") == 0)
+        ul_cli_complete_zsh(commands, COMMAND_COUNT);
+    else
+        return ul_diag_set(&job->compile.diag, UL_USAGE, "help --completion: give bash or zsh");
+    return UL_OK;
+}
+
+/* What the words after "help" ask for. */
+static enum ul_status run_help(struct ul_cli_job *job, int argc, char **argv)
+{
+    const struct ul_cli_command *command = NULL;
+    const char *first = argc > 0 ? argv[0] : "help";
+    const char *second = argc > 1 ? argv[1] : NULL;
+    bool is_page = strcmp(first, "--man") == 0;
+    if (is_help(first)) {
+        ul_cli_help_all(stdout, commands, COMMAND_COUNT);
+        return UL_OK;
+    }
+    if (strcmp(first, "--json") == 0) {
+        ul_cli_help_json(commands, COMMAND_COUNT);
+        return UL_OK;
+    }
+    if (strcmp(first, "--completion") == 0)
+        return print_completion(job, second != NULL ? second : "");
+    const char *name = is_page ? second : first;
+    if (name != NULL && (command = find_command(job, name)) == NULL)
+        return UL_USAGE;
+    if (is_page)
+        ul_cli_man(command, commands, COMMAND_COUNT);
+    else
+        ul_cli_help(command);
+    return UL_OK;
+}
+
 /* What the words after the program's name ask for. */
 static enum ul_status run(struct ul_cli_job *job, int argc, char **argv)
 {
     const char *first = argv[0];
-    bool asks = is_help(first);
-    if (asks && (argc == 1 || is_help(argv[1]))) {
-        ul_cli_help_all(stdout, commands, COMMAND_COUNT);
-        return UL_OK;
-    }
-    if (asks && strcmp(argv[1], "--json") == 0) {
-        ul_cli_help_json(commands, COMMAND_COUNT);
-        return UL_OK;
-    }
+    if (is_help(first))
+        return run_help(job, argc - 1, argv + 1);
     if (strcmp(first, "--version") == 0) {
         printf("ullage %s\n", UL_VERSION);
         return UL_OK;
     }
-    const struct ul_cli_command *command = find_command(job, asks ? argv[1] : first);
-    if (command == NULL)
-        return UL_USAGE;
-    if (!asks)
-        return run_command(job, command, argc, argv);
-    ul_cli_help(command);
-    return UL_OK;
+    const struct ul_cli_command *command = find_command(job, first);
+    return command != NULL ? run_command(job, command, argc, argv) : UL_USAGE;
 }
 
 /* A failed assertion aborts; whoever called learns it by the exit code. */

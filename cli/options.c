@@ -47,6 +47,18 @@ bool ul_cli_is_said(const struct ul_cli_job *job, const char *name)
     return ul_option_said(&job->options.base, row) != NULL;
 }
 
+const struct ul_option *ul_cli_option_at(const struct ul_cli_command *command, uint32_t index)
+{
+    const struct ul_option_table *const tables[] = {&ul_cli_option_table, &ul_compile_option_table};
+    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
+        for (uint32_t i = 0; i < tables[t]->count; i++) {
+            if ((tables[t]->rows[i].commands & command->bit) != 0 && index-- == 0)
+                return &tables[t]->rows[i];
+        }
+    }
+    return NULL;
+}
+
 /* What getopt_long is told: its value of an option is the index of one of these. */
 struct choice {
     struct ul_options *options;

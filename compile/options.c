@@ -51,6 +51,25 @@ WORDS(conv_words, {"best", UL_CONV_BEST}, {"direct", UL_CONV_DIRECT},
 WORDS(cudnn_words, {"auto", UL_CUDNN_AUTO}, {"on", UL_CUDNN_ON}, {"off", UL_CUDNN_OFF},
       {"found", UL_CUDNN_FOUND})
 
+/* Names that are rows of other tables. */
+static const char *target_words(uint32_t index, unsigned *value)
+{
+    *value = index;
+    return index < ul_target_count() ? ul_target_at(index)->traits.name : NULL;
+}
+
+static const char *pass_words(uint32_t index, unsigned *value)
+{
+    *value = index;
+    return index < ul_passes_count() ? ul_passes_get(index)->name : NULL;
+}
+
+static const char *profile_words(uint32_t index, unsigned *value)
+{
+    *value = index;
+    return index < ul_profile_count() ? ul_profile_at(index)->name : NULL;
+}
+
 /* That it computes or does not: without it other algorithms run, of other bits. Who leaves it open
  * says nothing. */
 static bool cudnn_agrees(const char *said, const char *planned)

@@ -92,7 +92,8 @@ struct ul_option {
     const char *help;     /* what it does, no sentence; words and their default are added */
     enum ul_option_group group;
     enum ul_option_kind kind;
-    /* Word `index` of the list and what it means; NULL behind the last. */
+    /* Word `index` of the list and what it means; NULL behind the last. Of a text, names among what
+     * it takes, for completion alone. */
     const char *(*words)(uint32_t index, unsigned *value);
     uint64_t min, max;
     const char *open; /* of a number: the word that leaves it open, 0; or NULL */

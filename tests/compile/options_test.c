@@ -22,7 +22,7 @@ static void check_facts(const struct ul_option *row)
     bool is_flag = row->kind == UL_OPTION_FLAG;
     CHECK(ul_option_find(table, row->name) == row, row); /* no other has the name */
     CHECK(row->commands == 0 || is_flag == (row->argument == NULL), row);
-    CHECK((row->kind == UL_OPTION_WORD) == (row->words != NULL), row);
+    CHECK(row->kind != UL_OPTION_WORD || row->words != NULL, row);
     CHECK(row->help != NULL && strlen(row->help) > 0 && row->help[strlen(row->help) - 1] != '.',
           row);
     /* what is for making plans goes with every command that makes one; verify trains nothing */

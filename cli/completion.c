@@ -1,0 +1,50 @@
+/* What a shell may offer for the value of an option or for a file, by the rows of the tables. */
+#include "cli/cli.h"
+
+#include <ctype.h>
+#include <string.h>
+
+static void add(struct ul_arena *arena, struct ul_cli_candidates *candidates,
+                enum ul_cli_candidate_kind kind, const char *text)
+{
+    UL_GROW(arena, candidates->items, candidates->count, candidates->capacity);
+    candidates->items[candidates->count++] = (struct ul_cli_candidate){.kind = kind, .text = text};
+}
+
+/* How the argument that help names ends, "json" of "PLAN.json"; "" where it says nothing. */
+static const char *ending(const char *argument)
+{
+    const char *dot = strrchr(argument, '.');
+    return dot != NULL && islower((unsigned char)dot[1]) ? dot + 1 : "";
+}
+
+void ul_cli_add_values(struct ul_arena *arena, const struct ul_option *row,
+                       struct ul_cli_candidates *candidates)
+{
+    unsigned value;
+    const char *word;
+    UL_ASSERT(row->kind != UL_OPTION_FLAG && row->argument != NULL);
+    for (uint32_t i = 0; row->words != NULL && (word = row->words(i, &value)) != NULL; i++)
+        add(arena, candidates, UL_CANDIDATE_WORD, word);
+    if (row->open != NULL)
+        add(arena, candidates, UL_CANDIDATE_WORD, row->open);
+    if (strcmp(row->argument, "DIR") == 0)
+        add(arena, candidates, UL_CANDIDATE_FOLDER, "");
+    else if (row->kind == UL_OPTION_INPUT || row->kind == UL_OPTION_RESULT ||
+             (row->kind == UL_OPTION_TEXT && strstr(row->argument, "FILE") != NULL))
+        add(arena, candidates, UL_CANDIDATE_FILE, ending(row->argument));
+}
+
+void ul_cli_add_files(struct ul_arena *arena, const struct ul_cli_command *command,
+                      struct ul_cli_candidates *candidates)
+{
+    if (command->endings == NULL)
+        return;
+    if (command->endings[0] == '\0')
+        add(arena, candidates, UL_CANDIDATE_FILE, "");
+    for (const char *at = command->endings; *at != '\0'; at += strspn(at, " ")) {
+        size_t length = strcspn(at, " ");
+        add(arena, candidates, UL_CANDIDATE_FILE, ul_arena_printf(arena, "%.*s", (int)length, at));
+        at += length;
+    }
+}
