@@ -96,6 +96,19 @@ static enum ul_status check_streams(struct ul_compile *compile)
     return UL_OK;
 }
 
+/* oneDNN that came with this installation, for compilers, which do not look there by themselves. */
+static void find_onednn(struct ul_compile *compile, struct ul_emit_options *emit)
+{
+    struct ul_arena *arena = &compile->keep;
+    const char *installed = ul_compile_installed_directory(arena);
+    if (installed == NULL ||
+        access(ul_arena_printf(arena, "%s/onednn/include", installed), R_OK) != 0)
+        return;
+    emit->onednn_cflags = ul_arena_printf(arena, " -I'%s/onednn/include'", installed);
+    emit->onednn_libs = ul_arena_printf(
+        arena, " -L'%s/onednn/lib' -Xlinker -rpath -Xlinker '%s/onednn/lib'", installed, installed);
+}
+
 enum ul_status ul_compile_emit_options(struct ul_compile *compile, const char *directory,
                                        struct ul_emit_options *emit)
 {
@@ -117,6 +130,7 @@ enum ul_status ul_compile_emit_options(struct ul_compile *compile, const char *d
     if (!ul_compile_is_prefix(emit->prefix))
         return ul_diag_set(&compile->diag, UL_USAGE, "--prefix %s: expected a C identifier",
                            emit->prefix);
+    find_onednn(compile, emit);
     UL_TRY(check_streams(compile));
     UL_TRY(compiler_choice(compile, &emit->cc));
     if (is_within(directory, emit->runtime_dir))
