@@ -38,7 +38,8 @@ def read_page(path):
 
 def environment_of(ullage):
     folders = [os.path.dirname(ullage), os.path.dirname(sys.executable), os.environ["PATH"]]
-    environment = dict(os.environ, PATH=os.pathsep.join(folders), LC_ALL="C.UTF-8", ULLAGE_SOURCE=ROOT)
+    environment = dict(os.environ, PATH=os.pathsep.join(folders), LC_ALL="C.UTF-8", ULLAGE_SOURCE=ROOT,
+                       PYTHONPATH=os.path.join(ROOT, "python"))
     for name in ("COLUMNS", "CC", "NVCC", "CUDA_ARCH", "MAKEFLAGS", "MAKELEVEL"):
         environment.pop(name, None)
     return environment

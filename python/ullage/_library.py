@@ -1,0 +1,271 @@
+"""A compiled model as a shared library: what it says of itself, and arenas to run it in."""
+
+from __future__ import annotations
+
+import _ctypes
+import ctypes
+import mmap
+import os
+import weakref
+
+import numpy
+
+from . import _program, errors
+
+_TEXT, _U32, _U64, _INT = ctypes.c_char_p, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int
+_I32, _SIZE, _DOUBLE, _ADDRESS = ctypes.c_int32, ctypes.c_size_t, ctypes.c_double, ctypes.c_void_p
+
+# Results of the functions of model.h, by the names behind the prefix.
+_OF_ALL = {
+    "compiler": _TEXT,
+    "target": _TEXT,
+    "model_sha256": _TEXT,
+    "plan_sha256": _TEXT,
+    "arena_bytes": _U64,
+    "arena_align": _U64,
+    "offload_bytes": _U64,
+    "stack_bytes": _U64,
+    "thread_count": _U32,
+    "input_count": _U32,
+    "output_count": _U32,
+    "failure_bytes": _SIZE,
+    "weights_bytes": _U64,
+}
+_OF_TENSORS = {
+    "name": _TEXT,
+    "type": _I32,
+    "rank": _U32,
+    "dims": ctypes.POINTER(ctypes.c_int64),
+    "bytes": _U64,
+    "space": _I32,
+}
+_OF_TRAINING = {
+    "checkpoint_bytes": _U64,
+    "trainer_bytes": _SIZE,
+    "loss": _TEXT,
+    "optimizer": _TEXT,
+    "learning_rate": _DOUBLE,
+    "sample_count": _U32,
+    "micro_batches": _U32,
+    "data_input": _U32,
+    "labels_input": _U32,
+    "step_input": _U32,
+    "loss_output": _U32,
+    "correct_output": _U32,
+    "parameter_count": _U32,
+    "lora_alpha": _DOUBLE,
+    "quantize": _TEXT,
+}
+# Calls: what they take; all return an enum ul_result.
+_CALLS = {
+    "begin": [_ADDRESS, _ADDRESS, _SIZE, _ADDRESS, _SIZE, _ADDRESS, _ADDRESS],
+    "run": [_ADDRESS, _ADDRESS, _ADDRESS, _ADDRESS],
+    "failure_text": [_ADDRESS, _TEXT, _SIZE],
+}
+_STATE_CALLS = {"set_up": [_ADDRESS, _ADDRESS, _ADDRESS]}
+_TRAINING_CALLS = {
+    "train_init": [_ADDRESS],
+    "train_step": [_ADDRESS, _ADDRESS, _ADDRESS, _ADDRESS, _ADDRESS],
+    "eval": [_ADDRESS, _ADDRESS, _ADDRESS, _ADDRESS],
+    "parameter_get": [_ADDRESS, _U32, _ADDRESS, _ADDRESS],
+    "parameter_set": [_ADDRESS, _U32, _ADDRESS, _ADDRESS],
+}
+
+OK, DATA_FAULT = 0, 30  # enum ul_result of ul_model.h
+CALLERS = (1, 2)  # enum ul_space: the caller's buffers
+NONE = 0xFFFFFFFF
+
+# ONNX's element types. Those that numpy does not have are ml_dtypes' where that is installed, else
+# unsigned integers of as many bytes; elements of 2 and 4 bits have a byte each.
+_TYPES = {
+    1: "float32",
+    2: "uint8",
+    3: "int8",
+    4: "uint16",
+    5: "int16",
+    6: "int32",
+    7: "int64",
+    9: "bool",
+    10: "float16",
+    11: "float64",
+    12: "uint32",
+    13: "uint64",
+    21: "uint8",
+    22: "int8",
+    23: "uint8",
+    25: "uint8",
+    26: "int8",
+}
+_SMALL_FLOATS = {
+    16: ("bfloat16", "uint16"),
+    17: ("float8_e4m3fn", "uint8"),
+    18: ("float8_e4m3fnuz", "uint8"),
+    19: ("float8_e5m2", "uint8"),
+    20: ("float8_e5m2fnuz", "uint8"),
+    24: ("float8_e8m0fnu", "uint8"),
+}
+BF16 = 16
+
+
+def _dtypes(number: int) -> tuple:
+    """The dtypes that an element type may have in an array; outputs have the first."""
+    if number in _TYPES:
+        return (numpy.dtype(_TYPES[number]),)
+    if number not in _SMALL_FLOATS:
+        raise errors.Unsupported(f"this version of ullage knows no element type {number}")
+    name, bits = _SMALL_FLOATS[number]
+    try:
+        import ml_dtypes
+
+        return numpy.dtype(getattr(ml_dtypes, name)), numpy.dtype(bits)
+    except (ImportError, AttributeError):
+        return (numpy.dtype(bits),)
+
+
+class Tensor:
+    """An input, an output or a parameter: name, dtype, shape, nbytes."""
+
+    __slots__ = ("name", "dtype", "dtypes", "shape", "nbytes", "donated", "in_arena", "storage")
+
+    def __init__(self, fields: dict):
+        self.name = fields["name"].decode("utf-8", "replace")
+        self.dtypes = _dtypes(fields["type"])
+        self.dtype = self.dtypes[0]
+        self.shape = tuple(fields["dims"][i] for i in range(fields["rank"]))
+        self.nbytes = fields["bytes"]
+        self.donated = fields.get("donated", 0)
+        self.in_arena = fields["space"] not in CALLERS
+        self.storage = fields.get("storage", fields["type"])
+
+    @property
+    def size(self) -> int:
+        """Elements."""
+        count = 1
+        for dim in self.shape:
+            count *= dim
+        return count
+
+    def __repr__(self) -> str:
+        return f"{self.name}: {self.dtype}{list(self.shape)}"
+
+
+def address(array) -> int:
+    return array.__array_interface__["data"][0]
+
+
+_kept = None
+
+
+def _keep_libraries():
+    """Loads what the library of a model needs, for good: the package's own oneDNN, so that a model
+    finds it wherever it was compiled; and OpenMP, whose threads outlive a model."""
+    global _kept
+    if _kept is not None:
+        return
+    mode = os.RTLD_NOW | getattr(os, "RTLD_NODELETE", 0)
+    tree = os.path.dirname(os.path.dirname(os.path.abspath(_program.program())))
+    _kept = []
+    own = os.path.join(tree, "share", "ullage", "onednn", "lib", "libdnnl.so.2")
+    for name in ("libgomp.so.1", own if os.path.exists(own) else "libdnnl.so.2"):
+        try:
+            _kept.append(ctypes.CDLL(name, mode))
+        except OSError:
+            pass  # the model says so, if it needs it
+
+
+class Library:
+    """The functions of a model's library. It is unloaded when nobody has it any more."""
+
+    def __init__(self, path: str, prefix: str):
+        self.path = path
+        self.prefix = prefix
+        _keep_libraries()
+        try:
+            self._functions = ctypes.CDLL(os.path.abspath(path), os.RTLD_NOW)
+        except OSError as error:
+            raise errors.FileError(f"{path}: {error}") from error
+        self._finalizer = weakref.finalize(self, _ctypes.dlclose, self._functions._handle)
+        self._finalizer.atexit = False  # a thread may still run it
+        for name, result in _OF_ALL.items():
+            self._declare(name, [], result)
+        for name, takes in _CALLS.items():
+            self._declare(name, takes, _INT)
+        self._declare("end", [_ADDRESS], None)
+        self.trains = hasattr(self._functions, f"{prefix}_train_step")
+        for name, takes in (_TRAINING_CALLS if self.trains else {}).items():
+            self._declare(name, takes, _INT if name != "train_init" else None)
+        for name, result in (_OF_TRAINING if self.trains else {}).items():
+            self._declare(name, [], result)
+        self.has_state = hasattr(self._functions, f"{prefix}_set_up")
+        for name, takes in (_STATE_CALLS if self.has_state else {}).items():
+            self._declare(name, takes, _INT)
+        self.inputs = self._tensors("input", self.input_count())
+        self.outputs = self._tensors("output", self.output_count())
+
+    def _declare(self, name: str, takes, result):
+        try:
+            function = getattr(self._functions, f"{self.prefix}_{name}")
+        except AttributeError:
+            raise errors.InvalidModel(
+                f"{self.path}: no {self.prefix}_{name} in it: it is no library that ullage.compile "
+                "or ullage compile --shared-library made, or one of another version or --prefix"
+            ) from None
+        function.argtypes, function.restype = takes, result
+        setattr(self, name, function)
+
+    def _tensors(self, kind: str, count: int, **more) -> list:
+        fields = {**_OF_TENSORS, **(more or {"donated": _U32})}
+        for field, result in fields.items():
+            self._declare(f"{kind}_{field}", [_U32], result)
+        return [
+            Tensor({field: getattr(self, f"{kind}_{field}")(i) for field in fields})
+            for i in range(count)
+        ]
+
+    def parameters(self) -> list:
+        """What training changes."""
+        return self._tensors("parameter", self.parameter_count(), storage=_I32)
+
+    def explain(self, failure) -> str:
+        text = ctypes.create_string_buffer(1024)
+        self.failure_text(failure, text, len(text))
+        return text.value.decode("utf-8", "replace")
+
+
+class Arena:
+    """The memory that a model runs in, made ready, with places for the pointers of a run."""
+
+    def __init__(self, library: Library):
+        self.library = library
+        self.failure = ctypes.create_string_buffer(library.failure_bytes())
+        self.inputs = (_ADDRESS * max(1, len(library.inputs)))()
+        self.outputs = (_ADDRESS * max(1, len(library.outputs)))()
+        on_device = library.target() == b"cuda"
+        memory, place, size = None, None, library.arena_bytes()
+        if not on_device:
+            if library.arena_align() > mmap.PAGESIZE:
+                raise errors.Unsupported("the arena is to be aligned to more than a page")
+            memory, place = _pages(size)
+        beside_size = library.offload_bytes()
+        beside, beside_place = _pages(beside_size) if beside_size else (None, None)
+        handle = _ADDRESS()
+        result = library.begin(
+            ctypes.byref(handle), place, 0 if on_device else size, beside_place, beside_size,
+            None, self.failure,
+        )  # fmt: skip
+        if result != OK:
+            raise errors.RunError(library.explain(self.failure))
+        self.handle = handle.value
+        self._finalizer = weakref.finalize(self, _end, library, self.handle, memory, beside)
+        self._finalizer.atexit = False
+
+
+def _pages(size: int) -> tuple:
+    """Anonymous memory that is taken as it is touched, and its address."""
+    memory = mmap.mmap(-1, max(1, size))
+    return memory, ctypes.addressof(ctypes.c_char.from_buffer(memory))
+
+
+def _end(library: Library, handle, *memory):
+    library.end(handle)
+    del memory

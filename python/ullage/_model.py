@@ -1,0 +1,265 @@
+"""A compiled model as a callable of numpy arrays."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import numpy
+
+from . import errors
+from ._library import DATA_FAULT, OK, Arena, Library, address
+
+_CONTIGUOUS_ALIGNED = 0x0101  # of numpy's flags.num
+_WRITEABLE = 0x0400
+
+_threads_have_run = False
+_is_forked = False
+
+
+def _after_fork():
+    global _is_forked
+    _is_forked = _threads_have_run
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def check_fork(library: Library):
+    """Threads of OpenMP are gone behind a fork, and would be waited for forever."""
+    global _threads_have_run
+    if library.thread_count() > 1:
+        if _is_forked:
+            raise errors.RunError(
+                "this process was forked from one that had run a model on several threads, which "
+                "are gone here; start processes by spawn, or compile with threads=1"
+            )
+        _threads_have_run = True
+
+
+def refuse(kind: str, tensor, array, writes: bool = False):
+    """Says what is wrong with an array that a run cannot take."""
+    what = f"{kind} {tensor.name!r}"
+    wanted = f"a C-contiguous numpy array, {tensor.dtype} of shape {tensor.shape}"
+    if not isinstance(array, numpy.ndarray):
+        raise TypeError(f"{what}: expected {wanted}, not {type(array).__name__}")
+    if array.dtype not in tensor.dtypes:
+        plain = array.dtype.newbyteorder("=") == tensor.dtype
+        given = "the other byte order" if plain else f"{array.dtype}"
+        raise TypeError(
+            f"{what}: expected {tensor.dtype}, not {given}; x.astype({tensor.dtype.name!r}) "
+            "converts"
+        )
+    if array.shape != tensor.shape:
+        raise ValueError(
+            f"{what}: expected shape {tensor.shape}, not {array.shape}; shapes are fixed when a "
+            "model is compiled"
+        )
+    if array.flags.num & _CONTIGUOUS_ALIGNED != _CONTIGUOUS_ALIGNED:
+        raise TypeError(
+            f"{what}: expected {wanted}; this one is not contiguous or not aligned: "
+            "numpy.ascontiguousarray(x), or x.copy(), makes it so"
+        )
+    if writes and not array.flags.num & _WRITEABLE:
+        raise TypeError(f"{what}: the array cannot be written")
+
+
+class Model:
+    """A compiled model: call it with arrays, it returns arrays.
+
+    Inputs are given by position or by name, as C-contiguous arrays of the exact type and shape;
+    nothing is converted. Outputs are new arrays of each call, or those of `out`: one array where
+    the model has one output, else a tuple. No copy is made of either, unless it was compiled with
+    io="arena". Any number of threads may call it; `arenas` calls at most run at once, the others
+    wait. Python's lock is released while one runs.
+    """
+
+    plan = None
+
+    def __init__(self, library, arenas: int = 1):
+        library = library if isinstance(library, Library) else Library(library, "model")
+        if library.trains:
+            raise errors.UsageError("this library trains: ullage.Trainer, or ullage.load, takes it")
+        if arenas < 1:
+            raise errors.UsageError(f"arenas: expected at least 1, not {arenas}")
+        self._library = library
+        self._states = [tensor for tensor in library.inputs if tensor.donated]
+        if self._states and not all(tensor.in_arena for tensor in self._states):
+            raise errors.Unsupported(
+                f"input {self._states[0].name!r} is overwritten in the caller's buffer: compile "
+                "with io='arena', so that it stays in the model's, or without donate"
+            )
+        if self._states and arenas > 1:
+            raise errors.UsageError("arenas: a model that keeps a state has one")
+        self._given = [(i, t) for i, t in enumerate(library.inputs) if not t.donated]
+        self.inputs = tuple(tensor for _, tensor in self._given)
+        self.outputs = tuple(library.outputs)
+        self._arenas = [Arena(library)]
+        self._spare = arenas - 1
+        self._free = threading.Semaphore(arenas) if arenas > 1 else threading.Lock()
+        check_fork(library)
+
+    # ---- what it is ----
+
+    @property
+    def arena_bytes(self) -> int:
+        """Of one arena; the model takes as many as have run at once."""
+        return self._library.arena_bytes()
+
+    @property
+    def target(self) -> str:
+        return self._library.target().decode()
+
+    @property
+    def model_sha256(self) -> str:
+        return self._library.model_sha256().decode()
+
+    @property
+    def plan_sha256(self) -> str:
+        return self._library.plan_sha256().decode()
+
+    @property
+    def thread_count(self) -> int:
+        """Threads of one call."""
+        return self._library.thread_count()
+
+    @property
+    def state_names(self) -> tuple:
+        """Inputs that stay in the arena from call to call, since an output overwrites them."""
+        return tuple(tensor.name for tensor in self._states)
+
+    def __repr__(self) -> str:
+        takes = ", ".join(map(repr, self.inputs))
+        makes = ", ".join(map(repr, self.outputs))
+        return f"<ullage.Model ({takes}) -> ({makes}), {self.arena_bytes} bytes>"
+
+    def __reduce__(self):
+        raise TypeError(
+            "a Model is not pickled: compile with path=..., and ullage.load it in the other process"
+        )
+
+    # ---- a run ----
+
+    def _take_arena(self) -> Arena:
+        try:
+            return self._arenas.pop()
+        except IndexError:  # all run; the semaphore says that there may be one more
+            return Arena(self._library)
+
+    def _by_name(self, arrays: tuple, named: dict) -> tuple:
+        rest = [tensor.name for tensor in self.inputs[len(arrays) :]]
+        for name in named:
+            if name not in rest:
+                twice = name in (tensor.name for tensor in self.inputs)
+                raise TypeError(
+                    f"input {name!r} was given twice"
+                    if twice
+                    else f"there is no input {name!r}; there are "
+                    + ", ".join(repr(tensor.name) for tensor in self.inputs)
+                )
+        missing = [name for name in rest if name not in named]
+        if missing:
+            raise TypeError(f"input {missing[0]!r} is missing")
+        return arrays + tuple(named[name] for name in rest)
+
+    def _outputs(self, out, arrays) -> list:
+        """The arrays to write to, of which None is made anew."""
+        if isinstance(out, numpy.ndarray) and len(self.outputs) == 1:
+            out = [out]
+        if isinstance(out, dict):
+            unknown = set(out) - {tensor.name for tensor in self.outputs}
+            if unknown:
+                raise TypeError(f"out: there is no output {sorted(unknown)[0]!r}")
+            out = [out.get(tensor.name) for tensor in self.outputs]
+        if not isinstance(out, (list, tuple)) or len(out) != len(self.outputs):
+            raise TypeError(
+                f"out: expected an array for each of {len(self.outputs)} outputs, in a list or by "
+                "name in a dict"
+            )
+        results = list(out)
+        for number, (tensor, array) in enumerate(zip(self.outputs, out)):
+            if array is None:
+                continue
+            if (
+                not isinstance(array, numpy.ndarray)
+                or array.dtype not in tensor.dtypes
+                or array.shape != tensor.shape
+                or array.flags.num & (_CONTIGUOUS_ALIGNED | _WRITEABLE)
+                != _CONTIGUOUS_ALIGNED | _WRITEABLE
+            ):
+                refuse("output", tensor, array, writes=True)
+            for other in (*arrays, *results[:number]):
+                if other is not None and numpy.may_share_memory(array, other):
+                    raise ValueError(
+                        f"output {tensor.name!r}: the array shares bytes with another that this "
+                        "call reads or writes"
+                    )
+        return results
+
+    def __call__(self, *arrays, out=None, **named):
+        if named:
+            arrays = self._by_name(arrays, named)
+        if len(arrays) != len(self._given):
+            self._by_name(arrays, {}) if len(arrays) < len(self._given) else None
+            raise TypeError(f"{len(arrays)} arrays were given, of {len(self._given)} inputs")
+        for (_, tensor), array in zip(self._given, arrays):
+            if (
+                type(array) is not numpy.ndarray
+                or array.dtype not in tensor.dtypes
+                or array.shape != tensor.shape
+                or array.flags.num & _CONTIGUOUS_ALIGNED != _CONTIGUOUS_ALIGNED
+            ):
+                refuse("input", tensor, array)
+        results = [None] * len(self.outputs) if out is None else self._outputs(out, arrays)
+        if _is_forked:
+            check_fork(self._library)
+        with self._free:
+            arena = self._take_arena()
+            try:
+                for (number, _), array in zip(self._given, arrays):
+                    arena.inputs[number] = address(array)
+                for number, tensor in enumerate(self.outputs):
+                    if results[number] is None:
+                        results[number] = numpy.empty(tensor.shape, tensor.dtype)
+                    arena.outputs[number] = address(results[number])
+                code = self._library.run(arena.handle, arena.inputs, arena.outputs, arena.failure)
+                if code != OK:
+                    self._fail(code, arena, results)
+            finally:
+                self._arenas.append(arena)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def _fail(self, code: int, arena: Arena, results: list):
+        message = self._library.explain(arena.failure)
+        if code != DATA_FAULT:
+            raise errors.RunError(message)
+        error = errors.DataFault(message)
+        error.outputs = results[0] if len(results) == 1 else tuple(results)
+        raise error
+
+    def set_state(self, **arrays):
+        """Gives inputs that stay in the arena a value; those that are not named become 0."""
+        unknown = set(arrays) - set(self.state_names)
+        if unknown or not self._states:
+            raise errors.UsageError(
+                f"{sorted(unknown)[0] if unknown else 'this model'}: "
+                + ("no state of this model" if self._states else "has no state")
+            )
+        with self._free:
+            arena = self._arenas[-1]
+            kept = []
+            for number, tensor in enumerate(self._library.inputs):
+                if not tensor.donated:
+                    continue
+                array = arrays.get(tensor.name)
+                if array is None:
+                    array = numpy.zeros(tensor.shape, tensor.dtype)
+                refuse("state", tensor, array)
+                kept.append(array)
+                arena.inputs[number] = address(array)
+            code = self._library.set_up(arena.handle, arena.inputs, arena.failure)
+            for number, tensor in enumerate(self._library.inputs):
+                if tensor.donated:
+                    arena.inputs[number] = None
+            if code != OK:
+                raise errors.RunError(self._library.explain(arena.failure))

@@ -1,0 +1,159 @@
+"""Keywords into options of the command line, by the program's own table of them.
+
+The rule: underscores for dashes; True for a flag; a list where an option is repeatable, which also
+goes by its plural (dims for dim); a dict for NAME=VALUE; elsewhere a list is joined by commas, as
+--sweep takes it. Where an option takes a file, a numpy array (of an .npz: a dict of them) or a Plan
+is written to one.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import json
+import os
+
+from . import _program, errors
+
+_REPEATABLE = ("texts", "pairs", "sizes")
+
+
+@functools.lru_cache(maxsize=None)
+def _table(program: str) -> dict:
+    commands = json.loads(_program.run(["help", "--json"])[0])["commands"]
+    return {
+        command["name"]: {row["name"].replace("-", "_"): row for row in command["options"]}
+        for command in commands
+    }
+
+
+def _rows(command: str) -> dict:
+    table = _table(_program.program())
+    if command not in table:
+        raise errors.UsageError(f"there is no command {command!r}; there are {', '.join(table)}")
+    return table[command]
+
+
+def options(command: str = "compile") -> dict:
+    """The keywords that a command takes, each with one line of help."""
+    return {name: row["help"] for name, row in _rows(command).items()}
+
+
+def _plural(name: str) -> str:
+    return name + ("es" if name.endswith("s") else "s")
+
+
+def _find(command: str, rows: dict, keyword: str, refused) -> dict:
+    row = rows.get(keyword)
+    if row is None:
+        row = next(
+            (r for n, r in rows.items() if _plural(n) == keyword and r["kind"] in _REPEATABLE), None
+        )
+    name = None if row is None else row["name"].replace("-", "_")
+    if row is not None and name not in refused:
+        return row
+    if row is not None:
+        raise errors.UsageError(f"{keyword}: {refused[name]}")
+    near = difflib.get_close_matches(keyword, [n for n in rows if n not in refused], 3)
+    hint = f" (did you mean {' or '.join(near)}?)" if near else ""
+    raise errors.UsageError(
+        f"there is no option {keyword}{hint}; ullage.options({command!r}) has all of them"
+    )
+
+
+class _Writer:
+    """Values as the command line takes them; what is no text goes to files of `folder`."""
+
+    def __init__(self, folder: str):
+        self._folder = folder
+        self._count = 0
+
+    def _path(self, ending: str) -> str:
+        self._count += 1
+        return os.path.join(self._folder, f"value{self._count}{ending}")
+
+    def text(self, keyword: str, value) -> str:
+        if isinstance(value, str):
+            return value
+        if isinstance(value, os.PathLike):
+            return os.fsdecode(value)
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return repr(value)
+        if hasattr(value, "to_json"):
+            path = self._path(".json")
+            value.to_json(path)
+            return path
+        if hasattr(value, "__array_interface__"):
+            return self._array(value)
+        if isinstance(value, (list, tuple)):
+            return ",".join(self.text(keyword, item) for item in value)
+        raise errors.UsageError(
+            f"{keyword}: expected text, a number or a list, not {type(value).__name__}"
+        )
+
+    def _array(self, value) -> str:
+        import numpy
+
+        if isinstance(value, numpy.number):
+            return repr(value.item())
+        path = self._path(".npy")
+        numpy.save(path, numpy.asarray(value), allow_pickle=False)
+        return path
+
+    def arrays(self, value: dict) -> str:
+        import numpy
+
+        path = self._path(".npz")
+        numpy.savez(path, **{name: numpy.asarray(array) for name, array in value.items()})
+        return path
+
+    def words(self, row: dict, keyword: str, value):
+        """What stands behind --name, once for each time that it is given; None of a flag."""
+        kind = row["kind"]
+        if value is None:
+            return
+        if kind == "flag":
+            if not isinstance(value, bool):
+                raise errors.UsageError(f"{keyword}: expected True or False, not {value!r}")
+            if value:
+                yield None
+        elif kind in ("pairs", "sizes") and isinstance(value, dict):
+            for name, item in value.items():
+                yield f"{name}={self.text(keyword, item)}"
+        elif kind in _REPEATABLE and isinstance(value, (list, tuple)):
+            for item in value:
+                yield self.text(keyword, item)
+        elif kind == "input" and isinstance(value, dict):
+            yield self.arrays(value)
+        else:
+            yield self.text(keyword, value)
+
+
+def arguments(command: str, keywords: dict, folder: str, refused=()) -> list:
+    """The words of the command line; `refused` says of keywords why they are not taken here."""
+    rows = _rows(command)
+    writer = _Writer(folder)
+    words = []
+    for keyword, value in keywords.items():
+        row = _find(command, rows, keyword, refused or {})
+        for text in writer.words(row, keyword, value):
+            words.append(f"--{row['name']}" if text is None else f"--{row['name']}={text}")
+    return words
+
+
+def model_file(model, folder: str) -> str:
+    """The path of a model: of a file as it is, of bytes or an onnx.ModelProto in `folder`."""
+    if isinstance(model, (str, os.PathLike)):
+        path = os.fsdecode(model)
+        return os.path.join(".", path) if path.startswith("-") else path
+    if hasattr(model, "SerializeToString"):
+        model = model.SerializeToString()
+    if not isinstance(model, (bytes, bytearray, memoryview)):
+        raise errors.UsageError(
+            "expected a model: a path, its bytes or an onnx.ModelProto, not "
+            f"{type(model).__name__}"
+        )
+    path = os.path.join(folder, "model.onnx")
+    with open(path, "wb") as file:
+        file.write(model)
+    return path

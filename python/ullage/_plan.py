@@ -1,0 +1,265 @@
+"""Plans: what a model takes, said before anything runs."""
+
+from __future__ import annotations
+
+import html as _html
+import json as _json
+import os
+
+from . import _options, _program, errors
+
+_ELSEWHERE = "the result is returned; see the methods of Plan"
+_REFUSED = {
+    "json": _ELSEWHERE,
+    "csv": _ELSEWHERE,
+    "csv_steps": _ELSEWHERE,
+    "html": _ELSEWHERE,
+    "trace": _ELSEWHERE,
+    "baseline": "give it to Plan.html",
+    "shared": "several models in one arena are the command line's: ullage plan --shared",
+    "stop_after": "graphs are printed by the command line: ullage plan --stop-after",
+}
+
+
+def plan(model, *, must_fit: bool = True, **options):
+    """Plans a model and returns a Plan; with sweep=True a Sweep, of a list of models too.
+
+    `model` is a path, the bytes of a model, or an onnx.ModelProto. `options` are those of `ullage
+    plan`. Under a budget that no plan fits it raises DoesNotFit; with must_fit=False it returns the
+    plan, whose `fits` is False.
+    """
+    with _program.folder() as folder:
+        models = model if isinstance(model, (list, tuple)) else [model]
+        words = _options.arguments("plan", options, folder, _REFUSED)
+        if len(models) != 1 and not options.get("sweep"):
+            raise errors.UsageError("give one model; several are for sweep=True")
+        files = []
+        for number, item in enumerate(models):
+            own = os.path.join(folder, str(number))
+            os.mkdir(own)
+            files.append(_options.model_file(item, own))
+        path = os.path.join(folder, "plan.json")
+        result = "-" if not options.get("sweep") else path
+        try:
+            text, said = _program.run(["plan", *words, "--json", path, *files], folder)
+        except errors.DoesNotFit as error:
+            found = _read_if_there(path)
+            if found is None:
+                raise
+            if must_fit:
+                raise _with_plan(error, found) from None
+            return found
+        if result == path:
+            return Sweep(_read(path), text)
+        return Plan(_read(path), said)
+
+
+def _read(path) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def _read_if_there(path):
+    return Plan(_read(path)) if os.path.exists(path) else None
+
+
+def _with_plan(error: errors.DoesNotFit, found: Plan) -> errors.DoesNotFit:
+    error.plan = found
+    error.budget_bytes = found.budget_bytes
+    error.needed_bytes = found.needed_bytes
+    error.shortfall_bytes = found.shortfall_bytes
+    error.smallest_budget_bytes = found.smallest_budget_bytes
+    return error
+
+
+def _records(columns: dict) -> list:
+    return [dict(zip(columns, values)) for values in zip(*columns.values())]
+
+
+def _bytes_text(count: int) -> str:
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if count >= size:
+            return f"{count / size:.2f} {unit}"
+    return f"{count} bytes"
+
+
+class Plan:
+    """A plan: plan.json, its numbers as attributes, and the reports that are drawn from it.
+
+    All that stands at the top of plan.json is an attribute: reserved_bytes, process_bytes, fits,
+    smallest_budget_bytes, lower_bound_bytes, proven, peak_step, method ... report/README.md has the
+    meaning of each.
+    """
+
+    def __init__(self, text: str, messages: str = ""):
+        try:
+            data = _json.loads(text)
+        except ValueError as error:
+            raise errors.InvalidModel(f"no plan.json: {error}") from error
+        if not isinstance(data, dict) or data.get("format") != "ullage-plan":
+            raise errors.InvalidModel("no plan.json: its format is not ullage-plan")
+        self._text = text
+        self._data = data
+        self.messages = messages
+        """What the command said on standard error."""
+
+    @classmethod
+    def load(cls, path) -> Plan:
+        """Reads a plan.json."""
+        try:
+            return cls(_read(path))
+        except OSError as error:
+            raise errors.FileError(f"{os.fspath(path)}: {error.strerror}") from error
+
+    def to_json(self, path=None) -> str:
+        """The text of plan.json, byte for byte; also written to a file."""
+        if path is not None:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(self._text)
+        return self._text
+
+    def to_dict(self) -> dict:
+        """plan.json as Python has it."""
+        return _json.loads(self._text)
+
+    def __getattr__(self, name):
+        if name.startswith("_") or name not in self._data:
+            raise AttributeError(f"this plan has no {name}; it has {', '.join(self._data)}")
+        return self._data[name]
+
+    def __dir__(self):
+        return [*super().__dir__(), *self._data]
+
+    @property
+    def rows(self) -> dict:
+        """Bytes by kind at the peak; their sum is reserved_bytes."""
+        return dict(self._data["rows"])
+
+    @property
+    def steps(self) -> list:
+        """What runs, in order: a dict a step."""
+        return _records(self._data["steps"])
+
+    @property
+    def ranges(self) -> list:
+        """What lies where and when: a dict a live range, with offset_bytes, size_bytes, begin,
+        end."""
+        return _records(self._data["ranges"])
+
+    @property
+    def budget_bytes(self):
+        """The budget, or None."""
+        return self._data.get("budget_bytes")
+
+    @property
+    def needed_bytes(self) -> int:
+        """What a budget of this kind bounds: the process, or the buffer alone."""
+        whole = self._data.get("budget_of") != "arena" and "process_bytes" in self._data
+        return self._data["process_bytes" if whole else "reserved_bytes"]
+
+    @property
+    def shortfall_bytes(self) -> int:
+        """How many bytes it is above its budget; 0 where it fits."""
+        if self.budget_bytes is None:
+            return 0
+        return max(0, self.needed_bytes - self.budget_bytes)
+
+    def _report(self, *words) -> str:
+        with _program.folder() as folder:
+            path = os.path.join(folder, "plan.json")
+            self.to_json(path)
+            return _program.run(["report", path, *words], folder)[0]
+
+    def _written(self, text: str, path) -> str:
+        if path is not None:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+        return text
+
+    def html(self, path=None, baseline=None) -> str:
+        """The planning report, one page without network; also written to a file. `baseline` is an
+        older plan to compare with: a Plan or a path."""
+        with _program.folder() as folder:
+            words = ["--html", "-"]
+            if baseline is not None:
+                words += _options.arguments("report", {"baseline": baseline}, folder)
+            return self._written(self._report(*words), path)
+
+    def csv(self, path=None) -> str:
+        """The live ranges as CSV; also written to a file."""
+        return self._written(self._report("--csv", "-"), path)
+
+    def csv_steps(self, path=None) -> str:
+        """The steps and what lives at each as CSV; also written to a file."""
+        return self._written(self._report("--csv-steps", "-"), path)
+
+    def trace(self, path=None) -> str:
+        """The plan as a trace for Perfetto; also written to a file."""
+        return self._written(self._report("--trace", "-"), path)
+
+    def __str__(self) -> str:
+        return self._report().rstrip("\n")
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        data = self._data
+        reserved = data["reserved_bytes"]
+        lines = [
+            f"<b>{_html.escape(data['model'])}</b> (target {_html.escape(data['target'])}) needs "
+            f"<b>{_bytes_text(reserved)}</b> = {reserved} bytes"
+        ]
+        if "process_bytes" in data:
+            lines.append(f"its process at most {_bytes_text(data['process_bytes'])}")
+        if self.budget_bytes is not None:
+            short = self.shortfall_bytes
+            verdict = f"{short} bytes short of" if short else "within"
+            lines.append(f"{verdict} the budget of {_bytes_text(self.budget_bytes)}")
+        bars = "".join(
+            f"<tr><td style='text-align:left'>{_html.escape(name.replace('_', ' '))}</td>"
+            f"<td>{size}</td><td style='text-align:left'><div style='background:#4477aa;height:1em;"
+            f"width:{200 * size / max(reserved, 1):.1f}px'></div></td></tr>"
+            for name, size in self.rows.items()
+            if size
+        )
+        peak = data["steps"]["node"][data["peak_step"]]
+        return (
+            f"<div><p>{', '.join(lines)}.</p><table><tr><th>at the peak</th><th>bytes</th><th></th>"
+            f"</tr>{bars}</table><p>The peak is made by {_html.escape(str(peak))}.</p></div>"
+        )
+
+
+class Sweep:
+    """The plans of ever smaller budgets, or of each combination of the options that were lists.
+
+    `plans` has a dict a plan, as --json of `ullage plan --sweep` has them.
+    """
+
+    def __init__(self, json_text: str, text: str):
+        self._json = json_text
+        self._text = text
+        self.plans = _json.loads(json_text)["plans"]
+
+    def __len__(self) -> int:
+        return len(self.plans)
+
+    def __iter__(self):
+        return iter(self.plans)
+
+    def __getitem__(self, index):
+        return self.plans[index]
+
+    def to_json(self, path=None) -> str:
+        """The table as JSON, byte for byte; also written to a file."""
+        if path is not None:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(self._json)
+        return self._json
+
+    def __str__(self) -> str:
+        return self._text.rstrip("\n")
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{_html.escape(str(self))}</pre>"

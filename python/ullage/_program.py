@@ -1,0 +1,73 @@
+"""The ullage program that comes with the package: where it is, and one run of it.
+
+Models are read, planned and compiled by that process alone, so a hostile one cannot hurt this one.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+
+from . import errors
+
+_ERROR = "ullage: error: "
+
+
+def program() -> str:
+    """The path of the program: $ULLAGE, the one of this package, or the first of $PATH."""
+    named = os.environ.get("ULLAGE")
+    if named:
+        return named
+    own = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tree", "bin", "ullage")
+    found = own if os.access(own, os.X_OK) else shutil.which("ullage")
+    if found is None:
+        raise errors.FileError(
+            "the program ullage is neither in this package nor in $PATH; $ULLAGE says where it is"
+        )
+    return found
+
+
+def version() -> str:
+    return run(["--version"])[0].split()[-1]
+
+
+def folder():
+    """A temporary folder, with all that is in it gone at the end of its `with`."""
+    return tempfile.TemporaryDirectory(prefix="ullage.")
+
+
+def run(arguments, temporary: str | None = None) -> tuple[str, str]:
+    """What the program prints on standard output and on standard error.
+
+    `temporary` is where it makes folders of its own. Raises the error of its exit code.
+    """
+    environment = dict(os.environ)
+    if temporary is not None:
+        environment["TMPDIR"] = temporary
+    command = [program(), *arguments]
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env=environment,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+        )
+    except OSError as error:
+        raise errors.FileError(f"{command[0]}: {error.strerror}") from error
+    except ValueError as error:  # a zero byte in an argument
+        raise errors.UsageError(str(error)) from error
+    if done.returncode == 0:
+        return done.stdout, done.stderr
+    before, found, message = done.stderr.rpartition(_ERROR)
+    if done.returncode < 0:
+        raise errors.InternalError(f"ullage ended by signal {-done.returncode}\n{done.stderr}")
+    if not found:
+        raise errors.of_code(done.returncode, done.stderr.strip() or "ullage failed")
+    if done.returncode == errors.CompilerFailed.exit_code:
+        message = before + message
+    raise errors.of_code(done.returncode, message.rstrip("\n"))

@@ -1,0 +1,440 @@
+"""Training steps of a model, in one buffer: forward, backward and update."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import tempfile
+import threading
+from collections import namedtuple
+
+import numpy
+
+from . import _compile, _options, _program, errors
+from ._library import BF16, DATA_FAULT, NONE, OK, Arena, Library, address
+from ._model import check_fork, refuse
+
+Evaluation = namedtuple("Evaluation", "loss correct samples")
+Evaluation.__doc__ = """Of a batch that nothing was learned of: its mean loss, how many of its labels
+were right (None where they are no classes), and how many samples it had."""
+
+_STATES = ("momentum", "exp_avg", "exp_avg_sq", "row_var", "col_var", "variance", "m", "vmean")
+_OPTIMIZER_BYTES, _QUANTIZE_BYTES = 16, 256  # of a checkpoint's entries (runtime/README.md)
+
+
+class _State(ctypes.Structure):
+    """struct ul_trainer of ul_model.h."""
+
+    _fields_ = [
+        ("step", ctypes.c_uint64),
+        ("micro_batch", ctypes.c_uint32),
+        ("seed", ctypes.c_uint64),
+        ("learning_rate", ctypes.c_double),
+    ]
+
+
+def _widen(bits):
+    """Numbers of bf16, as float32."""
+    return (bits.astype(numpy.uint32) << 16).view(numpy.float32)
+
+
+def _narrow(floats):
+    """The nearest numbers of bf16, halves to even; a NaN stays one."""
+    bits = floats.view(numpy.uint32)
+    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+    return numpy.where(numpy.isnan(floats), (bits >> 16) | 0x40, rounded).astype(numpy.uint16)
+
+
+class Trainer:
+    """A compiled training step of a model.
+
+    Trainer(model, loss=..., optimizer=..., dims=...) takes the options of `ullage compile --train`;
+    `path` keeps the library for ullage.load. A batch is that of the model's input shape. One step
+    at a time: other threads wait. Python's lock is released while one runs.
+    """
+
+    plan = None
+    _model = None
+
+    def __init__(self, model, *, path=None, **options):
+        if options.pop("train", True) is not True:
+            raise errors.UsageError("train: a Trainer always trains; ullage.compile does not")
+        options.setdefault("io", "caller")
+        options["train"] = True
+        made = _compile.build(model, path, options, lambda at: _Compiled(Library(at, "model")))
+        self.plan = made.plan
+        self._model = model
+        self._begin(made.library)
+
+    @classmethod
+    def _of(cls, library: Library) -> Trainer:
+        trainer = cls.__new__(cls)
+        trainer._begin(library)
+        return trainer
+
+    def _begin(self, library: Library):
+        if library.trainer_bytes() != ctypes.sizeof(_State):
+            raise errors.InvalidModel(f"{library.path}: it is of another version of ullage")
+        self._library = library
+        self._lock = threading.Lock()
+        self._state = _State()
+        self._arena = Arena(library)
+        library.train_init(ctypes.byref(self._state))
+        labels, step = library.labels_input(), library.step_input()
+        order = [i for i in range(len(library.inputs)) if i not in (labels, step)]
+        self._given = [*order, *([labels] if labels != NONE else [])]
+        self._labels = labels
+        self._parts = library.micro_batches()
+        self._parameters = {t.name: (i, t) for i, t in enumerate(library.parameters())}
+        self._results = self._make_results()
+        check_fork(library)
+
+    def _make_results(self) -> dict:
+        """Arrays for the outputs of a step; what it updates stays where it lies."""
+        results = {}
+        for number, tensor in enumerate(self._library.outputs):
+            if tensor.donated:
+                continue
+            results[number] = numpy.zeros(tensor.shape, tensor.dtype)
+            self._arena.outputs[number] = address(results[number])
+        return results
+
+    # ---- what it is ----
+
+    @property
+    def inputs(self) -> tuple:
+        """What a step takes, in this order, the labels last; shapes are those of a micro-batch,
+        of which `micro_batches` are a batch."""
+        return tuple(self._library.inputs[i] for i in self._given)
+
+    @property
+    def arena_bytes(self) -> int:
+        return self._library.arena_bytes()
+
+    @property
+    def batch_size(self) -> int:
+        """Samples of a step."""
+        return self._library.sample_count() * self._parts
+
+    @property
+    def micro_batches(self) -> int:
+        return self._parts
+
+    @property
+    def loss(self) -> str:
+        return self._library.loss().decode()
+
+    @property
+    def optimizer(self) -> str:
+        return self._library.optimizer().decode()
+
+    @property
+    def step_count(self) -> int:
+        """Updates that are done."""
+        return self._state.step
+
+    @property
+    def learning_rate(self) -> float:
+        """Of the next step, before schedules; may be set."""
+        return self._state.learning_rate
+
+    @learning_rate.setter
+    def learning_rate(self, rate: float):
+        if not 0 <= rate < float("inf"):
+            raise ValueError(f"learning_rate: expected a number of at least 0, not {rate}")
+        self._state.learning_rate = rate
+
+    lr = learning_rate
+
+    @property
+    def seed(self) -> int:
+        """Of what is drawn in a step, such as what Dropout drops; may be set."""
+        return self._state.seed
+
+    @seed.setter
+    def seed(self, seed: int):
+        if not 0 <= seed < 1 << 53:
+            raise ValueError(f"seed: expected an integer from 0 to 2^53 - 1, not {seed}")
+        self._state.seed = seed
+
+    def __repr__(self) -> str:
+        takes = ", ".join(map(repr, self.inputs))
+        return (
+            f"<ullage.Trainer ({takes}), {self.loss}, {self.optimizer}, batches of "
+            f"{self.batch_size}, {self.arena_bytes} bytes, {self.step_count} steps>"
+        )
+
+    def __reduce__(self):
+        raise TypeError("a Trainer is not pickled: save a checkpoint, and load it in the other one")
+
+    # ---- steps ----
+
+    def _arrays(self, arrays: tuple, named: dict) -> list:
+        tensors = [self._library.inputs[i] for i in self._given]
+        names = [tensor.name for tensor in tensors]
+        given = dict(zip(names, arrays))
+        for name, array in named.items():
+            if name not in names or name in given:
+                what = "was given twice" if name in given else f"is none of {', '.join(names)}"
+                raise TypeError(f"input {name!r} {what}")
+            given[name] = array
+        if len(arrays) > len(names) or len(given) < len(names):
+            raise TypeError(f"a step takes {len(names)} arrays: {', '.join(names)}")
+        return [self._batch(i, t, given[t.name]) for i, t in zip(self._given, tensors)]
+
+    def _batch(self, number: int, tensor, array):
+        """The array in its micro-batches. Labels of any integers become those of the loss."""
+        is_array = isinstance(array, numpy.ndarray)
+        if number == self._labels and is_array and array.dtype != tensor.dtype:
+            if array.dtype.kind in "iub":
+                array = array.astype(tensor.dtype)
+        samples = tensor.shape[0] if tensor.shape else 1
+        if not is_array or array.shape != (samples * self._parts, *tensor.shape[1:]):
+            whole = (samples * self._parts, *tensor.shape[1:])
+            shape = array.shape if is_array else None
+            if is_array and shape[:1] == whole[:1] and array.size == tensor.size * self._parts:
+                array = array.reshape(whole)
+            elif is_array:
+                raise ValueError(
+                    f"input {tensor.name!r}: expected shape {whole}, not {shape}; the batch is "
+                    "that of the model's input shape when it is compiled"
+                )
+            else:
+                refuse("input", tensor, array)
+        parts = [array[i * samples : (i + 1) * samples] for i in range(self._parts)]
+        for part in parts:
+            refuse("input", tensor, part)
+        return parts
+
+    def _run(self, batch: list, part: int, call):
+        for number, parts in zip(self._given, batch):
+            self._arena.inputs[number] = address(parts[part])
+        code = call(self._arena.inputs, self._arena.outputs, self._arena.failure)
+        if code not in (OK, DATA_FAULT):
+            raise errors.RunError(self._library.explain(self._arena.failure))
+        return self._library.explain(self._arena.failure) if code == DATA_FAULT else None
+
+    def _loss(self) -> float:
+        return float(self._results[self._library.loss_output()].reshape(-1)[0])
+
+    def step(self, *arrays, **named) -> float:
+        """One update from a batch, inputs then labels; the loss before it. An index in the data
+        that is out of range is a DataFault, behind the update."""
+        batch = self._arrays(arrays, named)
+        check_fork(self._library)
+        library, handle, state = self._library, self._arena.handle, ctypes.byref(self._state)
+        with self._lock:
+            faults = [
+                self._run(batch, p, lambda *a: library.train_step(handle, state, *a))
+                for p in range(self._parts)
+            ]
+            loss = self._loss()
+        return self._checked(loss, faults)
+
+    def eval(self, *arrays, **named) -> Evaluation:
+        """Loss and right answers of a batch; nothing is learned, nothing dropped, and statistics
+        of batches are the running ones. With micro-batches the loss is the mean of theirs."""
+        batch = self._arrays(arrays, named)
+        check_fork(self._library)
+        library, handle = self._library, self._arena.handle
+        losses, correct, faults = [], None, []
+        with self._lock:
+            if self._state.micro_batch != 0:
+                raise errors.RunError("a step is not complete: its last micro-batch failed")
+            for part in range(self._parts):
+                faults.append(self._run(batch, part, lambda *a: library.eval(handle, *a)))
+                losses.append(self._loss())
+                if library.correct_output() != NONE:
+                    right = int(self._results[library.correct_output()].reshape(-1)[0])
+                    correct = right + (correct or 0)
+        return self._checked(Evaluation(sum(losses) / len(losses), correct, self.batch_size), faults)
+
+    @staticmethod
+    def _checked(result, faults: list):
+        for message in faults:
+            if message is not None:
+                error = errors.DataFault(message)
+                error.outputs = result
+                raise error
+        return result
+
+    # ---- parameters ----
+
+    def _get(self, number: int, tensor):
+        kind = numpy.uint16 if tensor.storage == BF16 else tensor.dtype
+        array = numpy.empty(tensor.shape, kind)
+        code = self._library.parameter_get(
+            self._arena.handle, number, address(array), self._arena.failure
+        )
+        if code != OK:
+            raise errors.RunError(self._library.explain(self._arena.failure))
+        is_narrow = tensor.storage == BF16 and tensor.dtype == numpy.float32
+        return _widen(array) if is_narrow else array.view(tensor.dtype)
+
+    def _set(self, number: int, tensor, array):
+        if tensor.storage == BF16 and tensor.dtype == numpy.float32:
+            array = _narrow(array)
+        code = self._library.parameter_set(
+            self._arena.handle, number, address(array), self._arena.failure
+        )
+        if code != OK:
+            raise errors.RunError(self._library.explain(self._arena.failure))
+
+    def _is_state(self, name: str) -> bool:
+        """Of the optimizer or the loss scale, by its name."""
+        name = name[: -len("/absmax")] if name.endswith("/absmax") else name
+        base, _, kind = name.rpartition("/")
+        is_scale = base == "loss" and kind in ("scale", "growth_tracker", "steps")
+        return is_scale or (kind in _STATES and base in self._parameters)
+
+    def parameters(self, with_state: bool = False) -> dict:
+        """Copies of all parameters by name; with_state=True, of the optimizer's state too."""
+        with self._lock:
+            return {
+                name: self._get(number, tensor)
+                for name, (number, tensor) in self._parameters.items()
+                if with_state or not self._is_state(name)
+            }
+
+    def set_parameters(self, arrays: dict):
+        """Gives parameters, or state, by name another value; the others stay."""
+        checked = []
+        for name, array in arrays.items():
+            if name not in self._parameters:
+                raise errors.InvalidModel(f"this training has no parameter {name!r}")
+            number, tensor = self._parameters[name]
+            array = numpy.asarray(array)
+            if array.dtype not in tensor.dtypes or array.shape != tensor.shape:
+                raise errors.InvalidModel(
+                    f"parameter {name!r}: expected {tensor.dtype} of shape {tensor.shape}, not "
+                    f"{array.dtype} of shape {array.shape}"
+                )
+            checked.append((number, tensor, numpy.ascontiguousarray(array)))
+        with self._lock:
+            for number, tensor, array in checked:
+                self._set(number, tensor, array)
+
+    # ---- checkpoints ----
+
+    def _entries(self) -> dict:
+        library = self._library
+        entries = self.parameters(with_state=True)
+        entries["step"] = numpy.int64(self._state.step)
+        entries["learning_rate"] = numpy.float64(self._state.learning_rate)
+        entries["generator"] = numpy.array([self._state.seed, 0, 0, self.batch_size], numpy.uint64)
+        entries["optimizer"] = _text_entry(library.optimizer(), _OPTIMIZER_BYTES)
+        if library.lora_alpha() > 0:
+            entries["lora_alpha"] = numpy.float64(library.lora_alpha())
+            if library.quantize() is not None:
+                entries["quantize"] = _text_entry(library.quantize(), _QUANTIZE_BYTES)
+        return entries
+
+    def save(self, path):
+        """Writes a checkpoint, an .npz as trainers of the command line write it: parameters, state,
+        step, learning rate and seed. It is written beside and renamed."""
+        entries = self._entries()
+        for name, array in entries.items():
+            if array.dtype.kind == "f" and not numpy.isfinite(array).all():
+                raise errors.RunError(f"{name!r} is not finite: no checkpoint is written")
+        path = os.path.abspath(os.fsdecode(path))
+        try:
+            handle, beside = tempfile.mkstemp(dir=os.path.dirname(path), suffix=".part")
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    _write_npz(file, entries)
+                    file.flush()
+                    os.fsync(file.fileno())
+                mask = os.umask(0)
+                os.umask(mask)
+                os.chmod(beside, 0o666 & ~mask)
+                os.replace(beside, path)
+            except BaseException:
+                os.unlink(beside)
+                raise
+        except OSError as error:
+            raise errors.FileError(f"{path}: {error.strerror or error}") from error
+
+    def load(self, path, parameters_only: bool = False):
+        """Goes on from a checkpoint, bit for bit; with parameters_only=True it takes the parameters
+        and leaves state, step and rate. A file that does not serve changes nothing."""
+        entries = _read_npz(path)
+        wanted = [n for n in self._parameters if not (parameters_only and self._is_state(n))]
+        missing = [name for name in wanted if name not in entries]
+        if missing:
+            raise errors.InvalidModel(
+                f"{os.fspath(path)}: has no {missing[0]!r}; it is of another model, or of another "
+                "optimizer: parameters_only=True takes the parameters alone"
+            )
+        if parameters_only:
+            self.set_parameters({name: entries[name] for name in wanted})
+            return
+        optimizer = bytes(_entry(entries, "optimizer", path, numpy.uint8)).rstrip(b"\0").decode()
+        if optimizer != self.optimizer:
+            raise errors.InvalidModel(
+                f"{os.fspath(path)}: was written by a training with optimizer {optimizer}, this one "
+                f"has {self.optimizer}; parameters_only=True takes the parameters alone"
+            )
+        step = int(_entry(entries, "step", path, numpy.int64))
+        rate = float(_entry(entries, "learning_rate", path, numpy.float64))
+        generator = _entry(entries, "generator", path, numpy.uint64)
+        if step < 0 or not rate >= 0 or generator.shape != (4,) or int(generator[0]) >= 1 << 53:
+            raise errors.InvalidModel(
+                f"{os.fspath(path)}: 'step', 'learning_rate' or 'generator' holds nonsense"
+            )
+        self.set_parameters({name: entries[name] for name in wanted})
+        self._state.step, self._state.micro_batch = step, 0
+        self._state.learning_rate, self._state.seed = rate, int(generator[0])
+
+    def export(self, path, model=None, apart: bool = False):
+        """Writes the model with the parameters as they are now. `model` is the ONNX model that was
+        compiled, which a trainer of ullage.load has to be given; apart=True leaves factors of lora
+        beside their weights."""
+        model = self._model if model is None else model
+        if model is None:
+            raise errors.UsageError("export: this trainer was loaded; give the model it is of")
+        with _program.folder() as folder:
+            checkpoint = os.path.join(folder, "checkpoint.npz")
+            self.save(checkpoint)
+            file = _options.model_file(model, folder)
+            words = ["--apart"] if apart else []
+            _program.run(
+                ["export", file, checkpoint, f"--out={os.fsdecode(path)}", *words], folder
+            )
+
+
+class _Compiled:
+    """A library with the plan that it was made by."""
+
+    def __init__(self, library: Library):
+        self.library = library
+        self.plan = None
+
+
+def _text_entry(text: bytes, size: int):
+    return numpy.frombuffer(text.ljust(size, b"\0")[:size], numpy.uint8)
+
+
+def _write_npz(file, entries: dict):
+    """As numpy.savez, whose arguments cannot have every name."""
+    import zipfile
+
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+        for name, array in entries.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                numpy.lib.format.write_array(member, numpy.asanyarray(array), allow_pickle=False)
+
+
+def _read_npz(path) -> dict:
+    try:
+        with numpy.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except FileNotFoundError as error:
+        raise errors.FileError(f"{os.fspath(path)}: {error.strerror}") from error
+    except Exception as error:  # zipfile, zlib and numpy raise what they like on a damaged file
+        raise errors.InvalidModel(f"{os.fspath(path)}: no checkpoint: {error}") from error
+
+
+def _entry(entries: dict, name: str, path, kind):
+    if name not in entries or entries[name].dtype != kind:
+        raise errors.InvalidModel(f"{os.fspath(path)}: has no {name!r}, as a checkpoint has")
+    return entries[name]

@@ -1,0 +1,368 @@
+#!/usr/bin/env python3
+"""ullage.compile and ullage.load: callables of numpy arrays, on target c.
+
+usage: model.py [NAME...] with $ULLAGE, or installed (cases.py)."""
+
+import _ctypes
+import gc
+import os
+import pickle
+import resource
+import subprocess
+import sys
+import tempfile
+import threading
+
+import cases
+
+try:
+    import numpy
+    import onnx
+    from onnx import TensorProto, helper
+except ImportError as error:
+    print(f"model.py: skipped: {error}")
+    sys.exit(77)
+
+import ullage
+
+FAST = {"target": "c", "cflags": "-O0"}
+
+
+def made(nodes, inputs, outputs, initializers=()):
+    """A model; inputs and outputs are (name, type, shape)."""
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info(*x) for x in inputs],
+        [helper.make_tensor_value_info(*x) for x in outputs], initializer=list(initializers),
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def two_by_two():
+    """s = a + b, d = a - b."""
+    shape = [2, 3]
+    return made(
+        [helper.make_node("Add", ["a", "b"], ["s"]), helper.make_node("Sub", ["a", "b"], ["d"])],
+        [("a", TensorProto.FLOAT, shape), ("b", TensorProto.FLOAT, shape)],
+        [("s", TensorProto.FLOAT, shape), ("d", TensorProto.FLOAT, shape)],
+    )
+
+
+def chain():
+    """y = relu(w x) w, with weights and a buffer between."""
+    w = numpy.random.default_rng(1).standard_normal((16, 16)).astype(numpy.float32)
+    return made(
+        [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Relu", ["h"], ["r"]),
+         helper.make_node("MatMul", ["r", "w"], ["y"])],
+        [("x", TensorProto.FLOAT, [4, 16])], [("y", TensorProto.FLOAT, [4, 16])],
+        [onnx.numpy_helper.from_array(w, "w")])  # fmt: skip
+
+
+_models = {}
+
+
+def compiled(make, **options):
+    """Each is compiled once in a run of the script."""
+    key = (make.__name__, *sorted(options.items()))
+    if key not in _models:
+        _models[key] = ullage.compile(make(), **FAST, **options)
+    return _models[key]
+
+
+def arrays(*shapes, seed=0):
+    random = numpy.random.default_rng(seed)
+    return [random.standard_normal(shape).astype(numpy.float32) for shape in shapes]
+
+
+def test_what_it_says_of_itself():
+    model = compiled(two_by_two)
+    assert [(t.name, t.shape, t.dtype) for t in model.inputs] == [
+        ("a", (2, 3), numpy.float32), ("b", (2, 3), numpy.float32)]  # fmt: skip
+    assert [t.name for t in model.outputs] == ["s", "d"] and model.outputs[0].nbytes == 24
+    assert model.plan.reserved_bytes == model.arena_bytes
+    assert model.target == "c" and model.thread_count == 1 and len(model.plan_sha256) == 64
+    assert "a: float32[2, 3]" in repr(model)
+    cases.raises(TypeError, lambda: pickle.dumps(model), "path")
+
+
+def test_inputs_by_position_and_by_name():
+    model = compiled(two_by_two)
+    a, b = arrays((2, 3), (2, 3))
+    for s, d in (model(a, b), model(a, b=b), model(b=b, a=a)):
+        assert (s == a + b).all() and (d == a - b).all()
+    for call, word in (
+        (lambda: model(a), "'b' is missing"),
+        (lambda: model(a, b, a), "3 arrays"),
+        (lambda: model(a, a=b), "given twice"),
+        (lambda: model(a, c=b), "no input 'c'"),
+    ):
+        cases.raises(TypeError, call, word)
+
+
+def test_every_call_has_outputs_of_its_own():
+    model = compiled(two_by_two)
+    a, b = arrays((2, 3), (2, 3))
+    first = model(a, b)
+    kept = [y.copy() for y in first]
+    second = model(b, a)
+    assert all((y == k).all() for y, k in zip(first, kept))
+    everything = [*first, *second, a, b]
+    for i, x in enumerate(everything):
+        assert not any(numpy.may_share_memory(x, y) for y in everything[:i])
+    del model
+    gc.collect()
+    assert (first[0] == kept[0]).all()
+
+
+def test_inputs_stay_as_they_are():
+    model = compiled(chain)
+    (x,) = arrays((4, 16))
+    before = x.copy()
+    x.flags.writeable = False
+    y = model(x)
+    assert (x == before).all() and (model(x) == y).all()
+
+
+def test_out():
+    model = compiled(two_by_two)
+    a, b = arrays((2, 3), (2, 3))
+    s, d = numpy.empty((2, 3), numpy.float32), numpy.empty((2, 3), numpy.float32)
+    result = model(a, b, out=[s, d])
+    assert result[0] is s and result[1] is d and (s == a + b).all() and (d == a - b).all()
+    assert model(b, a, out={"d": d})[1] is d and (d == b - a).all()
+    assert model(a, b, out=[None, d])[1] is d
+    (x,) = arrays((4, 16))
+    y = numpy.empty((4, 16), numpy.float32)
+    assert compiled(chain)(x, out=y) is y
+    readonly = s.copy()
+    readonly.flags.writeable = False
+    for out, kind, word in (
+        ([s], TypeError, "2 outputs"),
+        (s, TypeError, "2 outputs"),
+        ({"e": s}, TypeError, "no output 'e'"),
+        ([readonly, d], TypeError, "cannot be written"),
+        ([s.astype(numpy.float64), d], TypeError, "float64"),
+        ([s[:1], d], ValueError, "shape"),
+        ([a, d], ValueError, "shares bytes"),
+        ([s, s], ValueError, "shares bytes"),
+        ([numpy.empty((3, 2), numpy.float32).T, d], TypeError, "contiguous"),
+    ):
+        cases.raises(kind, lambda o=out: model(a, b, out=o), word)
+
+
+def test_wrong_arrays():
+    model = compiled(two_by_two)
+    a, b = arrays((2, 3), (2, 3))
+    odd = numpy.frombuffer(bytearray(25), numpy.uint8)[1:].view(numpy.float32).reshape(2, 3)
+    for wrong, kind, word in (
+        (a.astype(numpy.float64), TypeError, "expected float32, not float64; x.astype('float32')"),
+        (a.astype(">f4"), TypeError, "the other byte order"),
+        (a[:, ::-1], TypeError, "numpy.ascontiguousarray(x)"),
+        (numpy.asfortranarray(a), TypeError, "contiguous"),
+        (odd, TypeError, "not aligned"),
+        (a.reshape(3, 2), ValueError, "expected shape (2, 3), not (3, 2)"),
+        (a[0], ValueError, "shape"),
+        (a.tolist(), TypeError, "not list"),
+        (None, TypeError, "not NoneType"),
+    ):
+        cases.raises(kind, lambda w=wrong: model(w, b), word)
+        cases.raises(kind, lambda w=wrong: model(a, w), "input 'b'")
+    with tempfile.TemporaryFile() as file:
+        file.write(a.tobytes())
+        file.flush()
+        mapped = numpy.memmap(file, numpy.float32, "r", shape=(2, 3))
+        assert (model(mapped, b)[0] == a + b).all()
+
+
+def test_results_are_those_of_numpy():
+    model = compiled(chain)
+    w = onnx.numpy_helper.to_array(chain().graph.initializer[0])
+    for seed in range(5):
+        (x,) = arrays((4, 16), seed=seed)
+        numpy.testing.assert_allclose(model(x), numpy.maximum(x @ w, 0) @ w, rtol=1e-4, atol=1e-5)
+
+
+def test_inputs_and_outputs_in_the_buffer():
+    model = compiled(chain, io="arena")
+    (x,) = arrays((4, 16))
+    y = model(x)
+    assert (y == compiled(chain)(x)).all()
+    model(numpy.zeros_like(x))
+    assert y.any() and model.arena_bytes > compiled(chain).arena_bytes
+
+
+def test_data_out_of_range():
+    table = onnx.numpy_helper.from_array(numpy.arange(5, dtype=numpy.float32), "t")
+    model = ullage.compile(
+        made([helper.make_node("Gather", ["t", "i"], ["y"])], [("i", TensorProto.INT64, [3])],
+             [("y", TensorProto.FLOAT, [3])], [table]), **FAST)  # fmt: skip
+    assert model(numpy.array([0, 4, -1])).tolist() == [0, 4, 4]
+    error = cases.raises(ullage.DataFault, lambda: model(numpy.array([0, 9, 1])), "index 9")
+    assert error.outputs.tolist() == [0, 4, 1]
+    assert model(numpy.array([1, 1, 1])).tolist() == [1, 1, 1]
+
+
+def test_types():
+    kinds = [TensorProto.BOOL, TensorProto.INT8, TensorProto.UINT16, TensorProto.FLOAT16,
+             TensorProto.BFLOAT16, TensorProto.DOUBLE, TensorProto.UINT64]  # fmt: skip
+    names = [f"x{kind}" for kind in kinds]
+    model = ullage.compile(
+        made([helper.make_node("Identity", [n], [f"y{n}"]) for n in names],
+             [(n, kind, [3]) for n, kind in zip(names, kinds)],
+             [(f"y{n}", kind, [3]) for n, kind in zip(names, kinds)]), **FAST)  # fmt: skip
+    given = [numpy.array([0, 1, 1]).astype(tensor.dtype) for tensor in model.inputs]
+    for x, y in zip(given, model(*given)):
+        assert x.dtype == y.dtype and (x == y).all()
+    bits = [x.view(numpy.uint16) if x.dtype.itemsize == 2 and i == 4 else x
+            for i, x in enumerate(given)]  # fmt: skip
+    assert (model(*bits)[4].view(numpy.uint16) == bits[4]).all()
+
+
+def test_shapes_without_elements_or_dimensions():
+    model = ullage.compile(
+        made([helper.make_node("Neg", ["a"], ["b"]), helper.make_node("Neg", ["c"], ["d"])],
+             [("a", TensorProto.FLOAT, []), ("c", TensorProto.FLOAT, [0, 3])],
+             [("b", TensorProto.FLOAT, []), ("d", TensorProto.FLOAT, [0, 3])]), **FAST)  # fmt: skip
+    b, d = model(numpy.array(2, numpy.float32), numpy.zeros((0, 3), numpy.float32))
+    assert b.shape == () and float(b) == -2 and d.shape == (0, 3)
+
+
+def counter():
+    return made(
+        [helper.make_node("Add", ["total", "x"], ["total_out"]),
+         helper.make_node("Mul", ["total_out", "x"], ["y"])],
+        [("total", TensorProto.FLOAT, [2]), ("x", TensorProto.FLOAT, [2])],
+        [("total_out", TensorProto.FLOAT, [2]), ("y", TensorProto.FLOAT, [2])])  # fmt: skip
+
+
+def test_state():
+    plain = compiled(counter)
+    one = numpy.ones(2, numpy.float32)
+    assert plain.state_names == () and plain(one, one)[0].tolist() == [2, 2]
+    cases.raises(ullage.UsageError, lambda: plain.set_state(total=one), "has no state")
+    model = ullage.compile(counter(), **FAST, donate={"total_out": "total"})
+    assert model.state_names == ("total",) and [t.name for t in model.inputs] == ["x"]
+    assert [model(one)[0].tolist() for _ in range(3)] == [[1, 1], [2, 2], [3, 3]]
+    model.set_state(total=numpy.array([10, 20], numpy.float32))
+    assert model(one)[0].tolist() == [11, 21]
+    model.set_state()
+    assert model(one)[0].tolist() == [1, 1]
+    cases.raises(ullage.UsageError, lambda: model.set_state(x=one), "no state of this model")
+    cases.raises(
+        ullage.UsageError,
+        lambda: ullage.compile(counter(), **FAST, donate={"total_out": "total"}, arenas=2),
+        "one",
+    )
+
+
+def test_a_library_is_kept_and_loaded():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "model.so")
+        (x,) = arrays((4, 16))
+        y = ullage.compile(chain(), path=path, **FAST)(x)
+        assert os.listdir(folder) == ["model.so"]
+        moved = os.path.join(folder, "moved.so")
+        os.rename(path, moved)
+        model = ullage.load(moved)
+        assert (model(x) == y).all() and model.plan is None
+        code = ("import numpy, sys, ullage; m = ullage.load(sys.argv[1]); "
+                "print(float(m(numpy.ones((4, 16), numpy.float32)).sum()))")  # fmt: skip
+        done = subprocess.run([sys.executable, "-c", code, moved], capture_output=True, text=True,
+                              env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+                              check=True)  # fmt: skip
+        assert float(done.stdout) == float(model(numpy.ones((4, 16), numpy.float32)).sum())
+
+
+def test_what_is_no_library():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "garbage.so")
+        with open(path, "wb") as file:
+            file.write(os.urandom(1000))
+        cases.raises(ullage.FileError, lambda: ullage.load(path), "garbage.so")
+        cases.raises(ullage.FileError, lambda: ullage.load(os.path.join(folder, "none.so")), "none")
+        cases.raises(ullage.InvalidModel, lambda: ullage.load(_ctypes.__file__), "no model_")
+
+
+def test_errors_of_compiling():
+    model = chain()
+    for options, kind, word in (
+        ({"traget": "c"}, ullage.UsageError, "did you mean target"),
+        ({"out": "x"}, ullage.UsageError, "path="),
+        ({"train": True}, ullage.UsageError, "Trainer"),
+        ({"weights": "file"}, ullage.UsageError, "inside"),
+        ({"arenas": 0}, ullage.UsageError, "at least 1"),
+        ({"cc": "false"}, ullage.CompilerFailed, "failed"),
+        ({"cc": "no-such-compiler"}, ullage.CompilerFailed, "no-such-compiler"),
+    ):
+        cases.raises(kind, lambda o=options: ullage.compile(model, **{**FAST, **o}), word)
+    error = cases.raises(
+        ullage.DoesNotFit,
+        lambda: ullage.compile(model, **FAST, budget=100, budget_of="arena"),
+        "does not fit",
+    )
+    assert error.shortfall_bytes > 0 and error.plan.budget_bytes == 100
+    cases.raises(ullage.InvalidModel, lambda: ullage.compile(b"garbage", **FAST))
+
+
+def test_many_threads():
+    """With one arena, and with several at once, each caller gets what is its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "model.so")
+        ullage.compile(chain(), path=path, **FAST)
+        for arenas in (1, 3):
+            model = ullage.load(path, arenas=arenas)
+            given = [arrays((4, 16), seed=seed)[0] for seed in range(8)]
+            wanted = [model(x) for x in given]
+            wrong = []
+
+            def work(x, y, model=model, wrong=wrong):
+                for _ in range(200):
+                    if not (model(x) == y).all():
+                        wrong.append(x)
+
+            threads = [threading.Thread(target=work, args=pair) for pair in zip(given, wanted)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert not wrong and len(model._arenas) <= arenas
+
+
+def resident_kib():
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * resource.getpagesize() // 1024
+
+
+def test_nothing_grows():
+    """Neither by calls nor by models that come and go."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "model.so")
+        ullage.compile(chain(), path=path, **FAST)
+        model = ullage.load(path)
+        (x,) = arrays((4, 16))
+
+        def calls():
+            for _ in range(3000):
+                model(x)
+
+        def models():
+            for _ in range(60):
+                ullage.load(path)(x)
+
+        def refusals():
+            for _ in range(500):
+                cases.raises(TypeError, lambda: model(x[::-1]))
+
+        for work in (calls, models, refusals):
+            work()
+            gc.collect()
+            before = resident_kib()
+            work()
+            gc.collect()
+            grown = resident_kib() - before
+            assert grown < 1024, f"{work.__name__}: {grown} KiB more"
+        with open("/proc/self/maps", encoding="ascii") as file:
+            assert file.read().count(path) <= 8
+
+
+if __name__ == "__main__":
+    cases.run(globals())
