@@ -165,6 +165,9 @@ enum ul_status ul_cli_plan_shared(struct ul_cli_job *job) UL_MUST_CHECK;
 enum ul_status ul_cli_compile_shared(struct ul_cli_job *job) UL_MUST_CHECK;
 enum ul_status ul_cli_require_shared(struct ul_cli_job *job, const char *command) UL_MUST_CHECK;
 
+/* commit.c, which cmake/commit.cmake writes: " (commit 0123456789ab)", or "" where nobody knows. */
+extern const char ul_cli_commit[];
+
 /* print.c */
 
 /* A compile's text on standard output. */

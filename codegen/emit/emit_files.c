@@ -275,5 +275,5 @@ enum ul_status ul_emit_runtime(struct ul_emitter *emitter, const char *directory
         if (is_program || strcmp(rooms[i], "host") != 0) /* the room of main */
             UL_TRY(copy_room(emitter, rooms[i], directory));
     }
-    return UL_OK;
+    return copy_file(emitter, emitter->options->runtime_dir, "LICENSE", directory);
 }

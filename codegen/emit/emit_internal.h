@@ -6,6 +6,9 @@
 #include "codegen/program/program.h"
 #include "planner/model/plan.h"
 
+/* In the first comment of each generated file: what is made of a model is its author's own. */
+#define UL_EMIT_SPDX "SPDX-License-Identifier: 0BSD"
+
 enum ul_emit_space { UL_EMIT_ARENA, UL_EMIT_INPUT, UL_EMIT_OUTPUT, UL_EMIT_ROM, UL_EMIT_OFFLOAD };
 struct ul_emit_place {
     enum ul_emit_space space;

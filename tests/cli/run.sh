@@ -12,7 +12,7 @@ compile() { "$ullage" compile "$@" --cflags -O0; }
 
 # help and usage
 expect 0 'usage: ullage COMMAND' "$ullage" --help
-expect 0 '^ullage [0-9]' "$ullage" --version
+expect 0 '^ullage [0-9]+\.[0-9]+\.[0-9]+( \(commit [0-9a-f]{12}\))?$' "$ullage" --version
 expect 1 'usage: ullage COMMAND' "$ullage"
 expect 1 'no command "?frobnicate' "$ullage" frobnicate
 for command in compile plan check verify inspect export pack; do
