@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The command line: one file a subcommand, each of which parses, calls compile/ and prints.
  *
  * Invariants: a command returns its exit code; results go to standard output, everything else to

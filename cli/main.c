@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ullage: the commands, and the exit code. */
 #define _POSIX_C_SOURCE 200809L
 #include "cli/cli.h"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Writes OUTPUT, C that says which commit SOURCE is of: git's, where SOURCE is its own repository, or
 # the one that `git archive` wrote into commit.txt; else none. The same bytes are not written again.
 file(READ ${SOURCE}/cmake/commit.txt commit)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A planned program as a folder of C: model.c (kernels, calls at planned addresses, tables),
  * model.h, main.c, the runtime's files, weights.bin and a Makefile.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The Makefile of models that share an arena, for the host: a library of all of them. They are
  * compiled as each is by itself, so that they compute the same bits. */
 #include "codegen/c/c.h"

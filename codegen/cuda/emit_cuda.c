@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A planned program as a folder of CUDA C++: kernels.cu (kernels, and run_steps, which enqueues
  * them at planned addresses), model.c (the tables, C99), model.h, main.c, the runtime's files,
  * weights.bin and a Makefile.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The Makefile of models that share an arena, for a device: a library of all of them. */
 #include "codegen/cuda/cuda.h"
 #include "codegen/cuda/emit_cuda.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the emitted folders of all targets share: places and names as text, the steps in their order
  * with the regions around them, the head of model.h, main.c. */
 #include "codegen/emit/emit_internal.h"

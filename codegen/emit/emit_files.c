@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The files of an emitted folder that are not generated text: weights and the runtime. */
 #define _POSIX_C_SOURCE 200809L
 #include "codegen/emit/emit_internal.h"

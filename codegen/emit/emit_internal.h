@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files that emit a program share. */
 #ifndef UL_EMIT_INTERNAL_H
 #define UL_EMIT_INTERNAL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a program says of itself as a library, to callers in any language: a row a function, of
  * which model.h has the declaration and library.c the definition. */
 #include "codegen/emit/emit_internal.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the folders of models that share an arena have in common, whatever the target. */
 #include "codegen/emit/emit_internal.h"
 

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The command line as a user meets it: help, exit codes, messages, standard streams, and that a
 # failure leaves nothing half-written.
 #

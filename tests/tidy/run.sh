@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Rules that no compiler checks: which folder may include which, length of functions, formatting,
 # where memory comes from, who names operators. The allow-list of long functions only shrinks.
 #
