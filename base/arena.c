@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* A region allocator: blocks double up to a ceiling, big requests get a block of their own. */
 #include "base/base.h"
 

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* What every folder stands on: arena allocation, diagnostics, text writing, checked sizes.
  *
  * Invariants: no other file of the compiler calls malloc. An arena's memory lives until the

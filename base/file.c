@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 #define _GNU_SOURCE /* O_TMPFILE */
 #include "base/base.h"
 

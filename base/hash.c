@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 #include "base/base.h"
 
 #include <openssl/evp.h>

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* ullage compile: a model file becomes an executable, or with --emit a folder of source. */
 #include "cli/cli.h"
 
@@ -131,7 +130,7 @@ static const struct ul_cli_example examples[] = {
     {"Source for a microcontroller, weights in flash",
      "ullage compile model.onnx --target c --weights rom --io caller --emit src"},
     {"A trainer, of batches of 32",
-     "ullage compile net.onnx --dim N=32 --train --optimizer adamw -o trainer"},
+     "ullage compile net.onnx --dim N=32 --train --train-mode -o trainer"},
     {NULL, NULL}};
 
 const struct ul_cli_command ul_command_compile = {

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* ullage export: what a trainer learned, as a model again. */
 #include "cli/cli.h"
 

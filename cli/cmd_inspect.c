@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* ullage inspect: what a model file holds, what stays open, and what keeps it from being compiled.
  */
 #include "cli/cli.h"
@@ -375,7 +374,7 @@ static enum ul_status inspect(struct ul_cli_job *job)
 
 static const struct ul_cli_example examples[] = {
     {"What it holds, and what is missing", "ullage inspect model.onnx"},
-    {"What would be trained", "ullage inspect net.onnx --dim N=32 --train"},
+    {"What would be trained", "ullage inspect net.onnx --dim N=32 --train --train-mode"},
     {NULL, NULL}};
 
 const struct ul_cli_command ul_command_inspect = {

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* ullage report: a saved plan, drawn again. */
 #include "cli/cli.h"
 

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* ullage solve: order and recomputation alone, on an abstract graph (planner/README.md). */
 #include "cli/cli.h"
 #include "planner/model/effort.h"
@@ -437,8 +436,8 @@ static enum ul_status solve(struct ul_cli_job *job)
 }
 
 static const struct ul_cli_example examples[] = {
-    {"Within half of the published order's peak", "ullage solve graph.json --budget-fraction 0.5"},
-    {"A problem that plan --print-problem wrote", "ullage solve problem.txt --budget 64KiB"},
+    {"Within 60 % of the published order's peak", "ullage solve graph.json --budget-fraction 0.6"},
+    {"A problem that plan --print-problem wrote", "ullage solve problem.txt --budget 192KiB"},
     {NULL, NULL}};
 
 const struct ul_cli_command ul_command_solve = {

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* What a plan.json is drawn as, for `report` and `plan`. */
 #include "cli/cli.h"
 

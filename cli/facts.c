@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* What manual pages say beside the commands and their options. */
 #include "cli/cli.h"
 

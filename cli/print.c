@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Standard output, and the line of progress. */
 #define _DEFAULT_SOURCE /* TIOCGWINSZ */
 #include "cli/cli.h"

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Problems in text, where a graph or a model may stand too: told apart by their first bytes. */
 #include "cli/cli.h"
 

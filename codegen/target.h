@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* The targets. */
 #ifndef UL_CODEGEN_TARGET_H
 #define UL_CODEGEN_TARGET_H

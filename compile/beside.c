@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* What a program takes beside its buffer, as far as it is the program's and a budget bounds it. */
 #include "compile/compile_internal.h"
 

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Tells the caller what takes time. */
 #include "compile/compile_internal.h"
 

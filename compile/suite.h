@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Several models that run one after another in one arena, each compiled by itself.
  *
  *     struct ul_suite suite;
@@ -48,7 +47,7 @@ struct ul_suite {
     bool fits;
     uint64_t smallest_budget_bytes; /* known to work, where the budget does not */
     struct ul_report_suite report;
-    struct ul_text json; /* report/README.md: "ullage-shared" */
+    struct ul_text json; /* docs/plan-format.md: "ullage-shared" */
 };
 
 /* suite_options.c */

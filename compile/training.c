@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* What --train asks for: options that say how a program learns, with torch's defaults. */
 #include "compile/compile_internal.h"
 

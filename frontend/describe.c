@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Describes a model file: what it declares, counts and imports, before anything is built. */
 #include "frontend/frontend_internal.h"
 

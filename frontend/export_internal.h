@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* What writing a model again shares: factors of low rank beside a weight. */
 #ifndef UL_EXPORT_INTERNAL_H
 #define UL_EXPORT_INTERNAL_H

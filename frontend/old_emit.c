@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Nodes that rewrites of several nodes are made of. */
 #include "frontend/old_emit.h"
 #include "ir/build.h"

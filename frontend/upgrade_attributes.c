@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Upgrades that move attributes to inputs, or rename them. */
 #include "frontend/frontend_internal.h"
 

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Operators of com.microsoft that normalise a sum: of a skip connection, or of embeddings. */
 #include "frontend/upgrade_microsoft.h"
 

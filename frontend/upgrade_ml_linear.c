@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* LinearClassifier and LinearRegressor of ai.onnx.ml: a product, and what scores become. */
 #include "frontend/upgrade_ml.h"
 

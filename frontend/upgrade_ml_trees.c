@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* TreeEnsemble, TreeEnsembleRegressor and TreeEnsembleClassifier of ai.onnx.ml: what the sums of
  * their trees become. */
 #include "frontend/upgrade_ml_forest.h"

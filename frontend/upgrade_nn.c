@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Upgrades of operators whose meaning changed: normalisation, softmax, resizing, one-hot. */
 #include "frontend/frontend_internal.h"
 

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* The one way to add nodes, over ul_graph_insert_node. */
 #include "ir/build.h"
 

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* The expressions of elementwise operators: a recursive-descent parser that builds kernel IR.
  *
  *   row     = [ "[" { name "=" number } "]" ] choice

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* What gradient rules are written with. */
 #include "ir/gradient.h"
 

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Where a kernel loads and stores, for one question: may an output lie on an input's bytes? For
  * ir/lower.c alone.
  *

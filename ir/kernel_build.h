@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Building, rewriting and interpreting kernels. */
 #ifndef UL_IR_KERNEL_BUILD_H
 #define UL_IR_KERNEL_BUILD_H

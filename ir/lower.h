@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Lowering: from one group of nodes to one kernel.
  *
  * A group has at most one node that is not a map (the anchor). Map nodes before it are computed

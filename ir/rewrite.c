@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Replacing values and nodes. */
 #include "ir/rewrite.h"
 

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Layers of transformers over a Net, written as PyTorch's exporter writes them."""
 
 import numpy as np

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Common subexpressions: nodes with equal operator, attributes and inputs, and weights with equal
  * bytes.
  *

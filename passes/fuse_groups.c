@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Groups and trials of a block: who makes and reads what, and what a union of groups has. */
 #include <string.h>
 

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Products of one operand as one product.
  *
  *      q = x Wq + bq \

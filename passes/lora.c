@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Low-rank factors beside weights of products, where --lora asks for them (Hu et al., arXiv
  * 2106.09685).
  *

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* A dynamic loss scale: fp16 keeps gradients of small losses apart from 0, and none is learned of
  * that left its range.
  *

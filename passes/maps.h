@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Cheap maps behind a value: what passes share that compute light results again (again.c,
  * inside.c).
  *

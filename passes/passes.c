@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* The pipeline as a table, and the runner. */
 #include "ir/text.h"
 #include "ir/training.h"

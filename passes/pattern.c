@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Operators that a model spells out with smaller ones.
  *
  *      ReduceMean Sub Mul ReduceMean Add Sqrt Div Mul Add   ->  LayerNormalization

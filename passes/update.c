@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* An optimizer's update of a parameter, in place: one node, where it is a map. */
 #include "passes/update.h"
 

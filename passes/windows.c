@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Attention within windows (Swin): images that are rolled and cut into windows, and put together
  * and rolled back, as one movement of rows.
  *

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* What the forms of a report read off its plan. */
 #include "planner/model/timeline.h"
 #include "report/report.h"

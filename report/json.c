@@ -1,6 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* plan.json, written: tables as columns, one column a line, so that a diff of two plans reads.
- * report/README.md documents every key. */
+ * docs/plan-format.md documents every key. */
 #include "ir/view.h"
 #include "report/report.h"
 

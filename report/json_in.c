@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Typed and bounded values out of a plan.json. */
 #include "report/json_in.h"
 

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* A plan for people and for machines: plan.json, the terminal's summary.
  *
  * Invariants: everything printed comes from the plan and the description beside it, never from a
@@ -319,7 +318,7 @@ void ul_report_put_suite_text(struct ul_text *text, const struct ul_report_suite
 /* "ullage-shared", with the plans. */
 void ul_report_put_suite_json(struct ul_text *text, const struct ul_report_suite *suite);
 
-/* json.c: the text of plan.json (report/README.md). */
+/* json.c: the text of plan.json (docs/plan-format.md). */
 
 void ul_report_put_json(struct ul_text *text, const struct ul_report *report);
 /* The member `options`, pairs of a name and a value. */

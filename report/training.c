@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* What a program that trains trains, and what keeps gradients in memory: for terminals and as JSON.
  */
 #include "report/report.h"

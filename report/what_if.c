@@ -1,6 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Plans of models under other options as a table: for the terminal, as CSV and as JSON.
- * report/README.md documents the columns. */
+ * docs/plan-format.md documents the columns. */
 #include "report/report.h"
 
 #include <inttypes.h>

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 #define _POSIX_C_SOURCE 200809L
 #include "golden_files.h"
 

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Sums of partial results: an array that is halved until one element is left,
  *
  *     for j < 16: p[j] = p[j] + p[j + 16]

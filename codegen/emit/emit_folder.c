@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* The folder of a planned program: what every target writes, in this order. */
 #include "codegen/emit/emit_internal.h"
 

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Reading operands: b along runs of columns, a by rows.
  *
  * b is visited as for k { for runs of columns { ... } }, a run being the part of the current

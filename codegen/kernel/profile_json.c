@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* The file of a device profile, written and read (codegen/README.md documents every key). */
 #include "codegen/kernel/profile.h"
 

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Whether outputs may overwrite the inputs that they are donated: nothing reads the old elements
  * once the first of the new ones may be there.
  *

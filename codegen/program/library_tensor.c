@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* A value as a tensor of a call. */
 #include "codegen/program/library_internal.h"
 

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* What a target is: its facts, and how it prints and emits. */
 #ifndef UL_CODEGEN_PROGRAM_TARGET_H
 #define UL_CODEGEN_PROGRAM_TARGET_H

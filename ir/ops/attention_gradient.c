@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Gradient rules of the attention family. */
 #include "ir/ops/attention_backward.h"
 

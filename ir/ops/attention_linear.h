@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* What LinearAttention and its gradient share. Units: elements. */
 #ifndef UL_OPS_ATTENTION_LINEAR_H
 #define UL_OPS_ATTENTION_LINEAR_H

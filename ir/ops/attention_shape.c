@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Attributes and shapes of Attention. */
 #include "ir/infer.h"
 #include "ir/ops/attention.h"

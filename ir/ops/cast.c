@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Cast, CastLike and BitCast.
  *
  * ONNX leaves floats out of an integer's range undefined; here they saturate, NaN gives 0, and

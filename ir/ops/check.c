@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Checks of shape rules; see check.h. */
 #include "ir/ops/check.h"
 

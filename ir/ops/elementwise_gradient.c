@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients of elementwise operators that the texts of their rows alone do not say. */
 #include "ir/ops/hooks.h"
 

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Elementwise operators whose expression depends on more than their operands' numbers. */
 #include "ir/kernel_build.h"
 #include "ir/lower.h"

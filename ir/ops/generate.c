@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Tensors that follow from shapes, coordinates and a few numbers. */
 #include "ir/ops/hooks.h"
 

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Loops over outputs with carried state; see lanes.h. */
 #include "ir/ops/lanes.h"
 

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients of losses. */
 #include "ir/ops/hooks.h"
 

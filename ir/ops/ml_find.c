@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Find: places of keys in a sorted table, by a search that halves it without a branch. */
 #include "ir/ops/hooks.h"
 

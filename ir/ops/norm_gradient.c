@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients of normalisations by the moments of a set of elements: layer, root mean square,
  * instance, group, mean-variance. With n = (x - mean) * inverse and h = g * scale:
  *

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients of Softmax and LogSoftmax: rows at once, from the result alone.
  *
  *     y = softmax x       dx = y (g - sum of g y)

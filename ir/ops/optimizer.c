@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Adagrad, Adam and Momentum, as the operators' specification states them. */
 #include "ir/ops/hooks.h"
 

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Operators that change the order of dimensions. */
 #include "ir/ops/hooks.h"
 

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Pooling over sliding windows, and over everything.
  *
  * Per output block (lanes along the last dimension, or along the channels where they lie innermost)

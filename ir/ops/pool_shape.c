@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Shapes of pooling: reading the window attributes, which nobody has checked yet. */
 #include "ir/geometry.h"
 #include "ir/ops/hooks.h"

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Quantisation as expressions. */
 #include "ir/ops/quant.h"
 #include "ir/kernel_build.h"

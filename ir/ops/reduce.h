@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* The reduction that pooling over everything shares. */
 #ifndef UL_OPS_REDUCE_H
 #define UL_OPS_REDUCE_H

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Parts of reductions: along the dimensions that stay. */
 #include "ir/ops/reduce.h"
 

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Checks of shape rules; see require.h. */
 #include "ir/ops/require.h"
 

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* What the cells of the rnn family share.
  *
  * Units: elements. Invariant of a struct ul_rnn: the shapes of all inputs fit together.

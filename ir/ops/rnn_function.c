@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* The activation functions that recurrent cells name. */
 #include "ir/kernel_build.h"
 #include "ir/ops/rnn.h"

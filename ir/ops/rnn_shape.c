@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Attributes and shapes of RNN, GRU and LSTM. */
 #include "ir/infer.h"
 #include "ir/ops/rnn.h"

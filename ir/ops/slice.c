@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Slice and Split: a box out of a tensor, in steps that may run backwards. */
 #include "ir/ops/movement.h"
 

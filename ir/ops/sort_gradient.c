@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* The gradient of TopK: back to where the elements were. */
 #include "ir/ops/hooks.h"
 

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* The rows of methods as tables. */
 #include "planner/model/method.h"
 

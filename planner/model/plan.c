@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* What any plan can be asked. */
 #include "planner/model/plan.h"
 #include "planner/model/method.h"

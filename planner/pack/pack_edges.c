@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Sorts what searches for an offset sweep over.
  *
  * Problem: every placement sorts the offsets at which what overlaps a buffer begins or ends, in

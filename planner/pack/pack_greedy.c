@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* First-fit packing in a fixed order of the buffers.
  *
  * Problem: give each buffer the lowest offset at which it collides with nothing placed before.

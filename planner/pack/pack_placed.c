@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* An index of placed slabs by time.
  *
  * Problem: which placed slabs overlap a lifetime, while slabs come and go?

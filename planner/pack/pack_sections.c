@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Brings a packing problem into the exact search's form.
  *
  * Only the times matter at which the set of live buffers is maximal: between a begin and the next

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Recomputation under a budget: the methods, one after the other.
  *
  * Problem: given orders of all nodes and a budget for the live sum, repeat nodes so that the

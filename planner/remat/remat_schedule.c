@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* A sequence of steps that can be edited anywhere while its live bytes stay known.
  *
  * Problem: a local search tries a million small changes; to replay the whole sequence for each is

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* What every plan of a problem within a budget costs at least.
  *
  * Problem: a plan under a budget costs more than one without; how much of that has to be?

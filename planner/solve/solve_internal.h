@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the solvers share. */
 #ifndef UL_PLANNER_SOLVE_SOLVE_INTERNAL_H
 #define UL_PLANNER_SOLVE_SOLVE_INTERNAL_H

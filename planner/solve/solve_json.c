@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads `ullage solve`'s graph format: {"format": "ullage-graph", "version": 1, "name", "nodes":
  * [{"id", "name", "bytes", "cost"}], "edges": [[producer, consumer]], "order": [ids], "space":
  * {...}}. */

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Several ways to choose and to time transfers; the cheapest wins, by the timeline's own clocks. */
 #include "planner/transfer/transfer.h"
 

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Models into callables: through a shared library, which can be kept and loaded again."""
 
 from __future__ import annotations

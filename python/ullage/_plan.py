@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Plans: what a model takes, said before anything runs."""
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ class Plan:
     """A plan: plan.json, its numbers as attributes, and the reports that are drawn from it.
 
     All that stands at the top of plan.json is an attribute: reserved_bytes, process_bytes, fits,
-    smallest_budget_bytes, lower_bound_bytes, proven, peak_step, method ... report/README.md has the
+    smallest_budget_bytes, lower_bound_bytes, proven, peak_step, method ... docs/plan-format.md has the
     meaning of each.
     """
 

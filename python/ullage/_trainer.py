@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Training steps of a model, in one buffer: forward, backward and update."""
 
 from __future__ import annotations

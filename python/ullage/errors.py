@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """What goes wrong, by the exit code of the command line; the message is the command's own."""
 
 from __future__ import annotations

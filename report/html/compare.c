@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Section 11: what changed from a baseline, by class and by value, and both curves. */
 #include "report/html/html.h"
 

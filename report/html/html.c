@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* The page: head, sections in order, data and script.
  *
  * The policy in the head lets the page load nothing, and run just the style and the script whose

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Who makes and who uses a live range, in words. */
 #include "report/html/html.h"
 

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: 0BSD */
 /*
  * Runs products with weights of a few bits; ul_nbits.h has the method, the layouts and the cut.
  */

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: 0BSD */
 /*
  * Functions behind a call; ul_posts.h says which and why.
  *

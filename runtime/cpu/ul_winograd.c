@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: 0BSD */
 /*
  * Runs Winograd convolutions; ul_winograd.h has the method, the layouts and the cut.
  *

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: 0BSD */
 /*
  * Attention of a block of queries of one head, for kernels of target cuda; the matrix of scores is
  * never stored, tiles of it come and go:

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: 0BSD */
 /*
  * What the files of the runtime for target cuda share: a context, and how its parts fail.
  *

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: 0BSD */
 /*
  * The file of choices that --tune writes (ul_cuda_library.h):
  *

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: 0BSD */
 /*
  * Calls as graphs of cuDNN (ul_cudnn_graph.h).
  *

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: 0BSD */
 /*
  * Engines of cuDNN for a graph, and plans of them (ul_cudnn_graph.h).
  *

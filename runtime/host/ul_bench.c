@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: 0BSD */
 /*
  * --bench: how long a run takes, and with --profile where the time goes.
  *

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: 0BSD */
 /*
  * Checkpoints: one .npz with every parameter and the optimizer's state under their names, and
  *     step           int64: updates that are done

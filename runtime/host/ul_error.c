@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: 0BSD */
 /* Messages on standard error, and untrusted text made fit for them. */
 #include "ul_internal.h"
 

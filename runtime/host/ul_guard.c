@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: 0BSD */
 /*
  * --guard: proof by experiment that no step reads or writes outside of what the plan gives it.
  *

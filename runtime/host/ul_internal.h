@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: 0BSD */
 /*
  * What the files of the command line share. Not for users of the library form.
  *

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: 0BSD */
 /* One line and an exit code for what went wrong at set-up or in a run: by rows of text. */
 #include "ul_internal.h"
 

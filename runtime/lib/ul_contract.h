@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: 0BSD */
 /*
  * Register tiles of printed contractions (sums over k of a[m, k] * b[k, n]).
  *

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Which loops a device runs several rounds of at once. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Threads of a block: as fibers where they wait for each other, as iterations of a loop where not.
  *

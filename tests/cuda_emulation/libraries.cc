@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The libraries that programs load: tables of the functions in cublaslt.cc and cudnn.cc.
  */

@@ -1,5 +1,4 @@
 #!/usr/bin/env python3
-# SPDX-License-Identifier: Apache-2.0
 """How pages are read, compared and renewed.
 
 Exit: 0 ok, 1 not."""
@@ -71,4 +70,4 @@ class Renewing(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    sys.exit(0 if unittest.main(exit=False, verbosity=0).result.wasSuccessful() else 1)
+    sys.exit(0 if unittest.main(argv=sys.argv[:1], exit=False, verbosity=0).result.wasSuccessful() else 1)

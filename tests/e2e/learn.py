@@ -1,5 +1,4 @@
 #!/usr/bin/env python3
-# SPDX-License-Identifier: Apache-2.0
 """Programs that train: --train.
 
     learn.py ULLAGE [--target c] [CASE]...

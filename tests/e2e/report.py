@@ -1,5 +1,4 @@
 #!/usr/bin/env python3
-# SPDX-License-Identifier: Apache-2.0
 """ullage report: saved plans as text, CSV and traces.
 
     report.py ULLAGE MODEL.onnx TRAINED.onnx

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Packs emitted programs with inputs and expected results, for tests/gpu/run.sh elsewhere.
 
     prepare.sh [--ullage build/release/cli/ullage] [--ops all] [--models all] [--full NAME,NAME]

@@ -1,5 +1,4 @@
 #!/bin/bash
-# SPDX-License-Identifier: Apache-2.0
 # Tests prepare.sh and run.sh where there is no GPU: packs programs, runs them, damages the pack and
 # expects to be told.
 #

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Building, editing and verifying graphs. */
 #include "ir/build.h"
 #include "ir/rewrite.h"

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* The wrapper around shape rules and the helpers that rules use. */
 #include "ir/infer.h"
 #include "ir/op.h"

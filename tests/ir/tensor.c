@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Elements of constants: every code of every small format, against the runtime's conversions. */
 #include "test.h"
 

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 #include "case.h"
 #include "ir/infer.h"
 #include "ir/kernel_build.h"

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* The optimizer family, beside cases/optimizer.txt. */
 #include "case.h"
 #include "ir/infer.h"

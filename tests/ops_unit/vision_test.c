@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* The vision family, beside cases/vision.txt. */
 #include "case.h"
 #include "ir/infer.h"

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Seeded random problems for the planner's tests. */
 #ifndef UL_TESTS_PLANNER_RANDOM_H
 #define UL_TESTS_PLANNER_RANDOM_H

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* The CSV form of packing problems: what is read, written and refused. */
 #include "planner/pack/pack.h"
 

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Orders and recomputation against exhaustive search on small random graphs. */
 #include "planner/solve/solve.h"
 #include "random.h"

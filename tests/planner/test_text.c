@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Problems and plans in text: what is printed is read back to the same bytes; whatever else is read
  * ends in a problem that can be planned or in a message. */
 #include "planner/solve/solve.h"

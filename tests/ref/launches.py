@@ -1,5 +1,4 @@
 #!/usr/bin/env python3
-# SPDX-License-Identifier: Apache-2.0
 """What a run of every network of models/ launches on target cuda, against the golden list
 models/golden_launches.tsv: from plans alone, no compiler of CUDA's is asked.
 
@@ -7,7 +6,7 @@ models/golden_launches.tsv: from plans alone, no compiler of CUDA's is asked.
                 [FILTER]
     launches.py --ullage build/release/ullage --typed [--small] [FILTER]
 
-Columns as plan.json's `launches` (report/README.md). A network with more launches, scalar products,
+Columns as plan.json's `launches` (docs/plan-format.md). A network with more launches, scalar products,
 identity steps or softmaxes than the list says, or with fewer library calls, or that the list lacks,
 is a failure (exit 6) until that is reviewed and taken over by --update; what is better is named.
 With --typed the models are of 16 bits themselves (models/lib_half.py, both ways), and none may be

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* plan.json carries plans over several spaces and streams: what is written is read back. */
 #include "planner/solve/solve_internal.h"
 #include "report/report.h"

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Networks that training is compared on, in torch, without Dropout: for learn_as_torch.py and
 tests/bench/training.
 

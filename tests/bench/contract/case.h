@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* One printed kernel, as contract_emit lists it. */
 #ifndef CONTRACT_CASE_H
 #define CONTRACT_CASE_H

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Elements of any type that the tests of contractions have, and how far they may be apart. C99 and
  * C++. */
 #ifndef CONTRACT_COMPARE_H

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """What ullage plans and takes for the same step, with AdamW on target cpu."""
 
 import json

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * calls: library calls in a model, written by hand as a test and as a pattern.
  *

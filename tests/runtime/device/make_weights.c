@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Writes the weights file of the model; with --hash, prints the hash that model.c names. */
 #include "model.h"
 

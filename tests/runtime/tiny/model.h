@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tiny: what the compiler prints for a model, written by hand as a test and as a pattern.
  *
