@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A region allocator: blocks double up to a ceiling, big requests get a block of their own. */
 #include "base/base.h"
 

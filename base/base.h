@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What every folder stands on: arena allocation, diagnostics, text writing, checked sizes.
  *
  * Invariants: no other file of the compiler calls malloc. An arena's memory lives until the

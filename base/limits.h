@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every fixed limit of the program; crossing one is an error that names it, never truncation. */
 #ifndef UL_LIMITS_H
 #define UL_LIMITS_H

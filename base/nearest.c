@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which of some words was meant by one that is none of them.
  *
  * Method: the edit distance with transpositions of neighbours (optimal string alignment): the

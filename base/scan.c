@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads what text.c writes: a cursor over lines of words, numbers and quoted strings. Every call
  * either advances it or sets the diagnosis with the number of the line. */
 #include "base/base.h"

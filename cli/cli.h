@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The command line: one file a subcommand, each of which parses, calls compile/ and prints.
  *
  * Invariants: a command returns its exit code; results go to standard output, everything else to
@@ -164,6 +165,9 @@ enum ul_status ul_cli_draw(struct ul_cli_job *job, const struct ul_saved *saved)
 enum ul_status ul_cli_plan_shared(struct ul_cli_job *job) UL_MUST_CHECK;
 enum ul_status ul_cli_compile_shared(struct ul_cli_job *job) UL_MUST_CHECK;
 enum ul_status ul_cli_require_shared(struct ul_cli_job *job, const char *command) UL_MUST_CHECK;
+
+/* commit.c, which cmake/commit.cmake writes: " (commit 0123456789ab)", or "" where nobody knows. */
+extern const char ul_cli_commit[];
 
 /* print.c */
 

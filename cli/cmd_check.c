@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ullage check: the independent checker on any plan, also an edited one. The graph is built again
  * from the options that a plan.json names; a problem in text needs no model. */
 #include "cli/cli.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ullage compile: a model file becomes an executable, or with --emit a folder of source. */
 #include "cli/cli.h"
 

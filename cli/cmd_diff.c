@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ullage diff: two plans side by side, and a gate for continuous integration by the exit code. */
 #include "cli/cli.h"
 

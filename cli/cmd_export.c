@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ullage export: what a trainer learned, as a model again. */
 #include "cli/cli.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ullage inspect: what a model file holds, what stays open, and what keeps it from being compiled.
  */
 #include "cli/cli.h"

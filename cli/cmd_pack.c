@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ullage pack: the packer alone, on MiniMalloc's CSV. */
 #include "cli/cli.h"
 #include "planner/model/effort.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ullage plan: the plan without code, as a summary or as plan.json. */
 #include "cli/cli.h"
 #include "ir/text.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ullage profile: measures this machine into a device profile, or lists the built-in ones. */
 #define _XOPEN_SOURCE 700
 #include "cli/profile_internal.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ullage report: a saved plan, drawn again. */
 #include "cli/cli.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ullage solve: order and recomputation alone, on an abstract graph (planner/README.md). */
 #include "cli/cli.h"
 #include "planner/model/effort.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ullage verify: compiles a model, runs it, and compares its outputs: with ONNX's recorded
  * test_data_set folders where there are any; else on random inputs with onnxruntime, where python3
  * has it; else with the same model compiled without passes and without reuse of memory.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a shell may offer for the value of an option or for a file, by the rows of the tables. */
 #include "cli/cli.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Completion for bash: two tables as shell functions, made of the rows of options, and one function
  * that reads them. It needs nothing but bash itself. */
 #include "cli/cli.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Completion for zsh: one call of _arguments a command, a line for each row of options. */
 #include "cli/cli.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a plan.json is drawn as, for `report` and `plan`. */
 #include "cli/cli.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What manual pages say beside the commands and their options. */
 #include "cli/cli.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The help of a command: its options group by group, folded at 80 columns; and of all commands. */
 #include "cli/cli.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The commands and their options as JSON, for programs that wrap this one: what a row of
  * options.def says is all that they need to take the same words. */
 #include "cli/cli.h"

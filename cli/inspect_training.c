@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ullage inspect --train: which tensors of a model would be trained, and which would not. */
 #include "cli/cli.h"
 

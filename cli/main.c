@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ullage: the commands, and the exit code. */
 #define _POSIX_C_SOURCE 200809L
 #include "cli/cli.h"
@@ -92,7 +93,7 @@ static enum ul_status run(struct ul_cli_job *job, int argc, char **argv)
     if (is_help(first))
         return run_help(job, argc - 1, argv + 1);
     if (strcmp(first, "--version") == 0) {
-        printf("ullage %s\n", UL_VERSION);
+        printf("ullage %s%s\n", UL_VERSION, ul_cli_commit);
         return UL_OK;
     }
     const struct ul_cli_command *command = find_command(job, first);

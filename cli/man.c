@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Manual pages, in the macros of man(7), of the rows that --help prints. */
 #include "cli/cli.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The command line into options: those of the compile, and those of the commands alone. */
 #define _GNU_SOURCE /* getopt_long */
 #include "cli/cli.h"

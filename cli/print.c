@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Standard output, and the line of progress. */
 #define _DEFAULT_SOURCE /* TIOCGWINSZ */
 #include "cli/cli.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Problems in text, where a graph or a model may stand too: told apart by their first bytes. */
 #include "cli/cli.h"
 

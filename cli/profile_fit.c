@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rates from measured steps. A step takes the sum of its kinds of work, each by its rate, and the
  * overhead; so kinds are fitted one after the other, those first that steps do beside others, and
  * what is known is taken off before the next is fitted. Of several steps of a kind the median

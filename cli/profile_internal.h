@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of `ullage profile` share: benchmarks, and the times of their steps.
  *
  * Units: nanoseconds, operations and bytes per nanosecond.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The programs that `ullage profile` measures. Each is a graph in the text form of ir/, taken
  * through passes, planner and code generator as a model is, so that what is measured is what
  * compiled models run. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How fast values move out of a program's buffer and back: to other memory, and to a file of the
  * current folder, as the runtime moves them (runtime/host/ul_offload.c). What a file takes goes
  * through the system's cache of pages; so it does in programs. */

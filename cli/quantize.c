@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* --quantize-activations and --save-quantized, of compile and plan. */
 #include "cli/cli.h"
 

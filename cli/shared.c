@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* --shared: several models in one arena, for `plan` and `compile`. */
 #include "cli/cli.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Results must not destroy what they are made from: an export of hours, somebody's sources. */
 #define _POSIX_C_SOURCE 200809L
 #include "cli/cli.h"

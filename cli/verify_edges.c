@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Files of recorded floats for a program whose inputs and outputs are integers (--no-float). */
 #include "cli/cli.h"
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random inputs for a model and onnxruntime's outputs, in ONNX's test data layout.
 
 usage: verify_onnxruntime.py MODEL.onnx DIR [--dim=NAME=N] [--shape=INPUT=N,N] [--const=INPUT=FILE]

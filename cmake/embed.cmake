@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Makes a C file of the bytes of another: cmake -DINPUT=page.css -DOUTPUT=page_css.c -DNAME=ul_html_css
 # -P embed.cmake
 file(READ ${INPUT} hex HEX)

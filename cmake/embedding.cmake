@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What another program needs to embed the compiler: compile/compile.h and suite.h with what they include,
 # one static library per folder, and ullage.pc, by which pkg-config says how to compile and to link.
 

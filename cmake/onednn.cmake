@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # oneDNN, which target cpu hands convolutions, matrix products and pooling to. Its interface changes
 # with the major version: the compiler asks it and compiled programs call it through that of 2.x.
 #

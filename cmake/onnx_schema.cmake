@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Generates C from the installed ONNX schema at build time and adds it to ul_frontend.
 #
 # The schema is that of libonnx-dev or of an installed `onnx` Python package; any version from

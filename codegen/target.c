@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The targets: a row each of facts and functions. All that knows a target by its name is its row.
  */
 #include "codegen/target.h"

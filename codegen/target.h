@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The targets. */
 #ifndef UL_CODEGEN_TARGET_H
 #define UL_CODEGEN_TARGET_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What makes a plan smaller, and what its own choices make it smaller by.
  *
  * Problem: what one change saves is not what it takes away at the peak, since the next peak is then

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of values of options, for tables of plans: "--dim N=1,2,4 --precision fp32,bf16". Which
  * options take a list is a matter of their kind, or of their row where a text may hold commas. */
 #include "compile/options.h"

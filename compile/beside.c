@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a program takes beside its buffer, as far as it is the program's and a budget bounds it. */
 #include "compile/compile_internal.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Plans under a budget: the ladder when the plan without one is too large, with the plans of other
  * programs of the model (variants.h), and what stands in the way when nothing fits. */
 #include "compile/variants.h"

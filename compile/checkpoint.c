@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What --checkpoint has a plan keep of the forward pass.
  *
  *      none     everything: nothing is made again

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The whole pipeline: load, passes, program, plan, check; emit.c goes on from there. */
 #include "compile/compile_internal.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From a model file to a plan, a folder of source or an executable: the whole pipeline as one list
  * of calls, for the command line and for any program that embeds it.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of compile/ share. */
 #ifndef UL_COMPILE_INTERNAL_H
 #define UL_COMPILE_INTERNAL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What turns the source into a program: the target's row says what it is called, and how this
  * machine may say another. */
 #define _XOPEN_SOURCE 700

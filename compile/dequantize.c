@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The numbers that weights of a few bits stand for, as --quantize finds them in a program that
  * trains: what factors beside them were trained with. */
 #include "compile/compile_internal.h"

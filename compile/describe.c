@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The plan as reports want it: steps and values by name, and the options that `check` needs to
  * build the same graph. */
 #include "compile/compile_internal.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Outputs that overwrite an input or a weight: those of --donate, and those that are named after
  * it. An output X_out is what becomes of X: it overwrites X where it lies, unless their types
  * differ or --no-donate says otherwise. What it could not do is an error, in the end

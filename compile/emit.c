@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From a plan to source, and with make to an executable. */
 #define _XOPEN_SOURCE 700
 #include "codegen/emit/emit.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whether options hold what their rows take, and which are for which targets. An option that a
  * target has no use for is an error, not silence: whoever gives it expects something of it. */
 #include "compile/compile_internal.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Light work inside products that a budget asks for: variants of a program that trains, in which
  * the backward pass computes some light results as it reads them (passes/inside.c).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The largest batch, or size of a named dimension, that fits a budget: --max-batch, --max-dim.
  *
  * Problem: what a plan needs grows with a size, but nothing proves that it always does, and a

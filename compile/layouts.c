@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Layouts that a budget asks for: variants of the program in which some regions keep the layout of
  * the model.
  *

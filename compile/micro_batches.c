@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How many micro-batches a step has: --micro-batches auto.
  *
  * Problem: in more parts a step needs less memory and less of it made again, but its kernels are

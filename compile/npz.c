@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* numpy's .npz: a zip archive (PKWARE's APPNOTE 6.3) of stored .npy files, as trainers and
  * numpy.savez write it. Sizes and offsets come from the directory at the end, also in their 64-bit
  * form; the file is hostile, so each is checked against it. */

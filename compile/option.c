@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Options by their rows: from text into the field, from the field into text. */
 #include "compile/options.h"
 

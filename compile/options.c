@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The table of options, and the lists of words that some of them take. */
 #include "compile/compile.h"
 #include "planner/model/effort.h"

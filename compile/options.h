@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Options as rows: a table says of each what it is called, what it takes, where that is stored,
  * whom it is for, and how a plan.json has it. The command line, --help, the reading and the writing
  * of plans all go by the row; nothing else names an option to learn a fact about it.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A plan from a file: the graph that it is for is built again from the options that it names, as
  * far as the caller says nothing else; then it is read onto the program and checked. */
 #include "compile/compile_internal.h"

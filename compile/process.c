@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Other programs and temporary folders. */
 #define _XOPEN_SOURCE 700
 #include "compile/compile.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* --profile NAME|FILE: the device whose time counts; --device NAME|FILE: whose memory does as well.
  * A plan names it and, where it came from a file, holds it, so that `check` finds the same costs on
  * any machine. */

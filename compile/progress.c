@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tells the caller what takes time. */
 #include "compile/compile_internal.h"
 

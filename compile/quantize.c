@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* --quantize-activations: a float32 network becomes one of integers, by data that it is run on.
  *
  * Method: the model is read and simplified as far as ONNX can still say it (BatchNormalization goes

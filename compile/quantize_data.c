@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Data that a network is calibrated with: a .npz with an array for each input, under its name,
  * whose first dimension is that of the input or a multiple of it: as many runs of the network. */
 #include "compile/quantize_internal.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which activations of a float32 network become integers, and the graph that says so with
  * QuantizeLinear and DequantizeLinear.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The graph with QuantizeLinear and DequantizeLinear where ul_quantize_choose has chosen. */
 #include "compile/quantize_internal.h"
 

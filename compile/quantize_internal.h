@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of --quantize-activations share: from calibration data to a graph with
  * QuantizeLinear and DequantizeLinear.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which numbers the 256 integers of an activation stand for.
  *
  * minmax      all that were seen.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From the options to what the program is built for. What they leave open and a plan has to name is
  * written back into them: threads, the machine, the workspace, libraries. */
 #define _POSIX_C_SOURCE 200809L

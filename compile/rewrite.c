@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the passes make of a compile's graph: all of them, those from the layouts on, splits alone.
  */
 #include "compile/compile_internal.h"

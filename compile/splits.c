@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Splits that a budget asks for: variants of the program with chains computed in pieces.
  *
  * Problem: which chains to split, where and how often, is a search over programs, and each has to

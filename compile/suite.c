@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Several models in one arena.
  *
  * Problem: a budget is for all of them, but what a plan may take depends on what the plans of the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Several models that run one after another in one arena, each compiled by itself.
  *
  *     struct ul_suite suite;

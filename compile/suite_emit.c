@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Several models in one arena, as source: a folder for each, and what they have in common. */
 #define _XOPEN_SOURCE 700
 #include "codegen/emit/emit.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The options of a command for several models: a size, a constant, a state goes to the models that
  * have what it names; what names parts of one model is refused. */
 #include "compile/suite.h"

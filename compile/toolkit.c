@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a target whose libraries are found at a program's start asks of this machine: the workspace
  * of calls, and whether the library is called that may stand beside its toolkit. To plan and to
  * emit needs nothing of the toolkit here; the target's row names the files that are looked for, and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What --train asks for: options that say how a program learns, with torch's defaults. */
 #include "compile/compile_internal.h"
 

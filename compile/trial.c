@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Other compiles of the same model with options changed, to learn what their plans take. Those of a
  * table are made beside each other, each by a process of its own: what a library keeps for a call
  * is counted in a process that does nothing else meanwhile (codegen/cpu/footprint.c), and a trial

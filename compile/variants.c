@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Variants of a program, and the ladders of all of them as one.
  *
  * Problem: how a graph is laid out, which of its chains are split and what products compute for

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Programs of one model that a budget may choose among: other pieces, other layouts, light work
  * inside products. For variants.c, splits.c, layouts.c and inside.c alone.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Plans of models under other options, as a table: each combination of the values that the caller
  * lists is a compile of its own. The first axis may be the models: it has no row. */
 #include "compile/compile_internal.h"

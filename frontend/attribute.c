@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* AttributeProto to attributes of the graph; references of functions' bodies are looked up in what
  * the caller gave. */
 #include "frontend/frontend_internal.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Builds the graph: values by name, nodes in order, nested graphs as blocks. */
 #include "ir/build.h"
 #include "frontend/frontend_internal.h"

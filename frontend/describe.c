@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Describes a model file: what it declares, counts and imports, before anything is built. */
 #include "frontend/frontend_internal.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A model with other weights: the file as it is but for the data of some initializers.
  *
  * Method: walk the messages that lead to tensors (wire.c has looked at all of them before) and note

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What writing a model again shares: factors of low rank beside a weight. */
 #ifndef UL_EXPORT_INTERNAL_H
 #define UL_EXPORT_INTERNAL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Low-rank factors on the way back into a model: left [d0, rank (1 ...)] and right [rank, d1 ...]
  * in the dimensions of the weight, which becomes
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* External data: tensors whose bytes lie in a file beside the model.
  *
  * The location is hostile. It must be relative and without "..", and the file that it leads to,

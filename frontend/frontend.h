@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ONNX bytes to a graph: the only folder that knows ONNX's file format and its old operator sets.
  *
  * Invariants of a graph that was loaded: it holds the newest operator semantics only, model-local

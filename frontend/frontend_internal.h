@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of frontend/ share: the wire scan, names, the builder and the upgrade interface.
  *
  * Invariants: strings in decoded messages hold no NUL inside; every tensor in a decoded message

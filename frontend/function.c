@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Model-local functions: a call is replaced by the function's body.
  *
  * A body sees its formal inputs and nothing of the graph around the call; attribute references

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients that a model asks for: Gradient of ai.onnx.preview.training names the values that it is
  * about in attributes, and operators that are the gradient of one other are that operator and its
  * derivative. Both become ullage::Derivative, which pass `derive` writes out.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The inputs of the model: their types are made static here, from the file and from what the user
  * said with --dim, --shape and --const. Every dimension that stays open is reported at once, with
  * the flag that closes it. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Loading a model: the steps in order. */
 #include "frontend/frontend_internal.h"
 

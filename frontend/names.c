@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A map from names to numbers: open addressing with a 64-bit FNV-1a hash. Iteration order is never
  * asked for, so nothing depends on the hash but speed. */
 #include "frontend/frontend_internal.h"

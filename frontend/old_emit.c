@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Nodes that rewrites of several nodes are made of. */
 #include "frontend/old_emit.h"
 #include "ir/build.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What rewrites that take several nodes are written with, beyond frontend_internal.h: common nodes
  * of ai.onnx and what they are made from. A rewrite checks what it needs first; after a problem or
  * an error it returns, and what it emitted until then is never seen. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What upgrades are written with: reading and changing a node that is on its way from the file's
  * operator set to the newest one, and emitting nodes into the graph. */
 #include "frontend/frontend_internal.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The order in which to build a graph's nodes.
  *
  * ONNX asks files to be topologically sorted, and nearly all are: one pass confirms it. Otherwise

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A graph as an ONNX file.
  *
  * Method: the graph's message is a list of pieces, heads that are written here and the bytes of

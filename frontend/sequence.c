@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sequences of tensors inside a graph: exporters write them for split, unbind and stack. Where
  * their lengths and positions are known when the model is compiled, which is nearly always, a
  * sequence is no more than a list of values, and its operators vanish here; so do optionals. One

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* TensorProto to a constant: bytes are borrowed from the file where they already are what the
  * graph wants (raw_data, one packed run of floats, external data), else decoded into its arena.
  * Nothing is allocated before the number of elements in the file was seen to fit the shape. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From the file's operator set to the newest one.
  *
  * The graph holds the newest semantics only. Most versions of an operator differ in nothing but

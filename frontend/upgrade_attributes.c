@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Upgrades that move attributes to inputs, or rename them. */
 #include "frontend/frontend_internal.h"
 

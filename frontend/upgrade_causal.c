@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* CausalConvWithState: a depthwise convolution that looks at what came before, in terms of Conv.
  *
  *     long = past, then x                  without a past, zeros: Conv's own padding

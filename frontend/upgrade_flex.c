@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* FlexAttention of ai.onnx.preview: attention with graphs that change scores and probabilities.
  * Without them it is Attention. With them it is written out, the graphs in their places, and pass
  * pattern finds what of it needs no matrix of scores: masks, biases, caps. */

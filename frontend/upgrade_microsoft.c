@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Operators of com.microsoft that real models carry (onnxruntime's optimizer, quantizer and
  * training, and exporters of language models, write them) in terms of ai.onnx: the table. Their
  * meaning is that of onnxruntime's ContribOperators.md, and where that is silent, of its CPU

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rewrites of com.microsoft's operators, by family; upgrade_microsoft.c has the table. The inputs
  * that the table asks for are present. */
 #ifndef UL_FRONTEND_UPGRADE_MICROSOFT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What com.microsoft's attention operators come to: Attention of ai.onnx, which makes no matrix of
  * scores, with masks that are added to the scores.
  *

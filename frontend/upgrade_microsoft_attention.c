@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attention and QAttention of com.microsoft, which project their input themselves, and
  * MultiHeadAttention, which is given queries, keys and values in one of several packings. */
 #include "frontend/upgrade_microsoft.h"

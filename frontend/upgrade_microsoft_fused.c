@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Operators of com.microsoft that are an activation, a product or a convolution with something in
  * front of it or behind it: onnxruntime's optimizer fuses them. */
 #include "frontend/upgrade_microsoft.h"

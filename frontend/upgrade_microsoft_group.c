@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* GroupQueryAttention and RotaryEmbedding of com.microsoft.
  *
  * Without a past, a prompt, query i sees keys 0 to i, and seqlens_k says no more than which rows of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products of integers that onnxruntime gives as floats: of inputs that are quantized before, or
  * by the operator itself. The sums stay integers: MatMulInteger, and a scale behind it. */
 #include "frontend/upgrade_microsoft.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* DynamicQuantizeLSTM of com.microsoft, what onnxruntime's dynamic quantizer makes of an LSTM.
  *
  * The input of all steps is quantized at once and multiplied by W; in each step the hidden state is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Operators of com.microsoft that normalise a sum: of a skip connection, or of embeddings. */
 #include "frontend/upgrade_microsoft.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Operators of onnxruntime's training graphs that overwrite what they read: accumulation of
  * gradients, and optimizers over sequences of tensors. What would be overwritten gets an output of
  * the model of its own, named after it with _out behind (build.c), which then overwrites it where

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Operators of com.microsoft on quantized tensors: DequantizeLinear, the operator of ai.onnx, and
  * QuantizeLinear. What computes in integers is found where all quantized models are read, in
  * passes/. Those with channels last are turned as integers. */

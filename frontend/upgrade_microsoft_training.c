@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gradient operators of onnxruntime's training graphs. Most are the operator that they are the
  * gradient of and its derivative (gradient.c); where a result is given and not what it was made
  * of, a row of ir/ops that reads the result. Their outputs that nobody names are not made. */

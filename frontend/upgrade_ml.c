@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Operators of ai.onnx.ml in terms of ai.onnx, and of what ir/ops/ml.def has besides: the table.
  * Strings have no tensors here, so what makes or takes them is refused, or withheld. */
 #include "frontend/upgrade_ml.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rewrites of ai.onnx.ml's operators on numbers, by family; upgrade_ml.c has the table. Their
  * meaning is that of onnxruntime's CPU kernels, where ONNX's text leaves anything open. */
 #ifndef UL_FRONTEND_UPGRADE_ML_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Operators of ai.onnx.ml that prepare features: Scaler, Normalizer, Binarizer,
  * ArrayFeatureExtractor, LabelEncoder of numbers; and ZipMap, which names scores. */
 #include "frontend/upgrade_ml.h"

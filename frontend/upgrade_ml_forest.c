@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The tables that Trees walks, of a forest.
  *
  * Problem: files have six comparisons, and tests of membership, with children anywhere; Trees asks

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Forests as ai.onnx.ml's files have them, once their attributes are read: upgrade_ml_trees.c reads
  * them, upgrade_ml_forest.c makes the tables of the operator Trees (ir/trees.h) of them. */
 #ifndef UL_FRONTEND_UPGRADE_ML_FOREST_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* LinearClassifier and LinearRegressor of ai.onnx.ml: a product, and what scores become. */
 #include "frontend/upgrade_ml.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What models on rows of features have in common: rows, labels, and what scores become. */
 #include "frontend/upgrade_ml.h"
 #include "ir/build.h"

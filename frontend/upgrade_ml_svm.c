@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* SVMClassifier and SVMRegressor of ai.onnx.ml: how near rows are to support vectors, products with
  * coefficients, and, of a classifier, votes of its pairs of classes.
  *

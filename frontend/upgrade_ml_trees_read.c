@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The attributes of TreeEnsemble, TreeEnsembleRegressor and TreeEnsembleClassifier as a forest.
  *
  * The older two list nodes by the numbers of tree and node, in any order, and weights by those of a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Upgrades of operators whose meaning changed: normalisation, softmax, resizing, one-hot. */
 #include "frontend/frontend_internal.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Scan-8 ran over a batch: every state and scanned input had a batch dimension in front. That is
  * today's Scan over the batch whose body is today's Scan over the sequence. */
 #include "frontend/frontend_internal.h"

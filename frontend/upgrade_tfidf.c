@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* TfIdfVectorizer in simpler operators: how often each n-gram of a pool occurs in a row of X.
  *
  * For n-grams of one length and one distance between their items, item k of all windows is a slice

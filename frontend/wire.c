@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The scan over a model's protobuf bytes that comes before decoding.
  *
  * Problem: a decoder copies every tensor's bytes, and trusts the message's nesting. Method: walk

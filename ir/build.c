@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The one way to add nodes, over ul_graph_insert_node. */
 #include "ir/build.h"
 

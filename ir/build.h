@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Adding nodes to a graph, one behind the other, at a place in a block's order.
  *
  * Invariants: what is added stands before what stood at the place; its first output bears the name

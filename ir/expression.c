@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The expressions of elementwise operators: a recursive-descent parser that builds kernel IR.
  *
  *   row     = [ "[" { name "=" number } "]" ] choice

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Folding a node with constant inputs: lowered alone, then interpreted. */
 #include "ir/infer.h"
 #include "ir/kernel_build.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The geometry of operators with windows and of products, read from shapes and attributes.
  *
  * Units: elements. Failure: the reason as text for shapes and attributes that do not fit together;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What gradient rules are written with. */
 #include "ir/gradient.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What gradient rules are written with: reverse mode as a pass from graph to graph.
  *
  * A rule is called once for a node, when the gradients of all that read its outputs have been

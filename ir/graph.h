@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The graph: typed values, nodes in execution order, nested blocks; building, editing and verifying
  * it.
  *

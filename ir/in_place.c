@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* May an output lie on an input?
  *
  * Method: each load of the input is held against each store to the output. The pair is safe when

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where a kernel loads and stores, for one question: may an output lie on an input's bytes? For
  * ir/lower.c alone.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What shape rules are written with, and the wrapper around a row's rule. Rules run on models
  * that nobody vouches for: everything odd is a message, never a crash. */
 #include "ir/infer.h"

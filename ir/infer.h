@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shape inference and constant folding of one node; what shape rules are written with. */
 #ifndef UL_IR_INFER_H
 #define UL_IR_INFER_H

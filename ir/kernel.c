@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Building kernels: hash-consed expressions with smart constructors, and statement lists.
  *
  * The constructors fold constants and use the ranges of i64 expressions to drop divisions,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The kernel IR, second level of ir/: what one fused group of nodes computes, as loops over typed
  * scalars. One lowering; printed as C and as CUDA, and interpreted for constant folding.
  *

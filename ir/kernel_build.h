@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Building, rewriting and interpreting kernels. */
 #ifndef UL_IR_KERNEL_BUILD_H
 #define UL_IR_KERNEL_BUILD_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The interpreter of kernels: constant folding and the operators' quick tests run on it.
  *
  * A tree walk over expressions and statements with one frame of variables; innermost loops whose

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the interpreter's files share: one scalar at a time (kernel_eval.c), or the iterations of a
  * loop side by side (kernel_eval_lanes.c), by the same operations (kernel_eval_scalar.c). */
 #ifndef UL_IR_KERNEL_EVAL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs loops of the interpreter with their iterations side by side.
  *
  * Problem: weights of a network that are computed from weights have millions of elements, and the

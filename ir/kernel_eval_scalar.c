@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Operations of the interpreter on single scalars.
  *
  * f32 arithmetic rounds after every operation; + - * / and sqrt of floats done in double round once

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One row for each operation of expressions: how texts write it. */
 #include "ir/kernel_text.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the text form of a kernel. Expressions are taken as they are written, nothing is folded; a
  * variable or buffer is known from the line on that declares it, so that every expression has its
  * type at once. What else must hold, scopes above all, is the verifier's business, which runs at

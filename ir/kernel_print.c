@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The text form of a kernel: one line per buffer and statement, what stands inside of a statement
  * indented below it. Expressions are nested text: parts that are shared have names already
  * (share.c), so it grows no larger than the C that targets print. */

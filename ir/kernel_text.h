@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Kernels as text, and what must hold of them: ir/README.md has the grammar.
  *
  * Invariants: parse(print(k)) prints the same bytes, and what a target makes of it is the same; ids

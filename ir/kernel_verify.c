@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checks the invariants of kernel.h: every expression once, for its type; then the statements in
  * their order, for what is in scope, where accesses lie, and which rounds of a loop they tell
  * apart.

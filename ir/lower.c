@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lowering one group of nodes to one kernel; lower.h has the contract.
  *
  * Problem: operators' hooks know nothing of fusion, and what a group computes must not depend on

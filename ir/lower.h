@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lowering: from one group of nodes to one kernel.
  *
  * A group has at most one node that is not a map (the anchor). Map nodes before it are computed

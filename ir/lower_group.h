@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lowering as a target asks for it: from one group of nodes to one kernel. */
 #ifndef UL_IR_LOWER_GROUP_H
 #define UL_IR_LOWER_GROUP_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The operator table: every row of every family, from ir/ops/all.def. */
 
 #include "ir/ops/hooks.h"

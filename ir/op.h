@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The operator table: one row for each operator, in ir/ops/<family>.def, of facts and hooks. */
 #ifndef UL_IR_OP_H
 #define UL_IR_OP_H

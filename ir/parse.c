@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the text form. A cursor walks the text; every production either advances it or sets the
  * diagnosis with the line number. Ids may be defined in any order; that each is defined once and
  * before its use is the verifier's business, which runs at the end. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The text form of a graph: one line per value list and node, nested blocks indented. Ids are the
  * graph's own, so that dumps of two passes can be compared and messages found in them. */
 #include "ir/op.h"

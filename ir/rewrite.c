@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Replacing values and nodes. */
 #include "ir/rewrite.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rewriting a graph: one value for another, one node for another.
  *
  * Method: values are forwarded in a map while a pass walks, nodes that it meets read through the

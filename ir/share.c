@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Naming what an expression uses more than once.
  *
  * Problem: expressions are hash-consed graphs, but they are printed as nested text, where a part

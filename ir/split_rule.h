@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a node takes of its inputs to compute a slice of its outputs; what such rules are written
  * with. */
 #ifndef UL_IR_SPLIT_RULE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Elements of constants. The small float formats are all described by one table and converted
  * through double, which holds every one of them exactly; runtime/lib/ul_small_float.h is the fast
  * form of the same conversions, and a test compares the two.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Constants: reading and making them. Their bytes may be borrowed from a mapped file. */
 #ifndef UL_IR_TENSOR_H
 #define UL_IR_TENSOR_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The text form of a graph. */
 #ifndef UL_IR_TEXT_H
 #define UL_IR_TEXT_H

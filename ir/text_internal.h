@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What print.c and parse.c share: which constants the text leaves out. */
 #ifndef UL_IR_TEXT_INTERNAL_H
 #define UL_IR_TEXT_INTERNAL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Blocks nests that move elements from one order in memory to another.
  *
  * Problem: where a load walks along one loop and the store along another, one of the two touches a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is asked of a training graph: how it learns. Numbers default to torch's where options are
  * made (compile/training.c); nothing here does. */
 #ifndef UL_IR_TRAINING_H

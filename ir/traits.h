@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a target is, as far as anything but its own code asks: facts, one row a target in
  * codegen/target.c, handed on whole from there to passes, lowering, the program and its source.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The tables of a forest, which ullage's operator Trees walks.
  *
  * A row is a word and a limit. The word of a branch holds flags, then the feature that it asks for,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Types of values: what an element is, and how many there are.
  *
  * Units: dims count elements, sizes bytes. limits.h keeps both in range.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checks the invariants of ir/graph.h: links in both directions, definition before use by a walk
  * over the blocks in execution order, and, where views are set, that they lie inside their base. */
 #include "ir/op.h"

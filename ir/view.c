@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where the elements of values are, and which nodes need no kernel, because their outputs are views
  * that the views pass has laid out. */
 #include "ir/view.h"

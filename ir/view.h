@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where the elements of values lie in memory. */
 #ifndef UL_IR_VIEW_H
 #define UL_IR_VIEW_H

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """BERT-base (Devlin et al. 2019), as Hugging Face's implementation exports.
 
 bert_base is at opset 14, its LayerNorms taken apart; bert_base_ln at opset 17 has the operator.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ConvNeXt-T (Liu et al. 2022), as torchvision has it: channels last inside every block."""
 
 import numpy as np

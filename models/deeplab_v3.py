@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """DeepLabV3 with a dilated ResNet-50 (Chen et al. 2017), as torchvision has it."""
 
 from lib_conv import bilinear, conv, conv_bn, image

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """DenseNet-121 (Huang et al. 2017), as torchvision has it.
 
 Every layer concatenates all maps of its block anew, as the exporter writes it: even the first

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """DS-CNN (Zhang et al. 2017) in the shape that MLPerf Tiny gives it: keywords in a second of sound.
 
 Ten MFCC of 49 frames, a convolution of 10x4, four depthwise-separable blocks of 64 channels, the

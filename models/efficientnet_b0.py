@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """EfficientNet-B0 (Tan and Le 2019), as torchvision has it: SiLU, squeeze-excite everywhere."""
 
 from lib_conv import conv_bn, head, image, scaled, squeeze_excite

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """FCN with a dilated ResNet-50 (Long et al. 2015), as torchvision has it."""
 
 from deeplab_v3 import dilated_resnet

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GPT-2 small (Radford et al. 2019), as Hugging Face's implementation exports, without a cache.
 
 The causal mask is a slice of a boolean buffer, chosen by Where; the language head is the token

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Inception-V3 (Szegedy et al. 2016), as torchvision has it, without the auxiliary classifier."""
 
 from lib_conv import avg_pool, conv_bn, head, image, max_pool

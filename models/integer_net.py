@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A small net with integer arithmetic, as onnxruntime's dynamic quantizer writes it.
 
 Activations are quantized by what they hold (DynamicQuantizeLinear), multiplied as integers

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Layers of transformers over a Net, written as PyTorch's exporter writes them."""
 
 import numpy as np

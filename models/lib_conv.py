@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Layers of convolution networks over a Net.
 
 Weights are scaled so that a signal of unit variance stays of the order of one through any depth:

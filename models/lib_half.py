@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Networks of float32 as models that are float16 or bfloat16 themselves.
 
 half(model, "fp16") is what torch exports of module.half(): weights, inputs, outputs and all between

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Builds an ONNX graph node by node, with the names that PyTorch's exporter gives.
 
 A Net holds the graph being built. Values are names (str). Scopes mirror modules:

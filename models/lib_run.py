@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random inputs for a model, and onnxruntime's answer to them."""
 
 import numpy as np

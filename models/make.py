@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Makes the ONNX models of this folder: well-known networks with seeded random weights.
 
     python models/make.py resnet50                      build/models/resnet50.onnx, batch 1

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """MobileNet-V2 (Sandler et al. 2018), as torchvision has it: ReLU6, linear bottlenecks."""
 
 from lib_conv import conv_bn, head, image, scaled

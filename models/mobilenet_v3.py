@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """MobileNet-V3 large (Howard et al. 2019), as torchvision has it: HardSwish, squeeze-excite."""
 
 from lib_conv import activate, conv_bn, image, linear, scaled, squeeze_excite

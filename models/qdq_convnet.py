@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A small residual convolution net, quantized as onnxruntime's static quantizer writes it.
 
 Every convolution reads uint8 activations and int8 weights (a scale per output channel) through

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Makes quantized networks: those of make.py, put through onnxruntime's own quantizers.
 
     python models/quantized.py resnet50_qdq             build/models/resnet50_qdq.onnx, batch 1

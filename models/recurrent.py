@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two-layer LSTM and GRU, one- and two-directional, as PyTorch exports them (batch first).
 
 The initial state is a ConstantOfShape over the batch that the input has; layers are joined by

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """RegNetY-400MF (Radosavovic et al. 2020), as torchvision has it: group width 8, squeeze-excite."""
 
 from lib_conv import conv_bn, head, image, squeeze_excite

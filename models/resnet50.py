@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ResNet-50 (He et al. 2016, torchvision's v1.5: the stride sits in the 3x3 convolution)."""
 
 from lib_conv import conv_bn, head, image, max_pool

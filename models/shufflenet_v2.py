@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ShuffleNet-V2 x1.0 (Ma et al. 2018), as torchvision has it: channel split and shuffle."""
 
 from lib_conv import conv_bn, image, linear, max_pool

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Swin-T (Liu et al. 2021), exported the long way.
 
 Everything that the Python of the model computes on sizes is in the graph: windows are cut by

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """U-Net (Ronneberger et al. 2015) with padding and BatchNorm; up by transposed convolution."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ViT-B/16 (Dosovitskiy et al. 2021), as torchvision has it, with nn.MultiheadAttention."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Light results of the forward pass, computed again where the backward pass looks at them.
  *
  * Problem: the gradient of Relu looks at y, which is as large as what it is made of. Where that is

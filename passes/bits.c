@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bits: what the backward pass asks of the forward pass as a yes or no alone is kept 8 to a byte.
  *
  *      y = Relu(c);  p = AveragePool(y)             y = Relu(c);  b = PackBits(Mask(y));  p = ..

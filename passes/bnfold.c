@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* BatchNormalization, and products and sums with one constant per channel, multiplied into the
  * weights of the Conv, ConvTranspose or Gemm before them:
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Folding factors into weights: what passes/bnfold*.c share. For these files alone. */
 #ifndef UL_BNFOLD_INTERNAL_H
 #define UL_BNFOLD_INTERNAL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Factors per channel behind a product, through its bias and Transposes (layer-scale):
  *
  *      Transpose(x W + b) * s  =  Transpose(x (W * s) + b * s)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Operands of a Concat that are produced in their place, so that joining them costs nothing.
  *
  * Problem: a Concat copies every operand, and holds operands and result at once. Method: an operand

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Common subexpressions: nodes with equal operator, attributes and inputs, and weights with equal
  * bytes.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Dead code: what no output of the model depends on.
  *
  * Method: a work list from the model's outputs backwards; a live node with nested blocks keeps

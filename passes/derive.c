@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients that the model itself asks for (Gradient of ai.onnx.preview.training, gradient
  * operators of onnxruntime), as nodes in the place of the one that asks.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Outputs that overwrite an input where it lies.
  *
  * Problem: what reads the input must run before the node that makes the output, and the file may

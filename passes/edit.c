@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Small edits and questions that several passes share. */
 #include "ir/op.h"
 #include "passes/passes_internal.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Einsums of two operands as matrix products.
  *
  * Problem: libraries and the attention pattern know products, exporters leave Einsum as it is.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Weights of convolutions with channels innermost, and of products of integers with what is summed.
  *
  * Problem: a library computes a convolution of images with channels innermost on weights that lie

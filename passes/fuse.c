@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Groups: which nodes one kernel computes.
  *
  * Problem: a value that only the next node reads need not exist in memory. Method: nodes in order;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a group costs in bytes, by the planner's account of all steps (planner/model/live.h).
  *
  *     x, y read at         1   2   3                 3

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A group must not wait for itself: no way may lead out of it and back in, views included. Found by
  * a search along users, from group to group; beyond MAX_VISITS there is taken to be one. */
 #include "passes/fuse_internal.h"

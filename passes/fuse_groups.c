@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Groups and trials of a block: who makes and reads what, and what a union of groups has. */
 #include <string.h>
 

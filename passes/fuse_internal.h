@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fusing: the parts of passes/fuse*.c. For these files alone.
  *
  * Fusing goes block by block. A group is known by the position, in its block, of the first node

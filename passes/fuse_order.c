@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Groups in an order in which each comes after what it needs, as near to the old one as can be: of
  * those that are ready, the one whose anchor (or last node) stood first. */
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which nodes one kernel can compute (ir/lower.h), whatever it costs:
  *
  *      Mul -> Relu -> Conv -> Add -> Relu -> ...

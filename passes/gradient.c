@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reverse mode: the gradients of a loss by the model's parameters, and their updates, as nodes
  * behind those of the model.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Models of 16 bits: what they have as f16 or bf16 becomes f32 that is stored so.
  *
  * Problem: a model may be written in 16 bits itself, or be converted, with Casts around what stays

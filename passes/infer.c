@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shape inference, constant folding and control flow with known conditions, in one walk in
  * execution order: a shape often hangs on a constant that folds only once other shapes are known.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Blocks written out for training: what is trained in a block, or through one, gets its gradient by
  * the rules of the operators in it.
  *

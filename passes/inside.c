@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Light results of the forward pass that kernels of the backward pass compute for themselves, where
  * --inside asks for it: products while they pack their operands, elementwise kernels as they load.
  *

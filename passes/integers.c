@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Integers between DequantizeLinear and QuantizeLinear.
  *
  * Problem: exporters and quantizers write a network of integers as floats between these two, or

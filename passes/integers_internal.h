@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of pass integers share.
  *
  * Scaled integers are (x - zero) * scale: what a DequantizeLinear of constants makes of x.

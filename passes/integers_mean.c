@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Means of 8-bit integers as sums in 32 bits, with the number of terms in the scale behind them.
  *
  * Over whole axes they are a ReduceSum. Over windows AveragePool is a convolution of each channel

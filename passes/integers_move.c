@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What only moves elements moves integers, which are a fourth of the bytes:
  *
  *      M(DequantizeLinear(x))     ->  DequantizeLinear(M(x))

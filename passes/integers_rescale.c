@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* QuantizeLinear of sums of scaled integers as one Rescale:
  *
  *      Q(sum of s_i (x_i - z_i))  =  round(sum of (s_i / sy) (x_i - z_i)) + zy

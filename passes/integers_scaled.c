@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Scaled integers: where they are, and what new nodes are added with. */
 #include "ir/infer.h"
 #include "ir/op.h"

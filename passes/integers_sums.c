@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products and convolutions of scaled integers as sums of integers.
  *
  *      sum of (x - zx) sx * (w - zw) sw + b  =  sx sw * (sum of x (w - zw) + c)

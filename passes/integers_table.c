@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Functions of one 8-bit value as tables of 256.
  *
  * What is elementwise between one Dequantize and the Quantize, constants beside it, depends on one

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products of one operand as one product.
  *
  *      q = x Wq + bq \

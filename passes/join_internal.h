@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files that join products share. */
 #ifndef UL_JOIN_INTERNAL_H
 #define UL_JOIN_INTERNAL_H

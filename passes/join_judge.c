@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What joined products cost, seen in the graphs that the rows behind make with and without them.
  *
  * A member leaves its set where the rows behind had fused more with it than its bias, where a view

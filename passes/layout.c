@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Channels-last: which values have dimension 1 innermost in their own bytes.
  *
  * Problem: a convolution sums over channels at every place, and is fastest by far where these lie

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Low-rank factors beside weights of products, where --lora asks for them (Hu et al., arXiv
  * 2106.09685).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The loss of a training graph: nodes behind the model's output, which becomes no output.
  *
  * Labels are an input. For classes they have the shape of the logits less the class axis: axis 1 if

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files that add a loss share. */
 #ifndef UL_PASSES_LOSS_INTERNAL_H
 #define UL_PASSES_LOSS_INTERNAL_H

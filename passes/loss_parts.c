@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What losses of classes are made of, whole or in pieces. */
 #include "passes/loss_internal.h"
 

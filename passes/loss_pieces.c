@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The loss over a vocabulary in pieces: neither the logits nor their gradient ever stand whole.
  *
  * Problem: logits y = x w of some thousand tokens over a large vocabulary, and their gradient, are

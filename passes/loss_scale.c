@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A dynamic loss scale: fp16 keeps gradients of small losses apart from 0, and none is learned of
  * that left its range.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Cheap maps behind a value, to be computed again from what they are made of. */
 #include "passes/maps.h"
 #include "ir/op.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Cheap maps behind a value: what passes share that compute light results again (again.c,
  * inside.c).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* BatchNormalization, Dropout and random tensors as training computes them. Of the first:
  * statistics of the batch, and running ones that are written once a step.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Weights of a few bits are read as they are packed.
  *
  * Problem: a weight of 4 bits in front of a DequantizeLinear takes a byte an element, and products

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What passes of weights of a few bits share: dequantized constants, and numbers of a few bits in
  * rows. Ownership: what is packed is the graph's. */
 #ifndef UL_NBITS_INTERNAL_H

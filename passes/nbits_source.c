@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which constants are read packed: those of at most 8 bits in front of a DequantizeLinear, or of
  * the elementwise Dequantize that pass integers makes of it, through Transposes and Casts behind
  * it. A scale is for a box of codes: `span` of them along each axis. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* --no-float: a program without any floating point, for processors that have none.
  *
  * Problem: pass integers leaves floats where a model has them: at its edges, in scales, and in what

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is a * x + b of one 8-bit value x, with numbers a and b for each channel: chains of Mul,
  * Div, Add and Sub of constants, Neg and BatchNormalization, and a Relu or Clip behind them. Where
  * there is one number for all, it is a table (integers_table.c).

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of pass no_float share: how a Quantize that ends floats is written with integers.
  * Each takes the Quantize and says whether it has changed it. */
 #ifndef UL_NO_FLOAT_INTERNAL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products of two 8-bit values: of their differences from their zero-points, and one Rescale. */
 #include "passes/no_float_internal.h"
 

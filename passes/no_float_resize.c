@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Resize of integers: sums of neighbours, weighed in fixed point.
  *
  * Where a Resize looks, and with which weights, is known before anything runs, axis by axis. Which

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Softmax and LayerNormalization of integers: a division of integers for each element.
  *
  * Softmax: with d = max - x, 0 to 255, e = exp(-sx d) is a table in fixed point, and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Scales in fixed point: y = (sum of (x - zero) * m + half) >> shift, in 64 bits.
  *
  * All terms and channels of a node have one shift, by the largest factor, whose m has 30 bits: what

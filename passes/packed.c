@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Constants of less than 8 bits stay packed where they can be.
  *
  * Problem: an element of 2 or 4 bits takes a byte of its own in the buffer, so that a kernel finds

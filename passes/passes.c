@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The pipeline as a table, and the runner. */
 #include "ir/text.h"
 #include "ir/training.h"

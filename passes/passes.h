@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From the graph as it was loaded to a graph that can be lowered: known types, no needless nodes,
  * a view for every value, a group for every kernel.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the passes share. A pass is one function of this type and one row in passes.c. */
 #ifndef UL_PASSES_INTERNAL_H
 #define UL_PASSES_INTERNAL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attention spelled out: MatMul(Softmax(Q K^T * scale + masks), V), and the Transpose behind it.
  *
  *      [batch, heads, queries, depth]   Q --\                  V --\

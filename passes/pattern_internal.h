@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What recognising patterns is done with.
  *
  * A row, or a recogniser in C, is asked for one node, the root, and walks from it to the producers

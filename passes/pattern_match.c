@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What patterns ask of the graph while they look back from a node, and how they rewrite what they
  * have found. */
 #include "passes/pattern_internal.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The patterns that are text, and what of them text cannot say. */
 #include "ir/infer.h"
 #include "ir/op.h"

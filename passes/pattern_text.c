@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Matches rows of text against the graph, and applies them.
  *
  * Problem: alternatives and operands that may change places multiply. Method: a list of goals, each

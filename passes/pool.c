@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Maps that keep the order of numbers, behind the max-pooling that they feed.
  *
  * Problem: in the backward pass of x -> Relu -> MaxPool, the gradient of Relu looks at its result

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Storage in 16 bits: which values lie in memory as f16 or bf16 (--precision).
  *
  * Problem: half of the bytes of a network in f32 say little of its results, but a few say much:

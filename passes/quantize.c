@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Weights of products become integers of 4 or 8 bits, where --quantize asks for it.
  *
  * Problem: in products of few rows weights are what is read and kept, and few bits of each are

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The visit of one node in reverse mode; see reverse.h. */
 #include "passes/reverse.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reverse mode over some nodes of the outermost block: where gradients are collected, and the visit
  * of a node, whose rule (ir/gradient.h) gives its inputs their shares. Nodes are visited from the
  * last to the first by the caller, who says where gradients begin and what they are wanted of. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Scans along other axes than the first.
  *
  * Problem: a program takes the slices of a scanned value one after the other, so they must lie one

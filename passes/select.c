@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is trained: which initializers of the model are parameters.
  *
  * Problem: a model file does not tell parameters from bounds, tables and factors that its exporter

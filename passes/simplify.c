@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Nodes that do nothing, and chains that are longer than need be.
  *
  * - what hands its input on unchanged (by its row's view hook, or a Cast to the same type, a Pad of

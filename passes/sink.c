@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reshapes and Transposes behind the elementwise nodes that follow them.
  *
  * Problem: fusion ends at a view, since what follows has other coordinates. Exporters flatten rows

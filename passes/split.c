@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Partial execution: computes a chain of steps in pieces, one after the other, so that the large
  * values between its ends never exist whole.
  *

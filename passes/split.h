@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Partial execution: what passes/split*.c share. For these files alone.
  *
  * A chain is what lies on the ways from one step to another; a step is a node or a group of nodes

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The pieces of a split: for each, slices of what the chain reads and a copy of its nodes, whose
  * results lie in their place of the whole results; then a Concat that only says so.
  *

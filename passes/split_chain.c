@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The chain of a split: which steps lie on the ways from its first to its last, whether they can be
  * copied, and what of theirs is needed outside. */
 #include "ir/view.h"

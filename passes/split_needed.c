@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which slice of every value of a chain one piece computes: found backwards from the piece's
  * results, each operator saying what it takes of its inputs. A value with several readers is
  * computed once, as far as any of them reads; where another is content with less, it gets a slice

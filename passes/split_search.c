@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Splits that bring the live sum of a graph down to a target.
  *
  * Problem: which chains to split, along which axis, into how many pieces. Method: while the largest

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A channel of zeros for images of three that a program rounds to 16 bits.
  *
  * Problem: channels of an image lie side by side, three of 16 bits, of which no two pixels begin at

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a step of the graph touches, and what it may store in the place of what it reads.
  *
  * Of kernels that exist it is known which output may lie on which input. Of others, an output may

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A graph as steps of the planner's.
  *
  * Problem: passes decide by bytes before there is a program. Method: the graph is walked as

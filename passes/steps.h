@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The steps of a graph as the planner sees them: what passes ask for the bytes that a
  * rewriting costs or saves.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tiles: a large parameter is updated while its gradient is formed, a part of its rows after the
  * other, so that the gradient never exists whole.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What tiles of gradients read. For passes/tiles*.c alone. */
 #ifndef UL_PASSES_TILES_H
 #define UL_PASSES_TILES_H

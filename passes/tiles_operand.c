@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What tiles of a gradient read, where it is light work of the forward pass: made by each tile for
  * itself.
  *

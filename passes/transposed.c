@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A transposed convolution whose windows do not overlap, as a matrix product.
  *
  * Problem: where the kernel is as large as the stride, each result hangs on one place of the input

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Loops whose body can only be typed when the round is known: one copy of the body a round.
  *
  * Problem: a body may slice by the loop counter (x[i:i+1]); its shapes are static in every round,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An optimizer's update of a parameter, in place: one node, where it is a map. */
 #include "passes/update.h"
 

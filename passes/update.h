@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Updates of parameters by an optimizer: nodes of a training graph. */
 #ifndef UL_PASSES_UPDATE_H
 #define UL_PASSES_UPDATE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Updates that look at a tensor as a whole or at blocks of it: of several nodes, sums and maps.
  *
  * Problem: an element's update depends on other elements' gradients, so that it is no map. Method:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where the elements of each value are.
  *
  * `own` gives every value dense bytes of its own, and puts a copy in front of the model's outputs

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What hangs on weights alone is computed when the program is made.
  *
  * Problem: networks come with weights that are made of others on every run: standardised ones,

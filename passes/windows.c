@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attention within windows (Swin): images that are rolled and cut into windows, and put together
  * and rolled back, as one movement of rows.
  *

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Copies the libraries that `program` needs into `tree`, all but those that every Linux with glibc
 # has, and what Debian says of their licences. In: patchelf, program, tree.
 file(GET_RUNTIME_DEPENDENCIES EXECUTABLES ${program} RESOLVED_DEPENDENCIES_VAR libraries

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What makes a plan smaller, and what stands in the way, as members of plan.json. */
 #include "report/report.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What of a plan's bytes is there because a library computes: why a target that calls one may need
  * more than one that does not. Beside these two and the scratch of calls, nothing should be.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A plan as tables: fields are quoted where RFC 4180 asks for it, lines end with CR LF. */
 #include "report/saved.h"
 

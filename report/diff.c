@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Two plans side by side.
  *
  * Values of one name are one value; scratch has the name of its step's node. What the two peaks

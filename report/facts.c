@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the forms of a report read off its plan. */
 #include "planner/model/timeline.h"
 #include "report/report.h"

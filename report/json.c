@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan.json, written: tables as columns, one column a line, so that a diff of two plans reads.
  * docs/plan-format.md documents every key. */
 #include "ir/view.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Typed and bounded values out of a plan.json. */
 #include "report/json_in.h"
 

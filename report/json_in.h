@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reading a plan.json. The file may have been edited by hand: everything is checked for type and
  * range as it is read.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan.json, read back for `check` and `--plan`. The file may have been edited by hand: everything
  * is checked for type and range here, and what it means by the planner's checker. */
 #include "report/json_in.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A ladder of plans as a table, for terminals, as CSV and as JSON: what each byte less costs.
  * docs/plan-format.md documents the columns. */
 #include "report/report.h"

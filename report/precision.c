@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What storing f32 in 16 bits (--precision) saves: by how much more the very values that lie in the
  * arena at the peak would be larger. Another plan might be found for those, and what kernels and
  * calls take for themselves could differ: this is no second plan. And what stays f32, by reason. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which positions read each live range, and where the forward pass ends.
  *
  * A read sees the copy of the value that is alive there. Two walks over the positions: one counts

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A plan for people and for machines: plan.json, the terminal's summary.
  *
  * Invariants: everything printed comes from the plan and the description beside it, never from a

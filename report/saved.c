@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reading a plan.json for reports: everything is held to its range here, since pictures and tables
  * are made of it without another look. */
 #include "report/saved.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A plan.json read without its model: what reports of saved plans are made of.
  *
  * Invariants: indices are in range (aliases, the peak, positions of ranges, classes); whether the

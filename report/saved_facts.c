@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a plan.json says beside its tables: bounds, budget, process, methods, and what other plans
  * would take. Members that are not there are of a later version than the plan; those that are there
  * are held to their range. */

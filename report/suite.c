@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Several models in one arena: a table for terminals, and "ullage-shared" with the plans in it.
  *
  *     reserved = what all keep between their runs + the largest of their runs */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A plan for the terminal: whether it fits, the sum table, the curve of live bytes and who stands
  * at its peak, what makes it smaller, how far from the bounds it is. In less than 40 lines: of
  * values at the peak, then of notes, as many as there is room for. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A plan as a trace for Perfetto (trace-event format, JSON). Values overlap, which complete slices
  * of one track may not: they are pairs of asynchronous events, each with an id of its own. */
 #include "report/saved.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a program that trains trains, and what keeps gradients in memory: for terminals and as JSON.
  */
 #include "report/report.h"

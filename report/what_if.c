@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Plans of models under other options as a table: for the terminal, as CSV and as JSON.
  * docs/plan-format.md documents the columns. */
 #include "report/report.h"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Builds the Python package from this tree: a wheel for every CPython from 3.9 on, with the program,
 # the libraries that it needs and the runtime in it. What building needs of Python comes from PyPI
 # into a venv of its own, build/venv-wheel.

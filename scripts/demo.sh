@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The demo: builds and installs ullage, compiles two trained networks, runs them, and trains one.
 #   1. digits: classifies handwritten digits that its training never saw;
 #   2. digits again, from random weights: trains it to 98 % on those pictures, without a budget and in

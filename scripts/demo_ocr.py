@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The parts of the demo around the OCR networks: drawing, cutting out, spelling.
 
     demo_ocr.py draw DIR                 picture.png, picture.npy (input of detection)

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Gets the trained text detection and recognition networks that the PyPI package
 # rapidocr-onnxruntime ships (PP-OCRv4) and prints the folder that holds them.
 # exit: 0, 77 when PyPI is out of reach

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Installs what building and testing need from Debian 12 or newer. Only what is missing;
 # as root, or through sudo. Nothing else is downloaded.
 #

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Makes the Python environment that the model generators and the reference tests use.
 # The compiler and the programs it makes never need Python.
 #

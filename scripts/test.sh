@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Installs what is missing, builds with gcc and -Werror, runs the tests. The quick tier takes some
 # minutes after the build.
 #

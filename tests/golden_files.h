@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Golden tests over files: what came out is compared with a file as a whole, or rewrites it. */
 #ifndef UL_TESTS_GOLDEN_FILES_H
 #define UL_TESTS_GOLDEN_FILES_H

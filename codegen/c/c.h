@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Kernels and programs as C. */
 #ifndef UL_CODEGEN_C_C_H
 #define UL_CODEGEN_C_C_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The C text of a contraction: one function for each schedule. */
 #include "codegen/c/contract_c.h"
 

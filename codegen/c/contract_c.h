@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The C text of contractions. */
 #ifndef UL_CONTRACT_C_H
 #define UL_CONTRACT_C_H

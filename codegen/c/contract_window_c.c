@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The C text of a contraction by windows over padded planes (codegen/kernel/contract_window.c). */
 #include "codegen/c/contract_c.h"
 #include "codegen/kernel/contract_window.h"

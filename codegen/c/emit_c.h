@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files that emit a program for the host share. */
 #ifndef UL_CODEGEN_C_EMIT_C_H
 #define UL_CODEGEN_C_EMIT_C_H

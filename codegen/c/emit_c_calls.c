@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Calls of oneDNN in model.c: the library as the runtime takes it, and a step that is a call. */
 #include "codegen/c/emit_c.h"
 #include "codegen/program/calls_internal.h"

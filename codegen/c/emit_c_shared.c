@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The Makefile of models that share an arena, for the host: a library of all of them. They are
  * compiled as each is by itself, so that they compute the same bits. */
 #include "codegen/c/c.h"
@@ -22,7 +23,8 @@ static void put_makefile(struct ul_text *text, const struct ul_emit_shared *shar
     const struct ul_emit_options *options = shared->options;
     ul_text_printf(
         text,
-        "# Builds libshared.a; `make CC=clang MARCH=` chooses a compiler and a plain processor,\n"
+        "# " UL_EMIT_SPDX
+        "\n# Builds libshared.a; `make CC=clang MARCH=` chooses a compiler and a plain processor,\n"
         "# `make -s libs` says what a program is linked with behind it.\n"
         "CC = %s\nAR = ar\nCFLAGS = %s\nMARCH = %s%s\nOPENMP =%s\n"
         "# Where gcc tunes for some processors it rounds products in short sums, but not in long "

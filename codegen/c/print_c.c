@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A kernel as C99.
  *
  * Every statement becomes a line or a loop; expressions are print_expr.c's. Loops whose iterations

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What target c and cpu make of a kernel's loops, in words: which of them threads share, which fill
  * vectors, and how sums of products are formed. */
 #include "codegen/c/c.h"

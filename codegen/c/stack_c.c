@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How many bytes of the stack the function of a kernel takes, with all that it calls.
  *
  * Problem: frames are made by the C compiler, which nobody has run yet. Method: what is printed

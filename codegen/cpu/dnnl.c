@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What oneDNN answers to a call: which implementation, in which layout of the weights, with how
  * much scratch. Nothing is computed here; the program makes the same descriptors again at its start
  * (runtime/lib/ul_dnnl_desc.h).

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* oneDNN as the library of target cpu. */
 #ifndef UL_CODEGEN_CPU_DNNL_H
 #define UL_CODEGEN_CPU_DNNL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files that work with oneDNN share: dnnl.c asks it, trial.c lets it compute, pieces.c
  * keeps what trials said, footprint.c counts what it keeps for itself. */
 #ifndef UL_DNNL_INTERNAL_H

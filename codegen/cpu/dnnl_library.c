@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* oneDNN as the library of a target, for one machine. The instruction set and the number of threads
  * are settings of the whole process in oneDNN 2 and OpenMP. */
 #include "codegen/cpu/dnnl.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How many bytes oneDNN keeps for a call, beside the buffer, as long as a program lives.
  *
  * Problem: a primitive is tables and generated code, 20 KiB to a megabyte of it, and the library

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pieces of calls: whether the library computes a piece of a call with the bits of the whole.
  *
  * Problem: chains are computed in pieces to keep a budget (passes/split.c), and a piece must have

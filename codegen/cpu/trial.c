@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lets oneDNN compute a call, or a piece of one, and says which bits came out.
  *
  * Problem: the library says nothing of the order in which it adds, and that decides the bits of a

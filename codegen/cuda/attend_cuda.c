@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attention on target cuda: sizes of tiles, and what its templates call. */
 #include "codegen/cuda/attend_cuda.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attention for target cuda: the CUDA text of a struct ul_attend, by templates of
  * runtime/ul_attention.cuh. A block of threads has a block of queries of one head; no score goes
  * to memory. Names and invariants in the text as in contract_cuda.h; the program includes

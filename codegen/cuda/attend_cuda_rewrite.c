@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Puts attention in place of loops that come to it, for target cuda.
  *
  * Problem: a few queries of a few heads with many keys (one token after a long text) would be one

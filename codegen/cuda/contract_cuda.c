@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The CUDA text of a contraction. Tiles are templates of runtime/cuda/ul_contract.cuh, those of
  * bytes of ul_contract_bytes.cuh; what is printed are the functions that they call: the operands at
  * flat coordinates, and the epilogue. */

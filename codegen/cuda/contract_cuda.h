@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tiled contractions for target cuda: the CUDA text of one UL_KS_CONTRACT statement.
  *
  * A contraction is run by a grid of blocks where it stands at the top of a kernel, or under loops

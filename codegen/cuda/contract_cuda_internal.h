@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the schedules of contractions on target cuda share. */
 #ifndef UL_CONTRACT_CUDA_INTERNAL_H
 #define UL_CONTRACT_CUDA_INTERNAL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Contractions as other statements: a thread for each sum, or parts of each sum.
  *
  * A thread for each sum. Problem: what is tiny, irregular or has one row (depthwise convolution) is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* In which order of k sums are formed.
  *
  * Problem: a convolution's k is (channel, row, column of the window), while channels-last input has

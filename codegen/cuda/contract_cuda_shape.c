@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How a contraction is run by a grid: from its shape and its strides alone.
  *
  * Large problems are cut into tiles of sums, the more sums to a thread the larger: a thread with

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How contractions of a kernel form their sums on target cuda, for pieces of a step that are to
  * have the bits of the whole. */
 #include "codegen/cuda/attend_cuda.h"

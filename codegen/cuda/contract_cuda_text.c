@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the templates of runtime/cuda/ul_contract.cuh and runtime/cuda/ul_attention.cuh call:
  * operands at flat coordinates, and the epilogue, as lambdas that see the kernel's variables. */
 #include "codegen/cuda/contract_cuda_internal.h"

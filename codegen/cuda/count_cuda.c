@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a run launches of a kernel, counted on the phases that print_cuda.c prints, and what of it
  * should not be: figures that tests hold, so that a change for the worse shows without a device. */
 #include "codegen/cuda/contract_cuda_internal.h"

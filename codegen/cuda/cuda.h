@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Kernels and programs as CUDA C++, and the libraries of a device. */
 #ifndef UL_CODEGEN_CUDA_CUDA_H
 #define UL_CODEGEN_CUDA_CUDA_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which calls of target cuda are cuBLASLt's and cuDNN's, from the graph alone: the compiler links
  * neither, and machines that build need no GPU.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files that emit a program for a device share. */
 #ifndef UL_CODEGEN_CUDA_EMIT_CUDA_H
 #define UL_CODEGEN_CUDA_EMIT_CUDA_H

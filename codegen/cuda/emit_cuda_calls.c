@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Calls of cuBLASLt and cuDNN in model.c: the libraries as the runtime takes them, and a step that
  * is a call. */
 #include "codegen/cuda/emit_cuda.h"

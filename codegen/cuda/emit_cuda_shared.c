@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The Makefile of models that share an arena, for a device: a library of all of them. */
 #include "codegen/cuda/cuda.h"
 #include "codegen/cuda/emit_cuda.h"
@@ -20,7 +21,8 @@ static void put_makefile(struct ul_text *text, const struct ul_emit_shared *shar
     const struct ul_emit_options *options = shared->options;
     ul_text_printf(
         text,
-        "# Builds libshared.a; `make NVCC=/opt/cuda/bin/nvcc CUDA_ARCH=sm_90` chooses a compiler\n"
+        "# " UL_EMIT_SPDX "\n# Builds libshared.a; `make NVCC=/opt/cuda/bin/nvcc CUDA_ARCH=sm_90` "
+        "chooses a compiler\n"
         "# and devices: sm_NN is machine code, compute_NN is PTX, which newer devices compile,\n"
         "# native is this machine's device; `make -s libs` says what a program is linked with "
         "behind it.\n"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The schedule of a kernel on a graphics processor.
  *
  * Problem: a launch takes microseconds, threads number a hundred thousand, and threads of different

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How a kernel is spread over a graphics processor: the schedule that print_cuda.c prints.
  *
  * A kernel is a list of phases, launched in order, some of them together; loops on the host repeat

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which threads of a team touch which elements, and so where the team must wait for itself.
  *
  * Method: statements are walked in the order in which they run, loops twice; what was accessed

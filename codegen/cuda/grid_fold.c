@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sums of partial results: an array that is halved until one element is left,
  *
  *     for j < 16: p[j] = p[j] + p[j + 16]

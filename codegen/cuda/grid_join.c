@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Phases that share a launch. A launch takes as long as some hundred thousand elements do, and an
  * operator like Concat is a phase an operand:
  *

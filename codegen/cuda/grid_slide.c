@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Neighbouring places of a window that one thread takes: what they have in common is loaded once.
  *
  * Problem: sums over a window in which a thread has some channels (grid_vector.c) load an element

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Phases that run as one launch, whose blocks wait for each other between them.
  *
  * Problem: a step of a recurrent cell is a few microseconds of work, which a launch takes alone,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Elements that a thread takes at once: where the innermost loop of the items, or of a loop that a
  * team shares, is contiguous in memory, a load or store of 16 bytes instead of one an element.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which indexes fit 32 bits, in which a graphics processor computes faster: loop variables, and
  * queries and keys of attention, names of sums and products of them, as far as every expression
  * that C would then compute in 32 bits stays in range. What comes from data or from contractions

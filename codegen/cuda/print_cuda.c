@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A kernel as CUDA C++: a __global__ function for each phase of its schedule (grid.h), or for some
  * that share a launch, and a host function that launches them.
  *

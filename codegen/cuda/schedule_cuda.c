@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What target cuda makes of a kernel, in words: its phases in the order of their launches, each
  * with its statements, as the kernel stands once it is rewritten for a device. */
 #include "codegen/cuda/attend_cuda.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the emitted folders of all targets share: places and names as text, the steps in their order
  * with the regions around them, the head of model.h, main.c. */
 #include "codegen/emit/emit_internal.h"
@@ -309,6 +310,7 @@ void ul_emit_header_begin(struct ul_emitter *emitter, const char *purpose)
         ul_text_put(text, "\n");
     }
     ul_text_printf(text,
+                   " * " UL_EMIT_SPDX
                    " */\n#ifndef ULLAGE_%s_H\n#define ULLAGE_%s_H\n\n#include \"ul_model.h\"\n\n"
                    "#ifdef __cplusplus\nextern \"C\" {\n#endif\n"
                    "#if defined(__GNUC__)\n#pragma GCC visibility push(default)\n#endif\n\n"
@@ -340,7 +342,7 @@ const char *ul_emit_set_up_text(struct ul_emitter *emitter, const char *handle)
 void ul_emit_main_c(struct ul_emitter *emitter)
 {
     ul_text_printf(emitter->text,
-                   "#include \"model.h\"\n#include \"ul_program.h\"\n\n"
+                   "/* " UL_EMIT_SPDX " */\n#include \"model.h\"\n#include \"ul_program.h\"\n\n"
                    "int main(int argc, char **argv)\n{\n"
                    "    return ul_program_main(&%s_model, argc, argv);\n}\n",
                    emitter->options->prefix);

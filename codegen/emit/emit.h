@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How a program is written out as source. */
 #ifndef UL_CODEGEN_EMIT_EMIT_H
 #define UL_CODEGEN_EMIT_EMIT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Calls of a library in model.c: the constant tables that runtime/lib/ul_library.h describes, and
  * the steps that run them. */
 #include "codegen/emit/emit_internal.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The files of an emitted folder that are not generated text: weights and the runtime. */
 #define _POSIX_C_SOURCE 200809L
 #include "codegen/emit/emit_internal.h"
@@ -275,5 +276,5 @@ enum ul_status ul_emit_runtime(struct ul_emitter *emitter, const char *directory
         if (is_program || strcmp(rooms[i], "host") != 0) /* the room of main */
             UL_TRY(copy_room(emitter, rooms[i], directory));
     }
-    return UL_OK;
+    return copy_file(emitter, emitter->options->runtime_dir, "LICENSE", directory);
 }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The folder of a planned program: what every target writes, in this order. */
 #include "codegen/emit/emit_internal.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files that emit a program share. */
 #ifndef UL_EMIT_INTERNAL_H
 #define UL_EMIT_INTERNAL_H
@@ -5,6 +6,9 @@
 #include "codegen/emit/emit.h"
 #include "codegen/program/program.h"
 #include "planner/model/plan.h"
+
+/* In the first comment of each generated file: what is made of a model is its author's own. */
+#define UL_EMIT_SPDX "SPDX-License-Identifier: 0BSD"
 
 enum ul_emit_space { UL_EMIT_ARENA, UL_EMIT_INPUT, UL_EMIT_OUTPUT, UL_EMIT_ROM, UL_EMIT_OFFLOAD };
 struct ul_emit_place {

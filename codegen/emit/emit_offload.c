@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Transfers between the arena and where values are offloaded to: which bytes each moves, and what
  * the wait for it is, in an entry point that may leave some out.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The tables at the end of model.c: what runtime/lib/ul_model.h says a model says of itself. */
 #include "codegen/emit/emit_internal.h"
 #include "codegen/program/target.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a program that trains has beside a run: its table, struct ul_rt_training of
  * runtime/lib/ul_model.h, and the functions of its library form. */
 #include "codegen/emit/emit_internal.h"

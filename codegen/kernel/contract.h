@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tiled contractions for target c: the C text of one UL_KS_CONTRACT statement, and the scratch
  * bytes that its schedule needs.
  *

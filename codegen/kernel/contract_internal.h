@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the schedules of contractions share: the shape seen as flat m, n and k, and text helpers. */
 #ifndef UL_CONTRACT_INTERNAL_H
 #define UL_CONTRACT_INTERNAL_H

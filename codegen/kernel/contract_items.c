@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How a contraction is shared out to threads.
  *
  * Sums are independent of each other, so any cut between them keeps every bit; what differs is how

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which contractions multiply narrow integers, and as what.
  *
  * Problem: an i32 sum of products of bytes needs neither operands nor multipliers of 32 bits.

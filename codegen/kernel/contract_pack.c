@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reading operands: b along runs of columns, a by rows.
  *
  * b is visited as for k { for runs of columns { ... } }, a run being the part of the current

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a contraction looks like to a schedule: dimensions merged, sizes of blocks chosen.
  *
  * Problem: operands and epilogues index with several variables (batch, row, channel, kernel

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The parts that every schedule's text is made of. */
 #include "codegen/kernel/contract_internal.h"
 #include "ir/kernel_build.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One output channel over a window of few taps: depthwise convolution.
  *
  * A strip of the input is copied to scratch with its padding, so that every tap of every output

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Windows over padded planes: what contract_window.c finds and a target prints. */
 #ifndef UL_CONTRACT_WINDOW_H
 #define UL_CONTRACT_WINDOW_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What one call of a kernel does, in counts that a device profile turns into time: floating-point
  * operations, and operations by the unit that limits them (enum ul_work_kind), both by walking the
  * kernel's loops. Loops whose count is an expression are taken at their greatest; both branches of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which loops are lookups of bytes, side by side, in a table of 256.
  *
  * Problem: no compiler makes vectors of a load from where another load says, but machines can look

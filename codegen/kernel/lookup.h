@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Loops that do nothing but look bytes up: to[i] = table[from[i]]. */
 #ifndef UL_CODEGEN_LOOKUP_H
 #define UL_CODEGEN_LOOKUP_H

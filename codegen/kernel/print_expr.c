@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Expressions as text: nested, since the lowering names what is used twice. Integer arithmetic goes
  * through the runtime's helpers where it could overflow; index arithmetic, whose range is known, is
  * plain. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Expressions, and the statements that need nothing else, as text that is C99 and CUDA C++ alike:
  * what the printers of all targets share. For codegen/ alone.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Device profiles: the cost of a step, and the built-in table.
  *
  * Graphics processors are at the peaks of their makers' data sheets (dense, without sparsity, boost

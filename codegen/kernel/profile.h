@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How fast a device is, and what a step costs there. */
 #ifndef UL_CODEGEN_KERNEL_PROFILE_H
 #define UL_CODEGEN_KERNEL_PROFILE_H

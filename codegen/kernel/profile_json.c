@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The file of a device profile, written and read (codegen/README.md documents every key). */
 #include "codegen/kernel/profile.h"
 

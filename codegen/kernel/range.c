@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ranges of whole numbers, found from the leaves up: enough for zero-points, which are elements of
  * a few bits, and what is made of them. Names are followed to their one definition. */
 #include "codegen/kernel/range.h"

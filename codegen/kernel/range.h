@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is known of the values of an expression before anything runs: whole numbers between two
  * ends. Owns nothing, nothing fails but to find a range. */
 #ifndef UL_RANGE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which statements of a kernel threads share.
  *
  * Problem: starting threads on a statement and waiting for all of them takes microseconds, so work

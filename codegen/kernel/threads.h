@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How a kernel is spread over threads: the schedule that print_c.c prints and cost.c counts.
  *
  * A region is a statement, run by one thread so far, that threads share: a loop of independent

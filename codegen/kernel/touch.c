@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the iterations of loops touch: which variables depend on which loops is found by passing
  * over the body until nothing changes, since values are carried from round to round. */
 #include "codegen/kernel/touch.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the iterations of a nest of loops touch: what keeps them from running at the same time, and
  * what each of them needs of its own. For the schedules of codegen/ alone.
  *

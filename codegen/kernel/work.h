@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What one call of a kernel does: operations by kind, and what it loads and stores. */
 #ifndef UL_CODEGEN_KERNEL_WORK_H
 #define UL_CODEGEN_KERNEL_WORK_H

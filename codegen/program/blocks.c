@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Blocks in order, control flow as regions of steps.
  *
  * A Loop or Scan runs its body's steps once a round. A carried value has bytes of its own that span

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which groups of a graph run as calls of the target's library, and how their weights lie.
  *
  * Problem: a call wants its constant weights in a layout of its own, and they are to be held once.

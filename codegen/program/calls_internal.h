@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Groups of nodes as calls of a numerical library.
  *
  * library.c says what a group would be as one call, from the graph alone; the target's library

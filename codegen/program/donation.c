@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whether outputs may overwrite the inputs that they are donated: nothing reads the old elements
  * once the first of the new ones may be there.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The entry points of a program: what may be called of it, on which inputs and outputs.
  *
  * All run steps of one timeline, of which some may do without others: an evaluation needs those

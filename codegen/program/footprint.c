@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a program takes beside its buffer.
  *
  * Problem: a budget is for a process, and a process holds more than the buffer. Method: what a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a program takes beside its buffer. */
 #ifndef UL_CODEGEN_PROGRAM_FOOTPRINT_H
 #define UL_CODEGEN_PROGRAM_FOOTPRINT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The functions of a program: kernels with equal text are one, and equal calls of a library are
  * one: what they work on is given when they run. */
 #include "codegen/kernel/threads.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A group of nodes becomes a step: a kernel of ours or a call of the target's library, or both
  * where nobody knows before the program starts whether the library has the call. */
 #include "codegen/kernel/contract.h"

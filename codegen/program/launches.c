@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a run launches on a device: each position of the plan as its step is emitted, as often as
  * the loops around it go round. Both sides of a branch are launched; a device finds out which of
  * them does anything. */

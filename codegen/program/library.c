@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A group of nodes as one call of a library: the anchor, then what follows it.
  *
  * Convolutions and pooling are taken as the operators' own geometry has them (ir/geometry.h);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the compiler asks of a target's numerical library. */
 #ifndef UL_CODEGEN_PROGRAM_LIBRARY_H
 #define UL_CODEGEN_PROGRAM_LIBRARY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attention as a call: queries, keys and values by strides, [batch, head, position, element].
  *
  * Operands of rank 3 have heads side by side along their last axis; the result may be stored in

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products of integers as calls: sums in i32, and how they become numbers of another type.
  *
  *      ConvInteger -> Add (i32) -> Rescale             bias, scale, zero of the result, saturation

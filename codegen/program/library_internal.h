@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files that describe calls share. */
 #ifndef UL_LIBRARY_INTERNAL_H
 #define UL_LIBRARY_INTERNAL_H

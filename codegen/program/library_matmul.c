@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Matrix products as calls: src [batch .., m, k] times weights [batch .., k, n].
  *
  * Operands are taken as they lie, transposed or as slices: strides say it. Axes of the batch that

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products with weights of a few bits as calls: src [m, k] times codes [n, blocks, bytes], and
  * their gradients, src [m, n] times the same codes turned.
  *

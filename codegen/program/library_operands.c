@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Post-operations and operands of a call that is being described.
  *
  * An operand is a value from outside of the group. It becomes the bias where it is one per channel

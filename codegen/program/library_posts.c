@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What follows the anchor of a group, as post-operations of its call.
  *
  * The nodes behind the anchor must be a chain: each takes what the one before made, alone or with

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A value as a tensor of a call. */
 #include "codegen/program/library_internal.h"
 

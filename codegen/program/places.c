@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The bytes that steps read and write: base values of the graph, temporaries between two steps, and
  * the books of a run or a library. Each is a value of the planner's problem. */
 #include "codegen/program/program_internal.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The kernels of a program as text: what each computes, how the target spreads it, and where its
  * emitted text is called so. */
 #include "codegen/program/program.h"

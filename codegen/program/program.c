@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From a fused graph with views to a program: its steps, its functions, the places that they work
  * on, its entry points, and all of it as the planner's problem. */
 #include "codegen/program/program_internal.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From a fused graph to a program: kernels, steps, the planner's problem, and the emitted C.
  *
  * Invariants: a step is one call of one kernel; kernels with equal text are one function; the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files that build a program share.
  *
  *      blocks.c    blocks in order; If, Loop and Scan become regions of steps

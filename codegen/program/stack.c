@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How deep the stack gets below a caller of the program, at most.
  *
  *     model_run > run_steps > k7 > ...        the deepest kernel, with what it calls

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A step joins the program, and the planner's problem learns what it reads and writes, in which
  * ways it may run, and what must come before it. */
 #include "codegen/program/program_internal.h"

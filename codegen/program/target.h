@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a target is: its facts, and how it prints and emits. */
 #ifndef UL_CODEGEN_PROGRAM_TARGET_H
 #define UL_CODEGEN_PROGRAM_TARGET_H

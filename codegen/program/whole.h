@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The program of a graph before chains of it were split. */
 #ifndef UL_CODEGEN_PROGRAM_WHOLE_H
 #define UL_CODEGEN_PROGRAM_WHOLE_H

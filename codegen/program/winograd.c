@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which convolutions may run by Winograd's method instead of the library's direct one.
  *
  * Problem: the transformed weights take 16/9 of the bytes of the plain ones, and the method is only

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Convolutions of 3x3 by Winograd's method. */
 #ifndef UL_CODEGEN_PROGRAM_WINOGRAD_H
 #define UL_CODEGEN_PROGRAM_WINOGRAD_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a step computes and moves, for the cost model (kernel/cost.c, kernel/profile.c). */
 #include "codegen/program/program_internal.h"
 #include "codegen/program/target.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attention by blocks of queries and tiles of keys, so that the matrix of all scores never exists:
  *
  *     for batch, head, block of queries:                  independent

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the hooks of the attention family share. */
 #ifndef UL_OPS_ATTENTION_H
 #define UL_OPS_ATTENTION_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files share that lower the gradient of attention: all of it
  * (attention_gradient_lower.c), a block of its queries (attention_gradient_block.c). */
 #ifndef UL_OPS_ATTENTION_BACKWARD_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gradient rules of the attention family. */
 #include "ir/ops/attention_backward.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A block of queries in the gradient of attention: its scores again, their slopes, and what
  * queries, keys and values have of them (attention_gradient_lower.c). */
 #include "ir/ops/attention_backward.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The gradient of attention by blocks of queries with all keys that they see, so that the matrix of
  * all scores never exists: a block's scores are computed again. Where queries see no later keys,
  * blocks go in a few bands, each with the keys up to its last query. With P the weights, g the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* LinearAttention: attention with a state in place of keys and values (DeltaNet, RetNet, GLA).
  *
  * A head of keys has a state S of [size, value_size], and one column of it depends on no other:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What LinearAttention and its gradient share. Units: elements. */
 #ifndef UL_OPS_ATTENTION_LINEAR_H
 #define UL_OPS_ATTENTION_LINEAR_H

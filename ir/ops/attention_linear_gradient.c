@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The gradient of LinearAttention. A pass forwards keeps the states in scratch; the pass backwards
  * has dS, the gradient of the state, in place (S' is the state that has decayed, u what the key is
  * stored with):

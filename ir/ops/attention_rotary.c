@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* RotaryEmbedding as a map: each element meets its partner of the pair that is rotated. */
 #include "ir/infer.h"
 #include "ir/kernel_build.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of scores: the largest, sums of exponentials and of products. Each is formed in lanes, which
  * a vector holds, that are then folded in a fixed tree: loops without leave to reorder floats. */
 #include "ir/kernel_build.h"

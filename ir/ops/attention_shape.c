@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attributes and shapes of Attention. */
 #include "ir/infer.h"
 #include "ir/ops/attention.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* FusedRotary, what the pattern pass finds where a rotary embedding is spelled out:
  *
  *      y[j] = x[j] * cos[j] + r[j] * sin[j]

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Truths packed 8 to a byte, and unpacked. Where the packed dimension is not the innermost in
  * memory, both are loops over whole rows with the same bit of each byte. */
 #include "ir/kernel_build.h"

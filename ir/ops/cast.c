@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Cast, CastLike and BitCast.
  *
  * ONNX leaves floats out of an integer's range undefined; here they saturate, NaN gives 0, and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checks of shape rules; see check.h. */
 #include "ir/ops/check.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checks that the shape rules of several families share. Each sets a message that names the node
  * and says what is expected, and returns UL_INVALID or UL_UNSUPPORTED. */
 #ifndef UL_OPS_CHECK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Col2Im: overlapping blocks added back into an image. Each pixel gathers the blocks that cover
  * it, so that pixels are independent of each other. */
 #include "ir/ops/vision.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Concat: one loop nest for each input, so that every copy is contiguous and free of tests. */
 #include "ir/ops/hooks.h"
 

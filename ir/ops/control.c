@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "ir/infer.h"
 #include "ir/kernel_build.h"
 #include "ir/ops/hooks.h"

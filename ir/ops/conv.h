@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the hooks of the conv family share. */
 #ifndef UL_OPS_CONV_H
 #define UL_OPS_CONV_H

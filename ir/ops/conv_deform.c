@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* DeformConv: convolution whose kernel positions are moved by offsets that are data.
  *
  * For each output row and up to COLUMNS of its pixels, the samples (bilinear, zero outside of the

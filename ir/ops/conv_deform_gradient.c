@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The gradient of DeformConv, by what it is made of: samples of the input at moved places, which
  * GridSample gives again, times the mask, times the filters.
  *

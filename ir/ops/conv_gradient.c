@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients of convolutions. With y = conv(x, w): the input's is the transposed convolution of the
  * result's gradient by the same filters, that of the filters a sum over all places of the window:
  *

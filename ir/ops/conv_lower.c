@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Convolution as a contraction for each batch and group: m = output channels, n = output pixels,
  * k = (input channel, kernel position). Depthwise convolution is the case of one row. */
 #include "ir/kernel_build.h"

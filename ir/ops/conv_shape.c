@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attributes and shapes of convolutions: what fits together, and the size of the result. */
 #include "ir/ops/conv.h"
 

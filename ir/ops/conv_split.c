@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Slices of convolutions: along the batch, or along a spatial dimension with the rows around it
  * that the kernel reaches; the padding stays at the outer slices. Channels are not split: the
  * weights would have to be.

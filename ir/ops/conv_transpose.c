@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ConvTranspose without atomics, gathered by output element.
  *
  * Output o takes input i through kernel position k where i * stride = o + pad - k * dilation. So

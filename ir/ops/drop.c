@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Dropout as training computes it: what is dropped is a function of the step's key, the node's seed
  * and the element's position, so that no mask is stored, and the backward pass, or a forward pass
  * that runs again, drops the same. A step that evaluates has a key below 0, by which nothing is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Dropout: a copy when it is not training or its ratio is 0 (and then a view), else elements are
  * kept with the probability 1 - ratio and scaled by its inverse. Data and mask come from the same
  * draw. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shape rules of elementwise operators. They take exactly the element types that ONNX gives each
  * operator, so that a kernel never meets one that it has no arithmetic for. */
 #include "ir/ops/hooks.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients of elementwise operators that the texts of their rows alone do not say. */
 #include "ir/ops/hooks.h"
 

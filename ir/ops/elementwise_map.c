@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Elementwise operators whose expression depends on more than their operands' numbers. */
 #include "ir/kernel_build.h"
 #include "ir/lower.h"

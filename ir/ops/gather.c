@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Operators that read where the data says. Such an index is clamped and reported at run time;
  * negative ones count from the end. */
 #include "ir/ops/hooks.h"

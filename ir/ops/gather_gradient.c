@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients of what reads and writes by indexes in the data: reading is the gradient of writing,
  * and adding up in zeros that of reading. The order of sums is that of the updates in memory. */
 #include "ir/ops/movement.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tensors that follow from shapes, coordinates and a few numbers. */
 #include "ir/ops/hooks.h"
 

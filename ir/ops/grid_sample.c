@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* GridSample: elements at places that a grid of coordinates in [-1, 1] names; AffineGrid, which
  * makes such grids. */
 #include "ir/ops/vision.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients of GridSample: what was interpolated from elements is added to them, a channel at a
  * time in the order of the results; a coordinate has the sum over channels of what the result moves
  * with it. And of AffineGrid, whose result is a product with constant places. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Loops over outputs with carried state; see lanes.h. */
 #include "ir/ops/lanes.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lanes: how the families loop over outputs that each need an inner loop of their own.
  *
  * Loops follow the order in which a value that the caller names lies in memory. Outputs are visited

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* NegativeLogLikelihoodLoss and SoftmaxCrossEntropyLoss.
  *
  * The loss of one target is -log p[class] * weight[class], 0 where the class is ignore_index; the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* MatMul and Gemm as contractions: m = rows (and, where the second operand is one matrix, the
  * batch in front of them), n = columns, k = the inner dimension. Where a target wants its batches
  * sorted, dimensions of the batch that one operand alone has are rows or columns, too. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the hooks of the matmul family share. */
 #ifndef UL_OPS_MATMUL_H
 #define UL_OPS_MATMUL_H

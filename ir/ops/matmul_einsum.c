@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Einsum: two operands become a contraction, any other number plain loops.
  *
  * Labels of the equation are the loops. With two operands a label is of the batch (both operands

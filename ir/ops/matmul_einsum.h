@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The equation of an Einsum. */
 #ifndef UL_OPS_MATMUL_EINSUM_H
 #define UL_OPS_MATMUL_EINSUM_H

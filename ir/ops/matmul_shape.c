@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shapes of matrix products as numpy.matmul has them, and the rules of the family. */
 #include "ir/infer.h"
 #include "ir/ops/matmul.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parts of matrix products: along the batch, the rows, or the columns of the result. What is summed
  * over stays whole. */
 #include "ir/ops/matmul.h"

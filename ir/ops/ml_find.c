@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Find: places of keys in a sorted table, by a search that halves it without a branch. */
 #include "ir/ops/hooks.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Trees: a forest walked without branches.
  *
  * Problem: the way through a tree is a chain of loads, each of which waits for the comparison

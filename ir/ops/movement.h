@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What rules of movements read again after inference has checked it. */
 #ifndef UL_OPS_MOVEMENT_H
 #define UL_OPS_MOVEMENT_H

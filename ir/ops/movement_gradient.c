@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients of movements: back where the elements came from; what was read more than once adds up.
  */
 #include "ir/ops/movement.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* MatMulNBits of com.microsoft: products with weights of a few bits.
  *
  * The contraction reads the bytes as they lie. Its k is cut into blocks, bytes (of odd bits: runs

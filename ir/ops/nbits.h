@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the operators with weights of a few bits share: expressions that unpack them. */
 #ifndef UL_OPS_NBITS_H
 #define UL_OPS_NBITS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* GatherBlockQuantized of com.microsoft: rows of a table whose elements have a few bits, unpacked
  * as they are read. A table in u8 holds 8 / bits elements a byte along its last axis, and so do its
  * zero points. Beside what com.microsoft has there is what passes set: `zero`, the zero point of

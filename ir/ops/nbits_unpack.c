@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Unpack: a constant of elements below 8 bits, from the bytes that ONNX stores. What reads it loads
  * a byte and takes its part of that, so the elements never lie in memory one by one. */
 #include "ir/kernel_build.h"

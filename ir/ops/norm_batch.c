@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* BatchNormalization. With given statistics it is a map; in training mode the statistics are those
  * of the batch, and the running ones are moved towards them. */
 #include "ir/ops/norm.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients of normalisations by the moments of a set of elements: layer, root mean square,
  * instance, group, mean-variance. With n = (x - mean) * inverse and h = g * scale:
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The gradient of a normalisation's input, as one kernel; see norm_gradient.c. */
 #include "ir/ops/norm.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* GroupNormalization and InstanceNormalization, whose groups are channels, in steps of their own.
  *
  * Where channels lie innermost a group is a few neighbouring channels at every place, so that a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Normalisation by the moments of a part of the input: instance, layer, group, root mean square,
  * and mean-variance over given axes. They differ in which dimensions form a set and in what scale
  * and bias are indexed by. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* LRN (division by the squares of neighbouring channels) and LpNormalization. */
 #include "ir/ops/norm.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients of normalisations that smaller operators express: by given statistics, by neighbouring
  * channels, by a norm. */
 #include "ir/ops/norm.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Mean and deviation of sets; see norm_moments.h. */
 #include "ir/ops/norm_moments.h"
 

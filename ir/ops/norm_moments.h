@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Mean and inverse deviation of sets of elements, as the normalisations need them.
  *
  * Statistics are formed in two passes over the set, the second about the mean, which keeps its

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Softmax, LogSoftmax and Hardmax over an axis, or over all dimensions from it on. */
 #include "ir/ops/norm.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients of Softmax and LogSoftmax: rows at once, from the result alone.
  *
  *     y = softmax x       dx = y (g - sum of g y)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Slices of normalisations: along every dimension that no statistic is taken over. */
 #include "ir/ops/norm.h"
 

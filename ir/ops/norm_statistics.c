@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Batch statistics as training keeps them: per channel, apart from what they normalize, which is
  * then a map, and is computed again wherever it is read.
  *

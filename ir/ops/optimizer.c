@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Adagrad, Adam and Momentum, as the operators' specification states them. */
 #include "ir/ops/hooks.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pad and CenterCropPad. A negative pad crops; what reflects, repeats or wraps is what is left
  * after cropping. */
 #include "ir/ops/movement.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Long sums in parts; see partials.h. */
 #include "ir/ops/partials.h"
 #include "ir/kernel_build.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parts: long sums on a device, where a thread or a block an output would leave most of it waiting.
  *
  * The terms of an output, in the order of memory, come in parts:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Operators that change the order of dimensions. */
 #include "ir/ops/hooks.h"
 

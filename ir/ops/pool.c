@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pooling over sliding windows, and over everything.
  *
  * Per output block (lanes along the last dimension, or along the channels where they lie innermost)

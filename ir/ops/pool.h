@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What pooling and its gradients share. */
 #ifndef UL_OPS_POOL_H
 #define UL_OPS_POOL_H

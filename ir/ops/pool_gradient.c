@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients of pooling: what the windows that hold an element hand on to it. Those of the largest
  * hand on to the tap that the forward pass has found; averages and norms to all. */
 #include "ir/ops/pool.h"

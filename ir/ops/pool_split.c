@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Slices of pooling: along batch and channels, or along a spatial dimension with the rows around it
  * that the windows reach; the padding stays at the outer slices. Taps are visited in order, and
  * those outside never, so that a slice combines what the whole does. */

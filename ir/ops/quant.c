@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Quantisation as expressions. */
 #include "ir/ops/quant.h"
 #include "ir/kernel_build.h"

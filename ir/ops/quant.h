@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Quantisation as expressions.
  *
  * A value x is kept as round(x / scale) + zero, ties to even, saturated to the type.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ConvInteger, QLinearConv, MatMulInteger and QLinearMatMul: sums of 8-bit products in i32. */
 #include "ir/kernel_build.h"
 #include "ir/ops/conv.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* QuantizeLinear and DequantizeLinear: one scale for the tensor, for each index of an axis, or for
  * each block along it; Quantize and Dequantize: scales that broadcast. */
 #include "ir/infer.h"

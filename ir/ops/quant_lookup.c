@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lookup: a function of 8-bit integers as a table of its results. */
 #include "ir/kernel_build.h"
 #include "ir/ops/quant.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rescale: sums of integers in scales of their own, as integers in another scale. */
 #include "ir/kernel_build.h"
 #include "ir/ops/quant.h"

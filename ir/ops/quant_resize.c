@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ResizeInteger: neighbours of integers, weighed by integers.
  *
  * Where floats find places and weights as they run (resize_lower.c), this reads them from tables:

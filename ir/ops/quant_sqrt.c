@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* IntegerSqrt: a root without floats, a bit after the other. */
 #include "ir/kernel_build.h"
 #include "ir/ops/quant.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Random tensors. ONNX leaves the generator open; here it is Philox with 64 bits of counter and
  * of seed (ir/kernel.h). Every element owns four draws, so that no two share any. */
 #include "ir/ops/random.h"

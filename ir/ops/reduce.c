@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The Reduce operators: combine the elements of each set of dimensions into one.
  *
  * A rule (reduce.h) says what is done to each element, how elements combine and what is done to

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The reduction that pooling over everything shares. */
 #ifndef UL_OPS_REDUCE_H
 #define UL_OPS_REDUCE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ArgMax and ArgMin: where along an axis the extreme element is. Of equal elements the first wins,
  * or the last when asked for; a NaN beats every number, as in numpy. */
 #include "ir/ops/reduce.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients of reductions: every element has its share of that of the result. */
 #include "ir/ops/hooks.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parts of reductions: along the dimensions that stay. */
 #include "ir/ops/reduce.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Expand and Tile: elements that stand in the output more than once. */
 #include "ir/ops/hooks.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checks of shape rules; see require.h. */
 #include "ir/ops/require.h"
 

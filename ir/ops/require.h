@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* More checks of shape rules, and wider sets of element types, beside check.h. */
 #ifndef UL_OPS_REQUIRE_H
 #define UL_OPS_REQUIRE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Identity, and what only renames dimensions: Reshape, Flatten, Squeeze, Unsqueeze.
  *
  * The shapes before and after are cut into the shortest groups of dimensions with equal products;

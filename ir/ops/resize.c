@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Resize: which size it gives, and the scale of each axis. */
 #include "ir/ops/resize_plan.h"
 

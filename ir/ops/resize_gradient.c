@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The gradient of Resize, axis by axis: what interpolation takes from an element goes back to it.
  * The weights are what the operator itself makes of an identity matrix along the axis; what an
  * element has an effect on lies side by side, so that they are kept as a band:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Resize: every output element is a weighted sum of taps on a grid of neighbours.
  *
  * Coordinates are computed in f64, as the reference does, since rounding them decides which

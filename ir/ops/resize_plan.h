@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a Resize asks for, axis by axis: made by resize.c, used by resize_lower.c. */
 #ifndef UL_OPS_RESIZE_PLAN_H
 #define UL_OPS_RESIZE_PLAN_H

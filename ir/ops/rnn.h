@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the cells of the rnn family share.
  *
  * Units: elements. Invariant of a struct ul_rnn: the shapes of all inputs fit together.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files share that lower the gradient of one direction of RNN, GRU or LSTM: a kernel that
  * runs forwards and then backwards through time (rnn_gradient_lower.c), in steps that are made of
  * the same parts (rnn_gradient_steps.c), a cell of each kind (rnn_gradient_cells.c). */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The activation functions that recurrent cells name. */
 #include "ir/kernel_build.h"
 #include "ir/ops/rnn.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients of RNN, GRU and LSTM: of each direction a kernel gives those of the gates, from which
  * products give those of the weights and of X:
  *

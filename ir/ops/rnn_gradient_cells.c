@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The cells of LSTM, GRU and RNN in the gradient through time: a step forwards, which keeps the
  * gates before their functions, and backwards, elementwise but for the products with R. */
 #include "ir/ops/rnn_backward.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The gradient of one direction of RNN, GRU or LSTM, backwards through time. A pass forwards forms
  * the gates again and keeps them, with the states, in scratch; the pass backwards has for each
  * step, from the gradients of its states, those of its gates before their functions:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attributes and shapes of RNN, GRU and LSTM. */
 #include "ir/infer.h"
 #include "ir/ops/rnn.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pooling inside regions whose corners are data: RoiAlign and MaxRoiPool. A region's batch index
  * and its number of samples are checked at run time. */
 #include "ir/ops/vision.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* TensorScatter, the update of a key-value cache: a map, since where the update lies is one window
  * per sample. An element is either the cache's own at the same index, which makes it in place, or
  * the update's. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* MaxUnpool: zeros, and each element at the place that MaxPool took it from. Places are counted in
  * the shape that the window attributes imply; a larger output_shape holds it in its first corner,
  * as in the reference. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Det: the determinant by LU decomposition with partial pivoting, of a copy in scratch, one matrix
  * after the other. */
 #include "ir/ops/hooks.h"

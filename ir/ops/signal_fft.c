@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Transforms of lines; see signal_fft.h.
  *
  * A pass has transforms of length l, one for each of the n / l interleaved subsequences s, element

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The discrete Fourier transform of one line at a time, in planned scratch.
  *
  * Method: Stockham's self-sorting form of the mixed-radix algorithm (Van Loan, Computational

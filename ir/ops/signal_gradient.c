@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients of Fourier transforms: transforms the other way. The matrix of a transform is its own
  * transpose, and what is a sum of products with numbers on the unit circle goes back with their
  * conjugates. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Window functions and the mel weight matrix: maps of the index, in f64. */
 #include "ir/ops/hooks.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Slice and Split: a box out of a tensor, in steps that may run backwards. */
 #include "ir/ops/movement.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The gradient of TopK: back to where the elements were. */
 #include "ir/ops/hooks.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* TopK: the k first elements of each line along an axis, and where they were.
  *
  * Problem: k is small in classifiers and beam search, thousands in detectors. Method: up to

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Interpolation as a weighted sum of a few neighbours along every dimension. */
 #include "ir/kernel_build.h"
 #include "ir/ops/vision.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients of elementwise operators by the texts of their rows. */
 #include "ir/kernel_build.h"
 #include "ir/ops/check.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Updates of parameters by optimizers: element by element, and with states of 8 bits by blocks.
  *
  * States of 8 bits (Dettmers et al., arXiv 2110.02861): a block of at most 256 elements has the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the vision family share: float arithmetic and taps. */
 #ifndef UL_OPS_VISION_H
 #define UL_OPS_VISION_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Windows: an image [batch, height, width, channels], rolled, as the windows that it is tiled with,
  * [windows, places of one, channels], or with `image` the other way round. What attention within
  * windows copies, written so that whoever reads rows reads them where they lie.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Trains the digits network and writes everything in this folder that is not a script.
 
 The data are scikit-learn's handwritten digits (UCI "Optical Recognition of Handwritten Digits",

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes what the demo trains: the digits network as it is before training, with seeded random
 weights, and the pictures that train.py trains on.
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The sums of a plan: live bytes by position, the rows of the table, and the bounds.
  *
  * A range that takes over another's bytes counts from the position after the one where both are

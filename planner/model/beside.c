@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The ranges of spaces that are beside a plan's own: each value there, of the optional ones those
  * that a position reads, one after the other, through the whole plan. */
 #include "planner/model/plan.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The independent checker: replays a plan against its problem and believes nothing it says.
  *
  * Method: each value's content is a sum of keys, one for each write that went into its current

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the checker share, and nobody else. */
 #ifndef UL_PLANNER_MODEL_CHECK_H
 #define UL_PLANNER_MODEL_CHECK_H

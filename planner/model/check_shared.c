@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The independent check of plans that share a buffer: by addresses alone, without a look at how
  * they were laid out. A byte that a plan keeps between its runs is touched by no other plan, at any
  * position; so what a run finds is what the last run of its own left, whatever ran in between. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The checker's second half: the sums, the costs and the bound that a plan says of itself. */
 #include "planner/model/check.h"
 

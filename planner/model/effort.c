@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Work, deadlines and random numbers of searches; splitmix64 (Steele, Lea and Flood, "Fast
  * Splittable Pseudorandom Number Generators", 2014). */
 #include "planner/model/effort.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How much a search may do, in one place: counted work, a deadline beside it, and random numbers.
  *
  * Invariants: without a deadline a search depends on its input, its limits and its seed alone.

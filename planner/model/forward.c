@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which steps of a problem are its forward pass.
  *
  * Problem: a program that trains runs forward, then backward; methods that choose what is kept

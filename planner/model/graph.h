@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An abstract graph of values and costs, on which order and recomputation are sought. */
 #ifndef UL_PLANNER_MODEL_GRAPH_H
 #define UL_PLANNER_MODEL_GRAPH_H

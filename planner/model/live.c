@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Live sums that are kept up to date while steps are merged.
  *
  * Problem: the timeline and the account read a whole plan; a pass that tries thousands of merges

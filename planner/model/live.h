@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The account of a sequence of steps before there is a plan, kept while steps are merged.
  *
  * Purpose: a pass that rewrites a program asks what its live sums are, and whether two steps may

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The rows of methods as tables. */
 #include "planner/model/method.h"
 

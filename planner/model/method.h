@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The methods of the planner: one row each.
  *
  * Whatever knows a method by its name (options and their help, plans, reports) reads these rows,

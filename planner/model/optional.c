@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What optional values take: bounds and shares.
  *
  * All that are there are there at once, through the whole plan. A value is shared evenly among the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Optional values: what one implementation of steps needs for ever and another does not, such as
  * weights in a layout of its own. They are there as soon as one step is run that way. Units: bytes,
  * rounded up to the alignment. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What any plan can be asked. */
 #include "planner/model/plan.h"
 #include "planner/model/method.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A plan: the order of a problem's steps, and where each live range lies; its independent checker.
  */
 #ifndef UL_PLANNER_MODEL_PLAN_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The text form of a plan: printed, and read back to the same bytes, so that a plan can be looked
  * at, edited and checked with its problem alone. planner/README.md has the grammar. */
 #include "planner/model/plan.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Building and verifying the planner's input. */
 #include "planner/model/problem.h"
 

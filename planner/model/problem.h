@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The memory planner: a problem goes in, a plan comes out; it knows no tensors and no ONNX.
  *
  * Invariants: ids are indexes into the problem's arrays and are dense. The order of the steps

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A problem's steps as an abstract graph, for the engines of order and recomputation.
  *
  * Problem: the engines know nodes that make one value each, which dies after the last node that

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A problem as an abstract graph. */
 #ifndef UL_PLANNER_MODEL_PROBLEM_GRAPH_H
 #define UL_PLANNER_MODEL_PROBLEM_GRAPH_H

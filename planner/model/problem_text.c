@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The text form of a problem: printed, and read back to the same bytes. planner/README.md has the
  * grammar. An object stands on a line of its own and says its id, which counts from 0; what is
  * left out is the default. Names are untrusted bytes, in quotes. */

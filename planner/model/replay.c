@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A sequence of nodes, replayed by the definition of an abstract graph. */
 #include "planner/model/graph.h"
 #include "planner/model/problem.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From an order of positions to live ranges and alias decisions.
  *
  * Problem: each (value, copy) is live from the position that first writes it through the last

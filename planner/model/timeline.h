@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From positions to live ranges, and what they add up to. */
 #ifndef UL_PLANNER_MODEL_TIMELINE_H
 #define UL_PLANNER_MODEL_TIMELINE_H

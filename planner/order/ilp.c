@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* GLPK in a child process.
  *
  * GLPK looks at its time limit between nodes of its tree only: not while it solves the root's

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A small model of columns and rows, minimised by GLPK in a process of its own.
  *
  * Invariants: columns and rows are added in order and never removed; terms go to the row added

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The order of the smallest peak, of an abstract graph and of a problem. */
 #ifndef UL_PLANNER_ORDER_ORDER_H
 #define UL_PLANNER_ORDER_ORDER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A beam over downsets, for cores too wide to search them all.
  *
  * Method: level by level (a level: the number of nodes that have run) the sets that stay below the

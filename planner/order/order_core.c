@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The engines' form of a problem of order: made from a graph, cut into slices, turned round. */
 #include "planner/model/problem.h"
 #include "planner/order/order_internal.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The order of the smallest peak, by search over downsets.
  *
  * Problem: an order of all nodes of a core, each once, that minimises the largest live sum.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Orders in near-linear time: by memory freed less memory allocated, and depth-first.
  *
  * What a ready node adds to the live sum changes only when a value that it touches is born, or has

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The order of the smallest peak as an integer program: the cross-check of the search over sets,
  * with which it shares nothing but the core.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files planner/order_*.c share: the form of a problem that the engines of order work on.
  *
  * A core is a set of nodes that run once each, one after the other, and values that nodes touch.

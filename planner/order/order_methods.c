@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The methods of order, each on one part of a graph: a round in a share of the effort, or in all of
  * it where the method is named. */
 #include "planner/order/order.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Candidate orders for a problem's steps, by way of an abstract graph (problem_graph.c).
  *
  * Method: whoever makes an order of the graph's nodes offers it; each candidate is judged by the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The methods of order, on each part of a graph by itself.
  *
  * Problem: an order of every node once with the minimum peak, and a proof where there is one.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Local search on an order: windows around its peak are ordered again.
  *
  * Problem: large cores leave beams little width, but the peak is at one place.

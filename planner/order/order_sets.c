@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sets of nodes as bits: what a node waits for and who touches a value become masks, so that a
  * step from a set costs a few words. */
 #include "planner/order/order_internal.h"

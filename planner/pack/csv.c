@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* MiniMalloc's CSV: a header that names the columns, then one buffer a line.
  *
  * Columns, in any order: id, lower, upper (exclusive) or end (inclusive), size; optional

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The packer's entry: checks the buffers, bounds the arena from below, and has the method that is
  * asked for look for offsets. */
 #include "planner/model/effort.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Packing alone: offsets for rectangles of time by bytes. */
 #ifndef UL_PLANNER_PACK_PACK_H
 #define UL_PLANNER_PACK_PACK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs repairs until the packing fits, or the work is used up.
  *
  * Problem: a repair neither ends nor proves; which capacity should it try?

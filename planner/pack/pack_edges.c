@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sorts what searches for an offset sweep over.
  *
  * Problem: every placement sorts the offsets at which what overlaps a buffer begins or ends, in

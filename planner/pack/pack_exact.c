@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs exact searches until the packing is proven optimal, fits, or the work is used up.
  *
  * Problem: no single order suits every instance: each finds some packings at once and loses

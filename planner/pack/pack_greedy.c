@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* First-fit packing in a fixed order of the buffers.
  *
  * Problem: give each buffer the lowest offset at which it collides with nothing placed before.

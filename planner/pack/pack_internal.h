@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the packer's files share. A buffer is a stack of slabs: rectangles of time by bytes that
  * move together; one slab, unless the buffer has gaps. */
 #ifndef UL_PACK_INTERNAL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An index of placed slabs by time.
  *
  * Problem: which placed slabs overlap a lifetime, while slabs come and go?

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Packing within a capacity by repair: for instances too large, or of a form, to backtrack in.
  *
  * Problem: is there a packing whose highest end is at most the capacity?

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Exact packing within a capacity: depth-first search over canonical placements.
  *
  * Problem: is there a packing whose highest end is at most the capacity?

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The exact search for one capacity, as an object that can be run in slices. */
 #ifndef UL_PACK_SEARCH_H
 #define UL_PACK_SEARCH_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Brings a packing problem into the exact search's form.
  *
  * Only the times matter at which the set of live buffers is maximal: between a begin and the next

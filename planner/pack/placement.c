@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Hands the ranges of a plan to the packer, one buffer for each alias chain.
  *
  * A chain's members follow each other and never grow, so that the chain is one buffer that is

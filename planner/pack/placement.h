@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Packing the ranges of a plan. */
 #ifndef UL_PLANNER_PACK_PLACEMENT_H
 #define UL_PLANNER_PACK_PLACEMENT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What every schedule of a graph within a budget costs at least, where values may wait in another
  * space.
  *

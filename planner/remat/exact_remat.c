@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The exact searches for recomputation, as methods: below what is known, from the end first, which
  * takes little where the memory is tight late, then from the start. */
 #include "planner/remat/remat.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The smallest cut of a network, by the largest flow through it.
  *
  * Problem: where to cut a network so that the capacities cut are least.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A network with capacities, and its smallest cut.
  *
  * Invariants: what can flow sums to less than 2^62 (edges of more are without a limit). Nodes and

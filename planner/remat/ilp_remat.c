@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Recomputation by integer programs: which orders of first runs, how large, how long.
  *
  * Every program is asked for less than what is known to work, so that the result is never worse:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Live bytes over the positions of a sequence: a segment tree, so that a change to a range and a
  * look at a range's maximum take logarithmic time however long the sequence is. */
 #include "planner/remat/remat_internal.h"

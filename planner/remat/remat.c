@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Recomputation under a budget: the methods, one after the other.
  *
  * Problem: given orders of all nodes and a budget for the live sum, repeat nodes so that the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Recomputation within a budget: the engines, as the solvers call them. */
 #ifndef UL_PLANNER_REMAT_REMAT_H
 #define UL_PLANNER_REMAT_REMAT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is not kept is made again when it is read.
  *
  * Problem: of a forward pass some values are there when the backward pass begins, the others are

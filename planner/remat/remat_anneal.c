@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Simulated annealing of the weights by which a walk values what it may drop: finds the sets of
  * checkpoints that no fixed formula hits.
  *

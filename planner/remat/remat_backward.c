@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The cheapest schedule within a budget, over all orders and all recomputations, from its end.
  *
  * Problem: that of remat_exact.c; where the memory is tight late, far fewer states lead there

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checkpoints on a chain of blocks, by dynamic programming.
  *
  * Problem: a graph whose first part runs through blocks, of which each hands one value to the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Recomputation from what smallest cuts keep of a forward pass.
  *
  * Problem: which values of the forward pass are kept for the backward pass, so that a budget holds

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is kept of a forward pass where bytes have a price: a smallest cut.
  *
  * Problem: of what the backward pass needs of the forward pass, each value is kept, at its bytes'

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The cheapest schedule within a budget, over all orders and all recomputations.
  *
  * Problem: run every node at least once, repeat any node anywhere, never hold more than the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the exact search for recomputation share: the problem as bit sets, and the
  * a lower bound of what a state must still pay.
  *

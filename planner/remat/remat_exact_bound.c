@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A lower bound of what the repeats after a state must cost.
  *
  * Problem: a state is what has run and what is resident; what must be paid at least?

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The exact search's form of a graph and a budget: everything as bit sets, made once. */
 #include "planner/model/problem.h"
 #include "planner/remat/remat_exact.h"

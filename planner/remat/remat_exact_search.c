@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the exact searches from the start and from the end share: states that are opened, the least
  * bound first, until the cheapest schedule is found, or none is below the limit. */
 #include "planner/remat/remat_exact.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The states that the exact search has met.
  *
  * Problem: of states that have run the same, only those are wanted that no other beats by holding

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Recomputation under a budget as an integer program, in a reduced form.
  *
  * Problem: the first runs keep the order they have; which values are kept, and which nodes are run

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files remat*.c share: a walk that recomputes on demand, a profile of live bytes.
  *
  * Invariants: a sequence that leaves these files has been replayed (ul_solve_replay). Positions

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Recomputation by what is to be kept: no search, for comparison.
  *
  * Problem: of a forward pass some values are to be kept, as a checkpoint on every block keeps them,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What every method of recomputation does with what it found, and when it stops. */
 #include "planner/remat/remat_internal.h"
 

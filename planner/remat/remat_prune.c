@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Takes needless repeats out of a sequence.
  *
  * Problem: a walk drops values before it knows how much room there will be, and repeats what

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which method of recomputation runs: the one that is named, or one after the other.
  *
  * Problem: exact methods settle small problems and take too long for large ones, and no search is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A sequence of steps that can be edited anywhere while its live bytes stay known.
  *
  * Problem: a local search tries a million small changes; to replay the whole sequence for each is

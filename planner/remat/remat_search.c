@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Simulated annealing of a whole sequence: its order and what it repeats, together.
  *
  * Method: a schedule (remat_schedule.c) is changed a little; the change stays if cost plus a

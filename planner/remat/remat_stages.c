@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A graph by the positions of an order: stage t runs its t-th node for the first time. What the
  * methods that keep an order of first runs share. */
 #include "planner/remat/remat_stages.h"

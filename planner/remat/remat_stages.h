@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A graph along an order, and integer programs over its stages. */
 #ifndef UL_PLANNER_REMAT_REMAT_STAGES_H
 #define UL_PLANNER_REMAT_REMAT_STAGES_H

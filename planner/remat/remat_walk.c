@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A walk along an order that keeps within a budget by dropping values and running them again.
  *
  * Problem: given an order of all nodes and a budget for the live sum, say what to drop and what

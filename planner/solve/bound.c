@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What every plan of a problem within a budget costs at least.
  *
  * Problem: a plan under a budget costs more than one without; how much of that has to be?

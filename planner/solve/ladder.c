@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A ladder of plans: ever less memory at ever more cost, by other implementations of steps and by
  * running steps again.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which optional values a plan does without: ever fewer bytes at ever more cost.
  *
  * Problem: of a step's alternatives one wants its weights in a larger form, another keeps memory of

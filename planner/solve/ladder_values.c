@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A problem in which a value that several steps write is one value for each of them.
  *
  * Problem: in the abstract graph a node makes its value whole, so that of a value written by

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The planner's pipeline without a budget: verify, order, live ranges and aliases, offsets, sums,
  * check. */
 #include "planner/model/timeline.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A plan for a problem and a budget: where the plan without one exceeds it, the ladder of plans
  * that cost more. */
 #include "planner/solve/solve.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Plans that run one after another in one buffer.
  *
  * Problem: what a plan keeps between its runs must have bytes of its own in all of them; everything

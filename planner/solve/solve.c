@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Order and recomputation of an abstract graph: the published order, heuristics, exact search,
  * and, where a budget is not met by order alone, recomputation. The best result wins. */
 #include "planner/solve/solve.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a caller asks: a plan for a problem, a ladder of plans, a sequence for an abstract graph. */
 #ifndef UL_PLANNER_SOLVE_SOLVE_H
 #define UL_PLANNER_SOLVE_SOLVE_H

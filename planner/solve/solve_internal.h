@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the solvers share. */
 #ifndef UL_PLANNER_SOLVE_SOLVE_INTERNAL_H
 #define UL_PLANNER_SOLVE_SOLVE_INTERNAL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads `ullage solve`'s graph format: {"format": "ullage-graph", "version": 1, "name", "nodes":
  * [{"id", "name", "bytes", "cost"}], "edges": [[producer, consumer]], "order": [ids], "space":
  * {...}}. */

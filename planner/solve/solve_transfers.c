@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An abstract graph whose values may wait in another space.
  *
  * Problem: within a budget, what is cheaper for each value: to keep it, to make it again, or to

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is free beside a plan, given to scratch.
  *
  * Problem: a step may make use of more scratch than it is planned with, but not at the price of a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Several ways to choose and to time transfers; the cheapest wins, by the timeline's own clocks. */
 #include "planner/transfer/transfer.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Transfers for a sequence of runs: which values wait in another space, and when they are copied.
  *
  * Invariants: what is found runs the same steps in the same order; its live sum of space 0 is

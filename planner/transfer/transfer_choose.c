@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which gaps are used so that the live sum is within a limit.
  *
  * Method: as long as some position is beyond the limit, of the gaps over the worst one (or the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What may move: gaps between the touches of values.
  *
  * A value that nothing touches for a while gives its bytes up if it is saved before and loaded

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the placement of transfers share.
  *
  * A boundary is a place between two positions of the runs: boundary g lies before position g, and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* When what is chosen is copied.
  *
  * A save is issued behind the last write, and waited for where its bytes are wanted. A load is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ullage from Python: plan an ONNX model's memory, compile it, run it, train it.
 
     import ullage

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models into callables: through a shared library, which can be kept and loaded again."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A compiled model as a shared library: what it says of itself, and arenas to run it in."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A compiled model as a callable of numpy arrays."""
 
 from __future__ import annotations

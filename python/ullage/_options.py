@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Keywords into options of the command line, by the program's own table of them.
 
 The rule: underscores for dashes; True for a flag; a list where an option is repeatable, which also

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Plans: what a model takes, said before anything runs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ullage program that comes with the package: where it is, and one run of it.
 
 Models are read, planned and compiled by that process alone, so a hostile one cannot hurt this one.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Training steps of a model, in one buffer: forward, backward and update."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What goes wrong, by the exit code of the command line; the message is the command's own."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Section 6: what can be changed, each row a plan that was really made; and which steps stand in
  * the way of less. */
 #include "report/html/html.h"

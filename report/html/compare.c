@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Section 11: what changed from a baseline, by class and by value, and both curves. */
 #include "report/html/html.h"
 

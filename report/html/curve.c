@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Section 3: live bytes by step, a stacked area by class.
  *
  * With more positions than pixel columns each column keeps two of its positions, that of the least

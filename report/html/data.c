@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The plan for the script: columns, and texts that come often once, in a pool. No '<' stands in it,
  * so that nothing in a name ends the block. */
 #include "report/html/html.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The page: head, sections in order, data and script.
  *
  * The policy in the head lets the page load nothing, and run just the style and the script whose

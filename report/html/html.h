@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The planning report as one HTML file, drawn of a saved plan.
  *
  * Invariants: the page reads complete without its script; whatever comes from the plan is escaped;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Section 4: the arena map, addresses by steps. A live range is a box, of an alias chain all of
  * its members, with a mark where one takes over from the other.
  *

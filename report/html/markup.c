@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pieces of HTML: escaped text, names, sizes, tables. */
 #include "report/html/html.h"
 

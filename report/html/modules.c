@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Section 8: the same bytes by module, a tree of name scopes.
  *
  * Exporters write scopes as "/layer1/layer1.0/conv1/Conv" for nodes and "layer1.0.conv1.weight" for

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 "use strict";
 /* The page without this script is complete. What it adds: a cursor that both pictures share, cards,
  * a pinned value with its maker and readers, zoom, search, toggles, sortable tables, keys, and the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Section 7: memory against time. Every point is a plan; to the left of the proven bound there is
  * none, and between that and the least plan none is known. */
 #include "report/html/html.h"

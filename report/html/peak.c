@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Section 5: what lives at the peak. Weights, optimizer state and other models, which live always,
  * stand below what does not, so that they hide nothing. */
 #include "report/html/html.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pieces of SVG: axes, patterns, legends. A picture is a stretched viewBox of UL_PAGE_WIDTH units;
  * text stands at a percentage of its width, so that it is never stretched. */
 #include "report/html/html.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sections 9 and 10: what the planner could not do better, and what stands behind the numbers. */
 #include "report/html/html.h"
 

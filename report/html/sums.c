@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Section 2: the sum table. What is reserved adds up at the peak; beside it stands what the values
  * of a class would take if each had bytes of its own. */
 #include "report/html/html.h"

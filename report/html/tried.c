@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sizes that were planned to find the largest that fits a budget, and numbers of micro-batches to
  * find the one of the least time: a sentence for the verdict, and tables. */
 #include "report/html/html.h"

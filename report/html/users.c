@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Who makes and who uses a live range, in words. */
 #include "report/html/html.h"
 

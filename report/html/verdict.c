@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Section 1: whether it fits, what it is made of, and the first answer to each question that a
  * model's author has. */
 #include "report/html/html.h"

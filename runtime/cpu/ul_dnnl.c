@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * The library calls of target cpu by oneDNN 2.x: one primitive for each call of the table, made at
  * set-up with exactly the planned layouts, and run on the places that the plan names.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * Runs products with weights of a few bits; ul_nbits.h has the method, the layouts and the cut.
  */

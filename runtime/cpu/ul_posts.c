@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * Functions behind a call; ul_posts.h says which and why.
  *

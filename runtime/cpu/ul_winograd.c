@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * Runs Winograd convolutions; ul_winograd.h has the method, the layouts and the cut.
  *

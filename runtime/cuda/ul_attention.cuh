@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * Attention of a block of queries of one head, for kernels of target cuda; the matrix of scores is
  * never stored, tiles of it come and go:

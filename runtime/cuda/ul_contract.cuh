@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * Tiled contractions for kernels of target cuda: sums over k of a(m, k) * b(k, n), then what is to
  * be done with each sum. The printed kernel gives three functions (lambdas): read_a(m, k) and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * Contractions of bytes for kernels of target cuda: operands of 8 bits, sums in 32. Four neighbours
  * of k are a word, the first one its lowest byte, and tiles of ul_contract.cuh have words for

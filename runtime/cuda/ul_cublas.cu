@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * Matrix products of a program for CUDA by cuBLASLt (ul_cuda_library.h).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * A model on a CUDA device: ul_device.h's functions. Here contexts are opened and closed, and the
  * command line is served; see ul_cuda_internal.h for the rest.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * What the generated kernels.cu of target cuda is made of: what a kernel gets beside its buffers,
  * how it is launched, and the state of a run on the host. CUDA C++; the same source is compiled as

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * What the files of the runtime for target cuda share: a context, and how its parts fail.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * What calls of cuBLASLt and cuDNN have in common (ul_cuda_library.h): loading, post-operations,
  * and how the algorithm of a call is chosen.

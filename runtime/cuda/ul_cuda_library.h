@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * Calls of cuBLASLt and cuDNN in a program for CUDA: what ul_cublas.cu and ul_cudnn*.cu share, and
  * how kernels.cu runs a call. CUDA C++.

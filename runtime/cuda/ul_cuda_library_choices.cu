@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * The file of choices that --tune writes (ul_cuda_library.h):
  *

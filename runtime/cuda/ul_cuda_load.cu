@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * Weights and set-up. Weights pass through two halves of a small page-locked buffer: one is read
  * and hashed while the other is on its way. They are held nowhere else.

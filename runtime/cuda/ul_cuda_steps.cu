@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * Kernels that every program has: copies, the counters of loops, the bytes that say which regions
  * of the program run, and weights that are all one number.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * Convolutions and attention of a program for CUDA by cuDNN (ul_cuda_library.h): of dense tensors
  * with channels innermost, y = act(conv(x, w) + residual + bias); of heads by strides,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * Calls as graphs of cuDNN (ul_cudnn_graph.h).
  *

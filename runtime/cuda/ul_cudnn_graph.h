@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * Graphs of cuDNN (its backend descriptors, cudnn_graph.h) for ul_cudnn.cu: a call as operations on
  * tensors, the engines that cuDNN offers for it, and a plan that runs. CUDA C++.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * Engines of cuDNN for a graph, and plans of them (ul_cudnn_graph.h).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * What printed kernels in CUDA are written with: which item a thread begins with, checked indexes,
  * and through ul_scalar.h all that expressions call. The counterpart of ul_kernel.h.

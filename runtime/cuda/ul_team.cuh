@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * What a team of threads does together: a warp, or a block, that runs one item of a printed kernel.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * What devices of compute capability 8.0 and later have as instructions, for the tiles of
  * ul_contract.cuh and ul_attention.cuh: copies from global to shared memory that nobody waits for

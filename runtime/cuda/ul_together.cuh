@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * Blocks of one launch that wait for each other, for kernels that UL_LAUNCH_TOGETHER launches: a
  * loop of the program inside of one launch, what its rounds read kept in shared memory.

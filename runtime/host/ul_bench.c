@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * --bench: how long a run takes, and with --profile where the time goes.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * Checkpoints: one .npz with every parameter and the optimizer's state under their names, and
  *     step           int64: updates that are done

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /* CRC-32 as zip archives use it (ISO 3309: polynomial 0x04c11db7, bits reversed), four bytes at a
  * time: table k is of a byte with k bytes that are 0 behind it (Kounavis and Berry, 2005). */
 #include "ul_internal.h"

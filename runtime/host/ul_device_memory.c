@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /* What of a device's memory is taken, by whom, and whether that stays so while the model runs. */
 #include "ul_internal.h"
 

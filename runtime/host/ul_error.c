@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /* Messages on standard error, and untrusted text made fit for them. */
 #include "ul_internal.h"
 

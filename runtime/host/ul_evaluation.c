@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * Evaluation: loss and right answers on samples that are held out, in the same arena, between two
  * steps. What fills the last batch counts nothing; where the loss is an output of the model, of

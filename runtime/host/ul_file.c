@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /* Files: bounded reading from front to back, and writing that shows only complete files. */
 #include "ul_internal.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * --guard: proof by experiment that no step reads or writes outside of what the plan gives it.
  *

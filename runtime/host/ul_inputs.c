@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /* Inputs from files or at random, read straight into the place from which the model takes them. */
 #define _XOPEN_SOURCE 700 /* pread */
 #include "ul_internal.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /* Writes JSON (RFC 8259). Strings are untrusted bytes: what is not plain ASCII is escaped. */
 #include "ul_internal.h"
 

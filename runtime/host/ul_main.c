@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /* The program from start to end: check the processor, read the options, set up, run one mode. */
 #define _XOPEN_SOURCE 700 /* readlink */
 #include "ul_internal.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * --memory: the plan's rows beside what the program reserved and what it really touched.
  *

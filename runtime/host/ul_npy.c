@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * numpy's .npy (NEP 1; versions 1.0 to 3.0): a magic, a header that is a Python dictionary, the
  * elements. The file is untrusted: the header is parsed with a bound, and type, shape and length

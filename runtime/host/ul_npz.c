@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * numpy's .npz: a zip archive (PKWARE's APPNOTE 6.3) of .npy files. Entries are stored, not
  * compressed, as numpy.savez writes them; what numpy.savez_compressed writes is refused with that

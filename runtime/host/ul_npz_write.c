@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * One .npz: a zip archive (PKWARE's APPNOTE 6.3) of stored .npy files, without times, so that equal
  * arrays make equal files. What 32 bits cannot count is counted in the 64-bit form, as by numpy.

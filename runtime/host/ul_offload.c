@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * What the command line offloads values to: a file without a name, or memory, and a thread that
  * moves them in the order in which transfers are begun, beside the steps of the run.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /* The command line: one table of options for the parser and for --help. */
 #include "ul_internal.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /* Outputs to files. Names of outputs are untrusted and become harmless file names. */
 #include "ul_internal.h"
 

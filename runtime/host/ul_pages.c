@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * Gives back resident pages that set-up is done with: of files, which are code and constants of the
  * program and of its libraries, and free ones of the heap. Also counts what is

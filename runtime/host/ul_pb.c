@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * ONNX's TensorProto, read straight from its wire format (protobuf's "Encoding" page; onnx.proto).
  * The bytes are untrusted: every length is checked before it is followed. Two passes: one notes

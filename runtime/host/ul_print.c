@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /* A short look at the outputs: small ones whole, of larger ones the range and the largest values
    of each row, which is the answer of a classifier. */
 #include "ul_internal.h"

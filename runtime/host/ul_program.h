@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * The command line of a generated program, as one call: main.c is
  *     int main(int argc, char **argv) { return ul_program_main(&model_model, argc, argv); }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /* One line and an exit code for what went wrong at set-up or in a run: by rows of text. */
 #include "ul_internal.h"
 

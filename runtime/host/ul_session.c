@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * The arena, the weights in it, and the inputs and outputs. This is where a program gets all the
  * memory that it will ever use: the arena with one call, and stand-ins for a caller's buffers when

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * A session whose model runs on a device. Inputs and outputs are buffers of the host, whence each
  * run copies them and whither; where the model was compiled with --io caller, device memory beside

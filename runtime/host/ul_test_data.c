@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * --test-data: ONNX's layout of recorded runs. A folder holds input_0.pb ... and output_0.pb ...;
  * a folder of test_data_set_* folders is run one by one.

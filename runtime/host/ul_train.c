@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * Training from the command line: batches from files, one update after the other, checkpoints.
  * Ctrl-C and SIGTERM end it behind the step that is running.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * Files of samples: .npy files whose first dimension counts the samples. They are untrusted: types,
  * shapes and lengths are checked when they are opened, labels before a step sees them. A batch is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * What the files about training share. A program trains on files of samples, whose batches are read
  * straight into the places of the model's inputs: nothing here grows with the data.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /* What training tells: a row a step as CSV, a line that moves on a terminal, a line an epoch. */
 #include "ul_train_internal.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /* Element types: one row each, and what can be done with single elements of any of them. */
 #include "ul_internal.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /* What a view covers, as contiguous pieces: the innermost dimensions that are dense make one. */
 #include "ul_internal.h"
 

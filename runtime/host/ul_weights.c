@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /* Where a program's weights are: in a file that was named, in the program's own, or beside it. */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include "ul_internal.h"

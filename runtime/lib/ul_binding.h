@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * What a library of a model does beside its runs, for callers in any language: one way to begin and
  * to end on every target, the weights that lie in the library, training's state by pointers. The

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * What a library of a model that trains does beside: checkpoints in the caller's memory, parameters
  * one by one. As ul_binding.h, of which it is the rest.

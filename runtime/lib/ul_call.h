@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * One call of a numerical library as constant data, and what the compiler and the runtime must
  * agree on about it: ul_library.h says how calls are run. The compiler fills these structures from

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * What set-up and runs check on every target: the trailer of a weights file, a caller's buffers.
  * Failures: see enum ul_result; the caller owns everything. C99, and C++ for target cuda.

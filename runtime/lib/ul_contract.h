@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * Register tiles of printed contractions (sums over k of a[m, k] * b[k, n]).
  *

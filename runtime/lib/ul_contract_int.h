@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * Contractions of narrow integers: sums of 32 bits of products of 8-bit integers, or of 16-bit
  * ones.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * What host code in C knows of a model that runs on a device: how a context is opened, loaded, run
  * and closed, and what the command line asks beside that. The generated model.c has one constant

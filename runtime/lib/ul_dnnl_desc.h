@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * A call in oneDNN's words: what the compiler asks the library about and the runtime makes a
  * primitive of are the same descriptor. For ul_dnnl.c and the compiler alone; needs oneDNN 2.x.

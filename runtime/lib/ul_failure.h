@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * A failure as one line of text, for people: what is not of the command line alone.
  * C99 and its library.

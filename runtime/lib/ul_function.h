@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * How the functions that printed kernels call are declared, so that one text of them serves C99,
  * CUDA device code (and the host code beside it) and host C++.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * What the compiler that writes a weights file and the program that reads it share: the 64-bit hash
  * that guards it (and compares the steps of two runs), and where large weights lie in it.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * Vectors of narrow integers: what machines multiply bytes with, and bring them side by side.
  *

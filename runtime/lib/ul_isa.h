@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * Does this processor have what model.c was compiled for? Asked before anything else runs, so that
  * a program moved to an older machine says so instead of dying of an illegal instruction. Who asks

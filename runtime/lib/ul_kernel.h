@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * What printed kernels in C are written with: threads, vectors, checked indexes, and through
  * ul_scalar.h all that expressions call.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * Calls of a numerical library, planned when the model was compiled: what a step hands to oneDNN
  * (target cpu), as constant tables. The generated model.c defines them; ul_dnnl.c makes one

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * Bytes looked up in tables of 256: to[i] = table[from[i]], a vector of them at once where the
  * machine looks up bytes (vpermi2b). `to` may be `from`, and shares no byte with it else.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * exp, log, tanh, sigmoid, erf and rounding for float, written without calls, branches or tables so
  * that a loop over them vectorises. libm's are correct too, but scalar.

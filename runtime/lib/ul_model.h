@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * What a compiled model says of itself: its one buffer (the arena), its weights, its inputs and
  * outputs, its steps and its live ranges. The generated model.c defines one constant

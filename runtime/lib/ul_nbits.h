@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * Products with weights of a few bits: dst[m, n] = posts(sum over k of src[m, k] * w[k, n] + bias),
  * w[k, n] = (code[k, n] - zero[k / block, n]) * scale[k / block, n], computed from the codes as

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * Rows of floats as signed bytes, a scale for each block of them, and products of such bytes with
  * codes of 2, 4 or 8 bits: what ul_nbits.c multiplies with where a model lets it.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * Where a program puts values while its arena has no room for them: memory or storage that the
  * caller has, of MODEL_OFFLOAD_BYTES, behind two functions. Values move as the plan says: a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * Puts a stored, row-major weight into the layout of struct ul_pack while it is read: pieces of the
  * weight, in file order and of any number of elements, are scattered to their places as they come,

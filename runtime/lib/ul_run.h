@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * What the generated model.c is made of besides its kernels: the step marker, addresses in the
  * arena, and the two functions behind <prefix>_init and <prefix>_run. Only model.c includes it.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * What printed expressions are written with, in C and in CUDA alike: integer arithmetic without
  * undefined behaviour, casts as ONNX wants them, minimum and maximum that keep NaN, packed 4-bit

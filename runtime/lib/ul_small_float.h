@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * Floating-point formats narrower than float, kept as their bits: float16, bfloat16, the four
  * 8-bit formats of ONNX, E2M1 and E8M0. Conversions to float are exact; conversions from float or

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * What a program that trains does around each step: the learning rate by its schedules, the numbers
  * that a step is given, the order of samples, and what training changed as bytes. The graph itself,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: 0BSD */
 /*
  * Convolution by Winograd's minimal filtering F(2x2, 3x3): windows of 3x3 that move by 1, f32,
  * channels innermost. A tile of 2x2 results takes 16 products for each pair of channels where the

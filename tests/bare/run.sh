@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Runs README's two commands and the installation on a bare Debian: a root of debootstrap's minbase
 # with ca-certificates and git, so that nothing is leaned on that a machine which builds happens to
 # have. The root is made from this machine's own apt sources in a folder of its own, and removed.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Whether plans of a budget take the time that they promise: predicted against measured, by network.
 
     budget_time.py --ullage build/release/cli/ullage [--target cpu,c] [--threads 1] [--by cpu]

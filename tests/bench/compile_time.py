@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """How long the compiler takes and how much memory it needs, for the networks of models/.
 
     compile_time.py --ullage build/release/ullage [FILTER] [--runs 3] [--tsv FILE]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What the cost model is worth: predicted against measured time of every step of networks.
 
     cost_model.py --ullage build/release/cli/ullage [--profile NAME|FILE] [--models DIR] [FILTER...]

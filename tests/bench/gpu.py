@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Programs of target cuda against PyTorch and onnxruntime on one GPU, in the same run.
 
     gpu.sh [--ullage build/release/cli/ullage] [--only RE] [--precision fp32,fp16] [--tf32]

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Programs of target cuda against PyTorch and onnxruntime on the GPU of this machine: gpu.py, by a
 # Python that has onnx and numpy, and torch for there to be anything to compare with.
 #

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The networks of tests/bench/gpu.py in plain PyTorch, as torchvision and Hugging Face's
 transformers write them: the same layers and sizes as the ONNX files of models/, and their weights.
 

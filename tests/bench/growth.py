@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """How the time and memory of planning grow with the number of nodes.
 
     growth.py --ullage build/release/cli/ullage [--nodes 1000,10000,100000] [--only NAME] [--keep DIR]

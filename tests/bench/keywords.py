@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """DS-CNN for keywords, as microcontrollers run it: its arena beside TFLite Micro's, its time.
 
     keywords.py --ullage build/release/ullage [--seconds 2] [MODEL.onnx] [-- COMPILE OPTIONS]

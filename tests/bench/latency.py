@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Compiled programs against onnxruntime and OpenVINO in the same run: time, memory, start-up.
 
     latency [--ullage build/release/cli/ullage] [--target c] [--only NAME,NAME]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The networks that tests/bench/latency measures, and where each file comes from.
 
 Those of models/make.py and models/quantized.py are made under build/models where they are missing

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What a busy neighbour costs: compiled programs and onnxruntime, alone and beside one busy process.
 
     neighbour.py ULLAGE [--rounds 5] [--seconds 2] MODEL.onnx...

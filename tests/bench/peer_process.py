@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A process of onnxruntime or OpenVINO, as tests/bench/latency measures it.
 
     peer_process.py onnxruntime|openvino import|once|serve [ORDER as JSON]

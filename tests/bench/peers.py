@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Speed and memory of compiled programs beside onnxruntime, in one run, as ratios.
 
     peers.py --ullage build/release/ullage [FILTER] [--target c] [--threads 1] [--seconds 3]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The planner against the figures of its field: packing, orders and recomputation.
 
     planner.py --ullage build/release/cli/ullage [FILTER] [--data DIR] [--tsv FILE]

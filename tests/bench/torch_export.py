@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes a network of torchvision with random weights as torch's own exporters do.
 
     torch_export.py NAME [traced|captured] FILE.onnx

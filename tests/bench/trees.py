@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Forests against onnxruntime in the same run: time at batch 1 and 256, bytes, results.
 
     trees.py [--ullage build/ci/cli/ullage] [--models FOLDER] [--threads 1,2] [--batches 1,256]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """How long a table of plans takes, and what the planning report of 10,000 values takes to draw.
 
     what_if.py --ullage build/release/cli/ullage [--models DIR] [--only WORD] [--json FILE]

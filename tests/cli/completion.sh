@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Completion: what bash and zsh offer. bash is asked by the variables that it asks with; zsh, where
 # it is installed, on a terminal of its own.
 #

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Target cuda on the command line: what needs nvcc and what does not, the source that is left where
 # there is none, options of the target in plan.json, cuDNN found beside a toolkit, which files a
 # folder holds. No part of CUDA is needed.

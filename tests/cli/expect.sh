@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # What the tests of the command line share; source it with the compiler as the first argument: a
 # folder of its own to work in, $digits, and what is expected of commands. A failure sets $failed.
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

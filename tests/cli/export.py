@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """ullage export: models with the parameters of a checkpoint.
 
     export.py ULLAGE

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Small models for tests/cli/verify.sh, whose reference is onnxruntime: make_verify.py FOLDER."""
 
 import os

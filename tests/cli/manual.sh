@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Manual pages: there for each command, with each option of its help, and right to the programs that
 # read them, as far as these are here.
 #

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # What CMake says where oneDNN is missing, another major version than the compiler is made for, or
 # made for other threads; what programs are compiled with where it is in a folder of its own.
 #

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The command line as a user meets it: help, exit codes, messages, standard streams, and that a
 # failure leaves nothing half-written.
 #
@@ -12,7 +13,7 @@ compile() { "$ullage" compile "$@" --cflags -O0; }
 
 # help and usage
 expect 0 'usage: ullage COMMAND' "$ullage" --help
-expect 0 '^ullage [0-9]' "$ullage" --version
+expect 0 '^ullage [0-9]+\.[0-9]+\.[0-9]+( \(commit [0-9a-f]{12}\))?$' "$ullage" --version
 expect 1 'usage: ullage COMMAND' "$ullage"
 expect 1 'no command "?frobnicate' "$ullage" frobnicate
 for command in compile plan check verify inspect export pack; do

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # ullage verify as a user meets it: what it compares with and says of that, its tolerances, and that
 # a reference that fails is no difference. Its programs run once: they are compiled without
 # optimisation.

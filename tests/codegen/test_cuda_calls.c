@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What cuBLASLt and cuDNN are handed on target cuda, from the graph alone: layouts, epilogues,
  * workspaces, alignments; and what stays a kernel of ours. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How kernels are spread over a graphics processor: which loops become items, lanes or a team's,
  * where a team waits for itself, and what it need not wait for. */
 #include <setjmp.h>

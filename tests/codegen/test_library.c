@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Groups as calls of a library: what is one and what not, its post-operations in a line, and what
  * oneDNN answers on whatever machine the test runs on. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which contractions of target cuda are sure to form their sums in one way, so that a piece of a
  * step may stand for a part of the whole. */
 #include <setjmp.h>

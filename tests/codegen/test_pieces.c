@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pieces of calls: taken where the library computes them with the bits of the whole, refused where
  * it would add in another order, whatever the machine. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Device profiles: what a step costs, the file that they are written to and read from, and how the
  * work of a kernel is counted. */
 #include <setjmp.h>

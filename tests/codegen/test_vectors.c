@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which loops a device runs several rounds of at once. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A program that embeds the compiler: it plans a model under a budget, emits it, builds and runs
  * it, more than once in one process and two at a time; what goes wrong comes back as a status and a
  * text. The model is models/digits with the dimension N.

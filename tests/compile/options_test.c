@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The rows of options: each is told apart from the others, says what it takes, and what is written
  * of it reads back. */
 #include "compile/compile.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A program of another project: what it includes and links is what ullage gives away.
  *
  * usage: outside MODEL.onnx FOLDER [RUNTIME]     writes the source of a program into FOLDER

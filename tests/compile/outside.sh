@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Ullage from outside: installed into a folder and linked by what pkg-config says (`installed`), or
 # as a folder of another CMake project (`subdirectory`).
 #

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which range of numbers the integers of an activation cover, by each method. */
 #include "compile/quantize_internal.h"
 

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # What an emitted Makefile makes code for: newer devices where nvcc lists them, the others where it
 # does not, or does not know the question.
 #     arch.sh ULLAGE

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Builds the folders that `ullage compile --target cuda --emit` makes, with the real nvcc.
 
     build.py --ullage build/release/cli/ullage [--small] [--arch "sm_80 sm_90 compute_90"] [NAME...]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What the machine code of target cuda's kernels must and must not have, which needs no device.
 
     gates.py --ullage build/release/cli/ullage [--small] [--arch sm_80,sm_90,sm_120] [--stride K]

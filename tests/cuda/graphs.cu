@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What runtime/cuda/ul_cudnn*.cu say to cuDNN, said to an installed cuDNN. No device is needed: its
  * heuristics answer, and plans are made, for devices whose properties are written here. The library

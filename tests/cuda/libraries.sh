@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # What the runtime says to cuBLASLt and cuDNN, said to the real libraries, for which no device is
 # needed: their descriptors, and the numbers of the emulation's headers beside those of the real
 # ones (tests/cuda_emulation/include). Only a device shows the rest.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Machine code of kernels, for gates.py: compiled by nvcc, many in a file, and kept in a folder by
 what it depends on, so that a run that was interrupted goes on and only what has changed is compiled.
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What runtime/cuda/ul_cublas.cu says to cuBLASLt, said to the Toolkit's own cuBLASLt: descriptors need
  * no device, and the library refuses attributes that it does not know, of another size or of

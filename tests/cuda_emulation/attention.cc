@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Attention of the emulated cuDNN, spelled out as the library's engines know it:
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A model compiled with --io caller, run on buffers that change from run to run: the results are
  * those of the same buffers on a context of their own, and the graph is made once. Any model's

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Library calls of target cuda, by the emulated cuBLASLt and cuDNN.
 
     calls.py ULLAGE [--quick | --plans] [--seed S] [NAME...]

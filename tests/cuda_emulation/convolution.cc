@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Convolutions of the emulated cuDNN: y = act(conv(x, w) + residual + bias), of dense tensors with
  * channels innermost, by plain loops when the stream gets there.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What steps move: programs that UL_EMULATE_COUNT built call the functions of the thread sanitizer
  * for each access, and here these are not the sanitizer's but count. Copies and calls of libraries

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Did every kernel that was emitted run? Reads what UL_EMULATE_COVERAGE was set to while a program
 # of target cuda was built by tests/cuda_emulation/nvcc and run.
 #

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cuBLASLt for tests/cuda_emulation: what it refuses and what it is undefined for is checked, and
  * the product is computed by plain loops when the stream gets there.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cuDNN for tests/cuda_emulation: backend descriptors, as strict as the library's own. An attribute
  * that a descriptor does not have, of another type or count, one that is missing, one set after

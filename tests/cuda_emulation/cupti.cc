@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * CUPTI, as far as include/cupti.h: records of memory are kept until they are asked for, and come
  * as many as fit into a buffer at a time. As CUDA does, the emulation loads the library that

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the parts of the emulation share: settings, the running kernel, and who may touch device
  * memory. See include/ul_emulate.h for what programs see.

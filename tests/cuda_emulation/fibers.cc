@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Threads of a block: as fibers where they wait for each other, as iterations of a loop where not.
  *

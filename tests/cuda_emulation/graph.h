@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Graphs of the emulated cuDNN: what cudnn.cc, which keeps descriptors, convolution.cc and
  * attention.cc, which compute, know of each other.

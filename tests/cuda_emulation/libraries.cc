@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The libraries that programs load: tables of the functions in cublaslt.cc and cudnn.cc.
  */

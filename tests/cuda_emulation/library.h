@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the emulated libraries share: handles, descriptors, and where a call reads and writes. What
  * a device would be undefined for ends the program.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Networks of models/, scaled down, by target cuda on the host: results against the reference (that
 # of `ullage verify`), every kernel run, memory by --guard, the same bytes in other orders of blocks,
 # threads and streams, and the same again with sanitizers.

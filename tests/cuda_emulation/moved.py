@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Bytes that the kernels of target cuda read and write, counted under the emulation, beside the
 plan's account of each step: each byte of an argument once, which is the least for these kernels.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A trainer of target cuda that offloads all it can (tests/compile/offload.c), on the emulation.
 
     offload.py COMPILE_OFFLOAD ULLAGE

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Whether kernels of target cuda take the ways that they are fast by, seen while networks run under
 the emulation with the libraries' calls left to kernels of ours.
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Sums of products for the emulated libraries: out[i, j] = sum over l of a(i, l) * b(l, j), in f32,
  * in the order of l. Operands are functions, so that one loop serves every layout and type.

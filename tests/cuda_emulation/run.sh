@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The emulation's own tests: unit.cu, built as programs are, with each variant.
 #
 # usage: tests/cuda_emulation/run.sh [plain|asan|race]...     (all of them)

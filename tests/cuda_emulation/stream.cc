@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Streams, events and graphs: what is enqueued is kept until somebody waits for it.
  *

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Recurrent layers of target cuda in one launch, whose blocks wait for each other, under the
 emulation: against onnxruntime, and with the same bits as a launch for each step, in any order of
 blocks, without reuse of memory, and in every replay of a run.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The emulation itself: kernels with known results, and mistakes that it must name. Each case is a
    function; `unit CASE` runs one, run.sh says what is to come of it. */
 #include "ul_cudnn_graph.h"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Networks of models/, scaled down, by target cuda on the host, in ways that the other tests do not
 # go: arenas aligned to 8 bytes, a file of choices, buffers of the caller's that change.
 #

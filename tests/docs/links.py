@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Links of all pages of the tree lead somewhere: to a file, and to a heading of it. Every page of docs/ is reached from docs/README.md.
 
 Exit: 0 ok, 1 a link leads nowhere."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What README.md and docs/ hold that can be run: blocks, the marks in front of them, and how what a
 command prints is compared with what a page shows. README.md has the rules."""
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """How pages are read, compared and renewed.
 
 Exit: 0 ok, 1 not."""

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs the blocks of README.md and docs/ as they stand there, and compares what they print (README.md here has the rules).
 
     run.py ULLAGE [--slow] [--update] [PAGE...]

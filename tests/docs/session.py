@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Python blocks of a page, one after the other in one interpreter.
 
     session.py ASK ANSWER STATUS

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """ullage plan --advice: what would make a plan smaller.
 
     advice.py ULLAGE UNTRAINED.onnx

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Out of memory at every point of a compile: the n-th block of memory is refused, for every n until
  * the compile succeeds. Each try must end with the message and exit code 70, never by a signal.
  *

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Integers on ARM of 64 bits: the bits of the host's program, by instructions for products of bytes.
 
     arm64.py ULLAGE [--march NAME] [--keep DIR]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Attention in shapes that tiles do not fit: the same results on every target.
 
     attention.py [--target cuda] ULLAGE [NAME]...

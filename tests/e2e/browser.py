@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The planning report in a browser: Debian's chromium, driven by its DevTools protocol.
 
     browser.py ULLAGE MODEL.onnx TRAINED.onnx [--time]

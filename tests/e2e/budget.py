@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Programs under a budget: they fit it, compute the same bits (the same to rounding, where they cut
 calls of libraries whose order of sums is their own, run steps another way or lay values out
 otherwise), and stay within their values.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Chromium by its DevTools protocol over pipes: descriptors 3 and 4, a JSON text and a NUL each way."""
 
 import json

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Operators of com.microsoft on random data: what onnxruntime computes.
 
     contributed.py [--target c] ULLAGE [FAMILY]...

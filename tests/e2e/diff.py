@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """ullage diff: two plans of the digits network, and files that are no plans.
 
     diff.py ULLAGE MODEL.onnx

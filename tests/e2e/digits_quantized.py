@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The digits network, quantized by onnxruntime's own quantizers, keeps its accuracy.
 
     digits_quantized.py ULLAGE [--target c]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Outputs that overwrite an input where it lies: --donate.
 
     donate.py ULLAGE [--target c] [MODEL]...

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Plans that were edited by hand: what is wrong is said with the step and the value.
 
     edited.py ULLAGE MODEL.onnx TEST_DATA

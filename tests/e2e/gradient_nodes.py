@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Gradient of ai.onnx.preview.training: models that ask for gradients themselves.
 
     gradient_nodes.py ULLAGE [--target c]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Programs that train in 16 bits (--precision bf16): RNN, GRU and LSTM; networks on all targets.
 
     halves.py ULLAGE [--target c|cpu|cuda] [CASE...]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The planning report, without a browser.
 
     html_report.py ULLAGE MODEL.onnx TRAINED.onnx

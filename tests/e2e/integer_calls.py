@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Products of integers as calls of the library: every form of a call against numpy, against target c
 and against itself under other plans.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Quantized operators: computed with integers, and within one step of the reference.
 
     integers.py ULLAGE [--target c] [--march NAME] [--no-float] [--keep DIR] [CASE ...]

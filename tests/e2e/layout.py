@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Regions of networks laid out as in the model: programs give what they give channels-last.
 
     layout.py ULLAGE [--target cpu] [--choices 3] [--seed 1] [NETWORK...]

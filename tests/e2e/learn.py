@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Programs that train: --train.
 
     learn.py ULLAGE [--target c] [CASE]...

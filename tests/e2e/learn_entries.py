@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What a program that trains can be asked for beside a step: --val, --micro-batches, --last pad.
 
     learn_entries.py ULLAGE [--target c] [CASE]...

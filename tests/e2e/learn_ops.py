@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Gradients of operators through the whole compiler: what tests/gradient holds against finite
 differences without one, here in compiled programs.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Low-rank factors beside weights that stay: --lora.
 
     lora.py ULLAGE [--target c]

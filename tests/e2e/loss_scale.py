@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Programs that train with a dynamic loss scale: --loss-scale.
 
     loss_scale.py ULLAGE [--target c] [CASE]...

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A model of some 10,000 values, for what has to be quick with many."""
 
 import numpy as np

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Parameters that are bf16 between steps: --master bf16-stochastic.
 
     master.py ULLAGE [--target c] [CASE]...

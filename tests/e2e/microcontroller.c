@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs a model on a microcontroller: inputs from files of the host, outputs to such, by
  * semihosting. Input i is input_<i>.bin, output i output_<i>.bin, dense little-endian elements.
  * Exit status: 0 ran, else the model's failure; a fault of the processor never returns. */

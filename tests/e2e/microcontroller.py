@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """--no-float on ARM's microcontrollers: no floats in the object code, the bits of the host's program.
 
     microcontroller.py ULLAGE [--keep DIR]

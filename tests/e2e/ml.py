@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Operators of ai.onnx.ml on numbers: what onnxruntime computes.
 
     ml.py [--target c] ULLAGE [FAMILY]...

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What scikit-learn, XGBoost and LightGBM models become as ONNX: what onnxruntime computes.
 
     ml_exports.py [--target c] ULLAGE [NAME]...

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Everything that is promised of one compiled model: predicted equals reserved, no step leaves its
 # values, no allocation while running, the same bits as without any reuse and in every run, a start
 # with every number of threads that the plan allows, the same plan twice, a plan that the checker

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # model.sh on every network of models/, scaled down: the same structure, few channels and layers.
 #
 # usage: tests/e2e/models.sh [--target NAME] [--type fp16|bf16] [--islands] ULLAGE

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Plans that were changed at random: the checker takes none that changes what a model computes.
 
     mutate.py ULLAGE [--target c] [--seed 1] [--plans 50] [--mutations 2000] [--at PLAN:MUTATION]

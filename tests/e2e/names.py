@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Who computes the convolutions, matrix products and pooling of every network of models/.
 
     names.py --ullage build/release/ullage [--small] [--isa NAME] [FILTER]

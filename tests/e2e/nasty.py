@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Small models made to break a compiler that fuses, aliases and reuses bytes.
 
     nasty.py --list

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Weights of 2 to 8 bits: products, tables and other constants against numpy, and against onnxruntime where it has them.
 
     nbits.py ULLAGE [--target c] [--count 12] [--seed 1]

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs an emitted model as a library with every allocation function of libc taken over. Linked with
  * model.c; its weights are in argv[1]. While model_run is at work, on any thread,
  *      without argv[2]  a call fails the test;

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Values that leave the buffer: programs whose every value that waits for a reader is offloaded.
 
     offload.py ULLAGE COMPILE_OFFLOAD [--target c]

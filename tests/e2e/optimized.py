@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Models as onnxruntime's tools write them: what verify says, on random inputs against onnxruntime.
 
     optimized.py [--target c] ULLAGE [NAME]...

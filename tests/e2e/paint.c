@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How deep the stack of an emitted model gets. Linked with model.c, whose weights are read-only
  * data or in the file of argv[1]: a thread with a painted stack calls model_init and model_run, or
  * of one that trains a step and what saves it, on

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Operators that a model spells out: found, or left alone, and the results are those of the parts.
 
     pattern.py ULLAGE [--target c] [--threads N] [--keep DIR] [CASE ...]

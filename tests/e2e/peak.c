@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* peak FILE PROGRAM [ARGUMENTS...]: runs the program and writes to FILE the most bytes that it had
  * resident (VmHWM) and in page tables (VmPTE), as the kernel counts them at its end, where its
  * memory is still there. The exit code is the program's; 125 where it cannot be traced. */

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What the process of a program takes.
 
     process.py same ULLAGE PEAK     --bench and --repeat take what one run does, however large the

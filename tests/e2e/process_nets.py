@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random small networks, of floats and quantized as onnxruntime's quantizers do, for process.py."""
 
 import os

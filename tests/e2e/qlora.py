@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Low-rank factors beside weights of few bits: --lora with --quantize, as QLoRA has it.
 
     qlora.py ULLAGE [--target c] [--all]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """--quantize-activations: what it makes is right, ONNX, and what is compiled; bad data are refused.
 
     quantize_activations.py ULLAGE [--target c]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What quantization saves, counted: weights of few bits as the model stores them, activations a quarter.
 
     quantized_bytes.py ULLAGE [--target c] [--small] [--networks NAME ...]      of models/quantized.py

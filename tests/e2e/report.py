@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """ullage report: saved plans as text, CSV and traces.
 
     report.py ULLAGE MODEL.onnx TRAINED.onnx

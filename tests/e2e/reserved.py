@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Targets need the same bytes but for what their libraries ask for, network by network.
 
     reserved.py --ullage build/release/cli/ullage [--small] [--threads N] [FILTER]

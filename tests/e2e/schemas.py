@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Everything that is written as JSON is as its schema in report/ says.
 
     schemas.py ULLAGE MODEL.onnx

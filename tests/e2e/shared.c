@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Models that share an arena, run in the order of the command line: shared.py writes models.h, a
  * line MODEL(prefix) for each.
  *

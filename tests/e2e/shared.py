@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Several models in one arena: plan and compile --shared.
 
     shared.py ULLAGE --target c|cpu|cuda

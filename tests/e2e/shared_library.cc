@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Somebody's program in C++ that is linked with the shared or the static library of a model, knows
  * its names alone, and gives its first input and takes its first output in files of raw bytes.
  *

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A model as a shared library: loaded by another language, linked by C++.
 
     shared_library.py ULLAGE [--target c|cpu|cuda]

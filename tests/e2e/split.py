@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Random chains of operators, computed in pieces and whole: the bits must be the same, or, where
 calls of libraries are cut whose order of sums is their own (target cuda), the same to rounding.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What a program that is part of somebody else's says that it takes: of the stack, of flash.
 
     stack.py few ULLAGE     some small models of each kind

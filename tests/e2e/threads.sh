@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The same bits for every number of threads: small networks whose kernels are all our own, and runs
 # that repeat themselves for those that call a library. Give it the compiler that shares every loop.
 #

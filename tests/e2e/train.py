@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Programs that train, from the model to the trained model.
 
     train.py ULLAGE [--target c]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Optimizers whose state has 8 bits an element: --state-bits 8.
 
     train_bytes.py ULLAGE [--target c]

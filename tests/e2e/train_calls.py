@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Training steps by calls of oneDNN: those of target cpu against those of target c.
 
     train_calls.py ULLAGE [NETWORK...]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What is given to `compile --train` and to trainers, and is not as they want it.
 
     train_given.py ULLAGE

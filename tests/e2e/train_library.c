@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Somebody's program that trains a model as a library, on a machine without heap and files: the
  * arena, what is saved, weights and samples are arrays. Built of an emitted folder and
  *     weights.h    weights.bin, as `weights`

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A model that trains as a library: model_train_step, model_eval, model_save and model_load of an emitted folder.
 
     train_library.py ULLAGE

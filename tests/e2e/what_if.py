@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """ullage plan --sweep with lists of values: a table of plans.
 
     what_if.py ULLAGE UNTRAINED.onnx

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Damages models and loads them: cut after every byte, and with every bit of every byte flipped.
  * The frontend must come back with some status each time; a sanitizer or a signal says otherwise.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Loads a model and prints what the frontend makes of it: the graph's text, or status and message.
  *
  * usage: frontend_dump MODEL.onnx [--dim NAME=N]... [--shape INPUT=1,2]... [--const

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Golden tests of `ullage inspect`: text and JSON of a few models in cases/, with exit codes.
 #
 # usage: inspect.sh ULLAGE [--update]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Makes the small models in cases/ that the frontend's golden tests load.
 
 usage: make_cases.py [DIR]        DIR defaults to cases/ beside this script

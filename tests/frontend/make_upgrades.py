@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Makes upgrade/: one folder for each change of meaning between operator sets, in ONNX's layout of
 model.onnx and test_data_set_0, with outputs computed by onnxruntime on the model as it is.
 

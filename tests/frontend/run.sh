@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Golden tests of the frontend: every cases/NAME.onnx is loaded with the options in NAME.args, and
 # the graph or the error is compared with NAME.want. The models are made by make_cases.py.
 #

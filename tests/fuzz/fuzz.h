@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What fuzz targets share. As a libFuzzer program (ULLAGE_FUZZ) a target takes that program's
  * options; else replay.c feeds it the files and folders that it is given. */
 #ifndef FUZZ_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzzes the text form of kernels: any bytes either give a kernel that verifies, with a text that
  * survives a round trip, or an error with a message. */
 #include "ir/kernel_text.h"

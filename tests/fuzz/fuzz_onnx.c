@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzzes the importer, the shape rules and the passes: any bytes either give a graph that verifies
  * and goes through all passes, or an error with a message. */
 #include "frontend/frontend.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Replays files: main of a fuzz target where it is no libFuzzer program. */
 #define _POSIX_C_SOURCE 200809L
 #include "base/base.h"

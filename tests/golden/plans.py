@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A list of every plan and every program's outputs: a refactoring shows by it that none changed.
 
     plans.py models DIR                    puts the models into DIR; needs the Python package onnx

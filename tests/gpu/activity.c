@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a program of target cuda allocates, by CUPTI's memory activity: a library that CUDA loads
  * into the program where CUDA_INJECTION64_PATH names it. The program needs not know of it.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Tests tests/bench/gpu.sh without a GPU: a dry run on networks scaled down, and what the table
 # makes of figures that miss what is wanted. With PEER_PYTHON=COMMAND, a Python that has PyTorch and
 # onnx, its networks are compared with ours.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Makes a folder, or a .tar.gz of it, with the compiler, the libraries that it is linked to and the runtime's files, so
 # that it runs on another Linux machine of the same processor family that has none of them:
 # `DIR/ullage compile ...`. For tests/bench/gpu.sh, which compiles at full size where the GPU is.

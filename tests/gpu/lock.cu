@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The lock of ul_fault_note (ul_kernel.cuh), wanted at once by all threads of a warp with different
  * bad indices: each must go on in the end, the least of (limit, value) be noted, the lock be free.
  * A warp whose threads cannot pass each other would never end.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # lock.cu under the emulation, plain and with its sanitizers, in several orders of threads; and that
 # the CUDA Toolkit's own nvcc compiles it, where there is one.
 #

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Packs emitted programs with inputs and expected results, for tests/gpu/run.sh elsewhere.
 
     prepare.sh [--ullage build/release/cli/ullage] [--ops all] [--models all] [--full NAME,NAME]

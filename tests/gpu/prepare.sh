@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Packs what tests/gpu/run.sh needs on a machine with a GPU and nothing of ours: emitted folders,
 # inputs and expected results. See prepare.py; README.md says how the two go together.
 #

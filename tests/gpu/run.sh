@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Builds and tests programs of target cuda on a machine with a GPU. It needs a folder that
 # tests/gpu/prepare.sh packed elsewhere, nvcc, make and a shell; no compiler of ours, no network.
 #

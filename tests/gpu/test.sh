@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Tests prepare.sh and run.sh where there is no GPU: packs programs, runs them, damages the pack and
 # expects to be told.
 #

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Where CUDA is on this machine; read by run.sh and by tests/bench/gpu.sh. Functions alone.
 # shellcheck shell=bash
 

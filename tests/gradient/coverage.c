@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the operator table says of gradients: every operator of models has
  * a rule, and a case that proves it
  * (cases/), or the reason why it has none. coverage.md lists both and is compared as a whole.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gradient rules against finite differences, in double and without a compiler: cases/<family>.txt,
  * a line each; blank lines and lines that begin with '#' count for nothing.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Building, editing and verifying graphs. */
 #include "ir/build.h"
 #include "ir/rewrite.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The wrapper around shape rules and the helpers that rules use. */
 #include "ir/infer.h"
 #include "ir/op.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Elements of constants: every code of every small format, against the runtime's conversions. */
 #include "test.h"
 

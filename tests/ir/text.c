@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The law parse(print(g)) = print(g), and what the parser refuses. */
 #include "ir/text.h"
 #include "test.h"

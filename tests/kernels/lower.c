@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Golden tests of lowering: lower/<case>.ir goes through the passes of each target and becomes a
  * program without libraries; lower/<case>.want has its kernels and their schedules, once for
  * targets that make the same of it. A line "# --emit" asks for the functions that are emitted, too.

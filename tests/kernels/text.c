@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Golden tests of kernels as text. run/<case>.kernel is read, printed again and interpreted:
  * run/<case>.want has what its outputs hold then. Lines "# b0 = 1 2 3" of it are inputs, elements
  * that are not given being 0. bad/<case>.kernel is refused as bad/<case>.err says. What run/ holds

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Prints the folder of ONNX's backend tests, a folder each: those of operators (node) and those of
 # models (simple, pytorch-converted, pytorch-operator), which the Python package onnx brings that
 # scripts/requirements.txt names. Both are made first where they are not there.

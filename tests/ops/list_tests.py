@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Says which of ONNX's backend node tests are in scope, and why the others are not.
 
 Reads the tests of data.sh, of single operators and of small models, and writes, beside this script:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs ONNX node tests without a compiler: a test's inputs become constants, the whole graph folds
  * in the kernel interpreter, and the outputs are compared with the expected ones.
  *

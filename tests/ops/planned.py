@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Plans of ONNX's backend tests: every one in scope has a plan, with advice, where the inputs that
 scope.tsv lists are constants. `ullage verify`, by which run.sh goes, makes no advice and finds the
 constants itself.

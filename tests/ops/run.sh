@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Runs ONNX's backend tests of operators and of small models: `ullage verify` on every test that
 # scope.tsv calls in scope.
 #

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "case.h"
 #include "ir/infer.h"
 #include "ir/kernel_build.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One-node graphs for tests of operators, written in a line.
  *
  * `inputs` are separated by ';': a type ("f32[2,3]"), a type with its constant

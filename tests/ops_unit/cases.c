@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Cases of operators in text, cases/<family>.txt, a line each; blank lines and lines that begin
  * with
  * '#' count for nothing. What stands before the result is one node and its inputs (case.h):

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Good nodes made bad: types, constants, attributes and inputs are changed at random. The shape
  * rule then refuses or accepts; what it accepts is lowered and run in the interpreter, which
  * asserts that no index leaves its buffer, and its views must stay inside their base.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which inputs an output may lie on (ir/in_place.c): found from what the loops of an operator load
  * and store, so operators serve as examples. */
 #include "case.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shape rules of the movement family on hostile input, and its views against its copies. */
 #include "case.h"
 #include "ir/infer.h"

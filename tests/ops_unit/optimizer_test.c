@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The optimizer family, beside cases/optimizer.txt. */
 #include "case.h"
 #include "ir/infer.h"

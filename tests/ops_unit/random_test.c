@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The random family, beside cases/random.txt: what is drawn is distributed as it should be. Seeds
  * are fixed, so nothing here is left to chance; the bounds are five standard deviations. */
 #include "case.h"

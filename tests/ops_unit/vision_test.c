@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The vision family, beside cases/vision.txt. */
 #include "case.h"
 #include "ir/infer.h"

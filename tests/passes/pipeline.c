@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The runner: options, dumps, and what a broken pass order would do. */
 #include <setjmp.h>
 #include <stdarg.h>

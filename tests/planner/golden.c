@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Golden cases: what <case>.problem is planned to, byte for byte, is <case>.plan. Lines "# --budget
  * N", "# --remat cut" and "# --pack none" of a problem are options. A <case>.positions gives the
  * positions by hand, to which the rest of the plan is made; where that is refused, <case>.err has

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a plan means: the program that it stands for, run on symbolic bytes.
  *
  * Memory is cells of 8 bytes; what a step writes to a cell is a hash of the step, the cell and all

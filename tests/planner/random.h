@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Seeded random problems for the planner's tests. */
 #ifndef UL_TESTS_PLANNER_RANDOM_H
 #define UL_TESTS_PLANNER_RANDOM_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checkpoints on chains against every set of them, on small chains; speed on long ones. */
 #include "planner/remat/remat.h"
 #include "planner/solve/solve.h"

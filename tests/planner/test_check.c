@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The checker against plans that were edited: which takeovers of bytes it refuses. */
 #include "planner/model/timeline.h"
 #include "planner/solve/solve.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The CSV form of packing problems: what is read, written and refused. */
 #include "planner/pack/pack.h"
 

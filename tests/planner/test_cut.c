@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What smallest cuts keep, against every set: of a network, and of a forward pass at a price; plans
  * that they make of random problems. */
 #include "oracle.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Integer programs: the solver's process, orders against the search over sets, recomputation
  * against exhaustive search in the reduced form. */
 #include "planner/order/ilp.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ladders of plans: a cheap skip is run again, a lean alternative is taken where it is needed, and
  * on random problems a smaller budget never gets a larger arena, a cheaper plan, or another
  * meaning. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The account that is kept while steps are merged against the timeline and the account of a whole
  * plan: the same sums before any merge, and after each one as in a problem that has one step there
  * from the start; where that problem needs more by far, a merge is refused, and where it needs no

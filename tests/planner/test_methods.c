@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every method of order and of recomputation by itself: never worse than the published order, the
  * same bytes every time, sequences that replay to what is said of them, and plans that name it. */
 #include "planner/pack/pack.h"

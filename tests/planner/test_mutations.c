@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The checker against mutated plans: what it accepts must mean what it should.
  *
  * Plans with recomputed steps, parts, aliases, scratch and regions are made from random problems;

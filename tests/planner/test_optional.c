@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Optional values: what one way of a step needs for ever and another does not. Plans have those
  * that they read and no others, ladders give up the cheapest cost for a byte first, and the checker
  * believes neither a range too many nor one too few. */

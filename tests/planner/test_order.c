@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Orders: problems as graphs, and every method against all orders of small random graphs. */
 #include "planner/model/problem_graph.h"
 #include "planner/model/timeline.h"

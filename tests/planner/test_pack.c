@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The packer against exhaustive search, and on its edges. */
 #include "random.h"
 

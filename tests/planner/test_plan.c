@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Live ranges, aliases, regions, sums: known cases, then random ones through the checker. */
 #include "planner/solve/solve.h"
 #include "random.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Recomputation within a budget against exhaustive search on small random graphs, with scratch,
  * in-place takeovers, nodes that run once and a base; and its parts against plain versions. */
 #include "planner/remat/remat_internal.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The exact search for recomputation against a search over all pairs of sets, and on graphs made
  * like training. */
 #include "planner/remat/remat.h"

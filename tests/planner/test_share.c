@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Plans that run one after another in one buffer: of random problems each is still a plan, none
  * lies on what another keeps, and what they reserve is the sum of what is kept and the largest of
  * what is left. The check of them together finds what is moved there. */

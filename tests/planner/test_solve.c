@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Orders and recomputation against exhaustive search on small random graphs. */
 #include "planner/solve/solve.h"
 #include "random.h"

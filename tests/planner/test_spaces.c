@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Plans over several spaces and streams: values are saved to another space and loaded back at
  * random, beside what runs or not, and waited for somewhere in time. Such a plan must pass the
  * checker, and the oracle whenever what another stream does is done. One that was changed may pass

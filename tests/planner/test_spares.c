@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Scratch that a finished plan has room for (planner/solve/spares.c). */
 #include "planner/solve/solve.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Problems and plans in text: what is printed is read back to the same bytes; whatever else is read
  * ends in a problem that can be planned or in a message. */
 #include "planner/solve/solve.h"

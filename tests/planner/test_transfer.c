@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The engine that places transfers: on random problems, with loops, branches and entries, for every
  * limit that it can meet, its plan is within the limit and the room, passes the checker, and, where
  * there are no entries, the oracle, whose streams do what they do as late as they may. Then what is

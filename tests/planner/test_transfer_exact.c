@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Transfers against a search over everything: tiny graphs with a second space, of all bandwidths
  * and capacities. The search goes through all states (what has run, is here, is there, is under way
  * and for how long) by the clocks of plan.h, so that it knows the least cost of all placements of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs the functions test_* of a script, which are told what fails by AssertionError, and counts.
 
     if __name__ == "__main__":

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """ullage.compile and ullage.load: callables of numpy arrays, on target c.
 
 usage: model.py [NAME...] with $ULLAGE, or installed (cases.py)."""

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Networks as callables, beside onnxruntime, on targets c and cpu, from several threads and several
 processes.
 

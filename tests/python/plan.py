@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """ullage.plan: plans, sweeps, options as keywords, and each error by its class.
 
 usage: plan.py [NAME...] with $ULLAGE, or installed (cases.py)."""

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """ullage.Trainer: steps, evaluation, parameters, checkpoints, export.
 
 usage: trainer.py [NAME...] with $ULLAGE, or installed (cases.py)."""

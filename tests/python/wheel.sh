@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The wheel: built from this tree, installed into a venv of its own, where all tests of the package
 # run with what it brings; the command line comes along, and compiled programs find its oneDNN.
 #

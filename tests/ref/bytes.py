@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Bytes that every network of models/ reserves, against the golden list models/golden_bytes.tsv.
 
     bytes.py --ullage build/release/ullage [--target c] [--precision fp32] [--small] [--update]

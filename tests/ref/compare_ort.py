@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Compares a compiled program with onnxruntime on random inputs.
 
     compare_ort.py --ullage build/release/ullage resnet50 [--small] [--batch 2] [-- COMPILE OPTIONS]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What a run of every network of models/ launches on target cuda, against the golden list
 models/golden_launches.tsv: from plans alone, no compiler of CUDA's is asked.
 

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Compares every network of models/ with onnxruntime: compare_ort.py on each, one line a network.
 #
 # usage: tests/ref/models.sh [--small] [--no-reuse] [--guard] [--target NAME] [--jobs N]

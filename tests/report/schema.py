@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Documents against the JSON Schemas of report/, with what they use of the standard; another keyword is an error.
 
     schema.validate(document, "plan.schema.json")

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan.json carries plans over several spaces and streams: what is written is read back. */
 #include "planner/solve/solve_internal.h"
 #include "report/report.h"

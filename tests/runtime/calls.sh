@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # The command line of a model of library calls: threads, --memory, --guard, and what is said where
 # the library wants more than was planned or has nothing for this machine.
 #

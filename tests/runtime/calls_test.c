@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The library form of a model of library calls (calls/): results against plain loops, arenas on
    threads of their own, set-up and end again and again. Its weights are in argv[1]. */
 #define _POSIX_C_SOURCE 200809L

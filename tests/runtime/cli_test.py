@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The command line of generated programs, on the hand-written models of this folder.
 
 Usage: cli_test.py BUILD_DIR   (which holds the programs; CMakeLists.txt names them)

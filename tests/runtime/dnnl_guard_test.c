@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the library writes: no implementation that a plan may hold stores outside of its result and
  * its scratchpad. All that the library offers on this machine for convolutions of a few shapes run
  * between guards, in f32, bf16 and 8-bit integers; those that are refused do not count. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ul_dnnl.c against plain loops: each case is planned here as the compiler plans it (the library
  * picks the layout of the weights), its weights are packed by ul_pack.h and compared with the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The readers of .npy, .npz and TensorProto on sound files, on every truncation of them, and on
    thousands of seeded mutations: they may refuse, they may not crash or touch what is not theirs
    (run this under the sanitizers). What they accept must have filled the tensor. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Conversions, exhaustively where the source has 16 bits or less; integers against wide arithmetic;
    casts at their limits; indexes; Philox against its authors' vectors; the hash. */
 #include "ul_hash.h"

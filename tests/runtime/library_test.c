@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The library form of the tiny model: results, every failure of init and run, weights by memory and
    by callback, inputs in place, threads on arenas of their own, and no allocation at all. */
 #define _POSIX_C_SOURCE 200809L

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lookups of bytes: all values of both types, every length up to a few vectors, in place and apart,
    no byte beside. */
 #include "ul_lookup.h"

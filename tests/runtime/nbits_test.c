@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ul_nbits.c against plain sums in double, over random shapes, bits, blocks and kinds of zero
    points: of src as it is, of src rounded to bytes as ul_nbits_bytes.h has it, and of src times the
    turned weights. A call writes

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ul_pack.h against the definition in ul_call.h, element by element, over random layouts and random
    pieces; `pack_test bench` prints how fast the common ones go. */
 #define _POSIX_C_SOURCE 200809L

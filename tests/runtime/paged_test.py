@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A large weight in its file: the same results wherever the file's pages lie, less memory where they
 fit those of the arena, and the same care for files that are damaged.
 

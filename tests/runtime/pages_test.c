@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Giving back pages of files: what was only read goes and comes back the same, what was written
    stays. */
 #define _DEFAULT_SOURCE /* fileno, sysconf */

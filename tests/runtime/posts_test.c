@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Functions behind a call against libm in double: the errors that ul_posts.c promises, special
  * values, and the same bits for every cut and number of threads. */
 #include "ul_posts.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What --print says of outputs, where NaN must not look like a short answer. */
 #include "ul_internal.h"
 

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The example of runtime/README.md, as it stands there, with exactly the files that it lists: it
 # compiles as C99 without a warning, by gcc and by clang, and prints what the program of the emitted
 # folder prints. The example of target cuda runs under tests/cuda_emulation, to the same scores.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Prints what a program says of every failure, with what each has beside it and without;
  * report.want is what that has to be. */
 #include "ul_internal.h"

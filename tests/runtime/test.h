@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The few words that the runtime's tests need. They count failures instead of stopping. */
 #ifndef UL_RUNTIME_TEST_H
 #define UL_RUNTIME_TEST_H

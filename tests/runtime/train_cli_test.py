@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The command line of programs that train, on the hand-written classifier of trainer/.
 
 Usage: train_cli_test.py BUILD_DIR   (which holds the programs; CMakeLists.txt names them)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The library form of a model that trains: schedules, the order of samples, steps with and without
    micro-batches, saving and loading. */
 #include "trainer/model.h"

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # The runtime and a model must compile without a warning as C99, by gcc and by clang, with the
 # machine's vectors and without any; the headers also as C++.
 set -u

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ul_winograd.c against the plain sum in double, over random shapes, strides, pads, pieces of the
    weights and post-operations. A call writes its result and its scratch, nothing else, and its bits
    do not depend on the number of threads, planned or used. */

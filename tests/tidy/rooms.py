@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Includes and calls between the rooms of a folder go down alone, and files do not call in circles.
 
 usage: rooms.py BUILD_DIR: run in the root of the tree; nm says what the objects of BUILD_DIR define

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Rules that no compiler checks: which folder may include which, length of functions, formatting,
 # where memory comes from, who names operators. The allow-list of long functions only shrinks.
 #
@@ -87,6 +88,16 @@ else
 fi
 awk 'length($0) > 100 { print FILENAME ":" FNR ": over 100 columns"; bad = 1 } END { exit bad }' \
     $(git ls-files '*.c' '*.h') || failed=1
+
+# Each source says its licence in its first lines: what is copied into emitted folders and reports is
+# 0BSD, all else Apache-2.0.
+sources=$(git ls-files '*.c' '*.h' '*.cc' '*.cu' '*.cuh' '*.def' '*.css' '*.js' '*.ld' '*.py' '*.sh' \
+    '*.cmake' '*CMakeLists.txt' 'cmake/*.in')
+copied='^(runtime/[a-z]*/ul_|report/html/page)'
+# shellcheck disable=SC2086
+bare=$(grep -L 'SPDX-License-Identifier: 0BSD' $(echo "$sources" | grep -E "$copied")
+    grep -L 'SPDX-License-Identifier: Apache-2.0' $(echo "$sources" | grep -vE "$copied"))
+[ -z "$bare" ] || fail "no SPDX-License-Identifier as docs/licence.md has it: $bare"
 
 # The counts in README are those of the lists.
 total=$(awk 'NR > 1' tests/ops/scope.tsv | wc -l)

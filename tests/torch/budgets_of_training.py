@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """Budgets do not change training: networks.py, exported by torch, down a sweep of budgets.
 
     budgets_of_training.py ULLAGE [--target cpu] [--plans 10] [NETWORK...]

@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """Training in 16 bits beside torch's autocast: networks.py, exported by torch.
 
     halves_as_torch.py ULLAGE [NETWORK...] [--steps 100] [--seeds 3] [--type bf16|fp16]...

@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """Programs that train beside torch (1.13, Debian's python3-torch): networks.py, exported by torch.
 
     learn_as_torch.py ULLAGE [--steps 50] [NETWORK...]

@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """Low-rank factors (--lora) beside torch (1.13, Debian's python3-torch).
 
     lora_as_torch.py ULLAGE [--steps 20]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Networks that training is compared on, in torch, without Dropout: for learn_as_torch.py and
 tests/bench/training.
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Trains a model as a library over an arena of its own, in which every byte that is not persistent
  * is made NaN before each step. Built of an emitted folder.
  *

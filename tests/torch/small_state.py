@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """The 4-layer GPT of networks.py with states of fewer bytes, beside torch (1.13, Debian's
 python3-torch).
 

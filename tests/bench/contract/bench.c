@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Speed of printed contractions against oneDNN's sgemm (and its convolution, for orientation) on
  * one thread, in the same run: GFLOP/s, the best of several rounds, and the ratio. */
 #define _POSIX_C_SOURCE 200112L

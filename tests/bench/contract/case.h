@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One printed kernel, as contract_emit lists it. */
 #ifndef CONTRACT_CASE_H
 #define CONTRACT_CASE_H

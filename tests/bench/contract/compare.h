@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Elements of any type that the tests of contractions have, and how far they may be apart. C99 and
  * C++. */
 #ifndef CONTRACT_COMPARE_H

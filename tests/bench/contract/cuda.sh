@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Contractions printed for target cuda against the interpreter, on random shapes and on one for each
 # tile. Without a device they run under tests/cuda_emulation.
 #     cuda.sh [--nvcc] CONTRACT_EMIT WORK_DIR [SEED [COUNT]]

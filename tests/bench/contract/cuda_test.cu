@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs the kernels that contract_emit printed for target cuda on the operands in argv[1], and
  * compares with the interpreter's results. What lies around every buffer is checked, and the
  * results must be the same bits at another alignment. */

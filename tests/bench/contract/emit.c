@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Prints kernels that contain contractions, with a table of them, for the bench and the test.
  *
  *     contract_emit bench OUT.c             the shapes of the bench

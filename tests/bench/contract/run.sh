@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # GFLOP/s of printed contractions beside oneDNN's, one thread, one table for each compiler.
 #     run.sh CONTRACT_EMIT [WORK_DIR]
 # BENCH=bench_int: each shape in f32 and, behind it, in 8 bits with what is made of the sums.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs the printed kernels on the operands in argv[1] and compares with the interpreter's results.
  * Memory around every buffer is checked, and the results must be the same bits at another
  * alignment, and over each input that they may be written over. */

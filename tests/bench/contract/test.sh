@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Printed contractions against the interpreter, on random shapes.
 #     test.sh CONTRACT_EMIT WORK_DIR [SEED [COUNT]]
 # CC lists the compilers (default: gcc clang, those that are there), EXTRA_FLAGS one more build, MARCHES

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What torch.compile makes of a network for a CUDA device, without one: JSON on standard output.
 
     inductor.py NETWORK fp32|fp16|bf16

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The networks of roofline.py in PyTorch, as torchvision and transformers write them, at the sizes
 of the ONNX files of models/: batch 1, images of 224 x 224, 128 tokens of BERT's and 1024 of GPT-2's.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A roofline on paper: what a run of target cuda launches, moves and computes, beside what
 torch.compile's kernels of the same network do. Needs no GPU, and measures none.
 

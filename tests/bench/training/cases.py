@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The networks that are measured, with data, options of ours and goals."""
 
 import torch

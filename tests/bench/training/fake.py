@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What a step of training takes in torch eager on a device, by tensors that have no bytes.
 
     fake.py NETWORK cpu|cuda fp32|bf16

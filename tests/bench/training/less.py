@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Training in less: 16 bits, 8-bit state, offload, all together, beside torch's automatic mixed precision.
 
 Bytes alone, of torch by tensors that have none (fake.py), so that a CUDA device needs no GPU.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Training whose values leave the buffer for a file: bytes, and predicted against measured time.
 
     offload.py [--ullage build/release/cli/ullage] [--threads 1] [--seconds 10] [--folder DIR] [NETWORK...]

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Stands in for a CUDA device that is not there, so that torch counts bytes of tensors that have
  * none: fake tensors compute nothing, but autograd asks which device is the current one, and
  * whether it is set up. For fake.py, by less.py, which preloads it: symbols of c10, libcudart and

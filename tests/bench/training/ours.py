@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What ullage plans and takes for the same step, with AdamW on target cpu."""
 
 import json

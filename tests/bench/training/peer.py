@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What torch takes for a step of training, on the CPU: bytes saved for the backward pass, the peak,
 both with a checkpoint on every block, what min-cut would keep, and time."""
 

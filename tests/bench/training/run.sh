@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Training beside torch eager, in one run: bytes, repeated work and time. README.md says what it prints.
 # It needs PyPI's torch 2.15, which is put into build/venv-torch, an environment of its own.
 #

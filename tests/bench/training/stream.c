@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How fast memory is for an update of AdamW: four arrays read, three of them written, 28 bytes an
  * element.
  *

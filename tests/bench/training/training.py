@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Training beside torch eager on the CPU, in one run. By run.sh, which finds torch; see README.md.
 
 A line for each figure that was set as a goal: what was measured, the goal, and whether it holds.

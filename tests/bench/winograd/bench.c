@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Speed of the Winograd convolution against oneDNN's direct one, both channels-last, in the same
  * run: microseconds (the best of interleaved rounds), GFLOP/s of the direct count of operations,
  * the ratio, the largest difference in units of the results' root mean square, and bytes.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The part of cuBLASLt that programs call, for tests/cuda_emulation: names and numbers as in the
  * CUDA Toolkit 13.0, functions in cublaslt.cc.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bfloat16 of device code, for tests/cuda_emulation (ul_emulate_float16.h). */
 #ifndef CUDA_BF16_H
 #define CUDA_BF16_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* 16-bit floats of device code, for tests/cuda_emulation (ul_emulate_float16.h). */
 #ifndef CUDA_FP16_H
 #define CUDA_FP16_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What kernels are written with, for tests/cuda_emulation: qualifiers, vector types, built-in
  * variables, barriers, shuffles and votes, atomics, and the functions of device code that C++ does

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The part of CUDA's runtime API that generated programs use, for tests/cuda_emulation: names,
  * values and signatures as in CUDA 13, served by device.cc, stream.cc and fibers.cc. C and C++.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The part of cuDNN that programs call, for tests/cuda_emulation: names and numbers as in cuDNN 9,
  * functions in cudnn.cc.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The part of CUPTI that tests/gpu/activity.c uses: who allocates what, and when graphs are
  * launched. For C and C++. A library that CUDA_INJECTION64_PATH names is loaded as CUDA does it.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How kernels run on the host (tests/cuda_emulation): what UL_LAUNCH and UL_SHARED of ul_cuda.h are
  * without nvcc, what the built-in functions of cuda_runtime.h stand on, and what emulated libraries

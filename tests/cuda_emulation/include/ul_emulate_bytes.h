@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Products of bytes for tests/cuda_emulation: what runtime/cuda/ul_contract_bytes.cuh says in
  * instructions of a device. Lanes hold parts of tiles as the PTX manual has them for

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Floats of 16 bits of device code, for tests/cuda_emulation: storage, conversions, and arithmetic
  * that rounds each result. The conversions are the runtime's (ul_small_float.h); cuda_fp16.h and

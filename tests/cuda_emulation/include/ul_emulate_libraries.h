@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Where programs under tests/cuda_emulation find the libraries that they load at run time:
  * cuBLASLt and cuDNN, each a table of functions in the emulation's library.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Copies that nobody waits for and products of matrices for tests/cuda_emulation: what
  * runtime/cuda/ul_tensor.cuh says in instructions of a device. Lanes hold parts of matrices as the

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Makes the models of this folder with onnxruntime's training build, and what it computes of them.
 
     make.py FOLDER      (needs onnxruntime-training-cpu 1.19, numpy below 2, onnx below 1.17)

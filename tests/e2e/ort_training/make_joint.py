@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Makes joint/ of this folder: a training step of torch as one graph, and what torch computes.
 
     make_joint.py FOLDER      (needs torch 2.9 or newer, onnxscript, onnx)

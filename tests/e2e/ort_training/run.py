@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Training graphs of onnxruntime and torch, compiled as they come: what these compute.
 
     run.py ULLAGE [--target c]

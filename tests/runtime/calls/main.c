@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The command line of the calls model: all of it is in the runtime. */
 #include "model.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * calls: library calls in a model, written by hand as a test and as a pattern.
  *

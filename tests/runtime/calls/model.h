@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * calls: a model whose steps are calls of oneDNN, written by hand as the compiler prints it.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The library form of a model on a device, under tests/cuda_emulation: results, a caller's arena
  * and stream, two contexts on disjoint parts of one allocation, buffers of host and device, every

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The steps of model.c; with seeded bugs by macros, for --guard. */
 #include "model.h"
 

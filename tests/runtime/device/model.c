@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the compiler prints for target cuda, by hand, as the runtime has to understand it: weights,
  * splats of every size, an index out of range, a branch, a loop, a value that takes over another's

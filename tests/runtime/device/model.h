@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The model of model.c and kernels.cu as a library. */
 #ifndef DEVICE_MODEL_H
 #define DEVICE_MODEL_H

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Programs whose model runs on a device, under tests/cuda_emulation: the hand-written model of this
 folder, as a library (device_test.c) and as a command line, with seeded bugs, and on devices that
 are missing, old, full or broken.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * loop: a loop with a carried value, a scanned output and scratch, a value that another takes over,
  * and a strided view, as the checks of --guard and --memory have to understand them. No weights.

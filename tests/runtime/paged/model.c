@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * paged: a model of which a large weight is used in a few places, written by hand as the compiler
  * prints it; the loader may leave such a weight in its file.

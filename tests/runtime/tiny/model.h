@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tiny: what the compiler prints for a model, written by hand as a test and as a pattern.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * trainer: what the compiler prints for a model that trains, written by hand. Gradients of weights
  * are values of their own here; with TRAINER_MICRO several runs add to them, and to the sum and

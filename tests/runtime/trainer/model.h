@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * trainer: what the compiler prints for a model that trains, written by hand as a test and as a
  * pattern: a softmax classifier of 8x8 images with momentum.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * types: copies an input of each element type to an output; --io caller, nothing in the arena. For
  * tests of files. Names are unkind: '=' in them, a path, and two that differ in case alone.
