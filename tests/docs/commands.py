@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Every command has a page, which runs its examples and shows its help; the page of formats has every key of the schemas.
 
     commands.py ULLAGE
