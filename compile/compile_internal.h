@@ -129,5 +129,7 @@ enum ul_status ul_compile_emit_options(struct ul_compile *compile, const char *d
 
 /* compiler.c: the program that the command is, or NULL. */
 const char *ul_compile_command_path(struct ul_compile *compile);
+/* UL_COMPILER where the compiler, or make, which calls it, is not here. */
+enum ul_status ul_compile_require_tools(struct ul_compile *compile) UL_MUST_CHECK;
 
 #endif

@@ -85,3 +85,26 @@ bool ul_compile_has_compiler(struct ul_compile *compile)
     return ul_compile_compiler(compile)->toolkit == NULL ||
            ul_compile_command_path(compile) != NULL;
 }
+
+enum ul_status ul_compile_require_tools(struct ul_compile *compile)
+{
+    const struct ul_target_compiler *compiler = ul_compile_compiler(compile);
+    if (!ul_compile_has_compiler(compile))
+        return ul_diag_set(&compile->diag, UL_COMPILER,
+                           "target %s needs the compiler of %s, and there is no %s here; --%s or "
+                           "$%s says where it is, --emit DIR needs none",
+                           compile->program->options.target->traits.name, compiler->toolkit,
+                           ul_compile_command(compile), compiler->option, compiler->variable);
+    if (ul_compile_command_path(compile) == NULL)
+        return ul_diag_set(&compile->diag, UL_COMPILER,
+                           "%s, %s, is not here: install one (Debian: apt install gcc libc6-dev "
+                           "make), or name it by --%s or $%s; --emit DIR needs none",
+                           compiler->name, ul_compile_command(compile), compiler->option,
+                           compiler->variable);
+    if (program_path(&compile->keep, "make") == NULL)
+        return ul_diag_set(&compile->diag, UL_COMPILER,
+                           "there is no make here, which %s is called by: install it (Debian: apt "
+                           "install make); --emit DIR needs none",
+                           compiler->name);
+    return UL_OK;
+}

@@ -188,12 +188,7 @@ static enum ul_status make(struct ul_compile *compile, const char *directory, co
 {
     const char *const argv[] = {"make", "-s", "-j2", "-C", directory, goal, variable, NULL};
     const struct ul_target_compiler *compiler = ul_compile_compiler(compile);
-    if (!ul_compile_has_compiler(compile))
-        return ul_diag_set(&compile->diag, UL_COMPILER,
-                           "target %s needs the compiler of %s, and there is no %s here; --%s or "
-                           "$%s says where it is, --emit DIR needs none",
-                           compile->program->options.target->traits.name, compiler->toolkit,
-                           ul_compile_command(compile), compiler->option, compiler->variable);
+    UL_TRY(ul_compile_require_tools(compile));
     ul_compile_progress(
         compile, ul_arena_printf(&compile->keep, "compiling the kernels with %s", compiler->name));
     int code = ul_process_run(argv, NULL);

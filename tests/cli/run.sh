@@ -391,6 +391,11 @@ for flag in -o --json; do # before it compiles for minutes
         "$ullage" compile "$digits" --dim N=1 --emit emitted --cc false $flag nowhere/program
 done
 expect 7 'C compiler failed' "$ullage" compile "$digits" --dim N=1 --cc false -o program
+expect 7 'the C compiler, none-such, is not here: install one .*--cc or \$CC' \
+    "$ullage" compile "$digits" --dim N=1 --cc none-such -o program
+mkdir without && ln -s "$(type -P true)" without/cc
+expect 7 'there is no make here' env PATH="$PWD/without" "$ullage" compile "$digits" --dim N=1 -o program
+rm -r without
 expect 1 'C identifier' "$ullage" compile "$digits" --dim N=1 --prefix 'a b' --emit source
 expect 1 'say where the library goes' "$ullage" compile "$digits" --dim N=1 --shared-library --emit source
 for cc in '' ' ' -cc @cc; do
