@@ -9,7 +9,6 @@ is written to one.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import json
 import os
@@ -55,6 +54,8 @@ def _find(command: str, rows: dict, keyword: str, refused) -> dict:
         return row
     if row is not None:
         raise errors.UsageError(f"{keyword}: {refused[name]}")
+    import difflib
+
     near = difflib.get_close_matches(keyword, [n for n in rows if n not in refused], 3)
     hint = f" (did you mean {' or '.join(near)}?)" if near else ""
     raise errors.UsageError(

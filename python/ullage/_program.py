@@ -31,7 +31,7 @@ def program() -> str:
 
 
 def version() -> str:
-    return run(["--version"])[0].split()[-1]
+    return run(["--version"])[0].split()[1]
 
 
 def folder():

@@ -5,24 +5,27 @@
 # have. The root is made from this machine's own apt sources in a folder of its own, and removed.
 #
 # usage: tests/bare/run.sh [--as root|user|both] [--pypi on|off|both] [--demo] [--keep] [--in DIR]
+#        tests/bare/run.sh --wheel FILE [--keep] [--in DIR]
 #   --as     who runs the commands: root, a user with sudo, or one after the other (default)
 #   --pypi   whether PyPI answers, and everything is run by each
 #   --demo   the demo and the installation alone, without the tests
+#   --wheel  the Python package alone, by a user: what it does without a C compiler, and with one
 #   --keep   leaves the root where it is and says where;  --in: make it under DIR (default /var/tmp)
 # Without --pypi each is run once: the demo and the installation by root and without PyPI, the tests
 # by the user and with it, but for those that take longest: what they need others need too.
 # exit: 0 all passed, 77 debootstrap, root or namespaces are missing here, else the failing command's
 set -euo pipefail
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-who=both pypi='' tests=yes keep='' under=/var/tmp
+who=both pypi='' tests=yes keep='' under=/var/tmp wheel=''
 while [ $# -gt 0 ]; do
     case $1 in
     --as) who=${2:?--as needs root, user or both}; shift 2 ;;
     --pypi) pypi=${2:?--pypi needs on, off or both}; shift 2 ;;
     --demo) tests=; shift ;;
+    --wheel) wheel=$(realpath "${2:?--wheel needs a file}"); shift 2 ;;
     --keep) keep=yes; shift ;;
     --in) under=${2:?--in needs a folder}; shift 2 ;;
-    -h | --help) sed -n '2,14s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,16s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "run.sh: unknown option $1" >&2; exit 1 ;;
     esac
 done
@@ -112,8 +115,29 @@ try() {
     say "as $1, PyPI $2: passed in $((SECONDS - start)) s"
 }
 
+# The wheel in a venv: it plans with nothing else, says what compiling needs, and has it then.
+try_wheel() {
+    local root=$folder/root-wheel
+    say "the wheel, as a user"
+    cp -a --reflink=auto "$folder/pristine" "$root"
+    cp "$wheel" "$root/tmp/"
+    inside "$root" root on 'apt-get update -qq && apt-get install -y -qq --no-install-recommends \
+        python3-venv >/dev/null 2>&1 && useradd -m -s /bin/bash user && ! command -v gcc make'
+    inside "$root" user on 'cd ~ && python3 -m venv v && v/bin/pip install -q /tmp/*.whl &&
+        v/bin/python /home/checkout/tests/bare/wheel.py no-compiler'
+    inside "$root" root on 'apt-get install -y -qq --no-install-recommends gcc libc6-dev make \
+        >/dev/null 2>&1'
+    inside "$root" user on 'cd ~ && v/bin/python /home/checkout/tests/bare/wheel.py &&
+        v/bin/ullage compile /home/checkout/models/digits/digits.onnx --dim N=1 -o digits &&
+        ./digits --random 1 --memory && v/bin/python /home/checkout/python/example.py'
+    [ -n "$keep" ] || rm -rf --one-file-system "$root"
+    say "the wheel: passed"
+}
+
 make_root
-if [ -z "$pypi" ]; then
+if [ -n "$wheel" ]; then
+    try_wheel
+elif [ -z "$pypi" ]; then
     [ "$who" = user ] || try root off demo
     [ "$who" = root ] || [ -z "$tests" ] || try user on tests
 else

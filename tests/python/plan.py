@@ -232,7 +232,7 @@ def test_the_command_line_comes_along():
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         check=True,
     )
-    assert done.stdout.split()[-1] == ullage.__version__
+    assert done.stdout.split()[1] == ullage.__version__
 
 
 if __name__ == "__main__":

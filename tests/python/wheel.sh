@@ -26,7 +26,7 @@ for library in $(ldd "$venv"/lib/python3*/site-packages/ullage/tree/bin/ullage |
     *) echo "the program takes $library, not the wheel's"; exit 1 ;;
     esac
 done
-ullage compile "$root/models/digits/digits.onnx" --dim N=1 -o digits
+ullage compile "$root/models/digits/digits.onnx" --dim N=16 -o digits
 ./digits --test-data "$root/models/digits/test_data_set_0"
 ldd digits | grep "libdnnl.*$venv"
 for name in plan model trainer networks; do
