@@ -22,6 +22,10 @@ if [ "$how" = installed ]; then
     "$work/moved/bin/ullage" --version >/dev/null
     includes=$(find "$work/moved/include" -name '*_internal.h')
     [ -z "$includes" ] || { echo "FAIL: installed what is not for others: $includes"; exit 1; }
+    for made in share/man/man1/ullage.1 share/man/man1/ullage-plan.1 share/bash-completion/completions/ullage \
+        share/zsh/site-functions/_ullage; do
+        [ -s "$work/moved/$made" ] || { echo "FAIL: not installed: $made"; exit 1; }
+    done
 else
     cat >"$work/CMakeLists.txt" <<END
 cmake_minimum_required(VERSION 3.25)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every command has a page, which runs its examples and shows its help; the page of formats has every key of the schemas.
+"""Every command has a page, which runs its examples and shows its help; the page of formats has every key of the schemas;
+exit codes are the same in all lists.
 
     commands.py ULLAGE
 
@@ -51,9 +52,19 @@ def check_schema(name, title):
     return wrong
 
 
+def check_exit_codes(ullage):
+    page = subprocess.run([ullage, "help", "--man"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    codes = re.findall(r"^\\fB(\d+)\\fR$", page.partition(".SH EXIT STATUS")[2].partition(".SH ")[0], flags=re.M)
+    sentence = re.search(r"^Exit codes: (.*?)\. ", read("README.md"), flags=re.S | re.M).group(1)
+    lists = {"README.md": re.findall(r"\b(\d+) ", sentence), "docs/questions.md": re.findall(r"^\| (\d+) \|", read("docs", "questions.md"), flags=re.M)}
+    return [f"{path} has the exit codes {said}, the manual page {codes}" for path, said in lists.items() if said != codes]
+
+
 def main():
-    listed = subprocess.run([os.path.abspath(sys.argv[1]), "help", "--json"], stdout=subprocess.PIPE, check=True)
+    ullage = os.path.abspath(sys.argv[1])
+    listed = subprocess.run([ullage, "help", "--json"], stdout=subprocess.PIPE, check=True)
     wrong = [text for command in json.loads(listed.stdout)["commands"] for text in check_command(command)]
+    wrong += check_exit_codes(ullage)
     for name, title in SCHEMAS.items():
         wrong += check_schema(name, title)
     print("\n".join(wrong) if wrong else "every command has its page, every key its row")
