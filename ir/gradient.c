@@ -349,7 +349,9 @@ ul_value_id ul_gradient_expression_of(struct ul_gradient *gradient, uint32_t inp
         count = inputs[2 + i] != UL_NONE ? 3 + i : count;
     }
     ul_node_id made = ul_gradient_begin_like(gradient, UL_OP_Gradient, inputs, count, 1);
-    ul_node_set_string(graph, made, "ul_of", ul_op_get(old.op)->name);
+    ul_node_set_string(graph, made, "ul_of", row->name);
+    if (row->domain != NULL)
+        ul_node_set_string(graph, made, "ul_of_domain", row->domain);
     ul_node_set_int(graph, made, "ul_input", input);
     return ul_gradient_infer(gradient, made);
 }
@@ -363,7 +365,8 @@ ul_value_id ul_gradient_expression(struct ul_gradient *gradient, uint32_t input,
 
 const struct ul_op_info *ul_gradient_row(const struct ul_node *node, uint32_t *input)
 {
-    enum ul_op op = ul_op_find(NULL, ul_node_get_string(node, "ul_of", ""));
+    enum ul_op op = ul_op_find(ul_node_get_string(node, "ul_of_domain", ""),
+                               ul_node_get_string(node, "ul_of", ""));
     int64_t number = ul_node_get_int(node, "ul_input", -1);
     if (op == UL_OP_NONE || number < 0 || number >= UL_OP_GRADIENTS)
         return NULL;
