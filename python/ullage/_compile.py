@@ -40,6 +40,11 @@ def build(model, path, options: dict, load):
         return result
 
 
+def default_io(options: dict) -> str:
+    """Arrays are memory of the host: a device reads and writes copies of them."""
+    return "arena" if options.get("target") == "cuda" else "caller"
+
+
 def compile(model, *, path=None, arenas: int = 1, **options):
     """Compiles a model and returns it as a callable, a Model.
 
@@ -47,7 +52,7 @@ def compile(model, *, path=None, arenas: int = 1, **options):
     library is kept, for ullage.load; without it nothing stays on the disk. `arenas` is how many
     calls may run at once, each in a buffer of its own. `options` are those of `ullage compile`;
     unless they say otherwise, inputs are read and outputs written where the arrays lie
-    (io="caller"), and every call depends on its inputs alone (no_donate=True).
+    (io="caller"; of target cuda they are copied), and every call depends on its inputs alone (no_donate=True).
     """
     from ._model import Model
 
@@ -57,7 +62,7 @@ def compile(model, *, path=None, arenas: int = 1, **options):
     if "donate" in options or "donates" in options:
         options.setdefault("io", "arena")
     else:
-        options.setdefault("io", "caller")
+        options.setdefault("io", default_io(options))
         options.setdefault("no_donate", True)
     return build(model, path, options, lambda library: Model(library, arenas=arenas))
 

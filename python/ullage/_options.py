@@ -149,7 +149,12 @@ def model_file(model, folder: str) -> str:
         path = os.fsdecode(model)
         return os.path.join(".", path) if path.startswith("-") else path
     if hasattr(model, "SerializeToString"):
-        model = model.SerializeToString()
+        try:
+            model = model.SerializeToString()
+        except Exception as error:  # of protobuf, which has several: 2 GiB is its limit
+            raise errors.UsageError(
+                f"the model cannot be serialized: {error}; save it to a file, its weights beside it"
+            ) from error
     if not isinstance(model, (bytes, bytearray, memoryview)):
         raise errors.UsageError(
             "expected a model: a path, its bytes or an onnx.ModelProto, not "

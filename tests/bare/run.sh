@@ -129,7 +129,7 @@ try_wheel() {
         >/dev/null 2>&1'
     inside "$root" user on 'cd ~ && v/bin/python /home/checkout/tests/bare/wheel.py &&
         v/bin/ullage compile /home/checkout/models/digits/digits.onnx --dim N=1 -o digits &&
-        ./digits --random 1 --memory && v/bin/python /home/checkout/python/example.py'
+        ./digits --random 1 --memory && v/bin/python /home/checkout/python/examples/notebook.py'
     [ -n "$keep" ] || rm -rf --one-file-system "$root"
     say "the wheel: passed"
 }

@@ -29,6 +29,7 @@ done
 ullage compile "$root/models/digits/digits.onnx" --dim N=16 -o digits
 ./digits --test-data "$root/models/digits/test_data_set_0"
 ldd digits | grep "libdnnl.*$venv"
+python "$root/python/examples/notebook.py" >example.log || { cat example.log; exit 1; }
 for name in plan model trainer networks; do
     python "$here/$name.py"
 done

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A notebook as a script, cell by cell (# %%): plans the digits network, runs it, trains it anew.
 
-usage: example.py [FOLDER]     (where digits.onnx, untrained.onnx, train_x.npy ... are; default models/digits)"""
+usage: notebook.py [FOLDER]     (where digits.onnx, untrained.onnx, train_x.npy ... are; default models/digits)"""
 
 # %% What does it take?
 import os
@@ -13,7 +13,7 @@ import numpy
 import ullage
 
 here = os.path.dirname(os.path.abspath(__file__))
-folder = sys.argv[1] if len(sys.argv) > 1 else os.path.join(here, "..", "models", "digits")
+folder = sys.argv[1] if len(sys.argv) > 1 else os.path.join(here, "..", "..", "models", "digits")
 digits, untrained = (os.path.join(folder, name) for name in ("digits.onnx", "untrained.onnx"))
 print(ullage.plan(digits, dims={"N": 16}))
 
