@@ -135,8 +135,10 @@ struct ul_text {
     size_t capacity;
 };
 
-/* "12.3 MiB" into the arena. */
+/* "12.34 MiB" into the arena, and "12.34 MiB = 12939428 bytes" (below 1 KiB "17 bytes"): how texts
+ * give every size and every budget. */
 const char *ul_size_format(struct ul_arena *arena, uint64_t bytes);
+const char *ul_size_exact(struct ul_arena *arena, uint64_t bytes);
 /* What a noun ends with behind that number: "" or "s". */
 const char *ul_plural(uint64_t count);
 

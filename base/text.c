@@ -151,6 +151,11 @@ void ul_text_put_float(struct ul_text *text, double value, bool narrow)
         ul_text_put(text, ".0");
 }
 
+const char *ul_plural(uint64_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
 const char *ul_size_format(struct ul_arena *arena, uint64_t bytes)
 {
     if (bytes < 1024)
@@ -162,7 +167,10 @@ const char *ul_size_format(struct ul_arena *arena, uint64_t bytes)
     return ul_arena_printf(arena, "%.2f GiB", (double)bytes / (1024.0 * 1024.0 * 1024.0));
 }
 
-const char *ul_plural(uint64_t count)
+const char *ul_size_exact(struct ul_arena *arena, uint64_t bytes)
 {
-    return count == 1 ? "" : "s";
+    unsigned long long count = bytes;
+    if (bytes < 1024)
+        return ul_arena_printf(arena, "%llu byte%s", count, ul_plural(bytes));
+    return ul_arena_printf(arena, "%s = %llu bytes", ul_size_format(arena, bytes), count);
 }

@@ -177,8 +177,9 @@ void ul_cli_print(const struct ul_text *text);
 void ul_cli_put_notice(const struct ul_cli_job *job);
 /* How text may look where standard output goes: blocks and colours on terminals that have them. */
 struct ul_summary_style ul_cli_style(void);
-/* How wide a line may be: $COLUMNS, else the terminal's, else 80; at least that. */
-uint32_t ul_cli_columns(void);
+/* Where a line with names ends: as $COLUMNS or else the terminal says, at least at 80; else, in
+ * files and pipes, so far that names stay whole. */
+uint32_t ul_cli_line_columns(void);
 /* One line on a terminal that says what is going on; NULL clears it. */
 void ul_cli_progress(void *context, const char *what);
 

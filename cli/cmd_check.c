@@ -40,9 +40,9 @@ static enum ul_status check_plan(struct ul_compile *compile, const char *model,
 {
     UL_TRY(problem != NULL ? read_plan(compile, problem, path) : check_model(compile, model, path));
     const struct ul_plan *plan = &compile->plan;
-    printf("%sok: %u step%s, %u live range%s, %llu bytes\n", prefix, plan->position_count,
+    printf("%sok: %u step%s, %u live range%s, %s\n", prefix, plan->position_count,
            ul_plural(plan->position_count), plan->range_count, ul_plural(plan->range_count),
-           (unsigned long long)plan->reserved_bytes[0]);
+           ul_size_exact(&compile->keep, plan->reserved_bytes[0]));
     return UL_OK;
 }
 

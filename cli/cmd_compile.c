@@ -46,17 +46,67 @@ static enum ul_status build_program(struct ul_cli_job *job)
     return status;
 }
 
-/* Of ours, that the program has. */
-static uint32_t count_kernels(struct ul_compile *compile)
+/* What the positions of a plan are. */
+struct tally {
+    uint32_t calls, runs, copies,
+        transfers;    /* of a library, of kernels, of bytes, to other memory */
+    uint32_t kernels; /* that are run, each once */
+};
+
+static struct tally count_steps(struct ul_compile *compile)
 {
     const struct ul_program *program = compile->program;
-    bool *kernels = UL_NEW_ARRAY(&compile->scratch, bool, program->kernel_count);
-    bool *calls = UL_NEW_ARRAY(&compile->scratch, bool, program->call_count);
-    uint32_t count = 0;
-    ul_program_mark_run(program, &compile->plan, kernels, calls);
-    for (uint32_t i = 0; i < program->kernel_count; i++)
-        count += kernels[i];
-    return count;
+    const struct ul_plan *plan = &compile->plan;
+    bool *seen = UL_NEW_ARRAY(&compile->scratch, bool, program->kernel_count);
+    struct tally tally = {.calls = 0};
+    for (uint32_t p = 0; p < plan->position_count; p++) {
+        if (plan->positions[p].kind != UL_PLAN_RUN) {
+            tally.transfers++;
+            continue;
+        }
+        const struct ul_program_step *step = ul_program_step_at(program, &plan->positions[p]);
+        bool is_kernel = step->kind == UL_STEP_KERNEL;
+        tally.calls += step->kind == UL_STEP_CALL;
+        tally.runs += is_kernel;
+        tally.copies += step->kind == UL_STEP_COPY;
+        tally.kernels += is_kernel && !seen[step->kernel];
+        if (is_kernel)
+            seen[step->kernel] = true;
+    }
+    return tally;
+}
+
+static void put_count(struct ul_text *text, uint32_t count, const char *what, const char *of)
+{
+    if (count > 0)
+        ul_text_printf(text, "%s%u %s%s%s", text->length == 0 ? "" : ", ", count, what,
+                       ul_plural(count), of);
+}
+
+/* "56 steps: 55 calls of oneDNN, 1 generated kernel", "119 steps by 61 generated kernels". */
+static const char *steps_text(struct ul_compile *compile)
+{
+    struct ul_text parts;
+    const struct tally tally = count_steps(compile);
+    uint32_t count = compile->plan.position_count;
+    const char *library = compile->report.library;
+    ul_text_init(&parts, &compile->keep);
+    if (tally.runs == count && tally.runs > tally.kernels)
+        return ul_arena_printf(&compile->keep, "%u steps by %u generated kernel%s", count,
+                               tally.kernels, ul_plural(tally.kernels));
+    put_count(&parts, tally.calls, library != NULL ? "call" : "library call",
+              library != NULL ? ul_arena_printf(&compile->keep, " of %s", library) : "");
+    if (tally.runs > tally.kernels)
+        put_count(&parts, tally.runs, "run",
+                  ul_arena_printf(&compile->keep, " of %u generated kernel%s", tally.kernels,
+                                  ul_plural(tally.kernels)));
+    else
+        put_count(&parts, tally.kernels, "generated kernel", "");
+    if (tally.copies > 0)
+        ul_text_printf(&parts, "%s%u of copying", parts.length == 0 ? "" : ", ", tally.copies);
+    put_count(&parts, tally.transfers, "transfer", "");
+    return ul_arena_printf(&compile->keep, "%u step%s%s%s", count, ul_plural(count),
+                           parts.length > 0 ? ": " : "", parts.length > 0 ? parts.data : "");
 }
 
 static const char *launches_text(struct ul_compile *compile)
@@ -83,8 +133,8 @@ static const char *offload_text(struct ul_compile *compile)
                             ? "page-locked memory of the host"
                             : "other memory of the process, which no budget counts";
     uint64_t bytes = plan->reserved_bytes[UL_PROGRAM_OFFLOAD];
-    return ul_arena_printf(&compile->keep, "; offloads %s = %llu bytes to %s",
-                           ul_size_format(&compile->keep, bytes), (unsigned long long)bytes, where);
+    return ul_arena_printf(&compile->keep, "; offloads %s to %s",
+                           ul_size_exact(&compile->keep, bytes), where);
 }
 
 static enum ul_status compile(struct ul_cli_job *job)
@@ -114,13 +164,10 @@ static enum ul_status compile(struct ul_cli_job *job)
     UL_TRY(build_program(job));
     ul_cli_put_notice(job);
     uint64_t reserved = job->compile.plan.reserved_bytes[0];
-    uint32_t kernel_count = count_kernels(&job->compile);
-    fprintf(stderr, "%s: reserves %s = %llu bytes, %u step%s, %u kernel%s%s%s\n",
+    fprintf(stderr, "%s: reserves %s; %s%s%s\n",
             options->output != NULL ? options->output : options->emit,
-            ul_size_format(&job->compile.keep, reserved), (unsigned long long)reserved,
-            job->compile.plan.position_count, ul_plural(job->compile.plan.position_count),
-            kernel_count, ul_plural(kernel_count), launches_text(&job->compile),
-            offload_text(&job->compile));
+            ul_size_exact(&job->compile.keep, reserved), steps_text(&job->compile),
+            launches_text(&job->compile), offload_text(&job->compile));
     return UL_OK;
 }
 

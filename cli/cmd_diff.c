@@ -39,11 +39,11 @@ static enum ul_status judge(struct ul_cli_job *job, const struct ul_diff *diff, 
         return UL_OK;
     if (cause != NULL)
         why = ul_arena_printf(
-            keep, "; most by %s, %s%s%s, %llu bytes more", ul_quote(keep, cause->name),
+            keep, "; most by %s, %s%s%s, %s more", ul_quote(keep, cause->name),
             cause->op == NULL ? "which is given" : "made by ",
             cause->op == NULL ? "" : ul_quote(keep, cause->op),
             cause->op == NULL ? "" : ul_arena_printf(keep, " %s", ul_quote(keep, cause->node)),
-            (unsigned long long)(cause->new_bytes - cause->old_bytes));
+            ul_size_exact(keep, cause->new_bytes - cause->old_bytes));
     return ul_diag_set(&job->compile.diag, UL_MISMATCH,
                        "the plan grew by %.2f %%, --fail-above allows %s%s", 100 * diff->growth,
                        ul_option_shown(keep, job->options.fail_above), why);
@@ -71,7 +71,7 @@ static enum ul_status compare(struct ul_cli_job *job)
     }
     if (!ul_cli_stdout_is_taken(job)) {
         ul_text_init(&text, &compile->keep);
-        ul_diff_put_text(&text, &diff);
+        ul_diff_put_text(&text, &diff, ul_cli_line_columns());
         ul_cli_print(&text);
     }
     return judge(job, &diff, limit);

@@ -166,9 +166,8 @@ static void put_text(struct ul_text *text, const struct inspection *inspection)
         put_quoted_inside(text, set->domain[0] == '\0' ? "ai.onnx" : set->domain);
         ul_text_printf(text, " %lld", (long long)set->version);
     }
-    ul_text_printf(text, "\nsha256: %s\nweights: %u, %s (%llu bytes)\n", model->sha256,
-                   (unsigned)model->weight_count, ul_size_format(text->arena, model->weight_bytes),
-                   (unsigned long long)model->weight_bytes);
+    ul_text_printf(text, "\nsha256: %s\nweights: %u, %s\n", model->sha256,
+                   (unsigned)model->weight_count, ul_size_exact(text->arena, model->weight_bytes));
     put_ports(text, inspection);
     put_operators(text, model);
     put_problems(text, inspection);

@@ -20,18 +20,17 @@ static void put_json(struct ul_text *text, const struct ul_pack_result *result,
     ul_text_printf(text, ",\n  \"seconds\": %.3f,\n  \"buffers\": %u\n}\n", seconds, table->count);
 }
 
-static void print_summary(const struct ul_pack_result *result, const struct ul_pack_table *table,
-                          double seconds)
+static void print_summary(struct ul_arena *arena, const struct ul_pack_result *result,
+                          const struct ul_pack_table *table, double seconds)
 {
     double gap = result->lower_bound_bytes == 0
                      ? 0.0
                      : (double)(result->arena_bytes - result->lower_bound_bytes) /
                            (double)result->lower_bound_bytes;
-    printf("arena        %llu bytes (%u buffer%s)\n", (unsigned long long)result->arena_bytes,
+    printf("arena        %s (%u buffer%s)\n", ul_size_exact(arena, result->arena_bytes),
            table->count, ul_plural(table->count));
-    printf("lower bound  %llu bytes (gap %.4f %%, %s)\n",
-           (unsigned long long)result->lower_bound_bytes, gap * 100.0,
-           result->optimal ? "proven optimal" : "not proven");
+    printf("lower bound  %s (gap %.4f %%, %s)\n", ul_size_exact(arena, result->lower_bound_bytes),
+           gap * 100.0, result->optimal ? "proven optimal" : "not proven");
     printf("method       %s, %.3f s%s\n", result->method, seconds,
            result->stopped_by_time ? ", stopped by the time limit" : "");
 }
@@ -65,13 +64,14 @@ static enum ul_status write_results(struct ul_cli_job *job, const struct ul_pack
         UL_TRY(ul_file_write(options->json, text.data, text.length, &job->compile.diag));
     }
     if (!ul_cli_stdout_is_taken(job))
-        print_summary(result, table, seconds);
+        print_summary(&job->compile.keep, result, table, seconds);
     return UL_OK;
 }
 
 static enum ul_status pack(struct ul_cli_job *job)
 {
     const struct ul_compile_options *options = &job->compile.options;
+    struct ul_arena *keep = &job->compile.keep;
     if (job->files.count != 1)
         return ul_diag_set(&job->compile.diag, UL_USAGE,
                            "give one problem: ullage pack PROBLEM.csv");
@@ -96,12 +96,12 @@ static enum ul_status pack(struct ul_cli_job *job)
     if (result.fits)
         return UL_OK;
     return ul_diag_set(&job->compile.diag, UL_NO_FIT,
-                       "%s: does not fit %llu bytes (%s); the smallest arena found has %llu",
-                       job->files.items[0], (unsigned long long)packing.capacity_bytes,
+                       "%s: does not fit %s (%s); the smallest arena found has %s",
+                       job->files.items[0], ul_size_exact(keep, packing.capacity_bytes),
                        result.proven            ? "proven"
                        : result.stopped_by_time ? "not proven: the time ran out"
                                                 : "not proven: the work limit was reached",
-                       (unsigned long long)result.arena_bytes);
+                       ul_size_exact(keep, result.arena_bytes));
 }
 
 static const struct ul_cli_example examples[] = {

@@ -106,7 +106,7 @@ static enum ul_status plan_cases(struct ul_cli_job *job)
     if (ul_cli_stdout_is_taken(job))
         return UL_OK;
     ul_text_init(&text, &job->compile.keep);
-    ul_report_put_table_text(&text, &table, ul_cli_columns());
+    ul_report_put_table_text(&text, &table, ul_cli_line_columns());
     ul_cli_print(&text);
     return UL_OK;
 }

@@ -39,7 +39,7 @@ static uint64_t memory_bytes(void)
     return pages > 0 && page_bytes > 0 ? (uint64_t)pages * (uint64_t)page_bytes : 0;
 }
 
-static void print_profile(const struct ul_profile *profile)
+static void print_profile(struct ul_arena *arena, const struct ul_profile *profile)
 {
     static const char *const meanings[UL_WORK_KINDS] = {
         [UL_WORK_MATMUL_F32] = "products and sums of tiled f32 contractions",
@@ -61,14 +61,14 @@ static void print_profile(const struct ul_profile *profile)
         if (level->capacity_bytes == UINT64_MAX)
             printf("  memory       %9.2f GB/s    beyond\n", level->rate);
         else
-            printf("  memory       %9.2f GB/s    up to %llu bytes a step\n", level->rate,
-                   (unsigned long long)level->capacity_bytes);
+            printf("  memory       %9.2f GB/s    up to %s a step\n", level->rate,
+                   ul_size_exact(arena, level->capacity_bytes));
     }
     if (profile->weights_rate > 0)
         printf("  weights      %9.2f GB/s    that no cache holds\n", profile->weights_rate);
     if (profile->held_weight_bytes > 0)
-        printf("  weights      %9llu bytes   of a program are held from run to run\n",
-               (unsigned long long)profile->held_weight_bytes);
+        printf("  weights      %s of a program are held from run to run\n",
+               ul_size_exact(arena, profile->held_weight_bytes));
     printf("  overhead     %9.2f ns      of a step\n", profile->overhead_ns);
     printf("  host         %9.2f GB/s    each way to other memory of the host\n",
            profile->host_rate);
@@ -114,7 +114,7 @@ static enum ul_status measure(struct ul_cli_job *job)
         UL_TRY(ul_file_write(options->output, text.data, text.length, &job->compile.diag));
     }
     if (!ul_cli_stdout_is_taken(job))
-        print_profile(&profile);
+        print_profile(&job->compile.keep, &profile);
     return UL_OK;
 }
 

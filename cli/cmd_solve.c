@@ -110,7 +110,7 @@ static void print_proof(bool fits, bool optimal, const char *optimal_within)
 }
 
 /* What is copied to the other space and back, and what of the cost is waited for. */
-static void print_transfers(const struct ul_solve_graph *graph,
+static void print_transfers(struct ul_arena *arena, const struct ul_solve_graph *graph,
                             const struct ul_solve_result *result)
 {
     uint64_t bytes = 0, runs_cost = 0;
@@ -123,22 +123,22 @@ static void print_transfers(const struct ul_solve_graph *graph,
         runs_cost += at->kind == UL_PLAN_RUN ? graph->cost[graph->order[at->step]] : 0;
     }
     if (result->positions != NULL)
-        printf("transfers    %u saves of %llu bytes, %u loads; %llu of the cost is waited for\n",
-               saves, (unsigned long long)bytes, loads,
-               (unsigned long long)(result->cost - runs_cost));
+        printf("transfers    %u saves of %s, %u loads; %llu of the cost is waited for\n", saves,
+               ul_size_exact(arena, bytes), loads, (unsigned long long)(result->cost - runs_cost));
 }
 
-static void print_summary(const struct ul_solve_graph *graph, const struct ul_solve_result *result,
-                          double seconds)
+static void print_summary(struct ul_arena *arena, const struct ul_solve_graph *graph,
+                          const struct ul_solve_result *result, double seconds)
 {
-    printf("peak         %llu bytes (published order %llu, bound %llu)\n",
-           (unsigned long long)result->peak_bytes, (unsigned long long)result->order_peak_bytes,
-           (unsigned long long)result->lower_bound_bytes);
+    printf("peak         %s\n", ul_size_exact(arena, result->peak_bytes));
+    printf("  of the published order %s, at least %s\n",
+           ul_size_exact(arena, result->order_peak_bytes),
+           ul_size_exact(arena, result->lower_bound_bytes));
     print_cost(result->cost, result->base_cost);
     if (result->bound_method != NULL)
         printf(", bound %llu by %s", (unsigned long long)result->cost_bound, result->bound_method);
-    printf(", %u of %u nodes run again\n", result->recomputes, graph->node_count);
-    print_transfers(graph, result);
+    printf(", %u of %u nodes recomputed\n", result->recomputes, graph->node_count);
+    print_transfers(arena, graph, result);
     printf("method       %s, %.3f s%s", result->method, seconds,
            result->stopped_by_time ? ", stopped by the time limit" : "");
     print_proof(result->fits, result->optimal, result->optimal_within);
@@ -229,25 +229,25 @@ static enum ul_status read_problem_space(struct ul_cli_job *job, bool has_budget
 static enum ul_status misfit_bytes(struct ul_cli_job *job, const struct ul_solve_graph *graph,
                                    const struct ul_solve_result *result, uint64_t budget_bytes)
 {
+    struct ul_arena *keep = &job->compile.keep;
+    const char *budget = ul_size_exact(keep, budget_bytes);
+    const char *smallest = ul_size_exact(keep, result->smallest_budget_bytes);
     if (!result->proven)
         return ul_diag_set(&job->compile.diag, UL_NO_FIT,
-                           "no schedule within %llu bytes was found (not proven); the smallest "
-                           "budget known to work is %llu",
-                           (unsigned long long)budget_bytes,
-                           (unsigned long long)result->smallest_budget_bytes);
+                           "no schedule within %s was found (not proven); the smallest budget "
+                           "known to work is %s",
+                           budget, smallest);
     if (result->lower_bound_bytes <= budget_bytes)
         return ul_diag_set(&job->compile.diag, UL_NO_FIT,
-                           "no schedule fits %llu bytes (proven over all orders and "
-                           "recomputations); the smallest budget known to work is %llu",
-                           (unsigned long long)budget_bytes,
-                           (unsigned long long)result->smallest_budget_bytes);
+                           "no schedule fits %s (proven over all orders and recomputations); the "
+                           "smallest budget known to work is %s",
+                           budget, smallest);
     return ul_diag_set(&job->compile.diag, UL_NO_FIT,
-                       "no schedule fits %llu bytes (proven): node %u (%s) alone needs %llu; the "
-                       "smallest budget known to work is %llu",
-                       (unsigned long long)budget_bytes, result->largest_step,
-                       ul_quote(&job->compile.keep, graph->names[result->largest_step]),
-                       (unsigned long long)result->lower_bound_bytes,
-                       (unsigned long long)result->smallest_budget_bytes);
+                       "no schedule fits %s (proven): node %u (%s) alone needs %s; the smallest "
+                       "budget known to work is %s",
+                       budget, result->largest_step,
+                       ul_quote(keep, graph->names[result->largest_step]),
+                       ul_size_exact(keep, result->lower_bound_bytes), smallest);
 }
 
 static enum ul_status misfit(struct ul_cli_job *job, const struct ul_solve_graph *graph,
@@ -261,9 +261,9 @@ static enum ul_status misfit(struct ul_cli_job *job, const struct ul_solve_graph
                            result->order_why_not);
     if (!result->proven && remat != UL_REMAT_BEST && result->why_not != NULL)
         return ul_diag_set(&job->compile.diag, UL_NO_FIT,
-                           "--remat %s: %s; no schedule within %llu bytes was found (not proven)",
+                           "--remat %s: %s; no schedule within %s was found (not proven)",
                            ul_method_get(UL_METHOD_REMAT, remat)->name, result->why_not,
-                           (unsigned long long)budget_bytes);
+                           ul_size_exact(&job->compile.keep, budget_bytes));
     enum ul_status status = misfit_bytes(job, graph, result, budget_bytes);
     if (remat != UL_REMAT_BEST)
         ul_diag_prefix(&job->compile.diag,
@@ -303,7 +303,7 @@ static enum ul_status solve_graph(struct ul_cli_job *job)
         UL_TRY(ul_file_write(options->json, text.data, text.length, &job->compile.diag));
     }
     if (!ul_cli_stdout_is_taken(job))
-        print_summary(&graph, &result, seconds);
+        print_summary(&job->compile.keep, &graph, &result, seconds);
     return result.fits ? UL_OK : misfit(job, &graph, &result, solving.budget_bytes);
 }
 
@@ -338,10 +338,10 @@ static void put_plan_json(struct ul_text *text, const struct ul_plan *plan, uint
     ul_text_printf(text, "},\n  \"seconds\": %.3f\n}\n", seconds);
 }
 
-static void print_plan_summary(const struct ul_plan *plan, double seconds)
+static void print_plan_summary(struct ul_arena *arena, const struct ul_plan *plan, double seconds)
 {
-    printf("reserved     %llu bytes (bound %llu)\n", (unsigned long long)plan->reserved_bytes[0],
-           (unsigned long long)plan->lower_bound_bytes);
+    printf("reserved     %s\n", ul_size_exact(arena, plan->reserved_bytes[0]));
+    printf("  at least   %s\n", ul_size_exact(arena, plan->lower_bound_bytes));
     print_cost(plan->cost, plan->base_cost);
     if (plan->cost_bound > 0 && plan->fits)
         printf(", bound %llu%s%s", (unsigned long long)plan->cost_bound,
@@ -370,7 +370,7 @@ static enum ul_status write_plan(struct ul_cli_job *job, const struct ul_plan *p
         UL_TRY(ul_file_write(options->json, text.data, text.length, &job->compile.diag));
     }
     if (!ul_cli_stdout_is_taken(job))
-        print_plan_summary(plan, seconds);
+        print_plan_summary(&job->compile.keep, plan, seconds);
     return UL_OK;
 }
 
@@ -378,31 +378,31 @@ static enum ul_status plan_misfit(struct ul_cli_job *job, const struct ul_proble
                                   const struct ul_plan *plan, uint64_t limit_bytes)
 {
     struct ul_diag *diag = &job->compile.diag;
+    struct ul_arena *keep = &job->compile.keep;
     struct ul_plan_options planning = ul_compile_planning(&job->compile.options);
+    const char *limit = ul_size_exact(keep, limit_bytes);
+    const char *smallest = ul_size_exact(keep, plan->smallest_budget_bytes);
     if (plan->remat_why_not != NULL)
         return ul_diag_set(diag, UL_NO_FIT,
-                           "%s\nNo plan within %llu bytes was found; the smallest budget known to "
-                           "work is %llu",
-                           ul_plan_remat_refusal(&job->compile.keep, &planning, plan),
-                           (unsigned long long)limit_bytes,
-                           (unsigned long long)plan->smallest_budget_bytes);
+                           "%s\nNo plan within %s was found; the smallest budget known to work is "
+                           "%s",
+                           ul_plan_remat_refusal(keep, &planning, plan), limit, smallest);
     for (uint32_t s = 1; s < problem->space_count; s++) {
         uint64_t capacity = problem->spaces[s].capacity_bytes;
         if (capacity != 0 && plan->reserved_bytes[s] > capacity)
-            return ul_diag_set(diag, UL_NO_FIT, "space %u needs %llu bytes, and has %llu", s,
-                               (unsigned long long)plan->reserved_bytes[s],
-                               (unsigned long long)capacity);
+            return ul_diag_set(diag, UL_NO_FIT, "space %u needs %s, and has %s", s,
+                               ul_size_exact(keep, plan->reserved_bytes[s]),
+                               ul_size_exact(keep, capacity));
     }
     UL_ASSERT(limit_bytes > 0 && plan->reserved_bytes[0] > limit_bytes);
     const char *room = "";
     if (plan->sufficient_room_bytes > 0)
-        room = ul_arena_printf(&job->compile.keep, "; with --offload-budget %llu this one does",
-                               (unsigned long long)plan->sufficient_room_bytes);
+        room = ul_arena_printf(keep, "; with --offload-budget %llu (%s) this one does",
+                               (unsigned long long)plan->sufficient_room_bytes,
+                               ul_size_format(keep, plan->sufficient_room_bytes));
     return ul_diag_set(diag, UL_NO_FIT,
-                       "no plan within %llu bytes %s; the smallest budget known to work is %llu%s",
-                       (unsigned long long)limit_bytes,
-                       is_proven(plan, limit_bytes) ? "exists" : "was found",
-                       (unsigned long long)plan->smallest_budget_bytes, room);
+                       "no plan within %s %s; the smallest budget known to work is %s%s", limit,
+                       is_proven(plan, limit_bytes) ? "exists" : "was found", smallest, room);
 }
 
 static enum ul_status solve_problem(struct ul_cli_job *job, const struct ul_problem *problem)

@@ -8,15 +8,26 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-uint32_t ul_cli_columns(void)
+enum { MIN_COLUMNS = 80, PAGE_COLUMNS = 100, MAX_COLUMNS = 1000 };
+
+/* What COLUMNS says, else the terminal; else, of files and pipes, `otherwise`. */
+static uint32_t find_columns(uint32_t otherwise)
 {
-    enum { MIN = 80, MAX = 1000 };
     struct winsize size = {.ws_col = 0};
     const char *said = getenv("COLUMNS");
     long columns = said != NULL ? strtol(said, NULL, 10) : 0;
     if (columns <= 0 && isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0)
         columns = size.ws_col;
-    return columns < MIN ? MIN : columns > MAX ? MAX : (uint32_t)columns;
+    if (columns <= 0)
+        return otherwise;
+    return columns < MIN_COLUMNS   ? MIN_COLUMNS
+           : columns > MAX_COLUMNS ? MAX_COLUMNS
+                                   : (uint32_t)columns;
+}
+
+uint32_t ul_cli_line_columns(void)
+{
+    return find_columns(MAX_COLUMNS);
 }
 
 /* By the first of these that is set, as the C library takes them. */
@@ -35,7 +46,8 @@ struct ul_summary_style ul_cli_style(void)
 {
     const char *plain = getenv("NO_COLOR"), *kind = getenv("TERM");
     bool is_terminal = isatty(STDOUT_FILENO) && kind != NULL && strcmp(kind, "dumb") != 0;
-    return (struct ul_summary_style){.columns = ul_cli_columns(),
+    return (struct ul_summary_style){.columns = find_columns(PAGE_COLUMNS),
+                                     .line_columns = ul_cli_line_columns(),
                                      .is_utf8 = is_terminal && says_utf8(),
                                      .has_colors =
                                          is_terminal && (plain == NULL || *plain == '\0')};

@@ -49,7 +49,7 @@ static enum ul_status plan_suite(struct ul_cli_job *job, struct ul_suite *suite,
                              &job->compile.diag));
     if (prints && !ul_cli_stdout_is_taken(job)) {
         ul_text_init(&text, &job->compile.keep);
-        ul_report_put_suite_text(&text, &suite->report);
+        ul_report_put_suite_text(&text, &suite->report, ul_cli_line_columns());
         ul_cli_print(&text);
     }
     return ul_suite_require_fit(suite);
@@ -72,8 +72,8 @@ static enum ul_status compile_suite(struct ul_cli_job *job, struct ul_suite *sui
     UL_TRY(plan_suite(job, suite, false));
     UL_TRY(ul_suite_emit(suite, job->options.emit));
     uint64_t reserved = ul_report_suite_reserved(&suite->report);
-    fprintf(stderr, "%s: %u models share %s = %llu bytes\n", job->options.emit, suite->count,
-            ul_size_format(keep, reserved), (unsigned long long)reserved);
+    fprintf(stderr, "%s: %u models share %s\n", job->options.emit, suite->count,
+            ul_size_exact(keep, reserved));
     return UL_OK;
 }
 

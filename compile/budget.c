@@ -184,6 +184,13 @@ enum ul_status ul_compile_solve(struct ul_compile *compile)
 
 /* ---- What does not fit ---- */
 
+/* "    12.34 MiB      12939428 bytes  what" */
+static void put_size(struct ul_text *text, uint64_t bytes, const char *what)
+{
+    ul_text_printf(text, "\n  %10s %13llu bytes  %s", ul_size_format(text->arena, bytes),
+                   (unsigned long long)bytes, what);
+}
+
 static void put_alive(struct ul_compile *compile, struct ul_text *text)
 {
     enum { MAX_NAMED = 6 };
@@ -195,11 +202,10 @@ static void put_alive(struct ul_compile *compile, struct ul_text *text)
         return;
     const struct ul_report_step *peak =
         &compile->report.steps[plan->positions[plan->peak_position].step];
-    ul_text_printf(text,
-                   "\nIts peak is at step %u, %s; alive there beside %llu bytes of weights%s:",
+    ul_text_printf(text, "\nIts peak is at step %u, %s; alive there beside %s of weights%s:",
                    plan->peak_position, ul_quote(&compile->keep, peak->node),
-                   (unsigned long long)(plan->rows.class_bytes[UL_PLAN_WEIGHTS] +
-                                        plan->rows.class_bytes[UL_PLAN_OPTIMIZER]),
+                   ul_size_exact(&compile->keep, plan->rows.class_bytes[UL_PLAN_WEIGHTS] +
+                                                     plan->rows.class_bytes[UL_PLAN_OPTIMIZER]),
                    plan->rows.class_bytes[UL_PLAN_OPTIMIZER] > 0 ? " and optimizer's state" : "");
     for (uint32_t i = 0; i < count; i++) {
         const struct ul_plan_range *range = &plan->ranges[alive[i]];
@@ -208,13 +214,12 @@ static void put_alive(struct ul_compile *compile, struct ul_text *text)
                 ? "scratch"
                 : ul_quote(&compile->keep, compile->report.values[range->value].name);
         if (i < MAX_NAMED)
-            ul_text_printf(text, "\n  %12llu  %s", (unsigned long long)range->size_bytes, name);
+            put_size(text, range->size_bytes, name);
         else
             others += range->size_bytes;
     }
     if (count > MAX_NAMED)
-        ul_text_printf(text, "\n  %12llu  in %u more", (unsigned long long)others,
-                       count - MAX_NAMED);
+        put_size(text, others, ul_arena_printf(text->arena, "in %u more", count - MAX_NAMED));
 }
 
 enum ul_status ul_compile_require_methods(struct ul_compile *compile)
@@ -230,9 +235,9 @@ static enum ul_status require_offload(struct ul_compile *compile)
     if (offload->capacity_bytes == 0 || reserved <= offload->capacity_bytes)
         return UL_OK;
     return ul_diag_set(&compile->diag, UL_NO_FIT,
-                       "%s does not fit: it offloads %llu bytes, %llu more than --offload-budget",
-                       compile->report.model_name, (unsigned long long)reserved,
-                       (unsigned long long)(reserved - offload->capacity_bytes));
+                       "%s does not fit: it offloads %s, %s more than --offload-budget",
+                       compile->report.model_name, ul_size_exact(&compile->keep, reserved),
+                       ul_size_exact(&compile->keep, reserved - offload->capacity_bytes));
 }
 
 /* What would do beside more budget, where what may leave is bounded. */
@@ -243,10 +248,12 @@ static void put_room(struct ul_compile *compile, struct ul_text *text)
     if (!offload->exists || offload->capacity_bytes == 0)
         return;
     if (room > 0)
-        ul_text_printf(text,
-                       "\nThat is with --offload-budget %llu: with --offload-budget %llu a plan is "
-                       "within the budget.",
-                       (unsigned long long)offload->capacity_bytes, (unsigned long long)room);
+        ul_text_printf(
+            text,
+            "\nThat is with --offload-budget %llu: with --offload-budget %llu (%s) a plan "
+            "is within the budget.",
+            (unsigned long long)offload->capacity_bytes, (unsigned long long)room,
+            ul_size_format(text->arena, room));
     else
         ul_text_printf(text,
                        "\nThat is with --offload-budget %llu: no more of it is known to meet the "
@@ -254,11 +261,31 @@ static void put_room(struct ul_compile *compile, struct ul_text *text)
                        (unsigned long long)offload->capacity_bytes);
 }
 
+/* How far it is from fitting, and what is known to work and not to work. */
+static void put_shortfall(struct ul_compile *compile, struct ul_text *text, uint64_t needed)
+{
+    struct ul_arena *keep = &compile->keep;
+    uint64_t budget = compile->options.budget_bytes, reserved = compile->plan.reserved_bytes[0];
+    uint64_t floor_bytes = ul_report_floor_bytes(&compile->report);
+    ul_text_printf(text, "%s does not fit the budget of %s: it needs %s, %s more.\n",
+                   compile->report.model_name, ul_size_exact(keep, budget),
+                   ul_size_exact(keep, needed), ul_size_exact(keep, needed - budget));
+    if (needed != reserved)
+        ul_text_printf(text, "Of these the buffer is %s (--budget-of arena bounds that alone).\n",
+                       ul_size_exact(keep, reserved));
+    ul_text_printf(text, "The smallest budget known to work is %s",
+                   ul_size_exact(keep, compile->plan.smallest_budget_bytes));
+    ul_text_printf(text,
+                   budget < floor_bytes
+                       ? "; it is proven that at least %s are needed."
+                       : "; whether a smaller one works is not known, but none below %s does.",
+                   ul_size_exact(keep, floor_bytes));
+}
+
 enum ul_status ul_compile_require_fit(struct ul_compile *compile)
 {
     uint64_t budget = compile->options.budget_bytes;
     struct ul_plan_beside beside = ul_compile_beside(compile, compile->program);
-    uint64_t reserved = compile->plan.reserved_bytes[0];
     uint64_t needed = ul_plan_bounded_bytes(&beside, &compile->plan);
     struct ul_text text;
     UL_ASSERT(compile->report.plan == &compile->plan);
@@ -268,22 +295,7 @@ enum ul_status ul_compile_require_fit(struct ul_compile *compile)
     if (budget == 0 || needed <= budget)
         return UL_OK;
     ul_text_init(&text, &compile->keep);
-    ul_text_printf(&text, "%s does not fit the budget: it needs %llu bytes, %llu more than %llu.\n",
-                   compile->report.model_name, (unsigned long long)needed,
-                   (unsigned long long)(needed - budget), (unsigned long long)budget);
-    if (needed != reserved)
-        ul_text_printf(&text,
-                       "Of these %llu are the buffer (--budget-of arena bounds that alone).\n",
-                       (unsigned long long)reserved);
-    ul_text_printf(&text, "The smallest budget known to work is %llu bytes",
-                   (unsigned long long)compile->plan.smallest_budget_bytes);
-    uint64_t floor_bytes = ul_report_floor_bytes(&compile->report);
-    if (budget < floor_bytes)
-        ul_text_printf(&text, "; it is proven that %llu are needed.",
-                       (unsigned long long)floor_bytes);
-    else
-        ul_text_printf(&text, "; that nothing smaller works is not proven (at least %llu).",
-                       (unsigned long long)floor_bytes);
+    put_shortfall(compile, &text, needed);
     put_room(compile, &text);
     if (compile->plan.remat_why_not != NULL)
         ul_text_printf(&text, "\n%s",

@@ -340,6 +340,7 @@ enum ul_status ul_suite_plan(struct ul_suite *suite)
 enum ul_status ul_suite_require_fit(struct ul_suite *suite)
 {
     struct ul_compile *command = suite->command;
+    struct ul_arena *keep = &command->keep;
     uint64_t budget_bytes = command->options.budget_bytes;
     const struct ul_report_suite *report = &suite->report;
     UL_ASSERT(report->members != NULL);
@@ -349,16 +350,17 @@ enum ul_status ul_suite_require_fit(struct ul_suite *suite)
     ul_text_init(&text, &command->keep);
     ul_text_printf(
         &text,
-        "the models do not fit the budget: together they need %llu bytes, %llu more than "
-        "%llu.\nThe smallest budget known to work is %llu bytes; that nothing smaller "
-        "works is not proven.\nOf the arena of %llu bytes they keep between runs:",
-        (unsigned long long)report->needed_bytes,
-        (unsigned long long)(report->needed_bytes - budget_bytes), (unsigned long long)budget_bytes,
-        (unsigned long long)report->smallest_budget_bytes,
-        (unsigned long long)ul_report_suite_reserved(report));
+        "the models do not fit the budget of %s: together they need %s, %s more.\n"
+        "The smallest budget known to work is %s; whether a smaller one works is not known.\n"
+        "Of the arena of %s they keep between runs:",
+        ul_size_exact(keep, budget_bytes), ul_size_exact(keep, report->needed_bytes),
+        ul_size_exact(keep, report->needed_bytes - budget_bytes),
+        ul_size_exact(keep, report->smallest_budget_bytes),
+        ul_size_exact(keep, ul_report_suite_reserved(report)));
     for (uint32_t m = 0; m < suite->count; m++)
-        ul_text_printf(&text, "\n  %12llu  %s", (unsigned long long)suite->models[m].kept_bytes,
-                       suite->models[m].path);
+        ul_text_printf(&text, "\n  %10s %13llu bytes  %s",
+                       ul_size_format(keep, suite->models[m].kept_bytes),
+                       (unsigned long long)suite->models[m].kept_bytes, suite->models[m].path);
     uint32_t largest = ul_report_suite_largest(report);
     const struct ul_report *peak = report->members[largest].report;
     ul_text_printf(&text, "\nThe largest run is that of %s", suite->models[largest].path);

@@ -10,13 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    TOP_VALUES = 12,
-    NAME_COLUMNS = 28,
-    MAKER_COLUMNS = 26,
-    OP_COLUMNS = 12,
-    OPTION_COLUMNS = 54
-};
+enum { TOP_VALUES = 12, MARGIN = 26 };
 
 /* ---- What lives at a peak, by name ---- */
 
@@ -109,33 +103,41 @@ static int64_t change(uint64_t old, uint64_t new)
     return (int64_t) new - (int64_t)old;
 }
 
-static void put_row(struct ul_text *text, const char *label, uint64_t old, uint64_t new)
+/* In the unit of the whole comparison. */
+static double in_unit(const struct ul_diff *diff, int64_t bytes)
+{
+    return (double)bytes / ul_report_unit_of(diff->new->reserved_bytes).bytes;
+}
+
+static void put_row(struct ul_text *text, const struct ul_diff *diff, const char *label,
+                    uint64_t old, uint64_t new)
 {
     if (old > 0 || new > 0)
-        ul_text_printf(text, "  %-30s %14" PRIu64 " %14" PRIu64 " %+15" PRId64 "\n", label, old,
-                       new, change(old, new));
+        ul_text_printf(text, "  %-29s %12" PRIu64 " %12" PRIu64 " %+12" PRId64 " %+9.2f\n", label,
+                       old, new, change(old, new), in_unit(diff, change(old, new)));
 }
 
 static void put_rows(struct ul_text *text, const struct ul_diff *diff)
 {
-    ul_text_printf(text, "\n  %-30s %14s %14s %15s\n", "at the peak, bytes", "old", "new",
-                   "change");
+    ul_text_printf(text, "\n  %-29s %12s %12s %12s %9s\n", "at the peak, bytes", "old", "new",
+                   "change", ul_report_unit_of(diff->new->reserved_bytes).name);
     for (uint32_t row = 0; row < UL_REPORT_ROW_COUNT; row++)
-        put_row(text, ul_report_row_label(text->arena, row), diff->old->rows[row],
+        put_row(text, diff, ul_report_row_label(text->arena, row), diff->old->rows[row],
                 diff->new->rows[row]);
-    put_row(text, "reserved", diff->old->reserved_bytes, diff->new->reserved_bytes);
+    put_row(text, diff, "reserved", diff->old->reserved_bytes, diff->new->reserved_bytes);
     if (diff->old->process_bytes != UINT64_MAX && diff->new->process_bytes != UINT64_MAX)
-        put_row(text, "process", diff->old->process_bytes, diff->new->process_bytes);
+        put_row(text, diff, "process", diff->old->process_bytes, diff->new->process_bytes);
 }
 
-static void put_peak(struct ul_text *text, const char *when, const struct ul_saved *saved)
+static void put_peak(struct ul_text *text, const char *when, const struct ul_saved *saved,
+                     size_t columns)
 {
     if (saved->step_count == 0)
         return;
     const struct ul_saved_step *step = &saved->steps[saved->peak_step];
     ul_text_printf(text, "The %s peak is at step %u, %s (%s).\n", when, saved->peak_step,
-                   ul_report_fit_name(text->arena, step->node, NAME_COLUMNS),
-                   ul_report_fit_name(text->arena, step->op, MAKER_COLUMNS - 8));
+                   ul_report_fit_name(text->arena, step->node, columns / 2),
+                   ul_report_fit_name(text->arena, step->op, columns / 4));
 }
 
 static bool has_option(const struct ul_saved *saved, const struct ul_report_option *option)
@@ -148,7 +150,7 @@ static bool has_option(const struct ul_saved *saved, const struct ul_report_opti
 }
 
 static void put_options(struct ul_text *text, const char *what, const struct ul_saved *of,
-                        const struct ul_saved *other)
+                        const struct ul_saved *other, size_t columns)
 {
     for (uint32_t i = 0; i < of->option_count; i++) {
         const struct ul_report_option *option = &of->options[i];
@@ -157,59 +159,77 @@ static void put_options(struct ul_text *text, const char *what, const struct ul_
         const char *words = ul_arena_printf(text->arena, "--%s%s%s", option->name,
                                             *option->value != '\0' ? " " : "", option->value);
         ul_text_printf(text, "%s with %s\n", what,
-                       ul_report_fit_name(text->arena, words, OPTION_COLUMNS));
+                       ul_report_fit_name(text->arena, words, columns - MARGIN));
     }
 }
 
-static const char *describe_maker(struct ul_arena *arena, const struct ul_diff_value *value)
+static const char *describe_maker(struct ul_arena *arena, const struct ul_diff_value *value,
+                                  size_t columns)
 {
     if (value->op == NULL)
         return "given";
-    const char *op = ul_report_fit_name(arena, value->op, OP_COLUMNS);
+    const char *op = ul_report_fit_name(arena, value->op, columns / 2);
     return ul_arena_printf(arena, "%s %s", op,
-                           ul_report_fit_name(arena, value->node, MAKER_COLUMNS - 1 - strlen(op)));
+                           ul_report_fit_name(arena, value->node, columns - 1 - strlen(op)));
 }
 
-static void put_values(struct ul_text *text, const struct ul_diff *diff)
+/* Half of what a line has beside the numbers, or as wide as the longest name of those shown. */
+static size_t name_columns(const struct ul_diff *diff, uint32_t shown, size_t columns)
+{
+    size_t longest = strlen("at the peaks"), half = (columns - MARGIN - 10) / 2;
+    for (uint32_t i = 0; i < shown; i++)
+        if (strlen(diff->values[i].name) > longest)
+            longest = strlen(diff->values[i].name);
+    return longest < half ? longest : half;
+}
+
+static void put_values(struct ul_text *text, const struct ul_diff *diff, size_t columns)
 {
     int64_t rest = change(diff->old->reserved_bytes, diff->new->reserved_bytes);
     uint32_t shown = diff->value_count < TOP_VALUES ? diff->value_count : TOP_VALUES;
     if (diff->value_count == 0)
         return;
-    ul_text_printf(text, "\n  %14s       %-*s  made by\n", "change", NAME_COLUMNS, "at the peaks");
+    size_t names = name_columns(diff, shown, columns);
+    size_t makers = columns - MARGIN - 10 - names;
+    ul_text_printf(text, "\n  %13s %9s       %-*s  made by\n", "change, bytes",
+                   ul_report_unit_of(diff->new->reserved_bytes).name, (int)names, "at the peaks");
     for (uint32_t i = 0; i < shown; i++) {
         const struct ul_diff_value *value = &diff->values[i];
         const char *kind = value->old_bytes == 0 ? "new" : value->new_bytes == 0 ? "gone" : "";
         int64_t bytes = change(value->old_bytes, value->new_bytes);
         rest -= bytes;
-        ul_text_printf(text, "  %+14" PRId64 " %-4s  %-*s  %s\n", bytes, kind, NAME_COLUMNS,
-                       ul_report_fit_name(text->arena, value->name, NAME_COLUMNS),
-                       describe_maker(text->arena, value));
+        ul_text_printf(text, "  %+13" PRId64 " %+9.2f %-4s  %-*s  %s\n", bytes,
+                       in_unit(diff, bytes), kind, (int)names,
+                       ul_report_fit_name(text->arena, value->name, names),
+                       describe_maker(text->arena, value, makers));
     }
-    ul_text_printf(text, "  %+14" PRId64 "       %u others, alignment, holes\n", rest,
-                   diff->value_count - shown);
+    ul_text_printf(text, "  %+13" PRId64 " %+9.2f       %salignment, holes\n", rest,
+                   in_unit(diff, rest),
+                   diff->value_count == shown
+                       ? ""
+                       : ul_arena_printf(text->arena, "%u others, ", diff->value_count - shown));
 }
 
-void ul_diff_put_text(struct ul_text *text, const struct ul_diff *diff)
+void ul_diff_put_text(struct ul_text *text, const struct ul_diff *diff, uint32_t columns)
 {
     const struct ul_saved *old = diff->old, *new = diff->new;
-    ul_text_printf(text,
-                   "%s (target %s) reserves %" PRIu64 " bytes, before %" PRIu64 ": %+.2f %%.\n",
-                   ul_report_fit_name(text->arena, new->model, OPTION_COLUMNS),
-                   ul_report_fit_name(text->arena, new->target, OP_COLUMNS), new->reserved_bytes,
-                   old->reserved_bytes, 100 * diff->growth);
+    ul_text_printf(text, "%s (target %s) reserves %s:\n%+.2f %% against %s before.\n",
+                   ul_report_fit_name(text->arena, new->model, columns - 62),
+                   ul_report_fit_name(text->arena, new->target, 8),
+                   ul_size_exact(text->arena, new->reserved_bytes), 100 * diff->growth,
+                   ul_size_exact(text->arena, old->reserved_bytes));
     if (strcmp(old->model_sha256, new->model_sha256) != 0)
         ul_text_put(text, "The model file is another one.\n");
     if (strcmp(old->target, new->target) != 0)
         ul_text_printf(text, "The old plan is for target %s.\n",
-                       ul_report_fit_name(text->arena, old->target, OP_COLUMNS));
-    put_options(text, "The old plan was made", old, new);
-    put_options(text, "The new plan was made", new, old);
+                       ul_report_fit_name(text->arena, old->target, MARGIN));
+    put_options(text, "The old plan was made", old, new, columns);
+    put_options(text, "The new plan was made", new, old, columns);
     put_rows(text, diff);
     ul_text_put(text, "\n");
-    put_peak(text, "old", old);
-    put_peak(text, "new", new);
-    put_values(text, diff);
+    put_peak(text, "old", old, columns);
+    put_peak(text, "new", new, columns);
+    put_values(text, diff, columns);
 }
 
 /* ---- JSON ---- */

@@ -29,21 +29,21 @@ const char *ul_report_row_label(struct ul_arena *arena, uint32_t row)
 
 struct ul_report_unit ul_report_unit_of(uint64_t reserved_bytes)
 {
-    const uint64_t small_bytes = 10 * 1024 * 1024;
-    if (reserved_bytes < small_bytes)
+    if (reserved_bytes < 1024 * 1024) /* as ul_size_format has it */
         return (struct ul_report_unit){.name = "KiB", .bytes = 1024.0};
     return (struct ul_report_unit){.name = "MiB", .bytes = 1024.0 * 1024.0};
 }
 
 const char *ul_report_fit_name(struct ul_arena *arena, const char *name, size_t columns)
 {
-    size_t length = strlen(name), head = columns / 2 - 1, tail = columns - head - 2;
+    size_t length = strlen(name);
     char *fitted = ul_arena_alloc(arena, columns + 1);
-    UL_ASSERT(columns >= 4);
     memset(fitted, 0, columns + 1);
     if (length <= columns) {
         memcpy(fitted, name, length);
     } else {
+        UL_ASSERT(columns >= 4);
+        size_t head = columns / 2 - 1, tail = columns - head - 2;
         memcpy(fitted, name, head);
         memcpy(fitted + head, "..", 2);
         memcpy(fitted + head + 2, name + length - tail, tail);

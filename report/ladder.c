@@ -68,18 +68,55 @@ static double milliseconds(uint64_t nanoseconds)
     return (double)nanoseconds * 1e-6;
 }
 
+/* What plans of a ladder differ in: how many steps are recomputed, chains computed in pieces,
+ * regions laid out as in the model, light results computed inside of what reads them. */
+enum way { RECOMPUTED, SPLITS, LAYOUTS, INSIDE, WAY_COUNT };
+static const char *const way_names[WAY_COUNT] = {"recomputed", "splits", "layouts", "inside"};
+
+static uint32_t count_of(const struct ul_report *report, const struct ul_plan_ladder *ladder,
+                         uint32_t i, enum way way)
+{
+    const struct ul_report_variant variant = variant_at(report, ladder, i);
+    return way == RECOMPUTED ? ul_report_recomputed(plan_at(ladder, i))
+           : way == SPLITS   ? variant.split_count
+           : way == LAYOUTS  ? variant.row_major_count
+                             : variant.inside_count;
+}
+
+/* A column that no plan uses says nothing. */
+static bool has_column(const struct ul_report *report, const struct ul_plan_ladder *ladder,
+                       enum way way)
+{
+    for (uint32_t i = 0; i < ladder->count; i++)
+        if (count_of(report, ladder, i, way) > 0)
+            return true;
+    return false;
+}
+
+static void put_head(struct ul_text *text, const struct ul_report *report,
+                     const struct ul_plan_ladder *ladder)
+{
+    ul_text_put(text,
+                "  reserved bytes       MiB  process bytes       MiB          ms    more time");
+    for (enum way way = 0; way < WAY_COUNT; way++)
+        if (has_column(report, ladder, way))
+            ul_text_printf(text, "  %s", way_names[way]);
+    ul_text_put(text, "\n");
+}
+
 static void put_row(struct ul_text *text, const struct ul_report *report,
                     const struct ul_plan_ladder *ladder, uint32_t i)
 {
     const struct ul_plan *plan = plan_at(ladder, i);
-    const struct ul_report_variant variant = variant_at(report, ladder, i);
     uint64_t reserved = plan->reserved_bytes[0], process = process_at(report, ladder, i);
-    ul_text_printf(text,
-                   "  %14" PRIu64 "  %8.2f  %13" PRIu64
-                   "  %8.2f  %10.4g  %9.3f %%  %5u  %6u  %7u  %6u  %s\n",
-                   reserved, mib(reserved), process, mib(process), milliseconds(plan->cost),
-                   100.0 * overhead_at(ladder, i), ul_report_recomputed(plan), variant.split_count,
-                   variant.row_major_count, variant.inside_count, plan->remat_method);
+    ul_text_printf(text, "  %14" PRIu64 "  %8.2f  %13" PRIu64 "  %8.2f  %10.4g  %9.3f %%", reserved,
+                   mib(reserved), process, mib(process), milliseconds(plan->cost),
+                   100.0 * overhead_at(ladder, i));
+    for (enum way way = 0; way < WAY_COUNT; way++)
+        if (has_column(report, ladder, way))
+            ul_text_printf(text, "  %*u", (int)strlen(way_names[way]),
+                           count_of(report, ladder, i, way));
+    ul_text_put(text, "\n");
 }
 
 /* The first and the last, and of those between, what is smaller by a hundredth of the first. */
@@ -111,14 +148,14 @@ static void put_peak(struct ul_text *text, const struct ul_report *own, const ch
                    ul_quote(text->arena, peak_at(own)));
     for (uint32_t i = 0; i < count && i < NAMED; i++) {
         const struct ul_plan_range *range = &own->plan->ranges[alive[i]];
-        ul_text_printf(text, "%s %s %.2f MiB", i == 0 ? "" : ",",
+        ul_text_printf(text, "%s %s of %s", i == 0 ? "" : ",",
                        range->value == UL_PLAN_NONE
                            ? "scratch"
                            : ul_quote(text->arena, own->values[range->value].name),
-                       mib(range->size_bytes));
+                       ul_size_exact(text->arena, range->size_bytes));
     }
     if (count > NAMED)
-        ul_text_printf(text, ", %u others", count - NAMED);
+        ul_text_printf(text, ", %u other%s", count - NAMED, ul_plural(count - NAMED));
     ul_text_put(text, ".");
 }
 
@@ -135,10 +172,9 @@ static void put_peaks(struct ul_text *text, const struct ul_report *report,
         put_peak(text, &own, "the last");
     uint32_t step;
     (void)ul_report_blockers(report, text->arena, 1, &step, &need_bytes);
-    ul_text_printf(text,
-                   "\nThe step that needs most by itself is %s: %" PRIu64
-                   " bytes beside what always lives.\n",
-                   ul_quote(text->arena, report->steps[step].node), need_bytes);
+    ul_text_printf(
+        text, "\nThe step that needs most by itself is %s: %s beside what always lives.\n",
+        ul_quote(text->arena, report->steps[step].node), ul_size_exact(text->arena, need_bytes));
     ul_report_put_training(text, &report->training, ul_report_option(report, "optimizer"),
                            report->plan->rows.class_bytes[UL_PLAN_GRADIENTS]);
 }
@@ -146,13 +182,11 @@ static void put_peaks(struct ul_text *text, const struct ul_report *report,
 void ul_report_put_ladder_text(struct ul_text *text, const struct ul_report *report,
                                const struct ul_plan_ladder *ladder)
 {
-    ul_text_printf(
-        text,
-        "Plans of %.40s (target %s): without a budget, then each the cheapest known within "
-        "its bytes:\n\n"
-        "  reserved bytes       MiB  process bytes       MiB          ms    more time  "
-        "again  splits  layouts  inside  recompute\n",
-        ul_quote(text->arena, report->model_name), report->target);
+    ul_text_printf(text,
+                   "Plans of %s (target %s): without a budget, then each the cheapest known within "
+                   "its bytes:\n\n",
+                   ul_quote(text->arena, report->model_name), report->target);
+    put_head(text, report, ladder);
     uint32_t left_out = ladder->count - put_rows(text, report, ladder);
     if (report->process.is_of_device)
         ul_text_put(text, "\nThe process bytes are of the device, as far as they are known.\n");
@@ -161,11 +195,13 @@ void ul_report_put_ladder_text(struct ul_text *text, const struct ul_report *rep
                        left_out);
     put_peaks(text, report, ladder);
     const struct ul_plan *last = plan_at(ladder, ladder->count - 1);
-    ul_text_printf(text,
-                   "\nNo plan of these kernels is below %" PRIu64 " bytes%s;\n"
-                   "no program of this model needs less than %" PRIu64 ".\n",
-                   last->lower_bound_bytes, last->optimal ? ", and the last has just that" : "",
-                   ul_report_floor_bytes(report));
+    uint64_t floor_bytes = ul_report_floor_bytes(report);
+    if (last->lower_bound_bytes > floor_bytes)
+        ul_text_printf(text, "\nProven: no plan of the last row's program reserves less than %s%s.",
+                       ul_size_exact(text->arena, last->lower_bound_bytes),
+                       last->optimal ? ", as the last does" : "");
+    ul_text_printf(text, "\nProven: no program of this model reserves less than %s.\n",
+                   ul_size_exact(text->arena, floor_bytes));
 }
 
 void ul_report_put_ladder_csv(struct ul_text *text, const struct ul_report *report,

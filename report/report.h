@@ -314,8 +314,9 @@ struct ul_report_suite {
 uint64_t ul_report_suite_reserved(const struct ul_report_suite *suite);
 /* The member whose runs take most of what is not kept; the first of several. */
 uint32_t ul_report_suite_largest(const struct ul_report_suite *suite);
-/* One row a model; in at most 80 columns. */
-void ul_report_put_suite_text(struct ul_text *text, const struct ul_report_suite *suite);
+/* One row a model; names are cut where a line of that many columns, at least 80, ends. */
+void ul_report_put_suite_text(struct ul_text *text, const struct ul_report_suite *suite,
+                              uint32_t columns);
 /* "ullage-shared", with the plans. */
 void ul_report_put_suite_json(struct ul_text *text, const struct ul_report_suite *suite);
 

@@ -172,8 +172,9 @@ void ul_saved_curves(const struct ul_saved *saved, struct ul_arena *arena,
 /* summary.c: the plan for the terminal, in less than 40 lines: verdict, sum table, curve of live
  * bytes, what lives at the peak, what makes it smaller, bounds. */
 struct ul_summary_style {
-    uint32_t columns; /* at least 80 */
-    bool is_utf8;     /* the curve may be drawn in blocks */
+    uint32_t columns;      /* of paragraphs and of the curve, at least 80 */
+    uint32_t line_columns; /* where a line with a name ends, at least `columns` */
+    bool is_utf8;          /* the curve may be drawn in blocks */
     bool has_colors;
 };
 void ul_summary_put(struct ul_text *text, const struct ul_saved *saved,
@@ -209,7 +210,7 @@ struct ul_diff {
 };
 void ul_diff_make(struct ul_arena *arena, const struct ul_saved *old, const struct ul_saved *new,
                   struct ul_diff *diff);
-void ul_diff_put_text(struct ul_text *text, const struct ul_diff *diff);
+void ul_diff_put_text(struct ul_text *text, const struct ul_diff *diff, uint32_t columns);
 void ul_diff_put_json(struct ul_text *text, const struct ul_diff *diff);
 
 #endif

@@ -5,8 +5,9 @@
 #include "report/report.h"
 
 #include <inttypes.h>
+#include <string.h>
 
-enum { NAME_COLUMNS = 26, NODE_COLUMNS = 36 };
+enum { LABEL_COLUMNS = 40 };
 
 static const struct ul_plan *plan_of(const struct ul_report_suite *suite, uint32_t member)
 {
@@ -87,7 +88,8 @@ static double in_unit(const struct ul_report_suite *suite, uint64_t bytes)
 static void put_row(struct ul_text *text, const struct ul_report_suite *suite, const char *label,
                     uint64_t bytes)
 {
-    ul_text_printf(text, "  %-40s %12.2f %18" PRIu64 "\n", label, in_unit(suite, bytes), bytes);
+    ul_text_printf(text, "  %-*s %12.2f %18" PRIu64 "\n", LABEL_COLUMNS, label,
+                   in_unit(suite, bytes), bytes);
 }
 
 static void put_verdict(struct ul_text *text, const struct ul_report_suite *suite)
@@ -105,26 +107,43 @@ static void put_verdict(struct ul_text *text, const struct ul_report_suite *suit
                                                     : "for buffer, libraries and stacks";
     uint64_t budget = report->budget_bytes, needed = suite->needed_bytes;
     if (suite->fits)
-        ul_text_printf(text,
-                       "They fit the budget of %" PRIu64 " bytes\n%s, with %.2f %s to spare.\n",
-                       budget, of, in_unit(suite, budget - needed), unit);
+        ul_text_printf(text, "They fit the budget of %s\n%s: %s to spare.\n",
+                       ul_size_exact(text->arena, budget), of,
+                       ul_size_exact(text->arena, budget - needed));
     else
-        ul_text_printf(
-            text, "They do not fit the budget of %" PRIu64 " bytes\n%s: %" PRIu64 " bytes short.\n",
-            budget, of, needed - budget);
+        ul_text_printf(text, "They do not fit the budget of %s\n%s: %s short.\n",
+                       ul_size_exact(text->arena, budget), of,
+                       ul_size_exact(text->arena, needed - budget));
 }
 
-static void put_members(struct ul_text *text, const struct ul_report_suite *suite)
+/* Names whole, where a line of so many columns has room for them beside `used`. */
+static size_t name_columns(const struct ul_report_suite *suite, size_t columns, size_t used)
 {
-    ul_text_printf(text, "\n  %-*s %15s %15s %15s\n", NAME_COLUMNS, "bytes", "kept", "its runs",
-                   "alone");
+    size_t longest = strlen("bytes");
     for (uint32_t i = 0; i < suite->count; i++)
-        ul_text_printf(text, "  %-*s %15" PRIu64 " %15" PRIu64 " %15" PRIu64 "\n", NAME_COLUMNS,
-                       ul_report_fit_name(text->arena, suite->members[i].prefix, NAME_COLUMNS),
-                       suite->members[i].kept_bytes, run_bytes(suite, i), alone_bytes(suite, i));
+        if (strlen(suite->members[i].prefix) > longest)
+            longest = strlen(suite->members[i].prefix);
+    return longest < columns - used ? longest : columns - used;
 }
 
-static void put_sums(struct ul_text *text, const struct ul_report_suite *suite)
+static void put_members(struct ul_text *text, const struct ul_report_suite *suite, size_t columns)
+{
+    size_t names = name_columns(suite, columns, 62);
+    const char *unit = ul_report_unit_of(ul_report_suite_reserved(suite)).name;
+    ul_text_printf(text, "\n  %-*s %11s %7s %11s %7s %11s %7s\n", (int)names, "bytes", "kept", unit,
+                   "its runs", unit, "alone", unit);
+    for (uint32_t i = 0; i < suite->count; i++) {
+        const uint64_t sizes[] = {suite->members[i].kept_bytes, run_bytes(suite, i),
+                                  alone_bytes(suite, i)};
+        ul_text_printf(text, "  %-*s", (int)names,
+                       ul_report_fit_name(text->arena, suite->members[i].prefix, names));
+        for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+            ul_text_printf(text, " %11" PRIu64 " %7.2f", sizes[k], in_unit(suite, sizes[k]));
+        ul_text_put(text, "\n");
+    }
+}
+
+static void put_sums(struct ul_text *text, const struct ul_report_suite *suite, size_t columns)
 {
     uint64_t reserved = ul_report_suite_reserved(suite), separate = separate_bytes(suite);
     uint32_t largest = ul_report_suite_largest(suite);
@@ -133,7 +152,8 @@ static void put_sums(struct ul_text *text, const struct ul_report_suite *suite)
     put_row(text, suite, "kept by all between their runs", all_kept(suite));
     put_row(text, suite,
             ul_arena_printf(text->arena, "the largest run, %s",
-                            ul_report_fit_name(text->arena, suite->members[largest].prefix, 22)),
+                            ul_report_fit_name(text->arena, suite->members[largest].prefix,
+                                               name_columns(suite, columns, 52))),
             run_bytes(suite, largest));
     put_row(text, suite, "unaccounted", reserved - all_kept(suite) - run_bytes(suite, largest));
     put_row(text, suite, "reserved", reserved);
@@ -141,7 +161,7 @@ static void put_sums(struct ul_text *text, const struct ul_report_suite *suite)
     put_row(text, suite, "saved", separate - reserved);
 }
 
-static void put_peak(struct ul_text *text, const struct ul_report_suite *suite)
+static void put_peak(struct ul_text *text, const struct ul_report_suite *suite, size_t columns)
 {
     uint32_t largest = ul_report_suite_largest(suite);
     const struct ul_report *report = suite->members[largest].report;
@@ -150,23 +170,32 @@ static void put_peak(struct ul_text *text, const struct ul_report_suite *suite)
     if (plan->position_count > 0) {
         struct ul_report_step step = ul_report_step_at(report, plan->peak_position);
         ul_text_printf(
-            text, "\nThe peak is in %s, at step %u (of 0 to %u),\n%s (%.24s).\n",
-            ul_report_fit_name(text->arena, suite->members[largest].prefix, NAME_COLUMNS),
+            text, "\nThe peak is in %s, at step %u (of 0 to %u),\n%s (%s).\n",
+            ul_report_fit_name(text->arena, suite->members[largest].prefix, columns - 44),
             plan->peak_position, plan->position_count - 1,
-            ul_report_fit_name(text->arena, step.node, NODE_COLUMNS), step.op);
+            ul_report_fit_name(text->arena, step.node, columns / 2),
+            ul_report_fit_name(text->arena, step.op, columns / 3));
     }
-    ul_text_printf(text, "No packing of these orders is below %" PRIu64 " bytes (gap %.2f %%).\n",
-                   bound, bound == 0 ? 0.0 : 100.0 * (double)(reserved - bound) / (double)bound);
+    if (reserved == bound)
+        ul_text_put(text, "Proven (checked): no packing of these orders is smaller.\n");
+    else
+        ul_text_printf(text,
+                       "Proven (checked): no packing of these orders is below %s;\n"
+                       "this one is %.2f %% above that.\n",
+                       ul_size_exact(text->arena, bound),
+                       bound == 0 ? 0.0 : 100.0 * (double)(reserved - bound) / (double)bound);
     ul_text_put(text, "Each plan is checked independently, and so is that none touches what\n"
                       "another keeps.\n");
 }
 
-void ul_report_put_suite_text(struct ul_text *text, const struct ul_report_suite *suite)
+void ul_report_put_suite_text(struct ul_text *text, const struct ul_report_suite *suite,
+                              uint32_t columns)
 {
+    UL_ASSERT(columns >= 80);
     put_verdict(text, suite);
-    put_members(text, suite);
-    put_sums(text, suite);
-    put_peak(text, suite);
+    put_members(text, suite, columns);
+    put_sums(text, suite, columns);
+    put_peak(text, suite, columns);
 }
 
 /* ---- JSON ---- */

@@ -12,6 +12,7 @@ enum {
     MIN_VALUES = 3,
     MAX_VALUES = 8,
     REMEDIES = 3,
+    NAME_MARGIN = 8,
     CURVE_LINES = 4,
     SMALL_CURVE = 2
 };
@@ -34,6 +35,17 @@ static double in_unit(const struct summary *summary, uint64_t bytes)
 static const char *name_in(const struct summary *summary, const char *name, size_t columns)
 {
     return ul_report_fit_name(summary->text->arena, name, columns);
+}
+
+/* A name in a paragraph: whole, where a line has room for it. */
+static const char *name_of(const struct summary *summary, const char *name)
+{
+    return name_in(summary, name, summary->style->line_columns - NAME_MARGIN);
+}
+
+static const char *exact(const struct summary *summary, uint64_t bytes)
+{
+    return ul_size_exact(summary->text->arena, bytes);
 }
 
 static uint32_t count_lines(const struct ul_text *text)
@@ -82,7 +94,8 @@ static bool is_whole(const struct summary *summary)
     return summary->facts->parts[UL_SAVED_CODE] > 0;
 }
 
-/* What it has to fit: "the budget of 1024 bytes for the process", or a device by name. */
+/* What it has to fit: "the budget of 1.00 KiB = 1024 bytes for the process", or a device by name.
+ */
 static const char *budget_of(const struct summary *summary)
 {
     const struct ul_saved_facts *facts = summary->facts;
@@ -93,10 +106,10 @@ static const char *budget_of(const struct summary *summary)
                                              : "for buffer, library and stacks";
     bool is_device = facts->device[0] != '\0' && facts->device_bytes == facts->budget_bytes;
     if (!is_device)
-        return ul_arena_printf(arena, "the budget of %" PRIu64 " bytes %s", facts->budget_bytes,
+        return ul_arena_printf(arena, "the budget of %s %s", exact(summary, facts->budget_bytes),
                                of);
-    return ul_arena_printf(arena, "%s, which has %s%s", name_in(summary, facts->device, 24),
-                           ul_size_format(arena, facts->device_bytes),
+    return ul_arena_printf(arena, "%s, which has %s%s", name_of(summary, facts->device),
+                           exact(summary, facts->device_bytes),
                            facts->lacks_context || facts->lacks_library ? ", as far as it is known"
                                                                         : "");
 }
@@ -110,29 +123,29 @@ static void put_budget(struct summary *summary)
     if (budget == 0)
         return;
     if (facts->fits && needed <= budget) {
-        put_folded(summary,
-                   ul_arena_printf(arena, "It fits %s, with %s to spare.", budget_of(summary),
-                                   ul_size_format(arena, budget - needed)));
+        put_folded(summary, ul_arena_printf(arena, "It fits %s, with %s to spare.",
+                                            budget_of(summary), exact(summary, budget - needed)));
         return;
     }
     ul_text_put(summary->text, summary->style->has_colors ? "\033[31m" : "");
-    put_folded(summary, ul_arena_printf(arena, "It does not fit %s: %" PRIu64 " bytes short.%s",
-                                        budget_of(summary), needed - budget,
+    put_folded(summary, ul_arena_printf(arena, "It does not fit %s: %s short.%s",
+                                        budget_of(summary), exact(summary, needed - budget),
                                         summary->style->has_colors ? "\033[0m" : ""));
     if (remedy != NULL)
         ul_text_printf(summary->text, "The cheapest plan found that fits is with %s.\n",
-                       name_in(summary, remedy->change, summary->style->columns - 48));
+                       name_in(summary, remedy->change, summary->style->line_columns - 48));
 }
 
 static void put_verdict(struct summary *summary)
 {
     const struct ul_saved *saved = summary->saved;
     bool is_bold = summary->style->has_colors;
-    ul_text_printf(
-        summary->text, "%s%s (target %s) needs %.2f %s = %" PRIu64 " bytes, all of it.%s\n",
-        is_bold ? "\033[1m" : "", name_in(summary, saved->model, summary->style->columns - 62 + 18),
-        name_in(summary, saved->target, 8), in_unit(summary, saved->reserved_bytes),
-        summary->unit.name, saved->reserved_bytes, is_bold ? "\033[0m" : "");
+    ul_text_printf(summary->text,
+                   "%s%s (target %s) needs %.2f %s = %" PRIu64 " bytes, all of it.%s\n",
+                   is_bold ? "\033[1m" : "",
+                   name_in(summary, saved->model, summary->style->line_columns - 62 + 18),
+                   name_of(summary, saved->target), in_unit(summary, saved->reserved_bytes),
+                   summary->unit.name, saved->reserved_bytes, is_bold ? "\033[0m" : "");
     put_budget(summary);
 }
 
@@ -148,7 +161,7 @@ static void put_largest(struct summary *summary)
     if (strcmp(largest->name, "batch") == 0)
         ul_text_printf(&line, "A batch of %" PRIu64 " fits; ", largest->size);
     else
-        ul_text_printf(&line, "%s = %" PRIu64 " fits; ", name_in(summary, largest->name, 24),
+        ul_text_printf(&line, "%s = %" PRIu64 " fits; ", name_of(summary, largest->name),
                        largest->size);
     for (uint32_t i = 0; i < largest->tried_count; i++)
         if (largest->tried[i].size > largest->size &&
@@ -157,8 +170,8 @@ static void put_largest(struct summary *summary)
     if (largest->why != NULL && largest->why[0] != '\0')
         ul_text_printf(&line, "the model does not take the next: %s", largest->why);
     else if (next != NULL)
-        ul_text_printf(&line, "the smallest plan known for %" PRIu64 " takes %" PRIu64 " bytes",
-                       next->size, next->bytes);
+        ul_text_printf(&line, "the smallest plan known for %" PRIu64 " takes %s", next->size,
+                       exact(summary, next->bytes));
     ul_text_put(&line, ". Planned:");
     for (uint32_t i = 0; i < largest->tried_count; i++)
         ul_text_printf(&line, "%s %" PRIu64 "%s", i == 0 ? "" : ",", largest->tried[i].size,
@@ -305,7 +318,8 @@ static void put_process(struct summary *summary)
         if (facts->parts[part] > 0)
             ul_text_printf(summary->text, "%s%s %.2f", count++ == 0 ? "    of it " : ", ",
                            labels[part], in_unit(summary, facts->parts[part]));
-    ul_text_put(summary->text, count > 0 ? "\n" : "");
+    if (count > 0)
+        ul_text_printf(summary->text, " %s\n", summary->unit.name);
     if (of_device)
         ul_text_printf(summary->text,
                        "  Not known before it runs: %s%sthe captured run,\n"
@@ -405,8 +419,8 @@ static void put_peak_name(struct summary *summary)
     const struct ul_saved *saved = summary->saved;
     const struct ul_saved_step *step = &saved->steps[saved->peak_step];
     bool has_source = step->source != NULL && step->source[0] != '\0';
-    uint32_t room = summary->style->columns - 24;
-    const char *op = name_in(summary, step->op, 20);
+    uint32_t room = summary->style->line_columns - 24;
+    const char *op = name_in(summary, step->op, room / 3);
     size_t rest = room - strlen(op);
     ul_text_printf(summary->text, "The peak is made by %s (%s)",
                    name_in(summary, step->node, has_source ? rest / 2 : rest), op);
@@ -415,13 +429,57 @@ static void put_peak_name(struct summary *summary)
     ul_text_put(summary->text, ".\n");
 }
 
+/* How wide two columns of names are in a line: each as its longest name, or, where a terminal has
+ * no room for that, the second no more than a third. */
+static void share_line(size_t room, size_t *first, size_t *second)
+{
+    if (*first + *second <= room)
+        return;
+    if (*second > room / 3)
+        *second = *first < room - room / 3 ? room - *first : room / 3;
+    *first = room - *second < *first ? room - *second : *first;
+}
+
+static size_t longer(size_t columns, const char *name)
+{
+    size_t length = strlen(name);
+    return length > columns ? length : columns;
+}
+
+static const char *maker_of(const struct ul_saved *saved, uint32_t range)
+{
+    const struct ul_saved_step *maker = ul_saved_maker(saved, &saved->ranges[range]);
+    return maker == NULL ? "given" : maker->op;
+}
+
+/* Lines of bytes, name, steps of its life, operators that make it. */
+static void put_alive(struct summary *summary, const uint32_t *alive, uint32_t count)
+{
+    const struct ul_saved *saved = summary->saved;
+    struct ul_arena *arena = summary->text->arena;
+    size_t names = 4, makers = 4;
+    for (uint32_t i = 0; i < count; i++) {
+        names = longer(names, ul_saved_range_name(saved, arena, alive[i]));
+        makers = longer(makers, maker_of(saved, alive[i]));
+    }
+    share_line(summary->style->line_columns - 43, &names, &makers);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct ul_saved_range *range = &saved->ranges[alive[i]];
+        const char *steps =
+            ul_arena_printf(arena, "%" PRIu32 " to %" PRIu32, range->begin, range->end - 1);
+        ul_text_printf(summary->text, "  %8.2f %13" PRIu64 "  %-*s  %-12s  %s\n",
+                       in_unit(summary, range->size_bytes), range->size_bytes, (int)names,
+                       name_in(summary, ul_saved_range_name(saved, arena, alive[i]), names), steps,
+                       name_in(summary, maker_of(saved, alive[i]), makers));
+    }
+}
+
 static void put_values(struct summary *summary, uint32_t wanted)
 {
     const struct ul_saved *saved = summary->saved;
     struct ul_arena *arena = summary->text->arena;
     uint32_t *alive, count = ul_saved_alive(saved, arena, &alive), kept = 0;
     uint64_t rest_bytes = 0, *sizes = UL_NEW_ARRAY(arena, uint64_t, saved->range_count);
-    size_t makers = 14, names = summary->style->columns - 48;
     for (uint32_t i = 0; i < saved->range_count; i++)
         sizes[i] = saved->ranges[i].size_bytes;
     for (uint32_t i = 0; i < count; i++) {
@@ -431,33 +489,17 @@ static void put_values(struct summary *summary, uint32_t wanted)
     }
     uint32_t shown = kept < wanted + 1 ? kept : wanted;
     ul_report_biggest_first(sizes, alive, kept, shown);
-    size_t longest = 30;
-    for (uint32_t i = 0; i < shown; i++) {
-        size_t length = strlen(ul_saved_range_name(saved, arena, alive[i]));
-        longest = length > longest ? length : longest;
-    }
-    names = longest < names ? longest : names;
     if (kept == 0)
         return;
-    ul_text_printf(summary->text, "Beside the weights%s there live:\n",
-                   saved->rows[UL_PLAN_OPTIMIZER] > 0 ? " and the optimizer's state" : "");
-    for (uint32_t i = 0; i < kept; i++) {
-        const struct ul_saved_range *range = &saved->ranges[alive[i]];
-        const struct ul_saved_step *maker = ul_saved_maker(saved, range);
-        if (i >= shown) {
-            rest_bytes += range->size_bytes;
-            continue;
-        }
-        const char *steps =
-            ul_arena_printf(arena, "%" PRIu32 " to %" PRIu32, range->begin, range->end - 1);
-        ul_text_printf(summary->text, "  %8.2f %s  %-*s  %-14s  %s\n",
-                       in_unit(summary, range->size_bytes), summary->unit.name, (int)names,
-                       name_in(summary, ul_saved_range_name(saved, arena, alive[i]), names), steps,
-                       maker == NULL ? "given" : name_in(summary, maker->op, makers));
-    }
+    ul_text_printf(summary->text, "Beside the weights%s there live, in %s and bytes:\n",
+                   saved->rows[UL_PLAN_OPTIMIZER] > 0 ? " and the optimizer's state" : "",
+                   summary->unit.name);
+    put_alive(summary, alive, shown);
+    for (uint32_t i = shown; i < kept; i++)
+        rest_bytes += sizes[alive[i]];
     if (kept > shown)
-        ul_text_printf(summary->text, "  %8.2f %s  %" PRIu32 " other%s\n",
-                       in_unit(summary, rest_bytes), summary->unit.name, kept - shown,
+        ul_text_printf(summary->text, "  %8.2f %13" PRIu64 "  %" PRIu32 " other%s\n",
+                       in_unit(summary, rest_bytes), rest_bytes, kept - shown,
                        ul_plural(kept - shown));
 }
 
@@ -468,7 +510,7 @@ static const char *label_of(const char *kind)
 {
     static const struct {
         const char *kind, *label;
-    } labels[] = {{"recompute", "steps run again"},    {"split", "chains in pieces"},
+    } labels[] = {{"recompute", "recomputation"},      {"split", "chains in pieces"},
                   {"layout", "the model's layout"},    {"inside", "light work inside"},
                   {"implementation", "other kernels"}, {"precision", "16-bit storage"},
                   {"quantize", "weights of few bits"}, {"batch", "half that size"},
@@ -480,12 +522,30 @@ static const char *label_of(const char *kind)
     return kind;
 }
 
+/* "--budget 124204976 (118.45 MiB)" */
+static const char *change_of(const struct summary *summary, const char *change)
+{
+    static const char option[] = "--budget ";
+    struct ul_arena *arena = summary->text->arena;
+    uint64_t bytes;
+    const char *shown = name_of(summary, change);
+    if (strncmp(change, option, sizeof option - 1) == 0 &&
+        ul_size_parse(change + sizeof option - 1, &bytes))
+        return ul_arena_printf(arena, "%s (%s)", shown, ul_size_format(arena, bytes));
+    return shown;
+}
+
+/* What the change is stands whole, in a line of its own where there is no room: it is for typing.
+ */
 static void put_remedy(struct summary *summary, const struct ul_saved_remedy *remedy)
 {
-    ul_text_printf(summary->text, "  %8.2f %s less %+10.4g ms  %-18s  %s\n",
-                   (double)remedy->saved_bytes / summary->unit.bytes, summary->unit.name,
-                   (double)remedy->extra_cost * 1e-6, name_in(summary, label_of(remedy->kind), 18),
-                   name_in(summary, remedy->change, summary->style->columns - 56));
+    const char *change = change_of(summary, remedy->change);
+    ul_text_printf(summary->text, "  %8.2f %13" PRId64 " %+12.4g ms  %-19s",
+                   (double)remedy->saved_bytes / summary->unit.bytes, remedy->saved_bytes,
+                   (double)remedy->extra_cost * 1e-6, name_in(summary, label_of(remedy->kind), 19));
+    if (62 + strlen(change) > summary->style->line_columns)
+        ul_text_printf(summary->text, "\n%*s", 25, "");
+    ul_text_printf(summary->text, "  %s\n", change);
 }
 
 static void put_applied(struct summary *summary)
@@ -563,8 +623,9 @@ static void put_remedies(struct summary *summary)
                        facts->tried_count, ul_plural(facts->tried_count));
     else
         ul_text_printf(summary->text,
-                       "\n%s, each planned, of %" PRIu32 " in --advice on and --html:\n",
-                       of_process ? "A smaller process" : "Smaller", own);
+                       "\n%s, each planned, of %" PRIu32 " in --advice on and --html:\n"
+                       "  %3s less    bytes less       more time\n",
+                       of_process ? "A smaller process" : "Smaller", own, summary->unit.name);
     uint32_t count = choose_remedies(summary, own, chosen);
     for (uint32_t i = 0; i < count; i++)
         put_remedy(summary, &facts->remedies[chosen[i]]);
@@ -580,57 +641,87 @@ static void put_blocker(struct summary *summary)
         return;
     const struct ul_saved_step *step = &summary->saved->steps[facts->blockers[0].step];
     bool has_source = step->source != NULL && step->source[0] != '\0';
-    const char *rest = ul_arena_printf(
-        summary->text->arena, " (%s) needs %.2f %s by itself.", name_in(summary, step->op, 16),
-        in_unit(summary, facts->blockers[0].bytes), summary->unit.name);
-    size_t room = summary->style->columns - 20 - strlen(rest);
-    ul_text_printf(summary->text, "In the way of less: %s%s\n",
-                   name_in(summary, has_source ? step->source : step->node, room), rest);
+    const char *where = has_source ? step->source : step->node;
+    const char *needs = exact(summary, facts->blockers[0].bytes);
+    size_t wheres = strlen(where), ops = strlen(step->op);
+    share_line(summary->style->line_columns - 26 - strlen(needs), &wheres, &ops);
+    ul_text_printf(summary->text, "The step %s (%s) alone needs %s.\n",
+                   name_in(summary, where, wheres), name_in(summary, step->op, ops), needs);
 }
 
 /* ---- Bounds ---- */
 
-/* Under a budget: how much of the time has to be, and who says so. */
+/* Under a budget: how much less time there could be, and who says so. */
 static void put_cost_bound(struct summary *summary)
 {
     const struct ul_saved_facts *facts = summary->facts;
+    struct ul_arena *arena = summary->text->arena;
     uint64_t cost = summary->saved->cost, bound = facts->cost_bound;
-    struct ul_text line;
+    const char *less = "", *who = "checked";
     if (bound == 0 || !facts->fits)
         return;
-    ul_text_init(&line, summary->text->arena);
-    ul_text_put(&line, "No plan of these kernels within the budget takes less time than this");
     if (cost > bound)
-        ul_text_printf(&line, " less %.2f %%", 100.0 * (double)(cost - bound) / (double)bound);
-    if (facts->cost_bound_method[0] == '\0')
-        ul_text_put(&line, " (every step once, the fastest way: checked).");
-    else
-        ul_text_printf(&line, " (%s: the planner's word).", facts->cost_bound_method);
-    put_folded(summary, line.data);
+        less = ul_arena_printf(arena, " by more than %.2f %%",
+                               100.0 * (double)(cost - bound) / (double)cost);
+    if (facts->cost_bound_method[0] != '\0')
+        who = ul_arena_printf(arena, "by the planner alone: %s", facts->cost_bound_method);
+    put_folded(summary,
+               ul_arena_printf(
+                   arena, "Proven (%s): no plan of this program within the budget is faster%s.",
+                   who, less));
     if (facts->optimal_within[0] != '\0' && summary->tightness < TIGHT_BOUNDS)
-        put_folded(summary, ul_arena_printf(summary->text->arena,
-                                            "Least time (the planner's word) within: %s.",
-                                            facts->optimal_within));
+        put_folded(summary, ul_arena_printf(
+                                arena, "Proven (by the planner alone): none is faster within %s.",
+                                facts->optimal_within));
 }
 
-static void put_memory_bounds(struct summary *summary)
+/* Of the packing: what no other offsets of these very live ranges are below. */
+static void put_packing_bound(struct summary *summary)
 {
     const struct ul_saved_facts *facts = summary->facts;
     uint64_t reserved = summary->saved->reserved_bytes, bound = facts->order_lower_bound_bytes;
-    uint64_t orders = facts->orders_lower_bound_bytes;
     double gap = bound == 0 ? 0 : 100.0 * (double)(reserved - bound) / (double)bound;
-    ul_text_printf(summary->text,
-                   "\nNo packing of this order is below %" PRIu64 " bytes (gap %.2f %%%s);\n",
-                   bound, gap, facts->proven && reserved == bound ? ", proven least" : "");
-    if (facts->fits && facts->proven && reserved > bound)
-        ul_text_put(summary->text, "nor below this one: proven least (the planner's word);\n");
-    if (orders > facts->lower_bound_bytes && orders <= bound && summary->tightness < TIGHT_BOUNDS)
-        ul_text_printf(summary->text,
-                       "no order without recomputation is below %" PRIu64 " bytes%s;\n", orders,
-                       orders == reserved ? ": none is better" : "");
-    ul_text_printf(summary->text, "no order of these kernels is below %" PRIu64 " bytes%s.\n",
-                   facts->lower_bound_bytes,
-                   reserved == facts->lower_bound_bytes ? ": none is smaller" : "");
+    struct ul_arena *arena = summary->text->arena;
+    if (reserved == bound)
+        put_folded(summary, "Proven (checked): no packing of this order is smaller.");
+    else if (facts->fits && facts->proven)
+        put_folded(summary, "Proven (by the planner alone): no packing of this order is smaller.");
+    else
+        put_folded(summary, ul_arena_printf(arena,
+                                            "Proven (checked): no packing of this order is below "
+                                            "%s; this one is %.2f %% above that.",
+                                            exact(summary, bound), gap));
+}
+
+/* What is proven of the bytes, from what holds for this order alone to what holds for all; only
+ * what says more than the sentence before it. */
+static void put_memory_bounds(struct summary *summary)
+{
+    const struct ul_saved_facts *facts = summary->facts;
+    struct ul_arena *arena = summary->text->arena;
+    uint64_t reserved = summary->saved->reserved_bytes, least = facts->lower_bound_bytes;
+    uint64_t orders = facts->orders_lower_bound_bytes;
+    ul_text_put(summary->text, "\n");
+    if (reserved == least) {
+        put_folded(summary, "Proven (checked): no plan of this program is smaller, in any order, "
+                            "with or without recomputation.");
+        return;
+    }
+    if (reserved == orders)
+        put_folded(summary, "Proven (by the planner alone): no plan that runs each step once, the "
+                            "fastest way, is smaller.");
+    else
+        put_packing_bound(summary);
+    if (orders > least && orders < reserved && summary->tightness < TIGHT_BOUNDS)
+        put_folded(summary, ul_arena_printf(arena,
+                                            "Proven (by the planner alone): no plan that runs each "
+                                            "step once, the fastest way, is below %s.",
+                                            exact(summary, orders)));
+    put_folded(summary,
+               ul_arena_printf(arena,
+                               "Proven (checked): recomputation or slower kernels get no plan "
+                               "below %s.",
+                               exact(summary, least)));
 }
 
 /* How many runs of steps are recomputations, and their operations as a part of all others'. */
@@ -644,8 +735,9 @@ static void put_repeated(struct summary *summary)
         count += step->copy > 0;
     }
     if (count > 0)
-        ul_text_printf(summary->text, "%" PRIu32 " %s again, %.2f %% more operations.\n", count,
-                       count == 1 ? "step runs" : "steps run", all > 0 ? 100 * repeated / all : 0);
+        ul_text_printf(summary->text,
+                       "It recomputes %" PRIu32 " step%s: %.2f %% more operations.\n", count,
+                       ul_plural(count), all > 0 ? 100 * repeated / all : 0);
 }
 
 /* What leaves the buffer and comes back, and what of that no computation hides. */
@@ -655,11 +747,10 @@ static void put_transfers(struct summary *summary)
     if (facts->save_count + facts->load_count == 0)
         return;
     put_folded(summary, ul_arena_printf(summary->text->arena,
-                                        "Transfers a run: %" PRIu64 " saves of %.2f %s, %" PRIu64
-                                        " loads of %.2f %s; %.4g ms of them are waited for.",
-                                        facts->save_count, in_unit(summary, facts->saved_bytes),
-                                        summary->unit.name, facts->load_count,
-                                        in_unit(summary, facts->loaded_bytes), summary->unit.name,
+                                        "Transfers a run: %" PRIu64 " saves of %s, %" PRIu64
+                                        " loads of %s; %.4g ms of them are waited for.",
+                                        facts->save_count, exact(summary, facts->saved_bytes),
+                                        facts->load_count, exact(summary, facts->loaded_bytes),
                                         (double)facts->exposed_cost * 1e-6));
 }
 
@@ -688,7 +779,7 @@ static void put_bounds(struct summary *summary)
     if (profile == NULL)
         return;
     ul_text_printf(summary->text, "Predicted: %.4g ms a run on %s", (double)saved->cost * 1e-6,
-                   name_in(summary, profile, 24));
+                   name_of(summary, profile));
     if (facts->has_launches)
         put_launches(summary);
     if (facts->step_cost > saved->cost)
@@ -713,27 +804,25 @@ static void put_precision(struct summary *summary)
     if (precision == NULL)
         return;
     const char *numbers = strncmp(precision, "amp-", 4) == 0 ? precision + 4 : precision;
-    put_folded(summary,
-               ul_arena_printf(arena,
-                               "The same values at the peak would be %.2f %s = %" PRIu64
-                               " bytes more in f32; a plan without --precision %s has other "
-                               "kernels and scratch as well.",
-                               in_unit(summary, facts->precision_bytes), summary->unit.name,
-                               facts->precision_bytes, name_in(summary, precision, 8)));
+    put_folded(summary, ul_arena_printf(
+                            arena,
+                            "The same values at the peak would be %s more in f32; a plan "
+                            "without --precision %s has other kernels and scratch as well.",
+                            exact(summary, facts->precision_bytes), name_of(summary, precision)));
     if (facts->uncalled_count > 0)
-        put_folded(summary, ul_arena_printf(arena,
-                                            "%" PRIu64 " product%s of %s by kernels of ours, "
-                                            "not by %s.",
-                                            facts->uncalled_count, ul_plural(facts->uncalled_count),
-                                            name_in(summary, numbers, 8),
-                                            name_in(summary, facts->library, 16)));
+        put_folded(summary,
+                   ul_arena_printf(arena,
+                                   "%" PRIu64 " product%s of %s by kernels of ours, "
+                                   "not by %s.",
+                                   facts->uncalled_count, ul_plural(facts->uncalled_count),
+                                   name_of(summary, numbers), name_of(summary, facts->library)));
     if (facts->too_large_count > 0)
         put_folded(summary, ul_arena_printf(arena,
                                             "%" PRIu64 " weight%s f32, with numbers that are "
                                             "infinite in %s.",
                                             facts->too_large_count,
                                             facts->too_large_count == 1 ? " stays" : "s stay",
-                                            name_in(summary, precision, 8)));
+                                            name_of(summary, precision)));
 }
 
 /* What has no 16 bits, and why; reasons of few bytes together. */
@@ -745,19 +834,22 @@ static void put_kept(struct summary *summary)
         bytes = ul_size_add_or_die(bytes, facts->kept[i].bytes);
     if (bytes == 0)
         return;
-    ul_text_printf(summary->text, "Stays f32, each value once, whenever it lives:\n");
+    ul_text_printf(summary->text,
+                   "Stays f32, each value once, whenever it lives, in %s and bytes:\n",
+                   summary->unit.name);
     for (uint32_t i = 0; i < facts->kept_count; i++) {
         const struct ul_saved_kept *kept = &facts->kept[i];
         if (kept->bytes >= bytes / 1024)
-            ul_text_printf(summary->text, "%10.2f %s  %s (%" PRIu64 ")\n",
-                           in_unit(summary, kept->bytes), summary->unit.name,
-                           name_in(summary, kept->why, 52), kept->count);
+            ul_text_printf(summary->text, "  %8.2f %13" PRIu64 "  %s (%" PRIu64 ")\n",
+                           in_unit(summary, kept->bytes), kept->bytes,
+                           name_in(summary, kept->why, summary->style->line_columns - 36),
+                           kept->count);
         left_bytes += kept->bytes >= bytes / 1024 ? 0 : kept->bytes;
         left_count += kept->bytes >= bytes / 1024 ? 0 : kept->count;
     }
     if (left_count > 0)
-        ul_text_printf(summary->text, "%10.2f %s  %" PRIu64 " others\n",
-                       in_unit(summary, left_bytes), summary->unit.name, left_count);
+        ul_text_printf(summary->text, "  %8.2f %13" PRIu64 "  %" PRIu64 " others\n",
+                       in_unit(summary, left_bytes), left_bytes, left_count);
 }
 
 /* Which products of a quantized model are none of integers. */
@@ -769,8 +861,8 @@ static void put_floats(struct summary *summary)
     put_folded(summary, ul_arena_printf(summary->text->arena,
                                         "In floats: %u product%s, the first %s (%s): %s.",
                                         facts->float_count, ul_plural(facts->float_count),
-                                        name_in(summary, facts->float_node, 32),
-                                        name_in(summary, facts->float_op, 16), facts->float_why));
+                                        name_of(summary, facts->float_node),
+                                        name_of(summary, facts->float_op), facts->float_why));
 }
 
 /* What the libraries of a device were planned with. */
@@ -784,12 +876,11 @@ static void put_libraries(struct summary *summary)
     if (workspace == NULL || !is_of_device(summary) || !ul_size_parse(workspace, &bytes))
         return;
     if (more != NULL && ul_size_parse(more, &free_bytes) && free_bytes > bytes)
-        where =
-            ul_arena_printf(arena, ", %s where that lies free", ul_size_format(arena, free_bytes));
+        where = ul_arena_printf(arena, ", %s where that lies free", exact(summary, free_bytes));
     put_folded(summary,
                ul_arena_printf(arena, "Library calls: at most %s of workspace each%s, cuDNN %s%s.",
-                               ul_size_format(arena, bytes), where,
-                               cudnn[0] == '\0' ? "not found" : name_in(summary, cudnn, 10),
+                               exact(summary, bytes), where,
+                               cudnn[0] == '\0' ? "not found" : name_of(summary, cudnn),
                                ul_saved_option(summary->saved, "tf32") != NULL ? ", factors in TF32"
                                                                                : ""));
 }
@@ -809,7 +900,7 @@ static void put_named(struct summary *summary, const char *option, const char *t
         return;
     put_folded(summary,
                ul_arena_printf(
-                   arena, "%s: %s%s.", title, name_in(summary, first, 72),
+                   arena, "%s: %s%s.", title, name_of(summary, first),
                    count == 1 ? "" : ul_arena_printf(arena, " and %" PRIu32 " more", count - 1)));
 }
 

@@ -57,9 +57,9 @@ static void put_kept(struct ul_text *text, const struct ul_report_training *trai
             text,
             "%s all gradients until the last is known, %s; of these %s are there at the peak.\n",
             keeper,
-            ul_size_format(arena, training->scaled_bytes > 0 ? training->scaled_bytes
-                                                             : training->clipped_bytes),
-            ul_size_format(arena, gradient_bytes));
+            ul_size_exact(arena, training->scaled_bytes > 0 ? training->scaled_bytes
+                                                            : training->clipped_bytes),
+            ul_size_exact(arena, gradient_bytes));
     if (training->clips_twice)
         ul_text_put(text,
                     "--clip-norm forms all gradients twice, and keeps none for their norm.\n");
@@ -69,10 +69,10 @@ static void put_kept(struct ul_text *text, const struct ul_report_training *trai
                    "The gradient of %s is a sum over the nodes that read it, kept from the last of "
                    "them to the first: %s",
                    ul_quote(arena, training->shared),
-                   ul_size_format(arena, training->largest_shared_bytes));
+                   ul_size_exact(arena, training->largest_shared_bytes));
     if (training->shared_count > 1)
         ul_text_printf(text, "; so are those of %u more, %s with it", training->shared_count - 1,
-                       ul_size_format(arena, training->shared_bytes));
+                       ul_size_exact(arena, training->shared_bytes));
     ul_text_put(text, ".\n");
 }
 
@@ -94,7 +94,7 @@ void ul_report_put_training(struct ul_text *text, const struct ul_report_trainin
     put_wide(text, training);
     if (training->piece_count > 0)
         ul_text_printf(text, "The loss is computed in %u pieces of %s of logits.\n",
-                       training->piece_count, ul_size_format(text->arena, training->piece_bytes));
+                       training->piece_count, ul_size_exact(text->arena, training->piece_bytes));
     put_unreached(text, training);
     put_kept(text, training, gradient_bytes);
 }

@@ -85,21 +85,28 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-static void lay_out(struct ul_arena *arena, const struct ul_report_table *table, size_t columns,
-                    struct layout *layout)
+/* As wide as the longest value, where lines have room for that, else at most `limit`. Returns what
+ * they take together. */
+static size_t size_axes(const struct ul_report_table *table, size_t limit, struct layout *layout)
 {
-    size_t used = 2 + 16 + 10 + 13 + 10 + 2;
-    *layout = (struct layout){.table = table, .has_models = table->model_sha256 == NULL};
-    UL_ASSERT(table->axis_count <= sizeof layout->widths / sizeof *layout->widths);
+    size_t used = 0;
     for (uint32_t a = 0; a < table->axis_count; a++) {
         const struct ul_report_axis *axis = &table->axes[a];
-        layout->widths[a] = strlen(ul_report_fit_name(arena, axis->label, VALUE_COLUMNS));
+        layout->widths[a] = strlen(axis->label);
         for (uint32_t v = 0; v < axis->count; v++)
-            layout->widths[a] =
-                larger(layout->widths[a],
-                       strlen(ul_report_fit_name(arena, axis->values[v], VALUE_COLUMNS)));
+            layout->widths[a] = larger(layout->widths[a], strlen(axis->values[v]));
+        if (layout->widths[a] > limit)
+            layout->widths[a] = limit;
         used += layout->widths[a] + 2;
     }
+    return used;
+}
+
+static void lay_out(const struct ul_report_table *table, size_t columns, struct layout *layout)
+{
+    size_t used = 2 + 16 + 10 + 15 + 10 + 10 + 2;
+    *layout = (struct layout){.table = table, .has_models = table->model_sha256 == NULL};
+    UL_ASSERT(table->axis_count <= sizeof layout->widths / sizeof *layout->widths);
     for (uint32_t i = 0; i < table->case_count; i++) {
         const struct ul_report_case *row = &table->cases[i];
         layout->has_largest |= row->largest > 0;
@@ -108,8 +115,12 @@ static void lay_out(struct ul_arena *arena, const struct ul_report_table *table,
         layout->has_rates |= is_plan(row) && row->sample_count != table->cases[0].sample_count;
     }
     used += (layout->has_models ? 11u : 0u) + (layout->has_largest ? 9u : 0u) +
-            (layout->has_overhead ? 12u : 0u) + (layout->has_repeats ? 7u : 0u) +
+            (layout->has_overhead ? 12u : 0u) + (layout->has_repeats ? 12u : 0u) +
             (layout->has_rates ? 12u : 0u);
+    size_t axes = size_axes(table, columns, layout);
+    if (used + axes + MIN_PEAK_COLUMNS > columns)
+        axes = size_axes(table, VALUE_COLUMNS, layout);
+    used += axes;
     layout->peak_columns = columns > used + MIN_PEAK_COLUMNS ? columns - used : MIN_PEAK_COLUMNS;
 }
 
@@ -119,12 +130,12 @@ static void put_head(struct ul_text *text, const struct layout *layout)
     ul_text_put(text, "  ");
     for (uint32_t a = 0; a < table->axis_count; a++)
         ul_text_printf(text, "%*s  ", (int)layout->widths[a],
-                       ul_report_fit_name(text->arena, table->axes[a].label, VALUE_COLUMNS));
-    ul_text_printf(text, "%s%s%16s%10s%13s%10s%s%s%s  peak\n",
-                   layout->has_models ? "  M weights" : "", layout->has_largest ? "  largest" : "",
-                   "reserved bytes", "MiB", "process MiB", "ms",
-                   layout->has_overhead ? "   more time" : "", layout->has_repeats ? "  again" : "",
-                   layout->has_rates ? "   samples/s" : "");
+                       ul_report_fit_name(text->arena, table->axes[a].label, layout->widths[a]));
+    ul_text_printf(
+        text, "%s%s%16s%10s%15s%10s%10s%s%s%s  peak\n", layout->has_models ? "  M weights" : "",
+        layout->has_largest ? "  largest" : "", "reserved bytes", "MiB", "process bytes", "MiB",
+        "ms", layout->has_overhead ? "   more time" : "", layout->has_repeats ? "  recomputed" : "",
+        layout->has_rates ? "   samples/s" : "");
 }
 
 static void put_plan(struct ul_text *text, const struct layout *layout,
@@ -134,16 +145,18 @@ static void put_plan(struct ul_text *text, const struct layout *layout,
         ul_text_printf(text, "%11.4g", (double)row->weight_elements * 1e-6);
     if (layout->has_largest)
         ul_text_printf(text, "%9" PRIu64, row->largest);
-    ul_text_printf(text, "%16" PRIu64 "%10.2f%13.2f%10.4g", row->reserved_bytes,
-                   mib(row->reserved_bytes), mib(row->process_bytes), milliseconds(row->cost));
+    ul_text_printf(text, "%16" PRIu64 "%10.2f%15" PRIu64 "%10.2f%10.4g", row->reserved_bytes,
+                   mib(row->reserved_bytes), row->process_bytes, mib(row->process_bytes),
+                   milliseconds(row->cost));
     if (layout->has_overhead)
         ul_text_printf(text, "%10.2f %%", 100.0 * row->overhead);
     if (layout->has_repeats)
-        ul_text_printf(text, "%7" PRIu32, row->recomputed_count);
+        ul_text_printf(text, "%12" PRIu32, row->recomputed_count);
     if (layout->has_rates)
         ul_text_printf(text, "%12.4g", samples_per_second(row));
     if (row->status == UL_NO_FIT)
-        ul_text_printf(text, "  %.2f MiB short\n", mib(row->bounded_bytes - row->budget_bytes));
+        ul_text_printf(text, "  %s short\n",
+                       ul_size_exact(text->arena, row->bounded_bytes - row->budget_bytes));
     else
         ul_text_printf(text, "  %s\n",
                        row->peak_node == NULL
@@ -189,13 +202,13 @@ static const char *option_of(const struct ul_report_table *table, const char *na
     return NULL;
 }
 
-static void put_title(struct ul_text *text, const struct ul_report_table *table)
+static void put_title(struct ul_text *text, const struct ul_report_table *table, size_t columns)
 {
     const char *name =
         table->model_sha256 != NULL
             ? ul_quote(text->arena, table->model_name)
             : ul_arena_printf(text->arena, "%" PRIu32 " models", table->axes[0].count);
-    ul_text_printf(text, "%" PRIu32 " plans of %.40s", table->case_count, name);
+    ul_text_printf(text, "%" PRIu32 " plans of %s", table->case_count, name);
     const char *target = option_of(table, "target");
     bool varies = false;
     for (uint32_t a = 0; a < table->axis_count; a++)
@@ -207,7 +220,7 @@ static void put_title(struct ul_text *text, const struct ul_report_table *table)
         if (strcmp(table->options[i].name, "target") != 0)
             ul_text_printf(text, "%s--%s%s%s", said++ == 0 ? ", each with " : " ",
                            table->options[i].name, table->options[i].value[0] != '\0' ? " " : "",
-                           ul_report_fit_name(text->arena, table->options[i].value, VALUE_COLUMNS));
+                           ul_report_fit_name(text->arena, table->options[i].value, columns));
     ul_text_put(text, ":\n\n");
 }
 
@@ -272,9 +285,9 @@ static void put_largest(struct ul_text *text, const struct ul_report_table *tabl
             if (a != axis)
                 ul_text_printf(text, "%s%s %s", a == 1 || (a == 2 && axis == 1) ? ", with " : ", ",
                                table->axes[a].label, ul_report_table_value(table, index, a));
-        ul_text_printf(text, ": %.4g million weights, %.2f MiB, %.4g ms.\n",
-                       (double)row->weight_elements * 1e-6, mib(row->bounded_bytes),
-                       milliseconds(row->cost));
+        ul_text_printf(text, ": %.4g million weights, %s, %.4g ms.\n",
+                       (double)row->weight_elements * 1e-6,
+                       ul_size_exact(text->arena, row->bounded_bytes), milliseconds(row->cost));
     }
 }
 
@@ -283,17 +296,17 @@ void ul_report_put_table_text(struct ul_text *text, const struct ul_report_table
 {
     struct layout layout;
     bool has_best = false;
-    lay_out(text->arena, table, columns, &layout);
-    put_title(text, table);
+    lay_out(table, columns, &layout);
+    put_title(text, table, columns);
     put_head(text, &layout);
     for (uint32_t i = 0; i < table->case_count; i++) {
         bool is_best = ul_report_table_is_best(table, i);
         has_best = has_best || is_best;
         ul_text_put(text, is_best ? "* " : "  ");
         for (uint32_t a = 0; a < table->axis_count; a++)
-            ul_text_printf(
-                text, "%*s  ", (int)layout.widths[a],
-                ul_report_fit_name(text->arena, ul_report_table_value(table, i, a), VALUE_COLUMNS));
+            ul_text_printf(text, "%*s  ", (int)layout.widths[a],
+                           ul_report_fit_name(text->arena, ul_report_table_value(table, i, a),
+                                              layout.widths[a]));
         if (is_plan(&table->cases[i]))
             put_plan(text, &layout, &table->cases[i]);
         else

@@ -206,7 +206,7 @@ static void put_ladder(struct ul_page *page)
     ul_page_table(page, "ladder",
                   ul_arena_printf(page->arena,
                                   "#buffer, %s|#bytes|#process, %s|#bytes|#time|#more|#steps "
-                                  "again|#chains in pieces|#layouts|#inside",
+                                  "recomputed|#chains in pieces|#layouts|#inside",
                                   page->unit.name, page->unit.name));
     for (uint32_t i = 0; i < facts->rung_count; i++)
         put_rung(page, &facts->rungs[i]);
@@ -219,9 +219,9 @@ static void put_plan(struct ul_page *page)
 {
     const struct ul_saved *saved = page->saved;
     const struct ul_saved_facts *facts = &saved->facts;
-    uint32_t again = 0;
+    uint32_t recomputed = 0;
     for (uint32_t i = 0; i < saved->step_count; i++)
-        again += saved->steps[i].copy > 0;
+        recomputed += saved->steps[i].copy > 0;
     ul_page_printf(page, "<p class=\"lead\">This plan: %s a %s, predicted%s",
                    ul_page_time(page, saved->cost), page->turn,
                    ul_saved_option(saved, "profile") == NULL ? "" : " for ");
@@ -231,10 +231,9 @@ static void put_plan(struct ul_page *page)
         ul_page_printf(page, "; %+.2f %% against %s without a budget",
                        100 * ((double)saved->cost / (double)facts->base_cost - 1),
                        ul_page_time(page, facts->base_cost));
-    ul_page_printf(page, "; %" PRIu32 " step%s %s again.", again, ul_plural(again),
-                   again == 1 ? "runs" : "run");
+    ul_page_printf(page, "; %" PRIu32 " step%s recomputed.", recomputed, ul_plural(recomputed));
     if (facts->cost_bound > 0)
-        ul_page_printf(page, " No plan of these kernels within the budget takes less than %s.",
+        ul_page_printf(page, " No plan of this program within the budget takes less than %s.",
                        ul_page_time(page, facts->cost_bound));
     ul_page_put(page, "</p>\n");
 }

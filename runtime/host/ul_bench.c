@@ -27,6 +27,7 @@
 
 #define SAMPLE_LIMIT 50000
 #define PROFILE_RUNS_MIN 3
+#define PROFILE_SHOWN 20                         /* steps in text */
 #define PROFILE_SAMPLE_LIMIT (UINT64_C(1) << 20) /* of all steps together */
 #define PROFILE_SECONDS 1.0
 #define STEP_NONE UINT32_MAX
@@ -298,6 +299,7 @@ static void print_parts(const struct bench *bench, FILE *out)
 static void print_summary(const struct bench *bench, FILE *out)
 {
     const struct ul_model *model = bench->s->model;
+    char size[UL_SIZE_TEXT_BYTES];
     double flops = total_flops(model), middle = median(bench->samples, bench->sample_count);
     uint64_t count = bench->sample_count;
     fprintf(out, "runs        %" PRIu64 " in %.3f s, %.3f s of CPU time\n", count,
@@ -314,35 +316,64 @@ static void print_summary(const struct bench *bench, FILE *out)
         fprintf(out, "rate        %.2f GFLOP/s at the median\n", flops / middle * 1e-9);
     if (ul_session_has_state(bench->s))
         fprintf(out, "state       changed by each of these runs, and by those before them\n");
-    fprintf(out, "reserved    %" PRIu64 " bytes, process peak resident %" PRIu64 " bytes\n",
-            model->arena_bytes, peak_resident_bytes());
+    fprintf(out, "reserved    %s\n", ul_size_text(size, model->arena_bytes));
+    fprintf(out, "process     %s, peak resident\n", ul_size_text(size, peak_resident_bytes()));
 }
 
+/* "     12.34": predicted microseconds, "-" where there are none, nothing where no step has any. */
+static const char *predicted_text(char text[32], bool with_predicted, double seconds)
+{
+    text[0] = '\0';
+    if (with_predicted && seconds > 0.0)
+        snprintf(text, 32, " %10.2f", seconds * 1e6);
+    else if (with_predicted)
+        snprintf(text, 32, " %10s", "-");
+    return text;
+}
+
+static double own_prediction(const struct bench *bench, const struct ul_step *step)
+{
+    bool is_beside = bench->moved != NULL && begins_transfer(step);
+    return is_beside ? 0.0 : step->predicted_seconds;
+}
+
+static void print_step(const struct bench *bench, uint32_t i, double total, FILE *out)
+{
+    const struct ul_step *step = &bench->s->model->steps[bench->order[i]];
+    double seconds = bench->step_seconds[bench->order[i]];
+    double rate = seconds > 0.0 ? 1e-9 / seconds : 0.0;
+    char name[UL_SHOWN_BYTES], op[UL_SHOWN_BYTES], node[UL_SHOWN_BYTES], predicted[32];
+    fprintf(out, "%6.2f%% %9.2f%s %9.2f %9.2f  %s  %s  %s\n",
+            total > 0.0 ? seconds / total * 100.0 : 0.0, seconds * 1e6,
+            predicted_text(predicted, is_predicted(bench->s->model), own_prediction(bench, step)),
+            (double)step->flop_count * rate, (double)step->moved_bytes * rate,
+            ul_shown(name, step->name), ul_shown(op, step->op), ul_shown(node, step->node));
+}
+
+/* The slowest steps, then all others in one line. */
 static void print_profile(const struct bench *bench, FILE *out)
 {
     const struct ul_model *model = bench->s->model;
     bool with_predicted = is_predicted(model);
-    double total = 0.0;
+    uint32_t shown = model->step_count > PROFILE_SHOWN + 1 ? PROFILE_SHOWN : model->step_count;
+    double total = 0.0, rest = 0.0, rest_predicted = 0.0;
+    char predicted[32];
     for (uint32_t i = 0; i < model->step_count; i++)
         total += bench->step_seconds[i];
     fprintf(out, "\nsteps, by time (median of %" PRIu64 " runs)\n", bench->profile_count);
     fprintf(out, "  share        us%s   GFLOP/s      GB/s  step  op  node\n",
             with_predicted ? "  predicted" : "");
-    for (uint32_t i = 0; i < model->step_count; i++) {
-        const struct ul_step *step = &model->steps[bench->order[i]];
-        double seconds = bench->step_seconds[bench->order[i]];
-        char name[UL_SHOWN_BYTES], op[UL_SHOWN_BYTES], node[UL_SHOWN_BYTES], predicted[32] = "";
-        double rate = seconds > 0.0 ? 1e-9 / seconds : 0.0;
-        bool is_beside = bench->moved != NULL && begins_transfer(step);
-        if (step->predicted_seconds > 0.0 && !is_beside)
-            snprintf(predicted, sizeof predicted, " %10.2f", step->predicted_seconds * 1e6);
-        else if (with_predicted)
-            snprintf(predicted, sizeof predicted, " %10s", "-");
-        fprintf(out, "%6.2f%% %9.2f%s %9.2f %9.2f  %s  %s  %s\n",
-                total > 0.0 ? seconds / total * 100.0 : 0.0, seconds * 1e6, predicted,
-                (double)step->flop_count * rate, (double)step->moved_bytes * rate,
-                ul_shown(name, step->name), ul_shown(op, step->op), ul_shown(node, step->node));
+    for (uint32_t i = 0; i < shown; i++)
+        print_step(bench, i, total, out);
+    for (uint32_t i = shown; i < model->step_count; i++) {
+        rest += bench->step_seconds[bench->order[i]];
+        rest_predicted += own_prediction(bench, &model->steps[bench->order[i]]);
     }
+    if (shown < model->step_count)
+        fprintf(out, "%6.2f%% %9.2f%s %9s %9s  %" PRIu32 " others (--json FILE has all)\n",
+                total > 0.0 ? rest / total * 100.0 : 0.0, rest * 1e6,
+                predicted_text(predicted, with_predicted, rest_predicted), "", "",
+                model->step_count - shown);
 }
 
 /* What goes on beside the steps, and what of it they wait for. */

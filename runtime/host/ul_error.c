@@ -20,7 +20,19 @@ int ul_error(const struct ul_session *s, int exit_code, const char *format, ...)
 
 int ul_out_of_memory(const struct ul_session *s, uint64_t size_bytes)
 {
-    return ul_error(s, UL_EXIT_NO_FIT, "cannot get %" PRIu64 " bytes of memory", size_bytes);
+    char size[UL_SIZE_TEXT_BYTES];
+    return ul_error(s, UL_EXIT_NO_FIT, "cannot get %s of memory", ul_size_text(size, size_bytes));
+}
+
+const char *ul_size_text(char buffer[UL_SIZE_TEXT_BYTES], uint64_t bytes)
+{
+    double mib = (double)bytes / 1048576.0;
+    if (bytes < 1024)
+        snprintf(buffer, UL_SIZE_TEXT_BYTES, "%" PRIu64 " byte%s", bytes, bytes == 1 ? "" : "s");
+    else
+        snprintf(buffer, UL_SIZE_TEXT_BYTES, "%.2f %s = %" PRIu64 " bytes",
+                 mib < 1 ? mib * 1024 : mib, mib < 1 ? "KiB" : "MiB", bytes);
+    return buffer;
 }
 
 const char *ul_shown(char buffer[UL_SHOWN_BYTES], const char *text)

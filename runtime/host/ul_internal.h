@@ -36,6 +36,7 @@
 
 #define UL_RANK_LIMIT 32        /* dims of a tensor in a file */
 #define UL_SHOWN_BYTES 256      /* an untrusted string, made printable */
+#define UL_SIZE_TEXT_BYTES 64   /* of ul_size_text */
 #define UL_SHAPE_TEXT_BYTES 256 /* "float32 [1,3,224,224]" */
 #define UL_PATH_BYTES 4096
 
@@ -80,6 +81,8 @@ int ul_error(const struct ul_session *s, int exit_code, const char *format, ...)
 int ul_out_of_memory(const struct ul_session *s, uint64_t size_bytes);
 /* A copy of an untrusted string with control and non-ASCII bytes escaped; long ones are cut. */
 const char *ul_shown(char buffer[UL_SHOWN_BYTES], const char *text);
+/* "12.34 MiB = 12939428 bytes", below 1 KiB "17 bytes": how texts give sizes. */
+const char *ul_size_text(char buffer[UL_SIZE_TEXT_BYTES], uint64_t bytes);
 
 /* ---- ul_types.c ---- */
 struct ul_type_info {

@@ -44,6 +44,8 @@ struct memory {
     uint64_t now_bytes[WHERE_COUNT];
 };
 
+enum { MIB = 1048576 };
+
 enum {
     TOUCHED = 1,
     COVERED = 2, /* by a range, at some step */
@@ -199,21 +201,30 @@ static void print_resident(const struct memory *memory)
     printf("  %-27s %14" PRIu64 "\n", "total", total_bytes);
 }
 
+/* What is predicted stands in the unit of the whole too. */
+static void print_row(const struct ul_model *model, const char *name, uint64_t predicted_bytes,
+                      uint64_t reserved_bytes, uint64_t touched_bytes)
+{
+    printf("%-29s %14" PRIu64 " %14" PRIu64 " %14" PRIu64 " %9.2f\n", name, predicted_bytes,
+           reserved_bytes, touched_bytes,
+           (double)predicted_bytes / (model->arena_bytes < MIB ? 1024 : MIB));
+}
+
 static void print_table(const struct ul_session *s, const struct memory *memory)
 {
     const struct ul_model *model = memory->model;
-    char shown[UL_SHOWN_BYTES];
+    char shown[UL_SHOWN_BYTES], size[UL_SIZE_TEXT_BYTES];
     printf("precision %s\n", ul_precision_text(model));
     if (model->steps != NULL && model->peak_step < model->step_count)
         printf("rows at step %" PRIu32 " (%s), bytes\n", model->peak_step,
                ul_shown(shown, model->steps[model->peak_step].name));
-    printf("%-29s %14s %14s %14s\n", "", "predicted", "reserved", "touched");
+    printf("%-29s %14s %14s %14s %9s\n", "", "predicted", "reserved", "touched",
+           model->arena_bytes < MIB ? "KiB" : "MiB");
     for (int row = 0; row < UL_ROW_COUNT; row++)
         if (model->row_bytes[row] != 0 || memory->range_bytes[row] != 0)
-            printf("%-29s %14" PRIu64 " %14" PRIu64 " %14" PRIu64 "\n", row_names[row],
-                   model->row_bytes[row], memory->range_bytes[row], memory->touched_bytes[row]);
-    printf("%-29s %14" PRIu64 " %14" PRIu64 " %14" PRIu64 "\n", "total", memory->rows_total,
-           model->arena_bytes, memory->touched_total);
+            print_row(model, row_names[row], model->row_bytes[row], memory->range_bytes[row],
+                      memory->touched_bytes[row]);
+    print_row(model, "total", memory->rows_total, model->arena_bytes, memory->touched_total);
     printf("%-29s %14" PRId64 "\n", "unaccounted", memory->unaccounted_bytes);
     if (model->offload_bytes != 0)
         printf("%-29s %14" PRIu64 " %14" PRIu64 "\n", "offloaded, beside that",
@@ -225,11 +236,11 @@ static void print_table(const struct ul_session *s, const struct memory *memory)
         ul_device_memory_print(&memory->device, s->options->iterations);
     else if (memory->now_bytes[IN_FILES] != 0)
         print_resident(memory);
-    printf("reserved %.2f MiB", (double)model->arena_bytes / 1048576.0);
+    printf("reserved %s", ul_size_text(size, model->arena_bytes));
     if (model->rom_bytes != 0)
-        printf("; read-only weights outside of it %" PRIu64 " bytes", model->rom_bytes);
-    printf("; process peak resident %.2f MiB (with the margins and maps of --memory)\n",
-           (double)memory->resident_bytes / 1048576.0);
+        printf("; read-only weights outside of it %s", ul_size_text(size, model->rom_bytes));
+    printf("\nprocess peak resident %s, with the margins and maps of --memory\n",
+           ul_size_text(size, memory->resident_bytes));
 }
 
 static void write_json(struct ul_json *json, const void *context)

@@ -116,7 +116,8 @@ static const struct row rows[] = {
      "as where a sum in another order is quantized (default 0)"},
     {OPTION_COUNT, ALL, FIELD(steps), "--steps", "N", "--step-limit's steps (default 1)"},
     {OPTION_MODE, ALL, UL_MODE_BENCH, "--bench", NULL, "latency and throughput"},
-    {OPTION_FLAG, ALL, FIELD(profile), "--profile", NULL, "with --bench: the time of each step"},
+    {OPTION_FLAG, ALL, FIELD(profile), "--profile", NULL,
+     "with --bench: the slowest steps and their times"},
     {OPTION_REAL, ALL, FIELD(warmup_seconds), "--warmup", "SECONDS",
      "with --bench: before measuring (default 0.2)"},
     {OPTION_REAL, ALL, FIELD(duration_seconds), "--duration", "SECONDS",
@@ -204,11 +205,12 @@ static void help_training(const struct ul_session *s, FILE *out)
 
 void ul_options_help(const struct ul_session *s, FILE *out)
 {
-    char shown[UL_SHOWN_BYTES];
+    char shown[UL_SHOWN_BYTES], size[UL_SIZE_TEXT_BYTES];
     fprintf(out,
-            "%s runs the model '%s' in one buffer of %" PRIu64 " bytes.\n\n"
+            "%s runs the model '%s' in one buffer of %s.\n\n"
             "Usage: %s --input NAME=FILE ... --output-dir DIR\n",
-            s->program, ul_shown(shown, s->model->name), s->model->arena_bytes, s->program);
+            s->program, ul_shown(shown, s->model->name), ul_size_text(size, s->model->arena_bytes),
+            s->program);
     if (s->model->training != NULL)
         help_training(s, out);
     fputc('\n', out);

@@ -61,13 +61,13 @@ static const struct row {
      "the driver of the device is for CUDA {version}, this program was built with "
      "{needed version}; update the driver, or build the program with an older CUDA Toolkit"},
     {UL_DEVICE_FULL, ENOUGH, UL_EXIT_NO_FIT,
-     "the device does not give the {needed} bytes that the model needs in one piece, though "
-     "{available} are free; compile it with a --budget, or end what else uses the device"},
+     "the device does not give the {needed size} that the model needs in one piece, though "
+     "{available size} are free; compile it with a --budget, or end what else uses the device"},
     {UL_DEVICE_FULL, 0, UL_EXIT_NO_FIT,
-     "the model needs {needed} bytes of the device's memory, and {available} are free; compile it "
-     "with a --budget, or end what else uses the device"},
+     "the model needs {needed size} of the device's memory, and {available size} are free; compile "
+     "it with a --budget, or end what else uses the device"},
     {UL_OFFLOAD_TOO_SMALL, ON_DEVICE, UL_EXIT_NO_FIT,
-     "the host does not give {needed} bytes of page-locked memory, to which values are offloaded; "
+     "the host does not give {needed size} of page-locked memory, to which values are offloaded; "
      "compile it with an --offload-budget"},
     {UL_OFFLOAD_TOO_SMALL, 0, UL_EXIT_INTERNAL, "{result} (needed {needed}, got {available})"},
     {UL_OFFLOAD_FAILED, 0, UL_EXIT_IO, "{result}{: detail}"},
@@ -137,7 +137,8 @@ int ul_report_failure(const struct ul_session *s, const struct ul_weights_file *
                       const struct ul_failure *failure)
 {
     static const struct ul_library none = {.name = "", .isa = ""};
-    char n[9][NUMBER_BYTES], shown[3][UL_SHOWN_BYTES], after[TEXT_BYTES / 2] = "", text[TEXT_BYTES];
+    char sizes[2][UL_SIZE_TEXT_BYTES], n[9][NUMBER_BYTES];
+    char shown[3][UL_SHOWN_BYTES], after[TEXT_BYTES / 2] = "", text[TEXT_BYTES];
     const struct ul_library *library = s->model->library != NULL ? s->model->library : &none;
     const char *result = ul_result_text(failure->result);
     const char *detail = failure->detail != NULL ? failure->detail : result;
@@ -160,6 +161,8 @@ int ul_report_failure(const struct ul_session *s, const struct ul_weights_file *
         {"number", number(n[0], failure->tensor)},
         {"needed", number(n[1], needed)},
         {"available", number(n[2], available)},
+        {"needed size", ul_size_text(sizes[0], needed)},
+        {"available size", ul_size_text(sizes[1], available)},
         {"capability", version(n[3], available, 10, 1)},
         {"needed capability", version(n[4], needed, 10, 1)},
         {"version", version(n[5], available, 1000, 10)},

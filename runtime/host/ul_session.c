@@ -181,6 +181,7 @@ static void *new_block(struct ul_session *s, uint64_t align, uint64_t size_bytes
 
 static int open_arena(struct ul_session *s, uint64_t margin_bytes)
 {
+    char size[UL_SIZE_TEXT_BYTES];
     uint64_t arena_bytes = s->model->arena_bytes;
     uint64_t align = s->model->arena_align;
     if (align < sizeof(void *))
@@ -191,9 +192,8 @@ static int open_arena(struct ul_session *s, uint64_t margin_bytes)
         s->block = new_block(s, align, total_bytes);
     if (s->block == NULL)
         return ul_error(s, UL_EXIT_NO_FIT,
-                        "the model runs in one buffer of %" PRIu64
-                        " bytes, and this machine does not give it",
-                        arena_bytes);
+                        "the model runs in one buffer of %s, and this machine does not give it",
+                        ul_size_text(size, arena_bytes));
     s->arena = s->block + s->margin_bytes;
     return UL_EXIT_OK;
 }

@@ -13,13 +13,13 @@ option() { grep -oE "\\[\"$1\", \"[^\"]*\"\\]" "$2" | sed 's/.*, "\(.*\)"\]/\1/'
 
 # to plan and to emit needs no compiler; the summary names what libraries are planned with
 calls='^Library calls: at most'
-expect 0 "$calls 4.00 MiB of workspace each, 32.00 MiB where that lies$" plan
+expect 0 "$calls 4.00 MiB = 4194304 bytes of workspace each, 32.00 MiB = 33554432 bytes where$" plan
 expect 0 'cuDNN not found\.$' plan
 expect 0 'cuDNN off\.$' plan --with-cudnn off
-expect 0 "$calls 4.00 MiB of workspace each, cuDNN off\.$" plan --with-cudnn off --profile a100-40gb
-expect 0 "$calls 32.00 MiB of workspace each, cuDNN off\.$" \
+expect 0 "$calls 4.00 MiB = 4194304 bytes of workspace each, cuDNN off\.$" plan --with-cudnn off --profile a100-40gb
+expect 0 "$calls 32.00 MiB = 33554432 bytes of workspace each, cuDNN off\.$" \
     plan --with-cudnn off --workspace 32MiB
-expect 0 "$calls 0 B of workspace each, cuDNN on, factors in TF32\.$" \
+expect 0 "$calls 0 bytes of workspace each, cuDNN on, factors in TF32\.$" \
     plan --with-cudnn on --workspace 0 --tf32
 expect 0 '\(target cuda\) needs' plan
 expect 0 'on h100-sxm' plan
@@ -89,9 +89,9 @@ expect 0 'context, by profile +292968.75 +300000000$' plan --with-cudnn on --pro
 expect 0 'Not known before it runs: the captured run' plan --with-cudnn on --profile whole
 expect 0 'Not known before it runs: what libraries keep, the captured' \
     plan --with-cudnn on --profile context
-expect 0 "fits the budget of $total bytes of the device, as far as it is known, with" \
+expect 0 "fits the budget of [0-9.]* MiB = $total bytes of the device, as far as it is known" \
     plan --with-cudnn on --profile whole --budget $total
-expect 4 'it needs 300[0-9]* bytes, ' plan --with-cudnn on --profile whole --budget 300000000
+expect 4 'it needs [0-9.]* MiB = 30[0-9]* bytes, ' plan --with-cudnn on --profile whole --budget 300000000
 expect 0 'for the buffer alone' \
     plan --with-cudnn on --profile whole --budget "$buffer" --budget-of arena
 expect 0 'process bytes are of the device, as far as they are known' plan --profile whole --sweep

@@ -12,6 +12,7 @@ Exit: 0 ok, 1 a promise is broken.
 """
 
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -20,8 +21,8 @@ ullage, untrained = sys.argv[1:3]
 TRAIN = ("--target", "c", "--output", "/fc/Gemm_output_0", "--train", "--train-mode")
 
 
-def run(*words, code=0):
-    done = subprocess.run([ullage, *words], capture_output=True, text=True, timeout=300)
+def run(*words, code=0, **environment):
+    done = subprocess.run([ullage, *words], capture_output=True, text=True, timeout=300, env=dict(os.environ, **environment))
     expect(done.returncode == code, f"{words}: exit {done.returncode}\n{done.stderr}")
     return done
 
@@ -115,7 +116,7 @@ def check_ladder(plan):
 
 def check_text(*words, code=0):
     """What a terminal gets: less than 40 lines of 80 columns, with remedies that JSON has."""
-    text = run("plan", *words, code=code).stdout
+    text = run("plan", *words, code=code, COLUMNS="80").stdout
     lines = text.splitlines()
     expect(len(lines) < 40 and all(len(line) <= 80 for line in lines), f"{words}: {len(lines)} lines\n{text}")
     expect("each planned" in text or "Nothing that was planned" in text, text)

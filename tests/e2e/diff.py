@@ -21,7 +21,7 @@ ullage, model = sys.argv[1:3]
 
 
 def run(*words):
-    return subprocess.run([ullage, *words], capture_output=True, text=True, timeout=60)
+    return subprocess.run([ullage, *words], capture_output=True, text=True, env=dict(os.environ, COLUMNS="80"), timeout=60)
 
 
 def expect(condition, what):

@@ -23,7 +23,7 @@ FORMS = ("--csv", "--csv-steps", "--trace")
 
 
 def run(*words, code=0):
-    done = subprocess.run([ullage, *words], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([ullage, *words], capture_output=True, text=True, env=dict(os.environ, COLUMNS="80"), timeout=120)
     expect(done.returncode == code, f"{words}: exit {done.returncode}\n{done.stderr}")
     return done
 

@@ -52,7 +52,7 @@ def expect(condition, what):
 
 
 def run(words, code=0, folder=None):
-    done = subprocess.run(words, capture_output=True, text=True, timeout=600, cwd=folder, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=600, cwd=folder, env=dict(os.environ, COLUMNS="80"), check=False)
     expect(done.returncode == code, f"{' '.join(words)}: exit {done.returncode}, not {code}\n{done.stdout[-500:]}{done.stderr[-1500:]}")
     return done
 

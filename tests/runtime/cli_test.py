@@ -750,7 +750,7 @@ class Checks(Folder):
     def test_bench(self):
         quick = ("--bench", "--warmup", "0", "--duration", "0.01", "--iterations", "3")
         text = run("tiny", *quick, "--profile", *self.tiny_inputs()).stdout.decode()
-        for words in ("throughput", "p99", "median", "reserved    352 bytes", "Gemm"):
+        for words in ("throughput", "p99", "median", "reserved    352 bytes", "process     ", "Gemm"):
             self.assertIn(words, text)
         self.assertIn("steps, by time (median of", text)
         self.assertNotIn("predicted", text)
