@@ -10,7 +10,16 @@
  *     allowed         ^ here     ^ or here
  *
  * What a training step keeps for its backward pass lies nested about the peak, and stacks there
- * without a hole if it comes first.
+ * without a hole if it comes first. Where a large buffer then finds no place beside the stack,
+ * since what has gone by its time is scattered over it, the stack is sorted by it, stably, and all
+ * is placed anew: what lives with the buffer at the bottom, so that the rest leaves one hole on
+ * top.
+ *
+ *     cccc                          bbbb xxx
+ *     bbbb xxx does not fit         cccc-----
+ *     aaaa-----                     aaaa-----
+ *
+ * The last sorting counts most; the ones before order what it leaves equal.
  *
  * Left undone: nothing is moved once placed; that is the exact search's and repair's affair. */
 #include "planner/pack/pack_internal.h"
@@ -89,7 +98,7 @@ static uint64_t lowest_allowed(struct greedy *g, uint32_t buffer)
 }
 
 struct key {
-    uint64_t first, second, third; /* descending, descending, ascending */
+    uint64_t learnt, first, second, third; /* descending but the third */
     uint32_t buffer;
     bool at_peak; /* before all others */
 };
@@ -98,6 +107,8 @@ static bool key_before(const struct key *a, const struct key *b)
 {
     if (a->at_peak != b->at_peak)
         return a->at_peak;
+    if (a->learnt != b->learnt)
+        return a->learnt > b->learnt;
     if (a->first != b->first)
         return a->first > b->first;
     if (a->second != b->second)
@@ -135,16 +146,22 @@ static uint64_t key_of(const struct ul_pack_problem *problem, uint32_t buffer, e
     return 0;
 }
 
-static struct key *keys_make(struct greedy *g, const struct order *order)
+static bool is_at_peak(const struct ul_pack_problem *problem, uint32_t buffer)
+{
+    const struct ul_pack_buffer *at = &problem->buffers[buffer];
+    return at->begin <= problem->peak_time && problem->peak_time < at->end;
+}
+
+static struct key *keys_make(struct greedy *g, const struct order *order, const uint64_t *learnt)
 {
     const struct ul_pack_problem *problem = g->problem;
     uint32_t count = problem->buffer_count;
     struct key *keys = UL_NEW_ARRAY(&g->scratch, struct key, count);
     for (uint32_t b = 0; b < count; b++) {
         const struct ul_pack_buffer *at = &problem->buffers[b];
-        bool at_peak = order->peak != BY_NONE && at->begin <= problem->peak_time &&
-                       problem->peak_time < at->end;
-        keys[b] = (struct key){.first = key_of(problem, b, at_peak ? order->peak : order->all),
+        bool at_peak = order->peak != BY_NONE && is_at_peak(problem, b);
+        keys[b] = (struct key){.learnt = learnt[b],
+                               .first = key_of(problem, b, at_peak ? order->peak : order->all),
                                .second = at->size_bytes,
                                .third = at->begin,
                                .buffer = b,
@@ -157,12 +174,12 @@ static struct key *keys_make(struct greedy *g, const struct order *order)
 /* In the given one of the orders, pinned buffers first. Returns the arena's size; adds the pairs of
  * overlapping buffers that it looked at, which is what its time grows with, to *work. */
 static uint64_t buffers_place(const struct ul_pack_problem *problem, const struct order *order,
-                              uint64_t *offset_bytes, uint64_t *work)
+                              const uint64_t *learnt, uint64_t *offset_bytes, uint64_t *work)
 {
     struct greedy g = {.problem = problem, .offset_bytes = offset_bytes};
     ul_arena_init(&g.scratch);
     ul_pack_placed_init(&g.placed, &g.scratch, problem);
-    const struct key *keys = keys_make(&g, order);
+    const struct key *keys = keys_make(&g, order, learnt);
     uint64_t top = 0;
     for (uint32_t pass = 0; pass < 2; pass++) {
         for (uint32_t i = 0; i < problem->buffer_count; i++) {
@@ -182,25 +199,76 @@ static uint64_t buffers_place(const struct ul_pack_problem *problem, const struc
     return top;
 }
 
-/* Large instances get fewer orders, and those first that begin with the peak. */
-void ul_pack_run_greedy(struct ul_pack_job *job, bool is_named)
+/* ---- Learning from what ends too high ---- */
+
+/* The largest buffer that ends above the target; UL_PLAN_NONE where none does. */
+static uint32_t highest_find(const struct ul_pack_job *job, const uint64_t *offset_bytes)
 {
-    static const uint64_t max_work = 1u << 28;
-    struct ul_arena scratch;
-    uint32_t count = job->problem->buffer_count;
-    uint32_t first = count > UL_PACK_EXACT_BUFFERS ? PEAK_FIRST : 0;
-    uint64_t work = 0;
-    (void)is_named;
-    ul_arena_init(&scratch);
-    uint64_t *trial = UL_NEW_ARRAY(&scratch, uint64_t, count);
-    for (uint32_t i = 0; i < ORDERS && work < max_work; i++) {
-        const struct order *order = &orders[(first + i) % ORDERS];
-        uint64_t arena_bytes = buffers_place(job->problem, order, trial, &work);
+    const struct ul_pack_buffer *buffers = job->problem->buffers;
+    uint32_t found = UL_PLAN_NONE;
+    for (uint32_t b = 0; b < job->problem->buffer_count; b++) {
+        if (offset_bytes[b] + buffers[b].size_bytes > job->target_bytes &&
+            (found == UL_PLAN_NONE || buffers[b].size_bytes > buffers[found].size_bytes))
+            found = b;
+    }
+    return found;
+}
+
+/* Sorts the stack by the buffer, and has all that ends too high come sooner. */
+static void learn(const struct ul_pack_job *job, const uint64_t *offset_bytes, uint32_t buffer,
+                  uint32_t round, uint64_t *learnt)
+{
+    const struct ul_pack_buffer *buffers = job->problem->buffers, *high = &buffers[buffer];
+    for (uint32_t b = 0; b < job->problem->buffer_count; b++) {
+        bool counts = is_at_peak(job->problem, b)
+                          ? buffers[b].begin < high->end && high->begin < buffers[b].end
+                          : offset_bytes[b] + buffers[b].size_bytes > job->target_bytes;
+        learnt[b] |= counts ? (uint64_t)1 << round : 0;
+    }
+}
+
+struct trial {
+    uint64_t *offset_bytes, *learnt;
+    uint64_t work;
+};
+
+static void order_try(struct ul_pack_job *job, const struct order *order, struct trial *trial)
+{
+    enum { MAX_ROUNDS = 12, PATIENCE = 3 }; /* rounds that bring nothing */
+    const uint32_t count = job->problem->buffer_count;
+    uint64_t least_bytes = UINT64_MAX;
+    memset(trial->learnt, 0, count * sizeof *trial->learnt);
+    for (uint32_t round = 0, idle = 0; round < MAX_ROUNDS && idle < PATIENCE; round++) {
+        uint64_t arena_bytes =
+            buffers_place(job->problem, order, trial->learnt, trial->offset_bytes, &trial->work);
+        idle = arena_bytes < least_bytes ? 0 : idle + 1;
+        least_bytes = arena_bytes < least_bytes ? arena_bytes : least_bytes;
         if (arena_bytes < job->arena_bytes) {
-            memcpy(job->offset_bytes, trial, count * sizeof *trial);
+            memcpy(job->offset_bytes, trial->offset_bytes, count * sizeof *trial->offset_bytes);
             job->arena_bytes = arena_bytes;
             job->method = order->name;
         }
+        uint32_t high = highest_find(job, trial->offset_bytes);
+        if (order->peak == BY_NONE || high == UL_PLAN_NONE || is_at_peak(job->problem, high) ||
+            ul_effort_spent(&job->effort))
+            return;
+        learn(job, trial->offset_bytes, high, round, trial->learnt);
+    }
+}
+
+/* Large instances get fewer orders, and those first that begin with the peak. */
+void ul_pack_run_greedy(struct ul_pack_job *job, bool is_named)
+{
+    static const uint64_t max_work = 1u << 29;
+    struct ul_arena scratch;
+    uint32_t count = job->problem->buffer_count;
+    uint32_t first = count > UL_PACK_EXACT_BUFFERS ? PEAK_FIRST : 0;
+    (void)is_named;
+    ul_arena_init(&scratch);
+    struct trial trial = {.offset_bytes = UL_NEW_ARRAY(&scratch, uint64_t, count),
+                          .learnt = UL_NEW_ARRAY(&scratch, uint64_t, count)};
+    for (uint32_t i = 0; i < ORDERS && trial.work < max_work; i++) {
+        order_try(job, &orders[(first + i) % ORDERS], &trial);
         if (job->arena_bytes <= job->target_bytes || ul_effort_spent(&job->effort))
             break;
     }

@@ -382,7 +382,7 @@ static void test_named_packings(void **state)
     (void)state;
     uint32_t searched = 0, refused = 0;
     for (uint64_t seed = 0; seed < 64; seed++) {
-        enum { COUNT = 24 };
+        enum { COUNT = 60 };
         struct ul_arena arena;
         struct ul_diag diag = {.status = UL_OK};
         struct ul_pack_buffer buffers[COUNT] = {{.begin = 0}};
