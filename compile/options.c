@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of options, and the lists of words that some of them take. */
+#include "codegen/cpu/dnnl.h"
 #include "compile/compile.h"
 #include "planner/model/effort.h"
 
@@ -44,6 +45,8 @@ WORDS(calibration_words, {"minmax", UL_CALIBRATION_MINMAX},
 WORDS(optimizer_words, {"sgd", UL_OPTIMIZER_SGD}, {"momentum", UL_OPTIMIZER_MOMENTUM},
       {"adam", UL_OPTIMIZER_ADAM}, {"adamw", UL_OPTIMIZER_ADAMW}, {"lion", UL_OPTIMIZER_LION},
       {"adafactor", UL_OPTIMIZER_ADAFACTOR}, {"adam-mini", UL_OPTIMIZER_ADAM_MINI})
+WORDS(loss_words, {"softmax-cross-entropy", UL_LOSS_CROSS_ENTROPY}, {"mse", UL_LOSS_MSE},
+      {"bce", UL_LOSS_BCE})
 WORDS(state_words, {"32", UL_STATE_32}, {"8", UL_STATE_8})
 WORDS(master_words, {"f32", UL_MASTER_F32}, {"bf16-stochastic", UL_MASTER_STOCHASTIC})
 WORDS(clip_words, {"keep", UL_CLIP_KEEP}, {"twice", UL_CLIP_TWICE})
@@ -69,6 +72,12 @@ static const char *profile_words(uint32_t index, unsigned *value)
 {
     *value = index;
     return index < ul_profile_count() ? ul_profile_at(index)->name : NULL;
+}
+
+static const char *isa_words(uint32_t index, unsigned *value)
+{
+    *value = index;
+    return ul_dnnl_isa_name(index);
 }
 
 /* That it computes or does not: without it other algorithms run, of other bits. Who leaves it open

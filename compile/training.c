@@ -47,8 +47,9 @@ static enum ul_status refuse_options(struct ul_compile *compile)
 
 static enum ul_status read_loss(struct ul_compile *compile, struct ul_training *training)
 {
-    static const char *const names[] = {"softmax-cross-entropy", "mse", "bce"};
-    const char *text = compile->options.loss;
+    const struct ul_option *row = ul_option_find(&ul_compile_option_table, "loss");
+    const char *text = compile->options.loss, *word;
+    unsigned value;
     struct ul_nearest nearest = {.word = text};
     if (text == NULL)
         return UL_OK; /* softmax-cross-entropy is 0 */
@@ -57,10 +58,11 @@ static enum ul_status read_loss(struct ul_compile *compile, struct ul_training *
         training->loss_output = text + 7;
         return UL_OK;
     }
-    for (uint32_t i = 0; i < sizeof names / sizeof *names; i++) {
-        ul_nearest_offer(&nearest, names[i]);
-        training->loss = (enum ul_loss)i;
-        if (strcmp(text, names[i]) == 0)
+    UL_ASSERT(row != NULL && row->words != NULL);
+    for (uint32_t i = 0; (word = row->words(i, &value)) != NULL; i++) {
+        ul_nearest_offer(&nearest, word);
+        training->loss = (enum ul_loss)value;
+        if (strcmp(text, word) == 0)
             return UL_OK;
     }
     return ul_diag_set(&compile->diag, UL_USAGE,

@@ -19,6 +19,8 @@ void ul_dnnl_close(struct ul_dnnl *dnnl);
 /* Ends the threads that trials have left waiting for more: a process that is forked while there are
  * any would wait for them for ever. */
 void ul_dnnl_rest(void);
+/* The name of an instruction set, in the order of what they can do; NULL behind the last. */
+const char *ul_dnnl_isa_name(uint32_t index);
 /* UL_USAGE where there is no instruction set of that name. */
 enum ul_status ul_dnnl_check_isa(struct ul_arena *arena, const char *name,
                                  struct ul_diag *diag) UL_MUST_CHECK;

@@ -41,6 +41,11 @@ static uint32_t isa_find(const char *name)
     return i;
 }
 
+const char *ul_dnnl_isa_name(uint32_t index)
+{
+    return index < ISA_COUNT ? isas[index].name : NULL;
+}
+
 enum ul_status ul_dnnl_check_isa(struct ul_arena *arena, const char *name, struct ul_diag *diag)
 {
     struct ul_text names;

@@ -39,6 +39,8 @@ offers 'exact' ullage pack --pack = ex
 offers 'c,cpu,cuda' ullage compile --target c
 offers 'fp32,bf16' ullage plan --sweep --precision fp32,b
 offers 'auto' ullage plan --train --micro-batches ''
+offers 'bce' ullage plan --loss b
+offers 'avx2,avx2_vnni' ullage plan --isa avx2
 offers 'fuse' ullage plan --no-pass fus
 offers 'rtx-4090' ullage plan --device rtx-4
 offers 'model.onnx,models' ullage plan m
