@@ -235,5 +235,23 @@ def test_the_command_line_comes_along():
     assert done.stdout.split()[1] == ullage.__version__
 
 
+def test_a_script_does_not_call_itself():
+    """$ULLAGE that names the package's own script is an error, not an endless chain."""
+    with tempfile.TemporaryDirectory() as folder:
+        script = os.path.join(folder, "ullage")
+        with open(script, "w", encoding="utf-8") as file:
+            file.write(f"#!{sys.executable}\nimport ullage.__main__ as m\nm.main()\n")
+        os.chmod(script, 0o755)
+        done = subprocess.run(
+            [script, "--version"],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "ULLAGE": script},
+            check=False,
+            timeout=30,
+        )
+        assert done.returncode == 1 and "is this script" in done.stderr, done.stderr
+
+
 if __name__ == "__main__":
     cases.run(globals())
