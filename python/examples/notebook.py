@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A notebook as a script, cell by cell (# %%): plans the digits network, runs it, trains it anew.
 
-usage: notebook.py [FOLDER]     (where digits.onnx, untrained.onnx, train_x.npy ... are; default models/digits)"""
+usage: notebook.py [FOLDER]     (that digits.onnx, train_x.npy ... are in; default models/digits)"""
 
 # %% What does it take?
 import os

@@ -52,7 +52,8 @@ def compile(model, *, path=None, arenas: int = 1, **options):
     library is kept, for ullage.load; without it nothing stays on the disk. `arenas` is how many
     calls may run at once, each in a buffer of its own. `options` are those of `ullage compile`;
     unless they say otherwise, inputs are read and outputs written where the arrays lie
-    (io="caller"; of target cuda they are copied), and every call depends on its inputs alone (no_donate=True).
+    (io="caller"; of target cuda they are copied), and every call depends on its inputs alone
+    (no_donate=True).
     """
     from ._model import Model
 

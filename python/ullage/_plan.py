@@ -88,8 +88,8 @@ class Plan:
     """A plan: plan.json, its numbers as attributes, and the reports that are drawn from it.
 
     All that stands at the top of plan.json is an attribute: reserved_bytes, process_bytes, fits,
-    smallest_budget_bytes, lower_bound_bytes, proven, peak_step, method ... docs/plan-format.md has the
-    meaning of each.
+    smallest_budget_bytes, lower_bound_bytes, proven, peak_step, method ... docs/plan-format.md has
+    the meaning of each.
     """
 
     def __init__(self, text: str, messages: str = ""):

@@ -16,8 +16,8 @@ from ._library import BF16, DATA_FAULT, NONE, OK, Arena, Library, address
 from ._model import check_fork, refuse
 
 Evaluation = namedtuple("Evaluation", "loss correct samples")
-Evaluation.__doc__ = """Of a batch that nothing was learned of: its mean loss, how many of its labels
-were right (None where they are no classes), and how many samples it had."""
+Evaluation.__doc__ = """Of a batch that nothing was learned of: its mean loss, how many of its
+labels were right (None where they are no classes), and how many samples it had."""
 
 _STATES = ("momentum", "exp_avg", "exp_avg_sq", "row_var", "col_var", "variance", "m", "vmean")
 _OPTIMIZER_BYTES, _QUANTIZE_BYTES = 16, 256  # of a checkpoint's entries (runtime/README.md)
@@ -225,6 +225,7 @@ class Trainer:
         check_fork(self._library)
         library, handle, state = self._library, self._arena.handle, ctypes.byref(self._state)
         with self._lock:
+            self._state.micro_batch = 0  # where an earlier step failed under way
             faults = [
                 self._run(batch, p, lambda *a: library.train_step(handle, state, *a))
                 for p in range(self._parts)
@@ -240,15 +241,14 @@ class Trainer:
         library, handle = self._library, self._arena.handle
         losses, correct, faults = [], None, []
         with self._lock:
-            if self._state.micro_batch != 0:
-                raise errors.RunError("a step is not complete: its last micro-batch failed")
             for part in range(self._parts):
                 faults.append(self._run(batch, part, lambda *a: library.eval(handle, *a)))
                 losses.append(self._loss())
                 if library.correct_output() != NONE:
                     right = int(self._results[library.correct_output()].reshape(-1)[0])
                     correct = right + (correct or 0)
-        return self._checked(Evaluation(sum(losses) / len(losses), correct, self.batch_size), faults)
+        loss = sum(losses) / len(losses)
+        return self._checked(Evaluation(loss, correct, self.batch_size), faults)
 
     @staticmethod
     def _checked(result, faults: list):
@@ -320,6 +320,12 @@ class Trainer:
     def _entries(self) -> dict:
         library = self._library
         entries = self.parameters(with_state=True)
+        taken = entries.keys() & {"step", "learning_rate", "generator", "optimizer"}
+        if taken:
+            raise errors.Unsupported(
+                f"a parameter is called {min(taken)!r}, as what a checkpoint has beside them: "
+                "rename it in the model"
+            )
         entries["step"] = numpy.int64(self._state.step)
         entries["learning_rate"] = numpy.float64(self._state.learning_rate)
         entries["generator"] = numpy.array([self._state.seed, 0, 0, self.batch_size], numpy.uint64)
@@ -366,14 +372,15 @@ class Trainer:
                 f"{os.fspath(path)}: has no {missing[0]!r}; it is of another model, or of another "
                 "optimizer: parameters_only=True takes the parameters alone"
             )
+        self._check_factors(entries, path)
         if parameters_only:
             self.set_parameters({name: entries[name] for name in wanted})
             return
-        optimizer = bytes(_entry(entries, "optimizer", path, numpy.uint8)).rstrip(b"\0").decode()
+        optimizer = _text_of(_entry(entries, "optimizer", path, numpy.uint8))
         if optimizer != self.optimizer:
             raise errors.InvalidModel(
-                f"{os.fspath(path)}: was written by a training with optimizer {optimizer}, this one "
-                f"has {self.optimizer}; parameters_only=True takes the parameters alone"
+                f"{os.fspath(path)}: was written by a training with optimizer {optimizer}, this "
+                f"one has {self.optimizer}; parameters_only=True takes the parameters alone"
             )
         step = int(_entry(entries, "step", path, numpy.int64))
         rate = float(_entry(entries, "learning_rate", path, numpy.float64))
@@ -385,6 +392,23 @@ class Trainer:
         self.set_parameters({name: entries[name] for name in wanted})
         self._state.step, self._state.micro_batch = step, 0
         self._state.learning_rate, self._state.seed = rate, int(generator[0])
+
+    def _check_factors(self, entries: dict, path):
+        """Factors count as much, and are beside weights of as many bits, as those of the file."""
+        alpha, quantize = self._library.lora_alpha(), self._library.quantize() or b""
+        if alpha <= 0:
+            return
+        theirs = float(_entry(entries, "lora_alpha", path, numpy.float64))
+        lines = _text_of(entries.get("quantize", numpy.zeros(0, numpy.uint8)))
+        for name, mine, other in (
+            ("lora_alpha", alpha, theirs),
+            ("quantize", quantize.decode(), lines),
+        ):
+            if mine != other:
+                raise errors.InvalidModel(
+                    f"{os.fspath(path)}: was written by a training with {name} {other!r}, this one "
+                    f"has {mine!r}"
+                )
 
     def export(self, path, model=None, apart: bool = False):
         """Writes the model with the parameters as they are now. `model` is the ONNX model that was
@@ -413,6 +437,10 @@ class _Compiled:
 
 def _text_entry(text: bytes, size: int):
     return numpy.frombuffer(text.ljust(size, b"\0")[:size], numpy.uint8)
+
+
+def _text_of(array) -> str:
+    return array.tobytes().rstrip(b"\0").decode("utf-8", "replace")
 
 
 def _write_npz(file, entries: dict):

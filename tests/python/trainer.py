@@ -261,6 +261,12 @@ def test_factors_beside_weights_of_few_bits():
         with numpy.load(path) as entries:
             assert float(entries["lora_alpha"]) == 16
             assert entries["quantize"].tobytes().rstrip(b"\0") == b"int8:*"
+        with numpy.load(path) as entries:
+            other = {**entries, "lora_alpha": numpy.float64(2)}
+        wrong = os.path.join(folder, "wrong.npz")
+        numpy.savez(wrong, **other)
+        cases.raises(ullage.InvalidModel, lambda: trainer.load(wrong), "lora_alpha 2.0")
+        trainer.load(path)
         merged = os.path.join(folder, "m.onnx")
         trainer.export(merged)
         found = onnx.numpy_helper.to_array(onnx.load(merged).graph.initializer[0])
