@@ -151,6 +151,13 @@ static enum ul_status compile(struct ul_cli_job *job)
         return ul_diag_set(&job->compile.diag, UL_USAGE,
                            "--shared-library: say where the library goes: -o libNAME.so; in the "
                            "folder of --emit alone, make lib makes it");
+    if (options->library &&
+        (options->emit == NULL || (options->output != NULL && !options->shared_library)))
+        return ul_diag_set(
+            &job->compile.diag, UL_USAGE,
+            "--library: say in which folder: --emit DIR, and without -o, which makes "
+            "a program");
+    job->compile.library_alone = options->library || options->shared_library;
     job->compile.is_library = options->output == NULL || options->shared_library;
     const char *model = NULL;
     UL_TRY(ul_cli_quantize(job, &model));

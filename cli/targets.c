@@ -71,6 +71,7 @@ enum ul_status ul_cli_check_folder(struct ul_cli_job *job, const char *option, c
         empty = empty && (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0);
     closedir(folder);
     if (empty || is_generated(ul_arena_printf(&job->compile.keep, "%s/model.c", path)) ||
+        is_generated(ul_arena_printf(&job->compile.keep, "%s/library.c", path)) ||
         is_generated(ul_arena_printf(&job->compile.keep, "%s/shared.h", path)))
         return UL_OK;
     return ul_diag_set(&job->compile.diag, UL_USAGE,

@@ -127,6 +127,7 @@ enum ul_status ul_compile_emit_options(struct ul_compile *compile, const char *d
                                      .onednn_libs = ULLAGE_ONEDNN_LIBS,
                                      .start_bytes = footprint.start_bytes,
                                      .making_bytes = footprint.making_bytes,
+                                     .library_alone = compile->library_alone,
                                      .weights_beside = options->weights == UL_WEIGHTS_FILE};
     if (!ul_compile_is_prefix(emit->prefix))
         return ul_diag_set(&compile->diag, UL_USAGE, "--prefix %s: expected a C identifier",
@@ -219,10 +220,22 @@ enum ul_status ul_compile_make(struct ul_compile *compile, const char *directory
     return make(compile, directory, "program", runtime_library(compile), output);
 }
 
+/* What the library is called by those who are linked with it: as its file, where make takes that
+ * for the name of a library. */
+static const char *library_name(struct ul_compile *compile, const char *output)
+{
+    const char *letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.+-";
+    const char *prefix = compile->options.prefix != NULL ? compile->options.prefix : "model";
+    const char *slash = strrchr(output, '/'), *name = slash != NULL ? slash + 1 : output;
+    bool is_plain = name[strspn(name, letters)] == '\0' && strncmp(name, "lib", 3) == 0 &&
+                    strstr(name, ".so") != NULL;
+    return is_plain ? name : ul_arena_printf(&compile->keep, "lib%s.so", prefix);
+}
+
 enum ul_status ul_compile_make_library(struct ul_compile *compile, const char *directory,
                                        const char *output)
 {
-    const char *prefix = compile->options.prefix != NULL ? compile->options.prefix : "model";
-    return make(compile, directory, ul_arena_printf(&compile->keep, "lib%s.so", prefix), NULL,
+    const char *name = library_name(compile, output);
+    return make(compile, directory, name, ul_arena_printf(&compile->keep, "SONAME=%s", name),
                 output);
 }

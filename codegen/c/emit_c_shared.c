@@ -31,7 +31,8 @@ static void put_makefile(struct ul_text *text, const struct ul_emit_shared *shar
         "ones.\n"
         "FUSE := $(shell $(CC) --param=avoid-fma-max-bits=0 -Werror -E -x c /dev/null >/dev/null "
         "2>&1 && echo --param=avoid-fma-max-bits=0)\n"
-        "KERNEL_FLAGS = -std=c99 -fno-strict-aliasing -ffp-contract=fast -fno-math-errno "
+        "KERNEL_FLAGS = -std=c99 -fno-strict-aliasing -DUL_MAY_ALIAS -ffp-contract=fast "
+        "-fno-math-errno "
         "-fno-trapping-math $(FUSE)\nHEADERS = $(wildcard ul_*.h)\nMODELS =",
         options->cc, options->cflags,
         options->march == NULL ? "" : "-march=", options->march == NULL ? "" : options->march,

@@ -228,53 +228,129 @@ bool ul_emit_is_runtime_file(const char *name)
                                             has_ending(name, ".cu") || has_ending(name, ".cuh"));
 }
 
-static int is_runtime_entry(const struct dirent *entry)
+/* ---- which of its files ---- */
+
+const char *ul_emit_stem(const struct ul_emitter *emitter)
 {
-    return ul_emit_is_runtime_file(entry->d_name);
+    return emitter->options->library_alone ? emitter->options->prefix : "model";
 }
 
-static enum ul_status copy_file(struct ul_emitter *emitter, const char *room, const char *name,
-                                const char *directory)
+static void add_name(struct ul_emitter *emitter, const char *name)
 {
-    struct ul_file file;
-    const char *from = ul_arena_printf(emitter->arena, "%s/%s", room, name);
-    const char *to = ul_arena_printf(emitter->arena, "%s/%s", directory, name);
-    UL_TRY(ul_file_map(&file, emitter->arena, from, emitter->diag));
-    enum ul_status status = ul_file_write(to, file.data, file.size_bytes, emitter->diag);
-    ul_file_unmap(&file);
-    return status;
+    struct ul_emit_names *set = emitter->included;
+    for (uint32_t i = 0; i < set->count; i++) {
+        if (strcmp(set->names[i], name) == 0)
+            return;
+    }
+    UL_GROW(emitter->arena, set->names, set->count, set->capacity);
+    set->names[set->count++] = name;
 }
 
-/* The files of one room of the runtime's folder, side by side with those of the others. */
-static enum ul_status copy_room(struct ul_emitter *emitter, const char *room, const char *directory)
+void ul_emit_add_includes(struct ul_emitter *emitter, const char *source, size_t length)
+{
+    static const char before[] = "#include \"";
+    enum { BEFORE = sizeof before - 1 };
+    for (size_t at = 0; at + BEFORE < length;) {
+        const char *line = source + at, *end = memchr(line, '\n', length - at);
+        size_t size = end == NULL ? length - at : (size_t)(end - line);
+        const char *quote = size <= BEFORE ? NULL : memchr(line + BEFORE, '"', size - BEFORE);
+        if (quote != NULL && memcmp(line, before, BEFORE) == 0) {
+            const char *name = ul_arena_printf(emitter->arena, "%.*s", (int)(quote - line - BEFORE),
+                                               line + BEFORE);
+            if (ul_emit_is_runtime_file(name))
+                add_name(emitter, name);
+        }
+        at += size + 1;
+    }
+}
+
+static int is_source(const struct dirent *entry)
+{
+    return ul_emit_is_runtime_file(entry->d_name) &&
+           (has_ending(entry->d_name, ".c") || has_ending(entry->d_name, ".cu"));
+}
+
+/* Adds the sources of one room that the program is made of. */
+static enum ul_status add_room(struct ul_emitter *emitter, const char *room)
 {
     struct dirent **entries;
     const char *from =
         ul_arena_printf(emitter->arena, "%s/%s", emitter->options->runtime_dir, room);
-    int count = scandir(from, &entries, is_runtime_entry, alphasort);
-    if (count <= 0)
+    int count = scandir(from, &entries, is_source, alphasort);
+    if (count < 0)
         return ul_diag_set(emitter->diag, UL_IO,
                            "%s: the runtime's files are not there (%s); install ullage with "
                            "cmake --install, or set ULLAGE_RUNTIME to its runtime folder",
-                           from, count < 0 ? strerror(errno) : "no ul_*");
-    enum ul_status status = UL_OK;
+                           from, strerror(errno));
     for (int i = 0; i < count; i++) {
-        const char *name = entries[i]->d_name;
-        if (status == UL_OK && emitter->language->takes_file(emitter, name))
-            status = copy_file(emitter, from, name, directory);
+        if (emitter->language->takes_file(emitter, entries[i]->d_name))
+            add_name(emitter, ul_arena_copy_string(emitter->arena, entries[i]->d_name));
         free(entries[i]);
     }
     free(entries);
+    return UL_OK;
+}
+
+enum ul_status ul_emit_find_sources(struct ul_emitter *emitter)
+{
+    const struct ul_emit_options *options = emitter->options;
+    const char *const *rooms = emitter->program->options.target->runtime_rooms;
+    bool is_program = options->common_directory == NULL && !options->library_alone;
+    for (uint32_t i = 0; rooms[i] != NULL; i++) {
+        if (is_program || strcmp(rooms[i], "host") != 0) /* the room of main */
+            UL_TRY(add_room(emitter, rooms[i]));
+    }
+    return UL_OK;
+}
+
+const char *ul_emit_sources(const struct ul_emitter *emitter, const char *ending)
+{
+    struct ul_text text;
+    ul_text_init(&text, emitter->arena);
+    for (uint32_t i = 0; i < emitter->included->count; i++) {
+        if (has_ending(emitter->included->names[i], ending))
+            ul_text_printf(&text, " %s", emitter->included->names[i]);
+    }
+    return text.length > 0 ? text.data : "";
+}
+
+/* ---- copied side by side, from whichever room ---- */
+
+static enum ul_status copy_file(struct ul_emitter *emitter, const char *from, const char *name,
+                                const char *directory)
+{
+    struct ul_file file;
+    const char *to = ul_arena_printf(emitter->arena, "%s/%s", directory, name);
+    UL_TRY(ul_file_map(&file, emitter->arena, from, emitter->diag));
+    enum ul_status status = ul_file_write(to, file.data, file.size_bytes, emitter->diag);
+    ul_emit_add_includes(emitter, (const char *)file.data, file.size_bytes);
+    ul_file_unmap(&file);
     return status;
+}
+
+/* Its path, in the first of the target's rooms that has it. NULL: none has, as what is included on
+ * some condition alone (tests/cuda_emulation has such a header). */
+static const char *find_file(struct ul_emitter *emitter, const char *name)
+{
+    const char *const *rooms = emitter->program->options.target->runtime_rooms;
+    for (uint32_t i = 0; rooms[i] != NULL; i++) {
+        const char *path = ul_arena_printf(emitter->arena, "%s/%s/%s",
+                                           emitter->options->runtime_dir, rooms[i], name);
+        if (access(path, F_OK) == 0)
+            return path;
+    }
+    return NULL;
 }
 
 enum ul_status ul_emit_runtime(struct ul_emitter *emitter, const char *directory)
 {
-    const char *const *rooms = emitter->program->options.target->runtime_rooms;
-    bool is_program = emitter->options->common_directory == NULL;
-    for (uint32_t i = 0; rooms[i] != NULL; i++) {
-        if (is_program || strcmp(rooms[i], "host") != 0) /* the room of main */
-            UL_TRY(copy_room(emitter, rooms[i], directory));
+    for (uint32_t i = 0; i < emitter->included->count; i++) { /* which grows */
+        const char *name = emitter->included->names[i];
+        const char *path = find_file(emitter, name);
+        if (path != NULL)
+            UL_TRY(copy_file(emitter, path, name, directory));
     }
-    return copy_file(emitter, emitter->options->runtime_dir, "LICENSE", directory);
+    return copy_file(emitter,
+                     ul_arena_printf(emitter->arena, "%s/LICENSE", emitter->options->runtime_dir),
+                     "LICENSE", directory);
 }

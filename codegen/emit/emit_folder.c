@@ -9,8 +9,47 @@ static enum ul_status write_text(struct ul_emitter *emitter, const char *directo
     ul_text_init(&text, emitter->arena);
     emitter->text = &text;
     file->put(emitter);
-    const char *path = ul_arena_printf(emitter->arena, "%s/%s", directory, file->name);
+    ul_emit_add_includes(emitter, text.data, text.length);
+    const char *path = ul_arena_printf(emitter->arena, "%s/%s%s", directory,
+                                       file->is_suffix ? ul_emit_stem(emitter) : "", file->name);
     return ul_file_write(path, text.data, text.length, emitter->diag);
+}
+
+/* Of a library, those that are alike on all targets. */
+static const struct ul_emit_file library_files[] = {
+    {.name = "library.c", .put = ul_emit_library_c, .is_library = true},
+    {.name = "weights.S", .put = ul_emit_weights_s, .is_library = true, .is_inside = true},
+    {.name = "CMakeLists.txt", .put = ul_emit_cmakelists, .is_library = true, .is_alone = true},
+    {.name = "-config.cmake",
+     .put = ul_emit_cmake_config,
+     .is_library = true,
+     .is_alone = true,
+     .is_suffix = true},
+    {.name = ".pc",
+     .put = ul_emit_pkg_config,
+     .is_library = true,
+     .is_alone = true,
+     .is_suffix = true},
+    {.name = NULL}};
+
+static bool is_due(const struct ul_emitter *emitter, const struct ul_emit_file *file)
+{
+    const struct ul_emit_options *options = emitter->options;
+    bool is_shared = options->common_directory != NULL;
+    return (!file->is_rom || emitter->program->options.weights_rom) &&
+           (!file->is_inside || ul_emit_has_weights_inside(emitter)) &&
+           (!file->is_library || !is_shared) && (!file->is_alone || options->library_alone) &&
+           (!file->is_program || (!is_shared && !options->library_alone));
+}
+
+static enum ul_status write_files(struct ul_emitter *emitter, const char *directory,
+                                  const struct ul_emit_file *files)
+{
+    for (const struct ul_emit_file *file = files; file->name != NULL; file++) {
+        if (is_due(emitter, file))
+            UL_TRY(write_text(emitter, directory, file));
+    }
+    return UL_OK;
 }
 
 enum ul_status ul_emit_folder(struct ul_arena *arena, const struct ul_emit_language *language,
@@ -18,23 +57,22 @@ enum ul_status ul_emit_folder(struct ul_arena *arena, const struct ul_emit_langu
                               const struct ul_emit_options *options, const char *directory,
                               struct ul_diag *diag)
 {
+    struct ul_emit_names included = {.count = 0};
     struct ul_emitter emitter = {.arena = arena,
                                  .program = program,
                                  .plan = plan,
                                  .options = options,
                                  .diag = diag,
+                                 .included = &included,
                                  .language = language};
     ul_emit_find_scratch(&emitter);
     ul_emit_find_transfers(&emitter);
     ul_emit_find_functions(&emitter);
     ul_emit_find_entries(&emitter);
+    UL_TRY(ul_emit_find_sources(&emitter));
     UL_TRY(ul_emit_weights(&emitter, directory));
-    for (const struct ul_emit_file *file = language->files; file->name != NULL; file++) {
-        bool is_due = (!file->is_rom || program->options.weights_rom) &&
-                      (!file->is_inside || ul_emit_has_weights_inside(&emitter));
-        if (is_due && !(file->is_program && options->common_directory != NULL))
-            UL_TRY(write_text(&emitter, directory, file));
-    }
+    UL_TRY(write_files(&emitter, directory, language->files));
+    UL_TRY(write_files(&emitter, directory, library_files));
     return ul_emit_runtime(&emitter, options->common_directory != NULL ? options->common_directory
                                                                        : directory);
 }

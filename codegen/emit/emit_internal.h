@@ -33,6 +33,22 @@ struct ul_emit_file {
     bool is_rom;     /* only where weights are read-only data */
     bool is_inside;  /* only where the file of weights lies in the library */
     bool is_program; /* only of a program of its own */
+    bool is_library; /* only where it can be a library: not one of several models */
+    bool is_alone;   /* only of a library alone */
+    /* Behind the name that the model has here, or the prefix: ".c" for model.c. */
+    bool is_suffix;
+};
+
+/* What a library is built of, as make and CMake are told it: words with blanks between. */
+struct ul_emit_build {
+    const char *native;   /* sources that are compiled for the processor: "model.c" */
+    const char *plain;    /* for any */
+    const char *assembly; /* weights.S or rom.S, or "": none */
+    const char *devices;  /* sources in CUDA C++, or "" */
+    const char *flags;    /* of native ones */
+    const char *cflags;   /* of plain ones: where headers of libraries are */
+    const char *libraries;
+    bool has_threads; /* OpenMP's */
 };
 
 /* How a target says a step; what is around the steps is the same for all. */
@@ -56,10 +72,16 @@ struct ul_emit_language {
     void (*put_libraries)(struct ul_emitter *emitter);
     /* Of the constant description, what runs the program: fields of struct ul_model. */
     void (*put_runner)(struct ul_emitter *emitter);
-    /* Whether the program is made of this file of the runtime, which is in one of the target's
-     * rooms.
-     */
+    /* Whether the program is made of this source of the runtime, which is in one of the target's
+     * rooms; headers come as they are included. */
     bool (*takes_file)(const struct ul_emitter *emitter, const char *name);
+    struct ul_emit_build (*build)(const struct ul_emitter *emitter);
+};
+
+/* A set, in the order in which names came. */
+struct ul_emit_names {
+    const char **names;
+    uint32_t count, capacity;
 };
 
 struct ul_emitter {
@@ -70,6 +92,7 @@ struct ul_emitter {
     struct ul_diag *diag;
     const struct ul_emit_language *language;
     struct ul_text *text;
+    struct ul_emit_names *included;           /* of the runtime, by what is written */
     uint64_t *scratch_offsets;                /* per position */
     bool *entry_runs[UL_PROGRAM_ENTRY_COUNT]; /* per position */
     struct ul_emit_transfer *transfers;       /* per position, of those that are one */
@@ -174,7 +197,22 @@ void ul_emit_weights_s(struct ul_emitter *emitter);
 /* emit_tables.c: the constant description that runtime/lib/ul_model.h defines. */
 void ul_emit_tables(struct ul_emitter *emitter);
 
+/* emit_build.c: how a library alone is built, and installed. */
+void ul_emit_cmakelists(struct ul_emitter *emitter);
+void ul_emit_cmake_config(struct ul_emitter *emitter);
+void ul_emit_pkg_config(struct ul_emitter *emitter);
+/* What make does for `make install`. */
+void ul_emit_install_rules(struct ul_emitter *emitter);
+
 /* emit_files.c */
+/* Finds the sources of the runtime; before anything is emitted. */
+enum ul_status ul_emit_find_sources(struct ul_emitter *emitter) UL_MUST_CHECK;
+/* Those with the ending, a blank before each. */
+const char *ul_emit_sources(const struct ul_emitter *emitter, const char *ending);
+/* What the model's files are called before the dot. */
+const char *ul_emit_stem(const struct ul_emitter *emitter);
+/* Adds the files of the runtime that a source includes. */
+void ul_emit_add_includes(struct ul_emitter *emitter, const char *source, size_t length);
 enum ul_status ul_emit_weights(struct ul_emitter *emitter, const char *directory) UL_MUST_CHECK;
 enum ul_status ul_emit_runtime(struct ul_emitter *emitter, const char *directory) UL_MUST_CHECK;
 /* Calls `visit` for every place of a weight that the plan has, in order; a weight that is packed is

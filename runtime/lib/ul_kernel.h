@@ -6,7 +6,7 @@
  * Invariants: no function has undefined behaviour for any argument, none touches errno or static
  * data. The only failure is an index out of range: clamped, and noted in the run.
  * Pure C99; GNU extensions (vectors, loop pragmas) stand behind #ifdef with a plain path beside.
- * Compile kernels with -fno-strict-aliasing: the arena holds values of different types in turn.
+ * The arena holds values of different types in turn: ul_aliasing.h comes before this.
  */
 #ifndef UL_KERNEL_H
 #define UL_KERNEL_H

@@ -66,6 +66,7 @@ for kind in "c arena" "c rom" "cpu arena"; do
     for compiler in gcc clang; do
         command -v $compiler >/dev/null || continue
         line=${command/#cc /$compiler $warnings }
+        [ $compiler = gcc ] || line=${line/-o /-fno-strict-aliasing -DUL_MAY_ALIAS -o }
         cp example.c library/example.c
         if [ $weights = rom ]; then
             sed 's/, &weights, /, 0 ? \&weights : NULL, /' example.c >library/example.c

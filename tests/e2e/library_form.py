@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The folder of --emit --library: what it holds, and that make, CMake and pkg-config know it.
+
+    library_form.py ULLAGE [--target c|cpu|cuda] [--within]
+
+The folder has the files that its sources include and no others, named by --prefix. It is built and
+installed by make and by CMake; what is installed is moved, and then found by find_package and by
+pkg-config for a program in C++ (shared_library.cc), linked with the shared and the static library.
+gcc takes from the source what another compiler must be told: code is the same with the flag and
+without. With --within a project takes the folder by add_subdirectory as well.
+Exit: 0 ok, 1 a promise is broken, 77 something is missing.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+DIGITS = os.path.join(HERE, "..", "..", "models", "digits")
+FORM = {"CMakeLists.txt", "LICENSE", "Makefile", "digits-config.cmake", "digits.c", "digits.h", "digits.pc",
+        "library.c", "weights.S", "weights.bin"}  # fmt: skip
+PROJECT = """cmake_minimum_required(VERSION 3.18)
+project(caller LANGUAGES CXX)
+find_package(digits REQUIRED)
+add_executable(caller caller.cc)
+target_link_libraries(caller PRIVATE digits::digits)
+"""
+WITHIN = PROJECT.replace("CXX", "C CXX").replace("find_package(digits REQUIRED)", "add_subdirectory(digits)")
+
+
+def run(command, folder, **environment):
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, cwd=folder, check=False,
+                          env={**os.environ, **environment})  # fmt: skip
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)}: exit {done.returncode}\n{(done.stdout + done.stderr)[-1500:]}")
+    return done.stdout
+
+
+def expect(what, good):
+    if not good:
+        raise RuntimeError(what)
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def check_files(folder, target):
+    """All that is included, and nothing else."""
+    names = set(os.listdir(folder))
+    sources = sorted(name for name in names if name.endswith((".c", ".cu")))
+    seen, todo = set(), list(sources)
+    while todo:
+        name = todo.pop()
+        seen.add(name)
+        text = read(os.path.join(folder, name)).decode()
+        todo += [other for other in re.findall(r'^#include "(\w+\.\w+)"', text, re.M) if other not in seen]
+    runtime = {name for name in names if name.startswith("ul_")}
+    expect(f"files {names ^ (FORM | runtime)}", names ^ (FORM | runtime) == ({"kernels.cu"} if target == "cuda" else set()))
+    absent = {"ul_emulate_libraries.h"}  # of tests/cuda_emulation, on a condition
+    expect(f"not included {runtime - seen}, not there {seen - names}", runtime <= seen <= names | absent)
+    expect("a licence in each", all(b"SPDX-License-Identifier: 0BSD" in read(os.path.join(folder, name))
+                                    for name in names - {"LICENSE", "weights.bin"}))  # fmt: skip
+    print(f"{target}: {len(names)} files")
+
+
+def check_aliasing(folder):
+    codes = []
+    for flags in (["-fno-strict-aliasing", "-DUL_MAY_ALIAS"], []):
+        run(["gcc", "-std=c99", "-O2", "-Wall", "-Wextra", "-Werror", *flags, "-c", "digits.c", "-o", "digits.o"], folder)
+        codes.append(run(["objdump", "-d", "digits.o"], folder))
+    expect("the pragma is not the flag", codes[0] == codes[1])
+    os.remove(os.path.join(folder, "digits.o"))
+
+
+class Caller:
+    """A program that calls the library, and what it is to answer."""
+
+    def __init__(self, work):
+        self.work = work
+        with open(os.path.join(HERE, "shared_library.cc"), encoding="ascii") as file:
+            text = file.read().replace("model_", "digits_").replace("model.h", "digits.h").replace("MODEL_", "DIGITS_")
+        self.put("caller.cc", text)
+        # Tensors of ONNX end in their raw data: 16 images of 64 floats, 16 times 10 scores.
+        self.put("x.raw", read(os.path.join(DIGITS, "test_data_set_0", "input_0.pb"))[-16 * 64 * 4 :])
+
+    def put(self, name, text):
+        with open(os.path.join(self.work, name), "wb") as file:
+            file.write(text if isinstance(text, bytes) else text.encode())
+
+    def check(self, program, reference, **environment):
+        """The scores are the reference's bits; the first one is that."""
+        run([program, "x.raw", "y.raw"], self.work, **environment)
+        scores = read(os.path.join(self.work, "y.raw"))
+        expect(f"{program}: {len(scores)} bytes, not the same", len(scores) == 640 and reference in (None, scores))
+        return scores
+
+    def project(self, name, text, *options):
+        folder = os.path.join(self.work, name)
+        os.mkdir(folder)
+        shutil.copy(os.path.join(self.work, "caller.cc"), folder)
+        self.put(os.path.join(name, "CMakeLists.txt"), text)
+        return folder, os.path.join(folder, "b"), ["cmake", "-S", folder, "-B", os.path.join(folder, "b"), *options]
+
+
+def link(caller, opt, name, static):
+    pc = {"PKG_CONFIG_PATH": os.path.join(opt, "lib", "pkgconfig")}
+    flags = run(["pkg-config", *(["--static"] if static else []), "--cflags", "--libs", "digits"], caller.work, **pc).split()
+    run(["g++", "-std=c++17", "-Wall", "-Wextra", "-pedantic", "-Werror", "-o", name, "caller.cc", *flags], caller.work)
+    return os.path.join(caller.work, name)
+
+
+def check_make(caller, folder, opt):
+    """Installed by make, found by pkg-config and by CMake."""
+    built = os.path.join(caller.work, "built")
+    shutil.copytree(folder, built)
+    run(["make", "-s", "-j2", "install", f"prefix={opt}.first", "CFLAGS=-O1"], built)
+    os.rename(f"{opt}.first", opt)
+    lib = {"LD_LIBRARY_PATH": os.path.join(opt, "lib")}
+    scores = caller.check(link(caller, opt, "by_make", False), None, **lib)
+    _, build, configure = caller.project("found", PROJECT, f"-DCMAKE_PREFIX_PATH={opt}")
+    run(configure, caller.work)
+    run(["cmake", "--build", build], caller.work)
+    caller.check(os.path.join(build, "caller"), scores)
+    return scores
+
+
+def check_cmake(caller, folder, opt, scores):
+    """Installed by CMake as an archive, found by pkg-config."""
+    build = os.path.join(caller.work, "by_cmake_built")
+    run(["cmake", "-S", folder, "-B", build, "-DCMAKE_BUILD_TYPE=None", "-DCMAKE_C_FLAGS=-O1"], caller.work)
+    run(["cmake", "--build", build, "-j2"], caller.work)
+    run(["cmake", "--install", build, "--prefix", opt], caller.work)
+    expect("two libraries", not os.path.exists(os.path.join(opt, "lib", "libdigits.so")))
+    caller.check(link(caller, opt, "by_cmake", True), scores)
+
+
+def check_within(caller, folder, scores):
+    place, build, configure = caller.project("within", WITHIN, "-DBUILD_SHARED_LIBS=ON", "-DCMAKE_BUILD_TYPE=None",
+                                             "-DCMAKE_C_FLAGS=-O1")  # fmt: skip
+    shutil.copytree(folder, os.path.join(place, "digits"))
+    run(configure, caller.work)
+    run(["cmake", "--build", build, "-j2"], caller.work)
+    caller.check(os.path.join(build, "caller"), scores)
+
+
+def check(ullage, target, within, work):
+    folder = os.path.join(work, "digits")
+    command = [ullage, "compile", os.path.join(DIGITS, "digits.onnx"), "--target", target, "--dim", "N=16", "--prefix",
+               "digits", "--library", "--emit", folder]  # fmt: skip
+    run(command, work)
+    run(command, work)  # over an earlier result
+    check_files(folder, target)
+    caller = Caller(work)
+    if target == "cuda":  # which needs no device to be built
+        run(["cmake", "-S", folder, "-B", "b", "-DBUILD_SHARED_LIBS=ON", "-DCMAKE_CUDA_ARCHITECTURES=90",
+             *([] if shutil.which("nvcc") else ["-DCMAKE_CUDA_COMPILER=/usr/local/cuda/bin/nvcc"])], work)  # fmt: skip
+        run(["cmake", "--build", "b", "-j2"], work)
+        run(["cmake", "--install", "b", "--prefix", os.path.join(work, "opt")], work)
+        link(caller, os.path.join(work, "opt"), "by_cmake", False)
+        return
+    check_aliasing(folder)
+    scores = check_make(caller, folder, os.path.join(work, "opt"))
+    check_cmake(caller, folder, os.path.join(work, "other"), scores)
+    if within:
+        check_within(caller, folder, scores)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("ullage")
+    parser.add_argument("--target", default="c")
+    parser.add_argument("--within", action="store_true")
+    args = parser.parse_args()
+    tools = ["cmake", "pkg-config", "g++"] + ([] if args.target != "cuda" or os.path.exists("/usr/local/cuda/bin/nvcc") else ["nvcc"])
+    missing = [tool for tool in tools if not shutil.which(tool)]
+    if missing:
+        print(f"library_form.py: skipped: {missing} is not installed")
+        sys.exit(77)
+    with tempfile.TemporaryDirectory() as work:
+        try:
+            check(os.path.abspath(args.ullage), args.target, args.within, work)
+        except RuntimeError as error:
+            print(f"FAIL: {error}")
+            sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
