@@ -110,6 +110,16 @@ static void find_onednn(struct ul_compile *compile, struct ul_emit_options *emit
         arena, " -L'%s/onednn/lib' -Xlinker -rpath -Xlinker '%s/onednn/lib'", installed, installed);
 }
 
+/* Files of a library alone are named by the prefix, beside these. */
+static bool is_taken(const char *prefix)
+{
+    static const char *const names[] = {"library", "weights", "rom", "kernels"};
+    bool taken = strncmp(prefix, "ul_", 3) == 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        taken = taken || strcmp(prefix, names[i]) == 0;
+    return taken;
+}
+
 enum ul_status ul_compile_emit_options(struct ul_compile *compile, const char *directory,
                                        struct ul_emit_options *emit)
 {
@@ -133,6 +143,11 @@ enum ul_status ul_compile_emit_options(struct ul_compile *compile, const char *d
         return ul_diag_set(&compile->diag, UL_USAGE, "--prefix %s: expected a C identifier",
                            emit->prefix);
     find_onednn(compile, emit);
+    if (emit->library_alone && is_taken(emit->prefix))
+        return ul_diag_set(&compile->diag, UL_USAGE,
+                           "--prefix %s: files of the library would be named as others of its "
+                           "folder; give another name",
+                           emit->prefix);
     UL_TRY(check_streams(compile));
     UL_TRY(compiler_choice(compile, &emit->cc));
     if (is_within(directory, emit->runtime_dir))

@@ -397,6 +397,7 @@ mkdir without && ln -s "$(type -P true)" without/cc
 expect 7 'there is no make here' env PATH="$PWD/without" "$ullage" compile "$digits" --dim N=1 -o program
 rm -r without
 expect 1 'C identifier' "$ullage" compile "$digits" --dim N=1 --prefix 'a b' --emit source
+expect 1 'named as others' "$ullage" compile "$digits" --dim N=1 --library --prefix weights --emit source
 expect 1 'say in which folder' "$ullage" compile "$digits" --dim N=1 --library -o program --emit source
 expect 1 'say where the library goes' "$ullage" compile "$digits" --dim N=1 --shared-library --emit source
 for cc in '' ' ' -cc @cc; do

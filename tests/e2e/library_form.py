@@ -60,11 +60,11 @@ def check_files(folder, target):
         name = todo.pop()
         seen.add(name)
         text = read(os.path.join(folder, name)).decode()
-        todo += [other for other in re.findall(r'^#include "(\w+\.\w+)"', text, re.M) if other not in seen]
+        todo += [other for other in re.findall(r'^#include "(\w+\.\w+)"', text, re.M)
+                 if other not in seen and not other.startswith("ul_emulate")]  # of tests/cuda_emulation
     runtime = {name for name in names if name.startswith("ul_")}
     expect(f"files {names ^ (FORM | runtime)}", names ^ (FORM | runtime) == ({"kernels.cu"} if target == "cuda" else set()))
-    absent = {"ul_emulate_libraries.h"}  # of tests/cuda_emulation, on a condition
-    expect(f"not included {runtime - seen}, not there {seen - names}", runtime <= seen <= names | absent)
+    expect(f"not included {runtime - seen}, not there {seen - names}", runtime <= seen <= names)
     expect("a licence in each", all(b"SPDX-License-Identifier: 0BSD" in read(os.path.join(folder, name))
                                     for name in names - {"LICENSE", "weights.bin"}))  # fmt: skip
     print(f"{target}: {len(names)} files")

@@ -8,7 +8,7 @@ libdigits.so of compile --shared-library is one file: it is loaded where nothing
 the functions of model.h and nothing more, says what its inputs and outputs are, and runs in memory
 that Python gives it. Its results are ONNX's own; what is wrong is said by name. make lib in an
 emitted folder makes the same library, and one to be linked statically, which a program in C++ uses
-without a warning. A library that trains goes on from what it saved, bit for bit. Weights are not
+without a warning. A library that trains goes on from what it saved, bit for bit, its state beside the arena too (--offload). Weights are not
 resident twice: beside the arena at most a few windows of them ever are.
 Exit: 0 ok, 1 a promise is broken, 77 a Python package is missing.
 """
@@ -34,6 +34,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 DIGITS = os.path.join(HERE, "..", "..", "models", "digits")
 WARNINGS = ["-Wall", "-Wextra", "-pedantic", "-Werror"]
 OK = 0
+OFFLOAD = {"c": ["--offload", "host", "--budget", "400KiB", "--budget-of", "arena"], "cpu": []}
 RESULTS = {  # of a name that begins so, else int
     "const char *": ctypes.c_char_p, "uint64_t": ctypes.c_uint64, "uint32_t": ctypes.c_uint32,
     "int32_t": ctypes.c_int32, "size_t": ctypes.c_size_t, "double": ctypes.c_double,
@@ -187,6 +188,10 @@ def check_training(ullage, work, options):
          "--shared-library", "-o", path, "--emit", folder])  # fmt: skip
     library = Library(path, declared(folder))
     x, y = (numpy.load(os.path.join(DIGITS, f"train_{name}.npy"))[:4] for name in "xy")
+    if library.model_offload_bytes() > 0:
+        expect("values were offloaded to nothing", not library.begin(beside=False))
+        expect(library.explain(), f"needed {library.model_offload_bytes()}, available 0" in library.explain())
+        expect("state is offloaded", any(library.model_parameter_space(i) == 5 for i in range(library.model_parameter_count())))
     expect("trainer", library.model_trainer_bytes() == ctypes.sizeof(Trainer))
     expect(library.explain(), library.begin())
     trainer, given = Trainer(), [None] * library.model_input_count()
@@ -265,7 +270,7 @@ def main():
         if args.target == "cuda":  # on a machine that need not have a device
             checks = [lambda: check_one_file(ullage, work, target)]
         else:
-            checks.append(lambda: check_training(ullage, work, [*target, "--io", "caller"]))
+            checks.append(lambda: check_training(ullage, work, [*target, "--io", "caller", *OFFLOAD[args.target]]))
         if args.target == "c":
             checks.append(lambda: check_resident(ullage, work))
         for check in checks:
