@@ -96,6 +96,31 @@ def test_threads_of_target_cpu():
         assert not wrong
 
 
+def test_others_run_meanwhile():
+    """Python's lock is released while a model runs: another thread counts during one call."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "resnet50.onnx")
+        make = os.path.join(cases.ROOT, "models", "make.py")
+        subprocess.run([sys.executable, make, "resnet50", "-o", path], check=True,
+                       capture_output=True)  # fmt: skip
+        model = ullage.compile(path, target="c")
+    given = list(inputs(model, 0))
+    counted, ended = [0], threading.Event()
+
+    def count():
+        while not ended.is_set():
+            counted[0] += 1
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    before = counted[0]
+    model(*given)
+    during = counted[0] - before
+    ended.set()
+    thread.join()
+    assert during > 1000, during
+
+
 FORKED = """
 import os, sys, numpy, ullage
 model = ullage.load(sys.argv[1])
