@@ -11,7 +11,7 @@ import weakref
 
 import numpy
 
-from . import _program, errors
+from . import errors
 
 _TEXT, _U32, _U64, _INT = ctypes.c_char_p, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int
 _I32, _SIZE, _DOUBLE, _ADDRESS = ctypes.c_int32, ctypes.c_size_t, ctypes.c_double, ctypes.c_void_p
@@ -158,20 +158,24 @@ _kept = None
 
 
 def _keep_libraries():
-    """Loads what the library of a model needs, for good: the package's own oneDNN, so that a model
-    finds it wherever it was compiled; and OpenMP, whose threads outlive a model."""
+    """Loads what the library of a model needs, for good: OpenMP, whose threads outlive a model, of
+    the system or, where that has none, the package's; and the package's own oneDNN, so that a model
+    finds it wherever it was compiled."""
     global _kept
     if _kept is not None:
         return
     mode = os.RTLD_NOW | getattr(os, "RTLD_NODELETE", 0)
-    tree = os.path.dirname(os.path.dirname(os.path.abspath(_program.program())))
+    tree = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tree")
+    own_openmp = os.path.join(tree, "lib", "libgomp.so.1")
+    own_onednn = os.path.join(tree, "share", "ullage", "onednn", "lib", "libdnnl.so.2")
     _kept = []
-    own = os.path.join(tree, "share", "ullage", "onednn", "lib", "libdnnl.so.2")
-    for name in ("libgomp.so.1", own if os.path.exists(own) else "libdnnl.so.2"):
-        try:
-            _kept.append(ctypes.CDLL(name, mode))
-        except OSError:
-            pass  # the model says so, if it needs it
+    for names in (("libgomp.so.1", own_openmp), (own_onednn, "libdnnl.so.2")):
+        for name in names:
+            try:
+                _kept.append(ctypes.CDLL(name, mode))
+                break
+            except OSError:
+                pass  # a model that needs it says so
 
 
 class Library:

@@ -130,6 +130,9 @@ try_wheel() {
     inside "$root" user on 'cd ~ && v/bin/python /home/checkout/tests/bare/wheel.py &&
         v/bin/ullage compile /home/checkout/models/digits/digits.onnx --dim N=1 -o digits &&
         ./digits --random 1 --memory && v/bin/python /home/checkout/python/examples/notebook.py'
+    inside "$root" root on 'apt-get purge -y -qq --autoremove gcc libc6-dev make >/dev/null 2>&1
+        ! ldconfig -p | grep libgomp'
+    inside "$root" user on 'cd ~ && v/bin/python /home/checkout/tests/bare/wheel.py load'
     [ -n "$keep" ] || rm -rf --one-file-system "$root"
     say "the wheel: passed"
 }
