@@ -5,27 +5,29 @@
 # have. The root is made from this machine's own apt sources in a folder of its own, and removed.
 #
 # usage: tests/bare/run.sh [--as root|user|both] [--pypi on|off|both] [--demo] [--keep] [--in DIR]
-#        tests/bare/run.sh --wheel FILE [--keep] [--in DIR]
+#        tests/bare/run.sh --wheel FILE|--deb FILE [--keep] [--in DIR]
 #   --as     who runs the commands: root, a user with sudo, or one after the other (default)
 #   --pypi   whether PyPI answers, and everything is run by each
 #   --demo   the demo and the installation alone, without the tests
 #   --wheel  the Python package alone, by a user: what it does without a C compiler, and with one
+#   --deb    Debian's package alone: the same
 #   --keep   leaves the root where it is and says where;  --in: make it under DIR (default /var/tmp)
 # Without --pypi each is run once: the demo and the installation by root and without PyPI, the tests
 # by the user and with it, but for those that take longest: what they need others need too.
 # exit: 0 all passed, 77 debootstrap, root or namespaces are missing here, else the failing command's
 set -euo pipefail
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-who=both pypi='' tests=yes keep='' under=/var/tmp wheel=''
+who=both pypi='' tests=yes keep='' under=/var/tmp wheel='' deb=''
 while [ $# -gt 0 ]; do
     case $1 in
     --as) who=${2:?--as needs root, user or both}; shift 2 ;;
     --pypi) pypi=${2:?--pypi needs on, off or both}; shift 2 ;;
     --demo) tests=; shift ;;
     --wheel) wheel=$(realpath "${2:?--wheel needs a file}"); shift 2 ;;
+    --deb) deb=$(realpath "${2:?--deb needs a file}"); shift 2 ;;
     --keep) keep=yes; shift ;;
     --in) under=${2:?--in needs a folder}; shift 2 ;;
-    -h | --help) sed -n '2,16s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '3,17s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "run.sh: unknown option $1" >&2; exit 1 ;;
     esac
 done
@@ -55,9 +57,9 @@ trap 'exit 130' INT TERM
 
 # Tests that compute for long, each with kin that lean on the same tools.
 long='^(cli_verify|gradient_rules|planner_test_(methods|ladder|solve)|ops_sample.*|runtime_warnings'
-long+='|tidy_rooms|gpu_(bench|few)|cuda_calls_few|cuda_emulation_(asan|race|model|offload)|frontend_damage'
+long+='|tidy_rooms|gpu_(bench|few)|cuda_calls_few|cuda_emulation_(asan|model|offload)|frontend_damage'
 long+='|docs_questions|e2e_(advice|mutate|no_float|process_few|qlora|stack_few|train_calls_few|train_library|what_if)'
-long+='|e2e_(digits_bf16|digits_quantized|donate|gradient_nodes|integers|learn_inside|learn_ops|lora|offload'
+long+='|e2e_(digits_bf16|digits_quantized|donate|gradient_nodes|integers|learn_inside|learn_ops|offload'
 long+='|ort_training|quantize_activations|train_bytes|contributed|.*_few)_(c|cpu|cuda))$'
 
 make_root() {
@@ -137,9 +139,32 @@ try_wheel() {
     say "the wheel: passed"
 }
 
+# Debian's package, installed by root for a user: as the wheel.
+try_deb() {
+    local root=$folder/root-deb compile='cd ~ && for target in c cpu; do
+        ullage compile /home/checkout/models/digits/digits.onnx --dim N=1 --target $target -o digits || exit
+        ./digits --random 1 --memory || exit; done'
+    say "the package, as a user"
+    cp -a --reflink=auto "$folder/pristine" "$root"
+    cp "$deb" "$root/tmp/ullage.deb"
+    inside "$root" root on 'apt-get update -qq && apt-get install -y -qq --no-install-recommends \
+        /tmp/ullage.deb >/dev/null 2>&1 && useradd -m -s /bin/bash user && ! command -v gcc make'
+    inside "$root" user on 'cd ~ && ullage --version &&
+        ullage plan /home/checkout/models/digits/digits.onnx --dim N=1 &&
+        { ullage compile /home/checkout/models/digits/digits.onnx --dim N=1 -o digits; [ $? = 7 ]; }'
+    inside "$root" root on 'apt-get install -y -qq --no-install-recommends \
+        $(dpkg-query -W -f "\${Recommends}" ullage | tr -d ,) >/dev/null 2>&1'
+    inside "$root" user on "$compile"
+    inside "$root" root on 'apt-get purge -y -qq ullage >/dev/null && [ ! -e /usr/share/ullage ]'
+    [ -n "$keep" ] || rm -rf --one-file-system "$root"
+    say "the package: passed"
+}
+
 make_root
 if [ -n "$wheel" ]; then
     try_wheel
+elif [ -n "$deb" ]; then
+    try_deb
 elif [ -z "$pypi" ]; then
     [ "$who" = user ] || try root off demo
     [ "$who" = root ] || [ -z "$tests" ] || try user on tests

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+# A Debian package: cmake --build --preset release, then cpack -G DEB --config build/release/CPackConfig.cmake.
+# What the program links is found by dpkg-shlibdeps; what compiling for its targets calls for is
+# recommended: planning needs none of it.
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME ullage)
+set(CPACK_PACKAGE_CONTACT "The authors of Ullage <ullage@localhost>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "static memory planner and compiler for ONNX models")
+set(CPACK_PACKAGE_DESCRIPTION
+"Ullage compiles an ONNX model into a program that runs in one preallocated
+buffer, and says before anything runs how large that buffer is, to the byte,
+what is in it and what would make it smaller. Programs are for microcontrollers
+(C99 without libraries), CPUs (OpenMP and oneDNN) and CUDA.")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_DEB_COMPONENT_INSTALL OFF)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "gcc, libc6-dev, make, libdnnl-dev")
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS "nvidia-cuda-toolkit, python3")
+set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ
+    GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+# Debian's manual wants these two in every package, the second compressed without a date.
+file(WRITE ${PROJECT_BINARY_DIR}/package/copyright
+"Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
+Upstream-Name: ullage
+
+Files: *
+Copyright: The authors of Ullage
+License: Apache-2.0
+ On Debian systems the full text is in /usr/share/common-licenses/Apache-2.0.
+
+Files: usr/share/ullage/runtime/*
+Copyright: The authors of Ullage
+License: 0BSD
+ The text is in /usr/share/ullage/runtime/LICENSE: what a compiled model has of
+ it is its author's own.
+")
+file(WRITE ${PROJECT_BINARY_DIR}/package/changelog
+"ullage (${PROJECT_VERSION}) unstable; urgency=medium
+
+  * See the changelog of the source.
+
+ -- ${CPACK_PACKAGE_CONTACT}  Thu, 01 Jan 1970 00:00:00 +0000
+")
+execute_process(COMMAND gzip -9nkf ${PROJECT_BINARY_DIR}/package/changelog COMMAND_ERROR_IS_FATAL ANY)
+install(FILES ${PROJECT_BINARY_DIR}/package/changelog.gz ${PROJECT_BINARY_DIR}/package/copyright
+        DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT package EXCLUDE_FROM_ALL)
+set(CPACK_PRE_BUILD_SCRIPTS ${PROJECT_SOURCE_DIR}/cmake/package_files.cmake)
+# What embeds the compiler in another program comes with cmake --install alone.
+set(CPACK_INSTALL_CMAKE_PROJECTS "${PROJECT_BINARY_DIR};ullage;Unspecified;/;${PROJECT_BINARY_DIR};ullage;package;/")
+include(CPack)
