@@ -5,10 +5,13 @@
     demo_ocr.py draw DIR                 picture.png, picture.npy (input of detection)
     demo_ocr.py cut DIR MAP.npy          finds the lines in detection's output: line_K.npy
     demo_ocr.py spell MODEL OUT...       reads recognition's outputs; exit 6 if a line is wrong
+    demo_ocr.py peak X.npy [MODEL]       peak bytes of this process, which reads X, and has onnxruntime
+                                         run MODEL on it where one is given; onnxruntime's version
 
 The picture is drawn here, so what it says and where is known.
 """
 
+import resource
 import sys
 
 import numpy as np
@@ -107,6 +110,19 @@ def spell(model_file, outputs):
     sys.exit(6 if wrong else 0)
 
 
+def peak(picture, model=None):
+    """Of this process, which does nothing else."""
+    x = np.load(picture)
+    version = ""
+    if model is not None:
+        import onnxruntime
+
+        session = onnxruntime.InferenceSession(model)
+        session.run(None, {session.get_inputs()[0].name: x})
+        version = onnxruntime.__version__
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, version)
+
+
 def main():
     command, *rest = sys.argv[1:]
     if command == "draw":
@@ -115,6 +131,8 @@ def main():
         cut(rest[0], rest[1])
     elif command == "spell":
         spell(rest[0], rest[1:])
+    elif command == "peak":
+        peak(*rest)
     else:
         sys.exit(__doc__)
 
