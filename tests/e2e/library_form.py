@@ -82,10 +82,12 @@ def check_aliasing(folder):
 class Caller:
     """A program that calls the library, and what it is to answer."""
 
-    def __init__(self, work):
+    def __init__(self, work, target):
         self.work = work
         with open(os.path.join(HERE, "shared_library.cc"), encoding="ascii") as file:
             text = file.read().replace("model_", "digits_").replace("model.h", "digits.h").replace("MODEL_", "DIGITS_")
+        if target == "cuda":  # whose handle is a context
+            text = text.replace("run(handle,", "run(static_cast<ul_context *>(handle),")
         self.put("caller.cc", text)
         # Tensors of ONNX end in their raw data: 16 images of 64 floats, 16 times 10 scores.
         self.put("x.raw", read(os.path.join(DIGITS, "test_data_set_0", "input_0.pb"))[-16 * 64 * 4 :])
@@ -157,7 +159,7 @@ def check(ullage, target, within, work):
     run(command, work)
     run(command, work)  # over an earlier result
     check_files(folder, target)
-    caller = Caller(work)
+    caller = Caller(work, target)
     if target == "cuda":  # which needs no device to be built
         run(["cmake", "-S", folder, "-B", "b", "-DBUILD_SHARED_LIBS=ON", "-DCMAKE_CUDA_ARCHITECTURES=90",
              *([] if shutil.which("nvcc") else ["-DCMAKE_CUDA_COMPILER=/usr/local/cuda/bin/nvcc"])], work)  # fmt: skip
