@@ -37,6 +37,7 @@ enum ul_method_turn {
     ROW(DFS, "dfs", ul_order_run_dfs, UL_TURN_FIRST | UL_TURN_OWN, NULL, NULL)                     \
     ROW(DP, "dp", ul_order_run_dp, UL_TURN_SEARCH, NULL, "orders without recomputation")           \
     ROW(BEAM, "beam", ul_order_run_beam, UL_TURN_SEARCH | UL_TURN_OWN, NULL, NULL)                 \
+    ROW(ANNEAL, "anneal", ul_order_run_anneal, UL_TURN_SEARCH, NULL, NULL)                         \
     ROW(SEARCH, "search", ul_order_run_search, UL_TURN_SEARCH, NULL, NULL)                         \
     ROW(ILP, "ilp", ul_order_run_ilp, UL_TURN_NONE, "few steps", "orders without recomputation")
 

@@ -391,3 +391,34 @@ void ul_order_core_reverse(struct ul_arena *arena, const struct ul_order_core *c
     }
     preds_reverse(arena, core, r);
 }
+
+/* ---- Links ---- */
+
+/* Turns lists of items (`count` of these) per node into lists of nodes per item, in the nodes'
+ * order. */
+static void lists_turn(struct ul_arena *arena, uint32_t node_count, const uint32_t *first,
+                       const uint32_t *items, uint32_t count, uint32_t **turned_first,
+                       uint32_t **turned)
+{
+    uint32_t *begin = UL_NEW_ARRAY(arena, uint32_t, (uint64_t)count + 2);
+    uint32_t *nodes = UL_NEW_ARRAY(arena, uint32_t, first[node_count]);
+    for (uint32_t i = 0; i < first[node_count]; i++)
+        begin[items[i] + 2]++;
+    for (uint32_t v = 0; v < count; v++)
+        begin[v + 1] += begin[v];
+    for (uint32_t node = 0; node < node_count; node++) {
+        for (uint32_t k = first[node]; k < first[node + 1]; k++)
+            nodes[begin[items[k] + 1]++] = node;
+    }
+    *turned_first = begin;
+    *turned = nodes;
+}
+
+void ul_order_links_make(struct ul_arena *arena, const struct ul_order_core *core,
+                         struct ul_order_links *links)
+{
+    uint32_t n = core->node_count;
+    lists_turn(arena, n, core->pred_first, core->preds, n, &links->succ_first, &links->succs);
+    lists_turn(arena, n, core->touch_first, core->touches, core->value_count, &links->value_first,
+               &links->value_nodes);
+}

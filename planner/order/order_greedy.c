@@ -15,10 +15,7 @@ struct entry {
 
 struct greedy {
     const struct ul_order_core *core;
-    uint32_t *value_first; /* per value: nodes that touch it */
-    uint32_t *value_nodes;
-    uint32_t *succ_first;
-    uint32_t *succs;
+    struct ul_order_links links;
     uint32_t *waits; /* per node: preds not yet run */
     uint32_t *left;  /* per value: touches not yet made, and one if it stays */
     uint8_t *born;   /* per value */
@@ -85,8 +82,8 @@ static void node_offer(struct greedy *g, struct ul_arena *scratch, uint32_t node
 /* Those who touch `value` and are ready have got better. */
 static void value_offer(struct greedy *g, struct ul_arena *scratch, uint32_t value)
 {
-    for (uint32_t i = g->value_first[value]; i < g->value_first[value + 1]; i++) {
-        uint32_t node = g->value_nodes[i];
+    for (uint32_t i = g->links.value_first[value]; i < g->links.value_first[value + 1]; i++) {
+        uint32_t node = g->links.value_nodes[i];
         if (!g->done[node] && g->waits[node] == 0)
             node_offer(g, scratch, node);
     }
@@ -103,55 +100,29 @@ static void node_run(struct greedy *g, struct ul_arena *scratch, uint32_t node)
         if (--g->left[value] == 1 || fresh)
             value_offer(g, scratch, value);
     }
-    for (uint32_t i = g->succ_first[node]; i < g->succ_first[node + 1]; i++) {
-        if (--g->waits[g->succs[i]] == 0)
-            node_offer(g, scratch, g->succs[i]);
+    for (uint32_t i = g->links.succ_first[node]; i < g->links.succ_first[node + 1]; i++) {
+        if (--g->waits[g->links.succs[i]] == 0)
+            node_offer(g, scratch, g->links.succs[i]);
     }
 }
 
-static void succs_make(struct greedy *g, struct ul_arena *scratch)
+static void left_make(struct greedy *g, struct ul_arena *scratch)
 {
     const struct ul_order_core *c = g->core;
-    uint32_t n = c->node_count;
-    g->succ_first = UL_NEW_ARRAY(scratch, uint32_t, (uint64_t)n + 2);
-    g->succs = UL_NEW_ARRAY(scratch, uint32_t, c->pred_first[n]);
-    for (uint32_t i = 0; i < c->pred_first[n]; i++)
-        g->succ_first[c->preds[i] + 2]++;
-    for (uint32_t v = 0; v < n; v++)
-        g->succ_first[v + 1] += g->succ_first[v];
-    for (uint32_t v = 0; v < n; v++) {
-        for (uint32_t k = c->pred_first[v]; k < c->pred_first[v + 1]; k++)
-            g->succs[g->succ_first[c->preds[k] + 1]++] = v;
-    }
-}
-
-static void values_make(struct greedy *g, struct ul_arena *scratch)
-{
-    const struct ul_order_core *c = g->core;
-    uint32_t touches = c->touch_first[c->node_count];
-    g->value_first = UL_NEW_ARRAY(scratch, uint32_t, (uint64_t)c->value_count + 2);
-    g->value_nodes = UL_NEW_ARRAY(scratch, uint32_t, touches);
+    const uint32_t *first = g->links.value_first;
     g->left = UL_NEW_ARRAY(scratch, uint32_t, c->value_count);
     g->born = ul_arena_alloc(scratch, c->value_count);
-    for (uint32_t i = 0; i < touches; i++)
-        g->value_first[c->touches[i] + 2]++;
     for (uint32_t v = 0; v < c->value_count; v++) {
-        g->left[v] = g->value_first[v + 2] + ((c->flags[v] & UL_ORDER_STAYS) != 0);
+        g->left[v] = first[v + 1] - first[v] + ((c->flags[v] & UL_ORDER_STAYS) != 0);
         g->born[v] = (c->flags[v] & UL_ORDER_OPEN) != 0;
-    }
-    for (uint32_t v = 0; v < c->value_count; v++)
-        g->value_first[v + 1] += g->value_first[v];
-    for (uint32_t node = 0; node < c->node_count; node++) {
-        for (uint32_t k = c->touch_first[node]; k < c->touch_first[node + 1]; k++)
-            g->value_nodes[g->value_first[c->touches[k] + 1]++] = node;
     }
 }
 
 void ul_order_greedy(struct ul_arena *scratch, const struct ul_order_core *core, uint32_t *order)
 {
     struct greedy g = {.core = core};
-    succs_make(&g, scratch);
-    values_make(&g, scratch);
+    ul_order_links_make(scratch, core, &g.links);
+    left_make(&g, scratch);
     g.waits = UL_NEW_ARRAY(scratch, uint32_t, core->node_count);
     g.done = ul_arena_alloc(scratch, core->node_count);
     for (uint32_t v = 0; v < core->node_count; v++)

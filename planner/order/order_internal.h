@@ -72,6 +72,16 @@ void ul_order_slice(struct ul_arena *arena, struct ul_order_slicer *slicer, uint
 void ul_order_core_reverse(struct ul_arena *arena, const struct ul_order_core *core,
                            struct ul_order_core *reversed);
 
+/* What leads from a core's nodes and values to other nodes. */
+struct ul_order_links {
+    uint32_t *succ_first; /* per node: whose pred it is, node_count + 1 entries */
+    uint32_t *succs;
+    uint32_t *value_first; /* per value: nodes that touch it, value_count + 1 entries */
+    uint32_t *value_nodes;
+};
+void ul_order_links_make(struct ul_arena *arena, const struct ul_order_core *core,
+                         struct ul_order_links *links);
+
 /* order_sets.c: sets of nodes as bits, and what a step from one costs. */
 
 struct ul_order_mask {
@@ -87,8 +97,7 @@ struct ul_order_sets {
     struct ul_order_mask *needs;
     uint32_t *value_first; /* per value: masks of the nodes that touch it */
     struct ul_order_mask *values;
-    uint32_t *succ_first; /* per node: whose pred it is */
-    uint32_t *succs;
+    struct ul_order_links links;
     uint32_t *reach; /* per node: nobody from it on can run before the node of this number less 1 */
     uint64_t *keys;  /* per node: its part of a set's hash */
     uint64_t *set;   /* for a chain */
@@ -204,6 +213,14 @@ struct ul_order_beam_options {
 enum ul_order_outcome ul_order_beam(struct ul_arena *scratch, const struct ul_order_core *core,
                                     struct ul_effort *effort,
                                     const struct ul_order_beam_options *options, uint32_t *order);
+
+/* order_anneal.c */
+
+/* Anneals `order` of a core that is not reversed, in the work that is left, by random numbers that
+ * follow from the seed; ends when it is within enough_bytes, or when effort is spent. What it
+ * leaves in `order` is no worse than what it finds there. */
+void ul_order_anneal(const struct ul_order_core *core, struct ul_effort *effort,
+                     uint64_t enough_bytes, uint64_t seed, uint32_t *order);
 
 /* order_search.c */
 

@@ -139,16 +139,33 @@ static enum ul_order_outcome part_beam(struct ul_order_runner *r, struct ul_orde
     return outcome;
 }
 
-static void part_windows(struct ul_order_runner *r, struct ul_order_part *part, uint32_t share)
+static void part_anneal(struct ul_order_runner *r, struct ul_order_part *part, uint64_t work,
+                        uint32_t round)
+{
+    struct ul_arena scratch;
+    ul_arena_init(&scratch);
+    struct ul_effort *effort = &r->run->effort;
+    uint32_t *order =
+        ul_arena_copy(&scratch, part->order, part->core.node_count * sizeof *part->order);
+    uint64_t limit = effort->work_limit;
+    uint64_t seed = effort->seed;
+    for (uint32_t i = 0; i <= round; i++)
+        seed = ul_seed_next(&seed);
+    effort->work_limit = effort->work + work;
+    ul_order_anneal(&part->core, effort, enough_bytes(r), seed, order);
+    effort->work_limit = limit;
+    part_offer(part, order, "anneal: nodes moved at random");
+    ul_arena_done(&scratch);
+}
+
+static void part_windows(struct ul_order_runner *r, struct ul_order_part *part)
 {
     struct ul_arena scratch;
     ul_arena_init(&scratch);
     uint32_t *order =
         ul_arena_copy(&scratch, part->order, part->core.node_count * sizeof *part->order);
     uint64_t peak_bytes = part->peak_bytes;
-    struct ul_effort_turn whole = ul_effort_begin_turn(&r->run->effort, share);
     ul_order_windows(&part->core, &r->run->effort, enough_bytes(r), order, &peak_bytes);
-    ul_effort_end_turn(&r->run->effort, whole);
     part_offer(part, order, "search: windows");
     ul_arena_done(&scratch);
 }
@@ -233,15 +250,41 @@ bool ul_order_run_beam(struct ul_order_runner *r, struct ul_order_part *part, ui
     return more;
 }
 
-/* Not in the first round, unless that was costly, or it is named; in the last with all that is
- * left. */
+/* A round has a quarter of the work of the next, the last leaves one to the windows behind it. What
+ * cools in too little work for the part's size finds nothing, and in more than enough nothing new.
+ */
+bool ul_order_run_anneal(struct ul_order_runner *r, struct ul_order_part *part, uint32_t round)
+{
+    enum { LEAST_PER_NODE = 1 << 14, MOST_PER_NODE = 1 << 22 };
+    UL_ASSERT(round <= UL_ORDER_ROUNDS);
+    uint64_t n = part->core.node_count;
+    const struct ul_effort *effort = &r->run->effort;
+    uint64_t left = effort->work < effort->work_limit ? effort->work_limit - effort->work : 0;
+    uint64_t work = r->is_named || round < UL_ORDER_ROUNDS ? left : left / 4 * 3;
+    work >>= 2 * (UL_ORDER_ROUNDS - round);
+    work = work < n * MOST_PER_NODE ? work : n * MOST_PER_NODE;
+    if (work >= n * LEAST_PER_NODE)
+        part_anneal(r, part, work, round);
+    return true;
+}
+
+/* Not in the first round, unless that was costly, or it is named; for no more than all before it
+ * took, but in the last with all that is left. */
 bool ul_order_run_search(struct ul_order_runner *r, struct ul_order_part *part, uint32_t round)
 {
     enum { SHARE = 3 };
     UL_ASSERT(round <= UL_ORDER_ROUNDS);
-    bool costly = r->run->effort.work > r->run->effort.work_limit / 8;
-    if (round > 0 || costly || r->is_named)
-        part_windows(r, part, round == UL_ORDER_ROUNDS ? 1 : SHARE);
+    struct ul_effort *effort = &r->run->effort;
+    bool costly = effort->work > effort->work_limit / 8;
+    if (round == 0 && !costly && !r->is_named)
+        return true;
+    struct ul_effort_turn whole =
+        ul_effort_begin_turn(effort, round == UL_ORDER_ROUNDS ? 1 : SHARE);
+    uint64_t max = 2 * effort->work;
+    if (round < UL_ORDER_ROUNDS && !r->is_named && max < effort->work_limit)
+        effort->work_limit = max;
+    part_windows(r, part);
+    ul_effort_end_turn(effort, whole);
     return true;
 }
 

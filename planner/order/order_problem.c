@@ -67,6 +67,7 @@ static void graph_search(struct chooser *c, struct ul_arena *scratch,
         .graph = &graph.graph,
         .method = options->order,
         .effort = {.work_limit = options->work_limit != 0 ? options->work_limit : work,
+                   .seed = options->seed,
                    /* half of a time limit is left to the packing */
                    .deadline_seconds = ul_deadline_after(options->time_limit_seconds / 2)}};
     ul_order_run(scratch, &run);

@@ -16,7 +16,7 @@
 #include <string.h>
 
 enum { WORK_PER_NODE = 1 << 14 };
-static const uint64_t default_work = (uint64_t)1 << 28;
+static const uint64_t default_work = (uint64_t)1 << 31;
 
 /* ---- Parts ---- */
 

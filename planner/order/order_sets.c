@@ -25,47 +25,24 @@ static void needs_make(struct ul_arena *arena, struct ul_order_sets *s)
     uint32_t n = core->node_count;
     s->need_first = UL_NEW_ARRAY(arena, uint32_t, (uint64_t)n + 1);
     s->needs = UL_NEW_ARRAY(arena, struct ul_order_mask, core->pred_first[n]);
-    s->succ_first = UL_NEW_ARRAY(arena, uint32_t, (uint64_t)n + 2);
-    s->succs = UL_NEW_ARRAY(arena, uint32_t, core->pred_first[n]);
     for (uint32_t v = 0; v < n; v++) {
         s->need_first[v + 1] = s->need_first[v];
-        for (uint32_t k = core->pred_first[v]; k < core->pred_first[v + 1]; k++) {
-            mask_add(s->needs, s->need_first[v], &s->need_first[v + 1], core->preds[k]);
-            s->succ_first[core->preds[k] + 2]++;
-        }
-    }
-    for (uint32_t v = 0; v < n; v++)
-        s->succ_first[v + 1] += s->succ_first[v];
-    for (uint32_t v = 0; v < n; v++) {
         for (uint32_t k = core->pred_first[v]; k < core->pred_first[v + 1]; k++)
-            s->succs[s->succ_first[core->preds[k] + 1]++] = v;
+            mask_add(s->needs, s->need_first[v], &s->need_first[v + 1], core->preds[k]);
     }
 }
 
 static void values_make(struct ul_arena *arena, struct ul_order_sets *s)
 {
     const struct ul_order_core *core = s->core;
-    struct ul_arena scratch;
-    ul_arena_init(&scratch);
-    uint32_t touches = core->touch_first[core->node_count];
-    uint32_t *first = UL_NEW_ARRAY(&scratch, uint32_t, (uint64_t)core->value_count + 2);
-    uint32_t *nodes = UL_NEW_ARRAY(&scratch, uint32_t, touches);
-    for (uint32_t i = 0; i < touches; i++)
-        first[core->touches[i] + 2]++;
-    for (uint32_t v = 0; v < core->value_count; v++)
-        first[v + 1] += first[v];
-    for (uint32_t node = 0; node < core->node_count; node++) {
-        for (uint32_t k = core->touch_first[node]; k < core->touch_first[node + 1]; k++)
-            nodes[first[core->touches[k] + 1]++] = node;
-    }
+    const struct ul_order_links *links = &s->links;
     s->value_first = UL_NEW_ARRAY(arena, uint32_t, (uint64_t)core->value_count + 1);
-    s->values = UL_NEW_ARRAY(arena, struct ul_order_mask, touches);
+    s->values = UL_NEW_ARRAY(arena, struct ul_order_mask, core->touch_first[core->node_count]);
     for (uint32_t v = 0; v < core->value_count; v++) {
         s->value_first[v + 1] = s->value_first[v];
-        for (uint32_t i = first[v]; i < first[v + 1]; i++)
-            mask_add(s->values, s->value_first[v], &s->value_first[v + 1], nodes[i]);
+        for (uint32_t i = links->value_first[v]; i < links->value_first[v + 1]; i++)
+            mask_add(s->values, s->value_first[v], &s->value_first[v + 1], links->value_nodes[i]);
     }
-    ul_arena_done(&scratch);
 }
 
 void ul_order_sets_init(struct ul_arena *arena, const struct ul_order_core *core,
@@ -73,6 +50,7 @@ void ul_order_sets_init(struct ul_arena *arena, const struct ul_order_core *core
 {
     *sets = (struct ul_order_sets){.core = core, .words = core->node_count / 64 + 1};
     sets->high = sets->words;
+    ul_order_links_make(arena, core, &sets->links);
     needs_make(arena, sets);
     values_make(arena, sets);
     sets->reach = UL_NEW_ARRAY(arena, uint32_t, (uint64_t)core->node_count + 1);
@@ -134,8 +112,8 @@ static bool chain_next(struct ul_order_sets *sets, uint64_t live_bytes, uint64_t
                        uint32_t node, struct ul_order_ready *next)
 {
     bool found = false;
-    for (uint32_t i = sets->succ_first[node]; i < sets->succ_first[node + 1]; i++) {
-        uint32_t succ = sets->succs[i];
+    for (uint32_t i = sets->links.succ_first[node]; i < sets->links.succ_first[node + 1]; i++) {
+        uint32_t succ = sets->links.succs[i];
         sets->work++;
         if (!ul_order_set_ready(sets, sets->set, succ))
             continue;

@@ -61,7 +61,8 @@ static void orders_run(struct solver *s)
     struct ul_order_run run = {.graph = s->graph,
                                .method = s->options->order,
                                .effort = {.work_limit = s->options->work_limit,
-                                          .deadline_seconds = s->effort.deadline_seconds},
+                                          .deadline_seconds = s->effort.deadline_seconds,
+                                          .seed = s->effort.seed},
                                .enough_bytes = s->options->budget_bytes,
                                .lower_bytes = s->order_bound_bytes};
     ul_order_run(s->arena, &run);

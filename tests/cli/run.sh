@@ -212,7 +212,7 @@ for method in greedy dfs beam; do
     expect 0 "\"order\": \"$method[:\"]" "$ullage" plan "$digits" --dim N=1 --order $method --json -
     grep -q "below the file's" out.txt && fail "--order $method keeps the file's"
 done
-for method in dp search ilp; do
+for method in dp anneal search ilp; do
     expect 0 "\"order\": \"$method: no order below the file's\"" \
         "$ullage" plan "$digits" --dim N=1 --order $method --json -
 done

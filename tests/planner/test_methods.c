@@ -309,10 +309,13 @@ static struct ul_plan plan_with(struct ul_arena *arena, const struct ul_problem 
 static void test_named_orders_run(void **state)
 {
     (void)state;
-    static const char *const words[UL_ORDER_COUNT] = {
-        [UL_ORDER_GREEDY] = "greedy",  [UL_ORDER_DFS] = "depth-first",
-        [UL_ORDER_DP] = "downsets",    [UL_ORDER_BEAM] = "beam",
-        [UL_ORDER_SEARCH] = "windows", [UL_ORDER_ILP] = "integer program"};
+    static const char *const words[UL_ORDER_COUNT] = {[UL_ORDER_GREEDY] = "greedy",
+                                                      [UL_ORDER_DFS] = "depth-first",
+                                                      [UL_ORDER_DP] = "downsets",
+                                                      [UL_ORDER_BEAM] = "beam",
+                                                      [UL_ORDER_ANNEAL] = "moved at random",
+                                                      [UL_ORDER_SEARCH] = "windows",
+                                                      [UL_ORDER_ILP] = "integer program"};
     struct ul_arena arena;
     ul_arena_init(&arena);
     struct ul_problem *wide = make_wide(&arena, 4);

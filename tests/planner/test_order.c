@@ -163,7 +163,7 @@ static void test_problem_graphs_keep_live_sums(void **state)
 
 /* ---- Orders of small graphs, against all there are ---- */
 
-enum { MAX_NODES = 14 };
+enum { MAX_NODES = 14, ANNEAL_WORK = 1 << 18 };
 
 static void graph_users(struct ul_arena *arena, struct ul_solve_graph *g)
 {
@@ -295,6 +295,10 @@ static void test_orders_are_the_best_there_are(void **state)
         uint64_t published = peak;
         for (enum ul_plan_order method = UL_ORDER_BEST; method <= UL_ORDER_SEARCH; method++) {
             struct ul_order_run run = {.graph = &graph, .method = method};
+            if (method == UL_ORDER_ANNEAL && seed % 8 != 0)
+                continue;
+            if (method == UL_ORDER_ANNEAL) /* it does not know when it is done */
+                run.effort.work_limit = ANNEAL_WORK;
             ul_order_run(&arena, &run);
             assert_true(ul_solve_replay(&graph, run.order, n, &peak, &cost));
             assert_int_equal(peak, run.peak_bytes);
@@ -310,6 +314,40 @@ static void test_orders_are_the_best_there_are(void **state)
     }
     assert_true(open[UL_ORDER_FILE] > open[UL_ORDER_GREEDY]);
     assert_true(open[UL_ORDER_GREEDY] > open[UL_ORDER_BEAM]);
+    assert_int_equal(open[UL_ORDER_ANNEAL], 0);
+}
+
+/* Of graphs too large for all orders, with takeovers: seeds change which orders are found, never
+ * that they are orders, nor what their peaks are. */
+static void test_seeds_draw(void **state)
+{
+    (void)state;
+    enum { NODES = 100, SEEDS = 3 };
+    uint32_t differ = 0;
+    for (uint64_t seed = 0; seed < 12; seed++) {
+        struct ul_arena arena;
+        ul_arena_init(&arena);
+        struct ul_solve_graph graph;
+        uint64_t published, peak, cost;
+        const uint32_t *first = NULL;
+        make_graph(&arena, seed, NODES, &graph);
+        assert_true(ul_solve_replay(&graph, graph.order, NODES, &published, &cost));
+        for (uint64_t draw = 0; draw <= SEEDS; draw++) {
+            struct ul_order_run run = {
+                .graph = &graph,
+                .method = UL_ORDER_ANNEAL,
+                .effort = {.work_limit = (uint64_t)NODES << 15, .seed = draw % SEEDS}};
+            ul_order_run(&arena, &run);
+            assert_true(ul_solve_replay(&graph, run.order, NODES, &peak, &cost));
+            assert_true(peak == run.peak_bytes && peak <= published);
+            first = first == NULL ? run.order : first;
+            bool same = memcmp(first, run.order, NODES * sizeof *first) == 0;
+            assert_true(same || draw % SEEDS != 0);
+            differ += !same;
+        }
+        ul_arena_done(&arena);
+    }
+    assert_true(differ > 12);
 }
 
 static void test_orders_are_the_same_every_time(void **state)
@@ -436,6 +474,7 @@ int main(void)
         cmocka_unit_test(test_orders_of_larger_graphs_are_valid),
         cmocka_unit_test(test_cores_stay_as_small_as_graphs),
         cmocka_unit_test(test_orders_are_the_same_every_time),
+        cmocka_unit_test(test_seeds_draw),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
