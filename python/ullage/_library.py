@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import _ctypes
 import ctypes
+import itertools
 import mmap
 import os
 import weakref
@@ -178,6 +179,16 @@ def _keep_libraries():
                 pass  # a model that needs it says so
 
 
+_loads = itertools.count(1)
+
+
+def _own_name(path: str) -> str:
+    """The path as no load before spelled it: the loader takes a library that is loaded for the one
+    of the same name, even where another file is there now. Of the same file it still has one."""
+    folder, name = os.path.split(os.path.abspath(path))
+    return folder + "/" + format(next(_loads), "b").replace("0", "/").replace("1", "./") + name
+
+
 class Library:
     """The functions of a model's library. It is unloaded when nobody has it any more."""
 
@@ -185,10 +196,12 @@ class Library:
         self.path = path
         self.prefix = prefix
         _keep_libraries()
+        own_name = _own_name(path)
         try:
-            self._functions = ctypes.CDLL(os.path.abspath(path), os.RTLD_NOW)
+            self._functions = ctypes.CDLL(own_name, os.RTLD_NOW)
         except OSError as error:
-            raise errors.FileError(f"{path}: {error}") from error
+            reason = str(error).replace(own_name, path)
+            raise errors.FileError(f"{path}: {reason}") from error
         self._finalizer = weakref.finalize(self, _ctypes.dlclose, self._functions._handle)
         self._finalizer.atexit = False  # a thread may still run it
         for name, result in _OF_ALL.items():

@@ -273,6 +273,19 @@ def test_a_library_is_kept_and_loaded():
         assert float(done.stdout) == float(model(numpy.ones((4, 16), numpy.float32)).sum())
 
 
+def test_a_library_that_is_made_anew_at_its_path():
+    """It is the new one that is loaded, while the old one still runs."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "model.so")
+        one = numpy.ones((2, 3), numpy.float32)
+        old = ullage.compile(two_by_two(), path=path, **FAST)
+        swapped = two_by_two()
+        swapped.graph.node[0].op_type, swapped.graph.node[1].op_type = "Sub", "Add"
+        new = ullage.compile(swapped, path=path, **FAST)
+        assert old(one, one)[0].max() == 2 and new(one, one)[0].max() == 0
+        assert ullage.load(path).model_sha256 == new.model_sha256 != old.model_sha256
+
+
 def test_what_is_no_library():
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "garbage.so")
