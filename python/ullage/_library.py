@@ -200,7 +200,7 @@ class Library:
         try:
             self._functions = ctypes.CDLL(own_name, os.RTLD_NOW)
         except OSError as error:
-            reason = str(error).replace(own_name, path)
+            reason = str(error).replace(f"{own_name}: ", "").replace(own_name, path)
             raise errors.FileError(f"{path}: {reason}") from error
         self._finalizer = weakref.finalize(self, _ctypes.dlclose, self._functions._handle)
         self._finalizer.atexit = False  # a thread may still run it

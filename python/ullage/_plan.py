@@ -111,6 +111,8 @@ class Plan:
             return cls(_read(path))
         except OSError as error:
             raise errors.FileError(f"{os.fspath(path)}: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise errors.InvalidModel(f"{os.fspath(path)}: no plan.json: it is no text") from error
 
     def to_json(self, path=None) -> str:
         """The text of plan.json, byte for byte; also written to a file."""
@@ -124,7 +126,9 @@ class Plan:
         return _json.loads(self._text)
 
     def __getattr__(self, name):
-        if name.startswith("_") or name not in self._data:
+        if name.startswith("_"):  # a copy is asked for these before it has any
+            raise AttributeError(name)
+        if name not in self._data:
             raise AttributeError(f"this plan has no {name}; it has {', '.join(self._data)}")
         return self._data[name]
 

@@ -4,8 +4,10 @@
 
 usage: plan.py [NAME...] with $ULLAGE, or installed (cases.py)."""
 
+import copy
 import json
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -69,6 +71,12 @@ def test_models_as_bytes_and_protos():
     for model in (data, bytearray(data), onnx.load(MODEL)):
         assert ullage.plan(model, **C).reserved_bytes == 178048
     cases.raises(ullage.UsageError, lambda: ullage.plan(3), "int")
+
+
+def test_plans_are_copied_and_sent():
+    plan = ullage.plan(MODEL, **C)
+    for other in (copy.deepcopy(plan), pickle.loads(pickle.dumps(plan))):
+        assert other.to_json() == plan.to_json() and other.rows == plan.rows
 
 
 def test_reports():
@@ -139,6 +147,7 @@ def test_errors_by_class():
     cases.raises(ullage.InvalidModel, lambda: ullage.Plan("{}"), "ullage-plan")
     cases.raises(ullage.InvalidModel, lambda: ullage.Plan("garbage"), "no plan.json")
     cases.raises(ullage.FileError, lambda: ullage.Plan.load("none.json"), "No such file")
+    cases.raises(ullage.InvalidModel, lambda: ullage.Plan.load(sys.executable), "no text")
 
 
 def test_options_of_every_kind():
