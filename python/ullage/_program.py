@@ -39,6 +39,29 @@ def folder():
     return tempfile.TemporaryDirectory(prefix="ullage.")
 
 
+def _finish(command: list, environment: dict) -> tuple[int, str, str]:
+    """Its exit code and what it prints. Interrupted, it is told to end, and ends what it started."""
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+        encoding="utf-8",
+        errors="replace",
+    ) as process:
+        try:
+            text, said = process.communicate()
+        except BaseException:
+            process.terminate()
+            try:
+                process.wait(timeout=10)
+            finally:
+                process.kill()
+            raise
+        return process.returncode, text, said
+
+
 def run(arguments, temporary: str | None = None) -> tuple[str, str]:
     """What the program prints on standard output and on standard error.
 
@@ -49,26 +72,18 @@ def run(arguments, temporary: str | None = None) -> tuple[str, str]:
         environment["TMPDIR"] = temporary
     command = [program(), *arguments]
     try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            env=environment,
-            encoding="utf-8",
-            errors="replace",
-            check=False,
-        )
+        code, text, said = _finish(command, environment)
     except OSError as error:
         raise errors.FileError(f"{command[0]}: {error.strerror}") from error
     except ValueError as error:  # a zero byte in an argument
         raise errors.UsageError(str(error)) from error
-    if done.returncode == 0:
-        return done.stdout, done.stderr
-    before, found, message = done.stderr.rpartition(_ERROR)
-    if done.returncode < 0:
-        raise errors.InternalError(f"ullage ended by signal {-done.returncode}\n{done.stderr}")
+    if code == 0:
+        return text, said
+    before, found, message = said.rpartition(_ERROR)
+    if code < 0:
+        raise errors.InternalError(f"ullage ended by signal {-code}\n{said}")
     if not found:
-        raise errors.of_code(done.returncode, done.stderr.strip() or "ullage failed")
-    if done.returncode == errors.CompilerFailed.exit_code:
+        raise errors.of_code(code, said.strip() or "ullage failed")
+    if code == errors.CompilerFailed.exit_code:
         message = before + message
-    raise errors.of_code(done.returncode, message.rstrip("\n"))
+    raise errors.of_code(code, message.rstrip("\n"))

@@ -9,10 +9,12 @@ import gc
 import os
 import pickle
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 
 import cases
 
@@ -315,6 +317,48 @@ def test_errors_of_compiling():
     )
     assert error.shortfall_bytes > 0 and error.plan.budget_bytes == 100
     cases.raises(ullage.InvalidModel, lambda: ullage.compile(b"garbage", **FAST))
+
+
+def list_of_session(number):
+    """The processes of it that still run."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
+                state, _, _, session = file.read().rpartition(")")[2].split()[:4]
+        except OSError:  # it has ended since
+            continue
+        if session == str(number) and state != "Z":
+            found.append(name)
+    return found
+
+
+def test_an_interrupt_leaves_nothing():
+    """Of the process alone, as notebooks send it: no compiler that goes on, no file."""
+    code = ("import signal, sys, ullage; signal.signal(signal.SIGINT, signal.default_int_handler); "
+            "ullage.compile(sys.argv[1], target='c', dims={'N': 1}, cc=sys.argv[2])")  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        compiler, started = os.path.join(folder, "cc"), os.path.join(folder, "started")
+        temporary = os.path.join(folder, "temporary")
+        os.mkdir(temporary)
+        os.mkfifo(started)
+        with open(compiler, "w", encoding="ascii") as file:
+            file.write(f"#!/bin/sh\necho $$ >{started}\nexec sleep 100\n")
+        os.chmod(compiler, 0o755)
+        path = os.path.join(cases.DIGITS, "digits.onnx")
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, path, compiler], stderr=subprocess.PIPE, text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": temporary},
+            start_new_session=True)  # fmt: skip
+        with open(started, encoding="ascii") as file:
+            file.readline()
+        process.send_signal(signal.SIGINT)
+        assert "KeyboardInterrupt" in process.communicate()[1]
+        deadline = time.monotonic() + 5  # it was told to end, and may not have yet
+        while list_of_session(process.pid) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert not list_of_session(process.pid)
+        assert not os.listdir(temporary)
 
 
 def test_many_threads():
