@@ -16,7 +16,13 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 target=()
-[ "${1:-}" != --target ] || target=(--target "${2:?--target needs a name}")
+while [ $# -gt 0 ]; do
+    case $1 in
+    --target) target=(--target "${2:?--target needs a name}"); shift 2 ;;
+    -h | --help) sed -n '3,15s/^# \{0,1\}//p' "scripts/demo.sh"; exit 0 ;;
+    *) echo "demo.sh: unknown option $1" >&2; exit 1 ;;
+    esac
+done
 out=build/demo
 mkdir -p "$out"
 log=$out/demo.log
@@ -52,9 +58,10 @@ size() { awk -v b="$1" 'BEGIN { m = b / 1048576
 
 # equal_bytes PROGRAM: its own account of predicted and reserved bytes; it fails when they differ.
 equal_bytes() {
-    "$1" --memory >"$1.memory" || { cat "$1.memory"; return 6; }
+    "$1" --memory >"$1.memory" || { cat "$1.memory" >&2; return 6; }
     cat "$1.memory" >>"$log"
-    awk '/^total / && $2 == $3 { equal = 1; print $3 } END { exit equal ? 0 : 6 }' "$1.memory"
+    awk '/^total / && $2 == $3 { equal = 1; print $3 } END { exit equal ? 0 : 6 }' "$1.memory" ||
+        { cat "$1.memory" >&2; echo "demo.sh: $1: predicted and reserved bytes differ" >&2; return 6; }
 }
 
 # digits_right FILE FRACTION: how many held-out digits the outputs in FILE have right, in percent
