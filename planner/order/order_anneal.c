@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Simulated annealing of an order: a node moves to another place, with what it has to take along.
  *
  * Problem: beams and windows end where every better order is far from the best one. Graphs without

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Orders of random layered graphs of 500 nodes against the best that is known of each.
 
     orders.py --ullage build/release/cli/ullage [FILTER] [--seeds N] [--base ULLAGE] [--update]
