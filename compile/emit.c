@@ -143,6 +143,9 @@ enum ul_status ul_compile_emit_options(struct ul_compile *compile, const char *d
         return ul_diag_set(&compile->diag, UL_USAGE, "--prefix %s: expected a C identifier",
                            emit->prefix);
     find_onednn(compile, emit);
+    if (strcmp(emit->prefix, "ul") == 0)
+        return ul_diag_set(&compile->diag, UL_USAGE,
+                           "--prefix ul: names of the runtime begin so; give another name");
     if (emit->library_alone && is_taken(emit->prefix))
         return ul_diag_set(&compile->diag, UL_USAGE,
                            "--prefix %s: files of the library would be named as others of its "

@@ -398,6 +398,7 @@ expect 7 'there is no make here' env PATH="$PWD/without" "$ullage" compile "$dig
 rm -r without
 expect 1 'C identifier' "$ullage" compile "$digits" --dim N=1 --prefix 'a b' --emit source
 expect 1 'named as others' "$ullage" compile "$digits" --dim N=1 --library --prefix weights --emit source
+expect 1 'names of the runtime begin so' "$ullage" compile "$digits" --dim N=1 --prefix ul --emit source
 expect 1 'say in which folder' "$ullage" compile "$digits" --dim N=1 --library -o program --emit source
 expect 1 'say where the library goes' "$ullage" compile "$digits" --dim N=1 --shared-library --emit source
 for cc in '' ' ' -cc @cc; do

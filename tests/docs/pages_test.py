@@ -8,6 +8,7 @@ import sys
 import unittest
 
 from pages import Page, is_line, is_shown, renewed
+from run import complaint
 
 
 def kinds(text):
@@ -58,6 +59,13 @@ class Comparing(unittest.TestCase):
         self.assertFalse(is_line("takes 1.25 ms", "took 1.25 ms", True))
         self.assertTrue(is_line("   |:.#  ", "   |#: .:", True))
         self.assertTrue(is_line("   |#: : ....", "   |#: : ....     ", True))
+
+
+    def test_failures_that_are_left_out(self):
+        page = Page("p.md", "    $ a\n    ...\n\n    $ b\n    no such file\n    ...\n")
+        self.assertIsNone(complaint(page, page.items[0], "one\ntwo\n", "0"))
+        self.assertIn("ends with 3", complaint(page, page.items[0], "unsupported\n", "3"))
+        self.assertIsNone(complaint(page, page.items[1], "no such file\nb: 2\n", "1"))
 
 
 class Renewing(unittest.TestCase):

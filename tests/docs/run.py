@@ -110,6 +110,8 @@ def complaint(page, item, printed, code):
     place = f"{page.path}:{item.line + 1}: {item.text.strip()}"
     if item.kind in ("command", "statement"):
         shown = page.shown(item)
+        if code != "0" and {line.strip() for line in shown} == {"..."}:
+            return f"{place}\nends with {code}, and the page shows nothing of it\n{printed}"
         if is_shown(shown, printed, "numbers" in item.marks):
             return None
         return f"{place}\nprints\n{printed}where the page shows\n" + "\n".join(shown)
