@@ -40,9 +40,13 @@ def build(model, path, options: dict, load):
         return result
 
 
-def default_io(options: dict) -> str:
-    """Arrays are memory of the host: a device reads and writes copies of them."""
-    return "arena" if options.get("target") == "cuda" else "caller"
+def set_defaults(options: dict, **more):
+    """Arrays are memory of the host: a device reads and writes copies of them. A plan that was made
+    before says itself how it is."""
+    if options.get("plan") is None:
+        options.setdefault("io", "arena" if options.get("target") == "cuda" else "caller")
+        for name, value in more.items():
+            options.setdefault(name, value)
 
 
 def compile(model, *, path=None, arenas: int = 1, **options):
@@ -53,7 +57,7 @@ def compile(model, *, path=None, arenas: int = 1, **options):
     calls may run at once, each in a buffer of its own. `options` are those of `ullage compile`;
     unless they say otherwise, inputs are read and outputs written where the arrays lie
     (io="caller"; of target cuda they are copied), and every call depends on its inputs alone
-    (no_donate=True).
+    (no_donate=True). With plan=... both are as the plan has them.
     """
     from ._model import Model
 
@@ -63,8 +67,7 @@ def compile(model, *, path=None, arenas: int = 1, **options):
     if "donate" in options or "donates" in options:
         options.setdefault("io", "arena")
     else:
-        options.setdefault("io", default_io(options))
-        options.setdefault("no_donate", True)
+        set_defaults(options, no_donate=True)
     return build(model, path, options, lambda library: Model(library, arenas=arenas))
 
 

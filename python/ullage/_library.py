@@ -169,14 +169,15 @@ def _keep_libraries():
     tree = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tree")
     own_openmp = os.path.join(tree, "lib", "libgomp.so.1")
     own_onednn = os.path.join(tree, "share", "ullage", "onednn", "lib", "libdnnl.so.2")
-    _kept = []
+    kept = []
     for names in (("libgomp.so.1", own_openmp), (own_onednn, "libdnnl.so.2")):
         for name in names:
             try:
-                _kept.append(ctypes.CDLL(name, mode))
+                kept.append(ctypes.CDLL(name, mode))
                 break
             except OSError:
                 pass  # a model that needs it says so
+    _kept = kept  # not before: other threads go on without when it is there
 
 
 _loads = itertools.count(1)

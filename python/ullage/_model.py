@@ -96,7 +96,6 @@ class Model:
         self.inputs = tuple(tensor for _, tensor in self._given)
         self.outputs = tuple(library.outputs)
         self._arenas = [Arena(library)]
-        self._spare = arenas - 1
         self._free = threading.Semaphore(arenas) if arenas > 1 else threading.Lock()
         check_fork(library)
 

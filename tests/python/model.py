@@ -193,6 +193,16 @@ def test_inputs_and_outputs_in_the_buffer():
     assert y.any() and model.arena_bytes > compiled(chain).arena_bytes
 
 
+def test_a_plan_that_was_made_before():
+    """What is compiled by it is what it says, whichever way it reads its inputs."""
+    (x,) = arrays((4, 16))
+    for options in ({}, {"io": "caller"}):
+        plan = ullage.plan(chain(), target="c", **options)
+        model = ullage.compile(chain(), plan=plan, cflags="-O0")
+        assert model.arena_bytes == plan.reserved_bytes and (model(x) == model(x)).all()
+        assert (model(x) == compiled(chain)(x)).all()
+
+
 def test_data_out_of_range():
     table = onnx.numpy_helper.from_array(numpy.arange(5, dtype=numpy.float32), "t")
     model = ullage.compile(

@@ -77,6 +77,14 @@ def test_a_step_is_that_of_numpy():
     assert (trainer.parameters()["w"] == before).all() and trainer.learning_rate == 0.0
 
 
+def test_a_plan_that_was_made_before():
+    options = {"dims": {"N": 4}, "loss": "mse", "optimizer": "sgd", "lr": 0.1}
+    plan = ullage.plan(linear(), train=True, target="c", **options)
+    trainer = ullage.Trainer(linear(), plan=plan, cflags="-O0", target="c", **options)
+    assert trainer.arena_bytes == plan.reserved_bytes
+    assert trainer.step(*data()) == regression().step(*data())
+
+
 def test_evaluation_learns_nothing():
     trainer = regression()
     x, t = data()
