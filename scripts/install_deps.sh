@@ -80,7 +80,7 @@ export DEBIAN_FRONTEND=noninteractive
 "${as_root[@]}" apt-get update -qq
 "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
     apt-get install -y -qq --no-install-recommends -o APT::Status-Fd=1 -o Dpkg::Use-Pty=0 \
-    "${wanted[@]}" | how_far
+    "${wanted[@]}" 2> >(grep -v '^debconf: delaying' >&2) | how_far
 echo "installed in $((SECONDS - start)) s"
 mapfile -t wanted < <(missing)
 if [ ${#wanted[@]} -gt 0 ]; then
