@@ -219,8 +219,8 @@ done
 expect 0 '"pack": "greedy: by' "$ullage" plan "$digits" --dim N=1 --pack greedy --json -
 expect 0 '"pack": "exact: ' "$ullage" plan "$digits" --dim N=1 --pack exact --json -
 awk 'BEGIN { print "id,lower,upper,size"; x = 1
-             for (i = 0; i < 2100; i++) { x = x * 16807 % 2147483647; b = x % 500
-                 print i "," b "," b + 1 + x % 37 "," 1 + x % 91 } }' >many.csv
+             for (i = 0; i < 2100; i++) { x = x * 16807 % 2147483647; b = x % 40
+                 print i "," b "," b + 1 + x % 20 "," 1 + x % 50021 } }' >many.csv
 expect 4 'pack exact: there are too many buffers' "$ullage" pack many.csv --pack exact --json many.json
 grep -q '"method": "exact"' many.json || fail 'many.json'
 expect 0 'greedy' "$ullage" pack many.csv --pack greedy
