@@ -95,9 +95,9 @@ class Model:
         self._given = [(i, t) for i, t in enumerate(library.inputs) if not t.donated]
         self.inputs = tuple(tensor for _, tensor in self._given)
         self.outputs = tuple(library.outputs)
+        check_fork(library)  # oneDNN's preparations run on threads too
         self._arenas = [Arena(library)]
         self._free = threading.Semaphore(arenas) if arenas > 1 else threading.Lock()
-        check_fork(library)
 
     # ---- what it is ----
 

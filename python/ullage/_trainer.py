@@ -76,6 +76,7 @@ class Trainer:
     def _begin(self, library: Library):
         if library.trainer_bytes() != ctypes.sizeof(_State):
             raise errors.InvalidModel(f"{library.path}: it is of another version of ullage")
+        check_fork(library)
         self._library = library
         self._lock = threading.Lock()
         self._state = _State()
@@ -88,7 +89,6 @@ class Trainer:
         self._parts = library.micro_batches()
         self._parameters = {t.name: (i, t) for i, t in enumerate(library.parameters())}
         self._results = self._make_results()
-        check_fork(library)
 
     def _make_results(self) -> dict:
         """Arrays for the outputs of a step; what it updates stays where it lies."""

@@ -122,14 +122,15 @@ def test_others_run_meanwhile():
 
 
 FORKED = """
-import os, sys, numpy, ullage
+import os, signal, sys, numpy, ullage
 model = ullage.load(sys.argv[1])
 x = numpy.ones(model.inputs[0].shape, model.inputs[0].dtype)
 model(x)
 child = os.fork()
 if child == 0:
+    signal.alarm(60)
     try:
-        model(x)
+        (model if sys.argv[2] == "call" else ullage.load(sys.argv[1]))(x)
     except ullage.RunError as error:
         os._exit(42 if "forked" in str(error) else 1)
     os._exit(0)
@@ -144,11 +145,13 @@ def test_a_fork_is_no_hang():
         for threads, code in ((2, 42), (1, 0)):
             path = os.path.join(folder, f"{threads}.so")
             ullage.compile(network_path, target="cpu", threads=threads, path=path)
-            done = subprocess.run(
-                [sys.executable, "-c", FORKED, path], capture_output=True, text=True, timeout=120,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, check=True,
-            )  # fmt: skip
-            assert int(done.stdout) == code, done.stdout
+            for what in ("call", "load"):
+                done = subprocess.run(
+                    [sys.executable, "-c", FORKED, path, what], capture_output=True, text=True,
+                    timeout=120, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+                    check=True,
+                )  # fmt: skip
+                assert int(done.stdout) == code, (what, done.stdout)
 
 
 def test_budgets():
