@@ -167,7 +167,7 @@ void ul_emit_install_rules(struct ul_emitter *emitter)
     ul_text_printf(
         emitter->text,
         "# `make install prefix=/opt DESTDIR=`: for pkg-config and CMake's find_package.\n"
-        "prefix = /usr/local\nINSTALLED = $(DESTDIR)$(prefix)\n"
+        "prefix = /usr/local\nINSTALLED = \"$(DESTDIR)$(prefix)\"\n"
         "install: lib\n"
         "\tinstall -d $(INSTALLED)/include/%s $(INSTALLED)/lib/pkgconfig "
         "$(INSTALLED)/lib/cmake/%s\n"

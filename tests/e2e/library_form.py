@@ -122,8 +122,8 @@ def check_make(caller, folder, opt):
     """Installed by make, found by pkg-config and by CMake."""
     built = os.path.join(caller.work, "built")
     shutil.copytree(folder, built)
-    run(["make", "-s", "-j2", "install", f"prefix={opt}.first", "CFLAGS=-O1"], built)
-    os.rename(f"{opt}.first", opt)
+    run(["make", "-s", "-j2", "install", f"prefix={opt} at first", "CFLAGS=-O1"], built)
+    os.rename(f"{opt} at first", opt)
     lib = {"LD_LIBRARY_PATH": os.path.join(opt, "lib")}
     scores = caller.check(link(caller, opt, "by_make", False), None, **lib)
     _, build, configure = caller.project("found", PROJECT, f"-DCMAKE_PREFIX_PATH={opt}")
