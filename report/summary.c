@@ -258,7 +258,8 @@ static void put_rows(struct summary *summary)
             put_row(summary, "inputs, outputs, padding", small_bytes);
         if ((saved->rows[row] > 0 && !is_small_row(summary, row)) || is_last)
             put_row(summary, ul_report_row_label(summary->text->arena, row), saved->rows[row]);
-        if (row == UL_PLAN_WEIGHTS && summary->tightness < TIGHTEST) {
+        /* Of read-only weights there is no row here. */
+        if (row == UL_PLAN_WEIGHTS && saved->rows[row] > 0 && summary->tightness < TIGHTEST) {
             put_types(summary);
             put_part(summary, "of it the library's packing", facts->packing_bytes);
         }

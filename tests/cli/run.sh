@@ -186,6 +186,8 @@ expect 1 'unknown option --print-problem' "$ullage" compile "$digits" --print-pr
 
 # what is not in the buffer
 expect 0 '^    of it read-only weights  +[0-9.]+ +[1-9][0-9]*$' "$ullage" plan "$digits" --dim N=1 --target c --weights rom
+expect 0 '^ *reserved ' "$ullage" plan "$digits" --dim N=1 --target c --weights rom --quantize 'int8:*'
+grep -A1 'at the peak' out.txt | grep -q 'of it' && fail "types of weights without a row that they are of"
 expect 0 '^Beside the weights' "$ullage" plan "$digits" --dim N=1 --target c --io caller --keep-inputs
 grep -q '  x   *steps' out.txt && fail "what lives at the peak of the buffer names a buffer of the caller's"
 # budgets
