@@ -32,6 +32,13 @@ Copyright: The authors of Ullage
 License: Apache-2.0
  On Debian systems the full text is in /usr/share/common-licenses/Apache-2.0.
 
+Files: usr/bin/ullage
+Copyright: The authors of Ullage
+License: Apache-2.0 and GPL-3+
+ The source is under Apache-2.0. The program is linked with GLPK, which is under
+ GPL-3 or later: whoever passes it on does so by the terms of that, of which the
+ full text is in /usr/share/common-licenses/GPL-3.
+
 Files: usr/share/ullage/runtime/*
 Copyright: The authors of Ullage
 License: 0BSD

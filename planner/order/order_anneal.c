@@ -97,7 +97,6 @@ static bool move_draw(struct annealer *a, struct move *m)
 {
     uint32_t node = below(a, a->core->node_count);
     uint32_t drawn = 1 + below(a, 1 + below(a, FARTHEST)); /* mostly near */
-    ;
     bool later = below(a, 2) == 0;
     uint32_t at = a->place[node];
     uint32_t room = later ? a->core->node_count - at : at - 1;

@@ -30,6 +30,8 @@ for wanted in bin/ullage share/man/man1/ullage-plan.1.gz share/bash-completion/c
 done
 grep -qvE ' root/root ' "$folder/files.txt" && fail "a file is not root's"
 grep -qE '^.{5}w|^.{8}w' "$folder/files.txt" && fail "others may write a file"
+dpkg-deb --fsys-tarfile "$deb" | tar -xO ./usr/share/doc/ullage/copyright >"$folder/copyright"
+grep -q '^License: Apache-2.0 and GPL-3+' "$folder/copyright" || fail "it does not say what GLPK asks for"
 if command -v lintian >/dev/null; then
     lintian --fail-on error "$deb" || fail lintian
 fi
