@@ -6,7 +6,7 @@ import difflib
 import re
 
 MARKS = ("run", "not run", "slow", "needs", "numbers")
-NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
+NUMBER = re.compile(r"\d+(?:,\d+)*(?:\.\d+)?(?:e[+-]?\d+)?")
 DRAWN = re.compile(r"[ .:#_|^-]{2,}")
 PROGRAMS = re.compile(r"(sudo |\./\w|scripts/|(ullage|cmake|ctest|make|python3?|pip|apt|apt-get|cc|gcc|nvcc|docker) )")
 

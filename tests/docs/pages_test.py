@@ -57,6 +57,7 @@ class Comparing(unittest.TestCase):
     def test_numbers(self):
         self.assertTrue(is_line("takes  1.25 ms of 10", "takes 13 ms of 9", True))
         self.assertFalse(is_line("takes 1.25 ms", "took 1.25 ms", True))
+        self.assertTrue(is_line("by x ..., two of 1,024", "by x 0.1.0, two of 2,048", True))
         self.assertTrue(is_line("   |:.#  ", "   |#: .:", True))
         self.assertTrue(is_line("   |#: : ....", "   |#: : ....     ", True))
 
