@@ -18,6 +18,7 @@ import csv
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -434,7 +435,7 @@ def check_vocabulary(args, folder):
             pieces = json.load(file)["training"]
         if pieces["loss_pieces"] != 2 or pieces["loss_piece_bytes"] != 45 * classes * 8:
             raise AssertionError(f"vocabulary: {pieces}")
-        with_bytes = int(run([program, "--help"]).split("one buffer of ")[1].split()[0])
+        with_bytes = int(re.search(r"one buffer of .*= (\d+) bytes", run([program, "--help"]))[1])
         if with_bytes > 8 * (3 * classes * depth + rows * classes):
             raise AssertionError(f"vocabulary: {with_bytes} bytes have room for all logits twice")
         data = random.standard_normal((rows, depth))
