@@ -363,7 +363,7 @@ static void test_named_order_may_be_worse(void **state)
 {
     (void)state;
     uint32_t worse[UL_ORDER_COUNT] = {0};
-    for (uint64_t seed = 0; seed < 40; seed++) {
+    for (uint64_t seed = 0; seed < 16; seed++) {
         struct ul_arena arena;
         ul_arena_init(&arena);
         struct ul_problem *problem = random_problem(&arena, seed, 12);
