@@ -78,9 +78,11 @@ how_far() {
 echo "installing ${#wanted[@]} packages of Debian: ${wanted[*]}"
 export DEBIAN_FRONTEND=noninteractive
 "${as_root[@]}" apt-get update -qq
-"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-    apt-get install -y -qq --no-install-recommends -o APT::Status-Fd=1 -o Dpkg::Use-Pty=0 \
-    "${wanted[@]}" 2> >(grep -v '^debconf: delaying' >&2) | how_far
+# Its status has a pipe of its own: what packages print while they are set up would meet one that
+# apt made non-blocking. The shell is within sudo, which hands on no more than three files.
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive sh -c '
+    exec apt-get install -y -qq --no-install-recommends -o APT::Status-Fd=3 -o Dpkg::Use-Pty=0 \
+        "$@" 3>&1 >/dev/null' sh "${wanted[@]}" 2> >(grep -v '^debconf: delaying' >&2) | how_far
 echo "installed in $((SECONDS - start)) s"
 mapfile -t wanted < <(missing)
 if [ ${#wanted[@]} -gt 0 ]; then
