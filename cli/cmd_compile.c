@@ -89,7 +89,8 @@ static const char *steps_text(struct ul_compile *compile)
     struct ul_text parts;
     const struct tally tally = count_steps(compile);
     uint32_t count = compile->plan.position_count;
-    const char *library = compile->report.library;
+    const struct ul_report *report = &compile->report;
+    const char *library = report->library;
     ul_text_init(&parts, &compile->keep);
     if (tally.runs == count && tally.runs > tally.kernels)
         return ul_arena_printf(&compile->keep, "%u steps by %u generated kernel%s", count,
@@ -157,7 +158,7 @@ static enum ul_status compile(struct ul_cli_job *job)
             &job->compile.diag, UL_USAGE,
             "--library: say in which folder: --emit DIR, and without -o, which makes "
             "a program");
-    job->compile.library_alone = options->library || options->shared_library;
+    job->compile.is_library_alone = options->library || options->shared_library;
     job->compile.is_library = options->output == NULL || options->shared_library;
     const char *model = NULL;
     UL_TRY(ul_cli_quantize(job, &model));

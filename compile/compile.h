@@ -106,7 +106,7 @@ struct ul_compile {
     const char *quantized_from;   /* the model's own path, where there is such a folder */
     bool is_trial;                /* only its bytes and its time are asked for */
     bool is_library;              /* the caller wants source: the process is somebody else's */
-    bool library_alone;           /* what is emitted is a library, without a program of its own */
+    bool is_library_alone;        /* what is emitted is a library, without a program of its own */
     const char *notice;           /* what was done that nobody asked for; NULL: nothing */
     struct ul_report report;
     struct ul_text json; /* plan.json */

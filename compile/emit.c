@@ -137,7 +137,7 @@ enum ul_status ul_compile_emit_options(struct ul_compile *compile, const char *d
                                      .onednn_libs = ULLAGE_ONEDNN_LIBS,
                                      .start_bytes = footprint.start_bytes,
                                      .making_bytes = footprint.making_bytes,
-                                     .library_alone = compile->library_alone,
+                                     .is_library_alone = compile->is_library_alone,
                                      .weights_beside = options->weights == UL_WEIGHTS_FILE};
     if (!ul_compile_is_prefix(emit->prefix))
         return ul_diag_set(&compile->diag, UL_USAGE, "--prefix %s: expected a C identifier",
@@ -146,7 +146,7 @@ enum ul_status ul_compile_emit_options(struct ul_compile *compile, const char *d
     if (strcmp(emit->prefix, "ul") == 0)
         return ul_diag_set(&compile->diag, UL_USAGE,
                            "--prefix ul: names of the runtime begin so; give another name");
-    if (emit->library_alone && is_taken(emit->prefix))
+    if (emit->is_library_alone && is_taken(emit->prefix))
         return ul_diag_set(&compile->diag, UL_USAGE,
                            "--prefix %s: files of the library would be named as others of its "
                            "folder; give another name",

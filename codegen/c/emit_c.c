@@ -384,7 +384,7 @@ static void put_makefile(struct ul_emitter *emitter)
 {
     const struct ul_emit_build with = build(emitter);
     const char *prefix = emitter->options->prefix;
-    bool alone = emitter->options->library_alone;
+    bool alone = emitter->options->is_library_alone;
     ul_text_printf(emitter->text,
                    "# " UL_EMIT_SPDX "\n# Builds the %s; `make CC=clang MARCH=` chooses a compiler "
                    "and a plain processor.\n",

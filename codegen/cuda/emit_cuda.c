@@ -393,7 +393,7 @@ static void put_variables(struct ul_emitter *emitter)
         "-gencode arch=compute_$(lastword $(subst _, ,$(arch))),code=$(arch)))\n"
         "DEVICE = $(patsubst %%.cu,%%.o,$(sort $(wildcard *.cu)))\n"
         "HEADERS = $(wildcard *.h *.cuh)\n\n",
-        emitter->options->library_alone ? "library" : "program", emitter->options->cc,
+        emitter->options->is_library_alone ? "library" : "program", emitter->options->cc,
         emitter->options->cflags);
 }
 
@@ -443,7 +443,7 @@ static void put_library_rules(struct ul_emitter *emitter)
 static void put_makefile(struct ul_emitter *emitter)
 {
     const char *prefix = emitter->options->prefix;
-    bool alone = emitter->options->library_alone;
+    bool alone = emitter->options->is_library_alone;
     put_variables(emitter);
     if (!alone)
         put_program_rules(emitter);

@@ -9,7 +9,7 @@ struct ul_emit_options {
     const char *prefix; /* of the library's names: "model" */
     /* The folder is of a library alone: its files are named by the prefix, and nothing is there
      * that a program has more. Else they are model.h and model.c. */
-    bool library_alone;
+    bool is_library_alone;
     const char *model_sha256; /* hex */
     const char *plan_sha256;  /* hex */
     const char *runtime_dir;  /* where the runtime's files are */

@@ -113,7 +113,7 @@ void ul_emit_cmakelists(struct ul_emitter *emitter)
 {
     const struct ul_emit_build with = emitter->language->build(emitter);
     const char *name = emitter->options->prefix;
-    UL_ASSERT(emitter->options->library_alone);
+    UL_ASSERT(emitter->options->is_library_alone);
     put_head(emitter, &with);
     put_target(emitter, &with);
     if (!is_on_device(emitter))

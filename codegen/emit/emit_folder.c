@@ -38,8 +38,8 @@ static bool is_due(const struct ul_emitter *emitter, const struct ul_emit_file *
     bool is_shared = options->common_directory != NULL;
     return (!file->is_rom || emitter->program->options.weights_rom) &&
            (!file->is_inside || ul_emit_has_weights_inside(emitter)) &&
-           (!file->is_library || !is_shared) && (!file->is_alone || options->library_alone) &&
-           (!file->is_program || (!is_shared && !options->library_alone));
+           (!file->is_library || !is_shared) && (!file->is_alone || options->is_library_alone) &&
+           (!file->is_program || (!is_shared && !options->is_library_alone));
 }
 
 static enum ul_status write_files(struct ul_emitter *emitter, const char *directory,

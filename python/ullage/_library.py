@@ -255,7 +255,7 @@ class Arena:
     """The memory that a model runs in, made ready, with places for the pointers of a run."""
 
     def __init__(self, library: Library):
-        self.library = library
+        self.owner = library  # stays loaded while an arena of it is there
         self.failure = ctypes.create_string_buffer(library.failure_bytes())
         self.inputs = (_ADDRESS * max(1, len(library.inputs)))()
         self.outputs = (_ADDRESS * max(1, len(library.outputs)))()

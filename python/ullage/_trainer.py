@@ -65,7 +65,7 @@ class Trainer:
         made = _compile.build(model, path, options, lambda at: _Compiled(Library(at, "model")))
         self.plan = made.plan
         self._model = model
-        self._begin(made.library)
+        self._begin(made.loaded)
 
     @classmethod
     def _of(cls, library: Library) -> Trainer:
@@ -431,7 +431,7 @@ class _Compiled:
     """A library with the plan that it was made by."""
 
     def __init__(self, library: Library):
-        self.library = library
+        self.loaded = library
         self.plan = None
 
 

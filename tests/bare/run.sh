@@ -146,9 +146,9 @@ try_deb() {
         ./digits --random 1 --memory || exit; done'
     say "the package, as a user"
     cp -a --reflink=auto "$folder/pristine" "$root"
-    cp "$deb" "$root/tmp/ullage.deb"
+    cp "$deb" "$root/home/ullage.deb"
     inside "$root" root on 'apt-get update -qq && apt-get install -y -qq --no-install-recommends \
-        /tmp/ullage.deb >/dev/null 2>&1 && useradd -m -s /bin/bash user && ! command -v gcc make'
+        /home/ullage.deb >/dev/null 2>&1 && useradd -m -s /bin/bash user && ! command -v gcc make'
     inside "$root" user on 'cd ~ && ullage --version &&
         ullage plan /home/checkout/models/digits/digits.onnx --dim N=1 &&
         { ullage compile /home/checkout/models/digits/digits.onnx --dim N=1 -o digits; [ $? = 7 ]; }'
