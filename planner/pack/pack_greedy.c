@@ -201,17 +201,21 @@ static uint64_t buffers_place(const struct ul_pack_problem *problem, const struc
 
 /* ---- Learning from what ends too high ---- */
 
-/* The largest buffer that ends above the target; UL_PLAN_NONE where none does. */
-static uint32_t highest_find(const struct ul_pack_job *job, const uint64_t *offset_bytes)
+/* The largest buffer that ends above the target; UL_PLAN_NONE where none does, or so many that one
+ * stack will not do for them. */
+static uint32_t too_high_find(const struct ul_pack_job *job, const uint64_t *offset_bytes)
 {
+    enum { MANY = 256 };
     const struct ul_pack_buffer *buffers = job->problem->buffers;
-    uint32_t found = UL_PLAN_NONE;
+    uint32_t found = UL_PLAN_NONE, count = 0;
     for (uint32_t b = 0; b < job->problem->buffer_count; b++) {
-        if (offset_bytes[b] + buffers[b].size_bytes > job->target_bytes &&
-            (found == UL_PLAN_NONE || buffers[b].size_bytes > buffers[found].size_bytes))
+        if (offset_bytes[b] + buffers[b].size_bytes <= job->target_bytes)
+            continue;
+        count++;
+        if (found == UL_PLAN_NONE || buffers[b].size_bytes > buffers[found].size_bytes)
             found = b;
     }
-    return found;
+    return count <= MANY ? found : UL_PLAN_NONE;
 }
 
 /* Sorts the stack by the buffer, and has all that ends too high come sooner. */
@@ -248,7 +252,7 @@ static void order_try(struct ul_pack_job *job, const struct order *order, struct
             job->arena_bytes = arena_bytes;
             job->method = order->name;
         }
-        uint32_t high = highest_find(job, trial->offset_bytes);
+        uint32_t high = too_high_find(job, trial->offset_bytes);
         if (order->peak == BY_NONE || high == UL_PLAN_NONE || is_at_peak(job->problem, high) ||
             ul_effort_spent(&job->effort))
             return;
