@@ -179,6 +179,7 @@ static enum ul_status plan(struct ul_cli_job *job)
     if (job->options.shared)
         return ul_cli_plan_shared(job);
     UL_TRY(check_options(job));
+    compile->is_library = job->options.library;
     UL_TRY(ul_cli_quantize(job, &job->files.items[0]));
     if (has_table(job))
         return plan_cases(job);

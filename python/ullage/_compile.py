@@ -11,6 +11,7 @@ _OWN = "the library goes where path=... says, or nowhere"
 REFUSED = {
     "out": _OWN,
     "emit": "source is the command line's: ullage compile --emit DIR",
+    "library": "it always is one",
     "json": "the plan is the attribute `plan` of what is returned",
     "shared": "several models in one arena are the command line's: ullage compile --shared",
     "shared_library": "it always is one",
@@ -24,6 +25,7 @@ def build(model, path, options: dict, load):
     `load` makes of its path, with the plan."""
     if str(options.get("weights")) == "file":
         raise errors.UsageError(f"weights: {_NO_FILES}")
+    _options.set_defaults(options)
     with _program.folder() as folder:
         words = _options.arguments("compile", options, folder, REFUSED)
         file = _options.model_file(model, folder)
@@ -38,15 +40,6 @@ def build(model, path, options: dict, load):
         result = load(library)
         result.plan = _plan._read_if_there(json)
         return result
-
-
-def set_defaults(options: dict, **more):
-    """Arrays are memory of the host: a device reads and writes copies of them. A plan that was made
-    before says itself how it is."""
-    if options.get("plan") is None:
-        options.setdefault("io", "arena" if options.get("target") == "cuda" else "caller")
-        for name, value in more.items():
-            options.setdefault(name, value)
 
 
 def compile(model, *, path=None, arenas: int = 1, **options):
@@ -64,10 +57,6 @@ def compile(model, *, path=None, arenas: int = 1, **options):
     options = dict(options)
     if options.get("train"):
         raise errors.UsageError("train: ullage.Trainer makes programs that train")
-    if "donate" in options or "donates" in options:
-        options.setdefault("io", "arena")
-    else:
-        set_defaults(options, no_donate=True)
     return build(model, path, options, lambda library: Model(library, arenas=arenas))
 
 

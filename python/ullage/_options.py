@@ -18,6 +18,20 @@ from . import _program, errors
 _REPEATABLE = ("texts", "pairs", "sizes")
 
 
+def set_defaults(options: dict):
+    """What is planned and what is compiled here, where the options do not say it: the process is
+    Python's, whose arrays are read and written where they lie (of a device: copies of them), and a
+    call depends on its inputs alone. A plan that was made before says itself how it is."""
+    if options.get("plan") is not None:
+        return
+    keeps_state = bool(options.get("donate") or options.get("donates"))
+    options.setdefault(
+        "io", "arena" if options.get("target") == "cuda" or keeps_state else "caller"
+    )
+    if not keeps_state and not options.get("train"):
+        options.setdefault("no_donate", True)
+
+
 @functools.lru_cache(maxsize=None)
 def _table(program: str) -> dict:
     commands = json.loads(_program.run(["help", "--json"])[0])["commands"]

@@ -26,9 +26,14 @@ def plan(model, *, must_fit: bool = True, **options):
     """Plans a model and returns a Plan; with sweep=True a Sweep, of a list of models too.
 
     `model` is a path, the bytes of a model, or an onnx.ModelProto. `options` are those of `ullage
-    plan`. Under a budget that no plan fits it raises DoesNotFit; with must_fit=False it returns the
-    plan, whose `fits` is False.
+    plan`; unless they say otherwise it plans what ullage.compile makes by the same options, or with
+    train=True ullage.Trainer: a part of this process, not a program (library=True), which reads and
+    writes arrays where they lie (io="caller"), and calls that depend on their inputs alone
+    (no_donate=True). Under a budget that no plan fits it raises DoesNotFit; with must_fit=False it
+    returns the plan, whose `fits` is False.
     """
+    options = {"library": True, **options}
+    _options.set_defaults(options)
     with _program.folder() as folder:
         models = model if isinstance(model, (list, tuple)) else [model]
         words = _options.arguments("plan", options, folder, _REFUSED)

@@ -60,7 +60,6 @@ class Trainer:
     def __init__(self, model, *, path=None, **options):
         if options.pop("train", True) is not True:
             raise errors.UsageError("train: a Trainer always trains; ullage.compile does not")
-        _compile.set_defaults(options)
         options["train"] = True
         made = _compile.build(model, path, options, lambda at: _Compiled(Library(at, "model")))
         self.plan = made.plan

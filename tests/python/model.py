@@ -203,6 +203,45 @@ def test_a_plan_that_was_made_before():
         assert (model(x) == compiled(chain)(x)).all()
 
 
+def promised(model, **options):
+    """The plan of options, and that by which they are compiled, which have to be one."""
+    plan = ullage.plan(model, target="c", **options)
+    made = ullage.compile(model, **FAST, **options)
+    assert plan.to_json() == made.plan.to_json(), options
+    assert plan.reserved_bytes == made.arena_bytes, options
+    return plan
+
+
+def test_plans_promise_what_is_compiled():
+    """By the same keywords, whatever they are: as many bytes, byte for byte the same plan."""
+    digits = os.path.join(cases.DIGITS, "digits.onnx")
+    promised(two_by_two())
+    promised(counter())
+    promised(counter(), donate={"total_out": "total"})
+    promised(digits, dims={"N": 1}, io="arena", budget="200KiB")
+    cases.raises(ullage.DoesNotFit, lambda: promised(chain(), io="arena", budget="2KiB"))
+
+
+def test_plans_promise_what_is_compiled_by_all_options():
+    digits = os.path.join(cases.DIGITS, "digits.onnx")
+    for options in ({}, {"keep_inputs": True}, {"align": 256}, {"weights": "rom"}, {"seed": 3},
+                    {"io": "arena"}, {"budget": "300KiB"}, {"pack": "none"}, {"order": "dfs"},
+                    {"donate": None}, {"donate": {}}, {"no_donate": False},
+                    {"io": "arena", "keep_inputs": True}):  # fmt: skip
+        promised(chain(), **options)
+        promised(digits, dims={"N": 4}, **options)
+    for target in ("c", "cpu"):
+        options = {"target": target, "dims": {"N": 4}}
+        made = ullage.compile(digits, cflags="-O0", **options)
+        assert made.plan.to_json() == ullage.plan(digits, **options).to_json()
+        trained = {**options, "train_mode": True, "output": "/fc/Gemm_output_0", "lr": 0.1}
+        made = ullage.Trainer(
+            os.path.join(cases.DIGITS, "untrained.onnx"), cflags="-O0", **trained
+        )
+        plan = ullage.plan(os.path.join(cases.DIGITS, "untrained.onnx"), train=True, **trained)
+        assert made.plan.to_json() == plan.to_json() and made.arena_bytes == plan.reserved_bytes
+
+
 def test_data_out_of_range():
     table = onnx.numpy_helper.from_array(numpy.arange(5, dtype=numpy.float32), "t")
     model = ullage.compile(

@@ -46,14 +46,21 @@ def test_import_needs_nothing():
 
 
 def test_plan_is_that_of_the_command_line():
-    plan = ullage.plan(MODEL, **C)
+    """Of a library as Python calls it; with the command line's defaults, of a program."""
+    words = ["plan", MODEL, "--target", "c", "--dim", "N=1"]
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "plan.json")
-        command("plan", MODEL, "--target", "c", "--dim", "N=1", "--json", path)
-        with open(path, encoding="utf-8") as file:
-            assert plan.to_json() == file.read()
-        done = command("plan", MODEL, "--target", "c", "--dim", "N=1", "--advice", "off")
-        assert str(plan) == done.stdout.rstrip("\n")
+        program = {"library": False, "io": "arena", "no_donate": False}
+        for options, more in (
+            (program, []),
+            ({}, ["--library", "--io", "caller", "--no-donate"]),
+        ):
+            plan = ullage.plan(MODEL, **C, **options)
+            command(*words, *more, "--json", path)
+            with open(path, encoding="utf-8") as file:
+                assert plan.to_json() == file.read()
+            done = command(*words, *more, "--advice", "off")
+            assert str(plan) == done.stdout.rstrip("\n")
         plan.to_json(os.path.join(folder, "again.json"))
         assert repr(ullage.Plan.load(os.path.join(folder, "again.json"))) == str(plan)
     assert plan.reserved_bytes == sum(plan.rows.values()) == 178048
