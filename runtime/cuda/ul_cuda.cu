@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define CAPABILITY_MIN 80
 
@@ -41,13 +42,18 @@ enum ul_result ul_cuda_fail(const struct ul_context *context, struct ul_failure 
              error == cudaErrorUnsupportedPtxVersion || error == cudaErrorJitCompilerNotFound)
         result = UL_DEVICE_NO_CODE;
     failure->result = result;
-    failure->detail = cudaGetErrorString(error);
+    failure->detail = error == cudaErrorInitializationError
+                          ? "initialization error; a process that was forked from one that used "
+                            "CUDA has no device: start it by exec (in Python by spawn)"
+                          : cudaGetErrorString(error);
     (void)cudaGetLastError(); /* or the next call would report it again */
     return result;
 }
 
 cudaError_t ul_cuda_enter(const struct ul_context *context, int *before)
 {
+    if (context->process != getpid())
+        return cudaErrorInitializationError;
     (void)cudaGetLastError(); /* what a caller left behind is not of this run */
     cudaError_t error = cudaGetDevice(before);
     if (error == cudaSuccess && *before != context->device)
@@ -223,7 +229,6 @@ static void close_offload(struct ul_context *context)
     }
     if (context->offload != NULL)
         (void)cudaFreeHost(context->offload);
-    free(context->moves);
 }
 
 static enum ul_result open_libraries(struct ul_context *context, struct ul_failure *failure)
@@ -312,12 +317,8 @@ static enum ul_result prepare_libraries(struct ul_context *context, struct ul_fa
     return result;
 }
 
-static void close_context(struct ul_context *context)
+static void close_on_device(struct ul_context *context)
 {
-    int before = 0;
-    if (context == NULL)
-        return;
-    bool entered = ul_cuda_enter(context, &before) == cudaSuccess;
     const struct ul_device *device = context->model->device;
     if (context->stream != NULL)
         (void)cudaStreamSynchronize(context->stream);
@@ -338,9 +339,22 @@ static void close_context(struct ul_context *context)
     close_offload(context);
     if (context->own_stream != NULL)
         (void)cudaStreamDestroy(context->own_stream);
-    if (entered)
-        ul_cuda_leave(context->device, before);
-    (void)cudaGetLastError();
+}
+
+/* Behind a fork all on the device is the parent's. */
+static void close_context(struct ul_context *context)
+{
+    int before = 0;
+    if (context == NULL)
+        return;
+    if (context->process == getpid()) {
+        bool entered = ul_cuda_enter(context, &before) == cudaSuccess;
+        close_on_device(context);
+        if (entered)
+            ul_cuda_leave(context->device, before);
+        (void)cudaGetLastError();
+    }
+    free(context->moves);
     free(context->graph_buffers);
     free(context->apart);
     free(context);
@@ -390,6 +404,7 @@ static enum ul_result open_context(const struct ul_model *model,
     }
     context->model = model;
     context->request = *request;
+    context->process = getpid();
     bool known = cudaGetDevice(&before) == cudaSuccess;
     (void)cudaGetLastError();
     enum ul_result result = open_parts(context, failure);
@@ -405,17 +420,27 @@ static enum ul_result open_context(const struct ul_model *model,
 
 /* ---- for the command line ---- */
 
+/* Waits for what was enqueued, unless that failed with `error`; the thread's device is again what
+   it was. */
+static enum ul_result finish_now(struct ul_context *context, int before, cudaError_t error,
+                                 struct ul_failure *failure)
+{
+    error = ul_cuda_first(error, cudaStreamSynchronize(context->stream));
+    ul_cuda_leave(context->device, before);
+    return error == cudaSuccess ? UL_OK : ul_cuda_fail(context, failure, error);
+}
+
 static enum ul_result copy_now(struct ul_context *context, const void *from, void *to,
                                uint64_t size_bytes, struct ul_failure *failure)
 {
     int before = 0;
     memset(failure, 0, sizeof *failure);
     cudaError_t error = ul_cuda_enter(context, &before);
-    if (error == cudaSuccess && size_bytes != 0)
+    if (error != cudaSuccess)
+        return ul_cuda_fail(context, failure, error);
+    if (size_bytes != 0)
         error = cudaMemcpyAsync(to, from, size_bytes, cudaMemcpyDefault, context->stream);
-    error = ul_cuda_first(error, cudaStreamSynchronize(context->stream));
-    ul_cuda_leave(context->device, before);
-    return error == cudaSuccess ? UL_OK : ul_cuda_fail(context, failure, error);
+    return finish_now(context, before, error, failure);
 }
 
 static enum ul_result read_arena(struct ul_context *context, int64_t offset_bytes, void *target,
@@ -438,11 +463,11 @@ static enum ul_result fill_arena(struct ul_context *context, int64_t offset_byte
     int before = 0;
     memset(failure, 0, sizeof *failure);
     cudaError_t error = ul_cuda_enter(context, &before);
-    if (error == cudaSuccess && size_bytes != 0)
+    if (error != cudaSuccess)
+        return ul_cuda_fail(context, failure, error);
+    if (size_bytes != 0)
         error = cudaMemsetAsync(context->arena + offset_bytes, value, size_bytes, context->stream);
-    error = ul_cuda_first(error, cudaStreamSynchronize(context->stream));
-    ul_cuda_leave(context->device, before);
-    return error == cudaSuccess ? UL_OK : ul_cuda_fail(context, failure, error);
+    return finish_now(context, before, error, failure);
 }
 
 static enum ul_result exchange_bits(struct ul_context *context, int64_t offset_bytes,
@@ -452,22 +477,20 @@ static enum ul_result exchange_bits(struct ul_context *context, int64_t offset_b
     int before = 0;
     memset(failure, 0, sizeof *failure);
     cudaError_t error = ul_cuda_enter(context, &before);
-    if (error == cudaSuccess) {
-        struct ul_cuda_run run = ul_cuda_begin_run(context, context->stream);
-        ul_cuda_exchange_bits(&run, offset_bytes, pattern, size_bytes);
-        error = run.error;
-    }
-    error = ul_cuda_first(error, cudaStreamSynchronize(context->stream));
-    ul_cuda_leave(context->device, before);
-    return error == cudaSuccess ? UL_OK : ul_cuda_fail(context, failure, error);
+    if (error != cudaSuccess)
+        return ul_cuda_fail(context, failure, error);
+    struct ul_cuda_run run = ul_cuda_begin_run(context, context->stream);
+    ul_cuda_exchange_bits(&run, offset_bytes, pattern, size_bytes);
+    return finish_now(context, before, run.error, failure);
 }
 
 static void *new_buffer(struct ul_context *context, uint64_t size_bytes)
 {
     int before = 0;
     void *buffer = NULL;
-    if (ul_cuda_enter(context, &before) != cudaSuccess ||
-        cudaMalloc(&buffer, size_bytes != 0 ? size_bytes : 1) != cudaSuccess)
+    if (ul_cuda_enter(context, &before) != cudaSuccess)
+        return NULL;
+    if (cudaMalloc(&buffer, size_bytes != 0 ? size_bytes : 1) != cudaSuccess)
         buffer = NULL;
     (void)cudaGetLastError();
     ul_cuda_leave(context->device, before);

@@ -15,6 +15,8 @@
 #include "ul_check.h"
 #include "ul_cuda.h"
 
+#include <sys/types.h>
+
 #define UL_CUDA_STEP_EVENTS 256
 
 enum ul_cuda_clock {
@@ -28,6 +30,7 @@ enum ul_cuda_clock {
 struct ul_context {
     const struct ul_model *model;
     struct ul_device_request request;
+    pid_t process; /* that opened it */
     int device;
     cudaStream_t own_stream; /* captures; runs, where the caller has none */
     cudaStream_t stream;
@@ -68,7 +71,8 @@ static inline uint64_t ul_cuda_less(uint64_t before, uint64_t after)
 /* What an error of CUDA means to the caller. */
 enum ul_result ul_cuda_fail(const struct ul_context *context, struct ul_failure *failure,
                             cudaError_t error);
-/* The context's device becomes the thread's; *before is what it was. */
+/* The context's device becomes the thread's; *before is what it was. On an error, as in a process
+   that was forked since, nothing of the context may be touched. */
 cudaError_t ul_cuda_enter(const struct ul_context *context, int *before);
 void ul_cuda_leave(int device, int before);
 /* Of the current device; 0 where it does not say. */

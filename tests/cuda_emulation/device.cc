@@ -52,6 +52,7 @@ cudaError_t sticky = cudaSuccess;
 thread_local cudaError_t last = cudaSuccess;
 thread_local int device_now;
 struct sigaction before_us;
+pid_t starter; /* the process that began it: a driver serves no child of a fork */
 
 /* ---- settings ---- */
 
@@ -126,6 +127,7 @@ void on_fault(int number, siginfo_t *info, void *context)
 
 void start()
 {
+    starter = getpid();
     pthread_mutexattr_t attributes;
     pthread_mutexattr_init(&attributes);
     pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_RECURSIVE);
@@ -198,6 +200,7 @@ const struct error_text errors[] = {
     {cudaSuccess, "cudaSuccess", "no error"},
     {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
     {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
+    {cudaErrorInitializationError, "cudaErrorInitializationError", "initialization error"},
     {cudaErrorInvalidConfiguration, "cudaErrorInvalidConfiguration",
      "invalid configuration argument"},
     {cudaErrorInvalidMemcpyDirection, "cudaErrorInvalidMemcpyDirection",
@@ -307,6 +310,8 @@ cudaError_t api::usable() const
     const struct settings &settings = settings_get();
     if (settings.no_driver || settings.old_driver)
         return cudaErrorInsufficientDriver;
+    if (getpid() != starter)
+        return cudaErrorInitializationError;
     return settings.no_device ? cudaErrorNoDevice : sticky;
 }
 
@@ -711,6 +716,7 @@ cudaError_t cudaFreeHost(void *pointer)
     if (found == host_allocations.end())
         return result(cudaErrorInvalidValue);
     activity_memory(false, true, pointer, found->second);
+    log_line("host_free %zu", found->second);
     host_allocations.erase(found);
     streams_finish();
     free(pointer);

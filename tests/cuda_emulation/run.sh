@@ -32,6 +32,8 @@ known() {
         done
     done
     want 0 '' limits
+    want 0 '' threads
+    want 0 '' forked
     want 0 '' limits_together
     want 0 '' descriptors
     want 0 '' fails UL_EMULATE_FAIL_KERNEL=add

@@ -19,6 +19,7 @@
 #include <algorithm>
 #include <deque>
 #include <memory>
+#include <pthread.h>
 #include <set>
 #include <string>
 #include <time.h>
@@ -58,6 +59,7 @@ struct CUgraph_st {
     nodes all;
     cudaStream_t origin;
     enum cudaStreamCaptureMode mode;
+    pthread_t thread; /* that began it */
     bool spoiled;
 };
 
@@ -87,7 +89,7 @@ namespace
 
 std::vector<cudaStream_t> streams; /* in order of creation */
 std::set<cudaEvent_t> events;
-cudaGraph_t capturing;
+std::vector<cudaGraph_t> captures; /* that have not ended */
 uint64_t chance_state = 1;
 
 bool by_chance()
@@ -212,21 +214,28 @@ cudaError_t finish_stream(cudaStream_t stream, cudaEvent_t event, uint64_t numbe
 
 /* ---- enqueuing it ---- */
 
-void spoil()
+void spoil(cudaGraph_t capture)
 {
-    if (capturing != NULL)
-        capturing->spoiled = true;
+    if (capture != NULL)
+        capture->spoiled = true;
+}
+
+/* Does it mind what this thread does, by its mode? */
+bool minds(cudaGraph_t capture)
+{
+    bool is_own = pthread_equal(capture->thread, pthread_self()) != 0;
+    return capture->mode == cudaStreamCaptureModeGlobal ||
+           (capture->mode == cudaStreamCaptureModeThreadLocal && is_own);
 }
 
 cudaError_t enqueue(cudaStream_t stream, struct op &&op)
 {
     op.step = count_step();
     if (is_legacy(stream)) {
-        if (capturing != NULL) {
-            spoil();
-            return cudaErrorStreamCaptureUnsupported;
-        }
         struct api api;
+        cudaError_t error = capture_forbids();
+        if (error != cudaSuccess)
+            return error;
         streams_finish();
         device_open();
         run_op(op);
@@ -291,10 +300,14 @@ void streams_finish()
 
 cudaError_t capture_forbids()
 {
-    if (capturing == NULL || capturing->mode == cudaStreamCaptureModeRelaxed)
-        return cudaSuccess;
-    spoil();
-    return cudaErrorStreamCaptureUnsupported;
+    cudaError_t error = cudaSuccess;
+    for (cudaGraph_t capture : captures) {
+        if (!minds(capture))
+            continue;
+        spoil(capture);
+        error = cudaErrorStreamCaptureUnsupported;
+    }
+    return error;
 }
 
 /* ---- launches ---- */
@@ -313,12 +326,13 @@ cudaError_t ul_emulate_launch(const struct ul_emulate_kernel *kernel, const void
         blocks_resident(kernel->function, kernel->threads, kernel->rest_bytes);
     if (error == cudaSuccess && kernel->rest_bytes != 0 && resident == 0)
         error = cudaErrorInvalidValue;
+    cudaGraph_t capture = is_stream(stream) ? stream->capture : NULL;
     if (error == cudaSuccess && kernel->is_together &&
-        kernel->blocks > resident * (uint64_t)(capturing != NULL ? settings_get().capture_part
-                                                                 : settings_get().part))
+        kernel->blocks > resident * (uint64_t)(capture != NULL ? settings_get().capture_part
+                                                               : settings_get().part))
         error = cudaErrorCooperativeLaunchTooLarge;
     if (error == cudaErrorCooperativeLaunchTooLarge)
-        spoil();
+        spoil(capture);
     if (error != cudaSuccess)
         return result(error);
     need_stream(stream);
@@ -416,6 +430,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
     *stream = new CUstream_st();
     (*stream)->non_blocking = (flags & cudaStreamNonBlocking) != 0;
     streams.push_back(*stream);
+    log_line("new stream");
     return cudaSuccess;
 }
 
@@ -437,6 +452,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
     (void)finish_stream(stream, NULL, 0);
     streams.erase(std::find(streams.begin(), streams.end(), stream));
     delete stream;
+    log_line("end stream");
     return result(api.usable());
 }
 
@@ -450,7 +466,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
     if (is_legacy(stream))
         return cudaDeviceSynchronize();
     if (stream->capture != NULL) {
-        spoil();
+        spoil(stream->capture);
         return result(cudaErrorStreamCaptureUnsupported);
     }
     return result(finish_stream(stream, NULL, 0));
@@ -460,9 +476,9 @@ cudaError_t cudaDeviceSynchronize(void)
 {
     struct api api;
     cudaError_t error = api.usable();
-    if (error == cudaSuccess && capturing != NULL) {
-        spoil();
-        error = cudaErrorStreamCaptureUnsupported;
+    for (cudaGraph_t capture : captures) {
+        spoil(capture);
+        error = error == cudaSuccess ? cudaErrorStreamCaptureUnsupported : error;
     }
     if (error != cudaSuccess)
         return result(error);
@@ -495,6 +511,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned)
         return result(error);
     *event = new CUevent_st();
     events.insert(*event);
+    log_line("new event");
     return cudaSuccess;
 }
 
@@ -511,6 +528,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
         (void)finish_stream(event->stream, event, event->issued);
     events.erase(event);
     delete event;
+    log_line("end event");
     return result(api.usable());
 }
 
@@ -560,7 +578,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     if (event->capture != NULL && !is_legacy(stream))
         return result(wait_captured(stream, event));
     if (!is_legacy(stream) && stream->capture != NULL) {
-        spoil();
+        spoil(stream->capture);
         return result(cudaErrorStreamCaptureIsolation);
     }
     if (event->done == event->issued)
@@ -580,7 +598,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
         return result(error);
     need_event(event);
     if (event->capture != NULL) {
-        spoil();
+        spoil(event->capture);
         return result(cudaErrorStreamCaptureUnsupported);
     }
     if (event->done < event->issued)
@@ -615,15 +633,17 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMo
 {
     struct api api;
     cudaError_t error = api.usable();
-    if (error == cudaSuccess && (is_legacy(stream) || capturing != NULL))
-        error = is_legacy(stream) ? cudaErrorStreamCaptureUnsupported : cudaErrorIllegalState;
     if (error != cudaSuccess)
         return result(error);
     need_stream(stream);
-    capturing = new CUgraph_st();
-    capturing->origin = stream;
-    capturing->mode = mode;
-    stream->capture = capturing;
+    if (is_legacy(stream) || stream->capture != NULL)
+        return result(is_legacy(stream) ? cudaErrorStreamCaptureUnsupported
+                                        : cudaErrorIllegalState);
+    stream->capture = new CUgraph_st();
+    stream->capture->origin = stream;
+    stream->capture->mode = mode;
+    stream->capture->thread = pthread_self();
+    captures.push_back(stream->capture);
     stream->tail.clear();
     return cudaSuccess;
 }
@@ -667,7 +687,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
     for (cudaEvent_t event : events)
         if (event->capture == made)
             event->capture = NULL;
-    capturing = NULL;
+    captures.erase(std::find(captures.begin(), captures.end(), made));
     log_line("capture %zu nodes", made->all.size());
     if (error == cudaSuccess)
         *graph = made;
@@ -783,6 +803,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
     if (exec->taken_bytes > 0)
         ul_emulate_take(-(long)exec->taken_bytes);
     delete exec;
+    log_line("end graph");
     return result(api.usable());
 }
 

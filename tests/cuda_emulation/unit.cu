@@ -6,8 +6,11 @@
 #include "ul_tensor.cuh"
 #include "ul_together.cuh"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define CHECK(condition)                                                                           \
     do {                                                                                           \
@@ -408,6 +411,54 @@ static void capture(void)
     OK(cudaStreamSynchronize(run.stream));
     OK(cudaEventDestroy(event));
     OK(cudaStreamDestroy(other));
+}
+
+/* What another thread may do beside a capture: `what` is its mode. */
+static void *beside(void *what)
+{
+    bool may = *(enum cudaStreamCaptureMode *)what != cudaStreamCaptureModeGlobal;
+    cudaError_t expected = may ? cudaSuccess : cudaErrorStreamCaptureUnsupported;
+    int *a;
+    cudaStream_t other;
+    cudaGraph_t graph;
+    CHECK(cudaMalloc(&a, 4) == expected);
+    OK(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+    OK(cudaStreamBeginCapture(other, cudaStreamCaptureModeThreadLocal));
+    CHECK(cudaFree(a) == cudaErrorStreamCaptureUnsupported);
+    CHECK(cudaStreamEndCapture(other, &graph) == cudaErrorStreamCaptureInvalidated);
+    OK(cudaStreamDestroy(other));
+    CHECK(cudaFree(a) == expected);
+    return NULL;
+}
+
+static void threads(void)
+{
+    const enum cudaStreamCaptureMode modes[] = {cudaStreamCaptureModeThreadLocal,
+                                                cudaStreamCaptureModeRelaxed,
+                                                cudaStreamCaptureModeGlobal};
+    for (enum cudaStreamCaptureMode mode : modes) {
+        pthread_t thread;
+        cudaGraph_t graph;
+        bool minds = mode == cudaStreamCaptureModeGlobal;
+        OK(cudaStreamBeginCapture(run.stream, mode));
+        CHECK(pthread_create(&thread, NULL, beside, (void *)&mode) == 0);
+        CHECK(pthread_join(thread, NULL) == 0);
+        CHECK(cudaStreamEndCapture(run.stream, &graph) ==
+              (minds ? cudaErrorStreamCaptureInvalidated : cudaSuccess));
+        if (!minds)
+            OK(cudaGraphDestroy(graph));
+    }
+}
+
+/* A process has no device that it did not begin itself. */
+static void forked(void)
+{
+    int number, status;
+    pid_t child = fork();
+    if (child == 0)
+        _exit(cudaGetDevice(&number) == cudaErrorInitializationError ? 7 : 1);
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    OK(cudaGetDevice(&number));
 }
 
 /* Memory that nothing waited for is not there yet. */
@@ -914,6 +965,8 @@ static const struct unit units[] = {
     {"bad_order", bad_order},
     {"graphs", graphs},
     {"capture", capture},
+    {"threads", threads},
+    {"forked", forked},
     {"late", late},
     {"memory", memory},
     {"unset_shared", unset_shared},

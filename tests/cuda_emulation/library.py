@@ -1,0 +1,350 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Shared libraries of target cuda on the emulation, called from Python: ullage.compile, ullage.load,
+and by ctypes what these leave out.
+
+usage: library.py [NAME...] with $ULLAGE and $NVCC (tests/python/cases.py)
+
+Results are ONNX's own, of several libraries in one process, in any number of threads. What is wrong
+with a device is said by name and number. A library that is unloaded has given back all that it took:
+memory of the device and of the host, streams, events and graphs."""
+
+import collections
+import ctypes
+import gc
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "python"))
+import cases  # noqa: E402
+
+try:
+    import numpy
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+except ImportError as error:
+    print(f"library.py: skipped: {error}")
+    sys.exit(77)
+
+import ullage  # noqa: E402
+
+NVCC = os.environ.setdefault("NVCC", os.path.join(HERE, "nvcc"))
+FAST = {"target": "cuda", "cflags": "-O1", "with_cudnn": "on"}
+WORK = tempfile.TemporaryDirectory()
+
+
+def digits():
+    """Images, and the scores that ONNX has for them."""
+    tensors = []
+    for name in ("input_0.pb", "output_0.pb"):
+        with open(os.path.join(cases.DIGITS, "test_data_set_0", name), "rb") as file:
+            tensors.append(numpy_helper.to_array(onnx.TensorProto.FromString(file.read())))
+    return tensors
+
+
+def made(nodes, inputs, outputs):
+    """A model; inputs and outputs are (name, type, shape)."""
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info(*x) for x in inputs],
+                              [helper.make_tensor_value_info(*x) for x in outputs])  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def gather():
+    """y = rows of x by index."""
+    return made([helper.make_node("Gather", ["x", "i"], ["y"])],
+                [("x", TensorProto.FLOAT, [5, 3]), ("i", TensorProto.INT64, [2])],
+                [("y", TensorProto.FLOAT, [2, 3])])  # fmt: skip
+
+
+def product():
+    """y = a b, which is cuBLASLt's."""
+    return made([helper.make_node("MatMul", ["a", "b"], ["y"])],
+                [(name, TensorProto.FLOAT, [256, 256]) for name in "ab"], [("y", TensorProto.FLOAT, [256, 256])])  # fmt: skip
+
+
+def total():
+    """y_out = y + x, which goes on from call to call."""
+    return made([helper.make_node("Add", ["y", "x"], ["y_out"])],
+                [("x", TensorProto.FLOAT, [4]), ("y", TensorProto.FLOAT, [4])],
+                [("y_out", TensorProto.FLOAT, [4])])  # fmt: skip
+
+
+_paths = {}
+
+
+def library(name):
+    """The path of the library of digits, or of one of the models above, compiled once."""
+    if name not in _paths:
+        path = os.path.join(WORK.name, f"{name}.so")
+        if name == "digits":
+            ullage.compile(os.path.join(cases.DIGITS, "digits.onnx"), dims={"N": 16}, path=path, **FAST)
+        else:
+            more = {"donate": {"y_out": "y"}} if name == "total" else {}
+            ullage.compile(globals()[name](), path=path, **FAST, **more)
+        _paths[name] = path
+    return _paths[name]
+
+
+def close(got, want):
+    return numpy.allclose(got, want, 1e-3, 1e-5)
+
+
+def child(code, *arguments, **environment):
+    """Exit status and what another process says that runs these lines."""
+    path = os.pathsep.join(p for p in sys.path if p)
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=300,
+                          check=False, env={**os.environ, "PYTHONPATH": path, **environment})  # fmt: skip
+    return done.returncode, (done.stdout + done.stderr).strip()
+
+
+def test_results_and_what_it_says_of_itself():
+    x, y = digits()
+    model = ullage.load(library("digits"))
+    assert model.target == "cuda" and model.thread_count == 1
+    assert [t.name for t in (*model.inputs, *model.outputs)] == ["x", "y"]
+    first, second = model(x), model(x=x, out=numpy.empty_like(y))
+    assert close(first, y) and (first == second).all() and (model(x * 2) != first).any() and (first == second).all()
+
+
+def test_the_plan_and_the_files():
+    """Sizes that can be asked are those of the plan and of the weights."""
+    model = ullage.compile(os.path.join(cases.DIGITS, "digits.onnx"), dims={"N": 2}, **FAST)
+    assert model.arena_bytes == model.plan.reserved_bytes, model
+    folder = os.path.join(WORK.name, "source")
+    subprocess.run([ullage.program(), "compile", os.path.join(cases.DIGITS, "digits.onnx"), "--target", "cuda", "--dim",
+                    "N=16", "--library", "--emit", folder], check=True, stderr=subprocess.DEVNULL)  # fmt: skip
+    asked = ctypes.CDLL(library("digits"))
+    for name in ("arena_bytes", "arena_align", "offload_bytes", "stack_bytes", "weights_bytes"):
+        getattr(asked, f"model_{name}").restype = ctypes.c_uint64
+    assert asked.model_weights_bytes() == os.path.getsize(os.path.join(folder, "weights.bin"))
+    assert asked.model_arena_align() == 64 and asked.model_stack_bytes() == 0 and asked.model_offload_bytes() == 0
+
+
+def test_data_out_of_range():
+    x, model = numpy.arange(15, dtype=numpy.float32).reshape(5, 3), ullage.load(library("gather"))
+    assert (model(x, numpy.array([4, -5])) == x[[4, 0]]).all()
+    error = cases.raises(ullage.errors.DataFault, lambda: model(x, numpy.array([7, 1])), "index 7, valid are -5 to 4")
+    assert (error.outputs == x[[4, 1]]).all()
+    assert (model(x, numpy.array([2, 1])) == x[[2, 1]]).all()
+
+
+def test_state_stays_on_the_device():
+    model, ones = ullage.load(library("total")), numpy.ones(4, numpy.float32)
+    assert model.state_names == ("y",) and [model(ones)[0] for _ in range(3)] == [1, 2, 3]
+    model.set_state(y=ones * 9)
+    assert model(ones)[0] == 10
+
+
+LOAD = """
+import sys, numpy, ullage
+try:
+    model = ullage.load(sys.argv[1])
+    y = model(*[numpy.ones(t.shape, t.dtype) for t in model.inputs])
+    print(f"{model.arena_bytes} {y.sum():.4g}")
+except ullage.RunError as error:
+    print(error)
+"""
+LACKS = [
+    ({"UL_EMULATE_NO_DEVICE": "1"}, "there is no device to run on"),
+    ({"UL_EMULATE_NO_DRIVER": "1"}, "there is no device to run on"),
+    ({"UL_EMULATE_OLD_DRIVER": "1"}, "the device's driver is older than the program needs (needed 13000, available 12020)"),
+    ({"UL_EMULATE_OLD_DEVICE": "1"}, "the device is older than the program needs (needed 80, available 75)"),
+    ({"UL_EMULATE_FREE_BYTES": "1000"}, "the device has too little free memory (needed SIZE, available 0)"),
+    ({"UL_EMULATE_NO_CUBLAS": "1"}, "a library that the program calls is not installed: cuBLASLt of the"),
+    ({"UL_EMULATE_NO_CUDNN": "1", "MODEL": "digits"}, "a library that the program calls is not installed: cuDNN was not found"),
+    ({"UL_EMULATE_FAIL_KERNEL": "k", "MODEL": "gather"}, "the device failed: unspecified launch failure"),
+]  # fmt: skip
+
+
+def test_what_a_device_lacks():
+    """Each is an answer of one line; the process goes on and ends as it should."""
+    size = str(ullage.load(library("product")).arena_bytes)
+    for environment, text in LACKS:
+        code, said = child(LOAD, library(environment.get("MODEL", "product")), **environment)
+        assert code == 0 and said.startswith(text.replace("SIZE", size)) and "\n" not in said, (environment, said)
+
+
+def emulation():
+    """The device that all libraries of this process have."""
+    ullage.load(library("digits"))
+    with open("/proc/self/maps", encoding="utf-8") as file:
+        path = next(line.split()[-1] for line in file if line.rstrip().endswith("libul_emulate.so"))
+    return ctypes.CDLL(path)
+
+
+def free_bytes(device):
+    free, all_bytes = ctypes.c_size_t(), ctypes.c_size_t()
+    assert device.cudaMemGetInfo(ctypes.byref(free), ctypes.byref(all_bytes)) == 0
+    return free.value
+
+
+def begun(functions, arena, size):
+    """What model_begin answers for an arena of the caller's, and the handle."""
+    functions.model_failure_bytes.restype = ctypes.c_size_t
+    failure, handle = ctypes.create_string_buffer(functions.model_failure_bytes()), ctypes.c_void_p()
+    code = functions.model_begin(ctypes.byref(handle), arena, ctypes.c_size_t(size), None, ctypes.c_size_t(0), None, failure)
+    text = ctypes.create_string_buffer(300)
+    functions.model_failure_text(failure, text, len(text))
+    return handle if code == 0 else None, text.value.decode()
+
+
+def test_an_arena_of_the_caller():
+    device, functions = emulation(), ctypes.CDLL(library("digits"))
+    size = ullage.load(library("digits")).arena_bytes
+    place, host = ctypes.c_void_p(), ctypes.create_string_buffer(size + 512)
+    assert device.cudaMalloc(ctypes.byref(place), ctypes.c_size_t(size + 256)) == 0
+    aligned = ctypes.addressof(host) + 255 & ~255
+    for arena, of, text in [(place, size - 1, f"the arena is too small (needed {size}, available {size - 1})"),
+                            (ctypes.c_void_p(place.value + 8), size, "the arena is not aligned as the model needs it (needed 64, available 8)"),
+                            (ctypes.c_void_p(aligned), size, "the arena is not memory of the device")]:  # fmt: skip
+        handle, said = begun(functions, arena, of)
+        assert handle is None and said.startswith(text), said
+    handle, said = begun(functions, place, size)
+    x, y = digits()
+    got = numpy.empty_like(y)
+    pointers = [(ctypes.c_void_p * 1)(a.ctypes.data) for a in (x, got)]
+    assert handle is not None and functions.model_run(handle, *pointers, None) == 0, said
+    functions.model_end(handle)
+    assert close(got, y) and device.cudaFree(place) == 0
+
+
+def test_libraries_side_by_side():
+    """Names of one are not those of another, loaded for all to see as well."""
+    x, y = digits()
+    rows, index = numpy.arange(15, dtype=numpy.float32).reshape(5, 3), numpy.array([3, 1])
+    for name in ("gather", "digits", "total"):
+        ctypes.CDLL(library(name), os.RTLD_NOW | os.RTLD_GLOBAL)
+    models = {name: ullage.load(library(name)) for name in ("digits", "gather", "total")}
+    again = ullage.load(library("digits"))
+    for _ in range(2):
+        assert close(models["digits"](x), y) and (models["gather"](rows, index) == rows[index]).all()
+        assert (again(x) == models["digits"](x)).all()
+    del models["digits"]
+    gc.collect()
+    assert close(again(x), y)
+
+
+UNLOADED = """
+import ctypes, gc, sys, numpy, ullage
+def maps():
+    with open("/proc/self/maps") as file:
+        return file.read()
+def load(path, arenas):
+    return ullage.load(path, arenas=arenas)
+def call(model):
+    model(*[numpy.zeros(t.shape, t.dtype) for t in model.inputs])
+first = load(sys.argv[1], 1)
+device = ctypes.CDLL(next(w for w in maps().split() if w.endswith("libul_emulate.so")))
+def free():
+    sizes = (ctypes.c_size_t * 2)()
+    assert device.cudaMemGetInfo(ctypes.byref(sizes, 0), ctypes.byref(sizes, 8)) == 0
+    return sizes[0]
+del first
+gc.collect()
+before = free()
+for path in sys.argv[1:]:
+    model = load(path, 1)
+    call(model)
+    assert free() < before and path in maps()
+    del model
+    gc.collect()
+    assert free() == before, (free(), before)
+    assert path not in maps()
+"""
+
+
+def check_unloading(*names):
+    log = os.path.join(WORK.name, "log")
+    if os.path.exists(log):
+        os.remove(log)
+    code, said = child(UNLOADED, *map(library, names), UL_EMULATE_LOG=log)
+    assert code == 0, said
+    with open(log, encoding="utf-8") as file:
+        counts = collections.Counter(line.strip() for line in file)
+    pairs = {"malloc ": "free ", "host_alloc ": "host_free ", "new stream": "end stream", "new event": "end event",
+             "instantiate": "end graph"}  # fmt: skip
+    assert counts["new stream"] > 0
+    for begin, end in pairs.items():
+        taken = {line.replace(begin, end, 1): count for line, count in counts.items() if line.startswith(begin)}
+        assert taken == {line: counts[line] for line in taken}, (begin, counts)
+
+
+def test_unloading_gives_all_back():
+    check_unloading("digits")
+
+
+def test_unloading_one_after_the_other():
+    check_unloading("gather", "product", "total", "gather")
+
+
+FORKED = """
+import os, signal, sys, numpy, ullage
+model = ullage.load(sys.argv[1])
+x = numpy.ones(model.inputs[0].shape, model.inputs[0].dtype)
+y = model(x)
+child = os.fork()
+if child == 0:
+    signal.alarm(60)
+    for again in (lambda: model(x), lambda: ullage.load(sys.argv[1])):
+        try:
+            again()
+        except ullage.RunError as error:
+            print(error, flush=True)
+    del model, again
+    os._exit(9)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+assert (model(x) == y).all()
+"""
+
+
+def test_a_fork_is_explained():
+    """The child has no device, and takes nothing from its parent."""
+    code, said = child(FORKED, library("digits"))
+    lines = said.split("\n")
+    assert code == 0 and len(lines) == 2, said
+    assert all(line.startswith("the device failed: ") and "forked" in line and "spawn" in line for line in lines), said
+
+
+def in_threads(count, call):
+    """call(number) in so many threads at once; what they returned."""
+    results = [None] * count
+
+    def one(number):
+        results[number] = call(number)
+
+    threads = [threading.Thread(target=one, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
+
+
+def test_threads():
+    """Calls at once have the results of calls in turn, in an arena each and in one."""
+    x, y = digits()
+    given = [x * (1 + i / 8) for i in range(6)]
+    plain = ullage.load(library("digits"))
+    want = [plain(a) for a in given]
+    for arenas in (1, 4):
+        model = ullage.load(library("digits"), arenas=arenas)
+        for got in in_threads(6, lambda i, model=model: [model(given[i]) for _ in range(3)]):
+            assert any(all((a == w).all() for a in got) for w in want)
+    loaded = in_threads(4, lambda i: ullage.load(library("digits"))(x))
+    assert all(close(got, y) for got in loaded)
+
+
+def test_buffers_of_the_host_where_the_device_reads():
+    """io='caller' wants memory of the device; arrays are none."""
+    model = ullage.compile(gather(), io="caller", **FAST)
+    arrays = [numpy.zeros((5, 3), numpy.float32), numpy.zeros(2, numpy.int64)]
+    cases.raises(ullage.RunError, lambda: model(*arrays), "input buffer is not memory of the device", ": x")
+
+
+if __name__ == "__main__":
+    cases.run(globals())
