@@ -126,6 +126,15 @@ void ul_emit_cmakelists(struct ul_emitter *emitter)
                    name, public_headers(emitter), name, name, name, name);
 }
 
+/* What a program needs behind the archive. Of a device its runtime too, and that of C++, which the
+ * device's compiler adds where it links. */
+static const char *behind_archive(const struct ul_emitter *emitter,
+                                  const struct ul_emit_build *with, const char *of_device)
+{
+    return ul_arena_printf(emitter->arena, "%s%s%s", is_on_device(emitter) ? of_device : "",
+                           with->has_threads ? " -fopenmp" : "", with->libraries);
+}
+
 void ul_emit_cmake_config(struct ul_emitter *emitter)
 {
     const struct ul_emit_build with = emitter->language->build(emitter);
@@ -140,13 +149,17 @@ void ul_emit_cmake_config(struct ul_emitter *emitter)
         "      INTERFACE_INCLUDE_DIRECTORIES \"${_%s_prefix}/include/%s\")\n"
         "  if(EXISTS \"${_%s_prefix}/lib/lib%s.so\")\n"
         "    set_target_properties(%s::%s PROPERTIES\n"
-        "        IMPORTED_LOCATION \"${_%s_prefix}/lib/lib%s.so\")\n  else()\n"
+        "        IMPORTED_LOCATION \"${_%s_prefix}/lib/lib%s.so\")\n  else()\n%s"
         "    set_target_properties(%s::%s PROPERTIES\n"
         "        IMPORTED_LOCATION \"${_%s_prefix}/lib/lib%s.a\"\n"
-        "        INTERFACE_LINK_LIBRARIES \"%s%s\")\n  endif()\nendif()\n",
+        "        INTERFACE_LINK_LIBRARIES \"%s\")\n  endif()\nendif()\n",
         name, name, name, name, name, name, name, name, name, name, name, name, name, name, name,
-        name, name, name, name, name, name, name, list(emitter, with.libraries),
-        with.has_threads ? ";-fopenmp" : "");
+        name, name, name,
+        is_on_device(emitter) ? "    include(CMakeFindDependencyMacro)\n"
+                                "    find_dependency(CUDAToolkit)\n"
+                              : "",
+        name, name, name, name,
+        list(emitter, behind_archive(emitter, &with, " CUDA::cudart_static -lstdc++")));
 }
 
 void ul_emit_pkg_config(struct ul_emitter *emitter)
@@ -157,8 +170,9 @@ void ul_emit_pkg_config(struct ul_emitter *emitter)
                    "# " UL_EMIT_SPDX "\nprefix=${pcfiledir}/../..\n\nName: %s\n"
                    "Description: a model, compiled by ullage\nVersion: " UL_VERSION "\n"
                    "Cflags: -I${prefix}/include/%s\nLibs: -L${prefix}/lib -l%s\n"
-                   "Libs.private:%s%s\n",
-                   name, name, name, with.has_threads ? " -fopenmp" : "", with.libraries);
+                   "Libs.private:%s\n",
+                   name, name, name,
+                   behind_archive(emitter, &with, " -lcudart_static -lrt -lpthread -lstdc++"));
 }
 
 void ul_emit_install_rules(struct ul_emitter *emitter)

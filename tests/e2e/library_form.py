@@ -86,8 +86,9 @@ class Caller:
         self.work = work
         with open(os.path.join(HERE, "shared_library.cc"), encoding="ascii") as file:
             text = file.read().replace("model_", "digits_").replace("model.h", "digits.h").replace("MODEL_", "DIGITS_")
-        if target == "cuda":  # whose handle is a context
+        if target == "cuda":  # whose handle is a context, with an arena that it takes itself
             text = text.replace("run(handle,", "run(static_cast<ul_context *>(handle),")
+            text = text.replace("&handle, arena, digits_arena_bytes()", "&handle, nullptr, 0")
         self.put("caller.cc", text)
         # Tensors of ONNX end in their raw data: 16 images of 64 floats, 16 times 10 scores.
         self.put("x.raw", read(os.path.join(DIGITS, "test_data_set_0", "input_0.pb"))[-16 * 64 * 4 :])
@@ -111,10 +112,10 @@ class Caller:
         return folder, os.path.join(folder, "b"), ["cmake", "-S", folder, "-B", os.path.join(folder, "b"), *options]
 
 
-def link(caller, opt, name, static):
+def link(caller, opt, name, static, *more):
     pc = {"PKG_CONFIG_PATH": os.path.join(opt, "lib", "pkgconfig")}
     flags = run(["pkg-config", *(["--static"] if static else []), "--cflags", "--libs", "digits"], caller.work, **pc).split()
-    run(["g++", "-std=c++17", "-Wall", "-Wextra", "-pedantic", "-Werror", "-o", name, "caller.cc", *flags], caller.work)
+    run(["g++", "-std=c++17", "-Wall", "-Wextra", "-pedantic", "-Werror", "-o", name, "caller.cc", *flags, *more], caller.work)
     return os.path.join(caller.work, name)
 
 
@@ -152,6 +153,29 @@ def check_within(caller, folder, scores):
     caller.check(os.path.join(build, "caller"), scores)
 
 
+def check_device(caller, folder):
+    """By CUDA's own compiler, which needs no device to be there: as a shared library and as an archive,
+    found by pkg-config and by CMake. The program answers, or says that there is no device."""
+    nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
+    cuda = os.path.join(os.path.dirname(os.path.realpath(nvcc)), "..")
+    for shared in ("ON", "OFF"):
+        build, opt = (os.path.join(caller.work, name + shared) for name in ("b", "opt"))
+        run(["cmake", "-S", folder, "-B", build, f"-DBUILD_SHARED_LIBS={shared}", "-DCMAKE_CUDA_ARCHITECTURES=90",
+             f"-DCMAKE_CUDA_COMPILER={nvcc}", "-DCMAKE_C_FLAGS=-Wall -Wextra -Werror",
+             "-DCMAKE_CUDA_FLAGS=-Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Werror"], caller.work)  # fmt: skip
+        run(["cmake", "--build", build, "-j2"], caller.work)
+        run(["cmake", "--install", build, "--prefix", opt], caller.work)
+        programs = [link(caller, opt, f"by_cmake{shared}", shared == "OFF", f"-L{cuda}/lib64")]
+        _, build, configure = caller.project(f"found{shared}", PROJECT, f"-DCMAKE_PREFIX_PATH={opt}", f"-DCUDAToolkit_ROOT={cuda}")
+        run(configure, caller.work)
+        run(["cmake", "--build", build], caller.work)
+        for program in (*programs, os.path.join(build, "caller")):
+            done = subprocess.run([program, "x.raw", "y.raw"], capture_output=True, text=True, cwd=caller.work, check=False,
+                                  env={**os.environ, "LD_LIBRARY_PATH": os.path.join(opt, "lib")})  # fmt: skip
+            expect(f"{program}: {done.returncode} {done.stderr}",
+                   done.returncode == 0 or (done.returncode == 1 and "device" in done.stderr))  # fmt: skip
+
+
 def check(ullage, target, within, work):
     folder = os.path.join(work, "digits")
     command = [ullage, "compile", os.path.join(DIGITS, "digits.onnx"), "--target", target, "--dim", "N=16", "--prefix",
@@ -160,12 +184,8 @@ def check(ullage, target, within, work):
     run(command, work)  # over an earlier result
     check_files(folder, target)
     caller = Caller(work, target)
-    if target == "cuda":  # which needs no device to be built
-        run(["cmake", "-S", folder, "-B", "b", "-DBUILD_SHARED_LIBS=ON", "-DCMAKE_CUDA_ARCHITECTURES=90",
-             *([] if shutil.which("nvcc") else ["-DCMAKE_CUDA_COMPILER=/usr/local/cuda/bin/nvcc"])], work)  # fmt: skip
-        run(["cmake", "--build", "b", "-j2"], work)
-        run(["cmake", "--install", "b", "--prefix", os.path.join(work, "opt")], work)
-        link(caller, os.path.join(work, "opt"), "by_cmake", False)
+    if target == "cuda":
+        check_device(caller, folder)
         return
     check_aliasing(folder)
     scores = check_make(caller, folder, os.path.join(work, "opt"))
