@@ -24,6 +24,12 @@ int ul_out_of_memory(const struct ul_session *s, uint64_t size_bytes)
     return ul_error(s, UL_EXIT_NO_FIT, "cannot get %s of memory", ul_size_text(size, size_bytes));
 }
 
+const char *ul_speed_text(char buffer[UL_SIZE_TEXT_BYTES], double per_second)
+{
+    snprintf(buffer, UL_SIZE_TEXT_BYTES, per_second < 10 ? "%.2g" : "%.0f", per_second);
+    return buffer;
+}
+
 const char *ul_size_text(char buffer[UL_SIZE_TEXT_BYTES], uint64_t bytes)
 {
     double mib = (double)bytes / 1048576.0;

@@ -83,6 +83,8 @@ int ul_out_of_memory(const struct ul_session *s, uint64_t size_bytes);
 const char *ul_shown(char buffer[UL_SHOWN_BYTES], const char *text);
 /* "12.34 MiB = 12939428 bytes", below 1 KiB "17 bytes": how texts give sizes. */
 const char *ul_size_text(char buffer[UL_SIZE_TEXT_BYTES], uint64_t bytes);
+/* "542", "4.2", "0.042": how many a second, with two digits at least. */
+const char *ul_speed_text(char buffer[UL_SIZE_TEXT_BYTES], double per_second);
 
 /* ---- ul_types.c ---- */
 struct ul_type_info {

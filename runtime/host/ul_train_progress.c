@@ -56,6 +56,7 @@ static bool has_accuracy(const struct ul_training_run *run)
 static void draw(const struct ul_training_run *run, struct ul_progress *progress,
                  const struct ul_outcome *outcome)
 {
+    char speed[UL_SIZE_TEXT_BYTES];
     double at = ul_now();
     double done = (double)(run->trainer.step - progress->first_step);
     double step_seconds = (at - progress->begin_seconds) / done;
@@ -69,8 +70,9 @@ static void draw(const struct ul_training_run *run, struct ul_progress *progress
             run->step_count, outcome->loss);
     if (has_accuracy(run))
         fprintf(stderr, ", %.1f %% right", percent(progress->correct_count, progress->label_count));
-    fprintf(stderr, ", %.0f samples/s, %" PRIu64 ":%02" PRIu64 " left ",
-            (double)run->batch_samples / step_seconds, (uint64_t)left / 60, (uint64_t)left % 60);
+    fprintf(stderr, ", %s samples/s, %" PRIu64 ":%02" PRIu64 " left ",
+            ul_speed_text(speed, (double)run->batch_samples / step_seconds), (uint64_t)left / 60,
+            (uint64_t)left % 60);
     fflush(stderr);
 }
 
@@ -104,6 +106,7 @@ void ul_progress_step(const struct ul_training_run *run, struct ul_progress *pro
 int ul_progress_epoch(const struct ul_training_run *run, struct ul_progress *progress,
                       const struct ul_outcome *held_out)
 {
+    char speed[UL_SIZE_TEXT_BYTES];
     double seconds = progress->trained_seconds - progress->epoch_seconds;
     if (progress->epoch_steps == 0)
         return UL_EXIT_OK;
@@ -115,7 +118,7 @@ int ul_progress_epoch(const struct ul_training_run *run, struct ul_progress *pro
            progress->loss_sum / progress->weight);
     if (has_accuracy(run))
         printf(", %.2f %% right", percent(progress->correct_count, progress->label_count));
-    printf(", %.0f samples/s", (double)progress->sample_count / seconds);
+    printf(", %s samples/s", ul_speed_text(speed, (double)progress->sample_count / seconds));
     if (ul_train_has_scale(run->training))
         printf(", loss scale %g, %" PRIu64 " steps skipped", (double)run->loss_scale,
                progress->skipped_count);

@@ -29,8 +29,20 @@ static void print(const float *values, char *text, size_t text_bytes)
     fclose(file);
 }
 
+/* A trainer of some seconds a sample is not one of none a second. */
+static void check_speed(double per_second, const char *wanted)
+{
+    char buffer[UL_SIZE_TEXT_BYTES];
+    CHECK(strcmp(ul_speed_text(buffer, per_second), wanted) == 0);
+}
+
 int main(void)
 {
+    check_speed(0.042, "0.042");
+    check_speed(0.4, "0.4");
+    check_speed(4.25, "4.2");
+    check_speed(9.99, "10");
+    check_speed(541.6, "542");
     char text[2000];
     float values[20];
     for (int i = 0; i < 20; i++)
