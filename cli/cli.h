@@ -79,6 +79,25 @@ void ul_cli_put_option_help(struct ul_text *text, const struct ul_option *row);
 /* facts.c: what help and manual pages say beside the options, each list ended by a name that is
  * NULL. */
 
+/* What is no command of the list: `option` behind the command, "help" or nothing. */
+struct ul_cli_form {
+    const char *command, *option;
+    const char *argument; /* or NULL */
+    const char *what;
+};
+extern const struct ul_cli_form ul_cli_forms[];
+/* "help --man [COMMAND]" */
+const char *ul_cli_form_text(struct ul_arena *arena, const struct ul_cli_form *form);
+
+/* What prints completion for a shell on standard output. */
+struct ul_cli_shell {
+    const char *name;
+    void (*complete)(const struct ul_cli_command *const *commands, uint32_t count);
+};
+extern const struct ul_cli_shell ul_cli_shells[];
+/* "bash zsh", with something else between them. */
+const char *ul_cli_shell_names(struct ul_arena *arena, const char *between);
+
 struct ul_cli_fact {
     const char *name;
     uint32_t commands; /* enum ul_option_command, of those that it is for; 0: of all */
@@ -86,8 +105,7 @@ struct ul_cli_fact {
 };
 /* What the program is for, as the part of a sentence. */
 extern const char ul_cli_about[];
-extern const struct ul_cli_fact ul_cli_help_forms[], ul_cli_exit_codes[], ul_cli_environment[],
-    ul_cli_files[];
+extern const struct ul_cli_fact ul_cli_exit_codes[], ul_cli_environment[], ul_cli_files[];
 
 /* man.c: a manual page on standard output, of a command, or of the program (NULL), in the macros
  * of man(7). The same bytes at any time. */
@@ -102,6 +120,7 @@ void ul_cli_complete_zsh(const struct ul_cli_command *const *commands, uint32_t 
 
 enum ul_cli_candidate_kind {
     UL_CANDIDATE_WORD,  /* `text` itself */
+    UL_CANDIDATE_BEGIN, /* a word that begins with `text`, as in "output:" */
     UL_CANDIDATE_FILE,  /* a file whose name ends with a dot and `text`; "": any */
     UL_CANDIDATE_FOLDER /* any folder */
 };
@@ -112,7 +131,7 @@ struct ul_cli_candidates {
         const char *text;
     } * items;
 };
-/* Of an option that takes a value; appended. */
+/* Of an option that takes a value; appended in the order of their kinds, none twice. */
 void ul_cli_add_values(struct ul_arena *arena, const struct ul_option *row,
                        struct ul_cli_candidates *candidates);
 void ul_cli_add_files(struct ul_arena *arena, const struct ul_cli_command *command,

@@ -4,8 +4,6 @@
 #include "planner/model/effort.h"
 #include "planner/pack/pack.h"
 
-static const uint64_t default_work = (uint64_t)6 << 30; /* element visits: about a minute */
-
 static void put_json(struct ul_text *text, const struct ul_pack_result *result,
                      const struct ul_pack_table *table, double seconds)
 {
@@ -77,7 +75,7 @@ static enum ul_status pack(struct ul_cli_job *job)
                            "give one problem: ullage pack PROBLEM.csv");
     struct ul_pack_options packing = {.method = options->pack,
                                       .capacity_bytes = job->options.capacity_bytes,
-                                      .work_limit = default_work,
+                                      .work_limit = UL_WORK_PACK_ALONE,
                                       .time_limit_seconds = options->time_limit_seconds};
     if (packing.method == UL_PACK_NONE)
         return ul_diag_set(&job->compile.diag, UL_USAGE,

@@ -8,6 +8,9 @@
 static void add(struct ul_arena *arena, struct ul_cli_candidates *candidates,
                 enum ul_cli_candidate_kind kind, const char *text)
 {
+    for (uint32_t i = 0; i < candidates->count; i++)
+        if (candidates->items[i].kind == kind && strcmp(candidates->items[i].text, text) == 0)
+            return;
     UL_GROW(arena, candidates->items, candidates->count, candidates->capacity);
     candidates->items[candidates->count++] = (struct ul_cli_candidate){.kind = kind, .text = text};
 }
@@ -19,16 +22,28 @@ static const char *ending(const char *argument)
     return dot != NULL && islower((unsigned char)dot[1]) ? dot + 1 : "";
 }
 
+/* The words of a row; of those that only begin so, what is in front of what nobody knows. */
+static void add_words(struct ul_arena *arena, const struct ul_option *row,
+                      struct ul_cli_candidates *candidates)
+{
+    const char *word;
+    for (uint32_t i = 0; (word = row->words(i).word) != NULL; i++)
+        if (strchr(word, ':') == NULL)
+            add(arena, candidates, UL_CANDIDATE_WORD, word);
+    for (uint32_t i = 0; (word = row->words(i).word) != NULL; i++)
+        if (strchr(word, ':') != NULL)
+            add(arena, candidates, UL_CANDIDATE_BEGIN,
+                ul_arena_printf(arena, "%.*s", (int)(strchr(word, ':') + 1 - word), word));
+}
+
 void ul_cli_add_values(struct ul_arena *arena, const struct ul_option *row,
                        struct ul_cli_candidates *candidates)
 {
-    unsigned value;
-    const char *word;
     UL_ASSERT(row->kind != UL_OPTION_FLAG && row->argument != NULL);
-    for (uint32_t i = 0; row->words != NULL && (word = row->words(i, &value)) != NULL; i++)
-        add(arena, candidates, UL_CANDIDATE_WORD, word);
     if (row->open != NULL)
         add(arena, candidates, UL_CANDIDATE_WORD, row->open);
+    if (row->words != NULL)
+        add_words(arena, row, candidates);
     if (strcmp(row->argument, "DIR") == 0)
         add(arena, candidates, UL_CANDIDATE_FOLDER, "");
     else if (row->kind == UL_OPTION_INPUT || row->kind == UL_OPTION_RESULT ||

@@ -3,7 +3,10 @@
  * that reads them. It needs nothing but bash itself. */
 #include "cli/cli.h"
 
-/* Words of the tables: a word to offer, @ENDING a file whose name ends so, @/ a folder. */
+#include <string.h>
+
+/* Words of the tables: a word to offer, with a colon at its end what one begins with; @ENDING a
+ * file whose name ends so, @/ a folder. */
 static const char driver[] =
     "# What of these begins as the word at the cursor; PREFIX stands in front of each.\n"
     "_ullage_offer() # PREFIX CURRENT TOKEN...\n"
@@ -20,6 +23,7 @@ static const char driver[] =
     "        *) [[ $token != \"$current\"* ]] || more=(\"$prefix$token\") ;;\n"
     "        esac\n"
     "        [[ $token != @* ]] || compopt -o filenames 2>/dev/null\n"
+    "        [[ $token != *: || ${#more[@]} == 0 ]] || compopt -o nospace 2>/dev/null\n"
     "        COMPREPLY+=(\"${more[@]}\")\n"
     "    done\n"
     "}\n"
@@ -34,6 +38,8 @@ static const char driver[] =
     "        before=${COMP_WORDS[COMP_CWORD - 2]}\n"
     "    elif [[ $current == = ]]; then\n"
     "        current=\n"
+    "    elif [[ $current == : || $before == : ]]; then # and of NAME:WHAT, which nobody knows\n"
+    "        return\n"
     "    fi\n"
     "    local - # what is set here is set back at the end\n"
     "    set -f\n"
@@ -56,9 +62,9 @@ static void put_candidates(struct ul_text *text, const struct ul_cli_candidates 
     for (uint32_t i = 0; i < candidates->count; i++) {
         const struct ul_cli_candidate *item = &candidates->items[i];
         ul_text_printf(text, "%s%s%s", i == 0 ? "" : " ",
-                       item->kind == UL_CANDIDATE_WORD     ? ""
-                       : item->kind == UL_CANDIDATE_FOLDER ? "@/"
-                                                           : "@",
+                       item->kind == UL_CANDIDATE_FOLDER ? "@/"
+                       : item->kind == UL_CANDIDATE_FILE ? "@"
+                                                         : "",
                        item->text);
     }
 }
@@ -75,7 +81,10 @@ static void put_words(struct ul_text *text, const struct ul_cli_command *const *
             ul_text_printf(text, "--%s ", row->name);
         ul_text_put(text, "--help' ;;\n");
     }
-    ul_text_put(text, "    help) echo '--man --completion --json' ;;\n    *) echo '");
+    ul_text_put(text, "    help) echo '");
+    for (const struct ul_cli_form *form = ul_cli_forms; form->option != NULL; form++)
+        ul_text_printf(text, "%s ", strcmp(form->command, "help") == 0 ? form->option : "");
+    ul_text_put(text, "' ;;\n    *) echo '");
     for (uint32_t c = 0; c < count; c++)
         ul_text_printf(text, "%s ", commands[c]->name);
     ul_text_put(text, "help --help --version' ;;\n    esac\n}\n\n");
@@ -127,8 +136,10 @@ void ul_cli_complete_bash(const struct ul_cli_command *const *commands, uint32_t
                        "_ullage_values() # OPTION\n{\n    case $1 in\n");
     put_table(&text, &ul_cli_option_table);
     put_table(&text, &ul_compile_option_table);
-    ul_text_put(&text, "    --man) _ullage_words '' ;;\n    --completion) echo 'bash zsh' ;;\n"
-                       "    *) return 1 ;;\n    esac\n}\n\n");
+    ul_text_printf(&text,
+                   "    --man) _ullage_words '' ;;\n    --completion) echo '%s' ;;\n"
+                   "    *) return 1 ;;\n    esac\n}\n\n",
+                   ul_cli_shell_names(&arena, " "));
     ul_text_put(&text, driver);
     ul_cli_print(&text);
     ul_arena_done(&arena);

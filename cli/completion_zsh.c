@@ -33,27 +33,37 @@ static void put_file_action(struct ul_text *text, const struct ul_cli_candidate 
     }
 }
 
-/* Words come first, then files. */
+/* What a word begins with has no blank behind it. */
+static void put_word_action(struct ul_text *text, const struct ul_cli_candidate *items,
+                            uint32_t count)
+{
+    bool begins = items[0].kind == UL_CANDIDATE_BEGIN;
+    ul_text_put(text, begins ? "_ullage_begins" : "(");
+    for (uint32_t i = 0; i < count; i++) {
+        ul_text_put(text, begins || i > 0 ? " " : "");
+        put_quoted(text, items[i].text);
+    }
+    ul_text_put(text, begins ? "" : ")");
+}
+
+/* An action for each kind, which come one after another. */
 static void put_action(struct ul_text *text, const struct ul_cli_candidates *candidates)
 {
-    uint32_t words = 0;
-    while (words < candidates->count && candidates->items[words].kind == UL_CANDIDATE_WORD)
-        words++;
-    bool both = words > 0 && words < candidates->count;
-    if (candidates->count == 0)
-        ul_text_put(text, " ");
-    if (both)
-        ul_text_put(text, "{_alternative \"names\\:name\\:");
-    for (uint32_t i = 0; i < words; i++)
-        ul_text_printf(text, "%s%s", i == 0 ? "(" : " ", candidates->items[i].text);
-    if (words > 0)
-        ul_text_put(text, ")");
-    if (both)
-        ul_text_put(text, "\" \"files\\:file\\:");
-    if (words < candidates->count)
-        put_file_action(text, candidates->items + words, candidates->count - words);
-    if (both)
-        ul_text_put(text, "\"}");
+    const struct ul_cli_candidate *items = candidates->items;
+    uint32_t count = candidates->count;
+    bool several = count > 0 && items[0].kind != items[count - 1].kind;
+    ul_text_put(text, count == 0 ? " " : several ? "{_alternative" : "");
+    for (uint32_t begin = 0, end; begin < count; begin = end) {
+        for (end = begin; end < count && items[end].kind == items[begin].kind;)
+            end++;
+        bool is_file =
+            items[begin].kind == UL_CANDIDATE_FILE || items[begin].kind == UL_CANDIDATE_FOLDER;
+        if (several)
+            ul_text_put(text, is_file ? " \"files\\:file\\:" : " \"names\\:name\\:");
+        (is_file ? put_file_action : put_word_action)(text, items + begin, end - begin);
+        ul_text_put(text, several ? "\"" : "");
+    }
+    ul_text_put(text, several ? "}" : "");
 }
 
 static bool is_repeatable(const struct ul_option *row)
@@ -100,6 +110,22 @@ static void put_command(struct ul_text *text, const struct ul_cli_command *comma
     ul_text_put(text, "            '(- *)'{-h,--help}'[explain the command]' ;;\n");
 }
 
+static void put_help(struct ul_text *text)
+{
+    ul_text_put(text, "        help)\n            _arguments \\\n");
+    for (const struct ul_cli_form *form = ul_cli_forms; form->option != NULL; form++) {
+        if (strcmp(form->command, "help") != 0)
+            continue;
+        ul_text_printf(text, "            '%s[", form->option);
+        put_quoted(text, form->what);
+        ul_text_put(text, "]");
+        if (form->argument != NULL && strcmp(form->argument, "SHELL") == 0)
+            ul_text_printf(text, ":shell:(%s)", ul_cli_shell_names(text->arena, " "));
+        ul_text_put(text, "' \\\n");
+    }
+    ul_text_put(text, "            '1:command:{_describe command commands}' ;;\n");
+}
+
 void ul_cli_complete_zsh(const struct ul_cli_command *const *commands, uint32_t count)
 {
     struct ul_arena arena;
@@ -108,6 +134,7 @@ void ul_cli_complete_zsh(const struct ul_cli_command *const *commands, uint32_t 
     ul_text_init(&text, &arena);
     ul_text_put(&text, "#compdef ullage\n"
                        "# Completion of ullage for zsh, made by: ullage help --completion zsh\n\n"
+                       "_ullage_begins() { compadd -S '' \"$@\" }\n\n"
                        "_ullage()\n{\n    local curcontext=$curcontext state line\n"
                        "    local -A opt_args\n    local -a commands=(\n");
     for (uint32_t i = 0; i < count; i++) {
@@ -124,12 +151,8 @@ void ul_cli_complete_zsh(const struct ul_cli_command *const *commands, uint32_t 
                        "    argument)\n        case $line[1] in\n");
     for (uint32_t i = 0; i < count; i++)
         put_command(&text, commands[i]);
-    ul_text_put(&text, "        help)\n            _arguments '--man[print a manual page]' "
-                       "'--json[print all options]' \\\n"
-                       "                '--completion[print a shell'\\''s completion]:shell:"
-                       "(bash zsh)' \\\n"
-                       "                '1:command:{_describe command commands}' ;;\n"
-                       "        esac ;;\n    esac\n}\n\n_ullage \"$@\"\n");
+    put_help(&text);
+    ul_text_put(&text, "        esac ;;\n    esac\n}\n\n_ullage \"$@\"\n");
     ul_cli_print(&text);
     ul_arena_done(&arena);
 }

@@ -6,13 +6,32 @@ const char ul_cli_about[] =
     "compiles an ONNX model into a program that runs in one preallocated buffer, and says "
     "beforehand, to the byte, how big that is.";
 
-const struct ul_cli_fact ul_cli_help_forms[] = {
-    {"COMMAND --help", 0, "explains a command, as help COMMAND does"},
-    {"help --man [COMMAND]", 0, "prints a manual page, of a command or of ullage"},
-    {"help --completion SHELL", 0, "prints completion for bash or zsh"},
-    {"help --json", 0, "prints all commands with their options as JSON"},
-    {"--version", 0, "prints the version"},
-    {NULL, 0, NULL}};
+const struct ul_cli_form ul_cli_forms[] = {
+    {"COMMAND", "--help", NULL, "explains a command, as help COMMAND does"},
+    {"help", "--man", "[COMMAND]", "prints a manual page, of a command or of ullage"},
+    {"help", "--completion", "SHELL", "prints completion for a shell"},
+    {"help", "--json", NULL, "prints all commands with their options as JSON"},
+    {"", "--version", NULL, "prints the version"},
+    {NULL, NULL, NULL, NULL}};
+
+const struct ul_cli_shell ul_cli_shells[] = {
+    {"bash", ul_cli_complete_bash}, {"zsh", ul_cli_complete_zsh}, {NULL, NULL}};
+
+const char *ul_cli_form_text(struct ul_arena *arena, const struct ul_cli_form *form)
+{
+    return ul_arena_printf(arena, "%s%s%s%s%s", form->command, form->command[0] != '\0' ? " " : "",
+                           form->option, form->argument != NULL ? " " : "",
+                           form->argument != NULL ? form->argument : "");
+}
+
+const char *ul_cli_shell_names(struct ul_arena *arena, const char *between)
+{
+    struct ul_text text;
+    ul_text_init(&text, arena);
+    for (const struct ul_cli_shell *at = ul_cli_shells; at->name != NULL; at++)
+        ul_text_printf(&text, "%s%s", at == ul_cli_shells ? "" : between, at->name);
+    return text.data;
+}
 
 const struct ul_cli_fact ul_cli_exit_codes[] = {
     {"0", 0, "done; a plan fits its budget"},

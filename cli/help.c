@@ -52,26 +52,10 @@ static void put_row(struct ul_text *text, const char *left, const char *right)
     put_folded(text, right, LEFT_COLUMNS);
 }
 
-/* The word that is meant where none is given. */
-static const char *default_word(const struct ul_option *row)
-{
-    unsigned value;
-    const char *word;
-    for (uint32_t i = 0; (word = row->words(i, &value)) != NULL; i++) {
-        if (value == 0)
-            return word;
-    }
-    return "";
-}
-
 void ul_cli_put_option_help(struct ul_text *text, const struct ul_option *row)
 {
     ul_text_put(text, row->help);
-    if (row->kind == UL_OPTION_WORD) {
-        ul_text_put(text, "; ");
-        ul_option_put_words(text, row);
-        ul_text_printf(text, " (default %s)", default_word(row));
-    }
+    ul_option_explain_words(text, row);
 }
 
 static void put_option(struct ul_text *text, const struct ul_option *row)
@@ -152,8 +136,8 @@ void ul_cli_help_all(FILE *stream, const struct ul_cli_command *const *commands,
         put_folded(&text, commands[i]->summary, COMMAND_COLUMNS);
     }
     ul_text_put(&text, "\nhelp:\n");
-    for (const struct ul_cli_fact *form = ul_cli_help_forms; form->name != NULL; form++)
-        put_row(&text, form->name, form->what);
+    for (const struct ul_cli_form *form = ul_cli_forms; form->option != NULL; form++)
+        put_row(&text, ul_cli_form_text(&arena, form), form->what);
     fwrite(text.data, 1, text.length, stream);
     fflush(stream);
     ul_arena_done(&arena);

@@ -19,10 +19,9 @@ static void put_member(struct ul_text *text, const char *key, const char *value)
 
 static void put_words(struct ul_text *text, const struct ul_option *row)
 {
-    unsigned value;
     const char *word;
     ul_text_put(text, ", \"words\": [");
-    for (uint32_t i = 0; (word = row->words(i, &value)) != NULL; i++) {
+    for (uint32_t i = 0; (word = row->words(i).word) != NULL; i++) {
         ul_text_put(text, i == 0 ? "" : ", ");
         ul_text_put_json(text, word);
     }
@@ -36,7 +35,7 @@ static void put_option(struct ul_text *text, const struct ul_option *row)
     put_member(text, "kind", kinds[row->kind]);
     if (row->argument != NULL)
         put_member(text, "argument", row->argument);
-    if (row->kind == UL_OPTION_WORD)
+    if (row->words != NULL)
         put_words(text, row);
     put_member(text, "help", row->help);
     ul_text_put(text, "}");

@@ -50,13 +50,14 @@ static bool is_help(const char *word)
 
 static enum ul_status print_completion(struct ul_cli_job *job, const char *shell)
 {
-    if (strcmp(shell, "bash") == 0)
-        ul_cli_complete_bash(commands, COMMAND_COUNT);
-    else if (strcmp(shell, "zsh") == 0)
-        ul_cli_complete_zsh(commands, COMMAND_COUNT);
-    else
-        return ul_diag_set(&job->compile.diag, UL_USAGE, "help --completion: give bash or zsh");
-    return UL_OK;
+    for (const struct ul_cli_shell *at = ul_cli_shells; at->name != NULL; at++) {
+        if (strcmp(shell, at->name) == 0) {
+            at->complete(commands, COMMAND_COUNT);
+            return UL_OK;
+        }
+    }
+    return ul_diag_set(&job->compile.diag, UL_USAGE, "help --completion: give %s",
+                       ul_cli_shell_names(&job->compile.keep, " or "));
 }
 
 /* What the words after "help" ask for. */

@@ -161,9 +161,9 @@ static void put_program(struct ul_text *text, const struct ul_cli_command *const
         put_line(text, commands[i]->summary);
     }
     ul_text_put(text, ".SS help\n");
-    for (const struct ul_cli_fact *form = ul_cli_help_forms; form->name != NULL; form++) {
+    for (const struct ul_cli_form *form = ul_cli_forms; form->option != NULL; form++) {
         ul_text_put(text, ".TP\n\\fBullage ");
-        put_words(text, form->name);
+        put_words(text, ul_cli_form_text(text->arena, form));
         ul_text_put(text, "\\fR\n");
         put_line(text, form->what);
     }

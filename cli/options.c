@@ -6,14 +6,14 @@
 #include <getopt.h>
 #include <string.h>
 
-static const char *advice_words(uint32_t index, unsigned *value)
+static struct ul_option_word advice_words(uint32_t index)
 {
-    static const char *const words[] = {
-        [UL_ADVICE_AUTO] = "auto", [UL_ADVICE_ON] = "on", [UL_ADVICE_OFF] = "off"};
-    if (index >= sizeof words / sizeof *words)
-        return NULL;
-    *value = index;
-    return words[index];
+    static const struct ul_option_word words[] = {
+        {"auto", UL_ADVICE_AUTO, "for text alone and --html"},
+        {"on", UL_ADVICE_ON, "always, in --json too"},
+        {"off", UL_ADVICE_OFF, "not at all"}};
+    return index < sizeof words / sizeof *words ? words[index]
+                                                : (struct ul_option_word){.value = 0};
 }
 
 static const struct ul_option rows[] = {

@@ -141,6 +141,11 @@ const struct ul_target *ul_target_find(const char *name)
     return NULL;
 }
 
+const struct ul_target *ul_target_default(void)
+{
+    return ul_target_find("cpu");
+}
+
 uint32_t ul_target_count(void)
 {
     return sizeof targets / sizeof *targets;

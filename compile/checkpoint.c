@@ -394,7 +394,8 @@ static enum ul_status keep_names(struct points *p)
 
 enum ul_status ul_compile_read_kept(struct ul_compile *compile, const struct ul_plan_kept **kept)
 {
-    const char *what = compile->options.checkpoint;
+    const char *said = compile->options.checkpoint;
+    unsigned what = said != NULL ? ul_compile_word("checkpoint", said) : UL_CHECKPOINT_NONE;
     uint32_t step_count = compile->program->step_count;
     struct ul_plan_kept *made = UL_NEW(&compile->keep, struct ul_plan_kept);
     uint32_t value_count = compile->graph.value_count;
@@ -404,7 +405,7 @@ enum ul_status ul_compile_read_kept(struct ul_compile *compile, const struct ul_
                        .problem = compile->program->problem,
                        .arena = &compile->keep};
     *kept = NULL;
-    if (what == NULL || strcmp(what, "none") == 0)
+    if (what == UL_CHECKPOINT_NONE)
         return UL_OK;
     p.is_kept = UL_NEW_ARRAY(p.arena, bool, step_count);
     p.forward = UL_NEW_ARRAY(p.arena, uint32_t, step_count);
@@ -414,11 +415,11 @@ enum ul_status ul_compile_read_kept(struct ul_compile *compile, const struct ul_
     find_forward(&p);
     *made = (struct ul_plan_kept){.is_forward = p.is_forward, .is_kept = p.is_kept};
     *kept = made;
-    if (strcmp(what, "sqrt") == 0)
+    if (what == UL_CHECKPOINT_SQRT)
         keep_sqrt(&p);
-    else if (strcmp(what, "products") == 0)
+    else if (what == UL_CHECKPOINT_PRODUCTS)
         keep_products(&p);
-    else if (strcmp(what, "blocks") == 0)
+    else if (what == UL_CHECKPOINT_BLOCKS)
         return keep_blocks(&p);
     else
         return keep_names(&p);

@@ -54,6 +54,16 @@ enum ul_budget_of { UL_BUDGET_PROCESS, UL_BUDGET_ARENA };
 /* AMP: of programs that train, with a loss scale. */
 enum ul_precision { UL_PRECISION_F32, UL_PRECISION_F16, UL_PRECISION_BF16, UL_PRECISION_AMP_F16 };
 enum ul_calibration { UL_CALIBRATION_MINMAX, UL_CALIBRATION_PERCENTILE, UL_CALIBRATION_ENTROPY };
+/* What the words of options mean that may also be something else, which is 0. */
+enum ul_checkpoint {
+    UL_CHECKPOINT_NAMES,
+    UL_CHECKPOINT_NONE,
+    UL_CHECKPOINT_PRODUCTS,
+    UL_CHECKPOINT_SQRT,
+    UL_CHECKPOINT_BLOCKS
+};
+enum ul_offload { UL_OFFLOAD_FILE, UL_OFFLOAD_NONE, UL_OFFLOAD_HOST };
+enum ul_march { UL_MARCH_NAMED, UL_MARCH_NATIVE, UL_MARCH_NONE };
 enum ul_cudnn_choice { UL_CUDNN_AUTO, UL_CUDNN_ON, UL_CUDNN_OFF, UL_CUDNN_FOUND };
 
 /* Zeroed fields are the defaults; the rows of options.def say what each is. */
@@ -69,9 +79,10 @@ extern const struct ul_option_table ul_compile_option_table;
 
 /* Whether a target has a use for the option. */
 bool ul_option_fits(const struct ul_option *row, const struct ul_target *target);
-/* Whether values may be offloaded; where they may, whether to memory of the host or to a file. */
+/* What the word means that is said of the option; 0 where it is none of its words. */
+unsigned ul_compile_word(const char *option, const char *said);
+/* Whether values may be offloaded. */
 bool ul_compile_offloads(const struct ul_compile_options *options);
-bool ul_compile_offloads_to_host(const char *offload);
 /* What the planner is asked for. */
 struct ul_plan_options ul_compile_planning(const struct ul_compile_options *options);
 

@@ -125,6 +125,7 @@ enum ul_status ul_compile_emit_options(struct ul_compile *compile, const char *d
 {
     const struct ul_compile_options *options = &compile->options;
     const char *march = options->march != NULL ? options->march : "native";
+    bool is_plain = ul_compile_word("march", march) == UL_MARCH_NONE;
     struct ul_footprint footprint = ul_compile_footprint(compile);
     UL_ASSERT(compile->program != NULL && compile->plan.reserved_bytes != NULL);
     *emit = (struct ul_emit_options){.prefix = options->prefix != NULL ? options->prefix : "model",
@@ -132,7 +133,7 @@ enum ul_status ul_compile_emit_options(struct ul_compile *compile, const char *d
                                      .plan_sha256 = compile->plan_sha256,
                                      .runtime_dir = runtime_directory(compile),
                                      .cflags = options->cflags != NULL ? options->cflags : "-O3",
-                                     .march = strcmp(march, "none") == 0 ? NULL : march,
+                                     .march = is_plain ? NULL : march,
                                      .onednn_cflags = ULLAGE_ONEDNN_CFLAGS,
                                      .onednn_libs = ULLAGE_ONEDNN_LIBS,
                                      .start_bytes = footprint.start_bytes,

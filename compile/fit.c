@@ -42,22 +42,17 @@ static const char *fitting_targets(struct ul_arena *arena, const struct ul_optio
 static enum ul_status find_target(struct ul_compile *compile)
 {
     struct ul_nearest nearest = {.word = compile->options.target};
+    const struct ul_option *row = ul_option_find(&ul_compile_option_table, "target");
     struct ul_text names;
     if (compile->options.target == NULL)
-        compile->options.target = "cpu";
+        compile->options.target = ul_target_default()->traits.name;
     if (ul_target_find(compile->options.target) != NULL)
         return UL_OK;
     ul_text_init(&names, &compile->keep);
-    for (uint32_t i = 0; i < ul_target_count(); i++) {
-        ul_nearest_offer(&nearest, ul_target_at(i)->traits.name);
-        ul_text_printf(&names, "%s%s",
-                       i == 0                      ? ""
-                       : i + 1 < ul_target_count() ? ", "
-                                                   : " and ",
-                       ul_target_at(i)->traits.name);
-    }
-    return ul_diag_set(&compile->diag, UL_UNSUPPORTED,
-                       "--target %s: this version of ullage has the targets %s%s",
+    UL_ASSERT(row != NULL);
+    ul_option_put_words(&names, row);
+    ul_option_offer_words(&nearest, row);
+    return ul_diag_set(&compile->diag, UL_UNSUPPORTED, "--target %s: expected %s%s",
                        ul_option_shown(&compile->keep, compile->options.target), names.data,
                        ul_nearest_text(&compile->keep, &nearest, ""));
 }

@@ -90,16 +90,58 @@ const char *ul_option_shown(struct ul_arena *arena, const char *text)
 
 /* ---- what a row takes ---- */
 
+/* Word `index`, then what else it takes. */
+static struct ul_option_word word_at(const struct ul_option *row, uint32_t index)
+{
+    struct ul_option_word word = row->words(index);
+    bool is_behind = word.word == NULL && (index == 0 || row->words(index - 1).word != NULL);
+    return is_behind ? row->other : word;
+}
+
+static const char *between(const struct ul_option *row, uint32_t index)
+{
+    return index == 0 ? "" : word_at(row, index + 1).word == NULL ? " or " : ", ";
+}
+
 void ul_option_put_words(struct ul_text *text, const struct ul_option *row)
 {
-    unsigned value;
     const char *word;
-    for (uint32_t i = 0; (word = row->words(i, &value)) != NULL; i++)
-        ul_text_printf(text, "%s%s",
-                       i == 0                              ? ""
-                       : row->words(i + 1, &value) == NULL ? " or "
-                                                           : ", ",
-                       word);
+    for (uint32_t i = 0; (word = word_at(row, i).word) != NULL; i++)
+        ul_text_printf(text, "%s%s", between(row, i), word);
+}
+
+void ul_option_explain_words(struct ul_text *text, const struct ul_option *row)
+{
+    struct ul_option_word word;
+    if (row->kind != UL_OPTION_WORD && !row->shows_words)
+        return;
+    for (uint32_t i = 0; (word = word_at(row, i)).word != NULL; i++) {
+        bool is_default = word.value == 0 && row->words(i).word != NULL;
+        const char *what = word.what != NULL ? word.what : "";
+        ul_text_printf(text, "%s%s", i == 0 ? "; " : between(row, i), word.word);
+        if (is_default || *what != '\0')
+            ul_text_printf(text, " (%s%s%s)", what, is_default && *what != '\0' ? "; " : "",
+                           is_default ? "the default" : "");
+    }
+}
+
+struct ul_option_word ul_option_find_word(const struct ul_option *row, const char *said)
+{
+    struct ul_option_word word;
+    for (uint32_t i = 0; (word = row->words(i)).word != NULL; i++) {
+        const char *colon = strchr(word.word, ':');
+        if (colon != NULL ? strncmp(word.word, said, (size_t)(colon + 1 - word.word)) == 0
+                          : strcmp(word.word, said) == 0)
+            break;
+    }
+    return word;
+}
+
+void ul_option_offer_words(struct ul_nearest *nearest, const struct ul_option *row)
+{
+    const char *word;
+    for (uint32_t i = 0; (word = row->words(i).word) != NULL; i++)
+        ul_nearest_offer(nearest, word);
 }
 
 static bool fits_number(const struct ul_option *row, uint64_t number)
@@ -213,15 +255,12 @@ static enum ul_status refuse(const struct reading *reading)
 static enum ul_status read_word(const struct reading *reading)
 {
     struct ul_nearest nearest = {.word = reading->value};
-    unsigned meaning;
-    const char *word;
-    for (uint32_t i = 0; (word = reading->row->words(i, &meaning)) != NULL; i++) {
-        ul_nearest_offer(&nearest, word);
-        if (strcmp(word, reading->value) != 0)
-            continue;
-        memcpy(field_of(reading->options, reading->row), &meaning, sizeof meaning);
+    struct ul_option_word word = ul_option_find_word(reading->row, reading->value);
+    if (word.word != NULL) {
+        memcpy(field_of(reading->options, reading->row), &word.value, sizeof word.value);
         return UL_OK;
     }
+    ul_option_offer_words(&nearest, reading->row);
     return refuse_near(reading, ul_nearest_text(reading->options->arena, &nearest, ""));
 }
 
@@ -394,14 +433,13 @@ static const char *word_text(const struct ul_options *options, const struct ul_o
                              uint32_t index)
 {
     unsigned value = word_of(options, row);
-    unsigned other;
-    const char *word;
+    struct ul_option_word word;
     (void)index;
-    for (uint32_t i = 0; (word = row->words(i, &other)) != NULL; i++) {
-        if (other == value)
-            return word;
+    for (uint32_t i = 0; (word = row->words(i)).word != NULL; i++) {
+        if (word.value == value)
+            break;
     }
-    return NULL;
+    return word.word;
 }
 
 static const char *text_text(const struct ul_options *options, const struct ul_option *row,

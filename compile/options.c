@@ -6,78 +6,95 @@
 
 #include <string.h>
 
-struct word {
-    const char *word;
-    unsigned value;
-};
-
-static const char *word_at(const struct word *words, uint32_t count, uint32_t index,
-                           unsigned *value)
-{
-    if (index >= count)
-        return NULL;
-    *value = words[index].value;
-    return words[index].word;
-}
+static const struct ul_option_word no_word;
 
 /* A function over a list of words, as struct ul_option has it. */
 #define WORDS(name, ...)                                                                           \
-    static const char *name(uint32_t index, unsigned *value)                                       \
+    static struct ul_option_word name(uint32_t index)                                              \
     {                                                                                              \
-        static const struct word words[] = {__VA_ARGS__};                                          \
-        return word_at(words, sizeof words / sizeof *words, index, value);                         \
+        static const struct ul_option_word words[] = {__VA_ARGS__};                                \
+        return index < sizeof words / sizeof *words ? words[index] : no_word;                      \
     }
 
-WORDS(weights_words, {"arena", UL_WEIGHTS_ARENA}, {"rom", UL_WEIGHTS_ROM},
-      {"file", UL_WEIGHTS_FILE})
-WORDS(budget_words, {"process", UL_BUDGET_PROCESS}, {"arena", UL_BUDGET_ARENA})
-WORDS(io_words, {"arena", UL_IO_ARENA}, {"caller", UL_IO_CALLER})
-#define ORDER_WORD(constant, name, ...) {name, UL_ORDER_##constant},
-#define REMAT_WORD(constant, name, ...) {name, UL_REMAT_##constant},
-#define PACK_WORD(constant, name, ...) {name, UL_PACK_##constant},
+WORDS(weights_words, {"arena", UL_WEIGHTS_ARENA, NULL}, {"rom", UL_WEIGHTS_ROM, NULL},
+      {"file", UL_WEIGHTS_FILE, NULL})
+WORDS(budget_words, {"process", UL_BUDGET_PROCESS, NULL}, {"arena", UL_BUDGET_ARENA, NULL})
+WORDS(io_words, {"arena", UL_IO_ARENA, NULL}, {"caller", UL_IO_CALLER, NULL})
+#define ORDER_WORD(constant, name, ...) {name, UL_ORDER_##constant, NULL},
+#define REMAT_WORD(constant, name, ...) {name, UL_REMAT_##constant, NULL},
+#define PACK_WORD(constant, name, ...) {name, UL_PACK_##constant, NULL},
 WORDS(order_words, UL_ORDER_METHODS(ORDER_WORD, ORDER_WORD))
 WORDS(remat_words, UL_REMAT_METHODS(REMAT_WORD, REMAT_WORD))
 WORDS(pack_words, UL_PACK_METHODS(PACK_WORD, PACK_WORD))
-WORDS(precision_words, {"fp32", UL_PRECISION_F32}, {"fp16", UL_PRECISION_F16},
-      {"bf16", UL_PRECISION_BF16}, {"amp-fp16", UL_PRECISION_AMP_F16})
-WORDS(calibration_words, {"minmax", UL_CALIBRATION_MINMAX},
-      {"percentile", UL_CALIBRATION_PERCENTILE}, {"entropy", UL_CALIBRATION_ENTROPY})
-WORDS(optimizer_words, {"sgd", UL_OPTIMIZER_SGD}, {"momentum", UL_OPTIMIZER_MOMENTUM},
-      {"adam", UL_OPTIMIZER_ADAM}, {"adamw", UL_OPTIMIZER_ADAMW}, {"lion", UL_OPTIMIZER_LION},
-      {"adafactor", UL_OPTIMIZER_ADAFACTOR}, {"adam-mini", UL_OPTIMIZER_ADAM_MINI})
-WORDS(loss_words, {"softmax-cross-entropy", UL_LOSS_CROSS_ENTROPY}, {"mse", UL_LOSS_MSE},
-      {"bce", UL_LOSS_BCE})
-WORDS(state_words, {"32", UL_STATE_32}, {"8", UL_STATE_8})
-WORDS(master_words, {"f32", UL_MASTER_F32}, {"bf16-stochastic", UL_MASTER_STOCHASTIC})
-WORDS(clip_words, {"keep", UL_CLIP_KEEP}, {"twice", UL_CLIP_TWICE})
-WORDS(conv_words, {"best", UL_CONV_BEST}, {"direct", UL_CONV_DIRECT},
-      {"winograd", UL_CONV_WINOGRAD})
-WORDS(cudnn_words, {"auto", UL_CUDNN_AUTO}, {"on", UL_CUDNN_ON}, {"off", UL_CUDNN_OFF},
-      {"found", UL_CUDNN_FOUND})
+WORDS(precision_words, {"fp32", UL_PRECISION_F32, NULL}, {"fp16", UL_PRECISION_F16, NULL},
+      {"bf16", UL_PRECISION_BF16, NULL}, {"amp-fp16", UL_PRECISION_AMP_F16, NULL})
+WORDS(calibration_words, {"minmax", UL_CALIBRATION_MINMAX, NULL},
+      {"percentile", UL_CALIBRATION_PERCENTILE, NULL}, {"entropy", UL_CALIBRATION_ENTROPY, NULL})
+WORDS(optimizer_words, {"sgd", UL_OPTIMIZER_SGD, NULL}, {"momentum", UL_OPTIMIZER_MOMENTUM, NULL},
+      {"adam", UL_OPTIMIZER_ADAM, NULL}, {"adamw", UL_OPTIMIZER_ADAMW, NULL},
+      {"lion", UL_OPTIMIZER_LION, NULL}, {"adafactor", UL_OPTIMIZER_ADAFACTOR, NULL},
+      {"adam-mini", UL_OPTIMIZER_ADAM_MINI, NULL})
+WORDS(loss_words, {"softmax-cross-entropy", UL_LOSS_CROSS_ENTROPY, NULL},
+      {"mse", UL_LOSS_MSE, NULL}, {"bce", UL_LOSS_BCE, "of logits"},
+      {"output:NAME", UL_LOSS_OUTPUT, "a scalar of the model"})
+WORDS(rate_words, {"constant", UL_RATE_CONSTANT, NULL},
+      {"step:N:F", UL_RATE_STEP, "times F every N steps"}, {"cosine:N", UL_RATE_COSINE, NULL},
+      {"warmup:N", UL_RATE_WARMUP, NULL})
+WORDS(checkpoint_words, {"none", UL_CHECKPOINT_NONE, "nothing is made again"},
+      {"products", UL_CHECKPOINT_PRODUCTS, "nothing heavy is"}, {"sqrt", UL_CHECKPOINT_SQRT, NULL},
+      {"blocks", UL_CHECKPOINT_BLOCKS, NULL})
+WORDS(offload_words, {"none", UL_OFFLOAD_NONE, "they stay"},
+      {"host", UL_OFFLOAD_HOST,
+       "memory of the host; on cpu and c a second buffer beside the budget, for tests"})
+WORDS(state_words, {"32", UL_STATE_32, NULL}, {"8", UL_STATE_8, NULL})
+WORDS(master_words, {"f32", UL_MASTER_F32, NULL}, {"bf16-stochastic", UL_MASTER_STOCHASTIC, NULL})
+WORDS(clip_words, {"keep", UL_CLIP_KEEP, NULL}, {"twice", UL_CLIP_TWICE, NULL})
+WORDS(conv_words, {"best", UL_CONV_BEST, NULL}, {"direct", UL_CONV_DIRECT, NULL},
+      {"winograd", UL_CONV_WINOGRAD, NULL})
+WORDS(cudnn_words, {"auto", UL_CUDNN_AUTO, NULL}, {"on", UL_CUDNN_ON, NULL},
+      {"off", UL_CUDNN_OFF, NULL}, {"found", UL_CUDNN_FOUND, NULL})
+
+WORDS(march_words, {"native", UL_MARCH_NATIVE, NULL}, {"none", UL_MARCH_NONE, NULL})
 
 /* Names that are rows of other tables. */
-static const char *target_words(uint32_t index, unsigned *value)
+static struct ul_option_word target_words(uint32_t index)
 {
-    *value = index;
-    return index < ul_target_count() ? ul_target_at(index)->traits.name : NULL;
+    if (index >= ul_target_count())
+        return no_word;
+    const struct ul_target *target = ul_target_at(index);
+    return (struct ul_option_word){.word = target->traits.name,
+                                   .value = target == ul_target_default() ? 0 : index + 1,
+                                   .what = target->traits.summary};
 }
 
-static const char *pass_words(uint32_t index, unsigned *value)
+static struct ul_option_word pass_words(uint32_t index)
 {
-    *value = index;
-    return index < ul_passes_count() ? ul_passes_get(index)->name : NULL;
+    bool exists = index < ul_passes_count();
+    return (struct ul_option_word){.word = exists ? ul_passes_get(index)->name : NULL};
 }
 
-static const char *profile_words(uint32_t index, unsigned *value)
+static struct ul_option_word dump_words(uint32_t index)
 {
-    *value = index;
-    return index < ul_profile_count() ? ul_profile_at(index)->name : NULL;
+    static const struct ul_option_word all = {.word = UL_PASSES_ALL};
+    return index == ul_passes_count() ? all : pass_words(index);
 }
 
-static const char *isa_words(uint32_t index, unsigned *value)
+static struct ul_option_word profile_words(uint32_t index)
 {
-    *value = index;
-    return ul_dnnl_isa_name(index);
+    bool exists = index < ul_profile_count();
+    return (struct ul_option_word){.word = exists ? ul_profile_at(index)->name : NULL};
+}
+
+static struct ul_option_word isa_words(uint32_t index)
+{
+    return (struct ul_option_word){.word = ul_dnnl_isa_name(index)};
+}
+
+static struct ul_option_word quantize_words(uint32_t index)
+{
+    uint32_t bits = 0;
+    const char *name = ul_quantize_type(index, &bits);
+    return (struct ul_option_word){.word = name, .value = bits};
 }
 
 /* That it computes or does not: without it other algorithms run, of other bits. Who leaves it open
@@ -89,21 +106,24 @@ static bool cudnn_agrees(const char *said, const char *planned)
     return !says || is_open || (strcmp(said, "off") == 0) == (strcmp(planned, "off") == 0);
 }
 
-bool ul_compile_offloads(const struct ul_compile_options *options)
+unsigned ul_compile_word(const char *option, const char *said)
 {
-    return options->offload != NULL && strcmp(options->offload, "none") != 0;
+    const struct ul_option *row = ul_option_find(&ul_compile_option_table, option);
+    UL_ASSERT(row != NULL && row->words != NULL);
+    const struct ul_option_word word = ul_option_find_word(row, said);
+    return word.word != NULL ? word.value : 0;
 }
 
-bool ul_compile_offloads_to_host(const char *offload)
+bool ul_compile_offloads(const struct ul_compile_options *options)
 {
-    return strcmp(offload, "host") == 0;
+    return options->offload != NULL &&
+           ul_compile_word("offload", options->offload) != UL_OFFLOAD_NONE;
 }
 
 /* One file is as fast as another. */
 static bool offload_agrees(const char *said, const char *planned)
 {
-    return (strcmp(said, "none") == 0) == (strcmp(planned, "none") == 0) &&
-           ul_compile_offloads_to_host(said) == ul_compile_offloads_to_host(planned);
+    return ul_compile_word("offload", said) == ul_compile_word("offload", planned);
 }
 
 /* A number of a header in a help text. */

@@ -86,16 +86,26 @@ enum ul_option_command {
     UL_IN_TRAINING = UL_IN_COMPILE | UL_IN_PLAN | UL_IN_INSPECT
 };
 
+/* A word that an option takes. One that ends as in "output:NAME" stands for all that begin so, to
+ * the colon. */
+struct ul_option_word {
+    const char *word; /* NULL: there is no such word */
+    unsigned value;   /* what it means; 0 is the default */
+    const char *what; /* it does, for --help; or NULL */
+};
+
 struct ul_option {
     const char *name;     /* without dashes */
     char letter;          /* 0: none */
     const char *argument; /* "SIZE"; NULL: of a flag */
-    const char *help;     /* what it does, no sentence; words and their default are added */
+    const char *help;     /* what it does, no sentence; words that it shows are added */
     enum ul_option_group group;
     enum ul_option_kind kind;
-    /* Word `index` of the list and what it means; NULL behind the last. Of a text, names among what
-     * it takes, for completion alone. */
-    const char *(*words)(uint32_t index, unsigned *value);
+    /* Word `index` of those that it takes, without one behind the last; NULL: it takes none. A text
+     * may be something else, too. */
+    struct ul_option_word (*words)(uint32_t index);
+    bool shows_words;            /* --help lists them; it always does those of a UL_OPTION_WORD */
+    struct ul_option_word other; /* what a text that shows its words may be beside them, or none */
     uint64_t min, max;
     const char *open; /* of a number: the word that leaves it open, 0; or NULL */
     enum ul_option_audience audience;
@@ -199,8 +209,15 @@ const char *ul_option_value(const struct ul_options *options, const struct ul_op
                             uint32_t index);
 /* Copies the fields to `to`, which keeps its arena and its lists apart. */
 void ul_options_copy(struct ul_options *to, const struct ul_options *from, size_t size_bytes);
+/* The word that `said` is, or begins as; without one where it is something else. */
+struct ul_option_word ul_option_find_word(const struct ul_option *row, const char *said);
+/* Offers the words that the option takes. */
+void ul_option_offer_words(struct ul_nearest *nearest, const struct ul_option *row);
 /* "best, direct or winograd" */
 void ul_option_put_words(struct ul_text *text, const struct ul_option *row);
+/* For --help: "; best (the default), direct or winograd", with what each does; nothing where the
+ * option does not show its words. */
+void ul_option_explain_words(struct ul_text *text, const struct ul_option *row);
 /* axes.c */
 
 /* Whether `value` is several that the option takes one at a time: "1,2,4". */

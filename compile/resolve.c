@@ -67,7 +67,7 @@ static enum ul_status resolve_offload(struct ul_compile *compile,
                            ul_option_shown(&compile->keep, options->offload));
     program->offload.exists = true;
     program->offload.capacity_bytes = options->offload_budget_bytes;
-    if (!ul_compile_offloads_to_host(options->offload))
+    if (ul_compile_word("offload", options->offload) == UL_OFFLOAD_FILE)
         program->offload.file = options->offload;
     if (program->offload.file != NULL && program->target->traits.memory_is_separate)
         return ul_diag_set(&compile->diag, UL_UNSUPPORTED,

@@ -48,26 +48,23 @@ static enum ul_status refuse_options(struct ul_compile *compile)
 static enum ul_status read_loss(struct ul_compile *compile, struct ul_training *training)
 {
     const struct ul_option *row = ul_option_find(&ul_compile_option_table, "loss");
-    const char *text = compile->options.loss, *word;
-    unsigned value;
+    const char *text = compile->options.loss;
     struct ul_nearest nearest = {.word = text};
+    struct ul_text words;
     if (text == NULL)
         return UL_OK; /* softmax-cross-entropy is 0 */
-    if (strncmp(text, "output:", 7) == 0) {
-        training->loss = UL_LOSS_OUTPUT;
-        training->loss_output = text + 7;
-        return UL_OK;
-    }
     UL_ASSERT(row != NULL && row->words != NULL);
-    for (uint32_t i = 0; (word = row->words(i, &value)) != NULL; i++) {
-        ul_nearest_offer(&nearest, word);
-        training->loss = (enum ul_loss)value;
-        if (strcmp(text, word) == 0)
-            return UL_OK;
-    }
-    return ul_diag_set(&compile->diag, UL_USAGE,
-                       "--loss %s: there are softmax-cross-entropy, mse, bce and output:NAME%s",
-                       ul_option_shown(&compile->keep, text),
+    const struct ul_option_word word = ul_option_find_word(row, text);
+    training->loss = (enum ul_loss)word.value;
+    if (training->loss == UL_LOSS_OUTPUT)
+        training->loss_output = strchr(text, ':') + 1;
+    if (word.word != NULL)
+        return UL_OK;
+    ul_text_init(&words, &compile->keep);
+    ul_option_put_words(&words, row);
+    ul_option_offer_words(&nearest, row);
+    return ul_diag_set(&compile->diag, UL_USAGE, "--loss %s: expected %s%s",
+                       ul_option_shown(&compile->keep, text), words.data,
                        ul_nearest_text(&compile->keep, &nearest, ""));
 }
 
@@ -119,48 +116,51 @@ static enum ul_status join_quantize(struct ul_compile *compile, struct ul_traini
                        UL_TRAINING_QUANTIZE_BYTES - 1);
 }
 
-/* One part of --schedule: its numbers, N steps and, of step, a factor. */
+/* The numbers of one part of --schedule: N steps and, of step, a factor. */
 static bool read_rate(const char *text, struct ul_rate *rate)
 {
-    static const char *const names[] = {
-        [UL_RATE_STEP] = "step:", [UL_RATE_COSINE] = "cosine:", [UL_RATE_WARMUP] = "warmup:"};
     char *end = NULL;
-    for (uint32_t i = 0; i < sizeof names / sizeof *names; i++) {
-        size_t length = strlen(names[i]);
-        if (strncmp(text, names[i], length) != 0 || text[length] < '1' || text[length] > '9')
-            continue;
-        *rate = (struct ul_rate){.kind = (enum ul_rate_kind)i, .factor = 1};
-        rate->steps = strtoull(text + length, &end, 10);
-        if (rate->steps > MAX_STEPS)
-            return false;
-        if (rate->kind != UL_RATE_STEP)
-            return *end == '\0';
-        if (*end != ':')
-            return false;
-        text = end + 1;
-        rate->factor = strtod(text, &end);
-        return end != text && *end == '\0' && rate->factor >= 0 && isfinite(rate->factor);
-    }
-    return false;
+    if (*text < '1' || *text > '9')
+        return false;
+    rate->steps = strtoull(text, &end, 10);
+    if (rate->steps > MAX_STEPS)
+        return false;
+    if (rate->kind != UL_RATE_STEP)
+        return *end == '\0';
+    if (*end != ':')
+        return false;
+    text = end + 1;
+    rate->factor = strtod(text, &end);
+    return end != text && *end == '\0' && rate->factor >= 0 && isfinite(rate->factor);
+}
+
+static enum ul_status refuse_rate(struct ul_compile *compile, const struct ul_option *row,
+                                  const char *part)
+{
+    struct ul_text words;
+    ul_text_init(&words, &compile->keep);
+    ul_option_put_words(&words, row);
+    return ul_diag_set(&compile->diag, UL_USAGE,
+                       "--schedule %s: expected %s, of at most 2^53 steps, F of at least 0",
+                       ul_option_shown(&compile->keep, part), words.data);
 }
 
 static enum ul_status read_schedule(struct ul_compile *compile, struct ul_training *training)
 {
+    const struct ul_option *row = ul_option_find(&ul_compile_option_table, "schedule");
     const char *at = compile->options.schedule;
     struct ul_rate *rates = NULL;
     uint32_t capacity = 0;
     while (at != NULL && *at != '\0') {
         size_t length = strcspn(at, ",");
         const char *part = ul_arena_printf(&compile->keep, "%.*s", (int)length, at);
-        struct ul_rate rate;
+        const struct ul_option_word word = ul_option_find_word(row, part);
+        struct ul_rate rate = {.kind = (enum ul_rate_kind)word.value, .factor = 1};
         at += length + (at[length] == ',');
-        if (strcmp(part, "constant") == 0)
+        if (word.word != NULL && word.value == UL_RATE_CONSTANT)
             continue;
-        if (!read_rate(part, &rate))
-            return ul_diag_set(&compile->diag, UL_USAGE,
-                               "--schedule %s: there are constant, step:N:F (times F every N "
-                               "steps), cosine:N and warmup:N, of at most 2^53 steps",
-                               ul_option_shown(&compile->keep, part));
+        if (word.word == NULL || !read_rate(strchr(part, ':') + 1, &rate))
+            return refuse_rate(compile, row, part);
         UL_GROW(&compile->keep, rates, training->rate_count, capacity);
         rates[training->rate_count++] = rate;
     }

@@ -39,7 +39,8 @@ enum ul_master { UL_MASTER_F32, UL_MASTER_STOCHASTIC };
 enum ul_state_bits { UL_STATE_32, UL_STATE_8 };
 
 /* A factor of the learning rate, as runtime/lib/ul_model.h has it. */
-enum ul_rate_kind { UL_RATE_STEP, UL_RATE_COSINE, UL_RATE_WARMUP };
+/* A constant rate is no row of a schedule. */
+enum ul_rate_kind { UL_RATE_CONSTANT, UL_RATE_STEP, UL_RATE_COSINE, UL_RATE_WARMUP };
 struct ul_rate {
     enum ul_rate_kind kind;
     uint64_t steps;

@@ -207,7 +207,7 @@ static enum ul_status check_options(const struct ul_passes_options *options,
                                     struct ul_arena *scratch, struct ul_diag *diag)
 {
     const char *print_after = options->print_after;
-    if (print_after != NULL && strcmp(print_after, "all") != 0)
+    if (print_after != NULL && strcmp(print_after, UL_PASSES_ALL) != 0)
         UL_TRY(check_name(print_after, false, scratch, diag));
     if (options->only != NULL)
         UL_TRY(check_name(options->only, false, scratch, diag));
@@ -262,7 +262,7 @@ static enum ul_status check_after(const struct ul_pass *pass, const struct row *
 static void dump_after(const struct ul_pass *pass, const struct row *row,
                        const struct ul_passes_options *options)
 {
-    bool all = options->print_after != NULL && strcmp(options->print_after, "all") == 0;
+    bool all = options->print_after != NULL && strcmp(options->print_after, UL_PASSES_ALL) == 0;
     if (!all && !is_named(options->print_after, &row->info))
         return;
     struct ul_text text;

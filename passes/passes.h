@@ -43,9 +43,11 @@ struct ul_pass_info {
     uint32_t makes; /* facts that become true */
 };
 
+#define UL_PASSES_ALL "all" /* for print_after */
+
 /* Zeroed options are the defaults. */
 struct ul_passes_options {
-    const char *print_after; /* a pass or "all": prints the graph to `dump` */
+    const char *print_after; /* a pass or UL_PASSES_ALL: prints the graph to `dump` */
     const char *stop_after, *stop_before;
     const char *only;     /* runs this pass alone; the facts that it needs are taken to hold */
     const char *start_at; /* the first that runs; the facts that it needs are taken to hold */
@@ -87,6 +89,10 @@ uint32_t ul_passes_count(void);
 enum ul_status ul_passes_run(struct ul_graph *graph, struct ul_arena *scratch,
                              const struct ul_passes_options *options,
                              struct ul_diag *diag) UL_MUST_CHECK;
+
+/* quantize.c: type `index` of those that --quantize makes weights of, with its bits; NULL behind
+ * the last. */
+const char *ul_quantize_type(uint32_t index, uint32_t *bits);
 
 /* layout.c */
 

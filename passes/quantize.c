@@ -36,14 +36,32 @@ struct request {
     const char *pattern; /* NULL: all but the first and the last */
 };
 
+const char *ul_quantize_type(uint32_t index, uint32_t *bits)
+{
+    static const struct {
+        const char *name;
+        uint32_t bits;
+    } types[] = {{"int4", 4}, {"int8", 8}};
+    if (index >= sizeof types / sizeof *types)
+        return NULL;
+    *bits = types[index].bits;
+    return types[index].name;
+}
+
 static bool read_request(const char *text, struct request *request)
 {
-    bool is_four = strncmp(text, "int4", 4) == 0, is_eight = strncmp(text, "int8", 4) == 0;
-    if ((!is_four && !is_eight) || (text[4] != '\0' && (text[4] != ':' || text[5] == '\0')))
+    size_t length = strcspn(text, ":");
+    const char *name, *pattern = text[length] == ':' ? text + length + 1 : NULL;
+    uint32_t bits = 0;
+    if (pattern != NULL && *pattern == '\0')
         return false;
-    *request =
-        (struct request){.bits = is_four ? 4 : 8, .pattern = text[4] == ':' ? text + 5 : NULL};
-    return true;
+    for (uint32_t i = 0; (name = ul_quantize_type(i, &bits)) != NULL; i++) {
+        if (strlen(name) == length && memcmp(name, text, length) == 0) {
+            *request = (struct request){.bits = bits, .pattern = pattern};
+            return true;
+        }
+    }
+    return false;
 }
 
 /* ---- one block ---- */
@@ -310,6 +328,19 @@ static uint32_t find_targets(const struct ul_pass *pass, struct target **targets
     return count;
 }
 
+static enum ul_status refuse_request(const struct ul_pass *pass, const char *said)
+{
+    struct ul_text names;
+    const char *name;
+    uint32_t bits;
+    ul_text_init(&names, pass->scratch);
+    for (uint32_t i = 0; (name = ul_quantize_type(i, &bits)) != NULL; i++)
+        ul_text_printf(&names, "%s, ", name);
+    return ul_diag_set(pass->diag, UL_USAGE,
+                       "--quantize %s: expected %sor one of them with :PATTERN behind it",
+                       ul_quote(pass->scratch, said), names.data);
+}
+
 static enum ul_status choose(const struct ul_pass *pass, struct target *targets, uint32_t count)
 {
     const struct ul_graph *graph = pass->graph;
@@ -317,10 +348,7 @@ static enum ul_status choose(const struct ul_pass *pass, struct target *targets,
         struct request request;
         uint32_t found = 0;
         if (!read_request(pass->options->quantize[q], &request))
-            return ul_diag_set(pass->diag, UL_USAGE,
-                               "--quantize %s: expected int4, int8, or one of them with :PATTERN "
-                               "behind it",
-                               ul_quote(pass->scratch, pass->options->quantize[q]));
+            return refuse_request(pass, pass->options->quantize[q]);
         for (uint32_t i = 0; i < count; i++) {
             const struct ul_node *node = &graph->nodes[targets[i].node];
             bool is_inner = i > 0 && i + 1 < count;

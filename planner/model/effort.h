@@ -11,10 +11,15 @@
 #include <stdint.h>
 
 /* What searches do where nobody says: for an order (and 4096 for each step), for a packing, for a
- * rung of a ladder (less for each step beyond 400). Plain numbers, since --help prints them. */
+ * rung of a ladder (less for each step beyond 400). With nothing but a packing, or an abstract
+ * graph, there is more: of that for its order (and 16384 for each node), and to recompute. Plain
+ * numbers, since --help prints them. */
 #define UL_WORK_ORDER 67108864
 #define UL_WORK_PACK 67108864
 #define UL_WORK_RUNG 16777216
+#define UL_WORK_PACK_ALONE 6442450944
+#define UL_WORK_GRAPH_ORDER 2147483648
+#define UL_WORK_GRAPH_REMAT 6000000000
 
 struct ul_effort {
     uint64_t work, work_limit;

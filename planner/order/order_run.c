@@ -16,7 +16,6 @@
 #include <string.h>
 
 enum { WORK_PER_NODE = 1 << 14 };
-static const uint64_t default_work = (uint64_t)1 << 31;
 
 /* ---- Parts ---- */
 
@@ -261,7 +260,7 @@ void ul_order_run(struct ul_arena *arena, struct ul_order_run *run)
     uint32_t n = run->graph->node_count;
     uint64_t cost;
     if (run->effort.work_limit == 0)
-        run->effort.work_limit = default_work + (uint64_t)n * WORK_PER_NODE;
+        run->effort.work_limit = UL_WORK_GRAPH_ORDER + (uint64_t)n * WORK_PER_NODE;
     run->order = ul_arena_copy(arena, run->graph->order, n * sizeof *run->order);
     run->method_name = ul_order_published;
     run->why_not = NULL;

@@ -24,7 +24,7 @@
     }
 #define NAMED_ON_A_RUNG PROGRAMS(20000, 2000, 20000, 2, 60)
 
-const struct ul_remat_limits ul_remat_limits_alone = {.search_work = 6000000000,
+const struct ul_remat_limits ul_remat_limits_alone = {.search_work = UL_WORK_GRAPH_REMAT,
                                                       EXACT(25, 28, 22, 28, 18),
                                                       .programs = PROGRAMS(8000, 2000, 8000, 1, 30),
                                                       .named_programs =

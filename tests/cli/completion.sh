@@ -40,6 +40,17 @@ offers 'c,cpu,cuda' ullage compile --target c
 offers 'fp32,bf16' ullage plan --sweep --precision fp32,b
 offers 'auto' ullage plan --train --micro-batches ''
 offers 'bce' ullage plan --loss b
+offers 'output:' ullage plan --loss o
+offers '' ullage plan --loss output :
+offers '' ullage plan --loss output : m
+offers 'blocks,none,products,sqrt' ullage plan --train --checkpoint ''
+offers 'none,notes.txt' ullage compile --offload n
+offers 'int4,int8' ullage compile --quantize int
+offers 'constant,cosine:' ullage plan --train --schedule co
+offers 'warmup:5,step:' ullage plan --train --schedule warmup:5,st
+offers 'native,none' ullage compile --march n
+offers 'all' ullage plan --print-after al
+offers 'dce' ullage plan --no-pass dc
 offers 'avx2,avx2_vnni' ullage plan --isa avx2
 offers 'fuse' ullage plan --no-pass fus
 offers 'rtx-4090' ullage plan --device rtx-4
@@ -73,7 +84,9 @@ zpty -w shell 'compadd() { builtin compadd -O offered "$@"; print -r -- "$BUFFER
 zpty -w shell 'PS1=REA""DY'
 zpty -m -r shell output '*READY*'
 for line in 'ullage c' 'ullage plan --budg' 'ullage plan --order d' 'ullage plan --order=d' 'ullage plan --device rtx-4' \
-    'ullage plan m' 'ullage export x.onnx x' 'ullage compile --plan p' 'ullage help pl' 'ullage help --completion b'; do
+    'ullage plan m' 'ullage export x.onnx x' 'ullage compile --plan p' 'ullage help pl' 'ullage help --completion b' \
+    'ullage plan --loss s' 'ullage plan --loss o' 'ullage plan --checkpoint s' 'ullage plan --offload ho' 'ullage plan --quantize int4' \
+    'ullage compile --march no' 'ullage help --j'; do
     zpty -wn shell "$line"$'\t\x15'
 done
 zpty -w shell 'print DO""NE'
@@ -91,5 +104,12 @@ zsh_offers 'ullage plan --device rtx-4' 'rtx-4090'
 zsh_offers 'ullage plan m' 'model.onnx'
 zsh_offers 'ullage compile --plan p' 'plan.json'
 zsh_offers 'ullage help pl' 'plan'
+zsh_offers 'ullage plan --loss s' 'softmax-cross-entropy'
+zsh_offers 'ullage plan --loss o' 'output:'
+zsh_offers 'ullage plan --checkpoint s' 'sqrt'
+zsh_offers 'ullage plan --offload ho' 'host'
+zsh_offers 'ullage plan --quantize int4' 'int4'
+zsh_offers 'ullage compile --march no' 'none'
+zsh_offers 'ullage help --j' '--json'
 zsh_offers 'ullage help --completion b' 'bash'
 exit $failed

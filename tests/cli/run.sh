@@ -33,7 +33,7 @@ expect 1 'unknown option --budjet=64M \(did you mean --budget\?\)' "$ullage" pla
 expect 1 'unknown option --frobnicate; see' "$ullage" plan --frobnicate
 expect 1 'expected best, direct or winograd \(did you mean winograd\?\)' "$ullage" plan x --conv winigrad
 expect 1 'expected .* or ilp \(did you mean greedy\?\)' "$ullage" plan x --order gredy
-expect 3 'c, cpu and cuda \(did you mean cuda\?\)' "$ullage" plan "$digits" --target cudda
+expect 3 'c, cpu or cuda \(did you mean cuda\?\)' "$ullage" plan "$digits" --target cudda
 expect 1 'there is no pass "fues" \(did you mean fuse\?\); there are' \
     "$ullage" plan "$digits" --dim N=1 --stop-after fues
 # help: by groups, in 80 columns, of every command by either way
@@ -47,7 +47,7 @@ expect 0 '^memory:$' "$ullage" help plan
 expect 0 '^  plan  ' "$ullage" help
 expect 0 'write the result as JSON' "$ullage" inspect --help
 expect 0 'test_data_set_' "$ullage" verify --help
-expect 0 'default best' "$ullage" plan --help
+expect 0 'best \(the default\)' "$ullage" plan --help
 expect 1 'order : expected' "$ullage" plan "$digits" --order ''
 expect 1 'unknown option --frobnicate' "$ullage" plan --frobnicate
 expect 1 'option --dim needs a value' "$ullage" plan --dim
@@ -65,7 +65,7 @@ expect 3 'target' "$ullage" plan "$digits" --dim N=1 --target abacus
 # targets, and the machine that a plan is for
 expect 0 "\(target $default\) needs" "$ullage" plan "$digits" --dim N=1
 expect 0 '\(target cpu\) needs' "$ullage" plan "$digits" --dim N=1 --target cpu
-expect 3 'has the targets c, cpu and cuda' "$ullage" compile "$digits" --dim N=1 --target C -o program
+expect 3 'expected c, cpu or cuda' "$ullage" compile "$digits" --dim N=1 --target C -o program
 for count in 0 -1 1025 99999999999999999999 two 2x 1.5 ''; do
     expect 1 "threads $count: expected a number from 1 to 1024" \
         "$ullage" plan "$digits" --dim N=1 --target cpu --threads "$count"

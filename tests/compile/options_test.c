@@ -39,8 +39,7 @@ static void check_facts(const struct ul_option *row)
 /* A value that the row takes, other than its default. */
 static const char *sample(const struct ul_option *row)
 {
-    unsigned value = 0;
-    const char *word = NULL;
+    struct ul_option_word word = {.value = 0};
     switch (row->kind) {
     case UL_OPTION_FLAG:
         return NULL;
@@ -50,9 +49,9 @@ static const char *sample(const struct ul_option *row)
     case UL_OPTION_TEXTS:
         return "a text";
     case UL_OPTION_WORD:
-        for (uint32_t i = 0; value == 0; i++)
-            word = row->words(i, &value);
-        return word;
+        for (uint32_t i = 0; word.value == 0; i++)
+            word = row->words(i);
+        return word.word;
     case UL_OPTION_SIZE:
     case UL_OPTION_NUMBER:
     case UL_OPTION_INTEGER:
@@ -104,6 +103,31 @@ static void check_refusal(const char *name, const char *value, const char *expec
     ul_arena_done(&arena);
 }
 
+/* A text is one of its words, or begins as one does, or is something else; messages and help have
+ * the same words. */
+static void check_words(void)
+{
+    struct ul_arena arena;
+    struct ul_text text;
+    const struct ul_option *loss = ul_option_find(table, "loss");
+    ul_arena_init(&arena);
+    ul_text_init(&text, &arena);
+    CHECK(ul_option_find_word(loss, "mse").word != NULL, loss);
+    CHECK(ul_option_find_word(loss, "ms").word == NULL, loss);
+    CHECK(ul_option_find_word(loss, "output").word == NULL, loss);
+    CHECK(ul_option_find_word(loss, "output:mse").value == UL_LOSS_OUTPUT, loss);
+    CHECK(ul_compile_word("offload", "host") == UL_OFFLOAD_HOST, loss);
+    CHECK(ul_compile_word("offload", "./host") == UL_OFFLOAD_FILE, loss);
+    ul_option_put_words(&text, ul_option_find(table, "offload"));
+    CHECK(strcmp(text.data, "none, host or FILE") == 0, loss);
+    ul_text_init(&text, &arena);
+    ul_option_explain_words(&text, loss);
+    CHECK(strstr(text.data, "; softmax-cross-entropy (the default), mse, bce (of logits) or "
+                            "output:NAME (a scalar of the model)") == text.data,
+          loss);
+    ul_arena_done(&arena);
+}
+
 int main(void)
 {
     struct ul_arena arena;
@@ -113,6 +137,7 @@ int main(void)
         check_round_trip(&table->rows[i], &arena);
     }
     ul_arena_done(&arena);
+    check_words();
     check_refusal("threads", "0", "expected a number from 1 to 1024");
     check_refusal("threads", "-1", "expected a number from 1 to 1024");
     check_refusal("threads", "1025", "expected a number from 1 to 1024");
