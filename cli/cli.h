@@ -69,8 +69,10 @@ enum ul_status ul_cli_inspect_training(struct ul_cli_job *job) UL_MUST_CHECK;
 
 /* help.c: grouped, in at most 80 columns. */
 
-void ul_cli_help(const struct ul_cli_command *command);
-void ul_cli_help_all(FILE *stream, const struct ul_cli_command *const *commands, uint32_t count);
+void ul_cli_put_help(struct ul_text *text, const struct ul_cli_command *command);
+/* The list of all commands. */
+void ul_cli_put_commands(struct ul_text *text, const struct ul_cli_command *const *commands,
+                         uint32_t count);
 /* The line above a group of options. */
 const char *ul_cli_group_title(enum ul_option_group group);
 /* What it does, and the words that it takes. */
@@ -89,10 +91,10 @@ extern const struct ul_cli_form ul_cli_forms[];
 /* "help --man [COMMAND]" */
 const char *ul_cli_form_text(struct ul_arena *arena, const struct ul_cli_form *form);
 
-/* What prints completion for a shell on standard output. */
+/* What writes completion for a shell. */
 struct ul_cli_shell {
     const char *name;
-    void (*complete)(const struct ul_cli_command *const *commands, uint32_t count);
+    void (*put)(struct ul_text *text, const struct ul_cli_command *const *commands, uint32_t count);
 };
 extern const struct ul_cli_shell ul_cli_shells[];
 /* "bash zsh", with something else between them. */
@@ -107,14 +109,16 @@ struct ul_cli_fact {
 extern const char ul_cli_about[];
 extern const struct ul_cli_fact ul_cli_exit_codes[], ul_cli_environment[], ul_cli_files[];
 
-/* man.c: a manual page on standard output, of a command, or of the program (NULL), in the macros
- * of man(7). The same bytes at any time. */
-void ul_cli_man(const struct ul_cli_command *command, const struct ul_cli_command *const *commands,
-                uint32_t count);
+/* man.c: a manual page, of a command, or of the program (NULL), in the macros of man(7). The same
+ * bytes at any time. */
+void ul_cli_put_man(struct ul_text *text, const struct ul_cli_command *command,
+                    const struct ul_cli_command *const *commands, uint32_t count);
 
-/* completion_bash.c, completion_zsh.c: completion for a shell on standard output. */
-void ul_cli_complete_bash(const struct ul_cli_command *const *commands, uint32_t count);
-void ul_cli_complete_zsh(const struct ul_cli_command *const *commands, uint32_t count);
+/* completion_bash.c, completion_zsh.c */
+void ul_cli_put_bash(struct ul_text *text, const struct ul_cli_command *const *commands,
+                     uint32_t count);
+void ul_cli_put_zsh(struct ul_text *text, const struct ul_cli_command *const *commands,
+                    uint32_t count);
 
 /* completion.c: what the value of an option, or a file of a command, may be. */
 
@@ -137,8 +141,9 @@ void ul_cli_add_values(struct ul_arena *arena, const struct ul_option *row,
 void ul_cli_add_files(struct ul_arena *arena, const struct ul_cli_command *command,
                       struct ul_cli_candidates *candidates);
 
-/* help_json.c: all commands with their options on standard output (cli/README.md). */
-void ul_cli_help_json(const struct ul_cli_command *const *commands, uint32_t count);
+/* help_json.c: all commands with their options (cli/README.md). */
+void ul_cli_put_json(struct ul_text *text, const struct ul_cli_command *const *commands,
+                     uint32_t count);
 
 /* targets.c: UL_USAGE when a result would go over an input, over another result, or into a folder
  * that holds something else; UL_IO when it has no folder to go to. */

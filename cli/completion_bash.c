@@ -122,25 +122,20 @@ static void put_table(struct ul_text *text, const struct ul_option_table *table)
     }
 }
 
-void ul_cli_complete_bash(const struct ul_cli_command *const *commands, uint32_t count)
+void ul_cli_put_bash(struct ul_text *text, const struct ul_cli_command *const *commands,
+                     uint32_t count)
 {
-    struct ul_arena arena;
-    struct ul_text text;
-    ul_arena_init(&arena);
-    ul_text_init(&text, &arena);
-    ul_text_put(&text,
+    ul_text_put(text,
                 "# Completion of ullage for bash, made by: ullage help --completion bash\n\n");
-    put_words(&text, commands, count);
-    put_files(&text, commands, count);
-    ul_text_put(&text, "# Fails where the option takes no value.\n"
-                       "_ullage_values() # OPTION\n{\n    case $1 in\n");
-    put_table(&text, &ul_cli_option_table);
-    put_table(&text, &ul_compile_option_table);
-    ul_text_printf(&text,
+    put_words(text, commands, count);
+    put_files(text, commands, count);
+    ul_text_put(text, "# Fails where the option takes no value.\n"
+                      "_ullage_values() # OPTION\n{\n    case $1 in\n");
+    put_table(text, &ul_cli_option_table);
+    put_table(text, &ul_compile_option_table);
+    ul_text_printf(text,
                    "    --man) _ullage_words '' ;;\n    --completion) echo '%s' ;;\n"
                    "    *) return 1 ;;\n    esac\n}\n\n",
-                   ul_cli_shell_names(&arena, " "));
-    ul_text_put(&text, driver);
-    ul_cli_print(&text);
-    ul_arena_done(&arena);
+                   ul_cli_shell_names(text->arena, " "));
+    ul_text_put(text, driver);
 }

@@ -126,33 +126,28 @@ static void put_help(struct ul_text *text)
     ul_text_put(text, "            '1:command:{_describe command commands}' ;;\n");
 }
 
-void ul_cli_complete_zsh(const struct ul_cli_command *const *commands, uint32_t count)
+void ul_cli_put_zsh(struct ul_text *text, const struct ul_cli_command *const *commands,
+                    uint32_t count)
 {
-    struct ul_arena arena;
-    struct ul_text text;
-    ul_arena_init(&arena);
-    ul_text_init(&text, &arena);
-    ul_text_put(&text, "#compdef ullage\n"
-                       "# Completion of ullage for zsh, made by: ullage help --completion zsh\n\n"
-                       "_ullage_begins() { compadd -S '' \"$@\" }\n\n"
-                       "_ullage()\n{\n    local curcontext=$curcontext state line\n"
-                       "    local -A opt_args\n    local -a commands=(\n");
+    ul_text_put(text, "#compdef ullage\n"
+                      "# Completion of ullage for zsh, made by: ullage help --completion zsh\n\n"
+                      "_ullage_begins() { compadd -S '' \"$@\" }\n\n"
+                      "_ullage()\n{\n    local curcontext=$curcontext state line\n"
+                      "    local -A opt_args\n    local -a commands=(\n");
     for (uint32_t i = 0; i < count; i++) {
-        ul_text_printf(&text, "        '%s:", commands[i]->name);
-        put_quoted(&text, commands[i]->summary);
-        ul_text_put(&text, "'\n");
+        ul_text_printf(text, "        '%s:", commands[i]->name);
+        put_quoted(text, commands[i]->summary);
+        ul_text_put(text, "'\n");
     }
-    ul_text_put(&text, "        'help:Explains a command.'\n    )\n"
-                       "    _arguments -C '(- *)'{-h,--help}'[list the commands]' \\\n"
-                       "        '(- *)--version[print the version]' \\\n"
-                       "        '1:command:->command' '*::argument:->argument'\n"
-                       "    case $state in\n"
-                       "    command) _describe command commands ;;\n"
-                       "    argument)\n        case $line[1] in\n");
+    ul_text_put(text, "        'help:Explains a command.'\n    )\n"
+                      "    _arguments -C '(- *)'{-h,--help}'[list the commands]' \\\n"
+                      "        '(- *)--version[print the version]' \\\n"
+                      "        '1:command:->command' '*::argument:->argument'\n"
+                      "    case $state in\n"
+                      "    command) _describe command commands ;;\n"
+                      "    argument)\n        case $line[1] in\n");
     for (uint32_t i = 0; i < count; i++)
-        put_command(&text, commands[i]);
-    put_help(&text);
-    ul_text_put(&text, "        esac ;;\n    esac\n}\n\n_ullage \"$@\"\n");
-    ul_cli_print(&text);
-    ul_arena_done(&arena);
+        put_command(text, commands[i]);
+    put_help(text);
+    ul_text_put(text, "        esac ;;\n    esac\n}\n\n_ullage \"$@\"\n");
 }

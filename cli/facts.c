@@ -15,7 +15,7 @@ const struct ul_cli_form ul_cli_forms[] = {
     {NULL, NULL, NULL, NULL}};
 
 const struct ul_cli_shell ul_cli_shells[] = {
-    {"bash", ul_cli_complete_bash}, {"zsh", ul_cli_complete_zsh}, {NULL, NULL}};
+    {"bash", ul_cli_put_bash}, {"zsh", ul_cli_put_zsh}, {NULL, NULL}};
 
 const char *ul_cli_form_text(struct ul_arena *arena, const struct ul_cli_form *form)
 {

@@ -92,7 +92,7 @@ static void put_examples(struct ul_text *text, const struct ul_cli_example *exam
         ul_text_printf(text, "  %s:\n      %s\n", at->purpose, at->command);
 }
 
-static void put_help(struct ul_text *text, const struct ul_cli_command *command)
+void ul_cli_put_help(struct ul_text *text, const struct ul_cli_command *command)
 {
     const char *usage = ul_arena_printf(text->arena, "usage: ullage %s ", command->name);
     ul_text_put(text, usage);
@@ -110,35 +110,18 @@ static void put_help(struct ul_text *text, const struct ul_cli_command *command)
     put_examples(text, command->examples);
 }
 
-void ul_cli_help(const struct ul_cli_command *command)
+void ul_cli_put_commands(struct ul_text *text, const struct ul_cli_command *const *commands,
+                         uint32_t count)
 {
-    struct ul_arena arena;
-    struct ul_text text;
-    ul_arena_init(&arena);
-    ul_text_init(&text, &arena);
-    put_help(&text, command);
-    ul_cli_print(&text);
-    ul_arena_done(&arena);
-}
-
-void ul_cli_help_all(FILE *stream, const struct ul_cli_command *const *commands, uint32_t count)
-{
-    struct ul_arena arena;
-    struct ul_text text;
-    ul_arena_init(&arena);
-    ul_text_init(&text, &arena);
-    put_folded(&text, ul_arena_printf(&arena, "ullage %s: %s", UL_VERSION, ul_cli_about), 0);
-    ul_text_put(&text, "\nusage: ullage COMMAND [arguments]\n");
+    put_folded(text, ul_arena_printf(text->arena, "ullage %s: %s", UL_VERSION, ul_cli_about), 0);
+    ul_text_put(text, "\nusage: ullage COMMAND [arguments]\n");
     for (uint32_t i = 0; i < count; i++) {
         if (i == 0 || strcmp(commands[i]->group, commands[i - 1]->group) != 0)
-            ul_text_printf(&text, "\n%s:\n", commands[i]->group);
-        ul_text_printf(&text, "  %-*s", COMMAND_COLUMNS - 2, commands[i]->name);
-        put_folded(&text, commands[i]->summary, COMMAND_COLUMNS);
+            ul_text_printf(text, "\n%s:\n", commands[i]->group);
+        ul_text_printf(text, "  %-*s", COMMAND_COLUMNS - 2, commands[i]->name);
+        put_folded(text, commands[i]->summary, COMMAND_COLUMNS);
     }
-    ul_text_put(&text, "\nhelp:\n");
+    ul_text_put(text, "\nhelp:\n");
     for (const struct ul_cli_form *form = ul_cli_forms; form->option != NULL; form++)
-        put_row(&text, ul_cli_form_text(&arena, form), form->what);
-    fwrite(text.data, 1, text.length, stream);
-    fflush(stream);
-    ul_arena_done(&arena);
+        put_row(text, ul_cli_form_text(text->arena, form), form->what);
 }

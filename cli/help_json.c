@@ -63,19 +63,14 @@ static void put_command(struct ul_text *text, const struct ul_cli_command *comma
     ul_text_put(text, "]}");
 }
 
-void ul_cli_help_json(const struct ul_cli_command *const *commands, uint32_t count)
+void ul_cli_put_json(struct ul_text *text, const struct ul_cli_command *const *commands,
+                     uint32_t count)
 {
-    struct ul_arena arena;
-    struct ul_text text;
-    ul_arena_init(&arena);
-    ul_text_init(&text, &arena);
-    ul_text_put(&text, "{\n  \"format\": \"ullage-commands\",\n  \"version\": 1,\n"
-                       "  \"tool\": \"ullage " UL_VERSION "\",\n  \"commands\": [\n");
+    ul_text_put(text, "{\n  \"format\": \"ullage-commands\",\n  \"version\": 1,\n"
+                      "  \"tool\": \"ullage " UL_VERSION "\",\n  \"commands\": [\n");
     for (uint32_t i = 0; i < count; i++) {
-        put_command(&text, commands[i]);
-        ul_text_put(&text, i + 1 < count ? ",\n" : "\n");
+        put_command(text, commands[i]);
+        ul_text_put(text, i + 1 < count ? ",\n" : "\n");
     }
-    ul_text_put(&text, "  ]\n}\n");
-    ul_cli_print(&text);
-    ul_arena_done(&arena);
+    ul_text_put(text, "  ]\n}\n");
 }

@@ -21,7 +21,10 @@ static enum ul_status run_command(struct ul_cli_job *job, const struct ul_cli_co
     bool asks_help;
     UL_TRY(ul_cli_parse(command, argc, argv, job, &asks_help));
     if (asks_help) {
-        ul_cli_help(command);
+        struct ul_text page;
+        ul_text_init(&page, &job->compile.keep);
+        ul_cli_put_help(&page, command);
+        ul_cli_print(&page);
         return UL_OK;
     }
     UL_TRY(ul_cli_check_targets(job));
@@ -48,11 +51,12 @@ static bool is_help(const char *word)
     return strcmp(word, "help") == 0 || strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
 }
 
-static enum ul_status print_completion(struct ul_cli_job *job, const char *shell)
+static enum ul_status put_completion(struct ul_cli_job *job, const char *shell,
+                                     struct ul_text *page)
 {
     for (const struct ul_cli_shell *at = ul_cli_shells; at->name != NULL; at++) {
         if (strcmp(shell, at->name) == 0) {
-            at->complete(commands, COMMAND_COUNT);
+            at->put(page, commands, COMMAND_COUNT);
             return UL_OK;
         }
     }
@@ -67,23 +71,22 @@ static enum ul_status run_help(struct ul_cli_job *job, int argc, char **argv)
     const char *first = argc > 0 ? argv[0] : "help";
     const char *second = argc > 1 ? argv[1] : NULL;
     bool is_page = strcmp(first, "--man") == 0;
-    if (is_help(first)) {
-        ul_cli_help_all(stdout, commands, COMMAND_COUNT);
-        return UL_OK;
-    }
-    if (strcmp(first, "--json") == 0) {
-        ul_cli_help_json(commands, COMMAND_COUNT);
-        return UL_OK;
-    }
-    if (strcmp(first, "--completion") == 0)
-        return print_completion(job, second != NULL ? second : "");
     const char *name = is_page ? second : first;
-    if (name != NULL && (command = find_command(job, name)) == NULL)
+    struct ul_text page;
+    ul_text_init(&page, &job->compile.keep);
+    if (is_help(first))
+        ul_cli_put_commands(&page, commands, COMMAND_COUNT);
+    else if (strcmp(first, "--json") == 0)
+        ul_cli_put_json(&page, commands, COMMAND_COUNT);
+    else if (strcmp(first, "--completion") == 0)
+        UL_TRY(put_completion(job, second != NULL ? second : "", &page));
+    else if (name != NULL && (command = find_command(job, name)) == NULL)
         return UL_USAGE;
-    if (is_page)
-        ul_cli_man(command, commands, COMMAND_COUNT);
+    else if (is_page)
+        ul_cli_put_man(&page, command, commands, COMMAND_COUNT);
     else
-        ul_cli_help(command);
+        ul_cli_put_help(&page, command);
+    ul_cli_print(&page);
     return UL_OK;
 }
 
@@ -126,16 +129,25 @@ static enum ul_status finish_output(struct ul_diag *diag)
     return ul_diag_set(diag, UL_IO, "standard output cannot be written");
 }
 
+/* Nothing was asked for: what there is, where errors go. */
+static enum ul_status list_commands(struct ul_cli_job *job)
+{
+    struct ul_text page;
+    ul_text_init(&page, &job->compile.keep);
+    ul_cli_put_commands(&page, commands, COMMAND_COUNT);
+    fwrite(page.data, 1, page.length, stderr);
+    ul_cli_job_done(job);
+    return UL_USAGE;
+}
+
 int main(int argc, char **argv)
 {
     struct ul_cli_job job;
     signal(SIGABRT, on_abort);
     open_standard_streams();
-    if (argc < 2) {
-        ul_cli_help_all(stderr, commands, COMMAND_COUNT);
-        return UL_USAGE;
-    }
     ul_cli_job_init(&job);
+    if (argc < 2)
+        return (int)list_commands(&job);
     enum ul_status status = run(&job, argc - 1, argv + 1);
     if (status == UL_OK)
         status = finish_output(&job.compile.diag);

@@ -93,6 +93,15 @@ static void put_examples(struct ul_text *text, const struct ul_cli_example *exam
     }
 }
 
+/* A name, and below it what it is. */
+static void put_item(struct ul_text *text, const char *name, const char *what)
+{
+    ul_text_put(text, ".TP\n\\fB");
+    put_words(text, name);
+    ul_text_put(text, "\\fR\n");
+    put_line(text, what);
+}
+
 /* The facts that are for one of these commands. */
 static void put_facts(struct ul_text *text, const char *title, const struct ul_cli_fact *facts,
                       uint32_t commands)
@@ -104,10 +113,7 @@ static void put_facts(struct ul_text *text, const char *title, const struct ul_c
         if (is_first)
             ul_text_printf(text, ".SH %s\n", title);
         is_first = false;
-        ul_text_put(text, ".TP\n\\fB");
-        put_words(text, at->name);
-        ul_text_put(text, "\\fR\n");
-        put_line(text, at->what);
+        put_item(text, at->name, at->what);
     }
 }
 
@@ -162,35 +168,28 @@ static void put_program(struct ul_text *text, const struct ul_cli_command *const
     }
     ul_text_put(text, ".SS help\n");
     for (const struct ul_cli_form *form = ul_cli_forms; form->option != NULL; form++) {
-        ul_text_put(text, ".TP\n\\fBullage ");
-        put_words(text, ul_cli_form_text(text->arena, form));
-        ul_text_put(text, "\\fR\n");
-        put_line(text, form->what);
+        put_item(text,
+                 ul_arena_printf(text->arena, "ullage %s", ul_cli_form_text(text->arena, form)),
+                 form->what);
     }
 }
 
-void ul_cli_man(const struct ul_cli_command *command, const struct ul_cli_command *const *commands,
-                uint32_t count)
+void ul_cli_put_man(struct ul_text *text, const struct ul_cli_command *command,
+                    const struct ul_cli_command *const *commands, uint32_t count)
 {
-    struct ul_arena arena;
-    struct ul_text text;
     uint32_t mask = command != NULL ? (uint32_t)command->bit : UINT32_MAX;
-    ul_arena_init(&arena);
-    ul_text_init(&text, &arena);
     const char *name =
-        command != NULL ? ul_arena_printf(&arena, "ullage-%s", command->name) : "ullage";
-    ul_text_put(&text, ".TH \"");
+        command != NULL ? ul_arena_printf(text->arena, "ullage-%s", command->name) : "ullage";
+    ul_text_put(text, ".TH \"");
     for (const char *at = name; *at != '\0'; at++)
-        ul_text_printf(&text, "%c", *at == '-' ? '-' : toupper((unsigned char)*at));
-    ul_text_put(&text, "\" 1 \"\" \"ullage " UL_VERSION "\" \"Ullage\"\n.nh\n.ad l\n.SH NAME\n");
+        ul_text_printf(text, "%c", *at == '-' ? '-' : toupper((unsigned char)*at));
+    ul_text_put(text, "\" 1 \"\" \"ullage " UL_VERSION "\" \"Ullage\"\n.nh\n.ad l\n.SH NAME\n");
     if (command != NULL)
-        put_command(&text, command);
+        put_command(text, command);
     else
-        put_program(&text, commands, count);
-    put_facts(&text, "EXIT STATUS", ul_cli_exit_codes, mask);
-    put_facts(&text, "ENVIRONMENT", ul_cli_environment, mask);
-    put_facts(&text, "FILES", ul_cli_files, mask);
-    put_see_also(&text, command, commands, count);
-    ul_cli_print(&text);
-    ul_arena_done(&arena);
+        put_program(text, commands, count);
+    put_facts(text, "EXIT STATUS", ul_cli_exit_codes, mask);
+    put_facts(text, "ENVIRONMENT", ul_cli_environment, mask);
+    put_facts(text, "FILES", ul_cli_files, mask);
+    put_see_also(text, command, commands, count);
 }
