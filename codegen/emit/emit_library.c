@@ -84,6 +84,9 @@ static const struct row calls[] = {
      " * context. UL_PROCESSOR_LACKS: compiled for another processor. */\n"},
     {OF_ALL, "void", "end", "void *handle", "ul_binding_end(&{m}, handle);",
      "/* Gives back what that took; once, for each that succeeded. */\n"},
+    {OF_ALL, "void *", "stream", "const void *handle", "return ul_binding_stream(&{m}, handle);",
+     "/* On a device the stream of its runs, a cudaStream_t: they wait for what is enqueued there "
+     "in\n * front of them. NULL: there is none. */\n"},
     {OF_TRAINING, "uint64_t", "checkpoint_bytes", "void",
      "return UL_TRAIN_HEAD_BYTES + ul_train_bytes(&{m});",
      "\n/* Of training: {p}_save's file, struct ul_trainer; what is optimized and how; samples in "

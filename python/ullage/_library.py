@@ -210,6 +210,8 @@ class Library:
         for name, takes in _CALLS.items():
             self._declare(name, takes, _INT)
         self._declare("end", [_ADDRESS], None)
+        if self.target() == b"cuda":
+            self._declare("stream", [_ADDRESS], _ADDRESS)
         self.trains = hasattr(self._functions, f"{prefix}_train_step")
         for name, takes in (_TRAINING_CALLS if self.trains else {}).items():
             self._declare(name, takes, _INT if name != "train_init" else None)

@@ -8,7 +8,7 @@ import threading
 
 import numpy
 
-from . import errors
+from . import _device, errors
 from ._library import DATA_FAULT, OK, Arena, Library, address
 
 _CONTIGUOUS_ALIGNED = 0x0101  # of numpy's flags.num
@@ -65,13 +65,16 @@ def refuse(kind: str, tensor, array, writes: bool = False):
         raise TypeError(f"{what}: the array cannot be written")
 
 
+_SHARED = "the array shares bytes with another that this call reads or writes"
+
+
 class Model:
     """A compiled model: call it with arrays, it returns arrays.
 
     Inputs are given by position or by name, as C-contiguous arrays of the exact type and shape;
     nothing is converted. Outputs are new arrays of each call, or those of `out`: one array where
     the model has one output, else a tuple. No copy is made of either, unless it was compiled with
-    io="arena". Any number of threads may call it; `arenas` calls at most run at once, the others
+    io="arena". Of target cuda they may lie on the device (DLPack); see python/README.md. Any number of threads may call it; `arenas` calls at most run at once, the others
     wait. Python's lock is released while one runs.
     """
 
@@ -84,6 +87,7 @@ class Model:
         if arenas < 1:
             raise errors.UsageError(f"arenas: expected at least 1, not {arenas}")
         self._library = library
+        self._on_device = library.target() == b"cuda"
         self._states = [tensor for tensor in library.inputs if tensor.donated]
         if self._states and not all(tensor.in_arena for tensor in self._states):
             raise errors.Unsupported(
@@ -162,9 +166,13 @@ class Model:
             raise TypeError(f"input {missing[0]!r} is missing")
         return arrays + tuple(named[name] for name in rest)
 
+    def _is_there(self, array) -> bool:
+        """On the device; looked at when the call's arena is known, in whose stream it is wanted."""
+        return self._on_device and _device.is_array(array)
+
     def _outputs(self, out, arrays) -> list:
         """The arrays to write to, of which None is made anew."""
-        if isinstance(out, numpy.ndarray) and len(self.outputs) == 1:
+        if len(self.outputs) == 1 and (isinstance(out, numpy.ndarray) or self._is_there(out)):
             out = [out]
         if isinstance(out, dict):
             unknown = set(out) - {tensor.name for tensor in self.outputs}
@@ -178,7 +186,7 @@ class Model:
             )
         results = list(out)
         for number, (tensor, array) in enumerate(zip(self.outputs, out)):
-            if array is None:
+            if array is None or self._is_there(array):
                 continue
             if (
                 not isinstance(array, numpy.ndarray)
@@ -189,12 +197,28 @@ class Model:
             ):
                 refuse("output", tensor, array, writes=True)
             for other in (*arrays, *results[:number]):
-                if other is not None and numpy.may_share_memory(array, other):
-                    raise ValueError(
-                        f"output {tensor.name!r}: the array shares bytes with another that this "
-                        "call reads or writes"
-                    )
+                if isinstance(other, numpy.ndarray) and numpy.may_share_memory(array, other):
+                    raise ValueError(f"output {tensor.name!r}: {_SHARED}")
         return results
+
+    def _places_there(self, arena: Arena, arrays, results) -> list:
+        """Puts the addresses of those that lie on the device into the arena's lists; what is to
+        stay until the run is over."""
+        kept, taken = [], []
+        stream = self._library.stream(arena.handle)
+        given = [("input", n, t, a) for (n, t), a in zip(self._given, arrays)]
+        written = [("output", n, t, a) for n, (t, a) in enumerate(zip(self.outputs, results))]
+        for kind, number, tensor, array in given + written:
+            if array is None or isinstance(array, numpy.ndarray):
+                continue
+            begin, capsule = _device.place(kind, tensor, array, stream)
+            kept.append(capsule)
+            end = begin + tensor.nbytes
+            if kind == "output" and any(begin < b and a < end for a, b in taken):
+                raise ValueError(f"output {tensor.name!r}: {_SHARED}")
+            taken.append((begin, end))
+            (arena.inputs if kind == "input" else arena.outputs)[number] = begin
+        return kept
 
     def __call__(self, *arrays, out=None, **named):
         if named:
@@ -202,6 +226,7 @@ class Model:
         if len(arrays) != len(self._given):
             self._by_name(arrays, {}) if len(arrays) < len(self._given) else None
             raise TypeError(f"{len(arrays)} arrays were given, of {len(self._given)} inputs")
+        there = self._on_device and out is not None  # whether some may lie on the device
         for (_, tensor), array in zip(self._given, arrays):
             if (
                 type(array) is not numpy.ndarray
@@ -209,19 +234,25 @@ class Model:
                 or array.shape != tensor.shape
                 or array.flags.num & _CONTIGUOUS_ALIGNED != _CONTIGUOUS_ALIGNED
             ):
-                refuse("input", tensor, array)
+                if self._is_there(array):
+                    there = True
+                else:
+                    refuse("input", tensor, array)
         results = [None] * len(self.outputs) if out is None else self._outputs(out, arrays)
         if _is_forked:
             check_fork(self._library)
         with self._free:
             arena = self._take_arena()
             try:
+                kept = self._places_there(arena, arrays, results) if there else ()
                 for (number, _), array in zip(self._given, arrays):
-                    arena.inputs[number] = address(array)
+                    if not kept or isinstance(array, numpy.ndarray):
+                        arena.inputs[number] = address(array)
                 for number, tensor in enumerate(self.outputs):
                     if results[number] is None:
                         results[number] = numpy.empty(tensor.shape, tensor.dtype)
-                    arena.outputs[number] = address(results[number])
+                    if not kept or isinstance(results[number], numpy.ndarray):
+                        arena.outputs[number] = address(results[number])
                 code = self._library.run(arena.handle, arena.inputs, arena.outputs, arena.failure)
                 if code != OK:
                     self._fail(code, arena, results)

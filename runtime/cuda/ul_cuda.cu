@@ -418,6 +418,11 @@ static enum ul_result open_context(const struct ul_model *model,
     return result;
 }
 
+static void *get_stream(const struct ul_context *context)
+{
+    return context->stream;
+}
+
 /* ---- for the command line ---- */
 
 /* Waits for what was enqueued, unless that failed with `error`; the thread's device is again what
@@ -605,6 +610,7 @@ extern "C" const struct ul_device_functions ul_cuda_functions = {
     open_context,
     ul_cuda_load_context,
     close_context,
+    get_stream,
     ul_cuda_run_context,
     ul_cuda_run_steps,
     read_arena,

@@ -128,6 +128,13 @@ static inline enum ul_result ul_binding_begin(const struct ul_model *model, void
     return result;
 }
 
+static inline void *ul_binding_stream(const struct ul_model *model, const void *handle)
+{
+    return model->device != NULL
+               ? model->device->functions->stream((const struct ul_context *)handle)
+               : NULL;
+}
+
 static inline void ul_binding_end(const struct ul_model *model, void *handle)
 {
     if (model->device != NULL)

@@ -128,6 +128,8 @@ struct ul_device_functions {
     enum ul_result (*load)(struct ul_context *context, const struct ul_weights_source *source,
                            struct ul_failure *failure);
     void (*close)(struct ul_context *context); /* NULL is nothing to close */
+    /* Of its runs: the caller's, or its own. */
+    void *(*stream)(const struct ul_context *context);
     /* The entry point of that number (ul_model.h). Inputs and outputs in memory of the host or of
        the device. NULL: it is in its place in the arena already, or stays there. With a hook, each
        step is announced before it is launched, when all before it are done. */

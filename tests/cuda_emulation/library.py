@@ -32,6 +32,7 @@ except ImportError as error:
     sys.exit(77)
 
 import ullage  # noqa: E402
+from ullage import _device  # noqa: E402
 
 NVCC = os.environ.setdefault("NVCC", os.path.join(HERE, "nvcc"))
 FAST = {"target": "cuda", "cflags": "-O1", "with_cudnn": "on"}
@@ -339,11 +340,93 @@ def test_threads():
     assert all(close(got, y) for got in loaded)
 
 
-def test_buffers_of_the_host_where_the_device_reads():
-    """io='caller' wants memory of the device; arrays are none."""
-    model = ullage.compile(gather(), io="caller", **FAST)
-    arrays = [numpy.zeros((5, 3), numpy.float32), numpy.zeros(2, numpy.int64)]
-    cases.raises(ullage.RunError, lambda: model(*arrays), "input buffer is not memory of the device", ": x")
+# ---- arrays that lie on the device ----
+
+
+class There:
+    """One of another package. What makes it is enqueued in a stream of its own, and done when
+    somebody waits for it."""
+
+    def __init__(self, array, code=2, strides=None):
+        self.device, self.array, self.code, self.strides = emulation(), array, code, strides
+        self.data, self.stream, staged = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+        size = ctypes.c_size_t(array.nbytes)
+        self.call("cudaMalloc", ctypes.byref(self.data), size)
+        self.call("cudaHostAlloc", ctypes.byref(staged), size, 0)
+        self.call("cudaStreamCreateWithFlags", ctypes.byref(self.stream), 1)
+        ctypes.memmove(staged, array.ctypes.data, array.nbytes)
+        self.call("cudaMemcpyAsync", self.data, staged, size, 4, self.stream)
+
+    def call(self, name, *arguments):
+        assert getattr(self.device, name)(*arguments) == 0, name
+
+    def get(self):
+        """What lies there now."""
+        copy = numpy.empty_like(self.array)
+        self.call("cudaMemcpy", ctypes.c_void_p(copy.ctypes.data), self.data, ctypes.c_size_t(copy.nbytes), 4)
+        return copy
+
+    def __dlpack_device__(self):
+        return (2, 0)
+
+    def __dlpack__(self, stream=None):
+        event = ctypes.c_void_p()
+        self.call("cudaEventCreateWithFlags", ctypes.byref(event), 2)
+        self.call("cudaEventRecord", event, self.stream)
+        self.call("cudaStreamWaitEvent", ctypes.c_void_p(stream), event, 0)
+        shape = (ctypes.c_int64 * self.array.ndim)(*self.array.shape)
+        strides = None if self.strides is None else (ctypes.c_int64 * self.array.ndim)(*self.strides)
+        self.tensor = _device._Tensor(self.data, 2, 0, self.array.ndim, self.code, 8 * self.array.itemsize, 1, shape, strides, 0)
+        new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+        return new(("PyCapsule_New", ctypes.pythonapi))(ctypes.addressof(self.tensor), b"dltensor", None)
+
+
+def test_capsules_are_read_as_they_are():
+    for array in (numpy.zeros((3, 1, 2), numpy.float32), numpy.zeros((4, 6), numpy.int16)[:, ::2], numpy.zeros(0, bool),
+                  numpy.zeros((), numpy.uint64), numpy.zeros((1, 5), numpy.float16).T):  # fmt: skip
+        capsule = array.__dlpack__()
+        tensor = _device.read(capsule)
+        assert (tensor.data or 0) + tensor.byte_offset == array.ctypes.data and tensor.bits == 8 * array.itemsize
+        assert tuple(tensor.shape[: tensor.ndim]) == array.shape and tensor.lanes == 1 and tensor.device_type == 1
+        assert _device.is_contiguous(tensor) == array.flags.c_contiguous, array.flags
+
+
+def check_arrays_there(io):
+    """Inputs are waited for, whatever stream makes them; results are there when the call returns."""
+    path = os.path.join(WORK.name, f"{io}.so")
+    model = ullage.compile(gather(), io=io, path=path, **FAST)
+    rows, index = numpy.arange(15, dtype=numpy.float32).reshape(5, 3), numpy.array([3, 1])
+    for _ in range(3):
+        x, i, y = There(rows), There(index, 0), There(numpy.zeros((2, 3), numpy.float32))
+        assert model(x, i, out=y) is y and (y.get() == rows[index]).all()
+        assert model(x=x, i=i, out={"y": y}) is y
+    return model, x, i, y, rows, index
+
+
+def test_arrays_on_the_device():
+    model, x, i, y, rows, index = check_arrays_there("arena")
+    assert (model(x, index) == rows[index]).all() and (model(rows, i) == rows[index]).all()
+    assert model(rows, index, out=y) is y and (y.get() == rows[index]).all()
+    bad = numpy.array([9, 1])
+    assert cases.raises(ullage.errors.DataFault, lambda: model(rows, There(bad, 0), out=y)).outputs is y
+    cases.raises(TypeError, lambda: model(There(rows.view(numpy.int32), 0), i), "expected float32, not int32")
+    cases.raises(ValueError, lambda: model(There(rows.T.copy()), i), "expected shape (5, 3), not (3, 5)")
+    cases.raises(TypeError, lambda: model(There(rows, 2, (1, 5)), i), "C-contiguous")
+    cases.raises(ValueError, lambda: model(x, i, out=x), "expected shape (2, 3)")
+    host = ullage.compile(gather(), target="c", cflags="-O0")
+    cases.raises(TypeError, lambda: host(x, index), "expected a C-contiguous numpy array", "not There")
+    assert (model(x, i) == rows[index]).all()  # goes on
+
+
+def test_arrays_on_the_device_in_place():
+    """io='caller': none is copied, and those of the host are refused."""
+    model, x, i, y, rows, index = check_arrays_there("caller")
+    for given in ((rows, i), (x, index)):
+        cases.raises(ullage.RunError, lambda given=given: model(*given, out=y), "input buffer is not memory of the device")
+    cases.raises(ullage.RunError, lambda: model(x, i), "output buffer is not memory of the device", ": y")
+    add = ullage.compile(made([helper.make_node("Relu", ["x"], ["y"])], [("x", TensorProto.FLOAT, [5, 3])],
+                              [("y", TensorProto.FLOAT, [5, 3])]), io="caller", **FAST)  # fmt: skip
+    cases.raises(ValueError, lambda: add(x, out=x), "shares bytes")
 
 
 if __name__ == "__main__":
