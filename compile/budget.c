@@ -202,11 +202,14 @@ static void put_alive(struct ul_compile *compile, struct ul_text *text)
         return;
     const struct ul_report_step *peak =
         &compile->report.steps[plan->positions[plan->peak_position].step];
-    ul_text_printf(text, "\nIts peak is at step %u, %s; alive there beside %s of weights%s:",
-                   plan->peak_position, ul_quote(&compile->keep, peak->node),
-                   ul_size_exact(&compile->keep, plan->rows.class_bytes[UL_PLAN_WEIGHTS] +
-                                                     plan->rows.class_bytes[UL_PLAN_OPTIMIZER]),
-                   plan->rows.class_bytes[UL_PLAN_OPTIMIZER] > 0 ? " and optimizer's state" : "");
+    uint64_t state_bytes = plan->rows.class_bytes[UL_PLAN_OPTIMIZER];
+    uint64_t always_bytes = plan->rows.class_bytes[UL_PLAN_WEIGHTS] + state_bytes;
+    ul_text_printf(text, "\nIts peak is at step %u, %s; alive there", plan->peak_position,
+                   ul_quote(&compile->keep, peak->node));
+    if (always_bytes > 0)
+        ul_text_printf(text, " beside %s of weights%s", ul_size_exact(&compile->keep, always_bytes),
+                       state_bytes > 0 ? " and optimizer's state" : "");
+    ul_text_put(text, ":");
     for (uint32_t i = 0; i < count; i++) {
         const struct ul_plan_range *range = &plan->ranges[alive[i]];
         const char *name =
@@ -275,11 +278,34 @@ static void put_shortfall(struct ul_compile *compile, struct ul_text *text, uint
                        ul_size_exact(keep, reserved));
     ul_text_printf(text, "The smallest budget known to work is %s",
                    ul_size_exact(keep, compile->plan.smallest_budget_bytes));
-    ul_text_printf(text,
-                   budget < floor_bytes
-                       ? "; it is proven that at least %s are needed."
-                       : "; whether a smaller one works is not known, but none below %s does.",
-                   ul_size_exact(keep, floor_bytes));
+    if (budget < floor_bytes)
+        ul_text_printf(text, "; it is proven that at least %s are needed.",
+                       ul_size_exact(keep, floor_bytes));
+    else if (floor_bytes > 0)
+        ul_text_printf(text, "; whether a smaller one works is not known, but none below %s does.",
+                       ul_size_exact(keep, floor_bytes));
+    else
+        ul_text_put(text, "; whether a smaller one works is not known.");
+}
+
+void ul_compile_put_remedies(struct ul_text *text, const struct ul_compile_options *options)
+{
+    bool has_rom = !options->train && options->weights != UL_WEIGHTS_ROM &&
+                   ul_target_find(options->target)->traits.has_rom;
+    const char *const remedies[] = {
+        options->precision == UL_PRECISION_F32 && !options->no_float ? "--precision bf16" : NULL,
+        has_rom ? "--weights rom" : NULL, options->train ? "--micro-batches" : NULL,
+        options->train && !ul_compile_offloads(options) ? "--offload" : NULL,
+        options->io != UL_IO_CALLER ? "--io caller" : NULL};
+    enum { REMEDIES = sizeof remedies / sizeof *remedies };
+    uint32_t left = 0, put = 0;
+    for (uint32_t i = 0; i < REMEDIES; i++)
+        left += remedies[i] != NULL;
+    ul_text_put(text, "\nA smaller batch or shape");
+    for (uint32_t i = 0; i < REMEDIES; i++)
+        if (remedies[i] != NULL)
+            ul_text_printf(text, "%s%s", ++put == left ? " and " : ", ", remedies[i]);
+    ul_text_put(text, left > 0 ? " make it smaller." : " makes it smaller.");
 }
 
 enum ul_status ul_compile_require_fit(struct ul_compile *compile)
@@ -304,12 +330,6 @@ enum ul_status ul_compile_require_fit(struct ul_compile *compile)
         ul_text_put(&text,
                     "\nThat is with what --checkpoint keeps: without it the planner chooses.");
     put_alive(compile, &text);
-    bool trains = compile->options.train;
-    bool is_f32 = compile->options.precision == UL_PRECISION_F32;
-    bool has_rom = !trains && ul_target_find(compile->options.target)->traits.has_rom;
-    bool offloads = trains && !ul_compile_offloads(&compile->options);
-    ul_text_printf(&text, "\nA smaller batch or shape%s%s%s%s and --io caller make it smaller.",
-                   is_f32 ? ", --precision bf16" : "", has_rom ? ", --weights rom" : "",
-                   trains ? ", --micro-batches" : "", offloads ? ", --offload" : "");
+    ul_compile_put_remedies(&text, &compile->options);
     return ul_diag_set(&compile->diag, UL_NO_FIT, "%s", text.data);
 }

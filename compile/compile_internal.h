@@ -25,6 +25,8 @@ enum ul_dtype ul_compile_storage(const struct ul_compile_options *options);
 enum ul_status ul_compile_solve(struct ul_compile *compile) UL_MUST_CHECK;
 /* UL_NO_FIT with why, where a method that was named does not serve. */
 enum ul_status ul_compile_require_methods(struct ul_compile *compile) UL_MUST_CHECK;
+/* A line of what makes a plan smaller and was not asked for yet, as far as no plan says it. */
+void ul_compile_put_remedies(struct ul_text *text, const struct ul_compile_options *options);
 
 /* beside.c: counts what a program of this compile takes beside its buffer, once it is built; what
  * that is of its process, and of what a budget bounds; all that the compile's own plan takes. */

@@ -368,11 +368,8 @@ enum ul_status ul_suite_require_fit(struct ul_suite *suite)
         ul_text_printf(
             &text, ", at step %u, %s", peak->plan->peak_position,
             ul_quote(&command->keep, ul_report_step_at(peak, peak->plan->peak_position).node));
-    const struct ul_compile_options *options = &command->options;
-    bool has_rom = suite->models[0].compile->program->options.target->traits.has_rom;
-    ul_text_printf(&text, ".\nSmaller shapes%s%s and --io caller make it smaller.",
-                   options->precision == UL_PRECISION_F32 ? ", --precision bf16" : "",
-                   has_rom && options->weights != UL_WEIGHTS_ROM ? ", --weights rom" : "");
+    ul_text_put(&text, ".");
+    ul_compile_put_remedies(&text, &command->options);
     return ul_diag_set(&command->diag, UL_NO_FIT, "%s", text.data);
 }
 

@@ -58,11 +58,6 @@ static const char *peak_at(const struct ul_report *own)
     return own->steps[peak->step].node;
 }
 
-static double mib(uint64_t bytes)
-{
-    return (double)bytes / (1 << 20);
-}
-
 static double milliseconds(uint64_t nanoseconds)
 {
     return (double)nanoseconds * 1e-6;
@@ -93,11 +88,18 @@ static bool has_column(const struct ul_report *report, const struct ul_plan_ladd
     return false;
 }
 
+/* That of the largest buffer, for all rows. */
+static struct ul_report_unit unit_of(const struct ul_plan_ladder *ladder)
+{
+    return ul_report_unit_of(plan_at(ladder, 0)->reserved_bytes[0]);
+}
+
 static void put_head(struct ul_text *text, const struct ul_report *report,
                      const struct ul_plan_ladder *ladder)
 {
-    ul_text_put(text,
-                "  reserved bytes       MiB  process bytes       MiB          ms    more time");
+    const char *unit = unit_of(ladder).name;
+    ul_text_printf(text, "  reserved bytes  %8s  process bytes  %8s          ms    more time", unit,
+                   unit);
     for (enum way way = 0; way < WAY_COUNT; way++)
         if (has_column(report, ladder, way))
             ul_text_printf(text, "  %s", way_names[way]);
@@ -109,9 +111,10 @@ static void put_row(struct ul_text *text, const struct ul_report *report,
 {
     const struct ul_plan *plan = plan_at(ladder, i);
     uint64_t reserved = plan->reserved_bytes[0], process = process_at(report, ladder, i);
+    double unit = unit_of(ladder).bytes;
     ul_text_printf(text, "  %14" PRIu64 "  %8.2f  %13" PRIu64 "  %8.2f  %10.4g  %9.3f %%", reserved,
-                   mib(reserved), process, mib(process), milliseconds(plan->cost),
-                   100.0 * overhead_at(ladder, i));
+                   (double)reserved / unit, process, (double)process / unit,
+                   milliseconds(plan->cost), 100.0 * overhead_at(ladder, i));
     for (enum way way = 0; way < WAY_COUNT; way++)
         if (has_column(report, ladder, way))
             ul_text_printf(text, "  %*u", (int)strlen(way_names[way]),
@@ -200,8 +203,10 @@ void ul_report_put_ladder_text(struct ul_text *text, const struct ul_report *rep
         ul_text_printf(text, "\nProven: no plan of the last row's program reserves less than %s%s.",
                        ul_size_exact(text->arena, last->lower_bound_bytes),
                        last->optimal ? ", as the last does" : "");
-    ul_text_printf(text, "\nProven: no program of this model reserves less than %s.\n",
-                   ul_size_exact(text->arena, floor_bytes));
+    if (floor_bytes > 0)
+        ul_text_printf(text, "\nProven: no program of this model reserves less than %s.",
+                       ul_size_exact(text->arena, floor_bytes));
+    ul_text_put(text, "\n");
 }
 
 void ul_report_put_ladder_csv(struct ul_text *text, const struct ul_report *report,

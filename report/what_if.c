@@ -18,11 +18,6 @@ static double milliseconds(uint64_t nanoseconds)
     return (double)nanoseconds * 1e-6;
 }
 
-static double mib(uint64_t bytes)
-{
-    return (double)bytes / (1 << 20);
-}
-
 static double samples_per_second(const struct ul_report_case *row)
 {
     return row->cost == 0 ? 0 : 1e9 * (double)row->sample_count / (double)row->cost;
@@ -78,6 +73,7 @@ struct layout {
     size_t widths[64]; /* of axes */
     bool has_models, has_largest, has_overhead, has_repeats, has_rates;
     size_t peak_columns;
+    struct ul_report_unit unit; /* that of the largest buffer */
 };
 
 static size_t larger(size_t a, size_t b)
@@ -105,10 +101,13 @@ static size_t size_axes(const struct ul_report_table *table, size_t limit, struc
 static void lay_out(const struct ul_report_table *table, size_t columns, struct layout *layout)
 {
     size_t used = 2 + 16 + 10 + 15 + 10 + 10 + 2;
+    uint64_t largest_bytes = 0;
     *layout = (struct layout){.table = table, .has_models = table->model_sha256 == NULL};
     UL_ASSERT(table->axis_count <= sizeof layout->widths / sizeof *layout->widths);
     for (uint32_t i = 0; i < table->case_count; i++) {
         const struct ul_report_case *row = &table->cases[i];
+        if (is_plan(row) && row->reserved_bytes > largest_bytes)
+            largest_bytes = row->reserved_bytes;
         layout->has_largest |= row->largest > 0;
         layout->has_overhead |= is_plan(row) && row->overhead != 0;
         layout->has_repeats |= row->recomputed_count > 0;
@@ -117,6 +116,7 @@ static void lay_out(const struct ul_report_table *table, size_t columns, struct 
     used += (layout->has_models ? 11u : 0u) + (layout->has_largest ? 9u : 0u) +
             (layout->has_overhead ? 12u : 0u) + (layout->has_repeats ? 12u : 0u) +
             (layout->has_rates ? 12u : 0u);
+    layout->unit = ul_report_unit_of(largest_bytes);
     size_t axes = size_axes(table, columns, layout);
     if (used + axes + MIN_PEAK_COLUMNS > columns)
         axes = size_axes(table, VALUE_COLUMNS, layout);
@@ -133,9 +133,9 @@ static void put_head(struct ul_text *text, const struct layout *layout)
                        ul_report_fit_name(text->arena, table->axes[a].label, layout->widths[a]));
     ul_text_printf(
         text, "%s%s%16s%10s%15s%10s%10s%s%s%s  peak\n", layout->has_models ? "  M weights" : "",
-        layout->has_largest ? "  largest" : "", "reserved bytes", "MiB", "process bytes", "MiB",
-        "ms", layout->has_overhead ? "   more time" : "", layout->has_repeats ? "  recomputed" : "",
-        layout->has_rates ? "   samples/s" : "");
+        layout->has_largest ? "  largest" : "", "reserved bytes", layout->unit.name,
+        "process bytes", layout->unit.name, "ms", layout->has_overhead ? "   more time" : "",
+        layout->has_repeats ? "  recomputed" : "", layout->has_rates ? "   samples/s" : "");
 }
 
 static void put_plan(struct ul_text *text, const struct layout *layout,
@@ -146,8 +146,8 @@ static void put_plan(struct ul_text *text, const struct layout *layout,
     if (layout->has_largest)
         ul_text_printf(text, "%9" PRIu64, row->largest);
     ul_text_printf(text, "%16" PRIu64 "%10.2f%15" PRIu64 "%10.2f%10.4g", row->reserved_bytes,
-                   mib(row->reserved_bytes), row->process_bytes, mib(row->process_bytes),
-                   milliseconds(row->cost));
+                   (double)row->reserved_bytes / layout->unit.bytes, row->process_bytes,
+                   (double)row->process_bytes / layout->unit.bytes, milliseconds(row->cost));
     if (layout->has_overhead)
         ul_text_printf(text, "%10.2f %%", 100.0 * row->overhead);
     if (layout->has_repeats)

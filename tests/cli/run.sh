@@ -201,6 +201,10 @@ expect 0 '"cost_bound": [0-9]' "$ullage" plan "$digits" --dim N=1 --budget "$byt
 expect 4 '--micro-batches, --offload and --io caller make it smaller' "$ullage" compile "$digits" --dim N=8 \
     --train --train-mode --output /fc/Gemm_output_0 --budget 200KiB --budget-of arena -o program
 grep -q 'Nothing else took' out.txt && fail 'a method that nobody named is said to find nothing'
+# what was taken already, and a bound that says nothing, are not said
+expect 4 '^A smaller batch or shape makes it smaller\.$' "$ullage" plan "$digits" --dim N=1 --target c \
+    --weights rom --io caller --precision bf16 --budget-of arena --budget 4KiB
+grep -Eq '(below|beside) 0 bytes' out.txt && fail 'a bound of nothing'
 # a method of recomputation that is named is asked, and never replaced
 for method in greedy search ilp; do
     expect 0 "\"remat\": \"$method: nothing runs again\"" \
