@@ -33,21 +33,6 @@ enum ul_status ul_infer_number(struct ul_infer *infer)
     return infer_set(infer, UL_SET_NUMBER);
 }
 
-enum ul_status ul_infer_arithmetic(struct ul_infer *infer)
-{
-    return infer_set(infer, UL_SET_NUMBER);
-}
-
-enum ul_status ul_infer_extremes(struct ul_infer *infer)
-{
-    return infer_set(infer, UL_SET_NUMBER);
-}
-
-enum ul_status ul_infer_float_sum(struct ul_infer *infer)
-{
-    return infer_set(infer, UL_SET_FLOAT);
-}
-
 enum ul_status ul_infer_bitwise(struct ul_infer *infer)
 {
     return infer_set(infer, UL_SET_INTEGER);

@@ -8,6 +8,8 @@ set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 failed=0
 fail() { echo "FAIL: $1"; failed=1; }
+# What is new counts before it is added.
+files() { git ls-files --cached --others --exclude-standard "$@"; }
 
 # folder: folders that it may include
 allowed() {
@@ -37,11 +39,11 @@ for folder in base frontend ir passes planner codegen report compile runtime cli
 done
 
 # What others may ask of operators is in ir/geometry.h.
-grep -n '^#include "ir/ops/' $(git ls-files '*.[ch]' | grep -vE '^(ir|tests)/') &&
+grep -n '^#include "ir/ops/' $(files '*.[ch]' | grep -vE '^(ir|tests)/') &&
     fail "operators' headers are ir's alone"
 
 # Functions over 70 lines; tables and flat switches are on the list.
-long=$(git ls-files '*.c' | grep -v '^tests/' | xargs awk '
+long=$(files '*.c' | grep -v '^tests/' | xargs awk '
     FNR == 1 { start = 0 }
     /^[A-Za-z_].*\)[[:space:]]*\{?[[:space:]]*$/ && !/;/ { name = $0; start = FNR }
     /^}/ { if (start && FNR - start > 70) { sub(/\(.*/, "", name); sub(/.*[ *]/, "", name)
@@ -52,7 +54,7 @@ gone=$(comm -13 <(echo "$long") <(sort tests/tidy/long_functions.txt) | sed '/^$
 [ -z "$gone" ] || fail "no longer long, take them off tests/tidy/long_functions.txt: $gone"
 
 # An operator is named by its row and by files about it: facts are flags and hooks of the row.
-named=$(git ls-files '*.[ch]' | grep -vE '^(tests|ir/ops)/' | xargs grep -lE 'UL_OP_[A-Z][a-z]' | sort)
+named=$(files '*.[ch]' | grep -vE '^(tests|ir/ops)/' | xargs grep -lE 'UL_OP_[A-Z][a-z]' | sort)
 may=$(sed 's/[: ].*//' tests/tidy/names_operators.txt | sort)
 extra=$(comm -23 <(echo "$named") <(echo "$may"))
 gone=$(comm -13 <(echo "$named") <(echo "$may"))
@@ -63,22 +65,22 @@ twice=$(grep -oE '1u << [0-9]+' ir/op.h | sort | uniq -d)
 
 # What goes into a function and what comes out is asserted: 15 times for 100 functions at least.
 for folder in planner codegen passes; do
-    functions=$(git ls-files "$folder/*.c" | xargs grep -hc '^{$' | awk '{ n += $1 } END { print n }')
-    asserts=$(git ls-files "$folder/*.c" | xargs grep -ho 'UL_ASSERT(' | wc -l)
+    functions=$(files "$folder/*.c" | xargs grep -hc '^{$' | awk '{ n += $1 } END { print n }')
+    asserts=$(files "$folder/*.c" | xargs grep -ho 'UL_ASSERT(' | wc -l)
     [ $((100 * asserts)) -ge $((15 * functions)) ] ||
         fail "$folder/ has $asserts asserts in $functions functions: at least 15 for 100"
 done
 
 # Memory comes from base/arena.c alone; frees of what a library allocated are no allocation.
 grep -nE '\b(malloc|calloc|realloc|strdup|strndup|asprintf)\(' \
-    $(git ls-files 'base/*.c' 'frontend/*.c' 'ir/*.c' 'passes/*.c' 'planner/*.c' 'codegen/*.c' \
+    $(files 'base/*.c' 'frontend/*.c' 'ir/*.c' 'passes/*.c' 'planner/*.c' 'codegen/*.c' \
         'report/*.c' 'compile/*.c' 'cli/*.c' | grep -v '^base/arena.c$') && fail "memory from outside base/arena.c"
-grep -nE '\bexit\(' $(git ls-files 'frontend/*.c' 'ir/*.c' 'passes/*.c' 'planner/*.c' \
+grep -nE '\bexit\(' $(files 'frontend/*.c' 'ir/*.c' 'passes/*.c' 'planner/*.c' \
     'codegen/*.c' 'report/*.c' 'compile/*.c') && fail "exit() outside of cli/"
-grep -nE '\b(printf|puts|putchar)\(|\bstd(out|err)\b' $(git ls-files 'compile/*.c' | grep -v process.c) && fail "compile/ prints"
+grep -nE '\b(printf|puts|putchar)\(|\bstd(out|err)\b' $(files 'compile/*.c' | grep -v process.c) && fail "compile/ prints"
 
 if command -v clang-format >/dev/null; then
-    files=$(git ls-files '*.c' '*.h' | grep -vE '^tests/(runtime|bench)/.*/(model|gen)')
+    files=$(files '*.c' '*.h' | grep -vE '^tests/(runtime|bench)/.*/(model|gen)')
     # shellcheck disable=SC2086
     bad=$(clang-format --dry-run -Werror $files 2>&1 | sed -n 's/^\([^: ]*\):[0-9].*error.*/\1/p' |
         sort -u | tr '\n' ' ')
@@ -87,11 +89,11 @@ else
     echo "clang-format is not installed: formatting was not checked"
 fi
 awk 'length($0) > 100 { print FILENAME ":" FNR ": over 100 columns"; bad = 1 } END { exit bad }' \
-    $(git ls-files '*.c' '*.h') || failed=1
+    $(files '*.c' '*.h') || failed=1
 
 # Each source says its licence in its first lines: what is copied into emitted folders and reports is
 # 0BSD, all else Apache-2.0.
-sources=$(git ls-files '*.c' '*.h' '*.cc' '*.cu' '*.cuh' '*.def' '*.css' '*.js' '*.ld' '*.py' '*.sh' \
+sources=$(files '*.c' '*.h' '*.cc' '*.cu' '*.cuh' '*.def' '*.css' '*.js' '*.ld' '*.py' '*.sh' \
     '*.cmake' '*CMakeLists.txt' 'cmake/*.in')
 copied='^(runtime/[a-z]*/ul_|report/html/page)'
 # shellcheck disable=SC2086
