@@ -322,6 +322,7 @@ static void close_on_device(struct ul_context *context)
     const struct ul_device *device = context->model->device;
     if (context->stream != NULL)
         (void)cudaStreamSynchronize(context->stream);
+    ul_cuda_wait_for_movers(context);
     if (context->graph != NULL)
         (void)cudaGraphExecDestroy(context->graph);
     for (uint32_t i = context->memory.library_count; i-- > 0;)

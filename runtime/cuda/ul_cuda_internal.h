@@ -94,6 +94,8 @@ void ul_cuda_ask_calls(struct ul_context *context);
 /* All of a run, with `entry` of kernels.cu, or the set-up, in its middle. */
 void ul_cuda_enqueue(struct ul_context *context, struct ul_cuda_run *run,
                      void (*entry)(struct ul_cuda_run *run));
+/* For transfers of a run that failed, which no step of it waited for any more. */
+void ul_cuda_wait_for_movers(const struct ul_context *context);
 /* Waits for the run, unless it failed with `error`; hands its fault to the caller. */
 enum ul_result ul_cuda_finish(struct ul_context *context, cudaError_t error,
                               struct ul_failure *failure);

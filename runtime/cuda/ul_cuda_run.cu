@@ -75,14 +75,23 @@ void ul_cuda_enqueue(struct ul_context *context, struct ul_cuda_run *run,
                                           cudaMemcpyDeviceToHost, run->stream));
 }
 
+void ul_cuda_wait_for_movers(const struct ul_context *context)
+{
+    for (int i = 0; i < UL_CUDA_MOVERS; i++)
+        if (context->movers[i] != NULL)
+            (void)cudaStreamSynchronize(context->movers[i]);
+}
+
 enum ul_result ul_cuda_finish(struct ul_context *context, cudaError_t error,
                               struct ul_failure *failure)
 {
     const struct ul_model *model = context->model;
     const struct ul_cuda_fault *fault = &context->seen->fault;
     error = ul_cuda_first(error, cudaStreamSynchronize(context->stream));
-    if (error != cudaSuccess)
+    if (error != cudaSuccess) {
+        ul_cuda_wait_for_movers(context);
         return ul_cuda_fail(context, failure, error);
+    }
     if (fault->kind == UL_FAULT_NONE)
         return UL_OK;
     failure->result = UL_DATA_FAULT;

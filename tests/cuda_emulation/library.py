@@ -311,6 +311,39 @@ def test_a_fork_is_explained():
     assert all(line.startswith("the device failed: ") and "forked" in line and "spawn" in line for line in lines), said
 
 
+DEVICES = """
+import ctypes, sys, threading, numpy, ullage
+def now():
+    number = ctypes.c_int()
+    assert device.cudaGetDevice(ctypes.byref(number)) == 0
+    return number.value
+first = ullage.load(sys.argv[1])
+with open("/proc/self/maps") as file:
+    device = ctypes.CDLL(next(w for w in file.read().split() if w.endswith("libul_emulate.so")))
+x = numpy.ones(first.inputs[0].shape, numpy.float32)
+assert device.cudaSetDevice(1) == 0
+second = ullage.load(sys.argv[1], arenas=2)
+assert now() == 1
+def elsewhere():
+    assert now() == 0
+    results.append((first(x) == second(x)).all())
+    assert now() == 0
+results = [(first(x) == second(x)).all()]
+thread = threading.Thread(target=elsewhere)
+thread.start()
+thread.join()
+assert results == [True, True] and now() == 1
+del first, second
+assert now() == 1
+"""
+
+
+def test_the_device_of_a_thread():
+    """A model stays on the device that it was loaded on, and leaves the thread on its own."""
+    code, said = child(DEVICES, library("digits"), UL_EMULATE_DEVICES="2")
+    assert code == 0, said
+
+
 def in_threads(count, call):
     """call(number) in so many threads at once; what they returned."""
     results = [None] * count
@@ -338,6 +371,29 @@ def test_threads():
             assert any(all((a == w).all() for a in got) for w in want)
     loaded = in_threads(4, lambda i: ullage.load(library("digits"))(x))
     assert all(close(got, y) for got in loaded)
+
+
+def trained(target, **options):
+    """A trainer, and its losses of three steps."""
+    images, labels = (numpy.load(os.path.join(cases.DIGITS, f"train_{name}.npy")) for name in "xy")
+    trainer = ullage.Trainer(os.path.join(cases.DIGITS, "untrained.onnx"), target=target, cflags="-O1", dims={"N": 4}, train_mode=True,
+                             output="/fc/Gemm_output_0", optimizer="adamw", **options)  # fmt: skip
+    steps = [(images[at : at + 4], labels[at : at + 4]) for at in range(0, 12, 4)]
+    return trainer, steps, [trainer.step(*step) for step in steps]
+
+
+def test_a_trainer():
+    """Losses of the device are the host's; a training goes on from what was saved, bit for bit."""
+    trainer, steps, losses = trained("cuda", offload="host", budget="400KiB", budget_of="arena")
+    assert close(losses, trained("c")[2]), losses
+    path = os.path.join(WORK.name, "checkpoint.npz")
+    trainer.save(path)
+    after, known = [trainer.step(*step) for step in steps], trainer.parameters()
+    trainer.load(path)
+    assert [trainer.step(*step) for step in steps] == after
+    assert all((known[name] == array).all() for name, array in trainer.parameters().items())
+    trainer.set_parameters({"fc.bias": numpy.full_like(known["fc.bias"], 3)})
+    assert (trainer.parameters()["fc.bias"] == 3).all() and trainer.eval(*steps[0]).samples == 4
 
 
 # ---- arrays that lie on the device ----
