@@ -91,12 +91,48 @@ static enum ul_status build(struct ul_builder *builder)
     return UL_OK;
 }
 
+/* What people give for a model by mistake, by the bytes that such a file has at a place. */
+static const struct {
+    uint64_t at;
+    const char *bytes, *what;
+} others[] = {
+    {0, "\x93NUMPY", "an array of numpy (.npy), as inputs and data are given"},
+    {0, "PK\x03\x04",
+     "a zip archive, such as an .npz, or a checkpoint of PyTorch, which exports to ONNX"},
+    {0, "version https://git-lfs", "a pointer of Git LFS to the model; git lfs pull fetches that"},
+    {0, "\177ELF", "a program or a library"},
+    {0, "\x89HDF", "an HDF5 file, as Keras writes; export the model to ONNX"},
+    {0, "\x1f\x8b", "compressed by gzip; unpack it first"},
+    {0, "(\xb5/\xfd", "compressed by zstd; unpack it first"},
+    {0, "<", "a page of HTML or XML; a download may have given it instead of the model"},
+    {0, "{", "JSON, such as plan.json"},
+    {4, "TFL3", "a model of TensorFlow Lite; convert it to ONNX"},
+    {4, "ORTM",
+     "a model in onnxruntime's own format (.ort); give the ONNX model that it was made of"},
+};
+
+/* Says of a file that is no model what it is instead, where that is known. */
+static enum ul_status say_what(const unsigned char *data, uint64_t size_bytes, struct ul_diag *diag)
+{
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        size_t length = strlen(others[i].bytes);
+        if (size_bytes < others[i].at + length ||
+            memcmp(data + others[i].at, others[i].bytes, length) != 0)
+            continue;
+        *diag = (struct ul_diag){.status = UL_OK};
+        return ul_diag_set(diag, UL_INVALID, "not a valid ONNX file, but %s", others[i].what);
+    }
+    return diag->status;
+}
+
 static enum ul_status load(struct ul_builder *builder, const void *data, uint64_t size_bytes)
 {
     struct ul_wire wire;
     ProtobufCAllocator allocator = ul_proto_allocator(builder->scratch);
     ul_hash_hex(data, size_bytes, builder->model->sha256);
-    UL_TRY(ul_wire_scan(&wire, builder->scratch, UL_WIRE_MODEL, data, size_bytes, builder->diag));
+    if (ul_wire_scan(&wire, builder->scratch, UL_WIRE_MODEL, data, size_bytes, builder->diag) !=
+        UL_OK)
+        return say_what(data, size_bytes, builder->diag);
     builder->wire = &wire;
     builder->allocator = &allocator;
     builder->proto =

@@ -509,6 +509,11 @@ def sources():
 def not_models():
     write("file_empty", b"")
     write("file_text", b"This is not a model.\n")
+    write("file_array", b"\x93NUMPY\x01\x00v\x00{'descr': '<f4'")
+    write("file_zip", b"PK\x03\x04\x14\x00\x00\x00\x00\x00")
+    write("file_lfs", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
+    write("file_tflite", b"\x1c\x00\x00\x00TFL3\x14\x00 \x00")
+    write("file_json", b'{"format": "ullage-plan", "version": 1}\n')
     write("file_zeros", bytes(64))
     write("file_no_graph", onnx.ModelProto(ir_version=8).SerializeToString())
     data = model(graph([relu()], [X], [Y])).SerializeToString(deterministic=True)
