@@ -225,7 +225,7 @@ static void methods_note(struct climb *c, const struct ul_remat *found, bool aga
     plan->order_why_not = c->base->order_why_not;
     plan->orders_lower_bound_bytes = c->base->orders_lower_bound_bytes;
     if (!again && found != NULL && method != UL_REMAT_BEST)
-        plan->remat_method = ul_arena_printf(c->arena, "%s: nothing runs again",
+        plan->remat_method = ul_arena_printf(c->arena, "%s: each step runs once",
                                              ul_method_get(UL_METHOD_REMAT, method)->name);
     if (found != NULL && found->proven_within != NULL)
         plan->optimal_within =

@@ -207,7 +207,7 @@ expect 4 '^A smaller batch or shape makes it smaller\.$' "$ullage" plan "$digits
 grep -Eq '(below|beside) 0 bytes' out.txt && fail 'a bound of nothing'
 # a method of recomputation that is named is asked, and never replaced
 for method in greedy search ilp; do
-    expect 0 "\"remat\": \"$method: nothing runs again\"" \
+    expect 0 "\"remat\": \"$method: each step runs once\"" \
         "$ullage" plan "$digits" --dim N=64 --budget-of arena --budget 300000 --remat $method --json -
 done
 expect 4 'remat chain: its graph is no chain' \
