@@ -105,6 +105,20 @@ static const struct row calls[] = {
     {OF_TRAINING, "uint32_t", "step_input", "void", "return {m}.training->step;", ""},
     {OF_TRAINING, "uint32_t", "loss_output", "void", "return {m}.training->loss_output;", ""},
     {OF_TRAINING, "uint32_t", "correct_output", "void", "return {m}.training->correct_output;", ""},
+    {OF_TRAINING, "uint32_t", "class_count", "void", "return {m}.training->class_count;",
+     "\n/* Labels are in [0, class_count) or the one that is ignored; 0: they are no classes. What "
+     "a\n"
+     " * label of a class weighs in a mean over several, 0 of none. */\n"},
+    {OF_TRAINING, "int64_t", "ignore_index", "void", "return {m}.training->ignore_index;", ""},
+    {OF_TRAINING, "double", "class_weight", "uint32_t number",
+     "const double *weights = {m}.training->class_weights;\n"
+     "    return number >= {m}.training->class_count ? 0 : weights != NULL ? weights[number] : 1;",
+     ""},
+    {OF_TRAINING, "uint64_t", "sample_at",
+     "uint64_t seed, uint64_t epoch, uint64_t count,\n    uint64_t place",
+     "return place < count ? ul_train_shuffled(seed, epoch, count, place) : count;",
+     "\n/* Which of `count` samples comes at a place of an epoch, as trainers of the command line\n"
+     " * shuffle them; count: there is no such place. */\n"},
     {OF_TRAINING, "uint32_t", "parameter_count", "void", "return {m}.training->parameter_count;",
      "\n/* What training changes, parameters and state, by number. `storage` is the type of its\n"
      " * elements where it lies, UL_TYPE_BF16 where f32 are kept so. */\n"},

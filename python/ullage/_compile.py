@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 
-from . import _options, _plan, _program, errors
+from . import _files, _options, _plan, _program, errors
 
 _OWN = "the library goes where path=... says, or nowhere"
 REFUSED = {
@@ -29,7 +29,7 @@ def build(model, path, options: dict, load):
     with _program.folder() as folder:
         words = _options.arguments("compile", options, folder, REFUSED)
         file = _options.model_file(model, folder)
-        library = os.path.join(folder, "model.so") if path is None else os.fsdecode(path)
+        library = os.path.join(folder, "model.so") if path is None else _files.plain(path)
         json = os.path.join(folder, "plan.json")
         command = ["compile", file, f"--out={library}", "--shared-library", f"--json={json}"]
         try:

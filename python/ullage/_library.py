@@ -54,6 +54,8 @@ _OF_TRAINING = {
     "step_input": _U32,
     "loss_output": _U32,
     "correct_output": _U32,
+    "class_count": _U32,
+    "ignore_index": ctypes.c_int64,
     "parameter_count": _U32,
     "lora_alpha": _DOUBLE,
     "quantize": _TEXT,
@@ -65,6 +67,10 @@ _CALLS = {
     "failure_text": [_ADDRESS, _TEXT, _SIZE],
 }
 _STATE_CALLS = {"set_up": [_ADDRESS, _ADDRESS, _ADDRESS]}
+_OF_SAMPLES = {
+    "class_weight": ([_U32], _DOUBLE),
+    "sample_at": ([_U64, _U64, _U64, _U64], _U64),
+}
 _TRAINING_CALLS = {
     "train_init": [_ADDRESS],
     "train_step": [_ADDRESS, _ADDRESS, _ADDRESS, _ADDRESS, _ADDRESS],
@@ -127,12 +133,17 @@ def _dtypes(number: int) -> tuple:
 class Tensor:
     """An input, an output or a parameter: name, dtype, shape, nbytes."""
 
-    __slots__ = ("name", "dtype", "dtypes", "shape", "nbytes", "donated", "in_arena", "storage")
+    __slots__ = (
+        "name", "dtype", "dtypes", "shape", "nbytes", "donated", "in_arena", "storage",
+        "bits_of",
+    )  # fmt: skip
 
     def __init__(self, fields: dict):
         self.name = fields["name"].decode("utf-8", "replace")
         self.dtypes = _dtypes(fields["type"])
         self.dtype = self.dtypes[0]
+        kind = _SMALL_FLOATS.get(fields["type"], (None,))[0]
+        self.bits_of = kind if self.dtype.kind == "u" else None  # a float that numpy lacks here
         self.shape = tuple(fields["dims"][i] for i in range(fields["rank"]))
         self.nbytes = fields["bytes"]
         self.donated = fields.get("donated", 0)
@@ -190,6 +201,15 @@ def _own_name(path: str) -> str:
     return folder + "/" + format(next(_loads), "b").replace("0", "/").replace("1", "./") + name
 
 
+def _is_elf(path: str) -> bool:
+    """Whether it begins as a library does, or cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(4) == b"\x7fELF"
+    except OSError:
+        return True
+
+
 class Library:
     """The functions of a model's library. It is unloaded when nobody has it any more."""
 
@@ -202,6 +222,11 @@ class Library:
             self._functions = ctypes.CDLL(own_name, os.RTLD_NOW)
         except OSError as error:
             reason = str(error).replace(f"{own_name}: ", "").replace(own_name, path)
+            if not _is_elf(path):
+                raise errors.InvalidModel(
+                    f"{path}: no library: ullage.load takes what ullage.compile keeps at path=...; "
+                    "ullage.compile takes a model"
+                ) from error
             raise errors.FileError(f"{path}: {reason}") from error
         self._finalizer = weakref.finalize(self, _ctypes.dlclose, self._functions._handle)
         self._finalizer.atexit = False  # a thread may still run it
@@ -217,6 +242,8 @@ class Library:
             self._declare(name, takes, _INT if name != "train_init" else None)
         for name, result in (_OF_TRAINING if self.trains else {}).items():
             self._declare(name, [], result)
+        for name, (takes, result) in (_OF_SAMPLES if self.trains else {}).items():
+            self._declare(name, takes, result)
         self.has_state = hasattr(self._functions, f"{prefix}_set_up")
         for name, takes in (_STATE_CALLS if self.has_state else {}).items():
             self._declare(name, takes, _INT)
@@ -282,8 +309,12 @@ class Arena:
 
 
 def _pages(size: int) -> tuple:
-    """Anonymous memory that is taken as it is touched, and its address."""
-    memory = mmap.mmap(-1, max(1, size))
+    """Anonymous memory that is taken as it is touched, and its address. It is private: a process
+    that is forked off has a copy of it, in which it runs by itself."""
+    try:
+        memory = mmap.mmap(-1, max(1, size), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except (OSError, MemoryError, OverflowError) as error:
+        raise errors.RunError(f"an arena of {size} bytes cannot be had: {error}") from error
     return memory, ctypes.addressof(ctypes.c_char.from_buffer(memory))
 
 

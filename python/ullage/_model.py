@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
+import weakref
 
 import numpy
 
@@ -13,14 +15,54 @@ from ._library import DATA_FAULT, OK, Arena, Library, address
 
 _CONTIGUOUS_ALIGNED = 0x0101  # of numpy's flags.num
 _WRITEABLE = 0x0400
+_ARENAS_MAX = 1024
 
 _threads_have_run = False
 _is_forked = False
+_lanes = weakref.WeakSet()
+
+
+class Lane:
+    """An arena, or the place for one, in which one call runs at a time; other threads wait. A call
+    from within a call, as signal handlers and finalizers make them, would wait for itself, and is
+    an error."""
+
+    def __init__(self, library: Library):
+        self._library = library
+        self._arena = None
+        self._lock = threading.RLock()  # who has it and comes again is told by `owner`
+        self.owner = 0
+        _lanes.add(self)
+
+    @contextlib.contextmanager
+    def turn(self):
+        """Has the arena for the time of a `with`, whatever interrupts it."""
+        with self._lock:
+            if self.owner:
+                raise errors.RunError(
+                    "this model is called from within a call of it by the same thread, as by a "
+                    "signal handler or a finalizer: let that note what is to be done, and do it "
+                    "behind the call; a model compiled with arenas=2 has room for both"
+                )
+            self.owner = threading.get_ident()
+            try:
+                if self._arena is None:
+                    self._arena = Arena(self._library)
+                yield self._arena
+            finally:
+                self.owner = 0
+
+    def _after_fork(self):
+        """Who else ran in it is gone, and would be waited for forever."""
+        if self.owner != threading.get_ident():
+            self._lock, self.owner = threading.RLock(), 0
 
 
 def _after_fork():
     global _is_forked
     _is_forked = _threads_have_run
+    for lane in _lanes:
+        lane._after_fork()
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -38,18 +80,40 @@ def check_fork(library: Library):
         _threads_have_run = True
 
 
+def _converts(tensor, array) -> str:
+    """How the array gets the type."""
+    if tensor.bits_of is not None and array.dtype.kind == "f":
+        return (
+            f"those are the bits of {tensor.bits_of}: with the package ml_dtypes, "
+            f"x.astype(ml_dtypes.{tensor.bits_of}) converts"
+        )
+    return f"x.astype({tensor.dtype.name!r}) converts"
+
+
+def refuse_kind(what: str, tensor, array):
+    """Says what is wrong with what is no array, or has a mask."""
+    wanted = f"a C-contiguous numpy array, {tensor.dtype} of shape {tensor.shape}"
+    if not isinstance(array, numpy.ndarray):
+        raise TypeError(
+            f"{what}: expected {wanted}, not {type(array).__name__}; "
+            f"numpy.asarray(x, {tensor.dtype.name!r}) makes one"
+        )
+    if isinstance(array, numpy.ma.MaskedArray):
+        raise TypeError(
+            f"{what}: expected {wanted}, not a masked array, whose mask would be lost; "
+            "x.filled(value) gives masked elements a value"
+        )
+
+
 def refuse(kind: str, tensor, array, writes: bool = False):
     """Says what is wrong with an array that a run cannot take."""
     what = f"{kind} {tensor.name!r}"
-    wanted = f"a C-contiguous numpy array, {tensor.dtype} of shape {tensor.shape}"
-    if not isinstance(array, numpy.ndarray):
-        raise TypeError(f"{what}: expected {wanted}, not {type(array).__name__}")
+    refuse_kind(what, tensor, array)
     if array.dtype not in tensor.dtypes:
         plain = array.dtype.newbyteorder("=") == tensor.dtype
         given = "the other byte order" if plain else f"{array.dtype}"
         raise TypeError(
-            f"{what}: expected {tensor.dtype}, not {given}; x.astype({tensor.dtype.name!r}) "
-            "converts"
+            f"{what}: expected {tensor.dtype}, not {given}; {_converts(tensor, array)}"
         )
     if array.shape != tensor.shape:
         raise ValueError(
@@ -58,8 +122,8 @@ def refuse(kind: str, tensor, array, writes: bool = False):
         )
     if array.flags.num & _CONTIGUOUS_ALIGNED != _CONTIGUOUS_ALIGNED:
         raise TypeError(
-            f"{what}: expected {wanted}; this one is not contiguous or not aligned: "
-            "numpy.ascontiguousarray(x), or x.copy(), makes it so"
+            f"{what}: expected a C-contiguous numpy array; this one is not contiguous or not "
+            "aligned: numpy.ascontiguousarray(x), or x.copy(), makes it so"
         )
     if writes and not array.flags.num & _WRITEABLE:
         raise TypeError(f"{what}: the array cannot be written")
@@ -84,8 +148,10 @@ class Model:
         library = library if isinstance(library, Library) else Library(library, "model")
         if library.trains:
             raise errors.UsageError("this library trains: ullage.Trainer, or ullage.load, takes it")
-        if arenas < 1:
-            raise errors.UsageError(f"arenas: expected at least 1, not {arenas}")
+        if not isinstance(arenas, int) or not 1 <= arenas <= _ARENAS_MAX:
+            raise errors.UsageError(
+                f"arenas: expected a number of at least 1, at most {_ARENAS_MAX}, not {arenas!r}"
+            )
         self._library = library
         self._on_device = library.target() == b"cuda"
         self._states = [tensor for tensor in library.inputs if tensor.donated]
@@ -100,8 +166,10 @@ class Model:
         self.inputs = tuple(tensor for _, tensor in self._given)
         self.outputs = tuple(library.outputs)
         check_fork(library)  # oneDNN's preparations run on threads too
-        self._arenas = [Arena(library)]
-        self._free = threading.Semaphore(arenas) if arenas > 1 else threading.Lock()
+        self._lanes = [Lane(library) for _ in range(arenas)]
+        self._turns = 0
+        with self._lanes[0].turn():
+            pass  # it is there, so that what a model lacks is told here
 
     # ---- what it is ----
 
@@ -144,11 +212,18 @@ class Model:
 
     # ---- a run ----
 
-    def _take_arena(self) -> Arena:
-        try:
-            return self._arenas.pop()
-        except IndexError:  # all run; the semaphore says that there may be one more
-            return Arena(self._library)
+    def _lane(self) -> Lane:
+        """One that is free, the first of them; else one to wait for."""
+        lanes = self._lanes
+        if len(lanes) == 1:
+            return lanes[0]
+        for lane in lanes:
+            if not lane.owner:
+                return lane
+        self._turns += 1
+        me = threading.get_ident()
+        mine = [lane for lane in lanes if lane.owner == me]
+        return mine[0] if mine else lanes[self._turns % len(lanes)]
 
     def _by_name(self, arrays: tuple, named: dict) -> tuple:
         rest = [tensor.name for tensor in self.inputs[len(arrays) :]]
@@ -189,7 +264,7 @@ class Model:
             if array is None or self._is_there(array):
                 continue
             if (
-                not isinstance(array, numpy.ndarray)
+                type(array) is not numpy.ndarray
                 or array.dtype not in tensor.dtypes
                 or array.shape != tensor.shape
                 or array.flags.num & (_CONTIGUOUS_ALIGNED | _WRITEABLE)
@@ -220,7 +295,7 @@ class Model:
             (arena.inputs if kind == "input" else arena.outputs)[number] = begin
         return kept
 
-    def __call__(self, *arrays, out=None, **named):
+    def __call__(self, /, *arrays, out=None, **named):
         if named:
             arrays = self._by_name(arrays, named)
         if len(arrays) != len(self._given):
@@ -241,23 +316,19 @@ class Model:
         results = [None] * len(self.outputs) if out is None else self._outputs(out, arrays)
         if _is_forked:
             check_fork(self._library)
-        with self._free:
-            arena = self._take_arena()
-            try:
-                kept = self._places_there(arena, arrays, results) if there else ()
-                for (number, _), array in zip(self._given, arrays):
-                    if not kept or isinstance(array, numpy.ndarray):
-                        arena.inputs[number] = address(array)
-                for number, tensor in enumerate(self.outputs):
-                    if results[number] is None:
-                        results[number] = numpy.empty(tensor.shape, tensor.dtype)
-                    if not kept or isinstance(results[number], numpy.ndarray):
-                        arena.outputs[number] = address(results[number])
-                code = self._library.run(arena.handle, arena.inputs, arena.outputs, arena.failure)
-                if code != OK:
-                    self._fail(code, arena, results)
-            finally:
-                self._arenas.append(arena)
+        with self._lane().turn() as arena:
+            kept = self._places_there(arena, arrays, results) if there else ()
+            for (number, _), array in zip(self._given, arrays):
+                if not kept or isinstance(array, numpy.ndarray):
+                    arena.inputs[number] = address(array)
+            for number, tensor in enumerate(self.outputs):
+                if results[number] is None:
+                    results[number] = numpy.empty(tensor.shape, tensor.dtype)
+                if not kept or isinstance(results[number], numpy.ndarray):
+                    arena.outputs[number] = address(results[number])
+            code = self._library.run(arena.handle, arena.inputs, arena.outputs, arena.failure)
+            if code != OK:
+                self._fail(code, arena, results)
         return results[0] if len(results) == 1 else tuple(results)
 
     def _fail(self, code: int, arena: Arena, results: list):
@@ -268,7 +339,7 @@ class Model:
         error.outputs = results[0] if len(results) == 1 else tuple(results)
         raise error
 
-    def set_state(self, **arrays):
+    def set_state(self, /, **arrays):
         """Gives inputs that stay in the arena a value; those that are not named become 0."""
         unknown = set(arrays) - set(self.state_names)
         if unknown or not self._states:
@@ -276,8 +347,7 @@ class Model:
                 f"{sorted(unknown)[0] if unknown else 'this model'}: "
                 + ("no state of this model" if self._states else "has no state")
             )
-        with self._free:
-            arena = self._arenas[-1]
+        with self._lanes[0].turn() as arena:
             kept = []
             for number, tensor in enumerate(self._library.inputs):
                 if not tensor.donated:

@@ -13,7 +13,7 @@ import functools
 import json
 import os
 
-from . import _program, errors
+from . import _files, _program, errors
 
 _REPEATABLE = ("texts", "pairs", "sizes")
 
@@ -77,6 +77,17 @@ def _find(command: str, rows: dict, keyword: str, refused) -> dict:
     )
 
 
+def _plain_array(keyword: str, value):
+    import numpy
+
+    if isinstance(value, numpy.ma.MaskedArray):
+        raise errors.UsageError(
+            f"{keyword}: a masked array, whose mask would be lost; x.filled(value) gives masked "
+            "elements a value"
+        )
+    return numpy.asarray(value)
+
+
 class _Writer:
     """Values as the command line takes them; what is no text goes to files of `folder`."""
 
@@ -88,44 +99,48 @@ class _Writer:
         self._count += 1
         return os.path.join(self._folder, f"value{self._count}{ending}")
 
-    def text(self, keyword: str, value) -> str:
+    def text(self, keyword: str, value, is_file: bool = False) -> str:
+        if is_file and isinstance(value, (str, os.PathLike)):
+            return _files.plain(value)
         if isinstance(value, str):
             return value
         if isinstance(value, os.PathLike):
             return os.fsdecode(value)
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return repr(value)
         if hasattr(value, "to_json"):
             path = self._path(".json")
             value.to_json(path)
             return path
+        if hasattr(value, "__array_interface__") and is_file:
+            return self._array(keyword, value)
         if hasattr(value, "__array_interface__"):
-            return self._array(value)
+            value = value.tolist()
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return repr(value)
         if isinstance(value, (list, tuple)):
             return ",".join(self.text(keyword, item) for item in value)
         raise errors.UsageError(
             f"{keyword}: expected text, a number or a list, not {type(value).__name__}"
         )
 
-    def _array(self, value) -> str:
+    def _array(self, keyword: str, value) -> str:
         import numpy
 
-        if isinstance(value, numpy.number):
-            return repr(value.item())
         path = self._path(".npy")
-        numpy.save(path, numpy.asarray(value), allow_pickle=False)
+        numpy.save(path, _plain_array(keyword, value), allow_pickle=False)
         return path
 
-    def arrays(self, value: dict) -> str:
-        import numpy
-
+    def arrays(self, keyword: str, value: dict) -> str:
         path = self._path(".npz")
-        numpy.savez(path, **{name: numpy.asarray(array) for name, array in value.items()})
+        with open(path, "wb") as file:
+            _files.write_npz(
+                file, {n: _plain_array(f"{keyword}: {n}", a) for n, a in value.items()}
+            )
         return path
 
     def words(self, row: dict, keyword: str, value):
         """What stands behind --name, once for each time that it is given; None of a flag."""
         kind = row["kind"]
+        is_file = kind in ("input", "result") or "FILE" in row.get("argument", "")
         if value is None:
             return
         if kind == "flag":
@@ -135,14 +150,14 @@ class _Writer:
                 yield None
         elif kind in ("pairs", "sizes") and isinstance(value, dict):
             for name, item in value.items():
-                yield f"{name}={self.text(keyword, item)}"
+                yield f"{name}={self.text(keyword, item, is_file)}"
         elif kind in _REPEATABLE and isinstance(value, (list, tuple)):
             for item in value:
                 yield self.text(keyword, item)
         elif kind == "input" and isinstance(value, dict):
-            yield self.arrays(value)
+            yield self.arrays(keyword, value)
         else:
-            yield self.text(keyword, value)
+            yield self.text(keyword, value, is_file)
 
 
 def arguments(command: str, keywords: dict, folder: str, refused=()) -> list:
@@ -160,8 +175,7 @@ def arguments(command: str, keywords: dict, folder: str, refused=()) -> list:
 def model_file(model, folder: str) -> str:
     """The path of a model: of a file as it is, of bytes or an onnx.ModelProto in `folder`."""
     if isinstance(model, (str, os.PathLike)):
-        path = os.fsdecode(model)
-        return os.path.join(".", path) if path.startswith("-") else path
+        return _files.plain(model)
     if hasattr(model, "SerializeToString"):
         try:
             model = model.SerializeToString()

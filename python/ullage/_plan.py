@@ -7,7 +7,7 @@ import html as _html
 import json as _json
 import os
 
-from . import _options, _program, errors
+from . import _files, _options, _program, errors
 
 _ELSEWHERE = "the result is returned; see the methods of Plan"
 _REFUSED = {
@@ -35,14 +35,15 @@ def plan(model, *, must_fit: bool = True, **options):
     options = {"library": True, **options}
     _options.set_defaults(options)
     with _program.folder() as folder:
-        models = model if isinstance(model, (list, tuple)) else [model]
+        is_list = isinstance(model, (list, tuple))
+        models = model if is_list else [model]
         words = _options.arguments("plan", options, folder, _REFUSED)
         if len(models) != 1 and not options.get("sweep"):
             raise errors.UsageError("give one model; several are for sweep=True")
         files = []
         for number, item in enumerate(models):
-            own = os.path.join(folder, str(number))
-            os.mkdir(own)
+            own = os.path.join(folder, str(number)) if is_list else folder
+            os.makedirs(own, exist_ok=True)
             files.append(_options.model_file(item, own))
         path = os.path.join(folder, "plan.json")
         result = "-" if not options.get("sweep") else path
@@ -82,11 +83,14 @@ def _records(columns: dict) -> list:
     return [dict(zip(columns, values)) for values in zip(*columns.values())]
 
 
-def _bytes_text(count: int) -> str:
-    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if count >= size:
-            return f"{count / size:.2f} {unit}"
-    return f"{count} bytes"
+def _exact(count: int) -> str:
+    """As the command line says sizes: 1.50 MiB = 1572864 bytes."""
+    if count < 1024:
+        return f"{count} byte{'' if count == 1 else 's'}"
+    unit, size = "GiB", 1 << 30
+    if count < 10 << 30:
+        unit, size = ("KiB", 1 << 10) if count < 1 << 20 else ("MiB", 1 << 20)
+    return f"{count / size:.2f} {unit} = {count} bytes"
 
 
 class Plan:
@@ -122,8 +126,7 @@ class Plan:
     def to_json(self, path=None) -> str:
         """The text of plan.json, byte for byte; also written to a file."""
         if path is not None:
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(self._text)
+            _files.write_text(path, self._text)
         return self._text
 
     def to_dict(self) -> dict:
@@ -182,8 +185,7 @@ class Plan:
 
     def _written(self, text: str, path) -> str:
         if path is not None:
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(text)
+            _files.write_text(path, text)
         return text
 
     def html(self, path=None, baseline=None) -> str:
@@ -217,14 +219,16 @@ class Plan:
         reserved = data["reserved_bytes"]
         lines = [
             f"<b>{_html.escape(data['model'])}</b> (target {_html.escape(data['target'])}) needs "
-            f"<b>{_bytes_text(reserved)}</b> = {reserved} bytes"
+            f"<b>{_exact(reserved)}</b>"
         ]
         if "process_bytes" in data:
-            lines.append(f"its process at most {_bytes_text(data['process_bytes'])}")
+            is_whole = data.get("process", {}).get("code", 0) > 0
+            who = "its process" if is_whole else "this process for it"
+            lines.append(f"{who} at most {_exact(data['process_bytes'])}")
         if self.budget_bytes is not None:
             short = self.shortfall_bytes
-            verdict = f"{short} bytes short of" if short else "within"
-            lines.append(f"{verdict} the budget of {_bytes_text(self.budget_bytes)}")
+            verdict = f"{_exact(short)} short of" if short else "within"
+            lines.append(f"{verdict} the budget of {_exact(self.budget_bytes)}")
         bars = "".join(
             f"<tr><td style='text-align:left'>{_html.escape(name.replace('_', ' '))}</td>"
             f"<td>{size}</td><td style='text-align:left'><div style='background:#4477aa;height:1em;"
@@ -262,8 +266,7 @@ class Sweep:
     def to_json(self, path=None) -> str:
         """The table as JSON, byte for byte; also written to a file."""
         if path is not None:
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(self._json)
+            _files.write_text(path, self._json)
         return self._json
 
     def __str__(self) -> str:

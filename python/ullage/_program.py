@@ -6,6 +6,7 @@ Models are read, planned and compiled by that process alone, so a hostile one ca
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -34,9 +35,20 @@ def version() -> str:
     return run(["--version"])[0].split()[1]
 
 
+@contextlib.contextmanager
 def folder():
-    """A temporary folder, with all that is in it gone at the end of its `with`."""
-    return tempfile.TemporaryDirectory(prefix="ullage.")
+    """A temporary folder, with all that is in it gone at the end of its `with`. FileError where
+    there is no room for it, or for what is put there."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="ullage.") as path:
+            yield path
+    except errors.Error:
+        raise
+    except OSError as error:
+        what = os.path.dirname(error.filename or "") or "temporary files"
+        raise errors.FileError(
+            f"{what}: {error.strerror or error}; $TMPDIR says where temporary files go"
+        ) from error
 
 
 def _finish(command: list, environment: dict) -> tuple[int, str, str]:
@@ -79,6 +91,8 @@ def run(arguments, temporary: str | None = None) -> tuple[str, str]:
         raise errors.UsageError(str(error)) from error
     if code == 0:
         return text, said
+    if temporary is not None:  # files that nobody has named are gone when this is read
+        said = said.replace(temporary + os.sep, "")
     before, found, message = said.rpartition(_ERROR)
     if code < 0:
         raise errors.InternalError(f"ullage ended by signal {-code}\n{said}")

@@ -5,22 +5,23 @@ from __future__ import annotations
 
 import ctypes
 import os
-import tempfile
-import threading
+import zipfile
 from collections import namedtuple
 
 import numpy
 
-from . import _compile, _options, _program, errors
-from ._library import BF16, DATA_FAULT, NONE, OK, Arena, Library, address
-from ._model import check_fork, refuse
+from . import _compile, _files, _options, _program, errors
+from ._library import BF16, DATA_FAULT, NONE, OK, Library, address
+from ._model import Lane, check_fork, refuse, refuse_kind
 
 Evaluation = namedtuple("Evaluation", "loss correct samples")
 Evaluation.__doc__ = """Of a batch that nothing was learned of: its mean loss, how many of its
 labels were right (None where they are no classes), and how many samples it had."""
 
 _STATES = ("momentum", "exp_avg", "exp_avg_sq", "row_var", "col_var", "variance", "m", "vmean")
-_OPTIMIZER_BYTES, _QUANTIZE_BYTES = 16, 256  # of a checkpoint's entries (runtime/README.md)
+# Of a checkpoint (runtime/README.md): bytes of entries, and what its order of samples is.
+_OPTIMIZER_BYTES, _QUANTIZE_BYTES = 16, 256
+_SHUFFLES, _PADS = 1, 2
 
 
 class _State(ctypes.Structure):
@@ -77,9 +78,12 @@ class Trainer:
             raise errors.InvalidModel(f"{library.path}: it is of another version of ullage")
         check_fork(library)
         self._library = library
-        self._lock = threading.Lock()
         self._state = _State()
-        self._arena = Arena(library)
+        self._lane = Lane(library)
+        with self._lane.turn() as arena:
+            self._arena = arena
+        self._order = (0, 0)  # how the samples come, and of how many; of 0: nobody said
+        self._announced_step = None
         library.train_init(ctypes.byref(self._state))
         labels, step = library.labels_input(), library.step_input()
         order = [i for i in range(len(library.inputs)) if i not in (labels, step)]
@@ -140,9 +144,7 @@ class Trainer:
 
     @learning_rate.setter
     def learning_rate(self, rate: float):
-        if not 0 <= rate < float("inf"):
-            raise ValueError(f"learning_rate: expected a number of at least 0, not {rate}")
-        self._state.learning_rate = rate
+        self._state.learning_rate = _number("learning_rate", rate, float("inf"), "a number")
 
     lr = learning_rate
 
@@ -153,9 +155,10 @@ class Trainer:
 
     @seed.setter
     def seed(self, seed: int):
-        if not 0 <= seed < 1 << 53:
-            raise ValueError(f"seed: expected an integer from 0 to 2^53 - 1, not {seed}")
-        self._state.seed = seed
+        number = _number("seed", seed, 1 << 53, "an integer below 2^53")
+        if number != int(number):
+            raise ValueError(f"seed: expected an integer, not {seed}")
+        self._state.seed = int(seed)
 
     def __repr__(self) -> str:
         takes = ", ".join(map(repr, self.inputs))
@@ -182,25 +185,41 @@ class Trainer:
             raise TypeError(f"a step takes {len(names)} arrays: {', '.join(names)}")
         return [self._batch(i, t, given[t.name]) for i, t in zip(self._given, tensors)]
 
-    def _batch(self, number: int, tensor, array):
-        """The array in its micro-batches. Labels of any integers become those of the loss."""
-        is_array = isinstance(array, numpy.ndarray)
-        if number == self._labels and is_array and array.dtype != tensor.dtype:
-            if array.dtype.kind in "iub":
-                array = array.astype(tensor.dtype)
-        samples = tensor.shape[0] if tensor.shape else 1
-        if not is_array or array.shape != (samples * self._parts, *tensor.shape[1:]):
-            whole = (samples * self._parts, *tensor.shape[1:])
-            shape = array.shape if is_array else None
-            if is_array and shape[:1] == whole[:1] and array.size == tensor.size * self._parts:
-                array = array.reshape(whole)
-            elif is_array:
+    def _classes(self, tensor, labels):
+        """Labels as the loss takes them: integers of any type, each a class or what is ignored."""
+        if labels.dtype.kind not in "iub" or tensor.dtype.kind not in "iu" or not labels.size:
+            return labels.astype(tensor.dtype) if labels.dtype.kind in "iub" else labels
+        classes, ignored = self._library.class_count(), self._library.ignore_index()
+        range_of = numpy.iinfo(tensor.dtype)
+        least, most = (0, classes - 1) if classes else (range_of.min, range_of.max)
+        if int(labels.min()) < least or int(labels.max()) > most:
+            wrong = (labels < least) | (labels > most)
+            if classes:
+                wrong &= labels != ignored
+            if wrong.any():
+                place = tuple(int(i) for i in numpy.argwhere(wrong)[0])
+                valid = f"; {ignored} is ignored" if classes else ""
                 raise ValueError(
-                    f"input {tensor.name!r}: expected shape {whole}, not {shape}; the batch is "
-                    "that of the model's input shape when it is compiled"
+                    f"labels {tensor.name!r}: {int(labels[place])} of sample "
+                    f"{place[0] if place else 0} is not from {least} to {most}{valid}"
                 )
-            else:
-                refuse("input", tensor, array)
+        return labels.astype(tensor.dtype, copy=False)
+
+    def _batch(self, number: int, tensor, array):
+        """The array in its micro-batches."""
+        if type(array) is not numpy.ndarray:
+            refuse_kind(f"input {tensor.name!r}", tensor, array)
+        if number == self._labels:
+            array = self._classes(tensor, array)
+        samples = tensor.shape[0] if tensor.shape else 1
+        whole = (samples * self._parts, *tensor.shape[1:])
+        if array.shape != whole:
+            if array.shape[:1] != whole[:1] or array.size != tensor.size * self._parts:
+                raise ValueError(
+                    f"input {tensor.name!r}: expected shape {whole}, not {array.shape}; the batch "
+                    "is that of the model's input shape when it is compiled"
+                )
+            array = array.reshape(whole)
         parts = [array[i * samples : (i + 1) * samples] for i in range(self._parts)]
         for part in parts:
             refuse("input", tensor, part)
@@ -217,13 +236,43 @@ class Trainer:
     def _loss(self) -> float:
         return float(self._results[self._library.loss_output()].reshape(-1)[0])
 
-    def step(self, *arrays, **named) -> float:
+    def next_samples(self, count: int, shuffle: bool | None = None):
+        """Which of `count` samples the next step takes in the order of the command line's trainers:
+        an array of their places, batch_size of them. Epochs follow each other; samples that fill
+        no batch at the end of one are left out. A checkpoint says then what the order was, so that
+        either goes on from the other's. `shuffle`: by the seed, the default; False: as they stand.
+        """
+        flags, known = self._order
+        steps = count // self.batch_size
+        if known and (count != known or shuffle not in (None, bool(flags & _SHUFFLES))):
+            raise ValueError(
+                f"samples come {'shuffled' if flags & _SHUFFLES else 'as they stand'} of {known} "
+                "in this training; it goes on so, or begins anew"
+            )
+        if flags & _PADS:
+            raise errors.Unsupported(
+                "this training was begun with --last pad, and a step here takes whole batches"
+            )
+        if steps < 1:
+            raise ValueError(f"{count} samples are too few for a batch of {self.batch_size}")
+        epoch, step = divmod(self.step_count, steps)
+        shuffles = bool(flags & _SHUFFLES) if known else shuffle is None or bool(shuffle)
+        places = range(step * self.batch_size, (step + 1) * self.batch_size)
+        if shuffles:
+            places = [self._library.sample_at(self.seed, epoch, count, i) for i in places]
+        self._order = (_SHUFFLES if shuffles else 0, count)
+        self._announced_step = self.step_count
+        return numpy.array(places, numpy.int64)
+
+    def step(self, /, *arrays, **named) -> float:
         """One update from a batch, inputs then labels; the loss before it. An index in the data
         that is out of range is a DataFault, behind the update."""
         batch = self._arrays(arrays, named)
         check_fork(self._library)
         library, handle, state = self._library, self._arena.handle, ctypes.byref(self._state)
-        with self._lock:
+        with self._lane.turn():
+            if self._announced_step != self._state.step:
+                self._order = (0, 0)
             self._state.micro_batch = 0  # where an earlier step failed under way
             faults = [
                 self._run(batch, p, lambda *a: library.train_step(handle, state, *a))
@@ -232,21 +281,35 @@ class Trainer:
             loss = self._loss()
         return self._checked(loss, faults)
 
-    def eval(self, *arrays, **named) -> Evaluation:
+    def _weights(self, batch: list) -> list:
+        """What the loss of each micro-batch counts in that of all: its labels that are not ignored,
+        by the weights of their classes."""
+        classes = self._library.class_count()
+        if self._parts == 1 or not classes or self._labels == NONE:
+            return [1.0] * self._parts
+        weights = numpy.array([self._library.class_weight(i) for i in range(classes)])
+        ignored = self._library.ignore_index()
+        return [float(weights[part[part != ignored]].sum()) for part in batch[-1]]
+
+    def eval(self, /, *arrays, **named) -> Evaluation:
         """Loss and right answers of a batch; nothing is learned, nothing dropped, and statistics
-        of batches are the running ones. With micro-batches the loss is the mean of theirs."""
+        of batches are the running ones. The loss is the mean over all labels that count, however
+        the batch is cut into micro-batches."""
         batch = self._arrays(arrays, named)
         check_fork(self._library)
         library, handle = self._library, self._arena.handle
         losses, correct, faults = [], None, []
-        with self._lock:
+        weights = self._weights(batch)
+        with self._lane.turn():
             for part in range(self._parts):
                 faults.append(self._run(batch, part, lambda *a: library.eval(handle, *a)))
                 losses.append(self._loss())
                 if library.correct_output() != NONE:
                     right = int(self._results[library.correct_output()].reshape(-1)[0])
                     correct = right + (correct or 0)
-        loss = sum(losses) / len(losses)
+        counted = [(loss, weight) for loss, weight in zip(losses, weights) if weight > 0]
+        total = sum(weight for _, weight in counted)
+        loss = sum(loss * weight for loss, weight in counted) / total if counted else losses[0]
         return self._checked(Evaluation(loss, correct, self.batch_size), faults)
 
     @staticmethod
@@ -289,7 +352,7 @@ class Trainer:
 
     def parameters(self, with_state: bool = False) -> dict:
         """Copies of all parameters by name; with_state=True, of the optimizer's state too."""
-        with self._lock:
+        with self._lane.turn():
             return {
                 name: self._get(number, tensor)
                 for name, (number, tensor) in self._parameters.items()
@@ -303,6 +366,8 @@ class Trainer:
             if name not in self._parameters:
                 raise errors.InvalidModel(f"this training has no parameter {name!r}")
             number, tensor = self._parameters[name]
+            if isinstance(array, numpy.ma.MaskedArray):
+                refuse_kind(f"parameter {name!r}", tensor, array)
             array = numpy.asarray(array)
             if array.dtype not in tensor.dtypes or array.shape != tensor.shape:
                 raise errors.InvalidModel(
@@ -310,7 +375,7 @@ class Trainer:
                     f"{array.dtype} of shape {array.shape}"
                 )
             checked.append((number, tensor, numpy.ascontiguousarray(array)))
-        with self._lock:
+        with self._lane.turn():
             for number, tensor, array in checked:
                 self._set(number, tensor, array)
 
@@ -327,7 +392,10 @@ class Trainer:
             )
         entries["step"] = numpy.int64(self._state.step)
         entries["learning_rate"] = numpy.float64(self._state.learning_rate)
-        entries["generator"] = numpy.array([self._state.seed, 0, 0, self.batch_size], numpy.uint64)
+        flags, count = self._order
+        entries["generator"] = numpy.array(
+            [self._state.seed, flags, count, self.batch_size], numpy.uint64
+        )
         entries["optimizer"] = _text_entry(library.optimizer(), _OPTIMIZER_BYTES)
         if library.lora_alpha() > 0:
             entries["lora_alpha"] = numpy.float64(library.lora_alpha())
@@ -336,29 +404,14 @@ class Trainer:
         return entries
 
     def save(self, path):
-        """Writes a checkpoint, an .npz as trainers of the command line write it: parameters, state,
-        step, learning rate and seed. It is written beside and renamed."""
+        """Writes a checkpoint, an .npz as trainers of the command line write it and take it:
+        parameters, state, step, learning rate and seed. It is written beside and renamed."""
         entries = self._entries()
         for name, array in entries.items():
             if array.dtype.kind == "f" and not numpy.isfinite(array).all():
                 raise errors.RunError(f"{name!r} is not finite: no checkpoint is written")
-        path = os.path.abspath(os.fsdecode(path))
-        try:
-            handle, beside = tempfile.mkstemp(dir=os.path.dirname(path), suffix=".part")
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    _write_npz(file, entries)
-                    file.flush()
-                    os.fsync(file.fileno())
-                mask = os.umask(0)
-                os.umask(mask)
-                os.chmod(beside, 0o666 & ~mask)
-                os.replace(beside, path)
-            except BaseException:
-                os.unlink(beside)
-                raise
-        except OSError as error:
-            raise errors.FileError(f"{path}: {error.strerror or error}") from error
+        with _files.written(path) as file:
+            _files.write_npz(file, entries)
 
     def load(self, path, parameters_only: bool = False):
         """Goes on from a checkpoint, bit for bit; with parameters_only=True it takes the parameters
@@ -384,13 +437,18 @@ class Trainer:
         step = int(_entry(entries, "step", path, numpy.int64))
         rate = float(_entry(entries, "learning_rate", path, numpy.float64))
         generator = _entry(entries, "generator", path, numpy.uint64)
-        if step < 0 or not rate >= 0 or generator.shape != (4,) or int(generator[0]) >= 1 << 53:
+        numbers = [int(number) for number in generator.reshape(-1)]
+        is_sound = 0 <= step and 0 <= rate < float("inf") and generator.shape == (4,)
+        if not is_sound or numbers[0] >= 1 << 53 or numbers[1] > _SHUFFLES | _PADS:
             raise errors.InvalidModel(
                 f"{os.fspath(path)}: 'step', 'learning_rate' or 'generator' holds nonsense"
             )
         self.set_parameters({name: entries[name] for name in wanted})
         self._state.step, self._state.micro_batch = step, 0
-        self._state.learning_rate, self._state.seed = rate, int(generator[0])
+        self._state.learning_rate, self._state.seed = rate, numbers[0]
+        is_so_cut = numbers[3] == self.batch_size
+        self._order = (numbers[1], numbers[2]) if is_so_cut else (0, 0)
+        self._announced_step = None
 
     def _check_factors(self, entries: dict, path):
         """Factors count as much, and are beside weights of as many bits, as those of the file."""
@@ -422,7 +480,7 @@ class Trainer:
             file = _options.model_file(model, folder)
             words = ["--apart"] if apart else []
             _program.run(
-                ["export", file, checkpoint, f"--out={os.fsdecode(path)}", *words], folder
+                ["export", file, checkpoint, f"--out={_files.plain(path)}", *words], folder
             )
 
 
@@ -442,22 +500,29 @@ def _text_of(array) -> str:
     return array.tobytes().rstrip(b"\0").decode("utf-8", "replace")
 
 
-def _write_npz(file, entries: dict):
-    """As numpy.savez, whose arguments cannot have every name."""
-    import zipfile
-
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
-        for name, array in entries.items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                numpy.lib.format.write_array(member, numpy.asanyarray(array), allow_pickle=False)
+def _number(name: str, value, end, expected: str):
+    """A number from 0 up to, not including, `end`."""
+    try:
+        if not isinstance(value, str) and 0 <= float(value) < end:
+            return float(value)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    kind = TypeError if isinstance(value, str) or value is None else ValueError
+    raise kind(f"{name}: expected {expected} of at least 0, not {value!r}")
 
 
 def _read_npz(path) -> dict:
     try:
-        with numpy.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except FileNotFoundError as error:
-        raise errors.FileError(f"{os.fspath(path)}: {error.strerror}") from error
+        with open(path, "rb") as file:
+            if not zipfile.is_zipfile(file):
+                raise errors.InvalidModel(f"{os.fspath(path)}: no checkpoint: it is no .npz")
+            file.seek(0)
+            with numpy.load(file, allow_pickle=False) as archive:
+                return {name: archive[name] for name in archive.files}
+    except errors.Error:
+        raise
+    except OSError as error:
+        raise errors.FileError(f"{os.fspath(path)}: {error.strerror or error}") from error
     except Exception as error:  # zipfile, zlib and numpy raise what they like on a damaged file
         raise errors.InvalidModel(f"{os.fspath(path)}: no checkpoint: {error}") from error
 

@@ -5,7 +5,8 @@
  *     learning_rate  float64: before schedules
  *     generator      uint64 [4]: the seed; 1 where samples are shuffled, plus 2 where the last
  *                    batch is filled; how many samples there are; how many an update takes: what
- *                    their order follows from
+ *                    their order follows from. No samples: who handed them over, batch by batch,
+ *                    did not say of how many
  *     optimizer      uint8 [16]: its name, then zeros: what the state is of
  *     lora_alpha     float64: where there are factors (--lora), what over their rank they count
  *     quantize       uint8 [256]: where they are beside weights of few bits, what --quantize says
@@ -16,6 +17,7 @@
 
 #include "ul_small_float.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -422,15 +424,21 @@ static int use_extras(struct ul_training_run *run, const char *path, const struc
     const uint64_t *generator = extras->generator;
     char shown[UL_SHOWN_BYTES];
     if (extras->step < 0 || generator[0] >= UINT64_C(1) << 53 || generator[1] > (SHUFFLES | PADS) ||
-        !(extras->learning_rate >= 0.0))
+        !(extras->learning_rate >= 0.0 && extras->learning_rate <= DBL_MAX))
         return ul_error(run->session, UL_EXIT_INVALID,
                         "%s: 'step', 'learning_rate' or 'generator' holds nonsense",
                         ul_shown(shown, path));
-    if (((generator[1] & PADS) != 0) != run->pads)
+    bool has_order = generator[2] != 0;
+    if (has_order && ((generator[1] & PADS) != 0) != run->pads)
         return ul_error(run->session, UL_EXIT_INVALID,
                         "%s: was written by a training with --last %s; give it here too",
                         ul_shown(shown, path), run->pads ? "drop" : "pad");
-    if (generator[2] != run->data.sample_count)
+    if (has_order && options->in_order && (generator[1] & SHUFFLES) != 0)
+        return ul_error(run->session, UL_EXIT_INVALID,
+                        "%s: was written by a training that shuffles its samples: leave "
+                        "--no-shuffle out",
+                        ul_shown(shown, path));
+    if (has_order && generator[2] != run->data.sample_count)
         return other_data(run, path, "a number of samples of", generator[2],
                           run->data.sample_count);
     if (generator[3] != run->batch_samples)
@@ -439,7 +447,8 @@ static int use_extras(struct ul_training_run *run, const char *path, const struc
         return other_data(run, path, "the seed", generator[0], options->seed);
     run->trainer.step = (uint64_t)extras->step;
     run->trainer.seed = generator[0];
-    run->shuffles = (generator[1] & SHUFFLES) != 0;
+    if (has_order)
+        run->shuffles = (generator[1] & SHUFFLES) != 0;
     if (options->learning_rate < 0.0)
         run->trainer.learning_rate = extras->learning_rate;
     return UL_EXIT_OK;

@@ -479,8 +479,6 @@ static int check_train(const struct ul_session *s, const struct ul_run_options *
         return ul_error(s, UL_EXIT_USAGE, "--val-input goes with --val");
     if (train->init != NULL && train->resume != NULL)
         return ul_error(s, UL_EXIT_USAGE, "--init and --resume exclude each other");
-    if (train->resume != NULL && train->in_order)
-        return ul_error(s, UL_EXIT_USAGE, "--no-shuffle: what is resumed says so itself");
     return UL_EXIT_OK;
 }
 

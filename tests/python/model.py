@@ -152,6 +152,36 @@ def test_out():
         cases.raises(kind, lambda o=out: model(a, b, out=o), word)
 
 
+def test_arrays_of_other_classes():
+    """What lies in memory as an array does is taken; a mask is not lost in silence."""
+    model = compiled(two_by_two)
+    a, b = arrays((2, 3), (2, 3))
+    own = type("Own", (numpy.ndarray,), {})
+    assert (model(a.view(own), b.view(numpy.recarray))[0] == a + b).all()
+    masked = numpy.ma.masked_array(a, a > 0)
+    cases.raises(TypeError, lambda: model(masked, b), "x.filled(value)")
+    cases.raises(TypeError, lambda: model(a, b, out=[masked.copy(), None]), "x.filled(value)")
+    cases.raises(TypeError, lambda: model(a[0, 0], b), "numpy.asarray(x, 'float32')")
+    graph = made([helper.make_node("Reshape", ["x", "s"], ["y"])],
+                 [("x", TensorProto.FLOAT, [6]), ("s", TensorProto.INT64, [2])],
+                 [("y", TensorProto.FLOAT, ["a", "b"])])  # fmt: skip
+    shape = numpy.ma.masked_array([2, 3], [False, True])
+    cases.raises(
+        ullage.UsageError, lambda: ullage.compile(graph, consts={"s": shape}, **FAST), "x.filled"
+    )
+
+
+def test_inputs_of_any_name():
+    names = ["self", "out", "x.1:0"]
+    model = ullage.compile(
+        made([helper.make_node("Sum", names, ["y"])],
+             [(n, TensorProto.FLOAT, [2]) for n in names], [("y", TensorProto.FLOAT, [2])]),
+        **FAST)  # fmt: skip
+    x = numpy.ones(2, numpy.float32)
+    assert model(x, x, **{"x.1:0": x}).tolist() == [3, 3]
+    cases.raises(TypeError, lambda: model(**{"self": x, "x.1:0": x}), "'out' is missing")
+
+
 def test_wrong_arrays():
     model = compiled(two_by_two)
     a, b = arrays((2, 3), (2, 3))
@@ -324,6 +354,20 @@ def test_a_library_is_kept_and_loaded():
         assert float(done.stdout) == float(model(numpy.ones((4, 16), numpy.float32)).sum())
 
 
+def test_paths_of_any_name():
+    """Of a file that is called - too, which is standard output elsewhere."""
+    with tempfile.TemporaryDirectory() as folder:
+        before = os.getcwd()
+        os.chdir(folder)
+        try:
+            for path in ("-", "a b \u00fc.so", "--help"):
+                ullage.compile(two_by_two(), path=path, **FAST)
+                assert os.listdir(".") == [path]
+                os.unlink(path)
+        finally:
+            os.chdir(before)
+
+
 def test_a_library_that_is_made_anew_at_its_path():
     """It is the new one that is loaded, while the old one still runs."""
     with tempfile.TemporaryDirectory() as folder:
@@ -342,7 +386,9 @@ def test_what_is_no_library():
         path = os.path.join(folder, "garbage.so")
         with open(path, "wb") as file:
             file.write(os.urandom(1000))
-        cases.raises(ullage.FileError, lambda: ullage.load(path), "garbage.so")
+        cases.raises(ullage.InvalidModel, lambda: ullage.load(path), "garbage.so", "no library")
+        onnx_file = os.path.join(cases.DIGITS, "digits.onnx")
+        cases.raises(ullage.InvalidModel, lambda: ullage.load(onnx_file), "ullage.compile")
         cases.raises(ullage.FileError, lambda: ullage.load(os.path.join(folder, "none.so")), "none")
         cases.raises(ullage.InvalidModel, lambda: ullage.load(_ctypes.__file__), "no model_")
 
@@ -366,6 +412,114 @@ def test_errors_of_compiling():
     )
     assert error.shortfall_bytes > 0 and error.plan.budget_bytes == 100
     cases.raises(ullage.InvalidModel, lambda: ullage.compile(b"garbage", **FAST))
+
+
+_kept = {}
+
+
+def in_a_process(code):
+    """What it prints, on target c from a library of `chain`; not longer than 30 s."""
+    begin = ("import os, signal, sys, threading, time\nimport numpy, ullage\n"
+             "model = ullage.load(sys.argv[1])\n"
+             "x = numpy.random.default_rng(0).random((4, 16), numpy.float32)\n"
+             "y = model(x)\n")  # fmt: skip
+    if "folder" not in _kept:
+        _kept["folder"] = tempfile.TemporaryDirectory()
+        ullage.compile(chain(), path=os.path.join(_kept["folder"].name, "model.so"), **FAST)
+    path = os.path.join(_kept["folder"].name, "model.so")
+    done = subprocess.run(
+        [sys.executable, "-c", begin + code, path], capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, timeout=30,
+        check=False)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_a_call_within_a_call():
+    """By a signal handler: never a hang, never another result of the call that was under way."""
+    code = """
+seen = []
+inside = False
+def handler(number, frame):
+    global inside
+    if not inside:
+        inside = True
+        try:
+            seen.append((model(x) == y).all())
+        except ullage.RunError as error:
+            seen.append(str(error))
+        inside = False
+signal.signal(signal.SIGALRM, handler)
+signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+while sum(isinstance(s, str) for s in seen) < 20:
+    assert (model(x) == y).all()
+signal.setitimer(signal.ITIMER_REAL, 0)
+assert all("within a call" in s if isinstance(s, str) else s for s in seen)
+model = ullage.load(sys.argv[1], arenas=2)
+del seen[:]
+signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+while len(seen) < 200:
+    assert (model(x) == y).all()
+signal.setitimer(signal.ITIMER_REAL, 0)
+assert not any(isinstance(s, str) for s in seen)
+print("done")
+"""
+    assert in_a_process(code) == ["done"]
+
+
+def test_interrupted_calls():
+    """An exception of a handler, wherever it comes, leaves a model that can be called."""
+    code = """
+def handler(number, frame):
+    raise KeyboardInterrupt
+signal.signal(signal.SIGALRM, handler)
+for arenas in (1, 2):
+    model = ullage.load(sys.argv[1], arenas=arenas)
+    count = 0
+    while count < 200:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.0004)
+            while True:
+                assert (model(x) == y).all()
+        except KeyboardInterrupt:
+            count += 1
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    assert (model(x) == y).all()
+print("done")
+"""
+    assert in_a_process(code) == ["done"]
+
+
+def test_forked_processes():
+    """Each runs by itself, also where another thread was within a call when it began."""
+    code = """
+def work():
+    for _ in range(3000):
+        assert (model(x) == y).all()
+    os._exit(0)
+stop = False
+def loop():
+    while not stop:
+        model(x)
+thread = threading.Thread(target=loop)
+thread.start()
+children = []
+for _ in range(4):
+    x = x + 1
+    y = ullage.load(sys.argv[1])(x)
+    children.append(os.fork())
+    if children[-1] == 0:
+        try:
+            work()
+        finally:
+            os._exit(1)
+codes = [os.waitpid(child, 0)[1] for child in children]
+stop = True
+thread.join()
+assert codes == [0] * 4, codes
+print("done")
+"""
+    assert in_a_process(code) == ["done"]
 
 
 def list_of_session(number):
@@ -431,7 +585,7 @@ def test_many_threads():
                 thread.start()
             for thread in threads:
                 thread.join()
-            assert not wrong and len(model._arenas) <= arenas
+            assert not wrong
 
 
 def resident_kib():

@@ -95,12 +95,53 @@ def test_reports():
     assert plan.csv_steps().startswith("step,")
     json.loads(plan.trace())
     shown = plan._repr_html_()
-    assert "178048" in shown and "<b>digits.onnx</b>" in shown
+    assert "<b>173.88 KiB = 178048 bytes</b>" in shown and "<b>digits.onnx</b>" in shown
+    assert "this process for it at most 184.11 KiB = 188528 bytes." in shown
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "report.html")
         text = plan.html(path)
         with open(path, encoding="utf-8") as file:
             assert file.read() == text
+
+
+def test_sizes_are_those_of_the_command_line():
+    from ullage._plan import _exact
+
+    for count, text in ((0, "0 bytes"), (1, "1 byte"), (64, "64 bytes"), (1023, "1023 bytes"),
+                        (1024, "1.00 KiB = 1024 bytes"), (1 << 20, "1.00 MiB = 1048576 bytes"),
+                        (2 << 30, "2048.00 MiB = 2147483648 bytes"),
+                        (20 << 30, "20.00 GiB = 21474836480 bytes")):  # fmt: skip
+        assert _exact(count) == text
+    plan = ullage.plan(MODEL, target="c", dims={"N": 64})
+    assert f"needs {_exact(plan.reserved_bytes)}, all of it" in str(plan)
+
+
+def test_files_are_written_whole():
+    """Or in place, where they are none; an error is one of ours."""
+    plan = ullage.plan(MODEL, **C)
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "plan.json")
+        plan.to_json(path)
+        plan.to_json(path)
+        assert os.listdir(folder) == ["plan.json"]
+        for write in (plan.to_json, plan.csv, plan.html):
+            missing = os.path.join(folder, "none", "x")
+            cases.raises(ullage.FileError, lambda w=write, m=missing: w(m), "No such file")
+        cases.raises(ullage.FileError, lambda: plan.to_json(folder), "Is a directory")
+    plan.to_json(os.devnull)
+    assert not os.path.isfile(os.devnull)
+
+
+def test_no_room_for_temporary_files():
+    """What has no file of its own is not named by one; no room for one is an error of ours."""
+    before = tempfile.tempdir
+    tempfile.tempdir = os.path.join(os.sep, "none")
+    try:
+        cases.raises(ullage.FileError, lambda: ullage.plan(MODEL, **C), "/none", "$TMPDIR")
+    finally:
+        tempfile.tempdir = before
+    error = cases.raises(ullage.InvalidModel, lambda: ullage.plan(b"garbage", **C))
+    assert str(error).startswith("model.onnx: not a valid ONNX file")
 
 
 def test_sweeps():
@@ -129,7 +170,7 @@ def test_does_not_fit():
     assert fits.fits and fits.shortfall_bytes == 0
     plan = small(must_fit=False)
     assert not plan.fits and plan.shortfall_bytes == error.shortfall_bytes
-    assert "bytes short of" in plan._repr_html_()
+    assert "73.88 KiB = 75648 bytes short of the budget of 100.00 KiB" in plan._repr_html_()
 
 
 def test_errors_by_class():
@@ -147,6 +188,8 @@ def test_errors_by_class():
     ):
         cases.raises(ullage.UsageError, lambda o=options: ullage.plan(MODEL, **{**C, **o}), word)
     cases.raises(ullage.InvalidModel, lambda: ullage.plan(b"garbage"), "not a valid ONNX file")
+    array = os.path.join(cases.DIGITS, "train_x.npy")
+    cases.raises(ullage.InvalidModel, lambda: ullage.plan(array), "an array of numpy (.npy)")
     cases.raises(ullage.UsageError, lambda: ullage.plan(MODEL), "give --dim N=SIZE")
     cases.raises(ullage.Unsupported, lambda: ullage.plan(MODEL, target="cudda"), "cuda?")
     missing = cases.raises(ullage.FileError, lambda: ullage.plan("none.onnx"), "No such file")
@@ -173,6 +216,10 @@ def test_options_of_every_kind():
                     optimizer="adam", lr=0.01, freeze=["stem*"], state_bits=8)  # fmt: skip
     assert train["optimizer"] == "adam" and train["lr"] == "0.01" and train["freeze"] == "stem*"
     plan = ullage.plan(MODEL, **C)
+    import numpy
+
+    assert planned(dims={"N": numpy.int64(2)}, seed=numpy.array(3))["seed"] == "3"
+    assert planned(shape={"x": numpy.array([2, 1, 8, 8])})["shape"] == "x=2,1,8,8"
     again = ullage.plan(MODEL, target="c", plan=plan)
     assert again.ranges == plan.ranges
 

@@ -5,6 +5,7 @@
 usage: trainer.py [NAME...] with $ULLAGE, or installed (cases.py)."""
 
 import os
+import stat
 import subprocess
 import sys
 import tempfile
@@ -102,8 +103,13 @@ def test_what_it_says_of_itself():
     assert "batches of 4" in repr(trainer)
     trainer.seed = 7
     assert trainer.seed == 7
-    for name, value in (("seed", -1), ("lr", -1.0), ("lr", float("nan"))):
+    for name, value in (("seed", -1), ("seed", 1.5), ("seed", 2**53), ("lr", -1.0),
+                        ("lr", float("nan")), ("lr", float("inf")), ("lr", 10**400)):  # fmt: skip
         cases.raises(ValueError, lambda n=name, v=value: setattr(trainer, n, v), "expected")
+    for name, value in (("seed", None), ("lr", "0.1")):
+        cases.raises(TypeError, lambda n=name, v=value: setattr(trainer, n, v), "expected")
+    trainer.lr = numpy.float32(0.5)
+    assert trainer.lr == 0.5 and trainer.seed == 7
 
 
 def test_wrong_batches():
@@ -127,6 +133,61 @@ def test_wrong_batches():
         (lambda: ullage.Trainer(linear(), dims={"N": 4}, loss="mze", **FAST), ullage.Error, "mse"),
     ):
         cases.raises(kind, call, word)
+
+
+def classifier(micro_batches=1, **more):
+    """x w of three classes, by cross entropy; label 2 is ignored, and class 1 weighs 3 times."""
+    w = numpy.linspace(-1, 1, 12, dtype=numpy.float32).reshape(4, 3)
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])], "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [8, 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [8, 3])],
+        [onnx.numpy_helper.from_array(w, "w")])  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return ullage.Trainer(model, micro_batches=micro_batches, ignore_index=2,
+                          class_weights=numpy.array([1, 3, 1], numpy.float64),
+                          optimizer="sgd", lr=0.1, **FAST, **more)  # fmt: skip
+
+
+def test_evaluation_in_micro_batches():
+    """The loss is the mean over the labels that count, wherever they stand."""
+    x = numpy.random.default_rng(3).standard_normal((8, 4)).astype(numpy.float32)
+    whole, parts = classifier(), classifier(4)
+    for labels in ([0, 1, 2, 2, 2, 2, 2, 0], [0, 2, 1, 2, 1, 1, 0, 0], [1] * 8):
+        labels = numpy.array(labels)
+        wanted, found = whole.eval(x, labels), parts.eval(x, labels)
+        assert abs(wanted.loss - found.loss) < 1e-6, (wanted, found)
+        assert wanted.correct == found.correct
+        assert abs(whole.step(x, labels) - parts.step(x, labels)) < 1e-6
+    ignored = numpy.full(8, 2)
+    assert numpy.isnan(whole.eval(x, ignored).loss) and numpy.isnan(parts.eval(x, ignored).loss)
+
+
+def test_labels():
+    """Of any integers, but what is none of the loss's, or no class."""
+    trainer = classifier()
+    x = numpy.zeros((8, 4), numpy.float32)
+    right = numpy.array([0, 1, 2, 0, 1, 2, 0, 1])
+    losses = {trainer.eval(x, right.astype(kind)).loss
+              for kind in "bBhHiIlLqQ"} | {trainer.eval(x, right.astype(">i4")).loss}  # fmt: skip
+    assert len(losses) == 1
+    before = trainer.parameters()["w"]
+    for kind, value in ((numpy.uint64, 2**63 + 1), (numpy.uint64, 2**64 - 1), (numpy.int64, 3),
+                        (numpy.int64, -1), (numpy.int64, 2**32)):  # fmt: skip
+        wrong = right.astype(kind)
+        wrong[5] = value
+        for call in (trainer.step, trainer.eval):
+            cases.raises(ValueError, lambda: call(x, wrong), f" {value} of sample 5")
+    cases.raises(TypeError, lambda: trainer.step(x, right.astype(numpy.float32)), "float32")
+    masked = numpy.ma.masked_array(right, right > 1)
+    cases.raises(TypeError, lambda: trainer.step(x, masked), "x.filled(value)")
+    cases.raises(TypeError, lambda: trainer.step(numpy.ma.masked_array(x), right), "x.filled")
+    cases.raises(
+        TypeError,
+        lambda: trainer.set_parameters({"w": numpy.ma.masked_array(before)}),
+        "x.filled(value)",
+    )
+    assert (trainer.parameters()["w"] == before).all() and trainer.step_count == 0
 
 
 def test_checkpoints():
@@ -169,6 +230,91 @@ def test_exported_models_have_the_parameters():
         found = {i.name: onnx.numpy_helper.to_array(i) for i in onnx.load(path).graph.initializer}
         for name, array in trainer.parameters().items():
             assert (found[name] == array).all()
+
+
+class CommandLine:
+    """A trainer of the command line of `linear`, on samples of the folder."""
+
+    def __init__(self, folder, x, t, words):
+        self._folder = folder
+        self._run = [self.at("t"), "--data", self.at("x.npy"), "--labels", self.at("t.npy")]
+        onnx.save(linear(), self.at("m.onnx"))
+        numpy.save(self.at("x.npy"), x)
+        numpy.save(self.at("t.npy"), t)
+        subprocess.run([ullage.program(), "compile", self.at("m.onnx"), "--train", *words,
+                        "-o", self.at("t")], check=True, capture_output=True)  # fmt: skip
+
+    def at(self, name):
+        return os.path.join(self._folder, name)
+
+    def losses(self, steps, *options):
+        """Of the steps up to that one; they end in c.npz."""
+        if os.path.exists(self.at("m.csv")):
+            os.unlink(self.at("m.csv"))  # a training that goes on would add to it
+        subprocess.run([*self._run, "--steps", str(steps), "--save", self.at("c.npz"),
+                        "--metrics", self.at("m.csv"), *options], check=True,
+                       capture_output=True)  # fmt: skip
+        with open(self.at("m.csv"), encoding="ascii") as file:
+            return [numpy.float32(line.split(",")[2]) for line in file.readlines()[1:]]
+
+
+def test_checkpoints_go_both_ways():
+    """Trainers of the command line and of Python go on from each other's, with the same bits of
+    losses, in the order of samples that either knows."""
+    x, t = data(count=100)  # an epoch of three batches, and samples that fill none
+    options = {"loss": "mse", "optimizer": "adamw", "lr": 0.1, **FAST}
+    with tempfile.TemporaryDirectory() as folder:
+        words = [f"--{name}={value}" for name, value in options.items()]
+        program = CommandLine(folder, x, t, [*words, "--dim=N=32"])
+        trainer = ullage.Trainer(linear(), dims={"N": 32}, path=program.at("t.so"), **options)
+        other = ullage.load(program.at("t.so"))
+
+        def losses(of, count, shuffle=None):
+            found = []
+            for _ in range(count):
+                places = of.next_samples(100, shuffle)
+                found.append(numpy.float32(of.step(x[places], t[places])))
+            return found
+
+        for shuffle, words in ((True, []), (False, ["--no-shuffle"])):
+            whole = program.losses(8, *words)
+            assert program.losses(5, *words) == whole[:5]
+            trainer.load(program.at("c.npz"))
+            assert losses(trainer, 1, shuffle) == whole[5:6]
+            trainer.save(program.at("p.npz"))
+            assert program.losses(8, "--resume", program.at("p.npz"), *words) == whole[6:]
+            other.load(program.at("p.npz"))
+            assert other.step_count == 6 and losses(other, 2) == whole[6:]
+            os.rename(program.at("p.npz"), program.at(f"{shuffle}.npz"))
+        words = ["--resume", program.at("True.npz"), "--no-shuffle"]
+        cases.raises(subprocess.CalledProcessError, lambda: program.losses(8, *words))
+        cases.raises(ValueError, lambda: other.next_samples(99), "of 100")
+        trainer.step(x[:32], t[:32])  # of samples in an order that it does not know
+        trainer.save(program.at("own.npz"))
+        seen = program.losses(9, "--resume", program.at("own.npz"), "--no-shuffle")
+        assert seen == losses(trainer, 2, False)
+        cases.raises(ValueError, lambda: other.next_samples(31), "of 100")
+        cases.raises(ValueError, lambda: regression().next_samples(3), "too few")
+
+
+def test_checkpoints_in_place():
+    """Of what is no file, nothing takes the place."""
+    trainer = regression()
+    with tempfile.TemporaryDirectory() as folder:
+        cases.raises(ullage.FileError, lambda: trainer.load(folder), "Is a directory")
+        cases.raises(ullage.FileError, lambda: trainer.save(folder), "Is a directory")
+    trainer.save(os.devnull)
+    assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
+    with tempfile.TemporaryDirectory() as folder:
+        before = os.getcwd()
+        os.chdir(folder)
+        try:
+            trainer.save("-")
+            trainer.export("-m")
+            assert sorted(os.listdir(".")) == ["-", "-m"]
+            trainer.load("-")
+        finally:
+            os.chdir(before)
 
 
 def digits():

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import stat
+
+from . import errors
+
+_numbers = itertools.count()
+
+
+def plain(path) -> str:
+    """A path as an option of the command line takes it: `-` is a file like others, no stream."""
+    text = os.fsdecode(path)
+    return os.path.join(".", text) if text.startswith("-") else text
+
+
+def _is_in_place(path: str) -> bool:
+    """Whether it is there and no file that another could take the place of, such as a pipe."""
+    try:
+        return not stat.S_ISREG(os.stat(path).st_mode)
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def written(path):
+    """A file open for bytes, which is at `path` when all of it is on the disk: it is written
+    beside and renamed, or to a pipe or device in place. FileError where it cannot be."""
+    path = os.fsdecode(path)
+    try:
+        if _is_in_place(path):
+            with open(path, "wb") as file:
+                yield file
+            return
+        beside = f"{os.path.abspath(path)}.{os.getpid()}.{next(_numbers)}.part"
+        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(beside, path)
+        except BaseException:
+            os.unlink(beside)
+            raise
+    except errors.Error:
+        raise
+    except OSError as error:
+        raise errors.FileError(f"{path}: cannot write: {error.strerror or error}") from error
+
+
+def write_text(path, text: str):
+    """A text as UTF-8."""
+    with written(path) as file:
+        file.write(text.encode("utf-8"))
+
+
+def write_npz(file, entries: dict):
+    """Arrays by name as numpy.savez writes them, whose arguments cannot have every name."""
+    import zipfile
+
+    import numpy
+
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+        for name, array in entries.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                numpy.lib.format.write_array(member, numpy.asanyarray(array), allow_pickle=False)
