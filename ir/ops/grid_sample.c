@@ -66,17 +66,6 @@ static ul_kx clamp_float(struct ul_kernel *kernel, ul_kx x, double low, double h
     return ul_kx_select(kernel, ul_kx_binary(kernel, UL_KX_LT, top, x), top, x);
 }
 
-/* On the first or last element where it is outside the image. */
-static ul_kx clamp_outside(struct ul_kernel *kernel, const struct grid *grid, ul_kx x, double count)
-{
-    double edge = grid->align_corners ? 0 : 0.5;
-    enum ul_dtype dtype = ul_kx_dtype(kernel, x);
-    ul_kx low = ul_kx_binary(kernel, UL_KX_LT, x, ul_kx_float(kernel, dtype, -edge));
-    ul_kx high = ul_kx_binary(kernel, UL_KX_LT, ul_kx_float(kernel, dtype, count - 1 + edge), x);
-    x = ul_kx_select(kernel, low, ul_kx_float(kernel, dtype, 0), x);
-    return ul_kx_select(kernel, high, ul_kx_float(kernel, dtype, count - 1), x);
-}
-
 /* Mirrored at `low` and `high` until it lies between; untouched where it does already. */
 static ul_kx reflect_float(struct ul_kernel *kernel, ul_kx x, double low, double high)
 {
@@ -109,14 +98,11 @@ static ul_kx coordinate(struct ul_kernel *kernel, const struct grid *grid, ul_kx
     if (grid->mode == GRID_NEAREST)
         x = ul_kx_unary(kernel, UL_KX_ROUND, x);
     x = ul_ks_let(kernel, x);
-    switch (grid->padding) {
-    case GRID_ZEROS: /* far outside all taps are 0; nearer, indexes cannot overflow */
+    /* Far outside all taps are 0, or the border's; nearer, indexes cannot overflow. Each tap of
+     * cubic stops at the border by itself, as in torch and onnxruntime; ONNX's reference moves the
+     * place there first. */
+    if (grid->padding != GRID_REFLECTION)
         return clamp_float(kernel, x, -4, count + 3);
-    case GRID_BORDER: /* a place on the outer half of a border element stays (cubic shows it) */
-        return clamp_outside(kernel, grid, x, count);
-    case GRID_REFLECTION:
-        break;
-    }
     return grid->align_corners ? reflect_float(kernel, x, 0, count - 1)
                                : reflect_float(kernel, x, -0.5, count - 0.5);
 }
@@ -170,17 +156,13 @@ static ul_kx coordinate_slope(struct ul_kernel *kernel, const struct grid *grid,
     double count = (double)size, factor = (grid->align_corners ? count - 1 : count) / 2;
     double edge = grid->align_corners ? 0 : 0.5, range = count - 1 + 2 * edge;
     enum ul_dtype dtype = ul_kx_dtype(kernel, normal);
-    ul_kx one = ul_kx_float(kernel, dtype, factor), none = ul_kx_float(kernel, dtype, 0);
-    if (grid->padding == GRID_ZEROS)
+    ul_kx one = ul_kx_float(kernel, dtype, factor);
+    if (grid->padding != GRID_REFLECTION ||
+        !(range > 0)) /* behind a border weights' slopes cancel */
         return one;
-    ul_kx low = ul_kx_float(kernel, dtype, -edge),
-          high = ul_kx_float(kernel, dtype, count - 1 + edge);
+    ul_kx low = ul_kx_float(kernel, dtype, -edge);
     ul_kx middle = ul_kx_float(kernel, dtype, (count - 1) / 2);
     ul_kx x = ul_ks_let(kernel, ul_kx_add(kernel, ul_kx_mul(kernel, normal, one), middle));
-    ul_kx inside = ul_kx_binary(kernel, UL_KX_AND, ul_kx_binary(kernel, UL_KX_LE, low, x),
-                                ul_kx_binary(kernel, UL_KX_LE, x, high));
-    if (grid->padding == GRID_BORDER || !(range > 0))
-        return ul_kx_select(kernel, inside, one, none);
     ul_kx folded = ul_kx_binary(kernel, UL_KX_MOD, ul_kx_sub(kernel, x, low),
                                 ul_kx_float(kernel, dtype, 2 * range));
     ul_kx turned = ul_kx_binary(kernel, UL_KX_LT, ul_kx_float(kernel, dtype, range), folded);
