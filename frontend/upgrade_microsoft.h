@@ -9,7 +9,7 @@
 /* upgrade_microsoft_fused.c: activations, products and convolutions with something behind them. */
 ul_upgrade_fn ul_microsoft_bias_gelu, ul_microsoft_fast_gelu, ul_microsoft_quick_gelu,
     ul_microsoft_bias_add, ul_microsoft_fused_matmul, ul_microsoft_fused_conv,
-    ul_microsoft_fused_gemm;
+    ul_microsoft_fused_gemm, ul_microsoft_cdist, ul_microsoft_grid_sample;
 /* upgrade_microsoft_norm.c: normalisation with what stands in front of it. */
 ul_upgrade_fn ul_microsoft_skip_layer_norm, ul_microsoft_skip_rms_norm, ul_microsoft_embed,
     ul_microsoft_quantized_embed;

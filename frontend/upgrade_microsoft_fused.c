@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operators of com.microsoft that are an activation, a product or a convolution with something in
- * front of it or behind it: onnxruntime's optimizer fuses them. */
+ * front of it or behind it (onnxruntime's optimizer fuses them), and those that exporters wrote
+ * before ai.onnx could say them. */
 #include "frontend/upgrade_microsoft.h"
 
 #include <string.h>
@@ -173,4 +174,36 @@ void ul_microsoft_fused_gemm(struct ul_old_node *node)
     ul_old_become(node, "Gemm");
     ul_old_emit_self(node);
     finish_activation(node, activation, params, param_count);
+}
+
+/* Of each row of a from each row of b. The differences stand in the kernel that adds them up; a
+ * product of both, with their squares, would cancel. */
+void ul_microsoft_cdist(struct ul_old_node *node)
+{
+    const char *metric = ul_old_string(node, "metric", "sqeuclidean");
+    bool is_root = strcmp(metric, "euclidean") == 0;
+    if (!is_root && strcmp(metric, "sqeuclidean") != 0) {
+        ul_old_problem(node, "has a metric other than euclidean and sqeuclidean");
+        return;
+    }
+    struct ul_type unused;
+    if (!ul_old_shape(node, 0, 1u << 2, &unused) || !ul_old_shape(node, 1, 1u << 2, &unused))
+        return;
+    ul_value_id a = ul_old_emit_two(node, "Unsqueeze", ul_old_input(node, 0),
+                                    ul_old_const_ints(node, (int64_t[]){1}, 1));
+    ul_value_id b = ul_old_emit_two(node, "Unsqueeze", ul_old_input(node, 1),
+                                    ul_old_const_ints(node, (int64_t[]){0}, 1));
+    ul_value_id last = ul_old_const_ints(node, (int64_t[]){-1}, 1);
+    ul_value_id sums =
+        ul_old_emit_two(node, "ReduceSumSquare", ul_old_emit_two(node, "Sub", a, b), last);
+    ul_value_id distances = ul_old_emit_two(node, "Squeeze", sums, last);
+    ul_old_set_result(node, 0, is_root ? ul_old_emit_one(node, "Sqrt", distances) : distances);
+    node->finished = true;
+}
+
+/* As ai.onnx 16 has it. */
+void ul_microsoft_grid_sample(struct ul_old_node *node)
+{
+    ul_upgrade_grid_sample(node);
+    ul_old_become(node, "GridSample");
 }

@@ -210,6 +210,14 @@ def fused():
                activation="LeakyRelu", activation_params=[0.25])
     yield Case("gemm", "FusedGemm", [random(2, 3), weight(random(4, 3)), weight(random(4))],
                transB=1, activation="Tanh")
+    for metric in ("euclidean", "sqeuclidean"):
+        yield Case(metric, "CDist", [random(5, 7), weight(random(4, 7))], metric=metric)
+    yield Case("cdist", "CDist", [random(3, 2).astype(np.float64), random(1, 2).astype(np.float64)])
+    grid = rng.uniform(-1.2, 1.2, (1, 4, 3, 2)).astype(F32)
+    for mode, padding in (("bilinear", "zeros"), ("bicubic", "border"), ("nearest", "reflection")):
+        yield Case(f"grid_{mode}", "GridSample", [image, grid], mode=mode, padding_mode=padding,
+                   align_corners=int(mode == "bicubic"))
+    yield Case("grid", "GridSample", [image, grid])
 
 
 @family
