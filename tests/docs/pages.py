@@ -5,10 +5,10 @@ command prints is compared with what a page shows. README.md has the rules."""
 import difflib
 import re
 
-MARKS = ("run", "not run", "slow", "needs", "numbers")
-NUMBER = re.compile(r"\d+(?:,\d+)*(?:\.\d+)?(?:e[+-]?\d+)?")
-DRAWN = re.compile(r"[ .:#_|^-]{2,}")
-PROGRAMS = re.compile(r"(sudo |\./\w|scripts/|(ullage|cmake|ctest|make|python3?|pip|apt|apt-get|cc|gcc|nvcc|docker) )")
+MARKS = ("run", "not run", "slow", "needs", "varies")
+NUMBER = re.compile(r"[+-]?\d+(?:,\d+)*(?:\.\d+)*(?:e[+-]?\d+)?")
+PROGRAMS = re.compile(r" *(sudo |\./\w|scripts/|tests/\w|(ullage|cmake|ctest|ninja|make|git|cd|export|python3?|pip|apt|apt-get|cc|gcc|nvcc|docker) )")
+SHELLS = ("sh", "bash", "shell", "console")
 
 
 class Item:
@@ -22,6 +22,20 @@ class Item:
         self.prefix = ""
         self.begin = self.end = line + 1
         self.name = None  # of a file
+        self.may_fail = False  # the page shows its exit code, or what it raises
+
+    def varying(self):
+        return varying(self.marks.get("varies", ""))
+
+
+def varying(text):
+    """(what it looks like, what stands for it) of each kind of number that a mark names: "loss N, N samples/s"."""
+    found = []
+    for words in filter(None, (part.strip() for part in text.split(","))):
+        pieces = [r"\s+".join(map(re.escape, piece.split(" "))) for piece in re.split(r"\bN\b", words)]
+        begin, written = (r"\s*(?<![\w.,])", " " + words) if pieces[0] == "" else (r"(?<!\w)", words)
+        found.append((re.compile(begin + NUMBER.pattern.join(pieces) + r"(?!\w|[.,]\d)"), written))
+    return found
 
 
 def take_shown(item, lines, at, end):
@@ -103,6 +117,12 @@ class Page:
         self.not_run = []  # (line, reason)
         self.wrong = []
         self.parse()
+        for item, following in zip(self.items, self.items[1:] + [None]):
+            shown = self.shown(item)
+            if item.kind == "statement":
+                item.may_fail = bool(shown) and shown[-1].strip() != "..."
+            elif item.kind == "command" and following is not None:
+                item.may_fail = following.kind == "command" and "$?" in following.text
 
     def parse(self):
         at, marks, blank_before = 0, {}, True
@@ -117,7 +137,7 @@ class Page:
                 end = at + 1
                 while end < len(self.lines) and not self.lines[end].startswith(fence.group(1)):
                     end += 1
-                self.take_block(fenced(self.lines, at + 1, end, fence.group(2), marks), at + 1, end, "", marks)
+                self.take_block(fenced(self.lines, at + 1, end, fence.group(2), marks), at + 1, end, "", marks, fence.group(2) in SHELLS)
                 at, marks = end + 1, {}
             elif line.startswith("    ") and blank_before:
                 end = block_end(self.lines, at)
@@ -125,6 +145,8 @@ class Page:
                 self.take_block(items, at, end, "    ", marks)
                 at, marks = end, {}
             else:
+                if re.match(r" +(```|~~~)", line):
+                    self.wrong.append(f"{self.path}:{at + 1}: a fence within something else is not read")
                 if line.strip() and marks:
                     self.wrong.append(f"{self.path}:{at + 1}: no block follows the mark of: {', '.join(marks)}")
                     marks = {}
@@ -134,6 +156,8 @@ class Page:
     def take_mark(self, mark, marks, at):
         name, text, _ = mark
         if name is None:
+            unknown = re.match(r"([a-z ]+):", text)
+            self.wrong += [f"{self.path}:{at + 1}: there is no mark {unknown.group(1)}"] if unknown else []
             return marks
         if not text:
             self.wrong.append(f"{self.path}:{at + 1}: {name} says nothing")
@@ -142,30 +166,39 @@ class Page:
         self.items.append(Item("hidden", text, marks, at))
         return {}
 
-    def take_block(self, items, begin, end, prefix, marks):
-        bare = [line for line in self.lines[begin:end] if PROGRAMS.match(line[len(prefix):])]
+    def take_block(self, items, begin, end, prefix, marks, is_shell=False):
+        place = f"{self.path}:{begin + 1}: "
+        lines = [line[len(prefix):] for line in self.lines[begin:end]]
         if "not run" in marks:
             self.not_run.append((begin, marks["not run"]))
         elif items:
             self.items += items
-        elif marks or bare:
-            what = "nothing to run behind its mark" if marks else f'a command without "$ ": {bare[0].strip()}'
-            self.wrong.append(f"{self.path}:{begin + 1}: {what}")
+            above = [line for line in lines[:items[0].line - begin] if line.strip()]
+            self.wrong += [f"{place}nothing compares what stands above the first command: {line}" for line in above[:1]]
+            shown = [line for item in items for line in self.shown(item)]
+            for pattern, words in varying(marks.get("varies", "")):
+                if NUMBER.pattern not in pattern.pattern or not any(pattern.search(line) for line in shown):
+                    self.wrong.append(f"{place}no number that varies is like: {words.strip()}")
+        elif marks:
+            self.wrong.append(f"{place}nothing to run behind its mark")
+        else:
+            bare = [line for line in lines if PROGRAMS.match(line) or is_shell]
+            self.wrong += [f'{place}a command without "$ ": {line.strip()}' for line in bare[:1]]
 
     def shown(self, item):
         return [line[len(item.prefix):] for line in self.lines[item.begin:item.end]]
 
 
-def plain(line):
-    """A line with all numbers, and all that is drawn of characters, alike."""
-    return DRAWN.sub(" ", NUMBER.sub("0", line)).strip()
+def plain(line, varies=()):
+    """A line in which what varies is as the mark says it, and not a number."""
+    for pattern, words in varies:
+        line = pattern.sub(words, line)
+    return line
 
 
-def is_line(shown, line, numbers=False):
+def is_line(shown, line, varies=()):
     """Whether a line is as shown; "..." in it stands for a part of it."""
-    if numbers:
-        shown, line = (plain(part.rstrip().replace("...", "\1")) for part in (shown, line))
-        shown = shown.replace("\1", "...")
+    shown, line = plain(shown, varies), plain(line, varies)
     parts = [re.escape(part.strip()) for part in shown.split("...")]
     if len(parts) == 1:
         return shown.rstrip() == line.rstrip()
@@ -176,7 +209,7 @@ def output_lines(output):
     return output.rstrip("\n").split("\n") if output.strip() else []
 
 
-def is_shown(shown, output, numbers=False):
+def is_shown(shown, output, varies=()):
     """Whether the lines shown are all of the output, but for what is marked as left out."""
     lines = output_lines(output)
     ends = {0}  # how many lines of the output what was shown so far may be
@@ -184,24 +217,35 @@ def is_shown(shown, output, numbers=False):
         if line.strip() == "...":
             ends = set(range(min(ends), len(lines) + 1)) if ends else ends
         else:
-            ends = {at + 1 for at in ends if at < len(lines) and is_line(line, lines[at], numbers)}
+            ends = {at + 1 for at in ends if at < len(lines) and is_line(line, lines[at], varies)}
     return len(lines) in ends
 
 
-def renewed_line(shown, line):
-    """The line as it is now, with what it left out left out still."""
-    if is_line(shown, line) or "..." not in shown:
-        return shown if is_line(shown, line) else line
-    pattern = "(.*?)".join("(" + r"[\d.,e+-]+".join(re.escape(part) for part in NUMBER.split(piece)) + ")" for piece in shown.split("..."))
-    found = re.fullmatch(pattern, line)
+def renewed_line(shown, line, varies):
+    """The line as it is now; as it was shown where nothing but what varies is another; what was left out is left out still."""
+    if is_line(shown, line, varies):
+        return shown
+    pattern = "(.*?)".join("(" + NUMBER.pattern.join(re.escape(part) for part in NUMBER.split(piece)) + ")" for piece in shown.split("..."))
+    found = re.fullmatch(pattern, line) if "..." in shown else None
     return "...".join(found.groups()[::2]) if found else line
 
 
 def likeness(shown, line):
-    return difflib.SequenceMatcher(None, plain(shown), plain(line), autojunk=False).ratio()
+    return difflib.SequenceMatcher(None, NUMBER.sub("0", shown), NUMBER.sub("0", line), autojunk=False).ratio()
 
 
-def renewed(shown, output):
+def counterparts(shown, lines):
+    """(line shown, line now) of all lines there are now; None where nothing shown is like it."""
+    if len(shown) == len(lines):
+        return list(zip(shown, lines))
+    olds = [None] * len(lines)
+    sides = [[NUMBER.sub("0", line) for line in side] for side in (shown, lines)]
+    for block in difflib.SequenceMatcher(None, *sides, autojunk=False).get_matching_blocks():
+        olds[block.b:block.b + block.size] = shown[block.a:block.a + block.size]
+    return list(zip(olds, lines))
+
+
+def renewed(shown, output, varies=()):
     """What to show instead: where lines were left out, those most like the ones that were shown."""
     lines, pieces = output_lines(output), [[]]
     for line in shown:
@@ -210,7 +254,7 @@ def renewed(shown, output):
         else:
             pieces[-1].append(line)
     if len(pieces) == 1:
-        return lines
+        return [line if old is None else renewed_line(old, line, varies) for old, line in counterparts(shown, lines)]
     result, at = [], 0
     for number, piece in enumerate(pieces):
         last = max(at, len(lines) - len(piece))
@@ -218,7 +262,7 @@ def renewed(shown, output):
         if piece:
             scores = [(-sum(likeness(line, lines[place + i]) for i, line in enumerate(piece) if place + i < len(lines)), place) for place in places]
             at = min(scores)[1]
-            result += [renewed_line(line, lines[at + i]) for i, line in enumerate(piece) if at + i < len(lines)]
+            result += [renewed_line(line, lines[at + i], varies) for i, line in enumerate(piece) if at + i < len(lines)]
             at += len(piece)
         if number < len(pieces) - 1:
             result.append("...")

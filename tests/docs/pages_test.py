@@ -7,8 +7,10 @@ Exit: 0 ok, 1 not."""
 import sys
 import unittest
 
-from pages import Page, is_line, is_shown, renewed
-from run import complaint
+from pages import Page, is_line, is_shown, renewed, varying
+from run import difference, failure, missing_tests, outcomes
+
+ROW = "    $ ./a --bench\n    needs 120 bytes in 1.25 ms\n    $ echo $?\n    0\n"
 
 
 def kinds(text):
@@ -42,6 +44,17 @@ class Reading(unittest.TestCase):
         self.assertIn("without", Page("p.md", "    ullage plan x\n").wrong[0])
         self.assertIn("no block follows", Page("p.md", "<!-- slow: x -->\nText.\n").wrong[0])
         self.assertIn("says nothing", Page("p.md", "<!-- slow: -->\n    $ x\n").wrong[0])
+        self.assertIn("no mark numbers", Page("p.md", "<!-- numbers: times -->\n    $ x\n    1\n").wrong[0])
+        self.assertIn("above the first command", Page("p.md", "    one\n    $ x\n").wrong[0])
+        self.assertIn("without", Page("p.md", "```console\nanything at all\n```\n").wrong[0])
+        self.assertIn("a fence within", Page("p.md", "- A list:\n\n  ```sh\n  x\n  ```\n").wrong[0])
+
+    def test_what_a_mark_names_is_there(self):
+        self.assertEqual(Page("p.md", "<!-- varies: N ms -->\n" + ROW).wrong, [])
+        self.assertIn("is like: N s", Page("p.md", "<!-- varies: N s -->\n" + ROW).wrong[0])
+        self.assertIn("is like: ms", Page("p.md", "<!-- varies: ms -->\n" + ROW).wrong[0])
+        self.assertEqual(missing_tests(Page("p.md", "<!-- not run: tests/docs/run.py does -->\n    $ x\n")), [])
+        self.assertIn("no tests/none.py", missing_tests(Page("p.md", "<!-- not run: tests/none.py does -->\n    $ x\n"))[0])
 
 
 class Comparing(unittest.TestCase):
@@ -54,24 +67,64 @@ class Comparing(unittest.TestCase):
         self.assertTrue(is_shown([], ""))
         self.assertFalse(is_shown([], "a\n"))
 
-    def test_numbers(self):
-        self.assertTrue(is_line("takes  1.25 ms of 10", "takes 13 ms of 9", True))
-        self.assertFalse(is_line("takes 1.25 ms", "took 1.25 ms", True))
-        self.assertTrue(is_line("by x ..., two of 1,024", "by x 0.1.0, two of 2,048", True))
-        self.assertTrue(is_line("   |:.#  ", "   |#: .:", True))
-        self.assertTrue(is_line("   |#: : ....", "   |#: : ....     ", True))
+    def test_numbers_that_vary(self):
+        varies = varying("loss N, N % right, N samples/s")
+        self.assertTrue(is_line("epoch 1: loss 1.25, 9.5 % right,  78 samples/s", "epoch 1: loss 0.5e-3, 100.00 % right, 1,024.5 samples/s", varies))
+        self.assertTrue(is_line("loss 1.5, ... samples/s", "loss -2, 7 samples/s", varies))
+        self.assertFalse(is_line("epoch 1: loss 1.25", "epoch 2: loss 1.25", varies))
+        self.assertFalse(is_line("loss 1.25 of 7", "loss 1.25 of 8", varies))
+        self.assertFalse(is_line("gloss 1", "gloss 2", varies))
+        self.assertFalse(is_line("1 samples/step", "2 samples/step", varies))
+        self.assertFalse(is_line("loss 1.25", "loss nan", varies))
+        self.assertFalse(is_line("takes 1.25 ms", "takes 1.5 ms"))
+
+    def test_every_other_number_is_compared(self):
+        page = Page("p.md", "<!-- varies: N ms -->\n" + ROW)
+        self.assertIsNone(difference(page, page.items[0], "needs 120 bytes in 99 ms\n"))
+        self.assertIn("prints", difference(page, page.items[0], "needs 121 bytes in 1.25 ms\n"))
+        self.assertIn("prints", difference(page, page.items[0], "takes 120 bytes in 1.25 ms\n"))
+        self.assertIn("prints", difference(page, page.items[1], "4\n"))
+
+    def test_exit_codes(self):
+        page = Page("p.md", "    $ a\n    ...\n\n    $ b\n    no such file\n    $ echo $?\n    1\n")
+        self.assertIsNone(failure(page, page.items[0], "0"))
+        self.assertIn("ends with 3", failure(page, page.items[0], "3"))
+        self.assertIsNone(failure(page, page.items[1], "1"))
+        self.assertIn("ends with 1", failure(page, page.items[2], "1"))
+
+    def test_what_python_raises(self):
+        page = Page("p.md", "```python\n>>> a\nTraceback (most recent call last):\n...\nNameError: a\n>>> b\n...\n>>> c\n```\n")
+        self.assertIsNone(failure(page, page.items[0], "1"))
+        self.assertIn("ends with 1", failure(page, page.items[1], "1"))
+        self.assertIn("ends with 1", failure(page, page.items[2], "1"))
 
 
-    def test_failures_that_are_left_out(self):
-        page = Page("p.md", "    $ a\n    ...\n\n    $ b\n    no such file\n    ...\n")
-        self.assertIsNone(complaint(page, page.items[0], "one\ntwo\n", "0"))
-        self.assertIn("ends with 3", complaint(page, page.items[0], "unsupported\n", "3"))
-        self.assertIsNone(complaint(page, page.items[1], "no such file\nb: 2\n", "1"))
+class Sessions(unittest.TestCase):
+    """By the interpreter itself: one that waits for more lines, or leaves, is a failure."""
+
+    def outcomes(self, text):
+        page = Page("p.md", f"```python\n{text}```\n")
+        runs, _ = outcomes(page.items, sys.executable, 60)
+        return [(code, printed) for printed, code in runs]
+
+    def test_statements(self):
+        (code, printed), after = self.outcomes(">>> if True:\n>>> print(2)\n")
+        self.assertEqual(code, "2")
+        self.assertIn("not complete", printed)
+        self.assertEqual(after, ("0", "2\n"))
+        self.assertEqual(self.outcomes(">>> exit(3)\n>>> 1 / 0\n>>> 1 +\n>>> 4\n")[3], ("0", "4\n"))
+        self.assertEqual([code for code, _ in self.outcomes(">>> exit(3)\n>>> 1 / 0\n>>> 1 +\n>>> 4\n")], ["1", "1", "1", "0"])
 
 
 class Renewing(unittest.TestCase):
     def test_all(self):
         self.assertEqual(renewed(["a"], "b\nc\n"), ["b", "c"])
+
+    def test_what_varies_stays_where_nothing_else_is_new(self):
+        varies = varying("N ms")
+        self.assertEqual(renewed(["a 1 in 5 ms", "b 1 in 6 ms"], "a 1 in 7 ms\nb 2 in 8 ms\n", varies), ["a 1 in 5 ms", "b 2 in 8 ms"])
+        self.assertEqual(renewed(["a 1 in 5 ms", "b 1"], "c 3\na 1 in 7 ms\nb 2\n", varies), ["c 3", "a 1 in 5 ms", "b 2"])
+        self.assertEqual(renewed(["size 1 of ..."], "size 2 of x\n", varies), ["size 2 of ..."])
 
     def test_what_was_left_out_stays_so(self):
         self.assertEqual(renewed(["...", "bytes 12", "..."], "x\ny\nbytes 13\nz\n"), ["...", "bytes 13", "..."])

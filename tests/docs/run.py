@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the blocks of README.md and docs/ as they stand there, and compares what they print (README.md here has the rules).
+"""Runs the blocks of README.md, docs/ and the READMEs of folders as they stand there, and compares what they print (README.md
+here has the rules).
 
-    run.py ULLAGE [--slow] [--update] [PAGE...]
+    run.py ULLAGE [--slow] [--update] [--folders] [PAGE...]
     run.py --list
 
-Without pages: all. --slow runs blocks of the slow tier as well; --update writes what is printed now into the pages; --list
+Without pages: all; with --folders those that are neither README.md, docs/ nor python/README.md. --slow runs blocks of the slow tier as well; --update writes what is printed now into the pages; --list
 says which blocks nothing runs, and why.
 Exit: 0 ok, 1 a page says something else, 77 a Python package is missing.
 """
 
 import argparse
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -21,20 +23,28 @@ from pages import Page, is_shown, renewed
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 HERE = os.path.join(ROOT, "tests", "docs")
+OWN = ("README.md", "python/README.md")
 MARK = "\1"  # around the exit codes behind what each prints
 
 
-def page_paths():
-    """Of all pages, relative to the root."""
-    paths = [path for path in ("README.md", "python/README.md") if os.path.exists(os.path.join(ROOT, path))]
-    for folder, _, names in sorted(os.walk(os.path.join(ROOT, "docs"))):
+def page_paths(folders_alone=False):
+    """Of all pages, relative to the root; or of those that have no test of their own."""
+    paths = []
+    for folder, folders, names in os.walk(ROOT):
+        folders[:] = sorted(name for name in folders if name not in ("build", "shared") and not name.startswith("."))
         paths += [os.path.relpath(os.path.join(folder, name), ROOT) for name in sorted(names) if name.endswith(".md")]
-    return paths
+    return [path for path in paths if not folders_alone or path not in OWN and not path.startswith("docs/")]
 
 
 def read_page(path):
     with open(os.path.join(ROOT, path), encoding="utf-8") as file:
         return Page(path, file.read())
+
+
+def missing_tests(page):
+    """What a reason says to run the block, and is not there."""
+    named = [(line, path) for line, reason in page.not_run for path in re.findall(r"\btests/[\w/.-]*\w", reason)]
+    return [f"{page.path}:{line}: there is no {path}" for line, path in named if not os.path.exists(os.path.join(ROOT, path))]
 
 
 def environment_of(ullage):
@@ -91,37 +101,39 @@ def outcomes(items, ullage, seconds):
 
 
 def selected(page, slow, ullage):
-    """What is run now, and how many items are left out for lack of something."""
-    needs, items, lacking = {}, [], 0
+    """What is run now, and of each item that is left out for lack of something what it needs."""
+    needs, items, lacking = {}, [], []
     for item in page.items:
         need = item.marks.get("needs")
         if need is not None and need not in needs:
             needs[need] = subprocess.run(["sh", "-c", need], cwd=ROOT, env=environment_of(ullage), stdin=subprocess.DEVNULL,
                                          capture_output=True, check=False).returncode == 0
         if need is not None and not needs[need]:
-            lacking += 1
+            lacking.append(need)
         elif slow or "slow" not in item.marks:
             items.append(item)
     return items, lacking
 
 
-def complaint(page, item, printed, code):
-    """What is wrong with it, or None."""
-    place = f"{page.path}:{item.line + 1}: {item.text.strip()}"
-    if item.kind in ("command", "statement"):
-        shown = page.shown(item)
-        if code != "0" and {line.strip() for line in shown} == {"..."}:
-            return f"{place}\nends with {code}, and the page shows nothing of it\n{printed}"
-        if is_shown(shown, printed, "numbers" in item.marks):
-            return None
-        return f"{place}\nprints\n{printed}where the page shows\n" + "\n".join(shown)
-    return None if code == "0" else f"{place}\nends with {code}\n{printed}"
+def failure(page, item, code):
+    """What is wrong with how it ends, or None."""
+    if code == "0" or item.may_fail:
+        return None
+    remedy = {"command": "; where it is to, show it by `$ echo $?` below", "statement": "; where it is to, show what it raises"}.get(item.kind, "")
+    return f"{page.path}:{item.line + 1}: {item.text.strip()}\nends with {code}{remedy}\n"
+
+
+def difference(page, item, printed):
+    """What is wrong with what it prints, or None."""
+    if item.kind not in ("command", "statement") or is_shown(page.shown(item), printed, item.varying()):
+        return None
+    return f"{page.path}:{item.line + 1}: {item.text.strip()}\nprints\n{printed}where the page shows\n" + "\n".join(page.shown(item))
 
 
 def update(page, wrong):
     """Writes what the items print now into the page."""
     for item, printed in sorted(wrong, key=lambda pair: -pair[0].begin):
-        page.lines[item.begin:item.end] = [(item.prefix + line).rstrip() for line in renewed(page.shown(item), printed)]
+        page.lines[item.begin:item.end] = [(item.prefix + line).rstrip() for line in renewed(page.shown(item), printed, item.varying())]
     with open(os.path.join(ROOT, page.path), "w", encoding="utf-8") as file:
         file.write("\n".join(page.lines))
 
@@ -130,19 +142,22 @@ def run_page(page, options):
     """Complaints about the page; says what ran."""
     items, lacking = selected(page, options.slow, options.ullage)
     runs, rest = outcomes(items, options.ullage, 3600 if options.slow else 300) if items else ([], "")
-    wrong, stale = list(page.wrong), []
+    wrong, stale = page.wrong + missing_tests(page), []
     for item, (printed, code) in zip(items, runs):
-        text = complaint(page, item, printed, code)
-        if text is not None and options.update and item.kind in ("command", "statement"):
+        failed, other = failure(page, item, code), difference(page, item, printed)
+        if failed is not None:
+            wrong.append(failed + (other or printed))
+        elif other is not None and options.update:
             stale.append((item, printed))
-        elif text is not None:
-            wrong.append(text)
+        elif other is not None:
+            wrong.append(other)
     if len(runs) != len(items):
         wrong.append(f"{page.path}:{items[len(runs)].line + 1}: ended, or took too long, at: {items[len(runs)].text}\n{rest}")
     if stale:
         update(page, stale)
-    left = len(page.items) - len(items) - lacking
-    print(f"{page.path}: {len(items)} ran, {left} for the slow tier, {lacking} for lack of what they need, {len(page.not_run)} blocks are not run"
+    left = len(page.items) - len(items) - len(lacking)
+    print(f"{page.path}: {len(items)} ran, {left} for the slow tier, {len(lacking)} for lack of what they need, {len(page.not_run)} blocks are not run"
+          + "".join(f"; skipped without: {need}" for need in dict.fromkeys(lacking))
           + (f"; {len(stale)} updated" if stale else ""))
     return wrong
 
@@ -153,9 +168,10 @@ def main():
     parser.add_argument("pages", nargs="*")
     parser.add_argument("--slow", action="store_true")
     parser.add_argument("--update", action="store_true")
+    parser.add_argument("--folders", action="store_true")
     parser.add_argument("--list", action="store_true")
     options = parser.parse_intermixed_args()
-    pages = [read_page(path) for path in options.pages or page_paths()]
+    pages = [read_page(path) for path in options.pages or page_paths(options.folders)]
     if options.list:
         for page in pages:
             for line, reason in page.not_run:

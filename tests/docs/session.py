@@ -14,10 +14,35 @@ import sys
 import traceback
 
 
+class Interpreter(code.InteractiveInterpreter):
+    """Remembers that a statement raised something, or was no statement."""
+
+    failed = False
+
+    def showtraceback(self):
+        self.failed = True
+        super().showtraceback()
+
+    def showsyntaxerror(self, *arguments, **named):
+        self.failed = True
+        super().showsyntaxerror(*arguments, **named)
+
+
+def run_statement(interpreter, text):
+    interpreter.failed = False
+    try:
+        if interpreter.runsource(text + "\n", symbol="single"):
+            print("this statement is not complete: a line is missing, or an empty one at its end")
+            return 2
+    except SystemExit:  # what else it raises the interpreter shows
+        traceback.print_exc()
+        return 1
+    return int(interpreter.failed)
+
+
 def run(interpreter, kind, text):
     if kind == "statement":
-        interpreter.runsource(text + "\n", symbol="single")
-        return 0
+        return run_statement(interpreter, text)
     try:
         exec(compile(text, "<page>", "exec"), interpreter.locals)  # pylint: disable=exec-used
     except BaseException:  # what the page's code raises is shown, and is no error of this
@@ -28,7 +53,7 @@ def run(interpreter, kind, text):
 
 def main():
     ask, answer, status = sys.argv[1:]
-    interpreter = code.InteractiveInterpreter({"__name__": "__main__"})
+    interpreter = Interpreter({"__name__": "__main__"})
     sys.path.insert(0, os.getcwd())
     while True:
         with open(ask, encoding="utf-8") as file:
