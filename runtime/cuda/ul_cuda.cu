@@ -514,7 +514,7 @@ static void free_buffer(struct ul_context *context, void *buffer)
 
 static unsigned char *get_offload(const struct ul_context *context)
 {
-    return context->offload;
+    return context->process == getpid() ? context->offload : NULL;
 }
 
 static void *new_host(struct ul_context *context, uint64_t size_bytes)

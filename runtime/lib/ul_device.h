@@ -158,7 +158,8 @@ struct ul_device_functions {
     enum ul_result (*copy)(struct ul_context *context, const void *from, void *to,
                            uint64_t size_bytes, struct ul_failure *failure);
     /* offload_bytes of the host's memory, page-locked, that values are offloaded to; NULL: none
-     * are. Between two runs none is on its way. */
+     * are, or this process was forked from the one that has it. Between two runs none is on its
+     * way. */
     unsigned char *(*offload)(const struct ul_context *context);
     /* Memory of the host that copies are fastest with; NULL when there is none. */
     void *(*new_host)(struct ul_context *context, uint64_t size_bytes);

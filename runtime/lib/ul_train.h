@@ -214,6 +214,7 @@ static inline enum ul_result ul_train_move(const struct ul_model *model, void *p
 {
     uint64_t offset_bytes = parameter->offset_bytes + at;
     bool is_offloaded = parameter->space == UL_SPACE_OFFLOAD;
+    unsigned char *beside = NULL;
     struct ul_offload memory;
     const struct ul_offload *from = &memory;
     if (model->device != NULL && !is_offloaded && direction == UL_OFFLOAD_LOAD)
@@ -222,13 +223,16 @@ static inline enum ul_result ul_train_move(const struct ul_model *model, void *p
     if (model->device != NULL && !is_offloaded)
         return model->device->functions->write((struct ul_context *)place, (int64_t)offset_bytes,
                                                bytes, size_bytes, failure);
-    if (!is_offloaded)
-        ul_offload_memory(&memory, place, model->arena_bytes);
-    else if (model->device != NULL)
-        ul_offload_memory(&memory, model->device->functions->offload((struct ul_context *)place),
-                          model->offload_bytes);
-    else
+    if (model->device != NULL) {
+        beside = model->device->functions->offload((struct ul_context *)place);
+        if (beside == NULL)
+            return ul_check_fail(failure, UL_OFFLOAD_FAILED, size_bytes, 0);
+        ul_offload_memory(&memory, beside, model->offload_bytes);
+    } else if (is_offloaded) {
         from = ul_offload_of(model, place);
+    } else {
+        ul_offload_memory(&memory, place, model->arena_bytes);
+    }
     if (ul_offload_move(from, direction, offset_bytes, bytes, size_bytes) != 0)
         return ul_check_fail(failure, UL_OFFLOAD_FAILED, size_bytes, 0);
     return UL_OK;

@@ -394,6 +394,13 @@ def test_a_trainer():
     assert all((known[name] == array).all() for name, array in trainer.parameters().items())
     trainer.set_parameters({"fc.bias": numpy.full_like(known["fc.bias"], 3)})
     assert (trainer.parameters()["fc.bias"] == 3).all() and trainer.eval(*steps[0]).samples == 4
+    refused = [trainer.parameters, lambda: trainer.parameters(with_state=True), lambda: trainer.step(*steps[0])]
+    process = os.fork()
+    if process == 0:
+        for case in refused:
+            cases.raises(ullage.RunError, case)
+        os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 7
 
 
 # ---- arrays that lie on the device ----
