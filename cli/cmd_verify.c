@@ -756,7 +756,7 @@ static enum ul_status verify_without(struct verification *verification, int code
     return ul_diag_set(&job->compile.diag, UL_UNSUPPORTED,
                        "%s: onnxruntime gives no reference for random inputs: %s\n"
                        "Give test data instead: ullage verify MODEL.onnx DIR, DIR with input_K.pb "
-                       "and output_K.pb",
+                       "and output_K.pb; or an input that it depends on, by --const INPUT=FILE",
                        verification->model, reason);
 }
 

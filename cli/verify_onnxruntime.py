@@ -52,10 +52,13 @@ def cut(path):
 
 
 def read_file(path):
-    if path.endswith(".npy"):
-        return numpy.load(path)
-    with open(path, "rb") as file:
-        return numpy_helper.to_array(onnx.TensorProto.FromString(file.read()))
+    try:
+        if path.endswith(".npy"):
+            return numpy.load(path)
+        with open(path, "rb") as file:
+            return numpy_helper.to_array(onnx.TensorProto.FromString(file.read()))
+    except Exception as error: # who loads the model says what is wrong with the file
+        give_up(NO_KERNELS, f"{path}: {error}")
 
 
 def random_array(rng, dtype, shape, end):

@@ -41,6 +41,8 @@ if "$python" -c 'import onnxruntime' 2>/dev/null; then
     export ULLAGE_PYTHON=$python
     expect 0 '^verdict: same: shaped.onnx against onnxruntime' \
         "$ullage" verify shaped.onnx --const shape=shape.npy --cflags -O0
+    expect 5 '^ullage: error: nowhere.npy: cannot open' \
+        "$ullage" verify shaped.onnx --const shape=nowhere.npy --cflags -O0
     # so is --output, of any value, also where the reference is the model itself
     for value in b c; do
         expect 0 "^  $value: .*ok" "$ullage" verify steps.onnx --output $value --target c --cflags -O0
