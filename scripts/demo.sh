@@ -171,11 +171,17 @@ read_picture() {
 }
 
 say "3 of 3: reading the text of a picture (PP-OCRv4), Python packages first"
-if ocr=$(scripts/fetch_ocr.sh 2>>"$log") && quiet scripts/setup_python.sh --with pillow; then
+code=0
+ocr=$(scripts/fetch_ocr.sh 2>>"$log") && scripts/setup_python.sh --with pillow >>"$log" 2>&1 || code=$?
+if [ $code = 0 ]; then
     read_picture
+elif [ $code != 77 ]; then
+    tail -20 "$log" >&2
+    echo "demo.sh: failed: getting the networks (all of it: $log)" >&2
+    exit $code
 else
     ocr=
-    echo "  skipped: the package that ships these networks cannot be installed here"
+    echo "  skipped: PyPI, whose package ships these networks, is out of reach"
     quiet "$ullage" plan "${target[@]}" models/digits/digits.onnx --dim N="$count" --advice off \
         --html "$out/report.html"
 fi

@@ -3,19 +3,21 @@
 # Makes the Python environment that the model generators and the reference tests use.
 # The compiler and the programs it makes never need Python.
 #
-# usage: scripts/setup_python.sh [--bare] [--with PACKAGE]... [VENV]     (VENV defaults to build/venv)
-# With --bare it holds the packages that are named and nothing else.
+# usage: scripts/setup_python.sh [--bare] [--with PACKAGE]... [--into DIR PACKAGE] [VENV]
+# VENV defaults to build/venv. With --bare it holds the packages that are named and nothing else; --into
+# puts one, without those that it needs, into a folder of its own that is not there yet.
 # Does nothing when VENV already holds what scripts/requirements.txt asks for.
 # exit: 0 ready, 77 PyPI is out of reach (callers skip, saying so), 1 anything else
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-venv= bare=
+venv= bare= into=
 extra=()
 while [ $# -gt 0 ]; do
     case $1 in
     --with) extra+=("${2:?--with needs a package}"); shift 2 ;;
+    --into) into=${2:?--into needs a folder} alone=${3:?--into needs a package}; shift 3 ;;
     --bare) bare=1; shift ;;
-    -h | --help) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 0 ;;
     -*) echo "setup_python.sh: unknown option $1" >&2; exit 1 ;;
     *) venv=$1; shift ;;
     esac
@@ -64,3 +66,8 @@ sum=$(sha256sum "$root/scripts/requirements.txt" | cut -c1-16)
 for package in "${extra[@]}"; do
     pip_install "$venv/.ready-${package//[^A-Za-z0-9._=-]/_}" "$package"
 done
+if [ -n "$into" ] && [ ! -d "$into" ]; then
+    rm -rf "$into.part"
+    pip_install "$into.part/.ready" --no-deps --target "$into.part" "$alone"
+    mv "$into.part" "$into"
+fi

@@ -32,6 +32,27 @@ for word; do
 done'
 done
 
+# Only what a network that is missing does is skipped; a folder is there whole or not at all.
+mkdir -p "$root/ocr/scripts" "$root/ocr/build/venv/bin"
+cp "$source/fetch_ocr.sh" "$source/setup_python.sh" "$source/requirements.txt" "$root/ocr/scripts/"
+touch "$root/ocr/build/venv/.ready-$(sha256sum "$source/requirements.txt" | cut -c1-16)"
+# shellcheck disable=SC2016
+stand_in "$root/ocr/build/venv/bin/python" 'for word; do
+    [ "$previous" != --target ] || mkdir -p "$word/rapidocr_onnxruntime/models"
+    previous=$word
+done
+echo "$SAYS"
+exit $ENDS'
+for case in '1 77 Retrying (Retry(total=1)) after connection broken' '1 1 ERROR: No matching distribution found' \
+    '1 1 OSError: [Errno 28] No space left on device' '0 0 Successfully installed'; do
+    read -r ends wanted says <<<"$case"
+    code=0
+    printed=$(ENDS=$ends SAYS=$says "$root/ocr/scripts/fetch_ocr.sh" 2>"$root/log") || code=$?
+    [ "$code" = "$wanted" ] || fail "fetch_ocr.sh ends with $code where pip says $says: $(cat "$root/log")"
+    [ "$code" != 0 ] || [ -d "$printed" ] || fail "fetch_ocr.sh printed $printed"
+    [ "$code" = 0 ] || ! compgen -G "$root/ocr/build/rapidocr-*[0-9]" >/dev/null || fail "fetch_ocr.sh left half of a package"
+done
+
 mkdir "$root/mine"
 touch "$root/mine/thesis.txt" "$root/mine/ullage-0-py3-none-any.whl"
 printed=$("$root/scripts/build_wheel.sh" "$root/mine") || fail "build_wheel.sh: $printed"

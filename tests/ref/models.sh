@@ -75,7 +75,11 @@ for name in $("$python" "$root/models/make.py" --list); do
     start "$name" "$name" "${size[@]}" "${loose[@]}"
 done
 
-if [ -z "$type" ] && ocr=$("$root/scripts/fetch_ocr.sh") && "$root/scripts/setup_python.sh" --with pillow; then
+code=0
+if [ -z "$type" ]; then
+    ocr=$("$root/scripts/fetch_ocr.sh") && "$root/scripts/setup_python.sh" --with pillow || code=$?
+fi
+if [ -z "$type" ] && [ $code = 0 ]; then
     side=320
     [ ${#size[@]} = 0 ] || side=64
     # Detection sees text: on noise it answers 1e-6, where onnxruntime's Sigmoid errs by 1e-7.
@@ -83,8 +87,12 @@ if [ -z "$type" ] && ocr=$("$root/scripts/fetch_ocr.sh") && "$root/scripts/setup
     start ocr_detection "$ocr/ch_PP-OCRv4_det_infer.onnx" --input "x=$out/picture.npy"
     start ocr_recognition "$ocr/ch_PP-OCRv4_rec_infer.onnx" --shape x=1,3,48,$side
     start ocr_classification "$ocr/ch_ppocr_mobile_v2.0_cls_infer.onnx" --shape x=1,3,48,192
-elif [ -z "$type" ]; then
-    echo "SKIP the OCR networks: their package cannot be installed here"
+elif [ $code = 77 ]; then
+    echo "SKIP the OCR networks: PyPI is out of reach"
+elif [ $code != 0 ]; then
+    echo "FAIL the OCR networks cannot be installed"
+    echo ocr >>"$out/order"
+    echo $code >"$out/ocr.rc"
 fi
 
 if [ -z "$type" ] && [ -d "${ULLAGE_DATA:-/nonexistent}/light" ]; then
