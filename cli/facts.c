@@ -72,6 +72,6 @@ const struct ul_cli_fact ul_cli_files[] = {
     {"PROGRAM.cuda/", UL_IN_COMPILE,
      "the source of a program for target cuda, left there where nvcc is missing or fails"},
     {"PREFIX/share/ullage/runtime/", COMPILING, "the sources that programs are made of"},
-    {"PREFIX/share/ullage/libul_runtime.a", COMPILING, "the same, compiled"},
+    {"PREFIX/lib/ullage/libul_runtime.a", COMPILING, "the same, compiled"},
     {"PREFIX/share/ullage/verify_onnxruntime.py", UL_IN_VERIFY, "asks onnxruntime for a reference"},
     {NULL, 0, NULL}};

@@ -184,7 +184,7 @@ static const char *runtime_library(struct ul_compile *compile)
         getenv("CC") != NULL || getenv("ULLAGE_RUNTIME") != NULL)
         return NULL;
     if (installed != NULL)
-        library = ul_arena_printf(&compile->keep, "%s/libul_runtime.a", installed);
+        library = ul_arena_printf(&compile->keep, "%s/../../lib/ullage/libul_runtime.a", installed);
     if (library == NULL || access(library, R_OK) != 0)
         return NULL;
     return ul_arena_printf(&compile->keep, "RUNTIME=%s", library);
