@@ -154,6 +154,8 @@ static void put_model_c(struct ul_emitter *emitter)
         emitter->program->options.training != NULL ? "#include \"ul_train.h\"\n" : "");
     if (emitter->program->options.weights_rom)
         ul_text_printf(text, "extern const unsigned char %s_rom[]; /* rom.S */\n\n", prefix);
+    if (ul_emit_is_rom_far(emitter))
+        ul_text_printf(text, "extern const unsigned char *const %s_rom_begin;\n\n", prefix);
     put_kernels(emitter);
     ul_emit_calls(emitter);
     put_entries(emitter);
@@ -258,20 +260,34 @@ static void put_model_h(struct ul_emitter *emitter)
     ul_emit_header_end(emitter);
 }
 
+/* Of weights that would lie between code and its variables, too far apart for instructions: behind
+ * all of it, which a pointer says. */
+static const char far_section[] =
+    "#if defined(__x86_64__) && defined(__clang__) && __clang_major__ < 17\n"
+    "#error \"this assembler has no section for data of this size: take gcc or clang 17\"\n"
+    "#elif defined(__x86_64__)\n.section .lrodata,\"al\",%progbits\n"
+    "#else\n.section .rodata\n#endif\n";
 /* Weights as read-only data, without passing through C text. */
 static void put_rom(struct ul_emitter *emitter)
 {
     const char *prefix = emitter->options->prefix;
+    bool is_far = ul_emit_is_rom_far(emitter);
     ul_text_printf(emitter->text,
                    "/* " UL_EMIT_SPDX
                    "\n   The weights as read-only data; the name has an underscore in front where "
                    "the platform\n   wants one. */\n#if defined(__APPLE__)\n"
-                   "#define NAME _%s_rom\n.const\n#else\n#define NAME %s_rom\n"
-                   ".section .rodata\n#endif\n.balign 4096\n.globl NAME\nNAME:\n"
-                   ".incbin \"weights.bin\"\n#if defined(__linux__) && defined(__ELF__)\n"
-                   ".hidden NAME\n"
-                   ".section .note.GNU-stack,\"\",%%progbits\n#endif\n",
-                   prefix, prefix);
+                   "#define NAME _%s_rom\n.const\n#else\n#define NAME %s_rom\n%s"
+                   "#endif\n.balign 4096\n.globl NAME\nNAME:\n.incbin \"weights.bin\"\n",
+                   prefix, prefix, is_far ? far_section : ".section .rodata\n");
+    if (is_far)
+        ul_text_printf(emitter->text,
+                       "#if defined(__APPLE__)\n#define BEGIN _%s_rom_begin\n"
+                       ".section __DATA,__const\n#else\n#define BEGIN %s_rom_begin\n"
+                       ".section .data.rel.ro,\"aw\",%%progbits\n.hidden BEGIN\n#endif\n"
+                       ".balign 8\n.globl BEGIN\nBEGIN:\n.quad NAME\n",
+                       prefix, prefix);
+    ul_text_put(emitter->text, "#if defined(__linux__) && defined(__ELF__)\n.hidden NAME\n"
+                               ".section .note.GNU-stack,\"\",%progbits\n#endif\n");
 }
 
 /* Of the runtime's sources, those that are compiled for the processor as model.c is. */

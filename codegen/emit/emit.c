@@ -107,6 +107,13 @@ static void emit_comment(struct ul_text *text, const char *name)
     }
 }
 
+bool ul_emit_is_rom_far(const struct ul_emitter *emitter)
+{
+    const uint64_t near_bytes = (uint64_t)1 << 30; /* of 2^31 that a call may span on x86-64 */
+    return emitter->program->options.weights_rom &&
+           emitter->plan->reserved_bytes[UL_PROGRAM_ROM] > near_bytes;
+}
+
 void ul_emit_address(struct ul_emitter *emitter, const struct ul_program_address *address,
                      uint32_t position)
 {
@@ -114,7 +121,8 @@ void ul_emit_address(struct ul_emitter *emitter, const struct ul_program_address
     if (place.space == UL_EMIT_ARENA)
         ul_text_put(emitter->text, "a");
     else if (place.space == UL_EMIT_ROM)
-        ul_text_printf(emitter->text, "%s_rom", emitter->options->prefix);
+        ul_text_printf(emitter->text, "%s_rom%s", emitter->options->prefix,
+                       ul_emit_is_rom_far(emitter) ? "_begin" : "");
     else
         emitter->language->put_buffer(emitter, place);
     ul_text_printf(emitter->text, " + %" PRIu64,

@@ -192,6 +192,9 @@ void ul_emit_header_end(struct ul_emitter *emitter);
 void ul_emit_library_c(struct ul_emitter *emitter);
 /* The file of weights is part of the library. */
 bool ul_emit_has_weights_inside(const struct ul_emitter *emitter);
+/* Whether read-only weights are more than code that has them in its middle could reach: they lie
+ * behind everything else then, and code finds them by the pointer PREFIX_rom_begin. */
+bool ul_emit_is_rom_far(const struct ul_emitter *emitter);
 void ul_emit_weights_s(struct ul_emitter *emitter);
 
 /* emit_tables.c: the constant description that runtime/lib/ul_model.h defines. */
