@@ -56,7 +56,7 @@ static enum ul_status emit_all(struct ul_suite *suite, const char *target, const
 
 /* ---- over an earlier result ---- */
 
-static const char *const own_names[] = {"model.c",     "model.h",   "kernels.cu",
+static const char *const own_names[] = {"model.c",     "model.h",   "library.c", "kernels.cu",
                                         "weights.bin", "plan.json", "rom.S"};
 enum { OWN_COUNT = sizeof own_names / sizeof *own_names };
 

@@ -448,7 +448,7 @@ enum ul_status ul_emit_c(struct ul_arena *arena, const struct ul_program *progra
         {.name = ".h", .put = put_model_h, .is_suffix = true},
         {.name = "main.c", .put = ul_emit_main_c, .is_program = true},
         {.name = "rom.S", .put = put_rom, .is_rom = true},
-        {.name = "Makefile", .put = put_makefile, .is_library = true},
+        {.name = "Makefile", .put = put_makefile, .is_single = true},
         {.name = NULL}};
     static const struct ul_emit_language language = {.files = files,
                                                      .runs_on_host = true,

@@ -483,7 +483,7 @@ enum ul_status ul_emit_cuda(struct ul_arena *arena, const struct ul_program *pro
         {.name = ".c", .put = put_model_c, .is_suffix = true},
         {.name = ".h", .put = put_model_h, .is_suffix = true},
         {.name = "main.c", .put = ul_emit_main_c, .is_program = true},
-        {.name = "Makefile", .put = put_makefile, .is_library = true},
+        {.name = "Makefile", .put = put_makefile, .is_single = true},
         {.name = NULL}};
     static const struct ul_emit_language language = {.files = files,
                                                      .put_mark = put_mark,

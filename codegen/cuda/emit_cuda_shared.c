@@ -10,10 +10,14 @@ static void put_model(struct ul_text *text, const char *prefix)
                    "%s.o: %s/model.c %s/model.h $(HEADERS)\n"
                    "\t$(NVCC) $(NVCCFLAGS) -Xcompiler=-std=c99 $(WARNINGS) -I. -c %s/model.c -o "
                    "$@\n\n"
+                   "%s.library.o: %s/library.c %s/model.h $(HEADERS)\n"
+                   "\t$(NVCC) $(NVCCFLAGS) -Xcompiler=-std=c99 $(WARNINGS) -I. -c %s/library.c -o "
+                   "$@\n\n"
                    "%s.kernels.o: %s/kernels.cu $(HEADERS)\n"
                    "\t$(NVCC) $(NVCCFLAGS) -std=c++17 $(WARNINGS) --threads=0 $(GENERATE) -I. -c "
                    "%s/kernels.cu -o $@\n\n",
-                   prefix, prefix, prefix, prefix, prefix, prefix, prefix);
+                   prefix, prefix, prefix, prefix, prefix, prefix, prefix, prefix, prefix, prefix,
+                   prefix);
 }
 
 static void put_makefile(struct ul_text *text, const struct ul_emit_shared *shared)
@@ -33,7 +37,8 @@ static void put_makefile(struct ul_text *text, const struct ul_emit_shared *shar
         "HEADERS = $(wildcard *.h *.cuh)\nMODELS =",
         options->cc, options->cflags);
     for (uint32_t i = 0; i < shared->count; i++)
-        ul_text_printf(text, " %s.o %s.kernels.o", shared->prefixes[i], shared->prefixes[i]);
+        ul_text_printf(text, " %s.o %s.library.o %s.kernels.o", shared->prefixes[i],
+                       shared->prefixes[i], shared->prefixes[i]);
     ul_text_put(text, "\nDEVICE = $(patsubst %.cu,%.o,$(sort $(wildcard ul_*.cu)))\n\n"
                       "libshared.a: $(MODELS) $(DEVICE)\n"
                       "\trm -f $@\n\t$(AR) rcs $@ $(MODELS) $(DEVICE)\n\n"

@@ -17,19 +17,11 @@ static enum ul_status write_text(struct ul_emitter *emitter, const char *directo
 
 /* Of a library, those that are alike on all targets. */
 static const struct ul_emit_file library_files[] = {
-    {.name = "library.c", .put = ul_emit_library_c, .is_library = true},
-    {.name = "weights.S", .put = ul_emit_weights_s, .is_library = true, .is_inside = true},
-    {.name = "CMakeLists.txt", .put = ul_emit_cmakelists, .is_library = true, .is_alone = true},
-    {.name = "-config.cmake",
-     .put = ul_emit_cmake_config,
-     .is_library = true,
-     .is_alone = true,
-     .is_suffix = true},
-    {.name = ".pc",
-     .put = ul_emit_pkg_config,
-     .is_library = true,
-     .is_alone = true,
-     .is_suffix = true},
+    {.name = "library.c", .put = ul_emit_library_c},
+    {.name = "weights.S", .put = ul_emit_weights_s, .is_inside = true},
+    {.name = "CMakeLists.txt", .put = ul_emit_cmakelists, .is_alone = true},
+    {.name = "-config.cmake", .put = ul_emit_cmake_config, .is_alone = true, .is_suffix = true},
+    {.name = ".pc", .put = ul_emit_pkg_config, .is_alone = true, .is_suffix = true},
     {.name = NULL}};
 
 static bool is_due(const struct ul_emitter *emitter, const struct ul_emit_file *file)
@@ -38,7 +30,7 @@ static bool is_due(const struct ul_emitter *emitter, const struct ul_emit_file *
     bool is_shared = options->common_directory != NULL;
     return (!file->is_rom || emitter->program->options.weights_rom) &&
            (!file->is_inside || ul_emit_has_weights_inside(emitter)) &&
-           (!file->is_library || !is_shared) && (!file->is_alone || options->is_library_alone) &&
+           (!file->is_single || !is_shared) && (!file->is_alone || options->is_library_alone) &&
            (!file->is_program || (!is_shared && !options->is_library_alone));
 }
 

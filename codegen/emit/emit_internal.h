@@ -33,7 +33,7 @@ struct ul_emit_file {
     bool is_rom;     /* only where weights are read-only data */
     bool is_inside;  /* only where the file of weights lies in the library */
     bool is_program; /* only of a program of its own */
-    bool is_library; /* only where it can be a library: not one of several models */
+    bool is_single;  /* only where it is built by itself: not one of several models */
     bool is_alone;   /* only of a library alone */
     /* Behind the name that the model has here, or the prefix: ".c" for model.c. */
     bool is_suffix;

@@ -149,8 +149,9 @@ static const struct row training_calls[] = {
 
 bool ul_emit_has_weights_inside(const struct ul_emitter *emitter)
 {
-    return !emitter->program->options.weights_rom && !emitter->options->weights_beside &&
-           emitter->payload_bytes > 0;
+    const struct ul_emit_options *options = emitter->options;
+    return !emitter->program->options.weights_rom && !options->weights_beside &&
+           options->common_directory == NULL && emitter->payload_bytes > 0;
 }
 
 /* Of the file: payload and trailer. */
@@ -254,11 +255,8 @@ static void put_all(const struct ul_emitter *emitter, struct ul_text *text, bool
 
 void ul_emit_header_end(struct ul_emitter *emitter)
 {
-    if (emitter->options->common_directory == NULL) {
-        put_all(emitter, emitter->text, false);
-        ul_text_put(emitter->text, "\n");
-    }
-    ul_text_put(emitter->text, "#if defined(__GNUC__)\n#pragma GCC visibility pop\n#endif\n"
+    put_all(emitter, emitter->text, false);
+    ul_text_put(emitter->text, "\n#if defined(__GNUC__)\n#pragma GCC visibility pop\n#endif\n"
                                "#ifdef __cplusplus\n}\n#endif\n\n#endif\n");
 }
 

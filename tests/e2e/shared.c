@@ -141,6 +141,17 @@ static void make_arena(void)
 #define BEGIN(p) (entries[count].at = arena, p##_init(arena, SHARED_ARENA_BYTES, &source, &failure))
 #endif
 
+/* Of several models each answers what one by itself does; none brings its weights along. */
+#if SHARED_MODEL_COUNT > 1
+#define ANSWERS(p)                                                                                 \
+    (p##_arena_bytes() == SHARED_ARENA_BYTES && p##_weights() == NULL &&                           \
+     p##_input_count() == p##_model.input_count &&                                                 \
+     strcmp(p##_input_name(0), p##_model.inputs[0].name) == 0 &&                                   \
+     p##_output_bytes(0) == p##_model.outputs[0].size_bytes && p##_output_name(99) == NULL)
+#else
+#define ANSWERS(p) true
+#endif
+
 int main(int argc, char **argv)
 {
     struct entry entries[SHARED_MODEL_COUNT];
@@ -155,7 +166,7 @@ int main(int argc, char **argv)
     entries[count].name = #p;                                                                      \
     entries[count].model = &p##_model;                                                             \
     entries[count].run = p##_run;                                                                  \
-    if (BEGIN(p) != UL_OK)                                                                         \
+    if (!ANSWERS(p) || BEGIN(p) != UL_OK)                                                          \
         die(#p);                                                                                   \
     free((void *)(uintptr_t)source.memory);                                                        \
     count++;
