@@ -28,9 +28,12 @@ static const struct row rows[] = {
     {OF_ALL, "const char *", "plan_sha256", "void", "return \"{plan sha256}\";", ""},
     {OF_ALL, "uint64_t", "arena_bytes", "void", "return {m}.arena_bytes;",
      "\n/* The arena, what {p}_begin wants beside it for values that leave it, the stack of a\n"
-     " * call, the file of weights, how many threads the plan is for. */\n"},
+     " * call, the file of weights, how many threads the plan is for. Values that leave the arena\n"
+     " * of a device lie in page-locked memory of the host, which {p}_begin takes itself. */\n"},
     {OF_ALL, "uint64_t", "arena_align", "void", "return {m}.arena_align;", ""},
     {OF_ALL, "uint64_t", "offload_bytes", "void", "return ul_binding_offload_bytes(&{m});", ""},
+    {OF_ALL, "uint64_t", "page_locked_bytes", "void",
+     "return {m}.device != NULL ? {m}.offload_bytes : 0;", ""},
     {OF_ALL, "uint64_t", "stack_bytes", "void", "return UINT64_C({stack bytes});", ""},
     {OF_ALL, "uint64_t", "weights_bytes", "void", "return UINT64_C({weights bytes});", ""},
     {OF_ALL, "uint32_t", "thread_count", "void",

@@ -39,6 +39,7 @@ OFFLOAD = ["--offload", "host", "--budget", "400KiB", "--budget-of", "arena"]
 OFFLOAD = {"c": OFFLOAD, "cpu": [], "cuda": OFFLOAD}
 # Of the device: arrays are memory of the host, of which it has copies.
 IO = {"c": "caller", "cpu": "caller", "cuda": "arena"}
+NEEDS = {"libc", "libm", "libdl", "librt", "libpthread", "libstdc", "libgcc_s", "ld", "libgomp", "libdnnl", "libul_emulate"}
 EMULATED = os.environ.get("NVCC", "")
 RESULTS = {  # of a name that begins so, else int
     "const char *": ctypes.c_char_p, "uint64_t": ctypes.c_uint64, "uint32_t": ctypes.c_uint32,
@@ -130,6 +131,18 @@ def visible(path):
     return {line.split()[-1] for line in run(["nm", "-D", "--defined-only", path]).splitlines()}
 
 
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def check_needs(path):
+    """Libraries that are named in it have all that it calls; of CUDA there is none but by name."""
+    needs = re.findall(r"\(NEEDED\).*\[(\w+)", run(["readelf", "-d", path]))
+    expect(f"needs {needs}", set(needs) <= NEEDS)
+    expect("not there", "undefined symbol" not in run(["ldd", "-r", path]))
+
+
 def test_data():
     tensors = []
     for name in ("input_0.pb", "output_0.pb"):
@@ -149,6 +162,8 @@ def check_one_file(ullage, work, target):
     results = declared(folder)
     expect(f"visible {visible(path) ^ (set(results) | {'model_model'})}", visible(path) == set(results) | {"model_model"})
     expect("files beside the library", os.listdir(alone) == ["libdigits.so"])
+    expect("weights are not in it", read(os.path.join(folder, "weights.bin")) in read(path))
+    check_needs(path)
     library = Library(path, results)
     expect(library.tensors, library.tensors == {"input": [("x", numpy.float32, list(x.shape))],
                                                 "output": [("y", numpy.float32, list(y.shape))]})  # fmt: skip
@@ -210,9 +225,11 @@ def check_training(ullage, work, options):
          "--shared-library", "-o", path, "--emit", folder])  # fmt: skip
     library = Library(path, declared(folder))
     x, y = (numpy.load(os.path.join(DIGITS, f"train_{name}.npy"))[:4] for name in "xy")
+    on_host = library.model_offload_bytes() > 0
     if "--offload" in options:
+        expect("it is asked for or taken", on_host == (library.model_page_locked_bytes() == 0))
         expect("state is offloaded", any(library.model_parameter_space(i) == 5 for i in range(library.model_parameter_count())))
-    if library.model_offload_bytes() > 0:  # a device takes that itself
+    if on_host:  # a device takes that itself
         expect("values were offloaded to nothing", not library.begin(beside=False))
         expect(library.explain(), f"needed {library.model_offload_bytes()}, available 0" in library.explain())
     expect("trainer", library.model_trainer_bytes() == ctypes.sizeof(Trainer))
