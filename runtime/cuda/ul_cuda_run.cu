@@ -441,6 +441,10 @@ enum ul_result ul_cuda_run_context(struct ul_context *context, uint32_t entry,
                                    ul_step_hook *hook, void *hook_context,
                                    struct ul_failure *failure)
 {
+    if (context == NULL) { /* after an open that failed */
+        memset(failure, 0, sizeof *failure);
+        return failure->result = UL_NOT_READY;
+    }
     context->hook = hook;
     context->hook_context = hook_context;
     enum ul_result result =

@@ -130,7 +130,7 @@ static inline enum ul_result ul_binding_begin(const struct ul_model *model, void
 
 static inline void *ul_binding_stream(const struct ul_model *model, const void *handle)
 {
-    return model->device != NULL
+    return model->device != NULL && handle != NULL
                ? model->device->functions->stream((const struct ul_context *)handle)
                : NULL;
 }

@@ -502,7 +502,8 @@ static inline enum ul_result ul_run_entry(const struct ul_model *model, uint32_t
     enum ul_result result = ul_check_buffers(model, entry, inputs, outputs, failure);
     if (result != UL_OK)
         return result;
-    if (!ul_run_is_set_up(model, bytes))
+    bool is_nowhere = arena == NULL && model->arena_bytes != 0; /* after a set-up that failed */
+    if (is_nowhere || !ul_run_is_set_up(model, bytes))
         return failure->result = UL_NOT_READY;
     if (model->library != NULL && model->library->ready != NULL) {
         result = model->library->ready(model->library, arena, failure);

@@ -217,6 +217,8 @@ static inline enum ul_result ul_train_move(const struct ul_model *model, void *p
     unsigned char *beside = NULL;
     struct ul_offload memory;
     const struct ul_offload *from = &memory;
+    if (place == NULL) /* after a set-up that failed */
+        return ul_check_fail(failure, UL_NOT_READY, 0, 0);
     if (model->device != NULL && !is_offloaded && direction == UL_OFFLOAD_LOAD)
         return model->device->functions->read((struct ul_context *)place, (int64_t)offset_bytes,
                                               bytes, size_bytes, failure);

@@ -179,6 +179,8 @@ def check_one_file(ullage, work, target):
         expect("no arena was made ready", OK != library.model_begin(
             ctypes.byref(library.handle), None, ctypes.c_size_t(0), None, ctypes.c_size_t(0), None, library.failure))
         expect(library.explain(), f"needed {library.model_arena_bytes()}, available 0" in library.explain())
+    expect("ran in nothing", library.call("run", [x], library.new_outputs()) != OK)
+    expect(library.explain(), "was not made ready" in library.explain())
     expect(library.explain(), library.begin())
     for _ in range(2):
         got = library.new_outputs()
@@ -232,6 +234,9 @@ def check_training(ullage, work, options):
     if on_host:  # a device takes that itself
         expect("values were offloaded to nothing", not library.begin(beside=False))
         expect(library.explain(), f"needed {library.model_offload_bytes()}, available 0" in library.explain())
+    nothing = ctypes.c_void_p()
+    expect("read from nothing", OK != library.model_parameter_get(nothing, 0, nothing, library.failure))
+    expect(library.explain(), "was not made ready" in library.explain())
     expect("trainer", library.model_trainer_bytes() == ctypes.sizeof(Trainer))
     expect(library.explain(), library.begin())
     trainer, given = Trainer(), [None] * library.model_input_count()
