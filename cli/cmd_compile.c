@@ -32,7 +32,8 @@ static enum ul_status build_program(struct ul_cli_job *job)
 {
     const struct ul_cli_options *options = &job->options;
     const char *directory = options->emit;
-    if (options->output != NULL && !ul_compile_has_compiler(&job->compile))
+    bool is_source_wanted = options->emit != NULL || !options->shared_library;
+    if (options->output != NULL && is_source_wanted && !ul_compile_has_compiler(&job->compile))
         return leave_source(job);
     if (directory == NULL)
         UL_TRY(ul_temporary_make(&job->compile.keep, &directory, &job->compile.diag));

@@ -79,7 +79,7 @@ _TRAINING_CALLS = {
     "parameter_set": [_ADDRESS, _U32, _ADDRESS, _ADDRESS],
 }
 
-OK, DATA_FAULT = 0, 30  # enum ul_result of ul_model.h
+OK, DEVICE_MISSING, DATA_FAULT = 0, 15, 30  # enum ul_result of ul_model.h
 CALLERS = (1, 2)  # enum ul_space: the caller's buffers
 NONE = 0xFFFFFFFF
 
@@ -280,6 +280,12 @@ class Library:
         return text.value.decode("utf-8", "replace")
 
 
+_REMEDIES = {
+    DEVICE_MISSING: ": target cuda runs on an NVIDIA GPU, by its driver; ullage.compile(path=...) "
+    "keeps the library for a machine that has them, and target='cpu' runs on this one"
+}
+
+
 class Arena:
     """The memory that a model runs in, made ready, with places for the pointers of a run."""
 
@@ -302,7 +308,7 @@ class Arena:
             None, self.failure,
         )  # fmt: skip
         if result != OK:
-            raise errors.RunError(library.explain(self.failure))
+            raise errors.RunError(library.explain(self.failure) + _REMEDIES.get(result, ""))
         self.handle = handle.value
         self._finalizer = weakref.finalize(self, _end, library, self.handle, memory, beside)
         self._finalizer.atexit = False

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import zipfile
 from collections import namedtuple
 
 import numpy
@@ -512,6 +511,8 @@ def _number(name: str, value, end, expected: str):
 
 
 def _read_npz(path) -> dict:
+    import zipfile
+
     try:
         with open(path, "rb") as file:
             if not zipfile.is_zipfile(file):

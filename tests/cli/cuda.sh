@@ -46,6 +46,8 @@ compile() { "$ullage" compile "$digits" --dim N=1 --target cuda "$@"; }
 expect 7 "no $NVCC here; the source is in program.cuda, and make -C program.cuda NVCC=nvcc" compile -o program
 [ -s program.cuda/kernels.cu ] || fail 'no source beside the program'
 [ -e program ] && fail 'a program without a compiler'
+expect 7 "no $NVCC here; --nvcc or .NVCC says where it is" compile --shared-library -o library.so
+ls -d library* && fail 'something beside a library that could not be made'
 expect 7 'the source is in kept' compile -o program --emit kept
 cmp source/kernels.cu kept/kernels.cu || fail 'two folders of one model differ'
 expect 7 'program.cuda' compile -o program --nvcc 'nvcc-of-nobody -ccbin gcc'
