@@ -113,6 +113,7 @@ _SMALL_FLOATS = {
     24: ("float8_e8m0fnu", "uint8"),
 }
 BF16 = 16
+_RANGES = {21: (0, 15), 22: (-8, 7), 23: (0, 15), 25: (0, 3), 26: (-2, 1)}  # of a byte each
 
 
 def _dtypes(number: int) -> tuple:
@@ -135,7 +136,7 @@ class Tensor:
 
     __slots__ = (
         "name", "dtype", "dtypes", "shape", "nbytes", "donated", "in_arena", "storage",
-        "bits_of",
+        "bits_of", "range",
     )  # fmt: skip
 
     def __init__(self, fields: dict):
@@ -145,6 +146,7 @@ class Tensor:
         kind = _SMALL_FLOATS.get(fields["type"], (None,))[0]
         self.bits_of = kind if self.dtype.kind == "u" else None  # a float that numpy lacks here
         self.shape = tuple(fields["dims"][i] for i in range(fields["rank"]))
+        self.range = _RANGES.get(fields["type"])  # of elements, where it is not the dtype's
         self.nbytes = fields["bytes"]
         self.donated = fields.get("donated", 0)
         self.in_arena = fields["space"] not in CALLERS
@@ -221,6 +223,8 @@ class Library:
         try:
             self._functions = ctypes.CDLL(own_name, os.RTLD_NOW)
         except OSError as error:
+            if "failed to map segment" in str(error):
+                error = OSError(f"{error}: its file system may refuse to run what lies on it")
             reason = str(error).replace(f"{own_name}: ", "").replace(own_name, path)
             if not _is_elf(path):
                 raise errors.InvalidModel(
@@ -237,27 +241,33 @@ class Library:
         self._declare("end", [_ADDRESS], None)
         if self.target() == b"cuda":
             self._declare("stream", [_ADDRESS], _ADDRESS)
-        self.trains = hasattr(self._functions, f"{prefix}_train_step")
+        self.trains = self._find("train_step") is not None
         for name, takes in (_TRAINING_CALLS if self.trains else {}).items():
             self._declare(name, takes, _INT if name != "train_init" else None)
         for name, result in (_OF_TRAINING if self.trains else {}).items():
             self._declare(name, [], result)
         for name, (takes, result) in (_OF_SAMPLES if self.trains else {}).items():
             self._declare(name, takes, result)
-        self.has_state = hasattr(self._functions, f"{prefix}_set_up")
+        self.has_state = self._find("set_up") is not None
         for name, takes in (_STATE_CALLS if self.has_state else {}).items():
             self._declare(name, takes, _INT)
         self.inputs = self._tensors("input", self.input_count())
         self.outputs = self._tensors("output", self.output_count())
 
-    def _declare(self, name: str, takes, result):
+    def _find(self, name: str):
+        """The function behind the prefix, or None."""
         try:
-            function = getattr(self._functions, f"{self.prefix}_{name}")
-        except AttributeError:
+            return getattr(self._functions, f"{self.prefix}_{name}")
+        except (AttributeError, UnicodeDecodeError):  # of a path that is no text
+            return None
+
+    def _declare(self, name: str, takes, result):
+        function = self._find(name)
+        if function is None:
             raise errors.InvalidModel(
                 f"{self.path}: no {self.prefix}_{name} in it: it is no library that ullage.compile "
                 "or ullage compile --shared-library made, or one of another version or --prefix"
-            ) from None
+            )
         function.argtypes, function.restype = takes, result
         setattr(self, name, function)
 

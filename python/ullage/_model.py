@@ -129,6 +129,15 @@ def refuse(kind: str, tensor, array, writes: bool = False):
         raise TypeError(f"{what}: the array cannot be written")
 
 
+def check_range(kind: str, tensor, array):
+    """Refuses elements of fewer bits than a byte that these do not hold."""
+    least, most = tensor.range
+    if array.size and (int(array.min()) < least or int(array.max()) > most):
+        raise ValueError(
+            f"{kind} {tensor.name!r}: an element is not from {least} to {most}, as its type has it"
+        )
+
+
 _SHARED = "the array shares bytes with another that this call reads or writes"
 
 
@@ -162,6 +171,7 @@ class Model:
             )
         if self._states and arenas > 1:
             raise errors.UsageError("arenas: a model that keeps a state has one")
+        self._is_narrow = any(tensor.range for tensor in library.inputs)
         self._given = [(i, t) for i, t in enumerate(library.inputs) if not t.donated]
         self.inputs = tuple(tensor for _, tensor in self._given)
         self.outputs = tuple(library.outputs)
@@ -207,7 +217,8 @@ class Model:
 
     def __reduce__(self):
         raise TypeError(
-            "a Model is not pickled: compile with path=..., and ullage.load it in the other process"
+            "a Model is not copied or pickled: compile with path=..., and ullage.load it again, also "
+            "in another process"
         )
 
     # ---- a run ----
@@ -313,6 +324,10 @@ class Model:
                     there = True
                 else:
                     refuse("input", tensor, array)
+        if self._is_narrow:
+            for (_, tensor), array in zip(self._given, arrays):
+                if tensor.range and isinstance(array, numpy.ndarray):
+                    check_range("input", tensor, array)
         results = [None] * len(self.outputs) if out is None else self._outputs(out, arrays)
         if _is_forked:
             check_fork(self._library)
@@ -356,6 +371,8 @@ class Model:
                 if array is None:
                     array = numpy.zeros(tensor.shape, tensor.dtype)
                 refuse("state", tensor, array)
+                if tensor.range:
+                    check_range("state", tensor, array)
                 kept.append(array)
                 arena.inputs[number] = address(array)
             code = self._library.set_up(arena.handle, arena.inputs, arena.failure)

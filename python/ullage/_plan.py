@@ -46,7 +46,6 @@ def plan(model, *, must_fit: bool = True, **options):
             os.makedirs(own, exist_ok=True)
             files.append(_options.model_file(item, own))
         path = os.path.join(folder, "plan.json")
-        result = "-" if not options.get("sweep") else path
         try:
             text, said = _program.run(["plan", *words, "--json", path, *files], folder)
         except errors.DoesNotFit as error:
@@ -56,7 +55,7 @@ def plan(model, *, must_fit: bool = True, **options):
             if must_fit:
                 raise _with_plan(error, found) from None
             return found
-        if result == path:
+        if options.get("sweep"):
             return Sweep(_read(path), text)
         return Plan(_read(path), said)
 

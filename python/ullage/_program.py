@@ -7,6 +7,7 @@ Models are read, planned and compiled by that process alone, so a hostile one ca
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import subprocess
@@ -74,6 +75,19 @@ def _finish(command: list, environment: dict) -> tuple[int, str, str]:
         return process.returncode, text, said
 
 
+_DIMENSIONS = """(from Python: dims={"NAME": SIZE}, shapes={"INPUT": (1, 3, 224, 224)})\n"""
+
+
+def _without_folder(said: str, folder: str) -> str:
+    """Messages less the folder of files that nobody has named, and that are gone when it is read."""
+    text = said.replace(folder + os.sep, "")
+    if text != said and os.strerror(errno.ENOSPC) in said:
+        text += f"(in {os.path.dirname(folder)}; $TMPDIR says where temporary files go)\n"
+    if text != said and "external data" in said:
+        text += "(a model that has data beside its file is given by its path)\n"
+    return text
+
+
 def run(arguments, temporary: str | None = None) -> tuple[str, str]:
     """What the program prints on standard output and on standard error.
 
@@ -91,8 +105,10 @@ def run(arguments, temporary: str | None = None) -> tuple[str, str]:
         raise errors.UsageError(str(error)) from error
     if code == 0:
         return text, said
-    if temporary is not None:  # files that nobody has named are gone when this is read
-        said = said.replace(temporary + os.sep, "")
+    if temporary is not None:
+        said = _without_folder(said, temporary)
+    if "--dim " in said or "--shape " in said:
+        said += _DIMENSIONS
     before, found, message = said.rpartition(_ERROR)
     if code < 0:
         raise errors.InternalError(f"ullage ended by signal {-code}\n{said}")

@@ -299,6 +299,18 @@ def test_types():
     assert (model(*bits)[4].view(numpy.uint16) == bits[4]).all()
 
 
+def test_elements_of_fewer_bits():
+    """Have a byte each, which holds no more than they do."""
+    model = ullage.compile(
+        made([helper.make_node("Identity", ["x"], ["y"])], [("x", TensorProto.INT4, [4])],
+             [("y", TensorProto.INT4, [4])]), **FAST)  # fmt: skip
+    given = numpy.array([-8, 7, -1, 0], numpy.int8)
+    assert (model(given) == given).all()
+    for wrong in (8, -9, 127):
+        given[2] = wrong
+        cases.raises(ValueError, lambda: model(given), "-8 to 7")
+
+
 def test_shapes_without_elements_or_dimensions():
     model = ullage.compile(
         made([helper.make_node("Neg", ["a"], ["b"]), helper.make_node("Neg", ["c"], ["d"])],
@@ -360,7 +372,7 @@ def test_paths_of_any_name():
         before = os.getcwd()
         os.chdir(folder)
         try:
-            for path in ("-", "a b \u00fc.so", "--help"):
+            for path in ("-", "a b \u00fc.so", "--help", os.fsdecode(b"\xff.so")):
                 ullage.compile(two_by_two(), path=path, **FAST)
                 assert os.listdir(".") == [path]
                 os.unlink(path)

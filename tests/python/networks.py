@@ -154,12 +154,49 @@ def test_a_fork_is_no_hang():
                 assert int(done.stdout) == code, (what, done.stdout)
 
 
+MEMORY = """
+import sys, numpy, ullage
+from ullage import _compile, _trainer
+def anonymous():
+    with open("/proc/self/status", encoding="ascii") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith("RssAnon"))
+numpy.zeros(1)
+before = anonymous()
+model = ullage.load(sys.argv[1])
+given = [numpy.ones(t.shape, t.dtype) for t in model.inputs]
+arrays = sum(x.nbytes for x in given) + sum(t.nbytes for t in model.outputs)
+for _ in range(3):
+    model(*given)
+print(anonymous() - before - arrays)
+"""
+
+
+def test_memory_is_what_the_plan_says():
+    """A process that loads and runs a model takes as much more memory of its own, beside the arrays
+    and pages of files."""
+    with tempfile.TemporaryDirectory() as folder:
+        model = os.path.join(folder, "mobilenet_v2.onnx")
+        make = os.path.join(cases.ROOT, "models", "make.py")
+        subprocess.run([sys.executable, make, "mobilenet_v2", "-o", model], check=True,
+                       capture_output=True)  # fmt: skip
+        for target in ("c", "cpu"):
+            path = os.path.join(folder, f"{target}.so")
+            plan = ullage.compile(model, target=target, path=path).plan
+            done = subprocess.run(
+                [sys.executable, "-c", MEMORY, path], capture_output=True, text=True,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, check=True,
+            )  # fmt: skip
+            taken = int(done.stdout)
+            print(f"{target}: {taken} bytes taken, {plan.process_bytes} planned")
+            assert abs(taken - plan.process_bytes) < max(3 << 19, 0.03 * plan.process_bytes)
+
+
 def test_budgets():
     """A budget of the library: buffer and what oneDNN keeps; the same numbers come out."""
     with tempfile.TemporaryDirectory() as folder:
         path = network("unet", folder)
         whole = ullage.compile(path, target="c")
-        budget = ullage.plan(path, target="c", io="caller", sweep=True)[-1]["reserved_bytes"]
+        budget = ullage.plan(path, target="c", sweep=True)[-1]["reserved_bytes"]
         small = ullage.compile(path, target="c", budget=budget, budget_of="arena")
         assert small.arena_bytes <= budget < whole.arena_bytes
         given = list(inputs(whole, 0))

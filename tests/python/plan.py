@@ -190,7 +190,9 @@ def test_errors_by_class():
     cases.raises(ullage.InvalidModel, lambda: ullage.plan(b"garbage"), "not a valid ONNX file")
     array = os.path.join(cases.DIGITS, "train_x.npy")
     cases.raises(ullage.InvalidModel, lambda: ullage.plan(array), "an array of numpy (.npy)")
-    cases.raises(ullage.UsageError, lambda: ullage.plan(MODEL), "give --dim N=SIZE")
+    cases.raises(
+        ullage.UsageError, lambda: ullage.plan(MODEL), "give --dim N=SIZE", 'dims={"NAME": SIZE}'
+    )
     cases.raises(ullage.Unsupported, lambda: ullage.plan(MODEL, target="cudda"), "cuda?")
     missing = cases.raises(ullage.FileError, lambda: ullage.plan("none.onnx"), "No such file")
     assert isinstance(missing, OSError)
@@ -222,6 +224,22 @@ def test_options_of_every_kind():
     assert planned(shape={"x": numpy.array([2, 1, 8, 8])})["shape"] == "x=2,1,8,8"
     again = ullage.plan(MODEL, target="c", plan=plan)
     assert again.ranges == plan.ranges
+
+
+def test_data_beside_a_model():
+    """What is handed over as bytes has none."""
+    import onnx
+
+    model = onnx.load(MODEL)
+    onnx.external_data_helper.convert_model_to_external_data(
+        model, location="data.bin", size_threshold=0
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "m.onnx")
+        onnx.save(model, path)
+        assert ullage.plan(path, **C).reserved_bytes == 178048
+        apart = onnx.load(path, load_external_data=False)
+        cases.raises(ullage.FileError, lambda: ullage.plan(apart, **C), "data.bin", "by its path")
 
 
 def test_arrays_as_files():
@@ -260,7 +278,12 @@ def test_hostile_models():
 def test_a_program_that_dies():
     """Its end by a signal, or without a word, is an error too."""
     with tempfile.TemporaryDirectory() as folder:
-        for text, word in (("kill -SEGV $$", "signal 11"), ("exit 3", "failed")):
+        full = 'echo "ullage: error: $TMPDIR/m.c: cannot write: No space left on device" >&2; exit 5'
+        for text, word in (
+            ("kill -SEGV $$", "signal 11"),
+            ("exit 3", "failed"),
+            (f'[ "$1" = plan ] || exec {ullage.program()} "$@"; {full}', "$TMPDIR says"),
+        ):
             path = os.path.join(folder, "fake")
             with open(path, "w", encoding="ascii") as file:
                 file.write(f"#!/bin/sh\n{text}\n")
