@@ -79,13 +79,17 @@ bool ul_pattern_step(struct ul_pattern *pattern, const char *name, ul_value_id *
  *      0.5 * x * (1 + Erf(0.70710678 * x)) -> Gelu(x)
  *      x * Sigmoid($a * x) -> Swish(x) {alpha=$a}
  *
- *   row     = term "->" Op "(" result { "," result } ")" [ "{" name "=" set { "," name "=" set }
- * "}" ] term    = sum { "|" sum }                    any of these sum     = product [ "+" product ]
- * an Add product = unary { "*" unary }                through Mul, Div, Neg and Pow; a number
- * stands first unary   = number | letter [ "=" unary ] | "(" term ")" | Op [ "[" axes "]" ] "("
- * term { "," term } ")" | Step "(" term ")" number  = NUMBER | [ "-" ] "$" letter axes    = "last"
- * | letter | letter ".."      the last one; one; all from this one on result  = letter | NUMBER a
- * number is a vector of one set     = "$" letter | "[" letter "]" | NUMBER | "'" word "'"
+ *   row     = term "->" Op "(" result { "," result } ")" [ "{" sets "}" ]
+ *   term    = sum { "|" sum }               any of these
+ *   sum     = product [ "+" product ]       an Add
+ *   product = unary { "*" unary }           through Mul, Div, Neg and Pow; a number stands first
+ *   unary   = number | letter [ "=" unary ] | "(" term ")" | Step "(" term ")"
+ *           | Op [ "[" axes "]" ] "(" term { "," term } ")"
+ *   number  = NUMBER | [ "-" ] "$" letter
+ *   axes    = "last" | letter | letter ".." the last one; one; all from this one on
+ *   result  = letter | NUMBER               a number is a vector of one
+ *   sets    = set { "," set }
+ *   set     = name "=" ( "$" letter | "[" letter "]" | NUMBER | "'" word "'" )
  *
  * A letter stands for a value, after "$" for a number that all elements of a constant are, between
  * brackets for an axis; the second time for the same. Numbers are compared as constants are
