@@ -230,6 +230,8 @@ struct ul_file_writer {
 enum ul_status ul_file_begin(struct ul_file_writer *writer, const char *path,
                              struct ul_diag *diag) UL_MUST_CHECK;
 enum ul_status ul_file_commit(struct ul_file_writer *writer, struct ul_diag *diag) UL_MUST_CHECK;
+/* Instead of it: leaves what is at the path as it was. */
+void ul_file_abandon(struct ul_file_writer *writer);
 
 /* nearest.c: the word that was meant, for "did you mean". */
 

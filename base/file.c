@@ -180,6 +180,15 @@ enum ul_status ul_file_commit(struct ul_file_writer *writer, struct ul_diag *dia
     return ul_diag_set(diag, UL_IO, "%s: cannot write: %s", writer->path, strerror(reason));
 }
 
+void ul_file_abandon(struct ul_file_writer *writer)
+{
+    if (writer->stream != NULL && writer->stream != stdout)
+        fclose(writer->stream);
+    if (writer->temporary[0] != '\0')
+        unlink(writer->temporary);
+    writer->stream = NULL;
+}
+
 enum ul_status ul_file_write(const char *path, const void *data, uint64_t size_bytes,
                              struct ul_diag *diag)
 {

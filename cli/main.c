@@ -31,18 +31,26 @@ static enum ul_status run_command(struct ul_cli_job *job, const struct ul_cli_co
     return command->run(job);
 }
 
-/* NULL, with a message, where there is none of that name. */
-static const struct ul_cli_command *find_command(struct ul_cli_job *job, const char *name)
+/* NULL, with a message, where there is none of that name; the name stands behind "help", or first.
+ */
+static const struct ul_cli_command *find_command(struct ul_cli_job *job, const char *name,
+                                                 bool is_behind_help)
 {
     struct ul_arena *arena = &job->compile.keep;
     struct ul_nearest nearest = {.word = name};
+    bool is_option = name[0] == '-';
     for (int i = 0; i < COMMAND_COUNT; i++) {
         if (strcmp(name, commands[i]->name) == 0)
             return commands[i];
         ul_nearest_offer(&nearest, commands[i]->name);
     }
-    ul_diag_set(&job->compile.diag, UL_USAGE, "there is no command %s%s; see ullage --help",
-                ul_option_shown(arena, name), ul_nearest_text(arena, &nearest, ""));
+    for (const struct ul_cli_form *form = ul_cli_forms; form->option != NULL; form++) {
+        if (is_option && (strcmp(form->command, "help") == 0) == is_behind_help)
+            ul_nearest_offer(&nearest, form->option);
+    }
+    ul_diag_set(&job->compile.diag, UL_USAGE, "there is no %s %s%s; see ullage --help",
+                is_option ? "option" : "command", ul_option_shown(arena, name),
+                ul_nearest_text(arena, &nearest, ""));
     return NULL;
 }
 
@@ -80,7 +88,7 @@ static enum ul_status run_help(struct ul_cli_job *job, int argc, char **argv)
         ul_cli_put_json(&page, commands, COMMAND_COUNT);
     else if (strcmp(first, "--completion") == 0)
         UL_TRY(put_completion(job, second != NULL ? second : "", &page));
-    else if (name != NULL && (command = find_command(job, name)) == NULL)
+    else if (name != NULL && (command = find_command(job, name, true)) == NULL)
         return UL_USAGE;
     else if (is_page)
         ul_cli_put_man(&page, command, commands, COMMAND_COUNT);
@@ -100,7 +108,7 @@ static enum ul_status run(struct ul_cli_job *job, int argc, char **argv)
         printf("ullage %s%s\n", UL_VERSION, ul_cli_commit);
         return UL_OK;
     }
-    const struct ul_cli_command *command = find_command(job, first);
+    const struct ul_cli_command *command = find_command(job, first, false);
     return command != NULL ? run_command(job, command, argc, argv) : UL_USAGE;
 }
 

@@ -125,6 +125,7 @@ static enum ul_status refuse(const struct ul_cli_command *command, const char *w
                                      ul_arena_printf(arena, "%.*s", (int)strcspn(name, "="), name)};
     ul_option_offer_all(&nearest, &ul_cli_option_table, command->bit);
     ul_option_offer_all(&nearest, &ul_compile_option_table, command->bit);
+    ul_nearest_offer(&nearest, "help");
     return ul_diag_set(diag, UL_USAGE, "unknown option %s%s; see ullage %s --help",
                        ul_option_shown(arena, word), ul_nearest_text(arena, &nearest, "--"),
                        command->name);
@@ -181,7 +182,11 @@ enum ul_status ul_cli_parse(const struct ul_cli_command *command, int argc, char
             UL_TRY(ul_option_set(choice->options, choice->row, optarg, diag));
     }
     UL_TRY(set_lists(job, &lists));
-    for (int i = optind; i < argc; i++)
+    for (int i = optind; i < argc; i++) {
+        if (argv[i][0] == '\0')
+            return ul_diag_set(diag, UL_USAGE,
+                               "the name of a file is empty: is a variable of the shell not set?");
         ul_texts_add(&job->compile.keep, &job->files, argv[i]);
+    }
     return UL_OK;
 }

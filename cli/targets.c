@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static bool is_same_file(const char *left, const char *right)
 {
@@ -80,18 +81,43 @@ enum ul_status ul_cli_check_folder(struct ul_cli_job *job, const char *option, c
                        option, path);
 }
 
-/* Known before the model is read and compiled: there is nowhere to write to. */
-static enum ul_status check_place(struct ul_cli_job *job, const char *flag, const char *target)
+/* The folder that a path lies in. */
+static const char *folder_of(struct ul_arena *arena, const char *path)
 {
-    const char *slash = strrchr(target, '/');
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/')
+        length--;
+    while (length > 0 && path[length - 1] != '/')
+        length--;
+    return length == 0   ? "."
+           : length == 1 ? "/"
+                         : ul_arena_printf(arena, "%.*s", (int)(length - 1), path);
+}
+
+/* Known before the model is read and compiled: there is nowhere to write to. A file is written
+ * beside and renamed; what is no file (a pipe, /dev/null) takes bytes where it is. */
+static enum ul_status check_place(struct ul_cli_job *job, const char *flag, const char *target,
+                                  bool wants_folder)
+{
+    struct ul_diag *diag = &job->compile.diag;
     struct stat info;
-    if (slash == NULL || slash == target)
+    bool exists = stat(target, &info) == 0;
+    bool is_folder = exists && S_ISDIR(info.st_mode);
+    const char *folder = is_folder ? target : folder_of(&job->compile.keep, target);
+    if (target[0] == '\0')
+        return ul_diag_set(diag, UL_USAGE,
+                           "%s: the name is empty: is a variable of the shell not set?", flag);
+    if (exists && is_folder != wants_folder && (is_folder || wants_folder))
+        return ul_diag_set(diag, UL_IO, "%s %s: is a %s; give a %s", flag, target,
+                           is_folder ? "folder" : "file", is_folder ? "file" : "folder");
+    if (exists && !is_folder && !S_ISREG(info.st_mode))
         return UL_OK;
-    const char *folder = ul_arena_printf(&job->compile.keep, "%.*s", (int)(slash - target), target);
-    if (stat(folder, &info) == 0 || errno != ENOENT)
-        return UL_OK;
-    return ul_diag_set(&job->compile.diag, UL_IO, "%s %s: there is no folder %s", flag, target,
-                       folder);
+    if (stat(folder, &info) != 0 && errno == ENOENT)
+        return ul_diag_set(diag, UL_IO, "%s %s: there is no folder %s", flag, target, folder);
+    if (access(folder, W_OK | X_OK) != 0)
+        return ul_diag_set(diag, UL_IO, "%s %s: cannot write into the folder %s: %s", flag, target,
+                           folder, strerror(errno));
+    return UL_OK;
 }
 
 /* As people type it: "-o", "--json". */
@@ -123,7 +149,9 @@ static enum ul_status check_result(struct ul_cli_job *job, uint32_t row)
                                strcmp(target, "-") == 0 ? "standard output" : target,
                                flag_of(job, &ul_cli_option_table.rows[i]), flag);
     }
-    UL_TRY(check_place(job, flag, target));
+    if (strcmp(target, "-") == 0)
+        return UL_OK;
+    UL_TRY(check_place(job, flag, target, false));
     return check_target(job, flag, target);
 }
 
@@ -132,6 +160,8 @@ enum ul_status ul_cli_check_targets(struct ul_cli_job *job)
     const struct ul_cli_options *options = &job->options;
     for (uint32_t i = 0; i < ul_cli_option_table.count; i++)
         UL_TRY(check_result(job, i));
+    if (options->emit != NULL)
+        UL_TRY(check_place(job, "--emit", options->emit, true));
     if (options->emit != NULL)
         UL_TRY(ul_cli_check_folder(job, "--emit", options->emit));
     if (options->output == NULL || job->compile.options.weights != UL_WEIGHTS_FILE)

@@ -4,6 +4,7 @@
 #include "codegen/emit/emit.h"
 #include "compile/compile_internal.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -190,15 +191,42 @@ static const char *runtime_library(struct ul_compile *compile)
     return ul_arena_printf(&compile->keep, "RUNTIME=%s", library);
 }
 
-static enum ul_status move_weights(struct ul_compile *compile, const char *directory,
-                                   const char *output)
+/* All bytes of a file of the folder, on their way to `to`. */
+static enum ul_status copy_file(struct ul_compile *compile, const char *directory, const char *name,
+                                const char *to, struct ul_file_writer *writer)
 {
-    struct ul_file weights;
-    const char *from = ul_arena_printf(&compile->keep, "%s/weights.bin", directory);
-    const char *to = ul_arena_printf(&compile->keep, "%s.weights", output);
-    UL_TRY(ul_file_map(&weights, &compile->keep, from, &compile->diag));
-    enum ul_status status = ul_file_write(to, weights.data, weights.size_bytes, &compile->diag);
-    ul_file_unmap(&weights);
+    struct ul_file file;
+    const char *from = ul_arena_printf(&compile->keep, "%s/%s", directory, name);
+    UL_TRY(ul_file_map(&file, &compile->keep, from, &compile->diag));
+    enum ul_status status = ul_file_begin(writer, to, &compile->diag);
+    if (status == UL_OK) {
+        fwrite(file.data, 1, (size_t)file.size_bytes, writer->stream);
+        if (fflush(writer->stream) != 0 || ferror(writer->stream)) {
+            status =
+                ul_diag_set(&compile->diag, UL_IO, "%s: cannot write: %s", to, strerror(errno));
+            ul_file_abandon(writer);
+        }
+    }
+    ul_file_unmap(&file);
+    return status;
+}
+
+/* What was made goes to `output`, its file of weights beside it: both or neither. */
+static enum ul_status move_results(struct ul_compile *compile, const char *directory,
+                                   const char *goal, const char *output)
+{
+    struct ul_file_writer program, weights;
+    bool is_beside = compile->options.weights == UL_WEIGHTS_FILE;
+    const char *beside = ul_arena_printf(&compile->keep, "%s.weights", output);
+    UL_TRY(copy_file(compile, directory, goal, output, &program));
+    enum ul_status status = UL_OK;
+    if (is_beside)
+        status = copy_file(compile, directory, "weights.bin", beside, &weights);
+    if (is_beside && status == UL_OK)
+        status = ul_file_commit(&weights, &compile->diag);
+    if (status == UL_OK)
+        return ul_file_commit(&program, &compile->diag);
+    ul_file_abandon(&program);
     return status;
 }
 
@@ -219,14 +247,7 @@ static enum ul_status make(struct ul_compile *compile, const char *directory, co
                            "and --cflags choose another compiler",
                            compiler->toolkit != NULL ? ul_compile_command(compile) : compiler->name,
                            compiler->option);
-    struct ul_file program;
-    const char *built = ul_arena_printf(&compile->keep, "%s/%s", directory, goal);
-    UL_TRY(ul_file_map(&program, &compile->keep, built, &compile->diag));
-    enum ul_status status = ul_file_write(output, program.data, program.size_bytes, &compile->diag);
-    ul_file_unmap(&program);
-    if (status == UL_OK && compile->options.weights == UL_WEIGHTS_FILE)
-        status = move_weights(compile, directory, output);
-    UL_TRY(status);
+    UL_TRY(move_results(compile, directory, goal, output));
     struct stat info;
     if (stat(output, &info) == 0 && S_ISREG(info.st_mode))
         chmod(output, info.st_mode | ((info.st_mode & 0444) >> 2));

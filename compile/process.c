@@ -59,8 +59,10 @@ enum ul_status ul_temporary_make(struct ul_arena *arena, const char **directory,
     bool is_set = base != NULL && base[0] != '\0';
     char *path = ul_arena_printf(arena, "%s/ullage.XXXXXX", is_set ? base : "/tmp");
     if (mkdtemp(path) == NULL)
-        return ul_diag_set(diag, UL_IO, "%s: cannot make a temporary folder: %s", path,
-                           strerror(errno));
+        return ul_diag_set(diag, UL_IO,
+                           "%s: cannot make a temporary folder: %s; set TMPDIR to a folder that "
+                           "can be written",
+                           path, strerror(errno));
     hold_stops(); /* a child that runs gets them at once */
     *directory = path;
     return UL_OK;

@@ -180,7 +180,10 @@ enum ul_status ul_solve_read_json(struct ul_arena *arena, const char *text, uint
     memset(graph, 0, sizeof *graph);
     json_t *root = json_loadb(text, (size_t)size_bytes, JSON_REJECT_DUPLICATES, &error);
     if (root == NULL)
-        return ul_diag_set(diag, UL_INVALID, "line %d: %s", error.line, error.text);
+        return ul_diag_set(diag, UL_INVALID,
+                           "neither a problem, as plan --print-problem writes it, nor a graph in "
+                           "JSON (line %d: %s)",
+                           error.line, error.text);
     struct loader l = {.arena = arena, .graph = graph, .diag = diag, .root = root};
     enum ul_status status = UL_OK;
     const char *format = json_string_value(json_object_get(root, "format"));
