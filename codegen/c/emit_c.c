@@ -304,6 +304,8 @@ static struct ul_emit_build build(const struct ul_emitter *emitter)
     const struct ul_emit_options *options = emitter->options;
     bool calls = emitter->call_count > 0;
     return (struct ul_emit_build){
+        .behind_archive = "",
+        .behind_archive_cmake = "",
         .native = ul_arena_printf(emitter->arena, "%s.c%s", ul_emit_stem(emitter),
                                   native_sources(emitter)),
         .plain = calls ? "library.c ul_dnnl.c" : "library.c",

@@ -377,7 +377,10 @@ static struct ul_emit_build build(const struct ul_emitter *emitter)
         .devices = ul_arena_printf(emitter->arena, "kernels.cu%s", ul_emit_sources(emitter, ".cu")),
         .flags = "",
         .cflags = "",
-        .libraries = " -ldl -lm"};
+        .libraries = UL_EMIT_CUDA_LIBRARIES,
+        .behind_archive = UL_EMIT_CUDA_RUNTIME,
+        .behind_archive_cmake = " CUDA::cudart_static -lstdc++",
+        .archive_package = "CUDAToolkit"};
 }
 
 static void put_variables(struct ul_emitter *emitter)

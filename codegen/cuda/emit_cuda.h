@@ -11,6 +11,11 @@
     "ifndef CUDA_ARCH\nNEWER := $(filter sm_100 sm_120,$(shell $(NVCC) --list-gpu-code 2>&1))\n"   \
     "CUDA_ARCH := sm_80 sm_89 sm_90 $(NEWER) compute_90\nendif\n"
 
+/* What a library links with, and what stands before it where g++ or cc links an archive, which nvcc
+ * adds itself; -L of the toolkit is the caller's. */
+#define UL_EMIT_CUDA_LIBRARIES " -ldl -lm"
+#define UL_EMIT_CUDA_RUNTIME " -lcudart_static -lrt -lpthread -lstdc++"
+
 /* emit_cuda_calls.c */
 
 /* Some call is cuDNN's, or cuBLASLt's. */

@@ -47,7 +47,8 @@ static void put_makefile(struct ul_text *text, const struct ul_emit_shared *shar
                       "$< -o $@\n\n");
     for (uint32_t i = 0; i < shared->count; i++)
         put_model(text, shared->prefixes[i]);
-    ul_text_put(text, "libs:\n\t@echo -ldl -lm\n\nclean:\n\trm -f *.o libshared.a\n\n"
+    ul_text_put(text, "libs:\n\t@echo" UL_EMIT_CUDA_RUNTIME UL_EMIT_CUDA_LIBRARIES
+                      "\n\nclean:\n\trm -f *.o libshared.a\n\n"
                       ".PHONY: clean libs\n");
 }
 

@@ -126,13 +126,21 @@ void ul_emit_cmakelists(struct ul_emitter *emitter)
                    name, public_headers(emitter), name, name, name, name);
 }
 
-/* What a program needs behind the archive. Of a device its runtime too, and that of C++, which the
- * device's compiler adds where it links. */
+/* What a program needs behind the archive; `more`: what a compiler of shared libraries adds. */
 static const char *behind_archive(const struct ul_emitter *emitter,
-                                  const struct ul_emit_build *with, const char *of_device)
+                                  const struct ul_emit_build *with, const char *more)
 {
-    return ul_arena_printf(emitter->arena, "%s%s%s", is_on_device(emitter) ? of_device : "",
-                           with->has_threads ? " -fopenmp" : "", with->libraries);
+    return ul_arena_printf(emitter->arena, "%s%s%s", more, with->has_threads ? " -fopenmp" : "",
+                           with->libraries);
+}
+
+static const char *find_package(const struct ul_emitter *emitter, const struct ul_emit_build *with)
+{
+    return with->archive_package == NULL ? ""
+                                         : ul_arena_printf(emitter->arena,
+                                                           "    include(CMakeFindDependencyMacro)\n"
+                                                           "    find_dependency(%s)\n",
+                                                           with->archive_package);
 }
 
 void ul_emit_cmake_config(struct ul_emitter *emitter)
@@ -154,12 +162,8 @@ void ul_emit_cmake_config(struct ul_emitter *emitter)
         "        IMPORTED_LOCATION \"${_%s_prefix}/lib/lib%s.a\"\n"
         "        INTERFACE_LINK_LIBRARIES \"%s\")\n  endif()\nendif()\n",
         name, name, name, name, name, name, name, name, name, name, name, name, name, name, name,
-        name, name, name,
-        is_on_device(emitter) ? "    include(CMakeFindDependencyMacro)\n"
-                                "    find_dependency(CUDAToolkit)\n"
-                              : "",
-        name, name, name, name,
-        list(emitter, behind_archive(emitter, &with, " CUDA::cudart_static -lstdc++")));
+        name, name, name, find_package(emitter, &with), name, name, name, name,
+        list(emitter, behind_archive(emitter, &with, with.behind_archive_cmake)));
 }
 
 void ul_emit_pkg_config(struct ul_emitter *emitter)
@@ -171,8 +175,7 @@ void ul_emit_pkg_config(struct ul_emitter *emitter)
                    "Description: a model, compiled by ullage\nVersion: " UL_VERSION "\n"
                    "Cflags: -I${prefix}/include/%s\nLibs: -L${prefix}/lib -l%s\n"
                    "Libs.private:%s\n",
-                   name, name, name,
-                   behind_archive(emitter, &with, " -lcudart_static -lrt -lpthread -lstdc++"));
+                   name, name, name, behind_archive(emitter, &with, with.behind_archive));
 }
 
 void ul_emit_install_rules(struct ul_emitter *emitter)

@@ -48,6 +48,9 @@ struct ul_emit_build {
     const char *flags;    /* of native ones */
     const char *cflags;   /* of plain ones: where headers of libraries are */
     const char *libraries;
+    /* What a program needs behind an archive besides, which the compiler that links a shared
+     * library adds itself; the same to CMake, and its package that has them, or NULL. */
+    const char *behind_archive, *behind_archive_cmake, *archive_package;
     bool has_threads; /* OpenMP's */
 };
 
