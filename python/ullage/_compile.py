@@ -52,8 +52,9 @@ def compile(model, *, path=None, arenas: int = 1, **options):
     (io="caller"; of target cuda they are copied), and every call depends on its inputs alone
     (no_donate=True). With plan=... both are as the plan has them.
     """
-    from ._model import Model
+    from ._model import Model, check_arenas
 
+    check_arenas(arenas)
     options = dict(options)
     if options.get("train"):
         raise errors.UsageError("train: ullage.Trainer makes programs that train")

@@ -141,6 +141,14 @@ def check_range(kind: str, tensor, array):
 _SHARED = "the array shares bytes with another that this call reads or writes"
 
 
+def check_arenas(count):
+    """Before anything is compiled for them."""
+    if not isinstance(count, int) or not 1 <= count <= _ARENAS_MAX:
+        raise errors.UsageError(
+            f"arenas: expected a number of at least 1, at most {_ARENAS_MAX}, not {count!r}"
+        )
+
+
 class Model:
     """A compiled model: call it with arrays, it returns arrays.
 
@@ -157,10 +165,7 @@ class Model:
         library = library if isinstance(library, Library) else Library(library, "model")
         if library.trains:
             raise errors.UsageError("this library trains: ullage.Trainer, or ullage.load, takes it")
-        if not isinstance(arenas, int) or not 1 <= arenas <= _ARENAS_MAX:
-            raise errors.UsageError(
-                f"arenas: expected a number of at least 1, at most {_ARENAS_MAX}, not {arenas!r}"
-            )
+        check_arenas(arenas)
         self._library = library
         self._on_device = library.target() == b"cuda"
         self._states = [tensor for tensor in library.inputs if tensor.donated]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import zipfile
 from collections import namedtuple
 
 import numpy
@@ -267,6 +268,9 @@ class Trainer:
         """One update from a batch, inputs then labels; the loss before it. An index in the data
         that is out of range is a DataFault, behind the update."""
         batch = self._arrays(arrays, named)
+        ignored = self._library.ignore_index()
+        if self._library.class_count() and all((part == ignored).all() for part in batch[-1]):
+            raise ValueError("all labels of the batch are ignored: nothing can be learned of it")
         check_fork(self._library)
         library, handle, state = self._library, self._arena.handle, ctypes.byref(self._state)
         with self._lane.turn():
@@ -511,8 +515,6 @@ def _number(name: str, value, end, expected: str):
 
 
 def _read_npz(path) -> dict:
-    import zipfile
-
     try:
         with open(path, "rb") as file:
             if not zipfile.is_zipfile(file):

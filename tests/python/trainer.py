@@ -187,6 +187,7 @@ def test_labels():
         lambda: trainer.set_parameters({"w": numpy.ma.masked_array(before)}),
         "x.filled(value)",
     )
+    cases.raises(ValueError, lambda: trainer.step(x, numpy.full(8, 2)), "all labels")
     assert (trainer.parameters()["w"] == before).all() and trainer.step_count == 0
 
 
