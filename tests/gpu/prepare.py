@@ -16,7 +16,7 @@ computed here by target c in float32.
     models/NAME.fp16/   files belong here; data/ and NAME.data/: input_K.pb, output_K.pb
     models/NAME.typed_fp16/  of a model of 16 bits itself (models/lib_half.py, with islands)
     models/NAME.plain/  the same without reuse of memory: its results have the same bits
-    run.sh, toolkit.sh, activity.c, lock.cu; facts.txt
+    run.sh, toolkit.sh, activity.c, lock.cu, unload.cu; facts.txt
 
 Exit: 0 ready, 4 larger than --limit, 6 something could not be emitted (it is in rows.tsv all the
 same, so that it counts as failed), 1 usage.
@@ -51,7 +51,7 @@ from onnx import numpy_helper  # noqa: E402
 
 SMALL_ELEMENTS = 4096  # an input that may be fixed at compile time, as in `ullage verify`
 # What runs a pack.
-RUNNING = ("run.sh", "toolkit.sh", "activity.c", "lock.cu")
+RUNNING = ("run.sh", "toolkit.sh", "activity.c", "lock.cu", "unload.cu")
 # Built a second time without reuse: one of each kind.
 PLAIN = ("resnet50", "unet", "bert_base", "gpt2", "swin_t", "lstm")
 # One quantisation step apart is right: a sum within rounding of a boundary may fall to either side.

@@ -19,7 +19,7 @@
 # was allocated is what was reserved, which is what was planned); free (free bytes of the device
 # stay what they were over 100 runs); alloc (CUPTI, where it is: the program allocates the reserved
 # bytes once, and nothing in 100 runs); guard (--guard); bits (two runs, and a build with --pack
-# none, give the same bytes); memcheck, racecheck, initcheck.
+# none, give the same bytes); library (one as a shared library, unloaded again); memcheck, racecheck, initcheck.
 # What tells most is done first: models in float32, some operators, models of 16 bits, the other
 # operators; the rest is being built meanwhile.
 # exit: 0 all pass, 6 a check failed or there was no time for it, 1 usage, 3 no device that the
@@ -245,6 +245,19 @@ check_lock() {
     # shellcheck disable=SC2086 # a command, maybe with options
     limited lock sh -c '"$@" && "$0"' "$logs/lock" $GPU_NVCC -O2 -std=c++17 -arch="$GPU_ARCH" \
         -I"$GPU_WORK/runtime" -o "$logs/lock" "$here/lock.cu"
+}
+
+# Belongs to no program: one of them as a shared library, loaded and unloaded.
+check_library() {
+    if [ "$GPU_TARGET" != cuda ]; then
+        note library skip "no device"
+        return
+    fi
+    limit=$((limit * 10))
+    # shellcheck disable=SC2016 # the inner shell's
+    limited library sh -c 'make -s -C "$1" NVCC="$2" CUDA_ARCH="$3" lib &&
+        $2 -O2 -std=c++17 -arch="$3" -o "$0" "$4" -ldl && "$0" "$1/libmodel.so"' \
+        "$logs/unload" "$folder" "$GPU_NVCC" "$GPU_ARCH" "$here/unload.cu"
 }
 
 # What the jobs below run: run.sh --one CHECK GROUP NAME FOLDER DATA CHECKS OPTIONS
@@ -494,6 +507,8 @@ run_sanitizers() {
 ! grep -qE -- "$filter" <<<fault_lock ||
     printf 'ops\tfault_lock\t.\t-\tlock\t-\n' | with lock | each lock 1
 run_wave 1 "models fp32"
+! grep -qE -- "$filter" <<<unloading ||
+    printf 'ops\tunloading\t%s\t-\tlibrary\t-\n' "$first" | with library | each library 1
 run_wave 2 "some operators"
 run_sanitizers 2 "some operators"
 run_wave 3 "models of 16 bits"
@@ -519,7 +534,7 @@ device=$(nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,no
     echo
     awk -F'\t' '
         BEGIN {
-            checks = "build data memory free alloc guard bits lock memcheck racecheck initcheck"
+            checks = "build data memory free alloc guard bits lock library memcheck racecheck initcheck"
             count = split(checks, order, " ")
             printf "%-11s %-12s %7s %7s %7s\n", "check", "programs", "passed", "failed", "skipped"
         }

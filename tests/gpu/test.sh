@@ -90,6 +90,7 @@ if [ "$target" != c ]; then
     [ $# = 0 ] || exit 0
     grep -qE '^alloc +models fp32 +1 +0 +0' "$work/table" || fail "no row alloc" "$work/table"
     grep -qE '^lock +ops +1 +0 +0' "$work/table" || fail "no row lock" "$work/table"
+    grep -qE '^library +ops +1 +0 +0' "$work/table" || fail "no row library" "$work/table"
     grep -qE '^lstm.fp32 +[0-9]+ +[0-9]+ +[0-9]+ +0$' "$work/table" ||
         fail "no line of what lstm allocates" "$work/table"
     leaks
