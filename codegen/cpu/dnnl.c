@@ -527,7 +527,7 @@ static bool answer_nbits(struct ul_dnnl *dnnl, struct ul_call *call, bool pack)
 bool ul_dnnl_answer(void *context, struct ul_group_call *call, bool pack)
 {
     struct ul_dnnl *dnnl = context;
-    if (ul_nbits_is(&call->call))
+    if (ul_call_is_nbits(&call->call))
         return answer_nbits(dnnl, &call->call, pack);
     UL_ASSERT(call->call.implementation == NULL);
     if (call->call.kind == UL_CALL_ATTENTION || !is_bounded(&call->call) ||

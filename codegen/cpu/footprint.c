@@ -229,7 +229,7 @@ uint64_t ul_dnnl_kept_bytes(void *context, const struct ul_call *call)
 {
     struct ul_dnnl *dnnl = context;
     UL_ASSERT(call->implementation != NULL);
-    if (ul_winograd_is(call) || ul_nbits_is(call))
+    if (ul_call_is_winograd(call) || ul_call_is_nbits(call))
         return 0;
     struct ul_call key = ul_dnnl_without_scales(call);
     key.implementation = NULL;

@@ -15,7 +15,7 @@
 static const char *public_headers(const struct ul_emitter *emitter)
 {
     return ul_arena_printf(emitter->arena, "%s.h ul_model.h%s", emitter->options->prefix,
-                           emitter->transfer_count > 0 ? " ul_offload.h ul_check.h ul_hash.h" : "");
+                           emitter->transfer_count > 0 ? " ul_offload.h" : "");
 }
 
 static bool is_on_device(const struct ul_emitter *emitter)

@@ -316,8 +316,8 @@ bool ul_emit_has_nbits(const struct ul_emitter *emitter)
 {
     bool found = false;
     for (uint32_t i = 0; i < emitter->program->call_count; i++)
-        found = found ||
-                (emitter->call_numbers[i] != UL_NONE && ul_nbits_is(&emitter->program->calls[i]));
+        found = found || (emitter->call_numbers[i] != UL_NONE &&
+                          ul_call_is_nbits(&emitter->program->calls[i]));
     return found;
 }
 
@@ -326,7 +326,7 @@ bool ul_emit_has_winograd(const struct ul_emitter *emitter)
     bool found = false;
     for (uint32_t i = 0; i < emitter->program->call_count; i++)
         found = found || (emitter->call_numbers[i] != UL_NONE &&
-                          ul_winograd_is(&emitter->program->calls[i]));
+                          ul_call_is_winograd(&emitter->program->calls[i]));
     return found;
 }
 

@@ -3,10 +3,10 @@
 #define _POSIX_C_SOURCE 200809L
 #include "codegen/emit/emit_internal.h"
 #include "codegen/program/target.h"
+#include "codegen/program/weights_file.h"
 
 #include "ir/view.h"
-#include "runtime/lib/ul_hash.h"
-#include "runtime/lib/ul_pack.h"
+#include "runtime/lib/ul_winograd_pack.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -76,7 +76,7 @@ static void each_weight_by_offset(struct ul_emitter *emitter,
 struct weight_writer {
     struct ul_emitter base; /* first, so that visits find the rest */
     FILE *stream;
-    struct ul_hash hash;
+    struct ul_weights_hash hash;
     uint64_t written_bytes;
 };
 
@@ -86,7 +86,7 @@ static void put_weight_bytes(struct weight_writer *writer, const void *bytes, ui
         const unsigned char *chunk = (const unsigned char *)bytes + at;
         uint64_t left = size_bytes - at;
         uint64_t part = left < UL_FILE_CHUNK_BYTES ? left : UL_FILE_CHUNK_BYTES;
-        ul_hash_add(&writer->hash, chunk, (size_t)part);
+        ul_weights_hash_add(&writer->hash, chunk, (size_t)part);
         fwrite(chunk, 1, (size_t)part, writer->stream);
         if (part >= UL_FILE_CHUNK_BYTES / 4)
             ul_file_release(chunk, part);
@@ -116,12 +116,13 @@ static void put_weight_elements(struct weight_writer *writer, ul_value_id value)
 /* The zeros that bring a large weight to its place in a page. */
 static void put_weight_gap(struct weight_writer *writer, uint32_t place)
 {
-    static const unsigned char zeros[UL_PAGE_BYTES];
+    static const unsigned char zeros[UL_FILE_PAGE_BYTES];
     const struct ul_program *program = writer->base.program;
-    put_weight_bytes(writer, zeros,
-                     ul_weights_gap(ul_emit_home(&writer->base, place).offset_bytes,
-                                    ul_value_bytes(program->graph, program->places[place].value),
-                                    program->places[place].pack != NULL, writer->written_bytes));
+    put_weight_bytes(
+        writer, zeros,
+        ul_weights_file_gap(ul_emit_home(&writer->base, place).offset_bytes,
+                            ul_value_bytes(program->graph, program->places[place].value),
+                            program->places[place].pack != NULL, writer->written_bytes));
 }
 
 static void write_weight(struct ul_emitter *emitter, uint32_t place)
@@ -136,26 +137,40 @@ static void write_weight(struct ul_emitter *emitter, uint32_t place)
         put_weight_bytes(writer, info->tensor->data, ul_type_bytes(&info->type));
 }
 
+/* What is left of a weight, some elements at a time. */
+struct stored {
+    const struct weight_writer *writer;
+    ul_value_id value;
+    uint64_t element_bytes, at, count;
+    unsigned char chunk[CHUNK_BYTES];
+};
+
+static const unsigned char *next_stored(void *context, uint64_t *size_bytes)
+{
+    struct stored *stored = context;
+    const struct ul_graph *graph = stored->writer->base.program->graph;
+    uint64_t left = stored->count - stored->at, part = CHUNK_BYTES / stored->element_bytes;
+    part = left < part ? left : part;
+    ul_tensor_read_as(graph->values[stored->value].tensor, ul_value_storage(graph, stored->value),
+                      stored->at, part, stored->chunk);
+    stored->at += part;
+    *size_bytes = part * stored->element_bytes;
+    return part > 0 ? stored->chunk : NULL;
+}
+
 /* In the library's layout, as a program does it that reads its weights into the arena. */
 static void put_packed_weight(struct weight_writer *writer, ul_value_id value,
                               const struct ul_pack *pack)
 {
     struct ul_arena scratch;
-    struct ul_packer packer;
-    unsigned char chunk[CHUNK_BYTES];
-    const struct ul_graph *graph = writer->base.program->graph;
-    const struct ul_value *info = &graph->values[value];
-    uint64_t count = ul_type_elements(&info->type);
+    struct stored stored = {.writer = writer,
+                            .value = value,
+                            .element_bytes = pack->element_bytes,
+                            .count =
+                                ul_type_elements(&writer->base.program->graph->values[value].type)};
     ul_arena_init(&scratch);
     unsigned char *packed = ul_arena_alloc(&scratch, pack->size_bytes);
-    ul_packer_init(&packer, pack, packed);
-    for (uint64_t at = 0; at < count;) {
-        uint64_t part = CHUNK_BYTES / pack->element_bytes;
-        part = count - at < part ? count - at : part;
-        ul_tensor_read_as(info->tensor, ul_value_storage(graph, value), at, part, chunk);
-        ul_packer_add(&packer, chunk, part);
-        at += part;
-    }
+    ul_winograd_packer_take(pack, packed, next_stored, &stored);
     put_weight_bytes(writer, packed, pack->size_bytes);
     ul_arena_done(&scratch);
 }
@@ -176,21 +191,10 @@ static void write_rom_weight(struct ul_emitter *emitter, uint32_t place)
         put_weight_elements(writer, value);
 }
 
-static void put_word(unsigned char *place, uint64_t word, unsigned size_bytes)
-{
-    for (unsigned i = 0; i < size_bytes; i++)
-        place[i] = (unsigned char)(word >> (8 * i));
-}
-
 static void put_trailer(struct weight_writer *writer)
 {
-    enum { TRAILER_VERSION = 1, TRAILER_BYTES = 32 }; /* runtime/lib/ul_model.h */
-    unsigned char trailer[TRAILER_BYTES];
-    memcpy(trailer, "ULLAGEWT", 8);
-    put_word(trailer + 8, TRAILER_VERSION, 4);
-    put_word(trailer + 12, TRAILER_BYTES, 4);
-    put_word(trailer + 16, writer->written_bytes, 8);
-    put_word(trailer + 24, ul_hash_get(&writer->hash), 8);
+    unsigned char trailer[UL_FILE_TRAILER_BYTES];
+    ul_weights_file_trailer(writer->written_bytes, ul_weights_hash_get(&writer->hash), trailer);
     fwrite(trailer, 1, sizeof trailer, writer->stream);
 }
 
@@ -201,7 +205,7 @@ enum ul_status ul_emit_weights(struct ul_emitter *emitter, const char *directory
     UL_TRY(ul_file_begin(&file, ul_arena_printf(emitter->arena, "%s/weights.bin", directory),
                          emitter->diag));
     writer.stream = file.stream;
-    ul_hash_init(&writer.hash);
+    ul_weights_hash_init(&writer.hash);
     if (emitter->program->options.weights_rom) {
         each_weight_by_offset(&writer.base, write_rom_weight);
     } else {
@@ -209,7 +213,7 @@ enum ul_status ul_emit_weights(struct ul_emitter *emitter, const char *directory
         put_trailer(&writer);
     }
     emitter->payload_bytes = writer.written_bytes;
-    emitter->payload_hash = ul_hash_get(&writer.hash);
+    emitter->payload_hash = ul_weights_hash_get(&writer.hash);
     return ul_file_commit(&file, emitter->diag);
 }
 

@@ -210,6 +210,12 @@ void ul_emit_pkg_config(struct ul_emitter *emitter);
 /* What make does for `make install`. */
 void ul_emit_install_rules(struct ul_emitter *emitter);
 
+/* emit_headers.c */
+/* The lines by which a source, in C or in CUDA C++, includes what its body says names of. */
+void ul_emit_includes(struct ul_emitter *emitter, const char *body, bool is_device);
+/* A text of its own for the body of a source whose head depends on it; `put` writes it. */
+const char *ul_emit_body(struct ul_emitter *emitter, void (*put)(struct ul_emitter *));
+
 /* emit_files.c */
 /* Finds the sources of the runtime; before anything is emitted. */
 enum ul_status ul_emit_find_sources(struct ul_emitter *emitter) UL_MUST_CHECK;

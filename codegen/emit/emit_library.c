@@ -2,12 +2,13 @@
 /* What a program says of itself as a library, to callers in any language: a row a function, of
  * which model.h has the declaration and library.c the definition. */
 #include "codegen/emit/emit_internal.h"
+#include "codegen/program/weights_file.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* Of which programs a row is. */
-enum whose { OF_ALL, OF_TRAINING };
+/* Of which programs a row is; on the host, with or without values that leave the arena. */
+enum whose { OF_ALL, OF_TRAINING, OF_HOST, OF_OFFLOAD, OF_DEVICE };
 
 /* Words in braces are those of fill(). */
 struct row {
@@ -63,6 +64,23 @@ static const struct field {
     {"int32_t", "storage", "storage", "0", false, true},
 };
 
+#define BEGIN_ARGUMENTS                                                                            \
+    "void **handle, void *arena, size_t arena_bytes, void *offload,\n"                             \
+    "    size_t offload_bytes, const struct ul_weights_source *weights,\n"                         \
+    "    struct ul_failure *failure"
+#define BEGIN_COMMENT                                                                              \
+    "\n/* Makes an arena ready, the same on every target: {p}_arena_bytes() at a multiple of\n"    \
+    " * {p}_arena_align(), on a device memory there or NULL, which takes it there; `offload`:\n"   \
+    " * {p}_offload_bytes() at a multiple of 64, the arena's until {p}_end. Weights NULL:\n"       \
+    " * those of {p}_weights(). *handle is what all functions take in place of the arena or\n"     \
+    " * context. UL_PROCESSOR_LACKS: compiled for another processor. */\n"
+#define END_HOST "if (handle != NULL)\n        {p}_done(handle);"
+#define END_COMMENT "/* Gives back what that took; once, for each that succeeded. */\n"
+#define NO_STREAM "(void)handle;\n    return NULL;"
+#define STREAM_COMMENT                                                                             \
+    "/* On a device the stream of its runs, a cudaStream_t: they wait for what is enqueued there " \
+    "in\n * front of them. NULL: there is none. */\n"
+
 static const struct row calls[] = {
     {OF_ALL, "const char *", "result_text", "int result",
      "return ul_result_text((enum ul_result)result);",
@@ -74,22 +92,45 @@ static const struct row calls[] = {
      "return ul_failure_text(text, bytes, &{m}, failure);", ""},
     {OF_ALL, "const struct ul_weights_source *", "weights", "void", "return {weights};",
      "\n/* The weights that lie in the library; NULL: none do. */\n"},
-    {OF_ALL, "int", "begin",
-     "void **handle, void *arena, size_t arena_bytes, void *offload,\n"
-     "    size_t offload_bytes, const struct ul_weights_source *weights,\n"
-     "    struct ul_failure *failure",
-     "return (int)ul_binding_begin(&{m}, handle, arena, arena_bytes, offload, offload_bytes,\n"
-     "                                 weights != NULL ? weights : {weights}, failure);",
-     "\n/* Makes an arena ready, the same on every target: {p}_arena_bytes() at a multiple of\n"
-     " * {p}_arena_align(), on a device memory there or NULL, which takes it there; `offload`:\n"
-     " * {p}_offload_bytes() at a multiple of 64, the arena's until {p}_end. Weights NULL:\n"
-     " * those of {p}_weights(). *handle is what all functions take in place of the arena or\n"
-     " * context. UL_PROCESSOR_LACKS: compiled for another processor. */\n"},
-    {OF_ALL, "void", "end", "void *handle", "ul_binding_end(&{m}, handle);",
-     "/* Gives back what that took; once, for each that succeeded. */\n"},
-    {OF_ALL, "void *", "stream", "const void *handle", "return ul_binding_stream(&{m}, handle);",
-     "/* On a device the stream of its runs, a cudaStream_t: they wait for what is enqueued there "
-     "in\n * front of them. NULL: there is none. */\n"},
+    {OF_HOST, "int", "begin", BEGIN_ARGUMENTS,
+     "int result = (int)ul_binding_check(&{m}, handle, failure);\n"
+     "    (void)offload;\n    (void)offload_bytes;\n"
+     "    if (result == UL_OK)\n"
+     "        result = {p}_init(arena, arena_bytes, weights != NULL ? weights : {weights}, "
+     "failure);\n"
+     "    if (result == UL_OK)\n        *handle = arena;\n    return result;",
+     BEGIN_COMMENT},
+    {OF_OFFLOAD, "int", "begin", BEGIN_ARGUMENTS,
+     "unsigned char *there = (unsigned char *)offload;\n"
+     "    struct ul_offload *head = (struct ul_offload *)offload;\n"
+     "    int result = (int)ul_binding_check(&{m}, handle, failure);\n"
+     "    if (result == UL_OK)\n"
+     "        result = (int)ul_binding_has_room(&{m}, offload, offload_bytes, failure);\n"
+     "    if (result != UL_OK)\n        return result;\n"
+     "    ul_offload_memory(head, there + UL_BINDING_HEAD_BYTES, {m}.offload_bytes);\n"
+     "    result = {p}_init(arena, arena_bytes, head, weights != NULL ? weights : {weights}, "
+     "failure);\n"
+     "    if (result == UL_OK)\n        *handle = arena;\n    return result;",
+     BEGIN_COMMENT},
+    {OF_DEVICE, "int", "begin", BEGIN_ARGUMENTS,
+     "struct ul_context *context = NULL;\n"
+     "    int result = (int)ul_binding_check(&{m}, handle, failure);\n"
+     "    (void)offload;\n    (void)offload_bytes;\n"
+     "    if (result == UL_OK)\n"
+     "        result = {p}_open(&context, arena, arena_bytes, NULL,\n"
+     "                          weights != NULL ? weights : {weights}, failure);\n"
+     "    *handle = context;\n    return result;",
+     BEGIN_COMMENT},
+    {OF_HOST, "void", "end", "void *handle", END_HOST, END_COMMENT},
+    {OF_OFFLOAD, "void", "end", "void *handle", END_HOST, END_COMMENT},
+    {OF_DEVICE, "void", "end", "void *handle", "{p}_close((struct ul_context *)handle);",
+     END_COMMENT},
+    {OF_HOST, "void *", "stream", "const void *handle", NO_STREAM, STREAM_COMMENT},
+    {OF_OFFLOAD, "void *", "stream", "const void *handle", NO_STREAM, STREAM_COMMENT},
+    {OF_DEVICE, "void *", "stream", "const void *handle",
+     "const struct ul_device_functions *functions = {m}.device->functions;\n"
+     "    return handle != NULL ? functions->stream((const struct ul_context *)handle) : NULL;",
+     STREAM_COMMENT},
     {OF_TRAINING, "uint64_t", "checkpoint_bytes", "void",
      "return UL_TRAIN_HEAD_BYTES + ul_train_bytes(&{m});",
      "\n/* Of training: {p}_save's file, struct ul_trainer; what is optimized and how; samples in "
@@ -160,9 +201,8 @@ bool ul_emit_has_weights_inside(const struct ul_emitter *emitter)
 /* Of the file: payload and trailer. */
 static uint64_t weights_bytes(const struct ul_emitter *emitter)
 {
-    enum { TRAILER_BYTES = 32 }; /* runtime/lib/ul_model.h */
     bool loads = !emitter->program->options.weights_rom && emitter->payload_bytes > 0;
-    return loads ? emitter->payload_bytes + TRAILER_BYTES : 0;
+    return loads ? emitter->payload_bytes + UL_FILE_TRAILER_BYTES : 0;
 }
 
 /* The form with the words in its braces. */
@@ -198,10 +238,28 @@ static void fill(const struct ul_emitter *emitter, struct ul_text *text, const c
     }
 }
 
+static bool is_of(const struct ul_emitter *emitter, enum whose whose)
+{
+    bool on_host = emitter->language->runs_on_host, offloads = emitter->transfer_count > 0;
+    switch (whose) {
+    case OF_ALL:
+        return true;
+    case OF_TRAINING:
+        return emitter->program->options.training != NULL;
+    case OF_HOST:
+        return on_host && !offloads;
+    case OF_OFFLOAD:
+        return on_host && offloads;
+    case OF_DEVICE:
+        return !on_host;
+    }
+    return false;
+}
+
 static void put_function(const struct ul_emitter *emitter, struct ul_text *text,
                          const struct row *row, bool defines)
 {
-    if (row->whose == OF_TRAINING && emitter->program->options.training == NULL)
+    if (!is_of(emitter, row->whose))
         return;
     if (!defines)
         fill(emitter, text, row->comment);
@@ -263,27 +321,30 @@ void ul_emit_header_end(struct ul_emitter *emitter)
                                "#ifdef __cplusplus\n}\n#endif\n\n#endif\n");
 }
 
-void ul_emit_library_c(struct ul_emitter *emitter)
+static void put_library_body(struct ul_emitter *emitter)
 {
-    struct ul_text *text = emitter->text;
-    bool trains = emitter->program->options.training != NULL;
     const char *prefix = emitter->options->prefix;
-    ul_text_printf(text,
-                   "/* Generated by ullage " UL_VERSION " from a model with SHA-256\n * %s.\n"
-                   " * What the library answers, and how it begins and ends for callers in any "
-                   "language.\n * " UL_EMIT_SPDX " */\n"
-                   "#define _DEFAULT_SOURCE /* madvise */\n#include \"%s.h\"\n\n"
-                   "#include \"ul_binding.h\"\n%s",
-                   emitter->options->model_sha256, ul_emit_stem(emitter),
-                   trains ? "#include \"ul_binding_train.h\"\n" : "");
     if (ul_emit_has_weights_inside(emitter))
-        ul_text_printf(text,
-                       "\nextern const struct ul_inside %s_inside; /* weights.S */\n\n"
+        ul_text_printf(emitter->text,
+                       "extern const struct ul_inside %s_inside; /* weights.S */\n\n"
                        "static const struct ul_weights_source inside = {\n"
                        "    .size_bytes = UINT64_C(%" PRIu64 "),\n    .read = ul_binding_read,\n"
                        "    .context = (void *)&%s_inside,\n};\n",
                        prefix, weights_bytes(emitter), prefix);
-    put_all(emitter, text, true);
+    put_all(emitter, emitter->text, true);
+}
+
+void ul_emit_library_c(struct ul_emitter *emitter)
+{
+    const char *body = ul_emit_body(emitter, put_library_body);
+    ul_text_printf(emitter->text,
+                   "/* Generated by ullage " UL_VERSION " from a model with SHA-256\n * %s.\n"
+                   " * What the library answers, and how it begins and ends for callers in any "
+                   "language.\n * " UL_EMIT_SPDX " */\n"
+                   "#define _DEFAULT_SOURCE /* madvise */\n#include \"%s.h\"\n\n",
+                   emitter->options->model_sha256, ul_emit_stem(emitter));
+    ul_emit_includes(emitter, body, false);
+    ul_text_printf(emitter->text, "\n%s", body);
 }
 
 void ul_emit_weights_s(struct ul_emitter *emitter)

@@ -672,6 +672,20 @@ static void put_numbers(struct ul_text *text, const struct ul_program *program)
         ul_text_put(text, "    .tf32 = 1,\n");
 }
 
+/* What a model on the host has that others do without. */
+static void put_parts(struct ul_emitter *emitter, bool loads)
+{
+    struct ul_text *text = emitter->text;
+    if (loads)
+        ul_text_put(text, "    .load = ul_weights_load,\n");
+    if (loads && emitter->pack_count > 0)
+        ul_text_printf(text, "    .pack = %s,\n",
+                       ul_emit_has_winograd(emitter) ? "ul_winograd_packer_take"
+                                                     : "ul_packer_take");
+    if (emitter->transfer_count > 0)
+        ul_text_put(text, "    .offloading = &offloading,\n");
+}
+
 /* Where values are offloaded to, in a plan that has any to offload. */
 static void put_offload(struct ul_emitter *emitter)
 {
@@ -696,6 +710,11 @@ static void put_model(struct ul_emitter *emitter, uint32_t sections, uint32_t sp
     struct ul_text *text = emitter->text;
     bool loads = !emitter->program->options.weights_rom;
     struct tables tables = put_optional_tables(emitter);
+    if (emitter->language->runs_on_host && emitter->transfer_count > 0)
+        ul_text_put(text, "static const struct ul_offloading offloading = {\n"
+                          "    .attach = ul_offload_attach,\n    .of = ul_offload_of,\n"
+                          "    .save = ul_offload_save,\n    .load = ul_offload_load,\n"
+                          "    .finish = ul_offload_finish,\n};\n\n");
     ul_text_printf(text,
                    "const struct ul_model %s_model = {\n    .name = ", emitter->options->prefix);
     ul_emit_string(text, emitter->program->graph->name);
@@ -705,8 +724,8 @@ static void put_model(struct ul_emitter *emitter, uint32_t sections, uint32_t sp
     if (emitter->program->options.thread_count > 1)
         ul_text_printf(text,
                        "    .thread_count = %u,\n#ifdef _OPENMP\n"
-                       "    .thread_limit = ul_run_thread_limit,\n"
-                       "    .start_threads = ul_run_start_threads,\n#endif\n",
+                       "    .thread_limit = ul_thread_limit,\n"
+                       "    .start_threads = ul_threads_start,\n#endif\n",
                        emitter->program->options.thread_count);
     put_digest(text, "model_sha256", emitter->options->model_sha256);
     put_digest(text, "plan_sha256", emitter->options->plan_sha256);
@@ -720,6 +739,8 @@ static void put_model(struct ul_emitter *emitter, uint32_t sections, uint32_t sp
                    loads ? emitter->payload_hash : 0);
     if (emitter->transfer_count > 0)
         put_offload(emitter);
+    if (emitter->language->runs_on_host)
+        put_parts(emitter, loads && sections + splats > 0);
     emitter->language->put_runner(emitter);
     ul_text_put(text, "    .entry_count = sizeof entries / sizeof *entries,\n"
                       "    .entries = entries,\n");

@@ -141,7 +141,11 @@ void ul_emit_training(struct ul_emitter *emitter)
     const struct ul_type *data = &graph->values[block->inputs[0]].type;
     put_rates(emitter, training);
     put_class_weights(emitter, training);
-    ul_text_put(text, "static const struct ul_rt_training training = {\n    .loss = ");
+    const char *where = emitter->language->runs_on_host ? "ul_train" : "ul_train_device";
+    ul_text_printf(text,
+                   "static const struct ul_rt_training training = {\n    .enter = %s_enter,\n"
+                   "    .move = %s_reach,\n    .loss = ",
+                   where, where);
     ul_emit_string(text, loss_name(emitter, training));
     ul_text_printf(text, ",\n    .optimizer = \"%s\",\n    .data = 0,\n    .labels = %s,\n",
                    optimizer_name(training->optimizer),

@@ -22,9 +22,9 @@
 #include "codegen/program/footprint.h"
 #include "codegen/program/library.h"
 #include "codegen/program/target.h"
+#include "codegen/program/weights_file.h"
 
 #include "runtime/lib/ul_call.h"
-#include "runtime/lib/ul_hash.h"
 
 #include <string.h>
 
@@ -201,7 +201,7 @@ static uint64_t unread_bytes(const struct ul_program *program)
         const struct ul_plan_value *value = &program->problem->values[i];
         const struct ul_program_place *place = &program->places[i];
         bool is_mapped = value->class == UL_PLAN_WEIGHTS && value->space == UL_PROGRAM_ARENA &&
-                         value->size_bytes >= UL_PAGED_WEIGHT_BYTES && !value->optional &&
+                         value->size_bytes >= UL_FILE_PAGED_BYTES && !value->optional &&
                          place->kind == UL_PLACE_VALUE && place->pack == NULL;
         if (is_mapped)
             bytes += value->size_bytes - read_bytes(program, i, value->size_bytes);

@@ -44,7 +44,7 @@ static enum ul_status check_piece(struct ul_builder *builder, ul_node_id node, u
     return ul_diag_set(
         builder->diag, UL_UNSUPPORTED, "%s is not sure to add in the order of all of it at once%s",
         ul_node_describe(builder->graph, node, builder->arena),
-        call != NULL && ul_winograd_is(call) ? "; it may be with --conv direct" : "");
+        call != NULL && ul_call_is_winograd(call) ? "; it may be with --conv direct" : "");
 }
 
 /* ---- Calls ---- */
@@ -85,7 +85,7 @@ static struct ul_program_step call_step(struct ul_builder *builder,
     step.beside = ul_place_of_kept(builder, step.kernel);
     step.implementation = call->call.implementation;
     step.scratch_bytes = call->call.scratch_bytes;
-    if (!ul_winograd_is(&call->call) && !ul_nbits_is(&call->call) && plan_name != NULL)
+    if (!ul_call_is_winograd(&call->call) && !ul_call_is_nbits(&call->call) && plan_name != NULL)
         step.implementation =
             ul_arena_printf(builder->arena, "%s %s", plan_name, call->call.implementation);
     ul_step_init_args(builder, &step, call->arg_count + 1);

@@ -64,7 +64,7 @@ bool ul_whole_is_faster(const struct ul_whole *whole, const struct ul_graph *gra
     const struct ul_program_step *step = &whole->program->steps[at];
     for (uint32_t i = 0; i < step->other_count; i++) {
         if (step->others[i].kind == UL_STEP_CALL &&
-            ul_winograd_is(&whole->program->calls[step->others[i].kernel]))
+            ul_call_is_winograd(&whole->program->calls[step->others[i].kernel]))
             return true;
     }
     return false;
@@ -104,14 +104,14 @@ bool ul_whole_answer(const struct ul_whole *whole, const struct ul_target_librar
     if (library->chosen_at_start) /* nor does the whole call promise bits */
         return library->answer(library->context, call, false);
     struct ul_group_call requested = *call;
-    if (ul_winograd_is(of) && ul_node_is_piece(graph, node)) {
+    if (ul_call_is_winograd(of) && ul_node_is_piece(graph, node)) {
         struct ul_call cut = call->call;
         return ul_piece_cut_tiles(graph, node, &cut) &&
                library->answer(library->context, call, true) && ul_winograd_supports(&call->call);
     }
     if (!ul_node_is_piece(graph, node) &&
         library->answer(library->context, &requested, of->pack != NULL) &&
-        (ul_winograd_is(of) || memcmp(&requested.call, of, sizeof *of) == 0)) {
+        (ul_call_is_winograd(of) || memcmp(&requested.call, of, sizeof *of) == 0)) {
         *call = requested;
         return true;
     }

@@ -199,7 +199,7 @@ static void apply_whole(const struct chooser *chooser, const struct ul_whole *wh
         const struct ul_call *of = ul_whole_call(whole, chooser->graph, n);
         struct ul_group_call *call = chooser->calls->by_node[n];
         bool is_taken =
-            of != NULL && (ul_winograd_is(of) || ul_whole_is_faster(whole, chooser->graph, n));
+            of != NULL && (ul_call_is_winograd(of) || ul_whole_is_faster(whole, chooser->graph, n));
         if (is_taken && call != NULL && call->call.pack != NULL &&
             ul_winograd_supports(&call->call))
             take(chooser, n);

@@ -94,7 +94,7 @@ void ul_work_count_call(const struct ul_builder *builder, const struct ul_group_
                                  : planned->tf32 ? UL_WORK_MATMUL_TF32
                                                  : UL_WORK_MATMUL_F32;
     work->flop_count = pools ? call->product_count : 2 * call->product_count;
-    if (ul_winograd_is(planned))
+    if (ul_call_is_winograd(planned))
         ul_winograd_count(planned, work);
     else if (pools)
         work->counts[UL_WORK_VECTOR] += call->product_count;

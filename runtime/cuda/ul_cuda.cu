@@ -26,7 +26,7 @@ static enum ul_result fail_memory(struct ul_failure *failure, uint64_t needed_by
     size_t free_bytes = 0, total_bytes = 0;
     (void)cudaGetLastError();
     (void)cudaMemGetInfo(&free_bytes, &total_bytes);
-    return ul_check_fail(failure, UL_DEVICE_FULL, needed_bytes, free_bytes);
+    return ul_fail(failure, UL_DEVICE_FULL, needed_bytes, free_bytes);
 }
 
 enum ul_result ul_cuda_fail(const struct ul_context *context, struct ul_failure *failure,
@@ -115,12 +115,12 @@ static enum ul_result find_device(struct ul_context *context, struct ul_failure 
     cudaError_t error = cudaDriverGetVersion(&driver);
     failure->tensor = request->number != 0 ? request->number - 1 : 0;
     if (error == cudaSuccess && driver == 0)
-        return ul_check_fail(failure, UL_DEVICE_MISSING, 0, 0);
+        return ul_fail(failure, UL_DEVICE_MISSING, 0, 0);
     if (error == cudaSuccess && driver / 1000 < CUDART_VERSION / 1000)
         error = cudaErrorInsufficientDriver;
     error = ul_cuda_first(error, cudaGetDeviceCount(&count));
     if (error == cudaErrorInsufficientDriver)
-        return ul_check_fail(failure, UL_DRIVER_TOO_OLD, CUDART_VERSION, (uint64_t)driver);
+        return ul_fail(failure, UL_DRIVER_TOO_OLD, CUDART_VERSION, (uint64_t)driver);
     if (error != cudaSuccess)
         return ul_cuda_fail(context, failure, error);
     if (request->number == 0)
@@ -130,7 +130,7 @@ static enum ul_result find_device(struct ul_context *context, struct ul_failure 
     if (error != cudaSuccess)
         return ul_cuda_fail(context, failure, error);
     if (context->device >= count)
-        return ul_check_fail(failure, UL_DEVICE_MISSING, 0, (uint64_t)count);
+        return ul_fail(failure, UL_DEVICE_MISSING, 0, (uint64_t)count);
     return UL_OK;
 }
 
@@ -150,7 +150,7 @@ static enum ul_result check_device(struct ul_context *context, struct ul_failure
              major, minor);
     failure->available_bytes = (uint64_t)(major * 10 + minor);
     if (failure->available_bytes < CAPABILITY_MIN)
-        return ul_check_fail(failure, UL_DEVICE_TOO_OLD, CAPABILITY_MIN, failure->available_bytes);
+        return ul_fail(failure, UL_DEVICE_TOO_OLD, CAPABILITY_MIN, failure->available_bytes);
     return UL_OK;
 }
 
@@ -201,7 +201,7 @@ static enum ul_result open_offload(struct ul_context *context, struct ul_failure
                                                 cudaHostAllocDefault) != cudaSuccess) {
         context->offload = NULL;
         (void)cudaGetLastError();
-        return ul_check_fail(failure, UL_OFFLOAD_TOO_SMALL, model->offload_bytes, 0);
+        return ul_fail(failure, UL_OFFLOAD_TOO_SMALL, model->offload_bytes, 0);
     }
     memset(context->offload, 0, model->offload_bytes);
     for (int i = 0; error == cudaSuccess && i < UL_CUDA_MOVERS; i++)
@@ -264,13 +264,13 @@ static enum ul_result acquire_arena(struct ul_context *context, struct ul_failur
     const struct ul_device_request *request = &context->request;
     const struct ul_model *model = context->model;
     if (request->arena_bytes < model->arena_bytes)
-        return ul_check_fail(failure, UL_ARENA_TOO_SMALL, model->arena_bytes, request->arena_bytes);
+        return ul_fail(failure, UL_ARENA_TOO_SMALL, model->arena_bytes, request->arena_bytes);
     uint64_t address = (uint64_t)(uintptr_t)request->arena;
     if ((address & (model->arena_align - 1)) != 0)
-        return ul_check_fail(failure, UL_ARENA_MISALIGNED, model->arena_align,
+        return ul_fail(failure, UL_ARENA_MISALIGNED, model->arena_align,
                              address & (~address + 1));
     if (!ul_cuda_is_on_device(context, request->arena))
-        return ul_check_fail(failure, UL_ARENA_ELSEWHERE, model->arena_bytes, 0);
+        return ul_fail(failure, UL_ARENA_ELSEWHERE, model->arena_bytes, 0);
     context->arena = (unsigned char *)request->arena;
     return UL_OK;
 }

@@ -27,7 +27,6 @@
 
 #include "ul_device.h"
 #include "ul_model.h"
-#include "ul_offload.h"
 
 #include <cuda_runtime.h>
 #ifndef __CUDACC__

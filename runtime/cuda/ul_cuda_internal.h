@@ -12,8 +12,8 @@
 #ifndef UL_CUDA_INTERNAL_H
 #define UL_CUDA_INTERNAL_H
 
-#include "ul_check.h"
 #include "ul_cuda.h"
+#include "ul_weights.h"
 
 #include <sys/types.h>
 

@@ -62,7 +62,7 @@ static bool upload_section(struct upload *upload, uint64_t offset_bytes, unsigne
         uint64_t room_bytes = STAGING_BYTES - upload->used_bytes;
         uint64_t piece = size_bytes < room_bytes ? size_bytes : room_bytes;
         unsigned char *staged = upload->halves[upload->half] + upload->used_bytes;
-        if (ul_check_read(upload->source, offset_bytes, staged, piece) != 0)
+        if (ul_weights_read(upload->source, offset_bytes, staged, piece) != 0)
             return false;
         ul_hash_add(&upload->hash, staged, piece);
         if (target != NULL) {
@@ -82,7 +82,7 @@ static enum ul_result upload_sections(struct upload *upload, struct ul_failure *
 {
     const struct ul_model *model = upload->context->model;
     uint64_t begin = 0, at = 0; /* of the payload in the source; in the payload */
-    enum ul_result result = ul_check_payload(model, upload->source, &begin, failure);
+    enum ul_result result = ul_weights_find(model, upload->source, &begin, failure);
     if (result != UL_OK)
         return result;
     ul_hash_init(&upload->hash);
@@ -95,13 +95,13 @@ static enum ul_result upload_sections(struct upload *upload, struct ul_failure *
             ul_weights_gap(section->offset_bytes, section->size_bytes, section->pack != NULL, at);
         if (!upload_section(upload, begin + at, NULL, gap) ||
             !upload_section(upload, begin + at + gap, target, section->size_bytes))
-            return ul_check_fail(failure, UL_WEIGHTS_UNREADABLE, section->size_bytes, 0);
+            return ul_fail(failure, UL_WEIGHTS_UNREADABLE, section->size_bytes, 0);
         at += gap + section->size_bytes;
     }
     if (upload->error != cudaSuccess)
         return ul_cuda_fail(upload->context, failure, upload->error);
     if (ul_hash_get(&upload->hash) != model->payload_hash)
-        return ul_check_fail(failure, UL_WEIGHTS_WRONG_HASH, 0, 0);
+        return ul_fail(failure, UL_WEIGHTS_WRONG_HASH, 0, 0);
     return UL_OK;
 }
 

@@ -97,7 +97,7 @@ enum ul_result ul_cuda_finish(struct ul_context *context, cudaError_t error,
     failure->result = UL_DATA_FAULT;
     failure->step = fault->step;
     failure->node = model->steps != NULL ? model->steps[fault->step].node : NULL;
-    failure->fault = ul_check_fault((enum ul_fault)fault->kind, fault->value, fault->limit);
+    failure->fault = ul_run_fault((enum ul_fault)fault->kind, fault->value, fault->limit);
     failure->fault_value = fault->value;
     failure->fault_limit = fault->limit;
     return UL_DATA_FAULT;
@@ -236,18 +236,18 @@ static enum ul_result check_buffers(const struct ul_context *context, const stru
                                     struct ul_failure *failure)
 {
     const struct ul_model *model = context->model;
-    enum ul_result result = ul_check_buffers(model, entry, inputs, outputs, failure);
+    enum ul_result result = ul_run_check_buffers(model, entry, inputs, outputs, failure);
     if (result != UL_OK)
         return result;
     for (uint32_t k = 0; k < entry->input_count; k++) {
         uint32_t i = entry->inputs[k];
         if (ul_is_callers(model->inputs[i].space) && !is_usable(context, inputs[i]))
-            return ul_check_tensor(failure, UL_INPUT_ELSEWHERE, i, 0);
+            return ul_run_fail_tensor(failure, UL_INPUT_ELSEWHERE, i, 0);
     }
     for (uint32_t k = 0; k < entry->output_count; k++) {
         uint32_t i = entry->outputs[k];
         if (ul_is_callers(model->outputs[i].space) && !is_usable(context, outputs[i]))
-            return ul_check_tensor(failure, UL_OUTPUT_ELSEWHERE, i, 0);
+            return ul_run_fail_tensor(failure, UL_OUTPUT_ELSEWHERE, i, 0);
     }
     return UL_OK;
 }

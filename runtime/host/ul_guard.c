@@ -34,7 +34,7 @@
 
 #include "ul_library.h"
 
-#include "ul_hash.h"
+#include "ul_weights.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #define _XOPEN_SOURCE 700 /* readlink */
 #include "ul_internal.h"
 
-#include "ul_isa.h"
+#include "ul_binding.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -7,7 +7,6 @@
  */
 #include "ul_internal.h"
 
-#include "ul_kernel.h"
 #include "ul_run.h"
 
 #include <inttypes.h>

@@ -2,7 +2,7 @@
 /* One line and an exit code for what went wrong at set-up or in a run: by rows of text. */
 #include "ul_internal.h"
 
-#include "ul_failure.h"
+#include "ul_binding.h"
 #include "ul_library.h"
 #include "ul_run.h"
 

@@ -9,6 +9,7 @@
 
 #include "ul_offload.h"
 #include "ul_run.h"
+#include "ul_weights.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

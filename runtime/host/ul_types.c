@@ -2,7 +2,8 @@
 /* Element types: one row each, and what can be done with single elements of any of them. */
 #include "ul_internal.h"
 
-#include "ul_kernel.h"
+#include "ul_random.h"
+#include "ul_small_float.h"
 
 #include <inttypes.h>
 #include <math.h>

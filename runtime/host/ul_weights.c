@@ -3,7 +3,7 @@
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include "ul_internal.h"
 
-#include "ul_hash.h"
+#include "ul_weights.h"
 
 #include <errno.h>
 #include <fcntl.h>

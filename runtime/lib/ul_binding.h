@@ -1,28 +1,126 @@
 /* SPDX-License-Identifier: 0BSD */
 /*
- * What a library of a model does beside its runs, for callers in any language: one way to begin and
- * to end on every target, the weights that lie in the library, training's state by pointers. The
- * generated library.c alone includes it, and gives it the model's names.
+ * What a library of a model does beside its runs, for callers in any language, and of it the
+ * command line too: a failure as text, whether the processor has what model.c was compiled for, the
+ * weights that lie in the library, how it begins. The generated library.c gives it the model's
+ * names.
  *
- * Invariants: nothing is allocated but by the target's own set-up, nothing static is written.
+ * Invariants: nothing is allocated, nothing static is written. Who asks for the processor is
+ * compiled for a plain one, so that a program moved to an older machine says so instead of dying of
+ * an illegal instruction.
  * Ownership: the caller's, arena and all; weights and strings are the library's.
  * Failures: an enum ul_result, with the details in the caller's struct ul_failure, which may be
- * NULL. C99; on Linux library.c asks for madvise by _DEFAULT_SOURCE.
+ * NULL. C99 and its library; on Linux library.c asks for madvise by _DEFAULT_SOURCE.
  */
 #ifndef UL_BINDING_H
 #define UL_BINDING_H
 
-#include "ul_device.h"
-#include "ul_failure.h"
-#include "ul_isa.h"
 #include "ul_model.h"
-#include "ul_run.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #if defined(__linux__)
 #include <sys/mman.h>
 #include <unistd.h>
 #endif
+
+/* ---- failures, for people ---- */
+
+/* Of UL_DATA_FAULT; `step` names it. As snprintf: what is too long for the text is cut, and the
+   length of the whole is the result. */
+static inline int ul_fault_text(char *text, size_t bytes, const struct ul_failure *failure,
+                                const char *step)
+{
+    if (failure->fault == UL_FAULT_BRANCH)
+        return snprintf(text, bytes,
+                        "step %s is in a branch that cannot have the shapes that were compiled; "
+                        "outputs that come from it are 0",
+                        step);
+    if (failure->fault == UL_FAULT_COUNT)
+        return snprintf(text, bytes,
+                        "step %s met the count %" PRId64 ", planned are at most %" PRId64
+                        "; it was clamped, the outputs are those of the clamped value",
+                        step, failure->fault_value, failure->fault_limit);
+    return snprintf(text, bytes,
+                    "step %s met the index %" PRId64 ", valid are %" PRId64 " to %" PRId64
+                    "; it was clamped, the outputs are those of the clamped index",
+                    step, failure->fault_value, -failure->fault_limit, failure->fault_limit - 1);
+}
+
+/* The input or output that a failure is about; NULL: it is about none. */
+static inline const struct ul_rt_tensor *ul_failure_tensor(const struct ul_model *model,
+                                                           const struct ul_failure *failure)
+{
+    bool of_input = failure->result == UL_INPUT_MISSING || failure->result == UL_INPUT_ELSEWHERE ||
+                    failure->result == UL_BUFFERS_APART;
+    bool of_output = failure->result == UL_OUTPUT_MISSING || failure->result == UL_OUTPUT_ELSEWHERE;
+    if (of_input && failure->tensor < model->input_count)
+        return &model->inputs[failure->tensor];
+    if (of_output && failure->tensor < model->output_count)
+        return &model->outputs[failure->tensor];
+    return NULL;
+}
+
+/* Of any result, with its numbers, the tensor's name and the device's words. As snprintf. */
+static inline int ul_failure_text(char *text, size_t bytes, const struct ul_model *model,
+                                  const struct ul_failure *failure)
+{
+    char numbers[96] = "", step[24];
+    const struct ul_rt_tensor *tensor = ul_failure_tensor(model, failure);
+    if (failure->result == UL_DATA_FAULT) {
+        snprintf(step, sizeof step, "number %" PRIu32, failure->step);
+        return ul_fault_text(text, bytes, failure, failure->node != NULL ? failure->node : step);
+    }
+    if (failure->needed_bytes != 0)
+        snprintf(numbers, sizeof numbers, " (needed %" PRIu64 ", available %" PRIu64 ")",
+                 failure->needed_bytes, failure->available_bytes);
+    return snprintf(text, bytes, "%s%s%s%s%s%s", ul_result_text(failure->result),
+                    tensor != NULL ? ": " : "", tensor != NULL ? tensor->name : "", numbers,
+                    failure->detail != NULL ? ": " : "",
+                    failure->detail != NULL ? failure->detail : "");
+}
+
+/* ---- the processor ---- */
+
+/* The first feature of `isa` (UL_ISA_ of ul_model.h) that is not there, by name; NULL: all are. */
+static inline const char *ul_isa_missing(uint32_t isa)
+{
+#if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
+    __builtin_cpu_init();
+#define UL_ISA_CHECK(bit, feature)                                                                 \
+    if ((isa & (bit)) != 0 && !__builtin_cpu_supports(feature))                                    \
+        return feature;
+    UL_ISA_CHECK(UL_ISA_SSE3, "sse3")
+    UL_ISA_CHECK(UL_ISA_SSSE3, "ssse3")
+    UL_ISA_CHECK(UL_ISA_SSE41, "sse4.1")
+    UL_ISA_CHECK(UL_ISA_SSE42, "sse4.2")
+    UL_ISA_CHECK(UL_ISA_POPCNT, "popcnt")
+    UL_ISA_CHECK(UL_ISA_AVX, "avx")
+    UL_ISA_CHECK(UL_ISA_AVX2, "avx2")
+    UL_ISA_CHECK(UL_ISA_FMA, "fma")
+    UL_ISA_CHECK(UL_ISA_BMI, "bmi")
+    UL_ISA_CHECK(UL_ISA_BMI2, "bmi2")
+    UL_ISA_CHECK(UL_ISA_AVX512F, "avx512f")
+    UL_ISA_CHECK(UL_ISA_AVX512VL, "avx512vl")
+    UL_ISA_CHECK(UL_ISA_AVX512BW, "avx512bw")
+    UL_ISA_CHECK(UL_ISA_AVX512DQ, "avx512dq")
+    UL_ISA_CHECK(UL_ISA_AVX512CD, "avx512cd")
+    UL_ISA_CHECK(UL_ISA_AVX512VNNI, "avx512vnni")
+    UL_ISA_CHECK(UL_ISA_AVX512BF16, "avx512bf16")
+    UL_ISA_CHECK(UL_ISA_AVX512VBMI, "avx512vbmi")
+    UL_ISA_CHECK(UL_ISA_AVX512VBMI2, "avx512vbmi2")
+    UL_ISA_CHECK(UL_ISA_AVX512IFMA, "avx512ifma")
+    UL_ISA_CHECK(UL_ISA_AVX512BITALG, "avx512bitalg")
+    UL_ISA_CHECK(UL_ISA_AVX512VPOPCNTDQ, "avx512vpopcntdq")
+#undef UL_ISA_CHECK
+    if (isa > UL_ISA_LAST * 2 - 1)
+        return "a feature that is newer than this program's runtime";
+#else
+    (void)isa;
+#endif
+    return NULL;
+}
 
 /* ---- the weights inside ---- */
 
@@ -66,81 +164,44 @@ static inline int ul_binding_read(void *context, uint64_t offset_bytes, void *ta
     return 0;
 }
 
-/* ---- begin and end ---- */
+/* ---- begin ---- */
+
+/* Before anything else of model.c runs: UL_PROCESSOR_LACKS, with the feature. */
+static inline enum ul_result ul_binding_check(const struct ul_model *model, void **handle,
+                                              struct ul_failure *failure)
+{
+    const char *missing = ul_isa_missing(model->isa);
+    *handle = NULL;
+    if (failure != NULL)
+        memset(failure, 0, sizeof *failure);
+    if (missing == NULL)
+        return UL_OK;
+    if (failure != NULL) {
+        failure->result = UL_PROCESSOR_LACKS;
+        failure->detail = missing;
+    }
+    return UL_PROCESSOR_LACKS;
+}
 
 /* What is in front of the bytes that values are offloaded to: a struct ul_offload. */
 #define UL_BINDING_HEAD_BYTES 64u
 
-/* Of the memory that ul_binding_begin wants beside the arena; 0: none. */
+/* Of the memory that <prefix>_begin wants beside the arena; 0: none. */
 static inline uint64_t ul_binding_offload_bytes(const struct ul_model *model)
 {
-    return model->offload_bytes != 0 && model->device == NULL
-               ? model->offload_bytes + UL_BINDING_HEAD_BYTES
-               : 0;
+    return model->offloading != NULL ? model->offload_bytes + UL_BINDING_HEAD_BYTES : 0;
 }
 
-static inline enum ul_result ul_binding_begin_host(const struct ul_model *model, void *arena,
-                                                   size_t arena_bytes, void *offload,
-                                                   size_t offload_bytes,
-                                                   const struct ul_weights_source *weights,
-                                                   struct ul_failure *failure)
-{
-    struct ul_offload *head = NULL;
-    uint64_t needed_bytes = ul_binding_offload_bytes(model);
-    if (needed_bytes != 0) {
-        if (offload == NULL || offload_bytes < needed_bytes)
-            return ul_check_fail(failure, UL_OFFLOAD_TOO_SMALL, needed_bytes,
-                                 offload == NULL ? 0 : offload_bytes);
-        head = (struct ul_offload *)offload;
-        ul_offload_memory(head, (unsigned char *)offload + UL_BINDING_HEAD_BYTES,
-                          model->offload_bytes);
-    }
-    return ul_run_init_with(model, arena, arena_bytes, 0, head, weights, failure);
-}
-
-/* *handle is what the other functions take in place of the arena: the arena itself, or on a device
-   a context. NULL where it fails. */
-static inline enum ul_result ul_binding_begin(const struct ul_model *model, void **handle,
-                                              void *arena, size_t arena_bytes, void *offload,
-                                              size_t offload_bytes,
-                                              const struct ul_weights_source *weights,
-                                              struct ul_failure *failure)
+/* Whether what it was given is that much. */
+static inline enum ul_result ul_binding_has_room(const struct ul_model *model, const void *offload,
+                                                 size_t offload_bytes, struct ul_failure *failure)
 {
     struct ul_failure unused;
-    struct ul_context *context = NULL;
-    const char *missing = ul_isa_missing(model->isa);
-    if (failure == NULL)
-        failure = &unused;
-    memset(failure, 0, sizeof *failure);
-    *handle = NULL;
-    if (missing != NULL) {
-        failure->detail = missing;
-        return failure->result = UL_PROCESSOR_LACKS;
-    }
-    enum ul_result result;
-    if (model->device != NULL)
-        result = ul_device_open(model, &context, arena, arena_bytes, NULL, weights, failure);
-    else
-        result = ul_binding_begin_host(model, arena, arena_bytes, offload, offload_bytes, weights,
-                                       failure);
-    if (result == UL_OK)
-        *handle = model->device != NULL ? (void *)context : arena;
-    return result;
-}
-
-static inline void *ul_binding_stream(const struct ul_model *model, const void *handle)
-{
-    return model->device != NULL && handle != NULL
-               ? model->device->functions->stream((const struct ul_context *)handle)
-               : NULL;
-}
-
-static inline void ul_binding_end(const struct ul_model *model, void *handle)
-{
-    if (model->device != NULL)
-        ul_device_close(model, (struct ul_context *)handle);
-    else if (handle != NULL)
-        ul_run_done(model, handle);
+    uint64_t available_bytes = offload == NULL ? 0 : offload_bytes;
+    if (available_bytes >= ul_binding_offload_bytes(model))
+        return UL_OK;
+    return ul_fail(failure != NULL ? failure : &unused, UL_OFFLOAD_TOO_SMALL,
+                   ul_binding_offload_bytes(model), available_bytes);
 }
 
 #endif

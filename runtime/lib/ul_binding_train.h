@@ -15,8 +15,8 @@ struct ul_binding_file {
     uint64_t size_bytes;
 };
 
-static inline int ul_binding_has(const struct ul_binding_file *file, uint64_t offset_bytes,
-                                 uint64_t size_bytes)
+static inline int ul_binding_file_has(const struct ul_binding_file *file, uint64_t offset_bytes,
+                                      uint64_t size_bytes)
 {
     return offset_bytes <= file->size_bytes && size_bytes <= file->size_bytes - offset_bytes;
 }
@@ -25,7 +25,7 @@ static inline int ul_binding_write(void *context, uint64_t offset_bytes, const v
                                    uint64_t size_bytes)
 {
     const struct ul_binding_file *file = (const struct ul_binding_file *)context;
-    if (!ul_binding_has(file, offset_bytes, size_bytes))
+    if (!ul_binding_file_has(file, offset_bytes, size_bytes))
         return 1;
     memcpy(file->bytes + offset_bytes, bytes, (size_t)size_bytes);
     return 0;
@@ -35,7 +35,7 @@ static inline int ul_binding_fetch(void *context, uint64_t offset_bytes, void *t
                                    uint64_t size_bytes)
 {
     const struct ul_binding_file *file = (const struct ul_binding_file *)context;
-    if (!ul_binding_has(file, offset_bytes, size_bytes))
+    if (!ul_binding_file_has(file, offset_bytes, size_bytes))
         return 1;
     memcpy(target, file->bytes + offset_bytes, (size_t)size_bytes);
     return 0;
@@ -72,8 +72,7 @@ static inline enum ul_result ul_binding_parameter(const struct ul_model *model, 
         failure = &unused;
     memset(failure, 0, sizeof *failure);
     if (number >= model->training->parameter_count)
-        return ul_check_fail(failure, UL_CHECKPOINT_OTHER, number,
-                             model->training->parameter_count);
+        return ul_fail(failure, UL_CHECKPOINT_OTHER, number, model->training->parameter_count);
     const struct ul_rt_parameter *parameter = &model->training->parameters[number];
     return ul_train_move(model, handle, direction, parameter, 0, bytes, parameter->size_bytes,
                          failure);

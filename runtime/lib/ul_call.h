@@ -209,6 +209,22 @@ static inline int ul_call_is_scaled(const struct ul_call *call)
     return call->scale != 0 || call->scale_count != 0;
 }
 
+/* Calls that the program runs itself, by the name that the plan has for how: by Winograd's method
+ * (ul_winograd.h); of weights of a few bits (ul_nbits.h), whose rows may be rounded to bytes. */
+#define UL_WINOGRAD_NAME "ullage winograd_2x3"
+#define UL_NBITS_NAME "ullage nbits"
+#define UL_NBITS_BYTES_NAME "ullage nbits int8"
+
+static inline int ul_call_is_winograd(const struct ul_call *call)
+{
+    return call->implementation != NULL && strcmp(call->implementation, UL_WINOGRAD_NAME) == 0;
+}
+
+static inline int ul_call_is_nbits(const struct ul_call *call)
+{
+    return call->kind == UL_CALL_NBITS;
+}
+
 /* Whether the program computes this function faster than the library (ul_posts.h). */
 static inline int ul_post_is_ours(enum ul_post_kind kind)
 {

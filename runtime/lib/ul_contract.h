@@ -559,6 +559,4 @@ UL_CONTRACTIONS(f64, double)
 UL_CONTRACTIONS(u32, uint32_t)
 UL_CONTRACTIONS(u64, uint64_t)
 
-#include "ul_contract_int.h"
-
 #endif

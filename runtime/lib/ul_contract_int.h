@@ -18,7 +18,9 @@
 #ifndef UL_CONTRACT_INT_H
 #define UL_CONTRACT_INT_H
 
+#include "ul_contract.h"
 #include "ul_int_vector.h"
+#include "ul_integer.h"
 
 #include <stdint.h>
 #include <string.h>

@@ -1,17 +1,35 @@
 /* SPDX-License-Identifier: 0BSD */
 /*
- * What printed kernels in C are written with: threads, vectors, checked indexes, and through
- * ul_scalar.h all that expressions call.
+ * What printed kernels and steps in C are written with: addresses in the arena, threads, vectors,
+ * checked indexes, and through ul_scalar.h what expressions of floats call.
  *
  * Invariants: no function has undefined behaviour for any argument, none touches errno or static
  * data. The only failure is an index out of range: clamped, and noted in the run.
  * Pure C99; GNU extensions (vectors, loop pragmas) stand behind #ifdef with a plain path beside.
- * The arena holds values of different types in turn: ul_aliasing.h comes before this.
+ *
+ * Bytes of the arena hold values of other types from step to step, which a compiler may not take to
+ * lie apart for that, and NaN and infinities mean something. gcc is told the first here; a compiler
+ * that can be told by its command line alone is asked for that, and says so by an error. model.c
+ * includes this before all else.
  */
 #ifndef UL_KERNEL_H
 #define UL_KERNEL_H
 
-#include "ul_function.h"
+#if defined(UL_MAY_ALIAS) /* it was told */
+#elif defined(__clang__)
+#if defined(__OPTIMIZE__)
+#error "compile this file with -fno-strict-aliasing -DUL_MAY_ALIAS"
+#endif
+#elif defined(__GNUC__)
+#pragma GCC optimize("no-strict-aliasing")
+#else
+#error "have the compiler take objects of different types as overlapping; then -DUL_MAY_ALIAS"
+#endif
+
+#if defined(__FAST_MATH__)
+#error "compile this file without -ffast-math, which takes NaN and infinities for impossible"
+#endif
+
 #include "ul_model.h"
 #include "ul_scalar.h"
 
@@ -39,12 +57,32 @@
 #endif
 
 #if defined(__GNUC__)
+#define UL_KERNEL static __attribute__((noinline))
 #define UL_INLINE static inline __attribute__((always_inline))
 #define UL_COLD static __attribute__((cold, noinline, unused))
 #else
+#define UL_KERNEL static
 #define UL_INLINE static inline
 #define UL_COLD static inline
 #endif
+#if defined(__clang__)
+#pragma clang diagnostic ignored "-Wpass-failed"
+#endif
+
+/* Announces step `number` of a generated run function. */
+#define UL_STEP(run, number)                                                                       \
+    do {                                                                                           \
+        (run)->step = (number);                                                                    \
+        if ((run)->hook != NULL)                                                                   \
+            (run)->hook((run)->hook_context, (number));                                            \
+    } while (0)
+
+/* The object of `type` at an offset of the arena, of a caller's input or of an output. */
+#define UL_AT(type, arena, offset_bytes) ((type *)(void *)((arena) + (offset_bytes)))
+#define UL_IN(type, run, number, offset_bytes)                                                     \
+    ((const type *)(const void *)((const unsigned char *)(run)->inputs[number] + (offset_bytes)))
+#define UL_OUT(type, run, number, offset_bytes)                                                    \
+    ((type *)(void *)((unsigned char *)(run)->outputs[number] + (offset_bytes)))
 
 /* In front of an array of a kernel's own. gcc 12 stores whole vectors to such arrays, of functions
  * that call nothing and keep them below the stack pointer, where it has aligned neither; arrays
@@ -146,6 +184,25 @@ static inline struct ul_share ul_share(int64_t items, int64_t max)
 #endif
     return share;
 }
+
+/* ul_model's thread_limit where model.c was compiled with OpenMP: OMP_NUM_THREADS, what the caller
+   set by omp_set_num_threads, or the processors of this process; 1 inside of a parallel region,
+   whose other threads have work of their own. */
+#if defined(_OPENMP)
+static inline uint32_t ul_thread_limit(void)
+{
+    return omp_in_parallel() ? 1 : (uint32_t)omp_get_max_threads();
+}
+
+/* ul_model's start_threads: a team of OpenMP's lives on after its first region, stacks included. */
+static inline void ul_threads_start(uint32_t threads)
+{
+#pragma omp parallel num_threads((int)threads)
+    {
+#pragma omp barrier
+    }
+}
+#endif
 
 /* ---- data-dependent indexes ---- */
 

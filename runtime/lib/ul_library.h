@@ -24,53 +24,6 @@
 
 #include "ul_call.h"
 #include "ul_model.h"
-#include "ul_nbits.h"
-#include "ul_posts.h"
-
-/* What a model hands to the library; struct ul_model has a pointer to it, or NULL. The functions
- * are named here so that what is common to all models needs no library: .init = ul_library_init ...
- */
-struct ul_library {
-    const char *name;            /* "oneDNN" */
-    const char *isa;             /* that the plan was made for: "avx512_core" */
-    uint32_t thread_count;       /* likewise; fewer may be used */
-    uint64_t state_offset_bytes; /* in the arena: a pointer's place */
-    uint32_t call_count;
-    const struct ul_call *calls;
-    /* ul_winograd_run where there are calls of that method, else NULL: other programs do without.
-     */
-    void (*winograd)(const struct ul_call *call, const void *const *args, unsigned char *scratch,
-                     uint32_t planned_threads, uint32_t threads);
-    /* ul_nbits_run where weights have a few bits, else NULL. */
-    void (*nbits)(const struct ul_call *call, const void *const *args, unsigned char *scratch,
-                  uint32_t planned_threads, uint32_t threads);
-    /* ul_posts_run where a call has a tail, else NULL. */
-    void (*posts)(const struct ul_call *call, float *dst, uint32_t threads);
-    /* Of a process, for it to take what its plan says: resident bytes before a primitive is made,
-     * with those of the pages of code that making one runs through. 0: nobody said. */
-    uint64_t start_bytes;
-    uint64_t making_bytes;
-    /* Called with the table wherever other code of the library runs next while primitives are made;
-     * NULL: nothing is. The command line's gives back pages that may not be needed any more. */
-    void (*made)(const struct ul_library *library);
-    /* Makes the primitives of all calls, for `threads` threads. */
-    enum ul_result (*init)(const struct ul_library *library, void *arena, uint32_t threads,
-                           struct ul_failure *failure);
-    /* The same for calls whose scales are weights: once these are in the arena. NULL: there are
-     * none such. */
-    enum ul_result (*init_scaled)(const struct ul_library *library, void *arena,
-                                  struct ul_failure *failure);
-    void (*done)(const struct ul_library *library, void *arena);
-    /* Before each run: UL_NOT_READY without a state, UL_THREADS_MISSING where the caller has fewer
-     * threads than at set-up. */
-    enum ul_result (*ready)(const struct ul_library *library, const void *arena,
-                            struct ul_failure *failure);
-    /* What runs a call, which need not be what was planned; NULL: that is not the library's. */
-    const char *(*implementation)(const struct ul_library *library, const void *arena,
-                                  uint32_t index);
-    /* Bytes that the library took for itself at set-up, for --memory. */
-    uint64_t (*heap_bytes)(const struct ul_library *library, const void *arena);
-};
 
 /* ---- ul_dnnl.c ---- */
 /* UL_LIBRARY_NEEDS_MORE, with the call's planned and needed bytes and its number in `tensor`, where

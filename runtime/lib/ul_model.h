@@ -121,6 +121,16 @@ struct ul_failure {
     const char *detail; /* of a device or its library, in its own words; NULL: none */
 };
 
+/* Says so in *failure. */
+static inline enum ul_result ul_fail(struct ul_failure *failure, enum ul_result result,
+                                     uint64_t needed_bytes, uint64_t available_bytes)
+{
+    failure->result = result;
+    failure->needed_bytes = needed_bytes;
+    failure->available_bytes = available_bytes;
+    return result;
+}
+
 /* Where the bytes of a tensor are. */
 enum ul_space {
     UL_SPACE_ARENA = 0,
@@ -131,6 +141,9 @@ enum ul_space {
                             round of a loop */
     UL_SPACE_OFFLOAD = 5 /* at an offset of what values are offloaded to (ul_offload.h) */
 };
+
+/* Which way bytes go: to a place beside the caller's, or from there. */
+enum ul_direction { UL_OFFLOAD_SAVE, UL_OFFLOAD_LOAD };
 
 /* Whether it is a buffer that the caller hands over for each run. */
 static inline bool ul_is_callers(enum ul_space space)
@@ -163,7 +176,7 @@ struct ul_pack; /* ul_call.h */
  *     8 bytes "ULLAGEWT", u32 version, u32 UL_TRAILER_BYTES, u64 payload_bytes, u64 payload_hash
  * at the very end of the file, so that the same bytes serve as a file of their own and appended to
  * a program. The payload is the sections, one after the other, in the order of the table;
- * payload_hash is ul_hash.h over the payload.
+ * payload_hash is ul_weights.h's hash over the payload.
  */
 #define UL_TRAILER_MAGIC "ULLAGEWT"
 #define UL_TRAILER_VERSION 1u
@@ -172,7 +185,7 @@ struct ul_pack; /* ul_call.h */
 /* size_bytes of the payload that go to offset_bytes of the arena. Stored little-endian;
    element_bytes (1, 2, 4, 8) lets a big-endian machine swap. With a pack, the weight is stored
    row-major and takes pack->size_bytes of the arena; its elements have 4 bytes. A large section
-   without one follows a gap (ul_hash.h). */
+   without one follows a gap (ul_weights.h). */
 struct ul_section {
     uint64_t offset_bytes;
     uint64_t size_bytes;
@@ -342,7 +355,17 @@ enum ul_rt_step_number { /* as ir/training.h has them */
 /* Of a checkpoint's entry that says what --quantize was, with a zero at its end. */
 #define UL_RT_QUANTIZE_BYTES 256
 
+struct ul_model;
+
 struct ul_rt_training {
+    /* Runs an entry point of the model that lies at `place`, an arena or a device's context. */
+    enum ul_result (*enter)(const struct ul_model *model, uint32_t entry, void *place,
+                            const void *const *inputs, void *const *outputs,
+                            struct ul_failure *failure);
+    /* Moves bytes between the caller and an offset of that model's space. */
+    enum ul_result (*move)(const struct ul_model *model, void *place, enum ul_direction direction,
+                           enum ul_space space, uint64_t offset_bytes, void *bytes,
+                           uint64_t size_bytes, struct ul_failure *failure);
     const char *loss;      /* "softmax-cross-entropy" */
     const char *optimizer; /* "adamw" */
     uint32_t data;         /* numbers of inputs */
@@ -371,9 +394,72 @@ struct ul_rt_training {
     const char *quantize; /* of the weights beside them, an option a line; NULL: they are floats */
 };
 
+struct ul_weights_source;
+struct ul_call;    /* ul_call.h */
 struct ul_offload; /* ul_offload.h */
-struct ul_library; /* ul_library.h */
 struct ul_device;  /* ul_device.h */
+
+/* What a model hands to the library; struct ul_model has a pointer to it, or NULL. The functions
+ * are named here so that what is common to all models needs no library: .init = ul_library_init ...
+ */
+struct ul_library {
+    const char *name;            /* "oneDNN" */
+    const char *isa;             /* that the plan was made for: "avx512_core" */
+    uint32_t thread_count;       /* likewise; fewer may be used */
+    uint64_t state_offset_bytes; /* in the arena: a pointer's place */
+    uint32_t call_count;
+    const struct ul_call *calls;
+    /* ul_winograd_run where there are calls of that method, else NULL: other programs do without.
+     */
+    void (*winograd)(const struct ul_call *call, const void *const *args, unsigned char *scratch,
+                     uint32_t planned_threads, uint32_t threads);
+    /* ul_nbits_run where weights have a few bits, else NULL. */
+    void (*nbits)(const struct ul_call *call, const void *const *args, unsigned char *scratch,
+                  uint32_t planned_threads, uint32_t threads);
+    /* ul_posts_run where a call has a tail, else NULL. */
+    void (*posts)(const struct ul_call *call, float *dst, uint32_t threads);
+    /* Of a process, for it to take what its plan says: resident bytes before a primitive is made,
+     * with those of the pages of code that making one runs through. 0: nobody said. */
+    uint64_t start_bytes;
+    uint64_t making_bytes;
+    /* Called with the table wherever other code of the library runs next while primitives are made;
+     * NULL: nothing is. The command line's gives back pages that may not be needed any more. */
+    void (*made)(const struct ul_library *library);
+    /* Makes the primitives of all calls, for `threads` threads. */
+    enum ul_result (*init)(const struct ul_library *library, void *arena, uint32_t threads,
+                           struct ul_failure *failure);
+    /* The same for calls whose scales are weights: once these are in the arena. NULL: there are
+     * none such. */
+    enum ul_result (*init_scaled)(const struct ul_library *library, void *arena,
+                                  struct ul_failure *failure);
+    void (*done)(const struct ul_library *library, void *arena);
+    /* Before each run: UL_NOT_READY without a state, UL_THREADS_MISSING where the caller has fewer
+     * threads than at set-up. */
+    enum ul_result (*ready)(const struct ul_library *library, const void *arena,
+                            struct ul_failure *failure);
+    /* What runs a call, which need not be what was planned; NULL: that is not the library's. */
+    const char *(*implementation)(const struct ul_library *library, const void *arena,
+                                  uint32_t index);
+    /* Bytes that the library took for itself at set-up, for --memory. */
+    uint64_t (*heap_bytes)(const struct ul_library *library, const void *arena);
+};
+
+/* What a run asks where values leave the arena; functions of ul_offload.h. */
+struct ul_offloading {
+    enum ul_result (*attach)(const struct ul_model *model, void *arena,
+                             const struct ul_offload *offload, struct ul_failure *failure);
+    const struct ul_offload *(*of)(const struct ul_model *model, const void *arena);
+    /* size_bytes of `bytes` to offset_bytes there, or from there; 0 for success. */
+    int (*save)(const struct ul_offload *offload, uint64_t offset_bytes, void *bytes,
+                uint64_t size_bytes);
+    int (*load)(const struct ul_offload *offload, uint64_t offset_bytes, void *bytes,
+                uint64_t size_bytes);
+    void (*finish)(struct ul_run *run); /* until nothing is under way */
+};
+
+/* The next bytes of what is read, *size_bytes of them, which stay until the next call; NULL: that
+   was all, or it cannot be read. */
+typedef const unsigned char *ul_next_piece(void *reader, uint64_t *size_bytes);
 
 struct ul_model {
     const char *name;
@@ -411,7 +497,16 @@ struct ul_model {
     uint32_t thread_count;          /* that the plan was made for; 0: the same as 1 */
     uint32_t (*thread_limit)(void); /* those that the caller may use now; NULL: thread_count */
     void (*start_threads)(uint32_t threads); /* so that the first run does not; NULL: nothing */
-    const struct ul_library *library;        /* NULL: none */
+
+    /* What some models have and others do without; NULL: this one does. */
+    enum ul_result (*load)(const struct ul_model *model, const struct ul_weights_source *source,
+                           unsigned char *arena, struct ul_failure *failure); /* ul_weights.h */
+    /* Packs a weight as it is read: ul_pack.h, ul_winograd_pack.h. Returns how many of its bytes
+       are in the file's order of bytes still. */
+    uint64_t (*pack)(const struct ul_pack *pack, unsigned char *target, ul_next_piece *next,
+                     void *reader);
+    const struct ul_library *library;
+    const struct ul_offloading *offloading;
 
     uint32_t isa; /* UL_ISA_COMPILED where model.c was compiled */
     uint32_t entry_count;

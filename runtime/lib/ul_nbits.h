@@ -31,9 +31,6 @@
 
 #include "ul_call.h"
 
-#define UL_NBITS_NAME "ullage nbits"
-#define UL_NBITS_BYTES_NAME "ullage nbits int8" /* rows rounded to bytes */
-
 enum {
     UL_NBITS_COLS = 16,         /* of a panel */
     UL_NBITS_FEW = 3,           /* rows that each read the codes */
@@ -148,11 +145,6 @@ static inline int ul_nbits_supports(const struct ul_call *call)
            ul_nbits_is_operand(&call->dst) &&
            (call->bias.rank == 0 || ul_nbits_is_operand(&call->bias)) &&
            (filled - columns) * 100 <= columns;
-}
-
-static inline int ul_nbits_is(const struct ul_call *call)
-{
-    return call->kind == UL_CALL_NBITS;
 }
 
 /* ---- ul_nbits.c ---- */

@@ -19,12 +19,9 @@
 #ifndef UL_OFFLOAD_H
 #define UL_OFFLOAD_H
 
-#include "ul_check.h"
 #include "ul_model.h"
 
 #include <string.h>
-
-enum ul_direction { UL_OFFLOAD_SAVE, UL_OFFLOAD_LOAD };
 
 /* size_bytes between `bytes` of the arena and offset_bytes of what is offloaded to. */
 struct ul_transfer {
@@ -95,7 +92,7 @@ static inline enum ul_result ul_offload_attach(const struct ul_model *model, voi
     if (model->offload_bytes == 0)
         return UL_OK;
     if (available_bytes < model->offload_bytes)
-        return ul_check_fail(failure, UL_OFFLOAD_TOO_SMALL, model->offload_bytes, available_bytes);
+        return ul_fail(failure, UL_OFFLOAD_TOO_SMALL, model->offload_bytes, available_bytes);
     memcpy((unsigned char *)arena + model->offload_state_offset_bytes, &offload, sizeof offload);
     return UL_OK;
 }
@@ -112,6 +109,18 @@ static inline int ul_offload_move(const struct ul_offload *offload, enum ul_dire
     transfer.size_bytes = size_bytes;
     offload->begin(offload->context, &transfer);
     return offload->wait(offload->context, UL_OFFLOAD_ALL);
+}
+
+static inline int ul_offload_save(const struct ul_offload *offload, uint64_t offset_bytes,
+                                  void *bytes, uint64_t size_bytes)
+{
+    return ul_offload_move(offload, UL_OFFLOAD_SAVE, offset_bytes, bytes, size_bytes);
+}
+
+static inline int ul_offload_load(const struct ul_offload *offload, uint64_t offset_bytes,
+                                  void *bytes, uint64_t size_bytes)
+{
+    return ul_offload_move(offload, UL_OFFLOAD_LOAD, offset_bytes, bytes, size_bytes);
 }
 
 /* ---- in a run ---- */
@@ -133,6 +142,11 @@ static inline void ul_offload_wait(struct ul_run *run, uint64_t number)
 {
     if (run->offload->wait(run->offload->context, number) != 0)
         run->offload_failed = 1;
+}
+
+static inline void ul_offload_finish(struct ul_run *run)
+{
+    ul_offload_wait(run, UL_OFFLOAD_ALL);
 }
 
 #endif

@@ -11,32 +11,21 @@
  * its own that steps like an odometer: its digits are its inner blocks, the finest first, then its
  * tiles. Neighbouring axes without blocks that form one row are taken as one. Along the last axis,
  * a group of elements with one distance between them (its finest block, or all of it) is copied by
- * a plain loop, or by memcpy where they lie side by side; nothing is divided per element. Weights
- * that are transformed are gathered nine by nine.
+ * a plain loop, or by memcpy where they lie side by side; nothing is divided per element.
  *
  * Sums of i8 weights (pack->sum_flags) are added up as the weights come: each group of them along
  * the last axis goes to one word of a table, or to one word each, at a place by the other axes.
  *
- * Invariants: elements have 4, 2 or 1 bytes and are copied as bits; with pack->winograd they are
- * read as little-endian floats, and what is written are floats of this machine. Ownership: all
- * memory is the caller's. Nothing fails: a pack whose numbers are wrong is the compiler's bug. Pure
- * C99; needs no library.
+ * Invariants: elements have 4, 2 or 1 bytes and are copied as bits; those of pack->winograd, which
+ * are transformed, are ul_winograd_pack.h's. Ownership: all memory is the caller's. Nothing fails:
+ * a pack whose numbers are wrong is the compiler's bug. Pure C99; needs no library.
  */
 #ifndef UL_PACK_H
 #define UL_PACK_H
 
-#include "ul_winograd.h"
-
-/* Programs without floats have none of it. */
-#ifdef UL_NO_FLOAT
-#define UL_PACK_WINOGRAD 0
-#else
-#define UL_PACK_WINOGRAD 1
-#endif
+#include "ul_call.h"
 
 #include <stddef.h>
-
-#define UL_PACK_FLOAT_BYTES 4u
 
 /* A digit of an axis: `count` steps of `stride` elements make one step of the next digit. */
 struct ul_packer_digit {
@@ -58,12 +47,8 @@ struct ul_packer {
     size_t element_bytes;
     uint32_t rank;
     struct ul_packer_axis axes[UL_CALL_RANK];
-    int64_t place;                  /* of the next element */
-    const struct ul_pack *sums;     /* NULL: there are none */
-    const struct ul_pack *winograd; /* of transformed weights; they use what follows alone */
-    int64_t output, channel;        /* whose weights come next */
-    uint32_t tap_count;             /* of those, came already */
-    unsigned char taps[9 * UL_PACK_FLOAT_BYTES];
+    int64_t place;              /* of the next element */
+    const struct ul_pack *sums; /* NULL: there are none */
 };
 
 /* The digits of axis `d`: its blocks from the finest on, then its tiles. */
@@ -113,7 +98,7 @@ static inline void ul_packer_axes_init(struct ul_packer *packer, const struct ul
 }
 
 /* Tiles of axis `d`, and elements of each along it. */
-static inline int64_t ul_pack_tiles(const struct ul_pack *pack, uint32_t d, int64_t *block)
+static inline int64_t ul_packer_tiles(const struct ul_pack *pack, uint32_t d, int64_t *block)
 {
     *block = 1;
     for (uint32_t b = 0; b < pack->block_count; b++)
@@ -123,12 +108,12 @@ static inline int64_t ul_pack_tiles(const struct ul_pack *pack, uint32_t d, int6
 }
 
 /* Zeros the tiles at the end of axis `d`, which elements fill in part only. */
-static inline void ul_pack_zero_edge(const struct ul_pack *pack, uint32_t d, int64_t tile_elements,
-                                     unsigned char *target)
+static inline void ul_packer_zero_edge(const struct ul_pack *pack, uint32_t d,
+                                       int64_t tile_elements, unsigned char *target)
 {
     int64_t counts[UL_CALL_RANK], at[UL_CALL_RANK] = {0}, block, place = 0;
     for (uint32_t i = 0; i < pack->rank; i++)
-        counts[i] = ul_pack_tiles(pack, i, &block);
+        counts[i] = ul_packer_tiles(pack, i, &block);
     place = (counts[d] - 1) * pack->strides[d];
     for (uint32_t i = 0; i < pack->rank;) {
         if (i == 0)
@@ -147,81 +132,20 @@ static inline void ul_pack_zero_edge(const struct ul_pack *pack, uint32_t d, int
 }
 
 /* Zeros what no element falls on (and some of what will be overwritten). */
-static inline void ul_pack_zero_padding(const struct ul_pack *pack, unsigned char *target)
+static inline void ul_packer_zero_padding(const struct ul_pack *pack, unsigned char *target)
 {
     int64_t tile_elements = 1, tile_count = 1, block;
     for (uint32_t b = 0; b < pack->block_count; b++)
         tile_elements *= pack->blocks[b];
     for (uint32_t d = 0; d < pack->rank; d++)
-        tile_count *= ul_pack_tiles(pack, d, &block);
+        tile_count *= ul_packer_tiles(pack, d, &block);
     if ((uint64_t)(tile_elements * tile_count) * pack->element_bytes != pack->size_bytes) {
         memset(target, 0, (size_t)pack->size_bytes); /* gaps between the tiles */
         return;
     }
     for (uint32_t d = 0; d < pack->rank; d++)
-        if (ul_pack_tiles(pack, d, &block) * block != pack->dims[d])
-            ul_pack_zero_edge(pack, d, tile_elements, target);
-}
-
-/* Panels of transformed weights: the columns past the last output are zero. */
-static inline void ul_packer_winograd_init(struct ul_packer *packer, const struct ul_pack *pack)
-{
-    const int64_t cols = pack->blocks[0], used = pack->dims[0] % cols;
-    const int64_t begin = pack->dims[0] / cols * pack->strides[0];
-    const int64_t row_count = used != 0 ? UL_WINOGRAD_POINTS * pack->dims[1] : 0;
-    packer->winograd = pack;
-    for (int64_t row = 0; row < row_count; row++)
-        memset(packer->target + (begin + row * cols + used) * (int64_t)UL_PACK_FLOAT_BYTES, 0,
-               (size_t)(cols - used) * UL_PACK_FLOAT_BYTES);
-}
-
-/* The floats that nine weights are, as they are stored: little-endian. */
-static inline void ul_packer_winograd_read(float taps[9], const unsigned char *stored)
-{
-    for (int i = 0; i < 9; i++, stored += UL_PACK_FLOAT_BYTES) {
-        uint32_t bits = stored[0] | (uint32_t)stored[1] << 8 | (uint32_t)stored[2] << 16 |
-                        (uint32_t)stored[3] << 24;
-        memcpy(&taps[i], &bits, sizeof bits);
-    }
-}
-
-/* Transforms the nine weights that are there. */
-static inline void ul_packer_winograd_put(struct ul_packer *packer)
-{
-    const struct ul_pack *pack = packer->winograd;
-    const int64_t cols = pack->blocks[0];
-    const int64_t place = packer->output / cols * pack->strides[0] + packer->output % cols +
-                          packer->channel * pack->strides[1];
-    unsigned char *to = packer->target + place * (int64_t)UL_PACK_FLOAT_BYTES;
-    float u[UL_WINOGRAD_POINTS], taps[9];
-    ul_packer_winograd_read(taps, packer->taps);
-    ul_winograd_weight(u, taps);
-    for (int p = 0; p < UL_WINOGRAD_POINTS; p++) {
-        memcpy(to, &u[p], UL_PACK_FLOAT_BYTES);
-        to += pack->strides[3] * (int64_t)UL_PACK_FLOAT_BYTES;
-    }
-    if (++packer->channel == pack->dims[1]) {
-        packer->channel = 0;
-        packer->output++;
-    }
-}
-
-static inline void ul_packer_winograd_add(struct ul_packer *packer, const unsigned char *elements,
-                                          uint64_t count)
-{
-    while (count != 0) {
-        uint32_t missing = 9 - packer->tap_count;
-        uint32_t part = count < missing ? (uint32_t)count : missing;
-        memcpy(packer->taps + packer->tap_count * UL_PACK_FLOAT_BYTES, elements,
-               part * UL_PACK_FLOAT_BYTES);
-        elements += part * UL_PACK_FLOAT_BYTES;
-        count -= part;
-        packer->tap_count += part;
-        if (packer->tap_count == 9) {
-            packer->tap_count = 0;
-            ul_packer_winograd_put(packer);
-        }
-    }
+        if (ul_packer_tiles(pack, d, &block) * block != pack->dims[d])
+            ul_packer_zero_edge(pack, d, tile_elements, target);
 }
 
 static inline void ul_packer_init(struct ul_packer *packer, const struct ul_pack *pack,
@@ -230,16 +154,12 @@ static inline void ul_packer_init(struct ul_packer *packer, const struct ul_pack
     memset(packer, 0, sizeof *packer);
     packer->target = target;
     packer->element_bytes = pack->element_bytes;
-    if (UL_PACK_WINOGRAD && pack->winograd != 0) {
-        ul_packer_winograd_init(packer, pack);
-        return;
-    }
     ul_packer_axes_init(packer, pack);
     if (pack->sum_flags != 0) {
         packer->sums = pack;
         memset(target, 0, (size_t)pack->size_bytes);
     } else {
-        ul_pack_zero_padding(pack, target);
+        ul_packer_zero_padding(pack, target);
     }
 }
 
@@ -329,10 +249,6 @@ static inline void ul_packer_add_sums(const struct ul_packer *packer, const unsi
 static inline void ul_packer_add(struct ul_packer *packer, const unsigned char *elements,
                                  uint64_t count)
 {
-    if (UL_PACK_WINOGRAD && packer->winograd != NULL) {
-        ul_packer_winograd_add(packer, elements, count);
-        return;
-    }
     struct ul_packer_axis *last = &packer->axes[packer->rank - 1];
     const int64_t stride = last->digits[0].stride, finest = last->digits[0].count;
     while (count != 0) {
@@ -351,6 +267,20 @@ static inline void ul_packer_add(struct ul_packer *packer, const unsigned char *
         for (uint32_t d = packer->rank - 1; carry && d-- > 0;)
             carry = ul_packer_step(packer, &packer->axes[d], 1);
     }
+}
+
+/* What ul_model's `pack` is: all pieces of a weight to their places. */
+static inline uint64_t
+ul_packer_take(const struct ul_pack *pack, unsigned char *target,
+               const unsigned char *(*next)(void *reader, uint64_t *size_bytes), void *reader)
+{
+    struct ul_packer packer;
+    const unsigned char *piece;
+    uint64_t size_bytes = 0;
+    ul_packer_init(&packer, pack, target);
+    while ((piece = next(reader, &size_bytes)) != NULL)
+        ul_packer_add(&packer, piece, size_bytes / pack->element_bytes);
+    return pack->size_bytes;
 }
 
 #endif

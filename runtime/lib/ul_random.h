@@ -4,12 +4,12 @@
  * "Parallel random numbers: as easy as 1, 2, 3", SC 2011). A draw is a pure function of a seed, a
  * stream (which operator), a round (which step of training) and the number of the element; so a
  * recomputed step, another order or another number of threads draws the same numbers.
- * Nothing fails. Pure C99; also CUDA device code and C++17 (ul_function.h).
+ * Nothing fails. Pure C99; also CUDA device code and C++17 (ul_scalar.h).
  */
 #ifndef UL_RANDOM_H
 #define UL_RANDOM_H
 
-#include "ul_function.h"
+#include "ul_scalar.h"
 
 #include <math.h>
 #include <stdint.h>

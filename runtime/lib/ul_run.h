@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: 0BSD */
 /*
- * What the generated model.c is made of besides its kernels: the step marker, addresses in the
- * arena, and the two functions behind <prefix>_init and <prefix>_run. Only model.c includes it.
+ * What the generated model.c is made of besides its kernels: the functions behind <prefix>_init and
+ * <prefix>_run, and what these check on every target. What some models alone have they reach
+ * through struct ul_model: weights to load, a library of calls, values that are offloaded.
  *
  *     int model_init(void *arena, size_t bytes, const struct ul_weights_source *weights,
  *                    struct ul_failure *failure)
@@ -9,39 +10,16 @@
  *         return ul_run_init(&model_model, arena, bytes, weights, failure);
  *     }
  *
- * Invariants: nothing is allocated but by a library (ul_library.h), nothing static is written; all
- * state is the arena and the caller's stack. A run always completes. Failures: see enum ul_result.
- * Pure C99.
+ * Invariants: nothing is allocated but by a library (struct ul_library), nothing static is written;
+ * all state is the arena and the caller's stack. A run always completes. Failures: see enum
+ * ul_result. Pure C99, and C++ for target cuda.
  */
 #ifndef UL_RUN_H
 #define UL_RUN_H
 
-#include "ul_check.h"
-#include "ul_hash.h"
-#include "ul_library.h"
 #include "ul_model.h"
-#include "ul_offload.h"
-#include "ul_pack.h"
 
-#ifdef _OPENMP
-#include <omp.h>
-#endif
 #include <string.h>
-
-/* Announces step `number` of a generated run function. */
-#define UL_STEP(run, number)                                                                       \
-    do {                                                                                           \
-        (run)->step = (number);                                                                    \
-        if ((run)->hook != NULL)                                                                   \
-            (run)->hook((run)->hook_context, (number));                                            \
-    } while (0)
-
-/* The object of `type` at an offset of the arena, of a caller's input or of an output. */
-#define UL_AT(type, arena, offset_bytes) ((type *)(void *)((arena) + (offset_bytes)))
-#define UL_IN(type, run, number, offset_bytes)                                                     \
-    ((const type *)(const void *)((const unsigned char *)(run)->inputs[number] + (offset_bytes)))
-#define UL_OUT(type, run, number, offset_bytes)                                                    \
-    ((type *)(void *)((unsigned char *)(run)->outputs[number] + (offset_bytes)))
 
 /* The instruction sets that this translation unit was compiled for. */
 enum {
@@ -133,174 +111,41 @@ static inline int ul_run_is_big_endian(void)
     return low == 0;
 }
 
-/* Reads a section to its place in pieces that are hashed while they are in cache. */
-static inline int ul_run_load_section(const struct ul_weights_source *source, uint64_t offset_bytes,
-                                      unsigned char *target, uint64_t size_bytes,
-                                      struct ul_hash *hash)
+/* What the caller is told of a fault that was noted. */
+static inline enum ul_fault ul_run_fault(enum ul_fault fault, int64_t value, int64_t limit)
 {
-    const uint64_t piece_bytes = 262144;
-    while (size_bytes != 0) {
-        uint64_t piece = size_bytes < piece_bytes ? size_bytes : piece_bytes;
-        if (ul_check_read(source, offset_bytes, target, piece) != 0)
-            return 1;
-        ul_hash_add(hash, target, (size_t)piece);
-        offset_bytes += piece;
-        target += piece;
-        size_bytes -= piece;
-    }
-    return 0;
+    return value == UL_NO_BRANCH_INDEX && limit == 1 ? UL_FAULT_BRANCH : fault;
 }
 
-/* Reads a section to where it is offloaded to, through a little of the stack. */
-static inline enum ul_result ul_run_offload_section(const struct ul_offload *offload,
-                                                    const struct ul_weights_source *source,
-                                                    uint64_t offset_bytes,
-                                                    const struct ul_section *section,
-                                                    struct ul_hash *hash)
+static inline enum ul_result ul_run_fail_tensor(struct ul_failure *failure, enum ul_result result,
+                                                uint32_t number, uint64_t size_bytes)
 {
-    unsigned char staged[4096];
-    for (uint64_t at = 0; at < section->size_bytes; at += sizeof staged) {
-        uint64_t left = section->size_bytes - at;
-        uint64_t piece = left < sizeof staged ? left : sizeof staged;
-        if (ul_check_read(source, offset_bytes + at, staged, piece) != 0)
-            return UL_WEIGHTS_UNREADABLE;
-        ul_hash_add(hash, staged, (size_t)piece);
-        if (ul_run_is_big_endian())
-            ul_run_swap(staged, piece, section->element_bytes);
-        if (ul_offload_move(offload, UL_OFFLOAD_SAVE, section->offset_bytes + at, staged, piece) !=
-            0)
-            return UL_OFFLOAD_FAILED;
-    }
-    return UL_OK;
+    failure->tensor = number;
+    return ul_fail(failure, result, size_bytes, 0);
 }
 
-/* Hands size_bytes of the source to the hash and, where there is one, to the packer: through a
-   little of the stack, or straight from memory. */
-static inline int ul_run_stream(const struct ul_weights_source *source, uint64_t offset_bytes,
-                                uint64_t size_bytes, struct ul_hash *hash, struct ul_packer *packer)
+/* Buffers that live with the caller (--io caller) cannot be NULL; where an output overwrites an
+   input, both are one. */
+static inline enum ul_result ul_run_check_buffers(const struct ul_model *model,
+                                                  const struct ul_entry *entry,
+                                                  const void *const *inputs, void *const *outputs,
+                                                  struct ul_failure *failure)
 {
-    unsigned char staged[8192];
-    while (size_bytes != 0) {
-        uint64_t piece = size_bytes < sizeof staged ? size_bytes : sizeof staged;
-        const unsigned char *bytes = staged;
-        if (source->memory != NULL)
-            bytes = (const unsigned char *)source->memory + offset_bytes;
-        else if (source->read(source->context, offset_bytes, staged, piece) != 0)
-            return 1;
-        ul_hash_add(hash, bytes, (size_t)piece);
-        if (packer != NULL)
-            ul_packer_add(packer, bytes, piece / packer->element_bytes);
-        offset_bytes += piece;
-        size_bytes -= piece;
-    }
-    return 0;
-}
-
-/* A section that is packed as it comes. */
-static inline int ul_run_pack_section(const struct ul_weights_source *source, uint64_t offset_bytes,
-                                      unsigned char *target, const struct ul_section *section,
-                                      struct ul_hash *hash)
-{
-    struct ul_packer packer;
-    ul_packer_init(&packer, section->pack, target);
-    return ul_run_stream(source, offset_bytes, section->size_bytes, hash, &packer);
-}
-
-/* Puts one section into place: packed, as the file's own pages, or copied. */
-static inline int ul_run_place_section(const struct ul_weights_source *source,
-                                       uint64_t offset_bytes, unsigned char *target,
-                                       const struct ul_section *section, struct ul_hash *hash)
-{
-    uint64_t size_bytes = section->size_bytes;
-    int failed;
-    if (section->pack != NULL)
-        failed = ul_run_pack_section(source, offset_bytes, target, section, hash);
-    else if (source->memory == NULL && source->map != NULL && !ul_run_is_big_endian() &&
-             size_bytes >= UL_PAGED_WEIGHT_BYTES &&
-             source->map(source->context, offset_bytes, target, size_bytes) == 0)
-        return ul_run_stream(source, offset_bytes, size_bytes, hash, NULL); /* but not to memory */
-    else
-        failed = ul_run_load_section(source, offset_bytes, target, size_bytes, hash);
-    if (ul_run_is_big_endian() && (section->pack == NULL || section->pack->winograd == 0))
-        ul_run_swap(target, section->pack != NULL ? section->pack->size_bytes : size_bytes,
-                    section->element_bytes);
-    return failed;
-}
-
-/* Every section goes straight to its place, in the layout that it has there: no second copy of the
- * weights exists. */
-static inline enum ul_result ul_run_load_sections(const struct ul_model *model,
-                                                  const struct ul_weights_source *source,
-                                                  unsigned char *arena, struct ul_failure *failure)
-{
-    uint64_t begin = 0, at = 0; /* of the payload in the source; in the payload */
-    struct ul_hash hash;
-    enum ul_result result = ul_check_payload(model, source, &begin, failure);
-    if (result != UL_OK)
-        return result;
-    ul_hash_init(&hash);
-    for (uint32_t i = 0; i < model->section_count; i++) {
-        const struct ul_section *section = &model->sections[i];
-        uint64_t gap =
-            ul_weights_gap(section->offset_bytes, section->size_bytes, section->pack != NULL, at);
-        if (ul_run_stream(source, begin + at, gap, &hash, NULL) != 0)
-            result = UL_WEIGHTS_UNREADABLE;
-        else if (section->space == UL_SPACE_OFFLOAD)
-            result = ul_run_offload_section(ul_offload_of(model, arena), source, begin + at + gap,
-                                            section, &hash);
-        else if (ul_run_place_section(source, begin + at + gap, arena + section->offset_bytes,
-                                      section, &hash) != 0)
-            result = UL_WEIGHTS_UNREADABLE;
-        if (result != UL_OK)
-            return ul_check_fail(failure, result, section->size_bytes, 0);
-        at += gap + section->size_bytes;
-    }
-    if (ul_hash_get(&hash) != model->payload_hash)
-        return ul_check_fail(failure, UL_WEIGHTS_WRONG_HASH, 0, 0);
-    return UL_OK;
-}
-
-/* The first total_bytes of a splat, or all of them. */
-static inline void ul_run_fill_splat(const struct ul_splat *splat, unsigned char *target,
-                                     uint64_t total_bytes)
-{
-    unsigned char value[8];
-    for (uint32_t k = 0; k < 8; k++)
-        value[k] = (unsigned char)(splat->value >> 8 * k & 0xffu);
-    if (ul_run_is_big_endian())
-        ul_run_swap(value, splat->element_bytes, splat->element_bytes);
-    uint64_t done_bytes = total_bytes != 0 ? splat->element_bytes : 0;
-    memcpy(target, value, (size_t)done_bytes);
-    while (done_bytes < total_bytes) { /* what is there doubles */
-        uint64_t piece = total_bytes - done_bytes;
-        if (piece > done_bytes)
-            piece = done_bytes;
-        if (piece > 65536) /* from cache: the first 64 KiB, whole elements */
-            piece = 65536;
-        memcpy(target + done_bytes, target, (size_t)piece);
-        done_bytes += piece;
-    }
-}
-
-static inline enum ul_result ul_run_fill_splats(const struct ul_model *model, unsigned char *arena,
-                                                struct ul_failure *failure)
-{
-    unsigned char staged[1024]; /* whole elements */
-    for (uint32_t i = 0; i < model->splat_count; i++) {
-        const struct ul_splat *splat = &model->splats[i];
-        uint64_t total_bytes = splat->element_count * splat->element_bytes;
-        if (splat->space != UL_SPACE_OFFLOAD) {
-            ul_run_fill_splat(splat, arena + splat->offset_bytes, total_bytes);
+    for (uint32_t k = 0; k < entry->input_count; k++) {
+        uint32_t i = entry->inputs[k];
+        const struct ul_rt_tensor *input = &model->inputs[i];
+        if (!ul_is_callers(input->space))
             continue;
-        }
-        ul_run_fill_splat(splat, staged, total_bytes < sizeof staged ? total_bytes : sizeof staged);
-        for (uint64_t at = 0; at < total_bytes; at += sizeof staged) {
-            uint64_t left = total_bytes - at;
-            if (ul_offload_move(ul_offload_of(model, arena), UL_OFFLOAD_SAVE,
-                                splat->offset_bytes + at, staged,
-                                left < sizeof staged ? left : sizeof staged) != 0)
-                return ul_check_fail(failure, UL_OFFLOAD_FAILED, total_bytes, at);
-        }
+        if (inputs == NULL || inputs[i] == NULL)
+            return ul_run_fail_tensor(failure, UL_INPUT_MISSING, i, input->size_bytes);
+        if (input->donated != 0 && outputs != NULL && outputs[input->donated - 1] != NULL &&
+            outputs[input->donated - 1] != inputs[i])
+            return ul_run_fail_tensor(failure, UL_BUFFERS_APART, i, input->size_bytes);
+    }
+    for (uint32_t k = 0; k < entry->output_count; k++) {
+        uint32_t i = entry->outputs[k];
+        if (ul_is_callers(model->outputs[i].space) && (outputs == NULL || outputs[i] == NULL))
+            return ul_run_fail_tensor(failure, UL_OUTPUT_MISSING, i, model->outputs[i].size_bytes);
     }
     return UL_OK;
 }
@@ -320,13 +165,13 @@ static inline enum ul_result ul_run_finish(const struct ul_model *model, const s
                                            struct ul_failure *failure)
 {
     if (run->offload_failed != 0)
-        return ul_check_fail(failure, UL_OFFLOAD_FAILED, model->offload_bytes, 0);
+        return ul_fail(failure, UL_OFFLOAD_FAILED, model->offload_bytes, 0);
     if (run->fault == UL_FAULT_NONE)
         return UL_OK;
     failure->result = UL_DATA_FAULT;
     failure->step = run->fault_step;
     failure->node = model->steps != NULL ? model->steps[run->fault_step].node : NULL;
-    failure->fault = ul_check_fault(run->fault, run->fault_value, run->fault_limit);
+    failure->fault = ul_run_fault(run->fault, run->fault_value, run->fault_limit);
     failure->fault_value = run->fault_value;
     failure->fault_limit = run->fault_limit;
     return UL_DATA_FAULT;
@@ -343,25 +188,6 @@ static inline uint32_t ul_run_threads(const struct ul_model *model, uint32_t req
         threads = model->thread_count;
     return threads != 0 ? threads : 1;
 }
-
-/* ul_model's thread_limit where model.c was compiled with OpenMP: OMP_NUM_THREADS, what the caller
-   set by omp_set_num_threads, or the processors of this process; 1 inside of a parallel region,
-   whose other threads have work of their own. */
-#ifdef _OPENMP
-static inline uint32_t ul_run_thread_limit(void)
-{
-    return omp_in_parallel() ? 1 : (uint32_t)omp_get_max_threads();
-}
-
-/* ul_model's start_threads: a team of OpenMP's lives on after its first region, stacks included. */
-static inline void ul_run_start_threads(uint32_t threads)
-{
-#pragma omp parallel num_threads((int)threads)
-    {
-#pragma omp barrier
-    }
-}
-#endif
 
 /* No state of the library's yet, whatever else fails: a run and the end of the arena look there;
    nothing to offload to either. */
@@ -386,12 +212,10 @@ static inline enum ul_result ul_run_begin_init(const struct ul_model *model, voi
     memset(failure, 0, sizeof *failure);
     ul_run_clear_state(model, arena, bytes);
     if (arena == NULL || bytes < model->arena_bytes)
-        return ul_check_fail(failure, UL_ARENA_TOO_SMALL, model->arena_bytes,
-                             arena == NULL ? 0 : bytes);
+        return ul_fail(failure, UL_ARENA_TOO_SMALL, model->arena_bytes, arena == NULL ? 0 : bytes);
     uint64_t address = (uint64_t)(uintptr_t)arena;
     if ((address & (model->arena_align - 1)) != 0)
-        return ul_check_fail(failure, UL_ARENA_MISALIGNED, model->arena_align,
-                             address & (~address + 1));
+        return ul_fail(failure, UL_ARENA_MISALIGNED, model->arena_align, address & (~address + 1));
     if (model->library == NULL)
         return UL_OK;
     return model->library->init(model->library, arena, ul_run_threads(model, threads), failure);
@@ -416,13 +240,12 @@ static inline enum ul_result ul_run_end_init(const struct ul_model *model, void 
     struct ul_run run;
     memset(&run, 0, sizeof run);
     run.threads = ul_run_threads(model, threads);
-    run.offload = ul_offload_of(model, arena);
-    if (model->offload_bytes != 0 && run.offload == NULL)
-        result = ul_check_fail(failure, UL_OFFLOAD_TOO_SMALL, model->offload_bytes, 0);
-    if (result == UL_OK && model->payload_bytes != 0)
-        result = ul_run_load_sections(model, source, (unsigned char *)arena, failure);
-    if (result == UL_OK)
-        result = ul_run_fill_splats(model, (unsigned char *)arena, failure);
+    if (model->offloading != NULL)
+        run.offload = model->offloading->of(model, arena);
+    if (model->offloading != NULL && run.offload == NULL)
+        result = ul_fail(failure, UL_OFFLOAD_TOO_SMALL, model->offload_bytes, 0);
+    if (result == UL_OK && model->load != NULL)
+        result = model->load(model, source, (unsigned char *)arena, failure);
     if (result == UL_OK) {
         ul_run_clear_kept(model, (unsigned char *)arena);
         if (model->library != NULL && model->library->init_scaled != NULL)
@@ -453,7 +276,8 @@ static inline enum ul_result ul_run_init_with(const struct ul_model *model, void
     if (failure == NULL)
         failure = &unused;
     enum ul_result result = ul_run_begin_init(model, arena, bytes, threads, failure);
-    if (result == UL_OK && (result = ul_offload_attach(model, arena, offload, failure)) != UL_OK)
+    if (result == UL_OK && model->offloading != NULL &&
+        (result = model->offloading->attach(model, arena, offload, failure)) != UL_OK)
         ul_run_done(model, arena);
     if (result == UL_OK)
         result = ul_run_end_init(model, arena, threads, source, failure);
@@ -470,18 +294,9 @@ static inline enum ul_result ul_run_init(const struct ul_model *model, void *are
 /* False for an arena that nobody made ready, or that something else was written to since. */
 static inline int ul_run_is_set_up(const struct ul_model *model, const unsigned char *arena)
 {
-    static const unsigned char none[sizeof model->mark];
+    static const unsigned char none[sizeof model->mark] = {0};
     return ul_run_is_big_endian() || memcmp(model->mark, none, sizeof none) == 0 ||
            memcmp(arena + model->mark_offset_bytes, model->mark, sizeof none) == 0;
-}
-
-/* A value that is offloaded between runs, to a caller. */
-static inline void ul_run_fetch_output(struct ul_run *run, const struct ul_rt_tensor *output,
-                                       void *to)
-{
-    if (ul_offload_move(run->offload, UL_OFFLOAD_LOAD, output->offset_bytes, to,
-                        output->size_bytes) != 0)
-        run->offload_failed = 1;
 }
 
 /* The entry point `number` with `threads` threads (see ul_run_threads). A NULL buffer of a tensor
@@ -499,7 +314,7 @@ static inline enum ul_result ul_run_entry(const struct ul_model *model, uint32_t
     if (failure == NULL)
         failure = &unused;
     memset(failure, 0, sizeof *failure);
-    enum ul_result result = ul_check_buffers(model, entry, inputs, outputs, failure);
+    enum ul_result result = ul_run_check_buffers(model, entry, inputs, outputs, failure);
     if (result != UL_OK)
         return result;
     bool is_nowhere = arena == NULL && model->arena_bytes != 0; /* after a set-up that failed */
@@ -516,9 +331,10 @@ static inline enum ul_result ul_run_entry(const struct ul_model *model, uint32_t
     run.hook = hook;
     run.hook_context = hook_context;
     run.threads = ul_run_threads(model, threads);
-    run.offload = ul_offload_of(model, arena);
-    if (model->offload_bytes != 0 && run.offload == NULL)
-        return ul_check_fail(failure, UL_NOT_READY, 0, 0);
+    if (model->offloading != NULL)
+        run.offload = model->offloading->of(model, arena);
+    if (model->offloading != NULL && run.offload == NULL)
+        return ul_fail(failure, UL_NOT_READY, 0, 0);
     for (uint32_t k = 0; inputs != NULL && k < entry->input_count; k++) {
         uint32_t i = entry->inputs[k];
         const struct ul_rt_tensor *input = &model->inputs[i];
@@ -528,7 +344,7 @@ static inline enum ul_result ul_run_entry(const struct ul_model *model, uint32_t
     if (entry->steps != NULL)
         entry->steps(bytes, &run);
     if (run.offload != NULL)
-        ul_offload_wait(&run, UL_OFFLOAD_ALL);
+        model->offloading->finish(&run);
     if (hook != NULL)
         hook(hook_context, entry->step_end);
     for (uint32_t k = 0; outputs != NULL && k < entry->output_count; k++) {
@@ -536,8 +352,10 @@ static inline enum ul_result ul_run_entry(const struct ul_model *model, uint32_t
         const struct ul_rt_tensor *output = &model->outputs[i];
         if (output->space == UL_SPACE_ARENA && outputs[i] != NULL)
             memcpy(outputs[i], bytes + output->offset_bytes, (size_t)output->size_bytes);
-        else if (output->space == UL_SPACE_OFFLOAD && outputs[i] != NULL)
-            ul_run_fetch_output(&run, output, outputs[i]);
+        else if (output->space == UL_SPACE_OFFLOAD && outputs[i] != NULL &&
+                 model->offloading->load(run.offload, output->offset_bytes, outputs[i],
+                                         output->size_bytes) != 0)
+            run.offload_failed = 1;
     }
     return ul_run_finish(model, &run, failure);
 }

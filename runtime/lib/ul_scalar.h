@@ -1,55 +1,95 @@
 /* SPDX-License-Identifier: 0BSD */
 /*
- * What printed expressions are written with, in C and in CUDA alike: integer arithmetic without
- * undefined behaviour, casts as ONNX wants them, minimum and maximum that keep NaN, packed 4-bit
- * integers. Small floats are in ul_small_float.h, functions such as exp and erf in ul_math.h,
- * random numbers in ul_random.h. What a kernel needs besides, and checked indexes: ul_kernel.h for
- * C, ul_kernel.cuh for CUDA.
+ * What printed expressions are written with, in C and in CUDA alike: how functions are declared,
+ * so that one text of them serves C99, CUDA device code (and the host code beside it) and host C++;
+ * bits, minimum, maximum and remainder of floats; exp, log, tanh, sigmoid, erf and rounding,
+ * written without calls, branches or tables so that a loop over them vectorises: libm's are correct
+ * too, but scalar. Integers are in ul_integer.h, small floats in ul_small_float.h, random numbers
+ * in ul_random.h. What a kernel needs besides, and checked indexes: ul_kernel.h for C,
+ * ul_kernel.cuh for CUDA.
+ *
+ * Method of exp and the like: range reduction, then a polynomial that minimises the largest
+ * relative error (found by linear programming over Chebyshev nodes). The largest errors are what
+ * tests/runtime/math_test.c measures: exp, log, sigmoid, tanh, erf stay below 2.5 units in the last
+ * place where the result is normal. NaN gives NaN; infinities, zeros and subnormals give what C99
+ * Annex F says. errno and the rounding mode are left alone; round-to-nearest is assumed.
+ * Fused multiply-adds, where the compiler makes them, only lower the errors.
  *
  * Invariants: no function has undefined behaviour for any argument, none touches errno or static
- * data. Nothing fails. Pure C99; also CUDA device code and C++17 (ul_function.h).
+ * data. Nothing fails. Functions that printed
+ * expressions call under C's names (sinf, powf, erf, fmod ...) are libm's there, and CUDA's on a
+ * device: without -use_fast_math at most 4 units in the last place for float (powf, tanf, acoshf;
+ * the others 3 or less), 2 for double, fmod and rounding exact, special values as in Annex F
+ * ("Mathematical Functions" in the CUDA C++ Programming Guide). Division and sqrt are IEEE's with
+ * nvcc's defaults (-prec-div=true -prec-sqrt=true -ftz=false), which the exactness of
+ * ul_small_float.h needs too.
  */
 #ifndef UL_SCALAR_H
 #define UL_SCALAR_H
 
-#include "ul_function.h"
-#include "ul_math.h"
-#include "ul_random.h"
-#include "ul_small_float.h"
-
 #include <math.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+/* In front of a small function of a header. */
+#if defined(__CUDACC__)
+#define UL_FUNCTION static inline __host__ __device__
+#else
+#define UL_FUNCTION static inline
+#endif
+
+#if defined(__STDC_VERSION__) && __STDC_VERSION__ >= 199901L
+#define UL_RESTRICT restrict
+#elif defined(__GNUC__) || defined(__CUDACC__)
+#define UL_RESTRICT __restrict__
+#else
+#define UL_RESTRICT
+#endif
+
+#if defined(__GNUC__)
+#define UL_LIKELY(condition) __builtin_expect((condition) != 0, 1)
+#define UL_UNLIKELY(condition) __builtin_expect((condition) != 0, 0)
+#else
+#define UL_LIKELY(condition) ((condition) != 0)
+#define UL_UNLIKELY(condition) ((condition) != 0)
+#endif
+
+/* ---- indexes ---- */
 
 UL_FUNCTION int64_t ul_min(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
 
-UL_FUNCTION int64_t ul_clamp_i64(int64_t value, int64_t low, int64_t high)
+/* ---- bits ---- */
+
+UL_FUNCTION uint32_t ul_f32_bits(float value)
 {
-    return value < low ? low : value > high ? high : value;
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
 }
 
-/* ---- packed integers of 2 and 4 bits ---- */
+UL_FUNCTION float ul_f32_from_bits(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
 
-/* The first of them lies in the lowest bits of a byte. `sign`: the highest bit, 0 where there is no
-   sign. */
-#define UL_FEW(name, bits, sign)                                                                   \
-    UL_FUNCTION int32_t ul_few_part_##name(uint8_t byte, uint32_t part)                            \
-    {                                                                                              \
-        return (int32_t)((((uint32_t)byte >> (bits)*part) & ((1u << (bits)) - 1u)) ^ (sign)) -     \
-               (int32_t)(sign);                                                                    \
-    }                                                                                              \
-    UL_FUNCTION int32_t ul_few_##name(const uint8_t *from, int64_t at)                             \
-    {                                                                                              \
-        return ul_few_part_##name(from[at / (8 / (bits))], (uint32_t)(at % (8 / (bits))));         \
-    }
-UL_FEW(i2, 2, 2u)
-UL_FEW(u2, 2, 0u)
-UL_FEW(i4, 4, 8u)
-UL_FEW(u4, 4, 0u)
+UL_FUNCTION uint64_t ul_f64_bits(double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+UL_FUNCTION double ul_f64_from_bits(uint64_t bits)
+{
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
 
 /* ---- minimum and maximum ---- */
 
@@ -79,160 +119,6 @@ UL_FUNCTION double ul_min_f64(double a, double b)
     return a != a ? a : smaller;
 }
 
-/* ---- integers ---- */
-
-/*
- * For each type: div (towards zero, as ONNX Div), floor_div, mod (sign of the divisor, as ONNX Mod
- * with fmod=0 and Python's %), fmod (sign of the dividend, as C's %), abs, neg, add, sub, mul (all
- * wrap), min, max, pow (exponent by squaring, wraps; a negative exponent gives 0 but for base 1 and
- * -1), shl and shr (0 when all bits leave; of i64 shr alone, which rounds down). A zero divisor
- * gives 0, as numpy does.
- */
-#define UL_INTEGER_COMMON(tag, type, wide)                                                         \
-    UL_FUNCTION type ul_add_##tag(type a, type b)                                                  \
-    {                                                                                              \
-        return (type)((wide)a + (wide)b);                                                          \
-    }                                                                                              \
-    UL_FUNCTION type ul_sub_##tag(type a, type b)                                                  \
-    {                                                                                              \
-        return (type)((wide)a - (wide)b);                                                          \
-    }                                                                                              \
-    UL_FUNCTION type ul_mul_##tag(type a, type b)                                                  \
-    {                                                                                              \
-        return (type)((wide)a * (wide)b);                                                          \
-    }                                                                                              \
-    UL_FUNCTION type ul_min_##tag(type a, type b)                                                  \
-    {                                                                                              \
-        return a < b ? a : b;                                                                      \
-    }                                                                                              \
-    UL_FUNCTION type ul_max_##tag(type a, type b)                                                  \
-    {                                                                                              \
-        return a > b ? a : b;                                                                      \
-    }                                                                                              \
-    UL_FUNCTION type ul_ipow_##tag(type base, uint64_t exponent)                                   \
-    {                                                                                              \
-        wide result = 1, square = (wide)base;                                                      \
-        for (; exponent != 0; exponent >>= 1, square = (wide)(square * square))                    \
-            if ((exponent & 1u) != 0)                                                              \
-                result = (wide)(result * square);                                                  \
-        return (type)result;                                                                       \
-    }
-
-#define UL_INTEGER_SIGNED(tag, type, wide)                                                         \
-    UL_INTEGER_COMMON(tag, type, wide)                                                             \
-    UL_FUNCTION type ul_neg_##tag(type a)                                                          \
-    {                                                                                              \
-        return (type)((wide)0 - (wide)a);                                                          \
-    }                                                                                              \
-    UL_FUNCTION type ul_abs_##tag(type a)                                                          \
-    {                                                                                              \
-        return a < 0 ? ul_neg_##tag(a) : a;                                                        \
-    }                                                                                              \
-    UL_FUNCTION type ul_div_##tag(type a, type b)                                                  \
-    {                                                                                              \
-        if (b == 0)                                                                                \
-            return 0;                                                                              \
-        if (b == -1)                                                                               \
-            return ul_neg_##tag(a);                                                                \
-        return (type)(a / b);                                                                      \
-    }                                                                                              \
-    UL_FUNCTION type ul_fmod_##tag(type a, type b)                                                 \
-    {                                                                                              \
-        if (b == 0 || b == -1)                                                                     \
-            return 0;                                                                              \
-        return (type)(a % b);                                                                      \
-    }                                                                                              \
-    UL_FUNCTION type ul_mod_##tag(type a, type b)                                                  \
-    {                                                                                              \
-        type rest = ul_fmod_##tag(a, b);                                                           \
-        if (rest != 0 && (rest < 0) != (b < 0))                                                    \
-            return (type)(rest + b);                                                               \
-        return rest;                                                                               \
-    }                                                                                              \
-    UL_FUNCTION type ul_floor_div_##tag(type a, type b)                                            \
-    {                                                                                              \
-        type rest = ul_fmod_##tag(a, b);                                                           \
-        type quotient = ul_div_##tag(a, b);                                                        \
-        if (rest != 0 && (rest < 0) != (b < 0))                                                    \
-            return (type)(quotient - 1);                                                           \
-        return quotient;                                                                           \
-    }                                                                                              \
-    UL_FUNCTION type ul_pow_##tag(type base, int64_t exponent)                                     \
-    {                                                                                              \
-        if (exponent >= 0)                                                                         \
-            return ul_ipow_##tag(base, (uint64_t)exponent);                                        \
-        return base == 1 || base == -1 ? ul_ipow_##tag(base, (uint64_t)exponent & 1u) : (type)0;   \
-    }
-
-/* Rounds down; C leaves a shift of negative numbers to the compiler. */
-#define UL_INTEGER_SHIFT(tag, type)                                                                \
-    UL_FUNCTION type ul_shr_##tag(type a, uint64_t count)                                          \
-    {                                                                                              \
-        if (count >= sizeof(type) * 8)                                                             \
-            return 0;                                                                              \
-        return (type)(a < 0 ? ~(~a >> count) : a >> count);                                        \
-    }
-
-#define UL_INTEGER_UNSIGNED(tag, type, wide)                                                       \
-    UL_INTEGER_COMMON(tag, type, wide)                                                             \
-    UL_FUNCTION type ul_neg_##tag(type a)                                                          \
-    {                                                                                              \
-        return (type)((wide)0 - (wide)a);                                                          \
-    }                                                                                              \
-    UL_FUNCTION type ul_abs_##tag(type a)                                                          \
-    {                                                                                              \
-        return a;                                                                                  \
-    }                                                                                              \
-    UL_FUNCTION type ul_div_##tag(type a, type b)                                                  \
-    {                                                                                              \
-        if (b == 0)                                                                                \
-            return 0;                                                                              \
-        return (type)(a / b);                                                                      \
-    }                                                                                              \
-    UL_FUNCTION type ul_floor_div_##tag(type a, type b)                                            \
-    {                                                                                              \
-        return ul_div_##tag(a, b);                                                                 \
-    }                                                                                              \
-    UL_FUNCTION type ul_fmod_##tag(type a, type b)                                                 \
-    {                                                                                              \
-        if (b == 0)                                                                                \
-            return 0;                                                                              \
-        return (type)(a % b);                                                                      \
-    }                                                                                              \
-    UL_FUNCTION type ul_mod_##tag(type a, type b)                                                  \
-    {                                                                                              \
-        return ul_fmod_##tag(a, b);                                                                \
-    }                                                                                              \
-    UL_FUNCTION type ul_pow_##tag(type base, int64_t exponent)                                     \
-    {                                                                                              \
-        if (exponent >= 0)                                                                         \
-            return ul_ipow_##tag(base, (uint64_t)exponent);                                        \
-        return base == 1 ? (type)1 : (type)0;                                                      \
-    }                                                                                              \
-    UL_FUNCTION type ul_shl_##tag(type a, uint64_t count)                                          \
-    {                                                                                              \
-        if (count >= sizeof(type) * 8)                                                             \
-            return 0;                                                                              \
-        return (type)((wide)a << count);                                                           \
-    }                                                                                              \
-    UL_FUNCTION type ul_shr_##tag(type a, uint64_t count)                                          \
-    {                                                                                              \
-        if (count >= sizeof(type) * 8)                                                             \
-            return 0;                                                                              \
-        return (type)(a >> count);                                                                 \
-    }
-
-/* The arithmetic is done in unsigned types at least as wide as int, so that it wraps. */
-UL_INTEGER_SIGNED(i8, int8_t, uint32_t)
-UL_INTEGER_SIGNED(i16, int16_t, uint32_t)
-UL_INTEGER_SIGNED(i32, int32_t, uint32_t)
-UL_INTEGER_SIGNED(i64, int64_t, uint64_t)
-UL_INTEGER_SHIFT(i64, int64_t)
-UL_INTEGER_UNSIGNED(u8, uint8_t, uint32_t)
-UL_INTEGER_UNSIGNED(u16, uint16_t, uint32_t)
-UL_INTEGER_UNSIGNED(u32, uint32_t, uint32_t)
-UL_INTEGER_UNSIGNED(u64, uint64_t, uint64_t)
-
 /* ---- floating-point remainders ---- */
 
 /* Sign of the divisor (ONNX Mod with fmod=0 on floats; numpy.mod). */
@@ -252,82 +138,118 @@ UL_FUNCTION double ul_mod_f64(double a, double b)
     return (rest < 0.0) != (b < 0.0) ? rest + b : rest;
 }
 
-/* ---- casts ---- */
+/* ---- functions ---- */
 
-/* Floats to integers: towards zero; too large values become the nearest end of the type, NaN 0. The
-   bounds are powers of two, so they are exact in float as in double. */
-#define UL_CAST(tag, type, low, low_value, above, high_value)                                      \
-    UL_FUNCTION type ul_f64_to_##tag(double value)                                                 \
-    {                                                                                              \
-        if (!(value > (low)-1.0))                                                                  \
-            return value != value ? (type)0 : (low_value);                                         \
-        return value >= (above) ? (high_value) : (type)value;                                      \
-    }                                                                                              \
-    UL_FUNCTION type ul_f32_to_##tag(float value)                                                  \
-    {                                                                                              \
-        return ul_f64_to_##tag((double)value);                                                     \
-    }
-
-UL_CAST(i8, int8_t, -0x1p7, INT8_MIN, 0x1p7, INT8_MAX)
-UL_CAST(i16, int16_t, -0x1p15, INT16_MIN, 0x1p15, INT16_MAX)
-UL_CAST(i32, int32_t, -0x1p31, INT32_MIN, 0x1p31, INT32_MAX)
-UL_CAST(u8, uint8_t, 0.0, 0, 0x1p8, UINT8_MAX)
-UL_CAST(u16, uint16_t, 0.0, 0, 0x1p16, UINT16_MAX)
-UL_CAST(u32, uint32_t, 0.0, 0, 0x1p32, UINT32_MAX)
-UL_CAST(u64, uint64_t, 0.0, 0, 0x1p64, UINT64_MAX)
-UL_CAST(i64, int64_t, -0x1p63, INT64_MIN, 0x1p63, INT64_MAX)
-
-UL_FUNCTION uint8_t ul_f32_to_bool(float value)
+/* To an integral value, ties to even (ONNX Round, QuantizeLinear). Adding 2^23 leaves no room for a
+   fraction; larger values have none. */
+UL_FUNCTION float ul_round_even_f32(float x)
 {
-    return value != 0.0f;
+    float magnitude = fabsf(x);
+    float rounded = (magnitude + 8388608.0f) - 8388608.0f;
+    return copysignf(magnitude < 8388608.0f ? rounded : magnitude, x);
 }
 
-UL_FUNCTION uint8_t ul_f64_to_bool(double value)
+UL_FUNCTION double ul_round_even_f64(double x)
 {
-    return value != 0.0;
+    double magnitude = fabs(x);
+    double rounded = (magnitude + 4503599627370496.0) - 4503599627370496.0;
+    return copysign(magnitude < 4503599627370496.0 ? rounded : magnitude, x);
 }
 
-/* x rounded to the nearest whole number, ties to even, and within [low, high]; NaN counts as 0. The
-   bounds are whole numbers of at most 2^22, low the smaller: then the bits of the sum with 1.5 *
-   2^23 are the number, and a loop of these is one of vectors. Bits of sums are in the order of the
-   sums, as signed integers, whose minimum and maximum every vector unit has; of floats a compiler
-   would have to keep NaN and -0. */
-UL_FUNCTION int32_t ul_quantize_f32(float x, float low, float high)
+/* x = n ln 2 + r with |r| <= ln 2 / 2; exp(x) = 2^n exp(r). 2^n is applied in two halves, so that
+   results near the ends of the range are rounded once. */
+UL_FUNCTION float ul_exp_f32(float x)
 {
-    const int32_t least = (int32_t)ul_f32_bits(low + 12582912.0f);
-    const int32_t most = (int32_t)ul_f32_bits(high + 12582912.0f);
-    const uint32_t is_number = x == x; /* a condition here would be a branch in front of the sum */
-    const float number = ul_f32_from_bits(ul_f32_bits(x) & (0u - is_number));
-    int32_t sum = (int32_t)ul_f32_bits(number + 12582912.0f);
-    sum = sum < least ? least : sum;
-    sum = sum > most ? most : sum;
-    return sum - 0x4b400000;
+    float bounded = x > 89.0f ? 89.0f : x;
+    bounded = bounded < -104.0f ? -104.0f : bounded;
+    float shifted = bounded * 1.44269504f + 12582912.0f; /* n in the low bits of 1.5 * 2^23 */
+    float n = shifted - 12582912.0f;
+    float r = (bounded - n * 0.693359375f) - n * -2.12194440e-4f;
+    float p = 1.381458016e-03f;
+    p = p * r + 8.368724957e-03f;
+    p = p * r + 4.166838899e-02f;
+    p = p * r + 1.666652113e-01f;
+    p = p * r + 4.999999404e-01f;
+    p = (p * (r * r) + r) + 1.0f;
+    uint32_t power = ul_f32_bits(shifted) - (0x4b400000u - 254); /* n + 254 */
+    uint32_t half = power >> 1;
+    float low = ul_f32_from_bits(half << 23);
+    float high = ul_f32_from_bits((power - half) << 23);
+    return p * low * high; /* of NaN, NaN: it passed both bounds */
 }
 
-/* An integer into the range of a narrower one, as quantisation wants it. */
-UL_FUNCTION int8_t ul_saturate_i8(int64_t value)
+/* x = 2^n m with m in [sqrt(1/2), sqrt(2)); log(x) = n ln 2 + log(m). */
+UL_FUNCTION float ul_log_f32(float x)
 {
-    return (int8_t)ul_clamp_i64(value, INT8_MIN, INT8_MAX);
+    int small = x < 1.17549435e-38f;
+    float scaled = small ? x * 8388608.0f : x;
+    uint32_t bits = ul_f32_bits(scaled) - 0x3f3504f3u; /* sqrt(1/2) */
+    int32_t power = (int32_t)(bits & 0xff800000u) / 8388608 - (small ? 23 : 0);
+    float f = ul_f32_from_bits((bits & 0x007fffffu) + 0x3f3504f3u) - 1.0f;
+    float n = (float)power;
+    float square = f * f;
+    float p = 6.746633351e-02f;
+    p = p * f + -1.167564541e-01f;
+    p = p * f + 1.188816205e-01f;
+    p = p * f + -1.240558997e-01f;
+    p = p * f + 1.421955228e-01f;
+    p = p * f + -1.666799635e-01f;
+    p = p * f + 2.000211924e-01f;
+    p = p * f + -2.500000894e-01f;
+    p = p * f + 3.333331347e-01f;
+    p = p * (square * f) + n * -2.12194440e-4f;
+    float result = ((p - 0.5f * square) + f) + n * 0.693359375f;
+    result = x > 3.4028234e38f ? x : result;
+    result = x == 0.0f ? -HUGE_VALF : result;
+    return x < 0.0f ? ul_f32_from_bits(0x7fc00000u) : x != x ? x : result;
 }
 
-UL_FUNCTION uint8_t ul_saturate_u8(int64_t value)
+UL_FUNCTION float ul_sigmoid_f32(float x)
 {
-    return (uint8_t)ul_clamp_i64(value, 0, UINT8_MAX);
+    /* exp of the negative magnitude never overflows; the small side keeps its relative error. */
+    float e = ul_exp_f32(-fabsf(x));
+    float top = x < 0.0f ? e : 1.0f;
+    return top / (1.0f + e);
 }
 
-UL_FUNCTION int16_t ul_saturate_i16(int64_t value)
+UL_FUNCTION float ul_tanh_f32(float x)
 {
-    return (int16_t)ul_clamp_i64(value, INT16_MIN, INT16_MAX);
+    float magnitude = fabsf(x);
+    float square = x * x;
+    float p = -5.704991054e-03f;
+    p = p * square + 2.063909173e-02f;
+    p = p * square + -5.373971537e-02f;
+    p = p * square + 1.333144158e-01f;
+    p = p * square + -3.333328068e-01f;
+    float near = p * square * magnitude + magnitude;
+    float e = ul_exp_f32(-2.0f * magnitude);
+    float far = (1.0f - e) / (1.0f + e);
+    return copysignf(magnitude < 0.625f ? near : far, x);
 }
 
-UL_FUNCTION uint16_t ul_saturate_u16(int64_t value)
+/* Near 0 an odd polynomial; further out 1 - exp(-|x| P(|x|)), where P approximates
+   -log(erfc(x)) / x on [0.875, 3.95]; beyond that the result rounds to 1. */
+UL_FUNCTION float ul_erf_f32(float x)
 {
-    return (uint16_t)ul_clamp_i64(value, 0, UINT16_MAX);
-}
-
-UL_FUNCTION int32_t ul_saturate_i32(int64_t value)
-{
-    return (int32_t)ul_clamp_i64(value, INT32_MIN, INT32_MAX);
+    float magnitude = fabsf(x);
+    float square = x * x;
+    float near = -6.203256198e-04f;
+    near = near * square + 5.032181274e-03f;
+    near = near * square + -2.679146267e-02f;
+    near = near * square + 1.128245518e-01f;
+    near = near * square + -3.761255145e-01f;
+    near = near * square + 1.283791512e-01f;
+    near = near * magnitude + magnitude;
+    float t = magnitude > 3.95f ? 3.95f : magnitude;
+    float p = -2.152247616e-04f;
+    p = p * t + 3.225122113e-03f;
+    p = p * t + -2.292237803e-02f;
+    p = p * t + 1.053120866e-01f;
+    p = p * t + 6.356804371e-01f;
+    p = p * t + 1.128525496e+00f;
+    float far = 1.0f - ul_exp_f32(-t * p);
+    float result = magnitude < 0.875f ? near : far;
+    return x != x ? x : copysignf(result, x);
 }
 
 #endif

@@ -4,7 +4,7 @@
  * 8-bit formats of ONNX, E2M1 and E8M0. Conversions to float are exact; conversions from float or
  * double round to nearest, ties to even, once. NaN stays NaN, subnormals are kept. The functions
  * are free of branches or short, so that compilers vectorise them. Nothing fails. Pure C99; also
- * CUDA device code and C++17 (ul_function.h); a device converts 16 bits by its instructions, which
+ * CUDA device code and C++17 (ul_scalar.h); a device converts 16 bits by its instructions, which
  * give the same but for the bits of a NaN.
  *
  * Formats: IEEE 754-2019 binary16; bfloat16 = the upper half of a float; "FP8 Formats for Deep
@@ -15,7 +15,7 @@
 #ifndef UL_SMALL_FLOAT_H
 #define UL_SMALL_FLOAT_H
 
-#include "ul_function.h"
+#include "ul_scalar.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -24,34 +24,6 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #endif
-
-UL_FUNCTION uint32_t ul_f32_bits(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-UL_FUNCTION float ul_f32_from_bits(uint32_t bits)
-{
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-UL_FUNCTION uint64_t ul_f64_bits(double value)
-{
-    uint64_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-UL_FUNCTION double ul_f64_from_bits(uint64_t bits)
-{
-    double value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
 
 /* double -> float, rounded to odd: a later rounding to a format of at most 22 bits of precision
    then gives what one direct rounding would give (Boldo and Melquiond, 2008). */

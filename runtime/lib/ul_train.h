@@ -10,21 +10,19 @@
  *         ul_train_step(&model_model, arena, &trainer, inputs, outputs, &failure);
  *     ul_train_save(&model_model, arena, &trainer, write, file, &failure);
  *
- * `place` is the arena, or the context of a model on a device (ul_device.h). Invariants: nothing is
- * allocated, nothing static is written; steps are a function of trainer, arena and inputs alone, so
- * a trainer that was saved and loaded goes on as if it had never stopped, bit for bit. Rates and
- * corrections are computed in double, whatever the model's type is.
- * Ownership: the caller owns the trainer, the arena and every buffer. Failures: see enum ul_result.
- * Pure C99.
+ * `place` is the arena, or the context of a model on a device (ul_train_device.h). Invariants:
+ * nothing is allocated, nothing static is written; steps are a function of trainer, arena and
+ * inputs alone, so a trainer that was saved and loaded goes on as if it had never stopped, bit for
+ * bit. Rates and corrections are computed in double, whatever the model's type is. Ownership: the
+ * caller owns the trainer, the arena and every buffer. Failures: see enum ul_result. Pure C99.
  */
 #ifndef UL_TRAIN_H
 #define UL_TRAIN_H
 
-#include "ul_device.h"
-#include "ul_hash.h"
 #include "ul_model.h"
 #include "ul_random.h"
 #include "ul_run.h"
+#include "ul_weights.h"
 
 #include <math.h>
 #include <string.h>
@@ -137,17 +135,32 @@ static inline uint64_t ul_train_shuffled(uint64_t seed, uint64_t epoch, uint64_t
     return at;
 }
 
-/* ---- a step ---- */
+/* ---- how the host enters a model, and reaches what lies in its arena ---- */
 
 static inline enum ul_result ul_train_enter(const struct ul_model *model, uint32_t entry,
                                             void *place, const void *const *inputs,
                                             void *const *outputs, struct ul_failure *failure)
 {
-    if (model->device != NULL)
-        return model->device->functions->run((struct ul_context *)place, entry, inputs, outputs,
-                                             NULL, NULL, failure);
     return ul_run_entry(model, entry, place, 0, inputs, outputs, NULL, NULL, failure);
 }
+
+static inline enum ul_result ul_train_reach(const struct ul_model *model, void *place,
+                                            enum ul_direction direction, enum ul_space space,
+                                            uint64_t offset_bytes, void *bytes, uint64_t size_bytes,
+                                            struct ul_failure *failure)
+{
+    const struct ul_offloading *offloading = model->offloading;
+    unsigned char *there = (unsigned char *)place + offset_bytes;
+    bool saves = direction == UL_OFFLOAD_SAVE;
+    if (space != UL_SPACE_OFFLOAD)
+        memcpy(saves ? there : bytes, saves ? bytes : there, (size_t)size_bytes);
+    else if ((saves ? offloading->save : offloading->load)(offloading->of(model, place),
+                                                           offset_bytes, bytes, size_bytes) != 0)
+        return ul_fail(failure, UL_OFFLOAD_FAILED, size_bytes, 0);
+    return UL_OK;
+}
+
+/* ---- a step ---- */
 
 #define UL_TRAIN_INPUT_LIMIT 64
 
@@ -160,11 +173,11 @@ static inline enum ul_result ul_train_enter_step(const struct ul_model *model, u
 {
     const void *all[UL_TRAIN_INPUT_LIMIT] = {NULL};
     if (model->input_count > UL_TRAIN_INPUT_LIMIT)
-        return ul_check_tensor(failure, UL_INPUT_MISSING, UL_TRAIN_INPUT_LIMIT, 0);
+        return ul_run_fail_tensor(failure, UL_INPUT_MISSING, UL_TRAIN_INPUT_LIMIT, 0);
     for (uint32_t i = 0; inputs != NULL && i < model->input_count; i++)
         all[i] = inputs[i];
     all[model->training->step] = values;
-    return ul_train_enter(model, entry, place, all, outputs, failure);
+    return model->training->enter(model, entry, place, all, outputs, failure);
 }
 
 /* One run on one (micro-)batch, the last of which updates. `inputs` are the run's, by number; that
@@ -212,32 +225,10 @@ static inline enum ul_result ul_train_move(const struct ul_model *model, void *p
                                            void *bytes, uint64_t size_bytes,
                                            struct ul_failure *failure)
 {
-    uint64_t offset_bytes = parameter->offset_bytes + at;
-    bool is_offloaded = parameter->space == UL_SPACE_OFFLOAD;
-    unsigned char *beside = NULL;
-    struct ul_offload memory;
-    const struct ul_offload *from = &memory;
     if (place == NULL) /* after a set-up that failed */
-        return ul_check_fail(failure, UL_NOT_READY, 0, 0);
-    if (model->device != NULL && !is_offloaded && direction == UL_OFFLOAD_LOAD)
-        return model->device->functions->read((struct ul_context *)place, (int64_t)offset_bytes,
-                                              bytes, size_bytes, failure);
-    if (model->device != NULL && !is_offloaded)
-        return model->device->functions->write((struct ul_context *)place, (int64_t)offset_bytes,
-                                               bytes, size_bytes, failure);
-    if (model->device != NULL) {
-        beside = model->device->functions->offload((struct ul_context *)place);
-        if (beside == NULL)
-            return ul_check_fail(failure, UL_OFFLOAD_FAILED, size_bytes, 0);
-        ul_offload_memory(&memory, beside, model->offload_bytes);
-    } else if (is_offloaded) {
-        from = ul_offload_of(model, place);
-    } else {
-        ul_offload_memory(&memory, place, model->arena_bytes);
-    }
-    if (ul_offload_move(from, direction, offset_bytes, bytes, size_bytes) != 0)
-        return ul_check_fail(failure, UL_OFFLOAD_FAILED, size_bytes, 0);
-    return UL_OK;
+        return ul_fail(failure, UL_NOT_READY, 0, 0);
+    return model->training->move(model, place, direction, parameter->space,
+                                 parameter->offset_bytes + at, bytes, size_bytes, failure);
 }
 
 static inline bool ul_train_has_scale(const struct ul_rt_training *training)
@@ -346,7 +337,7 @@ static inline enum ul_result ul_train_save_one(const struct ul_model *model, voi
             ul_run_swap(piece, size, ul_train_element_bytes(parameter));
         ul_hash_add(hash, piece, (size_t)size);
         if (write(context, offset_bytes + at, piece, size) != 0)
-            return ul_check_fail(failure, UL_CHECKPOINT_UNWRITTEN, parameter->size_bytes, at);
+            return ul_fail(failure, UL_CHECKPOINT_UNWRITTEN, parameter->size_bytes, at);
     }
     return UL_OK;
 }
@@ -397,7 +388,7 @@ static inline enum ul_result ul_train_save(const struct ul_model *model, void *p
     }
     ul_train_put_head(model, trainer, &hash, head);
     if (write(context, 0, head, sizeof head) != 0)
-        return ul_check_fail(failure, UL_CHECKPOINT_UNWRITTEN, sizeof head, 0);
+        return ul_fail(failure, UL_CHECKPOINT_UNWRITTEN, sizeof head, 0);
     return UL_OK;
 }
 
@@ -415,7 +406,7 @@ static inline enum ul_result ul_train_load_all(const struct ul_model *model, voi
             uint64_t left = parameter->size_bytes - at;
             uint64_t size = left < sizeof piece ? left : sizeof piece;
             if (read(context, offset_bytes + at, piece, size) != 0)
-                return ul_check_fail(failure, UL_CHECKPOINT_UNREADABLE, parameter->size_bytes, at);
+                return ul_fail(failure, UL_CHECKPOINT_UNREADABLE, parameter->size_bytes, at);
             ul_hash_add(hash, piece, (size_t)size);
             if (ul_run_is_big_endian())
                 ul_run_swap(piece, size, ul_train_element_bytes(parameter));
@@ -443,19 +434,19 @@ static inline enum ul_result ul_train_load(const struct ul_model *model, void *p
         failure = &unused;
     memset(failure, 0, sizeof *failure);
     if (read(context, 0, head, sizeof head) != 0)
-        return ul_check_fail(failure, UL_CHECKPOINT_UNREADABLE, sizeof head, 0);
+        return ul_fail(failure, UL_CHECKPOINT_UNREADABLE, sizeof head, 0);
     uint64_t version_and_size = UL_TRAIN_VERSION | (uint64_t)UL_TRAIN_HEAD_BYTES << 32;
     if (memcmp(head, UL_TRAIN_MAGIC, 8) != 0 || ul_hash_word(head + 8) != version_and_size)
-        return ul_check_fail(failure, UL_CHECKPOINT_INVALID, 0, 0);
+        return ul_fail(failure, UL_CHECKPOINT_INVALID, 0, 0);
     if (ul_hash_word(head + 16) != ul_train_kind(model) ||
         ul_hash_word(head + 48) != ul_train_bytes(model))
-        return ul_check_fail(failure, UL_CHECKPOINT_OTHER, ul_train_bytes(model),
-                             ul_hash_word(head + 48));
+        return ul_fail(failure, UL_CHECKPOINT_OTHER, ul_train_bytes(model),
+                       ul_hash_word(head + 48));
     ul_hash_init(&hash);
     enum ul_result result = ul_train_load_all(model, NULL, read, context, &hash, failure);
     ul_hash_add(&hash, head, sizeof head - 8);
     if (result == UL_OK && ul_hash_get(&hash) != ul_hash_word(head + 56))
-        result = ul_check_fail(failure, UL_CHECKPOINT_INVALID, 0, 0);
+        result = ul_fail(failure, UL_CHECKPOINT_INVALID, 0, 0);
     if (result == UL_OK)
         result = ul_train_load_all(model, place, read, context, &hash, failure);
     if (result != UL_OK)

@@ -36,8 +36,6 @@
 
 #include "ul_call.h"
 
-#define UL_WINOGRAD_NAME "ullage winograd_2x3"
-
 enum {
     UL_WINOGRAD_POINTS = 16, /* products of a tile: the 4x4 patch of the source */
     UL_WINOGRAD_LANES = 16,  /* panel_cols are a multiple, on every machine */
@@ -180,12 +178,6 @@ static inline void ul_winograd_weight(float u[16], const float g[9])
         u[4 * y + 2] = (float)(0.5 * (a - b + c));
         u[4 * y + 3] = (float)c;
     }
-}
-
-/* Whether the plan gave the call to this method. */
-static inline int ul_winograd_is(const struct ul_call *call)
-{
-    return call->implementation != NULL && strcmp(call->implementation, UL_WINOGRAD_NAME) == 0;
 }
 
 /* ---- ul_winograd.c ---- */

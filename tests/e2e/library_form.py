@@ -4,7 +4,9 @@
 
     library_form.py ULLAGE [--target c|cpu|cuda] [--within]
 
-The folder has the files that its sources include and no others, named by --prefix. It is built and
+The folder has the files that its sources include and no others, named by --prefix: of digits on
+target c those of DIGITS_C, of every model what the compiler opens; no generated source includes a
+header that it could do without. It is built and
 installed by make and by CMake; what is installed is moved, and then found by find_package and by
 pkg-config for a program in C++ (shared_library.cc), linked with the shared and the static library.
 gcc takes from the source what another compiler must be told: code is the same with the flag and
@@ -24,6 +26,30 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 DIGITS = os.path.join(HERE, "..", "..", "models", "digits")
 FORM = {"CMakeLists.txt", "LICENSE", "Makefile", "digits-config.cmake", "digits.c", "digits.h", "digits.pc",
         "library.c", "weights.S", "weights.bin"}  # fmt: skip
+# Of digits on target c, beside FORM: the model's description; entry points; kernels and their floats,
+# products; weights; what library.c answers.
+DIGITS_C = {"ul_model.h", "ul_run.h", "ul_kernel.h", "ul_scalar.h", "ul_contract.h", "ul_weights.h", "ul_binding.h"}
+# Models, how they are compiled, and what they have that digits has not.
+OTHERS = [
+    (["digits.onnx", "--target", "c", "--weights", "rom"], set(), {"ul_weights.h"}),
+    (["digits.onnx", "--target", "c", "--quantize", "int8"], {"ul_contract_int.h", "ul_int_vector.h", "ul_integer.h"}, set()),
+    (["digits.onnx", "--target", "c", "--precision", "fp16"], {"ul_small_float.h"}, set()),
+    (["digits.onnx", "--target", "c", "--train", "--loss", "output:y", "--optimizer", "adam"],
+     {"ul_train.h", "ul_binding_train.h", "ul_random.h", "ul_integer.h"}, set()),
+    (["digits.onnx", "--target", "cpu", "--conv", "direct"],
+     {"ul_call.h", "ul_library.h", "ul_dnnl_desc.h", "ul_pack.h"}, {"ul_contract.h"}),
+]  # fmt: skip
+# Of digits on target c, beside FORM: the model's description; its runs; kernels and their floats; their
+# products; weights that are loaded; what library.c answers.
+DIGITS_C = {"ul_model.h", "ul_run.h", "ul_kernel.h", "ul_scalar.h", "ul_contract.h", "ul_weights.h", "ul_binding.h"}
+# Models, how they are compiled for target c, and what they have more than digits, or do without.
+OTHERS = [
+    ("digits", "--weights rom", set(), {"ul_weights.h"}),
+    ("digits", "--precision fp16", {"ul_small_float.h"}, set()),
+    ("digits", "--quantize int8:*", {"ul_integer.h", "ul_small_float.h"}, set()),
+    ("untrained", "--train --train-mode --loss softmax-cross-entropy --output /fc/Gemm_output_0",
+     {"ul_train.h", "ul_binding_train.h", "ul_random.h", "ul_integer.h"}, set()),
+]  # fmt: skip
 PROJECT = """cmake_minimum_required(VERSION 3.18)
 project(caller LANGUAGES CXX)
 find_package(digits REQUIRED)
@@ -51,10 +77,14 @@ def read(path):
         return file.read()
 
 
-def check_files(folder, target):
-    """All that is included, and nothing else."""
-    names = set(os.listdir(folder))
-    sources = sorted(name for name in names if name.endswith((".c", ".cu")))
+def opened(folder, sources, *flags):
+    """The files of the folder that a compiler opens."""
+    rules = run(["gcc", "-std=c99", "-MM", *flags, *sources], folder)
+    return {name for name in re.findall(r"[\w./-]+\.\w+", rules) if not name.endswith(".o")}
+
+
+def included(folder, sources):
+    """The same by the text, for want of a compiler."""
     seen, todo = set(), list(sources)
     while todo:
         name = todo.pop()
@@ -62,12 +92,46 @@ def check_files(folder, target):
         text = read(os.path.join(folder, name)).decode()
         todo += [other for other in re.findall(r'^#include "(\w+\.\w+)"', text, re.M)
                  if other not in seen and not other.startswith("ul_emulate")]  # of tests/cuda_emulation
+    return seen
+
+
+def check_files(folder, target):
+    """All that is opened, and nothing else."""
+    names = set(os.listdir(folder))
+    sources = sorted(name for name in names if name.endswith((".c", ".cu")))
+    seen = included(folder, sources) if target == "cuda" else opened(folder, sources)
     runtime = {name for name in names if name.startswith("ul_")}
     expect(f"files {names ^ (FORM | runtime)}", names ^ (FORM | runtime) == ({"kernels.cu"} if target == "cuda" else set()))
     expect(f"not included {runtime - seen}, not there {seen - names}", runtime <= seen <= names)
+    expect(f"of digits {runtime ^ DIGITS_C}", target != "c" or runtime == DIGITS_C)
     expect("a licence in each", all(b"SPDX-License-Identifier: 0BSD" in read(os.path.join(folder, name))
                                     for name in names - {"LICENSE", "weights.bin"}))  # fmt: skip
     print(f"{target}: {len(names)} files")
+
+
+def check_includes(folder):
+    """Without any of its lines a generated source does not compile, or opens the header all the same."""
+    for name in ("digits.c", "library.c"):
+        text = read(os.path.join(folder, name)).decode()
+        for line, header in re.findall(r'^(#include "(ul_\w+\.h)"\n)', text, re.M):
+            with open(os.path.join(folder, "less.c"), "w", encoding="ascii") as file:
+                file.write(text.replace(line, ""))
+            command = ["gcc", "-std=c99", "-fsyntax-only", "-Werror=implicit-function-declaration", "less.c"]
+            does = subprocess.run(command, cwd=folder, capture_output=True, check=False).returncode == 0
+            expect(f"{name} includes {header} for nothing", not does or header in opened(folder, ["less.c"]))
+    os.remove(os.path.join(folder, "less.c"))
+
+
+def check_others(ullage, work):
+    for model, options, more, less in OTHERS:
+        folder = os.path.join(work, "other_model")
+        run([ullage, "compile", os.path.join(DIGITS, f"{model}.onnx"), "--target", "c", "--dim", "N=4", *options.split(),
+             "--library", "--emit", folder], work)  # fmt: skip
+        runtime = {name for name in os.listdir(folder) if name.startswith("ul_")}
+        expect(f"{options}: {sorted(runtime)}", runtime == (DIGITS_C | more) - less)
+        sources = [name for name in os.listdir(folder) if name.endswith(".c")]
+        expect(f"{options}: not opened", runtime <= opened(folder, sources))
+        shutil.rmtree(folder)
 
 
 def check_aliasing(folder):
@@ -188,6 +252,9 @@ def check(ullage, target, within, work):
         check_device(caller, folder)
         return
     check_aliasing(folder)
+    check_includes(folder)
+    if target == "c":
+        check_others(ullage, work)
     scores = check_make(caller, folder, os.path.join(work, "opt"))
     check_cmake(caller, folder, os.path.join(work, "other"), scores)
     if within:

@@ -14,6 +14,7 @@
 #include "ul_dnnl_desc.h"
 #include "ul_library.h"
 #include "ul_pack.h"
+#include "ul_posts.h"
 
 #include "test.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The functions of ul_math.h against libm's double ones: the largest error in units in the last
+/* The functions of ul_scalar.h against libm's double ones: the largest error in units in the last
    place, and the special values. Every 257th float; with "more", every 7th (a minute or two). */
-#include "ul_math.h"
+#include "ul_scalar.h"
 
 #include "test.h"
 

@@ -52,7 +52,7 @@ static void lay_out(struct ul_pack *pack, int shuffle, int64_t gap)
     }
     for (uint32_t i = pack->rank; i-- > 0;) {
         pack->strides[order[i]] = size;
-        size = size * ul_pack_tiles(pack, order[i], &block) + gap;
+        size = size * ul_packer_tiles(pack, order[i], &block) + gap;
     }
     pack->size_bytes = (uint64_t)size * pack->element_bytes;
 }

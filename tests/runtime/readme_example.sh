@@ -26,10 +26,14 @@ text = "{\"descr\": \"<f4\", \"fortran_order\": False, \"shape\": (1, 1, 8, 8)}"
 image = struct.pack("<64f", *[i % 8 / 8 for i in range(64)])
 sys.stdout.buffer.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", 118) + text.encode() + image)' >x.npy
 
-# files PART FOLDER: what the table lists for a part, as far as the folder has it
+# files PART FOLDER: what the table lists for a part, as far as the folder has it; of the library form
+# with all that some models use
 files() {
-    sed -n "s/^| $1 |\([^|]*\)|.*/\1/p" "$root/runtime/README.md" | grep -o 'ul_[a-z_]*\.[ch]' |
-        while read -r name; do [ -e "$2/$name" ] && echo "$2/$name"; done
+    {
+        sed -n "s/^| $1 |\([^|]*\)|.*/\1/p" "$root/runtime/README.md"
+        [ "$1" != "library form" ] || sed -n '/^| a model that has |/,/^$/p' "$root/runtime/README.md"
+    } | grep -o 'ul_[a-z_]*\.[ch]' | sort -u |
+        while read -r name; do [ ! -e "$2/$name" ] || echo "$2/$name"; done
 }
 
 warnings="-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror"
@@ -101,7 +105,7 @@ nvcc=$(sed -n '/^```sh$/,/^```$/{/^```/!p}' "$root/runtime/README.md" | sed -n '
 mkdir cuda/library
 names=$(sed -n 's/^| library form of target `cuda` |\([^|]*\)|.*/\1/p' "$root/runtime/README.md" |
     grep -o 'ul_[a-z_*]*\.[a-z]*')
-(cd cuda && for name in $names; do ls $name 2>/dev/null; done) | sort -u |
+(cd cuda && for name in $names; do ls $name 2>/dev/null || :; done) | sort -u |
     while read -r name; do cp "cuda/$name" cuda/library; done
 cp cuda/model.[ch] cuda/kernels.cu cuda/weights.bin example.c cuda/library
 (cd cuda/library && eval "$root/tests/cuda_emulation/nvcc ${nvcc/-O3/-O1}" && ./example >scores.txt) ||

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Packed integers of 2 and 4 bits as bytes: every first element and length up to a few vectors, no
    byte beside. */
-#include "ul_contract.h"
+#include "ul_contract_int.h"
 
 #include "test.h"
 

@@ -35,7 +35,7 @@ if command -v clang >/dev/null; then
     for file in "$runtime"/*/ul_*.c "$here"/*/*.c "$here"/kernel_test.c; do
         try clang -std=c99 -fsyntax-only $warnings -isystem "$here/../cuda_emulation/include" "$file"
     done
-    try clang -std=c99 -O2 -march=native $warnings "$here"/kernel_test.c
+    try clang -std=c99 -O2 -march=native -fno-strict-aliasing -DUL_MAY_ALIAS $warnings "$here"/kernel_test.c
 fi
 if command -v g++ >/dev/null; then
     echo '#include "model.h"' >"$out/header.cc"

@@ -4,8 +4,7 @@
    do not depend on the number of threads, planned or used. */
 #define _POSIX_C_SOURCE 200809L
 
-#include "ul_pack.h"
-#include "ul_winograd.h"
+#include "ul_winograd_pack.h"
 
 #include "test.h"
 
@@ -256,14 +255,15 @@ static float *pack(const struct trial *trial, const struct ul_winograd *tiling)
     int64_t floats = (int64_t)(tiling->packed_bytes / sizeof(float)), done = 0;
     float *packed = new_floats(floats);
     struct ul_pack layout;
-    struct ul_packer packer;
+    struct ul_winograd_packer packer;
     ul_winograd_pack(&layout, tiling);
-    ul_packer_init(&packer, &layout, (unsigned char *)packed);
+    ul_winograd_packer_init(&packer, &layout, (unsigned char *)packed);
     while (done < trial->counts[1]) {
         int64_t piece = pick(1, pick(0, 1) == 0 ? 7 : 5000);
         if (piece > trial->counts[1] - done)
             piece = trial->counts[1] - done;
-        ul_packer_add(&packer, (const unsigned char *)(trial->args[1] + done), (uint64_t)piece);
+        ul_winograd_packer_add(&packer, (const unsigned char *)(trial->args[1] + done),
+                               (uint64_t)piece);
         done += piece;
     }
     return packed;

@@ -19,7 +19,7 @@ allowed() {
     ir) echo ir base ;;
     passes) echo passes ir planner base ;;
     planner) echo planner base ;;
-    codegen) echo codegen ir planner base runtime/lib/ul_hash.h runtime/lib/ul_call.h runtime/lib/ul_dnnl_desc.h runtime/lib/ul_pack.h runtime/lib/ul_nbits.h runtime/lib/ul_winograd.h ;;
+    codegen) echo codegen ir planner base runtime/lib/ul_weights.h runtime/lib/ul_call.h runtime/lib/ul_dnnl_desc.h runtime/lib/ul_pack.h runtime/lib/ul_nbits.h runtime/lib/ul_winograd.h runtime/lib/ul_winograd_pack.h ;;
     report) echo report planner ir base ;;
     runtime) echo ;;
     compile) echo compile base frontend ir passes planner codegen report ;;

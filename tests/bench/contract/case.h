@@ -9,16 +9,14 @@
 #include "ul_kernel.cuh"
 #include "ul_team.cuh"
 #else
-#include "ul_contract.h"
-#include "ul_run.h"
+#include "ul_contract_int.h"
 #endif
+#include "ul_integer.h"
+#include "ul_random.h"
+#include "ul_small_float.h"
 
 #include <stddef.h>
 #include <stdint.h>
-
-#if defined(__clang__)
-#pragma clang diagnostic ignored "-Wpass-failed" /* a loop that is not vectorised is no defect */
-#endif
 
 #if defined(__cplusplus)
 typedef const struct ul_cuda_step *kernel_run;

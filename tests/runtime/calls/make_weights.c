@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writes the weights file of the model `calls`; with --hash, prints the hash that model.c names. */
-#include "ul_hash.h"
 #include "ul_model.h"
+#include "ul_weights.h"
 
 #include <inttypes.h>
 #include <stdio.h>

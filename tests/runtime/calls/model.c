@@ -17,7 +17,9 @@
 
 #include "ul_kernel.h"
 #include "ul_library.h"
+#include "ul_pack.h"
 #include "ul_run.h"
+#include "ul_weights.h"
 
 #ifndef CALLS_SCRATCH
 #define CALLS_SCRATCH 69632
@@ -178,6 +180,8 @@ const struct ul_model model_model = {
     .arena_align = MODEL_ARENA_ALIGN,
     .payload_bytes = 18560,
     .payload_hash = UINT64_C(0xbff2eee747c250ca),
+    .load = ul_weights_load,
+    .pack = ul_packer_take,
     .sections = sections,
     .section_count = 2,
     .input_count = MODEL_INPUT_COUNT,
@@ -186,8 +190,8 @@ const struct ul_model model_model = {
     .outputs = outputs,
     .thread_count = 2,
 #ifdef _OPENMP
-    .thread_limit = ul_run_thread_limit,
-    .start_threads = ul_run_start_threads,
+    .thread_limit = ul_thread_limit,
+    .start_threads = ul_threads_start,
 #endif
     .library = &library,
     .isa = (uint32_t)UL_ISA_COMPILED,

@@ -2,7 +2,7 @@
 /* Writes the weights file of the model; with --hash, prints the hash that model.c names. */
 #include "model.h"
 
-#include "ul_hash.h"
+#include "ul_weights.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -14,6 +14,7 @@
 #include "ul_kernel.h"
 #include "ul_program.h"
 #include "ul_run.h"
+#include "ul_weights.h"
 
 static void run_steps(unsigned char *a, struct ul_run *r)
 {
@@ -65,6 +66,7 @@ static const struct ul_model paged_model = {
     .arena_align = 64,
     .payload_bytes = 16777280,
     .payload_hash = UINT64_C(0xc526cc9fd3667219),
+    .load = ul_weights_load,
     .sections = sections,
     .section_count = 2,
     .input_count = 1,

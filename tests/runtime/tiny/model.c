@@ -13,6 +13,7 @@
 
 #include "ul_kernel.h"
 #include "ul_run.h"
+#include "ul_weights.h"
 
 /* Gemm: y[2,4] = x[2,8] * w[8,4] + b[4] */
 static void k0(const float *UL_RESTRICT x, const float *UL_RESTRICT w, const float *UL_RESTRICT b,
@@ -152,6 +153,7 @@ const struct ul_model tiny_model = {
     .arena_align = TINY_ARENA_ALIGN,
     .payload_bytes = 128,
     .payload_hash = UINT64_C(0x36877e1aad96b9f3),
+    .load = ul_weights_load,
     .sections = sections,
     .splats = splats,
     .section_count = 1,

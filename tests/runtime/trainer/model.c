@@ -9,6 +9,8 @@
 
 #include "ul_kernel.h"
 #include "ul_run.h"
+#include "ul_train.h"
+#include "ul_weights.h"
 
 #include <math.h>
 
@@ -148,6 +150,8 @@ static const struct ul_rt_parameter parameters[] = {
 
 static const struct ul_rt_rate rates[] = TRAINER_SCHEDULES;
 static const struct ul_rt_training training = {
+    .enter = ul_train_enter,
+    .move = ul_train_reach,
     .loss = "softmax-cross-entropy",
     .optimizer = "momentum",
     .data = 0,
@@ -189,6 +193,7 @@ const struct ul_model trainer_model = {
     .target = "c",
     .arena_bytes = TRAINER_ARENA_BYTES,
     .arena_align = TRAINER_ARENA_ALIGN,
+    .load = ul_weights_load,
     .splats = splats,
     .splat_count = 4,
     .input_count = 3,
