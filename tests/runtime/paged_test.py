@@ -28,7 +28,7 @@ def payload():
 
 
 def hash_of(data):
-    """runtime/lib/ul_hash.h in Python."""
+    """the hash of runtime/lib/ul_weights.h in Python."""
 
     def mix(lane, word):
         lane = (lane ^ word) * 0x9E3779B97F4A7C15 & MASK
