@@ -9,8 +9,8 @@ the functions of model.h and nothing more, says what its inputs and outputs are,
 that Python gives it. Its results are ONNX's own; what is wrong is said by name. make lib in an
 emitted folder makes the same library, and one to be linked statically, which a program in C++ uses
 without a warning. A library that trains goes on from what it saved, bit for bit, its state beside the arena too (--offload). Weights are not
-resident twice: beside the arena at most a few windows of them ever are. Target cuda does all that where NVCC is
-tests/cuda_emulation/nvcc; built by CUDA's own compiler it says that there is no device, or begins.
+resident twice: beside the arena at most a few windows of them ever are. Target cuda does all that on a device, or where
+NVCC is tests/cuda_emulation/nvcc; elsewhere the library says that there is no device.
 Exit: 0 ok, 1 a promise is broken, 77 a Python package is missing.
 """
 
@@ -40,7 +40,7 @@ OFFLOAD = {"c": OFFLOAD, "cpu": [], "cuda": OFFLOAD}
 # Of the device: arrays are memory of the host, of which it has copies.
 IO = {"c": "caller", "cpu": "caller", "cuda": "arena"}
 NEEDS = {"libc", "libm", "libdl", "librt", "libpthread", "libstdc", "libgcc_s", "ld", "libgomp", "libdnnl", "libul_emulate"}
-EMULATED = os.environ.get("NVCC", "")
+NVCC = os.environ.get("NVCC") or shutil.which("nvcc", path=f"{os.environ['PATH']}:/usr/local/cuda/bin")
 RESULTS = {  # of a name that begins so, else int
     "const char *": ctypes.c_char_p, "uint64_t": ctypes.c_uint64, "uint32_t": ctypes.c_uint32,
     "int32_t": ctypes.c_int32, "size_t": ctypes.c_size_t, "double": ctypes.c_double,
@@ -152,7 +152,7 @@ def test_data():
 
 
 def check_one_file(ullage, work, target):
-    """Python's part."""
+    """Python's part; the folder of its source, or None: there is no device."""
     folder, alone = os.path.join(work, "source"), os.path.join(work, "alone")
     os.mkdir(alone)
     x, y = test_data()
@@ -169,12 +169,12 @@ def check_one_file(ullage, work, target):
                                                 "output": [("y", numpy.float32, list(y.shape))]})  # fmt: skip
     expect("its hash", len(library.model_model_sha256()) == 64 and library.model_input_name(7) is None)
     expect(library.explain(), library.model_target() == target.encode())
-    if target == "cuda" and not EMULATED:
-        if library.begin():
-            library.model_end(library.handle)
-        else:
-            expect(library.explain(), "device" in library.explain())
-        return folder
+    if target == "cuda" and not library.begin():
+        expect(library.explain(), "device" in library.explain())
+        return None
+    if target == "cuda":
+        library.model_end(library.handle)
+        library.handle = ctypes.c_void_p()
     if target != "cuda":
         expect("no arena was made ready", OK != library.model_begin(
             ctypes.byref(library.handle), None, ctypes.c_size_t(0), None, ctypes.c_size_t(0), None, library.failure))
@@ -212,7 +212,7 @@ def check_linked(folder, target):
     put_caller(folder, target)
     libraries = ["-ldnnl", "-fopenmp"] if target == "cpu" else []
     for name, link in {"shared": ["-L.", "-lmodel", "-Wl,-rpath,."], "static": ["libmodel.a", *libraries]}.items():
-        of_device = [EMULATED] if target == "cuda" and name == "static" else []
+        of_device = [NVCC] if target == "cuda" and name == "static" else []
         words = [f"-Xcompiler={','.join(WARNINGS)}"] if of_device else ["-std=c++17", *WARNINGS]
         run([*(of_device or ["g++"]), *words, "-o", name, "caller.cc", *link], folder)
         run([f"./{name}", "x.raw", "y.raw"], folder)
@@ -300,29 +300,30 @@ def check_resident(ullage, work):
     expect(f"peak {peak} over {whole}", peak - whole < 4 << 20)
 
 
+def check(ullage, work, target):
+    folder = check_one_file(ullage, work, target)
+    if folder is None:
+        return
+    check_linked(folder, target)
+    check_training(ullage, work, ["--target", target, "--io", IO[target], *OFFLOAD[target]])
+    if target == "c":
+        check_resident(ullage, work)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("ullage")
     parser.add_argument("--target", default="c")
     args = parser.parse_args()
-    if args.target == "cuda" and not EMULATED and not shutil.which("nvcc", path=f"{os.environ['PATH']}:/usr/local/cuda/bin"):
+    if args.target == "cuda" and not NVCC:
         print("shared_library.py: skipped: there is no nvcc")
         sys.exit(77)
-    ullage, target, failed = os.path.abspath(args.ullage), args.target, 0
     with tempfile.TemporaryDirectory() as work:
-        checks = [lambda: check_linked(check_one_file(ullage, work, target), target),
-                  lambda: check_training(ullage, work, ["--target", target, "--io", IO[target], *OFFLOAD[target]])]  # fmt: skip
-        if target == "cuda" and not EMULATED:  # on a machine that need not have a device
-            checks = [lambda: check_one_file(ullage, work, target)]
-        if args.target == "c":
-            checks.append(lambda: check_resident(ullage, work))
-        for check in checks:
-            try:
-                check()
-            except RuntimeError as error:
-                failed += 1
-                print(f"FAIL: {error}", flush=True)
-    sys.exit(1 if failed else 0)
+        try:
+            check(os.path.abspath(args.ullage), work, args.target)
+        except RuntimeError as error:
+            print(f"FAIL: {error}")
+            sys.exit(1)
 
 
 if __name__ == "__main__":
