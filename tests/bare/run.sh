@@ -155,7 +155,7 @@ try_deb() {
     inside "$root" root on 'apt-get install -y -qq --no-install-recommends \
         $(dpkg-query -W -f "\${Recommends}" ullage | tr -d ,) >/dev/null 2>&1'
     inside "$root" user on "$compile"
-    inside "$root" root on 'apt-get purge -y -qq ullage >/dev/null && [ ! -e /usr/share/ullage ]'
+    inside "$root" root on 'apt-get purge -y -qq ullage >/dev/null && [ ! -e /usr/share/ullage ] && [ ! -e /usr/lib/ullage ]'
     [ -n "$keep" ] || rm -rf --one-file-system "$root"
     say "the package: passed"
 }
