@@ -8,6 +8,7 @@ import ctypes
 import itertools
 import mmap
 import os
+import struct
 import weakref
 
 import numpy
@@ -203,13 +204,38 @@ def _own_name(path: str) -> str:
     return folder + "/" + format(next(_loads), "b").replace("0", "/").replace("1", "./") + name
 
 
-def _is_elf(path: str) -> bool:
-    """Whether it begins as a library does, or cannot be read."""
+def _check_file(path: str):
+    """Refuses what is no library, or was cut short, which would end the process when it is loaded:
+    the head of an ELF file of 64 bits, and what its program headers say is loaded. What cannot be
+    read, or is of another kind, is left to the loader."""
     try:
         with open(path, "rb") as file:
-            return file.read(4) == b"\x7fELF"
+            head = file.read(64)
+            size = os.fstat(file.fileno()).st_size
+            if head[:4] != b"\x7fELF":
+                raise errors.InvalidModel(
+                    f"{path}: no library: ullage.load takes what ullage.compile keeps at path=...; "
+                    "ullage.compile takes a model"
+                )
+            if len(head) < 64 or head[4:6] != b"\2\1":
+                return
+            begin, (each, count) = _number(head, 32), struct.unpack_from("<HH", head, 54)
+            file.seek(begin if begin <= size else size)
+            table = file.read(each * count)
     except OSError:
-        return True
+        return
+    ends = [
+        _number(table, at + 8) + _number(table, at + 32)
+        for at in range(0, len(table) - 55, each or 1)
+        if table[at : at + 4] == b"\1\0\0\0"  # PT_LOAD
+    ]
+    needed = max([begin + each * count, *ends])
+    if needed > size:
+        raise errors.InvalidModel(f"{path}: is cut short: {size} bytes, of at least {needed}")
+
+
+def _number(data: bytes, at: int) -> int:
+    return struct.unpack_from("<Q", data, at)[0]
 
 
 class Library:
@@ -218,6 +244,7 @@ class Library:
     def __init__(self, path: str, prefix: str):
         self.path = path
         self.prefix = prefix
+        _check_file(path)
         _keep_libraries()
         own_name = _own_name(path)
         try:
@@ -226,11 +253,6 @@ class Library:
             if "failed to map segment" in str(error):
                 error = OSError(f"{error}: its file system may refuse to run what lies on it")
             reason = str(error).replace(f"{own_name}: ", "").replace(own_name, path)
-            if not _is_elf(path):
-                raise errors.InvalidModel(
-                    f"{path}: no library: ullage.load takes what ullage.compile keeps at path=...; "
-                    "ullage.compile takes a model"
-                ) from error
             raise errors.FileError(f"{path}: {reason}") from error
         self._finalizer = weakref.finalize(self, _ctypes.dlclose, self._functions._handle)
         self._finalizer.atexit = False  # a thread may still run it

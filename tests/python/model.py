@@ -402,6 +402,12 @@ def test_what_is_no_library():
         onnx_file = os.path.join(cases.DIGITS, "digits.onnx")
         cases.raises(ullage.InvalidModel, lambda: ullage.load(onnx_file), "ullage.compile")
         cases.raises(ullage.FileError, lambda: ullage.load(os.path.join(folder, "none.so")), "none")
+        with open(_ctypes.__file__, "rb") as file:
+            whole = file.read()
+        for size in (10, 63, 64, 100, 1000, 4096, len(whole) // 8):
+            with open(path, "wb") as file:
+                file.write(whole[:size])
+            cases.raises(ullage.Error, lambda: ullage.load(path), "short" if size > 63 else "")
         cases.raises(ullage.InvalidModel, lambda: ullage.load(_ctypes.__file__), "no model_")
 
 
