@@ -151,7 +151,7 @@ except ullage.RunError as error:
     print(error)
 """
 LACKS = [
-    ({"UL_EMULATE_NO_DEVICE": "1"}, "there is no device to run on: target cuda runs on an NVIDIA GPU"),
+    ({"UL_EMULATE_NO_DEVICE": "1"}, "there is no device to run on: no CUDA-capable device is detected: target cuda runs on an NVIDIA GPU"),
     ({"UL_EMULATE_NO_DRIVER": "1"}, "there is no device to run on"),
     ({"UL_EMULATE_OLD_DRIVER": "1"}, "the device's driver is older than the program needs (needed 13000, available 12020)"),
     ({"UL_EMULATE_OLD_DEVICE": "1"}, "the device is older than the program needs (needed 80, available 75)"),
