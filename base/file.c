@@ -131,6 +131,16 @@ static bool name_file(struct ul_file_writer *writer)
     return false;
 }
 
+/* A link (/dev/stdout is one) stays: what it leads to is replaced. */
+static void follow_links(char path[UL_LIMIT_PATH_BYTES])
+{
+    char real[UL_LIMIT_PATH_BYTES]; /* PATH_MAX of Linux */
+    struct stat info;
+    if (lstat(path, &info) == 0 && S_ISLNK(info.st_mode) && realpath(path, real) != NULL &&
+        strlen(real) + 16 <= sizeof real)
+        memcpy(path, real, strlen(real) + 1);
+}
+
 enum ul_status ul_file_begin(struct ul_file_writer *writer, const char *path, struct ul_diag *diag)
 {
     memset(writer, 0, sizeof *writer);
@@ -147,8 +157,10 @@ enum ul_status ul_file_begin(struct ul_file_writer *writer, const char *path, st
     writer->in_place = stat(path, &info) == 0 && !S_ISREG(info.st_mode);
     if (writer->in_place)
         writer->stream = fopen(path, "wb");
-    else
+    else {
+        follow_links(writer->path);
         open_beside(writer);
+    }
     if (writer->stream == NULL)
         return ul_diag_set(diag, UL_IO, "%s: cannot write: %s", path, strerror(errno));
     return UL_OK;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: 0BSD */
 /* Files: bounded reading from front to back, and writing that shows only complete files. */
+#define _XOPEN_SOURCE 700 /* realpath */
 #include "ul_internal.h"
 
 #include <errno.h>
@@ -90,6 +91,18 @@ static void release_signals(struct ul_writer *writer)
         sigprocmask(SIG_SETMASK, &writer->signals, NULL);
 }
 
+/* A link (/dev/stdout is one) stays: what it leads to is replaced. */
+static void follow_links(char path[UL_PATH_BYTES])
+{
+    struct stat status;
+    char *real = NULL;
+    if (lstat(path, &status) == 0 && S_ISLNK(status.st_mode))
+        real = realpath(path, NULL);
+    if (real != NULL && strlen(real) + 32 <= UL_PATH_BYTES)
+        memcpy(path, real, strlen(real) + 1);
+    free(real);
+}
+
 int ul_writer_open(const struct ul_session *s, struct ul_writer *writer, const char *path)
 {
     struct stat status;
@@ -102,7 +115,8 @@ int ul_writer_open(const struct ul_session *s, struct ul_writer *writer, const c
         return ul_error(s, UL_EXIT_IO, "%s: the path is too long", ul_shown(shown, path));
     memcpy(writer->path, path, strlen(path) + 1);
     if (!in_place) {
-        snprintf(writer->temporary, UL_PATH_BYTES, "%s.%ld.tmp", path, (long)getpid());
+        follow_links(writer->path);
+        snprintf(writer->temporary, UL_PATH_BYTES, "%s.%ld.tmp", writer->path, (long)getpid());
         hold_signals(writer);
     }
     writer->file = standard ? stdout : fopen(in_place ? path : writer->temporary, "wb");

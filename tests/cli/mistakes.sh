@@ -32,6 +32,12 @@ expect 0 'unaccounted' "${plan[@]}" --json /dev/null
 expect 2 'notes.txt: no JSON \(.*\); ullage plan MODEL.onnx --json FILE writes a plan' "$ullage" report notes.txt
 expect 2 'notes.txt: neither a problem, .*, nor a graph in JSON' "$ullage" solve notes.txt
 
+# a link stays, and leads to the result: /dev/stdout of a shell that writes to a file is one
+echo old >real.json
+ln -s real.json link.json
+expect 0 'unaccounted' "${plan[@]}" --json link.json
+[ -L link.json ] && grep -q '"reserved_bytes"' real.json || fail "a link is replaced by a result"
+
 # what a machine lacks
 expect 5 'temporary folder: No such file or directory; set TMPDIR' env TMPDIR=/nonexistent "${compile[@]}" -o program
 expect 0 'unaccounted' env -i "${plan[@]}"

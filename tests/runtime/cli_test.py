@@ -269,6 +269,9 @@ class Runs(Folder):
         self.assertIn("directory", stderr("tiny", *inputs, "--output-dir", "plain", code=5))
         self.assertIn("cannot write", stderr("tiny", *inputs, "--output", "y=no/y.npy", code=5))
         self.assertFalse([name for name in os.listdir(".") if name.endswith(".tmp")])
+        os.symlink("plain", "link")
+        stderr("tiny", *inputs, "--output", "y=link", code=0)
+        self.assertTrue(os.path.islink("link") and os.path.getsize("plain") > 0)
         if os.path.exists("/dev/full"):
             self.assertIn(
                 "cannot write", stderr("tiny", *inputs, "--output", "y=/dev/full", code=5)
