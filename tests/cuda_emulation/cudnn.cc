@@ -572,6 +572,7 @@ cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream)
 cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type,
                                            cudnnBackendDescriptor_t *descriptor)
 {
+    struct api api;
     for (const struct row &row : rows) {
         if (row.descriptor != type)
             continue;
@@ -583,6 +584,7 @@ cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type,
 
 cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t opaque)
 {
+    struct api api;
     struct descriptor *descriptor = (struct descriptor *)opaque;
     if (!is_alive(descriptor))
         return CUDNN_STATUS_BAD_PARAM;
@@ -596,6 +598,7 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t opaque,
                                        cudnnBackendAttributeType_t type, int64_t count,
                                        const void *values)
 {
+    struct api api;
     struct descriptor *descriptor = (struct descriptor *)opaque;
     if (!is_alive(descriptor) || values == NULL)
         return CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
@@ -612,6 +615,7 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t opaque,
 
 cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t opaque)
 {
+    struct api api;
     struct descriptor *descriptor = (struct descriptor *)opaque;
     if (!is_alive(descriptor) || descriptor->is_final)
         return CUDNN_STATUS_BAD_PARAM;
@@ -629,6 +633,7 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const opaque,
                                        cudnnBackendAttributeType_t type, int64_t max,
                                        int64_t *count, void *values)
 {
+    struct api api;
     const struct descriptor *descriptor = (const struct descriptor *)opaque;
     if (!is_alive(descriptor) || count == NULL || (max > 0 && values == NULL))
         return CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
@@ -645,6 +650,7 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const opaque,
 cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t opaque_plan,
                                   cudnnBackendDescriptor_t opaque_pack)
 {
+    struct api api;
     const struct descriptor *plan = (const struct descriptor *)opaque_plan;
     const struct descriptor *pack = (const struct descriptor *)opaque_pack;
     struct run run;

@@ -373,6 +373,27 @@ def test_threads():
     assert all(close(got, y) for got in loaded)
 
 
+def test_threads_by_the_sanitizer():
+    """Handles that run at once in C++ touch nothing of each other's."""
+    environment = {**os.environ, "UL_EMULATE_RACE": "1"}
+    for name in ("digits", "product", "gather"):
+        folder, model = os.path.join(WORK.name, f"race_{name}"), os.path.join(WORK.name, f"{name}.onnx")
+        if name == "digits":
+            model = os.path.join(cases.DIGITS, "digits.onnx")
+        else:
+            onnx.save(globals()[name](), model)
+        commands = [
+            [ullage.program(), "compile", model, "--target", "cuda", "--with-cudnn", "on", "--emit", folder,
+             *(["--dim", "N=4"] if name == "digits" else [])],
+            ["make", "-s", "-j2", "-C", folder, "lib", f"NVCC={NVCC}", "NVCCFLAGS=-O1"],
+            ["g++", "-std=c++17", "-fsanitize=thread", "-g", "-Wall", "-Wextra", "-Werror", f"-I{folder}", "-o", f"{folder}/threads",
+             os.path.join(HERE, "..", "e2e", "shared_library_threads.cc"), f"-L{folder}", "-lmodel", f"-Wl,-rpath,{folder}"],
+            [f"{folder}/threads"]]  # fmt: skip
+        for command in commands:
+            done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+            assert done.returncode == 0, (command, (done.stdout + done.stderr)[:2000])
+
+
 def trained(target, **options):
     """A trainer, and its losses of three steps."""
     images, labels = (numpy.load(os.path.join(cases.DIGITS, f"train_{name}.npy")) for name in "xy")
