@@ -10,8 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* To its end, which what is no file need not have. */
 static enum ul_status read_stream(struct ul_file *file, struct ul_arena *arena, int fd,
-                                  const char *path, struct ul_diag *diag)
+                                  const char *path, bool is_file, struct ul_diag *diag)
 {
     struct ul_text text;
     ul_text_init(&text, arena);
@@ -24,6 +25,8 @@ static enum ul_status read_stream(struct ul_file *file, struct ul_arena *arena, 
             return ul_diag_set(diag, UL_IO, "%s: cannot read: %s", path, strerror(errno));
         if (got == 0)
             break;
+        if (!is_file && text.length >= UL_LIMIT_STREAM_BYTES)
+            return ul_diag_set(diag, UL_IO, "%s: more than 2 GiB come from it: give a file", path);
         ul_text_put_bytes(&text, chunk, (size_t)got);
     }
     file->data = (const unsigned char *)text.data;
@@ -40,10 +43,10 @@ static enum ul_status map_fd(struct ul_file *file, struct ul_arena *arena, int f
     if (S_ISDIR(info.st_mode))
         return ul_diag_set(diag, UL_IO, "%s: is a directory; give a file", path);
     if (!S_ISREG(info.st_mode) || info.st_size == 0)
-        return read_stream(file, arena, fd, path, diag);
+        return read_stream(file, arena, fd, path, false, diag);
     void *memory = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (memory == MAP_FAILED)
-        return read_stream(file, arena, fd, path, diag);
+        return read_stream(file, arena, fd, path, true, diag);
     file->data = memory;
     file->size_bytes = (uint64_t)info.st_size;
     file->mapped = true;

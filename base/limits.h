@@ -3,10 +3,11 @@
 #ifndef UL_LIMITS_H
 #define UL_LIMITS_H
 
-#define UL_LIMIT_DIAG_BYTES 4096        /* one message; longer ones end in "..." */
-#define UL_LIMIT_PATH_BYTES 4096        /* a file path with its terminator */
-#define UL_LIMIT_RANK 8                 /* dimensions of a tensor */
-#define UL_LIMIT_DIM ((int64_t)1 << 40) /* elements along one dimension */
+#define UL_LIMIT_DIAG_BYTES 4096                  /* one message; longer ones end in "..." */
+#define UL_LIMIT_PATH_BYTES 4096                  /* a file path with its terminator */
+#define UL_LIMIT_STREAM_BYTES ((uint64_t)1 << 31) /* read from a pipe; of protobuf, the largest */
+#define UL_LIMIT_RANK 8                           /* dimensions of a tensor */
+#define UL_LIMIT_DIM ((int64_t)1 << 40)           /* elements along one dimension */
 #define UL_LIMIT_TENSOR_BYTES ((uint64_t)1 << 43)
 #define UL_LIMIT_NODES 4000000u   /* nodes of a graph, nested ones included */
 #define UL_LIMIT_VALUES 16000000u /* values of a graph */
