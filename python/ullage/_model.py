@@ -155,8 +155,9 @@ class Model:
     Inputs are given by position or by name, as C-contiguous arrays of the exact type and shape;
     nothing is converted. Outputs are new arrays of each call, or those of `out`: one array where
     the model has one output, else a tuple. No copy is made of either, unless it was compiled with
-    io="arena". Of target cuda they may lie on the device (DLPack); see python/README.md. Any number of threads may call it; `arenas` calls at most run at once, the others
-    wait. Python's lock is released while one runs.
+    io="arena". Of target cuda they may lie on the device, as DLPack has them. Any number of threads
+    may call it; `arenas` calls at most run at once, the others wait. Python's lock is released
+    while one runs.
     """
 
     plan = None
