@@ -387,7 +387,7 @@ def check_library(ullage, target, folder):
     for io in ("arena", "caller"):
         run([ullage, "compile", "counter.onnx", "--target", target, "--io", io, "--donate", "next=n",
              "--emit", io], folder)
-        run(["cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-fno-strict-aliasing", f"-I{io}",
+        run(["cc", "-std=c99", "-Wall", "-Wextra", "-Werror", f"-I{io}",
              f"-DIO_CALLER={int(io == 'caller')}", "-o", f"library-{io}", "library.c",
              f"{io}/model.c", "-lm"], folder)
         run([f"./library-{io}"], folder)

@@ -143,6 +143,13 @@ def check_aliasing(folder):
     os.remove(os.path.join(folder, "digits.o"))
 
 
+def check_names(archive, target):
+    """All begin with the prefix; on target cpu others are the runtime's, the same for every model."""
+    names = {line.split()[-1] for line in run(["nm", "-g", "--defined-only", archive], ".").splitlines() if " " in line}
+    apart = {name for name in names if not name.startswith("digits_")}
+    expect(f"names {apart}", all(target == "cpu" and name.startswith("ul_") for name in apart) and len(names) > len(apart))
+
+
 class Caller:
     """A program that calls the library, and what it is to answer."""
 
@@ -183,12 +190,13 @@ def link(caller, opt, name, static, *more):
     return os.path.join(caller.work, name)
 
 
-def check_make(caller, folder, opt):
+def check_make(caller, folder, opt, target):
     """Installed by make, found by pkg-config and by CMake."""
     built = os.path.join(caller.work, "built")
     shutil.copytree(folder, built)
     run(["make", "-s", "-j2", "install", f"prefix={opt} at first", "CFLAGS=-O1"], built)
     os.rename(f"{opt} at first", opt)
+    check_names(os.path.join(opt, "lib", "libdigits.a"), target)
     lib = {"LD_LIBRARY_PATH": os.path.join(opt, "lib")}
     scores = caller.check(link(caller, opt, "by_make", False), None, **lib)
     _, build, configure = caller.project("found", PROJECT, f"-DCMAKE_PREFIX_PATH={opt}")
@@ -255,7 +263,7 @@ def check(ullage, target, within, work):
     check_includes(folder)
     if target == "c":
         check_others(ullage, work)
-    scores = check_make(caller, folder, os.path.join(work, "opt"))
+    scores = check_make(caller, folder, os.path.join(work, "opt"), target)
     check_cmake(caller, folder, os.path.join(work, "other"), scores)
     if within:
         check_within(caller, folder, scores)

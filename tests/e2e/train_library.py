@@ -37,7 +37,7 @@ NEAR = 1e-4  # of losses whose sums are in another order
 STRING_H = {"memcpy", "memset", "memcmp", "memmove", "strlen"}
 MATH_H = {"pow", "cos", "floor", "sqrtf", "expf", "logf"}
 MICRO_BUDGET = "256KiB"
-MICRO_FLAGS = ["-std=c99", "-ffreestanding", "-Os", "-fno-strict-aliasing", "-fno-pie", "-DUL_NO_TABLES",
+MICRO_FLAGS = ["-std=c99", "-ffreestanding", "-Os", "-fno-pie", "-DUL_NO_TABLES",
                "-Wall", "-Wextra", "-Wpedantic", "-Werror"]  # fmt: skip
 
 
