@@ -168,6 +168,21 @@ static enum ul_status read_schedule(struct ul_compile *compile, struct ul_traini
     return UL_OK;
 }
 
+/* "sgd, momentum and adam", of those whose bits are set. */
+static const char *optimizer_names(struct ul_compile *compile, uint32_t optimizers)
+{
+    const struct ul_option *row = ul_option_find(&ul_compile_option_table, "optimizer");
+    struct ul_option_word word;
+    struct ul_text names;
+    ul_text_init(&names, &compile->keep);
+    for (uint32_t i = 0; (word = row->words(i)).word != NULL; i++) {
+        bool is_first = names.length == 0, is_last = optimizers >> word.value == 1;
+        if ((optimizers >> word.value & 1) != 0)
+            ul_text_printf(&names, "%s%s", is_first ? "" : is_last ? " and " : ", ", word.word);
+    }
+    return names.data;
+}
+
 /* Options that an optimizer does not look at. */
 static enum ul_status check_optimizer(struct ul_compile *compile)
 {
@@ -181,22 +196,21 @@ static enum ul_status check_optimizer(struct ul_compile *compile)
     static const struct {
         const char *option;
         uint32_t optimizers; /* bits */
-        const char *names;
-    } rows[] = {{"momentum", 1u << UL_OPTIMIZER_MOMENTUM, "momentum"},
-                {"nesterov", 1u << UL_OPTIMIZER_MOMENTUM, "momentum"},
-                {"beta1", adams | lion | mini, "adam, adamw, adam-mini and lion"},
-                {"beta2", adams | lion | mini, "adam, adamw, adam-mini and lion"},
-                {"state-bits", adams | lion, "adam, adamw and lion"},
-                {"master", adams | lion | sgds, "sgd, momentum, adam, adamw and lion"},
-                {"eps", adams | mini | factor, "adam, adamw, adam-mini and adafactor"},
-                {"beta2-decay", factor, "adafactor"},
-                {"eps2", factor, "adafactor"},
-                {"clip-update", factor, "adafactor"}};
+    } rows[] = {{"momentum", 1u << UL_OPTIMIZER_MOMENTUM},
+                {"nesterov", 1u << UL_OPTIMIZER_MOMENTUM},
+                {"beta1", adams | lion | mini},
+                {"beta2", adams | lion | mini},
+                {"state-bits", adams | lion},
+                {"master", adams | lion | sgds},
+                {"eps", adams | mini | factor},
+                {"beta2-decay", factor},
+                {"eps2", factor},
+                {"clip-update", factor}};
     for (uint32_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (is_given(compile, rows[i].option) &&
             (rows[i].optimizers & 1u << compile->options.optimizer) == 0)
             return ul_diag_set(&compile->diag, UL_USAGE, "--%s is for --optimizer %s",
-                               rows[i].option, rows[i].names);
+                               rows[i].option, optimizer_names(compile, rows[i].optimizers));
     return UL_OK;
 }
 
