@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 import weakref
@@ -34,21 +33,21 @@ class Lane:
         self.owner = 0
         _lanes.add(self)
 
-    @contextlib.contextmanager
-    def turn(self):
-        """Has the arena for the time of a `with`, whatever interrupts it."""
+    def run(self, work, *arguments):
+        """What work(arena, *arguments) returns, with the arena for itself, whatever interrupts it:
+        the lock's own `with` and what is behind it here let no exception in between."""
         with self._lock:
             if self.owner:
                 raise errors.RunError(
                     "this model is called from within a call of it by the same thread, as by a "
                     "signal handler or a finalizer: let that note what is to be done, and do it "
-                    "behind the call; a model compiled with arenas=2 has room for both"
+                    "behind the call; a Model of arenas=2 has room for both"
                 )
             self.owner = threading.get_ident()
             try:
                 if self._arena is None:
                     self._arena = Arena(self._library)
-                yield self._arena
+                return work(self._arena, *arguments)
             finally:
                 self.owner = 0
 
@@ -184,8 +183,7 @@ class Model:
         check_fork(library)  # oneDNN's preparations run on threads too
         self._lanes = [Lane(library) for _ in range(arenas)]
         self._turns = 0
-        with self._lanes[0].turn():
-            pass  # it is there, so that what a model lacks is told here
+        self._lanes[0].run(lambda arena: None)  # it is there: what a model lacks is told here
 
     # ---- what it is ----
 
@@ -337,20 +335,22 @@ class Model:
         results = [None] * len(self.outputs) if out is None else self._outputs(out, arrays)
         if _is_forked:
             check_fork(self._library)
-        with self._lane().turn() as arena:
-            kept = self._places_there(arena, arrays, results) if there else ()
-            for (number, _), array in zip(self._given, arrays):
-                if not kept or isinstance(array, numpy.ndarray):
-                    arena.inputs[number] = address(array)
-            for number, tensor in enumerate(self.outputs):
-                if results[number] is None:
-                    results[number] = numpy.empty(tensor.shape, tensor.dtype)
-                if not kept or isinstance(results[number], numpy.ndarray):
-                    arena.outputs[number] = address(results[number])
-            code = self._library.run(arena.handle, arena.inputs, arena.outputs, arena.failure)
-            if code != OK:
-                self._fail(code, arena, results)
+        self._lane().run(self._run, arrays, results, there)
         return results[0] if len(results) == 1 else tuple(results)
+
+    def _run(self, arena: Arena, arrays, results: list, there: bool):
+        kept = self._places_there(arena, arrays, results) if there else ()
+        for (number, _), array in zip(self._given, arrays):
+            if not kept or isinstance(array, numpy.ndarray):
+                arena.inputs[number] = address(array)
+        for number, tensor in enumerate(self.outputs):
+            if results[number] is None:
+                results[number] = numpy.empty(tensor.shape, tensor.dtype)
+            if not kept or isinstance(results[number], numpy.ndarray):
+                arena.outputs[number] = address(results[number])
+        code = self._library.run(arena.handle, arena.inputs, arena.outputs, arena.failure)
+        if code != OK:
+            self._fail(code, arena, results)
 
     def _fail(self, code: int, arena: Arena, results: list):
         message = self._library.explain(arena.failure)
@@ -368,22 +368,24 @@ class Model:
                 f"{sorted(unknown)[0] if unknown else 'this model'}: "
                 + ("no state of this model" if self._states else "has no state")
             )
-        with self._lanes[0].turn() as arena:
-            kept = []
-            for number, tensor in enumerate(self._library.inputs):
-                if not tensor.donated:
-                    continue
-                array = arrays.get(tensor.name)
-                if array is None:
-                    array = numpy.zeros(tensor.shape, tensor.dtype)
-                refuse("state", tensor, array)
-                if tensor.range:
-                    check_range("state", tensor, array)
-                kept.append(array)
-                arena.inputs[number] = address(array)
-            code = self._library.set_up(arena.handle, arena.inputs, arena.failure)
-            for number, tensor in enumerate(self._library.inputs):
-                if tensor.donated:
-                    arena.inputs[number] = None
-            if code != OK:
-                raise errors.RunError(self._library.explain(arena.failure))
+        given = {}
+        for number, tensor in enumerate(self._library.inputs):
+            if not tensor.donated:
+                continue
+            array = arrays.get(tensor.name)
+            if array is None:
+                array = numpy.zeros(tensor.shape, tensor.dtype)
+            refuse("state", tensor, array)
+            if tensor.range:
+                check_range("state", tensor, array)
+            given[number] = array
+        self._lanes[0].run(self._set_up, given)
+
+    def _set_up(self, arena: Arena, given: dict):
+        for number, array in given.items():
+            arena.inputs[number] = address(array)
+        code = self._library.set_up(arena.handle, arena.inputs, arena.failure)
+        for number in given:
+            arena.inputs[number] = None
+        if code != OK:
+            raise errors.RunError(self._library.explain(arena.failure))

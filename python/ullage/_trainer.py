@@ -80,8 +80,7 @@ class Trainer:
         self._library = library
         self._state = _State()
         self._lane = Lane(library)
-        with self._lane.turn() as arena:
-            self._arena = arena
+        self._arena = self._lane.run(lambda arena: arena)
         self._order = (0, 0)  # how the samples come, and of how many; of 0: nobody said
         self._announced_step = None
         library.train_init(ctypes.byref(self._state))
@@ -272,17 +271,18 @@ class Trainer:
         if self._library.class_count() and all((part == ignored).all() for part in batch[-1]):
             raise ValueError("all labels of the batch are ignored: nothing can be learned of it")
         check_fork(self._library)
-        library, handle, state = self._library, self._arena.handle, ctypes.byref(self._state)
-        with self._lane.turn():
-            if self._announced_step != self._state.step:
-                self._order = (0, 0)
-            self._state.micro_batch = 0  # where an earlier step failed under way
-            faults = [
-                self._run(batch, p, lambda *a: library.train_step(handle, state, *a))
-                for p in range(self._parts)
-            ]
-            loss = self._loss()
-        return self._checked(loss, faults)
+        return self._checked(*self._lane.run(self._step, batch))
+
+    def _step(self, arena, batch: list) -> tuple:
+        state = ctypes.byref(self._state)
+        if self._announced_step != self._state.step:
+            self._order = (0, 0)
+        self._state.micro_batch = 0  # where an earlier step failed under way
+        faults = [
+            self._run(batch, p, lambda *a: self._library.train_step(arena.handle, state, *a))
+            for p in range(self._parts)
+        ]
+        return self._loss(), faults
 
     def _weights(self, batch: list) -> list:
         """What the loss of each micro-batch counts in that of all: its labels that are not ignored,
@@ -300,20 +300,22 @@ class Trainer:
         the batch is cut into micro-batches."""
         batch = self._arrays(arrays, named)
         check_fork(self._library)
-        library, handle = self._library, self._arena.handle
-        losses, correct, faults = [], None, []
-        weights = self._weights(batch)
-        with self._lane.turn():
-            for part in range(self._parts):
-                faults.append(self._run(batch, part, lambda *a: library.eval(handle, *a)))
-                losses.append(self._loss())
-                if library.correct_output() != NONE:
-                    right = int(self._results[library.correct_output()].reshape(-1)[0])
-                    correct = right + (correct or 0)
-        counted = [(loss, weight) for loss, weight in zip(losses, weights) if weight > 0]
+        losses, correct, faults = self._lane.run(self._eval, batch)
+        counted = [(loss, weight) for loss, weight in zip(losses, self._weights(batch)) if weight]
         total = sum(weight for _, weight in counted)
         loss = sum(loss * weight for loss, weight in counted) / total if counted else losses[0]
         return self._checked(Evaluation(loss, correct, self.batch_size), faults)
+
+    def _eval(self, arena, batch: list) -> tuple:
+        library = self._library
+        losses, correct, faults = [], None, []
+        for part in range(self._parts):
+            faults.append(self._run(batch, part, lambda *a: library.eval(arena.handle, *a)))
+            losses.append(self._loss())
+            if library.correct_output() != NONE:
+                right = int(self._results[library.correct_output()].reshape(-1)[0])
+                correct = right + (correct or 0)
+        return losses, correct, faults
 
     @staticmethod
     def _checked(result, faults: list):
@@ -355,15 +357,20 @@ class Trainer:
 
     def parameters(self, with_state: bool = False) -> dict:
         """Copies of all parameters by name; with_state=True, of the optimizer's state too."""
-        with self._lane.turn():
-            return {
-                name: self._get(number, tensor)
-                for name, (number, tensor) in self._parameters.items()
-                if with_state or not self._is_state(name)
-            }
+        return self._lane.run(self._copies, with_state)
+
+    def _copies(self, arena, with_state: bool) -> dict:
+        return {
+            name: self._get(number, tensor)
+            for name, (number, tensor) in self._parameters.items()
+            if with_state or not self._is_state(name)
+        }
 
     def set_parameters(self, arrays: dict):
         """Gives parameters, or state, by name another value; the others stay."""
+        self._lane.run(self._take, self._check_parameters(arrays))
+
+    def _check_parameters(self, arrays: dict) -> list:
         checked = []
         for name, array in arrays.items():
             if name not in self._parameters:
@@ -378,15 +385,22 @@ class Trainer:
                     f"{array.dtype} of shape {array.shape}"
                 )
             checked.append((number, tensor, numpy.ascontiguousarray(array)))
-        with self._lane.turn():
-            for number, tensor, array in checked:
-                self._set(number, tensor, array)
+        return checked
+
+    def _take(self, arena, checked: list, state=None):
+        """Parameters, and with them where the training stands: (step, rate, seed, order)."""
+        for number, tensor, array in checked:
+            self._set(number, tensor, array)
+        if state is not None:
+            self._state.step, self._state.learning_rate, self._state.seed, self._order = state
+            self._state.micro_batch = 0
+            self._announced_step = None
 
     # ---- checkpoints ----
 
-    def _entries(self) -> dict:
+    def _entries(self, arena) -> dict:
         library = self._library
-        entries = self.parameters(with_state=True)
+        entries = self._copies(arena, with_state=True)
         taken = entries.keys() & {"step", "learning_rate", "generator", "optimizer"}
         if taken:
             raise errors.Unsupported(
@@ -409,7 +423,7 @@ class Trainer:
     def save(self, path):
         """Writes a checkpoint, an .npz as trainers of the command line write it and take it:
         parameters, state, step, learning rate and seed. It is written beside and renamed."""
-        entries = self._entries()
+        entries = self._lane.run(self._entries)
         for name, array in entries.items():
             if array.dtype.kind == "f" and not numpy.isfinite(array).all():
                 raise errors.RunError(f"{name!r} is not finite: no checkpoint is written")
@@ -446,12 +460,9 @@ class Trainer:
             raise errors.InvalidModel(
                 f"{os.fspath(path)}: 'step', 'learning_rate' or 'generator' holds nonsense"
             )
-        self.set_parameters({name: entries[name] for name in wanted})
-        self._state.step, self._state.micro_batch = step, 0
-        self._state.learning_rate, self._state.seed = rate, numbers[0]
-        is_so_cut = numbers[3] == self.batch_size
-        self._order = (numbers[1], numbers[2]) if is_so_cut else (0, 0)
-        self._announced_step = None
+        order = (numbers[1], numbers[2]) if numbers[3] == self.batch_size else (0, 0)
+        checked = self._check_parameters({name: entries[name] for name in wanted})
+        self._lane.run(self._take, checked, (step, rate, numbers[0], order))
 
     def _check_factors(self, entries: dict, path):
         """Factors count as much, and are beside weights of as many bits, as those of the file."""
