@@ -216,8 +216,8 @@ void ul_file_release(const void *data, uint64_t size_bytes);
 /* The step in which to go through what may be a large file. */
 #define UL_FILE_CHUNK_BYTES ((uint64_t)4 << 20)
 /* Writes beside the target, then renames, so that nothing half-written is left; a target that is
- * not a regular file is written in place; a link stays, and leads to what is new; "-" is standard
- * output. */
+ * not a regular file is written in place; a link stays, and leads to what is new; "-", or a link to
+ * it, is standard output. */
 enum ul_status ul_file_write(const char *path, const void *data, uint64_t size_bytes,
                              struct ul_diag *diag) UL_MUST_CHECK;
 /* For files too big to hold: begin gives a stream on the file beside, commit renames it, or removes

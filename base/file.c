@@ -134,20 +134,48 @@ static bool name_file(struct ul_file_writer *writer)
     return false;
 }
 
-/* A link (/dev/stdout is one) stays: what it leads to is replaced. */
-static void follow_links(char path[UL_LIMIT_PATH_BYTES])
+static bool is_same_file(const struct stat *left, const struct stat *right)
+{
+    return left->st_dev == right->st_dev && left->st_ino == right->st_ino;
+}
+
+static bool is_link(const char *path)
+{
+    struct stat info;
+    return lstat(path, &info) == 0 && S_ISLNK(info.st_mode);
+}
+
+/* "-", or a link to it, such as /dev/stdout: what else is written there stays. */
+static bool is_standard_output(const char *path)
+{
+    struct stat info, standard;
+    return strcmp(path, "-") == 0 ||
+           (is_link(path) && stat(path, &info) == 0 && fstat(STDOUT_FILENO, &standard) == 0 &&
+            is_same_file(&info, &standard));
+}
+
+/* Whether what lies at the path gives way to a new file; of a link what it leads to, which is the
+ * path then. Names do not lead to the file of a descriptor that was removed, nor to none. */
+static bool is_replaced(char path[UL_LIMIT_PATH_BYTES])
 {
     char real[UL_LIMIT_PATH_BYTES]; /* PATH_MAX of Linux */
-    struct stat info;
-    if (lstat(path, &info) == 0 && S_ISLNK(info.st_mode) && realpath(path, real) != NULL &&
-        strlen(real) + 16 <= sizeof real)
-        memcpy(path, real, strlen(real) + 1);
+    struct stat info, found;
+    bool exists = stat(path, &info) == 0;
+    if (exists && !S_ISREG(info.st_mode))
+        return false;
+    if (!is_link(path))
+        return true;
+    if (!exists || realpath(path, real) == NULL || strlen(real) + 16 > sizeof real ||
+        stat(real, &found) != 0 || !is_same_file(&info, &found))
+        return false;
+    memcpy(path, real, strlen(real) + 1);
+    return true;
 }
 
 enum ul_status ul_file_begin(struct ul_file_writer *writer, const char *path, struct ul_diag *diag)
 {
     memset(writer, 0, sizeof *writer);
-    if (strcmp(path, "-") == 0) {
+    if (is_standard_output(path)) {
         writer->in_place = true;
         writer->stream = stdout;
         memcpy(writer->path, "standard output", sizeof "standard output");
@@ -156,14 +184,11 @@ enum ul_status ul_file_begin(struct ul_file_writer *writer, const char *path, st
     if (strlen(path) + 16 > sizeof writer->path)
         return ul_diag_set(diag, UL_IO, "%.100s...: the path is too long", path);
     memcpy(writer->path, path, strlen(path) + 1);
-    struct stat info;
-    writer->in_place = stat(path, &info) == 0 && !S_ISREG(info.st_mode);
+    writer->in_place = !is_replaced(writer->path);
     if (writer->in_place)
         writer->stream = fopen(path, "wb");
-    else {
-        follow_links(writer->path);
+    else
         open_beside(writer);
-    }
     if (writer->stream == NULL)
         return ul_diag_set(diag, UL_IO, "%s: cannot write: %s", path, strerror(errno));
     return UL_OK;

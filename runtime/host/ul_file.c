@@ -91,31 +91,56 @@ static void release_signals(struct ul_writer *writer)
         sigprocmask(SIG_SETMASK, &writer->signals, NULL);
 }
 
-/* A link (/dev/stdout is one) stays: what it leads to is replaced. */
-static void follow_links(char path[UL_PATH_BYTES])
+static bool is_same_file(const struct stat *left, const struct stat *right)
+{
+    return left->st_dev == right->st_dev && left->st_ino == right->st_ino;
+}
+
+static bool is_link(const char *path)
 {
     struct stat status;
-    char *real = NULL;
-    if (lstat(path, &status) == 0 && S_ISLNK(status.st_mode))
-        real = realpath(path, NULL);
-    if (real != NULL && strlen(real) + 32 <= UL_PATH_BYTES)
+    return lstat(path, &status) == 0 && S_ISLNK(status.st_mode);
+}
+
+/* "-", or a link to it, such as /dev/stdout: what else is written there stays. */
+static bool is_standard_output(const char *path)
+{
+    struct stat status, standard;
+    return strcmp(path, "-") == 0 ||
+           (is_link(path) && stat(path, &status) == 0 && fstat(STDOUT_FILENO, &standard) == 0 &&
+            is_same_file(&status, &standard));
+}
+
+/* Whether what lies at the path gives way to a new file; of a link what it leads to, which is the
+   path then. Names do not lead to the file of a descriptor that was removed, nor to none. */
+static bool is_replaced(char path[UL_PATH_BYTES])
+{
+    struct stat status, found;
+    bool exists = stat(path, &status) == 0;
+    if (exists && !S_ISREG(status.st_mode))
+        return false;
+    if (!is_link(path))
+        return true;
+    char *real = exists ? realpath(path, NULL) : NULL;
+    bool leads_there = real != NULL && strlen(real) + 32 <= UL_PATH_BYTES &&
+                       stat(real, &found) == 0 && is_same_file(&status, &found);
+    if (leads_there)
         memcpy(path, real, strlen(real) + 1);
     free(real);
+    return leads_there;
 }
 
 int ul_writer_open(const struct ul_session *s, struct ul_writer *writer, const char *path)
 {
-    struct stat status;
     char shown[UL_SHOWN_BYTES];
-    bool standard = strcmp(path, "-") == 0;
-    bool in_place = standard || (stat(path, &status) == 0 && !S_ISREG(status.st_mode));
+    bool standard = is_standard_output(path);
     writer->temporary[0] = '\0';
     writer->durable = false;
     if (strlen(path) + 32 > UL_PATH_BYTES)
         return ul_error(s, UL_EXIT_IO, "%s: the path is too long", ul_shown(shown, path));
     memcpy(writer->path, path, strlen(path) + 1);
+    bool in_place = standard || !is_replaced(writer->path);
     if (!in_place) {
-        follow_links(writer->path);
         snprintf(writer->temporary, UL_PATH_BYTES, "%s.%ld.tmp", writer->path, (long)getpid());
         hold_signals(writer);
     }

@@ -38,6 +38,22 @@ ln -s real.json link.json
 expect 0 'unaccounted' "${plan[@]}" --json link.json
 [ -L link.json ] && grep -q '"reserved_bytes"' real.json || fail "a link is replaced by a result"
 
+# also one to what is not there yet, or to a descriptor, whose file may have more in it, or no name
+ln -s later.json link_later.json
+expect 0 'unaccounted' "${plan[@]}" --json link_later.json
+[ -L link_later.json ] && [ -s later.json ] || fail "a link to no file is replaced by a result"
+ln -s /proc/self/fd/1 stdout
+{ echo before; "${plan[@]}" --json stdout; echo behind; } >all.txt
+[ "$(sed -n '1p;$p' all.txt | xargs)" = "before behind" ] && grep -q '"reserved_bytes"' all.txt ||
+    fail "--json /dev/stdout loses what else is written there"
+exec 3>gone.txt
+rm gone.txt
+"${plan[@]}" --json stdout >&3
+exec 3>&-
+[ -L stdout ] || fail "a link to a descriptor whose file was removed is replaced by a result"
+ln -s loop.json loop.json
+expect 5 'loop.json: cannot write: Too many levels of symbolic links' "${plan[@]}" --json loop.json
+
 # what a machine lacks
 expect 5 'temporary folder: No such file or directory; set TMPDIR' env TMPDIR=/nonexistent "${compile[@]}" -o program
 expect 0 'unaccounted' env -i "${plan[@]}"

@@ -272,6 +272,14 @@ class Runs(Folder):
         os.symlink("plain", "link")
         stderr("tiny", *inputs, "--output", "y=link", code=0)
         self.assertTrue(os.path.islink("link") and os.path.getsize("plain") > 0)
+        os.symlink("/proc/self/fd/1", "stdout")
+        self.assertEqual(run("tiny", *inputs, "--output", "y=stdout").stdout[:6], b"\x93NUMPY")
+        with tempfile.TemporaryFile() as nameless:
+            command = [program("tiny"), *inputs, "--output", "y=stdout"]
+            subprocess.run(command, stdout=nameless, check=True)
+            nameless.seek(0)
+            self.assertEqual(nameless.read(6), b"\x93NUMPY")
+        self.assertTrue(os.path.islink("stdout"))
         if os.path.exists("/dev/full"):
             self.assertIn(
                 "cannot write", stderr("tiny", *inputs, "--output", "y=/dev/full", code=5)
