@@ -30,23 +30,26 @@ def _is_in_place(path: str) -> bool:
 @contextlib.contextmanager
 def written(path):
     """A file open for bytes, which is at `path` when all of it is on the disk: it is written
-    beside and renamed, or to a pipe or device in place. FileError where it cannot be."""
+    beside and renamed, of a link what it leads to; or to a pipe or device in place. FileError where
+    it cannot be."""
     path = os.fsdecode(path)
     try:
         if _is_in_place(path):
             with open(path, "wb") as file:
                 yield file
             return
-        beside = f"{os.path.abspath(path)}.{os.getpid()}.{next(_numbers)}.part"
+        real = os.path.realpath(path)
+        beside = f"{real}.{os.getpid()}.{next(_numbers)}.part"
         handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         try:
             with os.fdopen(handle, "wb") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(beside, path)
+            os.replace(beside, real)
         except BaseException:
-            os.unlink(beside)
+            with contextlib.suppress(OSError):
+                os.unlink(beside)
             raise
     except errors.Error:
         raise

@@ -92,6 +92,12 @@ def _exact(count: int) -> str:
     return f"{count / size:.2f} {unit} = {count} bytes"
 
 
+_NEEDED = {
+    "model": str, "target": str, "reserved_bytes": int, "peak_step": int, "rows": dict,
+    "steps": dict, "ranges": dict,
+}  # fmt: skip
+
+
 class Plan:
     """A plan: plan.json, its numbers as attributes, and the reports that are drawn from it.
 
@@ -107,6 +113,9 @@ class Plan:
             raise errors.InvalidModel(f"no plan.json: {error}") from error
         if not isinstance(data, dict) or data.get("format") != "ullage-plan":
             raise errors.InvalidModel("no plan.json: its format is not ullage-plan")
+        for name, kind in _NEEDED.items():
+            if not isinstance(data.get(name), kind):
+                raise errors.InvalidModel(f"no plan.json: it has no {name}, or not as a plan has it")
         self._text = text
         self._data = data
         self.messages = messages

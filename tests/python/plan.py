@@ -128,6 +128,10 @@ def test_files_are_written_whole():
             missing = os.path.join(folder, "none", "x")
             cases.raises(ullage.FileError, lambda w=write, m=missing: w(m), "No such file")
         cases.raises(ullage.FileError, lambda: plan.to_json(folder), "Is a directory")
+        os.symlink("plan.json", os.path.join(folder, "link"))
+        os.truncate(path, 0)
+        plan.to_json(os.path.join(folder, "link"))
+        assert os.path.islink(os.path.join(folder, "link")) and os.path.getsize(path) > 0
     plan.to_json(os.devnull)
     assert not os.path.isfile(os.devnull)
 
@@ -198,6 +202,8 @@ def test_errors_by_class():
     assert isinstance(missing, OSError)
     cases.raises(ullage.InvalidModel, lambda: ullage.Plan("{}"), "ullage-plan")
     cases.raises(ullage.InvalidModel, lambda: ullage.Plan("garbage"), "no plan.json")
+    part = '{"format": "ullage-plan", "model": "m", "target": "c", "reserved_bytes": 1}'
+    cases.raises(ullage.InvalidModel, lambda: ullage.Plan(part), "no peak_step")
     cases.raises(ullage.FileError, lambda: ullage.Plan.load("none.json"), "No such file")
     cases.raises(ullage.InvalidModel, lambda: ullage.Plan.load(sys.executable), "no text")
 
