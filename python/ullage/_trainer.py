@@ -57,6 +57,7 @@ class Trainer:
 
     plan = None
     _model = None
+    _class_weights = None
 
     def __init__(self, model, *, path=None, **options):
         if options.pop("train", True) is not True:
@@ -89,6 +90,9 @@ class Trainer:
         self._given = [*order, *([labels] if labels != NONE else [])]
         self._labels = labels
         self._parts = library.micro_batches()
+        is_labelled = labels != NONE and library.inputs[labels].dtype.kind in "iu"
+        self._class_count = library.class_count() if is_labelled else 0  # 0: labels are no classes
+        self._ignored = library.ignore_index()
         self._parameters = {t.name: (i, t) for i, t in enumerate(library.parameters())}
         self._results = self._make_results()
 
@@ -188,16 +192,15 @@ class Trainer:
         """Labels as the loss takes them: integers of any type, each a class or what is ignored."""
         if labels.dtype.kind not in "iub" or tensor.dtype.kind not in "iu" or not labels.size:
             return labels.astype(tensor.dtype) if labels.dtype.kind in "iub" else labels
-        classes, ignored = self._library.class_count(), self._library.ignore_index()
-        range_of = numpy.iinfo(tensor.dtype)
+        classes, range_of = self._class_count, numpy.iinfo(tensor.dtype)
         least, most = (0, classes - 1) if classes else (range_of.min, range_of.max)
         if int(labels.min()) < least or int(labels.max()) > most:
             wrong = (labels < least) | (labels > most)
             if classes:
-                wrong &= labels != ignored
+                wrong &= labels != self._ignored
             if wrong.any():
                 place = tuple(int(i) for i in numpy.argwhere(wrong)[0])
-                valid = f"; {ignored} is ignored" if classes else ""
+                valid = f"; {self._ignored} is ignored" if classes else ""
                 raise ValueError(
                     f"labels {tensor.name!r}: {int(labels[place])} of sample "
                     f"{place[0] if place else 0} is not from {least} to {most}{valid}"
@@ -267,8 +270,7 @@ class Trainer:
         """One update from a batch, inputs then labels; the loss before it. An index in the data
         that is out of range is a DataFault, behind the update."""
         batch = self._arrays(arrays, named)
-        ignored = self._library.ignore_index()
-        if self._library.class_count() and all((part == ignored).all() for part in batch[-1]):
+        if self._class_count and all((part == self._ignored).all() for part in batch[-1]):
             raise ValueError("all labels of the batch are ignored: nothing can be learned of it")
         check_fork(self._library)
         return self._checked(*self._lane.run(self._step, batch))
@@ -287,12 +289,12 @@ class Trainer:
     def _weights(self, batch: list) -> list:
         """What the loss of each micro-batch counts in that of all: its labels that are not ignored,
         by the weights of their classes."""
-        classes = self._library.class_count()
-        if self._parts == 1 or not classes or self._labels == NONE:
+        if self._parts == 1 or not self._class_count:
             return [1.0] * self._parts
-        weights = numpy.array([self._library.class_weight(i) for i in range(classes)])
-        ignored = self._library.ignore_index()
-        return [float(weights[part[part != ignored]].sum()) for part in batch[-1]]
+        if self._class_weights is None:
+            weights = map(self._library.class_weight, range(self._class_count))
+            self._class_weights = numpy.fromiter(weights, float, self._class_count)
+        return [float(self._class_weights[part[part != self._ignored]].sum()) for part in batch[-1]]
 
     def eval(self, /, *arrays, **named) -> Evaluation:
         """Loss and right answers of a batch; nothing is learned, nothing dropped, and statistics
