@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which headers of the runtime a generated source includes: those of which it says a word.
+/* Which headers of the runtime a generated source includes: those of which its code says a word.
  *
  *     text        k0(...) { ... ul_block_f32(t_sums, ...); }
  *     row         "ul_contract.h"  ul_block_ ...
@@ -106,11 +106,30 @@ static bool says(struct ul_arena *arena, const char *text, const char *words)
     return false;
 }
 
+/* Without what stands in strings and comments, where the model's own names are. */
+static const char *code_of(struct ul_arena *arena, const char *text)
+{
+    char *code = ul_arena_copy_string(arena, text);
+    for (char *at = code; *at != '\0'; at++) {
+        const char *end = *at == '"' ? "\"" : strncmp(at, "/*", 2) == 0 ? "*/" : NULL;
+        if (end == NULL)
+            continue;
+        for (at += strlen(end); *at != '\0' && strncmp(at, end, strlen(end)) != 0; at++) {
+            if (*end == '"' && *at == '\\' && at[1] != '\0')
+                *at++ = ' ';
+            *at = ' ';
+        }
+        UL_ASSERT(*at != '\0'); /* what was generated ends both */
+    }
+    return code;
+}
+
 void ul_emit_includes(struct ul_emitter *emitter, const char *body, bool is_device)
 {
+    const char *code = code_of(emitter->arena, body);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (rows[i].whose != (is_device ? OF_HOST : OF_DEVICE) &&
-            says(emitter->arena, body, rows[i].words))
+            says(emitter->arena, code, rows[i].words))
             ul_text_printf(emitter->text, "#include \"%s\"\n", rows[i].header);
     }
 }
