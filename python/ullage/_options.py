@@ -34,7 +34,12 @@ def set_defaults(options: dict):
 
 @functools.lru_cache(maxsize=None)
 def _table(program: str) -> dict:
-    commands = json.loads(_program.run(["help", "--json"])[0])["commands"]
+    try:
+        commands = json.loads(_program.run(["help", "--json"])[0])["commands"]
+    except (ValueError, KeyError, TypeError) as error:
+        if isinstance(error, errors.Error):
+            raise
+        raise errors.FileError(f"{program}: is not the program ullage of this version") from error
     return {
         command["name"]: {row["name"].replace("-", "_"): row for row in command["options"]}
         for command in commands

@@ -288,6 +288,7 @@ def test_a_program_that_dies():
         for text, word in (
             ("kill -SEGV $$", "signal 11"),
             ("exit 3", "failed"),
+            ("echo hello", "is not the program ullage"),
             (f'[ "$1" = plan ] || exec {ullage.program()} "$@"; {full}', "$TMPDIR says"),
         ):
             path = os.path.join(folder, "fake")
