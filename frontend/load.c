@@ -50,11 +50,12 @@ enum ul_status ul_opsets_check(struct ul_builder *builder, const struct ul_opset
     return UL_OK;
 }
 
-static enum ul_status report_problems(struct ul_builder *builder)
+/* Where sizes are missing, what needs them is no problem of its own. */
+static enum ul_status report_problems(struct ul_builder *builder, bool has_sizes)
 {
     const struct ul_onnx_model *model = builder->model;
     struct ul_text text;
-    if (model->problem_count == 0)
+    if (model->problem_count == (has_sizes ? 0 : builder->unsized_count))
         return UL_OK;
     ul_text_init(&text, builder->scratch);
     for (uint32_t i = 0; i < model->problem_count; i++) {
@@ -84,7 +85,7 @@ static enum ul_status build(struct ul_builder *builder)
     UL_TRY(ul_inputs_build(builder, &scope, &unbound));
     UL_TRY(ul_order_cut(builder, builder->proto->graph));
     UL_TRY(ul_build_graph(builder, builder->proto->graph, &scope));
-    UL_TRY(report_problems(builder));
+    UL_TRY(report_problems(builder, unbound == NULL));
     builder->model->has_open_dims = unbound != NULL;
     if (unbound != NULL)
         return ul_diag_set(builder->diag, UL_USAGE, "every dimension needs a size:%s", unbound);

@@ -38,13 +38,16 @@ void ul_old_invalid(struct ul_old_node *node, const char *reason)
 
 bool ul_old_shape(struct ul_old_node *node, uint32_t index, uint32_t ranks, struct ul_type *type)
 {
-    struct ul_arena *scratch = node->builder->scratch;
+    struct ul_builder *builder = node->builder;
+    struct ul_arena *scratch = builder->scratch;
     *type = ul_old_type(node, ul_old_input(node, index));
     if (!ul_type_known(type)) {
+        uint32_t count = builder->model->problem_count;
         ul_old_problem(node, ul_arena_printf(scratch,
                                              "needs the shape of input %u, which is not known; "
                                              "give the dimensions sizes with --dim or --shape",
                                              (unsigned)index));
+        builder->unsized_count += builder->model->problem_count - count;
         return false;
     }
     if (type->rank < 32 && (ranks >> type->rank & 1u) != 0)

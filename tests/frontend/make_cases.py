@@ -506,6 +506,13 @@ def sources():
     write("source_lines", model(graph([one, two], [X], [Y])))
 
 
+def sizes_of_forests():
+    """What needs a shape asks for the sizes of the model's inputs, not for another model."""
+    scaler = helper.make_node("Scaler", ["x"], ["y"], domain="ai.onnx.ml", offset=[0.0], scale=[1.0])
+    write("dims_of_features", model(graph([scaler], [tensor_type("x", ["N", 4])], [tensor_type("y", ["N", 4])]),
+                                    domains=["ai.onnx.ml"]))
+
+
 def not_models():
     write("file_empty", b"")
     write("file_text", b"This is not a model.\n")
@@ -627,7 +634,8 @@ def learned():
 def main():
     os.makedirs(OUT, exist_ok=True)
     for part in (external, constants, typed_fields, bad_tensors, functions, order, control, dims, by_data, attention,
-                 unsupported, learned, sequences, training, sources, not_models, hostile):
+                 unsupported, learned, sequences, training, sources, sizes_of_forests,
+                 not_models, hostile):
         part()
 
 
