@@ -8,6 +8,11 @@ import re
 MARKS = ("run", "not run", "slow", "needs", "varies")
 NUMBER = re.compile(r"[+-]?\d+(?:,\d+)*(?:\.\d+)*(?:e[+-]?\d+)?")
 PROGRAMS = re.compile(r" *(sudo |\./\w|scripts/|tests/\w|(ullage|cmake|ctest|ninja|make|git|cd|export|python3?|pip|apt|apt-get|cc|gcc|nvcc|docker) )")
+UNREAD = (
+    (r" +(```|~~~)", "a fence within something else is not read"),
+    (r"[\s>]*\$ \S", "a command in no block is not read: one is indented by four, behind an empty line, or in a fence"),
+    (rf"\s*<!-*\s*({'|'.join(MARKS)})\s*:", "this is no mark: one begins its line, as <!-- run: ... -->"),
+)  # of lines that are text
 SHELLS = ("sh", "bash", "shell", "console")
 
 
@@ -145,8 +150,9 @@ class Page:
                 self.take_block(items, at, end, "    ", marks)
                 at, marks = end, {}
             else:
-                if re.match(r" +(```|~~~)", line):
-                    self.wrong.append(f"{self.path}:{at + 1}: a fence within something else is not read")
+                for pattern, what in UNREAD:
+                    if re.match(pattern, line, flags=re.I):
+                        self.wrong.append(f"{self.path}:{at + 1}: {what}")
                 if line.strip() and marks:
                     self.wrong.append(f"{self.path}:{at + 1}: no block follows the mark of: {', '.join(marks)}")
                     marks = {}
@@ -156,7 +162,7 @@ class Page:
     def take_mark(self, mark, marks, at):
         name, text, _ = mark
         if name is None:
-            unknown = re.match(r"([a-z ]+):", text)
+            unknown = re.match(r"([a-z ]+):", text, flags=re.I)
             self.wrong += [f"{self.path}:{at + 1}: there is no mark {unknown.group(1)}"] if unknown else []
             return marks
         if not text:
@@ -182,7 +188,7 @@ class Page:
         elif marks:
             self.wrong.append(f"{place}nothing to run behind its mark")
         else:
-            bare = [line for line in lines if PROGRAMS.match(line) or is_shell]
+            bare = [line for line in lines if PROGRAMS.match(line) or is_shell or re.match(r"\s+\$ ", line)]
             self.wrong += [f'{place}a command without "$ ": {line.strip()}' for line in bare[:1]]
 
     def shown(self, item):

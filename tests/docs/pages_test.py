@@ -47,6 +47,11 @@ class Reading(unittest.TestCase):
         self.assertIn("no mark numbers", Page("p.md", "<!-- numbers: times -->\n    $ x\n    1\n").wrong[0])
         self.assertIn("above the first command", Page("p.md", "    one\n    $ x\n").wrong[0])
         self.assertIn("without", Page("p.md", "```console\nanything at all\n```\n").wrong[0])
+        for text in ("   $ x\n", "- A list:\n\n  $ x\n", "> $ x\n", "\t$ x\n", "<pre>\n$ x\n</pre>\n", "Text\n    $ x\n"):
+            self.assertIn("a command in no block", Page("p.md", text).wrong[0])
+        self.assertIn("without", Page("p.md", "1. A list:\n\n       $ x\n").wrong[0])
+        self.assertIn("this is no mark", Page("p.md", "<!--run: x -->\n").wrong[0])
+        self.assertIn("there is no mark Run", Page("p.md", "<!-- Run: x -->\n").wrong[0])
         self.assertIn("a fence within", Page("p.md", "- A list:\n\n  ```sh\n  x\n  ```\n").wrong[0])
 
     def test_what_a_mark_names_is_there(self):
@@ -54,6 +59,7 @@ class Reading(unittest.TestCase):
         self.assertIn("is like: N s", Page("p.md", "<!-- varies: N s -->\n" + ROW).wrong[0])
         self.assertIn("is like: ms", Page("p.md", "<!-- varies: ms -->\n" + ROW).wrong[0])
         self.assertEqual(missing_tests(Page("p.md", "<!-- not run: tests/docs/run.py does -->\n    $ x\n")), [])
+        self.assertIn("no test is named", missing_tests(Page("p.md", "<!-- not run: needs root -->\n    $ x\n"))[0])
         self.assertIn("no tests/none.py", missing_tests(Page("p.md", "<!-- not run: tests/none.py does -->\n    $ x\n"))[0])
 
 

@@ -42,9 +42,10 @@ def read_page(path):
 
 
 def missing_tests(page):
-    """What a reason says to run the block, and is not there."""
-    named = [(line, path) for line, reason in page.not_run for path in re.findall(r"\btests/[\w/.-]*\w", reason)]
-    return [f"{page.path}:{line}: there is no {path}" for line, path in named if not os.path.exists(os.path.join(ROOT, path))]
+    """What a reason says to run the block, and is not there; or that it says none."""
+    named = [(line, re.findall(r"\btests/[\w/.-]*\w", reason)) for line, reason in page.not_run]
+    return [f"{page.path}:{line}: no test is named that runs what is not run here" for line, paths in named if not paths] + [
+        f"{page.path}:{line}: there is no {path}" for line, paths in named for path in paths if not os.path.exists(os.path.join(ROOT, path))]
 
 
 def environment_of(ullage):
