@@ -19,12 +19,19 @@ def plain(path) -> str:
     return os.path.join(".", text) if text.startswith("-") else text
 
 
-def _is_in_place(path: str) -> bool:
-    """Whether it is there and no file that another could take the place of, such as a pipe."""
+def _is_in_place(path: str, real: str) -> bool:
+    """Whether it is there and no file that another could take the place of: a pipe, or what no name
+    leads to, as the file of a descriptor (/dev/stdout) that was removed. `open` says what is wrong
+    with links in a circle."""
     try:
-        return not stat.S_ISREG(os.stat(path).st_mode)
-    except OSError:
+        found = os.stat(path)
+        if not stat.S_ISREG(found.st_mode):
+            return True
+        return not os.path.exists(real) or not os.path.samestat(found, os.stat(real))
+    except FileNotFoundError:
         return False
+    except OSError:
+        return True
 
 
 @contextlib.contextmanager
@@ -34,11 +41,11 @@ def written(path):
     it cannot be."""
     path = os.fsdecode(path)
     try:
-        if _is_in_place(path):
+        real = os.path.realpath(path)
+        if _is_in_place(path, real):
             with open(path, "wb") as file:
                 yield file
             return
-        real = os.path.realpath(path)
         beside = f"{real}.{os.getpid()}.{next(_numbers)}.part"
         handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         try:

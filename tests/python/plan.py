@@ -132,6 +132,13 @@ def test_files_are_written_whole():
         os.truncate(path, 0)
         plan.to_json(os.path.join(folder, "link"))
         assert os.path.islink(os.path.join(folder, "link")) and os.path.getsize(path) > 0
+        with open(os.path.join(folder, "gone"), "w+b") as file:
+            os.unlink(file.name)
+            os.symlink(f"/proc/self/fd/{file.fileno()}", os.path.join(folder, "descriptor"))
+            plan.to_json(os.path.join(folder, "descriptor"))
+            assert file.read(1) == b"{" and not [name for name in os.listdir(folder) if "gone" in name]
+        os.symlink("circle", os.path.join(folder, "circle"))
+        cases.raises(ullage.FileError, lambda: plan.to_json(os.path.join(folder, "circle")), "symbolic links")
     plan.to_json(os.devnull)
     assert not os.path.isfile(os.devnull)
 
