@@ -19,9 +19,8 @@ static const struct row {
     const char *header, *words;
     enum { OF_ALL, OF_HOST, OF_DEVICE } whose; /* sources: in C, in CUDA C++ */
 } rows[] = {
-    {"ul_kernel.h",
-     "UL_KERNEL UL_STEP UL_AT ul_share ul_team ul_thread ul_index ul_bound ul_count ul_fault_note",
-     OF_HOST},
+    {"ul_threads.h", "UL_PARALLEL ul_share ul_team ul_thread", OF_HOST},
+    {"ul_kernel.h", "UL_KERNEL UL_STEP UL_AT ul_index ul_bound ul_count ul_fault_note", OF_HOST},
     {"ul_team.cuh", "ul_", OF_DEVICE}, /* what all kernels are written with */
     {"ul_contract.h",
      "ul_run( ul_clip_run ul_tile_ ul_block_ ul_pack_ ul_add_rows_ ul_add_four_ ul_taps_ ul_dot_ "

@@ -9,6 +9,8 @@
 #include "ul_kernel.cuh"
 #include "ul_team.cuh"
 #else
+#include "ul_threads.h"
+
 #include "ul_contract_int.h"
 #endif
 #include "ul_integer.h"

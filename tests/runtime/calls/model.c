@@ -15,6 +15,8 @@
  */
 #include "model.h"
 
+#include "ul_threads.h"
+
 #include "ul_kernel.h"
 #include "ul_library.h"
 #include "ul_pack.h"
