@@ -141,7 +141,8 @@ int ul_writer_open(const struct ul_session *s, struct ul_writer *writer, const c
     memcpy(writer->path, path, strlen(path) + 1);
     bool in_place = standard || !is_replaced(writer->path);
     if (!in_place) {
-        snprintf(writer->temporary, UL_PATH_BYTES, "%s.%ld.tmp", writer->path, (long)getpid());
+        snprintf(writer->temporary, UL_PATH_BYTES, "%.*s.%ld.tmp", UL_PATH_BYTES - 32, writer->path,
+                 (long)getpid()); /* all of it: it has that room */
         hold_signals(writer);
     }
     writer->file = standard ? stdout : fopen(in_place ? path : writer->temporary, "wb");
