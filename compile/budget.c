@@ -278,14 +278,17 @@ static void put_shortfall(struct ul_compile *compile, struct ul_text *text, uint
                        ul_size_exact(keep, reserved));
     ul_text_printf(text, "The smallest budget known to work is %s",
                    ul_size_exact(keep, compile->plan.smallest_budget_bytes));
-    if (budget < floor_bytes)
+    if (budget < floor_bytes) {
         ul_text_printf(text, "; it is proven that at least %s are needed.",
                        ul_size_exact(keep, floor_bytes));
-    else if (floor_bytes > 0)
-        ul_text_printf(text, "; whether a smaller one works is not known, but none below %s does.",
-                       ul_size_exact(keep, floor_bytes));
-    else
-        ul_text_put(text, "; whether a smaller one works is not known.");
+    } else {
+        /* The report may say of this program that no plan of it is smaller. */
+        ul_text_put(text, "; whether a smaller one works, with steps split or laid out otherwise, "
+                          "is not known");
+        if (floor_bytes > 0)
+            ul_text_printf(text, ", but none below %s does", ul_size_exact(keep, floor_bytes));
+        ul_text_put(text, ".");
+    }
 }
 
 void ul_compile_put_remedies(struct ul_text *text, const struct ul_compile_options *options)

@@ -351,7 +351,8 @@ enum ul_status ul_suite_require_fit(struct ul_suite *suite)
     ul_text_printf(
         &text,
         "the models do not fit the budget of %s: together they need %s, %s more.\n"
-        "The smallest budget known to work is %s; whether a smaller one works is not known.\n"
+        "The smallest budget known to work is %s; whether a smaller one works, with steps split or "
+        "laid out otherwise, is not known.\n"
         "Of the arena of %s they keep between runs:",
         ul_size_exact(keep, budget_bytes), ul_size_exact(keep, report->needed_bytes),
         ul_size_exact(keep, report->needed_bytes - budget_bytes),
