@@ -825,6 +825,8 @@ ul_kx ul_ks_name(struct ul_kernel *kernel, ul_kx value)
     stmt.var = var_new(kernel, expr.dtype, expr.low, expr.high, false);
     stmt.value = value;
     stmt_append(kernel, &stmt);
+    if (expr.op == UL_KX_INDEX && expr.imm_int == 1)
+        return value; /* a 0 by another name would be one without the check that is its use */
     return ul_kx_var(kernel, stmt.var);
 }
 
@@ -842,6 +844,8 @@ void ul_ks_set(struct ul_kernel *kernel, uint32_t var, ul_kx value)
 {
     UL_ASSERT(kernel->vars[var].is_mutable &&
               kernel->vars[var].dtype == ul_kx_dtype(kernel, value));
+    if (kernel->exprs[value].op == UL_KX_VAR && kernel->exprs[value].var == var)
+        return; /* it has it */
     struct ul_ks_data stmt = stmt_blank(UL_KS_SET);
     stmt.var = var;
     stmt.value = value;

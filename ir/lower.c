@@ -121,6 +121,12 @@ static struct param param_get(struct ul_lower *lower, ul_value_id value)
     return state->params[state->param_count++];
 }
 
+/* An index of the data into a dimension of one element: 0, but one that is to be looked at. */
+static bool is_checked_zero(const struct ul_kernel *kernel, ul_kx index)
+{
+    return kernel->exprs[index].op == UL_KX_INDEX && kernel->exprs[index].imm_int == 1;
+}
+
 static ul_kx element_index(struct ul_lower *lower, ul_value_id value, const struct param *param,
                            const ul_kx *index)
 {
@@ -131,6 +137,8 @@ static ul_kx element_index(struct ul_lower *lower, ul_value_id value, const stru
         if (type->dims[d] != 1)
             sum =
                 ul_kx_add(lower->kernel, sum, ul_kx_muli(lower->kernel, index[d], view.strides[d]));
+        else if (is_checked_zero(lower->kernel, index[d]))
+            sum = ul_kx_add(lower->kernel, sum, index[d]);
     }
     return sum;
 }
@@ -284,9 +292,11 @@ ul_kx ul_lower_load_broadcast(struct ul_lower *lower, ul_value_id value, const u
     const struct ul_type *type = &value_get(lower, value)->type;
     UL_ASSERT(type->rank <= index_rank);
     ul_kx aligned[UL_LIMIT_RANK];
-    for (uint32_t d = 0; d < type->rank; d++)
-        aligned[d] = type->dims[d] == 1 ? ul_kx_index_const(lower->kernel, 0)
-                                        : index[index_rank - type->rank + d];
+    for (uint32_t d = 0; d < type->rank; d++) {
+        aligned[d] = index[index_rank - type->rank + d];
+        if (type->dims[d] == 1 && !is_checked_zero(lower->kernel, aligned[d]))
+            aligned[d] = ul_kx_index_const(lower->kernel, 0);
+    }
     return ul_lower_load(lower, value, aligned);
 }
 
