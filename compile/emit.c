@@ -211,17 +211,26 @@ static enum ul_status copy_file(struct ul_compile *compile, const char *director
     return status;
 }
 
+/* What is beside the program, which is looked for beside what a link to it leads to. */
+static const char *beside_program(struct ul_compile *compile, const char *output)
+{
+    char *real = realpath(output, NULL);
+    const char *path = ul_arena_printf(&compile->keep, "%s.weights", real != NULL ? real : output);
+    free(real);
+    return path;
+}
+
 /* What was made goes to `output`, its file of weights beside it: both or neither. */
 static enum ul_status move_results(struct ul_compile *compile, const char *directory,
                                    const char *goal, const char *output)
 {
     struct ul_file_writer program, weights;
     bool is_beside = compile->options.weights == UL_WEIGHTS_FILE;
-    const char *beside = ul_arena_printf(&compile->keep, "%s.weights", output);
     UL_TRY(copy_file(compile, directory, goal, output, &program));
     enum ul_status status = UL_OK;
     if (is_beside)
-        status = copy_file(compile, directory, "weights.bin", beside, &weights);
+        status =
+            copy_file(compile, directory, "weights.bin", beside_program(compile, output), &weights);
     if (is_beside && status == UL_OK)
         status = ul_file_commit(&weights, &compile->diag);
     if (status == UL_OK)

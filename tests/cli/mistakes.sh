@@ -69,6 +69,12 @@ expect 5 '--json folder/x: cannot write into the folder folder: Permission denie
 expect 5 '--emit folder: cannot write into the folder folder: Permission denied' "${somebody[@]}" "${compile[@]}" --emit folder
 chmod 755 folder
 
+# a program at a link finds its weights, of which it knows where it lies itself
+mkdir apart
+ln -s apart/program linked
+expect 0 'reserves' "${compile[@]}" --weights file -o linked
+expect 0 'float32 \[1,10\]' ./linked --random 1
+
 # A disk with room for the program and not for its weights: neither, and what was there stays.
 if unshare --mount true 2>/dev/null; then
     in_little() { unshare --mount bash -c 'mount -t tmpfs -o size=300k none folder && echo old >folder/p || exit 9
