@@ -137,7 +137,8 @@ static void write_weight(struct ul_emitter *emitter, uint32_t place)
         put_weight_bytes(writer, info->tensor->data, ul_type_bytes(&info->type));
 }
 
-/* What is left of a weight, some elements at a time. */
+/* What is left of a weight, some elements at a time: its own, of which a pack may take several as
+ * one. */
 struct stored {
     const struct weight_writer *writer;
     ul_value_id value;
@@ -163,11 +164,11 @@ static void put_packed_weight(struct weight_writer *writer, ul_value_id value,
                               const struct ul_pack *pack)
 {
     struct ul_arena scratch;
-    struct stored stored = {.writer = writer,
-                            .value = value,
-                            .element_bytes = pack->element_bytes,
-                            .count =
-                                ul_type_elements(&writer->base.program->graph->values[value].type)};
+    struct stored stored = {
+        .writer = writer,
+        .value = value,
+        .element_bytes = ul_value_element_bytes(writer->base.program->graph, value),
+        .count = ul_type_elements(&writer->base.program->graph->values[value].type)};
     ul_arena_init(&scratch);
     unsigned char *packed = ul_arena_alloc(&scratch, pack->size_bytes);
     ul_winograd_packer_take(pack, packed, next_stored, &stored);
