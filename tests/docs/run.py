@@ -61,7 +61,8 @@ def script_of(items, work):
     """One shell for all of them, in the order of the page; $? is the exit code of the one before."""
     lines = ["last=0", f"ask={work}/ask answer={work}/answer status={work}/status"]
     if any(item.kind in ("statement", "python") for item in items):
-        lines.append(f'mkfifo "$ask" "$answer"; python {HERE}/session.py "$ask" "$answer" "$status" &')
+        session = shlex.join([sys.executable, os.path.join(HERE, "session.py")])  # python may not be on PATH, and nobody would answer
+        lines.append(f'mkfifo "$ask" "$answer"; {session} "$ask" "$answer" "$status" &')
     for number, item in enumerate(items):
         path = os.path.join(work, f"block{number}")
         lines.append("(exit $last)")
