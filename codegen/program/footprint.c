@@ -36,6 +36,8 @@ enum {
     BOUND_BYTES = 2560,        /* of the runtime for each call: what it is bound to */
     GRADIENT_CODE = 768 << 10, /* pages of the library's code, where a convolution is trained */
     TRAINER_BYTES = 336 << 10, /* of the runtime for reading samples and writing checkpoints */
+    FRESH_BYTES = 64 << 10,    /* of the C library, more where its file was just written: it is then
+                                  in memory as a whole, and more of it is mapped around a page */
     READ_AROUND = 64 << 10,    /* the kernel maps so much around a page that is read */
     FLASH_BYTES = 8 << 10,     /* of model.c without a step */
     TABLE_BYTES = 160 << 10,   /* of page tables, as soon as the library is there */
@@ -312,11 +314,13 @@ static uint64_t trainer_bytes(const struct ul_program *program)
     return program->call_count > 0 ? TRAINER_BYTES / 2 : TRAINER_BYTES;
 }
 
-/* Code and tables that every run goes through, but the library's. */
+/* Code and tables that every run goes through, but the library's, in whose bounds there is room for
+ * what is fresh. */
 static uint64_t own_code_bytes(const struct ul_program *program)
 {
     return ul_profile_process(program->options.profile)->code_bytes + printed_bytes(program) +
-           threads_code_bytes(program, false) + trainer_bytes(program);
+           threads_code_bytes(program, false) + trainer_bytes(program) +
+           (program->call_count == 0 ? FRESH_BYTES : 0);
 }
 
 struct ul_plan_beside ul_footprint_beside(const struct ul_program *program, bool is_whole)
