@@ -176,14 +176,15 @@ static enum ul_status write_plan(struct ul_cli_job *job)
 static enum ul_status plan(struct ul_cli_job *job)
 {
     struct ul_compile *compile = &job->compile;
-    if (job->options.shared)
+    const struct ul_cli_options *options = &job->options;
+    if (options->shared)
         return ul_cli_plan_shared(job);
     UL_TRY(check_options(job));
-    compile->is_library = job->options.library;
+    compile->is_library = options->library;
     UL_TRY(ul_cli_quantize(job, &job->files.items[0]));
     if (has_table(job))
         return plan_cases(job);
-    compile->wants_ladder = job->options.sweep || wants_advice(job);
+    compile->wants_ladder = options->sweep || wants_advice(job);
     UL_TRY(ul_compile_find_largest(compile, job->files.items[0]));
     UL_TRY(ul_compile_build(compile, job->files.items[0]));
     if (compile->program == NULL) { /* --stop-after */
@@ -196,7 +197,7 @@ static enum ul_status plan(struct ul_cli_job *job)
     UL_TRY(ul_compile_plan(compile));
     ul_cli_put_notice(job);
     UL_TRY(write_problem(job));
-    if (job->options.sweep)
+    if (options->sweep)
         return write_sweep(job);
     UL_TRY(write_plan(job));
     return ul_compile_require_fit(compile);

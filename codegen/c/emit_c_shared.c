@@ -10,7 +10,7 @@ static void put_model(struct ul_text *text, const char *prefix, bool has_rom)
         text,
         "%s.o: %s/model.c %s/model.h $(HEADERS)\n"
         "\t$(CC) $(CFLAGS) $(MARCH) $(KERNEL_FLAGS) $(OPENMP) -I. -c %s/model.c -o $@\n\n"
-        "%s.library.o: %s/library.c %s/model.h $(HEADERS)\n"
+        "%s.answers.o: %s/library.c %s/model.h $(HEADERS)\n"
         "\t$(CC) $(CFLAGS) -std=c99 -I. -c %s/library.c -o $@\n\n",
         prefix, prefix, prefix, prefix, prefix, prefix, prefix, prefix);
     if (has_rom)
@@ -40,7 +40,7 @@ static void put_makefile(struct ul_text *text, const struct ul_emit_shared *shar
         options->march == NULL ? "" : "-march=", options->march == NULL ? "" : options->march,
         shared->has_threads ? " -fopenmp" : "");
     for (uint32_t i = 0; i < shared->count; i++) {
-        ul_text_printf(text, " %s.o %s.library.o", shared->prefixes[i], shared->prefixes[i]);
+        ul_text_printf(text, " %s.o %s.answers.o", shared->prefixes[i], shared->prefixes[i]);
         if (shared->has_rom)
             ul_text_printf(text, " %s.rom.o", shared->prefixes[i]);
     }

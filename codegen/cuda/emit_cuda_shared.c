@@ -10,7 +10,7 @@ static void put_model(struct ul_text *text, const char *prefix)
                    "%s.o: %s/model.c %s/model.h $(HEADERS)\n"
                    "\t$(NVCC) $(NVCCFLAGS) -Xcompiler=-std=c99 $(WARNINGS) -I. -c %s/model.c -o "
                    "$@\n\n"
-                   "%s.library.o: %s/library.c %s/model.h $(HEADERS)\n"
+                   "%s.answers.o: %s/library.c %s/model.h $(HEADERS)\n"
                    "\t$(NVCC) $(NVCCFLAGS) -Xcompiler=-std=c99 $(WARNINGS) -I. -c %s/library.c -o "
                    "$@\n\n"
                    "%s.kernels.o: %s/kernels.cu $(HEADERS)\n"
@@ -37,7 +37,7 @@ static void put_makefile(struct ul_text *text, const struct ul_emit_shared *shar
         "HEADERS = $(wildcard *.h *.cuh)\nMODELS =",
         options->cc, options->cflags);
     for (uint32_t i = 0; i < shared->count; i++)
-        ul_text_printf(text, " %s.o %s.library.o %s.kernels.o", shared->prefixes[i],
+        ul_text_printf(text, " %s.o %s.answers.o %s.kernels.o", shared->prefixes[i],
                        shared->prefixes[i], shared->prefixes[i]);
     ul_text_put(text, "\nDEVICE = $(patsubst %.cu,%.o,$(sort $(wildcard ul_*.cu)))\n\n"
                       "libshared.a: $(MODELS) $(DEVICE)\n"
