@@ -63,6 +63,10 @@ UL_FEW(u4, 4, 0u)
     {                                                                                              \
         return a > b ? a : b;                                                                      \
     }                                                                                              \
+    UL_FUNCTION type ul_neg_##tag(type a)                                                          \
+    {                                                                                              \
+        return (type)((wide)0 - (wide)a);                                                          \
+    }                                                                                              \
     UL_FUNCTION type ul_ipow_##tag(type base, uint64_t exponent)                                   \
     {                                                                                              \
         wide result = 1, square = (wide)base;                                                      \
@@ -74,10 +78,6 @@ UL_FEW(u4, 4, 0u)
 
 #define UL_INTEGER_SIGNED(tag, type, wide)                                                         \
     UL_INTEGER_COMMON(tag, type, wide)                                                             \
-    UL_FUNCTION type ul_neg_##tag(type a)                                                          \
-    {                                                                                              \
-        return (type)((wide)0 - (wide)a);                                                          \
-    }                                                                                              \
     UL_FUNCTION type ul_abs_##tag(type a)                                                          \
     {                                                                                              \
         return a < 0 ? ul_neg_##tag(a) : a;                                                        \
@@ -129,10 +129,6 @@ UL_FEW(u4, 4, 0u)
 
 #define UL_INTEGER_UNSIGNED(tag, type, wide)                                                       \
     UL_INTEGER_COMMON(tag, type, wide)                                                             \
-    UL_FUNCTION type ul_neg_##tag(type a)                                                          \
-    {                                                                                              \
-        return (type)((wide)0 - (wide)a);                                                          \
-    }                                                                                              \
     UL_FUNCTION type ul_abs_##tag(type a)                                                          \
     {                                                                                              \
         return a;                                                                                  \
