@@ -26,7 +26,7 @@ def conv(net, x, c_in, c_out, kernel, stride=1, pad=None, groups=1, dilation=1, 
     fan_in = c_in // groups * kh * kw
     std = np.sqrt(gain * GAIN[after] / fan_in)
     weight = net.normal((c_out, c_in // groups, kh, kw), std)
-    if groups == 1 and after != "linear":
+    if groups == 1 and after != "linear" and not net.hollow:
         weight -= weight.mean((1, 2, 3), keepdims=True)
     operands = [x, net.weight("weight", weight)]
     if bias:

@@ -28,7 +28,7 @@ class Net:
         self.name, self.batch, self.seq, self.small, self.opset = name, batch, seq, small, opset
         self.hollow = hollow
         self.rng = np.random.default_rng(zlib.crc32(name.encode()))
-        self.nodes, self.initializers = [], {}
+        self.nodes, self.initializers, self.holes = [], {}, []
         self.inputs, self.outputs, self.metadata = [], [], {}
         self.functions = []
         self.used, self.segments, self.modules = set(), [], []
@@ -143,7 +143,7 @@ class Net:
     # ---- the model ----
 
     def hole(self, array, name, data, at):
-        """A tensor of the file `data`, from the byte `at`, which nobody writes."""
+        """A tensor of the file `data`, from the byte `at`: zeros but for the mark of save_holes()."""
         tensor = onnx.TensorProto(name=name, dims=np.shape(array))
         tensor.data_type = helper.np_dtype_to_tensor_dtype(array.dtype)
         tensor.data_location = onnx.TensorProto.EXTERNAL
@@ -152,15 +152,30 @@ class Net:
             entry.key, entry.value = key, str(value)
         return tensor
 
+    def save_holes(self, path):
+        """Writes the file of a hollow Net. Each hole begins with a number of its own, since equal
+        weights are stored once."""
+        with open(path, "wb") as file:
+            file.truncate(self.hollow_bytes)
+            for number, at in enumerate(self.holes, 1):
+                file.seek(at)
+                file.write(np.float32(number).tobytes())
+
     def tensors(self, data):
-        """Weights; of a hollow Net the large ones lie in the file `data`: and its size."""
+        """Weights; of a hollow Net the large ones that normal() gave lie in the file `data`: and its
+        size."""
         made, size = [], 0
-        for name, array in self.initializers.items():
-            if self.hollow and array.size > 1024:
+        for number, (name, array) in enumerate(self.initializers.items(), 1):
+            hollow = self.hollow and array.size > 1 and not any(np.asarray(array).strides)
+            if hollow and array.size > 1024:
                 made.append(self.hole(array, name, data, size))
+                self.holes.append(size)
                 size += -(-array.nbytes // 4096) * 4096
-            else:
-                made.append(numpy_helper.from_array(np.asarray(array, order="C"), name))
+                continue
+            array = np.array(array, order="C")
+            if hollow:
+                array.flat[0] = number
+            made.append(numpy_helper.from_array(array, name))
         return made, size
 
     def model(self, data=None):

@@ -83,14 +83,14 @@ def make(name, batch=1, seq=None, small=False, dtype=None, islands=False):
     return half(model, dtype, islands)
 
 
-def save_hollow(name, path, batch, seq):
+def save_hollow(name, path, batch, seq, small=False):
     """A model whose weights are zeros that take no disk, to be planned."""
     os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-    net = build(name, batch, seq, hollow=True)
+    net = build(name, batch, seq, small, hollow=True)
     model = net.model(os.path.basename(path) + ".data")
-    with open(path + ".data", "wb") as file:
-        file.truncate(net.hollow_bytes)
-    onnx.save(model, path)
+    net.save_holes(path + ".data")
+    onnx.save(model, path + ".part")
+    os.replace(path + ".part", path)
 
 
 def save(model, path, external=False):
@@ -164,7 +164,7 @@ def main():
         if args.name != "all" and args.output:
             path = args.output
         if args.hollow:
-            save_hollow(name, path, args.batch, args.seq)
+            save_hollow(name, path, args.batch, args.seq, args.small)
         else:
             model = make(name, args.batch, args.seq, args.small, args.type, args.islands)
             save(model, path, args.external)

@@ -6,7 +6,8 @@
     plans.py record ULLAGE DIR LIST [--base LIST] [--quick] [--plans] [--target NAME]... [--jobs N]
                                            writes the list of what ULLAGE makes of the models in DIR
     plans.py compare BASE NEW              prints every line that differs
-    plans.py check ULLAGE [--update]       ULLAGE against plans.txt beside this script
+    plans.py check ULLAGE [--plain] [--update]     ULLAGE against plans.txt beside this script; with
+                                           --plain the lines without options alone
 
 The models are the small form of all networks of models/, the trained one, ONNX's light models where
 ULLAGE_DATA names a folder with light/, some of tests/e2e/nasty.py and of ONNX's node tests. DIR may
@@ -244,6 +245,8 @@ def of_machine(args, base, name, target, machine):
         table = SMALL_THREADS if is_small(name) else NETWORK_THREADS
     key, lines = f"{name} {machine.removeprefix('--target ')}", {}
     for options, has_program in table.items():
+        if args.plain and options:
+            continue
         if "{" in options:
             free = base.get(key, lines[key]).get("reserved")
             if free is None:
@@ -334,8 +337,11 @@ def fault(key, base, new):
     return "differs"
 
 
-def compare(base, new):
+def compare(base, new, plain=False):
     models = {key.split()[0] for key in new}
+    if plain:
+        machines = {machine.removeprefix("--target ") for rows in TARGETS.values() for machine in rows}
+        base = {key: fields for key, fields in base.items() if key.split(" ", 1)[1] in machines}
     absent = {key.split()[0] for key in base} - models
     if absent:
         print(f"{len(absent)} models are only in the base list: {' '.join(sorted(absent))}")
@@ -367,7 +373,7 @@ def check(args):
         if args.update:
             shutil.copyfile(args.list, GOLDEN)
             return 0
-        return compare(read_list(GOLDEN), read_list(args.list))
+        return compare(read_list(GOLDEN), read_list(args.list), args.plain)
 
 
 def main():
@@ -382,6 +388,7 @@ def main():
     one.add_argument("--base", help="the list that budgets are taken from")
     one.add_argument("--quick", action="store_true", help="some of the models")
     one.add_argument("--plans", action="store_true", help="no programs")
+    one.add_argument("--plain", action="store_true", help="without options alone")
     one.add_argument("--target", action="append", choices=TARGETS)
     one.add_argument("--jobs", type=int, default=2)
     one = sub("compare")
@@ -389,7 +396,9 @@ def main():
     one.add_argument("new")
     one = sub("check")
     one.add_argument("ullage")
-    one.add_argument("--update", action="store_true", help="rewrite plans.txt")
+    which = one.add_mutually_exclusive_group()
+    which.add_argument("--plain", action="store_true", help="without options alone")
+    which.add_argument("--update", action="store_true", help="rewrite plans.txt")
     args = parser.parse_args()
     try:
         if args.command == "models":

@@ -49,11 +49,16 @@ def model_path(args):
     seq = getattr(args, "seq", None)
     if seq is not None:
         name += f"_s{seq}"
-    path = os.path.join(ROOT, "build", "models", name + ".onnx")
+    hollow = getattr(args, "hollow", False)
+    path = os.path.join(ROOT, "build", "models", name + "_hollow" * hollow + ".onnx")
     folder = os.path.join(ROOT, "models")
     scripts = [os.path.join(folder, entry) for entry in os.listdir(folder) if entry[-3:] == ".py"]
     newest = max(os.path.getmtime(script) for script in scripts)
-    if not os.path.exists(path) or os.path.getmtime(path) < newest:
+    if os.path.exists(path) and os.path.getmtime(path) >= newest:
+        return path
+    if hollow:
+        make.save_hollow(args.model, path, args.batch, seq, args.small)
+    else:
         make.save(make.make(args.model, args.batch, seq, args.small), path)
     return path
 
@@ -143,8 +148,9 @@ def execute(args, path, inputs, shapes, folder, tag, extra):
     return outputs, compile_s, run_s
 
 
-def tolerance(options, precision):
-    """The relative error that a right program may have, as runtime/host/ul_test_data.c has it."""
+def tolerance(options, precision="fp32"):
+    """The relative error that a right program may have, as runtime/host/ul_test_data.c has it.
+    precision: of the model itself, where no option asks for another."""
     for i, option in enumerate(options):
         if option == "--precision":
             precision = options[i + 1]

@@ -95,7 +95,7 @@ def main():
     parser.add_argument("--typed", action="store_true", help="models of 16 bits themselves")
     args = parser.parse_args()
     golden, passed, failed = read_golden(), 0, 0
-    for name, path, options in golden_bytes.networks(args.small, args.filter):
+    for name, path, options in golden_bytes.networks(args.small, args.filter, hollow=not args.small):
         for precision in ("fp16", "bf16") if args.typed else ():
             worse = check_typed(args.ullage, path, options, precision, golden[name, precision])
             failed, passed = failed + worse, passed + 2 - worse
