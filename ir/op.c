@@ -18,6 +18,15 @@ const struct ul_op_info *ul_op_get(enum ul_op op)
     return &rows[op];
 }
 
+bool ul_op_has_gradient(enum ul_op op)
+{
+    const struct ul_op_info *row = ul_op_get(op);
+    bool has = row->gradient != NULL;
+    for (uint32_t i = 0; i < UL_OP_GRADIENTS; i++)
+        has = has || row->gradients[i] != NULL;
+    return has;
+}
+
 static bool same_domain(const char *row, const char *requested)
 {
     bool row_is_default = row == NULL || row[0] == '\0' || strcmp(row, "ai.onnx") == 0;

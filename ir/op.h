@@ -119,6 +119,8 @@ struct ul_op_info {
 
 /* The row of an operator; rows are constant. */
 const struct ul_op_info *ul_op_get(enum ul_op op);
+/* Whether it has a rule of gradients, for one of its inputs at least. */
+bool ul_op_has_gradient(enum ul_op op);
 /* By ONNX name and domain ("" and "ai.onnx" are the same); UL_OP_NONE when unsupported. */
 enum ul_op ul_op_find(const char *domain, const char *name);
 

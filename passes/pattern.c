@@ -19,6 +19,7 @@
  * of HardSwish; the operators give what the parts would with unbounded numbers. Left undone:
  * normalisation whose factors were multiplied out (x * a + (b - mean * a)). */
 #include "ir/infer.h"
+#include "ir/op.h"
 #include "passes/pattern_internal.h"
 #include "passes/steps.h"
 
@@ -52,6 +53,7 @@ static void visit(struct ul_pattern *pattern, ul_node_id id, uint32_t turn)
     if (!recognise(pattern, id, turn))
         return;
     UL_ASSERT(types_hold(pattern, id));
+    UL_ASSERT(ul_op_has_gradient(pattern->graph->nodes[id].op));
     for (ul_node_id n = first_new; n < pattern->graph->node_count; n++)
         UL_ASSERT(types_hold(pattern, n));
 }

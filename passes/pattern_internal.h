@@ -70,6 +70,9 @@ bool ul_pattern_attention(struct ul_pattern *pattern, ul_node_id root);
 
 /* pattern_rows.c: by the first of the rows that can. */
 bool ul_pattern_rows(struct ul_pattern *pattern, ul_node_id root);
+/* What the rows and the recogniser of attention write, each of which has a gradient rule, since
+ * graphs that are trained are fused too; UL_OP_NONE behind the last. */
+enum ul_op ul_pattern_makes(uint32_t index);
 /* What `name`, which other text may follow, leads to from *value by several nodes (UL_NONE: it does
  * not). False: it is no step. */
 bool ul_pattern_step(struct ul_pattern *pattern, const char *name, ul_value_id *value);
@@ -107,6 +110,8 @@ struct ul_pattern_row {
     /* Whether all that the text cannot say holds; NULL: it does. */
     bool (*holds)(const struct ul_pattern *pattern, const struct ul_slots *slots);
 };
+/* The operator that a row writes; UL_OP_NONE: there is none of that name. */
+enum ul_op ul_pattern_row_makes(const struct ul_pattern_row *row);
 bool ul_pattern_rewrite(struct ul_pattern *pattern, const struct ul_pattern_row *row,
                         ul_node_id root);
 

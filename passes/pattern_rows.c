@@ -181,6 +181,14 @@ static const struct ul_pattern_row rows[] = {
     {"Div(e=Exp(x), ReduceSum[i](e)) -> Softmax(x) {axis=[i]}", NULL},
 };
 
+enum ul_op ul_pattern_makes(uint32_t index)
+{
+    const uint32_t count = sizeof rows / sizeof *rows;
+    if (index < count)
+        return ul_pattern_row_makes(&rows[index]);
+    return index == count ? UL_OP_FusedAttention : UL_OP_NONE;
+}
+
 bool ul_pattern_rows(struct ul_pattern *pattern, ul_node_id root)
 {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)

@@ -339,13 +339,29 @@ static void apply_set(struct ul_pattern *pattern, const struct ul_slots *slots, 
         ul_node_set_int(graph, pattern->root, key, strtoll(what, NULL, 10));
 }
 
+enum ul_op ul_pattern_row_makes(const struct ul_pattern_row *row)
+{
+    struct span text = trim(strstr(row->text, "->") + 2, row->text + strlen(row->text));
+    struct span name = take_name(&text);
+    for (enum ul_op op = UL_OP_NONE + 1; op < UL_OP_COUNT; op++) {
+        const struct ul_op_info *info = ul_op_get(op);
+        size_t length = strlen(info->name);
+        if (length == (size_t)(name.end - name.begin) &&
+            memcmp(info->name, name.begin, length) == 0 &&
+            (info->domain == NULL || strcmp(info->domain, "ullage") == 0))
+            return op;
+    }
+    return UL_OP_NONE;
+}
+
 /* The root becomes what the row makes: of the type that it was, and of its first operand. */
 static bool apply(const struct match *match, const struct ul_slots *slots)
 {
     struct ul_pattern *pattern = match->pattern;
     struct ul_graph *graph = pattern->graph;
     struct span text = trim(match->result, match->result + strlen(match->result));
-    struct span name = take_name(&text), parts[MAX_PARTS];
+    struct span parts[MAX_PARTS];
+    (void)take_name(&text);
     uint32_t count = split(take_inner(&text, '('), ',', parts);
     ul_value_id operands[MAX_PARTS], out = graph->nodes[pattern->root].outputs[0];
     for (uint32_t i = 0; i < count; i++)
@@ -359,10 +375,7 @@ static bool apply(const struct match *match, const struct ul_slots *slots)
         if (operands[i] == UL_NONE)
             operands[i] =
                 ul_build_number(graph, "one", type.dtype, 1, strtod(parts[i].begin, NULL));
-    const char *made =
-        ul_arena_printf(pattern->pass->scratch, "%.*s", (int)(name.end - name.begin), name.begin);
-    enum ul_op own = ul_op_find("ullage", made);
-    ul_pattern_replace(pattern, own != UL_OP_NONE ? own : ul_op_find(NULL, made), operands, count);
+    ul_pattern_replace(pattern, ul_pattern_row_makes(match->row), operands, count);
     text = take_inner(&text, '{');
     count = text.begin < text.end ? split(text, ',', parts) : 0;
     for (uint32_t i = 0; i < count; i++)

@@ -43,6 +43,9 @@ bool ul_attention_has_bias(const struct ul_attention_lower *attention);
 /* The score within the soft cap. */
 ul_kx ul_attention_capped(const struct ul_attention_lower *attention, ul_kx x);
 
+/* attention_turn.c: whether a factor of FusedRotary has one element for each pair of x. */
+bool ul_turn_is_paired(const struct ul_type *factor, const struct ul_type *x);
+
 /* attention_rows.c: of the scores of a block, [rows][pitch], in `lanes`, a local of
  * UL_ATTENTION_LANES. */
 enum { UL_ATTENTION_VECTOR = 16, UL_ATTENTION_LANES = 32 };

@@ -19,8 +19,7 @@ static bool broadcasts_to(const struct ul_type *factor, const struct ul_type *ty
     return ul_broadcast(type, factor, &both) && ul_type_equal(&both, type);
 }
 
-/* One element for each pair. */
-static bool is_paired(const struct ul_type *factor, const struct ul_type *x)
+bool ul_turn_is_paired(const struct ul_type *factor, const struct ul_type *x)
 {
     struct ul_type pairs = *x;
     pairs.dims[x->rank - 1] /= 2;
@@ -34,7 +33,8 @@ enum ul_status ul_infer_turn(struct ul_infer *infer)
         return ul_infer_invalid(infer, "the last dimension must be even");
     for (uint32_t i = 1; i < 3; i++) {
         const struct ul_type *factor = ul_infer_input(infer, i);
-        if (factor->dtype != x->dtype || (!broadcasts_to(factor, x) && !is_paired(factor, x)))
+        if (factor->dtype != x->dtype ||
+            (!broadcasts_to(factor, x) && !ul_turn_is_paired(factor, x)))
             return ul_infer_invalid(infer, "input %u does not broadcast to the first", (unsigned)i);
     }
     ul_infer_set_type(infer, 0, x);
@@ -61,7 +61,7 @@ void ul_lower_turn(struct ul_lower *lower, ul_node_id node_id)
     index[1][last] = ul_kx_addi(kernel, index[0][last], is_interleaved ? 1 : dims[last]);
     for (uint32_t side = 0; side < 2; side++) {
         for (uint32_t i = 0; i < 3; i++) {
-            bool by_pair = i > 0 && is_paired(ul_lower_input_type(lower, node_id, i), x);
+            bool by_pair = i > 0 && ul_turn_is_paired(ul_lower_input_type(lower, node_id, i), x);
             loaded[side][i] =
                 ul_ks_let(kernel, ul_lower_load_broadcast(lower, node->inputs[i],
                                                           by_pair ? pair : index[side], x->rank));

@@ -985,6 +985,63 @@ def check_small_state(args, folder):
         run([args.ullage, "export", model, part, "-o", os.path.join(folder, "t.onnx")])
 
 
+def rotary_net(path, interleaved):
+    """Positions that are turned, as exporters spell it out, by tables that are trained too."""
+    random = numpy.random.default_rng(29)
+    heads, size = 3, 4
+    weights = {"w1": random.standard_normal((FEATURES, FEATURES)) * 0.3,
+               "cos": numpy.cos(random.standard_normal((heads, size))),
+               "sin": numpy.sin(random.standard_normal((heads, size))),
+               "w2": random.standard_normal((FEATURES, CLASSES)) * 0.3}
+    half = [] if interleaved else [size // 2]
+    shapes = {"heads": [BATCH, heads, size], "flat": [BATCH, FEATURES], "axis": [-1],
+              "pairs": [BATCH, heads, size // 2, 1]}
+    parts = [("second", [1] if interleaved else half), ("first", [0])]
+    nodes = [helper.make_node("Constant", [], [name], value_ints=dims) for name, dims in shapes.items()]
+    nodes += [helper.make_node("MatMul", ["x", "w1"], ["a"]),
+              helper.make_node("Reshape", ["a", "heads"], ["h"])]
+    for name, begin in parts:
+        end = [size] if interleaved or name == "second" else half
+        nodes += [helper.make_node("Constant", [], [f"{name}_begin"], value_ints=begin),
+                  helper.make_node("Constant", [], [f"{name}_end"], value_ints=end),
+                  helper.make_node("Constant", [], [f"{name}_step"], value_ints=[2 if interleaved else 1]),
+                  helper.make_node("Slice", ["h", f"{name}_begin", f"{name}_end", "axis", f"{name}_step"], [name])]
+    nodes += [helper.make_node("Neg", ["second"], ["negative"])]
+    turned = ["negative", "first"]
+    if interleaved:
+        nodes += [helper.make_node("Unsqueeze", [name, "axis"], [f"{name}_column"]) for name in turned]
+        turned = [f"{name}_column" for name in turned]
+    nodes += [helper.make_node("Concat", turned, ["turns"], axis=-1),
+              helper.make_node("Reshape", ["turns", "heads"], ["turned"]),
+              helper.make_node("Mul", ["h", "cos"], ["by_cos"]),
+              helper.make_node("Mul", ["turned" if interleaved else "turns", "sin"], ["by_sin"]),
+              helper.make_node("Add", ["by_cos", "by_sin"], ["r"]),
+              helper.make_node("Tanh", ["r"], ["t"]),
+              helper.make_node("Reshape", ["t", "flat"], ["f"]),
+              helper.make_node("MatMul", ["f", "w2"], ["y"])]
+    make_model(path, nodes, weights, [("x", [BATCH, FEATURES])], ("y", [BATCH, CLASSES]))
+
+
+def check_rotary(args, folder):
+    """A fused rotary embedding learns what the same one learns spelled out, its tables too."""
+    model, program = os.path.join(folder, "m.onnx"), os.path.join(folder, "trainer")
+    random = numpy.random.default_rng(31)
+    data, labels = random.standard_normal((STEPS * BATCH, FEATURES)), random.integers(0, CLASSES, STEPS * BATCH)
+    for interleaved in (False, True):
+        rotary_net(model, interleaved)
+        results = []
+        for more in ([], ["--no-pass", "pattern"]):
+            words = ["--target", args.target, "--train", "--optimizer", "momentum", *more]
+            shown = run([args.ullage, "plan", model, *words, "--stop-after", "pattern"])
+            if ("FusedRotary" in shown) != (more == []):
+                raise AssertionError(f"rotary: fused or not, against the choice {more}")
+            run([args.ullage, "compile", model, "-o", program, *words])
+            results.append(train(program, folder, data, labels, STEPS))
+        check_numbers("rotary: losses", results[0][0], results[1][0], 1e-12)
+        for name in ("w1", "w2", "cos", "sin"):
+            check_numbers(f"rotary: {name}", results[0][1][name], results[1][1][name], 1e-12)
+
+
 CHECKS = {"conv": check_conv, "dropout": check_dropout, "vocabulary": check_vocabulary,
           "process": check_process, "bits": check_bits, "tiles": check_tiles, "whole": check_whole,
           "inside": check_inside,
@@ -992,7 +1049,7 @@ CHECKS = {"conv": check_conv, "dropout": check_dropout, "vocabulary": check_voca
           "clipping-conv": lambda args, folder: check_clipping(args, folder, "clipping-conv"),
           "checkpoints": check_checkpoints, "max-batch": check_max_batch,
           "micro-batches": check_parts, "budgets": check_budgets, "halves": check_halves,
-          "small-state": check_small_state}
+          "small-state": check_small_state, "rotary": check_rotary}
 
 
 def run_cases(names, check):

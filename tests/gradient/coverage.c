@@ -1,28 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the operator table says of gradients: every operator of models has
- * a rule, and a case that proves it
- * (cases/), or the reason why it has none. coverage.md lists both and is compared as a whole.
+/* What the operator table says of gradients: every operator of models has a rule, and a case that
+ * proves it (cases/), or the reason why it has none; every operator that pass pattern writes has a
+ * rule. coverage.md lists both and is compared as a whole.
  *
  * usage: gradient_coverage [--update] DIR
  * exit: 0 all hold, 1 not */
 #include "golden_files.h"
 #include "ir/op.h"
+#include "passes/pattern_internal.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static bool has_rule(const struct ul_op_info *row)
+/* What pass pattern writes in place of the operators of a model that is trained. */
+static bool is_fused(enum ul_op op)
 {
-    bool has = row->gradient != NULL;
-    for (uint32_t i = 0; i < UL_OP_GRADIENTS; i++)
-        has = has || row->gradients[i] != NULL;
-    return has;
+    uint32_t i = 0;
+    while (ul_pattern_makes(i) != UL_OP_NONE && ul_pattern_makes(i) != op)
+        i++;
+    return ul_pattern_makes(i) == op;
 }
 
-/* Not what passes make alone. */
-static bool is_of_models(const struct ul_op_info *row)
+/* Not what other passes make alone. */
+static bool is_of_models(enum ul_op op)
 {
-    return row->domain == NULL || strcmp(row->domain, "ullage") != 0;
+    const char *domain = ul_op_get(op)->domain;
+    return domain == NULL || strcmp(domain, "ullage") != 0 || is_fused(op);
 }
 
 static const char *full_name(struct golden *golden, const struct ul_op_info *row)
@@ -69,9 +72,9 @@ static void complain(struct golden *golden, const struct ul_op_info *row, const 
 static void list_rules(struct golden *golden, struct ul_text *text, const char *cases)
 {
     ul_text_put(text, "## Operators with a rule\n\n| operator | cases |\n|---|---|\n");
-    for (uint32_t op = 1; op < UL_OP_COUNT; op++) {
-        const struct ul_op_info *row = ul_op_get((enum ul_op)op);
-        if (!has_rule(row) || !is_of_models(row))
+    for (enum ul_op op = UL_OP_NONE + 1; op < UL_OP_COUNT; op++) {
+        const struct ul_op_info *row = ul_op_get(op);
+        if (!ul_op_has_gradient(op) || !is_of_models(op))
             continue;
         uint32_t count = count_cases(cases, full_name(golden, row));
         golden->count++;
@@ -86,11 +89,13 @@ static void list_rules(struct golden *golden, struct ul_text *text, const char *
 static void list_reasons(struct golden *golden, struct ul_text *text)
 {
     ul_text_put(text, "\n## Operators without one\n\n| operator | why |\n|---|---|\n");
-    for (uint32_t op = 1; op < UL_OP_COUNT; op++) {
-        const struct ul_op_info *row = ul_op_get((enum ul_op)op);
-        if (has_rule(row) || !is_of_models(row))
+    for (enum ul_op op = UL_OP_NONE + 1; op < UL_OP_COUNT; op++) {
+        const struct ul_op_info *row = ul_op_get(op);
+        if (ul_op_has_gradient(op) || !is_of_models(op))
             continue;
         golden->count++;
+        if (is_fused(op))
+            complain(golden, row, "has no gradient rule, and pass pattern writes it");
         if (row->not_differentiable == NULL)
             complain(golden, row, "has neither a gradient rule nor a reason to have none");
         else
