@@ -212,7 +212,7 @@ static enum ul_status export_model(struct ul_cli_job *job)
     struct ul_compile *compile = &job->compile;
     struct ul_export_tensor *tensors = NULL;
     const char *lines = NULL;
-    uint32_t count = 0, total, dequantized = 0;
+    uint32_t count = 0, total, dequantized = 0, turned = 0;
     if (job->files.count != 2 || job->options.output == NULL)
         return ul_diag_set(&compile->diag, UL_USAGE,
                            "give a model, a checkpoint and a result: ullage export MODEL.onnx "
@@ -225,12 +225,15 @@ static enum ul_status export_model(struct ul_cli_job *job)
     if (lines != NULL)
         UL_TRY(take_dequantized(&checkpoint, model, lines, &tensors, &total, &dequantized));
     UL_TRY(ul_frontend_export(&compile->keep, model, job->options.output, tensors, total,
-                              &compile->diag));
+                              job->options.training_mode ? NULL : &turned, &compile->diag));
     if (ul_cli_stdout_is_taken(job))
         return UL_OK;
     printf("%s: %u initializers of %s\n", job->options.output, (unsigned)count, path);
     if (lines != NULL)
         printf("%u of its weights are what they were of few bits\n", (unsigned)dequantized);
+    if (turned > 0)
+        printf("%u node%s of training mode compute%s as in inference\n", (unsigned)turned,
+               turned == 1 ? "" : "s", turned == 1 ? "s" : "");
     return UL_OK;
 }
 
@@ -241,14 +244,17 @@ const struct ul_cli_command ul_command_export = {
     .name = "export",
     .arguments = "MODEL.onnx C.npz -o TRAINED.onnx",
     .summary = "Writes a model with the parameters of a checkpoint that a trainer saved.",
-    .details = "Initializers take the values of the checkpoint's entries of their names, which "
-               "must have their types and shapes; those that it does not name stay. The state of "
-               "the optimizer is passed over. To a weight that has factors of --lora in the "
-               "checkpoint their product is added, times lora_alpha over the rank; with --apart "
-               "the factors become initializers, and nodes in front of the others add it. "
-               "Weights that --quantize kept in few bits while factors were trained become "
-               "the floats that these stand for. Where the model has external data, they go to "
-               "TRAINED.onnx.data.",
+    .details =
+        "Initializers take the values of the checkpoint's entries of their names, which "
+        "must have their types and shapes; those that it does not name stay. The state of "
+        "the optimizer is passed over. To a weight that has factors of --lora in the "
+        "checkpoint their product is added, times lora_alpha over the rank; with --apart "
+        "the factors become initializers, and nodes in front of the others add it. "
+        "Weights that --quantize kept in few bits while factors were trained become "
+        "the floats that these stand for. BatchNormalization normalizes by running "
+        "statistics and Dropout drops nothing, also where the model was in training mode; "
+        "--training-mode leaves that as it is. Where the model has external data, they go to "
+        "TRAINED.onnx.data.",
     .group = "models",
     .endings = "onnx npz",
     .examples = examples,

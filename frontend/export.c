@@ -4,8 +4,9 @@
  * Method: walk the messages that lead to tensors (wire.c has looked at all of them before) and note
  * what the result consists of as a list of pieces, which are runs of the file, weights, and heads
  * of messages whose length is known when they are complete. Nothing large is copied, and fields
- * that are not known here stay. Tensors in external data are brought into one new file.
- * Left undone: a model over 2 GiB without external data is refused, as protobuf does.
+ * that are not known here stay, but for what says that a node trains (export_mode.c). Tensors in
+ * external data are brought into one new file. Left undone: a model over 2 GiB without external
+ * data is refused, as protobuf does.
  */
 #define _XOPEN_SOURCE 700
 #include "frontend/export_internal.h"
@@ -59,6 +60,9 @@ struct export
     struct pieces beside; /* the new file of external data */
     const char *location; /* its name in the model */
     bool has_apart;       /* factors that become initializers */
+    bool turns;           /* nodes in training mode become those of inference */
+    uint32_t turned_count;
+    struct ul_names used; /* where it turns: what nodes read, and what graphs give */
 };
 
 static void put(struct export *export, struct pieces *pieces, const void *data, uint64_t size_bytes)
@@ -355,9 +359,99 @@ static enum ul_status begin_graph(struct export *export, uint64_t begin, uint64_
     return UL_OK;
 }
 
-/* The scan has bounded how deep messages nest. */
+static void note_name(struct export *export, const struct ul_wire_field *field)
+{
+    const char *name =
+        ul_arena_printf(export->builder.scratch, "%.*s", (int)(field->end - field->begin),
+                        (const char *)export->data + field->begin);
+    if (ul_names_find(&export->used, name) != UL_NONE)
+        return;
+    bool is_new = ul_names_add(&export->used, name, 0);
+    UL_ASSERT(is_new);
+}
+
+/* Fields whose texts name what is read: of a node, outputs of a function, and of a graph, whose
+ * outputs are messages that begin with their name. */
+static void note_used(struct export *export, enum kind kind, uint64_t begin, uint64_t end)
+{
+    enum { NODE_INPUT = 1, FUNCTION_OUTPUT = 5, GRAPH_OUTPUT = 12, INFO_NAME = 1 };
+    for (uint64_t at = begin; at < end;) {
+        struct ul_wire_field field = {0};
+        const char *wrong = ul_wire_next(export->data, &at, end, &field);
+        UL_ASSERT(wrong == NULL);
+        enum kind nested = field.wire_type == WIRE_BYTES ? nested_kind(kind, field.number) : NONE;
+        bool is_name = field.wire_type == WIRE_BYTES &&
+                       ((kind == NODE && field.number == NODE_INPUT) ||
+                        (kind == FUNCTION && field.number == FUNCTION_OUTPUT) ||
+                        (kind == NONE && field.number == INFO_NAME));
+        if (is_name)
+            note_name(export, &field);
+        else if (nested != NONE && nested < SPARSE)
+            note_used(export, nested, field.begin, field.end);
+        else if (nested == FUNCTION || (kind == GRAPH && field.number == GRAPH_OUTPUT))
+            note_used(export, nested, field.begin, field.end);
+    }
+}
+
+/* What becomes of results that a node in inference has not, where somebody reads them. */
+static enum ul_status put_running(struct export *export, const struct ul_export_mode *mode,
+                                  uint32_t number)
+{
+    struct ul_arena *scratch = export->builder.scratch;
+    if (mode->other != NULL && ul_names_find(&export->used, mode->other) != UL_NONE)
+        return ul_diag_set(export->builder.diag, UL_UNSUPPORTED,
+                           "node %s is in training mode, and its result %s, which it has there "
+                           "alone, is read: cut what reads it, or give --training-mode, which "
+                           "leaves the model in that mode",
+                           ul_quote(scratch, mode->name != NULL ? mode->name : ""),
+                           ul_quote(scratch, mode->other));
+    for (uint32_t i = 0; i < 2; i++) {
+        const char *output = mode->outputs[i];
+        struct ul_text node;
+        if (output == NULL || ul_names_find(&export->used, output) == UL_NONE)
+            continue;
+        ul_text_init(&node, scratch);
+        ul_export_mode_identity(&node, mode->running[i], output);
+        uint32_t head = open_message(export);
+        uint64_t begin_bytes = export->model.size_bytes;
+        put(export, &export->model, node.data, node.length);
+        close_message(export, head, begin_bytes, number);
+    }
+    return UL_OK;
+}
+
+/* A message in a message. */
+struct nested {
+    struct ul_export_mode mode; /* of a node */
+    bool turns;                 /* it has one */
+    uint32_t head;
+    uint64_t begin_bytes;
+};
+
+static struct nested open_nested(struct export *export, enum kind kind,
+                                 const struct ul_wire_field *field)
+{
+    struct nested nested = {.turns = kind == NODE && export->turns};
+    if (nested.turns)
+        ul_export_mode_read(&nested.mode, export->builder.scratch, export->data, field);
+    nested.head = open_message(export);
+    nested.begin_bytes = export->model.size_bytes;
+    return nested;
+}
+
+static enum ul_status close_nested(struct export *export, const struct nested *nested,
+                                   uint32_t number)
+{
+    close_message(export, nested->head, nested->begin_bytes, number);
+    if (!nested->turns || !nested->mode.trains)
+        return UL_OK;
+    export->turned_count++;
+    return put_running(export, &nested->mode, number);
+}
+
+/* Of a node `mode` says what goes. The scan has bounded how deep messages nest. */
 static enum ul_status copy_message(struct export *export, enum kind kind, uint64_t begin,
-                                   uint64_t end)
+                                   uint64_t end, struct ul_export_mode *mode)
 {
     if (kind == GRAPH)
         UL_TRY(begin_graph(export, begin, end));
@@ -366,16 +460,18 @@ static enum ul_status copy_message(struct export *export, enum kind kind, uint64
         uint64_t start = at;
         const char *wrong = ul_wire_next(export->data, &at, end, &field);
         UL_ASSERT(wrong == NULL);
-        enum kind nested = field.wire_type == WIRE_BYTES ? nested_kind(kind, field.number) : NONE;
-        if (nested == NONE) {
+        enum kind inner = field.wire_type == WIRE_BYTES ? nested_kind(kind, field.number) : NONE;
+        if (mode != NULL && ul_export_mode_drops(mode, export->data, &field))
+            continue;
+        if (inner == NONE) {
             put(export, &export->model, export->data + start, at - start);
-        } else if (nested == TENSOR || nested == INITIALIZER) {
-            UL_TRY(copy_tensor(export, &field, start, nested == INITIALIZER));
+        } else if (inner == TENSOR || inner == INITIALIZER) {
+            UL_TRY(copy_tensor(export, &field, start, inner == INITIALIZER));
         } else {
-            uint32_t head = open_message(export);
-            uint64_t begin_bytes = export->model.size_bytes;
-            UL_TRY(copy_message(export, nested, field.begin, field.end));
-            close_message(export, head, begin_bytes, field.number);
+            struct nested nested = open_nested(export, inner, &field);
+            UL_TRY(copy_message(export, inner, field.begin, field.end,
+                                nested.turns ? &nested.mode : NULL));
+            UL_TRY(close_nested(export, &nested, field.number));
         }
     }
     return UL_OK;
@@ -442,6 +538,7 @@ static enum ul_status export_file(struct export *export, const struct ul_file *f
         ul_arena_printf(builder->scratch, "%s.data", slash == NULL ? target : slash + 1);
     export->found = UL_NEW_ARRAY(builder->scratch, bool, count);
     ul_names_init(&export->names, builder->scratch);
+    ul_names_init(&export->used, builder->scratch);
     for (uint32_t i = 0; i < count; i++)
         export->has_apart = export->has_apart || export->tensors[i].is_apart;
     for (uint32_t i = 0; i < count; i++)
@@ -450,14 +547,16 @@ static enum ul_status export_file(struct export *export, const struct ul_file *f
                                ul_quote(builder->scratch, export->tensors[i].name));
     UL_TRY(ul_wire_scan(&wire, builder->scratch, UL_WIRE_MODEL, file->data, file->size_bytes,
                         builder->diag));
-    UL_TRY(copy_message(export, MODEL, 0, file->size_bytes));
+    if (export->turns)
+        note_used(export, MODEL, 0, file->size_bytes);
+    UL_TRY(copy_message(export, MODEL, 0, file->size_bytes, NULL));
     UL_TRY(check(export, count));
     return write(export, target);
 }
 
 enum ul_status ul_frontend_export(struct ul_arena *arena, const char *path, const char *target,
                                   const struct ul_export_tensor *tensors, uint32_t count,
-                                  struct ul_diag *diag)
+                                  uint32_t *turned_count, struct ul_diag *diag)
 {
     struct ul_file file;
     struct ul_arena scratch;
@@ -473,8 +572,11 @@ enum ul_status ul_frontend_export(struct ul_arena *arena, const char *path, cons
                                         .model = &model,
                                         .directory = ul_model_directory(arena, path),
                                         .prefix = ""},
-                            .tensors = tensors};
+                            .tensors = tensors,
+                            .turns = turned_count != NULL};
     enum ul_status status = export_file(&export, &file, target, count);
+    if (turned_count != NULL)
+        *turned_count = export.turned_count;
     ul_model_done(&model);
     ul_arena_done(&scratch);
     ul_file_unmap(&file);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What writing a model again shares: factors of low rank beside a weight. */
+/* What writing a model again shares: factors of low rank beside a weight; nodes in training mode.
+ */
 #ifndef UL_EXPORT_INTERNAL_H
 #define UL_EXPORT_INTERNAL_H
 
@@ -17,5 +18,25 @@ const unsigned char *ul_export_lora_merge(struct ul_arena *arena,
  * nodes that make NAME. They go in front of its other nodes. */
 void ul_export_lora_apart(struct ul_text *graph, const struct ul_export_tensor *adapter,
                           const struct ul_type *weight);
+
+/* export_mode.c */
+
+/* What of a node goes, so that it computes as in inference. */
+struct ul_export_mode {
+    bool trains;
+    const char *name, *attribute; /* NULL: it has none */
+    uint32_t input_count, output_count, inputs_seen, outputs_seen;
+    const char *outputs[2], *running[2]; /* outputs that go, and the inputs that they are then */
+    const char *other;                   /* the first output that goes and is no input; or NULL */
+};
+
+/* Of a NodeProto in `data`. A node that does not train has trains = false, and loses nothing. */
+void ul_export_mode_read(struct ul_export_mode *mode, struct ul_arena *arena,
+                         const unsigned char *data, const struct ul_wire_field *node);
+/* Whether this field of the node goes; its fields are asked about one after another. */
+bool ul_export_mode_drops(struct ul_export_mode *mode, const unsigned char *data,
+                          const struct ul_wire_field *field);
+/* The fields of a NodeProto. */
+void ul_export_mode_identity(struct ul_text *node, const char *from, const char *to);
 
 #endif

@@ -157,12 +157,14 @@ struct ul_export_tensor {
 };
 
 /* Writes the model at `path` to `target` with initializers replaced by those tensors, whose types
- * and shapes must be theirs, or with factors added; everything else stays byte for byte. Where the
- * model has external data, they go to a file beside the target, named like it with ".data".
- * UL_INVALID names what differs, and a tensor that is no initializer; nothing is written then. */
+ * and shapes must be theirs, or with factors added. Nodes in training mode become those of
+ * inference, and *turned_count is how many did (NULL: they stay); everything else stays byte for
+ * byte. Where the model has external data, they go to a file beside the target, named like it with
+ * ".data". UL_INVALID names what differs, and a tensor that is no initializer; UL_UNSUPPORTED: a
+ * result of training mode is read that inference has not. Nothing is written then. */
 enum ul_status ul_frontend_export(struct ul_arena *arena, const char *path, const char *target,
                                   const struct ul_export_tensor *tensors, uint32_t count,
-                                  struct ul_diag *diag) UL_MUST_CHECK;
+                                  uint32_t *turned_count, struct ul_diag *diag) UL_MUST_CHECK;
 
 /* save.c */
 

@@ -483,10 +483,11 @@ class Trainer:
                     f"has {mine!r}"
                 )
 
-    def export(self, path, model=None, apart: bool = False):
+    def export(self, path, model=None, apart: bool = False, training_mode: bool = False):
         """Writes the model with the parameters as they are now. `model` is the ONNX model that was
         compiled, which a trainer of ullage.load has to be given; apart=True leaves factors of lora
-        beside their weights."""
+        beside their weights. The result computes as in inference; training_mode=True leaves a
+        model in training mode as it was."""
         model = self._model if model is None else model
         if model is None:
             raise errors.UsageError("export: this trainer was loaded; give the model it is of")
@@ -494,7 +495,7 @@ class Trainer:
             checkpoint = os.path.join(folder, "checkpoint.npz")
             self.save(checkpoint)
             file = _options.model_file(model, folder)
-            words = ["--apart"] if apart else []
+            words = ["--apart"] * apart + ["--training-mode"] * training_mode
             _program.run(
                 ["export", file, checkpoint, f"--out={_files.plain(path)}", *words], folder
             )

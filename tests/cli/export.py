@@ -16,6 +16,7 @@ import tempfile
 try:
     import numpy
     import onnx
+    import onnx.reference
     from onnx import TensorProto, helper, numpy_helper
     from onnx.external_data_helper import load_external_data_for_model, set_external_data
 except ImportError as error:
@@ -203,6 +204,95 @@ def test_external(model):
     check(sorted(os.listdir("sub")) == ["t.onnx", "t.onnx.data"], "a failure leaves files")
 
 
+def make_training(used=(), mode=1, opset=15):
+    """BatchNormalization and Dropout in training mode: in the graph, in a branch, and in a function
+    whose caller says the mode. `used`: results of the first, which are outputs of the model."""
+    value = lambda name, dims: helper.make_tensor_value_info(name, TensorProto.FLOAT, dims)
+    norm = lambda x, y, outputs, **mode: helper.make_node(
+        "BatchNormalization", [x, "s", "s", "mean", "var"], [y, *outputs], **mode
+    )
+    branch = lambda name, node: helper.make_graph([node], name, [], [value(f"{name}_y", None)])
+    says = {"training_mode": mode} if opset >= 14 else {}
+    first = ["mean_out", "var_out"] if opset >= 14 else ["mean_out", "var_out", "m1", "v1"]
+    by_caller = norm("x", "y", ["u", "v"])
+    by_caller.attribute.append(
+        onnx.AttributeProto(
+            name="training_mode", type=onnx.AttributeProto.INT, ref_attr_name="mode"
+        )
+    )
+    function = helper.make_function(
+        "own", "Norm", ["x", "s", "mean", "var"], ["y", "v"], [by_caller],
+        [helper.make_opsetid("", opset)], ["mode"],
+    )  # fmt: skip
+    nodes = [
+        norm("x", "a", first if mode else [], **says),
+        helper.make_node("Dropout", ["a", "ratio", "yes"], ["d", "mask"]),
+        helper.make_node(
+            "If",
+            ["yes"],
+            ["i"],
+            then_branch=branch("then", norm("d", "then_y", ["mean2", "var2"], **says)),
+            else_branch=branch("else", helper.make_node("Dropout", ["d", "", "yes"], ["else_y"])),
+        ),
+        helper.make_node("Norm", ["i", "s", "mean", "var"], ["y", "w"], domain="own", mode=mode),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "training",
+        [value("x", [3, 2])],
+        [value("y", [3, 2]), value("w", [2]), *(value(name, [2]) for name in used)],
+        [
+            *(numpy_helper.from_array(numpy.array(v, numpy.float32), name) for name, v in
+              {"s": [1, 2], "mean": [3, 4], "var": [5, 6], "ratio": 0.25}.items()),
+            numpy_helper.from_array(numpy.array(True), "yes"),
+        ],
+    )  # fmt: skip
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid("own", 1)]
+    model = helper.make_model(graph, functions=[function], opset_imports=opsets)
+    model.ir_version = 8
+    onnx.save(model, "training.onnx")
+    return model
+
+
+def test_modes():
+    """What is exported computes as in inference, whatever mode the file was in."""
+    numpy.savez("modes.npz", s=numpy.array([7, 8], numpy.float32))
+    make_training(used=["var_out"])
+    run(0, "5 nodes of training mode compute as in inference", "training.onnx", "modes.npz",
+        "-o", "modes.onnx")  # fmt: skip
+    onnx.checker.check_model("modes.onnx", full_check=True)
+    got = onnx.load("modes.onnx")
+    graphs = [got.graph, *(a.g for n in got.graph.node for a in n.attribute if a.HasField("g"))]
+    nodes = [node for graph in graphs for node in graph.node] + list(got.functions[0].node)
+    norms = [node for node in nodes if node.op_type == "BatchNormalization"]
+    check(
+        len(norms) == 3 and all(len(n.output) == 1 and not n.attribute for n in norms),
+        "a BatchNormalization is in training mode",
+    )
+    drops = [node for node in nodes if node.op_type == "Dropout"]
+    check(len(drops) == 2 and all(len(n.input) == 2 for n in drops), "a Dropout drops")
+    kept = [(n.input[0], n.output[0]) for n in nodes if n.op_type == "Identity"]
+    check(sorted(kept) == [("var", "v"), ("var", "var_out")], f"statistics are {kept}")
+    x = numpy.arange(6, dtype=numpy.float32).reshape(3, 2)
+    evaluator = onnx.reference.ReferenceEvaluator(got)
+    y, w, var = evaluator.run(None, {"x": x})
+    for _ in range(3):
+        root = numpy.sqrt(numpy.array([5, 6]) + 1e-5)
+        x = (x - numpy.array([3, 4])) / root * numpy.array([7, 8]) + numpy.array([7, 8])
+    check(numpy.allclose(y, x, rtol=1e-4), f"another result: {y} {x}")
+    check(list(w) == [5, 6] and list(var) == [5, 6], "other statistics")
+    run(0, "1 initializers of modes.npz\n", "training.onnx", "modes.npz", "--training-mode",
+        "-o", "kept.onnx")  # fmt: skip
+    check(onnx.load("kept.onnx") == with_values(onnx.load("training.onnx"),
+          {"s": numpy.array([7, 8], numpy.float32)}), "--training-mode changes a mode")  # fmt: skip
+    make_training(opset=13)
+    run(0, "5 nodes", "training.onnx", "modes.npz", "-o", "old.onnx")
+    check(len(onnx.load("old.onnx").graph.node[0].output) == 1, "statistics of operator set 13")
+    make_training(used=["m1"], opset=13)
+    run(3, 'its result "m1"', "training.onnx", "modes.npz", "-o", "bad.onnx")
+    check(not os.path.exists("bad.onnx"), "a failure leaves a file")
+
+
 def test_refused():
     for words, entries in [
         (
@@ -258,6 +348,7 @@ def main():
         os.chdir(folder)
         test_inside(model)
         test_external(model)
+        test_modes()
         test_refused()
         test_hostile()
         os.chdir("/")

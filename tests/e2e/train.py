@@ -189,6 +189,70 @@ def check_export(ullage, samples):
     check(read("c.npz") == before, "a loss that is no number overwrites the checkpoint")
 
 
+def make_modes(ratio):
+    """As an exporter writes a network that is trained: its statistics are those of the batch, and
+    it drops."""
+    draw = numpy.random.default_rng(4)
+    weights = {
+        "w1": draw.normal(size=(12, 9)) / 3,
+        "s": numpy.ones(9),
+        "b": numpy.zeros(9),
+        "mean": numpy.zeros(9),
+        "var": numpy.ones(9),
+        "w2": draw.normal(size=(9, CLASSES)) / 3,
+        "ratio": numpy.array(ratio),
+    }
+    nodes = [
+        helper.make_node("MatMul", ["x", "w1"], ["a"]),
+        helper.make_node("BatchNormalization", ["a", "s", "b", "mean", "var"],
+                         ["n", "mean_out", "var_out"], training_mode=1),
+        helper.make_node("Relu", ["n"], ["r"]),
+        helper.make_node("Dropout", ["r", "ratio", "trains"], ["d"]),
+        helper.make_node("MatMul", ["d", "w2"], ["y"]),
+    ]  # fmt: skip
+    graph = helper.make_graph(
+        nodes,
+        "modes",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 12])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", CLASSES])],
+        [numpy_helper.from_array(v.astype(numpy.float32), name) for name, v in weights.items()]
+        + [numpy_helper.from_array(numpy.array(True), "trains")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    model.ir_version = 8
+    onnx.save(model, "modes.onnx")
+
+
+def check_modes(ullage, target):
+    """A file in training mode is trained and exported: onnxruntime, given one held-out sample at a
+    time, is as often right as the trainer says that it is."""
+    make_modes(0.3)
+    draw = numpy.random.default_rng(5)
+    y = draw.integers(0, CLASSES, SAMPLES)
+    x = numpy.random.default_rng(2).normal(size=(CLASSES, 12))[y] * 2 + draw.normal(
+        size=(SAMPLES, 12)
+    ) * [1, 3, 5, 1, 3, 5, 1, 3, 5, 1, 3, 5] + 4  # fmt: skip
+    numpy.save("mx.npy", x.astype(numpy.float32))
+    numpy.save("my.npy", y.astype(numpy.int32))
+    held = slice(SAMPLES // 2, SAMPLES)
+    for name in ("mx", "my"):
+        array = numpy.load(f"{name}.npy")
+        numpy.save(f"{name}_train.npy", array[: SAMPLES // 2])
+        numpy.save(f"{name}_held.npy", array[held])
+    run(ullage, "compile", "modes.onnx", "--dim", f"N={BATCH}", "--train", "--optimizer", "adam",
+        "--lr", "0.02", "--target", target, "-o", "trainer")  # fmt: skip
+    out = run("./trainer", "--data", "mx_train.npy", "--labels", "my_train.npy", "--epochs", "8",
+              "--save", "modes.npz", "--val", "mx_held.npy", "my_held.npy")  # fmt: skip
+    said = float(out.stdout.splitlines()[-1].split(" % right")[-2].split()[-1])
+    run(ullage, "export", "modes.onnx", "modes.npz", "-o", "modes_out.onnx")
+    session = onnxruntime.InferenceSession("modes_out.onnx", providers=["CPUExecutionProvider"])
+    x = numpy.load("mx_held.npy")
+    got = [session.run(None, {"x": x[i : i + 1]})[0].argmax() for i in range(len(x))]
+    right = 100 * (numpy.array(got) == y[held]).mean()
+    check(abs(said - right) < 0.005, f"the trainer says {said} % right, onnxruntime has {right}")
+    check(30 < right < 100, f"{right} % right says nothing")
+
+
 def make_regression(with_loss):
     """y = x w + side; with_loss: the mean of its squared distance from an input, as its output."""
     nodes = [
@@ -356,6 +420,7 @@ def main():
         if arguments.target == "c":
             check_library(ullage)
         check_export(ullage, samples)
+        check_modes(ullage, arguments.target)
         check_regression(ullage, arguments.target)
         os.chdir("/")
     return 1 if failures else 0
