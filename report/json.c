@@ -267,16 +267,20 @@ static bool is_misfit_proven(const struct ul_report *report)
     return floor_bytes > unread && report->budget_bytes < floor_bytes - unread;
 }
 
+/* "process_of": whose the bytes are. */
 static void put_process(struct ul_text *text, const struct ul_report *report)
 {
     const struct ul_report_process *process = &report->process;
-    put_key_string(text, "budget_of", report->budget_of_arena ? "arena" : "process");
     put_key_number(text, "process_bytes", process->total_bytes);
     ul_text_printf(text,
                    "  \"process\": {\"buffer\": %" PRIu64 ", \"library\": %" PRIu64
                    ", \"code\": %" PRIu64 ", \"stacks\": %" PRIu64 ", \"runtime\": %" PRIu64 "},\n",
                    process->buffer_bytes, process->library_bytes, process->code_bytes,
                    process->stack_bytes, process->runtime_bytes);
+    put_key_string(text, "process_of",
+                   process->is_of_device ? "device"
+                   : process->is_whole   ? "program"
+                                         : "caller");
     if (process->starts_larger)
         put_key_bool(text, "process_peak_at_start", true);
     if (process->is_of_device)
@@ -284,6 +288,10 @@ static void put_process(struct ul_text *text, const struct ul_report *report)
                        process->lacks_context ? "\"context\"" : "",
                        process->lacks_context && process->lacks_library ? ", " : "",
                        process->lacks_library ? "\"libraries\"" : "");
+}
+
+static void put_libraries(struct ul_text *text, const struct ul_report *report)
+{
     if (report->library != NULL)
         put_key_string(text, "library", report->library);
     if (report->cudnn != NULL)
@@ -346,6 +354,7 @@ static void put_head(struct ul_text *text, const struct ul_report *report)
     if (report->opset > 0)
         put_key_number(text, "opset", (uint64_t)report->opset);
     put_key_string(text, "target", report->target);
+    put_process(text, report);
     put_key_number(text, "reserved_bytes", plan->reserved_bytes[0]);
     put_key_number(text, "order_lower_bound_bytes", plan->order_lower_bound_bytes);
     put_key_number(text, "orders_lower_bound_bytes", plan->orders_lower_bound_bytes);
@@ -358,7 +367,8 @@ static void put_head(struct ul_text *text, const struct ul_report *report)
         ul_text_put_json(text, report->device);
         ul_text_printf(text, ", \"memory_bytes\": %" PRIu64 "},\n", report->device_bytes);
     }
-    put_process(text, report);
+    put_key_string(text, "budget_of", report->budget_of_arena ? "arena" : "process");
+    put_libraries(text, report);
     put_key_bool(text, "fits", plan->fits);
     /* Of what does not fit: that nothing does. */
     put_key_bool(text, "proven", plan->fits ? plan->packing_proven : is_misfit_proven(report));

@@ -136,16 +136,45 @@ static void put_budget(struct summary *summary)
                        name_in(summary, remedy->change, summary->style->line_columns - 48));
 }
 
+/* Whose bytes the headline says first. */
+static const char *whose(const struct summary *summary)
+{
+    return is_of_device(summary) ? "device"
+           : is_whole(summary)   ? "process"
+                                 : "of the caller's process";
+}
+
+/* "process 9.87 MiB = 10349445 bytes at set-up, "; an older plan says nothing of it. */
+static const char *headline_process(const struct summary *summary)
+{
+    const struct ul_saved *saved = summary->saved;
+    const struct ul_saved_facts *facts = &saved->facts;
+    bool lacks = facts->lacks_context || facts->lacks_library;
+    if (saved->process_bytes == UINT64_MAX)
+        return "";
+    return ul_arena_printf(summary->text->arena, "%s %s%s%s,", whose(summary),
+                           exact(summary, saved->process_bytes),
+                           facts->peaks_at_start ? " at set-up" : "",
+                           lacks && summary->tightness < TIGHTEST ? " as far as it is known" : "");
+}
+
+/* The process and the buffer beside it, in a line of its own where one has no room for both. */
 static void put_verdict(struct summary *summary)
 {
     const struct ul_saved *saved = summary->saved;
-    bool is_bold = summary->style->has_colors;
-    ul_text_printf(summary->text,
-                   "%s%s (target %s) needs %.2f %s = %" PRIu64 " bytes, all of it.%s\n",
-                   is_bold ? "\033[1m" : "",
-                   name_in(summary, saved->model, summary->style->line_columns - 62 + 18),
-                   name_of(summary, saved->target), in_unit(summary, saved->reserved_bytes),
-                   summary->unit.name, saved->reserved_bytes, is_bold ? "\033[0m" : "");
+    const struct ul_summary_style *style = summary->style;
+    const char *process = headline_process(summary);
+    const char *buffer = exact(summary, saved->reserved_bytes);
+    const char *of =
+        ul_arena_printf(summary->text->arena,
+                        "%s (target %s):", name_in(summary, saved->model, style->line_columns - 18),
+                        name_of(summary, saved->target));
+    size_t used = strlen(of) + 1 + strlen(process);
+    bool is_long = used + strlen(" buffer .") + strlen(buffer) > style->columns;
+    ul_text_printf(summary->text, "%s%s%s%s%sbuffer %s.%s\n", style->has_colors ? "\033[1m" : "",
+                   of, used > style->columns ? "\n  " : " ", process,
+                   is_long && used <= style->columns ? "\n  " : " ", buffer,
+                   style->has_colors ? "\033[0m" : "");
     put_budget(summary);
 }
 
@@ -288,6 +317,22 @@ static void put_others(struct summary *summary)
     }
 }
 
+/* What nobody says of a device before a program runs there. */
+static void put_unknown(struct summary *summary)
+{
+    const struct ul_saved_facts *facts = summary->facts;
+    const char *context = facts->lacks_context ? "the context, " : "";
+    const char *libraries = facts->lacks_library ? "what libraries keep, " : "";
+    if (summary->tightness >= TIGHTEST)
+        ul_text_printf(summary->text, "  Not known before it runs: %s%sits capture.\n", context,
+                       libraries);
+    else
+        ul_text_printf(summary->text,
+                       "  Not known before it runs: %s%sthe captured run,\n"
+                       "  and what CUDA rounds up; the program's --memory measures all of it.\n",
+                       context, libraries);
+}
+
 /* Beside the buffer, in a line, and the sum; what stands in rows of reserved bytes but is never
  * there is said. */
 static void put_process(struct summary *summary)
@@ -306,14 +351,13 @@ static void put_process(struct summary *summary)
         put_row(summary, "libraries' own, by profile", facts->parts[UL_SAVED_LIBRARY]);
     if (of_device && facts->parts[UL_SAVED_RUNTIME] > 0)
         put_row(summary, "context, by profile", facts->parts[UL_SAVED_RUNTIME]);
-    if (facts->peaks_at_start)
-        put_part(summary, "at set-up, which needs most", buffer);
-    else if (buffer < saved->reserved_bytes)
+    if (!facts->peaks_at_start && buffer < saved->reserved_bytes)
         put_part(summary, "of it rows never looked up", saved->reserved_bytes - buffer);
     put_row(summary,
-            of_device           ? "device, as far as it is known"
-            : is_whole(summary) ? "process, at most"
-                                : "RAM of the caller's process",
+            of_device               ? "device, as far as it is known"
+            : facts->peaks_at_start ? "process at set-up, at most"
+            : is_whole(summary)     ? "process, at most"
+                                    : "RAM of the caller's process",
             saved->process_bytes);
     for (uint32_t part = UL_SAVED_LIBRARY; !of_device && part < UL_SAVED_PART_COUNT; part++)
         if (facts->parts[part] > 0)
@@ -321,12 +365,11 @@ static void put_process(struct summary *summary)
                            labels[part], in_unit(summary, facts->parts[part]));
     if (count > 0)
         ul_text_printf(summary->text, " %s\n", summary->unit.name);
+    if (facts->peaks_at_start)
+        ul_text_printf(summary->text, "    and %.2f %s of the buffer: the rest is written later\n",
+                       in_unit(summary, buffer), summary->unit.name);
     if (of_device)
-        ul_text_printf(summary->text,
-                       "  Not known before it runs: %s%sthe captured run,\n"
-                       "  and what CUDA rounds up; the program's --memory measures all of it.\n",
-                       facts->lacks_context ? "the context, " : "",
-                       facts->lacks_library ? "what libraries keep, " : "");
+        put_unknown(summary);
 }
 
 /* ---- The curve ---- */

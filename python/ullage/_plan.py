@@ -225,14 +225,14 @@ class Plan:
     def _repr_html_(self) -> str:
         data = self._data
         reserved = data["reserved_bytes"]
+        process = data.get("process_bytes", reserved)
+        whose = {"program": "process ", "caller": "this process for it ", "device": "device "}
         lines = [
-            f"<b>{_html.escape(data['model'])}</b> (target {_html.escape(data['target'])}) needs "
-            f"<b>{_exact(reserved)}</b>"
+            f"<b>{_html.escape(data['model'])}</b> (target {_html.escape(data['target'])}): "
+            f"{whose.get(data.get('process_of'), '')}<b>{_exact(process)}</b>"
+            f"{' at set-up' if data.get('process_peak_at_start') else ''}",
+            f"buffer {_exact(reserved)}",
         ]
-        if "process_bytes" in data:
-            is_whole = data.get("process", {}).get("code", 0) > 0
-            who = "its process" if is_whole else "this process for it"
-            lines.append(f"{who} at most {_exact(data['process_bytes'])}")
         if self.budget_bytes is not None:
             short = self.shortfall_bytes
             verdict = f"{_exact(short)} short of" if short else "within"

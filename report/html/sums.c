@@ -100,10 +100,12 @@ static void put_process(struct ul_page *page)
     const struct ul_saved *saved = page->saved;
     if (saved->process_bytes == UINT64_MAX)
         return;
-    ul_page_table(
-        page, "process",
-        ul_arena_printf(page->arena, "the %s|#%s|#bytes", page->process, page->unit.name));
-    ul_page_put(page, "<tr><th scope=\"row\">buffer</th>");
+    ul_page_table(page, "process",
+                  ul_arena_printf(page->arena, "the %s%s|#%s|#bytes", page->process,
+                                  saved->facts.peaks_at_start ? " at set-up, its peak" : "",
+                                  page->unit.name));
+    ul_page_printf(page, "<tr><th scope=\"row\">buffer%s</th>",
+                   saved->facts.peaks_at_start ? ", what of it is written by then" : "");
     ul_page_size_cells(page, saved->facts.parts[UL_SAVED_BUFFER]);
     ul_page_put(page, "</tr>\n");
     for (uint32_t part = UL_SAVED_LIBRARY; part < UL_SAVED_PART_COUNT; part++) {

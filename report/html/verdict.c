@@ -58,9 +58,9 @@ static void put_shortfall(struct ul_page *page)
 
 static const char *describe_process(const struct ul_page *page)
 {
-    return strcmp(page->process, "process") == 0  ? "its process"
-           : strcmp(page->process, "device") == 0 ? "the device"
-                                                  : "with library and stacks it";
+    return strcmp(page->process, "process") == 0  ? "The process"
+           : strcmp(page->process, "device") == 0 ? "The device"
+                                                  : "Buffer, library and stacks";
 }
 
 /* What has to hold it: bytes, of a device by name. */
@@ -77,16 +77,39 @@ static void put_budget(struct ul_page *page)
         ul_page_put(page, ", as far as it is known");
 }
 
+/* What it takes at most, and when, where that is not while steps run. */
+static void put_process(struct ul_page *page)
+{
+    const struct ul_saved *saved = page->saved;
+    if (saved->process_bytes == UINT64_MAX)
+        return;
+    ul_page_printf(
+        page, "%s %s at most <data id=\"process\" value=\"%" PRIu64 "\">%s</data> bytes = %s",
+        describe_process(page),
+        strcmp(page->process, "process") == 0 || strcmp(page->process, "device") == 0 ? "takes"
+                                                                                      : "take",
+        saved->process_bytes, ul_page_digits(page, saved->process_bytes),
+        ul_page_size(page, saved->process_bytes));
+    if (strcmp(page->process, "device") == 0)
+        ul_page_put(page, ", as far as that is known");
+    if (saved->facts.peaks_at_start)
+        ul_page_put(page, ", at set-up, before the first step");
+    ul_page_put(page, ". ");
+}
+
 static void put_sentence(struct ul_page *page)
 {
     const struct ul_saved *saved = page->saved;
     const struct ul_saved_facts *facts = &saved->facts;
     uint64_t budget = facts->budget_bytes, needed = page->needed_bytes;
     bool fits = facts->fits && needed <= budget;
+    bool has_process = saved->process_bytes != UINT64_MAX;
     ul_page_put(page, "<h1>");
     ul_page_name(page, saved->model, 48);
     if (budget == 0)
-        ul_page_printf(page, " needs <b>%s</b>", ul_page_size(page, saved->reserved_bytes));
+        ul_page_printf(
+            page, " takes <b>%s</b>",
+            ul_page_size(page, has_process ? saved->process_bytes : saved->reserved_bytes));
     else
         ul_page_put(page,
                     fits ? " <b class=\"good\">fits</b> " : " <b class=\"bad\">does not fit</b> ");
@@ -97,17 +120,13 @@ static void put_sentence(struct ul_page *page)
                                           : needed > budget ? needed - budget
                                                             : 0));
     }
+    ul_page_put(page, "</h1>\n<p class=\"headline\">");
+    put_process(page);
     ul_page_printf(page,
-                   "</h1>\n<p class=\"headline\">The program reserves <data id=\"reserved\" "
-                   "value=\"%" PRIu64 "\">%s</data> bytes",
-                   saved->reserved_bytes, ul_page_digits(page, saved->reserved_bytes));
-    ul_page_printf(page, " = %s, once, before it runs", ul_page_size(page, saved->reserved_bytes));
-    if (saved->process_bytes != UINT64_MAX)
-        ul_page_printf(page, "; %s takes at most %s bytes = %s%s", describe_process(page),
-                       ul_page_digits(page, saved->process_bytes),
-                       ul_page_size(page, saved->process_bytes),
-                       strcmp(page->process, "device") == 0 ? ", as far as that is known" : "");
-    ul_page_put(page, ".</p>\n");
+                   "The buffer is <data id=\"reserved\" value=\"%" PRIu64
+                   "\">%s</data> bytes = %s, reserved once, before it runs.</p>\n",
+                   saved->reserved_bytes, ul_page_digits(page, saved->reserved_bytes),
+                   ul_page_size(page, saved->reserved_bytes));
     if (budget > 0 && !fits)
         put_shortfall(page);
 }

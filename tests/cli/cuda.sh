@@ -21,7 +21,7 @@ expect 0 "$calls 32.00 MiB = 33554432 bytes of workspace each, cuDNN off\.$" \
     plan --with-cudnn off --workspace 32MiB
 expect 0 "$calls 0 bytes of workspace each, cuDNN on, factors in TF32\.$" \
     plan --with-cudnn on --workspace 0 --tf32
-expect 0 '\(target cuda\) needs' plan
+expect 0 '\(target cuda\): device' plan
 expect 0 'on h100-sxm' plan
 expect 0 'on a100-40gb' plan --profile a100-40gb
 expect 0 'or cuda' "$ullage" compile --help

@@ -63,8 +63,8 @@ expect 1 'no pass' "$ullage" plan "$digits" --dim N=1 --no-pass frobnicate
 expect 3 'target' "$ullage" plan "$digits" --dim N=1 --target abacus
 
 # targets, and the machine that a plan is for
-expect 0 "\(target $default\) needs" "$ullage" plan "$digits" --dim N=1
-expect 0 '\(target cpu\) needs' "$ullage" plan "$digits" --dim N=1 --target cpu
+expect 0 "\(target $default\): process" "$ullage" plan "$digits" --dim N=1
+expect 0 '\(target cpu\): process' "$ullage" plan "$digits" --dim N=1 --target cpu
 expect 3 'expected c, cpu or cuda' "$ullage" compile "$digits" --dim N=1 --target C -o program
 for count in 0 -1 1025 99999999999999999999 two 2x 1.5 ''; do
     expect 1 "threads $count: expected a number from 1 to 1024" \

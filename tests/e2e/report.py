@@ -105,14 +105,21 @@ def check_users(plan, trains):
     expect(plan["opset"] >= 7, f"opset {plan['opset']}")
 
 
+def size(count):
+    """As messages say it; what is planned here is of KiB and MiB."""
+    return f"{count / 1024:.2f} KiB = {count} bytes" if count < 1 << 20 else f"{count / (1 << 20):.2f} MiB = {count} bytes"
+
+
 def check_text(text, plan):
     lines = text.splitlines()
     expect(len(lines) < 40 and all(len(line) <= 80 and line.isprintable() for line in lines), text)
-    expect(f"= {plan['reserved_bytes']} bytes" in lines[0], lines[0])
+    headline = " ".join(lines[:2])
+    expect(f" = {plan['process_bytes']} bytes" in headline and f"buffer {size(plan['reserved_bytes'])}." in headline, headline)
+    expect((" at set-up" in headline) == ("process_peak_at_start" in plan), headline)
     start = [i for i, line in enumerate(lines) if line.startswith("  at the peak")][0] + 1
     table = [line for line in lines[start:lines.index("", start)] if not line.startswith("    ")]
     rows = {line[2:34].strip().replace(" ", "_"): int(line.split()[-1]) for line in table}
-    total, process = rows.pop("reserved"), rows.pop("process,_at_most")
+    total, process = rows.pop("reserved"), rows.pop("process_at_set-up,_at_most" if "process_peak_at_start" in plan else "process,_at_most")
     expect(total == plan["reserved_bytes"] == sum(rows.values()) and process == plan["process_bytes"], text)
     expect(rows["unaccounted"] == 0 and "live bytes" in text, text)
     expect(f"step {plan['peak_step']} of 0 to {len(plan['steps']['step']) - 1}" in text, text)

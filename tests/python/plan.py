@@ -95,8 +95,8 @@ def test_reports():
     assert plan.csv_steps().startswith("step,")
     json.loads(plan.trace())
     shown = plan._repr_html_()
-    assert "<b>173.88 KiB = 178048 bytes</b>" in shown and "<b>digits.onnx</b>" in shown
-    assert "this process for it at most 184.11 KiB = 188528 bytes." in shown
+    assert "<b>184.11 KiB = 188528 bytes</b>" in shown and "<b>digits.onnx</b>" in shown
+    assert "this process for it <b>" in shown and "buffer 173.88 KiB = 178048 bytes." in shown
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "report.html")
         text = plan.html(path)
@@ -113,7 +113,8 @@ def test_sizes_are_those_of_the_command_line():
                         (20 << 30, "20.00 GiB = 21474836480 bytes")):  # fmt: skip
         assert _exact(count) == text
     plan = ullage.plan(MODEL, target="c", dims={"N": 64})
-    assert f"needs {_exact(plan.reserved_bytes)}, all of it" in str(plan)
+    assert f"process {_exact(plan.process_bytes)}" in str(plan)
+    assert f"buffer {_exact(plan.reserved_bytes)}" in str(plan)
 
 
 def test_files_are_written_whole():
