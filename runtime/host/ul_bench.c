@@ -22,7 +22,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <time.h>
 
 #define SAMPLE_LIMIT 50000
@@ -256,12 +255,6 @@ static double percentile(const struct bench *bench, double share)
     return bench->samples[at < bench->sample_count ? at : bench->sample_count - 1];
 }
 
-static uint64_t peak_resident_bytes(void)
-{
-    struct rusage usage;
-    return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss * 1024 : 0;
-}
-
 static double total_flops(const struct ul_model *model)
 {
     double total = 0.0;
@@ -317,7 +310,8 @@ static void print_summary(const struct bench *bench, FILE *out)
     if (ul_session_has_state(bench->s))
         fprintf(out, "state       changed by each of these runs, and by those before them\n");
     fprintf(out, "reserved    %s\n", ul_size_text(size, model->arena_bytes));
-    fprintf(out, "process     %s, peak resident\n", ul_size_text(size, peak_resident_bytes()));
+    fprintf(out, "process     %s, peak resident\n",
+            ul_size_text(size, ul_pages_resident().peak_bytes));
 }
 
 /* "     12.34": predicted microseconds, "-" where there are none, nothing where no step has any. */
@@ -483,7 +477,7 @@ static void write_json(struct ul_json *json, const void *context)
     ul_json_bool(json, "changes_state", ul_session_has_state(bench->s));
     ul_json_number(json, "flops", total_flops(model));
     ul_json_count(json, "reserved_bytes", model->arena_bytes);
-    ul_json_count(json, "peak_resident_bytes", peak_resident_bytes());
+    ul_json_count(json, "peak_resident_bytes", ul_pages_resident().peak_bytes);
     if (bench->profile_count == 0)
         return;
     ul_json_count(json, "profiled_runs", bench->profile_count);

@@ -317,6 +317,8 @@ void ul_pages_release(void);
 void ul_pages_bound(const struct ul_library *library);
 /* Resident bytes by where they come from; all 0 where the kernel does not say. */
 struct ul_resident {
+    uint64_t peak_bytes; /* the most so far, of a process: of this program alone, where what
+                            getrusage says begins at the peak of whoever started it */
     uint64_t anonymous_bytes;
     uint64_t file_bytes; /* pages that are as in their file */
 };

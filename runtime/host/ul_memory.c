@@ -19,7 +19,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 /* Where the resident pages of the process are, after the runs. */
 enum where { IN_ARENA, IN_LIBRARY, IN_OFFLOAD, IN_FILES, IN_CHECKS, ELSEWHERE, WHERE_COUNT };
@@ -326,7 +325,6 @@ static int repeat_runs(struct ul_session *s)
 static void measure_process(struct ul_session *s, struct memory *memory,
                             const struct ul_saved *inputs)
 {
-    struct rusage usage;
     memory->library_bytes = s->library_bytes;
     memory->offload_bytes = ul_store_bytes(s);
     if (s->model->device == NULL)
@@ -335,8 +333,7 @@ static void measure_process(struct ul_session *s, struct memory *memory,
         s->model->device->functions->memory(s->context, &memory->device);
     if (s->model->device != NULL)
         memory->offload_bytes = memory->device.offload_bytes;
-    if (getrusage(RUSAGE_SELF, &usage) == 0)
-        memory->resident_bytes = (uint64_t)usage.ru_maxrss * 1024;
+    memory->resident_bytes = ul_pages_resident().peak_bytes;
 }
 
 static int measure(struct ul_session *s, struct memory *memory, const struct ul_saved *inputs)

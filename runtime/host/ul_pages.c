@@ -116,6 +116,8 @@ struct ul_resident ul_pages_resident(void)
             resident.anonymous_bytes = (uint64_t)kib * 1024;
         else if (sscanf(line, "RssFile: %llu kB", &kib) == 1)
             resident.file_bytes = (uint64_t)kib * 1024;
+        else if (sscanf(line, "VmHWM: %llu kB", &kib) == 1)
+            resident.peak_bytes = (uint64_t)kib * 1024;
     }
     if (status != NULL)
         fclose(status);

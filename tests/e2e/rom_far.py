@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read-only weights of more than 2 GiB, which lie too far from code for its instructions to reach.
 
-    rom_far.py ULLAGE
+    rom_far.py ULLAGE PEAK
 
 Two tables of 1.2 GiB, external data of which all but the last rows are holes, a row of each added: as
-a program and as a shared library. What runs takes the pages that it reads, and no more.
+a program and as a shared library. What runs takes the pages that it reads, and no more. PEAK is the
+program of peak.c.
 
 Exit: 0 ok, 1 it is not so, 77 something is missing here.
 """
@@ -26,6 +27,7 @@ except ImportError as error:
 
 ROWS, COLUMNS = 320000, 1024
 TABLE_BYTES = ROWS * COLUMNS * 4
+NOT_TRACED = 125  # peak.c
 FREE_BYTES = 5 * 2 * TABLE_BYTES  # weights.bin, an object and the result, twice at the worst
 
 
@@ -54,7 +56,7 @@ def make():
 
 
 def main():
-    ullage = os.path.realpath(sys.argv[1])
+    ullage, peak = (os.path.realpath(path) for path in sys.argv[1:3])
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         if shutil.disk_usage(".").free < FREE_BYTES:
@@ -63,11 +65,15 @@ def main():
         make()
         compiled = [ullage, "compile", "far.onnx", "--target", "c", "--weights", "rom", "-o"]
         subprocess.run([*compiled, "far"], check=True)
-        child = subprocess.Popen(["./far", "--input", "at=at.npy", "--output-dir", "."])
-        _, status, usage = os.wait4(child.pid, 0)
-        assert status == 0, f"the program ends with {status}"
+        done = subprocess.run([peak, "peak", "./far", "--input", "at=at.npy", "--output-dir", "."], check=False)
+        if done.returncode == NOT_TRACED:
+            print("rom_far.py: skipped: this machine lets nobody look at a process")
+            return 77
+        assert done.returncode == 0, f"the program ends with {done.returncode}"
         assert (numpy.load("y.npy") == 1000 + 2 * numpy.arange(COLUMNS)).all()
-        assert usage.ru_maxrss < 64 << 10, f"it took {usage.ru_maxrss} KiB"
+        with open("peak", encoding="ascii") as file:
+            taken = int(file.read().split()[0])
+        assert taken < 64 << 20, f"it took {taken} bytes"
         os.remove("far")
         subprocess.run([*compiled, "far.so", "--shared-library"], check=True)
         assert ctypes.CDLL("./far.so").model_input_count() == 1

@@ -11,6 +11,7 @@ for the words that tell the user what to do.
 import io
 import json
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -716,6 +717,15 @@ class Checks(Folder):
         run("loop", "--memory")
         report = json.loads(run("loop_peak", "--memory", "--json", "-").stdout)
         self.assertEqual(report["rows"]["activations_kept_for_backward"]["reserved_bytes"], 16)
+
+    def test_peak_is_the_programs_own(self):
+        """Not that of the process that starts it, here of 192 MiB."""
+        ballast = bytearray(b"\1") * (192 << 20)
+        report = json.loads(run("tiny", "--bench", "--iterations", "1", "--duration", "0", "--json", "-").stdout)
+        text = run("tiny", "--memory").stdout.decode()
+        said = re.search(r"peak resident .* = ([0-9]+) bytes", text)
+        for peak in (report["peak_resident_bytes"], int(said[1])):
+            self.assertTrue(0 < peak < 64 << 20, f"{peak} beside {len(ballast)}")
 
     def test_memory_errors(self):
         self.assertIn(
