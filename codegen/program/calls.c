@@ -311,6 +311,8 @@ enum ul_status ul_calls_choose(struct ul_arena *arena, const struct ul_graph *gr
                            "axis in the model, or compile for target c",
                            ul_node_describe(graph, chooser.too_long, arena),
                            (long long)library->max_dim, library->name);
+    if (whole == NULL) /* else its choice stands */
+        ul_calls_bound_kept(arena, graph, library, calls);
     mark_edges(&chooser);
     do {
         calls->changed = false;

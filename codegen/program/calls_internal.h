@@ -92,6 +92,10 @@ struct ul_calls {
     uint32_t *positions;            /* by node, as they run */
     bool changed;
 };
+/* kept.c: takes back the calls for which the library keeps too much beside the buffer. */
+void ul_calls_bound_kept(struct ul_arena *arena, const struct ul_graph *graph,
+                         const struct ul_target_library *library, struct ul_calls *calls);
+
 /* How often its body runs does not depend on data. */
 bool ul_loop_is_counted(const struct ul_graph *graph, const struct ul_node *loop);
 /* Chooses the calls of a graph with groups; `library` NULL: none. `whole`: of the graph before it

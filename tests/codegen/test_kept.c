@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which calls a library has that keeps much for some: those stay whose bytes are within what they
+ * compute with, and within the buffer all together. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "codegen/program/calls_internal.h"
+#include "codegen/program/library.h"
+#include "ir/text.h"
+#include "ir/view.h"
+
+enum { MIB = 1 << 20, NODES = 3 };
+
+/* Per call, told apart by its output channels. */
+struct keeps {
+    uint64_t bytes[NODES];
+};
+
+static bool answer(void *context, struct ul_group_call *call, bool pack)
+{
+    (void)context;
+    (void)pack;
+    call->call.implementation = "any";
+    return true;
+}
+
+static uint64_t kept_bytes(void *context, const struct ul_call *call)
+{
+    const struct keeps *keeps = context;
+    return keeps->bytes[call->dst.dims[1] - 1];
+}
+
+/* Of lines of `length` elements in one channel three convolutions, into 1, 2 and 3 channels. Says
+ * of each whether it is a call. */
+static void choose(int length, const struct keeps *keeps, const char *wanted)
+{
+    struct keeps copy = *keeps;
+    const struct ul_target_library library = {.name = "fake",
+                                              .skips_padding = true,
+                                              .context = &copy,
+                                              .answer = answer,
+                                              .kept_bytes = kept_bytes};
+    struct ul_arena arena;
+    struct ul_graph graph;
+    struct ul_calls calls;
+    struct ul_diag diag = {0};
+    char text[1024], got[NODES + 1] = "";
+    int used = snprintf(text, sizeof text,
+                        "graph \"t\"\ninput %%0 \"x\" f32[1,1,%d] own\n"
+                        "weight %%1 \"a\" f32[1,1,3] own = splat [0.5]\n"
+                        "weight %%2 \"b\" f32[2,1,3] own = splat [0.5]\n"
+                        "weight %%3 \"c\" f32[3,1,3] own = splat [0.5]\n",
+                        length);
+    for (int i = 0; i < NODES; i++)
+        used += snprintf(text + used, sizeof text - (size_t)used,
+                         "%%%d \"y%d\" f32[1,%d,%d] own = Conv n%d \"y%d\" (%%0, %%%d) "
+                         "{pads=ints[1,1]}\n",
+                         4 + i, i, 1 + i, length, i, i, 1 + i);
+    snprintf(text + used, sizeof text - (size_t)used, "return %%4, %%5, %%6\n");
+    ul_arena_init(&arena);
+    if (ul_graph_parse(&graph, &arena, text, NULL, &diag) != UL_OK)
+        fail_msg("%s", diag.text);
+    bool *escapes = ul_graph_escapes(&graph, &arena);
+    assert_int_equal(ul_calls_choose(&arena, &graph, escapes, &library, NULL, &calls, &diag),
+                     UL_OK);
+    for (int i = 0; i < NODES; i++)
+        got[i] = calls.by_node[i] != NULL ? 'c' : 'k';
+    assert_string_equal(got, wanted);
+    ul_arena_done(&arena);
+}
+
+/* A line of 2^20 elements is 4 MiB: a call reads and writes 8, 12 and 16. */
+static void none_above_its_operands(void **state)
+{
+    (void)state;
+    choose(1 << 20, &(struct keeps){{1 * MIB, 1 * MIB, 1 * MIB}}, "ccc");
+    choose(1 << 20, &(struct keeps){{9 * MIB, 1 * MIB, 1 * MIB}}, "kcc");
+    choose(1 << 20, &(struct keeps){{1 * MIB, 9 * MIB, 500 * MIB}}, "cck");
+}
+
+/* At most 16 MiB, and the dearest go: by bytes for a multiplication, not by bytes. */
+static void all_within_the_buffer(void **state)
+{
+    (void)state;
+    choose(1 << 20, &(struct keeps){{5 * MIB, 5 * MIB, 5 * MIB}}, "ccc");
+    choose(1 << 20, &(struct keeps){{6 * MIB, 6 * MIB, 6 * MIB}}, "kcc");
+    choose(1 << 20, &(struct keeps){{7 * MIB, 11 * MIB, 12 * MIB}}, "kkc");
+}
+
+static void little_is_free(void **state)
+{
+    (void)state;
+    choose(64, &(struct keeps){{MIB / 4, MIB / 4, MIB / 2}}, "ccc");
+    choose(64, &(struct keeps){{MIB / 4, MIB / 4, MIB / 2 + 1}}, "kcc");
+    choose(64, &(struct keeps){{0, 0, MIB + 1}}, "cck");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(none_above_its_operands),
+                                       cmocka_unit_test(all_within_the_buffer),
+                                       cmocka_unit_test(little_is_free)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
