@@ -21,10 +21,14 @@ import os
 import sys
 import time
 
-import onnx
-
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, HERE)
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "scripts")]
+
+import environment  # noqa: E402
+
+environment.need("numpy", "onnx")
+
+import onnx  # noqa: E402
 from lib_net import Net  # noqa: E402
 
 # name -> (module, opset, what build() takes besides the Net)

@@ -22,6 +22,11 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, os.path.join(ROOT, "python"))
+sys.path.insert(0, os.path.join(ROOT, "scripts"))
+
+import environment  # noqa: E402
+
+environment.need("onnx", "onnxruntime")
 
 C_LOOP = r"""
 #include <dlfcn.h>

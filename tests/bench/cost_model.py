@@ -22,6 +22,11 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, "..", "..", "scripts")]
+
+import environment  # noqa: E402
+
+environment.need("onnx", "onnxruntime")
 
 
 def ranks(values):

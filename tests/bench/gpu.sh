@@ -3,13 +3,17 @@
 # Programs of target cuda against PyTorch and onnxruntime on the GPU of this machine: gpu.py, by a
 # Python that has onnx and numpy, and torch for there to be anything to compare with.
 #
-# usage: tests/bench/gpu.sh [options] [-- COMPILE OPTIONS]      (PYTHON=COMMAND, default python3)
+# usage: tests/bench/gpu.sh [options] [-- COMPILE OPTIONS]      (PYTHON=COMMAND, default that of build/venv, else python3)
 #        tests/bench/gpu.sh --help
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=tests/gpu/toolkit.sh
 . "$here/../gpu/toolkit.sh"
-export PYTHON=${PYTHON:-python3}
+if [ -z "${PYTHON:-}" ]; then
+    PYTHON=$here/../../build/venv/bin/python # scripts/setup_python.sh
+    [ -x "$PYTHON" ] || PYTHON=python3
+fi
+export PYTHON
 "$PYTHON" -c 'import numpy, onnx' 2>/dev/null || {
     echo "gpu.sh: $PYTHON has no onnx or numpy; PYTHON=COMMAND names another Python" >&2
     exit 77

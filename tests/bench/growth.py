@@ -21,9 +21,15 @@ import subprocess
 import sys
 import tempfile
 
-import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts"))
+
+import environment  # noqa: E402
+
+environment.need("onnx", "onnxruntime")
+
+import numpy as np  # noqa: E402
+import onnx  # noqa: E402
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 WIDTH = 8  # elements of a row
 SEQUENCE = 4

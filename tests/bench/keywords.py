@@ -27,6 +27,11 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, os.path.join(ROOT, "models"))
+sys.path.insert(0, os.path.join(ROOT, "scripts"))
+
+import environment  # noqa: E402
+
+environment.need("onnx", "onnxruntime")
 
 import make  # noqa: E402
 import onnx  # noqa: E402

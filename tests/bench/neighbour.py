@@ -21,8 +21,14 @@ import sys
 import tempfile
 import time
 
-import numpy
-import onnxruntime
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts"))
+
+import environment  # noqa: E402
+
+environment.need("onnx", "onnxruntime")
+
+import numpy  # noqa: E402
+import onnxruntime  # noqa: E402
 
 MAX_LOSS = 1.3
 

@@ -30,8 +30,14 @@ import sys
 import tempfile
 import time
 
-import numpy as np
-import onnxruntime
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts"))
+
+import environment  # noqa: E402
+
+environment.need("onnxruntime", "sklearn", "xgboost", "lightgbm")
+
+import numpy as np  # noqa: E402
+import onnxruntime  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))

@@ -28,6 +28,11 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..", "..")
 sys.path.append(os.path.join(ROOT, "tests", "e2e"))
+sys.path.append(os.path.join(ROOT, "scripts"))
+
+import environment  # noqa: E402
+
+environment.need("onnx", "onnxruntime")
 
 from budget_time import busy_seconds  # noqa: E402
 from many_values import make_big  # noqa: E402

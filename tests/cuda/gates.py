@@ -36,7 +36,11 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "ref"), os.path.join(HERE, "..", "gpu"),
-                os.path.join(HERE, "..", "ops")]  # fmt: skip
+                os.path.join(HERE, "..", "ops"), os.path.join(HERE, ".."), os.path.join(ROOT, "scripts")]  # fmt: skip
+
+import environment  # noqa: E402
+
+environment.need("numpy", "onnx")
 
 import build  # noqa: E402
 import bytes as reference_bytes  # noqa: E402  tests/ref/bytes.py
@@ -44,6 +48,7 @@ import list_tests  # noqa: E402
 import machine  # noqa: E402
 import prepare  # noqa: E402
 import shapes  # noqa: E402
+from part import part  # noqa: E402
 
 MAX_FRAME, MAX_SHARED = 1024, 48 << 10
 ARCHS = "sm_90,sm_120,sm_80"
@@ -87,14 +92,14 @@ def emit_networks(args, kernels, work):
     pattern = "^(" + "|".join(args.names or [".*"]) + ")$"
     return sum(emit_model(args, kernels, work, f"{name}.{precision}", path,
                           [*options, "--precision", precision])
-               for name, path, options in reference_bytes.networks(args.small, pattern)
+               for name, path, options in part(reference_bytes.networks(args.small, pattern))
                for precision in args.precision.split(","))  # fmt: skip
 
 
 def emit_shapes(args, kernels, work):
     found = shapes.models(work, args.precision.split(","))
     return sum(emit_model(args, kernels, work, name, path, [])
-               for number, (name, path) in enumerate(found)
+               for number, (name, path) in part(enumerate(found))
                if number % args.stride == 0 and re.search(args.ops, name))  # fmt: skip
 
 
@@ -103,7 +108,7 @@ def emit_operators(args, kernels, work):
     pack = prepare.Pack(argparse.Namespace(ullage=args.ullage, target="cuda", options=[],
                                            work=work), work)  # fmt: skip
     data = list_tests.find_data(None)
-    tests = prepare.node_tests(argparse.Namespace(ops=args.ops, stride=args.stride))
+    tests = part(prepare.node_tests(argparse.Namespace(ops=args.ops, stride=args.stride)))
 
     def emit(test):
         try:
@@ -309,7 +314,8 @@ def main():
         args.machine = machine.Machine(args.nvcc, args.cuobjdump, args.runtime, args.cache)
         for arch in args.arch.split(","):
             check_arch(args, arch, kernels, verdict)
-    if not args.names and not args.small and args.stride == 1 and args.arch == ARCHS:
+    whole = not args.names and not args.small and args.stride == 1 and "ULLAGE_PART" not in os.environ
+    if whole and args.arch == ARCHS:
         verdict.add_unused()
     return 6 if failed + verdict.failed else 0
 

@@ -88,8 +88,9 @@ check_orders() {
         { fail "an arena aligned to 64 changes the result"; return 1; }
 }
 
-for name in $("$python" "$root/models/make.py" --list); do
-    grep -qE -- "${2:-.}" <<<"$name" || continue
+# shellcheck source=tests/part.sh
+. "$root/tests/part.sh"
+for name in $("$python" "$root/models/make.py" --list | grep -E -- "${2:-.}" | part); do
     any=1
     model=$work/$name.onnx
     "$python" "$root/models/make.py" "$name" --small "${type[@]}" -o "$model" >/dev/null || exit 1
@@ -107,5 +108,5 @@ for name in $("$python" "$root/models/make.py" --list); do
     done
     rm -f "$model"
 done
-[ -n "$any" ] || { echo "models.sh: $2: no such network" >&2; exit 1; }
+[ -n "$any" ] || { echo "models.sh: ${2:-$ULLAGE_PART}: no such network" >&2; exit 1; }
 exit $status

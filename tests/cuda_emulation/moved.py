@@ -21,6 +21,12 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path.insert(0, os.path.join(ROOT, "scripts"))
+
+import environment  # noqa: E402
+
+environment.need("onnx", "onnxruntime")
+
 NETWORKS = ["resnet50", "convnext_t", "swin_t", "bert_base", "gpt2"]
 
 

@@ -27,8 +27,9 @@ python=$root/build/venv/bin/python
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=0
-for name in $("$python" "$root/models/make.py" --list); do
-    grep -qE -- "$filter" <<<"$name" || continue
+# shellcheck source=tests/part.sh
+. "$here/../part.sh"
+for name in $("$python" "$root/models/make.py" --list | grep -E -- "$filter" | part); do
     "$python" "$root/models/make.py" "$name" --small "${type[@]}" -o "$work/$name.onnx" >/dev/null || failed=1
     "$here/model.sh" --target "$target" "$ullage" "$work/$name.onnx" "$@" || failed=1
     rm -f "$work/$name.onnx"

@@ -33,6 +33,10 @@ except ImportError as error:
     sys.exit(77)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.append(os.path.dirname(HERE))
+
+from part import part  # noqa: E402
+
 MODELS = {}
 
 
@@ -2275,7 +2279,7 @@ def main():
         for name in names:
             make(name, os.path.join(args.make, name))
     if args.run:
-        ullage = os.path.abspath(args.run)
+        ullage, names = os.path.abspath(args.run), part(names)
         with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
             one = functools.partial(check, ullage=ullage, target=args.target, full=args.full)
             results = list(pool.map(one, names))

@@ -15,6 +15,10 @@ import os
 import subprocess
 import sys
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+
+from part import part  # noqa: E402
+
 try:
     import list_tests
     import onnx
@@ -45,7 +49,7 @@ def main():
     data = list_tests.find_data(None)
     with open(os.path.join(list_tests.HERE, "scope.tsv"), encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file, delimiter="\t") if row["scope"] == "in"]
-    rows, failed = rows[:: args.stride], 0
+    rows, failed = part(rows[:: args.stride]), 0
     for row in rows:
         folder = os.path.join(data, row["test"])
         names = [] if row["constants"] == "-" else row["constants"].split(",")

@@ -25,6 +25,8 @@
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 export LC_ALL=C
+# shellcheck source=tests/part.sh
+. "$here/../part.sh"
 
 run_one() {
     local test=$1 log=$OPS_OUT/log/$1.txt
@@ -97,7 +99,7 @@ mkdir -p "$out/log" "$out/tmp"
 : >"$out/failed.part"
 
 awk -F'\t' 'NR > 1 && $4 == "in" { print $1 }' "$here/scope.tsv" | grep -E -- "$filter" |
-    awk -v k="$stride" '(NR - 1) % k == 0' >"$out/selected.txt"
+    awk -v k="$stride" '(NR - 1) % k == 0' | part >"$out/selected.txt"
 rm -rf "$out/data"
 mkdir -p "$out/data"
 while read -r test; do

@@ -28,7 +28,11 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-sys.path.insert(0, os.path.join(ROOT, "models"))
+sys.path[:0] = [os.path.join(ROOT, "models"), os.path.join(ROOT, "scripts")]
+
+import environment  # noqa: E402
+
+environment.need("numpy", "onnx")
 
 import lib_half  # noqa: E402
 import make  # noqa: E402

@@ -13,6 +13,8 @@ set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 python=$root/build/venv/bin/python
+# shellcheck source=tests/part.sh
+. "$here/../part.sh"
 
 size=() checks=() target=c jobs=1 type=
 while [ $# -gt 0 ]; do
@@ -67,7 +69,7 @@ start() {
 # Of random pictures, whose classes are about as likely: onnxruntime in fp16 errs by 4.4e-3.
 [ "$type" = fp16 ] && loose=(--tolerance 1e-2) || loose=()
 start digits "$root/models/digits/digits.onnx" --shape x=7,1,8,8  "${loose[@]}"
-for name in $("$python" "$root/models/make.py" --list); do
+for name in $("$python" "$root/models/make.py" --list | part); do
     # A sum within rounding of a boundary between two quantized values may fall to either side:
     # onnxruntime with and without its optimizations differs from itself by 1.5e-2 here.
     # One of ten outputs a step further is 7.7e-2.

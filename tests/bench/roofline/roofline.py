@@ -30,6 +30,12 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
+sys.path.insert(0, os.path.join(ROOT, "scripts"))
+
+import environment  # noqa: E402
+
+environment.need("onnx", "onnxruntime")
+
 NETWORKS = ["resnet50", "convnext_t", "swin_t", "vit_b16", "bert_base", "gpt2", "lstm"]
 SIZES = {"gpt2": ["--seq", "1024"]}  # where make.py's own is another than networks.py's
 PRECISIONS = {"fp32": "f32", "tf32": "tf32", "fp16": "f16", "bf16": "f16"}
