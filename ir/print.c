@@ -17,6 +17,8 @@ const struct ul_text_flag ul_text_flags[] = {{UL_VALUE_PERSISTENT, "persistent"}
                                              {UL_VALUE_CHANNELS_LAST, "channels_last"},
                                              {UL_VALUE_ROUNDED, "rounded"},
                                              {UL_VALUE_INDEPENDENT, "independent"},
+                                             {UL_VALUE_GUARDED, "guarded"},
+                                             {UL_VALUE_SQUARES, "squares"},
                                              {0, NULL}};
 
 struct print {

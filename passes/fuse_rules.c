@@ -222,7 +222,8 @@ static enum effect effect_of(const struct ul_graph *graph, ul_value_id value)
     ul_value_id donor = graph->values[value].donor;
     if (donor == UL_NONE)
         return EFFECT_NONE;
-    uint32_t updated = graph->values[donor].flags & (UL_VALUE_TRAINED | UL_VALUE_OPTIMIZER);
+    uint32_t updated =
+        graph->values[donor].flags & (UL_VALUE_TRAINED | UL_VALUE_OPTIMIZER | UL_VALUE_GUARDED);
     return updated != 0 ? EFFECT_UPDATES : EFFECT_SUMS;
 }
 

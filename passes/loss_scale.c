@@ -14,9 +14,14 @@
  *      scale', tracker', steps' = by excess                they overwrite themselves
  *
  * A step that is skipped runs the same kernels: updates read `numbers'` and choose by it, element
- * by element, so that neither the host nor a branch decides. Steps that were taken are counted
- * here, since the corrections of Adam's means go by them (UL_STEP_BIAS1). Left undone: gradients
- * that are formed twice (--clip-mode twice) and so need not be kept. */
+ * by element, so that neither the host nor a branch decides. So do states of the model itself,
+ * which running statistics are (torch writes these in the forward pass, and loses a run by one
+ * sample that overflows): they are written behind the last gradient, and of several runs of a step
+ * by the last, from what the others left in a state beside (ul_update_pending). Where such a state
+ * alone is not finite it stays too: its forward pass overflowed, whatever the loss is scaled by.
+ * Steps that were taken are counted here, since the corrections of Adam's means go by them
+ * (UL_STEP_BIAS1). Left undone: gradients that are formed twice (--clip-mode twice) and so need not
+ * be kept. */
 #include "ir/op.h"
 #include "passes/update.h"
 
@@ -113,6 +118,35 @@ static ul_value_id add_count(struct ul_updates *updates, const char *name)
     return ul_edit_add_state(updates->make->graph, name, &type, UL_VALUE_OPTIMIZER, 0);
 }
 
+/* 0 is what is left of a finite number. */
+static ul_value_id is_finite(struct ul_gradient *make, ul_value_id value)
+{
+    ul_value_id none = ul_gradient_binary(make, UL_OP_Sub, value, value);
+    return ul_gradient_binary(make, UL_OP_Equal, none, ul_gradient_number(make, none, 0));
+}
+
+/* States that the model writes, which so far does so in every run. */
+static void guard_states(struct ul_gradient *make, ul_value_id finite)
+{
+    struct ul_graph *graph = make->graph;
+    uint32_t count = graph->blocks[0].output_count;
+    for (uint32_t i = 0; i < count; i++) {
+        ul_value_id made = graph->blocks[0].outputs[i], state = graph->values[made].donor;
+        if (state == UL_NONE || (graph->values[state].flags & UL_VALUE_GRADIENT) != 0)
+            continue;
+        make->build.name = graph->values[state].name;
+        graph->values[made].donor = UL_NONE;
+        ul_value_id learns = finite;
+        if (ul_dtype_get(graph->values[made].type.dtype)->is_float)
+            learns = ul_gradient_binary(make, UL_OP_And, finite, is_finite(make, made));
+        ul_value_id next = ul_gradient_choose(make, learns, made, state);
+        graph->values[state].flags |= UL_VALUE_GUARDED;
+        ul_edit_add_next(graph, next, state);
+        graph->blocks[0].outputs[i] = next; /* in its place among them */
+        graph->blocks[0].output_count = count;
+    }
+}
+
 void ul_loss_scale_finish(struct ul_updates *updates)
 {
     struct ul_gradient *make = updates->make;
@@ -125,6 +159,8 @@ void ul_loss_scale_finish(struct ul_updates *updates)
     make->build.name = UL_TRAINING_SCALE;
     ul_value_id finite = ul_gradient_binary(make, UL_OP_Equal, updates->excess,
                                             ul_gradient_number(make, updates->excess, 0));
+    guard_states(make, finite);
+    make->build.name = UL_TRAINING_SCALE;
     ul_value_id one = ul_gradient_number(make, steps, 1), none = ul_gradient_number(make, steps, 0);
     ul_value_id row = ul_gradient_binary(make, UL_OP_Add, tracker, one);
     ul_value_id count = ul_gradient_binary(make, UL_OP_Add, steps, one);

@@ -56,16 +56,23 @@ static enum ul_status add_running(struct modes *modes, ul_node_id node, uint32_t
                                   ul_value_id current, double momentum, double correction)
 {
     struct ul_graph *graph = modes->graph;
+    struct ul_gradient *make = &modes->make;
     if (graph->values[graph->nodes[node].inputs[input]].kind != UL_VALUE_WEIGHT)
         return UL_OK; /* computed by the model: nothing to keep */
-    ul_value_id state;
+    ul_value_id state, pending = UL_NONE;
     UL_TRY(own_state(modes, node, input, &state));
+    if (input == 4)
+        graph->values[state].flags |= UL_VALUE_SQUARES;
     const struct ul_type type = graph->values[state].type;
-    current = ul_build_reshape(&modes->make.build, current, type.rank, type.dims);
-    ul_value_id kept = ul_gradient_scale(&modes->make, state, momentum);
-    ul_value_id moved = ul_gradient_scale(&modes->make, current, (1 - momentum) * correction);
-    ul_value_id next = ul_gradient_binary(&modes->make, UL_OP_Add, kept, moved);
-    ul_edit_add_next(graph, next, state);
+    current = ul_build_reshape(&make->build, current, type.rank, type.dims);
+    ul_value_id old = ul_update_pending(make, modes->pass->options->training, state, &pending);
+    ul_value_id kept = ul_gradient_scale(make, old, momentum);
+    ul_value_id moved = ul_gradient_scale(make, current, (1 - momentum) * correction);
+    ul_value_id next = ul_gradient_binary(make, UL_OP_Add, kept, moved);
+    if (pending != UL_NONE)
+        ul_edit_add_next(graph, next, pending);
+    ul_edit_add_next(
+        graph, pending != UL_NONE ? ul_gradient_unary(make, UL_OP_Identity, next) : next, state);
     return UL_OK;
 }
 
@@ -140,8 +147,8 @@ static enum ul_status rewrite(struct modes *modes, ul_node_id id)
     double count = (double)ul_type_elements(&type) / (double)type.dims[1];
     if (!(count > 1))
         return ul_diag_set(modes->pass->diag, UL_USAGE,
-                           "%s: a channel has one value in a batch, of which there is no variance; "
-                           "compile the model for more samples",
+                           "%s: a channel has fewer than two values in a batch, of which there is "
+                           "no variance; compile the model for more samples",
                            ul_node_describe(graph, id, modes->pass->scratch));
     build_before(modes, id);
     const ul_value_id given[4] = {old.inputs[0], old.inputs[3], old.inputs[4],

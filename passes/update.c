@@ -66,6 +66,22 @@ ul_value_id ul_update_accumulate(struct ul_gradient *make, const char *name, ul_
     return made;
 }
 
+ul_value_id ul_update_pending(struct ul_gradient *make, const struct ul_training *training,
+                              ul_value_id state, ul_value_id *pending)
+{
+    struct ul_graph *graph = make->graph;
+    *pending = UL_NONE;
+    if (!(training->loss_scale > 0) || training->micro_batches <= 1)
+        return state;
+    const struct ul_type type = graph->values[state].type;
+    const char *name = ul_arena_printf(graph->arena, "%s/pending", graph->values[state].name);
+    *pending = ul_edit_add_state(graph, name, &type, UL_VALUE_GRADIENT, 0);
+    ul_value_id part = ul_update_number(make, UL_STEP_PART);
+    ul_value_id first =
+        ul_gradient_binary(make, UL_OP_Equal, part, ul_gradient_number(make, part, 0));
+    return ul_gradient_choose(make, first, state, *pending);
+}
+
 void ul_update_begin(struct ul_updates *updates, struct ul_pass *pass, struct ul_gradient *make)
 {
     ul_value_id scale = ul_loss_scale(pass->graph, pass->options->training);
@@ -84,14 +100,25 @@ void ul_update_begin(struct ul_updates *updates, struct ul_pass *pass, struct ul
         .tables = {UL_NONE, UL_NONE}};
 }
 
+/* Mean squares, and the largest magnitudes of blocks. */
+static bool is_squares(const char *name)
+{
+    static const char *const names[] = {"exp_avg_sq", "row_var", "col_var", "variance", "vmean"};
+    bool found = strchr(name, '/') != NULL; /* NAME/absmax */
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        found = found || strcmp(name, names[i]) == 0;
+    return found;
+}
+
 ul_value_id ul_update_add_state(struct ul_updates *updates, ul_value_id parameter, const char *name,
                                 const struct ul_type *type)
 {
     struct ul_graph *graph = updates->pass->graph;
     const char *owner = graph->values[parameter].name;
     const char *full = ul_arena_printf(graph->arena, "%s/%s", owner, name);
+    uint32_t flags = UL_VALUE_OPTIMIZER | (is_squares(name) ? UL_VALUE_SQUARES : 0u);
     UL_ASSERT(ul_training_find_owner(full) == strlen(owner));
-    return ul_edit_add_state(graph, full, type, UL_VALUE_OPTIMIZER, 0);
+    return ul_edit_add_state(graph, full, type, flags, 0);
 }
 
 /* ---- states of 8 bits ---- */

@@ -42,6 +42,12 @@ ul_value_id ul_update_number(struct ul_gradient *make, uint32_t which);
  * which the first run of a step sets. */
 ul_value_id ul_update_accumulate(struct ul_gradient *make, const char *name, ul_value_id value);
 
+/* What a state of the model is in this run, before the run changes it: itself; or, where a step has
+ * several runs and may be skipped, what the runs before this one made of it: `pending`, a state
+ * that the run is to overwrite beside. UL_NONE: there is none. */
+ul_value_id ul_update_pending(struct ul_gradient *make, const struct ul_training *training,
+                              ul_value_id state, ul_value_id *pending);
+
 /* A state of an optimizer, of zeros: NAME/name in a checkpoint, as torch or its authors call it. */
 ul_value_id ul_update_add_state(struct ul_updates *updates, ul_value_id parameter, const char *name,
                                 const struct ul_type *type);
@@ -86,7 +92,8 @@ ul_value_id ul_loss_scale_seed(struct ul_gradient *make, const struct ul_trainin
 /* Whether this gradient is finite goes into what updates->excess says of all. */
 void ul_loss_scale_add(struct ul_updates *updates, ul_value_id gradient);
 /* Behind the last one, before any update: what the next step's scale is, and updates->step, whose
- * numbers have updates learn nothing where a gradient is not finite. */
+ * numbers have updates learn nothing where a gradient is not finite. States of the model itself,
+ * which are written by now, stay as they were then. */
 void ul_loss_scale_finish(struct ul_updates *updates);
 
 #endif

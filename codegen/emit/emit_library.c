@@ -62,6 +62,7 @@ static const struct field {
     {"uint64_t", "offset_bytes", "offset_bytes", "0", true, true},
     {"uint32_t", "donated", "donated", "0", true, false},
     {"int32_t", "storage", "storage", "0", false, true},
+    {"uint32_t", "facts", "facts", "0", false, true},
 };
 
 #define BEGIN_ARGUMENTS                                                                            \
@@ -165,7 +166,8 @@ static const struct row calls[] = {
      " * shuffle them; count: there is no such place. */\n"},
     {OF_TRAINING, "uint32_t", "parameter_count", "void", "return {m}.training->parameter_count;",
      "\n/* What training changes, parameters and state, by number. `storage` is the type of its\n"
-     " * elements where it lies, UL_TYPE_BF16 where f32 are kept so. */\n"},
+     " * elements where it lies, UL_TYPE_BF16 where f32 are kept so; `facts` are bits of enum\n"
+     " * ul_rt_parameter_fact. */\n"},
 };
 
 static const struct row training_calls[] = {

@@ -54,10 +54,12 @@ static uint32_t put_parameters(struct ul_emitter *emitter)
                                ? ul_arena_printf(emitter->arena, "parameter%u_dims", count)
                                : "NULL");
         struct ul_emit_place home = ul_emit_home(emitter, emitter->program->value_places[weight]);
-        ul_text_printf(&list, ", %" PRIu64 ", %" PRIu64 ", %s, (enum ul_rt_type)%d},\n",
-                       ul_value_bytes(graph, weight), home.offset_bytes,
-                       ul_emit_space_name(home.space),
-                       (int)(storage != UL_DTYPE_NONE ? storage : type->dtype));
+        ul_text_printf(
+            &list, ", %" PRIu64 ", %" PRIu64 ", %s, (enum ul_rt_type)%d, %s},\n",
+            ul_value_bytes(graph, weight), home.offset_bytes, ul_emit_space_name(home.space),
+            (int)(storage != UL_DTYPE_NONE ? storage : type->dtype),
+            (graph->values[weight].flags & UL_VALUE_SQUARES) != 0 ? "UL_RT_PARAMETER_SQUARES"
+                                                                  : "0");
         count++;
     }
     ul_text_printf(emitter->text, "static const struct ul_rt_parameter parameters[] = {\n%s};\n",

@@ -40,12 +40,12 @@ static bool is_result(const struct ul_graph *graph, ul_value_id output)
     return strcmp(name, wanted[0]) == 0 || strcmp(name, wanted[1]) == 0;
 }
 
-/* What is no update: neither parameters nor the optimizer's state. */
+/* What is no update: neither parameters nor states that wait for the end of the step. */
 static bool is_no_update(const struct ul_graph *graph, ul_value_id output)
 {
     ul_value_id donor = graph->values[output].donor;
     uint32_t flags = donor != UL_NONE ? graph->values[donor].flags : 0;
-    return (flags & (UL_VALUE_TRAINED | UL_VALUE_OPTIMIZER)) == 0;
+    return (flags & (UL_VALUE_TRAINED | UL_VALUE_OPTIMIZER | UL_VALUE_GUARDED)) == 0;
 }
 
 static void add_entry(struct ul_builder *builder, uint32_t entry, const char *name,

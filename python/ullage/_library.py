@@ -67,6 +67,12 @@ _CALLS = {
     "run": [_ADDRESS, _ADDRESS, _ADDRESS, _ADDRESS],
     "failure_text": [_ADDRESS, _TEXT, _SIZE],
 }
+_SCALE_CALL = [
+    _ADDRESS,
+    ctypes.POINTER(ctypes.c_float),
+    ctypes.POINTER(ctypes.c_int64),
+    _ADDRESS,
+]
 _STATE_CALLS = {"set_up": [_ADDRESS, _ADDRESS, _ADDRESS]}
 _OF_SAMPLES = {
     "class_weight": ([_U32], _DOUBLE),
@@ -114,6 +120,7 @@ _SMALL_FLOATS = {
     24: ("float8_e8m0fnu", "uint8"),
 }
 BF16 = 16
+_SQUARES = 1  # of enum ul_rt_parameter_fact
 _RANGES = {21: (0, 15), 22: (-8, 7), 23: (0, 15), 25: (0, 3), 26: (-2, 1)}  # of a byte each
 
 
@@ -137,7 +144,7 @@ class Tensor:
 
     __slots__ = (
         "name", "dtype", "dtypes", "shape", "nbytes", "donated", "in_arena", "storage",
-        "bits_of", "range",
+        "bits_of", "range", "is_squares",
     )  # fmt: skip
 
     def __init__(self, fields: dict):
@@ -152,6 +159,7 @@ class Tensor:
         self.donated = fields.get("donated", 0)
         self.in_arena = fields["space"] not in CALLERS
         self.storage = fields.get("storage", fields["type"])
+        self.is_squares = bool(fields.get("facts", 0) & _SQUARES)
 
     @property
     def size(self) -> int:
@@ -270,6 +278,9 @@ class Library:
             self._declare(name, [], result)
         for name, (takes, result) in (_OF_SAMPLES if self.trains else {}).items():
             self._declare(name, takes, result)
+        self.has_scale = self._find("loss_scale") is not None
+        if self.has_scale:
+            self._declare("loss_scale", _SCALE_CALL, _INT)
         self.has_state = self._find("set_up") is not None
         for name, takes in (_STATE_CALLS if self.has_state else {}).items():
             self._declare(name, takes, _INT)
@@ -304,7 +315,7 @@ class Library:
 
     def parameters(self) -> list:
         """What training changes."""
-        return self._tensors("parameter", self.parameter_count(), storage=_I32)
+        return self._tensors("parameter", self.parameter_count(), storage=_I32, facts=_U32)
 
     def explain(self, failure) -> str:
         text = ctypes.create_string_buffer(1024)

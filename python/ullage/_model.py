@@ -89,6 +89,14 @@ def _converts(tensor, array) -> str:
     return f"x.astype({tensor.dtype.name!r}) converts"
 
 
+def plain(array):
+    """An array without what a subclass says of it: its shape, type and bytes as numpy has them. What
+    is no array, or has a mask, stays, and is refused."""
+    if type(array) is numpy.ndarray or isinstance(array, numpy.ma.MaskedArray):
+        return array
+    return numpy.ndarray.view(array, numpy.ndarray) if isinstance(array, numpy.ndarray) else array
+
+
 def refuse_kind(what: str, tensor, array):
     """Says what is wrong with what is no array, or has a mask."""
     wanted = f"a C-contiguous numpy array, {tensor.dtype} of shape {tensor.shape}"
@@ -274,8 +282,8 @@ class Model:
                 f"out: expected an array for each of {len(self.outputs)} outputs, in a list or by "
                 "name in a dict"
             )
-        results = list(out)
-        for number, (tensor, array) in enumerate(zip(self.outputs, out)):
+        results = [plain(array) for array in out]
+        for number, (tensor, array) in enumerate(zip(self.outputs, results)):
             if array is None or self._is_there(array):
                 continue
             if (
@@ -317,6 +325,8 @@ class Model:
             self._by_name(arrays, {}) if len(arrays) < len(self._given) else None
             raise TypeError(f"{len(arrays)} arrays were given, of {len(self._given)} inputs")
         there = self._on_device and out is not None  # whether some may lie on the device
+        if any(type(array) is not numpy.ndarray for array in arrays):
+            arrays = tuple(map(plain, arrays))
         for (_, tensor), array in zip(self._given, arrays):
             if (
                 type(array) is not numpy.ndarray
@@ -372,7 +382,7 @@ class Model:
         for number, tensor in enumerate(self._library.inputs):
             if not tensor.donated:
                 continue
-            array = arrays.get(tensor.name)
+            array = plain(arrays.get(tensor.name))
             if array is None:
                 array = numpy.zeros(tensor.shape, tensor.dtype)
             refuse("state", tensor, array)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import warnings
 import zipfile
 from collections import namedtuple
 
@@ -12,7 +13,7 @@ import numpy
 
 from . import _compile, _files, _options, _program, errors
 from ._library import BF16, DATA_FAULT, NONE, OK, Library, address
-from ._model import Lane, check_fork, refuse, refuse_kind
+from ._model import Lane, check_fork, plain, refuse, refuse_kind
 
 Evaluation = namedtuple("Evaluation", "loss correct samples")
 Evaluation.__doc__ = """Of a batch that nothing was learned of: its mean loss, how many of its
@@ -22,6 +23,7 @@ _STATES = ("momentum", "exp_avg", "exp_avg_sq", "row_var", "col_var", "variance"
 # Of a checkpoint (runtime/README.md): bytes of entries, and what its order of samples is.
 _OPTIMIZER_BYTES, _QUANTIZE_BYTES = 16, 256
 _SHUFFLES, _PADS = 1, 2
+_LEAST_SCALE = 1 / 65536  # as trainers of the command line give up
 
 
 class _State(ctypes.Structure):
@@ -211,6 +213,7 @@ class Trainer:
         """The array in its micro-batches."""
         if type(array) is not numpy.ndarray:
             refuse_kind(f"input {tensor.name!r}", tensor, array)
+            array = plain(array)
         if number == self._labels:
             array = self._classes(tensor, array)
         samples = tensor.shape[0] if tensor.shape else 1
@@ -268,15 +271,68 @@ class Trainer:
 
     def step(self, /, *arrays, **named) -> float:
         """One update from a batch, inputs then labels; the loss before it. An index in the data
-        that is out of range is a DataFault, behind the update."""
+        that is out of range is a DataFault, behind the update. A loss that is not finite is a
+        VerificationFailed: parameters are lost, and load() brings a checkpoint's back. With a loss
+        scale such a step is skipped, which leaves parameters and state as they were; where a sample
+        is to blame, a RuntimeWarning names it."""
         batch = self._arrays(arrays, named)
         if self._class_count and all((part == self._ignored).all() for part in batch[-1]):
             raise ValueError("all labels of the batch are ignored: nothing can be learned of it")
         check_fork(self._library)
-        return self._checked(*self._lane.run(self._step, batch))
+        loss, faults, taken = self._lane.run(self._step, batch)
+        self._judge(loss, batch, taken)
+        return self._checked(loss, faults)
+
+    def _judge(self, loss: float, batch: list, taken):
+        """Raises where the step lost what was learned; `taken`: steps in front of it that were
+        taken and its scale, and both behind it; None: there is no loss scale."""
+        is_skipped = taken is not None and taken[0][1] == taken[1][1]
+        if numpy.isfinite(loss) and not is_skipped:
+            return
+        blame = self._blame(batch)
+        step = f"step {self._state.step}"
+        remedy = "leave such samples out" if blame else "a lower learning_rate may help"
+        if not is_skipped:
+            what = "not a number" if numpy.isnan(loss) else "infinite"
+            raise errors.VerificationFailed(
+                f"{step}: the loss is {what}{blame}; what was learned since the last checkpoint is "
+                f"lost: load() one, or make another Trainer ({remedy})"
+            )
+        if taken[1][0] < _LEAST_SCALE:
+            raise errors.VerificationFailed(
+                f"{step}: gradients are not finite by a loss scale of {taken[1][0]:g} either{blame} "
+                f"({remedy})"
+            )
+        if blame:
+            warnings.warn(f"{step} is skipped{blame}", RuntimeWarning, stacklevel=3)
+
+    def _blame(self, batch: list) -> str:
+        """The first sample of the batch that holds what is not finite."""
+        for number, parts in zip(self._given, batch):
+            for at, part in enumerate(parts):
+                if part.dtype.kind != "f" or numpy.isfinite(part).all():
+                    continue
+                bad = int(numpy.argwhere(~numpy.isfinite(part))[0][0]) if part.ndim else 0
+                sample = at * len(part) + bad if part.ndim else at
+                name = self._library.inputs[number].name
+                return f", for sample {sample} of input {name!r} is not finite"
+        return ""
+
+    def _scale(self, arena):
+        """The loss scale, and how many steps were taken."""
+        if not self._library.has_scale:
+            return None
+        scale, taken = ctypes.c_float(), ctypes.c_int64()
+        code = self._library.loss_scale(
+            arena.handle, ctypes.byref(scale), ctypes.byref(taken), arena.failure
+        )
+        if code != OK:
+            raise errors.RunError(self._library.explain(arena.failure))
+        return scale.value, taken.value
 
     def _step(self, arena, batch: list) -> tuple:
         state = ctypes.byref(self._state)
+        before = self._scale(arena)
         if self._announced_step != self._state.step:
             self._order = (0, 0)
         self._state.micro_batch = 0  # where an earlier step failed under way
@@ -284,7 +340,8 @@ class Trainer:
             self._run(batch, p, lambda *a: self._library.train_step(arena.handle, state, *a))
             for p in range(self._parts)
         ]
-        return self._loss(), faults
+        taken = None if before is None else (before, self._scale(arena))
+        return self._loss(), faults, taken
 
     def _weights(self, batch: list) -> list:
         """What the loss of each micro-batch counts in that of all: its labels that are not ignored,
@@ -380,14 +437,29 @@ class Trainer:
             number, tensor = self._parameters[name]
             if isinstance(array, numpy.ma.MaskedArray):
                 refuse_kind(f"parameter {name!r}", tensor, array)
-            array = numpy.asarray(array)
+            array = numpy.asarray(plain(array))
             if array.dtype not in tensor.dtypes or array.shape != tensor.shape:
                 raise errors.InvalidModel(
                     f"parameter {name!r}: expected {tensor.dtype} of shape {tensor.shape}, not "
                     f"{array.dtype} of shape {array.shape}"
                 )
+            self._check_numbers(name, tensor, array)
             checked.append((number, tensor, numpy.ascontiguousarray(array)))
         return checked
+
+    @staticmethod
+    def _check_numbers(name: str, tensor, array):
+        """What no training goes on from."""
+        is_float = array.dtype.kind == "f"
+        what = None
+        if is_float and not numpy.isfinite(array).all():
+            what = "a number that is not finite"
+        elif is_float and tensor.is_squares and (array < 0).any():
+            what = "a number below 0, which none of its squares is"
+        elif name == "loss/scale" and not array > 0:
+            what = "no loss scale: it is 0 or less"
+        if what is not None:
+            raise errors.InvalidModel(f"parameter {name!r} holds {what}")
 
     def _take(self, arena, checked: list, state=None):
         """Parameters, and with them where the training stands: (step, rate, seed, order)."""

@@ -186,11 +186,22 @@ static void describe_parameters(const struct ul_training_run *run, struct place 
     }
 }
 
-/* A last update may make what no loss has shown yet. */
-static int check_finite(const struct ul_training_run *run, const struct ul_npz_member *member)
+static int not_finite(struct ul_training_run *run, const struct ul_rt_tensor *tensor)
+{
+    char shown[UL_SHOWN_BYTES], blame[UL_BLAME_BYTES];
+    int status = ul_train_blame(run, blame);
+    if (status != UL_EXIT_OK)
+        return status;
+    return ul_error(run->session, UL_EXIT_VERIFY,
+                    "behind step %" PRIu64 ", '%s' is not finite%s: no checkpoint is written (%s)",
+                    run->trainer.step, ul_shown(shown, tensor->name), blame,
+                    blame[0] != '\0' ? "leave such samples out"
+                                     : "a lower --lr, or samples of smaller numbers, may help");
+}
+
+static int check_finite(struct ul_training_run *run, const struct ul_npz_member *member)
 {
     unsigned char piece[PIECE_BYTES];
-    char shown[UL_SHOWN_BYTES];
     const struct ul_rt_tensor *tensor = &member->tensor;
     const struct ul_type_info *info = ul_type_find(tensor->type);
     for (uint64_t at = 0; info->kind == 'f' && at < tensor->size_bytes; at += sizeof piece) {
@@ -204,15 +215,13 @@ static int check_finite(const struct ul_training_run *run, const struct ul_npz_m
         if (status != UL_EXIT_OK)
             return status;
         if (!ul_all_finite(tensor->type, piece, size / info->bytes))
-            return ul_error(run->session, UL_EXIT_VERIFY,
-                            "behind step %" PRIu64 ", '%s' is not finite: no checkpoint is "
-                            "written (a lower --lr may help)",
-                            run->trainer.step, ul_shown(shown, tensor->name));
+            return not_finite(run, tensor);
     }
     return UL_EXIT_OK;
 }
 
-int ul_checkpoint_write(struct ul_training_run *run, const char *path)
+/* To a file, or, without a path, nowhere: then it is looked at alone. */
+static int write_members(struct ul_training_run *run, const char *path)
 {
     uint32_t count = run->training->parameter_count, extra = extra_count(run->training);
     struct extras extras = get_extras(run);
@@ -227,11 +236,21 @@ int ul_checkpoint_write(struct ul_training_run *run, const char *path)
         for (uint32_t i = 0; status == UL_EXIT_OK && i < count; i++)
             status = check_finite(run, &members[i]);
     }
-    if (status == UL_EXIT_OK)
+    if (status == UL_EXIT_OK && path != NULL)
         status = ul_npz_write(run->session, path, members, count + extra, true);
     free(members);
     free(places);
     return status;
+}
+
+int ul_checkpoint_check_finite(struct ul_training_run *run)
+{
+    return write_members(run, NULL);
+}
+
+int ul_checkpoint_write(struct ul_training_run *run, const char *path)
+{
+    return write_members(run, path);
 }
 
 /* ---- reading ---- */
@@ -315,6 +334,30 @@ static int round_elements(const struct ul_training_run *run, const struct ul_rea
     return UL_EXIT_OK;
 }
 
+/* A number that no training goes on from: one that is not finite, a variance below 0, a loss scale
+   that is 0 or less. */
+static int check_numbers(const struct ul_training_run *run, const struct ul_reader *reader,
+                         const struct ul_rt_parameter *parameter, const void *bytes)
+{
+    static const char *const scale[] = {UL_TRAIN_SCALE_NAMES};
+    const struct ul_rt_tensor tensor = tensor_of(parameter);
+    uint64_t count = ul_element_count(tensor.rank, tensor.dims);
+    char file[UL_SHOWN_BYTES], shown[UL_SHOWN_BYTES];
+    const char *what = NULL;
+    if (ul_type_find(tensor.type)->kind == 'f' && !ul_all_finite(tensor.type, bytes, count))
+        what = "a number that is not finite";
+    bool is_squares = (parameter->facts & UL_RT_PARAMETER_SQUARES) != 0;
+    for (uint64_t i = 0; is_squares && what == NULL && i < count; i++)
+        if (ul_element_get(tensor.type, bytes, i) < 0)
+            what = "a number below 0, which none of its squares is";
+    if (strcmp(parameter->name, scale[0]) == 0 && !(ul_element_get(tensor.type, bytes, 0) > 0))
+        what = "no loss scale: it is 0 or less";
+    if (what == NULL)
+        return UL_EXIT_OK;
+    return ul_error(run->session, UL_EXIT_INVALID, "%s: '%s' holds %s",
+                    ul_shown(file, reader->name), ul_shown(shown, parameter->name), what);
+}
+
 /* One parameter to its place; by way of memory of its size where that is no memory of this process,
    or has other elements. */
 static int read_parameter(const struct ul_training_run *run, struct ul_reader *reader,
@@ -322,13 +365,17 @@ static int read_parameter(const struct ul_training_run *run, struct ul_reader *r
 {
     const struct ul_session *s = run->session;
     const struct ul_rt_tensor tensor = tensor_of(parameter);
-    if (s->model->device == NULL && parameter->space == UL_SPACE_ARENA && !is_rounded(parameter))
-        return ul_npz_read(s, reader, parameter->name, "parameter", &tensor,
-                           s->arena + parameter->offset_bytes);
+    if (s->model->device == NULL && parameter->space == UL_SPACE_ARENA && !is_rounded(parameter)) {
+        unsigned char *place = s->arena + parameter->offset_bytes;
+        int read = ul_npz_read(s, reader, parameter->name, "parameter", &tensor, place);
+        return read == UL_EXIT_OK ? check_numbers(run, reader, parameter, place) : read;
+    }
     unsigned char *bytes = malloc((size_t)tensor.size_bytes + 1);
     if (bytes == NULL)
         return ul_out_of_memory(s, tensor.size_bytes);
     int status = ul_npz_read(s, reader, parameter->name, "parameter", &tensor, bytes);
+    if (status == UL_EXIT_OK)
+        status = check_numbers(run, reader, parameter, bytes);
     if (status == UL_EXIT_OK && is_rounded(parameter))
         status = round_elements(run, reader, parameter, bytes, with_state);
     if (status == UL_EXIT_OK)

@@ -7,6 +7,7 @@
 #include "ul_train_internal.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 int ul_evaluation_open(struct ul_training_run *run)
@@ -33,7 +34,8 @@ int ul_evaluation_open(struct ul_training_run *run)
 }
 
 /* One batch, whose first `count` samples count. */
-static int run_batch(struct ul_training_run *run, uint32_t count, struct ul_outcome *outcome)
+static int run_batch(struct ul_training_run *run, uint32_t count, struct ul_outcome *outcome,
+                     char blame[UL_BLAME_BYTES])
 {
     struct ul_session *s = run->session;
     const struct ul_rt_training *training = run->training;
@@ -52,19 +54,22 @@ static int run_batch(struct ul_training_run *run, uint32_t count, struct ul_outc
     if (training->correct_output != UL_TENSOR_NONE)
         memcpy(&batch.correct_count, ul_session_output(s, training->correct_output),
                sizeof batch.correct_count);
+    bool is_first_bad = isfinite(outcome->loss) && !isfinite(loss) && batch.weight > 0.0;
     outcome->loss += batch.weight > 0.0 ? loss * batch.weight : 0.0; /* a mean over none is none */
     outcome->weight += batch.weight;
     outcome->label_count += batch.label_count;
     outcome->correct_count += batch.correct_count;
-    return UL_EXIT_OK;
+    return is_first_bad ? ul_dataset_blame(&run->held_out, count, blame) : UL_EXIT_OK;
 }
 
-int ul_evaluation_run(struct ul_training_run *run, struct ul_outcome *outcome)
+int ul_evaluation_run(struct ul_training_run *run, struct ul_outcome *outcome,
+                      char blame[UL_BLAME_BYTES])
 {
     struct ul_dataset *set = &run->held_out;
     bool fills = run->training->labels != UL_TENSOR_NONE;
     int status = UL_EXIT_OK;
     memset(outcome, 0, sizeof *outcome);
+    blame[0] = '\0';
     for (uint64_t first = 0; status == UL_EXIT_OK && first < set->sample_count;
          first += set->batch_count) {
         uint64_t left = set->sample_count - first;
@@ -73,7 +78,7 @@ int ul_evaluation_run(struct ul_training_run *run, struct ul_outcome *outcome)
             break;
         for (uint32_t i = 0; i < set->batch_count; i++)
             set->samples[i] = first + (i < count ? i : 0);
-        status = run_batch(run, count, outcome);
+        status = run_batch(run, count, outcome, blame);
     }
     if (outcome->weight > 0.0)
         outcome->loss /= outcome->weight;

@@ -240,6 +240,36 @@ static int run_step(struct ul_training_run *run, struct ul_outcome *outcome)
     return status;
 }
 
+static const char *not_finite(double number)
+{
+    return isnan(number) ? "not a number" : "infinite";
+}
+
+/* What may help, where a sample is to blame, or the rate. */
+static const char *remedy(const char *blame)
+{
+    return blame[0] != '\0' ? "leave such samples out"
+                            : "a lower --lr, or samples of smaller numbers, may help";
+}
+
+int ul_train_blame(struct ul_training_run *run, char blame[UL_BLAME_BYTES])
+{
+    int status = UL_EXIT_OK;
+    blame[0] = '\0';
+    if (run->trainer.step == 0)
+        return UL_EXIT_OK;
+    run->trainer.step--;
+    for (uint32_t i = 0;
+         status == UL_EXIT_OK && blame[0] == '\0' && i < run->training->micro_batches; i++) {
+        run->trainer.micro_batch = i;
+        uint32_t count = choose_samples(run);
+        status = ul_dataset_blame(&run->data, count, blame);
+    }
+    run->trainer.micro_batch = 0;
+    run->trainer.step++;
+    return status;
+}
+
 static int save(struct ul_training_run *run)
 {
     const char *path = run->session->options->train.save;
@@ -250,38 +280,68 @@ static int save(struct ul_training_run *run)
 static int end_epoch(struct ul_training_run *run, struct ul_progress *progress)
 {
     struct ul_outcome outcome;
+    char blame[UL_BLAME_BYTES];
     bool evaluates =
         run->held_out.column_count != 0 && progress->epoch_steps != 0 && interrupted == 0;
-    int status = evaluates ? ul_evaluation_run(run, &outcome) : UL_EXIT_OK;
+    int status = evaluates ? ul_evaluation_run(run, &outcome, blame) : UL_EXIT_OK;
     if (status == UL_EXIT_OK)
         status = ul_progress_epoch(run, progress, evaluates ? &outcome : NULL);
+    if (status == UL_EXIT_OK && evaluates && !isfinite(outcome.loss))
+        return ul_error(run->session, UL_EXIT_VERIFY,
+                        "behind step %" PRIu64 ", the loss of what is held out is %s%s; what was "
+                        "learned since the last checkpoint is lost (%s)",
+                        run->trainer.step, not_finite(outcome.loss), blame, remedy(blame));
     return status == UL_EXIT_OK ? save(run) : status;
 }
 
 /* Where a loss is no number, neither are the parameters any more: they are not saved. A mean over
    no label is none, as in torch. */
-static int lost(const struct ul_training_run *run, const struct ul_outcome *outcome)
+static int lost(struct ul_training_run *run, const struct ul_outcome *outcome)
 {
+    char blame[UL_BLAME_BYTES];
     bool all_ignored = outcome->label_count == 0 &&
                        ul_labels_are_classes(run->session->model, run->training->labels);
+    int status = ul_train_blame(run, blame);
+    if (blame[0] == '\0' && all_ignored)
+        snprintf(blame, sizeof blame, ", for all labels of its batch are ignored");
+    if (status != UL_EXIT_OK)
+        return status;
     return ul_error(run->session, UL_EXIT_VERIFY,
                     "step %" PRIu64 ": the loss is %s%s; what was learned since the last "
-                    "checkpoint is lost (%s may help)",
-                    run->trainer.step, isnan(outcome->loss) ? "not a number" : "infinite",
-                    all_ignored ? ", for all labels of its batch are ignored" : "",
-                    all_ignored ? "to leave such samples out" : "a lower --lr");
+                    "checkpoint is lost (%s)",
+                    run->trainer.step, not_finite(outcome->loss), blame, remedy(blame));
+}
+
+/* A sample that no scale of the loss helps is named once. */
+static int blame_skipped(struct ul_training_run *run)
+{
+    const struct ul_session *s = run->session;
+    char blame[UL_BLAME_BYTES];
+    if (run->has_blamed)
+        return UL_EXIT_OK;
+    int status = ul_train_blame(run, blame);
+    if (status != UL_EXIT_OK || blame[0] == '\0')
+        return status;
+    run->has_blamed = true;
+    fprintf(stderr, "%s%s: step %" PRIu64 " is skipped%s (the first such sample is named)\n",
+            s->has_line ? "\r\033[K" : "", s->program, run->trainer.step, blame);
+    return UL_EXIT_OK;
 }
 
 /* A scale as small as this one would bring any gradient into the range of 16 bits that has a place
    in f32's. */
 #define MIN_LOSS_SCALE (1.0f / 65536.0f)
 
-static int lost_scale(const struct ul_training_run *run)
+static int lost_scale(struct ul_training_run *run)
 {
+    char blame[UL_BLAME_BYTES];
+    int status = ul_train_blame(run, blame);
+    if (status != UL_EXIT_OK)
+        return status;
     return ul_error(run->session, UL_EXIT_VERIFY,
-                    "step %" PRIu64 ": gradients are not finite by a loss scale of %g either; what "
-                    "was learned since the last checkpoint is lost (a lower --lr may help)",
-                    run->trainer.step, (double)run->loss_scale);
+                    "step %" PRIu64 ": gradients are not finite by a loss scale of %g either%s; "
+                    "what was learned since the last checkpoint is lost (%s)",
+                    run->trainer.step, (double)run->loss_scale, blame, remedy(blame));
 }
 
 static int one_step(struct ul_training_run *run, struct ul_progress *progress)
@@ -297,6 +357,10 @@ static int one_step(struct ul_training_run *run, struct ul_progress *progress)
         return lost(run, &outcome);
     if (outcome.is_skipped && run->loss_scale < MIN_LOSS_SCALE)
         return lost_scale(run);
+    if (outcome.is_skipped)
+        status = blame_skipped(run);
+    if (status != UL_EXIT_OK)
+        return status;
     bool ends = run->trainer.step % run->epoch_steps == 0 && run->trainer.step != run->step_count;
     return ends ? end_epoch(run, progress) : UL_EXIT_OK;
 }
@@ -314,6 +378,8 @@ static int train(struct ul_training_run *run, struct ul_progress *progress)
     if (status != UL_EXIT_OK)
         return status;
     status = end_epoch(run, progress);
+    if (status == UL_EXIT_OK && run->session->options->train.save == NULL)
+        status = ul_checkpoint_check_finite(run);
     if (status == UL_EXIT_OK && interrupted != 0) {
         fprintf(stderr, "%s: interrupted behind step %" PRIu64 "\n", run->session->program,
                 run->trainer.step);

@@ -399,3 +399,38 @@ int ul_dataset_read(const struct ul_dataset *set, uint32_t count, struct ul_outc
     outcome->sample_count += count;
     return UL_EXIT_OK;
 }
+
+/* The first of these samples that holds what is not finite; `count`: none does. */
+static uint32_t find_bad(const struct ul_dataset *set, const struct ul_column *column,
+                         uint32_t count)
+{
+    const struct ul_rt_tensor *tensor = input_of(set, column);
+    const struct ul_type_info *info = ul_type_find(tensor->type);
+    const unsigned char *bytes = ul_session_input(set->session, column->input);
+    uint64_t elements = elements_of_sample(set, tensor);
+    uint32_t bad = 0;
+    if (info->kind != 'f')
+        return count;
+    while (bad < count &&
+           ul_all_finite(tensor->type, bytes + bad * elements * info->bytes, elements))
+        bad++;
+    return bad;
+}
+
+int ul_dataset_blame(const struct ul_dataset *set, uint32_t count, char blame[UL_BLAME_BYTES])
+{
+    struct ul_outcome unused;
+    char shown[UL_SHOWN_BYTES];
+    memset(&unused, 0, sizeof unused);
+    blame[0] = '\0';
+    int status = ul_dataset_read(set, count, &unused);
+    for (uint32_t i = 0; status == UL_EXIT_OK && i < set->column_count; i++) {
+        uint32_t bad = find_bad(set, &set->columns[i], count);
+        if (bad == count)
+            continue;
+        snprintf(blame, UL_BLAME_BYTES, ", for sample %" PRIu64 " of %s is not finite",
+                 set->samples[bad], ul_shown(shown, set->columns[i].reader.name));
+        return UL_EXIT_OK;
+    }
+    return status;
+}

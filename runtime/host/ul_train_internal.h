@@ -11,6 +11,8 @@
 
 #include "ul_train.h"
 
+#define UL_BLAME_BYTES (UL_SHOWN_BYTES + 96)
+
 /* A file of samples for one input. */
 struct ul_column {
     struct ul_reader reader;
@@ -56,6 +58,7 @@ struct ul_training_run {
     uint64_t step_count;    /* updates of the whole training */
     float loss_scale;       /* that the next step begins with, where the model has one, */
     int64_t taken_steps;    /* and steps that were not skipped */
+    bool has_blamed;        /* a sample for such a step, on standard error, once */
 };
 
 /* What is told of it. Sums are of the epoch since it was begun or resumed. */
@@ -96,18 +99,29 @@ void ul_dataset_close(struct ul_dataset *set);
 /* Reads set->samples into the model's inputs. Behind the first `count` they are filling, whose
    labels are ignored. Labels are checked; outcome counts samples, labels, and what they weigh. */
 int ul_dataset_read(const struct ul_dataset *set, uint32_t count, struct ul_outcome *outcome);
+/* Reads set->samples again, of which the first `count` count, and looks for the first one that
+   holds what is not finite: a text of the form ", for sample 12 of x.npy is not finite", or "". */
+int ul_dataset_blame(const struct ul_dataset *set, uint32_t count, char blame[UL_BLAME_BYTES]);
 /* Whether labels are classes, and so may be ignored. */
 bool ul_labels_are_classes(const struct ul_model *model, uint32_t input);
 
 /* ---- ul_evaluation.c ---- */
 /* Opens the files of --val, where it is given. */
 int ul_evaluation_open(struct ul_training_run *run);
-/* The mean loss, and what was right, of all samples that are held out. */
-int ul_evaluation_run(struct ul_training_run *run, struct ul_outcome *outcome);
+/* The mean loss, and what was right, of all samples that are held out. blame: of the first batch
+   whose loss is not finite, as ul_dataset_blame says it. */
+int ul_evaluation_run(struct ul_training_run *run, struct ul_outcome *outcome,
+                      char blame[UL_BLAME_BYTES]);
+
+/* ---- ul_train.c ---- */
+/* The same of the samples of the step that was done last. */
+int ul_train_blame(struct ul_training_run *run, char blame[UL_BLAME_BYTES]);
 
 /* ---- ul_checkpoint.c ---- */
 /* Whether there can be checkpoints of the model. */
 int ul_checkpoint_check(const struct ul_training_run *run);
+/* Behind a last update, which may make what no loss has shown yet: whether all is finite. */
+int ul_checkpoint_check_finite(struct ul_training_run *run);
 /* Parameters, state, and what a resumed run needs to go on as this one. */
 int ul_checkpoint_write(struct ul_training_run *run, const char *path);
 /* All of it; nothing of a file that is of another model, or was trained on other data. */

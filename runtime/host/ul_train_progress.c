@@ -115,7 +115,7 @@ int ul_progress_epoch(const struct ul_training_run *run, struct ul_progress *pro
     run->session->has_line = false;
     printf("epoch %" PRIu64 ", step %" PRIu64 ": loss %.6g",
            (run->trainer.step - 1) / run->epoch_steps + 1, run->trainer.step,
-           progress->loss_sum / progress->weight);
+           progress->weight > 0 ? progress->loss_sum / progress->weight : NAN);
     if (has_accuracy(run))
         printf(", %.2f %% right", percent(progress->correct_count, progress->label_count));
     printf(", %s samples/s", ul_speed_text(speed, (double)progress->sample_count / seconds));

@@ -323,7 +323,11 @@ struct ul_rt_parameter {
     uint64_t offset_bytes;
     enum ul_space space;     /* as a section's */
     enum ul_rt_type storage; /* of its elements there: the type, or UL_TYPE_BF16 of f32 */
+    uint32_t facts;          /* bits of enum ul_rt_parameter_fact */
 };
+
+/* SQUARES: a variance or a mean square, of which no element is below 0. */
+enum ul_rt_parameter_fact { UL_RT_PARAMETER_SQUARES = 1 };
 
 /* Factors of the learning rate, of which a schedule may have several:
      STEP    `factor` for each `steps` steps that are done

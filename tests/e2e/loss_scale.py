@@ -10,7 +10,7 @@ which one is not finite changes neither parameters nor the optimizer's state, no
 Adam's corrections go by, and halves the scale; after so many steps in a row the scale doubles. A
 perceptron is trained on batches of which two overflow, by each optimizer, with micro-batches, a
 bounded norm, states of 8 bits and products of fp16 (numpy then on operands rounded to it): scale, skipped steps and losses are those of the rule, step by
-step, and a step that is skipped leaves every bit. Then: all plans have the same bits, a resumed
+step, and a step that is skipped leaves every bit, of running statistics too. Then: all plans have the same bits, a resumed
 training equals an uninterrupted one, and what --init takes.
 Exit: 0 ok, 1 a promise is broken, 77 a Python package is missing.
 """
@@ -23,7 +23,7 @@ import subprocess
 import sys
 
 from learn import (BATCH, CLASSES, FEATURES, PERCEPTRON, TensorProto, check_numbers, deep_net,
-                   make_model, numpy, perceptron, perceptron_gradients, run, run_cases, update)
+                   helper, make_model, numpy, perceptron, perceptron_gradients, run, run_cases, update)
 
 STEPS, SCALE, INTERVAL = 12, 2.0 ** 16, 3
 HUGE = (2, 8)  # steps that overflow
@@ -211,6 +211,91 @@ def check_bits_of_skips(args, folder):
                 raise AssertionError(f"{more}: a step that was skipped changes {name}")
 
 
+def statistics_net(folder):
+    """A perceptron with statistics of its batch; the third step is not finite, and the fourth is but
+    for its variance."""
+    random = numpy.random.default_rng(3)
+    weights = {"w1": random.standard_normal((FEATURES, 8)), "w2": random.standard_normal((8, CLASSES)),
+               "s": numpy.ones(8), "b": numpy.zeros(8), "m": numpy.zeros(8), "v": numpy.ones(8)}
+    nodes = [helper.make_node("MatMul", ["x", "w1"], ["a"]),
+             helper.make_node("BatchNormalization", [*"asbmv"], ["n", "m1", "v1"], training_mode=1),
+             helper.make_node("Relu", ["n"], ["r"]), helper.make_node("MatMul", ["r", "w2"], ["y"])]
+    make_model(os.path.join(folder, "m.onnx"), nodes, weights, [("x", [BATCH, FEATURES])],
+               ("y", [BATCH, CLASSES]), TensorProto.FLOAT)
+    data = random.standard_normal((4 * BATCH, FEATURES)).astype(numpy.float32)
+    data[2 * BATCH + 3] = numpy.inf
+    data[3 * BATCH + 13] = 1e20
+    return data, random.integers(0, CLASSES, 4 * BATCH)
+
+
+def check_statistics_of(args, folder, data, labels, *more):
+    """What two steps leave, which a third that is skipped does not change."""
+    program = os.path.join(folder, "m")
+    run([args.ullage, "compile", program + ".onnx", *hurry(args), "--target", args.target, "--train",
+         "-o", program, *more])
+    before = train(program, folder, data, labels, 2)[1]
+    rows, after = train(program, folder, data, labels, 3)
+    if [row[2] for row in rows] != [False, False, True]:
+        raise AssertionError(f"{more}: {rows}")
+    for name in set(after) - {*STATES, "step"}:
+        if after[name].tobytes() != before[name].tobytes():
+            raise AssertionError(f"{more}: a step that was skipped changes {name}")
+    return before
+
+
+def check_statistics(args, folder):
+    """Running statistics are state: a step that is skipped leaves them, and one that is taken writes
+    what a training without a scale does, also where a batch is run in parts. A channel whose
+    variance alone overflows, of which no gradient says so, keeps what it had."""
+    data, labels = statistics_net(folder)
+    program, parts = os.path.join(folder, "m"), ["--micro-batches", "2"]
+    before = check_statistics_of(args, folder, data, labels, "--loss-scale", "1024", *parts)
+    rows, after = train(program, folder, data, labels, 4)
+    if not all(numpy.isfinite(value).all() for value in after.values() if value.dtype.kind == "f"):
+        raise AssertionError(f"variance: {rows}, {after}")
+    run([args.ullage, "compile", program + ".onnx", *hurry(args), "--target", args.target, "--train",
+         "-o", program, *parts])
+    for name, value in train(program, folder, data, labels, 2)[1].items():
+        if value.tobytes() != before[name].tobytes():
+            raise AssertionError(f"{name} is other than without a scale")
+
+
+    check_impossible(program, folder)
+
+
+def check_impossible(program, folder):
+    """Numbers that no training goes on from, in the checkpoint that was written last."""
+    with numpy.load(os.path.join(folder, "c.npz")) as file:
+        good = {name: file[name] for name in file.files}
+    for name, number, says in (("v", -0.25, "below 0"), ("m", numpy.inf, "not finite"),
+                               ("w1", numpy.nan, "not finite")):
+        bad = {**good, name: good[name].copy()}
+        bad[name].reshape(-1)[2] = number
+        numpy.savez(os.path.join(folder, "bad.npz"), **bad)
+        for option in ("--resume", "--init"):
+            done = subprocess.run([program, "--data", os.path.join(folder, "x.npy"), "--labels",
+                                   os.path.join(folder, "y.npy"), "--steps", "9", option,
+                                   os.path.join(folder, "bad.npz")], capture_output=True, text=True)
+            if done.returncode != 2 or name not in done.stderr or says not in done.stderr:
+                raise AssertionError(f"{option} {name}: exit {done.returncode}: {done.stderr}")
+
+
+def check_more_statistics(args, folder):
+    """The same in 16 bits, and bit for bit under a budget and with values that leave the buffer."""
+    data, labels = statistics_net(folder)
+    words = ["--loss-scale", "1024", "--optimizer", "adamw"]
+    for more in (["--precision", "bf16"], ["--precision", "amp-fp16", "--micro-batches", "2"]):
+        want = check_statistics_of(args, folder, data, labels, *words, *more)
+        model = [os.path.join(folder, "m.onnx"), "--target", args.target, "--train", *words, *more]
+        least = json.loads(run([args.ullage, "plan", *model, "--budget-of", "arena", "--sweep",
+                                "--json", "-"]))["plans"][-1]["reserved_bytes"]
+        for way in (["--budget", str(least)], ["--offload", "host", "--budget", str(least)]):
+            got = check_statistics_of(args, folder, data, labels, *words, *more, "--budget-of",
+                                      "arena", *way)
+            if any(got[name].tobytes() != value.tobytes() for name, value in want.items()):
+                raise AssertionError(f"{more}, {way}: other bits")
+
+
 def check_plans(args, folder):
     """Bits of other plans, and what the plan says."""
     program = os.path.join(folder, "m")
@@ -288,7 +373,8 @@ def check_refused(args, folder):
         raise AssertionError(f"refused: exit {done.returncode}: {done.stderr}")
 
 
-CHECKS = {"skips": check_bits_of_skips, "plans": check_plans, "resumed": check_resumed,
+CHECKS = {"skips": check_bits_of_skips, "statistics": check_statistics,
+          "more-statistics": check_more_statistics, "plans": check_plans, "resumed": check_resumed,
           "refused": check_refused}
 
 

@@ -158,6 +158,16 @@ def test_arrays_of_other_classes():
     a, b = arrays((2, 3), (2, 3))
     own = type("Own", (numpy.ndarray,), {})
     assert (model(a.view(own), b.view(numpy.recarray))[0] == a + b).all()
+    class Liar(numpy.ndarray):
+        """Says that it has a shape and a type that it has not."""
+
+        shape = property(lambda self: (2, 3))
+        dtype = property(lambda self: numpy.dtype(numpy.float32))
+
+    small, other = numpy.zeros(1, numpy.float32), numpy.zeros((2, 3), numpy.float64)
+    cases.raises(ValueError, lambda: model(small.view(Liar), b), "not (1,)")
+    cases.raises(TypeError, lambda: model(other.view(Liar), b), "float64")
+    cases.raises(ValueError, lambda: model(a, b, out=[small.view(Liar), None]), "not (1,)")
     masked = numpy.ma.masked_array(a, a > 0)
     cases.raises(TypeError, lambda: model(masked, b), "x.filled(value)")
     cases.raises(TypeError, lambda: model(a, b, out=[masked.copy(), None]), "x.filled(value)")

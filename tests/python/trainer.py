@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import warnings
 
 import cases
 
@@ -147,6 +148,72 @@ def classifier(micro_batches=1, **more):
     return ullage.Trainer(model, micro_batches=micro_batches, ignore_index=2,
                           class_weights=numpy.array([1, 3, 1], numpy.float64),
                           optimizer="sgd", lr=0.1, **FAST, **more)  # fmt: skip
+
+
+def test_a_loss_that_is_not_finite():
+    trainer = regression()
+    x, t = data()
+    x[2, 1] = numpy.nan
+    cases.raises(ullage.VerificationFailed, lambda: trainer.step(x, t),
+                 "for sample 2 of input 'x' is not finite")  # fmt: skip
+    trainer.set_parameters(_trainers["p"])  # what was lost comes back
+    x, t = data()
+    assert numpy.isfinite(trainer.step(x, t))
+    wrong = {"b": numpy.array([0, numpy.nan], numpy.float32)}
+    cases.raises(ullage.InvalidModel, lambda: trainer.set_parameters(wrong), "not finite")
+    trainer.lr = 1e30
+    trainer.step(x, t)
+    cases.raises(ullage.VerificationFailed, lambda: [trainer.step(x, t) for _ in range(3)],
+                 "a lower learning_rate may help")  # fmt: skip
+
+
+def normed():
+    """A product, and statistics of its batch."""
+    net = linear()
+    net.graph.node.append(helper.make_node(
+        "BatchNormalization", ["y", "s", "o", "m", "v"], ["n", "m1", "v1"], training_mode=1))
+    for name, value in (("s", 1), ("o", 0), ("m", 0), ("v", 1)):
+        array = numpy.full(2, value, numpy.float32)
+        net.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    net.graph.output[0].name = "n"
+    return net
+
+
+def test_a_step_that_is_skipped():
+    trainer = ullage.Trainer(normed(), dims={"N": 4}, loss="mse", optimizer="adam",
+                             loss_scale=1024, micro_batches=2, **FAST)  # fmt: skip
+    x, t = data()
+    trainer.step(x, t)
+    before = trainer.parameters(with_state=True)
+    x[3, 0] = numpy.inf
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        trainer.step(x, t)
+    assert len(told) == 1 and "step 2 is skipped, for sample 3 of input 'x'" in str(told[0].message)
+    after = trainer.parameters(with_state=True)
+    changed = {name for name in after if (after[name] != before[name]).any()}
+    assert changed == {"loss/scale", "loss/growth_tracker"}, changed
+    for name, number, says in (("v", -1, "below 0"), ("w/exp_avg_sq", -1e-9, "below 0"),
+                               ("loss/scale", 0, "no loss scale")):  # fmt: skip
+        wrong = {name: numpy.full_like(after[name], number)}
+        cases.raises(ullage.InvalidModel, lambda w=wrong: trainer.set_parameters(w), says)
+
+
+def test_arrays_that_say_what_they_are_not():
+    class Liar(numpy.ndarray):
+        shape = property(lambda self: (4, 3))
+        dtype = property(lambda self: numpy.dtype(numpy.float32))
+
+    trainer = regression()
+    x, t = data()
+    small = numpy.zeros((1, 3), numpy.float32).view(Liar)
+    cases.raises(ValueError, lambda: trainer.step(small, t), "not (1, 3)")
+    wrong = {"w": numpy.zeros(2, numpy.float32).view(Liar)}
+    cases.raises(ullage.InvalidModel, lambda: trainer.set_parameters(wrong), "of shape")
+    other = numpy.zeros((4, 3), numpy.float64).view(Liar)
+    cases.raises(TypeError, lambda: trainer.step(other, t), "float64")
+    honest = numpy.asfortranarray(x).T.copy().T.copy().view(type("Kind", (numpy.ndarray,), {}))
+    assert trainer.step(honest, t) > 0
 
 
 def test_evaluation_in_micro_batches():

@@ -439,7 +439,11 @@ class Train(unittest.TestCase):
                 "nan.csv",
                 data="nan.npy",
             )
-            self.assertRegex(text, r"step (1[3-9]|2\d): the loss is not a number")
+            self.assertRegex(
+                text,
+                r"step (1[3-9]|2\d): the loss is not a number, for sample 50 of nan.npy is not "
+                r"finite; .* \(leave such samples out\)",
+            )
             self.assertEqual(read("n.npz"), before)
         self.assertEqual(rows("nan.csv")[-1]["loss"].lstrip("-"), "nan")
         images = array.array("f", self.images)  # the loss of the step before the last is a number
@@ -448,8 +452,29 @@ class Train(unittest.TestCase):
         text = self.refuse(
             6, "--steps", "1", "--no-shuffle", "--lr", "1e10", "--save", "n.npz", data="nan.npy"
         )
-        self.assertIn("'W' is not finite", text)
+        self.assertIn("'W' is not finite: no checkpoint is written (a lower --lr, or", text)
         self.assertEqual(read("n.npz"), before)
+        more = ["--steps", "1", "--no-shuffle", "--lr", "1e10"]
+        self.assertIn("'W' is not finite", self.refuse(6, *more, data="nan.npy"))  # without --save
+
+    def test_held_out_not_a_number(self):
+        """It ends the training, names the sample, and writes nothing."""
+        self.train("--epochs", "1", "--save", "h.npz")
+        before = read("h.npz")
+        for value, says in ((math.nan, "not a number"), (math.inf, "(not a number|infinite)")):
+            images = array.array("f", self.images)
+            images[70 * PIXELS + 3] = value
+            write("held.npy", image_file(images))
+            text = self.refuse(
+                *(6, "--epochs", "3", "--resume", "h.npz", "--save", "h.npz"),
+                *("--val", "held.npy", "y.npy"),
+            )
+            self.assertRegex(
+                text,
+                rf"behind step {2 * EPOCH}, the loss of what is held out is {says}, for sample 70 "
+                "of held.npy is not finite",
+            )
+            self.assertEqual(read("h.npz"), before)
 
     def test_interrupt(self):
         for how in (signal.SIGINT, signal.SIGTERM):

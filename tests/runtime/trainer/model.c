@@ -142,10 +142,12 @@ static const struct ul_rt_tensor outputs[] = {
 };
 
 static const struct ul_rt_parameter parameters[] = {
-    {"W", TRAINER_TYPE, 2, dims_w, W_BYTES, TRAINER_W, UL_SPACE_ARENA, TRAINER_TYPE},
-    {TRAINER_BIAS, TRAINER_TYPE, 1, dims_w + 1, B_BYTES, TRAINER_B, UL_SPACE_ARENA, TRAINER_TYPE},
-    {"W/momentum", TRAINER_TYPE, 2, dims_w, W_BYTES, TRAINER_VW, UL_SPACE_ARENA, TRAINER_TYPE},
-    {"b/momentum", TRAINER_TYPE, 1, dims_w + 1, B_BYTES, TRAINER_VB, UL_SPACE_ARENA, TRAINER_TYPE},
+    {"W", TRAINER_TYPE, 2, dims_w, W_BYTES, TRAINER_W, UL_SPACE_ARENA, TRAINER_TYPE, 0},
+    {TRAINER_BIAS, TRAINER_TYPE, 1, dims_w + 1, B_BYTES, TRAINER_B, UL_SPACE_ARENA, TRAINER_TYPE,
+     0},
+    {"W/momentum", TRAINER_TYPE, 2, dims_w, W_BYTES, TRAINER_VW, UL_SPACE_ARENA, TRAINER_TYPE, 0},
+    {"b/momentum", TRAINER_TYPE, 1, dims_w + 1, B_BYTES, TRAINER_VB, UL_SPACE_ARENA, TRAINER_TYPE,
+     0},
 };
 
 static const struct ul_rt_rate rates[] = TRAINER_SCHEDULES;
