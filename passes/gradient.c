@@ -86,13 +86,15 @@ static void list_shared(struct ul_reverse *reverse)
 static enum ul_status release_unreached(struct ul_reverse *reverse)
 {
     struct ul_training *training = reverse->pass->options->training;
-    uint32_t *unreached = NULL, capacity = 0, trained = 0;
+    uint32_t *unreached = NULL, capacity = 0, trained = 0, empty = 0;
     training->unreached_count = 0;
     for (uint32_t v = 0; v < reverse->known_count; v++) {
         struct ul_value *value = &reverse->graph->values[v];
         if ((value->flags & UL_VALUE_TRAINED) == 0)
             continue;
-        trained += reverse->gradients[v] != UL_NONE;
+        bool has_elements = ul_type_elements(&value->type) > 0;
+        trained += reverse->gradients[v] != UL_NONE && has_elements;
+        empty += reverse->gradients[v] != UL_NONE && !has_elements;
         if (reverse->gradients[v] != UL_NONE)
             continue;
         value->flags &= ~(uint32_t)(UL_VALUE_TRAINED | UL_VALUE_PERSISTENT);
@@ -103,7 +105,8 @@ static enum ul_status release_unreached(struct ul_reverse *reverse)
     if (trained > 0)
         return UL_OK;
     return ul_diag_set(reverse->pass->diag, UL_USAGE,
-                       "--train: the loss depends on no parameter that is trained");
+                       "--train: the loss depends on no parameter that is trained%s",
+                       empty > 0 ? ", but for such as have no elements" : "");
 }
 
 static enum ul_status check_loss(const struct ul_pass *pass)

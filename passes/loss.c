@@ -7,6 +7,7 @@
 #include "ir/infer.h"
 #include "ir/op.h"
 #include "passes/loss_internal.h"
+#include "passes/reverse.h"
 
 #include <string.h>
 
@@ -255,6 +256,48 @@ static enum ul_status find_output(const struct ul_loss_job *loss, ul_value_id *f
                        list.data);
 }
 
+/* Where a chain of first inputs in front of the output is a float still, for messages; NULL:
+ * nowhere.
+ */
+static const char *find_float(const struct ul_loss_job *loss, ul_value_id value)
+{
+    const struct ul_graph *graph = loss->graph;
+    while (graph->values[value].kind == UL_VALUE_NODE) {
+        const struct ul_node *node = &graph->nodes[graph->values[value].producer];
+        if (node->input_count == 0 || node->inputs[0] == UL_NONE)
+            return NULL;
+        value = node->inputs[0];
+        if (graph->values[value].kind == UL_VALUE_NODE &&
+            ul_reverse_takes(graph->values[value].type.dtype))
+            return graph->values[value].name;
+    }
+    return NULL;
+}
+
+/* A loss is of floats, and of some. */
+static enum ul_status check_output(const struct ul_loss_job *loss, ul_value_id output)
+{
+    const struct ul_value *value = &loss->graph->values[output];
+    const char *name = ul_quote(loss->pass->scratch, value->name), *other;
+    struct ul_text text;
+    ul_text_init(&text, loss->pass->scratch);
+    ul_type_print(&text, &value->type);
+    if (ul_type_elements(&value->type) == 0)
+        return ul_diag_set(loss->pass->diag, UL_USAGE,
+                           "--loss: the output %s is %s, which has no elements: nothing can be "
+                           "learned of it; give its dimensions other sizes, or name another output "
+                           "with --output NAME",
+                           name, text.data);
+    if (ul_reverse_takes(value->type.dtype))
+        return UL_OK;
+    other = find_float(loss, output);
+    return ul_diag_set(loss->pass->diag, UL_USAGE,
+                       "--loss: the output %s is %s, and gradients are of floats of 16 bits or "
+                       "more; cut the model in front of what makes it so: --output %s",
+                       name, text.data,
+                       other != NULL ? ul_quote(loss->pass->scratch, other) : "NAME");
+}
+
 /* The outputs become the loss, what counts right answers, and the states that the model has. */
 static void keep_states(struct ul_graph *graph, ul_value_id loss, ul_value_id correct)
 {
@@ -310,6 +353,7 @@ enum ul_status ul_pass_loss(struct ul_pass *pass)
     if (graph->values[output].kind != UL_VALUE_NODE || graph->values[output].donor != UL_NONE)
         return ul_diag_set(pass->diag, UL_USAGE, "--loss: the output %s is computed from nothing",
                            ul_quote(pass->scratch, graph->values[output].name));
+    UL_TRY(check_output(&loss, output));
     loss.make.node = graph->values[output].producer;
     switch (loss.training->loss) {
     case UL_LOSS_CROSS_ENTROPY:
