@@ -126,9 +126,9 @@ static bool become_reduced(struct ul_integers *integers, ul_node_id id, const st
                            const struct mean *mean)
 {
     struct ul_graph *graph = integers->graph;
-    const struct ul_type *x = &graph->values[mean->x.x].type;
+    const struct ul_type x = graph->values[mean->x.x].type;
     uint64_t results = ul_type_elements(&graph->values[node->outputs[0]].type);
-    uint64_t terms = results == 0 ? 0 : ul_type_elements(x) / results;
+    uint64_t terms = results == 0 ? 0 : ul_type_elements(&x) / results;
     int64_t axes[UL_LIMIT_RANK];
     uint32_t input_count = node->input_count > 1 && node->inputs[1] != UL_NONE ? 2 : 1;
     if (terms == 0 || terms > MAX_TERMS)
@@ -136,9 +136,9 @@ static bool become_reduced(struct ul_integers *integers, ul_node_id id, const st
     ul_value_id inputs[2] = {ul_integers_cast(integers, mean->x.x, UL_I32),
                              input_count > 1 ? node->inputs[1] : UL_NONE};
     if (node->op == UL_OP_GlobalAveragePool) {
-        for (uint32_t d = 2; d < x->rank; d++)
+        for (uint32_t d = 2; d < x.rank; d++)
             axes[d - 2] = d;
-        inputs[1] = ul_build_ints(graph, "axes", x->rank - 2, axes);
+        inputs[1] = ul_build_ints(graph, "axes", x.rank - 2, axes);
         input_count = 2;
     }
     ul_value_id sum = ul_integers_add(integers, UL_OP_ReduceSum, inputs, input_count, node);
