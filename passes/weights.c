@@ -119,10 +119,11 @@ static void read_in_expression(struct weights *weights, ul_node_id id)
     }
 }
 
-/* From the end, so that what nobody reads belongs to none. */
+/* From the end, so that what nobody reads belongs to none. It goes: it may read what goes with an
+ * expression. */
 static void find_needed(struct weights *weights)
 {
-    const struct ul_graph *graph = weights->graph;
+    struct ul_graph *graph = weights->graph;
     const struct ul_block *block = &graph->blocks[0];
     for (uint32_t at = block->node_count; at-- > 0;) {
         ul_node_id id = block->nodes[at];
@@ -136,6 +137,8 @@ static void find_needed(struct weights *weights)
         weights->hangs[id] = is_needed;
         if (is_needed)
             read_in_expression(weights, id);
+        else
+            ul_graph_remove_node(graph, id);
     }
 }
 
