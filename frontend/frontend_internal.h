@@ -336,8 +336,8 @@ void ul_old_withhold(struct ul_old_node *node, uint32_t output, const char *reas
 /* A problem with this node: its outputs become placeholders. */
 void ul_old_problem(struct ul_old_node *node, const char *reason);
 
-/* Rows of the table: upgrade_attributes.c, upgrade_nn.c, upgrade_scan.c, upgrade_tfidf.c. Each
- * takes a node of an operator set below the one that the table names. */
+/* Rows of the table: upgrade_attributes.c, upgrade_by_data.c, upgrade_nn.c, upgrade_scan.c,
+ * upgrade_tfidf.c. Each takes a node of an operator set below the one that the table names. */
 typedef void ul_upgrade_fn(struct ul_old_node *node);
 ul_upgrade_fn ul_upgrade_axes, ul_upgrade_split, ul_upgrade_split_equal, ul_upgrade_slice,
     ul_upgrade_pad, ul_upgrade_topk, ul_upgrade_clip, ul_upgrade_dropout, ul_upgrade_dft,
@@ -346,6 +346,8 @@ ul_upgrade_fn ul_upgrade_axes, ul_upgrade_split, ul_upgrade_split_equal, ul_upgr
 ul_upgrade_fn ul_upgrade_batch_normalization, ul_upgrade_softmax, ul_upgrade_upsample_scales,
     ul_upgrade_upsample, ul_upgrade_resize_10, ul_upgrade_resize, ul_upgrade_group_normalization,
     ul_upgrade_one_hot;
+ul_upgrade_fn ul_upgrade_compress, ul_upgrade_non_max_suppression, ul_upgrade_non_zero,
+    ul_upgrade_unique;
 ul_upgrade_fn ul_upgrade_scan_8, ul_upgrade_tfidf;
 ul_upgrade_fn ul_upgrade_causal_conv, ul_upgrade_flex_attention;
 ul_upgrade_fn ul_upgrade_gemm_6, ul_upgrade_prelu_6, ul_upgrade_batch_normalization_6,
