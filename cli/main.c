@@ -152,6 +152,7 @@ int main(int argc, char **argv)
 {
     struct ul_cli_job job;
     signal(SIGABRT, on_abort);
+    signal(SIGXFSZ, SIG_IGN); /* a file that must not grow is an error of writing */
     open_standard_streams();
     ul_cli_job_init(&job);
     if (argc < 2)

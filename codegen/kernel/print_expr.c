@@ -502,6 +502,33 @@ static void put_select(const struct ul_expr_printer *printer, const struct ul_kx
     ul_text_put(printer->text, ")");
 }
 
+/* x, of what is x or, where that is negative, x + bound: an index that may count from the end; else
+ * UL_NONE. */
+static ul_kx find_wrapped(const struct ul_kernel *kernel, ul_kx index, int64_t bound)
+{
+    const struct ul_kx_data *select = &kernel->exprs[index];
+    int64_t zero, added;
+    if (select->op != UL_KX_SELECT)
+        return UL_NONE;
+    ul_kx x = select->c;
+    const struct ul_kx_data *less = &kernel->exprs[select->a], *sum = &kernel->exprs[select->b];
+    bool fits = less->op == UL_KX_LT && less->a == x && ul_kx_is_int(kernel, less->b, &zero) &&
+                zero == 0 && sum->op == UL_KX_ADD && sum->a == x &&
+                ul_kx_is_int(kernel, sum->b, &added) && added == bound;
+    return fits ? x : UL_NONE;
+}
+
+/* What is told of an index that is out of range is the index of the data. */
+static void put_index(const struct ul_expr_printer *printer, const struct ul_kx_data *expr)
+{
+    ul_kx wrapped = find_wrapped(printer->kernel, expr->a, expr->imm_int);
+    bool is_named = printer->names != NULL && printer->names[expr->a] != NULL;
+    bool wraps = wrapped != UL_NONE && !is_named;
+    ul_text_put(printer->text, wraps ? "ul_index(run, " : "ul_bound(run, ");
+    ul_put_expr(printer, wraps ? wrapped : expr->a);
+    ul_text_printf(printer->text, ", %" PRId64 ")", expr->imm_int);
+}
+
 void ul_put_expr(const struct ul_expr_printer *printer, ul_kx id)
 {
     const struct ul_kx_data *expr = &printer->kernel->exprs[id];
@@ -536,9 +563,7 @@ void ul_put_expr(const struct ul_expr_printer *printer, ul_kx id)
         put_select(printer, expr);
         return;
     case UL_KX_INDEX:
-        ul_text_put(text, "ul_bound(run, ");
-        ul_put_expr(printer, expr->a);
-        ul_text_printf(text, ", %" PRId64 ")", expr->imm_int);
+        put_index(printer, expr);
         return;
     case UL_KX_RANDOM:
         ul_text_printf(text, "ul_random_draw(UINT64_C(%" PRIu64 "), 0, 0, ",

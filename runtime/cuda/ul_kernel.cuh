@@ -107,12 +107,12 @@ UL_DEVICE int64_t ul_index(struct ul_where run, int64_t index, int64_t limit)
     return wrapped < 0 ? 0 : limit - 1;
 }
 
-/* index in [0, limit); else noted and clamped: for indexes that were wrapped before. */
+/* index in [0, limit); else noted and clamped: no index counts from the end. */
 UL_DEVICE int64_t ul_bound(struct ul_where run, int64_t index, int64_t limit)
 {
     if (UL_LIKELY((uint64_t)index < (uint64_t)limit))
         return index;
-    ul_fault_note(run, UL_FAULT_INDEX, index, limit);
+    ul_fault_note(run, UL_FAULT_PLACE, index, limit);
     return index < 0 ? 0 : limit - 1;
 }
 

@@ -290,7 +290,17 @@ struct check {
     const char *path;
     bool with_state;
     bool has_alpha, has_quantize; /* of factors, and of what they are beside */
+    uint64_t counter_count;       /* of torch's BatchNorm, which nothing here reads */
 };
+
+/* NAME.num_batches_tracked of a torch state_dict. */
+static bool is_counter(const char *name)
+{
+    static const char counter[] = "num_batches_tracked";
+    size_t length = strlen(name), tail = sizeof counter - 1;
+    return length >= tail && strcmp(name + length - tail, counter) == 0 &&
+           (length == tail || name[length - tail - 1] == '.');
+}
 
 /* Has the model what the file has? */
 static int check_name(void *context, const char *name)
@@ -305,6 +315,10 @@ static int check_name(void *context, const char *name)
     for (uint32_t i = 0; i < training->parameter_count; i++)
         if (strcmp(training->parameters[i].name, name) == 0)
             return UL_EXIT_OK;
+    if (!check->with_state && is_counter(name)) {
+        check->counter_count++;
+        return UL_EXIT_OK;
+    }
     return ul_error(check->run->session, UL_EXIT_INVALID,
                     is_state(training, name)
                         ? "%s: was written by a training with other options: this one has no '%s'; "
@@ -431,7 +445,8 @@ static int read_parameters(const struct ul_training_run *run, struct ul_reader *
                            bool with_state)
 {
     const struct ul_rt_training *training = run->training;
-    struct check check = {run, reader->name, with_state, false, false};
+    struct check check = {run, reader->name, with_state, false, false, 0};
+    char shown[UL_SHOWN_BYTES];
     int status = ul_npz_visit(run->session, reader, check_name, &check);
     if (status == UL_EXIT_OK && check.has_alpha)
         status = check_alpha(run, reader);
@@ -440,6 +455,11 @@ static int read_parameters(const struct ul_training_run *run, struct ul_reader *
     for (uint32_t i = 0; status == UL_EXIT_OK && i < training->parameter_count; i++)
         if (with_state || !is_state(training, training->parameters[i].name))
             status = read_parameter(run, reader, &training->parameters[i], with_state);
+    if (status == UL_EXIT_OK && check.counter_count > 0)
+        fprintf(stderr,
+                "%s: %s: %" PRIu64 " entries num_batches_tracked are passed over: training does "
+                "not count batches\n",
+                run->session->program, ul_shown(shown, reader->name), check.counter_count);
     return status;
 }
 
@@ -454,17 +474,38 @@ int ul_checkpoint_init(struct ul_training_run *run, const char *path)
     return status;
 }
 
-static int other_data(const struct ul_training_run *run, const char *path, const char *what,
-                      uint64_t theirs, uint64_t ours)
+/* Parameters, state and the number of the step stay what they were; where that step is in an epoch
+   is another place. */
+static void tell_change(const struct ul_training_run *run, const char *path, const char *what,
+                        uint64_t theirs, uint64_t ours)
 {
     char shown[UL_SHOWN_BYTES];
-    return ul_error(run->session, UL_EXIT_INVALID,
-                    "%s: was written by a training with %s %" PRIu64 ", this one has %" PRIu64
-                    "; to begin with its parameters use --init",
-                    ul_shown(shown, path), what, theirs, ours);
+    fprintf(stderr,
+            "%s: %s: was written by a training with %s %" PRIu64 ", this one has %" PRIu64 "\n",
+            run->session->program, ul_shown(shown, path), what, theirs, ours);
 }
 
-/* Samples come in the order of the training that goes on, which must be on the same ones. */
+static void tell_changes(const struct ul_training_run *run, const char *path,
+                         const struct extras *extras)
+{
+    const uint64_t *generator = extras->generator;
+    uint64_t step = (uint64_t)extras->step;
+    bool other_samples = generator[2] != 0 && generator[2] != run->data.sample_count;
+    if (other_samples)
+        tell_change(run, path, "a number of samples of", generator[2], run->data.sample_count);
+    if (generator[3] != run->batch_samples)
+        tell_change(run, path, "batches of", generator[3], run->batch_samples);
+    if (other_samples || generator[3] != run->batch_samples)
+        fprintf(stderr,
+                "%s: it goes on behind step %" PRIu64
+                " with its parameters, state and rate, which is "
+                "now step %" PRIu64 " of the %" PRIu64 " of epoch %" PRIu64 "\n",
+                run->session->program, step, step % run->epoch_steps, run->epoch_steps,
+                step / run->epoch_steps + 1);
+}
+
+/* Samples come in the order of the training that goes on; of other ones, or in other batches, as if
+   it had been so from the beginning. */
 static int use_extras(struct ul_training_run *run, const char *path, const struct extras *extras)
 {
     const struct ul_train_options *options = &run->session->options->train;
@@ -485,13 +526,12 @@ static int use_extras(struct ul_training_run *run, const char *path, const struc
                         "%s: was written by a training that shuffles its samples: leave "
                         "--no-shuffle out",
                         ul_shown(shown, path));
-    if (has_order && generator[2] != run->data.sample_count)
-        return other_data(run, path, "a number of samples of", generator[2],
-                          run->data.sample_count);
-    if (generator[3] != run->batch_samples)
-        return other_data(run, path, "batches of", generator[3], run->batch_samples);
     if (options->seed != UINT64_MAX && options->seed != generator[0])
-        return other_data(run, path, "the seed", generator[0], options->seed);
+        return ul_error(run->session, UL_EXIT_INVALID,
+                        "%s: was written by a training with the seed %" PRIu64
+                        ", this one has %" PRIu64 "; to begin with its parameters use --init",
+                        ul_shown(shown, path), generator[0], options->seed);
+    tell_changes(run, path, extras);
     run->trainer.step = (uint64_t)extras->step;
     run->trainer.seed = generator[0];
     if (has_order)

@@ -3,8 +3,11 @@
 #define _XOPEN_SOURCE 700 /* realpath */
 #include "ul_internal.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -82,6 +85,7 @@ static void hold_signals(struct ul_writer *writer)
     sigemptyset(&held);
     sigaddset(&held, SIGINT);
     sigaddset(&held, SIGTERM);
+    sigaddset(&held, SIGHUP);
     sigprocmask(SIG_BLOCK, &held, &writer->signals);
 }
 
@@ -130,6 +134,64 @@ static bool is_replaced(char path[UL_PATH_BYTES])
     return leads_there;
 }
 
+/* Whoever writes a file holds it locked, so that others see that it is no leftover. */
+static bool lock_file(int fd, short kind)
+{
+    struct flock lock;
+    memset(&lock, 0, sizeof lock);
+    lock.l_type = kind;
+    lock.l_whence = SEEK_SET;
+    return fcntl(fd, F_SETLK, &lock) == 0;
+}
+
+/* The number of the process in BASE.PID.tmp; 0: the name is no such one. */
+static long writer_of(const char *name, const char *base)
+{
+    size_t length = strlen(base);
+    char *end = NULL;
+    if (strncmp(name, base, length) != 0 || name[length] != '.' || name[length + 1] < '1' ||
+        name[length + 1] > '9')
+        return 0;
+    long process = strtol(name + length + 1, &end, 10);
+    return strcmp(end, ".tmp") == 0 ? process : 0;
+}
+
+/* Removes the file unless a process writes it. */
+static void remove_leftover(const char *path, long process)
+{
+    if (kill((pid_t)process, 0) == 0 || errno != ESRCH)
+        return;
+    int fd = open(path, O_RDWR | O_NOFOLLOW);
+    if (fd < 0)
+        return;
+    if (lock_file(fd, F_WRLCK))
+        remove(path);
+    close(fd);
+}
+
+/* What a writer of the same path left beside it that was killed. */
+static void remove_leftovers(const struct ul_writer *writer)
+{
+    char folder[UL_PATH_BYTES], path[UL_PATH_BYTES];
+    const char *slash = strrchr(writer->path, '/');
+    const char *base = slash != NULL ? slash + 1 : writer->path;
+    int length = (int)(base - writer->path);
+    snprintf(folder, sizeof folder, "%.*s", length > 0 ? length : 1,
+             length > 0 ? writer->path : ".");
+    DIR *entries = opendir(folder);
+    const struct dirent *entry = NULL;
+    while (entries != NULL && (entry = readdir(entries)) != NULL) {
+        long process = writer_of(entry->d_name, base);
+        if (process == 0 || (size_t)length + strlen(entry->d_name) >= sizeof path)
+            continue;
+        memcpy(path, writer->path, (size_t)length);
+        memcpy(path + length, entry->d_name, strlen(entry->d_name) + 1);
+        remove_leftover(path, process);
+    }
+    if (entries != NULL)
+        closedir(entries);
+}
+
 int ul_writer_open(const struct ul_session *s, struct ul_writer *writer, const char *path)
 {
     char shown[UL_SHOWN_BYTES];
@@ -143,9 +205,12 @@ int ul_writer_open(const struct ul_session *s, struct ul_writer *writer, const c
     if (!in_place) {
         snprintf(writer->temporary, UL_PATH_BYTES, "%.*s.%ld.tmp", UL_PATH_BYTES - 32, writer->path,
                  (long)getpid()); /* all of it: it has that room */
+        remove_leftovers(writer);
         hold_signals(writer);
     }
     writer->file = standard ? stdout : fopen(in_place ? path : writer->temporary, "wb");
+    if (writer->file != NULL && !in_place)
+        (void)lock_file(fileno(writer->file), F_WRLCK);
     if (writer->file != NULL)
         return UL_EXIT_OK;
     int cause = errno;

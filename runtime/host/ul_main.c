@@ -120,7 +120,8 @@ static int run_options(struct ul_session *s, int argc, char **argv)
         ul_session_close(s);
     }
     ul_options_done(&options);
-    if (fflush(stdout) != 0 && status == UL_EXIT_OK)
+    bool is_lost = fflush(stdout) != 0 || ferror(stdout) != 0; /* now, or before */
+    if (is_lost && status == UL_EXIT_OK)
         status = ul_error(s, UL_EXIT_IO, "cannot write to standard output");
     return status;
 }
@@ -158,6 +159,7 @@ int ul_program_main(const struct ul_model *model, int argc, char **argv)
     struct ul_session s;
     const char *missing = ul_isa_missing(model->isa);
     memset(&s, 0, sizeof s);
+    (void)signal(SIGXFSZ, SIG_IGN); /* a file that must not grow is an error of writing */
     if (model->device != NULL)
         load_eagerly();
     else

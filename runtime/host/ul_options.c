@@ -31,7 +31,7 @@ enum option {
 };
 
 /* The programs that know it. */
-enum audience { ALL, ON_HOST, ON_DEVICE, TRAINERS, OFFLOADERS };
+enum audience { ALL, ON_HOST, ON_DEVICE, TRAINERS, OTHERS, OFFLOADERS };
 
 struct row {
     enum option option;
@@ -68,9 +68,11 @@ static const struct row rows[] = {
      "a row a step: step,epoch,loss,lr,samples_per_second; with a loss scale also "
      "loss_scale,skipped"},
     {OPTION_TEXT, TRAINERS, FIELD(train.init), "--init", "C.npz",
-     "begin with the parameters of a checkpoint, at step 0"},
+     "begin with the parameters of a checkpoint, or of a torch state_dict by numpy.savez, at step "
+     "0"},
     {OPTION_TEXT, TRAINERS, FIELD(train.save), "--save", "C.npz",
-     "write a checkpoint after each epoch, at the end and on Ctrl-C"},
+     "write a checkpoint after each epoch, at the end, and where Ctrl-C, SIGTERM or SIGHUP ends "
+     "it"},
     {OPTION_TEXT, TRAINERS, FIELD(train.resume), "--resume", "C.npz",
      "go on where a checkpoint was written"},
     {OPTION_INPUT, ALL, 0, "--input", "NAME=FILE",
@@ -114,7 +116,7 @@ static const struct row rows[] = {
      "with --test-data: up to this share of an output's integers of 8 or 16 bits may be steps "
      "away, "
      "as where a sum in another order is quantized (default 0)"},
-    {OPTION_COUNT, ALL, FIELD(steps), "--steps", "N", "--step-limit's steps (default 1)"},
+    {OPTION_COUNT, OTHERS, FIELD(steps), "--steps", "N", "--step-limit's steps (default 1)"},
     {OPTION_MODE, ALL, UL_MODE_BENCH, "--bench", NULL, "latency and throughput"},
     {OPTION_FLAG, ALL, FIELD(profile), "--profile", NULL,
      "with --bench: the slowest steps and their times"},
@@ -148,6 +150,8 @@ static bool is_known(const struct ul_session *s, const struct row *row)
         return s->model->device != NULL;
     case TRAINERS:
         return s->model->training != NULL;
+    case OTHERS: /* of trainers it has another meaning */
+        return s->model->training == NULL;
     case OFFLOADERS:
         return s->model->offload_file != NULL;
     }

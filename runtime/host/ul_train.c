@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: 0BSD */
 /*
  * Training from the command line: batches from files, one update after the other, checkpoints.
- * Ctrl-C and SIGTERM end it behind the step that is running.
+ * Ctrl-C, SIGTERM and SIGHUP end it behind the step that is running.
  */
 #define _XOPEN_SOURCE 700 /* sigaction */
 #include "ul_train_internal.h"
@@ -25,13 +25,15 @@ static void interrupt(int signal)
 /* The second one ends the program as ever. */
 static void catch_signals(void)
 {
-    struct sigaction action;
+    struct sigaction action, hangup;
     memset(&action, 0, sizeof action);
     action.sa_handler = interrupt;
     action.sa_flags = SA_RESTART | (int)SA_RESETHAND;
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN) /* as by nohup */
+        sigaction(SIGHUP, &action, NULL);
 }
 
 /* What fills a batch must count nothing. */

@@ -42,10 +42,12 @@ static inline int ul_fault_text(char *text, size_t bytes, const struct ul_failur
                         "step %s met the count %" PRId64 ", planned are at most %" PRId64
                         "; it was clamped, the outputs are those of the clamped value",
                         step, failure->fault_value, failure->fault_limit);
+    bool from_end = failure->fault == UL_FAULT_INDEX;
     return snprintf(text, bytes,
                     "step %s met the index %" PRId64 ", valid are %" PRId64 " to %" PRId64
                     "; it was clamped, the outputs are those of the clamped index",
-                    step, failure->fault_value, -failure->fault_limit, failure->fault_limit - 1);
+                    step, failure->fault_value, from_end ? -failure->fault_limit : 0,
+                    failure->fault_limit - 1);
 }
 
 /* The input or output that a failure is about; NULL: it is about none. */

@@ -99,10 +99,11 @@ enum ul_result {
 /* What was wrong with the data. The value was clamped, the run went on. */
 enum ul_fault {
     UL_FAULT_NONE = 0,
-    UL_FAULT_INDEX, /* an index outside [0, fault_limit) */
-    UL_FAULT_COUNT, /* a count (trips, k, a size) above the planned bound fault_limit */
-    UL_FAULT_BRANCH /* a branch of an If that cannot have the shapes that were compiled; outputs
-                       that come from it are 0 */
+    UL_FAULT_INDEX,  /* an index outside [-fault_limit, fault_limit) */
+    UL_FAULT_COUNT,  /* a count (trips, k, a size) above the planned bound fault_limit */
+    UL_FAULT_BRANCH, /* a branch of an If that cannot have the shapes that were compiled; outputs
+                        that come from it are 0 */
+    UL_FAULT_PLACE   /* an index outside [0, fault_limit), where none counts from the end */
 };
 /* The index, of one element, that kernels note for the last. */
 #define UL_NO_BRANCH_INDEX (-INT64_C(0x4e6f4272616e6368))

@@ -246,7 +246,7 @@ static void faults(void)
     UL_LAUNCH(check_indexes, 16, 128, &at, out);
     finish();
     struct ul_cuda_fault seen = read(fault, 0);
-    CHECK(seen.kind == UL_FAULT_INDEX && seen.value == -5 && seen.limit == 1000 && seen.step == 3);
+    CHECK(seen.kind == UL_FAULT_PLACE && seen.value == -5 && seen.limit == 1000 && seen.step == 3);
     CHECK(seen.lock == 0 && read(out, 0) == 0 && read(out, 2047) == 999 && read(out, 7) == 2);
     at.where.order = 10;
     UL_LAUNCH(miss_everywhere, 16, 128, &at, out);

@@ -41,7 +41,7 @@ static void expect(const struct ul_cuda_fault *fault, const char *what, int roun
 {
     struct ul_cuda_fault seen;
     if (cudaMemcpy(&seen, fault, sizeof seen, cudaMemcpyDeviceToHost) == cudaSuccess &&
-        seen.lock == 0 && seen.kind == UL_FAULT_INDEX && seen.order == 5 && seen.step == 2 &&
+        seen.lock == 0 && seen.kind == UL_FAULT_PLACE && seen.order == 5 && seen.step == 2 &&
         seen.value == value && seen.limit == limit)
         return;
     printf("%s, round %d: lock %u, kind %u, order %u, step %u, value %lld, limit %lld\n", what,

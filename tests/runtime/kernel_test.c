@@ -289,6 +289,10 @@ static void test_indexes(void)
     CHECK(ul_index(&run, INT64_MIN, 5) == 0 && ul_index(&run, INT64_MAX, 5) == 4);
     CHECK(ul_bound(&run, -1, 5) == 0 && ul_count(&run, 6, 5) == 5 && ul_count(&run, -1, 5) == 0);
     CHECK(run.fault_step == 7 && run.fault_limit == 5);
+    memset(&run, 0, sizeof run);
+    CHECK(ul_index(&run, -6, 5) == 0 && run.fault == UL_FAULT_INDEX && run.fault_value == -6);
+    memset(&run, 0, sizeof run);
+    CHECK(ul_bound(&run, -1, 5) == 0 && run.fault == UL_FAULT_PLACE && run.fault_value == -1);
 }
 
 /* The known answers of the authors' Random123 (kat_vectors, philox4x32 10). */

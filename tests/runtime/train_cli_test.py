@@ -383,7 +383,10 @@ class Train(unittest.TestCase):
         words = "--data --labels --epochs --steps --lr --no-shuffle --last --seed --val --metrics"
         for word in (words + " --init --save --resume").split():
             self.assertIn(f"  {word} ", text)
-        self.assertNotIn("--resume", run("tiny", "--help").stdout.decode())
+        self.assertEqual(text.count("  --steps "), 1)
+        text = run("tiny", "--help").stdout.decode()
+        self.assertEqual(text.count("  --steps "), 1)
+        self.assertNotIn("--resume", text)
 
     def test_samples_stay(self):
         write("same.npy", image_file(self.images))
@@ -477,7 +480,7 @@ class Train(unittest.TestCase):
             self.assertEqual(read("h.npz"), before)
 
     def test_interrupt(self):
-        for how in (signal.SIGINT, signal.SIGTERM):
+        for how in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             child = subprocess.Popen(
                 [
                     program("trainer"),
@@ -557,7 +560,6 @@ class Train(unittest.TestCase):
             ],
             capture_output=True,
             check=False,
-            restore_signals=False,
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000)),
         )
         self.assertEqual(done.returncode, 5, done.stderr)
@@ -586,16 +588,8 @@ class Train(unittest.TestCase):
             2, "--epochs", "2", "--resume", "own.npz", name="trainer_double", data="x64.npy"
         )
         self.assertIn("needs float64 [64,10], this file holds float32", text)
-        text = self.refuse(2, "--epochs", "2", "--resume", "own.npz", name="trainer_micro")
-        self.assertIn("batches of 16, this one has 32", text)
         text = self.refuse(2, "--epochs", "2", "--resume", "own.npz", "--seed", "3")
         self.assertIn("the seed 0, this one has 3", text)
-        write("x100.npy", image_file(self.images[: 100 * PIXELS]))
-        write("y100.npy", label_file(self.labels[:100]))
-        text = self.refuse(
-            2, "--epochs", "2", "--resume", "own.npz", data="x100.npy", labels="y100.npy"
-        )
-        self.assertIn("samples of 200, this one has 100", text)
         with zipfile.ZipFile("own.npz") as old, zipfile.ZipFile("more.npz", "w") as new:
             for name in old.namelist():
                 new.writestr(name, old.read(name))
@@ -603,6 +597,74 @@ class Train(unittest.TestCase):
         for option in ("--resume", "--init"):
             self.assertIn("has no parameter", self.refuse(2, "--epochs", "2", option, "more.npz"))
         self.refuse(5, "--epochs", "2", "--resume", "missing.npz")
+
+    def test_resume_with_other_batches_or_samples(self):
+        """Parameters, state and step stay, and what changes is said; from there on it is exact."""
+        self.train("--epochs", "1", "--save", "own.npz")
+        write("x400.npy", image_file(self.images * 2))
+        write("y400.npy", label_file(self.labels * 2))
+        grown = {"data": "x400.npy", "labels": "y400.npy"}
+        for arguments, says, steps in [
+            ({"name": "trainer_micro"}, "batches of 16, this one has 32", 6),
+            (grown, "samples of 200, this one has 400", 25),
+        ]:
+            more = ["--resume", "own.npz", "--save"]
+            still = self.train("--steps", str(EPOCH), *more, "still.npz", **arguments)
+            self.assertIn(says, still.stderr.decode())
+            at = f"step {EPOCH % steps} of the {steps} of epoch {EPOCH // steps + 1}"
+            self.assertIn(f"behind step {EPOCH} with its parameters, state", still.stderr.decode())
+            self.assertIn(at, still.stderr.decode())
+            old, new = entries("own.npz"), entries("still.npz")
+            self.assertEqual({n for n in new if new[n] != old[n]}, {"generator"})
+            self.train("--steps", "40", *more, "whole.npz", **arguments)
+            self.train("--steps", "20", *more, "part.npz", **arguments)
+            done = self.train("--steps", "40", "--resume", "part.npz", "--save", "part.npz",
+                              **arguments)  # fmt: skip
+            self.assertNotIn(b"was written by", done.stderr)
+            self.assertEqual(read("whole.npz"), read("part.npz"))
+
+    def test_state_dict(self):
+        """What torch's BatchNorm counts is passed over where a training begins, not where one goes
+        on."""
+        self.train("--epochs", "1", "--save", "s.npz")
+        with zipfile.ZipFile("s.npz") as old, zipfile.ZipFile("t.npz", "w") as new:
+            for name in old.namelist():
+                new.writestr(name, old.read(name))
+            counter = npy("<i8", (), struct.pack("<q", 44))
+            new.writestr("bn.num_batches_tracked.npy", counter)
+            new.writestr("num_batches_tracked.npy", counter)
+        done = self.train("--steps", "1", "--init", "t.npz")
+        self.assertIn(b"2 entries num_batches_tracked are passed over", done.stderr)
+        self.assertIn("tracked", self.refuse(2, "--epochs", "2", "--resume", "t.npz"))
+
+    def test_leftovers(self):
+        """What a killed save left is removed by the next start; what is another's stays."""
+        child = subprocess.Popen(["sleep", "60"])
+        gone = subprocess.Popen(["true"])
+        gone.wait()
+        stay = [f"l.npz.{child.pid}.tmp", "l.npz.tmp", f"ml.npz.{gone.pid}.tmp", "l.npz.1x.tmp"]
+        for name in [*stay, f"l.npz.{gone.pid}.tmp"]:
+            write(name, b"part")
+        self.train("--steps", "1", "--save", "l.npz")
+        self.assertFalse(os.path.exists(f"l.npz.{gone.pid}.tmp"))
+        for name in stay:
+            self.assertEqual(read(name), b"part")
+            os.remove(name)
+        child.kill()
+        child.wait()
+
+    def test_full_standard_output(self):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run(
+                [program("trainer"), "--data", "x.npy", "--labels", "y.npy", "--epochs", "2"]
+                + ["--save", "full.npz"],
+                stdout=full,
+                stderr=subprocess.PIPE,
+                check=False,
+            )
+        self.assertEqual(done.returncode, 5, done.stderr)
+        self.assertIn(b"cannot write to standard output", done.stderr)
+        self.assertIn("W", entries("full.npz"))  # what was learned is kept
 
     def test_memory_does_not_grow_with_the_data(self):
         peaks = []
