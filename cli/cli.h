@@ -193,6 +193,12 @@ enum ul_status ul_cli_require_shared(struct ul_cli_job *job, const char *command
 /* commit.c, which cmake/commit.cmake writes: " (commit 0123456789ab)", or "" where nobody knows. */
 extern const char ul_cli_commit[];
 
+/* environment.c */
+
+/* Begins the program again without the variables by which malloc, oneDNN and OpenMP would change a
+ * plan, where some are set, by exec; true where none are. False: it cannot. Called first of all. */
+bool ul_cli_settle_environment(char **argv);
+
 /* print.c */
 
 /* A compile's text on standard output. */

@@ -139,6 +139,23 @@ static const char *offload_text(struct ul_compile *compile)
                            ul_size_exact(&compile->keep, bytes), where);
 }
 
+/* What a budget left out, where the process is a caller's: it bounded a part. */
+static void put_budget(struct ul_cli_job *job)
+{
+    const struct ul_report_process *process = &job->compile.report.process;
+    const struct ul_compile_options *asked = &job->compile.options;
+    struct ul_arena *keep = &job->compile.keep;
+    uint64_t rom = job->compile.report.flash.weight_bytes;
+    if (asked->budget_bytes == 0 || asked->budget_of == UL_BUDGET_ARENA || process->is_whole ||
+        process->is_of_device)
+        return;
+    fprintf(stderr,
+            "the budget bounds buffer, library and stacks, together %s: code%s%s, and what "
+            "the caller has, are beside\n",
+            ul_size_exact(keep, process->total_bytes), rom > 0 ? ", read-only weights of " : "",
+            rom > 0 ? ul_size_format(keep, rom) : "");
+}
+
 static enum ul_status compile(struct ul_cli_job *job)
 {
     const struct ul_cli_options *options = &job->options;
@@ -177,6 +194,7 @@ static enum ul_status compile(struct ul_cli_job *job)
             options->output != NULL ? options->output : options->emit,
             ul_size_exact(&job->compile.keep, reserved), steps_text(&job->compile),
             launches_text(&job->compile), offload_text(&job->compile));
+    put_budget(job);
     return UL_OK;
 }
 

@@ -154,6 +154,13 @@ int main(int argc, char **argv)
     signal(SIGABRT, on_abort);
     signal(SIGXFSZ, SIG_IGN); /* a file that must not grow is an error of writing */
     open_standard_streams();
+    if (!ul_cli_settle_environment(argv)) {
+        fputs("ullage: error: it cannot begin again without the variables of malloc, oneDNN and "
+              "OpenMP, by which plans would differ; unset MALLOC_*, GLIBC_TUNABLES, DNNL_* and "
+              "OMP_*\n",
+              stderr);
+        return UL_IO;
+    }
     ul_cli_job_init(&job);
     if (argc < 2)
         return (int)list_commands(&job);

@@ -62,6 +62,22 @@ expect 1 'NAME=N' "$ullage" plan "$digits" --dim N
 expect 1 'no pass' "$ullage" plan "$digits" --dim N=1 --no-pass frobnicate
 expect 3 'target' "$ullage" plan "$digits" --dim N=1 --target abacus
 
+# a budget that bounds a part of a caller's process says so, and what it leaves out
+expect 0 'budget bounds buffer, library and stacks, together .* bytes: code, read-only weights of ' \
+    compile "$digits" --dim N=1 --target c --weights rom --budget 1MiB -o rom
+expect 0 'budget bounds buffer, library and stacks, together .* bytes: code, and what' \
+    compile "$digits" --dim N=1 --target c --budget 1MiB --emit part
+"$ullage" compile "$digits" --dim N=1 --target c --budget 4MiB --cflags -O0 -o whole 2>out.txt
+! grep -q 'budget bounds' out.txt || fail "a whole process: $(cat out.txt)"
+
+# the same bytes and nothing else on standard output, whatever tunes malloc, oneDNN and OpenMP
+"$ullage" plan "$digits" --dim N=2 --threads 2 --json - >settled.json || fail "no plan"
+for variable in MALLOC_ARENA_MAX=1 GLIBC_TUNABLES=glibc.malloc.tcache_count=0 DNNL_MAX_CPU_ISA=SSE41 \
+    DNNL_VERBOSE=1 OMP_THREAD_LIMIT=1; do
+    env $variable "$ullage" plan "$digits" --dim N=2 --threads 2 --json - | cmp -s - settled.json ||
+        fail "another plan with $variable"
+done
+
 # targets, and the machine that a plan is for
 expect 0 "\(target $default\): process" "$ullage" plan "$digits" --dim N=1
 expect 0 '\(target cpu\): process' "$ullage" plan "$digits" --dim N=1 --target cpu
