@@ -35,6 +35,8 @@ enum {
     KEPT_BYTES = 64 << 10,     /* of the library for itself */
     BOUND_BYTES = 2560,        /* of the runtime for each call: what it is bound to */
     GRADIENT_CODE = 768 << 10, /* pages of the library's code, where a convolution is trained */
+    NARROW_GRADIENT_CODE = 384 << 10, /* the same where vectors are of 256 bits or fewer */
+    HALF_GRADIENT_CODE = 256 << 10,   /* more of it where some of what is multiplied has 16 bits */
     TRAINER_BYTES = 336 << 10, /* of the runtime for reading samples and writing checkpoints */
     FRESH_BYTES = 64 << 10,    /* of the C library, more where its file was just written: it is then
                                   in memory as a whole, and more of it is mapped around a page */
@@ -76,6 +78,28 @@ static bool has_gradients(const struct ul_program *program)
     return false;
 }
 
+static bool has_halves(const struct ul_program *program)
+{
+    for (uint32_t i = 0; i < program->call_count; i++) {
+        if (program->calls[i].src.type == UL_CALL_F16 || program->calls[i].src.type == UL_CALL_BF16)
+            return true;
+    }
+    return false;
+}
+
+/* Of the library, beside what a network that is not trained runs through. */
+static uint64_t gradient_code_bytes(const struct ul_program *program)
+{
+    const char *isa = program->options.library->isa;
+    bool is_narrow = isa != NULL && strncmp(isa, "avx512", 6) != 0;
+    uint64_t bytes = 0;
+    if (has_gradients(program))
+        bytes += is_narrow ? NARROW_GRADIENT_CODE : GRADIENT_CODE;
+    if (program->options.training != NULL && has_halves(program))
+        bytes += HALF_GRADIENT_CODE;
+    return bytes;
+}
+
 /* Of OpenMP, which a program of one thread has for the library alone. */
 static uint64_t threads_code_bytes(const struct ul_program *program, bool is_library)
 {
@@ -90,7 +114,7 @@ static uint64_t library_code_bytes(const struct ul_program *program)
     const struct ul_profile_process *process = ul_profile_process(program->options.profile);
     return process->calls.code_bytes + threads_code_bytes(program, true) +
            (has_float_windows(program) ? process->calls.windows_code_bytes : 0) +
-           (has_gradients(program) ? GRADIENT_CODE : 0);
+           gradient_code_bytes(program);
 }
 
 static uint64_t library_runtime_bytes(const struct ul_program *program)
