@@ -25,11 +25,8 @@ static void *block_request(uint64_t size_bytes)
 {
     bool fail = fail_countdown != 0 && --fail_countdown == 0;
     void *memory = fail || size_bytes > SIZE_MAX ? NULL : calloc(1, (size_t)size_bytes);
-    if (memory == NULL) {
-        fprintf(stderr, "ullage: out of memory: %llu bytes could not be allocated.\n",
-                (unsigned long long)size_bytes);
-        exit(UL_INTERNAL);
-    }
+    if (memory == NULL)
+        ul_memory_fail(size_bytes);
     return memory;
 }
 

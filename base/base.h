@@ -6,7 +6,7 @@
  * Ownership: functions named _new take the arena that will own the result; _init/_done work on
  * the caller's storage; _get/_find lend.
  * Units: every size is in bytes, uint64_t, and its name ends in _bytes.
- * Failure: running out of memory ends the process with a message and UL_EXIT_INTERNAL (third
+ * Failure: running out of memory ends the process with a message and UL_NO_FIT (third
  * door of the conventions); bad input is an enum ul_status with text in the caller's ul_diag.
  */
 #ifndef UL_BASE_H
@@ -108,6 +108,9 @@ char *ul_arena_printf(struct ul_arena *arena, const char *format, ...) UL_PRINTF
 void *ul_arena_grow(struct ul_arena *arena, const void *old, size_t element_bytes, uint32_t count,
                     uint32_t *capacity);
 
+/* Out of memory: a message with the bytes that were asked for, and UL_NO_FIT. */
+UL_NORETURN void ul_memory_fail(uint64_t size_bytes);
+
 /* Test hook: the n-th block request from now on fails (0 switches it off). Process-wide, one of
  * the two global hooks that exist. */
 void ul_arena_fail_after(uint64_t block_count);
@@ -151,6 +154,8 @@ void ul_text_printf(struct ul_text *text, const char *format, ...) UL_PRINTF(2, 
 void ul_text_quote(struct ul_text *text, const char *bytes, size_t count);
 /* The quoted form of a terminated string, for messages; cut in the middle when very long. */
 const char *ul_quote(struct ul_arena *arena, const char *string);
+/* A name as one would type it behind a flag: quoted where anything in it is unusual. */
+const char *ul_word_quote(struct ul_arena *arena, const char *string);
 /* Writes bytes as a JSON string: valid UTF-8 passes, control bytes as \u00XX, anything else as
  * U+FFFD. */
 void ul_text_put_json(struct ul_text *text, const char *string);

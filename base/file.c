@@ -45,6 +45,11 @@ static enum ul_status map_fd(struct ul_file *file, struct ul_arena *arena, int f
     if (!S_ISREG(info.st_mode) || info.st_size == 0)
         return read_stream(file, arena, fd, path, false, diag);
     void *memory = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (memory == MAP_FAILED && errno == ENOMEM)
+        return ul_diag_set(diag, UL_NO_FIT,
+                           "%s: out of memory: its %llu bytes cannot be mapped; give ullage more "
+                           "(ulimit -v, the limit of the container)",
+                           path, (unsigned long long)info.st_size);
     if (memory == MAP_FAILED)
         return read_stream(file, arena, fd, path, true, diag);
     file->data = memory;

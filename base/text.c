@@ -113,6 +113,13 @@ const char *ul_quote(struct ul_arena *arena, const char *string)
     return text.data;
 }
 
+const char *ul_word_quote(struct ul_arena *arena, const char *string)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_.,:/=+@%-";
+    return strspn(string, plain) == strlen(string) ? string : ul_quote(arena, string);
+}
+
 void ul_text_put_json(struct ul_text *text, const char *string)
 {
     const unsigned char *at = (const unsigned char *)string;

@@ -38,7 +38,9 @@ const struct ul_cli_fact ul_cli_exit_codes[] = {
     {"1", 0, "usage: an option, a missing size"},
     {"2", 0, "an invalid model or file"},
     {"3", 0, "unsupported; the message names the operator or type"},
-    {"4", 0, "does not fit; the message names the smallest budget known to work"},
+    {"4", 0,
+     "does not fit; the message names the smallest budget known to work, or what ullage itself "
+     "lacks"},
     {"5", 0, "a file cannot be read or written"},
     {"6", 0, "a comparison failed: of check, of verify, of diff --fail-above"},
     {"7", 0, "the C or CUDA compiler failed or is missing"},

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ullage: the commands, and the exit code. */
-#define _POSIX_C_SOURCE 200809L
+#define _GNU_SOURCE /* MAP_ANONYMOUS */
 #include "cli/cli.h"
 
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
+
+enum { SCARCE_BYTES = 16 << 20 };
 
 static const struct ul_cli_command *const commands[] = {
     &ul_command_compile, &ul_command_plan,   &ul_command_check,   &ul_command_report,
@@ -112,11 +115,23 @@ static enum ul_status run(struct ul_cli_job *job, int argc, char **argv)
     return command != NULL ? run_command(job, command, argc, argv) : UL_USAGE;
 }
 
-/* A failed assertion aborts; whoever called learns it by the exit code. */
+/* Whether as much as a library asks for at once is not there. */
+static bool lacks_memory(void)
+{
+    return mmap(NULL, SCARCE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED;
+}
+
+/* A failed assertion aborts; whoever called learns it by the exit code. So do libraries that get no
+ * memory. */
 static void on_abort(int signal_number)
 {
+    static const char text[] = "ullage: error: out of memory: a library of ullage got none; fewer "
+                               "than 16777216 bytes are left.\n";
     (void)signal_number;
-    _exit(UL_INTERNAL);
+    if (!lacks_memory())
+        _exit(UL_INTERNAL);
+    (void)!write(STDERR_FILENO, text, sizeof text - 1);
+    _exit(UL_NO_FIT);
 }
 
 /* A file that is opened later must not take the number of a standard stream that is closed: what

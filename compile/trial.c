@@ -280,8 +280,11 @@ static void finish(struct work *work, uint32_t w)
     if (ending != 0 || !receive(trial, &worker->said, &work->compile->keep)) {
         trial->diag = (struct ul_diag){.status = UL_OK};
         trial->is_planned = false;
+        bool lacks_memory = WIFEXITED(ending) && WEXITSTATUS(ending) == UL_NO_FIT;
         trial->result = (struct ul_report_case){
-            .status = ul_diag_set(&trial->diag, UL_INTERNAL, "its process ended without a plan")};
+            .status = ul_diag_set(&trial->diag, lacks_memory ? UL_NO_FIT : UL_INTERNAL,
+                                  lacks_memory ? "its process got no memory for planning"
+                                               : "its process ended without a plan")};
         trial->result.message = trial->diag.text;
     }
     work->done++;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Out of memory at every point of a compile: the n-th block of memory is refused, for every n until
- * the compile succeeds. Each try must end with the message and exit code 70, never by a signal.
+ * the compile succeeds. Each try must end with the message and exit code 4, never by a signal.
  *
  * usage: alloc_fail TARGET MODEL.onnx [DIM=N] */
 #define _POSIX_C_SOURCE 200809L
@@ -76,7 +76,7 @@ int main(int argc, char **argv)
             printf("%llu blocks, each refused once\n", (unsigned long long)block - 1);
             return block > 1 ? 0 : 1;
         }
-        if (code != UL_INTERNAL) {
+        if (code != UL_NO_FIT) {
             fprintf(stderr, "block %llu: exit code %d\n", (unsigned long long)block, code);
             return 1;
         }

@@ -90,7 +90,7 @@ static int fail_allocations(const struct ul_file *file, const char *name)
         waitpid(child, &status, 0);
         if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
             break;
-        if (!WIFEXITED(status) || WEXITSTATUS(status) != UL_INTERNAL) {
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != UL_NO_FIT) {
             printf("%s: allocation %u failing ends in status %d\n", name, (unsigned)nth, status);
             return UL_MISMATCH;
         }
