@@ -49,6 +49,8 @@ static void put_port(struct ul_text *text, const struct ul_model_port *port,
     }
     if (port->is_weight)
         ul_text_put(text, ", fixed by --const");
+    if (port->has_default)
+        ul_text_put(text, ", with a default");
     if (type != NULL) {
         ul_text_put(text, " = ");
         ul_type_print(text, type);
@@ -74,6 +76,11 @@ static void put_ports(struct ul_text *text, const struct inspection *inspection)
     ul_text_printf(text, "inputs: %u\n", (unsigned)model->input_count);
     for (uint32_t i = 0; i < model->input_count; i++)
         put_port(text, &model->inputs[i], NULL);
+    if (model->default_count > 0)
+        ul_text_printf(text, "constants by their default, inputs with --keep-defaults: %u\n",
+                       (unsigned)model->default_count);
+    for (uint32_t i = 0; i < model->default_count; i++)
+        put_port(text, &model->defaults[i], NULL);
     ul_text_printf(text, "outputs: %u\n", (unsigned)model->output_count);
     for (uint32_t i = 0; i < model->output_count; i++)
         put_port(text, &model->outputs[i],
@@ -84,6 +91,29 @@ static void put_ports(struct ul_text *text, const struct inspection *inspection)
         uint32_t output = model->output_count + i;
         ul_text_printf(text, "  %s ", ul_quote(text->arena, output_name(inspection, output)));
         ul_type_print(text, &inspection->types[output]);
+        ul_text_put(text, "\n");
+    }
+}
+
+/* Dimensions that are computed of others, and of which. */
+static void put_dimensions(struct ul_text *text, const struct ul_onnx_model *model)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < model->dimension_count; i++)
+        count += model->dimensions[i].name_count > 0;
+    if (count == 0)
+        return;
+    ul_text_printf(text, "dimensions computed of others: %u\n", (unsigned)count);
+    for (uint32_t i = 0; i < model->dimension_count; i++) {
+        const struct ul_model_dimension *dimension = &model->dimensions[i];
+        if (dimension->name_count == 0)
+            continue;
+        ul_text_printf(text, "  %s of", ul_quote(text->arena, dimension->name));
+        for (uint32_t k = 0; k < dimension->name_count; k++)
+            ul_text_printf(text, "%s %s", k == 0 ? "" : ",",
+                           ul_quote(text->arena, dimension->names[k]));
+        if (dimension->size >= 0)
+            ul_text_printf(text, " = %lld", (long long)dimension->size);
         ul_text_put(text, "\n");
     }
 }
@@ -169,6 +199,7 @@ static void put_text(struct ul_text *text, const struct inspection *inspection)
     ul_text_printf(text, "\nsha256: %s\nweights: %u, %s\n", model->sha256,
                    (unsigned)model->weight_count, ul_size_exact(text->arena, model->weight_bytes));
     put_ports(text, inspection);
+    put_dimensions(text, model);
     put_operators(text, model);
     put_problems(text, inspection);
     if (model->has_open_dims) {
@@ -211,6 +242,8 @@ static void json_ports(struct ul_text *text, const char *key, uint32_t count,
         ul_text_printf(text, ", \"dtype\": \"%s\", \"dims\": ", ul_dtype_get(ports[i].dtype)->name);
         json_dims(text, &ports[i]);
         ul_text_printf(text, ", \"is_constant\": %s", ports[i].is_weight ? "true" : "false");
+        if (ports[i].has_default)
+            ul_text_put(text, ", \"has_default\": true");
         if (types != NULL) {
             ul_text_put(text, ", \"inferred\": \"");
             ul_type_print(text, &types[i]);
@@ -236,6 +269,26 @@ static void json_added(struct ul_text *text, const struct inspection *inspection
     }
     if (inspection->types != NULL)
         ul_text_put(text, count == 0 ? "]" : "\n  ]");
+}
+
+static void json_dimensions(struct ul_text *text, const struct ul_onnx_model *model)
+{
+    ul_text_put(text, ",\n  \"dimensions\": [");
+    for (uint32_t i = 0; i < model->dimension_count; i++) {
+        const struct ul_model_dimension *dimension = &model->dimensions[i];
+        ul_text_put(text, i == 0 ? "\n    {\"name\": " : ",\n    {\"name\": ");
+        ul_text_put_json(text, dimension->name);
+        if (dimension->size >= 0)
+            ul_text_printf(text, ", \"size\": %lld, \"of\": [", (long long)dimension->size);
+        else
+            ul_text_put(text, ", \"size\": null, \"of\": [");
+        for (uint32_t k = 0; k < dimension->name_count; k++) {
+            ul_text_put(text, k == 0 ? "" : ", ");
+            ul_text_put_json(text, dimension->names[k]);
+        }
+        ul_text_put(text, "]}");
+    }
+    ul_text_put(text, model->dimension_count == 0 ? "]" : "\n  ]");
 }
 
 static void json_operators(struct ul_text *text, const struct ul_onnx_model *model)
@@ -308,8 +361,10 @@ static void put_json(struct ul_text *text, const struct inspection *inspection)
     ul_text_printf(text, "},\n  \"weights\": %u,\n  \"weight_bytes\": %llu",
                    (unsigned)model->weight_count, (unsigned long long)model->weight_bytes);
     json_ports(text, "inputs", model->input_count, model->inputs, NULL);
+    json_ports(text, "defaults", model->default_count, model->defaults, NULL);
     json_ports(text, "outputs", model->output_count, model->outputs, inspection->types);
     json_added(text, inspection);
+    json_dimensions(text, model);
     json_operators(text, model);
     json_problems(text, inspection);
     ul_text_printf(text, ",\n  \"has_open_dims\": %s\n}\n",
@@ -317,12 +372,15 @@ static void put_json(struct ul_text *text, const struct inspection *inspection)
 }
 
 /* Shape inference, for the outputs' types and for what only it can refuse. */
-static void infer(struct inspection *inspection)
+static void infer(struct inspection *inspection, const char *path)
 {
     struct ul_compile *compile = inspection->compile;
     struct ul_passes_options options = {.stop_after = "infer"};
     struct ul_diag diag = {0};
-    if (ul_passes_run(&compile->graph, &compile->scratch, &options, &diag) != UL_OK) {
+    enum ul_status status = ul_passes_run(&compile->graph, &compile->scratch, &options, &diag);
+    if (status == UL_INVALID)
+        ul_compile_explain_sizes(compile, path, &diag);
+    if (status != UL_OK) {
         inspection->refusal = ul_arena_copy_string(&compile->keep, diag.text);
         return;
     }
@@ -346,13 +404,13 @@ static enum ul_status inspect(struct ul_cli_job *job)
         return json == NULL
                    ? ul_cli_inspect_training(job)
                    : ul_diag_set(&compile->diag, UL_USAGE, "--json is for inspect without --train");
-    enum ul_status status = ul_compile_load(compile, job->files.items[0]);
+    enum ul_status status = ul_compile_load_settled(compile, job->files.items[0]);
     bool described =
         status == UL_OK || compile->model.has_open_dims || compile->model.problem_count > 0;
     if (!described)
         return status;
     if (status == UL_OK)
-        infer(&inspection);
+        infer(&inspection, job->files.items[0]);
     ul_text_init(&text, &compile->keep);
     if (json != NULL) {
         struct ul_diag diag = {0};
@@ -364,6 +422,7 @@ static enum ul_status inspect(struct ul_cli_job *job)
     } else {
         put_text(&text, &inspection);
         ul_cli_print(&text);
+        ul_cli_put_notice(job);
     }
     compile->diag = (struct ul_diag){0};
     if (compile->model.problem_count > 0 || inspection.refusal != NULL)

@@ -649,6 +649,7 @@ static struct ul_compile_options plain_options(struct ul_compile *compile)
                                        .outputs = options->outputs,
                                        .pack = UL_PACK_NONE,
                                        .no_donate = true,
+                                       .keep_defaults = options->keep_defaults,
                                        .no_float = options->no_float,
                                        .cflags = options->cflags};
     bool is_host =

@@ -99,21 +99,53 @@ static uint64_t count_weights(const struct ul_graph *graph)
 
 enum ul_status ul_compile_load(struct ul_compile *compile, const char *model_path)
 {
-    struct ul_frontend_options frontend = {.dim_count = 0};
+    struct ul_frontend_options *given = &compile->given;
     UL_ASSERT(!compile->loaded);
     UL_TRY(ul_compile_check_options(compile));
-    list_dims(compile, &frontend);
-    list_shapes(compile, &frontend);
-    UL_TRY(read_consts(compile, &frontend));
-    frontend.outputs = compile->options.outputs.items;
-    frontend.output_count = compile->options.outputs.count;
-    frontend.marks_initializers = compile->options.train;
+    *given = (struct ul_frontend_options){.outputs = compile->options.outputs.items,
+                                          .output_count = compile->options.outputs.count,
+                                          .marks_initializers = compile->options.train,
+                                          .keeps_defaults = compile->options.keep_defaults};
+    list_dims(compile, given);
+    list_shapes(compile, given);
+    UL_TRY(read_consts(compile, given));
     compile->loaded = true;
-    UL_TRY(ul_frontend_load(&compile->graph, &compile->keep, model_path, &frontend, &compile->model,
+    UL_TRY(ul_frontend_load(&compile->graph, &compile->keep, model_path, given, &compile->model,
                             &compile->diag));
     compile->weight_elements = count_weights(&compile->graph);
     compile->notice = compile->model.notice;
     return UL_OK;
+}
+
+/* What is known beside the message. */
+static void add_text(struct ul_diag *diag, const char *text)
+{
+    size_t length = strlen(diag->text);
+    snprintf(diag->text + length, sizeof diag->text - length, "\nThese may be left out: %s", text);
+}
+
+enum ul_status ul_compile_load_settled(struct ul_compile *compile, const char *model_path)
+{
+    enum ul_status status = ul_compile_load(compile, model_path);
+    uint32_t size_count = compile->options.dims.count;
+    if (status == UL_OK || !compile->model.has_open_dims)
+        return status;
+    const char *told = ul_compile_settle(compile, model_path);
+    if (told[0] == '\0')
+        return status;
+    if (compile->options.dims.count > size_count) {
+        ul_model_done(&compile->model);
+        compile->loaded = false;
+        compile->diag = (struct ul_diag){.status = UL_OK};
+        status = ul_compile_load(compile, model_path);
+    }
+    if (status == UL_OK)
+        compile->notice = compile->notice == NULL
+                              ? told
+                              : ul_arena_printf(&compile->keep, "%s; %s", compile->notice, told);
+    else if (compile->model.has_open_dims)
+        add_text(&compile->diag, told);
+    return status;
 }
 
 /* ---- build ---- */
@@ -166,10 +198,14 @@ static enum ul_status build(struct ul_compile *compile, const char *model_path)
     UL_TRY(ul_compile_read_profile(compile));
     UL_TRY(ul_compile_resolve(compile, &program));
     ul_compile_progress(compile, "reading and simplifying the model");
-    enum ul_status status = ul_compile_load(compile, model_path);
+    enum ul_status status = ul_compile_load_settled(compile, model_path);
     bool is_read = status == UL_OK; /* else the text names the file */
     if (is_read)
         status = ul_compile_rewrite(compile, program.target);
+    if (is_read && status == UL_INVALID && !compile->is_trial) {
+        ul_compile_explain_sizes(compile, model_path, &compile->diag);
+        status = compile->diag.status;
+    }
     ul_compile_progress(compile, NULL);
     if (status == UL_OK && compile->options.stop_after == NULL)
         status = build_program(compile, &program);

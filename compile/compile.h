@@ -102,7 +102,8 @@ struct ul_compile {
     struct ul_graph graph;
     struct ul_graph before_layout; /* where the target lays values channels-last; for variants */
     struct ul_onnx_model model;
-    bool loaded;              /* ul_model_done is due */
+    struct ul_frontend_options given; /* what the options say of its inputs */
+    bool loaded;                      /* ul_model_done is due */
     uint64_t weight_elements; /* of the model as it is read: what is called its parameters */
     struct ul_profile profile;
     struct ul_training training;             /* where options.train says so */
@@ -134,6 +135,14 @@ enum ul_status ul_compile_set(struct ul_compile *compile, const char *name,
 /* Reads the model ("-": standard input) with the sizes and constants of the options: the graph as
  * it is in the file. ul_compile_build does so itself. */
 enum ul_status ul_compile_load(struct ul_compile *compile, const char *model_path) UL_MUST_CHECK;
+/* The same, with sizes that nothing says but the model's own operators (settle.c), of which
+ * `notice` tells; they are added to the options. */
+enum ul_status ul_compile_load_settled(struct ul_compile *compile,
+                                       const char *model_path) UL_MUST_CHECK;
+/* settle.c: has the message, which says that shape inference refused the model, name the sizes that
+ * are to blame; UL_USAGE then. It stays where none is found. */
+void ul_compile_explain_sizes(struct ul_compile *compile, const char *model_path,
+                              struct ul_diag *diag);
 /* dequantize.c: weights that --quantize, an option a line, keeps in few bits in a program that
  * trains, as the floats that these stand for. Loads the model, of a compile that does nothing
  * else. */

@@ -73,6 +73,10 @@ void ul_compile_try_all(struct ul_compile *compile, const char *model_path, stru
 enum ul_status ul_compile_find_parts(struct ul_compile *compile,
                                      const char *model_path) UL_MUST_CHECK;
 
+/* settle.c: what the model's operators tell of dimensions that the options leave open; "": nothing.
+ * Sizes are added to the options, which the model has not been loaded with yet. */
+const char *ul_compile_settle(struct ul_compile *compile, const char *model_path);
+
 /* checkpoint.c: what --checkpoint has plans of the compile's program keep; NULL: it says nothing of
  * that. */
 enum ul_status ul_compile_read_kept(struct ul_compile *compile,

@@ -84,8 +84,7 @@ static unsigned word_of(const struct ul_options *options, const struct ul_option
 
 const char *ul_option_shown(struct ul_arena *arena, const char *text)
 {
-    const char *plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.,:/=+@%-";
-    return strspn(text, plain) == strlen(text) ? text : ul_quote(arena, text);
+    return ul_word_quote(arena, text);
 }
 
 /* ---- what a row takes ---- */
@@ -156,10 +155,9 @@ static bool fits_real(const struct ul_option *row, double number)
     return isfinite(number) && (row->kind == UL_OPTION_POSITIVE ? number > 0 : number >= 0);
 }
 
-/* An empty tensor is said by its shape. */
-static bool fits_dim(const struct ul_option *row, int64_t dim)
+static bool fits_dim(int64_t dim)
 {
-    return dim >= (row->max == 1 ? 1 : 0) && dim <= UL_LIMIT_DIM;
+    return dim >= 0 && dim <= UL_LIMIT_DIM;
 }
 
 /* For messages. */
@@ -213,7 +211,7 @@ static const char *expected_pair(struct ul_arena *arena, const struct ul_option 
 static const char *expected_sizes(struct ul_arena *arena, const struct ul_option *row)
 {
     return row->max == 1
-               ? "NAME=N, N at least 1"
+               ? "NAME=N, N at least 0"
                : ul_arena_printf(arena, "INPUT=N,N,... with at most %d sizes", (int)row->max);
 }
 
@@ -347,7 +345,7 @@ static enum ul_status read_sizes(const struct reading *reading)
         char *end;
         errno = 0;
         long long size = strtoll(at, &end, 10);
-        if (end == at || errno != 0 || !fits_dim(row, size) || (*end != ',' && *end != '\0') ||
+        if (end == at || errno != 0 || !fits_dim(size) || (*end != ',' && *end != '\0') ||
             item.rank == row->max)
             return refuse(reading);
         item.dims[item.rank++] = size;
@@ -527,7 +525,7 @@ static bool fits_sizes(const struct ul_option *row, const struct ul_named_size *
 {
     bool fits = item->name != NULL && item->rank >= 1 && item->rank <= row->max;
     for (uint32_t d = 0; fits && d < item->rank; d++)
-        fits = fits_dim(row, item->dims[d]);
+        fits = fits_dim(item->dims[d]);
     return fits;
 }
 

@@ -123,16 +123,14 @@ static void list_parts(struct ul_arena *arena, const struct ul_onnx_model *model
                        struct ul_texts *names)
 {
     bool of_outputs = part == OUTPUTS;
-    uint32_t count = of_outputs ? model->output_count : model->input_count;
-    for (uint32_t i = 0; i < count; i++) {
-        const struct ul_model_port *port = of_outputs ? &model->outputs[i] : &model->inputs[i];
-        uint32_t rank = port->rank == UL_RANK_UNKNOWN ? 0 : port->rank;
-        if (part != DIMENSIONS)
-            ul_texts_add(arena, names, ul_arena_copy_string(arena, port->name));
-        for (uint32_t d = 0; part == DIMENSIONS && d < rank; d++)
-            if (port->dims[d].symbol != NULL)
-                ul_texts_add(arena, names, ul_arena_copy_string(arena, port->dims[d].symbol));
-    }
+    const struct ul_model_port *ports = of_outputs ? model->outputs : model->inputs;
+    uint32_t count = part == DIMENSIONS ? model->dimension_count
+                     : of_outputs       ? model->output_count
+                                        : model->input_count;
+    for (uint32_t i = 0; i < count; i++)
+        ul_texts_add(arena, names,
+                     ul_arena_copy_string(arena, part == DIMENSIONS ? model->dimensions[i].name
+                                                                    : ports[i].name));
 }
 
 struct parts {

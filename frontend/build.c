@@ -331,6 +331,16 @@ enum ul_status ul_build_nodes(struct ul_builder *builder, size_t node_count,
     return UL_OK;
 }
 
+/* Whether an input that stays one has it for a default. */
+static bool is_default(const struct ul_builder *builder, const char *name)
+{
+    const struct ul_onnx_model *model = builder->model;
+    for (uint32_t i = 0; i < model->input_count; i++)
+        if (model->inputs[i].has_default && strcmp(model->inputs[i].name, name) == 0)
+            return true;
+    return false;
+}
+
 static enum ul_status build_initializers(struct ul_builder *builder, const Onnx__GraphProto *proto,
                                          struct ul_scope *scope)
 {
@@ -346,8 +356,9 @@ static enum ul_status build_initializers(struct ul_builder *builder, const Onnx_
         const char *name = proto->initializer[i]->name;
         if (name == NULL || name[0] == '\0')
             return ul_diag_set(builder->diag, UL_INVALID, "initializer %zu has no name", i);
-        if (ul_names_find(&scope->names, name) != UL_NONE && builder->block != 0)
-            continue; /* the default of a nested graph's argument, which is always given */
+        if (ul_names_find(&scope->names, name) != UL_NONE &&
+            (builder->block != 0 || is_default(builder, name)))
+            continue; /* of an argument, which is always given */
         const struct ul_tensor *tensor = NULL;
         UL_TRY(ul_tensor_decode(builder, proto->initializer[i], name, &tensor));
         ul_value_id value =

@@ -151,28 +151,68 @@ static void describe_operators(struct ul_builder *builder)
     builder->model->operators = count.operators;
 }
 
-static void describe_ports(struct ul_builder *builder)
+/* An input that has a default: open dimensions are the initializer's. */
+static void close_default(struct ul_builder *builder, const Onnx__TensorProto *initializer,
+                          struct ul_model_port *port)
+{
+    struct ul_diag ignored = {.status = UL_OK}, *saved = builder->diag;
+    struct ul_type type;
+    builder->diag = &ignored; /* who decodes it says what is wrong */
+    enum ul_status status = ul_tensor_type(builder, initializer, port->name, &type);
+    builder->diag = saved;
+    bool fits = port->rank == UL_RANK_UNKNOWN || port->rank == type.rank;
+    if (status != UL_OK || !fits)
+        return;
+    struct ul_model_dim *dims = UL_NEW_ARRAY(builder->graph->arena, struct ul_model_dim, type.rank);
+    for (uint32_t d = 0; d < type.rank; d++) {
+        bool is_said = port->rank != UL_RANK_UNKNOWN && port->dims[d].size >= 0;
+        dims[d].size = is_said ? port->dims[d].size : type.dims[d];
+    }
+    port->rank = type.rank;
+    port->dims = dims;
+}
+
+/* Before version 4 of the format every initializer stands among the inputs, as a constant. */
+enum { IR_WITH_DEFAULTS = 4 };
+
+static void describe_inputs(struct ul_builder *builder)
 {
     const Onnx__GraphProto *graph = builder->proto->graph;
+    struct ul_onnx_model *model = builder->model;
     struct ul_arena *arena = builder->graph->arena;
     struct ul_names initialized;
     ul_names_init(&initialized, builder->scratch);
     for (size_t i = 0; i < graph->n_initializer; i++) {
         if (graph->initializer[i]->name != NULL)
-            (void)!ul_names_add(&initialized, graph->initializer[i]->name, 0);
+            (void)!ul_names_add(&initialized, graph->initializer[i]->name, (uint32_t)i);
     }
     struct ul_model_port *inputs = UL_NEW_ARRAY(arena, struct ul_model_port, graph->n_input);
-    uint32_t input_count = 0;
+    struct ul_model_port *defaults = UL_NEW_ARRAY(arena, struct ul_model_port, graph->n_input);
     for (size_t i = 0; i < graph->n_input; i++) {
         const char *name = graph->input[i]->name;
-        if (name == NULL || ul_names_find(&initialized, name) == UL_NONE)
-            ul_describe_port(builder, graph->input[i], &inputs[input_count++]);
+        uint32_t index = name == NULL ? UL_NONE : ul_names_find(&initialized, name);
+        if (index != UL_NONE && model->ir_version < IR_WITH_DEFAULTS)
+            continue;
+        bool is_kept = index == UL_NONE || builder->options->keeps_defaults;
+        struct ul_model_port *port =
+            is_kept ? &inputs[model->input_count++] : &defaults[model->default_count++];
+        ul_describe_port(builder, graph->input[i], port);
+        port->has_default = index != UL_NONE;
+        if (port->has_default)
+            close_default(builder, graph->initializer[index], port);
     }
+    model->inputs = inputs;
+    model->defaults = defaults;
+}
+
+static void describe_ports(struct ul_builder *builder)
+{
+    const Onnx__GraphProto *graph = builder->proto->graph;
+    struct ul_arena *arena = builder->graph->arena;
+    describe_inputs(builder);
     struct ul_model_port *outputs = UL_NEW_ARRAY(arena, struct ul_model_port, graph->n_output);
     for (size_t i = 0; i < graph->n_output; i++)
         ul_describe_port(builder, graph->output[i], &outputs[i]);
-    builder->model->inputs = inputs;
-    builder->model->input_count = input_count;
     builder->model->outputs = outputs;
     builder->model->output_count = (uint32_t)graph->n_output;
 }

@@ -46,6 +46,8 @@ struct ul_frontend_options {
     uint32_t output_count;
     const char *const *outputs; /* values to make, and no other output: --output NAME */
     bool marks_initializers;    /* as UL_VALUE_TRAINED, which Constant nodes are not */
+    bool is_trial;              /* the model's hash is not needed */
+    bool keeps_defaults;        /* inputs that have an initializer stay inputs: --keep-defaults */
 };
 
 struct ul_model_opset {
@@ -59,6 +61,14 @@ struct ul_model_dim {
     const char *symbol; /* of a named symbolic dimension, else NULL */
 };
 
+/* A named dimension of an input, or a name inside of one that is an expression of others. */
+struct ul_model_dimension {
+    const char *name;
+    int64_t size;        /* as the options and the other dimensions make it; -1: not known */
+    uint32_t name_count; /* of an expression; 0 for a plain name */
+    const char *const *names;
+};
+
 /* An input or output as the file declares it. */
 struct ul_model_port {
     const char *name;
@@ -66,7 +76,8 @@ struct ul_model_port {
     enum ul_dtype dtype;
     uint32_t rank; /* UL_RANK_UNKNOWN when the file gives no shape */
     const struct ul_model_dim *dims;
-    bool is_weight; /* an input with an initializer, or fixed by --const */
+    bool is_weight;   /* an input fixed by --const */
+    bool has_default; /* an input that an initializer has a value for */
 };
 
 /* An operator as the file names it; counts every node of graphs, nested graphs and functions. */
@@ -101,16 +112,21 @@ struct ul_onnx_model {
     const char *producer_version;
     uint32_t opset_count;
     const struct ul_model_opset *opsets;
-    uint32_t input_count; /* without inputs that an initializer makes a weight */
+    uint32_t input_count; /* without those that are weights: defaults, where they are not kept */
     const struct ul_model_port *inputs;
+    uint32_t default_count; /* inputs with a default that are weights */
+    const struct ul_model_port *defaults;
     uint32_t output_count;
     const struct ul_model_port *outputs;
+    uint32_t dimension_count;
+    const struct ul_model_dimension *dimensions;
     uint32_t operator_count; /* sorted by domain and name */
     const struct ul_model_operator *operators;
     uint32_t problem_count, problem_capacity;
     struct ul_model_problem *problems;
-    const char *notice; /* what the graph leaves out of what the file has; NULL: nothing */
-    bool has_open_dims; /* UL_USAGE was for dimensions without a size alone */
+    const char *notice;    /* what the graph leaves out of what the file has; NULL: nothing */
+    bool has_open_dims;    /* UL_USAGE was for dimensions without a size alone */
+    bool has_unnamed_dims; /* some of them no --dim can give one */
     uint32_t weight_count;
     uint64_t weight_bytes;              /* of initializers and Constant nodes */
     uint32_t file_count, file_capacity; /* the model itself, then external data */

@@ -208,6 +208,55 @@ void ul_describe_model(struct ul_builder *builder);
 void ul_describe_port(struct ul_builder *builder, const Onnx__ValueInfoProto *info,
                       struct ul_model_port *port);
 
+/* expression.c: a dimension as an expression of others. Sizes are at least 0, one for each name. */
+
+struct ul_expression;
+/* NULL where the text is a plain name, or nothing that is understood. */
+struct ul_expression *ul_expression_parse(struct ul_arena *arena, const char *text);
+uint32_t ul_expression_name_count(const struct ul_expression *expression);
+const char *ul_expression_name(const struct ul_expression *expression, uint32_t index);
+/* False where it is no whole number: a part, a division by 0, out of range. */
+bool ul_expression_size(const struct ul_expression *expression, const int64_t *sizes,
+                        int64_t *size) UL_MUST_CHECK;
+/* The size of one name by that of the whole; -1 where none fits. False where the expression is no
+ * line in it, so that several may, or where it hangs on it not at all. */
+bool ul_expression_solve(const struct ul_expression *expression, const int64_t *sizes,
+                         uint32_t unknown, int64_t size, int64_t *solution) UL_MUST_CHECK;
+
+/* dimensions.c: the names of dimensions, those inside of expressions too. */
+
+struct ul_dimension {
+    const char *name;
+    int64_t size;                     /* -1: not known */
+    struct ul_expression *expression; /* NULL: a plain name */
+    uint32_t *parts;                  /* the dimensions that the names in it are */
+    const char *input;                /* the first that has it, and where; NULL: none has */
+    uint32_t axis;
+    uint32_t use_count; /* expressions that have it */
+};
+
+struct ul_dimensions {
+    struct ul_builder *builder;
+    struct ul_names names; /* -> index into items */
+    uint32_t count, capacity;
+    struct ul_dimension *items;
+    struct ul_names hinted; /* those that were asked for */
+};
+
+void ul_dimensions_init(struct ul_dimensions *dimensions, struct ul_builder *builder);
+uint32_t ul_dimensions_find(const struct ul_dimensions *dimensions, const char *name);
+/* Gives a dimension its size; UL_USAGE where it has another. */
+enum ul_status ul_dimensions_bind(struct ul_dimensions *dimensions, const char *name, int64_t size,
+                                  const char *input) UL_MUST_CHECK;
+/* Computes what follows from the sizes that are known; UL_USAGE where they contradict. */
+enum ul_status ul_dimensions_settle(struct ul_dimensions *dimensions) UL_MUST_CHECK;
+/* All names, for messages. */
+const char *ul_dimensions_list(const struct ul_dimensions *dimensions);
+/* The flags that give a dimension its size, without those that were asked for before. */
+const char *ul_dimensions_ask(struct ul_dimensions *dimensions, const char *name);
+/* Puts them into the model's description. */
+void ul_dimensions_describe(const struct ul_dimensions *dimensions);
+
 /* inputs.c: makes the main graph's inputs; unbound dimensions are collected into one UL_USAGE
  * text that the caller reports after everything worse. */
 enum ul_status ul_inputs_build(struct ul_builder *builder, struct ul_scope *scope,

@@ -8,10 +8,7 @@
 
 struct inputs {
     struct ul_builder *builder;
-    struct ul_names symbols; /* name -> index into sizes */
-    uint32_t symbol_count, symbol_capacity;
-    int64_t *sizes;         /* -1: not bound */
-    struct ul_names hinted; /* symbols whose --dim is in `unbound` */
+    struct ul_dimensions dimensions;
     struct ul_text unbound;
 };
 
@@ -51,28 +48,6 @@ static const struct ul_tensor *find_const(const struct inputs *inputs, const cha
     return NULL;
 }
 
-/* Gives a symbol its size; it must agree with what it had. */
-static enum ul_status bind_symbol(struct inputs *inputs, const char *symbol, int64_t size,
-                                  const char *input)
-{
-    uint32_t index = ul_names_find(&inputs->symbols, symbol);
-    if (index == UL_NONE) {
-        index = inputs->symbol_count;
-        (void)!ul_names_add(&inputs->symbols, symbol, index);
-        UL_GROW(inputs->builder->scratch, inputs->sizes, inputs->symbol_count,
-                inputs->symbol_capacity);
-        inputs->sizes[inputs->symbol_count++] = -1;
-    }
-    if (size >= 0 && inputs->sizes[index] >= 0 && inputs->sizes[index] != size)
-        return ul_diag_set(inputs->builder->diag, UL_USAGE,
-                           "dimension %s is %lld, but input %s makes it %lld",
-                           quote(inputs, symbol), (long long)inputs->sizes[index],
-                           quote(inputs, input), (long long)size);
-    if (size >= 0)
-        inputs->sizes[index] = size;
-    return UL_OK;
-}
-
 /* Compares a shape that the user gave with the file's and binds the symbols in it. */
 static enum ul_status apply_shape(struct inputs *inputs, const struct ul_model_port *port,
                                   uint32_t rank, const int64_t *dims, const char *flag)
@@ -93,7 +68,8 @@ static enum ul_status apply_shape(struct inputs *inputs, const struct ul_model_p
                                quote(inputs, port->name), (unsigned)i,
                                (long long)port->dims[i].size, (long long)dims[i]);
         if (port->dims[i].symbol != NULL)
-            UL_TRY(bind_symbol(inputs, port->dims[i].symbol, dims[i], port->name));
+            UL_TRY(
+                ul_dimensions_bind(&inputs->dimensions, port->dims[i].symbol, dims[i], port->name));
     }
     return UL_OK;
 }
@@ -109,30 +85,8 @@ static enum ul_status apply_options(struct inputs *inputs)
             UL_TRY(apply_shape(inputs, port, constant->type.rank, constant->type.dims, "--const"));
         if (shape != NULL)
             UL_TRY(apply_shape(inputs, port, shape->rank, shape->dims, "--shape"));
-        for (uint32_t d = 0; port->rank != UL_RANK_UNKNOWN && d < port->rank; d++) {
-            if (port->dims[d].symbol != NULL)
-                UL_TRY(bind_symbol(inputs, port->dims[d].symbol, -1, port->name));
-        }
     }
     return UL_OK;
-}
-
-static const char *list_symbols(const struct inputs *inputs)
-{
-    const struct ul_onnx_model *model = inputs->builder->model;
-    struct ul_names listed;
-    struct ul_text text;
-    ul_names_init(&listed, inputs->builder->scratch);
-    ul_text_init(&text, inputs->builder->scratch);
-    for (uint32_t i = 0; i < model->input_count; i++) {
-        const struct ul_model_port *port = &model->inputs[i];
-        for (uint32_t d = 0; port->rank != UL_RANK_UNKNOWN && d < port->rank; d++) {
-            const char *symbol = port->dims[d].symbol;
-            if (symbol != NULL && ul_names_add(&listed, symbol, 0))
-                ul_text_printf(&text, "%s %s", listed.count == 1 ? "" : ",", quote(inputs, symbol));
-        }
-    }
-    return listed.count == 0 ? " none" : text.data;
 }
 
 static enum ul_status check_dims(struct inputs *inputs)
@@ -140,10 +94,11 @@ static enum ul_status check_dims(struct inputs *inputs)
     const struct ul_frontend_options *options = inputs->builder->options;
     for (uint32_t i = 0; i < options->dim_count; i++) {
         const struct ul_frontend_dim *dim = &options->dims[i];
-        if (ul_names_find(&inputs->symbols, dim->name) == UL_NONE)
+        uint32_t index = ul_dimensions_find(&inputs->dimensions, dim->name);
+        if (index == UL_NONE)
             return ul_diag_set(inputs->builder->diag, UL_USAGE,
                                "--dim %s: the model has no such dimension; it has:%s",
-                               quote(inputs, dim->name), list_symbols(inputs));
+                               quote(inputs, dim->name), ul_dimensions_list(&inputs->dimensions));
         if (dim->size < 0 || dim->size > UL_LIMIT_DIM)
             return ul_diag_set(inputs->builder->diag, UL_USAGE, "--dim %s=%lld is out of range",
                                quote(inputs, dim->name), (long long)dim->size);
@@ -154,12 +109,12 @@ static enum ul_status check_dims(struct inputs *inputs)
                                    quote(inputs, dim->name), (long long)options->dims[k].size,
                                    (long long)dim->size);
         }
-        int64_t known = inputs->sizes[ul_names_find(&inputs->symbols, dim->name)];
+        int64_t known = inputs->dimensions.items[index].size;
         if (known >= 0 && known != dim->size)
             return ul_diag_set(inputs->builder->diag, UL_USAGE,
                                "--dim %s=%lld: --shape, --const or test data make it %lld",
                                quote(inputs, dim->name), (long long)dim->size, (long long)known);
-        UL_TRY(bind_symbol(inputs, dim->name, dim->size, ""));
+        UL_TRY(ul_dimensions_bind(&inputs->dimensions, dim->name, dim->size, ""));
     }
     return UL_OK;
 }
@@ -229,27 +184,22 @@ static enum ul_status check_names(const struct inputs *inputs)
     return check_shape_names(inputs, &names);
 }
 
-/* A name as one would type it after a flag: names are untrusted, so anything unusual is quoted. */
-static void put_word(struct ul_text *text, const char *name)
+static int64_t size_of(const struct inputs *inputs, const char *symbol)
 {
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                "_.,:/=+@%-";
-    size_t length = strlen(name);
-    if (strspn(name, plain) == length)
-        ul_text_put(text, name);
-    else
-        ul_text_quote(text, name, length);
+    uint32_t index = ul_dimensions_find(&inputs->dimensions, symbol);
+    UL_ASSERT(index != UL_NONE);
+    return inputs->dimensions.items[index].size;
 }
 
 static void put_shape_hint(struct inputs *inputs, const struct ul_model_port *port)
 {
     ul_text_put(&inputs->unbound, "give --shape ");
-    put_word(&inputs->unbound, port->name);
+    ul_text_put(&inputs->unbound, ul_word_quote(inputs->builder->scratch, port->name));
     ul_text_put(&inputs->unbound, "=");
     for (uint32_t d = 0; port->rank != UL_RANK_UNKNOWN && d < port->rank; d++) {
         int64_t size = port->dims[d].size;
         if (size < 0 && port->dims[d].symbol != NULL)
-            size = inputs->sizes[ul_names_find(&inputs->symbols, port->dims[d].symbol)];
+            size = size_of(inputs, port->dims[d].symbol);
         ul_text_put(&inputs->unbound, d == 0 ? "" : ",");
         if (size >= 0)
             ul_text_printf(&inputs->unbound, "%lld", (long long)size);
@@ -258,6 +208,15 @@ static void put_shape_hint(struct inputs *inputs, const struct ul_model_port *po
     }
     if (port->rank == UL_RANK_UNKNOWN)
         ul_text_put(&inputs->unbound, "N,N,...");
+}
+
+/* The dimension has a name, and no size. */
+static void ask_for(struct inputs *inputs, const struct ul_model_port *port, uint32_t axis)
+{
+    const char *flags = ul_dimensions_ask(&inputs->dimensions, port->dims[axis].symbol);
+    if (flags[0] != '\0')
+        ul_text_printf(&inputs->unbound, "\n  dimension %u of input %s: give %s", (unsigned)axis,
+                       quote(inputs, port->name), flags);
 }
 
 /* Fills `type` as far as it is known and notes what is not. */
@@ -270,6 +229,7 @@ static void close_type(struct inputs *inputs, const struct ul_model_port *port,
     if (type->rank == UL_RANK_UNKNOWN) {
         ul_text_printf(&inputs->unbound, "\n  input %s has no shape: ", quote(inputs, port->name));
         put_shape_hint(inputs, port);
+        inputs->builder->model->has_unnamed_dims = true;
         return;
     }
     for (uint32_t d = 0; d < type->rank; d++) {
@@ -282,15 +242,12 @@ static void close_type(struct inputs *inputs, const struct ul_model_port *port,
                            "\n  dimension %u of input %s has no name: ", (unsigned)d,
                            quote(inputs, port->name));
             put_shape_hint(inputs, port);
+            inputs->builder->model->has_unnamed_dims = true;
             continue;
         }
-        type->dims[d] = inputs->sizes[ul_names_find(&inputs->symbols, dim->symbol)];
-        if (type->dims[d] >= 0 || !ul_names_add(&inputs->hinted, dim->symbol, 0))
-            continue;
-        ul_text_printf(&inputs->unbound, "\n  dimension %u of input %s: give --dim ", (unsigned)d,
-                       quote(inputs, port->name));
-        put_word(&inputs->unbound, dim->symbol);
-        ul_text_put(&inputs->unbound, "=SIZE");
+        type->dims[d] = size_of(inputs, dim->symbol);
+        if (type->dims[d] < 0)
+            ask_for(inputs, port, d);
     }
     for (uint32_t d = 0; d < type->rank; d++) {
         if (type->dims[d] < 0) {
@@ -392,13 +349,15 @@ enum ul_status ul_inputs_build(struct ul_builder *builder, struct ul_scope *scop
                                const char **unbound)
 {
     struct inputs inputs = {.builder = builder};
-    ul_names_init(&inputs.symbols, builder->scratch);
-    ul_names_init(&inputs.hinted, builder->scratch);
+    ul_dimensions_init(&inputs.dimensions, builder);
+    ul_dimensions_describe(&inputs.dimensions);
     ul_text_init(&inputs.unbound, builder->scratch);
     *unbound = NULL;
     UL_TRY(check_names(&inputs));
     UL_TRY(apply_options(&inputs));
     UL_TRY(check_dims(&inputs));
+    UL_TRY(ul_dimensions_settle(&inputs.dimensions));
+    ul_dimensions_describe(&inputs.dimensions);
     /* describe.c made the ports; here they learn which of them are constants. */
     struct ul_model_port *ports = ul_arena_copy(builder->graph->arena, builder->model->inputs,
                                                 sizeof *ports * builder->model->input_count);

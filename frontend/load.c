@@ -130,7 +130,8 @@ static enum ul_status load(struct ul_builder *builder, const void *data, uint64_
 {
     struct ul_wire wire;
     ProtobufCAllocator allocator = ul_proto_allocator(builder->scratch);
-    ul_hash_hex(data, size_bytes, builder->model->sha256);
+    if (!builder->options->is_trial)
+        ul_hash_hex(data, size_bytes, builder->model->sha256);
     if (ul_wire_scan(&wire, builder->scratch, UL_WIRE_MODEL, data, size_bytes, builder->diag) !=
         UL_OK)
         return say_what(data, size_bytes, builder->diag);

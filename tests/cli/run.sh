@@ -562,7 +562,61 @@ expect 0 'needs' "$ullage" plan --target c "$here/../frontend/cases/window_dims.
 expect 0 'needs' "$ullage" plan --target cpu "$here/../frontend/cases/window_dims.onnx" \
     --dim L=2147483000
 expect 0 'needs' timeout 10 "$ullage" plan --target cpu "$here/../frontend/cases/window_long.onnx"
-expect 1 'dim N=0: expected NAME=N, N at least 1' "$ullage" plan "$digits" --dim N=0
+expect 1 'dim N=-1: expected NAME=N, N at least 0' "$ullage" plan "$digits" --dim N=-1
+# dimensions that the file writes as expressions follow in lists, in tables and in searches
+sum=$here/../frontend/cases/dims_sum.onnx
+expect 0 'f32\[1,9\]' "$ullage" inspect "$sum" --dim batch=1 --dim seq=2 --dim past=7
+expect 0 '^  "past \+ seq" of "past", "seq" = 9' "$ullage" inspect "$sum" --dim batch=1 --dim seq=2 --dim 'past + seq=9'
+expect 0 '"name": "past \+ seq", "size": null, "of": \["past", "seq"\]' "$ullage" inspect "$sum" --json -
+expect 0 '^ +2 +9 ' "$ullage" plan "$sum" --target c --dim batch=1 --dim seq=1,2 --dim past=0,9 --sweep
+expect 0 'past = [0-9]+ fits' "$ullage" plan "$sum" --target c --dim batch=1 --dim seq=1 --max-dim past \
+    --budget-of arena --budget 4KiB
+expect 0 'past \+ seq = [0-9]+ fits' "$ullage" plan "$sum" --target c --dim batch=1 --dim seq=1 \
+    --max-dim 'past + seq' --budget-of arena --budget 4KiB
+expect 0 'past = 8 fits; the model does not take the next' "$ullage" plan "$sum" --target c --dim batch=1 \
+    --dim seq=1 --dim 'past + seq=9' --max-dim past --budget-of arena --budget 4KiB
+# dimensions that an operator needs to be equal are one, and what contradicts is named where it stands
+joined=$here/../frontend/cases/joined.onnx
+two=(--target c --dim batch=2 --dim seq=2 --dim past=7)
+expect 0 'note: dimension "past_batch" is 2, as node 0 "join" \(Concat\) needs it; .*"total" is 9, .*"rows" is 9' \
+    "$ullage" plan "$joined" "${two[@]}"
+expect 0 '^ +4 +[0-9]+ ' "$ullage" plan "$joined" --target c --dim batch=2 --dim seq=2,4 --dim past=7 --sweep
+expect 1 'may be left out: .*"past_batch" is that of "batch", .*"total" follows from others, .*"rows" is that of "total"' \
+    "$ullage" plan "$joined" --target c
+expect 0 'may be left out: .*"past_batch" is that of "batch"' "$ullage" inspect "$joined"
+expect 1 '^  dimension "total" \(axis 1 of input "mask"\) is 8: node 1 "mask_it" \(Mul\) would take 9$' \
+    "$ullage" plan "$joined" "${two[@]}" --dim mask_batch=2 --dim width=9 --dim rows=9 --dim total=8
+expect 1 '^  dimension "total" \(axis 1 of input "mask"\) is 8: .* would take 9$' \
+    "$ullage" plan "$joined" "${two[@]}" --dim width=9 --dim rows=9 --shape mask=2,8
+expect 3 'dimension "rows" \(axis 0 of input "w"\) is 5: .*"product" \(MatMul\) would take 9' \
+    "$ullage" inspect "$joined" "${two[@]:2}" --dim rows=5
+# that a table ends is no size of what is looked up in it
+expect 1 'axis=1|dimension 1 of input "x": give --dim seq=SIZE$' \
+    "$ullage" plan "$here/../frontend/cases/joined_table.onnx" --target c --dim batch=2
+expect 2 'cannot be broadcast' "$ullage" plan "$here/../frontend/cases/joined_table.onnx" --target c \
+    --dim batch=2 --dim seq=1001
+# inputs with a default are constants, or inputs
+default=$here/../frontend/cases/defaults.onnx
+expect 0 '^  "scale" f32\[2\], with a default' "$ullage" inspect "$default"
+grep -q '^constants by their default, inputs with --keep-defaults: 1$' out.txt || fail "inspect: $(cat out.txt)"
+expect 0 '"defaults": \[$' "$ullage" inspect "$default" --json -
+expect 0 '^inputs: 2$' "$ullage" inspect "$default" --keep-defaults
+expect 0 'reserves' compile "$default" --target c -o constant
+expect 1 'no such name' ./constant --random 1 --input scale=scale.npy
+expect 0 'reserves' compile "$default" --target c --keep-defaults -o kept
+expect 1 '^    scale +float32 \[2\]' ./kept --output-dir results
+expect 0 '^verdict: same' "$ullage" verify "$default" --target c --keep-defaults --cflags -O0
+# memory that ullage itself lacks: the bytes, and that they are its own
+truncate -s 128M large.onnx
+if (ulimit -v 60000 && "$ullage" --version) >/dev/null 2>&1; then # not with sanitizers
+    expect 4 'large.onnx: out of memory: its 134217728 bytes cannot be mapped' \
+        bash -c 'ulimit -v 60000; "$@"' limited "$ullage" plan large.onnx --target c
+    expect 4 'out of memory: [0-9]+ bytes more could not be allocated for ullage itself, beside [0-9]+' \
+        bash -c 'ulimit -v 60000; cat large.onnx | "$@"' limited "$ullage" plan - --target c
+fi
+rm large.onnx
+# a size of 0 is one
+expect 0 'needs' "$ullage" plan "$sum" --target c --dim batch=1 --dim seq=2 --dim past=0
 TMPDIR='' expect 0 'reserves' compile "$digits" --dim N=1 --target c -o program
 
 # threads wait busily for microseconds, not for milliseconds, unless the environment says how

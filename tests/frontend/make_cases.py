@@ -368,6 +368,81 @@ def dims():
     odd = model(graph([relu()], [tensor_type("a=b", ["n=m", 2])], [Y]))
     odd.graph.node[0].input[0] = "a=b"
     write("dims_odd_names", odd, ["--dim", "n=m=3"])
+    expressions()
+
+
+def spelled(*names, standing=()):
+    """An input for each spelling of a dimension, in the order given, and one for each plain name."""
+    ports = [(f"x{i}", name) for i, name in enumerate(names)] + [(name, name) for name in standing]
+    return model(graph([helper.make_node("Relu", [n], [n + "_out"]) for n, _ in ports],
+                       [tensor_type(n, ["batch", d]) for n, d in ports],
+                       [tensor_type(n + "_out", None) for n, _ in ports]))
+
+
+def joined():
+    """Dimensions that only the operators behind the inputs tie together; and one that looks so, since
+    a table ends there."""
+    nodes = [helper.make_node("Concat", ["past_x", "x"], ["present"], name="join", axis=1),
+             helper.make_node("Mul", ["present", "mask"], ["masked"], name="mask_it"),
+             helper.make_node("Add", ["masked", "bias"], ["moved"], name="move"),
+             helper.make_node("MatMul", ["moved", "w"], ["y"], name="product")]
+    write("joined", model(graph(nodes, [
+        tensor_type("x", ["batch", "seq"]), tensor_type("past_x", ["past_batch", "past"]),
+        tensor_type("mask", ["mask_batch", "total"]), tensor_type("bias", ["width"]),
+        tensor_type("w", ["rows", 4])], [tensor_type("y", None)])))
+    nodes = [helper.make_node("Shape", ["x"], ["n"], start=1, name="length"),
+             helper.make_node("Slice", ["table", "zero", "n", "axis"], ["part"], name="cut"),
+             helper.make_node("Add", ["x", "part"], ["y"], name="place")]
+    weights = [weight("table", np.arange(1000, dtype=np.float32)[None]),
+               weight("zero", np.int64([0])), weight("axis", np.int64([1]))]
+    write("joined_table", model(graph(nodes, [tensor_type("x", ["batch", "seq"])], [tensor_type("y", None)],
+                                      weights)))
+
+
+def defaults():
+    """An input that may be left out, and a weight that is none."""
+    nodes = [helper.make_node("Mul", ["x", "scale"], ["scaled"], name="mul"),
+             helper.make_node("Add", ["scaled", "bias"], ["y"], name="add")]
+    weights = [weight("scale", np.float32([2, 3])), weight("bias", np.float32([1, 1]))]
+    write("defaults", model(graph(nodes, [tensor_type("x", [2]), tensor_type("scale", ["n"])],
+                                  [tensor_type("y", [2])], weights)))
+
+
+def expressions():
+    """Dimensions that are written as expressions of others, as sympy and torch print them."""
+    sums = spelled("past + seq", standing=["past", "seq"])
+    two = ["--dim", "batch=1", "--dim", "seq=2"]
+    write("dims_sum", sums, [*two, "--dim", "past=7"])
+    write("dims_sum_solved", sums, [*two, "--dim", "past + seq=9"])
+    write("dims_sum_by_shape", sums, ["--shape", "x0=1,9", "--dim", "past=0"])
+    write("dims_sum_conflict", sums, [*two, "--dim", "past=7", "--dim", "past + seq=8"])
+    write("dims_sum_below", sums, [*two, "--dim", "past + seq=1"])
+    write("dims_sum_open", sums, ["--dim", "batch=1"])
+    write("dims_sum_half_open", sums, two)
+    write("dims_sum_unknown", sums, ["--dim", "total=3"])
+    write("dims_spellings", spelled(
+        "2*s0", "s0+1", "s0 - 1", "(s0+s1)*2", "floor(s0/2)", "ceiling(s0/2)", "s0//2", "s0 % 4",
+        "Mod(s0, 4)", "Max(1, s0, s1)", "Min(s0, s1)", "s0**2", "-s1 + 2*s0", "floor(s0/2 - 1/2) + 1",
+        "CeilToInt(IntTrueDiv(s0, 2))", "2*((s0//2))", "s0*s1", "TruncToInt(s0/2)", "-(-s0//2)",
+        "2**s1", "(s0 + 7)/2", "past.1+s0"),
+        ["--dim", "batch=1", "--dim", "s0=7", "--dim", "s1=3", "--dim", "past.1=2"])
+    # what several sizes would fit is not solved for; a line is, wherever the name stands in it
+    write("dims_not_solved", spelled("floor(n/2)", standing=["n"]), ["--dim", "batch=1", "--dim", "floor(n/2)=4"])
+    write("dims_solved", spelled("(n - 1)*3 + n", standing=["n"]),
+          ["--dim", "batch=1", "--dim", "(n - 1)*3 + n=13"])
+    write("dims_solved_twice", spelled("2*a", "a + b"),
+          ["--dim", "batch=1", "--dim", "2*a=6", "--dim", "a + b=5"])
+    write("dims_solved_part", spelled("2*n"), ["--dim", "batch=1", "--dim", "2*n=7"])
+    write("dims_part", spelled("n/2"), ["--dim", "batch=1", "--dim", "n=7"])
+    write("dims_below", spelled("n - 3"), ["--dim", "batch=1", "--dim", "n=2"])
+    write("dims_by_zero", spelled("8//n"), ["--dim", "batch=1", "--dim", "n=0"])
+    write("dims_too_large", spelled("n**9"), ["--dim", "batch=1", "--dim", "n=1000"])
+    joined()
+    defaults()
+    # names that only look like expressions: they are asked for as they stand, and so given
+    write("dims_names", spelled("batch-size", "seq len", "a(b)", "-1", "(", "x**", "log(n)", "(" * 90 + "n" + ")" * 90))
+    write("dims_names_given", spelled("seq-len", "-1", "2*seq-len"),
+          ["--dim", "batch=1", "--dim", "seq-len=3", "--dim", "-1=2"])
 
 
 def by_data():
