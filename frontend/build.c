@@ -491,45 +491,87 @@ static enum ul_status build_chosen(struct ul_builder *builder, const struct ul_s
     return UL_OK;
 }
 
+/* Outputs on their way: their values, and how the model's own are described. */
+struct outputs {
+    struct ul_builder *builder;
+    struct ul_names seen;
+    bool *taken;
+    struct ul_model_port *ports;
+    uint32_t port_count, port_capacity;
+};
+
+static enum ul_status add_output(struct outputs *outputs, const struct ul_model_port *port,
+                                 ul_value_id value)
+{
+    struct ul_builder *builder = outputs->builder;
+    const char *missing = why_missing(builder, value);
+    if (missing != NULL)
+        ul_builder_problem(builder, "", "output", port->name, missing);
+    if (builder->block == 0) {
+        if (!ul_names_add(&outputs->seen, port->name, 0))
+            return ul_diag_set(builder->diag, UL_INVALID, "two outputs are called %s",
+                               ul_quote(builder->scratch, port->name));
+        value = own_output(builder, port->name, value, outputs->taken);
+        UL_GROW(builder->graph->arena, outputs->ports, outputs->port_count, outputs->port_capacity);
+        outputs->ports[outputs->port_count++] = *port;
+    }
+    ul_block_add_output(builder->graph, builder->block, value);
+    return UL_OK;
+}
+
+/* Of the model: each of its tensors is an output, called NAME[0] and so on. */
+static enum ul_status add_sequence(struct outputs *outputs, const struct ul_model_port *port,
+                                   ul_value_id value)
+{
+    struct ul_builder *builder = outputs->builder;
+    const struct ul_sequence *sequence = &builder->sequences[value - UL_SEQUENCE_FIRST];
+    if (builder->block != 0 || sequence->count == 0)
+        ul_builder_problem(builder, "", "output", port->name,
+                           builder->block != 0
+                               ? "is a sequence; only dense tensors are supported"
+                               : "is a sequence without a tensor; leave it out by --output");
+    for (uint32_t i = 0; builder->block == 0 && i < sequence->count; i++) {
+        struct ul_model_port item = {.kind = "tensor", .dtype = port->dtype};
+        item.rank = UL_RANK_UNKNOWN;
+        item.name = ul_arena_printf(builder->graph->arena, "%s[%u]", port->name, (unsigned)i);
+        UL_TRY(add_output(outputs, &item, sequence->items[i]));
+    }
+    return UL_OK;
+}
+
 static enum ul_status build_outputs(struct ul_builder *builder, const Onnx__GraphProto *proto,
                                     const struct ul_scope *scope)
 {
     if (builder->block == 0 && builder->options->output_count > 0)
         return build_chosen(builder, scope);
-    struct ul_names seen;
-    ul_names_init(&seen, builder->scratch);
-    bool *taken = UL_NEW_ARRAY(builder->scratch, bool, builder->graph->value_count);
+    struct outputs outputs = {.builder = builder};
+    ul_names_init(&outputs.seen, builder->scratch);
+    outputs.taken = UL_NEW_ARRAY(builder->scratch, bool, builder->graph->value_count);
     for (size_t i = 0; i < proto->n_output; i++) {
-        const char *name = proto->output[i]->name == NULL ? "" : proto->output[i]->name;
-        ul_value_id value = ul_scope_find(scope, name);
-        if (value == UL_ABSENT) {
+        struct ul_model_port port;
+        ul_describe_port(builder, proto->output[i], &port);
+        ul_value_id value = ul_scope_find(scope, port.name);
+        if (value == UL_ABSENT)
             ul_builder_problem(
-                builder, "", "output", name,
+                builder, "", "output", port.name,
                 "is an optional without an element; only dense tensors are supported");
-            continue;
-        }
-        if (value == UL_NONE)
+        else if (value == UL_NONE)
             return ul_diag_set(builder->diag, UL_INVALID,
                                "output %s is neither an input, nor a weight, nor the output of a "
                                "node",
-                               ul_quote(builder->scratch, name));
-        if (ul_sequence_is(value)) {
-            ul_builder_problem(builder, "", "output", name,
-                               "is a sequence; only dense tensors are supported");
-            continue;
-        }
-        const char *missing = why_missing(builder, value);
-        if (missing != NULL)
-            ul_builder_problem(builder, "", "output", name, missing);
-        if (builder->block == 0) {
-            if (!ul_names_add(&seen, name, 0))
-                return ul_diag_set(builder->diag, UL_INVALID, "two outputs are called %s",
-                                   ul_quote(builder->scratch, name));
-            value = own_output(builder, name, value, taken);
-        }
-        ul_block_add_output(builder->graph, builder->block, value);
+                               ul_quote(builder->scratch, port.name));
+        else if (ul_sequence_is(value))
+            UL_TRY(add_sequence(&outputs, &port, value));
+        else
+            UL_TRY(add_output(&outputs, &port, value));
     }
-    return builder->block == 0 ? add_overwritten(builder, &seen, taken) : UL_OK;
+    if (builder->block != 0)
+        return UL_OK;
+    if (builder->model->problem_count == 0) { /* else it stays what the file declares */
+        builder->model->outputs = outputs.ports;
+        builder->model->output_count = outputs.port_count;
+    }
+    return add_overwritten(builder, &outputs.seen, outputs.taken);
 }
 
 enum ul_status ul_build_called(struct ul_old_node *node, const Onnx__GraphProto *proto,

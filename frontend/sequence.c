@@ -2,8 +2,8 @@
 /* Sequences of tensors inside a graph: exporters write them for split, unbind and stack. Where
  * their lengths and positions are known when the model is compiled, which is nearly always, a
  * sequence is no more than a list of values, and its operators vanish here; so do optionals. One
- * that is an input of the model is a list of inputs (inputs.c). Sequences as outputs of a model,
- * and those that a Loop, Scan or If carries, are not supported.
+ * that is an input or an output of the model is a list of these (inputs.c, build.c). Those that a
+ * Loop, Scan or If carries are not supported.
  */
 #include "frontend/frontend_internal.h"
 

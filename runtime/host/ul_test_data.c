@@ -11,10 +11,11 @@
  * infinities equal to themselves. Next to zero, where terms cancel, right programs miss that: two
  * orders of summing differ by the size of the terms, not of the sum. So with --norm an output is
  * also right when its norm error ||got - want|| / ||want|| is at most a limit, by what the program
- * stores; NaN and infinities must be in the same places all the same. Integers and bool must be
- * equal, but where a model quantizes: a sum in another order may lie on the other side of a
- * rounding, which makes a whole step. With --step-limit a share of integers of 8 and 16 bits may be
- * that far away, or --steps times as far where layers carry it on.
+ * stores, where that is f32 with no element further away than ten times that of the largest; NaN
+ * and infinities must be in the same places all the same. Integers and bool must be equal, but
+ * where a model quantizes: a sum in another order may lie on the other side of a rounding, which
+ * makes a whole step. With --step-limit a share of integers of 8 and 16 bits may be that far away,
+ * or --steps times as far where layers carry it on.
  */
 #include "ul_internal.h"
 
@@ -26,6 +27,7 @@
 #include <sys/stat.h>
 
 #define FILE_LIMIT 100000
+#define F32_LIMIT 1e-3
 /* Sums in another order; and what some dozens of roundings in a row to 11 or 8 bits make. */
 static double norm_limit(const struct ul_session *s, uint32_t output)
 {
@@ -62,6 +64,7 @@ struct comparison {
     uint64_t first; /* of those */
     double max_abs;
     double max_rel;
+    double max_want;
     double difference_squares;
     double want_squares;
     bool is_float;
@@ -169,8 +172,10 @@ static int decode_input(struct ul_session *s, const char *path, const struct ul_
 static bool compare_float(const struct ul_run_options *options, double got, double want,
                           struct comparison *c)
 {
-    if (isfinite(want))
+    if (isfinite(want)) {
         c->want_squares += want * want;
+        c->max_want = fmax(c->max_want, fabs(want));
+    }
     if (got == want || (isnan(got) && isnan(want)))
         return true;
     if (!isfinite(got) || !isfinite(want)) {
@@ -212,13 +217,22 @@ static bool is_quantized(const struct ul_type_info *type)
     return (type->kind == 'i' || type->kind == 'u') && type->bytes <= 2;
 }
 
+/* Elements and the norm together: of many elements the norm forgives one that is far away. Limits
+   above F32_LIMIT are of fewer bits, where a rounding to integers may make whole steps. */
+static bool is_right_by_norm(const struct ul_session *s, uint32_t output,
+                             const struct comparison *c)
+{
+    double limit = norm_limit(s, output);
+    return norm_error(c) <= limit && (limit > F32_LIMIT || c->max_abs <= 10 * limit * c->max_want);
+}
+
 /* Of an output of which elements are outside. */
 static enum verdict judge(const struct ul_session *s, uint32_t output, const struct comparison *c)
 {
     const struct ul_run_options *options = s->options;
     const struct ul_type_info *type = ul_type_find(s->model->outputs[output].type);
     double share = (double)c->outside_count / (double)c->element_count;
-    if (c->is_float && options->norm && norm_error(c) <= norm_limit(s, output))
+    if (c->is_float && options->norm && is_right_by_norm(s, output, c))
         return RIGHT_BY_NORM;
     bool is_near = c->max_abs <= (double)options->steps && share <= options->step_limit;
     return is_quantized(type) && is_near ? RIGHT_BY_STEPS : WRONG;

@@ -78,6 +78,35 @@ if "$python" -c 'import onnxruntime' 2>/dev/null; then
     expect 6 'y: largest difference [34] steps of .*: MISMATCH' free off_data --steps 2
     expect 0 '^verdict: same' free off_data --steps 4
     ULLAGE_PYTHON='' expect 0 '^y.npy: largest difference' free
+    # random inputs are what names and uses say: a mask of ones, lengths and rows that there are
+    expect 0 '^  h: .*ok$' "$ullage" verify named.onnx --target c --cflags -O0
+    grep -q '^  y: .*ok$' out.txt || fail "verify: $(cat out.txt)"
+    ! grep -q 'is all zero' out.txt || fail "verify: a mask is no mask of ones: $(cat out.txt)"
+    # an output that is all zero is said to be, where other inputs change nothing in that
+    expect 0 '^verdict: same' "$ullage" verify dead.onnx --target c --cflags -O0
+    ! grep -q 'is all zero' out.txt || fail "verify: no other inputs are tried: $(cat out.txt)"
+    expect 0 'output y is all zero on every random input' "$ullage" verify never.onnx --target c --cflags -O0
+    # what the computation cannot tell apart is the same; recorded data are judged by norm and elements together
+    expect 0 'onnxruntime is as far from itself: outputs are right by a norm error of up to' \
+        "$ullage" verify cancels.onnx --cflags -O0
+    expect 0 'ok by norm; 1 of 160000' "$ullage" verify doubled.onnx near_data --target c --cflags -O0
+    expect 6 'norm error [0-9.]*e-05: MISMATCH in 1 of 160000' \
+        "$ullage" verify doubled.onnx far_data --target c --cflags -O0
+    expect 6 'MISMATCH' "$ullage" verify doubled.onnx near_data --target c --cflags -O0 --norm 0
+    expect 0 'fp16 overflows: .* on numbers from 0 to 255, and fp16 ends at 65504' \
+        "$ullage" verify picture.onnx --target c --cflags -O0 --precision fp16
+    # maps and sequences: ZipMap is left out, tensors of a sequence are inputs and outputs each
+    expect 0 'ZipMap is left out: named is compared' \
+        "$ullage" verify scores.onnx --shape x=4,4 --target c --cflags -O0
+    expect 0 '^  t\[1\]: .*ok$' "$ullage" verify lists.onnx --shape 's[0]=3' --shape 's[1]=2' --target c --cflags -O0
+    expect 3 'is a sequence, whose tensors have to be known' "$ullage" verify lists.onnx --target c
+    # sizes that follow from others are known to the reference too, and inputs with a default are its inputs
+    expect 0 '^verdict: same: .* against onnxruntime' "$ullage" verify "$here/../frontend/cases/dims_sum.onnx" \
+        --dim batch=1 --dim seq=2 --dim past=3 --target c --cflags -O0
+    expect 0 '^verdict: same: .* against onnxruntime' "$ullage" verify "$here/../frontend/cases/joined.onnx" \
+        --dim batch=1 --dim seq=2 --dim past=3 --dim mask_batch=1 --target c --cflags -O0
+    expect 0 '^verdict: same: .* against onnxruntime' "$ullage" verify "$here/../frontend/cases/defaults.onnx" \
+        --keep-defaults --target c --cflags -O0
     # of a model whose weights lie beside it --output cuts the graph alone
     expect 0 '^  b: .*ok' "$ullage" verify beside/steps.onnx --output b --target c --cflags -O0
     unset ULLAGE_PYTHON
