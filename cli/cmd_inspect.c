@@ -122,7 +122,7 @@ static const struct ul_model_problem *find_problem(const struct ul_onnx_model *m
                                                    const struct ul_model_operator *row)
 {
     for (uint32_t i = 0; i < model->problem_count; i++) {
-        if (strcmp(model->problems[i].op, row->name) == 0 &&
+        if (!model->problems[i].is_unsized && strcmp(model->problems[i].op, row->name) == 0 &&
             strcmp(model->problems[i].domain, row->domain) == 0)
             return &model->problems[i];
     }
@@ -165,19 +165,39 @@ static void put_operators(struct ul_text *text, const struct ul_onnx_model *mode
     }
 }
 
-static void put_problems(struct ul_text *text, const struct inspection *inspection)
+/* Those that are none once dimensions have sizes, or the others. */
+static uint32_t count_problems(const struct ul_onnx_model *model, bool are_unsized)
 {
-    const struct ul_onnx_model *model = inspection->model;
-    if (model->problem_count == 0 && inspection->refusal == NULL)
-        return;
-    ul_text_put(text, "not supported:\n");
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < model->problem_count; i++)
+        count += model->problems[i].is_unsized == are_unsized;
+    return count;
+}
+
+static void put_problems_of(struct ul_text *text, const struct ul_onnx_model *model,
+                            bool are_unsized)
+{
     for (uint32_t i = 0; i < model->problem_count; i++) {
         const struct ul_model_problem *problem = &model->problems[i];
+        if (problem->is_unsized != are_unsized)
+            continue;
         ul_text_put(text, "  ");
         put_quoted_inside(text, problem->op);
         ul_text_printf(text, " (%u, first at %s): %s\n", (unsigned)problem->node_count,
                        problem->node, problem->reason);
     }
+}
+
+static void put_problems(struct ul_text *text, const struct inspection *inspection)
+{
+    const struct ul_onnx_model *model = inspection->model;
+    if (count_problems(model, true) > 0)
+        ul_text_put(text, "not known yet, while dimensions have no size:\n");
+    put_problems_of(text, model, true);
+    if (count_problems(model, false) == 0 && inspection->refusal == NULL)
+        return;
+    ul_text_put(text, "not supported:\n");
+    put_problems_of(text, model, false);
     if (inspection->refusal != NULL)
         ul_text_printf(text, "  %s\n", inspection->refusal);
 }
@@ -324,22 +344,25 @@ static void json_problem(struct ul_text *text, const char *op, const char *domai
     ul_text_put(text, "}");
 }
 
-static void json_problems(struct ul_text *text, const struct inspection *inspection)
+static void json_problems(struct ul_text *text, const struct inspection *inspection,
+                          bool are_unsized)
 {
     const struct ul_onnx_model *model = inspection->model;
-    ul_text_put(text, ",\n  \"not_supported\": [");
+    uint32_t count = 0;
+    ul_text_printf(text, ",\n  \"%s\": [", are_unsized ? "not_known" : "not_supported");
     for (uint32_t i = 0; i < model->problem_count; i++) {
         const struct ul_model_problem *problem = &model->problems[i];
-        ul_text_put(text, i == 0 ? "\n    " : ",\n    ");
+        if (problem->is_unsized != are_unsized)
+            continue;
+        ul_text_put(text, count++ == 0 ? "\n    " : ",\n    ");
         json_problem(text, problem->op, problem->domain, problem->node_count, problem->node,
                      problem->reason);
     }
-    if (inspection->refusal != NULL) {
-        ul_text_put(text, model->problem_count == 0 ? "\n    " : ",\n    ");
+    if (inspection->refusal != NULL && !are_unsized) {
+        ul_text_put(text, count++ == 0 ? "\n    " : ",\n    ");
         json_problem(text, "", "", 1, "", inspection->refusal);
     }
-    bool none = model->problem_count == 0 && inspection->refusal == NULL;
-    ul_text_put(text, none ? "]" : "\n  ]");
+    ul_text_put(text, count == 0 ? "]" : "\n  ]");
 }
 
 static void put_json(struct ul_text *text, const struct inspection *inspection)
@@ -366,7 +389,8 @@ static void put_json(struct ul_text *text, const struct inspection *inspection)
     json_added(text, inspection);
     json_dimensions(text, model);
     json_operators(text, model);
-    json_problems(text, inspection);
+    json_problems(text, inspection, false);
+    json_problems(text, inspection, true);
     ul_text_printf(text, ",\n  \"has_open_dims\": %s\n}\n",
                    model->has_open_dims ? "true" : "false");
 }
@@ -425,7 +449,7 @@ static enum ul_status inspect(struct ul_cli_job *job)
         ul_cli_put_notice(job);
     }
     compile->diag = (struct ul_diag){0};
-    if (compile->model.problem_count > 0 || inspection.refusal != NULL)
+    if (count_problems(&compile->model, false) > 0 || inspection.refusal != NULL)
         return ul_diag_set(&compile->diag, UL_UNSUPPORTED, "%s: cannot be compiled as it is",
                            job->files.items[0]);
     return UL_OK;

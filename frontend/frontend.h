@@ -96,6 +96,7 @@ struct ul_model_problem {
     const char *node;   /* the first node concerned, quoted for messages */
     const char *reason; /* and the remedy where there is one */
     uint32_t node_count;
+    bool is_unsized; /* none where all dimensions have a size, as far as is known */
 };
 
 struct ul_model_file {

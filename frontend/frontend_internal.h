@@ -154,6 +154,7 @@ struct ul_builder {
     struct ul_withheld *withheld;
     ul_node_id next_to_infer; /* see ul_upgrade_type */
     bool has_named_cut;       /* a problem has said where --output may cut */
+    bool has_open_inputs;     /* some have no size */
     uint32_t unsized_count;   /* problems that are none where inputs have their sizes */
 };
 

@@ -36,6 +36,33 @@ void ul_old_invalid(struct ul_old_node *node, const char *reason)
             ul_inputs_text(builder->graph, node->inputs, node->input_count, builder->scratch));
 }
 
+/* Why the shape of a value is not known though those of the inputs are: what the first node on the
+ * way to it says, whose own inputs are known. */
+static const char *why_unknown(struct ul_old_node *node, ul_value_id value)
+{
+    struct ul_graph *graph = node->builder->graph;
+    struct ul_arena *scratch = node->builder->scratch;
+    struct ul_diag diag = {.status = UL_OK};
+    ul_node_id id = UL_NONE;
+    while (value != UL_NONE && graph->values[value].kind == UL_VALUE_NODE) {
+        id = graph->values[value].producer;
+        value = UL_NONE;
+        for (uint32_t i = 0; i < graph->nodes[id].input_count && value == UL_NONE; i++) {
+            ul_value_id input = graph->nodes[id].inputs[i];
+            if (input != UL_NONE && !ul_type_known(&graph->values[input].type))
+                value = input;
+        }
+    }
+    if (id == UL_NONE)
+        return "what makes it is not supported, or stands in another graph";
+    if (graph->nodes[id].block_count > 0)
+        return ul_arena_printf(scratch, "%s makes it, and what is in that is not known yet",
+                               ul_node_describe(graph, id, scratch));
+    if (ul_node_infer(graph, id, scratch, &diag) != UL_OK)
+        return ul_arena_copy_string(scratch, diag.text);
+    return ul_arena_printf(scratch, "%s makes it", ul_node_describe(graph, id, scratch));
+}
+
 bool ul_old_shape(struct ul_old_node *node, uint32_t index, uint32_t ranks, struct ul_type *type)
 {
     struct ul_builder *builder = node->builder;
@@ -43,11 +70,16 @@ bool ul_old_shape(struct ul_old_node *node, uint32_t index, uint32_t ranks, stru
     *type = ul_old_type(node, ul_old_input(node, index));
     if (!ul_type_known(type)) {
         uint32_t count = builder->model->problem_count;
+        const char *why = builder->has_open_inputs
+                              ? "give the dimensions sizes with --dim or --shape"
+                              : why_unknown(node, ul_old_input(node, index));
         ul_old_problem(node, ul_arena_printf(scratch,
-                                             "needs the shape of input %u, which is not known; "
-                                             "give the dimensions sizes with --dim or --shape",
-                                             (unsigned)index));
-        builder->unsized_count += builder->model->problem_count - count;
+                                             "needs the shape of input %u, which is not known; %s",
+                                             (unsigned)index, why));
+        if (builder->has_open_inputs && builder->model->problem_count > count) {
+            builder->model->problems[count].is_unsized = true;
+            builder->unsized_count++;
+        }
         return false;
     }
     if (type->rank < 32 && (ranks >> type->rank & 1u) != 0)

@@ -189,7 +189,7 @@ static void withhold_labels(struct ul_old_node *node)
 {
     ul_old_withhold(node, 0,
                     "is a label that is a string (classlabels_strings), and there are no tensors "
-                    "of strings; take the probabilities alone, with --output and their name");
+                    "of strings; take the probabilities alone, by --output NAME");
 }
 
 static bool is_range(const struct ul_ml_labels *labels)

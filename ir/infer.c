@@ -74,23 +74,108 @@ enum ul_status ul_infer_unsupported(const struct ul_infer *infer, const char *fo
     return status;
 }
 
+/* Where a value comes from: inputs of the model, and the first loop on the way. */
+struct origin {
+    const struct ul_graph *graph;
+    bool *seen; /* per value */
+    uint32_t input_count;
+    ul_value_id inputs[4];
+    bool has_more; /* inputs */
+    ul_node_id loop;
+};
+
+static void add_origin(struct origin *origin, ul_value_id value)
+{
+    if (origin->input_count == sizeof origin->inputs / sizeof *origin->inputs)
+        origin->has_more = true;
+    else
+        origin->inputs[origin->input_count++] = value;
+}
+
+/* Walks back from `value`; `pending` has room for all values. What a loop makes is followed no
+ * further: it says itself where it comes from. */
+static void trace(struct origin *origin, ul_value_id value, ul_value_id *pending)
+{
+    const struct ul_graph *graph = origin->graph;
+    uint32_t count = 0;
+    pending[count++] = value;
+    origin->seen[value] = true;
+    while (count > 0) {
+        ul_value_id at = pending[--count];
+        const struct ul_value *info = &graph->values[at];
+        ul_node_id producer = info->kind == UL_VALUE_NODE ? info->producer : UL_NONE;
+        if (info->kind == UL_VALUE_INPUT)
+            add_origin(origin, at);
+        if (info->kind == UL_VALUE_ARGUMENT && origin->loop == UL_NONE)
+            origin->loop = info->producer;
+        if (producer == UL_NONE)
+            continue;
+        if (graph->nodes[producer].block_count == 1) { /* a branch has two */
+            origin->loop = origin->loop == UL_NONE ? producer : origin->loop;
+            continue;
+        }
+        for (uint32_t i = 0; i < graph->nodes[producer].input_count; i++) {
+            ul_value_id input = graph->nodes[producer].inputs[i];
+            if (input == UL_NONE || origin->seen[input])
+                continue;
+            origin->seen[input] = true;
+            pending[count++] = input;
+        }
+    }
+}
+
+/* What a user may well fix: few numbers, as shapes, axes and counts are, not the data itself. */
+static bool is_setting(const struct ul_type *type)
+{
+    enum { MOST = 64 };
+    return type->rank <= 1 && (!ul_type_known(type) || ul_type_elements(type) <= MOST);
+}
+
+static void put_origin(struct ul_text *text, const struct origin *origin)
+{
+    const struct ul_graph *graph = origin->graph;
+    bool are_settings = origin->input_count > 0 && !origin->has_more && origin->loop == UL_NONE;
+    for (uint32_t i = 0; i < origin->input_count; i++)
+        are_settings = are_settings && is_setting(&graph->values[origin->inputs[i]].type);
+    if (origin->loop != UL_NONE) {
+        ul_text_printf(text, "it is what %s computes, of which no option says how much that is",
+                       ul_node_describe(graph, origin->loop, text->arena));
+        return;
+    }
+    if (!are_settings) {
+        ul_text_put(text, "it depends on data");
+        if (origin->input_count > 0)
+            ul_text_printf(text, ", those of the model's input %s",
+                           ul_quote(text->arena, graph->values[origin->inputs[0]].name));
+        return;
+    }
+    ul_text_printf(text, "fix the model's input%s that it comes from with",
+                   ul_plural(origin->input_count));
+    for (uint32_t i = 0; i < origin->input_count; i++)
+        ul_text_printf(text, " --const %s=FILE",
+                       ul_word_quote(text->arena, graph->values[origin->inputs[i]].name));
+}
+
 const char *ul_node_remedy(const struct ul_graph *graph, ul_node_id node, uint32_t input,
                            struct ul_arena *arena)
 {
     const struct ul_node *info = &graph->nodes[node];
     bool is_made = graph->values[info->inputs[input]].kind == UL_VALUE_NODE && info->parent == 0;
     bool is_first = true;
+    struct origin origin = {.graph = graph, .loop = UL_NONE};
     struct ul_text text;
     ul_text_init(&text, arena);
-    ul_text_put(&text, "fix the model's input that it comes from with --const NAME=FILE");
+    origin.seen = UL_NEW_ARRAY(arena, bool, graph->value_count);
+    trace(&origin, info->inputs[input], UL_NEW_ARRAY(arena, ul_value_id, graph->value_count));
+    put_origin(&text, &origin);
     for (uint32_t i = 0; i < info->input_count && is_made; i++) {
         ul_value_id value = info->inputs[i];
         if (value == UL_NONE || graph->values[value].kind != UL_VALUE_NODE ||
             ul_graph_get_constant(graph, value) != NULL)
             continue;
         ul_text_printf(&text, "%s --output %s",
-                       is_first ? ", or end the model before the node with" : "",
-                       ul_quote(arena, graph->values[value].name));
+                       is_first ? "; or end the model before the node with" : "",
+                       ul_word_quote(arena, graph->values[value].name));
         is_first = false;
     }
     return text.data;
@@ -255,10 +340,11 @@ static enum ul_status check_inputs(const struct ul_infer *infer)
             continue;
         if (!ul_type_known(&value->type))
             return ul_infer_unsupported(
-                infer,
-                "input %u (%s) has the unknown size %s; fix the model's input that it comes from "
-                "with --dim NAME=N, --shape INPUT=DIMS or --const NAME=FILE",
-                (unsigned)i, ul_quote(infer->scratch, value->name), type_text(infer, &value->type));
+                infer, "input %u (%s) has the unknown size %s; %s", (unsigned)i,
+                ul_quote(infer->scratch, value->name), type_text(infer, &value->type),
+                value->kind == UL_VALUE_INPUT
+                    ? "give it with --dim NAME=N or --shape INPUT=DIMS"
+                    : ul_node_remedy(infer->graph, infer->node_id, i, infer->scratch));
         if (!ul_dtype_is_computed(value->type.dtype))
             return ul_infer_unsupported(
                 infer, "input %u (%s) is of type %s, which nothing here computes with", (unsigned)i,

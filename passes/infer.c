@@ -228,7 +228,8 @@ static enum ul_status same_branch_types(struct infer *infer, ul_node_id id)
             ul_type_print(&text, type);
             ul_text_put(&text, " or ");
             ul_type_print(&text, other);
-            ul_text_put(&text, ", depending on data; fix the condition with --const NAME=FILE");
+            ul_text_printf(&text, ", by its condition; %s",
+                           ul_node_remedy(graph, id, 0, infer->pass->scratch));
             return fail(infer, id, UL_UNSUPPORTED, text.data);
         }
         graph->values[node->outputs[i]].type = *type;
