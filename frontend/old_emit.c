@@ -44,9 +44,11 @@ static const char *why_unknown(struct ul_old_node *node, ul_value_id value)
     struct ul_arena *scratch = node->builder->scratch;
     struct ul_diag diag = {.status = UL_OK};
     ul_node_id id = UL_NONE;
-    while (value != UL_NONE && graph->values[value].kind == UL_VALUE_NODE) {
+    while (value < graph->value_count && graph->values[value].kind == UL_VALUE_NODE) {
         id = graph->values[value].producer;
         value = UL_NONE;
+        if (id == UL_NONE) /* in place of what is not supported */
+            break;
         for (uint32_t i = 0; i < graph->nodes[id].input_count && value == UL_NONE; i++) {
             ul_value_id input = graph->nodes[id].inputs[i];
             if (input != UL_NONE && !ul_type_known(&graph->values[input].type))

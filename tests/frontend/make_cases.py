@@ -399,6 +399,18 @@ def joined():
                                       weights)))
 
 
+def open_behind():
+    """What needs a shape behind what is not supported, by itself and with a node between."""
+    nodes = [helper.make_node("Nowhere", ["x"], ["n"], name="nowhere", domain="ai.onnx.ml"),
+             helper.make_node("Relu", ["n"], ["r"], name="relu"),
+             helper.make_node("LinearClassifier", ["n"], ["a", "b"], name="first", domain="ai.onnx.ml",
+                              classlabels_ints=[0, 1], coefficients=[1.0, 2.0], intercepts=[0.0, 0.0]),
+             helper.make_node("LinearClassifier", ["r"], ["c", "d"], name="second", domain="ai.onnx.ml",
+                              classlabels_ints=[0, 1], coefficients=[1.0, 2.0], intercepts=[0.0, 0.0])]
+    made = model(graph(nodes, [X], [tensor_type("b", None), tensor_type("d", None)]), domains=["ai.onnx.ml"])
+    write("open_behind", made)
+
+
 def defaults():
     """An input that may be left out, and a weight that is none."""
     nodes = [helper.make_node("Mul", ["x", "scale"], ["scaled"], name="mul"),
@@ -438,6 +450,7 @@ def expressions():
     write("dims_by_zero", spelled("8//n"), ["--dim", "batch=1", "--dim", "n=0"])
     write("dims_too_large", spelled("n**9"), ["--dim", "batch=1", "--dim", "n=1000"])
     joined()
+    open_behind()
     defaults()
     # names that only look like expressions: they are asked for as they stand, and so given
     write("dims_names", spelled("batch-size", "seq len", "a(b)", "-1", "(", "x**", "log(n)", "(" * 90 + "n" + ")" * 90))
