@@ -69,29 +69,32 @@ static enum ul_status find_segments(struct source *source)
     return UL_OK;
 }
 
-/* Elements of 2 or 4 bits, the first in the low bits of a byte, become one byte each; signed
- * integers are extended. */
+/* Elements of 2, 4 or 6 bits, one behind the other from the low bits of the first byte on, become
+ * one byte each; signed integers are extended. */
 static void unpack(unsigned char *out, const unsigned char *packed, uint64_t count,
                    const struct ul_dtype_info *info)
 {
-    unsigned bits = info->bits, per = 8 / bits, mask = (1u << bits) - 1;
+    unsigned bits = info->bits, mask = (1u << bits) - 1;
     unsigned sign = info->is_integer && info->is_signed ? (mask >> 1) + 1 : 0;
     for (uint64_t i = 0; i < count; i++) {
-        unsigned code = (unsigned)packed[i / per] >> (i % per * bits) & mask;
+        const unsigned char *place = packed + i / 8 * bits + i % 8 * bits / 8;
+        unsigned shift = (unsigned)(i % 8) * bits % 8;
+        unsigned above = shift + bits > 8 ? (unsigned)place[1] << 8 : 0;
+        unsigned code = (place[0] | above) >> shift & mask;
         out[i] = (unsigned char)((code ^ sign) - sign);
     }
 }
 
-/* Bytes in the dense form of ONNX's raw_data become a tensor's. */
-static const struct ul_tensor *tensor_of_raw(const struct source *source,
-                                             const unsigned char *bytes)
+/* Bytes become a tensor's; `packed`: elements below 8 bits lie in them as in ONNX's raw_data. */
+static const struct ul_tensor *tensor_of_bytes(const struct source *source,
+                                               const unsigned char *bytes, bool packed)
 {
     struct ul_arena *arena = source->builder->graph->arena;
     struct ul_tensor *tensor = UL_NEW(arena, struct ul_tensor);
     tensor->type = source->type;
     tensor->data = bytes;
     uint64_t count = source->element_count;
-    if (is_packed(source->type.dtype)) {
+    if (packed) {
         unsigned char *unpacked = ul_arena_alloc(arena, count);
         unpack(unpacked, bytes, count, ul_dtype_get(source->type.dtype));
         tensor->data = unpacked;
@@ -108,6 +111,12 @@ static const struct ul_tensor *tensor_of_raw(const struct source *source,
         tensor->data = truth;
     }
     return tensor;
+}
+
+static const struct ul_tensor *tensor_of_raw(const struct source *source,
+                                             const unsigned char *bytes)
+{
+    return tensor_of_bytes(source, bytes, is_packed(source->type.dtype));
 }
 
 /* The TensorProto field that holds a type's elements when they are not raw, and how many of the
@@ -131,11 +140,17 @@ static uint32_t typed_field(enum ul_dtype dtype)
     }
 }
 
+/* Elements of 6 bits have a number each, those of 2 and 4 share one as they share a byte. */
+static bool shares_numbers(enum ul_dtype dtype)
+{
+    return is_packed(dtype) && 8 % ul_dtype_get(dtype)->bits == 0;
+}
+
 static uint64_t typed_count(const struct source *source)
 {
     if (source->type.dtype == UL_C64 || source->type.dtype == UL_C128)
         return source->element_count * 2;
-    if (is_packed(source->type.dtype))
+    if (shares_numbers(source->type.dtype))
         return ul_type_packed_bytes(&source->type);
     return source->element_count;
 }
@@ -175,6 +190,8 @@ static bool put_number(unsigned char *place, enum ul_dtype dtype, uint32_t size,
     uint64_t above = size < 8 ? value >> (8 * size - 1) : 0, all = UINT64_MAX >> (8 * size - 1);
     int64_t low, high;
     if (dtype != UL_BOOL && above > 1 && above != all)
+        return false;
+    if (is_packed(dtype) && !shares_numbers(dtype) && value >> ul_dtype_get(dtype)->bits != 0)
         return false;
     if (!is_packed(dtype) && ul_dtype_range(dtype, &low, &high) &&
         ((int64_t)value < low || (int64_t)value > high))
@@ -247,7 +264,8 @@ static enum ul_status decode_typed(const struct source *source, const struct ul_
         *out = tensor_of_raw(source, wire->data + only->offset);
         return UL_OK;
     }
-    uint64_t bytes = ul_type_packed_bytes(&source->type);
+    bool shares = shares_numbers(source->type.dtype);
+    uint64_t bytes = shares ? wanted : ul_type_bytes(&source->type);
     unsigned char *data = ul_arena_alloc(source->builder->graph->arena, bytes);
     unsigned char *place = data;
     uint32_t size = bytes == 0 || wanted == 0 ? 0 : (uint32_t)(bytes / wanted);
@@ -255,7 +273,7 @@ static enum ul_status decode_typed(const struct source *source, const struct ul_
         if (source->segments[i].field == field)
             UL_TRY(decode_segment(source, &source->segments[i], size, &place));
     }
-    *out = tensor_of_raw(source, data);
+    *out = tensor_of_bytes(source, data, shares);
     return UL_OK;
 }
 

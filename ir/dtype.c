@@ -31,6 +31,8 @@ static const struct ul_dtype_info infos[UL_DTYPE_COUNT] = {
     [UL_F8E8M0] = {"f8e8m0", 1, 8, true, false, false},
     [UL_U2] = {"u2", 1, 2, false, false, true},
     [UL_I2] = {"i2", 1, 2, false, true, true},
+    [UL_F6E2M3] = {"f6e2m3", 1, 6, true, true, false},
+    [UL_F6E3M2] = {"f6e3m2", 1, 6, true, true, false},
 };
 
 const struct ul_dtype_info *ul_dtype_get(enum ul_dtype dtype)
@@ -103,8 +105,9 @@ uint64_t ul_type_packed_bytes(const struct ul_type *type)
     uint32_t bits = ul_dtype_get(type->dtype)->bits;
     if (bits == 0 || bits >= 8)
         return ul_type_bytes(type);
-    uint64_t count = ul_type_elements(type), per = 8 / bits;
-    return count / per + (count % per != 0);
+    /* Eight elements of any width fill whole bytes. */
+    uint64_t count = ul_type_elements(type);
+    return count / 8 * bits + (count % 8 * bits + 7) / 8;
 }
 
 bool ul_type_equal(const struct ul_type *a, const struct ul_type *b)

@@ -75,6 +75,8 @@ enum ul_dtype ul_compute_dtype(enum ul_dtype dtype)
     case UL_F8E5M2:
     case UL_F8E5M2FNUZ:
     case UL_F4E2M1:
+    case UL_F6E2M3:
+    case UL_F6E3M2:
     case UL_F8E8M0:
         return UL_F32;
     case UL_F32:

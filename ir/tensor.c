@@ -5,7 +5,7 @@
  *
  * Source of the formats: IEEE 754-2019 (binary16), OCP 8-bit Floating Point Specification 1.0
  * (E4M3, E5M2), "8-bit Numerical Formats for Deep Neural Networks" (Noune et al., 2022: FNUZ),
- * OCP Microscaling Formats 1.0 (E2M1, E8M0).
+ * OCP Microscaling Formats 1.0 (E2M1, E2M3, E3M2, E8M0).
  */
 #include "ir/tensor.h"
 
@@ -37,6 +37,8 @@ static const struct small_float *small_float_get(enum ul_dtype dtype)
         [UL_F8E5M2] = {5, 2, 15, 0x7B, 0x7E, OVERFLOW_INFINITY, false},
         [UL_F8E5M2FNUZ] = {5, 2, 16, 0x7F, 0x80, OVERFLOW_NAN, true},
         [UL_F4E2M1] = {2, 1, 1, 0x7, 0x0, OVERFLOW_SATURATE, false},
+        [UL_F6E2M3] = {2, 3, 1, 0x1F, 0x0, OVERFLOW_SATURATE, false},
+        [UL_F6E3M2] = {3, 2, 3, 0x1F, 0x0, OVERFLOW_SATURATE, false},
     };
     const struct small_float *format = &formats[dtype];
     return format->exponent_bits == 0 ? NULL : format;
@@ -307,13 +309,17 @@ void ul_tensor_read(const struct ul_tensor *tensor, uint64_t begin, uint64_t cou
 
 void ul_tensor_pack(const struct ul_tensor *tensor, unsigned char *out)
 {
-    unsigned bits = ul_dtype_get(tensor->type.dtype)->bits, per = 8 / bits;
+    unsigned bits = ul_dtype_get(tensor->type.dtype)->bits;
     uint64_t count = ul_type_elements(&tensor->type);
     UL_ASSERT(bits < 8);
     memset(out, 0, (size_t)ul_type_packed_bytes(&tensor->type));
     for (uint64_t i = 0; i < count; i++) {
         unsigned code = *tensor_place(tensor, i) & ((1u << bits) - 1);
-        out[i / per] = (unsigned char)(out[i / per] | code << i % per * bits);
+        unsigned char *place = out + i / 8 * bits + i % 8 * bits / 8;
+        code <<= i * bits % 8;
+        place[0] = (unsigned char)(place[0] | code);
+        if (code > 255)
+            place[1] = (unsigned char)(place[1] | code >> 8);
     }
 }
 

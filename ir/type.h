@@ -8,7 +8,7 @@
 
 #include "base/base.h"
 
-/* Numbered as ONNX's TensorProto.DataType. Types of 2 and 4 bits take one byte an element here,
+/* Numbered as ONNX's TensorProto.DataType. Types of 2, 4 and 6 bits take one byte an element here,
  * sign-extended where signed. */
 enum ul_dtype {
     UL_DTYPE_NONE = 0,
@@ -38,7 +38,9 @@ enum ul_dtype {
     UL_F8E8M0 = 24, /* a power of two: a scale, without a sign and without 0 */
     UL_U2 = 25,
     UL_I2 = 26,
-    UL_DTYPE_COUNT = 27
+    UL_F6E2M3 = 27,
+    UL_F6E3M2 = 28,
+    UL_DTYPE_COUNT = 29
 };
 
 #define UL_RANK_UNKNOWN UINT32_MAX

@@ -46,7 +46,7 @@ static bool find_kind(struct ul_nbits_source *source)
     source->is_e2m1 = dtype == UL_F4E2M1;
     source->packed = info->is_float && info->bits == 8 ? dtype : UL_U8;
     source->shift = info->is_integer && info->is_signed ? (int64_t)1 << (info->bits - 1) : 0;
-    return info->bits <= 8;
+    return info->bits == 8 || (info->bits < 8 && 8 % info->bits == 0);
 }
 
 uint32_t ul_nbits_source_entry(const struct ul_nbits_source *source, const struct ul_tensor *tensor,

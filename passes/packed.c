@@ -13,9 +13,9 @@
  *
  * where an operand of a contraction is read packed itself (struct ul_operand).
  *
- * Left undone: floats of 4 bits that lead to a contraction in the same kernel; what is read by an
- * operator that is no map; constants with views, and those at the edges of blocks: these have a
- * byte each, as the row of weights by type says. */
+ * Left undone: elements of 6 bits; floats of 4 bits that lead to a contraction in the same kernel;
+ * what is read by an operator that is no map; constants with views, and those at the edges of
+ * blocks: these have a byte each, as the row of weights by type says. */
 #include "ir/op.h"
 #include "ir/view.h"
 #include "passes/passes_internal.h"
@@ -123,8 +123,8 @@ static bool can_pack(const struct packed *packed, ul_value_id value)
 {
     const struct ul_graph *graph = packed->graph;
     const struct ul_tensor *tensor = ul_graph_get_constant(graph, value);
-    if (tensor == NULL || ul_dtype_get(tensor->type.dtype)->bits >= 8 ||
-        ul_edit_weight_bytes(graph, value) == 0)
+    uint32_t bits = tensor == NULL ? 8 : ul_dtype_get(tensor->type.dtype)->bits;
+    if (bits >= 8 || 8 % bits != 0 || ul_edit_weight_bytes(graph, value) == 0)
         return false;
     return !is_edge(graph, value) && !has_views(graph, value) && is_read_by_maps(packed, value);
 }

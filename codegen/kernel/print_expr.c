@@ -21,6 +21,8 @@ const char *ul_storage_type(enum ul_dtype dtype)
     case UL_U4:
     case UL_U2:
     case UL_F4E2M1:
+    case UL_F6E2M3:
+    case UL_F6E3M2:
     case UL_BOOL:
     case UL_F8E4M3FN:
     case UL_F8E4M3FNUZ:
@@ -156,6 +158,10 @@ static const char *ul_decoder_name(enum ul_dtype dtype)
         return "ul_f8e5m2fnuz_to_f32";
     case UL_F4E2M1:
         return "ul_f4e2m1_to_f32";
+    case UL_F6E2M3:
+        return "ul_f6e2m3_to_f32";
+    case UL_F6E3M2:
+        return "ul_f6e3m2_to_f32";
     case UL_F8E8M0:
         return "ul_f8e8m0_to_f32";
     default:

@@ -77,10 +77,10 @@ static ul_kx load_scaling(struct ul_lower *lower, const struct scaling *scaling,
     return ul_lower_load(lower, value, at);
 }
 
-/* Floats of 4 and 8 bits, which have no zero-point. */
+/* Floats of 4, 6 and 8 bits, which have no zero-point. */
 static bool is_small_float(enum ul_dtype dtype)
 {
-    return ((UL_SET_FLOAT8 | UL_CHECK_BIT(UL_F4E2M1)) >> dtype & 1u) != 0;
+    return ((UL_SET_FLOAT8 | UL_SET_FEW_BIT_FLOATS) >> dtype & 1u) != 0;
 }
 
 static bool is_quantized(enum ul_dtype dtype)
@@ -146,7 +146,7 @@ enum ul_status ul_infer_quantize(struct ul_infer *infer)
         return ul_infer_invalid(infer, "output_dtype differs from the type of the zero-point");
     if (!is_quantized(dtype))
         return ul_infer_unsupported(
-            infer, "results are integers of 2 to 16 bits and floats of 4 and 8 bits, not %s",
+            infer, "results are integers of 2 to 16 bits and floats of 4 to 8 bits, not %s",
             ul_dtype_get(dtype)->name);
     UL_TRY(check_scaling(infer));
     struct ul_type type = *x;
@@ -210,7 +210,7 @@ enum ul_status ul_infer_dequantize(struct ul_infer *infer)
     if (!is_quantized(x->dtype) && x->dtype != UL_I32)
         return ul_infer_unsupported(
             infer,
-            "DequantizeLinear takes integers of 2 to 32 bits and floats of 4 and 8 bits, not %s",
+            "DequantizeLinear takes integers of 2 to 32 bits and floats of 4 to 8 bits, not %s",
             ul_dtype_get(x->dtype)->name);
     if (!is_scale(scale->dtype))
         return ul_infer_unsupported(infer, "scales are f32, f16, bf16 or f8e8m0, not %s",

@@ -16,9 +16,11 @@
 #define UL_SET_FLOAT8                                                                              \
     (UL_CHECK_BIT(UL_F8E4M3FN) | UL_CHECK_BIT(UL_F8E4M3FNUZ) | UL_CHECK_BIT(UL_F8E5M2) |           \
      UL_CHECK_BIT(UL_F8E5M2FNUZ))
+#define UL_SET_FEW_BIT_FLOATS                                                                      \
+    (UL_CHECK_BIT(UL_F4E2M1) | UL_CHECK_BIT(UL_F6E2M3) | UL_CHECK_BIT(UL_F6E3M2))
 #define UL_SET_FEW_BITS                                                                            \
-    (UL_CHECK_BIT(UL_U4) | UL_CHECK_BIT(UL_I4) | UL_CHECK_BIT(UL_F4E2M1) | UL_CHECK_BIT(UL_U2) |   \
-     UL_CHECK_BIT(UL_I2))
+    (UL_CHECK_BIT(UL_U4) | UL_CHECK_BIT(UL_I4) | UL_CHECK_BIT(UL_U2) | UL_CHECK_BIT(UL_I2) |       \
+     UL_SET_FEW_BIT_FLOATS)
 #define UL_SET_SCALE UL_CHECK_BIT(UL_F8E8M0)
 #define UL_SET_ANY (UL_SET_NUMBER | UL_SET_BOOL | UL_SET_FLOAT8 | UL_SET_FEW_BITS | UL_SET_SCALE)
 

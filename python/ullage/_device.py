@@ -40,6 +40,8 @@ _TYPES = {
     24: (14, 8),
     25: (1, 8),
     26: (0, 8),
+    27: (1, 8),
+    28: (1, 8),
 }
 _AS_BITS = (9, 16, 17, 18, 19, 20, 24)  # unsigned integers of as many bits do too
 

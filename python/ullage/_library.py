@@ -110,6 +110,8 @@ _TYPES = {
     23: "uint8",
     25: "uint8",
     26: "int8",
+    27: "uint8",
+    28: "uint8",
 }
 _SMALL_FLOATS = {
     16: ("bfloat16", "uint16"),
@@ -121,7 +123,15 @@ _SMALL_FLOATS = {
 }
 BF16 = 16
 _SQUARES = 1  # of enum ul_rt_parameter_fact
-_RANGES = {21: (0, 15), 22: (-8, 7), 23: (0, 15), 25: (0, 3), 26: (-2, 1)}  # of a byte each
+_RANGES = {  # of a byte each
+    21: (0, 15),
+    22: (-8, 7),
+    23: (0, 15),
+    25: (0, 3),
+    26: (-2, 1),
+    27: (0, 63),
+    28: (0, 63),
+}
 
 
 def _dtypes(number: int) -> tuple:

@@ -251,9 +251,12 @@ static int check_shape(const struct ul_session *s, const char *file, const struc
 /* Elements below 8 bits lie side by side, the first in the low bits; in place, from the end. */
 static void unpack(unsigned char *data, uint64_t count, uint32_t bits)
 {
-    uint32_t per = 8 / bits;
-    for (uint64_t i = count; i-- > 0;)
-        data[i] = (unsigned char)(data[i / per] >> i % per * bits & ((1u << bits) - 1));
+    for (uint64_t i = count; i-- > 0;) {
+        const unsigned char *from = data + i / 8 * bits + i % 8 * bits / 8;
+        uint32_t shift = (uint32_t)(i % 8) * bits % 8;
+        uint32_t above = shift + bits > 8 ? (uint32_t)from[1] << 8 : 0;
+        data[i] = (unsigned char)((from[0] | above) >> shift & ((1u << bits) - 1));
+    }
 }
 
 int ul_pb_decode(const struct ul_session *s, const char *file, const struct ul_pb *pb,
@@ -261,8 +264,10 @@ int ul_pb_decode(const struct ul_session *s, const char *file, const struct ul_p
 {
     const struct ul_type_info *info = ul_type_find(tensor->type);
     uint64_t count = ul_element_count(tensor->rank, tensor->dims);
-    uint32_t per = info->bits < 8 ? 8 / info->bits : 1;
-    uint64_t packed_count = count / per + (count % per != 0);
+    /* In a typed field elements of 6 bits have a number each. */
+    bool is_packed = info->bits < 8 && (pb->raw != NULL || 8 % info->bits == 0);
+    uint64_t packed_count =
+        is_packed ? count / 8 * info->bits + (count % 8 * info->bits + 7) / 8 : count;
     uint64_t packed_bytes = packed_count * info->bytes;
     struct target target = {data, info->bytes, packed_count, 0};
     char shown[UL_SHOWN_BYTES];
@@ -279,7 +284,7 @@ int ul_pb_decode(const struct ul_session *s, const char *file, const struct ul_p
         memcpy(data, pb->raw, (size_t)packed_bytes);
     if (ul_run_is_big_endian())
         ul_run_swap(data, packed_bytes, info->bytes);
-    if (info->bits < 8)
+    if (is_packed)
         unpack(data, count, info->bits);
     ul_normalise(tensor, data);
     return UL_EXIT_OK;

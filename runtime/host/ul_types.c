@@ -35,6 +35,8 @@ static const struct ul_type_info types[] = {
     {UL_TYPE_F8E8M0, 'f', 1, 8, "float8_e8m0", "V1"},
     {UL_TYPE_U2, 'u', 1, 2, "uint2", "u1"},
     {UL_TYPE_I2, 'i', 1, 2, "int2", "i1"},
+    {UL_TYPE_F6E2M3, 'f', 1, 6, "float6_e2m3", "V1"},
+    {UL_TYPE_F6E3M2, 'f', 1, 6, "float6_e3m2", "V1"},
 };
 
 const struct ul_type_info *ul_type_find(enum ul_rt_type type)
@@ -126,6 +128,10 @@ static double float_value(enum ul_rt_type type, uint64_t bits)
         return (double)ul_f8e5m2_to_f32((uint8_t)bits);
     case UL_TYPE_F4E2M1:
         return (double)ul_f4e2m1_to_f32((uint8_t)bits);
+    case UL_TYPE_F6E2M3:
+        return (double)ul_f6e2m3_to_f32((uint8_t)bits);
+    case UL_TYPE_F6E3M2:
+        return (double)ul_f6e3m2_to_f32((uint8_t)bits);
     case UL_TYPE_F8E8M0:
         return (double)ul_f8e8m0_to_f32((uint8_t)bits);
     default:
@@ -200,6 +206,10 @@ static uint64_t float_bits(enum ul_rt_type type, double value)
         return ul_f32_to_f8e5m2((float)value, 1);
     case UL_TYPE_F4E2M1:
         return ul_f32_to_f4e2m1((float)value, 1);
+    case UL_TYPE_F6E2M3:
+        return ul_f32_to_f6e2m3((float)value, 1);
+    case UL_TYPE_F6E3M2:
+        return ul_f32_to_f6e3m2((float)value, 1);
     case UL_TYPE_F8E8M0:
         return ul_f32_to_f8e8m0((float)value, 1);
     default:

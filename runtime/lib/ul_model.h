@@ -50,7 +50,9 @@ enum ul_rt_type {
     UL_TYPE_F4E2M1 = 23,
     UL_TYPE_F8E8M0 = 24,
     UL_TYPE_U2 = 25,
-    UL_TYPE_I2 = 26
+    UL_TYPE_I2 = 26,
+    UL_TYPE_F6E2M3 = 27,
+    UL_TYPE_F6E3M2 = 28
 };
 
 enum ul_result {

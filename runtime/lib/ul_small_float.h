@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: 0BSD */
 /*
  * Floating-point formats narrower than float, kept as their bits: float16, bfloat16, the four
- * 8-bit formats of ONNX, E2M1 and E8M0. Conversions to float are exact; conversions from float or
- * double round to nearest, ties to even, once. NaN stays NaN, subnormals are kept. The functions
- * are free of branches or short, so that compilers vectorise them. Nothing fails. Pure C99; also
- * CUDA device code and C++17 (ul_scalar.h); a device converts 16 bits by its instructions, which
- * give the same but for the bits of a NaN.
+ * 8-bit formats of ONNX, E2M1, E2M3, E3M2 and E8M0. Conversions to float are exact; conversions
+ * from float or double round to nearest, ties to even, once. NaN stays NaN, subnormals are kept.
+ * The functions are free of branches or short, so that compilers vectorise them. Nothing fails.
+ * Pure C99; also CUDA device code and C++17 (ul_scalar.h); a device converts 16 bits by its
+ * instructions, which give the same but for the bits of a NaN.
  *
  * Formats: IEEE 754-2019 binary16; bfloat16 = the upper half of a float; "FP8 Formats for Deep
  * Learning" (Micikevicius et al. 2022) for E4M3FN and E5M2; "8-bit Numerical Formats for Deep
  * Neural Networks" (Noune et al. 2022) for the FNUZ variants (no infinities, no minus zero, NaN is
- * 0x80); "OCP Microscaling Formats 1.0" for E2M1, of 4 bits in the low half of a byte, and E8M0.
+ * 0x80); "OCP Microscaling Formats 1.0" for E2M1, E2M3 and E3M2, of 4 and 6
+ * bits at the low end of a byte, and E8M0.
  */
 #ifndef UL_SMALL_FLOAT_H
 #define UL_SMALL_FLOAT_H
@@ -232,6 +233,41 @@ UL_FUNCTION uint8_t ul_f32_to_f4e2m1(float value, int saturate)
 UL_FUNCTION float ul_f4e2m1_to_f32(uint8_t code)
 {
     return ul_f8_decode((uint8_t)((code & 7) | (code & 8) << 4), ul_f4e2m1());
+}
+
+UL_FUNCTION struct ul_f8_format ul_f6e2m3(void)
+{
+    const struct ul_f8_format format = {3, 1, 0x1f, 0x1f, 0, 0};
+    return format;
+}
+
+UL_FUNCTION struct ul_f8_format ul_f6e3m2(void)
+{
+    const struct ul_f8_format format = {2, 3, 0x1f, 0x1f, 0, 0};
+    return format;
+}
+
+/* Like E2M1: what is too large becomes 7.5 or 28, and NaN 0. */
+UL_FUNCTION uint8_t ul_f32_to_f6e2m3(float value, int saturate)
+{
+    uint8_t code = ul_f8_encode(value, ul_f6e2m3(), saturate);
+    return (uint8_t)((code & 31) | (code >> 2 & 32));
+}
+
+UL_FUNCTION float ul_f6e2m3_to_f32(uint8_t code)
+{
+    return ul_f8_decode((uint8_t)((code & 31) | (code & 32) << 2), ul_f6e2m3());
+}
+
+UL_FUNCTION uint8_t ul_f32_to_f6e3m2(float value, int saturate)
+{
+    uint8_t code = ul_f8_encode(value, ul_f6e3m2(), saturate);
+    return (uint8_t)((code & 31) | (code >> 2 & 32));
+}
+
+UL_FUNCTION float ul_f6e3m2_to_f32(uint8_t code)
+{
+    return ul_f8_decode((uint8_t)((code & 31) | (code & 32) << 2), ul_f6e3m2());
 }
 
 /* The next power of two, of the magnitude: an exponent of 8 bits, 255 for NaN. What has none, 0 and

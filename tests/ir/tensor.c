@@ -25,6 +25,10 @@ static float runtime_decode(enum ul_dtype dtype, uint32_t code)
         return ul_f8e4m3fnuz_to_f32((uint8_t)code);
     if (dtype == UL_F4E2M1)
         return ul_f4e2m1_to_f32((uint8_t)code);
+    if (dtype == UL_F6E2M3)
+        return ul_f6e2m3_to_f32((uint8_t)code);
+    if (dtype == UL_F6E3M2)
+        return ul_f6e3m2_to_f32((uint8_t)code);
     if (dtype == UL_F8E8M0)
         return ul_f8e8m0_to_f32((uint8_t)code);
     return dtype == UL_F8E5M2 ? ul_f8e5m2_to_f32((uint8_t)code)
@@ -43,13 +47,18 @@ static uint32_t runtime_encode(enum ul_dtype dtype, float value)
         return ul_f32_to_f8e4m3fnuz(value, 0);
     if (dtype == UL_F4E2M1)
         return ul_f32_to_f4e2m1(value, 0);
+    if (dtype == UL_F6E2M3)
+        return ul_f32_to_f6e2m3(value, 0);
+    if (dtype == UL_F6E3M2)
+        return ul_f32_to_f6e3m2(value, 0);
     if (dtype == UL_F8E8M0)
         return ul_f32_to_f8e8m0(value, 0);
     return dtype == UL_F8E5M2 ? ul_f32_to_f8e5m2(value, 0) : ul_f32_to_f8e5m2fnuz(value, 0);
 }
 
 static const enum ul_dtype small_floats[] = {UL_F16,    UL_BF16,       UL_F8E4M3FN, UL_F8E4M3FNUZ,
-                                             UL_F8E5M2, UL_F8E5M2FNUZ, UL_F4E2M1,   UL_F8E8M0};
+                                             UL_F8E5M2, UL_F8E5M2FNUZ, UL_F4E2M1,   UL_F6E2M3,
+                                             UL_F6E3M2, UL_F8E8M0};
 
 static uint32_t place_code(const unsigned char *place, enum ul_dtype dtype)
 {

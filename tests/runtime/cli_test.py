@@ -121,6 +121,8 @@ TYPES = {
     "f8e8m0": ("|V1", 1, 24),
     "u2": ("|u1", 1, 25),
     "i2": ("|i1", 1, 26),
+    "f6e2m3": ("|V1", 1, 27),
+    "f6e3m2": ("|V1", 1, 28),
 }
 
 
@@ -134,6 +136,8 @@ def sample(name):
         return struct.pack("6b", 1, -8, 7, -1, 0, 3)
     if name == "f4e2m1":
         return bytes([1, 15, 0, 7, 8, 3])
+    if name in ("f6e2m3", "f6e3m2"):
+        return bytes([1, 63, 0, 31, 32, 13])
     if name == "u2":
         return bytes([1, 3, 0, 2, 2, 3])
     if name == "i2":
@@ -143,7 +147,7 @@ def sample(name):
 
 def packed(name):
     """The same as ONNX's raw_data holds them: those below 8 bits side by side."""
-    bits = {"u4": 4, "i4": 4, "f4e2m1": 4, "u2": 2, "i2": 2}.get(name)
+    bits = {"u4": 4, "i4": 4, "f4e2m1": 4, "u2": 2, "i2": 2, "f6e2m3": 6, "f6e3m2": 6}.get(name)
     if bits is None:
         return sample(name)
     number = sum((x & (1 << bits) - 1) << i * bits for i, x in enumerate(sample(name)))
@@ -559,8 +563,8 @@ class TestData(Folder):
 
     def test_single_steps(self):
         """Of the elements of each type one is a step away, or two steps."""
-        kinds = [1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 1, 1]
-        sizes = [24, 6, 6, 12, 12, 24, 48, 6, 12, 48, 24, 48, 12, 6, 6, 6, 6, 3, 3, 3, 6, 2, 2, 24, 24]
+        kinds = [1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 1, 1]
+        sizes = [24, 6, 6, 12, 12, 24, 48, 6, 12, 48, 24, 48, 12, 6, 6, 6, 6, 3, 3, 3, 6, 2, 2, 5, 5, 24, 24]
 
         def make(kind, apart):
             for i, (each, size) in enumerate(zip(kinds, sizes)):

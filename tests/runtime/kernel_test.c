@@ -29,6 +29,8 @@ static const struct format f8e4m3fnuz = {4, 3, 8, 0, 0, 1};
 static const struct format f8e5m2 = {5, 2, 15, 1, 0, 0};
 static const struct format f8e5m2fnuz = {5, 2, 16, 0, 0, 1};
 static const struct format f4e2m1 = {2, 1, 1, 0, 0, 0};
+static const struct format f6e2m3 = {2, 3, 1, 0, 0, 0};
+static const struct format f6e3m2 = {3, 2, 3, 0, 0, 0};
 
 static double decode(const struct format *f, unsigned code)
 {
@@ -60,7 +62,9 @@ static float decode_f8(int which, uint8_t code)
            : which == 1 ? ul_f8e4m3fnuz_to_f32(code)
            : which == 2 ? ul_f8e5m2_to_f32(code)
            : which == 3 ? ul_f8e5m2fnuz_to_f32(code)
-                        : ul_f4e2m1_to_f32(code);
+           : which == 4 ? ul_f4e2m1_to_f32(code)
+           : which == 5 ? ul_f6e2m3_to_f32(code)
+                        : ul_f6e3m2_to_f32(code);
 }
 
 static uint8_t encode_f8(int which, float value, int saturate)
@@ -69,19 +73,21 @@ static uint8_t encode_f8(int which, float value, int saturate)
            : which == 1 ? ul_f32_to_f8e4m3fnuz(value, saturate)
            : which == 2 ? ul_f32_to_f8e5m2(value, saturate)
            : which == 3 ? ul_f32_to_f8e5m2fnuz(value, saturate)
-                        : ul_f32_to_f4e2m1(value, saturate);
+           : which == 4 ? ul_f32_to_f4e2m1(value, saturate)
+           : which == 5 ? ul_f32_to_f6e2m3(value, saturate)
+                        : ul_f32_to_f6e3m2(value, saturate);
 }
 
 static void test_decode(void)
 {
     static const struct format *const f8[] = {&f8e4m3fn, &f8e4m3fnuz, &f8e5m2, &f8e5m2fnuz,
-                                              &f4e2m1};
+                                              &f4e2m1,   &f6e2m3,     &f6e3m2};
     for (unsigned code = 0; code < 65536; code++) {
         CHECK(same((double)ul_f16_to_f32((uint16_t)code), decode(&f16, code)));
         CHECK(same((double)ul_bf16_to_f32((uint16_t)code), decode(&bf16, code)));
     }
-    for (int which = 0; which < 5; which++)
-        for (unsigned code = 0; code < (which < 4 ? 256 : 16); code++)
+    for (int which = 0; which < 7; which++)
+        for (unsigned code = 0; code < (which < 4 ? 256 : which == 4 ? 16 : 64); code++)
             CHECK(same((double)decode_f8(which, (uint8_t)code), decode(f8[which], code)));
 }
 

@@ -33,6 +33,8 @@
     X(UL_TYPE_F8E8M0, 6, "f8e8m0", "f8e8m0")                                                       \
     X(UL_TYPE_U2, 6, "u2", "u2")                                                                   \
     X(UL_TYPE_I2, 6, "i2", "i2")                                                                   \
+    X(UL_TYPE_F6E2M3, 6, "f6e2m3", "f6e2m3")                                                       \
+    X(UL_TYPE_F6E3M2, 6, "f6e3m2", "f6e3m2")                                                       \
     X(UL_TYPE_F32, 24, "x", "../up\\\"\n")                                                         \
     X(UL_TYPE_F32, 24, "x=y", "../UP\\\"\n")
 
