@@ -80,7 +80,9 @@ enum ul_kx_op {
     UL_KX_AND, /* bitwise on integers, logical on bool */
     UL_KX_OR,
     UL_KX_XOR,
-    UL_KX_SHL, /* by 64 or more gives 0 */
+    /* Shifts by a number below 0, or not below the width, give 0; to the right, -1 of what is
+     * negative. */
+    UL_KX_SHL,
     UL_KX_SHR,
     UL_KX_LT, /* comparisons give bool */
     UL_KX_LE,

@@ -226,11 +226,11 @@ static int64_t int_divide(enum ul_kx_op op, bool is_unsigned, int64_t a, int64_t
 
 static int64_t int_shift(enum ul_kx_op op, enum ul_dtype dtype, int64_t a, int64_t b)
 {
+    bool negative = ul_dtype_get(dtype)->is_signed && a < 0;
     if (b < 0 || b >= 64)
-        return 0;
+        return op == UL_KX_SHR && negative ? -1 : 0;
     if (op == UL_KX_SHL)
         return (int64_t)((uint64_t)a << b);
-    bool negative = ul_dtype_get(dtype)->is_signed && a < 0;
     return negative ? (int64_t) ~(~(uint64_t)a >> b) : (int64_t)((uint64_t)a >> b);
 }
 

@@ -105,7 +105,7 @@ enum ul_status ul_infer_bit_shift(struct ul_infer *infer)
     UL_TRY(ul_require_choice(infer, "direction", choices, &choice));
     if (choice == 0)
         return ul_infer_invalid(infer, "direction is missing");
-    return infer_set(infer, UL_SET_UNSIGNED);
+    return infer_set(infer, UL_SET_INTEGER);
 }
 
 enum ul_status ul_infer_where(struct ul_infer *infer)

@@ -168,8 +168,10 @@ ul_kx ul_map_clip(struct ul_lower *lower, ul_node_id node, uint32_t output, cons
 ul_kx ul_map_bit_shift(struct ul_lower *lower, ul_node_id node, uint32_t output, const ul_kx *index)
 {
     const char *direction = ul_node_get_string(node_of(lower, node), "direction", "");
-    ul_kx a = operand(lower, node, 0, index);
-    (void)output;
+    bool is_signed = ul_dtype_get(ul_lower_output_type(lower, node, output)->dtype)->is_signed;
+    ul_kx a = operand(lower, node, 0, index), count = operand(lower, node, 1, index);
+    if (is_signed)
+        count = ul_kx_cast(lower->kernel, UL_U64, count);
     return ul_kx_binary(lower->kernel, strcmp(direction, "LEFT") == 0 ? UL_KX_SHL : UL_KX_SHR, a,
-                        operand(lower, node, 1, index));
+                        count);
 }

@@ -217,36 +217,26 @@ enum ul_status ul_gradient_pad_of(struct ul_gradient *gradient)
 
 /* ---- Blocks ---- */
 
-enum ul_status ul_gradient_space_to_depth(struct ul_gradient *gradient)
+/* Each is what turns the other back. */
+static enum ul_status turn_back(struct ul_gradient *gradient, enum ul_op op)
 {
-    int64_t size = ul_node_get_int(ul_gradient_node(gradient), "blocksize", 1);
+    const struct ul_node *info = ul_gradient_node(gradient);
+    int64_t size = ul_node_get_int(info, "blocksize", 1);
+    const char *mode = ul_node_get_string(info, "mode", "DCR");
     ul_value_id g = ul_gradient_of(gradient, 0);
-    ul_node_id node = ul_gradient_begin(gradient, UL_OP_DepthToSpace, &g, 1, 1);
+    ul_node_id node = ul_gradient_begin(gradient, op, &g, 1, 1);
     ul_node_set_int(gradient->graph, node, "blocksize", size);
+    ul_node_set_string(gradient->graph, node, "mode", mode);
     ul_gradient_give(gradient, 0, ul_gradient_infer(gradient, node));
     return UL_OK;
 }
 
-/* DCR is what SpaceToDepth turns back; CRD has the channel in front of the block. */
+enum ul_status ul_gradient_space_to_depth(struct ul_gradient *gradient)
+{
+    return turn_back(gradient, UL_OP_DepthToSpace);
+}
+
 enum ul_status ul_gradient_depth_to_space(struct ul_gradient *gradient)
 {
-    static const int64_t perm[6] = {0, 1, 3, 5, 2, 4};
-    struct ul_type type = input_type(gradient);
-    const struct ul_node *info = ul_gradient_node(gradient);
-    int64_t size = ul_node_get_int(info, "blocksize", 1);
-    bool channel_first = strcmp(ul_node_get_string(info, "mode", "DCR"), "CRD") == 0;
-    ul_value_id g = ul_gradient_of(gradient, 0);
-    if (!channel_first) {
-        ul_node_id node = ul_gradient_begin(gradient, UL_OP_SpaceToDepth, &g, 1, 1);
-        ul_node_set_int(gradient->graph, node, "blocksize", size);
-        ul_gradient_give(gradient, 0, ul_gradient_infer(gradient, node));
-        return UL_OK;
-    }
-    const struct ul_type split = {.dtype = type.dtype,
-                                  .rank = 6,
-                                  .dims = {type.dims[0], type.dims[1] / (size * size), type.dims[2],
-                                           size, type.dims[3], size}};
-    g = ul_gradient_transpose_of(gradient, ul_gradient_reshape(gradient, g, &split), perm);
-    ul_gradient_give(gradient, 0, ul_gradient_reshape(gradient, g, &type));
-    return UL_OK;
+    return turn_back(gradient, UL_OP_SpaceToDepth);
 }

@@ -115,7 +115,9 @@ enum ul_status ul_infer_space_to_depth(struct ul_infer *infer)
 {
     struct ul_type type;
     int64_t block;
+    uint32_t mode;
     UL_TRY(block_size(infer, &block));
+    UL_TRY(ul_require_choice(infer, "mode", depth_modes, &mode));
     type = *ul_infer_input(infer, 0);
     if (type.dims[2] % block != 0 || type.dims[3] % block != 0)
         return ul_infer_invalid(infer, "%lld x %lld is no multiple of blocksize %lld",
@@ -136,11 +138,15 @@ ul_kx ul_map_space_to_depth(struct ul_lower *lower, ul_node_id node, uint32_t ou
     struct ul_kernel *kernel = lower->kernel;
     int64_t block = ul_node_get_int(info, "blocksize", 0);
     int64_t dim = ul_lower_input_type(lower, node, 0)->dims[1];
-    int64_t channels = dim > 0 ? dim : 1;
-    ul_kx within = ul_kx_divi(kernel, index[1], channels);
+    int64_t channels = dim > 0 ? dim : 1, area = block * block;
+    bool depth_first = ul_node_choice(info, "mode", depth_modes) == 0;
+    ul_kx within =
+        depth_first ? ul_kx_divi(kernel, index[1], channels) : ul_kx_modi(kernel, index[1], area);
+    ul_kx channel =
+        depth_first ? ul_kx_modi(kernel, index[1], channels) : ul_kx_divi(kernel, index[1], area);
     (void)output;
     ul_kx from[4] = {
-        index[0], ul_kx_modi(kernel, index[1], channels),
+        index[0], channel,
         ul_kx_add(kernel, ul_kx_muli(kernel, index[2], block), ul_kx_divi(kernel, within, block)),
         ul_kx_add(kernel, ul_kx_muli(kernel, index[3], block), ul_kx_modi(kernel, within, block))};
     return ul_lower_load(lower, info->inputs[0], from);

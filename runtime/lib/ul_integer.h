@@ -118,12 +118,17 @@ UL_FEW(u4, 4, 0u)
         return base == 1 || base == -1 ? ul_ipow_##tag(base, (uint64_t)exponent & 1u) : (type)0;   \
     }
 
-/* Rounds down; C leaves a shift of negative numbers to the compiler. */
-#define UL_INTEGER_SHIFT(tag, type)                                                                \
+/* To the right it rounds down, and so ends at 0 or -1; C leaves a shift of negative numbers to the
+   compiler. A count below 0, as unsigned, is too many bits as well. */
+#define UL_INTEGER_SHIFT(tag, type, wide)                                                          \
+    UL_FUNCTION type ul_shl_##tag(type a, uint64_t count)                                          \
+    {                                                                                              \
+        return count >= sizeof(type) * 8 ? (type)0 : (type)((wide)a << count);                     \
+    }                                                                                              \
     UL_FUNCTION type ul_shr_##tag(type a, uint64_t count)                                          \
     {                                                                                              \
         if (count >= sizeof(type) * 8)                                                             \
-            return 0;                                                                              \
+            return (type)(a < 0 ? -1 : 0);                                                         \
         return (type)(a < 0 ? ~(~a >> count) : a >> count);                                        \
     }
 
@@ -177,7 +182,8 @@ UL_INTEGER_SIGNED(i8, int8_t, uint32_t)
 UL_INTEGER_SIGNED(i16, int16_t, uint32_t)
 UL_INTEGER_SIGNED(i32, int32_t, uint32_t)
 UL_INTEGER_SIGNED(i64, int64_t, uint64_t)
-UL_INTEGER_SHIFT(i64, int64_t)
+UL_INTEGER_SHIFT(i32, int32_t, uint32_t)
+UL_INTEGER_SHIFT(i64, int64_t, uint64_t)
 UL_INTEGER_UNSIGNED(u8, uint8_t, uint32_t)
 UL_INTEGER_UNSIGNED(u16, uint16_t, uint32_t)
 UL_INTEGER_UNSIGNED(u32, uint32_t, uint32_t)

@@ -50,7 +50,7 @@ static const struct {
     {"Pad", "f32[3,4];i64[2] = [5,-3];-;i64[1] = [-2]", "mode=\"edge\"", 1},
     {"CenterCropPad", "f32[5,4];i64[2] = [2,7]", "axes=ints[0,-1]", 1},
     {"DepthToSpace", "f32[1,8,2,3]", "blocksize=2, mode=\"CRD\"", 1},
-    {"SpaceToDepth", "f32[1,2,4,6]", "blocksize=2", 1},
+    {"SpaceToDepth", "f32[1,2,4,6]", "blocksize=2, mode=\"CRD\"", 1},
     {"Gather", "f32[3,4,2];i64[2,2] = [0,3,-1,2]", "axis=1", 1},
     {"GatherElements", "f32[3,4];i64[3,2] = [0,3,-1,2,1,0]", "axis=1", 1},
     {"GatherND", "f32[2,3,4];i64[2,2] = [0,1,1,-1]", "batch_dims=1", 1},
