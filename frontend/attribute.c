@@ -183,10 +183,13 @@ enum ul_status ul_attributes_decode(struct ul_old_node *node, const Onnx__NodePr
         const Onnx__AttributeProto *attr = ul_attribute_resolve(node->builder, proto->attribute[i]);
         if (name == NULL || name[0] == '\0')
             return bad(node, "", UL_INVALID, "without a name");
-        if (attr == NULL)
-            continue; /* a function's attribute that the caller left out */
+        if (attr == NULL || strncmp(name, "__", 2) == 0)
+            continue; /* a function's attribute that the caller left out; a note of a tool */
         if (ul_old_attr(node, name) != NULL)
             return bad(node, name, UL_INVALID, "appears twice");
+        const char *wrong = ul_schema_wrong(node, name, type_of(attr));
+        if (wrong != NULL)
+            return bad(node, name, UL_INVALID, wrong);
         UL_TRY(decode_one(node, name, attr));
     }
     return UL_OK;

@@ -137,7 +137,7 @@ struct ul_onnx_model {
 /* The oldest and the newest operator set of ai.onnx that is understood. Below 7 only operators
  * that have meant the same ever since are. */
 #define UL_FRONTEND_OPSET_MIN 7
-#define UL_FRONTEND_OPSET_MAX 27
+#define UL_FRONTEND_OPSET_MAX 28
 
 /* load.c */
 

@@ -323,6 +323,11 @@ const Onnx__AttributeProto *ul_attribute_resolve(const struct ul_builder *builde
 enum ul_status ul_attributes_decode(struct ul_old_node *node,
                                     const Onnx__NodeProto *proto) UL_MUST_CHECK;
 
+/* schema.c: what is wrong with an attribute of that AttributeProto.type where the node's operator
+ * has none of the name, or one of another type, in the node's operator set; reads behind its name.
+ * NULL: nothing, or the operator is in no table. */
+const char *ul_schema_wrong(const struct ul_old_node *node, const char *name, int type);
+
 /* sequence.c */
 
 bool ul_sequence_is(ul_value_id value);
@@ -395,11 +400,11 @@ ul_upgrade_fn ul_upgrade_axes, ul_upgrade_split, ul_upgrade_split_equal, ul_upgr
     ul_upgrade_too_old;
 ul_upgrade_fn ul_upgrade_batch_normalization, ul_upgrade_softmax, ul_upgrade_upsample_scales,
     ul_upgrade_upsample, ul_upgrade_resize_10, ul_upgrade_resize, ul_upgrade_group_normalization,
-    ul_upgrade_one_hot;
+    ul_upgrade_one_hot, ul_upgrade_swiglu;
 ul_upgrade_fn ul_upgrade_compress, ul_upgrade_non_max_suppression, ul_upgrade_non_zero,
     ul_upgrade_unique;
 ul_upgrade_fn ul_upgrade_scan_8, ul_upgrade_tfidf;
-ul_upgrade_fn ul_upgrade_causal_conv, ul_upgrade_flex_attention;
+ul_upgrade_fn ul_upgrade_attention_window, ul_upgrade_causal_conv, ul_upgrade_flex_attention;
 ul_upgrade_fn ul_upgrade_gemm_6, ul_upgrade_prelu_6, ul_upgrade_batch_normalization_6,
     ul_upgrade_simplified_layer_norm;
 

@@ -43,6 +43,7 @@ static const struct {
     {"Upsample", 7, ul_upgrade_too_old},
     {"Xor", 7, ul_upgrade_broadcast},
     /* From 7 on. */
+    {"Attention", INT64_MAX, ul_upgrade_attention_window},
     {"AveragePoolGrad", INT64_MAX, ul_microsoft_average_pool_grad},
     {"BatchNormalization", 14, ul_upgrade_batch_normalization},
     {"CausalConvWithState", INT64_MAX, ul_upgrade_causal_conv},
@@ -80,6 +81,7 @@ static const struct {
     {"Split", 13, ul_upgrade_split},
     {"Split", 18, ul_upgrade_split_equal},
     {"Squeeze", 13, ul_upgrade_axes},
+    {"SwiGLU", INT64_MAX, ul_upgrade_swiglu},
     {"TfIdfVectorizer", INT64_MAX, ul_upgrade_tfidf},
     {"TopK", 10, ul_upgrade_topk},
     {"Unique", INT64_MAX, ul_upgrade_unique},

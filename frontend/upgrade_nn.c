@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Upgrades of operators whose meaning changed: normalisation, softmax, resizing, one-hot. */
-#include "frontend/frontend_internal.h"
+/* Upgrades of operators whose meaning changed: normalisation, softmax, resizing, one-hot;
+ * and SwiGLU. */
+#include "frontend/old_emit.h"
 
 #include <string.h>
 
@@ -204,4 +205,23 @@ void ul_upgrade_one_hot(struct ul_old_node *node)
     ul_value_id chosen[3] = {ul_old_emit(node, "Less", 2, compared, 0, NULL),
                              ul_old_const_float(node, dtype, nowhere), index};
     ul_old_set_input(node, 0, ul_old_emit(node, "Where", 3, chosen, 0, NULL));
+}
+
+/* Swish of the gate times the other input; unlike there, nothing is broadcast. */
+void ul_upgrade_swiglu(struct ul_old_node *node)
+{
+    if (!ul_old_has_input(node, 0) || !ul_old_has_input(node, 1) || node->input_count != 2) {
+        ul_old_invalid(node, "takes a gate and a value");
+        return;
+    }
+    struct ul_type gate = ul_old_type(node, node->inputs[0]);
+    struct ul_type value = ul_old_type(node, node->inputs[1]);
+    if (ul_type_known(&gate) && ul_type_known(&value) && !ul_type_equal(&gate, &value)) {
+        ul_old_invalid(node, "takes two inputs of one type and shape");
+        return;
+    }
+    ul_value_id swish = ul_old_emit_one(node, "Swish", node->inputs[0]);
+    ul_old_emitted_float(node, swish, "alpha", ul_old_float(node, "alpha", 1));
+    ul_old_set_result(node, 0, ul_old_emit_two(node, "Mul", swish, node->inputs[1]));
+    node->finished = true;
 }

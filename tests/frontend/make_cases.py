@@ -29,7 +29,7 @@ def graph(nodes, inputs, outputs, weights=(), name="g"):
 
 def model(g, opset=21, ir=10, functions=(), domains=()):
     imports = [helper.make_opsetid("", opset)] if opset else []
-    imports += [helper.make_opsetid(d, 1) for d in domains]
+    imports += [helper.make_opsetid(d, 5 if d == "ai.onnx.ml" else 1) for d in domains]
     made = helper.make_model(g, opset_imports=imports, functions=list(functions))
     made.ir_version = ir
     made.producer_name = "make_cases"
@@ -97,6 +97,52 @@ def sparse_model():
     return model(g)
 
 
+def float6():
+    """Types that older packages of onnx do not know: 27 is FLOAT6E2M3, 28 FLOAT6E3M2. Five elements
+    by their codes: in raw_data one behind the other, in int32_data a number each."""
+    codes = [0x08, 0x3F, 0x01, 0x2A, 0x1F]
+    bits = sum(code << 6 * i for i, code in enumerate(codes))
+    for name, fields in (("float6_raw", {"raw_data": bits.to_bytes(4, "little")}),
+                         ("float6_fields", {"int32_data": codes}),
+                         ("float6_too_large", {"int32_data": [1, 2, 64, 0, 0]}),
+                         ("float6_too_short", {"raw_data": b"123"})):
+        weights = [TensorProto(name=f"w{kind}", data_type=kind, dims=[5], **fields)
+                   for kind in (27, 28)]
+        write(name, model(graph([helper.make_node("Identity", [w.name], [w.name + "_out"])
+                                 for w in weights], [],
+                                [tensor_type(w.name + "_out", [5], w.data_type) for w in weights],
+                                weights), opset=28, ir=14))
+
+
+def attributes():
+    """Attributes that the operator's version does not know."""
+    image, x = tensor_type("x", [1, 2, 4, 6]), ["x"]
+
+    def one(name, op, opset, outputs=("y",), inputs=x, **attrs):
+        write(name, model(graph([helper.make_node(op, inputs, list(outputs), name="n", **attrs)],
+                                [image], [tensor_type("y", None)]), opset=opset, ir=14))
+
+    one("attribute_newer", "SpaceToDepth", 27, blocksize=2, mode="CRD")
+    one("attribute_known", "SpaceToDepth", 28, blocksize=2, mode="CRD")
+    one("attribute_older", "Dropout", 13, ratio=0.5)
+    one("attribute_between", "Pad", 13, pads=[0] * 8)
+    one("attribute_unknown", "Relu", 21, alpha=0.1)
+    one("attribute_kind", "LeakyRelu", 21, alpha=1)
+    one("attribute_note", "Relu", 21, __note="kept by a tool")
+    one("window_below_25", "Attention", 24, inputs=["x", "x", "x"], left_window_size=1)
+    one("window", "Attention", 25, inputs=["x", "x", "x"], left_window_size=1, right_window_size=0)
+    one("window_negative", "Attention", 25, inputs=["x", "x", "x"], left_window_size=-2)
+    one("swiglu", "SwiGLU", 28, inputs=["x", "x"], alpha=1.5)
+    body = helper.make_function("local", "f", ["a"], ["b"], [
+        helper.make_node("SpaceToDepth", ["a"], ["b"], name="inside", blocksize=2, mode="CRD")],
+        [helper.make_opsetid("", 13)])
+    write("attribute_in_function",
+          model(graph([helper.make_node("f", ["x"], ["y"], name="call", domain="local")],
+                      [image], [tensor_type("y", None)]), opset=28, functions=[body],
+                domains=["local"]))
+    one("opset_too_new", "Relu", 29)
+
+
 def typed_fields():
     """All element types, raw and in their typed fields, packed and not."""
     t = TensorProto
@@ -114,6 +160,7 @@ def typed_fields():
         "f4e2m1": (t.FLOAT4E2M1, [1.5, -6.0, 0.5]),
         "u2": (t.UINT2, [3, 0, 2]), "i2": (t.INT2, [-2, 1, -1]),
     }
+    float6()
     for raw in (False, True):
         tensors = []
         for name, (dtype, values) in plain.items():
@@ -616,15 +663,18 @@ def not_models():
     write("file_group", data + b"\x0b\x0c")
     write("file_nul_in_name", data.replace(b"relu", b"re\0u"))
     write("file_op_type_missing", data.replace(b"\x22\x04Relu", b"\x22\x00\x32\x02.."))
-    attr = relu()
-    attr.attribute.add(name="a", type=AttributeProto.TENSOR)
-    write("attribute_without_tensor", model(graph([attr], [X], [Y])))
-    twice = relu()
-    twice.attribute.extend([helper.make_attribute("a", 1), helper.make_attribute("a", 2)])
+    attr = helper.make_node("Constant", [], ["y"], name="constant")
+    attr.attribute.add(name="value", type=AttributeProto.TENSOR)
+    write("attribute_without_tensor", model(graph([attr], [], [Y])))
+    twice = helper.make_node("LeakyRelu", ["x"], ["y"], name="relu", alpha=0.5)
+    twice.attribute.extend([helper.make_attribute("alpha", 2.0)])
     write("attribute_twice", model(graph([twice], [X], [Y])))
-    kind = relu()
+    kind = helper.make_node("Constant", [], ["y"], name="constant")
+    kind.attribute.add(name="sparse_value", type=AttributeProto.SPARSE_TENSOR)
+    write("attribute_sparse", model(graph([kind], [], [Y])))
+    kind = helper.make_node("Relu", ["x"], ["y"], name="relu", domain="other")
     kind.attribute.add(name="a", type=AttributeProto.TENSORS)
-    write("attribute_type_tensors", model(graph([kind], [X], [Y])))
+    write("attribute_type_tensors", model(graph([kind], [X], [Y]), domains=["other"]))
     write("arity_too_many", model(graph([helper.make_node("Relu", ["x", "x"], ["y"])], [X], [Y])))
     write("arity_absent", model(graph([helper.make_node("Add", ["", "x"], ["y"])], [X], [Y])))
     half = helper.make_node("If", ["c"], ["y"], then_branch=graph([relu()], [], [Y]))
@@ -721,7 +771,7 @@ def learned():
 
 def main():
     os.makedirs(OUT, exist_ok=True)
-    for part in (external, constants, typed_fields, bad_tensors, functions, order, control, dims, by_data, attention,
+    for part in (external, constants, typed_fields, attributes, bad_tensors, functions, order, control, dims, by_data, attention,
                  unsupported, learned, sequences, training, sources, sizes_of_forests,
                  not_models, hostile):
         part()
