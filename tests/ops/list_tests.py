@@ -168,10 +168,6 @@ def out_reason(model, folder):
         return f"output shape of {name} depends on data"
     if names & RANDOM or dropout_is_random(model, folder):
         return "random values from an unspecified generator"
-    for value in model.graph.output:
-        shape = value.type.tensor_type.shape
-        if any(not dim.HasField("dim_value") for dim in shape.dim):
-            return "output shape is not static in the model"
     return contradiction(model, folder)
 
 
