@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The text form of a plan: printed, and read back to the same bytes, so that a plan can be looked
  * at, edited and checked with its problem alone. planner/README.md has the grammar. */
+#include "planner/model/model_internal.h"
 #include "planner/model/plan.h"
 
 #include <inttypes.h>
@@ -286,8 +287,7 @@ static enum ul_status parse_plan(struct parser *p)
 
 bool ul_plan_is_text(const char *text, uint64_t size_bytes)
 {
-    static const char head[] = "plan ";
-    return size_bytes >= sizeof head - 1 && memcmp(text, head, sizeof head - 1) == 0;
+    return ul_model_text_begins(text, size_bytes, "plan");
 }
 
 enum ul_status ul_plan_parse(struct ul_arena *arena, const char *text, uint64_t size_bytes,

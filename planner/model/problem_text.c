@@ -2,6 +2,7 @@
 /* The text form of a problem: printed, and read back to the same bytes. planner/README.md has the
  * grammar. An object stands on a line of its own and says its id, which counts from 0; what is
  * left out is the default. Names are untrusted bytes, in quotes. */
+#include "planner/model/model_internal.h"
 #include "planner/model/problem.h"
 
 #include <inttypes.h>
@@ -352,10 +353,24 @@ static enum ul_status parse_problem(struct parser *p)
     return UL_OK;
 }
 
+bool ul_model_text_begins(const char *text, uint64_t size_bytes, const char *word)
+{
+    const char *at = text, *end = text + size_bytes;
+    for (;;) {
+        while (at < end && *at == ' ')
+            at++;
+        const char *line_end = at < end ? memchr(at, '\n', (size_t)(end - at)) : NULL;
+        if (line_end == NULL || (*at != '#' && at != line_end))
+            break;
+        at = line_end + 1;
+    }
+    size_t length = strlen(word);
+    return (size_t)(end - at) > length && memcmp(at, word, length) == 0 && at[length] == ' ';
+}
+
 bool ul_problem_is_text(const char *text, uint64_t size_bytes)
 {
-    static const char head[] = "problem ";
-    return size_bytes >= sizeof head - 1 && memcmp(text, head, sizeof head - 1) == 0;
+    return ul_model_text_begins(text, size_bytes, "problem");
 }
 
 enum ul_status ul_problem_parse(struct ul_arena *arena, const char *text, uint64_t size_bytes,

@@ -196,6 +196,11 @@ for budget in 36000 1000; do
     expect 0 '^ok: ' "$ullage" check again.txt again.json
 done
 expect 0 '^reserved ' "$ullage" solve problem.txt --align 128 --pack greedy
+# comments and blank lines in front of problems and plans in text
+(printf '# of digits\n\n  # planned by hand\n  '; cat problem.txt) >noted.txt
+expect 0 '^reserved ' "$ullage" solve noted.txt -o noted.plan
+(printf '\n# kept\n'; cat noted.plan) >noted.txt.plan
+expect 0 . "$ullage" check noted.txt noted.txt.plan
 expect 1 "nothing of a graph is" "$ullage" solve "$digits" --pack greedy
 expect 1 'print-problem ./mine.onnx would destroy' sh -c 'cp "$2" mine.onnx; "$1" plan mine.onnx --print-problem ./mine.onnx' - "$ullage" "$digits"
 expect 1 'unknown option --print-problem' "$ullage" compile "$digits" --print-problem x
