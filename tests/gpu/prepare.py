@@ -49,6 +49,8 @@ import quantized  # noqa: E402
 from lib_run import random_inputs  # noqa: E402
 from onnx import numpy_helper  # noqa: E402
 
+# uint8 to int64, bool, uint32 and uint64, of TensorProto
+INTEGERS = {2, 3, 4, 5, 6, 7, 9, 12, 13}
 SMALL_ELEMENTS = 4096  # an input that may be fixed at compile time, as in `ullage verify`
 # What runs a pack.
 RUNNING = ("run.sh", "toolkit.sh", "activity.c", "lock.cu", "unload.cu")
@@ -149,7 +151,7 @@ def fixed_sets(constants, inputs):
         return len(tensor.dims) <= 1 and np.prod(tensor.dims, dtype=int) <= SMALL_ELEMENTS
 
     integers = [name for name, tensor in inputs.items()
-                if small(tensor) and numpy_helper.to_array(tensor).dtype.kind in "iub"]  # fmt: skip
+                if small(tensor) and tensor.data_type in INTEGERS]  # fmt: skip
     for names in (constants, integers, [name for name, tensor in inputs.items() if small(tensor)]):
         yield set(names)
 
