@@ -11,7 +11,7 @@ struct checkpoint {
     struct ul_cli_job *job;
     const char *path;
     const struct ul_npz_entry *entries;
-    uint32_t count;
+    uint32_t count, counter_count;
 };
 
 /* What stands in a checkpoint beside parameters: counters, and state of the optimizer. */
@@ -24,6 +24,15 @@ static bool is_extra(const char *name)
         if (strcmp(name, extras[i]) == 0)
             return true;
     return false;
+}
+
+/* NAME.num_batches_tracked of a torch state_dict, which BatchNormalization does not read. */
+static bool is_counter(const char *name)
+{
+    static const char counter[] = "num_batches_tracked";
+    size_t length = strlen(name), tail = sizeof counter - 1;
+    return length >= tail && strcmp(name + length - tail, counter) == 0 &&
+           (length == tail || name[length - tail - 1] == '.');
 }
 
 static const struct ul_npz_entry *find_entry(const struct checkpoint *file, const char *name,
@@ -120,7 +129,9 @@ static enum ul_status read_parameters(struct checkpoint *file, const struct ul_f
     for (uint32_t i = 0; i < file->count; i++) {
         const struct ul_npz_entry *entry = &file->entries[i];
         struct ul_export_tensor *tensor = &(*tensors)[*count];
-        if (is_extra(entry->name) || is_state(file, entry->name) || is_second(file, entry->name))
+        file->counter_count += is_counter(entry->name);
+        if (is_extra(entry->name) || is_counter(entry->name) || is_state(file, entry->name) ||
+            is_second(file, entry->name))
             continue;
         const struct ul_npz_entry *second = find_second(file, entry->name);
         tensor->name = entry->name;
@@ -229,6 +240,9 @@ static enum ul_status export_model(struct ul_cli_job *job)
     if (ul_cli_stdout_is_taken(job))
         return UL_OK;
     printf("%s: %u initializers of %s\n", job->options.output, (unsigned)count, path);
+    if (checkpoint.counter_count > 0)
+        printf("passed over: num_batches_tracked of %u layer%s\n",
+               (unsigned)checkpoint.counter_count, checkpoint.counter_count == 1 ? "" : "s");
     if (lines != NULL)
         printf("%u of its weights are what they were of few bits\n", (unsigned)dequantized);
     if (turned > 0)
@@ -247,8 +261,9 @@ const struct ul_cli_command ul_command_export = {
     .details =
         "Initializers take the values of the checkpoint's entries of their names, which "
         "must have their types and shapes; those that it does not name stay. The state of "
-        "the optimizer is passed over. To a weight that has factors of --lora in the "
-        "checkpoint their product is added, times lora_alpha over the rank; with --apart "
+        "the optimizer is passed over, and so is num_batches_tracked of a torch state_dict. "
+        "To a weight that has factors of --lora in the checkpoint their product is added, times "
+        "lora_alpha over the rank; with --apart "
         "the factors become initializers, and nodes in front of the others add it. "
         "Weights that --quantize kept in few bits while factors were trained become "
         "the floats that these stand for. BatchNormalization normalizes by running "

@@ -143,6 +143,7 @@ static const struct row calls[] = {
     {OF_TRAINING, "double", "learning_rate", "void", "return {m}.training->learning_rate;", ""},
     {OF_TRAINING, "double", "lora_alpha", "void", "return {m}.training->lora_alpha;", ""},
     {OF_TRAINING, "const char *", "quantize", "void", "return {m}.training->quantize;", ""},
+    {OF_TRAINING, "const char *", "frozen", "void", "return {m}.training->frozen;", ""},
     {OF_TRAINING, "uint32_t", "sample_count", "void", "return {m}.training->sample_count;", ""},
     {OF_TRAINING, "uint32_t", "micro_batches", "void", "return {m}.training->micro_batches;", ""},
     {OF_TRAINING, "uint32_t", "data_input", "void", "return {m}.training->data;", ""},

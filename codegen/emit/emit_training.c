@@ -129,6 +129,21 @@ static const char *optimizer_name(enum ul_optimizer optimizer)
     return names[optimizer];
 }
 
+/* A pattern a line; NULL: none. */
+static void put_frozen(struct ul_emitter *emitter, const struct ul_training *training)
+{
+    struct ul_text lines;
+    ul_text_init(&lines, emitter->arena);
+    for (uint32_t i = 0; i < training->freeze_count; i++)
+        ul_text_printf(&lines, "%s%s", i == 0 ? "" : "\n", training->freeze[i]);
+    ul_text_put(emitter->text, "    .frozen = ");
+    if (training->freeze_count > 0)
+        ul_emit_string(emitter->text, lines.data);
+    else
+        ul_text_put(emitter->text, "NULL");
+    ul_text_put(emitter->text, ",\n");
+}
+
 void ul_emit_training(struct ul_emitter *emitter)
 {
     const struct ul_training *training = emitter->program->options.training;
@@ -183,7 +198,9 @@ void ul_emit_training(struct ul_emitter *emitter)
         ul_emit_string(text, training->quantize);
     else
         ul_text_put(text, "NULL");
-    ul_text_put(text, ",\n};\n\n");
+    ul_text_put(text, ",\n");
+    put_frozen(emitter, training);
+    ul_text_put(text, "};\n\n");
 }
 
 /* ---- functions of the library ---- */

@@ -60,6 +60,7 @@ _OF_TRAINING = {
     "parameter_count": _U32,
     "lora_alpha": _DOUBLE,
     "quantize": _TEXT,
+    "frozen": _TEXT,
 }
 # Calls: what they take; all return an enum ul_result.
 _CALLS = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import warnings
 import zipfile
 from collections import namedtuple
@@ -432,6 +433,11 @@ class Trainer:
     def _check_parameters(self, arrays: dict) -> list:
         checked = []
         for name, array in arrays.items():
+            if self._is_frozen(name):
+                raise errors.InvalidModel(
+                    f"{name!r} is frozen (freeze=), a constant of this trainer: write it into the "
+                    "model, and compile that; checkpoints hold what is trained alone"
+                )
             if name not in self._parameters:
                 raise errors.InvalidModel(f"this training has no parameter {name!r}")
             number, tensor = self._parameters[name]
@@ -446,6 +452,16 @@ class Trainer:
             self._check_numbers(name, tensor, array)
             checked.append((number, tensor, numpy.ascontiguousarray(array)))
         return checked
+
+    def _is_frozen(self, name: str) -> bool:
+        """By a pattern of freeze, in which * is any text and ? a letter."""
+        if name in self._parameters:
+            return False
+        for line in (self._library.frozen() or b"").decode().splitlines():
+            pattern = re.escape(line).replace(r"\*", ".*").replace(r"\?", ".")
+            if re.fullmatch(pattern, name, re.DOTALL):
+                return True
+        return False
 
     @staticmethod
     def _check_numbers(name: str, tensor, array):

@@ -302,6 +302,43 @@ static bool is_counter(const char *name)
            (length == tail || name[length - tail - 1] == '.');
 }
 
+/* Whether the pattern, which ends at a line's end, is the whole name: * is any text, ? a letter. */
+static bool matches(const char *pattern, const char *name)
+{
+    for (; *pattern != '\0' && *pattern != '\n'; pattern++, name++) {
+        for (; *pattern == '*' && *name != '\0'; name++)
+            if (matches(pattern + 1, name))
+                return true;
+        if (*pattern == '*')
+            return matches(pattern + 1, name);
+        if (*name == '\0' || (*pattern != '?' && *pattern != *name))
+            return false;
+    }
+    return *name == '\0';
+}
+
+static bool is_frozen(const struct ul_rt_training *training, const char *name)
+{
+    const char *line = training->frozen;
+    while (line != NULL && !matches(line, name)) {
+        line = strchr(line, '\n');
+        line = line != NULL ? line + 1 : NULL;
+    }
+    return line != NULL;
+}
+
+/* What the program was compiled with, and no training changes. */
+static int refuse_frozen(const struct check *check, const char *name)
+{
+    char file[UL_SHOWN_BYTES], shown[UL_SHOWN_BYTES];
+    ul_shown(file, check->path);
+    return ul_error(check->run->session, UL_EXIT_INVALID,
+                    "%s: '%s' is frozen (--freeze), a constant of this program: ullage export "
+                    "MODEL.onnx %s -o NEW.onnx writes it into the model, which is to be compiled "
+                    "again; a checkpoint holds what is trained alone",
+                    file, ul_shown(shown, name), file);
+}
+
 /* Has the model what the file has? */
 static int check_name(void *context, const char *name)
 {
@@ -319,6 +356,8 @@ static int check_name(void *context, const char *name)
         check->counter_count++;
         return UL_EXIT_OK;
     }
+    if (is_frozen(training, name))
+        return refuse_frozen(check, name);
     return ul_error(check->run->session, UL_EXIT_INVALID,
                     is_state(training, name)
                         ? "%s: was written by a training with other options: this one has no '%s'; "
@@ -456,10 +495,9 @@ static int read_parameters(const struct ul_training_run *run, struct ul_reader *
         if (with_state || !is_state(training, training->parameters[i].name))
             status = read_parameter(run, reader, &training->parameters[i], with_state);
     if (status == UL_EXIT_OK && check.counter_count > 0)
-        fprintf(stderr,
-                "%s: %s: %" PRIu64 " entries num_batches_tracked are passed over: training does "
-                "not count batches\n",
-                run->session->program, ul_shown(shown, reader->name), check.counter_count);
+        fprintf(stderr, "%s: %s: passed over: num_batches_tracked of %" PRIu64 " layer%s\n",
+                run->session->program, ul_shown(shown, reader->name), check.counter_count,
+                check.counter_count == 1 ? "" : "s");
     return status;
 }
 

@@ -399,6 +399,8 @@ struct ul_rt_training {
     double lora_alpha; /* over the rank: what comes by way of factors is multiplied by it; 0: there
                           are none */
     const char *quantize; /* of the weights beside them, an option a line; NULL: they are floats */
+    const char
+        *frozen; /* --freeze, a pattern a line: constants of the program; NULL: there are none */
 };
 
 struct ul_weights_source;

@@ -147,7 +147,9 @@ def test_inside(model):
     check(onnx.load("out.onnx") == with_values(model, VALUES), "another model than wanted")
     check(not os.path.exists("out.onnx.data"), "external data of a model that has none")
     some = {"b": VALUES["b"]}
-    numpy.savez("some.npz", **some)
+    counters = {"bn.num_batches_tracked": numpy.int64(7)}  # of a torch state_dict
+    numpy.savez("some.npz", **some, **counters)
+    run(0, "passed over: num_batches_tracked of 1 layer\n", "m.onnx", "some.npz", "-o", "some.onnx")
     run(0, "1 initializers", "m.onnx", "some.npz", "-o", "some.onnx")
     check(
         onnx.load("some.onnx") == with_values(model, some), "parameters that are not named change"

@@ -387,6 +387,25 @@ def forward(weights, x, labels, evaluates=False):
     return cross_entropy(logits, labels)[0], after
 
 
+def check_frozen(args, folder):
+    """A file that has what is frozen is refused, and says how it gets into the program."""
+    model, program = os.path.join(folder, "m.onnx"), os.path.join(folder, "m")
+    weights = perceptron(numpy.random.default_rng(1))
+    make_model(model, PERCEPTRON, weights, [("x", [BATCH, FEATURES])], ("y", [BATCH, CLASSES]))
+    run([args.ullage, "compile", model, "-o", program, "--target", args.target, "--train",
+         "--freeze", "?2", "--freeze", "b*"])
+    numpy.save(os.path.join(folder, "x.npy"), numpy.zeros((BATCH, FEATURES)))
+    numpy.save(os.path.join(folder, "y.npy"), numpy.zeros(BATCH, int))
+    for name, says in (("w2", "'w2' is frozen (--freeze)"), ("b1", "'b1' is frozen"),
+                       ("w3", "no parameter 'w3'")):
+        numpy.savez(os.path.join(folder, "c.npz"), w1=weights["w1"], **{name: weights["w2"]})
+        done = subprocess.run([program, "--data", os.path.join(folder, "x.npy"), "--labels",
+                               os.path.join(folder, "y.npy"), "--steps", "1", "--init",
+                               os.path.join(folder, "c.npz")], capture_output=True, text=True)
+        if done.returncode != 2 or says not in done.stderr:
+            raise AssertionError(f"{name}: exit {done.returncode}: {done.stderr}")
+
+
 def check_conv(args, folder):
     """One step of SGD with rate 1, against finite differences."""
     model, program = os.path.join(folder, "m.onnx"), os.path.join(folder, "m")
@@ -1042,7 +1061,7 @@ def check_rotary(args, folder):
             check_numbers(f"rotary: {name}", results[0][1][name], results[1][1][name], 1e-12)
 
 
-CHECKS = {"conv": check_conv, "dropout": check_dropout, "vocabulary": check_vocabulary,
+CHECKS = {"conv": check_conv, "constants": check_frozen, "dropout": check_dropout, "vocabulary": check_vocabulary,
           "process": check_process, "bits": check_bits, "tiles": check_tiles, "whole": check_whole,
           "inside": check_inside,
           "clipping": lambda args, folder: check_clipping(args, folder, "clipping"),

@@ -167,6 +167,19 @@ def test_a_loss_that_is_not_finite():
                  "a lower learning_rate may help")  # fmt: skip
 
 
+def test_frozen_tensors():
+    """They are constants, in no checkpoint; who sets one is told what to do."""
+    frozen = ullage.Trainer(linear(), dims={"N": 4}, loss="mse", optimizer="adam", freeze="w*",
+                            **FAST)  # fmt: skip
+    x, t = data()
+    frozen.step(x, t)
+    assert set(frozen.parameters()) == {"b"}
+    wrong = {"w": numpy.zeros((3, 2), numpy.float32)}
+    cases.raises(ullage.InvalidModel, lambda: frozen.set_parameters(wrong), "'w' is frozen")
+    wrong = {"v": numpy.zeros(2, numpy.float32)}
+    cases.raises(ullage.InvalidModel, lambda: frozen.set_parameters(wrong), "no parameter 'v'")
+
+
 def normed():
     """A product, and statistics of its batch."""
     net = linear()

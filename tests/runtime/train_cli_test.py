@@ -634,7 +634,7 @@ class Train(unittest.TestCase):
             new.writestr("bn.num_batches_tracked.npy", counter)
             new.writestr("num_batches_tracked.npy", counter)
         done = self.train("--steps", "1", "--init", "t.npz")
-        self.assertIn(b"2 entries num_batches_tracked are passed over", done.stderr)
+        self.assertIn(b"passed over: num_batches_tracked of 2 layers", done.stderr)
         self.assertIn("tracked", self.refuse(2, "--epochs", "2", "--resume", "t.npz"))
 
     def test_leftovers(self):
