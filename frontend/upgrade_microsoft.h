@@ -62,6 +62,7 @@ struct ul_microsoft_attend {
     ul_value_id lengths;   /* int64 [batch], keys that count; UL_NONE: all */
     ul_value_id past_k, past_v;
     bool is_causal;
+    bool empty_is_zero;    /* a query that sees no key gives zeros, not NaN */
     double scale, softcap; /* 0: the default */
     int64_t scores_mode;   /* qk_matmul_output_mode, where has_scores */
     bool has_scores;

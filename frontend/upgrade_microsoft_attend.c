@@ -3,7 +3,9 @@
  * scores, with masks that are added to the scores.
  *
  * onnxruntime's CPU adds mask_filter_value (-10000) where its masks say so rather than leaving the
- * key out, which matters where a query sees no key at all: so is it here. */
+ * key out, which matters where a query sees no key at all: so is it here. Where a filter or a bias
+ * of -inf leaves none, Attention and MultiHeadAttention give NaN there, GroupQueryAttention zeros.
+ */
 #include "frontend/upgrade_microsoft.h"
 #include "ir/op.h"
 
@@ -94,6 +96,8 @@ void ul_microsoft_attend(struct ul_old_node *node, struct ul_microsoft_attend *a
         ul_node_set_int(graph, id, "q_num_heads", attend->heads);
         ul_node_set_int(graph, id, "kv_num_heads", attend->groups);
     }
+    if (!attend->empty_is_zero)
+        ul_node_set_int(graph, id, "empty_is_zero", 0);
     if (attend->is_causal)
         ul_node_set_int(graph, id, "is_causal", 1);
     if (attend->scale > 0 || attend->scale < 0)

@@ -385,6 +385,7 @@ void ul_microsoft_group_query(struct ul_old_node *node)
                                          .past_k = UL_NONE,
                                          .past_v = UL_NONE,
                                          .lengths = UL_NONE,
+                                         .empty_is_zero = true,
                                          .is_causal = of.is_causal && of.past == 0,
                                          .scale = ul_old_float(node, "scale", 0),
                                          .softcap = ul_old_float(node, "softcap", 0)};

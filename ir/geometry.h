@@ -89,6 +89,13 @@ enum ul_attention_input {
     UL_ATTENTION_INPUTS
 };
 
+/* What a query gives that sees no key. */
+enum ul_attend_empty {
+    UL_EMPTY_IS_NAN,  /* NaN, as a softmax of the whole row does */
+    UL_EMPTY_IS_ZERO, /* zeros: Attention of ai.onnx */
+    UL_NAN_IS_ZERO    /* zeros, and so a query one of whose weights is NaN: Where(IsNaN(softmax)) */
+};
+
 /* One attention, whatever the rank of its operands. */
 struct ul_attention {
     bool is_flat;                 /* operands are [batch, sequence, heads * size] */
@@ -97,7 +104,10 @@ struct ul_attention {
     int64_t size, value_size;     /* of a head */
     double scale, softcap;
     bool is_causal;
-    bool empty_is_zero;  /* FusedAttention: a query that sees no key gives zeros, not NaN */
+    /* There are as many valid keys as `lengths` says, and the last query stands at the last one:
+     * what a causal query sees is counted from there. */
+    bool ends_at_length;
+    enum ul_attend_empty empty;
     int64_t scores_mode; /* qk_matmul_output_mode */
     uint32_t order[4];   /* the output's dimensions, of [batch, head, query, element] */
 };

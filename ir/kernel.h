@@ -19,6 +19,7 @@
 #ifndef UL_IR_KERNEL_H
 #define UL_IR_KERNEL_H
 
+#include "ir/geometry.h"
 #include "ir/graph.h"
 
 /* Ranges of i64 expressions and variables end here: sums of two cannot overflow. */
@@ -222,8 +223,8 @@ struct ul_attend {
     struct ul_contraction values[2];
     ul_ks before;
     ul_kx score;
-    int64_t reach;      /* query q sees keys up to q + reach at most */
-    bool empty_is_zero; /* a query that sees no key gives zeros, not NaN */
+    int64_t reach; /* query q sees keys up to q + reach at most */
+    enum ul_attend_empty empty;
     /* Set by a target that cuts keys: this is the part from split_var * split_keys on. Results come
      * undivided, and behind them, as elements value_size and on, a query's largest score and the
      * sum of its weights. 0: all keys. */

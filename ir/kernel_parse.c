@@ -556,7 +556,10 @@ static enum ul_status read_attend(struct parse *parse, uint32_t indent, struct u
         UL_TRY(ul_scan_expect(scan, numbers[i].key));
         UL_TRY(ul_scan_int(scan, numbers[i].value));
     }
-    attend->empty_is_zero = ul_scan_accept_word(scan, "empty_is_zero");
+    if (ul_scan_accept_word(scan, "empty_is_zero"))
+        attend->empty = UL_EMPTY_IS_ZERO;
+    else if (ul_scan_accept_word(scan, "nan_is_zero"))
+        attend->empty = UL_NAN_IS_ZERO;
     attend->rounds_weights = ul_scan_accept_word(scan, "rounds_weights");
     UL_TRY(ul_scan_end_line(scan));
     while (accept_at(parse, indent + 2, "part"))

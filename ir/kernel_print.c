@@ -194,7 +194,9 @@ static void put_attend(struct print *print, const struct ul_attend *attend, uint
                    " queries=%" PRId64 " keys=%" PRId64 " size=%" PRId64 " value_size=%" PRId64
                    " reach=%" PRId64 "%s%s",
                    attend->queries, attend->keys, attend->size, attend->value_size, attend->reach,
-                   attend->empty_is_zero ? " empty_is_zero" : "",
+                   attend->empty == UL_EMPTY_IS_ZERO ? " empty_is_zero"
+                   : attend->empty == UL_NAN_IS_ZERO ? " nan_is_zero"
+                                                     : "",
                    attend->rounds_weights ? " rounds_weights" : "");
     if (attend->split_keys > 0)
         ul_text_printf(print->text, " split=%" PRId64 "*v%u", attend->split_keys,

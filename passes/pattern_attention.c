@@ -40,7 +40,7 @@ struct attention {
     double scale;
     uint32_t mask_count;
     struct mask masks[MASKS];
-    bool is_causal, empty_is_zero;
+    bool is_causal, nan_is_zero;
     bool is_f16;           /* of what the model has as f16, whose lowest number is */
     struct ul_type scores; /* [batch, heads, queries, keys] */
     int64_t value_depth, groups;
@@ -536,8 +536,8 @@ static void build(struct ul_pattern *pattern, struct attention *a, const int64_t
     ul_node_set_float(graph, node, "scale", a->scale);
     if (a->is_causal)
         ul_node_set_int(graph, node, "is_causal", 1);
-    if (a->empty_is_zero)
-        ul_node_set_int(graph, node, "empty_is_zero", 1);
+    if (a->nan_is_zero)
+        ul_node_set_int(graph, node, "nan_is_zero", 1);
     if (perm[0] != 0 || perm[1] != 1 || perm[2] != 2)
         ul_node_set_ints(graph, node, "perm", perm, RANK);
 }
@@ -565,7 +565,7 @@ static const struct ul_node *match_softmax(struct ul_pattern *pattern, struct at
         !ul_type_equal(ul_pattern_type(pattern, weights),
                        ul_pattern_type(pattern, where->inputs[2])))
         return NULL;
-    a->empty_is_zero = true;
+    a->nan_is_zero = true;
     return ul_pattern_match(pattern, where->inputs[2], UL_OP_Softmax);
 }
 

@@ -334,6 +334,10 @@ static void put_part(const struct attend_out *to)
                    attend->split_keys, attend->split_keys, attend->keys);
 }
 
+static const char *const empties[] = {[UL_EMPTY_IS_NAN] = "UL_EMPTY_IS_NAN",
+                                      [UL_EMPTY_IS_ZERO] = "UL_EMPTY_IS_ZERO",
+                                      [UL_NAN_IS_ZERO] = "UL_NAN_IS_ZERO"};
+
 /* `put_pack`: so many sums at once are taken on tensor cores, by t_put_pack where they are several.
  */
 static void put_call(const struct attend_out *to, int put_pack, uint32_t indent)
@@ -359,8 +363,7 @@ static void put_call(const struct attend_out *to, int put_pack, uint32_t indent)
                      "ul_attend_tile%s<t_size, ul_reading<%d, true>, ul_reading<%d, true>, "
                      "ul_reading<%d, false>, %s, %s%s>(",
                      to->kind != NULL ? "_mma" : "", to->q_pack, to->k_pack, to->v_pack,
-                     ul_contract_cuda_truth(attend->empty_is_zero),
-                     ul_contract_cuda_truth(attend->split_keys > 0), pack);
+                     empties[attend->empty], ul_contract_cuda_truth(attend->split_keys > 0), pack);
     const char *type = to->coordinate;
     ul_contract_indent(&out, indent + 1);
     ul_text_printf(out.text, "t_shared_%" PRIu32 ", t_tile, (%s)%" PRId64 ", (%s)%" PRId64,

@@ -132,8 +132,11 @@ static ul_ks put_join(const struct rewrite *t)
     kernel->stmts[link].next = loop;
     link = loop;
     ul_kx all = ul_kx_var(kernel, total);
+    if (t->attend->empty == UL_EMPTY_IS_ZERO)
+        all = ul_kx_select(kernel, ul_kx_binary(kernel, UL_KX_EQ, all, number(t, 0)), number(t, 1),
+                           all);
     x = ul_kx_binary(kernel, UL_KX_DIV, ul_kx_var(kernel, sum), all);
-    if (t->attend->empty_is_zero)
+    if (t->attend->empty == UL_NAN_IS_ZERO)
         x = ul_kx_select(kernel, ul_kx_binary(kernel, UL_KX_LT, number(t, 0), all), x,
                          number(t, 0));
     ul_ks_link(kernel, &link, UL_KS_LET, values->acc, x);

@@ -7,7 +7,8 @@
  *      mask [1, 1, q, k], or [k] and the like      [b, 1, q, k]: broadcast by dims of 1
  *
  * Left undone: caches of keys and values, lengths, masks of bool or shorter than the keys, a soft
- * cap, scores as a result; zeros where a query sees no key, unless it always sees one. */
+ * cap, scores as a result; zeros where a query sees no key, unless no mask or a constant one
+ * lets it always see one. */
 #include "codegen/program/library_internal.h"
 
 #include "ir/geometry.h"
@@ -68,12 +69,42 @@ static bool describe_mask(struct ul_describer *describer, ul_value_id value, int
     return true;
 }
 
+/* The mask is constant, and lets each query see a key: of those before it where it is causal. */
+static bool leaves_keys(const struct ul_graph *graph, ul_value_id value, bool is_causal)
+{
+    const double finite = -6e4; /* in all types that it may be stored in */
+    const struct ul_tensor *mask = ul_graph_get_constant(graph, value);
+    if (mask == NULL || !ul_dtype_get(mask->type.dtype)->is_float)
+        return false;
+    uint64_t count = ul_type_elements(&mask->type);
+    uint64_t row = mask->type.rank > 0 ? (uint64_t)mask->type.dims[mask->type.rank - 1] : 1;
+    bool leaves = false;
+    for (uint64_t i = 0; i < count; i++) {
+        bool is_seen = ul_tensor_get_float(mask, i) > finite;
+        leaves = (i % row > 0 && leaves) || is_seen;
+        if ((is_causal && !is_seen) || ((i + 1) % row == 0 && !leaves))
+            return false;
+    }
+    return true;
+}
+
+/* Whether the library gives what is right where a query may see no key. */
+static bool handles_empty(const struct ul_graph *graph, const struct ul_node *node,
+                          const struct ul_attention *attention,
+                          const struct ul_type *const types[UL_ATTENTION_INPUTS])
+{
+    if (attention->empty == UL_EMPTY_IS_NAN)
+        return true;
+    return types[UL_ATTENTION_BIAS] == NULL &&
+           (types[UL_ATTENTION_MASK] == NULL ||
+            leaves_keys(graph, node->inputs[UL_ATTENTION_MASK], attention->is_causal));
+}
+
 static bool is_supported(const struct ul_attention *attention,
                          const struct ul_type *const types[UL_ATTENTION_INPUTS])
 {
-    bool has_mask = types[UL_ATTENTION_MASK] != NULL || types[UL_ATTENTION_BIAS] != NULL;
     return types[UL_ATTENTION_PAST_K] == NULL && types[UL_ATTENTION_LENGTHS] == NULL &&
-           attention->softcap == 0 && (!attention->empty_is_zero || !has_mask);
+           attention->softcap == 0;
 }
 
 bool ul_describe_attention(struct ul_describer *describer, const struct ul_node *node)
@@ -90,6 +121,7 @@ bool ul_describe_attention(struct ul_describer *describer, const struct ul_node 
     }
     struct ul_call *call = &out->call;
     if (ul_attention_read(&a, node, types) != NULL || !is_supported(&a, types) ||
+        !handles_empty(graph, node, &a, types) ||
         !describe_operand(describer, node->inputs[UL_ATTENTION_Q], a.is_flat, a.heads,
                           &call->src) ||
         !describe_operand(describer, node->inputs[UL_ATTENTION_K], a.is_flat, a.groups,

@@ -12,8 +12,9 @@
  * "FlashAttention", 2022.) Few keys are one tile, and then Y needs no place to wait in.
  * Keys and values come in two parts, the cache and the new ones; a part has tiles of its own, and
  * contractions of its own where all scores of a row are kept.
- * A row whose scores are all -inf gives NaN, as a softmax of the whole row does, or zeros where
- * empty_is_zero. */
+ * What a query gives that sees no key is an enum of ir/geometry.h. Where it is zeros, a key that
+ * the masks hide has the score -inf whatever the product is, so that a query of NaN that sees none
+ * gives zeros too, and nothing is subtracted from a row of -inf. */
 #include "ir/ops/attention.h"
 #include "ir/kernel_build.h"
 #include "ir/lower.h"
@@ -113,6 +114,20 @@ static ul_kx load_mask(const struct ul_attention_lower *a, enum ul_attention_inp
     return bias;
 }
 
+/* Of the sequence's keys, those that count. */
+static ul_kx length_of(const struct ul_attention_lower *a)
+{
+    return ul_lower_load(a->lower, a->node->inputs[UL_ATTENTION_LENGTHS], &a->batch);
+}
+
+/* The last key that query `q` sees where it is causal. */
+static ul_kx last_seen(const struct ul_attention_lower *a, ul_kx q)
+{
+    if (!a->shape.ends_at_length)
+        return ul_kx_addi(a->kernel, q, a->shape.past);
+    return ul_kx_add(a->kernel, ul_kx_addi(a->kernel, q, -a->shape.queries), length_of(a));
+}
+
 ul_kx ul_attention_bias(const struct ul_attention_lower *a, ul_kx q, ul_kx t)
 {
     struct ul_kernel *kernel = a->kernel;
@@ -122,11 +137,11 @@ ul_kx ul_attention_bias(const struct ul_attention_lower *a, ul_kx q, ul_kx t)
     if (has(a, UL_ATTENTION_BIAS))
         bias = ul_kx_binary(kernel, UL_KX_ADD, bias, load_mask(a, UL_ATTENTION_BIAS, q, t));
     if (a->shape.is_causal) {
-        ul_kx last = ul_kx_addi(kernel, q, a->shape.past);
+        ul_kx last = last_seen(a, q);
         bias = ul_kx_select(kernel, ul_kx_binary(kernel, UL_KX_LE, t, last), bias, never);
     }
     if (has(a, UL_ATTENTION_LENGTHS)) {
-        ul_kx length = ul_lower_load(a->lower, a->node->inputs[UL_ATTENTION_LENGTHS], &a->batch);
+        ul_kx length = length_of(a);
         bias = ul_kx_select(kernel, ul_kx_binary(kernel, UL_KX_LT, t, length), bias, never);
     }
     return bias;
@@ -136,6 +151,24 @@ bool ul_attention_has_bias(const struct ul_attention_lower *a)
 {
     return has(a, UL_ATTENTION_MASK) || has(a, UL_ATTENTION_BIAS) || a->shape.is_causal ||
            has(a, UL_ATTENTION_LENGTHS);
+}
+
+bool ul_attention_may_be_empty(const struct ul_attention_lower *a)
+{
+    return a->shape.empty == UL_EMPTY_IS_ZERO &&
+           (has(a, UL_ATTENTION_MASK) || has(a, UL_ATTENTION_BIAS) || has(a, UL_ATTENTION_LENGTHS));
+}
+
+ul_kx ul_attention_biased(const struct ul_attention_lower *a, ul_kx x, ul_kx bias)
+{
+    if (bias == UL_NONE)
+        return x;
+    if (!ul_attention_may_be_empty(a))
+        return ul_kx_binary(a->kernel, UL_KX_ADD, x, bias);
+    ul_kx never = number(a, -INFINITY);
+    bias = ul_ks_name(a->kernel, bias);
+    return ul_kx_select(a->kernel, ul_kx_binary(a->kernel, UL_KX_EQ, bias, never), never,
+                        ul_kx_binary(a->kernel, UL_KX_ADD, x, bias));
 }
 
 /* ---- Scores ---- */
@@ -175,11 +208,11 @@ static void lower_scores(const struct ul_attention_lower *a, const struct tile *
     ul_kx plain = ul_kx_binary(kernel, UL_KX_MUL, ul_kx_var(kernel, contraction.acc),
                                number(a, shape->scale));
     ul_kx x = ul_attention_capped(a, plain), capped = x;
-    if (ul_attention_has_bias(a))
-        x = ul_kx_binary(kernel, UL_KX_ADD, x, ul_attention_bias(a, q, t));
+    ul_kx bias = ul_attention_has_bias(a) ? ul_attention_bias(a, q, t) : UL_NONE;
     store_scores(a, 0, q, t, plain);
     store_scores(a, 1, q, t, capped);
-    store_scores(a, 2, q, t, x);
+    store_scores(a, 2, q, t, bias == UL_NONE ? x : ul_kx_binary(kernel, UL_KX_ADD, x, bias));
+    x = ul_attention_biased(a, x, bias);
     column = ul_kx_addi(kernel, column, tile->column);
     ul_ks_store(kernel, a->scores, ul_attention_score_at(a, row, column), x);
     ul_ks_end(kernel);
@@ -212,11 +245,15 @@ static void store_shares(const struct ul_attention_lower *a, ul_kx row, int64_t 
     ul_ks_end(kernel);
 }
 
-/* One over the sum of a row; 0 stands for a row that has none, where those are zeros. */
+/* One over the sum of a row; where rows of none are zeros, anything does for one; where those of
+ * NaN are, 0 stands for one. */
 static ul_kx inverse_of(const struct ul_attention_lower *a, ul_kx sum)
 {
+    if (ul_attention_may_be_empty(a))
+        sum = ul_kx_select(a->kernel, ul_kx_binary(a->kernel, UL_KX_EQ, sum, number(a, 0)),
+                           number(a, 1), sum);
     ul_kx inverse = ul_kx_binary(a->kernel, UL_KX_DIV, number(a, 1), sum);
-    if (!a->shape.empty_is_zero)
+    if (a->shape.empty != UL_NAN_IS_ZERO)
         return inverse;
     ul_kx is_sum = ul_kx_binary(a->kernel, UL_KX_LT, number(a, 0), sum);
     return ul_kx_select(a->kernel, is_sum, inverse, number(a, 0));
@@ -226,7 +263,7 @@ static ul_kx inverse_of(const struct ul_attention_lower *a, ul_kx sum)
 static ul_kx divided(const struct ul_attention_lower *a, ul_kx x, ul_kx inverse)
 {
     x = ul_kx_binary(a->kernel, UL_KX_MUL, x, inverse);
-    if (!a->shape.empty_is_zero)
+    if (a->shape.empty != UL_NAN_IS_ZERO)
         return x;
     ul_kx is_sum = ul_kx_binary(a->kernel, UL_KX_LT, number(a, 0), inverse);
     return ul_kx_select(a->kernel, is_sum, x, number(a, 0));
@@ -241,6 +278,8 @@ static void whole_row(const struct ul_attention_lower *a, ul_kx row, int64_t cou
         return;
     }
     ul_kx max = ul_attention_largest(a, row, padded);
+    if (ul_attention_may_be_empty(a))
+        max = ul_attention_shift(a, max);
     ul_kx sum = ul_attention_exponentials(a, row, padded, max);
     ul_kx inverse = ul_ks_let(kernel, inverse_of(a, sum));
     store_shares(a, row, count, inverse);
@@ -254,8 +293,7 @@ static void next_row(const struct ul_attention_lower *a, ul_kx row, int64_t padd
     ul_kx before = ul_ks_name(kernel, ul_kx_load(kernel, a->largest, row));
     ul_kx max = ul_attention_largest(a, row, padded);
     max = ul_ks_let(kernel, ul_attention_larger(a, before, max));
-    ul_kx is_none = ul_kx_binary(kernel, UL_KX_EQ, max, number(a, -INFINITY));
-    ul_kx shift = ul_ks_let(kernel, ul_kx_select(kernel, is_none, number(a, 0), max));
+    ul_kx shift = ul_attention_shift(a, max);
     ul_kx factor = ul_kx_unary(kernel, UL_KX_EXP, ul_kx_binary(kernel, UL_KX_SUB, before, shift));
     factor = ul_ks_let(kernel, factor);
     ul_kx sum = ul_attention_exponentials(a, row, padded, shift);
@@ -338,7 +376,7 @@ static void lower_tile(const struct ul_attention_lower *a, const struct tile *ti
     struct ul_kernel *kernel = a->kernel;
     bool skips = a->shape.is_causal && !gives(a, 3);
     if (skips) {
-        ul_kx last = ul_kx_addi(kernel, a->first, a->rows - 1 + a->shape.past);
+        ul_kx last = last_seen(a, ul_kx_addi(kernel, a->first, a->rows - 1));
         ul_ks_if(kernel, ul_kx_binary(kernel, UL_KX_LE, tile->from, last));
     }
     lower_scores(a, tile);
@@ -547,9 +585,8 @@ static ul_kx attend_score(const struct ul_attention_lower *a, const struct ul_co
     ul_kx x = ul_kx_binary(a->kernel, UL_KX_MUL, ul_kx_var(a->kernel, scores->acc),
                            number(a, a->shape.scale));
     x = ul_attention_capped(a, x);
-    return ul_attention_has_bias(a)
-               ? ul_kx_binary(a->kernel, UL_KX_ADD, x, ul_attention_bias(a, row, key))
-               : x;
+    ul_kx bias = ul_attention_has_bias(a) ? ul_attention_bias(a, row, key) : UL_NONE;
+    return ul_attention_biased(a, x, bias);
 }
 
 /* Marks the innermost open loop, over heads. */
@@ -563,8 +600,9 @@ static void lower_attend(struct ul_attention_lower *a)
                                .keys = all_keys(a),
                                .size = shape->size,
                                .value_size = shape->value_size,
-                               .reach = shape->is_causal ? shape->past : all_keys(a),
-                               .empty_is_zero = shape->empty_is_zero,
+                               .reach = shape->is_causal && !shape->ends_at_length ? shape->past
+                                                                                   : all_keys(a),
+                               .empty = shape->empty,
                                .rounds_weights = a->rounds_weights};
     if (shape->past > 0)
         attend_part(a, &attend, true, shape->past);

@@ -39,6 +39,10 @@ void ul_attention_fill(const struct ul_attention_lower *attention,
                        int64_t size, uint32_t along, uint32_t across);
 /* What is added to the score of query `q` and key `t`, where something is. */
 ul_kx ul_attention_bias(const struct ul_attention_lower *attention, ul_kx q, ul_kx t);
+/* The score x with the bias that is added to it, UL_NONE where none is. */
+ul_kx ul_attention_biased(const struct ul_attention_lower *attention, ul_kx x, ul_kx bias);
+/* Rows that see no key are possible, and give zeros. */
+bool ul_attention_may_be_empty(const struct ul_attention_lower *attention);
 bool ul_attention_has_bias(const struct ul_attention_lower *attention);
 /* The score within the soft cap. */
 ul_kx ul_attention_capped(const struct ul_attention_lower *attention, ul_kx x);
@@ -53,6 +57,8 @@ enum { UL_ATTENTION_VECTOR = 16, UL_ATTENTION_LANES = 32 };
 ul_kx ul_attention_score_at(const struct ul_attention_lower *attention, ul_kx row, ul_kx column);
 /* A NaN may be lost here, but not in the exponentials. */
 ul_kx ul_attention_larger(const struct ul_attention_lower *attention, ul_kx x, ul_kx y);
+/* What is subtracted from the scores of a row whose largest is `max`: nothing from -inf. */
+ul_kx ul_attention_shift(const struct ul_attention_lower *attention, ul_kx max);
 /* Of the row's first `count` columns: the largest; the sum of the exponentials of scores less
  * `shift`, which replace the scores; the sum of scores times what lies there in `times`. */
 ul_kx ul_attention_largest(const struct ul_attention_lower *attention, ul_kx row, int64_t count);

@@ -64,6 +64,7 @@ enum ul_status ul_gradient_attention(struct ul_gradient *gradient)
         ul_gradient_begin_like(gradient, op, inputs, UL_ATTENTION_INPUTS + 1, has_mask ? 4 : 3);
     if (has_mask)
         ul_node_set_ints(gradient->graph, node, "ul_mask", mask, 4);
+    ul_node_set_int(gradient->graph, node, "empty_is_zero", a.empty == UL_EMPTY_IS_ZERO);
     (void)ul_gradient_infer(gradient, node);
     const ul_value_id *made = gradient->graph->nodes[node].outputs;
     for (uint32_t i = 0; i < 3; i++)

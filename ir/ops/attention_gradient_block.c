@@ -77,7 +77,7 @@ static void form_scores(const struct ul_attention_backward *b)
     if (a->shape.softcap > 0)
         ul_ks_store(k, b->capped, ul_attention_score_at(&b->a, row, key), x = ul_ks_let(k, x));
     if (ul_attention_has_bias(a))
-        x = ul_kx_add(k, x, ul_attention_bias(a, ul_kx_add(k, a->first, row), key));
+        x = ul_attention_biased(a, x, ul_attention_bias(a, ul_kx_add(k, a->first, row), key));
     ul_ks_store(k, b->shares, ul_attention_score_at(&b->a, row, key), x);
     ul_ks_end(k);
 }
@@ -88,13 +88,18 @@ static void form_shares(const struct ul_attention_backward *b)
     struct ul_kernel *k = b->a.kernel;
     ul_kx row = ul_ks_for(k, b->rows, 0);
     ul_kx max = ul_ks_let(k, ul_attention_largest(&b->a, row, b->seen));
+    if (ul_attention_may_be_empty(&b->a))
+        max = ul_attention_shift(&b->a, max);
     ul_kx total = ul_ks_let(k, ul_attention_exponentials(&b->a, row, b->seen, max));
     ul_kx zero = number(b, 0);
+    if (ul_attention_may_be_empty(&b->a))
+        total = ul_ks_let(
+            k, ul_kx_select(k, ul_kx_binary(k, UL_KX_EQ, total, zero), number(b, 1), total));
     ul_kx inverse = ul_ks_let(k, ul_kx_binary(k, UL_KX_DIV, number(b, 1), total));
     ul_kx key = ul_ks_for(k, b->seen, UL_FOR_PARALLEL);
     ul_kx x =
         ul_kx_mul(k, ul_kx_load(k, b->shares, ul_attention_score_at(&b->a, row, key)), inverse);
-    if (b->a.shape.empty_is_zero)
+    if (b->a.shape.empty == UL_NAN_IS_ZERO)
         x = ul_kx_select(k, ul_kx_binary(k, UL_KX_LT, zero, total), x, zero);
     ul_ks_store(k, b->shares, ul_attention_score_at(&b->a, row, key), x);
     ul_ks_end(k);

@@ -71,7 +71,8 @@ static void store_sums(const struct ul_attention_backward *b, uint32_t output, u
 /* Keys that the queries below `end` see; the gradient of a mask has zeros for the others. */
 static int64_t seen_below(const struct ul_attention_backward *b, int64_t end)
 {
-    return b->a.shape.is_causal && !b->has_mask && end < b->keys ? end : b->keys;
+    bool is_known = b->a.shape.is_causal && !b->a.shape.ends_at_length && !b->has_mask;
+    return is_known && end < b->keys ? end : b->keys;
 }
 
 static void lower_blocks(struct ul_attention_backward *b)

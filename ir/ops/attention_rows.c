@@ -89,6 +89,12 @@ static ul_kx reduce_row(const struct ul_attention_lower *a, ul_kx row, int64_t c
     return ul_ks_name(kernel, ul_kx_load(kernel, a->lanes, ul_kx_index_const(kernel, 0)));
 }
 
+ul_kx ul_attention_shift(const struct ul_attention_lower *a, ul_kx max)
+{
+    ul_kx is_none = ul_kx_binary(a->kernel, UL_KX_EQ, max, number(a, -INFINITY));
+    return ul_ks_let(a->kernel, ul_kx_select(a->kernel, is_none, number(a, 0), max));
+}
+
 ul_kx ul_attention_largest(const struct ul_attention_lower *a, ul_kx row, int64_t count)
 {
     const struct term term = {.shift = UL_NONE, .times = UL_NONE};

@@ -98,6 +98,15 @@ static const char *read_order(struct ul_attention *a, const struct ul_node *node
     return NULL;
 }
 
+/* Attention of ai.onnx gives zeros; what frontend/ makes Attention of says what else. */
+static enum ul_attend_empty read_empty(const struct ul_node *node)
+{
+    if (ul_node_get_int(node, "nan_is_zero", 0) != 0)
+        return UL_NAN_IS_ZERO;
+    bool is_zero = ul_node_get_int(node, "empty_is_zero", node->op == UL_OP_Attention) != 0;
+    return is_zero ? UL_EMPTY_IS_ZERO : UL_EMPTY_IS_NAN;
+}
+
 const char *ul_attention_read(struct ul_attention *attention, const struct ul_node *node,
                               const struct ul_type *const types[UL_ATTENTION_INPUTS])
 {
@@ -130,8 +139,8 @@ const char *ul_attention_read(struct ul_attention *attention, const struct ul_no
     attention->scale = ul_node_get_float(node, "scale", 1.0 / sqrt(size));
     attention->softcap = ul_node_get_float(node, "softcap", 0);
     attention->is_causal = ul_node_get_int(node, "is_causal", 0) != 0;
-    attention->empty_is_zero =
-        node->op != UL_OP_Attention && ul_node_get_int(node, "empty_is_zero", 0) != 0;
+    attention->ends_at_length = lengths != NULL && attention->past == 0;
+    attention->empty = read_empty(node);
     attention->scores_mode = ul_node_get_int(node, "qk_matmul_output_mode", 0);
     if (attention->scores_mode < 0 || attention->scores_mode > 3)
         return "qk_matmul_output_mode must be 0, 1, 2 or 3";

@@ -16,7 +16,7 @@
  * read_v(element, key) with a pack of neighbours along the element (on tensor cores place_q and so
  * on, which say where it lies), score(query, key, product) and put(query, element, result), called
  * exactly once for each. A query all of whose scores are -inf
- * gives NaN, as a softmax of the whole row does, or zeros where EMPTY_IS_ZERO. No query looks at
+ * gives what EMPTY says. No query looks at
  * keys from query + reach + 1 on: tiles of which that is true of all queries are left out.
  *
  * Invariants: all threads of the block call a function together with the same arguments; shared
@@ -31,6 +31,10 @@
 #include "ul_contract.cuh"
 
 #include <math.h>
+
+/* What a query gives that sees no key: NaN, as a softmax of the whole row does, or zeros; or zeros
+ * wherever a weight is NaN. */
+enum ul_attend_empty { UL_EMPTY_IS_NAN, UL_EMPTY_IS_ZERO, UL_NAN_IS_ZERO };
 
 #define UL_ATTEND_LOG2E 1.44269504088896340736f
 
@@ -52,11 +56,13 @@ __device__ __forceinline__ float ul_attend_shift(float largest)
     return largest == -INFINITY ? 0.0f : largest;
 }
 
-template <bool EMPTY_IS_ZERO>
+template <ul_attend_empty EMPTY>
 __device__ __forceinline__ float ul_attend_quotient(float x, float sum)
 {
-    if (EMPTY_IS_ZERO && !(sum > 0.0f))
+    if (EMPTY == UL_NAN_IS_ZERO && !(sum > 0.0f))
         return 0.0f;
+    if (EMPTY == UL_EMPTY_IS_ZERO && sum == 0.0f)
+        return x;
     return x / sum;
 }
 
@@ -174,7 +180,7 @@ __device__ __forceinline__ void ul_attend_values(float (&result)[SIZE::TR][SIZE:
 }
 
 /* Puts the quotients through shared memory, neighbours along the element. */
-template <class SIZE, bool EMPTY_IS_ZERO, bool IS_PART, typename I, class PUT>
+template <class SIZE, ul_attend_empty EMPTY, bool IS_PART, typename I, class PUT>
 __device__ __forceinline__ void
 ul_attend_put(const float (&result)[SIZE::TR][SIZE::E / 8], const float (&largest)[SIZE::TR],
               const float (&totals)[SIZE::TR], float *shared, int tx, int ty, I row0, I queries,
@@ -189,7 +195,7 @@ ul_attend_put(const float (&result)[SIZE::TR][SIZE::E / 8], const float (&larges
         UL_UNROLLED
         for (int e = 0; e < SIZE::E / 8; e++)
             shared[(ty * SIZE::TR + r) * SIZE::pitch_e + e / 4 * 32 + tx * 4 + e % 4] =
-                IS_PART ? result[r][e] : ul_attend_quotient<EMPTY_IS_ZERO>(result[r][e], total);
+                IS_PART ? result[r][e] : ul_attend_quotient<EMPTY>(result[r][e], total);
         const I row = row0 + ty * SIZE::TR + r;
         if (IS_PART && tx == 0 && row < queries) {
             put(row, value_size, largest[r]);
@@ -209,7 +215,7 @@ ul_attend_put(const float (&result)[SIZE::TR][SIZE::E / 8], const float (&larges
 /* Query block `tile`. Q, K, V: an ul_reading along the element. IS_PART: of keys `begin` to
  * `before` alone, and what is put is no quotient; behind the elements come the largest score and
  * the sum. */
-template <class SIZE, class Q, class K, class V, bool EMPTY_IS_ZERO, bool IS_PART, typename I,
+template <class SIZE, class Q, class K, class V, ul_attend_empty EMPTY, bool IS_PART, typename I,
           class READ_Q, class READ_K, class READ_V, class SCORE, class PUT>
 __device__ __forceinline__ void
 ul_attend_tile(float *shared, int64_t tile, I queries, I keys, I begin, I before, I reach, I size,
@@ -262,8 +268,8 @@ ul_attend_tile(float *shared, int64_t tile, I queries, I keys, I begin, I before
         __syncthreads();
     }
     __syncthreads(); /* there may have been no key */
-    ul_attend_put<SIZE, EMPTY_IS_ZERO, IS_PART>(result, largest, total, shared, tx, ty, row0,
-                                                queries, value_size, put);
+    ul_attend_put<SIZE, EMPTY, IS_PART>(result, largest, total, shared, tx, ty, row0, queries,
+                                        value_size, put);
 }
 
 /* ---- tensor cores ---- */
@@ -595,7 +601,7 @@ __device__ __forceinline__ void ul_attend_out(const ul_attend_band<MMA> (&bands)
 }
 
 /* PACK elements of row y from x on, of those that lie in `place`. */
-template <class MMA, int PACK, bool EMPTY_IS_ZERO, bool IS_PART>
+template <class MMA, int PACK, ul_attend_empty EMPTY, bool IS_PART>
 __device__ __forceinline__ ul_pack_of<float, PACK> ul_attend_sums(const float *norms,
                                                                   const float *place, int y, int x)
 {
@@ -611,12 +617,12 @@ __device__ __forceinline__ ul_pack_of<float, PACK> ul_attend_sums(const float *n
     }
     UL_UNROLLED
     for (int e = 0; e < PACK && !IS_PART; e++)
-        sums.at[e] = ul_attend_quotient<EMPTY_IS_ZERO>(sums.at[e], norms[MMA::GROUPS * BR + y]);
+        sums.at[e] = ul_attend_quotient<EMPTY>(sums.at[e], norms[MMA::GROUPS * BR + y]);
     return sums;
 }
 
 /* Puts the quotients through `place`, some elements of all queries after the other. */
-template <class MMA, bool EMPTY_IS_ZERO, bool IS_PART, int PACK, typename I, class PUT,
+template <class MMA, ul_attend_empty EMPTY, bool IS_PART, int PACK, typename I, class PUT,
           class PUT_PACK>
 __device__ __forceinline__ void
 ul_attend_put_mma(const ul_attend_band<MMA> (&bands)[MMA::DOWN], const float *norms, float *place,
@@ -633,7 +639,7 @@ ul_attend_put_mma(const ul_attend_band<MMA> (&bands)[MMA::DOWN], const float *no
         for (int i = (int)threadIdx.x; i < BR * chunk / PACK; i += MMA::threads) {
             const int y = i / (chunk / PACK), x = i % (chunk / PACK) * PACK;
             const I row = row0 + y, element = e0 + x;
-            const auto sums = ul_attend_sums<MMA, PACK, EMPTY_IS_ZERO, IS_PART>(norms, place, y, x);
+            const auto sums = ul_attend_sums<MMA, PACK, EMPTY, IS_PART>(norms, place, y, x);
             if (row >= queries || element >= value_size)
                 continue;
             if constexpr (PACK > 1)
@@ -661,7 +667,7 @@ using ul_attend_stage = ul_stage<MMA::BK, WIDTH, HOW::PACK, MMA::threads, LAYOUT
 /* ul_attend_tile on tensor cores; place_q(query, element), place_k(key, element) and
  * place_v(element, key) give an ul_source. aligned: of queries, keys and values. Where PACK is not
  * 1 put_pack(query, element, sums) takes so many, and value_size is a multiple of it. */
-template <class MMA, class Q, class K, class V, bool EMPTY_IS_ZERO, bool IS_PART, int PACK,
+template <class MMA, class Q, class K, class V, ul_attend_empty EMPTY, bool IS_PART, int PACK,
           typename I, class PLACE_Q, class PLACE_K, class PLACE_V, class SCORE, class PUT,
           class PUT_PACK>
 __device__ __forceinline__ void
@@ -761,8 +767,8 @@ ul_attend_tile_mma(uint16_t *shared, int64_t tile, I queries, I keys, I begin, I
     float *place = (float *)(void *)shared;
     float *norms = place + MMA::GROUPS * MMA::BR * MMA::pitch_o;
     ul_attend_join<MMA>(norms, bands);
-    ul_attend_put_mma<MMA, EMPTY_IS_ZERO, IS_PART, PACK>(bands, norms, place, row0, queries,
-                                                         value_size, put, put_pack);
+    ul_attend_put_mma<MMA, EMPTY, IS_PART, PACK>(bands, norms, place, row0, queries, value_size,
+                                                 put, put_pack);
 }
 
 #endif

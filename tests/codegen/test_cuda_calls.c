@@ -313,12 +313,11 @@ static void test_attention(void **state)
     expect(&plain, HEADS("storage=f16 ", "64") ATTENTION("storage=f16 ", "64", "", "softcap=2.0"),
            NULL, 0);
     /* zeros where no key is seen: all see one unless a mask says otherwise */
-    expect(&plain,
-           HEADS("storage=f16 ", "64") ATTENTION("storage=f16 ", "64", "", "empty_is_zero=1"),
+    expect(&plain, HEADS("storage=f16 ", "64") ATTENTION("storage=f16 ", "64", "", "nan_is_zero=1"),
            wanted, BYTES);
     expect(&plain,
            HEADS("storage=f16 ", "64") "input %3 \"m\" f32[512,512] own\n" ATTENTION(
-               "storage=f16 ", "64", ", %3", "empty_is_zero=1"),
+               "storage=f16 ", "64", ", %3", "nan_is_zero=1"),
            NULL, 0);
     /* other types, other sizes, no cuDNN */
     expect(&plain, HEADS("", "64") ATTENTION("", "64", "", "is_causal=1"), NULL, 0);

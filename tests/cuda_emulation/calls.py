@@ -307,7 +307,7 @@ def attend(net, q, k, v, *masks, **attributes):
 def attention(net):
     """Of odd lengths, with a mask for all heads; layers that are alike share a plan."""
     q, k, v = (net.input(name, 2, 3, length, 64) for name, length in zip("qkv", (13, 29, 29)))
-    mask = net.input("m", 2, 1, 13, 29)
+    mask = net.weight(2, 1, 13, 29, scale=1)
     a = attend(net, q, k, v, mask)
     b = attend(net, a, k, v, mask)
     return net.model(attend(net, b, k, v))
@@ -326,14 +326,16 @@ def attention_causal(net):
 
 @case(HALVES, cudnn=1)
 def attention_masks(net):
-    """Spelled out, with two masks; not of heads of 12, nor with a mask of bool."""
+    """Spelled out, with two masks; not of heads of 12, nor with a mask of bool, nor with one that
+    may hide all keys."""
     q, k, v = (net.node("Sin", net.input(name, 2, 4, 21, 16)) for name in "qkv")
     s = net.node("MatMul", q, net.node("Transpose", k, perm=[0, 1, 3, 2]))
     s = net.node("Add", net.node("Mul", s, net.number(0.25)), net.input("m", 2, 1, 1, 21))
     s = net.node("Softmax", net.node("Add", s, net.weight(4, 21, 21, scale=1)), axis=-1)
     a = net.node("Abs", net.node("MatMul", s, v))
     w, bits = net.input("w", 2, 3, 21, 12), net.node("Greater", net.input("n", 21, 21), net.number(0))
-    return net.model(a, attend(net, w, w, w), attend(net, q, k, v, bits))
+    return net.model(a, attend(net, w, w, w), attend(net, q, k, v, bits),
+                     attend(net, q, k, v, net.input("hides", 21, 21)))
 
 
 # ---- running ----
