@@ -1,14 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operators of com.microsoft that normalise a sum: of a skip connection, or of embeddings. */
+/* Operators of com.microsoft that normalise a sum: of a skip connection, or of embeddings. As in
+ * onnxruntime the sum has 32 bits, of operands of 16 too: what is normalised is not rounded, and
+ * does not overflow. */
 #include "frontend/upgrade_microsoft.h"
 
 /* onnxruntime's default epsilon, for all of them */
 static const double EPSILON = (double)1e-12f;
 
+static bool is_half(enum ul_dtype dtype)
+{
+    return dtype == UL_F16 || dtype == UL_BF16;
+}
+
+/* A value that may have 16 bits, as what sums are formed of. */
+static ul_value_id wide(struct ul_old_node *node, ul_value_id value)
+{
+    bool is_narrow = value != UL_NONE && is_half(ul_old_type(node, value).dtype);
+    return is_narrow ? ul_old_emit_cast(node, value, UL_F32) : value;
+}
+
+/* The result in the type of the operands. */
+static void set_result(struct ul_old_node *node, uint32_t output, ul_value_id value,
+                       enum ul_dtype dtype)
+{
+    ul_old_set_result(node, output, is_half(dtype) ? ul_old_emit_cast(node, value, dtype) : value);
+}
+
 static ul_value_id normalize(struct ul_old_node *node, const char *op, ul_value_id x,
                              ul_value_id scale, ul_value_id shift)
 {
-    ul_value_id inputs[3] = {x, scale, shift};
+    ul_value_id inputs[3] = {x, wide(node, scale), wide(node, shift)};
     struct ul_int_attr axis = {"axis", -1};
     ul_value_id y = ul_old_emit(node, op, shift == UL_NONE ? 2 : 3, inputs, 1, &axis);
     ul_old_emitted_float(node, y, "epsilon", ul_old_float(node, "epsilon", EPSILON));
@@ -20,12 +41,14 @@ static ul_value_id normalize(struct ul_old_node *node, const char *op, ul_value_
 static void skip_norm(struct ul_old_node *node, const char *op, uint32_t scale_count)
 {
     ul_value_id bias = ul_old_input(node, 2 + scale_count);
-    ul_value_id sum = ul_old_emit_two(node, "Add", ul_old_input(node, 0), ul_old_input(node, 1));
+    enum ul_dtype dtype = ul_old_dtype(node, 0);
+    ul_value_id sum = ul_old_emit_two(node, "Add", wide(node, ul_old_input(node, 0)),
+                                      wide(node, ul_old_input(node, 1)));
     if (bias != UL_NONE)
-        sum = ul_old_emit_two(node, "Add", sum, bias);
+        sum = ul_old_emit_two(node, "Add", sum, wide(node, bias));
     ul_value_id shift = scale_count == 2 ? ul_old_input(node, 3) : UL_NONE;
-    ul_old_set_result(node, 0, normalize(node, op, sum, ul_old_input(node, 2), shift));
-    ul_old_set_result(node, 3, sum);
+    set_result(node, 0, normalize(node, op, sum, ul_old_input(node, 2), shift), dtype);
+    set_result(node, 3, sum, dtype);
     node->finished = true;
 }
 
@@ -63,13 +86,15 @@ static ul_value_id count_tokens(struct ul_old_node *node, const struct ul_type *
 static void finish_embed(struct ul_old_node *node, const struct embeddings *of,
                          const struct ul_type *ids)
 {
-    ul_value_id sum = ul_old_emit_two(node, "Add", of->words, of->positions);
+    enum ul_dtype dtype = ul_old_type(node, of->words).dtype;
+    ul_value_id sum =
+        ul_old_emit_two(node, "Add", wide(node, of->words), wide(node, of->positions));
     if (of->segments != UL_NONE)
-        sum = ul_old_emit_two(node, "Add", sum, of->segments);
-    ul_old_set_result(node, 0, normalize(node, "LayerNormalization", sum, of->scale, of->shift));
+        sum = ul_old_emit_two(node, "Add", sum, wide(node, of->segments));
+    set_result(node, 0, normalize(node, "LayerNormalization", sum, of->scale, of->shift), dtype);
     if (node->output_count > 1 && node->outputs[1][0] != '\0')
         ul_old_set_result(node, 1, count_tokens(node, ids));
-    ul_old_set_result(node, 2, sum);
+    set_result(node, 2, sum, dtype);
     node->finished = true;
 }
 

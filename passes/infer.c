@@ -37,6 +37,10 @@ struct infer {
     int64_t grown_bytes, max_bytes; /* of the stored weights: what folding added, and may add */
     uint32_t *uses; /* per value that existed before; folded-away uses are taken off */
     uint32_t uses_count;
+    /* Nodes whose results are known, and which stay until the end: others may be folded with them
+     * (ir/fold.c). */
+    ul_node_id *kept;
+    uint32_t kept_count, kept_capacity;
 };
 
 static enum ul_status infer_block(struct infer *infer, ul_block_id block, uint32_t depth);
@@ -162,6 +166,23 @@ static bool fold(struct infer *infer, ul_node_id id)
     return fits;
 }
 
+static void drop_known(struct infer *infer, ul_node_id id)
+{
+    struct ul_graph *graph = infer->graph;
+    const struct ul_node *node = &graph->nodes[id];
+    for (uint32_t i = node->output_count; i-- > 0;)
+        ul_edit_make_weight(graph, node->outputs[i]);
+    ul_graph_remove_node(graph, id);
+}
+
+/* Of 16 bits, where a program would not round. */
+static bool is_kept(const struct infer *infer, ul_node_id id)
+{
+    const struct ul_node *node = &infer->graph->nodes[id];
+    enum ul_dtype dtype = infer->graph->values[node->outputs[0]].type.dtype;
+    return node->output_count == 1 && (dtype == UL_F16 || dtype == UL_BF16);
+}
+
 /* Outputs that are known become weights and the node goes, if that is all of them. */
 static void finalize(struct infer *infer, ul_node_id id)
 {
@@ -176,13 +197,16 @@ static void finalize(struct infer *infer, ul_node_id id)
             graph->values[node->outputs[i]].tensor = NULL;
         return;
     }
-    for (uint32_t i = node->output_count; i-- > 0;)
-        ul_edit_make_weight(graph, node->outputs[i]);
     for (uint32_t i = 0; i < node->input_count; i++) {
         if (node->inputs[i] != UL_NONE && node->inputs[i] < infer->uses_count)
             infer->uses[node->inputs[i]]--;
     }
-    ul_graph_remove_node(graph, id);
+    if (is_kept(infer, id)) {
+        UL_GROW(infer->pass->scratch, infer->kept, infer->kept_count, infer->kept_capacity);
+        infer->kept[infer->kept_count++] = id;
+        return;
+    }
+    drop_known(infer, id);
 }
 
 /* ---- If ---- */
@@ -596,6 +620,9 @@ enum ul_status ul_pass_infer(struct ul_pass *pass)
     infer.uses_count = pass->graph->value_count;
     enum ul_status status = infer_block(&infer, 0, 0);
     ul_arena_done(&infer.node_scratch);
+    for (uint32_t i = 0; i < infer.kept_count; i++)
+        if (infer.graph->nodes[infer.kept[i]].op != UL_OP_NONE)
+            drop_known(&infer, infer.kept[i]);
     ul_graph_sweep(pass->graph);
     return status;
 }

@@ -1,0 +1,224 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Operators of 16 bits, folded and run: the same bits.
+
+    folded.py ULLAGE [CASE]...
+
+ONNX's tests of one node, a few of each operator, operators of com.microsoft that are written out as
+several nodes, and chains of nodes, each in f16 and in bf16: a program of target c has the floats as
+inputs, another as initializers, so that all of it is folded. Exit: 0 ok, 1 bits differ or a command
+failed, 77 a Python package is missing.
+"""
+
+import glob
+import os
+import subprocess
+import sys
+import tempfile
+
+try:
+    import ml_dtypes
+    import numpy as np
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+except ImportError as error:
+    print(f"folded.py: skipped: {error}")
+    sys.exit(77)
+
+import contributed
+
+NODES = os.path.join(os.path.dirname(onnx.__file__), "backend", "test", "data", "node")
+OPSET = 24
+EACH = 2   # tests of an operator
+DTYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
+RANDOM = {"Bernoulli", "Dropout", "RandomNormalLike", "RandomUniformLike", "Multinomial"}
+rng = np.random.default_rng(9)
+
+
+class Case:
+    """Nodes of one test; inputs by name, of which floats are given at run time."""
+
+    def __init__(self, name, nodes, arrays, outputs, kind):
+        def own(value):
+            return value and f"{self.name}_{value}"
+
+        self.name, self.dtype = f"{name}_{kind}", DTYPES[kind]
+        self.arrays = {own(key): array.astype(self.dtype) if array.dtype == np.float32 else array
+                       for key, array in arrays.items()}
+        self.outputs = [own(output) for output in outputs if output]
+        self.nodes = []
+        for node in nodes:
+            copy = onnx.NodeProto()
+            copy.CopyFrom(node)
+            copy.name = ""
+            copy.ClearField("input")
+            copy.ClearField("output")
+            copy.input.extend(own(value) for value in node.input)
+            copy.output.extend(own(value) for value in node.output)
+            self.nodes.append(copy)
+
+
+def read(path):
+    tensor = onnx.TensorProto()
+    with open(path, "rb") as file:
+        tensor.ParseFromString(file.read())
+    return numpy_helper.to_array(tensor)
+
+
+def node_tests(kind):
+    seen = {}
+    for folder in sorted(glob.glob(os.path.join(NODES, "test_*"))):
+        path = os.path.join(folder, "model.onnx")
+        if not os.path.exists(path):
+            continue
+        model = onnx.load(path)
+        graph = model.graph
+        version = {o.domain: o.version for o in model.opset_import}.get("", 0)
+        node = graph.node[0] if len(graph.node) == 1 else None
+        if node is None or node.domain or node.op_type in RANDOM or graph.initializer or any(
+                a.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.TENSOR)
+                for a in node.attribute):
+            continue
+        try:
+            newest = onnx.defs.get_schema(node.op_type, OPSET).since_version
+        except onnx.defs.SchemaError:
+            continue
+        types = {i.type.tensor_type.elem_type for i in graph.input}
+        if (version < newest or version > OPSET or TensorProto.FLOAT not in types or
+                types & {TensorProto.STRING, TensorProto.FLOAT16, TensorProto.DOUBLE} or
+                seen.get(node.op_type, 0) == EACH):
+            continue
+        seen[node.op_type] = seen.get(node.op_type, 0) + 1
+        arrays = {value.name: read(os.path.join(folder, "test_data_set_0", f"input_{i}.pb"))
+                  for i, value in enumerate(graph.input)}
+        if sum(array.size for array in arrays.values()) < 1 << 14:
+            yield Case(os.path.basename(folder)[5:], [node], arrays, node.output, kind)
+
+
+def contributed_tests(kind):
+    for name in ("fused", "norm"):
+        for case in contributed.FAMILIES[name]():
+            node, feeds, weights = case.parts()
+            if all(array.dtype != np.uint8 for array in weights.values()):
+                yield Case(f"{name}_{case.name}", [node], {**feeds, **weights}, node.output, kind)
+
+
+def random(*shape, scale=1.0):
+    return (rng.standard_normal(shape) * scale).astype(np.float32)
+
+
+def chain(name, kind, *rows, scale=3.0):
+    """Rows of operator, inputs, result and attributes; a, b: [4, 32], w: [32], m: [32, 32]."""
+    a, b = (rng.uniform(-scale, scale, (4, 32)).astype(np.float32) for _ in range(2))
+    arrays = {"a": a, "b": b, "w": random(32), "m": random(32, 32) / 6}
+    nodes = [helper.make_node(op, inputs.split(), [made], **attributes)
+             for op, inputs, made, attributes in rows]
+    used = {i for node in nodes for i in node.input}
+    return Case(name, nodes, {k: v for k, v in arrays.items() if k in used}, [rows[-1][2]], kind)
+
+
+def chains(kind):
+    large = 60000.0  # two are more than f16 has
+    skip = {"domain": "com.microsoft"}
+    yield chain("skip_rms", kind, ("SkipSimplifiedLayerNormalization", "a b w", "y", skip),
+                scale=large)
+    yield chain("skip_layer", kind, ("SkipLayerNormalization", "a b w", "y", skip), scale=large)
+    yield chain("add_rms", kind, ("Add", "a b", "s", {}), ("RMSNormalization", "s w", "y", {}),
+                scale=large)
+    yield chain("add_mul", kind, ("Add", "a b", "s", {}), ("Mul", "s b", "t", {}),
+                ("Sub", "t a", "u", {}), ("Tanh", "u", "y", {}))
+    yield chain("softmax", kind, ("Mul", "a b", "s", {}), ("Softmax", "s", "y", {}))
+    yield chain("product", kind, ("MatMul", "a m", "s", {}), ("Add", "s w", "t", {}),
+                ("Relu", "t", "y", {}))
+    yield chain("norm_behind", kind, ("LayerNormalization", "a w", "s", {}), ("Mul", "s b", "y", {}))
+    yield chain("sum", kind, ("Mul", "a a", "s", {}), ("ReduceSum", "s", "y", {"keepdims": 1}))
+
+
+def build(cases, folded):
+    inputs, weights, outputs, feeds = [], [], [], {}
+    for case in cases:
+        for name, array in case.arrays.items():
+            if not folded and array.dtype == case.dtype:
+                feeds[name] = array
+                inputs.append(helper.make_tensor_value_info(
+                    name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape))
+            else:
+                weights.append(numpy_helper.from_array(np.asarray(array), name))
+        outputs += [helper.make_empty_tensor_value_info(o) for o in case.outputs]
+    graph = helper.make_graph([node for case in cases for node in case.nodes], "folded", inputs,
+                              outputs, weights)
+    return helper.make_model(graph, ir_version=11, opset_imports=[
+        helper.make_opsetid("", OPSET), helper.make_opsetid("com.microsoft", 1)]), feeds
+
+
+def run(ullage, cases, folded, folder):
+    """The outputs' bytes by name, or what went wrong."""
+    model, feeds = build(cases, folded)
+    path, program = os.path.join(folder, "m.onnx"), os.path.join(folder, "m")
+    with open(path, "wb") as file:
+        file.write(model.SerializeToString())
+    given = []
+    for i, (name, array) in enumerate(feeds.items()):
+        given += ["--input", f"{name}={folder}/{i}.npy"]
+        np.save(os.path.join(folder, f"{i}.npy"),
+                array.view("V2") if array.dtype == ml_dtypes.bfloat16 else array)
+    for command in ([ullage, "compile", "--target", "c", "--cflags", "-O1", path, "-o", program],
+                    [program, "--output-dir", folder, *given]):
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            return f"exit {done.returncode}: {done.stderr.strip()}"
+    return {o: np.load(os.path.join(folder, f"{o}.npy")) for case in cases for o in case.outputs}
+
+
+def supported(ullage, cases, folder):
+    """Those that are compiled at all, found by halving."""
+    path = os.path.join(folder, "probe.onnx")
+    with open(path, "wb") as file:
+        file.write(build(cases, False)[0].SerializeToString())
+    done = subprocess.run([ullage, "inspect", path], capture_output=True, text=True)
+    if done.returncode == 0 and "unsupported" not in done.stdout:
+        return cases
+    if len(cases) == 1:
+        return []
+    half = len(cases) // 2
+    return supported(ullage, cases[:half], folder) + supported(ullage, cases[half:], folder)
+
+
+def compare(cases, ran, folded):
+    failed = 0
+    for case in cases:
+        for output in case.outputs:
+            a, b = ran[output], folded[output]
+            kind = case.dtype if a.dtype == np.dtype("V2") else a.dtype
+            x, y = a.view(kind).ravel(), b.view(kind).ravel()
+            differs = a.shape != b.shape or a.dtype != b.dtype
+            at = [] if differs else np.flatnonzero((a.ravel() != b.ravel()) &
+                                                   ~((x != x) & (y != y)))  # one NaN is as any
+            if not differs and len(at) == 0:
+                continue
+            failed += 1
+            print(f"FAIL {output}: {len(at)} of {a.size}: "
+                  + ", ".join(f"{x[i]} runs, {y[i]} folded" for i in at[:3]))
+    return failed
+
+
+def main():
+    ullage, wanted = sys.argv[1], sys.argv[2:]
+    failed = count = 0
+    for kind in DTYPES:
+        with tempfile.TemporaryDirectory() as folder:
+            cases = [case for make in (node_tests, contributed_tests, chains) for case in make(kind)
+                     if not wanted or case.name.rsplit("_", 1)[0] in wanted]
+            cases = supported(ullage, cases, folder)
+            count += len(cases)
+            results = [run(ullage, cases, folded, folder) for folded in (False, True)]
+            for result in results:
+                if isinstance(result, str):
+                    sys.exit(f"FAIL {kind}: {result}")
+            failed += compare(cases, *results)
+    print(f"{count} cases, {failed} differ")
+    return failed != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
