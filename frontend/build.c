@@ -544,12 +544,20 @@ static enum ul_status build_outputs(struct ul_builder *builder, const Onnx__Grap
 {
     if (builder->block == 0 && builder->options->output_count > 0)
         return build_chosen(builder, scope);
+    if (builder->block == 0 && proto->n_output == 0 && builder->overwritten_count == 0)
+        return ul_diag_set(builder->diag, UL_INVALID,
+                           "the graph has no outputs, so that there is nothing to compute; name "
+                           "those that are wanted with --output");
     struct outputs outputs = {.builder = builder};
     ul_names_init(&outputs.seen, builder->scratch);
     outputs.taken = UL_NEW_ARRAY(builder->scratch, bool, builder->graph->value_count);
+    struct ul_names listed;
+    ul_names_init(&listed, builder->scratch);
     for (size_t i = 0; i < proto->n_output; i++) {
         struct ul_model_port port;
         ul_describe_port(builder, proto->output[i], &port);
+        if (builder->block == 0 && !ul_names_add(&listed, port.name, 0))
+            continue; /* the same value once more, which the program has once */
         ul_value_id value = ul_scope_find(scope, port.name);
         if (value == UL_ABSENT)
             ul_builder_problem(

@@ -80,6 +80,7 @@ static const struct {
     {"Softmax", 13, ul_upgrade_softmax},
     {"Split", 13, ul_upgrade_split},
     {"Split", 18, ul_upgrade_split_equal},
+    {"STFT", INT64_MAX, ul_upgrade_stft},
     {"Squeeze", 13, ul_upgrade_axes},
     {"SwiGLU", INT64_MAX, ul_upgrade_swiglu},
     {"TfIdfVectorizer", INT64_MAX, ul_upgrade_tfidf},

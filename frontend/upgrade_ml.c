@@ -11,10 +11,12 @@ static const struct {
 } table[] = {
     {"ArrayFeatureExtractor", ul_ml_feature_extractor},
     {"Binarizer", ul_ml_binarizer},
+    {"Imputer", ul_ml_imputer},
     {"LabelEncoder", ul_ml_label_encoder},
     {"LinearClassifier", ul_ml_linear_classifier},
     {"LinearRegressor", ul_ml_linear_regressor},
     {"Normalizer", ul_ml_normalizer},
+    {"OneHotEncoder", ul_ml_one_hot_encoder},
     {"SVMClassifier", ul_ml_svm_classifier},
     {"SVMRegressor", ul_ml_svm_regressor},
     {"Scaler", ul_ml_scaler},

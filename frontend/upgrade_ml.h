@@ -8,6 +8,7 @@
 #include "ir/op.h"
 
 /* upgrade_ml_features.c: what prepares features, and ZipMap. */
+ul_upgrade_fn ul_ml_imputer, ul_ml_one_hot_encoder;
 ul_upgrade_fn ul_ml_scaler, ul_ml_normalizer, ul_ml_binarizer, ul_ml_feature_extractor,
     ul_ml_label_encoder, ul_ml_zip_map;
 /* upgrade_ml_linear.c */

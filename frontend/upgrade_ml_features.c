@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operators of ai.onnx.ml that prepare features: Scaler, Normalizer, Binarizer,
- * ArrayFeatureExtractor, LabelEncoder of numbers; and ZipMap, which names scores. */
+ * ArrayFeatureExtractor, Imputer, LabelEncoder and OneHotEncoder of numbers; and ZipMap, which
+ * names scores. */
 #include "frontend/upgrade_ml.h"
 
 #include <stdlib.h>
@@ -16,6 +17,19 @@ static bool read_numbers(struct ul_old_node *node, struct ul_type *type)
         return true;
     ul_old_problem(node, ul_arena_printf(node->builder->scratch, "takes no %s", info->name));
     return false;
+}
+
+/* By sizes of which -1 is what is left. */
+static ul_value_id reshape(struct ul_old_node *node, ul_value_id x, uint32_t rank,
+                           const int64_t *dims)
+{
+    return ul_old_emit_two(node, "Reshape", x, ul_old_const_ints(node, dims, rank));
+}
+
+static int by_integer(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
 }
 
 /* In the type of x if that is double, else in float. */
@@ -76,26 +90,102 @@ void ul_ml_binarizer(struct ul_old_node *node)
         ul_old_set_result(node, 0, ul_old_emit_cast(node, above, dtype));
 }
 
+/* Places need no size that is known: behind a Scan none is yet. */
 void ul_ml_feature_extractor(struct ul_old_node *node)
 {
-    struct ul_type type, places;
+    struct ul_type type;
     struct ul_int_attr axis = {"axis", -1};
+    const int64_t flat[2] = {1, -1};
     if (!ul_old_has_input(node, 1)) {
         ul_old_invalid(node, "input 1 is required");
         return;
     }
-    if (!ul_old_shape(node, 0, UINT32_MAX & ~1u, &type) ||
-        !ul_old_shape(node, 1, UINT32_MAX, &places))
+    if (!ul_old_shape(node, 0, UINT32_MAX & ~1u, &type))
         return;
-    if (!ul_type_in_limits(&places)) {
-        ul_old_invalid(node, "input 1 is too large");
+    ul_value_id inputs[2] = {node->inputs[0], reshape(node, node->inputs[1], 1, flat + 1)};
+    ul_value_id y = ul_old_emit(node, "Gather", 2, inputs, 1, &axis);
+    ul_old_set_result(node, 0, type.rank == 1 ? reshape(node, y, 2, flat) : y);
+}
+
+/* ---- Imputer ---- */
+
+/* The list `name` as numbers of the type of input 0; NULL: it is not there. */
+static const double *read_imputed(struct ul_old_node *node, enum ul_dtype dtype, int64_t *count)
+{
+    if (ul_dtype_get(dtype)->is_float)
+        return ul_ml_floats(node, "imputed_value_floats", count);
+    const int64_t *ints = ul_ml_ints(node, "imputed_value_int64s", count);
+    double *numbers =
+        ints == NULL ? NULL : UL_NEW_ARRAY(node->builder->scratch, double, (uint64_t)*count);
+    for (int64_t i = 0; numbers != NULL && i < *count; i++)
+        numbers[i] = (double)ints[i];
+    return numbers;
+}
+
+/* Where x is what stands for a value that is missing: NaN too. */
+static ul_value_id is_missing(struct ul_old_node *node, enum ul_dtype dtype)
+{
+    double replaced = ul_old_float(node, "replaced_value_float", 0);
+    ul_value_id x = node->inputs[0];
+    if (!ul_dtype_get(dtype)->is_float)
+        return ul_old_emit_two(
+            node, "Equal", x,
+            ul_old_const_int(node, dtype, ul_old_int(node, "replaced_value_int64", 0)));
+    if (replaced != replaced)
+        return ul_old_emit_one(node, "IsNaN", x);
+    return ul_old_emit_two(node, "Equal", x, ul_old_const_float(node, dtype, replaced));
+}
+
+void ul_ml_imputer(struct ul_old_node *node)
+{
+    struct ul_type type;
+    int64_t count = 0, exact = (int64_t)1 << 53;
+    if (!read_numbers(node, &type))
+        return;
+    const double *values = read_imputed(node, type.dtype, &count);
+    if (values == NULL || (count != 1 && count != type.dims[type.rank - 1])) {
+        ul_old_invalid(node, "needs a value of the type of input 0 for all features, or for each");
         return;
     }
-    int64_t dims[2] = {1, (int64_t)ul_type_elements(&places)};
-    ul_value_id inputs[2] = {node->inputs[0],
-                             ul_old_emit_reshape(node, node->inputs[1], 1, dims + 1)};
-    ul_value_id y = ul_old_emit(node, "Gather", 2, inputs, 1, &axis);
-    ul_old_set_result(node, 0, type.rank == 1 ? ul_old_emit_reshape(node, y, 2, dims) : y);
+    bool is_float = ul_dtype_get(type.dtype)->is_float;
+    for (int64_t i = 0; !is_float && i < count; i++) {
+        if (values[i] >= (double)exact || values[i] <= -(double)exact) {
+            ul_old_problem(node, "imputes integers of 2^53 and more");
+            return;
+        }
+    }
+    ul_value_id list = ul_ml_const(node, is_float ? type.dtype : UL_F64, 1, &count, values);
+    ul_value_id inputs[3] = {is_missing(node, type.dtype),
+                             is_float ? list : ul_old_emit_cast(node, list, type.dtype),
+                             node->inputs[0]};
+    ul_old_set_result(node, 0, ul_old_emit(node, "Where", 3, inputs, 0, NULL));
+}
+
+/* ---- OneHotEncoder ---- */
+
+/* A column for each category: 1 where x is it. An x that is none of them gives a row of zeros, also
+ * where the attribute `zeros` asks for an error, which a program that always completes has not. */
+void ul_ml_one_hot_encoder(struct ul_old_node *node)
+{
+    int64_t count = 0;
+    const int64_t *categories = ul_ml_ints(node, "cats_int64s", &count), last = -1;
+    if (categories == NULL || count == 0) {
+        ul_old_problem(node, "has no categories that are numbers; strings have no tensors here");
+        return;
+    }
+    int64_t *sorted =
+        ul_arena_copy(node->builder->scratch, categories, (uint64_t)count * sizeof *sorted);
+    qsort(sorted, (size_t)count, sizeof *sorted, by_integer);
+    for (int64_t i = 1; i < count; i++) {
+        if (sorted[i] == sorted[i - 1]) {
+            ul_old_invalid(node, "has a category twice");
+            return;
+        }
+    }
+    ul_value_id x = ul_old_emit_cast(node, node->inputs[0], UL_I64);
+    x = ul_old_emit_two(node, "Unsqueeze", x, ul_old_const_ints(node, &last, 1));
+    ul_value_id is = ul_old_emit_two(node, "Equal", x, ul_ml_const_ints(node, count, categories));
+    ul_old_set_result(node, 0, ul_old_emit_cast(node, is, UL_F32));
 }
 
 /* LabelEncoder */

@@ -225,3 +225,14 @@ void ul_upgrade_swiglu(struct ul_old_node *node)
     ul_old_set_result(node, 0, ul_old_emit_two(node, "Mul", swish, node->inputs[1]));
     node->finished = true;
 }
+
+/* A signal of rank 2 is real, as onnxruntime takes it: one number a sample. */
+void ul_upgrade_stft(struct ul_old_node *node)
+{
+    const int64_t last = 2;
+    ul_value_id inputs[2] = {ul_old_input(node, 0), UL_NONE};
+    if (ul_old_type(node, inputs[0]).rank != 2)
+        return;
+    inputs[1] = ul_old_const_ints(node, &last, 1);
+    ul_old_set_input(node, 0, ul_old_emit(node, "Unsqueeze", 2, inputs, 0, NULL));
+}

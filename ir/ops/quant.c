@@ -40,8 +40,10 @@ ul_kx ul_lower_load_scalar(struct ul_lower *lower, ul_value_id value)
     return ul_lower_load(lower, value, index);
 }
 
-enum ul_status ul_quant_check_scales(const struct ul_infer *infer, uint32_t input)
+enum ul_status ul_quant_check_scales(const struct ul_infer *infer, uint32_t input,
+                                     enum ul_quant_scales allowed)
 {
+    static const char *const words[] = {"finite", "finite and not 0", "finite and above 0"};
     const struct ul_tensor *scales = ul_infer_tensor(infer, input);
     if (scales == NULL || !ul_dtype_get(scales->type.dtype)->is_float)
         return UL_OK;
@@ -49,9 +51,11 @@ enum ul_status ul_quant_check_scales(const struct ul_infer *infer, uint32_t inpu
     count = scales->data == NULL && count > 0 ? 1 : count;
     for (uint64_t i = 0; i < count; i++) {
         double scale = ul_tensor_get_float(scales, i);
-        if (!(scale > 0) || isinf(scale))
-            return ul_infer_invalid(infer, "scale %llu is %g: scales are finite and above 0",
-                                    (unsigned long long)i, scale);
+        bool fits = allowed == UL_SCALES_FINITE || scale > 0 ||
+                    (allowed == UL_SCALES_NOT_ZERO && scale < 0);
+        if (!fits || !isfinite(scale))
+            return ul_infer_invalid(infer, "scale %llu is %g: scales are %s", (unsigned long long)i,
+                                    scale, words[allowed]);
     }
     return UL_OK;
 }

@@ -17,8 +17,12 @@ ul_kx ul_quantize_within(struct ul_kernel *kernel, ul_kx x, ul_kx zero, int64_t 
  * one type, or of 16 bits where the node has the attribute `wide`. */
 enum ul_status ul_quant_check_operand(const struct ul_infer *infer, uint32_t input,
                                       uint32_t zero) UL_MUST_CHECK;
-/* Scales that are known are finite and above 0: others are a defect of who made the model. */
-enum ul_status ul_quant_check_scales(const struct ul_infer *infer, uint32_t input) UL_MUST_CHECK;
+/* What scales may be. Quantizers to 4 bits write such below 0, which keep the outermost number of a
+ * block exactly; and 0 for a block of zeros, which nothing can be quantized by. */
+enum ul_quant_scales { UL_SCALES_FINITE, UL_SCALES_NOT_ZERO, UL_SCALES_ABOVE_ZERO };
+/* Of scales that are known; others are a defect of who made the model. */
+enum ul_status ul_quant_check_scales(const struct ul_infer *infer, uint32_t input,
+                                     enum ul_quant_scales allowed) UL_MUST_CHECK;
 /* The type of its sums. */
 enum ul_dtype ul_quant_sum_dtype(const struct ul_node *node);
 /* The only element of a scalar or of a tensor with one element. */

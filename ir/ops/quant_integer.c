@@ -84,9 +84,9 @@ void ul_lower_conv_integer(struct ul_lower *lower, ul_node_id node_id)
 /* Of x, w and y. */
 static enum ul_status check_scales(const struct ul_infer *infer)
 {
-    UL_TRY(ul_quant_check_scales(infer, 1));
-    UL_TRY(ul_quant_check_scales(infer, 4));
-    return ul_quant_check_scales(infer, 6);
+    UL_TRY(ul_quant_check_scales(infer, 1, UL_SCALES_ABOVE_ZERO));
+    UL_TRY(ul_quant_check_scales(infer, 4, UL_SCALES_ABOVE_ZERO));
+    return ul_quant_check_scales(infer, 6, UL_SCALES_ABOVE_ZERO);
 }
 
 enum ul_status ul_infer_qlinear_conv(struct ul_infer *infer)

@@ -118,9 +118,8 @@ static enum ul_status check_scaling(const struct ul_infer *infer)
         return ul_infer_invalid(infer, "%s", wrong);
     if (zero != NULL && !has_shape_of(zero, scale))
         return ul_infer_invalid(infer, "the zero-point must have the shape of the scale");
-    if (ul_node_get_int(infer->node, "any_scale", 0) != 0) /* of pass quantize: 0, and below 0 */
-        return UL_OK;
-    return ul_quant_check_scales(infer, 1);
+    return ul_quant_check_scales(
+        infer, 1, infer->node->op == UL_OP_QuantizeLinear ? UL_SCALES_NOT_ZERO : UL_SCALES_FINITE);
 }
 
 enum ul_status ul_infer_quantize(struct ul_infer *infer)

@@ -45,6 +45,19 @@ def features():
             yield ml(f"normalizer_{norm}_{name}", "Normalizer", [x], norm=norm)
         picks = np.array([[3, 0, 4]], I64)
         yield ml(f"extract_{name}", "ArrayFeatureExtractor", [x, weight(picks)])
+    holes = np.where(rng.random((4, 5)) < 0.4, np.float32(np.nan), random(4, 5)).astype(F32)
+    zeros = rng.integers(0, 3, (4, 5)).astype(I64)
+    each = [0.5, -1.0, 2.0, 3.0, 4.0]
+    yield ml("imputer_nan", "Imputer", [holes], imputed_value_floats=each,
+             replaced_value_float=float("nan"))
+    yield ml("imputer_one", "Imputer", [zeros.astype(F32)], imputed_value_floats=[7.5],
+             replaced_value_float=1.0)
+    yield ml("imputer_ints", "Imputer", [zeros], imputed_value_int64s=[5, 6, 7, 8, -9],
+             replaced_value_int64=2)
+    for dtype in (F32, F64, I64):  # onnxruntime has no other
+        yield ml(f"one_hot_{np.dtype(dtype).name}", "OneHotEncoder", [zeros.astype(dtype)],
+                 cats_int64s=[0, 2, 5, -1])
+    yield ml("one_hot_vector", "OneHotEncoder", [zeros[0]], cats_int64s=[0, 1, 2], zeros=0)
     x = random(5)
     yield ml("scaler_one", "Scaler", [random(3, 5)], offset=[0.5], scale=[2.0])
     yield ml("scaler_vector", "Scaler", [x], offset=offset, scale=scale)

@@ -6,7 +6,8 @@
     nasty.py --make DIR [NAME...]             DIR/NAME/model.onnx and DIR/NAME/test_data_set_0
     nasty.py --run ULLAGE [--target c] [--full] [NAME...]
                                               makes each, compiles it, compares with the reference
-    nasty.py --run ULLAGE --random 100 [--seed 1]   the same with twice as many random graphs
+    nasty.py --run ULLAGE --random 100 [--seed 1]   the same with three times as many random graphs
+    nasty.py --plans 100 --run ULLAGE         graphs with dead branches are planned, with passes left out
 
 The reference is onnxruntime, else ONNX's own evaluator where that has no such operator or type.
 --run compiles, runs on the data, runs again with --guard, and demands the same bytes from
@@ -146,6 +147,66 @@ g (float[2,6] x) => (float[6,2] y, float[12] z) {
   y = Add(b, t)
   z = Mul(f, f)
 }""")
+text("output_twice", """
+g (float[2,3] x) => (float[2,3] y, float[2,3] z, float[2,3] y) {
+  y = Relu(x)
+  z = Neg(y)
+}""")
+text("input_is_output", """
+g (float[2,3] x) => (float[2,3] x) {
+}""")
+text("scales_below_zero", """
+g (float[2,4] x, float[3,8] z) => (float[2,3] a, float[3,8] b, float[3,8] c, float[2,4,4] d) {
+  w = Constant<value=int8[4,3] {127, -128, 3, -4, 5, 6, -7, 8, 9, 10, -11, 12}>()
+  s = Constant<value=float[4] {0.1, -0.2, 0.0, 0.1}>()
+  wf = DequantizeLinear<axis=0>(w, s)
+  a = MatMul(x, wf)
+  t = Constant<value=float {-0.05}>()
+  zero = Constant<value=uint8 {130}>()
+  q = QuantizeLinear(z, t, zero)
+  b = DequantizeLinear(q, t, zero)
+  r = Relu(b)
+  u = Constant<value=float {0.04}>()
+  p = QuantizeLinear(r, u, zero)
+  c = DequantizeLinear(p, u, zero)
+  v = Constant<value=int8[4,4,1,1] {1, -2, 3, 4, 5, -6, 7, 8, 9, 10, -11, 12, 13, 14, 15, -128}>()
+  k = Constant<value=float[4] {-0.1, 0.2, -0.01, 0.03}>()
+  o = Constant<value=int8[4] {0, 0, 0, 0}>()
+  vf = DequantizeLinear<axis=0>(v, k, o)
+  xq = QuantizeLinear(x, u, zero)
+  xf = DequantizeLinear(xq, u, zero)
+  four = Constant<value_ints=[2,4,1,1]>()
+  image = Reshape(xf, four)
+  e = Conv(image, vf)
+  f = QuantizeLinear(e, t, zero)
+  g = DequantizeLinear(f, t, zero)
+  turn = Constant<value_ints=[2,4,1]>()
+  h = Reshape(g, turn)
+  wide = Constant<value_ints=[2,4,4]>()
+  d = Expand(h, wide)
+}""", opset=21, tolerance=1e-4)
+text("stft_of_rank_2", """
+g (float[2,64] x) => (float[2,4,9,2] y) {
+  step = Constant<value=int64 {16}>()
+  length = Constant<value=int64 {16}>()
+  y = STFT(x, step, , length)
+}""", tolerance=1e-4)
+text("extractor_behind_scan", """
+g (float[3,2] x, float[5,2] c) => (int64[3,2] y) {
+  n, d = Scan<num_scan_inputs=1, body = b (float[3,2] s, float[2] e) => (float[3,2] so, float[3] o) {
+    so = Identity(s)
+    f = Sub(s, e)
+    o = ReduceSumSquare<axes=[1], keepdims=0>(f)
+  }>(x, c)
+  t = Transpose(d)
+  k = Constant<value_ints=[2]>()
+  v, i = TopK<largest=0>(t, k)
+  classes = Constant<value=int64[5] {2, 0, 1, 1, 2}>()
+  flat = Flatten(i)
+  z = ai.onnx.ml.ArrayFeatureExtractor(classes, flat)
+  shape = Constant<value_ints=[3,2]>()
+  y = Reshape(z, shape)
+}""", head=', "ai.onnx.ml": 1')
 text("chosen_by_constants", """
 g (float[2,4] x) => (float[2,4] a, float[3,2] b, float[2,2] c, float[] d) {
   s = Shape(x)
@@ -2046,6 +2107,54 @@ class RandomGraph:
                     tolerance=self.TOLERANCE)
 
 
+class RandomDead(RandomGraph):
+    """The same with constants among the values, most of which nothing needs; outputs are also inputs,
+    constants and what is an output already."""
+
+    def __init__(self, seed):
+        super().__init__(seed)
+        for shape in ([3, 4], [4], [2, 3, 1], self.inputs[0][1]):
+            self.values.append((self.floats(shape), list(shape)))
+
+    def case(self, steps):
+        for _ in range(steps):
+            self.grow()
+        pool = self.values
+        count = int(self.rng.integers(1, 4))
+        chosen = [pool[i] for i in self.rng.integers(len(pool) // 2, len(pool), count)]
+        if self.rng.random() < 0.5:
+            chosen.append(pool[self.rng.integers(6)])
+        if self.rng.random() < 0.5:
+            chosen.append(chosen[0])
+        describe = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+                    for name, shape in self.inputs + chosen]  # fmt: skip
+        graph = helper.make_graph(self.nodes, "dead", describe[:2], describe[2:], self.weights)
+        opsets = [helper.make_opsetid("", 17)]
+        return Case(helper.make_model(graph, opset_imports=opsets, ir_version=8),
+                    tolerance=self.TOLERANCE)
+
+
+# Passes that may be left out alone; without dce what is dead stays to the end.
+PASSES = ("dce", "weights", "simplify", "bnfold", "cse", "einsum", "pattern", "nbits", "transposed",
+          "filters", "sink", "layout", "views", "concat", "fuse", "join", "integers", "halves")
+
+
+def plan_without(number, ullage, target):
+    """Plans of a graph with dead branches: by all passes, without each of some, without several."""
+    rng = np.random.default_rng(number)
+    model = RandomDead(number).case(8 + number % 40).model
+    with tempfile.TemporaryDirectory(prefix="ullage-nasty-") as folder:
+        onnx.save(model, os.path.join(folder, "model.onnx"))
+        sets = [[], ["dce"], ["dce", *rng.choice(PASSES, 3)], list(rng.choice(PASSES, 2))]
+        for left_out in sets:
+            off = [word for name in left_out for word in ("--no-pass", str(name))]
+            try:
+                run([ullage, "plan", "model.onnx", "--target", target, *off], folder, " ".join(off))
+            except (RuntimeError, subprocess.TimeoutExpired) as error:
+                return str(error)
+    return None
+
+
 class RandomImages(RandomGraph):
     """The same of images: convolutions, windows, gates, concatenations and what stands between."""
 
@@ -2170,12 +2279,13 @@ class RandomImages(RandomGraph):
 
 
 def random_graphs(seed, count):
-    """As many of images as of any shape."""
+    """As many of images and of dead branches as of any shape."""
     for number in range(seed, seed + count):
         MODELS[f"random_{number}"] = lambda number=number: RandomGraph(number).case(8 + number % 48)
+        MODELS[f"dead_{number}"] = lambda number=number: RandomDead(number).case(8 + number % 40)
         MODELS[f"images_{number}"] = lambda number=number: RandomImages(number).case(4 + number % 20)
     return [f"{kind}_{number}" for number in range(seed, seed + count)
-            for kind in ("random", "images")]  # fmt: skip
+            for kind in ("random", "images", "dead")]  # fmt: skip
 
 
 # ---- Making and running ----
@@ -2294,6 +2404,7 @@ def main():
     parse.add_argument("--target", default="c")
     parse.add_argument("--full", action="store_true", help="tests/e2e/model.sh on each as well")
     parse.add_argument("--random", type=int, default=0, metavar="N", help="random graphs")
+    parse.add_argument("--plans", type=int, default=0, metavar="N", help="graphs to plan only")
     parse.add_argument("--seed", type=int, default=1, help="of the first random graph")
     parse.add_argument("--jobs", type=int, default=2)
     parse.add_argument("names", nargs="*", metavar="NAME")
@@ -2309,7 +2420,7 @@ def main():
     if args.run:
         ullage, names = os.path.abspath(args.run), part(names)
         with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-            one = functools.partial(check, ullage=ullage, target=args.target, full=args.full)
+            one = functools.partial(work, ullage=ullage, target=args.target)
             results = list(pool.map(one, names))
         for name, problem in zip(names, results):
             if problem:

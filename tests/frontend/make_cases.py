@@ -313,6 +313,7 @@ def order():
     write("missing_input", model(graph([helper.make_node("Add", ["x", "nowhere"], ["y"], name="n")],
                                        [X], [Y])))
     write("missing_output", model(graph([relu(y="z")], [X], [Y])))
+    write("no_outputs", model(graph([relu()], [X], [])))
     write("duplicate_output", model(graph([relu(name="a"), relu(name="b")], [X], [Y])))
     write("duplicate_weight", model(graph([relu()], [X], [Y], [weight("w", np.float32([1]))] * 2)))
     write("duplicate_input", model(graph([relu()], [X, X], [Y])))
