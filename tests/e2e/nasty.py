@@ -2417,6 +2417,9 @@ def main():
     if args.make:
         for name in names:
             make(name, os.path.join(args.make, name))
+    work = functools.partial(check, full=args.full)
+    if args.plans:
+        names, work = range(args.seed, args.seed + args.plans), plan_without
     if args.run:
         ullage, names = os.path.abspath(args.run), part(names)
         with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
