@@ -66,7 +66,7 @@ struct ul_type ul_matmul_result(const struct ul_matmul *matmul, enum ul_dtype dt
 struct ul_nbits {
     int64_t depth, columns; /* K and N */
     int64_t bits, block, block_count;
-    int64_t block_bytes;               /* of a packed block */
+    int64_t block_bytes;               /* of a packed block; of 16 bits: weights of it */
     int64_t scale_k, scale_n;          /* weights of a column, and columns, of one scale */
     int64_t scale_rows, scale_columns; /* scales along k and along n */
     int64_t zero;                      /* where there are no zero points */
@@ -74,7 +74,7 @@ struct ul_nbits {
     bool is_e2m1;        /* floats of 4 bits, of which nothing is subtracted */
     bool by_block;       /* scales and zero points stand in rows of a block, not of a column */
     bool in_bytes;       /* a may be rounded to 8 bits, a scale for each block: accuracy_level 4 */
-    enum ul_dtype dtype; /* of the weights as they lie: u8, or a float of 8 bits */
+    enum ul_dtype dtype; /* of the weights as they lie: u8, or a float of 8 or 16 bits */
 };
 
 enum ul_attention_input {

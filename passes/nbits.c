@@ -8,6 +8,8 @@
  *      MatMul(x, DequantizeLinear(w [k n]))       ->   MatMulNBits(x, w' [n, blocks, bytes])
  *      Gather(DequantizeLinear(w), i)             ->   GatherBlockQuantized(w', i)
  *
+ *      MatMul(x, Cast(w f16 [k n]))               ->   MatMulNBits(x, w' f16 [n, 1, k])
+ *
  * Transposes and Casts in between are read through. Scales may be of blocks along any axis, of each
  * index of one, or of all: `scale_k` numbers along k and `scale_n` along n have one. Where that is
  * blocks along k, bytes of weights are cut as these are. A constant with axes of a batch is a
@@ -119,6 +121,9 @@ struct rows {
 struct packing {
     struct ul_arena *scratch;
     struct ul_rewrite rewrite;
+    const uint32_t *uses; /* of values that were there before */
+    bool casts;           /* constants in front of Casts are read packed too */
+    bool turns;           /* kernels of ours want columns side by side */
     struct rows *rows;
     uint32_t row_count, row_capacity;
     bool shares_codes; /* with a Gather: the product does not want them in another order */
@@ -222,7 +227,8 @@ static ul_value_id pack_codes(struct ul_graph *graph, struct product *product)
                 &packer, n * product->blocks + k / product->block, k % product->block,
                 ul_nbits_source_entry(source, source->codes,
                                       ul_nbits_source_code(source, place(product, k, n))));
-    const int64_t dims[] = {product->columns, product->blocks, packer.row_bytes};
+    const int64_t dims[] = {product->columns, product->blocks,
+                            source->bits == 16 ? product->block : packer.row_bytes};
     return ul_nbits_add_weight(graph, source->inputs[0], source->packed, 3, dims, packer.bytes);
 }
 
@@ -243,10 +249,15 @@ static uint64_t find_scale(struct product *product, int64_t k, int64_t n)
 static ul_value_id pack_scales(struct ul_graph *graph, struct product *product)
 {
     const struct ul_nbits_source *source = &product->source;
-    enum ul_dtype dtype = source->scales->type.dtype;
-    uint64_t size = ul_dtype_get(dtype)->size_bytes;
     int64_t dims[2];
     find_table(product, dims);
+    if (source->scales == NULL) {
+        struct ul_type type = ul_type_make(UL_F32, 2, dims);
+        return ul_graph_add_weight(graph, graph->values[source->inputs[0]].name,
+                                   ul_tensor_new_splat(graph->arena, &type, &(float){1}));
+    }
+    enum ul_dtype dtype = source->scales->type.dtype;
+    uint64_t size = ul_dtype_get(dtype)->size_bytes;
     if (product->is_one) { /* one for all stays one number */
         struct ul_type type = ul_type_make(dtype, 2, dims);
         unsigned char element[sizeof(double)];
@@ -395,9 +406,26 @@ static ul_value_id finish_gemm(struct product *product, ul_value_id y, double al
 static bool is_loaded_as_stored(const struct product *product, const struct ul_node *node)
 {
     const struct ul_nbits_source *source = &product->source;
-    return product->packing->shares_codes && source->bits == 8 && !source->is_float &&
-           source->node->op == UL_OP_Dequantize &&
-           source->node->outputs[0] == node->inputs[product->is_left ? 0 : 1];
+    if (!product->packing->shares_codes || source->bits < 8)
+        return false;
+    return ul_nbits_is_cast(source) ||
+           (!source->is_float && source->node->op == UL_OP_Dequantize &&
+            source->node->outputs[0] == node->inputs[product->is_left ? 0 : 1]);
+}
+
+/* Constants behind Casts where the target has no product that takes them packed: those of its
+ * panels fill up columns, and words of k. */
+static bool is_better_loaded(const struct product *product)
+{
+    enum { COLUMNS = 16, FILLED_PART = 100, WORD_BITS = 32 };
+    const struct ul_nbits_source *source = &product->source;
+    int64_t filled = (product->columns + COLUMNS - 1) / COLUMNS * COLUMNS - product->columns;
+    if (!ul_nbits_is_cast(source) || source->bits < 8)
+        return false;
+    return filled * FILLED_PART > product->columns || product->scale_n != 1 ||
+           product->scale_k != product->block ||
+           (source->bits == 16 ? product->block != product->depth
+                               : product->block * source->bits % WORD_BITS != 0);
 }
 
 static bool pack_product(struct packing *packing, ul_node_id id)
@@ -405,8 +433,12 @@ static bool pack_product(struct packing *packing, ul_node_id id)
     struct ul_graph *graph = packing->rewrite.graph;
     const struct ul_node *node = &graph->nodes[id];
     struct product product = {.packing = packing};
-    if (!read_product(graph, node, &product) || is_loaded_as_stored(&product, node))
+    if (!read_product(graph, node, &product) ||
+        (ul_nbits_is_cast(&product.source) && !packing->casts))
         return false;
+    if (is_loaded_as_stored(&product, node) || is_better_loaded(&product))
+        return packing->turns && !product.is_left &&
+               ul_nbits_turn(graph, id, &product.source, packing->uses);
     bool is_gemm = node->op == UL_OP_Gemm;
     double alpha = is_gemm ? ul_node_get_float(node, "alpha", 1) : 1;
     double beta = is_gemm ? ul_node_get_float(node, "beta", 1) : 1;
@@ -468,6 +500,17 @@ static ul_value_id widen(struct ul_graph *graph, const struct ul_nbits_source *s
     return ul_graph_add_weight(graph, graph->values[value].name, wide);
 }
 
+/* A scale for all that has none. */
+static ul_value_id add_ones(struct ul_graph *graph, const struct ul_nbits_source *source)
+{
+    struct ul_type type = source->codes->type;
+    type.dtype = UL_F32;
+    for (uint32_t d = 0; d < type.rank; d++)
+        type.dims[d] = 1;
+    return ul_graph_add_weight(graph, graph->values[source->inputs[0]].name,
+                               ul_tensor_new_splat(graph->arena, &type, &(float){1}));
+}
+
 /* The axis of the codes that blocks lie along: of one that has a scale, blocks are as long as it.
  */
 static uint32_t find_block_axis(const struct ul_nbits_source *source)
@@ -510,7 +553,8 @@ static void pack_inputs(struct ul_graph *graph, const struct ul_nbits_source *so
                         ul_value_id inputs[4])
 {
     inputs[0] = pack_rows(graph, source, source->codes, source->inputs[0]);
-    inputs[2] = widen(graph, source, source->inputs[1]);
+    inputs[2] =
+        source->scales == NULL ? add_ones(graph, source) : widen(graph, source, source->inputs[1]);
     if (source->zeros != NULL) {
         ul_value_id zeros = widen(graph, source, source->inputs[2]);
         inputs[3] = pack_rows(graph, source, graph->values[zeros].tensor, zeros);
@@ -524,7 +568,7 @@ static ul_value_id gather(const struct packing *packing, struct ul_build *build,
     struct ul_graph *graph = build->graph;
     const struct ul_type *codes = &source->codes->type, *indices = &graph->values[rows].type;
     uint32_t along = find_block_axis(source);
-    struct ul_type type = {.dtype = source->scales->type.dtype};
+    struct ul_type type = {.dtype = source->scales == NULL ? UL_F32 : source->scales->type.dtype};
     for (uint32_t d = 0; d < codes->rank; d++) {
         for (uint32_t i = 0; d == axis && i < indices->rank; i++)
             type.dims[type.rank++] = indices->dims[i];
@@ -568,6 +612,39 @@ static ul_value_id turn_gathered(struct ul_build *build, const struct ul_nbits_s
     return moves ? ul_build_transpose(build, made, perm) : made;
 }
 
+/* Rows of floats of 16 bits, before they are widened. */
+static ul_value_id gather_halves(struct ul_build *build, const struct ul_nbits_source *source,
+                                 ul_value_id rows, uint32_t axis)
+{
+    struct ul_graph *graph = build->graph;
+    const struct ul_type *codes = &source->codes->type, *indices = &graph->values[rows].type;
+    struct ul_type type = {.dtype = codes->dtype};
+    for (uint32_t d = 0; d < codes->rank; d++) {
+        for (uint32_t i = 0; d == axis && i < indices->rank; i++)
+            type.dims[type.rank++] = indices->dims[i];
+        if (d != axis)
+            type.dims[type.rank++] = codes->dims[d];
+    }
+    const ul_value_id inputs[] = {source->inputs[0], rows};
+    ul_value_id made = ul_build_value(build, UL_OP_Gather, inputs, 2, &type);
+    ul_node_set_int(graph, graph->values[made].producer, "axis", axis);
+    return made;
+}
+
+/* A Gather widens by itself what it reads of constants behind a Cast, unless their axes have
+ * another order. */
+static bool is_gathered_as_stored(const struct packing *packing,
+                                  const struct ul_nbits_source *source)
+{
+    bool moves = false;
+    for (uint32_t d = 0; d < source->codes->type.rank; d++)
+        moves = moves || source->axes[d] != d;
+    if (!ul_nbits_is_cast(source))
+        return false;
+    return !packing->casts ||
+           (source->bits >= 8 && (!moves || (source->bits == 16 && source->scales != NULL)));
+}
+
 static bool pack_table(struct packing *packing, ul_node_id id)
 {
     struct ul_graph *graph = packing->rewrite.graph;
@@ -576,13 +653,15 @@ static bool pack_table(struct packing *packing, ul_node_id id)
     if (node->op != UL_OP_Gather || !ul_nbits_source_read(graph, node->inputs[0], &source))
         return false;
     const struct ul_type *codes = &source.codes->type;
-    if (codes->rank == 0 || codes->dims[codes->rank - 1] * source.bits % 8 != 0)
+    if (codes->rank == 0 || codes->dims[codes->rank - 1] * source.bits % 8 != 0 ||
+        is_gathered_as_stored(packing, &source))
         return false;
     ul_value_id rows = node->inputs[1], output = node->outputs[0];
     int64_t axis = ul_node_get_int(node, "axis", 0);
     uint32_t own = source.axes[axis < 0 ? axis + codes->rank : axis];
     struct ul_build build = ul_build_before(graph, id);
-    ul_value_id y = gather(packing, &build, &source, rows, own);
+    ul_value_id y = source.bits == 16 ? gather_halves(&build, &source, rows, own)
+                                      : gather(packing, &build, &source, rows, own);
     y = turn_gathered(&build, &source, y, own, graph->values[rows].type.rank);
     const struct ul_type type = graph->values[output].type;
     if (graph->values[y].type.dtype != type.dtype) {
@@ -600,8 +679,13 @@ enum ul_status ul_pass_nbits(struct ul_pass *pass)
 {
     struct ul_graph *graph = pass->graph;
     struct ul_node_list all = ul_edit_all_nodes(graph, pass->scratch);
-    struct packing packing = {.scratch = pass->scratch,
-                              .shares_codes = !pass->traits->panels_of_codes};
+    enum ul_dtype asked = pass->options->precision;
+    struct packing packing = {
+        .scratch = pass->scratch,
+        .uses = ul_graph_count_uses(graph, pass->scratch),
+        .casts = pass->options->training == NULL && (asked == UL_DTYPE_NONE || asked == UL_F32),
+        .turns = !pass->traits->memory_is_separate && pass->options->training == NULL,
+        .shares_codes = !pass->traits->panels_of_codes};
     ul_rewrite_init(&packing.rewrite, graph, pass->scratch);
     for (uint32_t n = 0; n < all.count; n++) {
         if (graph->nodes[all.nodes[n]].op == UL_OP_MatMulNBits)

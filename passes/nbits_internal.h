@@ -4,14 +4,15 @@
 #ifndef UL_NBITS_INTERNAL_H
 #define UL_NBITS_INTERNAL_H
 
+#include "ir/build.h"
 #include "passes/passes_internal.h"
 
-/* DequantizeLinear of a constant. */
+/* A constant that is scaled, or that floats are made of. */
 struct ul_nbits_source {
-    const struct ul_node *node;
-    ul_value_id inputs[3]; /* constants, which may have other dimensions than the node's */
-    const struct ul_tensor *codes, *scales, *zeros; /* zeros NULL: none */
-    enum ul_dtype packed;                           /* U8, or the floats of 8 bits that codes are */
+    const struct ul_node *node; /* that scales: DequantizeLinear, Dequantize, Mul; NULL: none */
+    ul_value_id inputs[3];      /* constants, which may have other dimensions than the node's */
+    const struct ul_tensor *codes, *scales, *zeros; /* scales, zeros NULL: none */
+    enum ul_dtype packed;                           /* U8, or the floats that codes are */
     bool is_float, is_e2m1;
     uint32_t
         axes[UL_LIMIT_RANK];     /* dimension d of what is read is dimension axes[d] of the codes */
@@ -24,6 +25,8 @@ struct ul_nbits_source {
 /* False: nothing that is read packed. */
 bool ul_nbits_source_read(const struct ul_graph *graph, ul_value_id value,
                           struct ul_nbits_source *source);
+/* Floats are made of it by a Cast, not by a DequantizeLinear. */
+bool ul_nbits_is_cast(const struct ul_nbits_source *source);
 /* Element `at` of the codes, or of zero points. */
 uint32_t ul_nbits_source_entry(const struct ul_nbits_source *source, const struct ul_tensor *tensor,
                                uint64_t at);
@@ -34,6 +37,13 @@ uint64_t ul_nbits_source_scale(const struct ul_nbits_source *source, const int64
 int64_t ul_nbits_source_scales(const struct ul_nbits_source *source, uint32_t axis);
 /* Floats that a dequantized constant may be of. */
 bool ul_nbits_is_float(enum ul_dtype dtype);
+
+/* nbits_turn.c */
+
+/* Stores the constant that a product reads as its second operand so that columns lie side by side,
+ * where they do not and nothing else reads it. `uses` as ul_graph_count_uses has them. */
+bool ul_nbits_turn(struct ul_graph *graph, ul_node_id id, const struct ul_nbits_source *source,
+                   const uint32_t *uses);
 
 /* What is packed: rows of `count` numbers of `bits` bits, each row from a byte on. */
 struct ul_nbits_packer {

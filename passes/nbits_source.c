@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which constants are read packed: those of at most 8 bits in front of a DequantizeLinear, or of
- * the elementwise Dequantize that pass integers makes of it, through Transposes and Casts behind
- * it. A scale is for a box of codes: `span` of them along each axis. */
+ * the elementwise Dequantize that pass integers makes of it, and those of at most 8 bits, f16 or
+ * bf16 in front of a Cast and maybe a Mul by a constant; through Transposes anywhere, and Casts
+ * behind. A scale is for a box of codes: `span` of them along each axis.
+ *
+ *      w i8 --Cast--> f32 --Transpose--> --Mul(scale [1 n])-->      w bf16 --Cast--> f32 -->
+ *
+ * Left undone: zero points that a Sub takes off. */
 #include "passes/nbits_internal.h"
 
 #include "ir/op.h"
@@ -37,33 +42,36 @@ ul_value_id ul_nbits_add_weight(struct ul_graph *graph, ul_value_id like, enum u
 
 /* ---- a dequantized constant ---- */
 
-static bool find_kind(struct ul_nbits_source *source)
+static bool find_kind(struct ul_nbits_source *source, bool casts)
 {
     enum ul_dtype dtype = source->codes->type.dtype;
     const struct ul_dtype_info *info = ul_dtype_get(dtype);
     source->bits = info->bits;
     source->is_float = info->is_float;
     source->is_e2m1 = dtype == UL_F4E2M1;
-    source->packed = info->is_float && info->bits == 8 ? dtype : UL_U8;
+    source->packed = info->is_float && info->bits >= 8 ? dtype : UL_U8;
     source->shift = info->is_integer && info->is_signed ? (int64_t)1 << (info->bits - 1) : 0;
-    return info->bits == 8 || (info->bits < 8 && 8 % info->bits == 0);
+    bool is_half = dtype == UL_F16 || dtype == UL_BF16;
+    if (is_half)
+        return casts;
+    return info->bits <= 8 && 8 % info->bits == 0 && (info->is_integer || info->is_float);
 }
 
 uint32_t ul_nbits_source_entry(const struct ul_nbits_source *source, const struct ul_tensor *tensor,
                                uint64_t at)
 {
-    unsigned char byte;
-    ul_tensor_read(tensor, at, 1, &byte);
-    return (uint32_t)(byte + source->shift) & ((1u << source->bits) - 1);
+    unsigned char bytes[2] = {0};
+    ul_tensor_read(tensor, at, 1, bytes);
+    uint32_t code = (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8;
+    return (uint32_t)(code + source->shift) & ((1u << source->bits) - 1);
 }
 
-/* The constant that an input of the node is, or whose elements it has in other dimensions: then
- * the input is that constant in `source`. NULL: none. */
+/* The constant that a value is, or whose elements it has in other dimensions: then `input` of the
+ * source is that constant. NULL: none. */
 static const struct ul_tensor *find_constant(const struct ul_graph *graph,
-                                             struct ul_nbits_source *source, uint32_t input)
+                                             struct ul_nbits_source *source, uint32_t input,
+                                             ul_value_id value)
 {
-    const struct ul_node *node = source->node;
-    ul_value_id value = input < node->input_count ? node->inputs[input] : UL_NONE;
     const struct ul_value *info = value == UL_NONE ? NULL : &graph->values[value];
     if (info != NULL && info->kind == UL_VALUE_NODE &&
         (ul_op_get(graph->nodes[info->producer].op)->flags & UL_OP_RESHAPES) != 0)
@@ -72,29 +80,38 @@ static const struct ul_tensor *find_constant(const struct ul_graph *graph,
     return value == UL_NONE ? NULL : ul_graph_get_constant(graph, value);
 }
 
-/* Which scale an element has. */
-static bool find_scales(struct ul_nbits_source *source, const struct ul_type *scales)
+/* Codes along axis d of the node that scales them that have one scale. */
+static int64_t span_of(const struct ul_nbits_source *source, const struct ul_type *scales,
+                       const struct ul_type *codes, uint32_t d)
 {
-    const struct ul_type *codes = &source->codes->type;
-    uint64_t count = ul_type_elements(scales);
     int64_t axis = ul_node_get_int(source->node, "axis", 1);
     int64_t block = ul_node_get_int(source->node, "block_size", 0);
+    uint32_t missing = codes->rank - scales->rank;
     axis += axis < 0 ? codes->rank : 0;
+    bool is_here = d == (uint32_t)axis;
+    if (source->node->op != UL_OP_DequantizeLinear)
+        return d >= missing && scales->dims[d - missing] != 1 ? 1 : codes->dims[d];
+    if (block > 0)
+        return is_here && block < codes->dims[d] ? block : is_here ? codes->dims[d] : 1;
+    return is_here && ul_type_elements(scales) != 1 ? 1 : codes->dims[d];
+}
+
+/* Which scale an element has. `scales` is what the node reads, `codes` has its dimensions, of which
+ * d is axis axes[d] of the stored ones. */
+static bool find_scales(struct ul_nbits_source *source, const struct ul_type *scales,
+                        const struct ul_type *codes, const uint32_t *axes)
+{
+    uint32_t scaled = 0;
+    bool moves = false;
     for (uint32_t d = 0; d < codes->rank; d++) {
-        uint32_t missing = codes->rank - scales->rank;
-        source->span[d] = codes->dims[d];
-        if (source->node->op == UL_OP_Dequantize) {
-            if (d >= missing && scales->dims[d - missing] != 1)
-                source->span[d] = 1;
-        } else if (block > 0) {
-            source->span[d] = d == axis ? block : 1;
-        } else if (d == axis && count != 1) {
-            source->span[d] = 1;
-        }
-        if (source->span[d] > codes->dims[d])
-            source->span[d] = codes->dims[d];
+        int64_t span = scales == NULL ? codes->dims[d] : span_of(source, scales, codes, d);
+        source->span[axes[d]] = span;
+        scaled += span < codes->dims[d];
+        moves = moves || axes[d] != d;
     }
-    return source->zeros == NULL || ul_type_elements(&source->zeros->type) == count;
+    return (!moves || scaled < 2) &&
+           (source->zeros == NULL ||
+            ul_type_elements(&source->zeros->type) == ul_type_elements(scales));
 }
 
 bool ul_nbits_is_float(enum ul_dtype dtype)
@@ -102,51 +119,106 @@ bool ul_nbits_is_float(enum ul_dtype dtype)
     return dtype == UL_F32 || dtype == UL_F16 || dtype == UL_BF16;
 }
 
-/* The node that makes what a value is, but for the order of its axes and the floats that it is of;
- * NULL: none. */
-static const struct ul_node *find_maker(const struct ul_graph *graph, ul_value_id value,
-                                        struct ul_nbits_source *source)
+static void turn_axes(const struct ul_node *node, uint32_t rank, uint32_t *axes)
 {
-    uint32_t rank = graph->values[value].type.rank;
+    uint32_t count;
+    const int64_t *perm = ul_node_get_ints(node, "perm", &count);
     for (uint32_t d = 0; d < rank; d++)
-        source->axes[d] = d;
-    for (;;) {
-        const struct ul_value *info = &graph->values[value];
-        if (info->kind != UL_VALUE_NODE || !ul_nbits_is_float(info->type.dtype))
-            return NULL;
-        const struct ul_node *node = &graph->nodes[info->producer];
-        if (node->op == UL_OP_Transpose) {
-            uint32_t count;
-            const int64_t *perm = ul_node_get_ints(node, "perm", &count);
-            for (uint32_t d = 0; d < rank; d++)
-                source->axes[d] =
-                    perm == NULL ? rank - 1 - source->axes[d] : (uint32_t)perm[source->axes[d]];
-        } else if (node->op != UL_OP_Cast) {
-            return node;
-        }
-        value = node->inputs[0];
+        axes[d] = perm == NULL ? rank - 1 - axes[d] : (uint32_t)perm[axes[d]];
+}
+
+/* The input of a Mul that is a constant beside the other, whose dimensions the result has; or
+ * UL_NONE. */
+static uint32_t find_factor(const struct ul_graph *graph, const struct ul_node *node)
+{
+    for (uint32_t i = 0; i < 2; i++) {
+        const struct ul_type *type = &graph->values[node->inputs[i]].type;
+        const struct ul_type *other = &graph->values[node->inputs[1 - i]].type;
+        if (ul_graph_get_constant(graph, node->inputs[i]) != NULL && type->rank <= other->rank &&
+            ul_type_equal(other, &graph->values[node->outputs[0]].type))
+            return i;
     }
+    return UL_NONE;
+}
+
+/* Through Transposes and Casts to floats: the node that makes what is behind them, NULL where none
+ * does. Dimension d of the value that it began with is axis axes[d] of the one where it ends. */
+static const struct ul_node *follow(const struct ul_graph *graph, ul_value_id *value,
+                                    uint32_t *axes, bool *casts)
+{
+    uint32_t rank = graph->values[*value].type.rank;
+    while (graph->values[*value].kind == UL_VALUE_NODE) {
+        const struct ul_node *node = &graph->nodes[graph->values[*value].producer];
+        if (node->op == UL_OP_Transpose)
+            turn_axes(node, rank, axes);
+        else if (node->op == UL_OP_Cast && ul_nbits_is_float(graph->values[*value].type.dtype))
+            *casts = true;
+        else
+            return node;
+        *value = node->inputs[0];
+    }
+    return NULL;
+}
+
+/* Finds what scales the value at the end of `follow`; `value` is what it scales then, `scale` its
+ * factor. False: nothing that is known. */
+static bool find_scale_node(const struct ul_graph *graph, const struct ul_node *node,
+                            ul_value_id *value, ul_value_id *scale)
+{
+    if (node == NULL)
+        return true;
+    if (!ul_nbits_is_float(graph->values[*value].type.dtype))
+        return false;
+    uint32_t at = 1;
+    if (node->op == UL_OP_Mul)
+        at = find_factor(graph, node);
+    else if (node->op != UL_OP_DequantizeLinear && node->op != UL_OP_Dequantize)
+        return false;
+    if (at == UL_NONE)
+        return false;
+    *scale = node->inputs[at];
+    *value = node->inputs[1 - at];
+    return true;
 }
 
 bool ul_nbits_source_read(const struct ul_graph *graph, ul_value_id value,
                           struct ul_nbits_source *source)
 {
-    *source = (struct ul_nbits_source){0};
-    const struct ul_node *node = find_maker(graph, value, source);
-    if (node == NULL || (node->op != UL_OP_DequantizeLinear && node->op != UL_OP_Dequantize))
+    bool casts = false;
+    ul_value_id scale = UL_NONE;
+    uint32_t outer[UL_LIMIT_RANK], inner[UL_LIMIT_RANK], rank = graph->values[value].type.rank;
+    *source = (struct ul_nbits_source){.inputs = {UL_NONE, UL_NONE, UL_NONE}};
+    for (uint32_t d = 0; d < rank; d++)
+        outer[d] = inner[d] = d;
+    source->node = follow(graph, &value, outer, &casts);
+    if (!find_scale_node(graph, source->node, &value, &scale))
         return false;
-    source->node = node;
-    source->codes = find_constant(graph, source, 0);
-    source->scales = find_constant(graph, source, 1);
-    source->zeros = find_constant(graph, source, 2);
-    bool has_zeros = source->inputs[2] != UL_NONE;
-    if (source->codes == NULL || source->scales == NULL || (has_zeros && source->zeros == NULL) ||
-        source->inputs[0] != node->inputs[0] || ul_type_elements(&source->codes->type) == 0 ||
-        !find_kind(source))
+    bool by_mul = source->node != NULL && source->node->op == UL_OP_Mul;
+    const struct ul_type *scaled = &graph->values[value].type;
+    casts = casts && source->node == NULL;
+    bool is_known = source->node == NULL || follow(graph, &value, inner, &casts) == NULL;
+    source->codes = ul_graph_get_constant(graph, value);
+    source->inputs[0] = value;
+    bool has_zeros = source->node != NULL && !by_mul && source->node->input_count > 2 &&
+                     source->node->inputs[2] != UL_NONE;
+    if (scale != UL_NONE)
+        source->scales = find_constant(graph, source, 1, scale);
+    if (has_zeros)
+        source->zeros = find_constant(graph, source, 2, source->node->inputs[2]);
+    if (!is_known || source->codes == NULL || (scale != UL_NONE && source->scales == NULL) ||
+        (has_zeros && source->zeros == NULL) || casts != (source->node == NULL || by_mul) ||
+        ul_type_elements(&source->codes->type) == 0 || !find_kind(source, casts))
         return false;
     if (source->is_float)
         source->zeros = NULL; /* it is 0, all that ONNX has it be */
-    return find_scales(source, &graph->values[node->inputs[1]].type);
+    for (uint32_t d = 0; d < rank; d++)
+        source->axes[d] = inner[outer[d]];
+    return find_scales(source, scale == UL_NONE ? NULL : &graph->values[scale].type, scaled, inner);
+}
+
+bool ul_nbits_is_cast(const struct ul_nbits_source *source)
+{
+    return source->node == NULL || source->node->op == UL_OP_Mul;
 }
 
 uint64_t ul_nbits_source_code(const struct ul_nbits_source *source, const int64_t *at)

@@ -202,11 +202,11 @@ static void put_nbits(struct ul_text *text, const struct ul_call_nbits *nbits)
     if (nbits->bits == 0)
         return;
     ul_text_printf(text,
-                   "     .nbits = {.bits = %u, .block = %" PRId64
+                   "     .nbits = {.bits = %u, .code_type = %s, .block = %" PRId64
                    ", .zero = %u, .zeros = %s, .scale_type = %s, .by_bytes = %u"
                    ", .turned = %u},\n",
-                   nbits->bits, nbits->block, nbits->zero, zeros[nbits->zeros],
-                   types[nbits->scale_type], nbits->by_bytes, nbits->turned);
+                   nbits->bits, types[nbits->code_type], nbits->block, nbits->zero,
+                   zeros[nbits->zeros], types[nbits->scale_type], nbits->by_bytes, nbits->turned);
 }
 
 static void put_attention(struct ul_text *text, const struct ul_call *call)

@@ -25,6 +25,13 @@ static bool is_whole(const struct ul_graph *graph, ul_value_id value)
            info->storage == UL_DTYPE_NONE && (info->flags & UL_VALUE_PERSISTENT) == 0;
 }
 
+/* All are 1, which no program stores. */
+static bool is_one(const struct ul_graph *graph, ul_value_id scales)
+{
+    const struct ul_tensor *tensor = ul_graph_get_constant(graph, scales);
+    return tensor != NULL && tensor->data == NULL && ul_tensor_get_float(tensor, 0) == 1;
+}
+
 /* Scales, and zero points where there are some, as the runtime reads them. */
 static bool describe_tables(struct ul_describer *describer, const struct ul_node *node,
                             const struct ul_nbits *nbits, const struct ul_type *const types[6])
@@ -33,6 +40,7 @@ static bool describe_tables(struct ul_describer *describer, const struct ul_node
     struct ul_call_nbits *call = &out->call.nbits;
     call->bits = (uint32_t)nbits->bits;
     call->block = nbits->block < nbits->depth ? nbits->block : nbits->depth;
+    call->code_type = type_of(nbits->dtype);
     call->zero = (uint32_t)nbits->zero;
     call->scale_type = type_of(types[UL_NBITS_SCALES]->dtype);
     call->turned = node->op == UL_OP_MatMulNBitsGradient;
@@ -41,7 +49,8 @@ static bool describe_tables(struct ul_describer *describer, const struct ul_node
         call->zeros = nbits->zeros_packed ? UL_NBITS_PACKED : UL_NBITS_FLOATS;
     if (call->zeros == UL_NBITS_FLOATS && types[UL_NBITS_ZEROS]->dtype != UL_F32)
         return false;
-    out->args[UL_NBITS_ARG_SCALES] = node->inputs[UL_NBITS_SCALES];
+    if (!is_one(describer->graph, node->inputs[UL_NBITS_SCALES]))
+        out->args[UL_NBITS_ARG_SCALES] = node->inputs[UL_NBITS_SCALES];
     out->args[UL_NBITS_ARG_ZEROS] =
         types[UL_NBITS_ZEROS] != NULL ? node->inputs[UL_NBITS_ZEROS] : UL_NONE;
     out->arg_count = UL_NBITS_FIRST_POST;
@@ -73,7 +82,8 @@ bool ul_describe_nbits(struct ul_describer *describer, const struct ul_node *nod
     if (ul_nbits_read(&nbits, node, types) != NULL || !nbits.by_block ||
         ul_node_get_int(node, "round_to", UL_DTYPE_NONE) != UL_DTYPE_NONE ||
         types[UL_NBITS_GROUPS] != NULL || nbits.scale_k != nbits.block || nbits.scale_n != 1 ||
-        nbits.is_e2m1 || nbits.dtype != UL_U8 || types[UL_NBITS_A]->rank < 2 ||
+        nbits.is_e2m1 || (nbits.dtype != UL_U8 && nbits.bits != 16) ||
+        types[UL_NBITS_A]->rank < 2 ||
         !ul_describe_tensor(graph, node->inputs[UL_NBITS_A], &out->call.src) ||
         !ul_describe_tensor(graph, out->args[UL_CALL_DST], &out->call.dst) ||
         !describe_tables(describer, node, &nbits, types))

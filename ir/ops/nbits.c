@@ -12,7 +12,7 @@
  * points are transposed, [blocks, N], as columns side by side want them. Such may be of other
  * blocks than the bytes: one for `scale_k` weights of a column, where all of k is one block of
  * bytes, and one for `scale_n` columns; and `round_to`, the 16 bits that what is multiplied is
- * rounded to.
+ * rounded to. Weights may be floats of 16 bits, [N, 1, K] of their own type, of one block.
  *
  * MatMulNBitsGradient is the gradient of A: that of the product times the transposed weights, which
  * it reads as the product does. No weight is ever a float in memory, but for the tile that is
@@ -49,13 +49,18 @@ static const char *read_attributes(struct ul_nbits *nbits, const struct ul_node 
         is_outside(node, "N", 1, UL_LIMIT_DIM, &nbits->columns))
         return "K and N must be there, and positive";
     nbits->bits = ul_node_get_int(node, "bits", 4);
-    if (nbits->bits < 2 || nbits->bits > 8)
+    bool is_half = nbits->dtype == UL_F16 || nbits->dtype == UL_BF16;
+    if ((nbits->bits < 2 || nbits->bits > 8) && !is_half)
         return "bits must be 2 to 8";
+    if (is_half && nbits->bits != 16)
+        return "floats of 16 bits have 16 bits";
     if (is_outside(node, "block_size", 1, UL_LIMIT_DIM, &nbits->block))
         return "block_size must be there, and positive";
     nbits->block_count = (nbits->depth - 1) / nbits->block + 1;
     int64_t used = nbits->block_count == 1 ? nbits->depth : nbits->block;
-    nbits->block_bytes = (nbits->block * nbits->bits + 7) / 8;
+    nbits->block_bytes = is_half ? nbits->block : (nbits->block * nbits->bits + 7) / 8;
+    if (is_half && (nbits->block_count != 1 || nbits->block != nbits->depth))
+        return "floats of 16 bits are of one block";
     if (nbits->block_count > 1 && used * nbits->bits % 8 != 0)
         return "a block must fill whole bytes";
     nbits->is_e2m1 = ul_node_get_int(node, "e2m1", 0) != 0;
@@ -151,10 +156,12 @@ static enum ul_status check_types(const struct ul_infer *infer)
 {
     const struct ul_type *b = ul_infer_input(infer, UL_NBITS_B);
     UL_TRY(ul_check_dtype(infer, UL_NBITS_A, UL_CHECK_FLOATS));
-    UL_TRY(ul_check_dtype(infer, UL_NBITS_B, UL_CHECK_BIT(UL_U8) | UL_SET_FLOAT8));
+    UL_TRY(ul_check_dtype(infer, UL_NBITS_B,
+                          UL_CHECK_BIT(UL_U8) | UL_CHECK_BIT(UL_F16) | UL_CHECK_BIT(UL_BF16) |
+                              UL_SET_FLOAT8));
     UL_TRY(ul_check_dtype(infer, UL_NBITS_GROUPS, UL_CHECK_BIT(UL_I32)));
     UL_TRY(ul_check_dtype(infer, UL_NBITS_BIAS, UL_CHECK_FLOATS));
-    if (b->dtype != UL_U8 && ul_node_get_int(infer->node, "bits", 4) != 8)
+    if ((UL_SET_FLOAT8 >> b->dtype & 1u) != 0 && ul_node_get_int(infer->node, "bits", 4) != 8)
         return ul_infer_invalid(infer, "floats of 8 bits have 8 bits");
     return ul_nbits_check_scales(infer, UL_NBITS_SCALES);
 }
@@ -269,6 +276,18 @@ static ul_kx load_byte(struct ul_lower *lower, const struct ul_nbits *nbits, ul_
     return ul_kx_cast(lower->kernel, UL_U32, ul_lower_load(lower, value, index));
 }
 
+/* Bytes do not end with a weight. */
+static bool has_odd_bits(const struct ul_nbits *nbits)
+{
+    return nbits->bits < 8 && 8 % nbits->bits != 0;
+}
+
+/* Weights of a byte, or of the run of 8 that ends with one; of 16 bits: of an element. */
+static int64_t weights_per(const struct ul_nbits *nbits)
+{
+    return has_odd_bits(nbits) ? 8 : nbits->bits < 8 ? 8 / nbits->bits : 1;
+}
+
 /* The operand that a contraction reads, and where it is. */
 struct place {
     ul_node_id node;
@@ -336,8 +355,8 @@ static ul_kx load_zero(struct ul_lower *lower, const struct ul_nbits *nbits,
     return ul_kx_cast(kernel, UL_I32, load_packed_zero(lower, nbits, zeros, row, at));
 }
 
-/* (code - zero) * scale, where floats of 8 bits are their own code; in programs that train with 16
- * bits rounded to these, as all that products multiply is. */
+/* (code - zero) * scale, where floats of 8 and 16 bits are their own code; in programs that train
+ * with 16 bits rounded to these, as all that products multiply is. */
 static ul_kx dequantize(struct ul_lower *lower, const struct ul_nbits *nbits,
                         const struct place *place, ul_kx code)
 {
@@ -380,8 +399,7 @@ struct cut {
 
 static struct cut cut_depth(const struct ul_nbits *nbits, uint32_t m_count)
 {
-    bool is_odd = 8 % nbits->bits != 0;
-    int64_t per = is_odd ? 8 : 8 / nbits->bits;
+    int64_t per = weights_per(nbits);
     int64_t used = nbits->block_count == 1 ? nbits->depth : nbits->block;
     return (struct cut){.extents = {nbits->block_count, (used + per - 1) / per, per},
                         .per = per,
@@ -416,7 +434,7 @@ static void open_b(struct ul_lower *lower, const struct ul_nbits *nbits, const s
     int64_t at[3][UL_CONTRACT_DIMS] = {{0}};
     at[0][cut->first - 1] = 1;
     at[1][cut->first] = 1;
-    at[2][cut->first + 1] = cut->per * nbits->bits / 8;
+    at[2][cut->first + 1] = nbits->bits < 8 ? cut->per * nbits->bits / 8 : 1;
     ul_lower_operand(lower, contraction, &contraction->b,
                      lower->graph->nodes[node].inputs[UL_NBITS_B], base, at, 0, 0);
     struct ul_operand *b = &contraction->b;
@@ -433,7 +451,7 @@ static void open_b(struct ul_lower *lower, const struct ul_nbits *nbits, const s
                   ul_kx_add(kernel, ul_kx_muli(kernel, place.byte, cut->per), place.part));
     place.scale_column = ul_kx_divi(kernel, place.column, nbits->scale_n);
     ul_kx code = ul_kx_var(kernel, b->loaded);
-    if (8 % nbits->bits != 0)
+    if (has_odd_bits(nbits))
         code = load_run(lower, nbits, &place);
     else if (nbits->dtype == UL_U8)
         code = ul_nbits_part(kernel, code, place.part, nbits->bits);
@@ -500,7 +518,7 @@ static void open_turned(struct ul_lower *lower, const struct ul_nbits *nbits, ul
     ul_value_id codes = lower->graph->nodes[node].inputs[UL_NBITS_B];
     ul_kx zero = ul_kx_index_const(kernel, 0), base[3] = {zero, zero, zero};
     int64_t at[3][UL_CONTRACT_DIMS] = {{0}};
-    int64_t per = 8 % nbits->bits != 0 ? 8 : 8 / nbits->bits;
+    int64_t per = weights_per(nbits);
     struct ul_operand *b = &contraction->b;
     UL_ASSERT(lower->graph->values[codes].kind == UL_VALUE_WEIGHT);
     at[0][at_n] = 1;
@@ -515,7 +533,7 @@ static void open_turned(struct ul_lower *lower, const struct ul_nbits *nbits, ul
                           .part = ul_kx_modi(kernel, within, per),
                           .depth = k,
                           .scale_column = ul_kx_divi(kernel, column, nbits->scale_n)};
-    if (8 % nbits->bits == 0)
+    if (!has_odd_bits(nbits))
         b->at.strides[at_k] = 1;
     if (nbits->bits == 4 || nbits->bits == 2) {
         b->packed = nbits->bits == 4 ? UL_U4 : UL_U2;
@@ -523,7 +541,7 @@ static void open_turned(struct ul_lower *lower, const struct ul_nbits *nbits, ul
         b->at.strides[at_n] *= per;
     }
     ul_kx code =
-        8 % nbits->bits != 0 ? load_run(lower, nbits, &place) : ul_kx_var(kernel, b->loaded);
+        has_odd_bits(nbits) ? load_run(lower, nbits, &place) : ul_kx_var(kernel, b->loaded);
     b->transform =
         ul_kx_cast(kernel, contraction->acc_dtype, dequantize(lower, nbits, &place, code));
 }

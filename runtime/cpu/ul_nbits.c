@@ -12,7 +12,7 @@
 #ifdef _OPENMP
 #include <omp.h>
 #endif
-#if defined(__F16C__)
+#if defined(__F16C__) || defined(__AVX2__)
 #include <immintrin.h>
 #endif
 
@@ -21,6 +21,7 @@ typedef ul_f32v vec;
 typedef ul_f32v_loose loose;
 UL_VECTOR(word_vec, uint32_t, UL_VECTOR_BYTES / 4);
 UL_VECTOR_LOOSE(word_loose, uint32_t, UL_VECTOR_BYTES / 4);
+UL_VECTOR_LOOSE(half_loose, uint16_t, UL_VECTOR_BYTES / 4);
 #else
 typedef float vec;
 typedef float loose;
@@ -48,8 +49,9 @@ enum {
     COLS = UL_NBITS_COLS,
     VECS = COLS / LANES, /* of a panel */
     GROUP = TILE_PANELS * COLS,
-    CHAINS = 4 / (VECS < 4 ? VECS : 4), /* sums of a column at a time, in a block */
-    AHEAD = 6                           /* blocks */
+    CHAINS = 4 / (VECS < 4 ? VECS : 4),      /* sums of a column at a time, in a block */
+    HALF_CHAINS = 8 / (VECS < 8 ? VECS : 8), /* of floats of 16 bits */
+    AHEAD = 6                                /* blocks */
 };
 
 /* Of rows in bytes: those of a tile and its panels, and panels of fewer rows. */
@@ -80,8 +82,8 @@ struct job {
     const struct ul_call *call;
     struct ul_nbits_cut cut;
     const float *src, *bias;
-    const uint32_t *codes;
-    const unsigned char *scales, *zeros;
+    const unsigned char *codes;
+    const unsigned char *scales, *zeros; /* or NULL */
     float *dst;
     const float *posts[UL_CALL_POSTS]; /* what post-operations read */
 };
@@ -135,6 +137,11 @@ UL_INLINE void load_scales(float *to, const struct job *job, int64_t at, int64_t
 {
     const enum ul_call_type type = job->call->nbits.scale_type;
     int64_t i = 0;
+    if (job->scales == NULL) {
+        for (; i < COLS; i++)
+            to[i] = 1;
+        return;
+    }
     if (type == UL_CALL_F32 && count == COLS) { /* of a known size: without a call */
         memcpy(to, job->scales + at * 4, COLS * sizeof *to);
         return;
@@ -193,6 +200,62 @@ static void load_zeros(float *to, const struct job *job, int64_t block, int64_t 
     for (int64_t i = 0; i < COLS; i++)
         to[i] = i < count ? numbers[i] - fixed : 0;
 }
+
+/* The codes of a panel. */
+static const uint32_t *words_of(const struct job *job, int64_t panel)
+{
+    return (const uint32_t *)(const void *)(job->codes + panel * job->cut.panel_bytes);
+}
+
+static const uint16_t *halves_of(const struct job *job, int64_t panel)
+{
+    return (const uint16_t *)(const void *)(job->codes + panel * job->cut.panel_bytes);
+}
+
+#if UL_VECTOR_BYTES > 0
+/* LANES numbers of 16 bits, by one instruction where compilers find several. */
+UL_INLINE word_vec words_of_halves(const uint16_t *from)
+{
+#if defined(__AVX512F__) && UL_VECTOR_BYTES == 64
+    return (word_vec)_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)from));
+#elif defined(__AVX2__) && UL_VECTOR_BYTES == 32
+    return (word_vec)_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)from));
+#else
+    return __builtin_convertvector(*(const half_loose *)from, word_vec);
+#endif
+}
+
+/* LANES floats of 16 bits. */
+UL_INLINE vec floats_of_halves(const uint16_t *from, int is_bf16)
+{
+#if defined(__AVX512F__) && UL_VECTOR_BYTES == 64
+    if (!is_bf16)
+        return (vec)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)from));
+#elif defined(__F16C__) && UL_VECTOR_BYTES == 32
+    if (!is_bf16)
+        return (vec)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)from));
+#endif
+    const word_vec wide = words_of_halves(from);
+    word_vec bits = wide << 16;
+    vec number;
+    if (!is_bf16) { /* as ul_f16_to_f32 */
+        bits = (wide & 0x7fffu) << 13;
+        memcpy(&number, &bits, sizeof number);
+        number *= 5192296858534827628530496329220096.0f;
+        memcpy(&bits, &number, sizeof number);
+        bits |= (word_vec)((wide & 0x7c00u) == 0x7c00u) & 0x7f800000u;
+        bits |= (wide & 0x8000u) << 16;
+    }
+    memcpy(&number, &bits, sizeof number);
+    return number;
+}
+#else
+/* A float of 16 bits. */
+UL_INLINE vec floats_of_halves(const uint16_t *from, int is_bf16)
+{
+    return is_bf16 ? ul_bf16_to_f32(*from) : ul_f16_to_f32(*from);
+}
+#endif
 
 /* ---- behind the sums ---- */
 
@@ -273,7 +336,7 @@ static void multiply_row(const struct job *job, const float *block_sums, int64_t
     const int64_t words = nbits->block * (int64_t)nbits->bits / 32, first = panel * COLS;
     const int64_t count = cut->columns - first < COLS ? cut->columns - first : COLS;
     const float *src = job->src + row * job->call->src.strides[0];
-    const uint32_t *codes = job->codes + panel * cut->words * COLS;
+    const uint32_t *codes = words_of(job, panel);
     const float zero = fixed_zero(nbits);
     float scales[COLS], zeros[COLS], y[COLS];
     vec total[VECS] = {0};
@@ -293,6 +356,40 @@ static void multiply_row(const struct job *job, const float *block_sums, int64_t
                 sum -= *(const loose *)(zeros + v * LANES) * block_sums[b];
             total[v] += sum * *(const loose *)(scales + v * LANES);
         }
+    }
+    memcpy(y, total, sizeof y);
+    finish(job, y, row, first, count);
+}
+
+/* One row and one panel of floats of 16 bits. */
+UL_INLINE void multiply_halves(const struct job *job, int64_t row, int64_t panel, int is_bf16)
+{
+    const int64_t depth = job->cut.depth, first = panel * COLS;
+    const int64_t count = ul_run(job->cut.columns - first, COLS);
+    const float *src = job->src + row * job->call->src.strides[0];
+    const uint16_t *codes = halves_of(job, panel);
+    float scales[COLS], y[COLS];
+    vec sums[VECS][HALF_CHAINS], total[VECS];
+    int64_t k = 0;
+    memset(sums, 0, sizeof sums);
+    for (; k + HALF_CHAINS <= depth; k += HALF_CHAINS) {
+        UL_UNROLL
+        for (int c = 0; c < HALF_CHAINS; c++) {
+            UL_UNROLL
+            for (int v = 0; v < VECS; v++)
+                sums[v][c] +=
+                    src[k + c] * floats_of_halves(codes + (k + c) * COLS + v * LANES, is_bf16);
+        }
+    }
+    for (; k < depth; k++)
+        for (int v = 0; v < VECS; v++)
+            sums[v][0] += src[k] * floats_of_halves(codes + k * COLS + v * LANES, is_bf16);
+    load_scales(scales, job, first, count);
+    for (int v = 0; v < VECS; v++) {
+        total[v] = sums[v][0];
+        for (int c = 1; c < HALF_CHAINS; c++)
+            total[v] += sums[v][c];
+        total[v] *= *(const loose *)(scales + v * LANES);
     }
     memcpy(y, total, sizeof y);
     finish(job, y, row, first, count);
@@ -319,8 +416,14 @@ static void run_few(const struct job *job, float *scratch, int64_t begin, int64_
     if (job->call->nbits.zeros != UL_NBITS_FIXED)
         sum_blocks(job, scratch);
     for (int64_t panel = begin; panel < end; panel++)
-        for (int64_t r = 0; r < job->cut.rows; r++)
-            multiply_row(job, scratch + r * count, r, panel);
+        for (int64_t r = 0; r < job->cut.rows; r++) {
+            if (job->call->nbits.bits != 16)
+                multiply_row(job, scratch + r * count, r, panel);
+            else if (job->call->nbits.code_type == UL_CALL_BF16)
+                multiply_halves(job, r, panel, 1);
+            else
+                multiply_halves(job, r, panel, 0);
+        }
 }
 
 /* ---- many rows ---- */
@@ -346,14 +449,31 @@ UL_INLINE void unpack_words(float *to, const uint32_t *codes, int64_t count, con
     }
 }
 
-/* k [first_k, first_k + depth) of a panel. */
-static void unpack_panel(const struct job *job, float *to, int64_t panel, int64_t first_k,
-                         int64_t depth)
+/* k [first_k, first_k + depth) of a panel of floats of 16 bits. */
+UL_INLINE void unpack_halves(const struct job *job, float *to, int64_t panel, int64_t first_k,
+                             int64_t depth, int is_bf16)
+{
+    const uint16_t *codes = halves_of(job, panel) + first_k * COLS;
+    const int64_t first = panel * COLS;
+    float scales[COLS];
+    load_scales(scales, job, first, ul_run(job->cut.columns - first, COLS));
+    for (int64_t k = 0; k < depth; k++) {
+        UL_UNROLL
+        for (int v = 0; v < VECS; v++)
+            *(loose *)(to + k * GROUP + v * LANES) =
+                floats_of_halves(codes + k * COLS + v * LANES, is_bf16) *
+                *(const loose *)(scales + v * LANES);
+    }
+}
+
+/* The same of integers. */
+static void unpack_integers(const struct job *job, float *to, int64_t panel, int64_t first_k,
+                            int64_t depth)
 {
     const struct ul_call_nbits *nbits = &job->call->nbits;
     const int64_t per = 32 / (int64_t)nbits->bits, first = panel * COLS;
     const int64_t cols = job->cut.columns - first < COLS ? job->cut.columns - first : COLS;
-    const uint32_t *codes = job->codes + (panel * job->cut.words + first_k / per) * COLS;
+    const uint32_t *codes = words_of(job, panel) + first_k / per * COLS;
     const float zero = fixed_zero(nbits);
     float scales[COLS], zeros[COLS] = {0};
     for (int64_t k = 0, run; k < depth; k += run) {
@@ -372,6 +492,17 @@ static void unpack_panel(const struct job *job, float *to, int64_t panel, int64_
         else
             unpack_words(place, words, run / per, scales, zeros, zero, 8);
     }
+}
+
+static void unpack_panel(const struct job *job, float *to, int64_t panel, int64_t first_k,
+                         int64_t depth)
+{
+    if (job->call->nbits.bits != 16)
+        unpack_integers(job, to, panel, first_k, depth);
+    else if (job->call->nbits.code_type == UL_CALL_BF16)
+        unpack_halves(job, to, panel, first_k, depth, 1);
+    else
+        unpack_halves(job, to, panel, first_k, depth, 0);
 }
 
 /* Sums of `rows` rows and `vecs` vectors of columns, GROUP apart, over `depth` of k. */
@@ -660,7 +791,7 @@ static void run_byte_group(const struct job *job, const struct byte_rows *rows, 
                                      .next_scales = next + p * COLS * scale_bytes(job),
                                      .next_words = BYTE_GROUP * cut->words};
             for (int64_t i = 0; i < BYTE_FEW; i++)
-                tile.codes[i] = job->codes + panel_at(job, panel + p + i) * cut->words * COLS;
+                tile.codes[i] = words_of(job, panel_at(job, panel + p + i));
             run_tile(job, y + p * COLS, &tile, take);
         }
         for (int64_t i = 0; i < take; i++)

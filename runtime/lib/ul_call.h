@@ -109,12 +109,14 @@ struct ul_post {
 };
 
 /* Weights of a few bits, as UL_CALL_NBITS reads them: integers, of which a zero point is subtracted
- * before a scale multiplies them, one of each for a column of a block. */
+ * before a scale multiplies them, one of each for a column of a block; or floats of 16 bits, whose
+ * only block has a scale or none. */
 enum ul_nbits_zeros { UL_NBITS_FIXED, UL_NBITS_PACKED, UL_NBITS_FLOATS };
 struct ul_call_nbits {
-    uint32_t bits; /* 2, 4 or 8 */
-    int64_t block; /* weights of a column, one behind the other */
-    uint32_t zero; /* UL_NBITS_FIXED: that of all */
+    uint32_t bits;               /* 2, 4, 8 or 16 */
+    enum ul_call_type code_type; /* of 16 bits: UL_CALL_F16 or UL_CALL_BF16 */
+    int64_t block;               /* weights of a column, one behind the other */
+    uint32_t zero;               /* UL_NBITS_FIXED: that of all */
     enum ul_nbits_zeros zeros;
     enum ul_call_type scale_type;
     uint32_t by_bytes; /* 1: rows of src may be rounded to 8 bits, a scale for each block */

@@ -7,7 +7,8 @@
  * Layout of the codes: panels of 16 columns, the last one filled with zeros; in each the words of
  * 32 bits one after the other, 16 columns side by side: [panel][word][16]. A word holds 32 / bits
  * weights of its column, the first in the lowest bits. Scales are [blocks, n], in 32 or 16 bits;
- * zero points [blocks, n] as floats, or as `bits` each, a block's from a byte on.
+ * zero points [blocks, n] as floats, or as `bits` each, a block's from a byte on. Floats of 16 bits
+ * lie in panels too, [panel][k][16], and are all that a column has: one block, a scale or none.
  *
  * Method. Few rows read every code once: what a row has in a block is multiplied with the codes as
  * they are, less the middle of their range, and the block's sum with its scale. Many rows have a
@@ -52,7 +53,8 @@ struct ul_bytes_block {
 
 struct ul_nbits_cut {
     int64_t rows, depth, columns; /* m, k, n: of the weights, turned or not */
-    int64_t words, blocks;        /* of a column */
+    int64_t words, blocks;        /* of a column; of 16 bits: no words */
+    int64_t panel_bytes;          /* of the codes */
     int64_t panel_count;
     int64_t row_count;      /* at a time, of many */
     int few;                /* rows */
@@ -89,7 +91,12 @@ static inline void ul_nbits_cut_init(struct ul_nbits_cut *cut, const struct ul_c
     cut->words = cut->depth * (int64_t)call->nbits.bits / 32;
     cut->blocks = cut->depth / call->nbits.block;
     cut->panel_count = (cut->columns + UL_NBITS_COLS - 1) / UL_NBITS_COLS;
-    cut->packed_bytes = (uint64_t)(cut->panel_count * cut->words * UL_NBITS_COLS) * 4;
+    cut->panel_bytes = cut->words * UL_NBITS_COLS * 4;
+    if (call->nbits.bits == 16) {
+        cut->words = 0;
+        cut->panel_bytes = cut->depth * UL_NBITS_COLS * 2;
+    }
+    cut->packed_bytes = (uint64_t)(cut->panel_count * cut->panel_bytes);
     cut->few = cut->rows <= UL_NBITS_FEW && !call->nbits.turned;
     int64_t turns = (cut->rows + most - 1) / most;
     cut->row_count = (cut->rows + turns - 1) / turns;
@@ -108,19 +115,19 @@ static inline void ul_nbits_cut_init(struct ul_nbits_cut *cut, const struct ul_c
     cut->scratch_bytes = cut->shared_bytes + cut->thread_bytes * (threads != 0 ? threads : 1);
 }
 
-/* How the codes lie, for the loader: stored they are [n, words]. */
+/* How the codes lie, for the loader: stored they are [n, words], or [n, k] of 16 bits. */
 static inline void ul_nbits_pack(struct ul_pack *pack, const struct ul_nbits_cut *cut)
 {
     memset(pack, 0, sizeof *pack);
     pack->rank = 2;
     pack->dims[0] = cut->columns;
-    pack->dims[1] = cut->words;
-    pack->strides[0] = cut->words * UL_NBITS_COLS;
+    pack->dims[1] = cut->words != 0 ? cut->words : cut->depth;
+    pack->strides[0] = pack->dims[1] * UL_NBITS_COLS;
     pack->strides[1] = UL_NBITS_COLS;
     pack->block_count = 1;
     pack->blocks[0] = UL_NBITS_COLS;
     pack->size_bytes = cut->packed_bytes;
-    pack->element_bytes = 4;
+    pack->element_bytes = cut->words != 0 ? 4 : 2;
 }
 
 static inline int ul_nbits_is_operand(const struct ul_call_tensor *tensor)
@@ -129,27 +136,36 @@ static inline int ul_nbits_is_operand(const struct ul_call_tensor *tensor)
            (tensor->dims[1] == 1 || tensor->strides[1] == 1);
 }
 
-/* Whether this file's method computes the call: whole words in a block, no more than a hundredth of
- * the codes filled up. */
-static inline int ul_nbits_supports(const struct ul_call *call)
+/* Codes that are read: whole words in a block, or one block of floats, not turned. */
+static inline int ul_nbits_has_codes(const struct ul_call *call)
 {
     const struct ul_call_nbits *nbits = &call->nbits;
+    if (nbits->bits == 16)
+        return nbits->block == ul_nbits_depth(call) && nbits->zeros == UL_NBITS_FIXED &&
+               !nbits->turned && !nbits->by_bytes;
+    return (nbits->bits == 2 || nbits->bits == 4 || nbits->bits == 8) &&
+           nbits->block * (int64_t)nbits->bits % 32 == 0 &&
+           ul_nbits_depth(call) % nbits->block == 0;
+}
+
+/* Whether this file's method computes the call: no more than a hundredth of the codes are filled
+ * up. */
+static inline int ul_nbits_supports(const struct ul_call *call)
+{
     int64_t columns = ul_nbits_columns(call);
     int64_t filled = (columns + UL_NBITS_COLS - 1) / UL_NBITS_COLS * UL_NBITS_COLS;
     for (uint32_t i = 0; i < call->post_count; i++)
         if (call->posts[i].tensor.rank != 0 && !ul_nbits_is_operand(&call->posts[i].tensor))
             return 0;
-    return (nbits->bits == 2 || nbits->bits == 4 || nbits->bits == 8) &&
-           nbits->block * (int64_t)nbits->bits % 32 == 0 &&
-           ul_nbits_depth(call) % nbits->block == 0 && ul_nbits_is_operand(&call->src) &&
+    return ul_nbits_has_codes(call) && ul_nbits_is_operand(&call->src) &&
            ul_nbits_is_operand(&call->dst) &&
            (call->bias.rank == 0 || ul_nbits_is_operand(&call->bias)) &&
            (filled - columns) * 100 <= columns;
 }
 
 /* ---- ul_nbits.c ---- */
-/* args as of ul_library_run, with scales and zero points (or NULL) behind dst; scratch for
- * planned_threads; 1 <= threads <= planned_threads. */
+/* args as of ul_library_run, with scales (NULL: 1) and zero points (or NULL) behind dst; scratch
+ * for planned_threads; 1 <= threads <= planned_threads. */
 void ul_nbits_run(const struct ul_call *call, const void *const *args, unsigned char *scratch,
                   uint32_t planned_threads, uint32_t threads);
 

@@ -183,6 +183,31 @@ def dequantized(rng, shape, axis, block, kinds=TYPES, floats="f32", name=""):
     return [node], weights, matrix, f"{kind} {'blocks of %d' % block if block else 'whole'} along {axis}, {len(names) - 2} zeros"
 
 
+CASTS = {"f16": (TensorProto.FLOAT16, "f2"), "bf16": (TensorProto.BFLOAT16, ml_dtypes.bfloat16),
+         "i8": (TensorProto.INT8, "i1"), "u8": (TensorProto.UINT8, "u1")}  # fmt: skip
+
+
+def cast(rng, kind, shape, axis, name):
+    """A constant behind a Cast, and behind a Mul by a scale for each index of an axis, or for all where
+    that is -1; None: there is no Mul. As `dequantized` has it."""
+    dtype, numbers = CASTS[kind]
+    if kind[0] in "iu":
+        codes = rng.integers(-128 if kind == "i8" else 0, 128, shape).astype(numbers)
+    else:
+        codes = rng.normal(0, 1, shape).astype("f4").astype(numbers)
+    weights = [TensorProto(name=f"w{name}", data_type=dtype, dims=shape, raw_data=codes.tobytes())]
+    nodes = [helper.make_node("Cast", [f"w{name}"], [f"m{name}"], to=TensorProto.FLOAT)]
+    floats = codes.astype("f4")
+    if axis is not None:
+        scales = rng.uniform(0.01, 0.1, [shape[d] if d == axis else 1 for d in range(len(shape))] if axis >= 0 else []).astype("f4")
+        nodes[0].output[0] = f"v{name}"
+        factors = [f"v{name}", f"s{name}"] if rng.random() < 0.5 else [f"s{name}", f"v{name}"]
+        nodes.append(helper.make_node("Mul", factors, [f"m{name}"]))
+        weights.append(tensor(f"s{name}", scales))
+        floats *= scales
+    return nodes, weights, floats, f"Cast of {kind}, scales along {axis}"
+
+
 def behind_product(rng):
     """MatMul, Gemm, or either with a Transpose in between."""
     k, n = int(rng.integers(40, 300)), int(rng.integers(40, 90))
@@ -303,13 +328,28 @@ PRODUCT_FORMS = [
     ((4, 256, 96), 0, 0, "f32", {"a": (2, 4, 5, 256)}), ((4, 96, 256), 2, 16, "f32", {"a": (2, 1, 5, 256), "turned": True}),
     ((2, 1, 3, 256, 96), 3, 32, "f16", {"a": (2, 4, 1, 5, 256), "cast": True}), ((4, 256, 96), None, 0, "f32", {"a": (4, 1, 256)}),
     ((1, 256, 96), 1, 64, "f32", {"a": (3, 5, 256)}), ((256, 96), 0, 32, "f32", {"a": (256,)}),
+    ((256, 96), None, 0, "f16", {"stored": True}), ((255, 96), None, 0, "bf16", {"stored": True, "a": (1, 255)}),
+    ((96, 256), None, 0, "f16", {"stored": True, "turned": True}), ((96, 255), None, 0, "bf16", {"stored": True, "turned": True, "a": (1, 255)}),
+    ((96, 256), None, 0, "f16", {"stored": True, "gemm": {"transB": 1}, "bias": (96,)}),
+    ((256, 90), None, 0, "f16", {"stored": True}), ((90, 256), None, 0, "bf16", {"stored": True, "turned": True, "a": (3, 256)}),
+    ((256, 96), 1, 0, "f16", {"stored": True}), ((256, 96), -1, 0, "bf16", {"stored": True, "gemm": {"alpha": 0.5}, "a": (70, 256)}),
+    ((4, 256, 96), None, 0, "f16", {"stored": True, "a": (4, 5, 256)}),
+    ((3, 96, 256), 1, 0, "bf16", {"stored": True, "turned": True, "a": (2, 1, 1, 256)}),
+    ((256, 96), 1, 0, "i8", {"stored": True}), ((96, 256), 0, 0, "i8", {"stored": True, "turned": True, "a": (1, 256)}),
+    ((96, 256), 0, 0, "u8", {"stored": True, "gemm": {"transB": 1}}), ((256, 96), -1, 0, "i8", {"stored": True}),
+    ((96, 254), 0, 0, "i8", {"stored": True, "turned": True}), ((256, 96), None, 0, "u8", {"stored": True}),
+    ((4, 256, 96), 0, 0, "i8", {"stored": True, "a": (4, 5, 256)}),
 ]  # fmt: skip
 
 
 def product_form(rng, name, form):
     """As PRODUCT_FORMS has it: nodes, weights, the input, what is wanted, and the products' sizes."""
     shape, axis, block, kind, around = form
-    nodes, weights, b, text = dequantized(rng, list(shape), axis, block, floats=kind, name=name)
+    if around.get("stored"):
+        rng = numpy.random.default_rng(int(name))
+        nodes, weights, b, text = cast(rng, kind, list(shape), axis, name)
+    else:
+        nodes, weights, b, text = dequantized(rng, list(shape), axis, block, floats=kind, name=name)
     b_name, turned = f"m{name}", around.get("turned", False)
     if around.get("cast"):
         nodes.append(helper.make_node("Cast", [b_name], [f"c{name}"], to=TensorProto.FLOAT))
@@ -344,13 +384,20 @@ TABLE_FORMS = [
     ((64, 96), 1, 32, "f32", 0, None), ((64, 96), 0, 32, "f32", 0, None), ((64, 96), 0, 32, "bf16", 1, None),
     ((64, 96), 0, 0, "f32", 1, None), ((64, 96), 1, 32, "f32", 0, (1, 0)), ((64, 96), 1, 32, "f16", 1, (1, 0)),
     ((4, 32, 64), 2, 32, "f32", 0, None), ((4, 32, 64), 1, 16, "f32", 1, None), ((4, 32, 64), 0, 0, "f32", 2, None),
+    ((64, 96), None, 0, "stored f16", 0, None), ((64, 96), None, 0, "stored bf16", 0, (1, 0)), ((64, 96), 0, 0, "stored i8", 0, None),
+    ((64, 96), None, 0, "stored u8", 1, None), ((64, 96), 1, 0, "stored i8", 0, None),
     ((4, 32, 64), 2, 16, "f32", 1, (2, 1, 0)), ((4, 32, 64), 1, 16, "f32", 0, (1, 2, 0)), ((4, 32, 64), None, 0, "f32", 1, None),
 ]  # fmt: skip
 
 
 def table_form(rng, name, form):
     shape, axis, block, kind, along, perm = form
-    nodes, weights, table, text = dequantized(rng, list(shape), axis, block, floats=kind, name=name)
+    if kind.startswith("stored"):
+        rng = numpy.random.default_rng(int(name))
+        nodes, weights, table, text = cast(rng, kind.split()[1], list(shape), axis, name)
+        kind = "f32"
+    else:
+        nodes, weights, table, text = dequantized(rng, list(shape), axis, block, floats=kind, name=name)
     read = f"m{name}"
     if perm is not None:
         nodes.append(helper.make_node("Transpose", [read], [f"t{name}"], perm=perm))
@@ -363,8 +410,8 @@ def table_form(rng, name, form):
 
 
 def every_form(ullage, options):
-    """Wherever a dequantized constant stands in a product or a Gather, it is read packed: no step
-    unfolds it, and the weights of the plan are the bytes that are stored."""
+    """Wherever a dequantized constant, or one behind a Cast, stands in a product or a Gather, it is read
+    packed: no step unfolds it, and the weights of the plan are the bytes that are stored."""
     rng = numpy.random.default_rng(11)
     forms = [product_form(rng, f"{i:02}", form) for i, form in enumerate(PRODUCT_FORMS)]
     forms += [table_form(rng, f"{i:02}", form) for i, form in enumerate(TABLE_FORMS, len(forms))]
@@ -397,7 +444,8 @@ def every_form(ullage, options):
         if y.tobytes() != plain.tobytes():
             raise RuntimeError(f"{text}: --pack none gives other bits")
     # One with its product in a kernel unpacks what it loads.
-    unfolded = [op for op in told["steps"]["op"] if "Dequantize" in op and not any(k in op for k in ("NBits", "MatMul", "Gemm", "Gather"))]
+    unfolded = [(op, name) for op, name in zip(told["steps"]["op"], told["steps"]["name"])
+                if ("Dequantize" in op or ("Cast" in op and name[0] in "mvt")) and not any(k in op for k in ("NBits", "MatMul", "Gemm", "Gather"))]
     if unfolded:
         raise RuntimeError(f"every form: steps of {unfolded}")
     stored = sum(len(weight.raw_data) for weight in weights)

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ul_nbits.c against plain sums in double, over random shapes, bits, blocks and kinds of zero
-   points: of src as it is, of src rounded to bytes as ul_nbits_bytes.h has it, and of src times the
-   turned weights. A call writes
+   points: of src as it is, of src rounded to bytes as ul_nbits_bytes.h has it, of src times the
+   turned weights, and of weights that are floats of 16 bits. A call writes
    its result and its scratch, nothing else, and its bits do not depend on the number of threads,
    planned or used, nor on how many rows there are beside one. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "ul_nbits.h"
 #include "ul_pack.h"
+#include "ul_small_float.h"
 
 #include "test.h"
 
@@ -70,8 +71,24 @@ static struct ul_call_tensor matrix(int64_t rows, int64_t columns, int64_t gap)
         .type = UL_CALL_F32, .rank = 2, .dims = {rows, columns}, .strides = {columns + gap, 1}};
 }
 
-/* How src is multiplied: as it is, rounded to bytes, or by the turned weights. */
-enum way { PLAIN, BY_BYTES, TURNED };
+/* How src is multiplied: as it is, rounded to bytes, by the turned weights, or by floats. */
+enum way { PLAIN, BY_BYTES, TURNED, HALVES };
+
+static uint32_t pick_half(enum ul_call_type type)
+{
+    const float number = pick_float() * (pick(0, 9) == 0 ? 3e-6f : 1); /* some are subnormal */
+    return type == UL_CALL_F16 ? ul_f32_to_f16(number) : ul_f32_to_bf16(number);
+}
+
+/* One block, maybe of an odd number, and a scale or none. */
+static void make_halves(struct trial *trial)
+{
+    struct ul_call_nbits *nbits = &trial->call.nbits;
+    nbits->bits = 16;
+    nbits->code_type = pick(0, 1) == 0 ? UL_CALL_F16 : UL_CALL_BF16;
+    nbits->block = pick(1, 600);
+    nbits->zeros = UL_NBITS_FIXED;
+}
 
 static void make_trial(struct trial *trial, enum way way)
 {
@@ -84,8 +101,10 @@ static void make_trial(struct trial *trial, enum way way)
     nbits->zero = (uint32_t)pick(0, (1 << nbits->bits) - 1);
     nbits->by_bytes = way == BY_BYTES;
     nbits->turned = way == TURNED;
+    if (way == HALVES)
+        make_halves(trial);
     trial->rows = pick(0, 4) == 0 ? pick(60, 200) : pick(1, 21);
-    trial->blocks = pick(1, 7);
+    trial->blocks = way == HALVES ? 1 : pick(1, 7);
     trial->depth = trial->blocks * nbits->block;
     trial->columns = pick(1, 150);
     trial->call.kind = UL_CALL_NBITS;
@@ -97,16 +116,19 @@ static void make_trial(struct trial *trial, enum way way)
     if (pick(0, 1) == 0)
         trial->call.bias = matrix(1, to, 0);
     trial->bias = trial->call.bias.rank != 0 ? new_floats(to) : NULL;
-    trial->scales = new_floats(trial->blocks * trial->columns);
+    if (way != HALVES || pick(0, 1) == 0)
+        trial->scales = new_floats(trial->blocks * trial->columns);
     trial->zeros = new_floats(trial->blocks * trial->columns);
     trial->zero_row = (trial->columns * (int64_t)nbits->bits + 7) / 8;
     trial->packed_zeros = new_room((uint64_t)(trial->blocks * trial->zero_row));
     for (int64_t i = 0; i < trial->blocks * trial->zero_row; i++)
         trial->packed_zeros[i] = (unsigned char)pick(0, 255);
-    const int64_t words = trial->columns * trial->depth * (int64_t)nbits->bits / 32;
+    const int64_t words = (trial->columns * trial->depth * (int64_t)nbits->bits + 31) / 32;
     trial->codes = new_room((uint64_t)words * 4);
     for (int64_t i = 0; i < words; i++)
-        trial->codes[i] = (uint32_t)pick(0, 0xffff) << 16 | (uint32_t)pick(0, 0xffff);
+        trial->codes[i] = way == HALVES
+                              ? pick_half(nbits->code_type) << 16 | pick_half(nbits->code_type)
+                              : (uint32_t)pick(0, 0xffff) << 16 | (uint32_t)pick(0, 0xffff);
     if (pick(0, 3) == 0) /* a block of zeros has no size */
         memset(trial->src, 0, (size_t)(nbits->block < from ? nbits->block : from) * 4);
 }
@@ -117,10 +139,12 @@ static void free_trial(struct trial *trial)
     free_room(trial->src, (uint64_t)(trial->rows * trial->call.src.strides[0] * 4));
     if (trial->bias != NULL)
         free_room(trial->bias, (uint64_t)trial->call.dst.dims[1] * 4);
-    free_room(trial->scales, (uint64_t)tables);
+    if (trial->scales != NULL)
+        free_room(trial->scales, (uint64_t)tables);
     free_room(trial->zeros, (uint64_t)tables);
     free_room(trial->packed_zeros, (uint64_t)(trial->blocks * trial->zero_row));
-    free_room(trial->codes, (uint64_t)(trial->columns * trial->depth) * trial->call.nbits.bits / 8);
+    const uint64_t codes = (uint64_t)(trial->columns * trial->depth) * trial->call.nbits.bits;
+    free_room(trial->codes, (codes + 31) / 32 * 4);
 }
 
 /* ---- as it should be ---- */
@@ -129,9 +153,16 @@ static double weight(const struct trial *trial, int64_t k, int64_t n)
 {
     const struct ul_call_nbits *nbits = &trial->call.nbits;
     const int64_t bits = (int64_t)nbits->bits, at = k / nbits->block * trial->columns + n;
+    const double scale = trial->scales != NULL ? (double)trial->scales[at] : 1;
     const uint32_t mask = (1u << nbits->bits) - 1;
     const uint32_t word = trial->codes[(n * trial->depth + k) * bits / 32];
     const int64_t zero_bit = n * bits;
+    if (bits == 16) {
+        uint16_t half;
+        memcpy(&half, (const unsigned char *)trial->codes + (n * trial->depth + k) * 2, 2);
+        return scale * (double)(nbits->code_type == UL_CALL_F16 ? ul_f16_to_f32(half)
+                                                                : ul_bf16_to_f32(half));
+    }
     double zero = nbits->zero;
     if (nbits->zeros == UL_NBITS_FLOATS)
         zero = trial->zeros[at];
@@ -139,7 +170,7 @@ static double weight(const struct trial *trial, int64_t k, int64_t n)
         zero = (double)(trial->packed_zeros[k / nbits->block * trial->zero_row + zero_bit / 8] >>
                             zero_bit % 8 &
                         mask);
-    return ((double)(word >> k * bits % 32 & mask) - zero) * (double)trial->scales[at];
+    return ((double)(word >> k * bits % 32 & mask) - zero) * scale;
 }
 
 /* A row as it is multiplied. */
@@ -175,9 +206,11 @@ static void check_row(const struct trial *trial, const float *result, int64_t ro
         double sum = trial->bias != NULL ? (double)trial->bias[to] : 0, size = fabs(sum);
         for (int64_t i = 0; i < inner; i++) {
             const int64_t k = turned ? to : i, n = turned ? i : to;
+            const int64_t at = k / trial->call.nbits.block * trial->columns + n;
+            const int64_t range = trial->call.nbits.bits == 16 ? 1 : 1 << trial->call.nbits.bits;
             sum += src[i] * weight(trial, k, n);
-            size += fabs(src[i]) * (1 << trial->call.nbits.bits) *
-                    fabs((double)trial->scales[k / trial->call.nbits.block * trial->columns + n]);
+            size += fabs(src[i]) * (double)range *
+                    (trial->scales != NULL ? fabs((double)trial->scales[at]) : 1);
         }
         CHECK(fabs((double)result[row * trial->call.dst.strides[0] + to] - sum) <= 4e-7 * size);
     }
@@ -194,7 +227,7 @@ static uint32_t *pack(const struct trial *trial, const struct ul_nbits_cut *cut)
     ul_nbits_pack(&layout, cut);
     ul_packer_init(&packer, &layout, (unsigned char *)packed);
     ul_packer_add(&packer, (const unsigned char *)trial->codes,
-                  (uint64_t)(trial->columns * cut->words));
+                  (uint64_t)(layout.dims[0] * layout.dims[1]));
     return packed;
 }
 
@@ -269,8 +302,9 @@ static void check_not_finite(void)
 int main(void)
 {
     struct trial trial;
-    for (int i = 0; i < 160; i++) {
-        make_trial(&trial, i % 4 == 0 ? PLAIN : i % 4 == 3 ? TURNED : BY_BYTES);
+    static const enum way ways[] = {PLAIN, BY_BYTES, HALVES, BY_BYTES, TURNED};
+    for (int i = 0; i < 200; i++) {
+        make_trial(&trial, ways[i % 5]);
         check_trial(&trial);
         free_trial(&trial);
     }

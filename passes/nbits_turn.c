@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Narrow constants that a product reads across are stored the other way round.
+ *
+ * Problem: kernels of ours widen a constant of 8 or 16 bits as they load it, columns side by side;
+ * of one that has k side by side (Gemm's transB, a Transpose) a product of one row would load every
+ * element by itself, and a Transpose of what was widened takes memory and time in every run.
+ * Method: where the product is all that reads the constant, it is turned now, and so is what
+ * scales it:
+ *
+ *      MatMul(x, Transpose(Cast(w [n k])))     ->   MatMul(x, Cast(w' [k n]))
+ *      Gemm(x, Dequantize(w [n k])) {transB}   ->   Gemm(x, Dequantize(w' [k n]))
+ *
+ * Left undone: scales of blocks along one axis for each index of another; constants on the left. */
+#include "ir/op.h"
+#include "passes/nbits_internal.h"
+
+struct turning {
+    struct ul_build build;
+    const struct ul_nbits_source *source;
+    uint32_t axes[UL_LIMIT_RANK]; /* of the stored codes, in the order that is to be */
+    struct ul_type type;          /* f32, so turned */
+};
+
+/* Nothing but the product reads what leads from the constant to it. */
+static bool is_alone(const struct ul_graph *graph, const struct ul_nbits_source *source,
+                     ul_value_id value, const uint32_t *uses)
+{
+    while (graph->values[value].kind == UL_VALUE_NODE) {
+        const struct ul_node *node = &graph->nodes[graph->values[value].producer];
+        if (uses[value] != 1)
+            return false;
+        uint32_t at = node->op == UL_OP_Mul && node->inputs[1] != source->inputs[1] ? 1 : 0;
+        value = node->inputs[at];
+    }
+    return value == source->inputs[0] && uses[value] == 1;
+}
+
+static uint32_t count_scaled_axes(const struct ul_nbits_source *source)
+{
+    uint32_t count = 0;
+    for (uint32_t d = 0; d < source->codes->type.rank; d++)
+        count += ul_nbits_source_scales(source, d) > 1;
+    return count;
+}
+
+static ul_value_id turn_codes(struct turning *turning)
+{
+    struct ul_graph *graph = turning->build.graph;
+    const struct ul_nbits_source *source = turning->source;
+    struct ul_type type = turning->type;
+    int64_t at[UL_LIMIT_RANK] = {0};
+    type.dtype = source->codes->type.dtype;
+    uint64_t size = ul_dtype_get(type.dtype)->size_bytes, count = ul_type_elements(&type);
+    unsigned char *bytes = ul_arena_alloc(graph->arena, count * size);
+    for (uint64_t i = 0; i < count; i++) {
+        ul_tensor_read(source->codes, ul_nbits_source_code(source, at), 1, bytes + i * size);
+        for (uint32_t d = type.rank; d-- > 0;) {
+            uint32_t own = turning->axes[d];
+            if (++at[own] < type.dims[d])
+                break;
+            at[own] = 0;
+        }
+    }
+    return ul_nbits_add_weight(graph, source->inputs[0], type.dtype, type.rank, type.dims, bytes);
+}
+
+/* Scales or zero points, of which one axis has more than one, so that they broadcast. */
+static ul_value_id turn_table(struct turning *turning, ul_value_id value)
+{
+    struct ul_graph *graph = turning->build.graph;
+    struct ul_tensor *turned =
+        ul_arena_copy(graph->arena, graph->values[value].tensor, sizeof *turned);
+    turned->type.rank = turning->type.rank;
+    for (uint32_t d = 0; d < turning->type.rank; d++)
+        turned->type.dims[d] = ul_nbits_source_scales(turning->source, turning->axes[d]);
+    return ul_graph_add_weight(graph, graph->values[value].name, turned);
+}
+
+static ul_value_id widen(struct turning *turning, ul_value_id codes)
+{
+    struct ul_graph *graph = turning->build.graph;
+    const struct ul_nbits_source *source = turning->source;
+    const struct ul_type *type = &turning->type;
+    ul_value_id inputs[3] = {codes, UL_NONE, UL_NONE};
+    uint32_t count = source->zeros != NULL ? 3 : 2;
+    for (uint32_t i = 1; i < 3 && source->node != NULL; i++)
+        inputs[i] = source->inputs[i] == UL_NONE ? UL_NONE : turn_table(turning, source->inputs[i]);
+    if (source->node != NULL && source->node->op == UL_OP_Dequantize)
+        return ul_build_value(&turning->build, UL_OP_Dequantize, inputs, count, type);
+    inputs[0] = ul_build_value(&turning->build, UL_OP_Cast, &codes, 1, type);
+    ul_node_set_int(graph, graph->values[inputs[0]].producer, "to", (int64_t)type->dtype);
+    return source->node == NULL ? inputs[0]
+                                : ul_build_value(&turning->build, UL_OP_Mul, inputs, 2, type);
+}
+
+bool ul_nbits_turn(struct ul_graph *graph, ul_node_id id, const struct ul_nbits_source *source,
+                   const uint32_t *uses)
+{
+    const struct ul_node *node = &graph->nodes[id];
+    struct turning turning = {.source = source, .type = graph->values[node->inputs[1]].type};
+    uint32_t rank = turning.type.rank;
+    bool is_across = node->op == UL_OP_Gemm && ul_node_get_int(node, "transB", 0) != 0;
+    for (uint32_t d = 0; d < rank; d++)
+        turning.axes[d] = source->axes[is_across ? rank - 1 - d : d];
+    if (rank < 2 || turning.axes[rank - 1] == rank - 1 || turning.type.dtype != UL_F32 ||
+        count_scaled_axes(source) > 1 || !is_alone(graph, source, node->inputs[1], uses) ||
+        (source->node != NULL && source->node->op == UL_OP_DequantizeLinear))
+        return false;
+    for (uint32_t d = 0; d < rank; d++)
+        turning.type.dims[d] = source->codes->type.dims[turning.axes[d]];
+    turning.build = ul_build_before(graph, id);
+    graph->nodes[id].inputs[1] = widen(&turning, turn_codes(&turning));
+    if (is_across)
+        ul_node_set_int(graph, id, "transB", 0);
+    return true;
+}
