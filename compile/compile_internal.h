@@ -40,6 +40,9 @@ struct ul_footprint ul_compile_footprint(const struct ul_compile *compile);
 /* training.c: from the options to what training is; UL_USAGE where they contradict. */
 enum ul_status ul_compile_read_training(struct ul_compile *compile) UL_MUST_CHECK;
 
+/* trained.c: the notes of the report's facts on training, whose counts are there. */
+void ul_compile_describe_trained(struct ul_compile *compile);
+
 /* trial.c: other compiles of the same model, to learn what their plans take. */
 struct ul_trial {
     const char *what; /* is tried, for the progress */

@@ -221,6 +221,7 @@ static void describe_training(struct ul_compile *compile)
         }
     }
     describe_others(compile);
+    ul_compile_describe_trained(compile);
     training->unreached_count = compile->training.unreached_count;
     if (training->unreached_count > 0)
         training->unreached = graph->values[compile->training.unreached[0]].name;

@@ -2,6 +2,7 @@
 /* What --train asks for: options that say how a program learns, with torch's defaults. */
 #include "compile/compile_internal.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,6 +67,28 @@ static enum ul_status read_loss(struct ul_compile *compile, struct ul_training *
     return ul_diag_set(&compile->diag, UL_USAGE, "--loss %s: expected %s%s",
                        ul_option_shown(&compile->keep, text), words.data,
                        ul_nearest_text(&compile->keep, &nearest, ""));
+}
+
+static enum ul_status read_paddings(struct ul_compile *compile, struct ul_training *training)
+{
+    const struct ul_pairs *pairs = &compile->options.paddings;
+    struct ul_padding *list = UL_NEW_ARRAY(&compile->keep, struct ul_padding, pairs->count);
+    for (uint32_t i = 0; i < pairs->count; i++) {
+        const char *text = pairs->items[i].value;
+        char *end = NULL;
+        errno = 0;
+        list[i] = (struct ul_padding){pairs->items[i].name, strtoll(text, &end, 10)};
+        bool begins = (*text >= '0' && *text <= '9') || *text == '-';
+        if (!begins || errno != 0 || *end != '\0')
+            return ul_diag_set(&compile->diag, UL_USAGE,
+                               "--padding-idx %s=%s: expected a table and the number of a row, as "
+                               "in emb.weight=0",
+                               ul_option_shown(&compile->keep, pairs->items[i].name),
+                               ul_option_shown(&compile->keep, text));
+    }
+    training->paddings = list;
+    training->padding_count = pairs->count;
+    return UL_OK;
 }
 
 /* RANK:PATTERN */
@@ -370,6 +393,10 @@ enum ul_status ul_compile_read_training(struct ul_compile *compile)
             options->growth_interval != 0 ? options->growth_interval : GROWTH_INTERVAL,
         .freeze = options->freeze.items,
         .freeze_count = options->freeze.count,
+        .lost = compile->model.lost,
+        .lost_count = compile->model.lost_count,
+        .stop_gradients = options->stop_gradients.items,
+        .stop_gradient_count = options->stop_gradients.count,
         .train_only = options->train_only.items,
         .train_only_count = options->train_only.count,
         .ignore_index = is_given(compile, "ignore-index") ? options->ignore_index : -100,
@@ -391,6 +418,7 @@ enum ul_status ul_compile_read_training(struct ul_compile *compile)
         number_or(compile, "weight-decay", options->weight_decay, is_adamw ? 0.01 : 0);
     UL_TRY(read_loss(compile, training));
     UL_TRY(read_schedule(compile, training));
+    UL_TRY(read_paddings(compile, training));
     UL_TRY(read_lora(compile, training));
     UL_TRY(join_quantize(compile, training));
     UL_TRY(check_optimizer(compile));

@@ -2,8 +2,11 @@
 /* Builds the graph: values by name, nodes in order, nested graphs as blocks. */
 #include "ir/build.h"
 #include "frontend/frontend_internal.h"
-#include "ir/op.h"
 
+#include "ir/op.h"
+#include "ir/training.h"
+
+#include <stdlib.h>
 #include <string.h>
 
 ul_value_id ul_scope_find(const struct ul_scope *scope, const char *name)
@@ -101,7 +104,9 @@ static const char *source_line(struct ul_builder *builder, const char *trace)
     return ul_arena_printf(builder->graph->arena, "%.*s", (int)length, line);
 }
 
-static const char *find_source(struct ul_builder *builder, const Onnx__NodeProto *proto)
+/* The node's metadata of a key with that in it, or NULL. */
+static const char *find_entry(const struct ul_builder *builder, const Onnx__NodeProto *proto,
+                              const char *key)
 {
     const unsigned char *data = NULL;
     size_t size = 0;
@@ -110,9 +115,17 @@ static const char *find_source(struct ul_builder *builder, const Onnx__NodeProto
         Onnx__StringStringEntryProto *entry =
             onnx__string_string_entry_proto__unpack(builder->allocator, size, data);
         if (entry != NULL && entry->key != NULL && entry->value != NULL &&
-            strstr(entry->key, "stack_trace") != NULL)
-            return source_line(builder, entry->value);
+            strstr(entry->key, key) != NULL)
+            return entry->value;
     }
+    return NULL;
+}
+
+static const char *find_source(struct ul_builder *builder, const Onnx__NodeProto *proto)
+{
+    const char *trace = find_entry(builder, proto, "stack_trace");
+    if (trace != NULL)
+        return source_line(builder, trace);
     if (proto->doc_string != NULL && proto->doc_string[0] != '\0')
         return source_line(builder, proto->doc_string);
     return NULL;
@@ -292,6 +305,36 @@ static enum ul_status check_inlined(const struct ul_builder *builder,
                        ul_size_format(builder->scratch, UL_LIMIT_INLINED_BYTES));
 }
 
+/* The third argument of the lookup; below 0: there is none. */
+static int64_t padding_of(const char *call)
+{
+    const char *at = strstr(call, "aten.embedding.default](args = (");
+    const char *end = at == NULL ? NULL : strstr(at, "), ");
+    for (uint32_t comma = 0; at != NULL && comma < 2; comma++)
+        at = strchr(at + 1, ',');
+    return at == NULL || (end != NULL && at > end) ? -1 : strtoll(at + 1, NULL, 10);
+}
+
+/* What torch's exporter says of a node, for training: of detach(), %detach : ...
+ * call_function[target=torch.ops.aten.detach.default](...), which is an Identity; of a lookup in an
+ * embedding its padding index. */
+static void read_call(struct ul_old_node *node, const Onnx__NodeProto *proto)
+{
+    struct ul_builder *builder = node->builder;
+    bool is_identity = strcmp(node->op, "Identity") == 0;
+    bool is_lookup = strcmp(node->op, "Gather") == 0;
+    if (builder->options == NULL || !builder->options->marks_initializers ||
+        node->domain[0] != '\0' || !(is_identity || is_lookup))
+        return;
+    const char *call = find_entry(builder, proto, "fx_node");
+    if (call != NULL && is_identity && strstr(call, "aten.detach.") != NULL) {
+        node->domain = "ullage";
+        node->op = "StopGradient";
+    }
+    if (call != NULL && is_lookup && padding_of(call) >= 0)
+        ul_old_set_int(node, UL_TRAINING_PADDING, padding_of(call));
+}
+
 static enum ul_status build_node(struct ul_builder *builder, const Onnx__NodeProto *proto,
                                  struct ul_scope *scope)
 {
@@ -311,6 +354,7 @@ static enum ul_status build_node(struct ul_builder *builder, const Onnx__NodePro
         return bind_results(&node, scope);
     }
     UL_TRY(ul_attributes_decode(&node, proto));
+    read_call(&node, proto);
     if (!node.finished)
         ul_sequence_node(&node);
     bool done = node.finished;

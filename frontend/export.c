@@ -442,6 +442,12 @@ static struct nested open_nested(struct export *export, enum kind kind,
 static enum ul_status close_nested(struct export *export, const struct nested *nested,
                                    uint32_t number)
 {
+    if (nested->turns && nested->mode.becomes != NULL) {
+        struct ul_text text;
+        ul_text_init(&text, export->builder.scratch);
+        ul_export_mode_operator(&text, nested->mode.becomes);
+        put(export, &export->model, text.data, text.length);
+    }
     close_message(export, nested->head, nested->begin_bytes, number);
     if (!nested->turns || !nested->mode.trains)
         return UL_OK;

@@ -25,6 +25,7 @@ void ul_export_lora_apart(struct ul_text *graph, const struct ul_export_tensor *
 struct ul_export_mode {
     bool trains;
     const char *name, *attribute; /* NULL: it has none */
+    const char *becomes;          /* its operator, of ai.onnx; NULL: it stays */
     uint32_t input_count, output_count, inputs_seen, outputs_seen;
     const char *outputs[2], *running[2]; /* outputs that go, and the inputs that they are then */
     const char *other;                   /* the first output that goes and is no input; or NULL */
@@ -36,7 +37,8 @@ void ul_export_mode_read(struct ul_export_mode *mode, struct ul_arena *arena,
 /* Whether this field of the node goes; its fields are asked about one after another. */
 bool ul_export_mode_drops(struct ul_export_mode *mode, const unsigned char *data,
                           const struct ul_wire_field *field);
-/* The fields of a NodeProto. */
+/* The field of a NodeProto that says its operator, and all fields of one. */
+void ul_export_mode_operator(struct ul_text *node, const char *op);
 void ul_export_mode_identity(struct ul_text *node, const char *from, const char *to);
 
 #endif

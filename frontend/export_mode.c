@@ -3,8 +3,8 @@
  *
  *      Y, mean', var' = BatchNormalization {training_mode=1} (X, scale, B, mean, var)
  *   -> Y = BatchNormalization (X, scale, B, mean, var);  mean' = Identity(mean), where it is read
- *      Y = Dropout(X, ratio, training_mode)
- *   -> Y = Dropout(X, ratio)
+ *      Y = Dropout(X, ratio, training_mode)  ->  Y = Dropout(X, ratio)
+ *      Y = ullage::StopGradient(X)  ->  Y = Identity(X)
  *
  * Problem: a model that was exported to be trained normalizes by the statistics of what it is
  * given, and drops, also when it is run elsewhere. Method: nodes lose the attribute, the last
@@ -25,9 +25,11 @@ enum { ATTRIBUTE_NAME = 1, ATTRIBUTE_INT = 3, ATTRIBUTE_REFERENCE = 21 };
 static const struct row {
     const char *domain, *op, *attribute;
     uint32_t input_count, output_count;
-} rows[] = {{"", "BatchNormalization", "training_mode", 5, 1},
-            {"com.microsoft", "BatchNormInternal", "training_mode", 5, 1},
-            {"", "Dropout", NULL, 2, UINT32_MAX}};
+    const char *becomes; /* the operator of ai.onnx that it is then; NULL: it stays */
+} rows[] = {{"", "BatchNormalization", "training_mode", 5, 1, NULL},
+            {"com.microsoft", "BatchNormInternal", "training_mode", 5, 1, NULL},
+            {"", "Dropout", NULL, 2, UINT32_MAX, NULL},
+            {"ullage", "StopGradient", NULL, 1, 1, "Identity"}};
 
 static bool is_text(const unsigned char *data, const struct ul_wire_field *field, const char *text)
 {
@@ -119,8 +121,10 @@ void ul_export_mode_read(struct ul_export_mode *mode, struct ul_arena *arena,
         if (field.number == NODE_ATTRIBUTE && is_mode(data, &field, row->attribute, &trains))
             mode->trains = mode->trains || trains;
     }
+    mode->trains = mode->trains || row->becomes != NULL;
     if (!mode->trains)
         return;
+    mode->becomes = row->becomes;
     mode->attribute = row->attribute;
     mode->input_count = row->input_count;
     mode->output_count = row->output_count;
@@ -134,6 +138,8 @@ bool ul_export_mode_drops(struct ul_export_mode *mode, const unsigned char *data
         return mode->inputs_seen++ >= mode->input_count;
     if (field->number == NODE_OUTPUT)
         return mode->outputs_seen++ >= mode->output_count;
+    if (field->number == NODE_OP || field->number == NODE_DOMAIN)
+        return mode->becomes != NULL;
     return field->number == NODE_ATTRIBUTE && mode->attribute != NULL &&
            is_mode(data, field, mode->attribute, &trains);
 }
@@ -145,9 +151,14 @@ static void put_string(struct ul_text *text, uint32_t field, const char *string)
     ul_text_put(text, string);
 }
 
+void ul_export_mode_operator(struct ul_text *node, const char *op)
+{
+    put_string(node, NODE_OP, op);
+}
+
 void ul_export_mode_identity(struct ul_text *node, const char *from, const char *to)
 {
     put_string(node, NODE_INPUT, from);
     put_string(node, NODE_OUTPUT, to);
-    put_string(node, NODE_OP, "Identity");
+    ul_export_mode_operator(node, "Identity");
 }

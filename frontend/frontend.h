@@ -125,7 +125,10 @@ struct ul_onnx_model {
     const struct ul_model_operator *operators;
     uint32_t problem_count, problem_capacity;
     struct ul_model_problem *problems;
-    const char *notice;    /* what the graph leaves out of what the file has; NULL: nothing */
+    const char *notice; /* what the graph leaves out of what the file has; NULL: nothing */
+    /* Parameters that torch's exporter names (record.c) and that are no initializers any more. */
+    uint32_t lost_count, lost_capacity;
+    const char **lost;
     bool has_open_dims;    /* UL_USAGE was for dimensions without a size alone */
     bool has_unnamed_dims; /* some of them no --dim can give one */
     uint32_t weight_count;

@@ -43,6 +43,7 @@ enum ul_wire_kind { UL_WIRE_MODEL, UL_WIRE_TENSOR };
 #define UL_WIRE_MOVED 1000
 #define UL_WIRE_NODE_OVERLOAD (UL_WIRE_MOVED + 8)
 #define UL_WIRE_NODE_METADATA (UL_WIRE_MOVED + 9)
+#define UL_WIRE_GRAPH_METADATA (UL_WIRE_MOVED + 16)
 #define UL_WIRE_FUNCTION_ATTRIBUTE (UL_WIRE_MOVED + 11)
 #define UL_WIRE_FUNCTION_OVERLOAD (UL_WIRE_MOVED + 13)
 
@@ -416,5 +417,14 @@ ul_upgrade_fn ul_microsoft_average_pool_grad, ul_microsoft_max_pool_grad;
 ul_upgrade_fn ul_upgrade_microsoft, ul_upgrade_microsoft_nchwc;
 /* upgrade_ml.c: operators of ai.onnx.ml on numbers. */
 ul_upgrade_fn ul_upgrade_ml;
+
+/* record.c: what torch's exporter says of how a network is trained, where initializers are
+ * marked. */
+
+/* Results of the main graph that are called as an initializer is get another name. */
+void ul_record_rename(struct ul_builder *builder, const Onnx__GraphProto *proto);
+/* Of the main graph, which was built: its initializers are in the scope. */
+void ul_record_read(struct ul_builder *builder, const Onnx__GraphProto *proto,
+                    const struct ul_scope *scope);
 
 #endif

@@ -84,8 +84,10 @@ static enum ul_status build(struct ul_builder *builder)
     UL_TRY(ul_opsets_check(builder, &opsets));
     UL_TRY(ul_inputs_build(builder, &scope, &unbound));
     builder->has_open_inputs = unbound != NULL;
+    ul_record_rename(builder, builder->proto->graph);
     UL_TRY(ul_order_cut(builder, builder->proto->graph));
     UL_TRY(ul_build_graph(builder, builder->proto->graph, &scope));
+    ul_record_read(builder, builder->proto->graph, &scope);
     UL_TRY(report_problems(builder, unbound == NULL));
     builder->model->has_open_dims = unbound != NULL;
     if (unbound != NULL)

@@ -65,10 +65,14 @@ static const struct rule tensor_rules[] = {
     {1, VALUE, NONE, 0},    {2, VALUE, NONE, 0},  {4, DATA, NONE, 0},  {5, DATA, NONE, 0},
     {7, DATA, NONE, 0},     {8, NAME, NONE, 0},   {9, DATA, NONE, 0},  {10, DATA, NONE, 0},
     {13, NESTED, ENTRY, 0}, {14, VALUE, NONE, 0}, {11, DATA, NONE, 0}, {0, END, NONE, 0}};
-static const struct rule graph_rules[] = {
-    {1, NESTED, NODE, 0},    {2, NAME, NONE, 0},          {5, NESTED, TENSOR, 0},
-    {15, NESTED, SPARSE, 0}, {11, NESTED, VALUE_INFO, 0}, {12, NESTED, VALUE_INFO, 0},
-    {0, END, NONE, 0}};
+static const struct rule graph_rules[] = {{1, NESTED, NODE, 0},
+                                          {2, NAME, NONE, 0},
+                                          {5, NESTED, TENSOR, 0},
+                                          {15, NESTED, SPARSE, 0},
+                                          {11, NESTED, VALUE_INFO, 0},
+                                          {12, NESTED, VALUE_INFO, 0},
+                                          {16, NESTED, ENTRY, UL_WIRE_GRAPH_METADATA},
+                                          {0, END, NONE, 0}};
 static const struct rule node_rules[] = {{1, NAME, NONE, 0},
                                          {2, NAME, NONE, 0},
                                          {3, NAME, NONE, 0},

@@ -39,7 +39,9 @@ enum ul_value_flag {
     UL_VALUE_ROUNDED = 1u << 6, /* rounded to its storage also where fusing leaves it without any */
     UL_VALUE_INDEPENDENT = 1u << 7, /* gradients by it are still to be written out: no constant */
     UL_VALUE_GUARDED = 1u << 8, /* a state of the model that a step that is skipped leaves alone */
-    UL_VALUE_SQUARES = 1u << 9  /* a state that is never below 0: a variance, a mean square */
+    UL_VALUE_SQUARES = 1u << 9, /* a state that is never below 0: a variance, a mean square */
+    UL_VALUE_PARAMETER = 1u << 10, /* a weight that the model's file says is a parameter */
+    UL_VALUE_BUFFER = 1u << 11     /* one that it says is none */
 };
 
 /* Why an f32 that owns its bytes is not stored in the 16 bits that --precision asks for. */

@@ -19,6 +19,8 @@ const struct ul_text_flag ul_text_flags[] = {{UL_VALUE_PERSISTENT, "persistent"}
                                              {UL_VALUE_INDEPENDENT, "independent"},
                                              {UL_VALUE_GUARDED, "guarded"},
                                              {UL_VALUE_SQUARES, "squares"},
+                                             {UL_VALUE_PARAMETER, "parameter"},
+                                             {UL_VALUE_BUFFER, "buffer"},
                                              {0, NULL}};
 
 struct print {

@@ -53,6 +53,12 @@ struct ul_lora {
     uint32_t rank;
 };
 
+/* A row of tables of such a name that lookups give no gradient. */
+struct ul_padding {
+    const char *name; /* a pattern, with * and ? */
+    int64_t index;    /* below 0: from the end */
+};
+
 struct ul_training {
     enum ul_loss loss;
     const char *loss_output; /* the scalar output that is the loss: UL_LOSS_OUTPUT */
@@ -75,6 +81,9 @@ struct ul_training {
     uint32_t freeze_count, train_only_count;
     const char *const *freeze; /* patterns of names, with * and ? */
     const char *const *train_only;
+    uint32_t stop_gradient_count, padding_count;
+    const char *const *stop_gradients; /* VALUE or VALUE@NODE, patterns */
+    const struct ul_padding *paddings;
     uint32_t lora_count;
     const struct ul_lora *lora; /* the last that matches counts */
     double lora_alpha;          /* what comes by way of factors is multiplied by it over the rank */
@@ -84,6 +93,14 @@ struct ul_training {
     uint32_t micro_batches; /* of a step, at least 1: the batch is that of them all */
     uint32_t rate_count;
     const struct ul_rate *rates;
+    /* Parameters of the network that an exporter has made something else of. */
+    uint32_t lost_count;
+    const char **lost;
+    /* Of what is trained, by the file's silence, though it may be none: what arithmetic alone reads
+     * (statistics of inputs, tables of positions), and what begins with the batch, or whose name an
+     * exporter made up. */
+    uint32_t arithmetic_count, suspect_count;
+    const uint32_t *arithmetic, *suspects;
     /* What the passes found. Float initializers of the model, as values of its graph; of those that
      * were to be trained, the ones from which nothing differentiable leads to the loss. */
     uint32_t initializer_count, unreached_count;
@@ -119,6 +136,10 @@ static inline bool ul_training_keeps(const struct ul_training *training)
 /* Of what a checkpoint says of --quantize, with a zero behind it (runtime/lib/ul_model.h has the
  * same). */
 #define UL_TRAINING_QUANTIZE_BYTES 256
+/* The attribute of a Gather whose row of that number has no gradient. */
+#define UL_TRAINING_PADDING "ul_padding"
+/* How torch writes a network as it is trained. */
+#define UL_TRAINING_RECIPE "net.train(); torch.onnx.export(net, args, f, optimize=False)"
 #define UL_TRAINING_STEP "ullage.step"
 #define UL_TRAINING_LOSS "loss"
 #define UL_TRAINING_CORRECT "correct"

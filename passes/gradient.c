@@ -154,6 +154,14 @@ static enum ul_status run_backward(struct backward *backward, uint32_t node_coun
     return UL_OK;
 }
 
+/* What stops gradients does nothing behind them. */
+static void open_stops(struct ul_graph *graph)
+{
+    for (uint32_t n = 0; n < graph->node_count; n++)
+        if (graph->nodes[n].op == UL_OP_StopGradient)
+            graph->nodes[n].op = UL_OP_Identity;
+}
+
 enum ul_status ul_pass_gradient(struct ul_pass *pass)
 {
     struct ul_graph *graph = pass->graph;
@@ -180,5 +188,6 @@ enum ul_status ul_pass_gradient(struct ul_pass *pass)
     UL_TRY(run_backward(&backward, node_count, loss, seed));
     ul_update_finish(&backward.updates);
     list_shared(reverse);
+    open_stops(graph);
     return release_unreached(reverse);
 }

@@ -179,11 +179,10 @@ static bool is_trained(const struct ul_graph *graph, const struct ul_node *node,
 static enum ul_status refuse(const struct modes *modes, ul_node_id node)
 {
     return ul_diag_set(modes->pass->diag, UL_USAGE,
-                       "%s was exported for inference, and its scale and bias are to be trained; "
-                       "export the model for training (torch.onnx.export(..., "
-                       "training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False)), "
-                       "give --train-mode to use statistics of the batch, or --freeze its "
-                       "parameters to keep it as it is",
+                       "%s normalizes by running statistics, as in inference, and its scale and "
+                       "bias are to be trained; give --train-mode to use statistics of the batch "
+                       "(also of what torch writes by " UL_TRAINING_RECIPE
+                       "), or --freeze its parameters to keep it as it is",
                        ul_node_describe(modes->graph, node, modes->pass->scratch));
 }
 
@@ -218,9 +217,9 @@ static bool is_constant(const struct ul_graph *graph, const struct ul_node *node
 static enum ul_status refuse_dropout(const struct modes *modes, ul_node_id node)
 {
     return ul_diag_set(modes->pass->diag, UL_USAGE,
-                       "%s was exported for inference, or by an input that says so; export the "
-                       "model for training (torch.onnx.export(..., "
-                       "training=torch.onnx.TrainingMode.TRAINING)), or give --train-mode",
+                       "%s was exported for inference, or by an input that says so; give "
+                       "--train-mode, or export the model as it is trained (" UL_TRAINING_RECIPE
+                       ")",
                        ul_node_describe(modes->graph, node, modes->pass->scratch));
 }
 

@@ -16,6 +16,9 @@ enum { TYPES = UL_FACT_TYPES, VIEWS = UL_FACT_VIEWS, GROUPS = UL_FACT_GROUPS };
 /* Weights are folded before equal ones become one, since only a weight of one node can be changed.
  * Views come before groups: which nodes need no kernel at all decides what can be fused. */
 static const struct row rows[] = {
+    {{"stop", "Stops gradients where --stop-gradient and --padding-idx say so.", UL_PASS_TRAINING,
+      true, 0, 0, 0},
+     ul_pass_stop},
     {{"lora", "Adds low-rank factors beside weights of products, where --lora asks for them.",
       UL_PASS_TRAINING, true, 0, 0, 0},
      ul_pass_lora},

@@ -9,6 +9,7 @@
  *     it is one number, of any rank, between numbers of a formula: an epsilon, a scale. A slope, a
  *         bias of an operator, and what stands beside a product of one column are parameters,
  *     its elements are 0 and what no sum comes back from: a mask.
+ * Where the exporter says in the file what parameters are (frontend/record.c), they are these.
  * Factors of --lora are parameters, and beside them nothing but what --train-only names.
  * Values of Constant nodes never are. Parameters are state from here on: nothing folds them. What
  * no gradient reaches is a constant again once that is known (gradient.c). */
@@ -22,11 +23,14 @@
 static enum ul_status check_patterns(const struct ul_pass *pass, const char *option,
                                      const char *const *patterns, uint32_t count)
 {
+    const struct ul_training *training = pass->options->training;
     for (uint32_t i = 0; i < count; i++) {
         bool found = false;
         for (uint32_t v = 0; !found && v < pass->graph->value_count; v++)
             found = pass->graph->values[v].kind == UL_VALUE_WEIGHT &&
                     ul_edit_matches(patterns[i], pass->graph->values[v].name);
+        for (uint32_t k = 0; !found && k < training->lost_count; k++)
+            found = ul_edit_matches(patterns[i], training->lost[k]);
         if (!found)
             return ul_diag_set(pass->diag, UL_USAGE, "%s %s: no initializer has such a name",
                                option, ul_quote(pass->scratch, patterns[i]));
@@ -35,7 +39,7 @@ static enum ul_status check_patterns(const struct ul_pass *pass, const char *opt
 }
 
 /* What readers show of a value. */
-enum { READ = 1, READ_AS_ONE = 2 };
+enum { READ = 1, READ_AS_ONE = 2, READ_IN_PRODUCT = 4 };
 
 /* A product of one column: the single number beside it is its bias or its scale. */
 static bool is_column(const struct ul_graph *graph, ul_value_id value)
@@ -60,6 +64,23 @@ static bool takes_one(const struct ul_graph *graph, const struct ul_node *node, 
     return input < 32 && (row->slope_inputs & 1u << input) != 0;
 }
 
+/* Elementwise with something that is no product, of which it would be a bias; or handed on. */
+static bool is_arithmetic(const struct ul_graph *graph, const struct ul_node *node, uint32_t input)
+{
+    const struct ul_op_info *row = ul_op_get(node->op);
+    bool moves = row->map != NULL && row->view != NULL;
+    if ((row->flags & UL_OP_ELEMENTWISE) == 0)
+        return moves || (row->flags & UL_OP_JOINS) != 0;
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        const struct ul_value *other =
+            i == input || node->inputs[i] == UL_NONE ? NULL : &graph->values[node->inputs[i]];
+        if (other != NULL && other->kind == UL_VALUE_NODE &&
+            (ul_op_get(graph->nodes[other->producer].op)->flags & UL_OP_MULTIPLIES) != 0)
+            return false;
+    }
+    return input >= 32 || (row->slope_inputs & 1u << input) == 0;
+}
+
 /* Per value: what readers show of it. */
 static unsigned char *find_readers(const struct ul_pass *pass)
 {
@@ -74,6 +95,8 @@ static unsigned char *find_readers(const struct ul_pass *pass)
             reads[node->inputs[i]] |= READ;
             if (takes_one(graph, node, i))
                 reads[node->inputs[i]] |= READ_AS_ONE;
+            if (!is_arithmetic(graph, node, i))
+                reads[node->inputs[i]] |= READ_IN_PRODUCT;
         }
     }
     return reads;
@@ -176,6 +199,39 @@ static bool is_factor(const struct ul_training *training, uint32_t value)
     return false;
 }
 
+/* What is named by --train-only, or else not by --freeze. */
+static bool is_asked_for(const struct ul_training *training, const char *name)
+{
+    if (ul_edit_matches_any(training->freeze, training->freeze_count, name))
+        return false;
+    return (training->train_only_count == 0 && training->lora_count == 0) ||
+           ul_edit_matches_any(training->train_only, training->train_only_count, name);
+}
+
+/* A parameter that the exporter has made something else of would not be trained. */
+static enum ul_status check_lost(const struct ul_pass *pass)
+{
+    const struct ul_training *training = pass->options->training;
+    const char *first = NULL;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < training->lost_count; i++)
+        if (is_asked_for(training, training->lost[i])) {
+            first = first == NULL ? training->lost[i] : first;
+            count++;
+        }
+    if (count == 0)
+        return UL_OK;
+    return ul_diag_set(
+        pass->diag, UL_UNSUPPORTED,
+        "--train: the exporter has made constants of parameters, or left them out: %s%s, which its "
+        "record in the file names, %s no initializer%s of it, so that another network would be "
+        "trained. Export it as it is trained (" UL_TRAINING_RECIPE
+        ") and give --train-mode; or --freeze such names, to train without them",
+        ul_quote(pass->scratch, first),
+        count > 1 ? ul_arena_printf(pass->scratch, " and %u more", (unsigned)count - 1) : "",
+        count > 1 ? "are" : "is", count > 1 ? "s" : "");
+}
+
 /* Beside factors of --lora what --train-only names alone. */
 static bool is_parameter(const struct ul_training *training, const struct ul_value *value,
                          unsigned char reads)
@@ -188,8 +244,10 @@ static bool is_parameter(const struct ul_training *training, const struct ul_val
     if (training->train_only_count > 0 || training->lora_count > 0)
         return (reads & READ) != 0 &&
                ul_edit_matches_any(training->train_only, training->train_only_count, value->name);
+    if ((value->flags & (UL_VALUE_PARAMETER | UL_VALUE_BUFFER)) != 0)
+        return (reads & READ) != 0 && (value->flags & UL_VALUE_PARAMETER) != 0;
     if (ul_type_elements(&value->type) == 1)
-        return value->type.rank > 0 && (reads & READ_AS_ONE) != 0;
+        return (reads & READ_AS_ONE) != 0;
     return (reads & READ) != 0 && !is_mask(value);
 }
 
@@ -208,12 +266,66 @@ static void list_initializers(const struct ul_pass *pass)
     pass->options->training->initializer_count = count;
 }
 
+/* A name that an exporter made: val_12, onnx::Conv_34. */
+static bool is_made_up(const char *name)
+{
+    const char *digits = strncmp(name, "val_", 4) == 0 ? name + 4 : NULL;
+    return strncmp(name, "onnx::", 6) == 0 ||
+           (digits != NULL && *digits != '\0' && digits[strspn(digits, "0123456789")] == '\0');
+}
+
+static bool has_layer_name(const char *name)
+{
+    size_t length = strlen(name);
+    return (length > 7 && strcmp(name + length - 7, ".weight") == 0) ||
+           (length > 5 && strcmp(name + length - 5, ".bias") == 0);
+}
+
+/* The size that all inputs begin with; 1: they have none in common, or one sample. */
+static int64_t find_batch(const struct ul_graph *graph)
+{
+    const struct ul_block *block = &graph->blocks[0];
+    int64_t batch = 0;
+    for (uint32_t i = 0; i < block->input_count; i++) {
+        const struct ul_type *type = &graph->values[block->inputs[i]].type;
+        int64_t size = type->rank > 0 ? type->dims[0] : 1;
+        batch = batch == 0 || batch == size ? size : 1;
+    }
+    return batch;
+}
+
+/* Of what is trained because the file does not say what parameters are, what may be none. */
+static void list_doubtful(const struct ul_pass *pass, const unsigned char *reads, int64_t batch)
+{
+    const struct ul_graph *graph = pass->graph;
+    struct ul_training *training = pass->options->training;
+    uint32_t *arithmetic = UL_NEW_ARRAY(graph->arena, uint32_t, graph->value_count);
+    uint32_t *suspects = UL_NEW_ARRAY(graph->arena, uint32_t, graph->value_count);
+    training->arithmetic_count = training->suspect_count = 0;
+    for (uint32_t v = 0; v < graph->value_count; v++) {
+        const struct ul_value *value = &graph->values[v];
+        if ((value->flags & UL_VALUE_TRAINED) == 0 || (value->flags & UL_VALUE_PARAMETER) != 0 ||
+            is_factor(training, v))
+            continue;
+        bool is_plain = (reads[v] & READ_IN_PRODUCT) == 0;
+        bool begins = value->type.rank > 1 && batch > 1 && value->type.dims[0] == batch;
+        if (is_made_up(value->name) || (is_plain && begins))
+            suspects[training->suspect_count++] = v;
+        else if (is_plain && !has_layer_name(value->name))
+            arithmetic[training->arithmetic_count++] = v;
+    }
+    training->arithmetic = arithmetic;
+    training->suspects = suspects;
+}
+
 enum ul_status ul_pass_select(struct ul_pass *pass)
 {
     struct ul_training *training = pass->options->training;
     const unsigned char *reads = find_readers(pass);
     uint32_t count = 0;
+    int64_t batch = find_batch(pass->graph);
     list_initializers(pass);
+    UL_TRY(check_lost(pass));
     UL_TRY(check_inputs(pass));
     UL_TRY(cut_inputs(pass));
     UL_TRY(check_patterns(pass, "--freeze", training->freeze, training->freeze_count));
@@ -226,6 +338,7 @@ enum ul_status ul_pass_select(struct ul_pass *pass)
             value->flags |= UL_VALUE_TRAINED | UL_VALUE_PERSISTENT;
         count += trained;
     }
+    list_doubtful(pass, reads, batch);
     if (count == 0)
         return ul_diag_set(pass->diag, UL_USAGE,
                            "--train: nothing is left to train; the model has no initializer in "

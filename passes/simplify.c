@@ -76,6 +76,8 @@ static ul_value_id unchanged_input(const struct simplify *simplify, const struct
          (node->input_count < 2 || node->inputs[1] == UL_NONE ||
           !is_number(simplify, node->inputs[1], 0))))
         return UL_NONE;
+    if (!simplify->trains && node->op == UL_OP_StopGradient)
+        return node->inputs[0];
     const struct ul_type *type = type_of(simplify, node->outputs[0]);
     bool first = ul_type_equal(type, type_of(simplify, node->inputs[0]));
     if (first && (is_view_of_all(simplify, node) || casts_nothing(simplify, node) ||

@@ -86,6 +86,7 @@ struct ul_report_training {
     uint64_t tensor_count, parameter_count, parameter_bytes, state_bytes;
     /* Of these, what keeps 32 bits where --state-bits or --master leave others fewer. */
     uint64_t wide_tensor_count, wide_count, wide_bytes;
+    const char *notes;        /* lines: what is trained, what is not, what may be none; or NULL */
     uint64_t statistic_count; /* running ones */
     uint64_t fixed_count;     /* of the model, floats of several elements, left as they are */
     uint64_t clipped_bytes;   /* of gradients that --clip-norm keeps until all are known; or */

@@ -309,6 +309,7 @@ static enum ul_status read_training(struct ul_json *json, struct ul_report_train
         return UL_OK;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         UL_TRY(read_number(json, object, numbers[i].key, numbers[i].out));
+    UL_TRY(read_text(json, object, "notes", &training->notes));
     UL_TRY(read_text(json, object, "shared", &training->shared));
     UL_TRY(read_text(json, object, "unreached_first", &training->unreached));
     training->clips_twice = json_is_true(json_object_get(object, "clips_twice"));

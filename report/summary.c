@@ -178,6 +178,16 @@ static void put_verdict(struct summary *summary)
     put_budget(summary);
 }
 
+/* What is trained, and what is not. */
+static void put_trained(struct summary *summary)
+{
+    for (const char *at = summary->facts->training.notes; at != NULL && *at != '\0';) {
+        size_t length = strcspn(at, "\n");
+        put_folded(summary, ul_arena_printf(summary->text->arena, "%.*s", (int)length, at));
+        at += length + (at[length] == '\n');
+    }
+}
+
 /* That it is the largest is shown by the next one. */
 static void put_largest(struct summary *summary)
 {
@@ -1004,6 +1014,7 @@ static bool put_all(struct summary *summary, struct ul_text *all)
     put_notes(summary);
     summary->text = all;
     put_verdict(summary);
+    put_trained(summary);
     put_largest(summary);
     put_micro_batches(summary);
     put_rows(summary);

@@ -130,6 +130,7 @@ void ul_report_put_training_json(struct ul_text *text, const struct ul_report *r
                    training->clips_twice ? "true" : "false", training->wide_tensor_count,
                    training->wide_count, training->wide_bytes, training->statistic_count,
                    training->fixed_count, training->unreached_count);
+    put_name(text, "notes", training->notes);
     put_name(text, "shared", training->shared);
     put_name(text, "unreached_first", training->unreached);
     ul_text_put(text, "},\n");

@@ -2,6 +2,7 @@
 /* Gradients of what reads and writes by indexes in the data: reading is the gradient of writing,
  * and adding up in zeros that of reading. The order of sums is that of the updates in memory. */
 #include "ir/ops/movement.h"
+#include "ir/training.h"
 
 #include <string.h>
 
@@ -52,6 +53,20 @@ static void add_into_zeros(struct ul_gradient *gradient, ul_value_id indexes, ul
     ul_gradient_give(gradient, DATA, scatter(gradient, zeros, indexes, updates, axis, "add"));
 }
 
+/* Zeros in the rows of g, [count] along `axis`, whose index is the padding's, or counts from the
+ * end to it. */
+static ul_value_id without_padding(struct ul_gradient *gradient, ul_value_id at, ul_value_id g,
+                                   int64_t padding, int64_t rows)
+{
+    ul_value_id is[2];
+    for (uint32_t i = 0; i < 2; i++)
+        is[i] = ul_gradient_binary(
+            gradient, UL_OP_Equal, at,
+            ul_gradient_number(gradient, at, (double)(i == 0 ? padding : padding - rows)));
+    return ul_gradient_choose(gradient, ul_gradient_binary(gradient, UL_OP_Or, is[0], is[1]),
+                              ul_gradient_number(gradient, g, 0), g);
+}
+
 /* The indexes as one dimension in the place of the axis, for all elements beside it. */
 enum ul_status ul_gradient_gather(struct ul_gradient *gradient)
 {
@@ -61,9 +76,14 @@ enum ul_status ul_gradient_gather(struct ul_gradient *gradient)
     ul_value_id g = ul_gradient_of(gradient, 0), at = ul_gradient_input(gradient, INDEXES);
     for (uint32_t d = 0; d < type.rank; d++)
         row.dims[d] = d == axis ? (int64_t)ul_type_elements(&indexes) : 1;
+    int64_t padding = ul_node_get_int(ul_gradient_node(gradient), UL_TRAINING_PADDING, -1);
+    int64_t rows = type.dims[axis];
     type.dims[axis] = row.dims[axis];
-    at = ul_gradient_expand(gradient, ul_gradient_reshape(gradient, at, &row), &type);
-    add_into_zeros(gradient, at, ul_gradient_reshape(gradient, g, &type), axis);
+    at = ul_gradient_reshape(gradient, at, &row);
+    g = ul_gradient_reshape(gradient, g, &type);
+    if (padding >= 0)
+        g = without_padding(gradient, at, g, padding, rows);
+    add_into_zeros(gradient, ul_gradient_expand(gradient, at, &type), g, axis);
     return UL_OK;
 }
 

@@ -236,7 +236,8 @@ def make_training(used=(), mode=1, opset=15):
             then_branch=branch("then", norm("d", "then_y", ["mean2", "var2"], **says)),
             else_branch=branch("else", helper.make_node("Dropout", ["d", "", "yes"], ["else_y"])),
         ),
-        helper.make_node("Norm", ["i", "s", "mean", "var"], ["y", "w"], domain="own", mode=mode),
+        helper.make_node("StopGradient", ["i"], ["stopped"], domain="ullage"),
+        helper.make_node("Norm", ["stopped", "s", "mean", "var"], ["y", "w"], domain="own", mode=mode),
     ]
     graph = helper.make_graph(
         nodes,
@@ -249,7 +250,8 @@ def make_training(used=(), mode=1, opset=15):
             numpy_helper.from_array(numpy.array(True), "yes"),
         ],
     )  # fmt: skip
-    opsets = [helper.make_opsetid("", opset), helper.make_opsetid("own", 1)]
+    opsets = [helper.make_opsetid(domain, 1) for domain in ("own", "ullage")]
+    opsets.append(helper.make_opsetid("", opset))
     model = helper.make_model(graph, functions=[function], opset_imports=opsets)
     model.ir_version = 8
     onnx.save(model, "training.onnx")
@@ -260,7 +262,7 @@ def test_modes():
     """What is exported computes as in inference, whatever mode the file was in."""
     numpy.savez("modes.npz", s=numpy.array([7, 8], numpy.float32))
     make_training(used=["var_out"])
-    run(0, "5 nodes of training mode compute as in inference", "training.onnx", "modes.npz",
+    run(0, "6 nodes of training mode compute as in inference", "training.onnx", "modes.npz",
         "-o", "modes.onnx")  # fmt: skip
     onnx.checker.check_model("modes.onnx", full_check=True)
     got = onnx.load("modes.onnx")
@@ -274,7 +276,7 @@ def test_modes():
     drops = [node for node in nodes if node.op_type == "Dropout"]
     check(len(drops) == 2 and all(len(n.input) == 2 for n in drops), "a Dropout drops")
     kept = [(n.input[0], n.output[0]) for n in nodes if n.op_type == "Identity"]
-    check(sorted(kept) == [("var", "v"), ("var", "var_out")], f"statistics are {kept}")
+    check(sorted(kept) == [("i", "stopped"), ("var", "v"), ("var", "var_out")], f"statistics are {kept}")
     x = numpy.arange(6, dtype=numpy.float32).reshape(3, 2)
     evaluator = onnx.reference.ReferenceEvaluator(got)
     y, w, var = evaluator.run(None, {"x": x})
@@ -288,7 +290,7 @@ def test_modes():
     check(onnx.load("kept.onnx") == with_values(onnx.load("training.onnx"),
           {"s": numpy.array([7, 8], numpy.float32)}), "--training-mode changes a mode")  # fmt: skip
     make_training(opset=13)
-    run(0, "5 nodes", "training.onnx", "modes.npz", "-o", "old.onnx")
+    run(0, "6 nodes", "training.onnx", "modes.npz", "-o", "old.onnx")
     check(len(onnx.load("old.onnx").graph.node[0].output) == 1, "statistics of operator set 13")
     make_training(used=["m1"], opset=13)
     run(3, 'its result "m1"', "training.onnx", "modes.npz", "-o", "bad.onnx")

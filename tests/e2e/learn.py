@@ -1061,6 +1061,47 @@ def check_rotary(args, folder):
             check_numbers(f"rotary: {name}", results[0][1][name], results[1][1][name], 1e-12)
 
 
+def check_stops(args, folder):
+    """What gives no gradient back: a node ullage::StopGradient, and --stop-gradient NAME@NODE of the
+    same network without one, learn as numpy does; the padding row of a table stays."""
+    model, program = os.path.join(folder, "m.onnx"), os.path.join(folder, "trainer")
+    random = numpy.random.default_rng(37)
+    w = {"w1": random.standard_normal((FEATURES, HIDDEN)) * 0.3,
+         "w2": random.standard_normal((HIDDEN, HIDDEN)) * 0.3}
+    data = random.standard_normal((BATCH, FEATURES))
+    h = data @ w["w1"]
+    dp = 2 * (h @ w["w2"] - h) / h.size
+    want = {"w1": w["w1"] - 0.5 * data.T @ (dp @ w["w2"].T), "w2": w["w2"] - 0.5 * h.T @ dp}
+    ends = [helper.make_node("Mul", ["d", "d"], ["s"]), helper.make_node("ReduceMean", ["s"], ["l"], keepdims=0)]
+    begins = [helper.make_node("MatMul", ["x", "w1"], ["h"]), helper.make_node("MatMul", ["h", "w2"], ["p"])]
+    stop = helper.make_node("StopGradient", ["h"], ["z"], domain="ullage")
+    for middle, words in (([stop, helper.make_node("Sub", ["p", "z"], ["d"])], []),
+                          ([helper.make_node("Sub", ["p", "h"], ["d"], name="gap")], ["--stop-gradient", "h@ga*"])):
+        make_model(model, begins + middle + ends, w, [("x", [BATCH, FEATURES])], ("l", []))
+        run([args.ullage, "compile", model, "-o", program, "--target", args.target, "--train", "--loss",
+             "output:l", "--optimizer", "sgd", "--lr", "0.5", *words])
+        _, got = train(program, folder, data, None, 1)
+        for name in w:
+            check_numbers(f"stops: {name} {words}", got[name], want[name], 1e-9)
+    table = random.standard_normal((6, HIDDEN))
+    nodes = [helper.make_node("Cast", ["x"], ["i"], to=TensorProto.INT64),
+             helper.make_node("Gather", ["table", "i"], ["e"]), helper.make_node("ReduceMean", ["e"], ["m"], axes=[1], keepdims=0),
+             helper.make_node("MatMul", ["m", "w2"], ["y"])]
+    make_model(model, nodes, {"table": table, "w2": w["w2"][:, :CLASSES]}, [("x", [BATCH, 4])], ("y", [BATCH, CLASSES]))
+    data, labels = random.integers(-6, 6, (BATCH, 4)).astype(float), random.integers(0, CLASSES, BATCH)
+    learned = []
+    for words in ([], ["--padding-idx", "tab*=2"], ["--padding-idx", "table=-4"]):
+        run([args.ullage, "compile", model, "-o", program, "--target", args.target, "--train",
+             "--optimizer", "sgd", "--lr", "0.5", *words])
+        learned.append(train(program, folder, data, labels, 1)[1]["table"])
+    moved = [(after != table).any(axis=1) for after in learned]
+    others = numpy.arange(6) != 2
+    if not moved[0].all() or moved[1].tolist() != others.tolist():
+        raise AssertionError(f"stops: rows that moved: {moved}")
+    if not numpy.array_equal(learned[1], learned[2]) or not numpy.array_equal(learned[0][others], learned[1][others]):
+        raise AssertionError("stops: other rows learn otherwise, or -4 is another row than 2")
+
+
 CHECKS = {"conv": check_conv, "constants": check_frozen, "dropout": check_dropout, "vocabulary": check_vocabulary,
           "process": check_process, "bits": check_bits, "tiles": check_tiles, "whole": check_whole,
           "inside": check_inside,
@@ -1068,7 +1109,7 @@ CHECKS = {"conv": check_conv, "constants": check_frozen, "dropout": check_dropou
           "clipping-conv": lambda args, folder: check_clipping(args, folder, "clipping-conv"),
           "checkpoints": check_checkpoints, "max-batch": check_max_batch,
           "micro-batches": check_parts, "budgets": check_budgets, "halves": check_halves,
-          "small-state": check_small_state, "rotary": check_rotary}
+          "small-state": check_small_state, "rotary": check_rotary, "stops": check_stops}
 
 
 def run_cases(names, check):

@@ -4,8 +4,9 @@
  * "# --row-major NODE", "# --steps-cost", "# --channels-last", "# --filters-last",
  * "# --biases-alike", "# --tensor-cores", "# --signed-products 32", "# --products-joined",
  * "# --precision NAME", "# --train" (by cross-entropy, with SGD), "# --clip-mode twice" (of norm
- * 1), "# --loss-scale 64", "# --lora PATTERN" (of rank 2), "# --quantize TEXT" and "# --calls" (the
- * target has a library, which takes nothing) of an .ir are options.
+ * 1), "# --loss-scale 64", "# --stop-gradient TEXT",
+ * "# --padding-idx PATTERN" (of row 1), "# --lora PATTERN" (of rank 2), "# --quantize TEXT" and "#
+ * --calls" (the target has a library, which takes nothing) of an .ir are options.
  *
  * usage: test_passes [--update] DIR
  * exit: 0 all as wanted, 1 not */
@@ -77,6 +78,15 @@ static enum ul_status run_case(struct golden *golden, const char *pass, const ch
         training.loss_scale = 64;
         training.growth_interval = 100;
     }
+    training.stop_gradients =
+        read_lines(golden, text, "# --stop-gradient ", &training.stop_gradient_count);
+    uint32_t padding_count = 0;
+    const char *const *tables = read_lines(golden, text, "# --padding-idx ", &padding_count);
+    struct ul_padding *paddings = UL_NEW_ARRAY(&golden->arena, struct ul_padding, padding_count);
+    for (uint32_t i = 0; i < padding_count; i++)
+        paddings[i] = (struct ul_padding){tables[i], 1};
+    training.paddings = paddings;
+    training.padding_count = padding_count;
     uint32_t lora_count = 0;
     const char *const *patterns = read_lines(golden, text, "# --lora ", &lora_count);
     struct ul_lora *lora = UL_NEW_ARRAY(&golden->arena, struct ul_lora, lora_count);

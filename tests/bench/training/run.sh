@@ -17,7 +17,7 @@ fi
 venv=$root/build/venv-torch
 if ! "$venv/bin/python" -c 'import numpy, onnx, torch' 2>/dev/null; then
     echo "run.sh: installing torch 2.15 into $venv" >&2
-    { python3 -m venv "$venv" && "$venv/bin/pip" install -q 'torch==2.15.*' onnx numpy; } >&2 || {
+    { python3 -m venv "$venv" && "$venv/bin/pip" install -q 'torch==2.15.*' onnx onnxscript numpy; } >&2 || {
         echo "run.sh: skipped: torch 2.15 cannot be installed here"
         exit 77
     }

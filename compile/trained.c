@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What of a model is trained, and what is not, and why: for the first lines of a plan, and for
+ * inspect. */
+#include "compile/compile_internal.h"
+
+#include <inttypes.h>
+
+enum { SHOWN_NAMES = 4 };
+
+enum ul_trained_role ul_compile_trained_role(const struct ul_compile *compile, uint32_t id)
+{
+    const struct ul_value *value = &compile->graph.values[id];
+    if ((value->flags & UL_VALUE_TRAINED) != 0)
+        return UL_TRAINED_YES;
+    if ((value->flags & UL_VALUE_PERSISTENT) != 0)
+        return UL_TRAINED_STATISTIC;
+    for (uint32_t i = 0; i < compile->training.unreached_count; i++)
+        if (compile->training.unreached[i] == id)
+            return UL_TRAINED_UNREACHED;
+    if ((value->flags & UL_VALUE_BUFFER) != 0)
+        return UL_TRAINED_BUFFER;
+    return ul_type_elements(&value->type) == 1 ? UL_TRAINED_NUMBER : UL_TRAINED_FIXED;
+}
+
+/* "a, b and 3 more" */
+static void put_names(struct ul_text *text, const struct ul_graph *graph, const uint32_t *values,
+                      uint32_t count)
+{
+    uint32_t shown = count <= SHOWN_NAMES + 1 ? count : SHOWN_NAMES;
+    for (uint32_t i = 0; i < shown; i++)
+        ul_text_printf(text, "%s%s",
+                       i == 0                             ? ""
+                       : i + 1 == count && count == shown ? " and "
+                                                          : ", ",
+                       ul_quote(text->arena, graph->values[values[i]].name));
+    if (count > shown)
+        ul_text_printf(text, " and %u more", (unsigned)(count - shown));
+}
+
+static uint64_t sum_bytes(const struct ul_graph *graph, const uint32_t *values, uint32_t count)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < count; i++)
+        bytes += ul_type_bytes(&graph->values[values[i]].type);
+    return bytes;
+}
+
+/* Those that somebody may expect to be trained, by what they are. */
+static void put_others(struct ul_compile *compile, struct ul_text *text)
+{
+    static const struct {
+        enum ul_trained_role role;
+        const char *why;
+    } rows[] = {{UL_TRAINED_BUFFER, "no parameters, by the exporter's record"},
+                {UL_TRAINED_NUMBER, "single numbers, as of formulas"},
+                {UL_TRAINED_FIXED, "as they are read, or by an option"}};
+    const struct ul_training *training = &compile->training;
+    uint32_t *values = UL_NEW_ARRAY(&compile->keep, uint32_t, training->initializer_count);
+    bool any = false;
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        uint32_t count = 0;
+        for (uint32_t i = 0; i < training->initializer_count; i++)
+            if (ul_compile_trained_role(compile, training->initializers[i]) == rows[r].role)
+                values[count++] = training->initializers[i];
+        if (count == 0)
+            continue;
+        ul_text_put(text, any ? "; " : " Not trained: ");
+        put_names(text, &compile->graph, values, count);
+        ul_text_printf(text, " (%s, %" PRIu64 " bytes)", rows[r].why,
+                       sum_bytes(&compile->graph, values, count));
+        any = true;
+    }
+    if (any)
+        ul_text_put(text, ".");
+}
+
+void ul_compile_describe_trained(struct ul_compile *compile)
+{
+    struct ul_report_training *report = &compile->report.training;
+    const struct ul_training *training = &compile->training;
+    struct ul_text text;
+    if (report->tensor_count == 0)
+        return;
+    ul_text_init(&text, &compile->keep);
+    ul_text_printf(&text, "Trained: %" PRIu64 " tensor%s, %" PRIu64 " bytes.", report->tensor_count,
+                   report->tensor_count == 1 ? "" : "s", report->parameter_bytes);
+    put_others(compile, &text);
+    if (training->arithmetic_count > 0) {
+        ul_text_put(&text,
+                    "\nThe file does not say what is a buffer. Trained, and read by arithmetic "
+                    "alone: ");
+        put_names(&text, &compile->graph, training->arithmetic, training->arithmetic_count);
+        ul_text_put(&text, "; --freeze NAME leaves one as it is.");
+    }
+    if (training->suspect_count > 0) {
+        ul_text_put(&text,
+                    "\nNo parameters of a network, by their names or because they begin with "
+                    "the batch, but made by an exporter: ");
+        put_names(&text, &compile->graph, training->suspects, training->suspect_count);
+        ul_text_put(&text, ". As it is trained torch writes a network by " UL_TRAINING_RECIPE
+                           ", which --train-mode takes.");
+    }
+    report->notes = text.data;
+}

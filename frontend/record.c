@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What torch.onnx.export writes beside a graph of how the network is trained.
+ *
+ *      # inputs                                        the graph's metadata
+ *      p_conv_weight: PARAMETER target='conv.weight'
+ *      b_mean: BUFFER target='mean' persistent=True
+ *      x: USER_INPUT
+ *
+ *      # outputs
+ *      getitem_3: BUFFER_MUTATION target='bn.running_mean'
+ *
+ * Problem: initializers are parameters, buffers, and constants that the exporter made of both.
+ * Method: where there is such a record, parameters are the initializers that it calls so; of those
+ * that are not in the file the exporter has made something else. Without the record nothing is
+ * done. What nodes say of themselves is read where they are built. Where the exporter does not
+ * optimize, it gives results names that buffers have (mean): nodes stand in order, and those behind
+ * such a result read it. */
+#include "frontend/frontend_internal.h"
+
+#include <string.h>
+
+#define SIGNATURE "pkg.torch.export.ExportedProgram.graph_signature"
+
+/* The metadata's value of that key, or NULL; until scratch is reset. */
+static const char *find_entry(struct ul_builder *builder, const ProtobufCMessage *message,
+                              uint32_t field, const char *key)
+{
+    const unsigned char *data = NULL;
+    size_t size = 0;
+    for (uint32_t i = 0; ul_proto_unknown(message, field, i, &data, &size); i++) {
+        const Onnx__StringStringEntryProto *entry =
+            onnx__string_string_entry_proto__unpack(builder->allocator, size, data);
+        if (entry != NULL && entry->key != NULL && entry->value != NULL &&
+            strcmp(entry->key, key) == 0)
+            return entry->value;
+    }
+    return NULL;
+}
+
+/* What stands between quotes behind `what` in the line; NULL: it is another line. */
+static const char *target_of(struct ul_builder *builder, const char *line, size_t length,
+                             const char *what)
+{
+    const char *text = ul_arena_printf(builder->scratch, "%.*s", (int)length, line);
+    const char *begin = strstr(text, what);
+    const char *end = begin == NULL ? NULL : strchr(begin + strlen(what), '\'');
+    if (end == NULL)
+        return NULL;
+    begin += strlen(what);
+    return ul_arena_printf(builder->graph->arena, "%.*s", (int)(end - begin), begin);
+}
+
+static void add_lost(struct ul_builder *builder, const char *name)
+{
+    struct ul_onnx_model *model = builder->model;
+    UL_GROW(builder->graph->arena, model->lost, model->lost_count, model->lost_capacity);
+    model->lost[model->lost_count++] = name;
+}
+
+static bool ends(const char *text, const char *end)
+{
+    size_t length = strlen(text), tail = strlen(end);
+    return length >= tail && strcmp(text + length - tail, end) == 0;
+}
+
+static void read_line(struct ul_builder *builder, const struct ul_scope *scope, const char *line,
+                      size_t length)
+{
+    const char *parameter = target_of(builder, line, length, ": PARAMETER target='");
+    const char *changed = target_of(builder, line, length, ": BUFFER_MUTATION target='");
+    ul_value_id value = parameter != NULL ? ul_scope_find(scope, parameter) : UL_NONE;
+    if (parameter != NULL && value == UL_NONE)
+        add_lost(builder, parameter);
+    else if (parameter != NULL && value < builder->graph->value_count)
+        builder->graph->values[value].flags |= UL_VALUE_PARAMETER;
+    bool is_statistic =
+        changed != NULL && (ends(changed, "running_mean") || ends(changed, "running_var"));
+    if (is_statistic && ul_scope_find(scope, changed) == UL_NONE)
+        add_lost(builder, changed);
+}
+
+void ul_record_read(struct ul_builder *builder, const Onnx__GraphProto *proto,
+                    const struct ul_scope *scope)
+{
+    struct ul_graph *graph = builder->graph;
+    const char *text = builder->options == NULL || !builder->options->marks_initializers
+                           ? NULL
+                           : find_entry(builder, &proto->base, UL_WIRE_GRAPH_METADATA, SIGNATURE);
+    if (text == NULL || strstr(text, ": PARAMETER target='") == NULL)
+        return;
+    for (const char *at = text; *at != '\0';) {
+        size_t length = strcspn(at, "\n");
+        read_line(builder, scope, at, length);
+        at += length + (at[length] == '\n');
+    }
+    for (uint32_t v = 0; v < graph->value_count; v++)
+        if ((graph->values[v].flags & UL_VALUE_TRAINED) != 0 &&
+            (graph->values[v].flags & UL_VALUE_PARAMETER) == 0)
+            graph->values[v].flags |= UL_VALUE_BUFFER;
+}
+
+/* ---- Names that torch gives twice ---- */
+
+static void rename_inputs(const struct ul_builder *builder, const struct ul_names *renamed,
+                          const Onnx__NodeProto *node, char *const *names)
+{
+    for (size_t i = 0; i < node->n_input; i++) {
+        uint32_t found = ul_names_find(renamed, node->input[i]);
+        if (found != UL_NONE)
+            node->input[i] = names[found];
+    }
+    for (size_t a = 0; a < node->n_attribute; a++) {
+        const Onnx__GraphProto *inner = node->attribute[a]->g;
+        for (size_t n = 0; inner != NULL && n < inner->n_node; n++)
+            rename_inputs(builder, renamed, inner->node[n], names);
+    }
+}
+
+void ul_record_rename(struct ul_builder *builder, const Onnx__GraphProto *proto)
+{
+    struct ul_names weights, renamed;
+    char **names = NULL;
+    uint32_t count = 0, capacity = 0;
+    if (find_entry(builder, &proto->base, UL_WIRE_GRAPH_METADATA, SIGNATURE) == NULL)
+        return;
+    ul_names_init(&weights, builder->scratch);
+    ul_names_init(&renamed, builder->scratch);
+    for (size_t i = 0; i < proto->n_initializer; i++)
+        if (proto->initializer[i]->name != NULL)
+            (void)!ul_names_add(&weights, proto->initializer[i]->name, 0);
+    for (size_t n = 0; n < proto->n_node; n++) {
+        const Onnx__NodeProto *node = proto->node[n];
+        rename_inputs(builder, &renamed, node, names);
+        for (size_t o = 0; o < node->n_output; o++) {
+            const char *name = node->output[o];
+            if (ul_names_find(&weights, name) == UL_NONE || !ul_names_add(&renamed, name, count))
+                continue;
+            UL_GROW(builder->scratch, names, count, capacity);
+            names[count] = ul_arena_printf(builder->scratch, "%s_1", name);
+            node->output[o] = names[count++];
+        }
+    }
+    for (size_t i = 0; i < proto->n_output; i++) {
+        const char *name = proto->output[i]->name;
+        uint32_t found = name == NULL ? UL_NONE : ul_names_find(&renamed, name);
+        if (found != UL_NONE)
+            proto->output[i]->name = names[found];
+    }
+}
