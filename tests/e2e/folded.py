@@ -83,6 +83,8 @@ def node_tests(kind):
             newest = onnx.defs.get_schema(node.op_type, OPSET).since_version
         except onnx.defs.SchemaError:
             continue
+        if not all(o.type.HasField("tensor_type") for o in (*graph.input, *graph.output)):
+            continue
         types = {i.type.tensor_type.elem_type for i in graph.input}
         if (version < newest or version > OPSET or TensorProto.FLOAT not in types or
                 types & {TensorProto.STRING, TensorProto.FLOAT16, TensorProto.DOUBLE} or
