@@ -446,7 +446,7 @@ static inline int64_t ul_pack_even_u32(uint32_t *to, const uint32_t *from, int64
             s0 += *(const loose *)(a + i) * *(const loose *)(b + i);                               \
         s0 = (s0 + s1) + (s2 + s3);                                                                \
         type rest = 0;                                                                             \
-        for (; i < k; i++)                                                                         \
+        for (i = k - k % UL_LANES(type); i < k; i++) /* a start that gcc can follow */             \
             rest += a[i] * b[i];                                                                   \
         type lanes[UL_LANES(type)];                                                                \
         memcpy(lanes, &s0, sizeof lanes);                                                          \
@@ -508,7 +508,7 @@ static inline int64_t ul_pack_even_u32(uint32_t *to, const uint32_t *from, int64
         }                                                                                          \
         for (int r = 0; r < 4; r++) {                                                              \
             type rest = 0;                                                                         \
-            for (int64_t j = i; j < k; j++)                                                        \
+            for (int64_t j = k - k % UL_LANES(type); j < k; j++)                                   \
                 rest += a[j] * b[r * pitch + j];                                                   \
             sums[r] = lanes[r][0] + rest;                                                          \
         }                                                                                          \
