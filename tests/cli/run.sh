@@ -229,10 +229,10 @@ grep -Eq '(below|beside) 0 bytes' out.txt && fail 'a bound of nothing'
 # a method of recomputation that is named is asked, and never replaced
 for method in greedy search ilp; do
     expect 0 "\"remat\": \"$method: each step runs once\"" \
-        "$ullage" plan "$digits" --dim N=64 --budget-of arena --budget 300000 --remat $method --json -
+        "$ullage" plan "$digits" --target c --dim N=64 --budget-of arena --budget 300000 --remat $method --json -
 done
 expect 4 'remat chain: its graph is no chain' \
-    "$ullage" plan "$digits" --dim N=64 --budget-of arena --budget 300000 --remat chain --json chain.json
+    "$ullage" plan "$digits" --target c --dim N=64 --budget-of arena --budget 300000 --remat chain --json chain.json
 grep -q '"remat": "chain"' chain.json && grep -q '"fits": false' chain.json || fail 'chain.json'
 # nor is an order or a packing that is named
 for method in greedy dfs beam; do

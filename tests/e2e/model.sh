@@ -35,7 +35,7 @@ planned=$(sed -n 's/^  "reserved_bytes": \([0-9]*\),$/\1/p' plan.json)
 "$ullage" report plan.json --html report.html >report.txt
 process=$(sed -n 's/^  "process_bytes": \([0-9]*\),$/\1/p' plan.json)
 for text in plan.txt report.txt; do
-    head -2 $text | tr '\n' ' ' | grep -qE " = $process bytes.*, buffer .* = $planned bytes" ||
+    head -2 $text | tr '\n' ' ' | grep -qE " = $process bytes.*, +buffer .* = $planned bytes" ||
         fail "$text has other sizes: $(head -2 $text)"
 done
 grep -q "<data id=\"reserved\" value=\"$planned\">" report.html || fail "report.html has another size"

@@ -147,6 +147,9 @@ def check(ullage, target, folder, key):
 
 
 def main():
+    from saturation import skip_where_sums_saturate
+
+    skip_where_sums_saturate("optimized.py")
     parser = argparse.ArgumentParser()
     parser.add_argument("ullage")
     parser.add_argument("--target", default="c")
