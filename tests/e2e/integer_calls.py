@@ -63,15 +63,16 @@ class Model:
         channels = array.shape[1] // groups
         w = self.random.integers(-127, 128, (outputs, channels, kernel, kernel)).astype(numpy.int8)
         pad = kernel // 2
-        inputs = [name, self.weight(w)]
         outside = pad_value
+        if pad_value and pad:
+            edges = self.weight(numpy.array([0, 0, pad, pad, 0, 0, pad, pad]))
+            name = self.node("Pad", [name, edges, self.weight(array.dtype.type(pad_value))], {})
+        inputs = [name, self.weight(w)]
         if zero is not None:
             inputs.append(self.weight(array.dtype.type(zero)))
             outside = zero
-        attributes = {"strides": [step, step], "pads": [pad] * 4, "group": groups,
+        attributes = {"strides": [step, step], "pads": [0 if pad_value else pad] * 4, "group": groups,
                       "kernel_shape": [kernel, kernel]}
-        if pad_value:
-            attributes["pad_value"] = pad_value
         wide = numpy.pad(array.astype(numpy.int64), ((0, 0), (0, 0), (pad, pad), (pad, pad)),
                          constant_values=outside) - (zero or 0)
         windows = numpy.lib.stride_tricks.sliding_window_view(wide, (kernel, kernel), (2, 3))
