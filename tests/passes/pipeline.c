@@ -133,7 +133,7 @@ static void bad_options(void **state)
     const char *nonsense[] = {"nonsense"};
     refused((struct ul_passes_options){.disabled = infer, .disabled_count = 1}, "switched off");
     refused((struct ul_passes_options){.disabled = nonsense, .disabled_count = 1},
-            "there are lora, quantize, select, dce");
+            "there are stop, lora, quantize, select, dce");
     refused((struct ul_passes_options){.print_after = "nonsense"}, "no pass");
     for (uint32_t i = 0; i < ul_passes_count(); i++) { /* each by its whole name */
         char name[64];
