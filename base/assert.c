@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Of addresses, which is what limits of a process and of malloc are about; 0: not known. Asks for
- * no memory. */
+/* The bytes of addresses that the process has, which limits of a process and malloc count; 0: not
+ * known. Asks for no memory. */
 static unsigned long long used_bytes(void)
 {
     char text[128] = "";

@@ -378,9 +378,9 @@ static const char *excuse(const struct verification *verification)
            "right";
 }
 
-/* What is no difference beside a reference that is as far from itself: twice what its optimisations
- * change, or ten times what a rounding of its inputs does, whose results have one in each step. Of
- * an output that hangs on the last bits of everything a tenth is still one. */
+/* A difference within this limit is none, since the reference is as far from itself: the limit is
+ * twice what its optimisations change, or ten times what one rounding of its inputs changes, since
+ * a program rounds in each step. It is a tenth at most, whatever last bits decide in an output. */
 static double noise_limit(const struct noise *noise)
 {
     return fmin(fmax(2 * noise->optimised, 10 * noise->rounded), 0.1);
@@ -405,7 +405,7 @@ static double norm_limit(const struct verification *verification, enum ul_dtype 
     return strcmp(less, "bf16") == 0 || strcmp(less, "int8") == 0 ? 3e-2 : 5e-3;
 }
 
-/* Of one output; one that quantizes is judged by what the worst of them is. */
+/* The limit of one output; a model that quantizes has that of its worst output for all. */
 static double output_limit(const struct verification *verification, uint32_t output)
 {
     bool has_own = output < verification->noise_count && !verification->quantizes;

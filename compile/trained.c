@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What of a model is trained, and what is not, and why: for the first lines of a plan, and for
- * inspect. */
+/* Names the tensors that are trained, and those that are not with the reason: for the first lines
+ * of a plan, and for inspect. */
 #include "compile/compile_internal.h"
 
 #include <inttypes.h>

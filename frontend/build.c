@@ -563,7 +563,7 @@ static enum ul_status add_output(struct outputs *outputs, const struct ul_model_
     return UL_OK;
 }
 
-/* Of the model: each of its tensors is an output, called NAME[0] and so on. */
+/* A sequence that the model returns: each of its tensors is an output, called NAME[0] and so on. */
 static enum ul_status add_sequence(struct outputs *outputs, const struct ul_model_port *port,
                                    ul_value_id value)
 {

@@ -455,7 +455,7 @@ static enum ul_status close_nested(struct export *export, const struct nested *n
     return put_running(export, &nested->mode, number);
 }
 
-/* Of a node `mode` says what goes. The scan has bounded how deep messages nest. */
+/* `mode` says which fields a node loses. The scan has bounded how deep messages nest. */
 static enum ul_status copy_message(struct export *export, enum kind kind, uint64_t begin,
                                    uint64_t end, struct ul_export_mode *mode)
 {

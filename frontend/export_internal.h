@@ -31,7 +31,7 @@ struct ul_export_mode {
     const char *other;                   /* the first output that goes and is no input; or NULL */
 };
 
-/* Of a NodeProto in `data`. A node that does not train has trains = false, and loses nothing. */
+/* Reads a NodeProto in `data`. A node that does not train has trains = false, and loses nothing. */
 void ul_export_mode_read(struct ul_export_mode *mode, struct ul_arena *arena,
                          const unsigned char *data, const struct ul_wire_field *node);
 /* Whether this field of the node goes; its fields are asked about one after another. */

@@ -87,7 +87,7 @@ static bool has_halves(const struct ul_program *program)
     return false;
 }
 
-/* Of the library, beside what a network that is not trained runs through. */
+/* Code of the library that training runs through, beside what inference does. */
 static uint64_t gradient_code_bytes(const struct ul_program *program)
 {
     const char *isa = program->options.library->isa;
