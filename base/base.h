@@ -215,6 +215,8 @@ struct ul_file {
 enum ul_status ul_file_map(struct ul_file *file, struct ul_arena *arena, const char *path,
                            struct ul_diag *diag) UL_MUST_CHECK;
 void ul_file_unmap(struct ul_file *file);
+/* Whether there is something at the path that is no folder. */
+bool ul_file_exists(const char *path);
 /* Says that bytes were read for the last time in a while: pages of a mapped file leave memory, so
  * that going through a large file once does not hold all of it. Contents are kept. */
 void ul_file_release(const void *data, uint64_t size_bytes);

@@ -72,6 +72,12 @@ enum ul_status ul_file_map(struct ul_file *file, struct ul_arena *arena, const c
     return status;
 }
 
+bool ul_file_exists(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && !S_ISDIR(info.st_mode);
+}
+
 void ul_file_release(const void *data, uint64_t size_bytes)
 {
 #ifdef MADV_PAGEOUT

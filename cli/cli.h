@@ -172,10 +172,11 @@ struct ul_cli_edge {
     double scale;
     int64_t zero;
 };
-/* Writes a tensor's file anew, with the integers that QuantizeLinear makes of its floats. */
-enum ul_status ul_cli_quantize_file(const char *source, const char *target,
-                                    const struct ul_cli_edge *edge,
-                                    struct ul_diag *diag) UL_MUST_CHECK;
+/* Writes a tensor, as the integers that QuantizeLinear makes of its floats where the program has
+ * such there. `source` names its file in messages. */
+enum ul_status ul_cli_write_edge(const struct ul_tensor *tensor, const char *source,
+                                 const char *name, const struct ul_cli_edge *edge,
+                                 const char *target, struct ul_diag *diag) UL_MUST_CHECK;
 
 /* drawings.c */
 

@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MAX_FILES = 4096, SMALL_ELEMENTS = 4096 };
+enum { SMALL_ELEMENTS = 4096 };
 
 /* ---- one attempt: a job of its own with other constants ---- */
 
@@ -30,6 +30,22 @@ struct noise {
     double rounded;   /* of inputs that are moved by what f32 rounds */
 };
 
+/* A recorded tensor, which is an input of the program. */
+struct recorded_input {
+    const char *name; /* of that input */
+    const char *path; /* of the file */
+    const struct ul_tensor *tensor;
+    uint32_t port;           /* of the list of inputs */
+    bool is_item;            /* the file holds a sequence, and this tensor in it */
+    bool fixed;              /* made constant in this attempt */
+    struct ul_cli_edge edge; /* of --no-float */
+};
+
+struct ports {
+    uint32_t count, capacity;
+    struct ul_model_port *items;
+};
+
 struct verification {
     bool is_random;           /* the set holds random inputs and another runtime's outputs */
     struct ul_cli_job *outer; /* options and diag */
@@ -37,28 +53,21 @@ struct verification {
     const char *work;     /* temporary folder */
     const char *set;      /* test data folder, or NULL */
     const char *set_name; /* what it is called in messages */
-    uint32_t input_count; /* input_K.pb files of the set */
-    const struct ul_tensor **inputs;
-    const char **names;    /* of the model's inputs, by position */
-    struct ul_texts ports; /* its inputs, a sequence's tensors each */
-    bool *fixed;           /* made constant in this attempt */
+    struct ports
+        ports; /* the model's inputs, a sequence's tensors each where their number is known */
+    uint32_t input_count, input_capacity;
+    struct recorded_input *inputs; /* of the set */
     const char *program;
     bool quantizes;       /* the model rounds to integers */
     struct noise noise;   /* the largest of those of the outputs */
     struct noise *noises; /* of each output */
     uint32_t noise_count;
-    enum ul_dtype least;   /* float type of fewest bits that an output hangs on */
-    enum ul_dtype *leasts; /* of each output */
-    uint32_t output_count;
-    struct ul_cli_edge *edges; /* of --no-float: inputs by the set's number, then all outputs */
+    enum ul_dtype least;       /* float type of fewest bits that an output hangs on */
+    enum ul_dtype *leasts;     /* of each output */
+    struct ports outputs;      /* of the program */
+    struct ul_cli_edge *edges; /* of --no-float: of each output */
     const char *reference;     /* for the verdict */
 };
-
-static const char *set_file(struct verification *verification, const char *kind, uint32_t number)
-{
-    return ul_arena_printf(&verification->outer->compile.keep, "%s/%s_%u.pb", verification->set,
-                           kind, number);
-}
 
 static bool is_integer_like(enum ul_dtype dtype)
 {
@@ -79,15 +88,15 @@ static void apply_inputs(struct verification *verification, struct ul_compile *c
 {
     struct ul_compile_options *options = &compile->options;
     for (uint32_t i = 0; i < verification->input_count; i++) {
-        const struct ul_type *type = &verification->inputs[i]->type;
-        struct ul_named_size shape = {.name = verification->names[i], .rank = type->rank};
-        verification->fixed[i] = fixes(attempt, verification->inputs[i]);
+        struct recorded_input *input = &verification->inputs[i];
+        const struct ul_type *type = &input->tensor->type;
+        struct ul_named_size shape = {.name = input->name, .rank = type->rank};
+        input->fixed = !input->is_item && fixes(attempt, input->tensor);
         for (uint32_t d = 0; d < type->rank; d++)
             shape.dims[d] = type->dims[d];
-        if (verification->fixed[i])
-            ul_pairs_add(&compile->keep, &options->consts, verification->names[i],
-                         set_file(verification, "input", i));
-        else if (type->rank > 0)
+        if (input->fixed)
+            ul_pairs_add(&compile->keep, &options->consts, input->name, input->path);
+        else if (type->rank > 0 || input->is_item)
             ul_named_sizes_add(&compile->keep, &options->shapes, &shape);
     }
 }
@@ -147,7 +156,6 @@ static void find_leasts(struct verification *verification, const struct ul_graph
                 of_value[node->outputs[k]] = least;
         }
     }
-    verification->output_count = root->output_count;
     verification->leasts = UL_NEW_ARRAY(arena, enum ul_dtype, root->output_count + 1);
     verification->least = UL_F32;
     for (uint32_t i = 0; i < root->output_count; i++) {
@@ -167,17 +175,39 @@ static struct ul_cli_edge edge_of(const struct ul_graph *graph, ul_value_id id)
 static void find_edges(struct verification *verification, const struct ul_graph *graph)
 {
     const struct ul_block *root = &graph->blocks[0];
-    uint32_t count = verification->input_count + root->output_count;
-    verification->edges =
-        UL_NEW_ARRAY(&verification->outer->compile.keep, struct ul_cli_edge, (uint64_t)count + 1);
+    verification->edges = UL_NEW_ARRAY(&verification->outer->compile.keep, struct ul_cli_edge,
+                                       (uint64_t)root->output_count + 1);
     for (uint32_t i = 0; i < verification->input_count; i++) {
         for (uint32_t k = 0; k < root->input_count; k++) {
-            if (strcmp(graph->values[root->inputs[k]].name, verification->names[i]) == 0)
-                verification->edges[i] = edge_of(graph, root->inputs[k]);
+            if (strcmp(graph->values[root->inputs[k]].name, verification->inputs[i].name) == 0)
+                verification->inputs[i].edge = edge_of(graph, root->inputs[k]);
         }
     }
     for (uint32_t i = 0; i < root->output_count; i++)
-        verification->edges[verification->input_count + i] = edge_of(graph, root->outputs[i]);
+        verification->edges[i] = edge_of(graph, root->outputs[i]);
+}
+
+static void add_port(struct ul_arena *arena, struct ports *ports, const struct ul_model_port *port)
+{
+    struct ul_model_port own = *port;
+    own.name = ul_arena_copy_string(arena, port->name);
+    own.sequence = port->sequence == NULL ? NULL : ul_arena_copy_string(arena, port->sequence);
+    UL_GROW(arena, ports->items, ports->count, ports->capacity);
+    ports->items[ports->count++] = own;
+}
+
+/* The program's outputs: the model's, and behind them what it overwrites. */
+static void list_outputs(struct verification *verification, const struct ul_compile *compile)
+{
+    const struct ul_block *root = &compile->graph.blocks[0];
+    const struct ul_onnx_model *model = &compile->model;
+    verification->outputs.count = 0;
+    for (uint32_t i = 0; i < root->output_count; i++) {
+        struct ul_model_port port = {.kind = "tensor"};
+        port.name = compile->graph.values[root->outputs[i]].name;
+        add_port(&verification->outer->compile.keep, &verification->outputs,
+                 i < model->output_count ? &model->outputs[i] : &port);
+    }
 }
 
 static enum ul_status make_program(struct verification *verification, struct ul_compile *compile,
@@ -206,6 +236,7 @@ static enum ul_status build_attempt(struct verification *verification,
     *diag = compile.diag;
     verification->quantizes = options->no_float || quantizes(&compile.graph);
     if (status == UL_OK) {
+        list_outputs(verification, &compile);
         find_leasts(verification, &compile.graph);
         find_edges(verification, &compile.graph);
     }
@@ -215,22 +246,22 @@ static enum ul_status build_attempt(struct verification *verification,
 
 /* ---- recorded data ---- */
 
-static bool is_file(const char *path)
-{
-    struct stat info;
-    return stat(path, &info) == 0 && !S_ISDIR(info.st_mode);
-}
-
-static bool has_shape(const struct ul_cli_job *job, const char *input)
+/* Whether the options say of a sequence's tensor what it is. */
+static bool is_known(const struct ul_cli_job *job, const char *input)
 {
     const struct ul_named_sizes *shapes = &job->compile.options.shapes;
+    const struct ul_pairs *consts = &job->compile.options.consts;
     for (uint32_t i = 0; i < shapes->count; i++)
         if (strcmp(shapes->items[i].name, input) == 0)
+            return true;
+    for (uint32_t i = 0; i < consts->count; i++)
+        if (strcmp(consts->items[i].name, input) == 0)
             return true;
     return false;
 }
 
-/* The program's inputs: the model's, and of sequences those that have a shape. */
+/* The program's inputs: the model's, and in place of a sequence its tensors where the options say
+ * what these are, as in random data. */
 static void list_ports(struct verification *verification)
 {
     struct ul_arena *arena = &verification->outer->compile.keep;
@@ -238,47 +269,67 @@ static void list_ports(struct verification *verification)
     verification->ports.count = 0;
     for (uint32_t i = 0; i < model->input_count; i++) {
         const struct ul_model_port *port = &model->inputs[i];
-        const char *name = port->name;
-        if (strcmp(port->kind, "sequence") != 0) {
-            ul_texts_add(arena, &verification->ports, name);
-            continue;
-        }
-        for (uint32_t k = 0;; k++) {
-            name = ul_arena_printf(arena, "%s[%u]", port->name, (unsigned)k);
-            if (!has_shape(verification->outer, name))
+        uint32_t before = verification->ports.count;
+        struct ul_model_port item = {.kind = "tensor", .sequence = port->name};
+        for (uint32_t k = 0; strcmp(port->kind, "sequence") == 0; k++) {
+            item.name = ul_arena_printf(arena, "%s[%u]", port->name, (unsigned)k);
+            if (!is_known(verification->outer, item.name))
                 break;
-            ul_texts_add(arena, &verification->ports, name);
+            add_port(arena, &verification->ports, &item);
         }
+        if (verification->ports.count == before)
+            add_port(arena, &verification->ports, port);
     }
+}
+
+/* The program's name of a tensor of a file. */
+static const char *tensor_name(struct ul_arena *arena, const struct ports *ports,
+                               const struct ul_recorded *file, uint32_t item)
+{
+    const struct ul_model_port *port = &ports->items[file->port];
+    if (strcmp(file->kind, "sequence") != 0)
+        return port->name;
+    return ul_arena_printf(arena, "%s[%u]", port->sequence != NULL ? port->sequence : port->name,
+                           (unsigned)item);
+}
+
+static enum ul_status read_input(struct verification *verification, const struct ul_recorded *file)
+{
+    struct ul_arena *arena = &verification->outer->compile.keep;
+    const struct ul_model_port *port = &verification->ports.items[file->port];
+    const struct ul_tensor **tensors;
+    uint32_t count;
+    if (strcmp(file->kind, "tensor") == 0 && strcmp(port->kind, "tensor") != 0)
+        return ul_diag_set(&verification->outer->compile.diag, UL_INVALID,
+                           "%s: holds a tensor, and the model's input is a %s", file->path,
+                           port->kind);
+    UL_TRY(ul_recorded_read(arena, file, &tensors, &count, &verification->outer->compile.diag));
+    for (uint32_t k = 0; k < count; k++) {
+        UL_GROW(arena, verification->inputs, verification->input_count,
+                verification->input_capacity);
+        verification->inputs[verification->input_count++] =
+            (struct recorded_input){.name = tensor_name(arena, &verification->ports, file, k),
+                                    .path = file->path,
+                                    .tensor = tensors[k],
+                                    .port = file->port,
+                                    .is_item = strcmp(file->kind, "sequence") == 0};
+    }
+    return UL_OK;
 }
 
 static enum ul_status read_inputs(struct verification *verification)
 {
     struct ul_arena *arena = &verification->outer->compile.keep;
-    const struct ul_texts *ports = &verification->ports;
+    const struct ports *ports = &verification->ports;
+    struct ul_recorded *files;
+    uint32_t count;
     list_ports(verification);
+    UL_TRY(ul_recorded_list(arena, verification->set, "input", ports->items, ports->count, &files,
+                            &count, &verification->outer->compile.diag));
     verification->input_count = 0;
-    while (verification->input_count < MAX_FILES &&
-           is_file(set_file(verification, "input", verification->input_count)))
-        verification->input_count++;
-    uint32_t count = verification->input_count;
-    if (count > ports->count)
-        return ul_diag_set(&verification->outer->compile.diag, UL_INVALID,
-                           "%s: holds %u inputs, the model has %u", verification->set, count,
-                           ports->count);
-    verification->inputs = UL_NEW_ARRAY(arena, const struct ul_tensor *, count);
-    verification->names = UL_NEW_ARRAY(arena, const char *, count);
-    verification->fixed = UL_NEW_ARRAY(arena, bool, count);
     for (uint32_t i = 0; i < count; i++) {
-        const char *name;
-        UL_TRY(ul_frontend_read_tensor(arena, set_file(verification, "input", i),
-                                       &verification->inputs[i], &name,
-                                       &verification->outer->compile.diag));
-        verification->names[i] = ports->items[i];
-        for (uint32_t k = 0; k < ports->count; k++) {
-            if (name != NULL && strcmp(name, ports->items[k]) == 0)
-                verification->names[i] = ports->items[k];
-        }
+        if (files[i].port != UL_NONE)
+            UL_TRY(read_input(verification, &files[i]));
     }
     return UL_OK;
 }
@@ -300,45 +351,94 @@ static void show_output(struct verification *verification, const char *path, con
     ul_file_unmap(&file);
 }
 
-/* The file in the folder: a link, or the integers that a program without floats has there. */
-static enum ul_status link_file(struct verification *verification, const char *kind,
-                                uint32_t number, const struct ul_cli_edge *edge, const char *target)
+/* The file in the folder: a link, or what the program has in place of a file's tensor: one of a
+ * sequence, or the integers of a program without floats. */
+static enum ul_status link_tensor(struct verification *verification, const char *source,
+                                  const struct ul_tensor *tensor, bool is_item, const char *name,
+                                  const struct ul_cli_edge *edge, const char *target)
 {
     struct ul_diag *diag = &verification->outer->compile.diag;
-    const char *source = set_file(verification, kind, number);
-    if (edge != NULL && edge->scale != 0)
-        return ul_cli_quantize_file(source, target, edge, diag);
+    if (is_item || edge->scale != 0)
+        return ul_cli_write_edge(tensor, source, name, edge, target, diag);
     char *real = realpath(source, NULL);
     bool is_made = real != NULL && symlink(real, target) == 0;
     free(real);
     return is_made ? UL_OK : ul_diag_set(diag, UL_IO, "%s: %s", source, strerror(errno));
 }
 
-/* A folder of links to the set's files, numbered as the program's own inputs are. */
+/* How many of the program's outputs the file is for. */
+static uint32_t width_of(const struct ports *outputs, const struct ul_recorded *file)
+{
+    const struct ul_model_port *ports = outputs->items;
+    uint32_t width = 1;
+    while (strcmp(file->kind, "sequence") == 0 && file->port + width < outputs->count &&
+           ports[file->port].sequence != NULL && ports[file->port + width].sequence != NULL &&
+           strcmp(ports[file->port].sequence, ports[file->port + width].sequence) == 0)
+        width++;
+    return width;
+}
+
+/* Files of an output's tensors, from number *number on. */
+static enum ul_status link_output(struct verification *verification, const char *folder,
+                                  const struct ul_recorded *file, uint32_t *number)
+{
+    struct ul_arena *arena = &verification->outer->compile.keep;
+    const struct ports *outputs = &verification->outputs;
+    const struct ul_cli_edge *edges = &verification->edges[file->port];
+    const struct ul_tensor *const none = NULL, *const *tensors = &none;
+    uint32_t count = 1, width = width_of(outputs, file);
+    bool is_items = strcmp(file->kind, "tensor") != 0;
+    if (is_items || edges->scale != 0) {
+        const struct ul_tensor **read;
+        UL_TRY(ul_recorded_read(arena, file, &read, &count, &verification->outer->compile.diag));
+        tensors = read;
+    }
+    if (count != width)
+        return ul_diag_set(&verification->outer->compile.diag, UL_MISMATCH,
+                           "%s: holds a sequence of %u tensors, the program makes %u", file->path,
+                           (unsigned)count, (unsigned)width);
+    for (uint32_t k = 0; k < count; k++)
+        UL_TRY(link_tensor(
+            verification, file->path, tensors[k], is_items, tensor_name(arena, outputs, file, k),
+            &edges[k], ul_arena_printf(arena, "%s/output_%u.pb", folder, (unsigned)(*number)++)));
+    return UL_OK;
+}
+
+static enum ul_status link_outputs(struct verification *verification, const char *folder)
+{
+    const struct ports *outputs = &verification->outputs;
+    struct ul_recorded *files;
+    uint32_t count, number = 0;
+    UL_TRY(ul_recorded_list(&verification->outer->compile.keep, verification->set, "output",
+                            outputs->items, outputs->count, &files, &count,
+                            &verification->outer->compile.diag));
+    for (uint32_t i = 0; i < count; i++) {
+        if (files[i].port != UL_NONE)
+            UL_TRY(link_output(verification, folder, &files[i], &number));
+    }
+    return UL_OK;
+}
+
+/* A folder of links to the set's files, numbered as the program's own inputs and outputs are. */
 static enum ul_status link_data(struct verification *verification, const char *folder)
 {
     struct ul_arena *arena = &verification->outer->compile.keep;
-    const struct ul_texts *ports = &verification->ports;
-    const struct ul_cli_edge *edges = verification->edges;
     uint32_t number = 0;
     if (mkdir(folder, 0777) != 0)
         return ul_diag_set(&verification->outer->compile.diag, UL_IO, "%s: %s", folder,
                            strerror(errno));
-    for (uint32_t k = 0; k < ports->count; k++) {
+    for (uint32_t p = 0; p < verification->ports.count; p++) {
         for (uint32_t i = 0; i < verification->input_count; i++) {
-            if (verification->fixed[i] || verification->names[i] != ports->items[k])
+            const struct recorded_input *input = &verification->inputs[i];
+            if (input->fixed || input->port != p)
                 continue;
-            UL_TRY(link_file(verification, "input", i, &edges[i],
-                             ul_arena_printf(arena, "%s/input_%u.pb", folder, number)));
+            UL_TRY(link_tensor(verification, input->path, input->tensor, input->is_item,
+                               input->name, &input->edge,
+                               ul_arena_printf(arena, "%s/input_%u.pb", folder, (unsigned)number)));
             number++;
         }
     }
-    for (uint32_t i = 0; i < MAX_FILES && is_file(set_file(verification, "output", i)); i++)
-        UL_TRY(
-            link_file(verification, "output", i,
-                      i < verification->output_count ? &edges[verification->input_count + i] : NULL,
-                      ul_arena_printf(arena, "%s/output_%u.pb", folder, i)));
-    return UL_OK;
+    return link_outputs(verification, folder);
 }
 
 /* What an output of that type or the options stores in less than f32, or multiplies so; NULL:
@@ -419,7 +519,7 @@ static const char *norm_option(const struct verification *verification)
     struct ul_text text;
     ul_text_init(&text, &verification->outer->compile.keep);
     ul_text_put(&text, "--norm-limit=");
-    for (uint32_t i = 0; i < verification->output_count; i++)
+    for (uint32_t i = 0; i < verification->outputs.count; i++)
         ul_text_printf(&text, "%s%g", i == 0 ? "" : ",", output_limit(verification, i));
     return norm_limit(verification, verification->least, &verification->noise) > 0 ? text.data
                                                                                    : NULL;
@@ -524,7 +624,7 @@ static int is_set_name(const struct dirent *entry)
 /* `directory` is a set itself, or holds sets. */
 static void find_sets(struct ul_arena *arena, const char *directory, struct ul_texts *sets)
 {
-    if (is_file(ul_arena_printf(arena, "%s/output_0.pb", directory))) {
+    if (ul_file_exists(ul_arena_printf(arena, "%s/output_0.pb", directory))) {
         ul_texts_add(arena, sets, directory);
         return;
     }
@@ -544,10 +644,12 @@ static const char *directory_of(struct ul_arena *arena, const char *path)
     return slash == NULL ? "." : ul_arena_printf(arena, "%.*s", (int)(slash - path), path);
 }
 
-static bool takes_tensors(const struct ul_onnx_model *model)
+/* Whether recorded data, or the options, say all of the inputs that there may be to say. */
+static bool takes_tensors(const struct ul_onnx_model *model, bool has_data)
 {
     for (uint32_t i = 0; i < model->input_count; i++) {
-        if (strcmp(model->inputs[i].kind, "tensor") != 0)
+        const char *kind = model->inputs[i].kind;
+        if (strcmp(kind, "tensor") != 0 && !(has_data && strcmp(kind, "sequence") == 0))
             return false;
     }
     return true;
@@ -555,11 +657,11 @@ static bool takes_tensors(const struct ul_onnx_model *model)
 
 /* Reads what the file says of its inputs, and what is known of their sizes; that it may not compile
  * as it is does not matter yet, where the data is tensors. */
-static enum ul_status describe_model(struct ul_cli_job *job, const char *path)
+static enum ul_status describe_model(struct ul_cli_job *job, const char *path, bool has_data)
 {
     struct ul_compile *compile = &job->compile;
     enum ul_status status = ul_compile_load_settled(compile, path);
-    bool is_described = compile->model.input_count > 0 && takes_tensors(&compile->model);
+    bool is_described = compile->model.input_count > 0 && takes_tensors(&compile->model, has_data);
     if (status != UL_OK && !compile->model.has_open_dims &&
         (!is_described || status == UL_USAGE || status == UL_IO))
         return status;
@@ -891,17 +993,18 @@ static enum ul_status verify_all(struct verification *verification)
 {
     struct ul_cli_job *job = verification->outer;
     struct ul_texts sets = {.count = 0};
-    UL_TRY(describe_model(job, verification->model));
+    const char *empty = NULL;
     for (uint32_t i = 1; i < job->files.count; i++) {
         uint32_t before = sets.count;
         find_sets(&job->compile.keep, job->files.items[i], &sets);
-        if (sets.count == before)
-            return ul_diag_set(&job->compile.diag, UL_IO,
-                               "%s: holds no test_data_set_* and no output_0.pb",
-                               job->files.items[i]);
+        empty = sets.count == before ? job->files.items[i] : empty;
     }
     if (job->files.count == 1)
         find_sets(&job->compile.keep, directory_of(&job->compile.keep, verification->model), &sets);
+    UL_TRY(describe_model(job, verification->model, sets.count > 0));
+    if (empty != NULL)
+        return ul_diag_set(&job->compile.diag, UL_IO,
+                           "%s: holds no test_data_set_* and no output_0.pb", empty);
     if (sets.count == 0)
         return verify_random(verification);
     verification->reference = sets.count == 1
@@ -973,7 +1076,8 @@ const struct ul_cli_command ul_command_verify = {
     .summary = "Compiles and runs a model and compares its outputs with a reference.",
     .details =
         "DIR holds recorded data as ONNX's tests do: input_K.pb and output_K.pb, or folders of "
-        "them called test_data_set_*. Without DIR those beside the model are taken; without any, "
+        "them called test_data_set_*; a sequence has one file, which says what its tensors are. "
+        "Without DIR those beside the model are taken; without any, "
         "random inputs, and as the reference onnxruntime without its optimisations where python3 "
         "(or $ULLAGE_PYTHON) has it, else the model compiled without passes and without reuse of "
         "memory. The last line is the verdict: same, different or none.\n"

@@ -247,9 +247,9 @@ def list_ports(session, model):
     for port in inputs_of(session):
         if port.type.startswith("seq("):
             count = 0
-            while f"{port.name}[{count}]" in shapes:
-                item = f"{port.name}[{count}]"
-                ports.append((Port(item, element_type(port)), [int(n) for n in shapes[item].split(",")]))
+            while (item := f"{port.name}[{count}]") in shapes or item in consts:
+                shape = [int(n) for n in shapes[item].split(",")] if item in shapes else read_file(consts[item]).shape
+                ports.append((Port(item, element_type(port)), list(shape)))
                 count += 1
             if count == 0:
                 give_up(NO_SIZE, f"input {port.name} is a sequence: give each of its tensors a shape "

@@ -577,6 +577,7 @@ static enum ul_status add_sequence(struct outputs *outputs, const struct ul_mode
     for (uint32_t i = 0; builder->block == 0 && i < sequence->count; i++) {
         struct ul_model_port item = {.kind = "tensor", .dtype = port->dtype};
         item.rank = UL_RANK_UNKNOWN;
+        item.sequence = port->name;
         item.name = ul_arena_printf(builder->graph->arena, "%s[%u]", port->name, (unsigned)i);
         UL_TRY(add_output(outputs, &item, sequence->items[i]));
     }

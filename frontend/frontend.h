@@ -29,7 +29,8 @@ struct ul_frontend_shape {
     int64_t dims[UL_LIMIT_RANK];
 };
 
-/* An input that is a constant of the compile: --const INPUT=FILE. */
+/* An input, or a tensor of one that is a sequence (NAME[0]), that is a constant of the compile:
+ * --const INPUT=FILE. */
 struct ul_frontend_const {
     const char *input;
     const struct ul_tensor *tensor;
@@ -76,8 +77,9 @@ struct ul_model_port {
     enum ul_dtype dtype;
     uint32_t rank; /* UL_RANK_UNKNOWN when the file gives no shape */
     const struct ul_model_dim *dims;
-    bool is_weight;   /* an input fixed by --const */
-    bool has_default; /* an input that an initializer has a value for */
+    const char *sequence; /* of an output that is a tensor of a sequence: that one's name */
+    bool is_weight;       /* an input fixed by --const */
+    bool has_default;     /* an input that an initializer has a value for */
 };
 
 /* An operator as the file names it; counts every node of graphs, nested graphs and functions. */
@@ -193,9 +195,39 @@ enum ul_status ul_frontend_export(struct ul_arena *arena, const char *path, cons
 enum ul_status ul_frontend_save(const struct ul_graph *graph, const char *path,
                                 struct ul_diag *diag) UL_MUST_CHECK;
 
-/* A TensorProto file (.pb), copied into the arena; `name` may be NULL. */
+/* A tensor as a TensorProto file. */
+enum ul_status ul_frontend_write_tensor(const struct ul_tensor *tensor, const char *name,
+                                        const char *path, struct ul_diag *diag) UL_MUST_CHECK;
+
+/* A TensorProto file (.pb), copied into the arena; `name` may be NULL. UL_INVALID also where it
+ * holds a sequence. */
 enum ul_status ul_frontend_read_tensor(struct ul_arena *arena, const char *path,
                                        const struct ul_tensor **tensor, const char **name,
                                        struct ul_diag *diag) UL_MUST_CHECK;
+
+/* recorded.c */
+
+/* A file of recorded data: input_K.pb or output_K.pb, of what the model declares. */
+struct ul_recorded {
+    const char *path;
+    const char *kind; /* what it holds, as in ul_model_port */
+    uint32_t port;    /* whose it is, of a sequence the first of its tensors; UL_NONE: of none */
+};
+
+/* The files KIND_0.pb, KIND_1.pb ... of a folder, KIND being "input" or "output", with the ports
+ * that they are for: a sequence is one port of that kind, or a port for each of its tensors, which
+ * stand side by side and have its name in `sequence`; then there may be a file for each of them.
+ * A file is for the port whose name it has, or for that of its number; where names find a file for
+ * each port, the other files are for none. UL_INVALID: there are more files than ports. */
+enum ul_status ul_recorded_list(struct ul_arena *arena, const char *directory, const char *kind,
+                                const struct ul_model_port *ports, uint32_t port_count,
+                                struct ul_recorded **files, uint32_t *count,
+                                struct ul_diag *diag) UL_MUST_CHECK;
+/* The tensors of such a file, in the arena: one, or those of a sequence, UL_LIMIT_SEQUENCE at most.
+ * UL_INVALID: it holds something else than its port has; UL_UNSUPPORTED: an optional, a map, or a
+ * sequence of such. */
+enum ul_status ul_recorded_read(struct ul_arena *arena, const struct ul_recorded *file,
+                                const struct ul_tensor ***tensors, uint32_t *count,
+                                struct ul_diag *diag) UL_MUST_CHECK;
 
 #endif

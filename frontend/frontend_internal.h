@@ -199,6 +199,13 @@ enum ul_status ul_external_find(struct ul_builder *builder, const Onnx__TensorPr
 enum ul_status ul_tensor_type(struct ul_builder *builder, const Onnx__TensorProto *proto,
                               const char *owner, struct ul_type *type) UL_MUST_CHECK;
 
+/* A TensorProto of `size_bytes` at `data`, copied into the arena; `owner` names it in messages
+ * where it has no name; `name` may be NULL. */
+enum ul_status ul_tensor_parse(struct ul_arena *arena, const unsigned char *data,
+                               uint64_t size_bytes, const char *owner,
+                               const struct ul_tensor **tensor, const char **name,
+                               struct ul_diag *diag) UL_MUST_CHECK;
+
 /* load.c: decoders take their memory from an arena; where a model's external data may be: the
  * directory before the path's last slash, NULL for standard input. */
 ProtobufCAllocator ul_proto_allocator(struct ul_arena *arena);

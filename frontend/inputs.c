@@ -136,21 +136,29 @@ static enum ul_status unknown_input(const struct inputs *inputs, const char *fla
                        model->input_count == 0 ? " none" : text.data);
 }
 
-/* Those of ports, and then those of sequences' tensors, as many as have a shape. */
-static enum ul_status check_shape_names(const struct inputs *inputs, struct ul_names *names)
+/* Whether a tensor of a sequence has a shape or a value, so that it is an input or a weight. */
+static bool has_item(const struct inputs *inputs, const char *item)
+{
+    return find_shape(inputs, item) != NULL || find_const(inputs, item) != NULL;
+}
+
+/* Those of ports, and then those of sequences' tensors, as many as are known. */
+static enum ul_status check_item_names(const struct inputs *inputs, struct ul_names *names)
 {
     const struct ul_builder *builder = inputs->builder;
     const struct ul_model_port *ports = builder->model->inputs;
     for (uint32_t i = 0; i < builder->model->input_count; i++) {
-        if (is_sequence(&ports[i]) && find_shape(inputs, ports[i].name) != NULL)
+        if (is_sequence(&ports[i]) && has_item(inputs, ports[i].name))
             return ul_diag_set(builder->diag, UL_USAGE,
-                               "--shape %s: it is a sequence: give each of its tensors a shape, %s "
-                               "and so on",
+                               "%s %s: it is a sequence: give each of its tensors a %s, %s and so "
+                               "on",
+                               find_shape(inputs, ports[i].name) != NULL ? "--shape" : "--const",
                                quote(inputs, ports[i].name),
+                               find_shape(inputs, ports[i].name) != NULL ? "shape" : "value",
                                quote(inputs, item_name(inputs, ports[i].name, 0)));
         for (uint32_t k = 0; is_sequence(&ports[i]); k++) {
             const char *name = item_name(inputs, ports[i].name, k);
-            if (find_shape(inputs, name) == NULL)
+            if (!has_item(inputs, name))
                 break;
             if (!ul_names_add(names, name, i))
                 return ul_diag_set(builder->diag, UL_INVALID, "two inputs are called %s",
@@ -177,11 +185,12 @@ static enum ul_status check_names(const struct inputs *inputs)
             return ul_diag_set(builder->diag, UL_INVALID, "two inputs are called %s",
                                quote(inputs, name));
     }
+    UL_TRY(check_item_names(inputs, &names));
     for (uint32_t i = 0; i < builder->options->const_count; i++) {
         if (ul_names_find(&names, builder->options->consts[i].input) == UL_NONE)
             return unknown_input(inputs, "--const", builder->options->consts[i].input);
     }
-    return check_shape_names(inputs, &names);
+    return UL_OK;
 }
 
 static int64_t size_of(const struct inputs *inputs, const char *symbol)
@@ -293,24 +302,49 @@ static enum ul_status check_port(struct inputs *inputs, const struct ul_model_po
     return UL_OK;
 }
 
-/* An input for each tensor of a sequence, as many as have a shape. */
+static enum ul_status wrong_const(const struct inputs *inputs, const char *name,
+                                  enum ul_dtype wanted, const struct ul_tensor *constant)
+{
+    return ul_diag_set(inputs->builder->diag, UL_USAGE, "--const: input %s is %s, not %s",
+                       quote(inputs, name), ul_dtype_get(wanted)->name,
+                       ul_dtype_get(constant->type.dtype)->name);
+}
+
+/* A tensor of a sequence: an input, or a weight where it is a constant of the compile. */
+static enum ul_status add_item(struct inputs *inputs, const char *name, enum ul_dtype dtype,
+                               ul_value_id *item)
+{
+    struct ul_builder *builder = inputs->builder;
+    const struct ul_tensor *constant = find_const(inputs, name);
+    const struct ul_frontend_shape *shape = find_shape(inputs, name);
+    if (constant != NULL && constant->type.dtype != dtype)
+        return wrong_const(inputs, name, dtype, constant);
+    struct ul_type type =
+        constant != NULL ? constant->type : ul_type_make(dtype, shape->rank, shape->dims);
+    if (!ul_dtype_is_computed(type.dtype) || !ul_type_in_limits(&type))
+        return ul_diag_set(builder->diag, UL_UNSUPPORTED, "input %s: no tensor can be like that",
+                           quote(inputs, name));
+    if (constant != NULL) {
+        *item = ul_graph_add_weight(builder->graph, name, constant);
+        return UL_OK;
+    }
+    *item = ul_graph_add_value(builder->graph, name, UL_VALUE_INPUT, &type);
+    ul_block_add_input(builder->graph, 0, *item);
+    return UL_OK;
+}
+
+/* The tensors of a sequence, as many as have a shape or a value. */
 static enum ul_status add_sequence(struct inputs *inputs, const struct ul_model_port *port,
                                    struct ul_scope *scope)
 {
     struct ul_builder *builder = inputs->builder;
     ul_value_id *items = NULL;
     uint32_t count = 0, capacity = 0;
-    const struct ul_frontend_shape *shape;
-    while ((shape = find_shape(inputs, item_name(inputs, port->name, count))) != NULL) {
-        struct ul_type type = ul_type_make(port->dtype, shape->rank, shape->dims);
-        const char *name =
-            ul_arena_copy_string(builder->graph->arena, item_name(inputs, port->name, count));
-        if (!ul_dtype_is_computed(type.dtype) || !ul_type_in_limits(&type))
-            return ul_diag_set(builder->diag, UL_UNSUPPORTED,
-                               "input %s: no tensor can be like that", quote(inputs, name));
+    const char *name;
+    while (has_item(inputs, name = item_name(inputs, port->name, count))) {
         UL_GROW(builder->scratch, items, count, capacity);
-        items[count] = ul_graph_add_value(builder->graph, name, UL_VALUE_INPUT, &type);
-        ul_block_add_input(builder->graph, 0, items[count++]);
+        UL_TRY(add_item(inputs, ul_arena_copy_string(builder->graph->arena, name), port->dtype,
+                        &items[count++]));
     }
     return ul_scope_bind(builder, scope, port->name,
                          ul_builder_add_sequence(builder, items, count));
@@ -320,15 +354,13 @@ static enum ul_status add_input(struct inputs *inputs, struct ul_model_port *por
                                 struct ul_scope *scope)
 {
     struct ul_builder *builder = inputs->builder;
-    if (is_sequence(port) && find_shape(inputs, item_name(inputs, port->name, 0)) != NULL)
+    if (is_sequence(port) && has_item(inputs, item_name(inputs, port->name, 0)))
         return add_sequence(inputs, port, scope);
     UL_TRY(check_port(inputs, port));
     const struct ul_tensor *constant = find_const(inputs, port->name);
     if (constant != NULL) {
         if (port->dtype != constant->type.dtype)
-            return ul_diag_set(builder->diag, UL_USAGE, "--const: input %s is %s, not %s",
-                               quote(inputs, port->name), ul_dtype_get(port->dtype)->name,
-                               ul_dtype_get(constant->type.dtype)->name);
+            return wrong_const(inputs, port->name, port->dtype, constant);
         port->is_weight = true;
         return ul_scope_bind(builder, scope, port->name,
                              ul_graph_add_weight(builder->graph, port->name, constant));

@@ -223,15 +223,35 @@ void ul_model_done(struct ul_onnx_model *model)
     model->file_count = 0;
 }
 
-static enum ul_status read_tensor(struct ul_builder *builder, const struct ul_file *file,
-                                  const char *path, const struct ul_tensor **tensor,
-                                  const char **name)
+/* What is no TensorProto, but one of the messages of onnx-data.proto: these hold tensors in a field
+ * that a tensor has for pieces of itself, which nobody writes. */
+static bool holds_tensors(const unsigned char *data, uint64_t size_bytes)
+{
+    enum { WIRE_BYTES = 2, TENSOR_VALUES = 3, FIRST_DATA = 4, NAME = 8 };
+    bool has_values = false;
+    struct ul_wire_field field;
+    for (uint64_t at = 0; at < size_bytes;) {
+        if (ul_wire_next(data, &at, size_bytes, &field) != NULL)
+            return false;
+        if (field.number >= FIRST_DATA && field.number != NAME)
+            return false;
+        has_values |= field.number == TENSOR_VALUES && field.wire_type == WIRE_BYTES;
+    }
+    return has_values;
+}
+
+static enum ul_status read_tensor(struct ul_builder *builder, const unsigned char *data,
+                                  uint64_t size_bytes, const char *owner,
+                                  const struct ul_tensor **tensor, const char **name)
 {
     struct ul_wire wire;
     struct ul_arena *arena = builder->graph->arena;
     ProtobufCAllocator allocator = ul_proto_allocator(builder->scratch);
-    UL_TRY(ul_wire_scan(&wire, builder->scratch, UL_WIRE_TENSOR, file->data, file->size_bytes,
-                        builder->diag));
+    if (holds_tensors(data, size_bytes))
+        return ul_diag_set(builder->diag, UL_INVALID,
+                           "holds a sequence or an optional (SequenceProto, OptionalProto), and a "
+                           "tensor is wanted");
+    UL_TRY(ul_wire_scan(&wire, builder->scratch, UL_WIRE_TENSOR, data, size_bytes, builder->diag));
     builder->wire = &wire;
     const Onnx__TensorProto *proto =
         onnx__tensor_proto__unpack(&allocator, wire.slim.length, (const uint8_t *)wire.slim.data);
@@ -239,11 +259,28 @@ static enum ul_status read_tensor(struct ul_builder *builder, const struct ul_fi
         return ul_diag_set(builder->diag, UL_INVALID, "not a valid ONNX tensor");
     const char *own_name = proto->name == NULL ? "" : proto->name;
     const struct ul_tensor *borrowed = NULL;
-    UL_TRY(ul_tensor_decode(builder, proto, own_name[0] == '\0' ? path : own_name, &borrowed));
+    UL_TRY(ul_tensor_decode(builder, proto, own_name[0] == '\0' ? owner : own_name, &borrowed));
     *tensor = ul_tensor_new(arena, &borrowed->type, borrowed->data);
     if (name != NULL)
         *name = ul_arena_copy_string(arena, own_name);
     return UL_OK;
+}
+
+enum ul_status ul_tensor_parse(struct ul_arena *arena, const unsigned char *data,
+                               uint64_t size_bytes, const char *owner,
+                               const struct ul_tensor **tensor, const char **name,
+                               struct ul_diag *diag)
+{
+    struct ul_arena scratch;
+    struct ul_onnx_model model = {0};
+    struct ul_graph graph;
+    ul_arena_init(&scratch);
+    ul_graph_init(&graph, arena, "");
+    struct ul_builder builder = {
+        .graph = &graph, .scratch = &scratch, .diag = diag, .model = &model, .prefix = ""};
+    enum ul_status status = read_tensor(&builder, data, size_bytes, owner, tensor, name);
+    ul_arena_done(&scratch);
+    return status;
 }
 
 enum ul_status ul_frontend_read_tensor(struct ul_arena *arena, const char *path,
@@ -251,18 +288,11 @@ enum ul_status ul_frontend_read_tensor(struct ul_arena *arena, const char *path,
                                        struct ul_diag *diag)
 {
     struct ul_file file;
-    struct ul_arena scratch;
-    struct ul_onnx_model model = {0};
-    struct ul_graph graph;
     UL_TRY(ul_file_map(&file, arena, path, diag));
-    ul_arena_init(&scratch);
-    ul_graph_init(&graph, arena, "");
-    struct ul_builder builder = {
-        .graph = &graph, .scratch = &scratch, .diag = diag, .model = &model, .prefix = ""};
-    enum ul_status status = read_tensor(&builder, &file, path, tensor, name);
+    enum ul_status status =
+        ul_tensor_parse(arena, file.data, file.size_bytes, path, tensor, name, diag);
     if (status != UL_OK)
         ul_diag_prefix(diag, path);
-    ul_arena_done(&scratch);
     ul_file_unmap(&file);
     return status;
 }

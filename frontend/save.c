@@ -333,3 +333,24 @@ enum ul_status ul_frontend_save(const struct ul_graph *graph, const char *path,
     ul_arena_done(&arena);
     return status;
 }
+
+enum ul_status ul_frontend_write_tensor(const struct ul_tensor *tensor, const char *name,
+                                        const char *path, struct ul_diag *diag)
+{
+    struct ul_arena arena;
+    struct ul_file_writer writer;
+    struct ul_text head;
+    ul_arena_init(&arena);
+    struct save save = {.arena = &arena, .diag = diag};
+    ul_text_init(&head, &arena);
+    put_tensor_head(&head, tensor, name);
+    enum ul_status status = ul_file_begin(&writer, path, diag);
+    if (status == UL_OK) {
+        fwrite(head.data, 1, head.length, writer.stream);
+        fwrite(raw_bytes(&save, tensor), 1, (size_t)ul_type_packed_bytes(&tensor->type),
+               writer.stream);
+        status = ul_file_commit(&writer, diag);
+    }
+    ul_arena_done(&arena);
+    return status;
+}

@@ -10,8 +10,6 @@
 #include <string.h>
 
 /* Bounds what a hostile model makes of itself: inserting copies the list. */
-enum { MAX_ITEMS = 4096 };
-
 struct list {
     uint32_t count;
     ul_value_id *items;
@@ -115,8 +113,10 @@ static void sequence_insert(struct ul_old_node *node)
     if (old == NULL || !has_tensor(node, 1) ||
         !read_position(node, 2, old->count, (int64_t)old->count + 1, old->count, &position))
         return;
-    if (old->count == MAX_ITEMS) {
-        ul_old_problem(node, "makes a sequence of more than 4096 tensors");
+    if (old->count == UL_LIMIT_SEQUENCE) {
+        ul_old_problem(node, ul_arena_printf(node->builder->scratch,
+                                             "makes a sequence of more than %u tensors",
+                                             UL_LIMIT_SEQUENCE));
         return;
     }
     struct list list = list_new(node, (uint64_t)old->count + 1);
@@ -191,14 +191,14 @@ static bool read_sizes(struct ul_old_node *node, int64_t extent, int64_t **sizes
         given = ul_old_tensor(node, value);
         wrong = given == NULL || given->type.rank > 1 ||
                 !ul_dtype_get(given->type.dtype)->is_integer ||
-                ul_type_elements(&given->type) > MAX_ITEMS;
+                ul_type_elements(&given->type) > UL_LIMIT_SEQUENCE;
     }
     bool single = given == NULL || (!wrong && given->type.rank == 0);
     int64_t chunk = wrong || given == NULL || !single ? 1 : ul_tensor_get_int(given, 0);
     uint64_t parts = 0;
     if (!wrong && chunk > 0)
         parts = single ? (uint64_t)((extent + chunk - 1) / chunk) : ul_type_elements(&given->type);
-    wrong = wrong || chunk <= 0 || parts > MAX_ITEMS;
+    wrong = wrong || chunk <= 0 || parts > UL_LIMIT_SEQUENCE;
     *sizes = UL_NEW_ARRAY(node->builder->scratch, int64_t, wrong ? 0 : parts);
     *count = 0;
     int64_t left = extent;

@@ -47,11 +47,6 @@ MODELS = {
   d = QuantizeLinear (c, step, zero)
   y = DequantizeLinear (d, step, zero)
 }""",
-    # One branch can have the shape, of the other nothing is left but that it must not be taken.
-    "branches": """g (float[2,64] x, bool c) => (float[2,64] y) {
-  y = If (c) <then_branch = fits () => (float[2,64] a) { a = MatMul (x, w) },
-              else_branch = fails () => (float[2,64] b) { t = Transpose (x)  b = MatMul (t, w) }>
-}""",
     # One branch can have the shape; of the other nothing is left but that it must not be taken.
     "branches": """g (float[2,64] x, bool c) => (float[2,64] y) {
   y = If (c) <then_branch = fits () => (float[2,64] a) { a = MatMul (x, w) },
@@ -94,6 +89,14 @@ MODELS = {
   zero = Constant <value = int64 {0}> ()
   y = SequenceAt (s, zero)
   t = Identity (s)
+}""",
+    # Sequences between tensors, whose numbers shift: the inputs of the program are x, s[0], s[1], z.
+    "between": """g (float[2] x, seq(float[N]) s, float[3] z) => (float[2] y, seq(float[N]) t, float[3] w) {
+  one = Constant <value = int64 {1}> ()
+  a = SequenceAt (s, one)
+  y = Add (x, a)
+  t = SequenceInsert (s, x, one)
+  w = Add (z, z)
 }""",
     # Steps as small as what sums in two orders differ by, now and then.
     "fine": """g (float[64,512] x) => (uint16[64,64] y) {
@@ -138,6 +141,35 @@ def record_near():
         save_data(name, input={"x": x}, output={"y": y})
 
 
+def save_sequences():
+    """Of between.onnx and scores.onnx, a file for a sequence: right, of other numbers, of a tensor too few, of
+    another message, and of maps."""
+    x, pair, more, z = (numpy.float32(values) for values in ([1, 2], [3, 4], [5, 6, 7], [8, 9, 10]))
+    right = [more, x, pair]
+    cases = {"seq_data": (right, "t"), "seq_unnamed": (right, ""), "seq_wrong": ([more, x, pair + 1], "t"),
+             "seq_few": ([more, x], "t"), "seq_tensor": (x, "t")}
+    for folder, (t, name) in cases.items():
+        names = {key: key if name else "" for key in "xszyw"}
+        t = numpy_helper.from_list(t, name) if isinstance(t, list) else numpy_helper.from_array(t, name)
+        files = {"input_0": numpy_helper.from_array(x, names["x"]),
+                 "input_1": numpy_helper.from_list([more, pair], names["s"]),
+                 "input_2": numpy_helper.from_array(z, names["z"]),
+                 "output_0": numpy_helper.from_array(x + pair, names["y"]), "output_1": t,
+                 "output_2": numpy_helper.from_array(z + z, names["w"])}
+        save_files(folder, files)
+    maps = numpy_helper.from_list([{0: 0.5, 1: 0.25}], "named")
+    save_files("map_data", {"input_0": numpy_helper.from_array(numpy.zeros((1, 4), "float32"), "x"),
+                            "output_0": numpy_helper.from_array(numpy.int64([2]), "label"), "output_1": maps})
+
+
+def save_files(name, files):
+    folder = os.path.join(sys.argv[1], name)
+    os.mkdir(folder)
+    for file, message in files.items():
+        with open(os.path.join(folder, file + ".pb"), "wb") as f:
+            f.write(message.SerializeToString())
+
+
 def make_scores():
     """A classifier as scikit-learn's exporter writes it."""
     nodes = [onnx.helper.make_node("LinearClassifier", ["x"], ["label", "scores"], domain="ai.onnx.ml",
@@ -165,6 +197,7 @@ def main():
             "cancels": {"big": big, "bigger": big + rng.standard_normal((256, 16)) / 16}}
     record_near()
     make_scores()
+    save_sequences()
     for name, text in MODELS.items():
         model = parser.parse_model(HEAD + text)
         model.graph.initializer.extend(numpy_helper.from_array(array.astype("float32"), key)
@@ -185,7 +218,7 @@ def main():
         onnx.save_tensor(numpy_helper.from_array(values, tensor),
                          os.path.join(sys.argv[1], "mixed_data", name + ".pb"))
     for name, value in {"x": rng.standard_normal((2, 64)).astype("float32"),
-                        "taken": numpy.array(True), "other": numpy.array(False)}.items():
+                        "taken": numpy.array(True), "other": numpy.array(False), "three": numpy.float32([1, 2, 3])}.items():
         numpy.save(os.path.join(sys.argv[1], name + ".npy"), value)
     numpy.save(os.path.join(sys.argv[1], "shape.npy"), numpy.array([3, 4], "int64"))
 

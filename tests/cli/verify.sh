@@ -100,6 +100,21 @@ if "$python" -c 'import onnxruntime' 2>/dev/null; then
         "$ullage" verify scores.onnx --shape x=4,4 --target c --cflags -O0
     expect 0 '^  t\[1\]: .*ok$' "$ullage" verify lists.onnx --shape 's[0]=3' --shape 's[1]=2' --target c --cflags -O0
     expect 3 'is a sequence, whose tensors have to be known' "$ullage" verify lists.onnx --target c
+    # recorded data has a file for a sequence, which says what its tensors are
+    between() { "$ullage" verify between.onnx "$@" --target c --cflags -O0; }
+    for data in seq_data seq_unnamed; do
+        expect 0 '^  t\[2\]: .*ok$' between $data
+        grep -q '^  w: .*ok$' out.txt || fail "verify: what stands behind a sequence: $(cat out.txt)"
+    done
+    expect 0 '^  t\[0\]: .*ok$' between seq_data --shape 's[0]=3'
+    expect 0 '^  w: .*ok$' between seq_data --output w
+    expect 6 '^  t\[2\]: .*MISMATCH' between seq_wrong
+    expect 6 'seq_few/output_1.pb: holds a sequence of 2 tensors, the program makes 3' between seq_few
+    expect 2 'seq_tensor/output_1.pb: not a SequenceProto' between seq_tensor
+    expect 3 'map_data/output_1.pb: holds a sequence of maps' \
+        "$ullage" verify scores.onnx map_data --target c --cflags -O0
+    expect 0 '^  t\[1\]: .*ok$' "$ullage" verify lists.onnx --const 's[0]=three.npy' --shape 's[1]=2' \
+        --target c --cflags -O0
     # sizes that follow from others are known to the reference too, and inputs with a default are its inputs
     expect 0 '^verdict: same: .* against onnxruntime' "$ullage" verify "$here/../frontend/cases/dims_sum.onnx" \
         --dim batch=1 --dim seq=2 --dim past=3 --target c --cflags -O0
@@ -145,10 +160,8 @@ ULLAGE_PYTHON='' verdict "same: mine.onnx against $itself" \
 ULLAGE_PYTHON='' verdict "different: $here/quantized.onnx against $itself" \
     steps --precision bf16 --norm 1e-3
 verdict "none: missing.onnx against nothing" "$ullage" verify missing.onnx
-# ONNX's sequences and optionals are no tensors: unsupported, by name
+# ONNX's optionals are no tensors: unsupported, by name
 if nodes=$("$here/../ops/data.sh"); then
-    expect 3 'input .*"sequence".*: is a sequence, whose tensors have to be known' \
-        "$ullage" verify "$nodes"/test_sequence_insert_at_front/model.onnx
     expect 3 'is not supported|is no tensor' "$ullage" verify "$nodes"/test_identity_opt/model.onnx
 fi
 

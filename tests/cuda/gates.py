@@ -108,7 +108,7 @@ def emit_operators(args, kernels, work):
     pack = prepare.Pack(argparse.Namespace(ullage=args.ullage, target="cuda", options=[],
                                            work=work), work)  # fmt: skip
     data = list_tests.find_data(None)
-    tests = part(prepare.node_tests(argparse.Namespace(ops=args.ops, stride=args.stride)))
+    tests = part(prepare.node_tests(argparse.Namespace(ops=args.ops, stride=args.stride), data))
 
     def emit(test):
         try:

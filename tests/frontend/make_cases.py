@@ -603,7 +603,12 @@ def sequences():
     write("sequence_twice", model(graph([first], [tensor_type("s[0]", [2, 3]), given], [Y], zero)),
           ["--shape", "s[0]=2,3"])
     write("sequence_const", model(graph([first], [given], [Y], zero)),
-          ["--shape", "s[0]=2,3", "--const", "s[0]=data/mask.pb"])
+          ["--shape", "s[1]=2,3", "--const", "s[0]=data/mask.pb"])
+    write("sequence_const_whole", model(graph([first], [given], [Y], zero)),
+          ["--shape", "s[0]=2,3", "--const", "s=data/mask.pb"])
+    whole = helper.make_tensor_sequence_value_info("s", I64, None)
+    write("sequence_const_type", model(graph([first], [whole], [Y], zero)),
+          ["--const", "s[0]=data/mask.pb"])
 
 
 def training():

@@ -130,17 +130,15 @@ class Pack:
 # ---- operators ----
 
 
-def node_tests(args):
+def node_tests(args, data):
     """(name, names of the inputs that are constants, options) of the tests that target c passes."""
     with open(os.path.join(HERE, "..", "ops", "passed.txt"), encoding="utf-8") as file:
         passed = set(file.read().split())
     tests = []
-    with open(os.path.join(HERE, "..", "ops", "scope.tsv"), encoding="utf-8") as file:
-        for line in file.read().splitlines()[1:]:
-            name, _, _, _, constants, atol, _ = line.split("\t")
-            if name in passed and re.search(args.ops, name):
-                tests.append((name, [] if constants == "-" else constants.split(","),
-                              "-" if atol == "-" else f"--atol {atol}"))  # fmt: skip
+    for row in list_tests.scope_rows(data):
+        if row["test"] in passed and re.search(args.ops, row["test"]):
+            constants = [] if row["constants"] == "-" else row["constants"].split(",")
+            tests.append((row["test"], constants, "-" if row["atol"] == "-" else f"--atol {row['atol']}"))
     return tests[:: args.stride]
 
 
@@ -156,23 +154,42 @@ def fixed_sets(constants, inputs):
         yield set(names)
 
 
+def recorded(source, kind, ports):
+    """Tensors of the data by the program's names, a sequence's each, and files of those that have one."""
+    tensors, files = {}, {}
+    for path in sorted(glob.glob(os.path.join(source, f"{kind}_*.pb")), key=number_of):
+        port = ports[number_of(path)]
+        if port.type.HasField("sequence_type"):
+            with open(path, "rb") as file:
+                items = onnx.SequenceProto.FromString(file.read()).tensor_values
+            tensors.update((f"{port.name}[{k}]", tensor) for k, tensor in enumerate(items))
+            continue
+        tensor = read_tensor(path)
+        own = tensor.name if tensor.name in [one.name for one in ports] else port.name
+        tensors[own], files[own] = tensor, path
+    return tensors, files
+
+
+def save_recorded(folder, kind, tensors):
+    for number, (name, tensor) in enumerate(tensors.items()):
+        tensor.name = name
+        with open(os.path.join(folder, f"{kind}_{number}.pb"), "wb") as file:
+            file.write(tensor.SerializeToString())
+
+
 def node_test(pack, data, name, constants):
     source = os.path.join(data, name, "test_data_set_0")
     model = os.path.join(data, name, "model.onnx")
     graph = onnx.load(model, load_external_data=False).graph
-    inputs, files = {}, {}
-    for path in sorted(glob.glob(os.path.join(source, "input_*.pb")), key=number_of):
-        tensor = read_tensor(path)
-        declared = [value.name for value in graph.input]
-        own = tensor.name if tensor.name in declared else declared[number_of(path)]
-        inputs[own], files[own] = tensor, path
+    inputs, files = recorded(source, "input", graph.input)
+    outputs, _ = recorded(source, "output", graph.output)
     target, first = pack.path("ops", name), None
     for fixed in fixed_sets(constants, inputs):
         options = []
         for own, tensor in inputs.items():
-            if own in fixed:
+            if own in fixed and own in files:
                 options += ["--const", f"{own}={files[own]}"]
-            elif tensor.dims:
+            elif tensor.dims or own not in files:
                 options += ["--shape", f"{own}={','.join(map(str, tensor.dims))}"]
         try:
             pack.emit(model, target, options)
@@ -180,12 +197,9 @@ def node_test(pack, data, name, constants):
             first = first or failure
             continue
         os.makedirs(os.path.join(target, "data"))
-        free = [own for own in (value.name for value in graph.input)
-                if own in inputs and own not in fixed]  # fmt: skip
-        for number, own in enumerate(free):
-            shutil.copyfile(files[own], os.path.join(target, "data", f"input_{number}.pb"))
-        for path in glob.glob(os.path.join(source, "output_*.pb")):
-            shutil.copyfile(path, os.path.join(target, "data", os.path.basename(path)))
+        free = {own: tensor for own, tensor in inputs.items() if own not in fixed or own not in files}
+        save_recorded(os.path.join(target, "data"), "input", free)
+        save_recorded(os.path.join(target, "data"), "output", outputs)
         return
     shutil.rmtree(target, ignore_errors=True)
     raise first
@@ -193,7 +207,7 @@ def node_test(pack, data, name, constants):
 
 def add_operators(pack, pool):
     data = list_tests.find_data(pack.args.data)
-    tests = node_tests(pack.args)
+    tests = node_tests(pack.args, data)
     jobs = {name: (pool.submit(node_test, pack, data, name, constants), options)
             for name, constants, options in tests}  # fmt: skip
     for name, (job, options) in jobs.items():

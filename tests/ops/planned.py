@@ -10,7 +10,6 @@ exit: 0 ok, 6 a test has no plan, 77 a package is missing
 """
 
 import argparse
-import csv
 import os
 import subprocess
 import sys
@@ -33,7 +32,12 @@ def given(folder, names):
     graph = onnx.load(os.path.join(folder, "model.onnx"), load_external_data=False).graph
     for index, one in enumerate(graph.input):
         path = os.path.join(folder, "test_data_set_0", f"input_{index}.pb")
-        if one.name in names:
+        if one.type.HasField("sequence_type"):
+            with open(path, "rb") as file:
+                sequence = onnx.SequenceProto.FromString(file.read())
+            for k, tensor in enumerate(sequence.tensor_values):
+                yield from ("--shape", f"{one.name}[{k}]={','.join(map(str, tensor.dims))}")
+        elif one.name in names:
             yield from ("--const", f"{one.name}={path}")
         elif any(dim.dim_param for dim in one.type.tensor_type.shape.dim):
             dims = onnx.load_tensor(path).dims
@@ -47,8 +51,7 @@ def main():
     parser.add_argument("--stride", type=int, default=1, help="only every K-th test")
     args = parser.parse_args()
     data = list_tests.find_data(None)
-    with open(os.path.join(list_tests.HERE, "scope.tsv"), encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file, delimiter="\t") if row["scope"] == "in"]
+    rows = [row for row in list_tests.scope_rows(data) if row["scope"] == "in"]
     rows, failed = part(rows[:: args.stride]), 0
     for row in rows:
         folder = os.path.join(data, row["test"])

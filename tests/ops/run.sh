@@ -17,11 +17,13 @@
 #   --out DIR       logs, ops-passed.txt and ops-failed.txt (beside ULLAGE, in ops/)
 #   --data DIR      the folder with the tests (default: that of data.sh)
 #   --update        write the tests that passed to the golden list (full runs only)
+# Tests of scope.tsv that the folder has not (data.sh, where PyPI is out of reach) are left out, and
+# how many is said.
 # The golden list, of every target, is tests/ops/passed.txt, less those that rounding_matters.txt
 # names where --precision is given. A test in it that no longer passes is a
 # failure; one that passes and is not in it is named, to be added. Where target cuda is built by
 # tests/cuda_emulation/nvcc ($NVCC), a test also fails where a kernel was emitted and never ran.
-# exit: 0 ok, 6 a golden test failed, 77 no test data (data.sh), 1 usage
+# exit: 0 ok, 6 a golden test failed, 77 no test data (data.sh), or none of the tests, 1 usage
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 export LC_ALL=C
@@ -77,7 +79,7 @@ while [ $# -gt 0 ]; do
     --data) data=$2; shift 2 ;;
     --stride) stride=$2; shift 2 ;;
     --update) update=1; shift ;;
-    -h | --help) sed -n '2,25s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,28s/^# \{0,1\}//p' "$0"; exit 0 ;;
     -*) echo "run.sh: unknown option $1" >&2; exit 1 ;;
     *) break ;;
     esac
@@ -92,19 +94,25 @@ filter=${2:-.}
 [ -n "$data" ] || data=$("$here/data.sh") || exit $?
 [ "$filter" != library ] || filter='^test_(basic_)?(conv|matmul|gemm|maxpool|averagepool|globalaverage)'
 golden=$here/passed.txt
-out=${out:-$(dirname "$ullage")/ops}
+out=$(realpath -m "${out:-$(dirname "$ullage")/ops}")
 rm -rf "$out/log" "$out"/*.part
 mkdir -p "$out/log" "$out/tmp"
 : >"$out/passed.part"
 : >"$out/failed.part"
 
 awk -F'\t' 'NR > 1 && $4 == "in" { print $1 }' "$here/scope.tsv" | grep -E -- "$filter" |
-    awk -v k="$stride" '(NR - 1) % k == 0' | part >"$out/selected.txt"
+    awk -v k="$stride" '(NR - 1) % k == 0' | part >"$out/wanted.txt"
 rm -rf "$out/data"
 mkdir -p "$out/data"
+: >"$out/selected.txt"
 while read -r test; do
+    [ -e "$data/$test" ] || continue
     ln -s "$(realpath "$data/$test")" "$out/data/$test"
-done <"$out/selected.txt"
+    echo "$test" >>"$out/selected.txt"
+done <"$out/wanted.txt"
+missing=$(($(wc -l <"$out/wanted.txt") - $(wc -l <"$out/selected.txt")))
+[ "$missing" = 0 ] || echo "run.sh: $missing tests are left out: $data has them not"
+[ -s "$out/selected.txt" ] || [ "$missing" = 0 ] || exit 77
 data=$out/data
 if [ -n "$precision" ]; then
     rm -rf "$out/rounded"
@@ -130,6 +138,10 @@ passed=$(wc -l <"$out/ops-passed.txt")
 if [ -n "$update" ]; then
     if [ "$filter" != . ] || [ "$stride" != 1 ] || [ -n "$precision" ]; then
         echo "run.sh: --update needs a full run" >&2
+        exit 1
+    fi
+    if [ "$missing" != 0 ]; then
+        echo "run.sh: --update needs all tests" >&2
         exit 1
     fi
     cp "$out/ops-passed.txt" "$golden"
