@@ -149,20 +149,40 @@ void ul_text_init(struct ul_text *text, struct ul_arena *arena);
 void ul_text_put(struct ul_text *text, const char *string);
 void ul_text_put_bytes(struct ul_text *text, const void *bytes, size_t count);
 void ul_text_printf(struct ul_text *text, const char *format, ...) UL_PRINTF(2, 3);
-/* Writes bytes as a double-quoted string with \" \\ \n \t and \xHH for control bytes and for
- * bytes that are not valid UTF-8: the form of names in IR text and in messages. */
+/* The fewest digits (from 6) that read back as the same number, of type float where `narrow`;
+ * always told apart from an integer. */
+void ul_text_put_float(struct ul_text *text, double value, bool narrow);
+
+/* shown.c: text out of files, as each kind of output takes it. */
+
+/* Writes text that comes from a file as people may read it, wherever that is: what moves a cursor,
+ * turns the direction of text or is not seen (control bytes, Unicode's format characters), and
+ * bytes that are not valid UTF-8, as \n, \t and \xHH. All else stays. `keeps_lines`: so do the ends
+ * of lines, and tabs. */
+void ul_text_put_shown(struct ul_text *text, const char *bytes, size_t count, bool keeps_lines);
+/* The same of a terminated string, without lines; the string itself where nothing in it is hidden.
+ */
+const char *ul_shown(struct ul_arena *arena, const char *string);
+/* How many bytes the first character has (one that is not valid UTF-8 is a byte), and how many
+ * columns it takes on a screen; and the columns of a whole string. */
+size_t ul_text_character(const char *string, size_t *columns);
+size_t ul_text_columns(const char *string);
+/* The width to give printf, which counts bytes, for a field of so many columns. */
+int ul_text_field(const char *string, size_t columns);
+/* Writes bytes as a double-quoted string with \" \\ \n \t and \xHH for what is shown so
+ * (ul_text_put_shown): the form of names in IR text and in messages. */
 void ul_text_quote(struct ul_text *text, const char *bytes, size_t count);
 /* The quoted form of a terminated string, for messages; cut in the middle when very long. */
 const char *ul_quote(struct ul_arena *arena, const char *string);
 /* A name as one would type it behind a flag: quoted where anything in it is unusual. */
 const char *ul_word_quote(struct ul_arena *arena, const char *string);
-/* Writes bytes as a JSON string: valid UTF-8 passes, control bytes as \u00XX, anything else as
- * U+FFFD. */
+/* Writes bytes as a JSON string: valid UTF-8 passes, what people would not see so as \uXXXX, and
+ * anything else as U+FFFD. */
 void ul_text_put_json(struct ul_text *text, const char *string);
-/* The fewest digits (from 6) that read back as the same number, of type float where `narrow`;
- * always told apart from an integer. */
-void ul_text_put_float(struct ul_text *text, double value, bool narrow);
-
+/* Writes a field of CSV as people may read it, quoted where RFC 4180 asks for it. What a
+ * spreadsheet would take for a formula has a ' in front, by which it is text there; numbers stay.
+ */
+void ul_text_put_csv(struct ul_text *text, const char *string);
 /* scan.c: reading back what was written so, word by word. */
 
 /* Where a reader stands in a terminated text; `line` counts from 1. Failures are UL_INVALID with

@@ -202,8 +202,11 @@ bool ul_cli_settle_environment(char **argv);
 
 /* print.c */
 
-/* A compile's text on standard output. */
+/* A compile's text on standard output, as people may read it (ul_text_put_shown). */
 void ul_cli_print(const struct ul_text *text);
+/* The same of words: whatever is said to people on standard output or standard error, the summary
+ * alone apart, goes through these two. */
+void ul_cli_say(FILE *stream, const char *format, ...) UL_PRINTF(2, 3);
 /* What a compile did that nobody asked for, on stderr. */
 void ul_cli_put_notice(const struct ul_cli_job *job);
 /* How text may look where standard output goes: blocks and colours on terminals that have them. */

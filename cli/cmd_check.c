@@ -40,9 +40,9 @@ static enum ul_status check_plan(struct ul_compile *compile, const char *model,
 {
     UL_TRY(problem != NULL ? read_plan(compile, problem, path) : check_model(compile, model, path));
     const struct ul_plan *plan = &compile->plan;
-    printf("%sok: %u step%s, %u live range%s, %s\n", prefix, plan->position_count,
-           ul_plural(plan->position_count), plan->range_count, ul_plural(plan->range_count),
-           ul_size_exact(&compile->keep, plan->reserved_bytes[0]));
+    ul_cli_say(stdout, "%sok: %u step%s, %u live range%s, %s\n", prefix, plan->position_count,
+               ul_plural(plan->position_count), plan->range_count, ul_plural(plan->range_count),
+               ul_size_exact(&compile->keep, plan->reserved_bytes[0]));
     return UL_OK;
 }
 
@@ -60,7 +60,7 @@ static enum ul_status check_several(struct ul_cli_job *job, const struct ul_prob
         enum ul_status status = check_plan(&compile, job->files.items[0], problem, path,
                                            ul_arena_printf(&compile.keep, "%s: ", path));
         if (status != UL_OK)
-            fprintf(stderr, "ullage: error: %s\n", compile.diag.text);
+            ul_cli_say(stderr, "ullage: error: %s\n", compile.diag.text);
         refused += status != UL_OK;
         highest = status > highest ? status : highest;
         ul_compile_done(&compile);

@@ -149,11 +149,11 @@ static void put_budget(struct ul_cli_job *job)
     if (asked->budget_bytes == 0 || asked->budget_of == UL_BUDGET_ARENA || process->is_whole ||
         process->is_of_device)
         return;
-    fprintf(stderr,
-            "the budget bounds buffer, library and stacks, together %s: code%s%s, and what "
-            "the caller has, are beside\n",
-            ul_size_exact(keep, process->total_bytes), rom > 0 ? ", read-only weights of " : "",
-            rom > 0 ? ul_size_format(keep, rom) : "");
+    ul_cli_say(stderr,
+               "the budget bounds buffer, library and stacks, together %s: code%s%s, and what "
+               "the caller has, are beside\n",
+               ul_size_exact(keep, process->total_bytes), rom > 0 ? ", read-only weights of " : "",
+               rom > 0 ? ul_size_format(keep, rom) : "");
 }
 
 static enum ul_status compile(struct ul_cli_job *job)
@@ -190,10 +190,10 @@ static enum ul_status compile(struct ul_cli_job *job)
     UL_TRY(build_program(job));
     ul_cli_put_notice(job);
     uint64_t reserved = job->compile.plan.reserved_bytes[0];
-    fprintf(stderr, "%s: reserves %s; %s%s%s\n",
-            options->output != NULL ? options->output : options->emit,
-            ul_size_exact(&job->compile.keep, reserved), steps_text(&job->compile),
-            launches_text(&job->compile), offload_text(&job->compile));
+    ul_cli_say(stderr, "%s: reserves %s; %s%s%s\n",
+               options->output != NULL ? options->output : options->emit,
+               ul_size_exact(&job->compile.keep, reserved), steps_text(&job->compile),
+               launches_text(&job->compile), offload_text(&job->compile));
     put_budget(job);
     return UL_OK;
 }

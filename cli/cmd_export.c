@@ -239,15 +239,16 @@ static enum ul_status export_model(struct ul_cli_job *job)
                               job->options.training_mode ? NULL : &turned, &compile->diag));
     if (ul_cli_stdout_is_taken(job))
         return UL_OK;
-    printf("%s: %u initializers of %s\n", job->options.output, (unsigned)count, path);
+    ul_cli_say(stdout, "%s: %u initializers of %s\n", job->options.output, (unsigned)count, path);
     if (checkpoint.counter_count > 0)
-        printf("passed over: num_batches_tracked of %u layer%s\n",
-               (unsigned)checkpoint.counter_count, checkpoint.counter_count == 1 ? "" : "s");
+        ul_cli_say(stdout, "passed over: num_batches_tracked of %u layer%s\n",
+                   (unsigned)checkpoint.counter_count, checkpoint.counter_count == 1 ? "" : "s");
     if (lines != NULL)
-        printf("%u of its weights are what they were of few bits\n", (unsigned)dequantized);
+        ul_cli_say(stdout, "%u of its weights are what they were of few bits\n",
+                   (unsigned)dequantized);
     if (turned > 0)
-        printf("%u node%s of training mode compute%s as in inference\n", (unsigned)turned,
-               turned == 1 ? "" : "s", turned == 1 ? "s" : "");
+        ul_cli_say(stdout, "%u node%s of training mode compute%s as in inference\n",
+                   (unsigned)turned, turned == 1 ? "" : "s", turned == 1 ? "s" : "");
     return UL_OK;
 }
 

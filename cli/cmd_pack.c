@@ -25,12 +25,13 @@ static void print_summary(struct ul_arena *arena, const struct ul_pack_result *r
                      ? 0.0
                      : (double)(result->arena_bytes - result->lower_bound_bytes) /
                            (double)result->lower_bound_bytes;
-    printf("arena        %s (%u buffer%s)\n", ul_size_exact(arena, result->arena_bytes),
-           table->count, ul_plural(table->count));
-    printf("lower bound  %s (gap %.4f %%, %s)\n", ul_size_exact(arena, result->lower_bound_bytes),
-           gap * 100.0, result->optimal ? "proven optimal" : "not proven");
-    printf("method       %s, %.3f s%s\n", result->method, seconds,
-           result->stopped_by_time ? ", stopped by the time limit" : "");
+    ul_cli_say(stdout, "arena        %s (%u buffer%s)\n", ul_size_exact(arena, result->arena_bytes),
+               table->count, ul_plural(table->count));
+    ul_cli_say(stdout, "lower bound  %s (gap %.4f %%, %s)\n",
+               ul_size_exact(arena, result->lower_bound_bytes), gap * 100.0,
+               result->optimal ? "proven optimal" : "not proven");
+    ul_cli_say(stdout, "method       %s, %.3f s%s\n", result->method, seconds,
+               result->stopped_by_time ? ", stopped by the time limit" : "");
 }
 
 static enum ul_status read_table(struct ul_cli_job *job, struct ul_pack_table *table)

@@ -52,44 +52,47 @@ static void print_profile(struct ul_arena *arena, const struct ul_profile *profi
         [UL_WORK_SPECIAL] = "exp, log, tanh, erf there",
         [UL_WORK_SCALAR] = "anything in other loops",
     };
-    printf("%s: %s\n\n", profile->name, profile->source);
+    ul_cli_say(stdout, "%s: %s\n\n", profile->name, profile->source);
     for (uint32_t kind = 0; kind < UL_WORK_KINDS; kind++)
-        printf("  %-12s %9.2f Gop/s   %s\n", ul_work_kind_name((enum ul_work_kind)kind),
-               profile->rates[kind], meanings[kind]);
+        ul_cli_say(stdout, "  %-12s %9.2f Gop/s   %s\n", ul_work_kind_name((enum ul_work_kind)kind),
+                   profile->rates[kind], meanings[kind]);
     for (uint32_t i = 0; i < profile->level_count; i++) {
         const struct ul_profile_level *level = &profile->levels[i];
         if (level->capacity_bytes == UINT64_MAX)
-            printf("  memory       %9.2f GB/s    beyond\n", level->rate);
+            ul_cli_say(stdout, "  memory       %9.2f GB/s    beyond\n", level->rate);
         else
-            printf("  memory       %9.2f GB/s    up to %s a step\n", level->rate,
-                   ul_size_exact(arena, level->capacity_bytes));
+            ul_cli_say(stdout, "  memory       %9.2f GB/s    up to %s a step\n", level->rate,
+                       ul_size_exact(arena, level->capacity_bytes));
     }
     if (profile->weights_rate > 0)
-        printf("  weights      %9.2f GB/s    that no cache holds\n", profile->weights_rate);
+        ul_cli_say(stdout, "  weights      %9.2f GB/s    that no cache holds\n",
+                   profile->weights_rate);
     if (profile->held_weight_bytes > 0)
-        printf("  weights      %s of a program are held from run to run\n",
-               ul_size_exact(arena, profile->held_weight_bytes));
-    printf("  overhead     %9.2f ns      of a step\n", profile->overhead_ns);
-    printf("  host         %9.2f GB/s    each way to other memory of the host\n",
-           profile->host_rate);
-    printf("  file         %9.2f GB/s    each way to a file of the current folder\n",
-           profile->file_rate);
+        ul_cli_say(stdout, "  weights      %s of a program are held from run to run\n",
+                   ul_size_exact(arena, profile->held_weight_bytes));
+    ul_cli_say(stdout, "  overhead     %9.2f ns      of a step\n", profile->overhead_ns);
+    ul_cli_say(stdout, "  host         %9.2f GB/s    each way to other memory of the host\n",
+               profile->host_rate);
+    ul_cli_say(stdout, "  file         %9.2f GB/s    each way to a file of the current folder\n",
+               profile->file_rate);
 }
 
 static void print_list(void)
 {
-    printf("%-16s %8s %8s %8s %8s %8s %6s %6s %6s  %s\n", "profile", "f32", "tf32", "f16", "int8",
-           "GB/s", "host", "GiB", "ns", "source");
+    ul_cli_say(stdout, "%-16s %8s %8s %8s %8s %8s %6s %6s %6s  %s\n", "profile", "f32", "tf32",
+               "f16", "int8", "GB/s", "host", "GiB", "ns", "source");
     for (uint32_t i = 0; i < ul_profile_count(); i++) {
         const struct ul_profile *profile = ul_profile_at(i);
-        printf("%-16s %8.5g %8.5g %8.5g %8.5g %8.5g %6.4g %6.4g %6.4g  %s\n", profile->name,
-               profile->rates[UL_WORK_MATMUL_F32] / 1e3, profile->rates[UL_WORK_MATMUL_TF32] / 1e3,
-               profile->rates[UL_WORK_MATMUL_F16] / 1e3, profile->rates[UL_WORK_MATMUL_INT8] / 1e3,
-               profile->levels[profile->level_count - 1].rate,
-               ul_profile_transfer_rate(profile, false), (double)profile->memory_bytes / (1 << 30),
-               profile->overhead_ns, profile->source);
+        ul_cli_say(
+            stdout, "%-16s %8.5g %8.5g %8.5g %8.5g %8.5g %6.4g %6.4g %6.4g  %s\n", profile->name,
+            profile->rates[UL_WORK_MATMUL_F32] / 1e3, profile->rates[UL_WORK_MATMUL_TF32] / 1e3,
+            profile->rates[UL_WORK_MATMUL_F16] / 1e3, profile->rates[UL_WORK_MATMUL_INT8] / 1e3,
+            profile->levels[profile->level_count - 1].rate,
+            ul_profile_transfer_rate(profile, false), (double)profile->memory_bytes / (1 << 30),
+            profile->overhead_ns, profile->source);
     }
-    printf(
+    ul_cli_say(
+        stdout,
         "\nf32 to int8: 10^12 operations a second in contractions; host: GB/s to its memory and\n"
         "back; ns: overhead of a step.\n");
 }

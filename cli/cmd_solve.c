@@ -97,16 +97,17 @@ static void put_json(struct ul_text *text, const struct ul_solve_graph *graph,
 static void print_cost(uint64_t cost, uint64_t base_cost)
 {
     double more = 100.0 * ul_plan_overhead(cost, base_cost);
-    printf("cost         %llu (%.4f %% %s %llu)", (unsigned long long)cost, more < 0 ? -more : more,
-           more < 0 ? "below" : "above", (unsigned long long)base_cost);
+    ul_cli_say(stdout, "cost         %llu (%.4f %% %s %llu)", (unsigned long long)cost,
+               more < 0 ? -more : more, more < 0 ? "below" : "above",
+               (unsigned long long)base_cost);
 }
 
 /* What is proven of a result that fits; one that does not is no result. */
 static void print_proof(bool fits, bool optimal, const char *optimal_within)
 {
     bool within = fits && optimal_within != NULL;
-    printf("%s%s%s\n", fits && optimal ? ", proven optimal" : "", within ? ", optimal within " : "",
-           within ? optimal_within : "");
+    ul_cli_say(stdout, "%s%s%s\n", fits && optimal ? ", proven optimal" : "",
+               within ? ", optimal within " : "", within ? optimal_within : "");
 }
 
 /* What is copied to the other space and back, and what of the cost is waited for. */
@@ -123,24 +124,27 @@ static void print_transfers(struct ul_arena *arena, const struct ul_solve_graph 
         runs_cost += at->kind == UL_PLAN_RUN ? graph->cost[graph->order[at->step]] : 0;
     }
     if (result->positions != NULL)
-        printf("transfers    %u saves of %s, %u loads; %llu of the cost is waited for\n", saves,
-               ul_size_exact(arena, bytes), loads, (unsigned long long)(result->cost - runs_cost));
+        ul_cli_say(stdout,
+                   "transfers    %u saves of %s, %u loads; %llu of the cost is waited for\n", saves,
+                   ul_size_exact(arena, bytes), loads,
+                   (unsigned long long)(result->cost - runs_cost));
 }
 
 static void print_summary(struct ul_arena *arena, const struct ul_solve_graph *graph,
                           const struct ul_solve_result *result, double seconds)
 {
-    printf("peak         %s\n", ul_size_exact(arena, result->peak_bytes));
-    printf("  of the published order %s, at least %s\n",
-           ul_size_exact(arena, result->order_peak_bytes),
-           ul_size_exact(arena, result->lower_bound_bytes));
+    ul_cli_say(stdout, "peak         %s\n", ul_size_exact(arena, result->peak_bytes));
+    ul_cli_say(stdout, "  of the published order %s, at least %s\n",
+               ul_size_exact(arena, result->order_peak_bytes),
+               ul_size_exact(arena, result->lower_bound_bytes));
     print_cost(result->cost, result->base_cost);
     if (result->bound_method != NULL)
-        printf(", bound %llu by %s", (unsigned long long)result->cost_bound, result->bound_method);
-    printf(", %u of %u nodes recomputed\n", result->recomputes, graph->node_count);
+        ul_cli_say(stdout, ", bound %llu by %s", (unsigned long long)result->cost_bound,
+                   result->bound_method);
+    ul_cli_say(stdout, ", %u of %u nodes recomputed\n", result->recomputes, graph->node_count);
     print_transfers(arena, graph, result);
-    printf("method       %s, %.3f s%s", result->method, seconds,
-           result->stopped_by_time ? ", stopped by the time limit" : "");
+    ul_cli_say(stdout, "method       %s, %.3f s%s", result->method, seconds,
+               result->stopped_by_time ? ", stopped by the time limit" : "");
     print_proof(result->fits, result->optimal, result->optimal_within);
 }
 
@@ -340,17 +344,17 @@ static void put_plan_json(struct ul_text *text, const struct ul_plan *plan, uint
 
 static void print_plan_summary(struct ul_arena *arena, const struct ul_plan *plan, double seconds)
 {
-    printf("reserved     %s\n", ul_size_exact(arena, plan->reserved_bytes[0]));
-    printf("  at least   %s\n", ul_size_exact(arena, plan->lower_bound_bytes));
+    ul_cli_say(stdout, "reserved     %s\n", ul_size_exact(arena, plan->reserved_bytes[0]));
+    ul_cli_say(stdout, "  at least   %s\n", ul_size_exact(arena, plan->lower_bound_bytes));
     print_cost(plan->cost, plan->base_cost);
     if (plan->cost_bound > 0 && plan->fits)
-        printf(", bound %llu%s%s", (unsigned long long)plan->cost_bound,
-               plan->cost_bound_method != NULL ? " by " : "",
-               plan->cost_bound_method != NULL ? plan->cost_bound_method : "");
-    printf("\n");
-    printf("method       order %s, recomputation %s, packing %s; %.3f s%s", plan->order_method,
-           plan->remat_method, plan->pack_method, seconds,
-           plan->stopped_by_time ? ", stopped by the time limit" : "");
+        ul_cli_say(stdout, ", bound %llu%s%s", (unsigned long long)plan->cost_bound,
+                   plan->cost_bound_method != NULL ? " by " : "",
+                   plan->cost_bound_method != NULL ? plan->cost_bound_method : "");
+    ul_cli_say(stdout, "\n");
+    ul_cli_say(stdout, "method       order %s, recomputation %s, packing %s; %.3f s%s",
+               plan->order_method, plan->remat_method, plan->pack_method, seconds,
+               plan->stopped_by_time ? ", stopped by the time limit" : "");
     print_proof(plan->fits, plan->optimal, plan->optimal_within);
 }
 

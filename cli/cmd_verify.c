@@ -346,8 +346,8 @@ static void show_output(struct verification *verification, const char *path, con
     const char *text =
         ul_arena_printf(arena, "%.*s", (int)file.size_bytes, (const char *)file.data);
     for (const char *hit; (hit = strstr(text, folder)) != NULL; text = hit + strlen(folder))
-        printf("%.*s%s", (int)(hit - text), text, verification->set_name);
-    printf("%s", text);
+        ul_cli_say(stdout, "%.*s%s", (int)(hit - text), text, verification->set_name);
+    ul_cli_say(stdout, "%s", text);
     ul_file_unmap(&file);
 }
 
@@ -740,13 +740,14 @@ static enum ul_status compare_file(struct verification *verification, const char
     struct difference all = difference(got, want, verification);
     bool right = all.wrong == 0 || all.is_near;
     const struct ul_dtype_info *dtype = ul_dtype_get(want->type.dtype);
-    printf("%s: largest difference %.3g%s, norm error %.3g, %llu of %llu elements outside the "
-           "tolerance%s\n",
-           name, all.max, steps_text(&job->compile.keep, want->type.dtype, all.max), all.norm,
-           (unsigned long long)all.wrong, (unsigned long long)ul_type_elements(&want->type),
-           all.wrong == 0 || !right ? ""
-           : dtype->is_float        ? "; ok by norm"
-                                    : "; ok by steps");
+    ul_cli_say(stdout,
+               "%s: largest difference %.3g%s, norm error %.3g, %llu of %llu elements outside the "
+               "tolerance%s\n",
+               name, all.max, steps_text(&job->compile.keep, want->type.dtype, all.max), all.norm,
+               (unsigned long long)all.wrong, (unsigned long long)ul_type_elements(&want->type),
+               all.wrong == 0 || !right ? ""
+               : dtype->is_float        ? "; ok by norm"
+                                        : "; ok by steps");
     if (right)
         return UL_OK;
     return ul_diag_set(&job->compile.diag, UL_MISMATCH,
@@ -829,9 +830,11 @@ static enum ul_status verify_unplanned(struct verification *verification, const 
     struct ul_cli_job *job = verification->outer;
     const char *reference = ul_arena_printf(&job->compile.keep, "%s/reference", verification->work);
     struct ul_compile_options plain = plain_options(&job->compile);
-    printf("no test data, and %s: comparing with the model compiled for target c without passes "
-           "and without reuse of memory\n",
-           why);
+    ul_cli_say(
+        stdout,
+        "no test data, and %s: comparing with the model compiled for target c without passes "
+        "and without reuse of memory\n",
+        why);
     verification->is_random = true;
     verification->reference = "itself without passes and reuse of memory, on random inputs";
     UL_TRY(build_attempt(verification, &job->compile.options, ATTEMPT_PLAIN, verification->program,
@@ -979,7 +982,7 @@ static enum ul_status verify_random(struct verification *verification)
         code = NOT_FOUND; /* the script says something: that was none that runs it */
     if (code != 0)
         return verify_without(verification, code, text);
-    printf("no test data: comparing on random inputs with %s\n", text);
+    ul_cli_say(stdout, "no test data: comparing on random inputs with %s\n", text);
     read_noise(verification, folder);
     verification->reference = ul_arena_printf(&job->compile.keep, "%.*s, on random inputs",
                                               (int)strcspn(text, "\n"), text);
@@ -1027,21 +1030,29 @@ static void put_limits(const struct verification *verification)
     bool is_said = ul_cli_is_said(verification->outer, "norm");
     if (verification->outer->compile.options.no_float &&
         !ul_cli_is_said(verification->outer, "steps"))
-        printf("without floats: integers are right where at most 1 of 5 is one step away, or with "
-               "--steps N all N steps\n");
+        ul_cli_say(
+            stdout,
+            "without floats: integers are right where at most 1 of 5 is one step away, or with "
+            "--steps N all N steps\n");
     else if (less == NULL && verification->quantizes && limit > 5e-3 && !is_said)
-        printf("the model quantizes: outputs are right by a norm error of at most %.2g, twice what "
-               "onnxruntime's optimisations, or inputs moved by 1e-5, change in it\n",
-               limit);
+        ul_cli_say(
+            stdout,
+            "the model quantizes: outputs are right by a norm error of at most %.2g, twice what "
+            "onnxruntime's optimisations, or inputs moved by 1e-5, change in it\n",
+            limit);
     else if (less == NULL && !verification->quantizes && limit > 1e-4 && !is_said)
-        printf("onnxruntime is as far from itself: outputs are right by a norm error of up to "
-               "%.2g, twice what its optimisations, or ten times what a rounding of inputs, change "
-               "in them\n",
-               limit);
+        ul_cli_say(
+            stdout,
+            "onnxruntime is as far from itself: outputs are right by a norm error of up to "
+            "%.2g, twice what its optimisations, or ten times what a rounding of inputs, change "
+            "in them\n",
+            limit);
     if (less != NULL && limit > 0)
-        printf("rounded to %s: outputs are right by their elements (--rtol, --atol) or by a norm "
-               "error of at most %g\n",
-               less, limit);
+        ul_cli_say(
+            stdout,
+            "rounded to %s: outputs are right by their elements (--rtol, --atol) or by a norm "
+            "error of at most %g\n",
+            less, limit);
 }
 
 static enum ul_status verify(struct ul_cli_job *job)
@@ -1057,11 +1068,11 @@ static enum ul_status verify(struct ul_cli_job *job)
     enum ul_status status = verify_all(&verification);
     put_limits(&verification);
     ul_temporary_remove(verification.work);
-    printf("verdict: %s: %s against %s\n",
-           status == UL_OK         ? "same"
-           : status == UL_MISMATCH ? "different"
-                                   : "none",
-           verification.model, verification.reference);
+    ul_cli_say(stdout, "verdict: %s: %s against %s\n",
+               status == UL_OK         ? "same"
+               : status == UL_MISMATCH ? "different"
+                                       : "none",
+               verification.model, verification.reference);
     return status;
 }
 

@@ -57,6 +57,7 @@ enum ul_status ul_cli_draw(struct ul_cli_job *job, const struct ul_saved *saved)
     struct ul_text text;
     ul_text_init(&text, &job->compile.keep);
     ul_summary_put(&text, saved, &style);
-    ul_cli_print(&text);
+    fwrite(text.data, 1, text.length, stdout); /* which has escaped itself, beside its colours */
+    fflush(stdout);
     return UL_OK;
 }

@@ -184,7 +184,7 @@ int main(int argc, char **argv)
         status = finish_output(&job.compile.diag);
     if (status != UL_OK) {
         ul_compile_name_source(&job.compile);
-        fprintf(stderr, "ullage: error: %s\n", job.compile.diag.text);
+        ul_cli_say(stderr, "ullage: error: %s\n", job.compile.diag.text);
     }
     ul_cli_job_done(&job);
     return (int)status;

@@ -53,16 +53,44 @@ struct ul_summary_style ul_cli_style(void)
                                          is_terminal && (plain == NULL || *plain == '\0')};
 }
 
+static void print_shown(FILE *stream, const char *bytes, size_t count)
+{
+    struct ul_arena arena;
+    struct ul_text shown;
+    ul_arena_init(&arena);
+    ul_text_init(&shown, &arena);
+    ul_text_put_shown(&shown, bytes, count, true);
+    fwrite(shown.data, 1, shown.length, stream);
+    ul_arena_done(&arena);
+}
+
 void ul_cli_print(const struct ul_text *text)
 {
-    fwrite(text->data, 1, text->length, stdout);
+    print_shown(stdout, text->data, text->length);
     fflush(stdout);
+}
+
+void ul_cli_say(FILE *stream, const char *format, ...)
+{
+    va_list args, again;
+    struct ul_arena arena;
+    va_start(args, format);
+    va_copy(again, args);
+    int length = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    UL_ASSERT(length >= 0);
+    ul_arena_init(&arena);
+    char *words = ul_arena_alloc(&arena, (uint64_t)length + 1);
+    vsnprintf(words, (size_t)length + 1, format, again);
+    va_end(again);
+    print_shown(stream, words, (size_t)length);
+    ul_arena_done(&arena);
 }
 
 void ul_cli_put_notice(const struct ul_cli_job *job)
 {
     if (job->compile.notice != NULL)
-        fprintf(stderr, "ullage: note: %s\n", job->compile.notice);
+        ul_cli_say(stderr, "ullage: note: %s\n", job->compile.notice);
 }
 
 void ul_cli_progress(void *context, const char *what)

@@ -72,8 +72,8 @@ static enum ul_status compile_suite(struct ul_cli_job *job, struct ul_suite *sui
     UL_TRY(plan_suite(job, suite, false));
     UL_TRY(ul_suite_emit(suite, job->options.emit));
     uint64_t reserved = ul_report_suite_reserved(&suite->report);
-    fprintf(stderr, "%s: %u models share %s\n", job->options.emit, suite->count,
-            ul_size_exact(keep, reserved));
+    ul_cli_say(stderr, "%s: %u models share %s\n", job->options.emit, suite->count,
+               ul_size_exact(keep, reserved));
     return UL_OK;
 }
 

@@ -1,24 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plan as tables: fields are quoted where RFC 4180 asks for it, lines end with CR LF. */
+/* A plan as tables: fields are quoted where RFC 4180 asks for it, lines end with CR LF. A field
+ * that a spreadsheet would take for a formula has a ' in front, by which it is text there. */
 #include "report/saved.h"
 
 #include <inttypes.h>
 #include <string.h>
-
-void ul_csv_put_field(struct ul_text *text, const char *field)
-{
-    if (strpbrk(field, "\",\r\n") == NULL) {
-        ul_text_put(text, field);
-        return;
-    }
-    ul_text_put(text, "\"");
-    for (const char *at = field; *at != '\0'; at++) {
-        if (*at == '"')
-            ul_text_put(text, "\"");
-        ul_text_put_bytes(text, at, 1);
-    }
-    ul_text_put(text, "\"");
-}
 
 void ul_csv_put_values(struct ul_text *text, const struct ul_saved *saved)
 {
@@ -27,9 +13,9 @@ void ul_csv_put_values(struct ul_text *text, const struct ul_saved *saved)
     for (uint32_t i = 0; i < saved->range_count; i++) {
         const struct ul_saved_range *range = &saved->ranges[i];
         const struct ul_saved_step *maker = ul_saved_maker(saved, range);
-        ul_csv_put_field(text, ul_saved_range_name(saved, text->arena, i));
+        ul_text_put_csv(text, ul_saved_range_name(saved, text->arena, i));
         ul_text_put(text, ",");
-        ul_csv_put_field(text, range->type);
+        ul_text_put_csv(text, range->type);
         ul_text_printf(
             text, ",%s,%" PRIu32 ",%" PRIu32 ",%" PRIu64 ",%" PRIu64 ",%" PRIu32 ",%" PRIu32 ",",
             ul_report_row_name(range->class), range->copy, range->space, range->offset_bytes,
@@ -37,9 +23,9 @@ void ul_csv_put_values(struct ul_text *text, const struct ul_saved *saved)
         if (range->alias != UL_PLAN_NONE)
             ul_text_printf(text, "%" PRIu64, (uint64_t)range->alias + 2);
         ul_text_put(text, ",");
-        ul_csv_put_field(text, maker != NULL ? maker->node : "");
+        ul_text_put_csv(text, maker != NULL ? maker->node : "");
         ul_text_put(text, ",");
-        ul_csv_put_field(text, maker != NULL ? maker->op : "");
+        ul_text_put_csv(text, maker != NULL ? maker->op : "");
         ul_text_put(text, "\r\n");
     }
 }
@@ -59,7 +45,7 @@ void ul_csv_put_steps(struct ul_text *text, const struct ul_saved *saved)
         ul_text_printf(text, "%" PRIu32, i);
         for (size_t f = 0; f < sizeof fields / sizeof *fields; f++) {
             ul_text_put(text, ",");
-            ul_csv_put_field(text, fields[f]);
+            ul_text_put_csv(text, fields[f]);
         }
         ul_text_printf(text, ",%" PRIu32 ",%" PRIu64 ",%" PRIu64, step->copy, step->flop_count,
                        step->moved_bytes);

@@ -197,10 +197,10 @@ static void put_values(struct ul_text *text, const struct ul_diff *diff, size_t 
         const struct ul_diff_value *value = &diff->values[i];
         const char *kind = value->old_bytes == 0 ? "new" : value->new_bytes == 0 ? "gone" : "";
         int64_t bytes = change(value->old_bytes, value->new_bytes);
+        const char *name = ul_report_fit_name(text->arena, value->name, names);
         rest -= bytes;
         ul_text_printf(text, "  %+13" PRId64 " %+9.2f %-4s  %-*s  %s\n", bytes,
-                       in_unit(diff, bytes), kind, (int)names,
-                       ul_report_fit_name(text->arena, value->name, names),
+                       in_unit(diff, bytes), kind, ul_text_field(name, names), name,
                        describe_maker(text->arena, value, makers));
     }
     ul_text_printf(text, "  %+13" PRId64 " %+9.2f       %salignment, holes\n", rest,

@@ -34,25 +34,34 @@ struct ul_report_unit ul_report_unit_of(uint64_t reserved_bytes)
     return (struct ul_report_unit){.name = "MiB", .bytes = 1024.0 * 1024.0};
 }
 
+/* What of the name is within so many columns, in bytes. */
+static size_t bytes_within(const char *name, size_t columns)
+{
+    size_t bytes = 0;
+    while (name[bytes] != '\0') {
+        size_t width, length = ul_text_character(name + bytes, &width);
+        if (width > columns)
+            break;
+        columns -= width;
+        bytes += length;
+    }
+    return bytes;
+}
+
 const char *ul_report_fit_name(struct ul_arena *arena, const char *name, size_t columns)
 {
-    size_t length = strlen(name);
-    char *fitted = ul_arena_alloc(arena, columns + 1);
-    memset(fitted, 0, columns + 1);
-    if (length <= columns) {
-        memcpy(fitted, name, length);
-    } else {
-        UL_ASSERT(columns >= 4);
-        size_t head = columns / 2 - 1, tail = columns - head - 2;
-        memcpy(fitted, name, head);
-        memcpy(fitted + head, "..", 2);
-        memcpy(fitted + head + 2, name + length - tail, tail);
+    const char *shown = ul_shown(arena, name);
+    size_t count = ul_text_columns(shown);
+    if (count <= columns)
+        return shown;
+    UL_ASSERT(columns >= 4);
+    size_t head = columns / 2 - 1, tail = columns - head - 2;
+    const char *rest = shown + bytes_within(shown, count - tail);
+    while (ul_text_columns(rest) > tail) { /* a wide character stands across the place */
+        size_t width;
+        rest += ul_text_character(rest, &width);
     }
-    for (char *at = fitted; *at != '\0'; at++) {
-        if (*at < 0x20 || *at > 0x7E)
-            *at = '?';
-    }
-    return fitted;
+    return ul_arena_printf(arena, "%.*s..%s", (int)bytes_within(shown, head), shown, rest);
 }
 
 uint64_t ul_report_row_bytes(const struct ul_report *report, uint32_t row)

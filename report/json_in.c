@@ -12,7 +12,7 @@ enum ul_status ul_json_parse(struct ul_json *json, const char *text, size_t leng
         return ul_diag_set(
             json->diag, UL_INVALID,
             "no JSON (line %d: %s); ullage plan MODEL.onnx --json FILE writes a plan", error.line,
-            error.text);
+            ul_shown(json->arena, error.text));
     const char *format = json_string_value(json_object_get(json->root, "format"));
     if (format != NULL && strcmp(format, "ullage-shared") == 0)
         return ul_diag_set(json->diag, UL_INVALID,

@@ -223,16 +223,16 @@ void ul_report_put_ladder_csv(struct ul_text *text, const struct ul_report *repo
                        plan->reserved_bytes[0], plan->lower_bound_bytes, plan->cost,
                        plan->base_cost, overhead_at(ladder, i), ul_report_recomputed(plan),
                        variant.split_count);
-        ul_csv_put_field(text, plan->order_method);
+        ul_text_put_csv(text, plan->order_method);
         ul_text_put(text, ",");
-        ul_csv_put_field(text, plan->remat_method);
+        ul_text_put_csv(text, plan->remat_method);
         ul_text_put(text, ",");
-        ul_csv_put_field(text, plan->pack_method);
+        ul_text_put_csv(text, plan->pack_method);
         ul_text_put(text, ",");
         ul_text_printf(text, "%" PRIu64 ",%u,%u,", process_at(report, ladder, i),
                        variant.row_major_count, variant.inside_count);
         if (report_at(report, ladder, i, &own))
-            ul_csv_put_field(text, peak_at(&own));
+            ul_text_put_csv(text, peak_at(&own));
         ul_text_put(text, "\r\n");
     }
 }

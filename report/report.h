@@ -258,7 +258,8 @@ struct ul_report_unit {
     double bytes;
 };
 struct ul_report_unit ul_report_unit_of(uint64_t reserved_bytes);
-/* A name in at most so many columns, cut in the middle; control and non-ASCII bytes become '?'. */
+/* A name in at most so many columns, cut in the middle, as people may read it (ul_text_put_shown).
+ */
 const char *ul_report_fit_name(struct ul_arena *arena, const char *name, size_t columns);
 
 /* What every program of this model needs, however its steps are split: weights, with all inputs or
@@ -396,9 +397,6 @@ void ul_report_put_rungs_json(struct ul_text *text, const struct ul_report *repo
 
 /* advice.c: members of plan.json: the steps that need most, remedies, and the ladder. */
 void ul_report_put_advice_json(struct ul_text *text, const struct ul_report *report);
-
-/* csv.c: a field, quoted where RFC 4180 asks for it. */
-void ul_csv_put_field(struct ul_text *text, const char *field);
 
 /* what_if.c: one row a case. */
 

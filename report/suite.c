@@ -135,8 +135,8 @@ static void put_members(struct ul_text *text, const struct ul_report_suite *suit
     for (uint32_t i = 0; i < suite->count; i++) {
         const uint64_t sizes[] = {suite->members[i].kept_bytes, run_bytes(suite, i),
                                   alone_bytes(suite, i)};
-        ul_text_printf(text, "  %-*s", (int)names,
-                       ul_report_fit_name(text->arena, suite->members[i].prefix, names));
+        const char *name = ul_report_fit_name(text->arena, suite->members[i].prefix, names);
+        ul_text_printf(text, "  %-*s", ul_text_field(name, names), name);
         for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
             ul_text_printf(text, " %11" PRIu64 " %7.2f", sizes[k], in_unit(suite, sizes[k]));
         ul_text_put(text, "\n");

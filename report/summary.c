@@ -27,6 +27,12 @@ struct summary {
 };
 enum { TIGHT_VALUES = 1, TIGHT_NOTES, TIGHT_BOUNDS, TIGHTEST };
 
+/* Where colours begin and end, until all is put: bytes that no text of a plan has, which is UTF-8.
+ */
+#define MARK_BOLD "\xFD"
+#define MARK_RED "\xFE"
+#define MARK_END "\xFF"
+
 static double in_unit(const struct summary *summary, uint64_t bytes)
 {
     return (double)bytes / summary->unit.bytes;
@@ -59,15 +65,17 @@ static uint32_t count_lines(const struct ul_text *text)
 /* A paragraph, folded at blanks to the width of lines. */
 static void put_folded(struct summary *summary, const char *paragraph)
 {
+    struct ul_arena *arena = summary->text->arena;
     size_t width = summary->style->columns, used = 0;
     for (const char *at = paragraph; *at != '\0';) {
         size_t blanks = strspn(at, " "), word = strcspn(at + blanks, " ");
-        bool breaks = used > 0 && used + blanks + word > width;
+        size_t columns = ul_text_columns(ul_arena_printf(arena, "%.*s", (int)word, at + blanks));
+        bool breaks = used > 0 && used + blanks + columns > width;
         if (breaks)
             ul_text_put(summary->text, "\n");
         ul_text_printf(summary->text, "%.*s%.*s", breaks ? 0 : (int)blanks, at, (int)word,
                        at + blanks);
-        used = (breaks ? 0 : used + blanks) + word;
+        used = (breaks ? 0 : used + blanks) + columns;
         at += blanks + word;
     }
     ul_text_put(summary->text, "\n");
@@ -127,10 +135,9 @@ static void put_budget(struct summary *summary)
                                             budget_of(summary), exact(summary, budget - needed)));
         return;
     }
-    ul_text_put(summary->text, summary->style->has_colors ? "\033[31m" : "");
-    put_folded(summary, ul_arena_printf(arena, "It does not fit %s: %s short.%s",
-                                        budget_of(summary), exact(summary, needed - budget),
-                                        summary->style->has_colors ? "\033[0m" : ""));
+    ul_text_put(summary->text, MARK_RED);
+    put_folded(summary, ul_arena_printf(arena, "It does not fit %s: %s short." MARK_END,
+                                        budget_of(summary), exact(summary, needed - budget)));
     if (remedy != NULL)
         ul_text_printf(summary->text, "The cheapest plan found that fits is with %s.\n",
                        name_in(summary, remedy->change, summary->style->line_columns - 48));
@@ -169,12 +176,11 @@ static void put_verdict(struct summary *summary)
         ul_arena_printf(summary->text->arena,
                         "%s (target %s):", name_in(summary, saved->model, style->line_columns - 18),
                         name_of(summary, saved->target));
-    size_t used = strlen(of) + 1 + strlen(process);
+    size_t used = ul_text_columns(of) + 1 + strlen(process);
     bool is_long = used + strlen(" buffer .") + strlen(buffer) > style->columns;
-    ul_text_printf(summary->text, "%s%s%s%s%sbuffer %s.%s\n", style->has_colors ? "\033[1m" : "",
-                   of, used > style->columns ? "\n  " : " ", process,
-                   is_long && used <= style->columns ? "\n  " : " ", buffer,
-                   style->has_colors ? "\033[0m" : "");
+    ul_text_printf(summary->text, MARK_BOLD "%s%s%s%sbuffer %s." MARK_END "\n", of,
+                   used > style->columns ? "\n  " : " ", process,
+                   is_long && used <= style->columns ? "\n  " : " ", buffer);
     put_budget(summary);
 }
 
@@ -475,7 +481,7 @@ static void put_peak_name(struct summary *summary)
     bool has_source = step->source != NULL && step->source[0] != '\0';
     uint32_t room = summary->style->line_columns - 24;
     const char *op = name_in(summary, step->op, room / 3);
-    size_t rest = room - strlen(op);
+    size_t rest = room - ul_text_columns(op);
     ul_text_printf(summary->text, "The peak is made by %s (%s)",
                    name_in(summary, step->node, has_source ? rest / 2 : rest), op);
     if (has_source)
@@ -496,7 +502,7 @@ static void share_line(size_t room, size_t *first, size_t *second)
 
 static size_t longer(size_t columns, const char *name)
 {
-    size_t length = strlen(name);
+    size_t length = ul_text_columns(name);
     return length > columns ? length : columns;
 }
 
@@ -521,9 +527,10 @@ static void put_alive(struct summary *summary, const uint32_t *alive, uint32_t c
         const struct ul_saved_range *range = &saved->ranges[alive[i]];
         const char *steps =
             ul_arena_printf(arena, "%" PRIu32 " to %" PRIu32, range->begin, range->end - 1);
+        const char *name = name_in(summary, ul_saved_range_name(saved, arena, alive[i]), names);
         ul_text_printf(summary->text, "  %8.2f %13" PRIu64 "  %-*s  %-12s  %s\n",
-                       in_unit(summary, range->size_bytes), range->size_bytes, (int)names,
-                       name_in(summary, ul_saved_range_name(saved, arena, alive[i]), names), steps,
+                       in_unit(summary, range->size_bytes), range->size_bytes,
+                       ul_text_field(name, names), name, steps,
                        name_in(summary, maker_of(saved, alive[i]), makers));
     }
 }
@@ -594,10 +601,11 @@ static const char *change_of(const struct summary *summary, const char *change)
 static void put_remedy(struct summary *summary, const struct ul_saved_remedy *remedy)
 {
     const char *change = change_of(summary, remedy->change);
-    ul_text_printf(summary->text, "  %8.2f %13" PRId64 " %+12.4g ms  %-19s",
+    const char *label = name_in(summary, label_of(remedy->kind), 19);
+    ul_text_printf(summary->text, "  %8.2f %13" PRId64 " %+12.4g ms  %-*s",
                    (double)remedy->saved_bytes / summary->unit.bytes, remedy->saved_bytes,
-                   (double)remedy->extra_cost * 1e-6, name_in(summary, label_of(remedy->kind), 19));
-    if (62 + strlen(change) > summary->style->line_columns)
+                   (double)remedy->extra_cost * 1e-6, ul_text_field(label, 19), label);
+    if (62 + ul_text_columns(change) > summary->style->line_columns)
         ul_text_printf(summary->text, "\n%*s", 25, "");
     ul_text_printf(summary->text, "  %s\n", change);
 }
@@ -697,7 +705,7 @@ static void put_blocker(struct summary *summary)
     bool has_source = step->source != NULL && step->source[0] != '\0';
     const char *where = has_source ? step->source : step->node;
     const char *needs = exact(summary, facts->blockers[0].bytes);
-    size_t wheres = strlen(where), ops = strlen(step->op);
+    size_t wheres = longer(0, where), ops = longer(0, step->op);
     share_line(summary->style->line_columns - 26 - strlen(needs), &wheres, &ops);
     ul_text_printf(summary->text, "The step %s (%s) alone needs %s.\n",
                    name_in(summary, where, wheres), name_in(summary, step->op, ops), needs);
@@ -1034,6 +1042,21 @@ static bool put_all(struct summary *summary, struct ul_text *all)
     return fits;
 }
 
+/* Whatever comes from the plan as people may read it, and the colours, which are ours. */
+static void put_shown(struct ul_text *text, const struct ul_text *all, bool has_colors)
+{
+    for (const char *at = all->data; *at != '\0';) {
+        size_t plain = strcspn(at, MARK_BOLD MARK_RED MARK_END);
+        ul_text_put_shown(text, at, plain, true);
+        at += plain;
+        if (*at != '\0' && has_colors)
+            ul_text_put(text, *at == *MARK_BOLD  ? "\033[1m"
+                              : *at == *MARK_RED ? "\033[31m"
+                                                 : "\033[0m");
+        at += *at != '\0';
+    }
+}
+
 void ul_summary_put(struct ul_text *text, const struct ul_saved *saved,
                     const struct ul_summary_style *style)
 {
@@ -1045,5 +1068,5 @@ void ul_summary_put(struct ul_text *text, const struct ul_saved *saved,
     UL_ASSERT(style->columns >= 80);
     while (!put_all(&summary, &all) && summary.tightness < TIGHTEST)
         summary.tightness++;
-    ul_text_put_bytes(text, all.data, all.length);
+    put_shown(text, &all, style->has_colors);
 }

@@ -124,13 +124,18 @@ static void lay_out(const struct ul_report_table *table, size_t columns, struct 
     layout->peak_columns = columns > used + MIN_PEAK_COLUMNS ? columns - used : MIN_PEAK_COLUMNS;
 }
 
+static void put_value(struct ul_text *text, const char *value, size_t columns)
+{
+    const char *fitted = ul_report_fit_name(text->arena, value, columns);
+    ul_text_printf(text, "%*s  ", ul_text_field(fitted, columns), fitted);
+}
+
 static void put_head(struct ul_text *text, const struct layout *layout)
 {
     const struct ul_report_table *table = layout->table;
     ul_text_put(text, "  ");
     for (uint32_t a = 0; a < table->axis_count; a++)
-        ul_text_printf(text, "%*s  ", (int)layout->widths[a],
-                       ul_report_fit_name(text->arena, table->axes[a].label, layout->widths[a]));
+        put_value(text, table->axes[a].label, layout->widths[a]);
     ul_text_printf(
         text, "%s%s%16s%10s%15s%10s%10s%s%s%s  peak\n", layout->has_models ? "  M weights" : "",
         layout->has_largest ? "  largest" : "", "reserved bytes", layout->unit.name,
@@ -304,9 +309,7 @@ void ul_report_put_table_text(struct ul_text *text, const struct ul_report_table
         has_best = has_best || is_best;
         ul_text_put(text, is_best ? "* " : "  ");
         for (uint32_t a = 0; a < table->axis_count; a++)
-            ul_text_printf(text, "%*s  ", (int)layout.widths[a],
-                           ul_report_fit_name(text->arena, ul_report_table_value(table, i, a),
-                                              layout.widths[a]));
+            put_value(text, ul_report_table_value(table, i, a), layout.widths[a]);
         if (is_plan(&table->cases[i]))
             put_plan(text, &layout, &table->cases[i]);
         else
@@ -324,7 +327,7 @@ void ul_report_put_table_text(struct ul_text *text, const struct ul_report_table
 void ul_report_put_table_csv(struct ul_text *text, const struct ul_report_table *table)
 {
     for (uint32_t a = 0; a < table->axis_count; a++) {
-        ul_csv_put_field(text, table->axes[a].label);
+        ul_text_put_csv(text, table->axes[a].label);
         ul_text_put(text, ",");
     }
     ul_text_put(text, "status,weight_elements,reserved_bytes,process_bytes,largest,cost,overhead,"
@@ -333,7 +336,7 @@ void ul_report_put_table_csv(struct ul_text *text, const struct ul_report_table 
     for (uint32_t i = 0; i < table->case_count; i++) {
         const struct ul_report_case *row = &table->cases[i];
         for (uint32_t a = 0; a < table->axis_count; a++) {
-            ul_csv_put_field(text, ul_report_table_value(table, i, a));
+            ul_text_put_csv(text, ul_report_table_value(table, i, a));
             ul_text_put(text, ",");
         }
         ul_text_printf(text, "%d,", (int)row->status);
@@ -347,9 +350,9 @@ void ul_report_put_table_csv(struct ul_text *text, const struct ul_report_table 
                            row->inside_count, ul_report_table_is_best(table, i));
         else
             ul_text_put(text, ",,,,,,,,,,,,");
-        ul_csv_put_field(text, row->peak_node != NULL ? row->peak_node : "");
+        ul_text_put_csv(text, row->peak_node != NULL ? row->peak_node : "");
         ul_text_put(text, ",");
-        ul_csv_put_field(text, row->message != NULL ? row->message : "");
+        ul_text_put_csv(text, row->message != NULL ? row->message : "");
         ul_text_put(text, "\r\n");
     }
 }

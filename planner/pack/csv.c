@@ -230,21 +230,6 @@ enum ul_status ul_pack_read_csv(struct ul_arena *arena, const char *text, uint64
     return UL_OK;
 }
 
-static void id_write(struct ul_text *text, const char *id)
-{
-    if (strpbrk(id, ",\"\n") == NULL) {
-        ul_text_put(text, id);
-        return;
-    }
-    ul_text_put(text, "\"");
-    for (; *id != '\0'; id++) {
-        if (*id == '"')
-            ul_text_put(text, "\"");
-        ul_text_put_bytes(text, id, 1);
-    }
-    ul_text_put(text, "\"");
-}
-
 static void gaps_write(struct ul_text *text, const struct ul_pack_buffer *buffer)
 {
     for (uint32_t i = 0; i < buffer->gap_count; i++) {
@@ -262,7 +247,7 @@ void ul_pack_write_csv(struct ul_text *text, const struct ul_pack_table *table)
                    table->has_alignment ? ",alignment" : "", table->has_gaps ? ",gaps" : "");
     for (uint32_t i = 0; i < table->count; i++) {
         const struct ul_pack_buffer *buffer = &table->buffers[i];
-        id_write(text, table->ids[i]);
+        ul_text_put_csv(text, table->ids[i]);
         ul_text_printf(text, ",%u,%u,%llu", buffer->begin, buffer->end - table->has_end,
                        (unsigned long long)buffer->size_bytes);
         if (table->has_alignment)

@@ -7,28 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As JSON, where '<', '>', '&' and what may hide or turn text (it lies between U+0080 and U+00BF,
- * or U+2000 and U+2FFF, or U+F000 and U+FFFF) are written by their numbers. */
+/* As JSON of what people may read, where '<', '>' and '&' are written by their numbers. */
 static void put_string(struct ul_page *page, const char *string)
 {
     struct ul_text quoted;
     ul_text_init(&quoted, page->arena);
-    ul_text_put_json(&quoted, string);
-    const unsigned char *at = (const unsigned char *)quoted.data;
-    while (*at != '\0') {
-        size_t plain = strcspn((const char *)at, "<>&\xC2\xE2\xEF");
+    ul_text_put_json(&quoted, ul_shown(page->arena, string));
+    for (const char *at = quoted.data; *at != '\0';) {
+        size_t plain = strcspn(at, "<>&");
         ul_text_put_bytes(page->text, at, plain);
         at += plain;
-        if (*at == 0xC2) {
-            ul_page_printf(page, "\\u%04x", at[1] & 0xBFu);
-            at += 2;
-        } else if (*at == 0xE2 || *at == 0xEF) {
-            unsigned high = (at[0] & 0x0Fu) << 12, middle = (at[1] & 0x3Fu) << 6;
-            ul_page_printf(page, "\\u%04x", high | middle | (at[2] & 0x3Fu));
-            at += 3;
-        } else if (*at != '\0') {
+        if (*at != '\0')
             ul_page_printf(page, "\\u%04x", (unsigned)*at++);
-        }
     }
 }
 

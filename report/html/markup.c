@@ -33,21 +33,6 @@ static size_t character_bytes(const char *at)
     return count;
 }
 
-/* Controls, marks that turn the direction of text (U+202A to E, U+2066 to 9, U+200E and F), line
- * separators, and what has no width (U+200B to D, U+FEFF). */
-static bool is_hidden(const unsigned char *at)
-{
-    if (at[0] < 0x20 || at[0] == 0x7F)
-        return true;
-    if (at[0] == 0xC2)
-        return at[1] < 0xA0;
-    if (at[0] == 0xE2 && at[1] == 0x80)
-        return (at[2] >= 0x8B && at[2] <= 0x8F) || (at[2] >= 0xA8 && at[2] <= 0xAE);
-    if (at[0] == 0xE2 && at[1] == 0x81)
-        return at[2] >= 0xA6 && at[2] <= 0xA9;
-    return at[0] == 0xEF && at[1] == 0xBB && at[2] == 0xBF;
-}
-
 static void escape_bytes(struct ul_page *page, const char *string, size_t count)
 {
     for (size_t i = 0; i < count;) {
@@ -62,8 +47,6 @@ static void escape_bytes(struct ul_page *page, const char *string, size_t count)
             ul_page_put(page, "&quot;");
         else if (string[i] == '\'')
             ul_page_put(page, "&#39;");
-        else if (is_hidden((const unsigned char *)string + i))
-            ul_page_put(page, "\xEF\xBF\xBD");
         else
             ul_text_put_bytes(page->text, string + i, length);
         i += length;
@@ -72,7 +55,8 @@ static void escape_bytes(struct ul_page *page, const char *string, size_t count)
 
 void ul_page_escape(struct ul_page *page, const char *string)
 {
-    escape_bytes(page, string, strlen(string));
+    const char *shown = ul_shown(page->arena, string);
+    escape_bytes(page, shown, strlen(shown));
 }
 
 /* Where the character of that number begins. */
@@ -92,8 +76,9 @@ static size_t count_characters(const char *name)
     return count;
 }
 
-void ul_page_cut(struct ul_page *page, const char *name, size_t columns)
+void ul_page_cut(struct ul_page *page, const char *said, size_t columns)
 {
+    const char *name = ul_shown(page->arena, said);
     size_t count = count_characters(name);
     size_t head = (columns - 1) / 2, tail = columns - 1 - head;
     if (count <= columns) {
@@ -105,8 +90,9 @@ void ul_page_cut(struct ul_page *page, const char *name, size_t columns)
     ul_page_escape(page, name + offset_of(name, count - tail));
 }
 
-void ul_page_name(struct ul_page *page, const char *name, size_t columns)
+void ul_page_name(struct ul_page *page, const char *said, size_t columns)
 {
+    const char *name = ul_shown(page->arena, said);
     ul_page_put(page, "<span class=\"n\"");
     if (count_characters(name) > columns) {
         ul_page_put(page, " title=\"");
@@ -263,14 +249,19 @@ static void put_word(struct ul_page *page, const char *word)
         ul_page_escape(page, word);
         return;
     }
-    ul_page_escape(page, "'");
-    for (const char *at = word; *at != '\0';) {
-        size_t length = strcspn(at, "'");
-        escape_bytes(page, at, length);
-        if (at[length] == '\'')
-            ul_page_escape(page, "'\\''");
-        at += length + (at[length] == '\'');
+    bool is_hidden = ul_shown(page->arena, word) != word; /* then it is $'...' */
+    struct ul_text quoted;
+    ul_text_init(&quoted, page->arena);
+    for (const char *at = word; *at != '\0'; at++) {
+        if (*at == '\'')
+            ul_text_put(&quoted, is_hidden ? "\\'" : "'\\''");
+        else if (*at == '\\' && is_hidden)
+            ul_text_put(&quoted, "\\\\");
+        else
+            ul_text_put_bytes(&quoted, at, 1);
     }
+    ul_page_escape(page, is_hidden ? "$'" : "'");
+    ul_page_escape(page, quoted.data);
     ul_page_escape(page, "'");
 }
 

@@ -5,16 +5,41 @@
 #include <inttypes.h>
 #include <math.h>
 
+/* The character of UTF-8 at `at`, which is ended by a zero, and its bytes; U+FFFD where it is none.
+ */
+static uint32_t read_character(const unsigned char *at, int *length)
+{
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    int count = *at < 0xc0 ? 1 : *at < 0xe0 ? 2 : *at < 0xf0 ? 3 : *at < 0xf8 ? 4 : 1;
+    uint32_t code = count == 1 ? *at : *at & (0x7fu >> count);
+    *length = 1;
+    for (int i = 1; i < count; i++) {
+        if ((at[i] & 0xc0) != 0x80)
+            return 0xfffd;
+        code = code << 6 | (at[i] & 0x3fu);
+    }
+    if ((count == 1 && code >= 0x80) || code < least[count] || code > 0x10ffff ||
+        (code >= 0xd800 && code < 0xe000))
+        return 0xfffd;
+    *length = count;
+    return code;
+}
+
 static void put_string(FILE *out, const char *text)
 {
+    int length;
     fputc('"', out);
-    for (const unsigned char *at = (const unsigned char *)text; *at != '\0'; at++) {
-        if (*at == '"' || *at == '\\')
-            fprintf(out, "\\%c", *at);
-        else if (*at < 0x20 || *at >= 0x7f)
-            fprintf(out, "\\u%04x", *at);
+    for (const unsigned char *at = (const unsigned char *)text; *at != '\0'; at += length) {
+        uint32_t code = read_character(at, &length);
+        if (code == '"' || code == '\\')
+            fprintf(out, "\\%c", (char)code);
+        else if (code >= 0x20 && code < 0x7f)
+            fputc((int)code, out);
+        else if (code < 0x10000)
+            fprintf(out, "\\u%04" PRIx32, code);
         else
-            fputc(*at, out);
+            fprintf(out, "\\u%04" PRIx32 "\\u%04" PRIx32, 0xd800 + ((code - 0x10000) >> 10),
+                    0xdc00 + ((code - 0x10000) & 0x3ff));
     }
     fputc('"', out);
 }

@@ -149,6 +149,13 @@ def check_tables(page, plan):
     expect(sum(number(row[1]) for row in alive[:-1]) == number(alive[-1][1]), "values at the peak do not add up")
 
 
+def shown(name):
+    """As people may read it: what hides, or turns text, is escaped."""
+    for hidden in "\u202e\u2028\u0007":
+        name = name.replace(hidden, "".join(f"\\x{byte:02X}" for byte in hidden.encode()))
+    return name
+
+
 def check_data(page, plan):
     text = page.raw[("script", "plan")]
     expect("<" not in text, "a < in the data")
@@ -156,11 +163,11 @@ def check_data(page, plan):
     ranges = data["ranges"]
     for key, column in (("offset", "offset_bytes"), ("size", "size_bytes"), ("begin", "begin"), ("end", "end")):
         expect(ranges[key] == plan["ranges"][column], f"data: {key}")
-    expect([ranges["type"]["texts"][at] for at in ranges["type"]["at"]] == plan["ranges"]["type"], "data: type")
+    expect([ranges["type"]["texts"][at] for at in ranges["type"]["at"]] == [shown(name) for name in plan["ranges"]["type"]], "data: type")
     for i, at in enumerate(ranges["name"]["at"]):
-        expect(plan["ranges"]["value"][i] is None or ranges["name"]["texts"][at] == plan["ranges"]["name"][i], f"data: name {i}")
+        expect(plan["ranges"]["value"][i] is None or ranges["name"]["texts"][at] == shown(plan["ranges"]["name"][i]), f"data: name {i}")
     expect(ranges["readers"] == plan["ranges"].get("readers", [[] for _ in ranges["size"]]), "data: readers")
-    expect([data["steps"]["node"]["texts"][at] for at in data["steps"]["node"]["at"]] == plan["steps"]["node"], "data: node")
+    expect([data["steps"]["node"]["texts"][at] for at in data["steps"]["node"]["at"]] == [shown(name) for name in plan["steps"]["node"]], "data: node")
 
 
 def check(folder, path, *words):

@@ -57,8 +57,15 @@ def check_values(plan, rows):
             expect(row[key] == str(ranges[column][i] if ranges[column][i] is not None else ""), f"values: {i}: {key}: {row}")
         name, alias = ranges["name"][i], ranges["alias"][i]
         step = f"(scratch) {plan['steps']['node'][ranges['begin'][i]]}" if ranges["value"][i] is None else None
-        expect(row["name"] == (step or name), f"values: {row['name']!r}")
+        expect(row["name"] == shown(step or name), f"values: {row['name']!r}")
         expect(row["alias_line"] == ("" if alias is None else str(alias + 2)), f"values: {i}: alias")
+
+
+def shown(name):
+    """As tables have it: what hides, or moves a cursor, is escaped."""
+    for hidden in "\r\x1b\u2028":
+        name = name.replace(hidden, "".join(f"\\x{byte:02X}" for byte in hidden.encode()))
+    return name.replace("\n", "\\n")
 
 
 def check_curve(plan, rows):
