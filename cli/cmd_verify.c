@@ -304,6 +304,10 @@ static enum ul_status read_input(struct verification *verification, const struct
                            "%s: holds a tensor, and the model's input is a %s", file->path,
                            port->kind);
     UL_TRY(ul_recorded_read(arena, file, &tensors, &count, &verification->outer->compile.diag));
+    if (count == 0)
+        return ul_diag_set(
+            &verification->outer->compile.diag, UL_UNSUPPORTED,
+            "%s: holds a sequence without a tensor, which a program has no input for", file->path);
     for (uint32_t k = 0; k < count; k++) {
         UL_GROW(arena, verification->inputs, verification->input_count,
                 verification->input_capacity);

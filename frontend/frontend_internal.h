@@ -199,6 +199,12 @@ enum ul_status ul_external_find(struct ul_builder *builder, const Onnx__TensorPr
 enum ul_status ul_tensor_type(struct ul_builder *builder, const Onnx__TensorProto *proto,
                               const char *owner, struct ul_type *type) UL_MUST_CHECK;
 
+/* recorded.c: whether the bytes are no TensorProto, but one of the messages of onnx-data.proto that
+ * hold some. */
+bool ul_recorded_holds_tensors(const unsigned char *data, uint64_t size_bytes);
+#define UL_RECORDED_NO_TENSOR                                                                      \
+    "holds a sequence or an optional (SequenceProto, OptionalProto), and a tensor is wanted"
+
 /* A TensorProto of `size_bytes` at `data`, copied into the arena; `owner` names it in messages
  * where it has no name; `name` may be NULL. */
 enum ul_status ul_tensor_parse(struct ul_arena *arena, const unsigned char *data,

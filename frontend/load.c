@@ -223,23 +223,6 @@ void ul_model_done(struct ul_onnx_model *model)
     model->file_count = 0;
 }
 
-/* What is no TensorProto, but one of the messages of onnx-data.proto: these hold tensors in a field
- * that a tensor has for pieces of itself, which nobody writes. */
-static bool holds_tensors(const unsigned char *data, uint64_t size_bytes)
-{
-    enum { WIRE_BYTES = 2, TENSOR_VALUES = 3, FIRST_DATA = 4, NAME = 8 };
-    bool has_values = false;
-    struct ul_wire_field field;
-    for (uint64_t at = 0; at < size_bytes;) {
-        if (ul_wire_next(data, &at, size_bytes, &field) != NULL)
-            return false;
-        if (field.number >= FIRST_DATA && field.number != NAME)
-            return false;
-        has_values |= field.number == TENSOR_VALUES && field.wire_type == WIRE_BYTES;
-    }
-    return has_values;
-}
-
 static enum ul_status read_tensor(struct ul_builder *builder, const unsigned char *data,
                                   uint64_t size_bytes, const char *owner,
                                   const struct ul_tensor **tensor, const char **name)
@@ -247,10 +230,8 @@ static enum ul_status read_tensor(struct ul_builder *builder, const unsigned cha
     struct ul_wire wire;
     struct ul_arena *arena = builder->graph->arena;
     ProtobufCAllocator allocator = ul_proto_allocator(builder->scratch);
-    if (holds_tensors(data, size_bytes))
-        return ul_diag_set(builder->diag, UL_INVALID,
-                           "holds a sequence or an optional (SequenceProto, OptionalProto), and a "
-                           "tensor is wanted");
+    if (ul_recorded_holds_tensors(data, size_bytes))
+        return ul_diag_set(builder->diag, UL_INVALID, "%s", UL_RECORDED_NO_TENSOR);
     UL_TRY(ul_wire_scan(&wire, builder->scratch, UL_WIRE_TENSOR, data, size_bytes, builder->diag));
     builder->wire = &wire;
     const Onnx__TensorProto *proto =

@@ -46,6 +46,22 @@ static bool is_later_item(const struct ul_model_port *ports, uint32_t index)
            strcmp(ports[index].sequence, ports[index - 1].sequence) == 0;
 }
 
+/* These messages have tensors in a field that a TensorProto has for pieces of itself, which nobody
+ * writes. */
+bool ul_recorded_holds_tensors(const unsigned char *data, uint64_t size_bytes)
+{
+    bool has_values = false;
+    struct ul_wire_field field;
+    for (uint64_t at = 0; at < size_bytes;) {
+        if (ul_wire_next(data, &at, size_bytes, &field) != NULL)
+            return false;
+        if (field.number > TENSOR_VALUES && field.number != TENSOR_NAME)
+            return false;
+        has_values |= field.number == TENSOR_VALUES && field.wire_type == WIRE_BYTES;
+    }
+    return has_values;
+}
+
 /* The names that the file would have as a tensor and as anything else; what is broken in it is
  * said when it is read. */
 static struct own_names find_names(const struct ul_file *file)
@@ -116,16 +132,23 @@ static bool covers(const struct ul_recorded *files, uint32_t count,
     return true;
 }
 
-static enum ul_status place(struct ul_arena *arena, struct ul_recorded *file,
+/* Places a file, by the name in it (number UL_NONE) or by its number. */
+static enum ul_status place(struct ul_arena *arena, struct ul_recorded *file, uint32_t number,
                             const struct ul_model_port *ports, uint32_t port_count,
                             struct ul_diag *diag)
 {
     struct ul_file mapped;
     UL_TRY(ul_file_map(&mapped, arena, file->path, diag));
     struct own_names names = find_names(&mapped);
-    place_by_name(file, &names, ports, port_count);
+    if (number == UL_NONE)
+        place_by_name(file, &names, ports, port_count);
+    else
+        place_by_number(file, number, ports, port_count);
+    bool is_wrong = file->port != UL_NONE && strcmp(file->kind, "tensor") == 0 &&
+                    ul_recorded_holds_tensors(mapped.data, mapped.size_bytes);
     ul_file_unmap(&mapped);
-    return UL_OK;
+    return is_wrong ? ul_diag_set(diag, UL_INVALID, "%s: %s", file->path, UL_RECORDED_NO_TENSOR)
+                    : UL_OK;
 }
 
 enum ul_status ul_recorded_list(struct ul_arena *arena, const char *directory, const char *kind,
@@ -140,7 +163,7 @@ enum ul_status ul_recorded_list(struct ul_arena *arena, const char *directory, c
         file.path = ul_arena_printf(arena, "%s/%s_%u.pb", directory, kind, (unsigned)i);
         if (!ul_file_exists(file.path))
             break;
-        UL_TRY(place(arena, &file, ports, port_count, diag));
+        UL_TRY(place(arena, &file, UL_NONE, ports, port_count, diag));
         UL_GROW(arena, *files, *count, capacity);
         (*files)[(*count)++] = file;
     }
@@ -153,7 +176,7 @@ enum ul_status ul_recorded_list(struct ul_arena *arena, const char *directory, c
                            (unsigned)*count, kind, (unsigned)wanted);
     for (uint32_t i = 0; i < *count; i++) {
         if ((*files)[i].port == UL_NONE)
-            place_by_number(&(*files)[i], i, ports, port_count);
+            UL_TRY(place(arena, &(*files)[i], i, ports, port_count, diag));
     }
     return UL_OK;
 }

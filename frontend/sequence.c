@@ -9,7 +9,6 @@
 
 #include <string.h>
 
-/* Bounds what a hostile model makes of itself: inserting copies the list. */
 struct list {
     uint32_t count;
     ul_value_id *items;

@@ -169,6 +169,9 @@ static void test_ports(struct ul_arena *arena)
                port_of(arena, parts, 4, 2, &kind) == 3 && strcmp(kind, "tensor") == 0,
            "a sequence has one number, and those behind it shift");
     expect(port_of(arena, parts, 1, 0, &kind) == UL_LIMIT_VALUES, "there may be too many files");
+    write_file(arena, 0, BYTES("\x10\x01\x1a\x08" SCALAR));
+    expect(port_of(arena, parts, 4, 0, &kind) == UL_LIMIT_VALUES,
+           "a sequence is not in the place of a tensor");
     write_file(arena, 0, BYTES(SEQUENCE));
     write_file(arena, 1, BYTES(PAIR "\x42\x01y"));
     write_file(arena, 2, BYTES(PAIR "\x42\x01x"));
