@@ -59,6 +59,11 @@ struct ul_wire_field {
 const char *ul_wire_next(const unsigned char *data, uint64_t *at, uint64_t end,
                          struct ul_wire_field *field) UL_MUST_CHECK;
 void ul_wire_put_varint(struct ul_text *out, uint64_t value);
+/* Whether the bytes are no TensorProto, but one of the messages of onnx-data.proto that hold some.
+ */
+bool ul_wire_holds_tensors(const unsigned char *data, uint64_t size_bytes);
+#define UL_WIRE_NO_TENSOR                                                                          \
+    "holds a sequence or an optional (SequenceProto, OptionalProto), and a tensor is wanted"
 enum ul_status ul_wire_scan(struct ul_wire *wire, struct ul_arena *arena, enum ul_wire_kind kind,
                             const void *data, uint64_t size_bytes,
                             struct ul_diag *diag) UL_MUST_CHECK;
@@ -198,12 +203,6 @@ enum ul_status ul_external_find(struct ul_builder *builder, const Onnx__TensorPr
 /* tensor.c: the type of a TensorProto, checked. */
 enum ul_status ul_tensor_type(struct ul_builder *builder, const Onnx__TensorProto *proto,
                               const char *owner, struct ul_type *type) UL_MUST_CHECK;
-
-/* recorded.c: whether the bytes are no TensorProto, but one of the messages of onnx-data.proto that
- * hold some. */
-bool ul_recorded_holds_tensors(const unsigned char *data, uint64_t size_bytes);
-#define UL_RECORDED_NO_TENSOR                                                                      \
-    "holds a sequence or an optional (SequenceProto, OptionalProto), and a tensor is wanted"
 
 /* A TensorProto of `size_bytes` at `data`, copied into the arena; `owner` names it in messages
  * where it has no name; `name` may be NULL. */

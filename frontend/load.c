@@ -230,8 +230,8 @@ static enum ul_status read_tensor(struct ul_builder *builder, const unsigned cha
     struct ul_wire wire;
     struct ul_arena *arena = builder->graph->arena;
     ProtobufCAllocator allocator = ul_proto_allocator(builder->scratch);
-    if (ul_recorded_holds_tensors(data, size_bytes))
-        return ul_diag_set(builder->diag, UL_INVALID, "%s", UL_RECORDED_NO_TENSOR);
+    if (ul_wire_holds_tensors(data, size_bytes))
+        return ul_diag_set(builder->diag, UL_INVALID, "%s", UL_WIRE_NO_TENSOR);
     UL_TRY(ul_wire_scan(&wire, builder->scratch, UL_WIRE_TENSOR, data, size_bytes, builder->diag));
     builder->wire = &wire;
     const Onnx__TensorProto *proto =

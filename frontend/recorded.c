@@ -46,22 +46,6 @@ static bool is_later_item(const struct ul_model_port *ports, uint32_t index)
            strcmp(ports[index].sequence, ports[index - 1].sequence) == 0;
 }
 
-/* These messages have tensors in a field that a TensorProto has for pieces of itself, which nobody
- * writes. */
-bool ul_recorded_holds_tensors(const unsigned char *data, uint64_t size_bytes)
-{
-    bool has_values = false;
-    struct ul_wire_field field;
-    for (uint64_t at = 0; at < size_bytes;) {
-        if (ul_wire_next(data, &at, size_bytes, &field) != NULL)
-            return false;
-        if (field.number > TENSOR_VALUES && field.number != TENSOR_NAME)
-            return false;
-        has_values |= field.number == TENSOR_VALUES && field.wire_type == WIRE_BYTES;
-    }
-    return has_values;
-}
-
 /* The names that the file would have as a tensor and as anything else; what is broken in it is
  * said when it is read. */
 static struct own_names find_names(const struct ul_file *file)
@@ -145,9 +129,9 @@ static enum ul_status place(struct ul_arena *arena, struct ul_recorded *file, ui
     else
         place_by_number(file, number, ports, port_count);
     bool is_wrong = file->port != UL_NONE && strcmp(file->kind, "tensor") == 0 &&
-                    ul_recorded_holds_tensors(mapped.data, mapped.size_bytes);
+                    ul_wire_holds_tensors(mapped.data, mapped.size_bytes);
     ul_file_unmap(&mapped);
-    return is_wrong ? ul_diag_set(diag, UL_INVALID, "%s: %s", file->path, UL_RECORDED_NO_TENSOR)
+    return is_wrong ? ul_diag_set(diag, UL_INVALID, "%s: %s", file->path, UL_WIRE_NO_TENSOR)
                     : UL_OK;
 }
 

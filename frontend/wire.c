@@ -207,6 +207,22 @@ const char *ul_wire_next(const unsigned char *data, uint64_t *at, uint64_t end,
     return NULL;
 }
 
+bool ul_wire_holds_tensors(const unsigned char *data, uint64_t size_bytes)
+{
+    /* Tensors are in a field that a TensorProto has for pieces of itself, which nobody writes. */
+    enum { TENSOR_VALUES = 3, TENSOR_NAME = 8 };
+    bool has_values = false;
+    struct ul_wire_field field;
+    for (uint64_t at = 0; at < size_bytes;) {
+        if (ul_wire_next(data, &at, size_bytes, &field) != NULL)
+            return false;
+        if (field.number > TENSOR_VALUES && field.number != TENSOR_NAME)
+            return false;
+        has_values |= field.number == TENSOR_VALUES && field.wire_type == WIRE_BYTES;
+    }
+    return has_values;
+}
+
 static enum ul_status read_field(const struct scan *scan, enum kind kind, uint64_t *at,
                                  uint64_t end, struct ul_wire_field *field)
 {
