@@ -127,6 +127,7 @@ struct packing {
     struct rows *rows;
     uint32_t row_count, row_capacity;
     bool shares_codes; /* with a Gather: the product does not want them in another order */
+    bool loads;        /* products of floats are kernels that load constants as they are stored */
 };
 
 enum { MAX_MATRICES = 256 }; /* a step for each */
@@ -165,7 +166,8 @@ static void find_blocks(struct product *product)
     product->is_one = product->scale_k == product->depth && product->scale_n == product->columns;
     if (product->is_one)
         product->scale_n = 1;
-    bool ends = product->scale_k * source->bits % 8 == 0 && product->depth % product->scale_k == 0;
+    bool ends = product->scale_k * source->bits % 8 == 0 &&
+                product->depth % product->scale_k == 0 && source->bits < 16;
     product->block = product->scale_n == 1 && ends ? product->scale_k : product->depth;
     product->blocks = product->depth / product->block;
 }
@@ -406,7 +408,7 @@ static ul_value_id finish_gemm(struct product *product, ul_value_id y, double al
 static bool is_loaded_as_stored(const struct product *product, const struct ul_node *node)
 {
     const struct ul_nbits_source *source = &product->source;
-    if (!product->packing->shares_codes || source->bits < 8)
+    if (!product->packing->loads || source->bits < 8)
         return false;
     return ul_nbits_is_cast(source) ||
            (!source->is_float && source->node->op == UL_OP_Dequantize &&
@@ -420,7 +422,7 @@ static bool is_better_loaded(const struct product *product)
     enum { COLUMNS = 16, FILLED_PART = 100, WORD_BITS = 32 };
     const struct ul_nbits_source *source = &product->source;
     int64_t filled = (product->columns + COLUMNS - 1) / COLUMNS * COLUMNS - product->columns;
-    if (!ul_nbits_is_cast(source) || source->bits < 8)
+    if (!ul_nbits_is_cast(source) || source->bits < 8 || product->packing->shares_codes)
         return false;
     return filled * FILLED_PART > product->columns || product->scale_n != 1 ||
            product->scale_k != product->block ||
@@ -685,7 +687,8 @@ enum ul_status ul_pass_nbits(struct ul_pass *pass)
         .uses = ul_graph_count_uses(graph, pass->scratch),
         .casts = pass->options->training == NULL && (asked == UL_DTYPE_NONE || asked == UL_F32),
         .turns = !pass->traits->memory_is_separate && pass->options->training == NULL,
-        .shares_codes = !pass->traits->panels_of_codes};
+        .shares_codes = !pass->traits->panels_of_codes,
+        .loads = !pass->traits->panels_of_codes && pass->options->is_call == NULL};
     ul_rewrite_init(&packing.rewrite, graph, pass->scratch);
     for (uint32_t n = 0; n < all.count; n++) {
         if (graph->nodes[all.nodes[n]].op == UL_OP_MatMulNBits)

@@ -514,7 +514,10 @@ static bool answer_nbits(struct ul_dnnl *dnnl, struct ul_call *call, bool pack)
     if (!pack || !ul_nbits_supports(call))
         return false;
     ul_nbits_cut_init(&cut, call, dnnl->thread_count);
-    ul_nbits_pack(layout, &cut);
+    if (ul_nbits_is_window(call))
+        ul_nbits_pack_window(layout, &cut, call);
+    else
+        ul_nbits_pack(layout, &cut);
     call->pack = layout;
     call->layout = *layout;
     call->implementation = call->nbits.by_bytes ? UL_NBITS_BYTES_NAME : UL_NBITS_NAME;

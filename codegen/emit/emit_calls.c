@@ -138,8 +138,8 @@ static const char *kind_name(enum ul_call_kind kind)
 static void put_window(struct ul_text *text, const struct ul_call *call)
 {
     uint32_t axes = call->src.rank - 2;
-    if (call->kind == UL_CALL_MATMUL || call->kind == UL_CALL_NBITS ||
-        call->kind == UL_CALL_ATTENTION)
+    bool is_matrix = call->kind == UL_CALL_NBITS && !ul_nbits_is_window(call);
+    if (call->kind == UL_CALL_MATMUL || is_matrix || call->kind == UL_CALL_ATTENTION)
         return;
     if (call->group_count > 0)
         ul_text_printf(text, "     .group_count = %u,", call->group_count);
@@ -198,15 +198,19 @@ static void put_nbits(struct ul_text *text, const struct ul_call_nbits *nbits)
                                         [UL_NBITS_FLOATS] = "UL_NBITS_FLOATS"};
     static const char *const types[] = {[UL_CALL_F32] = "UL_CALL_F32",
                                         [UL_CALL_F16] = "UL_CALL_F16",
-                                        [UL_CALL_BF16] = "UL_CALL_BF16"};
+                                        [UL_CALL_BF16] = "UL_CALL_BF16",
+                                        [UL_CALL_U8] = "UL_CALL_U8",
+                                        [UL_CALL_I8] = "UL_CALL_I8"};
     if (nbits->bits == 0)
         return;
     ul_text_printf(text,
                    "     .nbits = {.bits = %u, .code_type = %s, .block = %" PRId64
                    ", .zero = %u, .zeros = %s, .scale_type = %s, .by_bytes = %u"
-                   ", .turned = %u},\n",
+                   ", .turned = %u",
                    nbits->bits, types[nbits->code_type], nbits->block, nbits->zero,
                    zeros[nbits->zeros], types[nbits->scale_type], nbits->by_bytes, nbits->turned);
+    put_float(text, "scale", nbits->scale);
+    ul_text_put(text, "},\n");
 }
 
 static void put_attention(struct ul_text *text, const struct ul_call *call)

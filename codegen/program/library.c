@@ -359,10 +359,11 @@ static void finalize(struct ul_group_call *out)
 bool ul_group_call_make(const struct ul_graph *graph, const ul_node_id *nodes, uint32_t count,
                         const bool *escapes, bool sums, struct ul_group_call *call)
 {
-    const struct ul_node *anchor = &graph->nodes[nodes[0]];
+    uint32_t front = ul_describe_front(graph, nodes, count);
+    const struct ul_node *anchor = &graph->nodes[nodes[front]];
     struct ul_describer describer = {.graph = graph,
-                                     .nodes = nodes,
-                                     .node_count = count,
+                                     .nodes = nodes + front,
+                                     .node_count = count - front,
                                      .escapes = escapes,
                                      .sums = sums,
                                      .out = call,
@@ -377,7 +378,8 @@ bool ul_group_call_make(const struct ul_graph *graph, const ul_node_id *nodes, u
     call->call.dilations[0] = call->call.dilations[1] = call->call.dilations[2] = 1;
     ul_value_id last = graph->nodes[nodes[count - 1]].outputs[0];
     call->args[UL_CALL_DST] = last;
-    if (anchor->outputs[0] == UL_NONE || last == UL_NONE || !describe_anchor(&describer, anchor))
+    if (anchor->outputs[0] == UL_NONE || last == UL_NONE || !describe_anchor(&describer, anchor) ||
+        (front > 0 && !ul_describe_stored(&describer, nodes, front, anchor)))
         return false;
     bool is_product = call->call.kind == UL_CALL_MATMUL || call->call.kind == UL_CALL_NBITS;
     if (call->call.dst.rank == 0 && !ul_describe_numbers(graph, last, &call->call.dst))
@@ -385,6 +387,8 @@ bool ul_group_call_make(const struct ul_graph *graph, const ul_node_id *nodes, u
     if (!has_types(&call->call) || !ul_describe_posts(&describer) || describer.result != last)
         return false;
     ul_describe_last_args(&describer);
+    if (front > 0)
+        ul_describe_stored_end(&call->call);
     call->stays_wide = call->call.dst.type == UL_CALL_I32 && ul_describe_stays_wide(graph, last);
     call->may_pack = call->args[UL_CALL_WEIGHTS] != UL_NONE &&
                      call->call.kind != UL_CALL_WEIGHT_GRADIENT &&

@@ -6,12 +6,20 @@
  * of layouts says ul_nbits_supports. Its weights are described as the matrix that they stand for,
  * f32 [k, n] or [n, k], so that what follows and the batch are joined as those of other products.
  *
+ * A convolution whose weights are a constant of 8 or 16 bits behind a Cast, a Cast and a Mul by a
+ * scale for each channel of the result, or a Dequantize, is such a call too, together with what
+ * makes them:
+ *
+ *      [ Cast -> Mul ] -> Conv -> Relu
+ *
  * Left undone: groups of k in any order (g_idx), odd numbers of bits, floats of 4 and 8 bits,
- * scales of other blocks than along k. */
+ * scales of other blocks than along k; transposed convolutions. */
 #include "codegen/program/library_internal.h"
 
 #include "ir/geometry.h"
 #include "runtime/lib/ul_nbits.h"
+
+/* ---- products ---- */
 
 static enum ul_call_type type_of(enum ul_dtype dtype)
 {
@@ -96,4 +104,139 @@ bool ul_describe_nbits(struct ul_describer *describer, const struct ul_node *nod
     out->product_count = ul_describe_products(
         out->product_count, 1, out->call.nbits.turned ? &nbits.columns : &nbits.depth);
     return types[UL_NBITS_BIAS] == NULL || ul_describe_add(describer, node->inputs[UL_NBITS_BIAS]);
+}
+
+/* ---- convolutions ---- */
+
+/* A constant, and what makes floats of it; values UL_NONE: none. */
+struct stored {
+    ul_value_id codes, scales, zeros;
+};
+
+static bool widens(enum ul_op op)
+{
+    return op == UL_OP_Cast || op == UL_OP_Mul || op == UL_OP_Dequantize;
+}
+
+uint32_t ul_describe_front(const struct ul_graph *graph, const ul_node_id *nodes, uint32_t count)
+{
+    uint32_t front = 0;
+    while (front < count && widens(graph->nodes[nodes[front]].op))
+        front++;
+    return front < count && graph->nodes[nodes[front]].op == UL_OP_Conv ? front : 0;
+}
+
+static bool makes_floats(const struct ul_graph *graph, const struct ul_node *node)
+{
+    return graph->values[node->outputs[0]].type.dtype == UL_F32;
+}
+
+/* `front` nodes that make nothing but `weights`. */
+static bool read_stored(const struct ul_describer *describer, const ul_node_id *nodes,
+                        uint32_t front, ul_value_id weights, struct stored *stored)
+{
+    const struct ul_graph *graph = describer->graph;
+    const struct ul_node *first = &graph->nodes[nodes[0]], *last = &graph->nodes[nodes[front - 1]];
+    *stored = (struct stored){first->inputs[0], UL_NONE, UL_NONE};
+    for (uint32_t i = 0; i < front; i++) {
+        if (describer->escapes[graph->nodes[nodes[i]].outputs[0]])
+            return false;
+    }
+    if (last->outputs[0] != weights || !makes_floats(graph, first))
+        return false;
+    if (front == 1 && last->op == UL_OP_Dequantize) {
+        stored->scales = last->inputs[1];
+        stored->zeros = last->input_count > 2 ? last->inputs[2] : UL_NONE;
+        return true;
+    }
+    if (first->op != UL_OP_Cast)
+        return false;
+    if (front == 1)
+        return true;
+    uint32_t at = last->inputs[0] == first->outputs[0] ? 1 : 0;
+    stored->scales = last->inputs[at];
+    return front == 2 && last->op == UL_OP_Mul && last->inputs[1 - at] == first->outputs[0] &&
+           stored->scales != first->outputs[0];
+}
+
+/* A constant in other dimensions than its own: one for each channel of the result. */
+static bool is_by_channel(const struct ul_graph *graph, ul_value_id value, ul_value_id codes)
+{
+    const struct ul_type *type = &graph->values[value].type;
+    const struct ul_type *whole = &graph->values[codes].type;
+    const struct ul_view *view = &graph->values[value].view;
+    return view->base != UL_NONE && is_whole(graph, view->base) && view->offset_bytes == 0 &&
+           type->rank == whole->rank && type->dims[0] == whole->dims[0] &&
+           (type->dims[0] == 1 || view->strides[0] == 1) &&
+           ul_type_elements(type) == (uint64_t)whole->dims[0];
+}
+
+static bool describe_codes(const struct ul_graph *graph, ul_value_id codes,
+                           struct ul_call_nbits *nbits)
+{
+    enum ul_dtype dtype = graph->values[codes].type.dtype;
+    bool is_half = dtype == UL_F16 || dtype == UL_BF16;
+    nbits->bits = is_half ? 16 : 8;
+    nbits->code_type = is_half ? type_of(dtype) : dtype == UL_I8 ? UL_CALL_I8 : UL_CALL_U8;
+    nbits->zero = dtype == UL_I8 ? 128 : 0;
+    return is_whole(graph, codes) && (is_half || dtype == UL_U8 || dtype == UL_I8);
+}
+
+static bool describe_scales(struct ul_describer *describer, const struct stored *stored)
+{
+    const struct ul_graph *graph = describer->graph;
+    struct ul_group_call *out = describer->out;
+    double number;
+    if (stored->scales == UL_NONE)
+        return true;
+    if (ul_graph_get_number(graph, stored->scales, &number)) {
+        out->call.nbits.scale = (float)number;
+        return out->call.nbits.scale != 0 && number == (double)out->call.nbits.scale;
+    }
+    enum ul_dtype dtype = graph->values[stored->scales].type.dtype;
+    out->call.nbits.scale_type = type_of(dtype);
+    out->args[UL_NBITS_ARG_SCALES] = stored->scales;
+    return (dtype == UL_F32 || dtype == UL_F16 || dtype == UL_BF16) &&
+           is_by_channel(graph, stored->scales, stored->codes);
+}
+
+static bool describe_stored_zeros(struct ul_describer *describer, const struct stored *stored)
+{
+    const struct ul_graph *graph = describer->graph;
+    struct ul_group_call *out = describer->out;
+    struct ul_call_nbits *nbits = &out->call.nbits;
+    double number;
+    if (stored->zeros == UL_NONE)
+        return true;
+    if (nbits->bits != 8 ||
+        graph->values[stored->zeros].type.dtype != graph->values[stored->codes].type.dtype)
+        return false;
+    if (ul_graph_get_number(graph, stored->zeros, &number)) {
+        nbits->zero = (uint32_t)((int32_t)nbits->zero + (int32_t)number);
+        return true;
+    }
+    nbits->zeros = UL_NBITS_PACKED;
+    out->args[UL_NBITS_ARG_ZEROS] = stored->zeros;
+    return is_by_channel(graph, stored->zeros, stored->codes);
+}
+
+bool ul_describe_stored(struct ul_describer *describer, const ul_node_id *nodes, uint32_t front,
+                        const struct ul_node *node)
+{
+    struct ul_group_call *out = describer->out;
+    struct stored stored;
+    if (!read_stored(describer, nodes, front, node->inputs[1], &stored) ||
+        !describe_codes(describer->graph, stored.codes, &out->call.nbits) ||
+        !describe_scales(describer, &stored) || !describe_stored_zeros(describer, &stored))
+        return false;
+    out->args[UL_CALL_WEIGHTS] = stored.codes;
+    out->arg_count = UL_NBITS_FIRST_POST;
+    return true;
+}
+
+void ul_describe_stored_end(struct ul_call *call)
+{
+    UL_ASSERT(call->kind == UL_CALL_CONVOLUTION && call->src.rank > 2);
+    call->kind = UL_CALL_NBITS;
+    call->nbits.block = ul_nbits_depth(call);
 }

@@ -5,6 +5,7 @@
 #include "codegen/program/winograd.h"
 #include "ir/view.h"
 
+#include "runtime/lib/ul_nbits.h"
 #include "runtime/lib/ul_winograd.h"
 
 /* What the call's post-operations do beside its products. */
@@ -46,7 +47,8 @@ static uint64_t filled_products(const struct ul_call *call, uint64_t products)
     /* Of integers, sums fill the vectors. */
     uint64_t lanes = ul_call_is_integer(call) ? 16 : 64 / ul_call_element_bytes(&call->src);
     uint32_t of_conv = call->group_count > 1 ? 1 : 0;
-    bool is_matrix = call->kind == UL_CALL_MATMUL || call->kind == UL_CALL_NBITS;
+    bool is_matrix =
+        call->kind == UL_CALL_MATMUL || (call->kind == UL_CALL_NBITS && !ul_nbits_is_window(call));
     if (call->kind == UL_CALL_ATTENTION)
         return products;
     uint32_t axis = is_matrix ? call->weights.rank - 1 : of_conv;

@@ -74,8 +74,12 @@ enum {
 /* Scales of the next blocks lie a row apart, where no processor looks for them by itself. */
 #if defined(__GNUC__)
 #define UL_PREFETCH(place) __builtin_prefetch(place)
+#define UL_PREFETCH_TO(place) __builtin_prefetch(place, 1)
+#define APART __attribute__((noinline))
 #else
 #define UL_PREFETCH(place) (void)(place)
+#define UL_PREFETCH_TO(place) (void)(place)
+#define APART
 #endif
 
 struct job {
@@ -86,6 +90,7 @@ struct job {
     const unsigned char *scales, *zeros; /* or NULL */
     float *dst;
     const float *posts[UL_CALL_POSTS]; /* what post-operations read */
+    struct ul_nbits_window window;     /* of a convolution */
 };
 
 /* ---- numbers ---- */
@@ -138,8 +143,9 @@ UL_INLINE void load_scales(float *to, const struct job *job, int64_t at, int64_t
     const enum ul_call_type type = job->call->nbits.scale_type;
     int64_t i = 0;
     if (job->scales == NULL) {
+        const float scale = job->call->nbits.scale;
         for (; i < COLS; i++)
-            to[i] = 1;
+            to[i] = scale != 0 ? scale : 1;
         return;
     }
     if (type == UL_CALL_F32 && count == COLS) { /* of a known size: without a call */
@@ -187,7 +193,7 @@ static void load_zeros(float *to, const struct job *job, int64_t block, int64_t 
     const int64_t columns = job->cut.columns, bits = (int64_t)nbits->bits;
     const unsigned char *packed =
         job->zeros + block * ((columns * bits + 7) / 8) + first * bits / 8;
-    const float fixed = fixed_zero(nbits);
+    const float fixed = nbits->code_type == UL_CALL_I8 ? 0 : fixed_zero(nbits);
     float numbers[COLS]; /* that nothing else can be */
     if (nbits->zeros == UL_NBITS_FLOATS)
         memcpy(numbers, job->zeros + (block * columns + first) * 4, (size_t)count * 4);
@@ -197,8 +203,31 @@ static void load_zeros(float *to, const struct job *job, int64_t block, int64_t 
         unpack_zeros(numbers, packed, count, 2);
     else
         unpack_zeros(numbers, packed, count, 8);
+    for (int64_t i = 0; nbits->code_type == UL_CALL_I8 && i < COLS; i++)
+        numbers[i] -= numbers[i] > INT8_MAX ? 256 : 0;
     for (int64_t i = 0; i < COLS; i++)
         to[i] = i < count ? numbers[i] - fixed : 0;
+}
+
+/* What makes codes of signed bytes those of bytes with half the range added. */
+static uint32_t flip_of(const struct ul_call_nbits *nbits)
+{
+    return nbits->code_type == UL_CALL_I8 ? 0x80808080u : 0;
+}
+
+/* Element [row, 0] of src; of a convolution that reads one place a row, where that is. */
+static const float *source_of(const struct job *job, int64_t row)
+{
+    const struct ul_nbits_window *window = &job->window;
+    if (!ul_nbits_is_window(job->call))
+        return job->src + row * job->call->src.strides[0];
+    const float *src = job->src + row / window->places * job->call->src.strides[0];
+    int64_t place = row % window->places;
+    for (int a = 3; a-- > 0;) {
+        src += place % window->out[a] * window->step[a] * window->src_stride[a];
+        place /= window->out[a];
+    }
+    return src;
 }
 
 /* The codes of a panel. */
@@ -273,11 +302,34 @@ static void apply_binary(enum ul_post_kind kind, float *y, const float *x, int64
     }
 }
 
+/* The element of a tensor at a place of the result: its first column. */
+static int64_t element_at(const struct ul_call_tensor *tensor, const int64_t *place)
+{
+    int64_t at = tensor->dims[0] == 1 ? 0 : place[0] * tensor->strides[0];
+    for (uint32_t d = 2; d < tensor->rank; d++)
+        at += tensor->dims[d] == 1 ? 0 : place[d] * tensor->strides[d];
+    return at;
+}
+
+/* Image and place of a row of the result, by its axes. */
+static void find_place(const struct job *job, int64_t row, int64_t place[UL_CALL_RANK])
+{
+    const struct ul_call_tensor *dst = &job->call->dst;
+    for (uint32_t d = dst->rank; d-- > 2;) {
+        place[d] = row % dst->dims[d];
+        row /= dst->dims[d];
+    }
+    place[0] = row;
+}
+
 /* Bias and post-operations on `count` sums of a row, and off to the result. */
 static void finish(const struct job *job, float *y, int64_t row, int64_t first, int64_t count)
 {
     const struct ul_call *call = job->call;
-    float *to = job->dst + row * call->dst.strides[0] + first;
+    const int64_t apart = call->dst.dims[1] == 1 ? 1 : call->dst.strides[1];
+    int64_t place[UL_CALL_RANK];
+    find_place(job, row, place);
+    float *to = job->dst + element_at(&call->dst, place) + first * apart;
     if (job->bias != NULL)
         apply_binary(UL_POST_ADD, y, job->bias + first, 1, count);
     for (uint32_t p = 0; p < call->post_count; p++) {
@@ -286,26 +338,29 @@ static void finish(const struct job *job, float *y, int64_t row, int64_t first, 
         if (post->kind < UL_POST_SUM) {
             ul_post_apply(post, y, count);
         } else if (post->kind == UL_POST_SUM) {
-            apply_binary(post->kind, y, to, 1, count);
+            apply_binary(post->kind, y, to, apart, count);
         } else {
-            const int64_t step = tensor->dims[1] == 1 ? 0 : 1;
-            const int64_t at = tensor->dims[0] == 1 ? 0 : row * tensor->strides[0];
+            const int64_t step = tensor->dims[1] == 1 ? 0 : tensor->strides[1];
+            const int64_t at = element_at(tensor, place);
             apply_binary(post->kind, y, job->posts[p] + at + first * step, step, count);
         }
     }
-    memcpy(to, y, (size_t)count * sizeof *y);
+    if (apart == 1)
+        memcpy(to, y, (size_t)count * sizeof *y);
+    for (int64_t i = 0; apart != 1 && i < count; i++)
+        to[i * apart] = y[i];
 }
 
 /* ---- few rows ---- */
 
 /* Adds to sums what `count` words of 16 columns have, times so many weights of a row. */
 UL_INLINE void add_words(vec sums[VECS][CHAINS], const uint32_t *codes, const float *row,
-                         int64_t count, float zero, int bits)
+                         int64_t count, float zero, uint32_t flip, int bits)
 {
     for (int64_t i = 0; i < count; i++, codes += COLS, row += 32 / bits) {
         UL_UNROLL
         for (int v = 0; v < VECS; v++) {
-            const word_vec words = *(const word_loose *)(codes + v * LANES);
+            const word_vec words = *(const word_loose *)(codes + v * LANES) ^ flip;
             UL_UNROLL
             for (int k = 0; k < 32 / bits; k++) {
                 const int shift = k * bits % 16;
@@ -318,14 +373,14 @@ UL_INLINE void add_words(vec sums[VECS][CHAINS], const uint32_t *codes, const fl
 }
 
 static void add_block(vec sums[VECS][CHAINS], const uint32_t *codes, const float *row,
-                      int64_t count, float zero, uint32_t bits)
+                      int64_t count, float zero, const struct ul_call_nbits *nbits)
 {
-    if (bits == 4)
-        add_words(sums, codes, row, count, zero, 4);
-    else if (bits == 2)
-        add_words(sums, codes, row, count, zero, 2);
+    if (nbits->bits == 4)
+        add_words(sums, codes, row, count, zero, 0, 4);
+    else if (nbits->bits == 2)
+        add_words(sums, codes, row, count, zero, 0, 2);
     else
-        add_words(sums, codes, row, count, zero, 8);
+        add_words(sums, codes, row, count, zero, flip_of(nbits), 8);
 }
 
 /* One row and one panel. */
@@ -335,7 +390,7 @@ static void multiply_row(const struct job *job, const float *block_sums, int64_t
     const struct ul_nbits_cut *cut = &job->cut;
     const int64_t words = nbits->block * (int64_t)nbits->bits / 32, first = panel * COLS;
     const int64_t count = cut->columns - first < COLS ? cut->columns - first : COLS;
-    const float *src = job->src + row * job->call->src.strides[0];
+    const float *src = source_of(job, row);
     const uint32_t *codes = words_of(job, panel);
     const float zero = fixed_zero(nbits);
     float scales[COLS], zeros[COLS], y[COLS];
@@ -344,7 +399,7 @@ static void multiply_row(const struct job *job, const float *block_sums, int64_t
         vec sums[VECS][CHAINS];
         UL_PREFETCH(job->scales + ((b + AHEAD) * cut->columns + first) * scale_bytes(job));
         memset(sums, 0, sizeof sums);
-        add_block(sums, codes + b * words * COLS, src + b * nbits->block, words, zero, nbits->bits);
+        add_block(sums, codes + b * words * COLS, src + b * nbits->block, words, zero, nbits);
         load_scales(scales, job, b * cut->columns + first, count);
         if (nbits->zeros != UL_NBITS_FIXED)
             load_zeros(zeros, job, b, first, count);
@@ -366,7 +421,7 @@ UL_INLINE void multiply_halves(const struct job *job, int64_t row, int64_t panel
 {
     const int64_t depth = job->cut.depth, first = panel * COLS;
     const int64_t count = ul_run(job->cut.columns - first, COLS);
-    const float *src = job->src + row * job->call->src.strides[0];
+    const float *src = source_of(job, row);
     const uint16_t *codes = halves_of(job, panel);
     float scales[COLS], y[COLS];
     vec sums[VECS][HALF_CHAINS], total[VECS];
@@ -401,7 +456,7 @@ static void sum_blocks(const struct job *job, float *sums)
     const int64_t block = job->call->nbits.block, count = job->cut.blocks;
     for (int64_t r = 0; r < job->cut.rows; r++) {
         for (int64_t b = 0; b < count; b++) {
-            const float *row = job->src + r * job->call->src.strides[0] + b * block;
+            const float *row = source_of(job, r) + b * block;
             float sum = 0;
             for (int64_t k = 0; k < block; k++)
                 sum += row[k];
@@ -430,12 +485,12 @@ static void run_few(const struct job *job, float *scratch, int64_t begin, int64_
 
 /* `count` words of a panel, of one block, as floats: rows of k, GROUP apart. */
 UL_INLINE void unpack_words(float *to, const uint32_t *codes, int64_t count, const float *scales,
-                            const float *zeros, float zero, int bits)
+                            const float *zeros, float zero, uint32_t flip, int bits)
 {
     for (int64_t i = 0; i < count; i++, codes += COLS) {
         UL_UNROLL
         for (int v = 0; v < VECS; v++) {
-            const word_vec words = *(const word_loose *)(codes + v * LANES);
+            const word_vec words = *(const word_loose *)(codes + v * LANES) ^ flip;
             const vec scale = *(const loose *)(scales + v * LANES);
             const vec more = *(const loose *)(zeros + v * LANES);
             UL_UNROLL
@@ -486,11 +541,11 @@ static void unpack_integers(const struct job *job, float *to, int64_t panel, int
         float *place = to + k * GROUP;
         const uint32_t *words = codes + k / per * COLS;
         if (nbits->bits == 4)
-            unpack_words(place, words, run / per, scales, zeros, zero, 4);
+            unpack_words(place, words, run / per, scales, zeros, zero, 0, 4);
         else if (nbits->bits == 2)
-            unpack_words(place, words, run / per, scales, zeros, zero, 2);
+            unpack_words(place, words, run / per, scales, zeros, zero, 0, 2);
         else
-            unpack_words(place, words, run / per, scales, zeros, zero, 8);
+            unpack_words(place, words, run / per, scales, zeros, zero, flip_of(nbits), 8);
     }
 }
 
@@ -574,6 +629,303 @@ static void run_group(const struct job *job, float *scratch, int64_t panel, int6
             finish(job, sums + r * GROUP, row + r, first,
                    left < panels * COLS ? left : panels * COLS);
     }
+}
+
+/* ---- convolutions ---- */
+
+/* A row of the result: where it begins to read, at the first tap, and where it is written. */
+struct origin {
+    int64_t from, to;
+    int32_t at[3];
+    int32_t place[4]; /* image, and by the axes of space */
+};
+
+/* Some rows of some columns of a group. */
+struct piece {
+    int64_t row, rows, group, panel, panels;
+    float *weights, *sums; /* [unit][k or row][GROUP]: a unit is the panels of a tile */
+    const float *zeros;
+    struct origin origins[UL_NBITS_ROWS];
+    const float *points[UL_NBITS_ROWS]; /* what the rows read at a tap */
+};
+
+static void find_first(const struct job *job, int64_t row, int64_t place[4])
+{
+    for (int a = 3; a-- > 0;) {
+        place[a + 1] = row % job->window.out[a];
+        row /= job->window.out[a];
+    }
+    place[0] = row;
+}
+
+/* Of all rows, from one to the next without a division. */
+static void find_origins(const struct job *job, struct piece *piece)
+{
+    const struct ul_nbits_window *window = &job->window;
+    int64_t place[4];
+    find_first(job, piece->row, place);
+    for (int64_t r = 0; r < piece->rows; r++) {
+        struct origin *origin = &piece->origins[r];
+        origin->from = place[0] * job->call->src.strides[0] + piece->group * window->channels;
+        origin->to = place[0] * job->call->dst.strides[0];
+        origin->place[0] = (int32_t)place[0];
+        for (int a = 0; a < 3; a++) {
+            const int64_t at = place[a + 1] * window->step[a] - window->pad[a];
+            origin->from += at * window->src_stride[a];
+            origin->to += place[a + 1] * window->dst_stride[a];
+            origin->at[a] = (int32_t)at;
+            origin->place[a + 1] = (int32_t)place[a + 1];
+        }
+        for (int a = 3; ++place[a] == (a > 0 ? window->out[a - 1] : INT64_MAX);)
+            place[a--] = 0;
+    }
+}
+
+static void find_points(const struct job *job, struct piece *piece, int64_t tap, int64_t channel)
+{
+    const struct ul_nbits_window *window = &job->window;
+    int64_t moved[3], offset = channel;
+    for (int a = 3; a-- > 0;) {
+        moved[a] = tap % window->kernel[a] * window->dilation[a];
+        offset += moved[a] * window->src_stride[a];
+        tap /= window->kernel[a];
+    }
+    for (int64_t r = 0; r < piece->rows; r++) {
+        const struct origin *origin = &piece->origins[r];
+        const int is_inside = (uint64_t)(origin->at[0] + moved[0]) < (uint64_t)window->in[0] &&
+                              (uint64_t)(origin->at[1] + moved[1]) < (uint64_t)window->in[1] &&
+                              (uint64_t)(origin->at[2] + moved[2]) < (uint64_t)window->in[2];
+        piece->points[r] = is_inside ? job->src + (origin->from + offset) : piece->zeros;
+    }
+}
+
+/* As multiply_tile, of rows that lie anywhere. */
+UL_INLINE void multiply_points(float *sums, const float *const *points, const float *weights,
+                               int64_t depth, int rows, int vecs)
+{
+    vec sum[TILE_ROWS][TILE_PANELS * VECS];
+    const float *src[TILE_ROWS];
+    UL_UNROLL
+    for (int r = 0; r < rows; r++) {
+        src[r] = points[r];
+        UL_UNROLL
+        for (int v = 0; v < vecs; v++)
+            sum[r][v] = *(const loose *)(sums + r * GROUP + v * LANES);
+    }
+    for (int64_t k = 0; k < depth; k++) {
+        vec w[TILE_PANELS * VECS];
+        UL_UNROLL
+        for (int v = 0; v < vecs; v++)
+            w[v] = *(const loose *)(weights + k * GROUP + v * LANES);
+        UL_UNROLL
+        for (int r = 0; r < rows; r++) {
+            const float x = src[r][k];
+            UL_UNROLL
+            for (int v = 0; v < vecs; v++)
+                sum[r][v] += x * w[v];
+        }
+    }
+    UL_UNROLL
+    for (int r = 0; r < rows; r++) {
+        UL_UNROLL
+        for (int v = 0; v < vecs; v++)
+            *(loose *)(sums + r * GROUP + v * LANES) = sum[r][v];
+    }
+}
+
+/* Apart from the loops around it, which would take the registers of what its rows read. */
+APART static void multiply_full(float *sums, const float *const *points, const float *weights,
+                                int64_t depth)
+{
+    multiply_points(sums, points, weights, depth, TILE_ROWS, TILE_PANELS * VECS);
+}
+
+/* Fewer rows than those of a tile. */
+static void multiply_rest(float *sums, const float *const *points, const float *weights,
+                          int64_t depth, int64_t rows)
+{
+    enum { ALL = TILE_PANELS * VECS, MOST = TILE_ROWS - 1 };
+    if (rows == 1)
+        multiply_points(sums, points, weights, depth, 1, ALL);
+    else if (rows == 2)
+        multiply_points(sums, points, weights, depth, 2, ALL);
+    else if (rows == 3)
+        multiply_points(sums, points, weights, depth, MOST < 3 ? MOST : 3, ALL);
+    else if (rows == 4)
+        multiply_points(sums, points, weights, depth, MOST < 4 ? MOST : 4, ALL);
+    else if (rows == 5)
+        multiply_points(sums, points, weights, depth, MOST < 5 ? MOST : 5, ALL);
+}
+
+/* All rows of a piece, with a unit of columns; `dst`: the unit's first column in the result, which
+ * is written next, or NULL. */
+static void multiply_unit(const struct piece *piece, float *sums, const float *weights,
+                          int64_t depth, const float *dst)
+{
+    int64_t r = 0;
+    for (; r + TILE_ROWS <= piece->rows; r += TILE_ROWS) {
+        for (int64_t i = r; dst != NULL && i < r + TILE_ROWS; i++)
+            UL_PREFETCH_TO(dst + piece->origins[i].to);
+        multiply_full(sums + r * GROUP, piece->points + r, weights, depth);
+    }
+    multiply_rest(sums + r * GROUP, piece->points + r, weights, depth, piece->rows - r);
+}
+
+/* The element of a tensor at a row of the result: its first column. */
+static int64_t element_of(const struct ul_call_tensor *tensor, const struct origin *origin)
+{
+    int64_t at = tensor->dims[0] == 1 ? 0 : origin->place[0] * tensor->strides[0];
+    for (uint32_t d = 2; d < tensor->rank; d++)
+        at += tensor->dims[d] == 1 ? 0 : origin->place[4 + d - tensor->rank] * tensor->strides[d];
+    return at;
+}
+
+/* sums op tensor, of `count` columns from `first` on. */
+static void apply_operand(const struct piece *piece, float *sums, enum ul_post_kind kind,
+                          const struct ul_call_tensor *tensor, const float *from, int64_t first,
+                          int64_t count)
+{
+    const int64_t step = tensor->dims[1] == 1 ? 0 : tensor->strides[1];
+    from += first * step;
+    for (int64_t r = 0; r < piece->rows; r++)
+        apply_binary(kind, sums + r * GROUP, from + element_of(tensor, &piece->origins[r]), step,
+                     count);
+}
+
+static void add_bias(const struct piece *piece, float *sums, const float *from, int64_t count)
+{
+    float bias[GROUP] = {0};
+    memcpy(bias, from, (size_t)count * sizeof *bias);
+    for (int64_t r = 0; r < piece->rows; r++)
+        for (int64_t c = 0; c < GROUP; c++)
+            sums[r * GROUP + c] += bias[c];
+}
+
+static void store_unit(const struct piece *piece, const float *sums, float *to, int64_t apart,
+                       int64_t count)
+{
+    for (int64_t r = 0; r < piece->rows; r++, sums += GROUP) {
+        float *row = to + piece->origins[r].to;
+        if (apart == 1 && count == GROUP) /* of a known size: without a call */
+            memcpy(row, sums, GROUP * sizeof *sums);
+        else
+            for (int64_t i = 0; i < count; i++)
+                row[i * apart] = sums[i];
+    }
+}
+
+/* Bias and post-operations on the sums of a unit, all rows at a time, and off to the result. */
+static void finish_unit(const struct job *job, const struct piece *piece, int64_t u)
+{
+    const struct ul_call *call = job->call;
+    const int64_t first = piece->panel * COLS + u * GROUP;
+    const int64_t end = ul_run((piece->panel + piece->panels) * COLS, job->cut.columns);
+    const int64_t count = ul_run(end - first, GROUP);
+    const int64_t apart = call->dst.dims[1] == 1 ? 1 : call->dst.strides[1];
+    float *sums = piece->sums + u * job->cut.row_count * GROUP;
+    if (job->bias != NULL)
+        add_bias(piece, sums, job->bias + first, count);
+    for (uint32_t p = 0; p < call->post_count; p++) {
+        const struct ul_post *post = &call->posts[p];
+        if (post->kind < UL_POST_SUM)
+            ul_post_apply(post, sums, piece->rows * GROUP);
+        else if (post->kind == UL_POST_SUM)
+            apply_operand(piece, sums, post->kind, &call->dst, job->dst, first, count);
+        else
+            apply_operand(piece, sums, post->kind, &post->tensor, job->posts[p], first, count);
+    }
+    store_unit(piece, sums, job->dst + first * apart, apart, count);
+}
+
+/* The sums of a piece over `depth` channels of a tap. */
+static void multiply_piece(const struct job *job, struct piece *piece, int64_t tap, int64_t channel,
+                           int64_t depth)
+{
+    const struct ul_nbits_window *window = &job->window;
+    const int64_t units = (piece->panels + TILE_PANELS - 1) / TILE_PANELS;
+    const int is_last = tap + 1 == window->taps && channel + depth == window->channels;
+    const float *dst = job->call->dst.strides[1] == 1 ? job->dst + piece->panel * COLS : NULL;
+    find_points(job, piece, tap, channel);
+    for (int64_t u = 0; u < units; u++) {
+        float *weights = piece->weights + u * UL_NBITS_DEPTH * GROUP;
+        const int64_t begin = u * TILE_PANELS, end = ul_run(begin + TILE_PANELS, piece->panels);
+        for (int64_t p = begin; p < end; p++)
+            unpack_panel(job, weights + (p - begin) * COLS, piece->panel + p,
+                         tap * window->channels + channel, depth);
+        multiply_unit(piece, piece->sums + u * job->cut.row_count * GROUP, weights, depth,
+                      is_last && dst != NULL ? dst + u * GROUP : NULL);
+        if (is_last)
+            finish_unit(job, piece, u);
+    }
+}
+
+static void run_piece(const struct job *job, struct piece *piece)
+{
+    const int64_t units = (piece->panels + TILE_PANELS - 1) / TILE_PANELS;
+    const int64_t channels = job->window.channels;
+    find_origins(job, piece);
+    memset(piece->sums, 0, (size_t)(units * job->cut.row_count * GROUP) * sizeof *piece->sums);
+    for (int64_t tap = 0; tap < job->window.taps; tap++)
+        for (int64_t channel = 0; channel < channels; channel += UL_NBITS_DEPTH)
+            multiply_piece(job, piece, tap, channel, ul_run(channels - channel, UL_NBITS_DEPTH));
+}
+
+/* A thread's share of pieces: blocks of rows of some panels of a group. */
+static void run_window(const struct job *job, float *scratch, int64_t thread, int64_t threads)
+{
+    const struct ul_nbits_cut *cut = &job->cut;
+    const int64_t panels = cut->panel_count / job->window.groups;
+    const int64_t cuts = (panels * COLS + UL_NBITS_GROUP - 1) / UL_NBITS_GROUP;
+    const int64_t blocks = (cut->rows + cut->row_count - 1) / cut->row_count;
+    const int64_t count = job->window.groups * cuts * blocks;
+    float *sums = scratch + UL_NBITS_DEPTH * UL_NBITS_GROUP;
+    float *zeros = sums + cut->row_count * UL_NBITS_GROUP;
+    struct piece piece = {.weights = scratch, .sums = sums, .zeros = zeros};
+    if (TILE_PANELS > 1) /* a tile may have fewer */
+        memset(scratch, 0, (size_t)(UL_NBITS_DEPTH * UL_NBITS_GROUP) * sizeof *scratch);
+    memset(zeros, 0, UL_NBITS_DEPTH * sizeof *zeros);
+    for (int64_t i = count * thread / threads; i < count * (thread + 1) / threads; i++) {
+        const int64_t of_group = i / blocks % cuts * (UL_NBITS_GROUP / COLS);
+        piece.group = i / blocks / cuts;
+        piece.panel = piece.group * panels + of_group;
+        piece.panels = ul_run(panels - of_group, UL_NBITS_GROUP / COLS);
+        piece.row = i % blocks * cut->row_count;
+        piece.rows = ul_run(cut->rows - piece.row, cut->row_count);
+        run_piece(job, &piece);
+    }
+}
+
+/* A thread's share of the source, by places along the innermost axis. */
+static void turn_source(const struct job *job, float *to, int64_t thread, int64_t threads)
+{
+    enum { RUN = 16 };
+    const struct ul_nbits_window *window = &job->window;
+    const struct ul_call_tensor *src = &job->call->src;
+    const int64_t channels = src->dims[1], along = window->in[2];
+    const int64_t lines = window->images * window->in[0] * window->in[1];
+    for (int64_t i = lines * thread / threads; i < lines * (thread + 1) / threads; i++) {
+        const int64_t y = i % window->in[1], z = i / window->in[1] % window->in[0];
+        const float *from = job->src + i / window->in[1] / window->in[0] * src->strides[0] +
+                            z * window->src_stride[0] + y * window->src_stride[1];
+        for (int64_t x = 0; x < along; x += RUN)
+            for (int64_t c = 0; c < channels; c++)
+                for (int64_t p = x; p < ul_run(x + RUN, along); p++)
+                    to[(i * along + p) * channels + c] =
+                        from[c * src->strides[1] + p * window->src_stride[2]];
+    }
+}
+
+/* The job as it is with its source turned channels-last; `call` is a copy of its call. */
+static void take_turned(struct job *job, struct ul_call *call, const float *src)
+{
+    int64_t stride = call->src.dims[1];
+    call->src.strides[1] = 1;
+    for (uint32_t d = call->src.rank; d-- > 2; stride *= call->src.dims[d])
+        call->src.strides[d] = stride;
+    call->src.strides[0] = stride;
+    ul_nbits_window_init(&job->window, call);
+    job->call = call;
+    job->src = src;
 }
 
 /* ---- turned ---- */
@@ -832,15 +1184,20 @@ static void run_bytes(const struct job *job, unsigned char *scratch, int64_t thr
 
 /* ---- threads ---- */
 
-static void run_thread(const struct job *job, unsigned char *scratch, int64_t thread,
-                       int64_t threads)
+static void run_alike(const struct job *job, unsigned char *scratch, int64_t thread,
+                      int64_t threads)
 {
     if (job->call->nbits.by_bytes) {
         run_bytes(job, scratch, thread, threads);
         return;
     }
     const int64_t count = job->cut.panel_count;
-    float *own = (float *)(void *)(scratch + (uint64_t)thread * job->cut.thread_bytes);
+    float *own = (float *)(void *)(scratch + job->cut.shared_bytes +
+                                   (uint64_t)thread * job->cut.thread_bytes);
+    if (ul_nbits_is_window(job->call) && !job->cut.few) {
+        run_window(job, own, thread, threads);
+        return;
+    }
     const int64_t begin = count * thread / threads, end = count * (thread + 1) / threads;
     if (job->call->nbits.turned) {
         const int64_t depth = job->cut.depth, groups = (depth + GROUP - 1) / GROUP;
@@ -854,6 +1211,21 @@ static void run_thread(const struct job *job, unsigned char *scratch, int64_t th
     }
     for (int64_t panel = begin; panel < end; panel += TILE_PANELS)
         run_group(job, own, panel, end - panel < TILE_PANELS ? end - panel : TILE_PANELS);
+}
+
+static void run_thread(const struct job *job, unsigned char *scratch, int64_t thread,
+                       int64_t threads)
+{
+    if (!ul_nbits_turns_source(job->call)) {
+        run_alike(job, scratch, thread, threads);
+        return;
+    }
+    struct job turned = *job;
+    struct ul_call call = *job->call;
+    turn_source(job, (float *)(void *)scratch, thread, threads);
+    meet(threads);
+    take_turned(&turned, &call, (const float *)(const void *)scratch);
+    run_alike(&turned, scratch, thread, threads);
 }
 
 void ul_nbits_run(const struct ul_call *call, const void *const *args, unsigned char *scratch,
@@ -871,6 +1243,8 @@ void ul_nbits_run(const struct ul_call *call, const void *const *args, unsigned 
         if (call->posts[i].kind >= UL_POST_ADD)
             job.posts[i] = args[next++];
     ul_nbits_cut_init(&job.cut, call, planned_threads);
+    if (ul_nbits_is_window(call))
+        ul_nbits_window_init(&job.window, call);
 #ifdef _OPENMP
     if (threads > 1) {
 #pragma omp parallel num_threads((int)threads)

@@ -28,7 +28,8 @@ enum ul_call_kind {
                                 (struct ul_call_attention) */
     UL_CALL_MATMUL,          /* src [.., m, k], weights [.., k, n], dst [.., m, n] */
     UL_CALL_NBITS,           /* the same with weights of a few bits; scales and zero points are
-                                arguments behind dst (ul_nbits.h) */
+                                arguments behind dst (ul_nbits.h). Of three axes and more, the
+                                convolution of src by such weights */
     UL_CALL_MEAN_POOL,       /* the padding left out of the mean */
     UL_CALL_PADDED_MEAN_POOL /* the padding counted as zeros */
 };
@@ -110,17 +111,19 @@ struct ul_post {
 
 /* Weights of a few bits, as UL_CALL_NBITS reads them: integers, of which a zero point is subtracted
  * before a scale multiplies them, one of each for a column of a block; or floats of 16 bits, whose
- * only block has a scale or none. */
+ * only block has a scale or none. Signed ones are read with half their range added, which is in
+ * `zero` too, but not in zero points that are arguments. */
 enum ul_nbits_zeros { UL_NBITS_FIXED, UL_NBITS_PACKED, UL_NBITS_FLOATS };
 struct ul_call_nbits {
     uint32_t bits;               /* 2, 4, 8 or 16 */
-    enum ul_call_type code_type; /* of 16 bits: UL_CALL_F16 or UL_CALL_BF16 */
+    enum ul_call_type code_type; /* of 16 bits: UL_CALL_F16 or UL_CALL_BF16; UL_CALL_I8: signed */
     int64_t block;               /* weights of a column, one behind the other */
     uint32_t zero;               /* UL_NBITS_FIXED: that of all */
     enum ul_nbits_zeros zeros;
     enum ul_call_type scale_type;
     uint32_t by_bytes; /* 1: rows of src may be rounded to 8 bits, a scale for each block */
     uint32_t turned;   /* 1: the transposed weights: src is [m, n], dst is [m, k] */
+    float scale;       /* of all, where no scales are arguments; 0: none */
 };
 
 /* dst = softmax(scale * src * weights + masks) * values, for each head. All tensors are [batch,
