@@ -468,6 +468,17 @@ static bool pack_product(struct packing *packing, ul_node_id id)
     return true;
 }
 
+/* Weights of a convolution behind a Transpose. */
+static void turn_filters(struct packing *packing, ul_node_id id)
+{
+    struct ul_graph *graph = packing->rewrite.graph;
+    const struct ul_node *node = &graph->nodes[id];
+    struct ul_nbits_source source;
+    if (packing->casts && (ul_op_get(node->op)->flags & UL_OP_CONVOLVES) != 0 &&
+        ul_nbits_source_read(graph, node->inputs[1], &source) && source.bits >= 8)
+        (void)ul_nbits_turn(graph, id, &source, packing->uses);
+}
+
 /* ---- tables ---- */
 
 /* All elements along the last axis packed, from a byte on. */
@@ -693,8 +704,8 @@ enum ul_status ul_pass_nbits(struct ul_pass *pass)
     for (uint32_t n = 0; n < all.count; n++) {
         if (graph->nodes[all.nodes[n]].op == UL_OP_MatMulNBits)
             turn_tables(pass, all.nodes[n]);
-        else
-            (void)pack_product(&packing, all.nodes[n]);
+        else if (!pack_product(&packing, all.nodes[n]))
+            turn_filters(&packing, all.nodes[n]);
     }
     for (uint32_t n = 0; n < all.count; n++) /* of products that are known */
         (void)pack_table(&packing, all.nodes[n]);

@@ -41,7 +41,8 @@ bool ul_nbits_is_float(enum ul_dtype dtype);
 /* nbits_turn.c */
 
 /* Stores the constant that a product reads as its second operand so that columns lie side by side,
- * where they do not and nothing else reads it. `uses` as ul_graph_count_uses has them. */
+ * or one that a convolution reads in the order in which it does, where it is not so and nothing
+ * else reads it. `uses` as ul_graph_count_uses has them. */
 bool ul_nbits_turn(struct ul_graph *graph, ul_node_id id, const struct ul_nbits_source *source,
                    const uint32_t *uses);
 

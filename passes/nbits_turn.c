@@ -9,6 +9,7 @@
  *
  *      MatMul(x, Transpose(Cast(w [n k])))     ->   MatMul(x, Cast(w' [k n]))
  *      Gemm(x, Dequantize(w [n k])) {transB}   ->   Gemm(x, Dequantize(w' [k n]))
+ *      Conv(x, Transpose(Cast(w [3 3 c o])))   ->   Conv(x, Cast(w' [o c 3 3]))
  *
  * Left undone: scales of blocks along one axis for each index of another; constants on the left. */
 #include "ir/op.h"
@@ -93,6 +94,19 @@ static ul_value_id widen(struct turning *turning, ul_value_id codes)
                                 : ul_build_value(&turning->build, UL_OP_Mul, inputs, 2, type);
 }
 
+/* What the node reads stands so already: columns side by side, or all axes of a convolution. */
+static bool is_in_order(const struct turning *turning, const struct ul_node *node)
+{
+    uint32_t rank = turning->type.rank;
+    if ((ul_op_get(node->op)->flags & UL_OP_CONVOLVES) == 0)
+        return turning->axes[rank - 1] == rank - 1;
+    for (uint32_t d = 0; d < rank; d++) {
+        if (turning->axes[d] != d)
+            return false;
+    }
+    return true;
+}
+
 bool ul_nbits_turn(struct ul_graph *graph, ul_node_id id, const struct ul_nbits_source *source,
                    const uint32_t *uses)
 {
@@ -102,7 +116,7 @@ bool ul_nbits_turn(struct ul_graph *graph, ul_node_id id, const struct ul_nbits_
     bool is_across = node->op == UL_OP_Gemm && ul_node_get_int(node, "transB", 0) != 0;
     for (uint32_t d = 0; d < rank; d++)
         turning.axes[d] = source->axes[is_across ? rank - 1 - d : d];
-    if (rank < 2 || turning.axes[rank - 1] == rank - 1 || turning.type.dtype != UL_F32 ||
+    if (rank < 2 || is_in_order(&turning, node) || turning.type.dtype != UL_F32 ||
         count_scaled_axes(source) > 1 || !is_alone(graph, source, node->inputs[1], uses) ||
         (source->node != NULL && source->node->op == UL_OP_DequantizeLinear))
         return false;

@@ -425,6 +425,7 @@ CONV_FORMS = [
     ((1, 16, 9, 9), 32, 32, 3, "dequantized i8", 0, {"pads": [1, 1, 1, 1], "bias": True}), ((1, 16, 1, 1), 32, 32, 1, "dequantized u8", 0, {}),
     ((1, 16, 9, 9), 32, 32, 3, "dequantized u8", 0, {"pads": [2, 2, 2, 2], "dilations": [2, 2]}),
     ((1, 16, 9, 9), 32, 32, 3, "dequantized i8", None, {"residual": True}), ((2, 16, 9, 9), 16, 16, 3, "f16", None, {"pads": [1, 1, 1, 1], "factor": True}),
+    ((1, 16, 9, 9), 32, 32, 3, "f16", None, {"pads": [1, 1, 1, 1], "turned": (2, 0, 3, 1)}), ((1, 16, 20), 32, 48, 3, "i8", 0, {"turned": (2, 1, 0)}),
     ((1, 3, 9, 9), 24, 8, 3, "f16", None, {"pads": [1, 1, 1, 1], "widened": True}), ((1, 32, 9, 9), 32, 32, 3, "i8", 0, {"group": 32, "widened": True}),
     ((1, 24, 7), 48, 24, 3, "bf16", 0, {"group": 6, "widened": True}), ((1, 16, 9, 9), 24, 16, 3, "dequantized f8e4m3fn", 0, {"widened": True}),
     ((1, 16, 6, 6), 32, 16, 3, "f16", None, {"transposed": True, "widened": True, "strides": [2, 2]}),
@@ -465,11 +466,17 @@ def conv_layer(rng, name, x, channels, form, last):
     groups, transposed = around.get("group", 1), around.get("transposed", False)
     shape = [x[0].shape[1], channels // groups] if transposed else [channels, x[0].shape[1] // groups]
     shape += [width] * (x[0].ndim - 2)
+    turned = around.get("turned", tuple(range(len(shape))))
     if kind.startswith("dequantized"):
         nodes, weights, w, _ = dequantized(rng, shape, axis, 0, kinds=[kind.split()[1]], name=name)
     else:
-        nodes, weights, w, _ = cast(rng, kind, shape, 1 if transposed and axis == 0 else axis, name)
+        axis = 1 if transposed and axis == 0 else axis
+        nodes, weights, w, _ = cast(rng, kind, [shape[d] for d in turned], turned.index(axis) if axis in (0, 1) else axis, name)
     bias, names = None, [f"x{name}", f"m{name}"]
+    if "turned" in around:
+        perm = [turned.index(d) for d in range(len(shape))]
+        nodes.append(helper.make_node("Transpose", [f"m{name}"], [f"t{name}"], perm=perm))
+        names[1], w = f"t{name}", w.transpose(perm)
     if around.get("bias"):
         bias = rng.normal(0, 1, channels).astype("f4")
         weights.append(tensor(f"b{name}", bias))
@@ -509,7 +516,7 @@ def every_convolution(ullage, options):
     forms = [conv_form(numpy.random.default_rng(i), f"{i:02}", form) for i, form in enumerate(CONV_FORMS)]
     bounds = [tensor("low", numpy.array(-1, "f4")), tensor("high", numpy.array(1, "f4"))]
     widened = () if options[1] == "c" else tuple(f"{i:02}" for i, form in enumerate(CONV_FORMS) if form[6].get("widened"))
-    run_forms(ullage, options, forms, bounds, [f"{letter}{i}{layer}" for letter in "mv" for i in widened for layer in "ab"], 1.02)
+    run_forms(ullage, options, forms, bounds, [f"{letter}{i}{layer}" for letter in "mv" for i in widened for layer in "ab"], 1.05)
 
 
 def every_form(ullage, options):
