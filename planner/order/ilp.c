@@ -94,11 +94,18 @@ struct child {
     bool stopped; /* by a limit */
 };
 
+/* An iteration goes over the terms. */
+static uint64_t iteration_work(const struct ul_ilp *ilp)
+{
+    return 1 + ilp->term_count / UL_ILP_TERMS;
+}
+
 /* GLPK does not count the iterations by which it tries what to branch on. */
 static uint64_t child_work(const struct child *c)
 {
     int count = glp_get_it_cnt(c->problem);
-    return (count > 0 ? (uint64_t)count : 0) + c->branchings * UL_ILP_BRANCH_WORK;
+    uint64_t iterations = (count > 0 ? (uint64_t)count : 0) + c->branchings * UL_ILP_BRANCH_WORK;
+    return iterations * iteration_work(c->ilp);
 }
 
 static void send_bytes(const struct child *c, const void *data, size_t size_bytes)
@@ -217,11 +224,13 @@ static void relaxation_solve(struct child *c)
     control.msg_lev = GLP_MSG_OFF;
     control.meth = GLP_DUALP;
     if (c->limits->work != 0 && c->limits->work < INT32_MAX)
-        control.it_lim = (int)c->limits->work;
+        control.it_lim = (int)(c->limits->work / iteration_work(c->ilp) + 1);
     glp_scale_prob(c->problem, GLP_SF_AUTO);
     glp_adv_basis(c->problem, 0);
-    if (glp_simplex(c->problem, &control) != 0)
+    if (glp_simplex(c->problem, &control) != 0) {
+        send_record(c, RECORD_BOUND, -INFINITY); /* the work counts, though it came to nothing */
         _exit(1);
+    }
     if (glp_get_status(c->problem) == GLP_NOFEAS) {
         send_record(c, RECORD_INFEASIBLE, INFINITY);
         _exit(0);
@@ -234,13 +243,14 @@ static void relaxation_solve(struct child *c)
 
 static void tree_search(struct child *c)
 {
+    enum { CUT_TERMS = 4 * UL_ILP_TERMS };
     glp_iocp control;
     glp_init_iocp(&control);
     control.msg_lev = GLP_MSG_OFF;
     control.br_tech = GLP_BR_PCH;
     control.bt_tech = GLP_BT_BLB;
-    control.mir_cuts = GLP_ON;
-    control.cov_cuts = GLP_ON;
+    /* Cuts of a large model take long, and nothing counts that. */
+    control.mir_cuts = control.cov_cuts = c->ilp->term_count < CUT_TERMS ? GLP_ON : GLP_OFF;
     control.cb_func = tree_callback;
     control.cb_info = c;
     int failed = glp_intopt(c->problem, &control);

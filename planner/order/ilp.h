@@ -4,9 +4,9 @@
  * Invariants: columns and rows are added in order and never removed; terms go to the row added
  * last, those of one column add up. Every integer column has bounds.
  * Ownership: a model lives in the arena it was made in; so does the result's `values`.
- * Units: `work` counts simplex iterations and, as many of them, branchings, by which the search is
- * limited; seconds are a stop that makes the outcome depend on the machine, and set
- * stopped_by_time.
+ * Units: `work` counts simplex iterations, each by the size of the model, and branchings as many of
+ * them, by which the search is limited; seconds are a stop that makes the outcome depend on the
+ * machine, and set stopped_by_time.
  * Failure: GLPK ends its process on an error; that, no process to be had or no memory is UNKNOWN,
  * as is any limit. What was found until then is kept. */
 #ifndef UL_ILP_H
@@ -14,7 +14,10 @@
 
 #include "base/base.h"
 
-enum { UL_ILP_BRANCH_WORK = 500 }; /* what a branching counts as */
+enum {
+    UL_ILP_BRANCH_WORK = 500, /* iterations that a branching counts as */
+    UL_ILP_TERMS = 1 << 15    /* an iteration counts as one more for each so many of the model */
+};
 
 struct ul_ilp_column {
     double cost;

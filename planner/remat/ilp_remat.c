@@ -61,7 +61,7 @@ static bool program_run(struct programs *p, const uint32_t *order, uint32_t hint
     ul_arena_init(&scratch);
     bool tried = ul_remat_ilp(&scratch, &task);
     remat->effort.stopped_by_time |= task.stopped_by_time;
-    p->work += task.work;
+    p->work = task.stopped_by_time ? p->limits->work : p->work + task.work;
     *proven = tried && task.proven;
     bool better = tried && task.sequence != NULL && task.count <= remat->capacity;
     if (better) {
@@ -122,6 +122,7 @@ static void programs_run(struct ul_remat *remat, const struct ul_remat_programs 
         if (remat->cost < cost)
             own_improve(&p);
     }
+    remat->programs_work += p.work;
     ul_arena_done(&scratch);
 }
 

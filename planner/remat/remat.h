@@ -32,6 +32,7 @@ struct ul_remat {
     uint64_t budget_bytes;
     enum ul_plan_remat method;
     const struct ul_remat_limits *limits;
+    uint64_t programs_work; /* that integer programs did */
     bool keeps_order; /* an order was named: methods that choose their own do not run by themselves
                        */
     struct ul_effort effort;

@@ -22,7 +22,7 @@
         .work = (most_work), .nodes = (most_nodes), .columns = (most_columns),                     \
         .memory_bytes = (uint64_t)(gib) << 30, .cpu_seconds = (seconds)                            \
     }
-#define NAMED_ON_A_RUNG PROGRAMS(20000, 2000, 20000, 2, 60)
+#define NAMED_ON_A_RUNG PROGRAMS(8000, 2000, 20000, 2, 60)
 
 const struct ul_remat_limits ul_remat_limits_alone = {.search_work = UL_WORK_GRAPH_REMAT,
                                                       EXACT(25, 28, 22, 28, 18),

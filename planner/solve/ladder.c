@@ -163,6 +163,8 @@ struct climb {
     struct source *sources; /* of transfers, beside the base plan */
     uint32_t source_count;
     struct ul_remat_limits limits;
+    uint64_t programs_work;  /* that integer programs may yet do where they are named */
+    const char *once;        /* the method of plans of the base order; NULL: none */
     uint64_t work_limit;     /* that the caller gave; 0: none */
     struct ul_effort effort; /* of a rung's searches, and the deadline of all */
 };
@@ -215,18 +217,25 @@ static uint64_t sequence_cost(const struct climb *c, const uint32_t *steps, uint
     return cost;
 }
 
+/* Of a plan for which the method that is named has been asked. */
+static const char *once_name(const struct climb *c)
+{
+    return ul_arena_printf(c->arena, "%s: each step runs once",
+                           ul_method_get(UL_METHOD_REMAT, c->options.remat)->name);
+}
+
 /* What the method says that found the plan's sequence, or NULL. */
 static void methods_note(struct climb *c, const struct ul_remat *found, bool again,
                          struct ul_plan *plan)
 {
-    enum ul_plan_remat method = c->options.remat;
-    plan->remat_method = again && found != NULL ? ul_remat_found_by(c->arena, found) : "none";
+    plan->remat_method = c->once != NULL ? c->once : "none";
+    if (found != NULL && again)
+        plan->remat_method = ul_remat_found_by(c->arena, found);
+    else if (found != NULL && c->options.remat != UL_REMAT_BEST)
+        plan->remat_method = once_name(c);
     plan->order_method = c->base->order_method;
     plan->order_why_not = c->base->order_why_not;
     plan->orders_lower_bound_bytes = c->base->orders_lower_bound_bytes;
-    if (!again && found != NULL && method != UL_REMAT_BEST)
-        plan->remat_method = ul_arena_printf(c->arena, "%s: each step runs once",
-                                             ul_method_get(UL_METHOD_REMAT, method)->name);
     if (found != NULL && found->proven_within != NULL)
         plan->optimal_within =
             ul_arena_printf(c->arena, "%s, by these implementations%s, graphs of %llu live bytes",
@@ -522,12 +531,16 @@ static struct ul_remat remat_make(struct climb *c, struct ul_arena *scratch,
                                   const struct choice *choice, uint64_t limit_bytes)
 {
     const struct ul_solve_graph *g = &choice->graph.graph;
+    struct ul_remat_limits *limits = UL_NEW(scratch, struct ul_remat_limits);
+    *limits = c->limits;
+    if (limits->named_programs.work > c->programs_work)
+        limits->named_programs.work = c->programs_work;
     struct ul_remat remat = {.graph = g,
                              .is_forward = choice->is_forward,
                              .is_kept = choice->is_kept,
                              .budget_bytes = limit_bytes,
                              .method = c->options.remat,
-                             .limits = &c->limits,
+                             .limits = limits,
                              .keeps_order = c->options.order != UL_ORDER_BEST,
                              .effort = c->effort,
                              .capacity = g->node_count * 8 + 1000,
@@ -577,9 +590,12 @@ static enum ul_status choice_climb(struct climb *c, struct choice *choice, uint6
         ul_remat_run_rung(&remat, &cheaper, &orders);
     else
         ul_remat_run(&remat, &orders);
+    bool is_named = c->options.remat != UL_REMAT_BEST;
+    if (is_named)
+        c->programs_work -=
+            remat.programs_work < c->programs_work ? remat.programs_work : c->programs_work;
     if (remat.misfit_proven)
         choice->misfit_bytes = limit_bytes;
-    bool is_named = c->options.remat != UL_REMAT_BEST;
     if (is_named && remat.why_not != NULL && c->ladder->why_not == NULL)
         c->ladder->why_not = remat.why_not;
     enum ul_status status = found_offer(c, &scratch, choice, &remat, &peak_bytes);
@@ -931,6 +947,7 @@ static enum ul_status rungs_between(struct climb *c, struct rungs *r, uint64_t b
     halvings = halvings < MAX_HALVINGS ? halvings : MAX_HALVINGS;
     limits_set(c, &ul_remat_limits_between);
     for (uint32_t i = 0; i < halvings && !is_late(c); i++) {
+        c->programs_work = c->limits.named_programs.work;
         uint32_t count = c->ladder->count;
         c->box = box_between(c->ladder, budget_bytes);
         if (c->box.min_bytes < passed_bytes)
@@ -1049,12 +1066,37 @@ static void rungs_begin_below(struct climb *c, struct rungs *r, uint64_t bytes)
     r->top_bytes = r->floor_bytes + room;
 }
 
+/* Whether the method that is named has a use for the program, of which the plans then say that it
+ * was asked: no other may take its place. */
+static bool is_served(struct climb *c, const struct choice *choice, uint64_t top_bytes,
+                      const char **why_not)
+{
+    struct ul_remat remat = remat_make(c, &c->scratch, choice, top_bytes);
+    ul_remat_run(&remat, &(struct ul_remat_orders){
+                             .orders = (const uint32_t *const *)choice->orders, .count = 1});
+    *why_not = remat.why_not;
+    if (remat.cost == UINT64_MAX)
+        return false;
+    c->once = once_name(c);
+    return true;
+}
+
+/* The base plan with ever fewer optional values. */
+static enum ul_status base_offer(struct climb *c, const struct choice *choice, uint64_t top_bytes)
+{
+    const char *why_not;
+    bool is_named = c->options.remat != UL_REMAT_BEST && c->options.remat != UL_REMAT_NONE;
+    if (c->levels.count < 2 || (is_named && !is_served(c, choice, top_bytes, &why_not)))
+        return UL_OK;
+    return sequence_offer(c, c->base_steps, c->problem->step_count, choice, NULL);
+}
+
 /* Of the packing of a rung, where the caller gave no limit. */
 enum { PACK_WORK = 1 << 24 };
 
 static enum ul_status climb_run(struct climb *c, uint64_t budget_bytes)
 {
-    enum { STEP_WORK = 1 << 12, SMALL = 400 };
+    enum { STEP_WORK = 1 << 12, SMALL = 400, RUNGS = 2 /* as many as most programs get */ };
     struct rungs r = {.count = 0};
     climb_prepare(c, &r);
     if (c->options.below_bytes != 0)
@@ -1067,9 +1109,9 @@ static enum ul_status climb_run(struct climb *c, uint64_t budget_bytes)
                                STEP_WORK * (uint64_t)count;
     if (c->options.work_limit == 0)
         c->options.work_limit = PACK_WORK;
-    if (c->levels.count > 1)
-        UL_TRY(sequence_offer(c, c->base_steps, c->problem->step_count, &r.alone, NULL));
     limits_set(c, &ul_remat_limits_rung);
+    c->programs_work = RUNGS * c->limits.named_programs.work;
+    UL_TRY(base_offer(c, &r.alone, r.top_bytes));
     const struct rungs top = r;
     UL_TRY(rungs_climb(c, &r));
     UL_TRY(cuts_climb(c, &top));
@@ -1110,13 +1152,13 @@ const char *ul_ladder_refusal(struct ul_arena *arena, const struct ul_problem *p
     climb_prepare(&c, &r);
     limits_set(&c, &ul_remat_limits_rung);
     c.effort.work_limit = 1 << 24;
-    struct ul_remat remat = remat_make(&c, &c.scratch, &r.alone, r.top_bytes);
-    ul_remat_run(&remat, &(struct ul_remat_orders){
-                             .orders = (const uint32_t *const *)r.alone.orders, .count = 1});
-    if (remat.cost != UINT64_MAX)
-        methods_note(&c, &remat, false, plan);
+    c.programs_work = c.limits.named_programs.work;
+    const char *why_not;
+    bool serves = is_served(&c, &r.alone, r.top_bytes, &why_not);
+    if (serves)
+        plan->remat_method = c.once;
     ul_arena_done(&c.scratch);
-    return remat.cost != UINT64_MAX ? NULL : remat.why_not;
+    return serves ? NULL : why_not;
 }
 
 /* What is to be kept of steps, for the nodes of a choice. */
@@ -1196,6 +1238,7 @@ enum ul_status ul_ladder_spread(struct ul_arena *arena, const struct ul_problem 
         ul_arena_done(&c.scratch);
         return status;
     }
+    c.once = base->remat_method;
     rung_add(arena, ladder, &first);
     ul_ladder_levels_make(&c.scratch, problem, c.options.alignment_bytes, &c.levels);
     if (c.levels.count > 1 && c.options.pack != UL_PACK_NONE) {

@@ -104,6 +104,10 @@ static void test_limits_stop_the_solver(void **state)
     assert_int_equal(ul_ilp_solve(ilp, &counted, &second), UL_ILP_UNKNOWN);
     assert_true(first.work == second.work && first.work >= 2000);
     assert_memory_equal(&first.bound, &second.bound, sizeof first.bound);
+    /* What a relaxation did before the limit counts as well. */
+    struct ul_ilp_limits few = {.work = 3, .memory_bytes = (uint64_t)1 << 28};
+    assert_int_equal(ul_ilp_relax(ilp, &few, &first), UL_ILP_UNKNOWN);
+    assert_true(first.work >= 3);
     struct ul_ilp_limits timed = {.wall_seconds = 0.2, .memory_bytes = (uint64_t)1 << 28};
     assert_int_equal(ul_ilp_solve(ilp, &timed, &first), UL_ILP_UNKNOWN);
     assert_true(first.stopped_by_time);
