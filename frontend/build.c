@@ -356,7 +356,7 @@ static enum ul_status build_node(struct ul_builder *builder, const Onnx__NodePro
     UL_TRY(ul_attributes_decode(&node, proto));
     read_call(&node, proto);
     if (!node.finished)
-        ul_sequence_node(&node);
+        UL_TRY(ul_sequence_node(&node));
     bool done = node.finished;
     if (!done)
         UL_TRY(build_constant(&node, &done));
@@ -627,34 +627,57 @@ static enum ul_status build_outputs(struct ul_builder *builder, const Onnx__Grap
     return add_overwritten(builder, &outputs.seen, outputs.taken);
 }
 
-enum ul_status ul_build_called(struct ul_old_node *node, const Onnx__GraphProto *proto,
-                               ul_value_id *x)
+/* What a graph that was called returns. */
+static enum ul_status find_returned(struct ul_old_node *node, const Onnx__GraphProto *proto,
+                                    const struct ul_scope *scope, const struct ul_call *call)
 {
-    struct ul_builder *builder = node->builder, saved = *builder;
-    struct ul_scope scope = {.outer = saved.scope};
+    struct ul_builder *builder = node->builder;
+    for (uint32_t i = 0; i < call->output_count; i++) {
+        const char *name = proto->output[i]->name == NULL ? "" : proto->output[i]->name;
+        ul_value_id value = ul_scope_find(scope, name);
+        bool is_sequence = call->makes_sequences && ul_sequence_is(value);
+        if (!is_sequence &&
+            (value >= UL_SEQUENCE_FIRST || builder->graph->values[value].kind == UL_VALUE_DEAD))
+            return ul_diag_set(builder->diag, UL_INVALID,
+                               "%s: the graph %s makes no tensor called %s",
+                               ul_builder_describe(builder, node->name, node->op),
+                               ul_quote(builder->scratch, proto->name == NULL ? "" : proto->name),
+                               ul_quote(builder->scratch, name));
+        call->outputs[i] = value;
+    }
+    return UL_OK;
+}
+
+enum ul_status ul_build_called(struct ul_old_node *node, const Onnx__GraphProto *proto,
+                               const struct ul_call *call)
+{
+    struct ul_builder *builder = node->builder;
+    const char *prefix = builder->prefix;
+    const struct ul_scope *outer = builder->scope;
+    struct ul_scope scope = {.outer = outer};
     ul_names_init(&scope.names, builder->scratch);
-    if (proto->n_input != 1 || proto->n_output != 1 || proto->output[0]->name == NULL ||
-        builder->depth >= UL_LIMIT_NESTING)
+    if (proto->n_input != call->input_count || proto->n_output < call->output_count)
         return ul_diag_set(builder->diag, UL_INVALID,
-                           "%s: a graph that has not one input and one output, or is nested more "
-                           "than %d deep",
-                           ul_builder_describe(builder, node->name, node->op), UL_LIMIT_NESTING);
-    builder->depth++;
-    builder->prefix = ul_arena_printf(builder->scratch, "%s%s/", saved.prefix, node->name);
-    if (proto->input[0]->name != NULL)
-        UL_TRY(ul_scope_bind(builder, &scope, proto->input[0]->name, *x));
+                           "%s: a graph has %zu inputs and %zu outputs, where %u and %u are wanted",
+                           ul_builder_describe(builder, node->name, node->op), proto->n_input,
+                           proto->n_output, (unsigned)call->input_count,
+                           (unsigned)call->output_count);
+    UL_TRY(ul_function_enter(builder, node, NULL));
+    builder->prefix = call->number == 0
+                          ? ul_arena_printf(builder->scratch, "%s%s/", prefix, node->name)
+                          : ul_arena_printf(builder->scratch, "%s%s/%u/", prefix, node->name,
+                                            (unsigned)call->number);
+    for (uint32_t i = 0; i < call->input_count; i++) {
+        ul_value_id value = call->inputs[i] == UL_NONE ? UL_ABSENT : call->inputs[i];
+        if (proto->input[i]->name != NULL)
+            UL_TRY(ul_scope_bind(builder, &scope, proto->input[i]->name, value));
+    }
     UL_TRY(build_initializers(builder, proto, &scope));
     UL_TRY(ul_build_nodes(builder, proto->n_node, proto->node, &scope));
-    *x = ul_scope_find(&scope, proto->output[0]->name);
-    builder->depth = saved.depth;
-    builder->prefix = saved.prefix;
-    builder->scope = saved.scope;
-    if (*x < UL_SEQUENCE_FIRST && builder->graph->values[*x].kind != UL_VALUE_DEAD)
-        return UL_OK;
-    return ul_diag_set(builder->diag, UL_INVALID, "%s: the graph %s makes no tensor called %s",
-                       ul_builder_describe(builder, node->name, node->op),
-                       ul_quote(builder->scratch, proto->name == NULL ? "" : proto->name),
-                       ul_quote(builder->scratch, proto->output[0]->name));
+    builder->prefix = prefix;
+    builder->scope = outer;
+    ul_function_leave(builder);
+    return find_returned(node, proto, &scope, call);
 }
 
 enum ul_status ul_build_graph(struct ul_builder *builder, const Onnx__GraphProto *proto,

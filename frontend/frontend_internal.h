@@ -289,9 +289,16 @@ enum ul_status ul_build_graph(struct ul_builder *builder, const Onnx__GraphProto
 /* Memory in use now; memory that inlined functions took, those being inlined included. */
 uint64_t ul_builder_used_bytes(const struct ul_builder *builder);
 uint64_t ul_builder_inlined_bytes(const struct ul_builder *builder);
-/* A graph of a node, called in its place with `x` for its only input, which becomes its output. */
+/* A graph of a node, called in its place, with as many inputs and outputs as given. */
+struct ul_call {
+    uint32_t number;      /* of such calls before */
+    bool makes_sequences; /* outputs may be sequences; else tensors alone */
+    uint32_t input_count, output_count;
+    const ul_value_id *inputs;
+    ul_value_id *outputs;
+};
 enum ul_status ul_build_called(struct ul_old_node *node, const Onnx__GraphProto *proto,
-                               ul_value_id *x) UL_MUST_CHECK;
+                               const struct ul_call *call) UL_MUST_CHECK;
 enum ul_status ul_build_nodes(struct ul_builder *builder, size_t node_count,
                               Onnx__NodeProto *const *nodes, struct ul_scope *scope) UL_MUST_CHECK;
 /* A name seen from a scope, UL_ABSENT for a function's input that was not given, or UL_NONE. */
@@ -323,6 +330,11 @@ enum ul_status ul_functions_index(struct ul_builder *builder) UL_MUST_CHECK;
 /* The function that a node calls, or NULL. */
 const Onnx__FunctionProto *ul_function_find(const struct ul_builder *builder,
                                             const Onnx__NodeProto *node);
+/* Around what is built in place of a node, of a function or of a graph (NULL): counts calls, depth
+ * and memory, and refuses too much. */
+enum ul_status ul_function_enter(struct ul_builder *builder, const struct ul_old_node *node,
+                                 const Onnx__FunctionProto *function) UL_MUST_CHECK;
+void ul_function_leave(struct ul_builder *builder);
 enum ul_status ul_function_inline(struct ul_builder *builder, const Onnx__FunctionProto *function,
                                   const Onnx__NodeProto *proto,
                                   struct ul_old_node *node) UL_MUST_CHECK;
@@ -347,9 +359,12 @@ bool ul_sequence_is(ul_value_id value);
 /* A list of values as one; `items` is the builder's. */
 ul_value_id ul_builder_add_sequence(struct ul_builder *builder, const ul_value_id *items,
                                     uint32_t count);
+const struct ul_sequence *ul_sequence_get(const struct ul_builder *builder, ul_value_id value);
+/* sequence_graphs.c: SequenceMap, and Loop and If that take or make a sequence. */
+enum ul_status ul_sequence_graphs(struct ul_old_node *node) UL_MUST_CHECK;
 /* Resolves an operator on sequences; the node is finished then, and also when it wrongly takes a
  * sequence. */
-void ul_sequence_node(struct ul_old_node *node);
+enum ul_status ul_sequence_node(struct ul_old_node *node) UL_MUST_CHECK;
 
 /* gradient.c */
 

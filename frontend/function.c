@@ -116,10 +116,10 @@ static enum ul_status bind_inputs(struct ul_builder *builder, const Onnx__Functi
     return UL_OK;
 }
 
-static enum ul_status enter(struct ul_builder *builder, const struct ul_old_node *node,
-                            const Onnx__FunctionProto *function)
+enum ul_status ul_function_enter(struct ul_builder *builder, const struct ul_old_node *node,
+                                 const Onnx__FunctionProto *function)
 {
-    for (uint32_t i = 0; i < builder->active_count; i++) {
+    for (uint32_t i = 0; function != NULL && i < builder->active_count; i++) {
         if (builder->active[i] == function)
             return ul_diag_set(builder->diag, UL_INVALID, "%s: the function calls itself",
                                ul_builder_describe(builder, node->name, node->op));
@@ -130,14 +130,23 @@ static enum ul_status enter(struct ul_builder *builder, const struct ul_old_node
                            ul_builder_describe(builder, node->name, node->op), UL_LIMIT_NESTING);
     if (++builder->call_count > UL_LIMIT_CALLS)
         return ul_diag_set(builder->diag, UL_UNSUPPORTED,
-                           "%s: the model calls its functions more than %u times, counting calls "
-                           "inside them",
+                           "%s: the model calls its functions, and graphs that sequences go "
+                           "through, more than %u times, counting calls inside them",
                            ul_builder_describe(builder, node->name, node->op), UL_LIMIT_CALLS);
     if (builder->active_count == 0)
         builder->inlined_from_bytes = ul_builder_used_bytes(builder);
     builder->active[builder->active_count++] = function;
     builder->depth++;
     return UL_OK;
+}
+
+void ul_function_leave(struct ul_builder *builder)
+{
+    UL_ASSERT(builder->active_count > 0 && builder->depth > 0);
+    builder->depth--;
+    builder->active_count--;
+    if (builder->active_count == 0)
+        builder->inlined_bytes = ul_builder_inlined_bytes(builder);
 }
 
 /* The function's own imports; where it has none for a domain, the model's hold. */
@@ -186,7 +195,7 @@ enum ul_status ul_function_inline(struct ul_builder *builder, const Onnx__Functi
     struct ul_bindings bindings = {0};
     struct ul_opsets opsets = {0};
     ul_names_init(&scope.names, builder->scratch);
-    UL_TRY(enter(builder, node, function));
+    UL_TRY(ul_function_enter(builder, node, function));
     UL_TRY(bind_attributes(builder, function, proto, &bindings));
     UL_TRY(bind_inputs(builder, function, node, &scope));
     own_opsets(builder, function, &opsets);
@@ -199,9 +208,6 @@ enum ul_status ul_function_inline(struct ul_builder *builder, const Onnx__Functi
     builder->bindings = saved.bindings;
     builder->opsets = saved.opsets;
     builder->prefix = saved.prefix;
-    builder->depth = saved.depth;
-    builder->active_count = saved.active_count;
-    if (builder->active_count == 0)
-        builder->inlined_bytes = ul_builder_inlined_bytes(builder);
+    ul_function_leave(builder);
     return bind_outputs(builder, function, node, &scope);
 }

@@ -2,8 +2,8 @@
 /* Sequences of tensors inside a graph: exporters write them for split, unbind and stack. Where
  * their lengths and positions are known when the model is compiled, which is nearly always, a
  * sequence is no more than a list of values, and its operators vanish here; so do optionals. One
- * that is an input or an output of the model is a list of these (inputs.c, build.c). Those that a
- * Loop, Scan or If carries are not supported.
+ * that is an input or an output of the model is a list of these (inputs.c, build.c). What has a
+ * graph of its own is in sequence_graphs.c.
  */
 #include "frontend/frontend_internal.h"
 
@@ -19,11 +19,17 @@ bool ul_sequence_is(ul_value_id value)
     return value >= UL_SEQUENCE_FIRST && value < UL_ABSENT;
 }
 
+const struct ul_sequence *ul_sequence_get(const struct ul_builder *builder, ul_value_id value)
+{
+    UL_ASSERT(ul_sequence_is(value) && value - UL_SEQUENCE_FIRST < builder->sequence_count);
+    return &builder->sequences[value - UL_SEQUENCE_FIRST];
+}
+
 static const struct ul_sequence *input_sequence(struct ul_old_node *node, uint32_t input)
 {
     ul_value_id value = ul_old_input(node, input);
     if (ul_sequence_is(value))
-        return &node->builder->sequences[value - UL_SEQUENCE_FIRST];
+        return ul_sequence_get(node->builder, value);
     ul_old_problem(node, "takes something that is no sequence made inside the graph");
     return NULL;
 }
@@ -288,9 +294,11 @@ static const struct {
     {"SplitToSequence", split_to_sequence},
 };
 
-void ul_sequence_node(struct ul_old_node *node)
+enum ul_status ul_sequence_node(struct ul_old_node *node)
 {
     bool known = node->domain[0] == '\0';
+    if (known)
+        UL_TRY(ul_sequence_graphs(node));
     for (size_t i = 0; known && i < sizeof table / sizeof *table && !node->finished; i++) {
         if (strcmp(node->op, table[i].op) == 0)
             table[i].resolve(node);
@@ -299,4 +307,5 @@ void ul_sequence_node(struct ul_old_node *node)
         if (ul_sequence_is(node->inputs[i]) && strcmp(node->domain, "com.microsoft") != 0)
             ul_old_problem(node, "takes a sequence; only operators on sequences do");
     }
+    return UL_OK;
 }

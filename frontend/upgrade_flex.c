@@ -71,7 +71,12 @@ static enum ul_status apply(struct ul_old_node *node, uint32_t which, ul_value_i
 {
     if (node->graphs[which] == NULL)
         return UL_OK;
-    return ul_build_called(node, node->graphs[which], x);
+    ul_value_id made = UL_NONE;
+    const struct ul_call call = {
+        .input_count = 1, .inputs = x, .output_count = 1, .outputs = &made};
+    UL_TRY(ul_build_called(node, node->graphs[which], &call));
+    *x = made;
+    return UL_OK;
 }
 
 static enum ul_status write_out(struct ul_old_node *node, const struct flex *flex)

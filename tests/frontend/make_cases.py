@@ -606,9 +606,61 @@ def sequences():
           ["--shape", "s[1]=2,3", "--const", "s[0]=data/mask.pb"])
     write("sequence_const_whole", model(graph([first], [given], [Y], zero)),
           ["--shape", "s[0]=2,3", "--const", "s=data/mask.pb"])
+    sequences_through_graphs(given)
     whole = helper.make_tensor_sequence_value_info("s", I64, None)
     write("sequence_const_type", model(graph([first], [whole], [Y], zero)),
           ["--const", "s[0]=data/mask.pb"])
+
+
+def sequences_through_graphs(given):
+    """SequenceMap, and Loop and If that carry a sequence."""
+    n = helper.make_node
+    two = ["--shape", "s[0]=2,3", "--shape", "s[1]=2,3"]
+    out = helper.make_tensor_sequence_value_info("t", F, None)
+    more = helper.make_tensor_sequence_value_info("more", F, None)
+    body = graph([n("Add", ["a", "b"], ["c"])], [tensor_type("a", None), tensor_type("b", None)],
+                 [tensor_type("c", None)], name="body")
+    def mapped(inputs, inner=body):
+        return helper.make_node("SequenceMap", inputs, ["t"], name="map", body=inner)
+    write("sequence_map", model(graph([mapped(["s", "x"])], [given, X], [out])), two)
+    write("sequence_map_pairs", model(graph([mapped(["s", "s"])], [given], [out])), two)
+    write("sequence_map_shorter", model(graph([mapped(["s", "more"])], [given, more], [out])),
+          [*two, "--shape", "more[0]=2,3"])
+    write("sequence_map_inputs", model(graph([mapped(["s"])], [given], [out])), two)
+    write("sequence_map_tensor", model(graph([mapped(["x", "x"])], [X], [out])))
+    nested = [n("Identity", ["a"], ["c"])]
+    for _ in range(4):
+        one = graph(nested, [tensor_type("a", None)], [tensor_type("c", None)], name="body")
+        nested = [n("SequenceConstruct", ["a"] * 64, ["many"]),
+                  helper.make_node("SequenceMap", ["many"], ["mapped"], body=one),
+                  n("SequenceAt", ["mapped", "zero"], ["c"])]
+    write("bomb_maps", model(graph(
+        [n("SequenceConstruct", ["x"], ["s"]), mapped(["s"], graph(
+            nested, [tensor_type("a", None)], [tensor_type("c", None)], name="body"))],
+        [X], [out], [weight("zero", np.int64(0))])))
+    flag = helper.make_tensor_value_info("go", TensorProto.BOOL, [])
+    loop_inputs = [helper.make_tensor_value_info("i", I64, []), flag, given]
+    nodes = [n("SequenceAt", ["s", "i"], ["item"]), n("SequenceInsert", ["s", "item"], ["longer"]),
+             n("Less", ["i", "one"], ["next"])]
+    loop_body = graph(nodes, loop_inputs, [
+        helper.make_tensor_value_info("next", TensorProto.BOOL, []),
+        helper.make_tensor_sequence_value_info("longer", F, None)], name="body")
+    one, trips = weight("one", np.int64(1)), weight("trips", np.int64(9))
+    def looped(inputs, body=loop_body):
+        return helper.make_node("Loop", inputs, ["t"], name="loop", body=body)
+    start = n("SequenceConstruct", ["x", "x"], ["start"])
+    write("sequence_loop", model(graph([start, looped(["trips", "", "start"])], [X], [out], [one, trips])))
+    write("sequence_loop_open", model(graph(
+        [start, looped(["n", "", "start"])], [X, tensor_type("n", [], I64)], [out], [one])))
+    stays = graph([n("Identity", ["go"], ["next"]), *nodes[:2]], loop_inputs, loop_body.output, name="body")
+    write("bomb_loop", model(graph([start, looped(["", "", "start"], stays)], [X], [out])))
+    branches = {}
+    for key, count in (("then_branch", 1), ("else_branch", 2)):
+        made = helper.make_tensor_sequence_value_info(key, F, None)
+        branches[key] = graph([n("SequenceConstruct", ["x"] * count, [key])], [], [made], name=key)
+    choose = helper.make_node("If", ["c"], ["t"], name="choose", **branches)
+    write("sequence_if", model(graph([choose], [X], [out], [weight("c", np.bool_(False))])))
+    write("sequence_if_open", model(graph([choose], [X, tensor_type("c", [], TensorProto.BOOL)], [out])))
 
 
 def training():

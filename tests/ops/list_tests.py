@@ -8,14 +8,13 @@ Reads the tests of data.sh, of single operators and of small models, and writes,
 With --check it writes nothing and fails (exit 6) if either file would change; of tests that the data
 has not (data.sh without the newer onnx) it knows nothing then, and says how many they are.
 
-In scope is a test whose inputs and outputs are tensors, or sequences of them whose operators are all
-in the graph itself, no strings and no images, and output shapes that do not depend on data. Four
-refinements:
+In scope is a test with only inputs and outputs that are tensors, or sequences of them, no strings and no
+images, and output shapes that do not depend on data. Four refinements:
   * An input that carries a shape, axes, pads, repeats or k (SHAPE_SLOTS) is a constant of the
     compile, given by --const; a test that needs such inputs is in scope and lists them under
     "constants". They are found by walking back from every such operand to the graph inputs;
-    Shape and Size cut the walk, since shapes are static. A condition of If, which may be fixed
-    but need not be, is none.
+    Shape, Size and SequenceLength cut the walk, since these are static. A condition of If, which may be fixed
+    but need not be, is none, but where a branch makes a sequence.
   * A test whose expected values come from an unspecified random generator cannot be compared by
     any implementation, so it is out.
   * A test that contradicts its own model is out: data whose shape is not the declared one.
@@ -46,8 +45,6 @@ SHAPE_SLOTS = {
     **{"Reduce" + name: [1] for name in REDUCTIONS},
 }  # fmt: skip
 
-# Operators whose graphs take or make a sequence.
-THROUGH_GRAPHS = {"If", "Loop", "Scan", "SequenceMap"}
 DATA_DEPENDENT = {"Compress", "NonMaxSuppression", "NonZero", "Unique"}
 RANDOM = {
     "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
@@ -127,13 +124,15 @@ def constants_needed(model):
         seen.add(name)
         if name in inputs:
             needed.add(name)
-        elif name in producer and producer[name].op_type not in ("Shape", "Size"):
+        elif name in producer and producer[name].op_type not in ("Shape", "Size", "SequenceLength"):
             for operand in operands_of(producer[name]):
                 walk(operand)
 
     for part in graphs_of(graph):
         for node in part.node:
-            for slot in SHAPE_SLOTS.get(node.op_type, []):
+            chooses = node.op_type == "If" and any(
+                value.type.HasField("sequence_type") for value in node.attribute[0].g.output)
+            for slot in [0] if chooses else SHAPE_SLOTS.get(node.op_type, []):
                 if slot < len(node.input):
                     walk(node.input[slot])
     initializers = {tensor.name for tensor in graph.initializer}
@@ -180,14 +179,17 @@ def contradiction(model, folder):
     return ""
 
 
-def port_reason(type_proto, names):
-    """Why an input or output of that type is out of scope in a model of these operators."""
+def is_empty(folder, index):
+    """Whether a sequence that is an input has no tensor in the data."""
+    with open(os.path.join(folder, "test_data_set_0", f"input_{index}.pb"), "rb") as f:
+        return len(onnx.SequenceProto.FromString(f.read()).tensor_values) == 0
+
+
+def port_reason(type_proto):
+    """Why an input or output of that type is out of scope."""
     kind = type_proto.WhichOneof("value")
     if kind == "sequence_type":
-        through = sorted(names & THROUGH_GRAPHS)
-        if through:
-            return f"sequence input or output, and {' and '.join(through)}"
-        return port_reason(type_proto.sequence_type.elem_type, names)
+        return port_reason(type_proto.sequence_type.elem_type)
     if kind != "tensor_type":
         return f"{kind.split('_')[0]} input or output"
     is_text = type_proto.tensor_type.elem_type == onnx.TensorProto.STRING
@@ -196,11 +198,14 @@ def port_reason(type_proto, names):
 
 def out_reason(model, folder):
     """Why a test is out of scope, or an empty string."""
-    names = set(operators(model))
     for value in list(model.graph.input) + list(model.graph.output):
-        reason = port_reason(value.type, names)
+        reason = port_reason(value.type)
         if reason:
             return reason
+    for index, value in enumerate(model.graph.input):
+        if value.type.HasField("sequence_type") and is_empty(folder, index):
+            return "sequence input without a tensor"
+    names = set(operators(model))
     if "ImageDecoder" in names:
         return "images"
     for name in sorted(names & DATA_DEPENDENT):

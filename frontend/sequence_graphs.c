@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Operators with graphs of their own that take or make sequences of tensors.
+ *
+ * Problem: a sequence is a list of values while the model is built (sequence.c), and a nested graph
+ * has tensors alone. Method: the graph is built in place of its node, as a function is: that of
+ * SequenceMap once for each tensor, that of a Loop once for each iteration, of an If the branch
+ * that is taken. How many iterations there are, and which branch, must be known then. Left undone:
+ * a Scan over sequences, which ONNX has not; optionals that a graph makes.
+ */
+#include "frontend/frontend_internal.h"
+
+#include <string.h>
+
+/* The inputs of a SequenceMap's graph for its item `index`: an item of each sequence, and tensors.
+ */
+static bool find_arguments(struct ul_old_node *node, uint32_t index, ul_value_id *arguments)
+{
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        arguments[i] = ul_old_input(node, i);
+        if (!ul_sequence_is(arguments[i]))
+            continue;
+        const struct ul_sequence *sequence = ul_sequence_get(node->builder, arguments[i]);
+        if (index >= sequence->count)
+            return false;
+        arguments[i] = sequence->items[index];
+    }
+    return true;
+}
+
+static enum ul_status sequence_map(struct ul_old_node *node)
+{
+    struct ul_builder *builder = node->builder;
+    if (!ul_sequence_is(ul_old_input(node, 0)) || node->graphs[0] == NULL) {
+        ul_old_problem(node, "needs a sequence whose tensors are known, and a graph");
+        return UL_OK;
+    }
+    uint32_t count = ul_sequence_get(builder, node->inputs[0])->count;
+    uint32_t width = node->output_count;
+    ul_value_id *arguments = UL_NEW_ARRAY(builder->scratch, ul_value_id, node->input_count);
+    ul_value_id *made = UL_NEW_ARRAY(builder->scratch, ul_value_id, width);
+    ul_value_id *items = UL_NEW_ARRAY(builder->scratch, ul_value_id, (uint64_t)width * count);
+    for (uint32_t i = 0; i < count; i++) {
+        struct ul_call call = {i, false, node->input_count, width, arguments, made};
+        if (!find_arguments(node, i, arguments)) {
+            ul_old_problem(node, "has a sequence that is shorter than its first");
+            return UL_OK;
+        }
+        UL_TRY(ul_build_called(node, node->graphs[0], &call));
+        for (uint32_t k = 0; k < width; k++)
+            items[(uint64_t)k * count + i] = made[k];
+    }
+    for (uint32_t k = 0; k < width; k++)
+        node->results[k] = ul_builder_add_sequence(builder, items + (uint64_t)k * count, count);
+    node->finished = true;
+    return UL_OK;
+}
+
+/* ---- Loop ---- */
+
+/* A constant that is one number or truth; false where it is none. */
+static bool read_constant(struct ul_old_node *node, ul_value_id value, int64_t *number)
+{
+    if (value >= UL_SEQUENCE_FIRST) /* also none at all */
+        return false;
+    const struct ul_tensor *tensor = ul_old_tensor(node, value);
+    if (tensor == NULL || ul_type_elements(&tensor->type) != 1 ||
+        ul_dtype_get(tensor->type.dtype)->is_float)
+        return false;
+    *number = ul_tensor_get_int(tensor, 0);
+    return true;
+}
+
+/* The first two inputs, which may be missing; false where one is no constant. */
+static bool read_trip(struct ul_old_node *node, int64_t *limit, int64_t *goes_on)
+{
+    ul_value_id trip = ul_old_input(node, 0), condition = ul_old_input(node, 1);
+    *limit = INT64_MAX;
+    *goes_on = 1;
+    return (trip == UL_NONE || read_constant(node, trip, limit)) &&
+           (condition == UL_NONE || read_constant(node, condition, goes_on));
+}
+
+/* The Loop's iterations: `carried` holds what they carry, and then what the last of them did. */
+static enum ul_status run_loop(struct ul_old_node *node, ul_value_id *carried, uint32_t width,
+                               bool *is_known)
+{
+    struct ul_builder *builder = node->builder;
+    ul_value_id *arguments = UL_NEW_ARRAY(builder->scratch, ul_value_id, (uint64_t)width + 2);
+    ul_value_id *made = UL_NEW_ARRAY(builder->scratch, ul_value_id, (uint64_t)width + 1);
+    int64_t limit, goes_on;
+    *is_known = read_trip(node, &limit, &goes_on);
+    for (uint32_t i = 0; *is_known && goes_on != 0 && i < limit; i++) {
+        struct ul_call call = {i, true, width + 2, width + 1, arguments, made};
+        arguments[0] = ul_old_const_int(node, UL_I64, i);
+        arguments[1] = ul_old_const_int(node, UL_BOOL, 1);
+        memcpy(arguments + 2, carried, sizeof *carried * width);
+        UL_TRY(ul_build_called(node, node->graphs[0], &call));
+        memcpy(carried, made + 1, sizeof *carried * width);
+        *is_known = read_constant(node, made[0], &goes_on);
+    }
+    return UL_OK;
+}
+
+static enum ul_status loop_over_sequences(struct ul_old_node *node)
+{
+    uint32_t width = node->input_count - 2;
+    ul_value_id *carried = UL_NEW_ARRAY(node->builder->scratch, ul_value_id, width);
+    bool is_known = false;
+    if (node->graphs[0] == NULL || node->graphs[0]->n_output != (size_t)width + 1 ||
+        node->output_count > width) {
+        ul_old_problem(node, "carries a sequence, and also stacks what its iterations make; insert "
+                             "that into a sequence instead");
+        return UL_OK;
+    }
+    memcpy(carried, node->inputs + 2, sizeof *carried * width);
+    UL_TRY(run_loop(node, carried, width, &is_known));
+    if (!is_known) {
+        ul_old_problem(node, "carries a sequence, so that the number of its iterations has to be "
+                             "known: its first two inputs, and the condition that its graph makes, "
+                             "must be constants");
+        return UL_OK;
+    }
+    memcpy(node->results, carried, sizeof *carried * node->output_count);
+    node->finished = true;
+    return UL_OK;
+}
+
+/* ---- If ---- */
+
+static enum ul_status branch_with_sequences(struct ul_old_node *node)
+{
+    int64_t truth;
+    if (!read_constant(node, ul_old_input(node, 0), &truth)) {
+        ul_old_problem(node, "makes a sequence, so that the branch has to be known: its condition "
+                             "must be a constant");
+        return UL_OK;
+    }
+    const Onnx__GraphProto *branch = node->graphs[truth != 0 ? 0 : 1];
+    struct ul_call call = {.makes_sequences = true, .output_count = node->output_count};
+    call.outputs = node->results;
+    if (branch == NULL) {
+        ul_old_problem(node, "lacks a branch");
+        return UL_OK;
+    }
+    UL_TRY(ul_build_called(node, branch, &call));
+    node->finished = true;
+    return UL_OK;
+}
+
+/* Whether a graph declares an output as a sequence. */
+static bool makes_sequence(const Onnx__GraphProto *graph)
+{
+    for (size_t i = 0; graph != NULL && i < graph->n_output; i++) {
+        const Onnx__TypeProto *type = graph->output[i]->type;
+        if (type != NULL && type->value_case == ONNX__TYPE_PROTO__VALUE_SEQUENCE_TYPE)
+            return true;
+    }
+    return false;
+}
+
+enum ul_status ul_sequence_graphs(struct ul_old_node *node)
+{
+    bool takes_sequence = false;
+    for (uint32_t i = 0; i < node->input_count; i++)
+        takes_sequence |= ul_sequence_is(node->inputs[i]);
+    if (strcmp(node->op, "SequenceMap") == 0)
+        return sequence_map(node);
+    if (strcmp(node->op, "Loop") == 0 && takes_sequence && node->input_count > 2)
+        return loop_over_sequences(node);
+    if (strcmp(node->op, "If") == 0 && makes_sequence(node->graphs[0]))
+        return branch_with_sequences(node);
+    return UL_OK;
+}
