@@ -22,14 +22,16 @@ static enum ul_status read_plan(struct ul_compile *compile, const struct ul_prob
     return status;
 }
 
-static enum ul_status check_model(struct ul_compile *compile, const char *model, const char *path)
+static enum ul_status check_model(struct ul_compile *compile, const char *model, const char *path,
+                                  const char **words)
 {
     compile->options.plan = path;
     UL_TRY(ul_compile_build(compile, model));
     UL_TRY(ul_compile_plan(compile));
     if (ul_compile_is_other_model(compile))
         return ul_compile_report_other_model(compile);
-    return ul_compile_check_process(compile);
+    UL_TRY(ul_compile_check_process(compile));
+    return ul_compile_check_said(compile, words);
 }
 
 /* Of the model, or of the problem in text where there is one; `prefix` begins the line of success.
@@ -38,11 +40,15 @@ static enum ul_status check_plan(struct ul_compile *compile, const char *model,
                                  const struct ul_problem *problem, const char *path,
                                  const char *prefix)
 {
-    UL_TRY(problem != NULL ? read_plan(compile, problem, path) : check_model(compile, model, path));
+    const char *words = "";
+    UL_TRY(problem != NULL ? read_plan(compile, problem, path)
+                           : check_model(compile, model, path, &words));
     const struct ul_plan *plan = &compile->plan;
     ul_cli_say(stdout, "%sok: %u step%s, %u live range%s, %s\n", prefix, plan->position_count,
                ul_plural(plan->position_count), plan->range_count, ul_plural(plan->range_count),
                ul_size_exact(&compile->keep, plan->reserved_bytes[0]));
+    if (words[0] != '\0')
+        ul_cli_say(stdout, "%sthe planner's word: %s\n", prefix, words);
     return UL_OK;
 }
 
@@ -91,8 +97,9 @@ const struct ul_cli_command ul_command_check = {
     .name = "check",
     .arguments = "MODEL.onnx|PROBLEM PLAN... [--const INPUT=FILE]",
     .summary = "Checks plans independently of the planner that made them.",
-    .details = "Of several plans each is judged by itself, in a line of its own, and the exit "
-               "code is the highest of theirs.",
+    .details = "Of several plans each is judged by itself, in lines that begin with its name, and "
+               "the exit code is the highest of theirs. What a search found cannot be computed: "
+               "it is the planner's word, which is named.",
     .group = "models",
     .endings = "",
     .examples = examples,

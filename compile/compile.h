@@ -243,6 +243,10 @@ enum ul_status ul_compile_report_other_model(struct ul_compile *compile) UL_MUST
 /* UL_MISMATCH where the plan that was read says less of its process than this machine finds, be it
  * a process of its own or, of a plan for source, a caller's. After ul_compile_plan. */
 enum ul_status ul_compile_check_process(struct ul_compile *compile) UL_MUST_CHECK;
+/* UL_MISMATCH where what the plan that was read says beside its positions and ranges is not what
+ * its description says here. *words: what of it is the planner's word, "tool, method". After
+ * ul_compile_plan. */
+enum ul_status ul_compile_check_said(struct ul_compile *compile, const char **words) UL_MUST_CHECK;
 
 /* tensor_file.c: a tensor from .npy or ONNX .pb. */
 enum ul_status ul_tensor_read_file(struct ul_arena *arena, const char *path,

@@ -333,6 +333,50 @@ enum ul_status ul_compile_read_plan(struct ul_compile *compile)
     return status;
 }
 
+/* A device is a profile by name, and has as much memory as that says. */
+static enum ul_status check_device(struct ul_compile *compile)
+{
+    const struct ul_report_header *header = &compile->plan_header;
+    const struct ul_profile *profile = &compile->profile;
+    if (header->device == NULL || (strcmp(header->device, profile->name) == 0 &&
+                                   header->device_bytes == profile->memory_bytes))
+        return UL_OK;
+    return ul_diag_set(&compile->diag, UL_MISMATCH,
+                       "%s: \"device\" is not the plan's profile, %s, of %llu bytes",
+                       compile->options.plan, ul_quote(&compile->keep, profile->name),
+                       (unsigned long long)profile->memory_bytes);
+}
+
+enum ul_status ul_compile_check_said(struct ul_compile *compile, const char **words)
+{
+    struct ul_file file;
+    UL_ASSERT(compile->options.plan != NULL && compile->json.length > 0);
+    UL_TRY(check_device(compile));
+    UL_TRY(ul_file_map(&file, &compile->keep, compile->options.plan, &compile->diag));
+    const char *text = (const char *)file.data;
+    size_t length = (size_t)file.size_bytes;
+    enum ul_status status =
+        ul_report_check_said(&compile->scratch, text, length, &compile->json, &compile->diag);
+    *words = ul_report_list_words(&compile->keep, text, length);
+    ul_file_unmap(&file);
+    if (status != UL_OK)
+        ul_diag_prefix(&compile->diag, compile->options.plan);
+    return status;
+}
+
+/* As this machine predicts it, part by part. */
+static bool is_predicted(const struct ul_report_header *header,
+                         const struct ul_footprint *footprint)
+{
+    const uint64_t parts[UL_SAVED_PART_COUNT] = {[UL_SAVED_BUFFER] = footprint->buffer_bytes,
+                                                 [UL_SAVED_LIBRARY] = footprint->library_bytes,
+                                                 [UL_SAVED_CODE] = footprint->code_bytes,
+                                                 [UL_SAVED_STACKS] = footprint->stack_bytes,
+                                                 [UL_SAVED_RUNTIME] = footprint->runtime_bytes};
+    return memcmp(parts, header->process_parts, sizeof parts) == 0 &&
+           header->peaks_at_start == footprint->starts_larger;
+}
+
 enum ul_status ul_compile_check_process(struct ul_compile *compile)
 {
     struct ul_footprint footprint;
@@ -343,6 +387,11 @@ enum ul_status ul_compile_check_process(struct ul_compile *compile)
     ul_footprint_count_beside(program, header->is_whole_process);
     ul_plan_place_beside(&compile->keep, program->problem, &plan);
     ul_footprint_count(program, &plan, header->is_whole_process, &footprint);
+    if (header->process_bytes == footprint.total_bytes && !is_predicted(header, &footprint))
+        return ul_diag_set(&compile->diag, UL_MISMATCH,
+                           "%s: \"process\" or \"process_peak_at_start\" is not what makes up the "
+                           "%llu bytes here",
+                           compile->options.plan, (unsigned long long)footprint.total_bytes);
     if (header->process_bytes >= footprint.total_bytes)
         return UL_OK;
     return ul_diag_set(&compile->diag, UL_MISMATCH,

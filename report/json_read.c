@@ -6,18 +6,60 @@
 #include <math.h>
 #include <string.h>
 
+const char *ul_saved_part_name(enum ul_saved_part part)
+{
+    static const char *const names[UL_SAVED_PART_COUNT] = {[UL_SAVED_BUFFER] = "buffer",
+                                                           [UL_SAVED_LIBRARY] = "library",
+                                                           [UL_SAVED_CODE] = "code",
+                                                           [UL_SAVED_STACKS] = "stacks",
+                                                           [UL_SAVED_RUNTIME] = "runtime"};
+    return names[part];
+}
+
+/* Whose the process is follows from its parts and the target. */
+static enum ul_status check_owner(struct ul_json *json, const struct ul_report_header *header)
+{
+    const json_t *said = json_object_get(json->root, "process_of");
+    const char *owner = strcmp(header->target, "cuda") == 0 ? "device"
+                        : header->is_whole_process          ? "program"
+                                                            : "caller";
+    if (said == NULL || (json_is_string(said) && strcmp(json_string_value(said), owner) == 0))
+        return UL_OK;
+    return ul_diag_set(json->diag, UL_MISMATCH,
+                       "\"process_of\" is not \"%s\", whose its \"process\" is", owner);
+}
+
 /* Of a caller's process neither code nor runtime are the program's. */
 static enum ul_status read_process(struct ul_json *json, struct ul_report_header *header)
 {
     const json_t *parts = json_object_get(json->root, "process");
-    uint64_t code = 0, runtime = 0;
+    uint64_t sum = 0;
     header->process_bytes = UINT64_MAX;
     if (json_object_get(json->root, "process_bytes") == NULL)
         return UL_OK;
-    UL_TRY(ul_json_number(json, parts, "code", INT64_MAX, &code));
-    UL_TRY(ul_json_number(json, parts, "runtime", INT64_MAX, &runtime));
-    header->is_whole_process = code > 0 || runtime > 0;
-    return ul_json_number(json, json->root, "process_bytes", INT64_MAX, &header->process_bytes);
+    for (uint32_t i = 0; i < UL_SAVED_PART_COUNT; i++) {
+        UL_TRY(ul_json_number(json, parts, ul_saved_part_name((enum ul_saved_part)i), INT64_MAX,
+                              &header->process_parts[i]));
+        sum = ul_size_add_saturating(sum, header->process_parts[i]);
+    }
+    header->is_whole_process =
+        header->process_parts[UL_SAVED_CODE] > 0 || header->process_parts[UL_SAVED_RUNTIME] > 0;
+    header->peaks_at_start = json_is_true(json_object_get(json->root, "process_peak_at_start"));
+    UL_TRY(ul_json_number(json, json->root, "process_bytes", INT64_MAX, &header->process_bytes));
+    if (sum != header->process_bytes)
+        return ul_diag_set(json->diag, UL_MISMATCH,
+                           "\"process_bytes\" is %llu, and the parts of \"process\" are %llu",
+                           (unsigned long long)header->process_bytes, (unsigned long long)sum);
+    return check_owner(json, header);
+}
+
+static enum ul_status read_device(struct ul_json *json, struct ul_report_header *header)
+{
+    const json_t *device = json_object_get(json->root, "device");
+    if (device == NULL)
+        return UL_OK;
+    UL_TRY(ul_json_string(json, device, "name", &header->device));
+    return ul_json_number(json, device, "memory_bytes", INT64_MAX, &header->device_bytes);
 }
 
 /* What is said of costs follows from them, to the nine digits that are written. */
@@ -53,6 +95,7 @@ static enum ul_status read_header(struct ul_json *json, struct ul_report_header 
         ul_json_number(json, json->root, "alignment_bytes", INT64_MAX, &header->alignment_bytes));
     UL_TRY(check_alignment(json, header->alignment_bytes));
     UL_TRY(read_process(json, header));
+    UL_TRY(read_device(json, header));
     return ul_json_options(json, &header->options, &header->option_count);
 }
 
@@ -65,6 +108,17 @@ enum ul_status ul_report_read_header(struct ul_arena *arena, const char *json, s
         status = read_header(&in, header);
     json_decref(in.root);
     return status;
+}
+
+/* What a position of its kind has none of is 0. */
+static bool is_of_kind(const struct ul_plan_position *at)
+{
+    bool moves = at->kind == UL_PLAN_SAVE || at->kind == UL_PLAN_LOAD;
+    bool runs = at->kind == UL_PLAN_RUN;
+    return (runs || (at->alternative == 0 && at->substep == 0 && at->copy == 0)) &&
+           (moves || (at->value == 0 && at->space == 0)) &&
+           (at->kind == UL_PLAN_WAIT ? at->stream == 0 : at->awaited == 0) &&
+           (!runs || at->region == 0);
 }
 
 /* Columns that a plan has where not all of it is run on stream 0. */
@@ -100,6 +154,10 @@ static enum ul_status read_kinds(struct ul_json *json, const struct ul_problem *
                         : (uint32_t)spaces[i];
         at->awaited = (uint32_t)awaited[i];
         at->region = (uint32_t)regions[i];
+        if (!is_of_kind(at))
+            return ul_diag_set(json->diag, UL_MISMATCH,
+                               "\"steps\": entry %u says something that a \"%s\" has none of", i,
+                               name);
     }
     return UL_OK;
 }
@@ -180,31 +238,57 @@ static enum ul_status read_rows(struct ul_json *json, struct ul_plan *plan)
     return ul_json_number(json, rows, "holes", INT64_MAX, &plan->rows.holes_bytes);
 }
 
-/* Of what does not fit, "proven" says that nothing does, whatever the program is rewritten to. */
-static enum ul_status check_misfit(struct ul_json *json, const struct ul_problem *problem,
-                                   struct ul_plan *plan, uint64_t budget)
-{
-    bool is_proven = json_is_true(json_object_get(json->root, "proven"));
-    struct ul_report_header header = {.option_count = 0};
-    plan->packing_proven = plan->fits && is_proven;
-    if (plan->fits || !is_proven)
-        return UL_OK;
-    UL_TRY(ul_json_options(json, &header.options, &header.option_count));
-    struct ul_report report = {.problem = problem,
-                               .plan = plan,
-                               .options = header.options,
-                               .option_count = header.option_count};
-    if (budget >= ul_report_floor_bytes(&report))
-        return ul_diag_set(json->diag, UL_MISMATCH,
-                           "\"proven\": that nothing is within the budget does not follow");
-    return UL_OK;
-}
-
 /* Older plans say nothing: their budgets are of the buffer. */
 static bool is_of_process(const json_t *root)
 {
     const char *of = json_string_value(json_object_get(root, "budget_of"));
     return of != NULL && strcmp(of, "process") == 0;
+}
+
+/* What no budget is below: of a process less than that of a buffer, where a table has rows that
+ * nobody looks up. */
+static enum ul_status read_floor(struct ul_json *json, const struct ul_problem *problem,
+                                 const struct ul_plan *plan, uint64_t *floor_bytes)
+{
+    struct ul_report report = {.problem = problem, .plan = plan};
+    uint64_t buffer = plan->reserved_bytes[0], unread = 0;
+    bool at_start = json_is_true(json_object_get(json->root, "process_peak_at_start"));
+    if (is_of_process(json->root) && !at_start)
+        UL_TRY(ul_json_number(json, json_object_get(json->root, "process"), "buffer", INT64_MAX,
+                              &buffer));
+    unread = buffer < plan->reserved_bytes[0] ? plan->reserved_bytes[0] - buffer : 0;
+    UL_TRY(ul_json_options(json, &report.options, &report.option_count));
+    *floor_bytes = ul_report_floor_bytes(&report);
+    *floor_bytes = *floor_bytes > unread ? *floor_bytes - unread : 0;
+    return UL_OK;
+}
+
+/* Of what does not fit, "proven" says that nothing does, whatever the program is rewritten to. */
+static enum ul_status check_misfit(struct ul_json *json, const struct ul_problem *problem,
+                                   struct ul_plan *plan, uint64_t budget)
+{
+    bool is_proven = json_is_true(json_object_get(json->root, "proven"));
+    uint64_t floor_bytes;
+    plan->packing_proven = plan->fits && is_proven;
+    UL_TRY(read_floor(json, problem, plan, &floor_bytes));
+    if (!plan->fits && is_proven && budget >= floor_bytes)
+        return ul_diag_set(json->diag, UL_MISMATCH,
+                           "\"proven\": that nothing is within the budget does not follow");
+    if (plan->smallest_budget_bytes < floor_bytes)
+        return ul_diag_set(json->diag, UL_MISMATCH,
+                           "\"smallest_budget_bytes\" is below what always lives, with inputs or "
+                           "outputs");
+    return UL_OK;
+}
+
+static enum ul_status check_budget_of(struct ul_json *json)
+{
+    const json_t *said = json_object_get(json->root, "budget_of");
+    const char *of = json_string_value(said);
+    if (said == NULL || (of != NULL && (strcmp(of, "process") == 0 || strcmp(of, "arena") == 0)))
+        return UL_OK;
+    return ul_diag_set(json->diag, UL_INVALID,
+                       "\"budget_of\" is neither \"process\" nor \"arena\"");
 }
 
 /* What the file says of itself must hold together; the planner's checker sees to the rest. */
@@ -220,6 +304,7 @@ static enum ul_status check_claims(struct ul_json *json, const struct ul_problem
         UL_TRY(ul_json_number(json, root, "budget_bytes", INT64_MAX, &budget));
     uint64_t reserved = plan->reserved_bytes[0];
     bool is_process = is_of_process(root);
+    UL_TRY(check_budget_of(json));
     if (unaccounted != 0)
         return ul_diag_set(json->diag, UL_MISMATCH, "\"unaccounted\" is not 0");
     if (plan->lower_bound_bytes > plan->order_lower_bound_bytes ||

@@ -328,13 +328,28 @@ void ul_report_put_json(struct ul_text *text, const struct ul_report *report);
 /* The member `options`, pairs of a name and a value. */
 void ul_report_put_options_json(struct ul_text *text, const struct ul_report_option *options,
                                 uint32_t count);
+/* Parts of a process, in the order of plan.json. */
+enum ul_saved_part {
+    UL_SAVED_BUFFER,
+    UL_SAVED_LIBRARY,
+    UL_SAVED_CODE,
+    UL_SAVED_STACKS,
+    UL_SAVED_RUNTIME,
+    UL_SAVED_PART_COUNT
+};
+const char *ul_saved_part_name(enum ul_saved_part part);
+
 /* Reads a plan back onto `problem`; options and hash are returned for the caller to compare. */
 struct ul_report_header {
     const char *model_sha256;
     const char *target;
     uint64_t alignment_bytes; /* of every range */
     uint64_t process_bytes;   /* UINT64_MAX: an older plan, which says nothing of it */
-    bool is_whole_process;    /* not a caller's */
+    uint64_t process_parts[UL_SAVED_PART_COUNT]; /* which add up to it */
+    bool is_whole_process;                       /* not a caller's */
+    bool peaks_at_start;
+    const char *device; /* that it has to fit, or NULL */
+    uint64_t device_bytes;
     uint32_t option_count;
     const struct ul_report_option *options;
 };
@@ -344,6 +359,13 @@ enum ul_status ul_report_read_header(struct ul_arena *arena, const char *json, s
 enum ul_status ul_report_read_plan(struct ul_arena *arena, const char *json, size_t length,
                                    const struct ul_problem *problem, struct ul_plan *plan,
                                    struct ul_diag *diag) UL_MUST_CHECK;
+
+/* said.c: what a plan.json says beside its positions and ranges, against the text of the same plan
+ * that its reader has described again; UL_MISMATCH names the key, the entry and both values. */
+enum ul_status ul_report_check_said(struct ul_arena *arena, const char *said, size_t said_length,
+                                    const struct ul_text *own, struct ul_diag *diag) UL_MUST_CHECK;
+/* "tool, method": what of it nobody can compute. */
+const char *ul_report_list_words(struct ul_arena *arena, const char *said, size_t length);
 
 /* calls.c: what of the rows is there for the calls of a library; 0 where there are none. */
 

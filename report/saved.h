@@ -70,15 +70,6 @@ struct ul_saved_search {
     const struct ul_saved_tried *tried;
 };
 
-enum ul_saved_part { /* of the process */
-                     UL_SAVED_BUFFER,
-                     UL_SAVED_LIBRARY,
-                     UL_SAVED_CODE,
-                     UL_SAVED_STACKS,
-                     UL_SAVED_RUNTIME,
-                     UL_SAVED_PART_COUNT
-};
-
 struct ul_saved_kept {
     const char *why;
     uint64_t count, bytes; /* of values */

@@ -97,15 +97,11 @@ static enum ul_status read_head(struct ul_json *json, struct ul_saved_facts *fac
 
 static enum ul_status read_parts(struct ul_json *json, struct ul_saved_facts *facts)
 {
-    static const char *const keys[UL_SAVED_PART_COUNT] = {[UL_SAVED_BUFFER] = "buffer",
-                                                          [UL_SAVED_LIBRARY] = "library",
-                                                          [UL_SAVED_CODE] = "code",
-                                                          [UL_SAVED_STACKS] = "stacks",
-                                                          [UL_SAVED_RUNTIME] = "runtime"};
     const json_t *parts = json_object_get(json->root, "process");
     const json_t *methods = json_object_get(json->root, "method");
     for (uint32_t i = 0; i < UL_SAVED_PART_COUNT; i++)
-        UL_TRY(read_number(json, parts, keys[i], &facts->parts[i]));
+        UL_TRY(
+            read_number(json, parts, ul_saved_part_name((enum ul_saved_part)i), &facts->parts[i]));
     UL_TRY(read_text(json, methods, "order", &facts->order));
     UL_TRY(read_text(json, methods, "remat", &facts->remat));
     return read_text(json, methods, "pack", &facts->pack);

@@ -269,12 +269,20 @@ static enum ul_status cost_bound_check(const struct ul_checker *c, uint64_t step
              (unsigned long long)steps_cost);
     if (plan->cost_bound_method != NULL && plan->cost_bound == steps_cost)
         FAIL(c, "\"cost_bound_method\" names what proves no more than every step once.");
+    if (plan->cost_bound > steps_cost && !(plan->fits && plan->cost_bound_method != NULL))
+        FAIL(c,
+             "\"cost_bound\" is above the %llu that every step takes once, and no method of a "
+             "plan that fits proves it.",
+             (unsigned long long)steps_cost);
     if (plan->fits && plan->cost_bound > plan->cost)
         FAIL(c, "\"cost_bound\": the bound of the cost is above the cost.");
     if (plan->optimal && !(plan->fits && plan->cost_bound == plan->cost))
         FAIL(c, "\"optimal\" contradicts the cost and its bound.");
     if (plan->optimal && c->problem->base_cost != 0)
         FAIL(c, "\"optimal\" of one rewriting of a program, which no bound is about.");
+    if (!plan->optimal && plan->fits && plan->cost_bound == plan->cost &&
+        c->problem->base_cost == 0)
+        FAIL(c, "\"optimal\" is not said of a plan that costs just the bound.");
     return UL_OK;
 }
 
@@ -412,6 +420,16 @@ static uint64_t optional_bytes(const struct ul_checker *c)
     return bytes;
 }
 
+static uint32_t cheapest_of(const struct ul_plan_step *step)
+{
+    uint32_t cheapest = 0;
+    for (uint32_t a = 1; a < step->alternative_count; a++) {
+        if (step->alternatives[a].cost < step->alternatives[cheapest].cost)
+            cheapest = a;
+    }
+    return cheapest;
+}
+
 /* Whether the plan is one of an order alone: every step once, by its cheapest alternative. */
 static bool is_an_order(const struct ul_checker *c)
 {
@@ -419,22 +437,84 @@ static bool is_an_order(const struct ul_checker *c)
         const struct ul_plan_position *at = &c->plan->positions[p];
         if (at->kind != UL_PLAN_RUN || at->stream != 0 || at->copy > 0)
             return false;
-        const struct ul_plan_step *step = &c->problem->steps[at->step];
-        uint32_t cheapest = 0;
-        for (uint32_t a = 1; a < step->alternative_count; a++) {
-            if (step->alternatives[a].cost < step->alternatives[cheapest].cost)
-                cheapest = a;
-        }
-        if (at->alternative != cheapest)
+        if (at->alternative != cheapest_of(&c->problem->steps[at->step]))
             return false;
     }
     return true;
 }
 
-/* What is said of all orders holds of this one. */
+/* What lives at each position of the order of the file. */
+struct file_order {
+    uint32_t length;
+    uint32_t *begin, *end; /* per value: positions that touch it, half-open */
+    uint64_t *scratch;     /* per position */
+};
+
+static void file_order_note(struct file_order *order, uint32_t value, uint32_t position)
+{
+    if (order->end[value] == 0)
+        order->begin[value] = position;
+    order->end[value] = position + 1;
+}
+
+static void file_order_walk(const struct ul_checker *c, struct file_order *order)
+{
+    for (uint32_t s = 0; s < c->problem->step_count; s++) {
+        const struct ul_plan_step *step = &c->problem->steps[s];
+        const struct ul_plan_alternative *way = &step->alternatives[cheapest_of(step)];
+        for (uint32_t i = 0; i < way->substep_count; i++) {
+            const struct ul_plan_substep *substep = &way->substeps[i];
+            for (uint32_t k = 0; k < substep->read_count; k++)
+                file_order_note(order, substep->reads[k], order->length);
+            for (uint32_t k = 0; k < substep->write_count; k++)
+                file_order_note(order, substep->writes[k], order->length);
+            order->scratch[order->length++] =
+                substep->scratch_space == 0 ? round_up(c, substep->scratch_bytes) : 0;
+        }
+    }
+}
+
+/* The largest live sum of the file's order where nothing takes over an input: what no bound over
+ * all orders is above. What is more than an interval of it counts everywhere. */
+static uint64_t file_order_bytes(const struct ul_checker *c)
+{
+    struct file_order order = {.length = 0};
+    uint32_t count = c->problem->value_count, room = 1;
+    for (uint32_t s = 0; s < c->problem->step_count; s++) {
+        const struct ul_plan_step *step = &c->problem->steps[s];
+        room += step->alternatives[cheapest_of(step)].substep_count;
+    }
+    order.begin = UL_NEW_ARRAY(c->scratch, uint32_t, count);
+    order.end = UL_NEW_ARRAY(c->scratch, uint32_t, count);
+    order.scratch = UL_NEW_ARRAY(c->scratch, uint64_t, room);
+    uint64_t *change = UL_NEW_ARRAY(c->scratch, uint64_t, (uint64_t)room + 1);
+    file_order_walk(c, &order);
+    for (uint32_t v = 0; v < count; v++) {
+        const struct ul_plan_value *value = &c->problem->values[v];
+        bool is_wide = value->persistent || value->span_region != UL_PLAN_NONE ||
+                       value->live_from_start || value->live_to_end || order.end[v] == 0;
+        uint64_t bytes = value->space == 0 ? round_up(c, value->size_bytes) : 0;
+        change[is_wide ? 0 : order.begin[v]] += bytes;
+        change[is_wide ? room : order.end[v]] -= bytes;
+    }
+    uint64_t sum = 0, most = 0;
+    for (uint32_t p = 0; p < room; p++) {
+        sum += change[p];
+        uint64_t live = sum + order.scratch[p];
+        most = live > most ? live : most;
+    }
+    return most;
+}
+
+/* What is said of all orders holds of this one, and of the file's. */
 static enum ul_status orders_bound_check(const struct ul_checker *c)
 {
     const struct ul_plan *plan = c->plan;
+    uint64_t of_file = file_order_bytes(c);
+    if (plan->orders_lower_bound_bytes > of_file &&
+        plan->orders_lower_bound_bytes > plan->lower_bound_bytes)
+        FAIL(c, "\"orders_lower_bound_bytes\" is %llu, but the file's order needs at most %llu.",
+             (unsigned long long)plan->orders_lower_bound_bytes, (unsigned long long)of_file);
     if (plan->orders_lower_bound_bytes > plan->order_lower_bound_bytes && is_an_order(c))
         FAIL(c, "\"orders_lower_bound_bytes\" is %llu, but this order needs only %llu.",
              (unsigned long long)plan->orders_lower_bound_bytes,

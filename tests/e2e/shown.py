@@ -207,7 +207,7 @@ def check_plans(folder, model):
     for key in ("target", "model_sha256", "budget_of"):
         with open(f"{folder}/other.json", "w", encoding="utf-8") as file:
             json.dump({**plan, key: name("k")}, file)
-        run(ullage, "check", model, f"{folder}/other.json", code={"target": 3, "model_sha256": 6, "budget_of": 6}[key])
+        run(ullage, "check", model, f"{folder}/other.json", code={"target": 3, "model_sha256": 6, "budget_of": 2}[key])
     for text in (f'{{"{name("key")}": "{HIDDEN}"', f"{HIDDEN}", f'["{HIDDEN}\x00"'):
         with open(f"{folder}/broken.json", "w", encoding="utf-8") as file:
             file.write(text)

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a plan.json says beside its positions and ranges, held against the same plan said anew.
+ *
+ * Problem: names, operations, implementations, what is trained, what a process takes: nobody who
+ * reads a plan again computes them, so a file may say anything of them. Method: whoever checks has
+ * read the plan onto the program of its model and describes it as `plan` does; each value of the
+ * file must be the one of that description. What a search found, and what was asked for, is not
+ * computed (words.def); what is said of bytes, costs and bounds the planner's checker has added up.
+ * A key that is not known is passed over, and so is one that an older plan does not have. */
+#include "report/json_in.h"
+
+#include <math.h>
+#include <string.h>
+
+struct word {
+    const char *place;
+    bool is_planners;
+};
+
+static const struct word words[] = {
+#define UL_WORD(place) {place, true},
+#define UL_GIVEN(place) {place, false},
+#include "report/words.def"
+#undef UL_WORD
+#undef UL_GIVEN
+};
+enum { WORDS = sizeof words / sizeof *words };
+
+static bool is_word(const char *place)
+{
+    for (size_t i = 0; i < WORDS; i++) {
+        if (strcmp(words[i].place, place) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Held elsewhere: against the budget (json_read.c), and against what this machine finds. */
+static const char *const others[] = {
+    "device",  "fits",          "optimal",    "budget_of",
+    "process", "process_bytes", "process_of", "process_peak_at_start"};
+
+/* What a plan says only where it is so. */
+static const char *const sometimes[] = {"opset",
+                                        "library",
+                                        "cudnn",
+                                        "flash",
+                                        "training",
+                                        "step_cost",
+                                        "for_library",
+                                        "launches",
+                                        "weights_by_type",
+                                        "in_floats",
+                                        "transfers",
+                                        "for_precision",
+                                        "stays_f32",
+                                        "blockers",
+                                        "process_lacks",
+                                        "rows.gradients",
+                                        "rows.other_models",
+                                        "steps.kind",
+                                        "steps.stream",
+                                        "steps.value",
+                                        "steps.space",
+                                        "steps.awaited",
+                                        "steps.region",
+                                        "ranges.storage",
+                                        "training.shared",
+                                        "training.unreached_first",
+                                        "training.notes"};
+
+static bool is_among(const char *const *places, size_t count, const char *place)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(places[i], place) == 0)
+            return true;
+    }
+    return false;
+}
+
+#define IS_AMONG(places, place) is_among(places, sizeof(places) / sizeof *(places), place)
+
+/* A value as JSON has it, short enough for a message. */
+static const char *value_text(struct ul_json *json, const json_t *value)
+{
+    char dumped[80];
+    if (json_is_array(value))
+        return ul_arena_printf(json->arena, "a list of %zu", json_array_size(value));
+    if (json_is_object(value))
+        return "an object";
+    size_t length = json_dumpb(value, dumped, sizeof dumped, JSON_ENCODE_ANY);
+    bool is_long = length > sizeof dumped;
+    return ul_shown(json->arena,
+                    ul_arena_printf(json->arena, "%.*s%s", (int)(is_long ? sizeof dumped : length),
+                                    dumped, is_long ? "..." : ""));
+}
+
+struct holder {
+    struct ul_json *json;
+    const json_t *names; /* of the table that is held: what an entry of a column is of */
+};
+
+static enum ul_status fail(const struct holder *holder, const char *place, size_t entry,
+                           const json_t *said, const json_t *own)
+{
+    struct ul_json *json = holder->json;
+    const char *name = json_string_value(json_array_get(holder->names, entry));
+    const char *where = entry == SIZE_MAX ? "" : ul_arena_printf(json->arena, ", entry %zu", entry);
+    if (name != NULL)
+        where = ul_arena_printf(json->arena, "%s, of %s,", where, ul_quote(json->arena, name));
+    if (own == NULL)
+        return ul_diag_set(json->diag, UL_MISMATCH, "\"%s\"%s is said of a plan that has none",
+                           place, where);
+    return ul_diag_set(json->diag, UL_MISMATCH,
+                       "\"%s\"%s is %s; by the model and the rest of the plan it is %s", place,
+                       where, value_text(json, said), value_text(json, own));
+}
+
+static bool is_same(const json_t *said, const json_t *own)
+{
+    double other = json_number_value(own);
+    if (json_is_real(own))
+        return json_is_number(said) &&
+               fabs(json_number_value(said) - other) <= 1e-8 * (1 + fabs(other));
+    return json_equal(said, own) != 0;
+}
+
+/* Values of objects one by one, and of lists; those of a list in lists as wholes. */
+static enum ul_status hold(const struct holder *holder, const char *place, const json_t *said,
+                           const json_t *own)
+{
+    const char *key;
+    const json_t *item;
+    if (json_is_array(said) && json_is_array(own) &&
+        json_array_size(said) == json_array_size(own)) {
+        for (size_t i = 0; i < json_array_size(said); i++) {
+            if (!is_same(json_array_get(said, i), json_array_get(own, i)))
+                return fail(holder, place, i, json_array_get(said, i), json_array_get(own, i));
+        }
+        return UL_OK;
+    }
+    if (!json_is_object(said) || !json_is_object(own))
+        return is_same(said, own) ? UL_OK : fail(holder, place, SIZE_MAX, said, own);
+    struct holder inner = {.json = holder->json, .names = json_object_get(own, "name")};
+    json_object_foreach((json_t *)(uintptr_t)said, key, item)
+    {
+        const char *below =
+            place[0] == '\0' ? key : ul_arena_printf(holder->json->arena, "%s.%s", place, key);
+        const json_t *other = json_object_get(own, key);
+        if (is_word(below) || IS_AMONG(others, below))
+            continue;
+        if (other != NULL)
+            UL_TRY(hold(&inner, below, item, other));
+        else if (IS_AMONG(sometimes, below))
+            return fail(holder, below, SIZE_MAX, item, NULL);
+    }
+    return UL_OK;
+}
+
+enum ul_status ul_report_check_said(struct ul_arena *arena, const char *said, size_t said_length,
+                                    const struct ul_text *own, struct ul_diag *diag)
+{
+    struct ul_json file = {.arena = arena, .diag = diag}, fresh = file;
+    enum ul_status status = ul_json_parse(&file, said, said_length);
+    if (status == UL_OK)
+        status = ul_json_parse(&fresh, own->data, own->length);
+    if (status == UL_OK)
+        status = hold(&(struct holder){.json = &file}, "", file.root, fresh.root);
+    json_decref(file.root);
+    json_decref(fresh.root);
+    return status;
+}
+
+const char *ul_report_list_words(struct ul_arena *arena, const char *said, size_t length)
+{
+    struct ul_diag diag = {.status = UL_OK};
+    struct ul_json file = {.arena = arena, .diag = &diag};
+    struct ul_text list;
+    ul_text_init(&list, arena);
+    if (ul_json_parse(&file, said, length) == UL_OK) {
+        for (size_t i = 0; i < WORDS; i++) {
+            if (words[i].is_planners && json_object_get(file.root, words[i].place) != NULL)
+                ul_text_printf(&list, "%s%s", list.length == 0 ? "" : ", ", words[i].place);
+        }
+    }
+    json_decref(file.root);
+    return list.data;
+}

@@ -1,0 +1,215 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Single values of plans, forged: `check` refuses each but those that are the planner's word.
+
+    forge.py ULLAGE PLAN_FORMAT.md [--all] [CASE...]
+
+Every value of plans of all kinds is changed, one at a time: numbers to one more and 2^62 (with --all
+also to twice as much and 0), texts, flags turned, entries of lists left out and said twice. `check`
+must refuse each with exit 2, 3 or 6 unless docs/plan-format.md has its place among what is the
+planner's word, what was given, or what may be chosen otherwise; the program's own list is the same.
+The plan itself is taken, and `check` names what of it is the planner's word. Of columns the first and
+the last entry are changed, with --all each, and more plans and values.
+Exit: 0 ok, 1 a forged plan was taken, 77 a package is missing.
+"""
+
+import concurrent.futures
+import copy
+import fnmatch
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+try:
+    import onnx
+    from onnx import parser
+except ImportError as error:
+    print(f"forge.py: skipped: {error}")
+    sys.exit(77)
+
+ullage, pages = os.path.abspath(sys.argv[1]), sys.argv[2]
+is_full, wanted = "--all" in sys.argv[3:], [word for word in sys.argv[3:] if word != "--all"]
+BATCH = 60
+HEAD = '<ir_version: 8, opset_import: ["": 17]>'
+MODELS = {
+    "net": """
+net (float[8,16] x) => (float[8,16] y, float[8,16] side)
+<float[16,16] a = {WEIGHTS}, float[16,16] b = {WEIGHTS}> {
+  p = MatMul (x, a)
+  q = Relu (p)
+  r = Softmax (q)
+  s = MatMul (r, b)
+  side = Softmax <axis = 0> (s)
+  y = Add (side, q)
+}""",
+    "deep": """
+deep (float[64,16] x) => (float[64,16] y)
+<float[16,16] a = {WEIGHTS}, float[16,16] b = {WEIGHTS}, float[16,16] c = {WEIGHTS}> {
+  p = MatMul (x, a)
+  q = Tanh (p)
+  r = MatMul (q, b)
+  s = Tanh (r)
+  t = MatMul (s, c)
+  y = Tanh (t)
+}""",
+}
+TRAIN = ["--train", "--optimizer", "adam"]
+CASES = {
+    "c": ("net", ["--target", "c"]),
+    "cpu": ("net", ["--target", "cpu", "--advice", "on"]),
+    "cuda": ("net", ["--target", "cuda", "--with-cudnn", "off", "--device", "t4"]),
+    "rom": ("net", ["--target", "c", "--weights", "rom", "--io", "caller"]),
+    "half": ("net", ["--target", "cpu", "--precision", "bf16"]),
+    "none": ("net", ["--target", "c", "--budget", "64", "--budget-of", "arena"]),
+    "train": ("deep", ["--target", "c", *TRAIN, "--clip-norm", "1", "--micro-batches", "2"]),
+    "tight": ("deep", ["--target", "c", *TRAIN, "--budget-of", "arena"]),
+    "offload": ("deep", ["--target", "c", *TRAIN, "--offload", "host", "--budget-of", "arena"]),
+}
+FEW = ("c", "cpu", "cuda", "rom", "tight", "offload")
+
+
+def expect(condition, what):
+    if not condition:
+        print(f"forge.py: {what}")
+        sys.exit(1)
+
+
+def run(*words):
+    return subprocess.run(words, capture_output=True, text=True, timeout=600, check=False)
+
+
+def make(folder, case):
+    """The model's path, and its plan."""
+    name, words = CASES[case]
+    weights = ", ".join(str(((i * 7) % 13 - 6) / 16) for i in range(256))
+    path, plan = os.path.join(folder, f"{name}.onnx"), os.path.join(folder, f"{case}.json")
+    onnx.save(parser.parse_model(HEAD + MODELS[name].replace("WEIGHTS", weights)), path)
+    if case in ("tight", "offload"):
+        sweep = json.loads(run(ullage, "plan", path, *words, "--sweep", "--json", "-").stdout)
+        sizes = [row["reserved_bytes"] for row in sweep["plans"]]
+        words = [*words, "--budget", str(sizes[len(sizes) // 2] if case == "tight" else sizes[-1])]
+    done = run(ullage, "plan", path, *words, "--json", plan)
+    expect(done.returncode == (4 if case == "none" else 0), f"{case}: {done.stderr}")
+    with open(plan, encoding="utf-8") as file:
+        return path, json.load(file)
+
+
+def places(value, path=()):
+    """Every place of a value, lists and objects included."""
+    yield path
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        yield from places(item, (*path, key))
+
+
+def at(plan, path):
+    for key in path:
+        plan = plan[key]
+    return plan
+
+
+def changes(value):
+    """Other values for a place, with what was done."""
+    if isinstance(value, bool):
+        return [("turned", not value)]
+    if isinstance(value, int):
+        news = [("+1", value + 1), ("2^62", 1 << 62)] + is_full * [("x2", value * 2), ("0", 0)]
+        return [(what, new) for what, new in news if new != value]
+    if isinstance(value, float):
+        return [("+1", value + 1), ("x2", value * 2 + 1e-3), ("0", 0 if value else 0.5)]
+    if isinstance(value, str):
+        return [("text", f"{value}x"), ("empty", "")][:1 + is_full] if value else [("text", "x")]
+    if value is None:
+        return [("0", 0), ("text", "x")]
+    if isinstance(value, list):
+        return [("last left out", value[:-1]), ("last twice", [*value, value[-1]])] if value else [("0", [0])]
+    return []
+
+
+def forge(plan, path, value):
+    forged = copy.deepcopy(plan)
+    at(forged, path[:-1])[path[-1]] = value
+    return forged
+
+
+def place_name(path):
+    """"steps.flops[]": a number counts for any."""
+    return "".join("[]" if isinstance(key, int) else f".{key}" for key in path).lstrip(".")
+
+
+def read_places(title):
+    """The first column of the table under that heading of the page."""
+    with open(pages, encoding="utf-8") as file:
+        text = file.read().split(f"### {title}\n")[1].split("\n#")[0]
+    rows = [line.split("|") for line in text.splitlines() if line.startswith("| `")]
+    return {word for row in rows for word in re.findall(r"`([^`]+)`", row[1])}
+
+
+def read_words():
+    """Places that are nobody's to compute; the program's own list is the page's."""
+    lists = {kind: read_places(title) for kind, title in (("WORD", "The planner's word"), ("GIVEN", "What was given"))}
+    with open(os.path.join(os.path.dirname(__file__), "..", "..", "report", "words.def"), encoding="utf-8") as file:
+        rows = re.findall(r'^UL_(WORD|GIVEN)\("(.*)"\)$', file.read(), re.MULTILINE)
+    for kind, places_of in lists.items():
+        expect(places_of == {place for other, place in rows if other == kind}, f"the page and report/words.def differ: {kind}")
+    return lists["WORD"], lists["GIVEN"], read_places("Another plan")
+
+
+def is_word(words, name):
+    """A row holds for what is below its place."""
+    pieces = name.replace("[]", ".[]").split(".")
+    return {word for word in words for n in range(1, len(pieces) + 1) if fnmatch.fnmatchcase(".".join(pieces[:n]).replace(".[]", "[]"), word)}
+
+
+def sample(plan):
+    """Of columns the first entries, the last, and those around the peak: the others are of a kind."""
+    for path in places(plan):
+        if path in ((), ("options",)) or path[0] == "options":
+            continue
+        in_column = len(path) >= 3 and path[0] in ("steps", "ranges") and isinstance(path[2], int)
+        count = len(plan[path[0]][path[1]]) if in_column else 0
+        if is_full or not in_column or path[2] in (0, count - 1):
+            yield path
+
+
+def check_batch(task):
+    folder, number, model, case, forged = task
+    paths = []
+    for i, (_, _, plan) in enumerate(forged):
+        paths.append(os.path.join(folder, f"{case}{number}_{i}.json"))
+        with open(paths[-1], "w", encoding="utf-8") as file:
+            json.dump(plan, file)
+    done = run(ullage, "check", model, *paths, paths[0])
+    expect(done.returncode in (0, 1, 2, 3, 6), f"{case}: exit {done.returncode}: {done.stderr[-2000:]}")
+    ok = [line.split(": ok: ")[0] for line in done.stdout.splitlines() if ": ok: " in line]
+    return [(name, what) for (name, what, _), path in zip(forged, paths) if path in ok]
+
+
+def check_case(folder, case, words):
+    """Places of this case whose forged values were taken and should not be."""
+    model, plan = make(folder, case)
+    done = run(ullage, "check", model, os.path.join(folder, f"{case}.json"))
+    expect(done.returncode == 0, f"{case}: the plan itself is refused: {done.stderr}")
+    forged = [(place_name(path), what, forge(plan, path, new)) for path in sample(plan) for what, new in changes(at(plan, path))]
+    tasks = [(folder, i, model, case, forged[i:i + BATCH]) for i in range(0, len(forged), BATCH)]
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        taken = [item for items in pool.map(check_batch, tasks) for item in items]
+    planners, given, choices = words
+    wrong = sorted({f"{name} ({what})" for name, what in taken if not is_word(planners | given | choices, name)})
+    print(f"{case}: {len(forged)} forged, {len(taken)} taken, {len(wrong)} of them wrongly", *wrong, sep="\n  ")
+    said = set(done.stdout.split("the planner's word: ")[1].strip().split(", "))
+    expect(said == planners & set(plan), f"{case}: check names {sorted(said)}")
+    return wrong
+
+
+def main():
+    words = read_words()
+    with tempfile.TemporaryDirectory() as folder:
+        wrong = [item for case in wanted or (CASES if is_full else FEW) for item in check_case(folder, case, words)]
+    sys.exit(1 if wrong else 0)
+
+
+main()
