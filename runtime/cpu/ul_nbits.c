@@ -288,18 +288,44 @@ UL_INLINE vec floats_of_halves(const uint16_t *from, int is_bf16)
 
 /* ---- behind the sums ---- */
 
+#define EACH(expression)                                                                           \
+    for (int64_t i = 0; i < count; i++) {                                                          \
+        const float a = y[i], b = x[i * step];                                                     \
+        y[i] = (expression);                                                                       \
+    }                                                                                              \
+    break
+
+/* y = y op x; where step and count are known, by vectors. */
+UL_INLINE void apply_steps(enum ul_post_kind kind, float *UL_RESTRICT y, const float *UL_RESTRICT x,
+                           int64_t step, int64_t count)
+{
+    switch ((int)kind) {
+    case UL_POST_SUB:
+        EACH(a - b);
+    case UL_POST_MUL:
+        EACH(a * b);
+    case UL_POST_DIV:
+        EACH(a / b);
+    case UL_POST_MAX:
+        EACH(a > b ? a : b);
+    case UL_POST_MIN:
+        EACH(a < b ? a : b);
+    default: /* UL_POST_SUM, UL_POST_ADD */
+        EACH(a + b);
+    }
+}
+
+#undef EACH
+
 static void apply_binary(enum ul_post_kind kind, float *y, const float *x, int64_t step,
                          int64_t count)
 {
-    for (int64_t i = 0; i < count; i++) {
-        const float a = y[i], b = x[i * step];
-        y[i] = kind == UL_POST_SUM || kind == UL_POST_ADD ? a + b
-               : kind == UL_POST_SUB                      ? a - b
-               : kind == UL_POST_MUL                      ? a * b
-               : kind == UL_POST_DIV                      ? a / b
-               : kind == UL_POST_MAX                      ? (a > b ? a : b)
-                                                          : (a < b ? a : b);
-    }
+    if (step == 1 && count == GROUP)
+        apply_steps(kind, y, x, 1, GROUP);
+    else if (step == 1)
+        apply_steps(kind, y, x, 1, count);
+    else
+        apply_steps(kind, y, x, step, count);
 }
 
 /* The element of a tensor at a place of the result: its first column. */
@@ -792,13 +818,21 @@ static void apply_operand(const struct piece *piece, float *sums, enum ul_post_k
                      count);
 }
 
-static void add_bias(const struct piece *piece, float *sums, const float *from, int64_t count)
+/* sums op what is the same for all rows. */
+static void apply_columns(const struct piece *piece, float *sums, enum ul_post_kind kind,
+                          const float *from, int64_t count)
 {
-    float bias[GROUP] = {0};
-    memcpy(bias, from, (size_t)count * sizeof *bias);
     for (int64_t r = 0; r < piece->rows; r++)
-        for (int64_t c = 0; c < GROUP; c++)
-            sums[r * GROUP + c] += bias[c];
+        apply_binary(kind, sums + r * GROUP, from, 1, count);
+}
+
+/* One for each column, side by side. */
+static int is_by_column(const struct ul_call_tensor *tensor)
+{
+    int is_row = tensor->dims[0] == 1 && tensor->dims[1] > 1 && tensor->strides[1] == 1;
+    for (uint32_t d = 2; d < tensor->rank; d++)
+        is_row = is_row && tensor->dims[d] == 1;
+    return is_row;
 }
 
 static void store_unit(const struct piece *piece, const float *sums, float *to, int64_t apart,
@@ -824,13 +858,15 @@ static void finish_unit(const struct job *job, const struct piece *piece, int64_
     const int64_t apart = call->dst.dims[1] == 1 ? 1 : call->dst.strides[1];
     float *sums = piece->sums + u * job->cut.row_count * GROUP;
     if (job->bias != NULL)
-        add_bias(piece, sums, job->bias + first, count);
+        apply_columns(piece, sums, UL_POST_ADD, job->bias + first, count);
     for (uint32_t p = 0; p < call->post_count; p++) {
         const struct ul_post *post = &call->posts[p];
         if (post->kind < UL_POST_SUM)
             ul_post_apply(post, sums, piece->rows * GROUP);
         else if (post->kind == UL_POST_SUM)
             apply_operand(piece, sums, post->kind, &call->dst, job->dst, first, count);
+        else if (is_by_column(&post->tensor))
+            apply_columns(piece, sums, post->kind, job->posts[p] + first, count);
         else
             apply_operand(piece, sums, post->kind, &post->tensor, job->posts[p], first, count);
     }
