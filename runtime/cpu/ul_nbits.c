@@ -913,7 +913,10 @@ static void run_window(const struct job *job, float *scratch, int64_t thread, in
     const int64_t panels = cut->panel_count / job->window.groups;
     const int64_t cuts = (panels * COLS + UL_NBITS_GROUP - 1) / UL_NBITS_GROUP;
     const int64_t blocks = (cut->rows + cut->row_count - 1) / cut->row_count;
-    const int64_t count = job->window.groups * cuts * blocks;
+    const int64_t columns = job->window.groups * cuts, count = columns * blocks;
+    /* What is larger of a piece, its codes or its source, is what the next piece has too. */
+    const int keeps_rows = cut->depth * UL_NBITS_GROUP * (int64_t)job->call->nbits.bits / 8 <
+                           cut->row_count * job->window.channels * (int64_t)sizeof(float);
     float *sums = scratch + UL_NBITS_DEPTH * UL_NBITS_GROUP;
     float *zeros = sums + cut->row_count * UL_NBITS_GROUP;
     struct piece piece = {.weights = scratch, .sums = sums, .zeros = zeros};
@@ -921,11 +924,12 @@ static void run_window(const struct job *job, float *scratch, int64_t thread, in
         memset(scratch, 0, (size_t)(UL_NBITS_DEPTH * UL_NBITS_GROUP) * sizeof *scratch);
     memset(zeros, 0, UL_NBITS_DEPTH * sizeof *zeros);
     for (int64_t i = count * thread / threads; i < count * (thread + 1) / threads; i++) {
-        const int64_t of_group = i / blocks % cuts * (UL_NBITS_GROUP / COLS);
-        piece.group = i / blocks / cuts;
+        const int64_t column = keeps_rows ? i % columns : i / blocks;
+        const int64_t of_group = column % cuts * (UL_NBITS_GROUP / COLS);
+        piece.group = column / cuts;
         piece.panel = piece.group * panels + of_group;
         piece.panels = ul_run(panels - of_group, UL_NBITS_GROUP / COLS);
-        piece.row = i % blocks * cut->row_count;
+        piece.row = (keeps_rows ? i / columns : i % blocks) * cut->row_count;
         piece.rows = ul_run(cut->rows - piece.row, cut->row_count);
         run_piece(job, &piece);
     }
