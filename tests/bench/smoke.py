@@ -95,7 +95,7 @@ def covered(rows):
     found = {}
     for command in rows.values():
         for part in command.replace("{ullage}", "ullage").split(" && "):
-            words = part.split()
+            words = part.removeprefix("tests/ref/python.sh ").split()
             script = " ".join(words[:2]) if words[0] == "ullage" else words[0]
             found.setdefault(script, set()).update(facts(words))
     return found
