@@ -284,7 +284,10 @@ for options in 'plan --target c' 'plan --target cpu --threads 1' 'plan --target 
     "$ullage" $options "$digits" --dim N=1 --json process.json >/dev/null
     expect 0 '^ok: ' "$ullage" check "$digits" process.json
     took=$(sed -n 's/^  "process_bytes": \([0-9]*\),/\1/p' process.json)
+    stacks=$(sed -n 's/.*"stacks": \([0-9]*\),.*/\1/p' process.json)
     sed "s/: $took,/: $((took - 1)),/" process.json >claim.json # the smallest budget, too
+    expect 6 'the parts of "process" are' "$ullage" check "$digits" claim.json
+    sed -i "s/\"stacks\": $stacks,/\"stacks\": $((stacks - 1)),/" claim.json
     expect 6 "\"process_bytes\" is $((took - 1)), and here the program takes $took" \
         "$ullage" check "$digits" claim.json
 done
