@@ -12,7 +12,7 @@ after each landing.
 slow.tsv has a row a test: its seconds alone on two cores, how many of these it uses, and into how
 many parts it is cut (ULLAGE_PART=K/N, part.py and part.sh), since no slice may take longer than
 LIMIT. The longest part goes to the slice with the least to do, and so on: equal tables make equal
-slices. What is left after LIMIT is named and not run.
+slices. What is left after LIMIT is named and not run, or ended.
 exit: 0 all that ran passed or was skipped; 6 a test failed; 1 usage, or slow.tsv does not fit
 """
 
@@ -21,14 +21,16 @@ import json
 import math
 import os
 import re
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TABLE = os.path.join(HERE, "slow.tsv")
-CORES, LIMIT, BATCH = 2, 20 * 60, 5 * 60
-WANTED = 16 * 60  # seconds of a slice by the table, so that a slower machine has room
+CORES, LIMIT, BATCH = 2, 15 * 60, 5 * 60
+WANTED = 12 * 60  # seconds of a slice by the table, so that a slower machine has room
 
 
 def read_table():
@@ -108,24 +110,41 @@ def batches(items):
     return found
 
 
-def run_batch(build, names, part):
-    """(passed, skipped, failed tests)"""
+def run_ctest(command, part, seconds):
+    """(what it printed, its exit code, whether it ended by itself in so many seconds)"""
+    env = {**os.environ, **({"ULLAGE_PART": part} if part else {})}
+    with tempfile.TemporaryFile("w+", errors="replace") as out:
+        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
+                                 env=env, start_new_session=True)  # fmt: skip
+        ended = True
+        try:
+            child.wait(seconds)
+        except subprocess.TimeoutExpired:
+            ended = False
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+        out.seek(0)
+        return out.read(), child.returncode, ended
+
+
+def run_batch(build, names, part, seconds):
+    """(passed, skipped, failed tests, those that so many seconds were too few for)"""
     pattern = "^(" + "|".join(map(re.escape, names)) + ")$"
-    done = subprocess.run(["ctest", "--test-dir", build, "-R", pattern, "--no-tests=error", "-j", str(CORES),
-                           "--output-on-failure"],
-                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          errors="replace", env={**os.environ, **({"ULLAGE_PART": part} if part else {})},
-                          check=False)  # fmt: skip
-    lines = re.findall(r"^ *\d+/\d+ Test +#\d+: (\S+) \.*(.*?) +([\d.]+) sec", done.stdout, re.MULTILINE)
+    command = ["ctest", "--test-dir", build, "-R", pattern, "--no-tests=error", "-j", str(CORES),
+               "--output-on-failure"]  # fmt: skip
+    printed, code, ended = run_ctest(command, part, seconds)
+    lines = re.findall(r"^ *\d+/\d+ Test +#\d+: (\S+) \.*(.*?) +([\d.]+) sec", printed, re.MULTILINE)
     passed = [name for name, word, _ in lines if word.strip() == "Passed"]
     skipped = [name for name, word, _ in lines if "Skipped" in word]
     for name, word, seconds in lines:
         label = name + (f" part {part}" if part else "")
         print(f"  {label:60} {word.strip(' *'):8} {float(seconds):7.1f} s", flush=True)
-    failed = [name for name in names if name not in passed and name not in skipped]
-    if failed or done.returncode != 0:
-        print(done.stdout, flush=True)
-    return len(passed), len(skipped), failed
+    failed = [name for name, word, _ in lines if name not in passed + skipped]
+    silent = [name for name in names if name not in passed + skipped + failed]
+    late, failed = ([], failed + silent) if ended else (silent, failed)
+    if failed or (ended and code != 0):
+        print(printed, flush=True)
+    return len(passed), len(skipped), failed, late
 
 
 def run(build, number):
@@ -142,10 +161,12 @@ def run(build, number):
         if time.monotonic() - begin + seconds > LIMIT:
             left_out += names
             continue
-        counts = run_batch(build, names, part)
+        left = begin + LIMIT - time.monotonic()
+        counts = run_batch(build, names, part, left)
         passed, skipped, failed = passed + counts[0], skipped + counts[1], failed + counts[2]
+        left_out += counts[3]
     if left_out:
-        print(f"not run, since {LIMIT // 60} minutes would be over: {', '.join(left_out)}")
+        print(f"not run to the end, since {LIMIT // 60} minutes would be over: {', '.join(left_out)}")
     print(f"slice {number}: {passed} passed, {len(failed)} failed, {skipped} skipped"
           f"{': ' + ', '.join(failed) if failed else ''}")  # fmt: skip
     return 6 if failed else 0
