@@ -160,8 +160,7 @@ void ul_text_put_float(struct ul_text *text, double value, bool narrow);
  * bytes that are not valid UTF-8, as \n, \t and \xHH. All else stays. `keeps_lines`: so do the ends
  * of lines, and tabs. */
 void ul_text_put_shown(struct ul_text *text, const char *bytes, size_t count, bool keeps_lines);
-/* The same of a terminated string, without lines; the string itself where nothing in it is hidden.
- */
+/* Shows a terminated string on one line; it is returned itself where nothing in it is hidden. */
 const char *ul_shown(struct ul_arena *arena, const char *string);
 /* How many bytes the first character has (one that is not valid UTF-8 is a byte), and how many
  * columns it takes on a screen; and the columns of a whole string. */
@@ -176,8 +175,8 @@ void ul_text_quote(struct ul_text *text, const char *bytes, size_t count);
 const char *ul_quote(struct ul_arena *arena, const char *string);
 /* A name as one would type it behind a flag: quoted where anything in it is unusual. */
 const char *ul_word_quote(struct ul_arena *arena, const char *string);
-/* Writes bytes as a JSON string: valid UTF-8 passes, what people would not see so as \uXXXX, and
- * anything else as U+FFFD. */
+/* Writes bytes as a JSON string. Valid UTF-8 passes, but for characters that people would not see,
+ * which are escaped by their numbers; bytes that are not valid become U+FFFD. */
 void ul_text_put_json(struct ul_text *text, const char *string);
 /* Writes a field of CSV as people may read it, quoted where RFC 4180 asks for it. What a
  * spreadsheet would take for a formula has a ' in front, by which it is text there; numbers stay.

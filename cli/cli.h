@@ -204,8 +204,8 @@ bool ul_cli_settle_environment(char **argv);
 
 /* A compile's text on standard output, as people may read it (ul_text_put_shown). */
 void ul_cli_print(const struct ul_text *text);
-/* The same of words: whatever is said to people on standard output or standard error, the summary
- * alone apart, goes through these two. */
+/* Formats words and prints them in the same way. Everything that people read on standard output or
+ * standard error goes through these two functions, but for the summary, which escapes itself. */
 void ul_cli_say(FILE *stream, const char *format, ...) UL_PRINTF(2, 3);
 /* What a compile did that nobody asked for, on stderr. */
 void ul_cli_put_notice(const struct ul_cli_job *job);

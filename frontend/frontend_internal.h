@@ -450,7 +450,7 @@ ul_upgrade_fn ul_upgrade_ml;
 
 /* Results of the main graph that are called as an initializer is get another name. */
 void ul_record_rename(struct ul_builder *builder, const Onnx__GraphProto *proto);
-/* Of the main graph, which was built: its initializers are in the scope. */
+/* Reads the record of the main graph, which is built already: its initializers are in the scope. */
 void ul_record_read(struct ul_builder *builder, const Onnx__GraphProto *proto,
                     const struct ul_scope *scope);
 

@@ -96,9 +96,9 @@ struct ul_training {
     /* Parameters of the network that an exporter has made something else of. */
     uint32_t lost_count;
     const char **lost;
-    /* Of what is trained, by the file's silence, though it may be none: what arithmetic alone reads
-     * (statistics of inputs, tables of positions), and what begins with the batch, or whose name an
-     * exporter made up. */
+    /* Values that are trained because the file does not say which are parameters, and that may be
+     * none: those that arithmetic alone reads (statistics of inputs, tables of positions), and
+     * those that begin with the batch, or have a name that an exporter made up. */
     uint32_t arithmetic_count, suspect_count;
     const uint32_t *arithmetic, *suspects;
     /* What the passes found. Float initializers of the model, as values of its graph; of those that

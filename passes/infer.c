@@ -175,7 +175,8 @@ static void drop_known(struct infer *infer, ul_node_id id)
     ul_graph_remove_node(graph, id);
 }
 
-/* Of 16 bits, where a program would not round. */
+/* Whether the node stays until inference ends: values of 16 bits are folded together with what made
+ * them, as a program computes them. */
 static bool is_kept(const struct infer *infer, ul_node_id id)
 {
     const struct ul_node *node = &infer->graph->nodes[id];

@@ -294,7 +294,7 @@ static int64_t find_batch(const struct ul_graph *graph)
     return batch;
 }
 
-/* Of what is trained because the file does not say what parameters are, what may be none. */
+/* Lists values that may be no parameters, and are trained because the file does not say. */
 static void list_doubtful(const struct ul_pass *pass, const unsigned char *reads, int64_t batch)
 {
     const struct ul_graph *graph = pass->graph;

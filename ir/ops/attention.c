@@ -114,7 +114,7 @@ static ul_kx load_mask(const struct ul_attention_lower *a, enum ul_attention_inp
     return bias;
 }
 
-/* Of the sequence's keys, those that count. */
+/* Loads how many keys of the sequence count. */
 static ul_kx length_of(const struct ul_attention_lower *a)
 {
     return ul_lower_load(a->lower, a->node->inputs[UL_ATTENTION_LENGTHS], &a->batch);

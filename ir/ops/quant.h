@@ -20,7 +20,8 @@ enum ul_status ul_quant_check_operand(const struct ul_infer *infer, uint32_t inp
 /* What scales may be. Quantizers to 4 bits write such below 0, which keep the outermost number of a
  * block exactly; and 0 for a block of zeros, which nothing can be quantized by. */
 enum ul_quant_scales { UL_SCALES_FINITE, UL_SCALES_NOT_ZERO, UL_SCALES_ABOVE_ZERO };
-/* Of scales that are known; others are a defect of who made the model. */
+/* Checks scales that are known at compile time. Others are not checked: they are the model's own
+ * affair. */
 enum ul_status ul_quant_check_scales(const struct ul_infer *infer, uint32_t input,
                                      enum ul_quant_scales allowed) UL_MUST_CHECK;
 /* The type of its sums. */

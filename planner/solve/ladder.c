@@ -217,7 +217,7 @@ static uint64_t sequence_cost(const struct climb *c, const uint32_t *steps, uint
     return cost;
 }
 
-/* Of a plan for which the method that is named has been asked. */
+/* What a plan says after the named method was asked and ran each step once. */
 static const char *once_name(const struct climb *c)
 {
     return ul_arena_printf(c->arena, "%s: each step runs once",

@@ -547,7 +547,7 @@ UL_INLINE void unpack_halves(const struct job *job, float *to, int64_t panel, in
     }
 }
 
-/* The same of integers. */
+/* Unpacks integers to floats in the same way. */
 static void unpack_integers(const struct job *job, float *to, int64_t panel, int64_t first_k,
                             int64_t depth)
 {
@@ -684,7 +684,7 @@ static void find_first(const struct job *job, int64_t row, int64_t place[4])
     place[0] = row;
 }
 
-/* Of all rows, from one to the next without a division. */
+/* Finds the origins of all rows, each from the one before it, without a division. */
 static void find_origins(const struct job *job, struct piece *piece)
 {
     const struct ul_nbits_window *window = &job->window;
@@ -914,7 +914,7 @@ static void run_window(const struct job *job, float *scratch, int64_t thread, in
     const int64_t cuts = (panels * COLS + UL_NBITS_GROUP - 1) / UL_NBITS_GROUP;
     const int64_t blocks = (cut->rows + cut->row_count - 1) / cut->row_count;
     const int64_t columns = job->window.groups * cuts, count = columns * blocks;
-    /* What is larger of a piece, its codes or its source, is what the next piece has too. */
+    /* The next piece shares the larger part of this one: its codes or its source. */
     const int keeps_rows = cut->depth * UL_NBITS_GROUP * (int64_t)job->call->nbits.bits / 8 <
                            cut->row_count * job->window.channels * (int64_t)sizeof(float);
     float *sums = scratch + UL_NBITS_DEPTH * UL_NBITS_GROUP;

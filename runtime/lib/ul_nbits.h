@@ -194,7 +194,7 @@ static inline void ul_nbits_cut_init(struct ul_nbits_cut *cut, const struct ul_c
     cut->scratch_bytes = cut->shared_bytes + cut->thread_bytes * (threads != 0 ? threads : 1);
 }
 
-/* The same of a convolution, whose weights are stored [n, channels, taps]: of bytes, four channels
+/* Packs the weights of a convolution, which are stored [n, channels, taps]; four channels of bytes
  * are a word. */
 static inline void ul_nbits_pack_window(struct ul_pack *pack, const struct ul_nbits_cut *cut,
                                         const struct ul_call *call)

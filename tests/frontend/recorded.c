@@ -2,13 +2,15 @@
 /* Files of recorded data: which input or output each is for, and what it holds; files of something
  * else, cut after every byte, and with every bit flipped, get a message.
  *
- * usage: frontend_recorded       writes into a folder of its own
+ * usage: frontend_recorded       writes into a folder of its own, below the current one
  */
 #define _POSIX_C_SOURCE 200809L
 #include "frontend/frontend.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define BYTES(text) text, sizeof(text) - 1
@@ -19,7 +21,7 @@
 #define HEAD "\x0a\x01s\x10\x01"
 #define SEQUENCE HEAD "\x1a\x0e" PAIR "\x1a\x08" SCALAR
 
-static char folder[] = "/tmp/recorded_XXXXXX";
+static const char folder[] = "recorded_data"; /* where ctest runs the test */
 static const char *names[] = {"input_0.pb", "input_1.pb", "input_2.pb"};
 static int failed;
 
@@ -194,7 +196,7 @@ int main(void)
 {
     struct ul_arena arena;
     ul_arena_init(&arena);
-    if (mkdtemp(folder) == NULL) {
+    if (mkdir(folder, 0777) != 0 && errno != EEXIST) {
         perror(folder);
         return UL_IO;
     }
