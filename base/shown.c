@@ -9,6 +9,8 @@
 
 #include <string.h>
 
+enum { UTF8_MOST = 4 }; /* bytes of a character */
+
 /* Length of the valid UTF-8 sequence at `bytes`, or 0 (RFC 3629: no overlong forms, no
  * surrogates, nothing above U+10FFFF). */
 static size_t utf8_length(const unsigned char *bytes, size_t count)
@@ -125,7 +127,7 @@ size_t ul_text_character(const char *string, size_t *columns)
         {0xF900, 0xFAFF},   {0xFE30, 0xFE6F},   {0xFF00, 0xFF60},   {0xFFE0, 0xFFE6},
         {0x1F300, 0x1F64F}, {0x1F680, 0x1F6FF}, {0x1F900, 0x1FAFF}, {0x20000, 0x3FFFD}};
     const unsigned char *at = (const unsigned char *)string;
-    size_t length = utf8_length(at, strlen(string));
+    size_t length = utf8_length(at, UTF8_MOST); /* a terminator continues no character */
     uint32_t code = length == 0 ? 0 : utf8_code(at, length);
     *columns = IS_WITHIN(none, code) ? 0 : IS_WITHIN(wide, code) ? 2 : 1;
     return length == 0 ? 1 : length;

@@ -169,17 +169,20 @@ static const char *describe_maker(struct ul_arena *arena, const struct ul_diff_v
     if (value->op == NULL)
         return "given";
     const char *op = ul_report_fit_name(arena, value->op, columns / 2);
-    return ul_arena_printf(arena, "%s %s", op,
-                           ul_report_fit_name(arena, value->node, columns - 1 - strlen(op)));
+    return ul_arena_printf(
+        arena, "%s %s", op,
+        ul_report_fit_name(arena, value->node, columns - 1 - ul_text_columns(op)));
 }
 
 /* Half of what a line has beside the numbers, or as wide as the longest name of those shown. */
-static size_t name_columns(const struct ul_diff *diff, uint32_t shown, size_t columns)
+static size_t name_columns(struct ul_arena *arena, const struct ul_diff *diff, uint32_t shown,
+                           size_t columns)
 {
     size_t longest = strlen("at the peaks"), half = (columns - MARGIN - 10) / 2;
-    for (uint32_t i = 0; i < shown; i++)
-        if (strlen(diff->values[i].name) > longest)
-            longest = strlen(diff->values[i].name);
+    for (uint32_t i = 0; i < shown; i++) {
+        size_t width = ul_report_name_columns(arena, diff->values[i].name);
+        longest = width > longest ? width : longest;
+    }
     return longest < half ? longest : half;
 }
 
@@ -189,7 +192,7 @@ static void put_values(struct ul_text *text, const struct ul_diff *diff, size_t 
     uint32_t shown = diff->value_count < TOP_VALUES ? diff->value_count : TOP_VALUES;
     if (diff->value_count == 0)
         return;
-    size_t names = name_columns(diff, shown, columns);
+    size_t names = name_columns(text->arena, diff, shown, columns);
     size_t makers = columns - MARGIN - 10 - names;
     ul_text_printf(text, "\n  %13s %9s       %-*s  made by\n", "change, bytes",
                    ul_report_unit_of(diff->new->reserved_bytes).name, (int)names, "at the peaks");

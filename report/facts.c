@@ -34,7 +34,7 @@ struct ul_report_unit ul_report_unit_of(uint64_t reserved_bytes)
     return (struct ul_report_unit){.name = "MiB", .bytes = 1024.0 * 1024.0};
 }
 
-/* What of the name is within so many columns, in bytes. */
+/* How many bytes of the name fit into so many columns. */
 static size_t bytes_within(const char *name, size_t columns)
 {
     size_t bytes = 0;
@@ -48,13 +48,19 @@ static size_t bytes_within(const char *name, size_t columns)
     return bytes;
 }
 
+size_t ul_report_name_columns(struct ul_arena *arena, const char *name)
+{
+    return ul_text_columns(ul_shown(arena, name));
+}
+
 const char *ul_report_fit_name(struct ul_arena *arena, const char *name, size_t columns)
 {
+    enum { LEAST = 4 };
     const char *shown = ul_shown(arena, name);
     size_t count = ul_text_columns(shown);
+    columns = columns < LEAST ? LEAST : columns;
     if (count <= columns)
         return shown;
-    UL_ASSERT(columns >= 4);
     size_t head = columns / 2 - 1, tail = columns - head - 2;
     const char *rest = shown + bytes_within(shown, count - tail);
     while (ul_text_columns(rest) > tail) { /* a wide character stands across the place */

@@ -258,8 +258,9 @@ struct ul_report_unit {
     double bytes;
 };
 struct ul_report_unit ul_report_unit_of(uint64_t reserved_bytes);
-/* A name in at most so many columns, cut in the middle, as people may read it (ul_text_put_shown).
- */
+/* How many columns a name takes as people may read it (ul_text_put_shown). */
+size_t ul_report_name_columns(struct ul_arena *arena, const char *name);
+/* A name so, in at most so many columns, or 4 where that is more; cut in the middle. */
 const char *ul_report_fit_name(struct ul_arena *arena, const char *name, size_t columns);
 
 /* What every program of this model needs, however its steps are split: weights, with all inputs or

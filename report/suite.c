@@ -117,18 +117,20 @@ static void put_verdict(struct ul_text *text, const struct ul_report_suite *suit
 }
 
 /* Names whole, where a line of so many columns has room for them beside `used`. */
-static size_t name_columns(const struct ul_report_suite *suite, size_t columns, size_t used)
+static size_t name_columns(struct ul_arena *arena, const struct ul_report_suite *suite,
+                           size_t columns, size_t used)
 {
     size_t longest = strlen("bytes");
-    for (uint32_t i = 0; i < suite->count; i++)
-        if (strlen(suite->members[i].prefix) > longest)
-            longest = strlen(suite->members[i].prefix);
+    for (uint32_t i = 0; i < suite->count; i++) {
+        size_t width = ul_report_name_columns(arena, suite->members[i].prefix);
+        longest = width > longest ? width : longest;
+    }
     return longest < columns - used ? longest : columns - used;
 }
 
 static void put_members(struct ul_text *text, const struct ul_report_suite *suite, size_t columns)
 {
-    size_t names = name_columns(suite, columns, 62);
+    size_t names = name_columns(text->arena, suite, columns, 62);
     const char *unit = ul_report_unit_of(ul_report_suite_reserved(suite)).name;
     ul_text_printf(text, "\n  %-*s %11s %7s %11s %7s %11s %7s\n", (int)names, "bytes", "kept", unit,
                    "its runs", unit, "alone", unit);
@@ -153,7 +155,7 @@ static void put_sums(struct ul_text *text, const struct ul_report_suite *suite, 
     put_row(text, suite,
             ul_arena_printf(text->arena, "the largest run, %s",
                             ul_report_fit_name(text->arena, suite->members[largest].prefix,
-                                               name_columns(suite, columns, 52))),
+                                               name_columns(text->arena, suite, columns, 52))),
             run_bytes(suite, largest));
     put_row(text, suite, "unaccounted", reserved - all_kept(suite) - run_bytes(suite, largest));
     put_row(text, suite, "reserved", reserved);

@@ -500,9 +500,9 @@ static void share_line(size_t room, size_t *first, size_t *second)
     *first = room - *second < *first ? room - *second : *first;
 }
 
-static size_t longer(size_t columns, const char *name)
+static size_t longer(struct summary *summary, size_t columns, const char *name)
 {
-    size_t length = ul_text_columns(name);
+    size_t length = ul_report_name_columns(summary->text->arena, name);
     return length > columns ? length : columns;
 }
 
@@ -519,8 +519,8 @@ static void put_alive(struct summary *summary, const uint32_t *alive, uint32_t c
     struct ul_arena *arena = summary->text->arena;
     size_t names = 4, makers = 4;
     for (uint32_t i = 0; i < count; i++) {
-        names = longer(names, ul_saved_range_name(saved, arena, alive[i]));
-        makers = longer(makers, maker_of(saved, alive[i]));
+        names = longer(summary, names, ul_saved_range_name(saved, arena, alive[i]));
+        makers = longer(summary, makers, maker_of(saved, alive[i]));
     }
     share_line(summary->style->line_columns - 43, &names, &makers);
     for (uint32_t i = 0; i < count; i++) {
@@ -705,7 +705,7 @@ static void put_blocker(struct summary *summary)
     bool has_source = step->source != NULL && step->source[0] != '\0';
     const char *where = has_source ? step->source : step->node;
     const char *needs = exact(summary, facts->blockers[0].bytes);
-    size_t wheres = longer(0, where), ops = longer(0, step->op);
+    size_t wheres = longer(summary, 0, where), ops = longer(summary, 0, step->op);
     share_line(summary->style->line_columns - 26 - strlen(needs), &wheres, &ops);
     ul_text_printf(summary->text, "The step %s (%s) alone needs %s.\n",
                    name_in(summary, where, wheres), name_in(summary, step->op, ops), needs);

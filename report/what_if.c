@@ -83,14 +83,16 @@ static size_t larger(size_t a, size_t b)
 
 /* As wide as the longest value, where lines have room for that, else at most `limit`. Returns what
  * they take together. */
-static size_t size_axes(const struct ul_report_table *table, size_t limit, struct layout *layout)
+static size_t size_axes(struct ul_arena *arena, const struct ul_report_table *table, size_t limit,
+                        struct layout *layout)
 {
     size_t used = 0;
     for (uint32_t a = 0; a < table->axis_count; a++) {
         const struct ul_report_axis *axis = &table->axes[a];
-        layout->widths[a] = strlen(axis->label);
+        layout->widths[a] = ul_report_name_columns(arena, axis->label);
         for (uint32_t v = 0; v < axis->count; v++)
-            layout->widths[a] = larger(layout->widths[a], strlen(axis->values[v]));
+            layout->widths[a] =
+                larger(layout->widths[a], ul_report_name_columns(arena, axis->values[v]));
         if (layout->widths[a] > limit)
             layout->widths[a] = limit;
         used += layout->widths[a] + 2;
@@ -98,7 +100,8 @@ static size_t size_axes(const struct ul_report_table *table, size_t limit, struc
     return used;
 }
 
-static void lay_out(const struct ul_report_table *table, size_t columns, struct layout *layout)
+static void lay_out(struct ul_arena *arena, const struct ul_report_table *table, size_t columns,
+                    struct layout *layout)
 {
     size_t used = 2 + 16 + 10 + 15 + 10 + 10 + 2;
     uint64_t largest_bytes = 0;
@@ -117,9 +120,9 @@ static void lay_out(const struct ul_report_table *table, size_t columns, struct 
             (layout->has_overhead ? 12u : 0u) + (layout->has_repeats ? 12u : 0u) +
             (layout->has_rates ? 12u : 0u);
     layout->unit = ul_report_unit_of(largest_bytes);
-    size_t axes = size_axes(table, columns, layout);
+    size_t axes = size_axes(arena, table, columns, layout);
     if (used + axes + MIN_PEAK_COLUMNS > columns)
-        axes = size_axes(table, VALUE_COLUMNS, layout);
+        axes = size_axes(arena, table, VALUE_COLUMNS, layout);
     used += axes;
     layout->peak_columns = columns > used + MIN_PEAK_COLUMNS ? columns - used : MIN_PEAK_COLUMNS;
 }
@@ -301,7 +304,7 @@ void ul_report_put_table_text(struct ul_text *text, const struct ul_report_table
 {
     struct layout layout;
     bool has_best = false;
-    lay_out(table, columns, &layout);
+    lay_out(text->arena, table, columns, &layout);
     put_title(text, table, columns);
     put_head(text, &layout);
     for (uint32_t i = 0; i < table->case_count; i++) {

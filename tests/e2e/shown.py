@@ -215,6 +215,26 @@ def check_plans(folder, model):
             run(ullage, *command, f"{folder}/broken.json", code=2)
 
 
+def check_widths(folder):
+    """Names that are short, and shown long; and one that is long."""
+    info = [helper.make_tensor_value_info(word, TensorProto.FLOAT, ["\x1b", 4]) for word in ("\x07", "\x1b")]
+    path, plan = f"{folder}/short.onnx", f"{folder}/short.json"
+    for word in ("\x1b", "é" * 10, "n" * 1000000):
+        graph = helper.make_graph([helper.make_node("Relu", ["\x07"], ["\x1b"], name=word)], "g", info[:1], info[1:])
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+        narrow = {"env": {**os.environ, "COLUMNS": "80"}}
+        run(ullage, "plan", path, "--dim", "\x1b=4", "--json", plan, **narrow)
+        run(ullage, "plan", path, "--dim", "\x1b=4,5", "--sweep", **narrow)
+        run(ullage, "report", plan, **narrow)
+        with open(plan, encoding="utf-8") as file:
+            other = json.load(file)
+        other["steps"]["op"] = ["é" * 50 for _ in other["steps"]["op"]]
+        other["ranges"]["size_bytes"] = [2 * size for size in other["ranges"]["size_bytes"]]
+        with open(f"{folder}/other.json", "w", encoding="utf-8") as file:
+            json.dump(other, file)
+        run(ullage, "diff", plan, f"{folder}/other.json", **narrow)
+
+
 def check_others(folder, model, size):
     """Tables and graphs of the planner alone."""
     with open(f"{folder}/buffers.csv", "w", encoding="utf-8") as file:
@@ -239,6 +259,7 @@ def main():
         model, unknown = make_model(folder)
         size = check_model(folder, model, unknown)
         check_plans(folder, model)
+        check_widths(folder)
         check_checkpoint(folder, model)
         check_others(folder, model, size)
         check_program(folder, model, size)
