@@ -51,25 +51,16 @@ enum { MAX_NODES = 16 };
 struct chain {
     struct ul_graph *graph;
     ul_node_id nodes[MAX_NODES]; /* in the order of execution */
-    uint32_t count, found;       /* of those found so far the nodes hold what is complete */
+    uint32_t found, count;       /* nodes found so far; those already in `nodes` */
     bool has_anchor;
+    const uint32_t *readers; /* per value below reader_count */
+    uint32_t reader_count;
     bool *escapes; /* per value: not made for a node of these */
 };
 
 static bool is_half(const struct ul_type *type)
 {
     return type->dtype == UL_F16 || type->dtype == UL_BF16;
-}
-
-static uint32_t count_readers(const struct ul_graph *graph, ul_value_id value)
-{
-    uint32_t count = 0;
-    for (uint32_t n = 0; n < graph->node_count; n++) {
-        const struct ul_node *node = &graph->nodes[n];
-        for (uint32_t i = 0; node->op != UL_OP_NONE && i < node->input_count; i++)
-            count += node->inputs[i] == value;
-    }
-    return count;
 }
 
 static bool same_dims(const struct ul_type *a, const struct ul_type *b)
@@ -82,7 +73,7 @@ static bool is_map(const struct ul_node *node)
     return (ul_op_get(node->op)->flags & UL_OP_ELEMENTWISE) != 0 && node->output_count == 1;
 }
 
-/* What has a loop of its own, which elementwise nodes may stand behind. */
+/* Whether the node has a loop of its own, behind which elementwise nodes may stand. */
 static bool is_anchor(const struct ul_node *node)
 {
     const struct ul_op_info *row = ul_op_get(node->op);
@@ -100,7 +91,8 @@ static bool is_inlined(const struct chain *chain, const struct ul_node *node, ui
         !is_map(node) || !same_dims(&value->type, &graph->values[node->outputs[0]].type))
         return false;
     const struct ul_node *made = &graph->nodes[value->producer];
-    bool is_known = made->op != UL_OP_NONE && count_readers(graph, node->inputs[input]) == 1;
+    bool is_known = made->op != UL_OP_NONE && node->inputs[input] < chain->reader_count &&
+                    chain->readers[node->inputs[input]] == 1;
     return is_known && (is_map(made) || (!chain->has_anchor && is_anchor(made)));
 }
 
@@ -121,14 +113,20 @@ static void gather(struct chain *chain, ul_node_id id)
 }
 
 /* One kernel of the node and of what is computed with it. */
-static struct ul_kernel *lower(struct ul_graph *graph, ul_node_id node, struct ul_arena *scratch)
+static struct ul_kernel *lower(struct ul_graph *graph, ul_node_id node, const struct ul_fold *fold,
+                               struct ul_arena *scratch)
 {
     struct ul_lower_result result;
-    struct chain chain = {.graph = graph};
+    struct chain chain = {
+        .graph = graph, .readers = fold->readers, .reader_count = fold->reader_count};
     const struct ul_node *info = &graph->nodes[node];
     if (info->outputs[0] == UL_NONE || !is_half(&graph->values[info->outputs[0]].type)) {
         ul_lower_group(graph, &node, 1, NULL, NULL, scratch, &result);
         return result.kernel;
+    }
+    if (chain.readers == NULL) {
+        chain.readers = ul_graph_count_uses(graph, scratch);
+        chain.reader_count = graph->value_count;
     }
     chain.escapes = UL_NEW_ARRAY(scratch, bool, graph->value_count);
     memset(chain.escapes, true, graph->value_count * sizeof *chain.escapes);
@@ -168,7 +166,7 @@ bool ul_node_fold_within(struct ul_graph *graph, ul_node_id node, struct ul_fold
         return true;
     if (!foldable(graph, info, fold->max_elements))
         return false;
-    struct ul_kernel *kernel = lower(graph, node, scratch);
+    struct ul_kernel *kernel = lower(graph, node, fold, scratch);
     unsigned char **buffers = UL_NEW_ARRAY(scratch, unsigned char *, kernel->buffer_count);
     unsigned char **outputs = UL_NEW_ARRAY(scratch, unsigned char *, info->output_count);
     for (uint32_t i = 0; i < info->output_count; i++) {

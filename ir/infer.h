@@ -61,11 +61,15 @@ enum ul_status ul_infer_compare(struct ul_infer *infer);     /* broadcast, bool 
 /* Evaluates a node whose inputs are all constant through the kernel IR's interpreter and gives
  * its outputs their tensors. False when it is too big (limits.h) or is not foldable. */
 bool ul_node_fold(struct ul_graph *graph, ul_node_id node, struct ul_arena *scratch);
-/* The same with limits of the caller's, and tensors that are `keep`'s. */
+/* Evaluates it within limits of the caller's; the tensors are `keep`'s. */
 struct ul_fold {
     struct ul_arena *keep;
     uint64_t max_elements; /* of an output */
     uint64_t work_left;    /* interpreter steps; what is used is taken off */
+    /* As ul_graph_count_uses has them, those folded away too; NULL: counted for each node. Values
+     * from reader_count on are rounded to their 16 bits. */
+    const uint32_t *readers;
+    uint32_t reader_count;
 };
 bool ul_node_fold_within(struct ul_graph *graph, ul_node_id node, struct ul_fold *fold,
                          struct ul_arena *scratch);

@@ -35,7 +35,8 @@ struct infer {
     struct ul_arena node_scratch; /* reset for each node */
     uint64_t small_bytes;
     int64_t grown_bytes, max_bytes; /* of the stored weights: what folding added, and may add */
-    uint32_t *uses; /* per value that existed before; folded-away uses are taken off */
+    uint32_t *uses;    /* per value that existed before; folded-away uses are taken off */
+    uint32_t *readers; /* the same, and none is */
     uint32_t uses_count;
     /* Nodes whose results are known, and which stay until the end: others may be folded with them
      * (ir/fold.c). */
@@ -151,8 +152,13 @@ static bool fold(struct infer *infer, ul_node_id id)
     }
     int64_t freed = (int64_t)freed_bytes(infer, node), grown = -freed;
     bool fits = may_store(infer, result_bytes, (int64_t)result_bytes - freed);
+    struct ul_fold fold = {.keep = graph->arena,
+                           .max_elements = UL_LIMIT_FOLD_ELEMENTS,
+                           .work_left = UL_LIMIT_FOLD_WORK,
+                           .readers = infer->readers,
+                           .reader_count = infer->uses_count};
     if ((!fits && read_bytes > infer->small_bytes) ||
-        !ul_node_fold(graph, id, &infer->node_scratch))
+        !ul_node_fold_within(graph, id, &fold, &infer->node_scratch))
         return false;
     for (uint32_t i = 0; i < node->output_count; i++) {
         normalise_splat(infer, node->outputs[i]);
@@ -219,14 +225,18 @@ static void replace_one(struct infer *infer, ul_value_id value, ul_value_id with
     ul_rewrite_init(&rewrite, infer->graph, infer->pass->scratch);
     ul_rewrite_replace(&rewrite, value, with);
     ul_rewrite_apply(&rewrite);
-    if (value < infer->uses_count && with < infer->uses_count)
+    if (value < infer->uses_count && with < infer->uses_count) {
         infer->uses[with] += infer->uses[value];
+        infer->readers[with] += infer->readers[value];
+    }
 }
 
 static void count_uses(struct infer *infer)
 {
     infer->uses = ul_graph_count_uses(infer->graph, infer->pass->scratch);
     infer->uses_count = infer->graph->value_count;
+    infer->readers =
+        ul_arena_copy(infer->pass->scratch, infer->uses, infer->uses_count * sizeof *infer->uses);
 }
 
 static void inline_branch(struct infer *infer, ul_block_id block, uint32_t at, ul_node_id id,
@@ -617,8 +627,7 @@ enum ul_status ul_pass_infer(struct ul_pass *pass)
     struct infer infer = {.pass = pass, .graph = pass->graph};
     find_limits(&infer);
     ul_arena_init(&infer.node_scratch);
-    infer.uses = ul_graph_count_uses(pass->graph, pass->scratch);
-    infer.uses_count = pass->graph->value_count;
+    count_uses(&infer);
     enum ul_status status = infer_block(&infer, 0, 0);
     ul_arena_done(&infer.node_scratch);
     for (uint32_t i = 0; i < infer.kept_count; i++)
