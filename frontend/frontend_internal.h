@@ -445,12 +445,13 @@ ul_upgrade_fn ul_upgrade_microsoft, ul_upgrade_microsoft_nchwc;
 /* upgrade_ml.c: operators of ai.onnx.ml on numbers. */
 ul_upgrade_fn ul_upgrade_ml;
 
-/* record.c: what torch's exporter says of how a network is trained, where initializers are
- * marked. */
+/* record.c: what torch's exporter says of how a network is trained. */
 
-/* Results of the main graph that are called as an initializer is get another name. */
+/* Renames results of the main graph that have the name of an initializer, in a file with torch's
+ * record. */
 void ul_record_rename(struct ul_builder *builder, const Onnx__GraphProto *proto);
-/* Reads the record of the main graph, which is built already: its initializers are in the scope. */
+/* Reads the record of the main graph, which is built already (its initializers are in the scope),
+ * where the options mark initializers. */
 void ul_record_read(struct ul_builder *builder, const Onnx__GraphProto *proto,
                     const struct ul_scope *scope);
 

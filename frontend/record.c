@@ -101,8 +101,8 @@ void ul_record_read(struct ul_builder *builder, const Onnx__GraphProto *proto,
 
 /* ---- Names that torch gives twice ---- */
 
-static void rename_inputs(const struct ul_builder *builder, const struct ul_names *renamed,
-                          const Onnx__NodeProto *node, char *const *names)
+static void rename_inputs(const struct ul_names *renamed, const Onnx__NodeProto *node,
+                          char *const *names)
 {
     for (size_t i = 0; i < node->n_input; i++) {
         uint32_t found = ul_names_find(renamed, node->input[i]);
@@ -112,31 +112,59 @@ static void rename_inputs(const struct ul_builder *builder, const struct ul_name
     for (size_t a = 0; a < node->n_attribute; a++) {
         const Onnx__GraphProto *inner = node->attribute[a]->g;
         for (size_t n = 0; inner != NULL && n < inner->n_node; n++)
-            rename_inputs(builder, renamed, inner->node[n], names);
+            rename_inputs(renamed, inner->node[n], names);
     }
+}
+
+static void take(struct ul_names *taken, const char *name)
+{
+    if (name != NULL)
+        (void)!ul_names_add(taken, name, 0);
+}
+
+/* The names that results must not get. */
+static void take_names(struct ul_names *taken, const Onnx__GraphProto *proto)
+{
+    for (size_t i = 0; i < proto->n_input; i++)
+        take(taken, proto->input[i]->name);
+    for (size_t i = 0; i < proto->n_initializer; i++)
+        take(taken, proto->initializer[i]->name);
+    for (size_t n = 0; n < proto->n_node; n++)
+        for (size_t o = 0; o < proto->node[n]->n_output; o++)
+            take(taken, proto->node[n]->output[o]);
+}
+
+/* NAME_1, or with the first number that is not taken. */
+static char *new_name(struct ul_builder *builder, struct ul_names *taken, const char *name)
+{
+    char *found = NULL;
+    for (unsigned number = 1; found == NULL || !ul_names_add(taken, found, 0); number++)
+        found = ul_arena_printf(builder->scratch, "%s_%u", name, number);
+    return found;
 }
 
 void ul_record_rename(struct ul_builder *builder, const Onnx__GraphProto *proto)
 {
-    struct ul_names weights, renamed;
+    struct ul_names weights, taken, renamed;
     char **names = NULL;
     uint32_t count = 0, capacity = 0;
     if (find_entry(builder, &proto->base, UL_WIRE_GRAPH_METADATA, SIGNATURE) == NULL)
         return;
     ul_names_init(&weights, builder->scratch);
+    ul_names_init(&taken, builder->scratch);
     ul_names_init(&renamed, builder->scratch);
+    take_names(&taken, proto);
     for (size_t i = 0; i < proto->n_initializer; i++)
-        if (proto->initializer[i]->name != NULL)
-            (void)!ul_names_add(&weights, proto->initializer[i]->name, 0);
+        take(&weights, proto->initializer[i]->name);
     for (size_t n = 0; n < proto->n_node; n++) {
         const Onnx__NodeProto *node = proto->node[n];
-        rename_inputs(builder, &renamed, node, names);
+        rename_inputs(&renamed, node, names);
         for (size_t o = 0; o < node->n_output; o++) {
             const char *name = node->output[o];
             if (ul_names_find(&weights, name) == UL_NONE || !ul_names_add(&renamed, name, count))
                 continue;
             UL_GROW(builder->scratch, names, count, capacity);
-            names[count] = ul_arena_printf(builder->scratch, "%s_1", name);
+            names[count] = new_name(builder, &taken, name);
             node->output[o] = names[count++];
         }
     }

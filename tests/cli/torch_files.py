@@ -121,12 +121,13 @@ def test_clash():
         node("Sub", ["x", "mean"], "c"),
         node("MatMul", ["c", "w"], "h"),
         node("Relu", ["h"], "mean"),
-        node("Mul", ["mean", "mean"], "y"),
+        node("Relu", ["mean"], "mean_1"),
+        node("Mul", ["mean", "mean_1"], "y"),
     ]
     weights = {"mean": [SIZE], "w": [SIZE, CLASSES]}
     write(nodes, weights, recorded("w", buffers=["mean"]))
     graph = run("plan", "--stop-after", "select")
-    check('Sub n0 "node_c" (%0, %1)' in graph and '"mean_1" none[*] = Relu' in graph, graph)
+    check('Sub n0 "node_c" (%0, %1)' in graph and '"mean_2" none[*] = Relu' in graph and '"mean_1" none[*] = Relu' in graph, graph)
     write(nodes, weights)
     run("plan", code=2)
 
