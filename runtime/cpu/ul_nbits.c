@@ -423,7 +423,8 @@ static void multiply_row(const struct job *job, const float *block_sums, int64_t
     vec total[VECS] = {0};
     for (int64_t b = 0; b < cut->blocks; b++) {
         vec sums[VECS][CHAINS];
-        UL_PREFETCH(job->scales + ((b + AHEAD) * cut->columns + first) * scale_bytes(job));
+        if (job->scales != NULL)
+            UL_PREFETCH(job->scales + ((b + AHEAD) * cut->columns + first) * scale_bytes(job));
         memset(sums, 0, sizeof sums);
         add_block(sums, codes + b * words * COLS, src + b * nbits->block, words, zero, nbits);
         load_scales(scales, job, b * cut->columns + first, count);
@@ -1090,7 +1091,7 @@ UL_INLINE void multiply_bytes(const struct job *job, float *y, const struct byte
             for (int v = 0; v < vecs; v++)
                 sums[r][v] = ul_bv_all(tile->blocks[r * blocks + b].first);
         }
-        for (int p = 0; rows == 1 && p < panels; p++)
+        for (int p = 0; rows == 1 && tile->next_scales != NULL && p < panels; p++)
             UL_PREFETCH(tile->next_scales + (b * job->cut.columns + p * COLS) * scale_bytes(job));
         add_bytes(sums, tile, job->cut.depth, b * words, (b + 1) * words, rows, panels, bits);
         UL_UNROLL
@@ -1170,7 +1171,9 @@ static void run_byte_group(const struct job *job, const struct byte_rows *rows, 
     float y[BYTE_ROWS * BYTE_GROUP];
     float *zeros =
         job->call->nbits.zeros == UL_NBITS_FIXED ? NULL : scratch + cut->blocks * BYTE_GROUP;
-    const unsigned char *next = job->scales + (panel * COLS + BYTE_GROUP) * scale_bytes(job);
+    const unsigned char *next = NULL;
+    if (job->scales != NULL)
+        next = job->scales + (panel * COLS + BYTE_GROUP) * scale_bytes(job);
     load_tables(job, scratch, zeros, panel);
     for (int64_t r = 0, take; r < count; r += take) {
         const int64_t left = count - r;
@@ -1180,7 +1183,8 @@ static void run_byte_group(const struct job *job, const struct byte_rows *rows, 
                                      .blocks = rows->blocks + r * cut->blocks,
                                      .scales = scratch + p * COLS,
                                      .zeros = zeros == NULL ? NULL : zeros + p * COLS,
-                                     .next_scales = next + p * COLS * scale_bytes(job),
+                                     .next_scales =
+                                         next == NULL ? NULL : next + p * COLS * scale_bytes(job),
                                      .next_words = BYTE_GROUP * cut->words};
             for (int64_t i = 0; i < BYTE_FEW; i++)
                 tile.codes[i] = words_of(job, panel_at(job, panel + p + i));

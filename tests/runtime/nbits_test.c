@@ -116,7 +116,7 @@ static void make_trial(struct trial *trial, enum way way)
     if (pick(0, 1) == 0)
         trial->call.bias = matrix(1, to, 0);
     trial->bias = trial->call.bias.rank != 0 ? new_floats(to) : NULL;
-    if (way != HALVES || pick(0, 1) == 0)
+    if (pick(0, way == HALVES ? 1 : 3) != 0) /* without, all are 1 */
         trial->scales = new_floats(trial->blocks * trial->columns);
     trial->zeros = new_floats(trial->blocks * trial->columns);
     trial->zero_row = (trial->columns * (int64_t)nbits->bits + 7) / 8;
