@@ -640,10 +640,15 @@ def refused(ullage, code, text, case):
     return ""
 
 
-def main(families, bad, default=None):
-    from saturation import skip_where_sums_saturate
+def has_reference(name, case):
+    """False where onnxruntime adds bytes otherwise than ONNX says, as it does without VNNI."""
+    from saturation import sums_saturate
 
-    skip_where_sums_saturate("contributed.py")
+    sums_bytes = name in ("qlinear", "integer", "lstm") or case.op == "QAttention"
+    return not sums_bytes or not sums_saturate()
+
+
+def main(families, bad, default=None):
     """`default` are the families that are run where none is named: all of them."""
     parser = argparse.ArgumentParser()
     parser.add_argument("ullage")
@@ -652,8 +657,13 @@ def main(families, bad, default=None):
     options = parser.parse_args()
     failed = count = 0
     for name in options.families or default or families:
-        cases = list(families[name]())
+        all_cases = list(families[name]())
+        cases = [case for case in all_cases if has_reference(name, case)]
         count += len(cases)
+        if len(cases) < len(all_cases):
+            print(f"{name}: {len(all_cases) - len(cases)} cases left out, which hold on processors with VNNI")
+        if not cases:
+            continue
         for text in run(options.ullage, options.target, cases):
             failed += 1
             print(f"FAIL {name}/{text}")

@@ -2,6 +2,7 @@
 """Whether onnxruntime's sums of bytes saturate here: on x86 processors without VNNI, and without its
 optimisations, it adds pairs of products in 16 bits, and is no reference then."""
 
+import functools
 import sys
 
 import numpy
@@ -9,6 +10,7 @@ import onnxruntime
 from onnx import TensorProto, helper
 
 
+@functools.cache
 def sums_saturate():
     node = helper.make_node("MatMulInteger", ["a", "b"], ["y"])
     values = [helper.make_tensor_value_info("a", TensorProto.UINT8, [1, 64]),
