@@ -305,7 +305,7 @@ def main():
                 failed += 1
                 print(f"FAIL {text}")
     print(f"{len(cases)} cases, {failed} wrong")
-    return failed != 0
+    return failed != 0 or not cases
 
 
 if __name__ == "__main__":
