@@ -100,7 +100,7 @@ def find_models(directory, filters, folder):
     if directory is None:
         directory = folder
         maker = os.path.join(HERE, "..", "..", "models", "make.py")
-        subprocess.run([sys.executable, maker, "--small", folder], check=True, stdout=subprocess.DEVNULL)  # fmt: skip
+        subprocess.run([sys.executable, maker, "all", "--small", "-o", folder], check=True, stdout=subprocess.DEVNULL)  # fmt: skip
     paths = sorted(glob.glob(os.path.join(directory, "*.onnx")))
     return [p for p in paths if not filters or any(f in os.path.basename(p) for f in filters)]
 
