@@ -25,6 +25,8 @@
 #include "codegen/program/weights_file.h"
 
 #include "runtime/lib/ul_call.h"
+#include "runtime/lib/ul_nbits.h"
+#include "runtime/lib/ul_winograd.h"
 
 #include <string.h>
 
@@ -37,6 +39,9 @@ enum {
     GRADIENT_CODE = 768 << 10, /* pages of the library's code, where a convolution is trained */
     NARROW_GRADIENT_CODE = 384 << 10, /* the same where vectors are of 256 bits or fewer */
     HALF_GRADIENT_CODE = 256 << 10,   /* more of it where some of what is multiplied has 16 bits */
+    BARE_CODE = 64 << 10,     /* pages of the library's code, where it makes no primitive */
+    BARE_RUNTIME = 400 << 10, /* what the loader relocates of it, and an engine */
+    BARE_MAKING = 2 << 20,    /* pages of files, while the program is set up then */
     TRAINER_BYTES = 336 << 10, /* of the runtime for reading samples and writing checkpoints */
     FRESH_BYTES = 64 << 10,    /* of the C library, more where its file was just written: it is then
                                   in memory as a whole, and more of it is mapped around a page */
@@ -54,6 +59,16 @@ static bool has_windows(const struct ul_program *program)
 {
     for (uint32_t i = 0; i < program->call_count; i++) {
         if (program->calls[i].kind < UL_CALL_MATMUL)
+            return true;
+    }
+    return false;
+}
+
+/* Other calls are code of ours, which is handed to the library's threads. */
+static bool makes_primitives(const struct ul_program *program)
+{
+    for (uint32_t i = 0; i < program->call_count; i++) {
+        if (!ul_call_is_winograd(&program->calls[i]) && !ul_call_is_nbits(&program->calls[i]))
             return true;
     }
     return false;
@@ -112,6 +127,8 @@ static uint64_t threads_code_bytes(const struct ul_program *program, bool is_lib
 static uint64_t library_code_bytes(const struct ul_program *program)
 {
     const struct ul_profile_process *process = ul_profile_process(program->options.profile);
+    if (!makes_primitives(program))
+        return BARE_CODE + threads_code_bytes(program, true);
     return process->calls.code_bytes + threads_code_bytes(program, true) +
            (has_float_windows(program) ? process->calls.windows_code_bytes : 0) +
            gradient_code_bytes(program);
@@ -119,7 +136,17 @@ static uint64_t library_code_bytes(const struct ul_program *program)
 
 static uint64_t library_runtime_bytes(const struct ul_program *program)
 {
-    return ul_profile_process(program->options.profile)->calls.runtime_bytes;
+    return makes_primitives(program)
+               ? ul_profile_process(program->options.profile)->calls.runtime_bytes
+               : BARE_RUNTIME;
+}
+
+/* Pages of files, while a primitive is made. */
+static uint64_t making_bytes(const struct ul_program *program)
+{
+    return makes_primitives(program)
+               ? ul_profile_process(program->options.profile)->calls.making_bytes
+               : BARE_MAKING;
 }
 
 /* Per kernel: a step runs it first, and every plan has its code. */
@@ -365,7 +392,7 @@ struct ul_plan_beside ul_footprint_beside(const struct ul_program *program, bool
         return beside;
     /* What stands for the library's code is beside in any case; while it starts, that is more. */
     uint64_t fixed = library_code_bytes(program) + library_runtime_bytes(program);
-    uint64_t making = process->calls.idle_bytes + process->calls.making_bytes;
+    uint64_t making = process->calls.idle_bytes + making_bytes(program);
     beside.start_space = UL_PROGRAM_KEPT;
     beside.load_bytes = process->calls.load_bytes;
     beside.start_bytes = making > fixed ? making - fixed : 0;
@@ -384,7 +411,7 @@ static void bound_start(const struct ul_program *program, uint64_t reserved_byte
         largest = kept > largest ? kept : largest;
     }
     beside += largest;
-    footprint->making_bytes = ul_profile_process(program->options.profile)->calls.making_bytes;
+    footprint->making_bytes = making_bytes(program);
     footprint->start_bytes = footprint->total_bytes > beside ? footprint->total_bytes - beside : 1;
 }
 

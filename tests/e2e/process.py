@@ -221,7 +221,7 @@ def every(ullage, peak, folder):
 # ---- without a budget ----
 
 RUNS = 5
-SEEDS = {"float": 0, "static": 1001, "channels": 1092, "dynamic": 1008, "int4": 4}
+SEEDS = {"float": 0, "static": 1001, "channels": 1092, "dynamic": 1008, "int4": 4, "wide": 4}
 SMALL = [(form, 1 + (form == "float"), seed) for form, seed in SEEDS.items()]
 RANDOM = 100
 
