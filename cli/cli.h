@@ -205,7 +205,8 @@ bool ul_cli_settle_environment(char **argv);
 /* A compile's text on standard output, as people may read it (ul_text_put_shown). */
 void ul_cli_print(const struct ul_text *text);
 /* Formats words and prints them in the same way. Everything that people read on standard output or
- * standard error goes through these two functions, but for the summary, which escapes itself. */
+ * standard error goes through these two functions, but for the summary and the message of a child
+ * that finds no program, which escape by themselves. */
 void ul_cli_say(FILE *stream, const char *format, ...) UL_PRINTF(2, 3);
 /* What a compile did that nobody asked for, on stderr. */
 void ul_cli_put_notice(const struct ul_cli_job *job);

@@ -98,7 +98,9 @@ void ul_cli_progress(void *context, const char *what)
     (void)context;
     const char *kind = getenv("TERM");
     if (isatty(STDERR_FILENO) && (kind == NULL || strcmp(kind, "dumb") != 0)) {
-        fprintf(stderr, what != NULL ? "\r\033[K%s ..." : "\r\033[K", what);
+        fputs("\r\033[K", stderr);
+        if (what != NULL)
+            ul_cli_say(stderr, "%s ...", what);
         fflush(stderr);
     }
 }

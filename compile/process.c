@@ -185,7 +185,11 @@ static void become(const char *const *argv, const char *capture, const sigset_t 
     }
     pthread_sigmask(SIG_UNBLOCK, blocked, NULL);
     execvp(argv[0], (char *const *)(uintptr_t)argv);
-    fprintf(stderr, "ullage: error: cannot run %s: %s\n", argv[0], strerror(errno));
+    int error = errno;
+    struct ul_arena arena;
+    ul_arena_init(&arena);
+    fprintf(stderr, "ullage: error: cannot run %s: %s\n", ul_shown(&arena, argv[0]),
+            strerror(error));
     _exit(127);
 }
 

@@ -3,12 +3,12 @@
  *
  *      y = f(x)          y = f(StopGradient(x))
  *
- * Problem: a file has no trace of detach() and of an embedding's padding_idx; what learns by it is
- * another network. Method: in front of each reader that is named, of each value that is named, a
- * ullage::StopGradient is put, which hands the value on and no gradient back (a model may have such
- * nodes itself). It is an Identity behind pass gradient. A Gather of a table that has a padding
- * index is told so by an attribute, which its gradient rule reads: as in torch, what else reads the
- * table (a tied product) gives the row its share. */
+ * Problem: a file need not say where detach() and an embedding's padding_idx were; what learns by
+ * it is another network. Method: in front of each reader that is named, of each value that is
+ * named, a ullage::StopGradient is put, which hands the value on and no gradient back (a model may
+ * have such nodes itself). It is an Identity behind pass gradient. A Gather of a table that has a
+ * padding index is told so by an attribute, which its gradient rule reads: as in torch, what else
+ * reads the table (a tied product) gives the row its share. */
 #include "ir/op.h"
 #include "passes/passes_internal.h"
 
