@@ -12,7 +12,8 @@ after each landing.
 slow.tsv has a row a test: its seconds alone on two cores, how many of these it uses, and into how
 many parts it is cut (ULLAGE_PART=K/N, part.py and part.sh), since no slice may take longer than
 LIMIT. The longest part goes to the slice with the least to do, and so on: equal tables make equal
-slices. What is left after LIMIT is named and not run, or ended.
+slices. What is left after LIMIT is named and not run, or ended; a test that is ended after more than
+twice the seconds of its row hangs, and fails.
 exit: 0 all that ran passed or was skipped; 6 a test failed; 1 usage, or slow.tsv does not fit
 """
 
@@ -24,7 +25,7 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
+import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -111,44 +112,57 @@ def batches(items):
 
 
 def run_ctest(command, part, seconds):
-    """(what it printed, its exit code, whether it ended by itself in so many seconds)"""
+    """(what it printed, its exit code or None where so many seconds were too few, {test: how long it
+    ran, if it did not end})"""
     env = {**os.environ, **({"ULLAGE_PART": part} if part else {})}
-    with tempfile.TemporaryFile("w+", errors="replace") as out:
-        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
-                                 env=env, start_new_session=True)  # fmt: skip
-        ended = True
-        try:
-            child.wait(seconds)
-        except subprocess.TimeoutExpired:
-            ended = False
-            os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
-        out.seek(0)
-        return out.read(), child.returncode, ended
+    printed, begun = [], {}
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, errors="replace",
+                             stderr=subprocess.STDOUT, env=env, start_new_session=True)  # fmt: skip
+    is_over = threading.Event()
+
+    def end():
+        is_over.set()
+        os.killpg(child.pid, signal.SIGKILL)
+
+    timer = threading.Timer(seconds, end)
+    timer.start()
+    for line in child.stdout:
+        printed.append(line)
+        if start := re.match(r" *Start +\d+: (\S+)", line):
+            begun[start[1]] = time.monotonic()
+    code, now = child.wait(), time.monotonic()
+    timer.cancel()
+    return "".join(printed), None if is_over.is_set() else code, {name: now - at for name, at in begun.items()}
 
 
-def run_batch(build, names, part, seconds):
-    """(passed, skipped, failed tests, those that so many seconds were too few for)"""
+def run_batch(build, names, part, seconds, rows):
+    """(passed, skipped, failed tests, those that so many seconds were too few for); `rows` has the
+    seconds of each test."""
     pattern = "^(" + "|".join(map(re.escape, names)) + ")$"
     command = ["ctest", "--test-dir", build, "-R", pattern, "--no-tests=error", "-j", str(CORES),
                "--output-on-failure"]  # fmt: skip
-    printed, code, ended = run_ctest(command, part, seconds)
+    printed, code, begun = run_ctest(command, part, seconds)
     lines = re.findall(r"^ *\d+/\d+ Test +#\d+: (\S+) \.*(.*?) +([\d.]+) sec", printed, re.MULTILINE)
     passed = [name for name, word, _ in lines if word.strip() == "Passed"]
     skipped = [name for name, word, _ in lines if "Skipped" in word]
-    for name, word, seconds in lines:
+    for name, word, took in lines:
         label = name + (f" part {part}" if part else "")
-        print(f"  {label:60} {word.strip(' *'):8} {float(seconds):7.1f} s", flush=True)
+        print(f"  {label:60} {word.strip(' *'):8} {float(took):7.1f} s", flush=True)
     failed = [name for name, word, _ in lines if name not in passed + skipped]
     silent = [name for name in names if name not in passed + skipped + failed]
-    late, failed = ([], failed + silent) if ended else (silent, failed)
-    if failed or (ended and code != 0):
+    hung = [name for name in silent if begun.get(name, 0) > 2 * rows[name]]
+    for name in hung:
+        print(f"  {name:60} ended after {begun[name]:.0f} s, of {rows[name]:.0f} s by slow.tsv", flush=True)
+    failed += silent if code is not None else hung
+    late = [] if code is not None else [name for name in silent if name not in hung]
+    if failed or code:
         print(printed, flush=True)
     return len(passed), len(skipped), failed, late
 
 
 def run(build, number):
-    slices = make_slices(read_table())
+    table = read_table()
+    slices = make_slices(table)
     number = number or next_slice(slices)
     if number > len(slices):
         sys.exit(f"slices.py: there are {len(slices)} slices")
@@ -162,7 +176,8 @@ def run(build, number):
             left_out += names
             continue
         left = begin + LIMIT - time.monotonic()
-        counts = run_batch(build, names, part, left)
+        rows = {name: table[name][0] / table[name][2] for name in names}
+        counts = run_batch(build, names, part, left, rows)
         passed, skipped, failed = passed + counts[0], skipped + counts[1], failed + counts[2]
         left_out += counts[3]
     if left_out:

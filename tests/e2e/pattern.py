@@ -523,7 +523,7 @@ def results(args, folder, model, feeds, *options, guard=False):
 
 def check(args, folder):
     m, failed = Model(), 0
-    chosen = {n: CASES[n] for n in CASES if not args.case or n in args.case}
+    chosen = {n: CASES[n] for n in args.case or CASES}
     for m.case, (function, _, _) in chosen.items():
         function(m)
     path = os.path.join(folder, "model.onnx")
