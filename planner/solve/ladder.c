@@ -550,6 +550,13 @@ static struct ul_remat remat_make(struct climb *c, struct ul_arena *scratch,
     return remat;
 }
 
+/* What the method that is named did of the work that integer programs may do. */
+static void programs_charge(struct climb *c, const struct ul_remat *remat)
+{
+    c->programs_work -=
+        remat->programs_work < c->programs_work ? remat->programs_work : c->programs_work;
+}
+
 /* Offers what a method found, if anything; its peak, or UINT64_MAX. */
 static enum ul_status found_offer(struct climb *c, struct ul_arena *scratch,
                                   const struct choice *choice, const struct ul_remat *found,
@@ -592,8 +599,7 @@ static enum ul_status choice_climb(struct climb *c, struct choice *choice, uint6
         ul_remat_run(&remat, &orders);
     bool is_named = c->options.remat != UL_REMAT_BEST;
     if (is_named)
-        c->programs_work -=
-            remat.programs_work < c->programs_work ? remat.programs_work : c->programs_work;
+        programs_charge(c, &remat);
     if (remat.misfit_proven)
         choice->misfit_bytes = limit_bytes;
     if (is_named && remat.why_not != NULL && c->ladder->why_not == NULL)
@@ -1074,6 +1080,7 @@ static bool is_served(struct climb *c, const struct choice *choice, uint64_t top
     struct ul_remat remat = remat_make(c, &c->scratch, choice, top_bytes);
     ul_remat_run(&remat, &(struct ul_remat_orders){
                              .orders = (const uint32_t *const *)choice->orders, .count = 1});
+    programs_charge(c, &remat);
     *why_not = remat.why_not;
     if (remat.cost == UINT64_MAX)
         return false;
