@@ -272,7 +272,7 @@ static void list_ports(struct verification *verification)
         uint32_t before = verification->ports.count;
         struct ul_model_port item = {.kind = "tensor", .sequence = port->name};
         for (uint32_t k = 0; strcmp(port->kind, "sequence") == 0; k++) {
-            item.name = ul_arena_printf(arena, "%s[%u]", port->name, (unsigned)k);
+            item.name = ul_sequence_item_name(arena, port->name, k);
             if (!is_known(verification->outer, item.name))
                 break;
             add_port(arena, &verification->ports, &item);
@@ -289,8 +289,7 @@ static const char *tensor_name(struct ul_arena *arena, const struct ports *ports
     const struct ul_model_port *port = &ports->items[file->port];
     if (strcmp(file->kind, "sequence") != 0)
         return port->name;
-    return ul_arena_printf(arena, "%s[%u]", port->sequence != NULL ? port->sequence : port->name,
-                           (unsigned)item);
+    return ul_sequence_item_name(arena, port->sequence != NULL ? port->sequence : port->name, item);
 }
 
 static enum ul_status read_input(struct verification *verification, const struct ul_recorded *file)
@@ -370,18 +369,6 @@ static enum ul_status link_tensor(struct verification *verification, const char 
     return is_made ? UL_OK : ul_diag_set(diag, UL_IO, "%s: %s", source, strerror(errno));
 }
 
-/* How many of the program's outputs the file is for. */
-static uint32_t width_of(const struct ports *outputs, const struct ul_recorded *file)
-{
-    const struct ul_model_port *ports = outputs->items;
-    uint32_t width = 1;
-    while (strcmp(file->kind, "sequence") == 0 && file->port + width < outputs->count &&
-           ports[file->port].sequence != NULL && ports[file->port + width].sequence != NULL &&
-           strcmp(ports[file->port].sequence, ports[file->port + width].sequence) == 0)
-        width++;
-    return width;
-}
-
 /* Files of an output's tensors, from number *number on. */
 static enum ul_status link_output(struct verification *verification, const char *folder,
                                   const struct ul_recorded *file, uint32_t *number)
@@ -390,17 +377,17 @@ static enum ul_status link_output(struct verification *verification, const char 
     const struct ports *outputs = &verification->outputs;
     const struct ul_cli_edge *edges = &verification->edges[file->port];
     const struct ul_tensor *const none = NULL, *const *tensors = &none;
-    uint32_t count = 1, width = width_of(outputs, file);
+    uint32_t count = 1;
     bool is_items = strcmp(file->kind, "tensor") != 0;
     if (is_items || edges->scale != 0) {
         const struct ul_tensor **read;
         UL_TRY(ul_recorded_read(arena, file, &read, &count, &verification->outer->compile.diag));
         tensors = read;
     }
-    if (count != width)
+    if (count != file->width)
         return ul_diag_set(&verification->outer->compile.diag, UL_MISMATCH,
                            "%s: holds a sequence of %u tensors, the program makes %u", file->path,
-                           (unsigned)count, (unsigned)width);
+                           (unsigned)count, (unsigned)file->width);
     for (uint32_t k = 0; k < count; k++)
         UL_TRY(link_tensor(
             verification, file->path, tensors[k], is_items, tensor_name(arena, outputs, file, k),

@@ -578,7 +578,7 @@ static enum ul_status add_sequence(struct outputs *outputs, const struct ul_mode
         struct ul_model_port item = {.kind = "tensor", .dtype = port->dtype};
         item.rank = UL_RANK_UNKNOWN;
         item.sequence = port->name;
-        item.name = ul_arena_printf(builder->graph->arena, "%s[%u]", port->name, (unsigned)i);
+        item.name = ul_sequence_item_name(builder->graph->arena, port->name, i);
         UL_TRY(add_output(outputs, &item, sequence->items[i]));
     }
     return UL_OK;

@@ -17,14 +17,7 @@
 
 enum kind { MODEL, GRAPH, NODE, ATTRIBUTE, SPARSE, FUNCTION, TENSOR, INITIALIZER, NONE };
 
-enum {
-    WIRE_VARINT = 0,
-    WIRE_BYTES = 2,
-    FIELD_LOCATION = 14,
-    FIELD_NAME = 8,
-    FIELD_RAW = 9,
-    FIELD_EXTERNAL = 13
-};
+enum { FIELD_LOCATION = 14, FIELD_NAME = 8, FIELD_RAW = 9, FIELD_EXTERNAL = 13 };
 
 /* Fields that lead to tensors. */
 static const struct {
@@ -80,7 +73,7 @@ static void put(struct export *export, struct pieces *pieces, const void *data, 
 
 static void put_number(struct ul_text *text, uint32_t field, uint32_t wire_type, uint64_t value)
 {
-    ul_wire_put_varint(text, (uint64_t)field << 3 | wire_type);
+    ul_wire_put_key(text, field, wire_type);
     ul_wire_put_varint(text, value);
 }
 
@@ -100,7 +93,7 @@ static void close_message(struct export *export, uint32_t head, uint64_t begin_b
     struct piece *piece = &export->model.items[head];
     UL_ASSERT(piece->data == NULL && export->model.size_bytes >= begin_bytes);
     ul_text_init(&text, export->builder.scratch);
-    put_number(&text, field, WIRE_BYTES, export->model.size_bytes - begin_bytes);
+    put_number(&text, field, UL_WIRE_BYTES, export->model.size_bytes - begin_bytes);
     *piece = (struct piece){text.data, text.length};
     export->model.size_bytes += text.length;
 }
@@ -109,11 +102,11 @@ static void put_entry(struct ul_text *text, const char *key, const char *value)
 {
     struct ul_text entry;
     ul_text_init(&entry, text->arena);
-    put_number(&entry, 1, WIRE_BYTES, strlen(key));
+    put_number(&entry, 1, UL_WIRE_BYTES, strlen(key));
     ul_text_put(&entry, key);
-    put_number(&entry, 2, WIRE_BYTES, strlen(value));
+    put_number(&entry, 2, UL_WIRE_BYTES, strlen(value));
     ul_text_put(&entry, value);
-    put_number(text, FIELD_EXTERNAL, WIRE_BYTES, entry.length);
+    put_number(text, FIELD_EXTERNAL, UL_WIRE_BYTES, entry.length);
     ul_text_put_bytes(text, entry.data, entry.length);
 }
 
@@ -134,7 +127,7 @@ static void put_beside(struct export *export, const void *data, uint64_t size_by
     put_entry(&text, "location", export->location);
     put_entry(&text, "offset", ul_arena_printf(arena, "%llu", (unsigned long long)offset_bytes));
     put_entry(&text, "length", ul_arena_printf(arena, "%llu", (unsigned long long)size_bytes));
-    put_number(&text, FIELD_LOCATION, WIRE_VARINT, 1);
+    put_number(&text, FIELD_LOCATION, UL_WIRE_VARINT, 1);
     put(export, &export->model, text.data, text.length);
 }
 
@@ -142,7 +135,7 @@ static void put_inside(struct export *export, const void *data, uint64_t size_by
 {
     struct ul_text text;
     ul_text_init(&text, export->builder.scratch);
-    put_number(&text, FIELD_RAW, WIRE_BYTES, size_bytes);
+    put_number(&text, FIELD_RAW, UL_WIRE_BYTES, size_bytes);
     put(export, &export->model, text.data, text.length);
     put(export, &export->model, data, size_bytes);
 }
@@ -173,7 +166,7 @@ static void put_fields(struct export *export, const struct ul_wire_field *tensor
         return;
     struct ul_text text;
     ul_text_init(&text, export->builder.scratch);
-    put_number(&text, FIELD_NAME, WIRE_BYTES, strlen(name));
+    put_number(&text, FIELD_NAME, UL_WIRE_BYTES, strlen(name));
     ul_text_put(&text, name);
     put(export, &export->model, text.data, text.length);
 }
@@ -325,7 +318,7 @@ static enum ul_status check_input(struct export *export, const struct ul_wire_fi
         struct ul_wire_field field = {0};
         const char *wrong = ul_wire_next(export->data, &at, port->end, &field);
         UL_ASSERT(wrong == NULL);
-        if (field.number != 1 || field.wire_type != WIRE_BYTES)
+        if (field.number != 1 || field.wire_type != UL_WIRE_BYTES)
             continue;
         const char *name =
             ul_arena_printf(export->builder.scratch, "%.*s", (int)(field.end - field.begin),
@@ -349,7 +342,7 @@ static enum ul_status begin_graph(struct export *export, uint64_t begin, uint64_
         struct ul_wire_field field = {0};
         const char *wrong = ul_wire_next(export->data, &at, end, &field);
         UL_ASSERT(wrong == NULL);
-        if (field.wire_type != WIRE_BYTES)
+        if (field.wire_type != UL_WIRE_BYTES)
             continue;
         if (nested_kind(GRAPH, field.number) == INITIALIZER)
             UL_TRY(put_factors(export, &field));
@@ -379,8 +372,9 @@ static void note_used(struct export *export, enum kind kind, uint64_t begin, uin
         struct ul_wire_field field = {0};
         const char *wrong = ul_wire_next(export->data, &at, end, &field);
         UL_ASSERT(wrong == NULL);
-        enum kind nested = field.wire_type == WIRE_BYTES ? nested_kind(kind, field.number) : NONE;
-        bool is_name = field.wire_type == WIRE_BYTES &&
+        enum kind nested =
+            field.wire_type == UL_WIRE_BYTES ? nested_kind(kind, field.number) : NONE;
+        bool is_name = field.wire_type == UL_WIRE_BYTES &&
                        ((kind == NODE && field.number == NODE_INPUT) ||
                         (kind == FUNCTION && field.number == FUNCTION_OUTPUT) ||
                         (kind == NONE && field.number == INFO_NAME));
@@ -466,7 +460,7 @@ static enum ul_status copy_message(struct export *export, enum kind kind, uint64
         uint64_t start = at;
         const char *wrong = ul_wire_next(export->data, &at, end, &field);
         UL_ASSERT(wrong == NULL);
-        enum kind inner = field.wire_type == WIRE_BYTES ? nested_kind(kind, field.number) : NONE;
+        enum kind inner = field.wire_type == UL_WIRE_BYTES ? nested_kind(kind, field.number) : NONE;
         if (mode != NULL && ul_export_mode_drops(mode, export->data, &field))
             continue;
         if (inner == NONE) {

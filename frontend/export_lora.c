@@ -13,8 +13,6 @@
 
 #include <string.h>
 
-enum { WIRE_VARINT = 0, WIRE_BYTES = 2 };
-
 bool ul_export_lora_fits(const struct ul_export_tensor *adapter, const struct ul_type *weight)
 {
     const struct ul_type *left = &adapter->left->type, *right = &adapter->right->type;
@@ -55,14 +53,9 @@ const unsigned char *ul_export_lora_merge(struct ul_arena *arena,
 
 /* ---- apart ---- */
 
-static void put_key(struct ul_text *text, uint32_t field, uint32_t wire_type)
-{
-    ul_wire_put_varint(text, (uint64_t)field << 3 | wire_type);
-}
-
 static void put_bytes(struct ul_text *text, uint32_t field, const void *bytes, uint64_t count)
 {
-    put_key(text, field, WIRE_BYTES);
+    ul_wire_put_key(text, field, UL_WIRE_BYTES);
     ul_wire_put_varint(text, count);
     ul_text_put_bytes(text, bytes, count);
 }
@@ -97,10 +90,10 @@ static void put_tensor(struct ul_text *graph, const char *name, const struct ul_
     struct ul_text proto;
     ul_text_init(&proto, graph->arena);
     for (uint32_t d = 0; d < tensor->type.rank; d++) {
-        put_key(&proto, DIMS, WIRE_VARINT);
+        ul_wire_put_key(&proto, DIMS, UL_WIRE_VARINT);
         ul_wire_put_varint(&proto, (uint64_t)tensor->type.dims[d]);
     }
-    put_key(&proto, DATA_TYPE, WIRE_VARINT);
+    ul_wire_put_key(&proto, DATA_TYPE, UL_WIRE_VARINT);
     ul_wire_put_varint(&proto, (uint64_t)tensor->type.dtype);
     put_string(&proto, NAME, name);
     ul_tensor_read(tensor, 0, ul_type_elements(&tensor->type), bytes);

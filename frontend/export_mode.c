@@ -14,8 +14,6 @@
 
 #include <string.h>
 
-enum { WIRE_BYTES = 2 };
-
 /* Fields of NodeProto and AttributeProto. */
 enum { NODE_INPUT = 1, NODE_OUTPUT, NODE_NAME, NODE_OP, NODE_ATTRIBUTE, NODE_DOMAIN = 7 };
 enum { ATTRIBUTE_NAME = 1, ATTRIBUTE_INT = 3, ATTRIBUTE_REFERENCE = 21 };
@@ -34,7 +32,7 @@ static const struct row {
 static bool is_text(const unsigned char *data, const struct ul_wire_field *field, const char *text)
 {
     uint64_t length = field->end - field->begin;
-    return field->wire_type == WIRE_BYTES && length == strlen(text) &&
+    return field->wire_type == UL_WIRE_BYTES && length == strlen(text) &&
            memcmp(data + field->begin, text, (size_t)length) == 0;
 }
 
@@ -56,7 +54,7 @@ static struct ul_wire_field next(const unsigned char *data, uint64_t *at, uint64
 
 static const struct row *find_row(const unsigned char *data, const struct ul_wire_field *node)
 {
-    struct ul_wire_field op = {0}, domain = {.wire_type = WIRE_BYTES};
+    struct ul_wire_field op = {0}, domain = {.wire_type = UL_WIRE_BYTES};
     for (uint64_t at = node->begin; at < node->end;) {
         const struct ul_wire_field field = next(data, &at, node->end);
         if (field.number == NODE_OP)
@@ -146,7 +144,7 @@ bool ul_export_mode_drops(struct ul_export_mode *mode, const unsigned char *data
 
 static void put_string(struct ul_text *text, uint32_t field, const char *string)
 {
-    ul_wire_put_varint(text, (uint64_t)field << 3 | WIRE_BYTES);
+    ul_wire_put_key(text, field, UL_WIRE_BYTES);
     ul_wire_put_varint(text, strlen(string));
     ul_text_put(text, string);
 }

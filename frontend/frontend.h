@@ -205,6 +205,11 @@ enum ul_status ul_frontend_read_tensor(struct ul_arena *arena, const char *path,
                                        const struct ul_tensor **tensor, const char **name,
                                        struct ul_diag *diag) UL_MUST_CHECK;
 
+/* sequence.c */
+
+/* What one of a sequence's tensors is called: NAME[index]. */
+const char *ul_sequence_item_name(struct ul_arena *arena, const char *name, uint32_t index);
+
 /* recorded.c */
 
 /* A file of recorded data: input_K.pb or output_K.pb, of what the model declares. */
@@ -212,6 +217,7 @@ struct ul_recorded {
     const char *path;
     const char *kind; /* what it holds, as in ul_model_port */
     uint32_t port;    /* whose it is, of a sequence the first of its tensors; UL_NONE: of none */
+    uint32_t width;   /* how many ports it is for: of a sequence whose tensors are ports, these */
 };
 
 /* The files KIND_0.pb, KIND_1.pb ... of a folder, KIND being "input" or "output", with the ports

@@ -47,10 +47,13 @@ enum ul_wire_kind { UL_WIRE_MODEL, UL_WIRE_TENSOR };
 #define UL_WIRE_FUNCTION_ATTRIBUTE (UL_WIRE_MOVED + 11)
 #define UL_WIRE_FUNCTION_OVERLOAD (UL_WIRE_MOVED + 13)
 
+/* What stands behind a field's number, by protobuf's encoding. */
+enum { UL_WIRE_VARINT = 0, UL_WIRE_FIXED64 = 1, UL_WIRE_BYTES = 2, UL_WIRE_FIXED32 = 5 };
+
 /* One field as it stands in the file. */
 struct ul_wire_field {
     uint32_t number;
-    uint32_t wire_type;  /* 0 varint, 1 fixed64, 2 bytes, 5 fixed32 */
+    uint32_t wire_type;
     uint64_t value;      /* of a varint or fixed field; length of bytes */
     uint64_t begin, end; /* of the payload */
 };
@@ -59,6 +62,8 @@ struct ul_wire_field {
 const char *ul_wire_next(const unsigned char *data, uint64_t *at, uint64_t end,
                          struct ul_wire_field *field) UL_MUST_CHECK;
 void ul_wire_put_varint(struct ul_text *out, uint64_t value);
+/* What a field begins with. */
+void ul_wire_put_key(struct ul_text *out, uint32_t number, uint32_t wire_type);
 /* Whether the bytes are no TensorProto, but one of the messages of onnx-data.proto that hold some.
  */
 bool ul_wire_holds_tensors(const unsigned char *data, uint64_t size_bytes);

@@ -32,10 +32,9 @@ static bool is_sequence(const struct ul_model_port *port)
     return strcmp(port->kind, "sequence") == 0;
 }
 
-/* A tensor of an input that is a sequence. */
 static const char *item_name(const struct inputs *inputs, const char *name, uint32_t index)
 {
-    return ul_arena_printf(inputs->builder->scratch, "%s[%u]", name, (unsigned)index);
+    return ul_sequence_item_name(inputs->builder->scratch, name, index);
 }
 
 static const struct ul_tensor *find_const(const struct inputs *inputs, const char *name)

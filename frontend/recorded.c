@@ -14,15 +14,12 @@
 #include <string.h>
 
 enum {
-    FILE_LIMIT = 100000,
     TENSOR_NAME = 8,    /* of TensorProto */
     OTHER_NAME = 1,     /* of SequenceProto, MapProto and OptionalProto */
     ELEMENT_TYPE = 2,   /* of SequenceProto: 1 is a tensor */
     TENSOR_VALUES = 3,  /* of SequenceProto */
     OPTIONAL_VALUES = 7 /* of SequenceProto, the last of its fields */
 };
-
-enum { WIRE_VARINT = 0, WIRE_BYTES = 2 };
 
 /* Bytes of a file, which need not end in NUL; NULL: there are none. */
 struct span {
@@ -56,9 +53,9 @@ static struct own_names find_names(const struct ul_file *file)
         if (ul_wire_next(file->data, &at, file->size_bytes, &field) != NULL)
             break;
         struct span span = {file->data + field.begin, field.end - field.begin};
-        if (field.wire_type == WIRE_BYTES && field.number == TENSOR_NAME)
+        if (field.wire_type == UL_WIRE_BYTES && field.number == TENSOR_NAME)
             names.tensor = span;
-        if (field.wire_type == WIRE_BYTES && field.number == OTHER_NAME)
+        if (field.wire_type == UL_WIRE_BYTES && field.number == OTHER_NAME)
             names.other = span;
     }
     return names;
@@ -128,6 +125,9 @@ static enum ul_status place(struct ul_arena *arena, struct ul_recorded *file, ui
         place_by_name(file, &names, ports, port_count);
     else
         place_by_number(file, number, ports, port_count);
+    while (strcmp(file->kind, "sequence") == 0 && file->port + file->width < port_count &&
+           is_later_item(ports, file->port + file->width))
+        file->width++;
     bool is_wrong = file->port != UL_NONE && strcmp(file->kind, "tensor") == 0 &&
                     ul_wire_holds_tensors(mapped.data, mapped.size_bytes);
     ul_file_unmap(&mapped);
@@ -142,8 +142,8 @@ enum ul_status ul_recorded_list(struct ul_arena *arena, const char *directory, c
     uint32_t capacity = 0, wanted = 0;
     *files = NULL;
     *count = 0;
-    for (uint32_t i = 0; i < FILE_LIMIT; i++) {
-        struct ul_recorded file = {.kind = "tensor", .port = UL_NONE};
+    for (uint32_t i = 0;; i++) {
+        struct ul_recorded file = {.kind = "tensor", .port = UL_NONE, .width = 1};
         file.path = ul_arena_printf(arena, "%s/%s_%u.pb", directory, kind, (unsigned)i);
         if (!ul_file_exists(file.path))
             break;
@@ -170,7 +170,7 @@ enum ul_status ul_recorded_list(struct ul_arena *arena, const char *directory, c
 /* Whether SequenceProto has such a field: of other messages some are of another wire type. */
 static bool is_of_sequence(const struct ul_wire_field *field)
 {
-    uint32_t wire_type = field->number == ELEMENT_TYPE ? WIRE_VARINT : WIRE_BYTES;
+    uint32_t wire_type = field->number == ELEMENT_TYPE ? UL_WIRE_VARINT : UL_WIRE_BYTES;
     return field->number <= OPTIONAL_VALUES && field->wire_type == wire_type;
 }
 

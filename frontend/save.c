@@ -16,8 +16,6 @@
  * since this one got only types and attributes that a graph of older models does not use. */
 enum { SAVED_OPSET = 21, SAVED_IR_VERSION = 10 };
 
-enum { WIRE_VARINT = 0, WIRE_BYTES = 2, WIRE_FIXED32 = 5 };
-
 struct piece {
     const void *data;
     uint64_t size_bytes;
@@ -42,27 +40,22 @@ static void put_piece(struct save *save, const void *data, uint64_t size_bytes)
     save->size_bytes = ul_size_add_or_die(save->size_bytes, size_bytes);
 }
 
-static void put_key(struct ul_text *text, uint32_t field, uint32_t wire_type)
-{
-    ul_wire_put_varint(text, (uint64_t)field << 3 | wire_type);
-}
-
 static void put_number(struct ul_text *text, uint32_t field, int64_t value)
 {
-    put_key(text, field, WIRE_VARINT);
+    ul_wire_put_key(text, field, UL_WIRE_VARINT);
     ul_wire_put_varint(text, (uint64_t)value);
 }
 
 static void put_string(struct ul_text *text, uint32_t field, const char *string)
 {
-    put_key(text, field, WIRE_BYTES);
+    ul_wire_put_key(text, field, UL_WIRE_BYTES);
     ul_wire_put_varint(text, strlen(string));
     ul_text_put(text, string);
 }
 
 static void put_message(struct ul_text *text, uint32_t field, const struct ul_text *message)
 {
-    put_key(text, field, WIRE_BYTES);
+    ul_wire_put_key(text, field, UL_WIRE_BYTES);
     ul_wire_put_varint(text, message->length);
     ul_text_put_bytes(text, message->data, message->length);
 }
@@ -72,7 +65,7 @@ static void put_float(struct ul_text *text, uint32_t field, double value)
     float narrow = (float)value;
     unsigned char bytes[sizeof narrow];
     memcpy(bytes, &narrow, sizeof narrow);
-    put_key(text, field, WIRE_FIXED32);
+    ul_wire_put_key(text, field, UL_WIRE_FIXED32);
     ul_text_put_bytes(text, bytes, sizeof bytes);
 }
 
@@ -131,7 +124,7 @@ static void put_tensor_head(struct ul_text *text, const struct ul_tensor *tensor
     put_number(text, 2, (int64_t)tensor->type.dtype);
     if (name != NULL)
         put_string(text, 8, name);
-    put_key(text, 9, WIRE_BYTES);
+    ul_wire_put_key(text, 9, UL_WIRE_BYTES);
     ul_wire_put_varint(text, ul_type_packed_bytes(&tensor->type));
 }
 
@@ -144,7 +137,7 @@ static void put_weight(struct save *save, ul_value_id value)
     ul_text_init(&inner, save->arena);
     put_tensor_head(&inner, tensor, save->names[value]);
     ul_text_init(&head, save->arena);
-    put_key(&head, 5, WIRE_BYTES);
+    ul_wire_put_key(&head, 5, UL_WIRE_BYTES);
     ul_wire_put_varint(&head, ul_size_add_or_die(inner.length, stored_bytes));
     ul_text_put_bytes(&head, inner.data, inner.length);
     put_piece(save, head.data, head.length);
@@ -300,7 +293,7 @@ static void put_model_head(struct save *save, struct ul_text *head)
     put_opset(save, head, "", SAVED_OPSET);
     for (uint32_t i = 0; i < save->domain_count; i++)
         put_opset(save, head, save->domains[i], 1);
-    put_key(head, 7, WIRE_BYTES);
+    ul_wire_put_key(head, 7, UL_WIRE_BYTES);
     ul_wire_put_varint(head, save->size_bytes);
 }
 

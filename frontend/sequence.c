@@ -14,6 +14,11 @@ struct list {
     ul_value_id *items;
 };
 
+const char *ul_sequence_item_name(struct ul_arena *arena, const char *name, uint32_t index)
+{
+    return ul_arena_printf(arena, "%s[%u]", name, (unsigned)index);
+}
+
 bool ul_sequence_is(ul_value_id value)
 {
     return value >= UL_SEQUENCE_FIRST && value < UL_ABSENT;

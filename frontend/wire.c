@@ -13,10 +13,6 @@
 #include <string.h>
 
 enum {
-    WIRE_VARINT = 0,
-    WIRE_FIXED64 = 1,
-    WIRE_BYTES = 2,
-    WIRE_FIXED32 = 5,
     MAX_DEPTH = 4 * UL_LIMIT_NESTING /* a nested graph is three messages deep */
 };
 
@@ -186,16 +182,16 @@ const char *ul_wire_next(const unsigned char *data, uint64_t *at, uint64_t end,
     field->number = (uint32_t)(tag >> 3);
     field->wire_type = (uint32_t)(tag & 7);
     field->begin = *at;
-    if (field->wire_type == WIRE_VARINT) {
+    if (field->wire_type == UL_WIRE_VARINT) {
         if (!read_varint(data, at, end, &field->value))
             return "cut-off number";
-    } else if (field->wire_type == WIRE_FIXED64 || field->wire_type == WIRE_FIXED32) {
-        unsigned size = field->wire_type == WIRE_FIXED64 ? 8 : 4;
+    } else if (field->wire_type == UL_WIRE_FIXED64 || field->wire_type == UL_WIRE_FIXED32) {
+        unsigned size = field->wire_type == UL_WIRE_FIXED64 ? 8 : 4;
         if (end - *at < size)
             return "cut-off number";
         field->value = read_fixed(data, *at, size);
         *at += size;
-    } else if (field->wire_type == WIRE_BYTES) {
+    } else if (field->wire_type == UL_WIRE_BYTES) {
         if (!read_varint(data, at, end, &field->value) || field->value > end - *at)
             return "length beyond the end";
         field->begin = *at;
@@ -218,7 +214,7 @@ bool ul_wire_holds_tensors(const unsigned char *data, uint64_t size_bytes)
             return false;
         if (field.number > TENSOR_VALUES && field.number != TENSOR_NAME)
             return false;
-        has_values |= field.number == TENSOR_VALUES && field.wire_type == WIRE_BYTES;
+        has_values |= field.number == TENSOR_VALUES && field.wire_type == UL_WIRE_BYTES;
     }
     return has_values;
 }
@@ -243,7 +239,7 @@ void ul_wire_put_varint(struct ul_text *out, uint64_t value)
     ul_text_put_bytes(out, bytes, count);
 }
 
-static void put_tag(struct ul_text *out, uint32_t number, uint32_t wire_type)
+void ul_wire_put_key(struct ul_text *out, uint32_t number, uint32_t wire_type)
 {
     ul_wire_put_varint(out, (uint64_t)number << 3 | wire_type);
 }
@@ -269,13 +265,13 @@ static bool data_wire_type_fits(const struct ul_wire_field *field)
 {
     switch (field->number) {
     case 4:
-        return field->wire_type == WIRE_BYTES || field->wire_type == WIRE_FIXED32;
+        return field->wire_type == UL_WIRE_BYTES || field->wire_type == UL_WIRE_FIXED32;
     case 10:
-        return field->wire_type == WIRE_BYTES || field->wire_type == WIRE_FIXED64;
+        return field->wire_type == UL_WIRE_BYTES || field->wire_type == UL_WIRE_FIXED64;
     case 9:
-        return field->wire_type == WIRE_BYTES;
+        return field->wire_type == UL_WIRE_BYTES;
     default:
-        return field->wire_type == WIRE_BYTES || field->wire_type == WIRE_VARINT;
+        return field->wire_type == UL_WIRE_BYTES || field->wire_type == UL_WIRE_VARINT;
     }
 }
 
@@ -291,7 +287,7 @@ static enum ul_status add_segment(const struct scan *scan, const struct ul_wire_
     UL_GROW(scan->arena, wire->segments, wire->segment_count, wire->segment_capacity);
     struct ul_wire_segment *segment = &wire->segments[wire->segment_count++];
     segment->field = field->number;
-    segment->packed = field->wire_type == WIRE_BYTES;
+    segment->packed = field->wire_type == UL_WIRE_BYTES;
     segment->offset = field->begin;
     segment->size_bytes = field->end - field->begin;
     return UL_OK;
@@ -307,7 +303,7 @@ static void close_tensor(const struct scan *scan, uint32_t first_segment)
     wire->tensors[wire->tensor_count].first = first_segment;
     wire->tensors[wire->tensor_count].count = wire->segment_count - first_segment;
     uint32_t index = wire->tensor_count++;
-    put_tag(&wire->slim, 9, WIRE_BYTES);
+    ul_wire_put_key(&wire->slim, 9, UL_WIRE_BYTES);
     ul_wire_put_varint(&wire->slim, sizeof index);
     ul_text_put_bytes(&wire->slim, &index, sizeof index);
 }
@@ -316,13 +312,13 @@ static enum ul_status copy_bytes(const struct scan *scan, enum kind kind, const 
                                  uint32_t number, const struct ul_wire_field *field)
 {
     const unsigned char *bytes = scan->wire->data + field->begin;
-    if (field->wire_type != WIRE_BYTES)
+    if (field->wire_type != UL_WIRE_BYTES)
         return bad(scan, kind, field->begin, "text of the wrong wire type");
     if (field->value > INT32_MAX)
         return bad(scan, kind, field->begin, "text over 2 GiB");
     if (rule->action == NAME && field->value > 0 && memchr(bytes, 0, (size_t)field->value))
         return bad(scan, kind, field->begin, "NUL inside a name");
-    put_tag(&scan->wire->slim, number, WIRE_BYTES);
+    ul_wire_put_key(&scan->wire->slim, number, UL_WIRE_BYTES);
     ul_wire_put_varint(&scan->wire->slim, field->value);
     ul_text_put_bytes(&scan->wire->slim, bytes, (size_t)field->value);
     return UL_OK;
@@ -332,10 +328,10 @@ static enum ul_status copy_value(const struct scan *scan, enum kind kind, uint32
                                  const struct ul_wire_field *field)
 {
     struct ul_text *out = &scan->wire->slim;
-    if (field->wire_type == WIRE_BYTES && field->value > INT32_MAX)
+    if (field->wire_type == UL_WIRE_BYTES && field->value > INT32_MAX)
         return bad(scan, kind, field->begin, "numbers over 2 GiB");
-    put_tag(out, number, field->wire_type);
-    if (field->wire_type == WIRE_BYTES)
+    ul_wire_put_key(out, number, field->wire_type);
+    if (field->wire_type == UL_WIRE_BYTES)
         ul_wire_put_varint(out, field->value);
     ul_text_put_bytes(out, scan->wire->data + field->begin, (size_t)(field->end - field->begin));
     return UL_OK;
@@ -349,13 +345,13 @@ static enum ul_status scan_nested(const struct scan *scan, enum kind kind, const
                                   uint32_t depth)
 {
     struct ul_text *out = &scan->wire->slim;
-    if (field->wire_type != WIRE_BYTES)
+    if (field->wire_type != UL_WIRE_BYTES)
         return bad(scan, kind, field->begin, "message of the wrong wire type");
     if (depth == MAX_DEPTH)
         return ul_diag_set(scan->diag, UL_INVALID,
                            "graphs or types are nested more than %d deep at byte %llu",
                            UL_LIMIT_NESTING, (unsigned long long)field->begin);
-    put_tag(out, number, WIRE_BYTES);
+    ul_wire_put_key(out, number, UL_WIRE_BYTES);
     size_t place = out->length;
     ul_text_put_bytes(out, "\0\0\0\0\0", LENGTH_BYTES);
     UL_TRY(scan_message(scan, rule->nested, field->begin, field->end, depth + 1));

@@ -26,7 +26,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define FILE_LIMIT 100000
 #define F32_LIMIT 1e-3
 /* Sums in another order; and what some dozens of roundings in a row to 11 or 8 bits make. */
 static double norm_limit(const struct ul_session *s, uint32_t output)
@@ -95,7 +94,7 @@ static uint32_t count_files(const char *directory, const char *kind)
 {
     char path[UL_PATH_BYTES];
     uint32_t count = 0;
-    while (count < FILE_LIMIT && file_path(path, directory, kind, count))
+    while (file_path(path, directory, kind, count))
         count++;
     return count;
 }

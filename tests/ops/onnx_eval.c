@@ -94,9 +94,8 @@ static enum ul_status add_consts(struct run *run, const struct ul_recorded *file
     for (uint32_t k = 0; k < count; k++) {
         UL_GROW(&run->arena, consts->items, consts->count, consts->capacity);
         struct ul_frontend_const *constant = &consts->items[consts->count++];
-        constant->input = is_tensor
-                              ? port->name
-                              : ul_arena_printf(&run->arena, "%s[%u]", port->name, (unsigned)k);
+        constant->input =
+            is_tensor ? port->name : ul_sequence_item_name(&run->arena, port->name, k);
         constant->tensor = adapt(&run->arena, tensors[k], port->dtype, is_tensor ? port : NULL);
     }
     return UL_OK;
