@@ -29,7 +29,12 @@ static enum ul_status check_owner(struct ul_json *json, const struct ul_report_h
                        "\"process_of\" is not \"%s\", whose its \"process\" is", owner);
 }
 
-/* Of a caller's process neither code nor runtime are the program's. */
+static bool peaks_at_start(const json_t *root)
+{
+    return json_is_true(json_object_get(root, "process_peak_at_start"));
+}
+
+/* A caller's process has neither code nor runtime of the program's. */
 static enum ul_status read_process(struct ul_json *json, struct ul_report_header *header)
 {
     const json_t *parts = json_object_get(json->root, "process");
@@ -44,7 +49,7 @@ static enum ul_status read_process(struct ul_json *json, struct ul_report_header
     }
     header->is_whole_process =
         header->process_parts[UL_SAVED_CODE] > 0 || header->process_parts[UL_SAVED_RUNTIME] > 0;
-    header->peaks_at_start = json_is_true(json_object_get(json->root, "process_peak_at_start"));
+    header->peaks_at_start = peaks_at_start(json->root);
     UL_TRY(ul_json_number(json, json->root, "process_bytes", INT64_MAX, &header->process_bytes));
     if (sum != header->process_bytes)
         return ul_diag_set(json->diag, UL_MISMATCH,
@@ -252,8 +257,7 @@ static enum ul_status read_floor(struct ul_json *json, const struct ul_problem *
 {
     struct ul_report report = {.problem = problem, .plan = plan};
     uint64_t buffer = plan->reserved_bytes[0], unread = 0;
-    bool at_start = json_is_true(json_object_get(json->root, "process_peak_at_start"));
-    if (is_of_process(json->root) && !at_start)
+    if (is_of_process(json->root) && !peaks_at_start(json->root))
         UL_TRY(ul_json_number(json, json_object_get(json->root, "process"), "buffer", INT64_MAX,
                               &buffer));
     unread = buffer < plan->reserved_bytes[0] ? plan->reserved_bytes[0] - buffer : 0;
@@ -263,9 +267,10 @@ static enum ul_status read_floor(struct ul_json *json, const struct ul_problem *
     return UL_OK;
 }
 
-/* Of what does not fit, "proven" says that nothing does, whatever the program is rewritten to. */
-static enum ul_status check_misfit(struct ul_json *json, const struct ul_problem *problem,
-                                   struct ul_plan *plan, uint64_t budget)
+/* No program of the model takes less than the floor: no budget below it is known to work. Where the
+ * plan does not fit, "proven" says that the budget is below it. */
+static enum ul_status check_floor(struct ul_json *json, const struct ul_problem *problem,
+                                  struct ul_plan *plan, uint64_t budget)
 {
     bool is_proven = json_is_true(json_object_get(json->root, "proven"));
     uint64_t floor_bytes;
@@ -330,7 +335,7 @@ static enum ul_status check_claims(struct ul_json *json, const struct ul_problem
         return ul_diag_set(json->diag, UL_MISMATCH,
                            "\"fits\" contradicts the budget and the bytes %s",
                            is_process ? "of the process" : "reserved");
-    return check_misfit(json, problem, plan, budget);
+    return check_floor(json, problem, plan, budget);
 }
 
 /* The file says nothing of spaces that are beside. */
