@@ -55,8 +55,9 @@ static bool is_within(const struct code_span *spans, size_t count, uint32_t code
 
 #define IS_WITHIN(spans, code) is_within(spans, sizeof(spans) / sizeof *(spans), code)
 
-/* What moves a cursor, turns the direction of text, ends a line or is not seen: of Unicode's
- * categories Cc, Cf, Zl and Zp what has no ink of its own, and letters that fill nothing. */
+/* The character moves a cursor, turns the direction of text, ends a line or is not seen. These are
+ * characters of Unicode's categories Cc, Cf, Zl and Zp that have no ink, and the letters that are
+ * drawn as nothing. */
 static bool is_hidden(uint32_t code)
 {
     static const struct code_span spans[] = {
@@ -187,7 +188,7 @@ const char *ul_word_quote(struct ul_arena *arena, const char *string)
     return strspn(string, plain) == strlen(string) ? string : ul_quote(arena, string);
 }
 
-/* By its number in UTF-16: two above U+FFFF. */
+/* JSON names a character by its number in UTF-16, where one above U+FFFF has two. */
 static void put_json_code(struct ul_text *text, uint32_t code)
 {
     uint32_t above = code - 0x10000;
@@ -238,7 +239,8 @@ static bool is_number(const char *field)
     return *at == '\0';
 }
 
-/* What a spreadsheet would compute, as some do of the wide forms of these characters. */
+/* A spreadsheet would compute the field: some also take the wide forms of these characters for the
+ * beginning of a formula. */
 static bool is_formula(const char *field)
 {
     static const char *const wide[] = {"\xEF\xBC\x9D", "\xEF\xBC\x8B", "\xEF\xBC\x8D",

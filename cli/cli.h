@@ -165,15 +165,15 @@ enum ul_status ul_cli_quantize(struct ul_cli_job *job, const char **model) UL_MU
 
 /* verify_edges.c */
 
-/* What an input or output of a program without floats stands for: (x - zero) * scale; a scale of 0:
- * for itself. */
+/* An element x of an input or output of a program without floats stands for (x - zero) * scale;
+ * where the scale is 0, x is the number itself. */
 struct ul_cli_edge {
     enum ul_dtype dtype;
     double scale;
     int64_t zero;
 };
-/* Writes a tensor, as the integers that QuantizeLinear makes of its floats where the program has
- * such there. `source` names its file in messages. */
+/* Writes a tensor to the file `target`. Where the edge has a scale, the file gets the integers that
+ * QuantizeLinear makes of the floats. Messages say that the tensor came from `source`. */
 enum ul_status ul_cli_write_edge(const struct ul_tensor *tensor, const char *source,
                                  const char *name, const struct ul_cli_edge *edge,
                                  const char *target, struct ul_diag *diag) UL_MUST_CHECK;

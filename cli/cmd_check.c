@@ -34,8 +34,8 @@ static enum ul_status check_model(struct ul_compile *compile, const char *model,
     return ul_compile_check_said(compile, words);
 }
 
-/* Of the model, or of the problem in text where there is one; `prefix` begins the line of success.
- */
+/* Checks a plan of the problem in text, or where that is NULL of the model. `prefix` begins the
+ * line of success. */
 static enum ul_status check_plan(struct ul_compile *compile, const char *model,
                                  const struct ul_problem *problem, const char *path,
                                  const char *prefix)

@@ -246,7 +246,7 @@ static enum ul_status build_attempt(struct verification *verification,
 
 /* ---- recorded data ---- */
 
-/* Whether the options say of a sequence's tensor what it is. */
+/* The options give this tensor of a sequence a shape or a value. */
 static bool is_known(const struct ul_cli_job *job, const char *input)
 {
     const struct ul_named_sizes *shapes = &job->compile.options.shapes;
@@ -635,7 +635,7 @@ static const char *directory_of(struct ul_arena *arena, const char *path)
     return slash == NULL ? "." : ul_arena_printf(arena, "%.*s", (int)(slash - path), path);
 }
 
-/* Whether recorded data, or the options, say all of the inputs that there may be to say. */
+/* All inputs can be written as tensors: recorded data also says how many tensors a sequence has. */
 static bool takes_tensors(const struct ul_onnx_model *model, bool has_data)
 {
     for (uint32_t i = 0; i < model->input_count; i++) {
@@ -646,8 +646,8 @@ static bool takes_tensors(const struct ul_onnx_model *model, bool has_data)
     return true;
 }
 
-/* Reads what the file says of its inputs, and what is known of their sizes; that it may not compile
- * as it is does not matter yet, where the data is tensors. */
+/* Reads the model's inputs with the sizes that are known. A failure is passed over where the data
+ * is tensors, since these may say what the options leave open. */
 static enum ul_status describe_model(struct ul_cli_job *job, const char *path, bool has_data)
 {
     struct ul_compile *compile = &job->compile;

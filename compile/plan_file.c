@@ -364,7 +364,7 @@ enum ul_status ul_compile_check_said(struct ul_compile *compile, const char **wo
     return status;
 }
 
-/* As this machine predicts it, part by part. */
+/* The plan says of each part of the process what this machine predicts. */
 static bool is_predicted(const struct ul_report_header *header,
                          const struct ul_footprint *footprint)
 {

@@ -45,7 +45,8 @@ static uint64_t sum_bytes(const struct ul_graph *graph, const uint32_t *values, 
     return bytes;
 }
 
-/* Those that somebody may expect to be trained, by what they are. */
+/* Names weights that stay as they are though somebody may expect them to be trained, by the reason.
+ */
 static void put_others(struct ul_compile *compile, struct ul_text *text)
 {
     static const struct {

@@ -104,7 +104,7 @@ static const char *source_line(struct ul_builder *builder, const char *trace)
     return ul_arena_printf(builder->graph->arena, "%.*s", (int)length, line);
 }
 
-/* The node's metadata of a key with that in it, or NULL. */
+/* The value of the node's first metadata entry whose key contains `key`, or NULL. */
 static const char *find_entry(const struct ul_builder *builder, const Onnx__NodeProto *proto,
                               const char *key)
 {

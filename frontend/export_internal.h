@@ -37,7 +37,8 @@ void ul_export_mode_read(struct ul_export_mode *mode, struct ul_arena *arena,
 /* Whether this field of the node goes; its fields are asked about one after another. */
 bool ul_export_mode_drops(struct ul_export_mode *mode, const unsigned char *data,
                           const struct ul_wire_field *field);
-/* The field of a NodeProto that says its operator, and all fields of one. */
+/* Puts the field of a NodeProto that names its operator; the second puts all fields of an Identity.
+ */
 void ul_export_mode_operator(struct ul_text *node, const char *op);
 void ul_export_mode_identity(struct ul_text *node, const char *from, const char *to);
 

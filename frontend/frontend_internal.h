@@ -335,8 +335,8 @@ enum ul_status ul_functions_index(struct ul_builder *builder) UL_MUST_CHECK;
 /* The function that a node calls, or NULL. */
 const Onnx__FunctionProto *ul_function_find(const struct ul_builder *builder,
                                             const Onnx__NodeProto *node);
-/* Around what is built in place of a node, of a function or of a graph (NULL): counts calls, depth
- * and memory, and refuses too much. */
+/* Stand around the nodes that are built in place of a call of a function, or of a node with a graph
+ * (`function` is NULL then). The first counts calls, depth and memory, and refuses too much. */
 enum ul_status ul_function_enter(struct ul_builder *builder, const struct ul_old_node *node,
                                  const Onnx__FunctionProto *function) UL_MUST_CHECK;
 void ul_function_leave(struct ul_builder *builder);

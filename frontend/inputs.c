@@ -141,7 +141,9 @@ static bool has_item(const struct inputs *inputs, const char *item)
     return find_shape(inputs, item) != NULL || find_const(inputs, item) != NULL;
 }
 
-/* Those of ports, and then those of sequences' tensors, as many as are known. */
+/* Adds the names of sequences' tensors to those of the ports: none may be there twice, and a
+ * sequence itself may have neither a shape nor a value.
+ */
 static enum ul_status check_item_names(const struct inputs *inputs, struct ul_names *names)
 {
     const struct ul_builder *builder = inputs->builder;

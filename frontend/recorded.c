@@ -167,7 +167,8 @@ enum ul_status ul_recorded_list(struct ul_arena *arena, const char *directory, c
 
 /* ---- sequences ---- */
 
-/* Whether SequenceProto has such a field: of other messages some are of another wire type. */
+/* SequenceProto has such a field. Some fields of other messages have its numbers, but another wire
+ * type. */
 static bool is_of_sequence(const struct ul_wire_field *field)
 {
     uint32_t wire_type = field->number == ELEMENT_TYPE ? UL_WIRE_VARINT : UL_WIRE_BYTES;

@@ -2,10 +2,11 @@
 /* Operators with graphs of their own that take or make sequences of tensors.
  *
  * Problem: a sequence is a list of values while the model is built (sequence.c), and a nested graph
- * has tensors alone. Method: the graph is built in place of its node, as a function is: that of
- * SequenceMap once for each tensor, that of a Loop once for each iteration, of an If the branch
- * that is taken. How many iterations there are, and which branch, must be known then. Left undone:
- * a Scan over sequences, which ONNX has not; optionals that a graph makes.
+ * has tensors alone. Method: the graph is built in place of its node, as a function is. The graph
+ * of a SequenceMap is built once for each tensor, the body of a Loop once for each iteration, and
+ * an If becomes the branch that it takes. So the number of iterations and the condition must be
+ * known when the model is compiled. Left undone: optionals that a graph makes. ONNX has no Scan
+ * over sequences.
  */
 #include "frontend/frontend_internal.h"
 

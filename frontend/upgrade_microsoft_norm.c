@@ -12,7 +12,7 @@ static bool is_half(enum ul_dtype dtype)
     return dtype == UL_F16 || dtype == UL_BF16;
 }
 
-/* A value that may have 16 bits, as what sums are formed of. */
+/* Sums are formed in f32 where the value has 16 bits. */
 static ul_value_id wide(struct ul_old_node *node, ul_value_id value)
 {
     bool is_narrow = value != UL_NONE && is_half(ul_old_type(node, value).dtype);

@@ -19,7 +19,7 @@ static bool read_numbers(struct ul_old_node *node, struct ul_type *type)
     return false;
 }
 
-/* By sizes of which -1 is what is left. */
+/* A dimension of -1 takes the elements that the others leave. */
 static ul_value_id reshape(struct ul_old_node *node, ul_value_id x, uint32_t rank,
                            const int64_t *dims)
 {
@@ -90,7 +90,8 @@ void ul_ml_binarizer(struct ul_old_node *node)
         ul_old_set_result(node, 0, ul_old_emit_cast(node, above, dtype));
 }
 
-/* Places need no size that is known: behind a Scan none is yet. */
+/* The places are gathered along an axis, which works before the sizes are known: behind a Scan they
+ * are not known yet. */
 void ul_ml_feature_extractor(struct ul_old_node *node)
 {
     struct ul_type type;
@@ -122,7 +123,8 @@ static const double *read_imputed(struct ul_old_node *node, enum ul_dtype dtype,
     return numbers;
 }
 
-/* Where x is what stands for a value that is missing: NaN too. */
+/* True where an element is the one that stands for a missing value; that may be NaN, which equals
+ * nothing and is asked for by IsNaN. */
 static ul_value_id is_missing(struct ul_old_node *node, enum ul_dtype dtype)
 {
     double replaced = ul_old_float(node, "replaced_value_float", 0);

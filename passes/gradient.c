@@ -154,7 +154,7 @@ static enum ul_status run_backward(struct backward *backward, uint32_t node_coun
     return UL_OK;
 }
 
-/* What stops gradients does nothing behind them. */
+/* Gradients are made by now, and a StopGradient only hands its value on. */
 static void open_stops(struct ul_graph *graph)
 {
     for (uint32_t n = 0; n < graph->node_count; n++)

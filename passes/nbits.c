@@ -83,7 +83,7 @@ static ul_value_id turn_packed(const struct ul_pass *pass, ul_value_id value,
     return ul_nbits_add_weight(graph, value, UL_U8, 2, dims, packer.bytes);
 }
 
-/* Of a MatMulNBits as models have it. */
+/* Turns the tables of a MatMulNBits that the model has. */
 static void turn_tables(const struct ul_pass *pass, ul_node_id id)
 {
     struct ul_graph *graph = pass->graph;
@@ -415,8 +415,8 @@ static bool is_loaded_as_stored(const struct product *product, const struct ul_n
             source->node->outputs[0] == node->inputs[product->is_left ? 0 : 1]);
 }
 
-/* Constants behind Casts where the target has no product that takes them packed: those of its
- * panels fill up columns, and words of k. */
+/* A kernel that loads the constant as it is stored does better than the target's product of packed
+ * ones, whose panels would fill up columns or words of k. */
 static bool is_better_loaded(const struct product *product)
 {
     enum { COLUMNS = 16, FILLED_PART = 100, WORD_BITS = 32 };
@@ -644,8 +644,8 @@ static ul_value_id gather_halves(struct ul_build *build, const struct ul_nbits_s
     return made;
 }
 
-/* A Gather widens by itself what it reads of constants behind a Cast, unless their axes have
- * another order. */
+/* The Gather reads the stored constant and a Cast widens its rows alone: no table has to be packed,
+ * unless its axes have another order than the constant's. */
 static bool is_gathered_as_stored(const struct packing *packing,
                                   const struct ul_nbits_source *source)
 {

@@ -94,7 +94,8 @@ static ul_value_id widen(struct turning *turning, ul_value_id codes)
                                 : ul_build_value(&turning->build, UL_OP_Mul, inputs, 2, type);
 }
 
-/* What the node reads stands so already: columns side by side, or all axes of a convolution. */
+/* Nothing has to be turned: columns lie side by side already, or the axes of a convolution's
+ * weights have the order that it reads. */
 static bool is_in_order(const struct turning *turning, const struct ul_node *node)
 {
     uint32_t rank = turning->type.rank;

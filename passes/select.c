@@ -199,7 +199,7 @@ static bool is_factor(const struct ul_training *training, uint32_t value)
     return false;
 }
 
-/* What is named by --train-only, or else not by --freeze. */
+/* The options have it trained: no --freeze names it, and a --train-only does where there is one. */
 static bool is_asked_for(const struct ul_training *training, const char *name)
 {
     if (ul_edit_matches_any(training->freeze, training->freeze_count, name))

@@ -115,7 +115,7 @@ enum ul_status ul_report_read_header(struct ul_arena *arena, const char *json, s
     return status;
 }
 
-/* What a position of its kind has none of is 0. */
+/* A position has 0 in the fields that its kind does not use. */
 static bool is_of_kind(const struct ul_plan_position *at)
 {
     bool moves = at->kind == UL_PLAN_SAVE || at->kind == UL_PLAN_LOAD;
@@ -243,15 +243,15 @@ static enum ul_status read_rows(struct ul_json *json, struct ul_plan *plan)
     return ul_json_number(json, rows, "holes", INT64_MAX, &plan->rows.holes_bytes);
 }
 
-/* Older plans say nothing: their budgets are of the buffer. */
+/* The budget bounds the process. Older plans do not say so, and theirs bounds the buffer. */
 static bool is_of_process(const json_t *root)
 {
     const char *of = json_string_value(json_object_get(root, "budget_of"));
     return of != NULL && strcmp(of, "process") == 0;
 }
 
-/* What no budget is below: of a process less than that of a buffer, where a table has rows that
- * nobody looks up. */
+/* The least budget that any plan of any program of this model could fit. The process needs less
+ * than the buffer where a table has rows that nobody looks up, which are never read into memory. */
 static enum ul_status read_floor(struct ul_json *json, const struct ul_problem *problem,
                                  const struct ul_plan *plan, uint64_t *floor_bytes)
 {

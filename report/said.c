@@ -35,12 +35,12 @@ static bool is_word(const char *place)
     return false;
 }
 
-/* Held elsewhere: against the budget (json_read.c), and against what this machine finds. */
+/* json_read.c holds these against the budget, compile/plan_file.c against this machine. */
 static const char *const others[] = {
     "device",  "fits",          "optimal",    "budget_of",
     "process", "process_bytes", "process_of", "process_peak_at_start"};
 
-/* What a plan says only where it is so. */
+/* A plan has these keys only where they have something to say. */
 static const char *const sometimes[] = {"opset",
                                         "library",
                                         "cudnn",
@@ -125,7 +125,8 @@ static bool is_same(const json_t *said, const json_t *own)
     return json_equal(said, own) != 0;
 }
 
-/* Values of objects one by one, and of lists; those of a list in lists as wholes. */
+/* Holds the values of objects and the entries of lists one by one, and a list in a list as a whole.
+ */
 static enum ul_status hold(const struct holder *holder, const char *place, const json_t *said,
                            const json_t *own)
 {

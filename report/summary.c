@@ -184,7 +184,7 @@ static void put_verdict(struct summary *summary)
     put_budget(summary);
 }
 
-/* What is trained, and what is not. */
+/* Says which tensors are trained, and which are not. */
 static void put_trained(struct summary *summary)
 {
     for (const char *at = summary->facts->training.notes; at != NULL && *at != '\0';) {
@@ -1042,7 +1042,8 @@ static bool put_all(struct summary *summary, struct ul_text *all)
     return fits;
 }
 
-/* Whatever comes from the plan as people may read it, and the colours, which are ours. */
+/* Escapes what the plan brought along, and puts colours where their marks stand: escape sequences
+ * come from here alone. */
 static void put_shown(struct ul_text *text, const struct ul_text *all, bool has_colors)
 {
     for (const char *at = all->data; *at != '\0';) {

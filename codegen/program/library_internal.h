@@ -42,16 +42,16 @@ void ul_describe_join_batch(struct ul_call *call);
 
 /* library_nbits.c: the same of weights of a few bits */
 bool ul_describe_nbits(struct ul_describer *describer, const struct ul_node *node);
-/* How many of the nodes, in front of a convolution, may make its weights of a constant. */
+/* How many nodes at the beginning of the list make the weights of the convolution behind them. */
 uint32_t ul_describe_front(const struct ul_graph *graph, const ul_node_id *nodes, uint32_t count);
 /* Has the call of a convolution, which is described already, read that constant: the first `front`
  * nodes make the weights of it. False: no call. */
 bool ul_describe_stored(struct ul_describer *describer, const ul_node_id *nodes, uint32_t front,
                         const struct ul_node *node);
-/* What follows is described as well. */
+/* Ends that: the result of the nodes behind is described as well. */
 void ul_describe_stored_end(struct ul_call *call);
 
-/* library_attention.c: the same of attention without a cache */
+/* library_attention.c: describes attention without a cache; false: the library has no such call. */
 bool ul_describe_attention(struct ul_describer *describer, const struct ul_node *node);
 
 /* library_operands.c */

@@ -245,8 +245,9 @@ static void store_shares(const struct ul_attention_lower *a, ul_kx row, int64_t 
     ul_ks_end(kernel);
 }
 
-/* One over the sum of a row; where rows of none are zeros, anything does for one; where those of
- * NaN are, 0 stands for one. */
+/* One over the sum of a row's weights. A row that sees no key has the sum 0, and all its weights
+ * are 0: any finite factor gives zeros, so 1 is taken. Where a Where turns NaN into zeros, a row
+ * whose sum is NaN gets the factor 0. */
 static ul_kx inverse_of(const struct ul_attention_lower *a, ul_kx sum)
 {
     if (ul_attention_may_be_empty(a))

@@ -98,7 +98,8 @@ static const char *read_order(struct ul_attention *a, const struct ul_node *node
     return NULL;
 }
 
-/* Attention of ai.onnx gives zeros; what frontend/ makes Attention of says what else. */
+/* What a query gives that sees no key. Attention of ai.onnx gives zeros; frontend/ sets an
+ * attribute where it makes an Attention of an operator that gives something else. */
 static enum ul_attend_empty read_empty(const struct ul_node *node)
 {
     if (ul_node_get_int(node, "nan_is_zero", 0) != 0)

@@ -474,8 +474,9 @@ static void file_order_walk(const struct ul_checker *c, struct file_order *order
     }
 }
 
-/* The largest live sum of the file's order where nothing takes over an input: what no bound over
- * all orders is above. What is more than an interval of it counts everywhere. */
+/* The largest live sum of the file's order where nothing takes over an input. Some order needs no
+ * more, so no bound over all orders is above it. A value that does not live in one interval counts
+ * at every position. */
 static uint64_t file_order_bytes(const struct ul_checker *c)
 {
     struct file_order order = {.length = 0};
@@ -506,7 +507,7 @@ static uint64_t file_order_bytes(const struct ul_checker *c)
     return most;
 }
 
-/* What is said of all orders holds of this one, and of the file's. */
+/* A bound over all orders is above neither this plan's order nor the file's. */
 static enum ul_status orders_bound_check(const struct ul_checker *c)
 {
     const struct ul_plan *plan = c->plan;

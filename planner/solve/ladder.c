@@ -1072,8 +1072,8 @@ static void rungs_begin_below(struct climb *c, struct rungs *r, uint64_t bytes)
     r->top_bytes = r->floor_bytes + room;
 }
 
-/* Whether the method that is named has a use for the program, of which the plans then say that it
- * was asked: no other may take its place. */
+/* Asks whether the method that is named can do anything for the program. Where it can, plans in
+ * which nothing runs twice name it too, since no other method may take its place. */
 static bool is_served(struct climb *c, const struct choice *choice, uint64_t top_bytes,
                       const char **why_not)
 {

@@ -209,13 +209,13 @@ static void load_zeros(float *to, const struct job *job, int64_t block, int64_t 
         to[i] = i < count ? numbers[i] - fixed : 0;
 }
 
-/* What makes codes of signed bytes those of bytes with half the range added. */
+/* Signed bytes become unsigned ones, half the range larger, by an exclusive or with this. */
 static uint32_t flip_of(const struct ul_call_nbits *nbits)
 {
     return nbits->code_type == UL_CALL_I8 ? 0x80808080u : 0;
 }
 
-/* Element [row, 0] of src; of a convolution that reads one place a row, where that is. */
+/* Element [row, 0] of the source. A row of a convolution that reads one place is that place. */
 static const float *source_of(const struct job *job, int64_t row)
 {
     const struct ul_nbits_window *window = &job->window;
@@ -726,7 +726,7 @@ static void find_points(const struct job *job, struct piece *piece, int64_t tap,
     }
 }
 
-/* As multiply_tile, of rows that lie anywhere. */
+/* multiply_tile for rows of the source that do not lie one behind the other. */
 UL_INLINE void multiply_points(float *sums, const float *const *points, const float *weights,
                                int64_t depth, int rows, int vecs)
 {

@@ -253,14 +253,14 @@ static inline int ul_nbits_has_codes(const struct ul_call *call)
            ul_nbits_depth(call) % nbits->block == 0;
 }
 
-/* What a convolution adds to its result lies as any tensor of floats may. */
+/* The tensor that a convolution adds to its result is of floats; its strides may be any. */
 static inline int ul_nbits_is_place(const struct ul_call_tensor *tensor, uint32_t rank)
 {
     return tensor->type == UL_CALL_F32 && tensor->rank == rank;
 }
 
-/* Whether this file's method computes the convolution: enough channels to go along, and no more
- * than a tenth of the codes filled up, nothing between groups. */
+/* This method computes the convolution: it has channels enough for a panel, panels fill up less
+ * than a tenth of the codes, and groups do not cut a panel. */
 static inline int ul_nbits_supports_window(const struct ul_call *call)
 {
     enum { MIN_CHANNELS = 16, FILLED_PART = 10, MAX_STEP = 1 << 28 };

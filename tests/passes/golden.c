@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Golden tests of passes: <pass>/<case>.ir in, <case>.want or <case>.err out; "pipeline" is all of
- * them. The files are compared as a whole. Lines "# --split TEXT", "# --inside NODE",
- * "# --row-major NODE", "# --steps-cost", "# --channels-last", "# --filters-last",
- * "# --biases-alike", "# --tensor-cores", "# --signed-products 32", "# --products-joined",
- * "# --precision NAME", "# --train" (by cross-entropy, with SGD), "# --clip-mode twice" (of norm
- * 1), "# --loss-scale 64", "# --stop-gradient TEXT",
- * "# --padding-idx PATTERN" (of row 1), "# --lora PATTERN" (of rank 2), "# --quantize TEXT" and "#
- * --calls" (the target has a library, which takes nothing) of an .ir are options.
+ * them. The files are compared as a whole. Lines of an .ir are
+ * options: "# --split TEXT", "# --inside NODE", "# --row-major NODE", "# --steps-cost",
+ * "# --channels-last", "# --filters-last", "# --biases-alike", "# --tensor-cores",
+ * "# --signed-products 32", "# --products-joined", "# --precision NAME", "# --loss-scale 64",
+ * "# --train" (by cross-entropy, with SGD), "# --clip-mode twice" (to norm 1),
+ * "# --stop-gradient TEXT", "# --padding-idx PATTERN" (row 1), "# --lora PATTERN" (rank 2),
+ * "# --quantize TEXT", and "# --calls" (the target has a library, which takes nothing).
  *
  * usage: test_passes [--update] DIR
  * exit: 0 all as wanted, 1 not */
