@@ -66,10 +66,6 @@ struct ul_fold {
     struct ul_arena *keep;
     uint64_t max_elements; /* of an output */
     uint64_t work_left;    /* interpreter steps; what is used is taken off */
-    /* As ul_graph_count_uses has them, those folded away too; NULL: counted for each node. Values
-     * from reader_count on are rounded to their 16 bits. */
-    const uint32_t *readers;
-    uint32_t reader_count;
 };
 bool ul_node_fold_within(struct ul_graph *graph, ul_node_id node, struct ul_fold *fold,
                          struct ul_arena *scratch);

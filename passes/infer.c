@@ -35,11 +35,11 @@ struct infer {
     struct ul_arena node_scratch; /* reset for each node */
     uint64_t small_bytes;
     int64_t grown_bytes, max_bytes; /* of the stored weights: what folding added, and may add */
-    uint32_t *uses;    /* per value that existed before; folded-away uses are taken off */
-    uint32_t *readers; /* the same, and none is */
+    uint32_t *uses; /* per value that existed before; folded-away uses are taken off */
     uint32_t uses_count;
-    /* Nodes whose results are known, and which stay until the end: others may be folded with them
-     * (ir/fold.c). */
+    bool has_halves; /* the model has values of 16 bits */
+    /* Nodes whose results are known, and which stay until the end: what has 16 bits is computed
+     * again, as a program would (fold.c). */
     ul_node_id *kept;
     uint32_t kept_count, kept_capacity;
 };
@@ -154,9 +154,7 @@ static bool fold(struct infer *infer, ul_node_id id)
     bool fits = may_store(infer, result_bytes, (int64_t)result_bytes - freed);
     struct ul_fold fold = {.keep = graph->arena,
                            .max_elements = UL_LIMIT_FOLD_ELEMENTS,
-                           .work_left = UL_LIMIT_FOLD_WORK,
-                           .readers = infer->readers,
-                           .reader_count = infer->uses_count};
+                           .work_left = UL_LIMIT_FOLD_WORK};
     if ((!fits && read_bytes > infer->small_bytes) ||
         !ul_node_fold_within(graph, id, &fold, &infer->node_scratch))
         return false;
@@ -181,13 +179,11 @@ static void drop_known(struct infer *infer, ul_node_id id)
     ul_graph_remove_node(graph, id);
 }
 
-/* Whether the node stays until inference ends: values of 16 bits are folded together with what made
- * them, as a program computes them. */
 static bool is_kept(const struct infer *infer, ul_node_id id)
 {
     const struct ul_node *node = &infer->graph->nodes[id];
     enum ul_dtype dtype = infer->graph->values[node->outputs[0]].type.dtype;
-    return node->output_count == 1 && (dtype == UL_F16 || dtype == UL_BF16);
+    return infer->has_halves && node->parent == 0 && ul_dtype_get(dtype)->is_float;
 }
 
 /* Outputs that are known become weights and the node goes, if that is all of them. */
@@ -225,18 +221,14 @@ static void replace_one(struct infer *infer, ul_value_id value, ul_value_id with
     ul_rewrite_init(&rewrite, infer->graph, infer->pass->scratch);
     ul_rewrite_replace(&rewrite, value, with);
     ul_rewrite_apply(&rewrite);
-    if (value < infer->uses_count && with < infer->uses_count) {
+    if (value < infer->uses_count && with < infer->uses_count)
         infer->uses[with] += infer->uses[value];
-        infer->readers[with] += infer->readers[value];
-    }
 }
 
 static void count_uses(struct infer *infer)
 {
     infer->uses = ul_graph_count_uses(infer->graph, infer->pass->scratch);
     infer->uses_count = infer->graph->value_count;
-    infer->readers =
-        ul_arena_copy(infer->pass->scratch, infer->uses, infer->uses_count * sizeof *infer->uses);
 }
 
 static void inline_branch(struct infer *infer, ul_block_id block, uint32_t at, ul_node_id id,
@@ -622,17 +614,40 @@ static void find_limits(struct infer *infer)
     infer->max_bytes = (int64_t)(total / (steps_cost ? STEP_ALL_PART : ALL_PART));
 }
 
+static bool is_half(int64_t dtype)
+{
+    return dtype == UL_F16 || dtype == UL_BF16;
+}
+
+/* Types of what nodes make are not known yet: other than by Casts they have those of operands. */
+static bool has_halves(const struct ul_graph *graph)
+{
+    for (uint32_t v = 0; v < graph->value_count; v++)
+        if (is_half(graph->values[v].type.dtype))
+            return true;
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        const struct ul_node *node = &graph->nodes[n];
+        if (node->op != UL_OP_NONE && is_half(ul_node_get_int(node, "to", UL_DTYPE_NONE)))
+            return true;
+    }
+    return false;
+}
+
 enum ul_status ul_pass_infer(struct ul_pass *pass)
 {
     struct infer infer = {.pass = pass, .graph = pass->graph};
     find_limits(&infer);
+    infer.has_halves = has_halves(pass->graph);
     ul_arena_init(&infer.node_scratch);
     count_uses(&infer);
     enum ul_status status = infer_block(&infer, 0, 0);
     ul_arena_done(&infer.node_scratch);
-    for (uint32_t i = 0; i < infer.kept_count; i++)
+    if (status == UL_OK)
+        ul_fold_as_program(pass, infer.kept, infer.kept_count, pass->graph->arena);
+    for (uint32_t i = 0; i < infer.kept_count; i++) {
         if (infer.graph->nodes[infer.kept[i]].op != UL_OP_NONE)
             drop_known(&infer, infer.kept[i]);
+    }
     ul_graph_sweep(pass->graph);
     return status;
 }

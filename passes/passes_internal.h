@@ -99,6 +99,14 @@ bool ul_edit_matches_any(const char *const *patterns, uint32_t count, const char
 /* cse.c: attributes of the same names and values, in the same order. */
 bool ul_cse_attrs_equal(const struct ul_node *a, const struct ul_node *b);
 
+/* fold.c */
+
+/* Computes anew, as a program would, what nodes of the main block hold in 16 bits: nodes in their
+ * order, whose results are known. The new tensors are `keep`'s; where they cannot be computed
+ * within the limits of folding the old ones stay. */
+void ul_fold_as_program(struct ul_pass *pass, const ul_node_id *nodes, uint32_t count,
+                        struct ul_arena *keep);
+
 /* donate.c */
 
 /* Whether the node, or a block in it, reads `base` or a view of it. */

@@ -25,6 +25,7 @@
 enum { WORK_PER_BYTE = 64 };
 
 struct weights {
+    struct ul_pass *pass;
     struct ul_graph *graph;
     bool *hangs;          /* per node: on weights alone */
     bool *computes;       /* per expression, at its root: not movements alone, which cost nothing */
@@ -205,6 +206,8 @@ static bool compute(struct weights *weights, const ul_node_id *nodes, uint32_t c
         known = ul_node_fold_within(graph, nodes[n], &fold, &scratch);
         ul_arena_done(&scratch);
     }
+    if (known)
+        ul_fold_as_program(weights->pass, nodes, count, arena);
     for (uint32_t n = 0; n < count && !known; n++) {
         for (uint32_t i = 0; i < graph->nodes[nodes[n]].output_count; i++)
             graph->values[graph->nodes[nodes[n]].outputs[i]].tensor = NULL;
@@ -259,7 +262,8 @@ enum ul_status ul_pass_weights(struct ul_pass *pass)
     struct ul_graph *graph = pass->graph;
     struct ul_arena *scratch = pass->scratch;
     uint32_t node_count = graph->node_count, value_count = graph->value_count;
-    struct weights weights = {.graph = graph,
+    struct weights weights = {.pass = pass,
+                              .graph = graph,
                               .hangs = UL_NEW_ARRAY(scratch, bool, node_count),
                               .computes = UL_NEW_ARRAY(scratch, bool, node_count),
                               .read_elsewhere = UL_NEW_ARRAY(scratch, bool, value_count),

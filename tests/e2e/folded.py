@@ -29,8 +29,9 @@ import contributed
 
 NODES = os.path.join(os.path.dirname(onnx.__file__), "backend", "test", "data", "node")
 OPSET = 24
-EACH = 2   # tests of an operator
-LEAST = 500  # cases that are supported
+EACH = 2  # tests of an operator
+RANDOM_CHAINS = 60
+LEAST = 600  # cases that are supported
 DTYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
 RANDOM = {"Bernoulli", "Dropout", "RandomNormalLike", "RandomUniformLike", "Multinomial"}
 rng = np.random.default_rng(9)
@@ -110,14 +111,16 @@ def random(*shape, scale=1.0):
     return (rng.standard_normal(shape) * scale).astype(np.float32)
 
 
-def chain(name, kind, *rows, scale=3.0):
-    """Rows of operator, inputs, result and attributes; a, b: [4, 32], w: [32], m: [32, 32]."""
+def chain(name, kind, *rows, scale=3.0, also=()):
+    """Rows of operator, inputs, result and attributes; a, b: [4, 32], w: [32], m: [32, 32]. The outputs
+    are the last result and `also`."""
     a, b = (rng.uniform(-scale, scale, (4, 32)).astype(np.float32) for _ in range(2))
     arrays = {"a": a, "b": b, "w": random(32), "m": random(32, 32) / 6}
     nodes = [helper.make_node(op, inputs.split(), [made], **attributes)
              for op, inputs, made, attributes in rows]
     used = {i for node in nodes for i in node.input}
-    return Case(name, nodes, {k: v for k, v in arrays.items() if k in used}, [rows[-1][2]], kind)
+    return Case(name, nodes, {k: v for k, v in arrays.items() if k in used},
+                [*also, rows[-1][2]], kind)
 
 
 def chains(kind):
@@ -135,6 +138,40 @@ def chains(kind):
                 ("Relu", "t", "y", {}))
     yield chain("norm_behind", kind, ("LayerNormalization", "a w", "s", {}), ("Mul", "s b", "y", {}))
     yield chain("sum", kind, ("Mul", "a a", "s", {}), ("ReduceSum", "s", "y", {"keepdims": 1}))
+    yield chain("written", kind, ("Div", "a b", "s", {}), ("Reciprocal", "s", "y", {}), also=["s"])
+    yield chain("read_twice", kind, ("Sigmoid", "a", "s", {}), ("Gelu", "s", "t", {}),
+                ("Div", "t s", "u", {}), ("Pow", "u b", "y", {}))
+    yield chain("in_front", kind, ("LayerNormalization", "a w", "s", {}), ("HardSigmoid", "s", "t", {}),
+                ("RMSNormalization", "t w", "u", {}), ("Add", "u s", "y", {}))
+    yield chain("mixed", kind, ("Reciprocal", "a", "s", {}), ("RMSNormalization", "s w", "t", {}),
+                ("Cast", "t", "u", {"to": TensorProto.FLOAT}), ("Exp", "u", "v", {}),
+                ("CastLike", "v a", "y", {}))
+    yield chain("other_half", kind, ("Sigmoid", "a", "s", {}), ("Cast", "s", "y", {
+        "to": TensorProto.FLOAT16 if kind == "bf16" else TensorProto.BFLOAT16}), also=["s"])
+    for i in range(RANDOM_CHAINS):
+        yield random_chain(f"random{i}", kind)
+
+
+def random_chain(name, kind):
+    """Up to 8 nodes on what is there already: maps, sums, norms, products, Casts to 32 bits and back."""
+    made, rows = ["a", "b"], []
+    for i in range(rng.integers(2, 9)):
+        x, y, result = made[-1], str(rng.choice(made)), f"n{i}"
+        op = str(rng.choice(["Relu", "Tanh", "Neg", "Gelu", "Reciprocal", "Sigmoid", "Add", "Sub", "Mul",
+                             "Div", "Max", "Softmax", "LogSoftmax", "LayerNormalization",
+                             "RMSNormalization", "LpNormalization", "ReduceMean", "MatMul", "Cast"]))
+        if op == "Cast":
+            rows += [("Cast", x, f"wide{i}", {"to": TensorProto.FLOAT}), ("Exp", f"wide{i}", f"exp{i}", {}),
+                     ("CastLike", f"exp{i} a", result, {})]
+        elif op == "ReduceMean":
+            rows += [(op, x, f"mean{i}", {"keepdims": 1}), ("Sub", f"{y} mean{i}", result, {})]
+        else:
+            inputs = {"MatMul": f"{x} m", "LayerNormalization": f"{x} w", "RMSNormalization": f"{x} w"}
+            two = op in ("Add", "Sub", "Mul", "Div", "Max")
+            rows.append((op, inputs.get(op, f"{x} {y}" if two else x), result, {}))
+        made.append(result)
+    return chain(name, kind, *rows, scale=float(rng.choice([1, 3, 200])),
+                 also=[value for value in made[2:-1] if rng.random() < 0.2])
 
 
 def build(cases, folded):

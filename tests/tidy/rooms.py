@@ -44,8 +44,9 @@ CIRCLES = {
     # a sum over lanes may be made of partial sums, each a sum over lanes
     "ir": ["ops/lanes.c ops/partials.c"],
     "passes": [
-        # whether products are joined is judged by a dry run of the pipeline behind
-        "join.c join_judge.c passes.c",
+        # whether products are joined is judged by a dry run of the pipeline behind, and constants of
+        # 16 bits are folded by a run of it
+        "fold.c infer.c join.c join_judge.c passes.c",
         # rows of text name steps in C, which stand beside the rows
         "pattern_rows.c pattern_text.c",
     ],
