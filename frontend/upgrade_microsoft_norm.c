@@ -7,15 +7,10 @@
 /* onnxruntime's default epsilon, for all of them */
 static const double EPSILON = (double)1e-12f;
 
-static bool is_half(enum ul_dtype dtype)
-{
-    return dtype == UL_F16 || dtype == UL_BF16;
-}
-
 /* Sums are formed in f32 where the value has 16 bits. */
 static ul_value_id wide(struct ul_old_node *node, ul_value_id value)
 {
-    bool is_narrow = value != UL_NONE && is_half(ul_old_type(node, value).dtype);
+    bool is_narrow = value != UL_NONE && ul_dtype_is_half(ul_old_type(node, value).dtype);
     return is_narrow ? ul_old_emit_cast(node, value, UL_F32) : value;
 }
 
@@ -23,7 +18,8 @@ static ul_value_id wide(struct ul_old_node *node, ul_value_id value)
 static void set_result(struct ul_old_node *node, uint32_t output, ul_value_id value,
                        enum ul_dtype dtype)
 {
-    ul_old_set_result(node, output, is_half(dtype) ? ul_old_emit_cast(node, value, dtype) : value);
+    ul_old_set_result(node, output,
+                      ul_dtype_is_half(dtype) ? ul_old_emit_cast(node, value, dtype) : value);
 }
 
 static ul_value_id normalize(struct ul_old_node *node, const char *op, ul_value_id x,

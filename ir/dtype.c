@@ -47,6 +47,11 @@ bool ul_dtype_is_computed(enum ul_dtype dtype)
     return info->is_float || info->is_integer || dtype == UL_BOOL;
 }
 
+bool ul_dtype_is_half(enum ul_dtype dtype)
+{
+    return dtype == UL_F16 || dtype == UL_BF16;
+}
+
 bool ul_dtype_is_8bit(enum ul_dtype dtype)
 {
     return dtype == UL_U8 || dtype == UL_I8;
@@ -110,15 +115,16 @@ uint64_t ul_type_packed_bytes(const struct ul_type *type)
     return count / 8 * bits + (count % 8 * bits + 7) / 8;
 }
 
+bool ul_type_same_dims(const struct ul_type *a, const struct ul_type *b)
+{
+    return a->rank == b->rank && memcmp(a->dims, b->dims, a->rank * sizeof *a->dims) == 0;
+}
+
 bool ul_type_equal(const struct ul_type *a, const struct ul_type *b)
 {
-    if (a->dtype != b->dtype || a->rank != b->rank)
-        return false;
-    for (uint32_t i = 0; a->rank != UL_RANK_UNKNOWN && i < a->rank; i++) {
-        if (a->dims[i] != b->dims[i])
-            return false;
-    }
-    return true;
+    if (a->rank == UL_RANK_UNKNOWN || b->rank == UL_RANK_UNKNOWN)
+        return a->dtype == b->dtype && a->rank == b->rank;
+    return a->dtype == b->dtype && ul_type_same_dims(a, b);
 }
 
 bool ul_type_in_limits(const struct ul_type *type)

@@ -158,8 +158,7 @@ ul_value_id ul_gradient_expand(struct ul_gradient *gradient, ul_value_id a,
                                const struct ul_type *type)
 {
     struct ul_type from = ul_gradient_type(gradient, a);
-    if (from.rank == type->rank &&
-        memcmp(from.dims, type->dims, from.rank * sizeof *from.dims) == 0)
+    if (ul_type_same_dims(&from, type))
         return a;
     ul_value_id shape = ul_build_ints(gradient->graph, "shape", type->rank, type->dims);
     return ul_gradient_binary(gradient, UL_OP_Expand, a, shape);
@@ -169,8 +168,7 @@ ul_value_id ul_gradient_reshape(struct ul_gradient *gradient, ul_value_id a,
                                 const struct ul_type *type)
 {
     struct ul_type from = ul_gradient_type(gradient, a);
-    if (from.rank == type->rank &&
-        memcmp(from.dims, type->dims, from.rank * sizeof *from.dims) == 0)
+    if (ul_type_same_dims(&from, type))
         return a;
     ul_value_id made = ul_build_reshape(&gradient->build, a, type->rank, type->dims);
     gradient->graph->values[made].flags |= gradient->flags;

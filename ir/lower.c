@@ -571,8 +571,7 @@ static void lower_maps(struct ul_lower *lower, const ul_value_id *results, uint3
         for (uint32_t pass = 0; pass < 2; pass++) {
             for (uint32_t i = first; i < count; i++) {
                 const struct ul_type *other = &value_get(lower, results[i])->type;
-                if (done[i] || other->rank != type->rank ||
-                    memcmp(other->dims, type->dims, type->rank * sizeof *type->dims) != 0)
+                if (done[i] || !ul_type_same_dims(other, type))
                     continue;
                 if (pass == 0) {
                     stored[i] = inline_value(lower, results[i], index);
@@ -665,8 +664,7 @@ static ul_value_id operand_source(const struct ul_lower *lower, ul_value_id valu
         if (node->inputs[i] == UL_NONE)
             continue;
         const struct ul_type *input = &value_get(lower, node->inputs[i])->type;
-        if (input->rank != type->rank ||
-            memcmp(input->dims, type->dims, type->rank * sizeof *type->dims) != 0)
+        if (!ul_type_same_dims(input, type))
             continue;
         ul_value_id source = operand_source(lower, node->inputs[i]);
         if (source != UL_NONE)

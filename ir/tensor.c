@@ -350,7 +350,7 @@ void ul_tensor_read_as(const struct ul_tensor *tensor, enum ul_dtype storage, ui
         ul_tensor_read(tensor, begin, count, out);
         return;
     }
-    UL_ASSERT(tensor->type.dtype == UL_F32 && (storage == UL_F16 || storage == UL_BF16));
+    UL_ASSERT(tensor->type.dtype == UL_F32 && ul_dtype_is_half(storage));
     for (uint64_t at = 0; at < count; at += PART) {
         uint64_t size = count - at < PART ? count - at : PART;
         ul_tensor_read(tensor, begin + at, size, part);

@@ -63,6 +63,7 @@ const struct ul_dtype_info *ul_dtype_get(enum ul_dtype dtype);
 /* False: strings and complex numbers exist in files alone. */
 bool ul_dtype_is_computed(enum ul_dtype dtype);
 bool ul_dtype_is_8bit(enum ul_dtype dtype); /* an integer of 8 bits */
+bool ul_dtype_is_half(enum ul_dtype dtype); /* a float of 16 bits */
 /* The ends of integers of at most 16 bits, which scaled values are kept in; false for others. */
 bool ul_dtype_range(enum ul_dtype dtype, int64_t *low, int64_t *high);
 /* The largest finite number of a float type. */
@@ -76,6 +77,8 @@ uint64_t ul_type_bytes(const struct ul_type *type);
 /* Its bytes as ONNX stores them: elements below 8 bits without a gap, the first in the low bits. */
 uint64_t ul_type_packed_bytes(const struct ul_type *type);
 bool ul_type_equal(const struct ul_type *a, const struct ul_type *b);
+/* Of known ranks. */
+bool ul_type_same_dims(const struct ul_type *a, const struct ul_type *b);
 bool ul_type_known(const struct ul_type *type);
 /* Within UL_LIMIT_DIM and UL_LIMIT_TENSOR_BYTES. */
 bool ul_type_in_limits(const struct ul_type *type);

@@ -222,11 +222,11 @@ static enum ul_status check_value(struct verify *verify, ul_value_id id)
     if (value->kind == UL_VALUE_WEIGHT && !ul_type_equal(&value->type, &value->tensor->type))
         return fail_value(verify, id, "differs in type from its tensor");
     if (value->storage != UL_DTYPE_NONE &&
-        (value->type.dtype != UL_F32 || (value->storage != UL_F16 && value->storage != UL_BF16)))
+        (value->type.dtype != UL_F32 || !ul_dtype_is_half(value->storage)))
         return fail_value(verify, id, "cannot be stored as it says");
     if (value->declared != UL_DTYPE_NONE &&
         (value->type.dtype != UL_F32 ||
-         (value->declared != UL_F16 && value->declared != UL_BF16 && value->declared != UL_F32)))
+         (!ul_dtype_is_half(value->declared) && value->declared != UL_F32)))
         return fail_value(verify, id, "cannot be what the model says");
     if (value->donor != UL_NONE &&
         (!is_value(verify, value->donor) || graph->values[value->donor].kind == UL_VALUE_NODE))

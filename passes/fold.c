@@ -42,11 +42,6 @@ struct set {
     uint32_t computing;       /* nodes that are more than movements */
 };
 
-static bool is_half(const struct ul_type *type)
-{
-    return type->dtype == UL_F16 || type->dtype == UL_BF16;
-}
-
 /* The place of the node that makes it, or UL_NONE. */
 static uint32_t maker_of(const struct fold *fold, ul_value_id value)
 {
@@ -81,7 +76,7 @@ static void find_sets(struct fold *fold)
         struct set *set = &fold->sets[ul_edit_find_head(fold->parents, n)];
         set->computing += ul_op_get(node->op)->view == NULL;
         for (uint32_t i = 0; i < node->output_count; i++)
-            set->has_half |= is_half(&graph->values[node->outputs[i]].type);
+            set->has_half |= ul_dtype_is_half(graph->values[node->outputs[i]].type.dtype);
         for (uint32_t i = 0; i < node->input_count; i++)
             set->has_array |= node->inputs[i] != UL_NONE && is_array(fold, node->inputs[i]);
     }

@@ -44,11 +44,6 @@ static bool is_cheap(const struct ul_node *node)
     return (ul_op_get(node->op)->flags & UL_OP_COSTLY_MAP) == 0;
 }
 
-static bool same_dims(const struct ul_type *a, const struct ul_type *b)
-{
-    return a->rank == b->rank && memcmp(a->dims, b->dims, a->rank * sizeof *a->dims) == 0;
-}
-
 /* ---- Behind the anchor ---- */
 
 /* What `value` hangs on: the anchor's output itself, or what its maker in the group hangs on. */
@@ -72,8 +67,8 @@ static bool check_hanging(const struct ul_fuse *fuse, struct ul_fuse_trial *tria
             continue;
         if (member == trial->anchor || !is_elementwise(node) ||
             (trial->hang[member] != UL_NONE && trial->hang[member] != hang) ||
-            !same_dims(type_of(fuse, input), type_of(fuse, node->outputs[0])) ||
-            !same_dims(type_of(fuse, hang), type_of(fuse, node->outputs[0])))
+            !ul_type_same_dims(type_of(fuse, input), type_of(fuse, node->outputs[0])) ||
+            !ul_type_same_dims(type_of(fuse, hang), type_of(fuse, node->outputs[0])))
             return false;
         trial->hang[member] = hang;
     }
@@ -112,7 +107,7 @@ static bool has_full_operand(const struct ul_fuse *fuse, const struct ul_node *n
 {
     for (uint32_t i = 0; i < node->input_count; i++) {
         if (node->inputs[i] != UL_NONE &&
-            same_dims(type_of(fuse, node->inputs[i]), type_of(fuse, node->outputs[0])))
+            ul_type_same_dims(type_of(fuse, node->inputs[i]), type_of(fuse, node->outputs[0])))
             return true;
     }
     return false;
@@ -172,7 +167,7 @@ static bool loads_once(const struct ul_fuse *fuse, const struct ul_node *user, u
     for (uint32_t i = 0; i < user->output_count; i++)
         loads += ul_type_elements(type_of(fuse, user->outputs[i]));
     if (is_pointwise(user))
-        return same_dims(type_of(fuse, value), type_of(fuse, user->outputs[0]));
+        return ul_type_same_dims(type_of(fuse, value), type_of(fuse, user->outputs[0]));
     return is_cheap(made_by) && loads <= elements;
 }
 
@@ -190,7 +185,7 @@ static bool check_results(const struct ul_fuse *fuse, const struct ul_fuse_trial
             if (output == UL_NONE || !fuse->escapes[output])
                 continue;
             if (trial->anchor != UL_FUSE_NEVER ||
-                (result != NULL && !same_dims(result, type_of(fuse, output))))
+                (result != NULL && !ul_type_same_dims(result, type_of(fuse, output))))
                 return false;
             result = type_of(fuse, output);
         }
@@ -354,7 +349,7 @@ static bool check_tensor_cores(const struct ul_fuse *fuse, const struct ul_fuse_
         is_front = is_front || (made != UL_FUSE_NEVER && trial->front[made]);
     }
     enum ul_dtype storage = ul_value_storage(fuse->graph, node->inputs[0]);
-    if (!is_front || (storage != UL_F16 && storage != UL_BF16) ||
+    if (!is_front || !ul_dtype_is_half(storage) ||
         ul_value_storage(fuse->graph, node->inputs[1]) != storage)
         return true;
     struct sides sides = sides_of(fuse, node);

@@ -88,11 +88,6 @@ static bool is_stored(const struct inside *inside, ul_node_id map, ul_value_id v
            (group == UL_NONE || graph->nodes[info->producer].group != group);
 }
 
-static bool same_dims(const struct ul_type *a, const struct ul_type *b)
-{
-    return a->rank == b->rank && memcmp(a->dims, b->dims, a->rank * sizeof *a->dims) == 0;
-}
-
 /* ---- What the maps read ---- */
 
 /* A node in front of `place` overwrites the value. */
@@ -159,14 +154,14 @@ static bool has_good_maps(const struct inside *inside, struct site *site)
     const struct ul_graph *graph = inside->graph;
     const struct ul_type *type = &graph->values[site->value].type;
     if (!ul_maps_find(graph, site->value, &site->maps) ||
-        !same_dims(type, &graph->values[site->maps.large].type) ||
+        !ul_type_same_dims(type, &graph->values[site->maps.large].type) ||
         !is_kept(inside, site->maps.large, site->last_place) || !is_apart(inside, site))
         return false;
     for (uint32_t m = 0; m < site->maps.count; m++) {
         const struct ul_node *node = &graph->nodes[site->maps.nodes[m]];
         const struct ul_value *made = &graph->values[node->outputs[0]];
         if (node->parent != 0 || !is_closed(node) || made->storage != UL_DTYPE_NONE ||
-            !same_dims(type, &made->type))
+            !ul_type_same_dims(type, &made->type))
             return false;
         for (uint32_t i = 0; i < node->input_count; i++) {
             ul_value_id input = node->inputs[i];
@@ -217,8 +212,9 @@ static bool is_served(const struct inside *inside, ul_node_id id, ul_value_id va
     bool is_alike = node->group != UL_NONE && node->group == graph->nodes[maker].group;
     if (!is_direct || is_alike || node->parent != 0 || node->block_count > 0 || is_call(inside, id))
         return false;
-    return is_product || (ul_maps_is_map(node) && same_dims(&graph->values[node->outputs[0]].type,
-                                                            &graph->values[value].type));
+    return is_product ||
+           (ul_maps_is_map(node) &&
+            ul_type_same_dims(&graph->values[node->outputs[0]].type, &graph->values[value].type));
 }
 
 /* False: something reads the value backwards that needs it in memory, or no product does. */

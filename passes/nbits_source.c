@@ -51,7 +51,7 @@ static bool find_kind(struct ul_nbits_source *source, bool casts)
     source->is_e2m1 = dtype == UL_F4E2M1;
     source->packed = info->is_float && info->bits >= 8 ? dtype : UL_U8;
     source->shift = info->is_integer && info->is_signed ? (int64_t)1 << (info->bits - 1) : 0;
-    bool is_half = dtype == UL_F16 || dtype == UL_BF16;
+    bool is_half = ul_dtype_is_half(dtype);
     if (is_half)
         return casts;
     return info->bits <= 8 && 8 % info->bits == 0 && (info->is_integer || info->is_float);
@@ -116,7 +116,7 @@ static bool find_scales(struct ul_nbits_source *source, const struct ul_type *sc
 
 bool ul_nbits_is_float(enum ul_dtype dtype)
 {
-    return dtype == UL_F32 || dtype == UL_F16 || dtype == UL_BF16;
+    return dtype == UL_F32 || ul_dtype_is_half(dtype);
 }
 
 static void turn_axes(const struct ul_node *node, uint32_t rank, uint32_t *axes)

@@ -122,7 +122,7 @@ static bool is_precise(const struct ul_pattern *pattern, ul_value_id value)
 {
     const struct ul_value *info = &pattern->graph->values[value];
     enum ul_dtype dtype = info->declared != UL_DTYPE_NONE ? info->declared : info->type.dtype;
-    return dtype != UL_F16 && dtype != UL_BF16;
+    return !ul_dtype_is_half(dtype);
 }
 
 bool ul_pattern_near(const struct ul_pattern *pattern, double a, double b)

@@ -623,7 +623,7 @@ enum ul_status ul_pass_precision(struct ul_pass *pass)
     struct precision precision = {.pass = pass, .graph = graph, .storage = find_storage(pass)};
     if (precision.storage == UL_DTYPE_NONE || precision.storage == UL_F32)
         return UL_OK;
-    UL_ASSERT(precision.storage == UL_F16 || precision.storage == UL_BF16);
+    UL_ASSERT(ul_dtype_is_half(precision.storage));
     precision.order = ul_edit_all_nodes(graph, pass->scratch);
     precision.capacity = 2 * graph->value_count; /* each at most once more */
     precision.facts = UL_NEW_ARRAY(pass->scratch, unsigned char, precision.capacity);

@@ -82,7 +82,7 @@ void ul_reverse_clear(struct ul_reverse *reverse)
 
 bool ul_reverse_takes(enum ul_dtype dtype)
 {
-    return dtype == UL_F32 || dtype == UL_F64 || dtype == UL_F16 || dtype == UL_BF16;
+    return dtype == UL_F32 || dtype == UL_F64 || ul_dtype_is_half(dtype);
 }
 
 /* An operator whose row says that nothing flows to the input. */

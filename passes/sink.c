@@ -41,11 +41,6 @@ static const struct ul_node *maker(const struct sink *sink, ul_value_id value)
     return info->kind == UL_VALUE_NODE ? &sink->graph->nodes[info->producer] : NULL;
 }
 
-static bool same_dims(const struct ul_type *a, const struct ul_type *b)
-{
-    return a->rank == b->rank && memcmp(a->dims, b->dims, a->rank * sizeof *a->dims) == 0;
-}
-
 /* Made by a kernel that what follows may become part of. */
 static bool is_computed(const struct sink *sink, ul_value_id value)
 {
@@ -82,7 +77,8 @@ static enum fit fit_of(const struct sink *sink, const struct ul_node *move, ul_v
     const struct ul_type *shape = type_of(sink, move->inputs[0]), *own = type_of(sink, operand);
     uint64_t count = ul_type_elements(own);
     if (move->op == UL_OP_Transpose && (count != 1 || own->rank > shape->rank))
-        return same_dims(own, result) && is_turned(sink, move, operand) ? FITS_RESHAPED : FITS_NOT;
+        return ul_type_same_dims(own, result) && is_turned(sink, move, operand) ? FITS_RESHAPED
+                                                                                : FITS_NOT;
     if (own->rank <= shape->rank) {
         bool is_row = own->rank > 0 && shape->rank > 0 && result->rank > 0 &&
                       count == (uint64_t)own->dims[own->rank - 1] &&
@@ -91,8 +87,8 @@ static enum fit fit_of(const struct sink *sink, const struct ul_node *move, ul_v
         if (count == 1 || is_row)
             return FITS_AS_IT_IS;
     }
-    return same_dims(own, result) && ul_edit_is_dense(sink->graph, operand) ? FITS_RESHAPED
-                                                                            : FITS_NOT;
+    return ul_type_same_dims(own, result) && ul_edit_is_dense(sink->graph, operand) ? FITS_RESHAPED
+                                                                                    : FITS_NOT;
 }
 
 /* The node that alone reads what `move` makes and can be computed in front of it, or UL_NONE.
@@ -149,7 +145,7 @@ static ul_value_id reshaped(struct sink *sink, struct ul_build *build, ul_value_
                                           : ul_build_transpose(build, operand, back);
     }
     if (from != NULL && ul_edit_is_reshape(from->op) &&
-        same_dims(type_of(sink, from->inputs[0]), shape))
+        ul_type_same_dims(type_of(sink, from->inputs[0]), shape))
         return read_again(sink, from->inputs[0]);
     return ul_build_reshape(build, operand, shape->rank, shape->dims);
 }

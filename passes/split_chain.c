@@ -296,8 +296,7 @@ enum ul_status ul_split_set_axis(struct ul_pass *pass, struct ul_split_chain *ch
                            (long long)chain->extent, (long long)split->piece_count);
     for (uint32_t i = 1; i < chain->output_count; i++) {
         const struct ul_type *other = &pass->graph->values[chain->outputs[i]].type;
-        if (other->rank != type->rank ||
-            memcmp(other->dims, type->dims, type->rank * sizeof *type->dims) != 0)
+        if (!ul_type_same_dims(other, type))
             return fail(pass, chain, split->last, "is in a step with results of several shapes");
     }
     return UL_OK;

@@ -21,8 +21,7 @@ static bool is_rounded(const struct ul_pass *pass, ul_value_id id)
 {
     const struct ul_value *value = &pass->graph->values[id];
     return value->kind == UL_VALUE_INPUT && value->type.dtype == UL_F32 &&
-           value->declared == UL_DTYPE_NONE &&
-           (pass->options->precision == UL_F16 || pass->options->precision == UL_BF16);
+           value->declared == UL_DTYPE_NONE && ul_dtype_is_half(pass->options->precision);
 }
 
 static bool is_stem(const struct ul_pass *pass, const struct ul_node *node)

@@ -69,7 +69,7 @@ static uint64_t count_launches(const struct ul_kernel *kernel, const struct ul_g
 static bool is_half(const struct ul_kernel *kernel, const struct ul_operand *operand)
 {
     enum ul_dtype dtype = ul_operand_dtype(kernel, operand);
-    return dtype == UL_F16 || dtype == UL_BF16;
+    return ul_dtype_is_half(dtype);
 }
 
 static bool is_scalar(const struct ul_kernel *kernel, const struct ul_contraction *contraction,

@@ -173,7 +173,7 @@ static const char *ul_decoder_name(enum ul_dtype dtype)
 static const char *put_encoder(const struct ul_expr_printer *printer, enum ul_dtype dtype,
                                bool saturate)
 {
-    if (dtype == UL_F16 || dtype == UL_BF16) {
+    if (ul_dtype_is_half(dtype)) {
         ul_text_printf(printer->text, "ul_f32_to_%s(", dtype == UL_F16 ? "f16" : "bf16");
         return ")";
     }
@@ -294,7 +294,7 @@ static void put_round_to(const struct ul_expr_printer *printer, const struct ul_
     UL_ASSERT(ul_decoder_name(storage) != NULL);
     bool saturate = (expr->imm_int & 256) != 0;
     ul_text_printf(printer->text, "%s(", ul_decoder_name(storage));
-    bool clamp = saturate && (storage == UL_F16 || storage == UL_BF16);
+    bool clamp = saturate && ul_dtype_is_half(storage);
     const char *close = put_encoder(printer, storage, saturate);
     if (clamp)
         ul_text_put(printer->text, "ul_min_f32(ul_max_f32(");

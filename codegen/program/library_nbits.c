@@ -175,7 +175,7 @@ static bool describe_codes(const struct ul_graph *graph, ul_value_id codes,
                            struct ul_call_nbits *nbits)
 {
     enum ul_dtype dtype = graph->values[codes].type.dtype;
-    bool is_half = dtype == UL_F16 || dtype == UL_BF16;
+    bool is_half = ul_dtype_is_half(dtype);
     nbits->bits = is_half ? 16 : 8;
     nbits->code_type = is_half ? type_of(dtype) : dtype == UL_I8 ? UL_CALL_I8 : UL_CALL_U8;
     nbits->zero = dtype == UL_I8 ? 128 : 0;
@@ -196,7 +196,7 @@ static bool describe_scales(struct ul_describer *describer, const struct stored 
     enum ul_dtype dtype = graph->values[stored->scales].type.dtype;
     out->call.nbits.scale_type = type_of(dtype);
     out->args[UL_NBITS_ARG_SCALES] = stored->scales;
-    return (dtype == UL_F32 || dtype == UL_F16 || dtype == UL_BF16) &&
+    return (dtype == UL_F32 || ul_dtype_is_half(dtype)) &&
            is_by_channel(graph, stored->scales, stored->codes);
 }
 

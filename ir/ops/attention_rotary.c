@@ -67,7 +67,7 @@ enum ul_status ul_infer_rotary(struct ul_infer *infer)
 {
     const struct ul_type *x = ul_infer_input(infer, 0), *positions = ul_infer_input(infer, 3);
     enum ul_dtype dtype = x->dtype;
-    if (dtype != UL_F32 && dtype != UL_F16 && dtype != UL_BF16 && dtype != UL_F64)
+    if (dtype != UL_F32 && !ul_dtype_is_half(dtype) && dtype != UL_F64)
         return ul_infer_unsupported(infer, "RotaryEmbedding takes f16, bf16, f32 and f64, not %s",
                                     ul_dtype_get(dtype)->name);
     if (ul_infer_input(infer, 1)->dtype != dtype || ul_infer_input(infer, 2)->dtype != dtype)

@@ -84,7 +84,7 @@ static ul_kx build_cast(struct ul_kernel *kernel, enum ul_dtype dtype, bool satu
         return ul_kx_cast(kernel, dtype, x);
     if (compute != UL_F32)
         return ul_kx_cast(kernel, compute, ul_kx_cast(kernel, dtype, x));
-    bool small = dtype != UL_F16 && dtype != UL_BF16;
+    bool small = !ul_dtype_is_half(dtype);
     return ul_kx_round_to(kernel, dtype, saturate && small, ul_kx_cast(kernel, UL_F32, x));
 }
 

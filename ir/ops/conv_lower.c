@@ -103,7 +103,7 @@ void ul_conv_close(struct ul_lower *lower)
 
 static bool is_computed_float(enum ul_dtype dtype)
 {
-    return dtype == UL_F32 || dtype == UL_F64 || dtype == UL_F16 || dtype == UL_BF16;
+    return dtype == UL_F32 || dtype == UL_F64 || ul_dtype_is_half(dtype);
 }
 
 /* The checks that Conv, ConvTranspose and DeformConv share: types of x, w and the bias. */

@@ -49,7 +49,7 @@ static const char *read_attributes(struct ul_nbits *nbits, const struct ul_node 
         is_outside(node, "N", 1, UL_LIMIT_DIM, &nbits->columns))
         return "K and N must be there, and positive";
     nbits->bits = ul_node_get_int(node, "bits", 4);
-    bool is_half = nbits->dtype == UL_F16 || nbits->dtype == UL_BF16;
+    bool is_half = ul_dtype_is_half(nbits->dtype);
     if ((nbits->bits < 2 || nbits->bits > 8) && !is_half)
         return "bits must be 2 to 8";
     if (is_half && nbits->bits != 16)

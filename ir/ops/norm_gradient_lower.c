@@ -30,8 +30,7 @@ enum ul_status ul_infer_norm_gradient(struct ul_infer *infer)
     UL_TRY(ul_check_dtype(infer, UL_NORM_X, UL_CHECK_FLOATS));
     UL_TRY(ul_check_shape(infer, UL_NORM_G, type->rank, type->dims));
     const struct ul_type *scale = ul_infer_input(infer, UL_NORM_SCALE);
-    if (scale != NULL && (!ul_broadcast(type, scale, &both) || both.rank != type->rank ||
-                          memcmp(both.dims, type->dims, type->rank * sizeof *type->dims) != 0))
+    if (scale != NULL && (!ul_broadcast(type, scale, &both) || !ul_type_same_dims(&both, type)))
         return ul_infer_invalid(infer, "the scale does not broadcast to input 0");
     for (uint32_t i = 0; i < count; i++) {
         uint32_t axis;

@@ -130,7 +130,7 @@ static ul_kx load_scale(struct ul_lower *lower, ul_value_id value, ul_kx channel
 static ul_kx requantize(struct ul_kernel *kernel, ul_kx sum, ul_kx a_scale, ul_kx b_scale,
                         ul_kx y_scale, enum ul_dtype dtype, ul_kx zero, enum ul_dtype result)
 {
-    bool is_short = dtype == UL_F16 || dtype == UL_BF16;
+    bool is_short = ul_dtype_is_half(dtype);
     ul_kx factor = ul_kx_binary(kernel, UL_KX_MUL, a_scale, b_scale);
     if (is_short)
         factor = ul_kx_round_to(kernel, dtype, false, factor);
@@ -239,7 +239,7 @@ enum ul_status ul_infer_qlinear_matmul(struct ul_infer *infer)
         return ul_infer_unsupported(infer, "QLinearMatMul gives u8 and i8, not %s",
                                     ul_dtype_get(y_zero->dtype)->name);
     enum ul_dtype dtype = a_scale->dtype;
-    if (dtype != UL_F32 && dtype != UL_F16 && dtype != UL_BF16)
+    if (dtype != UL_F32 && !ul_dtype_is_half(dtype))
         return ul_infer_unsupported(infer, "scales are f32, f16 or bf16, not %s",
                                     ul_dtype_get(dtype)->name);
     if (b_scale->dtype != dtype || y_scale->dtype != dtype)

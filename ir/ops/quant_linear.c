@@ -28,8 +28,7 @@ static const char *read_scaling(struct scaling *scaling, const struct ul_node *n
     if (node->op == UL_OP_Quantize || node->op == UL_OP_Dequantize) {
         struct ul_type result;
         scaling->grain = BROADCAST;
-        bool fits = ul_broadcast(x, scale, &result) && result.rank == x->rank &&
-                    memcmp(result.dims, x->dims, x->rank * sizeof *x->dims) == 0;
+        bool fits = ul_broadcast(x, scale, &result) && ul_type_same_dims(&result, x);
         return fits ? NULL : "the scale does not broadcast to the input";
     }
     axis += axis < 0 ? (int64_t)x->rank : 0;
@@ -91,7 +90,7 @@ static bool is_quantized(enum ul_dtype dtype)
 
 static bool is_real(enum ul_dtype dtype)
 {
-    return dtype == UL_F32 || dtype == UL_F16 || dtype == UL_BF16;
+    return dtype == UL_F32 || ul_dtype_is_half(dtype);
 }
 
 static bool is_scale(enum ul_dtype dtype)
@@ -134,7 +133,7 @@ enum ul_status ul_infer_quantize(struct ul_infer *infer)
     if (!is_scale(scale->dtype) && scale->dtype != UL_I32)
         return ul_infer_unsupported(infer, "scales are f32, f16, bf16, f8e8m0 or i32, not %s",
                                     ul_dtype_get(scale->dtype)->name);
-    if (precision != 0 && precision != UL_F32 && precision != UL_F16 && precision != UL_BF16)
+    if (precision != 0 && precision != UL_F32 && !ul_dtype_is_half(precision))
         return ul_infer_unsupported(infer, "precision must be float, float16 or bfloat16");
     enum ul_dtype dtype = UL_U8;
     if (zero != NULL)
@@ -157,7 +156,7 @@ enum ul_status ul_infer_quantize(struct ul_infer *infer)
 /* `x` rounded to `dtype` where that is a 16-bit float. */
 static ul_kx round_real(struct ul_kernel *kernel, enum ul_dtype dtype, ul_kx x)
 {
-    return dtype == UL_F16 || dtype == UL_BF16 ? ul_kx_round_to(kernel, dtype, false, x) : x;
+    return ul_dtype_is_half(dtype) ? ul_kx_round_to(kernel, dtype, false, x) : x;
 }
 
 /* x / scale in the precision that the operator asks for. */

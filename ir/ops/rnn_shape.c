@@ -170,7 +170,7 @@ enum ul_status ul_infer_rnn(struct ul_infer *infer)
     for (uint32_t i = 0; i < 8; i++)
         types[i] = ul_infer_input(infer, i);
     enum ul_dtype dtype = types[0]->dtype;
-    if (dtype != UL_F32 && dtype != UL_F64 && dtype != UL_F16 && dtype != UL_BF16)
+    if (dtype != UL_F32 && dtype != UL_F64 && !ul_dtype_is_half(dtype))
         return ul_infer_unsupported(infer, "%s is computed in f16, bf16, f32 and f64, not in %s",
                                     name, ul_dtype_get(dtype)->name);
     for (uint32_t i = 1; i < 8; i++)

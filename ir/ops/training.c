@@ -46,8 +46,7 @@ enum ul_status ul_infer_gradient(struct ul_infer *infer)
         return ul_infer_invalid(infer, "the gradient has no mask");
     for (uint32_t i = 1; i < infer->node->input_count; i++) {
         const struct ul_type *type = ul_infer_input(infer, i);
-        if (type != NULL && (!ul_broadcast(g, type, &sum) || sum.rank != g->rank ||
-                             memcmp(sum.dims, g->dims, g->rank * sizeof *g->dims) != 0))
+        if (type != NULL && (!ul_broadcast(g, type, &sum) || !ul_type_same_dims(&sum, g)))
             return ul_infer_invalid(infer, "input %u does not broadcast to the gradient",
                                     (unsigned)i);
     }
