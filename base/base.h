@@ -149,6 +149,7 @@ void ul_text_init(struct ul_text *text, struct ul_arena *arena);
 void ul_text_put(struct ul_text *text, const char *string);
 void ul_text_put_bytes(struct ul_text *text, const void *bytes, size_t count);
 void ul_text_printf(struct ul_text *text, const char *format, ...) UL_PRINTF(2, 3);
+void ul_text_vprintf(struct ul_text *text, const char *format, va_list args) UL_PRINTF(2, 0);
 /* The fewest digits (from 6) that read back as the same number, of type float where `narrow`;
  * always told apart from an integer. */
 void ul_text_put_float(struct ul_text *text, double value, bool narrow);

@@ -41,19 +41,24 @@ void ul_text_put(struct ul_text *text, const char *string)
     ul_text_put_bytes(text, string, strlen(string));
 }
 
-void ul_text_printf(struct ul_text *text, const char *format, ...)
+void ul_text_vprintf(struct ul_text *text, const char *format, va_list args)
 {
-    va_list args;
-    va_start(args, format);
     va_list again;
     va_copy(again, args);
     int length = vsnprintf(NULL, 0, format, args);
-    va_end(args);
     UL_ASSERT(length >= 0);
     text_reserve(text, (size_t)length);
     vsnprintf(text->data + text->length, (size_t)length + 1, format, again);
     va_end(again);
     text->length += (size_t)length;
+}
+
+void ul_text_printf(struct ul_text *text, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    ul_text_vprintf(text, format, args);
+    va_end(args);
 }
 
 void ul_text_put_float(struct ul_text *text, double value, bool narrow)

@@ -72,18 +72,15 @@ void ul_cli_print(const struct ul_text *text)
 
 void ul_cli_say(FILE *stream, const char *format, ...)
 {
-    va_list args, again;
+    va_list args;
     struct ul_arena arena;
-    va_start(args, format);
-    va_copy(again, args);
-    int length = vsnprintf(NULL, 0, format, args);
-    va_end(args);
-    UL_ASSERT(length >= 0);
+    struct ul_text words;
     ul_arena_init(&arena);
-    char *words = ul_arena_alloc(&arena, (uint64_t)length + 1);
-    vsnprintf(words, (size_t)length + 1, format, again);
-    va_end(again);
-    print_shown(stream, words, (size_t)length);
+    ul_text_init(&words, &arena);
+    va_start(args, format);
+    ul_text_vprintf(&words, format, args);
+    va_end(args);
+    print_shown(stream, words.data, words.length);
     ul_arena_done(&arena);
 }
 

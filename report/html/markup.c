@@ -12,25 +12,16 @@ void ul_page_put(struct ul_page *page, const char *markup)
 
 void ul_page_printf(struct ul_page *page, const char *format, ...)
 {
-    va_list args, again;
+    va_list args;
     va_start(args, format);
-    va_copy(again, args);
-    int length = vsnprintf(NULL, 0, format, args);
+    ul_text_vprintf(page->text, format, args);
     va_end(args);
-    UL_ASSERT(length >= 0);
-    char *words = ul_arena_alloc(page->arena, (uint64_t)length + 1);
-    vsnprintf(words, (size_t)length + 1, format, again);
-    va_end(again);
-    ul_text_put_bytes(page->text, words, (size_t)length);
 }
 
-/* Bytes of the UTF-8 character there; texts of a plan.json are valid. */
 static size_t character_bytes(const char *at)
 {
-    size_t count = 1;
-    while (((unsigned char)at[count] & 0xC0) == 0x80)
-        count++;
-    return count;
+    size_t columns;
+    return ul_text_character(at, &columns);
 }
 
 static void escape_bytes(struct ul_page *page, const char *string, size_t count)
