@@ -362,11 +362,11 @@ enum ul_status ul_report_read_plan(struct ul_arena *arena, const char *json, siz
                                    struct ul_diag *diag) UL_MUST_CHECK;
 
 /* said.c: what a plan.json says beside its positions and ranges, against the text of the same plan
- * that its reader has described again; UL_MISMATCH names the key, the entry and both values. */
+ * that its reader has described again; UL_MISMATCH names the key, the entry and both values.
+ * *words lists the keys of the plan that are the planner's word, "proven, method". */
 enum ul_status ul_report_check_said(struct ul_arena *arena, const char *said, size_t said_length,
-                                    const struct ul_text *own, struct ul_diag *diag) UL_MUST_CHECK;
-/* Lists the keys of the plan that are the planner's word, "proven, method". */
-const char *ul_report_list_words(struct ul_arena *arena, const char *said, size_t length);
+                                    const struct ul_text *own, const char **words,
+                                    struct ul_diag *diag) UL_MUST_CHECK;
 
 /* calls.c: what of the rows is there for the calls of a library; 0 where there are none. */
 

@@ -12,73 +12,32 @@
 #include <math.h>
 #include <string.h>
 
-struct word {
-    const char *place;
-    bool is_planners;
-};
+enum kind { OTHER, WORD, GIVEN, HELD, SOMETIMES };
 
-static const struct word words[] = {
-#define UL_WORD(place) {place, true},
-#define UL_GIVEN(place) {place, false},
+static const struct {
+    const char *place;
+    enum kind kind;
+} places[] = {
+#define UL_WORD(place) {place, WORD},
+#define UL_GIVEN(place) {place, GIVEN},
+#define UL_HELD(place) {place, HELD},
+#define UL_SOMETIMES(place) {place, SOMETIMES},
 #include "report/words.def"
 #undef UL_WORD
 #undef UL_GIVEN
+#undef UL_HELD
+#undef UL_SOMETIMES
 };
-enum { WORDS = sizeof words / sizeof *words };
+enum { PLACES = sizeof places / sizeof *places };
 
-static bool is_word(const char *place)
+static enum kind kind_of(const char *place)
 {
-    for (size_t i = 0; i < WORDS; i++) {
-        if (strcmp(words[i].place, place) == 0)
-            return true;
+    for (size_t i = 0; i < PLACES; i++) {
+        if (strcmp(places[i].place, place) == 0)
+            return places[i].kind;
     }
-    return false;
+    return OTHER;
 }
-
-/* json_read.c holds these against the budget, compile/plan_file.c against this machine. */
-static const char *const others[] = {
-    "device",  "fits",          "optimal",    "budget_of",
-    "process", "process_bytes", "process_of", "process_peak_at_start"};
-
-/* A plan has these keys only where they have something to say. */
-static const char *const sometimes[] = {"opset",
-                                        "library",
-                                        "cudnn",
-                                        "flash",
-                                        "training",
-                                        "step_cost",
-                                        "for_library",
-                                        "launches",
-                                        "weights_by_type",
-                                        "in_floats",
-                                        "transfers",
-                                        "for_precision",
-                                        "stays_f32",
-                                        "blockers",
-                                        "process_lacks",
-                                        "rows.gradients",
-                                        "rows.other_models",
-                                        "steps.kind",
-                                        "steps.stream",
-                                        "steps.value",
-                                        "steps.space",
-                                        "steps.awaited",
-                                        "steps.region",
-                                        "ranges.storage",
-                                        "training.shared",
-                                        "training.unreached_first",
-                                        "training.notes"};
-
-static bool is_among(const char *const *places, size_t count, const char *place)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (strcmp(places[i], place) == 0)
-            return true;
-    }
-    return false;
-}
-
-#define IS_AMONG(places, place) is_among(places, sizeof(places) / sizeof *(places), place)
 
 /* A value as JSON has it, short enough for a message. */
 static const char *value_text(struct ul_json *json, const json_t *value)
@@ -148,18 +107,32 @@ static enum ul_status hold(const struct holder *holder, const char *place, const
         const char *below =
             place[0] == '\0' ? key : ul_arena_printf(holder->json->arena, "%s.%s", place, key);
         const json_t *other = json_object_get(own, key);
-        if (is_word(below) || IS_AMONG(others, below))
+        enum kind kind = kind_of(below);
+        if (kind == WORD || kind == GIVEN || kind == HELD)
             continue;
         if (other != NULL)
             UL_TRY(hold(&inner, below, item, other));
-        else if (IS_AMONG(sometimes, below))
+        else if (kind == SOMETIMES)
             return fail(holder, below, SIZE_MAX, item, NULL);
     }
     return UL_OK;
 }
 
+/* "proven, method": the keys of the plan that are the planner's word. */
+static const char *list_words(const struct ul_json *file)
+{
+    struct ul_text list;
+    ul_text_init(&list, file->arena);
+    for (size_t i = 0; i < PLACES; i++) {
+        if (places[i].kind == WORD && json_object_get(file->root, places[i].place) != NULL)
+            ul_text_printf(&list, "%s%s", list.length == 0 ? "" : ", ", places[i].place);
+    }
+    return list.data;
+}
+
 enum ul_status ul_report_check_said(struct ul_arena *arena, const char *said, size_t said_length,
-                                    const struct ul_text *own, struct ul_diag *diag)
+                                    const struct ul_text *own, const char **words,
+                                    struct ul_diag *diag)
 {
     struct ul_json file = {.arena = arena, .diag = diag}, fresh = file;
     enum ul_status status = ul_json_parse(&file, said, said_length);
@@ -167,23 +140,8 @@ enum ul_status ul_report_check_said(struct ul_arena *arena, const char *said, si
         status = ul_json_parse(&fresh, own->data, own->length);
     if (status == UL_OK)
         status = hold(&(struct holder){.json = &file}, "", file.root, fresh.root);
+    *words = list_words(&file);
     json_decref(file.root);
     json_decref(fresh.root);
     return status;
-}
-
-const char *ul_report_list_words(struct ul_arena *arena, const char *said, size_t length)
-{
-    struct ul_diag diag = {.status = UL_OK};
-    struct ul_json file = {.arena = arena, .diag = &diag};
-    struct ul_text list;
-    ul_text_init(&list, arena);
-    if (ul_json_parse(&file, said, length) == UL_OK) {
-        for (size_t i = 0; i < WORDS; i++) {
-            if (words[i].is_planners && json_object_get(file.root, words[i].place) != NULL)
-                ul_text_printf(&list, "%s%s", list.length == 0 ? "" : ", ", words[i].place);
-        }
-    }
-    json_decref(file.root);
-    return list.data;
 }
