@@ -242,13 +242,13 @@ static enum ul_status export_model(struct ul_cli_job *job)
     ul_cli_say(stdout, "%s: %u initializers of %s\n", job->options.output, (unsigned)count, path);
     if (checkpoint.counter_count > 0)
         ul_cli_say(stdout, "passed over: num_batches_tracked of %u layer%s\n",
-                   (unsigned)checkpoint.counter_count, checkpoint.counter_count == 1 ? "" : "s");
+                   (unsigned)checkpoint.counter_count, ul_plural(checkpoint.counter_count));
     if (lines != NULL)
         ul_cli_say(stdout, "%u of its weights are what they were of few bits\n",
                    (unsigned)dequantized);
     if (turned > 0)
         ul_cli_say(stdout, "%u node%s of training mode compute%s as in inference\n",
-                   (unsigned)turned, turned == 1 ? "" : "s", turned == 1 ? "s" : "");
+                   (unsigned)turned, ul_plural(turned), turned == 1 ? "s" : "");
     return UL_OK;
 }
 

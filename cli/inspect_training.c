@@ -22,13 +22,12 @@ static void put_sum(struct ul_text *text, const uint64_t *tensors, const uint64_
 {
     ul_text_printf(text, "\n%" PRIu64 " parameters in %" PRIu64 " tensor%s are trained.",
                    elements[UL_TRAINED_YES], tensors[UL_TRAINED_YES],
-                   tensors[UL_TRAINED_YES] == 1 ? "" : "s");
+                   ul_plural(tensors[UL_TRAINED_YES]));
     if (tensors[UL_TRAINED_UNREACHED] > 0)
         ul_text_printf(text,
                        "\nNothing differentiable leads to the loss from %" PRIu64
-                       " tensor%s, which "
-                       "stay%s as %s.",
-                       tensors[UL_TRAINED_UNREACHED], tensors[UL_TRAINED_UNREACHED] == 1 ? "" : "s",
+                       " tensor%s, which stay%s as %s.",
+                       tensors[UL_TRAINED_UNREACHED], ul_plural(tensors[UL_TRAINED_UNREACHED]),
                        tensors[UL_TRAINED_UNREACHED] == 1 ? "s" : "",
                        tensors[UL_TRAINED_UNREACHED] == 1 ? "it is" : "they are");
     if (tensors[UL_TRAINED_BUFFER] > 0)
@@ -37,7 +36,7 @@ static void put_sum(struct ul_text *text, const uint64_t *tensors, const uint64_
             "\n%" PRIu64 " tensor%s no parameter%s, by the exporter's record in the file; "
             "--train-only NAME trains one.",
             tensors[UL_TRAINED_BUFFER], tensors[UL_TRAINED_BUFFER] == 1 ? " is" : "s are",
-            tensors[UL_TRAINED_BUFFER] == 1 ? "" : "s");
+            ul_plural(tensors[UL_TRAINED_BUFFER]));
     if (tensors[UL_TRAINED_NUMBER] > 0)
         ul_text_put(text, "\nSingle numbers are taken for factors of formulas; --train-only NAME "
                           "trains one.");

@@ -7,15 +7,16 @@
 
 enum { SHOWN_NAMES = 4 };
 
-enum ul_trained_role ul_compile_trained_role(const struct ul_compile *compile, uint32_t id)
+enum ul_trained_role ul_compile_trained_role(const struct ul_compile *compile,
+                                             ul_value_id initializer)
 {
-    const struct ul_value *value = &compile->graph.values[id];
+    const struct ul_value *value = &compile->graph.values[initializer];
     if ((value->flags & UL_VALUE_TRAINED) != 0)
         return UL_TRAINED_YES;
     if ((value->flags & UL_VALUE_PERSISTENT) != 0)
         return UL_TRAINED_STATISTIC;
     for (uint32_t i = 0; i < compile->training.unreached_count; i++)
-        if (compile->training.unreached[i] == id)
+        if (compile->training.unreached[i] == initializer)
             return UL_TRAINED_UNREACHED;
     if ((value->flags & UL_VALUE_BUFFER) != 0)
         return UL_TRAINED_BUFFER;
@@ -57,11 +58,15 @@ static void put_others(struct ul_compile *compile, struct ul_text *text)
                 {UL_TRAINED_FIXED, "as they are read, or by an option"}};
     const struct ul_training *training = &compile->training;
     uint32_t *values = UL_NEW_ARRAY(&compile->keep, uint32_t, training->initializer_count);
+    enum ul_trained_role *roles =
+        UL_NEW_ARRAY(&compile->keep, enum ul_trained_role, training->initializer_count);
     bool any = false;
+    for (uint32_t i = 0; i < training->initializer_count; i++)
+        roles[i] = ul_compile_trained_role(compile, training->initializers[i]);
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
         uint32_t count = 0;
         for (uint32_t i = 0; i < training->initializer_count; i++)
-            if (ul_compile_trained_role(compile, training->initializers[i]) == rows[r].role)
+            if (roles[i] == rows[r].role)
                 values[count++] = training->initializers[i];
         if (count == 0)
             continue;
@@ -84,7 +89,7 @@ void ul_compile_describe_trained(struct ul_compile *compile)
         return;
     ul_text_init(&text, &compile->keep);
     ul_text_printf(&text, "Trained: %" PRIu64 " tensor%s, %" PRIu64 " bytes.", report->tensor_count,
-                   report->tensor_count == 1 ? "" : "s", report->parameter_bytes);
+                   ul_plural(report->tensor_count), report->parameter_bytes);
     put_others(compile, &text);
     if (training->arithmetic_count > 0) {
         ul_text_put(&text,

@@ -229,7 +229,7 @@ static enum ul_status check_lost(const struct ul_pass *pass)
         ") and give --train-mode; or --freeze such names, to train without them",
         ul_quote(pass->scratch, first),
         count > 1 ? ul_arena_printf(pass->scratch, " and %u more", (unsigned)count - 1) : "",
-        count > 1 ? "are" : "is", count > 1 ? "s" : "");
+        count > 1 ? "are" : "is", ul_plural(count));
 }
 
 /* Beside factors of --lora what --train-only names alone. */
