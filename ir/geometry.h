@@ -116,6 +116,9 @@ struct ul_attention {
 const char *ul_attention_read(struct ul_attention *attention, const struct ul_node *node,
                               const struct ul_type *const types[UL_ATTENTION_INPUTS]);
 
+/* Keys with those of the past. */
+int64_t ul_attention_total(const struct ul_attention *attention);
+
 /* Of a ResizeInteger: neighbours of an output, over all axes, at most. */
 #define UL_RESIZE_TAPS 64
 

@@ -59,11 +59,6 @@ static bool gives(const struct ul_attention_lower *a, uint32_t output)
     return ul_lower_has_output(a->lower, a->node_id, output);
 }
 
-static int64_t all_keys(const struct ul_attention_lower *a)
-{
-    return a->shape.past + a->shape.keys;
-}
-
 uint32_t ul_attention_place(const struct ul_attention_lower *a, bool is_flat, ul_kx head,
                             ul_kx position, ul_kx element, int64_t size, ul_kx index[4])
 {
@@ -100,7 +95,7 @@ static ul_kx load_mask(const struct ul_attention_lower *a, enum ul_attention_inp
     ul_value_id mask = a->node->inputs[input];
     const struct ul_type *type = &a->lower->graph->values[mask].type;
     int64_t length = type->dims[type->rank - 1];
-    bool is_short = length < all_keys(a) && length > 0;
+    bool is_short = length < ul_attention_total(&a->shape) && length > 0;
     ul_kx never = number(a, -INFINITY), bias = number(a, 0);
     ul_kx index[] = {a->batch, a->head, q, is_short ? ul_kx_clamp(kernel, t, 0, length - 1) : t};
     if (length > 0) {
@@ -108,7 +103,7 @@ static ul_kx load_mask(const struct ul_attention_lower *a, enum ul_attention_inp
         bias = type->dtype == UL_BOOL ? ul_kx_select(kernel, bias, number(a, 0), never)
                                       : ul_kx_cast(kernel, a->dtype, bias);
     }
-    if (length < all_keys(a))
+    if (length < ul_attention_total(&a->shape))
         bias = ul_kx_select(kernel, ul_kx_binary(kernel, UL_KX_LT, t, constant(a, length)), bias,
                             never);
     return bias;
@@ -430,7 +425,7 @@ static void lower_whole(const struct ul_attention_lower *a)
         lower_scores(a, &past);
     if (shape->keys > 0)
         lower_scores(a, &next);
-    lower_softmax(a, all_keys(a));
+    lower_softmax(a, ul_attention_total(&a->shape));
     bool has_next = shape->keys > 0 || shape->past == 0;
     if (shape->past > 0)
         lower_values(a, &past, true, !has_next);
@@ -523,8 +518,9 @@ static void size_blocks(struct ul_attention_lower *a)
     const struct ul_attention *shape = &a->shape;
     int64_t longest = shape->past > shape->keys ? shape->past : shape->keys;
     bool wants_shares = gives(a, 3) && shape->scores_mode == 3;
-    a->is_whole = wants_shares || all_keys(a) <= MAX_KEYS;
-    a->max_keys = a->is_whole ? all_keys(a) : even_part(longest, MAX_KEYS, VECTOR);
+    a->is_whole = wants_shares || ul_attention_total(&a->shape) <= MAX_KEYS;
+    a->max_keys =
+        a->is_whole ? ul_attention_total(&a->shape) : even_part(longest, MAX_KEYS, VECTOR);
     a->pitch = ceil_to(a->max_keys > 0 ? a->max_keys : 1, VECTOR);
     int64_t max = shape->batch * shape->heads * shape->queries * shape->value_size / RESULT_SHARE;
     max = max < MAX_SCORES ? max : MAX_SCORES;
@@ -595,14 +591,15 @@ static void lower_attend(struct ul_attention_lower *a)
 {
     struct ul_kernel *kernel = a->kernel;
     const struct ul_attention *shape = &a->shape;
-    if (gives(a, 3) || all_keys(a) == 0)
+    if (gives(a, 3) || ul_attention_total(&a->shape) == 0)
         return;
     struct ul_attend attend = {.queries = shape->queries,
-                               .keys = all_keys(a),
+                               .keys = ul_attention_total(&a->shape),
                                .size = shape->size,
                                .value_size = shape->value_size,
-                               .reach = shape->is_causal && !shape->ends_at_length ? shape->past
-                                                                                   : all_keys(a),
+                               .reach = shape->is_causal && !shape->ends_at_length
+                                            ? shape->past
+                                            : ul_attention_total(&a->shape),
                                .empty = shape->empty,
                                .rounds_weights = a->rounds_weights};
     if (shape->past > 0)

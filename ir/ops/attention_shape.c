@@ -5,6 +5,11 @@
 
 #include <math.h>
 
+int64_t ul_attention_total(const struct ul_attention *attention)
+{
+    return attention->past + attention->keys;
+}
+
 static const char *read_flat(struct ul_attention *a, const struct ul_node *node,
                              const struct ul_type *q, const struct ul_type *k,
                              const struct ul_type *v)
@@ -73,7 +78,7 @@ static const char *check_mask(const struct ul_attention *a, const struct ul_type
         if (dim != 1 && dim != full[d + 4 - mask->rank])
             return "the mask does not broadcast to the scores";
     }
-    if (mask->dims[mask->rank - 1] > a->past + a->keys)
+    if (mask->dims[mask->rank - 1] > ul_attention_total(a))
         return "the mask is longer than the keys";
     return NULL;
 }
@@ -150,7 +155,7 @@ const char *ul_attention_read(struct ul_attention *attention, const struct ul_no
 
 static bool is_computed(enum ul_dtype dtype)
 {
-    return dtype == UL_F32 || dtype == UL_F64 || dtype == UL_F16 || dtype == UL_BF16;
+    return dtype == UL_F32 || dtype == UL_F64 || ul_dtype_is_half(dtype);
 }
 
 static enum ul_status check_types(const struct ul_infer *infer, const struct ul_type *const *types)
@@ -182,7 +187,7 @@ enum ul_status ul_infer_attention(struct ul_infer *infer)
     const char *wrong = ul_attention_read(&a, infer->node, types);
     if (wrong != NULL)
         return ul_infer_invalid(infer, "%s", wrong);
-    int64_t all = a.past + a.keys, hidden = a.heads * a.value_size;
+    int64_t all = ul_attention_total(&a), hidden = a.heads * a.value_size;
     int64_t full[] = {a.batch, a.heads, a.queries, a.value_size};
     int64_t y[] = {full[a.order[0]], full[a.order[1]], full[a.order[2]], full[a.order[3]]};
     int64_t flat[] = {a.batch, a.queries, hidden};

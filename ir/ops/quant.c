@@ -43,7 +43,9 @@ ul_kx ul_lower_load_scalar(struct ul_lower *lower, ul_value_id value)
 enum ul_status ul_quant_check_scales(const struct ul_infer *infer, uint32_t input,
                                      enum ul_quant_scales allowed)
 {
-    static const char *const words[] = {"finite", "finite and not 0", "finite and above 0"};
+    static const char *const words[] = {[UL_SCALES_FINITE] = "finite",
+                                        [UL_SCALES_NOT_ZERO] = "finite and not 0",
+                                        [UL_SCALES_ABOVE_ZERO] = "finite and above 0"};
     const struct ul_tensor *scales = ul_infer_tensor(infer, input);
     if (scales == NULL || !ul_dtype_get(scales->type.dtype)->is_float)
         return UL_OK;
