@@ -88,6 +88,21 @@ bool ul_proto_unknown(const ProtobufCMessage *message, uint32_t field, uint32_t 
     return false;
 }
 
+const char *ul_proto_entry(const struct ul_builder *builder, const ProtobufCMessage *message,
+                           uint32_t field, const char *key)
+{
+    const unsigned char *data = NULL;
+    size_t size = 0;
+    for (uint32_t i = 0; ul_proto_unknown(message, field, i, &data, &size); i++) {
+        const Onnx__StringStringEntryProto *entry =
+            onnx__string_string_entry_proto__unpack(builder->allocator, size, data);
+        if (entry != NULL && entry->key != NULL && entry->value != NULL &&
+            strstr(entry->key, key) != NULL)
+            return entry->value;
+    }
+    return NULL;
+}
+
 /* The line of the author's source that made a node: the innermost frame of PyTorch's stack trace,
  * from the metadata (torch.export) or the doc string (the older exporter). */
 static const char *source_line(struct ul_builder *builder, const char *trace)
@@ -104,26 +119,9 @@ static const char *source_line(struct ul_builder *builder, const char *trace)
     return ul_arena_printf(builder->graph->arena, "%.*s", (int)length, line);
 }
 
-/* The value of the node's first metadata entry whose key contains `key`, or NULL. */
-static const char *find_entry(const struct ul_builder *builder, const Onnx__NodeProto *proto,
-                              const char *key)
-{
-    const unsigned char *data = NULL;
-    size_t size = 0;
-    for (uint32_t i = 0; ul_proto_unknown(&proto->base, UL_WIRE_NODE_METADATA, i, &data, &size);
-         i++) {
-        Onnx__StringStringEntryProto *entry =
-            onnx__string_string_entry_proto__unpack(builder->allocator, size, data);
-        if (entry != NULL && entry->key != NULL && entry->value != NULL &&
-            strstr(entry->key, key) != NULL)
-            return entry->value;
-    }
-    return NULL;
-}
-
 static const char *find_source(struct ul_builder *builder, const Onnx__NodeProto *proto)
 {
-    const char *trace = find_entry(builder, proto, "stack_trace");
+    const char *trace = ul_proto_entry(builder, &proto->base, UL_WIRE_NODE_METADATA, "stack_trace");
     if (trace != NULL)
         return source_line(builder, trace);
     if (proto->doc_string != NULL && proto->doc_string[0] != '\0')
@@ -326,7 +324,7 @@ static void read_call(struct ul_old_node *node, const Onnx__NodeProto *proto)
     if (builder->options == NULL || !builder->options->marks_initializers ||
         node->domain[0] != '\0' || !(is_identity || is_lookup))
         return;
-    const char *call = find_entry(builder, proto, "fx_node");
+    const char *call = ul_proto_entry(builder, &proto->base, UL_WIRE_NODE_METADATA, "fx_node");
     if (call != NULL && is_identity && strstr(call, "aten.detach.") != NULL) {
         node->domain = "ullage";
         node->op = "StopGradient";
@@ -596,7 +594,7 @@ static enum ul_status build_outputs(struct ul_builder *builder, const Onnx__Grap
     struct outputs outputs = {.builder = builder};
     ul_names_init(&outputs.seen, builder->scratch);
     outputs.taken = UL_NEW_ARRAY(builder->scratch, bool, builder->graph->value_count);
-    struct ul_names listed;
+    struct ul_names listed; /* of the model; `seen` has the program's, a sequence by its tensors */
     ul_names_init(&listed, builder->scratch);
     for (size_t i = 0; i < proto->n_output; i++) {
         struct ul_model_port port;

@@ -77,7 +77,7 @@ struct ul_model_port {
     enum ul_dtype dtype;
     uint32_t rank; /* UL_RANK_UNKNOWN when the file gives no shape */
     const struct ul_model_dim *dims;
-    const char *sequence; /* of an output that is a tensor of a sequence: that one's name */
+    const char *sequence; /* the name of the sequence that an output is a tensor of, or NULL */
     bool is_weight;       /* an input fixed by --const */
     bool has_default;     /* an input that an initializer has a value for */
 };

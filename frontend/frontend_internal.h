@@ -209,17 +209,16 @@ enum ul_status ul_external_find(struct ul_builder *builder, const Onnx__TensorPr
 enum ul_status ul_tensor_type(struct ul_builder *builder, const Onnx__TensorProto *proto,
                               const char *owner, struct ul_type *type) UL_MUST_CHECK;
 
+/* load.c: decoders take their memory from an arena; where a model's external data may be: the
+ * directory before the path's last slash, NULL for standard input. */
+ProtobufCAllocator ul_proto_allocator(struct ul_arena *arena);
+const char *ul_model_directory(struct ul_arena *arena, const char *path);
 /* A TensorProto of `size_bytes` at `data`, copied into the arena; `owner` names it in messages
  * where it has no name; `name` may be NULL. */
 enum ul_status ul_tensor_parse(struct ul_arena *arena, const unsigned char *data,
                                uint64_t size_bytes, const char *owner,
                                const struct ul_tensor **tensor, const char **name,
                                struct ul_diag *diag) UL_MUST_CHECK;
-
-/* load.c: decoders take their memory from an arena; where a model's external data may be: the
- * directory before the path's last slash, NULL for standard input. */
-ProtobufCAllocator ul_proto_allocator(struct ul_arena *arena);
-const char *ul_model_directory(struct ul_arena *arena, const char *path);
 
 /* describe.c: fills builder->model from the decoded file. */
 void ul_describe_model(struct ul_builder *builder);
@@ -329,6 +328,10 @@ const char *ul_domain_canonical(const char *domain);
 /* The payload of the `nth` unknown length-delimited field of that number; false past the last. */
 bool ul_proto_unknown(const ProtobufCMessage *message, uint32_t field, uint32_t nth,
                       const unsigned char **data, size_t *size_bytes);
+/* The value of the first metadata entry among a message's fields of that number whose key contains
+ * `key`, or NULL; it is there until scratch is reset. */
+const char *ul_proto_entry(const struct ul_builder *builder, const ProtobufCMessage *message,
+                           uint32_t field, const char *key);
 
 /* function.c: model-local functions. */
 enum ul_status ul_functions_index(struct ul_builder *builder) UL_MUST_CHECK;

@@ -21,22 +21,6 @@
 
 #define SIGNATURE "pkg.torch.export.ExportedProgram.graph_signature"
 
-/* The metadata's value of that key, or NULL; until scratch is reset. */
-static const char *find_entry(struct ul_builder *builder, const ProtobufCMessage *message,
-                              uint32_t field, const char *key)
-{
-    const unsigned char *data = NULL;
-    size_t size = 0;
-    for (uint32_t i = 0; ul_proto_unknown(message, field, i, &data, &size); i++) {
-        const Onnx__StringStringEntryProto *entry =
-            onnx__string_string_entry_proto__unpack(builder->allocator, size, data);
-        if (entry != NULL && entry->key != NULL && entry->value != NULL &&
-            strcmp(entry->key, key) == 0)
-            return entry->value;
-    }
-    return NULL;
-}
-
 /* What stands between quotes behind `what` in the line; NULL: it is another line. */
 static const char *target_of(struct ul_builder *builder, const char *line, size_t length,
                              const char *what)
@@ -83,9 +67,10 @@ void ul_record_read(struct ul_builder *builder, const Onnx__GraphProto *proto,
                     const struct ul_scope *scope)
 {
     struct ul_graph *graph = builder->graph;
-    const char *text = builder->options == NULL || !builder->options->marks_initializers
-                           ? NULL
-                           : find_entry(builder, &proto->base, UL_WIRE_GRAPH_METADATA, SIGNATURE);
+    const char *text =
+        builder->options == NULL || !builder->options->marks_initializers
+            ? NULL
+            : ul_proto_entry(builder, &proto->base, UL_WIRE_GRAPH_METADATA, SIGNATURE);
     if (text == NULL || strstr(text, ": PARAMETER target='") == NULL)
         return;
     for (const char *at = text; *at != '\0';) {
@@ -148,7 +133,7 @@ void ul_record_rename(struct ul_builder *builder, const Onnx__GraphProto *proto)
     struct ul_names weights, taken, renamed;
     char **names = NULL;
     uint32_t count = 0, capacity = 0;
-    if (find_entry(builder, &proto->base, UL_WIRE_GRAPH_METADATA, SIGNATURE) == NULL)
+    if (ul_proto_entry(builder, &proto->base, UL_WIRE_GRAPH_METADATA, SIGNATURE) == NULL)
         return;
     ul_names_init(&weights, builder->scratch);
     ul_names_init(&taken, builder->scratch);
