@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-enum { MAX_CHANGES = 24, MAX_EDITS = 32, MAX_RUNGS = 3, MAX_OUTPUTS = 2, MAX_JOINED = 3 };
+enum { MAX_EDITS = 32, MAX_OUTPUTS = 2, MAX_JOINED = 3 };
 
 static const char together[] = "together";
 
@@ -36,7 +36,7 @@ struct advice {
     bool of_arena;               /* bytes are compared of the buffer, the headline; else of the
                                     process, which the budget bounds */
     uint32_t count;
-    struct change changes[MAX_CHANGES];
+    struct change changes[UL_REPORT_CHANGES];
 };
 
 static const struct ul_option *row_of(const char *name)
@@ -60,7 +60,7 @@ static bool fits_target(const struct advice *advice, const char *name)
 
 static struct change *add(struct advice *advice, const char *kind, bool is_applied, bool keeps_bits)
 {
-    UL_ASSERT(advice->count < MAX_CHANGES);
+    UL_ASSERT(advice->count < UL_REPORT_CHANGES);
     struct change *change = &advice->changes[advice->count++];
     *change = (struct change){
         .remedy = {.kind = kind, .change = "", .is_applied = is_applied, .keeps_bits = keeps_bits}};
@@ -283,7 +283,7 @@ static void compare(const struct advice *advice, struct ul_report_remedy *remedy
 
 static void plan_changes(struct advice *advice, uint32_t first, const char *model_path)
 {
-    struct ul_trial trials[MAX_CHANGES];
+    struct ul_trial trials[UL_REPORT_CHANGES];
     uint32_t count = advice->count - first;
     for (uint32_t i = 0; i < count; i++)
         trials[i] = (struct ul_trial){.change = apply, .context = &advice->changes[first + i]};
@@ -323,7 +323,7 @@ static void join_best(struct advice *advice)
             break;
         best[count++] = chosen;
     }
-    for (uint32_t members = 2; members <= count && advice->count < MAX_CHANGES; members++) {
+    for (uint32_t members = 2; members <= count && advice->count < UL_REPORT_CHANGES; members++) {
         struct change *change = add(advice, together, false, true);
         for (uint32_t m = 0; m < members; m++) {
             const struct change *member = &advice->changes[best[m]];
@@ -423,8 +423,8 @@ static uint32_t choose_rungs(const struct advice *advice, struct ul_report_remed
         if (half == 0 && remedy.saved_bytes * 2 >= most)
             half = i;
     }
-    const uint32_t rungs[MAX_RUNGS] = {best, half, last};
-    for (uint32_t i = 0; i < MAX_RUNGS; i++) {
+    const uint32_t rungs[UL_REPORT_RUNGS] = {best, half, last};
+    for (uint32_t i = 0; i < UL_REPORT_RUNGS; i++) {
         bool is_new = rungs[i] != 0;
         for (uint32_t k = 0; k < i; k++)
             is_new = is_new && rungs[k] != rungs[i];
@@ -495,7 +495,7 @@ static bool is_idle(const struct advice *advice, const struct change *change)
 static void rank(const struct advice *advice, struct ul_report_advice *result)
 {
     struct ul_compile *compile = advice->compile;
-    struct ul_report_remedy rungs[MAX_RUNGS];
+    struct ul_report_remedy rungs[UL_REPORT_RUNGS];
     uint32_t rung_count = choose_rungs(advice, rungs);
     *result = (struct ul_report_advice){.is_made = true, .tried_count = advice->count};
     result->remedies =

@@ -356,7 +356,8 @@ enum ul_status ul_compile_check_said(struct ul_compile *compile, const char **wo
     const char *text = (const char *)file.data;
     size_t length = (size_t)file.size_bytes;
     enum ul_status status =
-        ul_report_check_said(&compile->keep, text, length, &compile->json, words, &compile->diag);
+        ul_report_check_said(&compile->keep, text, length, &compile->json,
+                             ul_compile_note(compile).sample_count, words, &compile->diag);
     ul_file_unmap(&file);
     if (status != UL_OK)
         ul_diag_prefix(&compile->diag, compile->options.plan);

@@ -36,6 +36,9 @@ enum ul_status ul_json_texts(struct ul_json *json, const char *table, const char
 /* The class of a range, by its name; NULL is none. */
 enum ul_status ul_json_class(struct ul_json *json, const char *name, uint32_t range,
                              enum ul_plan_class *class) UL_MUST_CHECK;
+/* words.c: what is the planner's word, against the rest of the file, which is held already;
+ * UL_MISMATCH says what contradicts. `sample_count` is that of a step of the program, or 0. */
+enum ul_status ul_report_check_words(struct ul_json *json, uint64_t sample_count) UL_MUST_CHECK;
 /* The pairs of "options". */
 enum ul_status ul_json_options(struct ul_json *json, const struct ul_report_option **options,
                                uint32_t *count) UL_MUST_CHECK;

@@ -268,17 +268,25 @@ static enum ul_status read_floor(struct ul_json *json, const struct ul_problem *
 }
 
 /* No program of the model takes less than the floor: no budget below it is known to work. Where the
- * plan does not fit, "proven" says that the budget is below it. */
+ * plan does not fit, "proven" says whether the budget is below it; where it fits, a packing of no
+ * more bytes than live at once is proven. */
 static enum ul_status check_floor(struct ul_json *json, const struct ul_problem *problem,
                                   struct ul_plan *plan, uint64_t budget)
 {
-    bool is_proven = json_is_true(json_object_get(json->root, "proven"));
+    const json_t *said = json_object_get(json->root, "proven");
+    bool is_proven = json_is_true(said), is_least;
     uint64_t floor_bytes;
     plan->packing_proven = plan->fits && is_proven;
     UL_TRY(read_floor(json, problem, plan, &floor_bytes));
+    is_least = plan->reserved_bytes[0] == plan->order_lower_bound_bytes &&
+               strcmp(plan->pack_method, ul_method_get(UL_METHOD_PACK, UL_PACK_NONE)->name) != 0;
     if (!plan->fits && is_proven && budget >= floor_bytes)
         return ul_diag_set(json->diag, UL_MISMATCH,
                            "\"proven\": that nothing is within the budget does not follow");
+    if (said != NULL && !is_proven && (plan->fits ? is_least : budget < floor_bytes))
+        return ul_diag_set(json->diag, UL_MISMATCH, "\"proven\" is false, and it is proven: %s",
+                           plan->fits ? "no packing is below \"order_lower_bound_bytes\""
+                                      : "nothing is within the budget");
     if (plan->smallest_budget_bytes < floor_bytes)
         return ul_diag_set(json->diag, UL_MISMATCH,
                            "\"smallest_budget_bytes\" is below what always lives, with inputs or "

@@ -165,6 +165,8 @@ struct ul_report_remedy {
     int64_t saved_bytes; /* of the plan's: of what its budget bounds, without one of the buffer */
     int64_t extra_cost;  /* for as many samples */
 };
+/* The most changes that are planned for advice, and rungs of the ladder that are remedies. */
+enum { UL_REPORT_CHANGES = 24, UL_REPORT_RUNGS = 3 };
 struct ul_report_advice {
     bool is_made;
     uint32_t tried_count; /* plans with other options that were made for it */
@@ -363,10 +365,11 @@ enum ul_status ul_report_read_plan(struct ul_arena *arena, const char *json, siz
 
 /* said.c: what a plan.json says beside its positions and ranges, against the text of the same plan
  * that its reader has described again; UL_MISMATCH names the key, the entry and both values.
- * *words lists the keys of the plan that are the planner's word, "proven, method". */
+ * *words lists the keys of the plan that are the planner's word, "proven, method", which must agree
+ * with the rest; `sample_count` is that of a step of the program, or 0. */
 enum ul_status ul_report_check_said(struct ul_arena *arena, const char *said, size_t said_length,
-                                    const struct ul_text *own, const char **words,
-                                    struct ul_diag *diag) UL_MUST_CHECK;
+                                    const struct ul_text *own, uint64_t sample_count,
+                                    const char **words, struct ul_diag *diag) UL_MUST_CHECK;
 
 /* calls.c: what of the rows is there for the calls of a library; 0 where there are none. */
 

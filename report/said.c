@@ -131,8 +131,8 @@ static const char *list_words(const struct ul_json *file)
 }
 
 enum ul_status ul_report_check_said(struct ul_arena *arena, const char *said, size_t said_length,
-                                    const struct ul_text *own, const char **words,
-                                    struct ul_diag *diag)
+                                    const struct ul_text *own, uint64_t sample_count,
+                                    const char **words, struct ul_diag *diag)
 {
     struct ul_json file = {.arena = arena, .diag = diag}, fresh = file;
     enum ul_status status = ul_json_parse(&file, said, said_length);
@@ -140,6 +140,8 @@ enum ul_status ul_report_check_said(struct ul_arena *arena, const char *said, si
         status = ul_json_parse(&fresh, own->data, own->length);
     if (status == UL_OK)
         status = hold(&(struct holder){.json = &file}, "", file.root, fresh.root);
+    if (status == UL_OK)
+        status = ul_report_check_words(&file, sample_count);
     *words = list_words(&file);
     json_decref(file.root);
     json_decref(fresh.root);

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the planner's word cannot be, whatever a search found.
+ *
+ * Problem: nobody computes again what plans under other options and budgets take, and by what
+ * method this one was found, so a file might say anything. Method: such values must agree with the
+ * rest of the file, which is held already (said.c): a ladder descends and has this plan in it, what
+ * a remedy saves is the difference of two sizes, what fits follows from the budget, the size that
+ * was taken is the largest that fits, and methods are those of the planner.
+ * Left undone: that those other plans can be made at all. */
+#include "report/json_in.h"
+#include "report/saved.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct words {
+    struct ul_json *json;
+    struct ul_saved_facts facts;
+    const struct ul_report_option *options;
+    uint32_t option_count;
+    uint64_t reserved_bytes, process_bytes, cost, step_cost;
+    uint64_t sample_count; /* of a step; 0: not known */
+    bool bounds_process;   /* the budget does */
+    bool is_whole;         /* the process is the program's own */
+};
+
+static enum ul_status fail(const struct words *words, const char *key, uint32_t entry,
+                           const char *what)
+{
+    const char *where =
+        entry == UL_PLAN_NONE ? "" : ul_arena_printf(words->json->arena, ", entry %u,", entry);
+    return ul_diag_set(words->json->diag, UL_MISMATCH, "\"%s\"%s %s", key, where, what);
+}
+
+static uint64_t bounded_bytes(const struct words *words, uint64_t reserved, uint64_t process)
+{
+    return words->bounds_process ? process : reserved;
+}
+
+/* ---- methods ---- */
+
+/* NAME, or NAME: and how. */
+static bool is_method(enum ul_method_kind kind, uint32_t count, const char *text)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const char *name = ul_method_get(kind, i)->name;
+        size_t length = strlen(name);
+        if (strncmp(text, name, length) == 0 && (text[length] == '\0' || text[length] == ':'))
+            return true;
+    }
+    return false;
+}
+
+/* A method of recomputation, what is moved out and back, or both. */
+static bool is_remat(const struct words *words)
+{
+    const char *text = words->facts.remat;
+    const char *moves = strstr(text, "transfers: ");
+    if (moves == NULL)
+        return is_method(UL_METHOD_REMAT, UL_REMAT_COUNT, text);
+    const char *own = ul_arena_printf(words->json->arena, "transfers: %llu saves, %llu loads",
+                                      (unsigned long long)words->facts.save_count,
+                                      (unsigned long long)words->facts.load_count);
+    return strcmp(moves, own) == 0 &&
+           (moves == text || is_method(UL_METHOD_REMAT, UL_REMAT_COUNT, text));
+}
+
+static enum ul_status check_methods(const struct words *words)
+{
+    const struct ul_saved_facts *facts = &words->facts;
+    if (!is_method(UL_METHOD_ORDER, UL_ORDER_COUNT, facts->order))
+        return fail(words, "method.order", UL_PLAN_NONE, "is no method of ordering steps");
+    if (!is_remat(words))
+        return fail(words, "method.remat", UL_PLAN_NONE,
+                    "is no method of recomputation, or not these transfers");
+    if (!is_method(UL_METHOD_PACK, UL_PACK_COUNT, facts->pack))
+        return fail(words, "method.pack", UL_PLAN_NONE, "is no method of packing");
+    return UL_OK;
+}
+
+/* ---- the ladder ---- */
+
+static bool is_own_rung(const struct words *words, const struct ul_saved_rung *rung)
+{
+    return rung->reserved_bytes == words->reserved_bytes &&
+           rung->process_bytes == words->process_bytes && rung->cost == words->cost;
+}
+
+static enum ul_status check_ladder(const struct words *words)
+{
+    const struct ul_saved_facts *facts = &words->facts;
+    uint64_t above = UINT64_MAX, budget = facts->budget_bytes == 0 ? above : facts->budget_bytes;
+    uint32_t chosen = UL_PLAN_NONE;
+    if (!facts->has_ladder)
+        return UL_OK;
+    for (uint32_t i = 0; i < facts->rung_count; i++) {
+        const struct ul_saved_rung *rung = &facts->rungs[i];
+        uint64_t bytes = bounded_bytes(words, rung->reserved_bytes, rung->process_bytes);
+        if (bytes >= above)
+            return fail(words, "ladder", i, "takes no fewer bytes than the one before");
+        if (i > 0 && rung->cost <= facts->rungs[i - 1].cost)
+            return fail(words, "ladder", i, "costs no more than the one before");
+        if (chosen == UL_PLAN_NONE && bytes <= budget)
+            chosen = i;
+        above = bytes;
+    }
+    if (facts->rung_count == 0 || facts->rungs[0].cost != facts->base_cost)
+        return fail(words, "ladder", 0, "is not of \"base_cost\", as without a budget");
+    if (above != facts->smallest_budget_bytes)
+        return fail(words, "ladder", facts->rung_count - 1,
+                    "is not of \"smallest_budget_bytes\", as the last is");
+    chosen = chosen == UL_PLAN_NONE ? facts->rung_count - 1 : chosen;
+    if (!is_own_rung(words, &facts->rungs[chosen]))
+        return fail(words, "ladder", chosen, "is not this plan, which is the first that fits");
+    return UL_OK;
+}
+
+/* ---- remedies ---- */
+
+static enum ul_status check_remedy(const struct words *words, uint32_t index)
+{
+    static const char budget_option[] = "--budget ";
+    const struct ul_saved_facts *facts = &words->facts;
+    const struct ul_saved_remedy *remedy = &facts->remedies[index];
+    uint64_t bytes = bounded_bytes(words, remedy->reserved_bytes, remedy->process_bytes);
+    /* Without a budget the buffer is what is compared, and so it is beside a caller's process. */
+    bool of_process = words->bounds_process && facts->budget_bytes > 0 && words->is_whole;
+    uint64_t own = of_process ? words->process_bytes : words->reserved_bytes;
+    uint64_t theirs = of_process ? remedy->process_bytes : remedy->reserved_bytes;
+    int64_t saved = remedy->is_applied ? -remedy->saved_bytes : remedy->saved_bytes;
+    bool closes = remedy->fits && !facts->fits && !remedy->is_applied;
+    if (remedy->saved_bytes != (int64_t)own - (int64_t)theirs)
+        return fail(words, "remedies", index, "saves not what its plan takes less than this one");
+    if (remedy->fits != (facts->budget_bytes == 0 || bytes <= facts->budget_bytes))
+        return fail(words, "remedies", index, "\"fits\" contradicts the budget");
+    if (!closes && saved <= (int64_t)own / 1000)
+        return fail(words, "remedies", index, "saves less than a thousandth");
+    if (strstr(remedy->change, "--dim ") == NULL && /* else times are of other numbers of samples */
+        remedy->extra_cost != (int64_t)remedy->cost - (int64_t)words->step_cost)
+        return fail(words, "remedies", index, "\"extra_cost\" does not follow from \"cost\"");
+    if (strncmp(remedy->change, budget_option, sizeof budget_option - 1) == 0 &&
+        strtoull(remedy->change + sizeof budget_option - 1, NULL, 10) != bytes)
+        return fail(words, "remedies", index, "is for a budget of other bytes than its plan takes");
+    return UL_OK;
+}
+
+static enum ul_status check_remedies(const struct words *words)
+{
+    const struct ul_saved_facts *facts = &words->facts;
+    for (uint32_t i = 0; i < facts->remedy_count; i++) {
+        UL_TRY(check_remedy(words, i));
+        for (uint32_t k = 0; k < i; k++)
+            if (strcmp(facts->remedies[k].change, facts->remedies[i].change) == 0)
+                return fail(words, "remedies", i, "is one that stands before it");
+    }
+    if (facts->tried_count > UL_REPORT_CHANGES ||
+        facts->remedy_count > facts->tried_count + UL_REPORT_RUNGS)
+        return fail(words, "remedies_tried", UL_PLAN_NONE,
+                    "is no number of plans that these remedies may be of");
+    return UL_OK;
+}
+
+/* ---- searches for a size ---- */
+
+/* "NAME=SIZE" and "INPUT=SIZExN..." say that the size was taken; `name` NULL: of anything. */
+static bool is_taken(const struct words *words, const char *name, uint64_t size)
+{
+    for (uint32_t i = 0; i < words->option_count; i++) {
+        const struct ul_report_option *option = &words->options[i];
+        const char *equals = strrchr(option->value, '=');
+        bool is_size = strcmp(option->name, "dim") == 0 ||
+                       (name == NULL && strcmp(option->name, "shape") == 0);
+        if (is_size && equals != NULL && strtoull(equals + 1, NULL, 10) == size &&
+            (name == NULL || (strlen(name) == (size_t)(equals - option->value) &&
+                              strncmp(option->value, name, strlen(name)) == 0)))
+            return true;
+    }
+    return false;
+}
+
+static uint64_t option_number(const struct words *words, const char *name)
+{
+    for (uint32_t i = 0; i < words->option_count; i++)
+        if (strcmp(words->options[i].name, name) == 0)
+            return strtoull(words->options[i].value, NULL, 10);
+    return 1;
+}
+
+/* Whether something was planned of a size, and which it is. */
+static const struct ul_saved_tried *find_tried(const struct ul_saved_search *search, uint64_t size)
+{
+    for (uint32_t i = 0; i < search->tried_count; i++)
+        if (search->tried[i].size == size)
+            return &search->tried[i];
+    return NULL;
+}
+
+static enum ul_status check_tried(const struct words *words, const char *key,
+                                  const struct ul_saved_search *search)
+{
+    uint64_t own = bounded_bytes(words, words->reserved_bytes, words->process_bytes);
+    const struct ul_saved_tried *taken = find_tried(search, search->size);
+    for (uint32_t i = 0; i < search->tried_count; i++) {
+        if (find_tried(search, search->tried[i].size) != &search->tried[i])
+            return fail(words, key, i, "has been planned before");
+        if (search->tried[i].fits != (search->tried[i].bytes <= words->facts.budget_bytes))
+            return fail(words, key, i, "\"fits\" contradicts the budget");
+    }
+    if (taken == NULL || !taken->fits || taken->bytes != own)
+        return fail(words, key, UL_PLAN_NONE, "does not have this plan among those planned");
+    return UL_OK;
+}
+
+static enum ul_status check_largest(const struct words *words)
+{
+    const struct ul_saved_search *search = &words->facts.largest;
+    bool is_batch = search->name != NULL && strcmp(search->name, "batch") == 0 &&
+                    json_object_get(words->json->root, "max_batch") != NULL;
+    const char *key = is_batch ? "max_batch" : "max_dim";
+    bool is_bounded = search->why != NULL && *search->why != '\0';
+    if (search->name == NULL)
+        return UL_OK;
+    UL_TRY(check_tried(words, key, search));
+    for (uint32_t i = 0; i < search->tried_count; i++) {
+        const struct ul_saved_tried *tried = &search->tried[i];
+        if (tried->fits && tried->size > search->size)
+            return fail(words, key, i, "is larger, and fits");
+        is_bounded = is_bounded || (!is_batch && !tried->fits && tried->size > search->size);
+    }
+    if (is_batch) {
+        const struct ul_saved_tried *next =
+            find_tried(search, search->size + option_number(words, "micro-batches"));
+        is_bounded = next != NULL && !next->fits;
+    }
+    if (!is_bounded)
+        return fail(words, key, UL_PLAN_NONE, "names no larger size that does not fit");
+    if (!is_taken(words, is_batch ? NULL : search->name, search->size) ||
+        (is_batch && words->sample_count > 0 && words->sample_count != search->size))
+        return fail(words, key, UL_PLAN_NONE, "is not the size of this plan");
+    return UL_OK;
+}
+
+static enum ul_status check_micro_batches(const struct words *words)
+{
+    static const char key[] = "micro_batches";
+    const struct ul_saved_search *search = &words->facts.micro_batches;
+    uint64_t samples = words->sample_count > 0 ? words->sample_count : 1;
+    if (search->name == NULL)
+        return UL_OK;
+    UL_TRY(check_tried(words, key, search));
+    for (uint32_t i = 0; i < search->tried_count; i++) {
+        const struct ul_saved_tried *tried = &search->tried[i];
+        if (tried->size == 0 || samples % tried->size != 0)
+            return fail(words, key, i, "does not divide the batch");
+        if (tried->fits && tried->cost < words->step_cost)
+            return fail(words, key, i, "fits, and takes less time than what was taken");
+    }
+    if (find_tried(search, search->size)->cost != words->step_cost ||
+        search->size != option_number(words, "micro-batches"))
+        return fail(words, key, UL_PLAN_NONE, "is not the number of this plan");
+    return UL_OK;
+}
+
+enum ul_status ul_report_check_words(struct ul_json *json, uint64_t sample_count)
+{
+    const json_t *root = json->root;
+    const char *of = json_string_value(json_object_get(root, "budget_of"));
+    const char *whose = json_string_value(json_object_get(root, "process_of"));
+    struct words words = {.json = json, .sample_count = sample_count};
+    struct ul_saved saved = {.step_count = (uint32_t)json_array_size(
+                                 json_object_get(json_object_get(root, "steps"), "step"))};
+    UL_TRY(ul_saved_read_facts(json, &saved));
+    words.facts = saved.facts;
+    words.bounds_process = of != NULL && strcmp(of, "process") == 0;
+    words.is_whole = whose != NULL && strcmp(whose, "program") == 0;
+    UL_TRY(ul_json_options(json, &words.options, &words.option_count));
+    UL_TRY(ul_json_number(json, root, "reserved_bytes", INT64_MAX, &words.reserved_bytes));
+    UL_TRY(ul_json_number(json, root, "cost", INT64_MAX, &words.cost));
+    if (json_object_get(root, "process_bytes") != NULL)
+        UL_TRY(ul_json_number(json, root, "process_bytes", INT64_MAX, &words.process_bytes));
+    words.step_cost = words.facts.step_cost > 0 ? words.facts.step_cost : words.cost;
+    UL_TRY(check_methods(&words));
+    UL_TRY(check_ladder(&words));
+    UL_TRY(check_remedies(&words));
+    UL_TRY(check_largest(&words));
+    return check_micro_batches(&words);
+}
