@@ -374,7 +374,9 @@ static bool is_predicted(const struct ul_report_header *header,
                                                  [UL_SAVED_STACKS] = footprint->stack_bytes,
                                                  [UL_SAVED_RUNTIME] = footprint->runtime_bytes};
     return memcmp(parts, header->process_parts, sizeof parts) == 0 &&
-           header->peaks_at_start == footprint->starts_larger;
+           header->peaks_at_start == footprint->starts_larger &&
+           header->lacks_context == footprint->lacks_context &&
+           header->lacks_library == footprint->lacks_library;
 }
 
 enum ul_status ul_compile_check_process(struct ul_compile *compile)
@@ -389,8 +391,8 @@ enum ul_status ul_compile_check_process(struct ul_compile *compile)
     ul_footprint_count(program, &plan, header->is_whole_process, &footprint);
     if (header->process_bytes == footprint.total_bytes && !is_predicted(header, &footprint))
         return ul_diag_set(&compile->diag, UL_MISMATCH,
-                           "%s: \"process\" or \"process_peak_at_start\" is not what makes up the "
-                           "%llu bytes here",
+                           "%s: \"process\", \"process_peak_at_start\" or \"process_lacks\" is not "
+                           "what makes up the %llu bytes here",
                            compile->options.plan, (unsigned long long)footprint.total_bytes);
     if (header->process_bytes >= footprint.total_bytes)
         return UL_OK;

@@ -34,6 +34,24 @@ static bool peaks_at_start(const json_t *root)
     return json_is_true(json_object_get(root, "process_peak_at_start"));
 }
 
+/* What is not in the sum, of a device alone. */
+static enum ul_status read_lacks(struct ul_json *json, struct ul_report_header *header)
+{
+    const json_t *lacks = json_object_get(json->root, "process_lacks");
+    bool is_known = lacks == NULL || (json_is_array(lacks) && strcmp(header->target, "cuda") == 0);
+    for (size_t i = 0; is_known && i < json_array_size(lacks); i++) {
+        const char *word = json_string_value(json_array_get(lacks, i));
+        bool is_context = word != NULL && strcmp(word, "context") == 0;
+        bool *said = is_context ? &header->lacks_context : &header->lacks_library;
+        is_known = word != NULL && !*said && (is_context || strcmp(word, "libraries") == 0);
+        *said = true;
+    }
+    if (is_known)
+        return UL_OK;
+    return ul_diag_set(json->diag, UL_INVALID,
+                       "\"process_lacks\" of target cuda may name \"context\" and \"libraries\"");
+}
+
 /* A caller's process has neither code nor runtime of the program's. */
 static enum ul_status read_process(struct ul_json *json, struct ul_report_header *header)
 {
@@ -47,8 +65,9 @@ static enum ul_status read_process(struct ul_json *json, struct ul_report_header
                               &header->process_parts[i]));
         sum = ul_size_add_saturating(sum, header->process_parts[i]);
     }
-    header->is_whole_process =
-        header->process_parts[UL_SAVED_CODE] > 0 || header->process_parts[UL_SAVED_RUNTIME] > 0;
+    UL_TRY(read_lacks(json, header));
+    header->is_whole_process = header->process_parts[UL_SAVED_CODE] > 0 ||
+                               header->process_parts[UL_SAVED_RUNTIME] > 0 || header->lacks_context;
     header->peaks_at_start = peaks_at_start(json->root);
     UL_TRY(ul_json_number(json, json->root, "process_bytes", INT64_MAX, &header->process_bytes));
     if (sum != header->process_bytes)

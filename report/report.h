@@ -351,7 +351,8 @@ struct ul_report_header {
     uint64_t process_parts[UL_SAVED_PART_COUNT]; /* which add up to it */
     bool is_whole_process;                       /* not a caller's */
     bool peaks_at_start;
-    const char *device; /* that it has to fit, or NULL */
+    bool lacks_context, lacks_library; /* on a device: they are not in the sum */
+    const char *device;                /* that it has to fit, or NULL */
     uint64_t device_bytes;
     uint32_t option_count;
     const struct ul_report_option *options;

@@ -15,6 +15,7 @@ import argparse
 import filecmp
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -215,7 +216,9 @@ def build_alone(suite, index, folder):
         big = prefix.upper()
         file.write(f'#include "model.h"\n#define SHARED_MODEL_COUNT 1\n#define SHARED_ARENA_BYTES {big}_ARENA_BYTES\n'
                    f"#define SHARED_ARENA_ALIGN {big}_ARENA_ALIGN\n")
-    libs = ["-ldl", "-lm"] if suite.target == "cuda" else ["-lm"] if "ul_dnnl.o" not in objects else ["-ldnnl", "-fopenmp", "-lm"]
+    with open(os.path.join(folder, "Makefile"), encoding="utf-8") as file:
+        needs = re.findall(r"^(?:LIBS|OPENMP) = ?(.*)$", file.read(), re.MULTILINE)
+    libs = ["-ldl", "-lm"] if suite.target == "cuda" else " ".join(needs).split()
     return link(suite, folder, [prefix], [os.path.join(folder, name) for name in objects], libs)
 
 
