@@ -58,7 +58,8 @@ trap 'exit 130' INT TERM
 # Tests that compute for long, each with kin that lean on the same tools, or on none.
 long='^(cli_verify|gradient_rules|planner_.*|ops_sample.*|runtime_(warnings|readme_example)|tidy.*'
 long+='|ref_(bytes|launches).*|golden_plans_plain|gpu_(bench|few|lock)|cuda_calls_few|frontend_damage'
-long+='|docs_questions|cuda_emulation_(asan|model|offload)|e2e_(advice|folded|forge|microcontroller|mutate'
+long+='|cli|contract.*|cuda_(nvcc_few|calls_plans|emulation_.*)|docs_questions|ops_(eval|remedies)|runtime_device'
+long+='|gpu_scripts|e2e_(threads|digits_cuda|advice|folded|forge|microcontroller|mutate'
 long+='|no_float|process_few|qlora|reserved|shown|specials|stack_few|train_.*|what_if)'
 long+='|e2e_(digits_bf16|digits_quantized|donate|gradient_nodes|integers|learn_inside|learn_ops|offload'
 long+='|ort_training|quantize_activations|train_bytes|contributed|.*_few)_(c|cpu|cuda))$'
