@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files that work with oneDNN share: dnnl.c asks it, trial.c lets it compute, pieces.c
- * keeps what trials said, footprint.c counts what it keeps for itself. */
+ * keeps what trials said, made.c makes a call's primitives, of which footprint.c counts what the
+ * library keeps for them, and reach.c what code they run through. */
 #ifndef UL_DNNL_INTERNAL_H
 #define UL_DNNL_INTERNAL_H
 
@@ -17,7 +18,8 @@
 void omp_set_num_threads(int count);
 
 struct answer;
-struct ul_footprint_answer;
+struct ul_dnnl_reach;
+struct ul_dnnl_known;
 struct ul_pieces;
 
 enum { UL_DNNL_TABLE = 1024 };
@@ -29,7 +31,7 @@ struct ul_dnnl {
     uint32_t thread_count;
     struct answer *table[UL_DNNL_TABLE];
     struct ul_pieces *pieces; /* NULL: none was asked about */
-    struct ul_footprint_answer *footprints[UL_DNNL_TABLE];
+    struct ul_dnnl_known *known[UL_DNNL_TABLE];
     float *scales; /* scale_count of them, to ask with in place of a call's own */
     int64_t scale_count;
 };
@@ -56,8 +58,36 @@ uint32_t ul_dnnl_hash(const struct ul_call *call);
 /* dnnl.c: of struct ul_target_library; `dnnl` is a struct ul_dnnl. Answers are kept. */
 bool ul_dnnl_answer(void *dnnl, struct ul_group_call *call, bool pack);
 
-/* footprint.c: of struct ul_target_library; `dnnl` is a struct ul_dnnl. Answers are kept. */
+/* made.c */
+
+/* The primitives that a program makes of a call: its own, then copies before and behind it. */
+enum { UL_DNNL_PRIMITIVES = 5 };
+struct ul_dnnl_made {
+    struct ul_dnnl *dnnl;
+    const struct ul_call *call;
+    uint32_t count;
+    dnnl_primitive_t primitives[UL_DNNL_PRIMITIVES];
+    bool good;
+};
+/* Fills in all but the library and the call. */
+void ul_dnnl_make(struct ul_dnnl_made *made);
+void ul_dnnl_unmake(struct ul_dnnl_made *made);
+
+/* What was counted of a call. */
+struct ul_dnnl_known {
+    struct ul_call call; /* without the addresses of what is equal */
+    const char *implementation;
+    uint64_t kept_bytes;         /* 0: not counted yet */
+    struct ul_dnnl_reach *reach; /* NULL: likewise */
+    struct ul_dnnl_known *next;  /* of the same hash */
+};
+/* Of the call, which equal calls share; kept. */
+struct ul_dnnl_known *ul_dnnl_know(struct ul_dnnl *dnnl, const struct ul_call *call);
+
+/* footprint.c and reach.c: of struct ul_target_library; `dnnl` is a struct ul_dnnl. Answers are
+ * kept. */
 uint64_t ul_dnnl_kept_bytes(void *dnnl, const struct ul_call *call);
+uint64_t ul_dnnl_code_bytes(void *dnnl, const struct ul_call *calls, uint32_t count);
 
 /* pieces.c */
 

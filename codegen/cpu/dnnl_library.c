@@ -103,6 +103,7 @@ enum ul_status ul_dnnl_open(struct ul_arena *arena, const char *isa, uint32_t th
                                                  .answer = ul_dnnl_answer,
                                                  .answer_piece = ul_piece_answer,
                                                  .kept_bytes = ul_dnnl_kept_bytes,
+                                                 .code_bytes = ul_dnnl_code_bytes,
                                                  .close = close_context};
     if (dnnl_engine_create(&opened->engine, dnnl_cpu, 0) != dnnl_success)
         return ul_diag_set(diag, UL_INTERNAL, "oneDNN has no engine for this machine's processor");

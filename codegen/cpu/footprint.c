@@ -30,7 +30,6 @@
 #endif
 
 enum {
-    PRIMITIVES = 5,        /* of a call: its own, copies before and behind it */
     LARGE_BYTES = 1 << 20, /* of a call that could not be counted */
     QUANTUM_BYTES = 1024,  /* results are rounded up: free lists differ by a few bytes */
     PIECE = 512
@@ -97,156 +96,74 @@ static bool count_code(uint64_t *bytes)
     return counted;
 }
 
-/* ---- the primitives of a call ---- */
+/* ---- what one call adds ---- */
 
-struct made {
-    struct ul_dnnl *dnnl;
-    const struct ul_call *call;
-    uint32_t count;
-    dnnl_primitive_t primitives[PRIMITIVES];
+struct counted {
+    struct ul_dnnl_made made;
     uint64_t heap_bytes, code_bytes;
     bool good, started;
 };
 
-static bool make_offered(void *context, const_dnnl_primitive_desc_t offer)
-{
-    struct made *made = context;
-    if (strcmp(ul_dnnl_offer_name(offer), made->call->implementation) != 0)
-        return false;
-    made->good = dnnl_primitive_create(&made->primitives[made->count++], offer) == dnnl_success &&
-                 made->good;
-    return true;
-}
-
-static void make_copy(struct made *made, const dnnl_memory_desc_t *from,
-                      const dnnl_memory_desc_t *to)
-{
-    dnnl_primitive_desc_t copy = NULL;
-    UL_ASSERT(made->count < PRIMITIVES);
-    made->good = made->good &&
-                 dnnl_reorder_primitive_desc_create(&copy, from, made->dnnl->engine, to,
-                                                    made->dnnl->engine, NULL) == dnnl_success &&
-                 dnnl_primitive_create(&made->primitives[made->count++], copy) == dnnl_success;
-    if (copy != NULL)
-        (void)dnnl_primitive_desc_destroy(copy);
-}
-
-/* The copies between where tensors lie and what the primitive sees. */
-static void make_copies(struct made *made)
-{
-    const struct ul_call *call = made->call;
-    struct ul_dnnl_desc seen;
-    dnnl_memory_desc_t plain;
-    made->good =
-        made->good && ul_dnnl_describe(&seen, call, false, ul_dnnl_scales(made->dnnl, call));
-    if (made->good && call->src_copy_bytes != 0 && ul_dnnl_plain(&plain, &call->src))
-        make_copy(made, &plain, &seen.src);
-    if (made->good && call->weights_copy_bytes != 0 && ul_dnnl_plain(&plain, &call->weights))
-        make_copy(made, &plain, &seen.weights);
-    if (made->good && call->dst_copy_bytes != 0 && ul_dnnl_plain(&plain, &call->dst))
-        make_copy(made, &seen.dst, &plain);
-    if (seen.attr != NULL)
-        (void)dnnl_primitive_attr_destroy(seen.attr);
-}
-
-static void make_all(struct made *made)
-{
-    made->good = true;
-    (void)ul_dnnl_each_offer(made->dnnl, made->call, false, make_offered, made);
-    made->good = made->good && made->count > 0;
-    make_copies(made);
-}
-
-static void destroy_all(struct made *made)
-{
-    for (uint32_t i = 0; i < PRIMITIVES; i++) {
-        if (made->primitives[i] != NULL)
-            (void)dnnl_primitive_destroy(made->primitives[i]);
-        made->primitives[i] = NULL;
-    }
-    made->count = 0;
-}
-
 /* Of the thread: nothing else of the process runs meanwhile. */
 static void *count_objects(void *context)
 {
-    struct made *made = context;
+    struct counted *counted = context;
+    struct ul_dnnl_made *made = &counted->made;
     omp_set_num_threads((int)made->dnnl->thread_count);
     uint64_t code_before = 0, code_after = 0;
-    bool counted = count_code(&code_before); /* first: its stream's buffer is none of theirs */
+    bool good = count_code(&code_before); /* first: its stream's buffer is none of theirs */
     uint64_t heap_before = heap_bytes();
-    make_all(made);
+    ul_dnnl_make(made);
     uint64_t heap_after = heap_bytes();
-    made->good = count_code(&code_after) && counted && made->good;
-    made->heap_bytes = heap_after > heap_before ? heap_after - heap_before : 0;
-    made->code_bytes = code_after > code_before ? code_after - code_before : 0;
-    destroy_all(made);
+    counted->good = count_code(&code_after) && good && made->good;
+    counted->heap_bytes = heap_after > heap_before ? heap_after - heap_before : 0;
+    counted->code_bytes = code_after > code_before ? code_after - code_before : 0;
+    ul_dnnl_unmake(made);
     return NULL;
 }
 
 /* Makes the same before, and lets another thread count while this one, alive, has a heap. */
 static void *count_behind(void *context)
 {
-    struct made *made = context;
+    struct counted *counted = context;
     pthread_t thread;
-    omp_set_num_threads((int)made->dnnl->thread_count);
-    make_all(made);
-    destroy_all(made);
+    omp_set_num_threads((int)counted->made.dnnl->thread_count);
+    ul_dnnl_make(&counted->made);
+    ul_dnnl_unmake(&counted->made);
     heap_settle();
-    made->started = pthread_create(&thread, NULL, count_objects, made) == 0;
-    if (made->started)
+    counted->started = pthread_create(&thread, NULL, count_objects, counted) == 0;
+    if (counted->started)
         (void)pthread_join(thread, NULL);
     return NULL;
 }
 
 /* ---- answers ---- */
 
-struct ul_footprint_answer {
-    struct ul_call call; /* without the addresses of what is equal */
-    const char *implementation;
-    uint64_t bytes;
-    struct ul_footprint_answer *next; /* of the same hash */
-};
-
 /* The library shares equal primitives while its cache holds them: none, for the while. */
 static uint64_t count_call(struct ul_dnnl *dnnl, const struct ul_call *call)
 {
-    struct made made = {.dnnl = dnnl, .call = call};
+    struct counted counted = {.made = {.dnnl = dnnl, .call = call}};
     pthread_t thread;
     int cached = 0;
     (void)dnnl_get_primitive_cache_capacity(&cached);
     (void)dnnl_set_primitive_cache_capacity(0);
-    bool counted = COUNTS_HEAP && pthread_create(&thread, NULL, count_behind, &made) == 0;
-    if (counted)
+    bool began = COUNTS_HEAP && pthread_create(&thread, NULL, count_behind, &counted) == 0;
+    if (began)
         (void)pthread_join(thread, NULL);
     (void)dnnl_set_primitive_cache_capacity(cached);
-    if (!counted || !made.started || !made.good)
+    if (!began || !counted.started || !counted.good)
         return LARGE_BYTES;
-    uint64_t heap = (made.heap_bytes + QUANTUM_BYTES - 1) / QUANTUM_BYTES * QUANTUM_BYTES;
-    return heap + made.code_bytes;
+    uint64_t heap = (counted.heap_bytes + QUANTUM_BYTES - 1) / QUANTUM_BYTES * QUANTUM_BYTES;
+    return heap + counted.code_bytes;
 }
 
-uint64_t ul_dnnl_kept_bytes(void *context, const struct ul_call *call)
+uint64_t ul_dnnl_kept_bytes(void *dnnl, const struct ul_call *call)
 {
-    struct ul_dnnl *dnnl = context;
-    UL_ASSERT(call->implementation != NULL);
     if (ul_call_is_winograd(call) || ul_call_is_nbits(call))
         return 0;
-    struct ul_call key = ul_dnnl_without_scales(call);
-    key.implementation = NULL;
-    key.pack = NULL;
-    struct ul_footprint_answer **slot = &dnnl->footprints[ul_dnnl_hash(&key)];
-    for (struct ul_footprint_answer *at = *slot; at != NULL; at = at->next) {
-        if (memcmp(&at->call, &key, sizeof key) == 0 &&
-            strcmp(at->implementation, call->implementation) == 0)
-            return at->bytes;
-    }
-    struct ul_footprint_answer *answer = UL_NEW(dnnl->arena, struct ul_footprint_answer);
-    answer->call = key;
-    answer->implementation = call->implementation;
-    answer->bytes = count_call(dnnl, call);
-    answer->next = *slot;
-    *slot = answer;
-    UL_ASSERT(answer->bytes > 0);
-    return answer->bytes;
+    struct ul_dnnl_known *known = ul_dnnl_know(dnnl, call);
+    if (known->kept_bytes == 0)
+        known->kept_bytes = count_call(dnnl, call);
+    UL_ASSERT(known->kept_bytes > 0);
+    return known->kept_bytes;
 }

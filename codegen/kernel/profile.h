@@ -29,7 +29,7 @@ struct ul_profile_device {
 
 /* Of that what there is for the target's library, as soon as a program calls it. */
 struct ul_profile_library {
-    uint64_t code_bytes;         /* while steps run */
+    uint64_t code_bytes;         /* while steps run, where it cannot be counted */
     uint64_t windows_code_bytes; /* more of that for convolutions of floats */
     uint64_t runtime_bytes;      /* heap, relocated tables, page tables */
     uint64_t load_bytes;         /* all of a process that has loaded it */

@@ -39,10 +39,11 @@ enum {
     GRADIENT_CODE = 768 << 10, /* pages of the library's code, where a convolution is trained */
     NARROW_GRADIENT_CODE = 384 << 10, /* the same where vectors are of 256 bits or fewer */
     HALF_GRADIENT_CODE = 256 << 10,   /* more of it where some of what is multiplied has 16 bits */
-    BARE_CODE = 64 << 10,     /* pages of the library's code, where it makes no primitive */
-    BARE_RUNTIME = 400 << 10, /* what the loader relocates of it, and an engine */
-    BARE_MAKING = 2 << 20,    /* pages of files, while the program is set up then */
-    TRAINER_BYTES = 336 << 10, /* of the runtime for reading samples and writing checkpoints */
+    STANDARD_CODE = 32 << 10,  /* of the C++ library, less what set-up alone touches of others */
+    BARE_CODE = 64 << 10,      /* pages of the library's code, where it makes no primitive */
+    BARE_RUNTIME = 400 << 10,  /* what the loader relocates of it, and an engine */
+    BARE_MAKING = 2 << 20,     /* pages of files, while the program is set up then */
+    TRAINER_BYTES = 144 << 10, /* of the runtime for reading samples and writing checkpoints */
     FRESH_BYTES = 64 << 10,    /* of the C library, more where its file was just written: it is then
                                   in memory as a whole, and more of it is mapped around a page */
     READ_AROUND = 64 << 10,    /* the kernel maps so much around a page that is read */
@@ -102,14 +103,19 @@ static bool has_halves(const struct ul_program *program)
     return false;
 }
 
+/* Vectors are of 256 bits, or fewer. */
+static bool is_narrow(const struct ul_program *program)
+{
+    const char *isa = program->options.library->isa;
+    return isa != NULL && strncmp(isa, "avx512", 6) != 0;
+}
+
 /* Code of the library that training runs through, beside what inference does. */
 static uint64_t gradient_code_bytes(const struct ul_program *program)
 {
-    const char *isa = program->options.library->isa;
-    bool is_narrow = isa != NULL && strncmp(isa, "avx512", 6) != 0;
     uint64_t bytes = 0;
     if (has_gradients(program))
-        bytes += is_narrow ? NARROW_GRADIENT_CODE : GRADIENT_CODE;
+        bytes += is_narrow(program) ? NARROW_GRADIENT_CODE : GRADIENT_CODE;
     if (program->options.training != NULL && has_halves(program))
         bytes += HALF_GRADIENT_CODE;
     return bytes;
@@ -123,12 +129,24 @@ static uint64_t threads_code_bytes(const struct ul_program *program, bool is_lib
     return counts ? ul_profile_process(options->profile)->threads_code_bytes : 0;
 }
 
+/* Of those calls as counted on this machine; 0: nobody could. */
+static uint64_t counted_code_bytes(const struct ul_program *program)
+{
+    const struct ul_target_library *library = program->options.library;
+    return library->code_bytes == NULL
+               ? 0
+               : library->code_bytes(library->context, program->calls, program->call_count);
+}
+
 /* Of the process, as soon as one call is there: pages of its code, and its tables. */
 static uint64_t library_code_bytes(const struct ul_program *program)
 {
     const struct ul_profile_process *process = ul_profile_process(program->options.profile);
     if (!makes_primitives(program))
         return BARE_CODE + threads_code_bytes(program, true);
+    uint64_t counted = counted_code_bytes(program);
+    if (counted > 0)
+        return counted + STANDARD_CODE + threads_code_bytes(program, true);
     return process->calls.code_bytes + threads_code_bytes(program, true) +
            (has_float_windows(program) ? process->calls.windows_code_bytes : 0) +
            gradient_code_bytes(program);
@@ -136,7 +154,7 @@ static uint64_t library_code_bytes(const struct ul_program *program)
 
 static uint64_t library_runtime_bytes(const struct ul_program *program)
 {
-    return makes_primitives(program)
+    return makes_primitives(program) && !is_narrow(program)
                ? ul_profile_process(program->options.profile)->calls.runtime_bytes
                : BARE_RUNTIME;
 }

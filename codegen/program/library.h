@@ -43,6 +43,9 @@ struct ul_target_library {
     /* Bytes of the host that it keeps for the call beside the buffer, as long as the program lives.
      * NULL: nobody knows before the program starts. */
     uint64_t (*kept_bytes)(void *context, const struct ul_call *call);
+    /* Bytes of the library's code, of what a program has resident in whole windows of pages, that
+     * the calls run through. 0, or NULL: it cannot be counted here. */
+    uint64_t (*code_bytes)(void *context, const struct ul_call *calls, uint32_t count);
     void (*close)(void *context);
 };
 void ul_library_close(const struct ul_target_library *library);

@@ -499,6 +499,50 @@ static struct ul_call answer_changing(struct ul_dnnl *dnnl, const char *text)
     return call;
 }
 
+#define CONV_OF_CHANGING                                                                           \
+    "graph \"t\"\ninput %0 \"x\" f32[2,32,9,9] channels_last own\n"                                \
+    "weight %1 \"w\" f32[48,32,3,3] persistent own = splat [0.5]\n"                                \
+    "%2 \"y\" f32[2,48,5,5] channels_last own = Conv n0 \"y\" (%0, %1) "                           \
+    "{pads=ints[1,1,1,1], strides=ints[2,2]}\nreturn %2\n"
+#define GRADIENT_OF_CONV                                                                           \
+    "graph \"t\"\ninput %0 \"x\" f32[2,32,9,9] channels_last own\n"                                \
+    "input %1 \"dy\" f32[2,48,5,5] channels_last own\n"                                            \
+    "%2 \"dw\" f32[48,32,3,3] own = ullage::ConvWeightGradient n0 \"dw\" (%0, %1) "                \
+    "{pads=ints[1,1,1,1], strides=ints[2,2], kernel_shape=ints[3,3]}\nreturn %2\n"
+
+/* The code that a convolution runs through, its gradient, and both: in this order or the other. */
+static void count_both(bool turned, uint64_t *bytes)
+{
+    struct ul_arena arena;
+    struct ul_diag diag = {0};
+    struct ul_dnnl *dnnl;
+    ul_arena_init(&arena);
+    assert_int_equal(ul_dnnl_open(&arena, NULL, 2, &dnnl, &diag), UL_OK);
+    const struct ul_call calls[] = {answer_changing(dnnl, CONV_OF_CHANGING),
+                                    answer_changing(dnnl, GRADIENT_OF_CONV)};
+    if (turned)
+        bytes[2] = ul_dnnl_code_bytes(dnnl, calls, 2);
+    bytes[turned] = ul_dnnl_code_bytes(dnnl, &calls[turned], 1);
+    bytes[!turned] = ul_dnnl_code_bytes(dnnl, &calls[!turned], 1);
+    if (!turned)
+        bytes[2] = ul_dnnl_code_bytes(dnnl, calls, 2);
+    ul_dnnl_close(dnnl);
+    ul_arena_done(&arena);
+}
+
+static void code_that_calls_reach_is_counted(void **state)
+{
+    (void)state;
+    uint64_t bytes[3], again[3];
+    count_both(false, bytes);
+    count_both(true, again);
+    assert_memory_equal(bytes, again, sizeof bytes);
+    if (bytes[2] == 0)
+        skip();
+    assert_true(bytes[0] > 0 && bytes[1] > 0);
+    assert_true(bytes[2] > bytes[0] && bytes[2] > bytes[1] && bytes[2] < bytes[0] + bytes[1]);
+}
+
 static void weights_that_change_are_copied(void **state)
 {
     (void)state;
@@ -507,11 +551,7 @@ static void weights_that_change_are_copied(void **state)
     struct ul_dnnl *dnnl;
     ul_arena_init(&arena);
     assert_int_equal(ul_dnnl_open(&arena, NULL, 2, &dnnl, &diag), UL_OK);
-    struct ul_call call =
-        answer_changing(dnnl, "graph \"t\"\ninput %0 \"x\" f32[2,32,9,9] channels_last own\n"
-                              "weight %1 \"w\" f32[48,32,3,3] persistent own = splat [0.5]\n"
-                              "%2 \"y\" f32[2,48,5,5] channels_last own = Conv n0 \"y\" (%0, %1) "
-                              "{pads=ints[1,1,1,1], strides=ints[2,2]}\nreturn %2\n");
+    struct ul_call call = answer_changing(dnnl, CONV_OF_CHANGING);
     assert_int_equal(call.kind, UL_CALL_CONVOLUTION);
     assert_int_equal(call.weights_copy_bytes, call.layout.size_bytes);
     call =
@@ -520,11 +560,7 @@ static void weights_that_change_are_copied(void **state)
                               "%2 \"dx\" f32[2,32,9,9] channels_last own = ConvTranspose n0 \"dx\" "
                               "(%0, %1) {pads=ints[1,1,1,1], strides=ints[2,2]}\nreturn %2\n");
     assert_int_equal(call.kind, UL_CALL_DECONVOLUTION);
-    call = answer_changing(
-        dnnl, "graph \"t\"\ninput %0 \"x\" f32[2,32,9,9] channels_last own\n"
-              "input %1 \"dy\" f32[2,48,5,5] channels_last own\n"
-              "%2 \"dw\" f32[48,32,3,3] own = ullage::ConvWeightGradient n0 \"dw\" (%0, %1) "
-              "{pads=ints[1,1,1,1], strides=ints[2,2], kernel_shape=ints[3,3]}\nreturn %2\n");
+    call = answer_changing(dnnl, GRADIENT_OF_CONV);
     assert_int_equal(call.kind, UL_CALL_WEIGHT_GRADIENT);
     assert_int_equal(call.weights_copy_bytes, 0);
     assert_int_equal(call.dst_copy_bytes, call.layout.size_bytes);
@@ -592,6 +628,7 @@ int main(void)
         cmocka_unit_test(answers_are_no_reference_code),
         cmocka_unit_test(integers_are_computed_in_tiles),
         cmocka_unit_test(weights_that_change_are_copied),
+        cmocka_unit_test(code_that_calls_reach_is_counted),
         cmocka_unit_test(transposed_convolutions_stand_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

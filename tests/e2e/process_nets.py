@@ -8,7 +8,7 @@ from onnx import TensorProto, helper, numpy_helper, save
 from onnxruntime.quantization import (CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic,
                                       quantize_static)  # fmt: skip
 
-FORMS = ("float", "static", "channels", "dynamic", "int4")  # and wide, int4 in a large buffer
+FORMS = ("float", "static", "channels", "dynamic", "int4")  # and in large buffers: wide, of int4, and large
 BLOCK = 32  # of weights of 4 bits
 
 
@@ -75,7 +75,9 @@ def make(seed, form, path):
     layers, rows = int(rng.integers(1, 7)), int(rng.choice([1, 4, 16]))
     width = int(rng.choice([32, 64, 128]))
     channels, kernel, size = int(rng.choice([8, 16, 32, 48])), int(rng.choice([1, 3])), int(rng.integers(6, 33))
-    if form == "wide":
+    if form == "large":
+        model, said = products(rng, 3, 512, 768), "3 products of 768 x 512"
+    elif form == "wide":
         model, said = few_bits(rng, 12, 1024, rows), f"12 products of {rows} x 1024"
     elif form == "int4":
         model, said = few_bits(rng, layers, width, rows), f"{layers} products of {rows} x {width}"
@@ -84,7 +86,7 @@ def make(seed, form, path):
     else:
         model = windows(rng, layers, channels, size, kernel, min(rows, 4))
         said = f"{layers} convolutions of {kernel} x {kernel}, {channels} channels, {size} x {size}, batch {min(rows, 4)}"
-    source = path if form in ("float", "int4", "wide") else os.path.splitext(path)[0] + "_float.onnx"
+    source = path if form in ("float", "int4", "wide", "large") else os.path.splitext(path)[0] + "_float.onnx"
     save(model, source)
     if form == "dynamic":
         quantize_dynamic(source, path, weight_type=QuantType.QUInt8)
