@@ -215,18 +215,27 @@ static uint32_t flip_of(const struct ul_call_nbits *nbits)
     return nbits->code_type == UL_CALL_I8 ? 0x80808080u : 0;
 }
 
+/* The place of a row of the result: its image, and behind that the last three axes of space. */
+static void find_place(const struct job *job, int64_t row, int64_t place[4])
+{
+    const struct ul_call_tensor *dst = &job->call->dst;
+    place[1] = place[2] = place[3] = 0;
+    for (uint32_t d = dst->rank; d-- > 2;) {
+        place[4 + d - dst->rank] = row % dst->dims[d];
+        row /= dst->dims[d];
+    }
+    place[0] = row;
+}
+
 /* Element [row, 0] of the source. A row of a convolution that reads one place is that place. */
 static const float *source_of(const struct job *job, int64_t row)
 {
     const struct ul_nbits_window *window = &job->window;
-    if (!ul_nbits_is_window(job->call))
-        return job->src + row * job->call->src.strides[0];
-    const float *src = job->src + row / window->places * job->call->src.strides[0];
-    int64_t place = row % window->places;
-    for (int a = 3; a-- > 0;) {
-        src += place % window->out[a] * window->step[a] * window->src_stride[a];
-        place /= window->out[a];
-    }
+    int64_t place[4];
+    find_place(job, row, place);
+    const float *src = job->src + place[0] * job->call->src.strides[0];
+    for (int a = 0; a < 3 && ul_nbits_is_window(job->call); a++)
+        src += place[a + 1] * window->step[a] * window->src_stride[a];
     return src;
 }
 
@@ -329,23 +338,12 @@ static void apply_binary(enum ul_post_kind kind, float *y, const float *x, int64
 }
 
 /* The element of a tensor at a place of the result: its first column. */
-static int64_t element_at(const struct ul_call_tensor *tensor, const int64_t *place)
+static int64_t element_at(const struct ul_call_tensor *tensor, const int64_t place[4])
 {
     int64_t at = tensor->dims[0] == 1 ? 0 : place[0] * tensor->strides[0];
     for (uint32_t d = 2; d < tensor->rank; d++)
-        at += tensor->dims[d] == 1 ? 0 : place[d] * tensor->strides[d];
+        at += tensor->dims[d] == 1 ? 0 : place[4 + d - tensor->rank] * tensor->strides[d];
     return at;
-}
-
-/* Image and place of a row of the result, by its axes. */
-static void find_place(const struct job *job, int64_t row, int64_t place[UL_CALL_RANK])
-{
-    const struct ul_call_tensor *dst = &job->call->dst;
-    for (uint32_t d = dst->rank; d-- > 2;) {
-        place[d] = row % dst->dims[d];
-        row /= dst->dims[d];
-    }
-    place[0] = row;
 }
 
 /* Bias and post-operations on `count` sums of a row, and off to the result. */
@@ -353,7 +351,7 @@ static void finish(const struct job *job, float *y, int64_t row, int64_t first, 
 {
     const struct ul_call *call = job->call;
     const int64_t apart = call->dst.dims[1] == 1 ? 1 : call->dst.strides[1];
-    int64_t place[UL_CALL_RANK];
+    int64_t place[4];
     find_place(job, row, place);
     float *to = job->dst + element_at(&call->dst, place) + first * apart;
     if (job->bias != NULL)
@@ -676,21 +674,12 @@ struct piece {
     const float *points[UL_NBITS_ROWS]; /* what the rows read at a tap */
 };
 
-static void find_first(const struct job *job, int64_t row, int64_t place[4])
-{
-    for (int a = 3; a-- > 0;) {
-        place[a + 1] = row % job->window.out[a];
-        row /= job->window.out[a];
-    }
-    place[0] = row;
-}
-
 /* Finds the origins of all rows, each from the one before it, without a division. */
 static void find_origins(const struct job *job, struct piece *piece)
 {
     const struct ul_nbits_window *window = &job->window;
     int64_t place[4];
-    find_first(job, piece->row, place);
+    find_place(job, piece->row, place);
     for (int64_t r = 0; r < piece->rows; r++) {
         struct origin *origin = &piece->origins[r];
         origin->from = place[0] * job->call->src.strides[0] + piece->group * window->channels;
@@ -798,15 +787,6 @@ static void multiply_unit(const struct piece *piece, float *sums, const float *w
     multiply_rest(sums + r * GROUP, piece->points + r, weights, depth, piece->rows - r);
 }
 
-/* The element of a tensor at a row of the result: its first column. */
-static int64_t element_of(const struct ul_call_tensor *tensor, const struct origin *origin)
-{
-    int64_t at = tensor->dims[0] == 1 ? 0 : origin->place[0] * tensor->strides[0];
-    for (uint32_t d = 2; d < tensor->rank; d++)
-        at += tensor->dims[d] == 1 ? 0 : origin->place[4 + d - tensor->rank] * tensor->strides[d];
-    return at;
-}
-
 /* sums op tensor, of `count` columns from `first` on. */
 static void apply_operand(const struct piece *piece, float *sums, enum ul_post_kind kind,
                           const struct ul_call_tensor *tensor, const float *from, int64_t first,
@@ -814,9 +794,11 @@ static void apply_operand(const struct piece *piece, float *sums, enum ul_post_k
 {
     const int64_t step = tensor->dims[1] == 1 ? 0 : tensor->strides[1];
     from += first * step;
-    for (int64_t r = 0; r < piece->rows; r++)
-        apply_binary(kind, sums + r * GROUP, from + element_of(tensor, &piece->origins[r]), step,
-                     count);
+    for (int64_t r = 0; r < piece->rows; r++) {
+        const int32_t *at = piece->origins[r].place;
+        const int64_t place[4] = {at[0], at[1], at[2], at[3]};
+        apply_binary(kind, sums + r * GROUP, from + element_at(tensor, place), step, count);
+    }
 }
 
 /* sums op what is the same for all rows. */
