@@ -31,7 +31,7 @@ static enum ul_status check_model(struct ul_compile *compile, const char *model,
     if (ul_compile_is_other_model(compile))
         return ul_compile_report_other_model(compile);
     UL_TRY(ul_compile_check_process(compile));
-    return ul_compile_check_said(compile, words);
+    return ul_compile_check_said(compile, ul_compile_note(compile).sample_count, words);
 }
 
 /* Checks a plan of the problem in text, or where that is NULL of the model. `prefix` begins the

@@ -237,6 +237,9 @@ const struct ul_target_compiler *ul_compile_compiler(const struct ul_compile *co
 const char *ul_compile_command(struct ul_compile *compile);
 bool ul_compile_has_compiler(struct ul_compile *compile);
 
+/* trial.c: what a compile's own plan is as a case; its texts are the compile's. */
+struct ul_report_case ul_compile_note(struct ul_compile *compile);
+
 /* plan_file.c: whether the model that was read is another than the plan's; and UL_MISMATCH that
  * says so. */
 bool ul_compile_is_other_model(const struct ul_compile *compile);
@@ -246,9 +249,10 @@ enum ul_status ul_compile_report_other_model(struct ul_compile *compile) UL_MUST
  * a process of its own or, of a plan for source, a caller's. After ul_compile_plan. */
 enum ul_status ul_compile_check_process(struct ul_compile *compile) UL_MUST_CHECK;
 /* UL_MISMATCH where what the plan that was read says beside its positions and ranges is not what
- * its description says here. *words: what of it is the planner's word, "tool, method". After
- * ul_compile_plan. */
-enum ul_status ul_compile_check_said(struct ul_compile *compile, const char **words) UL_MUST_CHECK;
+ * its description says here. *words: what of it is the planner's word, "tool, method".
+ * `sample_count` as ul_compile_note says it. After ul_compile_plan. */
+enum ul_status ul_compile_check_said(struct ul_compile *compile, uint64_t sample_count,
+                                     const char **words) UL_MUST_CHECK;
 
 /* tensor_file.c: a tensor from .npy or ONNX .pb. */
 enum ul_status ul_tensor_read_file(struct ul_arena *arena, const char *path,

@@ -61,8 +61,6 @@ struct ul_trial {
     char model_sha256[65];
     struct ul_report_case result;
 };
-/* What a compile's own plan is as a case; its texts are the compile's. */
-struct ul_report_case ul_compile_note(struct ul_compile *compile);
 /* Compiles and plans one; its texts live in the compile's arena. */
 enum ul_status ul_compile_try(struct ul_compile *compile, const char *model_path,
                               struct ul_trial *trial) UL_MUST_CHECK;

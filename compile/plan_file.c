@@ -347,7 +347,8 @@ static enum ul_status check_device(struct ul_compile *compile)
                        (unsigned long long)profile->memory_bytes);
 }
 
-enum ul_status ul_compile_check_said(struct ul_compile *compile, const char **words)
+enum ul_status ul_compile_check_said(struct ul_compile *compile, uint64_t sample_count,
+                                     const char **words)
 {
     struct ul_file file;
     UL_ASSERT(compile->options.plan != NULL && compile->json.length > 0);
@@ -355,9 +356,8 @@ enum ul_status ul_compile_check_said(struct ul_compile *compile, const char **wo
     UL_TRY(ul_file_map(&file, &compile->keep, compile->options.plan, &compile->diag));
     const char *text = (const char *)file.data;
     size_t length = (size_t)file.size_bytes;
-    enum ul_status status =
-        ul_report_check_said(&compile->keep, text, length, &compile->json,
-                             ul_compile_note(compile).sample_count, words, &compile->diag);
+    enum ul_status status = ul_report_check_said(&compile->keep, text, length, &compile->json,
+                                                 sample_count, words, &compile->diag);
     ul_file_unmap(&file);
     if (status != UL_OK)
         ul_diag_prefix(&compile->diag, compile->options.plan);
