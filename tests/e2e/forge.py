@@ -75,7 +75,7 @@ CASES = {
 CASES["batch"] = ("free", ["--target", "c", *ARENA, "20000", "--max-batch", "--advice", "on"])
 CASES["dim"] = ("free", ["--target", "c", *ARENA, "20000", "--max-dim", "N:3"])
 CASES["parts"] = ("deep", ["--target", "c", *TRAIN, *ARENA, "30000", "--micro-batches", "auto", "--advice", "on"])
-SEARCHES = ("batch", "dim", "parts")  # without --all what a search found alone is forged of these
+SEARCHES = ("batch", "dim", "parts")  # of these what a search found alone is forged
 FAR = {"2^62", "turned", "last twice"}
 FREE = {"stopped_by_time", "remedies[].same_bits"}
 FEW = ("c", "cpu", "cuda", "rom", "tight", "offload", "batch", "dim", "parts")
@@ -179,7 +179,7 @@ def sample(case, plan, planners):
     for path in places(plan):
         if path == () or path[0] == "options":
             continue
-        if case in SEARCHES and not is_full and path[0] not in planners:
+        if case in SEARCHES and path[0] not in planners:
             continue
         in_column = len(path) >= 3 and path[0] in ("steps", "ranges") and isinstance(path[2], int)
         count = len(plan[path[0]][path[1]]) if in_column else 0
