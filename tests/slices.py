@@ -30,8 +30,8 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TABLE = os.path.join(HERE, "slow.tsv")
-CORES, LIMIT, BATCH = 2, 15 * 60, 5 * 60
-WANTED = 12 * 60  # seconds of a slice by the table, so that a slower machine has room
+CORES, LIMIT, BATCH = 2, 12 * 60, 5 * 60
+WANTED = 10 * 60  # seconds of a slice by the table, so that a slower machine has room
 
 
 def read_table():

@@ -19,9 +19,10 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [os.path.join(HERE, "..", "ref")]
+sys.path[:0] = [os.path.join(HERE, "..", "ref"), os.path.join(HERE, "..")]
 
 import bytes as reference_bytes  # noqa: E402  tests/ref/bytes.py
+from part import part  # noqa: E402
 
 WARNINGS = "-Werror all-warnings -Xcompiler=-Wall,-Wextra,-Werror"
 NO_DEVICE = 3
@@ -104,7 +105,7 @@ def main():
     failed = 0
     pattern = "^(" + "|".join(args.names or [".*"]) + ")$"
     with tempfile.TemporaryDirectory(prefix="ullage-objects-") as shared:
-        for name, path, options in reference_bytes.networks(args.small, pattern):
+        for name, path, options in part(reference_bytes.networks(args.small, pattern)):
             problem = build(args, path, options, shared)
             failed += problem is not None
             print(f"FAIL {name}: {problem}" if problem else f"ok {name}", flush=True)

@@ -36,7 +36,7 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-sys.path[:0] = [os.path.join(HERE, "..", "ref"), os.path.join(HERE, "..", "ops"),
+sys.path[:0] = [os.path.join(HERE, "..", "ref"), os.path.join(HERE, "..", "ops"), os.path.join(HERE, ".."),
                 os.path.join(ROOT, "models")]  # fmt: skip
 
 import compare_ort  # noqa: E402
@@ -48,9 +48,12 @@ import onnx  # noqa: E402
 import quantized  # noqa: E402
 from lib_run import random_inputs  # noqa: E402
 from onnx import numpy_helper  # noqa: E402
+from part import part  # noqa: E402
 
 # uint8 to int64, bool, uint32 and uint64, of TensorProto
 INTEGERS = {2, 3, 4, 5, 6, 7, 9, 12, 13}
+# Of results of 16 bits, as in `ullage verify`: float16, bfloat16.
+NORM_LIMITS = {10: 5e-3, 16: 3e-2}
 SMALL_ELEMENTS = 4096  # an input that may be fixed at compile time, as in `ullage verify`
 # What runs a pack.
 RUNNING = ("run.sh", "toolkit.sh", "activity.c", "lock.cu", "unload.cu")
@@ -178,6 +181,7 @@ def save_recorded(folder, kind, tensors):
 
 
 def node_test(pack, data, name, constants):
+    """Emits it with its data; the limit of the norm error where a result has 16 bits, else 0."""
     source = os.path.join(data, name, "test_data_set_0")
     model = os.path.join(data, name, "model.onnx")
     graph = onnx.load(model, load_external_data=False).graph
@@ -200,20 +204,21 @@ def node_test(pack, data, name, constants):
         free = {own: tensor for own, tensor in inputs.items() if own not in fixed or own not in files}
         save_recorded(os.path.join(target, "data"), "input", free)
         save_recorded(os.path.join(target, "data"), "output", outputs)
-        return
+        return max(NORM_LIMITS.get(tensor.data_type, 0) for tensor in outputs.values())
     shutil.rmtree(target, ignore_errors=True)
     raise first
 
 
 def add_operators(pack, pool):
     data = list_tests.find_data(pack.args.data)
-    tests = node_tests(pack.args, data)
+    tests = part(node_tests(pack.args, data))
     jobs = {name: (pool.submit(node_test, pack, data, name, constants), options)
             for name, constants, options in tests}  # fmt: skip
     for name, (job, options) in jobs.items():
         checks = "data,sanitize"
         try:
-            job.result()
+            if (limit := job.result()) > 0:
+                options = f"{options} --norm --norm-limit {limit}".removeprefix("- ")
         except Failure as failure:
             checks = f"not emitted: {failure}"
         pack.add("ops", name, f"ops/{name}", f"ops/{name}/data", checks, options)
@@ -309,7 +314,7 @@ def networks(args):
     for name in chosen + full:
         if name not in known:
             sys.exit(f"prepare.py: {name}: models/ has no such network")
-    return [(name, True) for name in chosen] + [(name, False) for name in full]
+    return part([(name, True) for name in chosen] + [(name, False) for name in full])
 
 
 def add_models(pack, pool, wanted):

@@ -31,7 +31,10 @@ except ImportError as error:
     print(f"learn_as_torch.py: skipped: {error}")
     sys.exit(77)
 
-import networks
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+
+import networks  # noqa: E402
+from part import part  # noqa: E402
 
 BETA1 = 0.9  # of adamw
 FLOAT_STEPS, BATCHES = 10, 4
@@ -214,7 +217,7 @@ def check(args, name, folder):
 def run_networks(args, check):
     """check(args, name, folder) of each that was asked for; the exit code."""
     failed = 0
-    for name in args.networks:
+    for name in part(args.networks):
         print(f"{name}:", flush=True)
         begin = time.monotonic()
         try:
