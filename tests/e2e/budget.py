@@ -241,8 +241,8 @@ def check_units(ullage, options, model, folder):
     for unit, other in (("arena", "process"), ("process", "arena")):
         for row in rows[unit]:
             budget = row[key[other]]
-            if budget > rows[other][0][key[other]]:
-                continue  # a sweep holds nothing larger than the plan without a budget
+            if budget >= rows[other][0][key[other]]:
+                continue  # a sweep holds nothing as large as the plan without a budget but that plan
             costs = [plan["cost"] for plan in rows[other] if plan[key[other]] <= budget]
             if not costs or min(costs) > row["cost"]:
                 raise RuntimeError(f"a plan of {unit} {row[key[unit]]} takes {budget} of {other} and "
