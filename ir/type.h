@@ -77,7 +77,7 @@ uint64_t ul_type_bytes(const struct ul_type *type);
 /* Its bytes as ONNX stores them: elements below 8 bits without a gap, the first in the low bits. */
 uint64_t ul_type_packed_bytes(const struct ul_type *type);
 bool ul_type_equal(const struct ul_type *a, const struct ul_type *b);
-/* Of known ranks. */
+/* Both ranks must be known. */
 bool ul_type_same_dims(const struct ul_type *a, const struct ul_type *b);
 bool ul_type_known(const struct ul_type *type);
 /* Within UL_LIMIT_DIM and UL_LIMIT_TENSOR_BYTES. */

@@ -152,11 +152,8 @@ static bool fold(struct infer *infer, ul_node_id id)
     }
     int64_t freed = (int64_t)freed_bytes(infer, node), grown = -freed;
     bool fits = may_store(infer, result_bytes, (int64_t)result_bytes - freed);
-    struct ul_fold fold = {.keep = graph->arena,
-                           .max_elements = UL_LIMIT_FOLD_ELEMENTS,
-                           .work_left = UL_LIMIT_FOLD_WORK};
     if ((!fits && read_bytes > infer->small_bytes) ||
-        !ul_node_fold_within(graph, id, &fold, &infer->node_scratch))
+        !ul_node_fold(graph, id, &infer->node_scratch))
         return false;
     for (uint32_t i = 0; i < node->output_count; i++) {
         normalise_splat(infer, node->outputs[i]);
@@ -614,20 +611,16 @@ static void find_limits(struct infer *infer)
     infer->max_bytes = (int64_t)(total / (steps_cost ? STEP_ALL_PART : ALL_PART));
 }
 
-static bool is_half(int64_t dtype)
-{
-    return dtype == UL_F16 || dtype == UL_BF16;
-}
-
 /* Types of what nodes make are not known yet: other than by Casts they have those of operands. */
 static bool has_halves(const struct ul_graph *graph)
 {
     for (uint32_t v = 0; v < graph->value_count; v++)
-        if (is_half(graph->values[v].type.dtype))
+        if (ul_dtype_is_half(graph->values[v].type.dtype))
             return true;
     for (uint32_t n = 0; n < graph->node_count; n++) {
         const struct ul_node *node = &graph->nodes[n];
-        if (node->op != UL_OP_NONE && is_half(ul_node_get_int(node, "to", UL_DTYPE_NONE)))
+        if (node->op != UL_OP_NONE &&
+            ul_dtype_is_half((enum ul_dtype)ul_node_get_int(node, "to", UL_DTYPE_NONE)))
             return true;
     }
     return false;

@@ -81,7 +81,8 @@ struct ul_dnnl_known {
     struct ul_dnnl_reach *reach; /* NULL: likewise */
     struct ul_dnnl_known *next;  /* of the same hash */
 };
-/* Of the call, which equal calls share; kept. */
+/* Finds what is known of the call, or makes a place for it. Equal calls share one, and it is
+ * kept. */
 struct ul_dnnl_known *ul_dnnl_know(struct ul_dnnl *dnnl, const struct ul_call *call);
 
 /* footprint.c and reach.c: of struct ul_target_library; `dnnl` is a struct ul_dnnl. Answers are

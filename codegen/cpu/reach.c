@@ -49,7 +49,7 @@ enum {
     ARGS = 9 + UL_CALL_POSTS /* of a primitive */
 };
 
-/* Of a call; in memory that the child shares. */
+/* The pages that one call reaches. It lies in memory that the child shares. */
 struct ul_dnnl_reach {
     bool counted;
     uint64_t pages[MAX_WORDS]; /* bits */
@@ -285,7 +285,7 @@ struct counting {
     struct ul_dnnl_reach *reaches;
 };
 
-/* Of OpenMP's library, as compilers call it. */
+/* OpenMP's library has this function, and compilers call it. */
 void GOMP_parallel(void (*body)(void *), void *data, unsigned thread_count, unsigned flags);
 
 static void do_nothing(void *data)

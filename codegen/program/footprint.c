@@ -106,7 +106,8 @@ static bool has_halves(const struct ul_program *program)
 /* Vectors are of 256 bits, or fewer. */
 static bool is_narrow(const struct ul_program *program)
 {
-    const char *isa = program->options.library->isa;
+    const struct ul_program_options *options = &program->options;
+    const char *isa = options->library->isa;
     return isa != NULL && strncmp(isa, "avx512", 6) != 0;
 }
 
@@ -129,16 +130,18 @@ static uint64_t threads_code_bytes(const struct ul_program *program, bool is_lib
     return counts ? ul_profile_process(options->profile)->threads_code_bytes : 0;
 }
 
-/* Of those calls as counted on this machine; 0: nobody could. */
+/* The code that those calls reach, as this machine counted it; 0 where it could not be counted. */
 static uint64_t counted_code_bytes(const struct ul_program *program)
 {
-    const struct ul_target_library *library = program->options.library;
+    const struct ul_program_options *options = &program->options;
+    const struct ul_target_library *library = options->library;
     return library->code_bytes == NULL
                ? 0
                : library->code_bytes(library->context, program->calls, program->call_count);
 }
 
-/* Of the process, as soon as one call is there: pages of its code, and its tables. */
+/* Pages of the library's code and its tables, which the process has as soon as one call is there.
+ */
 static uint64_t library_code_bytes(const struct ul_program *program)
 {
     const struct ul_profile_process *process = ul_profile_process(program->options.profile);
@@ -210,7 +213,8 @@ static void count_code(const struct ul_program *program, bool counts)
 
 void ul_footprint_count_beside(const struct ul_program *program, bool is_whole)
 {
-    const struct ul_target_library *library = program->options.library;
+    const struct ul_program_options *options = &program->options;
+    const struct ul_target_library *library = options->library;
     struct ul_plan_value *values = program->problem->values;
     for (uint32_t i = 0; i < program->call_count; i++) {
         if (program->call_places[i] == UL_PLAN_NONE)

@@ -52,7 +52,7 @@ from part import part  # noqa: E402
 
 # uint8 to int64, bool, uint32 and uint64, of TensorProto
 INTEGERS = {2, 3, 4, 5, 6, 7, 9, 12, 13}
-# Of results of 16 bits, as in `ullage verify`: float16, bfloat16.
+# The norm error at which `ullage verify` takes results of float16 and of bfloat16.
 NORM_LIMITS = {10: 5e-3, 16: 3e-2}
 SMALL_ELEMENTS = 4096  # an input that may be fixed at compile time, as in `ullage verify`
 # What runs a pack.
