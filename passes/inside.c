@@ -12,11 +12,11 @@
  * the maps that make it, in its own group. Groups stand already, so that all other kernels are
  * those of the program without --inside. What is computed so has the bits of y: both are rounded by
  * the same operations, and nothing between the operators of the maps is a product that a compiler
- * may fuse with the sum behind it in one kernel and not in another (is_closed, is_apart). That sums
- * are formed in the same order is checked when the program is built: the step of a copy is a piece
- * of what it was ("ul_piece_of"). Left undone: what is read through views (transposed operands of
- * products), maps of several large values, and products of the forward pass, beside which y may lie
- * where c did. */
+ * may fuse with the sum behind it in one kernel and not in another (ul_maps_is_closed, is_apart).
+ * That sums are formed in the same order is checked when the program is built: the step of a copy
+ * is a piece of what it was ("ul_piece_of"). Left undone: what is read through views (transposed
+ * operands of products), maps of several large values, and products of the forward pass, beside
+ * which y may lie where c did. */
 #include "ir/op.h"
 #include "ir/view.h"
 #include "passes/maps.h"
@@ -39,33 +39,6 @@ struct site {
     uint32_t count, capacity;
     uint32_t last_place; /* of a reader */
 };
-
-/* ---- Bits ---- */
-
-/* The last operation of the expression is no product: nothing behind it is fused with one. */
-static bool ends_in_no_product(const char *text)
-{
-    uint32_t depth = 0;
-    bool adds = false;
-    if (strchr(text, '*') == NULL)
-        return true;
-    for (const char *at = text; *at != '\0'; at++) {
-        depth += *at == '(';
-        depth -= *at == ')';
-        if (*at == '?' || *at == '[')
-            return false; /* branches, attributes: not looked at closer */
-        adds = adds || (depth == 0 && at > text && (*at == '+' || *at == '-') && at[-1] == ' ');
-    }
-    return adds;
-}
-
-static bool is_closed(const struct ul_node *node)
-{
-    const struct ul_op_info *row = ul_op_get(node->op);
-    if (row->expression != NULL)
-        return ends_in_no_product(row->expression);
-    return row->monotone != NULL && row->monotone[0] == '\0'; /* one of its operands */
-}
 
 static bool is_of_maps(const struct inside *inside, const struct site *site, ul_value_id value)
 {
@@ -160,7 +133,7 @@ static bool has_good_maps(const struct inside *inside, struct site *site)
     for (uint32_t m = 0; m < site->maps.count; m++) {
         const struct ul_node *node = &graph->nodes[site->maps.nodes[m]];
         const struct ul_value *made = &graph->values[node->outputs[0]];
-        if (node->parent != 0 || !is_closed(node) || made->storage != UL_DTYPE_NONE ||
+        if (node->parent != 0 || !ul_maps_is_closed(node) || made->storage != UL_DTYPE_NONE ||
             !ul_type_same_dims(type, &made->type))
             return false;
         for (uint32_t i = 0; i < node->input_count; i++) {

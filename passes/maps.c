@@ -3,6 +3,8 @@
 #include "passes/maps.h"
 #include "ir/op.h"
 
+#include <string.h>
+
 enum { SMALL = 16 }; /* a value is small that is so much smaller than the result */
 
 bool ul_maps_is_map(const struct ul_node *node)
@@ -11,6 +13,31 @@ bool ul_maps_is_map(const struct ul_node *node)
     uint32_t flags = ul_op_get(node->op)->flags;
     return (flags & UL_OP_ELEMENTWISE) != 0 && (flags & other) == 0 && node->output_count == 1 &&
            ul_op_get(node->op)->view == NULL;
+}
+
+/* The last operation of the expression is no product: nothing behind it is fused with one. */
+static bool ends_in_no_product(const char *text)
+{
+    uint32_t depth = 0;
+    bool adds = false;
+    if (strchr(text, '*') == NULL)
+        return true;
+    for (const char *at = text; *at != '\0'; at++) {
+        depth += *at == '(';
+        depth -= *at == ')';
+        if (*at == '?' || *at == '[')
+            return false; /* branches, attributes: not looked at closer */
+        adds = adds || (depth == 0 && at > text && (*at == '+' || *at == '-') && at[-1] == ' ');
+    }
+    return adds;
+}
+
+bool ul_maps_is_closed(const struct ul_node *node)
+{
+    const struct ul_op_info *row = ul_op_get(node->op);
+    if (row->expression != NULL)
+        return ends_in_no_product(row->expression);
+    return row->monotone != NULL && row->monotone[0] == '\0'; /* one of its operands */
 }
 
 static bool is_constant(const struct ul_value *value)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cheap maps behind a value: what passes share that compute light results again (again.c,
- * inside.c).
+/* Cheap maps behind a value: what passes share that compute light results again, or elsewhere
+ * (again.c, inside.c, split_chain.c).
  *
  * Invariants: each map stands behind those that it reads; they are made of one value of about the
  * result's size, and of small ones. Ownership: copies are the graph's. Nothing fails. */
@@ -19,6 +19,9 @@ struct ul_maps {
 
 /* An elementwise node worth computing again for each load. */
 bool ul_maps_is_map(const struct ul_node *node);
+/* What the node makes has the same bits in memory as on its way to a sum in the same kernel: it
+ * ends in no product, which a compiler could fuse with that sum. */
+bool ul_maps_is_closed(const struct ul_node *node);
 /* The maps that make a value, which is a map's result; false: they are too many, or made of none or
  * several large values. */
 bool ul_maps_find(const struct ul_graph *graph, ul_value_id value, struct ul_maps *maps);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The chain of a split: which steps lie on the ways from its first to its last, whether they can be
  * copied, and what of theirs is needed outside. */
+#include "ir/op.h"
 #include "ir/view.h"
+#include "passes/maps.h"
 #include "passes/split.h"
 
 #include <stdlib.h>
@@ -63,16 +65,40 @@ static bool reads_neck_alone(const struct ul_graph *graph, const ul_node_id *nod
     return true;
 }
 
+/* Nodes of the block from `from` to the end of the step form products of the value, or do not read
+ * it. */
+static bool is_multiplied(const struct ul_graph *graph, const ul_node_id *nodes, uint32_t from,
+                          uint32_t end, ul_value_id value)
+{
+    for (uint32_t n = from; n < end; n++) {
+        const struct ul_node *node = &graph->nodes[nodes[n]];
+        bool multiplies = (ul_op_get(node->op)->flags & UL_OP_MULTIPLIES) != 0;
+        for (uint32_t i = 0; i < node->input_count; i++) {
+            if (node->inputs[i] == value && (!multiplies || i > 1))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* What is stored there has the bits that the whole step computes with. */
+static bool is_neck(const struct ul_graph *graph, const ul_node_id *nodes, uint32_t begin,
+                    uint32_t n, uint32_t end)
+{
+    const struct ul_node *node = &graph->nodes[nodes[n]];
+    ul_value_id last = graph->nodes[nodes[end - 1]].outputs[0];
+    return node->output_count == 1 && !ul_node_is_view(graph, nodes[n]) &&
+           ul_value_bytes(graph, node->outputs[0]) < ul_value_bytes(graph, last) &&
+           reads_neck_alone(graph, nodes, begin, n + 1, end) &&
+           (ul_maps_is_closed(node) || is_multiplied(graph, nodes, n + 1, end, node->outputs[0]));
+}
+
 uint32_t ul_split_find_neck(const struct ul_graph *graph, const ul_node_id *nodes, uint32_t begin,
                             uint32_t end)
 {
     UL_ASSERT(begin < end);
-    ul_value_id last = graph->nodes[nodes[end - 1]].outputs[0];
     for (uint32_t n = begin; n + 1 < end; n++) {
-        const struct ul_node *node = &graph->nodes[nodes[n]];
-        if (node->output_count == 1 && !ul_node_is_view(graph, nodes[n]) &&
-            ul_value_bytes(graph, node->outputs[0]) < ul_value_bytes(graph, last) &&
-            reads_neck_alone(graph, nodes, begin, n + 1, end))
+        if (is_neck(graph, nodes, begin, n, end))
             return n;
     }
     return UL_NONE;

@@ -292,6 +292,34 @@ def check_model(ullage, common, rng, chain_count, marches, folder):
     return ok, len(taken) // 2
 
 
+def save_chain(chain, path):
+    graph = helper.make_graph(
+        chain.nodes, chain.name, chain.inputs,
+        [helper.make_tensor_value_info(chain.value, TensorProto.FLOAT, None)], chain.weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)],
+                                ir_version=9), path)
+    return [node.name for node in chain.nodes]
+
+
+def check_necks(ullage, common, folder):
+    """Chains that begin and end at each node of an expression that a convolution loads."""
+    chain = Chain(random.Random(3), "n", [1, 4, 21, 18])
+    chain.add("Mul", chain.weight(1, 4, 1, 1))
+    chain.add("Add", chain.weight(1, 4, 1, 1))
+    chain.add("Mul", chain.weight(1, 4, 1, 1))
+    for made, read in ((16, 4), (4, 16)):
+        chain.add("Conv", chain.weight(made, read, 3, 3), pads=[1] * 4)
+    model = os.path.join(folder, "necks.onnx")
+    names = save_chain(chain, model)
+    whole = run(ullage, model, folder, "necks", common + ["--pack", "none"], None)
+    ok = bool(whole)
+    for first, last in [(name, names[-1]) for name in names[:-1]] + [(names[0], names[2])]:
+        label = f"necks-{first}-{last}"
+        pieces = run(ullage, model, folder, label, common + ["--split", f"{first}..{last}:rows:5"], None)
+        ok = bool(pieces) and ok and same_bits(whole, pieces, label)
+    return ok
+
+
 def check_tiles(ullage, common, folder):
     """Tiles of 2x2 results that pieces of odd rows and columns cut, by Winograd's method."""
     chain = Chain(random.Random(7), "t", [2, 16, 29, 31])
@@ -299,12 +327,7 @@ def check_tiles(ullage, common, folder):
         chain.add("Conv", chain.weight(made, read, 3, 3), pads=[index % 2] * 4)
         chain.add("Relu")
     model = os.path.join(folder, "tiles.onnx")
-    names = [node.name for node in chain.nodes]
-    graph = helper.make_graph(
-        chain.nodes, "tiles", chain.inputs,
-        [helper.make_tensor_value_info(chain.value, TensorProto.FLOAT, None)], chain.weights)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)],
-                                ir_version=9), model)
+    names = save_chain(chain, model)
     whole = run(ullage, model, folder, "tiles", common + ["--pack", "none"], None)
     ok = bool(whole)
     for cut in ("rows:3", "rows:5", "3:4", "batch:2"):
@@ -336,6 +359,8 @@ def main():
     common += ["--threads", arguments.threads] if arguments.threads else []
     common += ["--conv", arguments.conv] if arguments.conv else []
     failed = split_count = 0
+    with tempfile.TemporaryDirectory() as folder:
+        failed += not check_necks(os.path.abspath(arguments.ullage), common, folder)
     if arguments.conv == "winograd":
         with tempfile.TemporaryDirectory() as folder:
             failed += not check_tiles(os.path.abspath(arguments.ullage), common, folder)
