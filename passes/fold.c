@@ -49,10 +49,18 @@ static uint32_t maker_of(const struct fold *fold, ul_value_id value)
     return info->kind == UL_VALUE_NODE ? fold->place_of[info->producer] : UL_NONE;
 }
 
-static bool is_array(const struct fold *fold, ul_value_id value)
+/* A constant with elements that the node computes with: floats, or integers of which it makes
+ * floats. Shapes and axes are none. */
+static bool is_array(const struct fold *fold, const struct ul_node *node, uint32_t input)
 {
-    const struct ul_value *info = &fold->graph->values[value];
-    return maker_of(fold, value) == UL_NONE && ul_dtype_get(info->type.dtype)->is_float &&
+    const struct ul_graph *graph = fold->graph;
+    ul_value_id value = node->inputs[input];
+    if (value == UL_NONE || maker_of(fold, value) != UL_NONE)
+        return false;
+    const struct ul_value *info = &graph->values[value];
+    bool makes_floats = input == 0 && (ul_op_get(node->op)->flags & UL_OP_SHAPE_ONLY) == 0 &&
+                        ul_dtype_get(graph->values[node->outputs[0]].type.dtype)->is_float;
+    return (ul_dtype_get(info->type.dtype)->is_float || makes_floats) &&
            info->tensor->data != NULL && ul_type_elements(&info->type) > 1;
 }
 
@@ -78,7 +86,7 @@ static void find_sets(struct fold *fold)
         for (uint32_t i = 0; i < node->output_count; i++)
             set->has_half |= ul_dtype_is_half(graph->values[node->outputs[i]].type.dtype);
         for (uint32_t i = 0; i < node->input_count; i++)
-            set->has_array |= node->inputs[i] != UL_NONE && is_array(fold, node->inputs[i]);
+            set->has_array |= is_array(fold, node, i);
     }
 }
 
@@ -91,12 +99,13 @@ static bool is_chosen(const struct fold *fold, uint32_t place)
 
 /* ---- The copy ---- */
 
-static ul_value_id copy_constant(struct fold *fold, ul_value_id value)
+static ul_value_id copy_operand(struct fold *fold, const struct ul_node *node, uint32_t input)
 {
+    ul_value_id value = node->inputs[input];
     const struct ul_value *info = &fold->graph->values[value];
     if (fold->copies[value] != UL_NONE)
         return fold->copies[value];
-    if (is_array(fold, value)) {
+    if (is_array(fold, node, input)) {
         fold->copies[value] =
             ul_graph_add_value(&fold->own, info->name, UL_VALUE_INPUT, &info->type);
         ul_block_add_input(&fold->own, 0, fold->copies[value]);
@@ -114,7 +123,7 @@ static void copy_node(struct fold *fold, ul_node_id id)
                                         node->output_count);
     for (uint32_t i = 0; i < node->input_count; i++) {
         if (node->inputs[i] != UL_NONE) {
-            ul_value_id input = copy_constant(fold, node->inputs[i]);
+            ul_value_id input = copy_operand(fold, node, i);
             fold->own.nodes[copy].inputs[i] = input;
         }
     }

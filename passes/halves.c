@@ -113,10 +113,11 @@ static void retype_values(struct halves *halves)
     }
 }
 
+const char *const ul_type_attributes[] = {"to", "dtype", "output_dtype", "output_datatype", NULL};
+
 /* What nodes say of the type of their results. */
 static void retype_attributes(struct halves *halves)
 {
-    static const char *const names[] = {"to", "dtype", "output_dtype", "output_datatype"};
     struct ul_graph *graph = halves->graph;
     for (uint32_t n = 0; n < graph->node_count; n++) {
         struct ul_node *node = &graph->nodes[n];
@@ -127,9 +128,9 @@ static void retype_attributes(struct halves *halves)
             ul_node_become(graph, n, UL_OP_Cast, &input, 1);
             ul_node_set_int(graph, n, "to", UL_F32);
         }
-        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-            if (ul_node_get_int(node, names[i], 0) == (int64_t)halves->dtype)
-                ul_node_set_int(graph, n, names[i], UL_F32);
+        for (const char *const *name = ul_type_attributes; *name != NULL; name++)
+            if (ul_node_get_int(node, *name, 0) == (int64_t)halves->dtype)
+                ul_node_set_int(graph, n, *name, UL_F32);
     }
 }
 

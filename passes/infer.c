@@ -611,16 +611,25 @@ static void find_limits(struct infer *infer)
     infer->max_bytes = (int64_t)(total / (steps_cost ? STEP_ALL_PART : ALL_PART));
 }
 
-/* Types of what nodes make are not known yet: other than by Casts they have those of operands. */
+/* Types of what nodes make are not known yet: they are those of operands, or what the nodes say. */
+static bool says_half(const struct ul_node *node)
+{
+    for (uint32_t i = 0; i < node->attr_count; i++)
+        if (node->attrs[i].tensor != NULL && ul_dtype_is_half(node->attrs[i].tensor->type.dtype))
+            return true;
+    for (const char *const *name = ul_type_attributes; *name != NULL; name++)
+        if (ul_dtype_is_half((enum ul_dtype)ul_node_get_int(node, *name, UL_DTYPE_NONE)))
+            return true;
+    return false;
+}
+
 static bool has_halves(const struct ul_graph *graph)
 {
     for (uint32_t v = 0; v < graph->value_count; v++)
         if (ul_dtype_is_half(graph->values[v].type.dtype))
             return true;
     for (uint32_t n = 0; n < graph->node_count; n++) {
-        const struct ul_node *node = &graph->nodes[n];
-        if (node->op != UL_OP_NONE &&
-            ul_dtype_is_half((enum ul_dtype)ul_node_get_int(node, "to", UL_DTYPE_NONE)))
+        if (graph->nodes[n].op != UL_OP_NONE && says_half(&graph->nodes[n]))
             return true;
     }
     return false;

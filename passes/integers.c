@@ -58,6 +58,13 @@ static bool is_worth_packing(const struct ul_type *type)
     return ul_dtype_get(type->dtype)->bits < 8 && ul_type_elements(type) > FEW_ELEMENTS;
 }
 
+/* Folding stores the elements in 16 bits; a kernel that computes them for itself does not round. */
+static bool rounds(const struct ul_graph *graph, const struct ul_node *node)
+{
+    const struct ul_type *type = &graph->values[node->outputs[0]].type;
+    return ul_dtype_is_half(type->dtype) && ul_type_elements(type) > 1;
+}
+
 /* Results of at most so many bytes that widen constants. */
 static bool fold(struct ul_integers *integers, ul_node_id id)
 {
@@ -65,7 +72,7 @@ static bool fold(struct ul_integers *integers, ul_node_id id)
     struct ul_graph *graph = integers->graph;
     const struct ul_node *node = &graph->nodes[id];
     if ((ul_op_get(node->op)->flags & UL_OP_WIDENS) == 0 ||
-        is_worth_packing(&graph->values[node->inputs[0]].type) ||
+        is_worth_packing(&graph->values[node->inputs[0]].type) || rounds(graph, node) ||
         ul_type_bytes(&graph->values[node->outputs[0]].type) > SMALL_BYTES ||
         ul_graph_get_constant(graph, node->inputs[0]) == NULL ||
         !ul_node_fold(graph, id, integers->pass->scratch))

@@ -64,6 +64,8 @@ bool ul_edit_is_backward(const struct ul_graph *graph, const struct ul_node *nod
 bool ul_edit_is_dense(const struct ul_graph *graph, ul_value_id value);
 /* Bytes that a weight takes in the arena: none where its elements are all the same number. */
 uint64_t ul_edit_weight_bytes(const struct ul_graph *graph, ul_value_id value);
+/* Names of attributes that say the type of a result; behind the last NULL (halves.c). */
+extern const char *const ul_type_attributes[];
 /* Per value one of the nodes that read it, or UL_NONE. */
 ul_node_id *ul_edit_find_readers(const struct ul_graph *graph, struct ul_arena *arena);
 /* The nodes of a block and of the blocks nested in it, in execution order. */

@@ -146,10 +146,28 @@ def chains(kind):
     yield chain("mixed", kind, ("Reciprocal", "a", "s", {}), ("RMSNormalization", "s w", "t", {}),
                 ("Cast", "t", "u", {"to": TensorProto.FLOAT}), ("Exp", "u", "v", {}),
                 ("CastLike", "v a", "y", {}))
+    yield chain("widened", kind, ("Mul", "a b", "s", {}), ("Tanh", "s", "t", {}),
+                ("Cast", "t", "y", {"to": TensorProto.FLOAT}))
     yield chain("other_half", kind, ("Sigmoid", "a", "s", {}), ("Cast", "s", "y", {
         "to": TensorProto.FLOAT16 if kind == "bf16" else TensorProto.BFLOAT16}), also=["s"])
     for i in range(RANDOM_CHAINS):
         yield random_chain(f"random{i}", kind)
+
+
+def of_integers(kind):
+    """Models whose only values of 16 bits are those that attributes say."""
+    half = TensorProto.FLOAT16 if kind == "f16" else TensorProto.BFLOAT16
+    firsts = {"dequantized": ("DequantizeLinear", ["q", "s"], "d", {"output_dtype": half}),
+              "cast": ("Cast", ["q"], "d", {"to": half})}
+    for name, first in firsts.items():
+        rows = [("Constant", [], "s", {"value_float": 0.037}), first,
+                ("Reciprocal", ["d"], "m", {}), ("Sub", ["m", "d"], "t", {}), ("Sin", ["t"], "u", {}),
+                ("Cast", ["u"], "y", {"to": TensorProto.FLOAT})]
+        nodes = [helper.make_node(op, inputs, [made], **attributes)
+                 for op, inputs, made, attributes in rows]
+        case = Case(name, nodes, {"q": rng.integers(1, 128, 256, np.int8)}, ["y"], kind)
+        case.dtype = np.int8
+        yield case
 
 
 def random_chain(name, kind):
@@ -251,11 +269,12 @@ def main():
                      if not wanted or case.name.rsplit("_", 1)[0] in wanted]
             cases = supported(ullage, cases, folder)
             count += len(cases)
-            results = [run(ullage, cases, folded, folder) for folded in (False, True)]
-            for result in results:
-                if isinstance(result, str):
-                    sys.exit(f"FAIL {kind}: {result}")
-            failed += compare(cases, *results)
+            for model in (cases, *([case] for case in of_integers(kind))):
+                results = [run(ullage, model, folded, folder) for folded in (False, True)]
+                for result in results:
+                    if isinstance(result, str):
+                        sys.exit(f"FAIL {kind}: {result}")
+                failed += compare(model, *results)
     print(f"{count} cases, {failed} differ")
     few = count == 0 or (not wanted and count < LEAST)
     if few:
