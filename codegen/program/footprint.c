@@ -44,8 +44,6 @@ enum {
     BARE_RUNTIME = 400 << 10,  /* what the loader relocates of it, and an engine */
     BARE_MAKING = 2 << 20,     /* pages of files, while the program is set up then */
     TRAINER_BYTES = 144 << 10, /* of the runtime for reading samples and writing checkpoints */
-    FRESH_BYTES = 64 << 10,    /* of the C library, more where its file was just written: it is then
-                                  in memory as a whole, and more of it is mapped around a page */
     READ_AROUND = 64 << 10,    /* the kernel maps so much around a page that is read */
     FLASH_BYTES = 8 << 10,     /* of model.c without a step */
     TABLE_BYTES = 160 << 10,   /* of page tables, as soon as the library is there */
@@ -111,6 +109,16 @@ static bool is_narrow(const struct ul_program *program)
     return isa != NULL && strncmp(isa, "avx512", 6) != 0;
 }
 
+/* The library's heap is larger with tiles of matrices in registers, and where convolutions are
+ * trained with vectors of 512 bits. */
+static bool has_large_runtime(const struct ul_program *program)
+{
+    const struct ul_program_options *options = &program->options;
+    const char *isa = options->library->isa;
+    bool has_tiles = isa == NULL || strcmp(isa, "avx512_core_amx") == 0;
+    return has_tiles || (has_gradients(program) && !is_narrow(program));
+}
+
 /* Code of the library that training runs through, beside what inference does. */
 static uint64_t gradient_code_bytes(const struct ul_program *program)
 {
@@ -122,12 +130,16 @@ static uint64_t gradient_code_bytes(const struct ul_program *program)
     return bytes;
 }
 
-/* Of OpenMP, which a program of one thread has for the library alone. */
+/* Of OpenMP's library: without oneDNN a program runs through two thirds of it. With one thread it
+ * has it for oneDNN alone. */
 static uint64_t threads_code_bytes(const struct ul_program *program, bool is_library)
 {
     const struct ul_program_options *options = &program->options;
-    bool counts = options->target->traits.has_threads && (options->thread_count == 1) == is_library;
-    return counts ? ul_profile_process(options->profile)->threads_code_bytes : 0;
+    uint64_t all = options->target->traits.has_threads
+                       ? ul_profile_process(options->profile)->threads_code_bytes
+                       : 0;
+    uint64_t own = options->thread_count == 1 ? 0 : all / 3 * 2;
+    return is_library ? all - own : own;
 }
 
 /* The code that those calls reach, as this machine counted it; 0 where it could not be counted. */
@@ -157,7 +169,7 @@ static uint64_t library_code_bytes(const struct ul_program *program)
 
 static uint64_t library_runtime_bytes(const struct ul_program *program)
 {
-    return makes_primitives(program) && !is_narrow(program)
+    return makes_primitives(program) && has_large_runtime(program)
                ? ul_profile_process(program->options.profile)->calls.runtime_bytes
                : BARE_RUNTIME;
 }
@@ -387,13 +399,11 @@ static uint64_t trainer_bytes(const struct ul_program *program)
     return program->call_count > 0 ? TRAINER_BYTES / 2 : TRAINER_BYTES;
 }
 
-/* Code and tables that every run goes through, but the library's, in whose bounds there is room for
- * what is fresh. */
+/* Code and tables that every run goes through, but the library's. */
 static uint64_t own_code_bytes(const struct ul_program *program)
 {
     return ul_profile_process(program->options.profile)->code_bytes + printed_bytes(program) +
-           threads_code_bytes(program, false) + trainer_bytes(program) +
-           (program->call_count == 0 ? FRESH_BYTES : 0);
+           threads_code_bytes(program, false) + trainer_bytes(program);
 }
 
 struct ul_plan_beside ul_footprint_beside(const struct ul_program *program, bool is_whole)
