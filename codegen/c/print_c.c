@@ -60,6 +60,32 @@ static void put_lookup(struct printer *printer, const struct ul_ks_data *stmt,
     ul_text_put(text, "}\n");
 }
 
+/* The statements, of a loop that holds no other, store integers in an array of the kernel's own:
+ * most often they add to sums. */
+static bool stores_own_integers(const struct ul_kernel *kernel, ul_ks first)
+{
+    for (ul_ks id = first; id != UL_NONE; id = kernel->stmts[id].next) {
+        const struct ul_ks_data *stmt = &kernel->stmts[id];
+        if (stmt->kind == UL_KS_STORE && kernel->buffers[stmt->buffer].value == UL_NONE &&
+            ul_dtype_get(kernel->buffers[stmt->buffer].dtype)->is_integer)
+            return true;
+        if (stores_own_integers(kernel, stmt->body) || stores_own_integers(kernel, stmt->orelse))
+            return true;
+    }
+    return false;
+}
+
+/* What the compiler is told of a loop. */
+static const char *describe_loop(const struct ul_kernel *kernel, const struct ul_ks_data *stmt)
+{
+    bool is_free = (stmt->flags & (UL_FOR_PARALLEL | UL_FOR_ALONE)) != 0;
+    if (ul_ks_holds_loop(kernel, stmt->body))
+        return NULL;
+    if (stores_own_integers(kernel, stmt->body))
+        return is_free ? "UL_IVDEP_ROLLED" : "UL_ROLLED";
+    return is_free ? "UL_IVDEP" : NULL;
+}
+
 /* for (int64_t v = first; v < last; v++) { body } */
 static void put_loop(struct printer *printer, const struct ul_ks_data *stmt, const char *first,
                      const char *last, uint32_t indent)
@@ -70,9 +96,9 @@ static void put_loop(struct printer *printer, const struct ul_ks_data *stmt, con
         return;
     }
     ul_put_indent(&printer->expr, indent);
-    if ((stmt->flags & (UL_FOR_PARALLEL | UL_FOR_ALONE)) != 0 &&
-        !ul_ks_holds_loop(printer->expr.kernel, stmt->body)) {
-        ul_text_put(printer->expr.text, "UL_IVDEP\n");
+    const char *told = describe_loop(printer->expr.kernel, stmt);
+    if (told != NULL) {
+        ul_text_printf(printer->expr.text, "%s\n", told);
         ul_put_indent(&printer->expr, indent);
     }
     ul_text_printf(printer->expr.text, "for (int64_t v%u = %s; v%u < ", stmt->var, first,

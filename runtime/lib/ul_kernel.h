@@ -37,18 +37,23 @@
 #include <stdint.h>
 
 /* In front of a loop whose iterations do not depend on each other; UL_IVDEP_ROLLED of one of few
- * rounds, which gcc would unroll before it looks for vectors, and then branch in. */
+ * rounds, which gcc would unroll before it looks for vectors, and then branch in. Of such a loop
+ * that adds integers to sums, unrolled, gcc 12 adds wrongly what is added to the sums behind it:
+ * UL_ROLLED says of any loop that it stays one. */
 #if defined(__clang__)
 #define UL_IVDEP _Pragma("clang loop vectorize(assume_safety)")
 #define UL_IVDEP_ROLLED UL_IVDEP
+#define UL_ROLLED
 #define UL_UNROLL _Pragma("clang loop unroll(full)")
 #elif defined(__GNUC__)
 #define UL_IVDEP _Pragma("GCC ivdep")
 #define UL_IVDEP_ROLLED _Pragma("GCC ivdep") _Pragma("GCC unroll 1")
+#define UL_ROLLED _Pragma("GCC unroll 1")
 #define UL_UNROLL _Pragma("GCC unroll 64")
 #else
 #define UL_IVDEP
 #define UL_IVDEP_ROLLED
+#define UL_ROLLED
 #define UL_UNROLL
 #endif
 
