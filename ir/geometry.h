@@ -122,6 +122,9 @@ int64_t ul_attention_total(const struct ul_attention *attention);
 /* Of a ResizeInteger: neighbours of an output, over all axes, at most. */
 #define UL_RESIZE_TAPS 64
 
+/* An attribute of MatMul and Gemm, which pass nbits sets: their own kernel widens a constant as it
+ * loads it, so that no library computes them, for which it would be widened in every run. */
+#define UL_NBITS_LOADS "loads_codes"
 enum { UL_NBITS_A, UL_NBITS_B, UL_NBITS_SCALES, UL_NBITS_ZEROS, UL_NBITS_GROUPS, UL_NBITS_BIAS };
 
 /* nbits.c: reads attributes and the types of the inputs, NULL where one is absent. NULL, or what is

@@ -438,9 +438,11 @@ static bool pack_product(struct packing *packing, ul_node_id id)
     if (!read_product(graph, node, &product) ||
         (ul_nbits_is_cast(&product.source) && !packing->casts))
         return false;
-    if (is_loaded_as_stored(&product, node) || is_better_loaded(&product))
+    if (is_loaded_as_stored(&product, node) || is_better_loaded(&product)) {
+        ul_node_set_int(graph, id, UL_NBITS_LOADS, 1);
         return packing->turns && !product.is_left &&
                ul_nbits_turn(graph, id, &product.source, packing->uses);
+    }
     bool is_gemm = node->op == UL_OP_Gemm;
     double alpha = is_gemm ? ul_node_get_float(node, "alpha", 1) : 1;
     double beta = is_gemm ? ul_node_get_float(node, "beta", 1) : 1;

@@ -196,11 +196,11 @@ static void put_nbits(struct ul_text *text, const struct ul_call_nbits *nbits)
     static const char *const zeros[] = {[UL_NBITS_FIXED] = "UL_NBITS_FIXED",
                                         [UL_NBITS_PACKED] = "UL_NBITS_PACKED",
                                         [UL_NBITS_FLOATS] = "UL_NBITS_FLOATS"};
-    static const char *const types[] = {[UL_CALL_F32] = "UL_CALL_F32",
-                                        [UL_CALL_F16] = "UL_CALL_F16",
-                                        [UL_CALL_BF16] = "UL_CALL_BF16",
-                                        [UL_CALL_U8] = "UL_CALL_U8",
-                                        [UL_CALL_I8] = "UL_CALL_I8"};
+    static const char *const types[] = {
+        [UL_CALL_F32] = "UL_CALL_F32",       [UL_CALL_F16] = "UL_CALL_F16",
+        [UL_CALL_BF16] = "UL_CALL_BF16",     [UL_CALL_U8] = "UL_CALL_U8",
+        [UL_CALL_I8] = "UL_CALL_I8",         [UL_CALL_F8E4M3FN] = "UL_CALL_F8E4M3FN",
+        [UL_CALL_F8E5M2] = "UL_CALL_F8E5M2", [UL_CALL_F4E2M1] = "UL_CALL_F4E2M1"};
     if (nbits->bits == 0)
         return;
     ul_text_printf(text,

@@ -378,7 +378,8 @@ bool ul_group_call_make(const struct ul_graph *graph, const ul_node_id *nodes, u
     call->call.dilations[0] = call->call.dilations[1] = call->call.dilations[2] = 1;
     ul_value_id last = graph->nodes[nodes[count - 1]].outputs[0];
     call->args[UL_CALL_DST] = last;
-    if (anchor->outputs[0] == UL_NONE || last == UL_NONE || !describe_anchor(&describer, anchor) ||
+    if (anchor->outputs[0] == UL_NONE || last == UL_NONE ||
+        ul_node_get_int(anchor, UL_NBITS_LOADS, 0) != 0 || !describe_anchor(&describer, anchor) ||
         (front > 0 && !ul_describe_stored(&describer, nodes, front, anchor)))
         return false;
     bool is_product = call->call.kind == UL_CALL_MATMUL || call->call.kind == UL_CALL_NBITS;

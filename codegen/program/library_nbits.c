@@ -12,8 +12,8 @@
  *
  *      [ Cast -> Mul ] -> Conv -> Relu
  *
- * Left undone: groups of k in any order (g_idx), odd numbers of bits, floats of 4 and 8 bits,
- * scales of other blocks than along k; transposed convolutions. */
+ * Left undone: groups of k in any order (g_idx), odd numbers of bits, floats of 6 bits and those
+ * without a -0, scales of other blocks than along k; transposed convolutions. */
 #include "codegen/program/library_internal.h"
 
 #include "ir/geometry.h"
@@ -24,6 +24,15 @@
 static enum ul_call_type type_of(enum ul_dtype dtype)
 {
     return dtype == UL_F16 ? UL_CALL_F16 : dtype == UL_BF16 ? UL_CALL_BF16 : UL_CALL_F32;
+}
+
+/* Of codes that are floats; UL_CALL_F32: they are integers, or floats that no call reads. */
+static enum ul_call_type float_type_of(enum ul_dtype dtype)
+{
+    return dtype == UL_F8E4M3FN ? UL_CALL_F8E4M3FN
+           : dtype == UL_F8E5M2 ? UL_CALL_F8E5M2
+           : dtype == UL_F4E2M1 ? UL_CALL_F4E2M1
+                                : type_of(dtype);
 }
 
 static bool is_whole(const struct ul_graph *graph, ul_value_id value)
@@ -48,14 +57,17 @@ static bool describe_tables(struct ul_describer *describer, const struct ul_node
     struct ul_call_nbits *call = &out->call.nbits;
     call->bits = (uint32_t)nbits->bits;
     call->block = nbits->block < nbits->depth ? nbits->block : nbits->depth;
-    call->code_type = type_of(nbits->dtype);
+    call->code_type = float_type_of(nbits->is_e2m1 ? UL_F4E2M1 : nbits->dtype);
     call->zero = (uint32_t)nbits->zero;
     call->scale_type = type_of(types[UL_NBITS_SCALES]->dtype);
     call->turned = node->op == UL_OP_MatMulNBitsGradient;
-    call->by_bytes = nbits->in_bytes && call->block <= UL_NBITS_BYTE_DEPTH && !call->turned;
+    bool is_float = call->code_type != UL_CALL_F32;
+    call->by_bytes =
+        nbits->in_bytes && call->block <= UL_NBITS_BYTE_DEPTH && !call->turned && !is_float;
     if (types[UL_NBITS_ZEROS] != NULL)
         call->zeros = nbits->zeros_packed ? UL_NBITS_PACKED : UL_NBITS_FLOATS;
-    if (call->zeros == UL_NBITS_FLOATS && types[UL_NBITS_ZEROS]->dtype != UL_F32)
+    if ((call->zeros == UL_NBITS_FLOATS && types[UL_NBITS_ZEROS]->dtype != UL_F32) ||
+        (call->zeros != UL_NBITS_FIXED && is_float) || (nbits->dtype != UL_U8 && !is_float))
         return false;
     if (!is_one(describer->graph, node->inputs[UL_NBITS_SCALES]))
         out->args[UL_NBITS_ARG_SCALES] = node->inputs[UL_NBITS_SCALES];
@@ -90,7 +102,6 @@ bool ul_describe_nbits(struct ul_describer *describer, const struct ul_node *nod
     if (ul_nbits_read(&nbits, node, types) != NULL || !nbits.by_block ||
         ul_node_get_int(node, "round_to", UL_DTYPE_NONE) != UL_DTYPE_NONE ||
         types[UL_NBITS_GROUPS] != NULL || nbits.scale_k != nbits.block || nbits.scale_n != 1 ||
-        nbits.is_e2m1 || (nbits.dtype != UL_U8 && nbits.bits != 16) ||
         types[UL_NBITS_A]->rank < 2 ||
         !ul_describe_tensor(graph, node->inputs[UL_NBITS_A], &out->call.src) ||
         !ul_describe_tensor(graph, out->args[UL_CALL_DST], &out->call.dst) ||
@@ -175,11 +186,11 @@ static bool describe_codes(const struct ul_graph *graph, ul_value_id codes,
                            struct ul_call_nbits *nbits)
 {
     enum ul_dtype dtype = graph->values[codes].type.dtype;
-    bool is_half = ul_dtype_is_half(dtype);
-    nbits->bits = is_half ? 16 : 8;
-    nbits->code_type = is_half ? type_of(dtype) : dtype == UL_I8 ? UL_CALL_I8 : UL_CALL_U8;
+    enum ul_call_type type = float_type_of(dtype);
+    nbits->bits = ul_dtype_is_half(dtype) ? 16 : 8;
+    nbits->code_type = dtype == UL_I8 ? UL_CALL_I8 : dtype == UL_U8 ? UL_CALL_U8 : type;
     nbits->zero = dtype == UL_I8 ? 128 : 0;
-    return is_whole(graph, codes) && (is_half || dtype == UL_U8 || dtype == UL_I8);
+    return is_whole(graph, codes) && nbits->code_type != UL_CALL_F32 && dtype != UL_F4E2M1;
 }
 
 static bool describe_scales(struct ul_describer *describer, const struct stored *stored)

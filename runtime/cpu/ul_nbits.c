@@ -111,6 +111,90 @@ UL_INLINE float number_above(int shift)
     return (float)(1 << (23 - shift));
 }
 
+/* The floats that codes of 4 or 8 bits are; of other codes `mantissa` is 0. */
+static struct ul_f8_format format_of(const struct ul_call_nbits *nbits)
+{
+    const struct ul_f8_format none = {0, 0, 0, 0, 0, 0};
+    switch ((int)nbits->code_type) {
+    case UL_CALL_F8E4M3FN:
+        return ul_f8e4m3fn();
+    case UL_CALL_F8E5M2:
+        return ul_f8e5m2();
+    case UL_CALL_F4E2M1:
+        return ul_f4e2m1();
+    default:
+        return none;
+    }
+}
+
+#if UL_VECTOR_BYTES > 0
+/* The lesser of two numbers, none of them negative or a NaN. */
+UL_INLINE vec lesser(vec a, vec b)
+{
+#if defined(__AVX512F__) && UL_VECTOR_BYTES == 64
+    return (vec)_mm512_min_ps((__m512)a, (__m512)b);
+#elif defined(__AVX2__) && UL_VECTOR_BYTES == 32
+    return (vec)_mm256_min_ps((__m256)a, (__m256)b);
+#else
+    const word_vec is_a = (word_vec)(a < b);
+    word_vec of_a, of_b;
+    memcpy(&of_a, &a, sizeof of_a);
+    memcpy(&of_b, &b, sizeof of_b);
+    of_a = (of_a & is_a) | (of_b & ~is_a);
+    memcpy(&a, &of_a, sizeof a);
+    return a;
+#endif
+}
+
+/* By a table of all floats of 4 bits, or of those without a sign: false where there is no
+ * instruction. */
+UL_INLINE int look_up_small(vec *number, word_vec codes)
+{
+#if defined(__AVX512F__) && UL_VECTOR_BYTES == 64
+    const __m512 table = _mm512_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f,
+                                        -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f);
+    *number = (vec)_mm512_permutexvar_ps((__m512i)codes, table);
+    return 1;
+#elif defined(__AVX2__) && UL_VECTOR_BYTES == 32
+    const __m256 table = _mm256_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f);
+    const __m256 sign = (__m256)(codes << 28 & 0x80000000u);
+    *number = (vec)_mm256_xor_ps(_mm256_permutevar8x32_ps(table, (__m256i)codes), sign);
+    return 1;
+#else
+    (void)number;
+    (void)codes;
+    return 0;
+#endif
+}
+
+/* The floats whose codes are the lowest bits. Under an exponent moved by the bias a code without
+ * its sign is the number; a subnormal one, x, is then (x + the least normal one) / 2. Instructions
+ * on floats that are subnormal in 32 bits are slow. */
+UL_INLINE vec small_float(word_vec codes, struct ul_f8_format format, int bits)
+{
+    const word_vec magnitude = codes & ((1u << (bits - 1)) - 1);
+    const uint32_t exponent = (uint32_t)(127 - format.bias) << 23;
+    const float least = ul_f32_from_bits(exponent + (1u << 23));
+    word_vec under = (magnitude << (23 - format.mantissa)) + exponent;
+    vec number;
+    if (bits == 4 && look_up_small(&number, codes))
+        return number;
+    memcpy(&number, &under, sizeof number);
+    number = lesser(number, number * 2 - least);
+    memcpy(&under, &number, sizeof under);
+    under |= (word_vec)(magnitude > format.largest) & 0x7f800000u; /* infinities and NaN */
+    under |= codes << (32 - bits) & 0x80000000u;
+    memcpy(&number, &under, sizeof number);
+    return number;
+}
+#else
+UL_INLINE vec small_float(word_vec codes, struct ul_f8_format format, int bits)
+{
+    const uint32_t code = codes & ((1u << bits) - 1), sign = code >> (bits - 1);
+    return ul_f8_decode((uint8_t)((code & ~(sign << (bits - 1))) | sign << 7), format);
+}
+#endif
+
 /* The zero point that is subtracted as codes become floats: the others are given as what they have
  * more. */
 static float fixed_zero(const struct ul_call_nbits *nbits)
@@ -377,7 +461,23 @@ static void finish(const struct job *job, float *y, int64_t row, int64_t first, 
 
 /* ---- few rows ---- */
 
-/* Adds to sums what `count` words of 16 columns have, times so many weights of a row. */
+/* Adds to sums what `count` words of 16 columns have, floats of 4 or 8 bits, times so many weights
+ * of a row. */
+UL_INLINE void add_small_floats(vec sums[VECS][CHAINS], const uint32_t *codes, const float *row,
+                                int64_t count, struct ul_f8_format format, int bits)
+{
+    for (int64_t i = 0; i < count; i++, codes += COLS, row += 32 / bits) {
+        UL_UNROLL
+        for (int v = 0; v < VECS; v++) {
+            const word_vec words = *(const word_loose *)(codes + v * LANES);
+            UL_UNROLL
+            for (int k = 0; k < 32 / bits; k++)
+                sums[v][k % CHAINS] += row[k] * small_float(words >> k * bits, format, bits);
+        }
+    }
+}
+
+/* The same of integers. */
 UL_INLINE void add_words(vec sums[VECS][CHAINS], const uint32_t *codes, const float *row,
                          int64_t count, float zero, uint32_t flip, int bits)
 {
@@ -399,7 +499,12 @@ UL_INLINE void add_words(vec sums[VECS][CHAINS], const uint32_t *codes, const fl
 static void add_block(vec sums[VECS][CHAINS], const uint32_t *codes, const float *row,
                       int64_t count, float zero, const struct ul_call_nbits *nbits)
 {
-    if (nbits->bits == 4)
+    const struct ul_f8_format format = format_of(nbits);
+    if (format.mantissa != 0 && nbits->bits == 4)
+        add_small_floats(sums, codes, row, count, format, 4);
+    else if (format.mantissa != 0)
+        add_small_floats(sums, codes, row, count, format, 8);
+    else if (nbits->bits == 4)
         add_words(sums, codes, row, count, zero, 0, 4);
     else if (nbits->bits == 2)
         add_words(sums, codes, row, count, zero, 0, 2);
@@ -529,6 +634,22 @@ UL_INLINE void unpack_words(float *to, const uint32_t *codes, int64_t count, con
     }
 }
 
+UL_INLINE void unpack_small_floats(float *to, const uint32_t *codes, int64_t count,
+                                   const float *scales, struct ul_f8_format format, int bits)
+{
+    for (int64_t i = 0; i < count; i++, codes += COLS) {
+        UL_UNROLL
+        for (int v = 0; v < VECS; v++) {
+            const word_vec words = *(const word_loose *)(codes + v * LANES);
+            const vec scale = *(const loose *)(scales + v * LANES);
+            UL_UNROLL
+            for (int k = 0; k < 32 / bits; k++)
+                *(loose *)(to + (i * (32 / bits) + k) * GROUP + v * LANES) =
+                    small_float(words >> k * bits, format, bits) * scale;
+        }
+    }
+}
+
 /* k [first_k, first_k + depth) of a panel of floats of 16 bits. */
 UL_INLINE void unpack_halves(const struct job *job, float *to, int64_t panel, int64_t first_k,
                              int64_t depth, int is_bf16)
@@ -546,15 +667,16 @@ UL_INLINE void unpack_halves(const struct job *job, float *to, int64_t panel, in
     }
 }
 
-/* Unpacks integers to floats in the same way. */
-static void unpack_integers(const struct job *job, float *to, int64_t panel, int64_t first_k,
-                            int64_t depth)
+/* Unpacks integers, and floats of fewer bits, in the same way. */
+static void unpack_codes(const struct job *job, float *to, int64_t panel, int64_t first_k,
+                         int64_t depth)
 {
     const struct ul_call_nbits *nbits = &job->call->nbits;
     const int64_t per = 32 / (int64_t)nbits->bits, first = panel * COLS;
     const int64_t cols = job->cut.columns - first < COLS ? job->cut.columns - first : COLS;
     const uint32_t *codes = words_of(job, panel) + first_k / per * COLS;
     const float zero = fixed_zero(nbits);
+    const struct ul_f8_format format = format_of(nbits);
     float scales[COLS], zeros[COLS] = {0};
     for (int64_t k = 0, run; k < depth; k += run) {
         const int64_t block = (first_k + k) / nbits->block;
@@ -565,7 +687,11 @@ static void unpack_integers(const struct job *job, float *to, int64_t panel, int
             load_zeros(zeros, job, block, first, cols);
         float *place = to + k * GROUP;
         const uint32_t *words = codes + k / per * COLS;
-        if (nbits->bits == 4)
+        if (format.mantissa != 0 && nbits->bits == 4)
+            unpack_small_floats(place, words, run / per, scales, format, 4);
+        else if (format.mantissa != 0)
+            unpack_small_floats(place, words, run / per, scales, format, 8);
+        else if (nbits->bits == 4)
             unpack_words(place, words, run / per, scales, zeros, zero, 0, 4);
         else if (nbits->bits == 2)
             unpack_words(place, words, run / per, scales, zeros, zero, 0, 2);
@@ -578,7 +704,7 @@ static void unpack_panel(const struct job *job, float *to, int64_t panel, int64_
                          int64_t depth)
 {
     if (job->call->nbits.bits != 16)
-        unpack_integers(job, to, panel, first_k, depth);
+        unpack_codes(job, to, panel, first_k, depth);
     else if (job->call->nbits.code_type == UL_CALL_BF16)
         unpack_halves(job, to, panel, first_k, depth, 1);
     else

@@ -34,8 +34,19 @@ enum ul_call_kind {
     UL_CALL_PADDED_MEAN_POOL /* the padding counted as zeros */
 };
 
-/* Of elements in memory; sums are f32, those of 8-bit integers i32. */
-enum ul_call_type { UL_CALL_F32, UL_CALL_F16, UL_CALL_BF16, UL_CALL_U8, UL_CALL_I8, UL_CALL_I32 };
+/* Of elements in memory; sums are f32, those of 8-bit integers i32. The last ones are codes of
+ * weights alone. */
+enum ul_call_type {
+    UL_CALL_F32,
+    UL_CALL_F16,
+    UL_CALL_BF16,
+    UL_CALL_U8,
+    UL_CALL_I8,
+    UL_CALL_I32,
+    UL_CALL_F8E4M3FN,
+    UL_CALL_F8E5M2,
+    UL_CALL_F4E2M1
+};
 
 struct ul_call_tensor {
     uint32_t rank; /* 0: absent */
@@ -110,13 +121,14 @@ struct ul_post {
 };
 
 /* Weights of a few bits, as UL_CALL_NBITS reads them: integers, of which a zero point is subtracted
- * before a scale multiplies them, one of each for a column of a block; or floats of 16 bits, whose
- * only block has a scale or none. Signed ones are read with half their range added, which is in
- * `zero` too, but not in zero points that are arguments. */
+ * before a scale multiplies them, one of each for a column of a block; floats of 4 or 8 bits, which
+ * have scales alone; or floats of 16 bits, whose only block has a scale or none. Signed integers
+ * are read with half their range added, which is in `zero` too, but not in zero points that are
+ * arguments. */
 enum ul_nbits_zeros { UL_NBITS_FIXED, UL_NBITS_PACKED, UL_NBITS_FLOATS };
 struct ul_call_nbits {
     uint32_t bits;               /* 2, 4, 8 or 16 */
-    enum ul_call_type code_type; /* of 16 bits: UL_CALL_F16 or UL_CALL_BF16; UL_CALL_I8: signed */
+    enum ul_call_type code_type; /* of floats: which; UL_CALL_I8: signed */
     int64_t block;               /* weights of a column, one behind the other */
     uint32_t zero;               /* UL_NBITS_FIXED: that of all */
     enum ul_nbits_zeros zeros;
@@ -198,6 +210,9 @@ static inline uint32_t ul_call_element_bytes(const struct ul_call_tensor *tensor
         return 2;
     case UL_CALL_U8:
     case UL_CALL_I8:
+    case UL_CALL_F8E4M3FN:
+    case UL_CALL_F8E5M2:
+    case UL_CALL_F4E2M1:
         return 1;
     }
     return 4;

@@ -41,6 +41,9 @@ static inline dnnl_data_type_t ul_dnnl_type(enum ul_call_type type)
 {
     switch (type) {
     case UL_CALL_F32:
+    case UL_CALL_F8E4M3FN: /* no element of a tensor */
+    case UL_CALL_F8E5M2:
+    case UL_CALL_F4E2M1:
         break;
     case UL_CALL_F16:
         return dnnl_f16;

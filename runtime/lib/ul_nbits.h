@@ -9,12 +9,14 @@
  * weights of its column, the first in the lowest bits. Scales are [blocks, n], in 32 or 16 bits;
  * zero points [blocks, n] as floats, or as `bits` each, a block's from a byte on. Floats of 16 bits
  * lie in panels too, [panel][k][16], and are all that a column has: one block, a scale or none.
+ * Those of 4 and 8 bits lie as integers do.
  *
  * Method. Few rows read every code once: what a row has in a block is multiplied with the codes as
  * they are, less the middle of their range, and the block's sum with its scale. Many rows have a
  * piece of some panels turned into floats in scratch, and multiply that in register tiles. So a
  * word of codes becomes floats without a conversion: its bits are put under an exponent that makes
- * them whole numbers, of which that exponent's own number is subtracted.
+ * them whole numbers, of which that exponent's own number is subtracted; of floats, under one that
+ * makes them the numbers that they are.
  *
  * Turned: dst[m, k] = posts(sum over n of src[m, n] * w[k, n]), of the same codes in the same
  * layout: a gradient. A piece of some panels is turned around on its way into scratch, and rows

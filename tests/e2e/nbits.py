@@ -184,7 +184,8 @@ def dequantized(rng, shape, axis, block, kinds=TYPES, floats="f32", name=""):
 
 
 CASTS = {"f16": (TensorProto.FLOAT16, "f2"), "bf16": (TensorProto.BFLOAT16, ml_dtypes.bfloat16),
-         "i8": (TensorProto.INT8, "i1"), "u8": (TensorProto.UINT8, "u1")}  # fmt: skip
+         "i8": (TensorProto.INT8, "i1"), "u8": (TensorProto.UINT8, "u1"),
+         "f8e4m3fn": (TensorProto.FLOAT8E4M3FN, ml_dtypes.float8_e4m3fn), "f8e5m2": (TensorProto.FLOAT8E5M2, ml_dtypes.float8_e5m2)}  # fmt: skip
 
 
 def cast(rng, kind, shape, axis, name):
@@ -339,6 +340,8 @@ PRODUCT_FORMS = [
     ((96, 256), 0, 0, "u8", {"stored": True, "gemm": {"transB": 1}}), ((256, 96), -1, 0, "i8", {"stored": True}),
     ((96, 254), 0, 0, "i8", {"stored": True, "turned": True}), ((256, 96), None, 0, "u8", {"stored": True}),
     ((4, 256, 96), 0, 0, "i8", {"stored": True, "a": (4, 5, 256)}),
+    ((256, 96), None, 0, "f8e4m3fn", {"stored": True, "a": (1, 256)}), ((256, 96), 1, 0, "f8e5m2", {"stored": True, "a": (70, 256)}),
+    ((96, 256), None, 0, "f8e5m2", {"stored": True, "turned": True, "a": (2, 256)}),
 ]  # fmt: skip
 
 
@@ -429,7 +432,8 @@ CONV_FORMS = [
     ((1, 16, 9, 9), 32, 32, 3, "dequantized i8", None, {"residual": True}), ((2, 16, 9, 9), 16, 16, 3, "f16", None, {"pads": [1, 1, 1, 1], "factor": True}),
     ((1, 16, 9, 9), 32, 32, 3, "f16", None, {"pads": [1, 1, 1, 1], "turned": (2, 0, 3, 1)}), ((1, 16, 20), 32, 48, 3, "i8", 0, {"turned": (2, 1, 0)}),
     ((1, 3, 9, 9), 24, 8, 3, "f16", None, {"pads": [1, 1, 1, 1], "widened": True}), ((1, 32, 9, 9), 32, 32, 3, "i8", 0, {"group": 32, "widened": True}),
-    ((1, 24, 7), 48, 24, 3, "bf16", 0, {"group": 6, "widened": True}), ((1, 16, 9, 9), 24, 16, 3, "dequantized f8e4m3fn", 0, {"widened": True}),
+    ((1, 24, 7), 48, 24, 3, "bf16", 0, {"group": 6, "widened": True}), ((1, 16, 9, 9), 32, 16, 3, "dequantized f8e4m3fn", 0, {}),
+    ((2, 16, 9, 9), 32, 48, 3, "f8e4m3fn", None, {"pads": [1, 1, 1, 1]}), ((1, 32, 20), 32, 16, 3, "f8e5m2", 0, {"bias": True}),
     ((1, 16, 6, 6), 32, 16, 3, "f16", None, {"transposed": True, "widened": True, "strides": [2, 2]}),
     ((1, 16, 6, 6), 32, 16, 3, "i8", 0, {"transposed": True, "widened": True, "pads": [1, 1, 1, 1], "bias": True}),
 ]  # fmt: skip

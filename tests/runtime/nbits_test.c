@@ -71,8 +71,9 @@ static struct ul_call_tensor matrix(int64_t rows, int64_t columns, int64_t gap)
         .type = UL_CALL_F32, .rank = 2, .dims = {rows, columns}, .strides = {columns + gap, 1}};
 }
 
-/* How src is multiplied: as it is, rounded to bytes, by the turned weights, or by floats. */
-enum way { PLAIN, BY_BYTES, TURNED, HALVES };
+/* How src is multiplied: as it is, rounded to bytes, by the turned weights, or by floats of 16, of
+ * 8 or of 4 bits. */
+enum way { PLAIN, BY_BYTES, TURNED, HALVES, SMALL };
 
 static uint32_t pick_half(enum ul_call_type type)
 {
@@ -90,6 +91,37 @@ static void make_halves(struct trial *trial)
     nbits->zeros = UL_NBITS_FIXED;
 }
 
+/* A finite one. */
+static uint32_t pick_small(enum ul_call_type type)
+{
+    const float number = pick_float() * (pick(0, 3) == 0 ? 1e-3f : 1); /* some are subnormal */
+    return type == UL_CALL_F4E2M1   ? ul_f32_to_f4e2m1(number * 4, 1)
+           : type == UL_CALL_F8E5M2 ? ul_f32_to_f8e5m2(number, 1)
+                                    : ul_f32_to_f8e4m3fn(number, 1);
+}
+
+static void make_small(struct ul_call_nbits *nbits)
+{
+    static const enum ul_call_type types[] = {UL_CALL_F8E4M3FN, UL_CALL_F8E5M2, UL_CALL_F4E2M1};
+    nbits->code_type = types[pick(0, 2)];
+    nbits->bits = nbits->code_type == UL_CALL_F4E2M1 ? 4 : 8;
+    nbits->block = pick(1, 9) * 32 / (int64_t)nbits->bits;
+    nbits->zeros = UL_NBITS_FIXED;
+    nbits->zero = 0;
+}
+
+static uint32_t pick_word(const struct ul_call_nbits *nbits, enum way way)
+{
+    uint32_t word = 0;
+    if (way == HALVES)
+        return pick_half(nbits->code_type) << 16 | pick_half(nbits->code_type);
+    if (way != SMALL)
+        return (uint32_t)pick(0, 0xffff) << 16 | (uint32_t)pick(0, 0xffff);
+    for (uint32_t at = 0; at < 32; at += nbits->bits)
+        word |= pick_small(nbits->code_type) << at;
+    return word;
+}
+
 static void make_trial(struct trial *trial, enum way way)
 {
     static const uint32_t bits[] = {2, 4, 4, 8};
@@ -103,6 +135,8 @@ static void make_trial(struct trial *trial, enum way way)
     nbits->turned = way == TURNED;
     if (way == HALVES)
         make_halves(trial);
+    if (way == SMALL)
+        make_small(nbits);
     trial->rows = pick(0, 4) == 0 ? pick(60, 200) : pick(1, 21);
     trial->blocks = way == HALVES ? 1 : pick(1, 7);
     trial->depth = trial->blocks * nbits->block;
@@ -126,9 +160,7 @@ static void make_trial(struct trial *trial, enum way way)
     const int64_t words = (trial->columns * trial->depth * (int64_t)nbits->bits + 31) / 32;
     trial->codes = new_room((uint64_t)words * 4);
     for (int64_t i = 0; i < words; i++)
-        trial->codes[i] = way == HALVES
-                              ? pick_half(nbits->code_type) << 16 | pick_half(nbits->code_type)
-                              : (uint32_t)pick(0, 0xffff) << 16 | (uint32_t)pick(0, 0xffff);
+        trial->codes[i] = pick_word(nbits, way);
     if (pick(0, 3) == 0) /* a block of zeros has no size */
         memset(trial->src, 0, (size_t)(nbits->block < from ? nbits->block : from) * 4);
 }
@@ -163,6 +195,13 @@ static double weight(const struct trial *trial, int64_t k, int64_t n)
         return scale * (double)(nbits->code_type == UL_CALL_F16 ? ul_f16_to_f32(half)
                                                                 : ul_bf16_to_f32(half));
     }
+    const uint8_t code = (uint8_t)(word >> k * bits % 32 & mask);
+    if (nbits->code_type == UL_CALL_F4E2M1)
+        return scale * (double)ul_f4e2m1_to_f32(code);
+    if (nbits->code_type == UL_CALL_F8E5M2)
+        return scale * (double)ul_f8e5m2_to_f32(code);
+    if (nbits->code_type == UL_CALL_F8E4M3FN)
+        return scale * (double)ul_f8e4m3fn_to_f32(code);
     double zero = nbits->zero;
     if (nbits->zeros == UL_NBITS_FLOATS)
         zero = trial->zeros[at];
@@ -170,7 +209,7 @@ static double weight(const struct trial *trial, int64_t k, int64_t n)
         zero = (double)(trial->packed_zeros[k / nbits->block * trial->zero_row + zero_bit / 8] >>
                             zero_bit % 8 &
                         mask);
-    return ((double)(word >> k * bits % 32 & mask) - zero) * scale;
+    return ((double)code - zero) * scale;
 }
 
 /* A row as it is multiplied. */
@@ -302,7 +341,7 @@ static void check_not_finite(void)
 int main(void)
 {
     struct trial trial;
-    static const enum way ways[] = {PLAIN, BY_BYTES, HALVES, BY_BYTES, TURNED};
+    static const enum way ways[] = {PLAIN, BY_BYTES, HALVES, SMALL, TURNED};
     for (int i = 0; i < 200; i++) {
         make_trial(&trial, ways[i % 5]);
         check_trial(&trial);
