@@ -136,7 +136,7 @@ def bench_import():
         code = f"import time; b = time.perf_counter(); import {names}; print(time.perf_counter() - b)"
         return min(
             float(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True,
-                                 env={**os.environ, "PYTHONPATH": sys.path[0]}).stdout)
+                                 env={**os.environ, "PYTHONPATH": os.path.join(ROOT, "python")}).stdout)
             for _ in range(15)
         )  # fmt: skip
 
