@@ -45,11 +45,13 @@ except ImportError:
 
 LAYERS, SIZE, CHANNELS, PLACES, ROWS, WIDTH = 4, 1024, 256, 14, 32768, 256
 TYPES = ("f16", "bf16", "int8", "qdq")
+SMALL_TYPES = ("e4m3", "e5m2")  # where --types names them
 KINDS = ("matmul", "gemm", "transposed", "batched", "conv1x1", "conv3x3", "gather", "resnet50")
 MOST_PICTURES = 8  # of resnet50
 SECONDS = 0.1
 MODELS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "models")
-NARROW = {"f16": numpy.float16, "bf16": ml_dtypes.bfloat16}
+NARROW = {"f16": numpy.float16, "bf16": ml_dtypes.bfloat16,
+          "e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}  # fmt: skip
 
 
 class Network:
@@ -211,7 +213,7 @@ class Program:
 
 
 def bench(args, folder, kind, batch):
-    types = ["f32"] + [name for name in TYPES if not args.types or name in args.types]
+    types = ["f32", *(args.types or TYPES)]
     programs = [Program(args, folder, kind, name, batch) for name in types]
     for _ in range(args.rounds):
         for program in programs:
@@ -237,7 +239,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--ullage", default="build/release/cli/ullage")
     parser.add_argument("--only", nargs="*", default=[], help="kinds: " + " ".join(KINDS))
-    parser.add_argument("--types", nargs="*", default=[], help="types: " + " ".join(TYPES))
+    parser.add_argument("--types", nargs="*", default=[], choices=TYPES + SMALL_TYPES)
     parser.add_argument("--batches", default="1,8,64")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--threads", type=int, default=1)
