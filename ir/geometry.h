@@ -122,8 +122,8 @@ int64_t ul_attention_total(const struct ul_attention *attention);
 /* Of a ResizeInteger: neighbours of an output, over all axes, at most. */
 #define UL_RESIZE_TAPS 64
 
-/* An attribute of MatMul and Gemm, which pass nbits sets: their own kernel widens a constant as it
- * loads it, so that no library computes them, for which it would be widened in every run. */
+/* An attribute that pass nbits sets on a MatMul or Gemm: its own kernel widens a constant while it
+ * loads it. A library would need the constant widened in memory, in every run. */
 #define UL_NBITS_LOADS "loads_codes"
 enum { UL_NBITS_A, UL_NBITS_B, UL_NBITS_SCALES, UL_NBITS_ZEROS, UL_NBITS_GROUPS, UL_NBITS_BIAS };
 

@@ -49,8 +49,8 @@ static uint32_t maker_of(const struct fold *fold, ul_value_id value)
     return info->kind == UL_VALUE_NODE ? fold->place_of[info->producer] : UL_NONE;
 }
 
-/* A constant with elements that the node computes with: floats, or integers of which it makes
- * floats. Shapes and axes are none. */
+/* The node computes with the elements of a constant: floats, or integers of which it makes floats.
+ * Shapes and axes are no such constants. */
 static bool is_array(const struct fold *fold, const struct ul_node *node, uint32_t input)
 {
     const struct ul_graph *graph = fold->graph;

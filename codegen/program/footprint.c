@@ -130,8 +130,8 @@ static uint64_t gradient_code_bytes(const struct ul_program *program)
     return bytes;
 }
 
-/* Of OpenMP's library: without oneDNN a program runs through two thirds of it. With one thread it
- * has it for oneDNN alone. */
+/* Code of OpenMP's library. A program without oneDNN runs through two thirds of it; a program of
+ * one thread has the library for oneDNN alone. */
 static uint64_t threads_code_bytes(const struct ul_program *program, bool is_library)
 {
     const struct ul_program_options *options = &program->options;

@@ -26,7 +26,8 @@ static enum ul_call_type type_of(enum ul_dtype dtype)
     return dtype == UL_F16 ? UL_CALL_F16 : dtype == UL_BF16 ? UL_CALL_BF16 : UL_CALL_F32;
 }
 
-/* Of codes that are floats; UL_CALL_F32: they are integers, or floats that no call reads. */
+/* The type of codes that are floats. UL_CALL_F32: the codes are integers, or floats that no call
+ * reads. */
 static enum ul_call_type float_type_of(enum ul_dtype dtype)
 {
     return dtype == UL_F8E4M3FN ? UL_CALL_F8E4M3FN

@@ -111,7 +111,7 @@ UL_INLINE float number_above(int shift)
     return (float)(1 << (23 - shift));
 }
 
-/* The floats that codes of 4 or 8 bits are; of other codes `mantissa` is 0. */
+/* The format of codes that are floats of 4 or 8 bits; `mantissa` is 0 where codes are others. */
 static struct ul_f8_format format_of(const struct ul_call_nbits *nbits)
 {
     const struct ul_f8_format none = {0, 0, 0, 0, 0, 0};
@@ -146,8 +146,7 @@ UL_INLINE vec lesser(vec a, vec b)
 #endif
 }
 
-/* By a table of all floats of 4 bits, or of those without a sign: false where there is no
- * instruction. */
+/* Looks floats of 4 bits up in a table. False: the processor has no instruction for it. */
 UL_INLINE int look_up_small(vec *number, word_vec codes)
 {
 #if defined(__AVX512F__) && UL_VECTOR_BYTES == 64
@@ -167,9 +166,10 @@ UL_INLINE int look_up_small(vec *number, word_vec codes)
 #endif
 }
 
-/* The floats whose codes are the lowest bits. Under an exponent moved by the bias a code without
- * its sign is the number; a subnormal one, x, is then (x + the least normal one) / 2. Instructions
- * on floats that are subnormal in 32 bits are slow. */
+/* The floats whose codes are the lowest bits. A code without its sign becomes a float by adding to
+ * its exponent. That gives (x + the least normal number) / 2 for a subnormal x, so that x is the
+ * lesser of what it gives and of twice that less the least normal number. Numbers that are
+ * subnormal in 32 bits would be shorter to write, and slow. */
 UL_INLINE vec small_float(word_vec codes, struct ul_f8_format format, int bits)
 {
     const word_vec magnitude = codes & ((1u << (bits - 1)) - 1);

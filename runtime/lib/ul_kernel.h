@@ -36,10 +36,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* In front of a loop whose iterations do not depend on each other; UL_IVDEP_ROLLED of one of few
- * rounds, which gcc would unroll before it looks for vectors, and then branch in. Of such a loop
- * that adds integers to sums, unrolled, gcc 12 adds wrongly what is added to the sums behind it:
- * UL_ROLLED says of any loop that it stays one. */
+/* UL_IVDEP stands in front of a loop whose iterations do not depend on each other, UL_ROLLED in
+ * front of one that must not be unrolled, UL_IVDEP_ROLLED where both hold. gcc unrolls loops of few
+ * rounds before it looks for vectors, and then branches in them. gcc 12 also compiles wrongly what
+ * is added to sums of integers behind such a loop: it is added to a part of the sum. */
 #if defined(__clang__)
 #define UL_IVDEP _Pragma("clang loop vectorize(assume_safety)")
 #define UL_IVDEP_ROLLED UL_IVDEP

@@ -146,8 +146,6 @@ def chains(kind):
     yield chain("mixed", kind, ("Reciprocal", "a", "s", {}), ("RMSNormalization", "s w", "t", {}),
                 ("Cast", "t", "u", {"to": TensorProto.FLOAT}), ("Exp", "u", "v", {}),
                 ("CastLike", "v a", "y", {}))
-    yield chain("widened", kind, ("Mul", "a b", "s", {}), ("Tanh", "s", "t", {}),
-                ("Cast", "t", "y", {"to": TensorProto.FLOAT}))
     yield chain("other_half", kind, ("Sigmoid", "a", "s", {}), ("Cast", "s", "y", {
         "to": TensorProto.FLOAT16 if kind == "bf16" else TensorProto.BFLOAT16}), also=["s"])
     for i in range(RANDOM_CHAINS):
@@ -165,7 +163,7 @@ def of_integers(kind):
                 ("Cast", ["u"], "y", {"to": TensorProto.FLOAT})]
         nodes = [helper.make_node(op, inputs, [made], **attributes)
                  for op, inputs, made, attributes in rows]
-        case = Case(name, nodes, {"q": rng.integers(1, 128, 256, np.int8)}, ["y"], kind)
+        case = Case(name, nodes, {"q": np.arange(1, 128, dtype=np.int8)}, ["y"], kind)
         case.dtype = np.int8
         yield case
 

@@ -83,7 +83,7 @@ expect 1 'usage' "$here/bundle.sh" "$work/absent" "$work/none"
 expect 0 . "$here/bundle.sh" "$1" "$work/bundle.tar.gz"
 bounded=("$root/tests/bench/gpu.sh" --ullage "$work/bundle.tar.gz" --target "$2" "${dry[@]}"
     --only GPT --precision fp32 --peers onnxruntime --json "$work/bounded.json")
-expect 6 'FAILED! (no time was left|compiling: not done after [01] s)' "${bounded[@]}" --seconds 1 -- --cflags -O0
+expect 6 'FAILED! (no time was left|compiling: not done after [01] s)' "${bounded[@]}" --seconds 1 -- --cflags -O3
 expect 0 '^\| GPT-2 1x1024 \| fp32 \| [0-9.]+ ' "${bounded[@]}" --seconds 500 -- --cflags -O0
 expect 0 '^\| GPT-2 1x1024 \| fp32 \| [0-9.]+ ' "${bounded[@]}" --seconds 1 -- --cflags -O0
 echo "ok"
