@@ -28,6 +28,7 @@ struct fold {
     uint32_t count;
     uint32_t *place_of;    /* per node of `graph`: its place in `nodes`, or UL_NONE */
     uint32_t *parents;     /* per place: sets of nodes that hang together */
+    bool *is_asked;        /* per value of `graph`: a node needs it as a constant */
     struct set *sets;      /* per place, at the head of its set */
     struct ul_graph own;   /* the copy */
     ul_value_id *copies;   /* per value of `graph`: its copy, or UL_NONE */
@@ -49,18 +50,23 @@ static uint32_t maker_of(const struct fold *fold, ul_value_id value)
     return info->kind == UL_VALUE_NODE ? fold->place_of[info->producer] : UL_NONE;
 }
 
-/* The node computes with the elements of a constant: floats, or integers of which it makes floats.
- * Shapes and axes are no such constants. */
-static bool is_array(const struct fold *fold, const struct ul_node *node, uint32_t input)
+/* The node computes with the elements of its input: floats, or integers of which it makes floats.
+ * Shapes and axes are no such inputs. */
+static bool computes_with(const struct fold *fold, const struct ul_node *node, uint32_t input)
 {
     const struct ul_graph *graph = fold->graph;
-    ul_value_id value = node->inputs[input];
-    if (value == UL_NONE || maker_of(fold, value) != UL_NONE)
-        return false;
-    const struct ul_value *info = &graph->values[value];
-    bool makes_floats = input == 0 && (ul_op_get(node->op)->flags & UL_OP_SHAPE_ONLY) == 0 &&
-                        ul_dtype_get(graph->values[node->outputs[0]].type.dtype)->is_float;
-    return (ul_dtype_get(info->type.dtype)->is_float || makes_floats) &&
+    const uint32_t maps = UL_OP_ELEMENTWISE | UL_OP_WIDENS;
+    bool is_map = (ul_op_get(node->op)->flags & maps) != 0;
+    return ul_dtype_get(graph->values[node->inputs[input]].type.dtype)->is_float ||
+           (input == 0 && is_map &&
+            ul_dtype_get(graph->values[node->outputs[0]].type.dtype)->is_float);
+}
+
+/* A constant with elements that nodes compute with, and that none asks for a shape. */
+static bool is_array(const struct fold *fold, ul_value_id value)
+{
+    const struct ul_value *info = &fold->graph->values[value];
+    return maker_of(fold, value) == UL_NONE && !fold->is_asked[value] &&
            info->tensor->data != NULL && ul_type_elements(&info->type) > 1;
 }
 
@@ -77,6 +83,8 @@ static void find_sets(struct fold *fold)
             uint32_t maker = node->inputs[i] == UL_NONE ? UL_NONE : maker_of(fold, node->inputs[i]);
             if (maker != UL_NONE)
                 ul_edit_join_heads(fold->parents, maker, n);
+            else if (node->inputs[i] != UL_NONE && !computes_with(fold, node, i))
+                fold->is_asked[node->inputs[i]] = true;
         }
     }
     for (uint32_t n = 0; n < fold->count; n++) {
@@ -86,7 +94,7 @@ static void find_sets(struct fold *fold)
         for (uint32_t i = 0; i < node->output_count; i++)
             set->has_half |= ul_dtype_is_half(graph->values[node->outputs[i]].type.dtype);
         for (uint32_t i = 0; i < node->input_count; i++)
-            set->has_array |= is_array(fold, node, i);
+            set->has_array |= node->inputs[i] != UL_NONE && is_array(fold, node->inputs[i]);
     }
 }
 
@@ -99,13 +107,12 @@ static bool is_chosen(const struct fold *fold, uint32_t place)
 
 /* ---- The copy ---- */
 
-static ul_value_id copy_operand(struct fold *fold, const struct ul_node *node, uint32_t input)
+static ul_value_id copy_constant(struct fold *fold, ul_value_id value)
 {
-    ul_value_id value = node->inputs[input];
     const struct ul_value *info = &fold->graph->values[value];
     if (fold->copies[value] != UL_NONE)
         return fold->copies[value];
-    if (is_array(fold, node, input)) {
+    if (is_array(fold, value)) {
         fold->copies[value] =
             ul_graph_add_value(&fold->own, info->name, UL_VALUE_INPUT, &info->type);
         ul_block_add_input(&fold->own, 0, fold->copies[value]);
@@ -123,7 +130,7 @@ static void copy_node(struct fold *fold, ul_node_id id)
                                         node->output_count);
     for (uint32_t i = 0; i < node->input_count; i++) {
         if (node->inputs[i] != UL_NONE) {
-            ul_value_id input = copy_operand(fold, node, i);
+            ul_value_id input = copy_constant(fold, node->inputs[i]);
             fold->own.nodes[copy].inputs[i] = input;
         }
     }
@@ -284,6 +291,7 @@ void ul_fold_as_program(struct ul_pass *pass, const ul_node_id *nodes, uint32_t 
     ul_arena_init(&fold.arena);
     fold.place_of = UL_NEW_ARRAY(&fold.arena, uint32_t, pass->graph->node_count);
     fold.parents = UL_NEW_ARRAY(&fold.arena, uint32_t, count);
+    fold.is_asked = UL_NEW_ARRAY(&fold.arena, bool, pass->graph->value_count);
     fold.sets = UL_NEW_ARRAY(&fold.arena, struct set, count);
     for (ul_node_id id = 0; id < pass->graph->node_count; id++)
         fold.place_of[id] = UL_NONE;

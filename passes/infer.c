@@ -611,7 +611,7 @@ static void find_limits(struct infer *infer)
     infer->max_bytes = (int64_t)(total / (steps_cost ? STEP_ALL_PART : ALL_PART));
 }
 
-/* Types of what nodes make are not known yet: they are those of operands, or what the nodes say. */
+/* An attribute says that the node makes values of 16 bits. */
 static bool says_half(const struct ul_node *node)
 {
     for (uint32_t i = 0; i < node->attr_count; i++)
@@ -623,6 +623,7 @@ static bool says_half(const struct ul_node *node)
     return false;
 }
 
+/* Types of what nodes make are not known yet: they are those of operands, or what the nodes say. */
 static bool has_halves(const struct ul_graph *graph)
 {
     for (uint32_t v = 0; v < graph->value_count; v++)

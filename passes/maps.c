@@ -20,6 +20,8 @@ static bool ends_in_no_product(const char *text)
 {
     uint32_t depth = 0;
     bool adds = false;
+    if (strcmp(text, "a") == 0 || strcmp(text, "-a") == 0)
+        return false; /* it hands on what may be a product */
     if (strchr(text, '*') == NULL)
         return true;
     for (const char *at = text; *at != '\0'; at++) {

@@ -439,7 +439,9 @@ static bool pack_product(struct packing *packing, ul_node_id id)
         (ul_nbits_is_cast(&product.source) && !packing->casts))
         return false;
     if (is_loaded_as_stored(&product, node) || is_better_loaded(&product)) {
-        ul_node_set_int(graph, id, UL_NBITS_LOADS, 1);
+        if (ul_nbits_is_alone(graph, &product.source, node->inputs[product.is_left ? 0 : 1],
+                              packing->uses))
+            ul_node_set_int(graph, id, UL_NBITS_LOADS, 1);
         return packing->turns && !product.is_left &&
                ul_nbits_turn(graph, id, &product.source, packing->uses);
     }

@@ -40,9 +40,13 @@ bool ul_nbits_is_float(enum ul_dtype dtype);
 
 /* nbits_turn.c */
 
+/* Nothing but a product, which reads the value, reads what leads to it from the constant. `uses` as
+ * ul_graph_count_uses has them. */
+bool ul_nbits_is_alone(const struct ul_graph *graph, const struct ul_nbits_source *source,
+                       ul_value_id value, const uint32_t *uses);
 /* Stores the constant that a product reads as its second operand so that columns lie side by side,
  * or one that a convolution reads in the order in which it does, where it is not so and nothing
- * else reads it. `uses` as ul_graph_count_uses has them. */
+ * else reads it. */
 bool ul_nbits_turn(struct ul_graph *graph, ul_node_id id, const struct ul_nbits_source *source,
                    const uint32_t *uses);
 

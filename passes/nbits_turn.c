@@ -22,9 +22,8 @@ struct turning {
     struct ul_type type;          /* f32, so turned */
 };
 
-/* Nothing but the product reads what leads from the constant to it. */
-static bool is_alone(const struct ul_graph *graph, const struct ul_nbits_source *source,
-                     ul_value_id value, const uint32_t *uses)
+bool ul_nbits_is_alone(const struct ul_graph *graph, const struct ul_nbits_source *source,
+                       ul_value_id value, const uint32_t *uses)
 {
     while (graph->values[value].kind == UL_VALUE_NODE) {
         const struct ul_node *node = &graph->nodes[graph->values[value].producer];
@@ -118,7 +117,7 @@ bool ul_nbits_turn(struct ul_graph *graph, ul_node_id id, const struct ul_nbits_
     for (uint32_t d = 0; d < rank; d++)
         turning.axes[d] = source->axes[is_across ? rank - 1 - d : d];
     if (rank < 2 || is_in_order(&turning, node) || turning.type.dtype != UL_F32 ||
-        count_scaled_axes(source) > 1 || !is_alone(graph, source, node->inputs[1], uses) ||
+        count_scaled_axes(source) > 1 || !ul_nbits_is_alone(graph, source, node->inputs[1], uses) ||
         (source->node != NULL && source->node->op == UL_OP_DequantizeLinear))
         return false;
     for (uint32_t d = 0; d < rank; d++)

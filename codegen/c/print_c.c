@@ -2,7 +2,8 @@
 /* A kernel as C99.
  *
  * Every statement becomes a line or a loop; expressions are print_expr.c's. Loops whose iterations
- * are independent and which hold no other loop are marked for the vectoriser. */
+ * are independent and which hold no other loop are marked for the vectoriser, and innermost ones
+ * that add to sums of integers are kept from being unrolled. */
 
 #include "codegen/c/c.h"
 #include "codegen/c/contract_c.h"
@@ -60,8 +61,8 @@ static void put_lookup(struct printer *printer, const struct ul_ks_data *stmt,
     ul_text_put(text, "}\n");
 }
 
-/* The statements, of a loop that holds no other, store integers in an array of the kernel's own:
- * most often they add to sums. */
+/* Statements of an innermost loop store integers in an array of the kernel's own, most often sums.
+ */
 static bool stores_own_integers(const struct ul_kernel *kernel, ul_ks first)
 {
     for (ul_ks id = first; id != UL_NONE; id = kernel->stmts[id].next) {
@@ -82,7 +83,7 @@ static const char *describe_loop(const struct ul_kernel *kernel, const struct ul
     if (ul_ks_holds_loop(kernel, stmt->body))
         return NULL;
     if (stores_own_integers(kernel, stmt->body))
-        return is_free ? "UL_IVDEP_ROLLED" : "UL_ROLLED";
+        return is_free ? "UL_IVDEP_ROLLED" : "UL_NO_UNROLL";
     return is_free ? "UL_IVDEP" : NULL;
 }
 

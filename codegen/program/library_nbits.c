@@ -218,7 +218,8 @@ static bool describe_stored_zeros(struct ul_describer *describer, const struct s
     struct ul_group_call *out = describer->out;
     struct ul_call_nbits *nbits = &out->call.nbits;
     double number;
-    if (stored->zeros == UL_NONE)
+    bool is_float = nbits->code_type != UL_CALL_U8 && nbits->code_type != UL_CALL_I8;
+    if (stored->zeros == UL_NONE || is_float) /* of floats it is 0, all that ONNX has it be */
         return true;
     if (nbits->bits != 8 ||
         graph->values[stored->zeros].type.dtype != graph->values[stored->codes].type.dtype)

@@ -36,24 +36,25 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* UL_IVDEP stands in front of a loop whose iterations do not depend on each other, UL_ROLLED in
+/* UL_IVDEP stands in front of a loop whose iterations do not depend on each other, UL_NO_UNROLL in
  * front of one that must not be unrolled, UL_IVDEP_ROLLED where both hold. gcc unrolls loops of few
- * rounds before it looks for vectors, and then branches in them. gcc 12 also compiles wrongly what
- * is added to sums of integers behind such a loop: it is added to a part of the sum. */
+ * rounds before it looks for vectors, and then branches in them. gcc 12 also miscompiles sums of
+ * integers in such a loop: what is added to them after it reaches only some of the vectors' lanes.
+ */
 #if defined(__clang__)
 #define UL_IVDEP _Pragma("clang loop vectorize(assume_safety)")
 #define UL_IVDEP_ROLLED UL_IVDEP
-#define UL_ROLLED
+#define UL_NO_UNROLL
 #define UL_UNROLL _Pragma("clang loop unroll(full)")
 #elif defined(__GNUC__)
 #define UL_IVDEP _Pragma("GCC ivdep")
 #define UL_IVDEP_ROLLED _Pragma("GCC ivdep") _Pragma("GCC unroll 1")
-#define UL_ROLLED _Pragma("GCC unroll 1")
+#define UL_NO_UNROLL _Pragma("GCC unroll 1")
 #define UL_UNROLL _Pragma("GCC unroll 64")
 #else
 #define UL_IVDEP
 #define UL_IVDEP_ROLLED
-#define UL_ROLLED
+#define UL_NO_UNROLL
 #define UL_UNROLL
 #endif
 

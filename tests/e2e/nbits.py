@@ -168,10 +168,13 @@ def dequantized(rng, shape, axis, block, kinds=TYPES, floats="f32", name=""):
                TensorProto(name=f"s{name}", data_type=SCALES[floats][0], dims=scale_shape, raw_data=scales.tobytes())]  # fmt: skip
     scales = scales.astype("f4")
     names = [f"w{name}", f"s{name}"]
-    if rng.random() < 0.5 and "f" not in kind:
+    if rng.random() < 0.5:
+        if "f" in kind:  # ONNX has no others of floats
+            data_type, bits, _ = TYPES[kind]
+            make_zeros = lambda of: TensorProto(name=of, data_type=data_type, dims=scale_shape, raw_data=bytes(-(-zeros.size * bits // 8)))
         weights.append(make_zeros(f"z{name}"))
         names.append(f"z{name}")
-    else:
+    if len(names) == 2 or "f" in kind:
         zeros = zeros * 0
     options = {"block_size": block} if block else {}
     node = helper.make_node("DequantizeLinear", names, [f"m{name}"], axis=axis or 0, **options)
@@ -417,7 +420,7 @@ WHOLE = 12  # cases of a run that leaves nothing out
 # Two convolutions, one behind the other: the shape of what they read, channels in between and of the
 # result, how each constant is stored (by `cast`, or `dequantized` where that is said), with a scale
 # for each channel of the result (0), for all (-1) or none (None), and what is around. The last have
-# a form that cpu widens in every run: few channels, groups of few, types of 8 bits that are floats.
+# a form that cpu widens in every run: few channels, groups of few, floats without a -0.
 CONV_FORMS = [
     ((1, 16, 9, 7), 48, 32, 3, "f16", None, {"pads": [1, 1, 1, 1]}), ((2, 32, 7, 9), 32, 48, 3, "bf16", None, {"pads": [0, 1, 2, 1], "bias": True}),
     ((1, 16, 8, 8), 32, 64, 1, "i8", 0, {"bias": True, "residual": True}), ((2, 20, 6, 5), 80, 16, 3, "u8", -1, {"strides": [2, 1], "pads": [1, 1, 1, 1]}),
@@ -433,7 +436,8 @@ CONV_FORMS = [
     ((1, 16, 9, 9), 32, 32, 3, "f16", None, {"pads": [1, 1, 1, 1], "turned": (2, 0, 3, 1)}), ((1, 16, 20), 32, 48, 3, "i8", 0, {"turned": (2, 1, 0)}),
     ((1, 3, 9, 9), 24, 8, 3, "f16", None, {"pads": [1, 1, 1, 1], "widened": True}), ((1, 32, 9, 9), 32, 32, 3, "i8", 0, {"group": 32, "widened": True}),
     ((1, 24, 7), 48, 24, 3, "bf16", 0, {"group": 6, "widened": True}), ((1, 16, 9, 9), 32, 16, 3, "dequantized f8e4m3fn", 0, {}),
-    ((2, 16, 9, 9), 32, 48, 3, "f8e4m3fn", None, {"pads": [1, 1, 1, 1]}), ((1, 32, 20), 32, 16, 3, "f8e5m2", 0, {"bias": True}),
+    ((1, 16, 1, 1), 32, 32, 1, "dequantized f8e4m3fn", 0, {}), ((1, 16, 1, 2), 32, 32, 1, "dequantized f8e5m2", 0, {}),
+    ((1, 16, 9, 9), 24, 16, 3, "dequantized f8e4m3fnuz", 0, {"widened": True}), ((2, 16, 9, 9), 32, 48, 3, "f8e4m3fn", None, {"pads": [1, 1, 1, 1]}), ((1, 32, 20), 32, 16, 3, "f8e5m2", 0, {"bias": True}),
     ((1, 16, 6, 6), 32, 16, 3, "f16", None, {"transposed": True, "widened": True, "strides": [2, 2]}),
     ((1, 16, 6, 6), 32, 16, 3, "i8", 0, {"transposed": True, "widened": True, "pads": [1, 1, 1, 1], "bias": True}),
 ]  # fmt: skip

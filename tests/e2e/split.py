@@ -302,21 +302,23 @@ def save_chain(chain, path):
 
 
 def check_necks(ullage, common, folder):
-    """Chains that begin and end at each node of an expression that a convolution loads."""
-    chain = Chain(random.Random(3), "n", [1, 4, 21, 18])
-    chain.add("Mul", chain.weight(1, 4, 1, 1))
-    chain.add("Add", chain.weight(1, 4, 1, 1))
-    chain.add("Mul", chain.weight(1, 4, 1, 1))
-    for made, read in ((16, 4), (4, 16)):
-        chain.add("Conv", chain.weight(made, read, 3, 3), pads=[1] * 4)
-    model = os.path.join(folder, "necks.onnx")
-    names = save_chain(chain, model)
-    whole = run(ullage, model, folder, "necks", common + ["--pack", "none"], None)
-    ok = bool(whole)
-    for first, last in [(name, names[-1]) for name in names[:-1]] + [(names[0], names[2])]:
-        label = f"necks-{first}-{last}"
-        pieces = run(ullage, model, folder, label, common + ["--split", f"{first}..{last}:rows:5"], None)
-        ok = bool(pieces) and ok and same_bits(whole, pieces, label)
+    """Chains that begin at each node of expressions that a convolution loads."""
+    ok = True
+    for which, ops in enumerate((("Mul", "Add", "Mul"), ("Mul",), ("Mul", "Neg", "Add"))):
+        chain = Chain(random.Random(3), f"n{which}", [1, 4, 21, 18])
+        for op in ops:
+            chain.add(op, *([] if op == "Neg" else [chain.weight(1, 4, 1, 1)]))
+        for made, read in ((16, 4), (4, 16)):
+            chain.add("Conv", chain.weight(made, read, 3, 3), pads=[1] * 4)
+        model = os.path.join(folder, f"necks{which}.onnx")
+        names = save_chain(chain, model)
+        whole = run(ullage, model, folder, f"necks{which}", common + ["--pack", "none"], None)
+        ok = ok and bool(whole)
+        for first in names[:-1]:
+            label = f"necks-{first}"
+            split = ["--split", f"{first}..{names[-1]}:rows:5"]
+            pieces = run(ullage, model, folder, label, common + split, None)
+            ok = bool(pieces) and ok and same_bits(whole, pieces, label)
     return ok
 
 

@@ -28,7 +28,7 @@ TYPES = ("int8", "uint8", "int16", "int32")
 
 
 def cases():
-    """Name, source, and what behind the sum is added; the result may be multiplied and narrowed too."""
+    """Name, source, and what is added behind the sum."""
     rng = np.random.default_rng(5)
     for kind in TYPES:
         for columns in COLUMNS:

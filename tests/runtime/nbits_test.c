@@ -231,6 +231,14 @@ static void take_row(const struct trial *trial, double *to, int64_t row)
     }
 }
 
+/* The largest number of the codes, or more. */
+static int64_t size_of_codes(const struct ul_call_nbits *nbits)
+{
+    return nbits->code_type == UL_CALL_F4E2M1                     ? 8
+           : nbits->bits == 16 || nbits->code_type != UL_CALL_F32 ? 1
+                                                                  : 1 << nbits->bits;
+}
+
 static void check_row(const struct trial *trial, const float *result, int64_t row)
 {
     const int turned = trial->call.nbits.turned != 0;
@@ -246,7 +254,7 @@ static void check_row(const struct trial *trial, const float *result, int64_t ro
         for (int64_t i = 0; i < inner; i++) {
             const int64_t k = turned ? to : i, n = turned ? i : to;
             const int64_t at = k / trial->call.nbits.block * trial->columns + n;
-            const int64_t range = trial->call.nbits.bits == 16 ? 1 : 1 << trial->call.nbits.bits;
+            const int64_t range = size_of_codes(&trial->call.nbits);
             sum += src[i] * weight(trial, k, n);
             size += fabs(src[i]) * (double)range *
                     (trial->scales != NULL ? fabs((double)trial->scales[at]) : 1);

@@ -90,7 +90,7 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--folder", default=".")
-    parser.add_argument("networks", nargs="*", choices=[[], *NETWORKS, *SMALLEST])
+    parser.add_argument("networks", nargs="*", choices=[[], *NETWORKS, *SMALLEST])  # []: none is given
     args = parser.parse_args()
     args.ullage, args.folder = os.path.abspath(args.ullage), os.path.abspath(args.folder)
     with tempfile.TemporaryDirectory() as folder:
