@@ -61,8 +61,7 @@ static void put_lookup(struct printer *printer, const struct ul_ks_data *stmt,
     ul_text_put(text, "}\n");
 }
 
-/* Statements of an innermost loop store integers in an array of the kernel's own, most often sums.
- */
+/* An innermost loop stores integers in an array of the kernel's own, most often sums. */
 static bool stores_own_integers(const struct ul_kernel *kernel, ul_ks first)
 {
     for (ul_ks id = first; id != UL_NONE; id = kernel->stmts[id].next) {
@@ -76,7 +75,7 @@ static bool stores_own_integers(const struct ul_kernel *kernel, ul_ks first)
     return false;
 }
 
-/* What the compiler is told of a loop. */
+/* The mark in front of a loop, or NULL. */
 static const char *describe_loop(const struct ul_kernel *kernel, const struct ul_ks_data *stmt)
 {
     bool is_free = (stmt->flags & (UL_FOR_PARALLEL | UL_FOR_ALONE)) != 0;

@@ -461,8 +461,8 @@ static void finish(const struct job *job, float *y, int64_t row, int64_t first, 
 
 /* ---- few rows ---- */
 
-/* Adds to sums what `count` words of 16 columns have, floats of 4 or 8 bits, times so many weights
- * of a row. */
+/* Adds products to sums: `count` words of 16 columns hold floats of 4 or 8 bits, which multiply as
+ * many elements of a row. */
 UL_INLINE void add_small_floats(vec sums[VECS][CHAINS], const uint32_t *codes, const float *row,
                                 int64_t count, struct ul_f8_format format, int bits)
 {
@@ -477,7 +477,7 @@ UL_INLINE void add_small_floats(vec sums[VECS][CHAINS], const uint32_t *codes, c
     }
 }
 
-/* The same of integers. */
+/* Adds products to sums as add_small_floats does; the words hold integers. */
 UL_INLINE void add_words(vec sums[VECS][CHAINS], const uint32_t *codes, const float *row,
                          int64_t count, float zero, uint32_t flip, int bits)
 {
@@ -667,7 +667,7 @@ UL_INLINE void unpack_halves(const struct job *job, float *to, int64_t panel, in
     }
 }
 
-/* Unpacks integers, and floats of fewer bits, in the same way. */
+/* Unpacks codes of 2 to 8 bits, integers or floats, as unpack_halves unpacks floats of 16 bits. */
 static void unpack_codes(const struct job *job, float *to, int64_t panel, int64_t first_k,
                          int64_t depth)
 {

@@ -34,8 +34,8 @@ enum ul_call_kind {
     UL_CALL_PADDED_MEAN_POOL /* the padding counted as zeros */
 };
 
-/* Of elements in memory; sums are f32, those of 8-bit integers i32. The last ones are codes of
- * weights alone. */
+/* The type of elements in memory. Sums of 8-bit integers are i32, all others f32. Only codes of
+ * weights (ul_call_nbits) have one of the last three types. */
 enum ul_call_type {
     UL_CALL_F32,
     UL_CALL_F16,
@@ -128,7 +128,7 @@ struct ul_post {
 enum ul_nbits_zeros { UL_NBITS_FIXED, UL_NBITS_PACKED, UL_NBITS_FLOATS };
 struct ul_call_nbits {
     uint32_t bits;               /* 2, 4, 8 or 16 */
-    enum ul_call_type code_type; /* of floats: which; UL_CALL_I8: signed */
+    enum ul_call_type code_type; /* that of floats; UL_CALL_I8: signed integers */
     int64_t block;               /* weights of a column, one behind the other */
     uint32_t zero;               /* UL_NBITS_FIXED: that of all */
     enum ul_nbits_zeros zeros;

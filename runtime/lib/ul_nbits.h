@@ -15,8 +15,8 @@
  * they are, less the middle of their range, and the block's sum with its scale. Many rows have a
  * piece of some panels turned into floats in scratch, and multiply that in register tiles. So a
  * word of codes becomes floats without a conversion: its bits are put under an exponent that makes
- * them whole numbers, of which that exponent's own number is subtracted; of floats, under one that
- * makes them the numbers that they are.
+ * them whole numbers, of which that exponent's own number is subtracted. The bits of a float of 4
+ * or 8 bits are put under an exponent that makes them the float itself.
  *
  * Turned: dst[m, k] = posts(sum over n of src[m, n] * w[k, n]), of the same codes in the same
  * layout: a gradient. A piece of some panels is turned around on its way into scratch, and rows

@@ -6,9 +6,8 @@
 
 Networks made here, of convolutions and products whose weights are trained, are trained three steps
 by both programs: losses and parameters are the same to rounding, with one thread and with two. With
-AVX-512 all their convolutions and gradients of these are calls, but for small ones, for which the
-library may keep more than they read and write; --guard finds no step that touches what is not its
-own, and under a budget every bit is the same.
+AVX-512 all their convolutions and gradients of these are calls, --guard finds no step that touches
+what is not its own, and under a budget every bit is the same.
 Exit: 0 ok, 1 a promise is broken, 77 a Python package is missing.
 """
 
@@ -30,13 +29,13 @@ except ImportError as error:
 STEPS, CLASSES = 3, 7
 NEAR = 1e-4  # norm of a difference over the norm: sums are in another order
 THREADS = 2
-SMALL_BYTES = 64 << 10
 TRAINING = ["--train", "--optimizer", "momentum", "--lr", "0.05"]
 
+# The first network has so many samples that the library keeps less for a call than it reads and writes.
 # Shape of the input; then layers: operator, output channels, attributes. `k` is the kernel. Add: what
 # the layer of that number gave, on top.
 NETWORKS = {
-    "plain": ([4, 3, 17, 19], [
+    "plain": ([48, 3, 17, 19], [
         ("Conv", 24, {"k": [5, 5], "strides": [2, 2], "pads": [2, 1, 2, 2]}),
         ("Conv", 40, {"k": [3, 3], "pads": [1, 1, 1, 1]}),
         ("Conv", 37, {"k": [1, 1]}),
@@ -153,9 +152,8 @@ def check_steps(plan):
     steps = plan["steps"]
     if not dict(plan["options"])["isa"].startswith("avx512"):
         return []
-    rows = zip(steps["name"], steps["op"], steps["implementation"], steps["moved_bytes"])
-    return [name for name, ops, by, moved_bytes in rows if moved_bytes > SMALL_BYTES
-            and any(op.startswith("Conv") for op in ops.split("+")) and not by.startswith("onednn")]
+    return [name for name, ops, by in zip(steps["name"], steps["op"], steps["implementation"])
+            if any(op.startswith("Conv") for op in ops.split("+")) and not by.startswith("onednn")]
 
 
 def check(ullage, shape, layers, folder):

@@ -91,7 +91,7 @@ static void make_halves(struct trial *trial)
     nbits->zeros = UL_NBITS_FIXED;
 }
 
-/* A finite one. */
+/* The code of a finite float. */
 static uint32_t pick_small(enum ul_call_type type)
 {
     const float number = pick_float() * (pick(0, 3) == 0 ? 1e-3f : 1); /* some are subnormal */
@@ -349,9 +349,9 @@ static void check_not_finite(void)
 int main(void)
 {
     struct trial trial;
-    static const enum way ways[] = {PLAIN, BY_BYTES, HALVES, SMALL, TURNED};
-    for (int i = 0; i < 200; i++) {
-        make_trial(&trial, ways[i % 5]);
+    static const enum way ways[] = {PLAIN, BY_BYTES, HALVES, BY_BYTES, TURNED, SMALL};
+    for (int i = 0; i < 240; i++) {
+        make_trial(&trial, ways[i % 6]);
         check_trial(&trial);
         free_trial(&trial);
     }

@@ -17,7 +17,9 @@ try() {
     "$1" -std=c99 $2 $warnings -fno-strict-aliasing -DUL_MAY_ALIAS -ffp-contract=fast -fno-math-errno \
         -I"$runtime" -I"$here" -DKERNELS='"'"$work/contract_test_kernels.c"'"' \
         "$here/test.c" -o "$work/contract_test" -lm
-    echo "$1 $2: $("$work/contract_test" "$work/contract_test_kernels.c.data")"
+    said=$("$work/contract_test" "$work/contract_test_kernels.c.data") || code=$?
+    echo "$1 $2: $said"
+    return "${code:-0}"
 }
 
 # Has this machine what $1 asks for?
@@ -26,13 +28,22 @@ has() {
     grep -q -w $need /proc/cpuinfo
 }
 
-for cc in ${CC:-gcc clang}; do
-    command -v "$cc" >/dev/null || continue
-    for flags in "-O2 -march=native" "-O1 -DUL_NO_VECTOR" "-O2 -fopenmp" \
-        ${EXTRA_FLAGS:+"$EXTRA_FLAGS"}; do
-        try "$cc" "$flags"
+# A line for each build: the compiler, then its flags.
+list_builds() {
+    for cc in ${CC:-gcc clang}; do
+        command -v "$cc" >/dev/null || continue
+        for flags in "-O2 -march=native" "-O1 -DUL_NO_VECTOR" "-O2 -fopenmp" \
+            ${EXTRA_FLAGS:+"$EXTRA_FLAGS"}; do
+            echo "$cc $flags"
+        done
+        for march in ${MARCHES:-}; do
+            ! has "$march" || echo "$cc -O3 -march=$march"
+        done
     done
-    for march in ${MARCHES:-}; do
-        has "$march" && try "$cc" "-O3 -march=$march"
-    done
+}
+
+# shellcheck source=tests/part.sh
+. "$here/../../part.sh"
+list_builds | part | while read -r cc flags; do
+    try "$cc" "$flags" </dev/null
 done
