@@ -39,6 +39,30 @@ const struct ul_tensor *ul_edit_tensor(struct ul_graph *graph, const struct ul_t
     return tensor;
 }
 
+void ul_edit_remove_known(struct ul_graph *graph, ul_node_id id, const bool *is_read)
+{
+    struct ul_node *node = &graph->nodes[id];
+    while (node->output_count > 0) {
+        ul_value_id output = node->outputs[node->output_count - 1];
+        struct ul_value *value = &graph->values[output];
+        if (!is_read[output]) {
+            value->kind = UL_VALUE_DEAD;
+            value->tensor = NULL;
+            node->output_count--;
+            continue;
+        }
+        uint64_t size_bytes = ul_type_bytes(&value->type);
+        const unsigned char *data = value->tensor->data;
+        if (data != NULL && size_bytes > 0)
+            value->tensor =
+                ul_edit_tensor(graph, &value->type, ul_arena_copy(graph->arena, data, size_bytes));
+        else
+            value->tensor = ul_arena_copy(graph->arena, value->tensor, sizeof *value->tensor);
+        ul_edit_make_weight(graph, output);
+    }
+    ul_graph_remove_node(graph, id);
+}
+
 ul_value_id ul_edit_add_array(struct ul_graph *graph, const char *name, const struct ul_type *type,
                               const double *numbers)
 {

@@ -14,8 +14,6 @@
  * Left undone: nodes of nested blocks, and programs that train. A value that other nodes read is
  * rounded, though a program might compute it in their kernel. */
 #include "ir/build.h"
-#include "ir/kernel_build.h"
-#include "ir/lower_group.h"
 #include "ir/op.h"
 #include "ir/view.h"
 #include "passes/passes_internal.h"
@@ -208,38 +206,6 @@ static bool fuse(struct fold *fold)
     return status == UL_OK;
 }
 
-/* The bytes that a value owns; those of constants are only read. */
-static unsigned char *bytes_of(struct fold *fold, ul_value_id base)
-{
-    const struct ul_value *info = &fold->own.values[base];
-    if (fold->bytes[base] == NULL) {
-        fold->bytes[base] = ul_arena_alloc(&fold->arena, ul_value_bytes(&fold->own, base));
-        if (info->tensor != NULL)
-            ul_tensor_read_as(info->tensor, ul_value_storage(&fold->own, base), 0,
-                              ul_type_elements(&info->type), fold->bytes[base]);
-    }
-    return fold->bytes[base];
-}
-
-static bool run_step(struct fold *fold, const ul_node_id *nodes, uint32_t count,
-                     const bool *escapes)
-{
-    struct ul_arena scratch;
-    struct ul_lower_result result;
-    bool reported = false;
-    ul_arena_init(&scratch);
-    ul_lower_group(&fold->own, nodes, count, escapes, fold->pass->traits, &scratch, &result);
-    const struct ul_kernel *kernel = result.kernel;
-    unsigned char **buffers = UL_NEW_ARRAY(&scratch, unsigned char *, kernel->buffer_count);
-    for (uint32_t b = 0; b < kernel->buffer_count; b++) {
-        if (kernel->buffers[b].value != UL_NONE)
-            buffers[b] = bytes_of(fold, kernel->buffers[b].value);
-    }
-    bool done = ul_kernel_eval(kernel, buffers, &fold->work_left, &scratch, &reported);
-    ul_arena_done(&scratch);
-    return done && !reported;
-}
-
 static bool run(struct fold *fold)
 {
     const struct ul_block *block = &fold->own.blocks[0];
@@ -253,8 +219,10 @@ static bool run(struct fold *fold)
     }
     for (uint32_t begin = 0, end; begin < block->node_count; begin = end) {
         end = ul_steps_end(&fold->own, block->nodes, block->node_count, begin);
+        const struct ul_fold_step step = {block->nodes + begin, end - begin, escapes,
+                                          fold->pass->traits};
         if (!ul_node_is_view(&fold->own, block->nodes[begin]) &&
-            !run_step(fold, block->nodes + begin, end - begin, escapes))
+            !ul_fold_step(&fold->own, &step, &fold->work_left, &fold->arena, fold->bytes))
             return false;
     }
     return true;
@@ -270,7 +238,9 @@ static void take_results(struct fold *fold, struct ul_arena *keep)
         bool fits = ul_value_storage(&fold->own, output) == value->type.dtype &&
                     ul_view_is_dense(&value->type, view);
         UL_ASSERT(fits && value->tensor != NULL);
-        const unsigned char *data = bytes_of(fold, view->base) + view->offset_bytes;
+        const unsigned char *data =
+            ul_fold_bytes_of(&fold->own, &fold->arena, fold->bytes, view->base) +
+            view->offset_bytes;
         struct ul_tensor *tensor = UL_NEW(keep, struct ul_tensor);
         tensor->type = value->type;
         tensor->data = ul_arena_copy(keep, data, ul_type_bytes(&value->type));

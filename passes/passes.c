@@ -144,6 +144,9 @@ static const struct row rows[] = {
     {{"fuse", "Groups nodes that one kernel computes.", UL_PASS_ANY, false, TYPES | VIEWS,
       TYPES | VIEWS, GROUPS},
      ul_pass_fuse},
+    {{"once", "Computes steps that widen constants once, where that takes hardly more bytes.",
+      UL_PASS_INFERENCE, false, TYPES | VIEWS, TYPES | VIEWS | GROUPS, 0},
+     ul_pass_once},
     {{"tiles", "Updates large parameters a part after the other, as their gradients are formed.",
       UL_PASS_TRAINING, false, TYPES | VIEWS, TYPES | VIEWS | GROUPS, 0},
      ul_pass_tiles},
@@ -324,8 +327,8 @@ enum ul_status ul_pass_dry_run(const struct ul_pass *pass, const struct ul_graph
         const struct row *row = &rows[trial.row];
         if (row->run == ul_pass_split)
             break;
-        /* It looks ahead itself, and changes nothing that a judgement is of. */
-        if (is_skipped(&trial, row) || row->run == ul_pass_join)
+        /* These look ahead themselves, and change nothing that a judgement is of. */
+        if (is_skipped(&trial, row) || row->run == ul_pass_join || row->run == ul_pass_once)
             continue;
         drop_facts(copy, row);
         UL_TRY(row->run(&trial));

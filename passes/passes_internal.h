@@ -24,7 +24,7 @@ ul_pass_fn ul_pass_infer, ul_pass_dce, ul_pass_cse, ul_pass_simplify, ul_pass_bn
     ul_pass_split, ul_pass_select, ul_pass_inline, ul_pass_modes, ul_pass_loss, ul_pass_gradient,
     ul_pass_tiles, ul_pass_bits, ul_pass_inside, ul_pass_integers, ul_pass_nbits, ul_pass_quantize,
     ul_pass_no_float, ul_pass_packed, ul_pass_halves, ul_pass_derive, ul_pass_lora, ul_pass_weights,
-    ul_pass_stop;
+    ul_pass_stop, ul_pass_once;
 
 /* passes.c: --no-pass was given for it. */
 bool ul_pass_is_disabled(const struct ul_pass *pass, const char *name);
@@ -37,6 +37,9 @@ enum ul_status ul_pass_dry_run(const struct ul_pass *pass, const struct ul_graph
 
 /* Turns a node output that is known into a weight and frees the node of it. */
 void ul_edit_make_weight(struct ul_graph *graph, ul_value_id value);
+/* Removes a node whose outputs are known: those that are read (per value) become weights over
+ * copies of what is known of them. */
+void ul_edit_remove_known(struct ul_graph *graph, ul_node_id node, const bool *is_read);
 /* A constant over `data`, which stays the graph's: one number when all elements are equal. */
 const struct ul_tensor *ul_edit_tensor(struct ul_graph *graph, const struct ul_type *type,
                                        const unsigned char *data);
@@ -108,6 +111,24 @@ bool ul_cse_attrs_equal(const struct ul_node *a, const struct ul_node *b);
  * within the limits of folding the old ones stay. */
 void ul_fold_as_program(struct ul_pass *pass, const ul_node_id *nodes, uint32_t count,
                         struct ul_arena *keep);
+
+/* fold_step.c */
+
+/* A step of which all that it reads is known; nodes of one group, or one alone. */
+struct ul_fold_step {
+    const ul_node_id *nodes;
+    uint32_t count;
+    const bool *escapes; /* per value: it is needed outside of its group */
+    const struct ul_target_traits *traits;
+};
+/* The bytes that a value owns, of the arena from their first use: `bytes` has them per base. Those
+ * of constants are only read. */
+unsigned char *ul_fold_bytes_of(const struct ul_graph *graph, struct ul_arena *arena,
+                                unsigned char **bytes, ul_value_id base);
+/* Interprets the kernel of a step. False: it takes more than what is left of the work, or meets an
+ * error. */
+bool ul_fold_step(const struct ul_graph *graph, const struct ul_fold_step *step,
+                  uint64_t *work_left, struct ul_arena *arena, unsigned char **bytes);
 
 /* donate.c */
 

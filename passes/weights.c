@@ -215,32 +215,6 @@ static bool compute(struct weights *weights, const ul_node_id *nodes, uint32_t c
     return known;
 }
 
-/* Its outputs become weights where others read them, and the node goes. */
-static void finalize(struct weights *weights, ul_node_id id)
-{
-    struct ul_graph *graph = weights->graph;
-    struct ul_node *node = &graph->nodes[id];
-    while (node->output_count > 0) {
-        ul_value_id output = node->outputs[node->output_count - 1];
-        struct ul_value *value = &graph->values[output];
-        if (!weights->read_elsewhere[output]) {
-            value->kind = UL_VALUE_DEAD;
-            value->tensor = NULL;
-            node->output_count--;
-            continue;
-        }
-        uint64_t size_bytes = ul_type_bytes(&value->type);
-        const unsigned char *data = value->tensor->data;
-        if (data != NULL && size_bytes > 0)
-            value->tensor =
-                ul_edit_tensor(graph, &value->type, ul_arena_copy(graph->arena, data, size_bytes));
-        else
-            value->tensor = ul_arena_copy(graph->arena, value->tensor, sizeof *value->tensor);
-        ul_edit_make_weight(graph, output);
-    }
-    ul_graph_remove_node(graph, id);
-}
-
 static void compute_expression(struct weights *weights, ul_node_id expression, ul_node_id *nodes)
 {
     struct ul_arena arena;
@@ -252,7 +226,7 @@ static void compute_expression(struct weights *weights, ul_node_id expression, u
     ul_arena_init(&arena);
     if (compute(weights, nodes, count, freed_bytes, &arena)) {
         for (uint32_t n = count; n-- > 0;)
-            finalize(weights, nodes[n]);
+            ul_edit_remove_known(weights->graph, nodes[n], weights->read_elsewhere);
     }
     ul_arena_done(&arena);
 }

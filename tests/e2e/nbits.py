@@ -529,6 +529,48 @@ def every_convolution(ullage, options):
     run_forms(ullage, options, forms, bounds, [f"{letter}{i}{layer}" for letter in "mv" for i in widened for layer in "ab"], 1.05)
 
 
+# Shape of the input, channels, width of the kernel, the kind of the weights, where the scale lies, and around.
+LONE_FORMS = [
+    ((1, 3, 24, 24), 32, 7, "f16", None, {"strides": [2, 2], "pads": [3] * 4}),
+    ((1, 3, 24, 24), 16, 3, "bf16", None, {"bias": True}),
+    ((1, 32, 12, 12), 32, 3, "i8", 0, {"group": 32, "pads": [1] * 4}),
+    ((1, 32, 12, 12), 32, 3, "f16", None, {"group": 4}),
+    ((1, 32, 12, 12), 32, 3, "dequantized f8e4m3fnuz", 0, {}),
+    ((1, 32, 8, 8), 32, 3, "f16", None, {"transposed": True, "strides": [2, 2], "pads": [1] * 4}),
+    ((1, 32, 8, 8), 24, 4, "dequantized i8", 0, {"transposed": True, "bias": True}),
+    ((1, 16, 40), 32, 5, "i8", 0, {"transposed": True, "strides": [3]}),
+]
+
+
+def lone_convolutions(ullage, options):
+    """One network each. No step of a run makes floats of the weights, and the bits are those of the program in which
+    one does; nor does it take more bytes than that."""
+    for i, (shape, channels, width, kind, axis, around) in enumerate(LONE_FORMS):
+        rng = numpy.random.default_rng([17, i])
+        a = rng.normal(0, 1, shape).astype("f4")
+        nodes, weights, (want, size) = conv_layer(rng, "", (a, numpy.abs(a)), channels, (width, kind, axis, around), "y")
+        graph = helper.make_graph(
+            nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, want.shape)], weights)  # fmt: skip
+        model, told, got = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)], ir_version=10), [], []
+        with tempfile.TemporaryDirectory() as folder:
+            program, out, plan, path, feed = (os.path.join(folder, name) for name in ("program", "out", "plan.json", "m.onnx", "x.npy"))
+            onnx.save(model, path)
+            numpy.save(feed, a)
+            for more in ([], ["--no-pass", "once"]):
+                run([ullage, "compile", path, "-o", program, "--cflags", "-O1", "--json", plan, *options, *more])
+                run([program, "--input", f"x={feed}", "--output-dir", out])
+                got.append(numpy.load(os.path.join(out, "y.npy")))
+                with open(plan) as file:
+                    told.append(json.load(file))
+        text = f"{shape} {channels} {width} {kind} {around}"
+        worst = float(numpy.max(numpy.abs(got[0] - want) / (size + 1e-30)))
+        if not worst <= NEAR or got[0].tobytes() != got[1].tobytes():
+            raise RuntimeError(f"{text}: differs by {worst:.2g} of the products' sizes, or in bits from --no-pass once")
+        if any(("Cast" in op or "Dequantize" in op) and "Conv" not in op for op in told[0]["steps"]["op"]) or told[0]["reserved_bytes"] > told[1]["reserved_bytes"]:
+            raise RuntimeError(f"{text}: {told[0]['steps']['op']}, {told[0]['reserved_bytes']} bytes, not {told[1]['reserved_bytes']}")
+
+
 def every_form(ullage, options):
     """Wherever a dequantized constant, or one behind a Cast, stands in a product or a Gather, it is read
     packed: no step unfolds it, and the weights of the plan are the bytes that are stored."""
@@ -893,6 +935,7 @@ def main():
     refusals(os.path.abspath(arguments.ullage))
     every_form(os.path.abspath(arguments.ullage), options)
     every_convolution(os.path.abspath(arguments.ullage), options)
+    lone_convolutions(os.path.abspath(arguments.ullage), options)
     rounded_ones(os.path.abspath(arguments.ullage), options)
     verified(os.path.abspath(arguments.ullage), options)
     if arguments.count >= WHOLE:

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Steps that read constants of 16 bits and less alone, computed once.
+ *
+ * Problem: constants of 8 or 16 bits stay as they are stored, for products and convolutions to read
+ * (nbits.c) or kernels to widen as they load. What has no such kernel (a transposed convolution, a
+ * convolution of few channels) is a call that reads floats, in front of which a step of every run
+ * makes them. That costs time, and bytes too: the floats lie in the buffer beside the codes, and a
+ * library packs again in every run what is no constant:
+ *
+ *     w (f16) --> Cast --> ConvTranspose        ->        w (f32) --> ConvTranspose
+ *
+ * Method: behind fusion, when it is known what is a step, such steps are interpreted, and what
+ * others read of them becomes a constant, if the graph's constants and its largest live sum, with
+ * the scratch of calls, are then no more than before together, or more by what is small beside the
+ * constants. If all such steps are too much, those that make the most are left out, ever more of
+ * them.
+ *
+ * Left undone: steps inside of branches and loops; of large steps the set that saves the most. */
+#include "ir/op.h"
+#include "ir/view.h"
+#include "passes/passes_internal.h"
+#include "passes/steps.h"
+
+#include <string.h>
+
+enum {
+    WORK_PER_CODE = 1024, /* of the interpreter; floats of 8 bits take some 400 */
+    CODE_BITS = 16,       /* at most */
+    SMALL_PART = 32       /* of the constants, that they may grow by */
+};
+
+struct step {
+    const ul_node_id *nodes;
+    uint32_t count;
+    uint64_t codes, made; /* elements that it reads, from codes; that it makes for others */
+    uint64_t made_bytes;
+    bool goes;
+};
+
+struct once {
+    struct ul_pass *pass;
+    struct ul_graph *graph;
+    const bool *escapes; /* per value */
+    bool *hangs;         /* per value that nodes make: on constants alone */
+    uint32_t *step_of;   /* per node: a place in `steps`, or UL_NONE */
+    struct step *steps;  /* that could be computed, in the order of the block */
+    uint32_t step_count;
+    unsigned char **bytes; /* per base */
+    bool *is_read;         /* per value: by a node that stays, or at an edge */
+    bool *stays;           /* per node */
+};
+
+/* ---- Which steps ---- */
+
+static bool is_edge(const struct ul_graph *graph, ul_value_id value)
+{
+    for (uint32_t b = 0; b < graph->block_count; b++) {
+        for (uint32_t i = 0; i < graph->blocks[b].output_count; i++) {
+            if (graph->blocks[b].outputs[i] == value)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* It can be a constant: it has bytes of its own, in order. */
+static bool is_whole(const struct ul_graph *graph, ul_value_id value)
+{
+    const struct ul_value *info = &graph->values[value];
+    return info->view.base == value && info->donor == UL_NONE && !is_edge(graph, value) &&
+           ul_value_storage(graph, value) == info->type.dtype &&
+           ul_view_is_dense(&info->type, &info->view);
+}
+
+static bool reads_known(const struct once *once, const struct ul_node *node)
+{
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        ul_value_id value = node->inputs[i];
+        if (value != UL_NONE && !once->hangs[value] &&
+            ul_graph_get_constant(once->graph, value) == NULL)
+            return false;
+    }
+    return node->input_count > 0;
+}
+
+/* What it makes is known with what it reads. */
+static bool is_known(const struct once *once, ul_node_id id)
+{
+    const struct ul_graph *graph = once->graph;
+    const struct ul_node *node = &graph->nodes[id];
+    bool is_view = ul_node_is_view(graph, id);
+    if ((ul_op_get(node->op)->flags & (UL_OP_RANDOM | UL_OP_CONTROL)) != 0 ||
+        node->block_count > 0 || !reads_known(once, node))
+        return false;
+    for (uint32_t i = 0; i < node->output_count; i++) {
+        ul_value_id value = node->outputs[i];
+        if (value == UL_NONE || (is_view && is_edge(graph, value)) ||
+            (!is_view && once->escapes[value] && !is_whole(graph, value)))
+            return false;
+    }
+    return true;
+}
+
+static void count_elements(const struct once *once, const struct ul_node *node, struct step *step)
+{
+    const struct ul_graph *graph = once->graph;
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        ul_value_id value = node->inputs[i];
+        if (value == UL_NONE)
+            continue;
+        const struct ul_type *type = &graph->values[value].type;
+        bool has_codes = graph->values[value].kind == UL_VALUE_NODE
+                             ? once->escapes[value]
+                             : ul_edit_weight_bytes(graph, value) > 0 &&
+                                   ul_dtype_get(type->dtype)->bits <= CODE_BITS;
+        step->codes += has_codes ? ul_type_elements(type) : 0;
+    }
+    for (uint32_t i = 0; i < node->output_count; i++) {
+        const struct ul_type *type = &graph->values[node->outputs[i]].type;
+        if (!once->escapes[node->outputs[i]])
+            continue;
+        step->made += ul_type_elements(type);
+        step->made_bytes += ul_type_bytes(type);
+    }
+}
+
+/* All of it is known, and has no more elements than the codes that it is made of. */
+static bool can_compute(const struct once *once, struct step *step)
+{
+    for (uint32_t n = 0; n < step->count; n++) {
+        const struct ul_node *node = &once->graph->nodes[step->nodes[n]];
+        if (!is_known(once, step->nodes[n]))
+            return false;
+        for (uint32_t i = 0; i < node->output_count; i++)
+            once->hangs[node->outputs[i]] = true; /* the next node may read it */
+        count_elements(once, node, step);
+    }
+    return ul_node_is_view(once->graph, step->nodes[0]) || step->made <= step->codes;
+}
+
+static void forget(const struct once *once, const struct step *step)
+{
+    for (uint32_t n = 0; n < step->count; n++) {
+        const struct ul_node *node = &once->graph->nodes[step->nodes[n]];
+        for (uint32_t i = 0; i < node->output_count; i++) {
+            if (node->outputs[i] != UL_NONE)
+                once->hangs[node->outputs[i]] = false;
+        }
+    }
+}
+
+static bool compute(const struct once *once, const struct step *step, uint64_t *work_left)
+{
+    const struct ul_fold_step known = {step->nodes, step->count, once->escapes, once->pass->traits};
+    *work_left += WORK_PER_CODE * step->codes;
+    return ul_fold_step(once->graph, &known, work_left, once->pass->scratch, once->bytes);
+}
+
+static void find_steps(struct once *once)
+{
+    const struct ul_block *block = &once->graph->blocks[0];
+    uint64_t work_left = 0;
+    for (uint32_t begin = 0, end; begin < block->node_count; begin = end) {
+        struct step step = {.nodes = block->nodes + begin};
+        end = ul_steps_end(once->graph, block->nodes, block->node_count, begin);
+        step.count = end - begin;
+        bool is_view = ul_node_is_view(once->graph, step.nodes[0]);
+        if (!can_compute(once, &step) || (!is_view && !compute(once, &step, &work_left))) {
+            forget(once, &step);
+            continue;
+        }
+        for (uint32_t n = 0; n < step.count && !is_view; n++)
+            once->step_of[step.nodes[n]] = once->step_count;
+        if (!is_view)
+            once->steps[once->step_count++] = step;
+    }
+}
+
+/* ---- Which of them ---- */
+
+/* The step that makes what it lies in, or UL_NONE. */
+static uint32_t maker_of(const struct once *once, ul_value_id value)
+{
+    const struct ul_value *info = &once->graph->values[value];
+    if (info->view.base != UL_NONE)
+        info = &once->graph->values[info->view.base];
+    return info->kind == UL_VALUE_NODE ? once->step_of[info->producer] : UL_NONE;
+}
+
+/* Those that make no more bytes, and read of no others. */
+static uint32_t choose(const struct once *once, uint64_t most_bytes)
+{
+    uint32_t chosen = 0;
+    for (uint32_t s = 0; s < once->step_count; s++) {
+        struct step *step = &once->steps[s];
+        step->goes = step->made_bytes <= most_bytes;
+        for (uint32_t n = 0; n < step->count; n++) {
+            const struct ul_node *node = &once->graph->nodes[step->nodes[n]];
+            for (uint32_t i = 0; i < node->input_count; i++) {
+                uint32_t maker =
+                    node->inputs[i] == UL_NONE ? UL_NONE : maker_of(once, node->inputs[i]);
+                step->goes =
+                    step->goes && (maker == UL_NONE || maker == s || once->steps[maker].goes);
+            }
+        }
+        chosen += step->goes;
+    }
+    return chosen;
+}
+
+static bool is_wanted(const struct once *once, ul_node_id id)
+{
+    const struct ul_node *node = &once->graph->nodes[id];
+    for (uint32_t i = 0; i < node->output_count; i++) {
+        if (node->outputs[i] != UL_NONE && once->is_read[node->outputs[i]])
+            return true;
+    }
+    return false;
+}
+
+/* From the end: views of what hangs on constants stay where something that stays reads them. */
+static void find_readers(const struct once *once)
+{
+    const struct ul_graph *graph = once->graph;
+    const struct ul_node_list all = ul_edit_all_nodes(graph, once->pass->scratch);
+    memset(once->is_read, 0, graph->value_count * sizeof *once->is_read);
+    for (uint32_t b = 0; b < graph->block_count; b++) {
+        for (uint32_t i = 0; i < graph->blocks[b].output_count; i++)
+            once->is_read[graph->blocks[b].outputs[i]] = true;
+    }
+    for (uint32_t at = all.count; at-- > 0;) {
+        ul_node_id id = all.nodes[at];
+        const struct ul_node *node = &graph->nodes[id];
+        bool is_view = node->output_count > 0 && ul_node_is_view(graph, id);
+        bool hangs =
+            node->output_count > 0 && node->outputs[0] != UL_NONE && once->hangs[node->outputs[0]];
+        once->stays[id] =
+            is_view && hangs ? is_wanted(once, id)
+                             : once->step_of[id] == UL_NONE || !once->steps[once->step_of[id]].goes;
+        for (uint32_t i = 0; once->stays[id] && i < node->input_count; i++) {
+            if (node->inputs[i] != UL_NONE)
+                once->is_read[node->inputs[i]] = true;
+        }
+    }
+}
+
+/* ---- What it saves ---- */
+
+static uint64_t constant_bytes(const struct ul_graph *graph)
+{
+    uint64_t sum = 0;
+    for (ul_value_id v = 0; v < graph->value_count; v++)
+        sum += graph->values[v].kind == UL_VALUE_WEIGHT ? ul_edit_weight_bytes(graph, v) : 0;
+    return sum;
+}
+
+static uint64_t live_bytes(const struct once *once, const struct ul_graph *graph)
+{
+    struct ul_arena scratch;
+    struct ul_steps steps;
+    ul_arena_init(&scratch);
+    ul_steps_init(&steps, graph, NULL, once->pass->options, &scratch);
+    const struct ul_live *live = ul_steps_live(&steps);
+    uint64_t bytes = ul_live_bytes(live, ul_live_peak(live));
+    ul_arena_done(&scratch);
+    return bytes;
+}
+
+/* Constants that nothing else reads go with the node. */
+static void free_inputs(const struct once *once, struct ul_graph *graph, ul_node_id id)
+{
+    const struct ul_node *node = &graph->nodes[id];
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        ul_value_id value = node->inputs[i];
+        if (value != UL_NONE && !once->is_read[value] &&
+            graph->values[value].kind == UL_VALUE_WEIGHT)
+            graph->values[value].kind = UL_VALUE_DEAD;
+    }
+}
+
+/* Gives the tensors of what is read of a step. */
+static void put_tensors(const struct once *once, struct ul_graph *graph, ul_node_id id)
+{
+    const struct ul_node *node = &graph->nodes[id];
+    for (uint32_t i = 0; i < node->output_count; i++) {
+        struct ul_value *value = &graph->values[node->outputs[i]];
+        struct ul_tensor *tensor = UL_NEW(graph->arena, struct ul_tensor);
+        *tensor = (struct ul_tensor){.type = value->type, .data = once->bytes[node->outputs[i]]};
+        value->tensor = once->is_read[node->outputs[i]] ? tensor : NULL;
+    }
+}
+
+/* In `graph`, which is the pass's or a copy of it. */
+static void replace(const struct once *once, struct ul_graph *graph)
+{
+    for (uint32_t n = graph->node_count; n-- > 0;) {
+        if (graph->nodes[n].op == UL_OP_NONE || once->stays[n])
+            continue;
+        put_tensors(once, graph, n);
+        free_inputs(once, graph, n);
+        ul_edit_remove_known(graph, n, once->is_read);
+    }
+    ul_graph_sweep(graph);
+}
+
+static bool is_worth(const struct once *once, uint64_t constants_before, uint64_t live_before)
+{
+    struct ul_arena arena;
+    struct ul_graph copy;
+    ul_arena_init(&arena);
+    ul_graph_copy(&copy, &arena, once->graph);
+    replace(once, &copy);
+    uint64_t constants = constant_bytes(&copy);
+    uint64_t limit = constants_before + constants_before / SMALL_PART;
+    bool worth = constants <= limit || (constants <= limit + live_before &&
+                                        constants + live_bytes(once, &copy) <= limit + live_before);
+    ul_arena_done(&arena);
+    return worth;
+}
+
+enum ul_status ul_pass_once(struct ul_pass *pass)
+{
+    struct ul_graph *graph = pass->graph;
+    struct ul_arena *scratch = pass->scratch;
+    struct once once = {.pass = pass,
+                        .graph = graph,
+                        .escapes = ul_graph_escapes(graph, scratch),
+                        .hangs = UL_NEW_ARRAY(scratch, bool, graph->value_count),
+                        .step_of = UL_NEW_ARRAY(scratch, uint32_t, graph->node_count),
+                        .steps = UL_NEW_ARRAY(scratch, struct step, graph->node_count),
+                        .bytes = UL_NEW_ARRAY(scratch, unsigned char *, graph->value_count),
+                        .is_read = UL_NEW_ARRAY(scratch, bool, graph->value_count),
+                        .stays = UL_NEW_ARRAY(scratch, bool, graph->node_count)};
+    for (ul_node_id id = 0; id < graph->node_count; id++)
+        once.step_of[id] = UL_NONE;
+    find_steps(&once);
+    uint64_t most_bytes = 0;
+    for (uint32_t s = 0; s < once.step_count; s++)
+        most_bytes = once.steps[s].made_bytes > most_bytes ? once.steps[s].made_bytes : most_bytes;
+    if (once.step_count == 0)
+        return UL_OK;
+    uint64_t constants = constant_bytes(graph), live = live_bytes(&once, graph);
+    for (; most_bytes > 0 && choose(&once, most_bytes) > 0; most_bytes /= 2) {
+        find_readers(&once);
+        if (is_worth(&once, constants, live)) {
+            replace(&once, graph);
+            break;
+        }
+    }
+    return UL_OK;
+}
