@@ -11,8 +11,8 @@
  *     weights --> Mul --> Add --> value      one kernel, which rounds once
  *
  * Constants of one number stay constants: patterns look for them.
- * Left undone: nodes of nested blocks, and programs that train. A value that other nodes read is
- * rounded, though a program might compute it in their kernel. */
+ * Left undone: nodes of nested blocks. A value that other nodes read is rounded, though a program
+ * might compute it in their kernel: which nodes are one kernel goes by bytes. */
 #include "ir/build.h"
 #include "ir/op.h"
 #include "ir/view.h"
@@ -200,6 +200,8 @@ static bool fuse(struct fold *fold)
     options.split_count = options.inside_count = options.row_major_count = 0;
     options.quantize_count = 0;
     options.no_float = false;
+    options.is_part = options.training != NULL;
+    options.training = NULL;
     ul_arena_init(&scratch);
     enum ul_status status = ul_passes_run(&fold->own, &scratch, &options, &ignored);
     ul_arena_done(&scratch);
@@ -256,7 +258,7 @@ void ul_fold_as_program(struct ul_pass *pass, const ul_node_id *nodes, uint32_t 
                         .nodes = nodes,
                         .count = count,
                         .work_left = UL_LIMIT_FOLD_WORK};
-    if (pass->options->training != NULL || count < 2)
+    if (count < 2)
         return;
     ul_arena_init(&fold.arena);
     fold.place_of = UL_NEW_ARRAY(&fold.arena, uint32_t, pass->graph->node_count);

@@ -299,6 +299,8 @@ static bool is_skipped(const struct ul_pass *pass, const struct row *row)
         return true;
     if (row->info.kind == UL_PASS_TRAINING && pass->options->training == NULL)
         return true;
+    if (row->info.kind != UL_PASS_ANY && pass->options->is_part)
+        return true;
     bool infers = row->info.kind == UL_PASS_INFERENCE || row->info.kind == UL_PASS_PRODUCTS_JOINED;
     return ul_pass_is_disabled(pass, row->info.name) || (pass->options->training != NULL && infers);
 }

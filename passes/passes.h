@@ -77,6 +77,7 @@ struct ul_passes_options {
     const void *library;
     bool no_float; /* UL_UNSUPPORTED where a node cannot be computed with integers alone */
     struct ul_training *training; /* how the model learns; NULL: it does not */
+    bool is_part;                 /* of a model that learns: only rows of UL_PASS_ANY run */
     FILE *dump;                   /* NULL: standard error */
 };
 

@@ -258,6 +258,36 @@ def compare(cases, ran, folded):
     return failed
 
 
+def check_trained(ullage, kind, folder):
+    """A trainer folds as a program does: the first loss is that of the other program's result."""
+    draw = np.random.default_rng(10)
+    a, b = (draw.standard_normal(32).astype(DTYPES[kind]) * DTYPES[kind](scale) for scale in (300, 3))
+    c = (0.5 - a.astype(np.float32) * b.astype(np.float32)).astype(DTYPES[kind])  # cancels: roundings are what is left
+    x = draw.standard_normal((4, 32)).astype(np.float32)
+    nodes = [helper.make_node("Mul", ["a", "b"], ["m"]), helper.make_node("Add", ["m", "c"], ["s"]),
+             helper.make_node("Cast", ["s"], ["t"], to=TensorProto.FLOAT), helper.make_node("Mul", ["x", "w"], ["p"]),
+             helper.make_node("Add", ["p", "t"], ["y"])]
+    weights = [numpy_helper.from_array(array, name) for array, name in ((a, "a"), (b, "b"), (c, "c"))]
+    weights.append(numpy_helper.from_array(np.ones(32, np.float32), "w"))
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, x.shape)], weights)
+    names = ("m.onnx", "x.npy", "zeros.npy", "y.npy", "program")
+    model, given, zeros, made, program = (os.path.join(folder, name) for name in names)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10), model)
+    np.save(given, x)
+    np.save(zeros, np.zeros_like(x))
+    said = []
+    for words, run_words in (([], ["--input", f"x={given}", "--output", f"y={made}"]),
+                             (["--train", "--loss", "mse", "--optimizer", "sgd"],
+                              ["--data", given, "--labels", zeros, "--steps", "1"])):
+        for command in ([ullage, "compile", model, "-o", program, "--target", "c", *words], [program, *run_words]):
+            said.append(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    loss, want = float(said[-1].split("loss ")[1].split(",")[0]), float(np.mean(np.load(made) ** 2))
+    if abs(loss - want) > 1e-5 * want:
+        print(f"FAIL trained {kind}: loss {loss}, not {want}")
+    return abs(loss - want) > 1e-5 * want
+
+
 def main():
     ullage, wanted = sys.argv[1], sys.argv[2:]
     failed = count = 0
@@ -273,6 +303,7 @@ def main():
                     if isinstance(result, str):
                         sys.exit(f"FAIL {kind}: {result}")
                 failed += compare(model, *results)
+            failed += check_trained(ullage, kind, folder)
     print(f"{count} cases, {failed} differ")
     few = count == 0 or (not wanted and count < LEAST)
     if few:

@@ -83,7 +83,7 @@ TEXTS = {
 
 def run(command, folder=None, codes=(0,)):
     done = subprocess.run(command, capture_output=True, timeout=900, cwd=folder, text=True,
-                          env={**os.environ, "LD_BIND_NOW": "1"})  # fmt: skip
+                          env={**os.environ, "LD_BIND_NOW": "1", "CCACHE_DISABLE": "1"})  # fmt: skip
     if done.returncode not in codes:
         said = (done.stderr + done.stdout)[-600:]
         raise RuntimeError(f"{' '.join(command)}: exit {done.returncode}\n{said}")
