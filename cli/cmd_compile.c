@@ -49,8 +49,8 @@ static enum ul_status build_program(struct ul_cli_job *job)
 
 /* What the positions of a plan are. */
 struct tally {
-    uint32_t calls, runs, copies,
-        transfers;    /* of a library, of kernels, of bytes, to other memory */
+    uint32_t calls, own, runs, copies,
+        transfers;    /* of a library, of the runtime, of kernels, of bytes, to other memory */
     uint32_t kernels; /* that are run, each once */
 };
 
@@ -67,7 +67,10 @@ static struct tally count_steps(struct ul_compile *compile)
         }
         const struct ul_program_step *step = ul_program_step_at(program, &plan->positions[p]);
         bool is_kernel = step->kind == UL_STEP_KERNEL;
-        tally.calls += step->kind == UL_STEP_CALL;
+        bool is_own =
+            step->implementation != NULL && strncmp(step->implementation, "ullage", 6) == 0;
+        tally.calls += step->kind == UL_STEP_CALL && !is_own;
+        tally.own += step->kind == UL_STEP_CALL && is_own;
         tally.runs += is_kernel;
         tally.copies += step->kind == UL_STEP_COPY;
         tally.kernels += is_kernel && !seen[step->kernel];
@@ -84,7 +87,8 @@ static void put_count(struct ul_text *text, uint32_t count, const char *what, co
                        ul_plural(count), of);
 }
 
-/* "56 steps: 55 calls of oneDNN, 1 generated kernel", "119 steps by 61 generated kernels". */
+/* "56 steps: 55 calls of oneDNN, 1 generated kernel", "3 steps: 3 calls of the runtime", "119 steps
+ * by 61 generated kernels". */
 static const char *steps_text(struct ul_compile *compile)
 {
     struct ul_text parts;
@@ -98,6 +102,7 @@ static const char *steps_text(struct ul_compile *compile)
                                tally.kernels, ul_plural(tally.kernels));
     put_count(&parts, tally.calls, library != NULL ? "call" : "library call",
               library != NULL ? ul_arena_printf(&compile->keep, " of %s", library) : "");
+    put_count(&parts, tally.own, "call", " of the runtime");
     if (tally.runs > tally.kernels)
         put_count(&parts, tally.runs, "run",
                   ul_arena_printf(&compile->keep, " of %u generated kernel%s", tally.kernels,

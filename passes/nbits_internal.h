@@ -44,6 +44,10 @@ bool ul_nbits_is_float(enum ul_dtype dtype);
  * ul_graph_count_uses has them. */
 bool ul_nbits_is_alone(const struct ul_graph *graph, const struct ul_nbits_source *source,
                        ul_value_id value, const uint32_t *uses);
+/* Floats of `type` from codes, scales and zero points in other dimensions, as the source's are
+ * made; UL_NONE: it has none. Not for DequantizeLinear. */
+ul_value_id ul_nbits_widen(struct ul_build *build, const struct ul_nbits_source *source,
+                           const struct ul_type *type, const ul_value_id *inputs);
 /* Stores the constant that a product reads as its second operand so that columns lie side by side,
  * or one that a convolution reads in the order in which it does, where it is not so and nothing
  * else reads it. */

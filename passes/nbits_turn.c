@@ -76,21 +76,25 @@ static ul_value_id turn_table(struct turning *turning, ul_value_id value)
     return ul_graph_add_weight(graph, graph->values[value].name, turned);
 }
 
+ul_value_id ul_nbits_widen(struct ul_build *build, const struct ul_nbits_source *source,
+                           const struct ul_type *type, const ul_value_id *inputs)
+{
+    UL_ASSERT(source->node == NULL || source->node->op != UL_OP_DequantizeLinear);
+    if (source->node != NULL && source->node->op == UL_OP_Dequantize)
+        return ul_build_value(build, UL_OP_Dequantize, inputs, source->zeros != NULL ? 3 : 2, type);
+    ul_value_id factors[2] = {ul_build_value(build, UL_OP_Cast, inputs, 1, type), inputs[1]};
+    ul_node_set_int(build->graph, build->graph->values[factors[0]].producer, "to",
+                    (int64_t)type->dtype);
+    return source->node == NULL ? factors[0] : ul_build_value(build, UL_OP_Mul, factors, 2, type);
+}
+
 static ul_value_id widen(struct turning *turning, ul_value_id codes)
 {
-    struct ul_graph *graph = turning->build.graph;
     const struct ul_nbits_source *source = turning->source;
-    const struct ul_type *type = &turning->type;
     ul_value_id inputs[3] = {codes, UL_NONE, UL_NONE};
-    uint32_t count = source->zeros != NULL ? 3 : 2;
     for (uint32_t i = 1; i < 3 && source->node != NULL; i++)
         inputs[i] = source->inputs[i] == UL_NONE ? UL_NONE : turn_table(turning, source->inputs[i]);
-    if (source->node != NULL && source->node->op == UL_OP_Dequantize)
-        return ul_build_value(&turning->build, UL_OP_Dequantize, inputs, count, type);
-    inputs[0] = ul_build_value(&turning->build, UL_OP_Cast, &codes, 1, type);
-    ul_node_set_int(graph, graph->values[inputs[0]].producer, "to", (int64_t)type->dtype);
-    return source->node == NULL ? inputs[0]
-                                : ul_build_value(&turning->build, UL_OP_Mul, inputs, 2, type);
+    return ul_nbits_widen(&turning->build, source, &turning->type, inputs);
 }
 
 /* Nothing has to be turned: columns lie side by side already, or the axes of a convolution's
