@@ -101,6 +101,25 @@ ul_node_id ul_edit_find_node(const struct ul_graph *graph, const char *name);
 bool ul_edit_matches(const char *pattern, const char *name);
 bool ul_edit_matches_any(const char *const *patterns, uint32_t count, const char *name);
 
+/* followers.c: elementwise nodes behind a node whose results are made in another order. */
+
+/* A constant of one number for each channel, in the order of what is made. */
+typedef ul_value_id ul_followers_repeat_fn(void *context, ul_value_id value);
+struct ul_followers {
+    const uint32_t *uses;
+    const ul_node_id *readers; /* per value: one of the nodes that read it */
+    uint32_t known_count;      /* values that these cover */
+    int64_t channels;          /* axis 1 of the node's results */
+    ul_followers_repeat_fn *repeat;
+    void *context;
+};
+struct ul_followers ul_followers_new(const struct ul_graph *graph, struct ul_arena *arena,
+                                     ul_followers_repeat_fn *repeat, void *context);
+/* Adds nodes on `made` that do what those do which alone read `*last`, one behind the other, and
+ * gives their result; `*last` is then what the last of those makes. */
+ul_value_id ul_followers_move(const struct ul_followers *followers, struct ul_build *build,
+                              ul_value_id *last, ul_value_id made);
+
 /* cse.c: attributes of the same names and values, in the same order. */
 bool ul_cse_attrs_equal(const struct ul_node *a, const struct ul_node *b);
 

@@ -10,9 +10,9 @@
  *      y[2q]     = x[q] w[0] + x[q-1] w[2]         x -> Conv, w' [2 m, c, 2] -> [n, 2 m, q]
  *      y[2q + 1] = x[q] w[1] + x[q-1] w[3]           -> Reshape, Transpose, Reshape -> Slice
  *
- * The codes of w' are those of w in another order.
- * Left undone: kernels that are no multiple of the stride, whose phases differ in taps; groups;
- * dilations beside strides; scales of blocks. */
+ * The codes of w' are those of w in another order. Elementwise nodes that follow move in front of
+ * the movements (followers.c). Left undone: kernels that are no multiple of the stride, whose
+ * phases differ in taps; groups; dilations beside strides; scales of blocks. */
 #include "ir/op.h"
 #include "passes/nbits_internal.h"
 
@@ -32,7 +32,7 @@ struct axis {
 struct phases {
     struct ul_pass *pass;
     struct ul_graph *graph;
-    const uint32_t *uses;
+    struct ul_followers followers;
     /* the node in hand */
     struct ul_build build;
     struct ul_nbits_source source;
@@ -107,7 +107,7 @@ static bool fits(struct phases *phases, const struct ul_node *node)
     }
     return ul_nbits_source_read(graph, node->inputs[1], &phases->source) &&
            has_plain_scales(phases) &&
-           ul_nbits_is_alone(graph, &phases->source, node->inputs[1], phases->uses);
+           ul_nbits_is_alone(graph, &phases->source, node->inputs[1], phases->followers.uses);
 }
 
 /* ---- Constants ---- */
@@ -166,6 +166,13 @@ static ul_value_id repeat(const struct phases *phases, ul_value_id value, uint32
     for (int64_t phase = 0; phase < phases->count; phase++)
         ul_tensor_read(tensor, 0, each, bytes + (uint64_t)phase * each * size);
     return ul_nbits_add_weight(phases->graph, value, tensor->type.dtype, rank, dims, bytes);
+}
+
+/* As elementwise nodes behind the convolution read it. */
+static ul_value_id repeat_for_followers(void *context, ul_value_id value)
+{
+    const struct phases *phases = context;
+    return repeat(phases, value, phases->rank + 1);
 }
 
 /* ---- Nodes ---- */
@@ -240,24 +247,27 @@ static void rewrite_node(struct phases *phases, ul_node_id id)
     const struct ul_node node = graph->nodes[id];
     struct ul_rewrite rewrite;
     phases->build = ul_build_before(graph, id);
-    ul_value_id made = add_convolution(phases, &node);
-    if (phases->count > 1)
+    ul_value_id last = node.outputs[0], made = add_convolution(phases, &node);
+    if (phases->count > 1) {
+        phases->followers.channels = phases->results;
+        made = ul_followers_move(&phases->followers, &phases->build, &last, made);
         made = add_interleaving(phases, made);
-    UL_ASSERT(ul_type_equal(&graph->values[made].type, &graph->values[node.outputs[0]].type));
-    graph->values[made].name = graph->values[node.outputs[0]].name;
+    }
+    UL_ASSERT(ul_type_equal(&graph->values[made].type, &graph->values[last].type));
+    graph->values[made].name = graph->values[last].name;
     ul_rewrite_init(&rewrite, graph, phases->pass->scratch);
-    (void)ul_rewrite_forward(&rewrite, node.outputs[0], made);
+    (void)ul_rewrite_forward(&rewrite, last, made);
     ul_rewrite_apply(&rewrite);
 }
 
 enum ul_status ul_pass_phases(struct ul_pass *pass)
 {
     struct ul_graph *graph = pass->graph;
-    struct phases phases = {
-        .pass = pass, .graph = graph, .uses = ul_graph_count_uses(graph, pass->scratch)};
+    struct phases phases = {.pass = pass, .graph = graph};
     struct ul_node_list order = ul_edit_all_nodes(graph, pass->scratch);
     if (!pass->traits->panels_of_codes)
         return UL_OK; /* it has no convolutions that read codes */
+    phases.followers = ul_followers_new(graph, pass->scratch, repeat_for_followers, &phases);
     for (uint32_t n = 0; n < order.count; n++) {
         const struct ul_node *node = &graph->nodes[order.nodes[n]];
         if (node->op == UL_OP_ConvTranspose && fits(&phases, node))

@@ -22,9 +22,7 @@
 struct rewrite {
     struct ul_pass *pass;
     struct ul_graph *graph;
-    const uint32_t *uses;
-    const ul_node_id *readers; /* per value: one of the nodes that read it */
-    uint32_t known_count;      /* values that these cover */
+    struct ul_followers followers;
     /* the node in hand */
     struct ul_build build;
     int64_t n, c, h, w, m, s, t; /* as above */
@@ -102,8 +100,9 @@ static ul_value_id turn_weight(struct rewrite *r, ul_value_id value)
 }
 
 /* One number for each channel, t times. */
-static ul_value_id repeat(struct rewrite *r, ul_value_id value)
+static ul_value_id repeat(void *context, ul_value_id value)
 {
+    struct rewrite *r = context;
     const struct ul_tensor *tensor = r->graph->values[value].tensor;
     int64_t count = r->t * r->m;
     UL_ASSERT(ul_type_elements(&tensor->type) == (uint64_t)r->m);
@@ -131,61 +130,6 @@ static ul_value_id add_product(struct rewrite *r, const struct ul_node *node)
     return bias == UL_NONE ? terms[0] : ul_build_value(&r->build, UL_OP_Add, terms, 2, &type);
 }
 
-/* ---- What follows ---- */
-
-static bool is_per_channel(const struct rewrite *r, const struct ul_type *type)
-{
-    if (type->rank < 3 || type->rank > 4 || ul_type_elements(type) != (uint64_t)r->m)
-        return false;
-    return type->dims[type->rank - 3] == r->m;
-}
-
-/* The node that alone reads `value` and can move, or UL_NONE. Random numbers go by coordinates. */
-static ul_node_id follower(const struct rewrite *r, ul_value_id value)
-{
-    const struct ul_graph *graph = r->graph;
-    if (value >= r->known_count || r->uses[value] != 1 || ul_graph_is_output(graph, value))
-        return UL_NONE;
-    ul_node_id id = r->readers[value];
-    const struct ul_node *node = id == UL_NONE ? NULL : &graph->nodes[id];
-    const uint32_t flags = UL_OP_ELEMENTWISE | UL_OP_RANDOM;
-    if (node == NULL || (ul_op_get(node->op)->flags & flags) != UL_OP_ELEMENTWISE ||
-        node->parent != r->build.block || node->output_count != 1 ||
-        graph->values[node->outputs[0]].donor != UL_NONE ||
-        !ul_type_equal(&graph->values[value].type, &graph->values[node->outputs[0]].type))
-        return UL_NONE;
-    for (uint32_t i = 0; i < node->input_count; i++) {
-        ul_value_id input = node->inputs[i];
-        const struct ul_tensor *tensor = ul_graph_get_constant(graph, input);
-        if (input == UL_NONE || input == value)
-            continue;
-        bool single = tensor != NULL && ul_type_elements(&tensor->type) == 1;
-        if (tensor == NULL || tensor->type.dtype != UL_F32 ||
-            (!single && !is_per_channel(r, &tensor->type)))
-            return UL_NONE;
-    }
-    return id;
-}
-
-/* The same node on the product's shape. */
-static ul_value_id follow(struct rewrite *r, ul_node_id id, ul_value_id from, ul_value_id product)
-{
-    struct ul_graph *graph = r->graph;
-    const struct ul_type type = graph->values[product].type;
-    ul_node_id made = ul_build_like(&r->build, id, graph->nodes[id].inputs);
-    for (uint32_t i = 0; i < graph->nodes[made].input_count; i++) {
-        ul_value_id input = graph->nodes[made].inputs[i];
-        if (input == from)
-            input = product;
-        else if (input != UL_NONE && ul_type_elements(&graph->values[input].type) > 1)
-            input = repeat(r, input);
-        graph->nodes[made].inputs[i] = input;
-    }
-    ul_value_id output = graph->nodes[made].outputs[0];
-    graph->values[output].type = type;
-    return output;
-}
-
 static void rewrite_node(struct rewrite *r, ul_node_id id)
 {
     static const int64_t to_second[4] = {0, 3, 1, 2};
@@ -193,12 +137,8 @@ static void rewrite_node(struct rewrite *r, ul_node_id id)
     struct ul_node node = graph->nodes[id];
     int64_t image[4] = {r->n, r->h * r->s, r->w * r->t, r->m};
     r->build = ul_build_before(graph, id);
-    ul_value_id product = add_product(r, &node);
     ul_value_id last = node.outputs[0];
-    for (ul_node_id next = follower(r, last); next != UL_NONE; next = follower(r, last)) {
-        product = follow(r, next, last, product);
-        last = graph->nodes[next].outputs[0];
-    }
+    ul_value_id product = ul_followers_move(&r->followers, &r->build, &last, add_product(r, &node));
     ul_value_id y = ul_build_reshape(&r->build, product, 4, image);
     y = ul_build_transpose(&r->build, y, to_second);
     UL_ASSERT(ul_type_equal(&graph->values[y].type, &graph->values[last].type));
@@ -212,14 +152,14 @@ static void rewrite_node(struct rewrite *r, ul_node_id id)
 enum ul_status ul_pass_transposed(struct ul_pass *pass)
 {
     struct ul_graph *graph = pass->graph;
-    struct rewrite r = {.pass = pass, .graph = graph, .known_count = graph->value_count};
+    struct rewrite r = {.pass = pass, .graph = graph};
     struct ul_node_list order = ul_edit_all_nodes(graph, pass->scratch);
-    r.uses = ul_graph_count_uses(graph, pass->scratch);
-    r.readers = ul_edit_find_readers(graph, pass->scratch);
+    r.followers = ul_followers_new(graph, pass->scratch, repeat, &r);
     for (uint32_t n = 0; n < order.count; n++) {
         ul_node_id id = order.nodes[n];
         if (graph->nodes[id].op != UL_OP_ConvTranspose || !fits(&r, &graph->nodes[id]))
             continue;
+        r.followers.channels = r.m;
         rewrite_node(&r, id);
     }
     return UL_OK;

@@ -6,7 +6,7 @@
               [--threads 1] [--target cpu] [--json FILE] [--no-peer]
 
 Each kind is a small stack of layers (four 1024 x 1024 products, four convolutions of 256 channels on
-14 x 14, a table of 32768 x 256), or ResNet-50 of models/, whose convolutions have such weights, at batches of 8 at most: f16 and bf16 weights stand behind a Cast, `int8` ones behind Cast and
+14 x 14, four transposed ones of 3 x 3 there, or two of 4 x 4 by stride 2, a table of 32768 x 256), or ResNet-50 of models/, whose convolutions have such weights, at batches of 8 at most: f16 and bf16 weights stand behind a Cast, `int8` ones behind Cast and
 Mul by a scale for each column or channel, `qdq` ones behind a DequantizeLinear. The program of each
 type runs in turn with the float32 program and with onnxruntime on the same file, --rounds times in
 all, for a tenth of a second each. What counts is the processor time of a run, that of the fastest of
@@ -46,7 +46,7 @@ except ImportError:
 LAYERS, SIZE, CHANNELS, PLACES, ROWS, WIDTH = 4, 1024, 256, 14, 32768, 256
 TYPES = ("f16", "bf16", "int8", "qdq")
 SMALL_TYPES = ("e4m3", "e5m2")  # where --types names them
-KINDS = ("matmul", "gemm", "transposed", "batched", "conv1x1", "conv3x3", "gather", "resnet50")
+KINDS = ("matmul", "gemm", "transposed", "batched", "conv1x1", "conv3x3", "up3x3", "up4x4", "gather", "resnet50")
 MOST_PICTURES = 8  # of resnet50
 SECONDS = 0.1
 MODELS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "models")
@@ -96,6 +96,9 @@ class Network:
             return self.node("Gemm", [x, self.weight((SIZE, SIZE), 0), bias], transB=1)
         if self.kind == "transposed":
             return self.node("MatMul", [x, self.node("Transpose", [self.weight((SIZE, SIZE), 0)], perm=[1, 0])])
+        if self.kind.startswith("up"):
+            k, stride = (3, 1) if self.kind == "up3x3" else (4, 2)
+            return self.node("ConvTranspose", [x, self.weight((CHANNELS, CHANNELS, k, k), 1)], pads=[1] * 4, strides=[stride] * 2)
         k = 1 if self.kind == "conv1x1" else 3
         return self.node("Conv", [x, self.weight((CHANNELS, CHANNELS, k, k), 0)], pads=[k // 2] * 4)
 
@@ -111,10 +114,12 @@ class Network:
         else:
             if self.kind == "batched":
                 shape = [4, self.batch, SIZE // 2]
-            elif self.kind.startswith("conv"):
+            elif self.kind.startswith(("conv", "up")):
                 shape = [self.batch, CHANNELS, PLACES, PLACES]
-            last, out = "x", shape
-            for _ in range(LAYERS):
+            last, out, layers = "x", shape, LAYERS
+            if self.kind == "up4x4":
+                layers, out = 2, [self.batch, CHANNELS, 4 * PLACES, 4 * PLACES]
+            for _ in range(layers):
                 last = self.node("Relu", [self.layer(last)])
         graph = helper.make_graph(self.nodes, "g", [helper.make_tensor_value_info("x", dtype, shape)],
                                   [helper.make_tensor_value_info(last, TensorProto.FLOAT, out)], self.weights)  # fmt: skip
@@ -163,7 +168,7 @@ class Network:
         if self.kind == "gather":
             return self.rng.integers(0, ROWS, (self.batch, 32), "i8")
         shape = {"batched": [4, self.batch, SIZE // 2]}.get(self.kind, [self.batch, SIZE])
-        if self.kind.startswith("conv"):
+        if self.kind.startswith(("conv", "up")):
             shape = [self.batch, CHANNELS, PLACES, PLACES]
         return self.rng.normal(0, 1, shape).astype("f4")
 
@@ -259,7 +264,7 @@ def main():
             json.dump(rows, file, indent=1)
     missed = 0
     for row in rows:
-        convolves = row["kind"].startswith("conv") or row["kind"] == "resnet50"
+        convolves = row["kind"].startswith(("conv", "up")) or row["kind"] == "resnet50"
         wanted = 1.05 if convolves else {1: 0.7, 64: 1.05}.get(row["batch"])
         slow = wanted is not None and row["ratio"] > wanted
         if row["type"] != "f32" and (slow or row["weights"] > 0.55):
