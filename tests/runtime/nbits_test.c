@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ul_nbits.c against plain sums in double, over random shapes, bits, blocks and kinds of zero
    points: of src as it is, of src rounded to bytes as ul_nbits_bytes.h has it, of src times the
-   turned weights, and of weights that are floats of 16 bits. A call writes
-   its result and its scratch, nothing else, and its bits do not depend on the number of threads,
-   planned or used, nor on how many rows there are beside one. */
+   turned weights, of weights that are floats of 16 bits, and of those of 8 and 4 bits, as they are
+   and turned. A call writes its result and its scratch, nothing else, and its bits do not depend on
+   the number of threads, planned or used, nor on how many rows there are beside one. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "ul_nbits.h"
@@ -72,8 +72,8 @@ static struct ul_call_tensor matrix(int64_t rows, int64_t columns, int64_t gap)
 }
 
 /* How src is multiplied: as it is, rounded to bytes, by the turned weights, or by floats of 16, of
- * 8 or of 4 bits. */
-enum way { PLAIN, BY_BYTES, TURNED, HALVES, SMALL };
+ * 8 or of 4 bits, these as they are or turned. */
+enum way { PLAIN, BY_BYTES, TURNED, HALVES, SMALL, SMALL_TURNED };
 
 static uint32_t pick_half(enum ul_call_type type)
 {
@@ -115,7 +115,7 @@ static uint32_t pick_word(const struct ul_call_nbits *nbits, enum way way)
     uint32_t word = 0;
     if (way == HALVES)
         return pick_half(nbits->code_type) << 16 | pick_half(nbits->code_type);
-    if (way != SMALL)
+    if (way != SMALL && way != SMALL_TURNED)
         return (uint32_t)pick(0, 0xffff) << 16 | (uint32_t)pick(0, 0xffff);
     for (uint32_t at = 0; at < 32; at += nbits->bits)
         word |= pick_small(nbits->code_type) << at;
@@ -132,18 +132,18 @@ static void make_trial(struct trial *trial, enum way way)
     nbits->zeros = (enum ul_nbits_zeros)pick(0, 2);
     nbits->zero = (uint32_t)pick(0, (1 << nbits->bits) - 1);
     nbits->by_bytes = way == BY_BYTES;
-    nbits->turned = way == TURNED;
+    nbits->turned = way == TURNED || way == SMALL_TURNED;
     if (way == HALVES)
         make_halves(trial);
-    if (way == SMALL)
+    if (way == SMALL || way == SMALL_TURNED)
         make_small(nbits);
     trial->rows = pick(0, 4) == 0 ? pick(60, 200) : pick(1, 21);
     trial->blocks = way == HALVES ? 1 : pick(1, 7);
     trial->depth = trial->blocks * nbits->block;
     trial->columns = pick(1, 150);
     trial->call.kind = UL_CALL_NBITS;
-    const int64_t from = way == TURNED ? trial->columns : trial->depth;
-    const int64_t to = way == TURNED ? trial->depth : trial->columns;
+    const int64_t from = nbits->turned ? trial->columns : trial->depth;
+    const int64_t to = nbits->turned ? trial->depth : trial->columns;
     trial->call.src = matrix(trial->rows, from, pick(0, 1) * 5);
     trial->call.dst = matrix(trial->rows, to, pick(0, 1) * 3);
     trial->src = new_floats(trial->rows * trial->call.src.strides[0]);
@@ -349,9 +349,9 @@ static void check_not_finite(void)
 int main(void)
 {
     struct trial trial;
-    static const enum way ways[] = {PLAIN, BY_BYTES, HALVES, BY_BYTES, TURNED, SMALL};
-    for (int i = 0; i < 240; i++) {
-        make_trial(&trial, ways[i % 6]);
+    static const enum way ways[] = {PLAIN, BY_BYTES, HALVES, BY_BYTES, TURNED, SMALL, SMALL_TURNED};
+    for (int i = 0; i < 280; i++) {
+        make_trial(&trial, ways[i % 7]);
         check_trial(&trial);
         free_trial(&trial);
     }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Convolutions by ul_nbits.c against plain sums in double: random axes, windows, steps, padding and
-   groups, channels side by side or apart, weights of 8 and 16 bits. A call writes its result and
-   its scratch, nothing else, and its bits do not depend on the number of threads. */
+   groups, channels side by side or apart, weights that are integers of 8 bits or floats of 8 and 16
+   bits. A call writes its result and its scratch, nothing else, and its bits do not depend on the
+   number of threads. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "ul_nbits.h"
@@ -54,16 +55,29 @@ static int64_t lay_out(struct ul_call_tensor *tensor)
     return stride;
 }
 
+static int is_small_float(enum ul_call_type type)
+{
+    return type == UL_CALL_F8E4M3FN || type == UL_CALL_F8E5M2;
+}
+
+static unsigned char pick_byte(enum ul_call_type type)
+{
+    const float number = pick_float() * (pick(0, 3) == 0 ? 1e-3f : 1); /* some are subnormal */
+    return type == UL_CALL_F8E4M3FN ? ul_f32_to_f8e4m3fn(number, 1)
+           : type == UL_CALL_F8E5M2 ? ul_f32_to_f8e5m2(number, 1)
+                                    : (unsigned char)pick(0, 255);
+}
+
 static void make_codes(struct trial *trial, int64_t count)
 {
-    static const enum ul_call_type types[] = {UL_CALL_F16, UL_CALL_BF16, UL_CALL_U8, UL_CALL_I8};
+    static const enum ul_call_type types[] = {UL_CALL_F16, UL_CALL_BF16,     UL_CALL_U8,
+                                              UL_CALL_I8,  UL_CALL_F8E4M3FN, UL_CALL_F8E5M2};
     struct ul_call_nbits *nbits = &trial->call.nbits;
-    nbits->code_type = types[pick(0, 3)];
+    nbits->code_type = types[pick(0, 5)];
     nbits->bits = nbits->code_type <= UL_CALL_BF16 ? 16 : 8;
-    nbits->zero = nbits->code_type == UL_CALL_I8 ? 128
-                  : nbits->bits == 8             ? (uint32_t)pick(0, 9)
-                                                 : 0;
-    nbits->zeros = nbits->bits == 8 && pick(0, 1) == 0 ? UL_NBITS_PACKED : UL_NBITS_FIXED;
+    const int is_integer = nbits->bits == 8 && !is_small_float(nbits->code_type);
+    nbits->zero = nbits->code_type == UL_CALL_I8 ? 128 : is_integer ? (uint32_t)pick(0, 9) : 0;
+    nbits->zeros = is_integer && pick(0, 1) == 0 ? UL_NBITS_PACKED : UL_NBITS_FIXED;
     nbits->block = ul_nbits_depth(&trial->call);
     for (int64_t i = 0; i < count; i++) {
         const float number = pick_float();
@@ -72,7 +86,7 @@ static void make_codes(struct trial *trial, int64_t count)
         if (nbits->bits == 16)
             memcpy(trial->codes + i * 2, &half, 2);
         else
-            trial->codes[i] = (unsigned char)pick(0, 255);
+            trial->codes[i] = pick_byte(nbits->code_type);
     }
 }
 
@@ -157,6 +171,10 @@ static double weight(const struct trial *trial, int64_t column, int64_t channel,
     if (nbits->bits == 16)
         return scale * (double)(nbits->code_type == UL_CALL_F16 ? ul_f16_to_f32(half)
                                                                 : ul_bf16_to_f32(half));
+    if (nbits->code_type == UL_CALL_F8E4M3FN)
+        return scale * (double)ul_f8e4m3fn_to_f32(trial->codes[at]);
+    if (nbits->code_type == UL_CALL_F8E5M2)
+        return scale * (double)ul_f8e5m2_to_f32(trial->codes[at]);
     double zero = is_signed ? 0 : nbits->zero;
     if (nbits->zeros == UL_NBITS_PACKED)
         zero = is_signed ? (double)(int8_t)trial->zeros[column] : (double)trial->zeros[column];
@@ -247,7 +265,7 @@ static float first[MOST], again[MOST];
 int main(void)
 {
     int count = 0;
-    for (int i = 0; i < 600 && count < 60; i++) {
+    for (int i = 0; i < 900 && count < 90; i++) {
         make_trial(&trial);
         if (!take_weights(&trial))
             continue;
@@ -261,6 +279,6 @@ int main(void)
         for (int64_t k = trial.dst_count; k < MOST; k++)
             CHECK(first[k] == -7);
     }
-    CHECK(count == 60);
+    CHECK(count == 90);
     return TEST_RESULT();
 }
