@@ -26,7 +26,8 @@
 enum {
     WORK_PER_CODE = 1024, /* of the interpreter; floats of 8 bits take some 400 */
     CODE_BITS = 16,       /* at most */
-    SMALL_PART = 32       /* of the constants, that they may grow by */
+    SMALL_PART = 32,      /* of the constants, that they may grow by */
+    MAX_TRIES = 40        /* halves of what steps make, and steps that take too much work */
 };
 
 struct step {
@@ -34,13 +35,14 @@ struct step {
     uint32_t count;
     uint64_t codes, made; /* elements that it reads, from codes; that it makes for others */
     uint64_t made_bytes;
-    bool goes;
+    bool goes, is_computed, is_refused;
 };
 
 struct once {
     struct ul_pass *pass;
     struct ul_graph *graph;
     const bool *escapes; /* per value */
+    bool *is_edge;       /* per value: what a block gives */
     bool *hangs;         /* per value that nodes make: on constants alone */
     uint32_t *step_of;   /* per node: a place in `steps`, or UL_NONE */
     struct step *steps;  /* that could be computed, in the order of the block */
@@ -48,26 +50,19 @@ struct once {
     unsigned char **bytes; /* per base */
     bool *is_read;         /* per value: by a node that stays, or at an edge */
     bool *stays;           /* per node */
+    struct ul_node_list all;
+    uint64_t constant_bytes, live_bytes; /* before */
+    uint64_t work_left;
 };
 
 /* ---- Which steps ---- */
 
-static bool is_edge(const struct ul_graph *graph, ul_value_id value)
-{
-    for (uint32_t b = 0; b < graph->block_count; b++) {
-        for (uint32_t i = 0; i < graph->blocks[b].output_count; i++) {
-            if (graph->blocks[b].outputs[i] == value)
-                return true;
-        }
-    }
-    return false;
-}
-
 /* It can be a constant: it has bytes of its own, in order. */
-static bool is_whole(const struct ul_graph *graph, ul_value_id value)
+static bool is_whole(const struct once *once, ul_value_id value)
 {
+    const struct ul_graph *graph = once->graph;
     const struct ul_value *info = &graph->values[value];
-    return info->view.base == value && info->donor == UL_NONE && !is_edge(graph, value) &&
+    return info->view.base == value && info->donor == UL_NONE && !once->is_edge[value] &&
            ul_value_storage(graph, value) == info->type.dtype &&
            ul_view_is_dense(&info->type, &info->view);
 }
@@ -94,8 +89,8 @@ static bool is_known(const struct once *once, ul_node_id id)
         return false;
     for (uint32_t i = 0; i < node->output_count; i++) {
         ul_value_id value = node->outputs[i];
-        if (value == UL_NONE || (is_view && is_edge(graph, value)) ||
-            (!is_view && once->escapes[value] && !is_whole(graph, value)))
+        if (value == UL_NONE || (is_view && once->is_edge[value]) ||
+            (!is_view && once->escapes[value] && !is_whole(once, value)))
             return false;
     }
     return true;
@@ -149,23 +144,15 @@ static void forget(const struct once *once, const struct step *step)
     }
 }
 
-static bool compute(const struct once *once, const struct step *step, uint64_t *work_left)
-{
-    const struct ul_fold_step known = {step->nodes, step->count, once->escapes, once->pass->traits};
-    *work_left += WORK_PER_CODE * step->codes;
-    return ul_fold_step(once->graph, &known, work_left, once->pass->scratch, once->bytes);
-}
-
 static void find_steps(struct once *once)
 {
     const struct ul_block *block = &once->graph->blocks[0];
-    uint64_t work_left = 0;
     for (uint32_t begin = 0, end; begin < block->node_count; begin = end) {
         struct step step = {.nodes = block->nodes + begin};
         end = ul_steps_end(once->graph, block->nodes, block->node_count, begin);
         step.count = end - begin;
         bool is_view = ul_node_is_view(once->graph, step.nodes[0]);
-        if (!can_compute(once, &step) || (!is_view && !compute(once, &step, &work_left))) {
+        if (!can_compute(once, &step)) {
             forget(once, &step);
             continue;
         }
@@ -193,7 +180,7 @@ static uint32_t choose(const struct once *once, uint64_t most_bytes)
     uint32_t chosen = 0;
     for (uint32_t s = 0; s < once->step_count; s++) {
         struct step *step = &once->steps[s];
-        step->goes = step->made_bytes <= most_bytes;
+        step->goes = step->made_bytes <= most_bytes && !step->is_refused;
         for (uint32_t n = 0; n < step->count; n++) {
             const struct ul_node *node = &once->graph->nodes[step->nodes[n]];
             for (uint32_t i = 0; i < node->input_count; i++) {
@@ -222,14 +209,9 @@ static bool is_wanted(const struct once *once, ul_node_id id)
 static void find_readers(const struct once *once)
 {
     const struct ul_graph *graph = once->graph;
-    const struct ul_node_list all = ul_edit_all_nodes(graph, once->pass->scratch);
-    memset(once->is_read, 0, graph->value_count * sizeof *once->is_read);
-    for (uint32_t b = 0; b < graph->block_count; b++) {
-        for (uint32_t i = 0; i < graph->blocks[b].output_count; i++)
-            once->is_read[graph->blocks[b].outputs[i]] = true;
-    }
-    for (uint32_t at = all.count; at-- > 0;) {
-        ul_node_id id = all.nodes[at];
+    memcpy(once->is_read, once->is_edge, graph->value_count * sizeof *once->is_read);
+    for (uint32_t at = once->all.count; at-- > 0;) {
+        ul_node_id id = once->all.nodes[at];
         const struct ul_node *node = &graph->nodes[id];
         bool is_view = node->output_count > 0 && ul_node_is_view(graph, id);
         bool hangs =
@@ -246,11 +228,20 @@ static void find_readers(const struct once *once)
 
 /* ---- What it saves ---- */
 
-static uint64_t constant_bytes(const struct ul_graph *graph)
+/* Of constants, once the steps that go are gone. */
+static uint64_t constant_bytes(const struct once *once)
 {
+    const struct ul_graph *graph = once->graph;
     uint64_t sum = 0;
-    for (ul_value_id v = 0; v < graph->value_count; v++)
-        sum += graph->values[v].kind == UL_VALUE_WEIGHT ? ul_edit_weight_bytes(graph, v) : 0;
+    for (ul_value_id v = 0; v < graph->value_count; v++) {
+        const struct ul_value *info = &graph->values[v];
+        if (!once->is_read[v])
+            continue;
+        if (info->kind == UL_VALUE_WEIGHT)
+            sum += ul_edit_weight_bytes(graph, v);
+        else if (info->kind == UL_VALUE_NODE && !once->stays[info->producer])
+            sum += ul_type_bytes(&info->type);
+    }
     return sum;
 }
 
@@ -303,19 +294,64 @@ static void replace(const struct once *once, struct ul_graph *graph)
     ul_graph_sweep(graph);
 }
 
-static bool is_worth(const struct once *once, uint64_t constants_before, uint64_t live_before)
+static bool compute(struct once *once)
+{
+    bool all = true;
+    for (uint32_t s = 0; s < once->step_count && all; s++) {
+        struct step *step = &once->steps[s];
+        const struct ul_fold_step known = {step->nodes, step->count, once->escapes,
+                                           once->pass->traits};
+        if (!step->goes || step->is_computed)
+            continue;
+        once->work_left += WORK_PER_CODE * step->codes;
+        step->is_computed =
+            ul_fold_step(once->graph, &known, &once->work_left, once->pass->scratch, once->bytes);
+        step->is_refused = !step->is_computed;
+        all = step->is_computed;
+    }
+    return all;
+}
+
+/* No more bytes than before, or hardly more. Only what may be so is computed. */
+static bool is_worth(struct once *once)
 {
     struct ul_arena arena;
     struct ul_graph copy;
+    uint64_t limit = once->constant_bytes + once->constant_bytes / SMALL_PART;
+    uint64_t constants = constant_bytes(once);
+    if (constants > limit + once->live_bytes || !compute(once))
+        return false;
+    if (constants <= limit)
+        return true;
     ul_arena_init(&arena);
     ul_graph_copy(&copy, &arena, once->graph);
     replace(once, &copy);
-    uint64_t constants = constant_bytes(&copy);
-    uint64_t limit = constants_before + constants_before / SMALL_PART;
-    bool worth = constants <= limit || (constants <= limit + live_before &&
-                                        constants + live_bytes(once, &copy) <= limit + live_before);
+    bool worth = constants + live_bytes(once, &copy) <= limit + once->live_bytes;
     ul_arena_done(&arena);
     return worth;
+}
+
+/* All of them, or those that make less than ever smaller bounds. */
+static void compute_most(struct once *once)
+{
+    uint64_t most_bytes = 0;
+    for (uint32_t s = 0; s < once->step_count; s++)
+        most_bytes =
+            once->steps[s].made_bytes > most_bytes ? once->steps[s].made_bytes : most_bytes;
+    find_readers(once);
+    once->constant_bytes = constant_bytes(once);
+    once->live_bytes = live_bytes(once, once->graph);
+    for (uint32_t t = 0; t < MAX_TRIES && most_bytes > 0 && choose(once, most_bytes) > 0; t++) {
+        find_readers(once);
+        if (is_worth(once)) {
+            replace(once, once->graph);
+            return;
+        }
+        bool is_refused = false; /* that step is not chosen again */
+        for (uint32_t s = 0; s < once->step_count; s++)
+            is_refused = is_refused || (once->steps[s].goes && once->steps[s].is_refused);
+        most_bytes = is_refused ? most_bytes : most_bytes / 2;
+    }
 }
 
 enum ul_status ul_pass_once(struct ul_pass *pass)
@@ -325,27 +361,22 @@ enum ul_status ul_pass_once(struct ul_pass *pass)
     struct once once = {.pass = pass,
                         .graph = graph,
                         .escapes = ul_graph_escapes(graph, scratch),
+                        .is_edge = UL_NEW_ARRAY(scratch, bool, graph->value_count),
                         .hangs = UL_NEW_ARRAY(scratch, bool, graph->value_count),
                         .step_of = UL_NEW_ARRAY(scratch, uint32_t, graph->node_count),
                         .steps = UL_NEW_ARRAY(scratch, struct step, graph->node_count),
                         .bytes = UL_NEW_ARRAY(scratch, unsigned char *, graph->value_count),
                         .is_read = UL_NEW_ARRAY(scratch, bool, graph->value_count),
-                        .stays = UL_NEW_ARRAY(scratch, bool, graph->node_count)};
+                        .stays = UL_NEW_ARRAY(scratch, bool, graph->node_count),
+                        .all = ul_edit_all_nodes(graph, scratch)};
     for (ul_node_id id = 0; id < graph->node_count; id++)
         once.step_of[id] = UL_NONE;
-    find_steps(&once);
-    uint64_t most_bytes = 0;
-    for (uint32_t s = 0; s < once.step_count; s++)
-        most_bytes = once.steps[s].made_bytes > most_bytes ? once.steps[s].made_bytes : most_bytes;
-    if (once.step_count == 0)
-        return UL_OK;
-    uint64_t constants = constant_bytes(graph), live = live_bytes(&once, graph);
-    for (; most_bytes > 0 && choose(&once, most_bytes) > 0; most_bytes /= 2) {
-        find_readers(&once);
-        if (is_worth(&once, constants, live)) {
-            replace(&once, graph);
-            break;
-        }
+    for (uint32_t b = 0; b < graph->block_count; b++) {
+        for (uint32_t i = 0; i < graph->blocks[b].output_count; i++)
+            once.is_edge[graph->blocks[b].outputs[i]] = true;
     }
+    find_steps(&once);
+    if (once.step_count > 0)
+        compute_most(&once);
     return UL_OK;
 }
