@@ -51,7 +51,7 @@ struct once {
     bool *is_read;         /* per value: by a node that stays, or at an edge */
     bool *stays;           /* per node */
     struct ul_node_list all;
-    uint64_t constant_bytes, live_bytes; /* before */
+    uint64_t constant_bytes, live_bytes; /* before; 0: nobody has asked */
     uint64_t work_left;
 };
 
@@ -319,10 +319,12 @@ static bool is_worth(struct once *once)
     struct ul_graph copy;
     uint64_t limit = once->constant_bytes + once->constant_bytes / SMALL_PART;
     uint64_t constants = constant_bytes(once);
+    if (constants <= limit)
+        return compute(once);
+    if (once->live_bytes == 0)
+        once->live_bytes = live_bytes(once, once->graph);
     if (constants > limit + once->live_bytes || !compute(once))
         return false;
-    if (constants <= limit)
-        return true;
     ul_arena_init(&arena);
     ul_graph_copy(&copy, &arena, once->graph);
     replace(once, &copy);
@@ -340,7 +342,6 @@ static void compute_most(struct once *once)
             once->steps[s].made_bytes > most_bytes ? once->steps[s].made_bytes : most_bytes;
     find_readers(once);
     once->constant_bytes = constant_bytes(once);
-    once->live_bytes = live_bytes(once, once->graph);
     for (uint32_t t = 0; t < MAX_TRIES && most_bytes > 0 && choose(once, most_bytes) > 0; t++) {
         find_readers(once);
         if (is_worth(once)) {
