@@ -126,8 +126,9 @@ static bool run_contraction(struct ul_machine *machine, const struct ul_contract
             union ul_scalar a = operand_load(machine, contraction, &contraction->a);
             union ul_scalar b = operand_load(machine, contraction, &contraction->b);
             sum = ul_machine_add_product(dtype, sum, a, b);
-            if (machine->work_left-- == 0)
+            if (machine->work_left == 0)
                 return false;
+            machine->work_left--;
             if (!advance(machine, contraction, outer, contraction->k_count))
                 break;
         }

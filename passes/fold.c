@@ -200,7 +200,7 @@ static bool fuse(struct fold *fold)
     options.split_count = options.inside_count = options.row_major_count = 0;
     options.quantize_count = 0;
     options.no_float = false;
-    options.is_part = options.training != NULL;
+    options.is_part = options.is_part || options.training != NULL;
     options.training = NULL;
     ul_arena_init(&scratch);
     enum ul_status status = ul_passes_run(&fold->own, &scratch, &options, &ignored);

@@ -10,10 +10,14 @@ unsigned char *ul_fold_bytes_of(const struct ul_graph *graph, struct ul_arena *a
 {
     const struct ul_value *info = &graph->values[base];
     UL_ASSERT(base < graph->value_count && info->view.base == base);
-    if (bytes[base] == NULL) {
+    const struct ul_tensor *tensor = info->tensor;
+    if (bytes[base] == NULL && tensor != NULL && tensor->data != NULL &&
+        tensor->type.dtype == ul_value_storage(graph, base)) {
+        bytes[base] = (unsigned char *)(uintptr_t)tensor->data;
+    } else if (bytes[base] == NULL) {
         bytes[base] = ul_arena_alloc(arena, ul_value_bytes(graph, base));
-        if (info->tensor != NULL)
-            ul_tensor_read_as(info->tensor, ul_value_storage(graph, base), 0,
+        if (tensor != NULL)
+            ul_tensor_read_as(tensor, ul_value_storage(graph, base), 0,
                               ul_type_elements(&info->type), bytes[base]);
     }
     return bytes[base];

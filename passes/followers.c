@@ -18,7 +18,7 @@ struct ul_followers ul_followers_new(const struct ul_graph *graph, struct ul_are
                                  .context = context};
 }
 
-/* Of results [n, channels, ...]. */
+/* It has one number for each channel of results [n, channels, ...]. */
 static bool is_per_channel(const struct ul_followers *followers, const struct ul_type *results,
                            const struct ul_type *type)
 {

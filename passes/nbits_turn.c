@@ -120,8 +120,9 @@ bool ul_nbits_turn(struct ul_graph *graph, ul_node_id id, const struct ul_nbits_
     bool is_across = node->op == UL_OP_Gemm && ul_node_get_int(node, "transB", 0) != 0;
     for (uint32_t d = 0; d < rank; d++)
         turning.axes[d] = source->axes[is_across ? rank - 1 - d : d];
-    if (rank < 2 || is_in_order(&turning, node) || turning.type.dtype != UL_F32 ||
-        count_scaled_axes(source) > 1 || !ul_nbits_is_alone(graph, source, node->inputs[1], uses) ||
+    if (rank < 2 || source->codes->data == NULL || is_in_order(&turning, node) ||
+        turning.type.dtype != UL_F32 || count_scaled_axes(source) > 1 ||
+        !ul_nbits_is_alone(graph, source, node->inputs[1], uses) ||
         (source->node != NULL && source->node->op == UL_OP_DequantizeLinear))
         return false;
     for (uint32_t d = 0; d < rank; d++)

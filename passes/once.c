@@ -15,7 +15,8 @@
  * constants. If all such steps are too much, those that make the most are left out, ever more of
  * them.
  *
- * Left undone: steps inside of branches and loops; of large steps the set that saves the most. */
+ * Left undone: steps inside of branches and loops; of large steps the set that saves the most;
+ * anything, where steps take more work than codes of such a number are worth. */
 #include "ir/op.h"
 #include "ir/view.h"
 #include "passes/passes_internal.h"
@@ -24,18 +25,17 @@
 #include <string.h>
 
 enum {
-    WORK_PER_CODE = 1024, /* of the interpreter; floats of 8 bits take some 400 */
-    CODE_BITS = 16,       /* at most */
-    SMALL_PART = 32,      /* of the constants, that they may grow by */
-    MAX_TRIES = 40        /* halves of what steps make, and steps that take too much work */
+    WORK_PER_CODE = 64, /* of the interpreter, for a code of all constants together */
+    CODE_BITS = 16,     /* at most */
+    SMALL_PART = 32     /* of the constants, that they may grow by */
 };
 
 struct step {
     const ul_node_id *nodes;
     uint32_t count;
-    uint64_t codes, made; /* elements that it reads, from codes; that it makes for others */
+    uint64_t read, made; /* elements: of codes and of what other steps make of them; for others */
     uint64_t made_bytes;
-    bool goes, is_computed, is_refused;
+    bool goes, is_computed;
 };
 
 struct once {
@@ -47,12 +47,14 @@ struct once {
     uint32_t *step_of;   /* per node: a place in `steps`, or UL_NONE */
     struct step *steps;  /* that could be computed, in the order of the block */
     uint32_t step_count;
+    uint32_t *counted_in;  /* per base: the node that a step begins with, in which it is counted */
     unsigned char **bytes; /* per base */
     bool *is_read;         /* per value: by a node that stays, or at an edge */
     bool *stays;           /* per node */
     struct ul_node_list all;
     uint64_t constant_bytes, live_bytes; /* before; 0: nobody has asked */
     uint64_t work_left;
+    bool is_too_much; /* of work */
 };
 
 /* ---- Which steps ---- */
@@ -96,22 +98,32 @@ static bool is_known(const struct once *once, ul_node_id id)
     return true;
 }
 
-static void count_elements(const struct once *once, const struct ul_node *node, struct step *step)
+/* The elements of a constant of codes, or of what another step makes; once for a step, whatever
+ * views of it that reads. */
+static void count_read(struct once *once, ul_value_id value, struct step *step)
 {
     const struct ul_graph *graph = once->graph;
+    ul_value_id base = graph->values[value].view.base;
+    const struct ul_value *info = &graph->values[base];
+    bool is_made = info->kind == UL_VALUE_NODE;
+    bool is_code = !is_made && ul_edit_weight_bytes(graph, base) > 0 &&
+                   ul_dtype_get(info->type.dtype)->bits <= CODE_BITS;
+    if (once->counted_in[base] == step->nodes[0] || (is_made && !once->escapes[base]))
+        return;
+    if (is_code && once->counted_in[base] == UL_NONE)
+        once->work_left += WORK_PER_CODE * ul_type_elements(&info->type);
+    once->counted_in[base] = step->nodes[0];
+    step->read += is_code || is_made ? ul_type_elements(&info->type) : 0;
+}
+
+static void count_elements(struct once *once, const struct ul_node *node, struct step *step)
+{
     for (uint32_t i = 0; i < node->input_count; i++) {
-        ul_value_id value = node->inputs[i];
-        if (value == UL_NONE)
-            continue;
-        const struct ul_type *type = &graph->values[value].type;
-        bool has_codes = graph->values[value].kind == UL_VALUE_NODE
-                             ? once->escapes[value]
-                             : ul_edit_weight_bytes(graph, value) > 0 &&
-                                   ul_dtype_get(type->dtype)->bits <= CODE_BITS;
-        step->codes += has_codes ? ul_type_elements(type) : 0;
+        if (node->inputs[i] != UL_NONE)
+            count_read(once, node->inputs[i], step);
     }
     for (uint32_t i = 0; i < node->output_count; i++) {
-        const struct ul_type *type = &graph->values[node->outputs[i]].type;
+        const struct ul_type *type = &once->graph->values[node->outputs[i]].type;
         if (!once->escapes[node->outputs[i]])
             continue;
         step->made += ul_type_elements(type);
@@ -119,8 +131,8 @@ static void count_elements(const struct once *once, const struct ul_node *node, 
     }
 }
 
-/* All of it is known, and has no more elements than the codes that it is made of. */
-static bool can_compute(const struct once *once, struct step *step)
+/* All of it is known, and has no more elements than what it is made of. */
+static bool can_compute(struct once *once, struct step *step)
 {
     for (uint32_t n = 0; n < step->count; n++) {
         const struct ul_node *node = &once->graph->nodes[step->nodes[n]];
@@ -130,7 +142,7 @@ static bool can_compute(const struct once *once, struct step *step)
             once->hangs[node->outputs[i]] = true; /* the next node may read it */
         count_elements(once, node, step);
     }
-    return ul_node_is_view(once->graph, step->nodes[0]) || step->made <= step->codes;
+    return ul_node_is_view(once->graph, step->nodes[0]) || step->made <= step->read;
 }
 
 static void forget(const struct once *once, const struct step *step)
@@ -174,13 +186,13 @@ static uint32_t maker_of(const struct once *once, ul_value_id value)
     return info->kind == UL_VALUE_NODE ? once->step_of[info->producer] : UL_NONE;
 }
 
-/* Those that make no more bytes, and read of no others. */
+/* Steps that make no more bytes, and read what no step makes that makes more; how many they are. */
 static uint32_t choose(const struct once *once, uint64_t most_bytes)
 {
     uint32_t chosen = 0;
     for (uint32_t s = 0; s < once->step_count; s++) {
         struct step *step = &once->steps[s];
-        step->goes = step->made_bytes <= most_bytes && !step->is_refused;
+        step->goes = step->made_bytes <= most_bytes;
         for (uint32_t n = 0; n < step->count; n++) {
             const struct ul_node *node = &once->graph->nodes[step->nodes[n]];
             for (uint32_t i = 0; i < node->input_count; i++) {
@@ -228,19 +240,25 @@ static void find_readers(const struct once *once)
 
 /* ---- What it saves ---- */
 
-/* Of constants, once the steps that go are gone. */
+/* As it lies in the program: what has less than 8 bits is packed later. */
+static uint64_t stored_bytes(const struct ul_graph *graph, ul_value_id value)
+{
+    const struct ul_type *type = &graph->values[value].type;
+    return ul_dtype_get(type->dtype)->bits < 8 ? ul_type_packed_bytes(type)
+                                               : ul_value_bytes(graph, value);
+}
+
+/* The bytes of constants when the steps that go are gone. */
 static uint64_t constant_bytes(const struct once *once)
 {
     const struct ul_graph *graph = once->graph;
     uint64_t sum = 0;
     for (ul_value_id v = 0; v < graph->value_count; v++) {
         const struct ul_value *info = &graph->values[v];
-        if (!once->is_read[v])
-            continue;
-        if (info->kind == UL_VALUE_WEIGHT)
-            sum += ul_edit_weight_bytes(graph, v);
-        else if (info->kind == UL_VALUE_NODE && !once->stays[info->producer])
-            sum += ul_type_bytes(&info->type);
+        bool is_constant = info->kind == UL_VALUE_WEIGHT && ul_edit_weight_bytes(graph, v) > 0;
+        bool is_made = info->kind == UL_VALUE_NODE && !once->stays[info->producer];
+        if (once->is_read[v] && (is_constant || is_made))
+            sum += stored_bytes(graph, v);
     }
     return sum;
 }
@@ -303,12 +321,11 @@ static bool compute(struct once *once)
                                            once->pass->traits};
         if (!step->goes || step->is_computed)
             continue;
-        once->work_left += WORK_PER_CODE * step->codes;
         step->is_computed =
             ul_fold_step(once->graph, &known, &once->work_left, once->pass->scratch, once->bytes);
-        step->is_refused = !step->is_computed;
         all = step->is_computed;
     }
+    once->is_too_much = !all;
     return all;
 }
 
@@ -333,7 +350,7 @@ static bool is_worth(struct once *once)
     return worth;
 }
 
-/* All of them, or those that make less than ever smaller bounds. */
+/* All steps, or those that make at most half as much as the largest, a quarter, ... */
 static void compute_most(struct once *once)
 {
     uint64_t most_bytes = 0;
@@ -342,16 +359,12 @@ static void compute_most(struct once *once)
             once->steps[s].made_bytes > most_bytes ? once->steps[s].made_bytes : most_bytes;
     find_readers(once);
     once->constant_bytes = constant_bytes(once);
-    for (uint32_t t = 0; t < MAX_TRIES && most_bytes > 0 && choose(once, most_bytes) > 0; t++) {
+    for (; most_bytes > 0 && choose(once, most_bytes) > 0 && !once->is_too_much; most_bytes /= 2) {
         find_readers(once);
         if (is_worth(once)) {
             replace(once, once->graph);
             return;
         }
-        bool is_refused = false; /* that step is not chosen again */
-        for (uint32_t s = 0; s < once->step_count; s++)
-            is_refused = is_refused || (once->steps[s].goes && once->steps[s].is_refused);
-        most_bytes = is_refused ? most_bytes : most_bytes / 2;
     }
 }
 
@@ -369,9 +382,10 @@ enum ul_status ul_pass_once(struct ul_pass *pass)
                         .bytes = UL_NEW_ARRAY(scratch, unsigned char *, graph->value_count),
                         .is_read = UL_NEW_ARRAY(scratch, bool, graph->value_count),
                         .stays = UL_NEW_ARRAY(scratch, bool, graph->node_count),
+                        .counted_in = UL_NEW_ARRAY(scratch, uint32_t, graph->value_count),
                         .all = ul_edit_all_nodes(graph, scratch)};
-    for (ul_node_id id = 0; id < graph->node_count; id++)
-        once.step_of[id] = UL_NONE;
+    memset(once.step_of, 0xFF, graph->node_count * sizeof *once.step_of);
+    memset(once.counted_in, 0xFF, graph->value_count * sizeof *once.counted_in);
     for (uint32_t b = 0; b < graph->block_count; b++) {
         for (uint32_t i = 0; i < graph->blocks[b].output_count; i++)
             once.is_edge[graph->blocks[b].outputs[i]] = true;

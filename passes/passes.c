@@ -332,7 +332,7 @@ enum ul_status ul_pass_dry_run(const struct ul_pass *pass, const struct ul_graph
         const struct row *row = &rows[trial.row];
         if (row->run == ul_pass_split)
             break;
-        /* These look ahead themselves, and change nothing that a judgement is of. */
+        /* They look ahead themselves; what pass once spares is the same for most rewritings. */
         if (is_skipped(&trial, row) || row->run == ul_pass_join || row->run == ul_pass_once)
             continue;
         drop_facts(copy, row);

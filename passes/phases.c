@@ -11,14 +11,22 @@
  *      y[2q + 1] = x[q] w[1] + x[q-1] w[3]           -> Reshape, Transpose, Reshape -> Slice
  *
  * The codes of w' are those of w in another order. Elementwise nodes that follow move in front of
- * the movements (followers.c). Left undone: kernels that are no multiple of the stride, whose
- * phases differ in taps; groups; dilations beside strides; scales of blocks. */
+ * the movements (followers.c). Results of phases lie there twice for a time, so that they have to
+ * be smaller than what codes save.
+ *
+ * Left undone: kernels that are no multiple of the stride, whose phases differ in taps; groups;
+ * dilations beside strides; scales of blocks; codes of less than 8 bits, and of floats `fnuz`. */
+#include "ir/geometry.h"
 #include "ir/op.h"
 #include "passes/nbits_internal.h"
 
 enum {
-    MIN_CHANNELS = 16, /* of which convolutions read codes */
-    MAX_AXES = (UL_LIMIT_RANK - 2) / 2
+    MIN_CHANNELS = 16, /* of which convolutions read codes, */
+    WORD_CHANNELS = 4, /* of codes of 8 bits a multiple of that, */
+    COLUMNS = 16,      /* and panels of so many results, of which at most one part of */
+    FILLED_PART = 10,  /* so many is filled up (ul_nbits_supports_window) */
+    CUT_PART = 6,      /* of the places that are results, that may be computed and cut off */
+    MAX_AXES = UL_CONV_SPATIAL
 };
 
 /* One axis of space. */
@@ -33,6 +41,7 @@ struct phases {
     struct ul_pass *pass;
     struct ul_graph *graph;
     struct ul_followers followers;
+    struct ul_rewrite rewrite;
     /* the node in hand */
     struct ul_build build;
     struct ul_nbits_source source;
@@ -43,29 +52,21 @@ struct phases {
 
 /* ---- Whether ---- */
 
-static int64_t int_at(const struct ul_node *node, const char *attribute, uint32_t at,
-                      int64_t otherwise)
+static bool find_axis(struct axis *axis, const struct ul_conv *conv, uint32_t at)
 {
-    uint32_t count;
-    const int64_t *ints = ul_node_get_ints(node, attribute, &count);
-    return ints == NULL || at >= count ? otherwise : ints[at];
-}
-
-static bool find_axis(struct axis *axis, const struct ul_node *node, uint32_t at, int64_t size,
-                      int64_t kernel)
-{
-    int64_t pad = int_at(node, "pads", at, 0);
-    axis->stride = int_at(node, "strides", at, 1);
-    axis->dilation = int_at(node, "dilations", at, 1);
-    if (axis->stride < 1 || pad < 0 || kernel % axis->stride != 0 ||
+    int64_t pad = conv->pad_begin[at], last = 0;
+    axis->stride = conv->stride[at];
+    axis->dilation = conv->dilation[at];
+    axis->length = conv->out[at];
+    if (pad < 0 || conv->kernel[at] % axis->stride != 0 ||
         (axis->stride > 1 && axis->dilation != 1))
         return false;
-    axis->taps = kernel / axis->stride;
-    int64_t last = (axis->length - 1 + pad) / axis->stride;
+    last = (axis->length - 1 + pad) / axis->stride;
+    axis->taps = conv->kernel[at] / axis->stride;
     axis->first = pad / axis->stride;
     axis->count = last - axis->first + 1;
     axis->pad_begin = axis->dilation * (axis->taps - 1) - axis->first;
-    axis->pad_end = last - (size - 1);
+    axis->pad_end = last - (conv->in[at] - 1);
     axis->skipped = pad - axis->first * axis->stride;
     return axis->pad_begin >= 0 && axis->pad_end >= 0;
 }
@@ -82,31 +83,64 @@ static bool has_plain_scales(const struct phases *phases)
     return source->node == NULL || source->node->op != UL_OP_DequantizeLinear;
 }
 
+/* A call reads the codes as they are stored. */
+static bool is_read_by_call(const struct phases *phases)
+{
+    const struct ul_nbits_source *source = &phases->source;
+    enum ul_dtype dtype = source->codes->type.dtype;
+    int64_t columns = phases->count * phases->results;
+    int64_t filled = (columns + COLUMNS - 1) / COLUMNS * COLUMNS - columns;
+    bool is_plain = ul_dtype_is_half(dtype) || dtype == UL_I8 || dtype == UL_U8 ||
+                    dtype == UL_F8E4M3FN || dtype == UL_F8E5M2;
+    return is_plain && source->codes->data != NULL && phases->channels >= MIN_CHANNELS &&
+           (source->bits > 8 || phases->channels % WORD_CHANNELS == 0) &&
+           filled * FILLED_PART <= columns;
+}
+
+/* Little is computed that is cut off again, and the bytes that codes save are more than those of
+ * the results, which lie there twice. A kernel as large as the stride is one product, which takes
+ * less time than any transposed convolution. */
+static bool is_worth(const struct phases *phases, const struct ul_type *y)
+{
+    const struct ul_tensor *codes = phases->source.codes;
+    uint64_t results = ul_type_elements(y), codes_bytes = ul_type_bytes(&codes->type);
+    double made = 1, wanted = 1;
+    int64_t taps = 1;
+    for (uint32_t a = 0; a < phases->rank; a++) {
+        made *= (double)(phases->axes[a].count * phases->axes[a].stride);
+        wanted *= (double)phases->axes[a].length;
+        taps *= phases->axes[a].taps;
+    }
+    return phases->count == 1 ||
+           (made <= wanted + wanted / CUT_PART &&
+            (taps == 1 || results * sizeof(float) + codes_bytes <
+                              ul_type_elements(&codes->type) * sizeof(float)));
+}
+
 static bool fits(struct phases *phases, const struct ul_node *node)
 {
     const struct ul_graph *graph = phases->graph;
     const struct ul_type *x = &graph->values[node->inputs[0]].type;
     const struct ul_type *w = &graph->values[node->inputs[1]].type;
     const struct ul_type *y = &graph->values[node->outputs[0]].type;
-    phases->rank = x->rank - 2;
-    if (x->rank < 3 || phases->rank > MAX_AXES || x->dtype != UL_F32 || w->dtype != UL_F32 ||
-        ul_type_elements(y) == 0 || ul_node_get_int(node, "group", 1) != 1 ||
-        ul_node_find_attr(node, "auto_pad") != NULL ||
-        ul_node_find_attr(node, "output_shape") != NULL || x->dims[1] < MIN_CHANNELS ||
+    struct ul_conv conv;
+    if (x->rank < 3 || x->rank - 2 > MAX_AXES || x->dtype != UL_F32 || w->dtype != UL_F32 ||
+        ul_type_elements(y) == 0 || ul_conv_transpose_read(&conv, node, x, w) != NULL ||
+        conv.groups != 1 ||
         (node->input_count > 2 && node->inputs[2] != UL_NONE &&
          ul_graph_get_constant(graph, node->inputs[2]) == NULL))
         return false;
+    phases->rank = conv.spatial;
     phases->channels = x->dims[1];
     phases->results = w->dims[1];
     phases->count = 1;
     for (uint32_t a = 0; a < phases->rank; a++) {
-        phases->axes[a].length = y->dims[2 + a];
-        if (!find_axis(&phases->axes[a], node, a, x->dims[2 + a], w->dims[2 + a]))
+        if (!find_axis(&phases->axes[a], &conv, a))
             return false;
         phases->count *= phases->axes[a].stride;
     }
     return ul_nbits_source_read(graph, node->inputs[1], &phases->source) &&
-           has_plain_scales(phases) &&
+           has_plain_scales(phases) && is_read_by_call(phases) && is_worth(phases, y) &&
            ul_nbits_is_alone(graph, &phases->source, node->inputs[1], phases->followers.uses);
 }
 
@@ -132,7 +166,7 @@ static ul_value_id add_codes(const struct phases *phases, const struct ul_type *
 {
     const struct ul_tensor *codes = phases->source.codes;
     uint64_t size = ul_dtype_get(type->dtype)->size_bytes, count = ul_type_elements(type);
-    unsigned char *bytes = ul_arena_alloc(phases->graph->arena, count * size);
+    unsigned char *bytes = ul_arena_alloc(phases->pass->scratch, count * size);
     int64_t at[UL_LIMIT_RANK] = {0};
     UL_ASSERT(count == ul_type_elements(&codes->type) && type->dtype == codes->type.dtype);
     for (uint64_t i = 0; i < count; i++) {
@@ -151,16 +185,14 @@ static ul_value_id add_codes(const struct phases *phases, const struct ul_type *
  * has them; the value itself, where there is one of it. */
 static ul_value_id repeat(const struct phases *phases, ul_value_id value, uint32_t rank)
 {
-    if (value == UL_NONE)
-        return UL_NONE;
-    const struct ul_tensor *tensor = phases->graph->values[value].tensor;
-    uint64_t size = ul_dtype_get(tensor->type.dtype)->size_bytes;
-    uint64_t each = ul_type_elements(&tensor->type);
-    unsigned char *bytes =
-        ul_arena_alloc(phases->graph->arena, each * (uint64_t)phases->count * size);
-    int64_t dims[UL_LIMIT_RANK] = {phases->count * (int64_t)each};
-    if (each == 1 && rank > 1)
+    const struct ul_tensor *tensor = value == UL_NONE ? NULL : phases->graph->values[value].tensor;
+    uint64_t each = tensor == NULL ? 0 : ul_type_elements(&tensor->type);
+    if (tensor == NULL || (each == 1 && rank > 1))
         return value;
+    uint64_t size = ul_dtype_get(tensor->type.dtype)->size_bytes;
+    int64_t dims[UL_LIMIT_RANK] = {phases->count * (int64_t)each};
+    unsigned char *bytes =
+        ul_arena_alloc(phases->pass->scratch, each * (uint64_t)phases->count * size);
     for (uint32_t d = 1; d < rank; d++)
         dims[d] = 1;
     for (int64_t phase = 0; phase < phases->count; phase++)
@@ -245,7 +277,6 @@ static void rewrite_node(struct phases *phases, ul_node_id id)
 {
     struct ul_graph *graph = phases->graph;
     const struct ul_node node = graph->nodes[id];
-    struct ul_rewrite rewrite;
     phases->build = ul_build_before(graph, id);
     ul_value_id last = node.outputs[0], made = add_convolution(phases, &node);
     if (phases->count > 1) {
@@ -255,23 +286,29 @@ static void rewrite_node(struct phases *phases, ul_node_id id)
     }
     UL_ASSERT(ul_type_equal(&graph->values[made].type, &graph->values[last].type));
     graph->values[made].name = graph->values[last].name;
-    ul_rewrite_init(&rewrite, graph, phases->pass->scratch);
-    (void)ul_rewrite_forward(&rewrite, last, made);
-    ul_rewrite_apply(&rewrite);
+    (void)ul_rewrite_forward(&phases->rewrite, last, made);
 }
 
 enum ul_status ul_pass_phases(struct ul_pass *pass)
 {
     struct ul_graph *graph = pass->graph;
     struct phases phases = {.pass = pass, .graph = graph};
+    enum ul_dtype asked = pass->options->precision;
+    /* Of other targets no convolution reads codes, nor one of 16 bits. */
+    if (!pass->traits->panels_of_codes || pass->options->is_call == NULL ||
+        (asked != UL_DTYPE_NONE && asked != UL_F32))
+        return UL_OK;
     struct ul_node_list order = ul_edit_all_nodes(graph, pass->scratch);
-    if (!pass->traits->panels_of_codes)
-        return UL_OK; /* it has no convolutions that read codes */
+    uint32_t before = graph->node_count;
     phases.followers = ul_followers_new(graph, pass->scratch, repeat_for_followers, &phases);
+    ul_rewrite_init(&phases.rewrite, graph, pass->scratch);
     for (uint32_t n = 0; n < order.count; n++) {
-        const struct ul_node *node = &graph->nodes[order.nodes[n]];
-        if (node->op == UL_OP_ConvTranspose && fits(&phases, node))
+        if (graph->nodes[order.nodes[n]].op != UL_OP_ConvTranspose)
+            continue;
+        ul_rewrite_inputs(&phases.rewrite, order.nodes[n]);
+        if (fits(&phases, &graph->nodes[order.nodes[n]]))
             rewrite_node(&phases, order.nodes[n]);
     }
-    return UL_OK;
+    ul_rewrite_apply(&phases.rewrite);
+    return graph->node_count == before ? UL_OK : ul_pass_dce(pass); /* what was rewritten goes */
 }

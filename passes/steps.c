@@ -10,7 +10,8 @@
  *     are filled      are read          rows are written      are copied
  *
  * Left undone: counters and tests of loops, copies that carried values need to change places, the
- * scratch of kernels (what calls of a library want, join_judge.c adds), places for constants;
+ * scratch of kernels (that of a library's calls is counted where it is asked for), places for
+ * constants;
  * kernels that are no map but may store on what they read. */
 #include "passes/steps.h"
 

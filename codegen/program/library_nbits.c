@@ -13,7 +13,8 @@
  *      [ Cast -> Mul ] -> Conv -> Relu
  *
  * Left undone: groups of k in any order (g_idx), odd numbers of bits, floats of 6 bits and those
- * without a -0, scales of other blocks than along k; transposed convolutions. */
+ * without a -0, scales of other blocks than along k; transposed convolutions that pass phases
+ * leaves. */
 #include "codegen/program/library_internal.h"
 
 #include "ir/geometry.h"

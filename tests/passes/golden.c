@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Golden tests of passes: <pass>/<case>.ir in, <case>.want or <case>.err out; "pipeline" is all of
- * them. The files are compared as a whole. Lines of an .ir are
- * options: "# --split TEXT", "# --inside NODE", "# --row-major NODE", "# --steps-cost",
+ * them. The files are compared as a whole. Lines of an .ir are options:
+ * "# --split TEXT", "# --inside NODE", "# --row-major NODE", "# --steps-cost",
  * "# --channels-last", "# --filters-last", "# --biases-alike", "# --tensor-cores",
- * "# --signed-products 32", "# --products-joined", "# --panels-of-codes", "# --precision NAME", "#
- * --loss-scale 64",
- * "# --train" (by cross-entropy, with SGD), "# --clip-mode twice" (to norm 1),
- * "# --stop-gradient TEXT", "# --padding-idx PATTERN" (row 1), "# --lora PATTERN" (rank 2),
- * "# --quantize TEXT", and "# --calls" (the target has a library, which takes nothing).
+ * "# --signed-products 32", "# --products-joined", "# --panels-of-codes",
+ * "# --precision NAME", "# --loss-scale 64", "# --train" (by cross-entropy, with SGD),
+ * "# --clip-mode twice" (to norm 1), "# --stop-gradient TEXT", "# --padding-idx PATTERN" (row 1),
+ * "# --lora PATTERN" (rank 2), "# --quantize TEXT", and "# --calls" (the target has a library,
+ * which takes nothing).
  *
  * usage: test_passes [--update] DIR
  * exit: 0 all as wanted, 1 not */
