@@ -168,10 +168,83 @@ static enum ul_status take_spares(struct ul_compile *compile)
     return UL_OK;
 }
 
+static bool is_within(const struct ul_compile *compile)
+{
+    struct ul_plan_beside beside = ul_compile_beside(compile, compile->program);
+    uint64_t budget = compile->options.budget_bytes;
+    return budget == 0 || ul_plan_bounded_bytes(&beside, &compile->plan) <= budget;
+}
+
+/* The program in which steps of every run make floats of constants, if that is another. */
+static enum ul_status build_without_once(struct ul_compile *compile, bool *differs)
+{
+    uint32_t before = compile->graph.blocks[0].node_count;
+    struct ul_program_options options = compile->program->options;
+    struct ul_graph *graph = UL_NEW(&compile->keep, struct ul_graph);
+    ul_texts_add(&compile->keep, &compile->options.no_passes, "once");
+    UL_TRY(ul_compile_lay_out(compile, &compile->keep, graph, &compile->options.row_major,
+                              &compile->diag));
+    *differs = graph->blocks[0].node_count != before;
+    if (!*differs)
+        return UL_OK;
+    compile->graph = *graph;
+    UL_TRY(ul_program_build(&compile->keep, &compile->graph, &options, &compile->program,
+                            &compile->diag));
+    ul_compile_count_beside(compile, compile->program);
+    return UL_OK;
+}
+
+/* What a solve leaves in a compile. */
+struct solved {
+    struct ul_compile_options options;
+    struct ul_graph graph;
+    struct ul_program *program;
+    struct ul_plan plan;
+    struct ul_plan_ladder ladder;
+    const struct ul_report_variant *variants;
+};
+
+static struct solved keep_solved(const struct ul_compile *compile)
+{
+    return (struct solved){compile->options, compile->graph,  compile->program,
+                           compile->plan,    compile->ladder, compile->report.variants};
+}
+
+static void restore_solved(struct ul_compile *compile, const struct solved *solved)
+{
+    compile->options = solved->options;
+    compile->graph = solved->graph;
+    compile->program = solved->program;
+    compile->plan = solved->plan;
+    compile->ladder = solved->ladder;
+    compile->report.variants = solved->variants;
+}
+
+/* Constants that pass once computes take more bytes than the steps that make them, where little of
+ * these lives at a time. What does not fit with the pass is tried without, and the smaller stays.
+ */
+static enum ul_status solve_either(struct ul_compile *compile)
+{
+    const struct solved first = keep_solved(compile);
+    bool differs = false;
+    UL_TRY(solve(compile));
+    if (is_within(compile) || compile->options.train || is_disabled(compile, "once"))
+        return UL_OK;
+    const struct solved with = keep_solved(compile);
+    restore_solved(compile, &first);
+    UL_TRY(build_without_once(compile, &differs));
+    if (differs)
+        UL_TRY(solve(compile));
+    if (!differs || (!is_within(compile) &&
+                     compile->plan.smallest_budget_bytes >= with.plan.smallest_budget_bytes))
+        restore_solved(compile, &with);
+    return UL_OK;
+}
+
 enum ul_status ul_compile_solve(struct ul_compile *compile)
 {
     ul_compile_progress(compile, "planning");
-    enum ul_status status = solve(compile);
+    enum ul_status status = solve_either(compile);
     if (status == UL_OK) {
         ul_plan_drop_beside(&compile->keep, compile->program->problem, &compile->plan);
         status = take_spares(compile);

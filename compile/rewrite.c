@@ -32,7 +32,8 @@ static struct ul_passes_options passes_options(struct ul_compile *compile,
     return options;
 }
 
-/* In two turns where layouts are a choice: the graph between them is what variants begin with. */
+/* In two turns where what follows the first is a choice: the graph between them is what variants
+ * begin with. */
 static enum ul_status run_passes(struct ul_compile *compile, const struct ul_target *target)
 {
     struct ul_passes_options options = passes_options(compile, target);
@@ -41,7 +42,7 @@ static enum ul_status run_passes(struct ul_compile *compile, const struct ul_tar
     options.stop_after = compile->options.stop_after;
     options.row_major = compile->options.row_major.items;
     options.row_major_count = compile->options.row_major.count;
-    if (target->traits.channels_last && options.stop_after == NULL) {
+    if ((target->traits.channels_last || !compile->options.train) && options.stop_after == NULL) {
         options.stop_before = "layout";
         UL_TRY(ul_passes_run(&compile->graph, &compile->scratch, &options, &compile->diag));
         ul_graph_copy(&compile->before_layout, &compile->keep, &compile->graph);

@@ -590,6 +590,26 @@ def lone_convolutions(ullage, options):
             raise RuntimeError(f"{text}: {told[0]['steps']['op']}, {told[0]['reserved_bytes']} bytes, not {told[1]['reserved_bytes']}")
 
 
+def either_fits(ullage, options):
+    """A budget is met that is met without pass once, where constants that it computes take more bytes than steps
+    that make them; and the plan says so."""
+    rng = numpy.random.default_rng(19)
+    nodes = [helper.make_node("Cast", ["w"], ["a"], to=TensorProto.FLOAT), helper.make_node("Transpose", ["a"], ["t"]),
+             helper.make_node("Add", ["t", "a"], ["b"]), helper.make_node("MatMul", ["x", "a"], ["m"]), helper.make_node("MatMul", ["m", "b"], ["y"])]  # fmt: skip
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, (40, 40))], [helper.make_tensor_value_info("y", TensorProto.FLOAT, (40, 40))],
+        [tensor("w", rng.normal(0, 1, (40, 40)).astype("f2"))])  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        path, plan = (os.path.join(folder, name) for name in ("m.onnx", "plan.json"))
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)], ir_version=10), path)
+        run([ullage, "plan", path, *options, "--no-pass", "once", "--json", plan])
+        with open(plan) as file:
+            bytes_without = json.load(file)["reserved_bytes"]
+        run([ullage, "compile", path, *options, "--budget-of", "arena", "--budget", str(bytes_without), "--json", plan, "-o", os.path.join(folder, "p")])
+        run([ullage, "check", path, plan])
+        run([ullage, "compile", path, "--plan", plan, "-o", os.path.join(folder, "p")])
+
+
 def every_form(ullage, options):
     """Wherever a dequantized constant, or one behind a Cast, stands in a product or a Gather, it is read
     packed: no step unfolds it, and the weights of the plan are the bytes that are stored."""
@@ -959,6 +979,7 @@ def main():
     every_form(os.path.abspath(arguments.ullage), options)
     every_convolution(os.path.abspath(arguments.ullage), options)
     lone_convolutions(os.path.abspath(arguments.ullage), options)
+    either_fits(os.path.abspath(arguments.ullage), options)
     rounded_ones(os.path.abspath(arguments.ullage), options)
     verified(os.path.abspath(arguments.ullage), options)
     if arguments.count >= WHOLE:
