@@ -94,6 +94,7 @@ static const struct ul_target targets[] = {
                 .has_rom = true,
                 .channels_last = true,
                 .panels_of_codes = true,
+                .codes_scratch_bytes = 114 * 1024,
                 .tile_count = 4,
                 .tile_bytes = 512 * 1024},
      .compiler = &cc,

@@ -46,6 +46,8 @@ struct ul_target_traits {
                              ones are computed when compiling (infer.c) */
     bool panels_of_codes; /* products of weights of a few bits have these in an order of their own,
                              so that tables of the same numbers are stored beside (nbits.c) */
+    uint64_t codes_scratch_bytes; /* of a convolution that reads weights as they are stored, for a
+                                     thread; 0: none does (phases.c) */
     uint64_t signed_products; /* of integers, from which on their library forms them of factors with
                                  signs alone (integers_sums.c); 0: never */
     uint32_t tile_count; /* parts in which the largest gradient is formed and used (tiles.c); */

@@ -97,13 +97,13 @@ static bool is_read_by_call(const struct phases *phases)
            filled * FILLED_PART <= columns;
 }
 
-/* Little is computed that is cut off again, and the bytes that codes save are more than those of
- * the results, which lie there twice. A kernel as large as the stride is one product, which takes
- * less time than any transposed convolution. */
+/* Little is computed that is cut off again, and codes save more bytes than the call wants of
+ * scratch and than the results take, which lie there twice. A kernel as large as the stride is one
+ * product, which takes less time than any transposed convolution. */
 static bool is_worth(const struct phases *phases, const struct ul_type *y)
 {
-    const struct ul_tensor *codes = phases->source.codes;
-    uint64_t results = ul_type_elements(y), codes_bytes = ul_type_bytes(&codes->type);
+    const struct ul_type *codes = &phases->source.codes->type;
+    uint64_t saved_bytes = ul_type_elements(codes) * sizeof(float) - ul_type_bytes(codes);
     double made = 1, wanted = 1;
     int64_t taps = 1;
     for (uint32_t a = 0; a < phases->rank; a++) {
@@ -111,10 +111,10 @@ static bool is_worth(const struct phases *phases, const struct ul_type *y)
         wanted *= (double)phases->axes[a].length;
         taps *= phases->axes[a].taps;
     }
-    return phases->count == 1 ||
-           (made <= wanted + wanted / CUT_PART &&
-            (taps == 1 || results * sizeof(float) + codes_bytes <
-                              ul_type_elements(&codes->type) * sizeof(float)));
+    return saved_bytes >= phases->pass->traits->codes_scratch_bytes &&
+           (phases->count == 1 ||
+            (made <= wanted + wanted / CUT_PART &&
+             (taps == 1 || ul_type_elements(y) * sizeof(float) < saved_bytes)));
 }
 
 static bool fits(struct phases *phases, const struct ul_node *node)
@@ -295,7 +295,7 @@ enum ul_status ul_pass_phases(struct ul_pass *pass)
     struct phases phases = {.pass = pass, .graph = graph};
     enum ul_dtype asked = pass->options->precision;
     /* Of other targets no convolution reads codes, nor one of 16 bits. */
-    if (!pass->traits->panels_of_codes || pass->options->is_call == NULL ||
+    if (pass->traits->codes_scratch_bytes == 0 || pass->options->is_call == NULL ||
         (asked != UL_DTYPE_NONE && asked != UL_F32))
         return UL_OK;
     struct ul_node_list order = ul_edit_all_nodes(graph, pass->scratch);

@@ -439,7 +439,7 @@ CONV_FORMS = [
     ((1, 16, 1, 1), 32, 32, 1, "dequantized f8e4m3fn", 0, {}), ((1, 16, 1, 2), 32, 32, 1, "dequantized f8e5m2", 0, {}),
     ((1, 16, 9, 9), 24, 16, 3, "dequantized f8e4m3fnuz", 0, {"widened": True}), ((2, 16, 9, 9), 32, 48, 3, "f8e4m3fn", None, {"pads": [1, 1, 1, 1]}), ((1, 32, 20), 32, 16, 3, "f8e5m2", 0, {"bias": True}),
     ((1, 16, 6, 6), 32, 16, 3, "f16", None, {"transposed": True, "widened": True, "strides": [2, 2]}),
-    ((1, 16, 6, 6), 32, 16, 3, "i8", 0, {"transposed": True, "pads": [1, 1, 1, 1], "bias": True}),
+    ((1, 16, 6, 6), 32, 16, 3, "i8", 0, {"transposed": True, "widened": True, "pads": [1, 1, 1, 1], "bias": True}),
 ]  # fmt: skip
 
 
@@ -544,17 +544,18 @@ LONE_FORMS = [
     ((1, 32, 8, 8), 24, 4, "dequantized i8", 0, {"transposed": True, "bias": True}),
     ((1, 16, 40), 32, 5, "i8", 0, {"transposed": True, "strides": [3]}),
     ((1, 32, 8, 8), 24, 4, "dequantized i8", 0, {"transposed": True, "strides": [2, 2], "bias": True}),
-    ((1, 112, 14, 14), 16, 4, "f16", None, {"transposed": True, "strides": [2, 2], "pads": [1] * 4, "bias": True, "phases": True}),
-    ((1, 48, 12, 12), 16, 6, "dequantized i8", 1, {"transposed": True, "strides": [3, 2], "pads": [1, 2, 3, 0], "phases": True}),
-    ((1, 16, 20), 32, 6, "dequantized u8", 1, {"transposed": True, "strides": [3], "pads": [4, 1], "output_padding": [2], "bias": True, "phases": True}),
-    ((1, 32, 20), 32, 16, "bf16", None, {"transposed": True, "strides": [8], "pads": [4, 4], "phases": True}),
-    ((1, 16, 9, 9), 16, 3, "i8", 0, {"transposed": True, "dilations": [2, 1], "pads": [1, 2, 3, 0], "phases": True}),
+    ((1, 128, 14, 14), 32, 4, "f16", None, {"transposed": True, "strides": [2, 2], "pads": [1] * 4, "bias": True, "phases": True}),
+    ((1, 96, 12, 12), 16, 6, "dequantized i8", 1, {"transposed": True, "strides": [3, 2], "pads": [1, 2, 3, 0], "phases": True}),
+    ((1, 128, 20), 64, 6, "dequantized u8", 1, {"transposed": True, "strides": [3], "pads": [4, 1], "output_padding": [2], "bias": True, "phases": True}),
+    ((1, 64, 20), 64, 16, "bf16", None, {"transposed": True, "strides": [8], "pads": [4, 4], "phases": True}),
+    ((1, 64, 9, 9), 96, 3, "i8", 0, {"transposed": True, "dilations": [2, 1], "pads": [1, 2, 3, 0], "phases": True}),
     ((1, 128, 14, 1, 14), 16, 4, "f16", None, {"transposed": True, "strides": [2, 1, 2], "pads": [1, 0, 1, 1, 0, 1], "phases": True}),
-    ((1, 64, 14, 14), 3, 4, "f16", None, {"transposed": True, "strides": [2, 2], "pads": [1] * 4}),
-    ((1, 32, 14, 14), 16, 3, "dequantized f8e4m3fnuz", 0, {"transposed": True, "pads": [1] * 4}),
-    ((1, 16, 2, 2), 32, 4, "i8", 0, {"transposed": True, "strides": [2, 2], "pads": [1] * 4}),
-    ((1, 32, 6, 6), 24, 2, "f16", None, {"transposed": True, "strides": [2, 2], "turned": (2, 3, 0, 1), "phases": True}),
-    ((1, 32, 6, 6), 24, 2, "i8", 0, {"transposed": True, "strides": [2, 2], "phases": True, "factor": True}),
+    ((1, 512, 14, 14), 3, 4, "f16", None, {"transposed": True, "strides": [2, 2], "pads": [1] * 4}),
+    ((1, 64, 14, 14), 80, 3, "dequantized f8e4m3fnuz", 0, {"transposed": True, "pads": [1] * 4}),
+    ((1, 64, 2, 2), 64, 4, "i8", 0, {"transposed": True, "strides": [2, 2], "pads": [1] * 4}),
+    ((1, 128, 6, 6), 128, 2, "f16", None, {"transposed": True, "strides": [2, 2], "turned": (2, 3, 0, 1), "phases": True}),
+    ((1, 128, 6, 6), 96, 2, "i8", 0, {"transposed": True, "strides": [2, 2], "phases": True, "factor": True}),
+    ((1, 32, 6, 6), 32, 2, "f16", None, {"transposed": True, "strides": [2, 2]}),
 ]
 
 

@@ -59,6 +59,7 @@ static enum ul_status run_case(struct golden *golden, const char *pass, const ch
     traits.tensor_side = strstr(text, "# --tensor-cores\n") != NULL ? 8 : 0;
     traits.biases_alike = strstr(text, "# --biases-alike\n") != NULL;
     traits.products_joined = strstr(text, "# --products-joined\n") != NULL;
+    traits.codes_scratch_bytes = strstr(text, "# --panels-of-codes\n") != NULL ? 1 : 0;
     traits.panels_of_codes = strstr(text, "# --panels-of-codes\n") != NULL;
     traits.filters_last = strstr(text, "# --filters-last\n") != NULL;
     traits.signed_products = strstr(text, "# --signed-products 32\n") != NULL ? 32 : 0;
