@@ -113,7 +113,8 @@ uint32_t ul_place_of_form(struct ul_builder *builder, ul_value_id base, const st
     bool learns = value.class == UL_PLAN_WEIGHTS && pack == NULL && builder->options->training;
     value.stays = value.persistent && !learns && value.class != UL_PLAN_OPTIMIZER &&
                   value.class != UL_PLAN_GRADIENTS;
-    value.live_from_start = info->kind == UL_VALUE_INPUT;
+    /* Nothing is copied over an edge of a block into what has no bytes. */
+    value.live_from_start = info->kind == UL_VALUE_INPUT || value.size_bytes == 0;
     value.live_to_end = ul_graph_is_output(graph, base) ||
                         (info->kind == UL_VALUE_INPUT && builder->options->keep_inputs);
     found = place_add(builder, UL_PLACE_VALUE, base, &value);

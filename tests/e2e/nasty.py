@@ -659,6 +659,17 @@ g (float[1,1,4] x, float[4] v) => (float[1,1,0] y, float[0] t, int64[0] i) {
   t, i = TopK(v, k)
 }""", outputs=[np.zeros([1, 1, 0], np.float32), np.zeros(0, np.float32), np.zeros(0, np.int64)])
 
+text("zero_over_edges", """
+g (float[0,4] x, bool c) => (float[0,4] y, float[0,4] z, float[3,0,4] s) {
+  v = If(c) <then_branch = th () => (float[0,4] a) { a = Neg(x) },
+             else_branch = el () => (float[0,4] b) { b = Abs(x) }>
+  y = Relu(v)
+  n = Constant<value_ints=[3]>()
+  l, s = Loop(n, , y) <body = bd (int64 i, bool g, float[0,4] p) => (bool h, float[0,4] q, float[0,4] r) {
+    h = Identity(g) q = Exp(p) r = Neg(q) }>
+  z = Relu(l)
+}""")
+
 text("zero_inner", """
 g (float[3,0] x, float[0,4] w) => (float[3,4] y, float[3,8] z) {
   y = MatMul(x, w)
