@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Steps that read constants of 16 bits and less alone, computed once.
+/* Steps that read constants of 8 to 16 bits alone, computed once.
  *
  * Problem: constants of 8 or 16 bits stay as they are stored, for products and convolutions to read
  * (nbits.c) or kernels to widen as they load. What has no such kernel (a transposed convolution, a
@@ -26,8 +26,9 @@
 
 enum {
     WORK_PER_CODE = 64, /* of the interpreter, for a code of all constants together */
-    CODE_BITS = 16,     /* at most */
-    SMALL_PART = 32     /* of the constants, that they may grow by */
+    MIN_BITS = 8,       /* of a code: fewer stay packed (packed.c) */
+    MAX_BITS = 16,
+    SMALL_PART = 32 /* of the constants, that they may grow by */
 };
 
 struct step {
@@ -107,7 +108,8 @@ static void count_read(struct once *once, ul_value_id value, struct step *step)
     const struct ul_value *info = &graph->values[base];
     bool is_made = info->kind == UL_VALUE_NODE;
     bool is_code = !is_made && ul_edit_weight_bytes(graph, base) > 0 &&
-                   ul_dtype_get(info->type.dtype)->bits <= CODE_BITS;
+                   ul_dtype_get(info->type.dtype)->bits >= MIN_BITS &&
+                   ul_dtype_get(info->type.dtype)->bits <= MAX_BITS;
     if (once->counted_in[base] == step->nodes[0] || (is_made && !once->escapes[base]))
         return;
     if (is_code && once->counted_in[base] == UL_NONE)

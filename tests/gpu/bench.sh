@@ -14,6 +14,7 @@ trap 'rm -rf "$work"' EXIT
 fail() { echo "FAIL tests/bench/gpu.sh: $1" >&2; cat "$work/out" >&2; exit 6; }
 "$root/scripts/setup_python.sh" >&2 || exit $?
 export PYTHON=$root/build/venv/bin/python
+export CCACHE_DISABLE=1 # where there is no time for a compiler, none may answer out of a cache
 bench=("$root/tests/bench/gpu.sh" --ullage "$1" --target "$2")
 
 # expect CODE PATTERN COMMAND...: exit code, and a line of what is printed.
