@@ -168,6 +168,8 @@ static enum ul_status take_spares(struct ul_compile *compile)
     return UL_OK;
 }
 
+enum { HARDLY_PART = 32 }; /* of the weights: what pass once may take more */
+
 static bool is_within(const struct ul_compile *compile)
 {
     struct ul_plan_beside beside = ul_compile_beside(compile, compile->program);
@@ -220,23 +222,48 @@ static void restore_solved(struct ul_compile *compile, const struct solved *solv
     compile->report.variants = solved->variants;
 }
 
-/* Constants that pass once computes take more bytes than the steps that make them, where little of
- * these lives at a time. What does not fit with the pass is tried without, and the smaller stays.
- */
+/* A constant that pass once may make floats of. */
+static bool has_codes(const struct ul_graph *graph)
+{
+    for (ul_value_id v = 0; v < graph->value_count; v++) {
+        const struct ul_value *value = &graph->values[v];
+        uint32_t bits = ul_dtype_get(value->type.dtype)->bits;
+        if (value->kind == UL_VALUE_WEIGHT && bits >= 8 && bits <= 16 &&
+            ul_type_elements(&value->type) > 1)
+            return true;
+    }
+    return false;
+}
+
+/* The plan of the compile rather than the other, of the program with pass once. */
+static bool is_better_without(const struct ul_compile *compile, const struct solved *with)
+{
+    const struct ul_plan *plan = &compile->plan;
+    if (compile->options.budget_bytes > 0)
+        return is_within(compile) || plan->smallest_budget_bytes < with->plan.smallest_budget_bytes;
+    return with->plan.reserved_bytes[0] >
+           plan->reserved_bytes[0] + plan->rows.class_bytes[UL_PLAN_WEIGHTS] / HARDLY_PART;
+}
+
+/* Pass once goes by the order of the file, and knows nothing of what a library packs: constants
+ * that it computes may take more bytes in a plan than the steps that make them. Without a budget
+ * these plans say whether they take hardly more; what does not fit is tried without the pass. */
 static enum ul_status solve_either(struct ul_compile *compile)
 {
     const struct solved first = keep_solved(compile);
     bool differs = false;
     UL_TRY(solve(compile));
-    if (is_within(compile) || compile->options.train || is_disabled(compile, "once"))
+    if ((compile->options.budget_bytes > 0 && is_within(compile)) || compile->options.train ||
+        compile->options.pack == UL_PACK_NONE || compile->options.time_limit_seconds > 0 ||
+        is_disabled(compile, "once") || compile->before_layout.node_count == 0 ||
+        !has_codes(&compile->before_layout))
         return UL_OK;
     const struct solved with = keep_solved(compile);
     restore_solved(compile, &first);
     UL_TRY(build_without_once(compile, &differs));
     if (differs)
         UL_TRY(solve(compile));
-    if (!differs || (!is_within(compile) &&
-                     compile->plan.smallest_budget_bytes >= with.plan.smallest_budget_bytes))
+    if (!differs || !is_better_without(compile, &with))
         restore_solved(compile, &with);
     return UL_OK;
 }

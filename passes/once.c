@@ -15,6 +15,9 @@
  * constants. If all such steps are too much, those that make the most are left out, ever more of
  * them.
  *
+ * This account goes by the order of the file and knows nothing of what a library packs: plans of
+ * both programs have the last word (compile/budget.c).
+ *
  * Left undone: steps inside of branches and loops; of large steps the set that saves the most;
  * anything, where steps take more work than codes of such a number are worth. */
 #include "ir/op.h"
@@ -70,6 +73,13 @@ static bool is_whole(const struct once *once, ul_value_id value)
            ul_view_is_dense(&info->type, &info->view);
 }
 
+static ul_value_id base_of(const struct once *once, ul_value_id value)
+{
+    ul_value_id base = once->graph->values[value].view.base;
+    UL_ASSERT(base < once->graph->value_count);
+    return base;
+}
+
 static bool reads_known(const struct once *once, const struct ul_node *node)
 {
     for (uint32_t i = 0; i < node->input_count; i++) {
@@ -104,7 +114,7 @@ static bool is_known(const struct once *once, ul_node_id id)
 static void count_read(struct once *once, ul_value_id value, struct step *step)
 {
     const struct ul_graph *graph = once->graph;
-    ul_value_id base = graph->values[value].view.base;
+    ul_value_id base = base_of(once, value);
     const struct ul_value *info = &graph->values[base];
     bool is_made = info->kind == UL_VALUE_NODE;
     bool is_code = !is_made && ul_edit_weight_bytes(graph, base) > 0 &&
@@ -182,9 +192,7 @@ static void find_steps(struct once *once)
 /* The step that makes what it lies in, or UL_NONE. */
 static uint32_t maker_of(const struct once *once, ul_value_id value)
 {
-    const struct ul_value *info = &once->graph->values[value];
-    if (info->view.base != UL_NONE)
-        info = &once->graph->values[info->view.base];
+    const struct ul_value *info = &once->graph->values[base_of(once, value)];
     return info->kind == UL_VALUE_NODE ? once->step_of[info->producer] : UL_NONE;
 }
 

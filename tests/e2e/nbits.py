@@ -592,8 +592,8 @@ def lone_convolutions(ullage, options):
 
 
 def either_fits(ullage, options):
-    """A budget is met that is met without pass once, where constants that it computes take more bytes than steps
-    that make them; and the plan says so."""
+    """Where constants that pass once would compute take more bytes than steps that make them, a plan is that without
+    the pass, with a budget of its bytes and without one; and it says so."""
     rng = numpy.random.default_rng(19)
     nodes = [helper.make_node("Cast", ["w"], ["a"], to=TensorProto.FLOAT), helper.make_node("Transpose", ["a"], ["t"]),
              helper.make_node("Add", ["t", "a"], ["b"]), helper.make_node("MatMul", ["x", "a"], ["m"]), helper.make_node("MatMul", ["m", "b"], ["y"])]  # fmt: skip
@@ -606,6 +606,10 @@ def either_fits(ullage, options):
         run([ullage, "plan", path, *options, "--no-pass", "once", "--json", plan])
         with open(plan) as file:
             bytes_without = json.load(file)["reserved_bytes"]
+        run([ullage, "plan", path, *options, "--json", plan])
+        with open(plan) as file:
+            if (reserved := json.load(file)["reserved_bytes"]) > bytes_without * (1 + ONCE):
+                raise RuntimeError(f"either fits: {reserved} bytes, {bytes_without} without pass once")
         run([ullage, "compile", path, *options, "--budget-of", "arena", "--budget", str(bytes_without), "--json", plan, "-o", os.path.join(folder, "p")])
         run([ullage, "check", path, plan])
         run([ullage, "compile", path, "--plan", plan, "-o", os.path.join(folder, "p")])
