@@ -168,8 +168,6 @@ static enum ul_status take_spares(struct ul_compile *compile)
     return UL_OK;
 }
 
-enum { HARDLY_PART = 32 }; /* of the weights: what pass once may take more */
-
 static bool is_within(const struct ul_compile *compile)
 {
     struct ul_plan_beside beside = ul_compile_beside(compile, compile->program);
@@ -177,7 +175,7 @@ static bool is_within(const struct ul_compile *compile)
     return budget == 0 || ul_plan_bounded_bytes(&beside, &compile->plan) <= budget;
 }
 
-/* The program in which steps of every run make floats of constants, if that is another. */
+/* Builds the program without pass once. `differs`: it is another, else nothing is built. */
 static enum ul_status build_without_once(struct ul_compile *compile, bool *differs)
 {
     uint32_t before = compile->graph.blocks[0].node_count;
@@ -222,27 +220,14 @@ static void restore_solved(struct ul_compile *compile, const struct solved *solv
     compile->report.variants = solved->variants;
 }
 
-/* A constant that pass once may make floats of. */
-static bool has_codes(const struct ul_graph *graph)
-{
-    for (ul_value_id v = 0; v < graph->value_count; v++) {
-        const struct ul_value *value = &graph->values[v];
-        uint32_t bits = ul_dtype_get(value->type.dtype)->bits;
-        if (value->kind == UL_VALUE_WEIGHT && bits >= 8 && bits <= 16 &&
-            ul_type_elements(&value->type) > 1)
-            return true;
-    }
-    return false;
-}
-
-/* The plan of the compile rather than the other, of the program with pass once. */
+/* The compile holds the plan without pass once, which is better than the one with it. */
 static bool is_better_without(const struct ul_compile *compile, const struct solved *with)
 {
     const struct ul_plan *plan = &compile->plan;
     if (compile->options.budget_bytes > 0)
         return is_within(compile) || plan->smallest_budget_bytes < with->plan.smallest_budget_bytes;
     return with->plan.reserved_bytes[0] >
-           plan->reserved_bytes[0] + plan->rows.class_bytes[UL_PLAN_WEIGHTS] / HARDLY_PART;
+           plan->reserved_bytes[0] + plan->rows.class_bytes[UL_PLAN_WEIGHTS] / UL_ONCE_PART;
 }
 
 /* Pass once goes by the order of the file, and knows nothing of what a library packs: constants
@@ -256,7 +241,7 @@ static enum ul_status solve_either(struct ul_compile *compile)
     if ((compile->options.budget_bytes > 0 && is_within(compile)) || compile->options.train ||
         compile->options.pack == UL_PACK_NONE || compile->options.time_limit_seconds > 0 ||
         is_disabled(compile, "once") || compile->before_layout.node_count == 0 ||
-        !has_codes(&compile->before_layout))
+        !ul_once_has_codes(&compile->before_layout))
         return UL_OK;
     const struct solved with = keep_solved(compile);
     restore_solved(compile, &first);

@@ -100,7 +100,7 @@ struct ul_compile {
     FILE *dump; /* of print_after and print_kernels; NULL: nothing is printed */
 
     struct ul_graph graph;
-    struct ul_graph before_layout; /* where the target lays values channels-last; for variants */
+    struct ul_graph before_layout; /* for variants; empty: there is none */
     struct ul_onnx_model model;
     struct ul_frontend_options given; /* what the options say of its inputs */
     bool loaded;                      /* ul_model_done is due */

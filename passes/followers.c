@@ -18,7 +18,7 @@ struct ul_followers ul_followers_new(const struct ul_graph *graph, struct ul_are
                                  .context = context};
 }
 
-/* It has one number for each channel of results [n, channels, ...]. */
+/* The constant has one number for each channel of results [n, channels, ...]. */
 static bool is_per_channel(const struct ul_followers *followers, const struct ul_type *results,
                            const struct ul_type *type)
 {
@@ -57,7 +57,7 @@ static ul_node_id find_next(const struct ul_followers *followers, const struct u
     return id;
 }
 
-/* The same node on what is made. */
+/* Adds the same node on what is made. */
 static ul_value_id move(const struct ul_followers *followers, struct ul_build *build, ul_node_id id,
                         ul_value_id from, ul_value_id made)
 {

@@ -29,15 +29,15 @@
 
 enum {
     WORK_PER_CODE = 64, /* of the interpreter, for a code of all constants together */
-    MIN_BITS = 8,       /* of a code: fewer stay packed (packed.c) */
-    MAX_BITS = 16,
-    SMALL_PART = 32 /* of the constants, that they may grow by */
+    MIN_BITS = 8,       /* of a code: pass packed keeps smaller ones packed */
+    MAX_BITS = 16
 };
 
 struct step {
     const ul_node_id *nodes;
     uint32_t count;
-    uint64_t read, made; /* elements: of codes and of what other steps make of them; for others */
+    uint64_t read,
+        made; /* elements that it reads of codes and of other steps, and makes for others */
     uint64_t made_bytes;
     bool goes, is_computed;
 };
@@ -56,9 +56,9 @@ struct once {
     bool *is_read;         /* per value: by a node that stays, or at an edge */
     bool *stays;           /* per node */
     struct ul_node_list all;
-    uint64_t constant_bytes, live_bytes; /* before; 0: nobody has asked */
+    uint64_t constant_bytes, live_bytes; /* before; live_bytes 0: not counted yet */
     uint64_t work_left;
-    bool is_too_much; /* of work */
+    bool is_too_much; /* the steps take more work than is left */
 };
 
 /* ---- Which steps ---- */
@@ -91,7 +91,7 @@ static bool reads_known(const struct once *once, const struct ul_node *node)
     return node->input_count > 0;
 }
 
-/* What it makes is known with what it reads. */
+/* The node computes the same in every run, and what it makes can be a constant. */
 static bool is_known(const struct once *once, ul_node_id id)
 {
     const struct ul_graph *graph = once->graph;
@@ -109,17 +109,30 @@ static bool is_known(const struct once *once, ul_node_id id)
     return true;
 }
 
-/* The elements of a constant of codes, or of what another step makes; once for a step, whatever
- * views of it that reads. */
+static bool is_code_array(const struct ul_graph *graph, ul_value_id value)
+{
+    uint32_t bits = ul_dtype_get(graph->values[value].type.dtype)->bits;
+    return bits >= MIN_BITS && bits <= MAX_BITS && ul_edit_weight_bytes(graph, value) > 0;
+}
+
+bool ul_once_has_codes(const struct ul_graph *graph)
+{
+    for (ul_value_id v = 0; v < graph->value_count; v++) {
+        if (graph->values[v].kind == UL_VALUE_WEIGHT && is_code_array(graph, v))
+            return true;
+    }
+    return false;
+}
+
+/* Adds the elements of a constant of codes, or of what another step makes. A step that reads two
+ * views of one value counts it once. */
 static void count_read(struct once *once, ul_value_id value, struct step *step)
 {
     const struct ul_graph *graph = once->graph;
     ul_value_id base = base_of(once, value);
     const struct ul_value *info = &graph->values[base];
     bool is_made = info->kind == UL_VALUE_NODE;
-    bool is_code = !is_made && ul_edit_weight_bytes(graph, base) > 0 &&
-                   ul_dtype_get(info->type.dtype)->bits >= MIN_BITS &&
-                   ul_dtype_get(info->type.dtype)->bits <= MAX_BITS;
+    bool is_code = !is_made && is_code_array(graph, base);
     if (once->counted_in[base] == step->nodes[0] || (is_made && !once->escapes[base]))
         return;
     if (is_code && once->counted_in[base] == UL_NONE)
@@ -143,7 +156,7 @@ static void count_elements(struct once *once, const struct ul_node *node, struct
     }
 }
 
-/* All of it is known, and has no more elements than what it is made of. */
+/* Every node of the step can be computed, and the step makes no more elements than it reads. */
 static bool can_compute(struct once *once, struct step *step)
 {
     for (uint32_t n = 0; n < step->count; n++) {
@@ -189,14 +202,14 @@ static void find_steps(struct once *once)
 
 /* ---- Which of them ---- */
 
-/* The step that makes what it lies in, or UL_NONE. */
+/* The step that makes the bytes of the value, or UL_NONE. */
 static uint32_t maker_of(const struct once *once, ul_value_id value)
 {
     const struct ul_value *info = &once->graph->values[base_of(once, value)];
     return info->kind == UL_VALUE_NODE ? once->step_of[info->producer] : UL_NONE;
 }
 
-/* Steps that make no more bytes, and read what no step makes that makes more; how many they are. */
+/* Marks the steps that make at most so many bytes and read only of steps that do; counts them. */
 static uint32_t choose(const struct once *once, uint64_t most_bytes)
 {
     uint32_t chosen = 0;
@@ -227,7 +240,8 @@ static bool is_wanted(const struct once *once, ul_node_id id)
     return false;
 }
 
-/* From the end: views of what hangs on constants stay where something that stays reads them. */
+/* Walks from the end, since a view of computed values stays only where a node that stays reads it.
+ */
 static void find_readers(const struct once *once)
 {
     const struct ul_graph *graph = once->graph;
@@ -250,7 +264,7 @@ static void find_readers(const struct once *once)
 
 /* ---- What it saves ---- */
 
-/* As it lies in the program: what has less than 8 bits is packed later. */
+/* The bytes that the program stores. Pass packed stores what has less than 8 bits packed. */
 static uint64_t stored_bytes(const struct ul_graph *graph, ul_value_id value)
 {
     const struct ul_type *type = &graph->values[value].type;
@@ -297,7 +311,7 @@ static void free_inputs(const struct once *once, struct ul_graph *graph, ul_node
     }
 }
 
-/* Gives the tensors of what is read of a step. */
+/* Gives the node's outputs their tensors, where a node that stays reads them. */
 static void put_tensors(const struct once *once, struct ul_graph *graph, ul_node_id id)
 {
     const struct ul_node *node = &graph->nodes[id];
@@ -309,7 +323,7 @@ static void put_tensors(const struct once *once, struct ul_graph *graph, ul_node
     }
 }
 
-/* In `graph`, which is the pass's or a copy of it. */
+/* Removes the steps that go from `graph`, which is the pass's graph or a copy of it. */
 static void replace(const struct once *once, struct ul_graph *graph)
 {
     for (uint32_t n = graph->node_count; n-- > 0;) {
@@ -339,12 +353,13 @@ static bool compute(struct once *once)
     return all;
 }
 
-/* No more bytes than before, or hardly more. Only what may be so is computed. */
+/* The steps that go take no more bytes as constants, or hardly more. Steps are computed only where
+ * their bytes leave that open. */
 static bool is_worth(struct once *once)
 {
     struct ul_arena arena;
     struct ul_graph copy;
-    uint64_t limit = once->constant_bytes + once->constant_bytes / SMALL_PART;
+    uint64_t limit = once->constant_bytes + once->constant_bytes / UL_ONCE_PART;
     uint64_t constants = constant_bytes(once);
     if (constants <= limit)
         return compute(once);
@@ -360,7 +375,8 @@ static bool is_worth(struct once *once)
     return worth;
 }
 
-/* All steps, or those that make at most half as much as the largest, a quarter, ... */
+/* Computes all steps if that is worth it, else those that make at most half as many bytes as the
+ * largest, else a quarter, and so on. */
 static void compute_most(struct once *once)
 {
     uint64_t most_bytes = 0;

@@ -91,6 +91,11 @@ enum ul_status ul_passes_run(struct ul_graph *graph, struct ul_arena *scratch,
                              const struct ul_passes_options *options,
                              struct ul_diag *diag) UL_MUST_CHECK;
 
+/* once.c: constants may grow by that part of theirs; whether the graph has any that the pass may
+ * make floats of. */
+enum { UL_ONCE_PART = 32 };
+bool ul_once_has_codes(const struct ul_graph *graph);
+
 /* quantize.c: type `index` of those that --quantize makes weights of, with its bits; NULL behind
  * the last. */
 const char *ul_quantize_type(uint32_t index, uint32_t *bits);

@@ -21,11 +21,12 @@
 #include "passes/nbits_internal.h"
 
 enum {
-    MIN_CHANNELS = 16, /* of which convolutions read codes, */
-    WORD_CHANNELS = 4, /* of codes of 8 bits a multiple of that, */
-    COLUMNS = 16,      /* and panels of so many results, of which at most one part of */
-    FILLED_PART = 10,  /* so many is filled up (ul_nbits_supports_window) */
-    CUT_PART = 6,      /* of the places that are results, that may be computed and cut off */
+    /* ul_nbits_supports_window asks the same: */
+    MIN_CHANNELS = 16, /* channels of the input, at least */
+    WORD_CHANNELS = 4, /* with codes of 8 bits, a multiple of it */
+    COLUMNS = 16,      /* results in a panel */
+    FILLED_PART = 10,  /* a panel's padding is at most that part of the results */
+    CUT_PART = 6,      /* what is cut off is at most that part of the results' places */
     MAX_AXES = UL_CONV_SPATIAL
 };
 
@@ -146,7 +147,7 @@ static bool fits(struct phases *phases, const struct ul_node *node)
 
 /* ---- Constants ---- */
 
-/* Where in w the tap at `at` of the convolution's weights lies, which are [phase m, c, taps]. */
+/* Finds the place in w of an element of the convolution's weights, which are [phase m, c, taps]. */
 static uint64_t find_code(const struct phases *phases, const int64_t *at)
 {
     int64_t from[UL_LIMIT_RANK];
@@ -181,8 +182,8 @@ static ul_value_id add_codes(const struct phases *phases, const struct ul_type *
                                type->dims, bytes);
 }
 
-/* What there is one of for each channel, for all phases, as `rank` dimensions of which the first
- * has them; the value itself, where there is one of it. */
+/* Repeats a constant of one number for each channel for every phase, along the first of `rank`
+ * dimensions. A constant of one number in all stays as it is. */
 static ul_value_id repeat(const struct phases *phases, ul_value_id value, uint32_t rank)
 {
     const struct ul_tensor *tensor = value == UL_NONE ? NULL : phases->graph->values[value].tensor;
@@ -200,7 +201,7 @@ static ul_value_id repeat(const struct phases *phases, ul_value_id value, uint32
     return ul_nbits_add_weight(phases->graph, value, tensor->type.dtype, rank, dims, bytes);
 }
 
-/* As elementwise nodes behind the convolution read it. */
+/* Elementwise nodes behind the convolution read a constant so. */
 static ul_value_id repeat_for_followers(void *context, ul_value_id value)
 {
     const struct phases *phases = context;
@@ -245,7 +246,7 @@ static ul_value_id add_convolution(struct phases *phases, const struct ul_node *
     return made;
 }
 
-/* [n, phases m, places] as [n, m, places by phases], of which the node's results are a part. */
+/* Turns [n, phases m, places] into [n, m, places by phases], and cuts the node's results out. */
 static ul_value_id add_interleaving(struct phases *phases, ul_value_id value)
 {
     int64_t parts[UL_LIMIT_RANK], perm[UL_LIMIT_RANK], whole[UL_LIMIT_RANK];
@@ -294,7 +295,7 @@ enum ul_status ul_pass_phases(struct ul_pass *pass)
     struct ul_graph *graph = pass->graph;
     struct phases phases = {.pass = pass, .graph = graph};
     enum ul_dtype asked = pass->options->precision;
-    /* Of other targets no convolution reads codes, nor one of 16 bits. */
+    /* Only the runtime's own convolution reads codes, and it computes in f32. */
     if (pass->traits->codes_scratch_bytes == 0 || pass->options->is_call == NULL ||
         (asked != UL_DTYPE_NONE && asked != UL_F32))
         return UL_OK;

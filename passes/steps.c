@@ -11,8 +11,7 @@
  *
  * Left undone: counters and tests of loops, copies that carried values need to change places, the
  * scratch of kernels (that of a library's calls is counted where it is asked for), places for
- * constants;
- * kernels that are no map but may store on what they read. */
+ * constants; kernels that are no map but may store on what they read. */
 #include "passes/steps.h"
 
 #include <string.h>
