@@ -75,6 +75,14 @@ class Kernels:
             self.texts.setdefault(text, f"{origin} {match[1]}")
 
 
+def keep_runtime(args, folder):
+    """Copies the runtime's files that no other program had: each has those that it needs."""
+    os.makedirs(args.runtime, exist_ok=True)
+    for name in os.listdir(folder):
+        if name.startswith("ul_") and not os.path.exists(os.path.join(args.runtime, name)):
+            shutil.copy(os.path.join(folder, name), args.runtime)
+
+
 def emit_model(args, kernels, work, name, path, options):
     """How many models could not be emitted: 0 or 1."""
     folder = os.path.join(work, "model")
@@ -82,7 +90,7 @@ def emit_model(args, kernels, work, name, path, options):
     if problem:
         print(f"FAIL {name}: {problem}")
         return 1
-    args.runtime = args.runtime or shutil.copytree(folder, os.path.join(work, "runtime"))
+    keep_runtime(args, folder)
     kernels.add(folder, name)
     shutil.rmtree(folder)
     return 0
@@ -120,7 +128,7 @@ def emit_operators(args, kernels, work):
         list(pool.map(emit, tests))
     for folder in sorted(glob.glob(os.path.join(work, "ops", "*"))):
         kernels.add(folder, os.path.basename(folder))
-        args.runtime = args.runtime or shutil.copytree(folder, os.path.join(work, "runtime"))
+        keep_runtime(args, folder)
 
 
 # ---- Machine code ----
@@ -305,8 +313,9 @@ def main():
     if args.cuobjdump is None:
         print("gates.py: no nvcc or no cuobjdump here; no machine code was looked at")
         return 77
-    args.runtime, kernels, verdict = None, Kernels(), Verdict()
+    kernels, verdict = Kernels(), Verdict()
     with tempfile.TemporaryDirectory(prefix="ullage-gates-") as work:
+        args.runtime = os.path.join(work, "runtime")
         failed = emit_networks(args, kernels, work)
         if args.ops != "-":
             emit_operators(args, kernels, work)
