@@ -28,6 +28,49 @@ static uint32_t thread_count(const struct ul_compile_options *options)
                                             : (uint32_t)cores;
 }
 
+#if defined(__x86_64__)
+/* What GCC calls processors without FMA; the names of the others are not known here and have it. */
+static bool is_without_fma(const char *march)
+{
+    static const char *const names[] = {
+        "x86-64",    "x86-64-v2",  "nocona",     "core2",        "corei7",        "nehalem",
+        "westmere",  "corei7-avx", "core-avx-i", "sandybridge",  "ivybridge",     "bonnell",
+        "atom",      "slm",        "silvermont", "goldmont",     "goldmont-plus", "tremont",
+        "k8",        "k8-sse3",    "opteron",    "opteron-sse3", "athlon64",      "athlon64-sse3",
+        "athlon-fx", "amdfam10",   "barcelona",  "btver1",       "btver2"};
+    size_t length = strcspn(march, " "); /* "x86-64-v2 -mavx" */
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strlen(names[i]) == length && strncmp(names[i], march, length) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool ul_compile_rounds_products(const struct ul_compile_options *options,
+                                const struct ul_target *target)
+{
+    UL_ASSERT(options->march != NULL);
+    if (!target->compiler->takes_march)
+        return false;
+    switch (ul_compile_word("march", options->march)) {
+    case UL_MARCH_NONE:
+        return true;
+    case UL_MARCH_NATIVE:
+        return !__builtin_cpu_supports("fma");
+    default:
+        return is_without_fma(options->march);
+    }
+}
+#else
+bool ul_compile_rounds_products(const struct ul_compile_options *options,
+                                const struct ul_target *target)
+{
+    (void)options;
+    (void)target;
+    return false; /* all 64-bit Arm, POWER and RISC-V processors with floats fuse */
+}
+#endif
+
 /* A program for a named machine must not use what only this one has. */
 static const char *march_of(const struct ul_compile *compile)
 {

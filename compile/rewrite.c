@@ -142,6 +142,7 @@ enum ul_status ul_compile_simplify(struct ul_compile *compile)
 enum ul_status ul_compile_rewrite(struct ul_compile *compile, const struct ul_target *target)
 {
     const char *stop = compile->options.stop_after;
+    compile->graph.rounds_products = ul_compile_rounds_products(&compile->options, target);
     UL_TRY(ul_compile_read_training(compile));
     UL_TRY(ul_compile_donate(compile));
     UL_TRY(run_passes(compile, target));

@@ -8,6 +8,23 @@
 
 #include <string.h>
 
+static union ul_scalar eval(struct ul_machine *machine, ul_kx id);
+
+static union ul_scalar eval_fused(struct ul_machine *machine, const struct ul_kx_data *expr,
+                                  const struct ul_fused *fused)
+{
+    const struct ul_kx_data *product = &machine->kernel->exprs[fused->product];
+    union ul_scalar a, b;
+    if (fused->var == UL_NONE) {
+        a = eval(machine, product->a);
+        b = eval(machine, product->b);
+    } else {
+        a = machine->factors[2 * (uint64_t)fused->var];
+        b = machine->factors[2 * (uint64_t)fused->var + 1];
+    }
+    return ul_machine_fused(expr, fused, a, b, eval(machine, fused->is_right ? expr->a : expr->b));
+}
+
 static union ul_scalar eval(struct ul_machine *machine, ul_kx id)
 {
     const struct ul_kx_data *expr = &machine->kernel->exprs[id];
@@ -24,11 +41,13 @@ static union ul_scalar eval(struct ul_machine *machine, ul_kx id)
         return eval(machine, eval(machine, expr->a).i != 0 ? expr->b : expr->c);
     case UL_KX_FMA: {
         union ul_scalar a = eval(machine, expr->a), b = eval(machine, expr->b);
-        return ul_machine_fma(expr, a, b, eval(machine, expr->c));
+        return ul_machine_fma(machine, expr->dtype, a, b, eval(machine, expr->c));
     }
     default:
         break;
     }
+    if (machine->fused != NULL && machine->fused[id].product != UL_NONE)
+        return eval_fused(machine, expr, &machine->fused[id]);
     enum ul_dtype from = ul_kx_dtype(machine->kernel, expr->a);
     union ul_scalar a = eval(machine, expr->a);
     if (ul_kx_operand_count(expr->op) == 1)
@@ -125,7 +144,7 @@ static bool run_contraction(struct ul_machine *machine, const struct ul_contract
         while (!no_terms) {
             union ul_scalar a = operand_load(machine, contraction, &contraction->a);
             union ul_scalar b = operand_load(machine, contraction, &contraction->b);
-            sum = ul_machine_add_product(dtype, sum, a, b);
+            sum = ul_machine_fma(machine, dtype, a, b, sum);
             if (machine->work_left == 0)
                 return false;
             machine->work_left--;
@@ -156,6 +175,15 @@ static bool run_for(struct ul_machine *machine, ul_ks id)
     return true;
 }
 
+static void bind_product(struct ul_machine *machine, const struct ul_ks_data *stmt)
+{
+    const struct ul_kx_data *product = &machine->kernel->exprs[stmt->value];
+    union ul_scalar *factors = machine->factors + 2 * (uint64_t)stmt->var;
+    factors[0] = eval(machine, product->a);
+    factors[1] = eval(machine, product->b);
+    machine->vars[stmt->var] = ul_machine_binary(product, product->dtype, factors[0], factors[1]);
+}
+
 static bool run_statement(struct ul_machine *machine, ul_ks id)
 {
     const struct ul_ks_data *stmt = &machine->kernel->stmts[id];
@@ -167,7 +195,10 @@ static bool run_statement(struct ul_machine *machine, ul_ks id)
     case UL_KS_LET:
     case UL_KS_SET:
     case UL_KS_VAR:
-        machine->vars[stmt->var] = eval(machine, stmt->value);
+        if (machine->keeps_factors[stmt->var])
+            bind_product(machine, stmt);
+        else
+            machine->vars[stmt->var] = eval(machine, stmt->value);
         return true;
     case UL_KS_STORE: {
         union ul_scalar value = eval(machine, stmt->value);
@@ -202,6 +233,11 @@ bool ul_kernel_eval(const struct ul_kernel *kernel, unsigned char *const *buffer
     struct ul_machine machine = {.kernel = kernel, .work_left = *work_left, .scratch = scratch};
     *report = false;
     machine.vars = UL_NEW_ARRAY(scratch, union ul_scalar, kernel->var_count);
+    machine.keeps_factors = UL_NEW_ARRAY(scratch, bool, kernel->var_count);
+    machine.factors = UL_NEW_ARRAY(scratch, union ul_scalar, 2 * (uint64_t)kernel->var_count);
+    machine.functions = kernel->rounds_products ? &ul_functions_rounded : &ul_functions_fused;
+    if (!kernel->rounds_products)
+        machine.fused = ul_machine_find_fused(kernel, scratch, machine.keeps_factors);
     machine.lanes = UL_NEW_ARRAY(scratch, union ul_scalar *, kernel->var_count);
     machine.stores = UL_NEW_ARRAY(scratch, union ul_scalar *, kernel->var_count);
     machine.loops = UL_NEW_ARRAY(scratch, unsigned char, kernel->stmt_count);

@@ -97,7 +97,9 @@ bool ul_machine_has_lanes(struct ul_machine *machine, const struct ul_ks_data *l
     for (ul_ks id = loop->body; id != UL_NONE; id = machine->kernel->stmts[id].next) {
         const struct ul_ks_data *stmt = &machine->kernel->stmts[id];
         if (stmt->kind == UL_KS_LET)
-            machine->stores[stmt->var] = UL_NEW_ARRAY(machine->scratch, union ul_scalar, LANES);
+            machine->stores[stmt->var] =
+                UL_NEW_ARRAY(machine->scratch, union ul_scalar,
+                             machine->keeps_factors[stmt->var] ? 3 * LANES : LANES);
     }
     return true;
 }
@@ -193,13 +195,38 @@ static bool eval_operation(struct ul_machine *machine, const struct ul_kx_data *
         if (expr->op == UL_KX_SELECT)
             out[i] = at[0][i].i != 0 ? at[1][i] : at[2][i];
         else if (expr->op == UL_KX_FMA)
-            out[i] = ul_machine_fma(expr, at[0][i], at[1][i], at[2][i]);
+            out[i] = ul_machine_fma(machine, expr->dtype, at[0][i], at[1][i], at[2][i]);
         else if (operand_count == 1)
             out[i] = ul_machine_unary(machine, expr, from, at[0][i]);
         else
             out[i] = ul_machine_binary(expr, from, at[0][i], at[1][i]);
     }
     return same;
+}
+
+/* A result for each lane. */
+static void eval_each(struct ul_machine *machine, ul_kx id, uint32_t count, union ul_scalar *out)
+{
+    if (eval(machine, id, count, out))
+        spread(out, count);
+}
+
+static void eval_fused(struct ul_machine *machine, const struct ul_kx_data *expr,
+                       const struct ul_fused *fused, uint32_t count, union ul_scalar *out)
+{
+    union ul_scalar factors[2][LANES], other[LANES];
+    const struct ul_kx_data *product = &machine->kernel->exprs[fused->product];
+    const union ul_scalar *a = factors[0], *b = factors[1];
+    if (fused->var == UL_NONE) {
+        eval_each(machine, product->a, count, factors[0]);
+        eval_each(machine, product->b, count, factors[1]);
+    } else {
+        a = machine->lanes[fused->var] + LANES;
+        b = a + LANES;
+    }
+    eval_each(machine, fused->is_right ? expr->a : expr->b, count, other);
+    for (uint32_t i = 0; i < count; i++)
+        out[i] = ul_machine_fused(expr, fused, a[i], b[i], other[i]);
 }
 
 static bool eval(struct ul_machine *machine, ul_kx id, uint32_t count, union ul_scalar *out)
@@ -217,8 +244,12 @@ static bool eval(struct ul_machine *machine, ul_kx id, uint32_t count, union ul_
     case UL_KX_LOAD:
         return eval_load(machine, expr, count, out);
     default:
-        return eval_operation(machine, expr, count, out);
+        break;
     }
+    if (machine->fused == NULL || machine->fused[id].product == UL_NONE)
+        return eval_operation(machine, expr, count, out);
+    eval_fused(machine, expr, &machine->fused[id], count, out);
+    return false;
 }
 
 /* ---- The loop ---- */
@@ -227,15 +258,18 @@ static void run_statement(struct ul_machine *machine, const struct ul_ks_data *s
 {
     union ul_scalar values[LANES], index[LANES];
     if (stmt->kind == UL_KS_LET) {
-        if (eval(machine, stmt->value, count, machine->lanes[stmt->var]))
-            spread(machine->lanes[stmt->var], count);
+        const struct ul_kx_data *product = &machine->kernel->exprs[stmt->value];
+        union ul_scalar *lanes = machine->lanes[stmt->var];
+        eval_each(machine, stmt->value, count, lanes);
+        if (machine->keeps_factors[stmt->var]) {
+            eval_each(machine, product->a, count, lanes + LANES);
+            eval_each(machine, product->b, count, lanes + 2 * LANES);
+        }
         return;
     }
     UL_ASSERT(stmt->kind == UL_KS_STORE);
-    if (eval(machine, stmt->value, count, values))
-        spread(values, count);
-    if (eval(machine, stmt->index, count, index))
-        spread(index, count);
+    eval_each(machine, stmt->value, count, values);
+    eval_each(machine, stmt->index, count, index);
     for (uint32_t i = 0; i < count; i++)
         ul_machine_store(machine, stmt->buffer, index[i].i, values[i]);
 }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operations of the interpreter on single scalars.
  *
- * f32 arithmetic rounds after every operation; + - * / and sqrt of floats done in double round once
- * (double carries more than twice the digits), the other functions use libm's float forms, as
- * printed C does. */
+ * f32 arithmetic rounds after every operation but for products that are fused; + - * / and sqrt of
+ * floats done in double round once (double carries more than twice the digits), the other functions
+ * are those that printed C calls: the runtime's own, or libm's float forms. */
 #include "ir/kernel_eval.h"
+
+#include "runtime/lib/ul_scalar.h"
 
 #include <math.h>
 
@@ -84,7 +86,8 @@ static double round_even(double value)
 /* libm in the width of the type. */
 #define WIDTH(function, x) (dtype == UL_F32 ? (double)function##f((float)(x)) : function(x))
 
-static double float_unary(enum ul_kx_op op, enum ul_dtype dtype, double x)
+static double float_unary(const struct ul_machine_functions *functions, enum ul_kx_op op,
+                          enum ul_dtype dtype, double x)
 {
     switch ((int)op) {
     case UL_KX_NEG:
@@ -94,11 +97,11 @@ static double float_unary(enum ul_kx_op op, enum ul_dtype dtype, double x)
     case UL_KX_SQRT:
         return sqrt(x);
     case UL_KX_EXP:
-        return WIDTH(exp, x);
+        return dtype == UL_F32 ? (double)functions->exp((float)x) : exp(x);
     case UL_KX_EXPM1:
         return WIDTH(expm1, x);
     case UL_KX_LOG:
-        return WIDTH(log, x);
+        return dtype == UL_F32 ? (double)functions->log((float)x) : log(x);
     case UL_KX_LOG1P:
         return WIDTH(log1p, x);
     case UL_KX_SIN:
@@ -118,7 +121,7 @@ static double float_unary(enum ul_kx_op op, enum ul_dtype dtype, double x)
     case UL_KX_COSH:
         return WIDTH(cosh, x);
     case UL_KX_TANH:
-        return WIDTH(tanh, x);
+        return dtype == UL_F32 ? (double)functions->tanh((float)x) : tanh(x);
     case UL_KX_ASINH:
         return WIDTH(asinh, x);
     case UL_KX_ACOSH:
@@ -126,7 +129,7 @@ static double float_unary(enum ul_kx_op op, enum ul_dtype dtype, double x)
     case UL_KX_ATANH:
         return WIDTH(atanh, x);
     case UL_KX_ERF:
-        return WIDTH(erf, x);
+        return dtype == UL_F32 ? (double)functions->erf((float)x) : erf(x);
     case UL_KX_FLOOR:
         return floor(x);
     case UL_KX_CEIL:
@@ -399,7 +402,7 @@ union ul_scalar ul_machine_unary(struct ul_machine *machine, const struct ul_kx_
         break;
     }
     if (ul_machine_is_float(expr->dtype))
-        return of_float(expr->dtype, float_unary(expr->op, expr->dtype, a.f));
+        return of_float(expr->dtype, float_unary(machine->functions, expr->op, expr->dtype, a.f));
     return of_int(expr->dtype, int_unary(expr->op, a.i));
 }
 
@@ -413,16 +416,29 @@ union ul_scalar ul_machine_binary(const struct ul_kx_data *expr, enum ul_dtype f
     return of_int(from, int_binary(expr->op, from, a.i, b.i));
 }
 
-union ul_scalar ul_machine_fma(const struct ul_kx_data *expr, union ul_scalar a, union ul_scalar b,
-                               union ul_scalar c)
+union ul_scalar ul_machine_fma(const struct ul_machine *machine, enum ul_dtype dtype,
+                               union ul_scalar a, union ul_scalar b, union ul_scalar c)
 {
-    return of_float(expr->dtype, a.f * b.f + c.f);
+    if (!ul_machine_is_float(dtype))
+        return of_int(dtype, (int64_t)((uint64_t)c.i + (uint64_t)a.i * (uint64_t)b.i));
+    if (machine->fused == NULL)
+        return of_float(dtype, c.f + of_float(dtype, a.f * b.f).f);
+    if (dtype == UL_F32)
+        return (union ul_scalar){.f = (double)fmaf((float)a.f, (float)b.f, (float)c.f)};
+    return (union ul_scalar){.f = fma(a.f, b.f, c.f)};
 }
 
-union ul_scalar ul_machine_add_product(enum ul_dtype dtype, union ul_scalar sum, union ul_scalar a,
-                                       union ul_scalar b)
+union ul_scalar ul_machine_fused(const struct ul_kx_data *expr, const struct ul_fused *fused,
+                                 union ul_scalar a, union ul_scalar b, union ul_scalar c)
 {
-    if (ul_machine_is_float(dtype))
-        return of_float(dtype, sum.f + of_float(dtype, a.f * b.f).f);
-    return of_int(dtype, (int64_t)((uint64_t)sum.i + (uint64_t)a.i * (uint64_t)b.i));
+    if (expr->op == UL_KX_SUB && fused->is_right)
+        a.f = -a.f;
+    else if (expr->op == UL_KX_SUB)
+        c.f = -c.f;
+    if (expr->dtype == UL_F32)
+        return (union ul_scalar){.f = (double)fmaf((float)a.f, (float)b.f, (float)c.f)};
+    return (union ul_scalar){.f = fma(a.f, b.f, c.f)};
 }
+
+const struct ul_machine_functions ul_functions_rounded = {
+    .exp = ul_exp_f32, .log = ul_log_f32, .tanh = ul_tanh_f32, .erf = ul_erf_f32};

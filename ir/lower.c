@@ -857,6 +857,7 @@ void ul_lower_group(const struct ul_graph *graph, const ul_node_id *nodes, uint3
                              .state = &state};
     lower.kernel = UL_NEW(arena, struct ul_kernel);
     ul_kernel_init(lower.kernel, arena);
+    lower.kernel->rounds_products = graph->rounds_products;
     ul_node_id anchor = UL_NONE;
     for (uint32_t i = 0; i < node_count; i++) {
         if (is_map(&graph->nodes[nodes[i]]))

@@ -173,6 +173,7 @@ static bool copy_nodes(struct fold *fold)
 {
     uint32_t value_count = fold->graph->value_count, chosen = 0;
     ul_graph_init(&fold->own, &fold->arena, "folded");
+    fold->own.rounds_products = fold->graph->rounds_products;
     fold->copies = UL_NEW_ARRAY(&fold->arena, ul_value_id, value_count);
     fold->wanted = UL_NEW_ARRAY(&fold->arena, ul_value_id, value_count);
     for (ul_value_id v = 0; v < value_count; v++)

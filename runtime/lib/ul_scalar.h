@@ -54,6 +54,12 @@
 #define UL_UNLIKELY(condition) ((condition) != 0)
 #endif
 
+/* a * b + c; the compiler decides whether the product is rounded. Whoever needs one of both ways
+   defines this in front of the header. */
+#ifndef UL_ADD_PRODUCT
+#define UL_ADD_PRODUCT(a, b, c) ((a) * (b) + (c))
+#endif
+
 /* ---- indexes ---- */
 
 UL_FUNCTION int64_t ul_min(int64_t a, int64_t b)
@@ -162,15 +168,17 @@ UL_FUNCTION float ul_exp_f32(float x)
 {
     float bounded = x > 89.0f ? 89.0f : x;
     bounded = bounded < -104.0f ? -104.0f : bounded;
-    float shifted = bounded * 1.44269504f + 12582912.0f; /* n in the low bits of 1.5 * 2^23 */
+    float shifted =
+        UL_ADD_PRODUCT(bounded, 1.44269504f, 12582912.0f); /* n in the low bits of 1.5 * 2^23 */
     float n = shifted - 12582912.0f;
-    float r = (bounded - n * 0.693359375f) - n * -2.12194440e-4f;
+    float r = UL_ADD_PRODUCT(-n, 0.693359375f, bounded);
+    r = UL_ADD_PRODUCT(-n, -2.12194440e-4f, r);
     float p = 1.381458016e-03f;
-    p = p * r + 8.368724957e-03f;
-    p = p * r + 4.166838899e-02f;
-    p = p * r + 1.666652113e-01f;
-    p = p * r + 4.999999404e-01f;
-    p = (p * (r * r) + r) + 1.0f;
+    p = UL_ADD_PRODUCT(p, r, 8.368724957e-03f);
+    p = UL_ADD_PRODUCT(p, r, 4.166838899e-02f);
+    p = UL_ADD_PRODUCT(p, r, 1.666652113e-01f);
+    p = UL_ADD_PRODUCT(p, r, 4.999999404e-01f);
+    p = UL_ADD_PRODUCT(p, r * r, r) + 1.0f;
     uint32_t power = ul_f32_bits(shifted) - (0x4b400000u - 254); /* n + 254 */
     uint32_t half = power >> 1;
     float low = ul_f32_from_bits(half << 23);
@@ -189,16 +197,17 @@ UL_FUNCTION float ul_log_f32(float x)
     float n = (float)power;
     float square = f * f;
     float p = 6.746633351e-02f;
-    p = p * f + -1.167564541e-01f;
-    p = p * f + 1.188816205e-01f;
-    p = p * f + -1.240558997e-01f;
-    p = p * f + 1.421955228e-01f;
-    p = p * f + -1.666799635e-01f;
-    p = p * f + 2.000211924e-01f;
-    p = p * f + -2.500000894e-01f;
-    p = p * f + 3.333331347e-01f;
-    p = p * (square * f) + n * -2.12194440e-4f;
-    float result = ((p - 0.5f * square) + f) + n * 0.693359375f;
+    p = UL_ADD_PRODUCT(p, f, -1.167564541e-01f);
+    p = UL_ADD_PRODUCT(p, f, 1.188816205e-01f);
+    p = UL_ADD_PRODUCT(p, f, -1.240558997e-01f);
+    p = UL_ADD_PRODUCT(p, f, 1.421955228e-01f);
+    p = UL_ADD_PRODUCT(p, f, -1.666799635e-01f);
+    p = UL_ADD_PRODUCT(p, f, 2.000211924e-01f);
+    p = UL_ADD_PRODUCT(p, f, -2.500000894e-01f);
+    p = UL_ADD_PRODUCT(p, f, 3.333331347e-01f);
+    p = UL_ADD_PRODUCT(p, f, -0.5f);
+    p = UL_ADD_PRODUCT(p, square, UL_ADD_PRODUCT(n, -2.12194440e-4f, f));
+    float result = UL_ADD_PRODUCT(n, 0.693359375f, p);
     result = x > 3.4028234e38f ? x : result;
     result = x == 0.0f ? -HUGE_VALF : result;
     return x < 0.0f ? ul_f32_from_bits(0x7fc00000u) : x != x ? x : result;
@@ -217,11 +226,11 @@ UL_FUNCTION float ul_tanh_f32(float x)
     float magnitude = fabsf(x);
     float square = x * x;
     float p = -5.704991054e-03f;
-    p = p * square + 2.063909173e-02f;
-    p = p * square + -5.373971537e-02f;
-    p = p * square + 1.333144158e-01f;
-    p = p * square + -3.333328068e-01f;
-    float near = p * square * magnitude + magnitude;
+    p = UL_ADD_PRODUCT(p, square, 2.063909173e-02f);
+    p = UL_ADD_PRODUCT(p, square, -5.373971537e-02f);
+    p = UL_ADD_PRODUCT(p, square, 1.333144158e-01f);
+    p = UL_ADD_PRODUCT(p, square, -3.333328068e-01f);
+    float near = UL_ADD_PRODUCT(p * square, magnitude, magnitude);
     float e = ul_exp_f32(-2.0f * magnitude);
     float far = (1.0f - e) / (1.0f + e);
     return copysignf(magnitude < 0.625f ? near : far, x);
@@ -234,19 +243,19 @@ UL_FUNCTION float ul_erf_f32(float x)
     float magnitude = fabsf(x);
     float square = x * x;
     float near = -6.203256198e-04f;
-    near = near * square + 5.032181274e-03f;
-    near = near * square + -2.679146267e-02f;
-    near = near * square + 1.128245518e-01f;
-    near = near * square + -3.761255145e-01f;
-    near = near * square + 1.283791512e-01f;
-    near = near * magnitude + magnitude;
+    near = UL_ADD_PRODUCT(near, square, 5.032181274e-03f);
+    near = UL_ADD_PRODUCT(near, square, -2.679146267e-02f);
+    near = UL_ADD_PRODUCT(near, square, 1.128245518e-01f);
+    near = UL_ADD_PRODUCT(near, square, -3.761255145e-01f);
+    near = UL_ADD_PRODUCT(near, square, 1.283791512e-01f);
+    near = UL_ADD_PRODUCT(near, magnitude, magnitude);
     float t = magnitude > 3.95f ? 3.95f : magnitude;
     float p = -2.152247616e-04f;
-    p = p * t + 3.225122113e-03f;
-    p = p * t + -2.292237803e-02f;
-    p = p * t + 1.053120866e-01f;
-    p = p * t + 6.356804371e-01f;
-    p = p * t + 1.128525496e+00f;
+    p = UL_ADD_PRODUCT(p, t, 3.225122113e-03f);
+    p = UL_ADD_PRODUCT(p, t, -2.292237803e-02f);
+    p = UL_ADD_PRODUCT(p, t, 1.053120866e-01f);
+    p = UL_ADD_PRODUCT(p, t, 6.356804371e-01f);
+    p = UL_ADD_PRODUCT(p, t, 1.128525496e+00f);
     float far = 1.0f - ul_exp_f32(-t * p);
     float result = magnitude < 0.875f ? near : far;
     return x != x ? x : copysignf(result, x);

@@ -5,9 +5,10 @@
     folded.py ULLAGE [CASE]...
 
 ONNX's tests of one node, a few of each operator, operators of com.microsoft that are written out as
-several nodes, and chains of nodes, each in f16 and in bf16: a program of target c has the floats as
-inputs, another as initializers, so that all of it is folded. Exit: 0 ok, 1 bits differ or a command
-failed, 77 a Python package is missing.
+several nodes, chains of nodes, and maps of all 65,536 values, each in f16 and in bf16: a program of
+target c has the floats as inputs, another as initializers, so that all of it is folded. Maps also for
+a processor without fused multiply-add. Exit: 0 ok, 1 bits differ or a command failed, 77 a Python
+package is missing.
 """
 
 import glob
@@ -31,7 +32,13 @@ NODES = os.path.join(os.path.dirname(onnx.__file__), "backend", "test", "data", 
 OPSET = 24
 EACH = 2  # tests of an operator
 RANDOM_CHAINS = 60
-LEAST = 600  # cases that are supported
+LEAST = 770  # cases that are supported
+MAPS = ("Abs Acos Acosh Asin Asinh Atan Atanh Ceil Celu Cos Cosh Elu Erf Exp Floor Gelu HardSigmoid HardSwish"
+        " LeakyRelu Log Mish Neg Reciprocal Relu Round Selu Shrink Sigmoid Sign Sin Sinh Softplus Softsign"
+        " Sqrt Swish Tan Tanh ThresholdedRelu").split()
+PAIRS = "Add Sub Mul Div Pow Max Min Mean Sum PRelu Mod".split()
+LINES = "Softmax LogSoftmax LpNormalization LayerNormalization RMSNormalization MeanVarianceNormalization".split()
+SUMS = "ReduceSum ReduceMean ReduceL1 ReduceL2 ReduceLogSumExp ReduceSumSquare".split()
 DTYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
 RANDOM = {"Bernoulli", "Dropout", "RandomNormalLike", "RandomUniformLike", "Multinomial"}
 rng = np.random.default_rng(9)
@@ -152,6 +159,56 @@ def chains(kind):
         yield random_chain(f"random{i}", kind)
 
 
+def maps(kind):
+    """All values that the type has."""
+    every = np.arange(1 << 16, dtype=np.uint16).view(DTYPES[kind]).reshape(256, 256)
+    for op in MAPS:
+        yield Case(f"all_{op}", [helper.make_node(op, ["x"], ["y"])], {"x": every}, ["y"], kind)
+    tanh = helper.make_node("Gelu", ["x"], ["y"], approximate="tanh")
+    yield Case("all_Gelu_tanh", [tanh], {"x": every}, ["y"], kind)
+
+
+def many(kind):
+    """One node, thousands of random values."""
+    draw = np.random.default_rng(11)
+
+    def normal(*shape):
+        return (draw.standard_normal(shape) * 3).astype(np.float32)
+
+    def case(name, op, arrays, **attributes):
+        return Case(f"many_{name}", [helper.make_node(op, list(arrays), ["y"], **attributes)], arrays, ["y"], kind)
+
+    for op in PAIRS:
+        arrays = {"a": normal(64, 128), "b": normal(64, 128)}
+        yield case(op, op, arrays, **({"fmod": 1} if op == "Mod" else {}))
+    for op in LINES[:3]:
+        yield case(op, op, {"x": normal(64, 300)})
+    yield case("columns", "Softmax", {"x": normal(64, 300)}, axis=0)
+    for op in LINES[3:5]:
+        yield case(op, op, {"x": normal(64, 300), "w": normal(300)})
+    image, four = normal(2, 16, 12, 12), (normal(16), normal(16))
+    yield case(LINES[5], LINES[5], {"x": image})
+    for op in SUMS:
+        for axis in (0, 1):
+            yield case(f"{op}_{axis}", op, {"x": normal(64, 300), "axes": np.array([axis], np.int64)})
+    weights = normal(24, 16, 3, 3)
+    yield case("Conv", "Conv", {"x": image, "w": weights, "b": normal(24)}, pads=[1] * 4)
+    yield case("depthwise", "Conv", {"x": image, "w": weights[:16, :1]}, group=16)
+    yield case("ConvTranspose", "ConvTranspose", {"x": image, "w": weights[:16]}, strides=[2, 2])
+    yield case("AveragePool", "AveragePool", {"x": image}, kernel_shape=[3, 3])
+    yield case("BatchNormalization", "BatchNormalization",
+               {"x": image, "s": four[0], "b": four[1], "m": normal(16), "v": abs(normal(16)) + 1})
+    yield case("InstanceNormalization", "InstanceNormalization", {"x": image, "s": four[0], "b": four[1]})
+    yield case("GroupNormalization", "GroupNormalization", {"x": image, "s": four[0], "b": four[1]}, num_groups=4)
+    yield case("MatMul", "MatMul", {"a": normal(40, 64), "b": normal(64, 48)})
+    yield case("Gemm", "Gemm", {"a": normal(40, 64), "b": normal(48, 64), "c": normal(48)}, transB=1, alpha=0.7)
+    yield case("Attention", "Attention", {"q": normal(1, 4, 16, 32), "k": normal(1, 4, 24, 32),
+                                          "v": normal(1, 4, 24, 32)})
+    for op, gates in (("RNN", 1), ("LSTM", 4), ("GRU", 3)):
+        yield case(op, op, {"x": normal(5, 3, 8), "w": normal(1, 16 * gates, 8) / 9, "r": normal(1, 16 * gates, 16) / 9},
+                   hidden_size=16)
+
+
 def of_integers(kind):
     """Models whose only values of 16 bits are those that attributes say."""
     half = TensorProto.FLOAT16 if kind == "f16" else TensorProto.BFLOAT16
@@ -207,7 +264,7 @@ def build(cases, folded):
         helper.make_opsetid("", OPSET), helper.make_opsetid("com.microsoft", 1)]), feeds
 
 
-def run(ullage, cases, folded, folder):
+def run(ullage, cases, folded, folder, options=()):
     """The outputs' bytes by name, or what went wrong."""
     model, feeds = build(cases, folded)
     path, program = os.path.join(folder, "m.onnx"), os.path.join(folder, "m")
@@ -218,7 +275,7 @@ def run(ullage, cases, folded, folder):
         given += ["--input", f"{name}={folder}/{i}.npy"]
         np.save(os.path.join(folder, f"{i}.npy"),
                 array.view("V2") if array.dtype == ml_dtypes.bfloat16 else array)
-    for command in ([ullage, "compile", "--target", "c", "--cflags", "-O1", path, "-o", program],
+    for command in ([ullage, "compile", "--target", "c", "--cflags", "-O2", *options, path, "-o", program],
                     [program, "--output-dir", folder, *given]):
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
@@ -293,12 +350,16 @@ def main():
     failed = count = 0
     for kind in DTYPES:
         with tempfile.TemporaryDirectory() as folder:
-            cases = [case for make in (node_tests, contributed_tests, chains) for case in make(kind)
+            cases = [case for make in (node_tests, contributed_tests, chains, maps, many) for case in make(kind)
                      if not wanted or case.name.rsplit("_", 1)[0] in wanted]
             cases = supported(ullage, cases, folder)
             count += len(cases)
-            for model in (cases, *([case] for case in of_integers(kind))):
-                results = [run(ullage, model, folded, folder) for folded in (False, True)]
+            plain = [case for case in cases if case.name.startswith(("all_", "many_"))]
+            for model, options in ((cases, ()), (plain, ("--march", "none")),
+                                   *(([case], ()) for case in of_integers(kind))):
+                if not model:
+                    continue
+                results = [run(ullage, model, folded, folder, options) for folded in (False, True)]
                 for result in results:
                     if isinstance(result, str):
                         sys.exit(f"FAIL {kind}: {result}")

@@ -16,7 +16,7 @@ allowed() {
     case $1 in
     base) echo base ;;
     frontend) echo frontend ir base ;;
-    ir) echo ir base ;;
+    ir) echo ir base runtime/lib/ul_scalar.h ;;
     passes) echo passes ir planner base ;;
     planner) echo planner base ;;
     codegen) echo codegen ir planner base runtime/lib/ul_weights.h runtime/lib/ul_call.h runtime/lib/ul_dnnl_desc.h runtime/lib/ul_pack.h runtime/lib/ul_nbits.h runtime/lib/ul_winograd.h runtime/lib/ul_winograd_pack.h ;;
