@@ -3,8 +3,9 @@
 """Slices of the slow tier: what continuous integration runs of it beside the quick one, another slice
 after each landing.
 
-    slices.py --build build/ci --run [K]     runs slice K; without K the one that the number of commits
-                                             chooses, so that each slice has its turn
+    slices.py --build build/ci --run [K] [--minutes M]
+                                             runs slice K, for M minutes at most; without K the one that
+                                             the number of commits chooses, so that each has its turn
     slices.py --list [K]                     prints which tests the slices have, and which slice is next
     slices.py --build build/ci --check       each slow test has its row in slow.tsv
     slices.py --build build/ci --update      takes over the seconds that ctest has measured
@@ -30,8 +31,8 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TABLE = os.path.join(HERE, "slow.tsv")
-CORES, LIMIT, BATCH = 2, 12 * 60, 5 * 60
-WANTED = 10 * 60  # seconds of a slice by the table, so that a slower machine has room
+CORES, LIMIT, BATCH = 2, 20 * 60, 5 * 60
+WANTED = 17 * 60  # seconds of a slice by the table, so that a slower machine has room
 HANGS = 4  # times its row: many rows are guesses yet
 
 
@@ -161,7 +162,7 @@ def run_batch(build, names, part, seconds, rows):
     return len(passed), len(skipped), failed, late
 
 
-def run(build, number):
+def run(build, number, limit):
     table = read_table()
     slices = make_slices(table)
     number = number or next_slice(slices)
@@ -173,16 +174,16 @@ def run(build, number):
           f"{total(items) / 60:.0f} minutes", flush=True)  # fmt: skip
     begin, passed, skipped, failed, left_out = time.monotonic(), 0, 0, [], []
     for seconds, names, part in batches(items):
-        if time.monotonic() - begin + seconds > LIMIT:
+        if time.monotonic() - begin + seconds > limit:
             left_out += names
             continue
-        left = begin + LIMIT - time.monotonic()
+        left = begin + limit - time.monotonic()
         rows = {name: table[name][0] / table[name][2] for name in names}
         counts = run_batch(build, names, part, left, rows)
         passed, skipped, failed = passed + counts[0], skipped + counts[1], failed + counts[2]
         left_out += counts[3]
     if left_out:
-        print(f"not run to the end, since {LIMIT // 60} minutes would be over: {', '.join(left_out)}")
+        print(f"not run to the end, since {limit / 60:.0f} minutes would be over: {', '.join(left_out)}")
     print(f"slice {number}: {passed} passed, {len(failed)} failed, {skipped} skipped"
           f"{': ' + ', '.join(failed) if failed else ''}")  # fmt: skip
     return 6 if failed else 0
@@ -214,6 +215,7 @@ def update(build):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--build")
+    parser.add_argument("--minutes", type=float, default=LIMIT / 60, metavar="M")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--run", nargs="?", type=int, const=0, metavar="K")
     what.add_argument("--list", nargs="?", type=int, const=0, metavar="K")
@@ -226,7 +228,7 @@ def main():
         parser.error("--build names the tree that was built")
     if args.check or args.update:
         return check(args.build) if args.check else update(args.build)
-    return run(args.build, args.run)
+    return run(args.build, args.run, 60 * min(args.minutes, LIMIT / 60))
 
 
 if __name__ == "__main__":
