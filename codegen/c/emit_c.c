@@ -236,7 +236,7 @@ static void put_model_h(struct ul_emitter *emitter)
                    "int %s_init(void *arena, size_t bytes, %sconst struct ul_weights_source "
                    "*weights,\n    struct ul_failure *failure);\n\n",
                    big, big,
-                   emitter->call_count > 0
+                   emitter->needs_library
                        ? ",\n * the library's own state into memory that the library allocates"
                        : "",
                    prefix, offload_argument(emitter));
@@ -259,7 +259,7 @@ static void put_model_h(struct ul_emitter *emitter)
         "/* Gives back what a numerical library took for an arena that was made ready; the "
         "arena's\n * own memory stays the caller's. */\n"
         "void %s_done(void *arena);\n\n",
-        emitter->call_count > 0
+        emitter->needs_library
             ? "The library allocates its lists of arguments and gives\n * them back, a few blocks "
               "of at most 1 KiB; nothing else is allocated"
             : "Allocates nothing",
@@ -310,7 +310,7 @@ static const char *native_sources(const struct ul_emitter *emitter)
 static struct ul_emit_build build(const struct ul_emitter *emitter)
 {
     const struct ul_emit_options *options = emitter->options;
-    bool calls = emitter->call_count > 0;
+    bool calls = emitter->needs_library;
     return (struct ul_emit_build){
         .behind_archive = "",
         .behind_archive_cmake = "",
@@ -431,7 +431,7 @@ static void put_makefile(struct ul_emitter *emitter)
 static void put_runner(struct ul_emitter *emitter)
 {
     ul_text_printf(emitter->text, "    .isa = UL_ISA_COMPILED,\n%s",
-                   emitter->call_count > 0 ? "    .library = &library,\n" : "");
+                   emitter->needs_library ? "    .library = &library,\n" : "");
 }
 
 /* What a call of oneDNN's needs, and what its results do before and behind it by ourselves. */
@@ -439,7 +439,7 @@ static bool takes_file(const struct ul_emitter *emitter, const char *name)
 {
     bool winograd = ul_emit_has_winograd(emitter);
     if (strncmp(name, "ul_dnnl", 7) == 0)
-        return emitter->call_count > 0;
+        return emitter->needs_library;
     if (strcmp(name, "ul_winograd.c") == 0)
         return winograd;
     if (strcmp(name, "ul_nbits.c") == 0)

@@ -19,12 +19,10 @@ void ul_emit_c_put_library(struct ul_emitter *emitter)
         ",\n    .call_count = %u,\n    .calls = calls,\n    .init = ul_library_init,\n"
         "    .done = ul_library_done,\n    .ready = ul_library_ready,\n"
         "    .implementation = ul_library_implementation,\n"
-        "    .heap_bytes = ul_library_heap_bytes,\n%s%s%s%s};\n\n",
+        "    .heap_bytes = ul_library_heap_bytes,\n%s%s};\n\n",
         program->options.thread_count,
         ul_emit_place(emitter, program->library_state, 0).offset_bytes,
         emitter->options->start_bytes, emitter->options->making_bytes, emitter->call_count,
-        ul_emit_has_winograd(emitter) ? "    .winograd = ul_winograd_run,\n" : "",
-        ul_emit_has_nbits(emitter) ? "    .nbits = ul_nbits_run,\n" : "",
         ul_emit_has_tails(emitter) ? "    .posts = ul_posts_run,\n" : "",
         ul_emit_has_scales(emitter) ? "    .init_scaled = ul_library_init_scaled,\n" : "");
 }
@@ -64,8 +62,18 @@ void ul_emit_c_put_call(struct ul_emitter *emitter, const struct ul_program_step
     put_residual(emitter, step, position, indent + 1);
     ul_text_printf(text, "%*s", columns + 4, "");
     ul_emit_call_args(emitter, step, step->arg_count - (step->has_residual ? 1 : 0), position);
-    ul_text_printf(text, "%*sul_library_run(&library, a, %u, args, ", columns + 4, "",
-                   ul_emit_call_number(emitter, step));
+    const struct ul_call *call = &emitter->program->calls[step->kernel];
+    const char *own = !ul_call_is_own(call)    ? NULL
+                      : ul_call_is_nbits(call) ? "ul_nbits_run"
+                                               : "ul_winograd_run";
+    uint32_t number = ul_emit_call_number(emitter, step);
+    if (own != NULL)
+        ul_text_printf(text, "%*s%s(&calls[%u], args, ", columns + 4, "", own, number);
+    else
+        ul_text_printf(text, "%*sul_library_run(&library, a, %u, args, ", columns + 4, "", number);
     ul_emit_call_scratch(emitter, step, position);
+    if (own != NULL)
+        ul_text_printf(text, ", %u, (uint32_t)ul_team(run)",
+                       emitter->program->options.thread_count);
     ul_text_printf(text, ");\n%*s}\n", columns, "");
 }

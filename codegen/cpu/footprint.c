@@ -159,7 +159,7 @@ static uint64_t count_call(struct ul_dnnl *dnnl, const struct ul_call *call)
 
 uint64_t ul_dnnl_kept_bytes(void *dnnl, const struct ul_call *call)
 {
-    if (ul_call_is_winograd(call) || ul_call_is_nbits(call))
+    if (ul_call_is_own(call))
         return 0;
     struct ul_dnnl_known *known = ul_dnnl_know(dnnl, call);
     if (known->kept_bytes == 0)

@@ -205,7 +205,7 @@ bool ul_piece_answer(void *context, const struct ul_piece *requested, struct ul_
     struct ul_dnnl *dnnl = context;
     const struct ul_call *of = requested->whole;
     uint32_t axis;
-    if (ul_call_is_winograd(of) || ul_call_is_nbits(of) || of->kind == UL_CALL_WEIGHT_GRADIENT ||
+    if (ul_call_is_own(of) || of->kind == UL_CALL_WEIGHT_GRADIENT ||
         !find_axis(&call->call, of, &axis))
         return false;
     int64_t count = call->call.dst.dims[axis];

@@ -346,7 +346,7 @@ static void count_in_child(struct counting *counting)
 
 static bool is_made(const struct ul_call *call)
 {
-    return !ul_call_is_winograd(call) && !ul_call_is_nbits(call);
+    return !ul_call_is_own(call);
 }
 
 /* Calls that nobody has counted yet, each once. */

@@ -346,7 +346,8 @@ void ul_emit_calls(struct ul_emitter *emitter)
             put_call(emitter, &program->calls[i]);
     }
     ul_text_put(emitter->text, "};\n");
-    emitter->language->put_libraries(emitter);
+    if (emitter->needs_library)
+        emitter->language->put_libraries(emitter);
 }
 
 /* ---- steps ---- */
@@ -365,8 +366,11 @@ void ul_emit_find_functions(struct ul_emitter *emitter)
     emitter->runs_kernel = UL_NEW_ARRAY(emitter->arena, bool, program->kernel_count);
     ul_program_mark_run(program, emitter->plan, emitter->runs_kernel, runs);
     emitter->call_count = 0;
-    for (uint32_t i = 0; i < program->call_count; i++)
+    emitter->needs_library = false;
+    for (uint32_t i = 0; i < program->call_count; i++) {
         numbers[i] = runs[i] ? emitter->call_count++ : UL_NONE;
+        emitter->needs_library |= runs[i] && !ul_call_is_own(&program->calls[i]);
+    }
     emitter->call_numbers = numbers;
 }
 

@@ -102,6 +102,7 @@ struct ul_emitter {
     uint32_t transfer_count;
     uint32_t *call_numbers;       /* per call of the program: its place in the table, or UL_NONE */
     uint32_t call_count;          /* that the plan runs */
+    bool needs_library;           /* some of them are not the runtime's own */
     bool *runs_kernel;            /* per kernel of the program: the plan does */
     uint32_t weight_count;        /* scratch of counting */
     const struct ul_pack **packs; /* distinct layouts of weights */

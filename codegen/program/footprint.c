@@ -40,9 +40,7 @@ enum {
     NARROW_GRADIENT_CODE = 384 << 10, /* the same where vectors are of 256 bits or fewer */
     HALF_GRADIENT_CODE = 256 << 10,   /* more of it where some of what is multiplied has 16 bits */
     STANDARD_CODE = 32 << 10,  /* of the C++ library, less what set-up alone touches of others */
-    BARE_CODE = 64 << 10,      /* pages of the library's code, where it makes no primitive */
-    BARE_RUNTIME = 400 << 10,  /* what the loader relocates of it, and an engine */
-    BARE_MAKING = 2 << 20,     /* pages of files, while the program is set up then */
+    SMALL_RUNTIME = 400 << 10, /* what the loader relocates of the library, and an engine */
     TRAINER_BYTES = 144 << 10, /* of the runtime for reading samples and writing checkpoints */
     READ_AROUND = 64 << 10,    /* the kernel maps so much around a page that is read */
     FLASH_BYTES = 8 << 10,     /* of model.c without a step */
@@ -58,16 +56,6 @@ static bool has_windows(const struct ul_program *program)
 {
     for (uint32_t i = 0; i < program->call_count; i++) {
         if (program->calls[i].kind < UL_CALL_MATMUL)
-            return true;
-    }
-    return false;
-}
-
-/* Other calls are code of ours, which is handed to the library's threads. */
-static bool makes_primitives(const struct ul_program *program)
-{
-    for (uint32_t i = 0; i < program->call_count; i++) {
-        if (!ul_call_is_winograd(&program->calls[i]) && !ul_call_is_nbits(&program->calls[i]))
             return true;
     }
     return false;
@@ -157,8 +145,6 @@ static uint64_t counted_code_bytes(const struct ul_program *program)
 static uint64_t library_code_bytes(const struct ul_program *program)
 {
     const struct ul_profile_process *process = ul_profile_process(program->options.profile);
-    if (!makes_primitives(program))
-        return BARE_CODE + threads_code_bytes(program, true);
     uint64_t counted = counted_code_bytes(program);
     if (counted > 0)
         return counted + STANDARD_CODE + threads_code_bytes(program, true);
@@ -169,17 +155,15 @@ static uint64_t library_code_bytes(const struct ul_program *program)
 
 static uint64_t library_runtime_bytes(const struct ul_program *program)
 {
-    return makes_primitives(program) && has_large_runtime(program)
+    return has_large_runtime(program)
                ? ul_profile_process(program->options.profile)->calls.runtime_bytes
-               : BARE_RUNTIME;
+               : SMALL_RUNTIME;
 }
 
 /* Pages of files, while a primitive is made. */
 static uint64_t making_bytes(const struct ul_program *program)
 {
-    return makes_primitives(program)
-               ? ul_profile_process(program->options.profile)->calls.making_bytes
-               : BARE_MAKING;
+    return ul_profile_process(program->options.profile)->calls.making_bytes;
 }
 
 /* Per kernel: a step runs it first, and every plan has its code. */
@@ -348,9 +332,19 @@ static uint64_t name_bytes(const struct ul_program *program)
     return bytes;
 }
 
+/* Those of the library are counted with what it keeps for them. */
+static uint64_t own_call_bytes(const struct ul_program *program)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < program->call_count; i++)
+        bytes += ul_call_is_own(&program->calls[i]) ? CALL_BYTES : 0;
+    return bytes;
+}
+
 static uint64_t printed_bytes(const struct ul_program *program)
 {
-    return (uint64_t)program->step_count * STEP_BYTES + text_bytes(program) + name_bytes(program);
+    return (uint64_t)program->step_count * STEP_BYTES + text_bytes(program) + name_bytes(program) +
+           own_call_bytes(program);
 }
 
 uint64_t ul_footprint_flash_bytes(struct ul_arena *scratch, const struct ul_program *program,
@@ -396,7 +390,7 @@ static uint64_t trainer_bytes(const struct ul_program *program)
 {
     if (program->options.training == NULL)
         return 0;
-    return program->call_count > 0 ? TRAINER_BYTES / 2 : TRAINER_BYTES;
+    return program->library_place != UL_PLAN_NONE ? TRAINER_BYTES / 2 : TRAINER_BYTES;
 }
 
 /* Code and tables that every run goes through, but the library's. */

@@ -85,7 +85,7 @@ static struct ul_program_step call_step(struct ul_builder *builder,
     step.beside = ul_place_of_kept(builder, step.kernel);
     step.implementation = call->call.implementation;
     step.scratch_bytes = call->call.scratch_bytes;
-    if (!ul_call_is_winograd(&call->call) && !ul_call_is_nbits(&call->call) && plan_name != NULL)
+    if (!ul_call_is_own(&call->call) && plan_name != NULL)
         step.implementation =
             ul_arena_printf(builder->arena, "%s %s", plan_name, call->call.implementation);
     ul_step_init_args(builder, &step, call->arg_count + 1);
@@ -269,7 +269,7 @@ static enum ul_status add_own(struct ul_builder *builder, const ul_node_id *node
                               struct ul_program_step *step)
 {
     struct ul_program_step own;
-    if (step->beside == UL_PLAN_NONE)
+    if (builder->options->library->kept_bytes == NULL)
         return UL_OK;
     UL_TRY(kernel_step(builder, nodes, count, &own));
     if (!is_sure_piece(builder, nodes[count - 1], own.kernel) || overwrites_input(&own, builder))

@@ -150,7 +150,8 @@ uint32_t ul_place_of_kept(struct ul_builder *builder, uint32_t call)
     struct ul_program *program = builder->program;
     const struct ul_target_library *library = builder->options->library;
     UL_ASSERT(call < program->call_count);
-    if (library->kept_bytes == NULL || program->call_places[call] != UL_PLAN_NONE)
+    if (library->kept_bytes == NULL || ul_call_is_own(&program->calls[call]) ||
+        program->call_places[call] != UL_PLAN_NONE)
         return program->call_places[call];
     if (program->library_place == UL_PLAN_NONE) {
         program->library_place = add_beside(builder, library->name, UL_PROGRAM_KEPT);

@@ -279,7 +279,7 @@ static enum ul_result make_call(struct ul_library_state *state, struct call_stat
 {
     struct ul_dnnl_desc *desc = &state->desc;
     dnnl_primitive_desc_t pd = NULL;
-    if (ul_call_is_winograd(call) || ul_call_is_nbits(call)) /* needs nothing made */
+    if (ul_call_is_own(call)) /* needs nothing made */
         return UL_OK;
     failure->result = UL_LIBRARY_UNSUPPORTED;
     if (ul_dnnl_describe(desc, call, false, scales))
@@ -570,12 +570,6 @@ void ul_library_run(const struct ul_library *library, unsigned char *arena, uint
     const struct ul_call *call = &library->calls[index];
     struct call_state *call_state = &state->calls[index];
     struct lent lent = lend_threads(state->threads);
-    if (ul_call_is_winograd(call) || ul_call_is_nbits(call)) {
-        (ul_call_is_nbits(call) ? library->nbits : library->winograd)(
-            call, args, scratch, library->thread_count, (uint32_t)state->threads);
-        return_threads(lent, state->threads);
-        return;
-    }
     void *places[FROM_DST_COPY + 1] = {NULL};
     uint32_t arg_count = FIRST_POST;
     for (uint32_t i = 0; i < call->post_count; i++)

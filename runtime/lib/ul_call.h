@@ -245,6 +245,12 @@ static inline int ul_call_is_nbits(const struct ul_call *call)
     return call->kind == UL_CALL_NBITS;
 }
 
+/* The runtime computes it by itself; a program without other calls needs no library. */
+static inline int ul_call_is_own(const struct ul_call *call)
+{
+    return ul_call_is_winograd(call) || ul_call_is_nbits(call);
+}
+
 /* Whether the program computes this function faster than the library (ul_posts.h). */
 static inline int ul_post_is_ours(enum ul_post_kind kind)
 {

@@ -418,13 +418,6 @@ struct ul_library {
     uint64_t state_offset_bytes; /* in the arena: a pointer's place */
     uint32_t call_count;
     const struct ul_call *calls;
-    /* ul_winograd_run where there are calls of that method, else NULL: other programs do without.
-     */
-    void (*winograd)(const struct ul_call *call, const void *const *args, unsigned char *scratch,
-                     uint32_t planned_threads, uint32_t threads);
-    /* ul_nbits_run where weights have a few bits, else NULL. */
-    void (*nbits)(const struct ul_call *call, const void *const *args, unsigned char *scratch,
-                  uint32_t planned_threads, uint32_t threads);
     /* ul_posts_run where a call has a tail, else NULL. */
     void (*posts)(const struct ul_call *call, float *dst, uint32_t threads);
     /* Of a process, for it to take what its plan says: resident bytes before a primitive is made,

@@ -22,7 +22,8 @@ HEADERS = {"ul_attention.cuh": r"\bul_attend",
            "ul_contract_bytes.cuh": r"\bul_\w*bytes",
            "ul_together.cuh": r"\bul_(meet|acquire|together)\b"}  # fmt: skip
 OWN = re.compile(r"^static __global__ void (\w+)\(.*?^}\n", re.MULTILINE | re.DOTALL)
-ALWAYS = ["ul_contract.cuh", "ul_cuda.h", "ul_kernel.cuh", "ul_team.cuh"]
+ALWAYS = ["ul_contract.cuh", "ul_cuda.h", "ul_integer.h", "ul_kernel.cuh", "ul_random.h", "ul_small_float.h",
+          "ul_team.cuh"]  # fmt: skip
 
 
 class Failure(Exception):
@@ -63,12 +64,17 @@ class Machine:
                                   run([cuobjdump, "--version"], env=self.environment)[1]])  # fmt: skip
         self.included = {}  # headers: the hash of all that they include
 
+    def includes(self, headers):
+        """Lines for those that some program had."""
+        return [f'#include "{header}"\n' for header in headers
+                if os.path.exists(os.path.join(self.runtime, header))]  # fmt: skip
+
     def include_hash(self, headers):
         key = " ".join(headers)
         if key not in self.included:
             path = os.path.join(self.runtime, "gates_headers.cu")
             with open(path, "w", encoding="utf-8") as file:
-                file.writelines(f'#include "{header}"\n' for header in headers)
+                file.writelines(self.includes(headers))
             code, said = run([self.nvcc, "-std=c++17", "-MM", path])
             if code != 0:
                 raise Failure(f"nvcc -MM: exit {code}: {said.strip()[-300:]}")
@@ -116,7 +122,7 @@ class Machine:
         """Keeps and gives the entries of (path, text) of kernels, all named @_...."""
         source = os.path.join(self.runtime, f"gates_{arch}_{number}.cu")
         with open(source, "w", encoding="utf-8") as file:
-            file.writelines(f'#include "{header}"\n' for header in headers)
+            file.writelines(self.includes(headers))
             for at, (_, text) in enumerate(batch):
                 text = text.replace("static __global__", "__global__", 1)
                 file.write(text.replace("@_", f"g{at}k_"))

@@ -254,6 +254,8 @@ def check_small(ullage, peak, case, under_budget, folder):
     run([ullage, "compile", model, *options, "-o", program, "--json", path])
     with open(path) as file:
         predicted = json.load(file)["process_bytes"]
+    if form in ("int4", "wide") and b"dnnl" in run(["ldd", program]).stdout:
+        raise RuntimeError(f"{said}: is linked with oneDNN, which none of its calls needs")
     taken = [peak_bytes(peak, [program, *once(folder)], folder) for _ in range(RUNS)]
     if max(taken) > predicted or is_loose(predicted, max(taken)):
         raise RuntimeError(f"{said}: predicted {predicted}, took {min(taken)} to {max(taken)}")
