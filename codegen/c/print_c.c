@@ -75,13 +75,42 @@ static bool stores_own_integers(const struct ul_kernel *kernel, ul_ks first)
     return false;
 }
 
+/* Whether an operand is loaded or not, by a condition. */
+static bool loads_by_condition(const struct ul_kernel *kernel, ul_kx id, bool is_chosen)
+{
+    const struct ul_kx_data *expr = &kernel->exprs[id];
+    const ul_kx operands[3] = {expr->a, expr->b, expr->c};
+    bool found = is_chosen && expr->op == UL_KX_LOAD;
+    for (uint32_t i = 0; !found && i < ul_kx_operand_count(expr->op); i++)
+        found = loads_by_condition(kernel, operands[i],
+                                   is_chosen || (expr->op == UL_KX_SELECT && i > 0));
+    return found;
+}
+
+/* gcc 12 unrolls such loops of few rounds whole, and loads wrong elements for vectors of 512 bits
+ * where it then takes the rounds' loads for a group with a mask. */
+static bool is_short_and_guarded(const struct ul_kernel *kernel, const struct ul_ks_data *loop)
+{
+    enum { UNROLLED_ROUNDS = 16 }; /* by gcc, at most */
+    int64_t rounds;
+    if (!ul_kx_is_int(kernel, loop->value, &rounds) || rounds < 2 || rounds > UNROLLED_ROUNDS)
+        return false;
+    for (ul_ks id = loop->body; id != UL_NONE; id = kernel->stmts[id].next) {
+        const struct ul_ks_data *stmt = &kernel->stmts[id];
+        if (stmt->kind == UL_KS_IF ||
+            (stmt->value != UL_NONE && loads_by_condition(kernel, stmt->value, false)))
+            return true;
+    }
+    return false;
+}
+
 /* The mark in front of a loop, or NULL. */
 static const char *describe_loop(const struct ul_kernel *kernel, const struct ul_ks_data *stmt)
 {
     bool is_free = (stmt->flags & (UL_FOR_PARALLEL | UL_FOR_ALONE)) != 0;
     if (ul_ks_holds_loop(kernel, stmt->body))
         return NULL;
-    if (stores_own_integers(kernel, stmt->body))
+    if (stores_own_integers(kernel, stmt->body) || is_short_and_guarded(kernel, stmt))
         return is_free ? "UL_IVDEP_ROLLED" : "UL_NO_UNROLL";
     return is_free ? "UL_IVDEP" : NULL;
 }
