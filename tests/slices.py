@@ -101,12 +101,12 @@ def check(build):
     return 1 if failed else 0
 
 
-def batches(items):
-    """(seconds, tests, part): what one ctest runs, tests of one part, BATCH seconds of them or one."""
+def batches(items, most):
+    """(seconds, tests, part): what one ctest runs, tests of one part, `most` seconds of them or one."""
     found = []
     for seconds, name, part in items:
         last = found[-1] if found else None
-        if last and last[2] == part and last[0] + seconds <= BATCH:
+        if last and last[2] == part and last[0] + seconds <= most:
             found[-1] = (last[0] + seconds, [*last[1], name], part)
         else:
             found.append((seconds, [name], part))
@@ -173,7 +173,7 @@ def run(build, number, limit):
     print(f"slice {number} of {len(slices)} of the slow tier: {len(items)} tests, about "
           f"{total(items) / 60:.0f} minutes", flush=True)  # fmt: skip
     begin, passed, skipped, failed, left_out = time.monotonic(), 0, 0, [], []
-    for seconds, names, part in batches(items):
+    for seconds, names, part in batches(items, min(BATCH, limit / 4)):
         if time.monotonic() - begin + seconds > limit:
             left_out += names
             continue
@@ -183,7 +183,7 @@ def run(build, number, limit):
         passed, skipped, failed = passed + counts[0], skipped + counts[1], failed + counts[2]
         left_out += counts[3]
     if left_out:
-        print(f"not run to the end, since {limit / 60:.0f} minutes would be over: {', '.join(left_out)}")
+        print(f"left out, since they would exceed {limit / 60:.0f} minutes: {', '.join(left_out)}")
     print(f"slice {number}: {passed} passed, {len(failed)} failed, {skipped} skipped"
           f"{': ' + ', '.join(failed) if failed else ''}")  # fmt: skip
     return 6 if failed else 0
