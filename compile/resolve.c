@@ -29,7 +29,7 @@ static uint32_t thread_count(const struct ul_compile_options *options)
 }
 
 #if defined(__x86_64__)
-/* What GCC calls processors without FMA; the names of the others are not known here and have it. */
+/* What GCC calls processors without FMA; any other name is taken to have it. */
 static bool is_without_fma(const char *march)
 {
     static const char *const names[] = {
@@ -37,8 +37,14 @@ static bool is_without_fma(const char *march)
         "westmere",  "corei7-avx", "core-avx-i", "sandybridge",  "ivybridge",     "bonnell",
         "atom",      "slm",        "silvermont", "goldmont",     "goldmont-plus", "tremont",
         "k8",        "k8-sse3",    "opteron",    "opteron-sse3", "athlon64",      "athlon64-sse3",
-        "athlon-fx", "amdfam10",   "barcelona",  "btver1",       "btver2"};
+        "athlon-fx", "amdfam10",   "barcelona",  "btver1",       "btver2",        "eden-x2",
+        "eden-x4",   "nano",       "nano-1000",  "nano-2000",    "nano-3000",     "nano-x2",
+        "nano-x4",   "lujiazui"};
     size_t length = strcspn(march, " "); /* "x86-64-v2 -mavx" */
+    if (strstr(march + length, "-mno-fma") != NULL)
+        return true;
+    if (strstr(march + length, "-mfma") != NULL)
+        return false;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (strlen(names[i]) == length && strncmp(names[i], march, length) == 0)
             return true;
@@ -46,30 +52,41 @@ static bool is_without_fma(const char *march)
     return false;
 }
 
-bool ul_compile_rounds_products(const struct ul_compile_options *options,
-                                const struct ul_target *target)
+static bool is_processor_without_fma(const char *march)
 {
-    UL_ASSERT(options->march != NULL);
-    if (!target->compiler->takes_march)
-        return false;
-    switch (ul_compile_word("march", options->march)) {
+    switch (march == NULL ? UL_MARCH_NATIVE : ul_compile_word("march", march)) {
     case UL_MARCH_NONE:
         return true;
     case UL_MARCH_NATIVE:
         return !__builtin_cpu_supports("fma");
     default:
-        return is_without_fma(options->march);
+        return is_without_fma(march);
     }
 }
 #else
+/* All 64-bit Arm, POWER and RISC-V processors with floats have it. */
+static bool is_processor_without_fma(const char *march)
+{
+    (void)march;
+    return false;
+}
+#endif
+
+/* GCC looks for products to fuse from -O2 on; the last word counts. */
+static bool is_hardly_optimized(const char *cflags)
+{
+    bool hardly = cflags != NULL;
+    for (const char *at = cflags; at != NULL && (at = strstr(at, "-O")) != NULL; at += 2)
+        hardly = strchr(" 01g", at[2]) != NULL; /* the end of the string too */
+    return hardly;
+}
+
 bool ul_compile_rounds_products(const struct ul_compile_options *options,
                                 const struct ul_target *target)
 {
-    (void)options;
-    (void)target;
-    return false; /* all 64-bit Arm, POWER and RISC-V processors with floats fuse */
+    return target->compiler->takes_march &&
+           (is_processor_without_fma(options->march) || is_hardly_optimized(options->cflags));
 }
-#endif
 
 /* A program for a named machine must not use what only this one has. */
 static const char *march_of(const struct ul_compile *compile)

@@ -157,8 +157,9 @@ struct ul_graph {
     struct ul_node *nodes;
     uint32_t block_count, block_capacity;
     struct ul_block *blocks; /* 0 is the main block; its inputs and outputs are the model's */
-    bool rounds_products;    /* before they are added: its processor has no fused multiply-add */
-    bool check_text;         /* texts of what is made of it must survive a round trip: for tests */
+    bool rounds_products; /* the target has no fused multiply-add: a product is rounded before it is
+                             added */
+    bool check_text;      /* texts of what is made of it must survive a round trip: for tests */
 };
 
 /* graph.c: building and editing. */

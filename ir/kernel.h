@@ -259,7 +259,7 @@ struct ul_kernel {
     uint32_t attend_count, attend_capacity;
     struct ul_attend *attends;
     ul_ks first;          /* the kernel's statement list */
-    bool rounds_products; /* before they are added: as of the graph (graph.h) */
+    bool rounds_products; /* copied from the graph */
     /* builder: the open lists, innermost last */
     uint32_t open_count;
     ul_ks open_owner[64];

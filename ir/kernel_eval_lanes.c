@@ -217,7 +217,13 @@ static void eval_fused(struct ul_machine *machine, const struct ul_kx_data *expr
     union ul_scalar factors[2][LANES], other[LANES];
     const struct ul_kx_data *product = &machine->kernel->exprs[fused->product];
     const union ul_scalar *a = factors[0], *b = factors[1];
-    if (fused->var == UL_NONE) {
+    const bool is_named = fused->var != UL_NONE;
+    if (is_named && machine->lanes[fused->var] == NULL) {
+        for (uint32_t k = 0; k < 2; k++) {
+            factors[k][0] = machine->factors[2 * (uint64_t)fused->var + k];
+            spread(factors[k], count);
+        }
+    } else if (!is_named) {
         eval_each(machine, product->a, count, factors[0]);
         eval_each(machine, product->b, count, factors[1]);
     } else {

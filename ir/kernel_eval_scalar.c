@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operations of the interpreter on single scalars.
  *
- * f32 arithmetic rounds after every operation but for products that are fused; + - * / and sqrt of
- * floats done in double round once (double carries more than twice the digits), the other functions
- * are those that printed C calls: the runtime's own, or libm's float forms. */
+ * f32 arithmetic rounds after every operation but for products that are fused. + - * / and sqrt of
+ * floats done in double round once, since double carries more than twice the digits. The other
+ * functions are those that printed C calls: the runtime's own, or libm's float forms. */
 #include "ir/kernel_eval.h"
 
 #include "runtime/lib/ul_scalar.h"

@@ -5,12 +5,15 @@
  * multiply-add a product that is added is rounded with the sum, once. The interpreter has to round
  * in the same places, or a folded constant differs from what a program computes.
  *
- * Method: the rules of GCC (convert_mult_to_fma in tree-ssa-math-opts.cc). A product is fused where
- * all that use it are sums or differences in its own basic block, for which a list of statements
- * stands here. Where both operands of a sum are products, the one that is computed first is fused.
- * A product that a loop moves out in front of itself is in another block than the sum that stays.
+ * Method: the rules of GCC (convert_mult_to_fma in tree-ssa-math-opts.cc). A list of statements
+ * stands for a basic block. A product is fused in all sums that use it, or it is rounded. It is
+ * rounded if something else asks for its value, if a sum is in another block, or if an earlier
+ * product has taken one of its sums already. A product that the compiler hoists out of a loop is in
+ * another block than the sum that stays; a loop of one round is no loop.
  *
- * Left undone: negated products; equal products that are two expressions. */
+ * Left undone: negated products; equal products that are two expressions; products of loop indexes,
+ * which GCC computes, and rounds, where it unrolls the loops; what other compilers do,
+ * and GCC below -O2, where it fuses nothing (ul_compile_rounds_products looks for that). */
 #include "ir/kernel_eval.h"
 
 struct binding {
@@ -21,13 +24,14 @@ struct binding {
 struct look {
     const struct ul_kernel *kernel;
     struct ul_fused *fused;  /* per expression */
-    struct ul_fused *second; /* the same, where both operands of a sum are products */
+    struct ul_fused *second; /* the later product, where both operands of a sum are products */
     uint32_t *list_of;       /* per expression: the list that it was met in last, from 1 on */
     uint32_t *place;         /* per expression: in the order in which they are computed */
     bool *varies;            /* per expression: from one iteration of its list's loop to the next */
     bool *is_rounded;        /* per product: something asks for its value */
     struct binding *bindings; /* per variable, of LET */
     uint32_t list, list_count, loop_var, placed;
+    bool is_loop; /* the list runs again and again; without a loop_var all variables vary in it */
 };
 
 static bool is_product(const struct look *look, ul_kx id)
@@ -77,7 +81,7 @@ static void note_sum(const struct look *look, ul_kx id)
         ul_kx product = both[i]->product;
         if (product == UL_NONE)
             continue;
-        if (is_twice || (look->varies[id] && !look->varies[product])) {
+        if (is_twice || (look->is_loop && look->varies[id] && !look->varies[product])) {
             look->is_rounded[product] = true;
             both[i]->product = UL_NONE;
         }
@@ -104,6 +108,7 @@ static void visit(struct look *look, ul_kx id)
     const struct ul_kx_data *expr = &look->kernel->exprs[id];
     if (look->list_of[id] == look->list)
         return;
+    const bool was_met = look->list_of[id] != 0;
     look->list_of[id] = look->list;
     const ul_kx operands[3] = {expr->a, expr->b, expr->c};
     uint32_t count = ul_kx_operand_count(expr->op);
@@ -115,7 +120,8 @@ static void visit(struct look *look, ul_kx id)
         varies = varies || look->varies[operands[i]];
     }
     look->varies[id] = varies;
-    look->place[id] = look->placed++;
+    if (!was_met)
+        look->place[id] = look->placed++;
     if (is_sum(expr)) {
         note_sum(look, id);
         return;
@@ -124,27 +130,42 @@ static void visit(struct look *look, ul_kx id)
         note_value_use(look, operands[i]);
 }
 
-/* A loop's variable makes what its list computes vary; without one all does. */
-static void visit_list(struct look *look, ul_ks first, uint32_t loop_var);
+static bool is_one_round(const struct look *look, const struct ul_ks_data *loop)
+{
+    const struct ul_kx_data *count = &look->kernel->exprs[loop->value];
+    return count->op == UL_KX_INT && count->imm_int == 1;
+}
+
+static void visit_statements(struct look *look, ul_ks first);
+
+static void visit_list(struct look *look, ul_ks first, bool is_loop, uint32_t loop_var)
+{
+    const struct look outer = *look;
+    look->list = ++look->list_count;
+    look->is_loop = is_loop;
+    look->loop_var = loop_var;
+    visit_statements(look, first);
+    look->list = outer.list;
+    look->is_loop = outer.is_loop;
+    look->loop_var = outer.loop_var;
+}
 
 static void visit_lists_of(struct look *look, const struct ul_ks_data *stmt)
 {
-    const uint32_t list = look->list, loop_var = look->loop_var;
     if (stmt->kind == UL_KS_CONTRACT) {
-        const struct ul_contraction *contraction = &look->kernel->contractions[stmt->contraction];
-        visit_list(look, contraction->epilogue, UL_NONE);
+        visit_list(look, look->kernel->contractions[stmt->contraction].epilogue, true, UL_NONE);
+    } else if (stmt->kind == UL_KS_FOR && is_one_round(look, stmt)) {
+        visit_statements(look, stmt->body);
+    } else if (stmt->kind == UL_KS_FOR) {
+        visit_list(look, stmt->body, true, stmt->var);
     } else {
-        visit_list(look, stmt->body, stmt->kind == UL_KS_FOR ? stmt->var : UL_NONE);
-        visit_list(look, stmt->orelse, UL_NONE);
+        visit_list(look, stmt->body, false, UL_NONE);
+        visit_list(look, stmt->orelse, false, UL_NONE);
     }
-    look->list = list;
-    look->loop_var = loop_var;
 }
 
-static void visit_list(struct look *look, ul_ks first, uint32_t loop_var)
+static void visit_statements(struct look *look, ul_ks first)
 {
-    look->list = ++look->list_count;
-    look->loop_var = loop_var;
     for (ul_ks id = first; id != UL_NONE; id = look->kernel->stmts[id].next) {
         const struct ul_ks_data *stmt = &look->kernel->stmts[id];
         if (stmt->kind == UL_KS_STORE)
@@ -157,6 +178,33 @@ static void visit_list(struct look *look, ul_ks first, uint32_t loop_var)
                 note_value_use(look, stmt->value);
         }
         visit_lists_of(look, stmt);
+    }
+}
+
+/* In the order in which products are computed: one that is fused rounds those that come later in
+ * its sums. `sum_of` has the first sum that a product is the earlier one of, `next` the others. */
+static void decide(struct look *look, struct ul_arena *arena)
+{
+    const uint32_t count = look->kernel->expr_count;
+    ul_kx *by_place = UL_NEW_ARRAY(arena, ul_kx, count);
+    ul_kx *sum_of = UL_NEW_ARRAY(arena, ul_kx, count), *next = UL_NEW_ARRAY(arena, ul_kx, count);
+    for (ul_kx id = 0; id < count; id++)
+        by_place[id] = sum_of[id] = next[id] = UL_NONE;
+    for (ul_kx id = 0; id < count; id++) {
+        ul_kx earlier = look->fused[id].product;
+        if (look->list_of[id] != 0)
+            by_place[look->place[id]] = id;
+        if (earlier == UL_NONE || look->second[id].product == UL_NONE)
+            continue;
+        next[id] = sum_of[earlier];
+        sum_of[earlier] = id;
+    }
+    for (uint32_t place = 0; place < count; place++) {
+        ul_kx product = by_place[place];
+        if (product == UL_NONE || look->is_rounded[product])
+            continue;
+        for (ul_kx sum = sum_of[product]; sum != UL_NONE; sum = next[sum])
+            look->is_rounded[look->second[sum].product] = true;
     }
 }
 
@@ -173,7 +221,8 @@ struct ul_fused *ul_machine_find_fused(const struct ul_kernel *kernel, struct ul
     look.bindings = UL_NEW_ARRAY(arena, struct binding, kernel->var_count);
     for (uint32_t i = 0; i < kernel->expr_count; i++)
         look.fused[i].product = look.second[i].product = UL_NONE;
-    visit_list(&look, kernel->first, UL_NONE);
+    visit_list(&look, kernel->first, false, UL_NONE);
+    decide(&look, arena);
     for (uint32_t i = 0; i < kernel->expr_count; i++) {
         struct ul_fused *fused = &look.fused[i];
         if (fused->product != UL_NONE && look.is_rounded[fused->product])

@@ -332,7 +332,7 @@ static uint64_t name_bytes(const struct ul_program *program)
     return bytes;
 }
 
-/* Those of the library are counted with what it keeps for them. */
+/* Calls of the library are counted with what it keeps for them. */
 static uint64_t own_call_bytes(const struct ul_program *program)
 {
     uint64_t bytes = 0;

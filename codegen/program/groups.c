@@ -263,8 +263,8 @@ static bool overwrites_input(const struct ul_program_step *step, const struct ul
     return false;
 }
 
-/* What the library keeps for a call may be dearer than its time: the same by a kernel of ours, but
- * for pieces that might not have the bits of the whole. */
+/* A budget may leave no room for what a call keeps, or for its scratch: the same by a kernel of
+ * ours, but for pieces that might not have the bits of the whole. */
 static enum ul_status add_own(struct ul_builder *builder, const ul_node_id *nodes, uint32_t count,
                               struct ul_program_step *step)
 {

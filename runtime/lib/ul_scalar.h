@@ -54,8 +54,8 @@
 #define UL_UNLIKELY(condition) ((condition) != 0)
 #endif
 
-/* a * b + c; the compiler decides whether the product is rounded. Whoever needs one of both ways
-   defines this in front of the header. */
+/* a * b + c; the compiler decides whether the product is rounded. Define this before including
+   the header to force one of the two. */
 #ifndef UL_ADD_PRODUCT
 #define UL_ADD_PRODUCT(a, b, c) ((a) * (b) + (c))
 #endif

@@ -64,8 +64,10 @@ static void run_kernel(struct ul_text *out, const struct ul_kernel *kernel, cons
         if (buffer->role == UL_BUFFER_INPUT)
             read_elements(text, i, buffer, places[i]);
     }
+    struct ul_kernel run = *kernel;
+    run.rounds_products = strstr(text, "# rounds products\n") != NULL;
     uint64_t work = 1 << 20;
-    if (!ul_kernel_eval(kernel, places, &work, arena, &reported))
+    if (!ul_kernel_eval(&run, places, &work, arena, &reported))
         ul_text_put(out, "too much work\n");
     ul_text_put(out, reported ? "an index was out of range\n" : "");
     for (uint32_t i = 0; i < kernel->buffer_count; i++) {
