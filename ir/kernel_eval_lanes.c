@@ -260,17 +260,26 @@ static bool eval(struct ul_machine *machine, ul_kx id, uint32_t count, union ul_
 
 /* ---- The loop ---- */
 
+/* Its factors lie behind it. */
+static void bind_product(struct ul_machine *machine, const struct ul_ks_data *stmt, uint32_t count)
+{
+    const struct ul_kx_data *product = &machine->kernel->exprs[stmt->value];
+    union ul_scalar *lanes = machine->lanes[stmt->var];
+    eval_each(machine, product->a, count, lanes + LANES);
+    eval_each(machine, product->b, count, lanes + 2 * LANES);
+    for (uint32_t i = 0; i < count; i++)
+        lanes[i] =
+            ul_machine_binary(product, product->dtype, lanes[LANES + i], lanes[2 * LANES + i]);
+}
+
 static void run_statement(struct ul_machine *machine, const struct ul_ks_data *stmt, uint32_t count)
 {
     union ul_scalar values[LANES], index[LANES];
     if (stmt->kind == UL_KS_LET) {
-        const struct ul_kx_data *product = &machine->kernel->exprs[stmt->value];
-        union ul_scalar *lanes = machine->lanes[stmt->var];
-        eval_each(machine, stmt->value, count, lanes);
-        if (machine->keeps_factors[stmt->var]) {
-            eval_each(machine, product->a, count, lanes + LANES);
-            eval_each(machine, product->b, count, lanes + 2 * LANES);
-        }
+        if (machine->keeps_factors[stmt->var])
+            bind_product(machine, stmt, count);
+        else
+            eval_each(machine, stmt->value, count, machine->lanes[stmt->var]);
         return;
     }
     UL_ASSERT(stmt->kind == UL_KS_STORE);

@@ -416,6 +416,12 @@ union ul_scalar ul_machine_binary(const struct ul_kx_data *expr, enum ul_dtype f
     return of_int(from, int_binary(expr->op, from, a.i, b.i));
 }
 
+static union ul_scalar fuse(enum ul_dtype dtype, double a, double b, double c)
+{
+    return (union ul_scalar){.f = dtype == UL_F32 ? (double)fmaf((float)a, (float)b, (float)c)
+                                                  : fma(a, b, c)};
+}
+
 union ul_scalar ul_machine_fma(const struct ul_machine *machine, enum ul_dtype dtype,
                                union ul_scalar a, union ul_scalar b, union ul_scalar c)
 {
@@ -423,21 +429,15 @@ union ul_scalar ul_machine_fma(const struct ul_machine *machine, enum ul_dtype d
         return of_int(dtype, (int64_t)((uint64_t)c.i + (uint64_t)a.i * (uint64_t)b.i));
     if (machine->fused == NULL)
         return of_float(dtype, c.f + of_float(dtype, a.f * b.f).f);
-    if (dtype == UL_F32)
-        return (union ul_scalar){.f = (double)fmaf((float)a.f, (float)b.f, (float)c.f)};
-    return (union ul_scalar){.f = fma(a.f, b.f, c.f)};
+    return fuse(dtype, a.f, b.f, c.f);
 }
 
 union ul_scalar ul_machine_fused(const struct ul_kx_data *expr, const struct ul_fused *fused,
                                  union ul_scalar a, union ul_scalar b, union ul_scalar c)
 {
-    if (expr->op == UL_KX_SUB && fused->is_right)
-        a.f = -a.f;
-    else if (expr->op == UL_KX_SUB)
-        c.f = -c.f;
-    if (expr->dtype == UL_F32)
-        return (union ul_scalar){.f = (double)fmaf((float)a.f, (float)b.f, (float)c.f)};
-    return (union ul_scalar){.f = fma(a.f, b.f, c.f)};
+    const bool is_sum = expr->op == UL_KX_ADD;
+    return fuse(expr->dtype, is_sum || !fused->is_right ? a.f : -a.f, b.f,
+                is_sum || fused->is_right ? c.f : -c.f);
 }
 
 const struct ul_machine_functions ul_functions_rounded = {

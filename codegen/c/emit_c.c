@@ -430,8 +430,10 @@ static void put_makefile(struct ul_emitter *emitter)
 
 static void put_runner(struct ul_emitter *emitter)
 {
-    ul_text_printf(emitter->text, "    .isa = UL_ISA_COMPILED,\n%s",
-                   emitter->needs_library ? "    .library = &library,\n" : "");
+    static const char library[] = "library"; /* of struct ul_model, and what it points to */
+    ul_text_put(emitter->text, "    .isa = UL_ISA_COMPILED,\n");
+    if (emitter->needs_library)
+        ul_text_printf(emitter->text, "    .%s = &%s,\n", library, library);
 }
 
 /* What a call of oneDNN's needs, and what its results do before and behind it by ourselves. */

@@ -63,16 +63,14 @@ void ul_emit_c_put_call(struct ul_emitter *emitter, const struct ul_program_step
     ul_text_printf(text, "%*s", columns + 4, "");
     ul_emit_call_args(emitter, step, step->arg_count - (step->has_residual ? 1 : 0), position);
     const struct ul_call *call = &emitter->program->calls[step->kernel];
-    const char *own = !ul_call_is_own(call)    ? NULL
-                      : ul_call_is_nbits(call) ? "ul_nbits_run"
-                                               : "ul_winograd_run";
-    uint32_t number = ul_emit_call_number(emitter, step);
-    if (own != NULL)
-        ul_text_printf(text, "%*s%s(&calls[%u], args, ", columns + 4, "", own, number);
-    else
-        ul_text_printf(text, "%*sul_library_run(&library, a, %u, args, ", columns + 4, "", number);
+    const bool is_own = ul_call_is_own(call);
+    const char *function = !is_own                  ? "ul_library_run(&library, a, "
+                           : ul_call_is_nbits(call) ? "ul_nbits_run(&calls["
+                                                    : "ul_winograd_run(&calls[";
+    ul_text_printf(text, "%*s%s%u%s, args, ", columns + 4, "", function,
+                   ul_emit_call_number(emitter, step), is_own ? "]" : "");
     ul_emit_call_scratch(emitter, step, position);
-    if (own != NULL)
+    if (is_own)
         ul_text_printf(text, ", %u, (uint32_t)ul_team(run)",
                        emitter->program->options.thread_count);
     ul_text_printf(text, ");\n%*s}\n", columns, "");

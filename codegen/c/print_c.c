@@ -91,9 +91,8 @@ static bool loads_by_condition(const struct ul_kernel *kernel, ul_kx id, bool is
  * where it then takes the rounds' loads for a group with a mask. */
 static bool is_short_and_guarded(const struct ul_kernel *kernel, const struct ul_ks_data *loop)
 {
-    enum { UNROLLED_ROUNDS = 16 }; /* by gcc, at most */
     int64_t rounds;
-    if (!ul_kx_is_int(kernel, loop->value, &rounds) || rounds < 2 || rounds > UNROLLED_ROUNDS)
+    if (!ul_kx_is_int(kernel, loop->value, &rounds) || rounds < 2 || rounds > UL_UNROLLED_ROUNDS)
         return false;
     for (ul_ks id = loop->body; id != UL_NONE; id = kernel->stmts[id].next) {
         const struct ul_ks_data *stmt = &kernel->stmts[id];

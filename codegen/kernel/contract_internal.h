@@ -5,6 +5,9 @@
 
 #include "codegen/kernel/contract.h"
 
+/* The most rounds of a loop that gcc unrolls whole. */
+enum { UL_UNROLLED_ROUNDS = 16 };
+
 /* Dimensions of one class (m, n or k) after merging: consecutive dimensions that every use sees
  * only through outer * extent(inner) + inner become one, carried by the innermost; the others
  * stay at 0, as do dimensions of extent 1. */

@@ -243,9 +243,8 @@ static void put_column(const struct ul_contract_out *out, uint32_t indent, const
 /* Whether the loop along a row is one whose few rounds the C compiler knows. */
 static bool is_short_row(const struct ul_contract_plan *plan)
 {
-    enum { UNROLLED_ROUNDS = 16 }; /* by gcc, at most */
     return plan->schedule == UL_CONTRACT_WINDOW && !ul_contract_closes_rows(plan) &&
-           plan->b_n.extents[plan->b_n.count - 1] <= UNROLLED_ROUNDS;
+           plan->b_n.extents[plan->b_n.count - 1] <= UL_UNROLLED_ROUNDS;
 }
 
 /* The loop along a row of sums. */

@@ -33,7 +33,7 @@
  * window's plane, a run of elements that is packed, an element that is packed from among others, a
  * cache line of a matrix of which few elements are used, an access to a line that others of the
  * same row push out of the cache, and a branch that data decide: half of the guesses are wrong,
- * which costs some 15 clocks; then the rounds of a loop that still is unrolled. */
+ * which costs some 15 clocks. */
 enum {
     SCALAR_SPECIAL = 12,
     CARRIED = 4,
@@ -42,8 +42,7 @@ enum {
     PACKED_STRIDED = 6,
     SPARSE_LINE = 24,
     FAR_ACCESS = 48,
-    BRANCH = 40,
-    UNROLLED = 16
+    BRANCH = 40
 };
 
 struct walk {
@@ -159,7 +158,7 @@ static bool loads_move_little(const struct walk *walk, ul_kx id)
 static bool is_unrolled(const struct walk *walk, const struct ul_ks_data *stmt)
 {
     int64_t rounds;
-    return ul_kx_is_int(walk->kernel, stmt->value, &rounds) && rounds <= UNROLLED;
+    return ul_kx_is_int(walk->kernel, stmt->value, &rounds) && rounds <= UL_UNROLLED_ROUNDS;
 }
 
 static bool calls_function(const struct ul_kernel *kernel, ul_kx id)
@@ -437,9 +436,10 @@ static void count_transform(struct walk *walk, const struct ul_contraction *cont
     uint32_t last = dims->count - 1;
     if (operand->transform == UL_NONE)
         return;
-    if (dims->count > 0 && dims->extents[last] >= UNROLLED) {
+    if (dims->count > 0 && dims->extents[last] >= UL_UNROLLED_ROUNDS) {
         uint32_t var = contraction->vars[dims->carrier[last]];
-        walk->max_stride = calls_function(walk->kernel, operand->transform) ? 1 : UNROLLED;
+        walk->max_stride =
+            calls_function(walk->kernel, operand->transform) ? 1 : UL_UNROLLED_ROUNDS;
         walk->strides[var] = 1;
         walk->vector = loads_move_little(walk, operand->transform);
         walk->strides[var] = 0;
@@ -539,7 +539,8 @@ static void count_epilogue(struct walk *walk, const struct ul_contract_plan *pla
         last--;
     if (last > 0)
         walk->strides[contraction->vars[last - 1]] = 1;
-    walk->max_stride = list_calls_function(walk->kernel, contraction->epilogue) ? 1 : UNROLLED;
+    walk->max_stride =
+        list_calls_function(walk->kernel, contraction->epilogue) ? 1 : UL_UNROLLED_ROUNDS;
     walk->vector = fills_lanes(walk, contraction->epilogue) || walk->on_device;
     walk->row_columns =
         (uint64_t)(plan->block_cols > 0 && plan->block_cols < plan->n ? plan->block_cols : plan->n);
@@ -604,7 +605,7 @@ static void count_for(struct walk *walk, const struct ul_ks_data *stmt, uint64_t
     bool inside = walk->vector;
     struct ul_lookup lookup;
     walk->strides[stmt->var] = 1;
-    walk->max_stride = list_calls_function(walk->kernel, stmt->body) ? 1 : UNROLLED;
+    walk->max_stride = list_calls_function(walk->kernel, stmt->body) ? 1 : UL_UNROLLED_ROUNDS;
     walk->vector =
         inside || ul_lookup_find(walk->kernel, stmt, &lookup) ||
         ((stmt->flags & (UL_FOR_PARALLEL | UL_FOR_ALONE)) != 0 && fills_lanes(walk, stmt->body));

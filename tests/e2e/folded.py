@@ -159,11 +159,18 @@ def chains(kind):
         "to": TensorProto.FLOAT16 if kind == "bf16" else TensorProto.BFLOAT16}), also=["s"])
     for i in range(RANDOM_CHAINS):
         yield random_chain(f"random{i}", kind)
-    exponential = [("Exp", "a", "p", {}), ("Mul", "p b", "q", {}), ("Exp", "b", "r", {}), ("Mul", "r a", "s", {})]
-    yield chain("two_sums", kind, *exponential, ("Add", "q s", "t", {}), ("Add", "s w", "u", {}), also=["t"],
-                scale=1)
-    yield chain("two_products", kind, *exponential, ("Sub", "q s", "t", {}), ("Sub", "s q", "u", {}), also=["t"],
-                scale=1)
+
+
+def cancelling(kind):
+    """A product in two sums, of which one has another product, and the other is next to nothing: what is
+    left of it is how the product was rounded."""
+    draw = np.random.default_rng(12)
+    a, b = (draw.uniform(-1, 1, (64, 128)).astype(DTYPES[kind]).astype(np.float32) for _ in range(2))
+    first = [helper.make_node("Exp", ["a"], ["p"]), helper.make_node("Mul", ["p", "b"], ["q"]),
+             helper.make_node("Exp", ["b"], ["r"]), helper.make_node("Mul", ["r", "a"], ["s"])]
+    for name, operands in (("front", ["q", "s"]), ("behind", ["s", "q"])):
+        last = [helper.make_node("Add", operands, ["t"]), helper.make_node("Sub", ["s", "c"], ["u"])]
+        yield Case(f"cancelling_{name}", first + last, {"a": a, "b": b, "c": np.exp(b) * a}, ["t", "u"], kind)
 
 
 def maps(kind):
@@ -357,7 +364,7 @@ def main():
     failed = count = 0
     for kind in DTYPES:
         with tempfile.TemporaryDirectory() as folder:
-            cases = [case for make in (node_tests, contributed_tests, chains, maps, many) for case in make(kind)
+            cases = [case for make in (node_tests, contributed_tests, chains, cancelling, maps, many) for case in make(kind)
                      if not wanted or case.name.rsplit("_", 1)[0] in wanted]
             cases = supported(ullage, cases, folder)
             count += len(cases)
