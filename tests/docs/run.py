@@ -6,8 +6,9 @@ here has the rules).
     run.py ULLAGE [--slow] [--update] [--folders] [PAGE...]
     run.py --list
 
-Without pages: all; with --folders those that are neither README.md, docs/ nor python/README.md. --slow runs blocks of the slow tier as well; --update writes what is printed now into the pages; --list
-says which blocks nothing runs, and why.
+Without pages: all; with --folders those that are neither README.md, docs/ nor python/README.md. --slow runs blocks of the slow
+tier as well; --update writes what is printed now into the pages, slow blocks included; --list says which blocks nothing runs, and
+why.
 Exit: 0 ok, 1 a page says something else, 77 a Python package is missing.
 """
 
@@ -173,6 +174,7 @@ def main():
     parser.add_argument("--folders", action="store_true")
     parser.add_argument("--list", action="store_true")
     options = parser.parse_intermixed_args()
+    options.slow |= options.update  # a change shows in slow blocks too, which nobody would run before their slice
     pages = [read_page(path) for path in options.pages or page_paths(options.folders)]
     if options.list:
         for page in pages:
