@@ -19,8 +19,8 @@ void ul_compile_progress(const struct ul_compile *compile, const char *what);
 enum ul_status ul_compile_resolve(struct ul_compile *compile,
                                   struct ul_program_options *program) UL_MUST_CHECK;
 enum ul_dtype ul_compile_storage(const struct ul_compile_options *options);
-/* Whether the program rounds products before it adds them: its processor has no fused multiply-add,
- * or its C compiler is told to use none. */
+/* Whether the program rounds products before it adds them, as its processor has no fused
+ * multiply-add. */
 bool ul_compile_rounds_products(const struct ul_compile_options *options,
                                 const struct ul_target *target);
 

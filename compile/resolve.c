@@ -37,9 +37,9 @@ static bool is_without_fma(const char *march)
         "westmere",  "corei7-avx", "core-avx-i", "sandybridge",  "ivybridge",     "bonnell",
         "atom",      "slm",        "silvermont", "goldmont",     "goldmont-plus", "tremont",
         "k8",        "k8-sse3",    "opteron",    "opteron-sse3", "athlon64",      "athlon64-sse3",
-        "athlon-fx", "amdfam10",   "barcelona",  "btver1",       "btver2",        "eden-x2",
-        "eden-x4",   "nano",       "nano-1000",  "nano-2000",    "nano-3000",     "nano-x2",
-        "nano-x4",   "lujiazui"};
+        "athlon-fx", "bdver1",     "amdfam10",   "barcelona",    "btver1",        "btver2",
+        "eden-x2",   "eden-x4",    "nano",       "nano-1000",    "nano-2000",     "nano-3000",
+        "nano-x2",   "nano-x4",    "lujiazui"};
     size_t length = strcspn(march, " "); /* "x86-64-v2 -mavx" */
     if (strstr(march + length, "-mno-fma") != NULL)
         return true;
@@ -72,20 +72,10 @@ static bool is_processor_without_fma(const char *march)
 }
 #endif
 
-/* GCC looks for products to fuse from -O2 on; the last word counts. */
-static bool is_hardly_optimized(const char *cflags)
-{
-    bool hardly = cflags != NULL;
-    for (const char *at = cflags; at != NULL && (at = strstr(at, "-O")) != NULL; at += 2)
-        hardly = strchr(" 01g", at[2]) != NULL; /* the end of the string too */
-    return hardly;
-}
-
 bool ul_compile_rounds_products(const struct ul_compile_options *options,
                                 const struct ul_target *target)
 {
-    return target->compiler->takes_march &&
-           (is_processor_without_fma(options->march) || is_hardly_optimized(options->cflags));
+    return target->compiler->takes_march && is_processor_without_fma(options->march);
 }
 
 /* A program for a named machine must not use what only this one has. */

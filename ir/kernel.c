@@ -329,6 +329,22 @@ uint32_t ul_kx_operand_count(enum ul_kx_op op)
     return op < UL_KX_SELECT ? 2 : 3;
 }
 
+static bool is_float_product(const struct ul_kernel *kernel, ul_kx id)
+{
+    const struct ul_kx_data *expr = &kernel->exprs[id];
+    return expr->op == UL_KX_MUL && (expr->dtype == UL_F32 || expr->dtype == UL_F64);
+}
+
+ul_kx ul_kx_fused_product(const struct ul_kernel *kernel, ul_kx sum)
+{
+    const struct ul_kx_data *expr = &kernel->exprs[sum];
+    if (expr->op != UL_KX_ADD && expr->op != UL_KX_SUB)
+        return UL_NONE;
+    return is_float_product(kernel, expr->a)   ? expr->a
+           : is_float_product(kernel, expr->b) ? expr->b
+                                               : UL_NONE;
+}
+
 bool ul_kx_is_int(const struct ul_kernel *kernel, ul_kx a, int64_t *value)
 {
     *value = kernel->exprs[a].imm_int;

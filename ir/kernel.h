@@ -93,7 +93,7 @@ enum ul_kx_op {
     UL_KX_RANDOM, /* u32 from Philox4x32-10: counter a (u64), seed imm_int */
     /* three operands */
     UL_KX_SELECT, /* a (bool) ? b : c; both sides may be evaluated */
-    UL_KX_FMA     /* a * b + c; may be rounded once or twice, the same in every place */
+    UL_KX_FMA     /* a * b + c; rounded once where the processor can, else twice */
 };
 
 struct ul_kx_data {
@@ -259,7 +259,7 @@ struct ul_kernel {
     uint32_t attend_count, attend_capacity;
     struct ul_attend *attends;
     ul_ks first;          /* the kernel's statement list */
-    bool rounds_products; /* copied from the graph */
+    bool rounds_products; /* copied from the graph: for the interpreter */
     /* builder: the open lists, innermost last */
     uint32_t open_count;
     ul_ks open_owner[64];

@@ -62,6 +62,10 @@ enum ul_dtype ul_kx_dtype(const struct ul_kernel *kernel, ul_kx a);
 uint32_t ul_kx_operand_count(enum ul_kx_op op);
 /* True and the value when the expression is an integer constant. */
 bool ul_kx_is_int(const struct ul_kernel *kernel, ul_kx a, int64_t *value);
+/* The operand of a sum or difference of floats that is itself a product: where the processor has
+ * fused multiply-add it is not rounded before it is added (ul_fma_f32 of the runtime). The first
+ * operand comes first; a product that is bound to a variable is rounded. UL_NONE: there is none. */
+ul_kx ul_kx_fused_product(const struct ul_kernel *kernel, ul_kx sum);
 /* The factor of `var` in an index; false where that is no constant. What other variables are bound
  * to is taken to stand still. */
 bool ul_kx_factor(const struct ul_kernel *kernel, ul_kx id, uint32_t var, int64_t *factor);

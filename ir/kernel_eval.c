@@ -10,19 +10,13 @@
 
 static union ul_scalar eval(struct ul_machine *machine, ul_kx id);
 
-static union ul_scalar eval_fused(struct ul_machine *machine, const struct ul_kx_data *expr,
-                                  const struct ul_fused *fused)
+static union ul_scalar eval_fused(struct ul_machine *machine, const struct ul_kx_data *sum,
+                                  ul_kx product)
 {
-    const struct ul_kx_data *product = &machine->kernel->exprs[fused->product];
-    union ul_scalar a, b;
-    if (fused->var == UL_NONE) {
-        a = eval(machine, product->a);
-        b = eval(machine, product->b);
-    } else {
-        a = machine->factors[2 * (uint64_t)fused->var];
-        b = machine->factors[2 * (uint64_t)fused->var + 1];
-    }
-    return ul_machine_fused(expr, fused, a, b, eval(machine, fused->is_right ? expr->a : expr->b));
+    const struct ul_kx_data *factors = &machine->kernel->exprs[product];
+    const bool is_first = product == sum->a;
+    union ul_scalar a = eval(machine, factors->a), b = eval(machine, factors->b);
+    return ul_machine_fused(sum, is_first, a, b, eval(machine, is_first ? sum->b : sum->a));
 }
 
 static union ul_scalar eval(struct ul_machine *machine, ul_kx id)
@@ -46,8 +40,9 @@ static union ul_scalar eval(struct ul_machine *machine, ul_kx id)
     default:
         break;
     }
-    if (machine->fused != NULL && machine->fused[id].product != UL_NONE)
-        return eval_fused(machine, expr, &machine->fused[id]);
+    ul_kx product = ul_machine_fused_product(machine, id);
+    if (product != UL_NONE)
+        return eval_fused(machine, expr, product);
     enum ul_dtype from = ul_kx_dtype(machine->kernel, expr->a);
     union ul_scalar a = eval(machine, expr->a);
     if (ul_kx_operand_count(expr->op) == 1)
@@ -175,15 +170,6 @@ static bool run_for(struct ul_machine *machine, ul_ks id)
     return true;
 }
 
-static void bind_product(struct ul_machine *machine, const struct ul_ks_data *stmt)
-{
-    const struct ul_kx_data *product = &machine->kernel->exprs[stmt->value];
-    union ul_scalar *factors = machine->factors + 2 * (uint64_t)stmt->var;
-    factors[0] = eval(machine, product->a);
-    factors[1] = eval(machine, product->b);
-    machine->vars[stmt->var] = ul_machine_binary(product, product->dtype, factors[0], factors[1]);
-}
-
 static bool run_statement(struct ul_machine *machine, ul_ks id)
 {
     const struct ul_ks_data *stmt = &machine->kernel->stmts[id];
@@ -195,10 +181,7 @@ static bool run_statement(struct ul_machine *machine, ul_ks id)
     case UL_KS_LET:
     case UL_KS_SET:
     case UL_KS_VAR:
-        if (machine->keeps_factors[stmt->var])
-            bind_product(machine, stmt);
-        else
-            machine->vars[stmt->var] = eval(machine, stmt->value);
+        machine->vars[stmt->var] = eval(machine, stmt->value);
         return true;
     case UL_KS_STORE: {
         union ul_scalar value = eval(machine, stmt->value);
@@ -233,11 +216,7 @@ bool ul_kernel_eval(const struct ul_kernel *kernel, unsigned char *const *buffer
     struct ul_machine machine = {.kernel = kernel, .work_left = *work_left, .scratch = scratch};
     *report = false;
     machine.vars = UL_NEW_ARRAY(scratch, union ul_scalar, kernel->var_count);
-    machine.keeps_factors = UL_NEW_ARRAY(scratch, bool, kernel->var_count);
-    machine.factors = UL_NEW_ARRAY(scratch, union ul_scalar, 2 * (uint64_t)kernel->var_count);
     machine.functions = kernel->rounds_products ? &ul_functions_rounded : &ul_functions_fused;
-    if (!kernel->rounds_products)
-        machine.fused = ul_machine_find_fused(kernel, scratch, machine.keeps_factors);
     machine.lanes = UL_NEW_ARRAY(scratch, union ul_scalar *, kernel->var_count);
     machine.stores = UL_NEW_ARRAY(scratch, union ul_scalar *, kernel->var_count);
     machine.loops = UL_NEW_ARRAY(scratch, unsigned char, kernel->stmt_count);

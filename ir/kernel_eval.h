@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the interpreter's files share: one scalar at a time (kernel_eval.c), or the iterations of a
  * loop side by side (kernel_eval_lanes.c), by the same operations (kernel_eval_scalar.c), which are
- * rounded where the program's are (kernel_fuse.c). */
+ * rounded where the program's are. */
 #ifndef UL_IR_KERNEL_EVAL_H
 #define UL_IR_KERNEL_EVAL_H
 
@@ -13,13 +13,6 @@ union ul_scalar {
     double f;
 };
 
-/* A sum of which one operand is a product that is not rounded. */
-struct ul_fused {
-    ul_kx product; /* UL_NONE: there is none */
-    uint32_t var;  /* whose factors it has; UL_NONE: it stands in the sum itself */
-    bool is_right; /* the second operand */
-};
-
 /* Functions of floats that printed kernels call (runtime/lib/ul_scalar.h). */
 struct ul_machine_functions {
     float (*exp)(float), (*log)(float), (*tanh)(float), (*erf)(float);
@@ -29,9 +22,6 @@ extern const struct ul_machine_functions ul_functions_fused;   /* kernel_eval_fu
 
 struct ul_machine {
     const struct ul_kernel *kernel;
-    const struct ul_fused *fused; /* per expression; NULL: all products are rounded */
-    bool *keeps_factors;          /* per variable */
-    union ul_scalar *factors;     /* two for each variable that keeps them */
     const struct ul_machine_functions *functions;
     unsigned char **places; /* of each buffer's element 0 */
     union ul_scalar *vars;
@@ -55,18 +45,17 @@ union ul_scalar ul_machine_binary(const struct ul_kx_data *expr, enum ul_dtype f
 /* a * b + c, rounded once or twice. */
 union ul_scalar ul_machine_fma(const struct ul_machine *machine, enum ul_dtype dtype,
                                union ul_scalar a, union ul_scalar b, union ul_scalar c);
-/* The sum or difference of a product and the other operand c, rounded once. */
-union ul_scalar ul_machine_fused(const struct ul_kx_data *expr, const struct ul_fused *fused,
-                                 union ul_scalar a, union ul_scalar b, union ul_scalar c);
+/* A sum or difference of the product a * b, which is its first operand or not, and of c, rounded
+ * once. */
+union ul_scalar ul_machine_fused(const struct ul_kx_data *sum, bool is_first, union ul_scalar a,
+                                 union ul_scalar b, union ul_scalar c);
+/* The product in a sum that is not rounded; UL_NONE: none is. */
+ul_kx ul_machine_fused_product(const struct ul_machine *machine, ul_kx sum);
 bool ul_machine_is_float(enum ul_dtype dtype); /* of those that are computed in */
 union ul_scalar ul_machine_cast(enum ul_dtype from, enum ul_dtype to, union ul_scalar value);
 union ul_scalar ul_machine_load(const struct ul_machine *machine, uint32_t buffer, int64_t index);
 void ul_machine_store(const struct ul_machine *machine, uint32_t buffer, int64_t index,
                       union ul_scalar value);
-
-/* kernel_fuse.c: per expression; marks the variables whose factors sums ask for. */
-struct ul_fused *ul_machine_find_fused(const struct ul_kernel *kernel, struct ul_arena *arena,
-                                       bool *keeps_factors);
 
 /* kernel_eval_lanes.c */
 

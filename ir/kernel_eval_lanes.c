@@ -97,9 +97,7 @@ bool ul_machine_has_lanes(struct ul_machine *machine, const struct ul_ks_data *l
     for (ul_ks id = loop->body; id != UL_NONE; id = machine->kernel->stmts[id].next) {
         const struct ul_ks_data *stmt = &machine->kernel->stmts[id];
         if (stmt->kind == UL_KS_LET)
-            machine->stores[stmt->var] =
-                UL_NEW_ARRAY(machine->scratch, union ul_scalar,
-                             machine->keeps_factors[stmt->var] ? 3 * LANES : LANES);
+            machine->stores[stmt->var] = UL_NEW_ARRAY(machine->scratch, union ul_scalar, LANES);
     }
     return true;
 }
@@ -211,28 +209,17 @@ static void eval_each(struct ul_machine *machine, ul_kx id, uint32_t count, unio
         spread(out, count);
 }
 
-static void eval_fused(struct ul_machine *machine, const struct ul_kx_data *expr,
-                       const struct ul_fused *fused, uint32_t count, union ul_scalar *out)
+static void eval_fused(struct ul_machine *machine, const struct ul_kx_data *sum, ul_kx product,
+                       uint32_t count, union ul_scalar *out)
 {
-    union ul_scalar factors[2][LANES], other[LANES];
-    const struct ul_kx_data *product = &machine->kernel->exprs[fused->product];
-    const union ul_scalar *a = factors[0], *b = factors[1];
-    const bool is_named = fused->var != UL_NONE;
-    if (is_named && machine->lanes[fused->var] == NULL) {
-        for (uint32_t k = 0; k < 2; k++) {
-            factors[k][0] = machine->factors[2 * (uint64_t)fused->var + k];
-            spread(factors[k], count);
-        }
-    } else if (!is_named) {
-        eval_each(machine, product->a, count, factors[0]);
-        eval_each(machine, product->b, count, factors[1]);
-    } else {
-        a = machine->lanes[fused->var] + LANES;
-        b = a + LANES;
-    }
-    eval_each(machine, fused->is_right ? expr->a : expr->b, count, other);
+    union ul_scalar a[LANES], b[LANES], other[LANES];
+    const struct ul_kx_data *factors = &machine->kernel->exprs[product];
+    const bool is_first = product == sum->a;
+    eval_each(machine, factors->a, count, a);
+    eval_each(machine, factors->b, count, b);
+    eval_each(machine, is_first ? sum->b : sum->a, count, other);
     for (uint32_t i = 0; i < count; i++)
-        out[i] = ul_machine_fused(expr, fused, a[i], b[i], other[i]);
+        out[i] = ul_machine_fused(sum, is_first, a[i], b[i], other[i]);
 }
 
 static bool eval(struct ul_machine *machine, ul_kx id, uint32_t count, union ul_scalar *out)
@@ -252,34 +239,20 @@ static bool eval(struct ul_machine *machine, ul_kx id, uint32_t count, union ul_
     default:
         break;
     }
-    if (machine->fused == NULL || machine->fused[id].product == UL_NONE)
+    ul_kx product = ul_machine_fused_product(machine, id);
+    if (product == UL_NONE)
         return eval_operation(machine, expr, count, out);
-    eval_fused(machine, expr, &machine->fused[id], count, out);
+    eval_fused(machine, expr, product, count, out);
     return false;
 }
 
 /* ---- The loop ---- */
 
-/* Its factors lie behind it. */
-static void bind_product(struct ul_machine *machine, const struct ul_ks_data *stmt, uint32_t count)
-{
-    const struct ul_kx_data *product = &machine->kernel->exprs[stmt->value];
-    union ul_scalar *lanes = machine->lanes[stmt->var];
-    eval_each(machine, product->a, count, lanes + LANES);
-    eval_each(machine, product->b, count, lanes + 2 * LANES);
-    for (uint32_t i = 0; i < count; i++)
-        lanes[i] =
-            ul_machine_binary(product, product->dtype, lanes[LANES + i], lanes[2 * LANES + i]);
-}
-
 static void run_statement(struct ul_machine *machine, const struct ul_ks_data *stmt, uint32_t count)
 {
     union ul_scalar values[LANES], index[LANES];
     if (stmt->kind == UL_KS_LET) {
-        if (machine->keeps_factors[stmt->var])
-            bind_product(machine, stmt, count);
-        else
-            eval_each(machine, stmt->value, count, machine->lanes[stmt->var]);
+        eval_each(machine, stmt->value, count, machine->lanes[stmt->var]);
         return;
     }
     UL_ASSERT(stmt->kind == UL_KS_STORE);

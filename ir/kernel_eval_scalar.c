@@ -6,6 +6,7 @@
  * functions are those that printed C calls: the runtime's own, or libm's float forms. */
 #include "ir/kernel_eval.h"
 
+#define UL_ADD_PRODUCT(a, b, c) ((a) * (b) + (c)) /* whatever processor this is built for */
 #include "runtime/lib/ul_scalar.h"
 
 #include <math.h>
@@ -427,17 +428,22 @@ union ul_scalar ul_machine_fma(const struct ul_machine *machine, enum ul_dtype d
 {
     if (!ul_machine_is_float(dtype))
         return of_int(dtype, (int64_t)((uint64_t)c.i + (uint64_t)a.i * (uint64_t)b.i));
-    if (machine->fused == NULL)
+    if (machine->kernel->rounds_products)
         return of_float(dtype, c.f + of_float(dtype, a.f * b.f).f);
     return fuse(dtype, a.f, b.f, c.f);
 }
 
-union ul_scalar ul_machine_fused(const struct ul_kx_data *expr, const struct ul_fused *fused,
-                                 union ul_scalar a, union ul_scalar b, union ul_scalar c)
+union ul_scalar ul_machine_fused(const struct ul_kx_data *sum, bool is_first, union ul_scalar a,
+                                 union ul_scalar b, union ul_scalar c)
 {
-    const bool is_sum = expr->op == UL_KX_ADD;
-    return fuse(expr->dtype, is_sum || !fused->is_right ? a.f : -a.f, b.f,
-                is_sum || fused->is_right ? c.f : -c.f);
+    const bool is_difference = sum->op == UL_KX_SUB;
+    return fuse(sum->dtype, is_difference && !is_first ? -a.f : a.f, b.f,
+                is_difference && is_first ? -c.f : c.f);
+}
+
+ul_kx ul_machine_fused_product(const struct ul_machine *machine, ul_kx sum)
+{
+    return machine->kernel->rounds_products ? UL_NONE : ul_kx_fused_product(machine->kernel, sum);
 }
 
 const struct ul_machine_functions ul_functions_rounded = {

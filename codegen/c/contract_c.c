@@ -405,7 +405,10 @@ static void put_plain(const struct ul_contract_out *out, uint32_t indent)
         put_plain_loop(out, indent + d, d);
     put_plain_operand(out, indent + inner, 'a', &c->a);
     put_plain_operand(out, indent + inner, 'b', &c->b);
-    ul_contract_line(out, indent + inner, "t_sum += t_xa * t_xb;");
+    if (plan->tag[0] == 'f')
+        ul_contract_line(out, indent + inner, "t_sum = ul_fma_%s(t_xa, t_xb, t_sum);", plan->tag);
+    else
+        ul_contract_line(out, indent + inner, "t_sum += t_xa * t_xb;");
     for (uint32_t d = inner; d-- > outer;)
         ul_contract_line(out, indent + d, "}");
     if (plan->epilogue_uses.mentions_acc)

@@ -321,7 +321,8 @@ static struct ul_emit_build build(const struct ul_emitter *emitter)
                     : ul_emit_has_weights_inside(emitter) ? "weights.S"
                                                           : "",
         .devices = "",
-        .flags = "-fno-strict-aliasing -DUL_MAY_ALIAS -ffp-contract=fast -fno-math-errno "
+        .own = native_sources(emitter),
+        .flags = "-fno-strict-aliasing -DUL_MAY_ALIAS -ffp-contract=off -fno-math-errno "
                  "-fno-trapping-math",
         .cflags = calls ? options->onednn_cflags : "",
         .libraries =
@@ -330,22 +331,32 @@ static struct ul_emit_build build(const struct ul_emitter *emitter)
         .has_threads = emitter->program->options.thread_count > 1 || calls};
 }
 
+void ul_emit_c_put_fuse(struct ul_text *text, const char *objects)
+{
+    ul_text_printf(
+        text,
+        "# The runtime's own calls leave it to the compiler.\n"
+        "# Where gcc tunes for some processors it rounds products in short sums, not in long "
+        "ones.\n"
+        "FUSE := $(shell $(CC) --param=avoid-fma-max-bits=0 -Werror -E -x c /dev/null >/dev/null "
+        "2>&1 && echo --param=avoid-fma-max-bits=0)\n"
+        "%s: KERNEL_FLAGS += -ffp-contract=fast $(FUSE)\n",
+        objects);
+}
+
 static void put_variables(struct ul_emitter *emitter, const struct ul_emit_build *with)
 {
     const struct ul_emit_options *options = emitter->options;
-    ul_text_printf(
-        emitter->text,
-        "CC = %s\nCFLAGS = %s\nMARCH = %s%s\nOPENMP =%s\n"
-        "# Where gcc tunes for some processors it rounds products in short sums, but not in long "
-        "ones.\n"
-        "FUSE := $(shell $(CC) --param=avoid-fma-max-bits=0 -Werror -E -x c /dev/null >/dev/null "
-        "2>&1 && "
-        "echo --param=avoid-fma-max-bits=0)\n"
-        "KERNEL_FLAGS = -std=c99 %s $(FUSE)\nLIBS =%s\n",
-        options->cc, options->cflags,
-        options->march == NULL ? "" : "-march=", options->march == NULL ? "" : options->march,
-        emitter->program->options.thread_count > 1 ? " -fopenmp" : "", with->flags,
-        with->libraries);
+    ul_text_printf(emitter->text,
+                   "CC = %s\nCFLAGS = %s\nMARCH = %s%s\nOPENMP =%s\n"
+                   "# model.c says itself which products are rounded before they are added.\n"
+                   "KERNEL_FLAGS = -std=c99 %s\nLIBS =%s\nOWN =%s\n",
+                   options->cc, options->cflags, options->march == NULL ? "" : "-march=",
+                   options->march == NULL ? "" : options->march,
+                   emitter->program->options.thread_count > 1 ? " -fopenmp" : "", with->flags,
+                   with->libraries, with->own);
+    if (with->own[0] != '\0')
+        ul_emit_c_put_fuse(emitter->text, "$(OWN:.c=.o) $(OWN:.c=.pic.o)");
 }
 
 /* `make lib`: of one set of objects, which are position-independent. */
@@ -380,11 +391,10 @@ static void put_program_rules(struct ul_emitter *emitter, const struct ul_emit_b
 {
     bool rom = emitter->program->options.weights_rom;
     bool beside = emitter->options->weights_beside;
-    const char *natives = native_sources(emitter);
-    bool own = natives[0] != '\0';
+    bool own = with->own[0] != '\0';
     ul_text_printf(
         emitter->text,
-        "OWN =%s\nOBJECTS = model.o main.o%s $(OWN:.c=.o)\n"
+        "OBJECTS = model.o main.o%s $(OWN:.c=.o)\n"
         "RUNTIME = $(patsubst %%.c,%%.o,$(filter-out $(OWN),$(sort $(wildcard ul_*.c))))\n\n"
         "program: $(OBJECTS) $(RUNTIME) weights.bin\n"
         "\t$(CC) $(CFLAGS) $(OPENMP) -o $@.tmp $(OBJECTS) $(RUNTIME) $(LIBS) -pthread\n"
@@ -395,7 +405,7 @@ static void put_program_rules(struct ul_emitter *emitter, const struct ul_emit_b
         "\t$(CC) $(CFLAGS) -std=c99 -c main.c -o $@\n\n%s"
         "ul_%%.o: ul_%%.c $(wildcard ul_*.h)\n"
         "\t$(CC)%s $(CFLAGS) -std=c99 -c $< -o $@\n\n",
-        natives, rom ? " rom.o" : "",
+        rom ? " rom.o" : "",
         rom      ? ""
         : beside ? "\tcp weights.bin $@.weights\n"
                  : "\ttruncate -s %4096 $@.tmp || true\n\tcat weights.bin >> $@.tmp\n",

@@ -2,6 +2,7 @@
 /* The Makefile of models that share an arena, for the host: a library of all of them. They are
  * compiled as each is by itself, so that they compute the same bits. */
 #include "codegen/c/c.h"
+#include "codegen/c/emit_c.h"
 #include "codegen/emit/emit_internal.h"
 
 static void put_model(struct ul_text *text, const char *prefix, bool has_rom)
@@ -29,13 +30,10 @@ static void put_makefile(struct ul_text *text, const struct ul_emit_shared *shar
         "\n# Builds libshared.a; `make CC=clang MARCH=` chooses a compiler and a plain processor,\n"
         "# `make -s libs` says what a program is linked with behind it.\n"
         "CC = %s\nAR = ar\nCFLAGS = %s\nMARCH = %s%s\nOPENMP =%s\n"
-        "# Where gcc tunes for some processors it rounds products in short sums, but not in long "
-        "ones.\n"
-        "FUSE := $(shell $(CC) --param=avoid-fma-max-bits=0 -Werror -E -x c /dev/null >/dev/null "
-        "2>&1 && echo --param=avoid-fma-max-bits=0)\n"
-        "KERNEL_FLAGS = -std=c99 -fno-strict-aliasing -DUL_MAY_ALIAS -ffp-contract=fast "
+        "# model.c says itself which products are rounded before they are added.\n"
+        "KERNEL_FLAGS = -std=c99 -fno-strict-aliasing -DUL_MAY_ALIAS -ffp-contract=off "
         "-fno-math-errno "
-        "-fno-trapping-math $(FUSE)\nHEADERS = $(wildcard ul_*.h)\nMODELS =",
+        "-fno-trapping-math\nHEADERS = $(wildcard ul_*.h)\nMODELS =",
         options->cc, options->cflags,
         options->march == NULL ? "" : "-march=", options->march == NULL ? "" : options->march,
         shared->has_threads ? " -fopenmp" : "");
@@ -44,9 +42,11 @@ static void put_makefile(struct ul_text *text, const struct ul_emit_shared *shar
         if (shared->has_rom)
             ul_text_printf(text, " %s.rom.o", shared->prefixes[i]);
     }
+    ul_text_put(text,
+                "\nNATIVE = $(patsubst %.c,%.o,$(wildcard ul_nbits.c ul_posts.c ul_winograd.c))\n");
+    ul_emit_c_put_fuse(text, "$(NATIVE)");
     ul_text_printf(
         text,
-        "\nNATIVE = $(patsubst %%.c,%%.o,$(wildcard ul_nbits.c ul_posts.c ul_winograd.c))\n"
         "RUNTIME = $(filter-out $(NATIVE),$(patsubst %%.c,%%.o,$(sort $(wildcard ul_*.c))))\n"
         "LIBS = $(if $(wildcard ul_dnnl.c),%s -ldnnl -fopenmp,$(OPENMP)) -lm\n\n"
         "libshared.a: $(MODELS) $(NATIVE) $(RUNTIME)\n"

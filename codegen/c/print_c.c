@@ -431,6 +431,7 @@ enum ul_status ul_kernel_print_c(struct ul_text *text, const struct ul_kernel *k
                                ul_dtype_get(dtype)->name);
     }
     ul_expr_printer_init(&printer.expr, text, kernel);
+    printer.expr.fuses = true;
     printer.offsets_bytes = UL_NEW_ARRAY(text->arena, uint64_t, kernel->buffer_count);
     place_scratch(&printer);
     put_parameters(&printer);

@@ -378,6 +378,7 @@ static struct ul_emit_build build(const struct ul_emitter *emitter)
 {
     return (struct ul_emit_build){
         .native = ul_arena_printf(emitter->arena, "%s.c", ul_emit_stem(emitter)),
+        .own = "",
         .plain = "library.c",
         .assembly = ul_emit_has_weights_inside(emitter) ? "weights.S" : "",
         .devices = ul_arena_printf(emitter->arena, "kernels.cu%s", ul_emit_sources(emitter, ".cu")),

@@ -1552,7 +1552,6 @@ enum ul_status ul_kernel_print_cuda(struct ul_text *text, const struct ul_kernel
                                ul_dtype_get(dtype)->name);
     }
     ul_expr_printer_init(&printer.expr, text, kernel);
-    printer.expr.is_fused = true;
     printer.expr.is_short = ul_narrow(kernel, text->arena);
     printer.expr.names = UL_NEW_ARRAY(text->arena, const char *, kernel->expr_count);
     printer.expr.elements = UL_NEW_ARRAY(text->arena, const char *, kernel->expr_count);

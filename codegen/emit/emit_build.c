@@ -91,17 +91,24 @@ static void put_target(struct ul_emitter *emitter, const struct ul_emit_build *w
 /* What the sources are compiled with that know the processor. */
 static void put_flags(struct ul_emitter *emitter, const struct ul_emit_build *with)
 {
-    const char *name = emitter->options->prefix;
-    ul_text_printf(
-        emitter->text,
-        "\n# Where gcc tunes for some processors it rounds products in short sums, but not in long "
-        "ones.\ninclude(CheckCCompilerFlag)\n"
-        "check_c_compiler_flag(--param=avoid-fma-max-bits=0 UL_HAS_AVOID_FMA)\n"
-        "set(flags \"%s\")\n"
-        "if(UL_HAS_AVOID_FMA)\n  list(APPEND flags --param=avoid-fma-max-bits=0)\nendif()\n"
-        "if(%s_MARCH)\n  list(APPEND flags -march=${%s_MARCH})\nendif()\n"
-        "set_source_files_properties(%s PROPERTIES COMPILE_OPTIONS \"${flags}\")\n",
-        list(emitter, with->flags), name, name, with->native);
+    const char *name = emitter->options->prefix, *model = ul_emit_stem(emitter);
+    ul_text_printf(emitter->text,
+                   "\n# %s.c says itself which products are rounded before they are added.\n"
+                   "set(flags \"%s\")\n"
+                   "if(%s_MARCH)\n  list(APPEND flags -march=${%s_MARCH})\nendif()\n"
+                   "set_source_files_properties(%s PROPERTIES COMPILE_OPTIONS \"${flags}\")\n",
+                   model, list(emitter, with->flags), name, name, with->native);
+    if (with->own[0] != '\0')
+        ul_text_printf(
+            emitter->text,
+            "# The runtime's own calls leave it to the compiler. Where gcc tunes for some "
+            "processors it rounds\n# products in short sums, but not in long ones.\n"
+            "include(CheckCCompilerFlag)\n"
+            "check_c_compiler_flag(--param=avoid-fma-max-bits=0 UL_HAS_AVOID_FMA)\n"
+            "list(APPEND flags -ffp-contract=fast)\n"
+            "if(UL_HAS_AVOID_FMA)\n  list(APPEND flags --param=avoid-fma-max-bits=0)\nendif()\n"
+            "set_source_files_properties(%s PROPERTIES COMPILE_OPTIONS \"${flags}\")\n",
+            with->own + 1);
     if (with->has_threads)
         ul_text_printf(emitter->text,
                        "target_compile_options(%s PRIVATE $<$<COMPILE_LANGUAGE:C>:-fopenmp>)\n"

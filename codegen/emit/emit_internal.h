@@ -42,6 +42,7 @@ struct ul_emit_file {
 /* What a library is built of, as make and CMake are told it: words with blanks between. */
 struct ul_emit_build {
     const char *native;   /* sources that are compiled for the processor: "model.c" */
+    const char *own;      /* those of the runtime among them, with a blank in front of each */
     const char *plain;    /* for any */
     const char *assembly; /* weights.S or rom.S, or "": none */
     const char *devices;  /* sources in CUDA C++, or "" */

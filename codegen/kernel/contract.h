@@ -10,8 +10,8 @@
  * Invariants: the sum is complete before the epilogue runs for an element; the epilogue runs
  * exactly once for each (m, n); no operand is read outside of its buffer; no partial sum is
  * written to an output.
- * The text includes nothing; the program includes runtime/lib/ul_contract.h, and is compiled with
- * -ffp-contract=fast so that a multiplication and an addition become one instruction.
+ * The text includes nothing; the program includes runtime/lib/ul_contract.h, by which a
+ * multiplication and an addition are one instruction where the processor has it.
  * Names in the text: variable v<id> of the kernel, buffer b<id> as a pointer to its storage type,
  * both as in struct ul_kernel; own names begin with "t_". The text opens its own block.
  */

@@ -479,22 +479,30 @@ static void put_binary(const struct ul_expr_printer *printer, const struct ul_kx
     put_helper(printer, helper_of(expr->op), from == UL_BOOL ? UL_I32 : from, expr->a, expr->b);
 }
 
-static void put_fma(const struct ul_expr_printer *printer, const struct ul_kx_data *expr)
+/* a * b + c; `negated` puts a minus sign in front of its first or last operand. */
+static void put_fma(const struct ul_expr_printer *printer, enum ul_dtype dtype, ul_kx a, ul_kx b,
+                    ul_kx c, const char *negated)
 {
     struct ul_text *text = printer->text;
-    if (printer->is_fused) {
-        ul_text_put(text, expr->dtype == UL_F64 ? "fma(" : "fmaf(");
-        ul_put_expr(printer, expr->a);
-        ul_text_put(text, ", ");
-        ul_put_expr(printer, expr->b);
-        ul_text_put(text, ", ");
-    } else {
-        ul_text_put(text, "(");
-        put_infix(printer, "*", expr->a, expr->b);
-        ul_text_put(text, " + ");
-    }
-    ul_put_expr(printer, expr->c);
+    ul_text_put(text, !printer->fuses   ? (dtype == UL_F64 ? "fma(" : "fmaf(")
+                      : dtype == UL_F64 ? "ul_fma_f64("
+                                        : "ul_fma_f32(");
+    ul_text_put(text, negated[0] == 'a' ? "-" : "");
+    ul_put_expr(printer, a);
+    ul_text_put(text, ", ");
+    ul_put_expr(printer, b);
+    ul_text_put(text, negated[0] == 'c' ? ", -" : ", ");
+    ul_put_expr(printer, c);
     ul_text_put(text, ")");
+}
+
+static void put_sum(const struct ul_expr_printer *printer, const struct ul_kx_data *sum,
+                    ul_kx product)
+{
+    const struct ul_kx_data *factors = &printer->kernel->exprs[product];
+    const bool is_first = product == sum->a;
+    const char *negated = sum->op == UL_KX_ADD ? "" : is_first ? "c" : "a";
+    put_fma(printer, sum->dtype, factors->a, factors->b, is_first ? sum->b : sum->a, negated);
 }
 
 static void put_select(const struct ul_expr_printer *printer, const struct ul_kx_data *expr)
@@ -578,10 +586,15 @@ void ul_put_expr(const struct ul_expr_printer *printer, ul_kx id)
         ul_text_put(text, ").words[0]");
         return;
     case UL_KX_FMA:
-        put_fma(printer, expr);
+        put_fma(printer, expr->dtype, expr->a, expr->b, expr->c, "");
         return;
     default:
         break;
+    }
+    ul_kx product = printer->fuses ? ul_kx_fused_product(printer->kernel, id) : UL_NONE;
+    if (product != UL_NONE) {
+        put_sum(printer, expr, product);
+        return;
     }
     if (expr->op < UL_KX_ADD)
         put_unary(printer, expr);

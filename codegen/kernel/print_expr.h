@@ -20,7 +20,7 @@ struct ul_expr_printer {
     const char *store_to;  /* what stores assign to, in place of an element; or NULL */
     const bool *is_short;  /* by variable: an i64 that is declared with 32 bits; NULL: none */
     const bool *is_scalar; /* by buffer: its one element is a variable; NULL: of none */
-    bool is_fused;         /* an FMA is a function that rounds once; else what C makes of it */
+    bool fuses; /* C: products in sums are calls of ul_fma_*; else FMA alone is, of fmaf */
 };
 
 /* NULL: there is no such type in C. */

@@ -9,7 +9,7 @@
  * the C compiler targets. Each sum is formed in order of k with one accumulator, so it does not
  * depend on the cut, on addresses or on what is packed; ul_dot_<tag> adds a fixed number of
  * partial sums in a fixed tree.
- * Compile with -ffp-contract=fast. Nothing fails. Pure C99 where there are no GNU vectors.
+ * Nothing fails. Pure C99 where there are no GNU vectors.
  */
 #ifndef UL_CONTRACT_RUNTIME_H
 #define UL_CONTRACT_RUNTIME_H
@@ -17,6 +17,9 @@
 #include "ul_kernel.h"
 
 #include <stdint.h>
+#if defined(__aarch64__) && UL_VECTOR_BYTES > 0
+#include <arm_neon.h>
+#endif
 
 /* The smaller, and where in [0, run) 0 <= start + stride * i < extent holds: cuts [low, high). */
 static inline int64_t ul_run(int64_t a, int64_t b)
@@ -36,6 +39,66 @@ static inline void ul_clip_run(int64_t *low, int64_t *high, int64_t start, int64
     *low = *low > first ? *low : first;
     *high = *high < end ? *high : end;
 }
+
+/* a * b + c of what the contractions add: floats are rounded as ul_fma_f32 says, in vectors too;
+   _half of vectors half as wide. */
+#define ul_sum_f32(a, b, c) ul_fma_f32(a, b, c)
+#define ul_sum_f64(a, b, c) ul_fma_f64(a, b, c)
+#define ul_sum_u32(a, b, c) ((a) * (b) + (c))
+#define ul_sum_u64(a, b, c) ((a) * (b) + (c))
+#define ul_sum_u32_wide ul_sum_u32
+#define ul_sum_u64_wide ul_sum_u64
+#define ul_sum_u32_half ul_sum_u32
+#define ul_sum_u64_half ul_sum_u64
+#if defined(__clang__) && defined(__has_builtin)
+#if !__has_builtin(__builtin_ia32_vfmaddps256)
+#define UL_SUM_BY_LANES
+#endif
+#endif
+#if UL_HAS_FMA == 0
+#define ul_sum_f32_wide(a, b, c) ((a) * (b) + (c))
+#define ul_sum_f64_wide(a, b, c) ((a) * (b) + (c))
+#define ul_sum_f32_half(a, b, c) ((a) * (b) + (c))
+#define ul_sum_f64_half(a, b, c) ((a) * (b) + (c))
+#elif defined(__FMA__) && UL_VECTOR_BYTES == 64 && !defined(UL_SUM_BY_LANES)
+/* With masks of all lanes, whose types are the compiler's. */
+#if defined(__clang__)
+#define UL_SIXTEEN ((unsigned short)0xffff)
+#else
+#define UL_SIXTEEN ((short)-1)
+#endif
+#define ul_sum_f32_wide(a, b, c) __builtin_ia32_vfmaddps512_mask(a, b, c, UL_SIXTEEN, 4)
+#define ul_sum_f64_wide(a, b, c) __builtin_ia32_vfmaddpd512_mask(a, b, c, (unsigned char)0xff, 4)
+#define ul_sum_f32_half(a, b, c) __builtin_ia32_vfmaddps256(a, b, c)
+#define ul_sum_f64_half(a, b, c) __builtin_ia32_vfmaddpd256(a, b, c)
+#elif defined(__FMA__) && UL_VECTOR_BYTES == 32 && !defined(UL_SUM_BY_LANES)
+#define ul_sum_f32_wide(a, b, c) __builtin_ia32_vfmaddps256(a, b, c)
+#define ul_sum_f64_wide(a, b, c) __builtin_ia32_vfmaddpd256(a, b, c)
+#define ul_sum_f32_half(a, b, c) __builtin_ia32_vfmaddps(a, b, c)
+#define ul_sum_f64_half(a, b, c) __builtin_ia32_vfmaddpd(a, b, c)
+#elif defined(__aarch64__) && UL_VECTOR_BYTES == 16
+#define ul_sum_f32_wide(a, b, c)                                                                   \
+    ((ul_f32v)vfmaq_f32((float32x4_t)(c), (float32x4_t)(a), (float32x4_t)(b)))
+#define ul_sum_f64_wide(a, b, c)                                                                   \
+    ((ul_f64v)vfmaq_f64((float64x2_t)(c), (float64x2_t)(a), (float64x2_t)(b)))
+#elif UL_VECTOR_BYTES > 0
+#define UL_SUM_LANES(tag, type, form, count)                                                       \
+    UL_VECTOR(ul_sum_##tag##_##form##_v, type, count);                                             \
+    UL_INLINE ul_sum_##tag##_##form##_v ul_sum_##tag##_##form(                                     \
+        ul_sum_##tag##_##form##_v a, ul_sum_##tag##_##form##_v b, ul_sum_##tag##_##form##_v c)     \
+    {                                                                                              \
+        UL_UNROLL                                                                                  \
+        for (int l = 0; l < (count); l++)                                                          \
+            c[l] = ul_fma_##tag(a[l], b[l], c[l]);                                                 \
+        return c;                                                                                  \
+    }
+UL_SUM_LANES(f32, float, wide, UL_LANES(float))
+UL_SUM_LANES(f64, double, wide, UL_LANES(double))
+#if UL_VECTOR_BYTES > 16
+UL_SUM_LANES(f32, float, half, UL_LANES(float) / 2)
+UL_SUM_LANES(f64, double, half, UL_LANES(double) / 2)
+#endif
+#endif
 
 #define UL_BLOCK_ROWS 8
 #define UL_BLOCK_BYTES 192 /* of one row of a block: three vectors of the widest machine */
@@ -76,7 +139,7 @@ static inline void ul_clip_run(int64_t *low, int64_t *high, int64_t start, int64
             const half b = *(const half_loose *)panel;                                             \
             UL_UNROLL                                                                              \
             for (int r = 0; r < rows; r++)                                                         \
-                acc[r] += b * a[r * a_row];                                                        \
+                acc[r] = ul_sum_##tag##_half(b, a[r * a_row] - (half){0}, acc[r]);                 \
         }                                                                                          \
         UL_UNROLL                                                                                  \
         for (int r = 0; r < rows; r++)                                                             \
@@ -119,10 +182,10 @@ static inline void ul_clip_run(int64_t *low, int64_t *high, int64_t start, int64
                 b[v] = *(const loose *)(panel + v * UL_LANES(type));                               \
             UL_UNROLL                                                                              \
             for (int r = 0; r < rows; r++) {                                                       \
-                type factor = a[r * a_row];                                                        \
+                const vec factor = a[r * a_row] - (vec){0};                                        \
                 UL_UNROLL                                                                          \
                 for (int v = 0; v < vectors; v++)                                                  \
-                    acc[r][v] += b[v] * factor;                                                    \
+                    acc[r][v] = ul_sum_##tag##_wide(b[v], factor, acc[r][v]);                      \
             }                                                                                      \
         }                                                                                          \
         UL_UNROLL                                                                                  \
@@ -213,7 +276,7 @@ static inline void ul_clip_run(int64_t *low, int64_t *high, int64_t start, int64
                 const type factor = a[r * a_row + i * a_k];                                        \
                 const type *UL_RESTRICT from = panel + i * pitch;                                  \
                 for (int c = 0; c < cols; c++)                                                     \
-                    to[c] += factor * from[c];                                                     \
+                    to[c] = ul_sum_##tag(factor, from[c], to[c]);                                  \
             }                                                                                      \
         }                                                                                          \
     }
@@ -322,10 +385,10 @@ static inline void ul_pack_squares_u32(uint32_t *to, const uint32_t *from, int64
     {                                                                                              \
         const type a0 = a[0], a1 = a[a_k], a2 = a[2 * a_k], a3 = a[3 * a_k];                       \
         for (int64_t c = 0; c < cols; c++) {                                                       \
-            type sum = sums[c] + a0 * b[c];                                                        \
-            sum += a1 * b[pitch + c];                                                              \
-            sum += a2 * b[2 * pitch + c];                                                          \
-            sums[c] = sum + a3 * b[3 * pitch + c];                                                 \
+            type sum = ul_sum_##tag(a0, b[c], sums[c]);                                            \
+            sum = ul_sum_##tag(a1, b[pitch + c], sum);                                             \
+            sum = ul_sum_##tag(a2, b[2 * pitch + c], sum);                                         \
+            sums[c] = ul_sum_##tag(a3, b[3 * pitch + c], sum);                                     \
         }                                                                                          \
     }                                                                                              \
     static inline void ul_add_rows_##tag(type *sums, int64_t row, const type *a, int64_t a_row,    \
@@ -340,7 +403,7 @@ static inline void ul_pack_squares_u32(uint32_t *to, const uint32_t *from, int64
                 type *UL_RESTRICT to = sums + r * row;                                             \
                 const type factor = a[r * a_row];                                                  \
                 for (int64_t c = 0; c < cols; c++)                                                 \
-                    to[c] += factor * b[c];                                                        \
+                    to[c] = ul_sum_##tag(factor, b[c], to[c]);                                     \
             }                                                                                      \
         }                                                                                          \
     }
@@ -397,11 +460,12 @@ static inline int64_t ul_pack_even_u32(uint32_t *to, const uint32_t *from, int64
         for (int64_t i = 0; i < cols; i += 4 * UL_LANES(type)) {                                   \
             vec s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0};                                            \
             for (int64_t t = 0; t < count; t++) {                                                  \
-                const type *at = from + i + taps[t], factor = weights[t];                          \
-                s0 += *(const loose *)at * factor;                                                 \
-                s1 += *(const loose *)(at + UL_LANES(type)) * factor;                              \
-                s2 += *(const loose *)(at + 2 * UL_LANES(type)) * factor;                          \
-                s3 += *(const loose *)(at + 3 * UL_LANES(type)) * factor;                          \
+                const type *at = from + i + taps[t];                                               \
+                const vec factor = weights[t] - (vec){0};                                          \
+                s0 = ul_sum_##tag##_wide(*(const loose *)at, factor, s0);                          \
+                s1 = ul_sum_##tag##_wide(*(const loose *)(at + UL_LANES(type)), factor, s1);       \
+                s2 = ul_sum_##tag##_wide(*(const loose *)(at + 2 * UL_LANES(type)), factor, s2);   \
+                s3 = ul_sum_##tag##_wide(*(const loose *)(at + 3 * UL_LANES(type)), factor, s3);   \
             }                                                                                      \
             *(loose *)(sums + i) = s0;                                                             \
             *(loose *)(sums + i + UL_LANES(type)) = s1;                                            \
@@ -421,7 +485,7 @@ static inline int64_t ul_pack_even_u32(uint32_t *to, const uint32_t *from, int64
             const type *UL_RESTRICT at = from + taps[t];                                           \
             const type factor = weights[t];                                                        \
             for (int64_t i = 0; i < cols; i++)                                                     \
-                sums[i] += at[i] * factor;                                                         \
+                sums[i] = ul_sum_##tag(at[i], factor, sums[i]);                                    \
         }                                                                                          \
     }
 #endif
@@ -434,20 +498,20 @@ static inline int64_t ul_pack_even_u32(uint32_t *to, const uint32_t *from, int64
         vec s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0};                                                \
         int64_t i = 0;                                                                             \
         for (; i + 4 * UL_LANES(type) <= k; i += 4 * UL_LANES(type)) {                             \
-            s0 += *(const loose *)(a + i) * *(const loose *)(b + i);                               \
-            s1 += *(const loose *)(a + i + UL_LANES(type)) *                                       \
-                  *(const loose *)(b + i + UL_LANES(type));                                        \
-            s2 += *(const loose *)(a + i + 2 * UL_LANES(type)) *                                   \
-                  *(const loose *)(b + i + 2 * UL_LANES(type));                                    \
-            s3 += *(const loose *)(a + i + 3 * UL_LANES(type)) *                                   \
-                  *(const loose *)(b + i + 3 * UL_LANES(type));                                    \
+            s0 = ul_sum_##tag##_wide(*(const loose *)(a + i), *(const loose *)(b + i), s0);        \
+            s1 = ul_sum_##tag##_wide(*(const loose *)(a + i + UL_LANES(type)),                     \
+                                     *(const loose *)(b + i + UL_LANES(type)), s1);                \
+            s2 = ul_sum_##tag##_wide(*(const loose *)(a + i + 2 * UL_LANES(type)),                 \
+                                     *(const loose *)(b + i + 2 * UL_LANES(type)), s2);            \
+            s3 = ul_sum_##tag##_wide(*(const loose *)(a + i + 3 * UL_LANES(type)),                 \
+                                     *(const loose *)(b + i + 3 * UL_LANES(type)), s3);            \
         }                                                                                          \
         for (; i + UL_LANES(type) <= k; i += UL_LANES(type))                                       \
-            s0 += *(const loose *)(a + i) * *(const loose *)(b + i);                               \
+            s0 = ul_sum_##tag##_wide(*(const loose *)(a + i), *(const loose *)(b + i), s0);        \
         s0 = (s0 + s1) + (s2 + s3);                                                                \
         type rest = 0;                                                                             \
         for (i = k - k % UL_LANES(type); i < k; i++) /* a start that gcc can follow */             \
-            rest += a[i] * b[i];                                                                   \
+            rest = ul_sum_##tag(a[i], b[i], rest);                                                 \
         type lanes[UL_LANES(type)];                                                                \
         memcpy(lanes, &s0, sizeof lanes);                                                          \
         for (int half = UL_LANES(type) / 2; half > 0; half /= 2)                                   \
@@ -463,9 +527,9 @@ static inline int64_t ul_pack_even_u32(uint32_t *to, const uint32_t *from, int64
         int64_t i = 0;                                                                             \
         for (; i + 4 <= k; i += 4)                                                                 \
             for (int l = 0; l < 4; l++)                                                            \
-                s[l] += a[i + l] * b[i + l];                                                       \
+                s[l] = ul_sum_##tag(a[i + l], b[i + l], s[l]);                                     \
         for (; i < k; i++)                                                                         \
-            s[0] += a[i] * b[i];                                                                   \
+            s[0] = ul_sum_##tag(a[i], b[i], s[0]);                                                 \
         return (s[0] + s[1]) + (s[2] + s[3]);                                                      \
     }
 #endif
@@ -486,13 +550,15 @@ static inline int64_t ul_pack_even_u32(uint32_t *to, const uint32_t *from, int64
                 const vec x = *(const loose *)(a + i + v * UL_LANES(type));                        \
                 UL_UNROLL                                                                          \
                 for (int r = 0; r < 4; r++)                                                        \
-                    s[r][v] += x * *(const loose *)(b + r * pitch + i + v * UL_LANES(type));       \
+                    s[r][v] = ul_sum_##tag##_wide(                                                 \
+                        x, *(const loose *)(b + r * pitch + i + v * UL_LANES(type)), s[r][v]);     \
             }                                                                                      \
         }                                                                                          \
         for (; i + UL_LANES(type) <= k; i += UL_LANES(type)) {                                     \
             UL_UNROLL                                                                              \
             for (int r = 0; r < 4; r++)                                                            \
-                s[r][0] += *(const loose *)(a + i) * *(const loose *)(b + r * pitch + i);          \
+                s[r][0] = ul_sum_##tag##_wide(*(const loose *)(a + i),                             \
+                                              *(const loose *)(b + r * pitch + i), s[r][0]);       \
         }                                                                                          \
         UL_UNROLL                                                                                  \
         for (int r = 0; r < 4; r++) {                                                              \
@@ -509,7 +575,7 @@ static inline int64_t ul_pack_even_u32(uint32_t *to, const uint32_t *from, int64
         for (int r = 0; r < 4; r++) {                                                              \
             type rest = 0;                                                                         \
             for (int64_t j = k - k % UL_LANES(type); j < k; j++)                                   \
-                rest += a[j] * b[r * pitch + j];                                                   \
+                rest = ul_sum_##tag(a[j], b[r * pitch + j], rest);                                 \
             sums[r] = lanes[r][0] + rest;                                                          \
         }                                                                                          \
     }

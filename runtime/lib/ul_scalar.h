@@ -13,7 +13,9 @@
  * tests/runtime/math_test.c measures: exp, log, sigmoid, tanh, erf stay below 2.5 units in the last
  * place where the result is normal. NaN gives NaN; infinities, zeros and subnormals give what C99
  * Annex F says. errno and the rounding mode are left alone; round-to-nearest is assumed.
- * Fused multiply-adds, where the compiler makes them, only lower the errors.
+ * Sums of products are rounded once where the processor can do that (ul_fma_f32): a compiler that
+ * decided by itself would do so in one copy of a loop and not in another. C is compiled with
+ * -ffp-contract=off therefore.
  *
  * Invariants: no function has undefined behaviour for any argument, none touches errno or static
  * data. Nothing fails. Functions that printed
@@ -54,10 +56,45 @@
 #define UL_UNLIKELY(condition) ((condition) != 0)
 #endif
 
-/* a * b + c; the compiler decides whether the product is rounded. Define this before including
-   the header to force one of the two. */
+/* Whether the processor has instructions that round a * b + c once, for float and for double. */
+#if defined(__CUDACC__) || !defined(__GNUC__)
+#define UL_HAS_FMA 0
+#elif defined(__x86_64__) || defined(__i386__)
+#if defined(__FMA__)
+#define UL_HAS_FMA 2
+#else
+#define UL_HAS_FMA 0
+#endif
+#elif defined(__FP_FAST_FMA) || defined(__aarch64__) || defined(__powerpc__) ||                    \
+    defined(__s390x__) || (defined(__riscv_flen) && __riscv_flen >= 64)
+#define UL_HAS_FMA 2
+#elif defined(__FP_FAST_FMAF) || defined(__ARM_FEATURE_FMA) || defined(__riscv_flen)
+#define UL_HAS_FMA 1 /* for float alone */
+#else
+#define UL_HAS_FMA 0
+#endif
+
+UL_FUNCTION float ul_fma_f32(float a, float b, float c)
+{
+#if UL_HAS_FMA > 0
+    return __builtin_fmaf(a, b, c);
+#else
+    return a * b + c;
+#endif
+}
+
+UL_FUNCTION double ul_fma_f64(double a, double b, double c)
+{
+#if UL_HAS_FMA > 1
+    return __builtin_fma(a, b, c);
+#else
+    return a * b + c;
+#endif
+}
+
+/* Define this before including the header to round each product, or none. */
 #ifndef UL_ADD_PRODUCT
-#define UL_ADD_PRODUCT(a, b, c) ((a) * (b) + (c))
+#define UL_ADD_PRODUCT(a, b, c) ul_fma_f32(a, b, c)
 #endif
 
 /* ---- indexes ---- */

@@ -131,7 +131,7 @@ def build_library(folder):
             [ -e ../$f.o ] || cc -fPIC -O1 -std=c99 -c $f -o ../$f.o
         done
         cc -shared -fPIC -O3 -march=native -std=c99 -fopenmp -fno-strict-aliasing \\
-            -ffp-contract=fast -fno-math-errno -fno-trapping-math -o "$0" model.c ../ul_*.o \\
+            -ffp-contract=off -fno-math-errno -fno-trapping-math -o "$0" model.c ../ul_*.o \\
             -lm -pthread""", library], cwd=folder, check=True)
     return library
 

@@ -219,7 +219,7 @@ def test_library(plain, source):
         others = [os.path.join(folder, name) for name in ("ul_dnnl.c", "ul_nbits.c", "ul_posts.c", "ul_winograd.c")]
         others = [name for name in others if os.path.exists(name)]
         run(
-            "cc", "-std=c99", "-O2", "-fno-strict-aliasing", "-ffp-contract=fast", "-fopenmp", *define, "-I", folder, "-o", program,
+            "cc", "-std=c99", "-O2", "-fno-strict-aliasing", "-ffp-contract=off", "-fopenmp", *define, "-I", folder, "-o", program,
             os.path.join(HERE, "offload_library.c"), os.path.join(folder, "model.c"), *others,
             *(["-ldnnl"] if others else []), "-lm",
         )  # fmt: skip

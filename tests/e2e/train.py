@@ -389,7 +389,7 @@ def check_library(ullage):
         out.write(numpy.load("y.npy").astype(numpy.int64).tobytes())
     os.chdir("library")
     sizes = [f"-D{name}={globals()[name]}" for name in ("SAMPLES", "BATCH", "STEPS")]
-    run("cc", "-std=c99", "-O3", "-fno-strict-aliasing", "-ffp-contract=fast", "-fno-math-errno",
+    run("cc", "-std=c99", "-O3", "-fno-strict-aliasing", "-ffp-contract=off", "-fno-math-errno",
         "-fno-trapping-math", "-march=native", "-Wall", "-Wextra", "-Wpedantic", "-Werror", *sizes,
         "-o", "example", "example.c", "model.c", "-lm")  # fmt: skip
     names = run("nm", "-u", "example").stdout

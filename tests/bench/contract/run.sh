@@ -16,7 +16,7 @@ for cc in ${CC:-gcc clang}; do
     command -v "$cc" >/dev/null || continue
     flags=${FLAGS:--O3 -march=native}
     # shellcheck disable=SC2086
-    "$cc" -std=c99 $flags -fno-strict-aliasing -DUL_MAY_ALIAS -ffp-contract=fast -fno-math-errno -I"$runtime" \
+    "$cc" -std=c99 $flags -fno-strict-aliasing -DUL_MAY_ALIAS -ffp-contract=off -fno-math-errno -I"$runtime" \
         -I"$here" -DKERNELS='"'"$work/contract_bench_kernels.c"'"' "$here/bench.c" \
         -o "$work/contract_bench" -ldnnl -lm
     echo "$cc $flags (GFLOP/s, ratios above 1: faster than oneDNN)"

@@ -14,7 +14,7 @@ try() {
     case $2 in *openmp*) threads=3 ;; *) threads=1 ;; esac
     "$emit" test "$work/contract_test_kernels.c" "$seed" "$count" $threads
     # shellcheck disable=SC2086
-    "$1" -std=c99 $2 $warnings -fno-strict-aliasing -DUL_MAY_ALIAS -ffp-contract=fast -fno-math-errno \
+    "$1" -std=c99 $2 $warnings -fno-strict-aliasing -DUL_MAY_ALIAS -ffp-contract=off -fno-math-errno \
         -I"$runtime" -I"$here" -DKERNELS='"'"$work/contract_test_kernels.c"'"' \
         "$here/test.c" -o "$work/contract_test" -lm
     said=$("$work/contract_test" "$work/contract_test_kernels.c.data") || code=$?
