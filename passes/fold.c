@@ -11,8 +11,8 @@
  *     weights --> Mul --> Add --> value      one kernel, which rounds once
  *
  * Constants of one number stay constants: patterns look for them.
- * Left undone: nodes of nested blocks. A value that other nodes read is rounded, though a program
- * might compute it in their kernel: which nodes are one kernel goes by bytes. */
+ * Left undone: a value that other nodes read is rounded, though a program might compute it in their
+ * kernel, since which nodes are one kernel goes by bytes. */
 #include "ir/build.h"
 #include "ir/op.h"
 #include "ir/view.h"
@@ -38,6 +38,7 @@ struct fold {
 
 struct set {
     bool has_half, has_array; /* one of its values has 16 bits; it reads a constant with elements */
+    bool reads_folded;        /* a value of another block, which may have been computed anew */
     uint32_t computing;       /* nodes that are more than movements */
 };
 
@@ -91,16 +92,21 @@ static void find_sets(struct fold *fold)
         set->computing += ul_op_get(node->op)->view == NULL;
         for (uint32_t i = 0; i < node->output_count; i++)
             set->has_half |= ul_dtype_is_half(graph->values[node->outputs[i]].type.dtype);
-        for (uint32_t i = 0; i < node->input_count; i++)
-            set->has_array |= node->inputs[i] != UL_NONE && is_array(fold, node->inputs[i]);
+        for (uint32_t i = 0; i < node->input_count; i++) {
+            ul_value_id input = node->inputs[i];
+            set->has_array |= input != UL_NONE && is_array(fold, input);
+            set->reads_folded |= input != UL_NONE && maker_of(fold, input) == UL_NONE &&
+                                 graph->values[input].kind == UL_VALUE_NODE;
+        }
     }
 }
 
-/* Whether a program may round less than folding did: of one node alone all is rounded. */
+/* Whether a program may compute something else than folding did. One node alone is folded as it
+ * runs, but for what it reads of other blocks. */
 static bool is_chosen(const struct fold *fold, uint32_t place)
 {
     const struct set *set = &fold->sets[ul_edit_find_head((uint32_t *)fold->parents, place)];
-    return set->has_half && set->has_array && set->computing > 1;
+    return set->has_half && set->has_array && (set->computing > 1 || set->reads_folded);
 }
 
 /* ---- The copy ---- */
@@ -123,7 +129,7 @@ static ul_value_id copy_constant(struct fold *fold, ul_value_id value)
 static void copy_node(struct fold *fold, ul_node_id id)
 {
     const struct ul_node *node = &fold->graph->nodes[id];
-    UL_ASSERT(node->parent == 0 && node->block_count == 0);
+    UL_ASSERT(node->block_count == 0);
     ul_node_id copy = ul_graph_add_node(&fold->own, 0, node->op, node->name, node->input_count,
                                         node->output_count);
     for (uint32_t i = 0; i < node->input_count; i++) {
@@ -259,7 +265,7 @@ void ul_fold_as_program(struct ul_pass *pass, const ul_node_id *nodes, uint32_t 
                         .nodes = nodes,
                         .count = count,
                         .work_left = UL_LIMIT_FOLD_WORK};
-    if (count < 2)
+    if (count == 0)
         return;
     ul_arena_init(&fold.arena);
     fold.place_of = UL_NEW_ARRAY(&fold.arena, uint32_t, pass->graph->node_count);

@@ -180,7 +180,7 @@ static bool is_kept(const struct infer *infer, ul_node_id id)
 {
     const struct ul_node *node = &infer->graph->nodes[id];
     enum ul_dtype dtype = infer->graph->values[node->outputs[0]].type.dtype;
-    return infer->has_halves && node->parent == 0 && ul_dtype_get(dtype)->is_float;
+    return infer->has_halves && ul_dtype_get(dtype)->is_float;
 }
 
 /* Outputs that are known become weights and the node goes, if that is all of them. */
@@ -636,6 +636,28 @@ static bool has_halves(const struct ul_graph *graph)
     return false;
 }
 
+/* Block by block, since no kernel has nodes of two, and in the order in which blocks were made:
+ * what a block reads of others was made outside of it, and before. Where there are very many
+ * blocks, nested ones stay as they were folded, node by node. */
+static void fold_kept(struct infer *infer)
+{
+    struct ul_graph *graph = infer->graph;
+    ul_node_id *nodes = UL_NEW_ARRAY(infer->pass->scratch, ul_node_id, infer->kept_count);
+    uint32_t *begin = UL_NEW_ARRAY(infer->pass->scratch, uint32_t, graph->block_count + 2);
+    for (uint32_t i = 0; i < infer->kept_count; i++)
+        if (graph->nodes[infer->kept[i]].op != UL_OP_NONE)
+            begin[graph->nodes[infer->kept[i]].parent + 2]++;
+    for (ul_block_id b = 0; b < graph->block_count; b++)
+        begin[b + 2] += begin[b + 1];
+    for (uint32_t i = 0; i < infer->kept_count; i++)
+        if (graph->nodes[infer->kept[i]].op != UL_OP_NONE)
+            nodes[begin[graph->nodes[infer->kept[i]].parent + 1]++] = infer->kept[i];
+    uint64_t size = (uint64_t)graph->block_count * (graph->node_count + graph->value_count);
+    ul_block_id block_count = size > UL_LIMIT_FOLD_WORK ? 1 : graph->block_count;
+    for (ul_block_id b = 0; b < block_count; b++)
+        ul_fold_as_program(infer->pass, nodes + begin[b], begin[b + 1] - begin[b], graph->arena);
+}
+
 enum ul_status ul_pass_infer(struct ul_pass *pass)
 {
     struct infer infer = {.pass = pass, .graph = pass->graph};
@@ -646,7 +668,7 @@ enum ul_status ul_pass_infer(struct ul_pass *pass)
     enum ul_status status = infer_block(&infer, 0, 0);
     ul_arena_done(&infer.node_scratch);
     if (status == UL_OK)
-        ul_fold_as_program(pass, infer.kept, infer.kept_count, pass->graph->arena);
+        fold_kept(&infer);
     for (uint32_t i = 0; i < infer.kept_count; i++) {
         if (infer.graph->nodes[infer.kept[i]].op != UL_OP_NONE)
             drop_known(&infer, infer.kept[i]);
