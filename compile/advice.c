@@ -33,8 +33,6 @@ struct advice {
     struct ul_compile *compile;
     const struct ul_compile_options *asked;
     uint64_t cost, sample_count; /* of a step of the plan */
-    bool of_arena;               /* bytes are compared of the buffer, the headline; else of the
-                                    process, which the budget bounds */
     uint32_t count;
     struct change changes[UL_REPORT_CHANGES];
 };
@@ -54,6 +52,12 @@ static bool is_given(const struct advice *advice, const char *name)
 static bool fits_target(const struct advice *advice, const char *name)
 {
     return ul_option_fits(row_of(name), advice->compile->program->options.target);
+}
+
+/* Else it bounds the process. */
+static bool bounds_buffer(const struct advice *advice)
+{
+    return advice->compile->options.budget_of == UL_BUDGET_ARENA;
 }
 
 /* ---- Changes ---- */
@@ -162,11 +166,14 @@ static void offer_training(struct advice *advice)
         offer(advice, "clipping", false, "clip-mode", "twice");
 }
 
-/* Weights that a microcontroller reads where they are stored. */
+/* Weights that a microcontroller reads where they are stored: the process of a program that nobody
+ * bounds reads its file all the same. */
 static void offer_places(struct advice *advice)
 {
     const struct ul_target *target = advice->compile->program->options.target;
-    bool has_flash = target->traits.has_rom && !target->traits.has_threads;
+    bool is_hosted = advice->compile->report.process.is_whole && !bounds_buffer(advice) &&
+                     !ul_compile_has_budget(advice->asked);
+    bool has_flash = target->traits.has_rom && !target->traits.has_threads && !is_hosted;
     if (advice->asked->precision == UL_PRECISION_F32)
         offer(advice, "precision", false, "precision", "bf16");
     if (advice->asked->train)
@@ -261,9 +268,10 @@ static void apply(const void *context, struct ul_compile *other)
     }
 }
 
+/* Those that a budget bounds. */
 static uint64_t bytes_of(const struct advice *advice, uint64_t reserved, uint64_t process)
 {
-    return advice->of_arena ? reserved : process;
+    return bounds_buffer(advice) ? reserved : process;
 }
 
 /* What it saves of the plan's bytes, and takes more of its time for as many samples. */
@@ -519,10 +527,7 @@ void ul_compile_advise(struct ul_compile *compile, const char *model_path)
     *advice = (struct advice){.compile = compile,
                               .asked = &compile->asked,
                               .cost = own.cost,
-                              .sample_count = own.sample_count,
-                              .of_arena = compile->options.budget_bytes == 0 ||
-                                          compile->options.budget_of == UL_BUDGET_ARENA ||
-                                          !compile->report.process.is_whole};
+                              .sample_count = own.sample_count};
     offer_applied(advice);
     offer_defaults(advice);
     offer_batch(advice);

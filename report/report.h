@@ -162,7 +162,7 @@ struct ul_report_remedy {
     bool fits;
     uint64_t reserved_bytes, process_bytes;
     uint64_t cost;       /* as of a case */
-    int64_t saved_bytes; /* of the plan's: of what its budget bounds, without one of the buffer */
+    int64_t saved_bytes; /* of the plan's: of what a budget bounds */
     int64_t extra_cost;  /* for as many samples */
 };
 /* The most changes that are planned for advice, and rungs of the ladder that are remedies. */

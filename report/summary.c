@@ -673,7 +673,6 @@ static void put_error_hint(struct summary *summary, const uint32_t *chosen, uint
 static void put_remedies(struct summary *summary)
 {
     const struct ul_saved_facts *facts = summary->facts;
-    bool of_process = facts->budget_bytes > 0 && !facts->budget_of_arena;
     uint32_t own = 0, chosen[REMEDIES];
     if (!facts->has_remedies)
         return;
@@ -687,7 +686,11 @@ static void put_remedies(struct summary *summary)
         ul_text_printf(summary->text,
                        "\n%s, each planned, of %" PRIu32 " in --advice on and --html:\n"
                        "  %3s less    bytes less       more time\n",
-                       of_process ? "A smaller process" : "Smaller", own, summary->unit.name);
+                       facts->budget_of_arena  ? "A smaller buffer"
+                       : is_of_device(summary) ? "Less of the device"
+                       : is_whole(summary)     ? "A smaller process"
+                                               : "Less of the caller's process",
+                       own, summary->unit.name);
     uint32_t count = choose_remedies(summary, own, chosen);
     for (uint32_t i = 0; i < count; i++)
         put_remedy(summary, &facts->remedies[chosen[i]]);

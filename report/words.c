@@ -21,7 +21,6 @@ struct words {
     uint64_t reserved_bytes, process_bytes, cost, step_cost;
     uint64_t sample_count; /* of a step; 0: not known */
     bool bounds_process;   /* the budget does */
-    bool is_whole;         /* the process is the program's own */
 };
 
 static enum ul_status fail(const struct words *words, const char *key, uint32_t entry,
@@ -123,13 +122,10 @@ static enum ul_status check_remedy(const struct words *words, uint32_t index)
     const struct ul_saved_facts *facts = &words->facts;
     const struct ul_saved_remedy *remedy = &facts->remedies[index];
     uint64_t bytes = bounded_bytes(words, remedy->reserved_bytes, remedy->process_bytes);
-    /* Without a budget the buffer is what is compared, and so it is beside a caller's process. */
-    bool of_process = words->bounds_process && facts->budget_bytes > 0 && words->is_whole;
-    uint64_t own = of_process ? words->process_bytes : words->reserved_bytes;
-    uint64_t theirs = of_process ? remedy->process_bytes : remedy->reserved_bytes;
+    uint64_t own = bounded_bytes(words, words->reserved_bytes, words->process_bytes);
     int64_t saved = remedy->is_applied ? -remedy->saved_bytes : remedy->saved_bytes;
     bool closes = remedy->fits && !facts->fits && !remedy->is_applied;
-    if (remedy->saved_bytes != (int64_t)own - (int64_t)theirs)
+    if (remedy->saved_bytes != (int64_t)own - (int64_t)bytes)
         return fail(words, "remedies", index, "saves not what its plan takes less than this one");
     if (remedy->fits != (facts->budget_bytes == 0 || bytes <= facts->budget_bytes))
         return fail(words, "remedies", index, "\"fits\" contradicts the budget");
@@ -265,14 +261,12 @@ enum ul_status ul_report_check_words(struct ul_json *json, uint64_t sample_count
 {
     const json_t *root = json->root;
     const char *of = json_string_value(json_object_get(root, "budget_of"));
-    const char *whose = json_string_value(json_object_get(root, "process_of"));
     struct words words = {.json = json, .sample_count = sample_count};
     struct ul_saved saved = {.step_count = (uint32_t)json_array_size(
                                  json_object_get(json_object_get(root, "steps"), "step"))};
     UL_TRY(ul_saved_read_facts(json, &saved));
     words.facts = saved.facts;
     words.bounds_process = of != NULL && strcmp(of, "process") == 0;
-    words.is_whole = whose != NULL && strcmp(whose, "program") == 0;
     UL_TRY(ul_json_options(json, &words.options, &words.option_count));
     UL_TRY(ul_json_number(json, root, "reserved_bytes", INT64_MAX, &words.reserved_bytes));
     UL_TRY(ul_json_number(json, root, "cost", INT64_MAX, &words.cost));

@@ -49,11 +49,10 @@ static void put_kind(struct ul_page *page, const char *kind)
     ul_page_escape(page, kind);
 }
 
-/* What is compared: of a budget what it bounds, else the buffer. */
+/* Whether bytes are of the buffer: what a budget bounds is compared. */
 static bool compares_arena(const struct ul_page *page)
 {
-    return page->saved->facts.budget_bytes == 0 ||
-           page->needed_bytes == page->saved->reserved_bytes;
+    return page->needed_bytes == page->saved->reserved_bytes;
 }
 
 static uint64_t magnitude(int64_t number)
