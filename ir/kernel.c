@@ -335,6 +335,12 @@ static bool is_float_product(const struct ul_kernel *kernel, ul_kx id)
     return expr->op == UL_KX_MUL && (expr->dtype == UL_F32 || expr->dtype == UL_F64);
 }
 
+ul_kx ul_kx_round_product(struct ul_kernel *kernel, ul_kx a)
+{
+    return is_float_product(kernel, a) ? ul_kx_round_to(kernel, ul_kx_dtype(kernel, a), false, a)
+                                       : a;
+}
+
 ul_kx ul_kx_fused_product(const struct ul_kernel *kernel, ul_kx sum)
 {
     const struct ul_kx_data *expr = &kernel->exprs[sum];
@@ -622,9 +628,10 @@ ul_kx ul_kx_bitcast(struct ul_kernel *kernel, enum ul_dtype dtype, ul_kx a)
 
 ul_kx ul_kx_round_to(struct ul_kernel *kernel, enum ul_dtype storage, bool saturate, ul_kx a)
 {
-    UL_ASSERT(ul_kx_dtype(kernel, a) == UL_F32);
+    enum ul_dtype dtype = ul_kx_dtype(kernel, a);
+    UL_ASSERT(dtype == UL_F32 || (dtype == UL_F64 && storage == UL_F64));
     struct ul_kx_data expr = {.op = UL_KX_ROUND_TO,
-                              .dtype = UL_F32,
+                              .dtype = dtype,
                               .a = a,
                               .imm_int = (int64_t)storage | (saturate ? 256 : 0)};
     return expr_new(kernel, &expr);
@@ -720,8 +727,6 @@ static enum ul_dtype as_is_dtype(const struct ul_kernel *kernel, const struct ul
     case UL_KX_CAST:
     case UL_KX_BITCAST:
         return expr->dtype;
-    case UL_KX_ROUND_TO:
-        return UL_F32;
     case UL_KX_INDEX:
         return UL_I64;
     case UL_KX_RANDOM:

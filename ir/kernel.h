@@ -66,7 +66,8 @@ enum ul_kx_op {
     UL_KX_CAST,     /* to dtype; float to integer saturates, NaN gives 0; integers wrap; anything to
                        bool is != 0 */
     UL_KX_ROUND_TO, /* f32 rounded to the storage dtype imm_int (f16, bf16, f8...) and back;
-                       bit 8 of imm_int: saturate to the largest finite value */
+                       bit 8 of imm_int: saturate to the largest finite value. To its own type (f64
+                       too): the value as it is, for a product that no sum may fuse */
     /* two operands of one type */
     UL_KX_ADD,
     UL_KX_SUB,

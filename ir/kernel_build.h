@@ -66,6 +66,10 @@ bool ul_kx_is_int(const struct ul_kernel *kernel, ul_kx a, int64_t *value);
  * fused multiply-add it is not rounded before it is added (ul_fma_f32 of the runtime). The first
  * operand comes first; a product that is bound to a variable is rounded. UL_NONE: there is none. */
 ul_kx ul_kx_fused_product(const struct ul_kernel *kernel, ul_kx sum);
+/* `a`; where it is a product of floats, one that is rounded in any sum. */
+ul_kx ul_kx_round_product(struct ul_kernel *kernel, ul_kx a);
+/* The same bits as ul_ks_let gives, without a statement: what it would name is rounded. */
+ul_kx ul_kx_round_shared(struct ul_kernel *kernel, ul_kx value);
 /* The factor of `var` in an index; false where that is no constant. What other variables are bound
  * to is taken to stand still. */
 bool ul_kx_factor(const struct ul_kernel *kernel, ul_kx id, uint32_t var, int64_t *factor);

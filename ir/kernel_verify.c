@@ -102,8 +102,8 @@ static bool unary_agrees(const struct ul_kernel *kernel, const struct ul_kx_data
         return true;
     case UL_KX_ROUND_TO: {
         int64_t storage = expr->imm_int & 255;
-        return expr->dtype == UL_F32 && a == UL_F32 && storage < UL_DTYPE_COUNT &&
-               ul_dtype_get((enum ul_dtype)storage)->is_float;
+        return expr->dtype == a && (a == UL_F32 || (a == UL_F64 && storage == UL_F64)) &&
+               storage < UL_DTYPE_COUNT && ul_dtype_get((enum ul_dtype)storage)->is_float;
     }
     case UL_KX_INDEX:
         return expr->dtype == UL_I64 && a == UL_I64 && expr->imm_int > 0;

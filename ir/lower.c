@@ -264,8 +264,10 @@ static ul_kx inline_value(struct ul_lower *lower, ul_value_id value, const ul_kx
     x = narrow(lower, info->type.dtype, x);
     if ((info->flags & UL_VALUE_ROUNDED) != 0)
         x = ul_kx_round_to(lower->kernel, info->storage, false, x);
-    if (state->no_let)
-        return x;
+    if (state->no_let) { /* a sum of another node gets it rounded, as it would by a name */
+        x = ul_kx_round_shared(lower->kernel, x);
+        return state->depth > 0 ? ul_kx_round_product(lower->kernel, x) : x;
+    }
     x = ul_ks_let(lower->kernel, x);
     cache_add(lower, value, index, info->type.rank, x);
     return x;

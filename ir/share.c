@@ -4,7 +4,8 @@
  * Problem: expressions are hash-consed graphs, but they are printed as nested text, where a part
  * that is used twice is written (and, unless the C compiler notices, computed) twice; nested
  * sharing grows exponentially. Method: before a value is bound by a LET, every float or narrow
- * integer part of it with two uses or more is bound by a LET of its own, operands first.
+ * integer part of it with two uses or more is bound by a LET of its own, operands first. Where no
+ * LET can stand, products among those parts are marked as rounded: a name would have rounded them.
  * Left undone: i64 parts are indexes, which in-place analysis compares as expressions, and bools
  * are conditions, which vectorise better inside their select. */
 #include "ir/kernel_build.h"
@@ -52,8 +53,8 @@ static bool count_uses(struct ul_kernel *kernel, ul_kx id)
     return found;
 }
 
-/* The same expression over named parts. */
-static ul_kx rebuild(struct ul_kernel *kernel, ul_kx id)
+/* The same expression over named parts, or where there can be no names, over rounded ones. */
+static ul_kx rebuild(struct ul_kernel *kernel, ul_kx id, bool names)
 {
     struct ul_kx_data expr = kernel->exprs[id]; /* the array may move below */
     if (kernel->marks[id].as != UL_NONE)
@@ -61,25 +62,30 @@ static ul_kx rebuild(struct ul_kernel *kernel, ul_kx id)
     ul_kx operands[3] = {expr.a, expr.b, expr.c};
     bool changed = false;
     for (uint32_t i = 0, count = operand_count(&expr); i < count; i++) {
-        ul_kx operand = rebuild(kernel, operands[i]);
+        ul_kx operand = rebuild(kernel, operands[i], names);
         changed = changed || operand != operands[i];
         operands[i] = operand;
     }
     ul_kx built = changed ? ul_kx_rebuild(kernel, id, operands[0], operands[1], operands[2]) : id;
     if (kernel->marks[id].uses > 1 && is_nameable(&expr))
-        built = ul_ks_name(kernel, built);
+        built = names ? ul_ks_name(kernel, built) : ul_kx_round_product(kernel, built);
     kernel->marks[id].as = built;
     return built;
 }
 
-static ul_kx share(struct ul_kernel *kernel, ul_kx value)
+static ul_kx share(struct ul_kernel *kernel, ul_kx value, bool names)
 {
     marks_grow(kernel);
     kernel->mark_epoch++;
-    return count_uses(kernel, value) ? rebuild(kernel, value) : value;
+    return count_uses(kernel, value) ? rebuild(kernel, value, names) : value;
+}
+
+ul_kx ul_kx_round_shared(struct ul_kernel *kernel, ul_kx value)
+{
+    return share(kernel, value, false);
 }
 
 ul_kx ul_ks_let(struct ul_kernel *kernel, ul_kx value)
 {
-    return ul_ks_name(kernel, share(kernel, value));
+    return ul_ks_name(kernel, share(kernel, value, true));
 }

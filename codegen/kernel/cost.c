@@ -320,7 +320,10 @@ static void count_expr(struct walk *walk, ul_kx id, uint64_t times)
     const struct ul_kx_data *expr = &walk->kernel->exprs[id];
     if (ul_kx_operand_count(expr->op) == 0)
         return;
-    count_operation(walk, expr, times);
+    bool is_as_it_is =
+        expr->op == UL_KX_ROUND_TO && (enum ul_dtype)(expr->imm_int & 255) == expr->dtype;
+    if (!is_as_it_is)
+        count_operation(walk, expr, times);
     if (expr->op == UL_KX_LOAD) {
         count_access(walk, expr->var, times);
         count_far(walk, expr->a, expr->var, times);

@@ -291,6 +291,10 @@ static void put_bitcast(const struct ul_expr_printer *printer, const struct ul_k
 static void put_round_to(const struct ul_expr_printer *printer, const struct ul_kx_data *expr)
 {
     enum ul_dtype storage = (enum ul_dtype)(expr->imm_int & 255);
+    if (storage == expr->dtype) {
+        ul_put_expr(printer, expr->a);
+        return;
+    }
     UL_ASSERT(ul_decoder_name(storage) != NULL);
     bool saturate = (expr->imm_int & 256) != 0;
     ul_text_printf(printer->text, "%s(", ul_decoder_name(storage));
