@@ -49,12 +49,6 @@ static void put_kind(struct ul_page *page, const char *kind)
     ul_page_escape(page, kind);
 }
 
-/* Whether bytes are of the buffer: what a budget bounds is compared. */
-static bool compares_arena(const struct ul_page *page)
-{
-    return page->needed_bytes == page->saved->reserved_bytes;
-}
-
 static uint64_t magnitude(int64_t number)
 {
     return number < 0 ? (uint64_t)-number : (uint64_t)number;
@@ -74,7 +68,7 @@ static void put_remedy(struct ul_page *page, const struct ul_saved_remedy *remed
     ul_page_printf(page, "<td class=\"r\">%s%s</td><td class=\"r\">%s%s</td>",
                    saved < 0 ? "\xE2\x88\x92" : "", ul_page_digits(page, magnitude(saved)),
                    extra < 0 ? "\xE2\x88\x92" : "+", ul_page_time(page, magnitude(extra)));
-    ul_page_size_cells(page, compares_arena(page) ? remedy->reserved_bytes : remedy->process_bytes);
+    ul_page_size_cells(page, page->of_arena ? remedy->reserved_bytes : remedy->process_bytes);
     ul_page_printf(page, "<td>%s</td>%s</tr>\n", remedy->keeps_bits ? "yes" : "not promised",
                    page->saved->facts.budget_bytes == 0 ? ""
                    : remedy->fits                       ? "<td>yes</td>"
@@ -119,7 +113,7 @@ static void put_remedies(struct ul_page *page)
                        ? "Nothing helps: no change that was planned saves a thousandth."
                        : "Every row is a plan that was really made. Gains do not add up: the next "
                          "peak limits what several bring together.",
-                   compares_arena(page) ? "buffer" : page->process);
+                   page->of_arena ? "buffer" : page->process);
     if (facts->tried_count > 0)
         ul_page_printf(page, " %" PRIu64 " plan%s were made for this.", facts->tried_count,
                        ul_plural(facts->tried_count));

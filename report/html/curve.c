@@ -196,9 +196,8 @@ static uint32_t list_lines(const struct ul_page *page, struct line lines[4])
     if (facts->lower_bound_bytes < page->saved->reserved_bytes)
         lines[count++] = (struct line){"bound", "bound of all orders", facts->lower_bound_bytes};
     if (page->line_bytes > 0)
-        lines[count++] =
-            (struct line){"budget", facts->budget_of_arena ? "budget" : "budget left for the arena",
-                          page->line_bytes};
+        lines[count++] = (struct line){
+            "budget", page->of_arena ? "budget" : "budget left for the arena", page->line_bytes};
     return count;
 }
 

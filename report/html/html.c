@@ -36,12 +36,12 @@ static void find_budget(struct ul_page *page)
     const struct ul_saved *saved = page->saved;
     const struct ul_saved_facts *facts = &saved->facts;
     bool has_process = saved->process_bytes != UINT64_MAX;
-    bool of_arena = facts->budget_of_arena || !has_process;
+    page->of_arena = facts->budget_of_arena || !has_process;
     for (uint32_t i = UL_SAVED_LIBRARY; i < UL_SAVED_PART_COUNT && has_process; i++)
         page->beside_bytes += facts->parts[i];
-    page->needed_bytes = of_arena ? saved->reserved_bytes : saved->process_bytes;
+    page->needed_bytes = page->of_arena ? saved->reserved_bytes : saved->process_bytes;
     page->line_bytes = facts->budget_bytes;
-    if (!of_arena)
+    if (!page->of_arena)
         page->line_bytes =
             facts->budget_bytes > page->beside_bytes ? facts->budget_bytes - page->beside_bytes : 0;
     page->top_bytes = saved->reserved_bytes;

@@ -30,6 +30,7 @@ struct ul_page {
     uint64_t *curves[UL_SAVED_CURVES];
     uint64_t *live;        /* per position: the sum of the curves */
     uint64_t needed_bytes; /* of what the budget bounds */
+    bool of_arena;         /* the budget bounds the buffer alone, or no process is known */
     uint64_t beside_bytes; /* of the process, beside the arena */
     uint64_t line_bytes;   /* what the budget leaves for the arena; 0: there is none */
     uint64_t top_bytes;    /* of the axis of addresses */

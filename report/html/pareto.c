@@ -21,7 +21,7 @@ static uint64_t bytes_of(const struct ul_saved_rung *rung, bool of_arena)
 static struct scale find_scale(const struct ul_page *page)
 {
     const struct ul_saved_facts *facts = &page->saved->facts;
-    struct scale scale = {.of_arena = page->needed_bytes == page->saved->reserved_bytes};
+    struct scale scale = {.of_arena = page->of_arena};
     double least = (double)page->needed_bytes, most = least, cost = (double)page->saved->cost;
     for (uint32_t i = 0; i < facts->rung_count; i++) {
         double bytes = (double)bytes_of(&facts->rungs[i], scale.of_arena);

@@ -26,7 +26,7 @@ static uint32_t list_pieces(struct ul_page *page, struct piece *pieces)
         if (saved->rows[row] > 0)
             pieces[count++] = (struct piece){ul_page_paint(page, row), ul_page_label(page, row),
                                              saved->rows[row]};
-    if (page->needed_bytes == saved->reserved_bytes)
+    if (page->of_arena)
         return count;
     for (uint32_t part = UL_SAVED_LIBRARY; part < UL_SAVED_PART_COUNT; part++)
         if (saved->facts.parts[part] > 0)
@@ -231,8 +231,7 @@ static void put_parts(struct ul_page *page, const struct piece *pieces, uint32_t
         ul_page_printf(page,
                        "<li><i class=\"swatch line\"></i><span>budget of the %s</span>"
                        "<b>%s</b></li>\n",
-                       page->saved->facts.budget_of_arena ? "buffer" : page->process,
-                       ul_page_size(page, budget));
+                       page->of_arena ? "buffer" : page->process, ul_page_size(page, budget));
     ul_page_put(page, "</ul>\n");
 }
 
@@ -297,10 +296,9 @@ static void answer_change(struct ul_page *page)
 static const struct ul_saved_remedy *find_within(const struct ul_page *page, uint64_t bytes)
 {
     const struct ul_saved_facts *facts = &page->saved->facts;
-    bool of_arena = page->needed_bytes == page->saved->reserved_bytes;
     for (uint32_t i = 0; i < facts->remedy_count; i++) {
         const struct ul_saved_remedy *remedy = &facts->remedies[i];
-        uint64_t needed = of_arena ? remedy->reserved_bytes : remedy->process_bytes;
+        uint64_t needed = page->of_arena ? remedy->reserved_bytes : remedy->process_bytes;
         bool moves =
             strcmp(remedy->kind, "weights") == 0 || strcmp(remedy->kind, "inputs and outputs") == 0;
         if (!remedy->is_applied && !moves && needed <= bytes)
@@ -314,10 +312,9 @@ static void answer_half(struct ul_page *page)
     const struct ul_saved_facts *facts = &page->saved->facts;
     const struct ul_saved_remedy *remedy = find_within(page, page->needed_bytes / 2);
     const struct ul_saved_rung *found = NULL, *last = NULL;
-    bool of_arena = page->needed_bytes == page->saved->reserved_bytes;
     for (uint32_t i = 0; i < facts->rung_count; i++) {
         last = &facts->rungs[i];
-        uint64_t bytes = of_arena ? last->reserved_bytes : last->process_bytes;
+        uint64_t bytes = page->of_arena ? last->reserved_bytes : last->process_bytes;
         if (found == NULL && bytes <= page->needed_bytes / 2)
             found = last;
     }
@@ -334,10 +331,10 @@ static void answer_half(struct ul_page *page)
         ul_page_printf(page, "</code><small>for as many samples; now %s a %s</small>",
                        ul_page_time(page, page->saved->cost), page->turn);
     } else if (last != NULL) {
-        ul_page_printf(page,
-                       "No plan that small is known<small>the least is %s, at %s a %s</small>",
-                       ul_page_size(page, of_arena ? last->reserved_bytes : last->process_bytes),
-                       ul_page_time(page, last->cost), page->turn);
+        ul_page_printf(
+            page, "No plan that small is known<small>the least is %s, at %s a %s</small>",
+            ul_page_size(page, page->of_arena ? last->reserved_bytes : last->process_bytes),
+            ul_page_time(page, last->cost), page->turn);
     } else {
         ul_page_put(page, "Not planned yet.<small>section 7 has the command</small>");
     }
