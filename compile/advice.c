@@ -166,8 +166,8 @@ static void offer_training(struct advice *advice)
         offer(advice, "clipping", false, "clip-mode", "twice");
 }
 
-/* Weights that a microcontroller reads where they are stored: the process of a program that nobody
- * bounds reads its file all the same. */
+/* Weights that a microcontroller reads where they are stored are offered where the buffer counts or
+ * a budget is given. A whole process reads them in either case and gets no smaller. */
 static void offer_places(struct advice *advice)
 {
     const struct ul_target *target = advice->compile->program->options.target;
