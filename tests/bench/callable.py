@@ -176,6 +176,8 @@ def main():
     parser.add_argument("--wheel")
     parser.add_argument("--model", default="resnet50")
     arguments = parser.parse_args()
+    if arguments.wheel and not os.path.isfile(arguments.wheel):
+        parser.error(f"{arguments.wheel}: there is no such wheel; scripts/build_wheel.sh makes one")
     os.environ["ULLAGE"] = os.path.abspath(arguments.ullage)
     passed = [bench_call() > 20e-6, bench_import() > 0.1]
     if arguments.wheel:

@@ -5,14 +5,24 @@
 #
 # usage: tests/bench/training/run.sh [--ullage build/release/cli/ullage] [--part PART]...
 #        [NETWORK...]
-#        tests/bench/training/run.sh --part offload [OPTION...] [NETWORK...]     (offload.py, without torch)
+#        tests/bench/training/run.sh --part offload [OPTION...] [NETWORK...]
+#                                    (offload.py, without torch: that part alone)
 # exit: 0 measured, whatever came out, 77 torch cannot be had here
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)
-if [ "${1:-}" = --part ] && [ "${2:-}" = offload ]; then
-    shift 2
+others=() is_offload=
+while [ $# -gt 0 ]; do
+    if [ "$1" = --part ] && [ "${2:-}" = offload ]; then
+        is_offload=1
+        shift
+    else
+        others+=("$1")
+    fi
+    shift
+done
+if [ -n "$is_offload" ]; then
     "$root/scripts/setup_python.sh" || exit $?
-    exec "$root/build/venv/bin/python" "$(dirname "${BASH_SOURCE[0]}")/offload.py" "$@"
+    exec "$root/build/venv/bin/python" "$(dirname "${BASH_SOURCE[0]}")/offload.py" "${others[@]}"
 fi
 venv=$root/build/venv-torch
 if ! "$venv/bin/python" -c 'import numpy, onnx, torch' 2>/dev/null; then
@@ -22,4 +32,4 @@ if ! "$venv/bin/python" -c 'import numpy, onnx, torch' 2>/dev/null; then
         exit 77
     }
 fi
-exec "$venv/bin/python" "$(dirname "${BASH_SOURCE[0]}")/training.py" "$@"
+exec "$venv/bin/python" "$(dirname "${BASH_SOURCE[0]}")/training.py" "${others[@]}"
