@@ -189,8 +189,8 @@ def random_array(rng, port, shape, uses, draw, end):
     kind, scale = draw
     if kind != "normal" or is_probability(port.name, uses):
         scale = 1 if is_probability(port.name, uses) else scale
-        return (rng.random(shape) * scale).astype(NAMES[port.type])
-    return (rng.standard_normal(shape) * scale).astype(NAMES[port.type])
+        return numpy.asarray(rng.random(shape) * scale, NAMES[port.type])
+    return numpy.asarray(rng.standard_normal(shape) * scale, NAMES[port.type]) # of rank 0 too
 
 
 # ---- Running ----
@@ -362,7 +362,7 @@ def apart(want, got):
 def move(array, amount, rng=None):
     """By a part of each element, or up or down by it."""
     signs = 1 if rng is None else rng.choice([-1.0, 1.0], array.shape)
-    return (array * (1 + amount * signs)).astype(array.dtype) if array.dtype.kind == "f" else array
+    return numpy.asarray(array * (1 + amount * signs), array.dtype) if array.dtype.kind == "f" else array
 
 
 def note_noise(model, directory, session, arrays, plain, names):

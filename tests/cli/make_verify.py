@@ -31,6 +31,7 @@ MODELS = {
   y = Cast <to = 1> (b)
   z = Exp (x)
 }""",
+    "number": "g (float[] x) => (float[] y) { y = Relu (x) }",
     "bfloat": "g (bfloat16[8] x) => (bfloat16[8] y) { y = Add (x, x) }",
     # Integers of 8 bits between two products: onnxruntime's optimisations make integer products of
     # them, which saturate where the file's floats do not.

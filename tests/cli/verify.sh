@@ -39,6 +39,7 @@ if "$python" -c 'import onnxruntime' 2>/dev/null; then
     # --const is handed on; 16 bits are judged as such; quantized models by what the file says
     "$python" "$here/make_verify.py" "$work" || fail "make_verify.py"
     export ULLAGE_PYTHON=$python
+    expect 0 '^  y: .*ok' "$ullage" verify number.onnx --target c --cflags -O0
     expect 0 '^verdict: same: shaped.onnx against onnxruntime' \
         "$ullage" verify shaped.onnx --const shape=shape.npy --cflags -O0
     expect 5 '^ullage: error: nowhere.npy: cannot open' \
