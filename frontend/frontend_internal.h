@@ -426,6 +426,8 @@ enum ul_dtype ul_old_dtype(struct ul_old_node *node, uint32_t input);
 void ul_old_withhold(struct ul_old_node *node, uint32_t output, const char *reason);
 /* A problem with this node: its outputs become placeholders. */
 void ul_old_problem(struct ul_old_node *node, const char *reason);
+/* One that is none where all dimensions have a size. */
+void ul_old_unsized(struct ul_old_node *node, const char *reason);
 
 /* Rows of the table: upgrade_attributes.c, upgrade_by_data.c, upgrade_nn.c, upgrade_scan.c,
  * upgrade_tfidf.c. Each takes a node of an operator set below the one that the table names. */

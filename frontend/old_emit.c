@@ -71,17 +71,15 @@ bool ul_old_shape(struct ul_old_node *node, uint32_t index, uint32_t ranks, stru
     struct ul_arena *scratch = builder->scratch;
     *type = ul_old_type(node, ul_old_input(node, index));
     if (!ul_type_known(type)) {
-        uint32_t count = builder->model->problem_count;
         const char *why = builder->has_open_inputs
                               ? "give the dimensions sizes with --dim or --shape"
                               : why_unknown(node, ul_old_input(node, index));
-        ul_old_problem(node, ul_arena_printf(scratch,
-                                             "needs the shape of input %u, which is not known; %s",
-                                             (unsigned)index, why));
-        if (builder->has_open_inputs && builder->model->problem_count > count) {
-            builder->model->problems[count].is_unsized = true;
-            builder->unsized_count++;
-        }
+        why = ul_arena_printf(scratch, "needs the shape of input %u, which is not known; %s",
+                              (unsigned)index, why);
+        if (builder->has_open_inputs)
+            ul_old_unsized(node, why);
+        else
+            ul_old_problem(node, why);
         return false;
     }
     if (type->rank < 32 && (ranks >> type->rank & 1u) != 0)

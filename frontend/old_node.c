@@ -223,6 +223,39 @@ static const char *why_by_data(struct ul_old_node *node)
     return text.data;
 }
 
+/* Do all inputs follow from constants and sizes? Then they are constants where all sizes are
+ * given. Of what hangs on more values than WALK, no. */
+static bool follows_from_sizes(struct ul_old_node *node)
+{
+    enum { WALK = 4096 };
+    const struct ul_graph *graph = node->builder->graph;
+    bool *seen = UL_NEW_ARRAY(node->builder->scratch, bool, graph->value_count + 1);
+    ul_value_id *next = UL_NEW_ARRAY(node->builder->scratch, ul_value_id, WALK);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < node->input_count && i < WALK; i++)
+        next[count++] = node->inputs[i];
+    for (uint32_t at = 0; at < count; at++) {
+        if (next[at] == UL_NONE || (next[at] < graph->value_count && seen[next[at]]))
+            continue;
+        if (next[at] >= graph->value_count)
+            return false; /* a sequence */
+        const struct ul_value *value = &graph->values[next[at]];
+        seen[next[at]] = true;
+        if (value->kind == UL_VALUE_WEIGHT || value->tensor != NULL)
+            continue;
+        if (value->kind != UL_VALUE_NODE || value->producer == UL_NONE)
+            return false;
+        const struct ul_node *made = &graph->nodes[value->producer];
+        if (made->op == UL_OP_Shape || made->op == UL_OP_Size)
+            continue;
+        if (made->block_count > 0 || count + made->input_count > WALK)
+            return false;
+        for (uint32_t i = 0; i < made->input_count; i++)
+            next[count++] = made->inputs[i];
+    }
+    return true;
+}
+
 /* Of an operator that the table has not, with the remedy where there is one. */
 static const char *why_unknown(struct ul_old_node *node)
 {
@@ -245,6 +278,12 @@ void ul_old_emit_self(struct ul_old_node *node)
     struct ul_graph *graph = builder->graph;
     enum ul_op op = ul_op_find(node->domain, node->op);
     node->finished = true;
+    if (op == UL_OP_NONE && is_by_data(node) && builder->has_open_inputs &&
+        follows_from_sizes(node)) {
+        ul_old_unsized(node, "makes as many elements as its data say, and those follow from sizes "
+                             "that are not known; give the dimensions sizes with --dim or --shape");
+        return;
+    }
     if (op == UL_OP_NONE) {
         ul_old_problem(node, why_unknown(node));
         return;
@@ -302,6 +341,17 @@ enum ul_dtype ul_old_dtype(struct ul_old_node *node, uint32_t input)
 {
     struct ul_type type = ul_old_type(node, ul_old_input(node, input));
     return type.dtype == UL_DTYPE_NONE ? UL_F32 : type.dtype;
+}
+
+void ul_old_unsized(struct ul_old_node *node, const char *reason)
+{
+    struct ul_builder *builder = node->builder;
+    uint32_t count = builder->model->problem_count;
+    ul_old_problem(node, reason);
+    if (builder->model->problem_count > count) {
+        builder->model->problems[count].is_unsized = true;
+        builder->unsized_count++;
+    }
 }
 
 void ul_old_problem(struct ul_old_node *node, const char *reason)

@@ -35,6 +35,7 @@ check open_dims_json dims_unbound.onnx --json -
 check closed_dims dims_bound.onnx --dim seq=3 --shape mask=2,7 --shape free=5
 check closed_dims_json dims_bound.onnx --dim seq=3 --shape mask=2,7 --shape free=5 --json -
 check functions function_nested.onnx
+check by_sizes by_sizes.onnx
 check unsupported unsupported_all_at_once.onnx
 check unsupported_json unsupported_all_at_once.onnx --json -
 check hostile_names names_hostile.onnx

@@ -518,6 +518,17 @@ def by_data():
         write(f"by_data_{name}", made, [word for one in names for word in ("--output", one)])
 
 
+def by_sizes():
+    """What follows from sizes alone is no data, and is told apart while a size is open."""
+    nodes = [helper.make_node("Shape", ["x"], ["s"]), helper.make_node("ConstantOfShape", ["s"], ["zeros"]),
+             helper.make_node("Cast", ["zeros"], ["none"], to=TensorProto.BOOL),
+             helper.make_node("Not", ["none"], ["all"]), helper.make_node("NonZero", ["all"], ["at"], name="find"),
+             helper.make_node("Transpose", ["at"], ["pairs"]), helper.make_node("GatherND", ["x", "pairs"], ["y"])]
+    made = model(graph(nodes, [tensor_type("x", ["n", 3])], [tensor_type("y", None)]))
+    write("by_sizes", made)
+    write("by_sizes_given", made, ["--dim", "n=2"])
+
+
 def attention():
     """Graphs that FlexAttention calls: their names are their own, and they see those outside."""
     q = tensor_type("q", [1, 2, 3, 4])
@@ -829,8 +840,8 @@ def learned():
 
 def main():
     os.makedirs(OUT, exist_ok=True)
-    for part in (external, constants, typed_fields, attributes, bad_tensors, functions, order, control, dims, by_data, attention,
-                 unsupported, learned, sequences, training, sources, sizes_of_forests,
+    for part in (external, constants, typed_fields, attributes, bad_tensors, functions, order, control, dims, by_data, by_sizes,
+                 attention, unsupported, learned, sequences, training, sources, sizes_of_forests,
                  not_models, hostile):
         part()
 
