@@ -115,6 +115,11 @@ static bool is_standard_output(const char *path)
             is_same_file(&status, &standard));
 }
 
+FILE *ul_results(const struct ul_session *s)
+{
+    return s->options != NULL && s->options->results != NULL ? s->options->results : stdout;
+}
+
 /* Whether what lies at the path gives way to a new file; of a link what it leads to, which is the
    path then. Names do not lead to the file of a descriptor that was removed, nor to none. */
 static bool is_replaced(char path[UL_PATH_BYTES])
@@ -208,7 +213,7 @@ int ul_writer_open(const struct ul_session *s, struct ul_writer *writer, const c
         remove_leftovers(writer);
         hold_signals(writer);
     }
-    writer->file = standard ? stdout : fopen(in_place ? path : writer->temporary, "wb");
+    writer->file = standard ? ul_results(s) : fopen(in_place ? path : writer->temporary, "wb");
     if (writer->file != NULL && !in_place)
         (void)lock_file(fileno(writer->file), F_WRLCK);
     if (writer->file != NULL)
@@ -225,7 +230,7 @@ int ul_writer_close(const struct ul_session *s, struct ul_writer *writer, bool g
                   (good && writer->durable && writer->temporary[0] != '\0' &&
                    fsync(fileno(writer->file)) != 0);
     int cause = errno;
-    if (writer->file != stdout && fclose(writer->file) != 0 && !failed) {
+    if (writer->file != ul_results(s) && fclose(writer->file) != 0 && !failed) {
         failed = true;
         cause = errno;
     }

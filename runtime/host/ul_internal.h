@@ -144,6 +144,8 @@ bool ul_reader_seek(struct ul_reader *reader, uint64_t offset_bytes);
 /* All that is left, in memory that the caller frees. */
 int ul_reader_all(const struct ul_session *s, struct ul_reader *reader, unsigned char **bytes,
                   uint64_t *size_bytes);
+/* Where results for standard output go. */
+FILE *ul_results(const struct ul_session *s);
 int ul_writer_open(const struct ul_session *s, struct ul_writer *writer, const char *path);
 /* Completes the file, or removes what there is of it when `good` is false or writing failed. */
 int ul_writer_close(const struct ul_session *s, struct ul_writer *writer, bool good);
@@ -277,6 +279,8 @@ struct ul_run_options {
     uint32_t val_input_count;
     struct ul_assignment *outputs;
     uint32_t output_count;
+    bool takes_stdout; /* something of what is asked for is written there */
+    FILE *results;     /* that, apart from what libraries print; NULL: it is stdout */
     const char *output_dir;
     const char *output_npz;
     const char *test_data;

@@ -66,7 +66,7 @@ static int run_plain(struct ul_session *s)
         return fault;
     status = ul_outputs_write(s);
     if (status == UL_EXIT_OK && s->options->print)
-        ul_print_outputs(s, stdout);
+        ul_print_outputs(s, ul_results(s));
     return status != UL_EXIT_OK ? status : fault;
 }
 
@@ -99,6 +99,28 @@ static uint64_t margin_bytes(const struct ul_session *s)
     return measures || s->options->mode == UL_MODE_GUARD ? MARGIN_BYTES : 0;
 }
 
+/* A library may print as well (oneDNN does where ONEDNN_VERBOSE is set): that goes to standard
+   error where a result takes standard output. */
+static void part_streams(struct ul_run_options *options)
+{
+    int own = options->takes_stdout ? dup(STDOUT_FILENO) : -1;
+    options->results = own >= 0 ? fdopen(own, "wb") : NULL;
+    if (options->results != NULL)
+        (void)dup2(STDERR_FILENO, STDOUT_FILENO);
+    else if (own >= 0)
+        (void)close(own);
+}
+
+/* False: what was written, now or before, did not get there. */
+static bool flush_results(struct ul_run_options *options)
+{
+    bool flushed = fflush(stdout) == 0 && ferror(stdout) == 0;
+    if (options->results == NULL)
+        return flushed;
+    bool failed = ferror(options->results) != 0;
+    return fclose(options->results) == 0 && !failed;
+}
+
 static int run_options(struct ul_session *s, int argc, char **argv)
 {
     struct ul_run_options options;
@@ -109,6 +131,7 @@ static int run_options(struct ul_session *s, int argc, char **argv)
     } else if (status == UL_EXIT_OK && options.mode == UL_MODE_HELP) {
         ul_options_help(s, stdout);
     } else if (status == UL_EXIT_OK) {
+        part_streams(&options);
         status = ul_session_open(s, margin_bytes(s));
         if (status == UL_EXIT_OK)
             status = run_mode(s);
@@ -119,8 +142,8 @@ static int run_options(struct ul_session *s, int argc, char **argv)
                     s->program);
         ul_session_close(s);
     }
+    bool is_lost = !flush_results(&options);
     ul_options_done(&options);
-    bool is_lost = fflush(stdout) != 0 || ferror(stdout) != 0; /* now, or before */
     if (is_lost && status == UL_EXIT_OK)
         status = ul_error(s, UL_EXIT_IO, "cannot write to standard output");
     return status;

@@ -443,7 +443,7 @@ static bool is_standard(const char *path)
 }
 
 /* Standard input and standard output serve one purpose each. */
-static int check_streams(const struct ul_session *s, const struct ul_run_options *options)
+static int check_streams(const struct ul_session *s, struct ul_run_options *options)
 {
     int in_count = 0, out_count = options->print ? 1 : 0;
     for (uint32_t i = 0; i < options->input_count; i++)
@@ -457,6 +457,7 @@ static int check_streams(const struct ul_session *s, const struct ul_run_options
         return ul_error(s, UL_EXIT_USAGE,
                         "only one output can be standard output (with --print, "
                         "that is the text)");
+    options->takes_stdout = out_count == 1;
     return UL_EXIT_OK;
 }
 

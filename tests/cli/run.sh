@@ -133,6 +133,13 @@ for precision in fp16 bf16; do
 done
 expect 0 'reserves' compile "$digits" --plan bf16.json -o halves.out
 expect 0 '^precision: +f32 stored as bf16$' ./halves.out --version
+# a result on standard output stands there alone, whatever a library prints there
+expect 0 'calls of oneDNN' compile "$digits" --dim N=1 --target cpu -o spoken.out
+./spoken.out --random 1 --output y=quiet.npy || fail 'spoken.out'
+expect 0 '^onednn_verbose,' env DNNL_VERBOSE=1 ./spoken.out --random 1 --output y=loud.npy
+DNNL_VERBOSE=1 ./spoken.out --random 1 --output y=- >loud.npy 2>words.txt
+cmp quiet.npy loud.npy && grep -q '^onednn_verbose,' words.txt ||
+    { echo "FAIL: what oneDNN says stands in a result"; failed=1; }
 expect 0 '^precision f32 stored as bf16$' ./halves.out --memory
 expect 0 '^precision: +of the model$' ./planned --version
 expect 6 'was made with .*--precision bf16' "$ullage" compile "$digits" --plan bf16.json \
