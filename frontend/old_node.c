@@ -246,7 +246,7 @@ static bool follows_from_sizes(struct ul_old_node *node)
         if (value->kind != UL_VALUE_NODE || value->producer == UL_NONE)
             return false;
         const struct ul_node *made = &graph->nodes[value->producer];
-        if (made->op == UL_OP_Shape || made->op == UL_OP_Size)
+        if ((ul_op_get(made->op)->flags & UL_OP_SHAPE_ONLY) != 0)
             continue;
         if (made->block_count > 0 || count + made->input_count > WALK)
             return false;
