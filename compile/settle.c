@@ -39,6 +39,7 @@ struct settle {
     struct ul_compile *compile;
     const char *path;
     const struct ul_frontend_options *said;
+    bool takes_any_size; /* an expression's size may be another than its parts make it */
     uint32_t open_count;
     struct place open[MAX_OPEN];
     struct ul_arena arena; /* of one attempt */
@@ -100,6 +101,7 @@ static enum ul_status attempt(struct settle *settle, const struct trial_sizes *s
         dims[options.dim_count++] =
             (struct ul_frontend_dim){.name = settle->open[i].name, .size = sizes->size[i]};
     options.is_trial = true;
+    options.takes_any_size = settle->takes_any_size;
     enum ul_status status =
         ul_frontend_load(&settle->graph, &settle->arena, settle->path, &options, &model, &diag);
     if (status == UL_OK) {
@@ -488,8 +490,8 @@ static struct ul_frontend_options without(struct ul_arena *arena,
     return options;
 }
 
-/* The size that the model takes for this dimension in place of the one that is given, with all
- * others as they are; -1: none is found. */
+/* The size that the model takes for this dimension in place of the one that is given, or that
+ * follows from others, with all others as they are; -1: none is found. */
 static int64_t find_other(struct ul_compile *compile, const char *path,
                           const struct ul_frontend_options *said, const char *name,
                           const char **node)
@@ -498,9 +500,8 @@ static int64_t find_other(struct ul_compile *compile, const char *path,
     struct ul_frontend_options options = without(&compile->keep, said, name);
     struct trial_sizes sizes = make_sizes(1, false);
     int64_t size = -1;
-    if (options.dim_count == said->dim_count)
-        return -1;
     init(&settle, compile, path, &options);
+    settle.takes_any_size = options.dim_count == said->dim_count;
     settle.open_count = 1;
     settle.open[0] = find_place(&compile->model, name);
     if (run_trial(&settle, &sizes) == UL_OK && sizes.is_merged[0]) {

@@ -120,6 +120,8 @@ static enum ul_status compute(struct ul_dimensions *dimensions, struct ul_dimens
     if (size < 0 || size > UL_LIMIT_DIM)
         return refuse_value(dimensions, item,
                             size < 0 ? "is below 0" : "is larger than a dimension may be");
+    if (item->size >= 0 && dimensions->builder->options->takes_any_size)
+        return UL_OK;
     if (item->size >= 0 && item->size != size)
         return ul_diag_set(dimensions->builder->diag, UL_USAGE,
                            "%s is %lld, but %s: that makes it %lld; leave one of them out",

@@ -48,6 +48,7 @@ struct ul_frontend_options {
     const char *const *outputs; /* values to make, and no other output: --output NAME */
     bool marks_initializers;    /* as UL_VALUE_TRAINED, which Constant nodes are not */
     bool is_trial;              /* the model's hash is not needed */
+    bool takes_any_size;        /* an expression that is given a size may contradict its parts */
     bool keeps_defaults;        /* inputs that have an initializer stay inputs: --keep-defaults */
 };
 

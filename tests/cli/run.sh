@@ -605,6 +605,9 @@ expect 1 '^  dimension "total" \(axis 1 of input "mask"\) is 8: .* would take 9$
     "$ullage" plan "$joined" "${two[@]}" --dim width=9 --dim rows=9 --shape mask=2,8
 expect 3 'dimension "rows" \(axis 0 of input "w"\) is 5: .*"product" \(MatMul\) would take 9' \
     "$ullage" inspect "$joined" "${two[@]:2}" --dim rows=5
+# so is a size that follows from others
+expect 1 '^  dimension "past\+1" \(axis 1 of input "mask"\) is 8: node 1 "mask_it" \(Mul\) would take 9$' \
+    "$ullage" plan "$here/../frontend/cases/joined_sum.onnx" "${two[@]:0:2}" --dim batch=1 --dim seq=2 --dim past=7
 # that a table ends is no size of what is looked up in it
 expect 1 'axis=1|dimension 1 of input "x": give --dim seq=SIZE$' \
     "$ullage" plan "$here/../frontend/cases/joined_table.onnx" --target c --dim batch=2

@@ -443,6 +443,12 @@ def joined():
              helper.make_node("Add", ["x", "part"], ["y"], name="place")]
     weights = [weight("table", np.arange(1000, dtype=np.float32)[None]),
                weight("zero", np.int64([0])), weight("axis", np.int64([1]))]
+    inputs = [tensor_type("past", ["batch", "past"]), tensor_type("x", ["batch", "seq"]),
+              tensor_type("mask", ["batch", "past+1"])]
+    write("joined_sum", model(graph([
+        helper.make_node("Concat", ["past", "x"], ["present"], name="join", axis=1),
+        helper.make_node("Mul", ["present", "mask"], ["y"], name="mask_it")], inputs,
+        [tensor_type("y", None)])), ["--dim", "batch=1", "--dim", "seq=1", "--dim", "past=7"])
     write("joined_table", model(graph(nodes, [tensor_type("x", ["batch", "seq"])], [tensor_type("y", None)],
                                       weights)))
 
