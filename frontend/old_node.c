@@ -224,23 +224,23 @@ static const char *why_by_data(struct ul_old_node *node)
 }
 
 /* Do all inputs follow from constants and sizes? Then they are constants where all sizes are
- * given. Of what hangs on more values than WALK, no. */
+ * given. Of what hangs on more values than WALK, each as often as it is read, no. */
 static bool follows_from_sizes(struct ul_old_node *node)
 {
-    enum { WALK = 4096 };
+    enum { WALK = 256 };
     const struct ul_graph *graph = node->builder->graph;
-    bool *seen = UL_NEW_ARRAY(node->builder->scratch, bool, graph->value_count + 1);
-    ul_value_id *next = UL_NEW_ARRAY(node->builder->scratch, ul_value_id, WALK);
+    ul_value_id next[WALK];
     uint32_t count = 0;
-    for (uint32_t i = 0; i < node->input_count && i < WALK; i++)
+    if (node->input_count > WALK)
+        return false;
+    for (uint32_t i = 0; i < node->input_count; i++)
         next[count++] = node->inputs[i];
     for (uint32_t at = 0; at < count; at++) {
-        if (next[at] == UL_NONE || (next[at] < graph->value_count && seen[next[at]]))
+        if (next[at] == UL_NONE)
             continue;
         if (next[at] >= graph->value_count)
             return false; /* a sequence */
         const struct ul_value *value = &graph->values[next[at]];
-        seen[next[at]] = true;
         if (value->kind == UL_VALUE_WEIGHT || value->tensor != NULL)
             continue;
         if (value->kind != UL_VALUE_NODE || value->producer == UL_NONE)
