@@ -24,6 +24,8 @@
 #include "codegen/program/target.h"
 #include "codegen/program/weights_file.h"
 
+#include "ir/training.h"
+
 #include "runtime/lib/ul_call.h"
 #include "runtime/lib/ul_nbits.h"
 #include "runtime/lib/ul_winograd.h"
@@ -42,6 +44,7 @@ enum {
     STANDARD_CODE = 32 << 10,  /* of the C++ library, less what set-up alone touches of others */
     SMALL_RUNTIME = 400 << 10, /* what the loader relocates of the library, and an engine */
     TRAINER_BYTES = 144 << 10, /* of the runtime for reading samples and writing checkpoints */
+    COSINE_BYTES = 384 << 10,  /* of libm, for its cosine: pages around code and tables */
     READ_AROUND = 64 << 10,    /* the kernel maps so much around a page that is read */
     FLASH_BYTES = 8 << 10,     /* of model.c without a step */
     TABLE_BYTES = 160 << 10,   /* of page tables, as soon as the library is there */
@@ -388,9 +391,13 @@ static void count_stacks(const struct ul_program *program, const struct ul_plan 
 /* Half of a trainer's pages of the C library are those that calls of a library touch too. */
 static uint64_t trainer_bytes(const struct ul_program *program)
 {
-    if (program->options.training == NULL)
+    const struct ul_training *training = program->options.training;
+    if (training == NULL)
         return 0;
-    return program->library_place != UL_PLAN_NONE ? TRAINER_BYTES / 2 : TRAINER_BYTES;
+    uint64_t bytes = program->library_place != UL_PLAN_NONE ? TRAINER_BYTES / 2 : TRAINER_BYTES;
+    for (uint32_t i = 0; i < training->rate_count; i++)
+        bytes += training->rates[i].kind == UL_RATE_COSINE ? COSINE_BYTES : 0;
+    return bytes;
 }
 
 /* Code and tables that every run goes through, but the library's. */

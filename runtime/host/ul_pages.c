@@ -98,7 +98,7 @@ void ul_pages_bound(const struct ul_library *library)
     if (!known || page <= 0)
         return;
     uint64_t others = (all - of_files) * (uint64_t)page, there = of_files * (uint64_t)page;
-    uint64_t new_ones = library->making_bytes / 3;
+    uint64_t new_ones = library->making_bytes / 2;
     uint64_t needed =
         there + new_ones > library->making_bytes ? there + new_ones : library->making_bytes;
     if (there > new_ones && others + needed > library->start_bytes)

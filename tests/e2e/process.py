@@ -277,7 +277,8 @@ def check_all_small(ullage, peak, cases, under_budget, folder):
 
 
 DIGITS = os.path.join(ROOT, "models", "digits")
-TRAINERS = [["--threads", "2"], ["--threads", "1", "--optimizer", "adamw", "--precision", "bf16"]]
+TRAINERS = [["--threads", "2"], ["--threads", "1", "--optimizer", "adamw", "--precision", "bf16"],
+            ["--threads", "2", "--optimizer", "adamw", "--schedule", "cosine:40"]]  # fmt: skip
 
 
 def check_trainer(ullage, peak, options, folder):

@@ -125,10 +125,22 @@ static void test_numbers(void)
     double values[UL_RT_STEP_NUMBERS];
     ul_train_numbers(&training, &trainer, values);
     CHECK(values[0] == 0.25 && values[3] == 6.0 && values[4] == 77.0 && values[5] == 11.0);
-    CHECK(values[1] == 1.0 - pow(0.9, 3.0) && values[2] == 1.0 - pow(0.999, 3.0));
+    CHECK(values[1] == 1.0 - 0.9 * (0.9 * 0.9) && values[2] == 1.0 - 0.999 * (0.999 * 0.999));
     CHECK(values[6] == 0.0 && values[7] == 3.0);
     ul_train_eval_numbers(5, values);
     CHECK(values[0] == 0.0 && values[3] == 5.0 && values[6] != 0.0 && values[7] == 0.0);
+}
+
+static void test_power(void)
+{
+    static const double bases[] = {0.0, 0.1, 0.5, 0.9, 0.999, 0.9999999, 1.0};
+    for (size_t i = 0; i < sizeof bases / sizeof *bases; i++) {
+        for (uint64_t count = 0; count < (uint64_t)1 << 40; count = count * 5 / 2 + 1) {
+            double want = pow(bases[i], (double)count);
+            double off = fabs(ul_train_power(bases[i], count) - want);
+            CHECK(off <= (double)(count + 1) * 0x1p-53 * want + 0x1p-1022);
+        }
+    }
 }
 
 /* Every sample once; another order each epoch and seed; no sample has a place of its own. */
@@ -233,6 +245,7 @@ int main(void)
     test_micro_batches();
     test_schedules();
     test_numbers();
+    test_power();
     test_shuffle();
     test_save();
     return TEST_RESULT();
