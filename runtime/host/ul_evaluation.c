@@ -33,33 +33,79 @@ int ul_evaluation_open(struct ul_training_run *run)
     return status;
 }
 
-/* One batch, whose first `count` samples count. */
-static int run_batch(struct ul_training_run *run, uint32_t count, struct ul_outcome *outcome,
-                     char blame[UL_BLAME_BYTES])
+/* The batch whose samples are chosen, of which the first `count` count. */
+static int run_batch(struct ul_training_run *run, uint32_t count, struct ul_outcome *batch)
 {
     struct ul_session *s = run->session;
     const struct ul_rt_training *training = run->training;
     double values[UL_RT_STEP_NUMBERS];
-    struct ul_outcome batch;
-    memset(&batch, 0, sizeof batch);
-    int status = ul_dataset_read(&run->held_out, count, &batch);
+    memset(batch, 0, sizeof *batch);
+    int status = ul_dataset_read(&run->held_out, count, batch);
     ul_train_eval_numbers(count, values);
     memcpy(ul_session_input(s, training->step), values, sizeof values);
     if (status == UL_EXIT_OK)
         status = ul_session_enter(s, UL_ENTRY_EVALUATE, NULL, NULL);
     if (status != UL_EXIT_OK)
         return status;
-    double loss = ul_element_get(s->model->outputs[training->loss_output].type,
+    batch->loss = ul_element_get(s->model->outputs[training->loss_output].type,
                                  ul_session_output(s, training->loss_output), 0);
     if (training->correct_output != UL_TENSOR_NONE)
-        memcpy(&batch.correct_count, ul_session_output(s, training->correct_output),
-               sizeof batch.correct_count);
-    bool is_first_bad = isfinite(outcome->loss) && !isfinite(loss) && batch.weight > 0.0;
-    outcome->loss += batch.weight > 0.0 ? loss * batch.weight : 0.0; /* a mean over none is none */
-    outcome->weight += batch.weight;
-    outcome->label_count += batch.label_count;
-    outcome->correct_count += batch.correct_count;
-    return is_first_bad ? ul_dataset_blame(&run->held_out, count, blame) : UL_EXIT_OK;
+        memcpy(&batch->correct_count, ul_session_output(s, training->correct_output),
+               sizeof batch->correct_count);
+    return UL_EXIT_OK;
+}
+
+static bool is_bad(const struct ul_outcome *batch)
+{
+    return batch->weight > 0.0 && !isfinite(batch->loss); /* a mean over none is none */
+}
+
+static void choose(struct ul_dataset *set, uint64_t first, uint32_t count)
+{
+    for (uint32_t i = 0; i < set->batch_count; i++)
+        set->samples[i] = first + (i < count ? i : 0);
+}
+
+/* The first of `count` samples in whose place the whole batch is as bad, unless all of them are:
+   then no sample is to blame. */
+static int blame_one(struct ul_training_run *run, uint64_t first, uint32_t count,
+                     char blame[UL_BLAME_BYTES])
+{
+    struct ul_dataset *set = &run->held_out;
+    struct ul_outcome batch;
+    char shown[UL_SHOWN_BYTES];
+    uint32_t bad_count = 0;
+    uint64_t first_bad = 0;
+    for (uint64_t sample = first; sample < first + count; sample++) {
+        for (uint32_t i = 0; i < set->batch_count; i++)
+            set->samples[i] = sample;
+        int status = run_batch(run, set->batch_count, &batch);
+        if (status != UL_EXIT_OK)
+            return status;
+        if (is_bad(&batch) && bad_count++ == 0)
+            first_bad = sample;
+    }
+    if (bad_count > 0 && bad_count < count)
+        snprintf(blame, UL_BLAME_BYTES, ", for sample %" PRIu64 " of %s alone makes it so",
+                 first_bad, ul_shown(shown, set->columns[0].reader.name));
+    return UL_EXIT_OK;
+}
+
+/* Of a batch with a loss that is not finite: a sample that holds such a number, else one whose
+   numbers make one. */
+static int blame_batch(struct ul_training_run *run, uint64_t first, uint32_t count,
+                       char blame[UL_BLAME_BYTES])
+{
+    int status = ul_dataset_blame(&run->held_out, count, blame);
+    return status == UL_EXIT_OK && blame[0] == '\0' ? blame_one(run, first, count, blame) : status;
+}
+
+static void add(struct ul_outcome *outcome, const struct ul_outcome *batch)
+{
+    outcome->loss += batch->weight > 0.0 ? batch->loss * batch->weight : 0.0;
+    outcome->weight += batch->weight;
+    outcome->label_count += batch->label_count;
+    outcome->correct_count += batch->correct_count;
 }
 
 int ul_evaluation_run(struct ul_training_run *run, struct ul_outcome *outcome,
@@ -67,6 +113,7 @@ int ul_evaluation_run(struct ul_training_run *run, struct ul_outcome *outcome,
 {
     struct ul_dataset *set = &run->held_out;
     bool fills = run->training->labels != UL_TENSOR_NONE;
+    struct ul_outcome batch;
     int status = UL_EXIT_OK;
     memset(outcome, 0, sizeof *outcome);
     blame[0] = '\0';
@@ -76,9 +123,11 @@ int ul_evaluation_run(struct ul_training_run *run, struct ul_outcome *outcome,
         uint32_t count = left < set->batch_count ? (uint32_t)left : set->batch_count;
         if (count < set->batch_count && !fills)
             break;
-        for (uint32_t i = 0; i < set->batch_count; i++)
-            set->samples[i] = first + (i < count ? i : 0);
-        status = run_batch(run, count, outcome, blame);
+        choose(set, first, count);
+        status = run_batch(run, count, &batch);
+        if (status == UL_EXIT_OK && is_bad(&batch) && isfinite(outcome->loss))
+            status = blame_batch(run, first, count, blame);
+        add(outcome, &batch);
     }
     if (outcome->weight > 0.0)
         outcome->loss /= outcome->weight;

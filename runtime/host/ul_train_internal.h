@@ -109,7 +109,8 @@ bool ul_labels_are_classes(const struct ul_model *model, uint32_t input);
 /* Opens the files of --val, where it is given. */
 int ul_evaluation_open(struct ul_training_run *run);
 /* The mean loss, and what was right, of all samples that are held out. blame: of the first batch
-   whose loss is not finite, as ul_dataset_blame says it. */
+   whose loss is not finite, as ul_dataset_blame says it, or ", for sample 12 of x.npy alone makes
+   it so". */
 int ul_evaluation_run(struct ul_training_run *run, struct ul_outcome *outcome,
                       char blame[UL_BLAME_BYTES]);
 
