@@ -50,6 +50,10 @@ def _narrow(floats):
     return numpy.where(numpy.isnan(floats), (bits >> 16) | 0x40, rounded).astype(numpy.uint16)
 
 
+def _not_finite(loss: float) -> str:
+    return "not a number" if numpy.isnan(loss) else "infinite"
+
+
 class Trainer:
     """A compiled training step of a model.
 
@@ -294,10 +298,9 @@ class Trainer:
         step = f"step {self._state.step}"
         remedy = "leave such samples out" if blame else "a lower learning_rate may help"
         if not is_skipped:
-            what = "not a number" if numpy.isnan(loss) else "infinite"
             raise errors.VerificationFailed(
-                f"{step}: the loss is {what}{blame}; what was learned since the last checkpoint is "
-                f"lost: load() one, or make another Trainer ({remedy})"
+                f"{step}: the loss is {_not_finite(loss)}{blame}; what was learned since the last "
+                f"checkpoint is lost: load() one, or make another Trainer ({remedy})"
             )
         if taken[1][0] < _LEAST_SCALE:
             raise errors.VerificationFailed(
@@ -357,13 +360,16 @@ class Trainer:
     def eval(self, /, *arrays, **named) -> Evaluation:
         """Loss and right answers of a batch; nothing is learned, nothing dropped, and statistics
         of batches are the running ones. The loss is the mean over all labels that count, however
-        the batch is cut into micro-batches."""
+        the batch is cut into micro-batches. Where it is not finite, a RuntimeWarning says so."""
         batch = self._arrays(arrays, named)
         check_fork(self._library)
         losses, correct, faults = self._lane.run(self._eval, batch)
         counted = [(loss, weight) for loss, weight in zip(losses, self._weights(batch)) if weight]
         total = sum(weight for _, weight in counted)
         loss = sum(loss * weight for loss, weight in counted) / total if counted else losses[0]
+        if counted and not numpy.isfinite(loss):
+            what = f"the loss of this evaluation is {_not_finite(loss)}{self._blame(batch)}"
+            warnings.warn(what, RuntimeWarning, stacklevel=2)
         return self._checked(Evaluation(loss, correct, self.batch_size), faults)
 
     def _eval(self, arena, batch: list) -> tuple:

@@ -154,6 +154,10 @@ def test_a_loss_that_is_not_finite():
     trainer = regression()
     x, t = data()
     x[2, 1] = numpy.nan
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        assert numpy.isnan(trainer.eval(x, t).loss)
+    assert len(told) == 1 and "for sample 2 of input 'x' is not finite" in str(told[0].message)
     cases.raises(ullage.VerificationFailed, lambda: trainer.step(x, t),
                  "for sample 2 of input 'x' is not finite")  # fmt: skip
     trainer.set_parameters(_trainers["p"])  # what was lost comes back
