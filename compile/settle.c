@@ -10,8 +10,8 @@
  * comes out the same with small numbers and with large ones: so that neither a table's end nor a
  * factor of the size is taken for one. Sizes that contradict each other are explained the same way:
  * each in turn is taken for open.
- * Left undone: dimensions without a name that have no shape, and a size that only a
- * computed one (2*seq) shows. */
+ * Left undone: open dimensions without a name, and a size that only a computed one (2*seq) shows.
+ */
 #include "compile/compile_internal.h"
 #include "ir/infer.h"
 #include "passes/passes.h"
@@ -22,7 +22,7 @@ enum { MAX_OPEN = 12, MAX_NUMBERS = 24, MAX_CHANGES = 3, SMALL_TENSOR = 32 };
 
 /* Where a size stands first. */
 struct place {
-    const char *name; /* of the dimension */
+    const char *name; /* of the dimension; NULL: it has none, and an input's shape says its size */
     const char *input;
     uint32_t axis;
 };
@@ -93,13 +93,24 @@ static enum ul_status attempt(struct settle *settle, const struct trial_sizes *s
     ul_arena_reset(&settle->scratch);
     struct ul_frontend_dim *dims = UL_NEW_ARRAY(&settle->arena, struct ul_frontend_dim,
                                                 (uint64_t)said->dim_count + settle->open_count);
+    struct ul_frontend_shape *shapes =
+        UL_NEW_ARRAY(&settle->arena, struct ul_frontend_shape, said->shape_count);
     options.dim_count = 0;
     options.dims = dims;
+    options.shapes = shapes;
+    for (uint32_t i = 0; i < said->shape_count; i++)
+        shapes[i] = said->shapes[i];
     for (uint32_t i = 0; i < said->dim_count; i++)
         dims[options.dim_count++] = said->dims[i];
-    for (uint32_t i = 0; i < settle->open_count; i++)
-        dims[options.dim_count++] =
-            (struct ul_frontend_dim){.name = settle->open[i].name, .size = sizes->size[i]};
+    for (uint32_t i = 0; i < settle->open_count; i++) {
+        const struct place *open = &settle->open[i];
+        for (uint32_t k = 0; open->name == NULL && k < said->shape_count; k++)
+            if (strcmp(shapes[k].input, open->input) == 0)
+                shapes[k].dims[open->axis] = sizes->size[i];
+        if (open->name != NULL)
+            dims[options.dim_count++] =
+                (struct ul_frontend_dim){.name = open->name, .size = sizes->size[i]};
+    }
     options.is_trial = true;
     options.takes_any_size = settle->takes_any_size;
     enum ul_status status =
@@ -387,14 +398,16 @@ static void add_size(struct ul_compile *compile, const char *name, int64_t size)
         ul_named_sizes_add(&compile->keep, &compile->asked.dims, &dim);
 }
 
-/* What both trials say of dimensions: a size, that of another one, or that it follows from some. */
+/* What both trials say of dimensions: a size, that of another one, or that it follows from some,
+ * unless a node refused the sizes in the end: then nobody knows that it does. */
 static void tell(struct settle *settle, const struct trial_sizes *small,
-                 const struct trial_sizes *large, struct ul_text *told)
+                 const struct trial_sizes *large, bool is_refused, struct ul_text *told)
 {
     struct ul_arena *arena = &settle->compile->keep;
     for (uint32_t i = 0; i < settle->open_count; i++) {
         uint32_t same = find_same(settle, small, large, i);
-        if (!small->is_merged[i] || !large->is_merged[i])
+        bool is_fixed = small->size[i] == large->size[i] || same != UL_NONE;
+        if (!small->is_merged[i] || !large->is_merged[i] || (is_refused && !is_fixed))
             continue;
         const char *name = ul_arena_copy_string(arena, settle->open[i].name);
         ul_text_printf(told, "%sdimension %s ", told->length == 0 ? "" : "; ",
@@ -422,9 +435,9 @@ const char *ul_compile_settle(struct ul_compile *compile, const char *path)
     if (list_open(&settle)) {
         struct trial_sizes small = make_sizes(settle.open_count, false);
         struct trial_sizes large = make_sizes(settle.open_count, true);
-        (void)!run_trial(&settle, &small);
-        (void)!run_trial(&settle, &large);
-        tell(&settle, &small, &large, &told);
+        bool is_refused = run_trial(&settle, &small) == UL_INVALID;
+        is_refused = run_trial(&settle, &large) == UL_INVALID || is_refused;
+        tell(&settle, &small, &large, is_refused, &told);
     }
     done(&settle);
     return told.data;
@@ -490,26 +503,63 @@ static struct ul_frontend_options without(struct ul_arena *arena,
     return options;
 }
 
-/* The size that the model takes for this dimension in place of the one that is given, or that
- * follows from others, with all others as they are; -1: none is found. */
+/* The size that the model takes at this place in place of the one that is given, or that follows
+ * from others, with all others as they are; -1: none is found. */
 static int64_t find_other(struct ul_compile *compile, const char *path,
-                          const struct ul_frontend_options *said, const char *name,
+                          const struct ul_frontend_options *said, const struct place *place,
                           const char **node)
 {
     struct settle settle;
-    struct ul_frontend_options options = without(&compile->keep, said, name);
+    struct ul_frontend_options options =
+        place->name == NULL ? *said : without(&compile->keep, said, place->name);
     struct trial_sizes sizes = make_sizes(1, false);
     int64_t size = -1;
     init(&settle, compile, path, &options);
-    settle.takes_any_size = options.dim_count == said->dim_count;
+    settle.takes_any_size = place->name != NULL && options.dim_count == said->dim_count;
     settle.open_count = 1;
-    settle.open[0] = find_place(&compile->model, name);
+    settle.open[0] = *place;
     if (run_trial(&settle, &sizes) == UL_OK && sizes.is_merged[0]) {
         size = sizes.size[0];
         *node = sizes.node[0];
     }
     done(&settle);
     return size;
+}
+
+/* A line where the model would take another size there. */
+static void put_other(struct ul_compile *compile, const char *path,
+                      const struct ul_frontend_options *said, const struct place *place,
+                      int64_t size, struct ul_text *text)
+{
+    const char *node = NULL;
+    int64_t other = find_other(compile, path, said, place, &node);
+    if (other < 0 || other == size)
+        return;
+    const char *input = ul_quote(text->arena, place->input);
+    if (place->name == NULL)
+        ul_text_printf(text, "\n  axis %u of input %s", (unsigned)place->axis, input);
+    else
+        ul_text_printf(text, "\n  dimension %s (axis %u of input %s)",
+                       ul_quote(text->arena, place->name), (unsigned)place->axis, input);
+    ul_text_printf(text, " is %lld: %s would take %lld", (long long)size, node, (long long)other);
+}
+
+/* Sizes of dimensions without a name, which shapes of inputs say. */
+static void put_unnamed(struct ul_compile *compile, const char *path,
+                        const struct ul_frontend_options *said, struct ul_text *text)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < said->shape_count; i++) {
+        const struct ul_frontend_shape *shape = &said->shapes[i];
+        const struct ul_model_port *port = find_port(&compile->model, shape->input);
+        for (uint32_t d = 0; port != NULL && d < shape->rank; d++) {
+            bool is_open = port->rank == UL_RANK_UNKNOWN ||
+                           (port->dims[d].size < 0 && port->dims[d].symbol == NULL);
+            struct place place = {.input = shape->input, .axis = d};
+            if (is_open && count++ < MAX_OPEN)
+                put_other(compile, path, said, &place, shape->dims[d], text);
+        }
+    }
 }
 
 void ul_compile_explain_sizes(struct ul_compile *compile, const char *path, struct ul_diag *diag)
@@ -523,17 +573,11 @@ void ul_compile_explain_sizes(struct ul_compile *compile, const char *path, stru
         return;
     for (uint32_t i = 0; i < model->dimension_count; i++) {
         const struct ul_model_dimension *dimension = &model->dimensions[i];
-        const char *node = NULL;
-        int64_t size =
-            dimension->size < 0 ? -1 : find_other(compile, path, &said, dimension->name, &node);
         struct place place = find_place(model, dimension->name);
-        if (size < 0 || size == dimension->size || place.input == NULL)
-            continue;
-        ul_text_printf(&text, "\n  dimension %s (axis %u of input %s) is %lld: %s would take %lld",
-                       ul_quote(arena, dimension->name), (unsigned)place.axis,
-                       ul_quote(arena, place.input), (long long)dimension->size, node,
-                       (long long)size);
+        if (dimension->size >= 0 && place.input != NULL)
+            put_other(compile, path, &said, &place, dimension->size, &text);
     }
+    put_unnamed(compile, path, &said, &text);
     if (text.length == 0)
         return;
     const char *was = ul_arena_copy_string(arena, diag->text);

@@ -608,6 +608,14 @@ expect 3 'dimension "rows" \(axis 0 of input "w"\) is 5: .*"product" \(MatMul\) 
 # so is a size that follows from others
 expect 1 '^  dimension "past\+1" \(axis 1 of input "mask"\) is 8: node 1 "mask_it" \(Mul\) would take 9$' \
     "$ullage" plan "$here/../frontend/cases/joined_sum.onnx" "${two[@]:0:2}" --dim batch=1 --dim seq=2 --dim past=7
+# and one of an axis without a name
+expect 1 '^  axis 1 of input "mask" is 10: node 1 "mask_it" \(Mul\) would take 9$' \
+    "$ullage" plan "$here/../frontend/cases/joined_unnamed.onnx" "${two[@]:0:2}" --dim batch=1 --dim seq=2 \
+    --dim past=7 --shape mask=1,10
+# where no size fits, none is said to follow
+expect 1 'dimension 1 of input "past": give --dim past=SIZE$' \
+    "$ullage" plan "$here/../frontend/cases/joined_max.onnx" --target c --dim batch=1 --dim seq=2
+! grep -q 'may be left out' out.txt || fail "of a size that must be given: $(cat out.txt)"
 # that a table ends is no size of what is looked up in it
 expect 1 'axis=1|dimension 1 of input "x": give --dim seq=SIZE$' \
     "$ullage" plan "$here/../frontend/cases/joined_table.onnx" --target c --dim batch=2

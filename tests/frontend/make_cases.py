@@ -443,12 +443,15 @@ def joined():
              helper.make_node("Add", ["x", "part"], ["y"], name="place")]
     weights = [weight("table", np.arange(1000, dtype=np.float32)[None]),
                weight("zero", np.int64([0])), weight("axis", np.int64([1]))]
-    inputs = [tensor_type("past", ["batch", "past"]), tensor_type("x", ["batch", "seq"]),
-              tensor_type("mask", ["batch", "past+1"])]
-    write("joined_sum", model(graph([
-        helper.make_node("Concat", ["past", "x"], ["present"], name="join", axis=1),
-        helper.make_node("Mul", ["present", "mask"], ["y"], name="mask_it")], inputs,
-        [tensor_type("y", None)])), ["--dim", "batch=1", "--dim", "seq=1", "--dim", "past=7"])
+    lengths = {"sum": ("past+1", ["--dim", "past=7"]), "max": ("Max(past, seq)", ["--dim", "past=0"]),
+               "unnamed": (None, ["--dim", "past=7", "--shape", "mask=1,8"])}  # fmt: skip
+    for name, (length, sizes) in lengths.items():
+        inputs = [tensor_type("past", ["batch", "past"]), tensor_type("x", ["batch", "seq"]),
+                  tensor_type("mask", ["batch", length])]
+        write(f"joined_{name}", model(graph([
+            helper.make_node("Concat", ["past", "x"], ["present"], name="join", axis=1),
+            helper.make_node("Mul", ["present", "mask"], ["y"], name="mask_it")], inputs,
+            [tensor_type("y", None)])), ["--dim", "batch=1", "--dim", "seq=1", *sizes])
     write("joined_table", model(graph(nodes, [tensor_type("x", ["batch", "seq"])], [tensor_type("y", None)],
                                       weights)))
 
