@@ -17,9 +17,9 @@ struct checkpoint {
 /* What stands in a checkpoint beside parameters: counters, and state of the optimizer. */
 static bool is_extra(const char *name)
 {
-    static const char *const extras[] = {"step",       "learning_rate", "generator",
-                                         "optimizer",  "lora_alpha",    "quantize",
-                                         "loss/scale", "loss/steps",    "loss/growth_tracker"};
+    static const char *const extras[] = {
+        "step",     "learning_rate", "generator",  "optimizer",  "lora_alpha",
+        "quantize", "order_step",    "loss/scale", "loss/steps", "loss/growth_tracker"};
     for (size_t i = 0; i < sizeof extras / sizeof *extras; i++)
         if (strcmp(name, extras[i]) == 0)
             return true;

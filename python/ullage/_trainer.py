@@ -90,6 +90,7 @@ class Trainer:
         self._lane = Lane(library)
         self._arena = self._lane.run(lambda arena: arena)
         self._order = (0, 0)  # how the samples come, and of how many; of 0: nobody said
+        self._order_shift = 0  # from a step to the one in whose place it takes samples
         self._announced_step = None
         library.train_init(ctypes.byref(self._state))
         labels, step = library.labels_input(), library.step_input()
@@ -265,7 +266,7 @@ class Trainer:
             )
         if steps < 1:
             raise ValueError(f"{count} samples are too few for a batch of {self.batch_size}")
-        epoch, step = divmod(self.step_count, steps)
+        epoch, step = divmod(self.step_count + self._order_shift, steps)
         shuffles = bool(flags & _SHUFFLES) if known else shuffle is None or bool(shuffle)
         places = range(step * self.batch_size, (step + 1) * self.batch_size)
         if shuffles:
@@ -338,7 +339,7 @@ class Trainer:
         state = ctypes.byref(self._state)
         before = self._scale(arena)
         if self._announced_step != self._state.step:
-            self._order = (0, 0)
+            self._order, self._order_shift = (0, 0), 0
         self._state.micro_batch = 0  # where an earlier step failed under way
         faults = [
             self._run(batch, p, lambda *a: self._library.train_step(arena.handle, state, *a))
@@ -484,11 +485,12 @@ class Trainer:
             raise errors.InvalidModel(f"parameter {name!r} holds {what}")
 
     def _take(self, arena, checked: list, state=None):
-        """Parameters, and with them where the training stands: (step, rate, seed, order)."""
+        """Parameters, and with them where the training stands: (step, rate, seed, order, shift)."""
         for number, tensor, array in checked:
             self._set(number, tensor, array)
         if state is not None:
-            self._state.step, self._state.learning_rate, self._state.seed, self._order = state
+            self._state.step, self._state.learning_rate, self._state.seed = state[:3]
+            self._order, self._order_shift = state[3:]
             self._state.micro_batch = 0
             self._announced_step = None
 
@@ -497,7 +499,7 @@ class Trainer:
     def _entries(self, arena) -> dict:
         library = self._library
         entries = self._copies(arena, with_state=True)
-        taken = entries.keys() & {"step", "learning_rate", "generator", "optimizer"}
+        taken = entries.keys() & {"step", "learning_rate", "generator", "optimizer", "order_step"}
         if taken:
             raise errors.Unsupported(
                 f"a parameter is called {min(taken)!r}, as what a checkpoint has beside them: "
@@ -509,6 +511,8 @@ class Trainer:
         entries["generator"] = numpy.array(
             [self._state.seed, flags, count, self.batch_size], numpy.uint64
         )
+        if self._order_shift != 0:
+            entries["order_step"] = numpy.int64(self._state.step + self._order_shift)
         entries["optimizer"] = _text_entry(library.optimizer(), _OPTIMIZER_BYTES)
         if library.lora_alpha() > 0:
             entries["lora_alpha"] = numpy.float64(library.lora_alpha())
@@ -527,8 +531,9 @@ class Trainer:
             _files.write_npz(file, entries)
 
     def load(self, path, parameters_only: bool = False):
-        """Goes on from a checkpoint, bit for bit; with parameters_only=True it takes the parameters
-        and leaves state, step and rate. A file that does not serve changes nothing."""
+        """Goes on from a checkpoint, bit for bit; in batches of another size, behind the samples
+        that its epoch has taken. With parameters_only=True it takes the parameters and leaves
+        state, step and rate. A file that does not serve changes nothing."""
         entries = _read_npz(path)
         wanted = [n for n in self._parameters if not (parameters_only and self._is_state(n))]
         missing = [name for name in wanted if name not in entries]
@@ -548,17 +553,25 @@ class Trainer:
                 f"one has {self.optimizer}; parameters_only=True takes the parameters alone"
             )
         step = int(_entry(entries, "step", path, numpy.int64))
+        name = "order_step" if "order_step" in entries else "step"
+        at = int(_entry(entries, name, path, numpy.int64))
         rate = float(_entry(entries, "learning_rate", path, numpy.float64))
         generator = _entry(entries, "generator", path, numpy.uint64)
         numbers = [int(number) for number in generator.reshape(-1)]
-        is_sound = 0 <= step and 0 <= rate < float("inf") and generator.shape == (4,)
+        is_sound = 0 <= step and 0 <= at and 0 <= rate < float("inf") and generator.shape == (4,)
         if not is_sound or numbers[0] >= 1 << 53 or numbers[1] > _SHUFFLES | _PADS:
             raise errors.InvalidModel(
                 f"{os.fspath(path)}: 'step', 'learning_rate' or 'generator' holds nonsense"
             )
-        order = (numbers[1], numbers[2]) if numbers[3] == self.batch_size else (0, 0)
+        seed, flags, count, batch = numbers
+        if batch != self.batch_size and 0 < batch <= count and self.batch_size <= count:
+            filled = bool(flags & _PADS)
+            epoch, behind = divmod(at, count // batch + (filled and count % batch != 0))
+            steps = count // self.batch_size + (filled and count % self.batch_size != 0)
+            at = epoch * steps + min(behind * batch // self.batch_size, steps)
+        place = ((flags, count), at - step) if count >= self.batch_size else ((0, 0), 0)
         checked = self._check_parameters({name: entries[name] for name in wanted})
-        self._lane.run(self._take, checked, (step, rate, numbers[0], order))
+        self._lane.run(self._take, checked, (step, rate, seed, *place))
 
     def _check_factors(self, entries: dict, path):
         """Factors count as much, and are beside weights of as many bits, as those of the file."""

@@ -10,8 +10,10 @@
  *     optimizer      uint8 [16]: its name, then zeros: what the state is of
  *     lora_alpha     float64: where there are factors (--lora), what over their rank they count
  *     quantize       uint8 [256]: where they are beside weights of few bits, what --quantize says
- * of these, an option a line, then zeros All entries of a file are checked against the model before
- * one is used.
+ *                    of these, an option a line, then zeros
+ *     order_step     int64: the step in the order of samples, where it is not `step`, since batches
+ *                    or samples were others before
+ * All entries of a file are checked against the model before one is used.
  */
 #include "ul_train_internal.h"
 
@@ -36,15 +38,16 @@ struct extras {
     char optimizer[OPTIMIZER_BYTES];
     double lora_alpha; /* behind what all have */
     char quantize[UL_RT_QUANTIZE_BYTES];
+    int64_t order_step;
 };
 
-enum { LORA_ALPHA = 4, QUANTIZE, EXTRA_COUNT };
+enum { LORA_ALPHA = 4, QUANTIZE, ORDER_STEP, EXTRA_COUNT };
 
 static uint32_t extra_count(const struct ul_rt_training *training)
 {
     return training->lora_alpha <= 0    ? LORA_ALPHA
            : training->quantize == NULL ? QUANTIZE
-                                        : EXTRA_COUNT;
+                                        : ORDER_STEP;
 }
 
 static void describe_extras(struct extras *extras, struct ul_npz_member members[EXTRA_COUNT])
@@ -67,10 +70,11 @@ static void describe_extras(struct extras *extras, struct ul_npz_member members[
          .type = UL_TYPE_U8,
          .rank = 1,
          .dims = quantize_dims,
-         .size_bytes = sizeof extras->quantize}};
-    const void *const places[EXTRA_COUNT] = {&extras->step,       &extras->learning_rate,
-                                             extras->generator,   extras->optimizer,
-                                             &extras->lora_alpha, extras->quantize};
+         .size_bytes = sizeof extras->quantize},
+        {.name = "order_step", .type = UL_TYPE_I64, .size_bytes = sizeof extras->order_step}};
+    const void *const places[EXTRA_COUNT] = {
+        &extras->step,       &extras->learning_rate, extras->generator,  extras->optimizer,
+        &extras->lora_alpha, extras->quantize,       &extras->order_step};
     for (uint32_t i = 0; i < EXTRA_COUNT; i++) {
         memset(&members[i], 0, sizeof members[i]);
         members[i].tensor = tensors[i];
@@ -85,7 +89,8 @@ static struct extras get_extras(const struct ul_training_run *run)
                             .generator = {run->trainer.seed,
                                           (run->shuffles ? SHUFFLES : 0u) | (run->pads ? PADS : 0u),
                                           run->data.sample_count, run->batch_samples},
-                            .lora_alpha = run->training->lora_alpha};
+                            .lora_alpha = run->training->lora_alpha,
+                            .order_step = (int64_t)ul_train_order_step(run)};
     snprintf(extras.optimizer, sizeof extras.optimizer, "%s", run->training->optimizer);
     if (run->training->quantize != NULL)
         snprintf(extras.quantize, sizeof extras.quantize, "%s", run->training->quantize);
@@ -96,7 +101,8 @@ static bool is_extra(const char *name)
 {
     return strcmp(name, "step") == 0 || strcmp(name, "learning_rate") == 0 ||
            strcmp(name, "generator") == 0 || strcmp(name, "optimizer") == 0 ||
-           strcmp(name, "lora_alpha") == 0 || strcmp(name, "quantize") == 0;
+           strcmp(name, "lora_alpha") == 0 || strcmp(name, "quantize") == 0 ||
+           strcmp(name, "order_step") == 0;
 }
 
 int ul_checkpoint_check(const struct ul_training_run *run)
@@ -233,6 +239,8 @@ static int write_members(struct ul_training_run *run, const char *path)
     } else {
         describe_parameters(run, places, members);
         describe_extras(&extras, members + count);
+        if (run->order_shift != 0)
+            members[count + extra++] = members[count + ORDER_STEP];
         for (uint32_t i = 0; status == UL_EXIT_OK && i < count; i++)
             status = check_finite(run, &members[i]);
     }
@@ -512,8 +520,7 @@ int ul_checkpoint_init(struct ul_training_run *run, const char *path)
     return status;
 }
 
-/* Parameters, state and the number of the step stay what they were; where that step is in an epoch
-   is another place. */
+/* Parameters, state and the number of the step stay what they were. */
 static void tell_change(const struct ul_training_run *run, const char *path, const char *what,
                         uint64_t theirs, uint64_t ours)
 {
@@ -523,36 +530,55 @@ static void tell_change(const struct ul_training_run *run, const char *path, con
             run->session->program, ul_shown(shown, path), what, theirs, ours);
 }
 
-static void tell_changes(const struct ul_training_run *run, const char *path,
-                         const struct extras *extras)
+/* Epochs that are done stay so, and of the one that is not as many samples, down to whole batches;
+   where nobody said how many there were, steps count. */
+static uint64_t convert_step(const struct ul_training_run *run, const uint64_t *generator,
+                             uint64_t step)
 {
-    const uint64_t *generator = extras->generator;
-    uint64_t step = (uint64_t)extras->step;
-    bool other_samples = generator[2] != 0 && generator[2] != run->data.sample_count;
-    if (other_samples)
-        tell_change(run, path, "a number of samples of", generator[2], run->data.sample_count);
-    if (generator[3] != run->batch_samples)
-        tell_change(run, path, "batches of", generator[3], run->batch_samples);
-    if (other_samples || generator[3] != run->batch_samples)
-        fprintf(stderr,
-                "%s: it goes on behind step %" PRIu64
-                " with its parameters, state and rate, which is "
-                "now step %" PRIu64 " of the %" PRIu64 " of epoch %" PRIu64 "\n",
-                run->session->program, step, step % run->epoch_steps, run->epoch_steps,
-                step / run->epoch_steps + 1);
+    uint64_t sample_count = generator[2], batch_samples = generator[3];
+    if (batch_samples == 0 || sample_count < batch_samples)
+        return step;
+    bool is_filled = run->pads && sample_count % batch_samples != 0;
+    uint64_t epoch_steps = sample_count / batch_samples + is_filled;
+    uint64_t whole = step % epoch_steps * batch_samples / run->batch_samples;
+    return step / epoch_steps * run->epoch_steps +
+           (whole < run->epoch_steps ? whole : run->epoch_steps);
 }
 
-/* Samples come in the order of the training that goes on; of other ones, or in other batches, as if
-   it had been so from the beginning. */
+/* Where the samples of the next step are. */
+static void find_place(struct ul_training_run *run, const char *path, const struct extras *extras)
+{
+    const uint64_t *generator = extras->generator;
+    uint64_t step = (uint64_t)extras->step, at = (uint64_t)extras->order_step;
+    bool other_samples = generator[2] != 0 && generator[2] != run->data.sample_count;
+    bool other_batches = generator[3] != run->batch_samples;
+    if (other_samples)
+        tell_change(run, path, "a number of samples of", generator[2], run->data.sample_count);
+    if (other_batches)
+        tell_change(run, path, "batches of", generator[3], run->batch_samples);
+    if (other_samples || other_batches) {
+        at = convert_step(run, generator, at);
+        fprintf(stderr,
+                "%s: it goes on behind step %" PRIu64
+                " with its parameters, state and rate, in epoch %" PRIu64 ", of whose %" PRIu64
+                " steps %" PRIu64 " count as done\n",
+                run->session->program, step, at / run->epoch_steps + 1, run->epoch_steps,
+                at % run->epoch_steps);
+    }
+    run->order_shift = at - step;
+}
+
+/* Samples come in the order of the training that goes on. */
 static int use_extras(struct ul_training_run *run, const char *path, const struct extras *extras)
 {
     const struct ul_train_options *options = &run->session->options->train;
     const uint64_t *generator = extras->generator;
     char shown[UL_SHOWN_BYTES];
-    if (extras->step < 0 || generator[0] >= UINT64_C(1) << 53 || generator[1] > (SHUFFLES | PADS) ||
+    if (extras->step < 0 || extras->order_step < 0 || generator[0] >= UINT64_C(1) << 53 ||
+        generator[1] > (SHUFFLES | PADS) ||
         !(extras->learning_rate >= 0.0 && extras->learning_rate <= DBL_MAX))
         return ul_error(run->session, UL_EXIT_INVALID,
-                        "%s: 'step', 'learning_rate' or 'generator' holds nonsense",
+                        "%s: 'step', 'order_step', 'learning_rate' or 'generator' holds nonsense",
                         ul_shown(shown, path));
     bool has_order = generator[2] != 0;
     if (has_order && ((generator[1] & PADS) != 0) != run->pads)
@@ -569,7 +595,7 @@ static int use_extras(struct ul_training_run *run, const char *path, const struc
                         "%s: was written by a training with the seed %" PRIu64
                         ", this one has %" PRIu64 "; to begin with its parameters use --init",
                         ul_shown(shown, path), generator[0], options->seed);
-    tell_changes(run, path, extras);
+    find_place(run, path, extras);
     run->trainer.step = (uint64_t)extras->step;
     run->trainer.seed = generator[0];
     if (has_order)
@@ -593,17 +619,29 @@ static int check_optimizer(const struct ul_training_run *run, const char *path,
                     ul_shown(shown, path), ul_shown(theirs, name), run->training->optimizer);
 }
 
+static int find_order(void *context, const char *name)
+{
+    bool *has_order = context;
+    *has_order = *has_order || strcmp(name, "order_step") == 0;
+    return UL_EXIT_OK;
+}
+
 static int read_extras(const struct ul_training_run *run, struct ul_reader *reader,
                        struct extras *extras)
 {
     struct ul_npz_member members[EXTRA_COUNT];
     void *const places[EXTRA_COUNT] = {&extras->step,     &extras->learning_rate, extras->generator,
                                        extras->optimizer, &extras->lora_alpha,    extras->quantize};
-    int status = UL_EXIT_OK;
+    bool has_order = false;
     describe_extras(extras, members);
+    int status = ul_npz_visit(run->session, reader, find_order, &has_order);
     for (uint32_t i = 0; status == UL_EXIT_OK && i < extra_count(run->training); i++)
         status = ul_npz_read(run->session, reader, members[i].tensor.name, "entry",
                              &members[i].tensor, places[i]);
+    extras->order_step = extras->step;
+    if (status == UL_EXIT_OK && has_order)
+        status = ul_npz_read(run->session, reader, "order_step", "entry",
+                             &members[ORDER_STEP].tensor, &extras->order_step);
     return status;
 }
 

@@ -145,6 +145,26 @@ static int read_scale(struct ul_training_run *run)
     return ul_report_failure(s, NULL, &failure);
 }
 
+uint64_t ul_train_order_step(const struct ul_training_run *run)
+{
+    return run->trainer.step + run->order_shift;
+}
+
+uint64_t ul_train_epoch(const struct ul_training_run *run)
+{
+    return (ul_train_order_step(run) - 1) / run->epoch_steps + 1;
+}
+
+/* The step that so many epochs end with. */
+static uint64_t count_steps(const struct ul_training_run *run, uint64_t epochs)
+{
+    uint64_t behind = ul_train_order_step(run);
+    if (epochs > UINT64_MAX / run->epoch_steps)
+        return UINT64_MAX;
+    uint64_t end = epochs * run->epoch_steps;
+    return end > behind ? run->trainer.step + (end - behind) : run->trainer.step;
+}
+
 static int begin(struct ul_training_run *run)
 {
     const struct ul_train_options *options = &run->session->options->train;
@@ -169,15 +189,11 @@ static int begin(struct ul_training_run *run)
     run->epoch_steps = run->data.sample_count / run->batch_samples;
     if (run->pads && run->data.sample_count % run->batch_samples != 0)
         run->epoch_steps++;
-    run->step_count = options->steps;
-    if (options->epochs != 0)
-        run->step_count = options->epochs > UINT64_MAX / run->epoch_steps
-                              ? UINT64_MAX
-                              : options->epochs * run->epoch_steps;
     if (options->init != NULL)
         status = ul_checkpoint_init(run, options->init);
     if (options->resume != NULL)
         status = ul_checkpoint_resume(run, options->resume);
+    run->step_count = options->epochs != 0 ? count_steps(run, options->epochs) : options->steps;
     return status == UL_EXIT_OK ? read_scale(run) : status;
 }
 
@@ -185,8 +201,8 @@ static int begin(struct ul_training_run *run)
 static uint32_t choose_samples(struct ul_training_run *run)
 {
     struct ul_dataset *set = &run->data;
-    uint64_t epoch = run->trainer.step / run->epoch_steps;
-    uint64_t first = run->trainer.step % run->epoch_steps * run->batch_samples +
+    uint64_t step = ul_train_order_step(run), epoch = step / run->epoch_steps;
+    uint64_t first = step % run->epoch_steps * run->batch_samples +
                      (uint64_t)run->trainer.micro_batch * set->batch_count;
     uint64_t left = first < set->sample_count ? set->sample_count - first : 0;
     uint32_t count = left < set->batch_count ? (uint32_t)left : set->batch_count;
@@ -363,7 +379,8 @@ static int one_step(struct ul_training_run *run, struct ul_progress *progress)
         status = blame_skipped(run);
     if (status != UL_EXIT_OK)
         return status;
-    bool ends = run->trainer.step % run->epoch_steps == 0 && run->trainer.step != run->step_count;
+    bool ends =
+        ul_train_order_step(run) % run->epoch_steps == 0 && run->trainer.step != run->step_count;
     return ends ? end_epoch(run, progress) : UL_EXIT_OK;
 }
 

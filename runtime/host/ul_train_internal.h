@@ -53,6 +53,8 @@ struct ul_training_run {
     struct ul_dataset held_out; /* no columns: there is no --val */
     bool shuffles;
     bool pads;
+    uint64_t order_shift;   /* that is added to a step, modulo 2^64, for the one in whose place it
+                               takes samples: batches, or samples, were others before */
     uint64_t batch_samples; /* of an update */
     uint64_t epoch_steps;   /* updates */
     uint64_t step_count;    /* updates of the whole training */
@@ -115,7 +117,11 @@ int ul_evaluation_run(struct ul_training_run *run, struct ul_outcome *outcome,
                       char blame[UL_BLAME_BYTES]);
 
 /* ---- ul_train.c ---- */
-/* The same of the samples of the step that was done last. */
+/* The step whose samples the next one takes, counted as if batches had always been so large; and
+   the epoch of the last one, from 1. */
+uint64_t ul_train_order_step(const struct ul_training_run *run);
+uint64_t ul_train_epoch(const struct ul_training_run *run);
+/* As ul_dataset_blame, of the samples of the step that was done last. */
 int ul_train_blame(struct ul_training_run *run, char blame[UL_BLAME_BYTES]);
 
 /* ---- ul_checkpoint.c ---- */

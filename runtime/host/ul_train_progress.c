@@ -94,7 +94,7 @@ void ul_progress_step(const struct ul_training_run *run, struct ul_progress *pro
     progress->label_count += outcome->label_count;
     if (progress->metrics != NULL)
         fprintf(progress->metrics, "%" PRIu64 ",%" PRIu64 ",%.*g,%.9g,%.6g", run->trainer.step,
-                (run->trainer.step - 1) / run->epoch_steps + 1, wide ? 17 : 9, outcome->loss, rate,
+                ul_train_epoch(run), wide ? 17 : 9, outcome->loss, rate,
                 (double)outcome->sample_count / seconds);
     if (progress->metrics != NULL && ul_train_has_scale(run->training))
         fprintf(progress->metrics, ",%.9g,%d", (double)outcome->loss_scale, outcome->is_skipped);
@@ -113,8 +113,7 @@ int ul_progress_epoch(const struct ul_training_run *run, struct ul_progress *pro
     if (run->session->has_line)
         fputs("\r\033[K", stderr);
     run->session->has_line = false;
-    printf("epoch %" PRIu64 ", step %" PRIu64 ": loss %.6g",
-           (run->trainer.step - 1) / run->epoch_steps + 1, run->trainer.step,
+    printf("epoch %" PRIu64 ", step %" PRIu64 ": loss %.6g", ul_train_epoch(run), run->trainer.step,
            progress->weight > 0 ? progress->loss_sum / progress->weight : NAN);
     if (has_accuracy(run))
         printf(", %.2f %% right", percent(progress->correct_count, progress->label_count));

@@ -382,6 +382,31 @@ def test_checkpoints_go_both_ways():
         cases.raises(ValueError, lambda: regression().next_samples(3), "too few")
 
 
+def test_checkpoints_of_other_batches():
+    """A training goes on behind the samples that its epoch has taken, and so does what it saves."""
+    x, t = data(count=100)
+    large, small = (ullage.Trainer(linear(), dims={"N": count}, loss="mse", optimizer="sgd",
+                                   **FAST) for count in (32, 16))  # fmt: skip
+    for _ in range(4):  # three of them are an epoch
+        places = large.next_samples(100)
+        large.step(x[places], t[places])
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "c.npz")
+        large.save(path)
+        following = large.next_samples(100)
+        for half in (following[:16], following[16:]):
+            small.load(path)
+            places = small.next_samples(100)
+            assert small.step_count >= 4 and (places == half).all()
+            small.step(x[places], t[places])
+            small.save(path)
+        large.load(path)
+        assert large.step_count == 6 and (large.next_samples(100)[:4] != following[:4]).any()
+        large.load(path)
+        with numpy.load(path) as entries:
+            assert entries["order_step"] == 6 + 4
+
+
 def test_checkpoints_in_place():
     """Of what is no file, nothing takes the place."""
     trainer = regression()

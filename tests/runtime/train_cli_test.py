@@ -603,7 +603,8 @@ class Train(unittest.TestCase):
         self.refuse(5, "--epochs", "2", "--resume", "missing.npz")
 
     def test_resume_with_other_batches_or_samples(self):
-        """Parameters, state and step stay, and what changes is said; from there on it is exact."""
+        """Parameters, state, step and epochs stay, and what changes is said; from there on it is
+        exact."""
         self.train("--epochs", "1", "--save", "own.npz")
         write("x400.npy", image_file(self.images * 2))
         write("y400.npy", label_file(self.labels * 2))
@@ -615,17 +616,26 @@ class Train(unittest.TestCase):
             more = ["--resume", "own.npz", "--save"]
             still = self.train("--steps", str(EPOCH), *more, "still.npz", **arguments)
             self.assertIn(says, still.stderr.decode())
-            at = f"step {EPOCH % steps} of the {steps} of epoch {EPOCH // steps + 1}"
+            at = f"in epoch 2, of whose {steps} steps 0 count as done"
             self.assertIn(f"behind step {EPOCH} with its parameters, state", still.stderr.decode())
             self.assertIn(at, still.stderr.decode())
             old, new = entries("own.npz"), entries("still.npz")
-            self.assertEqual({n for n in new if new[n] != old[n]}, {"generator"})
+            self.assertEqual({n for n in old if new[n] != old[n]}, {"generator"})
+            self.assertEqual(new["order_step"][2], struct.pack("<q", steps))
             self.train("--steps", "40", *more, "whole.npz", **arguments)
             self.train("--steps", "20", *more, "part.npz", **arguments)
             done = self.train("--steps", "40", "--resume", "part.npz", "--save", "part.npz",
                               **arguments)  # fmt: skip
             self.assertNotIn(b"was written by", done.stderr)
             self.assertEqual(read("whole.npz"), read("part.npz"))
+            last = self.train("--epochs", "3", *more, "epochs.npz", **arguments).stdout.decode()
+            self.assertRegex(last, rf"(?s)^epoch 2, step {EPOCH + steps}:.*epoch 3, step "
+                                   rf"{EPOCH + 2 * steps}:")  # fmt: skip
+        # within an epoch: the samples of 5 steps of 16 are those of 2 of 32, and half of a third
+        self.train("--steps", str(EPOCH + 5), "--save", "own.npz")
+        done = self.train("--epochs", "2", "--resume", "own.npz", name="trainer_micro")
+        self.assertIn("of whose 6 steps 2 count as done", done.stderr.decode())
+        self.assertRegex(done.stdout.decode(), f"^epoch 2, step {EPOCH + 5 + 4}:")
 
     def test_state_dict(self):
         """What torch's BatchNorm counts is passed over where a training begins, not where one goes
