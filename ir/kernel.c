@@ -341,6 +341,11 @@ ul_kx ul_kx_round_product(struct ul_kernel *kernel, ul_kx a)
                                        : a;
 }
 
+bool ul_kx_rounds_to_itself(const struct ul_kx_data *expr)
+{
+    return expr->op == UL_KX_ROUND_TO && (enum ul_dtype)(expr->imm_int & 255) == expr->dtype;
+}
+
 ul_kx ul_kx_fused_product(const struct ul_kernel *kernel, ul_kx sum)
 {
     const struct ul_kx_data *expr = &kernel->exprs[sum];

@@ -68,6 +68,9 @@ bool ul_kx_is_int(const struct ul_kernel *kernel, ul_kx a, int64_t *value);
 ul_kx ul_kx_fused_product(const struct ul_kernel *kernel, ul_kx sum);
 /* `a`; where it is a product of floats, one that is rounded in any sum. */
 ul_kx ul_kx_round_product(struct ul_kernel *kernel, ul_kx a);
+/* Whether it is what ul_kx_round_product makes, or rounds to the type that its operand has anyway:
+ * it is printed as its operand and costs nothing. */
+bool ul_kx_rounds_to_itself(const struct ul_kx_data *expr);
 /* The same bits as ul_ks_let gives, without a statement: what it would name is rounded. */
 ul_kx ul_kx_round_shared(struct ul_kernel *kernel, ul_kx value);
 /* The factor of `var` in an index; false where that is no constant. What other variables are bound

@@ -279,8 +279,8 @@ static void count_operation(struct walk *walk, const struct ul_kx_data *expr, ui
     bool special = is_function(expr);
     bool floats = ul_dtype_get(expr->dtype)->is_float && expr->op != UL_KX_LOAD &&
                   expr->op != UL_KX_CAST && expr->op != UL_KX_SELECT;
-    if (expr->op == UL_KX_ROUND_TO && (enum ul_dtype)(expr->imm_int & 255) == expr->dtype)
-        return; /* the value as it is */
+    if (ul_kx_rounds_to_itself(expr))
+        return;
     if (floats)
         count_flops(walk, expr->op == UL_KX_FMA ? ul_size_mul_saturating(times, 2) : times);
     bool is_long = expr->op == UL_KX_TANH || expr->op == UL_KX_ERF; /* about two of the others */

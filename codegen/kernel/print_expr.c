@@ -291,7 +291,7 @@ static void put_bitcast(const struct ul_expr_printer *printer, const struct ul_k
 static void put_round_to(const struct ul_expr_printer *printer, const struct ul_kx_data *expr)
 {
     enum ul_dtype storage = (enum ul_dtype)(expr->imm_int & 255);
-    if (storage == expr->dtype) {
+    if (ul_kx_rounds_to_itself(expr)) {
         ul_put_expr(printer, expr->a);
         return;
     }
