@@ -76,6 +76,9 @@ static enum ul_status add_input(struct search *search, const struct ul_model_por
 {
     struct ul_compile *compile = search->compile;
     const char *name = ul_quote(&compile->keep, port->name);
+    if (strcmp(port->kind, "sequence") == 0)
+        return ul_diag_set(&compile->diag, UL_USAGE,
+                           "--max-batch: the input %s is a sequence, which has no batch", name);
     if (port->rank == UL_RANK_UNKNOWN)
         return add_shape(search, port);
     if (port->rank == 0)

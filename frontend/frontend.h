@@ -132,7 +132,8 @@ struct ul_onnx_model {
     /* Parameters that torch's exporter names (record.c) and that are no initializers any more. */
     uint32_t lost_count, lost_capacity;
     const char **lost;
-    bool has_open_dims;    /* UL_USAGE was for dimensions without a size alone */
+    /* UL_USAGE was for dimensions without a size alone, or sequences whose tensors have none. */
+    bool has_open_dims;
     bool has_unnamed_dims; /* some of them no --dim can give one */
     uint32_t weight_count;
     uint64_t weight_bytes;              /* of initializers and Constant nodes */

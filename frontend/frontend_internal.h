@@ -428,6 +428,9 @@ void ul_old_withhold(struct ul_old_node *node, uint32_t output, const char *reas
 void ul_old_problem(struct ul_old_node *node, const char *reason);
 /* One that is none where all dimensions have a size. */
 void ul_old_unsized(struct ul_old_node *node, const char *reason);
+/* That problem where `value`, which would have to be known, hangs on sizes alone that are open;
+ * else ul_old_problem. */
+void ul_old_not_known(struct ul_old_node *node, ul_value_id value, const char *reason);
 
 /* Rows of the table: upgrade_attributes.c, upgrade_by_data.c, upgrade_nn.c, upgrade_scan.c,
  * upgrade_tfidf.c. Each takes a node of an operator set below the one that the table names. */

@@ -273,16 +273,13 @@ static enum ul_status check_port(struct inputs *inputs, const struct ul_model_po
     if (strcmp(port->kind, "unknown") == 0)
         return ul_diag_set(builder->diag, UL_INVALID, "input %s has no type",
                            quote(inputs, port->name));
-    if (is_sequence(port)) {
-        ul_builder_problem(
-            builder, "", "input", port->name,
-            ul_arena_printf(builder->scratch,
-                            "is a sequence, whose tensors have to be known: give each its shape, "
-                            "--shape %s=N,N,... and so on, from 0",
-                            quote(inputs, item_name(inputs, port->name, 0))));
+    if (is_sequence(port) && port->dtype == UL_DTYPE_NONE) {
+        ul_builder_problem(builder, "", "input", port->name,
+                           "is a sequence of something else than tensors, which alone are "
+                           "supported; export the model with tensor inputs");
         return UL_OK;
     }
-    if (strcmp(port->kind, "tensor") != 0) {
+    if (!is_sequence(port) && strcmp(port->kind, "tensor") != 0) {
         ul_builder_problem(builder, "", "input", port->name,
                            ul_arena_printf(builder->scratch,
                                            "is %s %s; only dense tensors are supported, so export "
@@ -351,6 +348,23 @@ static enum ul_status add_sequence(struct inputs *inputs, const struct ul_model_
                          ul_builder_add_sequence(builder, items, count));
 }
 
+/* How many tensors a sequence has and of which shapes is open, as a dimension without a size is. A
+ * value without a producer stands for it until then. */
+static enum ul_status add_open_sequence(struct inputs *inputs, const struct ul_model_port *port,
+                                        struct ul_scope *scope)
+{
+    struct ul_builder *builder = inputs->builder;
+    ul_text_printf(
+        &inputs->unbound,
+        "\n  input %s is a sequence: give each of its tensors a shape, --shape %s=N,N,... and so "
+        "on",
+        quote(inputs, port->name),
+        ul_word_quote(builder->scratch, item_name(inputs, port->name, 0)));
+    builder->model->has_unnamed_dims = true;
+    return ul_scope_bind(builder, scope, port->name,
+                         ul_graph_add_value(builder->graph, port->name, UL_VALUE_NODE, NULL));
+}
+
 static enum ul_status add_input(struct inputs *inputs, struct ul_model_port *port,
                                 struct ul_scope *scope)
 {
@@ -358,6 +372,8 @@ static enum ul_status add_input(struct inputs *inputs, struct ul_model_port *por
     if (is_sequence(port) && has_item(inputs, item_name(inputs, port->name, 0)))
         return add_sequence(inputs, port, scope);
     UL_TRY(check_port(inputs, port));
+    if (is_sequence(port) && ul_dtype_is_computed(port->dtype))
+        return add_open_sequence(inputs, port, scope);
     const struct ul_tensor *constant = find_const(inputs, port->name);
     if (constant != NULL) {
         if (port->dtype != constant->type.dtype)

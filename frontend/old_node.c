@@ -223,18 +223,21 @@ static const char *why_by_data(struct ul_old_node *node)
     return text.data;
 }
 
-/* Do all inputs follow from constants and sizes? Then they are constants where all sizes are
- * given. Of what hangs on more values than WALK, each as often as it is read, no. */
-static bool follows_from_sizes(struct ul_old_node *node)
+/* Do the values follow from constants and sizes? Then they are constants where all sizes are
+ * given. So may be what stands in place of something that is not known yet, or not supported: that
+ * has a problem of its own. Of what hangs on more values than WALK, each as often as it is read,
+ * no. */
+static bool follow_from_sizes(const struct ul_builder *builder, const ul_value_id *values,
+                              uint32_t value_count)
 {
     enum { WALK = 256 };
-    const struct ul_graph *graph = node->builder->graph;
+    const struct ul_graph *graph = builder->graph;
     ul_value_id next[WALK];
     uint32_t count = 0;
-    if (node->input_count > WALK)
+    if (value_count > WALK)
         return false;
-    for (uint32_t i = 0; i < node->input_count; i++)
-        next[count++] = node->inputs[i];
+    for (uint32_t i = 0; i < value_count; i++)
+        next[count++] = values[i];
     for (uint32_t at = 0; at < count; at++) {
         if (next[at] == UL_NONE)
             continue;
@@ -243,8 +246,10 @@ static bool follows_from_sizes(struct ul_old_node *node)
         const struct ul_value *value = &graph->values[next[at]];
         if (value->kind == UL_VALUE_WEIGHT || value->tensor != NULL)
             continue;
-        if (value->kind != UL_VALUE_NODE || value->producer == UL_NONE)
+        if (value->kind != UL_VALUE_NODE)
             return false;
+        if (value->producer == UL_NONE)
+            continue;
         const struct ul_node *made = &graph->nodes[value->producer];
         if ((ul_op_get(made->op)->flags & UL_OP_SHAPE_ONLY) != 0)
             continue;
@@ -279,7 +284,7 @@ void ul_old_emit_self(struct ul_old_node *node)
     enum ul_op op = ul_op_find(node->domain, node->op);
     node->finished = true;
     if (op == UL_OP_NONE && is_by_data(node) && builder->has_open_inputs &&
-        follows_from_sizes(node)) {
+        follow_from_sizes(builder, node->inputs, node->input_count)) {
         ul_old_unsized(node, "makes as many elements as its data say, and those follow from sizes "
                              "that are not known; give the dimensions sizes with --dim or --shape");
         return;
@@ -352,6 +357,18 @@ void ul_old_unsized(struct ul_old_node *node, const char *reason)
         builder->model->problems[count].is_unsized = true;
         builder->unsized_count++;
     }
+}
+
+void ul_old_not_known(struct ul_old_node *node, ul_value_id value, const char *reason)
+{
+    const struct ul_builder *builder = node->builder;
+    bool is_constant =
+        value < builder->graph->value_count && builder->graph->values[value].tensor != NULL;
+    if (builder->has_open_inputs && value != UL_NONE && !is_constant &&
+        follow_from_sizes(builder, &value, 1))
+        ul_old_unsized(node, reason);
+    else
+        ul_old_problem(node, reason);
 }
 
 void ul_old_problem(struct ul_old_node *node, const char *reason)

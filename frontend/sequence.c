@@ -30,12 +30,23 @@ const struct ul_sequence *ul_sequence_get(const struct ul_builder *builder, ul_v
     return &builder->sequences[value - UL_SEQUENCE_FIRST];
 }
 
+/* Whether it stands for a sequence that is not known yet, or for what is not supported. */
+static bool is_placeholder(const struct ul_old_node *node, ul_value_id value)
+{
+    const struct ul_graph *graph = node->builder->graph;
+    return value < graph->value_count && graph->values[value].kind == UL_VALUE_NODE &&
+           graph->values[value].producer == UL_NONE;
+}
+
 static const struct ul_sequence *input_sequence(struct ul_old_node *node, uint32_t input)
 {
     ul_value_id value = ul_old_input(node, input);
     if (ul_sequence_is(value))
         return ul_sequence_get(node->builder, value);
-    ul_old_problem(node, "takes something that is no sequence made inside the graph");
+    if (is_placeholder(node, value))
+        ul_old_not_known(node, value, "takes a sequence whose tensors are not known");
+    else
+        ul_old_problem(node, "takes something that is no sequence made inside the graph");
     return NULL;
 }
 
@@ -89,8 +100,9 @@ static bool read_position(struct ul_old_node *node, uint32_t input, int64_t othe
         const struct ul_tensor *tensor = ul_old_tensor(node, value);
         if (tensor == NULL || ul_type_elements(&tensor->type) != 1 ||
             !ul_dtype_get(tensor->type.dtype)->is_integer) {
-            ul_old_problem(node, "needs a position that is known at compile time; where it is an "
-                                 "input of the model, fix it with --const");
+            ul_old_not_known(node, value,
+                             "needs a position that is known at compile time; where it is an "
+                             "input of the model, fix it with --const");
             return false;
         }
         position = ul_tensor_get_int(tensor, 0);
@@ -219,7 +231,7 @@ static bool read_sizes(struct ul_old_node *node, int64_t extent, int64_t **sizes
         (*sizes)[(*count)++] = size;
     }
     if (wrong || left != 0)
-        ul_old_problem(node, "needs sizes that are known at compile time and add up");
+        ul_old_not_known(node, value, "needs sizes that are known at compile time and add up");
     return !wrong && left == 0;
 }
 
@@ -232,6 +244,10 @@ static void split_to_sequence(struct ul_old_node *node)
     bool squeeze = ul_old_input(node, 1) == UL_NONE && ul_old_int(node, "keepdims", 1) == 0;
     if (axis < 0 && ul_type_known(&type))
         axis += type.rank;
+    if (!ul_type_known(&type) && node->builder->has_open_inputs) {
+        ul_old_unsized(node, "needs a tensor whose shape is known here");
+        return;
+    }
     if (!ul_type_known(&type) || axis < 0 || axis >= type.rank) {
         ul_old_problem(node, "needs a tensor whose shape is known here and has its axis");
         return;
@@ -277,8 +293,9 @@ static void optional_get(struct ul_old_node *node)
 
 static void sequence_identity(struct ul_old_node *node)
 {
-    if (ul_sequence_is(ul_old_input(node, 0)))
-        finish_value(node, node->inputs[0]);
+    ul_value_id value = ul_old_input(node, 0);
+    if (ul_sequence_is(value) || is_placeholder(node, value))
+        finish_value(node, value);
 }
 
 static const struct {

@@ -32,7 +32,8 @@ static enum ul_status sequence_map(struct ul_old_node *node)
 {
     struct ul_builder *builder = node->builder;
     if (!ul_sequence_is(ul_old_input(node, 0)) || node->graphs[0] == NULL) {
-        ul_old_problem(node, "needs a sequence whose tensors are known, and a graph");
+        ul_old_not_known(node, ul_old_input(node, 0),
+                         "needs a sequence whose tensors are known, and a graph");
         return UL_OK;
     }
     uint32_t count = ul_sequence_get(builder, node->inputs[0])->count;
@@ -71,33 +72,35 @@ static bool read_constant(struct ul_old_node *node, ul_value_id value, int64_t *
     return true;
 }
 
-/* The first two inputs, which may be missing; false where one is no constant. */
-static bool read_trip(struct ul_old_node *node, int64_t *limit, int64_t *goes_on)
+/* The first two inputs, which may be missing; one that is no constant, or UL_NONE. */
+static ul_value_id read_trip(struct ul_old_node *node, int64_t *limit, int64_t *goes_on)
 {
     ul_value_id trip = ul_old_input(node, 0), condition = ul_old_input(node, 1);
     *limit = INT64_MAX;
     *goes_on = 1;
-    return (trip == UL_NONE || read_constant(node, trip, limit)) &&
-           (condition == UL_NONE || read_constant(node, condition, goes_on));
+    if (trip != UL_NONE && !read_constant(node, trip, limit))
+        return trip;
+    return condition == UL_NONE || read_constant(node, condition, goes_on) ? UL_NONE : condition;
 }
 
-/* The Loop's iterations: `carried` holds what they carry, and then what the last of them did. */
+/* The Loop's iterations: `carried` holds what they carry, and then what the last of them did.
+ * *unknown: what would have to be a constant, or UL_NONE. */
 static enum ul_status run_loop(struct ul_old_node *node, ul_value_id *carried, uint32_t width,
-                               bool *is_known)
+                               ul_value_id *unknown)
 {
     struct ul_builder *builder = node->builder;
     ul_value_id *arguments = UL_NEW_ARRAY(builder->scratch, ul_value_id, (uint64_t)width + 2);
     ul_value_id *made = UL_NEW_ARRAY(builder->scratch, ul_value_id, (uint64_t)width + 1);
     int64_t limit, goes_on;
-    *is_known = read_trip(node, &limit, &goes_on);
-    for (uint32_t i = 0; *is_known && goes_on != 0 && i < limit; i++) {
+    *unknown = read_trip(node, &limit, &goes_on);
+    for (uint32_t i = 0; *unknown == UL_NONE && goes_on != 0 && i < limit; i++) {
         struct ul_call call = {i, true, width + 2, width + 1, arguments, made};
         arguments[0] = ul_old_const_int(node, UL_I64, i);
         arguments[1] = ul_old_const_int(node, UL_BOOL, 1);
         memcpy(arguments + 2, carried, sizeof *carried * width);
         UL_TRY(ul_build_called(node, node->graphs[0], &call));
         memcpy(carried, made + 1, sizeof *carried * width);
-        *is_known = read_constant(node, made[0], &goes_on);
+        *unknown = read_constant(node, made[0], &goes_on) ? UL_NONE : made[0];
     }
     return UL_OK;
 }
@@ -106,7 +109,7 @@ static enum ul_status loop_over_sequences(struct ul_old_node *node)
 {
     uint32_t width = node->input_count - 2;
     ul_value_id *carried = UL_NEW_ARRAY(node->builder->scratch, ul_value_id, width);
-    bool is_known = false;
+    ul_value_id unknown = UL_NONE;
     if (node->graphs[0] == NULL || node->graphs[0]->n_output != (size_t)width + 1 ||
         node->output_count > width) {
         ul_old_problem(node, "carries a sequence, and also stacks what its iterations make; insert "
@@ -114,11 +117,12 @@ static enum ul_status loop_over_sequences(struct ul_old_node *node)
         return UL_OK;
     }
     memcpy(carried, node->inputs + 2, sizeof *carried * width);
-    UL_TRY(run_loop(node, carried, width, &is_known));
-    if (!is_known) {
-        ul_old_problem(node, "carries a sequence, so that the number of its iterations has to be "
-                             "known: its first two inputs, and the condition that its graph makes, "
-                             "must be constants");
+    UL_TRY(run_loop(node, carried, width, &unknown));
+    if (unknown != UL_NONE) {
+        ul_old_not_known(node, unknown,
+                         "carries a sequence, so that the number of its iterations has to be "
+                         "known: its first two inputs, and the condition that its graph makes, "
+                         "must be constants");
         return UL_OK;
     }
     memcpy(node->results, carried, sizeof *carried * node->output_count);
@@ -132,8 +136,9 @@ static enum ul_status branch_with_sequences(struct ul_old_node *node)
 {
     int64_t truth;
     if (!read_constant(node, ul_old_input(node, 0), &truth)) {
-        ul_old_problem(node, "makes a sequence, so that the branch has to be known: its condition "
-                             "must be a constant");
+        ul_old_not_known(node, ul_old_input(node, 0),
+                         "makes a sequence, so that the branch has to be known: its condition "
+                         "must be a constant");
         return UL_OK;
     }
     const Onnx__GraphProto *branch = node->graphs[truth != 0 ? 0 : 1];
@@ -159,6 +164,19 @@ static bool makes_sequence(const Onnx__GraphProto *graph)
     return false;
 }
 
+/* What a Loop is given where its graph declares a sequence and none is known; UL_NONE: nothing. */
+static ul_value_id find_unknown_sequence(const struct ul_old_node *node)
+{
+    const Onnx__GraphProto *body = node->graphs[0];
+    for (uint32_t i = 2; body != NULL && i < node->input_count && i < body->n_input; i++) {
+        const Onnx__TypeProto *type = body->input[i]->type;
+        if (type != NULL && type->value_case == ONNX__TYPE_PROTO__VALUE_SEQUENCE_TYPE &&
+            !ul_sequence_is(node->inputs[i]))
+            return node->inputs[i];
+    }
+    return UL_NONE;
+}
+
 enum ul_status ul_sequence_graphs(struct ul_old_node *node)
 {
     bool takes_sequence = false;
@@ -166,6 +184,11 @@ enum ul_status ul_sequence_graphs(struct ul_old_node *node)
         takes_sequence |= ul_sequence_is(node->inputs[i]);
     if (strcmp(node->op, "SequenceMap") == 0)
         return sequence_map(node);
+    if (strcmp(node->op, "Loop") == 0 && find_unknown_sequence(node) != UL_NONE) {
+        ul_old_not_known(node, find_unknown_sequence(node),
+                         "carries a sequence whose tensors are not known");
+        return UL_OK;
+    }
     if (strcmp(node->op, "Loop") == 0 && takes_sequence && node->input_count > 2)
         return loop_over_sequences(node);
     if (strcmp(node->op, "If") == 0 && makes_sequence(node->graphs[0]))

@@ -38,6 +38,11 @@ check functions function_nested.onnx
 check by_sizes by_sizes.onnx
 check unsupported unsupported_all_at_once.onnx
 check unsupported_json unsupported_all_at_once.onnx --json -
+check open_sequence sequence_open.onnx
+check open_sequence_json sequence_open.onnx --json -
+check closed_sequence sequence_open.onnx --dim rows=1 --shape 's[0]=2,3'
+check sequence_by_data sequence_open_by_data.onnx
+check sequence_of_maps sequence_of_maps.onnx
 check hostile_names names_hostile.onnx
 check hostile_names_json names_hostile.onnx --json -
 check overwritten training_overwritten.onnx

@@ -627,9 +627,47 @@ def sequences():
     write("sequence_const_whole", model(graph([first], [given], [Y], zero)),
           ["--shape", "s[0]=2,3", "--const", "s=data/mask.pb"])
     sequences_through_graphs(given)
+    open_sequences(given, zero)
     whole = helper.make_tensor_sequence_value_info("s", I64, None)
     write("sequence_const_type", model(graph([first], [whole], [Y], zero)),
           ["--const", "s[0]=data/mask.pb"])
+
+
+def open_sequences(given, zero):
+    """Nothing is known of the tensors of an input that is a sequence, and what needs them is not known either."""
+    n = helper.make_node
+    maps = helper.make_value_info("m", helper.make_sequence_type_proto(
+        helper.make_map_type_proto(I64, helper.make_tensor_type_proto(F, None))))
+    write("sequence_of_maps", model(graph([relu()], [X, maps], [Y])))
+    more = helper.make_tensor_sequence_value_info("longer", F, None)
+    flag = helper.make_tensor_value_info("go", TensorProto.BOOL, [])
+    number = helper.make_tensor_value_info("i", I64, [])
+    body = graph([n("SequenceInsert", ["s", "x"], ["longer"]), n("Identity", ["go"], ["next"])], [number, flag, given],
+                 [helper.make_tensor_value_info("next", TensorProto.BOOL, []), more], name="body")
+    one = graph([relu("a", "b")], [tensor_type("a", None)], [tensor_type("b", None)], name="one")
+    branches = {key: graph([n("SequenceConstruct", ["x"] * count, [key])], [], [
+        helper.make_tensor_sequence_value_info(key, F, None)], name=key)
+        for key, count in (("then_branch", 1), ("else_branch", 2))}
+    nodes = [n("Identity", ["s"], ["same"]),
+             n("SequenceLength", ["same"], ["length"], name="length"),
+             n("SequenceAt", ["same", "zero"], ["y"], name="first"),
+             helper.make_node("SequenceMap", ["s"], ["mapped"], name="map", body=one),
+             helper.make_node("Loop", ["length", "", "s"], ["looped"], name="loop", body=body),
+             n("Less", ["zero", "length"], ["any"]),
+             helper.make_node("If", ["any"], ["chosen"], name="choose", **branches),
+             n("Shape", ["open"], ["size"]),
+             n("Gather", ["size", "zero"], ["rows"]),
+             n("SequenceConstruct", ["x", "x"], ["two"]),
+             n("SequenceAt", ["two", "rows"], ["at"], name="by_size"),
+             n("SplitToSequence", ["open"], ["parts"], name="unbind", axis=0),
+             n("SplitToSequence", ["x", "rows"], ["chunks"], name="chunks", axis=0)]
+    lists = [helper.make_tensor_sequence_value_info(k, F, None) for k in ("same", "mapped", "looped", "chosen", "chunks")]
+    write("sequence_open", model(graph(nodes, [X, tensor_type("open", ["rows", 3]), given],
+                                       [Y, tensor_type("at", None), *lists], zero)))
+    by_data = n("SequenceAt", ["two", "i"], ["y"], name="by_data")
+    first = n("SequenceAt", ["s", "zero"], ["first"], name="first")
+    write("sequence_open_by_data", model(graph([nodes[9], by_data, first], [X, tensor_type("i", [], I64), given],
+                                               [Y, tensor_type("first", None)], zero)))
 
 
 def sequences_through_graphs(given):
