@@ -4,10 +4,13 @@
 
 #include <inttypes.h>
 
-static const char *const words[UL_TRAINED_ROLES] = {
-    [UL_TRAINED_YES] = "trained",           [UL_TRAINED_STATISTIC] = "running statistic",
-    [UL_TRAINED_UNREACHED] = "no gradient", [UL_TRAINED_BUFFER] = "no parameter",
-    [UL_TRAINED_FIXED] = "fixed",           [UL_TRAINED_NUMBER] = "one number"};
+static const char *const words[UL_TRAINED_ROLES] = {[UL_TRAINED_YES] = "trained",
+                                                    [UL_TRAINED_DOUBTFUL] = "trained, doubtful",
+                                                    [UL_TRAINED_STATISTIC] = "running statistic",
+                                                    [UL_TRAINED_UNREACHED] = "no gradient",
+                                                    [UL_TRAINED_BUFFER] = "no parameter",
+                                                    [UL_TRAINED_NUMBER] = "one number",
+                                                    [UL_TRAINED_FIXED] = "fixed"};
 
 static void put_row(struct ul_text *text, enum ul_trained_role role, const struct ul_value *value)
 {
@@ -20,9 +23,10 @@ static void put_row(struct ul_text *text, enum ul_trained_role role, const struc
 
 static void put_sum(struct ul_text *text, const uint64_t *tensors, const uint64_t *elements)
 {
+    uint64_t trained = tensors[UL_TRAINED_YES] + tensors[UL_TRAINED_DOUBTFUL];
     ul_text_printf(text, "\n%" PRIu64 " parameters in %" PRIu64 " tensor%s are trained.",
-                   elements[UL_TRAINED_YES], tensors[UL_TRAINED_YES],
-                   ul_plural(tensors[UL_TRAINED_YES]));
+                   elements[UL_TRAINED_YES] + elements[UL_TRAINED_DOUBTFUL], trained,
+                   ul_plural(trained));
     if (tensors[UL_TRAINED_UNREACHED] > 0)
         ul_text_printf(text,
                        "\nNothing differentiable leads to the loss from %" PRIu64
@@ -32,15 +36,11 @@ static void put_sum(struct ul_text *text, const uint64_t *tensors, const uint64_
                        tensors[UL_TRAINED_UNREACHED] == 1 ? "it is" : "they are");
     if (tensors[UL_TRAINED_BUFFER] > 0)
         ul_text_printf(
-            text,
-            "\n%" PRIu64 " tensor%s no parameter%s, by the exporter's record in the file; "
-            "--train-only NAME trains one.",
+            text, "\n%" PRIu64 " tensor%s no parameter%s, by the exporter's record in the file.",
             tensors[UL_TRAINED_BUFFER], tensors[UL_TRAINED_BUFFER] == 1 ? " is" : "s are",
             ul_plural(tensors[UL_TRAINED_BUFFER]));
     if (tensors[UL_TRAINED_NUMBER] > 0)
-        ul_text_put(text, "\nSingle numbers are taken for factors of formulas; --train-only NAME "
-                          "trains one.");
-    ul_text_put(text, "\n");
+        ul_text_put(text, "\nSingle numbers are taken for factors of formulas.");
 }
 
 enum ul_status ul_cli_inspect_training(struct ul_cli_job *job)
@@ -60,6 +60,8 @@ enum ul_status ul_cli_inspect_training(struct ul_cli_job *job)
         elements[role] += ul_type_elements(&value->type);
     }
     put_sum(&text, tensors, elements);
+    ul_compile_put_trained_notes(compile, &text);
+    ul_text_put(&text, "\n");
     ul_cli_print(&text);
     return UL_OK;
 }

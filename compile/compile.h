@@ -163,16 +163,20 @@ enum ul_status ul_compile_plan(struct ul_compile *compile) UL_MUST_CHECK;
 /* trained.c: what a program that trains does with an initializer of floats. */
 enum ul_trained_role {
     UL_TRAINED_YES,
+    UL_TRAINED_DOUBTFUL,  /* trained, and maybe no parameter: the file does not say */
     UL_TRAINED_STATISTIC, /* a running one: training writes it */
     UL_TRAINED_UNREACHED, /* nothing differentiable leads to the loss from it */
     UL_TRAINED_BUFFER,    /* no parameter, by the record in the model's file */
+    UL_TRAINED_NUMBER,    /* as it is read, of one element */
     UL_TRAINED_FIXED,     /* as it is read, or as the options say */
-    UL_TRAINED_NUMBER,    /* as UL_TRAINED_FIXED, of one element */
     UL_TRAINED_ROLES
 };
 /* `initializer` is one of training.initializers. */
 enum ul_trained_role ul_compile_trained_role(const struct ul_compile *compile,
                                              ul_value_id initializer);
+/* What the roles leave to say, each line begun: how to train those that are none, and which of
+ * those that are trained may be no parameters. */
+void ul_compile_put_trained_notes(struct ul_compile *compile, struct ul_text *text);
 
 /* quantize.c: with options.quantize_activations, makes a quantized model of the one at the path,
  * which is the model of all further calls: *quantized_path, a file that ul_compile_done removes.

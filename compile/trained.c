@@ -7,17 +7,30 @@
 
 enum { SHOWN_NAMES = 4 };
 
+static bool has_value(const uint32_t *values, uint32_t count, ul_value_id value)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (values[i] == value)
+            return true;
+    return false;
+}
+
 enum ul_trained_role ul_compile_trained_role(const struct ul_compile *compile,
                                              ul_value_id initializer)
 {
     const struct ul_value *value = &compile->graph.values[initializer];
+    const struct ul_training *training = &compile->training;
     if ((value->flags & UL_VALUE_TRAINED) != 0)
-        return UL_TRAINED_YES;
+        return has_value(training->arithmetic, training->arithmetic_count, initializer) ||
+                       has_value(training->suspects, training->suspect_count, initializer)
+                   ? UL_TRAINED_DOUBTFUL
+                   : UL_TRAINED_YES;
     if ((value->flags & UL_VALUE_PERSISTENT) != 0)
         return UL_TRAINED_STATISTIC;
-    for (uint32_t i = 0; i < compile->training.unreached_count; i++)
-        if (compile->training.unreached[i] == initializer)
-            return UL_TRAINED_UNREACHED;
+    if (has_value(training->unreached, training->unreached_count, initializer))
+        return UL_TRAINED_UNREACHED;
+    if (has_value(training->left_out, training->left_out_count, initializer))
+        return UL_TRAINED_FIXED;
     if ((value->flags & UL_VALUE_BUFFER) != 0)
         return UL_TRAINED_BUFFER;
     return ul_type_elements(&value->type) == 1 ? UL_TRAINED_NUMBER : UL_TRAINED_FIXED;
@@ -80,10 +93,42 @@ static void put_others(struct ul_compile *compile, struct ul_text *text)
         ul_text_put(text, ".");
 }
 
+static bool has_role(const struct ul_compile *compile, enum ul_trained_role role)
+{
+    const struct ul_training *training = &compile->training;
+    for (uint32_t i = 0; i < training->initializer_count; i++)
+        if (ul_compile_trained_role(compile, training->initializers[i]) == role)
+            return true;
+    return false;
+}
+
+void ul_compile_put_trained_notes(struct ul_compile *compile, struct ul_text *text)
+{
+    const struct ul_training *training = &compile->training;
+    bool has_buffers = has_role(compile, UL_TRAINED_BUFFER);
+    if (has_buffers || has_role(compile, UL_TRAINED_NUMBER))
+        ul_text_printf(text,
+                       "\n--train-only '*' trains %s too, and --freeze NAME beside it leaves one "
+                       "as it is.",
+                       has_buffers ? "what is no parameter" : "single numbers");
+    if (training->arithmetic_count > 0) {
+        ul_text_put(text, "\nThe file does not say what is a buffer. Trained, and read by "
+                          "arithmetic alone: ");
+        put_names(text, &compile->graph, training->arithmetic, training->arithmetic_count);
+        ul_text_put(text, "; --freeze NAME leaves one as it is.");
+    }
+    if (training->suspect_count > 0) {
+        ul_text_put(text, "\nNo parameters of a network, by their names or because they begin with "
+                          "the batch, but made by an exporter: ");
+        put_names(text, &compile->graph, training->suspects, training->suspect_count);
+        ul_text_put(text, ". As it is trained torch writes a network by " UL_TRAINING_RECIPE
+                          ", which --train-mode takes.");
+    }
+}
+
 void ul_compile_describe_trained(struct ul_compile *compile)
 {
     struct ul_report_training *report = &compile->report.training;
-    const struct ul_training *training = &compile->training;
     struct ul_text text;
     if (report->tensor_count == 0)
         return;
@@ -91,20 +136,6 @@ void ul_compile_describe_trained(struct ul_compile *compile)
     ul_text_printf(&text, "Trained: %" PRIu64 " tensor%s, %" PRIu64 " bytes.", report->tensor_count,
                    ul_plural(report->tensor_count), report->parameter_bytes);
     put_others(compile, &text);
-    if (training->arithmetic_count > 0) {
-        ul_text_put(&text,
-                    "\nThe file does not say what is a buffer. Trained, and read by arithmetic "
-                    "alone: ");
-        put_names(&text, &compile->graph, training->arithmetic, training->arithmetic_count);
-        ul_text_put(&text, "; --freeze NAME leaves one as it is.");
-    }
-    if (training->suspect_count > 0) {
-        ul_text_put(&text,
-                    "\nNo parameters of a network, by their names or because they begin with "
-                    "the batch, but made by an exporter: ");
-        put_names(&text, &compile->graph, training->suspects, training->suspect_count);
-        ul_text_put(&text, ". As it is trained torch writes a network by " UL_TRAINING_RECIPE
-                           ", which --train-mode takes.");
-    }
+    ul_compile_put_trained_notes(compile, &text);
     report->notes = text.data;
 }

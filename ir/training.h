@@ -101,10 +101,11 @@ struct ul_training {
      * those that begin with the batch, or have a name that an exporter made up. */
     uint32_t arithmetic_count, suspect_count;
     const uint32_t *arithmetic, *suspects;
-    /* What the passes found. Float initializers of the model, as values of its graph; of those that
-     * were to be trained, the ones from which nothing differentiable leads to the loss. */
-    uint32_t initializer_count, unreached_count;
-    const uint32_t *initializers, *unreached;
+    /* What the passes found. Float initializers of the model, as values of its graph; those of them
+     * that freeze, train_only or lora leave out; of those that were to be trained, the ones from
+     * which nothing differentiable leads to the loss. */
+    uint32_t initializer_count, left_out_count, unreached_count;
+    const uint32_t *initializers, *left_out, *unreached;
     uint32_t factor_count; /* of --lora: weights that the model has not */
     uint32_t *factors;
     uint32_t shared_count; /* parameters whose gradient is a sum over nodes that read them */

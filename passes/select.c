@@ -251,19 +251,26 @@ static bool is_parameter(const struct ul_training *training, const struct ul_val
     return (reads & READ) != 0 && !is_mask(value);
 }
 
-/* Those that somebody may expect to be trained. */
+/* Those that somebody may expect to be trained, and which of them the options leave out. */
 static void list_initializers(const struct ul_pass *pass)
 {
     const struct ul_graph *graph = pass->graph;
+    struct ul_training *training = pass->options->training;
     uint32_t *list = UL_NEW_ARRAY(graph->arena, uint32_t, graph->value_count), count = 0;
+    uint32_t *left_out = UL_NEW_ARRAY(graph->arena, uint32_t, graph->value_count);
+    training->left_out_count = 0;
     for (uint32_t v = 0; v < graph->value_count; v++) {
         const struct ul_value *value = &graph->values[v];
         if (value->kind == UL_VALUE_WEIGHT && (value->flags & UL_VALUE_TRAINED) != 0 &&
-            ul_dtype_get(value->type.dtype)->is_float)
+            ul_dtype_get(value->type.dtype)->is_float) {
             list[count++] = v;
+            if (!is_asked_for(training, value->name))
+                left_out[training->left_out_count++] = v;
+        }
     }
-    pass->options->training->initializers = list;
-    pass->options->training->initializer_count = count;
+    training->initializers = list;
+    training->initializer_count = count;
+    training->left_out = left_out;
 }
 
 /* A name that an exporter made: val_12, onnx::Conv_34. */
@@ -304,8 +311,8 @@ static void list_doubtful(const struct ul_pass *pass, const unsigned char *reads
     training->arithmetic_count = training->suspect_count = 0;
     for (uint32_t v = 0; v < graph->value_count; v++) {
         const struct ul_value *value = &graph->values[v];
-        if ((value->flags & UL_VALUE_TRAINED) == 0 || (value->flags & UL_VALUE_PARAMETER) != 0 ||
-            is_factor(training, v))
+        bool is_recorded = (value->flags & (UL_VALUE_PARAMETER | UL_VALUE_BUFFER)) != 0;
+        if ((value->flags & UL_VALUE_TRAINED) == 0 || is_recorded || is_factor(training, v))
             continue;
         bool is_plain = (reads[v] & READ_IN_PRODUCT) == 0;
         bool begins = value->type.rank > 1 && batch > 1 && value->type.dims[0] == batch;

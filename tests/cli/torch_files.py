@@ -94,6 +94,16 @@ def roles(*words):
     return found
 
 
+def check_same_notes():
+    """What plan says under its first lines of who is trained, inspect says as well."""
+    plan, inspect = run("plan"), run("inspect")
+    for begin, end in (("--train-only '*'", " as it is."), ("The file does not say", " as it is."),
+                       ("No parameters of a network", "takes.")):  # fmt: skip
+        note = plan[plan.find(begin):].partition(end)[0] if begin in plan else None
+        check(note is None or note in inspect, f"plan says {note!r}, and inspect {inspect}")
+        check(note is not None or begin not in inspect, f"inspect says {begin!r}, and plan {plan}")
+
+
 def test_record():
     """Parameters are what the record says: single numbers, and neither buffers nor constants."""
     nodes = [
@@ -112,7 +122,14 @@ def test_record():
     check("Trained: 2 tensors, 52 bytes. Not trained:" in plan, plan)
     want = '"mean", "std" and "val_3" (no parameters, by the exporter\'s record, 44 bytes)'
     check(want in plan, plan)
+    check_same_notes()
+    check("--train-only '*' trains what is no parameter too" in plan, plan)
     check(roles("--train-only", "mean")["mean"] == "trained", "--train-only does not count")
+    said = run("plan", "--train-only", "mean")
+    check("The file does not say" not in said and "--train-only '*'" not in said, said)
+    want = dict.fromkeys(weights, "trained") | {"std": "fixed"}
+    found = roles("--train-only", "*", "--freeze", "std")
+    check(found == want, f"by --train-only '*' and --freeze std roles are {found}")
 
 
 def test_clash():
@@ -185,7 +202,16 @@ def test_silent():
     check('arithmetic alone: "mean"; --freeze' in plan, plan)
     check('"token" and "onnx::MatMul_7"' in plan, plan)
     check(RECIPE in plan, plan)
-    check(roles()["slope"] == "trained", "a slope of rank 0 is none of rank 1")
+    check_same_notes()
+    found = roles()
+    check(found["slope"] == "trained", "a slope of rank 0 is none of rank 1")
+    check(found["bias"] == "trained" and found["one"] == "one number", f"roles are {found}")
+    for name in ("mean", "token", "onnx::MatMul_7"):
+        check(found[name] == "trained, doubtful", f"{name} is {found[name]}")
+    check("--train-only '*' trains single numbers too" in plan, plan)
+    check(roles("--freeze", "one")["one"] == "fixed", "a number that --freeze names is told as no number of a formula")
+    found = roles("--train-only", "*")
+    check(found["one"] == "trained, doubtful" and found["bias"] == "trained", f"by --train-only '*' roles are {found}")
 
 
 def main():
