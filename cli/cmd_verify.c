@@ -646,15 +646,16 @@ static bool takes_tensors(const struct ul_onnx_model *model, bool has_data)
     return true;
 }
 
-/* Reads the model's inputs with the sizes that are known. A failure is passed over where the data
- * is tensors, since these may say what the options leave open. */
+/* Reads the model's inputs with the sizes that are known. What is not supported is passed over
+ * where the data is tensors, since these may say what the options leave open; what is against the
+ * rules stays so whatever is given. */
 static enum ul_status describe_model(struct ul_cli_job *job, const char *path, bool has_data)
 {
     struct ul_compile *compile = &job->compile;
     enum ul_status status = ul_compile_load_settled(compile, path);
     bool is_described = compile->model.input_count > 0 && takes_tensors(&compile->model, has_data);
-    if (status != UL_OK && !compile->model.has_open_dims &&
-        (!is_described || status == UL_USAGE || status == UL_IO))
+    bool may_be_cured = is_described && status == UL_UNSUPPORTED;
+    if (status != UL_OK && !compile->model.has_open_dims && !may_be_cured)
         return status;
     compile->diag = (struct ul_diag){.status = UL_OK};
     return UL_OK;

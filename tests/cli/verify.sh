@@ -133,6 +133,9 @@ if "$python" -c 'import onnxruntime' 2>/dev/null; then
 else
     echo 'verify.sh: onnxruntime is missing: a scalar beside its reference is skipped'
 fi
+# what is against ONNX's rules stays so, whatever data is given
+expect 2 'the graph has no outputs.*--output' "$ullage" verify "$here/../frontend/cases/no_outputs.onnx"
+! grep -q 'test data' out.txt || fail "verify: data is no cure of a graph without outputs: $(cat out.txt)"
 printf '#!/bin/sh\necho noise; echo "token 7 is out of range" >&2; exit 1\n' >python
 chmod +x python
 ULLAGE_PYTHON=$work/python expect 3 'token 7 is out of range' "$ullage" verify mine.onnx --dim N=1
