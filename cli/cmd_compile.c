@@ -42,8 +42,10 @@ static enum ul_status build_program(struct ul_cli_job *job)
         status = options->shared_library
                      ? ul_compile_make_library(&job->compile, directory, options->output)
                      : ul_compile_make(&job->compile, directory, options->output);
-    if (options->emit == NULL)
+    if (options->emit == NULL) {
+        ul_temporary_explain(directory, &job->compile.diag);
         ul_temporary_remove(directory);
+    }
     return status;
 }
 

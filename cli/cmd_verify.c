@@ -17,7 +17,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { SMALL_ELEMENTS = 4096 };
+enum {
+    SMALL_ELEMENTS = 4096,
+    NOT_RUN = 127, /* exit code of a program that the system does not run */
+    ROOM = 1 << 16 /* bytes that any run can be expected to print or write */
+};
 
 /* ---- one attempt: a job of its own with other constants ---- */
 
@@ -546,6 +550,25 @@ static double atol_of(const struct ul_cli_job *job)
     return ul_cli_is_said(job, "atol") ? job->options.atol : 1e-7;
 }
 
+/* A program that ended otherwise than with an answer. `on`: what it was given. */
+static enum ul_status explain_end(struct verification *verification, int code, const char *on,
+                                  const char *hint)
+{
+    struct ul_diag *diag = &verification->outer->compile.diag;
+    struct ul_arena *arena = &verification->outer->compile.keep;
+    const char *ended = ul_process_end_text(arena, code);
+    bool is_started = code >= 0 && code != NOT_RUN;
+    UL_TRY(ul_process_check(
+        arena, ul_arena_printf(arena, "%s: the program that was made of it", verification->model),
+        code, ul_arena_printf(arena, "%s/printed", verification->work), ROOM, diag));
+    if (!is_started)
+        return ul_diag_set(diag, UL_IO,
+                           "%s: cannot be run (%s); set TMPDIR to a folder whose programs can be",
+                           verification->program, ended);
+    return ul_diag_set(diag, code > 0 && code < 64 ? (enum ul_status)code : UL_MISMATCH,
+                       "%s: the program failed on %s (%s)%s", verification->model, on, ended, hint);
+}
+
 static enum ul_status run_on_data(struct verification *verification)
 {
     struct ul_cli_job *outer = verification->outer;
@@ -578,10 +601,7 @@ static enum ul_status run_on_data(struct verification *verification)
     if (code == (int)UL_MISMATCH)
         return ul_diag_set(&outer->compile.diag, UL_MISMATCH, "%s: the outputs differ from %s%s",
                            verification->model, verification->set_name, excuse(verification));
-    return ul_diag_set(&outer->compile.diag,
-                       code > 0 && code < 64 ? (enum ul_status)code : UL_MISMATCH,
-                       "%s: the program failed on %s (exit code %d)", verification->model,
-                       verification->set_name, code);
+    return explain_end(verification, code, verification->set_name, "");
 }
 
 static enum ul_status verify_set(struct verification *verification)
@@ -762,19 +782,21 @@ static enum ul_status compare_programs(struct verification *verification, const 
     for (int i = 0; i < 2; i++) {
         folders[i] = ul_arena_printf(&job->compile.keep, "%s/outputs%d", verification->work, i);
         const char *const argv[] = {programs[i], "--random", "1", "--output-dir", folders[i], NULL};
-        int code = mkdir(folders[i], 0777) == 0 ? ul_process_run(argv, NULL) : -1;
+        if (mkdir(folders[i], 0777) != 0)
+            return ul_diag_set(&job->compile.diag, UL_IO, "%s: %s", folders[i], strerror(errno));
+        int code = ul_process_run(argv, NULL);
         if (code != 0)
-            return ul_diag_set(
-                &job->compile.diag, code > 0 && code < 64 ? (enum ul_status)code : UL_MISMATCH,
-                "%s: the program failed on random inputs (exit code %d)%s", verification->model,
-                code,
-                code == UL_INVALID ? "\nGive test data: ullage verify MODEL.onnx DIR; or have "
+            return explain_end(verification, code, "random inputs",
+                               code == UL_INVALID
+                                   ? "\nGive test data: ullage verify MODEL.onnx DIR; or have "
                                      "onnxruntime in python3: then smaller integers are tried too"
                                    : "");
     }
     struct dirent **entries;
     int count = scandir(folders[1], &entries, is_npy, alphasort);
-    enum ul_status status = UL_OK;
+    enum ul_status status =
+        count >= 0 ? UL_OK
+                   : ul_diag_set(&job->compile.diag, UL_IO, "%s: %s", folders[1], strerror(errno));
     for (int i = 0; i < count; i++) {
         const char *name = ul_arena_copy_string(&job->compile.keep, entries[i]->d_name);
         free(entries[i]);
@@ -899,7 +921,13 @@ static const char *said(struct ul_arena *arena, const char *path)
     return copy;
 }
 
-enum script_code { NO_ONNXRUNTIME = 3, NO_SIZE = 4, NO_KERNELS = 5, NOT_FOUND = 127 };
+enum script_code {
+    NO_ONNXRUNTIME = 3,
+    NO_SIZE = 4,
+    NO_KERNELS = 5,
+    NO_ROOM = 7,
+    NOT_FOUND = NOT_RUN
+};
 
 /* The script gave no reference, for `reason`. A Python that was named must have one. */
 static enum ul_status verify_without(struct verification *verification, int code,
@@ -921,6 +949,11 @@ static enum ul_status verify_without(struct verification *verification, int code
         return verify_unplanned(verification, "no onnxruntime in python3");
     if (code == NO_SIZE)
         return ul_diag_set(&job->compile.diag, UL_USAGE, "%s: %s", verification->model, reason);
+    if (code == NO_ROOM)
+        return ul_diag_set(&job->compile.diag, UL_IO, "%s", reason);
+    if (reason[0] == '\0')
+        reason = ul_arena_printf(&job->compile.keep, "it ended by %s",
+                                 ul_process_end_text(&job->compile.keep, code));
     return ul_diag_set(&job->compile.diag, UL_UNSUPPORTED,
                        "%s: onnxruntime gives no reference for random inputs: %s\n"
                        "Give test data instead: ullage verify MODEL.onnx DIR, DIR with input_K.pb "
@@ -970,8 +1003,14 @@ static enum ul_status verify_random(struct verification *verification)
         return ul_diag_set(&job->compile.diag, UL_IO, "%s: %s", folder, strerror(errno));
     int code = run_onnxruntime(verification, named != NULL ? named : "python3", folder, printed);
     const char *text = said(&job->compile.keep, printed);
-    if (text[0] == '\0' && code != NO_ONNXRUNTIME)
-        code = NOT_FOUND; /* the script says something: that was none that runs it */
+    /* The script says something, but for the one code: that was none that runs it, or it was ended,
+     * or cannot write. */
+    bool is_cut = text[0] == '\0' && code != NO_ONNXRUNTIME;
+    if (is_cut || code > NO_ROOM)
+        UL_TRY(ul_process_check(&job->compile.keep, "the Python that runs onnxruntime", code,
+                                printed, ROOM, &job->compile.diag));
+    if (is_cut && code < UL_PROCESS_SIGNAL)
+        code = NOT_FOUND;
     if (code != 0)
         return verify_without(verification, code, text);
     ul_cli_say(stdout, "no test data: comparing on random inputs with %s\n", text);
@@ -1059,6 +1098,7 @@ static enum ul_status verify(struct ul_cli_job *job)
     verification.program = ul_arena_printf(&job->compile.keep, "%s/program", verification.work);
     enum ul_status status = verify_all(&verification);
     put_limits(&verification);
+    ul_temporary_explain(verification.work, &job->compile.diag);
     ul_temporary_remove(verification.work);
     ul_cli_say(stdout, "verdict: %s: %s against %s\n",
                status == UL_OK         ? "same"

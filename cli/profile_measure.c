@@ -269,7 +269,11 @@ static enum ul_status run(struct ul_compile *compile, const char *directory,
         int code = ul_process_run(argv, log);
         ul_cli_progress(NULL, NULL);
         if (code != 0)
-            return bad_result(compile, ul_arena_printf(arena, "ended with code %d", code));
+            UL_TRY(ul_process_check(arena, "the program that measures", code, log, 1 << 16,
+                                    &compile->diag));
+        if (code != 0)
+            return bad_result(
+                compile, ul_arena_printf(arena, "ended with %s", ul_process_end_text(arena, code)));
         UL_TRY(read_times(compile, result, measured));
     }
     return UL_OK;
@@ -294,8 +298,10 @@ enum ul_status ul_profile_measure(struct ul_cli_job *job, enum ul_measure_progra
         list_steps(&inner, &job->compile.keep, measured);
         status = run(&inner, directory, measured);
     }
-    if (directory != NULL)
+    if (directory != NULL) {
+        ul_temporary_explain(directory, &inner.diag);
         ul_temporary_remove(directory);
+    }
     if (status != UL_OK)
         ul_diag_set(&job->compile.diag, status, "%s", inner.diag.text);
     ul_compile_done(&inner);

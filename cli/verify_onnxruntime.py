@@ -8,9 +8,10 @@ quantized model computes. Where they do, a line that is printed says by how much
 their names and the operators that take them say (masks, lengths, positions, indices of a table,
 probabilities), else random numbers; others are tried where an output is all zero.
 Exit code 3: onnx or onnxruntime is not installed. 4: a size is missing. 5: onnxruntime cannot run
-the model at all. 6: it cannot on random inputs. What is printed says why.
+the model at all. 6: it cannot on random inputs. 7: a file in DIR cannot be written. What is printed says why.
 """
 
+import contextlib
 import os
 import re
 import sys
@@ -23,7 +24,7 @@ try:
 except ImportError:
     sys.exit(3)
 
-NO_SIZE, NO_KERNELS, NO_RUN = 4, 5, 6
+NO_SIZE, NO_KERNELS, NO_RUN, NO_ROOM = 4, 5, 6, 7
 NAMES = {"tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16"}
 PLAIN = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
 DEFAULT = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
@@ -39,6 +40,14 @@ notes = [] # lines that are printed behind the runtime's version
 def give_up(code, reason):
     print(reason)
     sys.exit(code)
+
+
+@contextlib.contextmanager
+def writing(path):
+    try:
+        yield path
+    except OSError as error:
+        give_up(NO_ROOM, f"{path}: cannot write: {error.strerror}")
 
 
 def split(option):
@@ -377,7 +386,7 @@ def note_noise(model, directory, session, arrays, plain, names):
     rng = numpy.random.default_rng(2)
     moved = run(session, {name: move(array, 1e-5) for name, array in arrays.items()})
     rounded = run(session, {name: move(array, 2.0**-23, rng) for name, array in arrays.items()})
-    with open(f"{directory}/noise.txt", "w") as file:
+    with writing(f"{directory}/noise.txt") as path, open(path, "w") as file:
         runs = [flatten(names, outputs) for outputs in (plain, optimised, moved, rounded)]
         for (name, want), *others in zip(*runs):
             errors = [apart(want, got) for _, got in others]
@@ -417,7 +426,8 @@ def note_overflow(model, ports, proto):
 
 def save(directory, kind, number, name, array):
     tensor = numpy_helper.from_array(numpy.asarray(array, order="C"), name)
-    onnx.save_tensor(tensor, f"{directory}/{kind}_{number}.pb")
+    with writing(f"{directory}/{kind}_{number}.pb") as path:
+        onnx.save_tensor(tensor, path)
 
 
 def main():

@@ -286,10 +286,21 @@ enum ul_status ul_npz_read(struct ul_arena *arena, const struct ul_npz_entry *en
 
 /* ---- Other programs, and folders for them (process.c) ---- */
 
-/* Runs a program and waits; its exit code, or -1 where it could not start or was killed. What it
- * prints goes to the file `capture` unless that is NULL. A stop (Ctrl-C) goes to all that the
- * program started; then this one ends by it as soon as no temporary folder is left. */
+/* Runs a program and waits; its exit code, UL_PROCESS_SIGNAL and the signal that ended it, or -1
+ * where it could not start. What it prints goes to the file `capture` unless that is NULL. A stop
+ * (Ctrl-C) goes to all that the program started; then this one ends by it as soon as no temporary
+ * folder is left. */
+enum { UL_PROCESS_SIGNAL = 256 };
 int ul_process_run(const char *const *argv, const char *capture);
+/* "exit code 3", "signal 11, Segmentation fault" */
+const char *ul_process_end_text(struct ul_arena *arena, int code);
+/* Of a program that has failed, what is neither its fault nor that of what it was given: UL_NO_FIT
+ * where it was killed, as systems do that have no memory left, and UL_IO where no file of
+ * `size_bytes` can be written beside `path`, which names it then. `name` is the message's subject.
+ */
+enum ul_status ul_process_check(struct ul_arena *arena, const char *name, int code,
+                                const char *path, uint64_t size_bytes,
+                                struct ul_diag *diag) UL_MUST_CHECK;
 /* A folder that is to come into being whole, or not at all, is written beside its place, or inside
  * where it exists; stops wait meanwhile. `status` says whether all was written. */
 struct ul_staging {
@@ -310,6 +321,8 @@ enum ul_status ul_staging_end(struct ul_arena *arena, const struct ul_staging *s
 enum ul_status ul_temporary_make(struct ul_arena *arena, const char **directory,
                                  struct ul_diag *diag) UL_MUST_CHECK;
 void ul_temporary_remove(const char *directory);
+/* A message of a file in the folder that cannot be written gets the remedy. */
+void ul_temporary_explain(const char *directory, struct ul_diag *diag);
 /* The folder with all that is in it. */
 void ul_tree_remove(const char *directory);
 

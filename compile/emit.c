@@ -4,6 +4,7 @@
 #include "codegen/emit/emit.h"
 #include "compile/compile_internal.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -239,6 +240,24 @@ static enum ul_status move_results(struct ul_compile *compile, const char *direc
     return status;
 }
 
+/* Of the files in the folder: a program is not much larger than what it is made of. */
+static uint64_t count_bytes(struct ul_arena *arena, const char *directory)
+{
+    enum { LEAST = 1 << 16 };
+    uint64_t bytes = LEAST;
+    DIR *folder = opendir(directory);
+    if (folder == NULL)
+        return bytes;
+    for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+        struct stat info;
+        if (stat(ul_arena_printf(arena, "%s/%s", directory, entry->d_name), &info) == 0 &&
+            S_ISREG(info.st_mode))
+            bytes += (uint64_t)info.st_size;
+    }
+    closedir(folder);
+    return bytes;
+}
+
 /* Makes the goal in the folder, and copies what it is to `output`. */
 static enum ul_status make(struct ul_compile *compile, const char *directory, const char *goal,
                            const char *variable, const char *output)
@@ -250,6 +269,10 @@ static enum ul_status make(struct ul_compile *compile, const char *directory, co
         compile, ul_arena_printf(&compile->keep, "compiling the kernels with %s", compiler->name));
     int code = ul_process_run(argv, NULL);
     ul_compile_progress(compile, NULL);
+    if (code != 0)
+        UL_TRY(ul_process_check(&compile->keep, "make", code,
+                                ul_arena_printf(&compile->keep, "%s/%s", directory, goal),
+                                count_bytes(&compile->keep, directory), &compile->diag));
     if (code != 0)
         return ul_diag_set(&compile->diag, UL_COMPILER,
                            "%s failed (its messages are above); --emit DIR keeps the source, --%s "

@@ -68,6 +68,14 @@ enum ul_status ul_temporary_make(struct ul_arena *arena, const char **directory,
     return UL_OK;
 }
 
+void ul_temporary_explain(const char *directory, struct ul_diag *diag)
+{
+    size_t length = strlen(diag->text);
+    if (diag->status == UL_IO && strstr(diag->text, directory) != NULL)
+        snprintf(diag->text + length, sizeof diag->text - length,
+                 "\nThat folder is a temporary one: set TMPDIR to a folder with more room");
+}
+
 static int remove_one(const char *path, const struct stat *info, int type, struct FTW *walk)
 {
     (void)info;
@@ -201,7 +209,9 @@ static int await(pid_t child, const sigset_t *awaited, int *stop)
         int number;
         pid_t ended = waitpid(child, &status, WNOHANG);
         if (ended == child)
-            return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+            return WIFEXITED(status)     ? WEXITSTATUS(status)
+                   : WIFSIGNALED(status) ? UL_PROCESS_SIGNAL + WTERMSIG(status)
+                                         : -1;
         if (ended < 0 && errno != EINTR)
             return -1;
         if (sigwait(awaited, &number) == 0 && number != SIGCHLD) {
@@ -241,4 +251,41 @@ int ul_process_run(const char *const *argv, const char *capture)
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return code;
+}
+
+const char *ul_process_end_text(struct ul_arena *arena, int code)
+{
+    int number = code - UL_PROCESS_SIGNAL;
+    return code <= UL_PROCESS_SIGNAL
+               ? ul_arena_printf(arena, "exit code %d", code)
+               : ul_arena_printf(arena, "signal %d, %s", number, strsignal(number));
+}
+
+/* The reason why no file of that size can be written beside the path; 0: one can. */
+static int try_write(struct ul_arena *arena, const char *path, uint64_t size_bytes)
+{
+    char *probe = ul_arena_printf(arena, "%s.XXXXXX", path);
+    int fd = mkstemp(probe);
+    if (fd < 0)
+        return errno;
+    int reason = posix_fallocate(fd, 0, (off_t)size_bytes);
+    close(fd);
+    unlink(probe);
+    return reason == EINVAL || reason == EOPNOTSUPP ? 0 : reason; /* not every folder has it */
+}
+
+enum ul_status ul_process_check(struct ul_arena *arena, const char *name, int code,
+                                const char *path, uint64_t size_bytes, struct ul_diag *diag)
+{
+    enum { OF_SHELL = 128 }; /* and the signal: the exit code of a shell whose command it ended */
+    UL_ASSERT(size_bytes > 0 && size_bytes <= INT64_MAX);
+    if (code == UL_PROCESS_SIGNAL + SIGKILL || code == OF_SHELL + SIGKILL)
+        return ul_diag_set(diag, UL_NO_FIT,
+                           "%s was killed (signal %d), as the system does where memory runs out: "
+                           "give it more, or run it beside less",
+                           name, SIGKILL);
+    int reason = try_write(arena, path, size_bytes);
+    if (reason != 0)
+        return ul_diag_set(diag, UL_IO, "%s: cannot write: %s", path, strerror(reason));
+    return UL_OK;
 }

@@ -231,9 +231,12 @@ static enum ul_status say_failure(struct quantizer *quantizer, const char *print
         words = ul_arena_printf(&compile->keep, "%.*s", (int)length, (const char *)file.data);
         ul_file_unmap(&file);
     }
-    return ul_diag_set(&compile->diag, UL_INVALID,
-                       "%s: the network does not run on it (exit code %d): %s",
-                       compile->options.quantize_activations, code, words);
+    UL_TRY(ul_process_check(&compile->keep, "the program that runs the network", code, printed,
+                            1 << 16, &compile->diag));
+    return ul_diag_set(&compile->diag, code == (int)UL_IO ? UL_IO : UL_INVALID,
+                       "%s: the network does not run on it (%s): %s",
+                       compile->options.quantize_activations,
+                       ul_process_end_text(&compile->keep, code), words);
 }
 
 static enum ul_status run_sample(struct quantizer *quantizer, uint64_t sample)
@@ -377,6 +380,8 @@ enum ul_status ul_compile_quantize(struct ul_compile *compile, const char *model
     ul_compile_init(&quantizer.source);
     enum ul_status status = quantize(&quantizer, model_path, path);
     ul_compile_done(&quantizer.source);
+    if (status != UL_OK)
+        ul_temporary_explain(compile->quantized_folder, &compile->diag);
     UL_TRY(status);
     *quantized_path = path;
     forget(compile);

@@ -10,6 +10,13 @@ set -uo pipefail
 
 cp "$digits" mine.onnx
 
+# small_files SIZE COMMAND...: no file can be larger than SIZE KiB
+small_files() { (trap '' XFSZ && ulimit -f "$1" && shift && exec "$@"); }
+# in_little SIZE COMMAND...: temporary folders are on a disk of that size
+in_little() {
+    unshare --mount bash -c 'mount -t tmpfs -o size="$1" none little && shift && TMPDIR=$PWD/little "$@"' - "$@"
+}
+
 # verify says what it compared with; a reference that fails is no difference
 expect 0 'digits/test_data_set_0$' "$ullage" verify "$digits" --cflags -O0 --norm 0
 # its tolerances: by elements, or by the norm, which --norm sets or leaves out
@@ -127,12 +134,43 @@ if "$python" -c 'import onnxruntime' 2>/dev/null; then
         --dim batch=1 --dim seq=2 --dim past=3 --dim mask_batch=1 --target c --cflags -O0
     expect 0 '^verdict: same: .* against onnxruntime' "$ullage" verify "$here/../frontend/cases/defaults.onnx" \
         --keep-defaults --target c --cflags -O0
+    # a file of the reference that cannot be written is no failure of the reference
+    expect 5 'set/input_0.pb: cannot write: File too large' small_files 100 \
+        "$ullage" verify doubled.onnx --target c --cflags -O0
+    grep -q 'set TMPDIR to' out.txt || fail "verify: no remedy for a full disk: $(cat out.txt)"
+    if unshare --mount true 2>/dev/null; then
+        mkdir little
+        for size in 16k 700k; do
+            expect 5 'cannot write.*No space left' in_little $size \
+                "$ullage" verify doubled.onnx --target c --cflags -O0
+        done
+        expect 5 'ullage.*: cannot write.*No space left' in_little 1400k \
+            "$ullage" verify doubled.onnx --target c --cflags -O0
+    else
+        echo 'verify.sh: no mounts here: a full disk is not tried'
+    fi
     # of a model whose weights lie beside it --output cuts the graph alone
     expect 0 '^  b: .*ok' "$ullage" verify beside/steps.onnx --output b --target c --cflags -O0
     unset ULLAGE_PYTHON
 else
     echo 'verify.sh: onnxruntime is missing: a scalar beside its reference is skipped'
 fi
+# a program that cannot be written or run is no difference, nor is one that was killed
+# (the weights of digits take more than 8 KiB, its program more than 400)
+for size in 8 400; do
+    ULLAGE_PYTHON='' expect 5 'source.*: cannot write: File too large' small_files $size \
+        "$ullage" verify mine.onnx --dim N=1 --target c --cflags -O0
+    grep -q 'set TMPDIR to' out.txt || fail "verify: no remedy for a full disk: $(cat out.txt)"
+done
+expect 5 'program: cannot write: File too large' small_files 400 \
+    "$ullage" compile mine.onnx --dim N=1 --target c --cflags -O0 -o mine
+[ ! -e mine ] || fail "compile left a part of a program"
+printf '#!/bin/sh\nkill -9 $$\n' >python
+chmod +x python
+ULLAGE_PYTHON=$work/python expect 4 'onnxruntime was killed \(signal 9\)' "$ullage" verify mine.onnx --dim N=1
+printf '#!/bin/sh\nkill -SEGV $$\n' >python
+ULLAGE_PYTHON=$work/python expect 3 'no reference for random inputs: it ended by signal 11' \
+    "$ullage" verify mine.onnx --dim N=1
 # what is against ONNX's rules stays so, whatever data is given
 expect 2 'the graph has no outputs.*--output' "$ullage" verify "$here/../frontend/cases/no_outputs.onnx"
 ! grep -q 'test data' out.txt || fail "verify: data is no cure of a graph without outputs: $(cat out.txt)"
