@@ -604,6 +604,28 @@ static enum ul_status run_on_data(struct verification *verification)
     return explain_end(verification, code, verification->set_name, "");
 }
 
+/* Names what the attempt made constant: compile needs it by an option, without which it refuses. */
+static void put_fixed(const struct verification *verification)
+{
+    struct ul_arena *arena = &verification->outer->compile.keep;
+    struct ul_text text;
+    uint32_t count = 0;
+    ul_text_init(&text, arena);
+    for (uint32_t i = 0; i < verification->input_count; i++) {
+        const struct recorded_input *input = &verification->inputs[i];
+        if (!input->fixed)
+            continue;
+        count++;
+        ul_text_printf(&text, " --const %s=", ul_word_quote(arena, input->name));
+        ul_text_put(&text, verification->is_random ? "FILE" : ul_word_quote(arena, input->path));
+    }
+    if (count > 0)
+        ul_cli_say(stdout,
+                   "%u input%s made constant, since the program cannot be compiled otherwise; "
+                   "compile and plan take the same:%s\n",
+                   (unsigned)count, count == 1 ? " is" : "s are", text.data);
+}
+
 static enum ul_status verify_set(struct verification *verification)
 {
     struct ul_cli_job *outer = verification->outer;
@@ -613,8 +635,10 @@ static enum ul_status verify_set(struct verification *verification)
         struct ul_diag diag = {.status = UL_OK};
         enum ul_status status = build_attempt(verification, &outer->compile.options,
                                               (enum attempt)attempt, verification->program, &diag);
-        if (status == UL_OK)
+        if (status == UL_OK) {
+            put_fixed(verification);
             return run_on_data(verification);
+        }
         bool is_model = status == UL_UNSUPPORTED || status == UL_INVALID || status == UL_USAGE;
         if (attempt == ATTEMPT_PLAIN || !is_model)
             first = diag;
@@ -1124,6 +1148,9 @@ const struct ul_cli_command ul_command_verify = {
         "random inputs, and as the reference onnxruntime without its optimisations where python3 "
         "(or $ULLAGE_PYTHON) has it, else the model compiled without passes and without reuse of "
         "memory. The last line is the verdict: same, different or none.\n"
+        "Where the program cannot be compiled otherwise, small inputs (a shape, axes) are made "
+        "constant as the data has them, and said to be, with the --const options that compile "
+        "needs.\n"
         "An element is right within atol + rtol * |wanted|; integers and bool must be equal, but "
         "that on random inputs 1 of 100 integers of 8 or 16 bits may be one step away where the "
         "model quantizes: a sum in another order may lie on the other side of a rounding. With "

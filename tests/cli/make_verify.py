@@ -222,6 +222,8 @@ def main():
                         "taken": numpy.array(True), "other": numpy.array(False), "three": numpy.float32([1, 2, 3])}.items():
         numpy.save(os.path.join(sys.argv[1], name + ".npy"), value)
     numpy.save(os.path.join(sys.argv[1], "shape.npy"), numpy.array([3, 4], "int64"))
+    save_data("shaped_data", input={"x": x[:1].repeat(12).reshape(2, 6), "shape": numpy.array([3, 4], "int64")},
+              output={"y": x[:1].repeat(12).reshape(3, 4)})
 
 
 main()

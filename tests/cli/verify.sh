@@ -49,6 +49,12 @@ if "$python" -c 'import onnxruntime' 2>/dev/null; then
     expect 0 '^  y: .*ok' "$ullage" verify number.onnx --target c --cflags -O0
     expect 0 '^verdict: same: shaped.onnx against onnxruntime' \
         "$ullage" verify shaped.onnx --const shape=shape.npy --cflags -O0
+    # an input that an operator needs when the program is compiled is constant, and said to be
+    expect 0 '^1 input is made constant, .*: --const shape=FILE$' "$ullage" verify shaped.onnx --cflags -O0
+    expect 0 '^1 input is made constant, .*: --const shape=shaped_data/input_1.pb$' \
+        "$ullage" verify shaped.onnx shaped_data --cflags -O0
+    expect 3 'shape' "$ullage" compile shaped.onnx -o shaped --cflags -O0
+    expect 0 'reserves' "$ullage" compile shaped.onnx -o shaped --cflags -O0 --const shape=shaped_data/input_1.pb
     expect 5 '^ullage: error: nowhere.npy: cannot open' \
         "$ullage" verify shaped.onnx --const shape=nowhere.npy --cflags -O0
     # so is --output, of any value, also where the reference is the model itself
