@@ -151,6 +151,62 @@ static bool leaves_open(const struct ul_compile_options *options, const struct o
     return !own->rows[row - options->base.table->rows];
 }
 
+/* The plan says that option as a plan is written: once, unless it takes several, and with the value
+ * as `plan` prints it. Else what is read of the plan would not be what it shows. */
+static enum ul_status check_form(struct ul_compile *compile, const struct ul_option *row,
+                                 uint32_t index)
+{
+    const struct ul_report_header *header = &compile->plan_header;
+    const struct ul_report_option *option = &header->options[index];
+    struct ul_arena *arena = &compile->keep;
+    struct ul_compile_options alone = {.base = {.table = &ul_compile_option_table, .arena = arena}};
+    bool is_list = row->kind == UL_OPTION_TEXTS || row->kind == UL_OPTION_PAIRS ||
+                   row->kind == UL_OPTION_SIZES;
+    for (uint32_t i = 0; i < index && !is_list; i++)
+        if (strcmp(header->options[i].name, row->name) == 0)
+            return ul_diag_set(&compile->diag, UL_MISMATCH, "option %s is there twice",
+                               ul_quote(arena, row->name));
+    if (row->record == UL_RECORD_NAME) /* which has no value */
+        return UL_OK;
+    struct ul_diag diag = {0};
+    bool is_read = ul_option_restore(&alone.base, row, option->value, &diag) == UL_OK;
+    if (!is_read)
+        return ul_diag_set(&compile->diag, UL_INVALID, "in its options: %s", diag.text);
+    const char *own = ul_option_value(&alone.base, row, 0);
+    if (strcmp(own, option->value) == 0)
+        return UL_OK;
+    return ul_diag_set(&compile->diag, UL_MISMATCH, "option %s is %s, and a plan has %s of that",
+                       ul_quote(arena, row->name), ul_quote(arena, option->value),
+                       ul_quote(arena, own));
+}
+
+/* Its device is known by name, or stands whole in the plan: a path of a plan is not followed. */
+static enum ul_status check_profile(struct ul_compile *compile)
+{
+    const char *name = planned(compile, "profile");
+    bool is_known = name == NULL || ul_profile_find(name) != NULL ||
+                    planned(compile, "profile-text") != NULL || compile->options.profile != NULL;
+    if (is_known)
+        return UL_OK;
+    return ul_diag_set(&compile->diag, UL_MISMATCH,
+                       "its profile %s is none that ullage profile --list knows, and the plan does "
+                       "not hold it; make another plan",
+                       ul_quote(&compile->keep, name));
+}
+
+static enum ul_status check_forms(struct ul_compile *compile)
+{
+    for (uint32_t i = 0; i < compile->plan_header.option_count; i++) {
+        const char *name = compile->plan_header.options[i].name;
+        const struct ul_option *row = ul_option_find(&ul_compile_option_table, name);
+        if (row == NULL || row->record == UL_RECORD_NONE)
+            return ul_diag_set(&compile->diag, UL_UNSUPPORTED, "option %s is not known",
+                               ul_quote(&compile->keep, name));
+        UL_TRY(check_form(compile, row, i));
+    }
+    return check_profile(compile);
+}
+
 static enum ul_status apply_options(struct ul_compile *compile)
 {
     struct ul_compile_options *options = &compile->options;
@@ -158,9 +214,6 @@ static enum ul_status apply_options(struct ul_compile *compile)
     for (uint32_t i = 0; i < compile->plan_header.option_count; i++) {
         const struct ul_report_option *option = &compile->plan_header.options[i];
         const struct ul_option *row = ul_option_find(options->base.table, option->name);
-        if (row == NULL || row->record == UL_RECORD_NONE)
-            return ul_diag_set(&compile->diag, UL_UNSUPPORTED, "option %s is not known",
-                               ul_quote(&compile->keep, option->name));
         bool is_back = row->record == UL_RECORD_CHOICE || row->record == UL_RECORD_FIXED;
         if (is_back && leaves_open(options, &own, row, option->value))
             UL_TRY(ul_option_restore(&options->base, row, option->value, &compile->diag));
@@ -196,6 +249,7 @@ static enum ul_status apply_target(struct ul_compile *compile)
 static enum ul_status apply_header(struct ul_compile *compile)
 {
     UL_TRY(apply_target(compile));
+    UL_TRY(check_forms(compile));
     UL_TRY(check_sizes(compile, "dim", &compile->options.dims));
     UL_TRY(check_sizes(compile, "shape", &compile->options.shapes));
     UL_TRY(check_all_fixed(compile));

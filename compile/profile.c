@@ -73,18 +73,28 @@ static enum ul_status check_device(struct ul_compile *compile)
     return UL_OK;
 }
 
+/* A profile that stands whole in a plan, under its name. */
+static enum ul_status read_planned(struct ul_compile *compile, const char *name)
+{
+    const char *text = compile->options.profile_text;
+    enum ul_status status = read_text(compile, text, strlen(text));
+    if (status == UL_OK && strcmp(compile->profile.name, name) != 0)
+        status = ul_diag_set(&compile->diag, UL_MISMATCH, "it is called %s, not %s",
+                             ul_quote(&compile->keep, compile->profile.name),
+                             ul_quote(&compile->keep, name));
+    if (status != UL_OK)
+        ul_diag_prefix(&compile->diag, ul_arena_printf(&compile->keep, "%s: the plan's profile",
+                                                       compile->options.plan));
+    return status;
+}
+
 static enum ul_status read_profile(struct ul_compile *compile)
 {
     struct ul_compile_options *options = &compile->options;
     const char *name = options->profile != NULL ? options->profile
                                                 : ul_target_find(options->target)->traits.profile;
-    if (options->profile_text != NULL) {
-        enum ul_status status =
-            read_text(compile, options->profile_text, strlen(options->profile_text));
-        if (status != UL_OK)
-            ul_diag_prefix(&compile->diag, "the plan's profile");
-        return status;
-    }
+    if (options->profile_text != NULL)
+        return read_planned(compile, name);
     const struct ul_profile *known = ul_profile_find(name);
     if (known == NULL)
         return read_file(compile, name);

@@ -313,6 +313,21 @@ static enum ul_status check_floor(struct ul_json *json, const struct ul_problem 
     return UL_OK;
 }
 
+/* A device's memory is the budget, unless a smaller one was given. */
+static enum ul_status check_device(struct ul_json *json, uint64_t budget)
+{
+    const json_t *device = json_object_get(json->root, "device");
+    uint64_t memory_bytes = 0;
+    if (device == NULL)
+        return UL_OK;
+    UL_TRY(ul_json_number(json, device, "memory_bytes", INT64_MAX, &memory_bytes));
+    if (budget > 0 && budget <= memory_bytes)
+        return UL_OK;
+    return ul_diag_set(json->diag, UL_MISMATCH,
+                       "\"budget_bytes\" is %llu, and the device has %llu bytes of memory",
+                       (unsigned long long)budget, (unsigned long long)memory_bytes);
+}
+
 static enum ul_status check_budget_of(struct ul_json *json)
 {
     const json_t *said = json_object_get(json->root, "budget_of");
@@ -337,6 +352,7 @@ static enum ul_status check_claims(struct ul_json *json, const struct ul_problem
     uint64_t reserved = plan->reserved_bytes[0];
     bool is_process = is_of_process(root);
     UL_TRY(check_budget_of(json));
+    UL_TRY(check_device(json, budget));
     if (unaccounted != 0)
         return ul_diag_set(json->diag, UL_MISMATCH, "\"unaccounted\" is not 0");
     if (plan->lower_bound_bytes > plan->order_lower_bound_bytes ||

@@ -170,7 +170,7 @@ case $? in
     *) echo "FAIL: --isa any is no usage error"; failed=1 ;;
 esac
 sed 's/\["threads", "3"\]/["threads", "lots"]/' on3.json >odd.json
-expect 1 'threads lots' "$ullage" check "$digits" odd.json
+expect 2 'odd.json: in its options: --threads lots' "$ullage" check "$digits" odd.json
 
 # models that cannot be
 expect 5 'missing.onnx: cannot open' "$ullage" plan missing.onnx
@@ -503,6 +503,8 @@ expect 1 'would destroy the input' \
 grep -q '"profile-sha256"' abacus.json || { echo "FAIL: no hash of the profile"; failed=1; }
 rm machine.json
 expect 0 '^ok' "$ullage" check "$digits" abacus.json
+sed 's/\["profile", "abacus"\]/["profile", "slate"]/' abacus.json >other.json
+expect 6 "other.json: the plan's profile: it is called \"abacus\"" "$ullage" check "$digits" other.json
 expect 0 'on abacus' "$ullage" plan "$digits" --plan abacus.json --json again.json
 cmp abacus.json again.json || { echo "FAIL: a plan with a profile does not come back"; failed=1; }
 

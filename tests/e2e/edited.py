@@ -84,6 +84,12 @@ def overlap(plan):
     plan["ranges"]["offset_bytes"][find(plan, "weights")] = plan["ranges"]["offset_bytes"][find(plan, "inputs")]
 
 
+def set_option(name, value):
+    def edit(plan):
+        plan["options"] = [[other, value if other == name else old] for other, old in plan["options"]]
+    return edit
+
+
 def shorten(plan):
     plan["ranges"]["begin"].pop()
 
@@ -116,6 +122,12 @@ EDITS = [
     ("another row", lambda plan: plan["rows"].update(weights=5), 6, ['row "weights" is 5']),
     ("another sum", lambda plan: plan.update(reserved_bytes=plan["reserved_bytes"] - 64), 6, ["reserved_bytes"]),
     ("another peak", lambda plan: plan.update(peak_step=0), 6, ["peak_step"]),
+    ("an option without its value", set_option("profile", ""), 6, ["profile", "ullage profile --list"]),
+    ("a profile by its path", set_option("profile", "/etc/hostname"), 6, ["/etc/hostname", "ullage profile --list"]),
+    ("an option in another form", set_option("dim", "N=016"), 6, ["dim", "N=016", "N=16"]),
+    ("an option that cannot be read", set_option("dim", "N"), 2, ["its options", "--dim"]),
+    ("an option that is said twice", lambda plan: plan["options"].append(["profile", "t4"]), 6, ["profile", "twice"]),
+    ("a flag with a value", lambda plan: plan["options"].append(["keep-inputs", "no"]), 6, ["keep-inputs", "no"]),
     ("another cost", lambda plan: plan.update(cost=plan["cost"] + 1), 6, ["cost"]),
 ]
 

@@ -8,6 +8,7 @@ Every value of plans of all kinds is changed, one at a time: numbers to one more
 also to twice as much and 0), texts, flags turned, entries of lists left out and said twice. `check`
 must refuse each with exit 2, 3 or 6 unless docs/plan-format.md has its place among what is the
 planner's word, what was given, or what may be chosen otherwise; the program's own list is the same.
+Of options one may be left out; each that is there stands as `plan` writes it, once.
 The planner's word has bounds: what is far from it (FAR) must be refused but in FREE places.
 The plan itself is taken, and `check` names what of it is the planner's word. Of columns the first and
 the last entry are changed, with --all each, and more plans and values.
@@ -139,6 +140,11 @@ def changes(value):
     return []
 
 
+def added(options):
+    """Options of their own, of a kind that only making a plan reads, as no plan has them."""
+    return [(f"{name} {value!r}", [*options, [name, value]]) for name, value in (("align", ""), ("align", "48"), ("keep-inputs", "no"), ("seed", "07"), ("order", "none"))]
+
+
 def forge(plan, path, value):
     forged = copy.deepcopy(plan)
     at(forged, path[:-1])[path[-1]] = value
@@ -174,10 +180,15 @@ def is_word(words, name):
     return {word for word in words for n in range(1, len(pieces) + 1) if fnmatch.fnmatchcase(".".join(pieces[:n]).replace(".[]", "[]"), word)}
 
 
+def is_held_option(name, what):
+    """An option stands as `plan` writes it, once; an older plan has fewer of them."""
+    return name.startswith("options") and what != "last left out"
+
+
 def sample(case, plan, planners):
     """The first and the last entry of columns: the others are of a kind."""
     for path in places(plan):
-        if path == () or path[0] == "options":
+        if path == ():
             continue
         if case in SEARCHES and path[0] not in planners:
             continue
@@ -206,11 +217,13 @@ def check_case(folder, case, words):
     done = run(ullage, "check", model, os.path.join(folder, f"{case}.json"))
     expect(done.returncode == 0, f"{case}: the plan itself is refused: {done.stderr}")
     forged = [(place_name(path), what, forge(plan, path, new)) for path in sample(case, plan, words[0]) for what, new in changes(at(plan, path))]
+    forged += [("options", what, {**plan, "options": new}) for what, new in added(plan["options"])]
+    forged += [("options[][]", "empty", forge(plan, ("options", i, 1), "")) for i, (_, value) in enumerate(plan["options"]) if value]
     tasks = [(folder, i, model, case, forged[i:i + BATCH]) for i in range(0, len(forged), BATCH)]
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         taken = [item for items in pool.map(check_batch, tasks) for item in items]
     planners, given, choices = words
-    wrong = sorted({f"{name} ({what})" for name, what in taken if not is_word(given | choices, name) and
+    wrong = sorted({f"{name} ({what})" for name, what in taken if is_held_option(name, what) or not is_word(given | choices, name) and
                     (not is_word(planners, name) or what in FAR and name not in FREE)})  # fmt: skip
     print(f"{case}: {len(forged)} forged, {len(taken)} taken, {len(wrong)} of them wrongly", *wrong, sep="\n  ")
     said = set(done.stdout.split("the planner's word: ")[1].strip().split(", "))

@@ -203,7 +203,7 @@ def check_plans(folder, model):
     run(ullage, "diff", f"{folder}/cpu.json", f"{folder}/forged.json", "--json", f"{folder}/d.json")
     run(ullage, "diff", f"{folder}/cpu.json", f"{folder}/forged.json")
     read(f"{folder}/d.json")
-    run(ullage, "check", model, f"{folder}/forged.json", code=1)
+    run(ullage, "check", model, f"{folder}/forged.json", code=2)
     for key in ("target", "model_sha256", "budget_of"):
         with open(f"{folder}/other.json", "w", encoding="utf-8") as file:
             json.dump({**plan, key: name("k")}, file)
