@@ -23,7 +23,7 @@ static enum ul_status read_plan(struct ul_compile *compile, const struct ul_prob
 }
 
 static enum ul_status check_model(struct ul_compile *compile, const char *model, const char *path,
-                                  const char **words)
+                                  struct ul_report_words *words)
 {
     compile->options.plan = path;
     UL_TRY(ul_compile_build(compile, model));
@@ -40,15 +40,18 @@ static enum ul_status check_plan(struct ul_compile *compile, const char *model,
                                  const struct ul_problem *problem, const char *path,
                                  const char *prefix)
 {
-    const char *words = "";
+    struct ul_report_words words = {.planners = ""};
     UL_TRY(problem != NULL ? read_plan(compile, problem, path)
                            : check_model(compile, model, path, &words));
     const struct ul_plan *plan = &compile->plan;
     ul_cli_say(stdout, "%sok: %u step%s, %u live range%s, %s\n", prefix, plan->position_count,
                ul_plural(plan->position_count), plan->range_count, ul_plural(plan->range_count),
                ul_size_exact(&compile->keep, plan->reserved_bytes[0]));
-    if (words[0] != '\0')
-        ul_cli_say(stdout, "%sthe planner's word: %s\n", prefix, words);
+    if (words.planners[0] != '\0') {
+        ul_cli_say(stdout, "%sthe planner's word: %s\n", prefix, words.planners);
+        ul_cli_say(stdout, "%sas it was given: %s\n", prefix, words.given);
+        ul_cli_say(stdout, "%sas it was chosen: %s\n", prefix, words.chosen);
+    }
     return UL_OK;
 }
 
@@ -97,9 +100,12 @@ const struct ul_cli_command ul_command_check = {
     .name = "check",
     .arguments = "MODEL.onnx|PROBLEM PLAN... [--const INPUT=FILE]",
     .summary = "Checks plans independently of the planner that made them.",
-    .details = "Of several plans each is judged by itself, in lines that begin with its name, and "
-               "the exit code is the highest of theirs. What a search found cannot be computed: "
-               "it is the planner's word, which is named.",
+    .details =
+        "Of several plans each is judged by itself, in lines that begin with its name, and "
+        "the exit code is the highest of theirs. What no model determines is named, since it "
+        "is held against the rest of the plan alone: the planner's word, which a search "
+        "found; what was given, down to the names of the tool and of the file; and what may "
+        "be chosen otherwise, such as how long a range is kept.",
     .group = "models",
     .endings = "",
     .examples = examples,

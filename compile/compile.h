@@ -253,10 +253,10 @@ enum ul_status ul_compile_report_other_model(struct ul_compile *compile) UL_MUST
  * a process of its own or, of a plan for source, a caller's. After ul_compile_plan. */
 enum ul_status ul_compile_check_process(struct ul_compile *compile) UL_MUST_CHECK;
 /* UL_MISMATCH where what the plan that was read says beside its positions and ranges is not what
- * its description says here. *words: what of it is the planner's word, "tool, method".
+ * its description says here. *words: what of it no description can say.
  * `sample_count` as ul_compile_note says it. After ul_compile_plan. */
 enum ul_status ul_compile_check_said(struct ul_compile *compile, uint64_t sample_count,
-                                     const char **words) UL_MUST_CHECK;
+                                     struct ul_report_words *words) UL_MUST_CHECK;
 
 /* tensor_file.c: a tensor from .npy or ONNX .pb. */
 enum ul_status ul_tensor_read_file(struct ul_arena *arena, const char *path,

@@ -402,7 +402,7 @@ static enum ul_status check_device(struct ul_compile *compile)
 }
 
 enum ul_status ul_compile_check_said(struct ul_compile *compile, uint64_t sample_count,
-                                     const char **words)
+                                     struct ul_report_words *words)
 {
     struct ul_file file;
     UL_ASSERT(compile->options.plan != NULL && compile->json.length > 0);

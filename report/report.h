@@ -364,13 +364,21 @@ enum ul_status ul_report_read_plan(struct ul_arena *arena, const char *json, siz
                                    const struct ul_problem *problem, struct ul_plan *plan,
                                    struct ul_diag *diag) UL_MUST_CHECK;
 
+/* What a plan.json says that its model does not determine, as lists of its keys, "proven, method":
+ * all that `check` can do is to hold it against the rest. */
+struct ul_report_words {
+    const char *planners; /* a search found it: the planner's word */
+    const char *given;    /* it says what was asked for, and by whom */
+    const char *chosen;   /* another value may hold as well */
+};
+
 /* said.c: what a plan.json says beside its positions and ranges, against the text of the same plan
  * that its reader has described again; UL_MISMATCH names the key, the entry and both values.
- * *words lists the keys of the plan that are the planner's word, "proven, method", which must agree
- * with the rest; `sample_count` is that of a step of the program, or 0. */
+ * `sample_count` is that of a step of the program, or 0. */
 enum ul_status ul_report_check_said(struct ul_arena *arena, const char *said, size_t said_length,
                                     const struct ul_text *own, uint64_t sample_count,
-                                    const char **words, struct ul_diag *diag) UL_MUST_CHECK;
+                                    struct ul_report_words *words,
+                                    struct ul_diag *diag) UL_MUST_CHECK;
 
 /* calls.c: what of the rows is there for the calls of a library; 0 where there are none. */
 

@@ -12,7 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-enum kind { OTHER, WORD, GIVEN, HELD, SOMETIMES };
+enum kind { OTHER, WORD, GIVEN, CHOICE, HELD, SOMETIMES };
 
 static const struct {
     const char *place;
@@ -20,11 +20,13 @@ static const struct {
 } places[] = {
 #define UL_WORD(place) {place, WORD},
 #define UL_GIVEN(place) {place, GIVEN},
+#define UL_CHOICE(place) {place, CHOICE},
 #define UL_HELD(place) {place, HELD},
 #define UL_SOMETIMES(place) {place, SOMETIMES},
 #include "report/words.def"
 #undef UL_WORD
 #undef UL_GIVEN
+#undef UL_CHOICE
 #undef UL_HELD
 #undef UL_SOMETIMES
 };
@@ -118,13 +120,23 @@ static enum ul_status hold(const struct holder *holder, const char *place, const
     return UL_OK;
 }
 
-/* "proven, method": the keys of the plan that are the planner's word. */
-static const char *list_words(const struct ul_json *file)
+/* Whether the plan has it: a key, or a column of a table. */
+static bool has_place(const struct ul_json *file, const char *place)
+{
+    const char *dot = strchr(place, '.');
+    if (dot == NULL)
+        return json_object_get(file->root, place) != NULL;
+    const char *table = ul_arena_printf(file->arena, "%.*s", (int)(dot - place), place);
+    return json_object_get(json_object_get(file->root, table), dot + 1) != NULL;
+}
+
+/* "proven, method": what the plan has of that kind. */
+static const char *list_places(const struct ul_json *file, enum kind kind)
 {
     struct ul_text list;
     ul_text_init(&list, file->arena);
     for (size_t i = 0; i < PLACES; i++) {
-        if (places[i].kind == WORD && json_object_get(file->root, places[i].place) != NULL)
+        if (places[i].kind == kind && has_place(file, places[i].place))
             ul_text_printf(&list, "%s%s", list.length == 0 ? "" : ", ", places[i].place);
     }
     return list.data;
@@ -132,7 +144,7 @@ static const char *list_words(const struct ul_json *file)
 
 enum ul_status ul_report_check_said(struct ul_arena *arena, const char *said, size_t said_length,
                                     const struct ul_text *own, uint64_t sample_count,
-                                    const char **words, struct ul_diag *diag)
+                                    struct ul_report_words *words, struct ul_diag *diag)
 {
     struct ul_json file = {.arena = arena, .diag = diag}, fresh = file;
     enum ul_status status = ul_json_parse(&file, said, said_length);
@@ -142,7 +154,9 @@ enum ul_status ul_report_check_said(struct ul_arena *arena, const char *said, si
         status = hold(&(struct holder){.json = &file}, "", file.root, fresh.root);
     if (status == UL_OK)
         status = ul_report_check_words(&file, sample_count);
-    *words = list_words(&file);
+    *words = (struct ul_report_words){.planners = list_places(&file, WORD),
+                                      .given = list_places(&file, GIVEN),
+                                      .chosen = list_places(&file, CHOICE)};
     json_decref(file.root);
     json_decref(fresh.root);
     return status;

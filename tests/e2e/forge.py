@@ -4,13 +4,13 @@
 
     forge.py ULLAGE PLAN_FORMAT.md [--all] [CASE...]
 
-Every value of plans of all kinds is changed, one at a time: numbers to one more and 2^62 (with --all
+Every value of plans of all kinds is changed, one at a time: numbers by one and to 2^62 (with --all
 also to twice as much and 0), texts, flags turned, entries of lists left out and said twice. `check`
 must refuse each with exit 2, 3 or 6 unless docs/plan-format.md has its place among what is the
 planner's word, what was given, or what may be chosen otherwise; the program's own list is the same.
 Of options one may be left out; each that is there stands as `plan` writes it, once.
 The planner's word has bounds: what is far from it (FAR) must be refused but in FREE places.
-The plan itself is taken, and `check` names what of it is the planner's word. Of columns the first and
+The plan itself is taken, and `check` names what of it is of these kinds. Of columns the first and
 the last entry are changed, with --all each, and more plans and values.
 Exit: 0 ok, 1 a forged plan was taken, 77 a package is missing.
 """
@@ -127,7 +127,7 @@ def changes(value):
     if isinstance(value, bool):
         return [("turned", not value)]
     if isinstance(value, int):
-        news = [("+1", value + 1), ("2^62", 1 << 62)] + is_full * [("x2", value * 2), ("0", 0)]
+        news = [("+1", value + 1), ("2^62", 1 << 62)] + (value > 0) * [("-1", value - 1)] + is_full * [("x2", value * 2), ("0", 0)]
         return [(what, new) for what, new in news if new != value]
     if isinstance(value, float):
         return [("+1", value + 1), ("x2", value * 2 + 1e-3), ("0", 0 if value else 0.5)]
@@ -166,12 +166,13 @@ def read_places(title):
 
 def read_words():
     """Places that are nobody's to compute; the program's own list is the page's."""
-    lists = {kind: read_places(title) for kind, title in (("WORD", "The planner's word"), ("GIVEN", "What was given"))}
+    titles = {"WORD": "The planner's word", "GIVEN": "What was given", "CHOICE": "Another plan"}
+    lists = {kind: read_places(title) for kind, title in titles.items()}
     with open(os.path.join(os.path.dirname(__file__), "..", "..", "report", "words.def"), encoding="utf-8") as file:
-        rows = re.findall(r'^UL_(WORD|GIVEN)\("(.*)"\)$', file.read(), re.MULTILINE)
+        rows = re.findall(r'^UL_(WORD|GIVEN|CHOICE)\("(.*)"\)$', file.read(), re.MULTILINE)
     for kind, places_of in lists.items():
-        expect(places_of == {place for other, place in rows if other == kind}, f"the page and report/words.def differ: {kind}")
-    return lists["WORD"], lists["GIVEN"], read_places("Another plan")
+        expect({name.replace("[]", "") for name in places_of} == {place for other, place in rows if other == kind}, f"the page and report/words.def differ: {kind}")
+    return lists["WORD"], lists["GIVEN"], lists["CHOICE"]
 
 
 def is_word(words, name):
@@ -226,9 +227,17 @@ def check_case(folder, case, words):
     wrong = sorted({f"{name} ({what})" for name, what in taken if is_held_option(name, what) or not is_word(given | choices, name) and
                     (not is_word(planners, name) or what in FAR and name not in FREE)})  # fmt: skip
     print(f"{case}: {len(forged)} forged, {len(taken)} taken, {len(wrong)} of them wrongly", *wrong, sep="\n  ")
-    said = set(done.stdout.split("the planner's word: ")[1].strip().split(", "))
-    expect(said == planners & set(plan), f"{case}: check names {sorted(said)}")
+    check_named(case, plan, done.stdout, words)
     return wrong
+
+
+def check_named(case, plan, stdout, words):
+    """`check` names of each kind what the plan has, and nothing else of it is taken otherwise."""
+    lines = dict(line.split(": ", 1) for line in stdout.splitlines())
+    has = {place_name(path).replace("[]", "") for path in places(plan)}
+    for kind, names in zip(("the planner's word", "as it was given", "as it was chosen"), words):
+        said = set(lines[kind].split(", "))
+        expect(said == {name.replace("[]", "") for name in names} & has, f"{case}: check names {sorted(said)} {kind}")
 
 
 def main():
