@@ -170,6 +170,7 @@ static enum ul_status write_plan(struct ul_cli_job *job)
         ul_compile_put_json(compile);
     UL_TRY(ul_saved_read(&compile->keep, compile->json.data, compile->json.length, &saved,
                          &compile->diag));
+    saved.is_checked = true; /* as each plan that is made or read onto a program */
     return ul_cli_draw(job, &saved);
 }
 

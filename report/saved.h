@@ -120,6 +120,8 @@ struct ul_saved_facts {
 
 struct ul_saved {
     struct ul_saved_facts facts;
+    bool is_checked;  /* who drew it has checked it, on the program of its model; of a file that was
+                         read nobody has */
     bool has_readers; /* an older plan does not say who reads what */
     const char *model, *model_sha256, *target;
     uint64_t reserved_bytes, process_bytes; /* of the process UINT64_MAX: it says nothing */

@@ -716,13 +716,19 @@ static void put_blocker(struct summary *summary)
 
 /* ---- Bounds ---- */
 
+/* Who holds the bounds that the checker adds up itself. */
+static const char *checker(const struct summary *summary)
+{
+    return summary->saved->is_checked ? "checked" : "says the file";
+}
+
 /* Under a budget: how much less time there could be, and who says so. */
 static void put_cost_bound(struct summary *summary)
 {
     const struct ul_saved_facts *facts = summary->facts;
     struct ul_arena *arena = summary->text->arena;
     uint64_t cost = summary->saved->cost, bound = facts->cost_bound;
-    const char *less = "", *who = "checked";
+    const char *less = "", *who = checker(summary);
     if (bound == 0 || !facts->fits)
         return;
     if (cost > bound)
@@ -748,14 +754,16 @@ static void put_packing_bound(struct summary *summary)
     double gap = bound == 0 ? 0 : 100.0 * (double)(reserved - bound) / (double)bound;
     struct ul_arena *arena = summary->text->arena;
     if (reserved == bound)
-        put_folded(summary, "Proven (checked): no packing of this order is smaller.");
+        put_folded(summary,
+                   ul_arena_printf(arena, "Proven (%s): no packing of this order is smaller.",
+                                   checker(summary)));
     else if (facts->fits && facts->proven)
         put_folded(summary, "Proven (by the planner alone): no packing of this order is smaller.");
     else
         put_folded(summary, ul_arena_printf(arena,
-                                            "Proven (checked): no packing of this order is below "
+                                            "Proven (%s): no packing of this order is below "
                                             "%s; this one is %.2f %% above that.",
-                                            exact(summary, bound), gap));
+                                            checker(summary), exact(summary, bound), gap));
 }
 
 /* What is proven of the bytes, from what holds for this order alone to what holds for all; only
@@ -768,8 +776,11 @@ static void put_memory_bounds(struct summary *summary)
     uint64_t orders = facts->orders_lower_bound_bytes;
     ul_text_put(summary->text, "\n");
     if (reserved == least) {
-        put_folded(summary, "Proven (checked): no plan of this program is smaller, in any order, "
-                            "with or without recomputation.");
+        put_folded(summary,
+                   ul_arena_printf(arena,
+                                   "Proven (%s): no plan of this program is smaller, in any order, "
+                                   "with or without recomputation.",
+                                   checker(summary)));
         return;
     }
     if (reserved == orders)
@@ -782,11 +793,10 @@ static void put_memory_bounds(struct summary *summary)
                                             "Proven (by the planner alone): no plan that runs each "
                                             "step once, the fastest way, is below %s.",
                                             exact(summary, orders)));
-    put_folded(summary,
-               ul_arena_printf(arena,
-                               "Proven (checked): recomputation or slower kernels get no plan "
-                               "below %s.",
-                               exact(summary, least)));
+    put_folded(summary, ul_arena_printf(arena,
+                                        "Proven (%s): recomputation or slower kernels get no plan "
+                                        "below %s.",
+                                        checker(summary), exact(summary, least)));
 }
 
 /* How many runs of steps are recomputations, and their operations as a part of all others'. */
@@ -837,9 +847,10 @@ static void put_bounds(struct summary *summary)
     put_cost_bound(summary);
     put_repeated(summary);
     put_folded(summary,
-               ul_arena_printf(summary->text->arena,
-                               "Order: %s. Recompute: %s. Packing: %s. Checked independently.",
-                               facts->order, facts->remat, facts->pack));
+               ul_arena_printf(summary->text->arena, "Order: %s. Recompute: %s. Packing: %s. %s",
+                               facts->order, facts->remat, facts->pack,
+                               saved->is_checked ? "Checked independently."
+                                                 : "Not checked: see ullage check."));
     put_transfers(summary);
     if (profile == NULL)
         return;

@@ -24,6 +24,12 @@ static void put_bound(struct ul_page *page, const char *label, uint64_t bytes, c
                    paint, gap_of(reserved, bytes), says);
 }
 
+/* What was read of a file is checked by `check` alone. */
+static const char *checker(const struct ul_page *page)
+{
+    return page->saved->is_checked ? ": checked" : ": says the file";
+}
+
 static void put_bounds(struct ul_page *page)
 {
     const struct ul_saved *saved = page->saved;
@@ -36,13 +42,14 @@ static void put_bounds(struct ul_page *page)
               is_least ? "proven least for this order" : "the best packing found");
     if (facts->order_lower_bound_bytes > 0)
         put_bound(page, "no packing of this order is below", facts->order_lower_bound_bytes,
-                  "meter soft", "the largest live sum: checked");
+                  "meter soft",
+                  ul_arena_printf(page->arena, "the largest live sum%s", checker(page)));
     if (facts->orders_lower_bound_bytes > 0)
         put_bound(page, "no order without recomputation is below", facts->orders_lower_bound_bytes,
                   "meter soft", "the planner\xE2\x80\x99s word");
     if (facts->lower_bound_bytes > 0)
         put_bound(page, "no order of these kernels is below", facts->lower_bound_bytes,
-                  "meter soft", "the neediest step: checked");
+                  "meter soft", ul_arena_printf(page->arena, "the neediest step%s", checker(page)));
     ul_page_table_end(page);
 }
 
@@ -124,18 +131,31 @@ static void put_dimensions(struct ul_page *page)
     end_fact(page);
 }
 
+/* What holds, by whose word. A page of a file says what `check` would hold: nothing was. */
+static void put_trust(struct ul_page *page)
+{
+    ul_page_put(page,
+                page->saved->is_checked
+                    ? "<p class=\"lead\">Checked, by"
+                    : "<p class=\"lead\">This page shows what the plan.json says, and nothing of "
+                      "it was checked here: the last command below does that. Then checked, by");
+    ul_page_put(
+        page,
+        " code that shares nothing with the planner: the order, every live range, every "
+        "offset, all sums. The planner\xE2\x80\x99s word: that nothing better exists, where the "
+        "page says so, and what other plans take. As given, held by nothing: the names of "
+        "model and tool, the budget. As chosen: how long a range is kept. Predicted: times, "
+        "and what the process takes beside the buffer.</p>\n");
+}
+
 void ul_page_trust(struct ul_page *page)
 {
     const struct ul_saved *saved = page->saved;
     const struct ul_saved_facts *facts = &saved->facts;
     const char *profile = ul_saved_option(saved, "profile");
     ul_page_begin(page, 10, "Can I trust it?");
-    ul_page_put(
-        page,
-        "<p class=\"lead\">Checked, by code that shares nothing with the planner: the "
-        "order, every live range, every offset, all sums. The planner\xE2\x80\x99s word: that "
-        "nothing better exists, where the page says so. Predicted: times, and what "
-        "the process takes beside the buffer.</p>\n<dl class=\"facts\">\n");
+    put_trust(page);
+    ul_page_put(page, "<dl class=\"facts\">\n");
     put_fact(page, "model", saved->model);
     put_fact(page, "SHA-256", saved->model_sha256);
     put_fact(page, "operator set",
@@ -150,7 +170,7 @@ void ul_page_trust(struct ul_page *page)
     end_fact(page);
     ul_page_put(page, "</dl>\n<p>The program must reserve just these bytes: <code>PROGRAM "
                       "--memory</code> prints both numbers, and fails where they differ. The plan "
-                      "is checked anew by</p>\n<pre class=\"command\"><code>ullage check ");
+                      "is checked by</p>\n<pre class=\"command\"><code>ullage check ");
     ul_page_escape(page, saved->model);
     ul_page_put(page, " plan.json</code></pre>\n");
     ul_page_end(page);

@@ -6,7 +6,8 @@
 
 Tables and traces say what plan.json says, with names that are hostile too; the curve of live bytes
 has the rows of the plan at its peak and is nowhere higher; slices of a track do not overlap, and
-those that do are pairs; plan writes the same files as report.
+those that do are pairs; plan writes the same files as report. The text says of a plan that was just
+made that it is checked, and of a file that it is not.
 Exit: 0 ok, 1 a promise is broken.
 """
 
@@ -136,7 +137,9 @@ def check(folder, path):
     plan = load(path)
     files = [os.path.join(folder, form.strip("-")) for form in FORMS]
     words = [word for pair in zip(FORMS, files) for word in pair]
-    check_text(run("report", path, *words).stdout, plan)
+    text = run("report", path, *words).stdout
+    check_text(text, plan)
+    expect("Not checked" in text and "hecked independently" not in text and "(checked)" not in text, f"a file that nobody has checked: {text}")
     steps = read_csv(files[1])
     check_values(plan, read_csv(files[0]))
     check_curve(plan, steps)
@@ -152,7 +155,8 @@ def main():
         for words in ([model, "--dim", "N=3"], [model, "--dim", "N=2", "--target", "c", "--pack", "none"], train,
                       [*train, "--budget-of", "arena", "--budget", str(small)]):
             made = [os.path.join(folder, "made" + form.strip("-")) for form in FORMS]
-            run("plan", *words, "--json", path, *[word for pair in zip(FORMS, made) for word in pair])
+            text = run("plan", *words, "--json", path, *[word for pair in zip(FORMS, made) for word in pair]).stdout
+            expect("Checked independently." in text and "Proven (" in text and "says the file" not in text, text)
             for first, second in zip(check(folder, path), made):
                 with open(first, "rb") as a, open(second, "rb") as b:
                     expect(a.read() == b.read(), f"{words}: plan and report differ in {first}")
