@@ -176,12 +176,28 @@ static enum ul_status read_ranges(struct ul_json *json, struct ul_saved *saved)
     return check_ranges(json, saved);
 }
 
+/* Follows from the sizes. A plan that was made before the process was compared says what is saved
+ * of the buffer, and is shown as a newer one. */
+static void find_savings(struct ul_saved *saved)
+{
+    struct ul_saved_facts *facts = &saved->facts;
+    bool of_buffer = facts->budget_of_arena || saved->process_bytes == UINT64_MAX;
+    for (uint32_t i = 0; i < facts->remedy_count; i++) {
+        struct ul_saved_remedy *remedy = &facts->remedies[i];
+        remedy->saved_bytes = of_buffer
+                                  ? (int64_t)saved->reserved_bytes - (int64_t)remedy->reserved_bytes
+                                  : (int64_t)saved->process_bytes - (int64_t)remedy->process_bytes;
+    }
+}
+
 static enum ul_status read_all(struct ul_json *json, struct ul_saved *saved)
 {
     UL_TRY(read_head(json, saved));
     UL_TRY(read_steps(json, saved));
     UL_TRY(read_ranges(json, saved));
-    return ul_saved_read_facts(json, saved);
+    UL_TRY(ul_saved_read_facts(json, saved));
+    find_savings(saved);
+    return UL_OK;
 }
 
 enum ul_status ul_saved_read(struct ul_arena *arena, const char *text, size_t length,

@@ -111,7 +111,7 @@ struct ul_saved_facts {
     bool has_remedies, has_ladder, has_blockers;
     uint32_t remedy_count, rung_count, blocker_count;
     uint64_t tried_count; /* plans that were made for the remedies */
-    const struct ul_saved_remedy *remedies;
+    struct ul_saved_remedy *remedies;
     const struct ul_saved_rung *rungs;
     const struct ul_saved_blocker *blockers;
     struct ul_saved_search largest;       /* --max-batch, --max-dim */

@@ -116,16 +116,32 @@ static enum ul_status check_ladder(const struct words *words)
 
 /* ---- remedies ---- */
 
+/* The plan's bytes of which the remedy says what it saves; UINT64_MAX: it says so of none. An
+ * older ullage compared buffers but where a budget was given for a process of the program's own. */
+static uint64_t compared_bytes(const struct words *words, const struct ul_saved_remedy *remedy)
+{
+    const struct ul_saved_facts *facts = &words->facts;
+    bool is_whole = facts->parts[UL_SAVED_CODE] > 0 || facts->parts[UL_SAVED_RUNTIME] > 0;
+    bool may_be_older = facts->budget_bytes == 0 || !is_whole;
+    int64_t of_buffer = (int64_t)words->reserved_bytes - (int64_t)remedy->reserved_bytes;
+    int64_t of_process = (int64_t)words->process_bytes - (int64_t)remedy->process_bytes;
+    if (words->bounds_process && remedy->saved_bytes == of_process)
+        return words->process_bytes;
+    if (remedy->saved_bytes == of_buffer && (!words->bounds_process || may_be_older))
+        return words->reserved_bytes;
+    return UINT64_MAX;
+}
+
 static enum ul_status check_remedy(const struct words *words, uint32_t index)
 {
     static const char budget_option[] = "--budget ";
     const struct ul_saved_facts *facts = &words->facts;
     const struct ul_saved_remedy *remedy = &facts->remedies[index];
     uint64_t bytes = bounded_bytes(words, remedy->reserved_bytes, remedy->process_bytes);
-    uint64_t own = bounded_bytes(words, words->reserved_bytes, words->process_bytes);
-    int64_t saved = remedy->is_applied ? -remedy->saved_bytes : remedy->saved_bytes;
     bool closes = remedy->fits && !facts->fits && !remedy->is_applied;
-    if (remedy->saved_bytes != (int64_t)own - (int64_t)bytes)
+    int64_t saved = remedy->is_applied ? -remedy->saved_bytes : remedy->saved_bytes;
+    uint64_t own = compared_bytes(words, remedy);
+    if (own == UINT64_MAX)
         return fail(words, "remedies", index, "saves not what its plan takes less than this one");
     if (remedy->fits != (facts->budget_bytes == 0 || bytes <= facts->budget_bytes))
         return fail(words, "remedies", index, "\"fits\" contradicts the budget");

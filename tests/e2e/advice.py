@@ -16,6 +16,7 @@ import os
 import shlex
 import subprocess
 import sys
+import tempfile
 
 ullage, untrained = sys.argv[1:3]
 TRAIN = ("--target", "c", "--output", "/fc/Gemm_output_0", "--train", "--train-mode")
@@ -115,6 +116,32 @@ def check_ladder(plan):
     expect(all(a["process_bytes"] > b["process_bytes"] and a["cost"] <= b["cost"] for a, b in zip(ladder, ladder[1:])), "no ladder")
 
 
+def check_older(words):
+    """A plan from before processes were compared says what is saved of the buffer: it is taken, and shown as a newer one."""
+    with tempfile.TemporaryDirectory() as folder:
+        new, old = os.path.join(folder, "new.json"), os.path.join(folder, "old.json")
+        run("plan", *words, "--advice", "on", "--json", new)
+        with open(new, encoding="utf-8") as file:
+            plan = json.load(file)
+        own = plan["reserved_bytes"]
+        saved = {remedy["change"]: own - remedy["reserved_bytes"] for remedy in plan["remedies"]}
+        plan["remedies"] = [remedy for remedy in plan["remedies"] if abs(saved[remedy["change"]]) > own // 1000]
+        with open(new, "w", encoding="utf-8") as file:
+            json.dump(plan, file)
+        expect(any(remedy["saved_bytes"] != saved[remedy["change"]] for remedy in plan["remedies"]), "nothing is older")
+        for remedy in plan["remedies"]:
+            remedy["saved_bytes"] = saved[remedy["change"]]
+        with open(old, "w", encoding="utf-8") as file:
+            json.dump(plan, file)
+        run("check", words[0], new)
+        run("check", words[0], old)
+        expect(run("report", new).stdout == run("report", old).stdout, "an older plan is shown otherwise")
+        plan["remedies"][0]["saved_bytes"] += 1
+        with open(old, "w", encoding="utf-8") as file:
+            json.dump(plan, file)
+        expect('"remedies", entry 0,' in run("check", words[0], old, code=6).stderr, "a remedy saves anything")
+
+
 def check_text(*words, code=0):
     """What a terminal gets: less than 40 lines of 80 columns, with remedies that JSON has."""
     text = run("plan", *words, code=code, COLUMNS="80").stdout
@@ -137,6 +164,7 @@ check_text(untrained, "--dim", "N=8", *TRAIN, "--optimizer", "adamw", "--clip-no
            "--no-pass", "inside")
 rom = check_text(untrained, "--dim", "N=1", "--target", "c", "--device", "stm32f746", "--no-pass", "split", code=4)
 expect("--weights rom" in rom, rom)
+check_older((untrained, "--dim", "N=256", "--no-pass", "split"))
 # At batch 16 the process is largest at set-up, where another layout helps and half the batch does not.
 plan = check((untrained, "--dim", "N=16", "--no-pass", "split"), kinds=("layout", "precision"))
 expect(plan["process_peak_at_start"] and "batch" not in {remedy["kind"] for remedy in plan["remedies"]}, "half the batch makes no set-up smaller")
