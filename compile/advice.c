@@ -166,13 +166,14 @@ static void offer_training(struct advice *advice)
         offer(advice, "clipping", false, "clip-mode", "twice");
 }
 
-/* Weights that a microcontroller reads where they are stored are offered where the buffer counts or
- * a budget is given. A whole process reads them in either case and gets no smaller. */
+/* Weights that a microcontroller reads where they are stored are offered where the buffer counts,
+ * or where a whole process does not fit: what has no room for it may have that for its caller. A
+ * whole process reads them in either case and gets no smaller. */
 static void offer_places(struct advice *advice)
 {
     const struct ul_target *target = advice->compile->program->options.target;
     bool is_hosted = advice->compile->report.process.is_whole && !bounds_buffer(advice) &&
-                     !ul_compile_has_budget(advice->asked);
+                     advice->compile->plan.fits;
     bool has_flash = target->traits.has_rom && !target->traits.has_threads && !is_hosted;
     if (advice->asked->precision == UL_PRECISION_F32)
         offer(advice, "precision", false, "precision", "bf16");
@@ -268,10 +269,19 @@ static void apply(const void *context, struct ul_compile *other)
     }
 }
 
-/* Those that a budget bounds. */
-static uint64_t bytes_of(const struct advice *advice, uint64_t reserved, uint64_t process)
+/* Whether what a budget bounds is alike: a caller's process has much less in it than the program's
+ * own. */
+static bool is_alike(const struct advice *advice, const struct ul_report_remedy *remedy)
 {
-    return bounds_buffer(advice) ? reserved : process;
+    return bounds_buffer(advice) ||
+           remedy->owner == ul_report_owner_of(&advice->compile->report.process);
+}
+
+/* Bytes that are compared: those that a budget bounds, of what is not alike the buffer. */
+static uint64_t bytes_of(const struct advice *advice, const struct ul_report_remedy *remedy,
+                         uint64_t reserved, uint64_t process)
+{
+    return bounds_buffer(advice) || !is_alike(advice, remedy) ? reserved : process;
 }
 
 /* What it saves of the plan's bytes, and takes more of its time for as many samples. */
@@ -279,9 +289,9 @@ static void compare(const struct advice *advice, struct ul_report_remedy *remedy
                     uint64_t sample_count)
 {
     const struct ul_compile *compile = advice->compile;
-    uint64_t own =
-        bytes_of(advice, compile->plan.reserved_bytes[0], compile->report.process.total_bytes);
-    uint64_t theirs = bytes_of(advice, remedy->reserved_bytes, remedy->process_bytes);
+    uint64_t own = bytes_of(advice, remedy, compile->plan.reserved_bytes[0],
+                            compile->report.process.total_bytes);
+    uint64_t theirs = bytes_of(advice, remedy, remedy->reserved_bytes, remedy->process_bytes);
     double cost = (double)remedy->cost;
     if (sample_count > 0 && advice->sample_count > 0)
         cost *= (double)advice->sample_count / (double)sample_count;
@@ -304,6 +314,7 @@ static void plan_changes(struct advice *advice, uint32_t first, const char *mode
         remedy->fits = result->status == UL_OK;
         remedy->reserved_bytes = result->reserved_bytes;
         remedy->process_bytes = result->process_bytes;
+        remedy->owner = result->owner;
         remedy->cost = result->cost;
         compare(advice, remedy, result->sample_count);
     }
@@ -388,6 +399,7 @@ static struct ul_report_remedy rung_remedy(const struct advice *advice, uint32_t
                                       .keeps_bits = keeps_bits(compile, rung),
                                       .reserved_bytes = rung->plan.reserved_bytes[0],
                                       .process_bytes = ul_plan_bounded_bytes(process, &rung->plan),
+                                      .owner = ul_report_owner_of(&compile->report.process),
                                       .fits = compile->options.budget_bytes == 0 ||
                                               budget <= compile->options.budget_bytes};
     remedy.change =
@@ -446,15 +458,18 @@ static uint32_t choose_rungs(const struct advice *advice, struct ul_report_remed
 
 /* Whether `a` comes first: what makes the plan fit, then what is not yet in it, then what takes no
  * time, then by bytes for time. */
-static bool comes_first(const struct ul_report_remedy *a, const struct ul_report_remedy *b,
-                        bool plan_fits)
+static bool comes_first(const struct advice *advice, const struct ul_report_remedy *a,
+                        const struct ul_report_remedy *b)
 {
+    bool plan_fits = advice->compile->plan.fits;
     if (a->is_applied != b->is_applied)
         return b->is_applied;
     if (!plan_fits && a->fits != b->fits)
         return a->fits;
     if (!plan_fits && a->fits && a->extra_cost != b->extra_cost)
         return a->extra_cost < b->extra_cost;
+    if (is_alike(advice, a) != is_alike(advice, b)) /* their bytes are not */
+        return is_alike(advice, a);
     if ((a->extra_cost <= 0) != (b->extra_cost <= 0))
         return a->extra_cost <= 0;
     if (a->extra_cost <= 0 || a->is_applied)
@@ -463,25 +478,26 @@ static bool comes_first(const struct ul_report_remedy *a, const struct ul_report
            (double)b->saved_bytes * (double)a->extra_cost;
 }
 
-static void insert(struct ul_report_advice *result, const struct ul_report_remedy *remedy,
-                   bool plan_fits)
+static void insert(const struct advice *advice, struct ul_report_advice *result,
+                   const struct ul_report_remedy *remedy)
 {
     uint32_t at = result->remedy_count++;
-    while (at > 0 && comes_first(remedy, &result->remedies[at - 1], plan_fits)) {
+    while (at > 0 && comes_first(advice, remedy, &result->remedies[at - 1])) {
         result->remedies[at] = result->remedies[at - 1];
         at--;
     }
     result->remedies[at] = *remedy;
 }
 
-/* What changes less than a thousandth is none; of what the plan has, what makes it smaller. */
+/* What changes less than a thousandth is none; of what the plan has, what makes it smaller. What is
+ * not alike may make it fit. */
 static bool is_worth(const struct advice *advice, const struct ul_report_remedy *remedy)
 {
-    int64_t own = (int64_t)bytes_of(advice, advice->compile->plan.reserved_bytes[0],
+    int64_t own = (int64_t)bytes_of(advice, remedy, advice->compile->plan.reserved_bytes[0],
                                     advice->compile->report.process.total_bytes);
     int64_t saved = remedy->is_applied ? -remedy->saved_bytes : remedy->saved_bytes;
     bool closes = remedy->fits && !advice->compile->plan.fits && !remedy->is_applied;
-    return closes || saved > own / 1000;
+    return closes || (is_alike(advice, remedy) && saved > own / 1000);
 }
 
 /* Whether several together bring no more than one of them does alone. */
@@ -492,6 +508,7 @@ static bool is_idle(const struct advice *advice, const struct change *change)
     for (uint32_t i = 0; i < advice->count; i++) {
         const struct change *other = &advice->changes[i];
         if (other != change && other->is_planned && other->edit_count < change->edit_count &&
+            other->remedy.owner == change->remedy.owner &&
             other->remedy.fits >= change->remedy.fits &&
             other->remedy.saved_bytes >= change->remedy.saved_bytes &&
             other->remedy.extra_cost <= change->remedy.extra_cost)
@@ -510,11 +527,11 @@ static void rank(const struct advice *advice, struct ul_report_advice *result)
         UL_NEW_ARRAY(&compile->keep, struct ul_report_remedy, advice->count + rung_count);
     for (uint32_t i = 0; i < rung_count; i++)
         if (is_worth(advice, &rungs[i]))
-            insert(result, &rungs[i], compile->plan.fits);
+            insert(advice, result, &rungs[i]);
     for (uint32_t i = 0; i < advice->count; i++) {
         const struct change *change = &advice->changes[i];
         if (change->is_planned && is_worth(advice, &change->remedy) && !is_idle(advice, change))
-            insert(result, &change->remedy, compile->plan.fits);
+            insert(advice, result, &change->remedy);
     }
 }
 

@@ -78,6 +78,8 @@ struct ul_report_case ul_compile_note(struct ul_compile *compile)
                                     .reserved_bytes = plan->reserved_bytes[0],
                                     .process_bytes = compile->report.process.total_bytes,
                                     .bounded_bytes = ul_plan_bounded_bytes(&beside, plan),
+                                    .bounds_buffer = compile->options.budget_of == UL_BUDGET_ARENA,
+                                    .owner = ul_report_owner_of(&compile->report.process),
                                     .budget_bytes = compile->options.budget_bytes,
                                     .cost = compile->report.step_cost,
                                     .weight_elements = compile->weight_elements,

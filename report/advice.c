@@ -4,8 +4,10 @@
 
 #include <inttypes.h>
 
-static void put_remedies(struct ul_text *text, const struct ul_report_advice *advice)
+static void put_remedies(struct ul_text *text, const struct ul_report *report)
 {
+    const struct ul_report_advice *advice = &report->advice;
+    enum ul_report_owner own = ul_report_owner_of(&report->process);
     if (!advice->is_made)
         return;
     ul_text_printf(text, "  \"remedies_tried\": %" PRIu32 ",\n  \"remedies\": [",
@@ -19,10 +21,13 @@ static void put_remedies(struct ul_text *text, const struct ul_report_advice *ad
             text,
             ", \"applied\": %s, \"same_bits\": %s, \"fits\": %s, "
             "\"reserved_bytes\": %" PRIu64 ", \"process_bytes\": %" PRIu64 ", \"cost\": %" PRIu64
-            ", \"saved_bytes\": %" PRId64 ", \"extra_cost\": %" PRId64 "}",
+            ", \"saved_bytes\": %" PRId64 ", \"extra_cost\": %" PRId64,
             remedy->is_applied ? "true" : "false", remedy->keeps_bits ? "true" : "false",
             remedy->fits ? "true" : "false", remedy->reserved_bytes, remedy->process_bytes,
             remedy->cost, remedy->saved_bytes, remedy->extra_cost);
+        if (remedy->owner != own)
+            ul_text_printf(text, ", \"process_of\": \"%s\"", ul_report_owner_name(remedy->owner));
+        ul_text_put(text, "}");
     }
     ul_text_put(text, advice->remedy_count > 0 ? "\n  ],\n" : "],\n");
 }
@@ -54,7 +59,7 @@ static void put_blockers(struct ul_text *text, const struct ul_report *report)
 void ul_report_put_advice_json(struct ul_text *text, const struct ul_report *report)
 {
     put_blockers(text, report);
-    put_remedies(text, &report->advice);
+    put_remedies(text, report);
     if (report->ladder != NULL && report->ladder->count > 0)
         ul_report_put_rungs_json(text, report, report->ladder);
 }

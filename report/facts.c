@@ -27,6 +27,20 @@ const char *ul_report_row_label(struct ul_arena *arena, uint32_t row)
     return label;
 }
 
+const char *ul_report_owner_name(enum ul_report_owner owner)
+{
+    static const char *const names[] = {
+        [UL_OWNER_PROGRAM] = "program", [UL_OWNER_CALLER] = "caller", [UL_OWNER_DEVICE] = "device"};
+    return names[owner];
+}
+
+enum ul_report_owner ul_report_owner_of(const struct ul_report_process *process)
+{
+    return process->is_of_device ? UL_OWNER_DEVICE
+           : process->is_whole   ? UL_OWNER_PROGRAM
+                                 : UL_OWNER_CALLER;
+}
+
 struct ul_report_unit ul_report_unit_of(uint64_t reserved_bytes)
 {
     if (reserved_bytes < 1024 * 1024) /* as ul_size_format has it */

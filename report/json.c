@@ -277,10 +277,7 @@ static void put_process(struct ul_text *text, const struct ul_report *report)
                    ", \"code\": %" PRIu64 ", \"stacks\": %" PRIu64 ", \"runtime\": %" PRIu64 "},\n",
                    process->buffer_bytes, process->library_bytes, process->code_bytes,
                    process->stack_bytes, process->runtime_bytes);
-    put_key_string(text, "process_of",
-                   process->is_of_device ? "device"
-                   : process->is_whole   ? "program"
-                                         : "caller");
+    put_key_string(text, "process_of", ul_report_owner_name(ul_report_owner_of(process)));
     if (process->starts_larger)
         put_key_bool(text, "process_peak_at_start", true);
     if (process->is_of_device)

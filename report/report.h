@@ -50,6 +50,10 @@ struct ul_report_variant {
     struct ul_plan_beside process; /* what its process takes beside its buffer */
 };
 
+/* Whose the bytes of a process are; those of different ones are not alike, and nobody compares
+ * them. */
+enum ul_report_owner { UL_OWNER_PROGRAM, UL_OWNER_CALLER, UL_OWNER_DEVICE };
+
 /* What the process of the program takes at its peak, predicted; of one that is a caller's, the
  * buffer, what the library keeps and the stacks. */
 struct ul_report_process {
@@ -140,14 +144,16 @@ struct ul_report_case {
     const char *message;
     bool is_planned; /* the rest is of that plan */
     uint64_t reserved_bytes, process_bytes;
-    uint64_t bounded_bytes;   /* of these, what a budget bounds */
-    uint64_t budget_bytes;    /* 0: none */
-    uint64_t cost;            /* predicted ns of a step: of all its micro-batches */
-    double overhead;          /* of a run, over the program that is built without a budget */
-    uint64_t sample_count;    /* of a step: first dimensions of the first input */
-    uint64_t largest;         /* that --max-batch or --max-dim found; 0: it was given */
-    uint64_t weight_elements; /* of the model */
-    const char *model_sha256; /* where a table has several models; else NULL */
+    uint64_t bounded_bytes;     /* of these, what a budget bounds */
+    bool bounds_buffer;         /* it is the buffer */
+    enum ul_report_owner owner; /* of the process */
+    uint64_t budget_bytes;      /* 0: none */
+    uint64_t cost;              /* predicted ns of a step: of all its micro-batches */
+    double overhead;            /* of a run, over the program that is built without a budget */
+    uint64_t sample_count;      /* of a step: first dimensions of the first input */
+    uint64_t largest;           /* that --max-batch or --max-dim found; 0: it was given */
+    uint64_t weight_elements;   /* of the model */
+    const char *model_sha256;   /* where a table has several models; else NULL */
     uint32_t recomputed_count, split_count, row_major_count, inside_count;
     const char *peak_node, *peak_op, *peak_source; /* NULL: nothing runs; no source line is known */
 };
@@ -161,8 +167,10 @@ struct ul_report_remedy {
     bool keeps_bits; /* results are bit for bit those of the plan */
     bool fits;
     uint64_t reserved_bytes, process_bytes;
-    uint64_t cost;       /* as of a case */
-    int64_t saved_bytes; /* of the plan's: of what a budget bounds */
+    enum ul_report_owner owner; /* as of a case */
+    uint64_t cost;              /* the same */
+    int64_t saved_bytes; /* of the plan's: of what a budget bounds, or of the buffer where the
+                            process is of another owner */
     int64_t extra_cost;  /* for as many samples */
 };
 /* The most changes that are planned for advice, and rungs of the ladder that are remedies. */
@@ -363,6 +371,10 @@ enum ul_status ul_report_read_header(struct ul_arena *arena, const char *json, s
 enum ul_status ul_report_read_plan(struct ul_arena *arena, const char *json, size_t length,
                                    const struct ul_problem *problem, struct ul_plan *plan,
                                    struct ul_diag *diag) UL_MUST_CHECK;
+
+/* "program": as plan.json says it. */
+const char *ul_report_owner_name(enum ul_report_owner owner);
+enum ul_report_owner ul_report_owner_of(const struct ul_report_process *process);
 
 /* What a plan.json says that its model does not determine, as lists of its keys, "proven, method":
  * all that `check` can do is to hold it against the rest. */

@@ -184,7 +184,7 @@ static void find_savings(struct ul_saved *saved)
     bool of_buffer = facts->budget_of_arena || saved->process_bytes == UINT64_MAX;
     for (uint32_t i = 0; i < facts->remedy_count; i++) {
         struct ul_saved_remedy *remedy = &facts->remedies[i];
-        remedy->saved_bytes = of_buffer
+        remedy->saved_bytes = of_buffer || remedy->process_of[0] != '\0'
                                   ? (int64_t)saved->reserved_bytes - (int64_t)remedy->reserved_bytes
                                   : (int64_t)saved->process_bytes - (int64_t)remedy->process_bytes;
     }

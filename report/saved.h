@@ -39,9 +39,13 @@ struct ul_saved_space {
  * where `is_applied`, has it, and the figures are of the plan without. */
 struct ul_saved_remedy {
     const char *kind, *change;
+    const char
+        *process_of; /* whose its process is, where that is another's than the plan's; or "" */
     bool is_applied, fits, keeps_bits;
     uint64_t reserved_bytes, process_bytes, cost;
-    int64_t saved_bytes, extra_cost; /* of it, against the plan without; below 0: it takes less */
+    /* Of it, against the plan without; below 0: it takes less. Bytes are of the buffer where the
+     * process is another's. */
+    int64_t saved_bytes, extra_cost;
 };
 
 /* A plan of the same model with less memory. */

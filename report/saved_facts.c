@@ -149,6 +149,21 @@ static enum ul_status read_difference(struct ul_json *json, const json_t *row, c
     return UL_OK;
 }
 
+/* Whose the process of a remedy's plan is, where that is not whose the plan's is. */
+static enum ul_status read_owner(struct ul_json *json, const json_t *row, const char **out)
+{
+    const char *own;
+    UL_TRY(read_text(json, json->root, "process_of", &own));
+    UL_TRY(read_text(json, row, "process_of", out));
+    *out = strcmp(*out, own) == 0 ? "" : *out;
+    if (**out == '\0' || strcmp(*out, "program") == 0 || strcmp(*out, "caller") == 0 ||
+        strcmp(*out, "device") == 0)
+        return UL_OK;
+    return ul_diag_set(json->diag, UL_INVALID,
+                       "\"remedies\": \"process_of\" is neither \"program\", \"caller\" nor "
+                       "\"device\"");
+}
+
 static enum ul_status read_remedies(struct ul_json *json, struct ul_saved_facts *facts)
 {
     UL_TRY(count_list(json, "remedies", &facts->has_remedies, &facts->remedy_count));
@@ -162,6 +177,7 @@ static enum ul_status read_remedies(struct ul_json *json, struct ul_saved_facts 
         UL_TRY(ul_json_number(json, row, "reserved_bytes", MAX_BYTES, &remedy->reserved_bytes));
         UL_TRY(ul_json_number(json, row, "process_bytes", MAX_BYTES, &remedy->process_bytes));
         UL_TRY(ul_json_number(json, row, "cost", MAX_BYTES, &remedy->cost));
+        UL_TRY(read_owner(json, row, &remedy->process_of));
         UL_TRY(read_difference(json, row, "saved_bytes", &remedy->saved_bytes));
         UL_TRY(read_difference(json, row, "extra_cost", &remedy->extra_cost));
         remedy->is_applied = json_is_true(json_object_get(row, "applied"));

@@ -102,6 +102,12 @@ static bool is_whole(const struct summary *summary)
     return summary->facts->parts[UL_SAVED_CODE] > 0;
 }
 
+/* Whether what a budget bounds is the same of the plan and of a remedy's. */
+static bool is_alike(const struct summary *summary, const struct ul_saved_remedy *remedy)
+{
+    return remedy->process_of[0] == '\0' || summary->facts->budget_of_arena;
+}
+
 /* What it has to fit: "the budget of 1.00 KiB = 1024 bytes for the process", or a device by name.
  */
 static const char *budget_of(const struct summary *summary)
@@ -139,8 +145,9 @@ static void put_budget(struct summary *summary)
     put_folded(summary, ul_arena_printf(arena, "It does not fit %s: %s short." MARK_END,
                                         budget_of(summary), exact(summary, needed - budget)));
     if (remedy != NULL)
-        ul_text_printf(summary->text, "The cheapest plan found that fits is with %s.\n",
-                       name_in(summary, remedy->change, summary->style->line_columns - 48));
+        ul_text_printf(summary->text, "The cheapest plan found that fits is with %s%s.\n",
+                       name_in(summary, remedy->change, summary->style->line_columns - 71),
+                       is_alike(summary, remedy) ? "" : ", in a caller's process");
 }
 
 /* Whose bytes the headline says first. */
@@ -601,7 +608,8 @@ static const char *change_of(const struct summary *summary, const char *change)
 static void put_remedy(struct summary *summary, const struct ul_saved_remedy *remedy)
 {
     const char *change = change_of(summary, remedy->change);
-    const char *label = name_in(summary, label_of(remedy->kind), 19);
+    const char *label = name_in(
+        summary, is_alike(summary, remedy) ? label_of(remedy->kind) : "of the buffer alone", 19);
     ul_text_printf(summary->text, "  %8.2f %13" PRId64 " %+12.4g ms  %-*s",
                    (double)remedy->saved_bytes / summary->unit.bytes, remedy->saved_bytes,
                    (double)remedy->extra_cost * 1e-6, ul_text_field(label, 19), label);

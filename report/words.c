@@ -116,18 +116,20 @@ static enum ul_status check_ladder(const struct words *words)
 
 /* ---- remedies ---- */
 
-/* The plan's bytes of which the remedy says what it saves; UINT64_MAX: it says so of none. An
- * older ullage compared buffers but where a budget was given for a process of the program's own. */
+/* The plan's bytes of which the remedy says what it saves; UINT64_MAX: it says so of none. A
+ * process of another owner is not compared, and an older ullage compared buffers but where a budget
+ * was given for a process of the program's own. */
 static uint64_t compared_bytes(const struct words *words, const struct ul_saved_remedy *remedy)
 {
     const struct ul_saved_facts *facts = &words->facts;
     bool is_whole = facts->parts[UL_SAVED_CODE] > 0 || facts->parts[UL_SAVED_RUNTIME] > 0;
     bool may_be_older = facts->budget_bytes == 0 || !is_whole;
+    bool is_other = remedy->process_of[0] != '\0';
     int64_t of_buffer = (int64_t)words->reserved_bytes - (int64_t)remedy->reserved_bytes;
     int64_t of_process = (int64_t)words->process_bytes - (int64_t)remedy->process_bytes;
-    if (words->bounds_process && remedy->saved_bytes == of_process)
+    if (words->bounds_process && !is_other && remedy->saved_bytes == of_process)
         return words->process_bytes;
-    if (remedy->saved_bytes == of_buffer && (!words->bounds_process || may_be_older))
+    if (remedy->saved_bytes == of_buffer && (!words->bounds_process || is_other || may_be_older))
         return words->reserved_bytes;
     return UINT64_MAX;
 }
@@ -139,10 +141,13 @@ static enum ul_status check_remedy(const struct words *words, uint32_t index)
     const struct ul_saved_remedy *remedy = &facts->remedies[index];
     uint64_t bytes = bounded_bytes(words, remedy->reserved_bytes, remedy->process_bytes);
     bool closes = remedy->fits && !facts->fits && !remedy->is_applied;
+    bool is_alike = !words->bounds_process || remedy->process_of[0] == '\0';
     int64_t saved = remedy->is_applied ? -remedy->saved_bytes : remedy->saved_bytes;
     uint64_t own = compared_bytes(words, remedy);
     if (own == UINT64_MAX)
         return fail(words, "remedies", index, "saves not what its plan takes less than this one");
+    if (!is_alike && !closes)
+        return fail(words, "remedies", index, "is of another's process, and does not make it fit");
     if (remedy->fits != (facts->budget_bytes == 0 || bytes <= facts->budget_bytes))
         return fail(words, "remedies", index, "\"fits\" contradicts the budget");
     if (!closes && saved <= (int64_t)own / 1000)

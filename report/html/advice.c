@@ -61,6 +61,9 @@ static void put_remedy(struct ul_page *page, const struct ul_saved_remedy *remed
     int64_t extra = remedy->is_applied ? -remedy->extra_cost : remedy->extra_cost;
     ul_page_put(page, "<tr><td>");
     put_kind(page, remedy->kind);
+    if (remedy->process_of[0] != '\0' && !page->of_arena)
+        ul_page_put(page,
+                    " The process is another\xE2\x80\x99s then: what is saved is of the buffer.");
     ul_page_put(page, "</td><td><code>");
     ul_page_name(page, remedy->change, 60);
     ul_page_printf(page, "</code></td><td class=\"r\">%s%.2f</td>", saved < 0 ? "\xE2\x88\x92" : "",

@@ -47,7 +47,11 @@ static void put_shortfall(struct ul_page *page)
     if (remedy != NULL) {
         ul_page_put(page, "The cheapest plan that fits is with <code>");
         ul_page_escape(page, remedy->change);
-        ul_page_printf(page, "</code>: %s. ", ul_page_time(page, remedy->cost));
+        ul_page_printf(page, "</code>%s: %s. ",
+                       remedy->process_of[0] != '\0' && !page->of_arena
+                           ? ", in a caller\xE2\x80\x99s process"
+                           : "",
+                       ul_page_time(page, remedy->cost));
     } else {
         ul_page_printf(page, "The smallest budget known to work is %s = %s bytes. ",
                        ul_page_size(page, facts->smallest_budget_bytes),
@@ -275,8 +279,9 @@ static void answer_change(struct ul_page *page)
     if (best != NULL) {
         ul_page_put(page, "<code>");
         ul_page_name(page, best->change, 60);
-        ul_page_printf(page, "</code> saves %s",
-                       ul_page_size(page, best->saved_bytes > 0 ? (uint64_t)best->saved_bytes : 0));
+        ul_page_printf(page, "</code> saves %s%s",
+                       ul_page_size(page, best->saved_bytes > 0 ? (uint64_t)best->saved_bytes : 0),
+                       best->process_of[0] != '\0' && !page->of_arena ? " of the buffer" : "");
         ul_page_printf(page, "<small>%s%s a %s; the best of %" PRIu64 " plan%s</small>",
                        best->extra_cost < 0 ? "\xE2\x88\x92" : "+",
                        ul_page_time(page, best->extra_cost < 0 ? (uint64_t)-best->extra_cost
@@ -299,8 +304,8 @@ static const struct ul_saved_remedy *find_within(const struct ul_page *page, uin
     for (uint32_t i = 0; i < facts->remedy_count; i++) {
         const struct ul_saved_remedy *remedy = &facts->remedies[i];
         uint64_t needed = page->of_arena ? remedy->reserved_bytes : remedy->process_bytes;
-        bool moves =
-            strcmp(remedy->kind, "weights") == 0 || strcmp(remedy->kind, "inputs and outputs") == 0;
+        bool moves = remedy->process_of[0] != '\0' || strcmp(remedy->kind, "weights") == 0 ||
+                     strcmp(remedy->kind, "inputs and outputs") == 0;
         if (!remedy->is_applied && !moves && needed <= bytes)
             return remedy;
     }

@@ -7,7 +7,7 @@
 Each remedy is the plan that its change gives when it is asked for by hand, to the byte and the
 nanosecond; what it saves is the difference; the best come first; what stands in the way needs what
 the lower bound says; the ladder begins with the plan without a budget; what does not fit names what
-would; advice changes nothing of the plan.
+would; advice changes nothing of the plan. A process of another owner is not compared.
 Exit: 0 ok, 1 a promise is broken.
 """
 
@@ -65,7 +65,10 @@ def check_remedy(plan, words, remedy):
     other = json.loads(done.stdout)
     for key in ("reserved_bytes", "process_bytes", "fits"):
         expect(other[key] == remedy[key], f"{remedy['change']}: {key} is {other[key]}, not {remedy[key]}")
-    of = "reserved_bytes" if plan["budget_of"] == "arena" else "process_bytes"
+    expect(remedy.get("process_of", plan["process_of"]) == other["process_of"], f"{remedy['change']}: of another process")
+    is_alike = other["process_of"] == plan["process_of"]
+    expect(is_alike or plan["budget_of"] == "arena" or (remedy["fits"] and not plan["fits"]), f"{remedy['change']}: unlike things are compared")
+    of = "reserved_bytes" if plan["budget_of"] == "arena" or not is_alike else "process_bytes"
     saved = plan[of] - other[of]
     expect(remedy["saved_bytes"] == saved, f"{remedy['change']}: saves {saved}, not {remedy['saved_bytes']}")
     if "--dim" not in remedy["change"] and "--micro-batches" not in remedy["change"]:
@@ -163,7 +166,10 @@ expect_whose(check_text(untrained, "--dim", "N=16", "--target", "cuda", "--devic
 check_text(untrained, "--dim", "N=8", *TRAIN, "--optimizer", "adamw", "--clip-norm", "1", "--micro-batches", "2", "--no-pass", "split",
            "--no-pass", "inside")
 rom = check_text(untrained, "--dim", "N=1", "--target", "c", "--device", "stm32f746", "--no-pass", "split", code=4)
-expect("--weights rom" in rom, rom)
+expect("--weights rom" in rom and "in a caller's process" in rom and "of the buffer alone" in rom, rom)
+tight = ("--target", "c", "--dim", "N=1", "--no-pass", "split", "--budget")
+check((untrained, *tight, "256KiB"), code=4, kinds=("weights", "precision"))
+expect("weights" not in {remedy["kind"] for remedy in check((untrained, *tight, "3MiB"), kinds=("precision",))["remedies"]}, "a caller's process is no smaller one")
 check_older((untrained, "--dim", "N=256", "--no-pass", "split"))
 # At batch 16 the process is largest at set-up, where another layout helps and half the batch does not.
 plan = check((untrained, "--dim", "N=16", "--no-pass", "split"), kinds=("layout", "precision"))
