@@ -46,6 +46,13 @@ static bool has_same_model(const struct ul_report_table *table, uint32_t a, uint
     return a / of_each == b / of_each;
 }
 
+/* Whether what a budget bounds is the same of both: two buffers, or two processes of the same
+ * owner. */
+static bool is_alike(const struct ul_report_case *a, const struct ul_report_case *b)
+{
+    return a->bounds_buffer == b->bounds_buffer && (a->bounds_buffer || a->owner == b->owner);
+}
+
 bool ul_report_table_is_best(const struct ul_report_table *table, uint32_t index)
 {
     const struct ul_report_case *row = &table->cases[index];
@@ -53,7 +60,7 @@ bool ul_report_table_is_best(const struct ul_report_table *table, uint32_t index
         return false;
     for (uint32_t i = 0; i < table->case_count; i++) {
         const struct ul_report_case *other = &table->cases[i];
-        if (!has_same_model(table, i, index))
+        if (!has_same_model(table, i, index) || !is_alike(row, other))
             continue;
         bool is_no_worse = other->status == UL_OK && other->bounded_bytes <= row->bounded_bytes &&
                            sample_time(other) <= sample_time(row);
@@ -303,13 +310,18 @@ void ul_report_put_table_text(struct ul_text *text, const struct ul_report_table
                               uint32_t columns)
 {
     struct layout layout;
-    bool has_best = false;
+    const struct ul_report_case *first = NULL;
+    bool has_best = false, are_alike = true;
     lay_out(text->arena, table, columns, &layout);
     put_title(text, table, columns);
     put_head(text, &layout);
     for (uint32_t i = 0; i < table->case_count; i++) {
         bool is_best = ul_report_table_is_best(table, i);
         has_best = has_best || is_best;
+        if (is_plan(&table->cases[i])) {
+            first = first != NULL ? first : &table->cases[i];
+            are_alike = are_alike && is_alike(first, &table->cases[i]);
+        }
         ul_text_put(text, is_best ? "* " : "  ");
         for (uint32_t a = 0; a < table->axis_count; a++)
             put_value(text, ul_report_table_value(table, i, a), layout.widths[a]);
@@ -319,7 +331,8 @@ void ul_report_put_table_text(struct ul_text *text, const struct ul_report_table
             ul_text_printf(text, "no plan (%" PRIu32 ")\n", find_reason(table, i));
     }
     if (has_best)
-        ul_text_printf(text, "\n* No plan here takes both less memory and less time%s.\n",
+        ul_text_printf(text, "\n* No plan here%s takes both less memory and less time%s.\n",
+                       are_alike ? "" : ", among those whose process is the same,",
                        layout.has_rates ? " for a sample" : "");
     put_largest(text, table);
     put_reasons(text, table);
@@ -333,9 +346,11 @@ void ul_report_put_table_csv(struct ul_text *text, const struct ul_report_table 
         ul_text_put_csv(text, table->axes[a].label);
         ul_text_put(text, ",");
     }
-    ul_text_put(text, "status,weight_elements,reserved_bytes,process_bytes,largest,cost,overhead,"
-                      "samples_per_second,"
-                      "recomputed_steps,splits,row_major,inside,best,peak,message\r\n");
+    ul_text_put(
+        text,
+        "status,weight_elements,reserved_bytes,process_bytes,process_of,largest,cost,overhead,"
+        "samples_per_second,"
+        "recomputed_steps,splits,row_major,inside,best,peak,message\r\n");
     for (uint32_t i = 0; i < table->case_count; i++) {
         const struct ul_report_case *row = &table->cases[i];
         for (uint32_t a = 0; a < table->axis_count; a++) {
@@ -345,14 +360,15 @@ void ul_report_put_table_csv(struct ul_text *text, const struct ul_report_table 
         ul_text_printf(text, "%d,", (int)row->status);
         if (is_plan(row))
             ul_text_printf(text,
-                           "%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64
+                           "%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%s,%" PRIu64 ",%" PRIu64
                            ",%.9g,%.9g,%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%d,",
                            row->weight_elements, row->reserved_bytes, row->process_bytes,
-                           row->largest, row->cost, row->overhead, samples_per_second(row),
-                           row->recomputed_count, row->split_count, row->row_major_count,
-                           row->inside_count, ul_report_table_is_best(table, i));
+                           ul_report_owner_name(row->owner), row->largest, row->cost, row->overhead,
+                           samples_per_second(row), row->recomputed_count, row->split_count,
+                           row->row_major_count, row->inside_count,
+                           ul_report_table_is_best(table, i));
         else
-            ul_text_put(text, ",,,,,,,,,,,,");
+            ul_text_put(text, ",,,,,,,,,,,,,");
         ul_text_put_csv(text, row->peak_node != NULL ? row->peak_node : "");
         ul_text_put(text, ",");
         ul_text_put_csv(text, row->message != NULL ? row->message : "");
@@ -366,9 +382,10 @@ void ul_report_put_case_json(struct ul_text *text, const struct ul_report_case *
 {
     ul_text_printf(text,
                    "\"reserved_bytes\": %" PRIu64 ", \"process_bytes\": %" PRIu64
-                   ", \"cost\": %" PRIu64 ", \"overhead\": %.9g, \"samples_per_second\": %.9g, ",
-                   row->reserved_bytes, row->process_bytes, row->cost, row->overhead,
-                   samples_per_second(row));
+                   ", \"process_of\": \"%s\", \"cost\": %" PRIu64
+                   ", \"overhead\": %.9g, \"samples_per_second\": %.9g, ",
+                   row->reserved_bytes, row->process_bytes, ul_report_owner_name(row->owner),
+                   row->cost, row->overhead, samples_per_second(row));
     if (row->largest > 0)
         ul_text_printf(text, "\"largest\": %" PRIu64 ", ", row->largest);
     ul_text_printf(text,

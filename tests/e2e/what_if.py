@@ -5,7 +5,7 @@
     what_if.py ULLAGE UNTRAINED.onnx
 
 Each row is the plan that the same options give alone, to the byte; text, CSV and JSON say the same;
-marked rows are those that no other beats; what cannot be planned stands in its row and says why; a
+marked rows are those that no other of the same process beats; what cannot be planned stands in its row and says why; a
 list that is none of an option's is refused before anything is planned.
 Exit: 0 ok, 1 a promise is broken.
 """
@@ -86,7 +86,7 @@ def check_best(rows):
         if not row["fits"]:
             expect(not row.get("best"), "a row that does not fit is marked")
             continue
-        others = [key(other) for k, other in enumerate(rows) if k != i and other["fits"]]
+        others = [key(other) for k, other in enumerate(rows) if k != i and other["fits"] and other["process_of"] == row["process_of"]]
         beaten = any(a <= key(row)[0] and b <= key(row)[1] * (1 + 1e-9) for a, b in others)
         strictly = any(a < key(row)[0] and b < key(row)[1] * (1 - 1e-9) for a, b in others)
         expect(not (row["best"] and strictly), f"{row['values']} is marked and beaten")
@@ -229,6 +229,9 @@ def check_models(folder):
 axes = [("dim", ["N=1", "N=3"]), ("precision", ["fp32", "bf16"]), ("io", ["arena", "caller"])]
 found, said = check_rows(axes, (untrained,), 1)
 check_best(found["plans"])
+expect({row["process_of"] for row in found["plans"] if row["best"]} == {"program", "caller"}, "a caller's process beats a whole one")
+text = run("plan", untrained, "--dim", "N=1", "--io", "arena,caller", "--sweep").stdout
+expect("among those whose process is the same" in text and text.count("\n*") == 3, text)
 check_forms(found, (untrained,), said)
 words = (untrained, "--dim", "N=16", *TRAIN)
 found, said = check_rows([("optimizer", ["sgd", "adam"]), ("micro-batches", ["1", "2"])], words, 3)
