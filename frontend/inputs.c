@@ -357,7 +357,7 @@ static enum ul_status add_open_sequence(struct inputs *inputs, const struct ul_m
     ul_text_printf(
         &inputs->unbound,
         "\n  input %s is a sequence: give each of its tensors a shape, --shape %s=N,N,... and so "
-        "on",
+        "on; one without tensors is not supported",
         quote(inputs, port->name),
         ul_word_quote(builder->scratch, item_name(inputs, port->name, 0)));
     builder->model->has_unnamed_dims = true;

@@ -296,6 +296,8 @@ static enum outcome run_child(const struct options *options, const struct test *
         enum ul_status status = run_test(&run);
         if (status != UL_OK && write(ends[1], run.diag.text, strlen(run.diag.text)) < 0)
             _exit(UL_IO);
+        if (status == UL_USAGE && run.model.has_open_dims)
+            status = UL_UNSUPPORTED; /* a sequence without tensors, which no option gives */
         _exit(status != UL_OK && run.has_loop ? EXIT_LEFT : (int)status);
     }
     close(ends[1]);
