@@ -13,7 +13,7 @@ static const struct ul_sequence *tensors_of(struct ul_old_node *node, uint32_t i
 {
     ul_value_id value = ul_old_input(node, input);
     if (value == UL_NONE || !ul_sequence_is(value)) {
-        ul_old_problem(node, "takes a sequence of tensors whose number is not known here");
+        ul_old_not_known(node, value, "takes a sequence of tensors whose number is not known here");
         return NULL;
     }
     const struct ul_sequence *sequence = &node->builder->sequences[value - UL_SEQUENCE_FIRST];
