@@ -52,6 +52,7 @@ from part import part  # noqa: E402
 
 # uint8 to int64, bool, uint32 and uint64, of TensorProto
 INTEGERS = {2, 3, 4, 5, 6, 7, 9, 12, 13}
+TYPES = {"fp16": 10, "bf16": 16}  # likewise
 # The norm error at which `ullage verify` takes results of float16 and of bfloat16.
 NORM_LIMITS = {10: 5e-3, 16: 3e-2}
 SMALL_ELEMENTS = 4096  # an input that may be fixed at compile time, as in `ullage verify`
@@ -299,6 +300,8 @@ def add_model(pack, name, small):
             kinds = f"not emitted: {failure}"
         group = "models " + ("fp32" if precision == "plain" else precision)
         more = (OPTIONS_16_BITS if precision in ("fp16", "bf16") else OPTIONS).get(name, "")
+        if ".typed_" in program:  # no --precision tells the program that it rounds
+            more = f"--norm-limit {NORM_LIMITS[TYPES[precision]]} {more}".strip()
         pack.add(group, program, f"models/{program}", f"models/{label}.data", kinds,
                  f"--norm {more}".strip())  # fmt: skip
 
