@@ -489,8 +489,9 @@ static void insert(const struct advice *advice, struct ul_report_advice *result,
     result->remedies[at] = *remedy;
 }
 
-/* What changes less than a thousandth is none; of what the plan has, what makes it smaller. What is
- * not alike may make it fit. */
+/* A remedy has to save more than a thousandth of the plan's bytes, or to make the plan fit. One
+ * that the plan already has must save them against the plan without it. One whose bytes are not
+ * alike can only make the plan fit. */
 static bool is_worth(const struct advice *advice, const struct ul_report_remedy *remedy)
 {
     int64_t own = (int64_t)bytes_of(advice, remedy, advice->compile->plan.reserved_bytes[0],

@@ -294,9 +294,9 @@ enum { UL_PROCESS_SIGNAL = 256 };
 int ul_process_run(const char *const *argv, const char *capture);
 /* "exit code 3", "signal 11, Segmentation fault" */
 const char *ul_process_end_text(struct ul_arena *arena, int code);
-/* Of a program that has failed, what is neither its fault nor that of what it was given: UL_NO_FIT
- * where it was killed, as systems do that have no memory left, and UL_IO where no file of
- * `size_bytes` can be written beside `path`, which names it then. `name` is the message's subject.
+/* Says why a program failed where neither it nor its input is at fault. UL_NO_FIT: it was killed,
+ * as systems do that have no memory left. UL_IO: no file of `size_bytes` can be written beside
+ * `path`, which the message names. UL_OK: the fault is another. `name` is the message's subject.
  */
 enum ul_status ul_process_check(struct ul_arena *arena, const char *name, int code,
                                 const char *path, uint64_t size_bytes,

@@ -240,7 +240,7 @@ static enum ul_status move_results(struct ul_compile *compile, const char *direc
     return status;
 }
 
-/* Of the files in the folder: a program is not much larger than what it is made of. */
+/* Adds up the sizes of the folder's files. A program is not much larger than its source. */
 static uint64_t count_bytes(struct ul_arena *arena, const char *directory)
 {
     enum { LEAST = 1 << 16 };

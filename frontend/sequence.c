@@ -31,7 +31,7 @@ const struct ul_sequence *ul_sequence_get(const struct ul_builder *builder, ul_v
 }
 
 /* Whether it stands for a sequence that is not known yet, or for what is not supported. */
-static bool is_placeholder(const struct ul_old_node *node, ul_value_id value)
+static bool is_unresolved(const struct ul_old_node *node, ul_value_id value)
 {
     const struct ul_graph *graph = node->builder->graph;
     return value < graph->value_count && graph->values[value].kind == UL_VALUE_NODE &&
@@ -43,7 +43,7 @@ static const struct ul_sequence *input_sequence(struct ul_old_node *node, uint32
     ul_value_id value = ul_old_input(node, input);
     if (ul_sequence_is(value))
         return ul_sequence_get(node->builder, value);
-    if (is_placeholder(node, value))
+    if (is_unresolved(node, value))
         ul_old_not_known(node, value, "takes a sequence whose tensors are not known");
     else
         ul_old_problem(node, "takes something that is no sequence made inside the graph");
@@ -294,7 +294,7 @@ static void optional_get(struct ul_old_node *node)
 static void sequence_identity(struct ul_old_node *node)
 {
     ul_value_id value = ul_old_input(node, 0);
-    if (ul_sequence_is(value) || is_placeholder(node, value))
+    if (ul_sequence_is(value) || is_unresolved(node, value))
         finish_value(node, value);
 }
 

@@ -43,7 +43,8 @@ struct ul_saved_remedy {
         *process_of; /* whose its process is, where that is another's than the plan's; or "" */
     bool is_applied, fits, keeps_bits;
     uint64_t reserved_bytes, process_bytes, cost;
-    /* Of it, against the plan without; below 0: it takes less. Bytes are of the buffer where the
+    /* The plan that is changed saves so many of this plan's bytes and takes so much more time.
+     * Below 0 it takes more bytes, or less time. The bytes are those of the buffer where the
      * process is another's. */
     int64_t saved_bytes, extra_cost;
 };

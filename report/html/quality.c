@@ -131,7 +131,8 @@ static void put_dimensions(struct ul_page *page)
     end_fact(page);
 }
 
-/* What holds, by whose word. A page of a file says what `check` would hold: nothing was. */
+/* Says what was checked and what only the planner says. Of a plan that was read from a file nothing
+ * was checked, so the page says what `check` would check. */
 static void put_trust(struct ul_page *page)
 {
     ul_page_put(page,

@@ -60,14 +60,15 @@ static bool is_bad(const struct ul_outcome *batch)
     return batch->weight > 0.0 && !isfinite(batch->loss); /* a mean over none is none */
 }
 
+/* The next batch takes `count` samples from the first; the first one fills it up. */
 static void choose(struct ul_dataset *set, uint64_t first, uint32_t count)
 {
     for (uint32_t i = 0; i < set->batch_count; i++)
         set->samples[i] = first + (i < count ? i : 0);
 }
 
-/* The first of `count` samples in whose place the whole batch is as bad, unless all of them are:
-   then no sample is to blame. */
+/* Evaluates batches of one sample alone, and names the first whose loss is not finite. Where that
+   holds of all of them, no sample is to blame. */
 static int blame_one(struct ul_training_run *run, uint64_t first, uint32_t count,
                      char blame[UL_BLAME_BYTES])
 {
@@ -77,8 +78,7 @@ static int blame_one(struct ul_training_run *run, uint64_t first, uint32_t count
     uint32_t bad_count = 0;
     uint64_t first_bad = 0;
     for (uint64_t sample = first; sample < first + count; sample++) {
-        for (uint32_t i = 0; i < set->batch_count; i++)
-            set->samples[i] = sample;
+        choose(set, sample, 1);
         int status = run_batch(run, set->batch_count, &batch);
         if (status != UL_EXIT_OK)
             return status;
@@ -91,8 +91,8 @@ static int blame_one(struct ul_training_run *run, uint64_t first, uint32_t count
     return UL_EXIT_OK;
 }
 
-/* Of a batch with a loss that is not finite: a sample that holds such a number, else one whose
-   numbers make one. */
+/* Names a sample of a batch whose loss is not finite: one that holds a number that is not, or else
+   one whose numbers lead to the loss. */
 static int blame_batch(struct ul_training_run *run, uint64_t first, uint32_t count,
                        char blame[UL_BLAME_BYTES])
 {
