@@ -75,9 +75,10 @@ def main():
     parser.add_argument("--tsv", help="write the table here too")
     args = parser.parse_args()
     rows, failed = [], 0
-    for name in compare_ort.make.NETWORKS:
-        if not re.search(args.filter, name):
-            continue
+    names = [name for name in compare_ort.make.NETWORKS if re.search(args.filter, name)]
+    if not names:
+        parser.error(f"no network has {args.filter} in its name")
+    for name in names:
         path = compare_ort.model_path(argparse.Namespace(model=name, small=False, batch=1))
         with tempfile.TemporaryDirectory(prefix="ullage-bench-") as folder:
             row = bench(args, name, path, folder)

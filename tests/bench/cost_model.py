@@ -102,7 +102,10 @@ def find_models(directory, filters, folder):
         maker = os.path.join(HERE, "..", "..", "models", "make.py")
         subprocess.run([sys.executable, maker, "all", "--small", "-o", folder], check=True, stdout=subprocess.DEVNULL)  # fmt: skip
     paths = sorted(glob.glob(os.path.join(directory, "*.onnx")))
-    return [p for p in paths if not filters or any(f in os.path.basename(p) for f in filters)]
+    found = [p for p in paths if not filters or any(f in os.path.basename(p) for f in filters)]
+    if not found:
+        sys.exit(f"{os.path.basename(sys.argv[0])}: no model has {' or '.join(filters)} in its name")
+    return found
 
 
 def main():

@@ -703,6 +703,8 @@ def parse(argv):
     args.options = argv[at + 1 :]
     args.begin = time.monotonic()
     args.deadline = args.begin + args.seconds if args.seconds else None
+    if not args.table and not any(re.search(args.only, label) for label, *_ in NETWORKS):
+        parser.error(f"no network has {args.only} in its label")
     args.ullage = os.path.abspath(args.ullage)
     if args.ullage.endswith(".tar.gz") and not args.table and os.path.exists(args.ullage):
         args.ullage = unpacked(args.ullage)

@@ -270,6 +270,8 @@ def main():
     args = parser.parse_args()
     args.nodes = [int(n) for n in args.nodes.split(",")]
     names = args.only.split(",") if args.only else [*MODELS, *GRAPHS]
+    if unknown := {*names} - {*MODELS, *GRAPHS}:
+        parser.error(f"no graph {', '.join(sorted(unknown))}; there are {', '.join([*MODELS, *GRAPHS])}")
     if args.keep:
         os.makedirs(args.keep, exist_ok=True)
     print(f"{'graph':14} {'nodes':>8} {'command':10} {'CPU s':>9} {'grows':>6} {'peak MiB':>9} {'grows':>6}")

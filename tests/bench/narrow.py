@@ -243,7 +243,7 @@ def bench(args, folder, kind, batch):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--ullage", default="build/release/cli/ullage")
-    parser.add_argument("--only", nargs="*", default=[], help="kinds: " + " ".join(KINDS))
+    parser.add_argument("--only", nargs="+", default=list(KINDS), choices=KINDS)
     parser.add_argument("--types", nargs="*", default=[], choices=TYPES + SMALL_TYPES)
     parser.add_argument("--batches", default="1,8,64")
     parser.add_argument("--rounds", type=int, default=15)
@@ -254,7 +254,7 @@ def main():
     args = parser.parse_args()
     rows = []
     for kind in KINDS:
-        for batch in args.batches.split(",") if not args.only or kind in args.only else []:
+        for batch in args.batches.split(",") if kind in args.only else []:
             if kind == "resnet50" and int(batch) > MOST_PICTURES:
                 continue
             with tempfile.TemporaryDirectory(prefix="ullage-narrow-") as folder:

@@ -82,10 +82,11 @@ def main():
     at = argv.index("--") if "--" in argv else len(argv)
     args = parser.parse_args(argv[:at])
     args.options = argv[at + 1 :]
-    rows = []
-    for name in compare_ort.make.NETWORKS:
-        if not re.search(args.filter, name):
-            continue
+    rows, failed = [], 0
+    names = [name for name in compare_ort.make.NETWORKS if re.search(args.filter, name)]
+    if not names:
+        parser.error(f"no network has {args.filter} in its name")
+    for name in names:
         path = compare_ort.model_path(argparse.Namespace(model=name, small=False, batch=1))
         with tempfile.TemporaryDirectory(prefix="ullage-bench-") as folder:
             inputs = random_inputs(onnx.load(path, load_external_data=False), seed=1)
@@ -95,6 +96,7 @@ def main():
                 own = program_numbers(args, path, folder, list(inputs))
             except (SystemExit, subprocess.CalledProcessError) as error:
                 print(f"FAIL {name}: {error}")
+                failed += 1
                 continue
         ms, peer_ms = own["latency_seconds"]["median"] * 1e3, peer["median"] * 1e3
         mib, peer_mib = own["peak_resident_bytes"] / 2**20, peer["bytes"] / 2**20
@@ -110,6 +112,7 @@ def main():
                     "onnxruntime_mib\tmemory_ratio\n")  # fmt: skip
             for row in rows:
                 f.write("\t".join([row[0], *(f"{value:.3f}" for value in row[1:])]) + "\n")
+    sys.exit(1 if failed else 0)
 
 
 if __name__ == "__main__":

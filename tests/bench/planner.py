@@ -172,18 +172,19 @@ def main():
     parser.add_argument("--data", default=os.environ.get("ULLAGE_DATA"))
     parser.add_argument("--tsv")
     args = parser.parse_args()
+    packing, solving = ([case for case in cases if args.filter in case[0]] for cases in (PACKING, SOLVING))
+    if not packing and not solving:
+        parser.error(f"no instance has {args.filter} in its name")
     if not args.data:
         print("skipped: set ULLAGE_DATA or give --data, the folder of packing/ and graphs/")
         return 0
     table = Table(args.tsv)
     print("| instance | reached | proof | CPU s | wanted | |\n|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
-        for case in PACKING:
-            if args.filter in case[0]:
-                bench_packing(args, table, case, folder)
-        for case in SOLVING:
-            if args.filter in case[0]:
-                bench_solving(args, table, case)
+        for case in packing:
+            bench_packing(args, table, case, folder)
+        for case in solving:
+            bench_solving(args, table, case)
     return 6 if table.missed else 0
 
 

@@ -3,6 +3,8 @@
 """Runs a command of BENCHMARKS.md in its smallest form, a row of smoke.tsv, so that none rots.
 
     smoke.py NAME --ullage ULLAGE --build DIR      runs a row
+    smoke.py --unknown --ullage ULLAGE --build DIR  runs each row that names what it measures with a
+                                                   name that nothing has, which must be an error
     smoke.py --list                                prints the names of all rows
     smoke.py --check                               holds BENCHMARKS.md against the rows: each script that
                                                    it names has one, or is a test of its own, and each
@@ -23,13 +25,14 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 TORCH = os.path.join(ROOT, "build", "venv-torch", "bin", "python")
+NOBODY = "nosuchname"
 VALUES = {"--group", "--part"}  # options whose words are forms of their own
 
 
 def read_rows():
     with open(os.path.join(HERE, "smoke.tsv"), encoding="utf-8") as file:
         lines = [line.rstrip("\n").split("\t") for line in file if not line.startswith("#")]
-    return dict(lines[1:])
+    return {name: (chosen, command) for name, chosen, command in lines[1:]}
 
 
 def needs_torch(command):
@@ -37,10 +40,8 @@ def needs_torch(command):
     return "tests/bench/training/run.sh" in command and "--part offload" not in command
 
 
-def run(args, command):
-    if needs_torch(command) and not os.path.exists(TORCH):
-        print(f"skipped: {os.path.relpath(TORCH, ROOT)} is not there; tests/bench/training/run.sh makes it")
-        return 77
+def output_of(args, command):
+    """What the command prints, its exit code."""
     os.makedirs(os.path.join(ROOT, "build"), exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="ullage-smoke-") as work:
         command = command.format(ullage=os.path.abspath(args.ullage), work=work,
@@ -49,14 +50,40 @@ def run(args, command):
         done = subprocess.run(["/bin/bash", "-e", "-c", command], cwd=ROOT, stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               errors="replace", check=False)  # fmt: skip
-    print(done.stdout, end="")
-    if done.returncode == 77:
+    print(done.stdout, end="", flush=True)
+    return done.stdout, done.returncode
+
+
+def run(args, chosen, command):
+    if needs_torch(command) and not os.path.exists(TORCH):
+        print(f"skipped: {os.path.relpath(TORCH, ROOT)} is not there; tests/bench/training/run.sh makes it")
         return 77
-    broken = re.search(r"Traceback|^usage:|\berror\b", done.stdout, re.MULTILINE)
-    if done.returncode not in (0, 6) or broken or not re.search(r"\d", done.stdout):
-        print(f"smoke.py: exit {done.returncode}{': ' + broken.group() if broken else ''}")
+    text, code = output_of(args, command)
+    if code == 77:
+        return 77
+    broken = re.search(r"Traceback|^usage:|\berror\b", text, re.MULTILINE)
+    if code not in (0, 6) or broken or not re.search(r"\d", text):
+        print(f"smoke.py: exit {code}{': ' + broken.group() if broken else ''}")
+        return 1
+    if chosen not in text:
+        print(f"smoke.py: {chosen} was not measured")
         return 1
     return 0
+
+
+def run_unknown(args, rows):
+    """A name that nothing has is an error that says so, not an empty table."""
+    failed = 0
+    for name, (chosen, command) in rows.items():
+        if not chosen or (needs_torch(command) and not os.path.exists(TORCH)):
+            continue
+        words = command.split(" && ")[-1].split()
+        words[len(words) - 1 - words[::-1].index(chosen)] = NOBODY
+        text, code = output_of(args, " ".join(words))
+        if code != 77 and (code in (0, 6) or "Traceback" in text or NOBODY not in text):
+            print(f"smoke.py: {name}: exit {code} of a name that nothing has")
+            failed += 1
+    return 1 if failed else 0
 
 
 # --- the page against the rows ---------------------------------------------------------------------
@@ -93,7 +120,7 @@ def facts(words):
 def covered(rows):
     """{script: facts of all its rows}"""
     found = {}
-    for command in rows.values():
+    for _, command in rows.values():
         for part in command.replace("{ullage}", "ullage").split(" && "):
             words = part.removeprefix("tests/ref/python.sh ").split()
             script = " ".join(words[:2]) if words[0] == "ullage" else words[0]
@@ -133,6 +160,7 @@ def main():
     parser.add_argument("--ullage")
     parser.add_argument("--build")
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--unknown", action="store_true")
     parser.add_argument("--list", action="store_true")
     args = parser.parse_args()
     if args.check:
@@ -141,9 +169,11 @@ def main():
     if args.list:
         print("\n".join(rows))
         return 0
+    if args.unknown and args.ullage and args.build:
+        return run_unknown(args, rows)
     if args.name not in rows or not args.ullage or not args.build:
         parser.error("a row, --ullage and --build are needed; --list prints the rows")
-    return run(args, rows[args.name])
+    return run(args, *rows[args.name])
 
 
 if __name__ == "__main__":

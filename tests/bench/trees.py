@@ -261,12 +261,16 @@ def main():
     parser.add_argument("--only", default="")
     parser.add_argument("--json")
     options = parser.parse_args()
+    known = [make.__name__ for make in MODELS]
+    names = options.only.split(",") if options.only else known
+    if unknown := [name for name in names if name not in known]:
+        parser.error(f"no model {', '.join(unknown)}; there are {', '.join(known)}")
     table, missed = [], False
     folder = tempfile.TemporaryDirectory()
     print(f"onnxruntime {onnxruntime.__version__}")
     print("model             file KiB  ort KiB  batch threads   ours us  theirs us  ratio  bytes")
     for make in MODELS:
-        if options.only and make.__name__ not in options.only.split(","):
+        if make.__name__ not in names:
             continue
         path = find_model(options.models, make)
         file_bytes, their = os.path.getsize(path), their_bytes(path, 256)

@@ -116,6 +116,8 @@ def main():
         found = [bench_table(args, *table, folder) for table in TABLES if args.only in table[0]]
         if args.only in "page":
             found.append(bench_page(args, folder))
+    if not found:
+        parser.error(f"no table has {args.only} in its name, nor is it page")
     if args.json:
         with open(args.json, "w", encoding="utf-8") as file:
             json.dump(found, file, indent=1)

@@ -101,7 +101,11 @@ mkdir -p "$out/log" "$out/tmp"
 : >"$out/failed.part"
 
 awk -F'\t' 'NR > 1 && $4 == "in" { print $1 }' "$here/scope.tsv" | grep -E -- "$filter" |
-    awk -v k="$stride" '(NR - 1) % k == 0' | part >"$out/wanted.txt"
+    awk -v k="$stride" '(NR - 1) % k == 0' >"$out/named.txt" || {
+    echo "run.sh: no test in scope has $filter in its name" >&2
+    exit 1
+}
+part <"$out/named.txt" >"$out/wanted.txt"
 rm -rf "$out/data"
 mkdir -p "$out/data"
 : >"$out/selected.txt"

@@ -50,16 +50,18 @@ def plan(args, path, options):
 
 
 def networks(small, pattern, hollow=False):
-    """(name, path, options) of every network, made first where it is not there."""
+    """(name, path, options) of every network, made first where it is not there; none is an error."""
     sys.path[:0] = [HERE]
     import compare_ort
 
-    if re.search(pattern, DIGITS):
+    names = [name for name in [DIGITS, *compare_ort.make.NETWORKS] if re.search(pattern, name)]
+    if not names:
+        sys.exit(f"{os.path.basename(sys.argv[0])}: no network has {pattern} in its name")
+    if DIGITS in names:
+        names.remove(DIGITS)
         path = os.path.join(ROOT, "models", "digits", "digits.onnx")
         yield DIGITS, path, ["--dim", "N=1"]
-    for name in compare_ort.make.NETWORKS:
-        if not re.search(pattern, name):
-            continue
+    for name in names:
         request = argparse.Namespace(model=name, small=small, batch=1,
                                      hollow=hollow and name not in VALUED)  # fmt: skip
         yield name + ("_small" if small else ""), compare_ort.model_path(request), []

@@ -123,13 +123,16 @@ def main():
         own, options = own[: own.index("--")], own[own.index("--") + 1 :]
     arguments = parser.parse_args(own)
     arguments.options = options
+    names = [name for name in NETWORKS if re.search(arguments.only, name)]
+    if not names:
+        parser.error(f"no network has {arguments.only} in its name")
     devices = read_devices(arguments.ullage, arguments.devices.split(","))
     sides = ["launches (calls)", "moved MiB", "10^9 operations", *(f"us {name}" for name in devices)]
     print_row(["network", "precision", *sides, *(f"torch.compile: {side}" for side in sides)])
     print_row(["---"] * (2 + 2 * len(sides)))
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        for name in (name for name in NETWORKS if re.search(arguments.only, name)):
+        for name in names:
             model = os.path.join(folder, f"{name}.onnx")
             subprocess.run([sys.executable, os.path.join(ROOT, "models", "make.py"), name,
                             *SIZES.get(name, []), "-o", model],

@@ -22,7 +22,7 @@ import less
 import networks
 import ours
 import peer
-from cases import NETWORKS
+from cases import COUNTED, NETWORKS
 
 MIB = 2**20
 ROUNDS = 2
@@ -170,7 +170,7 @@ def check_less(args, parts):
     """Parts of less.py, each of networks of its own."""
     for part in parts:
         names, check = less.PARTS[part]
-        for name in [n for n in names if not args.networks or n in args.networks]:
+        for name in args.networks or names:
             print(f"{part}, {name}:", flush=True)
             with tempfile.TemporaryDirectory() as folder:
                 model = os.path.join(folder, f"{name}.onnx")
@@ -188,6 +188,9 @@ def main():
     parser.add_argument("networks", nargs="*", metavar="NETWORK")
     args = parser.parse_args()
     parts = args.part or ["memory", "time", "update"]
+    known = [*NETWORKS, *([] if {"memory", "time"} & {*parts} else COUNTED)]
+    if unknown := {*args.networks} - {*known}:
+        parser.error(f"{', '.join(sorted(unknown))}: networks of these parts are {', '.join(known)}")
     torch.set_num_threads(args.threads)
     torch.manual_seed(1)
     print(f"torch {torch.__version__}, {args.threads} threads, load {os.getloadavg()[0]:.1f}")
