@@ -704,7 +704,7 @@ def parse(argv):
     args.begin = time.monotonic()
     args.deadline = args.begin + args.seconds if args.seconds else None
     if not args.table and not any(re.search(args.only, label) for label, *_ in NETWORKS):
-        parser.error(f"no network has {args.only} in its label")
+        parser.error(f"--only {args.only}: no such network")
     args.ullage = os.path.abspath(args.ullage)
     if args.ullage.endswith(".tar.gz") and not args.table and os.path.exists(args.ullage):
         args.ullage = unpacked(args.ullage)
@@ -773,7 +773,7 @@ def main():
     else:
         facts, rows = measured(args)
     if not rows:
-        sys.exit(f"gpu.py: --only {args.only}: no such network")
+        sys.exit(f"gpu.sh: {' '.join(args.table or [])}: no network was measured")
     print_table(facts, rows)
     late = any(LATE in row["errors"].values() for row in rows)
     sys.exit(6 if late or any(missed(row) for row in rows) else 0)
