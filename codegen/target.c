@@ -122,6 +122,7 @@ static const struct ul_target targets[] = {
                 .tile_bytes = 1024 * 1024,
                 .partial_count = 1024,
                 .spread_products = 32768,
+                .gradient_size = UL_CUDA_ATTEND_SIZE,
                 .sorts_batches = true},
      .compiler = &nvcc,
      .runtime_rooms = cuda_rooms,

@@ -211,17 +211,32 @@ struct ul_contraction {
  *     result(element) = sum over keys of weight * value(key, element) / sum over keys of weight
  *
  * then the epilogue for each element. Keys come in parts, one behind the other. The statements of
- * `before` and `epilogue` belong to no list of the kernel. */
+ * `before` and `epilogue` belong to no list of the kernel.
+ *
+ * Two other kinds make the gradient. They have one part, and a second product of each query and
+ * key, scores[1], whose acc stands in `before` and `score` too:
+ *
+ *     STATISTICS    element 0 of the result is log(sum over keys of exp(score)), element 1 the
+ *                   mean of the second products, weighted by exp(score)
+ *     SUM           result(element) = sum over keys of score * value(key, element)
+ *
+ * A query that sees no key has statistics 0 and 0 where it gives zeros; where a NaN gives zeros,
+ * such a query has infinity and 0. Only a SUM may be without the second product, and it may have
+ * keys in the place of queries. */
+enum { UL_ATTEND_PARTS = 2 };
+enum ul_attend_kind { UL_ATTEND_RESULT, UL_ATTEND_STATISTICS, UL_ATTEND_SUM };
+
 struct ul_attend {
+    enum ul_attend_kind kind;
     uint32_t part_count;
-    int64_t key_counts[2]; /* of each part */
+    int64_t key_counts[UL_ATTEND_PARTS];
     int64_t queries, keys, size, value_size;
     /* Of each part: m is the query, n the key, k the element; a holds queries, b keys. Those of
      * the first one stand for all keys in `before` and `score`, and its acc for the product. */
-    struct ul_contraction scores[2];
+    struct ul_contraction scores[UL_ATTEND_PARTS];
     /* The same: m is the query, n the element, k the key; b holds values. The first one's
      * variables and acc stand in its epilogue. */
-    struct ul_contraction values[2];
+    struct ul_contraction values[UL_ATTEND_PARTS];
     ul_ks before;
     ul_kx score;
     int64_t reach; /* query q sees keys up to q + reach at most */
@@ -232,7 +247,23 @@ struct ul_attend {
     int64_t split_keys;
     uint32_t split_var;
     bool rounds_weights; /* to the type in which values are stored, which is none of the model's */
+    /* Of the other kinds. */
+    bool has_slopes;    /* scores[1] is there */
+    bool is_turned;     /* rows are keys: row r is seen by queries from r - reach on */
+    uint32_t round_var; /* sums go on over so many rounds of this variable */
+    int64_t rounds;     /* 0: there is none */
 };
+
+/* How many scores it has, and values. */
+static inline uint32_t ul_attend_scores(const struct ul_attend *attend)
+{
+    return attend->part_count + (attend->has_slopes ? 1 : 0);
+}
+
+static inline uint32_t ul_attend_values(const struct ul_attend *attend)
+{
+    return attend->kind == UL_ATTEND_STATISTICS ? 0 : attend->part_count;
+}
 
 /* What naming shared parts knows of an expression; stale when the epoch is another. */
 struct ul_kx_mark {

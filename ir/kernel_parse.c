@@ -530,13 +530,16 @@ static enum ul_status read_contract(struct parse *parse, uint32_t indent, ul_ks 
 static enum ul_status read_part(struct parse *parse, uint32_t indent, struct ul_attend *attend)
 {
     uint32_t part = attend->part_count;
-    if (part == sizeof attend->key_counts / sizeof *attend->key_counts)
+    if (part == (attend->kind == UL_ATTEND_RESULT ? UL_ATTEND_PARTS : 1))
         return ul_scan_fail(&parse->scan, "fewer parts");
     attend->part_count++;
     UL_TRY(ul_scan_int(&parse->scan, &attend->key_counts[part]));
     UL_TRY(ul_scan_end_line(&parse->scan));
     UL_TRY(expect_at(parse, indent + 2, "scores"));
     UL_TRY(read_contraction(parse, indent + 4, true, &attend->scores[part]));
+    attend->has_slopes = attend->kind != UL_ATTEND_RESULT && accept_at(parse, indent + 2, "slopes");
+    if (attend->has_slopes)
+        UL_TRY(read_contraction(parse, indent + 4, true, &attend->scores[1]));
     UL_TRY(expect_at(parse, indent + 2, "values"));
     return read_contraction(parse, indent + 4, false, &attend->values[part]);
 }
@@ -552,6 +555,9 @@ static enum ul_status read_attend(struct parse *parse, uint32_t indent, struct u
                    {"size=", &attend->size},
                    {"value_size=", &attend->value_size},
                    {"reach=", &attend->reach}};
+    attend->kind = ul_scan_accept_word(scan, "statistics") ? UL_ATTEND_STATISTICS
+                   : ul_scan_accept_word(scan, "sum")      ? UL_ATTEND_SUM
+                                                           : UL_ATTEND_RESULT;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         UL_TRY(ul_scan_expect(scan, numbers[i].key));
         UL_TRY(ul_scan_int(scan, numbers[i].value));
@@ -561,6 +567,12 @@ static enum ul_status read_attend(struct parse *parse, uint32_t indent, struct u
     else if (ul_scan_accept_word(scan, "nan_is_zero"))
         attend->empty = UL_NAN_IS_ZERO;
     attend->rounds_weights = ul_scan_accept_word(scan, "rounds_weights");
+    attend->is_turned = ul_scan_accept_word(scan, "turned");
+    if (ul_scan_accept(scan, "rounds=")) {
+        UL_TRY(ul_scan_int(scan, &attend->rounds));
+        UL_TRY(read_new_var(parse, &attend->round_var));
+        UL_TRY(declare_index(parse, attend->round_var, attend->rounds));
+    }
     UL_TRY(ul_scan_end_line(scan));
     while (accept_at(parse, indent + 2, "part"))
         UL_TRY(read_part(parse, indent + 2, attend));

@@ -186,10 +186,21 @@ static void put_accumulator(struct print *print, const struct ul_contraction *co
     put_dtype(print, contraction->acc_dtype);
 }
 
+static void put_sums(struct print *print, const char *name,
+                     const struct ul_contraction *contraction, bool has_a, uint32_t indent)
+{
+    put_line(print, indent, name);
+    put_accumulator(print, contraction);
+    ul_text_put(print->text, "\n");
+    put_contraction(print, contraction, has_a, indent + 1);
+}
+
 /* What a loop that is marked with attention comes to. */
 static void put_attend(struct print *print, const struct ul_attend *attend, uint32_t indent)
 {
+    static const char *const kinds[] = {"", " statistics", " sum"};
     put_line(print, indent, "attend");
+    ul_text_put(print->text, kinds[attend->kind]);
     ul_text_printf(print->text,
                    " queries=%" PRId64 " keys=%" PRId64 " size=%" PRId64 " value_size=%" PRId64
                    " reach=%" PRId64 "%s%s",
@@ -201,18 +212,21 @@ static void put_attend(struct print *print, const struct ul_attend *attend, uint
     if (attend->split_keys > 0)
         ul_text_printf(print->text, " split=%" PRId64 "*v%u", attend->split_keys,
                        (unsigned)attend->split_var);
+    if (attend->is_turned)
+        ul_text_put(print->text, " turned");
+    if (attend->rounds > 0) {
+        ul_text_printf(print->text, " rounds=%" PRId64 " v%u", attend->rounds,
+                       (unsigned)attend->round_var);
+        put_index(print, attend->round_var, attend->rounds);
+    }
     ul_text_put(print->text, "\n");
     for (uint32_t i = 0; i < attend->part_count; i++) {
         put_line(print, indent + 1, "part");
         ul_text_printf(print->text, " %" PRId64 "\n", attend->key_counts[i]);
-        put_line(print, indent + 2, "scores");
-        put_accumulator(print, &attend->scores[i]);
-        ul_text_put(print->text, "\n");
-        put_contraction(print, &attend->scores[i], true, indent + 3);
-        put_line(print, indent + 2, "values");
-        put_accumulator(print, &attend->values[i]);
-        ul_text_put(print->text, "\n");
-        put_contraction(print, &attend->values[i], false, indent + 3);
+        put_sums(print, "scores", &attend->scores[i], true, indent + 2);
+        if (attend->has_slopes)
+            put_sums(print, "slopes", &attend->scores[1], true, indent + 2);
+        put_sums(print, "values", &attend->values[i], false, indent + 2);
     }
     put_line(print, indent + 1, "before\n");
     put_list(print, attend->before, UL_NONE, indent + 2);

@@ -702,12 +702,24 @@ static enum ul_status check_sums(struct verify *v, const struct ul_contraction *
                : fail(v, "has an accumulator of another type");
 }
 
+/* The second product of the same rows and columns. */
+static enum ul_status check_slopes(struct verify *v, const struct ul_attend *attend)
+{
+    const struct ul_contraction *first = &attend->scores[0], *second = &attend->scores[1];
+    for (uint32_t d = 0; d < 2; d++)
+        if (second->extents[d] != first->extents[d])
+            return fail(v, "has attention with two products that differ in size");
+    return check_sums(v, second, true);
+}
+
 /* What is done with the scores of a part's keys; the first part's stand for all. */
 static enum ul_status check_scores(struct verify *v, const struct ul_attend *attend, uint32_t part)
 {
     struct inside inside = enter(v);
     v->epoch++;
     UL_TRY(check_sums(v, &attend->scores[part], true));
+    if (attend->has_slopes)
+        UL_TRY(check_slopes(v, attend));
     if (part == 0) {
         UL_TRY(check_list(v, attend->before));
         v->epoch++;
@@ -730,8 +742,13 @@ static enum ul_status check_values(struct verify *v, const struct ul_attend *att
 static enum ul_status check_attend(struct verify *v, const struct ul_attend *attend)
 {
     ul_ks statement = v->statement;
-    if (attend->part_count == 0 || attend->part_count > 2)
+    struct inside inside = enter(v);
+    if (attend->part_count == 0 || attend->part_count > UL_ATTEND_PARTS)
         return fail(v, "has attention without keys");
+    if (attend->kind != UL_ATTEND_RESULT && attend->part_count > 1)
+        return fail(v, "has sums of attention in parts");
+    if (attend->rounds > 0)
+        UL_TRY(declare_index(v, attend->round_var, attend->rounds, true, false));
     for (uint32_t i = 0; i < attend->part_count; i++) {
         if (attend->key_counts[i] < 0 || attend->key_counts[i] > attend->keys)
             return fail(v, "has attention to more keys than there are");
@@ -740,6 +757,7 @@ static enum ul_status check_attend(struct verify *v, const struct ul_attend *att
         UL_TRY(check_values(v, attend, i));
         v->statement = statement;
     }
+    leave(v, &inside);
     return UL_OK;
 }
 

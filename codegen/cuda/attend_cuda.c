@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention on target cuda: sizes of tiles, and what its templates call. */
-#include "codegen/cuda/attend_cuda.h"
+#include "codegen/cuda/attend_cuda_internal.h"
 
-#include "codegen/cuda/contract_cuda_internal.h"
-#include "codegen/cuda/grid.h"
+#include "codegen/cuda/cuda.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 enum {
     THREADS = 128,
-    MAX_SIZE = 256,   /* of a head */
     NARROW_SIZE = 64, /* up to which a warp has two bands */
     WIDE_SIZE = 128,  /* up to which it holds its queries in registers */
     MAX_STAGES = 2,
@@ -65,7 +63,7 @@ static const char *kind_of(const struct ul_kernel *kernel, const struct ul_atten
             kernel->buffers[values->buffer].dtype != dtype || values->transform != UL_NONE)
             return NULL;
     }
-    return dtype == UL_F16 ? "ul_float16" : dtype == UL_BF16 ? "ul_bfloat16" : NULL;
+    return ul_contract_cuda_kind(dtype);
 }
 
 static int64_t queries_of(const struct mma_shape *shape)
@@ -296,28 +294,6 @@ static void put_query_reader(const struct attend_out *to, uint32_t indent)
                          to->q_pack);
 }
 
-static void put_score(struct attend_out *to, uint32_t indent)
-{
-    const struct ul_contraction *c = &to->attend->scores[0];
-    const bool *is_short = ul_narrow(to->printer.kernel, &to->arena);
-    struct ul_contract_out out = out_of(to, &to->scores[0]);
-    ul_contract_line(&out, indent,
-                     "const auto t_score = [&]([[maybe_unused]] %s t_fm, [[maybe_unused]] %s t_fn, "
-                     "float t_sum) -> float {",
-                     to->coordinate, to->coordinate);
-    for (uint32_t i = 0; i < 2; i++)
-        ul_contract_line(&out, indent + 1, "[[maybe_unused]] const %s v%" PRIu32 " = %s;",
-                         is_short[c->vars[i]] ? "int32_t" : "int64_t", c->vars[i],
-                         i == 0 ? "t_fm" : "t_fn");
-    ul_contract_line(&out, indent + 1, "const float v%" PRIu32 " = t_sum;", c->acc);
-    to->printer.put_statements(to->printer.context, to->attend->before, indent + 1);
-    ul_contract_indent(&out, indent + 1);
-    ul_text_put(out.text, "return ");
-    to->printer.put_expression(to->printer.context, to->attend->score);
-    ul_text_put(out.text, ";\n");
-    ul_contract_line(&out, indent, "};");
-}
-
 /* The first key, and the one before which to stop. */
 static void put_part(const struct attend_out *to)
 {
@@ -333,10 +309,6 @@ static void put_part(const struct attend_out *to)
                    type, attend->split_var, attend->split_keys, type, attend->split_var,
                    attend->split_keys, attend->split_keys, attend->keys);
 }
-
-static const char *const empties[] = {[UL_EMPTY_IS_NAN] = "UL_EMPTY_IS_NAN",
-                                      [UL_EMPTY_IS_ZERO] = "UL_EMPTY_IS_ZERO",
-                                      [UL_NAN_IS_ZERO] = "UL_NAN_IS_ZERO"};
 
 /* `put_pack`: so many sums at once are taken on tensor cores, by t_put_pack where they are several.
  */
@@ -363,7 +335,8 @@ static void put_call(const struct attend_out *to, int put_pack, uint32_t indent)
                      "ul_attend_tile%s<t_size, ul_reading<%d, true>, ul_reading<%d, true>, "
                      "ul_reading<%d, false>, %s, %s%s>(",
                      to->kind != NULL ? "_mma" : "", to->q_pack, to->k_pack, to->v_pack,
-                     empties[attend->empty], ul_contract_cuda_truth(attend->split_keys > 0), pack);
+                     ul_attend_cuda_empty(attend->empty),
+                     ul_contract_cuda_truth(attend->split_keys > 0), pack);
     const char *type = to->coordinate;
     ul_contract_indent(&out, indent + 1);
     ul_text_printf(out.text, "t_shared_%" PRIu32 ", t_tile, (%s)%" PRId64 ", (%s)%" PRId64,
@@ -394,8 +367,8 @@ int64_t ul_attend_cuda_processors(const struct ul_profile_device *device)
 bool ul_attend_cuda_can(const struct ul_kernel *kernel, const struct ul_attend *attend)
 {
     (void)kernel;
-    return attend->size <= MAX_SIZE && attend->value_size <= MAX_SIZE && attend->keys > 0 &&
-           attend->size > 0 && attend->scores[0].acc_dtype == UL_F32;
+    return attend->size <= UL_CUDA_ATTEND_SIZE && attend->value_size <= UL_CUDA_ATTEND_SIZE &&
+           attend->keys > 0 && attend->size > 0 && attend->scores[0].acc_dtype == UL_F32;
 }
 
 void ul_attend_cuda_grid(const struct ul_kernel *kernel, const struct ul_attend *attend,
@@ -403,6 +376,10 @@ void ul_attend_cuda_grid(const struct ul_kernel *kernel, const struct ul_attend 
 {
     UL_ASSERT(ul_attend_cuda_can(kernel, attend));
     struct attend_out to;
+    if (attend->kind != UL_ATTEND_RESULT) {
+        ul_attend_cuda_gradient_grid(kernel, attend, device, grid);
+        return;
+    }
     init(&to, kernel, attend, device);
     *grid = to.grid;
     ul_arena_done(&to.arena);
@@ -411,20 +388,26 @@ void ul_attend_cuda_grid(const struct ul_kernel *kernel, const struct ul_attend 
 void ul_attend_cuda_put_shared(const struct ul_contract_cuda_printer *printer,
                                const struct ul_attend *attend, uint32_t indent)
 {
-    struct attend_out to;
-    init(&to, printer->kernel, attend, printer->device);
-    to.printer = ul_contract_cuda_base(printer);
-    struct ul_contract_out out = out_of(&to, &to.scores[0]);
+    struct ul_contract_printer base = ul_contract_cuda_base(printer);
+    struct ul_contract_out out = {.printer = &base, .text = base.text};
+    struct ul_contract_grid grid;
+    ul_attend_cuda_grid(printer->kernel, attend, printer->device, &grid);
+    bool is_half = attend->kind == UL_ATTEND_RESULT
+                       ? kind_of(printer->kernel, attend) != NULL
+                       : ul_attend_cuda_gradient_is_half(printer->kernel, attend);
     ul_contract_line(&out, indent, "UL_SHARED(%s, t_shared_%" PRIu32 ", %" PRIu32 ");",
-                     to.kind != NULL ? "uint16_t" : "float", attend->scores[0].acc,
-                     to.grid.shared_bytes / (to.kind != NULL ? 2 : 4));
-    ul_arena_done(&to.arena);
+                     is_half ? "uint16_t" : "float", attend->scores[0].acc,
+                     grid.shared_bytes / (is_half ? 2 : 4));
 }
 
 void ul_attend_cuda_put_tile(const struct ul_contract_cuda_printer *printer,
                              const struct ul_attend *attend, uint32_t indent)
 {
     struct attend_out to;
+    if (attend->kind != UL_ATTEND_RESULT) {
+        ul_attend_cuda_gradient_put_tile(printer, attend, indent);
+        return;
+    }
     init(&to, printer->kernel, attend, printer->device);
     to.printer = ul_contract_cuda_base(printer);
     struct ul_contract_out out = out_of(&to, &to.scores[0]);
@@ -434,7 +417,7 @@ void ul_attend_cuda_put_tile(const struct ul_contract_cuda_printer *printer,
     put_query_reader(&to, indent + 1);
     put_reader(&to, indent + 1, 'k', to.scores, "t_fn", to.k_pack);
     put_reader(&to, indent + 1, 'v', to.values, "t_fk", to.v_pack);
-    put_score(&to, indent + 1);
+    ul_attend_cuda_put_score(&to.printer, attend, to.coordinate, indent + 1);
     struct ul_contract_out result = out_of(&to, &to.values[0]);
     result.is_short = ul_narrow(printer->kernel, &to.arena);
     int put_pack = 1;

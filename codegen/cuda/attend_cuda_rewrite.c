@@ -255,7 +255,8 @@ const struct ul_kernel *ul_attend_cuda_rewrite(const struct ul_kernel *kernel,
         t.attend = c->attend;
         for (ul_ks top = kernel->first; top != UL_NONE; top = kernel->stmts[top].next) {
             int64_t keys = 0;
-            if (!find_nest(&t, top, id) || (t.partials = partials_of(&t, &keys)) < 2)
+            if (t.attend->kind != UL_ATTEND_RESULT || !find_nest(&t, top, id) ||
+                (t.partials = partials_of(&t, &keys)) < 2)
                 continue;
             split(&t, c, keys);
         }

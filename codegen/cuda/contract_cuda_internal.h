@@ -74,6 +74,8 @@ struct ul_contract_cuda_split {
 struct ul_contract_cuda_split ul_contract_cuda_split(const struct ul_contract_cuda_plan *plan,
                                                      const struct ul_kernel *kernel,
                                                      const struct ul_contraction *contraction);
+/* The name of 16-bit elements in runtime/cuda/ul_contract.cuh; NULL for other types. */
+const char *ul_contract_cuda_kind(enum ul_dtype dtype);
 /* How operand `name` is read, at most `most` elements at once. */
 struct ul_contract_cuda_reading ul_contract_cuda_read_by(const struct ul_contract_plan *plan,
                                                          char name, int max);

@@ -294,14 +294,18 @@ static void choose_threads_tile(struct ul_contract_cuda_plan *plan)
                                        base->b_same ? min(pack, tile->n * tile->k / threads) : 1);
 }
 
-/* The name of 16-bit elements in runtime/cuda/ul_contract.cuh; NULL for other types. */
+const char *ul_contract_cuda_kind(enum ul_dtype dtype)
+{
+    return dtype == UL_F16 ? "ul_float16" : dtype == UL_BF16 ? "ul_bfloat16" : NULL;
+}
+
 static const char *kind_of(const struct ul_kernel *kernel, const struct ul_operand *operand)
 {
     enum ul_dtype dtype = ul_operand_dtype(kernel, operand);
     bool is_zero_outside = !(operand->outside < 0) && !(operand->outside > 0);
     if (operand->transform != UL_NONE || (operand->bound_count > 0 && !is_zero_outside))
         return NULL;
-    return dtype == UL_F16 ? "ul_float16" : dtype == UL_BF16 ? "ul_bfloat16" : NULL;
+    return ul_contract_cuda_kind(dtype);
 }
 
 static bool wants_mma(const struct ul_contract_cuda_plan *plan, const struct ul_kernel *kernel)

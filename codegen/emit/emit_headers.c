@@ -43,6 +43,7 @@ static const struct row {
      OF_ALL},
     {"ul_random.h", "ul_random_", OF_ALL},
     {"ul_attention.cuh", "ul_attend_", OF_DEVICE},
+    {"ul_attention_gradient.cuh", "ul_gradient_", OF_DEVICE},
     {"ul_contract_bytes.cuh",
      "ul_byte ul_reading_bytes ul_words_ ul_contract_words ul_contract_tile_bytes "
      "ul_contract_dot_bytes ul_contract_team_bytes ul_contract_mma_words ul_contract_mma_bytes "

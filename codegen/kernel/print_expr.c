@@ -664,11 +664,12 @@ static void use_contraction(struct uses *uses, const struct ul_contraction *cont
     use_operand(uses, &contraction->b);
     if (attend == NULL)
         return;
-    for (uint32_t i = 0; i < attend->part_count; i++) {
+    for (uint32_t i = 0; i < ul_attend_scores(attend); i++) {
         use_operand(uses, &attend->scores[i].a);
         use_operand(uses, &attend->scores[i].b);
-        use_operand(uses, &attend->values[i].b);
     }
+    for (uint32_t i = 0; i < ul_attend_values(attend); i++)
+        use_operand(uses, &attend->values[i].b);
     use_expr(uses, attend->score);
 }
 

@@ -78,11 +78,12 @@ static void touch_contraction(struct ul_touched *t, const struct ul_contraction 
     count_operand(t, &contraction->b);
     if (attend == NULL)
         return;
-    for (uint32_t i = 0; i < attend->part_count; i++) {
+    for (uint32_t i = 0; i < ul_attend_scores(attend); i++) {
         count_operand(t, &attend->scores[i].a);
         count_operand(t, &attend->scores[i].b);
-        count_operand(t, &attend->values[i].b);
     }
+    for (uint32_t i = 0; i < ul_attend_values(attend); i++)
+        count_operand(t, &attend->values[i].b);
     touch_list(t, attend->before);
     count_loads(t, attend->score);
 }
@@ -217,11 +218,12 @@ static void mention_contraction(struct ul_mentions *m, const struct ul_contracti
     mention_operand(m, &contraction->b);
     if (attend == NULL)
         return;
-    for (uint32_t i = 0; i < attend->part_count; i++) {
+    for (uint32_t i = 0; i < ul_attend_scores(attend); i++) {
         mention_operand(m, &attend->scores[i].a);
         mention_operand(m, &attend->scores[i].b);
-        mention_operand(m, &attend->values[i].b);
     }
+    for (uint32_t i = 0; i < ul_attend_values(attend); i++)
+        mention_operand(m, &attend->values[i].b);
     ul_mention_list(m, attend->before, UL_NONE);
     ul_mention_expr(m, attend->score);
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files share that lower the gradient of attention: all of it
- * (attention_gradient_lower.c), a block of its queries (attention_gradient_block.c). */
+ * (attention_gradient_lower.c), a head (attention_gradient_head.c), a block of its queries
+ * (attention_gradient_block.c), all of it in passes for targets that have tiles for each
+ * (attention_gradient_tiles.c). */
 #ifndef UL_OPS_ATTENTION_BACKWARD_H
 #define UL_OPS_ATTENTION_BACKWARD_H
 
@@ -9,8 +11,20 @@
 
 enum { UL_ATTENTION_GRADIENT = UL_ATTENTION_INPUTS }; /* input */
 
+/* What is formed of a block: all at once; or one of these, by statistics of each query, the
+ * logarithm of the sum of its exponentials and the sum of P dP. */
+enum ul_attention_pass {
+    UL_ATTENTION_AT_ONCE,
+    UL_ATTENTION_STATISTICS,
+    UL_ATTENTION_QUERIES,
+    UL_ATTENTION_VALUES,
+    UL_ATTENTION_KEYS
+};
+
 struct ul_attention_backward {
     struct ul_attention_lower a;
+    enum ul_attention_pass pass;
+    uint32_t statistics; /* scratch: [batch][heads][queries][2]; not AT_ONCE */
     int64_t keys, rows;
     int64_t seen;                    /* of the keys, by the block */
     uint32_t shares, slopes, capped; /* scratch: [rows][keys] */
@@ -23,8 +37,41 @@ struct ul_attention_backward {
  * keys]. */
 enum { UL_ATTENTION_MASK_GRADIENT = 3 };
 
-/* Queries first .. first + rows - 1 of a head with the keys that they see: stores their gradient,
- * adds to the sums of keys and values. */
+/* attention_gradient_block.c. Queries first .. first + rows - 1 of a head with the keys that they
+ * see: stores their gradient, adds to the sums of keys and values; or one of these. */
 void ul_attention_lower_block(struct ul_attention_backward *b, ul_kx first, int64_t rows);
+/* Operands of contractions from query `first` and key 0 on: rows along one variable, elements along
+ * another. */
+void ul_attention_fill_gradient(const struct ul_attention_backward *b,
+                                struct ul_contraction *contraction, struct ul_operand *operand,
+                                uint32_t along, uint32_t across);
+void ul_attention_fill_queries(const struct ul_attention_backward *b,
+                               struct ul_contraction *contraction, struct ul_operand *operand,
+                               uint32_t along, uint32_t across);
+void ul_attention_fill_keys(const struct ul_attention_backward *b,
+                            struct ul_contraction *contraction, struct ul_operand *operand,
+                            enum ul_attention_input input, uint32_t along, uint32_t across);
+/* Of the product of query and key, within the soft cap: the score. */
+ul_kx ul_attention_score(const struct ul_attention_backward *b, ul_kx capped, ul_kx query,
+                         ul_kx key);
+/* The weight of a score, by the statistics of its query. */
+ul_kx ul_attention_weight(const struct ul_attention_backward *b, ul_kx score, ul_kx query);
+/* The slope of the product of query and key, whose weight and score within the cap these are, of
+ * the slope of its weight and their sum over the row. */
+ul_kx ul_attention_slope(const struct ul_attention_backward *b, ul_kx weight, ul_kx capped,
+                         ul_kx slope, ul_kx sum);
+/* Number 0 or 1 of the statistics of a query, and where it lies. */
+ul_kx ul_attention_statistic(const struct ul_attention_backward *b, ul_kx query, int64_t which);
+ul_kx ul_attention_statistic_at(const struct ul_attention_backward *b, ul_kx query, ul_kx which);
+
+/* attention_gradient_head.c: all blocks of queries of a head, what is added up around them, and
+ * what comes of that. */
+void ul_attention_lower_blocks(struct ul_attention_backward *b);
+void ul_attention_clear_sums(const struct ul_attention_backward *b, bool is_key);
+void ul_attention_store_sums(const struct ul_attention_backward *b, bool is_key);
+
+/* attention_gradient_tiles.c: all of it in passes; false where the target has none, and nothing was
+ * lowered. */
+bool ul_attention_lower_passes(struct ul_attention_backward *b);
 
 #endif

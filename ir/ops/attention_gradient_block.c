@@ -3,6 +3,9 @@
  * queries, keys and values have of them (attention_gradient_lower.c). */
 #include "ir/ops/attention_backward.h"
 
+#include "ir/ops/norm.h"
+
+#include <math.h>
 #include <string.h>
 
 static ul_kx number(const struct ul_attention_backward *b, double value)
@@ -23,8 +26,9 @@ static void fill_scores(const struct ul_attention_backward *b, struct ul_operand
 }
 
 /* g, which lies as the result does. */
-static void fill_gradient(const struct ul_attention_backward *b, struct ul_contraction *contraction,
-                          struct ul_operand *operand, uint32_t along, uint32_t across)
+void ul_attention_fill_gradient(const struct ul_attention_backward *b,
+                                struct ul_contraction *contraction, struct ul_operand *operand,
+                                uint32_t along, uint32_t across)
 {
     const struct ul_attention *shape = &b->a.shape;
     ul_kx base[4], moved[4];
@@ -42,22 +46,60 @@ static void fill_gradient(const struct ul_attention_backward *b, struct ul_contr
                      moved, turned, 0, 0);
 }
 
-static void fill_queries(const struct ul_attention_backward *b, struct ul_contraction *contraction,
-                         struct ul_operand *operand, uint32_t along, uint32_t across)
+void ul_attention_fill_queries(const struct ul_attention_backward *b,
+                               struct ul_contraction *contraction, struct ul_operand *operand,
+                               uint32_t along, uint32_t across)
 {
     const struct ul_attention *shape = &b->a.shape;
     ul_attention_fill(&b->a, contraction, operand, UL_ATTENTION_Q, shape->is_flat, b->a.head,
                       b->a.first, shape->size, along, across);
 }
 
-static void fill_keys(const struct ul_attention_backward *b, struct ul_contraction *contraction,
-                      struct ul_operand *operand, enum ul_attention_input input, uint32_t along,
-                      uint32_t across)
+void ul_attention_fill_keys(const struct ul_attention_backward *b,
+                            struct ul_contraction *contraction, struct ul_operand *operand,
+                            enum ul_attention_input input, uint32_t along, uint32_t across)
 {
     const struct ul_attention *shape = &b->a.shape;
     ul_attention_fill(&b->a, contraction, operand, input, shape->is_flat, b->a.group,
                       ul_kx_index_const(b->a.kernel, 0),
                       input == UL_ATTENTION_K ? shape->size : shape->value_size, along, across);
+}
+
+/* ---- Scores and slopes ---- */
+
+ul_kx ul_attention_statistic_at(const struct ul_attention_backward *b, ul_kx query, ul_kx which)
+{
+    struct ul_kernel *k = b->a.kernel;
+    const struct ul_attention *shape = &b->a.shape;
+    ul_kx at = ul_kx_add(k, ul_kx_muli(k, b->a.batch, shape->heads), b->a.head);
+    at = ul_kx_add(k, ul_kx_muli(k, at, shape->queries), query);
+    return ul_kx_add(k, ul_kx_muli(k, at, 2), which);
+}
+
+ul_kx ul_attention_statistic(const struct ul_attention_backward *b, ul_kx query, int64_t which)
+{
+    struct ul_kernel *k = b->a.kernel;
+    return ul_kx_load(k, b->statistics,
+                      ul_attention_statistic_at(b, query, ul_kx_index_const(k, which)));
+}
+
+ul_kx ul_attention_score(const struct ul_attention_backward *b, ul_kx capped, ul_kx query,
+                         ul_kx key)
+{
+    if (!ul_attention_has_bias(&b->a))
+        return capped;
+    return ul_attention_biased(&b->a, capped, ul_attention_bias(&b->a, query, key));
+}
+
+ul_kx ul_attention_weight(const struct ul_attention_backward *b, ul_kx score, ul_kx query)
+{
+    struct ul_kernel *k = b->a.kernel;
+    ul_kx norm = ul_ks_let(k, ul_attention_statistic(b, query, 0));
+    ul_kx weight = ul_softmax_exp(k, ul_kx_sub(k, score, norm));
+    if (b->a.shape.empty != UL_NAN_IS_ZERO)
+        return weight;
+    ul_kx is_there = ul_kx_binary(k, UL_KX_LT, norm, number(b, INFINITY));
+    return ul_kx_select(k, is_there, weight, number(b, 0));
 }
 
 /* ---- A block ---- */
@@ -68,17 +110,28 @@ static void form_scores(const struct ul_attention_backward *b)
     struct ul_kernel *k = a->kernel;
     struct ul_contraction c;
     ul_contraction_init(k, &c, a->dtype, &b->rows, 1, &b->seen, 1, &a->shape.size, 1);
-    fill_queries(b, &c, &c.a, 0, 2);
-    fill_keys(b, &c, &c.b, UL_ATTENTION_K, 1, 2);
+    ul_attention_fill_queries(b, &c, &c.a, 0, 2);
+    ul_attention_fill_keys(b, &c, &c.b, UL_ATTENTION_K, 1, 2);
     ul_ks_contract(k, &c);
     ul_kx row = ul_kx_var(k, c.vars[0]), key = ul_kx_var(k, c.vars[1]);
     ul_kx x = ul_kx_mul(k, ul_kx_var(k, c.acc), number(b, a->shape.scale));
     x = ul_attention_capped(a, x);
     if (a->shape.softcap > 0)
         ul_ks_store(k, b->capped, ul_attention_score_at(&b->a, row, key), x = ul_ks_let(k, x));
-    if (ul_attention_has_bias(a))
-        x = ul_attention_biased(a, x, ul_attention_bias(a, ul_kx_add(k, a->first, row), key));
+    x = ul_attention_score(b, x, ul_kx_add(k, a->first, row), key);
     ul_ks_store(k, b->shares, ul_attention_score_at(&b->a, row, key), x);
+    ul_ks_end(k);
+}
+
+/* Scores become weights, by what the statistics say of their queries. */
+static void form_weights(const struct ul_attention_backward *b)
+{
+    struct ul_kernel *k = b->a.kernel;
+    ul_kx row = ul_ks_for(k, b->rows, 0), key = ul_ks_for(k, b->seen, UL_FOR_PARALLEL);
+    ul_kx at = ul_attention_score_at(&b->a, row, key);
+    ul_kx x = ul_attention_weight(b, ul_kx_load(k, b->shares, at), ul_kx_add(k, b->a.first, row));
+    ul_ks_store(k, b->shares, at, x);
+    ul_ks_end(k);
     ul_ks_end(k);
 }
 
@@ -113,8 +166,8 @@ static void form_slopes(const struct ul_attention_backward *b)
     struct ul_kernel *k = a->kernel;
     struct ul_contraction c;
     ul_contraction_init(k, &c, a->dtype, &b->rows, 1, &b->seen, 1, &a->shape.value_size, 1);
-    fill_gradient(b, &c, &c.a, 0, 2);
-    fill_keys(b, &c, &c.b, UL_ATTENTION_V, 1, 2);
+    ul_attention_fill_gradient(b, &c, &c.a, 0, 2);
+    ul_attention_fill_keys(b, &c, &c.b, UL_ATTENTION_V, 1, 2);
     ul_ks_contract(k, &c);
     ul_kx at = ul_attention_score_at(&b->a, ul_kx_var(k, c.vars[0]), ul_kx_var(k, c.vars[1]));
     ul_ks_store(k, b->slopes, at, ul_kx_var(k, c.acc));
@@ -136,26 +189,74 @@ static void add_mask(const struct ul_attention_backward *b, ul_kx row, ul_kx key
     ul_lower_store(a->lower, mask, index, slope);
 }
 
+/* The slope of the product of query and key, of that of the score. */
+static ul_kx scaled_slope(const struct ul_attention_backward *b, ul_kx slope, ul_kx capped)
+{
+    struct ul_kernel *k = b->a.kernel;
+    double cap = b->a.shape.softcap;
+    slope = ul_kx_mul(k, slope, number(b, b->a.shape.scale));
+    if (!(cap > 0))
+        return slope;
+    ul_kx bend = ul_ks_let(k, ul_kx_mul(k, capped, number(b, 1 / cap)));
+    bend = ul_kx_sub(k, number(b, 1), ul_kx_mul(k, bend, bend)); /* of cap tanh(x / cap) */
+    return ul_kx_mul(k, slope, bend);
+}
+
+ul_kx ul_attention_slope(const struct ul_attention_backward *b, ul_kx weight, ul_kx capped,
+                         ul_kx slope, ul_kx sum)
+{
+    struct ul_kernel *k = b->a.kernel;
+    return scaled_slope(b, ul_ks_let(k, ul_kx_mul(k, weight, ul_kx_sub(k, slope, sum))), capped);
+}
+
 /* Slopes of weights become those of the products of queries and keys. */
 static void turn_slopes(const struct ul_attention_backward *b)
 {
     struct ul_kernel *k = b->a.kernel;
-    double cap = b->a.shape.softcap;
-    ul_kx row = ul_ks_for(k, b->rows, 0);
-    ul_kx sum = ul_ks_let(k, ul_attention_products(&b->a, row, b->seen, b->slopes));
+    ul_kx row = ul_ks_for(k, b->rows, 0), sum;
+    if (b->pass == UL_ATTENTION_AT_ONCE)
+        sum = ul_attention_products(&b->a, row, b->seen, b->slopes);
+    else
+        sum = ul_attention_statistic(b, ul_kx_add(k, b->a.first, row), 1);
+    sum = ul_ks_let(k, sum);
     ul_kx key = ul_ks_for(k, b->seen, UL_FOR_PARALLEL), at = ul_attention_score_at(&b->a, row, key);
     ul_kx slope = ul_kx_sub(k, ul_kx_load(k, b->slopes, at), sum);
     slope = ul_ks_let(k, ul_kx_mul(k, ul_kx_load(k, b->shares, at), slope));
     if (b->has_mask)
         add_mask(b, row, key, slope);
-    slope = ul_kx_mul(k, slope, number(b, b->a.shape.scale));
-    if (cap > 0) { /* of cap tanh(x / cap): 1 - tanh^2 */
-        ul_kx bend = ul_ks_let(k, ul_kx_mul(k, ul_kx_load(k, b->capped, at), number(b, 1 / cap)));
-        bend = ul_kx_sub(k, number(b, 1), ul_kx_mul(k, bend, bend));
-        slope = ul_kx_mul(k, slope, bend);
-    }
+    bool is_capped = b->a.shape.softcap > 0;
+    slope = scaled_slope(b, slope, is_capped ? ul_kx_load(k, b->capped, at) : UL_NONE);
     ul_ks_store(k, b->slopes, at, slope);
     ul_ks_end(k);
+    ul_ks_end(k);
+}
+
+/* Keeps of each query what its passes begin with. A row without keys has 0 for both where that is
+ * to give zeros, one with a NaN is infinitely far from all its scores where that is. */
+static void store_statistics(const struct ul_attention_backward *b)
+{
+    const struct ul_attention_lower *a = &b->a;
+    struct ul_kernel *k = a->kernel;
+    ul_kx row = ul_ks_for(k, b->rows, 0), query = ul_kx_add(k, a->first, row), zero = number(b, 0);
+    ul_kx max = ul_ks_let(k, ul_attention_largest(a, row, b->seen));
+    ul_kx shift = ul_attention_shift(a, max);
+    ul_kx total = ul_ks_let(k, ul_attention_exponentials(a, row, b->seen, shift));
+    ul_kx sum = ul_ks_let(k, ul_attention_products(a, row, b->seen, b->slopes));
+    ul_kx norm = ul_kx_add(k, shift, ul_kx_unary(k, UL_KX_LOG, total));
+    sum = ul_kx_binary(k, UL_KX_DIV, sum, total);
+    if (a->shape.empty == UL_EMPTY_IS_ZERO) {
+        ul_kx is_none = ul_ks_let(k, ul_kx_binary(k, UL_KX_EQ, total, zero));
+        norm = ul_kx_select(k, is_none, zero, norm);
+        sum = ul_kx_select(k, is_none, zero, sum);
+    } else if (a->shape.empty == UL_NAN_IS_ZERO) {
+        ul_kx is_sum = ul_ks_let(k, ul_kx_binary(k, UL_KX_LT, zero, total));
+        norm = ul_kx_select(k, is_sum, norm, number(b, INFINITY));
+        sum = ul_kx_select(k, is_sum, sum, zero);
+    }
+    ul_ks_store(k, b->statistics, ul_attention_statistic_at(b, query, ul_kx_index_const(k, 0)),
+                norm);
+    ul_ks_store(k, b->statistics, ul_attention_statistic_at(b, query, ul_kx_index_const(k, 1)),
+                sum);
     ul_ks_end(k);
 }
 
@@ -166,7 +267,7 @@ static void store_queries(const struct ul_attention_backward *b)
     struct ul_contraction c;
     ul_contraction_init(k, &c, a->dtype, &b->rows, 1, &a->shape.size, 1, &b->seen, 1);
     fill_scores(b, &c.a, b->slopes, 0, 2);
-    fill_keys(b, &c, &c.b, UL_ATTENTION_K, 2, 1);
+    ul_attention_fill_keys(b, &c, &c.b, UL_ATTENTION_K, 2, 1);
     ul_ks_contract(k, &c);
     ul_kx index[4];
     ul_kx query = ul_kx_add(k, a->first, ul_kx_var(k, c.vars[0]));
@@ -187,9 +288,9 @@ static void add_sums(const struct ul_attention_backward *b, bool is_key)
     ul_contraction_init(k, &c, a->dtype, &b->seen, 1, &size, 1, &b->rows, 1);
     fill_scores(b, &c.a, is_key ? b->slopes : b->shares, 2, 0);
     if (is_key)
-        fill_queries(b, &c, &c.b, 2, 1);
+        ul_attention_fill_queries(b, &c, &c.b, 2, 1);
     else
-        fill_gradient(b, &c, &c.b, 2, 1);
+        ul_attention_fill_gradient(b, &c, &c.b, 2, 1);
     ul_ks_contract(k, &c);
     ul_kx at = ul_kx_add(k, ul_kx_muli(k, ul_kx_var(k, c.vars[0]), size), ul_kx_var(k, c.vars[1]));
     ul_ks_store(k, sums, at, ul_kx_add(k, ul_kx_load(k, sums, at), ul_kx_var(k, c.acc)));
@@ -202,10 +303,20 @@ void ul_attention_lower_block(struct ul_attention_backward *b, ul_kx first, int6
     b->a.first = first;
     b->rows = rows;
     form_scores(b);
-    form_shares(b);
-    form_slopes(b);
-    add_sums(b, false);
-    turn_slopes(b);
-    store_queries(b);
-    add_sums(b, true);
+    if (b->pass == UL_ATTENTION_AT_ONCE)
+        form_shares(b);
+    else if (b->pass != UL_ATTENTION_STATISTICS)
+        form_weights(b);
+    if (b->pass != UL_ATTENTION_VALUES)
+        form_slopes(b);
+    if (b->pass == UL_ATTENTION_STATISTICS)
+        store_statistics(b);
+    if (b->pass == UL_ATTENTION_AT_ONCE || b->pass == UL_ATTENTION_VALUES)
+        add_sums(b, false);
+    if (b->pass != UL_ATTENTION_STATISTICS && b->pass != UL_ATTENTION_VALUES)
+        turn_slopes(b);
+    if (b->pass == UL_ATTENTION_AT_ONCE || b->pass == UL_ATTENTION_QUERIES)
+        store_queries(b);
+    if (b->pass == UL_ATTENTION_AT_ONCE || b->pass == UL_ATTENTION_KEYS)
+        add_sums(b, true);
 }

@@ -9,15 +9,17 @@
  *     dK += scale dS^T Q      dV += P^T g      over the blocks of all heads that share the keys
  *
  * (Dao et al., "FlashAttention", 2022, with whole rows.) Batches and groups of heads are
- * independent; the sums of each run over its heads and blocks in order. */
+ * independent; the sums of each run over its heads and blocks in order.
+ *
+ * A target with many processors and tiles for it forms queries', keys' and values' gradients in
+ * passes of their own, each of which is spread over blocks (attention_gradient_tiles.c). */
 #include "ir/ops/attention_backward.h"
 #include "ir/ops/check.h"
 
 enum {
     MAX_ROWS = 64,      /* of a block */
     MAX_SCORES = 16384, /* of a block */
-    ROW_UNIT = 8,
-    MAX_BANDS = 4
+    ROW_UNIT = 8
 };
 
 enum ul_status ul_infer_attention_gradient(struct ul_infer *infer)
@@ -43,55 +45,6 @@ enum ul_status ul_infer_attention_gradient(struct ul_infer *infer)
     if (mask != NULL)
         ul_infer_set(infer, UL_ATTENTION_MASK_GRADIENT, types[0]->dtype, rank, mask);
     return UL_OK;
-}
-
-static void clear_sums(const struct ul_attention_backward *b, uint32_t sums, int64_t size)
-{
-    struct ul_kernel *k = b->a.kernel;
-    ul_kx at = ul_ks_for(k, b->keys * size, UL_FOR_PARALLEL);
-    ul_ks_store(k, sums, at, ul_kx_number(k, b->a.dtype, 0));
-    ul_ks_end(k);
-}
-
-static void store_sums(const struct ul_attention_backward *b, uint32_t output, uint32_t sums,
-                       int64_t size)
-{
-    const struct ul_attention_lower *a = &b->a;
-    struct ul_kernel *k = a->kernel;
-    ul_kx index[4];
-    ul_kx key = ul_ks_for(k, b->keys, UL_FOR_PARALLEL);
-    ul_kx element = ul_ks_for(k, size, UL_FOR_PARALLEL);
-    ul_kx at = ul_kx_add(k, ul_kx_muli(k, key, size), element);
-    (void)ul_attention_place(a, a->shape.is_flat, a->group, key, element, size, index);
-    ul_lower_store(a->lower, a->node->outputs[output], index, ul_kx_load(k, sums, at));
-    ul_ks_end(k);
-    ul_ks_end(k);
-}
-
-/* Keys that the queries below `end` see; the gradient of a mask has zeros for the others. */
-static int64_t seen_below(const struct ul_attention_backward *b, int64_t end)
-{
-    bool is_known = b->a.shape.is_causal && !b->a.shape.ends_at_length && !b->has_mask;
-    return is_known && end < b->keys ? end : b->keys;
-}
-
-static void lower_blocks(struct ul_attention_backward *b)
-{
-    struct ul_kernel *k = b->a.kernel;
-    int64_t queries = b->a.shape.queries, rows = b->a.max_rows, whole = queries / rows, done = 0;
-    int64_t bands = b->a.shape.is_causal ? MAX_BANDS : 1;
-    bands = bands < whole ? bands : whole;
-    for (int64_t band = 1; band <= bands; band++) {
-        int64_t end = whole * band / bands;
-        ul_kx block = ul_kx_addi(k, ul_ks_for(k, end - done, 0), done);
-        b->seen = seen_below(b, end * rows);
-        ul_attention_lower_block(b, ul_kx_muli(k, block, rows), rows);
-        ul_ks_end(k);
-        done = end;
-    }
-    b->seen = seen_below(b, queries);
-    if (queries % rows > 0)
-        ul_attention_lower_block(b, ul_kx_index_const(k, whole * rows), queries % rows);
 }
 
 static void size_blocks(struct ul_attention_backward *b)
@@ -170,6 +123,7 @@ void ul_lower_attention_gradient(struct ul_lower *lower, ul_node_id node)
     const char *wrong = ul_attention_read(&b.a.shape, b.a.node, types);
     UL_ASSERT(wrong == NULL);
     b.a.dtype = ul_compute_dtype(types[UL_ATTENTION_Q]->dtype);
+    b.a.rounds_weights = types[UL_ATTENTION_V]->dtype == b.a.dtype;
     b.keys = shape->keys;
     if (b.keys == 0 || shape->queries == 0 || shape->size == 0 || shape->value_size == 0) {
         store_zeros(lower, node, 0); /* where there is nothing to attend to, nothing flows */
@@ -179,14 +133,16 @@ void ul_lower_attention_gradient(struct ul_lower *lower, ul_node_id node)
     read_mask(&b);
     if (b.shares_batch || b.shares_head)
         store_zeros(lower, node, UL_ATTENTION_MASK_GRADIENT);
+    if (ul_attention_lower_passes(&b))
+        return;
     open_groups(&b);
-    clear_sums(&b, b.key_sums, shape->size);
-    clear_sums(&b, b.value_sums, shape->value_size);
+    ul_attention_clear_sums(&b, true);
+    ul_attention_clear_sums(&b, false);
     int64_t shared = shape->heads / shape->groups;
     b.a.head = ul_kx_add(k, ul_kx_muli(k, b.a.group, shared), ul_ks_for(k, shared, 0));
-    lower_blocks(&b);
+    ul_attention_lower_blocks(&b);
     ul_ks_end(k);
-    store_sums(&b, 1, b.key_sums, shape->size);
-    store_sums(&b, 2, b.value_sums, shape->value_size);
+    ul_attention_store_sums(&b, true);
+    ul_attention_store_sums(&b, false);
     ul_lower_close(lower, 2);
 }

@@ -106,8 +106,8 @@ def emit_networks(args, kernels, work):
 
 def emit_shapes(args, kernels, work):
     found = shapes.models(work, args.precision.split(","))
-    return sum(emit_model(args, kernels, work, name, path, [])
-               for number, (name, path) in part(enumerate(found))
+    return sum(emit_model(args, kernels, work, name, path, options)
+               for number, (name, path, options) in part(enumerate(found))
                if number % args.stride == 0 and re.search(args.ops, name))  # fmt: skip
 
 
@@ -193,7 +193,7 @@ def missing_widths(text, words):
 
 def tensor_form(text):
     """How a kernel multiplies on tensor cores, or nothing: a struct of the runtime's."""
-    found = re.search(r"\bul_(attend_)?mma(_bytes)?(?=<)", text)
+    found = re.search(r"\bul_(attend_|gradient_)?mma(_bytes)?(?=<)", text)
     return found[0] if found else ""
 
 

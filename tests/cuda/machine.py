@@ -18,7 +18,8 @@ import zlib
 BATCH = 40  # kernels of a file: what nvcc takes for headers is little then
 FLAGS = ["-std=c++17", "-O3", "-cubin", "-Xptxas", "-v"]
 # Beside what every kernel may use: headers of the runtime by what is named in them alone.
-HEADERS = {"ul_attention.cuh": r"\bul_attend",
+HEADERS = {"ul_attention.cuh": r"\bul_(attend|gradient)",
+           "ul_attention_gradient.cuh": r"\bul_gradient",
            "ul_contract_bytes.cuh": r"\bul_\w*bytes",
            "ul_together.cuh": r"\bul_(meet|acquire|together)\b"}  # fmt: skip
 OWN = re.compile(r"^static __global__ void (\w+)\(.*?^}\n", re.MULTILINE | re.DOTALL)

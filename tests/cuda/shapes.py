@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models of one product or one attention each, for gates.py: sizes that the networks of models/ lack,
+"""Models of one product, one attention or its gradient each, for gates.py: sizes that the networks of models/ lack,
 so that code is seen for every tile that schedules choose from (codegen/cuda/contract_cuda_shape.c,
 attend_cuda.c), with operands that lie in packs and with those that do not.
 """
@@ -21,6 +21,8 @@ ATTENTIONS = [(heads, queries, keys, size)
               for heads, queries, keys in ((32, 2048, 2048), (16, 512, 512), (12, 256, 256),
                                            (4, 64, 64), (1, 40, 40), (12, 1, 1024))]  # fmt: skip
 ATTENTIONS += [(8, 256, 255, 30), (8, 33, 65, 65)]
+# The same of a trainer.
+GRADIENTS = [(12, 512, 512, size) for size in (16, 32, 64, 80, 128, 160, 256)] + [(8, 256, 255, 30), (4, 30, 12, 64)]
 
 
 KINDS = {"fp32": TensorProto.FLOAT, "fp16": TensorProto.FLOAT16, "bf16": TensorProto.BFLOAT16}
@@ -61,18 +63,35 @@ def attention(path, kind, heads, queries, keys, size):
     save(path, nodes, inputs, ("y", [heads, queries, size], kind))
 
 
+def trained(path, heads, queries, keys, size):
+    """What trains is in front of attention, whose gradient is formed then."""
+    sides = {"q": queries, "k": keys, "v": keys}
+    nodes = [helper.make_node("Mul", [name, f"w{name}"], [f"own_{name}"]) for name in sides]
+    nodes.append(helper.make_node("Attention", [f"own_{name}" for name in sides], ["y"], is_causal=1))
+    weights = [helper.make_tensor(f"w{name}", TensorProto.FLOAT, [size], [1.0] * size) for name in sides]
+    *inputs, output = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, heads, length, size])
+                       for name, length in [*sides.items(), ("y", queries)])
+    graph = helper.make_graph(nodes, "shapes", inputs, [output], weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)], ir_version=11), path)
+
+
 def models(folder, precisions):
-    """(name, path) of each, of that type itself."""
+    """(name, path, options) of each, of that type itself, but for those that train."""
     path = os.path.join(folder, "shape.onnx")
     for shape in PRODUCTS:
         name = "_".join(map(str, shape))
         integers(path, *shape)
-        yield f"integers_{name}", path
+        yield f"integers_{name}", path, []
         for precision in precisions:
             for is_turned in (False, True):
                 product(path, KINDS[precision], *shape, is_turned)
-                yield f"product_{name}{'_turned' if is_turned else ''}.{precision}", path
+                yield f"product_{name}{'_turned' if is_turned else ''}.{precision}", path, []
     for shape in ATTENTIONS:
         for precision in precisions:
             attention(path, KINDS[precision], *shape)
-            yield f"attention_{'_'.join(map(str, shape))}.{precision}", path
+            yield f"attention_{'_'.join(map(str, shape))}.{precision}", path, []
+    for shape in GRADIENTS:
+        trained(path, *shape)
+        for precision in precisions:
+            options = ["--train", "--loss", "mse", "--precision", precision.replace("fp16", "amp-fp16")]
+            yield f"gradient_{'_'.join(map(str, shape))}.{precision}", path, options

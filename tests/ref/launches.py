@@ -6,17 +6,20 @@ models/golden_launches.tsv: from plans alone, no compiler of CUDA's is asked.
     launches.py --ullage build/release/ullage [--precision fp32,fp16,bf16] [--small] [--update]
                 [FILTER]
     launches.py --ullage build/release/ullage --typed [--small] [FILTER]
+    launches.py --ullage build/release/ullage --train [--precision fp32,bf16] [--update] [FILTER]
 
 Columns as plan.json's `launches` (docs/plan-format.md). A network with more launches, scalar products,
 identity steps or softmaxes than the list says, or with fewer library calls, or that the list lacks,
 is a failure (exit 6) until that is reviewed and taken over by --update; what is better is named.
 With --typed the models are of 16 bits themselves (models/lib_half.py, both ways), and none may be
 worse than the network in float32 under --precision, but by Casts of inputs and outputs: launches.
+With --train they are steps of AdamW at batch 8 of some networks, the rows NAME/train.
 """
 
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -29,6 +32,15 @@ COUNTS = ["count", "of_libraries", "scalar_products", "identity_steps", "softmax
 HEAD = ["model", "precision", "launches", *COUNTS[1:]]
 CASTS = 2  # of inputs and outputs, more than where --precision decides
 BETTER = {"of_libraries": 1}  # the more the better; of all others the fewer
+TRAINED = {
+    "bert_base": ["--output", "last_hidden_state", "--loss", "mse"],
+    "convnext_t": [],
+    "gpt2": ["--class-axis", "-1"],
+    "resnet50": ["--train-mode"],
+    "unet": ["--train-mode", "--class-axis", "1"],
+    "vit_b16": [],
+}
+TRAINED_BATCH = 8
 
 
 def plan(ullage, path, options):
@@ -85,17 +97,31 @@ def check_typed(ullage, path, options, precision, golden):
     return failed
 
 
+def trained(pattern):
+    """(name, path, options) of what trains, made first where it is not there."""
+    for name, words in TRAINED.items():
+        request = argparse.Namespace(model=name, small=False, batch=TRAINED_BATCH, hollow=True)
+        if re.search(pattern, name):
+            options = ["--train", "--optimizer", "adamw", "--advice", "off", *words]
+            yield f"{name}/train", compare_ort.model_path(request), options
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("filter", nargs="?", default=".")
     parser.add_argument("--ullage", required=True)
-    parser.add_argument("--precision", default="fp32,fp16,bf16")
+    parser.add_argument("--precision")
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--update", action="store_true")
     parser.add_argument("--typed", action="store_true", help="models of 16 bits themselves")
+    parser.add_argument("--train", action="store_true")
     args = parser.parse_args()
     golden, passed, failed = read_golden(), 0, 0
-    for name, path, options in golden_bytes.networks(args.small, args.filter, hollow=not args.small):
+    if args.precision is None:
+        args.precision = "fp32,bf16" if args.train else "fp32,fp16,bf16"
+    networks = (trained(args.filter) if args.train else
+                golden_bytes.networks(args.small, args.filter, hollow=not args.small))  # fmt: skip
+    for name, path, options in networks:
         for precision in ("fp16", "bf16") if args.typed else ():
             worse = check_typed(args.ullage, path, options, precision, golden[name, precision])
             failed, passed = failed + worse, passed + 2 - worse

@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The gradient of attention on target cuda, a pass at a time (ir/ops/attention_gradient_tiles.c):
+ * sizes of tiles, and what the templates of runtime/cuda/ul_attention_gradient.cuh call. */
+#include "codegen/cuda/attend_cuda_internal.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum {
+    THREADS = 128,
+    COLUMNS = 4,
+    CHUNK = 32,
+    DEPTH = 16,
+    NARROW_SIZE = 64,
+    FEW_ROWS = 32,
+    MIN_BLOCKS = 2, /* for whose registers sums and two products do, without tensor cores */
+    MAX_PACK = 8,
+    MAX_STAGES = 2
+};
+
+/* A factor of a product, or what is summed, and how it is read. */
+struct operand_out {
+    const char *name; /* of its reader: t_read_<name>, or t_place_<name> on tensor cores */
+    char operand;
+    const struct ul_contract_plan *plan;
+    bool along_k;
+    int pack;
+};
+
+enum { ROWS, COLUMNS_OF, SLOPE_ROWS, SLOPE_COLUMNS, VALUES, OPERANDS };
+
+struct gradient_out {
+    const struct ul_attend *attend;
+    struct ul_contract_printer printer;
+    struct ul_contract_plan scores[2], values;
+    struct operand_out operands[OPERANDS];
+    const char *kind; /* on tensor cores: of elements; else NULL */
+    const char *coordinate;
+    int64_t width;         /* of results, padded */
+    int rows;              /* of a thread; on tensor cores warps */
+    int64_t depth, beside; /* on tensor cores: of the first product, and of what comes beside it */
+    int columns, stages;   /* the same */
+    struct ul_contract_grid grid;
+    struct ul_arena arena;
+};
+
+/* On tensor cores values of slopes are the columns of the first product, which are there. */
+static bool has(const struct gradient_out *to, uint32_t operand)
+{
+    if (operand == VALUES)
+        return to->attend->kind == UL_ATTEND_SUM && (to->kind == NULL || !to->attend->has_slopes);
+    return operand < SLOPE_ROWS || to->attend->has_slopes;
+}
+
+static int64_t ceil_to(int64_t value, int64_t unit)
+{
+    return (value + unit - 1) / unit * unit;
+}
+
+static bool is_of(const struct ul_kernel *kernel, const struct ul_operand *operand,
+                  enum ul_dtype dtype)
+{
+    return kernel->buffers[operand->buffer].dtype == dtype && operand->transform == UL_NONE;
+}
+
+static const char *kind_of(const struct ul_kernel *kernel, const struct ul_attend *attend)
+{
+    enum ul_dtype dtype = kernel->buffers[attend->scores[0].a.buffer].dtype;
+    for (uint32_t i = 0; i < ul_attend_scores(attend); i++)
+        if (!is_of(kernel, &attend->scores[i].a, dtype) ||
+            !is_of(kernel, &attend->scores[i].b, dtype))
+            return NULL;
+    if (!is_of(kernel, &attend->values[0].b, dtype))
+        return NULL;
+    return ul_contract_cuda_kind(dtype);
+}
+
+/* As struct ul_gradient_mma, of as many rows and columns as shared memory has room for. */
+static void size_mma(struct gradient_out *to, int64_t max_bytes)
+{
+    static const struct {
+        int rows, columns;
+    } shapes[] = {{4, 32}, {4, 16}, {2, 16}, {1, 16}};
+    const struct ul_attend *attend = to->attend;
+    int64_t result = ceil_to(attend->values[0].extents[1], 16), bytes = 0;
+    to->width = attend->kind == UL_ATTEND_STATISTICS ? 0 : result;
+    to->depth = ceil_to(attend->size, 16);
+    to->beside = attend->has_slopes ? ceil_to(attend->value_size, 16) : result;
+    for (uint32_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        to->rows = shapes[i].rows;
+        to->columns = shapes[i].columns;
+        int64_t pitch = to->depth + 8 + (attend->has_slopes ? to->beside + 8 : 0);
+        int64_t stage = to->columns * (to->depth + 8 + to->beside + 8);
+        for (to->stages = MAX_STAGES; to->stages > 0; to->stages--) {
+            bytes = 2 * (16 * to->rows * pitch + to->stages * stage);
+            if (bytes <= max_bytes)
+                break;
+        }
+        bool is_padded = to->rows > 1 && attend->queries <= 8 * to->rows;
+        if (to->stages > 0 && !is_padded)
+            break;
+    }
+    UL_ASSERT(to->stages > 0);
+    to->grid.threads = 32 * (uint32_t)to->rows;
+    to->grid.min_blocks = 1;
+    to->grid.shared_bytes = (uint32_t)bytes;
+    to->grid.tile_count = ceil_to(attend->queries, 16 * to->rows) / (16 * to->rows);
+}
+
+/* As struct ul_gradient_size: products and sums have the same shared memory one after the other. */
+static void size_threads(struct gradient_out *to)
+{
+    int64_t columns = 8 * COLUMNS;
+    to->width = ceil_to(to->attend->values[0].extents[1], CHUNK);
+    to->rows = to->width <= NARROW_SIZE ? 4 : 2;
+    if (to->attend->kind == UL_ATTEND_STATISTICS)
+        to->width = 0, to->rows = 4;
+    if (to->attend->queries <= FEW_ROWS)
+        to->rows = 2;
+    int64_t pitch = 16 * to->rows + 4, products = DEPTH * (pitch + columns + 4);
+    int64_t sums = columns * (pitch + CHUNK + 4);
+    to->grid.threads = THREADS;
+    to->grid.min_blocks = MIN_BLOCKS;
+    to->grid.shared_bytes = (uint32_t)(4 * (products > sums ? products : sums));
+    to->grid.tile_count = ceil_to(to->attend->queries, 16 * to->rows) / (16 * to->rows);
+}
+
+/* Elements at once along a head; threads share `elements` of them evenly. */
+static void set_operand(struct gradient_out *to, uint32_t which, const char *name, char operand,
+                        const struct ul_contract_plan *plan, int64_t elements)
+{
+    bool along_k = which != VALUES, is_same = operand == 'a' ? plan->a_same : plan->b_same;
+    struct ul_contract_cuda_reading reading = ul_contract_cuda_read_by(plan, operand,
+                                                                       to->kind != NULL ? MAX_PACK
+                                                                       : is_same        ? 4
+                                                                                        : 1);
+    int pack = reading.along_k == along_k ? reading.pack : 1;
+    while (to->kind == NULL && elements / THREADS % pack != 0)
+        pack /= 2;
+    to->operands[which] = (struct operand_out){name, operand, plan, along_k, pack};
+    UL_ASSERT(elements % THREADS == 0 && pack > 0);
+}
+
+static void init_plan(struct gradient_out *to, struct ul_contract_plan *plan,
+                      const struct ul_kernel *kernel, const struct ul_contraction *contraction)
+{
+    ul_contract_plan_init(plan, kernel, contraction, &to->arena);
+    if (!ul_contract_cuda_is_short(plan, &plan->a_uses, kernel) ||
+        !ul_contract_cuda_is_short(plan, &plan->b_uses, kernel) ||
+        !ul_contract_cuda_is_short(plan, &plan->epilogue_uses, kernel))
+        to->coordinate = "int64_t";
+}
+
+static void init(struct gradient_out *to, const struct ul_kernel *kernel,
+                 const struct ul_attend *attend, const struct ul_profile_device *device)
+{
+    memset(to, 0, sizeof *to);
+    ul_arena_init(&to->arena);
+    to->attend = attend;
+    to->coordinate = "int32_t";
+    to->kind = kind_of(kernel, attend);
+    if (to->kind != NULL)
+        size_mma(to, device->shared_bytes);
+    else
+        size_threads(to);
+    init_plan(to, &to->scores[0], kernel, &attend->scores[0]);
+    if (attend->has_slopes)
+        init_plan(to, &to->scores[1], kernel, &attend->scores[1]);
+    init_plan(to, &to->values, kernel, &attend->values[0]);
+    int64_t rows = 16 * to->rows * DEPTH, columns = 8 * COLUMNS * DEPTH;
+    set_operand(to, ROWS, "q", 'a', &to->scores[0], rows);
+    set_operand(to, COLUMNS_OF, "k", 'b', &to->scores[0], columns);
+    if (attend->has_slopes) {
+        set_operand(to, SLOPE_ROWS, "g", 'a', &to->scores[1], rows);
+        set_operand(to, SLOPE_COLUMNS, "w", 'b', &to->scores[1], columns);
+    }
+    if (has(to, VALUES))
+        set_operand(to, VALUES, "v", 'b', &to->values, CHUNK * 8 * COLUMNS);
+}
+
+static struct ul_contract_out out_of(const struct gradient_out *to,
+                                     const struct ul_contract_plan *plan)
+{
+    return (struct ul_contract_out){.printer = &to->printer,
+                                    .plan = plan,
+                                    .text = to->printer.text,
+                                    .coordinate = to->coordinate,
+                                    .unused = "[[maybe_unused]] "};
+}
+
+/* ---- Text ---- */
+
+static const char *reader_of(const struct gradient_out *to)
+{
+    return to->kind != NULL ? "t_place_" : "t_read_";
+}
+
+static void put_operand(const struct gradient_out *to, const struct operand_out *operand,
+                        uint32_t indent)
+{
+    struct ul_contract_out out = out_of(to, operand->plan);
+    char function[24];
+    snprintf(function, sizeof function, "%s%s", reader_of(to), operand->name);
+    ul_contract_cuda_put_reader(
+        &out, indent,
+        &(struct ul_contract_cuda_reader){.function = function,
+                                          .operand = operand->operand,
+                                          .first = operand->operand == 'a' ? "t_fm" : "t_fn",
+                                          .second = "t_fk",
+                                          .type = "float",
+                                          .pack = operand->pack,
+                                          .is_place = to->kind != NULL});
+}
+
+/* Operands in the order of the templates' parameters: on tensor cores there are four of them, of
+ * which a sum without slopes has no rows of the second product. */
+static uint32_t list_operands(const struct gradient_out *to, uint32_t *list)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < OPERANDS; i++)
+        if (has(to, i))
+            list[count++] = i;
+    if (to->kind != NULL && !to->attend->has_slopes) {
+        list[2] = ROWS;
+        list[3] = VALUES;
+        count = 4;
+    }
+    return count;
+}
+
+static void put_alignments(const struct gradient_out *to, const uint32_t *list, uint32_t count)
+{
+    ul_text_put(to->printer.text, ", {");
+    for (uint32_t i = 0; i < count; i++) {
+        const struct operand_out *operand = &to->operands[list[i]];
+        ul_text_put(to->printer.text, i == 0 ? "" : ", ");
+        if (operand->pack > 1)
+            ul_text_printf(to->printer.text, "ul_is_aligned<%d>(t_place_%s(0, 0).from)",
+                           operand->pack, operand->name);
+        else
+            ul_text_put(to->printer.text, "true");
+    }
+    ul_text_put(to->printer.text, "}");
+}
+
+/* The call of a template, from its name on. */
+static void put_call(const struct gradient_out *to, const char *name, const char *last)
+{
+    const struct ul_attend *attend = to->attend;
+    struct ul_text *text = to->printer.text;
+    const char *type = to->coordinate;
+    uint32_t list[OPERANDS], count = list_operands(to, list);
+    bool is_sum = attend->kind == UL_ATTEND_SUM;
+    ul_text_printf(text, "%s<t_size", name);
+    for (uint32_t i = 0; i < count; i++)
+        ul_text_printf(text, ", ul_reading<%d, %s>", to->operands[list[i]].pack,
+                       ul_contract_cuda_truth(to->operands[list[i]].along_k));
+    ul_text_printf(text, ", %s>(%st_shared_%" PRIu32 ", t_tile",
+                   is_sum ? ul_contract_cuda_truth(attend->is_turned)
+                          : ul_attend_cuda_empty(attend->empty),
+                   is_sum ? "t_sums, " : "", attend->scores[0].acc);
+    const int64_t sizes[] = {attend->queries, attend->keys, attend->reach, attend->size,
+                             attend->value_size};
+    for (uint32_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        ul_text_printf(text, ", (%s)%" PRId64, type, sizes[i]);
+    if (to->kind != NULL)
+        put_alignments(to, list, count);
+    for (uint32_t i = 0; i < count; i++)
+        ul_text_printf(text, ", %s%s", reader_of(to), to->operands[list[i]].name);
+    ul_text_printf(text, ", t_score%s);\n", last);
+}
+
+/* What may differ from round to round of a sum: operands, and what is made of their products. */
+static void put_round(struct gradient_out *to, uint32_t indent)
+{
+    for (uint32_t i = 0; i < OPERANDS; i++)
+        if (has(to, i))
+            put_operand(to, &to->operands[i], indent);
+    ul_attend_cuda_put_score(&to->printer, to->attend, to->coordinate, indent);
+    struct ul_contract_out out = out_of(to, &to->scores[0]);
+    ul_contract_indent(&out, indent);
+    if (to->attend->kind == UL_ATTEND_STATISTICS)
+        put_call(to, to->kind != NULL ? "ul_gradient_statistics_mma" : "ul_gradient_statistics",
+                 ", t_put");
+    else
+        put_call(to,
+                 to->kind != NULL         ? "ul_gradient_add_mma"
+                 : to->attend->has_slopes ? "ul_gradient_add_slopes"
+                                          : "ul_gradient_add_weights",
+                 "");
+}
+
+static void put_rounds(struct gradient_out *to, uint32_t indent)
+{
+    const struct ul_attend *attend = to->attend;
+    struct ul_contract_out out = out_of(to, &to->scores[0]);
+    const bool *is_short = ul_narrow(to->printer.kernel, &to->arena);
+    if (attend->rounds == 0) {
+        put_round(to, indent);
+        return;
+    }
+    ul_contract_line(&out, indent, "UL_ROLLED");
+    ul_contract_line(&out, indent,
+                     "for (%s v%" PRIu32 " = 0; v%" PRIu32 " < %" PRId64 "; v%" PRIu32 "++) {",
+                     is_short[attend->round_var] ? "int32_t" : "int64_t", attend->round_var,
+                     attend->round_var, attend->rounds, attend->round_var);
+    put_round(to, indent + 1);
+    ul_contract_line(&out, indent, "}");
+}
+
+static void put_size(const struct gradient_out *to, uint32_t indent)
+{
+    struct ul_contract_out out = out_of(to, &to->scores[0]);
+    if (to->kind != NULL)
+        ul_contract_line(&out, indent,
+                         "typedef ul_gradient_mma<%s, %" PRId64 ", %" PRId64 ", %" PRId64
+                         ", %d, %d, %d, %s, %s> t_size;",
+                         to->kind, to->depth, to->beside, to->width, to->columns, to->rows,
+                         to->stages, ul_contract_cuda_truth(to->attend->has_slopes),
+                         ul_contract_cuda_truth(to->attend->rounds_weights));
+    else
+        ul_contract_line(&out, indent, "typedef ul_gradient_size<%" PRId64 ", %d, %d> t_size;",
+                         to->width, to->rows, COLUMNS);
+    ul_contract_line(&out, indent, "static_assert(t_size::elements * %d <= %" PRIu32 ");",
+                     to->kind != NULL ? 2 : 4, to->grid.shared_bytes);
+}
+
+/* ---- Entries ---- */
+
+bool ul_attend_cuda_gradient_is_half(const struct ul_kernel *kernel, const struct ul_attend *attend)
+{
+    return kind_of(kernel, attend) != NULL;
+}
+
+void ul_attend_cuda_gradient_grid(const struct ul_kernel *kernel, const struct ul_attend *attend,
+                                  const struct ul_profile_device *device,
+                                  struct ul_contract_grid *grid)
+{
+    struct gradient_out to;
+    init(&to, kernel, attend, device);
+    *grid = to.grid;
+    ul_arena_done(&to.arena);
+}
+
+void ul_attend_cuda_gradient_put_tile(const struct ul_contract_cuda_printer *printer,
+                                      const struct ul_attend *attend, uint32_t indent)
+{
+    struct gradient_out to;
+    init(&to, printer->kernel, attend, printer->device);
+    to.printer = ul_contract_cuda_base(printer);
+    struct ul_contract_out out = out_of(&to, &to.values);
+    const char *more = to.kind != NULL ? "_mma" : "";
+    out.is_short = ul_narrow(printer->kernel, &to.arena);
+    ul_contract_line(&out, indent,
+                     "{ /* %" PRId64 " rows, %" PRId64 " columns, heads of %" PRId64 " */",
+                     attend->queries, attend->keys, attend->size);
+    put_size(&to, indent + 1);
+    ul_contract_cuda_put_putter(&out, indent + 1);
+    if (attend->kind == UL_ATTEND_SUM)
+        ul_contract_line(&out, indent + 1, "ul_gradient%s_sums<t_size> t_sums = {};", more);
+    put_rounds(&to, indent + 1);
+    if (attend->kind == UL_ATTEND_SUM)
+        ul_contract_line(
+            &out, indent + 1,
+            "ul_gradient_put%s(t_sums, t_tile, (%s)%" PRId64 ", (%s)%" PRId64 ", t_put);", more,
+            to.coordinate, attend->queries, to.coordinate, attend->values[0].extents[1]);
+    ul_contract_line(&out, indent, "}");
+    ul_arena_done(&to.arena);
+}

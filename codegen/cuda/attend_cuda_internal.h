@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the printers of attention and of its gradient share. */
+#ifndef UL_ATTEND_CUDA_INTERNAL_H
+#define UL_ATTEND_CUDA_INTERNAL_H
+
+#include "codegen/cuda/attend_cuda.h"
+#include "codegen/cuda/contract_cuda_internal.h"
+#include "codegen/cuda/grid.h"
+
+/* attend_cuda_score.c */
+
+/* const auto t_score = [&](t_fm, t_fn, t_sum) { ... }; with a second product, t_slope, where the
+ * attention has one. */
+void ul_attend_cuda_put_score(const struct ul_contract_printer *printer,
+                              const struct ul_attend *attend, const char *coordinate,
+                              uint32_t indent);
+/* The name of enum ul_attend_empty in the runtime. */
+const char *ul_attend_cuda_empty(enum ul_attend_empty empty);
+
+/* attend_cuda_gradient.c: of the kinds STATISTICS and SUM, as the functions of attend_cuda.h. */
+
+/* Are its tiles of 16 bits, on tensor cores? */
+bool ul_attend_cuda_gradient_is_half(const struct ul_kernel *kernel,
+                                     const struct ul_attend *attend);
+void ul_attend_cuda_gradient_grid(const struct ul_kernel *kernel, const struct ul_attend *attend,
+                                  const struct ul_profile_device *device,
+                                  struct ul_contract_grid *grid);
+void ul_attend_cuda_gradient_put_tile(const struct ul_contract_cuda_printer *printer,
+                                      const struct ul_attend *attend, uint32_t indent);
+
+#endif

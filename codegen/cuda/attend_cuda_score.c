@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The text of attention's scores on target cuda, and of what rows without keys give. */
+#include "codegen/cuda/attend_cuda_internal.h"
+
+#include <inttypes.h>
+
+void ul_attend_cuda_put_score(const struct ul_contract_printer *printer,
+                              const struct ul_attend *attend, const char *coordinate,
+                              uint32_t indent)
+{
+    const struct ul_contraction *c = &attend->scores[0];
+    struct ul_arena arena;
+    ul_arena_init(&arena);
+    const bool *is_short = ul_narrow(printer->kernel, &arena);
+    struct ul_contract_out out = {.printer = printer, .text = printer->text};
+    ul_contract_line(&out, indent,
+                     "const auto t_score = [&]([[maybe_unused]] %s t_fm, [[maybe_unused]] %s t_fn, "
+                     "float t_sum%s) -> float {",
+                     coordinate, coordinate,
+                     attend->has_slopes ? ", [[maybe_unused]] float t_slope" : "");
+    for (uint32_t i = 0; i < 2; i++)
+        ul_contract_line(&out, indent + 1, "[[maybe_unused]] const %s v%" PRIu32 " = %s;",
+                         is_short[c->vars[i]] ? "int32_t" : "int64_t", c->vars[i],
+                         i == 0 ? "t_fm" : "t_fn");
+    ul_contract_line(&out, indent + 1, "const float v%" PRIu32 " = t_sum;", c->acc);
+    if (attend->has_slopes)
+        ul_contract_line(&out, indent + 1, "[[maybe_unused]] const float v%" PRIu32 " = t_slope;",
+                         attend->scores[1].acc);
+    printer->put_statements(printer->context, attend->before, indent + 1);
+    ul_contract_indent(&out, indent + 1);
+    ul_text_put(out.text, "return ");
+    printer->put_expression(printer->context, attend->score);
+    ul_text_put(out.text, ";\n");
+    ul_contract_line(&out, indent, "};");
+    ul_arena_done(&arena);
+}
+
+const char *ul_attend_cuda_empty(enum ul_attend_empty empty)
+{
+    static const char *const names[] = {[UL_EMPTY_IS_NAN] = "UL_EMPTY_IS_NAN",
+                                        [UL_EMPTY_IS_ZERO] = "UL_EMPTY_IS_ZERO",
+                                        [UL_NAN_IS_ZERO] = "UL_NAN_IS_ZERO"};
+    return names[empty];
+}
