@@ -221,8 +221,8 @@ struct ul_contraction {
  *     SUM           result(element) = sum over keys of score * value(key, element)
  *
  * A query that sees no key has statistics 0 and 0 where it gives zeros; where a NaN gives zeros,
- * such a query has infinity and 0. Only a SUM may be without the second product, and it may have
- * keys in the place of queries. */
+ * such a query has infinity and 0. Only a SUM may be without the second product; with it, its
+ * values are what the first product has for keys. It may have keys in the place of queries. */
 enum { UL_ATTEND_PARTS = 2 };
 enum ul_attend_kind { UL_ATTEND_RESULT, UL_ATTEND_STATISTICS, UL_ATTEND_SUM };
 

@@ -518,8 +518,10 @@ static enum ul_status check_for(struct verify *v, const struct ul_ks_data *stmt)
     v->conditions += count <= 0;
     v->is_empty = v->is_empty || (is_constant && count <= 0);
     v->in_sequential = !is_parallel;
+    ul_ks statement = v->statement;
     UL_TRY(check_list(v, stmt->body));
     if ((stmt->flags & UL_FOR_ATTEND) != 0) {
+        v->statement = statement;
         if (stmt->contraction >= v->kernel->attend_count)
             return fail(v, "says what attention it is, which the kernel does not have");
         UL_TRY(check_attend(v, &v->kernel->attends[stmt->contraction]));
@@ -747,6 +749,11 @@ static enum ul_status check_attend(struct verify *v, const struct ul_attend *att
         return fail(v, "has attention without keys");
     if (attend->kind != UL_ATTEND_RESULT && attend->part_count > 1)
         return fail(v, "has sums of attention in parts");
+    if (attend->kind == UL_ATTEND_STATISTICS && !attend->has_slopes)
+        return fail(v, "has statistics of attention without a second product");
+    if (attend->kind == UL_ATTEND_SUM && attend->has_slopes &&
+        attend->values[0].b.buffer != attend->scores[0].b.buffer)
+        return fail(v, "has sums of attention with slopes, but of other values");
     if (attend->rounds > 0)
         UL_TRY(declare_index(v, attend->round_var, attend->rounds, true, false));
     for (uint32_t i = 0; i < attend->part_count; i++) {

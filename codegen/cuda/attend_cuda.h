@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention for target cuda: the CUDA text of a struct ul_attend, by templates of
- * runtime/ul_attention.cuh. A block of threads has a block of queries of one head; no score goes
- * to memory. Names and invariants in the text as in contract_cuda.h; the program includes
- * runtime/ul_attention.cuh.
+/* Attention for target cuda, and the passes of its gradient: the CUDA text of a struct ul_attend,
+ * by templates of runtime/cuda/ul_attention.cuh and ul_attention_gradient.cuh. A block of threads
+ * has a block of rows of one head, queries or keys; no score goes to memory. Names and invariants
+ * in the text as in contract_cuda.h; the program includes the headers.
  */
 #ifndef UL_ATTEND_CUDA_H
 #define UL_ATTEND_CUDA_H

@@ -8,12 +8,12 @@
 
 enum {
     THREADS = 128,
-    COLUMNS = 4,
+    COLUMNS = 4, /* of a thread, as CHUNK and DEPTH without tensor cores */
     CHUNK = 32,
     DEPTH = 16,
-    NARROW_SIZE = 64,
-    FEW_ROWS = 32,
-    MIN_BLOCKS = 2, /* for whose registers sums and two products do, without tensor cores */
+    NARROW_SIZE = 64, /* of results, up to which a thread has 4 rows */
+    FEW_ROWS = 32,    /* of a head, for which it has 2 */
+    MIN_BLOCKS = 2,   /* for whose registers sums and two products do, without tensor cores */
     MAX_PACK = 8,
     MAX_STAGES = 2
 };
@@ -27,7 +27,8 @@ struct operand_out {
     int pack;
 };
 
-enum { ROWS, COLUMNS_OF, SLOPE_ROWS, SLOPE_COLUMNS, VALUES, OPERANDS };
+/* Of the first product, of the second one, and what is summed. */
+enum { ROW, COLUMN, SLOPE_ROW, SLOPE_COLUMN, VALUE, OPERANDS };
 
 struct gradient_out {
     const struct ul_attend *attend;
@@ -47,9 +48,9 @@ struct gradient_out {
 /* On tensor cores values of slopes are the columns of the first product, which are there. */
 static bool has(const struct gradient_out *to, uint32_t operand)
 {
-    if (operand == VALUES)
+    if (operand == VALUE)
         return to->attend->kind == UL_ATTEND_SUM && (to->kind == NULL || !to->attend->has_slopes);
-    return operand < SLOPE_ROWS || to->attend->has_slopes;
+    return operand < SLOPE_ROW || to->attend->has_slopes;
 }
 
 static int64_t ceil_to(int64_t value, int64_t unit)
@@ -129,7 +130,7 @@ static void size_threads(struct gradient_out *to)
 static void set_operand(struct gradient_out *to, uint32_t which, const char *name, char operand,
                         const struct ul_contract_plan *plan, int64_t elements)
 {
-    bool along_k = which != VALUES, is_same = operand == 'a' ? plan->a_same : plan->b_same;
+    bool along_k = which != VALUE, is_same = operand == 'a' ? plan->a_same : plan->b_same;
     struct ul_contract_cuda_reading reading = ul_contract_cuda_read_by(plan, operand,
                                                                        to->kind != NULL ? MAX_PACK
                                                                        : is_same        ? 4
@@ -168,14 +169,14 @@ static void init(struct gradient_out *to, const struct ul_kernel *kernel,
         init_plan(to, &to->scores[1], kernel, &attend->scores[1]);
     init_plan(to, &to->values, kernel, &attend->values[0]);
     int64_t rows = 16 * to->rows * DEPTH, columns = 8 * COLUMNS * DEPTH;
-    set_operand(to, ROWS, "q", 'a', &to->scores[0], rows);
-    set_operand(to, COLUMNS_OF, "k", 'b', &to->scores[0], columns);
+    set_operand(to, ROW, "q", 'a', &to->scores[0], rows);
+    set_operand(to, COLUMN, "k", 'b', &to->scores[0], columns);
     if (attend->has_slopes) {
-        set_operand(to, SLOPE_ROWS, "g", 'a', &to->scores[1], rows);
-        set_operand(to, SLOPE_COLUMNS, "w", 'b', &to->scores[1], columns);
+        set_operand(to, SLOPE_ROW, "g", 'a', &to->scores[1], rows);
+        set_operand(to, SLOPE_COLUMN, "w", 'b', &to->scores[1], columns);
     }
-    if (has(to, VALUES))
-        set_operand(to, VALUES, "v", 'b', &to->values, CHUNK * 8 * COLUMNS);
+    if (has(to, VALUE))
+        set_operand(to, VALUE, "v", 'b', &to->values, CHUNK * 8 * COLUMNS);
 }
 
 static struct ul_contract_out out_of(const struct gradient_out *to,
@@ -221,8 +222,8 @@ static uint32_t list_operands(const struct gradient_out *to, uint32_t *list)
         if (has(to, i))
             list[count++] = i;
     if (to->kind != NULL && !to->attend->has_slopes) {
-        list[2] = ROWS;
-        list[3] = VALUES;
+        list[2] = ROW;
+        list[3] = VALUE;
         count = 4;
     }
     return count;

@@ -95,8 +95,6 @@ static void name_contraction(struct narrower *n, const struct ul_contraction *c)
     n->is_short[scores[0]] = n->is_short[values[0]] = fits(0, attend->queries);
     n->is_short[scores[1]] = fits(0, attend->keys);
     n->is_short[values[1]] = fits(0, attend->value_size + 2);
-    if (attend->has_slopes)
-        n->is_short[attend->scores[1].vars[0]] = n->is_short[attend->scores[1].vars[1]] = false;
     if (attend->rounds > 0)
         n->is_short[attend->round_var] = fits(0, attend->rounds);
 }
