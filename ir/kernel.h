@@ -247,7 +247,7 @@ struct ul_attend {
     int64_t split_keys;
     uint32_t split_var;
     bool rounds_weights; /* to the type in which values are stored, which is none of the model's */
-    /* Of the other kinds. */
+    /* Only the kinds that make the gradient use these. */
     bool has_slopes;    /* scores[1] is there */
     bool is_turned;     /* rows are keys: row r is seen by queries from r - reach on */
     uint32_t round_var; /* sums go on over so many rounds of this variable */

@@ -218,11 +218,7 @@ static void init(struct attend_out *to, const struct ul_kernel *kernel,
 static struct ul_contract_out out_of(const struct attend_out *to,
                                      const struct ul_contract_plan *plan)
 {
-    return (struct ul_contract_out){.printer = &to->printer,
-                                    .plan = plan,
-                                    .text = to->printer.text,
-                                    .coordinate = to->coordinate,
-                                    .unused = "[[maybe_unused]] "};
+    return ul_attend_cuda_out(&to->printer, plan, to->coordinate);
 }
 
 /* ---- Functions that the templates call ---- */
@@ -389,7 +385,7 @@ void ul_attend_cuda_put_shared(const struct ul_contract_cuda_printer *printer,
                                const struct ul_attend *attend, uint32_t indent)
 {
     struct ul_contract_printer base = ul_contract_cuda_base(printer);
-    struct ul_contract_out out = {.printer = &base, .text = base.text};
+    struct ul_contract_out out = ul_attend_cuda_out(&base, NULL, NULL);
     struct ul_contract_grid grid;
     ul_attend_cuda_grid(printer->kernel, attend, printer->device, &grid);
     bool is_half = attend->kind == UL_ATTEND_RESULT

@@ -27,7 +27,8 @@ struct operand_out {
     int pack;
 };
 
-/* Of the first product, of the second one, and what is summed. */
+/* The first two are factors of the first product, the next two of the second one; a sum adds up the
+ * last one. */
 enum { ROW, COLUMN, SLOPE_ROW, SLOPE_COLUMN, VALUE, OPERANDS };
 
 struct gradient_out {
@@ -45,7 +46,7 @@ struct gradient_out {
     struct ul_arena arena;
 };
 
-/* On tensor cores values of slopes are the columns of the first product, which are there. */
+/* A sum with slopes reads no values on tensor cores: they are the columns of its first product. */
 static bool has(const struct gradient_out *to, uint32_t operand)
 {
     if (operand == VALUE)
@@ -76,7 +77,7 @@ static const char *kind_of(const struct ul_kernel *kernel, const struct ul_atten
     return ul_contract_cuda_kind(dtype);
 }
 
-/* As struct ul_gradient_mma, of as many rows and columns as shared memory has room for. */
+/* Chooses a struct ul_gradient_mma of as many rows and columns as shared memory has room for. */
 static void size_mma(struct gradient_out *to, int64_t max_bytes)
 {
     static const struct {
@@ -108,7 +109,8 @@ static void size_mma(struct gradient_out *to, int64_t max_bytes)
     to->grid.tile_count = ceil_to(attend->queries, 16 * to->rows) / (16 * to->rows);
 }
 
-/* As struct ul_gradient_size: products and sums have the same shared memory one after the other. */
+/* Chooses a struct ul_gradient_size, whose products and sums use the same shared memory by turns.
+ */
 static void size_threads(struct gradient_out *to)
 {
     int64_t columns = 8 * COLUMNS;
@@ -126,7 +128,8 @@ static void size_threads(struct gradient_out *to)
     to->grid.tile_count = ceil_to(to->attend->queries, 16 * to->rows) / (16 * to->rows);
 }
 
-/* Elements at once along a head; threads share `elements` of them evenly. */
+/* Says how threads read an operand: several elements along a head at once, where threads still
+ * share `elements` of it evenly. */
 static void set_operand(struct gradient_out *to, uint32_t which, const char *name, char operand,
                         const struct ul_contract_plan *plan, int64_t elements)
 {
@@ -182,11 +185,7 @@ static void init(struct gradient_out *to, const struct ul_kernel *kernel,
 static struct ul_contract_out out_of(const struct gradient_out *to,
                                      const struct ul_contract_plan *plan)
 {
-    return (struct ul_contract_out){.printer = &to->printer,
-                                    .plan = plan,
-                                    .text = to->printer.text,
-                                    .coordinate = to->coordinate,
-                                    .unused = "[[maybe_unused]] "};
+    return ul_attend_cuda_out(&to->printer, plan, to->coordinate);
 }
 
 /* ---- Text ---- */
@@ -213,8 +212,8 @@ static void put_operand(const struct gradient_out *to, const struct operand_out 
                                           .is_place = to->kind != NULL});
 }
 
-/* Operands in the order of the templates' parameters: on tensor cores there are four of them, of
- * which a sum without slopes has no rows of the second product. */
+/* Lists operands in the order of the templates' parameters. Those for tensor cores have four; a sum
+ * without slopes has no rows of the second product, and passes those of the first one. */
 static uint32_t list_operands(const struct gradient_out *to, uint32_t *list)
 {
     uint32_t count = 0;
@@ -244,7 +243,7 @@ static void put_alignments(const struct gradient_out *to, const uint32_t *list, 
     ul_text_put(to->printer.text, "}");
 }
 
-/* The call of a template, from its name on. */
+/* Puts the call of the template `name`, whose last arguments are `last`. */
 static void put_call(const struct gradient_out *to, const char *name, const char *last)
 {
     const struct ul_attend *attend = to->attend;
@@ -271,7 +270,7 @@ static void put_call(const struct gradient_out *to, const char *name, const char
     ul_text_printf(text, ", t_score%s);\n", last);
 }
 
-/* What may differ from round to round of a sum: operands, and what is made of their products. */
+/* Puts the part of a sum that each round has anew: its operands, and the weight of each score. */
 static void put_round(struct gradient_out *to, uint32_t indent)
 {
     for (uint32_t i = 0; i < OPERANDS; i++)

@@ -9,6 +9,11 @@
 
 /* attend_cuda_score.c */
 
+/* Where texts of a contraction go; `plan` may be NULL for lines that are of none. */
+struct ul_contract_out ul_attend_cuda_out(const struct ul_contract_printer *printer,
+                                          const struct ul_contract_plan *plan,
+                                          const char *coordinate);
+
 /* const auto t_score = [&](t_fm, t_fn, t_sum) { ... }; with a second product, t_slope, where the
  * attention has one. */
 void ul_attend_cuda_put_score(const struct ul_contract_printer *printer,

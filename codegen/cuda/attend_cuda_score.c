@@ -4,6 +4,17 @@
 
 #include <inttypes.h>
 
+struct ul_contract_out ul_attend_cuda_out(const struct ul_contract_printer *printer,
+                                          const struct ul_contract_plan *plan,
+                                          const char *coordinate)
+{
+    return (struct ul_contract_out){.printer = printer,
+                                    .plan = plan,
+                                    .text = printer->text,
+                                    .coordinate = coordinate,
+                                    .unused = "[[maybe_unused]] "};
+}
+
 void ul_attend_cuda_put_score(const struct ul_contract_printer *printer,
                               const struct ul_attend *attend, const char *coordinate,
                               uint32_t indent)
@@ -12,7 +23,7 @@ void ul_attend_cuda_put_score(const struct ul_contract_printer *printer,
     struct ul_arena arena;
     ul_arena_init(&arena);
     const bool *is_short = ul_narrow(printer->kernel, &arena);
-    struct ul_contract_out out = {.printer = printer, .text = printer->text};
+    struct ul_contract_out out = ul_attend_cuda_out(printer, NULL, coordinate);
     ul_contract_line(&out, indent,
                      "const auto t_score = [&]([[maybe_unused]] %s t_fm, [[maybe_unused]] %s t_fn, "
                      "float t_sum%s) -> float {",

@@ -88,7 +88,11 @@ static void put_contraction(const struct schedule *schedule, ul_ks id)
         put_form(schedule->text, &plan);
         ul_arena_done(&arena);
     } else {
-        ul_text_put(schedule->text, "attention by blocks of queries");
+        ul_text_put(schedule->text, contraction->attend->kind == UL_ATTEND_RESULT
+                                        ? "attention by blocks of queries"
+                                    : contraction->attend->is_turned
+                                        ? "gradient of attention by blocks of keys"
+                                        : "gradient of attention by blocks of queries");
     }
     if (schedule->phase->kind != UL_PHASE_TILES)
         return;

@@ -40,8 +40,8 @@ enum { UL_ATTENTION_MASK_GRADIENT = 3 };
 /* attention_gradient_block.c. Queries first .. first + rows - 1 of a head with the keys that they
  * see: stores their gradient, adds to the sums of keys and values; or one of these. */
 void ul_attention_lower_block(struct ul_attention_backward *b, ul_kx first, int64_t rows);
-/* Operands of contractions from query `first` and key 0 on: rows along one variable, elements along
- * another. */
+/* Fill in an operand of a contraction from query `first` and key 0 on: its rows lie along one
+ * variable, its elements along another. */
 void ul_attention_fill_gradient(const struct ul_attention_backward *b,
                                 struct ul_contraction *contraction, struct ul_operand *operand,
                                 uint32_t along, uint32_t across);
@@ -51,21 +51,21 @@ void ul_attention_fill_queries(const struct ul_attention_backward *b,
 void ul_attention_fill_keys(const struct ul_attention_backward *b,
                             struct ul_contraction *contraction, struct ul_operand *operand,
                             enum ul_attention_input input, uint32_t along, uint32_t across);
-/* Of the product of query and key, within the soft cap: the score. */
+/* Gives the score of a query and a key whose product, within the soft cap, is `capped`. */
 ul_kx ul_attention_score(const struct ul_attention_backward *b, ul_kx capped, ul_kx query,
                          ul_kx key);
-/* The weight of a score, by the statistics of its query. */
+/* Gives the weight of a score by the statistics of its query. */
 ul_kx ul_attention_weight(const struct ul_attention_backward *b, ul_kx score, ul_kx query);
-/* The slope of the product of query and key, whose weight and score within the cap these are, of
- * the slope of its weight and their sum over the row. */
+/* Gives the slope of the product of a query and a key. `weight` and `capped` are made of that
+ * product, `slope` is the slope of the weight, and `sum` the statistic of the query. */
 ul_kx ul_attention_slope(const struct ul_attention_backward *b, ul_kx weight, ul_kx capped,
                          ul_kx slope, ul_kx sum);
-/* Number 0 or 1 of the statistics of a query, and where it lies. */
+/* Give number 0 or 1 of the statistics of a query, and the place where it lies. */
 ul_kx ul_attention_statistic(const struct ul_attention_backward *b, ul_kx query, int64_t which);
 ul_kx ul_attention_statistic_at(const struct ul_attention_backward *b, ul_kx query, ul_kx which);
 
-/* attention_gradient_head.c: all blocks of queries of a head, what is added up around them, and
- * what comes of that. */
+/* attention_gradient_head.c. The first one lowers all blocks of queries of a head; the others clear
+ * the sums before the blocks, and store them behind. */
 void ul_attention_lower_blocks(struct ul_attention_backward *b);
 void ul_attention_clear_sums(const struct ul_attention_backward *b, bool is_key);
 void ul_attention_store_sums(const struct ul_attention_backward *b, bool is_key);

@@ -24,7 +24,7 @@ static bool is_turned(const struct ul_attention_backward *b)
 
 /* ---- As one statement ---- */
 
-/* The products of queries and keys, and those of g and values. */
+/* Fills in the products of queries and keys, and those of g and values. */
 static void fill_products(const struct ul_attention_backward *b, struct ul_attend *attend)
 {
     const struct ul_attention *shape = &b->a.shape;
@@ -42,7 +42,7 @@ static void fill_products(const struct ul_attention_backward *b, struct ul_atten
     ul_attention_fill_keys(b, slopes, key == 0 ? &slopes->a : &slopes->b, UL_ATTENTION_V, key, 2);
 }
 
-/* What is added up, by the weights; of statistics nothing is. */
+/* Fills in the values that a pass adds up. Statistics add up none: nothing reads their operand. */
 static void fill_values(const struct ul_attention_backward *b, struct ul_attend *attend)
 {
     int64_t size = b->pass == UL_ATTENTION_STATISTICS ? 2
@@ -58,10 +58,11 @@ static void fill_values(const struct ul_attention_backward *b, struct ul_attend 
     else if (b->pass == UL_ATTENTION_VALUES)
         ul_attention_fill_gradient(b, values, &values->b, 2, 1);
     else
-        values->b.buffer = attend->scores[0].b.buffer, values->b.at.base = zero(b);
+        values->b = (struct ul_operand){
+            .buffer = attend->scores[0].b.buffer, .at.base = zero(b), .transform = UL_NONE};
 }
 
-/* A score, or what values are multiplied by. */
+/* Builds the score of a query and a key, or the weight by which the pass multiplies values. */
 static ul_kx fill_score(const struct ul_attention_backward *b, const struct ul_attend *attend)
 {
     struct ul_kernel *k = b->a.kernel;

@@ -41,7 +41,7 @@ template <int E_, int TR_, int TC_> struct ul_gradient_size {
     static_assert(E % CHUNK == 0, "padded");
 };
 
-/* Of a thread. */
+/* A thread keeps the sums of its rows in registers. */
 template <class SIZE> struct ul_gradient_sums {
     float at[SIZE::TR][SIZE::E / 8];
 };

@@ -253,8 +253,8 @@ def main():
     parser.add_argument("--no-peer", dest="peer", action="store_false")
     args = parser.parse_args()
     rows = []
-    for kind in KINDS:
-        for batch in args.batches.split(",") if kind in args.only else []:
+    for kind in [kind for kind in KINDS if kind in args.only]:
+        for batch in args.batches.split(","):
             if kind == "resnet50" and int(batch) > MOST_PICTURES:
                 continue
             with tempfile.TemporaryDirectory(prefix="ullage-narrow-") as folder:

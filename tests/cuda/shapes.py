@@ -21,7 +21,7 @@ ATTENTIONS = [(heads, queries, keys, size)
               for heads, queries, keys in ((32, 2048, 2048), (16, 512, 512), (12, 256, 256),
                                            (4, 64, 64), (1, 40, 40), (12, 1, 1024))]  # fmt: skip
 ATTENTIONS += [(8, 256, 255, 30), (8, 33, 65, 65)]
-# The same of a trainer.
+# Sizes of the same kind, for attention that a trainer forms the gradient of.
 GRADIENTS = [(12, 512, 512, size) for size in (16, 32, 64, 80, 128, 160, 256)] + [(8, 256, 255, 30), (4, 30, 12, 64)]
 
 
