@@ -189,7 +189,7 @@ static void add_mask(const struct ul_attention_backward *b, ul_kx row, ul_kx key
     ul_lower_store(a->lower, mask, index, slope);
 }
 
-/* The slope of the product of query and key, of that of the score. */
+/* Gives the slope of the product of a query and a key, by the slope of its score. */
 static ul_kx scaled_slope(const struct ul_attention_backward *b, ul_kx slope, ul_kx capped)
 {
     struct ul_kernel *k = b->a.kernel;
@@ -231,8 +231,8 @@ static void turn_slopes(const struct ul_attention_backward *b)
     ul_ks_end(k);
 }
 
-/* Keeps of each query what its passes begin with. A row without keys has 0 for both where that is
- * to give zeros, one with a NaN is infinitely far from all its scores where that is. */
+/* Stores the statistics of each query. A query without keys has 0 and 0 where it is to give zeros.
+ * Where a NaN is to give zeros, a query with one has infinity and 0, so that its weights are 0. */
 static void store_statistics(const struct ul_attention_backward *b)
 {
     const struct ul_attention_lower *a = &b->a;
