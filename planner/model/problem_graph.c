@@ -532,7 +532,7 @@ struct needs {
     bool *seen;      /* scratch of walks, per row */
     uint32_t *work;
     uint32_t *least; /* of a walk's way here: the node that is the cheapest to keep */
-    double *price;   /* per row: of keeping its value, bytes times the steps that it lives */
+    uint32_t *last;  /* per row: its last reader in file order */
 };
 
 static int read_compare(const void *a, const void *b)
@@ -574,11 +574,9 @@ static void needs_list(struct needs *needs)
         needs->first[needs->reads[i].after + 1]++;
     for (uint32_t v = 0; v < needs->rows; v++)
         needs->first[v + 1] += needs->first[v];
-    needs->price = UL_NEW_ARRAY(l->scratch, double, needs->rows);
-    for (uint32_t i = 0; i < needs->read_count; i++) { /* the last reader comes last */
-        uint32_t v = needs->reads[i].before;
-        needs->price[v] = (double)l->nodes[v].size_bytes * (needs->reads[i].after - v);
-    }
+    needs->last = UL_NEW_ARRAY(l->scratch, uint32_t, needs->rows);
+    for (uint32_t i = 0; i < needs->read_count; i++) /* the last reader comes last */
+        needs->last[needs->reads[i].before] = needs->reads[i].after;
 }
 
 static void needs_own(struct needs *needs)
@@ -602,6 +600,14 @@ static bool sets_meet(const uint64_t *a, const uint64_t *b, uint32_t words)
     return false;
 }
 
+/* What it takes to keep the value of `v` for a node that may want it again, if the node runs once:
+ * bytes times the steps that it lives. */
+static double keeping_price(const struct needs *needs, uint32_t v, uint32_t node)
+{
+    uint32_t last = needs->last[v] > node ? needs->last[v] : node;
+    return (double)needs->l->nodes[v].size_bytes * (last - v);
+}
+
 /* Of what `node` may want again, what would read a state of `updated` is out of reach from here on:
  * on the way to it, what is the cheapest to keep runs once. */
 static void late_readers_forbid(struct needs *needs, uint32_t node, const uint64_t *updated)
@@ -618,7 +624,8 @@ static void late_readers_forbid(struct needs *needs, uint32_t node, const uint64
             if (needs->seen[before] || l->nodes[before].run_once)
                 continue;
             needs->seen[before] = true;
-            bool is_less = least == UL_PLAN_NONE || needs->price[before] < needs->price[least];
+            bool is_less = least == UL_PLAN_NONE ||
+                           keeping_price(needs, before, node) < keeping_price(needs, least, node);
             needs->least[before] = is_less ? before : least;
             if (sets_meet(&needs->own[(uint64_t)before * needs->words], updated, needs->words))
                 l->nodes[needs->least[before]].run_once = true;
