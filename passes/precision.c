@@ -24,7 +24,8 @@
  *   beyond its range (the sums of integer products, before they are scaled).
  *
  * A base and all of its views are stored alike. A product of an operand that is kept and of one
- * that is not reads a copy in 16 bits, if the target has a library, whose products want one type.
+ * that is not reads a copy in 16 bits, if the target has a library, whose products want one type;
+ * so does a product of a program that trains of its bias, if the library takes it with no other.
  * Weights are converted where they are written (codegen): the graph keeps their f32 numbers.
  * Left undone: carried values of loops; mixed sums, such as a residual stream in f32. */
 #include "ir/op.h"
@@ -556,6 +557,73 @@ static uint32_t copy_for(struct precision *precision, struct copies *copies, ul_
     return at;
 }
 
+/* The input of the node that is a kept vector, added to a product of 16 bits; or UL_NONE. `nodes`
+ * are then that product and the node, or the node alone where it multiplies itself. */
+static uint32_t find_bias(const struct precision *precision, ul_node_id id, ul_node_id nodes[2],
+                          uint32_t *count)
+{
+    const struct ul_graph *graph = precision->graph;
+    const struct ul_node *node = &graph->nodes[id];
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        ul_value_id bias = node->inputs[i];
+        if (!is_f32(precision, bias) || graph->values[bias].storage != UL_DTYPE_NONE ||
+            !ul_edit_is_vector(&graph->values[bias].type) ||
+            ul_type_elements(&graph->values[bias].type) <= 1 ||
+            (precision->facts[bias] & LARGE) != 0 || !is_bias_alike(precision, node, i))
+            continue;
+        *count = 0;
+        if (node->op == UL_OP_Add)
+            nodes[(*count)++] = graph->values[node->inputs[1 - i]].producer;
+        nodes[(*count)++] = id;
+        return graph->nodes[nodes[0]].parent == node->parent ? i : UL_NONE;
+    }
+    return UL_NONE;
+}
+
+/* Whether the library takes the nodes as one call. */
+static bool is_call_of(const struct precision *precision, const struct copies *copies,
+                       const ul_node_id *nodes, uint32_t count)
+{
+    const struct ul_passes_options *options = precision->pass->options;
+    const struct ul_graph *graph = precision->graph;
+    ul_value_id inner = count == 2 ? graph->nodes[nodes[0]].outputs[0] : UL_NONE;
+    if (inner != UL_NONE)
+        copies->escapes[inner] = false;
+    bool takes = options->is_call(options->library, graph, nodes, count, copies->escapes, NULL);
+    if (inner != UL_NONE)
+        copies->escapes[inner] = true;
+    return takes;
+}
+
+/* A program that trains keeps its biases in f32. Where the library takes a product with a bias of
+ * 16 bits only, the bias is copied in front of the product, so that both are one call. Returns
+ * where the node is then. */
+static uint32_t copy_bias(struct precision *precision, struct copies *copies, ul_block_id block,
+                          uint32_t at)
+{
+    struct ul_graph *graph = precision->graph;
+    ul_node_id nodes[2], id = graph->blocks[block].nodes[at];
+    uint32_t count, input = find_bias(precision, id, nodes, &count), product = at;
+    if (input == UL_NONE)
+        return at;
+    ul_value_id bias = graph->nodes[id].inputs[input];
+    if (bias >= copies->value_count || is_call_of(precision, copies, nodes, count))
+        return at;
+    graph->values[bias].storage = precision->storage;
+    bool takes = is_call_of(precision, copies, nodes, count);
+    graph->values[bias].storage = UL_DTYPE_NONE;
+    if (!takes)
+        return at;
+    while (graph->blocks[block].nodes[product] != nodes[0])
+        product--;
+    if (copies->of[bias] == UL_NONE) {
+        copies->of[bias] = add_copy(precision, block, product, bias);
+        at++;
+    }
+    graph->nodes[id].inputs[input] = copies->of[bias];
+    return at;
+}
+
 /* Before the first product of a block that reads it, a value is copied once for all; of a program
  * that trains once for those of the forward pass and anew for those of the backward pass, and for
  * each kernel of ours, which needs no bytes for it. */
@@ -563,7 +631,7 @@ static void copy_factors(struct precision *precision, ul_block_id id)
 {
     struct ul_graph *graph = precision->graph;
     uint32_t count = graph->value_count;
-    uint32_t most = count + MAX_FACTORS * graph->blocks[id].node_count;
+    uint32_t most = count + (MAX_FACTORS + 1) * graph->blocks[id].node_count; /* and a bias */
     struct copies copies = {.value_count = count,
                             .of = UL_NEW_ARRAY(precision->pass->scratch, ul_value_id, count),
                             .escapes = UL_NEW_ARRAY(precision->pass->scratch, bool, most)};
@@ -579,6 +647,9 @@ static void copy_factors(struct precision *precision, ul_block_id id)
         const struct ul_op_info *row = ul_op_get(node->op);
         if ((row->flags & UL_OP_MULTIPLIES) != 0 || row->factors != 0)
             at = copy_for(precision, &copies, id, at);
+        if (trains(precision) && precision->pass->traits->biases_alike &&
+            precision->pass->options->is_call != NULL)
+            at = copy_bias(precision, &copies, id, at);
     }
 }
 

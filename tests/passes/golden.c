@@ -6,13 +6,14 @@
  * "# --signed-products 32", "# --products-joined", "# --panels-of-codes",
  * "# --precision NAME", "# --loss-scale 64", "# --train" (by cross-entropy, with SGD),
  * "# --clip-mode twice" (to norm 1), "# --stop-gradient TEXT", "# --padding-idx PATTERN" (row 1),
- * "# --lora PATTERN" (rank 2), "# --quantize TEXT", and "# --calls" (the target has a library,
- * which takes nothing).
+ * "# --lora PATTERN" (rank 2), "# --quantize TEXT", "# --calls" (the target has a library, which
+ * takes nothing) and "# --calls-alike" (which takes what reads and makes 16 bits alone).
  *
  * usage: test_passes [--update] DIR
  * exit: 0 all as wanted, 1 not */
 #include "golden_files.h"
 #include "ir/text.h"
+#include "ir/view.h"
 #include "passes/passes.h"
 
 #include <string.h>
@@ -42,6 +43,22 @@ static bool takes_nothing(const void *library, const struct ul_graph *graph,
     return false;
 }
 
+/* Takes what reads and makes 16 bits alone. */
+static bool takes_alike(const void *library, const struct ul_graph *graph, const ul_node_id *nodes,
+                        uint32_t count, const bool *escapes, uint64_t *scratch_bytes)
+{
+    (void)library, (void)escapes, (void)scratch_bytes;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct ul_node *node = &graph->nodes[nodes[i]];
+        for (uint32_t k = 0; k < node->input_count; k++)
+            if (!ul_dtype_is_half(ul_value_storage(graph, node->inputs[k])))
+                return false;
+        if (!ul_dtype_is_half(ul_value_storage(graph, node->outputs[0])))
+            return false;
+    }
+    return true;
+}
+
 static enum ul_status run_case(struct golden *golden, const char *pass, const char *text,
                                const char **out)
 {
@@ -67,6 +84,8 @@ static enum ul_status run_case(struct golden *golden, const char *pass, const ch
     traits.channels_last = strstr(text, "# --channels-last\n") != NULL;
     if (strstr(text, "# --calls\n") != NULL)
         options.is_call = takes_nothing;
+    if (strstr(text, "# --calls-alike\n") != NULL)
+        options.is_call = takes_alike;
     if (strstr(text, "# --precision fp16\n") != NULL)
         options.precision = UL_F16;
     if (strstr(text, "# --precision bf16\n") != NULL)
