@@ -315,22 +315,48 @@ struct sides {
     int64_t m, n, k;
 };
 
+static struct sides sides_of_product(const struct ul_node *node, const struct ul_type *a,
+                                     const struct ul_type *out)
+{
+    bool turned = ul_node_get_int(node, "transA", 0) != 0;
+    return (struct sides){.m = out->dims[out->rank - 2],
+                          .n = out->dims[out->rank - 1],
+                          .k = a->dims[turned ? a->rank - 2 : a->rank - 1]};
+}
+
+/* Of a group of a convolution: pixels, channels of the result, terms of a sum. A transposed one has
+ * its weights' axes exchanged. */
+static struct sides sides_of_convolution(const struct ul_node *node, const struct ul_type *weights,
+                                         const struct ul_type *out)
+{
+    int64_t groups = ul_node_get_int(node, "group", 1), all = (int64_t)ul_type_elements(weights);
+    int64_t channels = out->dims[1] / groups;
+    return (struct sides){.m = (int64_t)ul_type_elements(out) / out->dims[1],
+                          .n = channels,
+                          .k = all / groups / channels};
+}
+
+/* Of a group of the gradient of a convolution's weights: filters, places in a filter, pixels. */
+static struct sides sides_of_correlation(const struct ul_node *node, const struct ul_type *gradient,
+                                         const struct ul_type *out)
+{
+    return (struct sides){.m = out->dims[0] / ul_node_get_int(node, "group", 1),
+                          .n = (int64_t)ul_type_elements(out) / out->dims[0],
+                          .k = (int64_t)ul_type_elements(gradient) / gradient->dims[1]};
+}
+
 /* Of the products that have a row of weights for each result side by side; else all is 0. */
 static struct sides sides_of(const struct ul_fuse *fuse, const struct ul_node *node)
 {
     const struct ul_type *a = type_of(fuse, node->inputs[0]), *b = type_of(fuse, node->inputs[1]);
     const struct ul_type *out = type_of(fuse, node->outputs[0]);
-    struct sides sides = {.m = 0};
+    uint32_t flags = ul_op_get(node->op)->flags;
     if (a->rank < 2 || b->rank < 2 || out->rank < 2 || ul_type_elements(out) == 0)
-        return sides;
-    bool convolves = (ul_op_get(node->op)->flags & UL_OP_CONVOLVES) != 0;
-    int64_t groups = convolves ? ul_node_get_int(node, "group", 1) : 1;
-    bool turned = ul_node_get_int(node, "transA", 0) != 0;
-    sides.n = convolves ? b->dims[0] / groups : out->dims[out->rank - 1];
-    sides.k = convolves ? (int64_t)ul_type_elements(b) / b->dims[0]
-                        : a->dims[turned ? a->rank - 2 : a->rank - 1];
-    sides.m = convolves ? (int64_t)ul_type_elements(out) / out->dims[1] : out->dims[out->rank - 2];
-    return sides;
+        return (struct sides){.m = 0};
+    if ((flags & UL_OP_CORRELATES) != 0)
+        return sides_of_correlation(node, b, out);
+    return (flags & UL_OP_CONVOLVES) != 0 ? sides_of_convolution(node, b, out)
+                                          : sides_of_product(node, a, out);
 }
 
 /* A factor that is computed while it is read has no 16 bits that tensor cores could take. */
@@ -338,7 +364,7 @@ static bool check_tensor_cores(const struct ul_fuse *fuse, const struct ul_fuse_
 {
     enum { MIN_PRODUCTS = 1 << 15 }; /* of what is less, a launch takes longer */
     int64_t min = fuse->pass->traits->tensor_side;
-    if (min == 0 || trial->anchor == UL_FUSE_NEVER || fuse->pass->options->training != NULL)
+    if (min == 0 || trial->anchor == UL_FUSE_NEVER)
         return true;
     const struct ul_node *node = ul_fuse_node(fuse, trial->members[trial->anchor]);
     bool is_front = false;

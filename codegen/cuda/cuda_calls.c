@@ -9,8 +9,11 @@
  * Where there are none a kernel of ours runs, which stands beside each call.
  *
  *      MatMul, Gemm, Conv 1x1   cuBLASLt   act(alpha * src * weights + residual + bias)
+ *      gradients of a Conv 1x1  cuBLASLt   the products that they are
  *      MatMulInteger            cuBLASLt   sums in i32 alone
  *      Conv                     cuDNN      act(conv(src, weights) + residual + bias)
+ *      ConvTranspose            cuDNN      the gradient of the source of such a one
+ *      ConvWeightGradient       cuDNN      that of its weights, of the type of what it is made of
  *      Attention, 16 bits       cuDNN      softmax(scale * q * k + masks) * v
  *
  * Matrices are taken by strides. To cuBLASLt, which knows columns first, a row-major result [m, n]
@@ -50,8 +53,12 @@
  * convolution stay ours: cuDNN's engines for them compile when the program starts, for seconds
  * each.
  *
- * Left undone: ConvTranspose and pooling (where steps are as wide as the kernel it is a product:
- * passes/transposed.c); convolutions of three axes of space; scaled residuals. */
+ * Gradients of weights in f32, of factors in 16 bits, stay ours: cuDNN has no engine that is
+ * deterministic for them (asked of 9.19, for compute capability 8.0, 9.0, 10.0 and 12.0).
+ *
+ * Left undone: pooling; what follows a transposed convolution (where steps are as wide as the
+ * kernel it is a product: passes/transposed.c); convolutions of three axes of space; scaled
+ * residuals. */
 #include "codegen/cuda/cuda.h"
 #include "codegen/program/library_internal.h"
 
@@ -202,18 +209,24 @@ static int64_t pixel_stride(const struct ul_call_tensor *tensor)
     return stride == 0 ? tensor->dims[1] : stride;
 }
 
-static bool is_pointwise(const struct ul_call *call)
+/* Images whose pixels are rows of a matrix. */
+static bool has_rows(const struct ul_call_tensor *tensor)
+{
+    return (tensor->dims[1] == 1 || tensor->strides[1] == 1) &&
+           pixel_stride(tensor) >= tensor->dims[1];
+}
+
+/* The window is one pixel; `weights`: those that are multiplied, or their gradient. */
+static bool is_pointwise(const struct ul_call *call, const struct ul_call_tensor *weights)
 {
     bool all = call->group_count == 1 && call->src.rank > 2;
-    for (uint32_t d = 2; d < call->weights.rank; d++)
-        all = all && call->weights.dims[d] == 1;
+    for (uint32_t d = 2; d < weights->rank; d++)
+        all = all && weights->dims[d] == 1;
     for (uint32_t d = 0; d + 2 < call->src.rank; d++)
         all = all && call->steps[d] == 1 && call->pads[d] == 0 &&
               call->pads[call->src.rank - 2 + d] == 0;
-    return all && (call->src.dims[1] == 1 || call->src.strides[1] == 1) &&
-           (call->dst.dims[1] == 1 || call->dst.strides[1] == 1) &&
-           pixel_stride(&call->src) >= call->src.dims[1] &&
-           pixel_stride(&call->dst) >= call->dst.dims[1];
+    return all && has_rows(&call->src) &&
+           has_rows(weights == &call->dst ? &call->weights : &call->dst);
 }
 
 static void make_rows(struct ul_call_tensor *tensor)
@@ -232,20 +245,38 @@ static void make_rows(struct ul_call_tensor *tensor)
     *tensor = rows;
 }
 
+/* The weights of a window of one pixel as a matrix, a row for each axis `row`. */
+static void make_matrix(struct ul_call_tensor *weights, uint32_t row)
+{
+    struct ul_call_tensor matrix = *weights;
+    UL_ASSERT(row < 2 && weights->rank > 2);
+    memset(matrix.dims, 0, sizeof matrix.dims);
+    memset(matrix.strides, 0, sizeof matrix.strides);
+    matrix.rank = 2;
+    for (uint32_t d = 0; d < 2; d++) {
+        matrix.dims[d] = weights->dims[d == 0 ? row : 1 - row];
+        matrix.strides[d] = weights->strides[d == 0 ? row : 1 - row];
+    }
+    *weights = matrix;
+    ul_describe_finalize(weights, UL_CALL_MATMUL);
+}
+
+static void drop_window(struct ul_call *call)
+{
+    call->kind = UL_CALL_MATMUL;
+    call->group_count = 0;
+    memset(call->steps, 0, sizeof call->steps);
+    memset(call->pads, 0, sizeof call->pads);
+    for (uint32_t d = 0; d < 3; d++)
+        call->dilations[d] = 1;
+}
+
 /* A convolution of 1x1 as the product of its pixels with its weights. */
 static void make_product(struct ul_call *call)
 {
-    struct ul_call_tensor weights = call->weights;
     make_rows(&call->src);
     make_rows(&call->dst);
-    memset(call->weights.dims, 0, sizeof call->weights.dims);
-    memset(call->weights.strides, 0, sizeof call->weights.strides);
-    call->weights.rank = 2;
-    call->weights.dims[0] = weights.dims[1];
-    call->weights.dims[1] = weights.dims[0];
-    call->weights.strides[0] = weights.strides[1];
-    call->weights.strides[1] = weights.strides[0];
-    ul_describe_finalize(&call->weights, UL_CALL_MATMUL);
+    make_matrix(&call->weights, 1);
     if (call->bias.rank > 0) {
         call->bias.rank = 2;
         call->bias.dims[1] = call->bias.dims[0];
@@ -253,13 +284,31 @@ static void make_product(struct ul_call *call)
         call->bias.strides[1] = 1;
         call->bias.strides[0] = call->bias.dims[1];
     }
-    call->kind = UL_CALL_MATMUL;
-    call->group_count = 0;
-    memset(call->steps, 0, sizeof call->steps);
-    memset(call->pads, 0, sizeof call->pads);
-    for (uint32_t d = 0; d < 3; d++)
-        call->dilations[d] = 1;
+    drop_window(call);
     UL_ASSERT(call->src.dims[0] == call->dst.dims[0]);
+}
+
+/* The gradient of its weights as the product of the turned pixels of the result's gradient with
+ * those of the source. */
+static void make_gradient_product(struct ul_group_call *group)
+{
+    struct ul_call *call = &group->call;
+    struct ul_call_tensor rows = call->src;
+    ul_value_id source = group->args[UL_CALL_SRC];
+    make_rows(&rows);
+    call->src = call->weights;
+    make_rows(&call->src);
+    int64_t pixels = call->src.dims[0], stride = call->src.strides[0];
+    call->src.dims[0] = call->src.dims[1];
+    call->src.strides[0] = call->src.strides[1];
+    call->src.dims[1] = pixels;
+    call->src.strides[1] = stride;
+    call->weights = rows;
+    make_matrix(&call->dst, 0);
+    group->args[UL_CALL_SRC] = group->args[UL_CALL_WEIGHTS];
+    group->args[UL_CALL_WEIGHTS] = source;
+    drop_window(call);
+    UL_ASSERT(call->src.dims[1] == call->weights.dims[0]);
 }
 
 /* Dense, with the axis `channels` innermost and the others in their order. */
@@ -276,23 +325,52 @@ static bool is_channels_last(const struct ul_call_tensor *tensor, uint32_t chann
     return dense;
 }
 
+/* Places of a convolution's result along an axis of space, where the padding is the same at both
+ * ends. */
+static int64_t result_places(const struct ul_call *call, uint32_t d, int64_t in, int64_t kernel)
+{
+    int64_t reach = (kernel - 1) * call->dilations[d] + 1, span = in + 2 * call->pads[d] - reach;
+    return span < 0 ? 0 : span / call->steps[d] + 1;
+}
+
+/* What a convolution and its gradients share: `src`, `weights` and `dst` are the forward ones. */
+static bool supports_windows(const struct ul_call *call, const struct ul_call_tensor *src,
+                             const struct ul_call_tensor *weights, const struct ul_call_tensor *dst,
+                             uint64_t product_count)
+{
+    uint32_t space = src->rank - 2, out = call->group_count > 1 ? 1 : 0; /* axis of the weights */
+    bool turned = call->kind == UL_CALL_DECONVOLUTION, even = space == 1 || space == 2;
+    uint32_t channels = turned ? out : out + 1; /* of the source, which lie innermost */
+    for (uint32_t d = 0; even && d < space; d++)
+        even = call->pads[d] >= 0 && result_places(call, d, src->dims[2 + d],
+                                                   weights->dims[out + 2 + d]) == dst->dims[2 + d];
+    return even && dst->type == src->type && weights->type == src->type &&
+           product_count >= MIN_PRODUCTS && weights->dims[out] >= MIN_CHANNELS &&
+           weights->dims[out + 1] >= MIN_CHANNELS &&
+           (src->type == UL_CALL_F32 || weights->dims[channels] > IMAGE_CHANNELS) &&
+           is_channels_last(src, 1) && is_channels_last(dst, 1) &&
+           is_channels_last(weights, channels) && fits_int(src) && fits_int(dst) &&
+           fits_int(weights) && elements_of(src) <= INT32_MAX && elements_of(dst) <= INT32_MAX;
+}
+
+/* An activation or a residual comes with a bias: without one cuDNN has no engines for them that are
+ * compiled beforehand. Behind a gradient nothing comes. */
 static bool supports_convolution(const struct ul_call *call, uint64_t product_count)
 {
-    uint32_t space = call->src.rank - 2;
-    uint32_t out = call->group_count > 1 ? 1 : 0; /* axis of the weights */
-    bool symmetric = true;
-    for (uint32_t d = 0; d < space; d++)
-        symmetric = symmetric && call->pads[d] == call->pads[space + d] && call->pads[d] >= 0;
-    /* An activation or a residual comes with a bias: without one cuDNN has no engines for them that
-     * are compiled beforehand. */
-    return symmetric && call->dst.type == call->src.type && (space == 1 || space == 2) &&
-           product_count >= MIN_PRODUCTS && call->weights.dims[out] >= MIN_CHANNELS &&
-           call->weights.dims[out + 1] >= MIN_CHANNELS &&
-           (call->src.type == UL_CALL_F32 || call->weights.dims[out + 1] > IMAGE_CHANNELS) &&
-           (call->post_count == 0 || call->bias.rank > 0) && is_channels_last(&call->src, 1) &&
-           is_channels_last(&call->dst, 1) && is_channels_last(&call->weights, out + 1) &&
-           fits_int(&call->src) && fits_int(&call->dst) && fits_int(&call->weights) &&
-           elements_of(&call->src) <= INT32_MAX && elements_of(&call->dst) <= INT32_MAX;
+    bool is_plain = call->post_count == 0 && call->bias.rank == 0;
+    switch ((int)call->kind) {
+    case UL_CALL_CONVOLUTION:
+        return (call->post_count == 0 || call->bias.rank > 0) && supports_posts(call, false) &&
+               supports_windows(call, &call->src, &call->weights, &call->dst, product_count);
+    case UL_CALL_DECONVOLUTION:
+        return is_plain &&
+               supports_windows(call, &call->dst, &call->weights, &call->src, product_count);
+    case UL_CALL_WEIGHT_GRADIENT:
+        return is_plain &&
+               supports_windows(call, &call->src, &call->dst, &call->weights, product_count);
+    default:
+        return false;
+    }
 }
 
 /* Its tensors once more, in another layout or in parts. */
@@ -407,8 +485,7 @@ static bool supports(const struct context *context, const struct ul_group_call *
         return false;
     if (call->kind == UL_CALL_ATTENTION)
         return supports_attention(call, group->product_count);
-    return call->kind == UL_CALL_CONVOLUTION && supports_posts(call, false) &&
-           supports_convolution(call, group->product_count);
+    return supports_convolution(call, group->product_count);
 }
 
 static bool answer(void *data, struct ul_group_call *group, bool pack)
@@ -419,8 +496,10 @@ static bool answer(void *data, struct ul_group_call *group, bool pack)
     call->tail_count = 0;
     if (call->bias.rank > 0 && call->bias.type != call->dst.type)
         return false;
-    if (call->kind == UL_CALL_CONVOLUTION && is_pointwise(call))
+    if (call->kind == UL_CALL_CONVOLUTION && is_pointwise(call, &call->weights))
         make_product(call);
+    if (call->kind == UL_CALL_WEIGHT_GRADIENT && is_pointwise(call, &call->dst))
+        make_gradient_product(group);
     if (!supports(context, group))
         return false;
     UL_ASSERT(call->implementation == NULL);

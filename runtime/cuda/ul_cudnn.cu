@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: 0BSD */
 /*
  * Convolutions and attention of a program for CUDA by cuDNN (ul_cuda_library.h): of dense tensors
- * with channels innermost, y = act(conv(x, w) + residual + bias); of heads by strides,
- * softmax(scale * q * k + masks) * v.
+ * with channels innermost, y = act(conv(x, w) + residual + bias), and the gradients of x and of w;
+ * of heads by strides, softmax(scale * q * k + masks) * v.
  *
  * cuDNN need not be there, neither where the program is built nor where it runs, and may have
  * nothing for a call that does with the planned workspace and gives the same bits every time: then
@@ -186,18 +186,13 @@ static uint64_t version_of(const void *opaque)
     return ((const struct handle *)opaque)->dnn.GetVersion();
 }
 
-static const struct ul_cuda_library library = {"cudnn",
-                                               "cuDNN",
-                                               1u << UL_CALL_CONVOLUTION | 1u << UL_CALL_ATTENTION,
-                                               UL_CUDNN_ALIGN_BYTES,
-                                               0,
-                                               version_of,
-                                               reserve,
-                                               describe_call,
-                                               find,
-                                               take,
-                                               enqueue,
-                                               tell};
+#define UL_CUDNN_KINDS                                                                             \
+    (1u << UL_CALL_CONVOLUTION | 1u << UL_CALL_DECONVOLUTION | 1u << UL_CALL_WEIGHT_GRADIENT |     \
+     1u << UL_CALL_ATTENTION)
+static const struct ul_cuda_library library = {
+    "cudnn", "cuDNN",    UL_CUDNN_KINDS, UL_CUDNN_ALIGN_BYTES,
+    0,       version_of, reserve,        describe_call,
+    find,    take,       enqueue,        tell};
 
 int ul_cudnn_run(const struct ul_cuda_step *at, uint32_t place, uint32_t call,
                  const void *const *args, unsigned char *scratch)

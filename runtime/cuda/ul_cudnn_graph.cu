@@ -144,13 +144,15 @@ static struct shape image_of(const struct ul_call_tensor *tensor)
                  tensor->rank == 4 ? tensor->dims[2] : 1, tensor->dims[tensor->rank - 1]);
 }
 
-static struct shape weights_of(const struct ul_call *call)
+/* Of weights, or of their gradient, by the axes of calls: the library's have groups in the first. A
+ * transposed convolution's are those of the one that it turns. */
+static struct shape weights_of(const struct ul_call *call, const struct ul_call_tensor *weights)
 {
-    const struct ul_call_tensor *weights = &call->weights;
-    bool grouped = call->group_count > 1;
+    bool grouped = call->group_count > 1, turned = call->kind == UL_CALL_DECONVOLUTION;
     const int64_t *dims = weights->dims + (grouped ? 1 : 0);
-    return image(type_of(weights), dims[0] * (grouped ? call->group_count : 1), dims[1],
-                 call->src.rank == 3 ? 1 : dims[2], weights->dims[weights->rank - 1]);
+    return image(type_of(weights), dims[turned ? 1 : 0] * (grouped ? call->group_count : 1),
+                 dims[turned ? 0 : 1], call->src.rank == 3 ? 1 : dims[2],
+                 weights->dims[weights->rank - 1]);
 }
 
 enum where { IN_MEMORY, NOWHERE, BY_VALUE };
@@ -244,6 +246,7 @@ static void put_function(struct builder *to, cudnnPointwiseMode_t mode, cudnnBac
     put_pointwise(to, &pointwise);
 }
 
+/* As much padding at the end of an axis as at its beginning (codegen/cuda/cuda_calls.c). */
 static cudnnBackendDescriptor_t put_window(struct builder *to, const struct ul_call *call)
 {
     const cudnnDataType_t f32 = CUDNN_DATA_FLOAT;
@@ -252,7 +255,6 @@ static cudnnBackendDescriptor_t put_window(struct builder *to, const struct ul_c
     const int64_t space = 2;
     uint32_t last = flat ? 0 : 1;
     int64_t begins[] = {flat ? 0 : call->pads[0], call->pads[last]};
-    int64_t ends[] = {flat ? 0 : call->pads[2], call->pads[flat ? 1 : 3]};
     int64_t steps[] = {flat ? 1 : call->steps[0], call->steps[last]};
     int64_t dilations[] = {flat ? 1 : call->dilations[0], call->dilations[last]};
     cudnnBackendDescriptor_t window = begin(to, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
@@ -260,27 +262,48 @@ static cudnnBackendDescriptor_t put_window(struct builder *to, const struct ul_c
     put(to, window, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
     put(to, window, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &space);
     put(to, window, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, space, begins);
-    put(to, window, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, space, ends);
+    put(to, window, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, space, begins);
     put(to, window, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, space, steps);
     put(to, window, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, space, dilations);
     end(to, window);
     return window;
 }
 
+/* What a convolution's operation and its two gradients are called by. */
+struct convolution {
+    cudnnBackendDescriptorType_t type;
+    cudnnBackendAttributeName_t window, alpha, beta;
+    cudnnBackendAttributeName_t src, weights, dst; /* what the call's arguments are to it */
+};
+
+#define UL_CUDNN_CONVOLUTION(operation, name, src, weights, dst)                                   \
+    {                                                                                              \
+        CUDNN_BACKEND_OPERATION_CONVOLUTION_##operation##_DESCRIPTOR,                              \
+            CUDNN_ATTR_OPERATION_CONVOLUTION_##name##_CONV_DESC,                                   \
+            CUDNN_ATTR_OPERATION_CONVOLUTION_##name##_ALPHA,                                       \
+            CUDNN_ATTR_OPERATION_CONVOLUTION_##name##_BETA,                                        \
+            CUDNN_ATTR_OPERATION_CONVOLUTION_##name##_##src,                                       \
+            CUDNN_ATTR_OPERATION_CONVOLUTION_##name##_##weights,                                   \
+            CUDNN_ATTR_OPERATION_CONVOLUTION_##name##_##dst                                        \
+    }
+static const struct convolution forward = UL_CUDNN_CONVOLUTION(FORWARD, FORWARD, X, W, Y);
+static const struct convolution of_data = UL_CUDNN_CONVOLUTION(BACKWARD_DATA, BWD_DATA, DY, W, DX);
+static const struct convolution of_weights =
+    UL_CUDNN_CONVOLUTION(BACKWARD_FILTER, BWD_FILTER, X, DY, DW);
+
 static void put_windows(struct builder *to, const struct ul_call *call,
-                        cudnnBackendDescriptor_t src, cudnnBackendDescriptor_t weights,
-                        cudnnBackendDescriptor_t dst)
+                        const struct convolution *names, cudnnBackendDescriptor_t src,
+                        cudnnBackendDescriptor_t weights, cudnnBackendDescriptor_t dst)
 {
     const float one = 1, zero = 0;
     cudnnBackendDescriptor_t window = put_window(to, call);
-    cudnnBackendDescriptor_t operation =
-        begin(to, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
-    put_one(to, operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, window);
-    put_one(to, operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, src);
-    put_one(to, operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, weights);
-    put_one(to, operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, dst);
-    put(to, operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_TYPE_FLOAT, 1, &one);
-    put(to, operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, CUDNN_TYPE_FLOAT, 1, &zero);
+    cudnnBackendDescriptor_t operation = begin(to, names->type);
+    put_one(to, operation, names->window, window);
+    put_one(to, operation, names->src, src);
+    put_one(to, operation, names->weights, weights);
+    put_one(to, operation, names->dst, dst);
+    put(to, operation, names->alpha, CUDNN_TYPE_FLOAT, 1, &one);
+    put(to, operation, names->beta, CUDNN_TYPE_FLOAT, 1, &zero);
     end_operation(to, operation);
 }
 
@@ -292,14 +315,15 @@ static void put_convolution(struct builder *to, const struct ul_call *call)
     const cudnnDataType_t f32 = CUDNN_DATA_FLOAT;
     struct ul_cuda_posts posts;
     ul_cuda_read_posts(call, &posts);
-    struct shape src = image_of(&call->src), dst = image_of(&call->dst), weights = weights_of(call);
+    struct shape src = image_of(&call->src), dst = image_of(&call->dst);
+    struct shape weights = weights_of(call, &call->weights);
     struct shape bias = image(type_of(&call->bias), 1, call->dst.dims[1], 1, 1);
     cudnnBackendDescriptor_t x = put_argument(to, 0, &src), w = put_argument(to, 1, &weights);
     cudnnBackendDescriptor_t y = put_argument(to, 3, &dst);
     bool has_bias = call->bias.rank > 0, has_relu = posts.activation == UL_CUDA_RELU;
     cudnnBackendDescriptor_t sum =
         posts.adds || has_bias || has_relu ? put_between(to, &dst, f32) : y;
-    put_windows(to, call, x, w, sum);
+    put_windows(to, call, &forward, x, w, sum);
     if (posts.adds) {
         cudnnBackendDescriptor_t next = has_bias || has_relu ? put_between(to, &dst, f32) : y;
         put_function(to, CUDNN_POINTWISE_ADD, sum, put_argument(to, 4, &dst), next);
@@ -312,6 +336,17 @@ static void put_convolution(struct builder *to, const struct ul_call *call)
     }
     if (has_relu)
         put_function(to, CUDNN_POINTWISE_RELU_FWD, sum, NULL, y);
+}
+
+/* Of the source's side or of the weights': nothing follows. */
+static void put_gradient(struct builder *to, const struct ul_call *call)
+{
+    bool is_of_data = call->kind == UL_CALL_DECONVOLUTION;
+    struct shape src = image_of(&call->src);
+    struct shape weights = is_of_data ? weights_of(call, &call->weights) : image_of(&call->weights);
+    struct shape dst = is_of_data ? image_of(&call->dst) : weights_of(call, &call->dst);
+    put_windows(to, call, is_of_data ? &of_data : &of_weights, put_argument(to, 0, &src),
+                put_argument(to, 1, &weights), put_argument(to, 3, &dst));
 }
 
 /* ---- attention ---- */
@@ -453,8 +488,10 @@ bool ul_cudnn_make_graph(const struct ul_cudnn *dnn, const struct ul_call *call,
     struct builder to = {dnn, graph, true, 0, 0, {NULL}};
     if (call->kind == UL_CALL_ATTENTION)
         put_attention(&to, call);
-    else
+    else if (call->kind == UL_CALL_CONVOLUTION)
         put_convolution(&to, call);
+    else
+        put_gradient(&to, call);
     cudnnBackendDescriptor_t operations = begin(&to, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     if (dnn->handle != NULL)
         put(&to, operations, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &dnn->handle);

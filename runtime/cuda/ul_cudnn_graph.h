@@ -11,6 +11,9 @@
  *              conv --> sum --> sum --> relu --> dst
  *      weights-/   residual   bias      what lies between is virtual, in f32: rounded once, at dst
  *
+ *      src, weights --> gradient of a source --> dst      a transposed convolution
+ *      src, weights --> gradient of weights --> dst       weights: the gradient of the result
+ *
  *      queries -\
  *                scores --> scaled, masked, causal --> softmax --> product --> dst
  *      keys ----/                                     rounded    values

@@ -74,6 +74,27 @@ struct ul_call make_call(uint32_t n)
     return call;
 }
 
+/* The same as the gradient of its weights, or of its source. */
+struct ul_call make_gradient(uint32_t n)
+{
+    struct ul_call call = make_call(n), made = call;
+    bool of_data = n / 48 % 2 != 0, grouped = call.group_count > 1;
+    uint32_t first = grouped ? 1 : 0;
+    made.bias.rank = made.post_count = 0;
+    if (of_data) {
+        made.kind = UL_CALL_DECONVOLUTION;
+        made.src = call.dst;
+        made.dst = call.src;
+        made.weights.dims[first] = call.weights.dims[first + 1];
+        made.weights.dims[first + 1] = call.weights.dims[first];
+        return made;
+    }
+    made.kind = UL_CALL_WEIGHT_GRADIENT;
+    made.weights = call.dst;
+    made.dst = call.weights;
+    return made;
+}
+
 /* ---- devices ---- */
 
 struct device {
@@ -235,12 +256,13 @@ int check_kind(const struct ul_cudnn *dnn, const struct device *device, const st
 int main()
 {
     static const struct kind kinds[] = {{"convolution", 384, make_call},
+                                        {"gradient", 384, make_gradient},
                                         {"attention", 320, make_attention}};
     struct handle handle;
     int failed = 0;
     /* Without the driver's library cuDNN compiles nothing, nor offers what would be. */
     void *driver = ul_cuda_load("libcuda.so.1");
-    int kind_count = driver != NULL ? 2 : 1;
+    int kind_count = driver != NULL ? 3 : 2;
     memset(&handle, 0, sizeof handle);
     if (!load(&handle)) {
         printf("skipped: there is no cuDNN with all functions\n");

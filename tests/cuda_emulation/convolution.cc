@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Convolutions of the emulated cuDNN: y = act(conv(x, w) + residual + bias), of dense tensors with
- * channels innermost, by plain loops when the stream gets there.
+ * Convolutions of the emulated cuDNN: y = act(conv(x, w) + residual + bias), and the gradients of x
+ * and of w, of dense tensors with channels innermost, by plain loops when the stream gets there.
  *
  * Engines, the best first: one that is not deterministic; Winograd's method with much workspace;
  * one that rounds operands; one that sums in 16 bits; one that is compiled when a plan is made; on
@@ -13,12 +13,16 @@
 namespace
 {
 
+/* Which of x, w and y is the result. */
+enum kind { FORWARD, OF_DATA, OF_WEIGHTS };
+
 struct job {
+    enum kind kind;
     struct tensor x, w, y, z, bias;
     int64_t pads[2], steps[2], dilations[2];
     bool has_residual, has_bias, has_relu, tf32;
-    const void *x_bytes, *w_bytes, *z_bytes, *bias_bytes;
-    void *y_bytes, *workspace;
+    void *x_bytes, *w_bytes, *y_bytes, *workspace;
+    const void *z_bytes, *bias_bytes;
     size_t workspace_bytes;
 };
 
@@ -62,23 +66,61 @@ void finish(const struct job &job, int64_t at, int64_t channel, float sum)
     element_put(job.y_bytes, job.y.type, at, x);
 }
 
-void run_group(const struct job &job, int64_t group, int64_t groups,
-               const std::vector<struct term> &terms)
+/* Of a place of the result, or -1: a tap of the window lies in the padding. */
+int64_t source_at(const struct job &job, int64_t n, int64_t p, int64_t q, const struct term &term)
 {
-    const int64_t *x = job.x.dims, *y = job.y.dims, *w = job.w.dims;
+    const int64_t *x = job.x.dims;
+    int64_t row = p * job.steps[0] - job.pads[0] + term.r * job.dilations[0];
+    int64_t column = q * job.steps[1] - job.pads[1] + term.s * job.dilations[1];
+    bool inside = row >= 0 && row < x[2] && column >= 0 && column < x[3];
+    return inside ? ((n * x[2] + row) * x[3] + column) * x[1] + term.c : -1;
+}
+
+/* Of a place of the source, which place of the result a tap of the window makes of it, or -1. */
+int64_t result_at(const struct job &job, int64_t n, int64_t h, int64_t v, const struct term &term)
+{
+    const int64_t *y = job.y.dims;
+    int64_t row = h + job.pads[0] - term.r * job.dilations[0];
+    int64_t column = v + job.pads[1] - term.s * job.dilations[1];
+    if (row < 0 || column < 0 || row % job.steps[0] != 0 || column % job.steps[1] != 0)
+        return -1;
+    row /= job.steps[0];
+    column /= job.steps[1];
+    return row < y[2] && column < y[3] ? ((n * y[2] + row) * y[3] + column) * y[1] + term.c : -1;
+}
+
+int64_t weight_at(const struct job &job, int64_t filter, const struct term &term)
+{
+    const int64_t *w = job.w.dims;
+    return ((filter * w[2] + term.r) * w[3] + term.s) * w[1] + term.c;
+}
+
+/* The taps of the window, each with the channels of a group. */
+std::vector<struct term> terms_of(const struct job &job, int64_t channels)
+{
+    std::vector<struct term> terms;
+    for (int64_t r = 0; r < job.w.dims[2]; r++) {
+        for (int64_t s = 0; s < job.w.dims[3]; s++) {
+            for (int64_t c = 0; c < channels; c++)
+                terms.push_back({r, s, c});
+        }
+    }
+    return terms;
+}
+
+void run_forward(const struct job &job, int64_t group, int64_t groups)
+{
+    const int64_t *y = job.y.dims, *w = job.w.dims;
+    const std::vector<struct term> terms = terms_of(job, w[1]);
     int64_t outputs = w[0] / groups, depth = (int64_t)terms.size();
     auto weight = [&](int64_t k, int64_t l) {
-        return load(job, job.w_bytes, (group * outputs + k) * depth + l);
+        return load(job, job.w_bytes, weight_at(job, group * outputs + k, terms[(size_t)l]));
     };
     auto pixel = [&](int64_t j, float *out, int64_t stride) {
         int64_t n = j / (y[2] * y[3]), p = j / y[3] % y[2], q = j % y[3];
         for (int64_t l = 0; l < depth; l++) {
-            const struct term &term = terms[(size_t)l];
-            int64_t row = p * job.steps[0] - job.pads[0] + term.r * job.dilations[0];
-            int64_t column = q * job.steps[1] - job.pads[1] + term.s * job.dilations[1];
-            bool inside = row >= 0 && row < x[2] && column >= 0 && column < x[3];
-            int64_t at = ((n * x[2] + row) * x[3] + column) * x[1] + group * w[1] + term.c;
-            out[l * stride] = inside ? load(job, job.x_bytes, at) : 0;
+            int64_t at = source_at(job, n, p, q, terms[(size_t)l]);
+            out[l * stride] = at >= 0 ? load(job, job.x_bytes, at + group * w[1]) : 0;
         }
     };
     product(outputs, y[0] * y[2] * y[3], depth, weight, pixel,
@@ -88,21 +130,65 @@ void run_group(const struct job &job, int64_t group, int64_t groups,
             });
 }
 
+void run_of_data(const struct job &job, int64_t group, int64_t groups)
+{
+    const int64_t *x = job.x.dims, *w = job.w.dims;
+    int64_t filters = w[0] / groups;
+    const std::vector<struct term> terms = terms_of(job, filters);
+    int64_t depth = (int64_t)terms.size();
+    auto weight = [&](int64_t c, int64_t l) {
+        const struct term &term = terms[(size_t)l];
+        return load(job, job.w_bytes,
+                    weight_at(job, group * filters + term.c, {term.r, term.s, c}));
+    };
+    auto pixel = [&](int64_t j, float *out, int64_t stride) {
+        int64_t n = j / (x[2] * x[3]), h = j / x[3] % x[2], v = j % x[3];
+        for (int64_t l = 0; l < depth; l++) {
+            int64_t at = result_at(job, n, h, v, terms[(size_t)l]);
+            out[l * stride] = at >= 0 ? load(job, job.y_bytes, at + group * filters) : 0;
+        }
+    };
+    product(w[1], x[0] * x[2] * x[3], depth, weight, pixel, [&](int64_t c, int64_t j, float sum) {
+        element_put(job.x_bytes, job.x.type, j * x[1] + group * w[1] + c, sum);
+    });
+}
+
+void run_of_weights(const struct job &job, int64_t group, int64_t groups)
+{
+    const int64_t *y = job.y.dims, *w = job.w.dims;
+    const std::vector<struct term> terms = terms_of(job, w[1]);
+    int64_t filters = w[0] / groups;
+    auto gradient = [&](int64_t k, int64_t l) {
+        return load(job, job.y_bytes, l * y[1] + group * filters + k);
+    };
+    auto tap = [&](int64_t j, float *out, int64_t stride) {
+        for (int64_t l = 0; l < y[0] * y[2] * y[3]; l++) {
+            int64_t n = l / (y[2] * y[3]), p = l / y[3] % y[2], q = l % y[3];
+            int64_t at = source_at(job, n, p, q, terms[(size_t)j]);
+            out[l * stride] = at >= 0 ? load(job, job.x_bytes, at + group * w[1]) : 0;
+        }
+    };
+    product(filters, (int64_t)terms.size(), y[0] * y[2] * y[3], gradient, tap,
+            [&](int64_t k, int64_t j, float sum) {
+                element_put(job.w_bytes, job.w.type,
+                            weight_at(job, group * filters + k, terms[(size_t)j]), sum);
+            });
+}
+
 void run_job(const void *arguments)
 {
     const struct job &job = *(const struct job *)arguments;
-    const int64_t *w = job.w.dims, groups = job.x.dims[1] / w[1];
-    std::vector<struct term> terms;
-    for (int64_t r = 0; r < w[2]; r++) {
-        for (int64_t s = 0; s < w[3]; s++) {
-            for (int64_t c = 0; c < w[1]; c++)
-                terms.push_back({r, s, c});
-        }
-    }
+    const int64_t groups = job.x.dims[1] / job.w.dims[1];
     if (job.workspace_bytes > 0)
         memset(job.workspace, 0xA5, job.workspace_bytes);
-    for (int64_t group = 0; group < groups; group++)
-        run_group(job, group, groups, terms);
+    for (int64_t group = 0; group < groups; group++) {
+        if (job.kind == FORWARD)
+            run_forward(job, group, groups);
+        else if (job.kind == OF_DATA)
+            run_of_data(job, group, groups);
+        else
+            run_of_weights(job, group, groups);
+    }
 }
 
 /* ---- problems ---- */
@@ -151,12 +237,16 @@ bool convolution::enqueue(const struct run &run, cudaStream_t stream) const
     ready.tf32 = engine == TENSOR_CORES && job.x.type == ELEMENT_F32;
     if (engine != WINOGRAD && engine < TENSOR_CORES)
         ul_emulate_fail("cuDNN: engine %zu does not keep bits", engine);
+    struct extent x = extent_of("x", job.x, ready.x_bytes, true);
+    struct extent w = extent_of("w", job.w, ready.w_bytes, true);
+    struct extent y = extent_of("y", job.y, ready.y_bytes, true);
     need_memory("cuDNN",
-                {extent_of("x", job.x, ready.x_bytes, true),
-                 extent_of("w", job.w, ready.w_bytes, true),
+                {job.kind == OF_DATA ? y : x, job.kind == OF_WEIGHTS ? y : w,
                  extent_of("bias", job.bias, ready.bias_bytes, job.has_bias)},
                 extent_of("the residual", job.z, ready.z_bytes, job.has_residual),
-                extent_of("y", job.y, ready.y_bytes, true),
+                job.kind == OF_DATA      ? x
+                : job.kind == OF_WEIGHTS ? w
+                                         : y,
                 {"the workspace", ready.workspace, ready.workspace_bytes});
     return ul_emulate_enqueue(stream, "cuDNN's convolution", run_job, &ready, sizeof ready) ==
            cudaSuccess;
@@ -197,26 +287,55 @@ bool read_window(const struct descriptor *window, struct job *job)
     return good;
 }
 
-/* The result is in `y` for now. */
+/* What an operation and its gradients are called by. */
+struct names {
+    cudnnBackendDescriptorType_t type;
+    cudnnBackendAttributeName_t window, alpha, beta, x, w, y;
+};
+
+const struct names names[] = {
+    {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y},
+    {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY},
+    {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY}};
+
+/* A forward result is in `y` for now; a gradient is of the type of what it is made of. */
 bool read_product(const struct descriptor *operation, struct job *job)
 {
-    const struct descriptor *window =
-        graph_one(operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC);
-    if (graph_type(operation) != CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR ||
-        graph_type(window) != CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR || !read_window(window, job) ||
-        graph_float(operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA) != 1 ||
-        graph_float(operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA) != 0 ||
-        !graph_tensor(graph_one(operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X), &job->x) ||
-        !graph_tensor(graph_one(operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W), &job->w) ||
-        !graph_tensor(graph_one(operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y), &job->y))
-        return false;
-    const int64_t *x = job->x.dims, *y = job->y.dims, *w = job->w.dims;
-    bool fits = x[1] % w[1] == 0 && w[0] % (x[1] / w[1]) == 0 && y[0] == x[0] && y[1] == w[0];
-    for (size_t d = 0; d < 2; d++)
-        fits = fits && y[2 + d] == out_size(x[2 + d], job->pads[d], w[2 + d], job->steps[d],
-                                            job->dilations[d]);
-    return fits && is_image(job->x) && is_image(job->w) && is_image(job->y) &&
-           job->x.type == job->w.type && !job->x.is_virtual && !job->w.is_virtual;
+    for (const struct names &row : names) {
+        if (row.type != graph_type(operation))
+            continue;
+        const struct descriptor *window = graph_one(operation, row.window);
+        job->kind = (enum kind)(&row - names);
+        if (graph_type(window) != CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR ||
+            !read_window(window, job) || graph_float(operation, row.alpha) != 1 ||
+            graph_float(operation, row.beta) != 0 ||
+            !graph_tensor(graph_one(operation, row.x), &job->x) ||
+            !graph_tensor(graph_one(operation, row.w), &job->w) ||
+            !graph_tensor(graph_one(operation, row.y), &job->y))
+            return false;
+        const int64_t *x = job->x.dims, *y = job->y.dims, *w = job->w.dims;
+        bool fits = x[1] % w[1] == 0 && w[0] % (x[1] / w[1]) == 0 && y[0] == x[0] && y[1] == w[0];
+        for (size_t d = 0; d < 2; d++)
+            fits = fits && y[2 + d] == out_size(x[2 + d], job->pads[d], w[2 + d], job->steps[d],
+                                                job->dilations[d]);
+        return fits && is_image(job->x) && is_image(job->w) && is_image(job->y) &&
+               job->x.type == job->w.type && !job->x.is_virtual && !job->w.is_virtual &&
+               (job->kind == FORWARD || (job->y.type == job->x.type && !job->y.is_virtual));
+    }
+    return false;
 }
 
 /* A number for each channel. */
@@ -267,7 +386,7 @@ struct problem *graph_convolution(const std::vector<const struct descriptor *> &
     memset(job, 0, sizeof *job);
     bool good = read_product(operations[0], job);
     for (size_t i = 1; good && i < operations.size(); i++)
-        good = read_next(operations[i], job);
+        good = job->kind == FORWARD && read_next(operations[i], job);
     if (good && job->has_residual && !job->has_bias && is_bias(job->z, job->y)) {
         job->bias = job->z; /* of one place both look alike */
         job->has_bias = true;
