@@ -24,10 +24,10 @@ enum {
     MIN_SUMS = 64,
     DOT_DEPTH = 64,
     DOT_SUMS = 4,
-    MAX_PARTIALS = 16, /* that k is cut into */
-    MAX_PARTIALS_BYTES = 1 << 20,
-    MIN_PARTIAL = 64, /* of k */
-    RUN = 16          /* neighbours along k that stay together */
+    MAX_PARTIALS = 64,            /* that k is cut into */
+    MIN_PARTIALS_BYTES = 1 << 20, /* that parts may always take */
+    MIN_PARTIAL = 64,             /* of k */
+    RUN = 16                      /* neighbours along k that stay together */
 };
 
 #define TURN_CYCLES 700.0     /* of reading one tile of operands and waiting for it */
@@ -494,6 +494,18 @@ static uint32_t split_dim(const struct ul_contraction *c, int64_t partials)
     return best;
 }
 
+/* Bytes that parts may take: half of the smaller factor, which lives beside them, where that is
+ * more. */
+static double max_partials_bytes(const struct ul_contract_plan *base,
+                                 const struct ul_kernel *kernel, const struct ul_contraction *c)
+{
+    bool is_a = base->m < base->n;
+    enum ul_dtype dtype = ul_operand_dtype(kernel, is_a ? &c->a : &c->b);
+    double factor = (double)(is_a ? base->m : base->n) * (double)base->k *
+                    (double)ul_dtype_get(dtype)->size_bytes;
+    return factor / 2 > MIN_PARTIALS_BYTES ? factor / 2 : MIN_PARTIALS_BYTES;
+}
+
 struct ul_contract_cuda_split ul_contract_cuda_split(const struct ul_contract_cuda_plan *plan,
                                                      const struct ul_kernel *kernel,
                                                      const struct ul_contraction *c)
@@ -502,6 +514,7 @@ struct ul_contract_cuda_split ul_contract_cuda_split(const struct ul_contract_cu
     const struct ul_contract_plan *base = &plan->base;
     double sums = (double)base->m * (double)base->n * (double)plan->batch;
     double min_cycles = plan->cycles * WORTH_CUTTING;
+    double max_bytes = max_partials_bytes(base, kernel, c);
     bool is_tile = plan->form == UL_CONTRACT_CUDA_TILE || plan->form == UL_CONTRACT_CUDA_MMA;
     bool is_float = ul_dtype_get(c->acc_dtype)->is_float && c->a.transform == UL_NONE &&
                     c->b.transform == UL_NONE;
@@ -511,8 +524,7 @@ struct ul_contract_cuda_split ul_contract_cuda_split(const struct ul_contract_cu
         struct ul_contract_cuda_plan partial = *plan;
         double bytes = (double)partials * sums * (double)base->element_bytes;
         uint32_t dim = split_dim(c, partials);
-        if (dim == UL_CONTRACT_DIMS || bytes > (double)MAX_PARTIALS_BYTES ||
-            base->k / partials < MIN_PARTIAL)
+        if (dim == UL_CONTRACT_DIMS || bytes > max_bytes || base->k / partials < MIN_PARTIAL)
             break;
         partial.base.k /= partials;
         partial.batch *= partials;
