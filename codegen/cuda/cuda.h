@@ -18,6 +18,12 @@ enum ul_status ul_kernel_print_cuda(struct ul_text *text, const struct ul_kernel
                                     struct ul_kernel_printed *printed,
                                     struct ul_diag *diag) UL_MUST_CHECK;
 
+/* The definitions of kernels that join (struct ul_kernel_printed) as one launch, likewise. The host
+ * function has each one's buffers in order, and behind those of each but the last its struct
+ * ul_where. */
+void ul_kernel_print_joined_cuda(struct ul_text *text, const struct ul_kernel *const *kernels,
+                                 uint32_t count, const struct ul_profile_device *device);
+
 /* count_cuda.c, for print_cuda.c: of the kernel as it is printed, what a run launches of it. */
 struct ul_grid; /* grid.h */
 void ul_count_cuda(const struct ul_kernel *kernel, const struct ul_grid *grid,

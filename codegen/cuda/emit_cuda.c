@@ -61,15 +61,21 @@ static void put_place(struct ul_emitter *emitter, const struct ul_program_addres
     ul_text_put(emitter->text, "}");
 }
 
+static void put_arguments(struct ul_emitter *emitter, const struct ul_program_step *step,
+                          uint32_t position)
+{
+    for (uint32_t i = 0; i < step->arg_count; i++) {
+        ul_text_put(emitter->text, ", ");
+        put_place(emitter, &step->args[i], position);
+    }
+}
+
 static void put_kernel_call(struct ul_emitter *emitter, const struct ul_program_step *step,
                             uint32_t position)
 {
     const struct ul_program_kernel *kernel = &emitter->program->kernels[step->kernel];
     ul_text_printf(emitter->text, "%s(&at", kernel->name);
-    for (uint32_t i = 0; i < step->arg_count; i++) {
-        ul_text_put(emitter->text, ", ");
-        put_place(emitter, &step->args[i], position);
-    }
+    put_arguments(emitter, step, position);
     if (kernel->printed.scratch_bytes > 0)
         ul_text_printf(emitter->text, ", a + %" PRIu64, emitter->scratch_offsets[position]);
     ul_text_put(emitter->text, ");\n");
@@ -124,6 +130,40 @@ static void put_step(struct ul_emitter *emitter, const struct ul_program_step *s
     }
 }
 
+static const struct ul_program_step *step_at(const struct ul_emitter *emitter, uint32_t position)
+{
+    return ul_program_step_at(emitter->program, &emitter->plan->positions[position]);
+}
+
+/* Where each step is to be told of, and where it is counted, they are launches of their own. */
+static void put_joined(struct ul_emitter *emitter, const uint32_t *positions, uint32_t count,
+                       uint32_t indent)
+{
+    struct ul_text *text = emitter->text;
+    int inner = (int)(4 * indent + 4);
+    ul_text_printf(text, "%*sif (ul_cuda_joins(run)) {\n", (int)(4 * indent), "");
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t region = step_at(emitter, positions[i])->region;
+        ul_text_printf(text, "%*s", inner, "");
+        if (i + 1 < count)
+            ul_text_printf(text, "const struct ul_cuda_step at_%u", positions[i]);
+        else
+            ul_text_put(text, "at");
+        ul_text_printf(text, " = ul_cuda_at(run, %u, %s);\n", positions[i],
+                       flag_text(emitter, region));
+    }
+    ul_text_printf(text, "%*sj%u(&at", inner, "", ul_emit_joint(emitter, positions, count));
+    for (uint32_t i = 0; i < count; i++) {
+        put_arguments(emitter, step_at(emitter, positions[i]), positions[i]);
+        if (i + 1 < count)
+            ul_text_printf(text, ", at_%u.where", positions[i]);
+    }
+    ul_text_printf(text, ");\n%*s} else {\n", (int)(4 * indent), "");
+    for (uint32_t i = 0; i < count; i++)
+        ul_emit_step(emitter, positions[i], indent + 1);
+    ul_text_printf(text, "%*s}\n", (int)(4 * indent), "");
+}
+
 static void put_transfer(struct ul_emitter *emitter, uint32_t position)
 {
     const struct ul_emit_transfer *transfer = &emitter->transfers[position];
@@ -147,12 +187,33 @@ static void put_wait(struct ul_emitter *emitter, uint32_t position, uint32_t num
 /* ---- kernels.cu ---- */
 
 /* A kernel's text, `@` being its name. */
-static void put_kernel(struct ul_emitter *emitter, const struct ul_program_kernel *kernel)
+static void put_kernel(struct ul_emitter *emitter, const char *rest, const char *name)
 {
-    const char *rest = kernel->text;
     for (const char *at; (at = strchr(rest, '@')) != NULL; rest = at + 1)
-        ul_text_printf(emitter->text, "%.*s%s", (int)(at - rest), rest, kernel->name);
+        ul_text_printf(emitter->text, "%.*s%s", (int)(at - rest), rest, name);
     ul_text_printf(emitter->text, "%s\n", rest);
+}
+
+/* Kernels that are one launch somewhere. */
+static void put_joints(struct ul_emitter *emitter)
+{
+    const struct ul_program *program = emitter->program;
+    const struct ul_profile_device device = ul_profile_device(program->options.profile);
+    uint32_t positions[UL_PROGRAM_JOINED];
+    for (uint32_t e = 0; e < program->entry_count; e++)
+        for (uint32_t p = 0; p < emitter->plan->position_count; p++)
+            if (emitter->entry_runs[e][p] && emitter->joined[e][p] > 1)
+                (void)ul_emit_joint(emitter, positions, ul_emit_joined(emitter, e, p, positions));
+    for (uint32_t i = 0; i < emitter->joint_count; i++) {
+        const struct ul_emit_joint *joint = &emitter->joints[i];
+        const struct ul_kernel *kernels[UL_PROGRAM_JOINED];
+        struct ul_text text;
+        for (uint32_t k = 0; k < joint->count; k++)
+            kernels[k] = program->kernels[joint->kernels[k]].ir;
+        ul_text_init(&text, emitter->arena);
+        ul_kernel_print_joined_cuda(&text, kernels, joint->count, &device);
+        put_kernel(emitter, text.data, ul_arena_printf(emitter->arena, "j%u", i));
+    }
 }
 
 /* A function for each entry point that has steps, and the table of them. */
@@ -191,7 +252,8 @@ static void put_kernels_body(struct ul_emitter *emitter)
                    "static_assert(sizeof(struct ul_cuda_state) == %d, \"the plan's place\");\n\n",
                    (int)UL_PROGRAM_STATE_BYTES);
     for (uint32_t i = 0; i < emitter->program->kernel_count; i++)
-        put_kernel(emitter, &emitter->program->kernels[i]);
+        put_kernel(emitter, emitter->program->kernels[i].text, emitter->program->kernels[i].name);
+    put_joints(emitter);
     put_entries(emitter);
 }
 
@@ -498,6 +560,7 @@ enum ul_status ul_emit_cuda(struct ul_arena *arena, const struct ul_program *pro
     static const struct ul_emit_language language = {.files = files,
                                                      .put_mark = put_mark,
                                                      .put_step = put_step,
+                                                     .put_joined = put_joined,
                                                      .put_transfer = put_transfer,
                                                      .put_wait = put_wait,
                                                      .put_branch = put_branch,

@@ -12,6 +12,7 @@
  *         }
  *     }
  *
+ * Kernels of several steps may be one launch, each with blocks of its own (joined.c).
  * `@` stands for the kernel's name, so that equal kernels have equal text. Expressions are
  * print_expr.c's, contractions contract_cuda.c's. */
 
@@ -1535,15 +1536,39 @@ static void put_host(struct printer *printer)
     ul_text_put(printer->text, "}\n");
 }
 
-enum ul_status ul_kernel_print_cuda(struct ul_text *text, const struct ul_kernel *kernel,
-                                    const struct ul_profile_device *device,
-                                    struct ul_kernel_printed *printed, struct ul_diag *diag)
+static void printer_init(struct printer *printer, struct ul_text *text,
+                         const struct ul_kernel *kernel, const struct ul_profile_device *device)
 {
     kernel = ul_contract_cuda_open(ul_attend_cuda_rewrite(kernel, device, text->arena), device,
                                    text->arena);
     ul_kernel_verify_or_die(kernel, false, text->arena,
                             "the rewriting of a kernel for target cuda");
-    struct printer printer = {.text = text, .kernel = kernel, .device = device};
+    *printer = (struct printer){.text = text, .kernel = kernel, .device = device};
+    ul_expr_printer_init(&printer->expr, text, kernel);
+    printer->expr.is_short = ul_narrow(kernel, text->arena);
+    printer->expr.names = UL_NEW_ARRAY(text->arena, const char *, kernel->expr_count);
+    printer->expr.elements = UL_NEW_ARRAY(text->arena, const char *, kernel->expr_count);
+    ul_grid_init(&printer->grid, kernel, printer->expr.used, device, text->arena);
+}
+
+/* All of it is one launch of a thread an item, without scratch. */
+static bool is_one_launch(const struct ul_grid *grid)
+{
+    bool is_one = grid->phase_count > 0 && grid->together_count == 0 && grid->scratch_bytes == 0 &&
+                  grid->phases[0].joined_count == grid->phase_count;
+    for (uint32_t i = 0; is_one && i < grid->phase_count; i++) {
+        const struct ul_phase *phase = &grid->phases[i];
+        is_one = phase->kind == UL_PHASE_EACH && phase->items.count > 0 && phase->block_count > 0 &&
+                 !phase->has_own && phase->host_count == 0;
+    }
+    return is_one;
+}
+
+enum ul_status ul_kernel_print_cuda(struct ul_text *text, const struct ul_kernel *kernel,
+                                    const struct ul_profile_device *device,
+                                    struct ul_kernel_printed *printed, struct ul_diag *diag)
+{
+    struct printer printer;
     for (uint32_t i = 0; i < kernel->buffer_count; i++) {
         enum ul_dtype dtype = kernel->buffers[i].dtype;
         if (ul_storage_type(dtype) == NULL)
@@ -1551,11 +1576,7 @@ enum ul_status ul_kernel_print_cuda(struct ul_text *text, const struct ul_kernel
                                "target cuda has no type %s; cast the tensor to a wider one",
                                ul_dtype_get(dtype)->name);
     }
-    ul_expr_printer_init(&printer.expr, text, kernel);
-    printer.expr.is_short = ul_narrow(kernel, text->arena);
-    printer.expr.names = UL_NEW_ARRAY(text->arena, const char *, kernel->expr_count);
-    printer.expr.elements = UL_NEW_ARRAY(text->arena, const char *, kernel->expr_count);
-    ul_grid_init(&printer.grid, kernel, printer.expr.used, device, text->arena);
+    printer_init(&printer, text, kernel, device);
     for (uint32_t i = 0; i < printer.grid.phase_count; i++) {
         const struct ul_phase *phase = &printer.grid.phases[i];
         if (phase->block_count > 0 && phase->joined_count > 1)
@@ -1567,6 +1588,129 @@ enum ul_status ul_kernel_print_cuda(struct ul_text *text, const struct ul_kernel
         put_together(&printer, &printer.grid.together[i]);
     put_host(&printer);
     printed->scratch_bytes = printer.grid.scratch_bytes;
-    ul_count_cuda(kernel, &printer.grid, device, printed);
+    printed->joins = is_one_launch(&printer.grid);
+    ul_count_cuda(printer.kernel, &printer.grid, device, printed);
     return UL_OK;
+}
+
+/* ---- Kernels that are one launch ---- */
+
+/* Blocks of one size, one kernel's after the other's. The number of all. */
+static int64_t set_joined_blocks(struct printer *members, uint32_t count, uint32_t *threads)
+{
+    int64_t first = 0;
+    *threads = 0;
+    for (uint32_t m = 0; m < count; m++)
+        for (uint32_t i = 0; i < members[m].grid.phase_count; i++)
+            if (members[m].grid.phases[i].block_threads > *threads)
+                *threads = members[m].grid.phases[i].block_threads;
+    UL_ASSERT(*threads > 0);
+    for (uint32_t m = 0; m < count; m++) {
+        for (uint32_t i = 0; i < members[m].grid.phase_count; i++) {
+            struct ul_phase *phase = &members[m].grid.phases[i];
+            phase->block_count =
+                (phase->block_count * phase->block_threads + *threads - 1) / *threads;
+            phase->block_threads = *threads;
+            phase->first_block = first;
+            first += phase->block_count;
+        }
+    }
+    return first;
+}
+
+/* Each kernel's buffers, and behind them its place among steps, which the last one's launch adds.
+ */
+static void put_joined_parameters(struct ul_text *text, const struct printer *members,
+                                  uint32_t count, bool typed)
+{
+    const char *separator = "";
+    for (uint32_t m = 0; m < count; m++) {
+        const struct ul_kernel *kernel = members[m].kernel;
+        for (uint32_t i = 0; i < kernel->buffer_count; i++) {
+            const struct ul_buffer *buffer = &kernel->buffers[i];
+            if (!is_parameter(buffer))
+                continue;
+            ul_text_put(text, separator);
+            if (typed)
+                ul_text_printf(text, "[[maybe_unused]] %s%s *",
+                               buffer->role == UL_BUFFER_INPUT ? "const " : "",
+                               ul_storage_type(buffer->dtype));
+            ul_text_printf(text, "m%u_b%u", m, i);
+            separator = ", ";
+        }
+        if (m + 1 < count)
+            ul_text_printf(text, "%s%sm%u_run", separator,
+                           typed ? "[[maybe_unused]] struct ul_where " : "", m);
+        separator = ", ";
+    }
+}
+
+/* A phase of kernel number `member` in braces of its own, with its own names for its buffers. */
+static void put_joined_phase(struct printer *printer, uint32_t member, bool is_last)
+{
+    const struct ul_kernel *kernel = printer->kernel;
+    const bool *is_needed = find_mentions(printer);
+    for (uint32_t i = 0; i < kernel->buffer_count; i++) {
+        const struct ul_buffer *buffer = &kernel->buffers[i];
+        if (is_parameter(buffer) && printer->mentions.buffers[i])
+            ul_text_printf(printer->text, "        %s%s *const b%u = m%u_b%u;\n",
+                           buffer->role == UL_BUFFER_INPUT ? "const " : "",
+                           ul_storage_type(buffer->dtype), i, member, i);
+    }
+    if (!is_last)
+        ul_text_printf(printer->text,
+                       "        [[maybe_unused]] const struct ul_where run = m%u_run;\n", member);
+    put_names(printer, is_needed, 2);
+    put_each(printer, 2);
+}
+
+static void put_joined_body(struct printer *members, uint32_t count)
+{
+    struct ul_text *text = members->text;
+    const char *before = "    ";
+    for (uint32_t m = 0; m < count; m++) {
+        struct printer *printer = &members[m];
+        printer->is_joined = true;
+        for (uint32_t i = 0; i < printer->grid.phase_count; i++) {
+            bool is_end = m + 1 == count && i + 1 == printer->grid.phase_count;
+            printer->phase = &printer->grid.phases[i];
+            ul_text_put(text, before);
+            if (!is_end)
+                ul_text_printf(text, "if (blockIdx.x < %" PRId64 ") ",
+                               printer->phase->first_block + printer->phase->block_count);
+            ul_text_put(text, "{\n");
+            put_joined_phase(printer, m, m + 1 == count);
+            before = "    } else ";
+        }
+    }
+    ul_text_put(text, "    }\n");
+}
+
+void ul_kernel_print_joined_cuda(struct ul_text *text, const struct ul_kernel *const *kernels,
+                                 uint32_t count, const struct ul_profile_device *device)
+{
+    struct printer *members = UL_NEW_ARRAY(text->arena, struct printer, count);
+    uint32_t threads = 0, least = 0;
+    UL_ASSERT(count > 1);
+    for (uint32_t m = 0; m < count; m++) {
+        printer_init(&members[m], text, kernels[m], device);
+        UL_ASSERT(is_one_launch(&members[m].grid));
+        for (uint32_t i = 0; i < members[m].grid.phase_count; i++) {
+            uint32_t blocks = min_blocks(&members[m], &members[m].grid.phases[i]);
+            least = blocks > 0 && (least == 0 || blocks < least) ? blocks : least;
+        }
+    }
+    int64_t blocks = set_joined_blocks(members, count, &threads);
+    ul_text_printf(text, "static __global__ void __launch_bounds__(%u", threads);
+    if (least > 0)
+        ul_text_printf(text, ", %u", least);
+    ul_text_put(text, ") @_0(");
+    put_joined_parameters(text, members, count, true);
+    ul_text_put(text, ", struct ul_where run)\n{\n    UL_ENTER(run);\n");
+    put_joined_body(members, count);
+    ul_text_put(text, "}\n\nstatic void @(const struct ul_cuda_step *at, ");
+    put_joined_parameters(text, members, count, true);
+    ul_text_printf(text, ")\n{\n    UL_LAUNCH(@_0, %" PRId64 ", %u, at, ", blocks, threads);
+    put_joined_parameters(text, members, count, false);
+    ul_text_put(text, ");\n}\n");
 }

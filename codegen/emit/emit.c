@@ -185,7 +185,7 @@ static uint32_t change_region(struct ul_emitter *emitter, uint32_t from, uint32_
     return to;
 }
 
-static void put_step(struct ul_emitter *emitter, uint32_t position, uint32_t indent)
+void ul_emit_step(struct ul_emitter *emitter, uint32_t position, uint32_t indent)
 {
     const struct ul_program_step *step =
         ul_program_step_at(emitter->program, &emitter->plan->positions[position]);
@@ -204,7 +204,39 @@ void ul_emit_find_entries(struct ul_emitter *emitter)
         emitter->entry_runs[e] = UL_NEW_ARRAY(emitter->arena, bool, (uint64_t)count + 1);
         ul_program_mark_entry(emitter->program, emitter->plan, e, emitter->arena,
                               emitter->entry_runs[e]);
+        emitter->joined[e] = UL_NEW_ARRAY(emitter->arena, uint32_t, (uint64_t)count + 1);
+        ul_program_find_joined(emitter->program, emitter->plan, emitter->entry_runs[e],
+                               emitter->joined[e]);
     }
+}
+
+uint32_t ul_emit_joined(const struct ul_emitter *emitter, uint32_t entry, uint32_t position,
+                        uint32_t positions[UL_PROGRAM_JOINED])
+{
+    uint32_t wanted = emitter->joined[entry][position], count = 0;
+    UL_ASSERT(wanted > 0 && wanted <= UL_PROGRAM_JOINED);
+    for (uint32_t p = position; count < wanted; p++) {
+        UL_ASSERT(p < emitter->plan->position_count);
+        if (emitter->entry_runs[entry][p])
+            positions[count++] = p;
+    }
+    return count;
+}
+
+uint32_t ul_emit_joint(struct ul_emitter *emitter, const uint32_t *positions, uint32_t count)
+{
+    struct ul_emit_joint joint = {.count = count};
+    for (uint32_t i = 0; i < count; i++) {
+        const struct ul_plan_position *at = &emitter->plan->positions[positions[i]];
+        joint.kernels[i] = ul_program_step_at(emitter->program, at)->kernel;
+    }
+    for (uint32_t i = 0; i < emitter->joint_count; i++)
+        if (emitter->joints[i].count == count &&
+            memcmp(emitter->joints[i].kernels, joint.kernels, count * sizeof *joint.kernels) == 0)
+            return i;
+    UL_GROW(emitter->arena, emitter->joints, emitter->joint_count, emitter->joint_capacity);
+    emitter->joints[emitter->joint_count] = joint;
+    return emitter->joint_count++;
 }
 
 void ul_emit_entry_span(const struct ul_emitter *emitter, uint32_t entry, uint32_t *begin,
@@ -233,8 +265,15 @@ void ul_emit_steps(struct ul_emitter *emitter, uint32_t entry)
         if (!emitter->entry_runs[entry][p])
             continue;
         region = change_region(emitter, region, ul_program_region_at(program, at), p);
-        if (at->kind == UL_PLAN_RUN)
-            put_step(emitter, p, depth_of(program, region) + 1);
+        bool joins = emitter->language->put_joined != NULL;
+        uint32_t positions[UL_PROGRAM_JOINED], indent = depth_of(program, region) + 1;
+        if (joins && emitter->joined[entry][p] == 0)
+            continue;
+        if (joins && emitter->joined[entry][p] > 1)
+            emitter->language->put_joined(emitter, positions,
+                                          ul_emit_joined(emitter, entry, p, positions), indent);
+        else if (at->kind == UL_PLAN_RUN)
+            ul_emit_step(emitter, p, indent);
         else
             ul_emit_transfer(emitter, entry, p);
     }

@@ -64,6 +64,9 @@ struct ul_emit_language {
                      uint32_t position);
     void (*put_step)(struct ul_emitter *emitter, const struct ul_program_step *step,
                      uint32_t position, uint32_t indent);
+    /* Steps at `count` positions as one launch; NULL: there are none. */
+    void (*put_joined)(struct ul_emitter *emitter, const uint32_t *positions, uint32_t count,
+                       uint32_t indent);
     /* Begins the transfer at a position; waits for that of a number and all before it on its
      * stream, at a position or, with UL_PLAN_NONE, between two. */
     void (*put_transfer)(struct ul_emitter *emitter, uint32_t position);
@@ -80,6 +83,11 @@ struct ul_emit_language {
      * rooms; headers come as they are included. */
     bool (*takes_file)(const struct ul_emitter *emitter, const char *name);
     struct ul_emit_build (*build)(const struct ul_emitter *emitter);
+};
+
+/* Kernels that are one launch, by their numbers. */
+struct ul_emit_joint {
+    uint32_t count, kernels[UL_PROGRAM_JOINED];
 };
 
 /* A set, in the order in which names came. */
@@ -99,7 +107,10 @@ struct ul_emitter {
     struct ul_emit_names *included;           /* of the runtime, by what is written */
     uint64_t *scratch_offsets;                /* per position */
     bool *entry_runs[UL_PROGRAM_ENTRY_COUNT]; /* per position */
-    struct ul_emit_transfer *transfers;       /* per position, of those that are one */
+    uint32_t *joined[UL_PROGRAM_ENTRY_COUNT]; /* per position: ul_program_find_joined */
+    struct ul_emit_joint *joints;             /* distinct, as they come */
+    uint32_t joint_count, joint_capacity;
+    struct ul_emit_transfer *transfers; /* per position, of those that are one */
     uint32_t transfer_count;
     uint32_t *call_numbers;       /* per call of the program: its place in the table, or UL_NONE */
     uint32_t call_count;          /* that the plan runs */
@@ -140,6 +151,13 @@ void ul_emit_entry_span(const struct ul_emitter *emitter, uint32_t entry, uint32
 /* The body of an entry point's function: steps in the plan's order, loops and branches around them.
  */
 void ul_emit_steps(struct ul_emitter *emitter, uint32_t entry);
+/* The step at a position, in words and as it is run. */
+void ul_emit_step(struct ul_emitter *emitter, uint32_t position, uint32_t indent);
+/* The positions of the steps that are one launch from `position` on; their number. */
+uint32_t ul_emit_joined(const struct ul_emitter *emitter, uint32_t entry, uint32_t position,
+                        uint32_t positions[UL_PROGRAM_JOINED]);
+/* Which of the distinct joints these are, which is added where it is new. */
+uint32_t ul_emit_joint(struct ul_emitter *emitter, const uint32_t *positions, uint32_t count);
 /* Finds the scratch of each position in the plan's ranges; before anything is emitted. */
 void ul_emit_find_scratch(struct ul_emitter *emitter);
 /* The prefix in capitals. */

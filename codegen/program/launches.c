@@ -20,15 +20,16 @@ static void add(uint64_t *sum, uint64_t rounds, uint64_t count)
     *sum = ul_size_add_saturating(*sum, ul_size_mul_saturating(rounds, count));
 }
 
+/* `is_joined`: it is launched with an earlier one. */
 static void add_step(const struct ul_program *program, const struct ul_program_step *step,
-                     struct ul_program_launches *launches)
+                     bool is_joined, struct ul_program_launches *launches)
 {
     const struct ul_kernel_printed *printed = &program->kernels[step->kernel].printed;
     uint64_t rounds = rounds_of(program, step->region);
     add(&launches->weigh_count, rounds, step->weigh_count);
     switch (step->kind) {
     case UL_STEP_KERNEL:
-        add(&launches->launch_count, rounds, printed->launch_count);
+        add(&launches->launch_count, rounds, is_joined ? 0 : printed->launch_count);
         add(&launches->scalar_count, rounds, printed->scalar_count);
         add(&launches->identity_count, rounds, printed->is_identity);
         break;
@@ -50,13 +51,18 @@ static void add_step(const struct ul_program *program, const struct ul_program_s
 void ul_program_count_launches(const struct ul_program *program, const struct ul_plan *plan,
                                struct ul_program_launches *launches)
 {
+    struct ul_arena scratch;
+    ul_arena_init(&scratch);
+    uint32_t *joined = UL_NEW_ARRAY(&scratch, uint32_t, (uint64_t)plan->position_count + 1);
+    ul_program_find_joined(program, plan, NULL, joined);
     *launches = (struct ul_program_launches){.launch_count = 0};
     for (uint32_t p = 0; p < plan->position_count; p++) {
         const struct ul_plan_position *at = &plan->positions[p];
         if (at->kind == UL_PLAN_RUN)
-            add_step(program, ul_program_step_at(program, at), launches);
+            add_step(program, ul_program_step_at(program, at), joined[p] == 0, launches);
         else if (at->kind != UL_PLAN_WAIT) /* a transfer */
             add(&launches->launch_count, rounds_of(program, at->region), 1);
     }
+    ul_arena_done(&scratch);
     UL_ASSERT(launches->call_count <= launches->launch_count);
 }

@@ -30,6 +30,7 @@ struct ul_kernel_printed {
     uint64_t launch_count;
     uint64_t scalar_count; /* products with an operand of 16 bits, in tiles without tensor cores */
     bool is_identity;      /* every element is stored as it is loaded, at the same index */
+    bool joins;            /* it is one launch, of which others can have blocks (joined.c) */
 };
 
 /* One function of the program. */
@@ -283,6 +284,13 @@ struct ul_program_launches {
 };
 void ul_program_count_launches(const struct ul_program *program, const struct ul_plan *plan,
                                struct ul_program_launches *launches);
+
+/* joined.c: per position of the plan, how many steps from it on are one launch on a device: 1, up
+ * to UL_PROGRAM_JOINED, or 0 for one that is launched with an earlier one. `runs`: the positions
+ * that run at all; NULL: each. The array is the caller's. */
+enum { UL_PROGRAM_JOINED = 16 };
+void ul_program_find_joined(const struct ul_program *program, const struct ul_plan *plan,
+                            const bool *runs, uint32_t *counts);
 
 /* print_kernels.c: each kernel's text form, its schedule for the target, and its name in what is
  * emitted. */

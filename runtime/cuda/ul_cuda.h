@@ -137,6 +137,16 @@ static inline struct ul_cuda_step ul_cuda_at(struct ul_cuda_run *run, uint32_t n
     return at;
 }
 
+/* Whether steps may be one launch: not where a run is told of each, nor where each is counted. */
+static inline int ul_cuda_joins(const struct ul_cuda_run *run)
+{
+#ifndef __CUDACC__
+    if (ul_emulate_counts_steps())
+        return 0;
+#endif
+    return run->announce == NULL;
+}
+
 /* A place in device memory, as an argument of whatever pointer type a kernel's function has. */
 struct ul_place {
     unsigned char *bytes;

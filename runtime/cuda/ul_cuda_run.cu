@@ -342,7 +342,7 @@ static cudaError_t launch(struct ul_context *context, uint32_t entry, const void
         mark_step(&run, &end);
         count_marks(context, &run);
     }
-    if (entry == UL_ENTRY_RUN)
+    if (entry == UL_ENTRY_RUN && announce == NULL) /* else more, each step by itself */
         context->memory.launch_count = run.launch_count;
     return run.error;
 }

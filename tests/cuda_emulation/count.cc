@@ -103,6 +103,11 @@ void ul_emulate_begin_step(unsigned step)
     step_now = step;
 }
 
+bool ul_emulate_counts_steps(void)
+{
+    return counts();
+}
+
 uint32_t count_step(void)
 {
     return step_now;

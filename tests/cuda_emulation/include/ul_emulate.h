@@ -42,6 +42,8 @@ void ul_emulate_take(long bytes);
 
 /* What is enqueued from now on is of that step of the plan. */
 void ul_emulate_begin_step(unsigned step);
+/* Whether what each step touches is counted. */
+bool ul_emulate_counts_steps(void);
 /* A library enqueues a call; its operands, and its result, for what is counted. */
 void ul_emulate_count_call(void);
 void ul_emulate_count_operand(const void *pointer, size_t size_bytes, bool is_result);

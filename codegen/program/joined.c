@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Steps that are one launch on a device.
+ *
+ * Problem: a launch takes as long as some hundred thousand elements do, and a program that trains
+ * has hundreds of steps with fewer: updates of biases, casts of weights, sums of a channel.
+ * Method: steps that follow one another in the plan's order have blocks of one launch each, as long
+ * as none of them touches bytes that another one writes; the plan says where all lies. So the order
+ * and the places stay, and no plan takes more bytes for it.
+ *
+ *      cast w | cast b | product          1 launch, 1 call
+ *      update w | update b | gradient     1 launch; but if the gradient overwrites what the update
+ *                                         of b reads, 2
+ *
+ * Left undone: moving steps to where they could join; what is more than one launch, or has scratch
+ * or barriers. */
+#include "codegen/program/program.h"
+#include "planner/model/plan.h"
+
+/* Steps that join, by their positions. */
+struct joined {
+    const struct ul_program *program;
+    const struct ul_plan *plan;
+    uint32_t count, region;
+    uint32_t positions[UL_PROGRAM_JOINED];
+};
+
+static const struct ul_plan_substep *substep_at(const struct joined *joined, uint32_t position)
+{
+    const struct ul_plan_position *at = &joined->plan->positions[position];
+    const struct ul_plan_step *step = &joined->program->problem->steps[at->step];
+    return &step->alternatives[at->alternative].substeps[at->substep];
+}
+
+/* Whether a value at one position has bytes of another value at another one. Buffers of a caller
+ * may be one. */
+static bool overlap(const struct joined *joined, uint32_t a, uint32_t a_position, uint32_t b,
+                    uint32_t b_position)
+{
+    const struct ul_problem *problem = joined->program->problem;
+    const struct ul_plan_range *x = ul_plan_find_range(problem, joined->plan, a, a_position);
+    const struct ul_plan_range *y = ul_plan_find_range(problem, joined->plan, b, b_position);
+    if (x == NULL || y == NULL || x->space != y->space)
+        return false;
+    return x->space == UL_PROGRAM_CALLER || (x->offset_bytes < y->offset_bytes + y->size_bytes &&
+                                             y->offset_bytes < x->offset_bytes + x->size_bytes);
+}
+
+/* Whether one step writes what the other one reads or writes. */
+static bool writes_of(const struct joined *joined, uint32_t writer, uint32_t other)
+{
+    const struct ul_plan_substep *a = substep_at(joined, writer), *b = substep_at(joined, other);
+    for (uint32_t w = 0; w < a->write_count; w++) {
+        for (uint32_t r = 0; r < b->read_count; r++)
+            if (overlap(joined, a->writes[w], writer, b->reads[r], other))
+                return true;
+        for (uint32_t i = 0; i < b->write_count; i++)
+            if (overlap(joined, a->writes[w], writer, b->writes[i], other))
+                return true;
+    }
+    return false;
+}
+
+static bool may_join(const struct joined *joined, uint32_t position)
+{
+    const struct ul_program *program = joined->program;
+    const struct ul_plan_position *at = &joined->plan->positions[position];
+    if (at->kind != UL_PLAN_RUN)
+        return false;
+    const struct ul_program_step *step = ul_program_step_at(program, at);
+    return step->kind == UL_STEP_KERNEL && program->kernels[step->kernel].printed.joins;
+}
+
+/* Whether the step can be launched with those that have joined. */
+static bool can_join(const struct joined *joined, uint32_t position)
+{
+    const struct ul_plan_position *at = &joined->plan->positions[position];
+    bool can = joined->count > 0 && joined->count < UL_PROGRAM_JOINED &&
+               joined->region == ul_program_region_at(joined->program, at);
+    for (uint32_t i = 0; can && i < joined->count; i++)
+        can = !writes_of(joined, joined->positions[i], position) &&
+              !writes_of(joined, position, joined->positions[i]);
+    return can;
+}
+
+void ul_program_find_joined(const struct ul_program *program, const struct ul_plan *plan,
+                            const bool *runs, uint32_t *counts)
+{
+    struct joined joined = {.program = program, .plan = plan};
+    for (uint32_t p = 0; p < plan->position_count; p++) {
+        counts[p] = 1;
+        if (runs != NULL && !runs[p])
+            continue;
+        bool may = may_join(&joined, p);
+        if (may && can_join(&joined, p)) {
+            counts[joined.positions[0]]++;
+            counts[p] = 0;
+        } else {
+            joined.count = 0;
+            joined.region = ul_program_region_at(program, &plan->positions[p]);
+        }
+        if (may)
+            joined.positions[joined.count++] = p;
+    }
+    UL_ASSERT(joined.count <= UL_PROGRAM_JOINED);
+}
