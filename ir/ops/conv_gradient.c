@@ -11,6 +11,7 @@
 
 #include "ir/kernel_build.h"
 #include "ir/ops/check.h"
+#include "ir/ops/partials.h"
 
 #include <string.h>
 
@@ -98,6 +99,98 @@ static void fill_dy(struct ul_lower *lower, struct ul_contraction *contraction,
     ul_lower_operand(lower, contraction, &contraction->a, dy, base, at, 0, 0);
 }
 
+/* ---- Depthwise, on a device ---- */
+
+/* Problem: with one channel of the source in a group there are few sums, a window for each filter,
+ * and each is as long as all pixels of a batch. Method: parts of the sums (partials.h), many
+ * filters side by side where these lie innermost. */
+struct depthwise {
+    const struct ul_conv *conv;
+    ul_value_id x, dy;
+    enum ul_dtype dtype;
+};
+
+/* Of the dimensions: the batch, filters, pixels of the result, places of the window. */
+static ul_kx load_product(struct ul_lanes *lanes, const void *context)
+{
+    const struct depthwise *depthwise = context;
+    const struct ul_conv *conv = depthwise->conv;
+    struct ul_kernel *k = lanes->lower->kernel;
+    ul_kx at[2 + UL_CONV_SPATIAL] = {lanes->index[0],
+                                     ul_kx_divi(k, lanes->index[1], conv->out_channels)};
+    ul_kx inside = UL_NONE, zero = ul_kx_index_const(k, 0);
+    for (uint32_t d = 0; d < conv->spatial; d++) {
+        ul_kx place =
+            ul_kx_addi(k, ul_kx_muli(k, lanes->index[2 + d], conv->stride[d]), -conv->pad_begin[d]);
+        ul_kx tap = lanes->index[2 + conv->spatial + d];
+        place = ul_kx_add(k, place, ul_kx_muli(k, tap, conv->dilation[d]));
+        at[2 + d] = place;
+        if (!ul_conv_can_leave(conv, d))
+            continue;
+        ul_kx is_in =
+            ul_kx_binary(k, UL_KX_AND, ul_kx_binary(k, UL_KX_LE, zero, place),
+                         ul_kx_binary(k, UL_KX_LT, place, ul_kx_index_const(k, conv->in[d])));
+        inside = inside == UL_NONE ? is_in : ul_kx_binary(k, UL_KX_AND, inside, is_in);
+        at[2 + d] = ul_kx_clamp(k, place, 0, conv->in[d] - 1);
+    }
+    ul_kx x = ul_kx_cast(k, depthwise->dtype, ul_lower_load(lanes->lower, depthwise->x, at));
+    ul_kx g =
+        ul_kx_cast(k, depthwise->dtype, ul_lower_load(lanes->lower, depthwise->dy, lanes->index));
+    if (inside != UL_NONE)
+        x = ul_kx_select(k, inside, x, ul_kx_float(k, depthwise->dtype, 0.0));
+    return ul_kx_mul(k, x, g);
+}
+
+/* In the order of memory; places of the window are outside of filters that lie innermost. */
+static void order_dims(const struct ul_conv *conv, const uint32_t *of_x, uint32_t *order)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < 2 + conv->spatial; i++) {
+        bool is_last = of_x[i] == 1 && i == 1 + conv->spatial;
+        if (!is_last)
+            order[count++] = of_x[i];
+        for (uint32_t d = 0; d < conv->spatial && of_x[i] == 1; d++)
+            order[count++] = 2 + conv->spatial + d;
+        if (is_last)
+            order[count++] = 1;
+    }
+}
+
+/* False: it is not of this kind, or there is too little for it. */
+static bool lower_depthwise(struct ul_lower *lower, ul_node_id node, const struct ul_conv *conv)
+{
+    struct ul_kernel *k = lower->kernel;
+    const struct ul_node *info = ul_check_node(lower, node);
+    struct depthwise depthwise = {conv, info->inputs[0], info->inputs[1],
+                                  ul_compute_dtype(ul_lower_input_type(lower, node, 0)->dtype)};
+    int64_t dims[UL_LIMIT_RANK] = {conv->batch, conv->groups * conv->out_channels};
+    uint32_t of_x[UL_LIMIT_RANK], order[UL_LIMIT_RANK], rank = 2 + 2 * conv->spatial;
+    struct ul_lanes lanes;
+    struct ul_partials partials;
+    if (conv->in_channels != 1 || conv->groups == 1 || rank > UL_LIMIT_RANK)
+        return false;
+    memcpy(dims + 2, conv->out, conv->spatial * sizeof *dims);
+    memcpy(dims + 2 + conv->spatial, conv->kernel, conv->spatial * sizeof *dims);
+    ul_lower_order(lower, depthwise.x, of_x);
+    order_dims(conv, of_x, order);
+    uint32_t mask = ul_lanes_all(2 + conv->spatial) & ~2u;
+    ul_lanes_init(&lanes, lower, rank, dims, order);
+    if (!ul_partials_apply(&lanes, mask))
+        return false;
+    ul_partials_init(&partials, &lanes, mask, UL_KX_ADD, ul_kx_float(k, depthwise.dtype, 0.0),
+                     load_product, &depthwise);
+    if (!ul_partials_are_stored(&partials))
+        return false;
+    ul_partials_store(&partials);
+    ul_partials_open(&partials);
+    ul_kx index[UL_LIMIT_RANK] = {lanes.index[1], ul_kx_index_const(k, 0)};
+    for (uint32_t d = 0; d < conv->spatial; d++)
+        index[2 + d] = lanes.index[2 + conv->spatial + d];
+    ul_lower_store(lower, info->outputs[0], index, ul_partials_total(&partials));
+    ul_partials_close(&partials);
+    return true;
+}
+
 void ul_lower_weight_gradient(struct ul_lower *lower, ul_node_id node)
 {
     struct ul_kernel *kernel = lower->kernel;
@@ -107,6 +200,8 @@ void ul_lower_weight_gradient(struct ul_lower *lower, ul_node_id node)
     struct ul_conv conv;
     const char *wrong = ul_conv_read(&conv, info, x, w);
     UL_ASSERT(wrong == NULL);
+    if (lower_depthwise(lower, node, &conv))
+        return;
     struct ul_contraction contraction;
     int64_t n[1 + UL_CONV_SPATIAL] = {conv.in_channels}, k[1 + UL_CONV_SPATIAL] = {conv.batch};
     memcpy(n + 1, conv.kernel, sizeof conv.kernel);

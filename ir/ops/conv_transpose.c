@@ -194,22 +194,45 @@ static void lower_phase(const struct transposed *t, const struct phase *phases, 
     ul_ks_end(kernel);
 }
 
-static void lower_phases(const struct transposed *t, enum ul_dtype dtype)
+static void open_groups(struct transposed *t)
+{
+    t->batch = ul_ks_for(t->lower->kernel, t->conv.batch, UL_FOR_PARALLEL);
+    t->group = ul_ks_for(t->lower->kernel, t->conv.groups, UL_FOR_PARALLEL);
+}
+
+static void close_groups(const struct transposed *t)
+{
+    ul_ks_end(t->lower->kernel);
+    ul_ks_end(t->lower->kernel);
+}
+
+/* A device has a launch for each contraction that stands alone in its loops, with a block for each
+ * tile; one for several would have a block for an image. */
+static void lower_phases(struct transposed *t, enum ul_dtype dtype)
 {
     const struct ul_conv *conv = &t->conv;
     int64_t remainder[UL_CONV_SPATIAL] = {0};
+    bool is_apart = t->lower->traits->memory_is_separate;
     uint32_t d;
+    if (!is_apart)
+        open_groups(t);
     do {
         struct phase phases[UL_CONV_SPATIAL];
         for (d = 0; d < conv->spatial; d++)
             phases[d] = phase_of(conv, d, remainder[d]);
+        if (is_apart)
+            open_groups(t);
         lower_phase(t, phases, dtype);
+        if (is_apart)
+            close_groups(t);
         for (d = 0; d < conv->spatial; d++) {
             if (++remainder[d] < conv->stride[d])
                 break;
             remainder[d] = 0;
         }
     } while (d < conv->spatial);
+    if (!is_apart)
+        close_groups(t);
 }
 
 /* One dimension of the plain loops at output `o`: opens the loop over kernel positions and gives
@@ -289,17 +312,16 @@ static void lower_transposed(struct ul_lower *lower, ul_node_id node, bool is_in
                                                ul_lower_input_type(lower, node, 1));
     UL_ASSERT(wrong == NULL);
     enum ul_dtype dtype = ul_compute_dtype(ul_lower_output_type(lower, node, 0)->dtype);
-    t.batch = ul_ks_for(lower->kernel, t.conv.batch, UL_FOR_PARALLEL);
-    t.group = ul_ks_for(lower->kernel, t.conv.groups, UL_FOR_PARALLEL);
     int64_t phases = 1;
     for (uint32_t d = 0; d < t.conv.spatial && phases <= MAX_PHASES; d++)
         phases *= t.conv.stride[d] <= MAX_PHASES ? t.conv.stride[d] : MAX_PHASES + 1;
-    if (phases <= MAX_PHASES)
+    if (phases <= MAX_PHASES) {
         lower_phases(&t, dtype);
-    else
-        lower_plain(&t, dtype);
-    ul_ks_end(lower->kernel);
-    ul_ks_end(lower->kernel);
+        return;
+    }
+    open_groups(&t);
+    lower_plain(&t, dtype);
+    close_groups(&t);
 }
 
 void ul_lower_conv_transpose(struct ul_lower *lower, ul_node_id node)

@@ -9,6 +9,7 @@
 #include "ir/kernel_build.h"
 #include "ir/ops/check.h"
 #include "ir/ops/norm_moments.h"
+#include "ir/ops/partials.h"
 #include "ir/training.h"
 
 #define CHANNELS 2u /* dimension 1, as a mask */
@@ -55,22 +56,133 @@ static void store_moment(struct ul_lower *lower, const struct ul_node *node, uin
     ul_lower_store(lower, node->outputs[output], index, moment);
 }
 
-void ul_lower_moments(struct ul_lower *lower, ul_node_id node)
+static void store_moments(struct ul_lower *lower, const struct ul_node *node, ul_kx channel,
+                          ul_kx mean, ul_kx variance)
+{
+    struct ul_kernel *k = lower->kernel;
+    ul_kx index[UL_LIMIT_RANK];
+    for (uint32_t d = 0; d < UL_LIMIT_RANK; d++)
+        index[d] = d == 1 ? channel : ul_kx_index_const(k, 0);
+    store_moment(lower, node, 0, index, mean);
+    store_moment(lower, node, 1, index, variance);
+}
+
+/* ---- On a device ---- */
+
+/* Problem: a channel has as many elements as a batch has pixels, and there are few channels.
+ * Method: each part (partials.h) has a mean and a sum of squares about it; both become those of the
+ * channel as Chan, Golub and LeVeque add them ("Updating formulae and a pairwise algorithm for
+ * computing sample variances", 1979):
+ *
+ *      mean = sum n_p mean_p / n      squares = sum (squares_p + n_p (mean_p - mean)^2) */
+struct parts {
+    struct ul_partials partials;
+    struct ul_lanes lanes;
+    ul_value_id x;
+    enum ul_dtype dtype;
+    uint32_t means, squares; /* scratch: of each part of each channel */
+    ul_kx mean;              /* of the part, then of the channel */
+};
+
+static ul_kx load_element(struct ul_lanes *lanes, const void *context)
+{
+    const struct parts *parts = context;
+    return ul_kx_cast(lanes->lower->kernel, parts->dtype,
+                      ul_lower_load(lanes->lower, parts->x, lanes->index));
+}
+
+static ul_kx load_square(struct ul_lanes *lanes, const void *context)
+{
+    const struct parts *parts = context;
+    struct ul_kernel *k = lanes->lower->kernel;
+    ul_kx x = ul_ks_let(k, ul_kx_sub(k, load_element(lanes, context), parts->mean));
+    return ul_kx_mul(k, x, x);
+}
+
+static ul_kx terms_of(const struct parts *parts, ul_kx part)
+{
+    struct ul_kernel *k = parts->lanes.lower->kernel;
+    return ul_kx_cast(k, parts->dtype, ul_partials_part_terms(&parts->partials, part));
+}
+
+static void store_parts(struct parts *parts)
+{
+    struct ul_kernel *k = parts->lanes.lower->kernel;
+    struct ul_partials *partials = &parts->partials;
+    ul_partials_open_parts(partials);
+    ul_kx place = ul_ks_let(k, ul_partials_place(partials, partials->part));
+    ul_kx sum = ul_partials_sum(partials);
+    parts->mean = ul_ks_let(k, ul_kx_binary(k, UL_KX_DIV, sum, terms_of(parts, partials->part)));
+    ul_ks_store(k, parts->means, place, parts->mean);
+    partials->term = load_square;
+    ul_ks_store(k, parts->squares, place, ul_partials_sum(partials));
+    ul_partials_close_parts(partials);
+}
+
+static ul_kx mean_of_part(const struct ul_partials *partials, ul_kx part, const void *context)
+{
+    const struct parts *parts = context;
+    struct ul_kernel *k = partials->lanes->lower->kernel;
+    ul_kx mean = ul_kx_load(k, parts->means, ul_partials_place(partials, part));
+    return ul_kx_mul(k, mean, terms_of(parts, part));
+}
+
+static ul_kx squares_of_part(const struct ul_partials *partials, ul_kx part, const void *context)
+{
+    const struct parts *parts = context;
+    struct ul_kernel *k = partials->lanes->lower->kernel;
+    ul_kx place = ul_ks_let(k, ul_partials_place(partials, part));
+    ul_kx off = ul_ks_let(k, ul_kx_sub(k, ul_kx_load(k, parts->means, place), parts->mean));
+    return ul_kx_add(k, ul_kx_load(k, parts->squares, place),
+                     ul_kx_mul(k, ul_kx_mul(k, off, off), terms_of(parts, part)));
+}
+
+/* False: there is too little for it. */
+static bool lower_in_parts(struct ul_lower *lower, ul_node_id node)
 {
     struct ul_kernel *k = lower->kernel;
     const struct ul_node *data = ul_check_node(lower, node);
     const struct ul_type *type = ul_lower_input_type(lower, node, 0);
+    struct parts parts = {.x = data->inputs[0], .dtype = ul_compute_dtype(type->dtype)};
+    uint32_t order[UL_LIMIT_RANK], mask = ul_lanes_all(type->rank) & ~CHANNELS;
+    ul_lower_order(lower, parts.x, order);
+    ul_lanes_init(&parts.lanes, lower, type->rank, type->dims, order);
+    if (!ul_partials_apply(&parts.lanes, mask))
+        return false;
+    parts.lanes.joined = ul_lower_joined(lower, parts.x, order);
+    ul_partials_init(&parts.partials, &parts.lanes, mask, UL_KX_ADD,
+                     ul_kx_float(k, parts.dtype, 0.0), load_element, &parts);
+    if (!ul_partials_are_stored(&parts.partials))
+        return false;
+    uint64_t places = (uint64_t)(parts.partials.count * parts.partials.output_count);
+    parts.means = ul_lower_scratch(lower, parts.dtype, places);
+    parts.squares = ul_lower_scratch(lower, parts.dtype, places);
+    store_parts(&parts);
+    ul_kx count = ul_kx_float(k, parts.dtype, (double)parts.partials.terms);
+    ul_partials_open(&parts.partials);
+    ul_kx sum = ul_partials_combine(&parts.partials, mean_of_part, &parts);
+    parts.mean = ul_ks_let(k, ul_kx_binary(k, UL_KX_DIV, sum, count));
+    sum = ul_partials_combine(&parts.partials, squares_of_part, &parts);
+    store_moments(lower, data, parts.lanes.index[1], parts.mean,
+                  ul_ks_let(k, ul_kx_binary(k, UL_KX_DIV, sum, count)));
+    ul_partials_close(&parts.partials);
+    return true;
+}
+
+void ul_lower_moments(struct ul_lower *lower, ul_node_id node)
+{
+    const struct ul_node *data = ul_check_node(lower, node);
+    const struct ul_type *type = ul_lower_input_type(lower, node, 0);
     struct ul_moments m;
+    if (lower_in_parts(lower, node))
+        return;
     ul_moments_open(&m, lower, node, type->rank, type->dims, ul_lanes_all(type->rank) & ~CHANNELS,
                     0);
     ul_moments_mean(&m);
     ul_moments_spread(&m, true);
     ul_lanes_begin(&m.lanes);
-    ul_kx index[UL_LIMIT_RANK];
-    for (uint32_t d = 0; d < type->rank; d++)
-        index[d] = d == 1 ? m.lanes.index[1] : ul_kx_index_const(k, 0);
-    store_moment(lower, data, 0, index, ul_lanes_get(&m.lanes, m.mean));
-    store_moment(lower, data, 1, index, ul_lanes_get(&m.lanes, m.spread));
+    store_moments(lower, data, m.lanes.index[1], ul_lanes_get(&m.lanes, m.mean),
+                  ul_lanes_get(&m.lanes, m.spread));
     ul_lanes_end(&m.lanes);
     ul_lanes_close(&m.lanes);
 }

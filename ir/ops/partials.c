@@ -9,6 +9,7 @@ enum {
     EACH_PARTIAL = 4,      /* terms for each partial result, at least */
     FULL_THREADS = 32768,  /* outputs of a thread each that fill a device */
     FULL_TEAMS = 132,      /* those of a block each */
+    MIN_TEAM = 64,         /* parts that are worth a team of threads an output */
     MAX_PARTIALS = 1 << 20 /* elements of scratch */
 };
 
@@ -168,15 +169,24 @@ static ul_kx sum_partials(const struct ul_partials *p, ul_kx begin, ul_kx each)
     return ul_lanes_fold(k, partial, width, p->combine);
 }
 
-static ul_kx sum_part(const struct ul_partials *p, ul_kx partial_index)
+ul_kx ul_partials_part_terms(const struct ul_partials *partials, ul_kx part)
+{
+    struct ul_kernel *k = partials->lanes->lower->kernel;
+    ul_kx each = ul_kx_index_const(k, partials->each);
+    if (partials->each * partials->count == partials->terms)
+        return each;
+    ul_kx left =
+        ul_kx_sub(k, ul_kx_index_const(k, partials->terms), ul_kx_muli(k, part, partials->each));
+    return ul_kx_binary(k, UL_KX_MIN, left, each);
+}
+
+static ul_kx sum_part(const struct ul_partials *p, ul_kx part)
 {
     struct ul_kernel *k = p->lanes->lower->kernel;
-    ul_kx begin = ul_kx_muli(k, partial_index, p->each);
-    ul_kx each = ul_kx_index_const(k, p->each);
-    if (p->each * p->count != p->terms) {
-        ul_kx left = ul_kx_sub(k, ul_kx_index_const(k, p->terms), begin);
-        each = ul_ks_let(k, ul_kx_binary(k, UL_KX_MIN, left, each));
-    }
+    ul_kx begin = ul_kx_muli(k, part, p->each);
+    ul_kx each = ul_partials_part_terms(p, part);
+    if (p->each * p->count != p->terms)
+        each = ul_ks_let(k, each);
     return p->width > 1 ? sum_partials(p, begin, each) : sum_in_turn(p, begin, each);
 }
 
@@ -208,11 +218,27 @@ void ul_partials_close(struct ul_partials *partials)
     ul_lanes_close(partials->lanes);
 }
 
-/* Of the part of the output that the loops are at. */
-static ul_kx place_of(const struct ul_partials *p, ul_kx partial_index)
+ul_kx ul_partials_place(const struct ul_partials *partials, ul_kx part)
 {
-    struct ul_kernel *k = p->lanes->lower->kernel;
-    return ul_kx_add(k, ul_kx_muli(k, partial_index, p->output_count), p->output);
+    struct ul_kernel *k = partials->lanes->lower->kernel;
+    return ul_kx_add(k, ul_kx_muli(k, part, partials->output_count), partials->output);
+}
+
+void ul_partials_open_parts(struct ul_partials *partials)
+{
+    partials->part = ul_ks_for(partials->lanes->lower->kernel, partials->count, UL_FOR_PARALLEL);
+    ul_partials_open(partials);
+}
+
+void ul_partials_close_parts(struct ul_partials *partials)
+{
+    ul_partials_close(partials);
+    ul_ks_end(partials->lanes->lower->kernel);
+}
+
+ul_kx ul_partials_sum(const struct ul_partials *partials)
+{
+    return sum_part(partials, partials->part);
 }
 
 void ul_partials_store(struct ul_partials *partials)
@@ -223,12 +249,61 @@ void ul_partials_store(struct ul_partials *partials)
         return;
     partials->sums = ul_lower_scratch(lower, ul_kx_dtype(k, partials->first),
                                       (uint64_t)(partials->output_count * partials->count));
-    ul_kx partial_index = ul_ks_for(k, partials->count, UL_FOR_PARALLEL);
-    ul_partials_open(partials);
-    ul_kx sum = sum_part(partials, partial_index);
-    ul_ks_store(k, partials->sums, place_of(partials, partial_index), sum);
-    ul_partials_close(partials);
+    ul_partials_open_parts(partials);
+    ul_kx sum = ul_partials_sum(partials);
+    ul_ks_store(k, partials->sums, ul_partials_place(partials, partials->part), sum);
+    ul_partials_close_parts(partials);
+}
+
+/* partial[j] = partial[j] combined with the number of part first + j, for j in [0, count) */
+static void combine_parts(const struct ul_partials *p, uint32_t partial, ul_kx first, int64_t count,
+                          ul_partials_part_fn *of_part, const void *context)
+{
+    struct ul_kernel *k = p->lanes->lower->kernel;
+    ul_kx j = ul_ks_for(k, count, UL_FOR_PARALLEL);
+    ul_kx x = of_part(p, ul_kx_add(k, first, j), context);
+    ul_ks_store(k, partial, j, ul_kx_binary(k, p->combine, ul_kx_load(k, partial, j), x));
     ul_ks_end(k);
+}
+
+/* By a team of threads, each with every so many-th part. */
+static ul_kx combine_many(const struct ul_partials *p, ul_partials_part_fn *of_part,
+                          const void *context)
+{
+    struct ul_kernel *k = p->lanes->lower->kernel;
+    const int64_t width = UL_LANES_MAX, rounds = p->count / width;
+    uint32_t partial = ul_lower_local(p->lanes->lower, ul_kx_dtype(k, p->first), (uint64_t)width);
+    ul_kx j = ul_ks_for(k, width, UL_FOR_PARALLEL);
+    ul_ks_store(k, partial, j, p->first);
+    ul_ks_end(k);
+    ul_kx round = ul_ks_for(k, rounds, 0);
+    combine_parts(p, partial, ul_kx_muli(k, round, width), width, of_part, context);
+    ul_ks_end(k);
+    if (p->count % width != 0)
+        combine_parts(p, partial, ul_kx_index_const(k, rounds * width), p->count % width, of_part,
+                      context);
+    return ul_lanes_fold(k, partial, width, p->combine);
+}
+
+ul_kx ul_partials_combine(const struct ul_partials *partials, ul_partials_part_fn *of_part,
+                          const void *context)
+{
+    struct ul_kernel *k = partials->lanes->lower->kernel;
+    if (partials->count >= MIN_TEAM && partials->output_count < FULL_THREADS)
+        return combine_many(partials, of_part, context);
+    uint32_t total = ul_ks_var(k, ul_kx_dtype(k, partials->first), partials->first);
+    ul_kx part = ul_ks_for(k, partials->count, 0);
+    ul_kx sum = of_part(partials, part, context);
+    ul_ks_set(k, total, ul_kx_binary(k, partials->combine, ul_kx_var(k, total), sum));
+    ul_ks_end(k);
+    return ul_kx_var(k, total);
+}
+
+static ul_kx load_sum(const struct ul_partials *partials, ul_kx part, const void *context)
+{
+    (void)context;
+    return ul_kx_load(partials->lanes->lower->kernel, partials->sums,
+                      ul_partials_place(partials, part));
 }
 
 ul_kx ul_partials_total(struct ul_partials *partials)
@@ -236,11 +311,11 @@ ul_kx ul_partials_total(struct ul_partials *partials)
     struct ul_kernel *k = partials->lanes->lower->kernel;
     if (partials->count == 1)
         return sum_part(partials, ul_kx_index_const(k, 0));
+    if (partials->sums != UL_NONE)
+        return ul_partials_combine(partials, load_sum, NULL);
     uint32_t total = ul_ks_var(k, ul_kx_dtype(k, partials->first), partials->first);
-    ul_kx partial_index = ul_ks_for(k, partials->count, 0);
-    ul_kx sum = partials->sums != UL_NONE
-                    ? ul_kx_load(k, partials->sums, place_of(partials, partial_index))
-                    : sum_part(partials, partial_index);
+    ul_kx part = ul_ks_for(k, partials->count, 0);
+    ul_kx sum = sum_part(partials, part);
     ul_ks_set(k, total, ul_kx_binary(k, partials->combine, ul_kx_var(k, total), sum));
     ul_ks_end(k);
     return ul_kx_var(k, total);

@@ -17,6 +17,13 @@
  *         x = ul_partials_total(&parts);
  *     ul_partials_close(&parts);
  *
+ * What is more than a sum of its parts keeps scratch of its own, an element for each part of each
+ * output:
+ *
+ *     ul_partials_open_parts(&parts);
+ *         x = ul_partials_sum(&parts);   store at ul_partials_place(&parts, parts.part)
+ *     ul_partials_close_parts(&parts);
+ *
  * Invariants: the order of a sum depends on its terms' count and order in memory alone, not on how
  * many outputs there are, so that a part of a tensor has the same sums. Units: elements.
  * Ownership: the lanes stay the caller's. Nothing fails.
@@ -38,6 +45,7 @@ struct ul_partials {
     int64_t output_count;
     uint32_t sums; /* scratch, or UL_NONE */
     ul_kx output;  /* its number, in the order of memory */
+    ul_kx part;    /* between open_parts and close_parts */
 };
 
 /* Are sums over `mask` taken in parts, or by partial results in one? Asks the lanes' dimensions,
@@ -56,5 +64,19 @@ void ul_partials_open(struct ul_partials *partials);
 void ul_partials_close(struct ul_partials *partials);
 /* The sum of the output that the loops are at. */
 ul_kx ul_partials_total(struct ul_partials *partials);
+/* Loops over the parts of all outputs. */
+void ul_partials_open_parts(struct ul_partials *partials);
+void ul_partials_close_parts(struct ul_partials *partials);
+/* Of the part that the loops are at: its sum, and its number of terms, an i64. */
+ul_kx ul_partials_sum(const struct ul_partials *partials);
+ul_kx ul_partials_part_terms(const struct ul_partials *partials, ul_kx part);
+/* Where scratch of a part of the output that the loops are at lies. */
+ul_kx ul_partials_place(const struct ul_partials *partials, ul_kx part);
+/* The sum of a number for each part of the output that the loops are at, by a few partial results
+ * where there are many. */
+typedef ul_kx ul_partials_part_fn(const struct ul_partials *partials, ul_kx part,
+                                  const void *context);
+ul_kx ul_partials_combine(const struct ul_partials *partials, ul_partials_part_fn *of_part,
+                          const void *context);
 
 #endif

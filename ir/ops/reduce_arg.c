@@ -5,7 +5,7 @@
 
 #include "ir/kernel_build.h"
 #include "ir/ops/check.h"
-#include "ir/ops/lanes.h"
+#include "ir/ops/partials.h"
 
 enum ul_status ul_infer_arg(struct ul_infer *infer)
 {
@@ -53,6 +53,73 @@ static void store_arg(struct ul_lanes *lanes, ul_node_id node, uint32_t axis, bo
     ul_lower_store(lanes->lower, ul_check_node(lanes->lower, node)->outputs[0], index, where);
 }
 
+/* ---- By a team of threads ---- */
+
+/* Where the elements are, and the extreme one, for what is searched. */
+struct search {
+    ul_value_id x;
+    uint32_t axis;
+    int64_t none; /* what stands for elements that are not the extreme one */
+    ul_kx best;
+};
+
+static ul_kx load_element(struct ul_lanes *lanes, const void *context)
+{
+    const struct search *search = context;
+    return ul_lower_load(lanes->lower, search->x, lanes->index);
+}
+
+static ul_kx load_place(struct ul_lanes *lanes, const void *context)
+{
+    const struct search *search = context;
+    struct ul_kernel *k = lanes->lower->kernel;
+    ul_kx x = ul_ks_let(k, load_element(lanes, context));
+    ul_kx is_best = ul_kx_binary(k, UL_KX_EQ, x, search->best);
+    if (ul_dtype_get(ul_kx_dtype(k, x))->is_float)
+        is_best = ul_kx_binary(k, UL_KX_OR, is_best,
+                               ul_kx_binary(k, UL_KX_AND, ul_kx_unary(k, UL_KX_ISNAN, x),
+                                            ul_kx_unary(k, UL_KX_ISNAN, search->best)));
+    return ul_kx_select(k, is_best, lanes->index[search->axis], ul_kx_index_const(k, search->none));
+}
+
+/* Of a long axis whose elements lie side by side, on a device: a thread an output would read all of
+ * it alone. First the extreme element, then its first place, or its last. False: it is no such one.
+ */
+static bool lower_by_team(struct ul_lower *lower, ul_node_id node, uint32_t axis, bool smallest)
+{
+    struct ul_kernel *k = lower->kernel;
+    const struct ul_node *data = ul_check_node(lower, node);
+    const struct ul_type *type = ul_lower_input_type(lower, node, 0);
+    enum ul_dtype dtype = ul_compute_dtype(type->dtype);
+    bool last = ul_node_get_int(data, "select_last_index", 0) != 0;
+    struct search search = {
+        .x = data->inputs[0], .axis = axis, .none = last ? -1 : type->dims[axis]};
+    uint32_t order[UL_LIMIT_RANK];
+    struct ul_lanes lanes;
+    struct ul_partials best, where;
+    ul_lower_order(lower, search.x, order);
+    ul_lanes_init(&lanes, lower, type->rank, type->dims, order);
+    if (!ul_partials_apply(&lanes, 1u << axis))
+        return false;
+    enum ul_dtype first = ul_dtype_get(type->dtype)->is_float ? dtype : type->dtype;
+    ul_kx worst = ul_kx_cast(
+        k, dtype, ul_reduce_first_value(k, smallest ? UL_REDUCE_HIGHEST : UL_REDUCE_LOWEST, first));
+    ul_partials_init(&best, &lanes, 1u << axis, smallest ? UL_KX_MIN : UL_KX_MAX, worst,
+                     load_element, &search);
+    ul_partials_init(&where, &lanes, 1u << axis, last ? UL_KX_MAX : UL_KX_MIN,
+                     ul_kx_index_const(k, search.none), load_place, &search);
+    if (best.width == 1)
+        return false;
+    ul_partials_open(&best);
+    search.best = ul_ks_let(k, ul_partials_total(&best));
+    store_arg(&lanes, node, axis, ul_node_get_int(data, "keepdims", 1) != 0,
+              ul_partials_total(&where));
+    ul_partials_close(&best);
+    return true;
+}
+
+/* ---- By a thread each ---- */
+
 static void lower_arg(struct ul_lower *lower, ul_node_id node, bool smallest)
 {
     struct ul_kernel *k = lower->kernel;
@@ -65,6 +132,8 @@ static void lower_arg(struct ul_lower *lower, ul_node_id node, bool smallest)
     uint32_t kept = ul_lanes_all(type->rank) & ~(1u << axis);
     ul_kx zero = ul_kx_index_const(k, 0);
     struct ul_lanes lanes;
+    if (lower_by_team(lower, node, axis, smallest))
+        return;
     ul_lanes_open(&lanes, lower, data->inputs[0], kept);
     struct ul_lane_var best = ul_lanes_var(&lanes, dtype, ul_kx_number(k, dtype, 0.0));
     struct ul_lane_var where = ul_lanes_var(&lanes, UL_I64, zero);
