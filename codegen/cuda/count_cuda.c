@@ -64,6 +64,24 @@ static uint64_t count_launches(const struct ul_kernel *kernel, const struct ul_g
     return sum;
 }
 
+/* Of the widest launch. */
+static uint64_t count_blocks(const struct ul_grid *grid)
+{
+    int64_t most = 0;
+    for (uint32_t i = 0; i < grid->phase_count; i++) {
+        const struct ul_phase *phase = &grid->phases[i];
+        const struct ul_together *together = ul_grid_find_together(grid, i);
+        if (together != NULL) {
+            most = together->block_count > most ? together->block_count : most;
+        } else if (ul_phase_is_launched(phase)) {
+            const struct ul_phase *last = &phase[phase->joined_count - 1];
+            int64_t blocks = last->first_block + last->block_count;
+            most = blocks > most ? blocks : most;
+        }
+    }
+    return (uint64_t)most;
+}
+
 /* ---- Contractions ---- */
 
 static bool is_half(const struct ul_kernel *kernel, const struct ul_operand *operand)
@@ -146,6 +164,7 @@ void ul_count_cuda(const struct ul_kernel *kernel, const struct ul_grid *grid,
     for (uint32_t v = 0; v < kernel->var_count; v++)
         named[v] = UL_NONE;
     printed->launch_count = count_launches(kernel, grid, &arena);
+    printed->block_count = count_blocks(grid);
     printed->scalar_count = count_scalar(kernel, kernel->first, device, &arena);
     printed->is_identity = is_identity(kernel, kernel->first, named);
     UL_ASSERT(printed->scalar_count <= kernel->contraction_count);

@@ -510,6 +510,41 @@ static bool answer(void *data, struct ul_group_call *group, bool pack)
     return true;
 }
 
+static uint64_t divide_up(uint64_t a, uint64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+/* Tiles at the smallest that libraries take for little, and of sums that its workspace lets be cut,
+ * the parts. */
+static uint64_t blocks_of(const struct ul_call *call)
+{
+    enum { TILE = 64, MIN_PART = 256 /* terms of a sum */ };
+    const struct ul_call_tensor *dst = &call->dst;
+    const struct ul_call_tensor *pixels =
+        call->kind == UL_CALL_WEIGHT_GRADIENT ? &call->weights : dst;
+    uint64_t groups = call->group_count > 1 ? call->group_count : 1, batch = groups, m, n, k = 0;
+    uint64_t pixel_count = elements_of(pixels) / (uint64_t)pixels->dims[1];
+    if (call->kind == UL_CALL_ATTENTION)
+        return (uint64_t)(dst->dims[0] * dst->dims[1]) * divide_up((uint64_t)dst->dims[2], TILE);
+    if (call->kind == UL_CALL_MATMUL) {
+        m = (uint64_t)dst->dims[dst->rank - 2];
+        n = (uint64_t)dst->dims[dst->rank - 1];
+        k = (uint64_t)call->src.dims[call->src.rank - 1];
+        batch = dst->rank == 3 ? (uint64_t)dst->dims[0] : 1;
+    } else if (call->kind == UL_CALL_WEIGHT_GRADIENT) {
+        m = (uint64_t)pixels->dims[1] / groups;
+        n = elements_of(dst) / groups / m;
+        k = pixel_count;
+    } else {
+        m = pixel_count;
+        n = (uint64_t)dst->dims[1] / groups;
+    }
+    uint64_t parts = call->scratch_bytes / (elements_of(dst) * sizeof(float));
+    parts = parts < k / MIN_PART ? parts : k / MIN_PART;
+    return batch * divide_up(m, TILE) * divide_up(n, TILE) * (parts > 1 ? parts : 1);
+}
+
 /* A product with something behind it that the library does not compute (GELU by erf): the library's
  * and a pass over its result, or ours with both in one launch. Ours is taken to need twice the time
  * to multiply (nobody has measured it); where there is little to multiply, launches and passes are
@@ -555,6 +590,7 @@ enum ul_status ul_cuda_open_library(struct ul_arena *arena,
                                                   .answer = answer,
                                                   .is_worth = is_worth,
                                                   .leaner = leaner,
+                                                  .blocks = blocks_of,
                                                   .most = most,
                                                   .close = close_context};
     *library = &context->library;

@@ -17,7 +17,8 @@
  * VECTOR; transforms of operands count for each element that is packed.
  *
  * Of a device each thread is a lane: sums are finished in lanes, no branch is guessed, no rows
- * share sets of a cache, and contractions read their operands where they lie. */
+ * share sets of a cache, contractions read their operands where they lie, and attention is what its
+ * tiles do. */
 #include "codegen/kernel/contract_internal.h"
 #include "codegen/kernel/contract_window.h"
 #include "codegen/kernel/lookup.h"
@@ -582,6 +583,88 @@ static void count_contraction(struct walk *walk, const struct ul_contraction *co
         count_epilogue(walk, &plan, outer);
 }
 
+/* ---- attention on a device ---- */
+
+/* Pairs of a row and a column of which the column's key is one that the query sees. */
+static uint64_t seen_pairs(const struct ul_attend *attend)
+{
+    enum { MAX_ROWS = 1 << 20 }; /* of more, all are taken */
+    int64_t rows = attend->queries, columns = attend->keys, pairs = 0;
+    if (rows > MAX_ROWS)
+        return ul_size_mul_saturating((uint64_t)rows, (uint64_t)columns);
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t hidden = attend->is_turned ? r - attend->reach : columns - 1 - r - attend->reach;
+        hidden = hidden < 0 ? 0 : hidden;
+        pairs += hidden < columns ? columns - hidden : 0;
+    }
+    return (uint64_t)pairs;
+}
+
+static uint64_t extents_of(const struct ul_contraction *contraction, uint32_t first, uint32_t count)
+{
+    uint64_t product = 1;
+    for (uint32_t d = first; d < first + count; d++)
+        product = ul_size_mul_saturating(product, (uint64_t)contraction->extents[d]);
+    return product;
+}
+
+static bool reads_half(const struct walk *walk, const struct ul_operand *operand)
+{
+    return ul_dtype_is_half(ul_operand_dtype(walk->kernel, operand));
+}
+
+/* The products of each query with each key: their terms, the elements of both sides, and whether
+ * both have 16 bits. */
+static uint64_t count_scores(struct walk *walk, const struct ul_contraction *score, uint64_t times,
+                             bool *is_half)
+{
+    uint64_t m = extents_of(score, 0, score->m_count);
+    uint64_t n = extents_of(score, score->m_count, score->n_count);
+    uint64_t k = extents_of(score, score->m_count + score->n_count, score->k_count);
+    *is_half = *is_half && reads_half(walk, &score->a) && reads_half(walk, &score->b);
+    count_access(walk, score->a.buffer,
+                 ul_size_mul_saturating(times, ul_size_mul_saturating(m, k)));
+    count_access(walk, score->b.buffer,
+                 ul_size_mul_saturating(times, ul_size_mul_saturating(n, k)));
+    return k;
+}
+
+/* What tiles of it do (ir/kernel.h): products of all pairs that are seen, on tensor cores where all
+ * operands have 16 bits, and a function of each. */
+static void count_attend(struct walk *walk, const struct ul_attend *attend, uint64_t times)
+{
+    bool is_half = true, inside = walk->vector;
+    uint64_t rounds = attend->rounds > 0 ? (uint64_t)attend->rounds : 1;
+    uint64_t heads = ul_size_mul_saturating(times, rounds), terms = 0;
+    uint64_t pairs = ul_size_mul_saturating(heads, seen_pairs(attend));
+    for (uint32_t i = 0; i < ul_attend_scores(attend); i++) {
+        uint64_t k = count_scores(walk, &attend->scores[i], heads, &is_half);
+        terms += i == 0 || i >= attend->part_count ? k : 0; /* a key is of one part */
+    }
+    for (uint32_t i = 0; i < ul_attend_values(attend); i++) {
+        const struct ul_contraction *value = &attend->values[i];
+        is_half = is_half && reads_half(walk, &value->b);
+        count_access(
+            walk, value->b.buffer,
+            ul_size_mul_saturating(heads, ul_size_mul_saturating((uint64_t)attend->keys,
+                                                                 (uint64_t)attend->value_size)));
+    }
+    terms += ul_attend_values(attend) > 0 ? (uint64_t)attend->value_size : 0;
+    uint64_t operations = ul_size_mul_saturating(pairs, 2 * terms);
+    count_flops(walk, operations);
+    count(walk, is_half ? UL_WORK_MATMUL_F16 : UL_WORK_MATMUL_F32, operations);
+    if (attend->kind != UL_ATTEND_SUM) /* its score says what it computes */
+        count(walk, UL_WORK_SPECIAL, pairs);
+    walk->vector = true;
+    count_parts(walk, attend->score, UL_NEW_ARRAY(walk->scratch, bool, walk->kernel->expr_count),
+                pairs);
+    uint64_t results = ul_size_mul_saturating(
+        (uint64_t)attend->queries,
+        attend->kind == UL_ATTEND_STATISTICS ? 2 : (uint64_t)attend->value_size);
+    count_list(walk, attend->values[0].epilogue, ul_size_mul_saturating(times, results));
+    walk->vector = inside;
+}
+
 /* At most the greatest count of the loop; where it goes along a block of ir/tile.c, whose last one
  * may be shorter, the mean of the blocks. */
 static uint64_t rounds_of(const struct ul_kernel *kernel, const struct ul_ks_data *stmt)
@@ -606,6 +689,11 @@ static void count_for(struct walk *walk, const struct ul_ks_data *stmt, uint64_t
 {
     bool inside = walk->vector;
     struct ul_lookup lookup;
+    if (walk->on_device && (stmt->flags & UL_FOR_ATTEND) != 0) {
+        count_attend(walk, &walk->kernel->attends[stmt->contraction],
+                     ul_size_mul_saturating(times, rounds_of(walk->kernel, stmt)));
+        return;
+    }
     walk->strides[stmt->var] = 1;
     walk->max_stride = list_calls_function(walk->kernel, stmt->body) ? 1 : UL_UNROLLED_ROUNDS;
     walk->vector =

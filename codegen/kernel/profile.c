@@ -226,10 +226,20 @@ static double cold_weights_ns(const struct ul_profile *profile, const struct ul_
                                      : ns;
 }
 
+/* How many times longer a device takes whose multiprocessors do not all have a block. */
+static double idle_factor(const struct ul_profile *profile, const struct ul_work *work)
+{
+    uint32_t processors = profile->device.processors;
+    bool is_narrow = work->block_count > 0 && work->block_count < processors;
+    return is_narrow ? (double)processors / (double)work->block_count : 1;
+}
+
+/* Of a device's memory a multiprocessor is taken to draw up to twice its share. */
 static double round_ns(const struct ul_profile *profile, const struct ul_work *work,
                        const struct ul_traffic *traffic, uint64_t held_bytes)
 {
-    double busy_ns = sum_ns(profile, work->counts);
+    double idle = idle_factor(profile, work), idle_memory = idle > 2 ? idle / 2 : 1;
+    double busy_ns = sum_ns(profile, work->counts) * idle;
     double spared_ns = sum_ns(profile, work->spared_counts);
     double speed_up = spared_ns > 0 && busy_ns > 0 ? (busy_ns + spared_ns) / busy_ns : 1;
     double moved_ns = moving_ns(profile, traffic->moved_bytes - traffic->weight_bytes,
@@ -237,7 +247,9 @@ static double round_ns(const struct ul_profile *profile, const struct ul_work *w
     double cold_ns = cold_weights_ns(profile, traffic, held_bytes, speed_up);
     if (!(cold_ns > 0))
         moved_ns += moving_ns(profile, traffic->weight_bytes, traffic->all_weight_bytes, speed_up);
-    double ns = (busy_ns > moved_ns ? busy_ns : moved_ns) + cold_ns + profile->overhead_ns;
+    moved_ns *= idle_memory;
+    double ns = (busy_ns > moved_ns ? busy_ns : moved_ns) + cold_ns +
+                profile->overhead_ns * (double)(work->launch_count > 0 ? work->launch_count : 1);
     return ns + (double)work->region_count * UL_REGION_NS; /* whole numbers: nothing is rounded */
 }
 

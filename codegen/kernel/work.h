@@ -26,6 +26,8 @@ struct ul_work {
     uint64_t counts[UL_WORK_KINDS];        /* of the thread that has the most of it */
     uint64_t spared_counts[UL_WORK_KINDS]; /* what other threads do at the same time */
     uint64_t region_count;                 /* how often threads start together */
+    uint64_t launch_count;                 /* on a device; 0: one */
+    uint64_t block_count; /* on a device: of its widest launch; 0: it fills any device */
 };
 
 struct ul_threads; /* threads.h */

@@ -66,6 +66,8 @@ enum ul_status ul_function_add_kernel(struct ul_builder *builder, const struct u
     ul_kernel_count_work(kernel, &threads, builder->options->target->traits.memory_is_separate,
                          &builder->scratch, &added->work, added->accesses);
     ul_arena_reset(&builder->scratch);
+    added->work.launch_count = printed.launch_count;
+    added->work.block_count = printed.block_count;
     added->sum_orders = builder->options->target->sum_orders(kernel, builder->options->profile);
     *slot = program->kernel_count;
     *id = program->kernel_count++;

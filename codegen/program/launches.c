@@ -20,6 +20,17 @@ static void add(uint64_t *sum, uint64_t rounds, uint64_t count)
     *sum = ul_size_add_saturating(*sum, ul_size_mul_saturating(rounds, count));
 }
 
+/* Whether the kernel takes much longer than it would on blocks for all multiprocessors. */
+static bool is_narrow(const struct ul_program *program, const struct ul_program_step *step)
+{
+    enum { MUCH_NS = 20000 };
+    const struct ul_profile *profile = program->options.profile;
+    struct ul_work wide = step->work;
+    wide.block_count = 0;
+    return ul_profile_cost(profile, &step->work, &step->traffic, 1) >
+           ul_profile_cost(profile, &wide, &step->traffic, 1) + MUCH_NS;
+}
+
 /* `is_joined`: it is launched with an earlier one. */
 static void add_step(const struct ul_program *program, const struct ul_program_step *step,
                      bool is_joined, struct ul_program_launches *launches)
@@ -31,6 +42,7 @@ static void add_step(const struct ul_program *program, const struct ul_program_s
     case UL_STEP_KERNEL:
         add(&launches->launch_count, rounds, is_joined ? 0 : printed->launch_count);
         add(&launches->scalar_count, rounds, printed->scalar_count);
+        add(&launches->narrow_count, rounds, is_narrow(program, step));
         add(&launches->identity_count, rounds, printed->is_identity);
         break;
     case UL_STEP_CALL:

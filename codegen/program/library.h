@@ -40,6 +40,8 @@ struct ul_target_library {
     /* The most scratch that the call can make use of, where there is room for it beside a plan.
      * NULL: no more than it has. */
     uint64_t (*most)(void *context, const struct ul_call *call);
+    /* Blocks of threads that the call has on a device, as far as shapes say. NULL: it fills any. */
+    uint64_t (*blocks)(const struct ul_call *call);
     /* Bytes of the host that it keeps for the call beside the buffer, as long as the program lives.
      * NULL: nobody knows before the program starts. */
     uint64_t (*kept_bytes)(void *context, const struct ul_call *call);

@@ -120,6 +120,8 @@ void ul_work_count_call(const struct ul_builder *builder, const struct ul_group_
         work->counts[k] = share;
     }
     work->region_count = threads > 1;
+    if (builder->options->library->blocks != NULL)
+        work->block_count = builder->options->library->blocks(planned);
 }
 
 static uint64_t buffer_bytes(const struct ul_graph *graph, const struct ul_buffer *buffer,

@@ -92,6 +92,25 @@ static void weights_are_forgotten_between_runs(void **state)
     assert_int_equal(ul_profile_cost(&profile, &work, &some, 3), 1215);
 }
 
+/* Of 4 multiprocessors, one block has one; of memory it draws up to twice its share. A device waits
+ * for each launch. */
+static void few_blocks_leave_a_device_idle(void **state)
+{
+    (void)state;
+    struct ul_profile profile = plain_profile();
+    struct ul_work work = {.launch_count = 2};
+    struct ul_traffic none = {0, 0, 0}, traffic = {1000, 0, 0};
+    profile.device.processors = 4;
+    work.counts[UL_WORK_VECTOR] = 100;
+    assert_int_equal(ul_profile_cost(&profile, &work, &none, 1), 110);
+    work.block_count = 4;
+    assert_int_equal(ul_profile_cost(&profile, &work, &none, 1), 110);
+    work.block_count = 1;
+    assert_int_equal(ul_profile_cost(&profile, &work, &none, 1), 410);
+    work.counts[UL_WORK_VECTOR] = 1;
+    assert_int_equal(ul_profile_cost(&profile, &work, &traffic, 1), 210);
+}
+
 static void costs_stay_in_range(void **state)
 {
     (void)state;
@@ -455,6 +474,7 @@ int main(void)
         cmocka_unit_test(weights_are_where_all_of_them_fit),
         cmocka_unit_test(weights_of_memory_are_waited_for),
         cmocka_unit_test(weights_are_forgotten_between_runs),
+        cmocka_unit_test(few_blocks_leave_a_device_idle),
         cmocka_unit_test(costs_stay_in_range),
         cmocka_unit_test(files_come_back),
         cmocka_unit_test(devices_are_read),

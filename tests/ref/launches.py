@@ -28,7 +28,7 @@ import compare_ort
 
 ROOT = golden_bytes.ROOT
 GOLDEN = os.path.join(ROOT, "models", "golden_launches.tsv")
-COUNTS = ["count", "of_libraries", "scalar_products", "identity_steps", "softmaxes"]
+COUNTS = ["count", "of_libraries", "scalar_products", "narrow_steps", "identity_steps", "softmaxes"]
 HEAD = ["model", "precision", "launches", *COUNTS[1:]]
 CASTS = 2  # of inputs and outputs, more than where --precision decides
 BETTER = {"of_libraries": 1}  # the more the better; of all others the fewer
