@@ -532,6 +532,7 @@ struct needs {
     bool *seen;      /* scratch of walks, per row */
     uint32_t *work;
     uint32_t *least; /* of a walk's way here: the node that is the cheapest to keep */
+    uint32_t *until; /* of it: until where a node's value would be kept */
     uint32_t *last;  /* per row: its last reader in file order */
 };
 
@@ -600,12 +601,19 @@ static bool sets_meet(const uint64_t *a, const uint64_t *b, uint32_t words)
     return false;
 }
 
-/* What it takes to keep the value of `v` for a node that may want it again, if the node runs once:
- * bytes times the steps that it lives. */
-static double keeping_price(const struct needs *needs, uint32_t v, uint32_t node)
+/* How long the value of `v` would have to be kept if it ran only once: as long as it is read; but
+ * what lives shorter than what is computed from it on the way, as a copy of a weight does, would be
+ * wanted as long as that. */
+static uint32_t wanted_until(const struct needs *needs, uint32_t v, uint32_t reader, uint32_t node)
 {
-    uint32_t last = needs->last[v] > node ? needs->last[v] : node;
-    return (double)needs->l->nodes[v].size_bytes * (last - v);
+    uint32_t last = needs->last[v];
+    bool is_short = reader != node && last - v < needs->until[reader] - reader;
+    return is_short && needs->until[reader] > last ? needs->until[reader] : last;
+}
+
+static double keeping_price(const struct needs *needs, uint32_t v)
+{
+    return (double)needs->l->nodes[v].size_bytes * (needs->until[v] - v);
 }
 
 /* Of what `node` may want again, what would read a state of `updated` is out of reach from here on:
@@ -624,8 +632,9 @@ static void late_readers_forbid(struct needs *needs, uint32_t node, const uint64
             if (needs->seen[before] || l->nodes[before].run_once)
                 continue;
             needs->seen[before] = true;
-            bool is_less = least == UL_PLAN_NONE ||
-                           keeping_price(needs, before, node) < keeping_price(needs, least, node);
+            needs->until[before] = wanted_until(needs, before, v, node);
+            bool is_less =
+                least == UL_PLAN_NONE || keeping_price(needs, before) < keeping_price(needs, least);
             needs->least[before] = is_less ? before : least;
             if (sets_meet(&needs->own[(uint64_t)before * needs->words], updated, needs->words))
                 l->nodes[needs->least[before]].run_once = true;
@@ -711,6 +720,7 @@ static void updates_link(struct linker *l)
     needs.seen = UL_NEW_ARRAY(l->scratch, bool, needs.rows);
     needs.work = UL_NEW_ARRAY(l->scratch, uint32_t, needs.rows);
     needs.least = UL_NEW_ARRAY(l->scratch, uint32_t, needs.rows);
+    needs.until = UL_NEW_ARRAY(l->scratch, uint32_t, needs.rows);
     needs_list(&needs);
     needs_own(&needs);
     while (needs_fill(&needs))
