@@ -208,8 +208,12 @@ static void put_joints(struct ul_emitter *emitter)
         const struct ul_emit_joint *joint = &emitter->joints[i];
         const struct ul_kernel *kernels[UL_PROGRAM_JOINED];
         struct ul_text text;
-        for (uint32_t k = 0; k < joint->count; k++)
+        ul_text_printf(emitter->text, "/* j%u:", i);
+        for (uint32_t k = 0; k < joint->count; k++) {
             kernels[k] = program->kernels[joint->kernels[k]].ir;
+            ul_text_printf(emitter->text, " %s", program->kernels[joint->kernels[k]].name);
+        }
+        ul_text_put(emitter->text, " */\n");
         ul_text_init(&text, emitter->arena);
         ul_kernel_print_joined_cuda(&text, kernels, joint->count, &device);
         put_kernel(emitter, text.data, ul_arena_printf(emitter->arena, "j%u", i));
