@@ -3,7 +3,7 @@
 transformers write them: the same layers and sizes as the ONNX files of models/, and their weights.
 
     build(name, model)    an nn.Module in float32 on the CPU, for evaluation; name: resnet50, unet,
-                          bert_base or gpt2; model: the onnx.ModelProto that models/make.py made
+                          bert_base, gpt2 or lstm; model: the onnx.ModelProto that models/make.py made
     arguments(name, inputs)    what the module takes, from {name of an ONNX input: tensor}
 
 Sizes are read off the weights, so that networks of any width and depth are built; only the number
@@ -301,19 +301,49 @@ class Gpt(nn.Module):
         return functional.linear(t.ln_f(x), t.wte.weight)
 
 
+# ---- LSTM ----
+
+
+def lstm_weights(model):
+    """Those of the file's LSTM nodes under the names of nn.LSTM, whose gates are in another order."""
+    tensors = {tensor.name: torch.from_numpy(numpy_helper.to_array(tensor).copy()) for tensor in model.graph.initializer}
+    found = {name: tensor for name, tensor in tensors.items() if name.startswith("fc.")}
+    for i, node in enumerate(node for node in model.graph.node if node.op_type == "LSTM"):
+        w, r, b = (tensors[name][0] for name in node.input[1:4])
+        own = {"weight_ih": w, "weight_hh": r, "bias_ih": b[: len(w)], "bias_hh": b[len(w) :]}
+        for name, tensor in own.items():
+            gates = tensor.chunk(4)  # input, output, forget, cell
+            found[f"lstm.{name}_l{i}"] = torch.cat([gates[0], gates[2], gates[3], gates[1]])
+    return found
+
+
+class Lstm(nn.Module):
+    def __init__(self, weights):
+        super().__init__()
+        hidden, features = weights["lstm.weight_hh_l0"].shape[1], weights["lstm.weight_ih_l0"].shape[1]
+        layers = sum(name.startswith("lstm.weight_ih") for name in weights)
+        self.lstm = nn.LSTM(features, hidden, layers, batch_first=True)
+        self.fc = nn.Linear(hidden, len(weights["fc.bias"]))
+
+    def forward(self, x):
+        y, (state, _) = self.lstm(x)
+        return self.fc(y[:, -1]), state
+
+
 # ---- by name ----
 
-CLASSES = {"resnet50": ResNet, "unet": UNet, "bert_base": Bert, "gpt2": Gpt}
+CLASSES = {"resnet50": ResNet, "unet": UNet, "bert_base": Bert, "gpt2": Gpt, "lstm": Lstm}
 ARGUMENTS = {
     "resnet50": ("input",),
     "unet": ("input",),
     "bert_base": ("input_ids", "attention_mask", "token_type_ids"),
     "gpt2": ("input_ids",),
+    "lstm": ("input",),
 }
 
 
 def build(name, model):
-    weights = named_weights(model)
+    weights = lstm_weights(model) if name == "lstm" else named_weights(model)
     if name == "gpt2":  # what each layer masks with: causal is asked for by name here
         weights = {key: value for key, value in weights.items() if not key.endswith(".attn.bias")}
     return load(CLASSES[name](weights), weights)
