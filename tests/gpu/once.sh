@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# All that a short time on a GPU is to tell, in one run of at most SECONDS (default 420, at least 60). It ends in time
+# All that a short time on a GPU is to tell, in one run of at most SECONDS (default 420, at least 120). It ends in time
 # whatever hangs, one failure hides nothing else, and what it has is written as it comes.
 #
 # usage: tests/gpu/once.sh [SECONDS]
@@ -19,7 +19,7 @@ export LC_ALL=C PYTHONUNBUFFERED=1
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 limit=${1:-420} began=$(date +%s)
-[[ $limit =~ ^[0-9]+$ && $limit -ge 60 ]] || { echo "usage: tests/gpu/once.sh [SECONDS], at least 60" >&2; exit 1; }
+[[ $limit =~ ^[0-9]+$ && $limit -ge 120 ]] || { echo "usage: tests/gpu/once.sh [SECONDS], at least 120" >&2; exit 1; }
 pack=$(realpath -m "${GPU_PACK:-$root/.gpu}")
 [ -e "$pack/risky.tar.gz" ] || { echo "once.sh: $pack holds no risky.tar.gz; prepare_once.sh packs it" >&2; exit 5; }
 out=$(realpath -m "${OUT:-$pack/out}")
@@ -37,7 +37,10 @@ at() { echo $(($(date +%s) - began)); }
 left() { echo $((limit - $(at) - ${1:-0})); } # left [RESERVE]: seconds
 say() { printf '== %3d s  %s\n' "$(at)" "$*"; }
 note() { printf '%s\t%s\t%s\t%s\t%s\t%s\n' "$@" | tee -a "$rows"; } # STAGE NAME CHECK VERDICT TEXT SECONDS
-keep_logs() { timeout 8 tar -czf "$work/logs.tar.gz" -C "$work" log 2>/dev/null && cp "$work/logs.tar.gz" "$out/logs.tar.gz"; }
+keep_logs() {
+    timeout 8 tar -czf "$work/logs.tar.gz" -C "$work" log 2>/dev/null && cp "$work/logs.tar.gz" "$out/logs.tar.gz"
+    write_table
+}
 
 # The table: what failed or was left out, then a line for each stage.
 write_table() {
@@ -58,7 +61,6 @@ finish() {
     local job
     trap - EXIT
     for job in $clocks $bench; do kill "$job" 2>/dev/null; done
-    write_table
     keep_logs
     rm -rf "$work"
     tail -n 8 "$out/table.txt"
@@ -74,10 +76,6 @@ trap 'exit 130' INT TERM
 nvcc=$(find_nvcc) || { note facts nvcc - FAIL "there is no nvcc" 0; exit 7; }
 [[ $nvcc != */* || $nvcc == *' '* ]] || nvcc=$(realpath "$nvcc")
 folders=$(cuda_folders "$nvcc")
-# A toolkit without the headers of cuBLAS: Python's packages have them.
-if ! head -n 2 <<<"$folders" | find_header cublasLt.h >/dev/null && headers=$(find_header cublasLt.h <<<"$folders"); then
-    export CPLUS_INCLUDE_PATH=${CPLUS_INCLUDE_PATH:+$CPLUS_INCLUDE_PATH:}$headers
-fi
 use_cuda "$folders"
 version=$($nvcc --version 2>/dev/null)
 emulated=
@@ -87,8 +85,8 @@ arch=sm_90
 [[ ! $capability =~ ^[0-9]+\.[0-9]+$ ]] || arch=sm_${capability/./}
 export NVCC=$nvcc CUDA_ARCH=$arch
 # shellcheck disable=SC2086 # a command, maybe with options
-timeout 60 $nvcc -O1 -std=c++17 -o "$work/device" "$here/device.cu" >"$work/log/device.txt" 2>&1
-smi='nvidia-smi --query-gpu=memory.used --format=csv; nvidia-smi --query-compute-apps=pid,used_memory --format=csv'
+timeout 40 $nvcc -O1 -std=c++17 -o "$work/device" "$here/device.cu" >"$work/log/device.txt" 2>&1
+smi='nvidia-smi --query-gpu=memory.used --format=csv && nvidia-smi --query-compute-apps=pid,used_memory --format=csv'
 {
     timeout 10 nvidia-smi --query-gpu=name,memory.total,memory.used,driver_version,compute_cap,clocks.max.sm,clocks.max.mem,power.limit --format=csv
     echo "used before a context: $(timeout 10 nvidia-smi --query-gpu=memory.used --format=csv,noheader)"
@@ -102,14 +100,14 @@ smi='nvidia-smi --query-gpu=memory.used --format=csv; nvidia-smi --query-compute
     nproc
     free -g | head -n 2
     df -h "$work" | tail -n 1
-    timeout 60 "${PEER_PYTHON:-$PYTHON}" -c 'import torch; print("torch", torch.__version__, "cuDNN", torch.backends.cudnn.version())'
-    timeout 60 "$PYTHON" -c 'import onnx, numpy; print("onnx", onnx.__version__, "numpy", numpy.__version__)'
+    timeout 30 "${PEER_PYTHON:-$PYTHON}" -c 'import torch; print("torch", torch.__version__, "cuDNN", torch.backends.cudnn.version())'
+    timeout 15 "$PYTHON" -c 'import onnx, numpy; print("onnx", onnx.__version__, "numpy", numpy.__version__)'
 } >"$out/facts.txt" 2>&1
 cat "$out/facts.txt"
 device=1
 if [ ! -x "$work/device" ]; then
     note facts nvcc build FAIL "device.cu does not compile: $(grep -m1 -i error "$work/log/device.txt")" "$(at)"
-    device=
+    [ -n "$capability" ] || device= # what nvidia-smi knows may serve all the same
 elif grep -q '^device: exit 0' "$out/facts.txt"; then
     note facts machine device ok "$(grep -m1 '^bytes of the device' "$out/facts.txt")" "$(at)"
 else

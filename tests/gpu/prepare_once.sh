@@ -109,12 +109,12 @@ digits=(--dim N=32 --train-mode --output /fc/Gemm_output_0)
 add attention.fp16 attention results,bits,guard,memory 5e-3 --precision fp16
 add attention_caller.bf16 attention turns - --precision bf16 --io caller
 add attention_causal.bf16 attention_causal results,bits 3e-2 --precision bf16
-train digits.bf16 digits bits,guard,memory 5e-2 bf16 "${digits[@]}"
+train digits.bf16 digits bits,guard,memory 1e-1 bf16 "${digits[@]}"
 train digits.fp32 digits bits,memory 1e-2 fp32 "${digits[@]}"
 add lstm_full.fp16 lstm_full results,bits,guard 5e-3 --precision fp16
 add gru_bi_full.bf16 gru_bi_full results,bits 3e-2 --precision bf16
 train digits_offload.fp32 digits bits,memory 1e-2 fp32 "${digits[@]}" -- --offload host --budget-of arena --budget 700KiB
-train gpt2.bf16 gpt2 bits,guard 5e-2 bf16 --class-axis -1
+train gpt2.bf16 gpt2 bits,guard 1e-1 bf16 --class-axis -1
 train resnet50.bf16 resnet50 bits 1e-1 bf16 --train-mode
 train resnet50.fp32 resnet50 memory 1e-2 fp32 --train-mode
 train ds_cnn.bf16 ds_cnn bits 1e-1 bf16 --train-mode --output /fc/Gemm_output_0

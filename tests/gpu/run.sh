@@ -372,16 +372,19 @@ export GPU_SANITIZER=$sanitizer GPU_ACTIVITY=$work/activity.so
 # The library that tells of allocations, where there are CUPTI's header and the library behind it;
 # programs of the emulation hold that themselves.
 build_activity() {
-    local headers libraries
+    local headers libraries library more
     rm -f "$GPU_ACTIVITY"
     headers=$(find_header cupti.h <<<"$folders") || { echo "no cupti.h"; return; }
     libraries=$(find_library libcupti.so <<<"$folders") || libraries=
     [[ $toolkit != *emulation* ]] || libraries=none
     [ -n "$libraries" ] || { echo "no libcupti.so"; return; }
     [ "$libraries" != none ] || libraries=
+    # Python's packages have no link by the plain name, and a part of the headers elsewhere.
+    library=$(compgen -G "$libraries/libcupti.so*" | head -n 1)
+    more=$(find_header crt/host_defines.h <<<"$folders")
     "${CC:-cc}" -std=c11 -O1 -fPIC -shared -Wall -Wextra -Werror -isystem "$headers" \
-        "$here/activity.c" -o "$GPU_ACTIVITY" \
-        ${libraries:+-L"$libraries" -lcupti -Wl,-rpath,"$libraries"} >"$work/log/activity.txt" 2>&1 ||
+        ${more:+-isystem "${more%/crt}"} "$here/activity.c" -o "$GPU_ACTIVITY" \
+        ${libraries:+-L"$libraries" -l:"${library##*/}" -Wl,-rpath,"$libraries"} >"$work/log/activity.txt" 2>&1 ||
         { echo "activity.c does not compile: $(grep -m1 error "$work/log/activity.txt")"; return; }
     echo "$headers"
 }

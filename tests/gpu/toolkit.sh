@@ -48,17 +48,20 @@ find_part() {
 find_header() { find_part "$1" include 'include/*-linux-gnu'; }
 find_library() { find_part "$1*" lib64 lib 'lib/*-linux-gnu'; }
 
-# use_cuda FOLDERS: what is built from here on finds cuDNN's header, what is run from here on finds
-# cuBLASLt and cuDNN. Sets CUDA_LIBRARIES, a line of text each.
+# use_cuda FOLDERS: what is built from here on finds the headers of cuBLASLt and cuDNN, what is run
+# from here on finds the libraries. Sets CUDA_LIBRARIES, a line of text each.
 use_cuda() {
     local name at known
     known=$(PATH=$PATH:/usr/sbin:/sbin ldconfig -p 2>/dev/null)
     CUDA_LIBRARIES=''
     # Where compilers look anyway, it is not said again: they would look there in another order.
-    if ! head -n 2 <<<"$1" | find_header cudnn.h >/dev/null &&
-        at=$(find_header cudnn.h <<<"$1") && [[ $at != /usr/include* ]]; then
-        export CPLUS_INCLUDE_PATH=${CPLUS_INCLUDE_PATH:+$CPLUS_INCLUDE_PATH:}$at
-    fi
+    for name in cublasLt cudnn; do
+        if ! head -n 2 <<<"$1" | find_header $name.h >/dev/null &&
+            at=$(find_header $name.h <<<"$1") && [[ $at != /usr/include* ]] &&
+            [[ :${CPLUS_INCLUDE_PATH:-}: != *:$at:* ]]; then
+            export CPLUS_INCLUDE_PATH=${CPLUS_INCLUDE_PATH:+$CPLUS_INCLUDE_PATH:}$at
+        fi
+    done
     for name in cublasLt cudnn; do
         if at=$(grep -m1 -oE "/[^ ]*/lib$name\.so[.0-9]*\$" <<<"$known"); then
             at=${at%/*}

@@ -16,7 +16,7 @@
 
 #include "ul_device.h"
 
-enum { SETS = 2, RUNS = 20, EXIT_NO_DEVICE = 3, EXIT_WRONG = 6 };
+enum { SETS = 2, RUNS = 8, EXIT_NO_DEVICE = 3, EXIT_WRONG = 6 };
 
 static void need(bool holds, const char *what)
 {
