@@ -129,7 +129,7 @@ dry=()
 if has bench; then
     bundle=$pack/bundle.tar.gz
     [ -e "$bundle" ] || bundle=${ULLAGE:-$bundle}
-    timeout -k 5 "$(left 12)" nice -n 2 "$PYTHON" "$here/once_bench.py" --ullage "$bundle" --seconds "$(left $((limit > 200 ? 75 : 20)))" \
+    timeout -k 5 "$(left 12)" nice -n 2 "$PYTHON" "$here/once_bench.py" --ullage "$bundle" --seconds "$(left $((limit > 200 ? 45 : 20)))" \
         --gate "$work/gate" --rows "$rows" --json "$out/bench.json" --logs "$work/log" --peer-python "${PEER_PYTHON:-$PYTHON}" \
         "${dry[@]}" "${without[@]}" ${CASES:+--cases "$CASES"} >"$work/log/bench.txt" 2>&1 &
     bench=$!
@@ -142,7 +142,7 @@ tar -xzf "$pack/risky.tar.gz" -C "$work"
 find "$work/risky" "$work/runtime" -type f -exec touch -t 200001010000 {} +
 if has results; then
     seconds=$(left 30)
-    if has bench || has plain; then seconds=$((limit * 45 / 100)); fi
+    if has bench || has plain; then seconds=$((limit * 35 / 100)); fi
     timeout -k 5 $((seconds + 10)) "$PYTHON" "$here/once_results.py" "$work" --rows "$rows" --logs "$work/log" --nvcc "$nvcc" \
         --arch "$arch" --seconds "$seconds" "${without[@]}" --only "${ONLY:-.}" >"$work/log/results.txt" 2>&1
     code=$?
@@ -157,7 +157,7 @@ elif has plain && [ ! -e "$pack/plain.tar.gz" ]; then
     note plain all pack skip "plain.tar.gz is not there" 0
 elif has plain; then
     seconds=$(left 30)
-    if has bench; then seconds=$((limit * 58 / 100 - $(at))); fi
+    if has bench; then seconds=$((limit * 42 / 100 - $(at))); fi
     [ "$seconds" -ge 20 ] || seconds=20
     began_plain=$(at)
     timeout -k 5 $((seconds + 20)) "$here/run.sh" --work "$work/plain" --arch "$arch" --timeout 20 --sanitize 0 --seconds "$seconds" \

@@ -11,10 +11,10 @@ launched  each step of ours launched by itself, the sum of what they take; of Py
 replayed  median of runs that are waited for: of ours the captured graph, of PyTorch what torch.compile(mode="reduce-overhead")
           makes of it
 in a row  seconds of 30 runs, of which only the last is waited for, over 30; ours copies inputs and outputs in them
-tuned     replayed, with the algorithms that --tune found
+tuned     replayed, with the algorithms that --tune found, while there is time for that
 bytes     reserved; what the arena took of cudaMemGetInfo's; what the driver counts for the process (nvidia-smi), and how much
-          less of the device is in use once it has ended; context, libraries, code and graph apart. PyTorch: max_memory_reserved
-          likewise beside the driver's
+          more of the device is in use while it runs; context, libraries, code and graph apart. PyTorch: max_memory_reserved
+          beside the driver's
 training  forward, loss, backward, AdamW (fused) under autocast in bfloat16; the losses of the first three steps are compared
 Exit: 0 all is well, 6 something failed, 3 there is no device.
 """
@@ -51,6 +51,7 @@ CASES = ["GPT-2 1x1024:fp16", "ResNet-50 32:fp16", "BERT-base 8x512:fp16", "trai
          "U-Net 1x512x512:bf16", "LSTM 1x50:bf16"]  # fmt: skip
 PEERS = ("eager", "compile")
 RUNS, DRY_RUNS, LOSSES = 30, 2, 3
+TUNE_SECONDS = 60  # less is left to the cases that follow
 
 
 # ---- PyTorch, a process for each network and peer ----
@@ -331,12 +332,17 @@ class Ours:
             inputs = os.path.join(os.path.dirname(path), "inputs.npz")
             self.inputs = [word for name in names for word in ("--input", f"{name}={inputs}:{name}")]
 
-    def bench(self, *more, keep=None):
-        """What --bench says; `keep`: a name in the logs."""
+    def bench(self, *more, keep=None, watched=None):
+        """What --bench says. keep: its name in the logs; watched: gets what the driver counts meanwhile."""
         path = os.path.join(self.folder, "bench.json")
         runs = str(DRY_RUNS if self.args.dry_run else RUNS)
-        gpu.checked([self.program, "--bench", "--warmup", "0" if self.args.dry_run else "0.1", "--duration", "0", "--iterations", runs, "--json", path, *more,
-                     *self.inputs], "--bench", min(60, gpu.left(self.args)))  # fmt: skip
+        command = [self.program, "--bench", "--warmup", "0" if self.args.dry_run else "0.1", "--duration", "0", "--iterations", runs, "--json", path, *more,
+                   *self.inputs]  # fmt: skip
+        before = used_mib() if watched is not None else None
+        if before is None:
+            gpu.checked(command, "--bench", min(60, gpu.left(self.args)))
+        else:
+            watched.update(self.watch(command, before))
         with open(path, encoding="utf-8") as file:
             text = file.read()
         if keep:
@@ -344,25 +350,27 @@ class Ours:
                 file.write(text)
         return json.loads(text)
 
+    def watch(self, command, before):
+        """Runs it, and asks the driver as often as it answers."""
+        most, own, end = before, None, time.monotonic() + min(60, gpu.left(self.args))
+        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            while process.poll() is None:
+                if time.monotonic() > end:
+                    process.kill()
+                most, own = max(most, used_mib() or 0), process_mib(process.pid) or own
+        if process.returncode != 0:
+            raise gpu.Failure(f"--bench: exit {process.returncode}")
+        return {"driver_process_mib": own, "driver_more_in_use_mib": most - before}
+
     def bytes(self):
-        """Of the device, three times over."""
+        """What the program finds of itself."""
         path = os.path.join(self.folder, "memory.json")
-        before = used_mib()
         gpu.checked([self.program, "--memory", "--random", "1", "--json", path], "--memory", min(60, gpu.left(self.args)))
         with open(path, encoding="utf-8") as file:
             memory = json.load(file)
         device = memory.get("device", {})
-        found = {"reserved_bytes": memory["reserved_bytes"], "weights_bytes": self.plan["rows"]["weights"],
-                 **{key: value for key, value in device.items() if key.endswith("_bytes")}}  # fmt: skip
-        if before is not None:
-            with subprocess.Popen([self.program, "--bench", "--duration", "4", *self.inputs], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-                most, own = before, None
-                end = time.monotonic() + 3
-                while process.poll() is None and time.monotonic() < end:
-                    most, own = max(most, used_mib() or 0), process_mib(process.pid) or own
-                process.kill()
-            found.update(driver_process_mib=own, driver_more_in_use_mib=most - before)
-        return found
+        return {"reserved_bytes": memory["reserved_bytes"], "weights_bytes": self.plan["rows"]["weights"],
+                **{key: value for key, value in device.items() if key.endswith("_bytes")}}  # fmt: skip
 
     def outputs(self, names):
         command = [self.program, *self.inputs]
@@ -480,14 +488,12 @@ class Bench:
         row["ours"] = program.bytes()
         row["difference"] = self.difference(case, program, peers)
         blocks = {name: [] for name in ("ours", *peers)}
-        choices = os.path.join(program.folder, "choices")
-        for number in range(2):
-            blocks["ours"].append(program.bench())
+        # The second block asks for the steps' times, too, which are of runs behind those that are measured.
+        for more in ({"watched": row["ours"]}, {"keep": f"{case.tag}-{case.precision}.profile.json"}):
+            profile = program.bench(*(["--profile"] if "keep" in more else []), **more)
+            blocks["ours"].append(profile)
             for name, peer in peers.items():
                 blocks[name].append(peer.block(case.precision, runs, min(60, gpu.left(self.args))))
-            if number == 0 and self.args.target == "cuda":
-                row["ours"]["tuned_seconds"] = program.bench("--tune", choices)["latency_seconds"]["median"]
-        profile = program.bench("--profile", keep=f"{case.tag}-{case.precision}.profile.json")
         row["ours"].update(seconds=statistics.median(block["latency_seconds"]["median"] for block in blocks["ours"]),
                            in_a_row_seconds=min(1 / block["runs_per_second"] for block in blocks["ours"]),
                            launched_seconds=sum(step["seconds"] for step in profile.get("steps", [])))  # fmt: skip
@@ -496,6 +502,8 @@ class Bench:
                              seconds=statistics.median(block["seconds"] for block in blocks[name]),
                              in_a_row_seconds=min(block["in_a_row_seconds"] for block in blocks[name]))  # fmt: skip
         row["clocks_after"] = clocks()
+        if self.args.target == "cuda" and gpu.left(self.args) > TUNE_SECONDS:
+            row["ours"]["tuned_seconds"] = program.bench("--tune", os.path.join(program.folder, "choices"))["latency_seconds"]["median"]
 
     def text(self, row):
         words = []
@@ -503,7 +511,7 @@ class Bench:
             if name in row:
                 words.append(f"{name} {row[name]['seconds'] * 1e3:.3f} ms, in a row {row[name]['in_a_row_seconds'] * 1e3:.3f}")
         ours = row["ours"]
-        words.append(f"launched {ours['launched_seconds'] * 1e3:.3f}, tuned {ours.get('tuned_seconds', 0) * 1e3:.3f}")
+        words.append(f"launched {ours['launched_seconds'] * 1e3:.3f}" + (f", tuned {ours['tuned_seconds'] * 1e3:.3f}" if "tuned_seconds" in ours else ""))
         if "compile" in row:
             words.append(f"of compile's {ours['seconds'] / row['compile']['seconds']:.2f}")
         if row["difference"] is not None:
