@@ -21,7 +21,7 @@ root=$(cd "$here/../.." && pwd)
 limit=${1:-420} began=$(date +%s)
 [[ $limit =~ ^[0-9]+$ && $limit -ge 120 ]] || { echo "usage: tests/gpu/once.sh [SECONDS], at least 120" >&2; exit 1; }
 pack=$(realpath -m "${GPU_PACK:-$root/.gpu}")
-[ -e "$pack/risky.tar.gz" ] || { echo "once.sh: $pack holds no risky.tar.gz; prepare_once.sh packs it" >&2; exit 5; }
+[ -e "$pack/risky.tar.xz" ] || { echo "once.sh: $pack holds no risky.tar.xz; prepare_once.sh packs it" >&2; exit 5; }
 out=$(realpath -m "${OUT:-$pack/out}")
 export PYTHON=${PYTHON:-python3}
 stages=,${STAGES:-results,plain,bench,sanitize},
@@ -127,7 +127,7 @@ fi
 dry=()
 [ -z "${DRY_RUN:-}" ] || dry=(--dry-run)
 if has bench; then
-    bundle=$pack/bundle.tar.gz
+    bundle=$pack/bundle.tar.xz
     [ -e "$bundle" ] || bundle=${ULLAGE:-$bundle}
     timeout -k 5 "$(left 12)" nice -n 2 "$PYTHON" "$here/once_bench.py" --ullage "$bundle" --seconds "$(left $((limit > 200 ? 45 : 20)))" \
         --gate "$work/gate" --rows "$rows" --json "$out/bench.json" --logs "$work/log" --peer-python "${PEER_PYTHON:-$PYTHON}" \
@@ -137,7 +137,7 @@ fi
 
 # ---- results of what is risky, then of what is plain ----
 
-tar -xzf "$pack/risky.tar.gz" -C "$work"
+"$PYTHON" -m tarfile -e "$pack/risky.tar.xz" "$work"
 # Sources are older than what is built here, whatever this machine's clock says.
 find "$work/risky" "$work/runtime" -type f -exec touch -t 200001010000 {} +
 if has results; then

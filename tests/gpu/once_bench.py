@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Latency of networks and time of training steps beside PyTorch, on a GPU that is there for minutes.
 
-    once_bench.py --ullage BUNDLE.tar.gz --seconds 300 --rows FILE.tsv --json FILE.json --logs DIR [--gate FILE] [--cases 'LABEL:PRECISION|...']
+    once_bench.py --ullage BUNDLE.tar.xz --seconds 300 --rows FILE.tsv --json FILE.json --logs DIR [--gate FILE] [--cases 'LABEL:PRECISION|...']
 
 Models are made, programs compiled and PyTorch's processes started at the same time, on all cores. When the gate is there, or
 half of the time is over, what is ready is measured in turns, one thing at a time: ours, eager, torch.compile, and again. What
@@ -599,7 +599,7 @@ def main():
         sys.exit(6)
     args.ullage = os.path.abspath(args.ullage)
     with tempfile.TemporaryDirectory(prefix="once-", ignore_cleanup_errors=True) as args.work:
-        if args.ullage.endswith(".tar.gz"):
+        if args.ullage.endswith(".tar.xz"):
             args.ullage = gpu.unpacked(args.ullage)
         bench.run()
     sys.stdout.flush()

@@ -12,7 +12,7 @@ import onnx
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 DIGITS = os.path.join(HERE, "..", "..", "models", "digits")
-COUNT = 64
+COUNT = 24
 CLASSES = 10
 
 

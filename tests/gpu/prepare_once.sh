@@ -35,13 +35,18 @@ fail() { echo "prepare_once.sh: $1" >&2; tail -n 5 "$work/log" >&2; exit 6; }
 quietly() { "$@" >"$work/log" 2>&1; }
 wanted() { grep -qE -- "$only" <<<"$1"; }
 
-# model NAME: the file of a network that is scaled down, of `lstm_full` and the like at full size.
+# pack FILE.tar.xz FOLDER: what is in it; a third smaller than by gzip. Python is there where it is unpacked, xz may not be.
+pack() { (cd "$2" && "$python" -m tarfile -c "$out/$1" ./*) || fail "$1"; }
+
+# model NAME: the file of a network that is scaled down; of `lstm_full` and the like at full size, of `gpt2_b4` with a batch
+# of four.
 model() {
     local file=$work/$1.onnx
     case $1 in
     digits) file=$root/models/digits/untrained.onnx ;;
     attention*) [ -e "$file" ] || quietly "$python" "$here/once_attention.py" "$1" "$file" || fail "$1" ;;
     *_full) [ -e "$file" ] || quietly "$python" "$root/models/make.py" "${1%_full}" -o "$file" || fail "$1" ;;
+    *_b4) [ -e "$file" ] || quietly "$python" "$root/models/make.py" "${1%_b4}" --small --batch 4 -o "$file" || fail "$1" ;;
     *) [ -e "$file" ] || quietly "$python" "$root/models/make.py" "$1" --small -o "$file" || fail "$1" ;;
     esac
     echo "$file"
@@ -114,10 +119,10 @@ train digits.fp32 digits bits,memory 1e-2 fp32 "${digits[@]}"
 add lstm_full.fp16 lstm_full results,bits,guard 5e-3 --precision fp16
 add gru_bi_full.bf16 gru_bi_full results,bits 3e-2 --precision bf16
 train digits_offload.fp32 digits bits,memory 1e-2 fp32 "${digits[@]}" -- --offload host --budget-of arena --budget 700KiB
-train gpt2.bf16 gpt2 bits,guard 1e-1 bf16 --class-axis -1
-train resnet50.bf16 resnet50 bits 1e-1 bf16 --train-mode
-train resnet50.fp32 resnet50 memory 1e-2 fp32 --train-mode
-train ds_cnn.bf16 ds_cnn bits 1e-1 bf16 --train-mode --output /fc/Gemm_output_0
+train gpt2.bf16 gpt2_b4 bits,guard 1e-1 bf16 --class-axis -1
+train resnet50.bf16 resnet50_b4 bits 1e-1 bf16 --train-mode
+train resnet50.fp32 resnet50_b4 memory 1e-2 fp32 --train-mode
+train ds_cnn.bf16 ds_cnn_b4 bits 1e-1 bf16 --train-mode --output /fc/Gemm_output_0
 add resnet50_align8.fp16 resnet50 results,bits 5e-3 --precision fp16 --align 8
 add gpt2_align8.fp16 gpt2 results 5e-3 --precision fp16 --align 8
 add resnet50_caller.fp16 resnet50 turns - --precision fp16 --io caller
@@ -125,17 +130,18 @@ add lstm_caller.fp16 lstm turns - --precision fp16 --io caller
 add resnet50.plan.fp16 resnet50 results,bits,guard,memory 5e-3 --precision fp16
 add swin_t.fp16 swin_t results,guard 5e-3 --precision fp16
 add unet.bf16 unet results,bits,guard 3e-2 --precision bf16
-train gpt2.fp32 gpt2 memory 1e-2 fp32 --class-axis -1
+train gpt2.fp32 gpt2_b4 memory 1e-2 fp32 --class-axis -1
 [ -s "$out/risky/rows.tsv" ] || { echo "prepare_once.sh: --only $only: no such program" >&2; exit 1; }
 
 if [ -n "$plain" ]; then
     quietly "$here/prepare.sh" --ullage "$ullage" --stride 12 --precision fp32,fp16 "$out/plain.tar.gz" || fail "the plain pack"
 fi
 if [ -n "$bundle" ]; then
-    quietly "$here/bundle.sh" "$ullage" "$out/bundle.tar.gz" || fail "the bundle"
+    quietly "$here/bundle.sh" "$ullage" "$work/bundle" || fail "the bundle"
+    pack bundle.tar.xz "$work/bundle"
 fi
-quietly tar -czf "$out/risky.tar.gz" -C "$out" risky runtime || fail "risky.tar.gz"
-rm -r "$out/risky" "$out/runtime"
+mkdir "$work/risky" && mv "$out/risky" "$out/runtime" "$work/risky/"
+pack risky.tar.xz "$work/risky"
 
 carried=$(du -sb "$out" | cut -f1)
 tree=$(cd "$root" && git ls-files -z | xargs -0 du -cb 2>/dev/null | awk '$2 == "total" { sum += $1 } END { print sum + 0 }')
