@@ -10,7 +10,7 @@ is not ready by then is measured last, if it is ready then; the rows say so else
 launched  each step of ours launched by itself, the sum of what they take; of PyTorch a run that is waited for, eager
 replayed  median of runs that are waited for: of ours the captured graph, of PyTorch what torch.compile(mode="reduce-overhead")
           makes of it
-in a row  seconds of 30 runs, of which only the last is waited for, over 30; ours copies inputs and outputs in them
+in a row  seconds of 30 runs over 30: of ours each copies its inputs and outputs and is waited for, of PyTorch only the last is
 tuned     replayed, with the algorithms that --tune found, while there is time for that
 bytes     reserved; what the arena took of cudaMemGetInfo's; what the driver counts for the process (nvidia-smi), and how much
           more of the device is in use while it runs; context, libraries, code and graph apart. PyTorch: max_memory_reserved
