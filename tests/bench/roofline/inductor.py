@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What torch.compile makes of a network for a CUDA device, without one: JSON on standard output.
 
-    inductor.py NETWORK fp32|fp16|bf16
+    inductor.py NETWORK fp32|fp16|bf16 [--train] [--code]
 
 {"torch", "launches", "library_calls", "moved_bytes", "kernels": [[flops, moved bytes], ...]}
+--code writes the code to standard error.
 
 The network and its arguments are fake tensors of a CUDA device; inductor lowers, fuses and writes
 its code, as far as that; nothing is compiled or run. Counted are the kernels and library calls in
@@ -14,10 +15,22 @@ torch.compile's default, with frozen weights (BatchNormalization goes into convo
 templates of its own for products, max-autotune has to time them. Attention that is spelled out
 stays so, since inductor's patterns of it cannot be traced without a device.
 
+--train counts a step of training: AOTAutograd traces the loss and its gradients as one joint graph
+and parts it into forward and backward as torch.compile does by default, and inductor writes the code
+of both. Weights are float32; 16 bits are torch.autocast. A call of convolution_backward launches a
+convolution for each gradient that it returns, and counts as so many. The optimizer is torch's fused
+AdamW, outside of the compiled code: it launches a kernel for as many tensors and pieces as fit into
+the arguments of one (MultiTensorApply.cuh), and one that counts steps. Other calls of libraries count
+once, however many kernels they launch.
+
 Written for PyTorch 2.15: what asks the driver for the device is answered here, by an H100's numbers.
 """
 
+import argparse
+import collections
 import json
+import math
+import operator
 import re
 import sys
 import types
@@ -30,7 +43,6 @@ import torch.utils._triton as triton_facts
 from torch import nn
 from torch._dynamo.device_interface import CudaInterface
 from torch._inductor import compile_fx
-from torch._inductor.exc import InductorError
 from torch._inductor.graph import GraphLowering
 from torch._inductor.virtualized import V
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -69,13 +81,8 @@ def pretend_device():
     CudaInterface.get_compute_capability = staticmethod(always(90))
     triton_facts.triton_hash_with_backend = triton_facts.triton_backend_hash = always("none")
     joint_graph.lazy_init = always(None)
-    nn.BatchNorm2d = Folded
     for name in ("uniform_", "normal_", "kaiming_uniform_", "ones_", "zeros_"):
         setattr(nn.init, name, lambda tensor, *_, **__: tensor)
-
-
-class WrittenError(Exception):
-    """The code is written: nothing behind that is wanted."""
 
 
 class Folded(nn.Identity):
@@ -96,32 +103,42 @@ def prepare(module):
                 child.weight = nn.Parameter(weight, False)
 
 
-def write_code(name, dtype):
-    """The lowered graph and its code."""
-    written = {}
-    whole = GraphLowering.codegen
+def write_code(module, arguments):
+    """[(a graph that inductor lowered, its code)]: one to run, two to train, forward and backward."""
+    written = []
 
-    def codegen(self):
-        written["code"], written["graph"] = whole(self), self
-        raise WrittenError
+    def take(self, code):
+        written.append((self, code.value))
+        return types.SimpleNamespace(__file__="", call=None)
 
-    GraphLowering.codegen = codegen
+    GraphLowering._compile_to_module_lines = take
     config.fx_graph_cache = config.joint_graph_constant_folding = False
     torch._functorch.config.enable_autograd_cache = False
+    compile_fx.compile_fx(module, arguments)
+    return written
+
+
+def infer(name, dtype):
+    nn.BatchNorm2d = Folded
     torch.set_default_dtype(dtype)
     with FakeTensorMode() as mode, torch.no_grad():
         with torch.device("cuda"):
             module, arguments = networks.build(name)
             prepare(module)
         graph = torch.export.export(module, tuple(arguments)).module()
-        try:
-            with mode:
-                compile_fx.compile_fx(graph, arguments)
-        except InductorError:
-            if "code" not in written:
-                raise
-    code = written["code"][0]
-    return written["graph"], getattr(code, "value", code)
+        with mode:
+            return write_code(graph, arguments), []
+
+
+def train(name, dtype):
+    """What is written of forward and backward, and the parameters that these give gradients."""
+    with FakeTensorMode() as mode:
+        with torch.device("cuda"):
+            module, arguments = networks.build_training(name)
+        graph = torch.export.export(module, tuple(arguments)).module()
+        with mode, torch.autocast("cuda", dtype, enabled=dtype != torch.float32):
+            written = write_code(graph, arguments)
+    return written, [x for x in module.parameters() if x.requires_grad]
 
 
 def origin_of(node):
@@ -146,36 +163,87 @@ def flops_of(node):
     return formula(*args, **options, out_val=origin.meta["val"])
 
 
+def size_of(x):
+    return x.numel() * x.element_size()
+
+
+def bytes_of_call(origin):
+    """Of a call with several results, of which the scheduler counts nothing: what it reads, and those
+    of its results that are used."""
+    results = [value_of(user) for user in origin.users if user.target is operator.getitem]
+    if not results:
+        results = [origin.meta["val"]]
+    return sum(size_of(x) for x in [*map(value_of, origin.all_input_nodes), *results])
+
+
 def bytes_of(node):
-    """By the scheduler, but of a table the rows that are read, where it counts the table; and of a
-    call with several results, of which it counts nothing, what it reads and its first result."""
+    """By the scheduler, but of a table the rows that are read or added to, where it counts the table."""
     moved = int(node.get_read_write_buffers_sizes())
-    origin = origin_of(node)
-    if origin is not None and moved == 0:
-        tensors = [value_of(x) for x in origin.all_input_nodes]
-        first = origin.meta["val"]
-        tensors.append(first[0] if isinstance(first, (list, tuple)) else first)
-        return sum(x.numel() * x.element_size() for x in tensors)
-    if node.is_extern():
-        return moved
-    results = sum(V.graph.get_dep_size_hint(dep) for dep in node.read_writes.writes)
-    for dep in node.read_writes.reads:
+    whole, rows = set(), collections.Counter()
+    for dep in [] if node.is_extern() else node.read_writes.reads_and_writes():
         if getattr(dep, "is_indirect", bool)():
-            moved -= max(0, V.graph.get_dep_size_hint(dep) - results)
-    return moved
+            rows[dep.name] += math.prod(map(int, dep.size)) * V.graph.get_dtype(dep.name).itemsize
+        else:
+            whole.add(dep.name)
+    for name in rows.keys() - whole:
+        moved -= max(0, V.graph.get_numel(name) * V.graph.get_dtype(name).itemsize - rows[name])
+    return int(moved)
 
 
-def count(graph, code):
-    kernels = []
-    with V.set_graph_handler(graph):
-        for node in graph.scheduler.nodes:
-            if type(node).__name__ != "NopKernelSchedulerNode":
-                kernels.append([flops_of(node), bytes_of(node)])
-    own = len(re.findall(r"^ +triton_\w+\.run\(", code, re.M))
-    calls = len(re.findall(r"^ +(?:\w+ = )?(?:extern_kernels\.|torch\.ops\.)\w+", code, re.M))
+def kernels_of(node):
+    """[[flops, moved bytes]] of what a node launches: a kernel or a call, but gradients of a convolution
+    one by one."""
+    origin, flops = origin_of(node), flops_of(node)
+    moved = bytes_of(node)
+    if origin is None or moved > 0:
+        return [[flops, moved]]
+    if origin.target is not torch.ops.aten.convolution_backward.default:
+        return [[flops, bytes_of_call(origin)]]
+    gradient, x, weight = map(value_of, origin.args[:3])
+    asked = origin.args[-1][:2]
+    moved = size_of(gradient) + size_of(x) + size_of(weight)  # of one two are read, the third written
+    return [[flops // sum(asked), moved]] * sum(asked)
+
+
+# ---- the optimizer ----
+
+PIECE, MAX_PIECES, MAX_TENSORS = 1 << 16, 2240, 252  # MultiTensorApply.cuh of CUDA 13: depth 4
+
+
+def kernels_of_adamw(parameters):
+    """[[flops, moved bytes]]: a kernel ends where its arguments name as many pieces or tensors as they
+    can. Parameters and both moments are read and written, gradients read."""
+    kernels, pieces, tensors, moved = [[0, 4 * len(parameters)]], 0, 0, 0
+    for parameter in parameters:
+        tensors, left = tensors + 1, parameter.numel()
+        while left > 0:
+            piece = min(left, PIECE)
+            left, pieces, moved = left - piece, pieces + 1, moved + 7 * 4 * piece
+            if pieces == MAX_PIECES or (tensors == MAX_TENSORS and left == 0):
+                kernels.append([0, moved])
+                pieces, tensors, moved = 0, int(left > 0), 0
+    return kernels + [[0, moved]] * (pieces > 0)
+
+
+# ---- the whole ----
+
+
+def count(written, parameters):
+    kernels = kernels_of_adamw(parameters) if parameters else []
+    launches, calls = len(kernels), 0
+    for graph, code in written:
+        with V.set_graph_handler(graph):
+            for node in graph.scheduler.nodes:
+                if type(node).__name__ != "NopKernelSchedulerNode":
+                    found = kernels_of(node)
+                    kernels += found
+                    calls += len(found) - 1
+        own = len(re.findall(r"^ +triton_\w+\.run\(", code, re.M))
+        calls += len(re.findall(r"^ +(?:\w+ = )?(?:extern_kernels\.|torch\.ops\.)\w+", code, re.M))
+        launches += own
     return {
         "torch": torch.__version__,
-        "launches": own + calls,
+        "launches": launches + calls,
         "library_calls": calls,
         "moved_bytes": sum(moved for _, moved in kernels),
         "kernels": kernels,
@@ -183,12 +251,18 @@ def count(graph, code):
 
 
 def main():
-    name, precision = sys.argv[1:3]
+    parser = argparse.ArgumentParser()
+    parser.add_argument("network")
+    parser.add_argument("precision", choices=TYPES)
+    parser.add_argument("--train", action="store_true")
+    parser.add_argument("--code", action="store_true")
+    arguments = parser.parse_args()
     pretend_device()
-    graph, code = write_code(name, TYPES[precision])
-    if len(sys.argv) > 3:
-        print(code, file=sys.stderr)
-    print(json.dumps(count(graph, code)))
+    make = train if arguments.train else infer
+    written, parameters = make(arguments.network, TYPES[arguments.precision])
+    if arguments.code:
+        print("\n".join(code for _, code in written), file=sys.stderr)
+    print(json.dumps(count(written, parameters)))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 """The networks of roofline.py in PyTorch, as torchvision and transformers write them, at the sizes
 of the ONNX files of models/: batch 1, images of 224 x 224, 128 tokens of BERT's and 1024 of GPT-2's.
 
-    build(name)    (nn.Module in evaluation mode, its arguments), without values of any use
+    build(name)             (nn.Module in evaluation mode, its arguments), without values of any use
+    build_training(name)    (nn.Module in training mode that ends in the loss, its arguments and labels)
 """
 
 import os
@@ -13,7 +14,7 @@ from torch import nn
 from torch.nn import functional
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from gpu_networks import Bert, Gpt, ResNet  # noqa: E402
+from gpu_networks import Bert, Gpt, ResNet, UNet  # noqa: E402
 
 
 class Sizes(dict):
@@ -183,12 +184,23 @@ def gpt():
     return Gpt(sizes.add("transformer.h.11.ln_1.bias", 768))
 
 
-def image():
-    return (torch.empty(1, 3, 224, 224),)
+def unet():
+    sizes = Sizes().add("inc.double_conv.0.weight", 64, 3, 3, 3).add("outc.conv.bias", 2)
+    for i in range(4):
+        sizes.add(f"up{i + 1}.up.bias", 512 >> i)
+    return UNet(sizes)
 
 
-def tokens(length, count):
-    return tuple(torch.zeros(1, length, dtype=torch.int64) for _ in range(count))
+def image(batch=1, side=224):
+    return (torch.empty(batch, 3, side, side),)
+
+
+def tokens(length, count, batch=1):
+    return tuple(torch.zeros(batch, length, dtype=torch.int64) for _ in range(count))
+
+
+def classes(*shape):
+    return torch.zeros(shape, dtype=torch.int64)
 
 
 NETWORKS = {
@@ -204,3 +216,41 @@ NETWORKS = {
 def build(name):
     make, arguments = NETWORKS[name]
     return make().eval().requires_grad_(False), arguments()
+
+
+# ---- training ----
+
+
+class Loss(nn.Module):
+    """Of classes the cross entropy, of numbers the mean square of the differences."""
+
+    def __init__(self, network, class_axis):
+        super().__init__()
+        self.network, self.class_axis = network, class_axis
+
+    def forward(self, *arguments):
+        *inputs, labels = arguments
+        out = self.network(*inputs)
+        out = out[0] if isinstance(out, tuple) else out
+        if labels.is_floating_point():
+            return functional.mse_loss(out, labels)
+        if self.class_axis == -1:
+            out, labels = out.flatten(0, -2), labels.flatten()
+        return functional.cross_entropy(out, labels)
+
+
+TRAINED = {
+    "gpt2": (gpt, lambda: (*tokens(512, 1, 4), classes(4, 512)), -1),
+    "bert_base": (bert, lambda: (*tokens(128, 3, 8), torch.empty(8, 128, 768)), -1),
+    "vit_b16": (Vit, lambda: (*image(8), classes(8)), 1),
+    "resnet50": (resnet, lambda: (*image(32), classes(32)), 1),
+    "unet": (unet, lambda: (*image(4, 256), classes(4, 256, 256)), 1),
+}
+
+
+def build_training(name):
+    make, arguments, class_axis = TRAINED[name]
+    network = make()
+    if name == "bert_base":  # the loss is of the last layer's states
+        network.pooler.requires_grad_(False)
+    return Loss(network, class_axis).train(), arguments()
