@@ -30,10 +30,10 @@ import argparse
 import collections
 import json
 import math
-import operator
 import re
 import sys
 import types
+from unittest import mock
 
 import networks
 import torch
@@ -42,7 +42,7 @@ import torch._inductor.fx_passes.joint_graph as joint_graph
 import torch.utils._triton as triton_facts
 from torch import nn
 from torch._dynamo.device_interface import CudaInterface
-from torch._inductor import compile_fx
+from torch._inductor import compile_fx, ir
 from torch._inductor.graph import GraphLowering
 from torch._inductor.virtualized import V
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -109,11 +109,13 @@ def write_code(module, arguments):
 
     def take(self, code):
         written.append((self, code.value))
-        return types.SimpleNamespace(__file__="", call=None)
+        return types.SimpleNamespace(__file__="", call=list)
 
     GraphLowering._compile_to_module_lines = take
     config.fx_graph_cache = config.joint_graph_constant_folding = False
+    config.compile_threads = 1
     torch._functorch.config.enable_autograd_cache = False
+    torch._functorch.config.force_non_lazy_backward_lowering = True
     compile_fx.compile_fx(module, arguments)
     return written
 
@@ -132,8 +134,9 @@ def infer(name, dtype):
 
 def train(name, dtype):
     """What is written of forward and backward, and the parameters that these give gradients."""
+    scalar = mock.patch.object(torch, "tensor", lambda x, **options: torch.full((), x, **options))
     with FakeTensorMode() as mode:
-        with torch.device("cuda"):
+        with torch.device("cuda"), scalar:  # BatchNormalization's counter, without a copy to the device
             module, arguments = networks.build_training(name)
         graph = torch.export.export(module, tuple(arguments)).module()
         with mode, torch.autocast("cuda", dtype, enabled=dtype != torch.float32):
@@ -153,6 +156,10 @@ def value_of(x):
     return x.meta["val"]
 
 
+def size_of(x):
+    return x.numel() * x.element_size()
+
+
 def flops_of(node):
     """Of a call of a library, by the formulas of torch's own counter."""
     origin = origin_of(node)
@@ -167,42 +174,35 @@ def size_of(x):
     return x.numel() * x.element_size()
 
 
-def bytes_of_call(origin):
-    """Of a call with several results, of which the scheduler counts nothing: what it reads, and those
-    of its results that are used."""
-    results = [value_of(user) for user in origin.users if user.target is operator.getitem]
-    if not results:
-        results = [origin.meta["val"]]
-    return sum(size_of(x) for x in [*map(value_of, origin.all_input_nodes), *results])
-
-
 def bytes_of(node):
     """By the scheduler, but of a table the rows that are read or added to, where it counts the table."""
-    moved = int(node.get_read_write_buffers_sizes())
-    whole, rows = set(), collections.Counter()
-    for dep in [] if node.is_extern() else node.read_writes.reads_and_writes():
+    moved, whole, rows = int(node.get_read_write_buffers_sizes()), set(), collections.Counter()
+    if node.is_extern():
+        return moved
+    for dep in node.read_writes.reads_and_writes():
         if getattr(dep, "is_indirect", bool)():
             rows[dep.name] += math.prod(map(int, dep.size)) * V.graph.get_dtype(dep.name).itemsize
         else:
             whole.add(dep.name)
+    before = V.graph.scheduler.mutation_real_name
     for name in rows.keys() - whole:
-        moved -= max(0, V.graph.get_numel(name) * V.graph.get_dtype(name).itemsize - rows[name])
-    return int(moved)
+        size = V.graph.get_numel(name) * V.graph.get_dtype(name).itemsize
+        names = 2 if before.get(name) in whole else 1  # what is added to is read by its name before
+        moved -= names * max(0, int(size) - rows[name])
+    return moved
 
 
 def kernels_of(node):
     """[[flops, moved bytes]] of what a node launches: a kernel or a call, but gradients of a convolution
     one by one."""
-    origin, flops = origin_of(node), flops_of(node)
-    moved = bytes_of(node)
-    if origin is None or moved > 0:
-        return [[flops, moved]]
-    if origin.target is not torch.ops.aten.convolution_backward.default:
-        return [[flops, bytes_of_call(origin)]]
-    gradient, x, weight = map(value_of, origin.args[:3])
-    asked = origin.args[-1][:2]
-    moved = size_of(gradient) + size_of(x) + size_of(weight)  # of one two are read, the third written
-    return [[flops // sum(asked), moved]] * sum(asked)
+    if isinstance(node.node, ir.MultiOutput) or type(node).__name__ == "NopKernelSchedulerNode":
+        return []
+    origin = origin_of(node)
+    if origin is None or origin.target is not torch.ops.aten.convolution_backward.default:
+        return [[flops_of(node), bytes_of(node)]]
+    moved = sum(size_of(value_of(x)) for x in origin.args[:3])  # two are read, one's size is written
+    asked = sum(origin.args[-1][:2])
+    return [[flops_of(node) // asked, moved]] * asked
 
 
 # ---- the optimizer ----
@@ -234,10 +234,9 @@ def count(written, parameters):
     for graph, code in written:
         with V.set_graph_handler(graph):
             for node in graph.scheduler.nodes:
-                if type(node).__name__ != "NopKernelSchedulerNode":
-                    found = kernels_of(node)
-                    kernels += found
-                    calls += len(found) - 1
+                found = kernels_of(node)
+                kernels += found
+                calls += max(0, len(found) - 1)
         own = len(re.findall(r"^ +triton_\w+\.run\(", code, re.M))
         calls += len(re.findall(r"^ +(?:\w+ = )?(?:extern_kernels\.|torch\.ops\.)\w+", code, re.M))
         launches += own
