@@ -37,7 +37,8 @@ def read_rows():
 
 def needs_torch(command):
     """run.sh would install it, some gigabytes."""
-    return "tests/bench/training/run.sh" in command and "--part offload" not in command
+    is_training = "tests/bench/training/run.sh" in command and "--part offload" not in command
+    return is_training or "build/venv-torch" in command
 
 
 def output_of(args, command):
@@ -122,7 +123,7 @@ def covered(rows):
     found = {}
     for _, command in rows.values():
         for part in command.replace("{ullage}", "ullage").split(" && "):
-            words = part.removeprefix("tests/ref/python.sh ").split()
+            words = re.sub(r"^(tests/ref/python.sh|[A-Z_]+=\S+) ", "", part).split()
             script = " ".join(words[:2]) if words[0] == "ullage" else words[0]
             found.setdefault(script, set()).update(facts(words))
     return found

@@ -176,20 +176,17 @@ def size_of(x):
 
 def bytes_of(node):
     """By the scheduler, but of a table the rows that are read or added to, where it counts the table."""
-    moved, whole, rows = int(node.get_read_write_buffers_sizes()), set(), collections.Counter()
-    if node.is_extern():
-        return moved
-    for dep in node.read_writes.reads_and_writes():
+    buffers, whole, rows = node.get_read_write_buffer_accesses(True, True), set(), collections.Counter()
+    for dep in [] if node.is_extern() else node.read_writes.reads_and_writes():
         if getattr(dep, "is_indirect", bool)():
             rows[dep.name] += math.prod(map(int, dep.size)) * V.graph.get_dtype(dep.name).itemsize
         else:
             whole.add(dep.name)
-    before = V.graph.scheduler.mutation_real_name
-    for name in rows.keys() - whole:
-        size = V.graph.get_numel(name) * V.graph.get_dtype(name).itemsize
-        names = 2 if before.get(name) in whole else 1  # what is added to is read by its name before
-        moved -= names * max(0, int(size) - rows[name])
-    return moved
+    before = V.graph.scheduler.mutation_real_name  # by which what is added to is read
+    for table in rows.keys() - whole:
+        for name in {table, before.get(table)} & buffers.keys():
+            buffers[name] = min(buffers[name], rows[table])
+    return int(sum(buffers.values()))
 
 
 def kernels_of(node):
@@ -213,7 +210,7 @@ PIECE, MAX_PIECES, MAX_TENSORS = 1 << 16, 2240, 252  # MultiTensorApply.cuh of C
 def kernels_of_adamw(parameters):
     """[[flops, moved bytes]]: a kernel ends where its arguments name as many pieces or tensors as they
     can. Parameters and both moments are read and written, gradients read."""
-    kernels, pieces, tensors, moved = [[0, 4 * len(parameters)]], 0, 0, 0
+    kernels, pieces, tensors, moved = [[0, 8 * len(parameters)]], 0, 0, 0
     for parameter in parameters:
         tensors, left = tensors + 1, parameter.numel()
         while left > 0:
