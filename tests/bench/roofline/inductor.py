@@ -15,13 +15,13 @@ torch.compile's default, with frozen weights (BatchNormalization goes into convo
 templates of its own for products, max-autotune has to time them. Attention that is spelled out
 stays so, since inductor's patterns of it cannot be traced without a device.
 
---train counts a step of training: AOTAutograd traces the loss and its gradients as one joint graph
-and parts it into forward and backward as torch.compile does by default, and inductor writes the code
-of both. Weights are float32; 16 bits are torch.autocast. A call of convolution_backward launches a
-convolution for each gradient that it returns, and counts as so many. The optimizer is torch's fused
-AdamW, outside of the compiled code: it launches a kernel for as many tensors and pieces as fit into
-the arguments of one (MultiTensorApply.cuh), and one that counts steps. Other calls of libraries count
-once, however many kernels they launch.
+--train counts a step of training. AOTAutograd traces the loss and its gradients as one joint graph,
+partitions it into forward and backward as torch.compile does by default, and inductor writes the code
+of both. Weights are float32; 16 bits are torch.autocast. A call of convolution_backward counts once
+for each gradient that it returns; any other call of a library counts once, however many kernels it
+launches. The optimizer is torch's fused AdamW, outside of the compiled code. It launches a kernel for
+as many tensors and pieces as the arguments of one have room for (MultiTensorApply.cuh), and one that
+counts steps.
 
 Written for PyTorch 2.15: what asks the driver for the device is answered here, by an H100's numbers.
 """
@@ -170,10 +170,6 @@ def flops_of(node):
     return formula(*args, **options, out_val=origin.meta["val"])
 
 
-def size_of(x):
-    return x.numel() * x.element_size()
-
-
 def bytes_of(node):
     """By the scheduler, but of a table the rows that are read or added to, where it counts the table."""
     buffers, whole, rows = node.get_read_write_buffer_accesses(True, True), set(), collections.Counter()
@@ -191,7 +187,7 @@ def bytes_of(node):
 
 def kernels_of(node):
     """[[flops, moved bytes]] of what a node launches: a kernel or a call, but gradients of a convolution
-    one by one."""
+    one by one. A call with several results has a node for each, which launches nothing."""
     if isinstance(node.node, ir.MultiOutput) or type(node).__name__ == "NopKernelSchedulerNode":
         return []
     origin = origin_of(node)
