@@ -175,13 +175,15 @@ def parse():
     parser.add_argument("--ullage", default=os.path.join(ROOT, "build/release/cli/ullage"))
     parser.add_argument("--train", action="store_true")
     parser.add_argument("--only", default=".")
-    parser.add_argument("--precision", default="fp32,tf32,fp16,bf16")
+    parser.add_argument("--precision", help="default fp32,tf32,fp16,bf16; with --train all but fp16")
     parser.add_argument("--devices", default="h100-sxm,a100-80gb-sxm")
     parser.add_argument("--json")
     own, options = sys.argv[1:], []
     if "--" in own:
         own, options = own[: own.index("--")], own[own.index("--") + 1 :]
     arguments = parser.parse_args(own)
+    if arguments.precision is None:
+        arguments.precision = "fp32,tf32,bf16" if arguments.train else "fp32,tf32,fp16,bf16"
     arguments.options = options
     sizes = TRAINED if arguments.train else {name: SIZES.get(name, []) for name in NETWORKS}
     arguments.networks = {name: sizes[name] for name in sizes if re.search(arguments.only, name)}
