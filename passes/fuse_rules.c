@@ -324,8 +324,8 @@ static struct sides sides_of_product(const struct ul_node *node, const struct ul
                           .k = a->dims[turned ? a->rank - 2 : a->rank - 1]};
 }
 
-/* Of a group of a convolution: pixels, channels of the result, terms of a sum. A transposed one has
- * its weights' axes exchanged. */
+/* A group of a convolution is a product of pixels by channels of the result, with the terms of a
+ * sum. A transposed convolution has the axes of its weights exchanged. */
 static struct sides sides_of_convolution(const struct ul_node *node, const struct ul_type *weights,
                                          const struct ul_type *out)
 {
@@ -336,7 +336,8 @@ static struct sides sides_of_convolution(const struct ul_node *node, const struc
                           .k = all / groups / channels};
 }
 
-/* Of a group of the gradient of a convolution's weights: filters, places in a filter, pixels. */
+/* A group of the gradient of a convolution's weights is a product of filters by places in a filter,
+ * summed over pixels. */
 static struct sides sides_of_correlation(const struct ul_node *node, const struct ul_type *gradient,
                                          const struct ul_type *out)
 {
@@ -345,7 +346,8 @@ static struct sides sides_of_correlation(const struct ul_node *node, const struc
                           .k = (int64_t)ul_type_elements(gradient) / gradient->dims[1]};
 }
 
-/* Of the products that have a row of weights for each result side by side; else all is 0. */
+/* Gives the sides of a product that has a row of weights for each result side by side. All are 0
+ * for another product. */
 static struct sides sides_of(const struct ul_fuse *fuse, const struct ul_node *node)
 {
     const struct ul_type *a = type_of(fuse, node->inputs[0]), *b = type_of(fuse, node->inputs[1]);

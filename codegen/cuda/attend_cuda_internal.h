@@ -9,7 +9,7 @@
 
 /* attend_cuda_score.c */
 
-/* Where texts of a contraction go; `plan` may be NULL for lines that are of none. */
+/* Says where the text of a contraction goes. `plan` may be NULL where no contraction is printed. */
 struct ul_contract_out ul_attend_cuda_out(const struct ul_contract_printer *printer,
                                           const struct ul_contract_plan *plan,
                                           const char *coordinate);

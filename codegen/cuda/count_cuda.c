@@ -64,7 +64,7 @@ static uint64_t count_launches(const struct ul_kernel *kernel, const struct ul_g
     return sum;
 }
 
-/* Of the widest launch. */
+/* How many blocks of threads the widest launch has. */
 static uint64_t count_blocks(const struct ul_grid *grid)
 {
     int64_t most = 0;

@@ -72,6 +72,8 @@
 #define UL_CUDA_CALLS_ALL 0
 #endif
 
+enum { MIN_PART = 256 }; /* terms of each part of a sum that a library cuts */
+
 enum {
     MIN_PRODUCTS = UL_CUDA_CALLS_ALL ? 1 : 1 << 15,        /* of a call */
     MIN_MATRIX_PRODUCTS = UL_CUDA_CALLS_ALL ? 1 : 1 << 12, /* of each matrix of a batch */
@@ -179,13 +181,13 @@ static uint64_t elements_of(const struct ul_call_tensor *tensor)
  * f32 of its own; nothing else in a product wants memory that grows with it. */
 static uint64_t product_workspace(const struct ul_call *call)
 {
-    enum { TILE = 128, TILES = 256, MIN_SPLIT = 256 };
+    enum { TILE = 128, TILES = 256 };
     const int64_t *dims = &call->dst.dims[call->dst.rank - 2];
     uint64_t tiles = (uint64_t)((dims[0] + TILE - 1) / TILE * ((dims[1] + TILE - 1) / TILE));
     tiles *= call->dst.rank == 3 ? (uint64_t)call->dst.dims[0] : 1;
     UL_ASSERT(tiles > 0);
     uint64_t splits = tiles < TILES ? TILES / tiles : 1;
-    uint64_t max = (uint64_t)call->src.dims[call->src.rank - 1] / MIN_SPLIT;
+    uint64_t max = (uint64_t)call->src.dims[call->src.rank - 1] / MIN_PART;
     splits = splits < max ? splits : max;
     return splits > 1 ? splits * elements_of(&call->dst) * sizeof(float) : 0;
 }
@@ -288,8 +290,8 @@ static void make_product(struct ul_call *call)
     UL_ASSERT(call->src.dims[0] == call->dst.dims[0]);
 }
 
-/* The gradient of its weights as the product of the turned pixels of the result's gradient with
- * those of the source. */
+/* Makes the gradient of a convolution's weights the product of the turned pixels of the result's
+ * gradient with those of the source. */
 static void make_gradient_product(struct ul_group_call *group)
 {
     struct ul_call *call = &group->call;
@@ -333,7 +335,8 @@ static int64_t result_places(const struct ul_call *call, uint32_t d, int64_t in,
     return span < 0 ? 0 : span / call->steps[d] + 1;
 }
 
-/* What a convolution and its gradients share: `src`, `weights` and `dst` are the forward ones. */
+/* Whether the library takes a convolution, or a gradient of it, as far as the two are alike. `src`,
+ * `weights` and `dst` are those of the forward convolution. */
 static bool supports_windows(const struct ul_call *call, const struct ul_call_tensor *src,
                              const struct ul_call_tensor *weights, const struct ul_call_tensor *dst,
                              uint64_t product_count)
@@ -515,11 +518,11 @@ static uint64_t divide_up(uint64_t a, uint64_t b)
     return (a + b - 1) / b;
 }
 
-/* Tiles at the smallest that libraries take for little, and of sums that its workspace lets be cut,
- * the parts. */
+/* How many blocks of threads a call has at most. Libraries take small tiles for a small result, and
+ * cut its sums into as many parts as the workspace holds. */
 static uint64_t blocks_of(const struct ul_call *call)
 {
-    enum { TILE = 64, MIN_PART = 256 /* terms of a sum */ };
+    enum { TILE = 64 };
     const struct ul_call_tensor *dst = &call->dst;
     const struct ul_call_tensor *pixels =
         call->kind == UL_CALL_WEIGHT_GRADIENT ? &call->weights : dst;

@@ -135,7 +135,7 @@ static const struct ul_program_step *step_at(const struct ul_emitter *emitter, u
     return ul_program_step_at(emitter->program, &emitter->plan->positions[position]);
 }
 
-/* Where each step is to be told of, and where it is counted, they are launches of their own. */
+/* The steps are one launch, unless the run reports or counts each step; then they are as many. */
 static void put_joined(struct ul_emitter *emitter, const uint32_t *positions, uint32_t count,
                        uint32_t indent)
 {

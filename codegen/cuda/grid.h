@@ -182,7 +182,13 @@ bool ul_grid_is_contiguous(const struct ul_kernel *kernel, const struct ul_nest 
 void ul_grid_slide(struct ul_nest *nest, const struct ul_kernel *kernel, int64_t min_items,
                    struct ul_arena *arena);
 
-/* grid_join.c, for grid.c: which phases share a launch. */
+/* grid_join.c: gives phases that share a launch blocks of `threads` threads, the first of them
+ * number `first`. Returns the number behind the last block. */
+int64_t ul_grid_set_blocks(struct ul_phase *phases, uint32_t count, uint32_t threads,
+                           int64_t first);
+/* The threads of the largest block, at least 1. */
+uint32_t ul_grid_max_threads(const struct ul_phase *phases, uint32_t count);
+/* For grid.c: which phases share a launch. */
 void ul_grid_join(struct ul_grid *grid, const struct ul_kernel *kernel, struct ul_arena *arena);
 
 /* grid_together.c, for grid.c: which loops of the host are inside of a launch. */

@@ -181,14 +181,17 @@ static bool can_join(const struct joiner *j, uint32_t first, uint32_t number)
     return true;
 }
 
-/* Blocks of one size, one after the other. */
-static void set_blocks(struct ul_phase *phases, uint32_t count)
+uint32_t ul_grid_max_threads(const struct ul_phase *phases, uint32_t count)
 {
     uint32_t threads = 0;
-    int64_t first = 0;
     for (uint32_t i = 0; i < count; i++)
         threads = phases[i].block_threads > threads ? phases[i].block_threads : threads;
     UL_ASSERT(threads > 0);
+    return threads;
+}
+
+int64_t ul_grid_set_blocks(struct ul_phase *phases, uint32_t count, uint32_t threads, int64_t first)
+{
     for (uint32_t i = 0; i < count; i++) {
         int64_t all = phases[i].block_count * phases[i].block_threads;
         phases[i].block_count = (all + threads - 1) / threads;
@@ -196,6 +199,7 @@ static void set_blocks(struct ul_phase *phases, uint32_t count)
         phases[i].first_block = first;
         first += phases[i].block_count;
     }
+    return first;
 }
 
 void ul_grid_join(struct ul_grid *grid, const struct ul_kernel *kernel, struct ul_arena *arena)
@@ -214,7 +218,8 @@ void ul_grid_join(struct ul_grid *grid, const struct ul_kernel *kernel, struct u
             end++;
         grid->phases[first].joined_count = end - first;
         if (end - first > 1)
-            set_blocks(&grid->phases[first], end - first);
+            ul_grid_set_blocks(&grid->phases[first], end - first,
+                               ul_grid_max_threads(&grid->phases[first], end - first), 0);
         first = end;
     }
 }

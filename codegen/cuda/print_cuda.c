@@ -1200,21 +1200,45 @@ static uint32_t min_blocks(struct printer *printer, const struct ul_phase *phase
     return grid.min_blocks;
 }
 
+/* The fewest blocks that a multiprocessor has for one of the phases, or for `least` if that is
+ * fewer. 0: none of them asks for any. */
+static uint32_t least_blocks(struct printer *printer, const struct ul_phase *phases, uint32_t count,
+                             uint32_t least)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t blocks = min_blocks(printer, &phases[i]);
+        least = blocks > 0 && (least == 0 || blocks < least) ? blocks : least;
+    }
+    return least;
+}
+
+static void put_bounds(struct ul_text *text, uint32_t threads, uint32_t least)
+{
+    ul_text_printf(text, "static __global__ void __launch_bounds__(%u", threads);
+    if (least > 0)
+        ul_text_printf(text, ", %u", least);
+    ul_text_put(text, ") ");
+}
+
 static void put_head(struct printer *printer, uint32_t number)
 {
     const struct ul_phase *phase = &printer->grid.phases[number];
-    uint32_t least = min_blocks(printer, phase);
-    for (uint32_t i = 1; i < phase->joined_count; i++) {
-        uint32_t blocks = min_blocks(printer, &phase[i]);
-        least = blocks > 0 && (least == 0 || blocks < least) ? blocks : least;
-    }
-    ul_text_printf(printer->text, "static __global__ void __launch_bounds__(%u",
-                   phase->block_threads);
-    if (least > 0)
-        ul_text_printf(printer->text, ", %u", least);
-    ul_text_printf(printer->text, ") @_%u(", number);
+    put_bounds(printer->text, phase->block_threads,
+               least_blocks(printer, phase, phase->joined_count, 0));
+    ul_text_printf(printer->text, "@_%u(", number);
     put_parameters(printer, phase, phase->joined_count, phase->host_count, BEFORE);
     ul_text_put(printer->text, "struct ul_where run)\n{\n");
+}
+
+/* Opens the braces of the phase among those of a launch, behind those of the one before it. */
+static void put_branch(const struct printer *printer, bool is_first, bool is_last)
+{
+    const struct ul_phase *phase = printer->phase;
+    ul_text_put(printer->text, is_first ? "    " : "    } else ");
+    if (!is_last)
+        ul_text_printf(printer->text, "if (blockIdx.x < %" PRId64 ") ",
+                       phase->first_block + phase->block_count);
+    ul_text_put(printer->text, "{\n");
 }
 
 /* Phases that share a launch, each with blocks of its own. */
@@ -1228,11 +1252,7 @@ static void put_joined(struct printer *printer, uint32_t number)
     for (uint32_t i = 0; i < phases->joined_count; i++) {
         printer->phase = &phases[i];
         const bool *is_needed = find_mentions(printer);
-        ul_text_put(printer->text, i == 0 ? "    " : "    } else ");
-        if (i + 1 < phases->joined_count)
-            ul_text_printf(printer->text, "if (blockIdx.x < %" PRId64 ") ",
-                           phases[i + 1].first_block);
-        ul_text_put(printer->text, "{\n");
+        put_branch(printer, i == 0, i + 1 == phases->joined_count);
         put_arrays(printer, UL_PLACE_ARENA, 2);
         put_names(printer, is_needed, 2);
         put_each(printer, 2);
@@ -1600,20 +1620,14 @@ static int64_t set_joined_blocks(struct printer *members, uint32_t count, uint32
 {
     int64_t first = 0;
     *threads = 0;
-    for (uint32_t m = 0; m < count; m++)
-        for (uint32_t i = 0; i < members[m].grid.phase_count; i++)
-            if (members[m].grid.phases[i].block_threads > *threads)
-                *threads = members[m].grid.phases[i].block_threads;
-    UL_ASSERT(*threads > 0);
     for (uint32_t m = 0; m < count; m++) {
-        for (uint32_t i = 0; i < members[m].grid.phase_count; i++) {
-            struct ul_phase *phase = &members[m].grid.phases[i];
-            phase->block_count =
-                (phase->block_count * phase->block_threads + *threads - 1) / *threads;
-            phase->block_threads = *threads;
-            phase->first_block = first;
-            first += phase->block_count;
-        }
+        const struct ul_grid *grid = &members[m].grid;
+        uint32_t most = ul_grid_max_threads(grid->phases, grid->phase_count);
+        *threads = most > *threads ? most : *threads;
+    }
+    for (uint32_t m = 0; m < count; m++) {
+        const struct ul_grid *grid = &members[m].grid;
+        first = ul_grid_set_blocks(grid->phases, grid->phase_count, *threads, first);
     }
     return first;
 }
@@ -1667,20 +1681,14 @@ static void put_joined_phase(struct printer *printer, uint32_t member, bool is_l
 static void put_joined_body(struct printer *members, uint32_t count)
 {
     struct ul_text *text = members->text;
-    const char *before = "    ";
     for (uint32_t m = 0; m < count; m++) {
         struct printer *printer = &members[m];
         printer->is_joined = true;
         for (uint32_t i = 0; i < printer->grid.phase_count; i++) {
-            bool is_end = m + 1 == count && i + 1 == printer->grid.phase_count;
+            bool is_last = m + 1 == count && i + 1 == printer->grid.phase_count;
             printer->phase = &printer->grid.phases[i];
-            ul_text_put(text, before);
-            if (!is_end)
-                ul_text_printf(text, "if (blockIdx.x < %" PRId64 ") ",
-                               printer->phase->first_block + printer->phase->block_count);
-            ul_text_put(text, "{\n");
+            put_branch(printer, m == 0 && i == 0, is_last);
             put_joined_phase(printer, m, m + 1 == count);
-            before = "    } else ";
         }
     }
     ul_text_put(text, "    }\n");
@@ -1695,16 +1703,12 @@ void ul_kernel_print_joined_cuda(struct ul_text *text, const struct ul_kernel *c
     for (uint32_t m = 0; m < count; m++) {
         printer_init(&members[m], text, kernels[m], device);
         UL_ASSERT(is_one_launch(&members[m].grid));
-        for (uint32_t i = 0; i < members[m].grid.phase_count; i++) {
-            uint32_t blocks = min_blocks(&members[m], &members[m].grid.phases[i]);
-            least = blocks > 0 && (least == 0 || blocks < least) ? blocks : least;
-        }
+        least =
+            least_blocks(&members[m], members[m].grid.phases, members[m].grid.phase_count, least);
     }
     int64_t blocks = set_joined_blocks(members, count, &threads);
-    ul_text_printf(text, "static __global__ void __launch_bounds__(%u", threads);
-    if (least > 0)
-        ul_text_printf(text, ", %u", least);
-    ul_text_put(text, ") @_0(");
+    put_bounds(text, threads, least);
+    ul_text_put(text, "@_0(");
     put_joined_parameters(text, members, count, true);
     ul_text_put(text, ", struct ul_where run)\n{\n    UL_ENTER(run);\n");
     put_joined_body(members, count);

@@ -585,7 +585,7 @@ static void count_contraction(struct walk *walk, const struct ul_contraction *co
 
 /* ---- attention on a device ---- */
 
-/* Pairs of a row and a column of which the column's key is one that the query sees. */
+/* Counts the pairs of a row and a column whose query sees their key. */
 static uint64_t seen_pairs(const struct ul_attend *attend)
 {
     enum { MAX_ROWS = 1 << 20 }; /* of more, all are taken */
@@ -613,8 +613,8 @@ static bool reads_half(const struct walk *walk, const struct ul_operand *operand
     return ul_dtype_is_half(ul_operand_dtype(walk->kernel, operand));
 }
 
-/* The products of each query with each key: their terms, the elements of both sides, and whether
- * both have 16 bits. */
+/* Counts the elements that the products of each query with each key read. Returns how many terms a
+ * product has, and clears `is_half` where a side has more than 16 bits. */
 static uint64_t count_scores(struct walk *walk, const struct ul_contraction *score, uint64_t times,
                              bool *is_half)
 {

@@ -234,7 +234,8 @@ static double idle_factor(const struct ul_profile *profile, const struct ul_work
     return is_narrow ? (double)processors / (double)work->block_count : 1;
 }
 
-/* Of a device's memory a multiprocessor is taken to draw up to twice its share. */
+/* How long one round of a step takes. A multiprocessor is taken to draw up to twice its share of
+ * the rate of a device's memory. */
 static double round_ns(const struct ul_profile *profile, const struct ul_work *work,
                        const struct ul_traffic *traffic, uint64_t held_bytes)
 {

@@ -110,7 +110,8 @@ struct depthwise {
     enum ul_dtype dtype;
 };
 
-/* Of the dimensions: the batch, filters, pixels of the result, places of the window. */
+/* Gives one product of a sum. The lanes' dimensions are the batch, the filters, the pixels of the
+ * result and the places of the window. */
 static ul_kx load_product(struct ul_lanes *lanes, const void *context)
 {
     const struct depthwise *depthwise = context;
@@ -141,7 +142,8 @@ static ul_kx load_product(struct ul_lanes *lanes, const void *context)
     return ul_kx_mul(k, x, g);
 }
 
-/* In the order of memory; places of the window are outside of filters that lie innermost. */
+/* Orders the lanes' dimensions as memory does; where the filters lie innermost, the places of the
+ * window are outside of them. */
 static void order_dims(const struct ul_conv *conv, const uint32_t *of_x, uint32_t *order)
 {
     uint32_t count = 0;

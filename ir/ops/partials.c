@@ -266,7 +266,7 @@ static void combine_parts(const struct ul_partials *p, uint32_t partial, ul_kx f
     ul_ks_end(k);
 }
 
-/* By a team of threads, each with every so many-th part. */
+/* A team of threads adds up the numbers, each thread every UL_LANES_MAX-th of them. */
 static ul_kx combine_many(const struct ul_partials *p, ul_partials_part_fn *of_part,
                           const void *context)
 {
@@ -285,18 +285,24 @@ static ul_kx combine_many(const struct ul_partials *p, ul_partials_part_fn *of_p
     return ul_lanes_fold(k, partial, width, p->combine);
 }
 
+static ul_kx combine_in_turn(const struct ul_partials *p, ul_partials_part_fn *of_part,
+                             const void *context)
+{
+    struct ul_kernel *k = p->lanes->lower->kernel;
+    uint32_t total = ul_ks_var(k, ul_kx_dtype(k, p->first), p->first);
+    ul_kx part = ul_ks_for(k, p->count, 0);
+    ul_kx x = of_part(p, part, context);
+    ul_ks_set(k, total, ul_kx_binary(k, p->combine, ul_kx_var(k, total), x));
+    ul_ks_end(k);
+    return ul_kx_var(k, total);
+}
+
 ul_kx ul_partials_combine(const struct ul_partials *partials, ul_partials_part_fn *of_part,
                           const void *context)
 {
-    struct ul_kernel *k = partials->lanes->lower->kernel;
-    if (partials->count >= MIN_TEAM && partials->output_count < FULL_THREADS)
-        return combine_many(partials, of_part, context);
-    uint32_t total = ul_ks_var(k, ul_kx_dtype(k, partials->first), partials->first);
-    ul_kx part = ul_ks_for(k, partials->count, 0);
-    ul_kx sum = of_part(partials, part, context);
-    ul_ks_set(k, total, ul_kx_binary(k, partials->combine, ul_kx_var(k, total), sum));
-    ul_ks_end(k);
-    return ul_kx_var(k, total);
+    bool is_team = partials->count >= MIN_TEAM && partials->output_count < FULL_THREADS;
+    return is_team ? combine_many(partials, of_part, context)
+                   : combine_in_turn(partials, of_part, context);
 }
 
 static ul_kx load_sum(const struct ul_partials *partials, ul_kx part, const void *context)
@@ -306,17 +312,18 @@ static ul_kx load_sum(const struct ul_partials *partials, ul_kx part, const void
                       ul_partials_place(partials, part));
 }
 
+/* A part whose sum is not stored is added up where its sum is wanted. */
+static ul_kx sum_here(const struct ul_partials *partials, ul_kx part, const void *context)
+{
+    (void)context;
+    return sum_part(partials, part);
+}
+
 ul_kx ul_partials_total(struct ul_partials *partials)
 {
-    struct ul_kernel *k = partials->lanes->lower->kernel;
     if (partials->count == 1)
-        return sum_part(partials, ul_kx_index_const(k, 0));
+        return sum_part(partials, ul_kx_index_const(partials->lanes->lower->kernel, 0));
     if (partials->sums != UL_NONE)
         return ul_partials_combine(partials, load_sum, NULL);
-    uint32_t total = ul_ks_var(k, ul_kx_dtype(k, partials->first), partials->first);
-    ul_kx part = ul_ks_for(k, partials->count, 0);
-    ul_kx sum = sum_part(partials, part);
-    ul_ks_set(k, total, ul_kx_binary(k, partials->combine, ul_kx_var(k, total), sum));
-    ul_ks_end(k);
-    return ul_kx_var(k, total);
+    return combine_in_turn(partials, sum_here, NULL);
 }

@@ -67,13 +67,14 @@ ul_kx ul_partials_total(struct ul_partials *partials);
 /* Loops over the parts of all outputs. */
 void ul_partials_open_parts(struct ul_partials *partials);
 void ul_partials_close_parts(struct ul_partials *partials);
-/* Of the part that the loops are at: its sum, and its number of terms, an i64. */
+/* The sum of the part that the loops are at. */
 ul_kx ul_partials_sum(const struct ul_partials *partials);
+/* How many terms a part has, an i64. */
 ul_kx ul_partials_part_terms(const struct ul_partials *partials, ul_kx part);
-/* Where scratch of a part of the output that the loops are at lies. */
+/* The place in scratch that belongs to a part of the output that the loops are at. */
 ul_kx ul_partials_place(const struct ul_partials *partials, ul_kx part);
-/* The sum of a number for each part of the output that the loops are at, by a few partial results
- * where there are many. */
+/* Adds up one number for each part of the output that the loops are at; where there are many parts,
+ * a team of threads does. */
 typedef ul_kx ul_partials_part_fn(const struct ul_partials *partials, ul_kx part,
                                   const void *context);
 ul_kx ul_partials_combine(const struct ul_partials *partials, ul_partials_part_fn *of_part,

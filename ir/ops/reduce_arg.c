@@ -55,12 +55,12 @@ static void store_arg(struct ul_lanes *lanes, ul_node_id node, uint32_t axis, bo
 
 /* ---- By a team of threads ---- */
 
-/* Where the elements are, and the extreme one, for what is searched. */
+/* A search for the place of the smallest or largest element along an axis of `x`. */
 struct search {
     ul_value_id x;
     uint32_t axis;
     int64_t none; /* what stands for elements that are not the extreme one */
-    ul_kx best;
+    ul_kx best;   /* the extreme element */
 };
 
 static ul_kx load_element(struct ul_lanes *lanes, const void *context)
@@ -82,9 +82,9 @@ static ul_kx load_place(struct ul_lanes *lanes, const void *context)
     return ul_kx_select(k, is_best, lanes->index[search->axis], ul_kx_index_const(k, search->none));
 }
 
-/* Of a long axis whose elements lie side by side, on a device: a thread an output would read all of
- * it alone. First the extreme element, then its first place, or its last. False: it is no such one.
- */
+/* On a device one thread would read a long axis alone. Where the elements of the axis lie side by
+ * side, a team of threads finds the extreme element, then its first place, or its last. Returns
+ * false where they do not, or the axis is short. */
 static bool lower_by_team(struct ul_lower *lower, ul_node_id node, uint32_t axis, bool smallest)
 {
     struct ul_kernel *k = lower->kernel;

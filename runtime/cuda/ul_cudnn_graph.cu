@@ -137,15 +137,15 @@ static struct shape image(cudnnDataType_t type, int64_t count, int64_t channels,
     return shape;
 }
 
-/* Of a tensor of one axis of space, the other one has one element. */
+/* A tensor of one axis of space gets a second one, of one element. */
 static struct shape image_of(const struct ul_call_tensor *tensor)
 {
     return image(type_of(tensor), tensor->dims[0], tensor->dims[1],
                  tensor->rank == 4 ? tensor->dims[2] : 1, tensor->dims[tensor->rank - 1]);
 }
 
-/* Of weights, or of their gradient, by the axes of calls: the library's have groups in the first. A
- * transposed convolution's are those of the one that it turns. */
+/* Gives the library's shape of weights, or of their gradient, whose first axis holds the groups. A
+ * transposed convolution has the weights of the convolution that it turns around. */
 static struct shape weights_of(const struct ul_call *call, const struct ul_call_tensor *weights)
 {
     bool grouped = call->group_count > 1, turned = call->kind == UL_CALL_DECONVOLUTION;
@@ -246,7 +246,8 @@ static void put_function(struct builder *to, cudnnPointwiseMode_t mode, cudnnBac
     put_pointwise(to, &pointwise);
 }
 
-/* As much padding at the end of an axis as at its beginning (codegen/cuda/cuda_calls.c). */
+/* An axis has as much padding at its end as at its beginning: codegen/cuda/cuda_calls.c takes no
+ * other. */
 static cudnnBackendDescriptor_t put_window(struct builder *to, const struct ul_call *call)
 {
     const cudnnDataType_t f32 = CUDNN_DATA_FLOAT;
@@ -269,7 +270,7 @@ static cudnnBackendDescriptor_t put_window(struct builder *to, const struct ul_c
     return window;
 }
 
-/* What a convolution's operation and its two gradients are called by. */
+/* The library's names for a convolution, or for one of its two gradients. */
 struct convolution {
     cudnnBackendDescriptorType_t type;
     cudnnBackendAttributeName_t window, alpha, beta;
@@ -338,7 +339,7 @@ static void put_convolution(struct builder *to, const struct ul_call *call)
         put_function(to, CUDNN_POINTWISE_RELU_FWD, sum, NULL, y);
 }
 
-/* Of the source's side or of the weights': nothing follows. */
+/* Puts the gradient of a convolution's source or of its weights. No operation follows it. */
 static void put_gradient(struct builder *to, const struct ul_call *call)
 {
     bool is_of_data = call->kind == UL_CALL_DECONVOLUTION;

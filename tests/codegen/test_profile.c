@@ -92,8 +92,8 @@ static void weights_are_forgotten_between_runs(void **state)
     assert_int_equal(ul_profile_cost(&profile, &work, &some, 3), 1215);
 }
 
-/* Of 4 multiprocessors, one block has one; of memory it draws up to twice its share. A device waits
- * for each launch. */
+/* One block runs on one of 4 multiprocessors and draws up to twice its share of memory. The device
+ * waits for each launch. */
 static void few_blocks_leave_a_device_idle(void **state)
 {
     (void)state;

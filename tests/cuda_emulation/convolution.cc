@@ -66,7 +66,8 @@ void finish(const struct job &job, int64_t at, int64_t channel, float sum)
     element_put(job.y_bytes, job.y.type, at, x);
 }
 
-/* Of a place of the result, or -1: a tap of the window lies in the padding. */
+/* The place of the source that a tap of the window reads for a place of the result. It is -1 where
+ * the tap lies in the padding. */
 int64_t source_at(const struct job &job, int64_t n, int64_t p, int64_t q, const struct term &term)
 {
     const int64_t *x = job.x.dims;
@@ -76,7 +77,7 @@ int64_t source_at(const struct job &job, int64_t n, int64_t p, int64_t q, const 
     return inside ? ((n * x[2] + row) * x[3] + column) * x[1] + term.c : -1;
 }
 
-/* Of a place of the source, which place of the result a tap of the window makes of it, or -1. */
+/* The place of the result for which a tap of the window reads a place of the source, or -1. */
 int64_t result_at(const struct job &job, int64_t n, int64_t h, int64_t v, const struct term &term)
 {
     const int64_t *y = job.y.dims;
