@@ -48,10 +48,12 @@ enum ul_op_flag {
     UL_OP_MOVES_ROWS = 1u << 21, /* a map that makes rows of the last axis of rows of its input's */
     UL_OP_READS_ROWS = 1u << 22, /* its rows of the last axis are made of those of input 0, each of
                                     the one at its own place, which may as well lie elsewhere */
-    UL_OP_WALKS = 1u << 23,   /* reads elements of input 0 again and again, wherever the way leads:
-                                 best made before */
-    UL_OP_LOOKS_UP = 1u << 17 /* input 0 is read as an elementwise operator's, the others
-                                 wherever its elements say */
+    UL_OP_WALKS = 1u << 23, /* reads elements of input 0 again and again, wherever the way leads:
+                               best made before */
+    UL_OP_STORES_ROWS = 1u << 24, /* stores rows of the last axis of its results, wherever in memory
+                                     each of them lies */
+    UL_OP_LOOKS_UP = 1u << 17     /* input 0 is read as an elementwise operator's, the others
+                                     wherever its elements say */
 };
 
 /* Sets the types (and, where known, the constant values) of a node's outputs. */
@@ -101,6 +103,7 @@ struct ul_op_info {
     ul_map_fn *map;         /* generated from the expression when NULL and expression is set */
     ul_lower_fn *lower;     /* of what is not a map */
     ul_view_fn *view;
+    ul_view_fn *place; /* the other way: where input 0 lies so that the output's view is this */
     ul_split_rule_fn *split; /* elementwise operators need none */
     /* Of an elementwise operator: the gradient of each input as an expression over the output's
      * gradient g, the inputs a b c and the output y, at the output's index. "0": none flows. */

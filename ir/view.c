@@ -179,8 +179,7 @@ bool ul_node_is_view(const struct ul_graph *graph, ul_node_id id)
             continue;
         const struct ul_value *output = &graph->values[node->outputs[i]];
         struct ul_view expected = {.base = UL_NONE};
-        if (output->view.base == UL_NONE || output->view.base == node->outputs[i] ||
-            !hook(graph, node, i, input, &expected) ||
+        if (output->view.base == UL_NONE || !hook(graph, node, i, input, &expected) ||
             !view_equal(&output->view, &expected, &output->type))
             return false;
     }

@@ -15,7 +15,16 @@
  * In training, what products make is kept for the backward pass, and what maps make is computed
  * again where bytes are short: a Concat of both stays a copy, since in one place they could only be
  * kept together.
- * Left undone: choosing single operands; layouts that would make slices dense. */
+ *
+ * What the gradient of attention makes is moved before it is joined, or before something reads it
+ * in an order that no view of its own can have: heads side by side again. It is stored where the
+ * movements would put it, and they are views of that place:
+ *
+ *      g [B,H,S,D] -> Transpose [B,S,H,D] -> Reshape [B,S,H D]     g is stored as [B,S,H,D]
+ *
+ * Products are not, since calls of libraries store dense results, and maps are fused with what
+ * moves their results. Left undone: choosing single operands; layouts that would make slices dense.
+ */
 #include "ir/op.h"
 #include "ir/view.h"
 #include "passes/steps.h"
@@ -27,6 +36,7 @@ struct concat {
     struct ul_graph *graph;
     struct ul_node_list order;
     const uint32_t *needs;
+    bool *is_moved;      /* per value: only movements read it */
     ul_node_id *concats; /* in execution order */
     uint32_t count;
     bool *enabled; /* per concat */
@@ -34,6 +44,8 @@ struct concat {
     bool *fixed;   /* per value */
     struct ul_arena scratch;
 };
+
+enum { MAX_MOVEMENTS = 8 }; /* between a kernel and the place of what it makes */
 
 /* May `operand` be written into a slice with `view` instead of bytes of its own? */
 static bool can_place(const struct concat *concat, const struct ul_node *node, ul_value_id operand,
@@ -53,6 +65,81 @@ static bool can_place(const struct concat *concat, const struct ul_node *node, u
     return concat->needs[operand] == UL_LAYOUT_ANY || ul_view_is_dense(&value->type, view);
 }
 
+/* Per value: only movements read it, of which each may be a view of wherever it lies. */
+static bool *find_moved(const struct ul_graph *graph, const struct ul_node_list *order,
+                        struct ul_arena *arena)
+{
+    const uint32_t *uses = ul_graph_count_uses(graph, arena);
+    uint32_t *moves = UL_NEW_ARRAY(arena, uint32_t, graph->value_count);
+    bool *is_moved = UL_NEW_ARRAY(arena, bool, graph->value_count);
+    for (uint32_t n = 0; n < order->count; n++) {
+        const struct ul_node *node = &graph->nodes[order->nodes[n]];
+        if (ul_op_get(node->op)->place != NULL)
+            moves[node->inputs[0]]++;
+    }
+    for (uint32_t v = 0; v < graph->value_count; v++)
+        is_moved[v] = uses[v] > 0 && uses[v] == moves[v];
+    return is_moved;
+}
+
+/* Whether movements in front of a value may have its elements written at another place, and are
+ * then all views of it. */
+static bool can_move(const struct concat *concat, const struct ul_node *node, ul_value_id id,
+                     const struct ul_view *view)
+{
+    const struct ul_graph *graph = concat->graph;
+    const struct ul_value *value = &graph->values[id];
+    const struct ul_node *producer =
+        value->kind == UL_VALUE_NODE ? &graph->nodes[value->producer] : NULL;
+    return producer != NULL && ul_op_get(producer->op)->place != NULL &&
+           producer->parent == node->parent && producer->output_count == 1 && !concat->fixed[id] &&
+           value->donor == UL_NONE && (value->flags & UL_VALUE_PERSISTENT) == 0 &&
+           concat->is_moved[producer->inputs[0]] &&
+           ((concat->needs[id] & UL_LAYOUT_DENSE) == 0 || ul_view_is_dense(&value->type, view));
+}
+
+/* Whether the kernel that makes the value may store it with this view as fast as in its own order.
+ */
+static bool stores_anywhere(const struct ul_graph *graph, ul_value_id id,
+                            const struct ul_view *view)
+{
+    const struct ul_value *value = &graph->values[id];
+    uint32_t rank = value->type.rank;
+    return (ul_op_get(graph->nodes[value->producer].op)->flags & UL_OP_STORES_ROWS) != 0 &&
+           rank > 0 && view->strides[rank - 1] == 1;
+}
+
+/* Has the kernel behind the movements that make `id` write where these put it, if `id` has this
+ * view. False: nothing has changed. */
+static bool place_moved(struct concat *concat, const struct ul_node *node, ul_value_id id,
+                        const struct ul_view *view)
+{
+    struct ul_graph *graph = concat->graph;
+    ul_value_id moved[MAX_MOVEMENTS];
+    struct ul_view views[MAX_MOVEMENTS], at = *view;
+    uint32_t count = 0;
+    while (can_move(concat, node, id, &at)) {
+        const struct ul_node *producer = &graph->nodes[graph->values[id].producer];
+        struct ul_view input;
+        if (count == MAX_MOVEMENTS ||
+            !ul_op_get(producer->op)->place(graph, producer, 0, &at, &input))
+            return false;
+        moved[count] = id;
+        views[count++] = at;
+        id = producer->inputs[0];
+        at = input;
+    }
+    if (count == 0 || !can_place(concat, node, id, &at) || !stores_anywhere(graph, id, &at))
+        return false;
+    graph->values[id].view = at;
+    concat->fixed[id] = true;
+    for (uint32_t i = 0; i < count; i++) {
+        graph->values[moved[i]].view = views[i];
+        concat->fixed[moved[i]] = true;
+    }
+    return true;
+}
+
 static void place_operands(struct concat *concat, ul_node_id id)
 {
     struct ul_graph *graph = concat->graph;
@@ -69,6 +156,8 @@ static void place_operands(struct concat *concat, ul_node_id id)
         if (can_place(concat, node, node->inputs[i], &slice)) {
             value->view = slice;
             concat->fixed[node->inputs[i]] = true;
+        } else {
+            (void)place_moved(concat, node, node->inputs[i], &slice);
         }
         slice.offset_bytes += step;
     }
@@ -124,6 +213,23 @@ static void choose(struct concat *concat)
     }
 }
 
+/* Movements that would be kernels, since no view has the order that they make. */
+static void place_copies(struct concat *concat)
+{
+    struct ul_graph *graph = concat->graph;
+    bool is_any = false;
+    for (uint32_t n = concat->order.count; n-- > 0;) {
+        ul_node_id id = concat->order.nodes[n];
+        const struct ul_node *node = &graph->nodes[id];
+        if (ul_op_get(node->op)->place == NULL || ul_node_is_view(graph, id))
+            continue;
+        struct ul_view own = ul_view_own(graph, node->outputs[0]);
+        is_any = place_moved(concat, node, node->outputs[0], &own) || is_any;
+    }
+    if (is_any)
+        ul_views_compute(graph, &concat->order, concat->needs, concat->fixed, true);
+}
+
 /* In training, of the forward pass: results of products beside those of maps. */
 static bool mixes(const struct concat *concat, const struct ul_node *node)
 {
@@ -146,20 +252,22 @@ enum ul_status ul_pass_concat(struct ul_pass *pass)
     struct concat concat = {.pass = pass, .graph = graph};
     concat.order = ul_edit_all_nodes(graph, pass->scratch);
     concat.needs = ul_views_needs(graph, pass->scratch);
+    concat.is_moved = find_moved(graph, &concat.order, pass->scratch);
     concat.concats = UL_NEW_ARRAY(pass->scratch, ul_node_id, concat.order.count);
     concat.fixed = UL_NEW_ARRAY(pass->scratch, bool, graph->value_count);
     for (uint32_t n = 0; n < concat.order.count; n++) {
         if (graph->nodes[concat.order.nodes[n]].op == UL_OP_Concat)
             concat.concats[concat.count++] = concat.order.nodes[n];
     }
-    if (concat.count == 0)
-        return UL_OK;
     concat.enabled = UL_NEW_ARRAY(pass->scratch, bool, concat.count);
     concat.mixes = UL_NEW_ARRAY(pass->scratch, bool, concat.count);
     for (uint32_t c = 0; c < concat.count; c++)
         concat.mixes[c] = mixes(&concat, &graph->nodes[concat.concats[c]]);
     ul_arena_init(&concat.scratch);
-    choose(&concat);
+    if (concat.count > 0)
+        choose(&concat);
+    if (!ul_pass_is_disabled(pass, "views"))
+        place_copies(&concat);
     ul_arena_done(&concat.scratch);
     return UL_OK;
 }

@@ -65,6 +65,18 @@ bool ul_view_transpose(const struct ul_graph *graph, const struct ul_node *node,
     return true;
 }
 
+bool ul_place_transpose(const struct ul_graph *graph, const struct ul_node *node, uint32_t output,
+                        const struct ul_view *view, struct ul_view *input)
+{
+    uint32_t rank = graph->values[node->outputs[output]].type.rank;
+    uint32_t perm[UL_LIMIT_RANK];
+    permutation(node, rank, perm);
+    *input = *view;
+    for (uint32_t d = 0; d < rank; d++)
+        input->strides[perm[d]] = view->strides[d];
+    return true;
+}
+
 static const char *const depth_modes[] = {"DCR", "CRD", NULL};
 
 static enum ul_status block_size(const struct ul_infer *infer, int64_t *block)

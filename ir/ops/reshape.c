@@ -205,24 +205,37 @@ static bool group_strides(const struct ul_type *in, const struct ul_type *out,
     return true;
 }
 
-bool ul_view_reshape(const struct ul_graph *graph, const struct ul_node *node, uint32_t output,
-                     const struct ul_view *input, struct ul_view *view)
+/* The elements of a shape that lie so, as those of another shape. */
+static bool view_as(const struct ul_type *from, const struct ul_type *to,
+                    const struct ul_view *view, struct ul_view *as)
 {
-    const struct ul_type *in = &graph->values[node->inputs[0]].type;
-    const struct ul_type *out = &graph->values[node->outputs[output]].type;
     struct group group = {0};
-    *view = (struct ul_view){.base = input->base, .offset_bytes = input->offset_bytes};
-    bool empty = ul_type_elements(in) == 0;
-    while (!empty && group_next(in, out, &group)) {
-        if (!group_strides(in, out, &group, input->strides, view->strides))
+    *as = (struct ul_view){.base = view->base, .offset_bytes = view->offset_bytes};
+    bool empty = ul_type_elements(from) == 0;
+    while (!empty && group_next(from, to, &group)) {
+        if (!group_strides(from, to, &group, view->strides, as->strides))
             return false;
     }
     /* What a dimension of one element strides over is never used; written as if it were dense. */
-    for (uint32_t d = out->rank; d-- > 0;) {
-        if (empty || out->dims[d] == 1)
-            view->strides[d] = d + 1 < out->rank ? view->strides[d + 1] * out->dims[d + 1] : 1;
+    for (uint32_t d = to->rank; d-- > 0;) {
+        if (empty || to->dims[d] == 1)
+            as->strides[d] = d + 1 < to->rank ? as->strides[d + 1] * to->dims[d + 1] : 1;
     }
     return true;
+}
+
+bool ul_view_reshape(const struct ul_graph *graph, const struct ul_node *node, uint32_t output,
+                     const struct ul_view *input, struct ul_view *view)
+{
+    return view_as(&graph->values[node->inputs[0]].type, &graph->values[node->outputs[output]].type,
+                   input, view);
+}
+
+bool ul_place_reshape(const struct ul_graph *graph, const struct ul_node *node, uint32_t output,
+                      const struct ul_view *view, struct ul_view *input)
+{
+    return view_as(&graph->values[node->outputs[output]].type, &graph->values[node->inputs[0]].type,
+                   view, input);
 }
 
 ul_kx ul_map_identity(struct ul_lower *lower, ul_node_id node, uint32_t output, const ul_kx *index)
