@@ -7,18 +7,23 @@
  *
  * Problem: where little of the forward pass is kept, the largest gradient, and what the call that
  * forms it needs beside it, stand at the peak. Method: products whose result one update alone reads
- * are computed in pieces with it (split.h), each as large as a part of the largest. Which ones and
- * how many hangs on graph and target alone: under every budget sums are formed in the same order.
+ * are computed in pieces with it (split.h), each as large as a part of the largest. A gradient that
+ * stands far below the peak stays whole, since each tile costs a product of few rows and, on a
+ * device, launches. Which ones are cut, and how many tiles there are, hangs on graph and target
+ * alone: under every budget sums are formed in the same order.
  * Left undone: gradients that several products add up to (tied weights), or that wait for the norm
  * of all. */
 #include "passes/tiles.h"
 #include "ir/op.h"
 #include "ir/view.h"
 #include "passes/split.h"
+#include "passes/steps.h"
 
 enum {
-    MAX_WAY = 4,  /* nodes from the update to the product, which is the last */
-    MIN_ROWS = 64 /* of a tile: each has the product's other operand packed anew */
+    MAX_WAY = 4,       /* nodes from the update to the product, which is the last */
+    MIN_ROWS = 64,     /* of a tile: each has the product's other operand packed anew */
+    PEAK_PERCENT = 50, /* of the largest live sum, below which a gradient may be whole */
+    NEEDY_PERCENT = 50 /* of what the neediest step touches: the same */
 };
 
 /* A product and the update that its result is for. */
@@ -31,6 +36,10 @@ struct tiles {
     struct ul_pass *pass;
     struct site *sites;
     uint32_t count, capacity;
+    struct ul_steps steps; /* without tiles; what is persistent has no bytes */
+    const struct ul_live *live;
+    uint64_t peak_bytes;  /* the largest live sum at a step that is of no site */
+    uint64_t needy_bytes; /* what the neediest of these touches */
 };
 
 /* The largest of what the node reads that a node makes, or UL_NONE. */
@@ -76,7 +85,7 @@ static void find_sites(struct tiles *tiles)
         struct site site = {.update = output->producer};
         site.product = find_product(graph, site.update);
         site.size_bytes = ul_value_bytes(graph, block->outputs[i]);
-        if (site.product == UL_NONE)
+        if (site.product == UL_NONE || ul_node_is_view(graph, site.update))
             continue;
         UL_GROW(tiles->pass->scratch, tiles->sites, tiles->count, tiles->capacity);
         tiles->sites[tiles->count++] = site;
@@ -161,6 +170,71 @@ static int64_t count_pieces(const struct ul_graph *graph, const struct site *sit
     return (int64_t)(count < most ? count : most);
 }
 
+/* What is persistent is there whatever is cut, and an update's result lies in the place of what it
+ * updates: neither has bytes here. */
+static void drop_persistent(struct ul_steps *steps)
+{
+    const struct ul_graph *graph = steps->graph;
+    const struct ul_block *block = &graph->blocks[0];
+    for (uint32_t v = 0; v < steps->value_count; v++) {
+        if (steps->values[v].persistent)
+            steps->values[v].size_bytes = 0;
+    }
+    for (uint32_t i = 0; i < block->output_count; i++) {
+        const struct ul_value *output = &graph->values[block->outputs[i]];
+        uint32_t v = steps->value_of[output->view.base];
+        if (v != UL_NONE && output->donor != UL_NONE)
+            steps->values[v].size_bytes = 0;
+    }
+}
+
+static uint64_t touched_bytes(const struct ul_steps *steps, uint32_t step)
+{
+    const struct ul_plan_substep *substep = &steps->substeps[step];
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < substep->read_count; i++)
+        bytes += steps->values[substep->reads[i]].size_bytes;
+    for (uint32_t i = 0; i < substep->write_count; i++) {
+        if (!ul_ids_have(substep->reads, substep->read_count, substep->writes[i]))
+            bytes += steps->values[substep->writes[i]].size_bytes;
+    }
+    return bytes;
+}
+
+/* What the graph takes where no gradient is cut, at the steps that no cut could change. */
+static void find_peaks(struct tiles *tiles)
+{
+    const struct ul_steps *steps = &tiles->steps;
+    ul_steps_init(&tiles->steps, tiles->pass->graph, NULL, NULL, tiles->pass->scratch);
+    drop_persistent(&tiles->steps);
+    tiles->live = ul_steps_live(steps);
+    bool *is_of_site = UL_NEW_ARRAY(tiles->pass->scratch, bool, steps->step_count);
+    for (uint32_t i = 0; i < tiles->count; i++) {
+        UL_ASSERT(steps->step_of[tiles->sites[i].product] != UL_NONE);
+        is_of_site[steps->step_of[tiles->sites[i].product]] = true;
+        is_of_site[steps->step_of[tiles->sites[i].update]] = true;
+    }
+    for (uint32_t s = 0; s < steps->step_count; s++) {
+        uint64_t live_bytes = is_of_site[s] ? 0 : ul_live_bytes(tiles->live, s);
+        uint64_t touched = is_of_site[s] ? 0 : touched_bytes(steps, s);
+        tiles->peak_bytes = live_bytes > tiles->peak_bytes ? live_bytes : tiles->peak_bytes;
+        tiles->needy_bytes = touched > tiles->needy_bytes ? touched : tiles->needy_bytes;
+    }
+}
+
+/* Whether the gradient, whole, raises no plan: neither one that keeps the forward pass, by the live
+ * sums, nor one that keeps next to nothing of it, where the neediest step by itself is the peak. */
+static bool may_stay_whole(const struct tiles *tiles, const struct site *site)
+{
+    uint32_t steps[] = {tiles->steps.step_of[site->product], tiles->steps.step_of[site->update]};
+    for (uint32_t i = 0; i < 2; i++) {
+        if (ul_live_bytes(tiles->live, steps[i]) / PEAK_PERCENT > tiles->peak_bytes / 100 ||
+            touched_bytes(&tiles->steps, steps[i]) / NEEDY_PERCENT > tiles->needy_bytes / 100)
+            return false;
+    }
+    return true;
+}
+
 static enum ul_status cut(struct tiles *tiles, const struct site *site, uint64_t tile_bytes)
 {
     struct ul_graph *graph = tiles->pass->graph;
@@ -174,6 +248,7 @@ static enum ul_status cut(struct tiles *tiles, const struct site *site, uint64_t
                              .piece_count = count_pieces(graph, site, tile_bytes)};
     if (split.piece_count < 2 || !find_chain(tiles, &split, site, &chain, &rule))
         return UL_OK;
+    bool stays_whole = may_stay_whole(tiles, site);
     for (uint32_t i = 0; i < 2; i++) {
         ul_value_id whole = graph->nodes[site->product].inputs[i];
         if (rule.inputs[i].axis == UL_NONE)
@@ -182,10 +257,12 @@ static enum ul_status cut(struct tiles *tiles, const struct site *site, uint64_t
         if (split.first == site->product)
             continue;
         if (find_chain(tiles, &split, site, &longer, &rule))
-            return ul_split_build(tiles->pass, &longer);
+            return stays_whole ? UL_OK : ul_split_build(tiles->pass, &longer);
         ul_tiles_drop_operand(graph, site->product, i, split.first, whole);
         break;
     }
+    if (stays_whole)
+        return UL_OK;
     split.first = site->product;
     bool is_found = find_chain(tiles, &split, site, &chain, &rule);
     UL_ASSERT(is_found);
@@ -205,6 +282,7 @@ enum ul_status ul_pass_tiles(struct ul_pass *pass)
             tiles.sites[i].size_bytes > largest_bytes ? tiles.sites[i].size_bytes : largest_bytes;
     uint64_t tile_bytes = largest_bytes / pass->traits->tile_count;
     tile_bytes = tile_bytes < pass->traits->tile_bytes ? pass->traits->tile_bytes : tile_bytes;
+    find_peaks(&tiles);
     for (uint32_t i = 0; i < tiles.count; i++)
         UL_TRY(cut(&tiles, &tiles.sites[i], tile_bytes));
     return UL_OK;
