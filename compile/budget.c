@@ -168,6 +168,31 @@ static enum ul_status take_spares(struct ul_compile *compile)
     return UL_OK;
 }
 
+/* Steps that may be one launch come together, where no order was named. */
+static enum ul_status gather(struct ul_compile *compile)
+{
+    const struct ul_plan_options planning = ul_compile_planning(&compile->options);
+    const struct ul_plan *plan = &compile->plan;
+    struct ul_plan_beside beside = ul_compile_beside(compile, compile->program);
+    bool *shares = UL_NEW_ARRAY(&compile->keep, bool, plan->position_count), is_any = false;
+    for (uint32_t p = 0; p < plan->position_count; p++) {
+        shares[p] = ul_program_may_join(compile->program, &plan->positions[p]);
+        is_any = is_any || shares[p];
+    }
+    const struct ul_plan_gathering gathering = {.shares = shares, .most = UL_PROGRAM_JOINED};
+    if (!is_any || planning.order != UL_ORDER_BEST || planning.pack == UL_PACK_NONE)
+        return UL_OK;
+    uint64_t reserved_bytes = plan->reserved_bytes[0];
+    UL_TRY(ul_plan_gather(&compile->keep, compile->program->problem, &planning, &gathering,
+                          &compile->plan, &compile->diag));
+    if (plan->reserved_bytes[0] == reserved_bytes)
+        return UL_OK;
+    compile->plan.bounded_bytes = ul_plan_bounded_bytes(&beside, plan);
+    if (plan->bounded_bytes < plan->smallest_budget_bytes)
+        compile->plan.smallest_budget_bytes = plan->bounded_bytes;
+    return UL_OK;
+}
+
 static bool is_within(const struct ul_compile *compile)
 {
     struct ul_plan_beside beside = ul_compile_beside(compile, compile->program);
@@ -257,6 +282,8 @@ enum ul_status ul_compile_solve(struct ul_compile *compile)
 {
     ul_compile_progress(compile, "planning");
     enum ul_status status = solve_either(compile);
+    if (status == UL_OK)
+        status = gather(compile);
     if (status == UL_OK) {
         ul_plan_drop_beside(&compile->keep, compile->program->problem, &compile->plan);
         status = take_spares(compile);

@@ -11,8 +11,8 @@
  *      update w | update b | gradient     1 launch; but if the gradient overwrites what the update
  *                                         of b reads, 2
  *
- * Left undone: moving steps to where they could join; what is more than one launch, or has scratch
- * or barriers. */
+ * Steps that could join come together in planner/solve/gather.c. Left undone: what is more than one
+ * launch, or has scratch or barriers. */
 #include "codegen/program/program.h"
 #include "planner/model/plan.h"
 
@@ -60,10 +60,8 @@ static bool writes_of(const struct joined *joined, uint32_t writer, uint32_t oth
     return false;
 }
 
-static bool may_join(const struct joined *joined, uint32_t position)
+bool ul_program_may_join(const struct ul_program *program, const struct ul_plan_position *at)
 {
-    const struct ul_program *program = joined->program;
-    const struct ul_plan_position *at = &joined->plan->positions[position];
     if (at->kind != UL_PLAN_RUN)
         return false;
     const struct ul_program_step *step = ul_program_step_at(program, at);
@@ -90,7 +88,7 @@ void ul_program_find_joined(const struct ul_program *program, const struct ul_pl
         counts[p] = 1;
         if (runs != NULL && !runs[p])
             continue;
-        bool may = may_join(&joined, p);
+        bool may = ul_program_may_join(program, &plan->positions[p]);
         if (may && can_join(&joined, p)) {
             counts[joined.positions[0]]++;
             counts[p] = 0;

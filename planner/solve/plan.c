@@ -9,16 +9,53 @@
 
 #include <string.h>
 
+/* What begins or ends inside of a span lives through all of it, but where bytes change hands. */
+static void widen(const struct ul_plan_span *spans, struct ul_plan *plan)
+{
+    for (uint32_t r = 0; r < plan->range_count; r++) {
+        struct ul_plan_range *range = &plan->ranges[r];
+        bool is_scratch = range->value == UL_PLAN_NONE;
+        if (is_scratch || plan->position_count == 0)
+            continue;
+        if (range->alias == UL_PLAN_NONE)
+            range->begin = spans[range->begin].begin;
+        range->end = spans[range->end - 1].end;
+    }
+    for (uint32_t r = 0; r < plan->range_count; r++) {
+        const struct ul_plan_range *range = &plan->ranges[r];
+        if (range->alias != UL_PLAN_NONE)
+            plan->ranges[range->alias].end = range->begin + 1;
+    }
+}
+
+/* Offsets for the ranges; `spans`: NULL, or as ul_plan_complete_spans has them. */
+static enum ul_status place(struct ul_arena *arena, const struct ul_problem *problem,
+                            const struct ul_plan_options *options, const struct ul_plan_span *spans,
+                            struct ul_plan *plan, struct ul_diag *diag)
+{
+    struct ul_plan_range *ranges = plan->ranges;
+    if (spans == NULL)
+        return ul_place_ranges(arena, problem, options, plan, diag);
+    plan->ranges = ul_arena_copy(arena, ranges, plan->range_count * sizeof *ranges);
+    widen(spans, plan);
+    UL_TRY(ul_place_ranges(arena, problem, options, plan, diag));
+    for (uint32_t r = 0; r < plan->range_count; r++)
+        ranges[r].offset_bytes = plan->ranges[r].offset_bytes;
+    plan->ranges = ranges;
+    return UL_OK;
+}
+
 /* One candidate: ranges, offsets and sums for the positions that `plan` already has. */
 static enum ul_status candidate_make(struct ul_arena *arena, const struct ul_problem *problem,
                                      const struct ul_plan_options *options, enum ul_alias_mode mode,
-                                     struct ul_plan *plan, struct ul_diag *diag)
+                                     const struct ul_plan_span *spans, struct ul_plan *plan,
+                                     struct ul_diag *diag)
 {
     plan->alignment_bytes = options->alignment_bytes;
     plan->space_count = problem->space_count;
     plan->reserved_bytes = UL_NEW_ARRAY(arena, uint64_t, problem->space_count);
     ul_timeline_build(arena, problem, mode, plan);
-    UL_TRY(ul_place_ranges(arena, problem, options, plan, diag));
+    UL_TRY(place(arena, problem, options, spans, plan, diag));
     ul_plan_sum_beside(problem, plan);
     ul_account_live(arena, plan);
     uint64_t counted = plan->rows.alignment_bytes;
@@ -47,16 +84,26 @@ static bool has_shrinking_alias(const struct ul_plan *plan)
     return false;
 }
 
+enum ul_status ul_plan_complete_spans(struct ul_arena *arena, const struct ul_problem *problem,
+                                      const struct ul_plan_options *options,
+                                      const struct ul_plan_span *spans, struct ul_plan *plan,
+                                      struct ul_diag *diag)
+{
+    UL_TRY(candidate_make(arena, problem, options, UL_ALIAS_ALL, spans, plan, diag));
+    plan->packing_proven = plan->reserved_bytes[0] == plan->order_lower_bound_bytes;
+    return UL_OK;
+}
+
 enum ul_status ul_plan_complete(struct ul_arena *arena, const struct ul_problem *problem,
                                 const struct ul_plan_options *options, struct ul_plan *plan,
                                 struct ul_diag *diag)
 {
     struct ul_plan other = *plan;
     enum ul_alias_mode mode = options->pack == UL_PACK_NONE ? UL_ALIAS_NONE : UL_ALIAS_ALL;
-    UL_TRY(candidate_make(arena, problem, options, mode, plan, diag));
+    UL_TRY(candidate_make(arena, problem, options, mode, NULL, plan, diag));
     if (mode == UL_ALIAS_ALL && plan->reserved_bytes[0] > plan->order_lower_bound_bytes &&
         has_shrinking_alias(plan)) {
-        UL_TRY(candidate_make(arena, problem, options, UL_ALIAS_EQUAL, &other, diag));
+        UL_TRY(candidate_make(arena, problem, options, UL_ALIAS_EQUAL, NULL, &other, diag));
         if (plan_better(&other, plan))
             *plan = other;
     }

@@ -27,6 +27,20 @@ enum ul_status ul_plan_unfold(struct ul_arena *arena, const struct ul_problem *p
 enum ul_status ul_plan_take_spares(struct ul_arena *arena, const struct ul_problem *problem,
                                    struct ul_plan *plan, struct ul_diag *diag) UL_MUST_CHECK;
 
+/* gather.c */
+
+/* Which positions of a plan may be one launch with others, and how many at most. */
+struct ul_plan_gathering {
+    const bool *shares;
+    uint32_t most;
+};
+/* Changes the order of a plan of runs alone so that more of these follow one another and touch
+ * nothing of each other. It reserves no more, costs what it did, and has passed ul_plan_check. */
+enum ul_status ul_plan_gather(struct ul_arena *arena, const struct ul_problem *problem,
+                              const struct ul_plan_options *options,
+                              const struct ul_plan_gathering *gathering, struct ul_plan *plan,
+                              struct ul_diag *diag) UL_MUST_CHECK;
+
 /* ladder.c */
 
 /* One plan of a ladder. Where the ladders of a program and of its rewritings are merged, `variant`

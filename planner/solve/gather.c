@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Steps that may share a launch, brought together.
+ *
+ * Problem: on a device small steps that follow one another are one launch where none touches bytes
+ * that another one writes. In an order that is good for memory such steps stand apart, each between
+ * two products, and its results take over what the one before it has just let go.
+ * Method: of a finished plan a group of such steps (one, at first) moves to another group where all
+ * that it depends on comes before that, and all that depends on it behind. While a group runs, all
+ * that any of its members touches lives:
+ *
+ *      position  0      1       2      3        4            0      1       2     3, 4
+ *                cast   product sum a  update a update b ->  cast   product sum a update a, b
+ *      b/grad    [----------------------------------)        [------------------------)
+ *
+ * A move is made while the live sums stay below what the plan reserves. The groups are then packed
+ * with these longer lifetimes, and if that takes more than the plan, fewer moves are made. Ranges
+ * are at last what they are in any plan of that order: a member's results lie beside what the
+ * others read, which is all that a launch needs to know.
+ * Left undone: steps with parts; what is beside a transfer to another space. */
+#include "planner/model/timeline.h"
+#include "planner/solve/solve.h"
+#include "planner/solve/solve_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MAX_WAY = 512,  /* positions that a group moves at most */
+    MAX_PASSES = 4, /* over all groups */
+    TRIES = 3       /* each with less room than the one before */
+};
+
+struct list {
+    uint32_t *items;
+    uint32_t count, capacity;
+};
+
+/* A range by times: it lives in [begin, end). */
+struct life {
+    uint32_t begin, end;
+    bool is_first, is_last; /* whether the touches of positions say when it begins, and ends */
+    uint64_t size_bytes;
+    struct list touches; /* positions */
+};
+
+struct gather {
+    struct ul_arena arena;
+    const struct ul_problem *problem;
+    const struct ul_plan *plan;
+    const struct ul_plan_gathering *gathering;
+    uint32_t count;      /* of positions, and of times */
+    struct list *before; /* per position: those that it comes after; with less than its number */
+    struct list *behind;
+    struct list *lives;  /* per position: what it touches */
+    struct life *ranges; /* per range of the plan */
+    uint32_t *time;      /* per position */
+    struct list *groups; /* per time: its positions */
+    uint64_t *live_bytes;
+    uint64_t limit_bytes;
+};
+
+static void add(struct gather *g, struct list *list, uint32_t item)
+{
+    UL_GROW(&g->arena, list->items, list->count, list->capacity);
+    list->items[list->count++] = item;
+}
+
+/* ---- What comes before what ---- */
+
+static void add_edge(struct gather *g, uint32_t from, uint32_t to)
+{
+    if (from == UL_PLAN_NONE || from == to)
+        return;
+    UL_ASSERT(from < to);
+    add(g, &g->before[to], from);
+    add(g, &g->behind[from], to);
+}
+
+/* What a position reads comes behind who wrote it, what it writes behind all who touched it. */
+static void add_touches(struct gather *g, uint32_t p, uint32_t *writers, struct list *readers)
+{
+    const struct ul_plan_substep *substep = ul_substep_at(g->problem, &g->plan->positions[p]);
+    for (uint32_t i = 0; i < substep->read_count; i++) {
+        add_edge(g, writers[substep->reads[i]], p);
+        add(g, &readers[substep->reads[i]], p);
+    }
+    for (uint32_t i = 0; i < substep->write_count; i++) {
+        uint32_t value = substep->writes[i];
+        add_edge(g, writers[value], p);
+        for (uint32_t r = 0; r < readers[value].count; r++)
+            add_edge(g, readers[value].items[r], p);
+        readers[value].count = 0;
+        writers[value] = p;
+    }
+}
+
+/* Steps that the problem has behind others, and the runs of one step. */
+static void add_predecessors(struct gather *g, uint32_t p, uint32_t *runs)
+{
+    uint32_t step = g->plan->positions[p].step;
+    const struct ul_plan_step *of = &g->problem->steps[step];
+    for (uint32_t i = 0; i < of->predecessor_count; i++)
+        add_edge(g, runs[of->predecessors[i]], p);
+    add_edge(g, runs[step], p);
+    runs[step] = p;
+}
+
+static void find_edges(struct gather *g)
+{
+    uint32_t *writers = UL_NEW_ARRAY(&g->arena, uint32_t, g->problem->value_count);
+    uint32_t *runs = UL_NEW_ARRAY(&g->arena, uint32_t, g->problem->step_count);
+    struct list *readers = UL_NEW_ARRAY(&g->arena, struct list, g->problem->value_count);
+    memset(writers, 0xFF, g->problem->value_count * sizeof *writers);
+    memset(runs, 0xFF, g->problem->step_count * sizeof *runs);
+    for (uint32_t p = 0; p < g->count; p++) {
+        add_touches(g, p, writers, readers);
+        add_predecessors(g, p, runs);
+    }
+    /* Whose bytes are taken over has been read by all others. */
+    for (uint32_t r = 0; r < g->plan->range_count; r++) {
+        const struct ul_plan_range *range = &g->plan->ranges[r];
+        const struct list *touches =
+            range->alias == UL_PLAN_NONE ? NULL : &g->ranges[range->alias].touches;
+        for (uint32_t i = 0; touches != NULL && i < touches->count; i++)
+            add_edge(g, touches->items[i], range->begin);
+    }
+}
+
+/* ---- Lifetimes ---- */
+
+static void touch(struct gather *g, uint32_t p, uint32_t value)
+{
+    const struct ul_plan_range *range = ul_plan_find_range(g->problem, g->plan, value, p);
+    uint32_t r = range == NULL ? UL_PLAN_NONE : (uint32_t)(range - g->plan->ranges);
+    if (range == NULL || range->space != 0 || g->problem->values[value].persistent)
+        return;
+    struct list *touches = &g->ranges[r].touches;
+    if (touches->count > 0 && touches->items[touches->count - 1] == p)
+        return;
+    add(g, touches, p);
+    add(g, &g->lives[p], r);
+}
+
+/* A range in place of another one has bytes of its own from the next time on. */
+static uint32_t begin_of(const struct gather *g, uint32_t range, uint32_t begin)
+{
+    return begin + (g->plan->ranges[range].alias != UL_PLAN_NONE);
+}
+
+static void add_bytes(struct gather *g, uint32_t range, bool adds)
+{
+    const struct life *life = &g->ranges[range];
+    for (uint32_t t = begin_of(g, range, life->begin); t < life->end; t++)
+        g->live_bytes[t] =
+            adds ? g->live_bytes[t] + life->size_bytes : g->live_bytes[t] - life->size_bytes;
+}
+
+static void find_lives(struct gather *g)
+{
+    const struct ul_plan *plan = g->plan;
+    for (uint32_t p = 0; p < g->count; p++) {
+        const struct ul_plan_substep *substep = ul_substep_at(g->problem, &plan->positions[p]);
+        for (uint32_t i = 0; i < substep->read_count; i++)
+            touch(g, p, substep->reads[i]);
+        for (uint32_t i = 0; i < substep->write_count; i++)
+            touch(g, p, substep->writes[i]);
+    }
+    for (uint32_t r = 0; r < plan->range_count; r++) {
+        const struct ul_plan_range *range = &plan->ranges[r];
+        struct life *life = &g->ranges[r];
+        const struct list *touches = &life->touches;
+        life->begin = range->begin;
+        life->end = range->end;
+        life->size_bytes = ul_size_align_or_die(range->size_bytes, plan->alignment_bytes);
+        life->is_first = touches->count > 0 && touches->items[0] == range->begin;
+        life->is_last = touches->count > 0 && touches->items[touches->count - 1] + 1 == range->end;
+        if (range->space == 0)
+            add_bytes(g, r, true);
+    }
+}
+
+/* The lifetime of a range by the times of those that touch it. */
+static void time_life(const struct gather *g, struct life *life)
+{
+    uint32_t first = UL_PLAN_NONE, last = 0;
+    for (uint32_t i = 0; i < life->touches.count; i++) {
+        uint32_t t = g->time[life->touches.items[i]];
+        first = t < first ? t : first;
+        last = t > last ? t : last;
+    }
+    life->begin = life->is_first ? first : life->begin;
+    life->end = life->is_last ? last + 1 : life->end;
+}
+
+/* ---- Moves ---- */
+
+/* The members of a group are at another time; false, and nothing has changed, where the live sums
+ * then exceed the limit. */
+static bool set_time(struct gather *g, const struct list *group, uint32_t to)
+{
+    uint32_t from = g->time[group->items[0]];
+    bool is_within = true;
+    for (uint32_t m = 0; m < group->count; m++)
+        g->time[group->items[m]] = to;
+    for (uint32_t m = 0; m < group->count; m++) {
+        const struct list *lives = &g->lives[group->items[m]];
+        for (uint32_t i = 0; i < lives->count; i++) {
+            struct life *life = &g->ranges[lives->items[i]];
+            add_bytes(g, lives->items[i], false);
+            time_life(g, life);
+            add_bytes(g, lives->items[i], true);
+        }
+    }
+    for (uint32_t t = from < to ? from : to; t <= (from < to ? to : from); t++)
+        is_within = is_within && g->live_bytes[t] <= g->limit_bytes;
+    return is_within;
+}
+
+/* The first and the last time at which a group could run. */
+static void find_span(const struct gather *g, const struct list *group, uint32_t *first,
+                      uint32_t *last)
+{
+    uint32_t at = g->time[group->items[0]];
+    const struct ul_plan_position *positions = g->plan->positions;
+    uint32_t region = g->problem->steps[positions[group->items[0]].step].region;
+    *first = at;
+    *last = at;
+    while (*first > 0 && at - *first < MAX_WAY &&
+           g->problem->steps[positions[*first - 1].step].region == region)
+        --*first;
+    while (*last + 1 < g->count && *last - at < MAX_WAY &&
+           g->problem->steps[positions[*last + 1].step].region == region)
+        ++*last;
+    for (uint32_t m = 0; m < group->count; m++) {
+        const struct list *before = &g->before[group->items[m]];
+        const struct list *behind = &g->behind[group->items[m]];
+        for (uint32_t i = 0; i < before->count; i++)
+            *first = g->time[before->items[i]] >= *first ? g->time[before->items[i]] + 1 : *first;
+        for (uint32_t i = 0; i < behind->count; i++)
+            *last = g->time[behind->items[i]] <= *last ? g->time[behind->items[i]] - 1 : *last;
+    }
+}
+
+/* Parts of a step stay together, and scratch lives at one position alone. */
+static bool shares(const struct gather *g, uint32_t p)
+{
+    const struct ul_plan_position *at = &g->plan->positions[p];
+    return g->gathering->shares[p] && ul_substep_at(g->problem, at)->scratch_bytes == 0 &&
+           g->problem->steps[at->step].alternatives[at->alternative].substep_count == 1;
+}
+
+static bool may_take(const struct gather *g, const struct list *group, const struct list *other)
+{
+    return other->count > 0 && shares(g, other->items[0]) &&
+           group->count + other->count <= g->gathering->most;
+}
+
+static bool move_to(struct gather *g, uint32_t from, uint32_t to)
+{
+    struct list *group = &g->groups[from];
+    if (!may_take(g, group, &g->groups[to]))
+        return false;
+    if (!set_time(g, group, to)) {
+        (void)set_time(g, group, from);
+        return false;
+    }
+    for (uint32_t m = 0; m < group->count; m++)
+        add(g, &g->groups[to], group->items[m]);
+    group->count = 0;
+    return true;
+}
+
+/* To the nearest group that has room, first of those behind. */
+static bool move_group(struct gather *g, uint32_t at)
+{
+    uint32_t first, last;
+    const struct list *group = &g->groups[at];
+    if (group->count == 0 || !shares(g, group->items[0]))
+        return false;
+    find_span(g, group, &first, &last);
+    for (uint32_t t = at + 1; t <= last; t++)
+        if (move_to(g, at, t))
+            return true;
+    for (uint32_t t = at; t-- > first;)
+        if (move_to(g, at, t))
+            return true;
+    return false;
+}
+
+/* ---- The plan ---- */
+
+static void init(struct gather *g)
+{
+    uint32_t count = g->count;
+    g->before = UL_NEW_ARRAY(&g->arena, struct list, count);
+    g->behind = UL_NEW_ARRAY(&g->arena, struct list, count);
+    g->lives = UL_NEW_ARRAY(&g->arena, struct list, count);
+    g->groups = UL_NEW_ARRAY(&g->arena, struct list, count);
+    g->time = UL_NEW_ARRAY(&g->arena, uint32_t, count);
+    g->live_bytes = UL_NEW_ARRAY(&g->arena, uint64_t, (uint64_t)count + 2);
+    g->ranges = UL_NEW_ARRAY(&g->arena, struct life, g->plan->range_count);
+    for (uint32_t p = 0; p < count; p++) {
+        g->time[p] = p;
+        add(g, &g->groups[p], p);
+    }
+    find_lives(g);
+    find_edges(g);
+}
+
+static int compare_positions(const void *left, const void *right)
+{
+    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+    return a < b ? -1 : a > b;
+}
+
+/* The positions in the order of their groups; `span`: per position where its group begins and ends.
+ */
+static void put_positions(struct gather *g, struct ul_arena *arena, struct ul_plan *other,
+                          struct ul_plan_span *spans)
+{
+    other->positions = UL_NEW_ARRAY(arena, struct ul_plan_position, g->count);
+    uint32_t next = 0;
+    for (uint32_t t = 0; t < g->count; t++) {
+        struct list *group = &g->groups[t];
+        uint32_t begin = next, end = next + group->count;
+        if (group->count > 0)
+            qsort(group->items, group->count, sizeof *group->items, compare_positions);
+        for (uint32_t m = 0; m < group->count; m++) {
+            spans[next] = (struct ul_plan_span){begin, end};
+            other->positions[next++] = g->plan->positions[group->items[m]];
+        }
+    }
+    UL_ASSERT(next == g->count);
+}
+
+/* One try; false: nothing came together. */
+static bool gather(struct gather *g, struct ul_arena *arena, struct ul_plan *other,
+                   struct ul_plan_span *spans)
+{
+    bool is_any = false, moves = true;
+    init(g);
+    for (uint32_t pass = 0; moves && pass < MAX_PASSES; pass++) {
+        moves = false;
+        for (uint32_t t = 0; t < g->count; t++)
+            moves = move_group(g, t) || moves;
+        is_any = is_any || moves;
+    }
+    if (is_any)
+        put_positions(g, arena, other, spans);
+    return is_any;
+}
+
+static uint64_t persistent_bytes(const struct ul_problem *problem, const struct ul_plan *plan)
+{
+    uint64_t bytes = 0;
+    for (uint32_t r = 0; r < plan->range_count; r++) {
+        const struct ul_plan_range *range = &plan->ranges[r];
+        if (range->space == 0 && range->value != UL_PLAN_NONE &&
+            problem->values[range->value].persistent)
+            bytes += ul_size_align_or_die(range->size_bytes, plan->alignment_bytes);
+    }
+    return bytes;
+}
+
+enum ul_status ul_plan_gather(struct ul_arena *arena, const struct ul_problem *problem,
+                              const struct ul_plan_options *options,
+                              const struct ul_plan_gathering *gathering, struct ul_plan *plan,
+                              struct ul_diag *diag)
+{
+    uint64_t reserved = plan->reserved_bytes[0], always = persistent_bytes(problem, plan);
+    struct ul_plan_span *spans = UL_NEW_ARRAY(arena, struct ul_plan_span, plan->position_count);
+    struct ul_plan_options resolved = *options;
+    if (!ul_plan_only_runs(plan) || plan->position_count == 0)
+        return UL_OK;
+    ul_plan_options_resolve(&resolved);
+    resolved.alignment_bytes = plan->alignment_bytes;
+    UL_ASSERT(always <= reserved);
+    for (uint32_t try = 0; try < TRIES; try++) {
+        struct ul_plan other = *plan;
+        struct gather g = {.problem = problem, .plan = plan, .gathering = gathering};
+        g.count = plan->position_count;
+        g.limit_bytes = reserved - (reserved - always) / 16 * try;
+        ul_arena_init(&g.arena);
+        bool is_any = gather(&g, arena, &other, spans);
+        ul_arena_done(&g.arena);
+        if (!is_any)
+            return UL_OK;
+        UL_TRY(ul_plan_complete_spans(arena, problem, &resolved, spans, &other, diag));
+        if (other.reserved_bytes[0] > reserved)
+            continue;
+        *plan = other;
+        return ul_plan_check(arena, problem, plan, diag);
+    }
+    return UL_OK;
+}
