@@ -85,7 +85,8 @@ enum ul_attention_input {
     UL_ATTENTION_PAST_K,
     UL_ATTENTION_PAST_V,
     UL_ATTENTION_LENGTHS,
-    UL_ATTENTION_BIAS, /* FusedAttention: what is added beside the mask */
+    UL_ATTENTION_BIAS,     /* FusedAttention: what is added beside the mask */
+    UL_ATTENTION_STEP_KEY, /* the same: weights are dropped by it */
     UL_ATTENTION_INPUTS
 };
 
@@ -104,6 +105,8 @@ struct ul_attention {
     int64_t size, value_size;     /* of a head */
     double scale, softcap;
     bool is_causal;
+    bool drops;   /* weights, as Drop does the matrix of them */
+    double ratio; /* of those that are dropped */
     /* There are as many valid keys as `lengths` says, and the last query stands at the last one:
      * what a causal query sees is counted from there. */
     bool ends_at_length;

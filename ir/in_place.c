@@ -108,6 +108,7 @@ static void collect_attend(struct ul_accesses *a, const struct ul_attend *attend
     for (ul_ks id = attend->before; id != UL_NONE; id = a->kernel->stmts[id].next)
         collect_expr(a, a->kernel->stmts[id].value);
     collect_expr(a, attend->score);
+    collect_expr(a, attend->factor);
     for (uint32_t i = before; i < a->load_count; i++)
         a->loads[i].index = UL_NONE;
 }

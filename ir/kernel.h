@@ -239,6 +239,9 @@ struct ul_attend {
     struct ul_contraction values[UL_ATTEND_PARTS];
     ul_ks before;
     ul_kx score;
+    /* Of a query and a key, without what `before` names: what the weight is multiplied by behind
+     * its own sum, or the second product in STATISTICS. UL_NONE: 1. */
+    ul_kx factor;
     int64_t reach; /* query q sees keys up to q + reach at most */
     enum ul_attend_empty empty;
     /* Set by a target that cuts keys: this is the part from split_var * split_keys on. Results come

@@ -581,6 +581,11 @@ static enum ul_status read_attend(struct parse *parse, uint32_t indent, struct u
     UL_TRY(read_list(parse, indent + 4, &attend->before));
     UL_TRY(expect_at(parse, indent + 2, "score"));
     UL_TRY(read_expr(parse, 0, &attend->score));
+    UL_TRY(ul_scan_end_line(scan));
+    attend->factor = UL_NONE;
+    if (!accept_at(parse, indent + 2, "factor"))
+        return UL_OK;
+    UL_TRY(read_expr(parse, 0, &attend->factor));
     return ul_scan_end_line(scan);
 }
 

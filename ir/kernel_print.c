@@ -233,6 +233,11 @@ static void put_attend(struct print *print, const struct ul_attend *attend, uint
     put_line(print, indent + 1, "score ");
     put_expr(print, attend->score, 0);
     ul_text_put(print->text, "\n");
+    if (attend->factor == UL_NONE)
+        return;
+    put_line(print, indent + 1, "factor ");
+    put_expr(print, attend->factor, 0);
+    ul_text_put(print->text, "\n");
 }
 
 /* ---- Statements ---- */

@@ -726,6 +726,8 @@ static enum ul_status check_scores(struct verify *v, const struct ul_attend *att
         UL_TRY(check_list(v, attend->before));
         v->epoch++;
         UL_TRY(use(v, attend->score, attend->scores[0].acc_dtype));
+        if (attend->factor != UL_NONE)
+            UL_TRY(use(v, attend->factor, attend->scores[0].acc_dtype));
     }
     leave(v, &inside);
     return UL_OK;

@@ -127,4 +127,8 @@ bool ul_op_has_gradient(enum ul_op op);
 /* By ONNX name and domain ("" and "ai.onnx" are the same); UL_OP_NONE when unsupported. */
 enum ul_op ul_op_find(const char *domain, const char *name);
 
+/* ops/random.c: has node `to` draw what `from` draws, in rounds of a loop that is unrolled later
+ * too. */
+void ul_op_copy_seed(struct ul_graph *graph, ul_node_id to, const struct ul_node *from);
+
 #endif

@@ -26,7 +26,9 @@ def embeddings(net, ids, kinds, vocabulary, positions, width):
     x = net.op("Add", words, kinds)
     place = net.op("Gather", table(net, "position_embeddings", positions, width, 0.3), place)
     with net.scope("LayerNorm"):
-        return layer_norm(net, net.op("Add", x, place), width, 1e-12)
+        x = layer_norm(net, net.op("Add", x, place), width, 1e-12)
+    with net.scope("dropout"):
+        return net.dropout(x)
 
 
 def extended_mask(net, mask, batch, length):
@@ -51,7 +53,7 @@ def attention(net, x, mask, sizes, width, heads):
             perm = (0, 2, 3, 1) if name == "key" else (0, 2, 1, 3)
             parts.append(split_heads(net, y, batch, length, heads, depth, perm))
         scores = net.op("Div", net.op("MatMul", parts[0], parts[1]), net.const(depth**0.5))
-        scores = net.op("Softmax", net.op("Add", scores, mask), axis=-1)
+        scores = net.dropout(net.op("Softmax", net.op("Add", scores, mask), axis=-1))
         y = net.op("Transpose", net.op("MatMul", scores, parts[2]), perm=[0, 2, 1, 3])
         y = net.reshape(y, batch, length, width)
     return add_norm(net, y, x, width, width)
@@ -62,6 +64,8 @@ def add_norm(net, y, x, c_in, width, after="linear"):
     with net.scope("output"):
         with net.scope("dense"):
             y = linear_nd(net, y, c_in, width, after=after)
+        with net.scope("dropout"):
+            y = net.dropout(y)
         y = net.op("Add", y, x)
         with net.scope("LayerNorm"):
             return layer_norm(net, y, width, 1e-12)

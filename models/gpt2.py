@@ -43,11 +43,13 @@ def attention(net, x, sizes, width, heads, positions):
         for part, perm in zip(parts, perms, strict=True)
     )
     scores = net.op("Div", net.op("MatMul", q, k), net.const(depth**0.5))
-    scores = net.op("Softmax", causal(net, scores, positions), axis=3)
+    scores = net.dropout(net.op("Softmax", causal(net, scores, positions), axis=3))
     y = net.op("Transpose", net.op("MatMul", scores, v), perm=[0, 2, 1, 3])
     y = net.reshape(y, *sizes, width)
     with net.scope("c_proj"):
-        return conv1d(net, y, sizes, width, width, np.sqrt(1 / width))
+        y = conv1d(net, y, sizes, width, width, np.sqrt(1 / width))
+    with net.scope("resid_dropout"):
+        return net.dropout(y)
 
 
 def block(net, x, sizes, width, heads, positions):
@@ -65,6 +67,8 @@ def block(net, x, sizes, width, heads, positions):
             y = gelu_tanh(net, y)
         with net.scope("c_proj"):
             y = conv1d(net, y, sizes, 4 * width, width, np.sqrt(0.6 / (4 * width)))
+        with net.scope("dropout"):
+            y = net.dropout(y)
     return net.op("Add", x, y)
 
 
@@ -84,6 +88,8 @@ def build(net, width=768, heads=12, layers=12):
         words = net.weight("wte.weight", net.normal((vocabulary, width), 0.14))
         places = net.weight("wpe.weight", net.normal((positions, width), 0.1))
         x = net.op("Add", net.op("Gather", words, ids), net.op("Gather", places, place))
+        with net.scope("drop"):
+            x = net.dropout(x)
         for i in range(layers):
             with net.scope(f"h.{i}"):
                 x = block(net, x, sizes, width, heads, positions)

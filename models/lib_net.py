@@ -24,9 +24,9 @@ from onnx import helper, numpy_helper
 
 
 class Net:
-    def __init__(self, name, batch=1, seq=None, small=False, opset=17, hollow=False):
+    def __init__(self, name, batch=1, seq=None, small=False, opset=17, hollow=False, dropout=0):
         self.name, self.batch, self.seq, self.small, self.opset = name, batch, seq, small, opset
-        self.hollow = hollow
+        self.hollow, self.drops = hollow, dropout
         self.rng = np.random.default_rng(zlib.crc32(name.encode()))
         self.nodes, self.initializers, self.holes = [], {}, []
         self.inputs, self.outputs, self.metadata = [], [], {}
@@ -102,6 +102,12 @@ class Net:
         if self.hollow:
             return np.broadcast_to(np.float32(0), shape)
         return self.rng.standard_normal(shape, np.float32) * np.float32(std)
+
+    def dropout(self, x):
+        """nn.Dropout of the ratio that was asked for, as a network in training has it."""
+        if not self.drops:
+            return x
+        return self.op("Dropout", x, self.const(float(self.drops)), self.const(True))
 
     # ---- shape arithmetic, the long way round that exporters take ----
 

@@ -9,6 +9,7 @@
     python models/make.py resnet50 --type bf16          itself in bfloat16, weights and all
     python models/make.py bert_base --type fp16 --islands   as converters write it: Casts around f32
     python models/make.py gpt2_xl --hollow              its graph, to be planned; its weights are zeros
+    python models/make.py gpt2 --dropout 0.1            as it is trained (gpt2, bert_base)
 
 The graphs follow PyTorch's exporter: its names, its opsets, its shape arithmetic. Weights are
 random but scaled as in a trained network, so activations neither vanish nor blow up; --check
@@ -71,15 +72,17 @@ def dimension(text):
     return int(text) if text.isdigit() else text
 
 
-def build(name, batch=1, seq=None, small=False, hollow=False):
+def build(name, batch=1, seq=None, small=False, hollow=False, dropout=0):
     module, opset, options = {**NETWORKS, **LARGE}[name]
-    net = Net(name, batch, seq, small, opset, hollow)
+    net = Net(name, batch, seq, small, opset, hollow, dropout)
     importlib.import_module(module).build(net, **options)
+    if dropout and not any(node.op_type == "Dropout" for node in net.nodes):
+        raise ValueError(f"{name} has no Dropout")
     return net
 
 
-def make(name, batch=1, seq=None, small=False, dtype=None, islands=False):
-    model = build(name, batch, seq, small).model()
+def make(name, batch=1, seq=None, small=False, dtype=None, islands=False, dropout=0):
+    model = build(name, batch, seq, small, dropout=dropout).model()
     if dtype is None:
         return model
     from lib_half import half
@@ -87,10 +90,10 @@ def make(name, batch=1, seq=None, small=False, dtype=None, islands=False):
     return half(model, dtype, islands)
 
 
-def save_hollow(name, path, batch, seq, small=False):
+def save_hollow(name, path, batch, seq, small=False, dropout=0):
     """A model whose weights are zeros that take no disk, to be planned."""
     os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-    net = build(name, batch, seq, small, hollow=True)
+    net = build(name, batch, seq, small, hollow=True, dropout=dropout)
     model = net.model(os.path.basename(path) + ".data")
     net.save_holes(path + ".data")
     onnx.save(model, path + ".part")
@@ -146,6 +149,7 @@ def main():
     parser.add_argument("--small", action="store_true", help="same structure, scaled down")
     parser.add_argument("--hollow", action="store_true",
                         help="weights are zeros in a file that takes no disk: for plans")
+    parser.add_argument("--dropout", type=float, default=0, help="the ratio of nn.Dropout")
     parser.add_argument("--type", choices=["fp16", "bf16"], help="of the model itself")
     parser.add_argument("--islands", action="store_true",
                         help="with --type: inputs, outputs and normalisations stay float32")
@@ -168,9 +172,10 @@ def main():
         if args.name != "all" and args.output:
             path = args.output
         if args.hollow:
-            save_hollow(name, path, args.batch, args.seq, args.small)
+            save_hollow(name, path, args.batch, args.seq, args.small, args.dropout)
         else:
-            model = make(name, args.batch, args.seq, args.small, args.type, args.islands)
+            model = make(name, args.batch, args.seq, args.small, args.type, args.islands,
+                         args.dropout)
             save(model, path, args.external)
         size = os.path.getsize(path) / 2**20
         line = f"{os.path.normpath(path)}: {size:.1f} MiB"

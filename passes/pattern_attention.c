@@ -10,20 +10,23 @@
  * number so low that a score added to it changes nothing. Those that hide exactly the later keys
  * become an attribute where a hidden key counts for nothing in any row: by -inf, or by such a
  * number where nothing else can hide what the query sees. A Where that puts zeros in place of NaN
- * behind the Softmax (queries that see no key) becomes an attribute too. Keys and values that are
- * repeated for several heads are taken as they were before. The lowest number of f16 is no such
- * number, but means -inf alone, where each row is known to keep a key. So does -10000, which
- * converters to f16 write for it: a row whose kept scores are all below that sees them still, where
- * the model sees what it hides; no scale stands between it and the Softmax. A Where that hides by a
- * finite number must be nearest to the product: what is added before it it would replace. Scores
- * that are NaN or infinite where a Where hides them stay hidden in the model alone. */
+ * behind the Softmax (queries that see no key) becomes an attribute too, and a Drop of the weights,
+ * in front of the second product, an operand: what it draws does not depend on who draws it. Keys
+ * and values that are repeated for several heads are taken as they were before. The lowest number
+ * of f16 is no such number, but means -inf alone, where each row is known to keep a key. So does
+ * -10000, which converters to f16 write for it: a row whose kept scores are all below that sees
+ * them still, where the model sees what it hides; no scale stands between it and the Softmax. A
+ * Where that hides by a finite number must be nearest to the product: what is added before it it
+ * would replace. Scores that are NaN or infinite where a Where hides them stay hidden in the model
+ * alone. */
 #include "ir/infer.h"
+#include "ir/op.h"
 #include "passes/pattern_internal.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { MASKS = 2, LEVELS = 6, RANK = 4, MASK_NODES = 256 };
+enum { MASKS = 2, LEVELS = 6, RANK = 4, MASK_NODES = 256, INPUTS = 9 };
 
 /* An addition to the scores, or a condition on them. */
 struct mask {
@@ -42,6 +45,7 @@ struct attention {
     struct mask masks[MASKS];
     bool is_causal, nan_is_zero;
     bool is_f16;           /* of what the model has as f16, whose lowest number is */
+    ul_node_id drop;       /* of weights; UL_NONE: there is none */
     struct ul_type scores; /* [batch, heads, queries, keys] */
     int64_t value_depth, groups;
 };
@@ -509,8 +513,11 @@ static void build(struct ul_pattern *pattern, struct attention *a, const int64_t
         UL_ASSERT(perm[d] >= 0 && perm[d] < RANK);
         type.dims[d] = full[perm[d]];
     }
-    ul_value_id inputs[8] = {UL_NONE, UL_NONE, UL_NONE, UL_NONE,
-                             UL_NONE, UL_NONE, UL_NONE, UL_NONE};
+    struct ul_node drop = {0};
+    ul_value_id inputs[INPUTS] = {UL_NONE, UL_NONE, UL_NONE, UL_NONE, UL_NONE,
+                                  UL_NONE, UL_NONE, UL_NONE, UL_NONE};
+    if (a->drop != UL_NONE)
+        drop = graph->nodes[a->drop];
     a->q = unscaled(pattern, a, a->q);
     a->k = unscaled(pattern, a, a->k);
     ul_value_id keys = turned(pattern, a);
@@ -523,6 +530,10 @@ static void build(struct ul_pattern *pattern, struct attention *a, const int64_t
     if (a->mask_count > 1)
         inputs[7] = build_mask(pattern, a, &a->masks[1]);
     uint32_t count = a->mask_count == 2 ? 8 : 3 + a->mask_count;
+    if (a->drop != UL_NONE) {
+        inputs[8] = drop.inputs[1];
+        count = INPUTS;
+    }
     ul_node_id node = pattern->root;
     ul_value_id out = graph->nodes[pattern->root].outputs[0];
     if (ul_type_equal(ul_pattern_type(pattern, out), &type)) {
@@ -538,6 +549,10 @@ static void build(struct ul_pattern *pattern, struct attention *a, const int64_t
         ul_node_set_int(graph, node, "is_causal", 1);
     if (a->nan_is_zero)
         ul_node_set_int(graph, node, "nan_is_zero", 1);
+    if (a->drop != UL_NONE) {
+        ul_node_set_float(graph, node, "ratio", ul_node_get_float(&drop, "ratio", 0.5));
+        ul_op_copy_seed(graph, node, &drop);
+    }
     if (perm[0] != 0 || perm[1] != 1 || perm[2] != 2)
         ul_node_set_ints(graph, node, "perm", perm, RANK);
 }
@@ -550,11 +565,17 @@ static bool uses_less(const struct attention *a)
     return 2 * queries * a->value_depth + keys * a->value_depth <= queries * keys;
 }
 
-/* The Softmax that the second product reads, or reads by Where(IsNaN(weights), 0, weights). */
+/* The Softmax that the second product reads, or reads by Where(IsNaN(weights), 0, weights), or by a
+ * Drop of either. */
 static const struct ul_node *match_softmax(struct ul_pattern *pattern, struct attention *a,
                                            ul_value_id weights)
 {
     double zero;
+    const struct ul_node *drop = ul_pattern_match(pattern, weights, UL_OP_Drop);
+    if (drop != NULL) {
+        a->drop = (ul_node_id)(drop - pattern->graph->nodes);
+        weights = drop->inputs[0];
+    }
     const struct ul_node *where = ul_pattern_match(pattern, weights, UL_OP_Where);
     const struct ul_node *test =
         where == NULL ? NULL : ul_pattern_match(pattern, where->inputs[0], UL_OP_IsNaN);
@@ -581,7 +602,7 @@ bool ul_pattern_attention(struct ul_pattern *pattern, ul_node_id root)
 {
     const struct ul_node *node = &pattern->graph->nodes[root];
     int64_t perm[RANK];
-    struct attention a = {.scale = 1};
+    struct attention a = {.scale = 1, .drop = UL_NONE};
     if (node->op != UL_OP_Transpose && node->op != UL_OP_MatMul)
         return false;
     ul_pattern_begin(pattern, root);

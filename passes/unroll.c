@@ -27,11 +27,13 @@ static ul_value_id mapped(const struct cloner *cloner, ul_value_id value)
 
 static void clone_nodes(struct cloner *cloner, ul_block_id from, ul_block_id to);
 
-/* Each round draws numbers of its own, in loops within loops too. */
+/* Each round draws numbers of its own, in loops within loops too. What draws beside what else it
+ * does has a seed. */
 static void tell_round(const struct cloner *cloner, ul_node_id node)
 {
     struct ul_graph *graph = cloner->graph;
-    if ((ul_op_get(graph->nodes[node].op)->flags & UL_OP_RANDOM) == 0)
+    if ((ul_op_get(graph->nodes[node].op)->flags & UL_OP_RANDOM) == 0 &&
+        ul_node_find_attr(&graph->nodes[node], "seed") == NULL)
         return;
     const uint64_t before = (uint64_t)ul_node_get_int(&graph->nodes[node], "ul_round", 0);
     const int64_t round = (int64_t)(before * MAX_ROUNDS + (uint64_t)cloner->round);

@@ -345,11 +345,12 @@ static void put_call(const struct attend_out *to, int put_pack, uint32_t indent)
                          to->k_pack > 1 ? "t_k_aligned" : "true",
                          to->v_pack > 1 ? "t_v_aligned" : "true");
     const char *verb = verb_of(to);
-    ul_contract_line(&out, indent + 1, "t_%s_q, t_%s_k, t_%s_v, t_score, t_put%s);", verb, verb,
+    ul_contract_line(&out, indent + 1, "t_%s_q, t_%s_k, t_%s_v, t_score, t_put%s%s);", verb, verb,
                      verb,
                      to->kind == NULL ? ""
                      : put_pack > 1   ? ", t_put_pack"
-                                      : ", t_put");
+                                      : ", t_put",
+                     attend->factor != UL_NONE ? ", t_factor" : "");
 }
 
 /* ---- Entries ---- */
@@ -414,6 +415,7 @@ void ul_attend_cuda_put_tile(const struct ul_contract_cuda_printer *printer,
     put_reader(&to, indent + 1, 'k', to.scores, "t_fn", to.k_pack);
     put_reader(&to, indent + 1, 'v', to.values, "t_fk", to.v_pack);
     ul_attend_cuda_put_score(&to.printer, attend, to.coordinate, indent + 1);
+    ul_attend_cuda_put_factor(&to.printer, attend, to.coordinate, indent + 1);
     struct ul_contract_out result = out_of(&to, &to.values[0]);
     result.is_short = ul_narrow(printer->kernel, &to.arena);
     int put_pack = 1;

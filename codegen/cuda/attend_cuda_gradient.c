@@ -277,11 +277,12 @@ static void put_round(struct gradient_out *to, uint32_t indent)
         if (has(to, i))
             put_operand(to, &to->operands[i], indent);
     ul_attend_cuda_put_score(&to->printer, to->attend, to->coordinate, indent);
+    ul_attend_cuda_put_factor(&to->printer, to->attend, to->coordinate, indent);
     struct ul_contract_out out = out_of(to, &to->scores[0]);
     ul_contract_indent(&out, indent);
     if (to->attend->kind == UL_ATTEND_STATISTICS)
         put_call(to, to->kind != NULL ? "ul_gradient_statistics_mma" : "ul_gradient_statistics",
-                 ", t_put");
+                 to->attend->factor != UL_NONE ? ", t_put, t_factor" : ", t_put");
     else
         put_call(to,
                  to->kind != NULL         ? "ul_gradient_add_mma"

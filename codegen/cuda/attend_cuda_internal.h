@@ -19,6 +19,10 @@ struct ul_contract_out ul_attend_cuda_out(const struct ul_contract_printer *prin
 void ul_attend_cuda_put_score(const struct ul_contract_printer *printer,
                               const struct ul_attend *attend, const char *coordinate,
                               uint32_t indent);
+/* const auto t_factor = [&](t_fm, t_fn) { ... }; where the attention has a factor. */
+void ul_attend_cuda_put_factor(const struct ul_contract_printer *printer,
+                               const struct ul_attend *attend, const char *coordinate,
+                               uint32_t indent);
 /* The name of enum ul_attend_empty in the runtime. */
 const char *ul_attend_cuda_empty(enum ul_attend_empty empty);
 

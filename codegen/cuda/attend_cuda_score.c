@@ -46,6 +46,31 @@ void ul_attend_cuda_put_score(const struct ul_contract_printer *printer,
     ul_arena_done(&arena);
 }
 
+void ul_attend_cuda_put_factor(const struct ul_contract_printer *printer,
+                               const struct ul_attend *attend, const char *coordinate,
+                               uint32_t indent)
+{
+    const uint32_t *vars = attend->scores[0].vars;
+    struct ul_arena arena;
+    if (attend->factor == UL_NONE)
+        return;
+    ul_arena_init(&arena);
+    const bool *is_short = ul_narrow(printer->kernel, &arena);
+    struct ul_contract_out out = ul_attend_cuda_out(printer, NULL, coordinate);
+    ul_contract_line(&out, indent, "const auto t_factor = [&](%s t_fm, %s t_fn) -> float {",
+                     coordinate, coordinate);
+    for (uint32_t i = 0; i < 2; i++)
+        ul_contract_line(&out, indent + 1, "const %s v%" PRIu32 " = %s;",
+                         is_short[vars[i]] ? "int32_t" : "int64_t", vars[i],
+                         i == 0 ? "t_fm" : "t_fn");
+    ul_contract_indent(&out, indent + 1);
+    ul_text_put(out.text, "return ");
+    printer->put_expression(printer->context, attend->factor);
+    ul_text_put(out.text, ";\n");
+    ul_contract_line(&out, indent, "};");
+    ul_arena_done(&arena);
+}
+
 const char *ul_attend_cuda_empty(enum ul_attend_empty empty)
 {
     static const char *const names[] = {[UL_EMPTY_IS_NAN] = "UL_EMPTY_IS_NAN",

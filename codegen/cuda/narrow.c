@@ -122,8 +122,10 @@ const bool *ul_narrow(const struct ul_kernel *kernel, struct ul_arena *arena)
     for (uint32_t i = 0; i < kernel->contraction_count; i++) {
         look_at_operand(&n, &kernel->contractions[i].a);
         look_at_operand(&n, &kernel->contractions[i].b);
-        if (kernel->contractions[i].attend != NULL)
-            look_at(&n, kernel->contractions[i].attend->score);
+        if (kernel->contractions[i].attend == NULL)
+            continue;
+        look_at(&n, kernel->contractions[i].attend->score);
+        look_at(&n, kernel->contractions[i].attend->factor);
     }
     if (n.fails)
         memset(n.is_short, 0, kernel->var_count * sizeof *n.is_short);

@@ -656,8 +656,10 @@ static void count_attend(struct walk *walk, const struct ul_attend *attend, uint
     if (attend->kind != UL_ATTEND_SUM) /* its score says what it computes */
         count(walk, UL_WORK_SPECIAL, pairs);
     walk->vector = true;
-    count_parts(walk, attend->score, UL_NEW_ARRAY(walk->scratch, bool, walk->kernel->expr_count),
-                pairs);
+    bool *is_counted = UL_NEW_ARRAY(walk->scratch, bool, walk->kernel->expr_count);
+    count_parts(walk, attend->score, is_counted, pairs);
+    if (attend->factor != UL_NONE)
+        count_parts(walk, attend->factor, is_counted, pairs);
     uint64_t results = ul_size_mul_saturating(
         (uint64_t)attend->queries,
         attend->kind == UL_ATTEND_STATISTICS ? 2 : (uint64_t)attend->value_size);

@@ -671,6 +671,7 @@ static void use_contraction(struct uses *uses, const struct ul_contraction *cont
     for (uint32_t i = 0; i < ul_attend_values(attend); i++)
         use_operand(uses, &attend->values[i].b);
     use_expr(uses, attend->score);
+    use_expr(uses, attend->factor);
 }
 
 static void find_used(struct uses *uses)

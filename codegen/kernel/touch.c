@@ -86,6 +86,7 @@ static void touch_contraction(struct ul_touched *t, const struct ul_contraction 
         count_operand(t, &attend->values[i].b);
     touch_list(t, attend->before);
     count_loads(t, attend->score);
+    count_loads(t, attend->factor);
 }
 
 static void touch(struct ul_touched *t, ul_ks id)
@@ -226,6 +227,7 @@ static void mention_contraction(struct ul_mentions *m, const struct ul_contracti
         mention_operand(m, &attend->values[i].b);
     ul_mention_list(m, attend->before, UL_NONE);
     ul_mention_expr(m, attend->score);
+    ul_mention_expr(m, attend->factor);
 }
 
 void ul_mention(struct ul_mentions *m, ul_ks id)

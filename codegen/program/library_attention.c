@@ -7,8 +7,8 @@
  *      mask [1, 1, q, k], or [k] and the like      [b, 1, q, k]: broadcast by dims of 1
  *
  * Left undone: caches of keys and values, lengths, masks of bool or shorter than the keys, a soft
- * cap, scores as a result; zeros where a query sees no key, unless no mask or a constant one
- * lets it always see one. */
+ * cap, weights that are dropped, scores as a result; zeros where a query sees no key, unless no
+ * mask or a constant one lets it always see one. */
 #include "codegen/program/library_internal.h"
 
 #include "ir/geometry.h"
@@ -104,7 +104,7 @@ static bool is_supported(const struct ul_attention *attention,
                          const struct ul_type *const types[UL_ATTENTION_INPUTS])
 {
     return types[UL_ATTENTION_PAST_K] == NULL && types[UL_ATTENTION_LENGTHS] == NULL &&
-           attention->softcap == 0;
+           attention->softcap == 0 && !attention->drops;
 }
 
 bool ul_describe_attention(struct ul_describer *describer, const struct ul_node *node)

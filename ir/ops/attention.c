@@ -18,6 +18,7 @@
 #include "ir/ops/attention.h"
 #include "ir/kernel_build.h"
 #include "ir/lower.h"
+#include "ir/ops/random.h"
 
 #include <math.h>
 
@@ -166,6 +167,22 @@ ul_kx ul_attention_biased(const struct ul_attention_lower *a, ul_kx x, ul_kx bia
                         ul_kx_binary(a->kernel, UL_KX_ADD, x, bias));
 }
 
+/* ---- Weights that are dropped ---- */
+
+ul_kx ul_attention_dropped(const struct ul_attention_lower *a, ul_kx x, ul_kx q, ul_kx t)
+{
+    const struct ul_attention *shape = &a->shape;
+    if (!shape->drops)
+        return x;
+    const struct ul_type weights = {
+        .rank = 4, .dims = {shape->batch, shape->heads, shape->queries, ul_attention_total(shape)}};
+    const ul_kx index[] = {a->batch, a->head, q, t};
+    ul_kx key = ul_lower_load(a->lower, a->node->inputs[UL_ATTENTION_STEP_KEY], NULL);
+    ul_kx position = ul_random_position(a->kernel, &weights, index);
+    int64_t seed = ul_random_seed(a->lower->graph, a->node);
+    return ul_random_drop(a->kernel, x, key, position, seed, shape->ratio);
+}
+
 /* ---- Scores ---- */
 
 static void store_scores(const struct ul_attention_lower *a, int64_t mode, ul_kx q, ul_kx t,
@@ -299,7 +316,22 @@ static void next_row(const struct ul_attention_lower *a, ul_kx row, int64_t padd
     ul_ks_store(kernel, a->factors, row, factor);
 }
 
-static void lower_softmax(const struct ul_attention_lower *a, int64_t count)
+/* Weights of keys `from` and on, which are summed already, become what values are multiplied by. */
+static void drop_weights(const struct ul_attention_lower *a, ul_kx row, ul_kx from, int64_t count)
+{
+    struct ul_kernel *kernel = a->kernel;
+    if (!a->shape.drops)
+        return;
+    ul_kx column = ul_ks_for(kernel, count, UL_FOR_PARALLEL);
+    ul_kx at = ul_attention_score_at(a, row, column);
+    ul_kx x =
+        ul_attention_dropped(a, ul_kx_load(kernel, a->scores, at), ul_kx_add(kernel, a->first, row),
+                             ul_kx_add(kernel, from, column));
+    ul_ks_store(kernel, a->scores, at, x);
+    ul_ks_end(kernel);
+}
+
+static void lower_softmax(const struct ul_attention_lower *a, ul_kx from, int64_t count)
 {
     struct ul_kernel *kernel = a->kernel;
     int64_t padded = (count + VECTOR - 1) / VECTOR * VECTOR;
@@ -309,6 +341,7 @@ static void lower_softmax(const struct ul_attention_lower *a, int64_t count)
         whole_row(a, row, count, padded);
     else
         next_row(a, row, padded);
+    drop_weights(a, row, from, count);
     ul_ks_end(kernel);
 }
 
@@ -376,7 +409,7 @@ static void lower_tile(const struct ul_attention_lower *a, const struct tile *ti
         ul_ks_if(kernel, ul_kx_binary(kernel, UL_KX_LE, tile->from, last));
     }
     lower_scores(a, tile);
-    lower_softmax(a, tile->count);
+    lower_softmax(a, tile->from, tile->count);
     lower_values(a, tile, false, false);
     if (skips)
         ul_ks_end(kernel);
@@ -425,7 +458,7 @@ static void lower_whole(const struct ul_attention_lower *a)
         lower_scores(a, &past);
     if (shape->keys > 0)
         lower_scores(a, &next);
-    lower_softmax(a, ul_attention_total(&a->shape));
+    lower_softmax(a, constant(a, 0), ul_attention_total(&a->shape));
     bool has_next = shape->keys > 0 || shape->past == 0;
     if (shape->past > 0)
         lower_values(a, &past, true, !has_next);
@@ -576,6 +609,13 @@ static void attend_part(const struct ul_attention_lower *a, struct ul_attend *at
     scores->extents[1] = values->extents[2] = attend->key_counts[part] = count;
 }
 
+/* What a weight is multiplied by once it is summed. */
+static ul_kx attend_factor(const struct ul_attention_lower *a, const struct ul_contraction *scores)
+{
+    ul_kx row = ul_kx_var(a->kernel, scores->vars[0]), key = ul_kx_var(a->kernel, scores->vars[1]);
+    return a->shape.drops ? ul_attention_dropped(a, number(a, 1), row, key) : UL_NONE;
+}
+
 static ul_kx attend_score(const struct ul_attention_lower *a, const struct ul_contraction *scores)
 {
     ul_kx row = ul_kx_var(a->kernel, scores->vars[0]), key = ul_kx_var(a->kernel, scores->vars[1]);
@@ -608,6 +648,7 @@ static void lower_attend(struct ul_attention_lower *a)
         attend_part(a, &attend, false, shape->keys);
     ul_ks before = ul_ks_aside(kernel);
     attend.score = attend_score(a, &attend.scores[0]);
+    attend.factor = attend_factor(a, &attend.scores[0]);
     ul_ks_end(kernel);
     attend.before = kernel->stmts[before].body;
     ul_ks behind = ul_ks_aside(kernel);

@@ -44,6 +44,9 @@ ul_kx ul_attention_biased(const struct ul_attention_lower *attention, ul_kx x, u
 /* Rows that see no key are possible, and give zeros. */
 bool ul_attention_may_be_empty(const struct ul_attention_lower *attention);
 bool ul_attention_has_bias(const struct ul_attention_lower *attention);
+/* x, a multiple of the weight of query `q` and key `t`, or 0 where that weight is dropped; a weight
+ * that stays counts for more instead. */
+ul_kx ul_attention_dropped(const struct ul_attention_lower *attention, ul_kx x, ul_kx q, ul_kx t);
 /* The score within the soft cap. */
 ul_kx ul_attention_capped(const struct ul_attention_lower *attention, ul_kx x);
 

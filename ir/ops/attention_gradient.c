@@ -65,6 +65,10 @@ enum ul_status ul_gradient_attention(struct ul_gradient *gradient)
     if (has_mask)
         ul_node_set_ints(gradient->graph, node, "ul_mask", mask, 4);
     ul_node_set_int(gradient->graph, node, "empty_is_zero", a.empty == UL_EMPTY_IS_ZERO);
+    if (a.drops) {
+        const struct ul_node old = *ul_gradient_node(gradient);
+        ul_op_copy_seed(gradient->graph, node, &old);
+    }
     (void)ul_gradient_infer(gradient, node);
     const ul_value_id *made = gradient->graph->nodes[node].outputs;
     for (uint32_t i = 0; i < 3; i++)

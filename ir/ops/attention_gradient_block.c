@@ -159,7 +159,7 @@ static void form_shares(const struct ul_attention_backward *b)
     ul_ks_end(k);
 }
 
-/* slopes = g V^T */
+/* slopes = g V^T, of weights as they are before some are dropped */
 static void form_slopes(const struct ul_attention_backward *b)
 {
     const struct ul_attention_lower *a = &b->a;
@@ -169,8 +169,9 @@ static void form_slopes(const struct ul_attention_backward *b)
     ul_attention_fill_gradient(b, &c, &c.a, 0, 2);
     ul_attention_fill_keys(b, &c, &c.b, UL_ATTENTION_V, 1, 2);
     ul_ks_contract(k, &c);
-    ul_kx at = ul_attention_score_at(&b->a, ul_kx_var(k, c.vars[0]), ul_kx_var(k, c.vars[1]));
-    ul_ks_store(k, b->slopes, at, ul_kx_var(k, c.acc));
+    ul_kx row = ul_kx_var(k, c.vars[0]), key = ul_kx_var(k, c.vars[1]);
+    ul_kx slope = ul_attention_dropped(a, ul_kx_var(k, c.acc), ul_kx_add(k, a->first, row), key);
+    ul_ks_store(k, b->slopes, ul_attention_score_at(a, row, key), slope);
     ul_ks_end(k);
 }
 
@@ -277,6 +278,21 @@ static void store_queries(const struct ul_attention_backward *b)
     ul_ks_end(k);
 }
 
+/* Weights become what values were multiplied by. */
+static void drop_shares(const struct ul_attention_backward *b)
+{
+    struct ul_kernel *k = b->a.kernel;
+    if (!b->a.shape.drops)
+        return;
+    ul_kx row = ul_ks_for(k, b->rows, 0), key = ul_ks_for(k, b->seen, UL_FOR_PARALLEL);
+    ul_kx at = ul_attention_score_at(&b->a, row, key);
+    ul_kx x = ul_attention_dropped(&b->a, ul_kx_load(k, b->shares, at),
+                                   ul_kx_add(k, b->a.first, row), key);
+    ul_ks_store(k, b->shares, at, x);
+    ul_ks_end(k);
+    ul_ks_end(k);
+}
+
 /* sums[key][element] += scores^T times what `is_key` says: queries, or g. */
 static void add_sums(const struct ul_attention_backward *b, bool is_key)
 {
@@ -311,10 +327,12 @@ void ul_attention_lower_block(struct ul_attention_backward *b, ul_kx first, int6
         form_slopes(b);
     if (b->pass == UL_ATTENTION_STATISTICS)
         store_statistics(b);
-    if (b->pass == UL_ATTENTION_AT_ONCE || b->pass == UL_ATTENTION_VALUES)
-        add_sums(b, false);
     if (b->pass != UL_ATTENTION_STATISTICS && b->pass != UL_ATTENTION_VALUES)
         turn_slopes(b);
+    if (b->pass == UL_ATTENTION_AT_ONCE || b->pass == UL_ATTENTION_VALUES) {
+        drop_shares(b);
+        add_sums(b, false);
+    }
     if (b->pass == UL_ATTENTION_AT_ONCE || b->pass == UL_ATTENTION_QUERIES)
         store_queries(b);
     if (b->pass == UL_ATTENTION_AT_ONCE || b->pass == UL_ATTENTION_KEYS)

@@ -79,9 +79,20 @@ static ul_kx fill_score(const struct ul_attention_backward *b, const struct ul_a
         return x;
     x = ul_attention_weight(b, x, query);
     if (b->pass == UL_ATTENTION_VALUES)
-        return x;
-    return ul_attention_slope(b, x, capped, ul_kx_var(k, attend->scores[1].acc),
-                              ul_attention_statistic(b, query, 1));
+        return ul_attention_dropped(&b->a, x, query, key);
+    ul_kx slope = ul_attention_dropped(&b->a, ul_kx_var(k, attend->scores[1].acc), query, key);
+    return ul_attention_slope(b, x, capped, slope, ul_attention_statistic(b, query, 1));
+}
+
+/* Builds what statistics multiply slopes by. */
+static ul_kx fill_factor(const struct ul_attention_backward *b, const struct ul_attend *attend)
+{
+    struct ul_kernel *k = b->a.kernel;
+    const uint32_t *vars = attend->scores[0].vars;
+    if (b->pass != UL_ATTENTION_STATISTICS || !b->a.shape.drops)
+        return UL_NONE;
+    return ul_attention_dropped(&b->a, ul_kx_number(k, b->a.dtype, 1), ul_kx_var(k, vars[0]),
+                                ul_kx_var(k, vars[1]));
 }
 
 static void store_result(const struct ul_attention_backward *b, const struct ul_contraction *values)
@@ -130,6 +141,7 @@ static void put_attend(struct ul_attention_backward *b)
     fill_values(b, &attend);
     ul_ks before = ul_ks_aside(k);
     attend.score = fill_score(b, &attend);
+    attend.factor = fill_factor(b, &attend);
     ul_ks_end(k);
     attend.before = k->stmts[before].body;
     ul_ks behind = ul_ks_aside(k);

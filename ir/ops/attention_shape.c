@@ -2,6 +2,7 @@
 /* Attributes and shapes of Attention. */
 #include "ir/infer.h"
 #include "ir/ops/attention.h"
+#include "ir/ops/random.h"
 
 #include <math.h>
 
@@ -139,6 +140,10 @@ const char *ul_attention_read(struct ul_attention *attention, const struct ul_no
         wrong = read_order(attention, node);
     if (wrong != NULL)
         return wrong;
+    attention->drops = types[UL_ATTENTION_STEP_KEY] != NULL;
+    attention->ratio = ul_node_get_float(node, "ratio", 0.5);
+    if (attention->drops && !ul_random_is_ratio(attention->ratio))
+        return "ratio must be at least 0 and below 1";
     if (lengths != NULL && (lengths->rank != 1 || lengths->dims[0] != attention->batch))
         return "nonpad_kv_seqlen must have one number for each sequence of the batch";
     double size = attention->size > 0 ? (double)attention->size : 1.0;
@@ -168,12 +173,15 @@ static enum ul_status check_types(const struct ul_infer *infer, const struct ul_
     const struct ul_type *past_k = types[UL_ATTENTION_PAST_K];
     const struct ul_type *past_v = types[UL_ATTENTION_PAST_V];
     const struct ul_type *lengths = types[UL_ATTENTION_LENGTHS];
+    const struct ul_type *key = types[UL_ATTENTION_STEP_KEY];
     enum ul_dtype q = types[0]->dtype, v = types[2]->dtype;
     if (types[1]->dtype != q || (past_k != NULL && past_k->dtype != q) ||
         (past_v != NULL && past_v->dtype != v))
         return ul_infer_invalid(infer, "Q, K and the caches differ in type");
     if (lengths != NULL && lengths->dtype != UL_I64)
         return ul_infer_invalid(infer, "nonpad_kv_seqlen must be int64");
+    if (key != NULL && (key->dtype != UL_I64 || key->rank != 0))
+        return ul_infer_invalid(infer, "the key of the step must be an int64");
     return UL_OK;
 }
 

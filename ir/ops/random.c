@@ -46,6 +46,17 @@ int64_t ul_random_seed(const struct ul_graph *graph, const struct ul_node *node)
     return seed;
 }
 
+void ul_op_copy_seed(struct ul_graph *graph, ul_node_id to, const struct ul_node *from)
+{
+    const uint64_t bits = node_seed(graph, from);
+    const int64_t round = ul_node_get_int(from, "ul_round", 0);
+    int64_t seed;
+    memcpy(&seed, &bits, sizeof seed);
+    ul_node_set_int(graph, to, "seed", seed);
+    if (round != 0)
+        ul_node_set_int(graph, to, "ul_round", round);
+}
+
 ul_kx ul_random_position(struct ul_kernel *kernel, const struct ul_type *type, const ul_kx *index)
 {
     ul_kx position = ul_kx_index_const(kernel, 0);

@@ -15,9 +15,9 @@
  * The printed kernel gives functions: read_q(query, element), read_k(key, element) and
  * read_v(element, key) with a pack of neighbours along the element (on tensor cores place_q and so
  * on, which say where it lies), score(query, key, product) and put(query, element, result), called
- * exactly once for each. A query all of whose scores are -inf
- * gives what EMPTY says. No query looks at
- * keys from query + reach + 1 on: tiles of which that is true of all queries are left out.
+ * exactly once for each; where weights are dropped also weight_factor(query, key). A query all of
+ * whose scores are -inf gives what EMPTY says. No query looks at keys from query + reach + 1 on:
+ * tiles of which that is true of all queries are left out.
  *
  * Invariants: all threads of the block call a function together with the same arguments; shared
  * memory is the callee's until its return, where all threads are done with it. A sum over keys is
@@ -55,6 +55,14 @@ __device__ __forceinline__ float ul_attend_shift(float largest)
 {
     return largest == -INFINITY ? 0.0f : largest;
 }
+
+/* No weight is dropped. A factor is a function of a query and a key. */
+struct ul_attend_keeps {
+    __device__ __forceinline__ float operator()(int64_t, int64_t) const
+    {
+        return 1.0f;
+    }
+};
 
 template <ul_attend_empty EMPTY>
 __device__ __forceinline__ float ul_attend_quotient(float x, float sum)
@@ -112,11 +120,12 @@ __device__ __forceinline__ void ul_attend_scores(float (&scores)[SIZE::TR][SIZE:
     }
 }
 
-/* Exponentials in place of a row's scores, from key `key` on; gives what takes back the rise of the
- * largest. */
-template <int TC, typename I, class SCORE>
+/* Exponentials in place of a row's scores, from key `key` on, and, once they are summed, times
+ * their factors; gives what takes back the rise of the largest. */
+template <int TC, typename I, class SCORE, class FACTOR>
 __device__ __forceinline__ float ul_attend_row(float (&scores)[TC], float &largest, float &total,
-                                               I row, I queries, I key, I keys, const SCORE &score)
+                                               I row, I queries, I key, I keys, const SCORE &score,
+                                               const FACTOR &weight_factor)
 {
     float max = -INFINITY;
     UL_UNROLLED
@@ -136,6 +145,7 @@ __device__ __forceinline__ float ul_attend_row(float (&scores)[TC], float &large
     for (int c = 0; c < TC; c++) {
         scores[c] = ul_attend_exp(scores[c] - shift);
         total += scores[c];
+        scores[c] *= weight_factor(row, (I)(key + c));
     }
     return factor;
 }
@@ -216,11 +226,12 @@ ul_attend_put(const float (&result)[SIZE::TR][SIZE::E / 8], const float (&larges
  * `before` alone, and what is put is no quotient; behind the elements come the largest score and
  * the sum. */
 template <class SIZE, class Q, class K, class V, ul_attend_empty EMPTY, bool IS_PART, typename I,
-          class READ_Q, class READ_K, class READ_V, class SCORE, class PUT>
+          class READ_Q, class READ_K, class READ_V, class SCORE, class PUT,
+          class FACTOR = ul_attend_keeps>
 __device__ __forceinline__ void
 ul_attend_tile(float *shared, int64_t tile, I queries, I keys, I begin, I before, I reach, I size,
                I value_size, const READ_Q &read_q, const READ_K &read_k, const READ_V &read_v,
-               const SCORE &score, const PUT &put)
+               const SCORE &score, const PUT &put, const FACTOR &weight_factor = FACTOR())
 {
     constexpr int TR = SIZE::TR, BC = SIZE::BC, elements = SIZE::E / 8;
     const int tx = (int)threadIdx.x % 8, ty = (int)threadIdx.x / 8;
@@ -257,7 +268,8 @@ ul_attend_tile(float *shared, int64_t tile, I queries, I keys, I begin, I before
         for (int r = 0; r < TR; r++) {
             const float factor =
                 ul_attend_row<SIZE::TC>(scores[r], largest[r], total[r], (I)(row0 + ty * TR + r),
-                                        queries, (I)(key0 + tx * SIZE::TC), keys, score);
+                                        queries, (I)(key0 + tx * SIZE::TC), keys, score,
+                                        weight_factor);
             UL_UNROLLED
             for (int e = 0; e < elements; e++)
                 result[r][e] *= factor;
@@ -440,12 +452,12 @@ __device__ __forceinline__ float ul_attend_finish(float (&scores)[MMA::BC / 8][4
     return ul_attend_larger(largest, max);
 }
 
-/* Weights in place of a band's scores, which are keys' from `key0` on; takes back from what was
- * summed before what the largest has risen by. */
-template <class MMA, typename I, class SCORE>
-__device__ __forceinline__ void ul_attend_softmax(float (&scores)[MMA::BC / 8][4],
-                                                  ul_attend_band<MMA> &band, I row0, I queries,
-                                                  I key0, I keys, const SCORE &score)
+/* Weights in place of a band's scores, which are keys' from `key0` on, and, once they are summed,
+ * times their factors; takes back from what was summed before what the largest has risen by. */
+template <class MMA, typename I, class SCORE, class FACTOR>
+__device__ __forceinline__ void
+ul_attend_softmax(float (&scores)[MMA::BC / 8][4], ul_attend_band<MMA> &band, I row0, I queries,
+                  I key0, I keys, const SCORE &score, const FACTOR &weight_factor)
 {
     typedef typename MMA::KIND KIND;
     float factors[2];
@@ -470,6 +482,9 @@ __device__ __forceinline__ void ul_attend_softmax(float (&scores)[MMA::BC / 8][4
             }
             band.total[i] += x;
             band.total[i] += y;
+            const I row = (I)(row0 + MMA::row(i)), key = (I)(key0 + MMA::column(j));
+            x *= weight_factor(row, key);
+            y *= weight_factor(row, (I)(key + 1));
         }
     }
     if (!__any_sync(0xffffffffu, factors[0] != 1.0f || factors[1] != 1.0f))
@@ -669,12 +684,13 @@ using ul_attend_stage = ul_stage<MMA::BK, WIDTH, HOW::PACK, MMA::threads, LAYOUT
  * 1 put_pack(query, element, sums) takes so many, and value_size is a multiple of it. */
 template <class MMA, class Q, class K, class V, ul_attend_empty EMPTY, bool IS_PART, int PACK,
           typename I, class PLACE_Q, class PLACE_K, class PLACE_V, class SCORE, class PUT,
-          class PUT_PACK>
+          class PUT_PACK, class FACTOR = ul_attend_keeps>
 __device__ __forceinline__ void
 ul_attend_tile_mma(uint16_t *shared, int64_t tile, I queries, I keys, I begin, I before, I reach,
                    I size, I value_size, const bool (&aligned)[3], const PLACE_Q &place_q,
                    const PLACE_K &place_k, const PLACE_V &place_v, const SCORE &score,
-                   const PUT &put, const PUT_PACK &put_pack)
+                   const PUT &put, const PUT_PACK &put_pack,
+                   const FACTOR &weight_factor = FACTOR())
 {
     constexpr int DOWN = MMA::DOWN, STAGES = MMA::STAGES, ahead = STAGES * MMA::BK;
     const int warp = (int)threadIdx.x / 32, part = warp / MMA::ROWS * MMA::BC;
@@ -746,7 +762,7 @@ ul_attend_tile_mma(uint16_t *shared, int64_t tile, I queries, I keys, I begin, I
             UL_UNROLLED
             for (int b = 0; b < DOWN; b++)
                 ul_attend_softmax<MMA>(scores[b], bands[b], (I)(first + 16 * b), queries,
-                                       (I)(key0 + part), keys, score);
+                                       (I)(key0 + part), keys, score, weight_factor);
         }
         if (has_v)
             part_v.end(shared + last * MMA::stage + MMA::k);

@@ -14,8 +14,9 @@
  * result's gradient and values. The printed kernel gives functions: read_q(row, element),
  * read_k(column, element), read_g and read_w of the second product, read_v(element, column), each
  * with a pack of neighbours along the element; score(row, column, product[, second product]); and
- * put(row, element, sum), called exactly once for each. Columns that none of the tile's rows sees
- * are left out: a query looks at keys up to query + reach.
+ * put(row, element, sum), called exactly once for each; where weights are dropped, statistics also
+ * get slope_factor(query, key), which second products are multiplied by. Columns that none of the
+ * tile's rows sees are left out: a query looks at keys up to query + reach.
  *
  * Invariants: all threads of the block call a function together with the same arguments; shared
  * memory is the callee's until its return, where all threads are done with it. A sum over columns is
@@ -110,10 +111,11 @@ __device__ __forceinline__ void ul_gradient_put_query(I query, float largest, fl
 }
 
 /* Takes in one row's scores of a tile, from key `key` on, and what stands beside them. */
-template <int TC, typename I, class SCORE>
+template <int TC, typename I, class SCORE, class FACTOR>
 __device__ __forceinline__ void
 ul_gradient_row(const float (&products)[TC], const float (&slopes)[TC], float &largest,
-                float &total, float &sum, I row, I rows, I key, I keys, const SCORE &score)
+                float &total, float &sum, I row, I rows, I key, I keys, const SCORE &score,
+                const FACTOR &slope_factor)
 {
     float scores[TC], max = -INFINITY;
     UL_UNROLLED
@@ -134,17 +136,18 @@ ul_gradient_row(const float (&products)[TC], const float (&slopes)[TC], float &l
     for (int c = 0; c < TC; c++) {
         const float weight = ul_attend_exp(scores[c] - shift);
         total += weight;
-        sum += weight * slopes[c];
+        sum += weight * (slopes[c] * slope_factor(row, (I)(key + c)));
     }
 }
 
 template <class SIZE, class Q, class K, class G, class W, ul_attend_empty EMPTY, typename I,
-          class READ_Q, class READ_K, class READ_G, class READ_W, class SCORE, class PUT>
+          class READ_Q, class READ_K, class READ_G, class READ_W, class SCORE, class PUT,
+          class FACTOR = ul_attend_keeps>
 __device__ __forceinline__ void
 ul_gradient_statistics(float *shared, int64_t tile, I queries, I keys, I reach, I size,
                        I value_size, const READ_Q &read_q, const READ_K &read_k,
                        const READ_G &read_g, const READ_W &read_w, const SCORE &score,
-                       const PUT &put)
+                       const PUT &put, const FACTOR &slope_factor = FACTOR())
 {
     constexpr int TR = SIZE::TR, TC = SIZE::TC;
     const int tx = (int)threadIdx.x % 8, ty = (int)threadIdx.x / 8;
@@ -164,7 +167,8 @@ ul_gradient_statistics(float *shared, int64_t tile, I queries, I keys, I reach, 
         UL_UNROLLED
         for (int r = 0; r < TR; r++)
             ul_gradient_row<TC>(products[r], slopes[r], largest[r], total[r], sum[r],
-                                (I)(row0 + ty * TR + r), queries, (I)(key0 + tx * TC), keys, score);
+                                (I)(row0 + ty * TR + r), queries, (I)(key0 + tx * TC), keys, score,
+                                slope_factor);
     }
     UL_UNROLLED
     for (int r = 0; r < TR; r++) {
@@ -439,12 +443,14 @@ __device__ __forceinline__ void ul_gradient_walk(uint16_t *shared, I begin, I en
 /* ul_gradient_statistics on tensor cores: place_q(query, element) and so on give an ul_source.
  * aligned: of the four. */
 template <class MMA, class Q, class K, class G, class W, ul_attend_empty EMPTY, typename I,
-          class PLACE_Q, class PLACE_K, class PLACE_G, class PLACE_W, class SCORE, class PUT>
+          class PLACE_Q, class PLACE_K, class PLACE_G, class PLACE_W, class SCORE, class PUT,
+          class FACTOR = ul_attend_keeps>
 __device__ __forceinline__ void
 ul_gradient_statistics_mma(uint16_t *shared, int64_t tile, I queries, I keys, I reach, I size,
                            I value_size, const bool (&aligned)[4], const PLACE_Q &place_q,
                            const PLACE_K &place_k, const PLACE_G &place_g, const PLACE_W &place_w,
-                           const SCORE &score, const PUT &put)
+                           const SCORE &score, const PUT &put,
+                           const FACTOR &slope_factor = FACTOR())
 {
     typedef typename MMA::first first;
     typedef typename MMA::second second;
@@ -501,8 +507,9 @@ ul_gradient_statistics_mma(uint16_t *shared, int64_t tile, I queries, I keys, I 
                 UL_UNROLLED
                 for (int e = 0; e < 2; e++) {
                     const float weight = ul_attend_exp(products[j][2 * i + e] - shift);
+                    const I key = key0 + MMA::column(j) + e;
                     total[i] += weight;
-                    sum[i] += weight * slopes[j][2 * i + e];
+                    sum[i] += weight * (slopes[j][2 * i + e] * slope_factor(row, key));
                 }
             }
         }

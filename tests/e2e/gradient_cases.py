@@ -18,8 +18,8 @@ RATE = 1000  # so that gradients are not lost in the parameters' last bits
 LIMITS = {"fp32": 2e-5, "bf16": 3e-2, "amp-fp16": 4e-3}
 
 # write(path, weights, dtype): the model; weights by name, which begins with w, in double; data and
-# labels of a step
-Case = collections.namedtuple("Case", "write weights data labels")
+# labels of a step; more options for the network in double
+Case = collections.namedtuple("Case", "write weights data labels reference", defaults=[[]])
 
 
 def options_of(precision):
@@ -27,24 +27,25 @@ def options_of(precision):
             "--precision", precision, *(["--loss-scale", "256"] if precision == "amp-fp16" else [])]
 
 
-def gradients(ullage, folder, case, dtype, target, precision):
+def gradients(ullage, folder, case, dtype, target, precision, *more):
     model, program = os.path.join(folder, "m.onnx"), os.path.join(folder, "m")
     case.write(model, {name: value.astype(dtype) for name, value in case.weights.items()}, dtype)
-    run([ullage, "compile", model, "-o", program, "--target", target, *options_of(precision)])
+    run([ullage, "compile", model, "-o", program, "--target", target, *options_of(precision),
+         *more])
     _, saved = train(program, folder, case.data.astype(dtype), case.labels.astype(dtype), 1)
     return {name: (value.astype(dtype) - saved[name]) / RATE for name, value in case.weights.items()}
 
 
 def check(args, name, case, precision, folder):
-    want = gradients(args.ullage, folder, case, numpy.float64, "c", "fp32")
+    want = gradients(args.ullage, folder, case, numpy.float64, "c", "fp32", *case.reference)
     got = gradients(args.ullage, folder, case, numpy.float32, args.target, precision)
     for key, value in want.items():
         check_numbers(f"{name}: gradient of {key}", got[key] * 1e3, value * 1e3, LIMITS[precision])
 
 
-def main(names, make, more=None):
+def main(names, make, more=None, others=None):
     """make(name): the Case; more(args, name, precision, folder): what else is checked of it, whose
-    model of float32 lies in the folder."""
+    model of float32 lies in the folder; others: what checks other cases, by name."""
     parser = argparse.ArgumentParser()
     parser.add_argument("ullage")
     parser.add_argument("--target", default="c")
@@ -52,10 +53,13 @@ def main(names, make, more=None):
     args = parser.parse_args()
 
     def check_one(name, folder):
+        if name in (others or {}):
+            others[name](args, name, folder)
+            return
         base, _, precision = name.partition("_")
         check(args, name, make(base), precision or "fp32", folder)
         if more is not None:
             more(args, base, precision or "fp32", folder)
 
-    return run_cases(args.cases or [name + end for name in names for end in ("", "_bf16", "_amp-fp16")],
-                     check_one)
+    return run_cases(args.cases or [name + end for name in names for end in ("", "_bf16", "_amp-fp16")]
+                     + list(others or []), check_one)
