@@ -213,18 +213,19 @@ struct ul_contraction {
  * then the epilogue for each element. Keys come in parts, one behind the other. The statements of
  * `before` and `epilogue` belong to no list of the kernel.
  *
- * Two other kinds make the gradient. They have one part, and a second product of each query and
+ * Three other kinds make the gradient. They have one part, and a second product of each query and
  * key, scores[1], whose acc stands in `before` and `score` too:
  *
  *     STATISTICS    element 0 of the result is log(sum over keys of exp(score)), element 1 the
  *                   mean of the second products, weighted by exp(score)
  *     SUM           result(element) = sum over keys of score * value(key, element)
+ *     EACH          result(key) = score; an element is a key, and there are no values
  *
  * A query that sees no key has statistics 0 and 0 where it gives zeros; where a NaN gives zeros,
  * such a query has infinity and 0. Only a SUM may be without the second product; with it, its
  * values are what the first product has for keys. It may have keys in the place of queries. */
 enum { UL_ATTEND_PARTS = 2 };
-enum ul_attend_kind { UL_ATTEND_RESULT, UL_ATTEND_STATISTICS, UL_ATTEND_SUM };
+enum ul_attend_kind { UL_ATTEND_RESULT, UL_ATTEND_STATISTICS, UL_ATTEND_SUM, UL_ATTEND_EACH };
 
 struct ul_attend {
     enum ul_attend_kind kind;
@@ -265,7 +266,8 @@ static inline uint32_t ul_attend_scores(const struct ul_attend *attend)
 
 static inline uint32_t ul_attend_values(const struct ul_attend *attend)
 {
-    return attend->kind == UL_ATTEND_STATISTICS ? 0 : attend->part_count;
+    bool has_values = attend->kind == UL_ATTEND_RESULT || attend->kind == UL_ATTEND_SUM;
+    return has_values ? attend->part_count : 0;
 }
 
 /* What naming shared parts knows of an expression; stale when the epoch is another. */

@@ -557,6 +557,7 @@ static enum ul_status read_attend(struct parse *parse, uint32_t indent, struct u
                    {"reach=", &attend->reach}};
     attend->kind = ul_scan_accept_word(scan, "statistics") ? UL_ATTEND_STATISTICS
                    : ul_scan_accept_word(scan, "sum")      ? UL_ATTEND_SUM
+                   : ul_scan_accept_word(scan, "each")     ? UL_ATTEND_EACH
                                                            : UL_ATTEND_RESULT;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         UL_TRY(ul_scan_expect(scan, numbers[i].key));

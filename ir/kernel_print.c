@@ -198,7 +198,7 @@ static void put_sums(struct print *print, const char *name,
 /* What a loop that is marked with attention comes to. */
 static void put_attend(struct print *print, const struct ul_attend *attend, uint32_t indent)
 {
-    static const char *const kinds[] = {"", " statistics", " sum"};
+    static const char *const kinds[] = {"", " statistics", " sum", " each"};
     put_line(print, indent, "attend");
     ul_text_put(print->text, kinds[attend->kind]);
     ul_text_printf(print->text,

@@ -753,6 +753,8 @@ static enum ul_status check_attend(struct verify *v, const struct ul_attend *att
         return fail(v, "has sums of attention in parts");
     if (attend->kind == UL_ATTEND_STATISTICS && !attend->has_slopes)
         return fail(v, "has statistics of attention without a second product");
+    if (attend->kind == UL_ATTEND_EACH && !attend->has_slopes)
+        return fail(v, "has each score of attention without a second product");
     if (attend->kind == UL_ATTEND_SUM && attend->has_slopes &&
         attend->values[0].b.buffer != attend->scores[0].b.buffer)
         return fail(v, "has sums of attention with slopes, but of other values");

@@ -54,6 +54,12 @@ static bool has(const struct gradient_out *to, uint32_t operand)
     return operand < SLOPE_ROW || to->attend->has_slopes;
 }
 
+/* It has sums, of values or of scores. */
+static bool has_sums(const struct ul_attend *attend)
+{
+    return attend->kind != UL_ATTEND_STATISTICS;
+}
+
 static int64_t ceil_to(int64_t value, int64_t unit)
 {
     return (value + unit - 1) / unit * unit;
@@ -77,6 +83,14 @@ static const char *kind_of(const struct ul_kernel *kernel, const struct ul_atten
     return ul_contract_cuda_kind(dtype);
 }
 
+/* Where each score is a result a block has one tile of columns, else all of them. */
+static int64_t count_tiles(const struct ul_attend *attend, int64_t rows, int64_t columns)
+{
+    int64_t down = ceil_to(attend->queries, rows) / rows;
+    return attend->kind == UL_ATTEND_EACH ? down * (ceil_to(attend->keys, columns) / columns)
+                                          : down;
+}
+
 /* Chooses a struct ul_gradient_mma of as many rows and columns as shared memory has room for. */
 static void size_mma(struct gradient_out *to, int64_t max_bytes)
 {
@@ -85,7 +99,7 @@ static void size_mma(struct gradient_out *to, int64_t max_bytes)
     } shapes[] = {{4, 32}, {4, 16}, {2, 16}, {1, 16}};
     const struct ul_attend *attend = to->attend;
     int64_t result = ceil_to(attend->values[0].extents[1], 16), bytes = 0;
-    to->width = attend->kind == UL_ATTEND_STATISTICS ? 0 : result;
+    to->width = attend->kind == UL_ATTEND_SUM ? result : 0;
     to->depth = ceil_to(attend->size, 16);
     to->beside = attend->has_slopes ? ceil_to(attend->value_size, 16) : result;
     for (uint32_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
@@ -106,7 +120,7 @@ static void size_mma(struct gradient_out *to, int64_t max_bytes)
     to->grid.threads = 32 * (uint32_t)to->rows;
     to->grid.min_blocks = 1;
     to->grid.shared_bytes = (uint32_t)bytes;
-    to->grid.tile_count = ceil_to(attend->queries, 16 * to->rows) / (16 * to->rows);
+    to->grid.tile_count = count_tiles(attend, 16 * to->rows, to->columns);
 }
 
 /* Chooses a struct ul_gradient_size, whose products and sums use the same shared memory by turns.
@@ -116,7 +130,7 @@ static void size_threads(struct gradient_out *to)
     int64_t columns = 8 * COLUMNS;
     to->width = ceil_to(to->attend->values[0].extents[1], CHUNK);
     to->rows = to->width <= NARROW_SIZE ? 4 : 2;
-    if (to->attend->kind == UL_ATTEND_STATISTICS)
+    if (to->attend->kind != UL_ATTEND_SUM)
         to->width = 0, to->rows = 4;
     if (to->attend->queries <= FEW_ROWS)
         to->rows = 2;
@@ -125,7 +139,7 @@ static void size_threads(struct gradient_out *to)
     to->grid.threads = THREADS;
     to->grid.min_blocks = MIN_BLOCKS;
     to->grid.shared_bytes = (uint32_t)(4 * (products > sums ? products : sums));
-    to->grid.tile_count = ceil_to(to->attend->queries, 16 * to->rows) / (16 * to->rows);
+    to->grid.tile_count = count_tiles(to->attend, 16 * to->rows, columns);
 }
 
 /* Says how threads read an operand: several elements along a head at once, where threads still
@@ -250,7 +264,7 @@ static void put_call(const struct gradient_out *to, const char *name, const char
     struct ul_text *text = to->printer.text;
     const char *type = to->coordinate;
     uint32_t list[OPERANDS], count = list_operands(to, list);
-    bool is_sum = attend->kind == UL_ATTEND_SUM;
+    bool is_sum = has_sums(attend);
     ul_text_printf(text, "%s<t_size", name);
     for (uint32_t i = 0; i < count; i++)
         ul_text_printf(text, ", ul_reading<%d, %s>", to->operands[list[i]].pack,
@@ -283,6 +297,8 @@ static void put_round(struct gradient_out *to, uint32_t indent)
     if (to->attend->kind == UL_ATTEND_STATISTICS)
         put_call(to, to->kind != NULL ? "ul_gradient_statistics_mma" : "ul_gradient_statistics",
                  to->attend->factor != UL_NONE ? ", t_put, t_factor" : ", t_put");
+    else if (to->attend->kind == UL_ATTEND_EACH)
+        put_call(to, to->kind != NULL ? "ul_gradient_add_each_mma" : "ul_gradient_add_each", "");
     else
         put_call(to,
                  to->kind != NULL         ? "ul_gradient_add_mma"
@@ -357,14 +373,15 @@ void ul_attend_cuda_gradient_put_tile(const struct ul_contract_cuda_printer *pri
                      attend->queries, attend->keys, attend->size);
     put_size(&to, indent + 1);
     ul_contract_cuda_put_putter(&out, indent + 1);
-    if (attend->kind == UL_ATTEND_SUM)
-        ul_contract_line(&out, indent + 1, "ul_gradient%s_sums<t_size> t_sums = {};", more);
+    const char *each = attend->kind == UL_ATTEND_EACH ? "_each" : "";
+    if (has_sums(attend))
+        ul_contract_line(&out, indent + 1, "ul_gradient%s%s_sums<t_size> t_sums = {};", each, more);
     put_rounds(&to, indent + 1);
-    if (attend->kind == UL_ATTEND_SUM)
+    if (has_sums(attend))
         ul_contract_line(
             &out, indent + 1,
-            "ul_gradient_put%s(t_sums, t_tile, (%s)%" PRId64 ", (%s)%" PRId64 ", t_put);", more,
-            to.coordinate, attend->queries, to.coordinate, attend->values[0].extents[1]);
+            "ul_gradient_put%s%s(t_sums, t_tile, (%s)%" PRId64 ", (%s)%" PRId64 ", t_put);", each,
+            more, to.coordinate, attend->queries, to.coordinate, attend->values[0].extents[1]);
     ul_contract_line(&out, indent, "}");
     ul_arena_done(&to.arena);
 }

@@ -94,7 +94,8 @@ static void name_contraction(struct narrower *n, const struct ul_contraction *c)
     const uint32_t *scores = attend->scores[0].vars, *values = attend->values[0].vars;
     n->is_short[scores[0]] = n->is_short[values[0]] = fits(0, attend->queries);
     n->is_short[scores[1]] = fits(0, attend->keys);
-    n->is_short[values[1]] = fits(0, attend->value_size + 2);
+    n->is_short[values[1]] =
+        fits(0, attend->kind == UL_ATTEND_EACH ? attend->keys : attend->value_size + 2);
     if (attend->rounds > 0)
         n->is_short[attend->round_var] = fits(0, attend->rounds);
 }

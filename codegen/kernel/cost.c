@@ -653,7 +653,8 @@ static void count_attend(struct walk *walk, const struct ul_attend *attend, uint
     uint64_t operations = ul_size_mul_saturating(pairs, 2 * terms);
     count_flops(walk, operations);
     count(walk, is_half ? UL_WORK_MATMUL_F16 : UL_WORK_MATMUL_F32, operations);
-    if (attend->kind != UL_ATTEND_SUM) /* its score says what it computes */
+    bool is_exponent = attend->kind == UL_ATTEND_RESULT || attend->kind == UL_ATTEND_STATISTICS;
+    if (is_exponent) /* else the score says what is computed */
         count(walk, UL_WORK_SPECIAL, pairs);
     walk->vector = true;
     bool *is_counted = UL_NEW_ARRAY(walk->scratch, bool, walk->kernel->expr_count);
@@ -661,8 +662,9 @@ static void count_attend(struct walk *walk, const struct ul_attend *attend, uint
     if (attend->factor != UL_NONE)
         count_parts(walk, attend->factor, is_counted, pairs);
     uint64_t results = ul_size_mul_saturating(
-        (uint64_t)attend->queries,
-        attend->kind == UL_ATTEND_STATISTICS ? 2 : (uint64_t)attend->value_size);
+        (uint64_t)attend->queries, attend->kind == UL_ATTEND_STATISTICS ? 2
+                                   : attend->kind == UL_ATTEND_EACH     ? (uint64_t)attend->keys
+                                                                    : (uint64_t)attend->value_size);
     count_list(walk, attend->values[0].epilogue, ul_size_mul_saturating(times, results));
     walk->vector = inside;
 }

@@ -2,7 +2,7 @@
 /* What the files share that lower the gradient of attention: all of it
  * (attention_gradient_lower.c), a head (attention_gradient_head.c), a block of its queries
  * (attention_gradient_block.c), all of it in passes for targets that have tiles for each
- * (attention_gradient_tiles.c). */
+ * (attention_gradient_tiles.c, attention_gradient_masks.c). */
 #ifndef UL_OPS_ATTENTION_BACKWARD_H
 #define UL_OPS_ATTENTION_BACKWARD_H
 
@@ -18,7 +18,8 @@ enum ul_attention_pass {
     UL_ATTENTION_STATISTICS,
     UL_ATTENTION_QUERIES,
     UL_ATTENTION_VALUES,
-    UL_ATTENTION_KEYS
+    UL_ATTENTION_KEYS,
+    UL_ATTENTION_MASKS
 };
 
 struct ul_attention_backward {
@@ -31,6 +32,13 @@ struct ul_attention_backward {
     uint32_t key_sums, value_sums;   /* scratch: [keys][size], [keys][value_size] */
     /* The gradient of masks is wanted: of one for all batches, for all heads. */
     bool has_mask, shares_batch, shares_head;
+    /* MASKS: rounds of scores that share an element of the mask, in parts, and whether what is
+     * stored adds to what is there; the mask's batch and head; scratch [parts][1 or batch][1 or
+     * heads][queries][keys], none where there is one part. */
+    int64_t parts, rounds;
+    bool adds;
+    ul_kx part, mask_batch, mask_head;
+    uint32_t mask_sums;
 };
 
 /* Output of MaskedAttentionGradient: of what is added to scores, [1 or batch, 1 or heads, queries,
@@ -70,7 +78,17 @@ void ul_attention_lower_blocks(struct ul_attention_backward *b);
 void ul_attention_clear_sums(const struct ul_attention_backward *b, bool is_key);
 void ul_attention_store_sums(const struct ul_attention_backward *b, bool is_key);
 
-/* attention_gradient_tiles.c: all of it in passes; false where the target has none, and nothing was
+/* attention_gradient_masks.c. The pass that forms the gradient of masks; the round that is formed
+ * next; and the statement that stores the slope of a score, or the sum of a part's. */
+void ul_attention_lower_masks(struct ul_attention_backward *b);
+void ul_attention_set_round(struct ul_attention_backward *b, ul_kx round);
+void ul_attention_store_mask(const struct ul_attention_backward *b, ul_kx query, ul_kx key,
+                             ul_kx x);
+
+/* attention_gradient_tiles.c. Says the pass once more as one statement, the body of the innermost
+ * open loop. */
+void ul_attention_put_attend(struct ul_attention_backward *b);
+/* All of it in passes; false where the target has none, and nothing was
  * lowered. */
 bool ul_attention_lower_passes(struct ul_attention_backward *b);
 

@@ -181,10 +181,14 @@ static void add_mask(const struct ul_attention_backward *b, ul_kx row, ul_kx key
 {
     const struct ul_attention_lower *a = &b->a;
     struct ul_kernel *k = a->kernel;
-    ul_kx zero = ul_kx_index_const(k, 0);
+    ul_kx zero = ul_kx_index_const(k, 0), query = ul_kx_add(k, a->first, row);
     ul_value_id mask = a->node->outputs[UL_ATTENTION_MASK_GRADIENT];
-    ul_kx index[] = {b->shares_batch ? zero : a->batch, b->shares_head ? zero : a->head,
-                     ul_kx_add(k, a->first, row), key};
+    ul_kx index[] = {b->shares_batch ? zero : a->batch, b->shares_head ? zero : a->head, query,
+                     key};
+    if (b->pass == UL_ATTENTION_MASKS) {
+        ul_attention_store_mask(b, query, key, slope);
+        return;
+    }
     if (b->shares_batch || b->shares_head)
         slope = ul_kx_add(k, ul_lower_load_output(a->lower, mask, index), slope);
     ul_lower_store(a->lower, mask, index, slope);
@@ -223,7 +227,7 @@ static void turn_slopes(const struct ul_attention_backward *b)
     ul_kx key = ul_ks_for(k, b->seen, UL_FOR_PARALLEL), at = ul_attention_score_at(&b->a, row, key);
     ul_kx slope = ul_kx_sub(k, ul_kx_load(k, b->slopes, at), sum);
     slope = ul_ks_let(k, ul_kx_mul(k, ul_kx_load(k, b->shares, at), slope));
-    if (b->has_mask)
+    if (b->has_mask && (b->pass == UL_ATTENTION_AT_ONCE || b->pass == UL_ATTENTION_MASKS))
         add_mask(b, row, key, slope);
     bool is_capped = b->a.shape.softcap > 0;
     slope = scaled_slope(b, slope, is_capped ? ul_kx_load(k, b->capped, at) : UL_NONE);

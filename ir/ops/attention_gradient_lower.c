@@ -131,10 +131,10 @@ void ul_lower_attention_gradient(struct ul_lower *lower, ul_node_id node)
     }
     size_blocks(&b);
     read_mask(&b);
-    if (b.shares_batch || b.shares_head)
-        store_zeros(lower, node, UL_ATTENTION_MASK_GRADIENT);
     if (ul_attention_lower_passes(&b))
         return;
+    if (b.shares_batch || b.shares_head)
+        store_zeros(lower, node, UL_ATTENTION_MASK_GRADIENT);
     open_groups(&b);
     ul_attention_clear_sums(&b, true);
     ul_attention_clear_sums(&b, false);

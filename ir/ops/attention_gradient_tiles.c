@@ -7,6 +7,8 @@
  *     of each query: dQ = sum over keys of dS K                         dS = scale P (dP - d)
  *     of each key:   dV = sum over the group's heads and queries of P g
  *     of each key:   dK = the same of dS Q
+ *     of each element of a mask whose gradient is wanted: the sum of dS / scale
+ *                                                                   (attention_gradient_masks.c)
  *
  * (Dao, "FlashAttention-2", 2023, whose two passes over keys are one.) What interpreters and other
  * targets run is the same by blocks of queries with all keys. */
@@ -42,10 +44,12 @@ static void fill_products(const struct ul_attention_backward *b, struct ul_atten
     ul_attention_fill_keys(b, slopes, key == 0 ? &slopes->a : &slopes->b, UL_ATTENTION_V, key, 2);
 }
 
-/* Fills in the values that a pass adds up. Statistics add up none: nothing reads their operand. */
+/* Fills in the values that a pass adds up. Statistics and masks have none: nothing reads their
+ * operand. */
 static void fill_values(const struct ul_attention_backward *b, struct ul_attend *attend)
 {
     int64_t size = b->pass == UL_ATTENTION_STATISTICS ? 2
+                   : b->pass == UL_ATTENTION_MASKS    ? b->a.shape.keys
                    : b->pass == UL_ATTENTION_VALUES   ? b->a.shape.value_size
                                                       : b->a.shape.size;
     struct ul_contraction *values = &attend->values[0];
@@ -81,6 +85,8 @@ static ul_kx fill_score(const struct ul_attention_backward *b, const struct ul_a
     if (b->pass == UL_ATTENTION_VALUES)
         return ul_attention_dropped(&b->a, x, query, key);
     ul_kx slope = ul_attention_dropped(&b->a, ul_kx_var(k, attend->scores[1].acc), query, key);
+    if (b->pass == UL_ATTENTION_MASKS)
+        return ul_kx_mul(k, x, ul_kx_sub(k, slope, ul_attention_statistic(b, query, 1)));
     return ul_attention_slope(b, x, capped, slope, ul_attention_statistic(b, query, 1));
 }
 
@@ -105,20 +111,24 @@ static void store_result(const struct ul_attention_backward *b, const struct ul_
         ul_ks_store(k, b->statistics, ul_attention_statistic_at(b, row, element), x);
         return;
     }
+    if (b->pass == UL_ATTENTION_MASKS) {
+        ul_attention_store_mask(b, row, element, x);
+        return;
+    }
     uint32_t output = b->pass == UL_ATTENTION_QUERIES ? 0 : b->pass == UL_ATTENTION_KEYS ? 1 : 2;
     (void)ul_attention_place(a, a->shape.is_flat, output == 0 ? a->head : a->group, row, element,
                              values->extents[1], index);
     ul_lower_store(a->lower, a->node->outputs[output], index, x);
 }
 
-/* Marks the innermost open loop, over heads or groups of heads. */
-static void put_attend(struct ul_attention_backward *b)
+void ul_attention_put_attend(struct ul_attention_backward *b)
 {
     struct ul_kernel *k = b->a.kernel;
     const struct ul_attention *shape = &b->a.shape;
     int64_t shared = shape->heads / shape->groups;
     bool turned = is_turned(b), is_causal = shape->is_causal && !shape->ends_at_length;
     struct ul_attend attend = {.kind = b->pass == UL_ATTENTION_STATISTICS ? UL_ATTEND_STATISTICS
+                                       : b->pass == UL_ATTENTION_MASKS    ? UL_ATTEND_EACH
                                                                           : UL_ATTEND_SUM,
                                .part_count = 1,
                                .key_counts = {turned ? shape->queries : shape->keys},
@@ -136,6 +146,11 @@ static void put_attend(struct ul_attention_backward *b)
         attend.rounds = shared;
         attend.round_var = ul_kernel_add_index(k, shared);
         b->a.head = ul_kx_add(k, ul_kx_muli(k, b->a.group, shared), ul_kx_var(k, attend.round_var));
+    }
+    if (b->pass == UL_ATTENTION_MASKS) {
+        attend.rounds = b->rounds;
+        attend.round_var = ul_kernel_add_index(k, b->rounds);
+        ul_attention_set_round(b, ul_kx_var(k, attend.round_var));
     }
     fill_products(b, &attend);
     fill_values(b, &attend);
@@ -168,12 +183,12 @@ static void lower_pass(struct ul_attention_backward *b, enum ul_attention_pass p
     b->a.head = ul_kx_add(k, ul_kx_muli(k, b->a.group, shared), of_group);
     ul_attention_lower_blocks(b);
     if (!turned)
-        put_attend(b);
+        ul_attention_put_attend(b);
     ul_ks_end(k);
     if (turned) {
         ul_attention_store_sums(b, is_key);
         b->a.head = b->a.group; /* of one head each */
-        put_attend(b);
+        ul_attention_put_attend(b);
     }
     ul_lower_close(b->a.lower, 2);
 }
@@ -182,7 +197,7 @@ bool ul_attention_lower_passes(struct ul_attention_backward *b)
 {
     const struct ul_attention *shape = &b->a.shape;
     int64_t max = b->a.lower->traits->gradient_size;
-    if (b->has_mask || b->a.dtype != UL_F32 || shape->size > max || shape->value_size > max)
+    if (b->a.dtype != UL_F32 || shape->size > max || shape->value_size > max)
         return false;
     uint64_t queries = (uint64_t)(shape->batch * shape->heads * shape->queries);
     b->statistics = ul_lower_scratch(b->a.lower, b->a.dtype, 2 * queries);
@@ -190,5 +205,7 @@ bool ul_attention_lower_passes(struct ul_attention_backward *b)
     lower_pass(b, UL_ATTENTION_QUERIES);
     lower_pass(b, UL_ATTENTION_VALUES);
     lower_pass(b, UL_ATTENTION_KEYS);
+    if (b->has_mask)
+        ul_attention_lower_masks(b);
     return true;
 }

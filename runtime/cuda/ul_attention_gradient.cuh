@@ -9,6 +9,7 @@
  *     ul_gradient_add_weights    sums(row, element) += sum over columns of weight * value
  *     ul_gradient_add_slopes     the same, the weight made of the second product too
  *     ul_gradient_put            what became of the sums
+ *     ul_gradient_add_each       sums(row, column) += score, for the gradient of a mask
  *
  * The first product of a row and a column is that of queries and keys, the second one that of the
  * result's gradient and values. The printed kernel gives functions: read_q(row, element),
@@ -298,6 +299,68 @@ __device__ __forceinline__ void ul_gradient_put(const ul_gradient_sums<SIZE> &su
             const I row = row0 + r, element = element0 + e / 4 * 32 + e % 4;
             if (row < rows && element < size)
                 put(row, element, sums.at[r][e]);
+        }
+    }
+}
+
+/* ---- each score ---- */
+
+/* Where results are scores, not sums over columns, a block has one tile of rows and of columns. */
+template <class SIZE, typename I>
+__device__ __forceinline__ void ul_gradient_corner(I &row0, I &column0, int64_t tile, I columns)
+{
+    const int64_t across = ((int64_t)columns + SIZE::BC - 1) / SIZE::BC;
+    row0 = (I)(tile / across * SIZE::BR);
+    column0 = (I)(tile % across * SIZE::BC);
+}
+
+template <class SIZE> struct ul_gradient_each_sums {
+    float at[SIZE::TR][SIZE::TC];
+};
+
+/* sums(row, column) += score, of the tile's. The parameters are those of ul_gradient_add_slopes. */
+template <class SIZE, class Q, class K, class G, class W, bool IS_TURNED, typename I, class READ_Q,
+          class READ_K, class READ_G, class READ_W, class SCORE>
+__device__ __forceinline__ void
+ul_gradient_add_each(ul_gradient_each_sums<SIZE> &sums, float *shared, int64_t tile, I rows,
+                     I columns, I, I size, I value_size, const READ_Q &read_q, const READ_K &read_k,
+                     const READ_G &read_g, const READ_W &read_w, const SCORE &score)
+{
+    float products[SIZE::TR][SIZE::TC], slopes[SIZE::TR][SIZE::TC];
+    I row0, column0;
+    ul_gradient_corner<SIZE>(row0, column0, tile, columns);
+    ul_gradient_products<SIZE, Q, K>(products, shared, row0, rows, column0, columns, size, read_q,
+                                     read_k);
+    ul_gradient_products<SIZE, G, W>(slopes, shared, row0, rows, column0, columns, value_size,
+                                     read_g, read_w);
+    const I row = row0 + (int)threadIdx.x / 8 * SIZE::TR;
+    const I column = column0 + (int)threadIdx.x % 8 * SIZE::TC;
+    UL_UNROLLED
+    for (int r = 0; r < SIZE::TR; r++) {
+        UL_UNROLLED
+        for (int c = 0; c < SIZE::TC; c++) {
+            if (row + r < rows && column + c < columns)
+                sums.at[r][c] +=
+                    score((I)(row + r), (I)(column + c), products[r][c], slopes[r][c]);
+        }
+    }
+}
+
+template <class SIZE, typename I, class PUT>
+__device__ __forceinline__ void ul_gradient_put_each(const ul_gradient_each_sums<SIZE> &sums,
+                                                     int64_t tile, I rows, I columns,
+                                                     const PUT &put)
+{
+    I row0, column0;
+    ul_gradient_corner<SIZE>(row0, column0, tile, columns);
+    UL_UNROLLED
+    for (int r = 0; r < SIZE::TR; r++) {
+        UL_UNROLLED
+        for (int c = 0; c < SIZE::TC; c++) {
+            const I row = row0 + (int)threadIdx.x / 8 * SIZE::TR + r;
+            const I column = column0 + (int)threadIdx.x % 8 * SIZE::TC + c;
+            if (row < rows && column < columns)
+                put(row, column, sums.at[r][c]);
         }
     }
 }
@@ -615,6 +678,71 @@ __device__ __forceinline__ void ul_gradient_put_mma(const ul_gradient_mma_sums<M
             const I row = row0 + MMA::row(i / 2), element = MMA::column(j) + i % 2;
             if (row < rows && element < size)
                 put(row, element, sums.at[j][i]);
+        }
+    }
+}
+
+/* ---- each score, on tensor cores ---- */
+
+template <class MMA> struct ul_gradient_each_mma_sums {
+    float at[MMA::BC / 8][4];
+};
+
+template <class MMA, class Q, class K, class G, class W, bool IS_TURNED, typename I, class PLACE_Q,
+          class PLACE_K, class PLACE_G, class PLACE_W, class SCORE>
+__device__ __forceinline__ void
+ul_gradient_add_each_mma(ul_gradient_each_mma_sums<MMA> &sums, uint16_t *shared, int64_t tile,
+                         I rows, I columns, I, I size, I value_size, const bool (&aligned)[4],
+                         const PLACE_Q &place_q, const PLACE_K &place_k, const PLACE_G &place_g,
+                         const PLACE_W &place_w, const SCORE &score)
+{
+    typedef typename MMA::first first;
+    typedef typename MMA::second second;
+    I row0, column0;
+    ul_gradient_corner<MMA>(row0, column0, tile, columns);
+    const I own = (I)(row0 + (int)threadIdx.x / 32 * 16);
+    const uint16_t *as = shared + (int)(own - row0) * first::PITCH;
+    const uint16_t *cs = shared + MMA::slopes + (int)(own - row0) * second::PITCH;
+    ul_gradient_stage<MMA, first, MMA::BR, MMA::D, Q::PACK>(shared, aligned[0], row0, rows, size,
+                                                            place_q);
+    ul_gradient_stage<MMA, second, MMA::BR, MMA::E, G::PACK>(shared + MMA::slopes, aligned[2], row0,
+                                                             rows, value_size, place_g);
+    const auto load = [&](uint16_t *to, I from) {
+        ul_gradient_stage<MMA, first, MMA::BC, MMA::D, K::PACK>(to, aligned[1], from, columns, size,
+                                                                place_k);
+        ul_gradient_stage<MMA, second, MMA::BC, MMA::E, W::PACK>(to + MMA::beside, aligned[3], from,
+                                                                 columns, value_size, place_w);
+    };
+    const auto use = [&](I from, const uint16_t *stage) {
+        float products[MMA::BC / 8][4], slopes[MMA::BC / 8][4];
+        ul_gradient_products_mma<MMA, first, MMA::D>(products, as, stage);
+        ul_gradient_products_mma<MMA, second, MMA::E>(slopes, cs, stage + MMA::beside);
+        ul_gradient_turn<MMA>(products, slopes, own, rows, from, columns, score);
+        UL_UNROLLED
+        for (int j = 0; j < MMA::BC / 8; j++) {
+            UL_UNROLLED
+            for (int i = 0; i < 4; i++)
+                sums.at[j][i] += products[j][i];
+        }
+    };
+    ul_gradient_walk<MMA>(shared, column0, (I)(column0 + 1), load, use);
+}
+
+template <class MMA, typename I, class PUT>
+__device__ __forceinline__ void
+ul_gradient_put_each_mma(const ul_gradient_each_mma_sums<MMA> &sums, int64_t tile, I rows,
+                         I columns, const PUT &put)
+{
+    I row0, column0;
+    ul_gradient_corner<MMA>(row0, column0, tile, columns);
+    row0 += (int)threadIdx.x / 32 * 16;
+    UL_UNROLLED
+    for (int j = 0; j < MMA::BC / 8; j++) {
+        UL_UNROLLED
+        for (int i = 0; i < 4; i++) {
+            const I row = row0 + MMA::row(i / 2), column = column0 + MMA::column(j) + i % 2;
+            if (row < rows && column < columns)
+                put(row, column, sums.at[j][i]);
         }
     }
 }

@@ -78,15 +78,15 @@ class Layer:
 
     def build(self):
         batch, heads, groups, queries, keys, size, value_size = self.case["sizes"]
-        mean = self.op("ReduceMean", "x", self.number([1]), keepdims=1)
+        mean = self.op("Slice", "x", self.number([0]), self.number([1]), self.number([1]))
         q = self.split(self.op("Mul", "x", "wq"), heads, size, False)
         k = self.split(self.op("Mul", mean, "wk"), groups, size, True)
         v = self.split(self.op("Mul", mean, "wv"), groups, value_size, False)
         weights = self.op("Softmax", self.scores(q, k), axis=-1)
         weights = self.op("Dropout", weights, self.number(RATIO, self.dtype), self.number(True, bool))
         y = self.op("Transpose", self.op("MatMul", weights, v), perm=[0, 2, 1, 3])
-        self.nodes.append(helper.make_node(
-            "Reshape", [y, self.number([batch, queries, heads * value_size])], ["y"]))
+        y = self.op("Reshape", y, self.number([batch, queries, heads * value_size]))
+        self.nodes.append(helper.make_node("Mul", [y, "wy"], ["y"]))
 
 
 def write(case, path, weights, dtype):
@@ -106,7 +106,8 @@ def make_case(name):
     batch, heads, groups, queries, keys, size, value_size = case["sizes"]
     weights = {"wq": random.standard_normal((1, queries, heads * size)),
                "wk": random.standard_normal((1, keys, groups * size)),
-               "wv": random.standard_normal((1, keys, groups * value_size))}
+               "wv": random.standard_normal((1, keys, groups * value_size)),
+               "wy": random.standard_normal(heads * value_size)}
     data = random.standard_normal((batch, queries, 1)) + 1
     labels = random.standard_normal((batch, queries, heads * value_size))
     return gradient_cases.Case(lambda *args: write(case, *args), weights, data, labels,

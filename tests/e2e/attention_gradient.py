@@ -29,6 +29,12 @@ CASES = {
     "masked": dict(sizes=(2, 2, 2, 40, 50, 16, 16), mask="bool"),
     "biased": dict(sizes=(2, 2, 2, 40, 50, 16, 16), mask="float", is_causal=1),
     "capped": dict(sizes=(2, 2, 2, 33, 33, 16, 16), softcap=0.7, is_causal=1),
+    # what is added to the scores is trained: for all batches, for all heads, for both, for neither
+    "windows": dict(sizes=(12, 3, 3, 49, 49, 32, 32), trained=(1, 3, 49, 49)),
+    "sequences": dict(sizes=(2, 4, 2, 20, 70, 16, 24), trained=(2, 1, 20, 70), is_causal=1),
+    "positions": dict(sizes=(2, 4, 2, 70, 33, 20, 12), trained=(70, 33), softcap=0.7),
+    "rounds": dict(sizes=(40, 2, 2, 12, 40, 16, 16), trained=(12, 40)),
+    "each": dict(sizes=(2, 2, 2, 19, 35, 16, 16), trained=(2, 2, 19, 35)),
 }
 
 
@@ -44,12 +50,19 @@ def write(case, path, weights, dtype):
         values["mask"] = mask if case["mask"] == "bool" else bias.astype(dtype)
         names.append("mask")
     values["axes"] = numpy.array([1], dtype=numpy.int64)
+    mean, last = [helper.make_node("ReduceMean", ["x", "axes"], ["m"], keepdims=1)], []
+    if "trained" in case:  # here all factors have 16 bits where activations have
+        names.append("wm")
+        values["zero"] = numpy.array([0], dtype=numpy.int64)
+        mean = [helper.make_node("Slice", ["x", "zero", "axes", "axes"], ["m"])]
+        last = [helper.make_node("Mul", ["a", "wy"], ["y"])]
     more = {key: case[key] for key in ("is_causal", "softcap") if key in case}
     nodes = [helper.make_node("Mul", ["x", "wq"], ["q"]),
-             helper.make_node("ReduceMean", ["x", "axes"], ["m"], keepdims=1),
+             *mean,
              helper.make_node("Mul", ["m", "wk"], ["k"]),
              helper.make_node("Mul", ["m", "wv"], ["v"]),
-             helper.make_node("Attention", names, ["y"], q_num_heads=heads, kv_num_heads=groups, **more)]
+             helper.make_node("Attention", names, ["a" if last else "y"], q_num_heads=heads,
+                              kv_num_heads=groups, **more), *last]
     graph = helper.make_graph(
         nodes, "attention", [helper.make_tensor_value_info("x", kind, [batch, queries, 1])],
         [helper.make_tensor_value_info("y", kind, [batch, queries, heads * value_size])],
@@ -63,6 +76,9 @@ def make(name):
     weights = {"wq": random.standard_normal((1, queries, heads * size)),
                "wk": random.standard_normal((1, keys, groups * size)),
                "wv": random.standard_normal((1, keys, groups * value_size))}
+    if "trained" in case:
+        weights["wm"] = random.standard_normal(case["trained"])
+        weights["wy"] = random.standard_normal(heads * value_size)
     data = random.standard_normal((batch, queries, 1)) + 1
     labels = random.standard_normal((batch, queries, heads * value_size))
     return gradient_cases.Case(lambda *args: write(case, *args), weights, data, labels)
