@@ -289,6 +289,17 @@ static bool is_call(struct ul_fuse *fuse, const struct ul_fuse_trial *trial)
                             NULL);
 }
 
+/* Something that the member reads lies where the output overwrites it; not the sum of a step's runs
+ * that it adds to, element by element. */
+static bool reads_donor(const struct ul_fuse *fuse, uint32_t member, ul_value_id donor)
+{
+    const struct ul_graph *graph = fuse->graph;
+    const struct ul_node *node = ul_fuse_node(fuse, member);
+    bool adds = (graph->values[donor].flags & UL_VALUE_GRADIENT) != 0 && is_elementwise(node) &&
+                graph->values[node->outputs[0]].donor == donor;
+    return !adds && ul_donate_reads(graph, fuse->block->nodes[member], donor);
+}
+
 /* A call of a library reads its operands while it writes: none of them may lie where its result is
  * to overwrite it. */
 static bool check_overwritten(struct ul_fuse *fuse, const struct ul_fuse_trial *trial)
@@ -301,8 +312,7 @@ static bool check_overwritten(struct ul_fuse *fuse, const struct ul_fuse_trial *
             ul_value_id donor =
                 node->outputs[k] == UL_NONE ? UL_NONE : graph->values[node->outputs[k]].donor;
             for (uint32_t m = 0; donor != UL_NONE && m < trial->count; m++)
-                reads =
-                    reads || ul_donate_reads(graph, fuse->block->nodes[trial->members[m]], donor);
+                reads = reads || reads_donor(fuse, trial->members[m], donor);
         }
     }
     return !reads || fuse->pass->options->is_call == NULL || !is_call(fuse, trial);

@@ -50,6 +50,21 @@ ul_value_id ul_update_number(struct ul_gradient *make, uint32_t which)
     return ul_gradient_node_of(make, UL_OP_Gather, inputs, 2);
 }
 
+/* Made once, before all that adds something up: what is made may then be added where it is made. */
+static ul_value_id find_part(struct ul_gradient *make)
+{
+    const struct ul_graph *graph = make->graph;
+    ul_value_id step = ul_update_step(make->graph);
+    for (ul_node_id id = 0; id < graph->node_count; id++) {
+        const struct ul_node *node = &graph->nodes[id];
+        double which;
+        if (node->op == UL_OP_Gather && node->inputs[0] == step &&
+            ul_graph_get_number(graph, node->inputs[1], &which) && which == UL_STEP_PART)
+            return node->outputs[0];
+    }
+    return ul_update_number(make, UL_STEP_PART);
+}
+
 ul_value_id ul_update_accumulate(struct ul_gradient *make, const char *name, ul_value_id value)
 {
     struct ul_graph *graph = make->graph;
@@ -57,11 +72,8 @@ ul_value_id ul_update_accumulate(struct ul_gradient *make, const char *name, ul_
     UL_ASSERT(value != UL_NONE && ul_dtype_get(type.dtype)->is_float);
     make->build.name = name;
     ul_value_id state = ul_edit_add_state(graph, name, &type, UL_VALUE_GRADIENT, 0);
-    ul_value_id part = ul_update_number(make, UL_STEP_PART);
-    ul_value_id first =
-        ul_gradient_binary(make, UL_OP_Equal, part, ul_gradient_number(make, part, 0));
-    ul_value_id sum = ul_gradient_binary(make, UL_OP_Add, state, value);
-    ul_value_id made = ul_gradient_choose(make, first, value, sum);
+    const ul_value_id inputs[3] = {value, state, find_part(make)};
+    ul_value_id made = ul_gradient_node_of(make, UL_OP_Accumulate, inputs, 3);
     ul_edit_add_next(graph, made, state);
     return made;
 }

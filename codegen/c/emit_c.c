@@ -107,14 +107,15 @@ static void put_wait(struct ul_emitter *emitter, uint32_t position, uint32_t num
 static void put_entries(struct ul_emitter *emitter)
 {
     for (uint32_t e = 0; e < emitter->program->entry_count; e++) {
+        const struct ul_program_entry *entry = &emitter->program->entries[e];
         uint32_t begin, end;
         ul_emit_entry_span(emitter, e, &begin, &end);
-        if (begin == end)
+        if (begin == end || strcmp(entry->steps, entry->name) != 0)
             continue;
         ul_text_printf(emitter->text,
                        "static void %s_steps(unsigned char *a, struct ul_run *run)\n{\n"
                        "    (void)a;\n    (void)run;\n",
-                       emitter->program->entries[e].name);
+                       entry->name);
         ul_emit_steps(emitter, e);
         ul_text_put(emitter->text, "}\n\n");
     }

@@ -10,6 +10,7 @@
  *
  *      MatMul, Gemm, Conv 1x1   cuBLASLt   act(alpha * src * weights + residual + bias)
  *      gradients of a Conv 1x1  cuBLASLt   the products that they are
+ *      ... and Accumulate       cuBLASLt   sum + product where the sum of a step's runs lies
  *      MatMulInteger            cuBLASLt   sums in i32 alone
  *      Conv                     cuDNN      act(conv(src, weights) + residual + bias)
  *      ConvTranspose            cuDNN      the gradient of the source of such a one
@@ -36,6 +37,12 @@
  * launch and two passes over the sums, at 3 TB/s as long as half of 2^30 products at 200 T of them
  * a second. Results of 8 bits are no calls of either library, for neither says how it rounds, nor
  * adds integers before it scales; sources of cuDNN's have signs, and 0 for padding.
+ *
+ * A gradient that adds up over the runs of a step is D = alpha * A * B + beta * C with C and D in
+ * the place of the sum: what a run adds is summed in f32 over its terms, and then added once. The
+ * first run of a step has a beta of 0, by which the library does not read what lies there: the
+ * program enters it by an entry of its own (program/entries.c), since a call that is captured
+ * cannot look at the number of the run.
  *
  * Attention is cuDNN's where its elements have 16 bits, heads are of multiples of 8 up to 256 with
  * elements side by side, and what lies between is at multiples of 16 bytes: of such heads its
@@ -587,6 +594,7 @@ enum ul_status ul_cuda_open_library(struct ul_arena *arena,
     context->options = ul_arena_copy(arena, options, sizeof *options);
     context->library = (struct ul_target_library){.name = "CUDA libraries",
                                                   .adds_from_afar = true,
+                                                  .accumulates = true,
                                                   .runs_always = true,
                                                   .chosen_at_start = true,
                                                   .context = context,

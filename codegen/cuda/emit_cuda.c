@@ -227,18 +227,18 @@ static void put_entries(struct ul_emitter *emitter)
     struct ul_text list;
     ul_text_init(&list, emitter->arena);
     for (uint32_t e = 0; e < emitter->program->entry_count; e++) {
-        const char *name = emitter->program->entries[e].name;
+        const struct ul_program_entry *entry = &emitter->program->entries[e];
         uint32_t begin, end;
         ul_emit_entry_span(emitter, e, &begin, &end);
-        ul_text_printf(&list, "%s%s%s", e == 0 ? "" : ", ", begin < end ? name : "NULL",
+        ul_text_printf(&list, "%s%s%s", e == 0 ? "" : ", ", begin < end ? entry->steps : "NULL",
                        begin < end ? "_steps" : "");
-        if (begin == end)
+        if (begin == end || strcmp(entry->steps, entry->name) != 0)
             continue;
         ul_text_printf(text,
                        "static void %s_steps(struct ul_cuda_run *run)\n{\n"
                        "    unsigned char *a = run->arena;\n    struct ul_cuda_step at;\n"
                        "    (void)a;\n    (void)at;\n",
-                       name);
+                       entry->name);
         ul_emit_steps(emitter, e);
         ul_text_put(text, "}\n\n");
     }

@@ -258,6 +258,8 @@ static void put_call(struct ul_emitter *emitter, const struct ul_call *call)
     if (call->align_bytes != 0)
         ul_text_printf(text, "     .align_bytes = %u, .tf32 = %u,\n", call->align_bytes,
                        call->tf32);
+    if (call->accumulates != 0)
+        ul_text_put(text, "     .accumulates = 1,\n");
     ul_text_put(text, "     .implementation = ");
     ul_emit_string(text, call->implementation);
     ul_text_printf(text,

@@ -157,7 +157,7 @@ static void put_entries(struct ul_emitter *emitter)
         ul_emit_entry_span(emitter, e, &begin, &end);
         ul_text_printf(
             text, "    {\"%s\", %s, %s, %s, %u, %u, %u, %u},\n", name,
-            or_null(emitter, begin < end && emitter->language->runs_on_host, name, "steps"),
+            or_null(emitter, begin < end && emitter->language->runs_on_host, entry->steps, "steps"),
             or_null(emitter, entry->input_count > 0, name, "inputs"),
             or_null(emitter, entry->output_count > 0, name, "outputs"), entry->input_count,
             entry->output_count, begin, end);

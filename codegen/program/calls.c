@@ -132,6 +132,8 @@ static bool counts_axes(const struct ul_target_library *library, const struct ul
 
 static bool answer(struct chooser *chooser, ul_node_id node, struct ul_group_call *call, bool pack)
 {
+    if (call->call.accumulates != 0 && !chooser->library->accumulates)
+        return false;
     if (!counts_axes(chooser->library, &call->call)) {
         chooser->too_long = node;
         return false;
@@ -203,6 +205,7 @@ static bool describe(const struct ul_target_library *library, const struct ul_gr
 {
     return !(library->runs_always && may_be_passed_over(graph, nodes[0])) &&
            ul_group_call_make(graph, nodes, count, escapes, true, call) &&
+           (call->call.accumulates == 0 || library->accumulates) &&
            counts_axes(library, &call->call) && library->answer(library->context, call, true);
 }
 

@@ -9,7 +9,10 @@
  *      run          x        x       x           x          x
  *      evaluate     x        x
  *      accumulate   x        x       x           x
- */
+ *      begin        x        x       x           x
+ *
+ * Only a call of a library, which cannot read the number of the run in its step, does something
+ * else in the last two: to begin adds nothing to what lies there. */
 #include "codegen/program/program_internal.h"
 #include "ir/training.h"
 #include "planner/model/plan.h"
@@ -49,6 +52,7 @@ static bool is_no_update(const struct ul_graph *graph, ul_value_id output)
 }
 
 static void add_entry(struct ul_builder *builder, uint32_t entry, const char *name,
+                      const char *steps,
                       bool (*makes)(const struct ul_graph *graph, ul_value_id output))
 {
     const struct ul_block *root = &builder->graph->blocks[0];
@@ -60,6 +64,7 @@ static void add_entry(struct ul_builder *builder, uint32_t entry, const char *na
         made[i] = makes(builder->graph, root->outputs[i]);
     builder->program->entry_count++;
     added->name = name;
+    added->steps = steps;
     added->inputs = run->inputs;
     added->input_count = run->input_count;
     added->outputs =
@@ -75,8 +80,8 @@ void ul_entry_add_all(struct ul_builder *builder)
     bool *kept = UL_NEW_ARRAY(builder->arena, bool, root->input_count);
     bool *made = UL_NEW_ARRAY(builder->arena, bool, root->output_count);
     UL_ASSERT(run->name == NULL);
-    set_up->name = "set_up";
-    run->name = "run";
+    set_up->name = set_up->steps = "set_up";
+    run->name = run->steps = "run";
     for (uint32_t i = 0; i < root->input_count; i++) {
         uint32_t place = program->value_places[root->inputs[i]];
         const struct ul_plan_value *value = &program->problem->values[place];
@@ -89,9 +94,11 @@ void ul_entry_add_all(struct ul_builder *builder)
     program->entry_count = UL_PROGRAM_RUN + 1;
     if (builder->options->training == NULL)
         return;
-    add_entry(builder, UL_PROGRAM_EVALUATE, "evaluate", is_result);
-    if (builder->options->training->micro_batches > 1)
-        add_entry(builder, UL_PROGRAM_ACCUMULATE, "accumulate", is_no_update);
+    add_entry(builder, UL_PROGRAM_EVALUATE, "evaluate", "evaluate", is_result);
+    if (builder->options->training->micro_batches <= 1)
+        return;
+    add_entry(builder, UL_PROGRAM_ACCUMULATE, "accumulate", "accumulate", is_no_update);
+    add_entry(builder, UL_PROGRAM_BEGIN, "begin", "accumulate", is_no_update);
 }
 
 /* ---- Steps of an entry ----

@@ -20,6 +20,7 @@ struct ul_target_library {
     uint64_t state_bytes;  /* in the arena, for what it keeps there; 0: nothing */
     bool skips_padding;    /* nothing is multiplied where a window lies in the padding */
     bool adds_from_afar;   /* a residual may lie elsewhere than the result */
+    bool accumulates;      /* a residual may be a sum over the runs of a step */
     int64_t max_dim;       /* elements along an axis; 0: any */
     bool runs_always;      /* a step that a run may pass over cannot be a call */
     bool chosen_at_start;  /* a program's start may find nothing that runs a call: a kernel of ours

@@ -160,6 +160,14 @@ static bool may_be_summed(const struct ul_describer *describer, ul_value_id valu
            (ul_node_is_piece(graph, describer->nodes[0]) && is_dense(graph, value));
 }
 
+/* A weight stays what it is, unless the result takes its place. */
+static bool may_be_overwritten(const struct ul_graph *graph, ul_value_id operand,
+                               ul_value_id result)
+{
+    ul_value_id base = graph->values[operand].view.base;
+    return graph->values[base].kind != UL_VALUE_WEIGHT || graph->values[result].donor == base;
+}
+
 /* The operand lies as the result will, so that the one may be written over the other. */
 bool ul_describe_is_residual(const struct ul_describer *describer, ul_value_id value)
 {
@@ -172,7 +180,7 @@ bool ul_describe_is_residual(const struct ul_describer *describer, ul_value_id v
                       out->call.kind == UL_CALL_NBITS;
     if (!describer->sums || !is_product || out->residual != UL_NONE ||
         operand->storage != result->storage || operand->type.rank != result->type.rank ||
-        graph->values[operand->view.base].kind == UL_VALUE_WEIGHT ||
+        !may_be_overwritten(graph, value, out->args[UL_CALL_DST]) ||
         !may_be_summed(describer, value) || !may_be_summed(describer, out->args[UL_CALL_DST]))
         return false;
     for (uint32_t d = 0; d < operand->type.rank; d++) {

@@ -161,6 +161,19 @@ static bool add_gated(struct ul_describer *describer, const struct ul_node *gate
            ul_describe_post(describer, UL_POST_HARD_SWISH, 0, 0);
 }
 
+/* A product of floats is added to the sum of a step's runs where that lies. */
+static bool add_accumulate(struct ul_describer *describer, const struct ul_node *node)
+{
+    struct ul_call *call = &describer->out->call;
+    if (node->op != UL_OP_Accumulate || node->inputs[0] != describer->result ||
+        call->kind != UL_CALL_MATMUL || call->dst.type != UL_CALL_F32 ||
+        !ul_describe_is_residual(describer, node->inputs[1]))
+        return false;
+    ul_describe_residual(describer, node->inputs[1]);
+    call->accumulates = 1;
+    return ul_describe_post(describer, UL_POST_SUM, 0, 0);
+}
+
 /* Sums of integers become numbers of another type without another shape. */
 static bool fits(const struct ul_describer *describer, const struct ul_node *node)
 {
@@ -202,7 +215,7 @@ bool ul_describe_posts(struct ul_describer *describer)
             is_gate && next != NULL && next->op == UL_OP_Mul && add_gated(describer, node, next);
         bool added = gated || (node->inputs[0] == describer->result && node->op != UL_OP_Sub &&
                                add_function(describer, node));
-        if (!added && !add_arithmetic(describer, node))
+        if (!added && !add_accumulate(describer, node) && !add_arithmetic(describer, node))
             return false;
         i += gated;
         describer->result = (gated ? next : node)->outputs[0];

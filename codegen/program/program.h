@@ -138,18 +138,20 @@ struct ul_program_region {
 /* What may be called of a program: the steps that make its outputs of some of the model's inputs
  * and outputs, by their numbers. */
 struct ul_program_entry {
-    const char *name; /* an identifier of C */
+    const char *name;  /* an identifier of C */
+    const char *steps; /* the name of the first entry that has the same steps */
     uint32_t input_count, output_count;
     const uint32_t *inputs, *outputs;
 };
 /* As runtime/lib/ul_model.h numbers them: what is given once, before the first run; a run, which is
  * all steps; of a program that trains, the loss without learning; with micro-batches, a run without
- * the update. */
+ * the update, and the first of them in a step. */
 enum {
     UL_PROGRAM_SET_UP,
     UL_PROGRAM_RUN,
     UL_PROGRAM_EVALUATE,
     UL_PROGRAM_ACCUMULATE,
+    UL_PROGRAM_BEGIN,
     UL_PROGRAM_ENTRY_COUNT
 };
 

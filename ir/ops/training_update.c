@@ -84,6 +84,33 @@ enum ul_status ul_infer_update(struct ul_infer *infer)
     return UL_OK;
 }
 
+enum { ADDED, SUM, PART };
+
+enum ul_status ul_infer_accumulate(struct ul_infer *infer)
+{
+    const struct ul_type *type = ul_infer_input(infer, ADDED);
+    UL_TRY(ul_check_dtype(infer, ADDED, UL_CHECK_FLOATS));
+    UL_TRY(ul_check_same_dtype(infer, ADDED, SUM));
+    UL_TRY(ul_check_shape(infer, SUM, type->rank, type->dims));
+    UL_TRY(ul_check_dtype(infer, PART, UL_CHECK_BIT(UL_F64)));
+    UL_TRY(ul_check_shape(infer, PART, 0, NULL));
+    ul_infer_set_type(infer, 0, type);
+    return UL_OK;
+}
+
+ul_kx ul_map_accumulate(struct ul_lower *lower, ul_node_id node, uint32_t output,
+                        const ul_kx *index)
+{
+    const ul_value_id *inputs = ul_check_node(lower, node)->inputs;
+    struct ul_kernel *k = lower->kernel;
+    UL_ASSERT(output == 0);
+    ul_kx added = ul_ks_let(k, ul_lower_load(lower, inputs[ADDED], index));
+    ul_kx sum = ul_kx_add(k, ul_lower_load(lower, inputs[SUM], index), added);
+    ul_kx part = ul_lower_load(lower, inputs[PART], index);
+    ul_kx begins = ul_kx_binary(k, UL_KX_EQ, part, ul_kx_float(k, UL_F64, 0));
+    return ul_kx_select(k, begins, added, sum);
+}
+
 /* What is rounded by chance is so by its place in the whole. */
 bool ul_split_rule_update(struct ul_split_rule *split)
 {

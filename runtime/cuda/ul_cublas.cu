@@ -9,6 +9,9 @@
  *      ours          dst [m, n]   =  src [m, k]    x  weights [k, n]
  *      cuBLASLt's    D  (n x m)   =  A (n x k)     x  B (k x m)        A = weights, B = src
  *
+ * A residual is C, in the place of D or in its own; where it is a sum over the runs of a step, the
+ * first of these comes without it, and C is not read.
+ *
  * Sums of f32 are in f32 with all bits, unless the call allows TF32; f16 and bf16 are summed in
  * f32, i8 in i32, where alpha is 1 and beta 0. Algorithms that add parts of a sum in place of the
  * result are left out: they round each to the result's type, and one part has to wait for another.
@@ -253,10 +256,12 @@ static int enqueue(void *opaque, uint32_t index, const void *const *args, unsign
     const struct handle *handle = (const struct handle *)opaque;
     struct product *product = &handle->products[index];
     void *dst = (void *)args[3];
-    const void *residual = product->beta != 0 ? args[4] : dst;
+    bool adds = product->beta != 0 && args[4] != NULL;
+    const void *residual = adds ? args[4] : dst;
+    const float none = 0;
     const int32_t one = 1, zero = 0;
     const void *alpha = product->has_integers ? (const void *)&one : &product->alpha;
-    const void *beta = product->has_integers ? (const void *)&zero : &product->beta;
+    const void *beta = product->has_integers ? (const void *)&zero : adds ? &product->beta : &none;
     if (!set_bias(handle, product, args[2]))
         return 0;
     return handle->lt.Matmul(handle->cublas, product->operation, alpha, args[1], product->a,

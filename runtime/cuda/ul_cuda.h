@@ -95,6 +95,7 @@ struct ul_cuda_run {
     uint8_t *apart; /* by step: 1: loops of it are launches, not all blocks being there at once */
     int overlaps;   /* kernels may begin while the one before them ends: see ul_wait */
     int is_behind;  /* a kernel of ours is the last thing in the stream */
+    int begins;     /* the first run of a step: calls add to no sum of earlier ones */
     int asks;       /* nothing is enqueued: who runs library calls is found out */
     cudaError_t error; /* the first one */
 };

@@ -431,11 +431,21 @@ static enum ul_cuda_caller caller_of(const struct ul_cuda_library *library,
     return lie_well(library, &calls->calls[call], args) ? UL_CUDA_BY_LIBRARY : UL_CUDA_MISPLACED;
 }
 
+static int enqueue(const struct ul_cuda_library *library, struct ul_cuda_calls *calls,
+                   uint32_t call, const void *const *args, unsigned char *scratch,
+                   const struct ul_cuda_run *run)
+{
+    const void *begun[UL_CALL_ARGS] = {NULL};
+    if (run->begins == 0 || calls->calls[call].accumulates == 0)
+        return library->enqueue(calls, call, args, scratch, run->stream);
+    memcpy(begun, args, RESIDUAL * sizeof *begun);
+    return library->enqueue(calls, call, begun, scratch, run->stream);
+}
+
 int ul_cuda_run_call(const struct ul_cuda_library *library, const struct ul_cuda_step *at,
                      uint32_t place, uint32_t call, const void *const *args, unsigned char *scratch)
 {
-    void *handle = at->run->libraries[place];
-    struct ul_cuda_calls *calls = (struct ul_cuda_calls *)handle;
+    struct ul_cuda_calls *calls = (struct ul_cuda_calls *)at->run->libraries[place];
     enum ul_cuda_caller caller = caller_of(library, calls, call, args);
     uint32_t step = at->where.step;
     if (at->run->asks && caller != UL_CUDA_NO_CALL && step < calls->step_count &&
@@ -443,8 +453,7 @@ int ul_cuda_run_call(const struct ul_cuda_library *library, const struct ul_cuda
         calls->callers[step] = (uint8_t)caller;
     if (caller != UL_CUDA_BY_LIBRARY)
         return 0;
-    if (ul_cuda_may_launch(at->run) &&
-        library->enqueue(handle, call, args, scratch, at->run->stream) == 0)
+    if (ul_cuda_may_launch(at->run) && enqueue(library, calls, call, args, scratch, at->run) == 0)
         ul_cuda_note(at->run, cudaErrorUnknown);
     return 1;
 }

@@ -37,7 +37,8 @@
 
 /* Enqueues call `call`, `library` being the place of the library in the model's table. args: src,
  * weights, bias, dst, and the residual where there is one, or an attention's values and masks; what
- * is absent is NULL. 0: the library is not there, or has nothing for the call. */
+ * is absent is NULL. In the first run of a step a residual that accumulates is taken for 0. 0: the
+ * library is not there, or has nothing for the call. */
 int ul_cublas_run(const struct ul_cuda_step *at, uint32_t library, uint32_t call,
                   const void *const *args, unsigned char *scratch);
 int ul_cudnn_run(const struct ul_cuda_step *at, uint32_t library, uint32_t call,

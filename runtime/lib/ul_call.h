@@ -195,6 +195,8 @@ struct ul_call {
      * elsewhere than dst. */
     uint32_t align_bytes;
     uint32_t tf32;
+    /* The residual is a sum over the runs of a step, the first of which adds nothing to it. */
+    uint32_t accumulates;
 };
 
 /* ---- what the compiler and the runtime must agree on ---- */

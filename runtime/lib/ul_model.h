@@ -307,8 +307,15 @@ struct ul_entry {
    anew; a run. What set-up takes belongs to the arena from then on: runs change it, none reads it
    anew. Of a model that trains, a run is the forward and backward pass over one (micro-)batch and
    the update; to evaluate leaves parameters and state alone; to accumulate, which models with
-   micro-batches have, is a run without the update, for all micro-batches but the last one. */
-enum { UL_ENTRY_SET_UP = 0, UL_ENTRY_RUN = 1, UL_ENTRY_EVALUATE = 2, UL_ENTRY_ACCUMULATE = 3 };
+   micro-batches have, is a run without the update, for all micro-batches but the last one; to begin
+   is the same for the first one, whose gradients are added to nothing. */
+enum {
+    UL_ENTRY_SET_UP = 0,
+    UL_ENTRY_RUN = 1,
+    UL_ENTRY_EVALUATE = 2,
+    UL_ENTRY_ACCUMULATE = 3,
+    UL_ENTRY_BEGIN = 4
+};
 
 /* The number of a tensor that a model does not have. */
 #define UL_TENSOR_NONE UINT32_MAX

@@ -113,7 +113,9 @@ static inline uint32_t ul_train_entry(const struct ul_rt_training *training,
                                       const struct ul_trainer *trainer)
 {
     bool is_last = trainer->micro_batch + 1 == training->micro_batches;
-    return is_last ? UL_ENTRY_RUN : UL_ENTRY_ACCUMULATE;
+    return is_last                     ? UL_ENTRY_RUN
+           : trainer->micro_batch == 0 ? UL_ENTRY_BEGIN
+                                       : UL_ENTRY_ACCUMULATE;
 }
 
 /* ---- the order of samples ---- */

@@ -138,10 +138,12 @@ bool is_served(const struct ul_emulate_operation *operation, const struct ul_emu
     bool batches = a->batch_count == sides->batch && b->batch_count == sides->batch &&
                    c->batch_count == sides->batch;
     bool apart = sides->batch == 1 || d->batch_step > 0;
+    bool lies_as_result = c->ld == d->ld && (sides->batch == 1 || c->batch_step == d->batch_step);
     bool tf32 = operation->compute == CUBLAS_COMPUTE_32F_FAST_TF32;
     bool bias =
         !has_bias(operation) || !operation->has_bias_type || operation->bias_type == d->type;
-    return types && served && same && batches && apart && bias && (!tf32 || a->type == CUDA_R_32F);
+    return types && served && same && batches && apart && lies_as_result && bias &&
+           (!tf32 || a->type == CUDA_R_32F);
 }
 
 uint64_t description(const struct ul_emulate_operation *operation,

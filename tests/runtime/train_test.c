@@ -81,7 +81,8 @@ static void test_micro_batches(void)
     void *outputs[] = {&loss, &correct, NULL, NULL, NULL, NULL};
     begin(&trainer);
     for (uint32_t m = 1; m < TRAINER_MICRO; m++) {
-        CHECK(ul_train_entry(trainer_model.training, &trainer) == UL_ENTRY_ACCUMULATE);
+        uint32_t wanted = m == 1 ? UL_ENTRY_BEGIN : UL_ENTRY_ACCUMULATE;
+        CHECK(ul_train_entry(trainer_model.training, &trainer) == wanted);
         CHECK(ul_train_step(&trainer_model, arena, &trainer, inputs, outputs, NULL) == UL_OK);
         CHECK(trainer.step == 0 && trainer.micro_batch == m);
         CHECK(memcmp(arena + TRAINER_W, zero, sizeof zero) == 0);

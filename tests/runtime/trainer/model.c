@@ -187,6 +187,7 @@ static const struct ul_entry entries[] = {
     {"run", run_steps, all, all, 3, 6, 0, 5},
     {"evaluate", evaluate_steps, all, all, 3, 2, 0, 2},
     {"accumulate", accumulate_steps, all, all, 3, 2, 0, 3},
+    {"begin", accumulate_steps, all, all, 3, 2, 0, 3},
 };
 
 const struct ul_model trainer_model = {
@@ -203,7 +204,7 @@ const struct ul_model trainer_model = {
     .inputs = inputs,
     .outputs = outputs,
     .isa = (uint32_t)UL_ISA_COMPILED,
-    .entry_count = TRAINER_MICRO == 1 ? 3 : 4,
+    .entry_count = TRAINER_MICRO == 1 ? 3 : 5,
     .entries = entries,
     .training = &training,
     .step_count = 5,
