@@ -30,7 +30,8 @@ if shutil.which("g++") is None:
     print("accumulated.py: skipped: g++ is missing")
     sys.exit(77)
 
-BATCH, PARTS, SIDES = 32, 4, (64, 128, 96, 10)
+BATCH, SIDES = 32, (64, 128, 96, 10)
+MICRO = ["--micro-batches", "4"]
 CUDA = ["--target", "cuda", "--cflags", "-O1"]
 
 
@@ -75,7 +76,7 @@ class Trainer:
         self.folder, self.program = folder, os.path.join(folder, "trainer")
         self.plan = os.path.join(folder, "plan.json")
         run(ullage, "compile", os.path.join(folder, "net.onnx"), "-o", self.program, "--train",
-            "--optimizer", "momentum", "--lr", "0.1", "--micro-batches", str(PARTS), "--json",
+            "--optimizer", "momentum", "--lr", "0.1", "--json",
             self.plan, *words)
 
     def losses(self, steps=8, **environment):
@@ -104,7 +105,7 @@ def check_plan(steps):
 
 
 def check_precision(ullage, folder, precision, limit):
-    words = ["--precision", precision]
+    words = ["--precision", precision, *MICRO]
     want = Trainer(ullage, folder, "--target", "c", *words).losses()[0]
     trainer = Trainer(ullage, folder, *CUDA, *words)
     check_plan(trainer.steps())
@@ -118,7 +119,7 @@ def check_precision(ullage, folder, precision, limit):
 
 def check_skipped(ullage, folder):
     """A scale by which the first gradients become infinite."""
-    words = ["--precision", "amp-fp16", "--loss-scale", "4194304"]
+    words = ["--precision", "amp-fp16", "--loss-scale", "4194304", *MICRO]
     want = Trainer(ullage, folder, "--target", "c", *words).losses(steps=16)[0]
     got = Trainer(ullage, folder, *CUDA, *words).losses(steps=16)[0]
     need(got[0] == got[3] or got[-1] < got[0], f"amp-fp16: nothing is skipped, or learned: {got}")
