@@ -10,7 +10,8 @@
  * are computed in pieces with it (split.h), each as large as a part of the largest. A gradient that
  * stands far below the peak stays whole, since each tile costs a product of few rows and, on a
  * device, launches. Which ones are cut, and how many tiles there are, hangs on graph and target
- * alone: under every budget sums are formed in the same order.
+ * alone: under every budget sums are formed in the same order. A product that adds its gradient to
+ * the sum of a step's runs is whole: no gradient exists.
  * Left undone: gradients that several products add up to (tied weights), or that wait for the norm
  * of all. */
 #include "passes/tiles.h"
@@ -71,6 +72,13 @@ static ul_node_id find_product(const struct ul_graph *graph, ul_node_id update)
     return UL_NONE;
 }
 
+/* One step computes both, and no gradient lies in memory. */
+static bool are_fused(const struct ul_graph *graph, const struct site *site)
+{
+    uint32_t group = graph->nodes[site->update].group;
+    return group != UL_NONE && graph->nodes[site->product].group == group;
+}
+
 /* Updates of trained parameters, and of sums of their gradients over a step's runs, by a product.
  */
 static void find_sites(struct tiles *tiles)
@@ -85,7 +93,8 @@ static void find_sites(struct tiles *tiles)
         struct site site = {.update = output->producer};
         site.product = find_product(graph, site.update);
         site.size_bytes = ul_value_bytes(graph, block->outputs[i]);
-        if (site.product == UL_NONE || ul_node_is_view(graph, site.update))
+        if (site.product == UL_NONE || ul_node_is_view(graph, site.update) ||
+            are_fused(graph, &site))
             continue;
         UL_GROW(tiles->pass->scratch, tiles->sites, tiles->count, tiles->capacity);
         tiles->sites[tiles->count++] = site;

@@ -65,9 +65,20 @@ static ul_value_id find_part(struct ul_gradient *make)
     return ul_update_number(make, UL_STEP_PART);
 }
 
+/* What the value was before it got its shape: what makes that can add it to the sum itself. */
+static ul_value_id before_reshapes(const struct ul_graph *graph, ul_value_id value)
+{
+    while (graph->values[value].kind == UL_VALUE_NODE &&
+           ul_edit_is_reshape(graph->nodes[graph->values[value].producer].op))
+        value = graph->nodes[graph->values[value].producer].inputs[0];
+    return value;
+}
+
 ul_value_id ul_update_accumulate(struct ul_gradient *make, const char *name, ul_value_id value)
 {
     struct ul_graph *graph = make->graph;
+    const struct ul_type wanted = graph->values[value].type;
+    value = before_reshapes(graph, value);
     const struct ul_type type = graph->values[value].type;
     UL_ASSERT(value != UL_NONE && ul_dtype_get(type.dtype)->is_float);
     make->build.name = name;
@@ -75,7 +86,7 @@ ul_value_id ul_update_accumulate(struct ul_gradient *make, const char *name, ul_
     const ul_value_id inputs[3] = {value, state, find_part(make)};
     ul_value_id made = ul_gradient_node_of(make, UL_OP_Accumulate, inputs, 3);
     ul_edit_add_next(graph, made, state);
-    return made;
+    return ul_gradient_reshape(make, made, &wanted);
 }
 
 ul_value_id ul_update_pending(struct ul_gradient *make, const struct ul_training *training,

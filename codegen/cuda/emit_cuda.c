@@ -220,6 +220,15 @@ static void put_joints(struct ul_emitter *emitter)
     }
 }
 
+/* The steps of another entry, as the first run of a step has them. */
+static void put_begin(struct ul_text *text, const struct ul_program_entry *entry)
+{
+    ul_text_printf(text,
+                   "static void %s_steps(struct ul_cuda_run *run)\n{\n"
+                   "    run->begins = 1;\n    %s_steps(run);\n}\n\n",
+                   entry->name, entry->steps);
+}
+
 /* A function for each entry point that has steps, and the table of them. */
 static void put_entries(struct ul_emitter *emitter)
 {
@@ -230,10 +239,14 @@ static void put_entries(struct ul_emitter *emitter)
         const struct ul_program_entry *entry = &emitter->program->entries[e];
         uint32_t begin, end;
         ul_emit_entry_span(emitter, e, &begin, &end);
-        ul_text_printf(&list, "%s%s%s", e == 0 ? "" : ", ", begin < end ? entry->steps : "NULL",
+        ul_text_printf(&list, "%s%s%s", e == 0 ? "" : ", ", begin < end ? entry->name : "NULL",
                        begin < end ? "_steps" : "");
-        if (begin == end || strcmp(entry->steps, entry->name) != 0)
+        if (begin == end)
             continue;
+        if (strcmp(entry->steps, entry->name) != 0) {
+            put_begin(text, entry);
+            continue;
+        }
         ul_text_printf(text,
                        "static void %s_steps(struct ul_cuda_run *run)\n{\n"
                        "    unsigned char *a = run->arena;\n    struct ul_cuda_step at;\n"

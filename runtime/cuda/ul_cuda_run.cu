@@ -336,7 +336,6 @@ static cudaError_t launch(struct ul_context *context, uint32_t entry, const void
     run.outputs = outputs;
     run.announce = announce;
     run.announce_context = context;
-    run.begins = entry == UL_ENTRY_BEGIN;
     ul_cuda_enqueue(context, &run, context->model->device->code->entries[entry]);
     if (announce == mark_step && run.error == cudaSuccess) {
         struct ul_where end = {NULL, NULL, 0, 0};
