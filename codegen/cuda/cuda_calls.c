@@ -455,6 +455,27 @@ static uint64_t most(void *data, const struct ul_call *call)
     return bounded(context, wanted(call), context->options->workspace_free_bytes);
 }
 
+/* A step of training must not take more for a convolution of f32. Its call has what a kernel of
+ * ours needs there in any case, which cuts long sums too; or tables, where these are little beside
+ * what it reads and writes: for Hopper and newer cuDNN 9 has 14 engines on tensor cores with them
+ * and none without, and with 4 MiB not one more (tests/cuda/graphs.cu can ask it). */
+static uint64_t trained(void *context, const struct ul_call *call, uint64_t own_bytes)
+{
+    enum { LITTLE = 16 };
+    bool is_convolution = call->kind == UL_CALL_CONVOLUTION ||
+                          call->kind == UL_CALL_DECONVOLUTION ||
+                          call->kind == UL_CALL_WEIGHT_GRADIENT;
+    bool has_tables = TABLE_BYTES <= convolution_workspace(call) / LITTLE;
+    uint64_t bytes = own_bytes / 64 * 64;
+    (void)context;
+    UL_ASSERT(call->implementation != NULL);
+    if (!is_convolution || call->src.type != UL_CALL_F32)
+        return call->scratch_bytes;
+    if (has_tables && bytes < TABLE_BYTES)
+        bytes = TABLE_BYTES;
+    return bytes < call->scratch_bytes ? bytes : call->scratch_bytes;
+}
+
 /* For budgets: tables alone, then nothing. What that costs is a device's to say; taken is what each
  * loses. A product of few tiles is not cut, and leaves a part of the device idle; a convolution
  * goes without tensors in another layout, then without its tables of offsets, or is a kernel of
@@ -603,6 +624,7 @@ enum ul_status ul_cuda_open_library(struct ul_arena *arena,
                                                   .leaner = leaner,
                                                   .blocks = blocks_of,
                                                   .most = most,
+                                                  .trained = trained,
                                                   .close = close_context};
     *library = &context->library;
     UL_ASSERT(context->library.answer != NULL);

@@ -281,15 +281,29 @@ static enum ul_status add_own(struct ul_builder *builder, const ul_node_id *node
 
 /* ---- The group ---- */
 
+/* The call at the node, with the scratch that it has in this program. */
+static struct ul_group_call taken_call(const struct ul_builder *builder, ul_node_id last,
+                                       uint64_t own_bytes)
+{
+    const struct ul_target_library *library = builder->options->library;
+    struct ul_group_call call = *builder->calls.by_node[last];
+    if (builder->options->training != NULL && library->trained != NULL)
+        call.call.scratch_bytes = library->trained(library->context, &call.call, own_bytes);
+    return call;
+}
+
 static enum ul_status make_call(struct ul_builder *builder, const ul_node_id *nodes, uint32_t count,
                                 struct ul_program_step *step)
 {
     ul_node_id last = nodes[count - 1];
     const struct ul_group_call *faster = builder->calls.faster[last];
-    struct ul_program_step other;
-    *step = call_step(builder, builder->calls.by_node[last], last);
-    if (builder->options->library->chosen_at_start) {
+    bool has_own = builder->options->library->chosen_at_start;
+    struct ul_program_step other = {.scratch_bytes = 0};
+    if (has_own)
         UL_TRY(kernel_step(builder, nodes, count, &other));
+    const struct ul_group_call call = taken_call(builder, last, other.scratch_bytes);
+    *step = call_step(builder, &call, last);
+    if (has_own) {
         join_own(builder, step, &other);
         if (other.scratch_bytes > step->scratch_bytes)
             step->scratch_bytes = other.scratch_bytes;

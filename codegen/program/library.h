@@ -41,6 +41,9 @@ struct ul_target_library {
     /* The most scratch that the call can make use of, where there is room for it beside a plan.
      * NULL: no more than it has. */
     uint64_t (*most)(void *context, const struct ul_call *call);
+    /* The scratch of the call in a program that trains, which has one for every budget, where a
+     * kernel of ours beside it has `own_bytes`. NULL: what it was answered with. */
+    uint64_t (*trained)(void *context, const struct ul_call *call, uint64_t own_bytes);
     /* Blocks of threads that the call has on a device, as far as shapes say. NULL: it fills any. */
     uint64_t (*blocks)(const struct ul_call *call);
     /* Bytes of the host that it keeps for the call beside the buffer, as long as the program lives.
