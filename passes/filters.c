@@ -18,7 +18,16 @@
  *
  *      MatMulInteger(x, w [k n])   ->   MatMulInteger(x, Transpose(w' [n k]))
  *
- * Left undone: weights that something else than convolutions reads; transposed convolutions. */
+ * Where a program trains, the gradient of a source is a transposed convolution of the same weight,
+ * and what an optimizer makes of a weight element by element lies as that does: the weight, its
+ * gradient, sums of it, states and what overwrites them. All of them keep their shapes, and their
+ * strides change (UL_VALUE_CHANNELS_LAST), so that checkpoints have them as the model does:
+ *
+ *      Conv(x, w)   ConvTranspose(dy, w)   g = ConvWeightGradient(x, dy)   w' = Update(w, g, m)
+ *
+ * Left undone: weights that something else than convolutions reads; transposed convolutions, unless
+ * the program trains; optimizers that look at rows of a weight. */
+#include "ir/op.h"
 #include "passes/passes_internal.h"
 
 #include <string.h>
@@ -136,6 +145,119 @@ static ul_value_id add_view(const struct ul_pass *pass, struct ul_build *build, 
         build, ul_graph_add_weight(pass->graph, value.name, turn(pass, value.tensor)), perm);
 }
 
+/* ---- weights of a program that trains ---- */
+
+/* Sets of values that lie alike, and of each, at its head: a convolution reads one of them as its
+ * weights; something needs one of them as the model has it. */
+struct alike {
+    const struct ul_graph *graph;
+    ul_value_id *parents;
+    bool *has_filter, *stays;
+};
+
+static void mark(const struct alike *alike, bool *facts, ul_value_id value)
+{
+    if (value != UL_NONE)
+        facts[ul_edit_find_head(alike->parents, value)] = true;
+}
+
+static bool is_pointwise(const struct ul_node *node)
+{
+    return (ul_op_get(node->op)->flags & (UL_OP_ELEMENTWISE | UL_OP_POINTWISE)) != 0;
+}
+
+static bool same_dims(const struct ul_type *a, const struct ul_type *b)
+{
+    return a->rank == b->rank && memcmp(a->dims, b->dims, a->rank * sizeof *a->dims) == 0;
+}
+
+/* Joins what a node reads and writes element by element. */
+static void join_node(const struct alike *alike, const struct ul_node *node)
+{
+    const struct ul_value *values = alike->graph->values;
+    ul_value_id made = node->output_count > 0 ? node->outputs[0] : UL_NONE;
+    if (!is_pointwise(node) || made == UL_NONE)
+        return;
+    for (uint32_t i = 0; i < node->input_count + node->output_count; i++) {
+        bool is_input = i < node->input_count;
+        ul_value_id value = is_input ? node->inputs[i] : node->outputs[i - node->input_count];
+        if (value != UL_NONE && same_dims(&values[value].type, &values[made].type))
+            ul_edit_join_heads(alike->parents, made, value);
+    }
+}
+
+/* What a node asks of its inputs and outputs. A sum of squares takes them as they lie. */
+static void mark_node(const struct alike *alike, const struct ul_node *node)
+{
+    uint32_t flags = ul_op_get(node->op)->flags;
+    bool is_nested = node->parent != 0, pointwise = is_pointwise(node) && !is_nested;
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        bool is_filter = (flags & UL_OP_CONVOLVES) != 0 && i == 1 && !is_nested;
+        if (is_filter)
+            mark(alike, alike->has_filter, node->inputs[i]);
+        else if (!pointwise && (node->op != UL_OP_ReduceSumSquare || is_nested))
+            mark(alike, alike->stays, node->inputs[i]);
+    }
+    for (uint32_t i = 0; i < node->output_count; i++)
+        if (!pointwise && ((flags & UL_OP_CORRELATES) == 0 || is_nested))
+            mark(alike, alike->stays, node->outputs[i]);
+}
+
+static void mark_edges(const struct alike *alike)
+{
+    const struct ul_graph *graph = alike->graph;
+    for (uint32_t b = 0; b < graph->block_count; b++) {
+        for (uint32_t i = 0; i < graph->blocks[b].output_count; i++) {
+            ul_value_id value = graph->blocks[b].outputs[i];
+            if (b > 0 || graph->values[value].donor == UL_NONE)
+                mark(alike, alike->stays, value);
+        }
+    }
+    for (uint32_t v = 0; v < graph->value_count; v++)
+        if (graph->values[v].kind != UL_VALUE_WEIGHT && graph->values[v].kind != UL_VALUE_NODE)
+            mark(alike, alike->stays, v);
+}
+
+static void find_alike(struct alike *alike, const struct ul_pass *pass)
+{
+    const struct ul_graph *graph = alike->graph = pass->graph;
+    struct ul_node_list all = ul_edit_all_nodes(graph, pass->scratch);
+    alike->parents = UL_NEW_ARRAY(pass->scratch, ul_value_id, graph->value_count);
+    alike->has_filter = UL_NEW_ARRAY(pass->scratch, bool, graph->value_count);
+    alike->stays = UL_NEW_ARRAY(pass->scratch, bool, graph->value_count);
+    for (uint32_t v = 0; v < graph->value_count; v++)
+        alike->parents[v] = v;
+    for (uint32_t n = 0; n < all.count; n++)
+        join_node(alike, &graph->nodes[all.nodes[n]]);
+    for (uint32_t v = 0; v < graph->value_count; v++)
+        if (graph->values[v].donor != UL_NONE)
+            ul_edit_join_heads(alike->parents, v, graph->values[v].donor);
+    for (uint32_t n = 0; n < all.count; n++)
+        mark_node(alike, &graph->nodes[all.nodes[n]]);
+    mark_edges(alike);
+}
+
+static bool changes(const struct ul_type *type)
+{
+    int64_t space = 1;
+    for (uint32_t d = 2; d < type->rank; d++)
+        space *= type->dims[d];
+    return type->rank > 2 && space > 1 && type->dims[1] > 1 && ul_type_elements(type) > 0;
+}
+
+static void lay_filters(const struct ul_pass *pass)
+{
+    struct alike alike;
+    struct ul_graph *graph = pass->graph;
+    find_alike(&alike, pass);
+    for (uint32_t v = 0; v < graph->value_count; v++) {
+        ul_value_id head = ul_edit_find_head(alike.parents, v);
+        UL_ASSERT(head <= v);
+        if (alike.has_filter[head] && !alike.stays[head] && changes(&graph->values[v].type))
+            graph->values[v].flags |= UL_VALUE_CHANNELS_LAST;
+    }
+}
+
 enum ul_status ul_pass_filters(struct ul_pass *pass)
 {
     struct ul_graph *graph = pass->graph;
@@ -150,5 +272,7 @@ enum ul_status ul_pass_filters(struct ul_pass *pass)
         graph->values[v].kind = UL_VALUE_DEAD;
     }
     ul_rewrite_apply(&rewrite);
+    if (pass->options->training != NULL)
+        lay_filters(pass);
     return UL_OK;
 }

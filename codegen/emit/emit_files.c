@@ -113,6 +113,29 @@ static void put_weight_elements(struct weight_writer *writer, ul_value_id value)
     }
 }
 
+/* With channels innermost, a filter after the other. */
+static void put_filters(struct weight_writer *writer, ul_value_id value)
+{
+    const struct ul_graph *graph = writer->base.program->graph;
+    const struct ul_value *info = &graph->values[value];
+    uint64_t filters = (uint64_t)info->type.dims[0], channels = (uint64_t)info->type.dims[1];
+    uint64_t count = ul_type_elements(&info->type) / filters, places = count / channels;
+    uint64_t element_bytes = ul_value_element_bytes(graph, value);
+    struct ul_arena scratch;
+    ul_arena_init(&scratch);
+    unsigned char *plain = ul_arena_alloc(&scratch, ul_size_mul_or_die(count, element_bytes));
+    unsigned char *turned = ul_arena_alloc(&scratch, ul_size_mul_or_die(count, element_bytes));
+    UL_ASSERT(places * channels == count);
+    for (uint64_t k = 0; k < filters; k++) {
+        ul_tensor_read_as(info->tensor, ul_value_storage(graph, value), k * count, count, plain);
+        for (uint64_t i = 0; i < count; i++)
+            memcpy(turned + (i % places * channels + i / places) * element_bytes,
+                   plain + i * element_bytes, element_bytes);
+        put_weight_bytes(writer, turned, count * element_bytes);
+    }
+    ul_arena_done(&scratch);
+}
+
 /* The zeros that bring a large weight to its place in a page. */
 static void put_weight_gap(struct weight_writer *writer, uint32_t place)
 {
@@ -131,7 +154,9 @@ static void write_weight(struct ul_emitter *emitter, uint32_t place)
     ul_value_id value = emitter->program->places[place].value;
     const struct ul_value *info = &emitter->program->graph->values[value];
     put_weight_gap(writer, place);
-    if (info->tensor->data == NULL || info->storage != UL_DTYPE_NONE)
+    if ((info->flags & UL_VALUE_CHANNELS_LAST) != 0)
+        put_filters(writer, value);
+    else if (info->tensor->data == NULL || info->storage != UL_DTYPE_NONE)
         put_weight_elements(writer, value);
     else
         put_weight_bytes(writer, info->tensor->data, ul_type_bytes(&info->type));

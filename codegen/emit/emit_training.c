@@ -30,6 +30,16 @@ static ul_value_id changed_weight(const struct ul_graph *graph, uint32_t output)
     return lasts ? donor : UL_NONE;
 }
 
+/* Bits of enum ul_rt_parameter_fact, as C. */
+static const char *facts_of(const struct ul_value *weight)
+{
+    bool squares = (weight->flags & UL_VALUE_SQUARES) != 0;
+    if ((weight->flags & UL_VALUE_CHANNELS_LAST) == 0)
+        return squares ? "UL_RT_PARAMETER_SQUARES" : "0";
+    return squares ? "UL_RT_PARAMETER_SQUARES | UL_RT_PARAMETER_CHANNELS_LAST"
+                   : "UL_RT_PARAMETER_CHANNELS_LAST";
+}
+
 static uint32_t put_parameters(struct ul_emitter *emitter)
 {
     const struct ul_graph *graph = emitter->program->graph;
@@ -54,12 +64,11 @@ static uint32_t put_parameters(struct ul_emitter *emitter)
                                ? ul_arena_printf(emitter->arena, "parameter%u_dims", count)
                                : "NULL");
         struct ul_emit_place home = ul_emit_home(emitter, emitter->program->value_places[weight]);
-        ul_text_printf(
-            &list, ", %" PRIu64 ", %" PRIu64 ", %s, (enum ul_rt_type)%d, %s},\n",
-            ul_value_bytes(graph, weight), home.offset_bytes, ul_emit_space_name(home.space),
-            (int)(storage != UL_DTYPE_NONE ? storage : type->dtype),
-            (graph->values[weight].flags & UL_VALUE_SQUARES) != 0 ? "UL_RT_PARAMETER_SQUARES"
-                                                                  : "0");
+        ul_text_printf(&list, ", %" PRIu64 ", %" PRIu64 ", %s, (enum ul_rt_type)%d, %s},\n",
+                       ul_value_bytes(graph, weight), home.offset_bytes,
+                       ul_emit_space_name(home.space),
+                       (int)(storage != UL_DTYPE_NONE ? storage : type->dtype),
+                       facts_of(&graph->values[weight]));
         count++;
     }
     ul_text_printf(emitter->text, "static const struct ul_rt_parameter parameters[] = {\n%s};\n",

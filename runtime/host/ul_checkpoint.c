@@ -122,6 +122,13 @@ static bool is_rounded(const struct ul_rt_parameter *parameter)
     return parameter->storage != parameter->type;
 }
 
+/* It lies in memory of this process as the file has it. */
+static bool lies_plain(const struct ul_session *s, const struct ul_rt_parameter *parameter)
+{
+    return s->model->device == NULL && parameter->space == UL_SPACE_ARENA &&
+           !is_rounded(parameter) && (parameter->facts & UL_RT_PARAMETER_CHANNELS_LAST) == 0;
+}
+
 /* As the file has it. */
 static struct ul_rt_tensor tensor_of(const struct ul_rt_parameter *parameter)
 {
@@ -136,7 +143,7 @@ static struct ul_rt_tensor tensor_of(const struct ul_rt_parameter *parameter)
 
 /* ---- writing ---- */
 
-/* A parameter on a device, or one that is offloaded or lies in bf16. */
+/* A parameter on a device, or one that is offloaded, lies in bf16 or has channels innermost. */
 struct place {
     const struct ul_session *session;
     const struct ul_rt_parameter *parameter;
@@ -186,8 +193,7 @@ static void describe_parameters(const struct ul_training_run *run, struct place 
         places[i].parameter = parameter;
         members[i].read = read_place;
         members[i].context = &places[i];
-        if (s->model->device == NULL && parameter->space == UL_SPACE_ARENA &&
-            !is_rounded(parameter))
+        if (lies_plain(s, parameter))
             members[i].data = s->arena + parameter->offset_bytes;
     }
 }
@@ -426,7 +432,7 @@ static int read_parameter(const struct ul_training_run *run, struct ul_reader *r
 {
     const struct ul_session *s = run->session;
     const struct ul_rt_tensor tensor = tensor_of(parameter);
-    if (s->model->device == NULL && parameter->space == UL_SPACE_ARENA && !is_rounded(parameter)) {
+    if (lies_plain(s, parameter)) {
         unsigned char *place = s->arena + parameter->offset_bytes;
         int read = ul_npz_read(s, reader, parameter->name, "parameter", &tensor, place);
         return read == UL_EXIT_OK ? check_numbers(run, reader, parameter, place) : read;

@@ -336,8 +336,9 @@ struct ul_rt_parameter {
     uint32_t facts;          /* bits of enum ul_rt_parameter_fact */
 };
 
-/* SQUARES: a variance or a mean square, of which no element is below 0. */
-enum ul_rt_parameter_fact { UL_RT_PARAMETER_SQUARES = 1 };
+/* SQUARES: a variance or a mean square, of which no element is below 0. CHANNELS_LAST: where it
+   lies, dimension 1 is innermost; files and callers have it row-major. */
+enum ul_rt_parameter_fact { UL_RT_PARAMETER_SQUARES = 1, UL_RT_PARAMETER_CHANNELS_LAST = 2 };
 
 /* Factors of the learning rate, of which a schedule may have several:
      STEP    `factor` for each `steps` steps that are done

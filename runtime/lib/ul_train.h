@@ -231,7 +231,76 @@ static inline enum ul_result ul_train_eval(const struct ul_model *model, void *p
 
 /* ---- parameters and state, where they lie ---- */
 
-/* A piece of a parameter, from `at` on: loaded from where it lies into `bytes`, or saved there. */
+/* Bytes of an element where it lies. */
+static inline uint32_t ul_train_element_bytes(const struct ul_rt_parameter *parameter)
+{
+    uint64_t count = 1;
+    for (uint32_t d = 0; d < parameter->rank; d++)
+        count *= (uint64_t)parameter->dims[d];
+    return count != 0 ? (uint32_t)(parameter->size_bytes / count) : 1;
+}
+
+#define UL_TRAIN_PIECE_BYTES 4096u
+
+/* A piece of a parameter with channels innermost, in elements [begin, end) of the model's order,
+   all of one filter. For each place of the window, its channels lie side by side. */
+static inline enum ul_result ul_train_move_filter(const struct ul_model *model, void *place,
+                                                  enum ul_direction direction,
+                                                  const struct ul_rt_parameter *parameter,
+                                                  uint64_t begin, uint64_t end, void *bytes,
+                                                  struct ul_failure *failure)
+{
+    unsigned char run[UL_TRAIN_PIECE_BYTES];
+    uint64_t element = ul_train_element_bytes(parameter);
+    uint64_t filters = (uint64_t)parameter->dims[0], channels = (uint64_t)parameter->dims[1];
+    uint64_t places = parameter->size_bytes / element / filters / channels;
+    uint64_t first = begin / (channels * places) * (channels * places); /* of the filter */
+    for (uint64_t i = 0; i < places; i++) {
+        uint64_t from = (begin - first + places - 1 - i) / places;
+        uint64_t to = (end - first + places - 1 - i) / places; /* channels */
+        uint64_t offset_bytes = parameter->offset_bytes + (first + i * channels + from) * element;
+        unsigned char *at = (unsigned char *)bytes + (first + from * places + i - begin) * element;
+        for (uint64_t c = from; direction == UL_OFFLOAD_SAVE && c < to; c++)
+            memcpy(run + (c - from) * element, at + (c - from) * places * element, (size_t)element);
+        enum ul_result result =
+            from < to ? model->training->move(model, place, direction, parameter->space,
+                                              offset_bytes, run, (to - from) * element, failure)
+                      : UL_OK;
+        if (result != UL_OK)
+            return result;
+        for (uint64_t c = from; direction == UL_OFFLOAD_LOAD && c < to; c++)
+            memcpy(at + (c - from) * places * element, run + (c - from) * element, (size_t)element);
+    }
+    return UL_OK;
+}
+
+/* The same of any piece. */
+static inline enum ul_result ul_train_move_filters(const struct ul_model *model, void *place,
+                                                   enum ul_direction direction,
+                                                   const struct ul_rt_parameter *parameter,
+                                                   uint64_t at, void *bytes, uint64_t size_bytes,
+                                                   struct ul_failure *failure)
+{
+    uint64_t element = ul_train_element_bytes(parameter);
+    uint64_t count = parameter->size_bytes / element / (uint64_t)parameter->dims[0];
+    uint64_t places = count / (uint64_t)parameter->dims[1];
+    uint64_t most = (UL_TRAIN_PIECE_BYTES / element - 1) * places; /* whose runs fit a piece */
+    enum ul_result result = UL_OK;
+    for (uint64_t from = at / element, end = from + size_bytes / element, to; from < end;
+         from = to) {
+        to = (from / count + 1) * count;
+        to = to < end ? to : end;
+        to = to - from < most ? to : from + most;
+        result = ul_train_move_filter(model, place, direction, parameter, from, to,
+                                      (unsigned char *)bytes + (from * element - at), failure);
+        if (result != UL_OK)
+            return result;
+    }
+    return UL_OK;
+}
+
+/* A piece of a parameter, from `at` on, in whole elements of the model's order: loaded from where
+   it lies into `bytes`, or saved there. */
 static inline enum ul_result ul_train_move(const struct ul_model *model, void *place,
                                            enum ul_direction direction,
                                            const struct ul_rt_parameter *parameter, uint64_t at,
@@ -240,6 +309,9 @@ static inline enum ul_result ul_train_move(const struct ul_model *model, void *p
 {
     if (place == NULL) /* after a set-up that failed */
         return ul_fail(failure, UL_NOT_READY, 0, 0);
+    if ((parameter->facts & UL_RT_PARAMETER_CHANNELS_LAST) != 0)
+        return ul_train_move_filters(model, place, direction, parameter, at, bytes, size_bytes,
+                                     failure);
     return model->training->move(model, place, direction, parameter->space,
                                  parameter->offset_bytes + at, bytes, size_bytes, failure);
 }
@@ -279,7 +351,6 @@ static inline enum ul_result ul_train_loss_scale(const struct ul_model *model, v
 #define UL_TRAIN_MAGIC "ULLAGETR"
 #define UL_TRAIN_VERSION 1u
 #define UL_TRAIN_HEAD_BYTES 64u
-#define UL_TRAIN_PIECE_BYTES 4096u
 
 static inline uint64_t ul_train_bytes(const struct ul_model *model)
 {
@@ -321,15 +392,6 @@ static inline uint64_t ul_train_kind(const struct ul_model *model)
             ul_train_hash_number(&hash, (uint64_t)parameter->dims[d]);
     }
     return ul_hash_get(&hash);
-}
-
-/* Bytes of an element, for machines that have to turn them. */
-static inline uint32_t ul_train_element_bytes(const struct ul_rt_parameter *parameter)
-{
-    uint64_t count = 1;
-    for (uint32_t d = 0; d < parameter->rank; d++)
-        count *= (uint64_t)parameter->dims[d];
-    return count != 0 ? (uint32_t)(parameter->size_bytes / count) : 1;
 }
 
 static inline enum ul_result ul_train_save_one(const struct ul_model *model, void *place,

@@ -237,6 +237,48 @@ static void test_save(void)
     CHECK(ul_train_load(&model, arena, &loaded, read_file, NULL, &failure) == UL_CHECKPOINT_OTHER);
 }
 
+/* Filters with channels innermost: pieces of any size, at any place, are the model's own order. */
+static void test_filters(void)
+{
+    enum { FILTERS = 2, CHANNELS = 2000, PLACES = 6, COUNT = FILTERS * CHANNELS * PLACES };
+    static const int64_t dims[] = {FILTERS, CHANNELS, 2, 3};
+    static uint16_t plain[COUNT], lying[COUNT], seen[COUNT];
+    const struct ul_rt_parameter parameter = {"w",
+                                              UL_TYPE_F32,
+                                              4,
+                                              dims,
+                                              sizeof plain,
+                                              0,
+                                              UL_SPACE_ARENA,
+                                              UL_TYPE_BF16,
+                                              UL_RT_PARAMETER_CHANNELS_LAST};
+    static const uint64_t sizes[] = {COUNT, 1, 5, 2048, 4097};
+    for (uint32_t i = 0; i < COUNT; i++) {
+        uint32_t k = i / (CHANNELS * PLACES), c = i / PLACES % CHANNELS;
+        plain[i] = (uint16_t)(i * 7 + i / 65536);
+        lying[(k * PLACES + i % PLACES) * CHANNELS + c] = plain[i];
+    }
+    for (size_t n = 0; n < sizeof sizes / sizeof *sizes; n++) {
+        static uint16_t moved[COUNT];
+        memset(moved, 0, sizeof moved);
+        memset(seen, 0, sizeof seen);
+        for (uint64_t at = 0; at < COUNT; at += sizes[n]) {
+            uint64_t count = COUNT - at < sizes[n] ? COUNT - at : sizes[n];
+            CHECK(ul_train_move(&trainer_model, moved, UL_OFFLOAD_SAVE, &parameter,
+                                at * sizeof *plain, plain + at, count * sizeof *plain,
+                                NULL) == UL_OK);
+        }
+        CHECK(memcmp(moved, lying, sizeof lying) == 0);
+        for (uint64_t at = 0; at < COUNT; at += sizes[n]) {
+            uint64_t count = COUNT - at < sizes[n] ? COUNT - at : sizes[n];
+            CHECK(ul_train_move(&trainer_model, moved, UL_OFFLOAD_LOAD, &parameter,
+                                at * sizeof *plain, seen + at, count * sizeof *plain,
+                                NULL) == UL_OK);
+        }
+        CHECK(memcmp(seen, plain, sizeof plain) == 0);
+    }
+}
+
 int main(void)
 {
     arena = room + (TRAINER_ARENA_ALIGN - (uintptr_t)room % TRAINER_ARENA_ALIGN);
@@ -249,5 +291,6 @@ int main(void)
     test_power();
     test_shuffle();
     test_save();
+    test_filters();
     return TEST_RESULT();
 }
