@@ -425,12 +425,14 @@ static void put_model_h(struct ul_emitter *emitter)
             " * multiples of 16 bytes, which it reads and writes in place; none may be "
             "NULL.\n"
             " * The first run is launched step by step, and captured as a graph for its "
-            "buffers. A run\n"
-            " * with others captures once more, which takes the host as long as such a launch; "
-            "nothing is\n"
-            " * allocated on the device where CUDA puts them into the graph's nodes, else "
-            "the graph is\n"
-            " * made anew: keep to one set of buffers, or have a context for each.\n");
+            "buffers. For\n"
+            " * others the graph's kernels are given these addresses, and nothing is captured; "
+            "but where a\n"
+            " * call of cuBLASLt or cuDNN has a buffer of yours, a second set of buffers gets a "
+            "graph of its\n"
+            " * own, which takes memory of the device, and more sets than two in turn cost the "
+            "host a capture\n"
+            " * each.\n");
     else
         ul_text_printf(text,
                        "the host or of\n"

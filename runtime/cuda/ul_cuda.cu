@@ -267,8 +267,7 @@ static enum ul_result acquire_arena(struct ul_context *context, struct ul_failur
         return ul_fail(failure, UL_ARENA_TOO_SMALL, model->arena_bytes, request->arena_bytes);
     uint64_t address = (uint64_t)(uintptr_t)request->arena;
     if ((address & (model->arena_align - 1)) != 0)
-        return ul_fail(failure, UL_ARENA_MISALIGNED, model->arena_align,
-                             address & (~address + 1));
+        return ul_fail(failure, UL_ARENA_MISALIGNED, model->arena_align, address & (~address + 1));
     if (!ul_cuda_is_on_device(context, request->arena))
         return ul_fail(failure, UL_ARENA_ELSEWHERE, model->arena_bytes, 0);
     context->arena = (unsigned char *)request->arena;
@@ -323,8 +322,7 @@ static void close_on_device(struct ul_context *context)
     if (context->stream != NULL)
         (void)cudaStreamSynchronize(context->stream);
     ul_cuda_wait_for_movers(context);
-    if (context->graph != NULL)
-        (void)cudaGraphExecDestroy(context->graph);
+    ul_cuda_drop_replays(context);
     for (uint32_t i = context->memory.library_count; i-- > 0;)
         device->libraries[i]->close(context->libraries[i]);
     if (context->block != NULL)
@@ -356,7 +354,7 @@ static void close_context(struct ul_context *context)
         (void)cudaGetLastError();
     }
     free(context->moves);
-    free(context->graph_buffers);
+    ul_cuda_free_captured(context->model, context->captured);
     free(context->apart);
     free(context);
 }
@@ -389,14 +387,13 @@ static enum ul_result open_context(const struct ul_model *model,
     memset(failure, 0, sizeof *failure);
     *result_context = NULL;
     struct ul_context *context = (struct ul_context *)calloc(1, sizeof *context);
-    size_t buffer_count = (size_t)model->input_count + model->output_count;
     if (context != NULL) {
-        context->graph_buffers = (const void **)calloc(buffer_count + 1, sizeof(const void *));
+        context->captured = ul_cuda_new_captured(model);
         context->apart = (uint8_t *)calloc((size_t)model->step_count + 1, 1);
     }
-    if (context == NULL || context->graph_buffers == NULL || context->apart == NULL) {
+    if (context == NULL || context->captured == NULL || context->apart == NULL) {
         if (context != NULL) {
-            free(context->graph_buffers);
+            ul_cuda_free_captured(model, context->captured);
             free(context->apart);
         }
         free(context);

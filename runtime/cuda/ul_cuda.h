@@ -74,6 +74,22 @@ struct ul_cuda_transfer {
     cudaEvent_t begun, done;
 };
 
+/* The kernels of a captured run that were given buffers of the caller's, in the order of their
+ * launches. While the run is captured they are noted; later, for other buffers, the run's steps are
+ * gone through once more, nothing is enqueued, and each of these is given what it would be launched
+ * with now. */
+struct ul_cuda_node {
+    cudaGraphNode_t node; /* of the graph that was captured */
+    const void *kernel;
+};
+struct ul_cuda_nodes {
+    cudaGraphExec_t exec; /* that gets what the nodes are given; NULL: they are noted */
+    struct ul_cuda_node *all;
+    uint32_t count, room;
+    uint32_t given; /* of them, so far */
+    int is_whole;   /* 0: others have such buffers too: nodes that a library alone knows */
+};
+
 /* One run, on the host. */
 struct ul_cuda_run {
     cudaStream_t stream;
@@ -97,7 +113,9 @@ struct ul_cuda_run {
     int is_behind;  /* a kernel of ours is the last thing in the stream */
     int begins;     /* the first run of a step: calls add to no sum of earlier ones */
     int asks;       /* nothing is enqueued: who runs library calls is found out */
-    cudaError_t error; /* the first one */
+    int touches;    /* the step that is being launched was given a buffer of the caller's */
+    struct ul_cuda_nodes *nodes; /* NULL: nobody wants to know them */
+    cudaError_t error;           /* the first one */
 };
 
 /* What kernels.cu defines for the runtime, as
@@ -128,6 +146,7 @@ static inline struct ul_cuda_step ul_cuda_at(struct ul_cuda_run *run, uint32_t n
     at.where.when = region == UL_CUDA_ALWAYS ? NULL : run->regions + region;
     at.where.order = ++run->order;
     at.where.step = number;
+    run->touches = 0;
 #ifndef __CUDACC__
     ul_emulate_begin_step(number);
 #endif
@@ -157,14 +176,17 @@ struct ul_place {
     }
 };
 
-/* A buffer of the caller's, for --io caller; inputs are only read. */
-static inline unsigned char *ul_cuda_input(const struct ul_cuda_run *run, uint32_t number)
+/* A buffer of the caller's, for --io caller, as an argument of the step that ul_cuda_at began;
+ * inputs are only read. */
+static inline unsigned char *ul_cuda_input(struct ul_cuda_run *run, uint32_t number)
 {
+    run->touches = 1;
     return (unsigned char *)run->inputs[number];
 }
 
-static inline unsigned char *ul_cuda_output(const struct ul_cuda_run *run, uint32_t number)
+static inline unsigned char *ul_cuda_output(struct ul_cuda_run *run, uint32_t number)
 {
+    run->touches = 1;
     return (unsigned char *)run->outputs[number];
 }
 
@@ -198,6 +220,54 @@ static inline int ul_cuda_may_launch(struct ul_cuda_run *run)
     return 1;
 }
 
+/* Notes the kernel that was just captured; where that fails, the nodes are not whole. */
+void ul_cuda_keep_node(struct ul_cuda_run *run, const void *kernel);
+static inline void ul_cuda_note_node(struct ul_cuda_run *run, const void *kernel)
+{
+    if (run->nodes != NULL && run->touches)
+        ul_cuda_keep_node(run, kernel);
+}
+
+/* The next of the noted nodes, which must be this kernel; else there is an error. */
+static inline cudaGraphNode_t ul_cuda_next_node(struct ul_cuda_run *run, const void *kernel)
+{
+    const struct ul_cuda_nodes *nodes = run->nodes;
+    if (nodes->given < nodes->count && nodes->all[nodes->given].kernel == kernel)
+        return nodes->all[run->nodes->given++].node;
+    ul_cuda_note(run, cudaErrorUnknown);
+    return NULL;
+}
+
+/* Gives a noted node the arguments. 0: the run is not one that does so, and the kernel is to be
+ * launched. Cooperative nodes stay such, and edges stay programmatic: neither is a parameter. */
+template <typename... parameters, typename... arguments>
+static inline int ul_cuda_give(const struct ul_cuda_step *at, void (*kernel)(parameters...),
+                               unsigned blocks, unsigned threads, size_t rest_bytes,
+                               arguments... given)
+{
+    struct ul_cuda_run *run = at->run;
+    if (run->nodes == NULL || run->nodes->exec == NULL)
+        return 0;
+    cudaGraphNode_t node =
+        run->touches ? ul_cuda_next_node(run, (const void *)kernel) : (cudaGraphNode_t)NULL;
+    if (node == NULL)
+        return 1;
+    [&](parameters... values) {
+        void *pointers[] = {(void *)&values...};
+        struct cudaKernelNodeParams params = {};
+        params.func = (void *)kernel;
+        params.gridDim = dim3(blocks);
+        params.blockDim = dim3(threads);
+        params.sharedMemBytes = (unsigned)rest_bytes;
+        params.kernelParams = pointers;
+        ul_cuda_note(run, cudaGraphExecKernelNodeSetParams(run->nodes->exec, node, &params));
+    }(given...);
+    return 1;
+}
+#define UL_GIVE(kernel, blocks, threads, rest_bytes, at, ...)                                      \
+    ul_cuda_give((at), (kernel), (unsigned)(blocks), (unsigned)(threads), (rest_bytes),            \
+                 __VA_ARGS__, (at)->where)
+
 /* UL_LAUNCH(kernel, blocks, threads, at, arguments ...): appends at->where as the last argument.
  * Behind another kernel of ours the launch is programmatic, where devices have that (from compute
  * capability 9.0 on): it may begin while that one still runs, and waits for its end by ul_wait. */
@@ -205,7 +275,8 @@ static inline int ul_cuda_may_launch(struct ul_cuda_run *run)
 #define UL_LAUNCH(kernel, blocks, threads, at, ...)                                                \
     do {                                                                                           \
         int overlaps = (at)->run->overlaps && (at)->run->is_behind;                                \
-        if (!ul_cuda_may_launch((at)->run))                                                        \
+        if (UL_GIVE(kernel, blocks, threads, 0, at, __VA_ARGS__) ||                                \
+            !ul_cuda_may_launch((at)->run))                                                        \
             break;                                                                                 \
         cudaLaunchAttribute programmatic;                                                          \
         programmatic.id = cudaLaunchAttributeProgrammaticStreamSerialization;                      \
@@ -217,6 +288,7 @@ static inline int ul_cuda_may_launch(struct ul_cuda_run *run)
         config.attrs = &programmatic;                                                              \
         config.numAttrs = overlaps ? 1 : 0;                                                        \
         ul_cuda_note((at)->run, cudaLaunchKernelEx(&config, kernel, __VA_ARGS__, (at)->where));    \
+        ul_cuda_note_node((at)->run, (const void *)(kernel));                                      \
         (at)->run->is_behind = 1;                                                                  \
     } while (0)
 /* An array of the block's shared memory, in the body of a kernel; tensor cores want it aligned. */
@@ -226,7 +298,8 @@ static inline int ul_cuda_may_launch(struct ul_cuda_run *run)
  * ul_cuda_is_resident says yes to. Where CUDA refuses it all the same, the step is apart. */
 #define UL_LAUNCH_TOGETHER(kernel, blocks, threads, rest_bytes, at, ...)                           \
     do {                                                                                           \
-        if (!ul_cuda_may_launch((at)->run))                                                        \
+        if (UL_GIVE(kernel, blocks, threads, rest_bytes, at, __VA_ARGS__) ||                       \
+            !ul_cuda_may_launch((at)->run))                                                        \
             break;                                                                                 \
         cudaLaunchAttribute together;                                                              \
         together.id = cudaLaunchAttributeCooperative;                                              \
@@ -240,6 +313,7 @@ static inline int ul_cuda_may_launch(struct ul_cuda_run *run)
         config.numAttrs = 1;                                                                       \
         ul_cuda_note_together((at),                                                                \
                               cudaLaunchKernelEx(&config, kernel, __VA_ARGS__, (at)->where));      \
+        ul_cuda_note_node((at)->run, (const void *)(kernel));                                      \
     } while (0)
 #define UL_SHARED_REST(name) extern __shared__ __align__(128) unsigned char name[]
 #endif

@@ -4,7 +4,8 @@
  *
  *     ul_cuda.cu          opens and closes a context, serves the command line
  *     ul_cuda_load.cu     weights and set-up
- *     ul_cuda_run.cu      runs: captured, replayed, told step by step
+ *     ul_cuda_run.cu      runs: replayed, launched, told step by step
+ *     ul_cuda_graph.cu    graphs of runs: captured, given other buffers of the caller's
  *     ul_cuda_steps.cu    kernels that every program has
  *
  * Invariants: as of ul_device.h. A function that returns an enum ul_result has set the failure.
@@ -18,6 +19,9 @@
 #include <sys/types.h>
 
 #define UL_CUDA_STEP_EVENTS 256
+/* Graphs of an entry point, where library calls are given buffers of the caller's: more sets of
+   buffers than these in turn cost a capture each. */
+#define UL_CUDA_SETS 2
 
 enum ul_cuda_clock {
     UL_CUDA_BEFORE_IN,
@@ -25,6 +29,24 @@ enum ul_cuda_clock {
     UL_CUDA_AFTER_RUN,
     UL_CUDA_AFTER_OUT,
     UL_CUDA_CLOCKS
+};
+
+/* A graph of an entry point's steps, ready to be launched. */
+struct ul_cuda_replay {
+    cudaGraphExec_t exec;       /* NULL: there is none */
+    const void **buffers;       /* the caller's inputs and outputs that it reads and writes */
+    struct ul_cuda_nodes nodes; /* that have them; not whole: it is captured again for others */
+    cudaGraph_t graph;          /* whose nodes these are; NULL: there are none */
+    uint64_t last_run;          /* when it was found last, by run_count */
+};
+
+/* An entry point's. */
+struct ul_cuda_captured {
+    struct ul_cuda_replay replays[UL_CUDA_SETS];
+    uint64_t run_count;
+    bool is_warm;        /* it ran once, so that it can be captured */
+    bool refuses_nodes;  /* CUDA did not give a node other buffers */
+    const char *refusal; /* why runs are not captured; NULL: they are */
 };
 
 struct ul_context {
@@ -41,11 +63,9 @@ struct ul_context {
     unsigned char *offload; /* page-locked */
     cudaStream_t movers[UL_CUDA_MOVERS];
     struct ul_cuda_transfer *moves;
-    uint8_t *apart; /* by step, as in struct ul_cuda_run */
-    bool overlaps;  /* kernels of the program wait for those before them */
-    bool warm;      /* the model ran once, so that a run can be captured */
-    cudaGraphExec_t graph;
-    const void **graph_buffers; /* the caller's inputs and outputs that it was captured with */
+    uint8_t *apart;                    /* by step, as in struct ul_cuda_run */
+    bool overlaps;                     /* kernels of the program wait for those before them */
+    struct ul_cuda_captured *captured; /* by entry point */
     cudaEvent_t clock[UL_CUDA_CLOCKS];
     cudaEvent_t marks[UL_CUDA_STEP_EVENTS];
     uint32_t marked_steps[UL_CUDA_STEP_EVENTS];
@@ -103,9 +123,6 @@ enum ul_result ul_cuda_finish(struct ul_context *context, cudaError_t error,
 cudaError_t ul_cuda_clear_arena(struct ul_context *context);
 /* The first run, on zeros. */
 enum ul_result ul_cuda_warm_up(struct ul_context *context, struct ul_failure *failure);
-/* Makes the graph that later runs replay, for these buffers of the caller; where that fails, runs
-   are launched step by step: slower, and the same otherwise. */
-void ul_cuda_capture(struct ul_context *context, const void *const *inputs, void *const *outputs);
 enum ul_result ul_cuda_run_context(struct ul_context *context, uint32_t entry,
                                    const void *const *inputs, void *const *outputs,
                                    ul_step_hook *hook, void *hook_context,
@@ -113,6 +130,18 @@ enum ul_result ul_cuda_run_context(struct ul_context *context, uint32_t entry,
 enum ul_result ul_cuda_run_steps(struct ul_context *context, const void *const *inputs,
                                  void *const *outputs, double *step_seconds,
                                  struct ul_failure *failure);
+
+/* ---- ul_cuda_graph.cu ---- */
+/* For all entry points of a model, none of them captured yet; NULL: the host is out of memory. */
+struct ul_cuda_captured *ul_cuda_new_captured(const struct ul_model *model);
+void ul_cuda_drop_replays(struct ul_context *context);
+void ul_cuda_free_captured(const struct ul_model *model, struct ul_cuda_captured *captured);
+/* Whether runs of the entry point are replayed, once it ran. */
+bool ul_cuda_captures(const struct ul_context *context, uint32_t number);
+/* The graph that does a run on these buffers of the caller's; NULL where CUDA captures none: such
+   runs are launched step by step, slower, and the same otherwise. */
+cudaGraphExec_t ul_cuda_find_replay(struct ul_context *context, uint32_t number,
+                                    const void *const *inputs, void *const *outputs);
 
 /* ---- ul_cuda_steps.cu ---- */
 /* Whether the program has code for the current device, and whether its kernels wait for those

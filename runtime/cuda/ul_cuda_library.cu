@@ -453,6 +453,8 @@ int ul_cuda_run_call(const struct ul_cuda_library *library, const struct ul_cuda
         calls->callers[step] = (uint8_t)caller;
     if (caller != UL_CUDA_BY_LIBRARY)
         return 0;
+    if (at->run->touches && at->run->nodes != NULL)
+        at->run->nodes->is_whole = 0;
     if (ul_cuda_may_launch(at->run) && enqueue(library, calls, call, args, scratch, at->run) == 0)
         ul_cuda_note(at->run, cudaErrorUnknown);
     return 1;

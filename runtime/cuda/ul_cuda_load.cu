@@ -171,8 +171,8 @@ static enum ul_result load_parts(struct ul_context *context, const struct ul_wei
 {
     const struct ul_model *model = context->model;
     enum ul_result result = UL_OK;
-    bool captured = context->graph != NULL || context->memory.uncaptured != NULL;
-    bool captures = !captured && !context->request.plain && is_in_arena(model);
+    bool captures = context->captured[UL_ENTRY_RUN].replays[0].exec == NULL &&
+                    ul_cuda_captures(context, UL_ENTRY_RUN) && is_in_arena(model);
     if (captures)
         result = ul_cuda_warm_up(context, failure);
     if (result == UL_OK && model->payload_bytes != 0)
@@ -186,7 +186,7 @@ static enum ul_result load_parts(struct ul_context *context, const struct ul_wei
         context->memory.code_bytes += ul_cuda_less(before, ul_cuda_free_bytes());
     }
     if (result == UL_OK && captures)
-        ul_cuda_capture(context, NULL, NULL);
+        (void)ul_cuda_find_replay(context, UL_ENTRY_RUN, NULL, NULL);
     if (context->memory.run_count == 0)
         context->memory.ready_free_bytes = ul_cuda_free_bytes();
     return result;

@@ -3,24 +3,22 @@
  * Runs on a CUDA device.
  *
  *     inputs --copy--> | arena: clear state, kernels, state to the host | --copy--> outputs
- *                      '------ captured once as a graph, replayed ------'
+ *                      '----- captured as a graph, replayed: ul_cuda_graph.cu -----'
  *
  * A run is what kernels.cu's main enqueues: it depends on the arena's address and, with --io
- * caller, on those of the caller's buffers, on nothing else, so that it is captured once and
- * replayed. It is launched step by step instead where somebody wants to be told of steps, and where
- * it is too long: loops are unrolled while they are enqueued, a node of a graph takes memory of the
- * device, and GRAPH_LAUNCH_LIMIT of them are what a graph may have.
+ * caller, on those of the caller's buffers, on nothing else, so that it is captured and replayed.
+ * It is launched step by step instead where somebody wants to be told of steps, and where it cannot
+ * be captured.
  *
  * Before it is captured it is launched once: code that CUDA and its libraries load when it is first
  * called cannot be loaded while a stream is captured, and takes memory of the device. Where a run
- * touches the arena alone, that is before the weights are loaded, on zeros, so that whatever it
- * writes is of no consequence; with buffers of the caller, it is the first run.
+ * of the model touches the arena alone, that is before the weights are loaded, on zeros, so that
+ * whatever it writes is of no consequence; with buffers of the caller, and of other entry points,
+ * it is the first run.
  */
 #include "ul_cuda_internal.h"
 
 #include <string.h>
-
-#define GRAPH_LAUNCH_LIMIT 65536
 
 struct ul_cuda_run ul_cuda_begin_run(const struct ul_context *context, cudaStream_t stream)
 {
@@ -45,18 +43,19 @@ void ul_cuda_ask_calls(struct ul_context *context)
 {
     const struct ul_model *model = context->model;
     uint32_t buffer_count = model->input_count + model->output_count;
+    const void **buffers = context->captured[UL_ENTRY_RUN].replays[0].buffers; /* of no graph yet */
     struct ul_cuda_run run = ul_cuda_begin_run(context, context->stream);
     /* A caller's buffers are no better aligned than they must be. */
     for (uint32_t i = 0; i < buffer_count; i++)
-        context->graph_buffers[i] = (const void *)(uintptr_t)UL_DEVICE_BUFFER_ALIGN;
-    run.inputs = context->graph_buffers;
-    run.outputs = (void *const *)(void *)(context->graph_buffers + model->input_count);
+        buffers[i] = (const void *)(uintptr_t)UL_DEVICE_BUFFER_ALIGN;
+    run.inputs = buffers;
+    run.outputs = (void *const *)(void *)(buffers + model->input_count);
     run.launch_limit = 0;
     run.asks = 1;
     for (uint32_t entry = 0; model->device->call_count > 0 && entry < model->entry_count; entry++)
         if (model->device->code->entries[entry] != NULL)
             model->device->code->entries[entry](&run);
-    memset(context->graph_buffers, 0, buffer_count * sizeof *context->graph_buffers);
+    memset(buffers, 0, buffer_count * sizeof *buffers);
 }
 
 void ul_cuda_enqueue(struct ul_context *context, struct ul_cuda_run *run,
@@ -101,128 +100,6 @@ enum ul_result ul_cuda_finish(struct ul_context *context, cudaError_t error,
     failure->fault_value = fault->value;
     failure->fault_limit = fault->limit;
     return UL_DATA_FAULT;
-}
-
-/* The caller's buffers, of which those in `buffers` that the model reads and writes in place. */
-static bool same_buffers(struct ul_context *context, const void *const *inputs,
-                         void *const *outputs, bool keep)
-{
-    const struct ul_model *model = context->model;
-    const void **buffers = context->graph_buffers;
-    bool same = true;
-    for (uint32_t i = 0; i < model->input_count; i++) {
-        const void *now = ul_is_callers(model->inputs[i].space) ? inputs[i] : NULL;
-        same = same && buffers[i] == now;
-        if (keep)
-            buffers[i] = now;
-    }
-    buffers += model->input_count;
-    for (uint32_t i = 0; i < model->output_count; i++) {
-        const void *now = ul_is_callers(model->outputs[i].space) ? outputs[i] : NULL;
-        same = same && buffers[i] == now;
-        if (keep)
-            buffers[i] = now;
-    }
-    return same;
-}
-
-/* A graph of what a run enqueues; NULL where CUDA does not capture it, or it is too long. */
-static cudaGraph_t record_once(struct ul_context *context, const void *const *inputs,
-                               void *const *outputs)
-{
-    struct ul_cuda_run run = ul_cuda_begin_run(context, context->own_stream);
-    cudaGraph_t graph = NULL;
-    run.inputs = inputs;
-    run.outputs = outputs;
-    run.launch_limit = GRAPH_LAUNCH_LIMIT;
-    run.error = cudaStreamBeginCapture(run.stream, cudaStreamCaptureModeThreadLocal);
-    bool capturing = run.error == cudaSuccess;
-    if (capturing)
-        ul_cuda_enqueue(context, &run, context->model->device->code->entries[UL_ENTRY_RUN]);
-    cudaError_t error = capturing ? cudaStreamEndCapture(run.stream, &graph) : run.error;
-    error = ul_cuda_first(run.error, error);
-    context->memory.launch_count = run.launch_count;
-    if (run.launch_count == GRAPH_LAUNCH_LIMIT)
-        context->memory.uncaptured = "a run has more launches than a graph may have";
-    else if (error != cudaSuccess)
-        context->memory.uncaptured = cudaGetErrorString(error);
-    if (context->memory.uncaptured != NULL && graph != NULL) {
-        (void)cudaGraphDestroy(graph);
-        graph = NULL;
-    }
-    (void)cudaGetLastError();
-    return graph;
-}
-
-/* Launches that CUDA refuses spoil a capture, one each; they are none the next time. */
-static cudaGraph_t record(struct ul_context *context, const void *const *inputs,
-                          void *const *outputs)
-{
-    uint64_t before, now = ul_cuda_count_apart(context);
-    cudaGraph_t graph;
-    do {
-        before = now;
-        context->memory.uncaptured = NULL;
-        graph = record_once(context, inputs, outputs);
-        now = ul_cuda_count_apart(context);
-    } while (graph == NULL && now > before);
-    return graph;
-}
-
-static void drop_graph(struct ul_context *context)
-{
-    if (context->graph != NULL)
-        (void)cudaGraphExecDestroy(context->graph);
-    context->graph = NULL;
-}
-
-/* For other buffers of the caller the nodes of the graph get other parameters: by a capture, since
- * those of library calls are known to the libraries alone. */
-static bool update_graph(struct ul_context *context, cudaGraph_t graph)
-{
-    cudaGraphExecUpdateResultInfo result;
-    bool updated = context->graph != NULL &&
-                   cudaGraphExecUpdate(context->graph, graph, &result) == cudaSuccess;
-    (void)cudaGetLastError(); /* of an update that was refused */
-    return updated;
-}
-
-static cudaError_t instantiate(struct ul_context *context, cudaGraph_t graph)
-{
-    drop_graph(context);
-    cudaError_t error = cudaGraphInstantiate(&context->graph, graph, 0);
-    if (error != cudaSuccess)
-        context->graph = NULL;
-    else
-        error = cudaGraphUpload(context->graph, context->own_stream);
-    return ul_cuda_first(error, cudaStreamSynchronize(context->own_stream));
-}
-
-static void make_graph(struct ul_context *context, const void *const *inputs, void *const *outputs)
-{
-    cudaGraph_t graph = record(context, inputs, outputs);
-    if (graph == NULL) {
-        drop_graph(context);
-        return;
-    }
-    cudaError_t error = update_graph(context, graph) ? cudaSuccess : instantiate(context, graph);
-    (void)cudaGraphDestroy(graph);
-    if (error != cudaSuccess) {
-        drop_graph(context);
-        context->memory.uncaptured = cudaGetErrorString(error);
-        (void)cudaGetLastError();
-    }
-}
-
-void ul_cuda_capture(struct ul_context *context, const void *const *inputs, void *const *outputs)
-{
-    struct ul_device_memory *memory = &context->memory;
-    /* As if there were no graph yet: an older one is kept and grows, or is dropped. */
-    uint64_t before = ul_cuda_free_bytes() + memory->graph_bytes;
-    (void)same_buffers(context, inputs, outputs, true);
-    make_graph(context, inputs, outputs);
-    memory->ready_free_bytes = ul_cuda_free_bytes();
-    memory->graph_bytes = ul_cuda_less(before, memory->ready_free_bytes);
 }
 
 /* As kernels and calls may read it. */
@@ -370,9 +247,9 @@ enum ul_result ul_cuda_warm_up(struct ul_context *context, struct ul_failure *fa
     if (error == cudaSuccess)
         error = launch(context, UL_ENTRY_RUN, NULL, NULL, NULL);
     error = ul_cuda_first(error, cudaStreamSynchronize(context->stream));
-    context->warm = error == cudaSuccess;
+    context->captured[UL_ENTRY_RUN].is_warm = error == cudaSuccess;
     context->memory.code_bytes += ul_cuda_less(before, ul_cuda_free_bytes());
-    return context->warm ? UL_OK : ul_cuda_fail(context, failure, error);
+    return error == cudaSuccess ? UL_OK : ul_cuda_fail(context, failure, error);
 }
 
 static cudaError_t tick(const struct ul_context *context, enum ul_cuda_clock event)
@@ -381,7 +258,16 @@ static cudaError_t tick(const struct ul_context *context, enum ul_cuda_clock eve
                                   : cudaSuccess;
 }
 
-/* Runs of the model are replayed where they can be; other entry points are launched. */
+/* Code was loaded by it, so that the next one can be captured, as this one is. */
+static void note_first_run(struct ul_context *context, uint32_t number, uint64_t before_bytes,
+                           const void *const *inputs, void *const *outputs)
+{
+    context->captured[number].is_warm = true;
+    context->memory.code_bytes += ul_cuda_less(before_bytes, ul_cuda_free_bytes());
+    (void)ul_cuda_find_replay(context, number, inputs, outputs);
+}
+
+/* Runs are replayed where they can be. */
 static enum ul_result run_on_device(struct ul_context *context, uint32_t number,
                                     const void *const *inputs, void *const *outputs,
                                     void (*announce)(struct ul_cuda_run *, const struct ul_where *),
@@ -390,33 +276,28 @@ static enum ul_result run_on_device(struct ul_context *context, uint32_t number,
     const struct ul_entry *entry = &context->model->entries[number];
     enum ul_result result = check_buffers(context, entry, inputs, outputs, failure);
     bool runs = number == UL_ENTRY_RUN;
-    bool replays = runs && announce == NULL && !context->request.plain;
     if (result != UL_OK)
         return result;
-    bool stale =
-        replays && (context->graph == NULL || !same_buffers(context, inputs, outputs, false));
-    bool captures = stale && context->memory.uncaptured == NULL;
-    if (captures && context->warm)
-        ul_cuda_capture(context, inputs, outputs);
-    replays = replays && context->graph != NULL;
-    uint64_t before = captures && !context->warm ? ul_cuda_free_bytes() : 0;
+    cudaGraphExec_t graph = NULL;
+    bool replays = announce == NULL && ul_cuda_captures(context, number);
+    bool is_first = replays && !context->captured[number].is_warm;
+    if (replays && !is_first)
+        graph = ul_cuda_find_replay(context, number, inputs, outputs);
+    uint64_t before = is_first ? ul_cuda_free_bytes() : 0;
     cudaError_t error = tick(context, UL_CUDA_BEFORE_IN);
     error = ul_cuda_first(error, copy_inputs(context, entry, inputs));
     error = ul_cuda_first(error, tick(context, UL_CUDA_BEFORE_RUN));
     if (error == cudaSuccess)
-        error = replays ? cudaGraphLaunch(context->graph, context->stream)
-                        : launch(context, number, inputs, outputs, announce);
+        error = graph != NULL ? cudaGraphLaunch(graph, context->stream)
+                              : launch(context, number, inputs, outputs, announce);
     error = ul_cuda_first(error, tick(context, UL_CUDA_AFTER_RUN));
     error = ul_cuda_first(error, copy_outputs(context, entry, outputs));
     error = ul_cuda_first(error, tick(context, UL_CUDA_AFTER_OUT));
     context->memory.run_count += runs;
-    context->memory.replay_count += replays;
+    context->memory.replay_count += runs && graph != NULL;
     result = ul_cuda_finish(context, error, failure);
-    if (captures && !context->warm && (result == UL_OK || result == UL_DATA_FAULT)) {
-        context->warm = true;
-        context->memory.code_bytes += ul_cuda_less(before, ul_cuda_free_bytes());
-        ul_cuda_capture(context, inputs, outputs);
-    }
+    if (is_first && (result == UL_OK || result == UL_DATA_FAULT))
+        note_first_run(context, number, before, inputs, outputs);
     return result;
 }
 

@@ -7,6 +7,8 @@
  */
 #include "ul_cuda_internal.h"
 
+#include <stdlib.h>
+
 #define COPY_THREADS 256
 #define COPY_BLOCKS 2048 /* more do not make a copy faster */
 
@@ -179,6 +181,49 @@ void ul_cuda_exchange_bits(struct ul_cuda_run *run, int64_t offset_bytes, unsign
     if (rest != 0)
         UL_LAUNCH(exchange_bytes, blocks_for(rest), COPY_THREADS, &at, bytes + words * 8, pattern,
                   rest);
+}
+
+/* What the stream's next node would depend on is the last one, of which there is one. */
+static cudaGraphNode_t last_node(cudaStream_t stream)
+{
+    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    const cudaGraphNode_t *nodes = NULL;
+    size_t count = 0;
+#if CUDART_VERSION >= 13000
+    const cudaGraphEdgeData *edges = NULL;
+    cudaError_t error =
+        cudaStreamGetCaptureInfo(stream, &status, NULL, NULL, &nodes, &edges, &count);
+#else
+    cudaError_t error = cudaStreamGetCaptureInfo_v2(stream, &status, NULL, NULL, &nodes, &count);
+#endif
+    return error == cudaSuccess && count == 1 ? nodes[0] : NULL;
+}
+
+static bool grow(struct ul_cuda_nodes *nodes)
+{
+    if (nodes->count < nodes->room)
+        return true;
+    uint32_t room = nodes->room == 0 ? 8 : 2 * nodes->room;
+    struct ul_cuda_node *all =
+        (struct ul_cuda_node *)realloc(nodes->all, (size_t)room * sizeof *all);
+    if (all == NULL)
+        return false;
+    nodes->all = all;
+    nodes->room = room;
+    return true;
+}
+
+void ul_cuda_keep_node(struct ul_cuda_run *run, const void *kernel)
+{
+    struct ul_cuda_nodes *nodes = run->nodes;
+    if (!nodes->is_whole || run->error != cudaSuccess)
+        return;
+    cudaGraphNode_t node = last_node(run->stream);
+    nodes->is_whole = node != NULL && grow(nodes);
+    if (nodes->is_whole) {
+        struct ul_cuda_node kept = {node, kernel};
+        nodes->all[nodes->count++] = kept;
+    }
 }
 
 bool ul_cuda_is_resident(const struct ul_cuda_step *at, const void *kernel, uint32_t blocks,

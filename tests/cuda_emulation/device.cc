@@ -88,6 +88,7 @@ struct settings settings_read()
     read.graph_bytes = number_of("UL_EMULATE_GRAPH_BYTES", 0);
     read.code = (int)number_of("UL_EMULATE_CODE", 90);
     read.no_update = flag_of("UL_EMULATE_NO_UPDATE");
+    read.no_params = flag_of("UL_EMULATE_NO_PARAMS");
     read.order = number_of("UL_EMULATE_ORDER", 0);
     read.fail = getenv("UL_EMULATE_FAIL_KERNEL");
     read.coverage = getenv("UL_EMULATE_COVERAGE");

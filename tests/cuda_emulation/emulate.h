@@ -15,7 +15,7 @@
 
 /* The environment, read once. */
 struct settings {
-    bool no_device, no_driver, old_driver, no_cupti, no_update;
+    bool no_device, no_driver, old_driver, no_cupti, no_update, no_params;
     bool banks;       /* rows of a matrix may not share them */
     int major, minor; /* compute capability */
     int code;         /* that programs are compiled for */

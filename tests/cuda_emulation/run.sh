@@ -26,7 +26,7 @@ want() {
 
 known() {
     for case in loop barriers shuffles tensor copies faults overlap streams graphs capture late memory \
-        unset_shared together; do
+        unset_shared together changed_nodes; do
         for order in $orders; do
             want 0 '' $case UL_EMULATE_ORDER="$order"
         done
@@ -50,6 +50,7 @@ mistakes() {
     want 70 'two_places, block 0, thread 40: waits at __syncthreads' bad_places
     want 70 'lanes_missing, block 0: warp 1: lanes fffffdff of mask ffffffff' bad_shuffle
     want 70 'short_warp, block 0, thread 32: .* mask ffffffff in a warp of 8 lanes' bad_mask
+    want 70 'a node of a graph that was destroyed' bad_node
     want 70 'kernel never: its blocks wait for each other for ever' bad_spin
     want 70 'kernel never, block 0: threads spin for ever' bad_alone
     want any 'device memory on the host' bad_host

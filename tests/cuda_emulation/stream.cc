@@ -55,8 +55,17 @@ struct node {
 
 } // namespace
 
+/* What programs know a node by. */
+struct CUgraphNode_st {
+    cudaGraph_t graph;
+    size_t index; /* of its nodes */
+};
+
 struct CUgraph_st {
     nodes all;
+    std::deque<struct CUgraphNode_st> handles;
+    std::vector<cudaGraphNode_t> tail; /* what cudaStreamGetCaptureInfo told last */
+    uint64_t number;                   /* no other graph ever has it */
     cudaStream_t origin;
     enum cudaStreamCaptureMode mode;
     pthread_t thread; /* that began it */
@@ -65,6 +74,7 @@ struct CUgraph_st {
 
 struct CUgraphExec_st {
     std::shared_ptr<const nodes> all;
+    uint64_t number; /* of the graph that it was made of */
     uint64_t taken_bytes;
 };
 
@@ -89,7 +99,8 @@ namespace
 
 std::vector<cudaStream_t> streams; /* in order of creation */
 std::set<cudaEvent_t> events;
-std::vector<cudaGraph_t> captures; /* that have not ended */
+std::vector<cudaGraph_t> captures;               /* that have not ended */
+std::set<const struct CUgraphNode_st *> handles; /* of graphs that are there */
 uint64_t chance_state = 1;
 
 bool by_chance()
@@ -251,6 +262,8 @@ cudaError_t enqueue(cudaStream_t stream, struct op &&op)
     if (stream->capture->spoiled)
         return cudaErrorStreamCaptureInvalidated;
     nodes &all = stream->capture->all;
+    stream->capture->handles.push_back({stream->capture, all.size()});
+    handles.insert(&stream->capture->handles.back());
     all.push_back({std::move(op), stream->tail});
     stream->tail.assign(1, all.size() - 1);
     return cudaSuccess;
@@ -639,7 +652,9 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMo
     if (is_legacy(stream) || stream->capture != NULL)
         return result(is_legacy(stream) ? cudaErrorStreamCaptureUnsupported
                                         : cudaErrorIllegalState);
+    static uint64_t number;
     stream->capture = new CUgraph_st();
+    stream->capture->number = ++number;
     stream->capture->origin = stream;
     stream->capture->mode = mode;
     stream->capture->thread = pthread_self();
@@ -662,6 +677,13 @@ static bool is_joined(const CUgraph_st &graph)
         open.insert(open.end(), graph.all[node].after.begin(), graph.all[node].after.end());
     }
     return std::find(seen.begin(), seen.end(), false) == seen.end();
+}
+
+static void end_graph(cudaGraph_t graph)
+{
+    for (const struct CUgraphNode_st &handle : graph->handles)
+        handles.erase(&handle);
+    delete graph;
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
@@ -692,7 +714,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
     if (error == cudaSuccess)
         *graph = made;
     else
-        delete made;
+        end_graph(made);
     return result(error);
 }
 
@@ -705,6 +727,36 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureSta
         *status = stream->capture->spoiled ? cudaStreamCaptureStatusInvalidated
                                            : cudaStreamCaptureStatusActive;
     return result(api.usable());
+}
+
+/* What the next node would depend on. An edge from there is a plain one until a launch says that it
+ * is programmatic. */
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStreamCaptureStatus *status,
+                                     unsigned long long *id, cudaGraph_t *graph,
+                                     const cudaGraphNode_t **dependencies,
+                                     const cudaGraphEdgeData **edges, size_t *count)
+{
+    struct api api;
+    cudaError_t error = cudaStreamIsCapturing(stream, status);
+    if (error != cudaSuccess || *status != cudaStreamCaptureStatusActive)
+        return error;
+    cudaGraph_t made = stream->capture;
+    static std::vector<cudaGraphEdgeData> plain;
+    made->tail.clear();
+    for (size_t node : stream->tail)
+        made->tail.push_back(&made->handles[node]);
+    plain.assign(made->tail.size(), cudaGraphEdgeData());
+    if (id != NULL)
+        *id = made->number;
+    if (graph != NULL)
+        *graph = made;
+    if (dependencies != NULL)
+        *dependencies = made->tail.data();
+    if (edges != NULL)
+        *edges = plain.data();
+    if (count != NULL)
+        *count = made->tail.size();
+    return cudaSuccess;
 }
 
 /* ---- graphs ---- */
@@ -727,6 +779,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsig
     log_line("instantiate");
     *exec = new CUgraphExec_st();
     (*exec)->all = std::make_shared<const nodes>(graph->all);
+    (*exec)->number = graph->number;
     take(*exec);
     return cudaSuccess;
 }
@@ -762,6 +815,51 @@ cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph,
     return cudaSuccess;
 }
 
+/* Whether a launch of the node's kernel could be so. Which kernel it is may change on a device, as
+ * it may by an update, but not here. */
+static cudaError_t check_params(const struct op &op, const struct cudaKernelNodeParams &params)
+{
+    const uint64_t threads = params.blockDim.x;
+    if (op.kind != OP_KERNEL || params.func != op.kernel.function || params.kernelParams == NULL ||
+        params.extra != NULL || params.gridDim.y != 1 || params.gridDim.z != 1 ||
+        params.blockDim.y != 1 || params.blockDim.z != 1)
+        return cudaErrorInvalidValue;
+    if (threads == 0 || threads > 1024 || params.gridDim.x == 0 || params.gridDim.x > 2147483647)
+        return cudaErrorInvalidConfiguration;
+    const uint64_t resident = blocks_resident(params.func, threads, params.sharedMemBytes);
+    if (params.sharedMemBytes != 0 && resident == 0)
+        return cudaErrorInvalidValue;
+    return op.kernel.is_together && params.gridDim.x > resident * (uint64_t)settings_get().part
+               ? cudaErrorCooperativeLaunchTooLarge
+               : cudaSuccess;
+}
+
+/* Launches before it keep theirs; the graph that it was made of is not changed. The node has to be
+ * one of that graph, which has to be there: an update leaves it so. */
+cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t exec, cudaGraphNode_t node,
+                                             const struct cudaKernelNodeParams *params)
+{
+    struct api api;
+    cudaError_t error = api.usable();
+    if (handles.count(node) == 0)
+        ul_emulate_fail("a node of a graph that was destroyed, or never made: %p", (void *)node);
+    if (error == cudaSuccess && (node->graph->number != exec->number || settings_get().no_params))
+        error = cudaErrorInvalidValue;
+    if (error == cudaSuccess)
+        error = check_params((*exec->all)[node->index].op, *params);
+    if (error != cudaSuccess)
+        return result(error);
+    std::shared_ptr<nodes> changed = std::make_shared<nodes>(*exec->all);
+    struct op &op = (*changed)[node->index].op;
+    op.kernel.blocks = params->gridDim.x;
+    op.kernel.threads = params->blockDim.x;
+    op.kernel.rest_bytes = params->sharedMemBytes;
+    op.kernel.give(params->kernelParams, op.arguments.data(), &op.kernel);
+    exec->all = changed;
+    log_line("set_params %s", op.name.c_str());
+    return cudaSuccess;
+}
+
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *, size_t *count)
 {
     *count = graph->all.size();
@@ -771,7 +869,7 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *, size_t *coun
 cudaError_t cudaGraphDestroy(cudaGraph_t graph)
 {
     struct api api;
-    delete graph;
+    end_graph(graph);
     return result(api.usable());
 }
 

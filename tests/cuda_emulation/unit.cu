@@ -735,6 +735,121 @@ static void together(void)
     together_by(31, 1);
 }
 
+/* ---- nodes of a graph that are given other arguments ---- */
+
+static __global__ void put_all(int *out, int value, struct ul_where run)
+{
+    UL_ENTER(run);
+    for (int64_t i = ul_item_first(); i < 64; i += ul_item_stride())
+        out[i] += value;
+}
+
+static __global__ void put_together(int *out, int value, struct ul_where run)
+{
+    (void)run;
+    if (threadIdx.x == 0)
+        out[blockIdx.x] += value;
+}
+
+/* Kernels of both kinds, of which two are given a buffer that may change. */
+static void enqueue_nodes(int *own, int *buffer)
+{
+    run.touches = 0;
+    UL_LAUNCH(put_all, 2, 32, &at, own, 1);
+    run.touches = 1;
+    UL_LAUNCH(put_all, 2, 32, &at, buffer, 20);
+    UL_LAUNCH_TOGETHER(put_together, 64, 32, 0, &at, buffer, 300);
+}
+
+static cudaGraph_t capture_nodes(struct ul_cuda_nodes *nodes, int *own, int *buffer)
+{
+    cudaGraph_t graph = NULL;
+    memset(nodes, 0, sizeof *nodes);
+    nodes->is_whole = 1;
+    run.nodes = nodes;
+    run.overlaps = 1;
+    OK(cudaStreamBeginCapture(run.stream, cudaStreamCaptureModeThreadLocal));
+    enqueue_nodes(own, buffer);
+    OK(cudaStreamEndCapture(run.stream, &graph));
+    run.nodes = NULL;
+    CHECK(run.error == cudaSuccess && nodes->is_whole && nodes->count == 2);
+    return graph;
+}
+
+/* Nothing is enqueued; the nodes' next launches have the other buffer. */
+static void give_nodes(struct ul_cuda_nodes *nodes, cudaGraphExec_t exec, int *own, int *buffer)
+{
+    uint64_t before = run.launch_count;
+    nodes->exec = exec;
+    nodes->given = 0;
+    run.nodes = nodes;
+    enqueue_nodes(own, buffer);
+    run.nodes = NULL;
+    CHECK(run.launch_count == before);
+}
+
+static void changed_nodes(void)
+{
+    struct ul_cuda_nodes nodes;
+    cudaGraphExec_t exec = NULL;
+    int *own = device<int>(64), *a = device<int>(64), *b = device<int>(64);
+    int got[3];
+    OK(cudaMemset(own, 0, 256));
+    OK(cudaMemset(a, 0, 256));
+    OK(cudaMemset(b, 0, 256));
+    cudaGraph_t graph = capture_nodes(&nodes, own, a);
+    OK(cudaGraphInstantiate(&exec, graph, 0));
+    OK(cudaGraphLaunch(exec, run.stream)); /* keeps what it was launched with */
+    give_nodes(&nodes, exec, own, b);
+    CHECK(run.error == cudaSuccess && nodes.given == 2);
+    OK(cudaGraphLaunch(exec, run.stream));
+    OK(cudaGraphLaunch(exec, run.stream));
+    OK(cudaStreamSynchronize(run.stream));
+    OK(cudaMemcpy(&got[0], own + 63, 4, cudaMemcpyDeviceToHost));
+    OK(cudaMemcpy(&got[1], a + 63, 4, cudaMemcpyDeviceToHost));
+    OK(cudaMemcpy(&got[2], b + 63, 4, cudaMemcpyDeviceToHost));
+    CHECK(got[0] == 3 && got[1] == 320 && got[2] == 640);
+    /* Nodes of another graph are not this one's, and a kernel is what it was. */
+    struct ul_cuda_nodes others;
+    cudaGraph_t other = capture_nodes(&others, own, a);
+    give_nodes(&others, exec, own, b);
+    CHECK(run.error == cudaErrorInvalidValue);
+    run.error = cudaSuccess;
+    nodes.all[1].kernel = (const void *)put_all;
+    give_nodes(&nodes, exec, own, a);
+    CHECK(run.error == cudaErrorUnknown);
+    run.error = cudaSuccess;
+    int *out = b, value = 0;
+    struct ul_where where = at.where;
+    void *values[] = {&out, &value, &where};
+    struct cudaKernelNodeParams params = {};
+    params.func = (void *)put_together;
+    params.blockDim = dim3(32);
+    params.kernelParams = values;
+    params.gridDim = dim3(108 * 64 + 1); /* of a cooperative launch too */
+    CHECK(cudaGraphExecKernelNodeSetParams(exec, nodes.all[1].node, &params) ==
+          cudaErrorCooperativeLaunchTooLarge);
+    params.blockDim = dim3(1025);
+    CHECK(cudaGraphExecKernelNodeSetParams(exec, nodes.all[1].node, &params) ==
+          cudaErrorInvalidConfiguration);
+    OK(cudaGraphDestroy(other));
+    OK(cudaGraphExecDestroy(exec));
+    OK(cudaGraphDestroy(graph));
+    free(nodes.all);
+    free(others.all);
+}
+
+static void bad_node(void)
+{
+    struct ul_cuda_nodes nodes;
+    cudaGraphExec_t exec = NULL;
+    int *own = device<int>(64), *a = device<int>(64);
+    cudaGraph_t graph = capture_nodes(&nodes, own, a);
+    OK(cudaGraphInstantiate(&exec, graph, 0));
+    OK(cudaGraphDestroy(graph));
+    give_nodes(&nodes, exec, own, a);
+}
+
 static void race_together(void)
 {
     together_by(8, 0);
@@ -971,6 +1086,8 @@ static const struct unit units[] = {
     {"memory", memory},
     {"unset_shared", unset_shared},
     {"together", together},
+    {"changed_nodes", changed_nodes},
+    {"bad_node", bad_node},
     {"limits", limits},
     {"limits_together", limits_together},
     {"fails", fails},

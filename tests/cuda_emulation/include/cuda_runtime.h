@@ -82,6 +82,17 @@ struct dim3 {
     }
 };
 
+/* What a kernel is launched with, as far as a node of a graph may be given it anew. */
+struct cudaKernelNodeParams {
+    void *func;
+    dim3 gridDim, blockDim;
+    unsigned sharedMemBytes;
+    void **kernelParams;
+    void **extra;
+};
+extern "C" cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t exec, cudaGraphNode_t node,
+                                                        const struct cudaKernelNodeParams *params);
+
 /* ---- the running thread ---- */
 
 /* Only x is ever other than 0 or 1: UL_LAUNCH has grids and blocks of one dimension. */

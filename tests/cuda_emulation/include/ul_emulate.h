@@ -24,8 +24,10 @@
 
 #include "cuda_runtime.h"
 
+#include <new>
 #include <stdint.h>
 #include <string.h>
+#include <utility>
 
 /* ---- for emulated libraries ---- */
 
@@ -82,6 +84,8 @@ struct ul_emulate_kernel {
     size_t rest_bytes; /* of UL_SHARED_REST */
     bool overlaps;     /* it may begin before the one before it has ended: it has to wait */
     bool is_together;  /* all blocks are there at once, and may wait for each other */
+    /* Makes `arguments`, and `when`, of pointers to values of the kernel's parameters. */
+    void (*give)(void *const *values, void *arguments, struct ul_emulate_kernel *kernel);
 };
 
 /* Of a block: without asking for more, and with; of a multiprocessor. */
@@ -145,6 +149,14 @@ template <class T> static inline const unsigned char *ul_emulate_when(const T &,
     return NULL;
 }
 
+template <auto KERNEL, class... P> static inline auto ul_emulate_close(P... values)
+{
+    return [values...] {
+        while (ul_emulate_next())
+            KERNEL(values...);
+    };
+}
+
 template <auto KERNEL> struct ul_emulate_of;
 
 template <class... P, void (*KERNEL)(P...)> struct ul_emulate_of<KERNEL> {
@@ -160,22 +172,37 @@ template <class... P, void (*KERNEL)(P...)> struct ul_emulate_of<KERNEL> {
         return launch_as(name, blocks, threads, rest_bytes, false, true, stream, values...);
     }
 
+    typedef decltype(ul_emulate_close<KERNEL, P...>(std::declval<P>()...)) closure_type;
+    static_assert(__is_trivially_copyable(closure_type), "arguments are copied as bytes");
+
+    static void look_at(struct ul_emulate_kernel *kernel, const P &...values)
+    {
+        kernel->when = NULL;
+        (ul_emulate_check(kernel->name, values), ...);
+        ((kernel->when = kernel->when != NULL ? kernel->when : ul_emulate_when(values, 0)), ...);
+    }
+
+    template <size_t... I>
+    static void give(void *const *values, void *arguments, struct ul_emulate_kernel *kernel,
+                     std::index_sequence<I...>)
+    {
+        new (arguments) closure_type(ul_emulate_close<KERNEL, P...>(*(const P *)values[I]...));
+        look_at(kernel, *(const P *)values[I]...);
+    }
+
     static cudaError_t launch_as(const char *name, uint64_t blocks, uint64_t threads,
                                  size_t rest_bytes, bool overlaps, bool is_together,
                                  cudaStream_t stream, P... values)
     {
-        auto closure = [values...] {
-            while (ul_emulate_next())
-                KERNEL(values...);
-        };
-        typedef decltype(closure) closure_type;
-        static_assert(__is_trivially_copyable(closure_type), "arguments are copied as bytes");
-        struct ul_emulate_kernel kernel = {name,       blocks,   threads,
-                                           NULL,       NULL,     (const void *)KERNEL,
-                                           rest_bytes, overlaps, is_together};
+        closure_type closure = ul_emulate_close<KERNEL, P...>(values...);
+        struct ul_emulate_kernel kernel = {
+            name,       blocks,   threads,     NULL, NULL, (const void *)KERNEL,
+            rest_bytes, overlaps, is_together, NULL};
         kernel.body = [](const void *arguments) { (*(const closure_type *)arguments)(); };
-        (ul_emulate_check(name, values), ...);
-        ((kernel.when = kernel.when != NULL ? kernel.when : ul_emulate_when(values, 0)), ...);
+        kernel.give = [](void *const *all, void *arguments, struct ul_emulate_kernel *of) {
+            give(all, arguments, of, std::index_sequence_for<P...>());
+        };
+        look_at(&kernel, values...);
         return ul_emulate_launch(&kernel, &closure, sizeof closure, stream);
     }
 };
@@ -183,22 +210,26 @@ template <class... P, void (*KERNEL)(P...)> struct ul_emulate_of<KERNEL> {
 #define UL_LAUNCH(kernel, blocks, threads, at, ...)                                                \
     do {                                                                                           \
         bool overlaps = (at)->run->overlaps && (at)->run->is_behind;                               \
-        if (!ul_cuda_may_launch((at)->run))                                                        \
+        if (UL_GIVE(kernel, blocks, threads, 0, at, __VA_ARGS__) ||                                \
+            !ul_cuda_may_launch((at)->run))                                                        \
             break;                                                                                 \
         ul_cuda_note((at)->run, ul_emulate_of<kernel>::launch(                                     \
                                     #kernel, (uint64_t)(blocks), (uint64_t)(threads), overlaps,    \
                                     (at)->run->stream, __VA_ARGS__, (at)->where));                 \
+        ul_cuda_note_node((at)->run, (const void *)(kernel));                                      \
         (at)->run->is_behind = 1;                                                                  \
     } while (0)
 
 #define UL_LAUNCH_TOGETHER(kernel, blocks, threads, rest_bytes, at, ...)                           \
     do {                                                                                           \
-        if (!ul_cuda_may_launch((at)->run))                                                        \
+        if (UL_GIVE(kernel, blocks, threads, rest_bytes, at, __VA_ARGS__) ||                       \
+            !ul_cuda_may_launch((at)->run))                                                        \
             break;                                                                                 \
         ul_cuda_note_together((at), ul_emulate_of<kernel>::launch_together(                        \
                                         #kernel, (uint64_t)(blocks), (uint64_t)(threads),          \
                                         (size_t)(rest_bytes), (at)->run->stream, __VA_ARGS__,      \
                                         (at)->where));                                             \
+        ul_cuda_note_node((at)->run, (const void *)(kernel));                                      \
     } while (0)
 
 /* ---- shared memory ---- */

@@ -126,32 +126,40 @@ static int run_with(struct ul_context *context, const struct buffers *b, unsigne
     return same(&t, &want);
 }
 
-/* The graph is made behind the first run, for its buffers; others are put into its nodes, or it is
-   made anew where CUDA does not do that. */
+/* The graph is made behind the first run, for its buffers. The five launches that have some are
+   given others, as often as these change. Where CUDA does not do that, two sets have a graph each,
+   and a third one takes over the older. */
 static void test_buffers(void)
 {
+    enum { RUNS = 12, NODES = 5 };
     struct ul_context *context;
     struct ul_weights_source source = by_memory();
     struct ul_failure failure;
-    struct buffers a = new_buffers(), b = new_buffers();
+    struct ul_device_memory memory;
+    struct buffers a = new_buffers(), b = new_buffers(), c = new_buffers();
+    const struct buffers *in_turn[RUNS] = {&a, &a, &a, &b, &b, &a, &b, &a, &b, &c, &c, &a};
     int captures = logged("capture"), made = logged("instantiate"), kept = logged("graph_update");
+    int changes = logged("set_params");
     int updates = getenv("UL_EMULATE_NO_UPDATE") == NULL;
+    int gives = getenv("UL_EMULATE_NO_PARAMS") == NULL;
     CHECK(model_open(&context, NULL, 0, NULL, &source, &failure) == UL_OK);
     CHECK(logged("capture") == captures);
-    for (unsigned seed = 0; seed < 3; seed++)
-        CHECK(run_with(context, &a, seed));
-    CHECK(logged("capture") == captures + 1 && logged("instantiate") == made + 1);
-    CHECK(run_with(context, &b, 4) && run_with(context, &b, 5));
-    for (unsigned seed = 6; seed < 10; seed++)
-        CHECK(run_with(context, seed % 2 == 0 ? &a : &b, seed));
-    CHECK(logged("capture") == captures + 6);
-    CHECK(logged("instantiate") == made + (updates ? 1 : 6));
-    CHECK(logged("graph_update") == kept + (updates ? 5 : 0));
-    struct ul_device_memory memory;
+    for (unsigned seed = 0; seed < RUNS; seed++) {
+        CHECK(run_with(context, in_turn[seed], seed));
+        if (seed == 2)
+            CHECK(logged("capture") == captures + 1 && logged("instantiate") == made + 1);
+        if (seed == 8 && !gives)
+            CHECK(logged("capture") == captures + 3); /* b; a */
+    }
+    CHECK(logged("capture") == captures + (gives ? 1 : 5));
+    CHECK(logged("instantiate") == made + (gives ? 1 : updates ? 2 : 5));
+    CHECK(logged("graph_update") == kept + (gives || !updates ? 0 : 3));
+    CHECK(logged("set_params") == changes + (gives ? 7 * NODES : 0));
     model_model.device->functions->memory(context, &memory);
-    CHECK(memory.free_bytes == memory.ready_free_bytes && memory.replay_count == 8);
+    CHECK(memory.free_bytes == memory.ready_free_bytes && memory.replay_count == RUNS - 1);
+    CHECK(memory.capture_count == (gives ? 1 : 5) && memory.given_count == (gives ? 7 : 0));
     uint64_t each_bytes = strtoull(getenv("UL_EMULATE_GRAPH_BYTES"), NULL, 0);
-    CHECK(memory.graph_bytes == (updates ? 6 : 1) * each_bytes);
+    CHECK(memory.graph_bytes == (gives ? 1 : updates ? 5 : 2) * each_bytes);
 
     struct tensors t;
     make_inputs(&t, 1);
@@ -170,6 +178,7 @@ static void test_buffers(void)
     model_close(context);
     free_buffers(&a);
     free_buffers(&b);
+    free_buffers(&c);
 }
 
 /* What the first launch of a process takes stays taken: it is the row of code and local memory. */

@@ -59,26 +59,29 @@ static __global__ void k4(const uint32_t *big, const int64_t *round, int64_t *ch
 #endif
 }
 
+/* A buffer of the caller's is asked for where the step is that gets it. */
+#ifdef DEVICE_CALLER
+#define X ul_cuda_input(run, 0)
+#define Y ul_cuda_output(run, 0)
+#define ROWS ul_cuda_output(run, 1)
+#else
+#define X (a + AT_X)
+#define Y (a + AT_X)
+#define ROWS (a + AT_ROWS)
+#endif
+
 static void run_steps(struct ul_cuda_run *run)
 {
     unsigned char *a = run->arena;
-#ifdef DEVICE_CALLER
-    const float *x = (const float *)(const void *)ul_cuda_input(run, 0);
-    float *y = (float *)(void *)ul_cuda_output(run, 0);
-    float *rows = (float *)(void *)ul_cuda_output(run, 1);
-#else
-    const float *x = (const float *)(const void *)(a + AT_X);
-    float *y = (float *)(void *)(a + AT_X);
-    float *rows = (float *)(void *)(a + AT_ROWS);
-#endif
     float *h = (float *)(void *)(a + AT_H);
     int64_t *counter = (int64_t *)(void *)(a + AT_COUNTER);
     struct ul_cuda_step at;
     at = ul_cuda_at(run, 0, UL_CUDA_ALWAYS);
-    UL_LAUNCH(k0, 1, 32, &at, x, (const float *)(void *)(a + AT_W),
+    UL_LAUNCH(k0, 1, 32, &at, ul_place{X}, (const float *)(void *)(a + AT_W),
               (const float *)(void *)(a + AT_B), h);
     at = ul_cuda_at(run, 1, UL_CUDA_ALWAYS);
-    UL_LAUNCH(k1, 1, 32, &at, (const float *)h, (const int64_t *)(void *)(a + AT_PICK), y);
+    UL_LAUNCH(k1, 1, 32, &at, (const float *)h, (const int64_t *)(void *)(a + AT_PICK),
+              ul_place{Y});
     at = ul_cuda_at(run, 2, UL_CUDA_ALWAYS);
     ul_cuda_enter_region(&at, 0, UL_CUDA_ALWAYS, a + AT_FLAG, 0);
     at = ul_cuda_at(run, 3, 0);
@@ -87,7 +90,8 @@ static void run_steps(struct ul_cuda_run *run)
         at = ul_cuda_at(run, 4, UL_CUDA_ALWAYS);
         ul_cuda_put_counter(&at, counter, round);
         at = ul_cuda_at(run, 5, UL_CUDA_ALWAYS);
-        UL_LAUNCH(k3, 1, 32, &at, (const float *)h, (const int64_t *)counter, rows + round * 4);
+        UL_LAUNCH(k3, 1, 32, &at, (const float *)h, (const int64_t *)counter,
+                  ul_place{ROWS + round * 16});
     }
 #ifdef DEVICE_LONG
     for (int i = 0; i < 70000; i++) /* more than a graph may have */

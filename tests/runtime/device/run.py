@@ -28,7 +28,7 @@ if ASAN:
     os.environ["UL_EMULATE_ASAN"] = "1"
 os.environ.setdefault("UL_EMULATE_CACHE", os.path.join(WORK, "emulation"))
 os.environ["UL_EMULATE_FREE_BYTES"] = str(96 << 20)
-DEVICE = ["ul_cuda.cu", "ul_cuda_load.cu", "ul_cuda_run.cu", "ul_cuda_steps.cu"]
+DEVICE = ["ul_cuda.cu", "ul_cuda_load.cu", "ul_cuda_run.cu", "ul_cuda_graph.cu", "ul_cuda_steps.cu"]
 ARENA_BYTES = 512 + 4 * 2400000
 
 
@@ -97,7 +97,8 @@ class Library(unittest.TestCase):
                 if os.path.exists(log):
                     os.remove(log)
                 run(name, "weights.bin", ORDER=order, **given)
-        run("libraryCALLER", "weights.bin", NO_UPDATE="1", **given)
+        run("libraryCALLER", "weights.bin", NO_PARAMS="1", **given)
+        run("libraryCALLER", "weights.bin", NO_PARAMS="1", NO_UPDATE="1", **given)
 
 
 class Modes(unittest.TestCase):
