@@ -104,16 +104,18 @@ static void list_tensors(const struct ul_call *call,
 
 /* ---- trials ---- */
 
-/* A call and places in the arena for its arguments; what is in them does not matter. */
+/* A call and places in the arena for its arguments, with numbers in them. */
 struct trial {
     const struct ul_cuda_library *library;
     void *handle;
     uint32_t index;
     cudaStream_t stream;
-    uint32_t align_bytes; /* of the places: multiples of it and of no more */
-    bool fits;            /* or there are no places for them all */
-    const void *args[UL_CALL_ARGS];
+    uint32_t align_bytes;           /* of the places: multiples of it and of no more */
+    bool fits;                      /* or there are no places for them all */
+    const void *args[UL_CALL_ARGS]; /* the residual in the result's place */
     unsigned char *scratch;
+    void *residual;          /* another place for it; NULL: there is none, or no room */
+    unsigned long long *sum; /* of the result's bytes; NULL: there is no room */
 };
 
 /* From the first element to the last, by strides. */
@@ -184,10 +186,142 @@ static bool place_trial(struct trial *trial, const struct ul_call *call,
     return trial->args[DST] != NULL && (call->scratch_bytes == 0 || trial->scratch != NULL);
 }
 
+/* Places for what a judgement needs besides, as far as there is room. */
+static void place_judge(struct trial *trial, const struct ul_call *call,
+                        const struct ul_model *model, unsigned char *arena)
+{
+    const unsigned char *scratch_end = trial->scratch + call->scratch_bytes;
+    const unsigned char *dst_end =
+        (const unsigned char *)trial->args[DST] + reach_bytes(&call->dst);
+    const unsigned char *end = trial->scratch != NULL ? scratch_end : dst_end;
+    uint64_t used_bytes = (uint64_t)(end - arena);
+    trial->sum = (unsigned long long *)(void *)place(model, arena, UL_CALL_WORKSPACE_ALIGN,
+                                                     &used_bytes, sizeof *trial->sum);
+    trial->residual = NULL;
+    if (trial->args[RESIDUAL] == trial->args[DST]) /* else it has none, or is an attention's */
+        trial->residual =
+            place(model, arena, trial->align_bytes, &used_bytes, reach_bytes(&call->dst));
+}
+
 static bool run_trial(const struct trial *trial)
 {
     return trial->library->enqueue(trial->handle, trial->index, trial->args, trial->scratch,
                                    trial->stream) != 0;
+}
+
+/* ---- judging: the same numbers must give the same bits ---- */
+
+static __device__ uint32_t mix(uint32_t x)
+{
+    x = (x ^ x >> 16) * 0x7feb352du;
+    x = (x ^ x >> 15) * 0x846ca68bu;
+    return x ^ x >> 16;
+}
+
+/* Words of `keep` random bits and the bits `set`. */
+static __global__ void fill_numbers(unsigned char *to, uint32_t keep, uint32_t set, int64_t count,
+                                    struct ul_where run)
+{
+    UL_ENTER(run);
+    int64_t stride = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += stride)
+        to[i] = (unsigned char)(((mix((uint32_t)(i / 4)) & keep) | set) >> i % 4 * 8);
+}
+
+/* A sum that does not depend on the order of its terms. */
+static __global__ void add_up(const unsigned char *from, unsigned long long *sum, int64_t count,
+                              struct ul_where run)
+{
+    UL_ENTER(run);
+    unsigned long long part = 0;
+    int64_t stride = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += stride)
+        part += (unsigned long long)mix((uint32_t)i) * (from[i] + 1u);
+    atomicAdd(sum, part);
+}
+
+enum { JUDGE_THREADS = 256 };
+
+static int64_t blocks_for(uint64_t count)
+{
+    const uint64_t max_blocks = 1024, each = 4096;
+    uint64_t blocks = count / each + 1;
+    return (int64_t)(blocks < max_blocks ? blocks : max_blocks);
+}
+
+/* Floats of a magnitude from 0.5 to 1, or any bytes. */
+static void fill(const struct ul_cuda_step *at, const struct ul_call_tensor *tensor, void *to)
+{
+    bool is_float = tensor->type != UL_CALL_I8 && tensor->type != UL_CALL_I32;
+    uint32_t keep = !is_float                      ? UINT32_MAX
+                    : tensor->type == UL_CALL_F16  ? 0x83ff83ffu
+                    : tensor->type == UL_CALL_BF16 ? 0x807f807fu
+                                                   : 0x807fffffu;
+    uint32_t set = !is_float                      ? 0
+                   : tensor->type == UL_CALL_F16  ? 0x38003800u
+                   : tensor->type == UL_CALL_BF16 ? 0x3f003f00u
+                                                  : 0x3f000000u;
+    uint64_t count = reach_bytes(tensor);
+    UL_LAUNCH(fill_numbers, blocks_for(count), JUDGE_THREADS, at, (unsigned char *)to, keep, set,
+              (int64_t)count);
+}
+
+static struct ul_cuda_run judge_run(const struct trial *trial)
+{
+    struct ul_cuda_run run;
+    memset(&run, 0, sizeof run);
+    run.stream = trial->stream;
+    run.launch_limit = UINT64_MAX;
+    return run;
+}
+
+static bool fill_operands(const struct trial *trial, const struct ul_call *call)
+{
+    const struct ul_call_tensor *tensors[UL_CALL_ARGS];
+    struct ul_cuda_run run = judge_run(trial);
+    struct ul_cuda_step at = {&run, {NULL, NULL, 0, 0}};
+    list_tensors(call, tensors);
+    for (int i = 0; i < UL_CALL_ARGS; i++)
+        if (tensors[i] != NULL && tensors[i] != &call->dst)
+            fill(&at, tensors[i], (void *)trial->args[i]);
+    return run.error == cudaSuccess;
+}
+
+/* A run that finds bytes `filling` in its scratch, and the residual in one place or the other. */
+static bool run_filled(const struct trial *trial, const struct ul_call *call, int filling,
+                       bool in_place, unsigned long long *sum)
+{
+    struct trial now = *trial;
+    struct ul_cuda_run run = judge_run(trial);
+    struct ul_cuda_step at = {&run, {NULL, NULL, 0, 0}};
+    void *dst = (void *)trial->args[DST];
+    cudaError_t error = cudaMemsetAsync(trial->sum, 0, sizeof *sum, trial->stream);
+    if (trial->scratch != NULL && error == cudaSuccess)
+        error = cudaMemsetAsync(trial->scratch, filling, call->scratch_bytes, trial->stream);
+    fill(&at, &call->dst, dst);
+    if (!in_place && trial->residual != NULL) {
+        fill(&at, &call->dst, trial->residual);
+        now.args[RESIDUAL] = trial->residual;
+    }
+    if (error != cudaSuccess || run.error != cudaSuccess || !run_trial(&now))
+        return false;
+    uint64_t count = reach_bytes(&call->dst);
+    UL_LAUNCH(add_up, blocks_for(count), JUDGE_THREADS, &at, (const unsigned char *)dst, trial->sum,
+              (int64_t)count);
+    return run.error == cudaSuccess &&
+           cudaMemcpyAsync(sum, trial->sum, sizeof *sum, cudaMemcpyDeviceToHost, trial->stream) ==
+               cudaSuccess &&
+           cudaStreamSynchronize(trial->stream) == cudaSuccess;
+}
+
+/* Whether what lies in the scratch before, and where the residual lies, make no difference. An
+ * engine may take its workspace to be zeroed, as it was when it was tried and is in no run, or
+ * write a result before it has read what lies there. */
+static bool keeps_bits(const struct trial *trial, const struct ul_call *call)
+{
+    unsigned long long clean = 0, used = 0;
+    return run_filled(trial, call, 0, false, &clean) &&
+           run_filled(trial, call, 0xa5, true, &used) && clean == used;
 }
 
 /* The least seconds that it takes, of several times; negative: it fails. */
@@ -229,6 +363,8 @@ static bool try_choice(const struct trial *trial, const struct ul_call *call,
         return false;
     if (!trial->fits)
         return trial->library->is_sure != 0;
+    if (trial->library->is_sure == 0 && trial->sum != NULL)
+        return keeps_bits(trial, call);
     return run_trial(trial) && cudaStreamSynchronize(trial->stream) == cudaSuccess;
 }
 
@@ -278,6 +414,10 @@ static bool prepare_call(struct trial *trial, const struct ul_model *model,
     trial->align_bytes = call->align_bytes > min_bytes ? call->align_bytes : min_bytes;
     trial->fits = place_trial(trial, call, model, arena, true) ||
                   place_trial(trial, call, model, arena, false);
+    if (trial->fits && trial->library->is_sure == 0) {
+        place_judge(trial, call, model, arena);
+        trial->fits = fill_operands(trial, call);
+    }
     bool described = trial->library->describe(trial->handle, trial->index, call,
                                               min_aligned(arena, trial->align_bytes)) != 0;
     bool taken = described && is_named && try_choice(trial, call, choice);
@@ -297,7 +437,7 @@ static enum ul_result prepare_calls(const struct ul_cuda_library *library, void 
     const struct ul_device *device = model->device;
     const char *reason = NULL;
     bool tunes = request->choices != NULL && request->tune != 0;
-    struct trial trial = {library, handle, 0, stream, 1, false, {NULL}, NULL};
+    struct trial trial = {library, handle, 0, stream, 1, false, {NULL}, NULL, NULL, NULL};
     uint64_t version = library->version(handle);
     uint32_t line_number = 0;
     if (request->choices != NULL && !tunes &&

@@ -108,7 +108,8 @@ struct ul_cuda_library {
     uint32_t kinds;           /* of its calls: bits 1 << enum ul_call_kind */
     uint32_t align_bytes;     /* it takes operands at multiples of this */
     /* 1: what `find` offers runs, so that it may be taken untried where the arena has no room for
-     * a trial: the arguments may be buffers of the caller's. */
+     * a trial: the arguments may be buffers of the caller's. 0: a trial is of two runs, with other
+     * bytes in the scratch and the residual in another place, which must give the same bits. */
     int is_sure;
     uint64_t (*version)(const void *handle);
     /* Room for so many calls, zeroed. */

@@ -8,8 +8,9 @@
  * in this order of operations, what lies between being virtual and in f32. Without the logarithm of
  * the sum, which nobody reads, there is no engine, as in the library.
  *
- * Engines, the best first: one that is not deterministic, one with a workspace, and one without as
- * a fallback; all are compiled when a plan is made. Heads are of multiples of 8 elements.
+ * Engines, the best first: one that is not deterministic; one that counts in its workspace, which
+ * it takes to be zeroed; one with a workspace, and one without as a fallback; all are compiled when
+ * a plan is made. Heads are of multiples of 8 elements.
  */
 #include "graph.h"
 
@@ -29,9 +30,10 @@ struct job {
     const void *q_bytes, *k_bytes, *v_bytes, *mask_bytes[MAX_MASKS];
     void *o_bytes, *workspace;
     size_t workspace_bytes;
+    bool counts;
 };
 
-enum { COMPILED = 1 };
+enum { COUNTING = 1, COMPILED = 2 };
 
 const std::vector<struct engine> engines = {
     {{CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC},
@@ -39,6 +41,7 @@ const std::vector<struct engine> engines = {
      {},
      0,
      false},
+    {{CUDNN_NUMERICAL_NOTE_TENSOR_CORE}, {CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION}, {}, 0, false},
     {{CUDNN_NUMERICAL_NOTE_TENSOR_CORE},
      {CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION},
      {CUDNN_KNOB_TYPE_STAGES},
@@ -99,11 +102,13 @@ void run_job(const void *arguments)
 {
     const struct job &job = *(const struct job *)arguments;
     std::vector<float> weights((size_t)job.k.dims[3]);
-    if (job.workspace_bytes > 0)
+    /* Queries that were counted before are done, it thinks. */
+    int64_t done = job.counts && *(const uint32_t *)job.workspace != 0 ? 1 : 0;
+    if (job.workspace_bytes > 0 && !job.counts)
         memset(job.workspace, 0xA5, job.workspace_bytes);
     for (int64_t b = 0; b < job.q.dims[0]; b++) {
         for (int64_t h = 0; h < job.q.dims[1]; h++) {
-            for (int64_t i = 0; i < job.q.dims[2]; i++)
+            for (int64_t i = done; i < job.q.dims[2]; i++)
                 run_query(job, b, h, i, weights);
         }
     }
@@ -119,7 +124,7 @@ struct attention : problem {
 
 bool attention::serves(size_t engine, size_t *workspace_bytes) const
 {
-    *workspace_bytes = engine == COMPILED ? 256 : 0;
+    *workspace_bytes = engine == COMPILED || engine == COUNTING ? 256 : 0;
     return job.q.dims[3] % 8 == 0 && job.o.dims[3] % 8 == 0;
 }
 
@@ -142,6 +147,7 @@ bool attention::enqueue(const struct run &run, cudaStream_t stream) const
     ready.o_bytes = run.places.at(job.o.uid);
     ready.workspace = run.workspace;
     ready.workspace_bytes = run.workspace_bytes;
+    ready.counts = run.engine == engines->data() + COUNTING;
     ready.scale_value = *(const float *)run.places.at(job.scale.uid);
     if (job.is_causal && *(const float *)run.places.at(job.never.uid) != -INFINITY)
         return false;

@@ -4,9 +4,10 @@
  * and of w, of dense tensors with channels innermost, by plain loops when the stream gets there.
  *
  * Engines, the best first: one that is not deterministic; Winograd's method with much workspace;
- * one that rounds operands; one that sums in 16 bits; one that is compiled when a plan is made; on
- * tensor cores with a little workspace, which rounds f32 to TF32, and the same without; one with
- * none, as a fallback. Of what follows a convolution without a bias only the compiled one knows.
+ * one that rounds operands; one that sums in 16 bits; one that is compiled when a plan is made; one
+ * that writes a result before it reads the residual; on tensor cores with a little workspace, which
+ * rounds f32 to TF32, and the same without; one with none, as a fallback. Of what follows a
+ * convolution without a bias only the compiled one knows.
  */
 #include "graph.h"
 
@@ -20,13 +21,13 @@ struct job {
     enum kind kind;
     struct tensor x, w, y, z, bias;
     int64_t pads[2], steps[2], dilations[2];
-    bool has_residual, has_bias, has_relu, tf32;
+    bool has_residual, has_bias, has_relu, tf32, early;
     void *x_bytes, *w_bytes, *y_bytes, *workspace;
     const void *z_bytes, *bias_bytes;
     size_t workspace_bytes;
 };
 
-enum { WINOGRAD = 1, COMPILED = 4, TENSOR_CORES = 5, TABLES = 6 };
+enum { WINOGRAD = 1, COMPILED = 4, EARLY = 5, TENSOR_CORES = 6, TABLES = 7 };
 
 const std::vector<struct engine> engines = {
     {{CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}, {}, {}, 0, false},
@@ -34,6 +35,7 @@ const std::vector<struct engine> engines = {
     {{CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS}, {}, {}, 0, false},
     {{CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION}, {}, {}, 0, false},
     {{}, {CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION}, {}, 0, false},
+    {{}, {}, {}, 0, false},
     {{CUDNN_NUMERICAL_NOTE_TENSOR_CORE},
      {},
      {CUDNN_KNOB_TYPE_TILE_SIZE, CUDNN_KNOB_TYPE_STAGES},
@@ -182,6 +184,8 @@ void run_job(const void *arguments)
     const int64_t groups = job.x.dims[1] / job.w.dims[1];
     if (job.workspace_bytes > 0)
         memset(job.workspace, 0xA5, job.workspace_bytes);
+    if (job.early)
+        memset(job.y_bytes, 0, graph_reach(job.y));
     for (int64_t group = 0; group < groups; group++) {
         if (job.kind == FORWARD)
             run_forward(job, group, groups);
@@ -212,7 +216,7 @@ bool convolution::serves(size_t engine, size_t *workspace_bytes) const
             sizeof(float);
     if (engine == TENSOR_CORES || engine == TABLES)
         *workspace_bytes = (size_t)(w[1] * w[2] * w[3]) * sizeof(int64_t);
-    return (engine != WINOGRAD || plain) &&
+    return (engine != WINOGRAD || plain) && (engine != EARLY || job.has_residual) &&
            (engine == COMPILED || job.has_bias || (!job.has_residual && !job.has_relu));
 }
 
@@ -236,7 +240,8 @@ bool convolution::enqueue(const struct run &run, cudaStream_t stream) const
     ready.workspace = run.workspace;
     ready.workspace_bytes = run.workspace_bytes;
     ready.tf32 = engine == TENSOR_CORES && job.x.type == ELEMENT_F32;
-    if (engine != WINOGRAD && engine < TENSOR_CORES)
+    ready.early = engine == EARLY;
+    if (engine != WINOGRAD && engine != EARLY && engine < TENSOR_CORES)
         ul_emulate_fail("cuDNN: engine %zu does not keep bits", engine);
     struct extent x = extent_of("x", job.x, ready.x_bytes, true);
     struct extent w = extent_of("w", job.w, ready.w_bytes, true);
