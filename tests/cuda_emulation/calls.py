@@ -250,6 +250,17 @@ def convolution_residuals(net):
 
 
 @case(cudnn=4)
+def convolution_in_place(net):
+    """A residual that lies where the result goes."""
+    x = net.node("Abs", net.input("x", 1, 8, 12, 12))
+    a = net.node("Relu", net.conv(x, 8, 8, 3, 3, pads=[1] * 4))
+    b = net.node("Relu", net.conv(a, 8, 8, 3, 3, pads=[1] * 4))
+    c = net.node("Relu", net.node("Add", net.conv(b, 8, 8, 3, 3, pads=[1] * 4), a))
+    d = net.node("Relu", net.node("Add", net.conv(c, 8, 8, 3, 3, pads=[1] * 4), c))
+    return net.model(net.node("GlobalMaxPool", d))
+
+
+@case(cudnn=4)
 def odd(net):
     """Values of 8 times an odd number of bytes: with --align 8 some lie where cuDNN does not look."""
     x = net.node("Abs", net.input("x", 1, 6, 7, 7))

@@ -3,9 +3,9 @@
  * Convolutions of the emulated cuDNN: y = act(conv(x, w) + residual + bias), and the gradients of x
  * and of w, of dense tensors with channels innermost, by plain loops when the stream gets there.
  *
- * Engines, the best first: one that is not deterministic; Winograd's method with much workspace;
- * one that rounds operands; one that sums in 16 bits; one that is compiled when a plan is made; one
- * that writes a result before it reads the residual; on tensor cores with a little workspace, which
+ * Engines, the best first: one that is not deterministic; one that writes a result before it reads
+ * the residual; Winograd's method with much workspace; one that rounds operands; one that sums in 16
+ * bits; one that is compiled when a plan is made; on tensor cores with a little workspace, which
  * rounds f32 to TF32, and the same without; one with none, as a fallback. Of what follows a
  * convolution without a bias only the compiled one knows.
  */
@@ -27,15 +27,15 @@ struct job {
     size_t workspace_bytes;
 };
 
-enum { WINOGRAD = 1, COMPILED = 4, EARLY = 5, TENSOR_CORES = 6, TABLES = 7 };
+enum { EARLY = 1, WINOGRAD = 2, COMPILED = 5, TENSOR_CORES = 6, TABLES = 7 };
 
 const std::vector<struct engine> engines = {
     {{CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}, {}, {}, 0, false},
+    {{}, {}, {}, 0, false},
     {{CUDNN_NUMERICAL_NOTE_WINOGRAD, CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4}, {}, {}, 0, false},
     {{CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS}, {}, {}, 0, false},
     {{CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION}, {}, {}, 0, false},
     {{}, {CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION}, {}, 0, false},
-    {{}, {}, {}, 0, false},
     {{CUDNN_NUMERICAL_NOTE_TENSOR_CORE},
      {},
      {CUDNN_KNOB_TYPE_TILE_SIZE, CUDNN_KNOB_TYPE_STAGES},
