@@ -82,8 +82,10 @@ struct ul_cuda_node {
     cudaGraphNode_t node; /* of the graph that was captured */
     const void *kernel;
 };
+struct ul_cuda_run;
 struct ul_cuda_nodes {
     cudaGraphExec_t exec; /* that gets what the nodes are given; NULL: they are noted */
+    void (*keep)(struct ul_cuda_run *run, const void *kernel); /* ul_cuda_keep_node */
     struct ul_cuda_node *all;
     uint32_t count, room;
     uint32_t given; /* of them, so far */
@@ -220,12 +222,11 @@ static inline int ul_cuda_may_launch(struct ul_cuda_run *run)
     return 1;
 }
 
-/* Notes the kernel that was just captured; where that fails, the nodes are not whole. */
-void ul_cuda_keep_node(struct ul_cuda_run *run, const void *kernel);
+/* Notes the kernel that was just captured. */
 static inline void ul_cuda_note_node(struct ul_cuda_run *run, const void *kernel)
 {
     if (run->nodes != NULL && run->touches)
-        ul_cuda_keep_node(run, kernel);
+        run->nodes->keep(run, kernel);
 }
 
 /* The next of the noted nodes, which must be this kernel; else there is an error. */
@@ -362,6 +363,9 @@ static inline bool ul_cuda_is_apart(const struct ul_cuda_step *at)
 {
     return at->run->apart[at->where.step] != 0;
 }
+
+/* What nodes are noted by; where that fails, they are not whole. */
+void ul_cuda_keep_node(struct ul_cuda_run *run, const void *kernel);
 
 /* ---- fixed steps of a program; ul_cuda_steps.cu ---- */
 

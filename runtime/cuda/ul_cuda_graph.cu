@@ -163,7 +163,9 @@ static cudaError_t make_replay(const struct ul_context *context, struct ul_cuda_
 static void make_graph(struct ul_context *context, uint32_t number, struct ul_cuda_replay *replay,
                        const void *const *inputs, void *const *outputs)
 {
-    struct ul_cuda_nodes nodes = {NULL, NULL, 0, 0, 0, 0};
+    struct ul_cuda_nodes nodes;
+    memset(&nodes, 0, sizeof nodes);
+    nodes.keep = ul_cuda_keep_node;
     cudaGraph_t graph = record(context, number, &nodes, inputs, outputs);
     if (graph == NULL) {
         drop_replay(replay);

@@ -576,10 +576,11 @@ cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute at
 {
     struct api api;
     cudaError_t error = api.usable();
-    if (error == cudaSuccess && (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize ||
-                                 value < 0 || value > UL_EMULATE_SHARED_OPTIN_BYTES))
+    bool is_wish = attribute == cudaFuncAttributePreferredSharedMemoryCarveout; /* in percent */
+    if (error == cudaSuccess &&
+        (value < (is_wish ? -1 : 0) || value > (is_wish ? 100 : UL_EMULATE_SHARED_OPTIN_BYTES)))
         error = cudaErrorInvalidValue;
-    if (error == cudaSuccess)
+    if (error == cudaSuccess && !is_wish)
         rest_bytes_of[function] = (size_t)value;
     return result(error);
 }

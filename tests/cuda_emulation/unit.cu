@@ -765,6 +765,7 @@ static cudaGraph_t capture_nodes(struct ul_cuda_nodes *nodes, int *own, int *buf
 {
     cudaGraph_t graph = NULL;
     memset(nodes, 0, sizeof *nodes);
+    nodes->keep = ul_cuda_keep_node;
     nodes->is_whole = 1;
     run.nodes = nodes;
     run.overlaps = 1;

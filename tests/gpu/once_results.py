@@ -10,7 +10,9 @@ train     losses beside those of target c in the same precision
 bits      two runs give the same bytes: outputs, or what is learned
 guard     --guard: dead memory is filled with patterns
 memory    --memory: reserved bytes are what was allocated; what CUDA and the libraries take is said
-turns     turns.cu: two sets of the caller's buffers in turn
+turns     turns.cu: two sets of the caller's buffers in turn, and three
+time      when all others are done: what a run takes, and what each library call takes and is run by
+tune      likewise, before and behind --tune
 
 --no-device: the first program is built all the same, and has to end with exit code 3.
 Exit: 0 all is well, 6 a check failed, 3 there is no device.
@@ -33,6 +35,7 @@ import numpy as np
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 NO_DEVICE = 3  # exit code of a program
+TIMES = ("time", "tune")
 DATA_FAULT = 2  # likewise: an index in the random inputs was out of range, outputs are there
 
 
@@ -61,7 +64,7 @@ class Run:
         with self.lock:
             self.failed = self.failed or verdict == "FAIL"
             with open(self.args.rows, "a", encoding="utf-8") as file:
-                file.write(f"results\t{name}\t{check}\t{verdict}\t{' '.join(text.split())[:300]}\t{seconds:.1f}\n")
+                file.write(f"results\t{name}\t{check}\t{verdict}\t{' '.join(text.split())[:600]}\t{seconds:.1f}\n")
             if verdict != "ok":
                 print(f"results {name} {check}: {verdict} {text}", flush=True)
 
@@ -100,6 +103,7 @@ class Program:
         self.run, self.name, self.checks = run, name, checks.split(",")
         self.limit = None if limit == "-" else float(limit)
         self.folder = os.path.join(run.args.pack, "risky", name)
+        self.is_built = False
 
     def path(self, name):
         return os.path.join(self.folder, name)
@@ -198,6 +202,26 @@ class Program:
         self.call("turns", self.path("turns"), "weights.bin", most=60, codes=(0,))
         return self.run.last_line(f"{self.name}.turns.txt")
 
+    def bench(self, *options):
+        """Milliseconds of a run; of each library call, what runs it and its microseconds."""
+        self.call("time", self.path("program"), "--bench", "--profile", "--random", "1", "--warmup", "0.1", "--duration", "0.5", "--json",
+                  "bench.json", *options)
+        with open(self.path("bench.json"), encoding="utf-8") as file:
+            bench = json.load(file)
+        calls = [f"{step['kernel']} {step['least_seconds'] * 1e6:.1f} us" for step in sorted(bench["steps"], key=lambda step: step["name"])
+                 if re.match("cublaslt|cudnn", step["kernel"])]
+        return bench["latency_seconds"]["min"] * 1e3, ", ".join(calls) or "no library call"
+
+    def time(self):
+        least, calls = self.bench()
+        return f"{least:.4f} ms; {calls}"
+
+    def tune(self):
+        least, calls = self.bench()
+        self.call("tune", self.path("program"), "--random", "1", "--tune", "choices.txt", most=60)
+        tuned, tuned_calls = self.bench("--choices", "choices.txt") if os.path.exists(self.path("choices.txt")) else (least, "nothing to tune")
+        return f"{least:.4f} ms, tuned {tuned:.4f} ms; {calls}; tuned: {tuned_calls}"
+
     def all(self):
         begin = time.monotonic()
         try:
@@ -209,7 +233,16 @@ class Program:
         except Failure as failure:
             self.run.note(self.name, "build", "FAIL", str(failure), time.monotonic() - begin)
             return
-        for check in self.checks:
+        self.is_built = True
+        self.check(check for check in self.checks if check not in TIMES)
+
+    def look(self):
+        """What means something only where nothing else runs."""
+        if self.is_built:
+            self.check(check for check in self.checks if check in TIMES)
+
+    def check(self, checks):
+        for check in checks:
             begin = time.monotonic()
             try:
                 text = getattr(self, check)()
@@ -230,6 +263,20 @@ def build_runtime(run, first):
         run.command("runtime.txt", ["make", "-s", "-k", f"-j{run.args.jobs}", f"NVCC={run.args.nvcc}", f"CUDA_ARCH={run.args.arch}", *objects], folder, 200)
     except (Failure, Late) as failure:
         run.note("runtime", "build", "FAIL", str(failure) or "no time was left")
+
+
+def carve(run):
+    """Whether kernels overlap whose shared memory is of other sizes."""
+    folder, args, begin = os.path.join(run.args.pack, "runtime"), run.args, time.monotonic()
+    code = [] if args.arch == "native" else ["-gencode", f"arch=compute_{args.arch[3:]},code={args.arch}"]
+    try:
+        run.run("carve.build.txt", [*args.nvcc.split(), "-O2", "-std=c++17", *code, "-I.", "-o", "carve", os.path.join(HERE, "carve.cu")], folder, 120)
+        run.run("carve.txt", ["./carve"], folder, 60)
+        run.note("carve", "time", "ok", run.last_line("carve.txt"), time.monotonic() - begin)
+    except Late:
+        run.note("carve", "time", "skip", "no time was left")
+    except Failure as failure:
+        run.note("carve", "time", "FAIL", str(failure), time.monotonic() - begin)
 
 
 def without_device(run, program):
@@ -279,6 +326,9 @@ def main():
         sys.exit(6 if run.failed else NO_DEVICE)
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         list(pool.map(Program.all, programs))
+    carve(run)
+    for program in programs:
+        program.look()
     sys.exit(6 if run.failed else 0)
 
 

@@ -15,7 +15,7 @@ export GPU_PACK=$work/pack ULLAGE=$1 DRY_RUN=1
 export PYTHON=$root/build/venv/bin/python
 
 code=0
-"$here/prepare_once.sh" --no-plain --no-bundle --only '^(digits.bf16|digits_offload.fp32|lstm_caller.fp16|gpt2_align8.fp16)$' "$1" \
+"$here/prepare_once.sh" --no-plain --no-bundle --only '^(digits.bf16|digits_offload.fp32|lstm_caller.fp16|gpt2_align8.fp16|thin.fp16)$' "$1" \
     "$work/pack" >"$work/said" 2>&1 || code=$?
 [ "$code" != 77 ] || exit 77
 [ "$code" = 0 ] || fail "prepare_once.sh: exit $code"
@@ -52,10 +52,13 @@ done
 NVCC=$emulation CASES='LSTM 1x50:fp16' once 0 900
 cat "$work/out/table.txt"
 for wanted in 'digits.bf16.train' 'digits.bf16.bits' 'digits.bf16.guard' 'digits.bf16.memory' 'digits_offload.fp32.train' \
-    'digits_offload.fp32.bits' 'digits_offload.fp32.memory' 'lstm_caller.fp16.turns' 'gpt2_align8.fp16.results'; do
+    'digits_offload.fp32.bits' 'digits_offload.fp32.memory' 'lstm_caller.fp16.turns' 'gpt2_align8.fp16.results' 'thin.fp16.tune' 'carve.time'; do
     row "^results.$wanted.ok"
 done
 row $'digits_offload.fp32\tmemory\tok\t.*offloaded [1-9]'
+row $'lstm_caller.fp16\tturns\tok\t1 captures for two sets, 1 for 14 runs on 3, [1-9]'
+row $'thin.fp16\ttune\tok\t[0-9.]+ ms, tuned [0-9.]+ ms; cublaslt algorithm .* us; tuned: cublaslt'
+row $'carve\ttime\tok\tus a launch'
 row $'^bench\tLSTM 1x50 fp16\ttime\tok\tours [0-9.]+ ms'
 row $'^bench\tLSTM 1x50 fp16\tbytes\tok\treserved [0-9]+, taken [0-9]+'
 

@@ -45,6 +45,7 @@ model() {
     case $1 in
     digits) file=$root/models/digits/untrained.onnx ;;
     attention*) [ -e "$file" ] || quietly "$python" "$here/once_attention.py" "$1" "$file" || fail "$1" ;;
+    thin | logits* | convs) [ -e "$file" ] || quietly "$python" "$here/once_layers.py" "$1" "$file" || fail "$1" ;;
     *_full) [ -e "$file" ] || quietly "$python" "$root/models/make.py" "${1%_full}" -o "$file" || fail "$1" ;;
     *_b4) [ -e "$file" ] || quietly "$python" "$root/models/make.py" "${1%_b4}" --small --batch 4 -o "$file" || fail "$1" ;;
     *) [ -e "$file" ] || quietly "$python" "$root/models/make.py" "$1" --small -o "$file" || fail "$1" ;;
@@ -90,6 +91,16 @@ add() {
     printf '%s\t%s\t%s\n' "$name" "$checks" "$limit" >>"$out/risky/rows.tsv"
 }
 
+# look NAME NETWORK CHECKS OPTIONS...: a program whose times are looked at; nothing is compared.
+look() {
+    local name=$1 network=$2 checks=$3 file
+    shift 3
+    wanted "$name" || return 0
+    file=$(model "$network") || exit 6
+    emit "$name" "$file" "$@"
+    printf '%s\t%s\t-\n' "$name" "$checks" >>"$out/risky/rows.tsv"
+}
+
 # train NAME NETWORK CHECKS LIMIT PRECISION OPTIONS...: a trainer beside losses of target c in the same precision. LIMIT: of
 # the relative difference of a loss. Options behind -- are those of target cuda alone.
 train() {
@@ -131,6 +142,12 @@ add resnet50.plan.fp16 resnet50 results,bits,guard,memory 5e-3 --precision fp16
 add swin_t.fp16 swin_t results,guard 5e-3 --precision fp16
 add unet.bf16 unet results,bits,guard 3e-2 --precision bf16
 train gpt2.fp32 gpt2_b4 memory 1e-2 fp32 --class-axis -1
+# What is suspected to be slow (README.md).
+look convs.fp32 convs tune
+look convs.fp16 convs tune --precision fp16
+look thin.fp16 thin tune --precision fp16
+look logits.fp16 logits time --precision fp16
+look logits_wide.fp16 logits_wide time --precision fp16
 [ -s "$out/risky/rows.tsv" ] || { echo "prepare_once.sh: --only $only: no such program" >&2; exit 1; }
 
 if [ -n "$plain" ]; then

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A model compiled with --io caller, run on two sets of buffers in turn: the results have the bits that
- * each set gives in a context of its own. tests/cuda_emulation/caller.c looks at graphs besides, which the
- * emulation alone tells.
+ * A model compiled with --io caller, run on two sets of buffers in turn, then on three: the results have the bits that
+ * each set gives in a context of its own, and two in turn cost no capture once each had its turns. It tells how often a
+ * run was captured, how often a graph was given other buffers instead, and what a run takes on one set and on two.
+ * tests/cuda_emulation/caller.c looks at graphs besides, which the emulation alone tells.
  *
  * usage: turns WEIGHTS     exit: 0 ok, 3 no device, 6 not
  */
@@ -13,10 +14,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "ul_device.h"
 
-enum { SETS = 2, RUNS = 8, EXIT_NO_DEVICE = 3, EXIT_WRONG = 6 };
+enum { SETS = 3, PAIRS = 8, RUNS = 14, TIMED = 40, EXIT_NO_DEVICE = 3, EXIT_WRONG = 6 };
 
 static void need(bool holds, const char *what)
 {
@@ -119,36 +121,70 @@ static void expect_same(const struct set *a, const struct set *b)
     }
 }
 
+/* Two in turn, then three. */
+static int set_of(int run)
+{
+    return run % (run < PAIRS ? 2 : SETS);
+}
+
+static struct ul_device_memory memory_of(const struct ul_context *context)
+{
+    struct ul_device_memory memory;
+    model_model.device->functions->memory(context, &memory);
+    return memory;
+}
+
+/* Microseconds of a run, on sets in turn. */
+static double measure(struct ul_context *context, const struct set *sets, int count)
+{
+    struct timespec begin, end;
+    for (int i = 0; i < 2 * count; i++)
+        run(context, &sets[i % count]);
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    for (int i = 0; i < TIMED; i++)
+        run(context, &sets[i % count]);
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    return ((double)(end.tv_sec - begin.tv_sec) * 1e6 + (double)(end.tv_nsec - begin.tv_nsec) * 1e-3) / TIMED;
+}
+
 int main(int argc, char **argv)
 {
     struct set sets[SETS], alone[SETS];
     size_t before = 0, after = 0, total = 0;
+    uint64_t captured = 0;
     need(argc == 2, "usage: turns WEIGHTS");
     if (cudaMemGetInfo(&before, &total) != cudaSuccess) {
         fprintf(stderr, "no CUDA device\n");
         return EXIT_NO_DEVICE;
     }
-    for (uint32_t k = 0; k < SETS; k++) {
+    for (int k = 0; k < SETS; k++) {
         struct ul_context *context = open_model(argv[1]);
-        alone[k] = new_set(100 * k);
-        for (uint32_t i = 0; i < RUNS / SETS; i++)
-            run(context, &alone[k]);
+        alone[k] = new_set(100 * (uint32_t)k);
+        for (int i = 0; i < RUNS; i++)
+            if (set_of(i) == k)
+                run(context, &alone[k]);
         model_close(context);
-        sets[k] = new_set(100 * k);
+        sets[k] = new_set(100 * (uint32_t)k);
     }
     struct ul_context *context = open_model(argv[1]);
-    for (uint32_t i = 0; i < SETS; i++)
-        run(context, &sets[i]);
-    need(cudaMemGetInfo(&before, &total) == cudaSuccess, "cudaMemGetInfo");
-    for (uint32_t i = SETS; i < RUNS; i++)
-        run(context, &sets[i % SETS]);
-    need(cudaMemGetInfo(&after, &total) == cudaSuccess, "cudaMemGetInfo");
-    for (uint32_t k = 0; k < SETS; k++)
+    for (int i = 0; i < RUNS; i++) {
+        run(context, &sets[set_of(i)]);
+        if (i == 3) { /* each had two turns */
+            captured = memory_of(context).capture_count;
+            need(cudaMemGetInfo(&before, &total) == cudaSuccess, "cudaMemGetInfo");
+        }
+        if (i == PAIRS - 1)
+            need(memory_of(context).capture_count == captured && cudaMemGetInfo(&after, &total) == cudaSuccess,
+                 "two sets of buffers in turn are captured again and again");
+    }
+    for (int k = 0; k < SETS; k++)
         expect_same(&sets[k], &alone[k]);
-    struct ul_device_memory memory;
-    model_model.device->functions->memory(context, &memory);
-    printf("%d runs on %d sets of buffers, %llu replayed, free bytes %lld less at the end\n", RUNS, SETS,
-           (unsigned long long)memory.replay_count, (long long)before - (long long)after);
+    struct ul_device_memory memory = memory_of(context);
+    double one = measure(context, sets, 1), two = measure(context, sets, 2);
+    printf("%d captures for two sets, %d for %d runs on %d, %d times given other buffers, %d runs replayed; one set %.1f us a run, "
+           "two in turn %.1f us; free bytes %lld less at the end of two\n",
+           (int)captured, (int)memory.capture_count, RUNS, SETS, (int)memory.given_count, (int)memory.replay_count, one, two,
+           (long long)before - (long long)after);
     model_close(context);
     return 0;
 }
