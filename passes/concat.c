@@ -131,6 +131,7 @@ static bool place_moved(struct concat *concat, const struct ul_node *node, ul_va
     }
     if (count == 0 || !can_place(concat, node, id, &at) || !stores_anywhere(graph, id, &at))
         return false;
+    UL_ASSERT(at.base == view->base);
     graph->values[id].view = at;
     concat->fixed[id] = true;
     for (uint32_t i = 0; i < count; i++) {

@@ -80,6 +80,7 @@ static bool read_part(const struct ul_graph *graph, ul_node_id id, struct part *
     part->begin = (int64_t)view.offset_bytes /
                   (own.strides[axis] * (int64_t)ul_value_element_bytes(graph, part->whole));
     part->end = part->begin + (type->rank < whole->type.rank ? 1 : type->dims[axis]);
+    UL_ASSERT(part->begin >= 0 && part->end <= whole->type.dims[axis]);
     return true;
 }
 
@@ -132,6 +133,7 @@ static void split(struct parts *parts, uint32_t first, uint32_t count, struct ul
     struct ul_graph *graph = parts->graph;
     const struct part *items = &parts->items[first], *earliest = items;
     int64_t *sizes = UL_NEW_ARRAY(scratch, int64_t, count);
+    UL_ASSERT(count > 1 && items->begin == 0);
     for (uint32_t i = 0; i < count; i++) {
         sizes[i] = items[i].end - items[i].begin;
         earliest = items[i].place < earliest->place ? &items[i] : earliest;
