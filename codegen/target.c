@@ -123,6 +123,7 @@ static const struct ul_target targets[] = {
                 .partial_count = 1024,
                 .spread_products = 32768,
                 .gradient_size = UL_CUDA_ATTEND_SIZE,
+                .gradient_joined = UL_CUDA_ATTEND_JOINED,
                 .sorts_batches = true},
      .compiler = &nvcc,
      .runtime_rooms = cuda_rooms,

@@ -90,6 +90,11 @@ enum ul_attention_input {
     UL_ATTENTION_INPUTS
 };
 
+/* Output of FusedAttention that a gradient reads: of each query the logarithm of the sum over keys
+ * of exp(score), f32 [batch, heads, queries]. A query without keys has 0 where it gives zeros;
+ * where a NaN gives zeros, such a query has infinity. */
+enum { UL_ATTENTION_NORMS = 1 };
+
 /* What a query gives that sees no key. */
 enum ul_attend_empty {
     UL_EMPTY_IS_NAN,  /* NaN, as a softmax of the whole row does */

@@ -109,6 +109,8 @@ static void collect_attend(struct ul_accesses *a, const struct ul_attend *attend
         collect_expr(a, a->kernel->stmts[id].value);
     collect_expr(a, attend->score);
     collect_expr(a, attend->factor);
+    if (attend->has_shares)
+        collect_expr(a, attend->share);
     for (uint32_t i = before; i < a->load_count; i++)
         a->loads[i].index = UL_NONE;
 }

@@ -223,7 +223,11 @@ struct ul_contraction {
  *
  * A query that sees no key has statistics 0 and 0 where it gives zeros; where a NaN gives zeros,
  * such a query has infinity and 0. Only a SUM may be without the second product; with it, its
- * values are what the first product has for keys. It may have keys in the place of queries. */
+ * values are what the first product has for keys. It may have keys in the place of queries. With
+ * `has_shares` it has a second result beside, values[1]: the sum of share * what the second product
+ * has for keys.
+ *
+ * A RESULT with `has_norms` also gives element 0 of a query's statistics: `norms` stores it. */
 enum { UL_ATTEND_PARTS = 2 };
 enum ul_attend_kind { UL_ATTEND_RESULT, UL_ATTEND_STATISTICS, UL_ATTEND_SUM, UL_ATTEND_EACH };
 
@@ -243,6 +247,7 @@ struct ul_attend {
     /* Of a query and a key, without what `before` names: what the weight is multiplied by behind
      * its own sum, or the second product in STATISTICS. UL_NONE: 1. */
     ul_kx factor;
+    ul_kx share;   /* where has_shares */
     int64_t reach; /* query q sees keys up to q + reach at most */
     enum ul_attend_empty empty;
     /* Set by a target that cuts keys: this is the part from split_var * split_keys on. Results come
@@ -251,8 +256,12 @@ struct ul_attend {
     int64_t split_keys;
     uint32_t split_var;
     bool rounds_weights; /* to the type in which values are stored, which is none of the model's */
+    bool has_norms;
+    uint32_t norm_query, norm; /* what stands in `norms` for a query and its norm */
+    ul_ks norms;
     /* Only the kinds that make the gradient use these. */
     bool has_slopes;    /* scores[1] is there */
+    bool has_shares;    /* values[1] is there */
     bool is_turned;     /* rows are keys: row r is seen by queries from r - reach on */
     uint32_t round_var; /* sums go on over so many rounds of this variable */
     int64_t rounds;     /* 0: there is none */
@@ -267,7 +276,7 @@ static inline uint32_t ul_attend_scores(const struct ul_attend *attend)
 static inline uint32_t ul_attend_values(const struct ul_attend *attend)
 {
     bool has_values = attend->kind == UL_ATTEND_RESULT || attend->kind == UL_ATTEND_SUM;
-    return has_values ? attend->part_count : 0;
+    return has_values ? attend->part_count + (attend->has_shares ? 1 : 0) : 0;
 }
 
 /* What naming shared parts knows of an expression; stale when the epoch is another. */

@@ -541,7 +541,45 @@ static enum ul_status read_part(struct parse *parse, uint32_t indent, struct ul_
     if (attend->has_slopes)
         UL_TRY(read_contraction(parse, indent + 4, true, &attend->scores[1]));
     UL_TRY(expect_at(parse, indent + 2, "values"));
-    return read_contraction(parse, indent + 4, false, &attend->values[part]);
+    UL_TRY(read_contraction(parse, indent + 4, false, &attend->values[part]));
+    attend->has_shares = attend->kind == UL_ATTEND_SUM && accept_at(parse, indent + 2, "values");
+    return attend->has_shares ? read_contraction(parse, indent + 4, false, &attend->values[1])
+                              : UL_OK;
+}
+
+/* What stores the norm of a query. */
+static enum ul_status read_norms(struct parse *parse, uint32_t indent, struct ul_attend *attend)
+{
+    attend->has_norms = attend->kind == UL_ATTEND_RESULT && accept_at(parse, indent, "norms");
+    if (!attend->has_norms)
+        return UL_OK;
+    UL_TRY(read_new_var(parse, &attend->norm_query));
+    UL_TRY(declare_index(parse, attend->norm_query, attend->queries));
+    UL_TRY(read_new_var(parse, &attend->norm));
+    declare(parse, attend->norm,
+            &(struct ul_kernel_var){.dtype = attend->scores[0].acc_dtype,
+                                    .low = -UL_KX_RANGE_MAX,
+                                    .high = UL_KX_RANGE_MAX});
+    UL_TRY(ul_scan_end_line(&parse->scan));
+    return read_list(parse, indent + 2, &attend->norms);
+}
+
+/* What a pair of a query and a key comes to, its factor, and the second result's weight. */
+static enum ul_status read_weights(struct parse *parse, uint32_t indent, struct ul_attend *attend)
+{
+    UL_TRY(expect_at(parse, indent, "score"));
+    UL_TRY(read_expr(parse, 0, &attend->score));
+    UL_TRY(ul_scan_end_line(&parse->scan));
+    attend->factor = UL_NONE;
+    if (accept_at(parse, indent, "factor")) {
+        UL_TRY(read_expr(parse, 0, &attend->factor));
+        UL_TRY(ul_scan_end_line(&parse->scan));
+    }
+    if (!attend->has_shares)
+        return UL_OK;
+    UL_TRY(expect_at(parse, indent, "share"));
+    UL_TRY(read_expr(parse, 0, &attend->share));
+    return ul_scan_end_line(&parse->scan);
 }
 
 static enum ul_status read_attend(struct parse *parse, uint32_t indent, struct ul_attend *attend)
@@ -580,14 +618,8 @@ static enum ul_status read_attend(struct parse *parse, uint32_t indent, struct u
     UL_TRY(expect_at(parse, indent + 2, "before"));
     UL_TRY(ul_scan_end_line(scan));
     UL_TRY(read_list(parse, indent + 4, &attend->before));
-    UL_TRY(expect_at(parse, indent + 2, "score"));
-    UL_TRY(read_expr(parse, 0, &attend->score));
-    UL_TRY(ul_scan_end_line(scan));
-    attend->factor = UL_NONE;
-    if (!accept_at(parse, indent + 2, "factor"))
-        return UL_OK;
-    UL_TRY(read_expr(parse, 0, &attend->factor));
-    return ul_scan_end_line(scan);
+    UL_TRY(read_weights(parse, indent + 2, attend));
+    return read_norms(parse, indent + 2, attend);
 }
 
 /* ---- Lists ---- */

@@ -227,17 +227,30 @@ static void put_attend(struct print *print, const struct ul_attend *attend, uint
         if (attend->has_slopes)
             put_sums(print, "slopes", &attend->scores[1], true, indent + 2);
         put_sums(print, "values", &attend->values[i], false, indent + 2);
+        if (attend->has_shares)
+            put_sums(print, "values", &attend->values[1], false, indent + 2);
     }
     put_line(print, indent + 1, "before\n");
     put_list(print, attend->before, UL_NONE, indent + 2);
     put_line(print, indent + 1, "score ");
     put_expr(print, attend->score, 0);
     ul_text_put(print->text, "\n");
-    if (attend->factor == UL_NONE)
-        return;
-    put_line(print, indent + 1, "factor ");
-    put_expr(print, attend->factor, 0);
-    ul_text_put(print->text, "\n");
+    if (attend->factor != UL_NONE) {
+        put_line(print, indent + 1, "factor ");
+        put_expr(print, attend->factor, 0);
+        ul_text_put(print->text, "\n");
+    }
+    if (attend->has_shares) {
+        put_line(print, indent + 1, "share ");
+        put_expr(print, attend->share, 0);
+        ul_text_put(print->text, "\n");
+    }
+    if (attend->has_norms) {
+        put_line(print, indent + 1, "norms ");
+        ul_text_printf(print->text, "v%u v%u\n", (unsigned)attend->norm_query,
+                       (unsigned)attend->norm);
+        put_list(print, attend->norms, UL_NONE, indent + 2);
+    }
 }
 
 /* ---- Statements ---- */

@@ -728,6 +728,8 @@ static enum ul_status check_scores(struct verify *v, const struct ul_attend *att
         UL_TRY(use(v, attend->score, attend->scores[0].acc_dtype));
         if (attend->factor != UL_NONE)
             UL_TRY(use(v, attend->factor, attend->scores[0].acc_dtype));
+        if (attend->has_shares)
+            UL_TRY(use(v, attend->share, attend->scores[0].acc_dtype));
     }
     leave(v, &inside);
     return UL_OK;
@@ -739,6 +741,17 @@ static enum ul_status check_values(struct verify *v, const struct ul_attend *att
     v->epoch++;
     UL_TRY(check_sums(v, &attend->values[part], false));
     UL_TRY(check_list(v, attend->values[part].epilogue));
+    leave(v, &inside);
+    return UL_OK;
+}
+
+static enum ul_status check_norms(struct verify *v, const struct ul_attend *attend)
+{
+    struct inside inside = enter(v);
+    v->epoch++;
+    UL_TRY(declare_index(v, attend->norm_query, attend->queries, true, true));
+    UL_TRY(declare(v, attend->norm, VAR_NAME, UL_NONE));
+    UL_TRY(check_list(v, attend->norms));
     leave(v, &inside);
     return UL_OK;
 }
@@ -758,6 +771,9 @@ static enum ul_status check_attend(struct verify *v, const struct ul_attend *att
     if (attend->kind == UL_ATTEND_SUM && attend->has_slopes &&
         attend->values[0].b.buffer != attend->scores[0].b.buffer)
         return fail(v, "has sums of attention with slopes, but of other values");
+    if (attend->has_shares &&
+        (!attend->has_slopes || attend->values[1].b.buffer != attend->scores[1].b.buffer))
+        return fail(v, "has a second sum of attention, but not of what its slopes are of");
     if (attend->rounds > 0)
         UL_TRY(declare_index(v, attend->round_var, attend->rounds, true, false));
     for (uint32_t i = 0; i < attend->part_count; i++) {
@@ -768,6 +784,12 @@ static enum ul_status check_attend(struct verify *v, const struct ul_attend *att
         UL_TRY(check_values(v, attend, i));
         v->statement = statement;
     }
+    if (attend->has_shares)
+        UL_TRY(check_values(v, attend, 1));
+    v->statement = statement;
+    if (attend->has_norms)
+        UL_TRY(check_norms(v, attend));
+    v->statement = statement;
     leave(v, &inside);
     return UL_OK;
 }

@@ -67,6 +67,7 @@ void ul_reverse_init(struct ul_reverse *reverse, struct ul_pass *pass, uint32_t 
                                          .scratch = pass->scratch,
                                          .diag = pass->diag,
                                          .flags = flags,
+                                         .traits = pass->traits,
                                          .context = reverse,
                                          .get = get_gradient,
                                          .is_wanted = is_wanted,

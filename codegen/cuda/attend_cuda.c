@@ -345,11 +345,14 @@ static void put_call(const struct attend_out *to, int put_pack, uint32_t indent)
                          to->k_pack > 1 ? "t_k_aligned" : "true",
                          to->v_pack > 1 ? "t_v_aligned" : "true");
     const char *verb = verb_of(to);
-    ul_contract_line(&out, indent + 1, "t_%s_q, t_%s_k, t_%s_v, t_score, t_put%s%s);", verb, verb,
+    ul_contract_line(&out, indent + 1, "t_%s_q, t_%s_k, t_%s_v, t_score, t_put%s%s%s);", verb, verb,
                      verb,
                      to->kind == NULL ? ""
                      : put_pack > 1   ? ", t_put_pack"
                                       : ", t_put",
+                     attend->has_norms           ? ", t_put_norm"
+                     : attend->factor != UL_NONE ? ", ul_attend_no_norm()"
+                                                 : "",
                      attend->factor != UL_NONE ? ", t_factor" : "");
 }
 
@@ -419,7 +422,9 @@ void ul_attend_cuda_put_tile(const struct ul_contract_cuda_printer *printer,
     struct ul_contract_out result = out_of(&to, &to.values[0]);
     result.is_short = ul_narrow(printer->kernel, &to.arena);
     int put_pack = 1;
-    ul_contract_cuda_put_putter(&result, indent + 1);
+    ul_contract_cuda_put_putter(&result, indent + 1, "t_put");
+    if (attend->has_norms)
+        ul_attend_cuda_put_norm(&to.printer, attend, to.coordinate, indent + 1);
     if (to.kind != NULL)
         put_pack = ul_contract_cuda_put_packs(&result, indent + 1, printer, false);
     put_call(&to, put_pack, indent + 1);

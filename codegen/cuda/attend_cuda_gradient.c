@@ -28,17 +28,17 @@ struct operand_out {
 };
 
 /* The first two are factors of the first product, the next two of the second one; a sum adds up the
- * last one. */
-enum { ROW, COLUMN, SLOPE_ROW, SLOPE_COLUMN, VALUE, OPERANDS };
+ * next one, a second sum the last one. */
+enum { ROW, COLUMN, SLOPE_ROW, SLOPE_COLUMN, VALUE, SHARE, OPERANDS };
 
 struct gradient_out {
     const struct ul_attend *attend;
     struct ul_contract_printer printer;
-    struct ul_contract_plan scores[2], values;
+    struct ul_contract_plan scores[2], values[2];
     struct operand_out operands[OPERANDS];
     const char *kind; /* on tensor cores: of elements; else NULL */
     const char *coordinate;
-    int64_t width;         /* of results, padded */
+    int64_t width, shares; /* of results, padded, and of second ones */
     int rows;              /* of a thread; on tensor cores warps */
     int64_t depth, beside; /* on tensor cores: of the first product, and of what comes beside it */
     int columns, stages;   /* the same */
@@ -46,9 +46,11 @@ struct gradient_out {
     struct ul_arena arena;
 };
 
-/* A sum with slopes reads no values on tensor cores: they are the columns of its first product. */
+/* A sum with slopes reads no values on tensor cores: they are the columns of its products. */
 static bool has(const struct gradient_out *to, uint32_t operand)
 {
+    if (operand == SHARE)
+        return to->attend->has_shares && to->kind == NULL;
     if (operand == VALUE)
         return to->attend->kind == UL_ATTEND_SUM && (to->kind == NULL || !to->attend->has_slopes);
     return operand < SLOPE_ROW || to->attend->has_slopes;
@@ -58,6 +60,11 @@ static bool has(const struct gradient_out *to, uint32_t operand)
 static bool has_sums(const struct ul_attend *attend)
 {
     return attend->kind != UL_ATTEND_STATISTICS;
+}
+
+static const char *each_of(const struct ul_attend *attend)
+{
+    return attend->kind == UL_ATTEND_EACH ? "_each" : "";
 }
 
 static int64_t ceil_to(int64_t value, int64_t unit)
@@ -78,8 +85,9 @@ static const char *kind_of(const struct ul_kernel *kernel, const struct ul_atten
         if (!is_of(kernel, &attend->scores[i].a, dtype) ||
             !is_of(kernel, &attend->scores[i].b, dtype))
             return NULL;
-    if (!is_of(kernel, &attend->values[0].b, dtype))
-        return NULL;
+    for (uint32_t i = 0; i < ul_attend_values(attend); i++)
+        if (!is_of(kernel, &attend->values[i].b, dtype))
+            return NULL;
     return ul_contract_cuda_kind(dtype);
 }
 
@@ -100,6 +108,7 @@ static void size_mma(struct gradient_out *to, int64_t max_bytes)
     const struct ul_attend *attend = to->attend;
     int64_t result = ceil_to(attend->values[0].extents[1], 16), bytes = 0;
     to->width = attend->kind == UL_ATTEND_SUM ? result : 0;
+    to->shares = attend->has_shares ? ceil_to(attend->values[1].extents[1], 16) : 0;
     to->depth = ceil_to(attend->size, 16);
     to->beside = attend->has_slopes ? ceil_to(attend->value_size, 16) : result;
     for (uint32_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
@@ -129,7 +138,9 @@ static void size_threads(struct gradient_out *to)
 {
     int64_t columns = 8 * COLUMNS;
     to->width = ceil_to(to->attend->values[0].extents[1], CHUNK);
-    to->rows = to->width <= NARROW_SIZE ? 4 : 2;
+    if (to->attend->has_shares)
+        to->shares = ceil_to(to->attend->values[1].extents[1], CHUNK);
+    to->rows = to->width <= NARROW_SIZE && to->shares <= NARROW_SIZE ? 4 : 2;
     if (to->attend->kind != UL_ATTEND_SUM)
         to->width = 0, to->rows = 4;
     if (to->attend->queries <= FEW_ROWS)
@@ -147,7 +158,7 @@ static void size_threads(struct gradient_out *to)
 static void set_operand(struct gradient_out *to, uint32_t which, const char *name, char operand,
                         const struct ul_contract_plan *plan, int64_t elements)
 {
-    bool along_k = which != VALUE, is_same = operand == 'a' ? plan->a_same : plan->b_same;
+    bool along_k = which < VALUE, is_same = operand == 'a' ? plan->a_same : plan->b_same;
     struct ul_contract_cuda_reading reading = ul_contract_cuda_read_by(plan, operand,
                                                                        to->kind != NULL ? MAX_PACK
                                                                        : is_same        ? 4
@@ -184,7 +195,9 @@ static void init(struct gradient_out *to, const struct ul_kernel *kernel,
     init_plan(to, &to->scores[0], kernel, &attend->scores[0]);
     if (attend->has_slopes)
         init_plan(to, &to->scores[1], kernel, &attend->scores[1]);
-    init_plan(to, &to->values, kernel, &attend->values[0]);
+    init_plan(to, &to->values[0], kernel, &attend->values[0]);
+    if (attend->has_shares)
+        init_plan(to, &to->values[1], kernel, &attend->values[1]);
     int64_t rows = 16 * to->rows * DEPTH, columns = 8 * COLUMNS * DEPTH;
     set_operand(to, ROW, "q", 'a', &to->scores[0], rows);
     set_operand(to, COLUMN, "k", 'b', &to->scores[0], columns);
@@ -193,7 +206,9 @@ static void init(struct gradient_out *to, const struct ul_kernel *kernel,
         set_operand(to, SLOPE_COLUMN, "w", 'b', &to->scores[1], columns);
     }
     if (has(to, VALUE))
-        set_operand(to, VALUE, "v", 'b', &to->values, CHUNK * 8 * COLUMNS);
+        set_operand(to, VALUE, "v", 'b', &to->values[0], CHUNK * 8 * COLUMNS);
+    if (has(to, SHARE))
+        set_operand(to, SHARE, "s", 'b', &to->values[1], CHUNK * 8 * COLUMNS);
 }
 
 static struct ul_contract_out out_of(const struct gradient_out *to,
@@ -227,7 +242,8 @@ static void put_operand(const struct gradient_out *to, const struct operand_out 
 }
 
 /* Lists operands in the order of the templates' parameters. Those for tensor cores have four; a sum
- * without slopes has no rows of the second product, and passes those of the first one. */
+ * without slopes has no rows of the second product, and passes those of the first one. One without
+ * a second sum passes the values of the first one again. */
 static uint32_t list_operands(const struct gradient_out *to, uint32_t *list)
 {
     uint32_t count = 0;
@@ -239,6 +255,8 @@ static uint32_t list_operands(const struct gradient_out *to, uint32_t *list)
         list[3] = VALUE;
         count = 4;
     }
+    if (has(to, VALUE) && to->attend->has_slopes && !has(to, SHARE))
+        list[count++] = VALUE;
     return count;
 }
 
@@ -331,13 +349,14 @@ static void put_size(const struct gradient_out *to, uint32_t indent)
     if (to->kind != NULL)
         ul_contract_line(&out, indent,
                          "typedef ul_gradient_mma<%s, %" PRId64 ", %" PRId64 ", %" PRId64
-                         ", %d, %d, %d, %s, %s> t_size;",
-                         to->kind, to->depth, to->beside, to->width, to->columns, to->rows,
-                         to->stages, ul_contract_cuda_truth(to->attend->has_slopes),
+                         ", %" PRId64 ", %d, %d, %d, %s, %s> t_size;",
+                         to->kind, to->depth, to->beside, to->width, to->shares, to->columns,
+                         to->rows, to->stages, ul_contract_cuda_truth(to->attend->has_slopes),
                          ul_contract_cuda_truth(to->attend->rounds_weights));
     else
-        ul_contract_line(&out, indent, "typedef ul_gradient_size<%" PRId64 ", %d, %d> t_size;",
-                         to->width, to->rows, COLUMNS);
+        ul_contract_line(&out, indent,
+                         "typedef ul_gradient_size<%" PRId64 ", %" PRId64 ", %d, %d> t_size;",
+                         to->width, to->shares, to->rows, COLUMNS);
     ul_contract_line(&out, indent, "static_assert(t_size::elements * %d <= %" PRIu32 ");",
                      to->kind != NULL ? 2 : 4, to->grid.shared_bytes);
 }
@@ -359,29 +378,44 @@ void ul_attend_cuda_gradient_grid(const struct ul_kernel *kernel, const struct u
     ul_arena_done(&to.arena);
 }
 
+/* Puts one of a tile's results, from `sums` on, by its own function. */
+static void put_sums(const struct gradient_out *to, uint32_t result, const char *sums,
+                     uint32_t indent)
+{
+    struct ul_contract_out out = out_of(to, &to->values[result]);
+    ul_contract_line(&out, indent,
+                     "ul_gradient_put%s%s<t_size>(t_sums.%s, t_tile, (%s)%" PRId64 ", (%s)%" PRId64
+                     ", t_put_%s);",
+                     each_of(to->attend), to->kind != NULL ? "_mma" : "", sums, to->coordinate,
+                     to->attend->queries, to->coordinate, to->attend->values[result].extents[1],
+                     sums);
+}
+
 void ul_attend_cuda_gradient_put_tile(const struct ul_contract_cuda_printer *printer,
                                       const struct ul_attend *attend, uint32_t indent)
 {
+    static const char *const sums[] = {"at", "shares"}, *const putters[] = {"t_put_at",
+                                                                            "t_put_shares"};
     struct gradient_out to;
     init(&to, printer->kernel, attend, printer->device);
     to.printer = ul_contract_cuda_base(printer);
-    struct ul_contract_out out = out_of(&to, &to.values);
-    const char *more = to.kind != NULL ? "_mma" : "";
-    out.is_short = ul_narrow(printer->kernel, &to.arena);
+    struct ul_contract_out out = out_of(&to, &to.values[0]);
     ul_contract_line(&out, indent,
                      "{ /* %" PRId64 " rows, %" PRId64 " columns, heads of %" PRId64 " */",
                      attend->queries, attend->keys, attend->size);
     put_size(&to, indent + 1);
-    ul_contract_cuda_put_putter(&out, indent + 1);
-    const char *each = attend->kind == UL_ATTEND_EACH ? "_each" : "";
+    uint32_t count = attend->has_shares ? 2 : 1;
+    for (uint32_t i = 0; i < count; i++) {
+        out = out_of(&to, &to.values[i]);
+        out.is_short = ul_narrow(printer->kernel, &to.arena);
+        ul_contract_cuda_put_putter(&out, indent + 1, has_sums(attend) ? putters[i] : "t_put");
+    }
     if (has_sums(attend))
-        ul_contract_line(&out, indent + 1, "ul_gradient%s%s_sums<t_size> t_sums = {};", each, more);
+        ul_contract_line(&out, indent + 1, "ul_gradient%s%s_sums<t_size> t_sums = {};",
+                         each_of(attend), to.kind != NULL ? "_mma" : "");
     put_rounds(&to, indent + 1);
-    if (has_sums(attend))
-        ul_contract_line(
-            &out, indent + 1,
-            "ul_gradient_put%s%s(t_sums, t_tile, (%s)%" PRId64 ", (%s)%" PRId64 ", t_put);", each,
-            more, to.coordinate, attend->queries, to.coordinate, attend->values[0].extents[1]);
+    for (uint32_t i = 0; has_sums(attend) && i < count; i++)
+        put_sums(&to, i, sums[i], indent + 1);
     ul_contract_line(&out, indent, "}");
     ul_arena_done(&to.arena);
 }

@@ -14,8 +14,8 @@ struct ul_contract_out ul_attend_cuda_out(const struct ul_contract_printer *prin
                                           const struct ul_contract_plan *plan,
                                           const char *coordinate);
 
-/* const auto t_score = [&](t_fm, t_fn, t_sum) { ... }; with a second product, t_slope, where the
- * attention has one. */
+/* const auto t_score = [&](t_fm, t_fn, t_sum) { ... }; with a second product, t_slope, and what it
+ * sets, t_share, where the attention has them. */
 void ul_attend_cuda_put_score(const struct ul_contract_printer *printer,
                               const struct ul_attend *attend, const char *coordinate,
                               uint32_t indent);
@@ -23,6 +23,10 @@ void ul_attend_cuda_put_score(const struct ul_contract_printer *printer,
 void ul_attend_cuda_put_factor(const struct ul_contract_printer *printer,
                                const struct ul_attend *attend, const char *coordinate,
                                uint32_t indent);
+/* const auto t_put_norm = [&](t_fm, norm) { ... }; */
+void ul_attend_cuda_put_norm(const struct ul_contract_printer *printer,
+                             const struct ul_attend *attend, const char *coordinate,
+                             uint32_t indent);
 /* The name of enum ul_attend_empty in the runtime. */
 const char *ul_attend_cuda_empty(enum ul_attend_empty empty);
 

@@ -144,6 +144,51 @@ static ul_ks put_join(const struct rewrite *t)
     return first;
 }
 
+/* The statements that store the norm of a query, by its parts. */
+static ul_ks put_norm(const struct rewrite *t)
+{
+    struct ul_kernel *kernel = t->kernel;
+    const struct ul_attend *attend = t->attend;
+    uint32_t partial = ul_kernel_add_index(kernel, t->partials);
+    uint32_t weight = ul_kernel_add_var(kernel, UL_F32), total = ul_kernel_add_var(kernel, UL_F32);
+    ul_kx size = ul_kx_index_const(kernel, attend->value_size), w = ul_kx_var(kernel, weight);
+    ul_kx all = ul_kx_var(kernel, total), zero = number(t, 0);
+    ul_ks link = UL_NONE, inner = UL_NONE;
+    ul_ks first = ul_ks_link(kernel, &link, UL_KS_VAR, total, zero);
+    ul_kx shift = put_largest(t, &link);
+    ul_kx below = ul_kx_binary(kernel, UL_KX_SUB, load_partial(t, partial, size), shift);
+    ul_ks body =
+        ul_ks_link(kernel, &inner, UL_KS_LET, weight, ul_kx_unary(kernel, UL_KX_EXP, below));
+    ul_kx sum = load_partial(t, partial, ul_kx_addi(kernel, size, 1));
+    put_sum(t, &inner, total, ul_kx_binary(kernel, UL_KX_MUL, w, sum));
+    ul_ks loop = loop_of(kernel, partial, t->partials, 0, body);
+    kernel->stmts[link].next = loop;
+    link = loop;
+    ul_kx norm = ul_kx_binary(kernel, UL_KX_ADD, shift, ul_kx_unary(kernel, UL_KX_LOG, all));
+    if (attend->empty == UL_EMPTY_IS_ZERO)
+        norm = ul_kx_select(kernel, ul_kx_binary(kernel, UL_KX_EQ, all, zero), zero, norm);
+    else if (attend->empty == UL_NAN_IS_ZERO)
+        norm = ul_kx_select(kernel, ul_kx_binary(kernel, UL_KX_LT, zero, all), norm,
+                            number(t, INFINITY));
+    ul_ks_link(kernel, &link, UL_KS_LET, attend->norm_query,
+               ul_kx_var(kernel, attend->values[0].vars[0]));
+    ul_ks_link(kernel, &link, UL_KS_LET, attend->norm, norm);
+    kernel->stmts[link].next = attend->norms;
+    return first;
+}
+
+/* Puts a nest over all queries, whose statements are `body`, behind the statement `before`. */
+static void put_nest(const struct rewrite *t, ul_ks before, ul_ks body)
+{
+    struct ul_kernel *kernel = t->kernel;
+    ul_ks nest =
+        loop_of(kernel, t->attend->values[0].vars[0], t->attend->queries, UL_FOR_PARALLEL, body);
+    for (uint32_t i = t->count; i-- > 0;)
+        nest = loop_of(kernel, kernel->stmts[t->loops[i]].var, t->rounds[i], UL_FOR_PARALLEL, nest);
+    kernel->stmts[nest].next = kernel->stmts[before].next;
+    kernel->stmts[before].next = nest;
+}
+
 /* Makes attention to keys of one part of what the nest has, and puts loops that join behind it. */
 static void split(struct rewrite *t, struct ul_contraction *c, int64_t keys)
 {
@@ -155,12 +200,10 @@ static void split(struct rewrite *t, struct ul_contraction *c, int64_t keys)
     t->pitch = own->value_size + 2;
     t->buffer = ul_kernel_add_buffer(kernel, UL_BUFFER_SCRATCH, UL_F32,
                                      (uint64_t)(t->heads * own->queries * t->partials * t->pitch));
-    ul_ks join = loop_of(kernel, values->vars[1], own->value_size, UL_FOR_PARALLEL, put_join(t));
-    join = loop_of(kernel, values->vars[0], own->queries, UL_FOR_PARALLEL, join);
-    for (uint32_t i = t->count; i-- > 0;)
-        join = loop_of(kernel, kernel->stmts[t->loops[i]].var, t->rounds[i], UL_FOR_PARALLEL, join);
-    kernel->stmts[join].next = kernel->stmts[outermost].next;
-    kernel->stmts[outermost].next = join;
+    if (own->has_norms)
+        put_nest(t, outermost, put_norm(t));
+    put_nest(t, outermost,
+             loop_of(kernel, values->vars[1], own->value_size, UL_FOR_PARALLEL, put_join(t)));
     uint32_t element = ul_kernel_add_index(kernel, t->pitch);
     ul_kx at = place_of(t, ul_kx_var(kernel, partial), ul_kx_var(kernel, element));
     values->vars[1] = element; /* which also counts what is put behind the products */
@@ -169,6 +212,7 @@ static void split(struct rewrite *t, struct ul_contraction *c, int64_t keys)
     kernel->stmts[store].buffer = t->buffer;
     kernel->stmts[store].index = at;
     values->epilogue = store;
+    own->has_norms = false;
     own->split_var = partial;
     own->split_keys = keys;
     c->epilogue = store;

@@ -178,7 +178,7 @@ static void put_functions(const struct cuda_out *to, uint32_t indent, int a_pack
     else
         ul_contract_cuda_put_reader(&to->out, indent, &readers[0]);
     ul_contract_cuda_put_reader(&to->out, indent, &readers[1]);
-    ul_contract_cuda_put_putter(&to->out, indent);
+    ul_contract_cuda_put_putter(&to->out, indent, "t_put");
 }
 
 /* Whether packs of an operand are aligned; single elements always are. */

@@ -100,8 +100,9 @@ void ul_contract_cuda_put_reader(const struct ul_contract_out *out, uint32_t ind
 /* Bases of one operand and of its bounds, and whether packs are aligned. */
 void ul_contract_cuda_put_bases(const struct ul_contract_out *out, uint32_t indent, char operand,
                                 const char *type, int pack);
-/* const auto t_put = [&](t_fm, t_fn, t_sum) { the epilogue }; */
-void ul_contract_cuda_put_putter(const struct ul_contract_out *out, uint32_t indent);
+/* const auto <name> = [&](t_fm, t_fn, t_sum) { the epilogue }; */
+void ul_contract_cuda_put_putter(const struct ul_contract_out *out, uint32_t indent,
+                                 const char *name);
 /* Also t_put_pack(t_fm, t_fn, t_sums) of neighbours along m, or along n, from a multiple of their
  * number on; gives that number, 1 where the epilogue does not take several and nothing is put. */
 int ul_contract_cuda_put_packs(const struct ul_contract_out *out, uint32_t indent,

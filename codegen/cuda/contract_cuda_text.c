@@ -136,15 +136,16 @@ void ul_contract_cuda_put_epilogue(const struct ul_contract_out *out, uint32_t i
     out->printer->put_statements(out->printer->context, c->epilogue, indent);
 }
 
-void ul_contract_cuda_put_putter(const struct ul_contract_out *out, uint32_t indent)
+void ul_contract_cuda_put_putter(const struct ul_contract_out *out, uint32_t indent,
+                                 const char *name)
 {
     const struct ul_contract_plan *plan = out->plan;
     const struct ul_contraction *c = plan->contraction;
     const struct ul_contract_uses *uses = &plan->epilogue_uses;
     ul_contract_line(out, indent,
-                     "const auto t_put = [&]([[maybe_unused]] %s t_fm, [[maybe_unused]] %s t_fn, "
+                     "const auto %s = [&]([[maybe_unused]] %s t_fm, [[maybe_unused]] %s t_fn, "
                      "[[maybe_unused]] %s t_sum) {",
-                     out->coordinate, out->coordinate, plan->type);
+                     name, out->coordinate, out->coordinate, plan->type);
     ul_contract_split(out, indent + 1, &plan->out_m, "t_m", "t_fm");
     ul_contract_split(out, indent + 1, &plan->out_n, "t_n", "t_fn");
     ul_contract_declare(out, indent + 1, uses, &plan->out_m, 0, c->m_count, "t_m", NULL);

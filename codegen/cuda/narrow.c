@@ -96,6 +96,10 @@ static void name_contraction(struct narrower *n, const struct ul_contraction *c)
     n->is_short[scores[1]] = fits(0, attend->keys);
     n->is_short[values[1]] =
         fits(0, attend->kind == UL_ATTEND_EACH ? attend->keys : attend->value_size + 2);
+    for (uint32_t d = 0; d < 3 && attend->has_shares; d++)
+        n->is_short[attend->values[1].vars[d]] = fits(0, attend->values[1].extents[d]);
+    if (attend->has_norms)
+        n->is_short[attend->norm_query] = fits(0, attend->queries);
     if (attend->rounds > 0)
         n->is_short[attend->round_var] = fits(0, attend->rounds);
 }
@@ -123,10 +127,13 @@ const bool *ul_narrow(const struct ul_kernel *kernel, struct ul_arena *arena)
     for (uint32_t i = 0; i < kernel->contraction_count; i++) {
         look_at_operand(&n, &kernel->contractions[i].a);
         look_at_operand(&n, &kernel->contractions[i].b);
-        if (kernel->contractions[i].attend == NULL)
+        const struct ul_attend *attend = kernel->contractions[i].attend;
+        if (attend == NULL)
             continue;
-        look_at(&n, kernel->contractions[i].attend->score);
-        look_at(&n, kernel->contractions[i].attend->factor);
+        look_at(&n, attend->score);
+        look_at(&n, attend->factor);
+        if (attend->has_shares)
+            look_at(&n, attend->share);
     }
     if (n.fails)
         memset(n.is_short, 0, kernel->var_count * sizeof *n.is_short);

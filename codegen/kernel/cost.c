@@ -647,9 +647,9 @@ static void count_attend(struct walk *walk, const struct ul_attend *attend, uint
         count_access(
             walk, value->b.buffer,
             ul_size_mul_saturating(heads, ul_size_mul_saturating((uint64_t)attend->keys,
-                                                                 (uint64_t)attend->value_size)));
+                                                                 (uint64_t)value->extents[1])));
+        terms += i == 0 || attend->has_shares ? (uint64_t)value->extents[1] : 0;
     }
-    terms += ul_attend_values(attend) > 0 ? (uint64_t)attend->value_size : 0;
     uint64_t operations = ul_size_mul_saturating(pairs, 2 * terms);
     count_flops(walk, operations);
     count(walk, is_half ? UL_WORK_MATMUL_F16 : UL_WORK_MATMUL_F32, operations);
@@ -661,11 +661,14 @@ static void count_attend(struct walk *walk, const struct ul_attend *attend, uint
     count_parts(walk, attend->score, is_counted, pairs);
     if (attend->factor != UL_NONE)
         count_parts(walk, attend->factor, is_counted, pairs);
-    uint64_t results = ul_size_mul_saturating(
-        (uint64_t)attend->queries, attend->kind == UL_ATTEND_STATISTICS ? 2
-                                   : attend->kind == UL_ATTEND_EACH     ? (uint64_t)attend->keys
-                                                                    : (uint64_t)attend->value_size);
-    count_list(walk, attend->values[0].epilogue, ul_size_mul_saturating(times, results));
+    if (attend->has_shares)
+        count_parts(walk, attend->share, is_counted, pairs);
+    uint64_t rows = ul_size_mul_saturating(times, (uint64_t)attend->queries);
+    for (uint32_t i = 0; i == 0 || (i == 1 && attend->has_shares); i++)
+        count_list(walk, attend->values[i].epilogue,
+                   ul_size_mul_saturating(rows, (uint64_t)attend->values[i].extents[1]));
+    if (attend->has_norms)
+        count_list(walk, attend->norms, rows);
     walk->vector = inside;
 }
 

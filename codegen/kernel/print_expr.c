@@ -672,6 +672,8 @@ static void use_contraction(struct uses *uses, const struct ul_contraction *cont
         use_operand(uses, &attend->values[i].b);
     use_expr(uses, attend->score);
     use_expr(uses, attend->factor);
+    if (attend->has_shares)
+        use_expr(uses, attend->share);
 }
 
 static void find_used(struct uses *uses)

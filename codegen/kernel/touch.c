@@ -87,6 +87,12 @@ static void touch_contraction(struct ul_touched *t, const struct ul_contraction 
     touch_list(t, attend->before);
     count_loads(t, attend->score);
     count_loads(t, attend->factor);
+    if (attend->has_shares) {
+        count_loads(t, attend->share);
+        touch_list(t, attend->values[1].epilogue);
+    }
+    if (attend->has_norms)
+        touch_list(t, attend->norms);
 }
 
 static void touch(struct ul_touched *t, ul_ks id)
@@ -228,6 +234,12 @@ static void mention_contraction(struct ul_mentions *m, const struct ul_contracti
     ul_mention_list(m, attend->before, UL_NONE);
     ul_mention_expr(m, attend->score);
     ul_mention_expr(m, attend->factor);
+    if (attend->has_shares) {
+        ul_mention_expr(m, attend->share);
+        ul_mention_list(m, attend->values[1].epilogue, UL_NONE);
+    }
+    if (attend->has_norms)
+        ul_mention_list(m, attend->norms, UL_NONE);
 }
 
 void ul_mention(struct ul_mentions *m, ul_ks id)

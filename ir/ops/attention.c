@@ -55,9 +55,16 @@ static bool has(const struct ul_attention_lower *a, enum ul_attention_input inpu
     return ul_lower_has_input(a->lower, a->node_id, input);
 }
 
+/* One of the outputs of ai.onnx beside the result, which FusedAttention has none of. */
 static bool gives(const struct ul_attention_lower *a, uint32_t output)
 {
-    return ul_lower_has_output(a->lower, a->node_id, output);
+    return a->node->op == UL_OP_Attention && ul_lower_has_output(a->lower, a->node_id, output);
+}
+
+static bool gives_norms(const struct ul_attention_lower *a)
+{
+    return a->node->op == UL_OP_FusedAttention &&
+           ul_lower_has_output(a->lower, a->node_id, UL_ATTENTION_NORMS);
 }
 
 uint32_t ul_attention_place(const struct ul_attention_lower *a, bool is_flat, ul_kx head,
@@ -257,6 +264,26 @@ static void store_shares(const struct ul_attention_lower *a, ul_kx row, int64_t 
     ul_ks_end(kernel);
 }
 
+ul_kx ul_attention_norm(const struct ul_attention_lower *a, ul_kx shift, ul_kx total)
+{
+    struct ul_kernel *kernel = a->kernel;
+    ul_kx zero = number(a, 0);
+    ul_kx norm = ul_kx_add(kernel, shift, ul_kx_unary(kernel, UL_KX_LOG, total));
+    if (a->shape.empty == UL_EMPTY_IS_ZERO)
+        return ul_kx_select(kernel, ul_kx_binary(kernel, UL_KX_EQ, total, zero), zero, norm);
+    if (a->shape.empty == UL_NAN_IS_ZERO)
+        return ul_kx_select(kernel, ul_kx_binary(kernel, UL_KX_LT, zero, total), norm,
+                            number(a, INFINITY));
+    return norm;
+}
+
+/* The norm of a query is wanted by its gradient. */
+static void store_norm(const struct ul_attention_lower *a, ul_kx row, ul_kx norm)
+{
+    ul_kx index[] = {a->batch, a->head, ul_kx_add(a->kernel, a->first, row)};
+    ul_lower_store(a->lower, a->node->outputs[UL_ATTENTION_NORMS], index, norm);
+}
+
 /* One over the sum of a row's weights. A row that sees no key has the sum 0, and all its weights
  * are 0: any finite factor gives zeros, so 1 is taken. Where a Where turns NaN into zeros, a row
  * whose sum is NaN gets the factor 0. */
@@ -288,12 +315,16 @@ static void whole_row(const struct ul_attention_lower *a, ul_kx row, int64_t cou
     struct ul_kernel *kernel = a->kernel;
     if (count == 0) {
         ul_ks_store(kernel, a->factors, row, number(a, 1));
+        if (gives_norms(a))
+            store_norm(a, row, number(a, 0));
         return;
     }
     ul_kx max = ul_attention_largest(a, row, padded);
-    if (ul_attention_may_be_empty(a))
+    if (ul_attention_may_be_empty(a) || gives_norms(a))
         max = ul_attention_shift(a, max);
     ul_kx sum = ul_attention_exponentials(a, row, padded, max);
+    if (gives_norms(a))
+        store_norm(a, row, ul_attention_norm(a, max, sum = ul_ks_let(kernel, sum)));
     ul_kx inverse = ul_ks_let(kernel, inverse_of(a, sum));
     store_shares(a, row, count, inverse);
     ul_ks_store(kernel, a->factors, row, inverse);
@@ -483,6 +514,10 @@ static void end_rows(const struct ul_attention_lower *a)
     struct ul_kernel *kernel = a->kernel;
     ul_kx row = ul_ks_for(kernel, a->rows, 0);
     ul_kx sum = ul_kx_load(kernel, a->sums, row);
+    if (gives_norms(a)) {
+        ul_kx max = ul_ks_let(kernel, ul_kx_load(kernel, a->largest, row));
+        store_norm(a, row, ul_attention_norm(a, ul_attention_shift(a, max), sum));
+    }
     ul_kx inverse = ul_ks_let(kernel, inverse_of(a, sum));
     ul_kx element = ul_ks_for(kernel, a->shape.value_size, UL_FOR_PARALLEL);
     ul_kx x = ul_kx_load(kernel, a->waiting, wait_at(a, row, element));
@@ -626,6 +661,18 @@ static ul_kx attend_score(const struct ul_attention_lower *a, const struct ul_co
     return ul_attention_biased(a, x, bias);
 }
 
+/* Fills in what stores the norm of a query. */
+static void attend_norms(const struct ul_attention_lower *a, struct ul_attend *attend)
+{
+    attend->has_norms = true;
+    attend->norm_query = ul_kernel_add_index(a->kernel, attend->queries);
+    attend->norm = ul_kernel_add_var(a->kernel, a->dtype);
+    ul_ks behind = ul_ks_aside(a->kernel);
+    store_norm(a, ul_kx_var(a->kernel, attend->norm_query), ul_kx_var(a->kernel, attend->norm));
+    ul_ks_end(a->kernel);
+    attend->norms = a->kernel->stmts[behind].body;
+}
+
 /* Marks the innermost open loop, over heads. */
 static void lower_attend(struct ul_attention_lower *a)
 {
@@ -658,6 +705,8 @@ static void lower_attend(struct ul_attention_lower *a)
                  ul_kx_var(kernel, attend.values[0].acc));
     ul_ks_end(kernel);
     attend.values[0].epilogue = kernel->stmts[behind].body;
+    if (gives_norms(a))
+        attend_norms(a, &attend);
     ul_ks_attend(kernel, &attend);
 }
 

@@ -49,6 +49,10 @@ bool ul_attention_has_bias(const struct ul_attention_lower *attention);
 ul_kx ul_attention_dropped(const struct ul_attention_lower *attention, ul_kx x, ul_kx q, ul_kx t);
 /* The score within the soft cap. */
 ul_kx ul_attention_capped(const struct ul_attention_lower *attention, ul_kx x);
+/* The logarithm of the sum of a query's exp(score), by what was subtracted from its scores and what
+ * their exponentials then add up to. A query that sees no key has 0 where it is to give zeros.
+ * Where a NaN is to give zeros, a query with one has infinity, so that its weights are 0. */
+ul_kx ul_attention_norm(const struct ul_attention_lower *attention, ul_kx shift, ul_kx total);
 
 /* attention_turn.c: whether a factor of FusedRotary has one element for each pair of x. */
 bool ul_turn_is_paired(const struct ul_type *factor, const struct ul_type *x);

@@ -9,23 +9,32 @@
 #include "ir/kernel_build.h"
 #include "ir/ops/attention.h"
 
-enum { UL_ATTENTION_GRADIENT = UL_ATTENTION_INPUTS }; /* input */
+/* Inputs behind those of attention: the gradient of the result; or UL_NONE both, what the forward
+ * pass knows of each query, and the sum of g Y. */
+enum {
+    UL_ATTENTION_GRADIENT = UL_ATTENTION_INPUTS,
+    UL_ATTENTION_GIVEN_NORMS,
+    UL_ATTENTION_GIVEN_SUMS,
+    UL_ATTENTION_GRADIENT_INPUTS
+};
 
-/* What is formed of a block: all at once; or one of these, by statistics of each query, the
+/* What is formed of a block: all at once; or some of it, by statistics of each query, the
  * logarithm of the sum of its exponentials and the sum of P dP. */
 enum ul_attention_pass {
-    UL_ATTENTION_AT_ONCE,
-    UL_ATTENTION_STATISTICS,
-    UL_ATTENTION_QUERIES,
-    UL_ATTENTION_VALUES,
-    UL_ATTENTION_KEYS,
-    UL_ATTENTION_MASKS
+    UL_ATTENTION_STATISTICS = 1,
+    UL_ATTENTION_QUERIES = 2,
+    UL_ATTENTION_KEYS = 4,
+    UL_ATTENTION_VALUES = 8,
+    UL_ATTENTION_MASKS = 16,
+    UL_ATTENTION_BOTH = UL_ATTENTION_KEYS | UL_ATTENTION_VALUES,
+    UL_ATTENTION_AT_ONCE = UL_ATTENTION_QUERIES | UL_ATTENTION_BOTH
 };
 
 struct ul_attention_backward {
     struct ul_attention_lower a;
     enum ul_attention_pass pass;
-    uint32_t statistics; /* scratch: [batch][heads][queries][2]; not AT_ONCE */
+    bool has_given;      /* statistics are inputs, else scratch: */
+    uint32_t statistics; /* [batch][heads][queries][2]; not AT_ONCE */
     int64_t keys, rows;
     int64_t seen;                    /* of the keys, by the block */
     uint32_t shares, slopes, capped; /* scratch: [rows][keys] */
@@ -68,7 +77,7 @@ ul_kx ul_attention_weight(const struct ul_attention_backward *b, ul_kx score, ul
  * product, `slope` is the slope of the weight, and `sum` the statistic of the query. */
 ul_kx ul_attention_slope(const struct ul_attention_backward *b, ul_kx weight, ul_kx capped,
                          ul_kx slope, ul_kx sum);
-/* Give number 0 or 1 of the statistics of a query, and the place where it lies. */
+/* Gives number 0 or 1 of the statistics of a query, and the place in scratch where it lies. */
 ul_kx ul_attention_statistic(const struct ul_attention_backward *b, ul_kx query, int64_t which);
 ul_kx ul_attention_statistic_at(const struct ul_attention_backward *b, ul_kx query, ul_kx which);
 

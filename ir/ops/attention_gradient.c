@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gradient rules of the attention family. */
+/* Gradient rules of the attention family.
+ *
+ * A target that forms attention's gradient in tiles makes scores again in each pass. What it needs
+ * of a query beside, the forward pass and the result say, and then no pass over all keys has to
+ * find it: the norm is an output of attention, and the sum of P dP is that of g Y. The result is
+ * read only where the backward pass reads it anyway (its product with weights that are trained):
+ * else to keep it would take more memory than the time is worth. */
 #include "ir/ops/attention_backward.h"
 
 enum { MASKS = 2 };
@@ -36,9 +42,80 @@ static bool is_whole(const struct ul_gradient *gradient, uint32_t mask, int64_t 
     return type.dims[type.rank - 1] == keys || type.dims[type.rank - 1] == 1;
 }
 
+/* Whether the backward pass reads the value, or its elements in other dimensions, as it stands. */
+static bool is_kept(const struct ul_gradient *gradient, ul_value_id value)
+{
+    const struct ul_graph *graph = gradient->graph;
+    bool *is_same = UL_NEW_ARRAY(gradient->scratch, bool, graph->value_count);
+    is_same[value] = true;
+    for (uint32_t p = 0; p < graph->blocks[0].node_count; p++) {
+        const struct ul_node *node = &graph->nodes[graph->blocks[0].nodes[p]];
+        bool reads = false;
+        for (uint32_t i = 0; i < node->input_count; i++)
+            reads = reads || (node->inputs[i] != UL_NONE && is_same[node->inputs[i]]);
+        if (!reads)
+            continue;
+        if ((graph->values[node->outputs[0]].flags & UL_VALUE_BACKWARD) != 0)
+            return true;
+        if ((ul_op_get(node->op)->flags & UL_OP_RESHAPES) != 0)
+            is_same[node->outputs[0]] = true;
+    }
+    return false;
+}
+
+/* Whether the target forms this gradient in tiles, and what it would find again is at hand. */
+static bool has_statistics(const struct ul_gradient *gradient, const struct ul_attention *a)
+{
+    const struct ul_node *node = ul_gradient_node(gradient);
+    int64_t max = gradient->traits->gradient_size;
+    bool is_saved = node->op == UL_OP_FusedAttention && node->output_count > UL_ATTENTION_NORMS;
+    return (gradient->flags & UL_VALUE_BACKWARD) != 0 && a->size <= max && a->value_size <= max &&
+           a->size > 0 && a->value_size > 0 && a->queries > 0 && a->keys > 0 &&
+           ul_gradient_type(gradient, node->inputs[0]).dtype != UL_F64 &&
+           (node->output_count == 1 || is_saved) && is_kept(gradient, node->outputs[0]);
+}
+
+/* Gives the norms of queries, which the forward pass stores from now on. */
+static ul_value_id save_norms(struct ul_gradient *gradient, const struct ul_attention *a)
+{
+    struct ul_graph *graph = gradient->graph;
+    const int64_t dims[] = {a->batch, a->heads, a->queries};
+    ul_node_id node = gradient->node;
+    if (graph->nodes[node].output_count > UL_ATTENTION_NORMS)
+        return graph->nodes[node].outputs[UL_ATTENTION_NORMS];
+    graph->nodes[node].op = UL_OP_FusedAttention;
+    ul_node_set_int(graph, node, "empty_is_zero", a->empty == UL_EMPTY_IS_ZERO);
+    ul_value_id norms = ul_graph_add_output(graph, node);
+    graph->values[norms].type = ul_type_make(UL_F32, 3, dims);
+    return norms;
+}
+
+/* Gives the sum of g Y of each query, in f32. */
+static ul_value_id sum_results(struct ul_gradient *gradient, const struct ul_attention *a,
+                               ul_value_id g)
+{
+    ul_value_id y = ul_gradient_output(gradient, 0);
+    struct ul_type type = ul_gradient_type(gradient, y);
+    uint32_t element = 3;
+    if (a->is_flat) {
+        const int64_t dims[] = {a->batch, a->queries, a->heads, a->value_size};
+        type = ul_type_make(type.dtype, 4, dims);
+        y = ul_gradient_reshape(gradient, y, &type);
+        g = ul_gradient_reshape(gradient, g, &type);
+    } else {
+        for (uint32_t d = 0; d < 4; d++)
+            element = a->order[d] == 3 ? d : element;
+    }
+    if (type.dtype != UL_F32) {
+        y = ul_gradient_cast_to(gradient, y, UL_F32);
+        g = ul_gradient_cast_to(gradient, g, UL_F32);
+    }
+    return ul_gradient_sum(gradient, ul_gradient_binary(gradient, UL_OP_Mul, g, y), 1u << element);
+}
+
 enum ul_status ul_gradient_attention(struct ul_gradient *gradient)
 {
-    ul_value_id inputs[UL_ATTENTION_INPUTS + 1];
+    ul_value_id inputs[UL_ATTENTION_GRADIENT_INPUTS];
     const struct ul_type *types[UL_ATTENTION_INPUTS];
     struct ul_attention a;
     int64_t mask[4];
@@ -50,7 +127,7 @@ enum ul_status ul_gradient_attention(struct ul_gradient *gradient)
         if (ul_gradient_of(gradient, i) != UL_NONE)
             return ul_gradient_unsupported(gradient, "its scores and caches as results have no "
                                                      "gradient rule");
-    inputs[UL_ATTENTION_INPUTS] = ul_gradient_of(gradient, 0);
+    inputs[UL_ATTENTION_GRADIENT] = ul_gradient_of(gradient, 0);
     for (uint32_t i = 0; i < UL_ATTENTION_INPUTS; i++)
         types[i] = inputs[i] != UL_NONE ? &gradient->graph->values[inputs[i]].type : NULL;
     const char *wrong = ul_attention_read(&a, ul_gradient_node(gradient), types);
@@ -60,8 +137,12 @@ enum ul_status ul_gradient_attention(struct ul_gradient *gradient)
         !is_whole(gradient, UL_ATTENTION_BIAS, a.keys))
         return ul_gradient_unsupported(gradient, "its mask is trained and shorter than the keys");
     enum ul_op op = has_mask ? UL_OP_MaskedAttentionGradient : UL_OP_AttentionGradient;
-    ul_node_id node =
-        ul_gradient_begin_like(gradient, op, inputs, UL_ATTENTION_INPUTS + 1, has_mask ? 4 : 3);
+    uint32_t count = UL_ATTENTION_GIVEN_NORMS;
+    if (!has_mask && has_statistics(gradient, &a)) {
+        inputs[count++] = save_norms(gradient, &a);
+        inputs[count++] = sum_results(gradient, &a, inputs[UL_ATTENTION_GRADIENT]);
+    }
+    ul_node_id node = ul_gradient_begin_like(gradient, op, inputs, count, has_mask ? 4 : 3);
     if (has_mask)
         ul_node_set_ints(gradient->graph, node, "ul_mask", mask, 4);
     ul_node_set_int(gradient->graph, node, "empty_is_zero", a.empty == UL_EMPTY_IS_ZERO);

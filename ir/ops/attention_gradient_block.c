@@ -76,9 +76,23 @@ ul_kx ul_attention_statistic_at(const struct ul_attention_backward *b, ul_kx que
     return ul_kx_add(k, ul_kx_muli(k, at, 2), which);
 }
 
+/* Loads a statistic that is an input. Sums lie as the result does. */
+static ul_kx load_given(const struct ul_attention_backward *b, ul_kx query, int64_t which)
+{
+    const struct ul_attention *shape = &b->a.shape;
+    ul_kx index[] = {b->a.batch, b->a.head, query, ul_kx_index_const(b->a.kernel, 0)}, moved[4];
+    static const uint32_t flat[] = {0, 2, 1, 3};
+    for (uint32_t d = 0; d < 4; d++)
+        moved[d] = index[shape->is_flat ? flat[d] : shape->order[d]];
+    uint32_t input = which == 0 ? UL_ATTENTION_GIVEN_NORMS : UL_ATTENTION_GIVEN_SUMS;
+    return ul_lower_load(b->a.lower, b->a.node->inputs[input], which == 0 ? index : moved);
+}
+
 ul_kx ul_attention_statistic(const struct ul_attention_backward *b, ul_kx query, int64_t which)
 {
     struct ul_kernel *k = b->a.kernel;
+    if (b->has_given)
+        return load_given(b, query, which);
     return ul_kx_load(k, b->statistics,
                       ul_attention_statistic_at(b, query, ul_kx_index_const(k, which)));
 }
@@ -236,8 +250,7 @@ static void turn_slopes(const struct ul_attention_backward *b)
     ul_ks_end(k);
 }
 
-/* Stores the statistics of each query. A query without keys has 0 and 0 where it is to give zeros.
- * Where a NaN is to give zeros, a query with one has infinity and 0, so that its weights are 0. */
+/* Stores the statistics of each query, whose sum is 0 where its norm says that it gives zeros. */
 static void store_statistics(const struct ul_attention_backward *b)
 {
     const struct ul_attention_lower *a = &b->a;
@@ -247,17 +260,12 @@ static void store_statistics(const struct ul_attention_backward *b)
     ul_kx shift = ul_attention_shift(a, max);
     ul_kx total = ul_ks_let(k, ul_attention_exponentials(a, row, b->seen, shift));
     ul_kx sum = ul_ks_let(k, ul_attention_products(a, row, b->seen, b->slopes));
-    ul_kx norm = ul_kx_add(k, shift, ul_kx_unary(k, UL_KX_LOG, total));
+    ul_kx norm = ul_attention_norm(a, shift, total);
     sum = ul_kx_binary(k, UL_KX_DIV, sum, total);
-    if (a->shape.empty == UL_EMPTY_IS_ZERO) {
-        ul_kx is_none = ul_ks_let(k, ul_kx_binary(k, UL_KX_EQ, total, zero));
-        norm = ul_kx_select(k, is_none, zero, norm);
-        sum = ul_kx_select(k, is_none, zero, sum);
-    } else if (a->shape.empty == UL_NAN_IS_ZERO) {
-        ul_kx is_sum = ul_ks_let(k, ul_kx_binary(k, UL_KX_LT, zero, total));
-        norm = ul_kx_select(k, is_sum, norm, number(b, INFINITY));
-        sum = ul_kx_select(k, is_sum, sum, zero);
-    }
+    if (a->shape.empty == UL_EMPTY_IS_ZERO)
+        sum = ul_kx_select(k, ul_kx_binary(k, UL_KX_EQ, total, zero), zero, sum);
+    else if (a->shape.empty == UL_NAN_IS_ZERO)
+        sum = ul_kx_select(k, ul_kx_binary(k, UL_KX_LT, zero, total), sum, zero);
     ul_ks_store(k, b->statistics, ul_attention_statistic_at(b, query, ul_kx_index_const(k, 0)),
                 norm);
     ul_ks_store(k, b->statistics, ul_attention_statistic_at(b, query, ul_kx_index_const(k, 1)),
@@ -331,14 +339,14 @@ void ul_attention_lower_block(struct ul_attention_backward *b, ul_kx first, int6
         form_slopes(b);
     if (b->pass == UL_ATTENTION_STATISTICS)
         store_statistics(b);
-    if (b->pass != UL_ATTENTION_STATISTICS && b->pass != UL_ATTENTION_VALUES)
+    if ((b->pass & (UL_ATTENTION_QUERIES | UL_ATTENTION_KEYS | UL_ATTENTION_MASKS)) != 0)
         turn_slopes(b);
-    if (b->pass == UL_ATTENTION_AT_ONCE || b->pass == UL_ATTENTION_VALUES) {
+    if ((b->pass & UL_ATTENTION_VALUES) != 0) {
         drop_shares(b);
         add_sums(b, false);
     }
-    if (b->pass == UL_ATTENTION_AT_ONCE || b->pass == UL_ATTENTION_QUERIES)
+    if ((b->pass & UL_ATTENTION_QUERIES) != 0)
         store_queries(b);
-    if (b->pass == UL_ATTENTION_AT_ONCE || b->pass == UL_ATTENTION_KEYS)
+    if ((b->pass & UL_ATTENTION_KEYS) != 0)
         add_sums(b, true);
 }

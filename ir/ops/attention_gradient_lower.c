@@ -22,6 +22,22 @@ enum {
     ROW_UNIT = 8
 };
 
+/* Checks the statistics that are inputs: NULL, or what is wrong. */
+static const char *check_given(const struct ul_infer *infer, const struct ul_attention *a)
+{
+    const struct ul_type *norms = ul_infer_input(infer, UL_ATTENTION_GIVEN_NORMS);
+    const struct ul_type *sums = ul_infer_input(infer, UL_ATTENTION_GIVEN_SUMS);
+    const int64_t full[] = {a->batch, a->heads, a->queries, 1};
+    const int64_t flat[] = {a->batch, a->queries, a->heads, 1};
+    bool fits = norms != NULL && sums != NULL && norms->dtype == UL_F32 && norms->rank == 3 &&
+                sums->dtype == UL_F32 && sums->rank == 4;
+    for (uint32_t d = 0; fits && d < 4; d++)
+        fits = (d == 3 || norms->dims[d] == full[d]) &&
+               sums->dims[d] == (a->is_flat ? flat[d] : full[a->order[d]]);
+    return fits || (norms == NULL && sums == NULL) ? NULL
+                                                   : "the statistics do not match Q, K and V";
+}
+
 enum ul_status ul_infer_attention_gradient(struct ul_infer *infer)
 {
     const struct ul_type *types[UL_ATTENTION_INPUTS];
@@ -36,6 +52,8 @@ enum ul_status ul_infer_attention_gradient(struct ul_infer *infer)
         wrong = "there is a cache of keys";
     if (wrong == NULL && ul_infer_input(infer, UL_ATTENTION_GRADIENT) == NULL)
         wrong = "the gradient of the result is required";
+    if (wrong == NULL)
+        wrong = check_given(infer, &a);
     if (wrong != NULL)
         return ul_infer_invalid(infer, "%s", wrong);
     for (uint32_t i = 0; i < 3; i++)
@@ -113,7 +131,8 @@ static void read_mask(struct ul_attention_backward *b)
 void ul_lower_attention_gradient(struct ul_lower *lower, ul_node_id node)
 {
     struct ul_kernel *k = lower->kernel;
-    struct ul_attention_backward b = {.a = {.lower = lower, .kernel = k, .node_id = node}};
+    struct ul_attention_backward b = {.a = {.lower = lower, .kernel = k, .node_id = node},
+                                      .pass = UL_ATTENTION_AT_ONCE};
     const struct ul_attention *shape = &b.a.shape;
     const struct ul_type *types[UL_ATTENTION_INPUTS] = {NULL};
     b.a.node = ul_check_node(lower, node);

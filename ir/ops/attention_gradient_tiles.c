@@ -6,11 +6,13 @@
  *     of each query: n = log of the sum of exp(s), d = sum of P dP      with P = exp(s - n)
  *     of each query: dQ = sum over keys of dS K                         dS = scale P (dP - d)
  *     of each key:   dV = sum over the group's heads and queries of P g
- *     of each key:   dK = the same of dS Q
+ *                    dK = the same of dS Q
  *     of each element of a mask whose gradient is wanted: the sum of dS / scale
  *                                                                   (attention_gradient_masks.c)
  *
- * (Dao, "FlashAttention-2", 2023, whose two passes over keys are one.) What interpreters and other
+ * (Dao, "FlashAttention-2", 2023.) The first one is left out where n is saved by the forward pass,
+ * and d is known by the result: sum of P dP = sum of g Y. The last two are passes of their own
+ * where heads are so wide that the target cannot hold the sums of both. What interpreters and other
  * targets run is the same by blocks of queries with all keys. */
 #include "ir/ops/attention_backward.h"
 
@@ -21,7 +23,7 @@ static ul_kx zero(const struct ul_attention_backward *b)
 
 static bool is_turned(const struct ul_attention_backward *b)
 {
-    return b->pass == UL_ATTENTION_VALUES || b->pass == UL_ATTENTION_KEYS;
+    return (b->pass & UL_ATTENTION_BOTH) != 0;
 }
 
 /* ---- As one statement ---- */
@@ -44,30 +46,31 @@ static void fill_products(const struct ul_attention_backward *b, struct ul_atten
     ul_attention_fill_keys(b, slopes, key == 0 ? &slopes->a : &slopes->b, UL_ATTENTION_V, key, 2);
 }
 
-/* Fills in the values that a pass adds up. Statistics and masks have none: nothing reads their
- * operand. */
-static void fill_values(const struct ul_attention_backward *b, struct ul_attend *attend)
+/* Fills in the values that are added up to a result of `pass`. Statistics and masks have none:
+ * nothing reads their operand. */
+static void fill_values(const struct ul_attention_backward *b, const struct ul_attend *attend,
+                        enum ul_attention_pass pass, struct ul_contraction *values)
 {
-    int64_t size = b->pass == UL_ATTENTION_STATISTICS ? 2
-                   : b->pass == UL_ATTENTION_MASKS    ? b->a.shape.keys
-                   : b->pass == UL_ATTENTION_VALUES   ? b->a.shape.value_size
-                                                      : b->a.shape.size;
-    struct ul_contraction *values = &attend->values[0];
+    int64_t size = pass == UL_ATTENTION_STATISTICS ? 2
+                   : pass == UL_ATTENTION_MASKS    ? b->a.shape.keys
+                   : pass == UL_ATTENTION_VALUES   ? b->a.shape.value_size
+                                                   : b->a.shape.size;
     ul_contraction_init(b->a.kernel, values, b->a.dtype, &attend->queries, 1, &size, 1,
                         &attend->keys, 1);
-    if (b->pass == UL_ATTENTION_QUERIES)
+    if (pass == UL_ATTENTION_QUERIES)
         ul_attention_fill_keys(b, values, &values->b, UL_ATTENTION_K, 2, 1);
-    else if (b->pass == UL_ATTENTION_KEYS)
+    else if (pass == UL_ATTENTION_KEYS)
         ul_attention_fill_queries(b, values, &values->b, 2, 1);
-    else if (b->pass == UL_ATTENTION_VALUES)
+    else if (pass == UL_ATTENTION_VALUES)
         ul_attention_fill_gradient(b, values, &values->b, 2, 1);
     else
         values->b = (struct ul_operand){
             .buffer = attend->scores[0].b.buffer, .at.base = zero(b), .transform = UL_NONE};
 }
 
-/* Builds the score of a query and a key, or the weight by which the pass multiplies values. */
-static ul_kx fill_score(const struct ul_attention_backward *b, const struct ul_attend *attend)
+/* Builds the score of a query and a key, or the weight by which the pass multiplies values, and
+ * that of a second result. */
+static void fill_score(const struct ul_attention_backward *b, struct ul_attend *attend)
 {
     struct ul_kernel *k = b->a.kernel;
     const struct ul_contraction *scores = &attend->scores[0];
@@ -78,16 +81,23 @@ static ul_kx fill_score(const struct ul_attention_backward *b, const struct ul_a
     ul_kx capped = ul_attention_capped(&b->a, x);
     if (b->a.shape.softcap > 0)
         capped = ul_ks_let(k, capped);
-    x = ul_attention_score(b, capped, query, key);
+    attend->score = ul_attention_score(b, capped, query, key);
     if (b->pass == UL_ATTENTION_STATISTICS)
-        return x;
-    x = ul_attention_weight(b, x, query);
-    if (b->pass == UL_ATTENTION_VALUES)
-        return ul_attention_dropped(&b->a, x, query, key);
+        return;
+    ul_kx weight = ul_attention_weight(b, attend->score, query);
+    if (b->pass == UL_ATTENTION_VALUES) {
+        attend->score = ul_attention_dropped(&b->a, weight, query, key);
+        return;
+    }
+    if (attend->has_shares) {
+        weight = ul_ks_let(k, weight);
+        attend->share = ul_attention_dropped(&b->a, weight, query, key);
+    }
     ul_kx slope = ul_attention_dropped(&b->a, ul_kx_var(k, attend->scores[1].acc), query, key);
-    if (b->pass == UL_ATTENTION_MASKS)
-        return ul_kx_mul(k, x, ul_kx_sub(k, slope, ul_attention_statistic(b, query, 1)));
-    return ul_attention_slope(b, x, capped, slope, ul_attention_statistic(b, query, 1));
+    ul_kx sum = ul_attention_statistic(b, query, 1);
+    attend->score = b->pass == UL_ATTENTION_MASKS
+                        ? ul_kx_mul(k, weight, ul_kx_sub(k, slope, sum))
+                        : ul_attention_slope(b, weight, capped, slope, sum);
 }
 
 /* Builds what statistics multiply slopes by. */
@@ -101,24 +111,38 @@ static ul_kx fill_factor(const struct ul_attention_backward *b, const struct ul_
                                 ul_kx_var(k, vars[1]));
 }
 
-static void store_result(const struct ul_attention_backward *b, const struct ul_contraction *values)
+/* Builds what stores a result of `pass`. */
+static void store_result(const struct ul_attention_backward *b, enum ul_attention_pass pass,
+                         const struct ul_contraction *values)
 {
     struct ul_kernel *k = b->a.kernel;
     const struct ul_attention_lower *a = &b->a;
     ul_kx row = ul_kx_var(k, values->vars[0]), element = ul_kx_var(k, values->vars[1]);
     ul_kx x = ul_kx_var(k, values->acc), index[4];
-    if (b->pass == UL_ATTENTION_STATISTICS) {
+    if (pass == UL_ATTENTION_STATISTICS) {
         ul_ks_store(k, b->statistics, ul_attention_statistic_at(b, row, element), x);
         return;
     }
-    if (b->pass == UL_ATTENTION_MASKS) {
+    if (pass == UL_ATTENTION_MASKS) {
         ul_attention_store_mask(b, row, element, x);
         return;
     }
-    uint32_t output = b->pass == UL_ATTENTION_QUERIES ? 0 : b->pass == UL_ATTENTION_KEYS ? 1 : 2;
+    uint32_t output = pass == UL_ATTENTION_QUERIES ? 0 : pass == UL_ATTENTION_KEYS ? 1 : 2;
     (void)ul_attention_place(a, a->shape.is_flat, output == 0 ? a->head : a->group, row, element,
                              values->extents[1], index);
     ul_lower_store(a->lower, a->node->outputs[output], index, x);
+}
+
+/* Fills in a result of the pass. */
+static void fill_result(const struct ul_attention_backward *b, const struct ul_attend *attend,
+                        enum ul_attention_pass pass, struct ul_contraction *values)
+{
+    struct ul_kernel *k = b->a.kernel;
+    fill_values(b, attend, pass, values);
+    ul_ks behind = ul_ks_aside(k);
+    store_result(b, pass, values);
+    ul_ks_end(k);
+    values->epilogue = k->stmts[behind].body;
 }
 
 void ul_attention_put_attend(struct ul_attention_backward *b)
@@ -139,6 +163,7 @@ void ul_attention_put_attend(struct ul_attention_backward *b)
                                .reach = is_causal ? 0 : shape->queries + shape->keys,
                                .empty = shape->empty,
                                .has_slopes = b->pass != UL_ATTENTION_VALUES,
+                               .has_shares = b->pass == UL_ATTENTION_BOTH,
                                .is_turned = turned,
                                .rounds_weights = b->a.rounds_weights};
     b->a.first = zero(b);
@@ -153,16 +178,14 @@ void ul_attention_put_attend(struct ul_attention_backward *b)
         ul_attention_set_round(b, ul_kx_var(k, attend.round_var));
     }
     fill_products(b, &attend);
-    fill_values(b, &attend);
     ul_ks before = ul_ks_aside(k);
-    attend.score = fill_score(b, &attend);
+    fill_score(b, &attend);
     attend.factor = fill_factor(b, &attend);
     ul_ks_end(k);
     attend.before = k->stmts[before].body;
-    ul_ks behind = ul_ks_aside(k);
-    store_result(b, &attend.values[0]);
-    ul_ks_end(k);
-    attend.values[0].epilogue = k->stmts[behind].body;
+    fill_result(b, &attend, attend.has_shares ? UL_ATTENTION_KEYS : b->pass, &attend.values[0]);
+    if (attend.has_shares)
+        fill_result(b, &attend, UL_ATTENTION_VALUES, &attend.values[1]);
     ul_ks_attend(k, &attend);
 }
 
@@ -174,19 +197,24 @@ static void lower_pass(struct ul_attention_backward *b, enum ul_attention_pass p
     const struct ul_attention *shape = &b->a.shape;
     int64_t shared = shape->heads / shape->groups;
     b->pass = pass;
-    bool turned = is_turned(b), is_key = pass == UL_ATTENTION_KEYS;
+    bool turned = is_turned(b);
     b->a.batch = ul_ks_for(k, shape->batch, UL_FOR_PARALLEL);
     b->a.group = ul_ks_for(k, shape->groups, UL_FOR_PARALLEL);
-    if (turned)
-        ul_attention_clear_sums(b, is_key);
+    if ((pass & UL_ATTENTION_KEYS) != 0)
+        ul_attention_clear_sums(b, true);
+    if ((pass & UL_ATTENTION_VALUES) != 0)
+        ul_attention_clear_sums(b, false);
     ul_kx of_group = ul_ks_for(k, shared, turned ? 0 : UL_FOR_PARALLEL);
     b->a.head = ul_kx_add(k, ul_kx_muli(k, b->a.group, shared), of_group);
     ul_attention_lower_blocks(b);
     if (!turned)
         ul_attention_put_attend(b);
     ul_ks_end(k);
+    if ((pass & UL_ATTENTION_KEYS) != 0)
+        ul_attention_store_sums(b, true);
+    if ((pass & UL_ATTENTION_VALUES) != 0)
+        ul_attention_store_sums(b, false);
     if (turned) {
-        ul_attention_store_sums(b, is_key);
         b->a.head = b->a.group; /* of one head each */
         ul_attention_put_attend(b);
     }
@@ -196,13 +224,21 @@ static void lower_pass(struct ul_attention_backward *b, enum ul_attention_pass p
 bool ul_attention_lower_passes(struct ul_attention_backward *b)
 {
     const struct ul_attention *shape = &b->a.shape;
-    int64_t max = b->a.lower->traits->gradient_size;
-    if (b->a.dtype != UL_F32 || shape->size > max || shape->value_size > max)
+    const struct ul_target_traits *traits = b->a.lower->traits;
+    int64_t size = shape->size > shape->value_size ? shape->size : shape->value_size;
+    if (b->a.dtype != UL_F32 || size > traits->gradient_size)
         return false;
     uint64_t queries = (uint64_t)(shape->batch * shape->heads * shape->queries);
-    b->statistics = ul_lower_scratch(b->a.lower, b->a.dtype, 2 * queries);
-    lower_pass(b, UL_ATTENTION_STATISTICS);
+    b->has_given = ul_lower_has_input(b->a.lower, b->a.node_id, UL_ATTENTION_GIVEN_NORMS);
+    if (!b->has_given) {
+        b->statistics = ul_lower_scratch(b->a.lower, b->a.dtype, 2 * queries);
+        lower_pass(b, UL_ATTENTION_STATISTICS);
+    }
     lower_pass(b, UL_ATTENTION_QUERIES);
+    if (!b->has_mask && size <= traits->gradient_joined) {
+        lower_pass(b, UL_ATTENTION_BOTH);
+        return true;
+    }
     lower_pass(b, UL_ATTENTION_VALUES);
     lower_pass(b, UL_ATTENTION_KEYS);
     if (b->has_mask)

@@ -203,7 +203,11 @@ enum ul_status ul_infer_attention(struct ul_infer *infer)
     int64_t value[] = {a.batch, a.groups, all, a.value_size};
     int64_t scores[] = {a.batch, a.heads, a.queries, all};
     const int64_t *const dims[] = {a.is_flat ? flat : y, key, value, scores};
-    for (uint32_t o = 0; o < infer->node->output_count; o++)
+    bool is_fused = infer->node->op == UL_OP_FusedAttention;
+    uint32_t count = infer->node->output_count;
+    for (uint32_t o = 0; o < (is_fused ? 1 : count); o++)
         ul_infer_set(infer, o, types[o == 2 ? 2 : 0]->dtype, o == 0 && a.is_flat ? 3 : 4, dims[o]);
+    if (is_fused && count > UL_ATTENTION_NORMS)
+        ul_infer_set(infer, UL_ATTENTION_NORMS, UL_F32, 3, full);
     return UL_OK;
 }

@@ -74,6 +74,25 @@ __device__ __forceinline__ float ul_attend_quotient(float x, float sum)
     return x / sum;
 }
 
+/* The logarithm of the sum over a query's keys of exp(score), by its largest score and the sum of
+ * exponentials of scores less that. */
+template <ul_attend_empty EMPTY>
+__device__ __forceinline__ float ul_attend_norm(float largest, float total)
+{
+    if (EMPTY == UL_NAN_IS_ZERO && !(total > 0.0f))
+        return INFINITY;
+    if (EMPTY == UL_EMPTY_IS_ZERO && total == 0.0f)
+        return 0.0f;
+    return ul_attend_shift(largest) + logf(total);
+}
+
+/* Nobody wants norms. */
+struct ul_attend_no_norm {
+    template <typename I> __device__ __forceinline__ void operator()(I, float) const
+    {
+    }
+};
+
 /* The first key that no query before `first_behind` sees. */
 template <typename I> __device__ __forceinline__ I ul_attend_end(I keys, I first_behind, I reach)
 {
@@ -190,11 +209,11 @@ __device__ __forceinline__ void ul_attend_values(float (&result)[SIZE::TR][SIZE:
 }
 
 /* Puts the quotients through shared memory, neighbours along the element. */
-template <class SIZE, ul_attend_empty EMPTY, bool IS_PART, typename I, class PUT>
+template <class SIZE, ul_attend_empty EMPTY, bool IS_PART, typename I, class PUT, class PUT_NORM>
 __device__ __forceinline__ void
 ul_attend_put(const float (&result)[SIZE::TR][SIZE::E / 8], const float (&largest)[SIZE::TR],
               const float (&totals)[SIZE::TR], float *shared, int tx, int ty, I row0, I queries,
-              I value_size, const PUT &put)
+              I value_size, const PUT &put, const PUT_NORM &put_norm)
 {
     UL_UNROLLED
     for (int r = 0; r < SIZE::TR; r++) {
@@ -211,6 +230,8 @@ ul_attend_put(const float (&result)[SIZE::TR][SIZE::E / 8], const float (&larges
             put(row, value_size, largest[r]);
             put(row, (I)(value_size + 1), total);
         }
+        if (!IS_PART && tx == 0 && row < queries)
+            put_norm(row, ul_attend_norm<EMPTY>(largest[r], total));
     }
     __syncthreads();
     UL_ROLLED
@@ -224,14 +245,15 @@ ul_attend_put(const float (&result)[SIZE::TR][SIZE::E / 8], const float (&larges
 
 /* Query block `tile`. Q, K, V: an ul_reading along the element. IS_PART: of keys `begin` to
  * `before` alone, and what is put is no quotient; behind the elements come the largest score and
- * the sum. */
+ * the sum. Else put_norm(query, norm) is called for each query too. */
 template <class SIZE, class Q, class K, class V, ul_attend_empty EMPTY, bool IS_PART, typename I,
           class READ_Q, class READ_K, class READ_V, class SCORE, class PUT,
-          class FACTOR = ul_attend_keeps>
+          class PUT_NORM = ul_attend_no_norm, class FACTOR = ul_attend_keeps>
 __device__ __forceinline__ void
 ul_attend_tile(float *shared, int64_t tile, I queries, I keys, I begin, I before, I reach, I size,
                I value_size, const READ_Q &read_q, const READ_K &read_k, const READ_V &read_v,
-               const SCORE &score, const PUT &put, const FACTOR &weight_factor = FACTOR())
+               const SCORE &score, const PUT &put, const PUT_NORM &put_norm = PUT_NORM(),
+               const FACTOR &weight_factor = FACTOR())
 {
     constexpr int TR = SIZE::TR, BC = SIZE::BC, elements = SIZE::E / 8;
     const int tx = (int)threadIdx.x % 8, ty = (int)threadIdx.x / 8;
@@ -266,10 +288,9 @@ ul_attend_tile(float *shared, int64_t tile, I queries, I keys, I begin, I before
             part_k.load((I)(key0 + BC), keys, I(0), size, read_k);
         UL_UNROLLED
         for (int r = 0; r < TR; r++) {
-            const float factor =
-                ul_attend_row<SIZE::TC>(scores[r], largest[r], total[r], (I)(row0 + ty * TR + r),
-                                        queries, (I)(key0 + tx * SIZE::TC), keys, score,
-                                        weight_factor);
+            const float factor = ul_attend_row<SIZE::TC>(
+                scores[r], largest[r], total[r], (I)(row0 + ty * TR + r), queries,
+                (I)(key0 + tx * SIZE::TC), keys, score, weight_factor);
             UL_UNROLLED
             for (int e = 0; e < elements; e++)
                 result[r][e] *= factor;
@@ -281,7 +302,7 @@ ul_attend_tile(float *shared, int64_t tile, I queries, I keys, I begin, I before
     }
     __syncthreads(); /* there may have been no key */
     ul_attend_put<SIZE, EMPTY, IS_PART>(result, largest, total, shared, tx, ty, row0, queries,
-                                        value_size, put);
+                                        value_size, put, put_norm);
 }
 
 /* ---- tensor cores ---- */
@@ -638,10 +659,11 @@ __device__ __forceinline__ ul_pack_of<float, PACK> ul_attend_sums(const float *n
 
 /* Puts the quotients through `place`, some elements of all queries after the other. */
 template <class MMA, ul_attend_empty EMPTY, bool IS_PART, int PACK, typename I, class PUT,
-          class PUT_PACK>
+          class PUT_PACK, class PUT_NORM>
 __device__ __forceinline__ void
 ul_attend_put_mma(const ul_attend_band<MMA> (&bands)[MMA::DOWN], const float *norms, float *place,
-                  I row0, I queries, I value_size, const PUT &put, const PUT_PACK &put_pack)
+                  I row0, I queries, I value_size, const PUT &put, const PUT_PACK &put_pack,
+                  const PUT_NORM &put_norm)
 {
     constexpr int BR = MMA::BR, chunk = MMA::chunk, pitch = MMA::pitch_o;
     const int warp = (int)threadIdx.x / 32;
@@ -665,11 +687,16 @@ ul_attend_put_mma(const ul_attend_band<MMA> (&bands)[MMA::DOWN], const float *no
         __syncthreads();
     }
     UL_ROLLED
-    for (int y = (int)threadIdx.x; IS_PART && y < BR; y += MMA::threads) {
+    for (int y = (int)threadIdx.x; y < BR; y += MMA::threads) {
+        const float largest = norms[2 * MMA::GROUPS * BR + y], total = norms[MMA::GROUPS * BR + y];
         const I row = row0 + y;
-        if (row < queries) {
-            put(row, value_size, norms[2 * MMA::GROUPS * BR + y]);
-            put(row, (I)(value_size + 1), norms[MMA::GROUPS * BR + y]);
+        if (row >= queries)
+            break;
+        if (IS_PART) {
+            put(row, value_size, largest);
+            put(row, (I)(value_size + 1), total);
+        } else {
+            put_norm(row, ul_attend_norm<EMPTY>(largest, total));
         }
     }
     __syncthreads();
@@ -684,12 +711,12 @@ using ul_attend_stage = ul_stage<MMA::BK, WIDTH, HOW::PACK, MMA::threads, LAYOUT
  * 1 put_pack(query, element, sums) takes so many, and value_size is a multiple of it. */
 template <class MMA, class Q, class K, class V, ul_attend_empty EMPTY, bool IS_PART, int PACK,
           typename I, class PLACE_Q, class PLACE_K, class PLACE_V, class SCORE, class PUT,
-          class PUT_PACK, class FACTOR = ul_attend_keeps>
+          class PUT_PACK, class PUT_NORM = ul_attend_no_norm, class FACTOR = ul_attend_keeps>
 __device__ __forceinline__ void
 ul_attend_tile_mma(uint16_t *shared, int64_t tile, I queries, I keys, I begin, I before, I reach,
                    I size, I value_size, const bool (&aligned)[3], const PLACE_Q &place_q,
                    const PLACE_K &place_k, const PLACE_V &place_v, const SCORE &score,
-                   const PUT &put, const PUT_PACK &put_pack,
+                   const PUT &put, const PUT_PACK &put_pack, const PUT_NORM &put_norm = PUT_NORM(),
                    const FACTOR &weight_factor = FACTOR())
 {
     constexpr int DOWN = MMA::DOWN, STAGES = MMA::STAGES, ahead = STAGES * MMA::BK;
@@ -784,7 +811,7 @@ ul_attend_tile_mma(uint16_t *shared, int64_t tile, I queries, I keys, I begin, I
     float *norms = place + MMA::GROUPS * MMA::BR * MMA::pitch_o;
     ul_attend_join<MMA>(norms, bands);
     ul_attend_put_mma<MMA, EMPTY, IS_PART, PACK>(bands, norms, place, row0, queries, value_size,
-                                                 put, put_pack);
+                                                 put, put_pack, put_norm);
 }
 
 #endif

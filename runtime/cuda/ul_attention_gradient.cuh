@@ -4,24 +4,26 @@
  * queries and columns keys, or the other way round where it is turned; no matrix of all scores is
  * stored, tiles of it come and go:
  *
- *     ul_gradient_statistics     of each query: log of the sum over keys of exp(score), and the mean of
- *                                second products by these exponentials
+ *     ul_gradient_statistics     of each query: log of the sum over keys of exp(score), and the
+ *                                mean of second products by these exponentials
  *     ul_gradient_add_weights    sums(row, element) += sum over columns of weight * value
- *     ul_gradient_add_slopes     the same, the weight made of the second product too
+ *     ul_gradient_add_slopes     the same, the weight made of the second product too; and a second
+ *                                sum by another weight of the same products
  *     ul_gradient_put            what became of the sums
  *     ul_gradient_add_each       sums(row, column) += score, for the gradient of a mask
  *
  * The first product of a row and a column is that of queries and keys, the second one that of the
  * result's gradient and values. The printed kernel gives functions: read_q(row, element),
  * read_k(column, element), read_g and read_w of the second product, read_v(element, column), each
- * with a pack of neighbours along the element; score(row, column, product[, second product]); and
- * put(row, element, sum), called exactly once for each; where weights are dropped, statistics also
- * get slope_factor(query, key), which second products are multiplied by. Columns that none of the
- * tile's rows sees are left out: a query looks at keys up to query + reach.
+ * with a pack of neighbours along the element; score(row, column, product[, second product[, the
+ * other weight, which it sets]]); and put(row, element, sum), called exactly once for each; where
+ * weights are dropped, statistics also get slope_factor(query, key), which second products are
+ * multiplied by. Columns that none of the tile's rows sees are left out: a query looks at keys up
+ * to query + reach.
  *
  * Invariants: all threads of the block call a function together with the same arguments; shared
- * memory is the callee's until its return, where all threads are done with it. A sum over columns is
- * formed in their order, in tiles of a size that the compiler chooses by the sizes alone.
+ * memory is the callee's until its return, where all threads are done with it. A sum over columns
+ * is formed in their order, in tiles of a size that the compiler chooses by the sizes alone.
  * CUDA C++, and host C++ under tests/cuda_emulation. Nothing fails.
  */
 #ifndef UL_ATTENTION_GRADIENT_CUH
@@ -29,23 +31,25 @@
 
 #include "ul_attention.cuh"
 
-/* 16 x TR rows, 8 x TC columns at a time, results of E elements (padded), 128 threads: thread (y, x)
- * of 16 x 8 has TR rows, TC columns of each tile, and every 8th group of 4 elements of the result. A
- * row's threads are neighbours in one warp. Products are formed DEPTH elements at a time, and of
- * values CHUNK elements are there at a time, so that heads of any size take the same memory. */
-template <int E_, int TR_, int TC_> struct ul_gradient_size {
-    static constexpr int E = E_, TR = TR_, TC = TC_, BR = 16 * TR, BC = 8 * TC;
+/* 16 x TR rows, 8 x TC columns at a time, results of E elements (padded) and a second one of S, or
+ * none, 128 threads: thread (y, x) of 16 x 8 has TR rows, TC columns of each tile, and every 8th
+ * group of 4 elements of a result. A row's threads are neighbours in one warp. Products are formed
+ * DEPTH elements at a time, and of values CHUNK elements are there at a time, so that heads of any
+ * size take the same memory. */
+template <int E_, int S_, int TR_, int TC_> struct ul_gradient_size {
+    static constexpr int E = E_, S = S_, TR = TR_, TC = TC_, BR = 16 * TR, BC = 8 * TC;
     static constexpr int DEPTH = 16, CHUNK = 32, threads = 128;
     static constexpr int pitch_r = BR + 4, pitch_c = BC + 4, pitch_e = CHUNK + 4;
     static constexpr int rows = DEPTH * pitch_r, weights = BC * pitch_r;
     static constexpr int products = rows + DEPTH * pitch_c, sums = weights + BC * pitch_e;
     static constexpr int elements = products > sums ? products : sums;
-    static_assert(E % CHUNK == 0, "padded");
+    static_assert(E % CHUNK == 0 && S % CHUNK == 0, "padded");
 };
 
 /* A thread keeps the sums of its rows in registers. */
 template <class SIZE> struct ul_gradient_sums {
     float at[SIZE::TR][SIZE::E / 8];
+    float shares[SIZE::TR][SIZE::S > 0 ? SIZE::S / 8 : 1];
 };
 
 /* to = the products of this thread's rows and columns. A and B: an ul_reading along the element. */
@@ -97,18 +101,13 @@ __device__ __forceinline__ void ul_gradient_products(float (&to)[SIZE::TR][SIZE:
 /* Puts what is known of a query: of its largest score, the sum of exponentials of scores less that,
  * and the sum of second products by these. */
 template <ul_attend_empty EMPTY, typename I, class PUT>
-__device__ __forceinline__ void ul_gradient_put_query(I query, float largest, float total, float sum,
-                                                      const PUT &put)
+__device__ __forceinline__ void ul_gradient_put_query(I query, float largest, float total,
+                                                      float sum, const PUT &put)
 {
-    float norm = ul_attend_shift(largest) + logf(total), mean = sum / total;
-    if (EMPTY == UL_EMPTY_IS_ZERO && total == 0.0f)
-        norm = mean = 0.0f;
-    if (EMPTY == UL_NAN_IS_ZERO && !(total > 0.0f)) {
-        norm = INFINITY;
-        mean = 0.0f;
-    }
-    put(query, I(0), norm);
-    put(query, I(1), mean);
+    bool is_zero = (EMPTY == UL_EMPTY_IS_ZERO && total == 0.0f) ||
+                   (EMPTY == UL_NAN_IS_ZERO && !(total > 0.0f));
+    put(query, I(0), ul_attend_norm<EMPTY>(largest, total));
+    put(query, I(1), is_zero ? 0.0f : sum / total);
 }
 
 /* Takes in one row's scores of a tile, from key `key` on, and what stands beside them. */
@@ -184,10 +183,11 @@ ul_gradient_statistics(float *shared, int64_t tile, I queries, I keys, I reach, 
     }
 }
 
-/* sums += weights values, of the BC columns from `column0` on. V: an ul_reading along the element. */
-template <class SIZE, class V, typename I, class READ_V>
+/* sums += weights values, of the BC columns from `column0` on. V: an ul_reading along the element.
+ */
+template <class SIZE, class V, int N, typename I, class READ_V>
 __device__ __forceinline__ void
-ul_gradient_values(ul_gradient_sums<SIZE> &sums, const float (&weights)[SIZE::TR][SIZE::TC],
+ul_gradient_values(float (&sums)[SIZE::TR][N], const float (&weights)[SIZE::TR][SIZE::TC],
                    float *shared, I column0, I columns, I value_size, const READ_V &read_v)
 {
     typedef ul_pack_of<float, SIZE::TR> some_rows;
@@ -196,7 +196,7 @@ ul_gradient_values(ul_gradient_sums<SIZE> &sums, const float (&weights)[SIZE::TR
     float *ps = shared, *vs = shared + SIZE::weights;
     ul_attend_keep<SIZE>(weights, ps, tx, ty);
     UL_UNROLLED
-    for (int g = 0; g < SIZE::E / SIZE::CHUNK; g++) {
+    for (int g = 0; g < 8 * N / SIZE::CHUNK; g++) {
         ul_tile_part<float, SIZE::CHUNK, SIZE::BC, SIZE::threads, V> part;
         part.load((I)(g * SIZE::CHUNK), value_size, column0, columns, read_v);
         part.template store<SIZE::pitch_e>(vs);
@@ -210,7 +210,7 @@ ul_gradient_values(ul_gradient_sums<SIZE> &sums, const float (&weights)[SIZE::TR
             for (int r = 0; r < SIZE::TR; r++) {
                 UL_UNROLLED
                 for (int e = 0; e < 4; e++)
-                    sums.at[r][4 * g + e] += a.at[r] * b.at[e];
+                    sums[r][4 * g + e] += a.at[r] * b.at[e];
             }
         }
         __syncthreads();
@@ -249,18 +249,36 @@ ul_gradient_add_weights(ul_gradient_sums<SIZE> &sums, float *shared, int64_t til
                                      ? score((I)(row + r), (I)(column + c), products[r][c])
                                      : 0.0f;
         }
-        ul_gradient_values<SIZE, V>(sums, products, shared, column0, columns, value_size, read_v);
+        ul_gradient_values<SIZE, V>(sums.at, products, shared, column0, columns, value_size,
+                                    read_v);
     }
 }
 
-/* The sums are of `size` elements, of queries or keys: values have another size. */
-template <class SIZE, class Q, class K, class G, class W, class V, bool IS_TURNED, typename I,
-          class READ_Q, class READ_K, class READ_G, class READ_W, class READ_V, class SCORE>
+/* The weight of a pair by its products, and its share of a second result in place of the slope. */
+template <bool HAS_SHARES, typename I, class SCORE>
+__device__ __forceinline__ float ul_gradient_weight(float product, float &slope, I row, I column,
+                                                    const SCORE &score)
+{
+    if constexpr (HAS_SHARES) {
+        float share;
+        product = score(row, column, product, slope, share);
+        slope = share;
+        return product;
+    } else {
+        return score(row, column, product, slope);
+    }
+}
+
+/* The sums are of `size` elements, of queries or keys: values have another size. So do those of
+ * shares, to which read_s leads. */
+template <class SIZE, class Q, class K, class G, class W, class V, class S, bool IS_TURNED,
+          typename I, class READ_Q, class READ_K, class READ_G, class READ_W, class READ_V,
+          class READ_S, class SCORE>
 __device__ __forceinline__ void
 ul_gradient_add_slopes(ul_gradient_sums<SIZE> &sums, float *shared, int64_t tile, I rows, I columns,
                        I reach, I size, I value_size, const READ_Q &read_q, const READ_K &read_k,
                        const READ_G &read_g, const READ_W &read_w, const READ_V &read_v,
-                       const SCORE &score)
+                       const READ_S &read_s, const SCORE &score)
 {
     const I row0 = (I)(tile * SIZE::BR), row = row0 + (int)threadIdx.x / 8 * SIZE::TR;
     float products[SIZE::TR][SIZE::TC], slopes[SIZE::TR][SIZE::TC];
@@ -276,18 +294,25 @@ ul_gradient_add_slopes(ul_gradient_sums<SIZE> &sums, float *shared, int64_t tile
         UL_UNROLLED
         for (int r = 0; r < SIZE::TR; r++) {
             UL_UNROLLED
-            for (int c = 0; c < SIZE::TC; c++)
+            for (int c = 0; c < SIZE::TC; c++) {
+                const bool is_there = row + r < rows && column + c < columns;
+                float &slope = slopes[r][c];
                 products[r][c] =
-                    row + r < rows && column + c < columns
-                        ? score((I)(row + r), (I)(column + c), products[r][c], slopes[r][c])
-                        : 0.0f;
+                    is_there ? ul_gradient_weight<(SIZE::S > 0)>(
+                                   products[r][c], slope, (I)(row + r), (I)(column + c), score)
+                             : 0.0f;
+                slope = is_there ? slope : 0.0f;
+            }
         }
-        ul_gradient_values<SIZE, V>(sums, products, shared, column0, columns, size, read_v);
+        ul_gradient_values<SIZE, V>(sums.at, products, shared, column0, columns, size, read_v);
+        if constexpr (SIZE::S > 0)
+            ul_gradient_values<SIZE, S>(sums.shares, slopes, shared, column0, columns, value_size,
+                                        read_s);
     }
 }
 
-template <class SIZE, typename I, class PUT>
-__device__ __forceinline__ void ul_gradient_put(const ul_gradient_sums<SIZE> &sums, int64_t tile,
+template <class SIZE, int N, typename I, class PUT>
+__device__ __forceinline__ void ul_gradient_put(const float (&sums)[SIZE::TR][N], int64_t tile,
                                                 I rows, I size, const PUT &put)
 {
     const I row0 = (I)(tile * SIZE::BR) + (int)threadIdx.x / 8 * SIZE::TR;
@@ -295,10 +320,10 @@ __device__ __forceinline__ void ul_gradient_put(const ul_gradient_sums<SIZE> &su
     UL_UNROLLED
     for (int r = 0; r < SIZE::TR; r++) {
         UL_UNROLLED
-        for (int e = 0; e < SIZE::E / 8; e++) {
+        for (int e = 0; e < N; e++) {
             const I row = row0 + r, element = element0 + e / 4 * 32 + e % 4;
             if (row < rows && element < size)
-                put(row, element, sums.at[r][e]);
+                put(row, element, sums[r][e]);
         }
     }
 }
@@ -340,14 +365,13 @@ ul_gradient_add_each(ul_gradient_each_sums<SIZE> &sums, float *shared, int64_t t
         UL_UNROLLED
         for (int c = 0; c < SIZE::TC; c++) {
             if (row + r < rows && column + c < columns)
-                sums.at[r][c] +=
-                    score((I)(row + r), (I)(column + c), products[r][c], slopes[r][c]);
+                sums.at[r][c] += score((I)(row + r), (I)(column + c), products[r][c], slopes[r][c]);
         }
     }
 }
 
 template <class SIZE, typename I, class PUT>
-__device__ __forceinline__ void ul_gradient_put_each(const ul_gradient_each_sums<SIZE> &sums,
+__device__ __forceinline__ void ul_gradient_put_each(const float (&sums)[SIZE::TR][SIZE::TC],
                                                      int64_t tile, I rows, I columns,
                                                      const PUT &put)
 {
@@ -360,24 +384,25 @@ __device__ __forceinline__ void ul_gradient_put_each(const ul_gradient_each_sums
             const I row = row0 + (int)threadIdx.x / 8 * SIZE::TR + r;
             const I column = column0 + (int)threadIdx.x % 8 * SIZE::TC + c;
             if (row < rows && column < columns)
-                put(row, column, sums.at[r][c]);
+                put(row, column, sums[r][c]);
         }
     }
 }
 
 /* ---- tensor cores ---- */
 
-/* ROWS warps, each of which has 16 rows, with BC columns at a time: products of D elements, and of E
- * where there are slopes; results of W elements, 0 for statistics. Rows of the first factors stay in
- * shared memory; of the second ones STAGES tiles are there at a time, which are multiplied one after
- * the other while the next ones come. What a sum is of are columns of the first product where there
- * are slopes, else a matrix of its own, of E elements. Where ROUNDS weights are rounded once; else
- * what rounding left of them is multiplied too, so that they are as good as those of float32. */
-template <class KIND_, int D_, int E_, int W_, int BC_, int ROWS_, int STAGES_, bool HAS_SLOPES_,
-          bool ROUNDS_>
+/* ROWS warps, each of which has 16 rows, with BC columns at a time: products of D elements, and of
+ * E where there are slopes; results of W elements, 0 for statistics. Rows of the first factors stay
+ * in shared memory; of the second ones STAGES tiles are there at a time, which are multiplied one
+ * after the other while the next ones come. What a sum is of are columns of the first product where
+ * there are slopes, else a matrix of its own, of E elements. Where ROUNDS weights are rounded once;
+ * else what rounding left of them is multiplied too, so that they are as good as those of float32.
+ * A second result has S elements, or 0, and is a sum of columns of the second product. */
+template <class KIND_, int D_, int E_, int W_, int S_, int BC_, int ROWS_, int STAGES_,
+          bool HAS_SLOPES_, bool ROUNDS_>
 struct ul_gradient_mma {
     typedef KIND_ KIND;
-    static constexpr int D = D_, E = E_, W = W_, BC = BC_, ROWS = ROWS_, STAGES = STAGES_;
+    static constexpr int D = D_, E = E_, W = W_, S = S_, BC = BC_, ROWS = ROWS_, STAGES = STAGES_;
     static constexpr bool HAS_SLOPES = HAS_SLOPES_, ROUNDS = ROUNDS_;
     static constexpr int threads = 32 * ROWS, BR = 16 * ROWS;
     typedef ul_spaced<D> first; /* rows of elements */
@@ -402,6 +427,7 @@ struct ul_gradient_mma {
 
 template <class MMA> struct ul_gradient_mma_sums {
     float at[MMA::W / 8][4];
+    float shares[MMA::S > 0 ? MMA::S / 8 : 1][4];
 };
 
 /* HEIGHT rows of WIDTH elements from row `row0` on to shared memory, as copies that are not yet
@@ -446,10 +472,9 @@ __device__ __forceinline__ void ul_gradient_products_mma(float (&to)[MMA::BC / 8
 }
 
 /* sums += weights values, of the BC values from `vs` on. */
-template <class MMA>
-__device__ __forceinline__ void ul_gradient_values_mma(ul_gradient_mma_sums<MMA> &sums,
-                                                       float (&weights)[MMA::BC / 8][4],
-                                                       const uint16_t *vs)
+template <class MMA, class LAYOUT, int N>
+__device__ __forceinline__ void
+ul_gradient_values_mma(float (&sums)[N][4], float (&weights)[MMA::BC / 8][4], const uint16_t *vs)
 {
     constexpr int parts = MMA::ROUNDS ? 1 : 2;
     UL_UNROLLED
@@ -459,14 +484,14 @@ __device__ __forceinline__ void ul_gradient_values_mma(ul_gradient_mma_sums<MMA>
         for (int part = 0; part < parts; part++)
             ul_attend_weights<MMA>(p[part], weights, c);
         UL_UNROLLED
-        for (int e = 0; e < MMA::W / 16; e++) {
+        for (int e = 0; e < N / 2; e++) {
             uint32_t v[4];
-            ul_stage_read<typename MMA::values, false, false>(v, vs, 0, 16 * e, 16 * c);
+            ul_stage_read<LAYOUT, false, false>(v, vs, 0, 16 * e, 16 * c);
             UL_UNROLLED
             for (int part = parts; part-- > 0;) {
                 UL_UNROLLED
                 for (int h = 0; h < 2; h++)
-                    ul_multiply(typename MMA::KIND(), sums.at[2 * e + h], p[part], v[2 * h],
+                    ul_multiply(typename MMA::KIND(), sums[2 * e + h], p[part], v[2 * h],
                                 v[2 * h + 1]);
             }
         }
@@ -597,11 +622,11 @@ __device__ __forceinline__ bool ul_gradient_sees(I row0, I column0, I reach)
     return IS_TURNED ? column0 + (MMA::BC - 1) >= row0 - reach : column0 <= row0 + 15 + reach;
 }
 
-/* The tile's products of all rows become weights. */
+/* The tile's products of all rows become weights, and slopes shares. */
 template <class MMA, typename I, class SCORE>
-__device__ __forceinline__ void
-ul_gradient_turn(float (&products)[MMA::BC / 8][4], const float (&slopes)[MMA::BC / 8][4], I row0,
-                 I rows, I column0, I columns, const SCORE &score)
+__device__ __forceinline__ void ul_gradient_turn(float (&products)[MMA::BC / 8][4],
+                                                 float (&slopes)[MMA::BC / 8][4], I row0, I rows,
+                                                 I column0, I columns, const SCORE &score)
 {
     UL_UNROLLED
     for (int j = 0; j < MMA::BC / 8; j++) {
@@ -609,13 +634,17 @@ ul_gradient_turn(float (&products)[MMA::BC / 8][4], const float (&slopes)[MMA::B
         for (int i = 0; i < 4; i++) {
             const I row = row0 + MMA::row(i / 2), column = column0 + MMA::column(j) + i % 2;
             float x = 0.0f;
-            if (row < rows && column < columns) {
+            const bool is_there = row < rows && column < columns;
+            if (is_there) {
                 if constexpr (MMA::HAS_SLOPES)
-                    x = score(row, column, products[j][i], slopes[j][i]);
+                    x = ul_gradient_weight<(MMA::S > 0)>(products[j][i], slopes[j][i], row, column,
+                                                         score);
                 else
                     x = score(row, column, products[j][i]);
             }
             products[j][i] = x;
+            if constexpr (MMA::S > 0)
+                slopes[j][i] = is_there ? slopes[j][i] : 0.0f;
         }
     }
 }
@@ -640,8 +669,8 @@ ul_gradient_add_mma(ul_gradient_mma_sums<MMA> &sums, uint16_t *shared, int64_t t
     ul_gradient_stage<MMA, first, MMA::BR, MMA::D, Q::PACK>(shared, aligned[0], row0, rows, size,
                                                             place_q);
     if constexpr (MMA::HAS_SLOPES)
-        ul_gradient_stage<MMA, second, MMA::BR, MMA::E, G::PACK>(
-            shared + MMA::slopes, aligned[2], row0, rows, value_size, place_g);
+        ul_gradient_stage<MMA, second, MMA::BR, MMA::E, G::PACK>(shared + MMA::slopes, aligned[2],
+                                                                 row0, rows, value_size, place_g);
     const auto load = [&](uint16_t *to, I column0) {
         ul_gradient_stage<MMA, first, MMA::BC, MMA::D, K::PACK>(to, aligned[1], column0, columns,
                                                                 size, place_k);
@@ -661,23 +690,25 @@ ul_gradient_add_mma(ul_gradient_mma_sums<MMA> &sums, uint16_t *shared, int64_t t
         if constexpr (MMA::HAS_SLOPES)
             ul_gradient_products_mma<MMA, second, MMA::E>(slopes, cs, stage + MMA::beside);
         ul_gradient_turn<MMA>(products, slopes, own, rows, column0, columns, score);
-        ul_gradient_values_mma<MMA>(sums, products,
-                                    MMA::HAS_SLOPES ? stage : stage + MMA::beside);
+        ul_gradient_values_mma<MMA, typename MMA::values>(
+            sums.at, products, MMA::HAS_SLOPES ? stage : stage + MMA::beside);
+        if constexpr (MMA::S > 0)
+            ul_gradient_values_mma<MMA, second>(sums.shares, slopes, stage + MMA::beside);
     });
 }
 
-template <class MMA, typename I, class PUT>
-__device__ __forceinline__ void ul_gradient_put_mma(const ul_gradient_mma_sums<MMA> &sums,
-                                                    int64_t tile, I rows, I size, const PUT &put)
+template <class MMA, int N, typename I, class PUT>
+__device__ __forceinline__ void ul_gradient_put_mma(const float (&sums)[N][4], int64_t tile, I rows,
+                                                    I size, const PUT &put)
 {
     const I row0 = (I)(tile * MMA::BR) + (int)threadIdx.x / 32 * 16;
     UL_UNROLLED
-    for (int j = 0; j < MMA::W / 8; j++) {
+    for (int j = 0; j < N; j++) {
         UL_UNROLLED
         for (int i = 0; i < 4; i++) {
             const I row = row0 + MMA::row(i / 2), element = MMA::column(j) + i % 2;
             if (row < rows && element < size)
-                put(row, element, sums.at[j][i]);
+                put(row, element, sums[j][i]);
         }
     }
 }
@@ -729,9 +760,9 @@ ul_gradient_add_each_mma(ul_gradient_each_mma_sums<MMA> &sums, uint16_t *shared,
 }
 
 template <class MMA, typename I, class PUT>
-__device__ __forceinline__ void
-ul_gradient_put_each_mma(const ul_gradient_each_mma_sums<MMA> &sums, int64_t tile, I rows,
-                         I columns, const PUT &put)
+__device__ __forceinline__ void ul_gradient_put_each_mma(const float (&sums)[MMA::BC / 8][4],
+                                                         int64_t tile, I rows, I columns,
+                                                         const PUT &put)
 {
     I row0, column0;
     ul_gradient_corner<MMA>(row0, column0, tile, columns);
@@ -742,7 +773,7 @@ ul_gradient_put_each_mma(const ul_gradient_each_mma_sums<MMA> &sums, int64_t til
         for (int i = 0; i < 4; i++) {
             const I row = row0 + MMA::row(i / 2), column = column0 + MMA::column(j) + i % 2;
             if (row < rows && column < columns)
-                put(row, column, sums.at[j][i]);
+                put(row, column, sums[j][i]);
         }
     }
 }

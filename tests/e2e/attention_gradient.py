@@ -35,7 +35,59 @@ CASES = {
     "positions": dict(sizes=(2, 4, 2, 70, 33, 20, 12), trained=(70, 33), softcap=0.7),
     "rounds": dict(sizes=(40, 2, 2, 12, 40, 16, 16), trained=(12, 40)),
     "each": dict(sizes=(2, 2, 2, 19, 35, 16, 16), trained=(2, 2, 19, 35)),
+    # As in networks: operands are products, and the backward pass reads the result as well, so that
+    # targets may save what they know of a query.
+    "net": dict(sizes=(2, 3, 3, 37, 53, 20, 12), net=True),
+    "net-causal": dict(sizes=(1, 4, 2, 70, 70, 64, 64), net=True, is_causal=1),
+    "net-masked": dict(sizes=(2, 2, 2, 40, 50, 16, 16), net=True, mask="bool"),
+    "net-wide": dict(sizes=(1, 1, 1, 70, 40, 128, 72), net=True),
+    "net-widest": dict(sizes=(1, 1, 1, 35, 33, 130, 200), net=True),
+    "net-few": dict(sizes=(1, 1, 1, 3, 2100, 16, 16), net=True, mask="float"),
+    # Spelled out, with zeros in place of NaN where a query sees no key.
+    "nan": dict(sizes=(2, 2, 2, 40, 50, 16, 16), net=True, mask="float", spelled=True, nan_is_zero=True),
+    "nan-free": dict(sizes=(2, 2, 2, 40, 50, 16, 16), mask="float", spelled=True, nan_is_zero=True),
 }
+WIDTH = 8  # of what products are of
+
+
+def operands(case, values):
+    """Of queries, keys and values, [batch, position, heads * elements], in a network of x."""
+    if not case.get("net"):
+        values["axes"] = numpy.array([1], dtype=numpy.int64)
+        mean = helper.make_node("ReduceMean", ["x", "axes"], ["m"], keepdims=1)
+        if "trained" in case:  # here all factors have 16 bits where activations have
+            values["zero"] = numpy.array([0], dtype=numpy.int64)
+            mean = helper.make_node("Slice", ["x", "zero", "axes", "axes"], ["m"])
+        return [helper.make_node("Mul", ["x", "wq"], ["q"]), mean,
+                helper.make_node("Mul", ["m", "wk"], ["k"]), helper.make_node("Mul", ["m", "wv"], ["v"])]
+    queries, keys = case["sizes"][3:5]
+    turn = numpy.random.default_rng(5).standard_normal((keys, queries)) / queries**0.5
+    values["turn"] = turn.astype(values["wq"].dtype)
+    return [helper.make_node("MatMul", ["x", "wq"], ["q"]),
+            helper.make_node("MatMul", ["turn", "x"], ["m"]),
+            helper.make_node("MatMul", ["m", "wk"], ["k"]), helper.make_node("MatMul", ["m", "wv"], ["v"])]
+
+
+def spelled(case, values):
+    """Attention by Softmax."""
+    batch, heads, _, queries, keys, size, value_size = case["sizes"]
+    dtype = values["wq"].dtype
+    values["scale"] = numpy.array(size**-0.5, dtype)
+    values["zero"] = numpy.zeros((), dtype)
+    nodes = []
+    for name, count, elements, perm in (("q", queries, size, [0, 2, 1, 3]), ("k", keys, size, [0, 2, 3, 1]),
+                                        ("v", keys, value_size, [0, 2, 1, 3])):
+        values[name + "s"] = numpy.array([batch, count, heads, elements], numpy.int64)
+        nodes += [helper.make_node("Reshape", [name, name + "s"], [name + "r"]),
+                  helper.make_node("Transpose", [name + "r"], [name + "t"], perm=perm)]
+    values["ys"] = numpy.array([batch, queries, heads * value_size], numpy.int64)
+    return nodes + [
+        helper.make_node("MatMul", ["qt", "kt"], ["qk"]), helper.make_node("Mul", ["qk", "scale"], ["s"]),
+        helper.make_node("Add", ["s", "mask"], ["sm"]), helper.make_node("Softmax", ["sm"], ["p"], axis=-1),
+        helper.make_node("IsNaN", ["p"], ["n"]), helper.make_node("Where", ["n", "zero", "p"], ["pz"]),
+        helper.make_node("MatMul", ["pz", "vt"], ["yt"]),
+        helper.make_node("Transpose", ["yt"], ["yr"], perm=[0, 2, 1, 3]),
+        helper.make_node("Reshape", ["yr", "ys"], ["a"])]
 
 
 def write(case, path, weights, dtype):
@@ -49,22 +101,19 @@ def write(case, path, weights, dtype):
         bias = numpy.where(mask, random.standard_normal(mask.shape), -numpy.inf)
         values["mask"] = mask if case["mask"] == "bool" else bias.astype(dtype)
         names.append("mask")
-    values["axes"] = numpy.array([1], dtype=numpy.int64)
-    mean, last = [helper.make_node("ReduceMean", ["x", "axes"], ["m"], keepdims=1)], []
-    if "trained" in case:  # here all factors have 16 bits where activations have
+    if "trained" in case:
         names.append("wm")
-        values["zero"] = numpy.array([0], dtype=numpy.int64)
-        mean = [helper.make_node("Slice", ["x", "zero", "axes", "axes"], ["m"])]
-        last = [helper.make_node("Mul", ["a", "wy"], ["y"])]
     more = {key: case[key] for key in ("is_causal", "softcap") if key in case}
-    nodes = [helper.make_node("Mul", ["x", "wq"], ["q"]),
-             *mean,
-             helper.make_node("Mul", ["m", "wk"], ["k"]),
-             helper.make_node("Mul", ["m", "wv"], ["v"]),
-             helper.make_node("Attention", names, ["a" if last else "y"], q_num_heads=heads,
-                              kv_num_heads=groups, **more), *last]
+    nodes = operands(case, values)
+    if case.get("spelled"):
+        nodes += spelled(case, values)
+    else:
+        nodes.append(helper.make_node("Attention", names, ["a"], q_num_heads=heads, kv_num_heads=groups, **more))
+    nodes.append(helper.make_node("Mul", ["a", "wy"], ["y"]) if "wy" in values else
+                 helper.make_node("Identity", ["a"], ["y"]))
     graph = helper.make_graph(
-        nodes, "attention", [helper.make_tensor_value_info("x", kind, [batch, queries, 1])],
+        nodes, "attention",
+        [helper.make_tensor_value_info("x", kind, [batch, queries, WIDTH if case.get("net") else 1])],
         [helper.make_tensor_value_info("y", kind, [batch, queries, heads * value_size])],
         [numpy_helper.from_array(value, name) for name, value in values.items()])
     save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)], ir_version=11), path)
@@ -73,13 +122,18 @@ def write(case, path, weights, dtype):
 def make(name):
     case, random = CASES[name], numpy.random.default_rng(sum(map(ord, name)))
     batch, heads, groups, queries, keys, size, value_size = case["sizes"]
-    weights = {"wq": random.standard_normal((1, queries, heads * size)),
-               "wk": random.standard_normal((1, keys, groups * size)),
-               "wv": random.standard_normal((1, keys, groups * value_size))}
+    rows = (WIDTH, WIDTH) if case.get("net") else (queries, keys)
+    shape = (lambda count: (count,)) if case.get("net") else (lambda count: (1, count))
+    weights = {"wq": random.standard_normal((*shape(rows[0]), heads * size)),
+               "wk": random.standard_normal((*shape(rows[1]), groups * size)),
+               "wv": random.standard_normal((*shape(rows[1]), groups * value_size))}
+    if case.get("net"):
+        weights = {key: value / WIDTH**0.5 for key, value in weights.items()}
+        weights["wy"] = random.standard_normal((1, 1, heads * value_size)) + 2
     if "trained" in case:
         weights["wm"] = random.standard_normal(case["trained"])
         weights["wy"] = random.standard_normal(heads * value_size)
-    data = random.standard_normal((batch, queries, 1)) + 1
+    data = random.standard_normal((batch, queries, WIDTH if case.get("net") else 1)) + 1
     labels = random.standard_normal((batch, queries, heads * value_size))
     return gradient_cases.Case(lambda *args: write(case, *args), weights, data, labels)
 
