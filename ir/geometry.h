@@ -124,6 +124,9 @@ struct ul_attention {
 const char *ul_attention_read(struct ul_attention *attention, const struct ul_node *node,
                               const struct ul_type *const types[UL_ATTENTION_INPUTS]);
 
+/* Output UL_ATTENTION_NORMS, or UL_NONE: other forms of attention have none. */
+uint32_t ul_attention_norms(const struct ul_node *node);
+
 /* Keys with those of the past. */
 int64_t ul_attention_total(const struct ul_attention *attention);
 

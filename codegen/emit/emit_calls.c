@@ -224,6 +224,7 @@ static void put_attention(struct ul_text *text, const struct ul_call *call)
         put_tensor(text, "masks[0]", &attention->masks[0]);
     if (attention->mask_count > 1)
         put_tensor(text, "masks[1]", &attention->masks[1]);
+    put_tensor(text, "norms", &attention->norms);
     ul_text_printf(text, "     .mask_count = %u, .is_causal = %u", attention->mask_count,
                    attention->is_causal);
     put_float(text, "scale", attention->scale);

@@ -49,6 +49,21 @@ static bool describe_result(struct ul_describer *describer, const struct ul_atte
     return true;
 }
 
+/* What a gradient reads of each query: f32, one number after the other. */
+static bool describe_norms(struct ul_describer *describer, ul_value_id value)
+{
+    struct ul_group_call *out = describer->out;
+    struct ul_call_tensor *norms = &out->call.attention.norms;
+    if (!ul_describe_tensor(describer->graph, value, norms) || norms->type != UL_CALL_F32 ||
+        norms->rank != RANK - 1)
+        return false;
+    norms->rank = RANK;
+    norms->dims[3] = norms->strides[3] = 1;
+    out->args[UL_CALL_ARG_NORMS] = value;
+    out->arg_count = UL_CALL_ARG_NORMS + 1;
+    return true;
+}
+
 /* False: it is none that is added to the scores of all keys. */
 static bool describe_mask(struct ul_describer *describer, ul_value_id value, int64_t keys)
 {
@@ -115,8 +130,9 @@ bool ul_describe_attention(struct ul_describer *describer, const struct ul_node 
     struct ul_attention a;
     for (uint32_t i = 0; i < node->input_count; i++)
         types[i] = node->inputs[i] == UL_NONE ? NULL : &graph->values[node->inputs[i]].type;
+    ul_value_id norms = ul_attention_norms(node);
     for (uint32_t i = 1; i < node->output_count; i++) {
-        if (node->outputs[i] != UL_NONE)
+        if (node->outputs[i] != UL_NONE && node->outputs[i] != norms)
             return false;
     }
     struct ul_call *call = &out->call;
@@ -146,5 +162,5 @@ bool ul_describe_attention(struct ul_describer *describer, const struct ul_node 
             return false;
     }
     out->arg_count = UL_CALL_ARG_MASKS + call->attention.mask_count;
-    return true;
+    return norms == UL_NONE || describe_norms(describer, norms);
 }

@@ -11,6 +11,13 @@ int64_t ul_attention_total(const struct ul_attention *attention)
     return attention->past + attention->keys;
 }
 
+uint32_t ul_attention_norms(const struct ul_node *node)
+{
+    bool is_fused = node->op == UL_OP_FusedAttention;
+    return is_fused && node->output_count > UL_ATTENTION_NORMS ? node->outputs[UL_ATTENTION_NORMS]
+                                                               : UL_NONE;
+}
+
 static const char *read_flat(struct ul_attention *a, const struct ul_node *node,
                              const struct ul_type *q, const struct ul_type *k,
                              const struct ul_type *v)

@@ -100,6 +100,8 @@ static void list_tensors(const struct ul_call *call,
     tensors[UL_CALL_ARG_VALUES] = &call->attention.values;
     for (uint32_t i = 0; i < call->attention.mask_count; i++)
         tensors[UL_CALL_ARG_MASKS + i] = &call->attention.masks[i];
+    if (call->attention.norms.rank > 0)
+        tensors[UL_CALL_ARG_NORMS] = &call->attention.norms;
 }
 
 /* ---- trials ---- */
@@ -167,7 +169,7 @@ static bool place_trial(struct trial *trial, const struct ul_call *call,
     memset(trial->args, 0, sizeof trial->args);
     for (int i = 0; i < UL_CALL_ARGS; i++) {
         uint64_t end_bytes = apart ? used_bytes : 0;
-        if (tensors[i] == NULL || tensors[i] == &call->dst)
+        if (tensors[i] == NULL || tensors[i] == &call->dst || tensors[i] == &call->attention.norms)
             continue;
         trial->args[i] =
             place(model, arena, trial->align_bytes, &end_bytes, reach_bytes(tensors[i]));
@@ -179,6 +181,12 @@ static bool place_trial(struct trial *trial, const struct ul_call *call,
         place(model, arena, trial->align_bytes, &used_bytes, reach_bytes(&call->dst));
     if (tensors[RESIDUAL] == &call->dst)
         trial->args[RESIDUAL] = trial->args[DST];
+    if (tensors[UL_CALL_ARG_NORMS] == &call->attention.norms) {
+        trial->args[UL_CALL_ARG_NORMS] = place(model, arena, trial->align_bytes, &used_bytes,
+                                               reach_bytes(&call->attention.norms));
+        if (trial->args[UL_CALL_ARG_NORMS] == NULL)
+            return false;
+    }
     trial->scratch = NULL;
     if (call->scratch_bytes > 0)
         trial->scratch =

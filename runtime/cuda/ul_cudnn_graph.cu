@@ -7,8 +7,8 @@
  * more than those of the weights.
  *
  * Attention is spelled out as cuDNN's engines know it: two products, between them softmax by its
- * largest score and its sum, and, though nobody reads it, the logarithm of that sum, without which
- * they do not know it again. Scores are in f32, the weights of values in the type of these.
+ * largest score and its sum, and the logarithm of that sum, without which they do not know it again
+ * even where nobody reads it. Scores are in f32, the weights of values in the type of these.
  */
 #include "ul_cudnn_graph.h"
 
@@ -443,7 +443,10 @@ static cudnnBackendDescriptor_t put_softmax(struct builder *to, const struct ul_
     cudnnBackendDescriptor_t weights = put_between(to, shape, f32);
     cudnnBackendDescriptor_t sum = put_between(to, &row, f32);
     cudnnBackendDescriptor_t logarithm = put_between(to, &row, f32);
-    cudnnBackendDescriptor_t statistic = put_between(to, &row, f32);
+    const struct ul_call_tensor *norms = &call->attention.norms;
+    struct shape kept = norms->rank > 0 ? heads_of(norms) : row;
+    cudnnBackendDescriptor_t statistic =
+        norms->rank > 0 ? put_argument(to, UL_CALL_ARG_NORMS, &kept) : put_between(to, &row, f32);
     cudnnBackendDescriptor_t result = put_between(to, shape, type_of(&call->attention.values));
     put_reduction(to, CUDNN_REDUCE_TENSOR_MAX, scores, largest);
     put_function(to, CUDNN_POINTWISE_SUB, scores, largest, below);

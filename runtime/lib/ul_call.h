@@ -141,16 +141,22 @@ struct ul_call_nbits {
 /* dst = softmax(scale * src * weights + masks) * values, for each head. All tensors are [batch,
  * head, position, element] by strides; heads of keys and values may be fewer, each for as many
  * heads of queries that follow each other; masks are [batch, head, query, key], each dim but the
- * last of all or of one. */
+ * last of all or of one. norms, where their rank is not 0, are another result: of each query,
+ * [batch, head, query, 1], the logarithm of the sum of exp(scale * src * weights + masks), in f32.
+ */
 #define UL_CALL_MASKS 2
 struct ul_call_attention {
-    struct ul_call_tensor values, masks[UL_CALL_MASKS];
+    struct ul_call_tensor values, masks[UL_CALL_MASKS], norms;
     uint32_t mask_count;
     uint32_t is_causal; /* 1: a query sees no key behind its own position */
     float scale;
 };
 /* Arguments. */
-enum { UL_CALL_ARG_VALUES = 4, UL_CALL_ARG_MASKS };
+enum {
+    UL_CALL_ARG_VALUES = 4,
+    UL_CALL_ARG_MASKS,
+    UL_CALL_ARG_NORMS = UL_CALL_ARG_MASKS + UL_CALL_MASKS
+};
 
 struct ul_call {
     enum ul_call_kind kind;

@@ -324,6 +324,21 @@ static void test_attention(void **state)
            HEADS("storage=f16 ", "64") "input %3 \"m\" f32[512,512] own\n" ATTENTION(
                "storage=f16 ", "64", ", %3", "nan_is_zero=1"),
            NULL, 0);
+    /* what a gradient reads of each query, in f32 */
+    expect(
+        &plain,
+        HEADS(
+            "storage=f16 ",
+            "64") "%9 \"y\" f32[1,8,512,64] storage=f16 own, %10 \"n\" f32[1,8,512] own"
+                  " = ullage::FusedAttention n0 \"y\" (%0, %1, %2) {is_causal=1}\nreturn %9, %10\n",
+        wanted, BYTES);
+    expect(
+        &plain,
+        HEADS(
+            "storage=f16 ",
+            "64") "%9 \"y\" f32[1,8,512,64] storage=f16 own, %10 \"n\" f32[1,8,512] storage=f16 own"
+                  " = ullage::FusedAttention n0 \"y\" (%0, %1, %2) {is_causal=1}\nreturn %9, %10\n",
+        NULL, 0);
     /* other types, other sizes, no cuDNN */
     expect(&plain, HEADS("", "64") ATTENTION("", "64", "", "is_causal=1"), NULL, 0);
     expect(&plain, HEADS("storage=f16 ", "64") ATTENTION("", "64", "", "is_causal=1"), NULL, 0);

@@ -160,7 +160,7 @@ struct ul_call_tensor mask(enum ul_call_type type, int64_t batch, int64_t count,
 }
 
 /* Number `n` of: types, sizes of heads, lengths, masks, causal, parts of one tensor, fewer heads of
- * keys. */
+ * keys, norms. */
 struct ul_call make_attention(uint32_t n)
 {
     enum { BATCH = 2, HEADS = 6 };
@@ -187,6 +187,11 @@ struct ul_call make_attention(uint32_t n)
     if (n % 13 == 0 && call.attention.mask_count == 1) {
         call.attention.mask_count = 2;
         call.attention.masks[1] = mask(type, 1, HEADS, queries, keys);
+    }
+    if (n % 17 < 5) {
+        call.attention.norms = heads(UL_CALL_F32, BATCH, HEADS, queries, 1, 1);
+        call.attention.norms.strides[1] = queries;
+        call.attention.norms.strides[0] = HEADS * queries;
     }
     call.scratch_bytes = 448;
     return call;

@@ -6,7 +6,7 @@
  *      -infinity; weights = softmax by the largest score and the sum, rounded; weights v
  *
  * in this order of operations, what lies between being virtual and in f32. Without the logarithm of
- * the sum, which nobody reads, there is no engine, as in the library.
+ * the sum, which need not be virtual, there is no engine, as in the library.
  *
  * Engines, the best first: one that is not deterministic; one that counts in its workspace, which
  * it takes to be zeroed; one with a workspace, and one without as a fallback; all are compiled when
@@ -23,12 +23,12 @@ enum { MAX_MASKS = 2 };
 
 struct job {
     struct tensor q, k, v, o, masks[MAX_MASKS];
-    struct tensor scale, never;
+    struct tensor scale, never, norms; /* the last one virtual: it is not stored */
     int64_t mask_count;
     bool is_causal;
     float scale_value;
     const void *q_bytes, *k_bytes, *v_bytes, *mask_bytes[MAX_MASKS];
-    void *o_bytes, *workspace;
+    void *o_bytes, *norms_bytes, *workspace;
     size_t workspace_bytes;
     bool counts;
 };
@@ -89,6 +89,9 @@ void run_query(const struct job &job, int64_t b, int64_t h, int64_t i, std::vect
         weights[(size_t)t] = expf(weights[(size_t)t] - largest);
         sum += weights[(size_t)t];
     }
+    if (!job.norms.is_virtual)
+        element_put(job.norms_bytes, job.norms.type, at(job.norms, b, h, i, 0),
+                    largest + logf(sum));
     for (int64_t d = 0; d < job.o.dims[3]; d++) {
         float result = 0;
         for (int64_t t = 0; t < keys; t++)
@@ -145,6 +148,7 @@ bool attention::enqueue(const struct run &run, cudaStream_t stream) const
     for (int64_t m = 0; m < job.mask_count; m++)
         ready.mask_bytes[m] = place("a mask", job.masks[m]);
     ready.o_bytes = run.places.at(job.o.uid);
+    ready.norms_bytes = job.norms.is_virtual ? NULL : run.places.at(job.norms.uid);
     ready.workspace = run.workspace;
     ready.workspace_bytes = run.workspace_bytes;
     ready.counts = run.engine == engines->data() + COUNTING;
@@ -153,6 +157,14 @@ bool attention::enqueue(const struct run &run, cudaStream_t stream) const
         return false;
     need_memory("cuDNN", operands, {"", NULL, 0}, {"the result", ready.o_bytes, graph_reach(job.o)},
                 {"the workspace", ready.workspace, ready.workspace_bytes});
+    if (!job.norms.is_virtual) {
+        const struct extent norms = {"the norms", ready.norms_bytes, graph_reach(job.norms)};
+        operands.push_back({"the result", ready.o_bytes, graph_reach(job.o)});
+        operands.push_back({"the workspace", ready.workspace, ready.workspace_bytes});
+        for (const struct extent &operand : operands)
+            need_extent("cuDNN", operand, norms);
+        ul_emulate_count_operand(norms.begin, norms.size_bytes, true);
+    }
     return ul_emulate_enqueue(stream, "cuDNN's attention", run_job, &ready, sizeof ready) ==
            cudaSuccess;
 }
@@ -202,7 +214,7 @@ struct pointwise {
 
 /* Of that mode and computed in that type; with as many operands. */
 struct pointwise take_pointwise(struct reader *reader, cudnnPointwiseMode_t mode, int operands,
-                                cudnnDataType_t type = CUDNN_DATA_FLOAT)
+                                cudnnDataType_t type = CUDNN_DATA_FLOAT, bool is_kept = false)
 {
     struct pointwise pointwise;
     memset(&pointwise, 0, sizeof pointwise);
@@ -223,7 +235,7 @@ struct pointwise take_pointwise(struct reader *reader, cudnnPointwiseMode_t mode
                    graph_word(function, CUDNN_ATTR_POINTWISE_MATH_PREC) == (int)type &&
                    graph_has(operation, CUDNN_ATTR_OPERATION_POINTWISE_BDESC) == (operands > 1) &&
                    graph_has(operation, CUDNN_ATTR_OPERATION_POINTWISE_TDESC) == (operands > 2) &&
-                   pointwise.y.is_virtual;
+                   (pointwise.y.is_virtual || is_kept);
     return pointwise;
 }
 
@@ -310,19 +322,22 @@ struct tensor read_scores(struct reader *reader, struct job *job)
 }
 
 /* The weights of values. */
-struct tensor read_softmax(struct reader *reader, const struct tensor &scores)
+struct tensor read_softmax(struct reader *reader, const struct tensor &scores, struct job *job)
 {
     struct tensor largest = take_reduction(reader, CUDNN_REDUCE_TENSOR_MAX, scores);
     struct pointwise below = take_pointwise(reader, CUDNN_POINTWISE_SUB, 2);
     struct pointwise weights = take_pointwise(reader, CUDNN_POINTWISE_EXP, 1);
     struct tensor sum = take_reduction(reader, CUDNN_REDUCE_TENSOR_ADD, weights.y);
     struct pointwise logarithm = take_pointwise(reader, CUDNN_POINTWISE_LOG, 1);
-    struct pointwise statistic = take_pointwise(reader, CUDNN_POINTWISE_ADD, 2);
+    struct pointwise statistic =
+        take_pointwise(reader, CUDNN_POINTWISE_ADD, 2, CUDNN_DATA_FLOAT, true);
     struct pointwise result = take_pointwise(reader, CUDNN_POINTWISE_DIV, 2);
     reader->good = reader->good && below.x.uid == scores.uid && below.b.uid == largest.uid &&
                    weights.x.uid == below.y.uid && logarithm.x.uid == sum.uid &&
                    statistic.x.uid == largest.uid && statistic.b.uid == logarithm.y.uid &&
-                   result.x.uid == weights.y.uid && result.b.uid == sum.uid;
+                   result.x.uid == weights.y.uid && result.b.uid == sum.uid &&
+                   statistic.y.data_type == CUDNN_DATA_FLOAT;
+    job->norms = statistic.y;
     return result.y;
 }
 
@@ -341,7 +356,7 @@ struct problem *graph_attention(const std::vector<const struct descriptor *> &op
     struct reader reader = {operations, 0, true};
     memset(job, 0, sizeof *job);
     struct tensor scores = read_scores(&reader, job);
-    struct tensor weights = read_softmax(&reader, scores);
+    struct tensor weights = read_softmax(&reader, scores, job);
     struct product last = take_product(&reader);
     job->v = last.b;
     job->o = last.c;
@@ -359,5 +374,7 @@ struct problem *graph_attention(const std::vector<const struct descriptor *> &op
         made->tensors.push_back(job->masks[m]);
     if (job->is_causal)
         made->tensors.push_back(job->never);
+    if (!job->norms.is_virtual)
+        made->tensors.push_back(job->norms);
     return made;
 }
