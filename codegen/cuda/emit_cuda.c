@@ -154,7 +154,10 @@ static void put_joined(struct ul_emitter *emitter, const uint32_t *positions, ui
     }
     ul_text_printf(text, "%*sj%u(&at", inner, "", ul_emit_joint(emitter, positions, count));
     for (uint32_t i = 0; i < count; i++) {
-        put_arguments(emitter, step_at(emitter, positions[i]), positions[i]);
+        const struct ul_program_step *step = step_at(emitter, positions[i]);
+        put_arguments(emitter, step, positions[i]);
+        if (emitter->program->kernels[step->kernel].printed.scratch_bytes > 0)
+            ul_text_printf(text, ", a + %" PRIu64, emitter->scratch_offsets[positions[i]]);
         if (i + 1 < count)
             ul_text_printf(text, ", at_%u.where", positions[i]);
     }

@@ -1571,17 +1571,16 @@ static void printer_init(struct printer *printer, struct ul_text *text,
     ul_grid_init(&printer->grid, kernel, printer->expr.used, device, text->arena);
 }
 
-/* All of it is one launch of a thread an item, without scratch. */
-static bool is_one_launch(const struct ul_grid *grid)
+/* Each of its launches has a thread an item. */
+static bool joins(const struct ul_grid *grid)
 {
-    bool is_one = grid->phase_count > 0 && grid->together_count == 0 && grid->scratch_bytes == 0 &&
-                  grid->phases[0].joined_count == grid->phase_count;
-    for (uint32_t i = 0; is_one && i < grid->phase_count; i++) {
+    bool joins = grid->phase_count > 0 && grid->together_count == 0;
+    for (uint32_t i = 0; joins && i < grid->phase_count; i++) {
         const struct ul_phase *phase = &grid->phases[i];
-        is_one = phase->kind == UL_PHASE_EACH && phase->items.count > 0 && phase->block_count > 0 &&
-                 !phase->has_own && phase->host_count == 0;
+        joins = phase->kind == UL_PHASE_EACH && phase->items.count > 0 && phase->block_count > 0 &&
+                !phase->has_own && phase->host_count == 0;
     }
-    return is_one;
+    return joins;
 }
 
 enum ul_status ul_kernel_print_cuda(struct ul_text *text, const struct ul_kernel *kernel,
@@ -1608,32 +1607,43 @@ enum ul_status ul_kernel_print_cuda(struct ul_text *text, const struct ul_kernel
         put_together(&printer, &printer.grid.together[i]);
     put_host(&printer);
     printed->scratch_bytes = printer.grid.scratch_bytes;
-    printed->joins = is_one_launch(&printer.grid);
+    printed->joins = joins(&printer.grid);
     ul_count_cuda(printer.kernel, &printer.grid, device, printed);
     return UL_OK;
 }
 
 /* ---- Kernels that are one launch ---- */
 
+/* The first phase of a launch of the kernel, counted from 0; NULL: it has fewer. */
+static struct ul_phase *find_launch(const struct ul_grid *grid, uint32_t launch)
+{
+    for (uint32_t i = 0; i < grid->phase_count; i++)
+        if (grid->phases[i].joined_count > 0 && launch-- == 0)
+            return &grid->phases[i];
+    return NULL;
+}
+
 /* Blocks of one size, one kernel's after the other's. The number of all. */
-static int64_t set_joined_blocks(struct printer *members, uint32_t count, uint32_t *threads)
+static int64_t set_joined_blocks(struct printer *members, uint32_t count, uint32_t launch,
+                                 uint32_t *threads)
 {
     int64_t first = 0;
     *threads = 0;
     for (uint32_t m = 0; m < count; m++) {
-        const struct ul_grid *grid = &members[m].grid;
-        uint32_t most = ul_grid_max_threads(grid->phases, grid->phase_count);
+        const struct ul_phase *phases = find_launch(&members[m].grid, launch);
+        uint32_t most = phases == NULL ? 0 : ul_grid_max_threads(phases, phases->joined_count);
         *threads = most > *threads ? most : *threads;
     }
     for (uint32_t m = 0; m < count; m++) {
-        const struct ul_grid *grid = &members[m].grid;
-        first = ul_grid_set_blocks(grid->phases, grid->phase_count, *threads, first);
+        struct ul_phase *phases = find_launch(&members[m].grid, launch);
+        if (phases != NULL)
+            first = ul_grid_set_blocks(phases, phases->joined_count, *threads, first);
     }
     return first;
 }
 
-/* Each kernel's buffers, and behind them its place among steps, which the last one's launch adds.
- */
+/* Each kernel's buffers and scratch, and behind them its place among steps, which the last one's
+ * launch adds. */
 static void put_joined_parameters(struct ul_text *text, const struct printer *members,
                                   uint32_t count, bool typed)
 {
@@ -1652,6 +1662,9 @@ static void put_joined_parameters(struct ul_text *text, const struct printer *me
             ul_text_printf(text, "m%u_b%u", m, i);
             separator = ", ";
         }
+        if (members[m].grid.scratch_bytes > 0)
+            ul_text_printf(text, "%s%sm%u_scratch", separator,
+                           typed ? "[[maybe_unused]] unsigned char *" : "", m);
         if (m + 1 < count)
             ul_text_printf(text, "%s%sm%u_run", separator,
                            typed ? "[[maybe_unused]] struct ul_where " : "", m);
@@ -1674,47 +1687,74 @@ static void put_joined_phase(struct printer *printer, uint32_t member, bool is_l
     if (!is_last)
         ul_text_printf(printer->text,
                        "        [[maybe_unused]] const struct ul_where run = m%u_run;\n", member);
+    if (printer->grid.scratch_bytes > 0)
+        ul_text_printf(printer->text,
+                       "        [[maybe_unused]] unsigned char *const scratch = m%u_scratch;\n",
+                       member);
+    put_arrays(printer, UL_PLACE_ARENA, 2);
     put_names(printer, is_needed, 2);
     put_each(printer, 2);
 }
 
-static void put_joined_body(struct printer *members, uint32_t count)
+static void put_joined_body(struct printer *members, uint32_t count, uint32_t launch,
+                            int64_t blocks)
 {
     struct ul_text *text = members->text;
+    bool is_first = true;
     for (uint32_t m = 0; m < count; m++) {
         struct printer *printer = &members[m];
+        const struct ul_phase *phases = find_launch(&printer->grid, launch);
         printer->is_joined = true;
-        for (uint32_t i = 0; i < printer->grid.phase_count; i++) {
-            bool is_last = m + 1 == count && i + 1 == printer->grid.phase_count;
-            printer->phase = &printer->grid.phases[i];
-            put_branch(printer, m == 0 && i == 0, is_last);
+        for (uint32_t i = 0; phases != NULL && i < phases->joined_count; i++) {
+            printer->phase = &phases[i];
+            put_branch(printer, is_first, phases[i].first_block + phases[i].block_count == blocks);
             put_joined_phase(printer, m, m + 1 == count);
+            is_first = false;
         }
     }
     ul_text_put(text, "    }\n");
+}
+
+/* One launch of the kernels that have so many; false: none has. Its text goes behind `host`. */
+static bool put_joined_launch(struct printer *members, uint32_t count, uint32_t launch,
+                              struct ul_text *host)
+{
+    struct ul_text *text = members->text;
+    uint32_t threads = 0, least = 0;
+    int64_t blocks = set_joined_blocks(members, count, launch, &threads);
+    if (blocks == 0)
+        return false;
+    for (uint32_t m = 0; m < count; m++) {
+        const struct ul_phase *phases = find_launch(&members[m].grid, launch);
+        if (phases != NULL)
+            least = least_blocks(&members[m], phases, phases->joined_count, least);
+    }
+    put_bounds(text, threads, least);
+    ul_text_printf(text, "@_%u(", launch);
+    put_joined_parameters(text, members, count, true);
+    ul_text_put(text, ", struct ul_where run)\n{\n    UL_ENTER(run);\n");
+    put_joined_body(members, count, launch, blocks);
+    ul_text_put(text, "}\n\n");
+    ul_text_printf(host, "    UL_LAUNCH(@_%u, %" PRId64 ", %u, at, ", launch, blocks, threads);
+    put_joined_parameters(host, members, count, false);
+    ul_text_put(host, ");\n");
+    return true;
 }
 
 void ul_kernel_print_joined_cuda(struct ul_text *text, const struct ul_kernel *const *kernels,
                                  uint32_t count, const struct ul_profile_device *device)
 {
     struct printer *members = UL_NEW_ARRAY(text->arena, struct printer, count);
-    uint32_t threads = 0, least = 0;
+    struct ul_text host;
+    ul_text_init(&host, text->arena);
     UL_ASSERT(count > 1);
     for (uint32_t m = 0; m < count; m++) {
         printer_init(&members[m], text, kernels[m], device);
-        UL_ASSERT(is_one_launch(&members[m].grid));
-        least =
-            least_blocks(&members[m], members[m].grid.phases, members[m].grid.phase_count, least);
+        UL_ASSERT(joins(&members[m].grid));
     }
-    int64_t blocks = set_joined_blocks(members, count, &threads);
-    put_bounds(text, threads, least);
-    ul_text_put(text, "@_0(");
+    for (uint32_t launch = 0; put_joined_launch(members, count, launch, &host);)
+        launch++;
+    ul_text_put(text, "static void @(const struct ul_cuda_step *at, ");
     put_joined_parameters(text, members, count, true);
-    ul_text_put(text, ", struct ul_where run)\n{\n    UL_ENTER(run);\n");
-    put_joined_body(members, count);
-    ul_text_put(text, "}\n\nstatic void @(const struct ul_cuda_step *at, ");
-    put_joined_parameters(text, members, count, true);
-    ul_text_printf(text, ")\n{\n    UL_LAUNCH(@_0, %" PRId64 ", %u, at, ", blocks, threads);
-    put_joined_parameters(text, members, count, false);
-    ul_text_put(text, ");\n}\n");
+    ul_text_printf(text, ")\n{\n%s}\n", host.data);
 }

@@ -11,8 +11,8 @@
  *      update w | update b | gradient     1 launch; but if the gradient overwrites what the update
  *                                         of b reads, 2
  *
- * Steps that could join come together in planner/solve/gather.c. Left undone: what is more than one
- * launch, or has scratch or barriers. */
+ * Steps of several launches join in each of these. Steps that could join come together in
+ * planner/solve/gather.c. Left undone: threads that wait for each other. */
 #include "codegen/program/program.h"
 #include "planner/model/plan.h"
 
@@ -31,33 +31,59 @@ static const struct ul_plan_substep *substep_at(const struct joined *joined, uin
     return &step->alternatives[at->alternative].substeps[at->substep];
 }
 
-/* Whether a value at one position has bytes of another value at another one. Buffers of a caller
- * may be one. */
-static bool overlap(const struct joined *joined, uint32_t a, uint32_t a_position, uint32_t b,
-                    uint32_t b_position)
+static const struct ul_plan_range *range_of(const struct joined *joined, uint32_t value,
+                                            uint32_t position)
 {
-    const struct ul_problem *problem = joined->program->problem;
-    const struct ul_plan_range *x = ul_plan_find_range(problem, joined->plan, a, a_position);
-    const struct ul_plan_range *y = ul_plan_find_range(problem, joined->plan, b, b_position);
+    return ul_plan_find_range(joined->program->problem, joined->plan, value, position);
+}
+
+/* The scratch of a position, or NULL. Scratch stands behind all values, in order of positions. */
+static const struct ul_plan_range *scratch_of(const struct joined *joined, uint32_t position)
+{
+    const struct ul_plan *plan = joined->plan;
+    uint32_t low = plan->value_ranges[joined->program->problem->value_count];
+    uint32_t high = plan->range_count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (plan->ranges[middle].begin < position)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < plan->range_count && plan->ranges[low].begin == position ? &plan->ranges[low]
+                                                                          : NULL;
+}
+
+/* Whether ranges have bytes in common. Buffers of a caller may be one. */
+static bool overlap(const struct ul_plan_range *x, const struct ul_plan_range *y)
+{
     if (x == NULL || y == NULL || x->space != y->space)
         return false;
     return x->space == UL_PROGRAM_CALLER || (x->offset_bytes < y->offset_bytes + y->size_bytes &&
                                              y->offset_bytes < x->offset_bytes + x->size_bytes);
 }
 
-/* Whether one step writes what the other one reads or writes. */
+/* Whether a step touches bytes of a range. */
+static bool touches(const struct joined *joined, uint32_t position,
+                    const struct ul_plan_range *range)
+{
+    const struct ul_plan_substep *substep = substep_at(joined, position);
+    bool touches = overlap(range, scratch_of(joined, position));
+    for (uint32_t i = 0; !touches && i < substep->read_count; i++)
+        touches = overlap(range, range_of(joined, substep->reads[i], position));
+    for (uint32_t i = 0; !touches && i < substep->write_count; i++)
+        touches = overlap(range, range_of(joined, substep->writes[i], position));
+    return touches;
+}
+
+/* Whether one step writes what the other one touches. */
 static bool writes_of(const struct joined *joined, uint32_t writer, uint32_t other)
 {
-    const struct ul_plan_substep *a = substep_at(joined, writer), *b = substep_at(joined, other);
-    for (uint32_t w = 0; w < a->write_count; w++) {
-        for (uint32_t r = 0; r < b->read_count; r++)
-            if (overlap(joined, a->writes[w], writer, b->reads[r], other))
-                return true;
-        for (uint32_t i = 0; i < b->write_count; i++)
-            if (overlap(joined, a->writes[w], writer, b->writes[i], other))
-                return true;
-    }
-    return false;
+    const struct ul_plan_substep *substep = substep_at(joined, writer);
+    bool writes = touches(joined, other, scratch_of(joined, writer));
+    for (uint32_t i = 0; !writes && i < substep->write_count; i++)
+        writes = touches(joined, other, range_of(joined, substep->writes[i], writer));
+    return writes;
 }
 
 bool ul_program_may_join(const struct ul_program *program, const struct ul_plan_position *at)

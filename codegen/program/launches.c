@@ -31,16 +31,16 @@ static bool is_narrow(const struct ul_program *program, const struct ul_program_
            ul_profile_cost(profile, &wide, &step->traffic, 1) + MUCH_NS;
 }
 
-/* `is_joined`: it is launched with an earlier one. */
+/* `launch_count`: what it launches beside those that it is launched with. */
 static void add_step(const struct ul_program *program, const struct ul_program_step *step,
-                     bool is_joined, struct ul_program_launches *launches)
+                     uint64_t launch_count, struct ul_program_launches *launches)
 {
     const struct ul_kernel_printed *printed = &program->kernels[step->kernel].printed;
     uint64_t rounds = rounds_of(program, step->region);
     add(&launches->weigh_count, rounds, step->weigh_count);
     switch (step->kind) {
     case UL_STEP_KERNEL:
-        add(&launches->launch_count, rounds, is_joined ? 0 : printed->launch_count);
+        add(&launches->launch_count, rounds, launch_count);
         add(&launches->scalar_count, rounds, printed->scalar_count);
         add(&launches->narrow_count, rounds, is_narrow(program, step));
         add(&launches->identity_count, rounds, printed->is_identity);
@@ -67,12 +67,17 @@ void ul_program_count_launches(const struct ul_program *program, const struct ul
     ul_arena_init(&scratch);
     uint32_t *joined = UL_NEW_ARRAY(&scratch, uint32_t, (uint64_t)plan->position_count + 1);
     ul_program_find_joined(program, plan, NULL, joined);
+    uint64_t most = 0; /* launches of one of those that are launched together */
     *launches = (struct ul_program_launches){.launch_count = 0};
     for (uint32_t p = 0; p < plan->position_count; p++) {
         const struct ul_plan_position *at = &plan->positions[p];
-        if (at->kind == UL_PLAN_RUN)
-            add_step(program, ul_program_step_at(program, at), joined[p] == 0, launches);
-        else if (at->kind != UL_PLAN_WAIT) /* a transfer */
+        if (at->kind == UL_PLAN_RUN) {
+            const struct ul_program_step *step = ul_program_step_at(program, at);
+            uint64_t own = program->kernels[step->kernel].printed.launch_count;
+            most = joined[p] > 0 ? 0 : most;
+            add_step(program, step, own > most ? own - most : 0, launches);
+            most = own > most ? own : most;
+        } else if (at->kind != UL_PLAN_WAIT) /* a transfer */
             add(&launches->launch_count, rounds_of(program, at->region), 1);
     }
     ul_arena_done(&scratch);

@@ -35,12 +35,16 @@ static uint64_t padded(const struct ul_plan *plan, uint64_t size_bytes)
 
 static uint64_t range_alignment(const struct placement *l, const struct ul_plan_range *range)
 {
-    uint64_t wanted;
-    if (range->value == UL_PLAN_NONE)
-        wanted =
-            ul_substep_at(l->problem, &l->plan->positions[range->begin])->scratch_alignment_bytes;
-    else
+    uint64_t wanted = 0;
+    if (range->value != UL_PLAN_NONE)
         wanted = l->problem->values[range->value].alignment_bytes;
+    /* Scratch is that of one of the positions through which it lives. */
+    for (uint32_t p = range->begin; range->value == UL_PLAN_NONE && p < range->end; p++) {
+        const struct ul_plan_position *at = &l->plan->positions[p];
+        uint64_t own =
+            at->kind == UL_PLAN_RUN ? ul_substep_at(l->problem, at)->scratch_alignment_bytes : 0;
+        wanted = own > wanted ? own : wanted;
+    }
     return wanted > l->plan->alignment_bytes ? wanted : l->plan->alignment_bytes;
 }
 

@@ -169,6 +169,10 @@ static void find_lives(struct gather *g)
         const struct ul_plan_range *range = &plan->ranges[r];
         struct life *life = &g->ranges[r];
         const struct list *touches = &life->touches;
+        if (range->value == UL_PLAN_NONE && range->space == 0) {
+            add(g, &life->touches, range->begin);
+            add(g, &g->lives[range->begin], r);
+        }
         life->begin = range->begin;
         life->end = range->end;
         life->size_bytes = ul_size_align_or_die(range->size_bytes, plan->alignment_bytes);
@@ -241,11 +245,11 @@ static void find_span(const struct gather *g, const struct list *group, uint32_t
     }
 }
 
-/* Parts of a step stay together, and scratch lives at one position alone. */
+/* Parts of a step stay together. */
 static bool shares(const struct gather *g, uint32_t p)
 {
     const struct ul_plan_position *at = &g->plan->positions[p];
-    return g->gathering->shares[p] && ul_substep_at(g->problem, at)->scratch_bytes == 0 &&
+    return g->gathering->shares[p] &&
            g->problem->steps[at->step].alternatives[at->alternative].substep_count == 1;
 }
 

@@ -14,8 +14,7 @@ static void widen(const struct ul_plan_span *spans, struct ul_plan *plan)
 {
     for (uint32_t r = 0; r < plan->range_count; r++) {
         struct ul_plan_range *range = &plan->ranges[r];
-        bool is_scratch = range->value == UL_PLAN_NONE;
-        if (is_scratch || plan->position_count == 0)
+        if (plan->position_count == 0)
             continue;
         if (range->alias == UL_PLAN_NONE)
             range->begin = spans[range->begin].begin;

@@ -13,9 +13,11 @@
 
 enum { BYTES = 64, MAX_STEPS = UL_PROGRAM_JOINED + 2, JOINS = 0, STANDS_ALONE = 1 };
 
-/* A step reads BYTES bytes at one offset of a space and writes as many at another one. */
+/* A step reads BYTES bytes at one offset of a space and writes as many at another one; so much
+ * scratch may lie at a third. */
 struct job {
-    uint64_t read, written;
+    uint64_t read, written, scratch;
+    bool has_scratch;
     uint32_t kernel, region, space;
     bool is_left_out; /* of the entry */
 };
@@ -26,7 +28,7 @@ static void expect(const struct job *jobs, uint32_t count, const uint32_t *wante
     struct ul_program_kernel kernels[2] = {[JOINS] = {.printed.joins = true}};
     struct ul_program_step steps[MAX_STEPS] = {0};
     struct ul_plan_position positions[MAX_STEPS] = {0};
-    struct ul_plan_range ranges[2 * MAX_STEPS] = {0};
+    struct ul_plan_range ranges[3 * MAX_STEPS] = {0};
     struct ul_problem *problem;
     struct ul_program program = {.kernels = kernels, .steps = steps, .step_count = count};
     struct ul_plan plan = {.positions = positions, .position_count = count, .ranges = ranges};
@@ -65,6 +67,14 @@ static void expect(const struct job *jobs, uint32_t count, const uint32_t *wante
         positions[i] = (struct ul_plan_position){.kind = UL_PLAN_RUN, .step = i};
         runs[i] = !jobs[i].is_left_out;
     }
+    for (uint32_t i = 0; i < count; i++)
+        if (jobs[i].has_scratch)
+            ranges[plan.range_count++] = (struct ul_plan_range){.value = UL_PLAN_NONE,
+                                                                .begin = i,
+                                                                .end = i + 1,
+                                                                .alias = UL_PLAN_NONE,
+                                                                .offset_bytes = jobs[i].scratch,
+                                                                .size_bytes = BYTES};
     assert_int_equal(ul_plan_index_ranges(&arena, problem, &plan, &diag), UL_OK);
     ul_program_find_joined(&program, &plan, runs, counts);
     for (uint32_t i = 0; i < count; i++)
@@ -96,6 +106,21 @@ static void what_another_writes_is_not_touched(void **state)
     const struct job then_joins[] = {
         {.read = 0, .written = 64}, {.read = 64, .written = 128}, {.read = 64, .written = 256}};
     expect(then_joins, 3, (const uint32_t[]){1, 2, 0});
+}
+
+static void scratch_is_not_shared(void **state)
+{
+    (void)state;
+    struct job jobs[] = {{.read = 0, .written = 64},
+                         {.read = 0, .written = 128, .scratch = 256, .has_scratch = true},
+                         {.read = 0, .written = 192, .scratch = 320, .has_scratch = true}};
+    expect(jobs, 3, (const uint32_t[]){3, 0, 0});
+    jobs[2].scratch = 319; /* that of the step before */
+    expect(jobs, 3, (const uint32_t[]){2, 0, 1});
+    jobs[2].scratch = 127; /* what the first one writes */
+    expect(jobs, 3, (const uint32_t[]){2, 0, 1});
+    jobs[2].scratch = 0; /* what all of them read */
+    expect(jobs, 3, (const uint32_t[]){2, 0, 1});
 }
 
 /* A caller may hand over one buffer twice. */
@@ -144,6 +169,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(steps_apart_are_one_launch),
                                        cmocka_unit_test(what_another_writes_is_not_touched),
+                                       cmocka_unit_test(scratch_is_not_shared),
                                        cmocka_unit_test(buffers_of_a_caller_may_be_one),
                                        cmocka_unit_test(other_kernels_and_regions_end_a_launch),
                                        cmocka_unit_test(what_an_entry_leaves_out_is_not_launched),

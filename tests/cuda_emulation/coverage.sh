@@ -11,7 +11,10 @@ grep -q '^built' "${1:-}" || { echo "coverage.sh: $*: nothing was built" >&2; ex
 emitted=$(sed -n 's/^emitted //p' "$1" | sort -u)
 ran=$(sed -n 's/^ran //p' "$1" | sort -u)
 while read -r -a names; do
-    grep -q "^${names[0]%:}_0\$" <<<"$ran" && ran+=$(printf '\n%s_0' "${names[@]:1}")
+    grep -q "^${names[0]%:}_0\$" <<<"$ran" || continue
+    for name in "${names[@]:1}"; do
+        ran+=$'\n'$(grep "^${name}_[0-9]*\$" <<<"$emitted")
+    done
 done < <(sed -n 's/^joined //p' "$1" | sort -u)
 ran=$(sort -u <<<"$ran")
 skipped=$(sed -n 's/^skipped //p' "$1" | sort -u)
