@@ -87,17 +87,17 @@ void ul_attention_lower_blocks(struct ul_attention_backward *b);
 void ul_attention_clear_sums(const struct ul_attention_backward *b, bool is_key);
 void ul_attention_store_sums(const struct ul_attention_backward *b, bool is_key);
 
-/* attention_gradient_masks.c. The pass that forms the gradient of masks; the round that is formed
- * next; and the statement that stores the slope of a score, or the sum of a part's. */
-void ul_attention_lower_masks(struct ul_attention_backward *b);
+/* attention_gradient_masks.c. The loops over parts, batches and heads around the pass that forms
+ * the gradient of masks, with zeros to add to, and their end, with the sum over parts; the round
+ * that is formed next; and the statement that stores the slope of a score, or the sum of a part's.
+ */
+void ul_attention_open_masks(struct ul_attention_backward *b);
+void ul_attention_close_masks(const struct ul_attention_backward *b);
 void ul_attention_set_round(struct ul_attention_backward *b, ul_kx round);
 void ul_attention_store_mask(const struct ul_attention_backward *b, ul_kx query, ul_kx key,
                              ul_kx x);
 
-/* attention_gradient_tiles.c. Says the pass once more as one statement, the body of the innermost
- * open loop. */
-void ul_attention_put_attend(struct ul_attention_backward *b);
-/* All of it in passes; false where the target has none, and nothing was
+/* attention_gradient_tiles.c. All of it in passes; false where the target has none, and nothing was
  * lowered. */
 bool ul_attention_lower_passes(struct ul_attention_backward *b);
 

@@ -106,13 +106,12 @@ static void add_parts(const struct ul_attention_backward *b)
     ul_lower_close(b->a.lower, 4);
 }
 
-void ul_attention_lower_masks(struct ul_attention_backward *b)
+void ul_attention_open_masks(struct ul_attention_backward *b)
 {
     struct ul_kernel *k = b->a.kernel;
     const struct ul_attention *shape = &b->a.shape;
     int64_t rounds = shape->batch / of_batch(b) * (shape->heads / of_heads(b));
     UL_ASSERT(b->has_mask && rounds > 0);
-    b->pass = UL_ATTENTION_MASKS;
     b->parts = count_parts(b, rounds);
     b->rounds = rounds / b->parts;
     if (b->parts > 1)
@@ -123,12 +122,10 @@ void ul_attention_lower_masks(struct ul_attention_backward *b)
     b->mask_batch = ul_ks_for(k, of_batch(b), UL_FOR_PARALLEL);
     b->mask_head = ul_ks_for(k, of_heads(b), UL_FOR_PARALLEL);
     clear_mask(b);
-    b->adds = true;
-    ul_attention_set_round(b, ul_ks_for(k, b->rounds, 0));
-    ul_attention_lower_blocks(b);
-    ul_ks_end(k);
-    b->adds = false;
-    ul_attention_put_attend(b);
+}
+
+void ul_attention_close_masks(const struct ul_attention_backward *b)
+{
     ul_lower_close(b->a.lower, 3);
     if (b->parts > 1)
         add_parts(b);

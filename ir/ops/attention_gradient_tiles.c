@@ -145,7 +145,8 @@ static void fill_result(const struct ul_attention_backward *b, const struct ul_a
     values->epilogue = k->stmts[behind].body;
 }
 
-void ul_attention_put_attend(struct ul_attention_backward *b)
+/* Says the pass once more as one statement, the body of the innermost open loop. */
+static void put_attend(struct ul_attention_backward *b)
 {
     struct ul_kernel *k = b->a.kernel;
     const struct ul_attention *shape = &b->a.shape;
@@ -208,7 +209,7 @@ static void lower_pass(struct ul_attention_backward *b, enum ul_attention_pass p
     b->a.head = ul_kx_add(k, ul_kx_muli(k, b->a.group, shared), of_group);
     ul_attention_lower_blocks(b);
     if (!turned)
-        ul_attention_put_attend(b);
+        put_attend(b);
     ul_ks_end(k);
     if ((pass & UL_ATTENTION_KEYS) != 0)
         ul_attention_store_sums(b, true);
@@ -216,9 +217,22 @@ static void lower_pass(struct ul_attention_backward *b, enum ul_attention_pass p
         ul_attention_store_sums(b, false);
     if (turned) {
         b->a.head = b->a.group; /* of one head each */
-        ul_attention_put_attend(b);
+        put_attend(b);
     }
     ul_lower_close(b->a.lower, 2);
+}
+
+static void lower_masks(struct ul_attention_backward *b)
+{
+    b->pass = UL_ATTENTION_MASKS;
+    ul_attention_open_masks(b);
+    b->adds = true;
+    ul_attention_set_round(b, ul_ks_for(b->a.kernel, b->rounds, 0));
+    ul_attention_lower_blocks(b);
+    ul_ks_end(b->a.kernel);
+    b->adds = false;
+    put_attend(b);
+    ul_attention_close_masks(b);
 }
 
 bool ul_attention_lower_passes(struct ul_attention_backward *b)
@@ -242,6 +256,6 @@ bool ul_attention_lower_passes(struct ul_attention_backward *b)
     lower_pass(b, UL_ATTENTION_VALUES);
     lower_pass(b, UL_ATTENTION_KEYS);
     if (b->has_mask)
-        ul_attention_lower_masks(b);
+        lower_masks(b);
     return true;
 }
