@@ -87,7 +87,8 @@ static ul_value_id turn(struct ul_graph *graph, uint32_t place, ul_value_id copy
     ul_value_id *inputs =
         ul_arena_copy(graph->arena, like.inputs, like.input_count * sizeof *inputs);
     inputs[0] = copy;
-    ul_value_id made = graph->nodes[ul_build_like(&build, from.producer, inputs)].outputs[0];
+    ul_node_id node = ul_build_like(&build, from.producer, inputs);
+    ul_value_id made = graph->nodes[node].outputs[0];
     struct ul_value *value = &graph->values[made];
     value->type = from.type;
     value->storage = graph->values[copy].storage;
