@@ -168,7 +168,7 @@ static enum ul_status take_spares(struct ul_compile *compile)
     return UL_OK;
 }
 
-/* Steps that may be one launch come together, where no order was named. */
+/* Brings steps together that may share a launch, unless the user named an order. */
 static enum ul_status gather(struct ul_compile *compile)
 {
     const struct ul_plan_options planning = ul_compile_planning(&compile->options);

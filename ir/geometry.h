@@ -85,14 +85,14 @@ enum ul_attention_input {
     UL_ATTENTION_PAST_K,
     UL_ATTENTION_PAST_V,
     UL_ATTENTION_LENGTHS,
-    UL_ATTENTION_BIAS,     /* FusedAttention: what is added beside the mask */
+    UL_ATTENTION_BIAS,     /* FusedAttention: a sum that is added beside the mask */
     UL_ATTENTION_STEP_KEY, /* the same: weights are dropped by it */
     UL_ATTENTION_INPUTS
 };
 
-/* Output of FusedAttention that a gradient reads: of each query the logarithm of the sum over keys
- * of exp(score), f32 [batch, heads, queries]. A query without keys has 0 where it gives zeros;
- * where a NaN gives zeros, such a query has infinity. */
+/* Output of FusedAttention that a gradient reads, f32 [batch, heads, queries]: the logarithm of the
+ * sum over keys of exp(score). A query without keys has 0 where it gives zeros; where a NaN gives
+ * zeros, such a query has infinity. */
 enum { UL_ATTENTION_NORMS = 1 };
 
 /* What a query gives that sees no key. */
@@ -110,8 +110,8 @@ struct ul_attention {
     int64_t size, value_size;     /* of a head */
     double scale, softcap;
     bool is_causal;
-    bool drops;   /* weights, as Drop does the matrix of them */
-    double ratio; /* of those that are dropped */
+    bool drops;   /* drops weights, as Drop drops elements of their matrix */
+    double ratio; /* the part of the weights that are dropped */
     /* There are as many valid keys as `lengths` says, and the last query stands at the last one:
      * what a causal query sees is counted from there. */
     bool ends_at_length;

@@ -29,7 +29,7 @@ struct ul_gradient {
     ul_node_id node; /* whose gradient is formed; the graph's arrays move while a rule builds */
     struct ul_build build;
     uint32_t flags; /* of values that are built: UL_VALUE_BACKWARD, in a backward pass */
-    const struct ul_target_traits *traits; /* of the target that it is for */
+    const struct ul_target_traits *traits; /* facts of the target */
     /* Of the caller: where gradients are collected, and which are wanted. */
     void *context;
     ul_value_id (*get)(void *context, ul_value_id value);

@@ -222,12 +222,13 @@ struct ul_contraction {
  *     EACH          result(key) = score; an element is a key, and there are no values
  *
  * A query that sees no key has statistics 0 and 0 where it gives zeros; where a NaN gives zeros,
- * such a query has infinity and 0. Only a SUM may be without the second product; with it, its
- * values are what the first product has for keys. It may have keys in the place of queries. With
- * `has_shares` it has a second result beside, values[1]: the sum of share * what the second product
- * has for keys.
+ * such a query has infinity and 0. Only a SUM may be without the second product; with it, the
+ * values are the keys of the first product. A SUM may have keys in the place of queries. With
+ * `has_shares` it has a second result, values[1]: the sum over keys of share times the keys of the
+ * second product.
  *
- * A RESULT with `has_norms` also gives element 0 of a query's statistics: `norms` stores it. */
+ * A RESULT with `has_norms` also gives element 0 of the statistics of a query; `norms` stores it.
+ */
 enum { UL_ATTEND_PARTS = 2 };
 enum ul_attend_kind { UL_ATTEND_RESULT, UL_ATTEND_STATISTICS, UL_ATTEND_SUM, UL_ATTEND_EACH };
 
@@ -244,8 +245,8 @@ struct ul_attend {
     struct ul_contraction values[UL_ATTEND_PARTS];
     ul_ks before;
     ul_kx score;
-    /* Of a query and a key, without what `before` names: what the weight is multiplied by behind
-     * its own sum, or the second product in STATISTICS. UL_NONE: 1. */
+    /* Multiplies the weight of a query and a key after that has been added to the sum of weights,
+     * or, in STATISTICS, the second product. It uses no name of `before`. UL_NONE: 1. */
     ul_kx factor;
     ul_kx share;   /* where has_shares */
     int64_t reach; /* query q sees keys up to q + reach at most */
@@ -257,7 +258,7 @@ struct ul_attend {
     uint32_t split_var;
     bool rounds_weights; /* to the type in which values are stored, which is none of the model's */
     bool has_norms;
-    uint32_t norm_query, norm; /* what stands in `norms` for a query and its norm */
+    uint32_t norm_query, norm; /* variables that `norms` uses for a query and its norm */
     ul_ks norms;
     /* Only the kinds that make the gradient use these. */
     bool has_slopes;    /* scores[1] is there */

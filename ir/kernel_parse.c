@@ -547,7 +547,7 @@ static enum ul_status read_part(struct parse *parse, uint32_t indent, struct ul_
                               : UL_OK;
 }
 
-/* What stores the norm of a query. */
+/* Reads the statements that store the norm of a query. */
 static enum ul_status read_norms(struct parse *parse, uint32_t indent, struct ul_attend *attend)
 {
     attend->has_norms = attend->kind == UL_ATTEND_RESULT && accept_at(parse, indent, "norms");
@@ -564,7 +564,7 @@ static enum ul_status read_norms(struct parse *parse, uint32_t indent, struct ul
     return read_list(parse, indent + 2, &attend->norms);
 }
 
-/* What a pair of a query and a key comes to, its factor, and the second result's weight. */
+/* Reads the score of a query and a key, its factor, and the weight of the second result. */
 static enum ul_status read_weights(struct parse *parse, uint32_t indent, struct ul_attend *attend)
 {
     UL_TRY(expect_at(parse, indent, "score"));

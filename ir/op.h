@@ -50,10 +50,10 @@ enum ul_op_flag {
                                     the one at its own place, which may as well lie elsewhere */
     UL_OP_WALKS = 1u << 23, /* reads elements of input 0 again and again, wherever the way leads:
                                best made before */
-    UL_OP_STORES_ROWS = 1u << 24, /* stores rows of the last axis of its results, wherever in memory
-                                     each of them lies */
-    UL_OP_LOOKS_UP = 1u << 17     /* input 0 is read as an elementwise operator's, the others
-                                     wherever its elements say */
+    UL_OP_STORES_ROWS =
+        1u << 24, /* may store each row of the last axis of its results anywhere in memory */
+    UL_OP_LOOKS_UP = 1u << 17 /* input 0 is read as an elementwise operator's, the others
+                                 wherever its elements say */
 };
 
 /* Sets the types (and, where known, the constant values) of a node's outputs. */
@@ -103,7 +103,8 @@ struct ul_op_info {
     ul_map_fn *map;         /* generated from the expression when NULL and expression is set */
     ul_lower_fn *lower;     /* of what is not a map */
     ul_view_fn *view;
-    ul_view_fn *place; /* the other way: where input 0 lies so that the output's view is this */
+    ul_view_fn
+        *place; /* the other way: gives the view of input 0 with which the output has this one */
     ul_split_rule_fn *split; /* elementwise operators need none */
     /* Of an elementwise operator: the gradient of each input as an expression over the output's
      * gradient g, the inputs a b c and the output y, at the output's index. "0": none flows. */
@@ -127,8 +128,7 @@ bool ul_op_has_gradient(enum ul_op op);
 /* By ONNX name and domain ("" and "ai.onnx" are the same); UL_OP_NONE when unsupported. */
 enum ul_op ul_op_find(const char *domain, const char *name);
 
-/* ops/random.c: has node `to` draw what `from` draws, in rounds of a loop that is unrolled later
- * too. */
+/* ops/random.c: lets node `to` draw what `from` draws, also in a loop that is unrolled later. */
 void ul_op_copy_seed(struct ul_graph *graph, ul_node_id to, const struct ul_node *from);
 
 #endif

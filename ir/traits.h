@@ -60,8 +60,7 @@ struct ul_target_traits {
                                 over a device (ops/rnn.c); 0: never */
     int64_t gradient_size;   /* of heads whose attention's gradient is formed in passes of tiles, at
                                 most (ops/attention_gradient_tiles.c); 0: it is formed at once */
-    int64_t gradient_joined; /* of such, whose keys' and values' gradients are formed in one, at
-                                most */
+    int64_t gradient_joined; /* largest head whose gradients of keys and values one pass forms */
     bool sorts_batches;      /* what one factor's batch alone has are rows or columns of one
                                 product (ops/matmul.c) */
     ul_contract_reads_fn *contract_reads; /* of its schedules (in_place.c); NULL: any */

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies of parameters in 16 bits that products read at the same time.
+/* Lets products that read a parameter at the same time share one copy of it in 16 bits.
  *
- * Problem: a matrix that two layers share, or that is multiplied as it is and turned, is rounded
- * once for each way that it is read in (pass precision), so that two copies of a large table lie in
- * memory side by side:
+ * Problem: pass precision rounds a matrix once for each way in which products read it. Where two
+ * layers share a large table, or a product reads it as it lies and another one turned, two copies
+ * lie in memory side by side:
  *
  *      t = Transpose(w)                                c = Cast(w)
  *      c = Cast(t);  y = x c                           t = Transpose(c), a view;  y = x t
  *      d = Cast(w);  dx = dy d;  y2 = x2 c             dx = dy c;  y2 = x2 t
  *
- * Method: the later copy is the earlier one, read turned by a view, where the earlier one is read
- * after the later one is made: nothing lives longer. Behind pass fuse, for what is fused with
- * something else has no bytes. Left undone: copies that live one after the other, of which one
- * would have to live on in between; more than two axes. */
+ * Method: where the earlier copy is still read after the later one is made, products read the
+ * earlier one through a view instead, so that nothing lives longer. The pass runs behind fuse,
+ * since a copy that is fused with something else has no bytes. Left undone: copies that live one
+ * after the other, where one would have to live on in between; more than two axes. */
 #include "ir/build.h"
 #include "ir/op.h"
 #include "ir/rewrite.h"
@@ -27,7 +27,7 @@ struct copy {
     bool turned;
 };
 
-/* The two axes of a parameter, exchanged. */
+/* Whether the value is the parameter with its two axes exchanged. */
 static bool is_turned(const struct ul_value *value, const struct ul_value *base)
 {
     return value->type.rank == 2 && base->type.rank == 2 && value->view.offset_bytes == 0 &&
@@ -55,7 +55,7 @@ static bool rounds_parameter(const struct ul_graph *graph, uint32_t place, struc
              graph->nodes[read->producer].inputs[0] == base));
 }
 
-/* The last place that reads the value, or a view of it. */
+/* Gives the last place that reads the value, or a view of it. */
 static uint32_t last_read(const struct ul_graph *graph, ul_value_id value)
 {
     const struct ul_block *block = &graph->blocks[0];
@@ -76,7 +76,7 @@ static void replace(struct ul_graph *graph, ul_value_id old, ul_value_id made, u
     }
 }
 
-/* A view of the copy behind `place` that is to it what `turned` is to the parameter. */
+/* Adds a view of the copy behind `place`. It turns the copy as `turned` turns the parameter. */
 static ul_value_id turn(struct ul_graph *graph, uint32_t place, ul_value_id copy,
                         ul_value_id turned)
 {
@@ -98,7 +98,7 @@ static ul_value_id turn(struct ul_graph *graph, uint32_t place, ul_value_id copy
     return made;
 }
 
-/* One copy for both: the first one, as the parameter lies. */
+/* Lets one copy, the first, serve both. It has the order of the parameter. */
 static void merge(struct ul_graph *graph, const struct copy *first, const struct copy *second)
 {
     ul_value_id copy = graph->nodes[first->node].outputs[0];
@@ -118,7 +118,7 @@ static void merge(struct ul_graph *graph, const struct copy *first, const struct
     ul_graph_remove_node(graph, second->node);
 }
 
-/* The first two copies of a parameter that live at the same time. */
+/* Finds the first two copies of a parameter that live at the same time. */
 static bool find_pair(const struct ul_graph *graph, struct copy *first, struct copy *second)
 {
     uint32_t count = graph->blocks[0].node_count;

@@ -16,14 +16,15 @@
  * again where bytes are short: a Concat of both stays a copy, since in one place they could only be
  * kept together.
  *
- * What the gradient of attention makes is moved before it is joined, or before something reads it
- * in an order that no view of its own can have: heads side by side again. It is stored where the
- * movements would put it, and they are views of that place:
+ * Movements follow the gradient of attention: they put heads side by side again, an order that no
+ * view of its results can have, and then a Concat may join these. The gradient is stored where the
+ * movements would put it, and they become views of that place:
  *
  *      g [B,H,S,D] -> Transpose [B,S,H,D] -> Reshape [B,S,H D]     g is stored as [B,S,H,D]
  *
- * Products are not, since calls of libraries store dense results, and maps are fused with what
- * moves their results. Left undone: choosing single operands; layouts that would make slices dense.
+ * Products are not stored so, since calls of libraries store dense results. Maps need not be: they
+ * are fused with the movements. Left undone: choosing single operands; layouts that would make
+ * slices dense.
  */
 #include "ir/op.h"
 #include "ir/view.h"
@@ -36,7 +37,7 @@ struct concat {
     struct ul_graph *graph;
     struct ul_node_list order;
     const uint32_t *needs;
-    bool *is_moved;      /* per value: only movements read it */
+    bool *is_moved;      /* per value: nothing but movements reads it */
     ul_node_id *concats; /* in execution order */
     uint32_t count;
     bool *enabled; /* per concat */
@@ -47,25 +48,32 @@ struct concat {
 
 enum { MAX_MOVEMENTS = 8 }; /* between a kernel and the place of what it makes */
 
-/* May `operand` be written into a slice with `view` instead of bytes of its own? */
+/* Whether the value may lie with this view instead of in bytes of its own. */
+static bool can_lie(const struct concat *concat, const struct ul_node *node, ul_value_id id,
+                    const struct ul_view *view)
+{
+    const struct ul_value *value = &concat->graph->values[id];
+    return value->kind == UL_VALUE_NODE && !concat->fixed[id] && value->donor == UL_NONE &&
+           (value->flags & UL_VALUE_PERSISTENT) == 0 &&
+           concat->graph->nodes[value->producer].parent == node->parent &&
+           ((concat->needs[id] & UL_LAYOUT_DENSE) == 0 || ul_view_is_dense(&value->type, view));
+}
+
+/* Whether the kernel that makes `operand` may store it with this view. */
 static bool can_place(const struct concat *concat, const struct ul_node *node, ul_value_id operand,
                       const struct ul_view *view)
 {
     const struct ul_graph *graph = concat->graph;
-    const struct ul_value *value = &graph->values[operand];
-    if (value->kind != UL_VALUE_NODE || concat->fixed[operand] || value->donor != UL_NONE ||
-        (value->flags & UL_VALUE_PERSISTENT) != 0 || ul_type_elements(&value->type) == 0)
+    if (!can_lie(concat, node, operand, view) ||
+        ul_type_elements(&graph->values[operand].type) == 0 ||
+        (concat->needs[operand] & UL_LAYOUT_OWN) != 0)
         return false;
-    const struct ul_node *producer = &graph->nodes[value->producer];
-    const struct ul_op_info *row = ul_op_get(producer->op);
-    if (producer->parent != node->parent || (row->flags & UL_OP_CONTROL) != 0 || row->view != NULL)
-        return false;
-    if ((concat->needs[operand] & UL_LAYOUT_OWN) != 0)
-        return false;
-    return concat->needs[operand] == UL_LAYOUT_ANY || ul_view_is_dense(&value->type, view);
+    const struct ul_op_info *row = ul_op_get(graph->nodes[graph->values[operand].producer].op);
+    return (row->flags & UL_OP_CONTROL) == 0 && row->view == NULL;
 }
 
-/* Per value: only movements read it, of which each may be a view of wherever it lies. */
+/* Finds the values that only movements read. Each movement can then be a view, wherever the value
+ * lies. */
 static bool *find_moved(const struct ul_graph *graph, const struct ul_node_list *order,
                         struct ul_arena *arena)
 {
@@ -82,24 +90,19 @@ static bool *find_moved(const struct ul_graph *graph, const struct ul_node_list 
     return is_moved;
 }
 
-/* Whether movements in front of a value may have its elements written at another place, and are
- * then all views of it. */
+/* Whether the movement that makes a value can be a view, so that the kernel in front of it stores
+ * elsewhere. */
 static bool can_move(const struct concat *concat, const struct ul_node *node, ul_value_id id,
                      const struct ul_view *view)
 {
-    const struct ul_graph *graph = concat->graph;
-    const struct ul_value *value = &graph->values[id];
-    const struct ul_node *producer =
-        value->kind == UL_VALUE_NODE ? &graph->nodes[value->producer] : NULL;
-    return producer != NULL && ul_op_get(producer->op)->place != NULL &&
-           producer->parent == node->parent && producer->output_count == 1 && !concat->fixed[id] &&
-           value->donor == UL_NONE && (value->flags & UL_VALUE_PERSISTENT) == 0 &&
-           concat->is_moved[producer->inputs[0]] &&
-           ((concat->needs[id] & UL_LAYOUT_DENSE) == 0 || ul_view_is_dense(&value->type, view));
+    if (!can_lie(concat, node, id, view))
+        return false;
+    const struct ul_node *producer = &concat->graph->nodes[concat->graph->values[id].producer];
+    return ul_op_get(producer->op)->place != NULL && producer->output_count == 1 &&
+           concat->is_moved[producer->inputs[0]];
 }
 
-/* Whether the kernel that makes the value may store it with this view as fast as in its own order.
- */
+/* Whether the kernel that makes the value stores it as fast with this view as in its own order. */
 static bool stores_anywhere(const struct ul_graph *graph, ul_value_id id,
                             const struct ul_view *view)
 {
@@ -109,8 +112,8 @@ static bool stores_anywhere(const struct ul_graph *graph, ul_value_id id,
            rank > 0 && view->strides[rank - 1] == 1;
 }
 
-/* Has the kernel behind the movements that make `id` write where these put it, if `id` has this
- * view. False: nothing has changed. */
+/* Looks through the movements that make `id` for a kernel. Lets the kernel store its result where
+ * `id` then has this view, without a copy. False: nothing has changed. */
 static bool place_moved(struct concat *concat, const struct ul_node *node, ul_value_id id,
                         const struct ul_view *view)
 {
@@ -214,7 +217,8 @@ static void choose(struct concat *concat)
     }
 }
 
-/* Movements that would be kernels, since no view has the order that they make. */
+/* Removes the copies of movements whose order no view can have, where the kernel in front of them
+ * can store in that order. */
 static void place_copies(struct concat *concat)
 {
     struct ul_graph *graph = concat->graph;

@@ -18,10 +18,10 @@
  *
  *      MatMulInteger(x, w [k n])   ->   MatMulInteger(x, Transpose(w' [n k]))
  *
- * Where a program trains, the gradient of a source is a transposed convolution of the same weight,
- * and what an optimizer makes of a weight element by element lies as that does: the weight, its
- * gradient, sums of it, states and what overwrites them. All of them keep their shapes, and their
- * strides change (UL_VALUE_CHANNELS_LAST), so that checkpoints have them as the model does:
+ * Where a program trains, a transposed convolution of the same weight forms the gradient of the
+ * source, and the optimizer works element by element. So the weight, its gradient, sums of that,
+ * the states and their new values all lie in one order. They keep their shapes, so that checkpoints
+ * have them as the model does; their strides change (UL_VALUE_CHANNELS_LAST):
  *
  *      Conv(x, w)   ConvTranspose(dy, w)   g = ConvWeightGradient(x, dy)   w' = Update(w, g, m)
  *
@@ -147,8 +147,8 @@ static ul_value_id add_view(const struct ul_pass *pass, struct ul_build *build, 
 
 /* ---- weights of a program that trains ---- */
 
-/* Sets of values that lie alike, and of each, at its head: a convolution reads one of them as its
- * weights; something needs one of them as the model has it. */
+/* Sets of values that lie in the same order. The head of a set knows whether a convolution reads a
+ * member as its weights, and whether something needs a member in the order of the model. */
 struct alike {
     const struct ul_graph *graph;
     ul_value_id *parents;
@@ -186,7 +186,7 @@ static void join_node(const struct alike *alike, const struct ul_node *node)
     }
 }
 
-/* What a node asks of its inputs and outputs. A sum of squares takes them as they lie. */
+/* Notes which order a node needs for its inputs and outputs. A sum of squares takes any order. */
 static void mark_node(const struct alike *alike, const struct ul_node *node)
 {
     uint32_t flags = ul_op_get(node->op)->flags;

@@ -289,8 +289,8 @@ static bool is_call(struct ul_fuse *fuse, const struct ul_fuse_trial *trial)
                             NULL);
 }
 
-/* Something that the member reads lies where the output overwrites it; not the sum of a step's runs
- * that it adds to, element by element. */
+/* Whether the output overwrites something that the member reads. The sum over the runs of a step
+ * does not count: the member adds to it element by element. */
 static bool reads_donor(const struct ul_fuse *fuse, uint32_t member, ul_value_id donor)
 {
     const struct ul_graph *graph = fuse->graph;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parts of an axis that are read one by one and fill it, as the results of one Split.
+/* Reads the parts of an axis, which fill it, as the results of one Split.
  *
  *      qkv [3,S,B,E] -> Gather 0: q; Gather 1: k; Gather 2: v       qkv -> Split: q, k, v
  *      h [B,S,2E]    -> Slice 0 to E: a; Slice E to 2E: b           h   -> Split: a, b
  *
- * Problem: forwards both are views, but the gradient of each Gather or Slice is added up in zeros
- * of the whole tensor, so that the gradient is written once for each part, in f32 as sums are. That
- * of a Split is a Concat, whose operands are formed where they belong. Method: parts are found by
- * the views that they would be. Left undone: parts that leave gaps, or overlap. */
+ * Problem: in the forward pass both are views. In the backward pass each Gather or Slice adds its
+ * gradient to a whole tensor of zeros, so that this is written once for each part, and in f32, as
+ * sums are. The gradient of a Split is a Concat, and its operands are formed in place.
+ * Method: a part is recognised by the view that it would be. Left undone: parts that leave gaps or
+ * overlap. */
 #include "ir/build.h"
 #include "ir/op.h"
 #include "ir/rewrite.h"
@@ -17,7 +18,7 @@
 
 #include <stdlib.h>
 
-/* Elements [begin, end) of an axis of a value, which a node gives. */
+/* A node that gives elements [begin, end) along one axis of a value. */
 struct part {
     ul_value_id whole;
     uint32_t axis;
@@ -33,8 +34,8 @@ struct parts {
     uint32_t count;
 };
 
-/* The only axis along which the node's result is shorter than what it reads; UL_NONE: there is
- * none, or there are several. */
+/* Gives the only axis along which the result of the node is shorter than its input. UL_NONE: there
+ * is none, or there are several. */
 static uint32_t find_axis(const struct ul_node *node, const struct ul_type *whole,
                           const struct ul_type *type)
 {
@@ -50,7 +51,7 @@ static uint32_t find_axis(const struct ul_node *node, const struct ul_type *whol
     return count == 1 ? axis : UL_NONE;
 }
 
-/* Every element as it lies, in steps of one. */
+/* Whether the view has the strides of the whole value, in steps of one. */
 static bool has_strides(const struct ul_view *view, const struct ul_type *type,
                         const struct ul_view *own, uint32_t own_rank, uint32_t axis)
 {
@@ -110,8 +111,7 @@ static void find_parts(struct parts *parts, struct ul_arena *arena)
     qsort(parts->items, parts->count, sizeof *parts->items, compare);
 }
 
-/* Whether parts [first, end), which are of one axis, follow each other from its begin to its end.
- */
+/* Whether the parts [first, end), all along one axis, fill that axis in order. */
 static bool fills(const struct parts *parts, uint32_t first, uint32_t end)
 {
     const struct ul_graph *graph = parts->graph;

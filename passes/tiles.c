@@ -8,10 +8,10 @@
  * Problem: where little of the forward pass is kept, the largest gradient, and what the call that
  * forms it needs beside it, stand at the peak. Method: products whose result one update alone reads
  * are computed in pieces with it (split.h), each as large as a part of the largest. A gradient that
- * stands far below the peak stays whole, since each tile costs a product of few rows and, on a
- * device, launches. Which ones are cut, and how many tiles there are, hangs on graph and target
- * alone: under every budget sums are formed in the same order. A product that adds its gradient to
- * the sum of a step's runs is whole: no gradient exists.
+ * lies far below the peak stays whole, since each tile costs a product of few rows and, on a
+ * device, launches. The graph and the target alone decide which gradients are cut and into how many
+ * tiles, so that sums are formed in the same order under every budget. A product that adds its
+ * gradient to the sum over the runs of a step stays whole, since no gradient lies in memory.
  * Left undone: gradients that several products add up to (tied weights), or that wait for the norm
  * of all. */
 #include "passes/tiles.h"
@@ -21,10 +21,10 @@
 #include "passes/steps.h"
 
 enum {
-    MAX_WAY = 4,       /* nodes from the update to the product, which is the last */
-    MIN_ROWS = 64,     /* of a tile: each has the product's other operand packed anew */
-    PEAK_PERCENT = 50, /* of the largest live sum, below which a gradient may be whole */
-    NEEDY_PERCENT = 50 /* of what the neediest step touches: the same */
+    MAX_WAY = 4,   /* nodes from the update to the product, which is the last */
+    MIN_ROWS = 64, /* of a tile: each has the product's other operand packed anew */
+    PEAK_PART = 2, /* of the largest live sum: below it a gradient may be whole */
+    NEEDY_PART = 2 /* of the bytes of the neediest step: the same */
 };
 
 /* A product and the update that its result is for. */
@@ -37,10 +37,10 @@ struct tiles {
     struct ul_pass *pass;
     struct site *sites;
     uint32_t count, capacity;
-    struct ul_steps steps; /* without tiles; what is persistent has no bytes */
+    struct ul_steps steps; /* before any cut; persistent values have no bytes */
     const struct ul_live *live;
     uint64_t peak_bytes;  /* the largest live sum at a step that is of no site */
-    uint64_t needy_bytes; /* what the neediest of these touches */
+    uint64_t needy_bytes; /* bytes that the neediest of these steps touches */
 };
 
 /* The largest of what the node reads that a node makes, or UL_NONE. */
@@ -72,7 +72,7 @@ static ul_node_id find_product(const struct ul_graph *graph, ul_node_id update)
     return UL_NONE;
 }
 
-/* One step computes both, and no gradient lies in memory. */
+/* Whether one step computes both, so that no gradient lies in memory. */
 static bool are_fused(const struct ul_graph *graph, const struct site *site)
 {
     uint32_t group = graph->nodes[site->update].group;
@@ -179,8 +179,8 @@ static int64_t count_pieces(const struct ul_graph *graph, const struct site *sit
     return (int64_t)(count < most ? count : most);
 }
 
-/* What is persistent is there whatever is cut, and an update's result lies in the place of what it
- * updates: neither has bytes here. */
+/* Counts no bytes for persistent values and for results of updates. A cut changes neither:
+ * persistent values always live, and an update stores its result over its input. */
 static void drop_persistent(struct ul_steps *steps)
 {
     const struct ul_graph *graph = steps->graph;
@@ -210,7 +210,8 @@ static uint64_t touched_bytes(const struct ul_steps *steps, uint32_t step)
     return bytes;
 }
 
-/* What the graph takes where no gradient is cut, at the steps that no cut could change. */
+/* Finds the largest live sum, and the neediest step, among steps that no cut changes. No gradient
+ * is cut here. */
 static void find_peaks(struct tiles *tiles)
 {
     const struct ul_steps *steps = &tiles->steps;
@@ -231,14 +232,15 @@ static void find_peaks(struct tiles *tiles)
     }
 }
 
-/* Whether the gradient, whole, raises no plan: neither one that keeps the forward pass, by the live
- * sums, nor one that keeps next to nothing of it, where the neediest step by itself is the peak. */
+/* Whether a whole gradient raises no plan. Its live sum must be far below the peak of a plan that
+ * keeps the forward pass, and its own bytes far below the neediest step, which is the peak of a
+ * plan that keeps almost nothing. */
 static bool may_stay_whole(const struct tiles *tiles, const struct site *site)
 {
     uint32_t steps[] = {tiles->steps.step_of[site->product], tiles->steps.step_of[site->update]};
     for (uint32_t i = 0; i < 2; i++) {
-        if (ul_live_bytes(tiles->live, steps[i]) / PEAK_PERCENT > tiles->peak_bytes / 100 ||
-            touched_bytes(&tiles->steps, steps[i]) / NEEDY_PERCENT > tiles->needy_bytes / 100)
+        if (ul_live_bytes(tiles->live, steps[i]) > tiles->peak_bytes / PEAK_PART ||
+            touched_bytes(&tiles->steps, steps[i]) > tiles->needy_bytes / NEEDY_PART)
             return false;
     }
     return true;

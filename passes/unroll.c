@@ -27,8 +27,8 @@ static ul_value_id mapped(const struct cloner *cloner, ul_value_id value)
 
 static void clone_nodes(struct cloner *cloner, ul_block_id from, ul_block_id to);
 
-/* Each round draws numbers of its own, in loops within loops too. What draws beside what else it
- * does has a seed. */
+/* Each round of a loop draws its own random numbers, also in nested loops. An operator that draws
+ * besides its other work has a seed. */
 static void tell_round(const struct cloner *cloner, ul_node_id node)
 {
     struct ul_graph *graph = cloner->graph;

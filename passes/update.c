@@ -50,7 +50,8 @@ ul_value_id ul_update_number(struct ul_gradient *make, uint32_t which)
     return ul_gradient_node_of(make, UL_OP_Gather, inputs, 2);
 }
 
-/* Made once, before all that adds something up: what is made may then be added where it is made. */
+/* Gives the number of the run in its step. It is made once, before every sum, so that a product can
+ * be added to a sum where it is made. */
 static ul_value_id find_part(struct ul_gradient *make)
 {
     const struct ul_graph *graph = make->graph;
@@ -65,7 +66,8 @@ static ul_value_id find_part(struct ul_gradient *make)
     return ul_update_number(make, UL_STEP_PART);
 }
 
-/* What the value was before it got its shape: what makes that can add it to the sum itself. */
+/* Gives the value from before its reshapes. The node that makes it can then add it to the sum
+ * itself. */
 static ul_value_id before_reshapes(const struct ul_graph *graph, ul_value_id value)
 {
     while (graph->values[value].kind == UL_VALUE_NODE &&

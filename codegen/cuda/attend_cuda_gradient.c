@@ -38,7 +38,7 @@ struct gradient_out {
     struct operand_out operands[OPERANDS];
     const char *kind; /* on tensor cores: of elements; else NULL */
     const char *coordinate;
-    int64_t width, shares; /* of results, padded, and of second ones */
+    int64_t width, shares; /* elements of a result, padded, and of a second one */
     int rows;              /* of a thread; on tensor cores warps */
     int64_t depth, beside; /* on tensor cores: of the first product, and of what comes beside it */
     int columns, stages;   /* the same */
@@ -378,7 +378,7 @@ void ul_attend_cuda_gradient_grid(const struct ul_kernel *kernel, const struct u
     ul_arena_done(&to.arena);
 }
 
-/* Puts one of a tile's results, from `sums` on, by its own function. */
+/* Stores one of the results of a tile. `put` stores an element of it. */
 static void put_sums(const struct gradient_out *to, uint32_t result, const char *sums,
                      uint32_t indent)
 {

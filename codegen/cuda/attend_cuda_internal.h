@@ -14,12 +14,12 @@ struct ul_contract_out ul_attend_cuda_out(const struct ul_contract_printer *prin
                                           const struct ul_contract_plan *plan,
                                           const char *coordinate);
 
-/* const auto t_score = [&](t_fm, t_fn, t_sum) { ... }; with a second product, t_slope, and what it
- * sets, t_share, where the attention has them. */
+/* const auto t_score = [&](t_fm, t_fn, t_sum) { ... }; with a second product it also gets t_slope,
+ * and where the attention has shares it sets t_share. */
 void ul_attend_cuda_put_score(const struct ul_contract_printer *printer,
                               const struct ul_attend *attend, const char *coordinate,
                               uint32_t indent);
-/* const auto t_factor = [&](t_fm, t_fn) { ... }; where the attention has a factor. */
+/* const auto t_factor = [&](t_fm, t_fn) { ... }; printed where the attention has a factor. */
 void ul_attend_cuda_put_factor(const struct ul_contract_printer *printer,
                                const struct ul_attend *attend, const char *coordinate,
                                uint32_t indent);

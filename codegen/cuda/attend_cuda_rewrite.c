@@ -144,7 +144,7 @@ static ul_ks put_join(const struct rewrite *t)
     return first;
 }
 
-/* The statements that store the norm of a query, by its parts. */
+/* Builds the statements that store the norm of a query, from its parts. */
 static ul_ks put_norm(const struct rewrite *t)
 {
     struct ul_kernel *kernel = t->kernel;

@@ -41,7 +41,8 @@ void ul_schedule_print_cuda(struct ul_text *text, const struct ul_kernel *kernel
 #define UL_CUDA_SUMS_PRODUCTS (1 << 30)
 /* Elements of a head, up to which attention and its gradient are formed by tiles. */
 #define UL_CUDA_ATTEND_SIZE 256
-/* The same, up to which registers hold the sums of a key's and a value's gradient at once. */
+/* The largest head for which registers hold the sums of both gradients, of a key and of a value, at
+ * once. */
 #define UL_CUDA_ATTEND_JOINED 128
 
 enum ul_status ul_cuda_open_library(struct ul_arena *arena,

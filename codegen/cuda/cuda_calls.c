@@ -39,10 +39,10 @@
  * adds integers before it scales; sources of cuDNN's have signs, and 0 for padding.
  *
  * A gradient that adds up over the runs of a step is D = alpha * A * B + beta * C with C and D in
- * the place of the sum: what a run adds is summed in f32 over its terms, and then added once. The
- * first run of a step has a beta of 0, by which the library does not read what lies there: the
- * program enters it by an entry of its own (program/entries.c), since a call that is captured
- * cannot look at the number of the run.
+ * the place of the sum. The call sums the terms of a run in f32, and then adds that to the sum
+ * once. In the first run of a step beta is 0, so that the library does not read the old sum. A
+ * captured call cannot look at the number of the run, so that the first run has an entry point of
+ * its own (program/entries.c).
  *
  * Attention is cuDNN's where its elements have 16 bits, heads are of multiples of 8 up to 256 with
  * elements side by side, and what lies between is at multiples of 16 bytes: of such heads its
@@ -79,7 +79,7 @@
 #define UL_CUDA_CALLS_ALL 0
 #endif
 
-enum { MIN_PART = 256 }; /* terms of each part of a sum that a library cuts */
+enum { MIN_PART = 256 }; /* terms of each part, where a library cuts a sum */
 
 enum {
     MIN_PRODUCTS = UL_CUDA_CALLS_ALL ? 1 : 1 << 15,        /* of a call */
@@ -342,8 +342,8 @@ static int64_t result_places(const struct ul_call *call, uint32_t d, int64_t in,
     return span < 0 ? 0 : span / call->steps[d] + 1;
 }
 
-/* Whether the library takes a convolution, or a gradient of it, as far as the two are alike. `src`,
- * `weights` and `dst` are those of the forward convolution. */
+/* Whether the library takes a convolution, or one of its gradients, by the conditions that they
+ * share. `src`, `weights` and `dst` are those of the forward convolution. */
 static bool supports_windows(const struct ul_call *call, const struct ul_call_tensor *src,
                              const struct ul_call_tensor *weights, const struct ul_call_tensor *dst,
                              uint64_t product_count)
@@ -455,10 +455,11 @@ static uint64_t most(void *data, const struct ul_call *call)
     return bounded(context, wanted(call), context->options->workspace_free_bytes);
 }
 
-/* A step of training must not take more for a convolution of f32. Its call has what a kernel of
- * ours needs there in any case, which cuts long sums too; or tables, where these are little beside
- * what it reads and writes: for Hopper and newer cuDNN 9 has 14 engines on tensor cores with them
- * and none without, and with 4 MiB not one more (tests/cuda/graphs.cu can ask it). */
+/* Bounds the scratch of a trained convolution of f32, so that training takes no more memory for the
+ * library. The call has the scratch that our own kernel needs in its place, or 64 KiB for tables
+ * where its tensors are much larger than that. On Hopper and newer, cuDNN 9 has 14 engines on
+ * tensor cores with 64 KiB, none without, and no more of them with 4 MiB (tests/cuda/graphs.cu can
+ * ask it). */
 static uint64_t trained(void *context, const struct ul_call *call, uint64_t own_bytes)
 {
     enum { LITTLE = 16 };

@@ -223,7 +223,7 @@ static void put_joints(struct ul_emitter *emitter)
     }
 }
 
-/* The steps of another entry, as the first run of a step has them. */
+/* Calls the steps of another entry, as the first run of a step has them. */
 static void put_begin(struct ul_text *text, const struct ul_program_entry *entry)
 {
     ul_text_printf(text,

@@ -1571,7 +1571,7 @@ static void printer_init(struct printer *printer, struct ul_text *text,
     ul_grid_init(&printer->grid, kernel, printer->expr.used, device, text->arena);
 }
 
-/* Each of its launches has a thread an item. */
+/* Whether each launch of the kernel has one thread for each item. */
 static bool joins(const struct ul_grid *grid)
 {
     bool joins = grid->phase_count > 0 && grid->together_count == 0;
@@ -1614,7 +1614,7 @@ enum ul_status ul_kernel_print_cuda(struct ul_text *text, const struct ul_kernel
 
 /* ---- Kernels that are one launch ---- */
 
-/* The first phase of a launch of the kernel, counted from 0; NULL: it has fewer. */
+/* Gives the first phase of launch number `launch` of the kernel. NULL: it has fewer launches. */
 static struct ul_phase *find_launch(const struct ul_grid *grid, uint32_t launch)
 {
     for (uint32_t i = 0; i < grid->phase_count; i++)
@@ -1623,7 +1623,8 @@ static struct ul_phase *find_launch(const struct ul_grid *grid, uint32_t launch)
     return NULL;
 }
 
-/* Blocks of one size, one kernel's after the other's. The number of all. */
+/* Gives all kernels blocks of one size, one kernel after the other. Returns the number of blocks.
+ */
 static int64_t set_joined_blocks(struct printer *members, uint32_t count, uint32_t launch,
                                  uint32_t *threads)
 {
@@ -1642,8 +1643,8 @@ static int64_t set_joined_blocks(struct printer *members, uint32_t count, uint32
     return first;
 }
 
-/* Each kernel's buffers and scratch, and behind them its place among steps, which the last one's
- * launch adds. */
+/* Prints for each kernel its buffers, its scratch and its place among the steps. UL_LAUNCH adds the
+ * place of the last kernel itself. */
 static void put_joined_parameters(struct ul_text *text, const struct printer *members,
                                   uint32_t count, bool typed)
 {
@@ -1715,7 +1716,8 @@ static void put_joined_body(struct printer *members, uint32_t count, uint32_t la
     ul_text_put(text, "    }\n");
 }
 
-/* One launch of the kernels that have so many; false: none has. Its text goes behind `host`. */
+/* Prints launch number `launch` of all kernels that have so many, and the call of it to `host`.
+ * False: no kernel has so many. */
 static bool put_joined_launch(struct printer *members, uint32_t count, uint32_t launch,
                               struct ul_text *host)
 {

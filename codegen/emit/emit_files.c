@@ -113,7 +113,7 @@ static void put_weight_elements(struct weight_writer *writer, ul_value_id value)
     }
 }
 
-/* With channels innermost, a filter after the other. */
+/* Writes a weight with its channels innermost, one filter after the other. */
 static void put_filters(struct weight_writer *writer, ul_value_id value)
 {
     const struct ul_graph *graph = writer->base.program->graph;

@@ -11,8 +11,8 @@
  *      accumulate   x        x       x           x
  *      begin        x        x       x           x
  *
- * Only a call of a library, which cannot read the number of the run in its step, does something
- * else in the last two: to begin adds nothing to what lies there. */
+ * The last two differ only for calls of a library, which cannot read the number of the run in its
+ * step: in `begin` they add nothing to the old sums. */
 #include "codegen/program/program_internal.h"
 #include "ir/training.h"
 #include "planner/model/plan.h"

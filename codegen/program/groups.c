@@ -283,7 +283,7 @@ static enum ul_status add_own(struct ul_builder *builder, const ul_node_id *node
 
 /* ---- The group ---- */
 
-/* The call at the node, with the scratch that it has in this program. */
+/* Gives the call at the node, with the scratch that it has in this program. */
 static struct ul_group_call taken_call(const struct ul_builder *builder, ul_node_id last,
                                        uint64_t own_bytes)
 {

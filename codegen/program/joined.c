@@ -37,7 +37,7 @@ static const struct ul_plan_range *range_of(const struct joined *joined, uint32_
     return ul_plan_find_range(joined->program->problem, joined->plan, value, position);
 }
 
-/* The scratch of a position, or NULL. Scratch stands behind all values, in order of positions. */
+/* Gives the scratch of a position, or NULL. Scratch comes after all values, ordered by position. */
 static const struct ul_plan_range *scratch_of(const struct joined *joined, uint32_t position)
 {
     const struct ul_plan *plan = joined->plan;
@@ -54,7 +54,7 @@ static const struct ul_plan_range *scratch_of(const struct joined *joined, uint3
                                                                           : NULL;
 }
 
-/* Whether ranges have bytes in common. Buffers of a caller may be one. */
+/* Whether two ranges share bytes. Two buffers of a caller may be one buffer. */
 static bool overlap(const struct ul_plan_range *x, const struct ul_plan_range *y)
 {
     if (x == NULL || y == NULL || x->space != y->space)

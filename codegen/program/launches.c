@@ -31,7 +31,7 @@ static bool is_narrow(const struct ul_program *program, const struct ul_program_
            ul_profile_cost(profile, &wide, &step->traffic, 1) + MUCH_NS;
 }
 
-/* `launch_count`: what it launches beside those that it is launched with. */
+/* `launch_count`: the launches that this step adds to those that it shares. */
 static void add_step(const struct ul_program *program, const struct ul_program_step *step,
                      uint64_t launch_count, struct ul_program_launches *launches)
 {

@@ -20,7 +20,7 @@ struct ul_target_library {
     uint64_t state_bytes;  /* in the arena, for what it keeps there; 0: nothing */
     bool skips_padding;    /* nothing is multiplied where a window lies in the padding */
     bool adds_from_afar;   /* a residual may lie elsewhere than the result */
-    bool accumulates;      /* a residual may be a sum over the runs of a step */
+    bool accumulates;      /* a residual may be the sum over the runs of a step */
     int64_t max_dim;       /* elements along an axis; 0: any */
     bool runs_always;      /* a step that a run may pass over cannot be a call */
     bool chosen_at_start;  /* a program's start may find nothing that runs a call: a kernel of ours
@@ -41,8 +41,9 @@ struct ul_target_library {
     /* The most scratch that the call can make use of, where there is room for it beside a plan.
      * NULL: no more than it has. */
     uint64_t (*most)(void *context, const struct ul_call *call);
-    /* The scratch of the call in a program that trains, which has one for every budget, where a
-     * kernel of ours beside it has `own_bytes`. NULL: what it was answered with. */
+    /* Gives the scratch of a call in a program that trains, where our own kernel in its place has
+     * `own_bytes`. Under every budget it is the same. NULL: the call keeps the scratch that the
+     * library answered with. */
     uint64_t (*trained)(void *context, const struct ul_call *call, uint64_t own_bytes);
     /* Blocks of threads that the call has on a device, as far as shapes say. NULL: it fills any. */
     uint64_t (*blocks)(const struct ul_call *call);

@@ -49,7 +49,7 @@ static bool describe_result(struct ul_describer *describer, const struct ul_atte
     return true;
 }
 
-/* What a gradient reads of each query: f32, one number after the other. */
+/* Describes the norms, which a gradient reads: one f32 for each query, side by side. */
 static bool describe_norms(struct ul_describer *describer, ul_value_id value)
 {
     struct ul_group_call *out = describer->out;

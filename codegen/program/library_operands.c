@@ -160,7 +160,7 @@ static bool may_be_summed(const struct ul_describer *describer, ul_value_id valu
            (ul_node_is_piece(graph, describer->nodes[0]) && is_dense(graph, value));
 }
 
-/* A weight stays what it is, unless the result takes its place. */
+/* A weight stays as it is, unless the result is stored over it. */
 static bool may_be_overwritten(const struct ul_graph *graph, ul_value_id operand,
                                ul_value_id result)
 {

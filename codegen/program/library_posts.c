@@ -161,7 +161,7 @@ static bool add_gated(struct ul_describer *describer, const struct ul_node *gate
            ul_describe_post(describer, UL_POST_HARD_SWISH, 0, 0);
 }
 
-/* A product of floats is added to the sum of a step's runs where that lies. */
+/* Adds a product of floats to the sum over the runs of a step, in place. */
 static bool add_accumulate(struct ul_describer *describer, const struct ul_node *node)
 {
     struct ul_call *call = &describer->out->call;

@@ -55,7 +55,7 @@ static bool has(const struct ul_attention_lower *a, enum ul_attention_input inpu
     return ul_lower_has_input(a->lower, a->node_id, input);
 }
 
-/* One of the outputs of ai.onnx beside the result, which FusedAttention has none of. */
+/* Whether the output is one that ai.onnx has beside the result. FusedAttention has none of them. */
 static bool gives(const struct ul_attention_lower *a, uint32_t output)
 {
     return a->node->op == UL_OP_Attention && ul_lower_has_output(a->lower, a->node_id, output);
@@ -277,7 +277,7 @@ ul_kx ul_attention_norm(const struct ul_attention_lower *a, ul_kx shift, ul_kx t
     return norm;
 }
 
-/* The norm of a query is wanted by its gradient. */
+/* Whether a gradient wants the norm of a query. */
 static void store_norm(const struct ul_attention_lower *a, ul_kx row, ul_kx norm)
 {
     ul_kx index[] = {a->batch, a->head, ul_kx_add(a->kernel, a->first, row)};
@@ -347,7 +347,8 @@ static void next_row(const struct ul_attention_lower *a, ul_kx row, int64_t padd
     ul_ks_store(kernel, a->factors, row, factor);
 }
 
-/* Weights of keys `from` and on, which are summed already, become what values are multiplied by. */
+/* Turns the weights of keys `from` and on, which are summed already, into the factors of the
+ * values. */
 static void drop_weights(const struct ul_attention_lower *a, ul_kx row, ul_kx from, int64_t count)
 {
     struct ul_kernel *kernel = a->kernel;
@@ -644,7 +645,7 @@ static void attend_part(const struct ul_attention_lower *a, struct ul_attend *at
     scores->extents[1] = values->extents[2] = attend->key_counts[part] = count;
 }
 
-/* What a weight is multiplied by once it is summed. */
+/* Gives the factor of a weight that is summed already. */
 static ul_kx attend_factor(const struct ul_attention_lower *a, const struct ul_contraction *scores)
 {
     ul_kx row = ul_kx_var(a->kernel, scores->vars[0]), key = ul_kx_var(a->kernel, scores->vars[1]);
@@ -661,7 +662,7 @@ static ul_kx attend_score(const struct ul_attention_lower *a, const struct ul_co
     return ul_attention_biased(a, x, bias);
 }
 
-/* Fills in what stores the norm of a query. */
+/* Fills in the statements that store the norm of a query. */
 static void attend_norms(const struct ul_attention_lower *a, struct ul_attend *attend)
 {
     attend->has_norms = true;

@@ -44,14 +44,15 @@ ul_kx ul_attention_biased(const struct ul_attention_lower *attention, ul_kx x, u
 /* Rows that see no key are possible, and give zeros. */
 bool ul_attention_may_be_empty(const struct ul_attention_lower *attention);
 bool ul_attention_has_bias(const struct ul_attention_lower *attention);
-/* x, a multiple of the weight of query `q` and key `t`, or 0 where that weight is dropped; a weight
- * that stays counts for more instead. */
+/* Gives x, a multiple of the weight of query `q` and key `t`, or 0 where that weight is dropped. A
+ * weight that stays counts for more instead. */
 ul_kx ul_attention_dropped(const struct ul_attention_lower *attention, ul_kx x, ul_kx q, ul_kx t);
 /* The score within the soft cap. */
 ul_kx ul_attention_capped(const struct ul_attention_lower *attention, ul_kx x);
-/* The logarithm of the sum of a query's exp(score), by what was subtracted from its scores and what
- * their exponentials then add up to. A query that sees no key has 0 where it is to give zeros.
- * Where a NaN is to give zeros, a query with one has infinity, so that its weights are 0. */
+/* Gives the norm of a query, the logarithm of its sum of exp(score), from what was subtracted from
+ * the scores and from the sum of the exponentials of the differences. A query that sees no key has
+ * norm 0 where it is to give zeros. A query with a NaN has norm infinity where a NaN is to give
+ * zeros, so that its weights are 0. */
 ul_kx ul_attention_norm(const struct ul_attention_lower *attention, ul_kx shift, ul_kx total);
 
 /* attention_turn.c: whether a factor of FusedRotary has one element for each pair of x. */

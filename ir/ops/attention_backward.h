@@ -9,8 +9,8 @@
 #include "ir/kernel_build.h"
 #include "ir/ops/attention.h"
 
-/* Inputs behind those of attention: the gradient of the result; or UL_NONE both, what the forward
- * pass knows of each query, and the sum of g Y. */
+/* Inputs behind those of attention: the gradient of the result, then the norm of each query and its
+ * sum of g Y. Either both of the last two are there, or both are UL_NONE. */
 enum {
     UL_ATTENTION_GRADIENT = UL_ATTENTION_INPUTS,
     UL_ATTENTION_GIVEN_NORMS,
@@ -33,17 +33,17 @@ enum ul_attention_pass {
 struct ul_attention_backward {
     struct ul_attention_lower a;
     enum ul_attention_pass pass;
-    bool has_given;      /* statistics are inputs, else scratch: */
-    uint32_t statistics; /* [batch][heads][queries][2]; not AT_ONCE */
+    bool has_given;      /* whether the statistics are inputs */
+    uint32_t statistics; /* else their scratch [batch][heads][queries][2]; AT_ONCE has none */
     int64_t keys, rows;
     int64_t seen;                    /* of the keys, by the block */
     uint32_t shares, slopes, capped; /* scratch: [rows][keys] */
     uint32_t key_sums, value_sums;   /* scratch: [keys][size], [keys][value_size] */
     /* The gradient of masks is wanted: of one for all batches, for all heads. */
     bool has_mask, shares_batch, shares_head;
-    /* MASKS: rounds of scores that share an element of the mask, in parts, and whether what is
-     * stored adds to what is there; the mask's batch and head; scratch [parts][1 or batch][1 or
-     * heads][queries][keys], none where there is one part. */
+    /* For MASKS. Each part has `rounds` rounds of scores that share an element of the mask; `adds`
+     * says whether a store adds to what is there. Then come the batch and the head of the mask, and
+     * scratch [parts][1 or batch][1 or heads][queries][keys], which one part does without. */
     int64_t parts, rounds;
     bool adds;
     ul_kx part, mask_batch, mask_head;
@@ -77,7 +77,7 @@ ul_kx ul_attention_weight(const struct ul_attention_backward *b, ul_kx score, ul
  * product, `slope` is the slope of the weight, and `sum` the statistic of the query. */
 ul_kx ul_attention_slope(const struct ul_attention_backward *b, ul_kx weight, ul_kx capped,
                          ul_kx slope, ul_kx sum);
-/* Gives number 0 or 1 of the statistics of a query, and the place in scratch where it lies. */
+/* Gives number 0 or 1 of the statistics of a query, and its place in scratch. */
 ul_kx ul_attention_statistic(const struct ul_attention_backward *b, ul_kx query, int64_t which);
 ul_kx ul_attention_statistic_at(const struct ul_attention_backward *b, ul_kx query, ul_kx which);
 
@@ -87,18 +87,18 @@ void ul_attention_lower_blocks(struct ul_attention_backward *b);
 void ul_attention_clear_sums(const struct ul_attention_backward *b, bool is_key);
 void ul_attention_store_sums(const struct ul_attention_backward *b, bool is_key);
 
-/* attention_gradient_masks.c. The loops over parts, batches and heads around the pass that forms
- * the gradient of masks, with zeros to add to, and their end, with the sum over parts; the round
- * that is formed next; and the statement that stores the slope of a score, or the sum of a part's.
- */
+/* attention_gradient_masks.c. The first opens the loops over parts, batches and heads around the
+ * pass that forms the gradient of masks, and stores zeros to add to; the second closes them and
+ * adds up the parts. The third says which round is formed next. The last stores the slope of a
+ * score, or adds it to the sum of its part. */
 void ul_attention_open_masks(struct ul_attention_backward *b);
 void ul_attention_close_masks(const struct ul_attention_backward *b);
 void ul_attention_set_round(struct ul_attention_backward *b, ul_kx round);
 void ul_attention_store_mask(const struct ul_attention_backward *b, ul_kx query, ul_kx key,
                              ul_kx x);
 
-/* attention_gradient_tiles.c. All of it in passes; false where the target has none, and nothing was
- * lowered. */
+/* attention_gradient_tiles.c. Lowers the gradient in passes. Returns false, and lowers nothing,
+ * where the target has none. */
 bool ul_attention_lower_passes(struct ul_attention_backward *b);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gradient rules of the attention family.
  *
- * A target that forms attention's gradient in tiles makes scores again in each pass. What it needs
- * of a query beside, the forward pass and the result say, and then no pass over all keys has to
- * find it: the norm is an output of attention, and the sum of P dP is that of g Y. The result is
- * read only where the backward pass reads it anyway (its product with weights that are trained):
- * else to keep it would take more memory than the time is worth. */
+ * A target that forms attention's gradient in tiles makes the scores again in each pass. It also
+ * needs two numbers for each query: the norm and the sum of P dP. The forward pass can store the
+ * norm, and the sum of P dP equals the sum of g Y, so that no pass over all keys has to find them.
+ * That is done only where the backward pass reads the result Y anyway, for its product with trained
+ * weights: else Y would have to be kept, which costs more memory than the time is worth. */
 #include "ir/ops/attention_backward.h"
 
 enum { MASKS = 2 };
@@ -42,7 +42,7 @@ static bool is_whole(const struct ul_gradient *gradient, uint32_t mask, int64_t 
     return type.dims[type.rank - 1] == keys || type.dims[type.rank - 1] == 1;
 }
 
-/* Whether the backward pass reads the value, or its elements in other dimensions, as it stands. */
+/* Whether the backward pass reads the value as it stands, in these dimensions or in others. */
 static bool is_kept(const struct ul_gradient *gradient, ul_value_id value)
 {
     const struct ul_graph *graph = gradient->graph;
@@ -63,7 +63,8 @@ static bool is_kept(const struct ul_gradient *gradient, ul_value_id value)
     return false;
 }
 
-/* Whether the target forms this gradient in tiles, and what it would find again is at hand. */
+/* Whether the target forms this gradient in tiles, and the forward pass can store the statistics
+ * for it. */
 static bool has_statistics(const struct ul_gradient *gradient, const struct ul_attention *a)
 {
     const struct ul_node *node = ul_gradient_node(gradient);
@@ -75,7 +76,7 @@ static bool has_statistics(const struct ul_gradient *gradient, const struct ul_a
            (node->output_count == 1 || is_saved) && is_kept(gradient, node->outputs[0]);
 }
 
-/* Gives the norms of queries, which the forward pass stores from now on. */
+/* Gives the norms of queries. The forward pass stores them from now on. */
 static ul_value_id save_norms(struct ul_gradient *gradient, const struct ul_attention *a)
 {
     struct ul_graph *graph = gradient->graph;
@@ -90,7 +91,7 @@ static ul_value_id save_norms(struct ul_gradient *gradient, const struct ul_atte
     return norms;
 }
 
-/* Gives the sum of g Y of each query, in f32. */
+/* Gives the sum of g Y for each query, in f32. */
 static ul_value_id sum_results(struct ul_gradient *gradient, const struct ul_attention *a,
                                ul_value_id g)
 {

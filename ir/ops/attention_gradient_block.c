@@ -76,7 +76,7 @@ ul_kx ul_attention_statistic_at(const struct ul_attention_backward *b, ul_kx que
     return ul_kx_add(k, ul_kx_muli(k, at, 2), which);
 }
 
-/* Loads a statistic that is an input. Sums lie as the result does. */
+/* Loads a statistic that is an input. The sums have the shape of the result. */
 static ul_kx load_given(const struct ul_attention_backward *b, ul_kx query, int64_t which)
 {
     const struct ul_attention *shape = &b->a.shape;
@@ -173,7 +173,7 @@ static void form_shares(const struct ul_attention_backward *b)
     ul_ks_end(k);
 }
 
-/* slopes = g V^T, of weights as they are before some are dropped */
+/* slopes = g V^T, before some weights are dropped */
 static void form_slopes(const struct ul_attention_backward *b)
 {
     const struct ul_attention_lower *a = &b->a;
@@ -250,7 +250,8 @@ static void turn_slopes(const struct ul_attention_backward *b)
     ul_ks_end(k);
 }
 
-/* Stores the statistics of each query, whose sum is 0 where its norm says that it gives zeros. */
+/* Stores the statistics of each query. The sum is 0 where the norm says that the query gives zeros.
+ */
 static void store_statistics(const struct ul_attention_backward *b)
 {
     const struct ul_attention_lower *a = &b->a;
@@ -290,7 +291,7 @@ static void store_queries(const struct ul_attention_backward *b)
     ul_ks_end(k);
 }
 
-/* Weights become what values were multiplied by. */
+/* Turns the weights into the factors of the values. */
 static void drop_shares(const struct ul_attention_backward *b)
 {
     struct ul_kernel *k = b->a.kernel;

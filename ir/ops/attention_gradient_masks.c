@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gradient of masks in the gradient of attention that is formed in passes: of each element the
- * sum of the slopes of all scores that it was added to.
+/* The gradient of masks, where the gradient of attention is formed in passes. The gradient of an
+ * element is the sum of the slopes of all scores that the element was added to.
  *
  *     for parts of the rounds, for batches and heads of the mask:     independent, tiles in each
  *         for rounds: slopes of a batch and a head, which are added up
  *     for elements of the mask: the sum over parts, in order
  *
- * Rounds are the batches, or heads, or both, that share the mask. There are parts so that a device
- * has enough to do where masks are small and shared by many (windows of an image); they are as long
- * as each other. Left undone: where nothing is shared the pass over queries could store the slopes.
- */
+ * Rounds are the batches, or heads, or both, that share the mask. Equal
+ * parts give a device enough to do where many share a small mask (windows of an image). Left
+ * undone: where nothing is shared, the pass over queries could store the slopes. */
 #include "ir/ops/attention_backward.h"
 
-enum { MAX_PARTS = 32, MAX_SUMS = 1 << 18 /* of scratch */ };
+enum { MAX_PARTS = 32, MAX_SUMS = 1 << 18 /* elements of scratch */ };
 
 static int64_t of_batch(const struct ul_attention_backward *b)
 {
@@ -80,7 +79,7 @@ static void clear_mask(const struct ul_attention_backward *b)
     ul_ks_end(k);
 }
 
-/* The most parts that are as long as each other and whose sums are few. */
+/* Gives the largest number of equal parts whose sums are few. */
 static int64_t count_parts(const struct ul_attention_backward *b, int64_t rounds)
 {
     int64_t elements = of_batch(b) * of_heads(b) * b->a.shape.queries * b->keys;

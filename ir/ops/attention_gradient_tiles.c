@@ -10,10 +10,10 @@
  *     of each element of a mask whose gradient is wanted: the sum of dS / scale
  *                                                                   (attention_gradient_masks.c)
  *
- * (Dao, "FlashAttention-2", 2023.) The first one is left out where n is saved by the forward pass,
- * and d is known by the result: sum of P dP = sum of g Y. The last two are passes of their own
- * where heads are so wide that the target cannot hold the sums of both. What interpreters and other
- * targets run is the same by blocks of queries with all keys. */
+ * (Dao, "FlashAttention-2", 2023.) The first pass is left out where the forward pass saves n, since
+ * the sum of P dP is the sum of g Y. dV and dK are formed in one pass, or in two where heads are so
+ * wide that the target cannot hold both sums. Interpreters and other targets run the same by blocks
+ * of queries with all keys. */
 #include "ir/ops/attention_backward.h"
 
 static ul_kx zero(const struct ul_attention_backward *b)
@@ -68,8 +68,8 @@ static void fill_values(const struct ul_attention_backward *b, const struct ul_a
             .buffer = attend->scores[0].b.buffer, .at.base = zero(b), .transform = UL_NONE};
 }
 
-/* Builds the score of a query and a key, or the weight by which the pass multiplies values, and
- * that of a second result. */
+/* Builds the score of a query and a key, or the weight by which the pass multiplies values, and the
+ * weight of a second result. */
 static void fill_score(const struct ul_attention_backward *b, struct ul_attend *attend)
 {
     struct ul_kernel *k = b->a.kernel;
@@ -100,7 +100,7 @@ static void fill_score(const struct ul_attention_backward *b, struct ul_attend *
                         : ul_attention_slope(b, weight, capped, slope, sum);
 }
 
-/* Builds what statistics multiply slopes by. */
+/* Builds the factor of the slopes in the statistics. */
 static ul_kx fill_factor(const struct ul_attention_backward *b, const struct ul_attend *attend)
 {
     struct ul_kernel *k = b->a.kernel;
@@ -111,7 +111,7 @@ static ul_kx fill_factor(const struct ul_attention_backward *b, const struct ul_
                                 ul_kx_var(k, vars[1]));
 }
 
-/* Builds what stores a result of `pass`. */
+/* Builds the statements that store a result of `pass`. */
 static void store_result(const struct ul_attention_backward *b, enum ul_attention_pass pass,
                          const struct ul_contraction *values)
 {
@@ -145,7 +145,7 @@ static void fill_result(const struct ul_attention_backward *b, const struct ul_a
     values->epilogue = k->stmts[behind].body;
 }
 
-/* Says the pass once more as one statement, the body of the innermost open loop. */
+/* Writes the pass a second time, as one statement: the body of the innermost open loop. */
 static void put_attend(struct ul_attention_backward *b)
 {
     struct ul_kernel *k = b->a.kernel;

@@ -67,11 +67,11 @@ ul_kx ul_partials_total(struct ul_partials *partials);
 /* Loops over the parts of all outputs. */
 void ul_partials_open_parts(struct ul_partials *partials);
 void ul_partials_close_parts(struct ul_partials *partials);
-/* The sum of the part that the loops are at. */
+/* Gives the sum of the part that the loops are at. */
 ul_kx ul_partials_sum(const struct ul_partials *partials);
-/* How many terms a part has, an i64. */
+/* Gives the number of terms of a part, an i64. */
 ul_kx ul_partials_part_terms(const struct ul_partials *partials, ul_kx part);
-/* The place in scratch that belongs to a part of the output that the loops are at. */
+/* Gives the place in scratch for the part of the output that the loops are at. */
 ul_kx ul_partials_place(const struct ul_partials *partials, ul_kx part);
 /* Adds up one number for each part of the output that the loops are at; where there are many parts,
  * a team of threads does. */

@@ -53,27 +53,31 @@ ul_kx ul_map_transpose(struct ul_lower *lower, ul_node_id node, uint32_t output,
     return ul_lower_load(lower, info->inputs[0], from);
 }
 
+/* Views of a Transpose: its output's from its input's, or, `back`, the other way. */
+static void turn_view(const struct ul_graph *graph, const struct ul_node *node, bool back,
+                      const struct ul_view *from, struct ul_view *to)
+{
+    uint32_t rank = graph->values[node->outputs[0]].type.rank;
+    uint32_t perm[UL_LIMIT_RANK];
+    permutation(node, rank, perm);
+    *to = *from;
+    for (uint32_t d = 0; d < rank; d++)
+        to->strides[back ? perm[d] : d] = from->strides[back ? d : perm[d]];
+}
+
 bool ul_view_transpose(const struct ul_graph *graph, const struct ul_node *node, uint32_t output,
                        const struct ul_view *input, struct ul_view *view)
 {
-    uint32_t rank = graph->values[node->outputs[output]].type.rank;
-    uint32_t perm[UL_LIMIT_RANK];
-    permutation(node, rank, perm);
-    *view = *input;
-    for (uint32_t d = 0; d < rank; d++)
-        view->strides[d] = input->strides[perm[d]];
+    (void)output;
+    turn_view(graph, node, false, input, view);
     return true;
 }
 
 bool ul_place_transpose(const struct ul_graph *graph, const struct ul_node *node, uint32_t output,
                         const struct ul_view *view, struct ul_view *input)
 {
-    uint32_t rank = graph->values[node->outputs[output]].type.rank;
-    uint32_t perm[UL_LIMIT_RANK];
-    permutation(node, rank, perm);
-    *input = *view;
-    for (uint32_t d = 0; d < rank; d++)
-        input->strides[perm[d]] = view->strides[d];
+    (void)output;
+    turn_view(graph, node, true, view, input);
     return true;
 }
 

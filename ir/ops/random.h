@@ -14,10 +14,10 @@ ul_kx ul_random_position(struct ul_kernel *kernel, const struct ul_type *type, c
 ul_kx ul_random_unit(struct ul_kernel *kernel, enum ul_dtype dtype, ul_kx position, uint32_t which,
                      int64_t seed);
 
-/* drop.c: whether `ratio` is one that Drop can have. */
+/* drop.c: whether Drop takes this ratio. */
 bool ul_random_is_ratio(double ratio);
-/* What Drop makes of x at a position: 0 where it is dropped, else x / (1 - ratio); x itself where
- * the key of the step is below 0. */
+/* Gives the result of Drop for x at a position: 0 where it is dropped, else x / (1 - ratio). Where
+ * the key of the step is below 0, it is x itself. */
 ul_kx ul_random_drop(struct ul_kernel *kernel, ul_kx x, ul_kx key, ul_kx position, int64_t seed,
                      double ratio);
 

@@ -205,7 +205,7 @@ static bool group_strides(const struct ul_type *in, const struct ul_type *out,
     return true;
 }
 
-/* The elements of a shape that lie so, as those of another shape. */
+/* Gives the view in which another shape has the same elements. False: no view has. */
 static bool view_as(const struct ul_type *from, const struct ul_type *to,
                     const struct ul_view *view, struct ul_view *as)
 {

@@ -532,7 +532,7 @@ struct needs {
     bool *seen;      /* scratch of walks, per row */
     uint32_t *work;
     uint32_t *least; /* of a walk's way here: the node that is the cheapest to keep */
-    uint32_t *until; /* of a walk: the last node up to which a row's value would be kept */
+    uint32_t *until; /* the last node of a walk up to which a row's value would be kept */
     uint32_t *last;  /* per row: its last reader in file order */
 };
 

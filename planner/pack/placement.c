@@ -38,7 +38,7 @@ static uint64_t range_alignment(const struct placement *l, const struct ul_plan_
     uint64_t wanted = 0;
     if (range->value != UL_PLAN_NONE)
         wanted = l->problem->values[range->value].alignment_bytes;
-    /* Scratch is that of one of the positions through which it lives. */
+    /* A range of scratch belongs to one of the positions through which it lives. */
     for (uint32_t p = range->begin; range->value == UL_PLAN_NONE && p < range->end; p++) {
         const struct ul_plan_position *at = &l->plan->positions[p];
         uint64_t own =

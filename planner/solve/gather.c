@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Steps that may share a launch, brought together.
+/* Brings steps together that may share a launch.
  *
- * Problem: on a device small steps that follow one another are one launch where none touches bytes
- * that another one writes. In an order that is good for memory such steps stand apart, each between
- * two products, and its results take over what the one before it has just let go.
- * Method: of a finished plan a group of such steps (one, at first) moves to another group where all
- * that it depends on comes before that, and all that depends on it behind. While a group runs, all
- * that any of its members touches lives:
+ * Problem: a device can run small steps in one launch where they follow one another and none
+ * touches bytes that another one writes. An order that is good for memory keeps such steps apart:
+ * each stands between two products, and its results take over bytes of the step before it.
+ * Method: the groups of a finished plan move. At first each position is a group of its own. A group
+ * moves to another one, earlier or later, as far as what it depends on stays before it and what
+ * depends on it stays behind. While a group runs, all values that its members touch live:
  *
- *      position  0      1       2      3        4            0      1       2     3, 4
- *                cast   product sum a  update a update b ->  cast   product sum a update a, b
- *      b/grad    [----------------------------------)        [------------------------)
+ *      position  0      1         2        3      4               0      1        2      3
+ *                sum a  update a  product  sum b  update b   ->   sum a  product  sum b  update a,
+ * b grad a    [-------------)                                  [-------------------------------)
  *
- * A move is made while the live sums stay below what the plan reserves. The groups are then packed
- * with these longer lifetimes, and if that takes more than the plan, fewer moves are made. Ranges
- * are at last what they are in any plan of that order: a member's results lie beside what the
- * others read, which is all that a launch needs to know.
- * Left undone: steps with parts; what is beside a transfer to another space. */
+ * A group moves only where the live sums stay below the bytes that the plan reserves. The ranges
+ * are then packed with these longer lifetimes. If that takes more bytes than the plan, groups move
+ * again with less room. At last the ranges get the lifetimes of the new order back, and keep their
+ * offsets: the results of a member lie beside all that the others touch, as one launch needs it.
+ * Left undone: steps with parts; plans with transfers. */
 #include "planner/model/timeline.h"
 #include "planner/solve/solve.h"
 #include "planner/solve/solve_internal.h"
@@ -35,10 +35,10 @@ struct list {
     uint32_t count, capacity;
 };
 
-/* A range by times: it lives in [begin, end). */
+/* The lifetime of a range, in times: [begin, end). */
 struct life {
     uint32_t begin, end;
-    bool is_first, is_last; /* whether the touches of positions say when it begins, and ends */
+    bool is_first, is_last; /* whether a touch begins it, and whether one ends it */
     uint64_t size_bytes;
     struct list touches; /* positions */
 };
@@ -49,12 +49,12 @@ struct gather {
     const struct ul_plan *plan;
     const struct ul_plan_gathering *gathering;
     uint32_t count;      /* of positions, and of times */
-    struct list *before; /* per position: those that it comes after; with less than its number */
+    struct list *before; /* per position: the earlier positions that it depends on */
     struct list *behind;
     struct list *lives;  /* per position: what it touches */
     struct life *ranges; /* per range of the plan */
     uint32_t *time;      /* per position */
-    struct list *groups; /* per time: its positions */
+    struct list *groups; /* per time: the positions of its group */
     uint64_t *live_bytes;
     uint64_t limit_bytes;
 };
@@ -76,7 +76,8 @@ static void add_edge(struct gather *g, uint32_t from, uint32_t to)
     add(g, &g->behind[from], to);
 }
 
-/* What a position reads comes behind who wrote it, what it writes behind all who touched it. */
+/* A read follows the write of its value. A write follows every earlier read and write of its value.
+ */
 static void add_touches(struct gather *g, uint32_t p, uint32_t *writers, struct list *readers)
 {
     const struct ul_plan_substep *substep = ul_substep_at(g->problem, &g->plan->positions[p]);
@@ -94,7 +95,7 @@ static void add_touches(struct gather *g, uint32_t p, uint32_t *writers, struct 
     }
 }
 
-/* Steps that the problem has behind others, and the runs of one step. */
+/* A step follows its predecessors, and each run of a step follows the run before it. */
 static void add_predecessors(struct gather *g, uint32_t p, uint32_t *runs)
 {
     uint32_t step = g->plan->positions[p].step;
@@ -116,7 +117,7 @@ static void find_edges(struct gather *g)
         add_touches(g, p, writers, readers);
         add_predecessors(g, p, runs);
     }
-    /* Whose bytes are taken over has been read by all others. */
+    /* A position that takes over bytes follows all others that touch them. */
     for (uint32_t r = 0; r < g->plan->range_count; r++) {
         const struct ul_plan_range *range = &g->plan->ranges[r];
         const struct list *touches =
@@ -141,7 +142,7 @@ static void touch(struct gather *g, uint32_t p, uint32_t value)
     add(g, &g->lives[p], r);
 }
 
-/* A range in place of another one has bytes of its own from the next time on. */
+/* A range that takes over bytes counts from the next time on. */
 static uint32_t begin_of(const struct gather *g, uint32_t range, uint32_t begin)
 {
     return begin + (g->plan->ranges[range].alias != UL_PLAN_NONE);
@@ -183,7 +184,7 @@ static void find_lives(struct gather *g)
     }
 }
 
-/* The lifetime of a range by the times of those that touch it. */
+/* Sets the lifetime of a range by the times of the positions that touch it. */
 static void time_life(const struct gather *g, struct life *life)
 {
     uint32_t first = UL_PLAN_NONE, last = 0;
@@ -198,8 +199,8 @@ static void time_life(const struct gather *g, struct life *life)
 
 /* ---- Moves ---- */
 
-/* The members of a group are at another time; false, and nothing has changed, where the live sums
- * then exceed the limit. */
+/* Moves the members of a group to another time. Returns false where the live sums then exceed the
+ * limit. */
 static bool set_time(struct gather *g, const struct list *group, uint32_t to)
 {
     uint32_t from = g->time[group->items[0]];
@@ -220,7 +221,7 @@ static bool set_time(struct gather *g, const struct list *group, uint32_t to)
     return is_within;
 }
 
-/* The first and the last time at which a group could run. */
+/* Gives the first and the last time at which the group could run. */
 static void find_span(const struct gather *g, const struct list *group, uint32_t *first,
                       uint32_t *last)
 {
@@ -245,7 +246,8 @@ static void find_span(const struct gather *g, const struct list *group, uint32_t
     }
 }
 
-/* Parts of a step stay together. */
+/* Whether the position may share a launch. The parts of a step stay together, so that they may not.
+ */
 static bool shares(const struct gather *g, uint32_t p)
 {
     const struct ul_plan_position *at = &g->plan->positions[p];
@@ -274,7 +276,7 @@ static bool move_to(struct gather *g, uint32_t from, uint32_t to)
     return true;
 }
 
-/* To the nearest group that has room, first of those behind. */
+/* Moves a group to the nearest group with room for it. Groups behind it come first. */
 static bool move_group(struct gather *g, uint32_t at)
 {
     uint32_t first, last;
@@ -317,8 +319,8 @@ static int compare_positions(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-/* The positions in the order of their groups; `span`: per position where its group begins and ends.
- */
+/* Orders the positions by their groups. `spans` gets, for each position, the begin and the end of
+ * its group. */
 static void put_positions(struct gather *g, struct ul_arena *arena, struct ul_plan *other,
                           struct ul_plan_span *spans)
 {
@@ -337,7 +339,7 @@ static void put_positions(struct gather *g, struct ul_arena *arena, struct ul_pl
     UL_ASSERT(next == g->count);
 }
 
-/* One try; false: nothing came together. */
+/* Brings groups together once. False: no group has moved. */
 static bool gather(struct gather *g, struct ul_arena *arena, struct ul_plan *other,
                    struct ul_plan_span *spans)
 {

@@ -9,13 +9,12 @@
 
 #include <string.h>
 
-/* What begins or ends inside of a span lives through all of it, but where bytes change hands. */
+/* Lets a range that begins or ends inside of a span live through all of the span. A range that
+ * takes over bytes of another keeps the position of the handover. */
 static void widen(const struct ul_plan_span *spans, struct ul_plan *plan)
 {
     for (uint32_t r = 0; r < plan->range_count; r++) {
         struct ul_plan_range *range = &plan->ranges[r];
-        if (plan->position_count == 0)
-            continue;
         if (range->alias == UL_PLAN_NONE)
             range->begin = spans[range->begin].begin;
         range->end = spans[range->end - 1].end;
@@ -27,7 +26,7 @@ static void widen(const struct ul_plan_span *spans, struct ul_plan *plan)
     }
 }
 
-/* Offsets for the ranges; `spans`: NULL, or as ul_plan_complete_spans has them. */
+/* Finds offsets for the ranges. `spans` may be NULL; else it is as in ul_plan_complete_spans. */
 static enum ul_status place(struct ul_arena *arena, const struct ul_problem *problem,
                             const struct ul_plan_options *options, const struct ul_plan_span *spans,
                             struct ul_plan *plan, struct ul_diag *diag)

@@ -29,13 +29,14 @@ enum ul_status ul_plan_take_spares(struct ul_arena *arena, const struct ul_probl
 
 /* gather.c */
 
-/* Which positions of a plan may be one launch with others, and how many at most. */
+/* Says which positions of a plan may share a launch, and how many may share one. */
 struct ul_plan_gathering {
     const bool *shares;
     uint32_t most;
 };
-/* Changes the order of a plan of runs alone so that more of these follow one another and touch
- * nothing of each other. It reserves no more, costs what it did, and has passed ul_plan_check. */
+/* Reorders a plan that has nothing but runs, so that more positions that share launches follow one
+ * another, and none of them touches bytes that another one writes. The plan reserves no more than
+ * before, costs the same, and has passed ul_plan_check. */
 enum ul_status ul_plan_gather(struct ul_arena *arena, const struct ul_problem *problem,
                               const struct ul_plan_options *options,
                               const struct ul_plan_gathering *gathering, struct ul_plan *plan,

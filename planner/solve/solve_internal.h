@@ -13,12 +13,12 @@ enum ul_status ul_plan_complete(struct ul_arena *arena, const struct ul_problem 
                                 const struct ul_plan_options *options, struct ul_plan *plan,
                                 struct ul_diag *diag) UL_MUST_CHECK;
 
-/* Positions [begin, end), one of which runs while any of them does. */
+/* Positions [begin, end) that may all run at once. */
 struct ul_plan_span {
     uint32_t begin, end;
 };
-/* Ranges, offsets and sums for the positions that `plan` has, which keeps its bounds and verdicts:
- * what a position touches has bytes of its own during all of its span. */
+/* Makes ranges, offsets and sums for the positions of `plan`, and keeps its bounds and verdicts.
+ * What a position touches shares no bytes with anything that lives in the span of the position. */
 enum ul_status ul_plan_complete_spans(struct ul_arena *arena, const struct ul_problem *problem,
                                       const struct ul_plan_options *options,
                                       const struct ul_plan_span *spans, struct ul_plan *plan,

@@ -56,7 +56,7 @@ __device__ __forceinline__ float ul_attend_shift(float largest)
     return largest == -INFINITY ? 0.0f : largest;
 }
 
-/* No weight is dropped. A factor is a function of a query and a key. */
+/* The factor where no weight is dropped. A factor is a function of a query and a key. */
 struct ul_attend_keeps {
     __device__ __forceinline__ float operator()(int64_t, int64_t) const
     {
@@ -74,8 +74,8 @@ __device__ __forceinline__ float ul_attend_quotient(float x, float sum)
     return x / sum;
 }
 
-/* The logarithm of the sum over a query's keys of exp(score), by its largest score and the sum of
- * exponentials of scores less that. */
+/* The norm of a query, log of its sum of exp(score), from its largest score and the sum of
+ * exp(score - largest). */
 template <ul_attend_empty EMPTY>
 __device__ __forceinline__ float ul_attend_norm(float largest, float total)
 {
@@ -86,7 +86,7 @@ __device__ __forceinline__ float ul_attend_norm(float largest, float total)
     return ul_attend_shift(largest) + logf(total);
 }
 
-/* Nobody wants norms. */
+/* The put_norm where nobody wants norms. */
 struct ul_attend_no_norm {
     template <typename I> __device__ __forceinline__ void operator()(I, float) const
     {
@@ -139,8 +139,9 @@ __device__ __forceinline__ void ul_attend_scores(float (&scores)[SIZE::TR][SIZE:
     }
 }
 
-/* Exponentials in place of a row's scores, from key `key` on, and, once they are summed, times
- * their factors; gives what takes back the rise of the largest. */
+/* Replaces the scores of a row, from key `key` on, by their exponentials; multiplies these by their
+ * factors once they are summed. Returns the factor for earlier sums, which corrects them for a new
+ * largest score. */
 template <int TC, typename I, class SCORE, class FACTOR>
 __device__ __forceinline__ float ul_attend_row(float (&scores)[TC], float &largest, float &total,
                                                I row, I queries, I key, I keys, const SCORE &score,
@@ -473,8 +474,8 @@ __device__ __forceinline__ float ul_attend_finish(float (&scores)[MMA::BC / 8][4
     return ul_attend_larger(largest, max);
 }
 
-/* Weights in place of a band's scores, which are keys' from `key0` on, and, once they are summed,
- * times their factors; takes back from what was summed before what the largest has risen by. */
+/* Replaces the scores of a band, for keys from `key0` on, by weights; multiplies these by their
+ * factors once they are summed. Scales the earlier sums down where the largest score has risen. */
 template <class MMA, typename I, class SCORE, class FACTOR>
 __device__ __forceinline__ void
 ul_attend_softmax(float (&scores)[MMA::BC / 8][4], ul_attend_band<MMA> &band, I row0, I queries,

@@ -183,8 +183,8 @@ ul_gradient_statistics(float *shared, int64_t tile, I queries, I keys, I reach, 
     }
 }
 
-/* sums += weights values, of the BC columns from `column0` on. V: an ul_reading along the element.
- */
+/* sums += weights values, for the BC columns from `column0` on. V is an ul_reading along the
+ * element. */
 template <class SIZE, class V, int N, typename I, class READ_V>
 __device__ __forceinline__ void
 ul_gradient_values(float (&sums)[SIZE::TR][N], const float (&weights)[SIZE::TR][SIZE::TC],
@@ -254,7 +254,8 @@ ul_gradient_add_weights(ul_gradient_sums<SIZE> &sums, float *shared, int64_t til
     }
 }
 
-/* The weight of a pair by its products, and its share of a second result in place of the slope. */
+/* Gives the weight of a pair from its products. Stores the share for a second result where the
+ * slope was. */
 template <bool HAS_SHARES, typename I, class SCORE>
 __device__ __forceinline__ float ul_gradient_weight(float product, float &slope, I row, I column,
                                                     const SCORE &score)
@@ -269,8 +270,8 @@ __device__ __forceinline__ float ul_gradient_weight(float product, float &slope,
     }
 }
 
-/* The sums are of `size` elements, of queries or keys: values have another size. So do those of
- * shares, to which read_s leads. */
+/* The sums have `size` elements for each query or key. Values have another size. The sums of shares
+ * have theirs too, and read_s reads their values. */
 template <class SIZE, class Q, class K, class G, class W, class V, class S, bool IS_TURNED,
           typename I, class READ_Q, class READ_K, class READ_G, class READ_W, class READ_V,
           class READ_S, class SCORE>
@@ -330,7 +331,8 @@ __device__ __forceinline__ void ul_gradient_put(const float (&sums)[SIZE::TR][N]
 
 /* ---- each score ---- */
 
-/* Where results are scores, not sums over columns, a block has one tile of rows and of columns. */
+/* A result is a score here, not a sum over columns, so that a block has one tile of rows and of
+ * columns. */
 template <class SIZE, typename I>
 __device__ __forceinline__ void ul_gradient_corner(I &row0, I &column0, int64_t tile, I columns)
 {
@@ -343,7 +345,7 @@ template <class SIZE> struct ul_gradient_each_sums {
     float at[SIZE::TR][SIZE::TC];
 };
 
-/* sums(row, column) += score, of the tile's. The parameters are those of ul_gradient_add_slopes. */
+/* sums(row, column) += score, over the tile. The parameters are those of ul_gradient_add_slopes. */
 template <class SIZE, class Q, class K, class G, class W, bool IS_TURNED, typename I, class READ_Q,
           class READ_K, class READ_G, class READ_W, class SCORE>
 __device__ __forceinline__ void
@@ -622,7 +624,7 @@ __device__ __forceinline__ bool ul_gradient_sees(I row0, I column0, I reach)
     return IS_TURNED ? column0 + (MMA::BC - 1) >= row0 - reach : column0 <= row0 + 15 + reach;
 }
 
-/* The tile's products of all rows become weights, and slopes shares. */
+/* Turns the products of all rows of the tile into weights, and slopes into shares. */
 template <class MMA, typename I, class SCORE>
 __device__ __forceinline__ void ul_gradient_turn(float (&products)[MMA::BC / 8][4],
                                                  float (&slopes)[MMA::BC / 8][4], I row0, I rows,

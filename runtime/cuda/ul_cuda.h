@@ -74,22 +74,21 @@ struct ul_cuda_transfer {
     cudaEvent_t begun, done;
 };
 
-/* The kernels of a captured run that were given buffers of the caller's, in the order of their
- * launches. While the run is captured they are noted; later, for other buffers, the run's steps are
- * gone through once more, nothing is enqueued, and each of these is given what it would be launched
- * with now. */
+/* The kernels of a captured run that have buffers of the caller, in the order of their launches. A
+ * capture notes them. For other buffers the program goes through the steps of the run again,
+ * enqueues nothing, and gives each noted kernel the arguments of its launch. */
 struct ul_cuda_node {
-    cudaGraphNode_t node; /* of the graph that was captured */
+    cudaGraphNode_t node; /* a node of the captured graph */
     const void *kernel;
 };
 struct ul_cuda_run;
 struct ul_cuda_nodes {
-    cudaGraphExec_t exec; /* that gets what the nodes are given; NULL: they are noted */
+    cudaGraphExec_t exec; /* the graph whose nodes get new arguments; NULL: nodes are noted */
     void (*keep)(struct ul_cuda_run *run, const void *kernel); /* ul_cuda_keep_node */
     struct ul_cuda_node *all;
     uint32_t count, room;
-    uint32_t given; /* of them, so far */
-    int is_whole;   /* 0: others have such buffers too: nodes that a library alone knows */
+    uint32_t given; /* how many nodes have got new arguments so far */
+    int is_whole;   /* 0: a library alone knows some of the nodes */
 };
 
 /* One run, on the host. */
@@ -113,9 +112,9 @@ struct ul_cuda_run {
     uint8_t *apart; /* by step: 1: loops of it are launches, not all blocks being there at once */
     int overlaps;   /* kernels may begin while the one before them ends: see ul_wait */
     int is_behind;  /* a kernel of ours is the last thing in the stream */
-    int begins;     /* the first run of a step: calls add to no sum of earlier ones */
+    int begins;     /* whether calls add nothing to sums of earlier runs */
     int asks;       /* nothing is enqueued: who runs library calls is found out */
-    int touches;    /* the step that is being launched was given a buffer of the caller's */
+    int touches;    /* whether the step that is being launched has a buffer of the caller */
     struct ul_cuda_nodes *nodes; /* NULL: nobody wants to know them */
     cudaError_t error;           /* the first one */
 };
@@ -178,8 +177,8 @@ struct ul_place {
     }
 };
 
-/* A buffer of the caller's, for --io caller, as an argument of the step that ul_cuda_at began;
- * inputs are only read. */
+/* A buffer of the caller, with --io caller, as an argument of the step that ul_cuda_at began. An
+ * input is only read. */
 static inline unsigned char *ul_cuda_input(struct ul_cuda_run *run, uint32_t number)
 {
     run->touches = 1;
@@ -222,14 +221,14 @@ static inline int ul_cuda_may_launch(struct ul_cuda_run *run)
     return 1;
 }
 
-/* Notes the kernel that was just captured. */
+/* Notes the kernel that was captured last. */
 static inline void ul_cuda_note_node(struct ul_cuda_run *run, const void *kernel)
 {
     if (run->nodes != NULL && run->touches)
         run->nodes->keep(run, kernel);
 }
 
-/* The next of the noted nodes, which must be this kernel; else there is an error. */
+/* Gives the next noted node. It must have this kernel; else there is an error. */
 static inline cudaGraphNode_t ul_cuda_next_node(struct ul_cuda_run *run, const void *kernel)
 {
     const struct ul_cuda_nodes *nodes = run->nodes;
@@ -239,8 +238,9 @@ static inline cudaGraphNode_t ul_cuda_next_node(struct ul_cuda_run *run, const v
     return NULL;
 }
 
-/* Gives a noted node the arguments. 0: the run is not one that does so, and the kernel is to be
- * launched. Cooperative nodes stay such, and edges stay programmatic: neither is a parameter. */
+/* Gives a noted node new arguments. 0: this run does not, and the kernel is to be launched. A
+ * cooperative node stays cooperative and an edge stays programmatic, since neither is a parameter.
+ */
 template <typename... parameters, typename... arguments>
 static inline int ul_cuda_give(const struct ul_cuda_step *at, void (*kernel)(parameters...),
                                unsigned blocks, unsigned threads, size_t rest_bytes,
@@ -364,7 +364,7 @@ static inline bool ul_cuda_is_apart(const struct ul_cuda_step *at)
     return at->run->apart[at->where.step] != 0;
 }
 
-/* What nodes are noted by; where that fails, they are not whole. */
+/* Notes a node. Where that fails, the list is not whole. */
 void ul_cuda_keep_node(struct ul_cuda_run *run, const void *kernel);
 
 /* ---- fixed steps of a program; ul_cuda_steps.cu ---- */

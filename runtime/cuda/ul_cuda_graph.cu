@@ -26,8 +26,8 @@
 
 #define GRAPH_LAUNCH_LIMIT 65536
 
-/* Are the caller's buffers, those of which that the model reads and writes in place, the replay's?
- * `keep`: they are now. */
+/* Whether the replay has these buffers of the caller, as far as the model reads and writes them in
+ * place. `keep`: from now on it has them. */
 static bool same_buffers(const struct ul_context *context, struct ul_cuda_replay *replay,
                          const void *const *inputs, void *const *outputs, bool keep)
 {
@@ -69,7 +69,7 @@ static void drop_replay(struct ul_cuda_replay *replay)
 
 /* ---- capturing ---- */
 
-/* A graph of what a run enqueues; NULL where CUDA does not capture it, or it is too long. */
+/* Captures a run as a graph. NULL: CUDA does not capture it, or it is too long. */
 static cudaGraph_t record_once(struct ul_context *context, uint32_t number,
                                struct ul_cuda_nodes *nodes, const void *const *inputs,
                                void *const *outputs)
@@ -104,7 +104,7 @@ static cudaGraph_t record_once(struct ul_context *context, uint32_t number,
     return graph;
 }
 
-/* Launches that CUDA refuses spoil a capture, one each; they are none the next time. */
+/* A launch that CUDA refuses spoils the capture. The next capture makes it another way. */
 static cudaGraph_t record(struct ul_context *context, uint32_t number, struct ul_cuda_nodes *nodes,
                           const void *const *inputs, void *const *outputs)
 {
@@ -119,13 +119,14 @@ static cudaGraph_t record(struct ul_context *context, uint32_t number, struct ul
     return graph;
 }
 
-/* The graph that it was made of keeps its nodes, whose parameters these then are. */
+/* Updates the executable graph from a new capture. It keeps the nodes of the graph that it was made
+ * from, and these get the new parameters. */
 static bool update_graph(const struct ul_cuda_replay *replay, cudaGraph_t graph)
 {
     cudaGraphExecUpdateResultInfo result;
     bool updated =
         replay->exec != NULL && cudaGraphExecUpdate(replay->exec, graph, &result) == cudaSuccess;
-    (void)cudaGetLastError(); /* of an update that was refused */
+    (void)cudaGetLastError(); /* error of an update that was refused */
     return updated;
 }
 
@@ -141,7 +142,7 @@ static cudaError_t instantiate(const struct ul_context *context, struct ul_cuda_
     return ul_cuda_first(error, cudaStreamSynchronize(context->own_stream));
 }
 
-/* Takes over the graph and what was noted of its nodes. */
+/* Takes over the graph and the list of its nodes. */
 static cudaError_t make_replay(const struct ul_context *context, struct ul_cuda_replay *replay,
                                cudaGraph_t graph, struct ul_cuda_nodes *nodes)
 {
@@ -184,7 +185,8 @@ static void capture(struct ul_context *context, uint32_t number, struct ul_cuda_
                     const void *const *inputs, void *const *outputs)
 {
     struct ul_device_memory *memory = &context->memory;
-    /* As if there were no graph yet: an older one is kept and grows, or is dropped. */
+    /* The bytes are those from before any graph: an older graph is kept and grows, or is dropped.
+     */
     uint64_t before = ul_cuda_free_bytes() + memory->graph_bytes;
     (void)same_buffers(context, replay, inputs, outputs, true);
     make_graph(context, number, replay, inputs, outputs);
@@ -196,8 +198,8 @@ static void capture(struct ul_context *context, uint32_t number, struct ul_cuda_
 
 /* ---- other buffers ---- */
 
-/* Gives the nodes these buffers. False: CUDA does not, and will not be asked again; the graph is to
- * be made anew. */
+/* Gives the noted nodes these buffers. False: CUDA refuses. It is not asked again, and the graph is
+ * captured anew. */
 static bool give(struct ul_context *context, uint32_t number, struct ul_cuda_replay *replay,
                  const void *const *inputs, void *const *outputs)
 {
@@ -222,7 +224,8 @@ static bool give(struct ul_context *context, uint32_t number, struct ul_cuda_rep
     return given;
 }
 
-/* The replay of these buffers, or else the one to make it of: none yet, or the oldest. */
+/* Finds the replay that has these buffers, or else the one to use for them: an empty one, or the
+ * oldest. */
 static struct ul_cuda_replay *choose(const struct ul_context *context,
                                      struct ul_cuda_captured *captured, const void *const *inputs,
                                      void *const *outputs, bool *is_theirs)

@@ -19,8 +19,8 @@
 #include <sys/types.h>
 
 #define UL_CUDA_STEP_EVENTS 256
-/* Graphs of an entry point, where library calls are given buffers of the caller's: more sets of
-   buffers than these in turn cost a capture each. */
+/* How many graphs an entry point has where library calls read or write buffers of the caller. Each
+ * further set of buffers in turn costs a capture. */
 #define UL_CUDA_SETS 2
 
 enum ul_cuda_clock {
@@ -33,14 +33,15 @@ enum ul_cuda_clock {
 
 /* A graph of an entry point's steps, ready to be launched. */
 struct ul_cuda_replay {
-    cudaGraphExec_t exec;       /* NULL: there is none */
-    const void **buffers;       /* the caller's inputs and outputs that it reads and writes */
-    struct ul_cuda_nodes nodes; /* that have them; not whole: it is captured again for others */
-    cudaGraph_t graph;          /* whose nodes these are; NULL: there are none */
-    uint64_t last_run;          /* when it was found last, by run_count */
+    cudaGraphExec_t exec; /* NULL: there is none */
+    const void **buffers; /* inputs and outputs of the caller that the graph reads and writes */
+    struct ul_cuda_nodes nodes; /* its nodes that have them; where the list is not whole, other
+                                   buffers need a new capture */
+    cudaGraph_t graph;          /* the graph that has these nodes; NULL: there is none */
+    uint64_t last_run;          /* the run_count when it was last used */
 };
 
-/* An entry point's. */
+/* The graphs of an entry point. */
 struct ul_cuda_captured {
     struct ul_cuda_replay replays[UL_CUDA_SETS];
     uint64_t run_count;
@@ -136,10 +137,10 @@ enum ul_result ul_cuda_run_steps(struct ul_context *context, const void *const *
 struct ul_cuda_captured *ul_cuda_new_captured(const struct ul_model *model);
 void ul_cuda_drop_replays(struct ul_context *context);
 void ul_cuda_free_captured(const struct ul_model *model, struct ul_cuda_captured *captured);
-/* Whether runs of the entry point are replayed, once it ran. */
+/* Whether runs of the entry point are replayed after its first run. */
 bool ul_cuda_captures(const struct ul_context *context, uint32_t number);
-/* The graph that does a run on these buffers of the caller's; NULL where CUDA captures none: such
-   runs are launched step by step, slower, and the same otherwise. */
+/* Gives the graph that does a run on these buffers of the caller. NULL: CUDA captures none. Such
+ * runs are launched step by step, which is slower and gives the same results. */
 cudaGraphExec_t ul_cuda_find_replay(struct ul_context *context, uint32_t number,
                                     const void *const *inputs, void *const *outputs);
 

@@ -112,12 +112,13 @@ struct trial {
     void *handle;
     uint32_t index;
     cudaStream_t stream;
-    uint32_t align_bytes;           /* of the places: multiples of it and of no more */
-    bool fits;                      /* or there are no places for them all */
-    const void *args[UL_CALL_ARGS]; /* the residual in the result's place */
+    uint32_t align_bytes; /* alignment of the places: multiples of it and of nothing larger */
+    bool fits;            /* whether there is a place for each argument */
+    const void *args[UL_CALL_ARGS]; /* the residual in the place of the result */
     unsigned char *scratch;
-    void *residual;          /* another place for it; NULL: there is none, or no room */
-    unsigned long long *sum; /* of the result's bytes; NULL: there is no room */
+    void *residual; /* another place for it; NULL: there is none, or no room */
+    unsigned long long
+        *sum; /* place for the sum of the bytes of the result; NULL: there is no room */
 };
 
 /* From the first element to the last, by strides. */
@@ -194,7 +195,7 @@ static bool place_trial(struct trial *trial, const struct ul_call *call,
     return trial->args[DST] != NULL && (call->scratch_bytes == 0 || trial->scratch != NULL);
 }
 
-/* Places for what a judgement needs besides, as far as there is room. */
+/* Finds places for the copies that a judgement needs, as far as there is room. */
 static void place_judge(struct trial *trial, const struct ul_call *call,
                         const struct ul_model *model, unsigned char *arena)
 {
@@ -206,7 +207,8 @@ static void place_judge(struct trial *trial, const struct ul_call *call,
     trial->sum = (unsigned long long *)(void *)place(model, arena, UL_CALL_WORKSPACE_ALIGN,
                                                      &used_bytes, sizeof *trial->sum);
     trial->residual = NULL;
-    if (trial->args[RESIDUAL] == trial->args[DST]) /* else it has none, or is an attention's */
+    /* Else the call has no residual, or is one of attention. */
+    if (trial->args[RESIDUAL] == trial->args[DST])
         trial->residual =
             place(model, arena, trial->align_bytes, &used_bytes, reach_bytes(&call->dst));
 }
@@ -226,7 +228,7 @@ static __device__ uint32_t mix(uint32_t x)
     return x ^ x >> 16;
 }
 
-/* Words of `keep` random bits and the bits `set`. */
+/* Fills in words: bits of `keep` are random, bits of `set` are 1. */
 static __global__ void fill_numbers(unsigned char *to, uint32_t keep, uint32_t set, int64_t count,
                                     struct ul_where run)
 {
@@ -236,7 +238,7 @@ static __global__ void fill_numbers(unsigned char *to, uint32_t keep, uint32_t s
         to[i] = (unsigned char)(((mix((uint32_t)(i / 4)) & keep) | set) >> i % 4 * 8);
 }
 
-/* A sum that does not depend on the order of its terms. */
+/* Gives a sum of the words that does not depend on their order. */
 static __global__ void add_up(const unsigned char *from, unsigned long long *sum, int64_t count,
                               struct ul_where run)
 {
@@ -257,7 +259,7 @@ static int64_t blocks_for(uint64_t count)
     return (int64_t)(blocks < max_blocks ? blocks : max_blocks);
 }
 
-/* Floats of a magnitude from 0.5 to 1, or any bytes. */
+/* Fills in floats of a magnitude from 0.5 to 1, or any bytes. */
 static void fill(const struct ul_cuda_step *at, const struct ul_call_tensor *tensor, void *to)
 {
     bool is_float = tensor->type != UL_CALL_I8 && tensor->type != UL_CALL_I32;
@@ -295,7 +297,8 @@ static bool fill_operands(const struct trial *trial, const struct ul_call *call)
     return run.error == cudaSuccess;
 }
 
-/* A run that finds bytes `filling` in its scratch, and the residual in one place or the other. */
+/* Runs the call with bytes `filling` in its scratch, and with the residual in one place or the
+ * other. */
 static bool run_filled(const struct trial *trial, const struct ul_call *call, int filling,
                        bool in_place, unsigned long long *sum)
 {
@@ -322,9 +325,9 @@ static bool run_filled(const struct trial *trial, const struct ul_call *call, in
            cudaStreamSynchronize(trial->stream) == cudaSuccess;
 }
 
-/* Whether what lies in the scratch before, and where the residual lies, make no difference. An
- * engine may take its workspace to be zeroed, as it was when it was tried and is in no run, or
- * write a result before it has read what lies there. */
+/* Whether neither the bytes in the scratch nor the place of the residual changes the result. An
+ * engine may need a zeroed workspace, which it gets in a trial and never in a run, or may overwrite
+ * the residual before it has read it. */
 static bool keeps_bits(const struct trial *trial, const struct ul_call *call)
 {
     unsigned long long clean = 0, used = 0;

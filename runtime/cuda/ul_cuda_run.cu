@@ -43,7 +43,8 @@ void ul_cuda_ask_calls(struct ul_context *context)
 {
     const struct ul_model *model = context->model;
     uint32_t buffer_count = model->input_count + model->output_count;
-    const void **buffers = context->captured[UL_ENTRY_RUN].replays[0].buffers; /* of no graph yet */
+    /* No graph has them yet. */
+    const void **buffers = context->captured[UL_ENTRY_RUN].replays[0].buffers;
     struct ul_cuda_run run = ul_cuda_begin_run(context, context->stream);
     /* A caller's buffers are no better aligned than they must be. */
     for (uint32_t i = 0; i < buffer_count; i++)
@@ -258,7 +259,7 @@ static cudaError_t tick(const struct ul_context *context, enum ul_cuda_clock eve
                                   : cudaSuccess;
 }
 
-/* Code was loaded by it, so that the next one can be captured, as this one is. */
+/* The first run has loaded the code, so that the next one can be captured, as this one is. */
 static void note_first_run(struct ul_context *context, uint32_t number, uint64_t before_bytes,
                            const void *const *inputs, void *const *outputs)
 {
@@ -267,7 +268,7 @@ static void note_first_run(struct ul_context *context, uint32_t number, uint64_t
     (void)ul_cuda_find_replay(context, number, inputs, outputs);
 }
 
-/* Runs are replayed where they can be. */
+/* Replays the run where that is possible. */
 static enum ul_result run_on_device(struct ul_context *context, uint32_t number,
                                     const void *const *inputs, void *const *outputs,
                                     void (*announce)(struct ul_cuda_run *, const struct ul_where *),

@@ -183,7 +183,7 @@ void ul_cuda_exchange_bits(struct ul_cuda_run *run, int64_t offset_bytes, unsign
                   rest);
 }
 
-/* What the stream's next node would depend on is the last one, of which there is one. */
+/* Gives the last node of the stream, the only one that its next node would depend on. */
 static cudaGraphNode_t last_node(cudaStream_t stream)
 {
     enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;

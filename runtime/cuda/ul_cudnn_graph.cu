@@ -270,7 +270,7 @@ static cudnnBackendDescriptor_t put_window(struct builder *to, const struct ul_c
     return window;
 }
 
-/* The library's names for a convolution, or for one of its two gradients. */
+/* The names that the library has for a convolution, or for one of its two gradients. */
 struct convolution {
     cudnnBackendDescriptorType_t type;
     cudnnBackendAttributeName_t window, alpha, beta;

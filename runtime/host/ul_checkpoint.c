@@ -122,7 +122,7 @@ static bool is_rounded(const struct ul_rt_parameter *parameter)
     return parameter->storage != parameter->type;
 }
 
-/* It lies in memory of this process as the file has it. */
+/* Whether it lies in memory of this process, in the format of the file. */
 static bool lies_plain(const struct ul_session *s, const struct ul_rt_parameter *parameter)
 {
     return s->model->device == NULL && parameter->space == UL_SPACE_ARENA &&
@@ -143,7 +143,8 @@ static struct ul_rt_tensor tensor_of(const struct ul_rt_parameter *parameter)
 
 /* ---- writing ---- */
 
-/* A parameter on a device, or one that is offloaded, lies in bf16 or has channels innermost. */
+/* Reads or writes a parameter that lies on a device, is offloaded, is bf16 or has channels
+ * innermost. */
 struct place {
     const struct ul_session *session;
     const struct ul_rt_parameter *parameter;

@@ -201,7 +201,8 @@ struct ul_call {
      * elsewhere than dst. */
     uint32_t align_bytes;
     uint32_t tf32;
-    /* The residual is a sum over the runs of a step, the first of which adds nothing to it. */
+    /* Whether the residual is the sum over the runs of a step. The first run of a step adds nothing
+     * to its own result. */
     uint32_t accumulates;
 };
 

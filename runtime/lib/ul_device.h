@@ -104,14 +104,14 @@ struct ul_device_memory {
     uint64_t granted_bytes;   /* that it took of the free ones */
     uint64_t code_bytes; /* that set-up and the first run took: modules loaded late, local memory of
                             threads */
-    uint64_t graph_bytes;  /* that captured runs took, of all entry points */
+    uint64_t graph_bytes;  /* bytes that captured runs of all entry points took */
     uint64_t launch_count; /* of kernels and copies in a run; 0: no run */
     uint64_t apart_count;  /* of steps that launch each round of their loops: not all blocks of one
                               launch can be there at once */
     uint64_t run_count;
     uint64_t replay_count;  /* runs that were replayed */
-    uint64_t capture_count; /* how often one was captured, of any entry point */
-    uint64_t given_count;   /* how often a graph was given other buffers of the caller's instead */
+    uint64_t capture_count; /* how many runs were captured, over all entry points */
+    uint64_t given_count;   /* how often a graph got other buffers of the caller instead */
     const char *uncaptured; /* why runs are not replayed; NULL: they are */
 };
 

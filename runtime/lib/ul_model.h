@@ -336,8 +336,8 @@ struct ul_rt_parameter {
     uint32_t facts;          /* bits of enum ul_rt_parameter_fact */
 };
 
-/* SQUARES: a variance or a mean square, of which no element is below 0. CHANNELS_LAST: where it
-   lies, dimension 1 is innermost; files and callers have it row-major. */
+/* SQUARES: a variance or a mean square, whose elements are never below 0. CHANNELS_LAST: dimension
+ * 1 is innermost in memory; files and callers have the parameter row-major. */
 enum ul_rt_parameter_fact { UL_RT_PARAMETER_SQUARES = 1, UL_RT_PARAMETER_CHANNELS_LAST = 2 };
 
 /* Factors of the learning rate, of which a schedule may have several:

@@ -231,7 +231,7 @@ static inline enum ul_result ul_train_eval(const struct ul_model *model, void *p
 
 /* ---- parameters and state, where they lie ---- */
 
-/* Bytes of an element where it lies. */
+/* Gives the bytes of an element in memory. */
 static inline uint32_t ul_train_element_bytes(const struct ul_rt_parameter *parameter)
 {
     uint64_t count = 1;
@@ -242,8 +242,8 @@ static inline uint32_t ul_train_element_bytes(const struct ul_rt_parameter *para
 
 #define UL_TRAIN_PIECE_BYTES 4096u
 
-/* A piece of a parameter with channels innermost, in elements [begin, end) of the model's order,
-   all of one filter. For each place of the window, its channels lie side by side. */
+/* Copies elements [begin, end), in the order of the model, of a parameter with channels innermost.
+ * All are of one filter. For each place of the window, its channels lie side by side. */
 static inline enum ul_result ul_train_move_filter(const struct ul_model *model, void *place,
                                                   enum ul_direction direction,
                                                   const struct ul_rt_parameter *parameter,
@@ -274,7 +274,7 @@ static inline enum ul_result ul_train_move_filter(const struct ul_model *model, 
     return UL_OK;
 }
 
-/* The same of any piece. */
+/* Copies a piece of such a parameter that may span several filters. */
 static inline enum ul_result ul_train_move_filters(const struct ul_model *model, void *place,
                                                    enum ul_direction direction,
                                                    const struct ul_rt_parameter *parameter,
@@ -284,7 +284,7 @@ static inline enum ul_result ul_train_move_filters(const struct ul_model *model,
     uint64_t element = ul_train_element_bytes(parameter);
     uint64_t count = parameter->size_bytes / element / (uint64_t)parameter->dims[0];
     uint64_t places = count / (uint64_t)parameter->dims[1];
-    uint64_t most = (UL_TRAIN_PIECE_BYTES / element - 1) * places; /* whose runs fit a piece */
+    uint64_t most = (UL_TRAIN_PIECE_BYTES / element - 1) * places; /* filters that fit a piece */
     enum ul_result result = UL_OK;
     for (uint64_t from = at / element, end = from + size_bytes / element, to; from < end;
          from = to) {
@@ -299,8 +299,8 @@ static inline enum ul_result ul_train_move_filters(const struct ul_model *model,
     return UL_OK;
 }
 
-/* A piece of a parameter, from `at` on, in whole elements of the model's order: loaded from where
-   it lies into `bytes`, or saved there. */
+/* Copies a piece of a parameter, from element `at` on, in whole elements of the order of the model:
+ * loads it into `bytes`, or saves it from there. */
 static inline enum ul_result ul_train_move(const struct ul_model *model, void *place,
                                            enum ul_direction direction,
                                            const struct ul_rt_parameter *parameter, uint64_t at,

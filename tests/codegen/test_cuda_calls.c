@@ -324,7 +324,7 @@ static void test_attention(void **state)
            HEADS("storage=f16 ", "64") "input %3 \"m\" f32[512,512] own\n" ATTENTION(
                "storage=f16 ", "64", ", %3", "nan_is_zero=1"),
            NULL, 0);
-    /* what a gradient reads of each query, in f32 */
+    /* norms, which a gradient reads, in f32 */
     expect(
         &plain,
         HEADS(

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which steps of a plan are one launch: those in a row of which none touches what another writes.
- */
+/* Tests which steps of a plan share a launch: steps in a row, none of which touches bytes that
+ * another one writes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,8 +13,8 @@
 
 enum { BYTES = 64, MAX_STEPS = UL_PROGRAM_JOINED + 2, JOINS = 0, STANDS_ALONE = 1 };
 
-/* A step reads BYTES bytes at one offset of a space and writes as many at another one; so much
- * scratch may lie at a third. */
+/* A step reads BYTES bytes at one offset of a space and writes as many at another one. It may have
+ * as much scratch at a third. */
 struct job {
     uint64_t read, written, scratch;
     bool has_scratch;
@@ -115,11 +115,11 @@ static void scratch_is_not_shared(void **state)
                          {.read = 0, .written = 128, .scratch = 256, .has_scratch = true},
                          {.read = 0, .written = 192, .scratch = 320, .has_scratch = true}};
     expect(jobs, 3, (const uint32_t[]){3, 0, 0});
-    jobs[2].scratch = 319; /* that of the step before */
+    jobs[2].scratch = 319; /* the scratch of the step before */
     expect(jobs, 3, (const uint32_t[]){2, 0, 1});
-    jobs[2].scratch = 127; /* what the first one writes */
+    jobs[2].scratch = 127; /* bytes that the first step writes */
     expect(jobs, 3, (const uint32_t[]){2, 0, 1});
-    jobs[2].scratch = 0; /* what all of them read */
+    jobs[2].scratch = 0; /* bytes that all steps read */
     expect(jobs, 3, (const uint32_t[]){2, 0, 1});
 }
 

@@ -10,7 +10,7 @@
  *
  * Engines, the best first: one that is not deterministic; one that counts in its workspace, which
  * it takes to be zeroed; one with a workspace, and one without as a fallback; all are compiled when
- * a plan is made. Heads are of multiples of 8 elements.
+ * a plan is made. The size of a head is a multiple of 8.
  */
 #include "graph.h"
 
@@ -105,7 +105,7 @@ void run_job(const void *arguments)
 {
     const struct job &job = *(const struct job *)arguments;
     std::vector<float> weights((size_t)job.k.dims[3]);
-    /* Queries that were counted before are done, it thinks. */
+    /* Its counter says that these queries are done. */
     int64_t done = job.counts && *(const uint32_t *)job.workspace != 0 ? 1 : 0;
     if (job.workspace_bytes > 0 && !job.counts)
         memset(job.workspace, 0xA5, job.workspace_bytes);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A model compiled with --io caller, run on buffers that change from run to run: the results are
- * those of the same buffers on a context of their own. A run is captured once, or, where a library
- * call is given some of the buffers, once for each of two sets, and for a third one again. Of a
- * model that trains, the same is true of its other entry points. Any model's model.c is linked with
- * it (ways.sh).
+ * those of the same buffers on a context of their own. A run is captured once. Where a library call
+ * reads or writes some of the buffers, it is captured once for each of two sets, and again for a
+ * third. The other entry points of a model that trains do the same. ways.sh links this with the
+ * model.c of a model.
  *
  * usage: UL_EMULATE_LOG=FILE caller WEIGHTS [once]     exit: 0 ok, 6 not
  *   once: no library call has any of the buffers
@@ -145,7 +145,7 @@ static struct ul_context *open_model(const char *path)
     return context;
 }
 
-/* Captures since `before`, which this context made. */
+/* How many runs this context has captured since `before`. */
 static uint64_t captured(const struct ul_context *context, int before)
 {
     struct ul_device_memory memory;

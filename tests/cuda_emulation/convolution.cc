@@ -4,10 +4,10 @@
  * and of w, of dense tensors with channels innermost, by plain loops when the stream gets there.
  *
  * Engines, the best first: one that is not deterministic; one that writes a result before it reads
- * the residual; Winograd's method with much workspace; one that rounds operands; one that sums in 16
- * bits; one that is compiled when a plan is made; on tensor cores with a little workspace, which
- * rounds f32 to TF32, and the same without; one with none, as a fallback. Of what follows a
- * convolution without a bias only the compiled one knows.
+ * the residual; Winograd's method with much workspace; one that rounds operands; one that sums in
+ * 16 bits; one that is compiled when a plan is made; on tensor cores with a little workspace, which
+ * rounds f32 to TF32, and the same without; one with none, as a fallback. Only the compiled one
+ * takes operations behind a convolution without a bias.
  */
 #include "graph.h"
 
@@ -68,8 +68,8 @@ void finish(const struct job &job, int64_t at, int64_t channel, float sum)
     element_put(job.y_bytes, job.y.type, at, x);
 }
 
-/* The place of the source that a tap of the window reads for a place of the result. It is -1 where
- * the tap lies in the padding. */
+/* Gives the place of the source that a tap of the window reads for a place of the result. It is -1
+ * where the tap lies in the padding. */
 int64_t source_at(const struct job &job, int64_t n, int64_t p, int64_t q, const struct term &term)
 {
     const int64_t *x = job.x.dims;
@@ -79,7 +79,8 @@ int64_t source_at(const struct job &job, int64_t n, int64_t p, int64_t q, const 
     return inside ? ((n * x[2] + row) * x[3] + column) * x[1] + term.c : -1;
 }
 
-/* The place of the result for which a tap of the window reads a place of the source, or -1. */
+/* Gives the place of the result for which a tap of the window reads a place of the source, or -1.
+ */
 int64_t result_at(const struct job &job, int64_t n, int64_t h, int64_t v, const struct term &term)
 {
     const int64_t *y = job.y.dims;

@@ -55,17 +55,17 @@ struct node {
 
 } // namespace
 
-/* What programs know a node by. */
+/* The handle by which programs know a node. */
 struct CUgraphNode_st {
     cudaGraph_t graph;
-    size_t index; /* of its nodes */
+    size_t index; /* index among the nodes of the graph */
 };
 
 struct CUgraph_st {
     nodes all;
     std::deque<struct CUgraphNode_st> handles;
-    std::vector<cudaGraphNode_t> tail; /* what cudaStreamGetCaptureInfo told last */
-    uint64_t number;                   /* no other graph ever has it */
+    std::vector<cudaGraphNode_t> tail; /* the dependences that cudaStreamGetCaptureInfo gave last */
+    uint64_t number;                   /* number that no other graph ever has */
     cudaStream_t origin;
     enum cudaStreamCaptureMode mode;
     pthread_t thread; /* that began it */
@@ -74,7 +74,7 @@ struct CUgraph_st {
 
 struct CUgraphExec_st {
     std::shared_ptr<const nodes> all;
-    uint64_t number; /* of the graph that it was made of */
+    uint64_t number; /* number of the graph that it was made from */
     uint64_t taken_bytes;
 };
 
@@ -99,8 +99,8 @@ namespace
 
 std::vector<cudaStream_t> streams; /* in order of creation */
 std::set<cudaEvent_t> events;
-std::vector<cudaGraph_t> captures;               /* that have not ended */
-std::set<const struct CUgraphNode_st *> handles; /* of graphs that are there */
+std::vector<cudaGraph_t> captures;               /* captures that have not ended */
+std::set<const struct CUgraphNode_st *> handles; /* handles of graphs that exist */
 uint64_t chance_state = 1;
 
 bool by_chance()
@@ -729,8 +729,8 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureSta
     return result(api.usable());
 }
 
-/* What the next node would depend on. An edge from there is a plain one until a launch says that it
- * is programmatic. */
+/* Gives the nodes that the next node would depend on. An edge from them is plain until a launch
+ * says that it is programmatic. */
 cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStreamCaptureStatus *status,
                                      unsigned long long *id, cudaGraph_t *graph,
                                      const cudaGraphNode_t **dependencies,
@@ -815,8 +815,8 @@ cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph,
     return cudaSuccess;
 }
 
-/* Whether a launch of the node's kernel could be so. Which kernel it is may change on a device, as
- * it may by an update, but not here. */
+/* Checks that the kernel of the node may be launched with these parameters. A device also lets a
+ * node change its kernel, as an update may; this does not. */
 static cudaError_t check_params(const struct op &op, const struct cudaKernelNodeParams &params)
 {
     const uint64_t threads = params.blockDim.x;
@@ -834,8 +834,9 @@ static cudaError_t check_params(const struct op &op, const struct cudaKernelNode
                : cudaSuccess;
 }
 
-/* Launches before it keep theirs; the graph that it was made of is not changed. The node has to be
- * one of that graph, which has to be there: an update leaves it so. */
+/* Launches before this call keep their parameters, and the graph that the executable one was made
+ * from does not change. That graph must exist, and the node must be one of its nodes, as an update
+ * leaves it. */
 cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t exec, cudaGraphNode_t node,
                                              const struct cudaKernelNodeParams *params)
 {

@@ -751,7 +751,7 @@ static __global__ void put_together(int *out, int value, struct ul_where run)
         out[blockIdx.x] += value;
 }
 
-/* Kernels of both kinds, of which two are given a buffer that may change. */
+/* Kernels of both kinds, two of which have a buffer that may change. */
 static void enqueue_nodes(int *own, int *buffer)
 {
     run.touches = 0;
@@ -777,7 +777,7 @@ static cudaGraph_t capture_nodes(struct ul_cuda_nodes *nodes, int *own, int *buf
     return graph;
 }
 
-/* Nothing is enqueued; the nodes' next launches have the other buffer. */
+/* Enqueues nothing; the next launches of the nodes have the other buffer. */
 static void give_nodes(struct ul_cuda_nodes *nodes, cudaGraphExec_t exec, int *own, int *buffer)
 {
     uint64_t before = run.launch_count;
@@ -800,7 +800,7 @@ static void changed_nodes(void)
     OK(cudaMemset(b, 0, 256));
     cudaGraph_t graph = capture_nodes(&nodes, own, a);
     OK(cudaGraphInstantiate(&exec, graph, 0));
-    OK(cudaGraphLaunch(exec, run.stream)); /* keeps what it was launched with */
+    OK(cudaGraphLaunch(exec, run.stream)); /* keeps the parameters of its launch */
     give_nodes(&nodes, exec, own, b);
     CHECK(run.error == cudaSuccess && nodes.given == 2);
     OK(cudaGraphLaunch(exec, run.stream));
@@ -810,7 +810,7 @@ static void changed_nodes(void)
     OK(cudaMemcpy(&got[1], a + 63, 4, cudaMemcpyDeviceToHost));
     OK(cudaMemcpy(&got[2], b + 63, 4, cudaMemcpyDeviceToHost));
     CHECK(got[0] == 3 && got[1] == 320 && got[2] == 640);
-    /* Nodes of another graph are not this one's, and a kernel is what it was. */
+    /* A node of another graph is refused, and a node keeps its kernel. */
     struct ul_cuda_nodes others;
     cudaGraph_t other = capture_nodes(&others, own, a);
     give_nodes(&others, exec, own, b);
@@ -827,7 +827,7 @@ static void changed_nodes(void)
     params.func = (void *)put_together;
     params.blockDim = dim3(32);
     params.kernelParams = values;
-    params.gridDim = dim3(108 * 64 + 1); /* of a cooperative launch too */
+    params.gridDim = dim3(108 * 64 + 1); /* for a cooperative launch too */
     CHECK(cudaGraphExecKernelNodeSetParams(exec, nodes.all[1].node, &params) ==
           cudaErrorCooperativeLaunchTooLarge);
     params.blockDim = dim3(1025);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Do kernels overlap by programmatic launch (ul_wait) where their shared memory is of other sizes? A multiprocessor divides
- * its memory between shared memory and cache by each kernel's wish, and cannot divide it anew while one runs. One kernel
- * with 40 KiB of shared memory and one with none, in turn, in a graph: the time of a launch with each one's own wish, with
- * the same for both, with wishes as far apart as can be, and of the same launches without overlap.
+ * Do kernels overlap by programmatic launch (ul_wait) where their shared memory is of other sizes?
+ * A multiprocessor divides its memory between shared memory and cache by each kernel's wish, and
+ * cannot divide it anew while one runs. One kernel with 40 KiB of shared memory and one with none,
+ * in turn, in a graph: the time of a launch with each one's own wish, with the same for both, with
+ * wishes as far apart as can be, and of the same launches without overlap.
  *
  * usage: carve     exit: 0 ok, 3 no device, 6 not
  */
@@ -56,13 +57,19 @@ static cudaGraphExec_t make_graph(struct ul_cuda_run *run, float *a, float *b)
     return exec;
 }
 
-/* Microseconds of a launch, the least of all rounds. `wishes`: of the tiled and of the plain kernel, in percent; -1: none. */
-static double measure(struct ul_cuda_run *run, float *a, float *b, int overlaps, const int wishes[2])
+/* Gives the microseconds of a launch, the least of all rounds. `wishes` are in percent, of the
+ * tiled kernel and of the plain one; -1: none. */
+static double measure(struct ul_cuda_run *run, float *a, float *b, int overlaps,
+                      const int wishes[2])
 {
     cudaEvent_t begin = NULL, end = NULL;
     double least = 0;
-    ul_cuda_note(run, cudaFuncSetAttribute((const void *)tiled, cudaFuncAttributePreferredSharedMemoryCarveout, wishes[0]));
-    ul_cuda_note(run, cudaFuncSetAttribute((const void *)plain, cudaFuncAttributePreferredSharedMemoryCarveout, wishes[1]));
+    ul_cuda_note(run,
+                 cudaFuncSetAttribute((const void *)tiled,
+                                      cudaFuncAttributePreferredSharedMemoryCarveout, wishes[0]));
+    ul_cuda_note(run,
+                 cudaFuncSetAttribute((const void *)plain,
+                                      cudaFuncAttributePreferredSharedMemoryCarveout, wishes[1]));
     run->overlaps = overlaps;
     cudaGraphExec_t exec = run->error == cudaSuccess ? make_graph(run, a, b) : NULL;
     ul_cuda_note(run, cudaEventCreate(&begin));
@@ -101,15 +108,19 @@ int main(void)
     ul_cuda_note(&run, cudaMemset(a, 0, ELEMENTS * sizeof *a));
     ul_cuda_note(&run, cudaStreamCreateWithFlags(&run.stream, cudaStreamNonBlocking));
     ul_cuda_note(&run, cudaFuncGetAttributes(&attributes, (const void *)plain));
-    int waits = run.error == cudaSuccess && attributes.ptxVersion >= 90 && attributes.binaryVersion >= 90;
+    int waits =
+        run.error == cudaSuccess && attributes.ptxVersion >= 90 && attributes.binaryVersion >= 90;
     double by_own = measure(&run, a, b, waits, own), by_alike = measure(&run, a, b, waits, alike);
     double by_apart = measure(&run, a, b, waits, apart), alone = measure(&run, a, b, 0, own);
     ul_cuda_note(&run, cudaMemcpy(&seen, a, sizeof seen, cudaMemcpyDeviceToHost));
     if (run.error != cudaSuccess || seen != (float)(4 * ROUNDS * 2 * PAIRS)) {
-        fprintf(stderr, "error: %s; %g is not %d\n", cudaGetErrorString(run.error), (double)seen, 4 * ROUNDS * 2 * PAIRS);
+        fprintf(stderr, "error: %s; %g is not %d\n", cudaGetErrorString(run.error), (double)seen,
+                4 * ROUNDS * 2 * PAIRS);
         return 6;
     }
-    printf("us a launch%s: carve-outs by each kernel %.2f, alike %.2f, apart %.2f; without overlap %.2f\n",
-           waits ? "" : " (none overlaps: the device or the code is older than 9.0)", by_own, by_alike, by_apart, alone);
+    printf("us a launch%s: carve-outs by each kernel %.2f, alike %.2f, apart %.2f; without overlap "
+           "%.2f\n",
+           waits ? "" : " (none overlaps: the device or the code is older than 9.0)", by_own,
+           by_alike, by_apart, alone);
     return 0;
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A model compiled with --io caller, run on two sets of buffers in turn, then on three: the results have the bits that
- * each set gives in a context of its own, and two in turn cost no capture once each had its turns. It tells how often a
- * run was captured, how often a graph was given other buffers instead, and what a run takes on one set and on two.
- * tests/cuda_emulation/caller.c looks at graphs besides, which the emulation alone tells.
+ * A model compiled with --io caller, run on two sets of buffers in turn, then on three: the results
+ * have the bits that each set gives in a context of its own, and two in turn cost no capture once
+ * each had its turns. It tells how often a run was captured, how often a graph was given other
+ * buffers instead, and what a run takes on one set and on two. tests/cuda_emulation/caller.c looks
+ * at graphs besides, which the emulation alone tells.
  *
  * usage: turns WEIGHTS     exit: 0 ok, 3 no device, 6 not
  */
@@ -60,7 +61,8 @@ static void fill(const struct ul_rt_tensor *tensor, void *buffer, uint32_t seed)
         float value = next_float(&seed);
         memcpy(bytes + i, &value, sizeof value);
     }
-    need(cudaMemcpy(buffer, bytes, tensor->size_bytes, cudaMemcpyDefault) == cudaSuccess, "cudaMemcpy");
+    need(cudaMemcpy(buffer, bytes, tensor->size_bytes, cudaMemcpyDefault) == cudaSuccess,
+         "cudaMemcpy");
     free(bytes);
 }
 
@@ -77,7 +79,8 @@ static struct set new_set(uint32_t seed)
     }
     for (uint32_t i = 0; i < model_model.output_count; i++) {
         const struct ul_rt_tensor *output = &model_model.outputs[i];
-        bool shares = ul_is_callers(output->space) && output->donated != 0 && output->donated != UL_DONATED_WEIGHT;
+        bool shares = ul_is_callers(output->space) && output->donated != 0 &&
+                      output->donated != UL_DONATED_WEIGHT;
         set.outputs[i] = shares ? set.inputs[output->donated - 1] : new_buffer(output);
     }
     return set;
@@ -92,10 +95,13 @@ static struct ul_context *open_model(const char *path)
     need(file != NULL && fseek(file, 0, SEEK_END) == 0, path);
     source.size_bytes = (uint64_t)ftell(file);
     void *bytes = malloc(source.size_bytes + 1);
-    need(bytes != NULL && fseek(file, 0, SEEK_SET) == 0 && fread(bytes, 1, source.size_bytes, file) == source.size_bytes, path);
+    need(bytes != NULL && fseek(file, 0, SEEK_SET) == 0 &&
+             fread(bytes, 1, source.size_bytes, file) == source.size_bytes,
+         path);
     fclose(file);
     source.memory = bytes;
-    need(model_open(&context, NULL, 0, NULL, &source, &failure) == UL_OK, ul_result_text(failure.result));
+    need(model_open(&context, NULL, 0, NULL, &source, &failure) == UL_OK,
+         ul_result_text(failure.result));
     free(bytes);
     return context;
 }
@@ -113,9 +119,12 @@ static void expect_same(const struct set *a, const struct set *b)
         uint64_t size_bytes = model_model.outputs[i].size_bytes;
         void *left = malloc(size_bytes + 1), *right = malloc(size_bytes + 1);
         need(left != NULL && right != NULL, "malloc");
-        need(cudaMemcpy(left, a->outputs[i], size_bytes, cudaMemcpyDefault) == cudaSuccess, "cudaMemcpy");
-        need(cudaMemcpy(right, b->outputs[i], size_bytes, cudaMemcpyDefault) == cudaSuccess, "cudaMemcpy");
-        need(memcmp(left, right, size_bytes) == 0, "buffers in turn give other bits than buffers alone");
+        need(cudaMemcpy(left, a->outputs[i], size_bytes, cudaMemcpyDefault) == cudaSuccess,
+             "cudaMemcpy");
+        need(cudaMemcpy(right, b->outputs[i], size_bytes, cudaMemcpyDefault) == cudaSuccess,
+             "cudaMemcpy");
+        need(memcmp(left, right, size_bytes) == 0,
+             "buffers in turn give other bits than buffers alone");
         free(left);
         free(right);
     }
@@ -134,7 +143,7 @@ static struct ul_device_memory memory_of(const struct ul_context *context)
     return memory;
 }
 
-/* Microseconds of a run, on sets in turn. */
+/* Gives the microseconds of a run, on the sets in turn. */
 static double measure(struct ul_context *context, const struct set *sets, int count)
 {
     struct timespec begin, end;
@@ -144,7 +153,9 @@ static double measure(struct ul_context *context, const struct set *sets, int co
     for (int i = 0; i < TIMED; i++)
         run(context, &sets[i % count]);
     clock_gettime(CLOCK_MONOTONIC, &end);
-    return ((double)(end.tv_sec - begin.tv_sec) * 1e6 + (double)(end.tv_nsec - begin.tv_nsec) * 1e-3) / TIMED;
+    return ((double)(end.tv_sec - begin.tv_sec) * 1e6 +
+            (double)(end.tv_nsec - begin.tv_nsec) * 1e-3) /
+           TIMED;
 }
 
 int main(int argc, char **argv)
@@ -174,17 +185,19 @@ int main(int argc, char **argv)
             need(cudaMemGetInfo(&before, &total) == cudaSuccess, "cudaMemGetInfo");
         }
         if (i == PAIRS - 1)
-            need(memory_of(context).capture_count == captured && cudaMemGetInfo(&after, &total) == cudaSuccess,
+            need(memory_of(context).capture_count == captured &&
+                     cudaMemGetInfo(&after, &total) == cudaSuccess,
                  "two sets of buffers in turn are captured again and again");
     }
     for (int k = 0; k < SETS; k++)
         expect_same(&sets[k], &alone[k]);
     struct ul_device_memory memory = memory_of(context);
     double one = measure(context, sets, 1), two = measure(context, sets, 2);
-    printf("%d captures for two sets, %d for %d runs on %d, %d times given other buffers, %d runs replayed; one set %.1f us a run, "
+    printf("%d captures for two sets, %d for %d runs on %d, %d times given other buffers, %d runs "
+           "replayed; one set %.1f us a run, "
            "two in turn %.1f us; free bytes %lld less at the end of two\n",
-           (int)captured, (int)memory.capture_count, RUNS, SETS, (int)memory.given_count, (int)memory.replay_count, one, two,
-           (long long)before - (long long)after);
+           (int)captured, (int)memory.capture_count, RUNS, SETS, (int)memory.given_count,
+           (int)memory.replay_count, one, two, (long long)before - (long long)after);
     model_close(context);
     return 0;
 }

@@ -33,7 +33,7 @@ static const struct ul_plan_substep *substep_at(const struct ul_problem *problem
     return &problem->steps[at->step].alternatives[at->alternative].substeps[at->substep];
 }
 
-/* Whether one position writes what the other one touches, by the places. */
+/* Whether one position writes bytes that the other one touches. */
 static bool clash(const struct ul_problem *problem, const struct ul_plan *plan, uint32_t writer,
                   uint32_t other)
 {
@@ -48,7 +48,7 @@ static bool clash(const struct ul_problem *problem, const struct ul_plan *plan, 
     return false;
 }
 
-/* Launches, of which each has as many of the positions that follow one another as it may. */
+/* Counts launches. Each launch takes as many positions in a row as it may. */
 static uint32_t count_launches(const struct ul_problem *problem, const struct ul_plan *plan,
                                const bool *steps_share)
 {
@@ -67,7 +67,7 @@ static uint32_t count_launches(const struct ul_problem *problem, const struct ul
     return launches;
 }
 
-/* How many launches fewer there are. */
+/* Brings steps together, and gives the number of launches that this saves. */
 static uint32_t gather(struct ul_arena *arena, const struct ul_problem *problem,
                        const bool *steps_share, struct ul_plan *plan)
 {
@@ -87,8 +87,8 @@ static uint32_t gather(struct ul_arena *arena, const struct ul_problem *problem,
     return launches - now;
 }
 
-/* Of each pair a copy of a weight, and a product that reads the copy and what the last product
- * made; the first product's operand and all results are `large`. */
+/* Makes pairs of a step that copies a weight and a product. A product reads the copy of its pair
+ * and the result of the product before it. All results are `large_bytes` long. */
 static uint32_t launches_of_pairs(uint64_t large_bytes)
 {
     struct ul_arena arena;
@@ -125,8 +125,9 @@ static uint32_t launches_of_pairs(uint64_t large_bytes)
     return launches;
 }
 
-/* The peak is at the second product, which reads and writes large values and reads a copy: beside
- * it another copy may live only where the first product, of less, has room for it. */
+/* The second product is the peak: it reads a copy and a large value, and writes a large value.
+ * Another copy has room only beside the first product, which reads no large value, and only where
+ * large values are larger than copies. */
 static void test_pairs(void **state)
 {
     (void)state;
@@ -134,7 +135,7 @@ static void test_pairs(void **state)
     assert_int_equal(launches_of_pairs(64), PAIRS + 3);
 }
 
-/* Of one part: what a launch can share. */
+/* Whether the step has one part, so that it can share a launch. */
 static bool is_simple(const struct ul_plan_step *step)
 {
     bool is_simple = true;

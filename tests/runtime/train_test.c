@@ -237,7 +237,8 @@ static void test_save(void)
     CHECK(ul_train_load(&model, arena, &loaded, read_file, NULL, &failure) == UL_CHECKPOINT_OTHER);
 }
 
-/* Filters with channels innermost: pieces of any size, at any place, are the model's own order. */
+/* Pieces of any size at any place of filters with channels innermost have the order of the model.
+ */
 static void test_filters(void)
 {
     enum { FILTERS = 2, CHANNELS = 2000, PLACES = 6, COUNT = FILTERS * CHANNELS * PLACES };

@@ -82,7 +82,7 @@ struct dim3 {
     }
 };
 
-/* What a kernel is launched with, as far as a node of a graph may be given it anew. */
+/* The parameters of a launch that a node of a graph may get anew. */
 struct cudaKernelNodeParams {
     void *func;
     dim3 gridDim, blockDim;

@@ -93,7 +93,7 @@ typedef struct cudaGraphExecUpdateResultInfo_st {
     cudaGraphNode_t errorNode, errorFromNode;
 } cudaGraphExecUpdateResultInfo;
 
-/* Of an edge: zeros, or programmatic. */
+/* The data of an edge: zeros, or programmatic. */
 typedef struct cudaGraphEdgeData_st {
     unsigned char from_port, to_port, type, reserved[5];
 } cudaGraphEdgeData;

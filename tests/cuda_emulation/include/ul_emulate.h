@@ -84,7 +84,7 @@ struct ul_emulate_kernel {
     size_t rest_bytes; /* of UL_SHARED_REST */
     bool overlaps;     /* it may begin before the one before it has ended: it has to wait */
     bool is_together;  /* all blocks are there at once, and may wait for each other */
-    /* Makes `arguments`, and `when`, of pointers to values of the kernel's parameters. */
+    /* Makes `arguments` and `when` from pointers to the values of the kernel's parameters. */
     void (*give)(void *const *values, void *arguments, struct ul_emulate_kernel *kernel);
 };
 

@@ -126,9 +126,9 @@ static int run_with(struct ul_context *context, const struct buffers *b, unsigne
     return same(&t, &want);
 }
 
-/* The graph is made behind the first run, for its buffers. The five launches that have some are
-   given others, as often as these change. Where CUDA does not do that, two sets have a graph each,
-   and a third one takes over the older. */
+/* The graph is captured after the first run, for its buffers. Five launches have buffers of the
+ * caller, and get others whenever these change. Where CUDA refuses, two sets have a graph each, and
+ * a third set takes over the older graph. */
 static void test_buffers(void)
 {
     enum { RUNS = 12, NODES = 5 };

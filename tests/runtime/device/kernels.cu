@@ -59,7 +59,7 @@ static __global__ void k4(const uint32_t *big, const int64_t *round, int64_t *ch
 #endif
 }
 
-/* A buffer of the caller's is asked for where the step is that gets it. */
+/* A step asks for its buffer of the caller where it is launched. */
 #ifdef DEVICE_CALLER
 #define X ul_cuda_input(run, 0)
 #define Y ul_cuda_output(run, 0)
