@@ -120,6 +120,7 @@ static const struct ul_target targets[] = {
                 .signed_products = UL_CUDA_SUMS_PRODUCTS,
                 .tile_count = 4,
                 .tile_bytes = 1024 * 1024,
+                .products_a_byte = 100, /* an A100 78, an H100 148, by their data sheets */
                 .partial_count = 1024,
                 .spread_products = 32768,
                 .gradient_size = UL_CUDA_ATTEND_SIZE,

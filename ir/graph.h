@@ -41,7 +41,8 @@ enum ul_value_flag {
     UL_VALUE_GUARDED = 1u << 8, /* a state of the model that a step that is skipped leaves alone */
     UL_VALUE_SQUARES = 1u << 9, /* a state that is never below 0: a variance, a mean square */
     UL_VALUE_PARAMETER = 1u << 10, /* a weight that the model's file says is a parameter */
-    UL_VALUE_BUFFER = 1u << 11     /* one that it says is none */
+    UL_VALUE_BUFFER = 1u << 11,    /* one that it says is none */
+    UL_VALUE_WIDE = 1u << 12       /* a sum of many parts, which keeps all bits of f32 in memory */
 };
 
 /* Why an f32 that owns its bytes is not stored in the 16 bits that --precision asks for. */

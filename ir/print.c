@@ -21,6 +21,7 @@ const struct ul_text_flag ul_text_flags[] = {{UL_VALUE_PERSISTENT, "persistent"}
                                              {UL_VALUE_SQUARES, "squares"},
                                              {UL_VALUE_PARAMETER, "parameter"},
                                              {UL_VALUE_BUFFER, "buffer"},
+                                             {UL_VALUE_WIDE, "wide"},
                                              {0, NULL}};
 
 struct print {

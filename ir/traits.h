@@ -52,6 +52,9 @@ struct ul_target_traits {
                                  signs alone (integers_sums.c); 0: never */
     uint32_t tile_count; /* parts in which the largest gradient is formed and used (tiles.c); */
     uint64_t tile_bytes; /* of these, at least, so that a call or launch for each costs little */
+    int64_t products_a_byte; /* of 16 bits, formed in the time that memory moves a byte: where a
+                                loss may compute logits again instead of reading weights often
+                                (loss_tiles.c); 0: never */
 
     /* lowering */
     int64_t partial_count;   /* results of its own that a long sum is made of, at most; 0: as few as

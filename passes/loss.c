@@ -219,6 +219,8 @@ static enum ul_status add_cross_entropy(struct ul_loss_job *loss, ul_value_id ou
     if (is_last && type.rank > 2)
         inputs[1] = ul_build_reshape(&loss->make.build, inputs[1], 1, flat);
     UL_TRY(add_class_weights(loss, type.dtype, type.dims[axis], &inputs[2]));
+    if (is_last && inputs[2] == UL_NONE && ul_loss_add_tiles(loss, output, inputs[1]))
+        return UL_OK;
     if (is_last && ul_loss_add_pieces(loss, output, inputs[1], inputs[2]))
         return UL_OK;
     if (is_last && type.rank > 2)

@@ -56,3 +56,66 @@ ul_node_id ul_loss_begin_cross_entropy(struct ul_loss_job *loss, enum ul_op op,
     ul_node_set_float(loss->graph, node, "ul_label_smoothing", loss->training->label_smoothing);
     return node;
 }
+
+uint32_t ul_loss_element_bytes(const struct ul_loss_job *loss, enum ul_dtype dtype)
+{
+    enum ul_dtype precision = loss->pass->options->precision;
+    bool is_half = dtype == UL_F32 && ul_dtype_is_half(precision);
+    return ul_dtype_get(is_half ? precision : dtype)->size_bytes;
+}
+
+ul_value_id ul_loss_begin_mean(struct ul_loss_job *loss, ul_value_id targets, ul_value_id weights,
+                               enum ul_dtype dtype, ul_value_id *scale)
+{
+    struct ul_gradient *make = &loss->make;
+    bool has_parts = loss->training->micro_batches > 1;
+    ul_value_id weight = ul_loss_weigh(loss, targets, weights, dtype);
+    ul_value_id mean = has_parts ? ul_build_number(loss->graph, "", dtype, 0, 1)
+                                 : ul_gradient_unary(make, UL_OP_Reciprocal, weight);
+    ul_value_id loss_scale = ul_loss_scale(loss->graph, loss->training);
+    *scale = mean;
+    if (loss_scale != UL_NONE)
+        *scale =
+            ul_gradient_binary(make, UL_OP_Mul, mean, ul_gradient_cast_to(make, loss_scale, dtype));
+    loss->weight = has_parts ? weight : UL_NONE;
+    return mean;
+}
+
+bool ul_loss_find_product(struct ul_gradient *make, ul_value_id logits,
+                          struct ul_loss_product *product)
+{
+    struct ul_graph *graph = make->graph;
+    const struct ul_node node = graph->nodes[graph->values[logits].producer];
+    bool is_gemm = node.op == UL_OP_Gemm;
+    if (!is_gemm && node.op != UL_OP_MatMul)
+        return false;
+    const struct ul_type *x = &graph->values[node.inputs[0]].type;
+    const struct ul_type *w = &graph->values[node.inputs[1]].type;
+    *product = (struct ul_loss_product){node.inputs[0], node.inputs[1], UL_NONE};
+    if (is_gemm &&
+        (ul_node_get_int(&node, "transA", 0) != 0 || ul_node_get_float(&node, "alpha", 1) != 1 ||
+         ul_node_get_float(&node, "beta", 1) != 1))
+        return false;
+    if (w->rank != 2 || x->rank < 2)
+        return false;
+    if (is_gemm && node.input_count > 2)
+        product->bias = node.inputs[2];
+    if (product->bias != UL_NONE && graph->values[product->bias].type.rank != 1)
+        return false;
+    const int64_t dims[2] = {(int64_t)(ul_type_elements(x) / (uint64_t)w->dims[0]), w->dims[0]};
+    if (x->rank > 2)
+        product->x = ul_build_reshape(&make->build, product->x, 2, dims);
+    if (is_gemm && ul_node_get_int(&node, "transB", 0) != 0)
+        product->w = ul_gradient_swap(make, product->w);
+    return true;
+}
+
+const ul_value_id *ul_loss_cut(struct ul_gradient *make, ul_value_id value, uint32_t axis,
+                               const int64_t *sizes, uint32_t count)
+{
+    const ul_value_id inputs[2] = {value, ul_build_ints(make->graph, "split", count, sizes)};
+    ul_node_id node = ul_gradient_begin(make, UL_OP_Split, inputs, 2, count);
+    ul_node_set_int(make->graph, node, "axis", axis);
+    (void)ul_gradient_infer(make, node);
+    return make->graph->nodes[node].outputs;
+}

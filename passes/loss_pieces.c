@@ -20,40 +20,11 @@ enum { PIECE_BYTES = 32 << 20 };
 struct pieces {
     struct ul_loss_job *loss;
     struct ul_gradient *make;
-    ul_value_id x, w, bias; /* [rows, depth], [depth, classes], or UL_NONE */
+    struct ul_loss_product product;
     ul_value_id targets, weights;
     ul_value_id scale; /* of gradients: 1 over the weight of all labels, and the loss scale */
     ul_value_id sum, correct, dw, dbias;
 };
-
-/* x and w of a product that makes the logits. */
-static bool find_product(struct pieces *p, ul_value_id logits)
-{
-    struct ul_graph *graph = p->make->graph;
-    const struct ul_node node = graph->nodes[graph->values[logits].producer];
-    if (node.op == UL_OP_MatMul) {
-        const struct ul_type *x = &graph->values[node.inputs[0]].type;
-        const struct ul_type *w = &graph->values[node.inputs[1]].type;
-        if (w->rank != 2 || x->rank < 2)
-            return false;
-        const int64_t dims[2] = {(int64_t)(ul_type_elements(x) / (uint64_t)w->dims[0]), w->dims[0]};
-        p->x = x->rank == 2 ? node.inputs[0]
-                            : ul_build_reshape(&p->make->build, node.inputs[0], 2, dims);
-        p->w = node.inputs[1];
-        return true;
-    }
-    if (node.op != UL_OP_Gemm || ul_node_get_int(&node, "transA", 0) != 0 ||
-        ul_node_get_float(&node, "alpha", 1) != 1 || ul_node_get_float(&node, "beta", 1) != 1)
-        return false;
-    p->x = node.inputs[0];
-    p->w = node.inputs[1];
-    p->bias = node.input_count > 2 ? node.inputs[2] : UL_NONE;
-    if (p->bias != UL_NONE && graph->values[p->bias].type.rank != 1)
-        return false;
-    if (ul_node_get_int(&node, "transB", 0) != 0)
-        p->w = ul_gradient_swap(p->make, p->w);
-    return true;
-}
 
 static void add_to(struct pieces *p, ul_value_id *sum, ul_value_id more)
 {
@@ -64,9 +35,9 @@ static void add_to(struct pieces *p, ul_value_id *sum, ul_value_id more)
 static ul_value_id add_piece(struct pieces *p, ul_value_id x, ul_value_id targets)
 {
     struct ul_gradient *make = p->make;
-    ul_value_id y = ul_gradient_binary(make, UL_OP_MatMul, x, p->w);
-    if (p->bias != UL_NONE)
-        y = ul_gradient_binary(make, UL_OP_Add, y, p->bias);
+    ul_value_id y = ul_gradient_binary(make, UL_OP_MatMul, x, p->product.w);
+    if (p->product.bias != UL_NONE)
+        y = ul_gradient_binary(make, UL_OP_Add, y, p->product.bias);
     const ul_value_id inputs[4] = {y, targets, p->weights, p->scale};
     ul_node_id node = ul_loss_begin_cross_entropy(p->loss, UL_OP_SoftmaxCrossEntropyLoss, inputs,
                                                   p->weights != UL_NONE ? 3 : 2);
@@ -76,23 +47,11 @@ static ul_value_id add_piece(struct pieces *p, ul_value_id x, ul_value_id target
     node = ul_loss_begin_cross_entropy(p->loss, UL_OP_CrossEntropyGradient, inputs, 4);
     ul_value_id dy = ul_gradient_infer(make, node);
     add_to(p, &p->dw, ul_gradient_binary(make, UL_OP_MatMul, ul_gradient_swap(make, x), dy));
-    if (p->bias != UL_NONE) {
-        struct ul_type type = ul_gradient_type(make, p->bias);
+    if (p->product.bias != UL_NONE) {
+        struct ul_type type = ul_gradient_type(make, p->product.bias);
         add_to(p, &p->dbias, ul_gradient_reshape(make, ul_gradient_sum(make, dy, 1), &type));
     }
-    return ul_gradient_binary(make, UL_OP_MatMul, dy, ul_gradient_swap(make, p->w));
-}
-
-/* The rows of each piece as a Split. */
-static const struct ul_node *cut(struct pieces *p, ul_value_id value, const int64_t *sizes,
-                                 uint32_t count)
-{
-    struct ul_graph *graph = p->make->graph;
-    const ul_value_id inputs[2] = {value, ul_build_ints(graph, "split", count, sizes)};
-    ul_node_id node = ul_gradient_begin(p->make, UL_OP_Split, inputs, 2, count);
-    ul_node_set_int(graph, node, "axis", 0);
-    (void)ul_gradient_infer(p->make, node);
-    return &graph->nodes[node];
+    return ul_gradient_binary(make, UL_OP_MatMul, dy, ul_gradient_swap(make, p->product.w));
 }
 
 static ul_value_id add_pieces(struct pieces *p, int64_t rows, int64_t piece)
@@ -103,8 +62,8 @@ static ul_value_id add_pieces(struct pieces *p, int64_t rows, int64_t piece)
     ul_value_id *parts = UL_NEW_ARRAY(make->scratch, ul_value_id, count);
     for (uint32_t i = 0; i < count; i++)
         sizes[i] = i + 1 < count ? piece : rows - piece * (count - 1);
-    const ul_value_id *x = cut(p, p->x, sizes, count)->outputs;
-    const ul_value_id *targets = cut(p, p->targets, sizes, count)->outputs;
+    const ul_value_id *x = ul_loss_cut(make, p->product.x, 0, sizes, count);
+    const ul_value_id *targets = ul_loss_cut(make, p->targets, 0, sizes, count);
     for (uint32_t i = 0; i < count; i++)
         parts[i] = add_piece(p, x[i], targets[i]);
     return ul_gradient_concat(make, parts, count, 0);
@@ -118,7 +77,6 @@ bool ul_loss_add_pieces(struct ul_loss_job *loss, ul_value_id logits, ul_value_i
     const struct ul_type type = graph->values[logits].type;
     struct pieces p = {.loss = loss,
                        .make = make,
-                       .bias = UL_NONE,
                        .targets = targets,
                        .weights = weights,
                        .sum = UL_NONE,
@@ -129,27 +87,21 @@ bool ul_loss_add_pieces(struct ul_loss_job *loss, ul_value_id logits, ul_value_i
     int64_t rows = (int64_t)(ul_type_elements(&type) / (uint64_t)classes);
     int64_t piece = PIECE_BYTES / (classes * ul_dtype_get(type.dtype)->size_bytes);
     const uint32_t *uses = ul_graph_count_uses(graph, loss->pass->scratch);
-    bool has_parts = loss->training->micro_batches > 1;
     piece = piece < 1 ? 1 : piece;
-    if (rows <= piece || uses[logits] > 1 || !find_product(&p, logits))
+    if (rows <= piece || uses[logits] > 1 || !ul_loss_find_product(make, logits, &p.product))
         return false;
     make->flags = UL_VALUE_BACKWARD;
     piece = (rows + (rows + piece - 1) / piece - 1) / ((rows + piece - 1) / piece); /* evenly */
     loss->training->piece_count = (uint32_t)((rows + piece - 1) / piece);
     loss->training->piece_bytes =
-        (uint64_t)piece * (uint64_t)classes * ul_dtype_get(type.dtype)->size_bytes;
-    ul_value_id weight = ul_loss_weigh(loss, targets, weights, type.dtype);
-    p.scale = has_parts ? ul_build_number(graph, "", type.dtype, 0, 1)
-                        : ul_gradient_unary(make, UL_OP_Reciprocal, weight);
-    ul_value_id mean = p.scale, loss_scale = ul_loss_scale(graph, loss->training);
-    if (loss_scale != UL_NONE)
-        p.scale = ul_gradient_binary(make, UL_OP_Mul, mean,
-                                     ul_gradient_cast_to(make, loss_scale, type.dtype));
+        (uint64_t)piece * (uint64_t)classes * ul_loss_element_bytes(loss, type.dtype);
+    ul_value_id mean = ul_loss_begin_mean(loss, targets, weights, type.dtype, &p.scale);
     ul_value_id dx = add_pieces(&p, rows, piece);
     ul_value_id value = ul_gradient_binary(make, UL_OP_Mul, p.sum, mean);
-    const ul_value_id inputs[7] = {value, p.x, dx, p.w, p.dw, p.bias, p.dbias};
-    loss->sum = ul_gradient_node_of(make, UL_OP_WithGradients, inputs, p.bias != UL_NONE ? 7 : 5);
-    loss->weight = has_parts ? weight : UL_NONE;
+    const ul_value_id inputs[7] = {value, p.product.x,    dx,     p.product.w,
+                                   p.dw,  p.product.bias, p.dbias};
+    loss->sum =
+        ul_gradient_node_of(make, UL_OP_WithGradients, inputs, p.product.bias != UL_NONE ? 7 : 5);
     make->flags = 0;
     loss->correct = p.correct;
     return true;

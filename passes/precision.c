@@ -17,7 +17,8 @@
  * - values of one element, and weights that are vectors (biases, scales): they save nothing; but a
  *   bias is stored as the product that it is added to where the target's library wants it so, and
  *   one that something else reads as well (exporters keep equal constants once) a second time;
- * - results that are added to one another in memory (scatter with a reduction);
+ * - results that are added to one another in memory (scatter with a reduction), and sums of many
+ *   parts (UL_VALUE_WIDE);
  * - weights with finite numbers that would become infinite, and what is computed elementwise with
  *   such a weight (masks of -1e9, or of the lowest f32);
  * - for f16: results of operators that grow (Exp, Pow), and of those that make floats of integers
@@ -145,6 +146,8 @@ static void keep_values(struct precision *precision)
             keep(precision, v, KEPT, UL_KEPT_STATE);
         if (ul_type_elements(&value->type) <= 1)
             keep(precision, v, KEPT, UL_KEPT_ELEMENT);
+        if ((value->flags & UL_VALUE_WIDE) != 0)
+            keep(precision, v, KEPT, UL_KEPT_SUMS);
     }
     for (uint32_t b = 1; b < graph->block_count; b++) {
         for (uint32_t i = 0; i < graph->blocks[b].output_count; i++)

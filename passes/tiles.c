@@ -79,6 +79,15 @@ static bool are_fused(const struct ul_graph *graph, const struct site *site)
     return group != UL_NONE && graph->nodes[site->product].group == group;
 }
 
+/* Whether the product makes the whole gradient, rather than a tile of it (loss_tiles.c). */
+static bool makes_whole(const struct ul_graph *graph, const struct site *site)
+{
+    ul_value_id product = graph->nodes[site->product].outputs[0];
+    ul_value_id whole = graph->nodes[site->update].outputs[0];
+    return ul_type_elements(&graph->values[product].type) ==
+           ul_type_elements(&graph->values[whole].type);
+}
+
 /* Updates of trained parameters, and of sums of their gradients over a step's runs, by a product.
  */
 static void find_sites(struct tiles *tiles)
@@ -94,7 +103,7 @@ static void find_sites(struct tiles *tiles)
         site.product = find_product(graph, site.update);
         site.size_bytes = ul_value_bytes(graph, block->outputs[i]);
         if (site.product == UL_NONE || ul_node_is_view(graph, site.update) ||
-            are_fused(graph, &site))
+            !makes_whole(graph, &site) || are_fused(graph, &site))
             continue;
         UL_GROW(tiles->pass->scratch, tiles->sites, tiles->count, tiles->capacity);
         tiles->sites[tiles->count++] = site;
