@@ -60,17 +60,14 @@ ul_value_id ul_loss_scale_seed(struct ul_gradient *make, const struct ul_trainin
     return ul_gradient_reshape(make, ul_gradient_cast_to(make, scale, type.dtype), &type);
 }
 
-void ul_loss_scale_add(struct ul_updates *updates, ul_value_id gradient)
+ul_value_id ul_loss_scale_excess(struct ul_updates *updates, ul_value_id gradient)
 {
     struct ul_gradient *make = updates->make;
     make->build.name = UL_TRAINING_SCALE;
     ul_value_id none = ul_gradient_binary(make, UL_OP_Sub, gradient, gradient);
     ul_node_id node = ul_gradient_begin(make, UL_OP_ReduceSum, &none, 1, 1);
     ul_node_set_int(make->graph, node, "keepdims", 0);
-    ul_value_id excess = ul_gradient_cast_to(make, ul_gradient_infer(make, node), UL_F32);
-    updates->excess = updates->excess == UL_NONE
-                          ? excess
-                          : ul_gradient_binary(make, UL_OP_Add, updates->excess, excess);
+    return ul_gradient_cast_to(make, ul_gradient_infer(make, node), UL_F32);
 }
 
 /* Where `which` says so, by its number, another value. */

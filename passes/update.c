@@ -350,20 +350,61 @@ static ul_value_id mean_gradient(struct ul_updates *updates, ul_value_id gradien
                               ul_gradient_cast_to(updates->make, updates->mean, dtype));
 }
 
+/* The sum of numbers of one element each, in the type of the first. On a device each term of a
+ * chain would be a launch: there the numbers come side by side, and one sum adds them up. */
+static ul_value_id sum_numbers(struct ul_updates *updates, const ul_value_id *numbers,
+                               uint32_t count)
+{
+    enum { CHAIN = 2 };
+    struct ul_gradient *make = updates->make;
+    enum ul_dtype dtype = make->graph->values[numbers[0]].type.dtype;
+    const int64_t one = 1;
+    const struct ul_type type = ul_type_make(dtype, 1, &one);
+    bool is_chain = count <= CHAIN || !updates->pass->traits->steps_cost;
+    ul_value_id *terms = UL_NEW_ARRAY(make->scratch, ul_value_id, count);
+    for (uint32_t i = 0; i < count; i++) {
+        terms[i] = ul_gradient_cast_to(make, numbers[i], dtype);
+        if (!is_chain)
+            terms[i] = ul_gradient_reshape(make, terms[i], &type);
+    }
+    if (!is_chain) {
+        ul_value_id all = ul_gradient_concat(make, terms, count, 0);
+        ul_node_id node = ul_gradient_begin(make, UL_OP_ReduceSum, &all, 1, 1);
+        ul_node_set_int(make->graph, node, "keepdims", 0);
+        return ul_gradient_infer(make, node);
+    }
+    ul_value_id sum = terms[0];
+    for (uint32_t i = 1; i < count; i++)
+        sum = ul_gradient_binary(make, UL_OP_Add, sum, terms[i]);
+    return sum;
+}
+
 static void add_squares(struct ul_updates *updates)
 {
     struct ul_gradient *make = updates->make;
+    ul_value_id *squares = UL_NEW_ARRAY(make->scratch, ul_value_id, (uint64_t)updates->count + 1);
+    uint32_t count = 0;
+    if (updates->squares != UL_NONE)
+        squares[count++] = updates->squares;
     make->build.name = "clip-norm";
     for (uint32_t i = 0; i < updates->count; i++) {
         ul_value_id gradient = mean_gradient(updates, updates->queue[i].gradient);
         ul_node_id node = ul_gradient_begin(make, UL_OP_ReduceSumSquare, &gradient, 1, 1);
         ul_node_set_int(make->graph, node, "keepdims", 0);
-        ul_value_id square = ul_gradient_infer(make, node), sum = updates->squares;
-        if (sum != UL_NONE)
-            square = ul_gradient_cast_to(make, square, make->graph->values[sum].type.dtype);
-        updates->squares =
-            sum == UL_NONE ? square : ul_gradient_binary(make, UL_OP_Add, sum, square);
+        squares[count++] = ul_gradient_infer(make, node);
     }
+    if (count > 0)
+        updates->squares = sum_numbers(updates, squares, count);
+}
+
+/* What all gradients say together: 0, or NaN where one is not finite. */
+static void add_excess(struct ul_updates *updates)
+{
+    struct ul_gradient *make = updates->make;
+    ul_value_id *excess = UL_NEW_ARRAY(make->scratch, ul_value_id, updates->count);
+    for (uint32_t i = 0; i < updates->count; i++)
+        excess[i] = ul_loss_scale_excess(updates, updates->queue[i].gradient);
+    updates->excess = sum_numbers(updates, excess, updates->count);
 }
 
 /* limit / (norm of all gradients + 1e-6), at most 1, as torch.nn.utils.clip_grad_norm_ has it. */
@@ -427,10 +468,10 @@ ul_value_id ul_update_begin_again(struct ul_updates *updates, ul_value_id loss)
 void ul_update_finish(struct ul_updates *updates)
 {
     bool waits = is_open(updates) && updates->count > 0;
-    for (uint32_t i = 0; waits && updates->has_scale && i < updates->count; i++)
-        ul_loss_scale_add(updates, updates->queue[i].gradient);
-    if (waits && updates->has_scale)
+    if (waits && updates->has_scale) {
+        add_excess(updates);
         ul_loss_scale_finish(updates);
+    }
     updates->is_tested = true;
     if (waits && updates->pass->options->training->clip_norm > 0) {
         add_squares(updates);

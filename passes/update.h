@@ -89,8 +89,8 @@ ul_value_id ul_loss_scale(struct ul_graph *graph, const struct ul_training *trai
  * have it already. */
 ul_value_id ul_loss_scale_seed(struct ul_gradient *make, const struct ul_training *training,
                                ul_value_id loss);
-/* Whether this gradient is finite goes into what updates->excess says of all. */
-void ul_loss_scale_add(struct ul_updates *updates, ul_value_id gradient);
+/* Gives a number of this gradient for updates->excess: 0, or NaN where it is not finite. */
+ul_value_id ul_loss_scale_excess(struct ul_updates *updates, ul_value_id gradient);
 /* Behind the last one, before any update: what the next step's scale is, and updates->step, whose
  * numbers have updates learn nothing where a gradient is not finite. States of the model itself,
  * which are written by now, stay as they were then. */
