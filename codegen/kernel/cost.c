@@ -142,6 +142,16 @@ static bool moves_little(const struct walk *walk, ul_kx index)
     return stride >= 0 && stride <= walk->max_stride;
 }
 
+/* A table that stays in a multiprocessor's cache costs its threads nothing wherever they read it.
+ */
+static bool is_small_table(const struct walk *walk, uint32_t buffer)
+{
+    enum { TABLE_BYTES = 4096 };
+    const struct ul_buffer *table = &walk->kernel->buffers[buffer];
+    return walk->on_device && table->role == UL_BUFFER_INPUT &&
+           table->element_count * ul_dtype_get(table->dtype)->size_bytes <= TABLE_BYTES;
+}
+
 static bool loads_move_little(const struct walk *walk, ul_kx id)
 {
     if (id == UL_NONE)
@@ -150,7 +160,7 @@ static bool loads_move_little(const struct walk *walk, ul_kx id)
     if (ul_kx_operand_count(expr->op) == 0)
         return true;
     if (expr->op == UL_KX_LOAD)
-        return moves_little(walk, expr->a);
+        return moves_little(walk, expr->a) || is_small_table(walk, expr->var);
     return loads_move_little(walk, expr->a) &&
            (ul_kx_operand_count(expr->op) < 2 || loads_move_little(walk, expr->b)) &&
            (ul_kx_operand_count(expr->op) < 3 || loads_move_little(walk, expr->c));

@@ -15,6 +15,7 @@
 #include "ir/kernel_build.h"
 #include "ir/ops/check.h"
 #include "ir/ops/hooks.h"
+#include "ir/ops/lanes.h"
 #include "ir/ops/random.h"
 
 #include <math.h>
@@ -444,6 +445,19 @@ struct bytes {
     uint32_t largest[MAX_STATES];
 };
 
+/* The states of the element that the loops are at. */
+static void load_states(struct bytes *b)
+{
+    struct ul_kernel *k = b->u.kernel;
+    for (uint32_t s = 0; s < states_of(b->u.node); s++) {
+        ul_kx code = ul_kx_cast(k, UL_I64, load(&b->u, codes_input(s)));
+        code = ul_kx_clamp(k, code, 0, CODES - 1);
+        ul_value_id table = b->u.node->inputs[table_input(b->u.node, s)];
+        b->u.states[s] =
+            ul_ks_let(k, ul_kx_mul(k, ul_lower_load(b->u.lower, table, &code), b->old[s]));
+    }
+}
+
 /* Loops over the elements of the block, which they leave open. */
 static void open_elements(struct bytes *b, uint32_t flags)
 {
@@ -452,13 +466,7 @@ static void open_elements(struct bytes *b, uint32_t flags)
     b->index[b->axis] = ul_kx_add(k, b->begin, at);
     for (uint32_t d = b->axis + 1; d < b->type->rank; d++)
         b->index[d] = ul_ks_for(k, b->type->dims[d], flags);
-    for (uint32_t s = 0; s < states_of(b->u.node); s++) {
-        ul_kx code = ul_kx_cast(k, UL_I64, load(&b->u, codes_input(s)));
-        code = ul_kx_clamp(k, code, 0, CODES - 1);
-        ul_value_id table = b->u.node->inputs[table_input(b->u.node, s)];
-        b->u.states[s] =
-            ul_ks_let(k, ul_kx_mul(k, ul_lower_load(b->u.lower, table, &code), b->old[s]));
-    }
+    load_states(b);
 }
 
 static void close_elements(struct bytes *b)
@@ -529,8 +537,85 @@ static void store_element(struct bytes *b, const ul_kx *factors)
     }
 }
 
+/* Bits of the magnitude that a state of the element will have. */
+static ul_kx next_size(const struct bytes *b, uint32_t state)
+{
+    struct ul_kernel *k = b->u.kernel;
+    return ul_kx_bitcast(k, UL_U32, ul_kx_unary(k, UL_KX_ABS, b->compute(&b->u, 1 + state)));
+}
+
+static void find_largest(struct bytes *b)
+{
+    struct ul_kernel *k = b->u.kernel;
+    open_elements(b, UL_FOR_REDUCE);
+    for (uint32_t s = 0; s < states_of(b->u.node); s++)
+        ul_ks_set(k, b->largest[s],
+                  ul_kx_binary(k, UL_KX_MAX, ul_kx_var(k, b->largest[s]), next_size(b, s)));
+    close_elements(b);
+}
+
+/* ---- By a team of threads ---- */
+
+enum { TEAM = 32 }; /* a warp, which needs no barrier */
+
+static int64_t elements_of(const struct bytes *b)
+{
+    int64_t count = b->count;
+    for (uint32_t d = b->axis + 1; d < b->type->rank; d++)
+        count *= b->type->dims[d];
+    return count;
+}
+
+/* Loops over the elements from `first` on, by several threads. The caller ends the loop. Returns
+ * the loop's index. */
+static ul_kx open_shared(struct bytes *b, ul_kx first, int64_t count)
+{
+    struct ul_kernel *k = b->u.kernel;
+    ul_kx at = ul_ks_for(k, count, UL_FOR_PARALLEL), element = ul_kx_add(k, first, at);
+    int64_t below = elements_of(b) / b->count;
+    b->index[b->axis] = ul_kx_add(k, b->begin, ul_kx_divi(k, element, below));
+    for (uint32_t d = b->axis + 1; d < b->type->rank; d++) {
+        below /= b->type->dims[d];
+        b->index[d] = ul_kx_modi(k, ul_kx_divi(k, element, below), b->type->dims[d]);
+    }
+    load_states(b);
+    return at;
+}
+
+static void add_largest(struct bytes *b, const uint32_t *partial, ul_kx first, int64_t count)
+{
+    struct ul_kernel *k = b->u.kernel;
+    ul_kx at = open_shared(b, first, count);
+    for (uint32_t s = 0; s < states_of(b->u.node); s++)
+        ul_ks_store(k, partial[s], at,
+                    ul_kx_binary(k, UL_KX_MAX, ul_kx_load(k, partial[s], at), next_size(b, s)));
+    ul_ks_end(k);
+}
+
+/* On a device a thread would read its block alone, far from what its neighbours read. */
+static void find_largest_by_team(struct bytes *b)
+{
+    struct ul_kernel *k = b->u.kernel;
+    int64_t count = elements_of(b);
+    uint32_t partial[MAX_STATES] = {0}, states = states_of(b->u.node);
+    for (uint32_t s = 0; s < states; s++)
+        partial[s] = ul_lower_local(b->u.lower, UL_U32, TEAM);
+    ul_kx at = ul_ks_for(k, TEAM, UL_FOR_PARALLEL);
+    for (uint32_t s = 0; s < states; s++)
+        ul_ks_store(k, partial[s], at, ul_kx_int(k, UL_U32, 0));
+    ul_ks_end(k);
+    ul_kx round = ul_ks_for(k, count / TEAM, 0);
+    add_largest(b, partial, ul_kx_muli(k, round, TEAM), TEAM);
+    ul_ks_end(k);
+    if (count % TEAM != 0)
+        add_largest(b, partial, ul_kx_index_const(k, count / TEAM * TEAM), count % TEAM);
+    for (uint32_t s = 0; s < states; s++)
+        ul_ks_set(k, b->largest[s], ul_lanes_fold(k, partial[s], TEAM, UL_KX_MAX));
+}
+
 static void update_block(struct bytes *b)
 {
+    bool has_team = b->u.lower->traits->partial_count > 0 && elements_of(b) >= TEAM;
     struct ul_kernel *k = b->u.kernel;
     const struct ul_node *node = b->u.node;
     ul_kx zero = ul_kx_float(k, UL_F32, 0), one = ul_kx_float(k, UL_F32, 1), factors[MAX_STATES];
@@ -539,13 +624,10 @@ static void update_block(struct bytes *b)
             ul_ks_let(k, ul_lower_load(b->u.lower, node->inputs[codes_input(s) + 1], b->block));
         b->largest[s] = ul_ks_var(k, UL_U32, ul_kx_int(k, UL_U32, 0));
     }
-    open_elements(b, UL_FOR_REDUCE);
-    for (uint32_t s = 0; s < states_of(node); s++) {
-        ul_kx size = ul_kx_unary(k, UL_KX_ABS, b->compute(&b->u, 1 + s));
-        size = ul_kx_bitcast(k, UL_U32, size);
-        ul_ks_set(k, b->largest[s], ul_kx_binary(k, UL_KX_MAX, ul_kx_var(k, b->largest[s]), size));
-    }
-    close_elements(b);
+    if (has_team)
+        find_largest_by_team(b);
+    else
+        find_largest(b);
     for (uint32_t s = 0; s < states_of(node); s++) {
         ul_kx largest = ul_ks_let(k, ul_kx_bitcast(k, UL_F32, ul_kx_var(k, b->largest[s])));
         ul_kx some = ul_kx_binary(k, UL_KX_LT, zero, largest);
@@ -553,6 +635,12 @@ static void update_block(struct bytes *b)
             ul_ks_let(k, ul_kx_select(k, some, ul_kx_binary(k, UL_KX_DIV, one, largest), zero));
         ul_lower_store(b->u.lower, node->outputs[2 + 2 * s], b->block,
                        made_or(&b->u, largest, b->old[s]));
+    }
+    if (has_team) {
+        (void)open_shared(b, ul_kx_index_const(k, 0), elements_of(b));
+        store_element(b, factors);
+        ul_ks_end(k);
+        return;
     }
     open_elements(b, UL_FOR_ALONE);
     store_element(b, factors);
