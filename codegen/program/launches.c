@@ -26,7 +26,10 @@ static bool is_narrow(const struct ul_program *program, const struct ul_program_
     enum { MUCH_NS = 20000 };
     const struct ul_profile *profile = program->options.profile;
     struct ul_work wide = step->work;
-    wide.block_count = 0;
+    uint32_t processors = profile->device.processors;
+    if (wide.block_count >= processors)
+        return false;
+    wide.block_count = processors;
     return ul_profile_cost(profile, &step->work, &step->traffic, 1) >
            ul_profile_cost(profile, &wide, &step->traffic, 1) + MUCH_NS;
 }

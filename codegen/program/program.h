@@ -28,7 +28,8 @@ struct ul_training;
 struct ul_kernel_printed {
     uint64_t scratch_bytes;
     uint64_t launch_count;
-    uint64_t block_count;  /* of the widest launch; 0: nobody said */
+    uint64_t block_count;     /* of the widest launch; 0: nobody said */
+    struct ul_work_tile tile; /* the smallest of its contractions */
     uint64_t scalar_count; /* products with an operand of 16 bits, in tiles without tensor cores */
     bool is_identity;      /* every element is stored as it is loaded, at the same index */
     bool joins;            /* it is one launch, of which others can have blocks (joined.c) */
