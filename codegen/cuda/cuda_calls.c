@@ -520,6 +520,37 @@ static bool supports(const struct context *context, const struct ul_group_call *
     return supports_convolution(call, group->product_count);
 }
 
+static void turn_batch(struct ul_call_tensor *tensor)
+{
+    int64_t dim = tensor->dims[0], stride = tensor->strides[0];
+    tensor->dims[0] = tensor->dims[1];
+    tensor->strides[0] = tensor->strides[1];
+    tensor->dims[1] = dim;
+    tensor->strides[1] = stride;
+}
+
+/* Takes the longer of two axes as the rows, where many matrices of few rows have the same weights:
+ * a library has tiles of 64 rows or more (a transformer of images looks at [tokens, images]). */
+static void make_rows_long(struct ul_call *call)
+{
+    const struct ul_call_tensor *dst = &call->dst;
+    bool may = call->kind == UL_CALL_MATMUL && dst->rank == 3 && dst->dims[0] > dst->dims[1] &&
+               call->weights.dims[0] == 1 && call->src.dims[0] == dst->dims[0];
+    for (uint32_t i = 0; may && i < call->post_count; i++) {
+        const struct ul_call_tensor *other = &call->posts[i].tensor;
+        may = other->rank == 0 || (other->rank == 3 && other->dims[0] == dst->dims[0] &&
+                                   other->dims[1] == dst->dims[1]);
+    }
+    if (!may)
+        return;
+    turn_batch(&call->src);
+    turn_batch(&call->dst);
+    for (uint32_t i = 0; i < call->post_count; i++)
+        if (call->posts[i].tensor.rank > 0)
+            turn_batch(&call->posts[i].tensor);
+    UL_ASSERT(call->dst.dims[0] < call->dst.dims[1]);
+}
+
 static bool answer(void *data, struct ul_group_call *group, bool pack)
 {
     const struct context *context = data;
@@ -532,6 +563,7 @@ static bool answer(void *data, struct ul_group_call *group, bool pack)
         make_product(call);
     if (call->kind == UL_CALL_WEIGHT_GRADIENT && is_pointwise(call, &call->dst))
         make_gradient_product(group);
+    make_rows_long(call);
     if (!supports(context, group))
         return false;
     UL_ASSERT(call->implementation == NULL);
