@@ -330,7 +330,9 @@ static void describe_launches(struct ul_compile *compile)
         .launch_count = launches.launch_count,
         .call_count = launches.call_count,
         .scalar_count = launches.scalar_count,
+        .shared_ns = launches.shared_ns,
         .narrow_count = launches.narrow_count,
+        .idle_count = launches.idle_count,
         .identity_count = launches.identity_count,
         .softmax_count = launches.weigh_count,
     };

@@ -477,11 +477,13 @@ static void put_launches(struct ul_text *text, const struct ul_report_launches *
         return;
     ul_text_printf(text,
                    "  \"launches\": {\n    \"count\": %" PRIu64 ",\n    \"of_libraries\": %" PRIu64
-                   ",\n    \"scalar_products\": %" PRIu64 ",\n    \"narrow_steps\": %" PRIu64
+                   ",\n    \"shared_ns\": %" PRIu64 ",\n    \"scalar_products\": %" PRIu64
+                   ",\n    \"narrow_steps\": %" PRIu64 ",\n    \"idle_products\": %" PRIu64
                    ",\n    \"identity_steps\": %" PRIu64 ",\n    \"softmaxes\": %" PRIu64
                    "\n  },\n",
-                   launches->launch_count, launches->call_count, launches->scalar_count,
-                   launches->narrow_count, launches->identity_count, launches->softmax_count);
+                   launches->launch_count, launches->call_count, launches->shared_ns,
+                   launches->scalar_count, launches->narrow_count, launches->idle_count,
+                   launches->identity_count, launches->softmax_count);
 }
 
 static void put_rows(struct ul_text *text, const struct ul_report *report)

@@ -72,7 +72,9 @@ struct ul_report_launches {
     uint64_t launch_count;   /* of kernels, copies and library calls */
     uint64_t call_count;     /* of these, library calls */
     uint64_t scalar_count;   /* products of 16 bits that tensor cores do not form */
+    uint64_t shared_ns;      /* that steps cost less than is predicted for each by itself */
     uint64_t narrow_count;   /* steps that take long for too few blocks */
+    uint64_t idle_count;     /* steps of much work whose blocks leave multiprocessors idle */
     uint64_t identity_count; /* steps that move bytes unchanged */
     uint64_t softmax_count;  /* outside of attention */
 };

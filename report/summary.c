@@ -862,8 +862,9 @@ static void put_bounds(struct summary *summary)
     put_transfers(summary);
     if (profile == NULL)
         return;
-    ul_text_printf(summary->text, "Predicted: %.4g ms a run on %s", (double)saved->cost * 1e-6,
-                   name_of(summary, profile));
+    uint64_t shared_ns = facts->shared_ns < saved->cost ? facts->shared_ns : 0;
+    ul_text_printf(summary->text, "Predicted: %.4g ms a run on %s",
+                   (double)(saved->cost - shared_ns) * 1e-6, name_of(summary, profile));
     if (facts->has_launches)
         put_launches(summary);
     if (facts->step_cost > saved->cost)

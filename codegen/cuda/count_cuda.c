@@ -90,31 +90,49 @@ static bool is_half(const struct ul_kernel *kernel, const struct ul_operand *ope
     return ul_dtype_is_half(dtype);
 }
 
-static bool is_scalar(const struct ul_kernel *kernel, const struct ul_contraction *contraction,
-                      const struct ul_profile_device *device, struct ul_arena *arena)
+/* Operations for each element that a tile reads: what it takes of the peak. */
+static double reuse_of(const struct ul_work_tile *tile)
 {
-    struct ul_contract_cuda_plan plan;
-    if (contraction->attend != NULL ||
-        !(is_half(kernel, &contraction->a) || is_half(kernel, &contraction->b)))
-        return false;
-    ul_contract_cuda_plan_init(&plan, kernel, contraction, device, arena);
-    return plan.form == UL_CONTRACT_CUDA_TILE;
+    double sides = (double)(tile->rows + tile->columns) * (double)tile->element_bytes;
+    return (double)tile->rows * (double)tile->columns / sides;
 }
 
-static uint64_t count_scalar(const struct ul_kernel *kernel, ul_ks first,
-                             const struct ul_profile_device *device, struct ul_arena *arena)
+/* Notes the tile of a contraction on tensor cores, and whether it should be one and is not. */
+static void count_contraction(const struct ul_kernel *kernel,
+                              const struct ul_contraction *contraction,
+                              const struct ul_profile_device *device, struct ul_arena *arena,
+                              struct ul_kernel_printed *printed)
 {
-    uint64_t sum = 0;
+    struct ul_contract_cuda_plan plan;
+    if (contraction->attend != NULL)
+        return;
+    ul_contract_cuda_plan_init(&plan, kernel, contraction, device, arena);
+    bool is_of_halves = is_half(kernel, &contraction->a) || is_half(kernel, &contraction->b);
+    if (is_of_halves && plan.form == UL_CONTRACT_CUDA_TILE)
+        printed->scalar_count++;
+    if (plan.form != UL_CONTRACT_CUDA_MMA)
+        return;
+    struct ul_work_tile tile = {.rows = (uint64_t)plan.tile.m,
+                                .columns = (uint64_t)plan.tile.n,
+                                .element_bytes = plan.is_bytes ? 1 : 2};
+    if (printed->tile.rows == 0 || reuse_of(&tile) < reuse_of(&printed->tile))
+        printed->tile = tile;
+}
+
+static void count_contractions(const struct ul_kernel *kernel, ul_ks first,
+                               const struct ul_profile_device *device, struct ul_arena *arena,
+                               struct ul_kernel_printed *printed)
+{
     for (ul_ks id = first; id != UL_NONE; id = kernel->stmts[id].next) {
         const struct ul_ks_data *stmt = &kernel->stmts[id];
         if (stmt->kind == UL_KS_CONTRACT)
-            sum += is_scalar(kernel, &kernel->contractions[stmt->contraction], device, arena);
+            count_contraction(kernel, &kernel->contractions[stmt->contraction], device, arena,
+                              printed);
         else if (stmt->kind == UL_KS_FOR || stmt->kind == UL_KS_IF)
-            sum += count_scalar(kernel, stmt->body, device, arena);
+            count_contractions(kernel, stmt->body, device, arena, printed);
         if (stmt->kind == UL_KS_IF)
-            sum += count_scalar(kernel, stmt->orelse, device, arena);
+            count_contractions(kernel, stmt->orelse, device, arena, printed);
     }
-    return sum;
 }
 
 /* ---- Identities ---- */
@@ -165,7 +183,9 @@ void ul_count_cuda(const struct ul_kernel *kernel, const struct ul_grid *grid,
         named[v] = UL_NONE;
     printed->launch_count = count_launches(kernel, grid, &arena);
     printed->block_count = count_blocks(grid);
-    printed->scalar_count = count_scalar(kernel, kernel->first, device, &arena);
+    printed->scalar_count = 0;
+    printed->tile = (struct ul_work_tile){.rows = 0};
+    count_contractions(kernel, kernel->first, device, &arena, printed);
     printed->is_identity = is_identity(kernel, kernel->first, named);
     UL_ASSERT(printed->scalar_count <= kernel->contraction_count);
     ul_arena_done(&arena);

@@ -520,6 +520,37 @@ static bool supports(const struct context *context, const struct ul_group_call *
     return supports_convolution(call, group->product_count);
 }
 
+static void turn_batch(struct ul_call_tensor *tensor)
+{
+    int64_t dim = tensor->dims[0], stride = tensor->strides[0];
+    tensor->dims[0] = tensor->dims[1];
+    tensor->strides[0] = tensor->strides[1];
+    tensor->dims[1] = dim;
+    tensor->strides[1] = stride;
+}
+
+/* Takes the longer of two axes as the rows, where many matrices of few rows have the same weights:
+ * a library has tiles of 64 rows or more (a transformer of images looks at [tokens, images]). */
+static void make_rows_long(struct ul_call *call)
+{
+    const struct ul_call_tensor *dst = &call->dst;
+    bool may = call->kind == UL_CALL_MATMUL && dst->rank == 3 && dst->dims[0] > dst->dims[1] &&
+               call->weights.dims[0] == 1 && call->src.dims[0] == dst->dims[0];
+    for (uint32_t i = 0; may && i < call->post_count; i++) {
+        const struct ul_call_tensor *other = &call->posts[i].tensor;
+        may = other->rank == 0 || (other->rank == 3 && other->dims[0] == dst->dims[0] &&
+                                   other->dims[1] == dst->dims[1]);
+    }
+    if (!may)
+        return;
+    turn_batch(&call->src);
+    turn_batch(&call->dst);
+    for (uint32_t i = 0; i < call->post_count; i++)
+        if (call->posts[i].tensor.rank > 0)
+            turn_batch(&call->posts[i].tensor);
+    UL_ASSERT(call->dst.dims[0] < call->dst.dims[1]);
+}
+
 static bool answer(void *data, struct ul_group_call *group, bool pack)
 {
     const struct context *context = data;
@@ -532,6 +563,7 @@ static bool answer(void *data, struct ul_group_call *group, bool pack)
         make_product(call);
     if (call->kind == UL_CALL_WEIGHT_GRADIENT && is_pointwise(call, &call->dst))
         make_gradient_product(group);
+    make_rows_long(call);
     if (!supports(context, group))
         return false;
     UL_ASSERT(call->implementation == NULL);
@@ -547,34 +579,61 @@ static uint64_t divide_up(uint64_t a, uint64_t b)
     return (a + b - 1) / b;
 }
 
-/* How many blocks of threads a call has at most. Libraries take small tiles for a small result, and
- * cut its sums into as many parts as the workspace holds. */
-static uint64_t blocks_of(const struct ul_call *call)
+/* The product that a call is: of a convolution the one of pixels with weights, of its weights'
+ * gradient that of channels, with all pixels as terms. */
+static struct ul_work_product product_of(const struct ul_call *call)
 {
-    enum { TILE = 64 };
     const struct ul_call_tensor *dst = &call->dst;
     const struct ul_call_tensor *pixels =
         call->kind == UL_CALL_WEIGHT_GRADIENT ? &call->weights : dst;
-    uint64_t groups = call->group_count > 1 ? call->group_count : 1, batch = groups, m, n, k = 0;
+    uint64_t groups = call->group_count > 1 ? call->group_count : 1;
     uint64_t pixel_count = elements_of(pixels) / (uint64_t)pixels->dims[1];
-    if (call->kind == UL_CALL_ATTENTION)
-        return (uint64_t)(dst->dims[0] * dst->dims[1]) * divide_up((uint64_t)dst->dims[2], TILE);
+    struct ul_work_product product = {.batch = groups};
     if (call->kind == UL_CALL_MATMUL) {
-        m = (uint64_t)dst->dims[dst->rank - 2];
-        n = (uint64_t)dst->dims[dst->rank - 1];
-        k = (uint64_t)call->src.dims[call->src.rank - 1];
-        batch = dst->rank == 3 ? (uint64_t)dst->dims[0] : 1;
+        product.m = (uint64_t)dst->dims[dst->rank - 2];
+        product.n = (uint64_t)dst->dims[dst->rank - 1];
+        product.k = (uint64_t)call->src.dims[call->src.rank - 1];
+        product.batch = dst->rank == 3 ? (uint64_t)dst->dims[0] : 1;
     } else if (call->kind == UL_CALL_WEIGHT_GRADIENT) {
-        m = (uint64_t)pixels->dims[1] / groups;
-        n = elements_of(dst) / groups / m;
-        k = pixel_count;
+        product.m = (uint64_t)pixels->dims[1] / groups;
+        product.n = elements_of(dst) / groups / product.m;
+        product.k = pixel_count;
     } else {
-        m = pixel_count;
-        n = (uint64_t)dst->dims[1] / groups;
+        const struct ul_call_tensor *windows =
+            call->kind == UL_CALL_DECONVOLUTION ? &call->src : dst;
+        uint64_t window_count = elements_of(windows) / (uint64_t)windows->dims[1];
+        product.m = pixel_count;
+        product.n = (uint64_t)dst->dims[1] / groups;
+        product.k =
+            divide_up(elements_of(&call->weights) / groups / product.n * window_count, pixel_count);
     }
-    uint64_t parts = call->scratch_bytes / (elements_of(dst) * sizeof(float));
-    parts = parts < k / MIN_PART ? parts : k / MIN_PART;
-    return batch * divide_up(m, TILE) * divide_up(n, TILE) * (parts > 1 ? parts : 1);
+    return product;
+}
+
+/* Libraries cut the sums of a product into as many parts as the workspace holds. A call of
+ * attention has a block for some queries of a head: 128, or 64 where a device has more blocks so.
+ */
+static void spread(void *data, const struct ul_call *call, struct ul_work *work)
+{
+    enum { MAX_QUERIES = 128 };
+    const struct context *context = data;
+    const struct ul_call_tensor *dst = &call->dst;
+    if (call->kind == UL_CALL_ATTENTION) {
+        uint64_t heads = (uint64_t)(dst->dims[0] * dst->dims[1]), queries = (uint64_t)dst->dims[2];
+        uint64_t processors = ul_profile_device(context->options->profile).processors;
+        work->block_count = heads * divide_up(queries, MAX_QUERIES);
+        work->longest_block = 1;
+        if (work->block_count < processors)
+            work->block_count = heads * divide_up(queries, MAX_QUERIES / 2);
+        return;
+    }
+    work->product = product_of(call);
+    work->product.element_bytes = ul_call_element_bytes(&call->src);
+    if (call->kind == UL_CALL_MATMUL || call->kind == UL_CALL_WEIGHT_GRADIENT) {
+        uint64_t parts = call->scratch_bytes / (elements_of(dst) * sizeof(float));
+        uint64_t max = work->product.k / MIN_PART;
+        work->product.max_parts = parts < max ? parts : max;
+    }
 }
 
 /* A product with something behind it that the library does not compute (GELU by erf): the library's
@@ -623,7 +682,7 @@ enum ul_status ul_cuda_open_library(struct ul_arena *arena,
                                                   .answer = answer,
                                                   .is_worth = is_worth,
                                                   .leaner = leaner,
-                                                  .blocks = blocks_of,
+                                                  .spread = spread,
                                                   .most = most,
                                                   .trained = trained,
                                                   .close = close_context};

@@ -32,7 +32,8 @@ enum {
     MAX_SHARED_BYTES = 32 << 10, /* of a block */
     MAX_OWN_BYTES = 4 << 20,     /* of scratch of all teams */
     MAX_LAUNCHES = 1 << 16,      /* that loops on the host give */
-    FEW_ROUNDS = 64              /* that each lane may repeat for itself */
+    FEW_ROUNDS = 64,             /* that each lane may repeat for itself */
+    LONG_ROUNDS = 512            /* of a thread: a block with fewer threads is worth it */
 };
 
 /* Of a core of the default profile, for each cycle that a launch takes: what a round on the host is
@@ -364,9 +365,37 @@ static int64_t ceil_div(int64_t a, int64_t b)
     return a / b + (a % b != 0);
 }
 
+/* Rounds of loops that each thread of a team walks for nothing but itself, at most. */
+static double repeated_rounds(struct builder *b, ul_ks first, ul_ks end)
+{
+    double rounds = 0;
+    for (ul_ks id = first; id != end; id = stmt_get(b, id)->next) {
+        const struct ul_ks_data *stmt = stmt_get(b, id);
+        if (has_work(b, id, stmt->next))
+            continue;
+        double inner =
+            repeated_rounds(b, stmt->body, UL_NONE) + repeated_rounds(b, stmt->orelse, UL_NONE) + 1;
+        rounds += stmt->kind == UL_KS_FOR ? inner * (double)(b->kernel->vars[stmt->var].high + 1)
+                                          : inner - 1;
+    }
+    return rounds;
+}
+
+/* Threads of a block whose threads need nothing of each other: fewer where few have long sums, so
+ * that more multiprocessors have a block. */
+static int64_t each_block(struct builder *b, const struct ul_phase *phase, int64_t items)
+{
+    int64_t threads = BLOCK;
+    if (phase->has_own || repeated_rounds(b, phase->first, phase->end) < LONG_ROUNDS)
+        return threads;
+    while (threads > UL_WARP && ceil_div(items, threads) < b->device->processors)
+        threads /= 2;
+    return threads;
+}
+
 /* How many blocks of how many threads; with scratch of their own, no more teams than may have it.
  */
-static void set_launch(const struct builder *b, struct ul_phase *phase)
+static void set_launch(struct builder *b, struct ul_phase *phase)
 {
     int64_t teams = ul_nest_items(&phase->items);
     bool alone = phase->kind == UL_PHASE_TEAM && !phase->is_loose && phase->team > UL_WARP;
@@ -381,6 +410,8 @@ static void set_launch(const struct builder *b, struct ul_phase *phase)
         phase->has_own = true;
     }
     int64_t in_block = alone ? 1 : phase->kind == UL_PHASE_TEAM && !phase->is_loose ? 4 : BLOCK;
+    if (phase->kind == UL_PHASE_EACH)
+        in_block = each_block(b, phase, teams);
     while (!alone && phase->shared_bytes > 0 && in_block > 1 &&
            (uint64_t)in_block * phase->shared_bytes > MAX_SHARED_BYTES)
         in_block /= 2;
@@ -410,22 +441,6 @@ static void place_phase(struct builder *b, struct ul_phase *phase)
     phase->shared_bytes = (uint32_t)shared;
     phase->own_bytes = place_arrays(b, phase, UL_PLACE_OWN, UL_PLAN_ALIGN_BYTES);
     set_launch(b, phase);
-}
-
-/* Rounds of loops that each thread of a team walks for nothing but itself, at most. */
-static double repeated_rounds(struct builder *b, ul_ks first, ul_ks end)
-{
-    double rounds = 0;
-    for (ul_ks id = first; id != end; id = stmt_get(b, id)->next) {
-        const struct ul_ks_data *stmt = stmt_get(b, id);
-        if (has_work(b, id, stmt->next))
-            continue;
-        double inner =
-            repeated_rounds(b, stmt->body, UL_NONE) + repeated_rounds(b, stmt->orelse, UL_NONE) + 1;
-        rounds += stmt->kind == UL_KS_FOR ? inner * (double)(b->kernel->vars[stmt->var].high + 1)
-                                          : inner - 1;
-    }
-    return rounds;
 }
 
 static bool any_mode(const struct builder *b, const struct ul_phase *phase, enum ul_team_mode mode)

@@ -639,6 +639,16 @@ static uint64_t count_scores(struct walk *walk, const struct ul_contraction *sco
     return k;
 }
 
+/* Where a mask hides pairs, the rows of one block may see all columns, and those of the mean block
+ * fewer. */
+static void note_longest(struct walk *walk, const struct ul_attend *attend)
+{
+    double all = (double)attend->queries * (double)attend->keys, seen = (double)seen_pairs(attend);
+    double longest = seen > 0 && seen < all ? all / seen : 1;
+    if (longest > walk->work->longest_block)
+        walk->work->longest_block = longest;
+}
+
 /* What tiles of it do (ir/kernel.h): products of all pairs that are seen, on tensor cores where all
  * operands have 16 bits, and a function of each. */
 static void count_attend(struct walk *walk, const struct ul_attend *attend, uint64_t times)
@@ -663,6 +673,7 @@ static void count_attend(struct walk *walk, const struct ul_attend *attend, uint
     uint64_t operations = ul_size_mul_saturating(pairs, 2 * terms);
     count_flops(walk, operations);
     count(walk, is_half ? UL_WORK_MATMUL_F16 : UL_WORK_MATMUL_F32, operations);
+    note_longest(walk, attend);
     bool is_exponent = attend->kind == UL_ATTEND_RESULT || attend->kind == UL_ATTEND_STATISTICS;
     if (is_exponent) /* else the score says what is computed */
         count(walk, UL_WORK_SPECIAL, pairs);

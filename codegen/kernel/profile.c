@@ -20,6 +20,7 @@
  * Linux (x86-64), and set by hand above what some 30 networks took there. */
 #include "codegen/kernel/profile.h"
 #include "codegen/kernel/threads.h"
+#include "codegen/kernel/waves.h"
 
 #include <string.h>
 
@@ -200,6 +201,19 @@ static double sum_ns(const struct ul_profile *profile, const uint64_t *counts)
     return ns;
 }
 
+/* The operations of a step at the rates that its tiles reach. */
+static double work_ns(const struct ul_profile *profile, const struct ul_work *work)
+{
+    double ns = 0;
+    for (uint32_t kind = 0; kind < UL_WORK_KINDS; kind++) {
+        double rate = profile->rates[kind];
+        if (work->counts[kind] > 0)
+            rate *= ul_waves_share(profile, kind, &work->tile);
+        ns += (double)work->counts[kind] / rate;
+    }
+    return ns;
+}
+
 /* Bytes move with the work, by as many threads; memory itself feeds MEMORY_CORES of them. */
 static double moving_ns(const struct ul_profile *profile, uint64_t bytes, uint64_t held_bytes,
                         double speed_up)
@@ -226,21 +240,36 @@ static double cold_weights_ns(const struct ul_profile *profile, const struct ul_
                                      : ns;
 }
 
-/* How many times longer a device takes whose multiprocessors do not all have a block. */
-static double idle_factor(const struct ul_profile *profile, const struct ul_work *work)
+/* The operations of a library's product, and its bytes, in waves of tiles; beside it is what the
+ * call does to its results. */
+static double product_ns(const struct ul_profile *profile, const struct ul_work *work,
+                         double moved_ns)
 {
-    uint32_t processors = profile->device.processors;
-    bool is_narrow = work->block_count > 0 && work->block_count < processors;
-    return is_narrow ? (double)processors / (double)work->block_count : 1;
+    const struct ul_work_product *product = &work->product;
+    double whole_ns = (double)work->counts[product->kind] / profile->rates[product->kind];
+    double beside_ns = sum_ns(profile, work->counts) - whole_ns;
+    double ns = ul_waves_product_ns(profile, product, moved_ns);
+    ns = ns > whole_ns ? ns : whole_ns;
+    return beside_ns > 0 ? ns + beside_ns : ns;
 }
 
-/* How long one round of a step takes. A multiprocessor is taken to draw up to twice its share of
- * the rate of a device's memory. */
+/* The longer of operations and bytes, of which `moved_ns` is on a device that is full. */
+static double spread_ns(const struct ul_profile *profile, const struct ul_work *work,
+                        double moved_ns)
+{
+    if (work->product.m > 0 && profile->device.processors > 0)
+        return product_ns(profile, work, moved_ns);
+    struct ul_waves waves = ul_waves_of_blocks(profile, work->block_count, work->longest_block);
+    double busy_ns = work_ns(profile, work) * waves.work;
+    moved_ns *= waves.memory;
+    return busy_ns > moved_ns ? busy_ns : moved_ns;
+}
+
+/* How long one round of a step takes. */
 static double round_ns(const struct ul_profile *profile, const struct ul_work *work,
                        const struct ul_traffic *traffic, uint64_t held_bytes)
 {
-    double idle = idle_factor(profile, work), idle_memory = idle > 2 ? idle / 2 : 1;
-    double busy_ns = sum_ns(profile, work->counts) * idle;
+    double busy_ns = sum_ns(profile, work->counts);
     double spared_ns = sum_ns(profile, work->spared_counts);
     double speed_up = spared_ns > 0 && busy_ns > 0 ? (busy_ns + spared_ns) / busy_ns : 1;
     double moved_ns = moving_ns(profile, traffic->moved_bytes - traffic->weight_bytes,
@@ -248,8 +277,7 @@ static double round_ns(const struct ul_profile *profile, const struct ul_work *w
     double cold_ns = cold_weights_ns(profile, traffic, held_bytes, speed_up);
     if (!(cold_ns > 0))
         moved_ns += moving_ns(profile, traffic->weight_bytes, traffic->all_weight_bytes, speed_up);
-    moved_ns *= idle_memory;
-    double ns = (busy_ns > moved_ns ? busy_ns : moved_ns) + cold_ns +
+    double ns = spread_ns(profile, work, moved_ns) + cold_ns +
                 profile->overhead_ns * (double)(work->launch_count > 0 ? work->launch_count : 1);
     return ns + (double)work->region_count * UL_REGION_NS; /* whole numbers: nothing is rounded */
 }

@@ -21,6 +21,20 @@ enum ul_work_kind {
     UL_WORK_KINDS
 };
 
+/* A product that a library cuts into tiles: `batch` matrices of m x n sums of k terms each, which
+ * may be cut into parts of k. */
+struct ul_work_product {
+    enum ul_work_kind kind;
+    uint64_t batch, m, n, k; /* m 0: there is none */
+    uint64_t element_bytes;  /* of its operands */
+    uint64_t max_parts;      /* 0 or 1: k stays whole */
+};
+
+/* What a block of a kernel forms of a product at a time; rows 0: nothing like that. */
+struct ul_work_tile {
+    uint64_t rows, columns, element_bytes;
+};
+
 struct ul_work {
     uint64_t flop_count;                   /* exact for counted loops */
     uint64_t counts[UL_WORK_KINDS];        /* of the thread that has the most of it */
@@ -28,6 +42,10 @@ struct ul_work {
     uint64_t region_count;                 /* how often threads start together */
     uint64_t launch_count;                 /* on a device; 0: one */
     uint64_t block_count; /* on a device: of its widest launch; 0: it fills any device */
+    double longest_block; /* its work in that of the mean one, at least 1, where a block keeps a
+                             multiprocessor busy; 0: several share one */
+    struct ul_work_tile tile;
+    struct ul_work_product product; /* a library's, whose operations are among the counts */
 };
 
 struct ul_threads; /* threads.h */

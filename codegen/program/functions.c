@@ -68,6 +68,9 @@ enum ul_status ul_function_add_kernel(struct ul_builder *builder, const struct u
     ul_arena_reset(&builder->scratch);
     added->work.launch_count = printed.launch_count;
     added->work.block_count = printed.block_count;
+    added->work.tile = printed.tile;
+    if (printed.tile.rows > 0 && added->work.longest_block < 1)
+        added->work.longest_block = 1;
     added->sum_orders = builder->options->target->sum_orders(kernel, builder->options->profile);
     *slot = program->kernel_count;
     *id = program->kernel_count++;

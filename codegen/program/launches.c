@@ -20,15 +20,38 @@ static void add(uint64_t *sum, uint64_t rounds, uint64_t count)
     *sum = ul_size_add_saturating(*sum, ul_size_mul_saturating(rounds, count));
 }
 
+/* Whether the kernel leaves more than a tenth of the multiprocessors idle that it has much work
+ * for. Tiles have sides of powers of two, so that 128 of them are what fills 132. */
+static bool is_idle(const struct ul_program *program, const struct ul_program_step *step)
+{
+    enum { MUCH = 1000000000 };
+    const struct ul_work *work = &step->work;
+    uint64_t processors = program->options.profile->device.processors;
+    return work->flop_count > MUCH && work->block_count > 0 &&
+           work->block_count < processors - processors / 10;
+}
+
 /* Whether the kernel takes much longer than it would on blocks for all multiprocessors. */
 static bool is_narrow(const struct ul_program *program, const struct ul_program_step *step)
 {
     enum { MUCH_NS = 20000 };
     const struct ul_profile *profile = program->options.profile;
     struct ul_work wide = step->work;
-    wide.block_count = 0;
+    uint32_t processors = profile->device.processors;
+    if (wide.block_count >= processors)
+        return false;
+    wide.block_count = processors;
     return ul_profile_cost(profile, &step->work, &step->traffic, 1) >
            ul_profile_cost(profile, &wide, &step->traffic, 1) + MUCH_NS;
+}
+
+/* Of launches that a step shares, the overheads that its cost has nevertheless. */
+static void add_shared(const struct ul_program *program, const struct ul_program_step *step,
+                       uint64_t shared_count, struct ul_program_launches *launches)
+{
+    const struct ul_profile *profile = program->options.profile;
+    add(&launches->shared_ns, rounds_of(program, step->region),
+        (uint64_t)(profile->overhead_ns * (double)shared_count));
 }
 
 /* `launch_count`: the launches that this step adds to those that it shares. */
@@ -43,6 +66,7 @@ static void add_step(const struct ul_program *program, const struct ul_program_s
         add(&launches->launch_count, rounds, launch_count);
         add(&launches->scalar_count, rounds, printed->scalar_count);
         add(&launches->narrow_count, rounds, is_narrow(program, step));
+        add(&launches->idle_count, rounds, is_idle(program, step));
         add(&launches->identity_count, rounds, printed->is_identity);
         break;
     case UL_STEP_CALL:
@@ -77,6 +101,7 @@ void ul_program_count_launches(const struct ul_program *program, const struct ul
             uint64_t own = is_kernel ? program->kernels[step->kernel].printed.launch_count : 0;
             most = joined[p] > 0 ? 0 : most;
             add_step(program, step, own > most ? own - most : 0, launches);
+            add_shared(program, step, own > most ? most : own, launches);
             most = own > most ? own : most;
         } else if (at->kind != UL_PLAN_WAIT) /* a transfer */
             add(&launches->launch_count, rounds_of(program, at->region), 1);

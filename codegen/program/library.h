@@ -8,6 +8,7 @@
 struct ul_group_call; /* calls_internal.h */
 struct ul_call;       /* runtime/lib/ul_call.h */
 struct ul_piece;
+struct ul_work; /* codegen/kernel/work.h */
 
 /* A target's numerical library, as the compiler asks it: oneDNN (dnnl.c), or cuBLASLt and cuDNN
  * (cuda_calls.c). The target's rows of facts and functions; `context` is handed to the functions.
@@ -45,8 +46,9 @@ struct ul_target_library {
      * `own_bytes`. Under every budget it is the same. NULL: the call keeps the scratch that the
      * library answered with. */
     uint64_t (*trained)(void *context, const struct ul_call *call, uint64_t own_bytes);
-    /* Blocks of threads that the call has on a device, as far as shapes say. NULL: it fills any. */
-    uint64_t (*blocks)(const struct ul_call *call);
+    /* How the call is spread over a device, as far as shapes say: blocks of threads, or a product.
+     * NULL: it fills any. */
+    void (*spread)(void *context, const struct ul_call *call, struct ul_work *work);
     /* Bytes of the host that it keeps for the call beside the buffer, as long as the program lives.
      * NULL: nobody knows before the program starts. */
     uint64_t (*kept_bytes)(void *context, const struct ul_call *call);

@@ -28,7 +28,8 @@ struct ul_training;
 struct ul_kernel_printed {
     uint64_t scratch_bytes;
     uint64_t launch_count;
-    uint64_t block_count;  /* of the widest launch; 0: nobody said */
+    uint64_t block_count;     /* of the widest launch; 0: nobody said */
+    struct ul_work_tile tile; /* the smallest of its contractions */
     uint64_t scalar_count; /* products with an operand of 16 bits, in tiles without tensor cores */
     bool is_identity;      /* every element is stored as it is loaded, at the same index */
     bool joins;            /* it is one launch, of which others can have blocks (joined.c) */
@@ -282,7 +283,9 @@ struct ul_program_launches {
     uint64_t launch_count;   /* of kernels, copies and library calls */
     uint64_t call_count;     /* of these, library calls */
     uint64_t scalar_count;   /* products of 16 bits in tiles without tensor cores */
+    uint64_t shared_ns;      /* overheads in the cost of steps that share the launch of another */
     uint64_t narrow_count;   /* kernels that take long for too few blocks */
+    uint64_t idle_count;     /* kernels of much work whose blocks leave multiprocessors idle */
     uint64_t identity_count; /* steps that move bytes unchanged */
     uint64_t weigh_count;    /* UL_OP_WEIGHS by themselves: softmax outside of attention */
 };

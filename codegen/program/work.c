@@ -120,8 +120,12 @@ void ul_work_count_call(const struct ul_builder *builder, const struct ul_group_
         work->counts[k] = share;
     }
     work->region_count = threads > 1;
-    if (builder->options->library->blocks != NULL)
-        work->block_count = builder->options->library->blocks(planned);
+    if (builder->options->library->spread == NULL)
+        return;
+    builder->options->library->spread(builder->options->library->context, planned, work);
+    work->product.kind = products;
+    if (work->counts[products] == 0) /* it counts as windows */
+        work->product.m = 0;
 }
 
 static uint64_t buffer_bytes(const struct ul_graph *graph, const struct ul_buffer *buffer,

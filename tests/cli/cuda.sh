@@ -41,6 +41,15 @@ ls host | grep -E 'ul_dnnl|ul_posts\.c|ul_winograd\.c' && fail 'files of target 
 expect 0 'reserves' "$ullage" compile "$digits" --dim N=1 --target c --emit plain
 ls plain | grep -E 'ul_dnnl' && fail 'files of target cpu stayed for target c'
 
+# what is predicted is without the overheads of launches that steps share
+expect 0 '^Predicted' plan --train --train-mode --optimizer adamw \
+    --output /fc/Gemm_output_0 --json joined.json
+number() { grep -oE "^ *\"$1\": [0-9]+" joined.json | grep -oE '[0-9]+$'; }
+[ "$(number shared_ns)" -gt 0 ] || fail 'no step shares a launch'
+predicted=$(awk -v cost="$(number cost)" -v shared="$(number shared_ns)" \
+    'BEGIN { printf "%.4g", (cost - shared) / 1e6 }')
+grep -q "^Predicted: $predicted ms a run on h100-sxm" out.txt || fail "not $predicted ms: $(cat out.txt)"
+
 # to compile does: the source stays, and the message says where
 compile() { "$ullage" compile "$digits" --dim N=1 --target cuda "$@"; }
 expect 7 "no $NVCC here; the source is in program.cuda, and make -C program.cuda NVCC=nvcc" compile -o program

@@ -130,6 +130,13 @@ static void test_products(void **state)
            HEAD "input %0 \"x\" f32[4,32,32] own\ninput %1 \"z\" f32[4,32,32] own\n"
                 "%2 \"y\" f32[4,32,32] own = MatMul n0 \"y\" (%0, %1)\nreturn %2\n",
            "cublaslt [4x32x32] [4x32x32] > [4x32x32]", LITTLE);
+    /* of many matrices of few rows, the longer axis is that of the rows */
+    expect(&plain,
+           HEAD "input %0 \"x\" f32[3,40,128] own\n" W
+                "%2 \"t\" f32[40,3,128] view=%0+0[128,5120,1] = Transpose n0 \"t\" (%0) "
+                "{perm=ints[1,0,2]}\n"
+                "%3 \"y\" f32[40,3,64] own = MatMul n1 \"y\" (%2, %1)\nreturn %3\n",
+           "cublaslt [3x40x128] [1x128x64] > [3x40x64]", LITTLE);
     /* few operations, of all or of each matrix; short sums */
     expect(&plain,
            HEAD "input %0 \"x\" f32[8,16] own\ninput %1 \"z\" f32[16,8] own\n"

@@ -191,6 +191,13 @@ static void long_sums_come_in_parts(void **state)
     assert_int_equal(scratch_bytes, 32 * 96 * sizeof(float)); /* 32 parts of 64 terms */
     assert_int_equal(count(few, "UL_LAUNCH("), 2);
     assert_non_null(strstr(few, "t_item < 3072"));
+    const char *two = print(&arena,
+                            "graph \"t\"\ninput %0 \"x\" f32[524288,2] own\n"
+                            "weight %1 \"axes\" i64[1] = [0]\n"
+                            "%2 \"y\" f32[2] own = ReduceSum n0 \"n\" (%0, %1) {keepdims=0}\n"
+                            "return %2\n",
+                            &scratch_bytes);
+    assert_non_null(strstr(two, "UL_LAUNCH(@_0, 32, 32")); /* 1024 terms each: more blocks */
     const char *many = print(&arena, ul_arena_printf(&arena, form, 50000, 50000), &scratch_bytes);
     assert_int_equal(scratch_bytes, 0);
     assert_int_equal(count(many, "UL_LAUNCH("), 1);

@@ -122,6 +122,17 @@ def batches(net):
     return net.model(net.node("MatMul", net.node("Tanh", t), net.weight(8, 10)))
 
 
+@case(cublaslt=3)
+def tokens(net):
+    """Many matrices of few rows with the same right operand: images side by side, token by token."""
+    x = net.input("x", 3, 20, 16)
+    t = net.node("Transpose", net.node("Relu", x), perm=[1, 0, 2])
+    a = net.node("Add", net.node("MatMul", t, net.weight(16, 24)), net.weight(24))
+    b = net.node("Add", net.node("MatMul", t, net.weight(16, 24)), a)
+    c = net.node("Add", net.node("MatMul", t, net.weight(16, 16)), t)
+    return net.model(net.node("Relu", b), c)
+
+
 @case(cublaslt=4)
 def residuals(net):
     """In place, from elsewhere because it is read again, and the operand itself."""

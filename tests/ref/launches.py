@@ -9,7 +9,7 @@ models/golden_launches.tsv: from plans alone, no compiler of CUDA's is asked.
     launches.py --ullage build/release/ullage --train [--precision fp32,bf16] [--update] [FILTER]
 
 Columns as plan.json's `launches` (docs/plan-format.md). A network with more launches, scalar products,
-identity steps or softmaxes than the list says, or with fewer library calls, or that the list lacks,
+narrow or identity steps, softmaxes or idle products than the list says, or with fewer library calls, or that the list lacks,
 is a failure (exit 6) until that is reviewed and taken over by --update; what is better is named.
 With --typed the models are of 16 bits themselves (models/lib_half.py, both ways), and none may be
 worse than the network in float32 under --precision, but by Casts of inputs and outputs: launches.
@@ -28,7 +28,8 @@ import compare_ort
 
 ROOT = golden_bytes.ROOT
 GOLDEN = os.path.join(ROOT, "models", "golden_launches.tsv")
-COUNTS = ["count", "of_libraries", "scalar_products", "narrow_steps", "identity_steps", "softmaxes"]
+COUNTS = ["count", "of_libraries", "scalar_products", "narrow_steps", "identity_steps", "softmaxes",
+          "idle_products"]  # fmt: skip
 HEAD = ["model", "precision", "launches", *COUNTS[1:]]
 CASTS = 2  # of inputs and outputs, more than where --precision decides
 BETTER = {"of_libraries": 1}  # the more the better; of all others the fewer
