@@ -301,6 +301,17 @@ static enum ul_status add_control(struct ul_builder *builder, ul_node_id id, uin
     }
 }
 
+/* A group, and behind it the node whose sums its call may form, wherever that stands. */
+static enum ul_status add_group(struct ul_builder *builder, const ul_node_id *nodes, uint32_t count,
+                                uint32_t region)
+{
+    ul_node_id sums = builder->calls.sums_of[nodes[count - 1]];
+    if (builder->calls.is_summed[nodes[count - 1]])
+        return UL_OK;
+    UL_TRY(ul_group_add(builder, nodes, count, region));
+    return sums == UL_NONE ? UL_OK : ul_group_add(builder, &sums, 1, region);
+}
+
 static enum ul_status add_block(struct ul_builder *builder, ul_block_id block_id, uint32_t region)
 {
     const struct ul_graph *graph = builder->graph;
@@ -315,7 +326,7 @@ static enum ul_status add_block(struct ul_builder *builder, ul_block_id block_id
             UL_TRY(add_control(builder, nodes[0], region));
             continue;
         }
-        UL_TRY(ul_group_add(builder, nodes, count, region));
+        UL_TRY(add_group(builder, nodes, count, region));
     }
     return UL_OK;
 }
