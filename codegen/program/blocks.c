@@ -305,11 +305,16 @@ static enum ul_status add_control(struct ul_builder *builder, ul_node_id id, uin
 static enum ul_status add_group(struct ul_builder *builder, const ul_node_id *nodes, uint32_t count,
                                 uint32_t region)
 {
-    ul_node_id sums = builder->calls.sums_of[nodes[count - 1]];
-    if (builder->calls.is_summed[nodes[count - 1]])
+    const struct ul_calls *calls = &builder->calls;
+    ul_node_id last = nodes[count - 1];
+    if (calls->is_behind[last])
         return UL_OK;
     UL_TRY(ul_group_add(builder, nodes, count, region));
-    return sums == UL_NONE ? UL_OK : ul_group_add(builder, &sums, 1, region);
+    if (calls->sums_of[last] != UL_NONE)
+        UL_TRY(ul_group_add(builder, &calls->sums_of[last], 1, region));
+    if (calls->reader_of[last] != UL_NONE)
+        UL_TRY(ul_group_add(builder, &calls->reader_of[last], 1, region));
+    return UL_OK;
 }
 
 static enum ul_status add_block(struct ul_builder *builder, ul_block_id block_id, uint32_t region)

@@ -92,7 +92,10 @@ struct ul_calls {
     uint32_t *positions;            /* by node, as they run */
     ul_node_id *sums_of;            /* by the last node of a call: the node whose sums it may form,
                                        too; or UL_NONE */
-    bool *is_summed;                /* by such a node */
+    ul_node_id *reader_of;          /* by such a call: what reads the sums, and stands before it in
+                                       the graph; or UL_NONE */
+    bool *is_summed;                /* by node: a call may form its sums */
+    bool *is_behind;                /* by node: it becomes a step behind such a call */
     bool changed;
 };
 /* kept.c: takes back the calls for which the library keeps too much beside the buffer. */
@@ -110,7 +113,7 @@ enum ul_status ul_calls_choose(struct ul_arena *arena, const struct ul_graph *gr
                                struct ul_diag *diag) UL_MUST_CHECK;
 
 /* sums.c: finds the sums of a factor that a product's call may form, of at most `max_bytes`. The
- * node that forms them becomes a step right behind the call. */
+ * node that forms them becomes a step right behind the call, and what reads them comes then. */
 void ul_calls_find_sums(struct ul_arena *arena, const struct ul_graph *graph, uint64_t max_bytes,
                         struct ul_calls *calls);
 

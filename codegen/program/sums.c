@@ -15,8 +15,11 @@
  * much smaller (groups.c). The graph alone decides which call has which sums, whatever the
  * budget. Of pieces of a product that read all of the factor, the first has them.
  *
- * Left undone: sums that something reads before the product; sums that add up over the runs of a
- * step; a product with something behind it; factors that are rounded to TF32. */
+ * An update that reads the sums before the product stands in the graph, as it does before the tiles
+ * of a gradient (passes/tiles.c), becomes a step behind both.
+ *
+ * Left undone: sums that anything else reads before the product; sums that add up over the runs of
+ * a step; a product with something behind it; factors that are rounded to TF32. */
 #include "codegen/program/library_internal.h"
 
 #include "ir/op.h"
@@ -130,14 +133,55 @@ static void give(struct ul_group_call *group, enum ul_call_sums sums_of, const s
     place->dims[1] = place->strides[0] = rows->column_count;
 }
 
+/* The first two that read a base value: their positions, and the first of them. */
+struct reads {
+    uint32_t first, second;
+    ul_node_id reader;
+};
+
 /* What is found on the way. */
 struct finder {
     const struct ul_graph *graph;
     struct ul_calls *calls;
     struct rows **by_base; /* of a value that a node sums; NULL: none does, or it has its call */
-    uint32_t *first_read;  /* per base: the first position that reads it */
+    struct reads *reads;   /* per base */
     uint64_t max_bytes;    /* of sums */
 };
+
+static ul_value_id base_of(const struct finder *finder, ul_value_id value)
+{
+    return value == UL_NONE ? UL_NONE : finder->graph->values[value].view.base;
+}
+
+/* Whether the node is a step by itself, and nothing in the graph reads what it makes: an update. */
+static bool may_wait(const struct finder *finder, ul_node_id id)
+{
+    const struct ul_node *node = &finder->graph->nodes[id];
+    bool may = node->parent == 0 && node->group == UL_NONE && node->block_count == 0 &&
+               finder->calls->by_node[id] == NULL && !finder->calls->is_behind[id];
+    for (uint32_t i = 0; may && i < node->output_count; i++)
+        may = node->outputs[i] == UL_NONE ||
+              finder->reads[base_of(finder, node->outputs[i])].first == UINT32_MAX;
+    return may;
+}
+
+/* Has the call form the sums of those rows, where what reads these can come behind it. */
+static bool take_rows(struct finder *finder, ul_node_id last, const struct rows *rows)
+{
+    struct ul_calls *calls = finder->calls;
+    const struct reads *reads = &finder->reads[rows->sums];
+    uint32_t position = calls->positions[last];
+    bool waits = reads->first < position;
+    if (reads->second < position || (waits && !may_wait(finder, reads->reader)))
+        return false;
+    calls->sums_of[last] = rows->node;
+    calls->is_summed[rows->node] = calls->is_behind[rows->node] = true;
+    if (waits) {
+        calls->reader_of[last] = reads->reader;
+        calls->is_behind[reads->reader] = true;
+    }
+    return true;
+}
 
 /* Has the call form the sums of one of its factors. */
 static void find_factor(struct finder *finder, ul_node_id last)
@@ -146,39 +190,45 @@ static void find_factor(struct finder *finder, ul_node_id last)
         uint32_t arg, k;
         enum ul_call_sums sums_of;
     } factors[] = {{UL_CALL_SRC, 1, UL_SUMS_OF_SRC}, {UL_CALL_WEIGHTS, 0, UL_SUMS_OF_WEIGHTS}};
-    const struct ul_graph *graph = finder->graph;
     struct ul_group_call *group = finder->calls->by_node[last];
     for (size_t i = 0; i < sizeof factors / sizeof *factors && may_sum(&group->call); i++) {
         ul_value_id value = group->args[factors[i].arg];
-        struct rows **rows = &finder->by_base[graph->values[value].view.base];
+        struct rows **rows = &finder->by_base[base_of(finder, value)];
         const struct ul_call_tensor *factor =
             factors[i].arg == UL_CALL_SRC ? &group->call.src : &group->call.weights;
-        if (*rows == NULL || !is_factor(graph, *rows, value, factor, factors[i].k) ||
-            finder->first_read[(*rows)->sums] < finder->calls->positions[last])
+        if (*rows == NULL || !is_factor(finder->graph, *rows, value, factor, factors[i].k) ||
+            !take_rows(finder, last, *rows))
             continue;
         give(group, factors[i].sums_of, *rows);
-        finder->calls->sums_of[last] = (*rows)->node;
-        finder->calls->is_summed[(*rows)->node] = true;
         *rows = NULL;
+    }
+}
+
+static void note_read(struct finder *finder, ul_node_id node, ul_value_id base)
+{
+    uint32_t position = finder->calls->positions[node];
+    struct reads *reads = &finder->reads[base];
+    if (position < reads->first) {
+        reads->second = reads->first;
+        reads->first = position;
+        reads->reader = node;
+    } else if (position != reads->first && position < reads->second) {
+        reads->second = position;
     }
 }
 
 static void find_reads(struct ul_arena *arena, struct finder *finder)
 {
     const struct ul_graph *graph = finder->graph;
-    finder->first_read = UL_NEW_ARRAY(arena, uint32_t, graph->value_count);
-    memset(finder->first_read, 0xFF, graph->value_count * sizeof *finder->first_read);
+    finder->reads = UL_NEW_ARRAY(arena, struct reads, graph->value_count);
+    memset(finder->reads, 0xFF, graph->value_count * sizeof *finder->reads);
     for (uint32_t n = 0; n < graph->node_count; n++) {
         const struct ul_node *node = &graph->nodes[n];
-        uint32_t position = finder->calls->positions[n];
-        if (position == 0 || ul_node_is_view(graph, n)) /* it stands nowhere, or does nothing */
-            continue;
-        for (uint32_t i = 0; i < node->input_count; i++) {
-            ul_value_id base =
-                node->inputs[i] == UL_NONE ? UL_NONE : graph->values[node->inputs[i]].view.base;
-            if (base != UL_NONE && position < finder->first_read[base])
-                finder->first_read[base] = position;
-        }
+        if (finder->calls->positions[n] == 0 || ul_node_is_view(graph, n))
+            continue; /* it stands nowhere, or does nothing */
+        for (uint32_t i = 0; i < node->input_count; i++)
+            if (base_of(finder, node->inputs[i]) != UL_NONE)
+                note_read(finder, n, base_of(finder, node->inputs[i]));
     }
 }
 
@@ -205,8 +255,11 @@ void ul_calls_find_sums(struct ul_arena *arena, const struct ul_graph *graph, ui
     struct finder finder = {.graph = graph, .calls = calls, .max_bytes = max_bytes};
     ul_node_id *nodes = UL_NEW_ARRAY(arena, ul_node_id, block->node_count);
     calls->is_summed = UL_NEW_ARRAY(arena, bool, graph->node_count);
+    calls->is_behind = UL_NEW_ARRAY(arena, bool, graph->node_count);
     calls->sums_of = UL_NEW_ARRAY(arena, ul_node_id, graph->node_count);
+    calls->reader_of = UL_NEW_ARRAY(arena, ul_node_id, graph->node_count);
     memset(calls->sums_of, 0xFF, graph->node_count * sizeof *calls->sums_of);
+    memset(calls->reader_of, 0xFF, graph->node_count * sizeof *calls->reader_of);
     if (max_bytes == 0)
         return;
     find_reads(arena, &finder);

@@ -80,6 +80,18 @@ def make_rows(folder):
     return 2
 
 
+def make_tiles(folder):
+    """A gradient that is large beside all else, in tiles, behind the update of its bias."""
+    net = Net()
+    for i, (x, inputs, outputs) in enumerate((("x", 64, 512), ("a0", 512, 1024))):
+        net.add("MatMul", [x, net.weight(f"w{i}", inputs, outputs)], f"m{i}")
+        net.add("Add", [net.weight(f"b{i}", outputs), f"m{i}"], f"s{i}")
+        net.add("Tanh", [f"s{i}"], f"a{i}")
+    net.add("Gemm", ["a1", net.weight("w2", 1024, CLASSES), net.weight("b2", CLASSES)], "y")
+    net.save(folder, [BATCH, 64])
+    return 2
+
+
 def launches(trainer, **environment):
     file = trainer.program + ".json"
     run(trainer.program, "--memory", "--random", "1", "--json", file, **environment)
@@ -142,7 +154,7 @@ def main():
     ullage = os.path.abspath(sys.argv[1])
     os.environ.setdefault("NVCC", os.path.join(os.path.dirname(os.path.abspath(__file__)), "nvcc"))
     quick = "--quick" in sys.argv
-    for make in (make_gemms, make_rows):
+    for make in (make_gemms, make_rows, make_tiles):
         with tempfile.TemporaryDirectory() as folder:
             count = make(folder)
             check(ullage, folder, count, "fp32", 1e-5, quick)
