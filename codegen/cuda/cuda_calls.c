@@ -11,6 +11,7 @@
  *      MatMul, Gemm, Conv 1x1   cuBLASLt   act(alpha * src * weights + residual + bias)
  *      gradients of a Conv 1x1  cuBLASLt   the products that they are
  *      ... and Accumulate       cuBLASLt   sum + product where the sum of a step's runs lies
+ *      ... and a bias' gradient cuBLASLt   sums of a factor beside the product (program/sums.c)
  *      MatMulInteger            cuBLASLt   sums in i32 alone
  *      Conv                     cuDNN      act(conv(src, weights) + residual + bias)
  *      ConvTranspose            cuDNN      the gradient of the source of such a one
@@ -676,6 +677,7 @@ enum ul_status ul_cuda_open_library(struct ul_arena *arena,
     context->library = (struct ul_target_library){.name = "CUDA libraries",
                                                   .adds_from_afar = true,
                                                   .accumulates = true,
+                                                  .max_sums_bytes = TABLE_BYTES / 2,
                                                   .runs_always = true,
                                                   .chosen_at_start = true,
                                                   .context = context,

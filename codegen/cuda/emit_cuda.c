@@ -107,6 +107,8 @@ static void put_step(struct ul_emitter *emitter, const struct ul_program_step *s
     struct ul_text *text = emitter->text;
     switch (step->kind) {
     case UL_STEP_KERNEL:
+        if (step->is_spared)
+            ul_emit_cuda_put_spared(emitter, step, position, indent);
         put_kernel_call(emitter, step, position);
         break;
     case UL_STEP_CALL:

@@ -24,5 +24,8 @@ void ul_emit_cuda_put_libraries(struct ul_emitter *emitter);
 /* The library enqueues it, or else the step's own kernel runs. */
 void ul_emit_cuda_put_call(struct ul_emitter *emitter, const struct ul_program_step *step,
                            uint32_t position, uint32_t indent);
+/* Begins the call of a kernel that runs only where the call before it did not form its sums. */
+void ul_emit_cuda_put_spared(struct ul_emitter *emitter, const struct ul_program_step *step,
+                             uint32_t position, uint32_t indent);
 
 #endif

@@ -61,3 +61,18 @@ void ul_emit_cuda_put_call(struct ul_emitter *emitter, const struct ul_program_s
     }
     ul_text_printf(text, "%*s}\n", columns, "");
 }
+
+void ul_emit_cuda_put_spared(struct ul_emitter *emitter, const struct ul_program_step *step,
+                             uint32_t position, uint32_t indent)
+{
+    const struct ul_plan_position *positions = emitter->plan->positions;
+    uint32_t at = position;
+    while (at > 0 &&
+           (positions[at - 1].kind != UL_PLAN_RUN || positions[at - 1].step != step->spared_by))
+        at--;
+    UL_ASSERT(at > 0);
+    const struct ul_program_step *call = ul_program_step_at(emitter->program, &positions[at - 1]);
+    UL_ASSERT(device_library(&emitter->program->calls[call->kernel]) == CUBLAS);
+    ul_text_printf(emitter->text, "if (!ul_cublas_forms_sums(&at, 0, %u))\n%*s",
+                   ul_emit_call_number(emitter, call), (int)(4 * indent + 4), "");
+}

@@ -261,6 +261,9 @@ static void put_call(struct ul_emitter *emitter, const struct ul_call *call)
                        call->tf32);
     if (call->accumulates != 0)
         ul_text_put(text, "     .accumulates = 1,\n");
+    if (call->sums_of != UL_SUMS_OF_NONE)
+        ul_text_printf(text, "     .sums_of = %s,\n",
+                       call->sums_of == UL_SUMS_OF_SRC ? "UL_SUMS_OF_SRC" : "UL_SUMS_OF_WEIGHTS");
     ul_text_put(text, "     .implementation = ");
     ul_emit_string(text, call->implementation);
     ul_text_printf(text,

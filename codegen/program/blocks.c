@@ -301,6 +301,22 @@ static enum ul_status add_control(struct ul_builder *builder, ul_node_id id, uin
     }
 }
 
+/* A group, and behind it the node whose sums its call may form, wherever that stands. */
+static enum ul_status add_group(struct ul_builder *builder, const ul_node_id *nodes, uint32_t count,
+                                uint32_t region)
+{
+    const struct ul_calls *calls = &builder->calls;
+    ul_node_id last = nodes[count - 1];
+    if (calls->is_behind[last])
+        return UL_OK;
+    UL_TRY(ul_group_add(builder, nodes, count, region));
+    if (calls->sums_of[last] != UL_NONE)
+        UL_TRY(ul_group_add(builder, &calls->sums_of[last], 1, region));
+    if (calls->reader_of[last] != UL_NONE)
+        UL_TRY(ul_group_add(builder, &calls->reader_of[last], 1, region));
+    return UL_OK;
+}
+
 static enum ul_status add_block(struct ul_builder *builder, ul_block_id block_id, uint32_t region)
 {
     const struct ul_graph *graph = builder->graph;
@@ -315,7 +331,7 @@ static enum ul_status add_block(struct ul_builder *builder, ul_block_id block_id
             UL_TRY(add_control(builder, nodes[0], region));
             continue;
         }
-        UL_TRY(ul_group_add(builder, nodes, count, region));
+        UL_TRY(add_group(builder, nodes, count, region));
     }
     return UL_OK;
 }

@@ -90,6 +90,12 @@ struct ul_calls {
     struct ul_group_call **faster;  /* the same by Winograd's method; NULL: not */
     const struct ul_pack **packs;   /* by value: how a weight's calls want it; NULL: plain */
     uint32_t *positions;            /* by node, as they run */
+    ul_node_id *sums_of;            /* by the last node of a call: the node whose sums it may form,
+                                       too; or UL_NONE */
+    ul_node_id *reader_of;          /* by such a call: what reads the sums, and stands before it in
+                                       the graph; or UL_NONE */
+    bool *is_summed;                /* by node: a call may form its sums */
+    bool *is_behind;                /* by node: it becomes a step behind such a call */
     bool changed;
 };
 /* kept.c: takes back the calls for which the library keeps too much beside the buffer. */
@@ -105,5 +111,10 @@ enum ul_status ul_calls_choose(struct ul_arena *arena, const struct ul_graph *gr
                                const bool *escapes, const struct ul_target_library *library,
                                const struct ul_whole *whole, struct ul_calls *calls,
                                struct ul_diag *diag) UL_MUST_CHECK;
+
+/* sums.c: finds the sums of a factor that a product's call may form, of at most `max_bytes`. The
+ * node that forms them becomes a step right behind the call, and what reads them comes then. */
+void ul_calls_find_sums(struct ul_arena *arena, const struct ul_graph *graph, uint64_t max_bytes,
+                        struct ul_calls *calls);
 
 #endif

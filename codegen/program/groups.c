@@ -9,6 +9,8 @@
 #include "runtime/lib/ul_nbits.h"
 #include "runtime/lib/ul_winograd.h"
 
+#include <string.h>
+
 /* "Conv+Add+Relu" */
 static const char *group_ops(const struct ul_builder *builder, const ul_node_id *nodes,
                              uint32_t count)
@@ -91,7 +93,8 @@ static struct ul_program_step call_step(struct ul_builder *builder,
     ul_step_init_args(builder, &step, call->arg_count + 1);
     for (uint32_t i = 0; i < call->arg_count; i++) {
         bool is_norms = call->call.kind == UL_CALL_ATTENTION && i == UL_CALL_ARG_NORMS;
-        call_arg(builder, &step, call->args[i], i == UL_CALL_DST || is_norms,
+        bool is_sums = call->call.sums_of != UL_SUMS_OF_NONE && i == UL_CALL_BIAS;
+        call_arg(builder, &step, call->args[i], i == UL_CALL_DST || is_norms || is_sums,
                  i == UL_CALL_WEIGHTS ? call->call.pack : NULL);
     }
     if (call->residual != UL_NONE)
@@ -281,6 +284,45 @@ static enum ul_status add_own(struct ul_builder *builder, const ul_node_id *node
     return UL_OK;
 }
 
+/* ---- Sums that a call forms ---- */
+
+/* The kernel of sums that the step before it, a call, may form: it runs where that does not form
+ * them. Their place lives from the call on. It counts as nothing, since libraries have such calls.
+ */
+static void spare(const struct ul_builder *builder, struct ul_program_step *step)
+{
+    uint32_t call = builder->program->step_count - 1;
+    UL_ASSERT(builder->program->step_count > 0 && step->kind == UL_STEP_KERNEL);
+    UL_ASSERT(builder->program->steps[call].kind == UL_STEP_CALL);
+    step->is_spared = true;
+    step->spared_by = call;
+    step->in_place_count = 0;
+    memset(&step->work, 0, sizeof step->work);
+    memset(&step->traffic, 0, sizeof step->traffic);
+}
+
+/* The call gives up as much of its scratch as the place of its sums takes beside it. Where a kernel
+ * of ours in its place would need that scratch, it forms no sums, and their kernel is like others.
+ */
+static void fit_sums(struct ul_builder *builder, ul_node_id last, uint64_t own_bytes,
+                     struct ul_group_call *call)
+{
+    if (call->call.sums_of == UL_SUMS_OF_NONE)
+        return;
+    uint64_t align = builder->options->align_bytes;
+    uint64_t bytes =
+        ul_size_align_or_die(ul_value_bytes(builder->graph, call->args[UL_CALL_BIAS]),
+                             align > UL_PLAN_ALIGN_BYTES ? align : UL_PLAN_ALIGN_BYTES);
+    if (call->call.scratch_bytes >= own_bytes + bytes) {
+        call->call.scratch_bytes -= bytes;
+        return;
+    }
+    call->call.sums_of = UL_SUMS_OF_NONE;
+    call->args[UL_CALL_BIAS] = UL_NONE;
+    memset(&call->call.bias, 0, sizeof call->call.bias);
+    builder->calls.is_summed[builder->calls.sums_of[last]] = false;
+}
+
 /* ---- The group ---- */
 
 /* Gives the call at the node, with the scratch that it has in this program. */
@@ -303,7 +345,8 @@ static enum ul_status make_call(struct ul_builder *builder, const ul_node_id *no
     struct ul_program_step other = {.scratch_bytes = 0};
     if (has_own)
         UL_TRY(kernel_step(builder, nodes, count, &other));
-    const struct ul_group_call call = taken_call(builder, last, other.scratch_bytes);
+    struct ul_group_call call = taken_call(builder, last, other.scratch_bytes);
+    fit_sums(builder, last, other.scratch_bytes, &call);
     *step = call_step(builder, &call, last);
     if (has_own) {
         join_own(builder, step, &other);
@@ -332,6 +375,8 @@ enum ul_status ul_group_add(struct ul_builder *builder, const ul_node_id *nodes,
     } else {
         UL_TRY(kernel_step(builder, nodes, count, &step));
         UL_TRY(check_piece(builder, nodes[count - 1], step.kernel));
+        if (builder->calls.is_summed[nodes[count - 1]])
+            spare(builder, &step);
     }
     step.name = ul_step_name(builder, builder->graph->nodes[nodes[count - 1]].name);
     step.op = group_ops(builder, nodes, count);

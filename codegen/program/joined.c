@@ -91,7 +91,8 @@ bool ul_program_may_join(const struct ul_program *program, const struct ul_plan_
     if (at->kind != UL_PLAN_RUN)
         return false;
     const struct ul_program_step *step = ul_program_step_at(program, at);
-    return step->kind == UL_STEP_KERNEL && program->kernels[step->kernel].printed.joins;
+    return step->kind == UL_STEP_KERNEL && !step->is_spared &&
+           program->kernels[step->kernel].printed.joins;
 }
 
 /* Whether the step can be launched with those that have joined. */

@@ -98,6 +98,8 @@ void ul_program_count_launches(const struct ul_program *program, const struct ul
         if (at->kind == UL_PLAN_RUN) {
             const struct ul_program_step *step = ul_program_step_at(program, at);
             bool is_kernel = step->kind == UL_STEP_KERNEL;
+            if (step->is_spared)
+                continue;
             uint64_t own = is_kernel ? program->kernels[step->kernel].printed.launch_count : 0;
             most = joined[p] > 0 ? 0 : most;
             add_step(program, step, own > most ? own - most : 0, launches);

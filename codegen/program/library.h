@@ -14,18 +14,20 @@ struct ul_work; /* codegen/kernel/work.h */
  * (cuda_calls.c). The target's rows of facts and functions; `context` is handed to the functions.
  */
 struct ul_target_library {
-    const char *name;      /* "oneDNN" */
-    const char *plan_name; /* before the names of its implementations in plans: "onednn" */
-    const char *isa;       /* of the machine that it was asked for; NULL: any */
-    const char *march;     /* what a C compiler takes after -march= for it; NULL: any */
-    uint64_t state_bytes;  /* in the arena, for what it keeps there; 0: nothing */
-    bool skips_padding;    /* nothing is multiplied where a window lies in the padding */
-    bool adds_from_afar;   /* a residual may lie elsewhere than the result */
-    bool accumulates;      /* a residual may be the sum over the runs of a step */
-    int64_t max_dim;       /* elements along an axis; 0: any */
-    bool runs_always;      /* a step that a run may pass over cannot be a call */
-    bool chosen_at_start;  /* a program's start may find nothing that runs a call: a kernel of ours
-                              stands beside each */
+    const char *name;        /* "oneDNN" */
+    const char *plan_name;   /* before the names of its implementations in plans: "onednn" */
+    const char *isa;         /* of the machine that it was asked for; NULL: any */
+    const char *march;       /* what a C compiler takes after -march= for it; NULL: any */
+    uint64_t state_bytes;    /* in the arena, for what it keeps there; 0: nothing */
+    bool skips_padding;      /* nothing is multiplied where a window lies in the padding */
+    bool adds_from_afar;     /* a residual may lie elsewhere than the result */
+    bool accumulates;        /* a residual may be the sum over the runs of a step */
+    uint64_t max_sums_bytes; /* of sums of a factor along k that a product may form, too, in bytes
+                                that its scratch gives up for them; 0: it forms none */
+    int64_t max_dim;         /* elements along an axis; 0: any */
+    bool runs_always;        /* a step that a run may pass over cannot be a call */
+    bool chosen_at_start; /* a program's start may find nothing that runs a call: a kernel of ours
+                             stands beside each */
     void *context;
     /* Completes the call: implementation, layout of the weights (packed where `pack`), scratch.
      * False: the library has nothing for it that a plan should hold. */

@@ -56,6 +56,13 @@ static enum ul_status check_no_float(struct ul_builder *builder)
     return UL_OK;
 }
 
+/* Of sums that a call may form beside a product, where a program trains. */
+static uint64_t max_sums_bytes(const struct ul_program_options *options)
+{
+    bool may = options->training != NULL && options->library != NULL;
+    return may ? options->library->max_sums_bytes : 0;
+}
+
 static enum ul_status build(struct ul_builder *builder)
 {
     const struct ul_graph *graph = builder->graph;
@@ -65,6 +72,7 @@ static enum ul_status build(struct ul_builder *builder)
     apply_whole(builder);
     UL_TRY(ul_calls_choose(builder->arena, graph, builder->escapes, builder->options->library,
                            builder->whole, &builder->calls, builder->diag));
+    ul_calls_find_sums(builder->arena, graph, max_sums_bytes(builder->options), &builder->calls);
     ul_winograd_choose(builder->arena, graph, builder->options, builder->whole, &builder->calls);
     for (uint32_t i = 0; i < root->input_count; i++)
         (void)ul_place_of(builder, root->inputs[i]);

@@ -105,6 +105,10 @@ struct ul_program_step {
                           it where it lies */
     const struct ul_program_step *own; /* of a call that a device's library may not run: the step by
                                           a kernel of ours, in the same places; else NULL */
+    /* Of a kernel: the step whose call may form the same results before, so that this one has
+     * nothing to do. */
+    bool is_spared;
+    uint32_t spared_by;
     uint32_t other_count; /* the same by other implementations, with other scratch and weights:
                              what the plan has as alternatives behind this one */
     uint32_t spare_count; /* of these the last ones, which a finished plan alone may take */

@@ -4,6 +4,7 @@
  *      blocks.c    blocks in order; If, Loop and Scan become regions of steps
  *      groups.c    a group of nodes becomes a step: a kernel of ours, or a call of a library
  *      functions.c kernels with equal text are one, equal calls are one
+ *      sums.c      sums of a factor that the call of a product may form
  *      steps.c     a step joins the program and the planner's problem
  *      work.c      what a step computes and moves
  *      places.c    the bytes that steps read and write

@@ -106,6 +106,8 @@ static void order_piece(const struct ul_builder *builder, const struct ul_progra
 
 static uint64_t step_cost(const struct ul_builder *builder, const struct ul_program_step *step)
 {
+    if (step->is_spared)
+        return 0;
     uint64_t cost =
         ul_profile_cost(builder->options->profile, &step->work, &step->traffic, step->rounds);
     if (step->slowdown > 0)
@@ -146,6 +148,16 @@ static uint32_t list_in_place(struct ul_builder *builder, const struct ul_progra
     return count;
 }
 
+/* What a call before the step may have written. */
+static void list_spared(const struct ul_program_step *step, struct lists *lists)
+{
+    for (uint32_t i = 0; step->is_spared && i < step->arg_count; i++) {
+        uint32_t place = step->args[i].place;
+        if (step->written[i] && !ul_ids_have(lists->reads, lists->read_count, place))
+            lists->reads[lists->read_count++] = place;
+    }
+}
+
 /* What the step touches, or a kernel in its place does. */
 static struct ul_plan_substep plan_substep(struct ul_builder *builder,
                                            const struct ul_program_step *step)
@@ -157,6 +169,7 @@ static struct ul_plan_substep plan_substep(struct ul_builder *builder,
     struct ul_plan_in_place *in_place =
         UL_NEW_ARRAY(builder->arena, struct ul_plan_in_place, step->in_place_count + 1);
     list_args(step, &lists);
+    list_spared(step, &lists);
     if (step->own != NULL)
         list_args(step->own, &lists);
     if (step->beside != UL_PLAN_NONE)

@@ -12,6 +12,11 @@
  * A residual is C, in the place of D or in its own; where it is a sum over the runs of a step, the
  * first of these comes without it, and C is not read.
  *
+ * Sums of a factor along k, the gradient of a bias beside that of a weight, are an epilogue: BGRADA
+ * has one for each row of D, summed from A, and BGRADB one for each column, from B. Where it has no
+ * algorithm that does with the plan, the call is the plain product, and a kernel of the program
+ * forms the sums. A choice says by one byte more that it is one with sums.
+ *
  * Sums of f32 are in f32 with all bits, unless the call allows TF32; f16 and bf16 are summed in
  * f32, i8 in i32, where alpha is 1 and beta 0. Algorithms that add parts of a sum in place of the
  * result are left out: they round each to the result's type, and one part has to wait for another.
@@ -56,7 +61,9 @@ struct product {
     cublasLtMatmulAlgo_t algorithm;
     float alpha, beta;
     uint64_t workspace_bytes;
-    bool has_bias;
+    bool has_bias;      /* or sums in its place */
+    bool forms_sums;    /* by the epilogue that is set */
+    bool asks_for_sums; /* algorithms are found for that epilogue */
     bool has_integers;
     const void *told_bias; /* an address that is no better aligned than the bias will be */
 };
@@ -174,9 +181,15 @@ static bool make_layout(const struct handle *handle, const struct ul_call_tensor
                                                &step, sizeof step) == CUBLAS_STATUS_SUCCESS;
 }
 
-static cublasLtEpilogue_t epilogue_of(const struct ul_cuda_posts *posts, bool has_bias)
+static cublasLtEpilogue_t epilogue_of(const struct ul_call *call, bool forms_sums)
 {
-    switch (posts->activation) {
+    struct ul_cuda_posts posts;
+    bool has_bias = call->bias.rank > 0 && call->sums_of == UL_SUMS_OF_NONE;
+    if (forms_sums)
+        return call->sums_of == UL_SUMS_OF_WEIGHTS ? CUBLASLT_EPILOGUE_BGRADA
+                                                   : CUBLASLT_EPILOGUE_BGRADB;
+    ul_cuda_read_posts(call, &posts);
+    switch (posts.activation) {
     case UL_CUDA_RELU:
         return has_bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
     case UL_CUDA_GELU_TANH:
@@ -194,6 +207,19 @@ static bool set(const struct handle *handle, struct product *product,
            CUBLAS_STATUS_SUCCESS;
 }
 
+/* With sums of a factor, where the call may have them, or without. */
+static bool set_epilogue(const struct handle *handle, const struct ul_call *call,
+                         struct product *product, bool forms_sums)
+{
+    cublasLtEpilogue_t epilogue = epilogue_of(call, forms_sums);
+    cudaDataType bias_type = type_of(&call->bias);
+    product->forms_sums = forms_sums;
+    product->has_bias = call->bias.rank > 0 && (call->sums_of == UL_SUMS_OF_NONE || forms_sums);
+    return set(handle, product, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue) &&
+           (!product->has_bias || set(handle, product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE,
+                                      &bias_type, sizeof bias_type));
+}
+
 static bool describe_product(const struct handle *handle, const struct ul_call *call,
                              struct product *product)
 {
@@ -209,18 +235,14 @@ static bool describe_product(const struct handle *handle, const struct ul_call *
     ul_cuda_read_posts(call, &posts);
     product->alpha = posts.alpha;
     product->beta = posts.adds ? 1.0f : 0.0f;
-    product->has_bias = call->bias.rank > 0;
     product->has_integers = has_integers;
-    cublasLtEpilogue_t epilogue = epilogue_of(&posts, product->has_bias);
-    cudaDataType bias_type = type_of(&call->bias);
+    product->asks_for_sums = call->sums_of != UL_SUMS_OF_NONE;
     return handle->lt.MatmulDescCreate(&product->operation, compute,
                                        has_integers ? CUDA_R_32I : CUDA_R_32F) ==
                CUBLAS_STATUS_SUCCESS &&
            set(handle, product, CUBLASLT_MATMUL_DESC_TRANSA, &a, sizeof a) &&
            set(handle, product, CUBLASLT_MATMUL_DESC_TRANSB, &b, sizeof b) &&
-           set(handle, product, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue) &&
-           (!product->has_bias || set(handle, product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE,
-                                      &bias_type, sizeof bias_type)) &&
+           set_epilogue(handle, call, product, product->asks_for_sums) &&
            make_layout(handle, &call->weights, batch_count, &product->a) &&
            make_layout(handle, &call->src, batch_count, &product->b) &&
            make_layout(handle, &call->dst, batch_count, &product->d);
@@ -305,6 +327,12 @@ static bool make_preference(const struct handle *handle, const struct ul_call *c
     return good;
 }
 
+static uint32_t size_of_choice(bool forms_sums)
+{
+    static_assert(sizeof(cublasLtMatmulAlgo_t) + 1 <= UL_CUDA_CHOICE_BYTES, "it is one");
+    return (uint32_t)sizeof(cublasLtMatmulAlgo_t) + (forms_sums ? 1 : 0);
+}
+
 static int find(void *opaque, uint32_t index, const struct ul_call *call,
                 struct ul_cuda_choice *choices)
 {
@@ -313,7 +341,8 @@ static int find(void *opaque, uint32_t index, const struct ul_call *call,
     cublasLtMatmulHeuristicResult_t found[UL_CUDA_CANDIDATES];
     cublasLtMatmulPreference_t preference = NULL;
     int count = 0, kept = 0;
-    if (!set_bias(handle, product, product->told_bias) ||
+    if (!set_epilogue(handle, call, product, product->asks_for_sums) ||
+        !set_bias(handle, product, product->told_bias) ||
         !make_preference(handle, call, &preference) ||
         handle->lt.MatmulAlgoGetHeuristic(
             handle->cublas, product->operation, product->a, product->b, product->d, product->d,
@@ -324,10 +353,19 @@ static int find(void *opaque, uint32_t index, const struct ul_call *call,
     for (int i = 0; i < count; i++) {
         if (found[i].state != CUBLAS_STATUS_SUCCESS)
             continue;
-        choices[kept].size_bytes = sizeof found[i].algo;
+        choices[kept].size_bytes = size_of_choice(product->asks_for_sums);
+        choices[kept].bytes[sizeof found[i].algo] = 1;
         memcpy(choices[kept++].bytes, &found[i].algo, sizeof found[i].algo);
     }
     return kept;
+}
+
+static int lessen(void *opaque, uint32_t index)
+{
+    struct product *product = &((const struct handle *)opaque)->products[index];
+    bool asked = product->asks_for_sums;
+    product->asks_for_sums = false;
+    return asked;
 }
 
 static int take(void *opaque, uint32_t index, const struct ul_call *call,
@@ -337,8 +375,10 @@ static int take(void *opaque, uint32_t index, const struct ul_call *call,
     struct product *product = &handle->products[index];
     cublasLtMatmulAlgo_t algorithm;
     cublasLtMatmulHeuristicResult_t result;
-    static_assert(sizeof algorithm <= UL_CUDA_CHOICE_BYTES, "it is one");
-    if (choice->size_bytes != sizeof algorithm)
+    bool forms_sums =
+        call->sums_of != UL_SUMS_OF_NONE && choice->size_bytes == size_of_choice(true);
+    if (choice->size_bytes != size_of_choice(forms_sums) ||
+        !set_epilogue(handle, call, product, forms_sums))
         return 0;
     memcpy(&algorithm, choice->bytes, sizeof algorithm);
     /* Its alignment is judged by what the description holds, which may be another call's, or none.
@@ -363,8 +403,8 @@ static void tell(const void *opaque, uint32_t index, char name[UL_CUDA_NAME_BYTE
                                                   sizeof id, &written);
     (void)handle->lt.MatmulAlgoConfigGetAttribute(
         &product->algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &split, sizeof split, &written);
-    (void)snprintf(name, UL_CUDA_NAME_BYTES, "cublaslt algorithm %d, split %d", (int)id,
-                   (int)split);
+    (void)snprintf(name, UL_CUDA_NAME_BYTES, "cublaslt algorithm %d, split %d%s", (int)id,
+                   (int)split, product->forms_sums ? ", sums" : "");
 }
 
 /* ---- the library ---- */
@@ -374,14 +414,47 @@ static uint64_t version_of(const void *opaque)
     return ((const struct handle *)opaque)->lt.GetVersion();
 }
 
-static const struct ul_cuda_library library = {
-    "cublaslt", "cuBLASLt", 1u << UL_CALL_MATMUL, 1,    1,
-    version_of, reserve,    describe_call,        find, take,
-    enqueue,    tell};
+static const struct ul_cuda_library library = {"cublaslt",
+                                               "cuBLASLt",
+                                               1u << UL_CALL_MATMUL,
+                                               1,
+                                               1,
+                                               version_of,
+                                               reserve,
+                                               describe_call,
+                                               find,
+                                               lessen,
+                                               take,
+                                               enqueue,
+                                               tell};
+
+int ul_cublas_forms_sums(const struct ul_cuda_step *at, uint32_t place, uint32_t call)
+{
+    const struct handle *handle = (const struct handle *)at->run->libraries[place];
+    return handle != NULL && call < handle->calls.call_count &&
+           handle->calls.names[call][0] != '\0' && handle->products[call].forms_sums;
+}
+
+/* Who is told of each step looks at what it leaves, sums included, which must be the same in every
+ * run. */
+static void clear_sums(const struct ul_cuda_step *at, uint32_t place, uint32_t call,
+                       const void *const *args)
+{
+    const struct handle *handle = (const struct handle *)at->run->libraries[place];
+    if (at->run->announce == NULL || handle == NULL || call >= handle->calls.call_count ||
+        ul_cublas_forms_sums(at, place, call))
+        return;
+    const struct ul_call *planned = &handle->calls.calls[call];
+    if (planned->sums_of != UL_SUMS_OF_NONE)
+        ul_cuda_note(at->run, cudaMemsetAsync((void *)args[2], 0,
+                                              (size_t)planned->bias.dims[1] * sizeof(float),
+                                              at->run->stream));
+}
 
 int ul_cublas_run(const struct ul_cuda_step *at, uint32_t place, uint32_t call,
                   const void *const *args, unsigned char *scratch)
 {
+    clear_sums(at, place, call, args);
     return ul_cuda_run_call(&library, at, place, call, args, scratch);
 }
 

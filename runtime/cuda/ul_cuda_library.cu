@@ -15,7 +15,7 @@
 #include "ul_emulate_libraries.h"
 #endif
 
-enum { DST = 3, RESIDUAL }; /* arguments */
+enum { BIAS = 2, DST, RESIDUAL }; /* arguments */
 
 /* ---- loading ---- */
 
@@ -91,7 +91,7 @@ static void list_tensors(const struct ul_call *call,
     memset(tensors, 0, UL_CALL_ARGS * sizeof *tensors);
     tensors[0] = &call->src;
     tensors[1] = &call->weights;
-    tensors[2] = call->bias.rank > 0 ? &call->bias : NULL;
+    tensors[BIAS] = call->bias.rank > 0 ? &call->bias : NULL;
     tensors[DST] = &call->dst;
     if (posts.adds)
         tensors[RESIDUAL] = &call->dst; /* it lies as the result does */
@@ -159,6 +159,29 @@ static unsigned char *place(const struct ul_model *model, unsigned char *arena,
     return arena + begin;
 }
 
+/* Whether an argument is another result beside dst. */
+static bool is_more(const struct ul_call *call, int argument)
+{
+    return (argument == BIAS && call->sums_of != UL_SUMS_OF_NONE) ||
+           (argument == UL_CALL_ARG_NORMS && call->kind == UL_CALL_ATTENTION);
+}
+
+/* Finds places for other results than dst. */
+static bool place_more(struct trial *trial, const struct ul_call *call,
+                       const struct ul_call_tensor *const *tensors, const struct ul_model *model,
+                       unsigned char *arena, uint64_t *used_bytes)
+{
+    bool placed = true;
+    for (int i = 0; i < UL_CALL_ARGS; i++) {
+        if (tensors[i] == NULL || !is_more(call, i))
+            continue;
+        trial->args[i] =
+            place(model, arena, trial->align_bytes, used_bytes, reach_bytes(tensors[i]));
+        placed = placed && trial->args[i] != NULL;
+    }
+    return placed;
+}
+
 /* What is only read may lie in one place, where there is no room for each. The residual may be the
  * result's. */
 static bool place_trial(struct trial *trial, const struct ul_call *call,
@@ -170,7 +193,7 @@ static bool place_trial(struct trial *trial, const struct ul_call *call,
     memset(trial->args, 0, sizeof trial->args);
     for (int i = 0; i < UL_CALL_ARGS; i++) {
         uint64_t end_bytes = apart ? used_bytes : 0;
-        if (tensors[i] == NULL || tensors[i] == &call->dst || tensors[i] == &call->attention.norms)
+        if (tensors[i] == NULL || tensors[i] == &call->dst || is_more(call, i))
             continue;
         trial->args[i] =
             place(model, arena, trial->align_bytes, &end_bytes, reach_bytes(tensors[i]));
@@ -182,12 +205,8 @@ static bool place_trial(struct trial *trial, const struct ul_call *call,
         place(model, arena, trial->align_bytes, &used_bytes, reach_bytes(&call->dst));
     if (tensors[RESIDUAL] == &call->dst)
         trial->args[RESIDUAL] = trial->args[DST];
-    if (tensors[UL_CALL_ARG_NORMS] == &call->attention.norms) {
-        trial->args[UL_CALL_ARG_NORMS] = place(model, arena, trial->align_bytes, &used_bytes,
-                                               reach_bytes(&call->attention.norms));
-        if (trial->args[UL_CALL_ARG_NORMS] == NULL)
-            return false;
-    }
+    if (!place_more(trial, call, tensors, model, arena, &used_bytes))
+        return false;
     trial->scratch = NULL;
     if (call->scratch_bytes > 0)
         trial->scratch =
@@ -379,10 +398,10 @@ static bool try_choice(const struct trial *trial, const struct ul_call *call,
     return run_trial(trial) && cudaStreamSynchronize(trial->stream) == cudaSuccess;
 }
 
-/* The candidate that takes the least time here, or, where nothing is measured, the first that runs.
- */
-static bool choose(const struct trial *trial, const struct ul_call *call, bool tunes,
-                   struct ul_cuda_choice *choice)
+/* Of what the library finds, the candidate that takes the least time here, or, where nothing is
+ * measured, the first that runs. */
+static bool choose_found(const struct trial *trial, const struct ul_call *call, bool tunes,
+                         struct ul_cuda_choice *choice)
 {
     struct ul_cuda_choice found[UL_CUDA_CANDIDATES];
     int count = trial->library->find(trial->handle, trial->index, call, found);
@@ -403,6 +422,16 @@ static bool choose(const struct trial *trial, const struct ul_call *call, bool t
         return false;
     *choice = found[best];
     return true;
+}
+
+static bool choose(const struct trial *trial, const struct ul_call *call, bool tunes,
+                   struct ul_cuda_choice *choice)
+{
+    const struct ul_cuda_library *library = trial->library;
+    bool chosen = choose_found(trial, call, tunes, choice);
+    while (!chosen && library->lessen != NULL && library->lessen(trial->handle, trial->index) != 0)
+        chosen = choose_found(trial, call, tunes, choice);
+    return chosen;
 }
 
 /* An address that is a multiple of align_bytes and of no more, however the arena lies. */

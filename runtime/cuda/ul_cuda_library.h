@@ -41,6 +41,8 @@
  * library is not there, or has nothing for the call. */
 int ul_cublas_run(const struct ul_cuda_step *at, uint32_t library, uint32_t call,
                   const void *const *args, unsigned char *scratch);
+/* Whether that call forms sums of a factor beside its product, wherever its arguments lie. */
+int ul_cublas_forms_sums(const struct ul_cuda_step *at, uint32_t library, uint32_t call);
 int ul_cudnn_run(const struct ul_cuda_step *at, uint32_t library, uint32_t call,
                  const void *const *args, unsigned char *scratch);
 
@@ -121,6 +123,9 @@ struct ul_cuda_library {
      * UL_CUDA_CANDIDATES. */
     int (*find)(void *handle, uint32_t index, const struct ul_call *call,
                 struct ul_cuda_choice *found);
+    /* Of a call for which nothing was found that runs: has `find` look for one that leaves a result
+     * to the program's kernels. 0: there is none. NULL: never. */
+    int (*lessen)(void *handle, uint32_t index);
     /* Makes an algorithm the call's, if it does with the plan. */
     int (*take)(void *handle, uint32_t index, const struct ul_call *call,
                 const struct ul_cuda_choice *choice);

@@ -192,7 +192,8 @@ static uint64_t version_of(const void *opaque)
 static const struct ul_cuda_library library = {
     "cudnn", "cuDNN",    UL_CUDNN_KINDS, UL_CUDNN_ALIGN_BYTES,
     0,       version_of, reserve,        describe_call,
-    find,    take,       enqueue,        tell};
+    find,    NULL,       take,           enqueue,
+    tell};
 
 int ul_cudnn_run(const struct ul_cuda_step *at, uint32_t place, uint32_t call,
                  const void *const *args, unsigned char *scratch)

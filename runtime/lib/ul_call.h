@@ -105,6 +105,9 @@ enum ul_post_kind {
     UL_POST_MAX,
     UL_POST_MIN
 };
+/* The factor of which sums along k are another result of a product: of each row of the source, or
+ * of each column of the weights. */
+enum ul_call_sums { UL_SUMS_OF_NONE, UL_SUMS_OF_SRC, UL_SUMS_OF_WEIGHTS };
 /* What the source of a product of integers has for 0. */
 enum ul_call_zero {
     UL_ZERO_IS_0,
@@ -204,6 +207,10 @@ struct ul_call {
     /* Whether the residual is the sum over the runs of a step. The first run of a step adds nothing
      * to its own result. */
     uint32_t accumulates;
+    /* Of target cuda: the factor of which a product may form the sums along k, too. `bias` is then
+     * no operand but their place. Where the library does not form them, they are left to a kernel
+     * that stands behind the call. */
+    enum ul_call_sums sums_of;
 };
 
 /* ---- what the compiler and the runtime must agree on ---- */

@@ -7,7 +7,9 @@
  * added in place of the result (which a program that promises bits must not take), cut in parts in
  * the workspace, and whole. An algorithm holds for the description that it was made for.
  *
- * With UL_EMULATE_NO_ALGORITHMS in the environment nothing is offered.
+ * With UL_EMULATE_NO_ALGORITHMS in the environment nothing is offered, and with UL_EMULATE_NO_SUMS
+ * no sums of a factor along k (BGRADA, BGRADB). These come beside one product of floats alone, with
+ * nothing behind it, in the type of D.
  *
  * Integers of 8 bits are served where the manual says that tensor cores take them: A turned and B
  * not, sums and results in 32 bits with an alpha of 1 and a beta of 0, nothing behind them, rows of
@@ -77,6 +79,17 @@ bool has_bias(const struct ul_emulate_operation *operation)
     return (operation->epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
 }
 
+/* Sums along k of A, or of B. */
+bool sums_a(const struct ul_emulate_operation *operation)
+{
+    return operation->epilogue == CUBLASLT_EPILOGUE_BGRADA;
+}
+
+bool has_sums(const struct ul_emulate_operation *operation)
+{
+    return sums_a(operation) || operation->epilogue == CUBLASLT_EPILOGUE_BGRADB;
+}
+
 /* ---- descriptions ---- */
 
 uint64_t mix(uint64_t hash, uint64_t word)
@@ -140,9 +153,11 @@ bool is_served(const struct ul_emulate_operation *operation, const struct ul_emu
     bool apart = sides->batch == 1 || d->batch_step > 0;
     bool lies_as_result = c->ld == d->ld && (sides->batch == 1 || c->batch_step == d->batch_step);
     bool tf32 = operation->compute == CUBLAS_COMPUTE_32F_FAST_TF32;
-    bool bias =
-        !has_bias(operation) || !operation->has_bias_type || operation->bias_type == d->type;
-    return types && served && same && batches && apart && lies_as_result && bias &&
+    bool bias = (!has_bias(operation) && !has_sums(operation)) || !operation->has_bias_type ||
+                operation->bias_type == d->type;
+    bool sums = !has_sums(operation) || (sides->batch == 1 && !has_integers(operation) &&
+                                         getenv("UL_EMULATE_NO_SUMS") == NULL);
+    return types && served && same && batches && apart && lies_as_result && bias && sums &&
            (!tf32 || a->type == CUDA_R_32F);
 }
 
@@ -218,6 +233,21 @@ void sum_part(const struct job &job, int64_t batch, int64_t first, int64_t last,
     product(job.sides.m, job.sides.n, last - first, a, b, put);
 }
 
+/* Sums of a factor along k, in f32: one for each row of D, or for each column. */
+void sum_factor(const struct job &job)
+{
+    bool of_a = sums_a(&job.operation);
+    const struct ul_emulate_layout &layout = of_a ? job.a : job.b;
+    const void *bytes = of_a ? job.a_bytes : job.b_bytes;
+    cublasOperation_t how = of_a ? job.operation.transposed_a : job.operation.transposed_b;
+    for (int64_t i = 0; i < (of_a ? job.sides.m : job.sides.n); i++) {
+        float sum = 0;
+        for (int64_t l = 0; l < job.sides.k; l++)
+            sum += get(job, layout, bytes, how != CUBLAS_OP_N, 0, of_a ? i : l, of_a ? l : i);
+        element_put((void *)job.operation.bias, element_of(job.d.type), i, sum);
+    }
+}
+
 /* Sums wrap. A is turned and B is not. */
 void run_integers(const struct job &job)
 {
@@ -246,6 +276,8 @@ void run_job(const void *arguments)
         run_integers(job);
         return;
     }
+    if (has_sums(&job.operation))
+        sum_factor(job);
     for (int64_t batch = 0; batch < sides.batch; batch++) {
         if (splits == 1) {
             sum_part(job, batch, 0, sides.k,
@@ -298,17 +330,26 @@ void check_memory(const struct job &job, const struct algorithm *algorithm)
 {
     struct extent a = extent_of("A", &job.a, job.a_bytes), b = extent_of("B", &job.b, job.b_bytes);
     struct extent c = extent_of("C", &job.d, job.c_bytes), d = extent_of("D", &job.d, job.d_bytes);
+    struct extent workspace = {"the workspace", job.workspace, algorithm->workspace_bytes};
+    bool column = job.operation.epilogue == CUBLASLT_EPILOGUE_BGRADB;
     struct extent bias = {"bias", job.operation.bias,
-                          (size_t)job.sides.m *
+                          (size_t)(column ? job.sides.n : job.sides.m) *
                               element_bytes(job.operation.has_bias_type
                                                 ? element_of(job.operation.bias_type)
                                                 : element_of(job.d.type))};
+    struct extent sums = bias;
+    sums.name = "sums";
     if (job.beta == 0)
         c.size_bytes = 0;
     if (!has_bias(&job.operation))
         bias.size_bytes = 0;
-    need_memory("cublasLtMatmul", {a, b, bias}, c, d,
-                {"the workspace", job.workspace, algorithm->workspace_bytes});
+    if (!has_sums(&job.operation))
+        sums.size_bytes = 0;
+    need_memory("cublasLtMatmul", {a, b, bias}, c, d, workspace);
+    ul_emulate_count_operand(sums.begin, sums.size_bytes, true);
+    for (const struct extent &other : {a, b, c, d, workspace})
+        need_extent("cublasLtMatmul", sums, other);
+    need_aligned(sums, algorithm->bias_align_bytes);
     for (const struct extent &extent : {a, b, c, d})
         need_aligned(extent, algorithm->align_bytes);
     need_aligned(bias, algorithm->bias_align_bytes);
@@ -495,8 +536,8 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDe
     if (!handle_is_alive(handle) || !is_served(operation, a, b, c, d, &sides) ||
         words.splits == 0 || words.description != description(operation, a, b, d))
         return CUBLAS_STATUS_NOT_SUPPORTED;
-    /* A bias lies as the description says; where it has none, nowhere. */
-    if (has_bias(operation) &&
+    /* A bias lies as the description says; where it has none, nowhere. So do sums. */
+    if ((has_bias(operation) || has_sums(operation)) &&
         (operation->bias == NULL || align_of(operation->bias) < words.bias_align_bytes))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     memset(result, 0, sizeof *result);
@@ -539,7 +580,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
     if (!handle_is_alive(handle))
         return CUBLAS_STATUS_NOT_INITIALIZED;
     if (alpha == NULL || beta == NULL || a == NULL || b == NULL || d == NULL ||
-        (has_bias(operation) && operation->bias == NULL) ||
+        ((has_bias(operation) || has_sums(operation)) && operation->bias == NULL) ||
         (words.workspace_bytes > 0 && workspace == NULL) ||
         words.workspace_bytes > workspace_bytes ||
         words.description != description(operation, a_layout, b_layout, d_layout))
