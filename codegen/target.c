@@ -121,6 +121,7 @@ static const struct ul_target targets[] = {
                 .tile_count = 4,
                 .tile_bytes = 1024 * 1024,
                 .partial_count = 1024,
+                .sums_joined = true,
                 .spread_products = 32768,
                 .gradient_size = UL_CUDA_ATTEND_SIZE,
                 .gradient_joined = UL_CUDA_ATTEND_JOINED,
