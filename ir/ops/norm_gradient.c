@@ -179,8 +179,8 @@ static void give_all(struct ul_gradient *gradient, const struct view *view)
         ul_gradient_give(gradient, 0, ul_gradient_reshape(gradient, dx, &type));
 }
 
-/* Where x is a Reshape that leaves its rows whole, the view is what is reshaped: what is added to dx
- * behind the Reshape is then added by the kernel that makes it. `tail`: dimensions of a row. */
+/* Where x is a Reshape that leaves its rows whole, the view is what is reshaped. What is added to
+ * dx behind the Reshape is then added by the kernel that makes it. `tail`: dimensions of a row. */
 static void skip_reshape(const struct ul_gradient *gradient, struct view *view, uint32_t tail)
 {
     const struct ul_value *x = &gradient->graph->values[ul_gradient_input(gradient, 0)];
