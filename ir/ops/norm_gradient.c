@@ -179,14 +179,28 @@ static void give_all(struct ul_gradient *gradient, const struct view *view)
         ul_gradient_give(gradient, 0, ul_gradient_reshape(gradient, dx, &type));
 }
 
-/* Where x is a Reshape that leaves its rows whole, the view is what is reshaped. What is added to
- * dx behind the Reshape is then added by the kernel that makes it. `tail`: dimensions of a row. */
+static uint32_t count_readers(const struct ul_graph *graph, ul_value_id value)
+{
+    const struct ul_block *block = &graph->blocks[0];
+    uint32_t count = 0;
+    for (uint32_t n = 0; n < block->node_count; n++) {
+        const struct ul_node *node = &graph->nodes[block->nodes[n]];
+        for (uint32_t i = 0; i < node->input_count; i++)
+            count += node->inputs[i] == value;
+    }
+    return count;
+}
+
+/* Where x is a Reshape that leaves its rows whole, and that nothing else reads, the view is what is
+ * reshaped. What is added to dx there is then added by the kernel that makes it. `tail`: dimensions
+ * of a row. */
 static void skip_reshape(const struct ul_gradient *gradient, struct view *view, uint32_t tail)
 {
     const struct ul_value *x = &gradient->graph->values[ul_gradient_input(gradient, 0)];
     const struct ul_node *node =
         x->kind == UL_VALUE_NODE ? &gradient->graph->nodes[x->producer] : NULL;
-    if (node == NULL || (ul_op_get(node->op)->flags & UL_OP_RESHAPES) == 0)
+    if (node == NULL || (ul_op_get(node->op)->flags & UL_OP_RESHAPES) == 0 ||
+        count_readers(gradient->graph, ul_gradient_input(gradient, 0)) != 1)
         return;
     struct ul_type from = ul_gradient_type(gradient, node->inputs[0]);
     if (from.rank <= tail)
