@@ -122,6 +122,7 @@ static const struct ul_target targets[] = {
                 .tile_bytes = 1024 * 1024,
                 .products_a_byte = 100, /* an A100 78, an H100 148, by their data sheets */
                 .partial_count = 1024,
+                .sums_joined = true,
                 .spread_products = 32768,
                 .gradient_size = UL_CUDA_ATTEND_SIZE,
                 .gradient_joined = UL_CUDA_ATTEND_JOINED,

@@ -421,21 +421,48 @@ void ul_lower_order(const struct ul_lower *lower, ul_value_id value, uint32_t *o
     ul_view_order(&value_get(lower, value)->type, &view, order);
 }
 
-uint32_t ul_lower_joined(const struct ul_lower *lower, ul_value_id value, const uint32_t *order)
+/* Of a value in memory: where it is repeated, it lies 0 elements from itself. */
+static uint32_t joined_in_memory(const struct ul_lower *lower, ul_value_id value, uint32_t rank,
+                                 const int64_t *dims, const uint32_t *order)
 {
     const struct ul_type *type = &value_get(lower, value)->type;
     struct ul_view view = view_of(lower, value);
-    uint32_t joined = 0;
-    uint32_t before = UL_NONE;
-    for (uint32_t i = 0; i < type->rank && !in_group(lower, value); i++) {
+    uint32_t joined = 0, skip = rank - type->rank;
+    int64_t before = -1;
+    for (uint32_t i = 0; i < rank; i++) {
         uint32_t d = order[i];
-        if (type->dims[d] == 1)
+        if (dims[d] == 1)
             continue;
-        if (before != UL_NONE && view.strides[before] == view.strides[d] * type->dims[d])
+        bool is_repeated = d < skip || type->dims[d - skip] == 1;
+        int64_t stride = is_repeated ? 0 : view.strides[d - skip];
+        if (before == stride * dims[d])
             joined |= 1u << d;
-        before = d;
+        before = stride;
     }
     return joined;
+}
+
+uint32_t ul_lower_joined_to(const struct ul_lower *lower, ul_value_id value, uint32_t rank,
+                            const int64_t *dims, const uint32_t *order)
+{
+    const struct ul_value *info = value_get(lower, value);
+    UL_ASSERT(info->type.rank <= rank);
+    if (!in_group(lower, value))
+        return joined_in_memory(lower, value, rank, dims, order);
+    const struct ul_node *node = &lower->graph->nodes[info->producer];
+    if ((ul_op_get(node->op)->flags & UL_OP_ELEMENTWISE) == 0)
+        return 0;
+    uint32_t joined = ~0u;
+    for (uint32_t i = 0; i < node->input_count; i++)
+        if (node->inputs[i] != UL_NONE)
+            joined &= ul_lower_joined_to(lower, node->inputs[i], rank, dims, order);
+    return joined;
+}
+
+uint32_t ul_lower_joined(const struct ul_lower *lower, ul_value_id value, const uint32_t *order)
+{
+    const struct ul_type *type = &value_get(lower, value)->type;
+    return ul_lower_joined_to(lower, value, type->rank, type->dims, order);
 }
 
 static void open_ordered(struct ul_lower *lower, uint32_t rank, const int64_t *dims,

@@ -47,9 +47,12 @@ void ul_lower_close(struct ul_lower *lower, uint32_t rank);
 /* The dimensions of a value from the outermost to the innermost in memory. */
 void ul_lower_order(const struct ul_lower *lower, ul_value_id value, uint32_t *order);
 /* The dimensions (bit d) that memory runs through together with the one before them in `order`, as
- * through one: the inner index may run over both while the outer one is 0. None of a value that the
- * group makes. */
+ * through one: the inner index may run over both while the outer one is 0. */
 uint32_t ul_lower_joined(const struct ul_lower *lower, ul_value_id value, const uint32_t *order);
+/* The same for a value that is broadcast to these dimensions, also of one that elementwise
+ * operators of the group make. */
+uint32_t ul_lower_joined_to(const struct ul_lower *lower, ul_value_id value, uint32_t rank,
+                            const int64_t *dims, const uint32_t *order);
 /* Shape and dtype of a node's input or output. */
 const struct ul_type *ul_lower_input_type(const struct ul_lower *lower, ul_node_id node,
                                           uint32_t input);

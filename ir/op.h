@@ -52,6 +52,8 @@ enum ul_op_flag {
                                best made before */
     UL_OP_STORES_ROWS =
         1u << 24, /* may store each row of the last axis of its results anywhere in memory */
+    UL_OP_LOADS_ONCE =
+        1u << 25, /* adds up elements of inputs of full shape, each of which it loads once */
     UL_OP_LOOKS_UP = 1u << 17 /* input 0 is read as an elementwise operator's, the others
                                  wherever its elements say */
 };

@@ -57,8 +57,10 @@ struct ul_target_traits {
                                 (loss_tiles.c); 0: never */
 
     /* lowering */
-    int64_t partial_count;   /* results of its own that a long sum is made of, at most; 0: as few as
-                                fill the lanes of a processor (ops/lanes.h) */
+    int64_t partial_count; /* results of its own that a long sum is made of, at most; 0: as few as
+                              fill the lanes of a processor (ops/lanes.h) */
+    bool sums_joined;      /* the gradients of a normalisation's scale and bias are one step, which
+                              reads what both are made of once (ops/norm_gradient.c) */
     int64_t spread_products; /* of a direction's recurrent product, from which on a step is spread
                                 over a device (ops/rnn.c); 0: never */
     int64_t gradient_size;   /* of heads whose attention's gradient is formed in passes of tiles, at

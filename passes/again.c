@@ -12,7 +12,16 @@
  * made by, of one value of y's size that the backward pass reads then or later, and of small ones
  * (statistics and biases along channels). Fusing makes one kernel of the copies and the node, which
  * loads c instead of y. Not where a product of the backward pass, or another node that is no map,
- * reads y as well: it lives until then anyway. Left undone: maps of several large values (residual
+ * reads y as well: it lives until then anyway.
+ *
+ * Where such a node's result is summed, and all that reads it reads c as well, each of them gets a
+ * node of its own, too: it is made as it is loaded, twice, and neither stored nor loaded.
+ *
+ *      dn = y <= 0 ? 0 : g                           sums of (y' <= 0 ? 0 : g) and c
+ *      sums of dn and c                              dc = rule of Normalize (y'' <= 0 ? 0 : g, c,
+ *      dc = rule of Normalize (dn, c, sums)                                  sums)
+ *
+ * Left undone: maps of several large values (residual
  * sums), which need not live at the same time. */
 #include "ir/op.h"
 #include "passes/maps.h"
@@ -56,6 +65,106 @@ static void find_readers(struct again *again, const struct ul_node_list *order)
     }
 }
 
+enum { MAX_LOADERS = 2 };
+
+static bool has_input(const struct ul_node *node, ul_value_id value)
+{
+    for (uint32_t i = 0; i < node->input_count; i++)
+        if (node->inputs[i] == value)
+            return true;
+    return false;
+}
+
+/* The nodes that read what is made at `place`, where there are several, each of them may load it as
+ * it is made, one adds it up, and all read `large` too; else 0. */
+static uint32_t find_loaders(const struct again *again, const struct ul_node_list *order,
+                             uint32_t place, ul_value_id large, ul_node_id loaders[MAX_LOADERS])
+{
+    const struct ul_graph *graph = again->graph;
+    ul_value_id value = graph->nodes[order->nodes[place]].outputs[0];
+    uint32_t count = 0;
+    bool any_sums = false;
+    for (uint32_t p = place + 1; p <= again->last_reader[value]; p++) {
+        const struct ul_node *node = &graph->nodes[order->nodes[p]];
+        bool sums = (ul_op_get(node->op)->flags & UL_OP_LOADS_ONCE) != 0;
+        if (!has_input(node, value))
+            continue;
+        if (count == MAX_LOADERS || node->parent != 0 || !(sums || ul_maps_is_map(node)) ||
+            !has_input(node, large))
+            return 0;
+        loaders[count++] = order->nodes[p];
+        any_sums = any_sums || sums;
+    }
+    return any_sums && count > 1 ? count : 0;
+}
+
+/* All large operands but that of the maps end here: what is made takes their bytes over, which live
+ * on in its place. */
+static bool ends_operands(const struct again *again, const struct ul_node *node, uint32_t input,
+                          uint32_t place)
+{
+    const struct ul_graph *graph = again->graph;
+    const struct ul_type *type = &graph->values[node->outputs[0]].type;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        ul_value_id id = node->inputs[i];
+        if (i == input || id == UL_NONE || graph->values[id].kind == UL_VALUE_WEIGHT)
+            continue;
+        if (!ul_type_same_dims(&graph->values[id].type, type) || id >= again->known_count ||
+            again->last_reader[id] != place)
+            return false;
+        count++;
+    }
+    return count == 1;
+}
+
+static void replace_input(struct ul_graph *graph, ul_node_id id, ul_value_id old, ul_value_id now)
+{
+    struct ul_node *node = &graph->nodes[id];
+    for (uint32_t i = 0; i < node->input_count; i++)
+        if (node->inputs[i] == old)
+            node->inputs[i] = now;
+}
+
+static bool is_output(const struct ul_graph *graph, ul_value_id value)
+{
+    const struct ul_block *block = &graph->blocks[0];
+    for (uint32_t i = 0; i < block->output_count; i++)
+        if (block->outputs[i] == value)
+            return true;
+    return false;
+}
+
+/* Gives each reader of the node at `place` a node of its own. */
+static void repeat(const struct again *again, const struct ul_node_list *order, uint32_t place)
+{
+    struct ul_graph *graph = again->graph;
+    ul_node_id id = order->nodes[place], loaders[MAX_LOADERS];
+    const struct ul_node node = graph->nodes[id];
+    struct ul_maps maps;
+    for (uint32_t i = 0; i < node.input_count; i++) {
+        ul_value_id y = node.inputs[i];
+        if (y == UL_NONE || y >= again->known_count || graph->values[y].kind != UL_VALUE_NODE ||
+            (graph->values[y].flags & UL_VALUE_BACKWARD) != 0 ||
+            !ul_maps_is_map(&graph->nodes[graph->values[y].producer]) ||
+            !ul_maps_find(graph, y, &maps) || maps.count == UL_MAPS_MAX ||
+            !ends_operands(again, &node, i, place))
+            continue;
+        uint32_t count = find_loaders(again, order, place, maps.large, loaders);
+        if (count == 0 || is_output(graph, node.outputs[0]))
+            continue;
+        for (uint32_t k = 1; k < count; k++) {
+            struct ul_maps all = maps;
+            all.nodes[all.count++] = id;
+            replace_input(graph, loaders[k], node.outputs[0],
+                          ul_maps_copy(graph, &all, loaders[k]));
+        }
+        ul_value_id made = ul_maps_copy(graph, &maps, id);
+        graph->nodes[id].inputs[i] = made;
+        return;
+    }
+}
+
 enum ul_status ul_pass_again(struct ul_pass *pass)
 {
     struct ul_graph *graph = pass->graph;
@@ -70,6 +179,7 @@ enum ul_status ul_pass_again(struct ul_pass *pass)
         if (graph->nodes[id].parent != 0 || !ul_edit_is_backward(graph, &graph->nodes[id]) ||
             !ul_maps_is_map(&graph->nodes[id]))
             continue;
+        repeat(&again, &order, n);
         for (uint32_t i = 0; i < graph->nodes[id].input_count; i++) {
             if (!find_maps(&again, &graph->nodes[id], i, n, &maps))
                 continue;

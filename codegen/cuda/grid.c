@@ -42,7 +42,7 @@ enum {
 
 /* A test that wants vectors everywhere sets it to 0. */
 #ifndef UL_VECTOR_MIN_THREADS
-#define UL_VECTOR_MIN_THREADS 128 /* for each processor; fewer leave the device half empty */
+#define UL_VECTOR_MIN_THREADS 120 /* for each processor; fewer leave the device half empty */
 #endif
 
 struct builder {

@@ -16,7 +16,8 @@
  * A contraction counts its products for the unit that its schedule uses, and what it packs as
  * VECTOR; transforms of operands count for each element that is packed.
  *
- * Of a device each thread is a lane: sums are finished in lanes, no branch is guessed, no rows
+ * Of a device each thread is a lane: it may go through loops of its own, and sums are finished in
+ * lanes; no branch is guessed, no rows
  * share sets of a cache, contractions read their operands where they lie, and attention is what its
  * tiles do. */
 #include "codegen/kernel/contract_internal.h"
@@ -200,7 +201,7 @@ static bool fills_lanes(struct walk *walk, ul_ks first)
         const struct ul_ks_data *stmt = &walk->kernel->stmts[id];
         if (stmt->kind == UL_KS_CONTRACT || stmt->kind == UL_KS_BREAK)
             return false;
-        if (stmt->kind == UL_KS_FOR && !is_unrolled(walk, stmt))
+        if (stmt->kind == UL_KS_FOR && !is_unrolled(walk, stmt) && !walk->on_device)
             return false;
         if (!loads_move_little(walk, stmt->value))
             return false;

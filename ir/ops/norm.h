@@ -23,4 +23,11 @@ bool ul_lower_group_norm_steps(struct ul_lower *lower, ul_node_id node, int64_t 
 enum { UL_NORM_X, UL_NORM_G, UL_NORM_SCALE };
 enum { UL_NORM_DX, UL_NORM_INVERSE, UL_NORM_MEAN };
 
+/* norm_sums.c: outputs of NormalizationSums. */
+enum { UL_NORM_DSCALE, UL_NORM_DBIAS };
+/* norm_gradient.c: the first `count` of them, of x, g, 1 / deviation, and the mean or UL_NONE,
+ * summed over the dimensions of `mask`, which stay with size 1. */
+void ul_gradient_norm_sums(struct ul_gradient *gradient, const ul_value_id inputs[4], uint32_t mask,
+                           uint32_t count, ul_value_id sums[2]);
+
 #endif

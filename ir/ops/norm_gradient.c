@@ -45,20 +45,49 @@ static struct ul_type affine_type(const struct ul_gradient *gradient, const stru
     return shape;
 }
 
-/* The sum over what was repeated, as the input is. */
-static void give_affine(struct ul_gradient *gradient, const struct view *view, uint32_t input,
-                        ul_value_id share)
+/* Dimensions that it is repeated along. */
+static uint32_t repeated_mask(const struct ul_gradient *gradient, const struct view *view,
+                              uint32_t input)
 {
-    struct ul_type type = ul_gradient_type(gradient, ul_gradient_input(gradient, input));
     struct ul_type affine = affine_type(gradient, view, input);
     uint32_t skip = view->type.rank - affine.rank, mask = 0;
     for (uint32_t d = 0; d < view->type.rank; d++)
         if (d < skip || affine.dims[d - skip] != view->type.dims[d])
             mask |= 1u << d;
-    share = ul_gradient_reshape(gradient, ul_gradient_sum(gradient, share, mask), &type);
-    if (ul_gradient_type(gradient, share).dtype != type.dtype)
-        share = ul_gradient_cast_to(gradient, share, type.dtype);
-    ul_gradient_give(gradient, input, share);
+    return mask;
+}
+
+/* A sum over what was repeated, in the type of the input. */
+static void give_sum(struct ul_gradient *gradient, uint32_t input, ul_value_id sum)
+{
+    struct ul_type type = ul_gradient_type(gradient, ul_gradient_input(gradient, input));
+    sum = ul_gradient_reshape(gradient, sum, &type);
+    if (ul_gradient_type(gradient, sum).dtype != type.dtype)
+        sum = ul_gradient_cast_to(gradient, sum, type.dtype);
+    ul_gradient_give(gradient, input, sum);
+}
+
+static void give_affine(struct ul_gradient *gradient, const struct view *view, uint32_t input,
+                        ul_value_id share)
+{
+    uint32_t mask = repeated_mask(gradient, view, input);
+    give_sum(gradient, input, ul_gradient_sum(gradient, share, mask));
+}
+
+void ul_gradient_norm_sums(struct ul_gradient *gradient, const ul_value_id inputs[4], uint32_t mask,
+                           uint32_t count, ul_value_id sums[2])
+{
+    int64_t axes[UL_LIMIT_RANK];
+    uint32_t axis_count = 0;
+    for (uint32_t d = 0; d < UL_LIMIT_RANK; d++)
+        if ((mask >> d & 1u) != 0)
+            axes[axis_count++] = d;
+    ul_node_id node = ul_gradient_begin(gradient, UL_OP_NormalizationSums, inputs,
+                                        inputs[3] != UL_NONE ? 4 : 3, count);
+    ul_node_set_ints(gradient->graph, node, "axes", axes, axis_count);
+    (void)ul_gradient_infer(gradient, node);
+    for (uint32_t i = 0; i < count; i++)
+        sums[i] = gradient->graph->nodes[node].outputs[i];
 }
 
 static ul_node_id begin_kernel(struct ul_gradient *gradient, const struct view *view,
@@ -82,6 +111,47 @@ static ul_node_id begin_kernel(struct ul_gradient *gradient, const struct view *
     return node;
 }
 
+/* Are the sums of scale and bias, or of the scale alone, one step? They are over the same
+ * dimensions. */
+static bool sums_are_joined(const struct ul_gradient *gradient, const struct view *view)
+{
+    return gradient->traits->sums_joined && ul_gradient_wanted(gradient, 1) &&
+           repeated_mask(gradient, view, 1) != 0 &&
+           (!ul_gradient_wanted(gradient, 2) ||
+            repeated_mask(gradient, view, 1) == repeated_mask(gradient, view, 2));
+}
+
+/* The shares of both, or of the scale alone, with the statistics that the kernel `made_by` makes.
+ */
+static void give_sums(struct ul_gradient *gradient, const struct view *view, ul_node_id made_by)
+{
+    const struct ul_node *made = &gradient->graph->nodes[made_by];
+    const ul_value_id inputs[4] = {made->inputs[UL_NORM_X], made->inputs[UL_NORM_G],
+                                   made->outputs[UL_NORM_INVERSE],
+                                   view->is_centred ? made->outputs[UL_NORM_MEAN] : UL_NONE};
+    bool has_bias = ul_gradient_wanted(gradient, 2);
+    ul_value_id sums[2];
+    ul_gradient_norm_sums(gradient, inputs, repeated_mask(gradient, view, 1), has_bias ? 2 : 1,
+                          sums);
+    give_sum(gradient, 1, sums[UL_NORM_DSCALE]);
+    if (has_bias)
+        give_sum(gradient, 2, sums[UL_NORM_DBIAS]);
+}
+
+/* The share of the scale by itself. */
+static void give_scale(struct ul_gradient *gradient, const struct view *view, ul_node_id made_by)
+{
+    const struct ul_node *made = &gradient->graph->nodes[made_by];
+    ul_value_id x = made->inputs[UL_NORM_X], g = made->inputs[UL_NORM_G];
+    ul_value_id inverse = made->outputs[UL_NORM_INVERSE];
+    if (view->is_centred)
+        x = ul_gradient_binary(gradient, UL_OP_Sub, x, made->outputs[UL_NORM_MEAN]);
+    x = ul_gradient_binary(gradient, UL_OP_Mul, x, inverse);
+    if (ul_gradient_type(gradient, x).dtype != ul_gradient_type(gradient, g).dtype)
+        x = ul_gradient_cast_to(gradient, x, ul_gradient_type(gradient, g).dtype);
+    give_affine(gradient, view, 1, ul_gradient_binary(gradient, UL_OP_Mul, g, x));
+}
+
 static void give_all(struct ul_gradient *gradient, const struct view *view)
 {
     struct ul_type type = ul_gradient_type(gradient, ul_gradient_input(gradient, 0));
@@ -94,24 +164,57 @@ static void give_all(struct ul_gradient *gradient, const struct view *view)
         struct ul_type affine = affine_type(gradient, view, 1);
         inputs[UL_NORM_SCALE] = ul_gradient_reshape(gradient, inputs[UL_NORM_SCALE], &affine);
     }
-    if (ul_gradient_wanted(gradient, 2))
+    bool is_joined = sums_are_joined(gradient, view);
+    if (!is_joined && ul_gradient_wanted(gradient, 2))
         give_affine(gradient, view, 2, g);
     if (!wants_scale && !ul_gradient_wanted(gradient, 0))
         return;
     ul_node_id node = begin_kernel(gradient, view, inputs, wants_scale);
     ul_value_id dx = ul_gradient_infer(gradient, node);
-    if (wants_scale) {
-        const ul_value_id *made = gradient->graph->nodes[node].outputs;
-        if (view->is_centred)
-            x = ul_gradient_binary(gradient, UL_OP_Sub, x, made[UL_NORM_MEAN]);
-        made = gradient->graph->nodes[node].outputs;
-        x = ul_gradient_binary(gradient, UL_OP_Mul, x, made[UL_NORM_INVERSE]);
-        if (type.dtype != ul_gradient_type(gradient, g).dtype)
-            x = ul_gradient_cast_to(gradient, x, ul_gradient_type(gradient, g).dtype);
-        give_affine(gradient, view, 1, ul_gradient_binary(gradient, UL_OP_Mul, g, x));
-    }
+    if (is_joined)
+        give_sums(gradient, view, node);
+    else if (wants_scale)
+        give_scale(gradient, view, node);
     if (ul_gradient_wanted(gradient, 0))
         ul_gradient_give(gradient, 0, ul_gradient_reshape(gradient, dx, &type));
+}
+
+static uint32_t count_readers(const struct ul_graph *graph, ul_value_id value)
+{
+    const struct ul_block *block = &graph->blocks[0];
+    uint32_t count = 0;
+    for (uint32_t n = 0; n < block->node_count; n++) {
+        const struct ul_node *node = &graph->nodes[block->nodes[n]];
+        for (uint32_t i = 0; i < node->input_count; i++)
+            count += node->inputs[i] == value;
+    }
+    return count;
+}
+
+/* Where x is a Reshape that leaves its rows whole, and that nothing else reads, the view is what is
+ * reshaped. What is added to dx there is then added by the kernel that makes it. `tail`: dimensions
+ * of a row. */
+static void skip_reshape(const struct ul_gradient *gradient, struct view *view, uint32_t tail)
+{
+    const struct ul_value *x = &gradient->graph->values[ul_gradient_input(gradient, 0)];
+    const struct ul_node *node =
+        x->kind == UL_VALUE_NODE ? &gradient->graph->nodes[x->producer] : NULL;
+    if (node == NULL || (ul_op_get(node->op)->flags & UL_OP_RESHAPES) == 0 ||
+        count_readers(gradient->graph, ul_gradient_input(gradient, 0)) != 1)
+        return;
+    struct ul_type from = ul_gradient_type(gradient, node->inputs[0]);
+    if (from.rank <= tail)
+        return;
+    for (uint32_t d = 0; d < tail; d++)
+        if (from.dims[from.rank - tail + d] != view->type.dims[view->type.rank - tail + d])
+            return;
+    for (uint32_t i = 1; i < 3; i++) {
+        ul_value_id affine = ul_gradient_input(gradient, i);
+        if (affine != UL_NONE && ul_gradient_type(gradient, affine).rank > tail)
+            return;
+    }
+    view->type = from;
+    view->mask = ul_lanes_all(from.rank) & ~ul_lanes_all(from.rank - tail);
 }
 
 /* LayerNormalization and RMSNormalization. */
@@ -126,6 +229,8 @@ enum ul_status ul_gradient_layer_norm(struct ul_gradient *gradient)
     if (ul_gradient_of(gradient, 1) != UL_NONE || ul_gradient_of(gradient, 2) != UL_NONE)
         return ul_gradient_unsupported(gradient, "its mean and deviation as results have no "
                                                  "gradient rule");
+    if (gradient->traits->sums_joined)
+        skip_reshape(gradient, &view, rank - axis);
     give_all(gradient, &view);
     return UL_OK;
 }

@@ -114,7 +114,7 @@ static void store_parts(struct parts *parts)
     ul_kx sum = ul_partials_sum(partials);
     parts->mean = ul_ks_let(k, ul_kx_binary(k, UL_KX_DIV, sum, terms_of(parts, partials->part)));
     ul_ks_store(k, parts->means, place, parts->mean);
-    partials->term = load_square;
+    partials->term[0] = load_square;
     ul_ks_store(k, parts->squares, place, ul_partials_sum(partials));
     ul_partials_close_parts(partials);
 }
@@ -217,9 +217,80 @@ enum ul_status ul_gradient_moments(struct ul_gradient *gradient)
     return UL_OK;
 }
 
+/* What pass `modes` makes of the statistics of a batch:
+ *
+ *      mean, variance = Moments(x)    deviation = sqrt(variance + epsilon)
+ *      y = Normalize(x, mean, scale / deviation, bias) */
+struct batch {
+    ul_value_id scale, deviation;
+};
+
+static const struct ul_node *maker_of(const struct ul_graph *graph, ul_value_id value,
+                                      enum ul_op op)
+{
+    const struct ul_value *info = &graph->values[value];
+    const struct ul_node *node = info->kind == UL_VALUE_NODE ? &graph->nodes[info->producer] : NULL;
+    return node != NULL && node->op == op ? node : NULL;
+}
+
+/* False: it is another factor, or these are the statistics of another value. */
+static bool find_batch(const struct ul_gradient *gradient, struct batch *batch)
+{
+    const struct ul_graph *graph = gradient->graph;
+    const struct ul_node *node = ul_gradient_node(gradient);
+    const struct ul_node *moments = maker_of(graph, node->inputs[1], UL_OP_Moments);
+    const struct ul_node *factor = maker_of(graph, node->inputs[2], UL_OP_Div);
+    const struct ul_node *root =
+        factor == NULL ? NULL : maker_of(graph, factor->inputs[1], UL_OP_Sqrt);
+    const struct ul_node *sum = root == NULL ? NULL : maker_of(graph, root->inputs[0], UL_OP_Add);
+    if (moments == NULL || sum == NULL || moments->inputs[0] != node->inputs[0] ||
+        moments->outputs[0] != node->inputs[1] || moments->outputs[1] != sum->inputs[0] ||
+        ul_graph_get_constant(graph, sum->inputs[1]) == NULL ||
+        !ul_type_same_dims(&graph->values[node->inputs[2]].type,
+                           &graph->values[node->inputs[1]].type))
+        return false;
+    *batch = (struct batch){.scale = factor->inputs[0], .deviation = factor->inputs[1]};
+    return true;
+}
+
+static void give_channels(struct ul_gradient *gradient, ul_value_id value, ul_value_id share)
+{
+    struct ul_type type = ul_gradient_type(gradient, value);
+    if (gradient->is_wanted(gradient->context, value))
+        gradient->give(gradient->context, value, ul_gradient_reshape(gradient, share, &type));
+}
+
+/* All shares at once, those by way of the statistics too. With n = (x - mean) / deviation:
+ *
+ *      dscale = sum g n    dbias = sum g    dx = factor (g - (dscale n + dbias) / elements) */
+static void give_batch(struct ul_gradient *gradient, const struct batch *batch)
+{
+    const struct ul_node node = *ul_gradient_node(gradient);
+    ul_value_id x = node.inputs[0], g = ul_gradient_of(gradient, 0), sums[2];
+    struct ul_type type = ul_gradient_type(gradient, x);
+    ul_value_id inverse = ul_gradient_unary(gradient, UL_OP_Reciprocal, batch->deviation);
+    const ul_value_id summed[4] = {x, g, inverse, node.inputs[1]};
+    ul_gradient_norm_sums(gradient, summed, ul_lanes_all(type.rank) & ~CHANNELS, 2, sums);
+    give_channels(gradient, node.inputs[3], sums[UL_NORM_DBIAS]);
+    give_channels(gradient, batch->scale, sums[UL_NORM_DSCALE]);
+    if (!ul_gradient_wanted(gradient, 0))
+        return;
+    const ul_value_id inputs[7] = {
+        g, x, node.inputs[1], node.inputs[2], inverse, sums[UL_NORM_DSCALE], sums[UL_NORM_DBIAS]};
+    ul_node_id made = ul_gradient_begin(gradient, UL_OP_NormalizeGradient, inputs, 7, 1);
+    double count = (double)ul_type_elements(&type) / (double)type.dims[1];
+    ul_node_set_float(gradient->graph, made, "share", 1 / count);
+    ul_gradient_give(gradient, 0, ul_gradient_infer(gradient, made));
+}
+
 /* dx = g factor, dbias = sum g, dfactor = sum g (x - mean), dmean = - factor dbias */
 enum ul_status ul_gradient_normalize(struct ul_gradient *gradient)
 {
+    struct batch batch;
+    if (gradient->traits->sums_joined && find_batch(gradient, &batch)) {
+        give_batch(gradient, &batch);
+        return UL_OK;
+    }
     ul_value_id x = ul_gradient_input(gradient, 0), mean = ul_gradient_input(gradient, 1);
     ul_value_id factor = ul_gradient_input(gradient, 2), g = ul_gradient_of(gradient, 0);
     uint32_t mask = ul_lanes_all(ul_gradient_type(gradient, x).rank) & ~CHANNELS;

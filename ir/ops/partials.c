@@ -10,7 +10,9 @@ enum {
     FULL_THREADS = 32768,  /* outputs of a thread each that fill a device */
     FULL_TEAMS = 132,      /* those of a block each */
     MIN_TEAM = 64,         /* parts that are worth a team of threads an output */
-    MAX_PARTIALS = 1 << 20 /* elements of scratch */
+    MORE_PARTS = 4,        /* times as many, then: a team adds them up as fast, and few outputs, of
+                              which a thread takes several, have blocks for the whole device */
+    MAX_PARTIALS = 1 << 23 /* elements of scratch */
 };
 
 static bool has_contiguous_terms(const struct ul_lanes *lanes, uint32_t mask)
@@ -54,7 +56,8 @@ static int64_t near_divisor(int64_t n, int64_t min)
 static void choose_parts(struct ul_partials *p)
 {
     if (!has_contiguous_terms(p->lanes, p->mask)) {
-        p->each = near_divisor(p->terms, root_of(p->terms));
+        int64_t root = root_of(p->terms);
+        p->each = near_divisor(p->terms, root >= MIN_TEAM ? root / MORE_PARTS : root);
     } else {
         p->width = UL_LANES_MAX;
         while (2 * p->width <= p->lanes->lower->traits->partial_count &&
@@ -78,14 +81,21 @@ void ul_partials_init(struct ul_partials *partials, struct ul_lanes *lanes, uint
                                      .mask = mask,
                                      .combine = combine,
                                      .first = first,
-                                     .term = term,
+                                     .term = {term},
+                                     .sum_count = 1,
                                      .context = context,
                                      .width = 1,
-                                     .sums = UL_NONE};
+                                     .sums = {UL_NONE, UL_NONE}};
     partials->terms = ul_lanes_product(lanes->dims, lanes->rank, mask);
     partials->output_count =
         ul_lanes_product(lanes->dims, lanes->rank, ul_lanes_all(lanes->rank) & ~mask);
     choose_parts(partials);
+}
+
+void ul_partials_add(struct ul_partials *partials, ul_lanes_term_fn *term)
+{
+    UL_ASSERT(partials->sum_count < UL_PARTIALS_SUMS);
+    partials->term[partials->sum_count++] = term;
 }
 
 /* The next dimension in the order that is longer than 1, or UL_NONE. */
@@ -124,40 +134,62 @@ static void set_term(const struct ul_partials *p, ul_kx term)
     }
 }
 
-/* One term after the other. */
-static ul_kx sum_in_turn(const struct ul_partials *p, ul_kx begin, ul_kx each)
+/* The terms at the coordinates, all before one is added to its sum: what they load in common, they
+ * load once. */
+static void load_terms(const struct ul_partials *p, ul_kx *x)
 {
     struct ul_kernel *k = p->lanes->lower->kernel;
-    uint32_t sum = ul_ks_var(k, ul_kx_dtype(k, p->first), p->first);
+    for (uint32_t i = 0; i < p->sum_count; i++) {
+        x[i] = p->term[i](p->lanes, p->context);
+        if (p->sum_count > 1)
+            x[i] = ul_ks_let(k, x[i]);
+    }
+}
+
+/* One term after the other. */
+static void sum_in_turn(const struct ul_partials *p, ul_kx begin, ul_kx each, ul_kx *x)
+{
+    struct ul_kernel *k = p->lanes->lower->kernel;
+    uint32_t sums[UL_PARTIALS_SUMS];
+    ul_kx terms[UL_PARTIALS_SUMS];
+    for (uint32_t i = 0; i < p->sum_count; i++)
+        sums[i] = ul_ks_var(k, ul_kx_dtype(k, p->first), p->first);
     set_term(p, ul_kx_add(k, begin, ul_ks_for_expr(k, each, p->each, 0)));
-    ul_kx x = p->term(p->lanes, p->context);
-    ul_ks_set(k, sum, ul_kx_binary(k, p->combine, ul_kx_var(k, sum), x));
+    load_terms(p, terms);
+    for (uint32_t i = 0; i < p->sum_count; i++)
+        ul_ks_set(k, sums[i], ul_kx_binary(k, p->combine, ul_kx_var(k, sums[i]), terms[i]));
     ul_ks_end(k);
-    return ul_kx_var(k, sum);
+    for (uint32_t i = 0; i < p->sum_count; i++)
+        x[i] = ul_kx_var(k, sums[i]);
 }
 
 /* partial[j] = partial[j] combined with term begin + j, for j in [0, count) */
-static void add_partials(const struct ul_partials *p, uint32_t partial, ul_kx begin, ul_kx count,
-                         int64_t max)
+static void add_partials(const struct ul_partials *p, const uint32_t *partial, ul_kx begin,
+                         ul_kx count, int64_t max)
 {
     struct ul_kernel *k = p->lanes->lower->kernel;
+    ul_kx terms[UL_PARTIALS_SUMS];
     ul_kx j = ul_ks_for_expr(k, count, max, UL_FOR_PARALLEL);
     set_term(p, ul_kx_add(k, begin, j));
-    ul_kx x = p->term(p->lanes, p->context);
-    ul_ks_store(k, partial, j, ul_kx_binary(k, p->combine, ul_kx_load(k, partial, j), x));
+    load_terms(p, terms);
+    for (uint32_t i = 0; i < p->sum_count; i++)
+        ul_ks_store(k, partial[i], j,
+                    ul_kx_binary(k, p->combine, ul_kx_load(k, partial[i], j), terms[i]));
     ul_ks_end(k);
 }
 
 /* Rounds of partial results, folded. */
-static ul_kx sum_partials(const struct ul_partials *p, ul_kx begin, ul_kx each)
+static void sum_partials(const struct ul_partials *p, ul_kx begin, ul_kx each, ul_kx *x)
 {
     struct ul_kernel *k = p->lanes->lower->kernel;
     int64_t width = p->width;
-    uint32_t partial =
-        ul_lower_local(p->lanes->lower, ul_kx_dtype(k, p->first), (uint64_t)p->width);
-    ul_kx j = ul_ks_for(k, width, UL_FOR_PARALLEL);
-    ul_ks_store(k, partial, j, p->first);
-    ul_ks_end(k);
+    uint32_t partial[UL_PARTIALS_SUMS];
+    for (uint32_t i = 0; i < p->sum_count; i++) {
+        partial[i] = ul_lower_local(p->lanes->lower, ul_kx_dtype(k, p->first), (uint64_t)p->width);
+        ul_kx j = ul_ks_for(k, width, UL_FOR_PARALLEL);
+        ul_ks_store(k, partial[i], j, p->first);
+        ul_ks_end(k);
+    }
     ul_kx rounds = ul_kx_divi(k, each, width);
     ul_kx round = ul_ks_for_expr(k, rounds, p->each / width, 0);
     add_partials(p, partial, ul_kx_add(k, begin, ul_kx_muli(k, round, width)),
@@ -166,7 +198,8 @@ static ul_kx sum_partials(const struct ul_partials *p, ul_kx begin, ul_kx each)
     if (p->terms % width != 0)
         add_partials(p, partial, ul_kx_add(k, begin, ul_kx_muli(k, rounds, width)),
                      ul_kx_modi(k, each, width), p->terms % width);
-    return ul_lanes_fold(k, partial, width, p->combine);
+    for (uint32_t i = 0; i < p->sum_count; i++)
+        x[i] = ul_lanes_fold(k, partial[i], width, p->combine);
 }
 
 ul_kx ul_partials_part_terms(const struct ul_partials *partials, ul_kx part)
@@ -180,14 +213,17 @@ ul_kx ul_partials_part_terms(const struct ul_partials *partials, ul_kx part)
     return ul_kx_binary(k, UL_KX_MIN, left, each);
 }
 
-static ul_kx sum_part(const struct ul_partials *p, ul_kx part)
+static void sum_part(const struct ul_partials *p, ul_kx part, ul_kx *x)
 {
     struct ul_kernel *k = p->lanes->lower->kernel;
     ul_kx begin = ul_kx_muli(k, part, p->each);
     ul_kx each = ul_partials_part_terms(p, part);
     if (p->each * p->count != p->terms)
         each = ul_ks_let(k, each);
-    return p->width > 1 ? sum_partials(p, begin, each) : sum_in_turn(p, begin, each);
+    if (p->width > 1)
+        sum_partials(p, begin, each, x);
+    else
+        sum_in_turn(p, begin, each, x);
 }
 
 bool ul_partials_are_stored(const struct ul_partials *partials)
@@ -238,7 +274,10 @@ void ul_partials_close_parts(struct ul_partials *partials)
 
 ul_kx ul_partials_sum(const struct ul_partials *partials)
 {
-    return sum_part(partials, partials->part);
+    ul_kx x[UL_PARTIALS_SUMS];
+    UL_ASSERT(partials->sum_count == 1);
+    sum_part(partials, partials->part, x);
+    return x[0];
 }
 
 void ul_partials_store(struct ul_partials *partials)
@@ -247,11 +286,14 @@ void ul_partials_store(struct ul_partials *partials)
     struct ul_kernel *k = lower->kernel;
     if (!ul_partials_are_stored(partials))
         return;
-    partials->sums = ul_lower_scratch(lower, ul_kx_dtype(k, partials->first),
-                                      (uint64_t)(partials->output_count * partials->count));
+    ul_kx x[UL_PARTIALS_SUMS];
+    for (uint32_t i = 0; i < partials->sum_count; i++)
+        partials->sums[i] = ul_lower_scratch(lower, ul_kx_dtype(k, partials->first),
+                                             (uint64_t)(partials->output_count * partials->count));
     ul_partials_open_parts(partials);
-    ul_kx sum = ul_partials_sum(partials);
-    ul_ks_store(k, partials->sums, ul_partials_place(partials, partials->part), sum);
+    sum_part(partials, partials->part, x);
+    for (uint32_t i = 0; i < partials->sum_count; i++)
+        ul_ks_store(k, partials->sums[i], ul_partials_place(partials, partials->part), x[i]);
     ul_partials_close_parts(partials);
 }
 
@@ -307,23 +349,42 @@ ul_kx ul_partials_combine(const struct ul_partials *partials, ul_partials_part_f
 
 static ul_kx load_sum(const struct ul_partials *partials, ul_kx part, const void *context)
 {
-    (void)context;
-    return ul_kx_load(partials->lanes->lower->kernel, partials->sums,
-                      ul_partials_place(partials, part));
+    const uint32_t *sums = context;
+    return ul_kx_load(partials->lanes->lower->kernel, *sums, ul_partials_place(partials, part));
 }
 
-/* A part whose sum is not stored is added up where its sum is wanted. */
-static ul_kx sum_here(const struct ul_partials *partials, ul_kx part, const void *context)
+/* Parts whose sums are not stored are added up where they are wanted. */
+static void sum_here(const struct ul_partials *p, ul_kx *x)
 {
-    (void)context;
-    return sum_part(partials, part);
+    struct ul_kernel *k = p->lanes->lower->kernel;
+    uint32_t totals[UL_PARTIALS_SUMS];
+    ul_kx sums[UL_PARTIALS_SUMS];
+    for (uint32_t i = 0; i < p->sum_count; i++)
+        totals[i] = ul_ks_var(k, ul_kx_dtype(k, p->first), p->first);
+    sum_part(p, ul_ks_for(k, p->count, 0), sums);
+    for (uint32_t i = 0; i < p->sum_count; i++)
+        ul_ks_set(k, totals[i], ul_kx_binary(k, p->combine, ul_kx_var(k, totals[i]), sums[i]));
+    ul_ks_end(k);
+    for (uint32_t i = 0; i < p->sum_count; i++)
+        x[i] = ul_kx_var(k, totals[i]);
+}
+
+void ul_partials_totals(struct ul_partials *partials, ul_kx x[UL_PARTIALS_SUMS])
+{
+    if (partials->count == 1) {
+        sum_part(partials, ul_kx_index_const(partials->lanes->lower->kernel, 0), x);
+    } else if (partials->sums[0] == UL_NONE) {
+        sum_here(partials, x);
+    } else {
+        for (uint32_t i = 0; i < partials->sum_count; i++)
+            x[i] = ul_partials_combine(partials, load_sum, &partials->sums[i]);
+    }
 }
 
 ul_kx ul_partials_total(struct ul_partials *partials)
 {
-    if (partials->count == 1)
-        return sum_part(partials, ul_kx_index_const(partials->lanes->lower->kernel, 0));
-    if (partials->sums != UL_NONE)
-        return ul_partials_combine(partials, load_sum, NULL);
-    return combine_in_turn(partials, sum_here, NULL);
+    ul_kx x[UL_PARTIALS_SUMS];
+    UL_ASSERT(partials->sum_count == 1);
+    ul_partials_totals(partials, x);
+    return x[0];
 }

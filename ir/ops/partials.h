@@ -7,14 +7,23 @@
  *     for output: y[output] = sum of sums[., output]
  *
  * Where outputs are contiguous a part is summed one term after the other, many outputs side by
- * side; there are about as many parts as terms in each. Where terms are contiguous a part is some
- * rounds of partial results, which are folded. Outputs that fill the device walk all parts for
- * themselves:
+ * side; there are about as many parts as terms in each, or more where there are many. Where terms
+ * are contiguous a part is some rounds of partial results, which are folded. Outputs that fill the
+ * device walk all parts for themselves:
  *
  *     ul_partials_init(&parts, lanes, mask, UL_KX_ADD, zero, term, context);
  *     ul_partials_store(&parts);
  *     ul_partials_open(&parts);
  *         x = ul_partials_total(&parts);
+ *     ul_partials_close(&parts);
+ *
+ * Sums of several terms at the same places are formed side by side, in the same loops:
+ *
+ *     ul_partials_init(&parts, ..., first_term, context);
+ *     ul_partials_add(&parts, second_term);
+ *     ul_partials_store(&parts);
+ *     ul_partials_open(&parts);
+ *         ul_partials_totals(&parts, x);     x[0], x[1]
  *     ul_partials_close(&parts);
  *
  * What is more than a sum of its parts keeps scratch of its own, an element for each part of each
@@ -33,19 +42,22 @@
 
 #include "ir/ops/lanes.h"
 
+enum { UL_PARTIALS_SUMS = 2 }; /* side by side, at most */
+
 struct ul_partials {
     struct ul_lanes *lanes; /* coordinates; no lane dimension */
     uint32_t mask;          /* dimensions of the terms */
     enum ul_kx_op combine;
     ul_kx first;
-    ul_lanes_term_fn *term;
+    ul_lanes_term_fn *term[UL_PARTIALS_SUMS];
+    uint32_t sum_count;
     const void *context;
     int64_t terms, each, count; /* terms, of a part, and parts */
     int64_t width;              /* partial results of a part; 1: one term after the other */
     int64_t output_count;
-    uint32_t sums; /* scratch, or UL_NONE */
-    ul_kx output;  /* its number, in the order of memory */
-    ul_kx part;    /* between open_parts and close_parts */
+    uint32_t sums[UL_PARTIALS_SUMS]; /* scratch, or UL_NONE */
+    ul_kx output;                    /* its number, in the order of memory */
+    ul_kx part;                      /* between open_parts and close_parts */
 };
 
 /* Are sums over `mask` taken in parts, or by partial results in one? Asks the lanes' dimensions,
@@ -55,6 +67,8 @@ bool ul_partials_apply(const struct ul_lanes *lanes, uint32_t mask);
 void ul_partials_init(struct ul_partials *partials, struct ul_lanes *lanes, uint32_t mask,
                       enum ul_kx_op combine, ul_kx first, ul_lanes_term_fn *term,
                       const void *context);
+/* Adds a sum of another term, which the same loops form. */
+void ul_partials_add(struct ul_partials *partials, ul_lanes_term_fn *term);
 /* Is it worth a launch of its own to sum the parts, for these outputs? */
 bool ul_partials_are_stored(const struct ul_partials *partials);
 /* Does that, if so. */
@@ -62,12 +76,13 @@ void ul_partials_store(struct ul_partials *partials);
 /* Loops over the outputs. */
 void ul_partials_open(struct ul_partials *partials);
 void ul_partials_close(struct ul_partials *partials);
-/* The sum of the output that the loops are at. */
+/* The sum of the output that the loops are at; _totals: all of them. */
 ul_kx ul_partials_total(struct ul_partials *partials);
+void ul_partials_totals(struct ul_partials *partials, ul_kx x[UL_PARTIALS_SUMS]);
 /* Loops over the parts of all outputs. */
 void ul_partials_open_parts(struct ul_partials *partials);
 void ul_partials_close_parts(struct ul_partials *partials);
-/* Gives the sum of the part that the loops are at. */
+/* Gives the sum of the part that the loops are at; there is one term. */
 ul_kx ul_partials_sum(const struct ul_partials *partials);
 /* Gives the number of terms of a part, an i64. */
 ul_kx ul_partials_part_terms(const struct ul_partials *partials, ul_kx part);

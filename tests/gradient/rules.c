@@ -12,6 +12,7 @@
  * times random numbers. The graph goes through the passes as a model does that is trained by SGD
  * with rate 1, so that a gradient is what the parameter lost; nodes are then evaluated one by one
  * by the interpreter of kernels. Each parameter is trained alone as well: that must give the same.
+ * So must rules that make other operators for a device.
  *
  * usage: gradient_rules FILE...
  * exit: 0 all hold, 1 not */
@@ -279,13 +280,17 @@ static bool find_differences(struct rule_case *test, uint32_t parameter, double 
 
 /* ---- The joint graph ---- */
 
+/* What decides which nodes a rule makes. */
+static const struct ul_target_traits device = {.name = "device", .sums_joined = true};
+
 /* The graph that trains one parameter, or (PARAMETERS) all of them. */
-static enum ul_status make_joint(struct rule_case *test, uint32_t only, struct ul_graph *joint,
+static enum ul_status make_joint(struct rule_case *test, uint32_t only,
+                                 const struct ul_target_traits *traits, struct ul_graph *joint,
                                  struct ul_arena *arena, struct ul_diag *diag)
 {
     struct ul_training training = {.loss = UL_LOSS_OUTPUT, .optimizer = UL_OPTIMIZER_SGD};
     const struct ul_passes_options options = {
-        .training = &training, .start_at = "inline", .stop_before = "join"};
+        .training = &training, .traits = traits, .start_at = "inline", .stop_before = "join"};
     struct ul_arena scratch;
     ul_graph_copy(joint, arena, &test->forward);
     joint->check_text = true;
@@ -351,13 +356,14 @@ static void compare(struct rule_case *test, uint32_t parameter, const char *what
                    (unsigned long long)at, got[at], wanted[at]);
 }
 
-static void check_joint(struct rule_case *test, uint32_t only, double *const *differences)
+static void check_joint(struct rule_case *test, uint32_t only,
+                        const struct ul_target_traits *traits, double *const *differences)
 {
     struct ul_graph joint;
     struct ul_arena arena;
     struct ul_diag diag = {.status = UL_OK};
     ul_arena_init(&arena);
-    enum ul_status status = make_joint(test, only, &joint, &arena, &diag);
+    enum ul_status status = make_joint(test, only, traits, &joint, &arena, &diag);
     if (test->refusal != NULL && (status == UL_OK || strstr(diag.text, test->refusal) == NULL))
         ul_text_printf(&test->complaint, "it is not refused so, but: %s", diag.text);
     else if (test->refusal == NULL && status != UL_OK)
@@ -399,9 +405,12 @@ static void run_case(struct rule_case *test)
         if (!find_differences(test, i, differences[i]))
             return;
     }
-    check_joint(test, PARAMETERS, differences);
-    for (uint32_t i = 0; test->refusal == NULL && test->count > 2 && i + 1 < test->count; i++)
-        check_joint(test, i, differences);
+    for (uint32_t t = 0; t < 2; t++) {
+        const struct ul_target_traits *traits = t == 0 ? NULL : &device;
+        check_joint(test, PARAMETERS, traits, differences);
+        for (uint32_t i = 0; test->refusal == NULL && test->count > 2 && i + 1 < test->count; i++)
+            check_joint(test, i, traits, differences);
+    }
 }
 
 /* A line, or the text of a file. */

@@ -3,7 +3,7 @@
  * them. The files are compared as a whole. Lines of an .ir are options:
  * "# --split TEXT", "# --inside NODE", "# --row-major NODE", "# --steps-cost",
  * "# --channels-last", "# --filters-last", "# --biases-alike", "# --tensor-cores",
- * "# --signed-products 32", "# --products-joined", "# --panels-of-codes",
+ * "# --signed-products 32", "# --products-joined", "# --sums-joined", "# --panels-of-codes",
  * "# --precision NAME", "# --loss-scale 64", "# --train" (by cross-entropy, with SGD),
  * "# --clip-mode twice" (to norm 1), "# --stop-gradient TEXT", "# --padding-idx PATTERN" (row 1),
  * "# --lora PATTERN" (rank 2), "# --quantize TEXT", "# --calls" (the target has a library, which
@@ -76,6 +76,7 @@ static enum ul_status run_case(struct golden *golden, const char *pass, const ch
     traits.tensor_side = strstr(text, "# --tensor-cores\n") != NULL ? 8 : 0;
     traits.biases_alike = strstr(text, "# --biases-alike\n") != NULL;
     traits.products_joined = strstr(text, "# --products-joined\n") != NULL;
+    traits.sums_joined = strstr(text, "# --sums-joined\n") != NULL;
     traits.codes_scratch_bytes = strstr(text, "# --panels-of-codes\n") != NULL ? 1 : 0;
     traits.panels_of_codes = strstr(text, "# --panels-of-codes\n") != NULL;
     traits.filters_last = strstr(text, "# --filters-last\n") != NULL;
