@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What runtime/cuda/ul_cublas.cu says to cuBLASLt, said to the Toolkit's own cuBLASLt: descriptors need
- * no device, and the library refuses attributes that it does not know, of another size or of
+ * What runtime/cuda/ul_cublas.cu says to cuBLASLt, said to the Toolkit's own cuBLASLt: descriptors
+ * need no device, and the library refuses attributes that it does not know, of another size or of
  * values that it does not take. The runtime's functions are those of the file itself.
  * exit: 0 all was taken, 1 something was not, 77 the library is not there
  */
@@ -58,6 +58,25 @@ struct ul_call make_call(uint32_t n)
     return call;
 }
 
+/* The gradient of a weight with sums of a factor, number `n` of FACTOR_SUMS: types, operands'
+ * sides, whose sums. */
+enum { FACTOR_SUMS = 24 };
+struct ul_call make_factor_sums(uint32_t n)
+{
+    static const enum ul_call_type types[] = {UL_CALL_F32, UL_CALL_F16, UL_CALL_BF16};
+    struct ul_call call;
+    memset(&call, 0, sizeof call);
+    call.kind = UL_CALL_MATMUL;
+    call.src = matrix(types[n % 3], 0, 96, 64, n / 3 % 2 != 0);
+    call.weights = matrix(types[n % 3], 0, 64, 48, n / 6 % 2 != 0);
+    call.dst = matrix(UL_CALL_F32, 0, 96, 48, false);
+    call.sums_of = n / 12 == 0 ? UL_SUMS_OF_SRC : UL_SUMS_OF_WEIGHTS;
+    call.bias = matrix(UL_CALL_F32, 0, 1, n / 12 == 0 ? 96 : 48, false);
+    call.align_bytes = 64;
+    call.scratch_bytes = 1 << 16;
+    return call;
+}
+
 /* Sums of integers. */
 struct ul_call make_sums()
 {
@@ -80,7 +99,8 @@ bool is_taken(const struct handle *handle, const struct ul_call *call)
     memset(&product, 0, sizeof product);
     bool good = describe_product(handle, call, &product) &&
                 set(handle, &product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias) &&
-                make_preference(handle, call, &preference);
+                make_preference(handle, call, &preference) &&
+                (call->sums_of == UL_SUMS_OF_NONE || set_epilogue(handle, call, &product, false));
     if (preference != NULL)
         (void)handle->lt.MatmulPreferenceDestroy(preference);
     free_product(handle, &product);
@@ -111,7 +131,7 @@ bool is_told(const struct handle *handle)
 
 int main()
 {
-    enum { CALLS = 1281 };
+    enum { CALLS = 1281 + FACTOR_SUMS };
     struct handle handle;
     int failed = 0;
     memset(&handle, 0, sizeof handle);
@@ -120,7 +140,9 @@ int main()
         return handle.loaded == NULL ? 77 : 1;
     }
     for (uint32_t n = 0; n < CALLS; n++) {
-        struct ul_call call = n + 1 < CALLS ? make_call(n) : make_sums();
+        struct ul_call call = n + 1 == CALLS                ? make_sums()
+                              : n + 1 + FACTOR_SUMS < CALLS ? make_call(n)
+                                                            : make_factor_sums(CALLS - 2 - n);
         if (is_taken(&handle, &call))
             continue;
         printf("FAIL product %u: cuBLASLt does not take its descriptors\n", n);
