@@ -95,13 +95,27 @@ static void list_tensors(const struct ul_call *call,
     tensors[DST] = &call->dst;
     if (posts.adds)
         tensors[RESIDUAL] = &call->dst; /* it lies as the result does */
-    if (call->kind != UL_CALL_ATTENTION)
+    if (call->kind != UL_CALL_ATTENTION && call->kind != UL_CALL_ATTENTION_GRADIENT)
         return;
     tensors[UL_CALL_ARG_VALUES] = &call->attention.values;
     for (uint32_t i = 0; i < call->attention.mask_count; i++)
         tensors[UL_CALL_ARG_MASKS + i] = &call->attention.masks[i];
     if (call->attention.norms.rank > 0)
         tensors[UL_CALL_ARG_NORMS] = &call->attention.norms;
+    if (call->kind == UL_CALL_ATTENTION)
+        return;
+    tensors[UL_CALL_ARG_RESULT] = &call->attention.result;
+    tensors[UL_CALL_ARG_GRADIENT] = &call->attention.gradient;
+    tensors[UL_CALL_ARG_KEY_GRADIENT] = &call->attention.key_gradient;
+    tensors[UL_CALL_ARG_VALUE_GRADIENT] = &call->attention.value_gradient;
+}
+
+/* Whether there is such an argument that is only read; a residual lies where the result does. */
+static bool is_operand(const struct ul_call *call,
+                       const struct ul_call_tensor *const tensors[UL_CALL_ARGS], uint32_t argument)
+{
+    return tensors[argument] != NULL && tensors[argument] != &call->dst &&
+           !ul_call_writes(call, argument);
 }
 
 /* ---- trials ---- */
@@ -116,7 +130,8 @@ struct trial {
     bool fits;            /* whether there is a place for each argument */
     const void *args[UL_CALL_ARGS]; /* the residual in the place of the result */
     unsigned char *scratch;
-    void *residual; /* another place for it; NULL: there is none, or no room */
+    const unsigned char *end; /* of all these places */
+    void *residual;           /* another place for it; NULL: there is none, or no room */
     unsigned long long
         *sum; /* place for the sum of the bytes of the result; NULL: there is no room */
 };
@@ -168,9 +183,9 @@ static bool place_trial(struct trial *trial, const struct ul_call *call,
     uint64_t used_bytes = 0;
     list_tensors(call, tensors);
     memset(trial->args, 0, sizeof trial->args);
-    for (int i = 0; i < UL_CALL_ARGS; i++) {
+    for (uint32_t i = 0; i < UL_CALL_ARGS; i++) {
         uint64_t end_bytes = apart ? used_bytes : 0;
-        if (tensors[i] == NULL || tensors[i] == &call->dst || tensors[i] == &call->attention.norms)
+        if (!is_operand(call, tensors, i))
             continue;
         trial->args[i] =
             place(model, arena, trial->align_bytes, &end_bytes, reach_bytes(tensors[i]));
@@ -178,32 +193,29 @@ static bool place_trial(struct trial *trial, const struct ul_call *call,
             return false;
         used_bytes = end_bytes > used_bytes ? end_bytes : used_bytes;
     }
-    trial->args[DST] =
-        place(model, arena, trial->align_bytes, &used_bytes, reach_bytes(&call->dst));
-    if (tensors[RESIDUAL] == &call->dst)
-        trial->args[RESIDUAL] = trial->args[DST];
-    if (tensors[UL_CALL_ARG_NORMS] == &call->attention.norms) {
-        trial->args[UL_CALL_ARG_NORMS] = place(model, arena, trial->align_bytes, &used_bytes,
-                                               reach_bytes(&call->attention.norms));
-        if (trial->args[UL_CALL_ARG_NORMS] == NULL)
+    for (uint32_t i = 0; i < UL_CALL_ARGS; i++) {
+        if (tensors[i] == NULL || !ul_call_writes(call, i))
+            continue;
+        trial->args[i] =
+            place(model, arena, trial->align_bytes, &used_bytes, reach_bytes(tensors[i]));
+        if (trial->args[i] == NULL)
             return false;
     }
+    if (tensors[RESIDUAL] == &call->dst)
+        trial->args[RESIDUAL] = trial->args[DST];
     trial->scratch = NULL;
     if (call->scratch_bytes > 0)
         trial->scratch =
             place(model, arena, UL_CALL_SCRATCH_ALIGN, &used_bytes, call->scratch_bytes);
-    return trial->args[DST] != NULL && (call->scratch_bytes == 0 || trial->scratch != NULL);
+    trial->end = arena + used_bytes;
+    return call->scratch_bytes == 0 || trial->scratch != NULL;
 }
 
 /* Finds places for the copies that a judgement needs, as far as there is room. */
 static void place_judge(struct trial *trial, const struct ul_call *call,
                         const struct ul_model *model, unsigned char *arena)
 {
-    const unsigned char *scratch_end = trial->scratch + call->scratch_bytes;
-    const unsigned char *dst_end =
-        (const unsigned char *)trial->args[DST] + reach_bytes(&call->dst);
-    const unsigned char *end = trial->scratch != NULL ? scratch_end : dst_end;
-    uint64_t used_bytes = (uint64_t)(end - arena);
+    uint64_t used_bytes = (uint64_t)(trial->end - arena);
     trial->sum = (unsigned long long *)(void *)place(model, arena, UL_CALL_WORKSPACE_ALIGN,
                                                      &used_bytes, sizeof *trial->sum);
     trial->residual = NULL;
@@ -291,10 +303,36 @@ static bool fill_operands(const struct trial *trial, const struct ul_call *call)
     struct ul_cuda_run run = judge_run(trial);
     struct ul_cuda_step at = {&run, {NULL, NULL, 0, 0}};
     list_tensors(call, tensors);
-    for (int i = 0; i < UL_CALL_ARGS; i++)
-        if (tensors[i] != NULL && tensors[i] != &call->dst)
+    for (uint32_t i = 0; i < UL_CALL_ARGS; i++)
+        if (is_operand(call, tensors, i))
             fill(&at, tensors[i], (void *)trial->args[i]);
     return run.error == cudaSuccess;
+}
+
+/* Fills the places of results, between whose elements others may lie. */
+static void fill_results(const struct trial *trial, const struct ul_call *call,
+                         const struct ul_cuda_step *at)
+{
+    const struct ul_call_tensor *tensors[UL_CALL_ARGS];
+    list_tensors(call, tensors);
+    for (uint32_t i = 0; i < UL_CALL_ARGS; i++)
+        if (tensors[i] != NULL && ul_call_writes(call, i))
+            fill(at, tensors[i], (void *)trial->args[i]);
+}
+
+/* Adds up all that the call writes. */
+static void add_results(const struct trial *trial, const struct ul_call *call,
+                        const struct ul_cuda_step *at)
+{
+    const struct ul_call_tensor *tensors[UL_CALL_ARGS];
+    list_tensors(call, tensors);
+    for (uint32_t i = 0; i < UL_CALL_ARGS; i++) {
+        if (tensors[i] == NULL || !ul_call_writes(call, i))
+            continue;
+        uint64_t count = reach_bytes(tensors[i]);
+        UL_LAUNCH(add_up, blocks_for(count), JUDGE_THREADS, at,
+                  (const unsigned char *)trial->args[i], trial->sum, (int64_t)count);
+    }
 }
 
 /* Runs the call with bytes `filling` in its scratch, and with the residual in one place or the
@@ -305,20 +343,17 @@ static bool run_filled(const struct trial *trial, const struct ul_call *call, in
     struct trial now = *trial;
     struct ul_cuda_run run = judge_run(trial);
     struct ul_cuda_step at = {&run, {NULL, NULL, 0, 0}};
-    void *dst = (void *)trial->args[DST];
     cudaError_t error = cudaMemsetAsync(trial->sum, 0, sizeof *sum, trial->stream);
     if (trial->scratch != NULL && error == cudaSuccess)
         error = cudaMemsetAsync(trial->scratch, filling, call->scratch_bytes, trial->stream);
-    fill(&at, &call->dst, dst);
+    fill_results(trial, call, &at);
     if (!in_place && trial->residual != NULL) {
         fill(&at, &call->dst, trial->residual);
         now.args[RESIDUAL] = trial->residual;
     }
     if (error != cudaSuccess || run.error != cudaSuccess || !run_trial(&now))
         return false;
-    uint64_t count = reach_bytes(&call->dst);
-    UL_LAUNCH(add_up, blocks_for(count), JUDGE_THREADS, &at, (const unsigned char *)dst, trial->sum,
-              (int64_t)count);
+    add_results(trial, call, &at);
     return run.error == cudaSuccess &&
            cudaMemcpyAsync(sum, trial->sum, sizeof *sum, cudaMemcpyDeviceToHost, trial->stream) ==
                cudaSuccess &&
@@ -448,7 +483,7 @@ static enum ul_result prepare_calls(const struct ul_cuda_library *library, void 
     const struct ul_device *device = model->device;
     const char *reason = NULL;
     bool tunes = request->choices != NULL && request->tune != 0;
-    struct trial trial = {library, handle, 0, stream, 1, false, {NULL}, NULL, NULL, NULL};
+    struct trial trial = {library, handle, 0, stream, 1, false, {NULL}, NULL, NULL, NULL, NULL};
     uint64_t version = library->version(handle);
     uint32_t line_number = 0;
     if (request->choices != NULL && !tunes &&
