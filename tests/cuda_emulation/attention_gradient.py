@@ -9,7 +9,8 @@ of tests/e2e/attention_gradient.py in which the gradient is a call. Gradients ar
 same network in double on target c: where the library runs the call, with slopes of all scores in
 its workspace and, on a device of compute capability 10, without, and where it has nothing for it.
 Two runs, --pack none and the smallest budget have the same bits; --guard finds nothing; with --tune
-and the file that it writes the numbers are the same or nearly so.
+and the file that it writes the numbers are the same or nearly so. A network in which nothing needs
+more than attention keeps kernels of ours, whose scratch is small.
 Exit: 0 ok, 1 a promise is broken, 77 a Python package or g++ is missing.
 """
 
@@ -32,8 +33,8 @@ if shutil.which("g++") is None:
     print("attention_gradient.py: skipped: g++ is missing")
     sys.exit(77)
 
-CALLS = [f"{name}_{precision}" for name in ("call", "call-causal", "call-masked")
-         for precision in ("bf16", "amp-fp16")]
+CALLED = ("call", "call-causal", "call-masked")
+CALLS = [f"{name}_{precision}" for name in CALLED for precision in ("bf16", "amp-fp16")]
 
 
 def run(*words, **environment):
@@ -102,6 +103,10 @@ def same(a, b):
 def check(ullage, name, folder):
     base, _, precision = name.partition("_")
     case = attention_gradient.make(base)
+    if base not in CALLED:
+        how = Trainer(ullage, folder, case, precision).implementation()
+        need(how == ["ullage"], f"the gradient is by {how}, for which plans have no room")
+        return
     want = gradients(ullage, folder, case, numpy.float64, "c", "fp32")
     trainer = Trainer(ullage, folder, case, precision)
     need(trainer.implementation() == ["cudnn"], f"the gradient is by {trainer.implementation()}")
@@ -136,7 +141,7 @@ def main():
     ullage = os.path.abspath(sys.argv[1])
     os.environ.setdefault("NVCC", os.path.join(HERE, "nvcc"))
     failed = 0
-    for name in sys.argv[2:] or CALLS:
+    for name in sys.argv[2:] or [*CALLS, "net-causal_bf16"]:
         with tempfile.TemporaryDirectory() as folder:
             try:
                 check(ullage, name, folder)

@@ -98,7 +98,7 @@ def wide(case, values):
     """Two layers behind the result, with many elements between them."""
     random, size = numpy.random.default_rng(7), values["wy"].size
     values["up"] = (random.standard_normal((size, case["wide"])) / size**0.5).astype(values["wy"].dtype)
-    values["down"] = (values["up"].T / (case["wide"] / size)**0.5).astype(values["wy"].dtype)
+    values["down"] = (values["up"].T / (case["wide"] / size)).astype(values["wy"].dtype)
     return [helper.make_node("Mul", ["a", "wy"], ["b"]), helper.make_node("MatMul", ["b", "up"], ["c"]),
             helper.make_node("Relu", ["c"], ["d"]), helper.make_node("MatMul", ["d", "down"], ["y"])]
 
