@@ -24,5 +24,9 @@ void ul_emit_cuda_put_libraries(struct ul_emitter *emitter);
 /* The library enqueues it, or else the step's own kernel runs. */
 void ul_emit_cuda_put_call(struct ul_emitter *emitter, const struct ul_program_step *step,
                            uint32_t position, uint32_t indent);
+/* Puts kernels of ours that are timed beside calls when a program is tuned, a function for each
+ * such call, and gives the name of the table of these. Buffers of the caller's are not there then.
+ */
+const char *ul_emit_cuda_put_own(struct ul_emitter *emitter);
 
 #endif

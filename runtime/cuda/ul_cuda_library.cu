@@ -134,6 +134,8 @@ struct trial {
     void *residual;           /* another place for it; NULL: there is none, or no room */
     unsigned long long
         *sum; /* place for the sum of the bytes of the result; NULL: there is no room */
+    void (*own)(struct ul_cuda_run *run); /* kernels of the program instead; NULL: not asked */
+    struct ul_cuda_run run;               /* of these */
 };
 
 /* From the first element to the last, by strides. */
@@ -370,8 +372,15 @@ static bool keeps_bits(const struct trial *trial, const struct ul_call *call)
            run_filled(trial, call, 0xa5, true, &used) && clean == used;
 }
 
+static bool run_own(const struct trial *trial)
+{
+    struct ul_cuda_run run = trial->run;
+    trial->own(&run);
+    return run.error == cudaSuccess;
+}
+
 /* The least seconds that it takes, of several times; negative: it fails. */
-static double measure(const struct trial *trial)
+static double measure(const struct trial *trial, bool (*run_trial)(const struct trial *trial))
 {
     enum { WARM_UPS = 2, ROUNDS = 5, RUNS = 4 };
     cudaStream_t stream = trial->stream;
@@ -414,6 +423,16 @@ static bool try_choice(const struct trial *trial, const struct ul_call *call,
     return run_trial(trial) && cudaStreamSynchronize(trial->stream) == cudaSuccess;
 }
 
+/* A choice that no library has: kernels of the program take less time. As the name of an algorithm
+ * it is OURS. */
+static const struct ul_cuda_choice ours = {1, {0}};
+#define OURS "ullage"
+
+static bool is_ours(const struct ul_cuda_choice *choice)
+{
+    return choice->size_bytes == ours.size_bytes && choice->bytes[0] == ours.bytes[0];
+}
+
 /* The candidate that takes the least time here, or, where nothing is measured, the first that runs.
  */
 static bool choose(const struct trial *trial, const struct ul_call *call, bool tunes,
@@ -426,7 +445,7 @@ static bool choose(const struct trial *trial, const struct ul_call *call, bool t
     for (int i = 0; i < count; i++) {
         if (!try_choice(trial, call, &found[i]))
             continue;
-        double seconds = tunes ? measure(trial) : 0;
+        double seconds = tunes ? measure(trial, run_trial) : 0;
         if (seconds >= 0 && (best < 0 || seconds < min)) {
             min = seconds;
             best = i;
@@ -436,7 +455,8 @@ static bool choose(const struct trial *trial, const struct ul_call *call, bool t
     }
     if (best < 0 || (tunes && !try_choice(trial, call, &found[best])))
         return false;
-    *choice = found[best];
+    double own = tunes && trial->own != NULL ? measure(trial, run_own) : -1;
+    *choice = own >= 0 && own < min ? ours : found[best];
     return true;
 }
 
@@ -448,6 +468,17 @@ static const void *min_aligned(const unsigned char *arena, uint32_t align_bytes)
     return (const void *)(page + align_bytes);
 }
 
+/* Has kernels of ours beside the call timed, where the program says how. */
+static void set_own(struct trial *trial, const struct ul_model *model, unsigned char *arena)
+{
+    const struct ul_device *device = model->device;
+    trial->own = device->code->own != NULL ? device->code->own[trial->index] : NULL;
+    trial->run = judge_run(trial);
+    trial->run.arena = arena;
+    trial->run.state = (struct ul_cuda_state *)(void *)(arena + device->state_offset_bytes);
+    trial->run.regions = (uint8_t *)(trial->run.state + 1);
+}
+
 /* `choice` comes with what a file names, and gets what was chosen. False: the library did not run
  * what the file names. */
 static bool prepare_call(struct trial *trial, const struct ul_model *model,
@@ -457,6 +488,12 @@ static bool prepare_call(struct trial *trial, const struct ul_model *model,
     struct ul_cuda_calls *calls = (struct ul_cuda_calls *)trial->handle;
     bool is_named = choice->size_bytes > 0;
     uint32_t min_bytes = trial->library->align_bytes;
+    char *name = calls->names[trial->index];
+    if (is_named && is_ours(choice)) {
+        (void)snprintf(name, UL_CUDA_NAME_BYTES, "%s", OURS);
+        return true;
+    }
+    set_own(trial, model, arena);
     trial->align_bytes = call->align_bytes > min_bytes ? call->align_bytes : min_bytes;
     trial->fits = place_trial(trial, call, model, arena, true) ||
                   place_trial(trial, call, model, arena, false);
@@ -468,8 +505,10 @@ static bool prepare_call(struct trial *trial, const struct ul_model *model,
                                               min_aligned(arena, trial->align_bytes)) != 0;
     bool taken = described && is_named && try_choice(trial, call, choice);
     bool done = taken || (described && choose(trial, call, tunes && trial->fits, choice));
-    if (done)
-        trial->library->tell(trial->handle, trial->index, calls->names[trial->index]);
+    if (done && is_ours(choice))
+        (void)snprintf(name, UL_CUDA_NAME_BYTES, "%s", OURS);
+    else if (done)
+        trial->library->tell(trial->handle, trial->index, name);
     (void)cudaGetLastError(); /* of trials that failed */
     return taken || !is_named || !trial->fits;
 }
@@ -483,9 +522,13 @@ static enum ul_result prepare_calls(const struct ul_cuda_library *library, void 
     const struct ul_device *device = model->device;
     const char *reason = NULL;
     bool tunes = request->choices != NULL && request->tune != 0;
-    struct trial trial = {library, handle, 0, stream, 1, false, {NULL}, NULL, NULL, NULL, NULL};
+    struct trial trial;
     uint64_t version = library->version(handle);
     uint32_t line_number = 0;
+    memset(&trial, 0, sizeof trial);
+    trial.library = library;
+    trial.handle = handle;
+    trial.stream = stream;
     if (request->choices != NULL && !tunes &&
         !ul_cuda_read_choices(request->choices, model, library->name, version, choices,
                               &line_number, &reason)) {
@@ -614,6 +657,8 @@ static enum ul_cuda_caller caller_of(const struct ul_cuda_library *library,
         return UL_CUDA_NO_CALL;
     if (calls->names[call][0] == '\0')
         return UL_CUDA_NO_ALGORITHM;
+    if (strcmp(calls->names[call], OURS) == 0)
+        return UL_CUDA_NO_CALL;
     return lie_well(library, &calls->calls[call], args) ? UL_CUDA_BY_LIBRARY : UL_CUDA_MISPLACED;
 }
 

@@ -33,6 +33,7 @@ if shutil.which("g++") is None:
     print("attention_gradient.py: skipped: g++ is missing")
     sys.exit(77)
 
+QUICK = "call-causal_bf16"  # what the quick tier runs
 CALLED = ("call", "call-causal", "call-masked")
 CALLS = [f"{name}_{precision}" for name in CALLED for precision in ("bf16", "amp-fp16")]
 
@@ -100,6 +101,15 @@ def same(a, b):
     return all(a[key].tobytes() == b[key].tobytes() for key in b)
 
 
+def check_slow(trainer, case, want, precision, tuned, choices):
+    """Kernels of ours take less time than a library that waits."""
+    got, text = trainer.train("--tune", choices, UL_EMULATE_SLOW_CUDNN="500")
+    need(not same(got, tuned), "--tune keeps an engine that is slower than kernels of ours")
+    need("kernels of the program" not in text, f"kernels of ours are no algorithm that lacks: {text}")
+    check_gradients(case, "--tune, slow", want, got, precision)
+    need(same(trainer.train("--choices", choices)[0], got), "what --tune has chosen has other bits")
+
+
 def check(ullage, name, folder):
     base, _, precision = name.partition("_")
     case = attention_gradient.make(base)
@@ -121,8 +131,11 @@ def check(ullage, name, folder):
     need(not same(own, bits), "kernels of ours run in both")
     choices = os.path.join(folder, "choices")
     check_gradients(case, "--tune", want, trainer.train("--tune", choices)[0], precision)
-    tuned = trainer.train("--choices", choices)[0]
+    tuned, text = trainer.train("--choices", choices)
     need(same(trainer.train("--choices", choices)[0], tuned), "choices of a file have other bits")
+    need("kernels of the program" not in text, f"the library does not run what it was chosen for: {text}")
+    if name == QUICK:
+        check_slow(trainer, case, want, precision, tuned, choices)
     smallest = str(trainer.plan["smallest_budget_bytes"])
     for words in (["--pack", "none"], ["--budget", smallest]):
         other = Trainer(ullage, folder, case, precision, *words)
