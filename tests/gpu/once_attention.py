@@ -16,7 +16,7 @@ HEADS, LENGTH, DEPTH = 4, 512, 64
 
 def trained():
     """Samples of [256, 64], ten classes."""
-    batch, length, size, wide, classes = 4, 256, 64, 4096, 10
+    batch, length, size, wide, classes = 4, 256, 64, 16384, 10
     random, side = np.random.default_rng(2), HEADS * DEPTH
     sides = {"q": (size, side), "k": (size, side), "v": (size, side), "o": (side, size), "u": (size, wide),
              "d": (wide, size), "c": (size, classes)}
