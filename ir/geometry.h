@@ -90,6 +90,17 @@ enum ul_attention_input {
     UL_ATTENTION_INPUTS
 };
 
+/* Inputs of AttentionGradient behind those of attention: the gradient of the result, then the norm
+ * of each query and its sum of g Y, either both or none, and then, where pass attention gives it to
+ * a call of a library, the result Y. */
+enum {
+    UL_ATTENTION_GRADIENT = UL_ATTENTION_INPUTS,
+    UL_ATTENTION_GIVEN_NORMS,
+    UL_ATTENTION_GIVEN_SUMS,
+    UL_ATTENTION_GIVEN_RESULT,
+    UL_ATTENTION_GRADIENT_INPUTS
+};
+
 /* Output of FusedAttention that a gradient reads, f32 [batch, heads, queries]: the logarithm of the
  * sum over keys of exp(score). A query without keys has 0 where it gives zeros; where a NaN gives
  * zeros, such a query has infinity. */

@@ -99,6 +99,15 @@ ul_value_id ul_graph_add_output(struct ul_graph *graph, ul_node_id id)
     return outputs[at];
 }
 
+void ul_graph_add_input(struct ul_graph *graph, ul_node_id id, ul_value_id value)
+{
+    struct ul_node *node = &graph->nodes[id];
+    ul_value_id *inputs = UL_NEW_ARRAY(graph->arena, ul_value_id, (uint64_t)node->input_count + 1);
+    memcpy(inputs, node->inputs, node->input_count * sizeof *inputs);
+    inputs[node->input_count++] = value;
+    node->inputs = inputs;
+}
+
 ul_node_id ul_graph_insert_node(struct ul_graph *graph, ul_block_id block, uint32_t at,
                                 enum ul_op op, const char *name, uint32_t input_count,
                                 uint32_t output_count)

@@ -182,6 +182,8 @@ ul_node_id ul_graph_insert_node(struct ul_graph *graph, ul_block_id block, uint3
                                 uint32_t output_count);
 /* One more, behind the others. */
 ul_value_id ul_graph_add_output(struct ul_graph *graph, ul_node_id node);
+/* One more input, behind the others. */
+void ul_graph_add_input(struct ul_graph *graph, ul_node_id node, ul_value_id value);
 ul_block_id ul_graph_add_block(struct ul_graph *graph, ul_node_id owner);
 void ul_block_add_input(struct ul_graph *graph, ul_block_id block, ul_value_id value);
 void ul_block_add_output(struct ul_graph *graph, ul_block_id block, ul_value_id value);

@@ -197,3 +197,32 @@ uint64_t ul_steps_peak_bytes(const struct ul_graph *graph, struct ul_arena *scra
     const struct ul_live *live = ul_steps_live(&steps);
     return ul_live_bytes(live, ul_live_peak(live));
 }
+
+void ul_steps_drop_persistent(struct ul_steps *steps)
+{
+    const struct ul_graph *graph = steps->graph;
+    const struct ul_block *block = &graph->blocks[0];
+    for (uint32_t v = 0; v < steps->value_count; v++) {
+        if (steps->values[v].persistent)
+            steps->values[v].size_bytes = 0;
+    }
+    for (uint32_t i = 0; i < block->output_count; i++) {
+        const struct ul_value *output = &graph->values[block->outputs[i]];
+        uint32_t v = steps->value_of[output->view.base];
+        if (v != UL_NONE && output->donor != UL_NONE)
+            steps->values[v].size_bytes = 0;
+    }
+}
+
+uint64_t ul_steps_touched_bytes(const struct ul_steps *steps, uint32_t step)
+{
+    const struct ul_plan_substep *substep = &steps->substeps[step];
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < substep->read_count; i++)
+        bytes += steps->values[substep->reads[i]].size_bytes;
+    for (uint32_t i = 0; i < substep->write_count; i++) {
+        if (!ul_ids_have(substep->reads, substep->read_count, substep->writes[i]))
+            bytes += steps->values[substep->writes[i]].size_bytes;
+    }
+    return bytes;
+}

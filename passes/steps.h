@@ -62,6 +62,11 @@ uint32_t ul_steps_end(const struct ul_graph *graph, const ul_node_id *nodes, uin
 void ul_steps_init(struct ul_steps *steps, const struct ul_graph *graph,
                    const struct ul_step_facts *facts, const struct ul_passes_options *target,
                    struct ul_arena *arena);
+/* Counts no bytes for persistent values and for results of updates. A rewriting changes neither:
+ * persistent values always live, and an update stores its result over its input. */
+void ul_steps_drop_persistent(struct ul_steps *steps);
+/* Bytes of values that the step reads or writes. */
+uint64_t ul_steps_touched_bytes(const struct ul_steps *steps, uint32_t step);
 /* The account of all steps as they are. */
 struct ul_live *ul_steps_live(const struct ul_steps *steps);
 /* The largest live sum of a graph. */

@@ -188,44 +188,13 @@ static int64_t count_pieces(const struct ul_graph *graph, const struct site *sit
     return (int64_t)(count < most ? count : most);
 }
 
-/* Counts no bytes for persistent values and for results of updates. A cut changes neither:
- * persistent values always live, and an update stores its result over its input. */
-static void drop_persistent(struct ul_steps *steps)
-{
-    const struct ul_graph *graph = steps->graph;
-    const struct ul_block *block = &graph->blocks[0];
-    for (uint32_t v = 0; v < steps->value_count; v++) {
-        if (steps->values[v].persistent)
-            steps->values[v].size_bytes = 0;
-    }
-    for (uint32_t i = 0; i < block->output_count; i++) {
-        const struct ul_value *output = &graph->values[block->outputs[i]];
-        uint32_t v = steps->value_of[output->view.base];
-        if (v != UL_NONE && output->donor != UL_NONE)
-            steps->values[v].size_bytes = 0;
-    }
-}
-
-static uint64_t touched_bytes(const struct ul_steps *steps, uint32_t step)
-{
-    const struct ul_plan_substep *substep = &steps->substeps[step];
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < substep->read_count; i++)
-        bytes += steps->values[substep->reads[i]].size_bytes;
-    for (uint32_t i = 0; i < substep->write_count; i++) {
-        if (!ul_ids_have(substep->reads, substep->read_count, substep->writes[i]))
-            bytes += steps->values[substep->writes[i]].size_bytes;
-    }
-    return bytes;
-}
-
 /* Finds the largest live sum, and the neediest step, among steps that no cut changes. No gradient
  * is cut here. */
 static void find_peaks(struct tiles *tiles)
 {
     const struct ul_steps *steps = &tiles->steps;
     ul_steps_init(&tiles->steps, tiles->pass->graph, NULL, NULL, tiles->pass->scratch);
-    drop_persistent(&tiles->steps);
+    ul_steps_drop_persistent(&tiles->steps);
     tiles->live = ul_steps_live(steps);
     bool *is_of_site = UL_NEW_ARRAY(tiles->pass->scratch, bool, steps->step_count);
     for (uint32_t i = 0; i < tiles->count; i++) {
@@ -235,7 +204,7 @@ static void find_peaks(struct tiles *tiles)
     }
     for (uint32_t s = 0; s < steps->step_count; s++) {
         uint64_t live_bytes = is_of_site[s] ? 0 : ul_live_bytes(tiles->live, s);
-        uint64_t touched = is_of_site[s] ? 0 : touched_bytes(steps, s);
+        uint64_t touched = is_of_site[s] ? 0 : ul_steps_touched_bytes(steps, s);
         tiles->peak_bytes = live_bytes > tiles->peak_bytes ? live_bytes : tiles->peak_bytes;
         tiles->needy_bytes = touched > tiles->needy_bytes ? touched : tiles->needy_bytes;
     }
@@ -250,7 +219,7 @@ static bool may_stay_whole(const struct tiles *tiles, const struct site *site)
     uint64_t most_bytes = tiles->peak_bytes - tiles->peak_bytes / PEAK_PART;
     for (uint32_t i = 0; i < 2; i++) {
         if (ul_live_bytes(tiles->live, steps[i]) > most_bytes ||
-            touched_bytes(&tiles->steps, steps[i]) > tiles->needy_bytes / NEEDY_PART)
+            ul_steps_touched_bytes(&tiles->steps, steps[i]) > tiles->needy_bytes / NEEDY_PART)
             return false;
     }
     return true;

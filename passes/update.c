@@ -363,7 +363,9 @@ static ul_value_id sum_numbers(struct ul_updates *updates, const ul_value_id *nu
     bool is_chain = count <= CHAIN || !updates->pass->traits->steps_cost;
     ul_value_id *terms = UL_NEW_ARRAY(make->scratch, ul_value_id, count);
     for (uint32_t i = 0; i < count; i++) {
-        terms[i] = ul_gradient_cast_to(make, numbers[i], dtype);
+        terms[i] = make->graph->values[numbers[i]].type.dtype == dtype
+                       ? numbers[i]
+                       : ul_gradient_cast_to(make, numbers[i], dtype);
         if (!is_chain)
             terms[i] = ul_gradient_reshape(make, terms[i], &type);
     }

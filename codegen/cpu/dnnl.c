@@ -533,8 +533,9 @@ bool ul_dnnl_answer(void *context, struct ul_group_call *call, bool pack)
     if (ul_call_is_nbits(&call->call))
         return answer_nbits(dnnl, &call->call, pack);
     UL_ASSERT(call->call.implementation == NULL);
-    if (call->call.kind == UL_CALL_ATTENTION || !is_bounded(&call->call) ||
-        has_slow_posts(&call->call) ||
+    bool is_attention =
+        call->call.kind == UL_CALL_ATTENTION || call->call.kind == UL_CALL_ATTENTION_GRADIENT;
+    if (is_attention || !is_bounded(&call->call) || has_slow_posts(&call->call) ||
         (call->call.bias.rank > 0 && call->call.bias.type != UL_CALL_F32 &&
          !ul_call_is_integer(&call->call)))
         return false;

@@ -17,6 +17,7 @@
  *      ConvTranspose            cuDNN      the gradient of the source of such a one
  *      ConvWeightGradient       cuDNN      that of its weights, of the type of what it is made of
  *      Attention, 16 bits       cuDNN      softmax(scale * q * k + masks) * v
+ *      its gradient             cuDNN      those of q, k and v, from norms and result
  *
  * Matrices are taken by strides. To cuBLASLt, which knows columns first, a row-major result [m, n]
  * is a matrix of n rows, so that its operands are given in turned order and the bias, one number
@@ -50,6 +51,10 @@
  * engines for tensor cores are. They are compiled when the program starts, about a second for each
  * shape, and so are worth it only for much: where a kernel of ours takes about as long as a launch,
  * it stays. Of a query whose keys a mask puts all at -infinity it may say other than NaN.
+ *
+ * The gradient of attention is cuDNN's where that may have the scratch that engines want: on most
+ * devices slopes of all scores, on those of compute capability 10 sums of queries alone. Which
+ * steps have room for it in every plan is the affair of passes/attention.c.
  *
  * Ours stay: products of few operations, batches of small matrices, sums of few terms, convolutions
  * of few channels in a group: what a kernel of one launch computes in less than a library's tiles
@@ -393,7 +398,7 @@ static uint64_t convolution_workspace(const struct ul_call *call)
 
 /* ---- attention ---- */
 
-enum { MAX_HEAD = 256, HEAD_STEP = 8 /* elements of 16 bytes */ };
+enum { MAX_HEAD = 256, MAX_GRADIENT_HEAD = 128, HEAD_STEP = 8 /* elements of 16 bytes */ };
 
 /* Heads of elements side by side, and all else at multiples of 16 bytes. */
 static bool is_heads(const struct ul_call_tensor *tensor, enum ul_call_type type)
@@ -428,6 +433,41 @@ static uint64_t attention_workspace(void)
     return UL_CALL_WORKSPACE_ALIGN + UL_CALL_WORKSPACE_LOSS;
 }
 
+static bool supports_attention_gradient(const struct ul_call *call, uint64_t product_count)
+{
+    const struct ul_call_attention *attention = &call->attention;
+    enum ul_call_type type = call->src.type;
+    return supports_attention(call, product_count) && is_heads(&attention->result, type) &&
+           is_heads(&attention->gradient, type) && is_heads(&attention->key_gradient, type) &&
+           is_heads(&attention->value_gradient, type) && call->src.dims[3] <= MAX_GRADIENT_HEAD &&
+           attention->values.dims[3] <= MAX_GRADIENT_HEAD;
+}
+
+/* Whether the profile's device has an engine that keeps no slopes. */
+static bool spares_slopes(const struct context *context)
+{
+    enum { FIRST = 100, BEHIND = 110 };
+    const struct ul_profile *profile = context->options->profile;
+    int64_t capability = profile == NULL ? 0 : (int64_t)ul_profile_device(profile).capability;
+    return capability >= FIRST && capability < BEHIND;
+}
+
+/* Sums of queries; and slopes of all scores in 16 bits, of tiles of 64 queries and 128 keys, and
+ * two counters (asked of cuDNN 9.19, tests/cuda/graphs.cu). */
+static uint64_t gradient_workspace(const struct context *context, const struct ul_call *call)
+{
+    enum { QUERIES = 64, KEYS = 128, ELEMENT_BYTES = 2 };
+    const int64_t *dims = call->src.dims;
+    uint64_t fixed = UL_CALL_WORKSPACE_LOSS + ul_call_sums_bytes(call);
+    uint64_t queries = (uint64_t)((dims[2] + QUERIES - 1) / QUERIES * QUERIES);
+    uint64_t keys = (uint64_t)((call->weights.dims[2] + KEYS - 1) / KEYS * KEYS);
+    uint64_t slopes = ul_size_mul_saturating(
+        ul_size_mul_saturating((uint64_t)(dims[0] * dims[1]) * ELEMENT_BYTES, queries), keys);
+    UL_ASSERT(call->kind == UL_CALL_ATTENTION_GRADIENT);
+    return spares_slopes(context) ? fixed
+                                  : ul_size_add_saturating(slopes, fixed + UL_CALL_WORKSPACE_ALIGN);
+}
+
 /* ---- answers ---- */
 
 static uint64_t bounded(const struct context *context, uint64_t wanted_bytes, uint64_t max_bytes)
@@ -441,10 +481,12 @@ static uint64_t bounded(const struct context *context, uint64_t wanted_bytes, ui
     return bytes < max ? bytes : max;
 }
 
-static uint64_t wanted(const struct ul_call *call)
+static uint64_t wanted(const struct context *context, const struct ul_call *call)
 {
     if (call->kind == UL_CALL_ATTENTION)
         return attention_workspace();
+    if (call->kind == UL_CALL_ATTENTION_GRADIENT)
+        return gradient_workspace(context, call);
     return TABLE_BYTES +
            (call->kind == UL_CALL_MATMUL ? product_workspace(call) : convolution_workspace(call));
 }
@@ -453,7 +495,7 @@ static uint64_t most(void *data, const struct ul_call *call)
 {
     const struct context *context = data;
     UL_ASSERT(call->implementation != NULL);
-    return bounded(context, wanted(call), context->options->workspace_free_bytes);
+    return bounded(context, wanted(context, call), context->options->workspace_free_bytes);
 }
 
 /* Bounds the scratch of a trained convolution of f32, so that training takes no more memory for the
@@ -518,6 +560,8 @@ static bool supports(const struct context *context, const struct ul_group_call *
         return false;
     if (call->kind == UL_CALL_ATTENTION)
         return supports_attention(call, group->product_count);
+    if (call->kind == UL_CALL_ATTENTION_GRADIENT)
+        return supports_attention_gradient(call, group->product_count);
     return supports_convolution(call, group->product_count);
 }
 
@@ -571,8 +615,13 @@ static bool answer(void *data, struct ul_group_call *group, bool pack)
     call->implementation = call->kind == UL_CALL_MATMUL ? "cublaslt" : "cudnn";
     call->align_bytes = align_of(context, group);
     call->tf32 = context->options->tf32 && call->src.type == UL_CALL_F32;
-    call->scratch_bytes = bounded(context, wanted(call), context->options->workspace_bytes);
-    return true;
+    /* A gradient of attention raises no plan, and no engine does with less. */
+    bool is_gradient = call->kind == UL_CALL_ATTENTION_GRADIENT;
+    uint64_t wanted_bytes = wanted(context, call);
+    call->scratch_bytes = bounded(context, wanted_bytes,
+                                  is_gradient ? context->options->workspace_free_bytes
+                                              : context->options->workspace_bytes);
+    return !is_gradient || call->scratch_bytes >= wanted_bytes;
 }
 
 static uint64_t divide_up(uint64_t a, uint64_t b)
@@ -619,7 +668,7 @@ static void spread(void *data, const struct ul_call *call, struct ul_work *work)
     enum { MAX_QUERIES = 128 };
     const struct context *context = data;
     const struct ul_call_tensor *dst = &call->dst;
-    if (call->kind == UL_CALL_ATTENTION) {
+    if (call->kind == UL_CALL_ATTENTION || call->kind == UL_CALL_ATTENTION_GRADIENT) {
         uint64_t heads = (uint64_t)(dst->dims[0] * dst->dims[1]), queries = (uint64_t)dst->dims[2];
         uint64_t processors = ul_profile_device(context->options->profile).processors;
         work->block_count = heads * divide_up(queries, MAX_QUERIES);

@@ -260,12 +260,14 @@ static void put_entries(struct ul_emitter *emitter)
         ul_emit_steps(emitter, e);
         ul_text_put(text, "}\n\n");
     }
-    ul_text_printf(text,
-                   "UL_PROBE\n\n"
-                   "static void (*const entries[])(struct ul_cuda_run *) = {%s};\n\n"
-                   "extern \"C\" {\nextern const struct ul_cuda_code %s_code;\n"
-                   "const struct ul_cuda_code %s_code = {entries, (const void *)ul_probe};\n}\n",
-                   list.data, emitter->options->prefix, emitter->options->prefix);
+    const char *own = ul_emit_cuda_put_own(emitter);
+    ul_text_printf(
+        text,
+        "UL_PROBE\n\n"
+        "static void (*const entries[])(struct ul_cuda_run *) = {%s};\n\n"
+        "extern \"C\" {\nextern const struct ul_cuda_code %s_code;\n"
+        "const struct ul_cuda_code %s_code = {entries, (const void *)ul_probe, %s};\n}\n",
+        list.data, emitter->options->prefix, emitter->options->prefix, own);
 }
 
 static void put_kernels_body(struct ul_emitter *emitter)

@@ -27,5 +27,9 @@ void ul_emit_cuda_put_call(struct ul_emitter *emitter, const struct ul_program_s
 /* Begins the call of a kernel that runs only where the call before it did not form its sums. */
 void ul_emit_cuda_put_spared(struct ul_emitter *emitter, const struct ul_program_step *step,
                              uint32_t position, uint32_t indent);
+/* Puts kernels of ours that are timed beside calls when a program is tuned, a function for each
+ * such call, and gives the name of the table of these. Buffers of the caller's are not there then.
+ */
+const char *ul_emit_cuda_put_own(struct ul_emitter *emitter);
 
 #endif

@@ -76,3 +76,45 @@ void ul_emit_cuda_put_spared(struct ul_emitter *emitter, const struct ul_program
     ul_text_printf(emitter->text, "if (!ul_cublas_forms_sums(&at, 0, %u))\n%*s",
                    ul_emit_call_number(emitter, call), (int)(4 * indent + 4), "");
 }
+
+/* Puts the first step that has the call in a function of its own, by kernels of ours. False: there
+ * is none whose time anybody asks for. */
+static bool put_own(struct ul_emitter *emitter, uint32_t call)
+{
+    const struct ul_program *program = emitter->program;
+    for (uint32_t p = 0; p < emitter->plan->position_count; p++) {
+        const struct ul_plan_position *at = &emitter->plan->positions[p];
+        if (at->kind != UL_PLAN_RUN)
+            continue;
+        const struct ul_program_step *step = ul_program_step_at(program, at);
+        if (step->kind != UL_STEP_CALL || step->own == NULL ||
+            program->calls[step->kernel].kind != UL_CALL_ATTENTION_GRADIENT ||
+            ul_emit_call_number(emitter, step) != call)
+            continue;
+        ul_text_printf(emitter->text,
+                       "static void own%u(struct ul_cuda_run *run)\n{\n"
+                       "    unsigned char *a = run->arena;\n"
+                       "    struct ul_cuda_step at = ul_cuda_at(run, %u, UL_CUDA_ALWAYS);\n    ",
+                       call, p);
+        emitter->language->put_step(emitter, step->own, p, 1);
+        ul_text_put(emitter->text, "}\n\n");
+        return true;
+    }
+    return false;
+}
+
+const char *ul_emit_cuda_put_own(struct ul_emitter *emitter)
+{
+    struct ul_text list;
+    bool is_found = false;
+    ul_text_init(&list, emitter->arena);
+    for (uint32_t i = 0; i < emitter->call_count && !emitter->program->options.io_caller; i++) {
+        bool is_own = put_own(emitter, i);
+        ul_text_printf(&list, is_own ? "%sown%u" : "%sNULL", i == 0 ? "" : ", ", i);
+        is_found = is_found || is_own;
+    }
+    if (is_found)
+        ul_text_printf(emitter->text,
+                       "static void (*const own[])(struct ul_cuda_run *) = {%s};\n\n", list.data);
+    return is_found ? "own" : "NULL";
+}

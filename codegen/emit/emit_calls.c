@@ -128,6 +128,7 @@ static const char *kind_name(enum ul_call_kind kind)
                                         [UL_CALL_DECONVOLUTION] = "UL_CALL_DECONVOLUTION",
                                         [UL_CALL_WEIGHT_GRADIENT] = "UL_CALL_WEIGHT_GRADIENT",
                                         [UL_CALL_ATTENTION] = "UL_CALL_ATTENTION",
+                                        [UL_CALL_ATTENTION_GRADIENT] = "UL_CALL_ATTENTION_GRADIENT",
                                         [UL_CALL_MATMUL] = "UL_CALL_MATMUL",
                                         [UL_CALL_NBITS] = "UL_CALL_NBITS",
                                         [UL_CALL_MEAN_POOL] = "UL_CALL_MEAN_POOL",
@@ -135,11 +136,16 @@ static const char *kind_name(enum ul_call_kind kind)
     return names[kind];
 }
 
+static bool is_attention(const struct ul_call *call)
+{
+    return call->kind == UL_CALL_ATTENTION || call->kind == UL_CALL_ATTENTION_GRADIENT;
+}
+
 static void put_window(struct ul_text *text, const struct ul_call *call)
 {
     uint32_t axes = call->src.rank - 2;
     bool is_matrix = call->kind == UL_CALL_NBITS && !ul_nbits_is_window(call);
-    if (call->kind == UL_CALL_MATMUL || is_matrix || call->kind == UL_CALL_ATTENTION)
+    if (call->kind == UL_CALL_MATMUL || is_matrix || is_attention(call))
         return;
     if (call->group_count > 0)
         ul_text_printf(text, "     .group_count = %u,", call->group_count);
@@ -216,7 +222,7 @@ static void put_nbits(struct ul_text *text, const struct ul_call_nbits *nbits)
 static void put_attention(struct ul_text *text, const struct ul_call *call)
 {
     const struct ul_call_attention *attention = &call->attention;
-    if (call->kind != UL_CALL_ATTENTION)
+    if (!is_attention(call))
         return;
     ul_text_put(text, "     .attention = {\n");
     put_tensor(text, "values", &attention->values);
@@ -225,6 +231,10 @@ static void put_attention(struct ul_text *text, const struct ul_call *call)
     if (attention->mask_count > 1)
         put_tensor(text, "masks[1]", &attention->masks[1]);
     put_tensor(text, "norms", &attention->norms);
+    put_tensor(text, "result", &attention->result);
+    put_tensor(text, "gradient", &attention->gradient);
+    put_tensor(text, "key_gradient", &attention->key_gradient);
+    put_tensor(text, "value_gradient", &attention->value_gradient);
     ul_text_printf(text, "     .mask_count = %u, .is_causal = %u", attention->mask_count,
                    attention->is_causal);
     put_float(text, "scale", attention->scale);

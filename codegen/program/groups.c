@@ -91,12 +91,9 @@ static struct ul_program_step call_step(struct ul_builder *builder,
         step.implementation =
             ul_arena_printf(builder->arena, "%s %s", plan_name, call->call.implementation);
     ul_step_init_args(builder, &step, call->arg_count + 1);
-    for (uint32_t i = 0; i < call->arg_count; i++) {
-        bool is_norms = call->call.kind == UL_CALL_ATTENTION && i == UL_CALL_ARG_NORMS;
-        bool is_sums = call->call.sums_of != UL_SUMS_OF_NONE && i == UL_CALL_BIAS;
-        call_arg(builder, &step, call->args[i], i == UL_CALL_DST || is_norms || is_sums,
+    for (uint32_t i = 0; i < call->arg_count; i++)
+        call_arg(builder, &step, call->args[i], ul_call_writes(&call->call, i) != 0,
                  i == UL_CALL_WEIGHTS ? call->call.pack : NULL);
-    }
     if (call->residual != UL_NONE)
         call_arg(builder, &step, call->residual, false, NULL);
     step.has_residual = call->residual != UL_NONE;

@@ -323,6 +323,8 @@ static bool describe_anchor(struct ul_describer *describer, const struct ul_node
     case UL_OP_Attention:
     case UL_OP_FusedAttention:
         return ul_describe_attention(describer, node);
+    case UL_OP_AttentionGradient:
+        return ul_describe_attention_gradient(describer, node);
     case UL_OP_MatMulNBits:
     case UL_OP_MatMulNBitsGradient:
         return ul_describe_nbits(describer, node);
@@ -391,11 +393,11 @@ bool ul_group_call_make(const struct ul_graph *graph, const ul_node_id *nodes, u
     if (front > 0)
         ul_describe_stored_end(&call->call);
     call->stays_wide = call->call.dst.type == UL_CALL_I32 && ul_describe_stays_wide(graph, last);
-    call->may_pack = call->args[UL_CALL_WEIGHTS] != UL_NONE &&
-                     call->call.kind != UL_CALL_WEIGHT_GRADIENT &&
-                     call->call.kind != UL_CALL_ATTENTION &&
-                     (call->call.kind == UL_CALL_NBITS ||
-                      may_pack(graph, call->args[UL_CALL_WEIGHTS], &call->call.weights));
+    call->may_pack =
+        call->args[UL_CALL_WEIGHTS] != UL_NONE && call->call.kind != UL_CALL_WEIGHT_GRADIENT &&
+        call->call.kind != UL_CALL_ATTENTION && call->call.kind != UL_CALL_ATTENTION_GRADIENT &&
+        (call->call.kind == UL_CALL_NBITS ||
+         may_pack(graph, call->args[UL_CALL_WEIGHTS], &call->call.weights));
     if (is_product)
         ul_describe_join_batch(&call->call);
     else

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention as a call: queries, keys and values by strides, [batch, head, position, element].
+/* Attention and its gradient as calls: queries, keys and values by strides, [batch, head, position,
+ * element].
  *
  * Operands of rank 3 have heads side by side along their last axis; the result may be stored in
  * another order of axes (FusedAttention). Masks are floats that are added to scores:
@@ -8,7 +9,8 @@
  *
  * Left undone: caches of keys and values, lengths, masks of bool or shorter than the keys, a soft
  * cap, weights that are dropped, scores as a result; zeros where a query sees no key, unless no
- * mask or a constant one lets it always see one. */
+ * mask or a constant one lets it always see one. Of a gradient also: fewer heads of keys than of
+ * queries, gradients that nobody reads, and whatever has no norms. */
 #include "codegen/program/library_internal.h"
 
 #include "ir/geometry.h"
@@ -35,10 +37,11 @@ static bool describe_operand(struct ul_describer *describer, ul_value_id value, 
     return true;
 }
 
-static bool describe_result(struct ul_describer *describer, const struct ul_attention *attention)
+/* Describes the result, or its gradient, which lies alike. */
+static bool describe_result(struct ul_describer *describer, const struct ul_attention *attention,
+                            ul_value_id value, struct ul_call_tensor *dst)
 {
-    struct ul_call_tensor stored, *dst = &describer->out->call.dst;
-    ul_value_id value = describer->out->args[UL_CALL_DST];
+    struct ul_call_tensor stored;
     if (!describe_operand(describer, value, attention->is_flat, attention->heads, &stored))
         return false;
     *dst = stored;
@@ -59,6 +62,7 @@ static bool describe_norms(struct ul_describer *describer, ul_value_id value)
         return false;
     norms->rank = RANK;
     norms->dims[3] = norms->strides[3] = 1;
+    ul_describe_finalize(norms, UL_CALL_ATTENTION);
     out->args[UL_CALL_ARG_NORMS] = value;
     out->arg_count = UL_CALL_ARG_NORMS + 1;
     return true;
@@ -122,45 +126,105 @@ static bool is_supported(const struct ul_attention *attention,
            attention->softcap == 0 && !attention->drops;
 }
 
-bool ul_describe_attention(struct ul_describer *describer, const struct ul_node *node)
+/* Describes what attention and its gradient read alike. */
+static bool describe_operands(struct ul_describer *describer, const struct ul_node *node,
+                              struct ul_attention *a)
 {
     const struct ul_graph *graph = describer->graph;
     struct ul_group_call *out = describer->out;
+    struct ul_call *call = &out->call;
     const struct ul_type *types[UL_ATTENTION_INPUTS] = {NULL};
-    struct ul_attention a;
-    for (uint32_t i = 0; i < node->input_count; i++)
+    for (uint32_t i = 0; i < node->input_count && i < UL_ATTENTION_INPUTS; i++)
         types[i] = node->inputs[i] == UL_NONE ? NULL : &graph->values[node->inputs[i]].type;
+    if (ul_attention_read(a, node, types) != NULL || !is_supported(a, types) ||
+        !handles_empty(graph, node, a, types) ||
+        !describe_operand(describer, node->inputs[UL_ATTENTION_Q], a->is_flat, a->heads,
+                          &call->src) ||
+        !describe_operand(describer, node->inputs[UL_ATTENTION_K], a->is_flat, a->groups,
+                          &call->weights) ||
+        !describe_operand(describer, node->inputs[UL_ATTENTION_V], a->is_flat, a->groups,
+                          &call->attention.values))
+        return false;
+    ul_describe_finalize(&call->weights, UL_CALL_ATTENTION);
+    ul_describe_finalize(&call->attention.values, UL_CALL_ATTENTION);
+    call->attention.scale = (float)a->scale;
+    call->attention.is_causal = a->is_causal;
+    out->args[UL_CALL_SRC] = node->inputs[UL_ATTENTION_Q];
+    out->args[UL_CALL_WEIGHTS] = node->inputs[UL_ATTENTION_K];
+    out->args[UL_CALL_ARG_VALUES] = node->inputs[UL_ATTENTION_V];
+    static const enum ul_attention_input masks[] = {UL_ATTENTION_MASK, UL_ATTENTION_BIAS};
+    for (uint32_t i = 0; i < UL_CALL_MASKS; i++) {
+        if (types[masks[i]] != NULL && !describe_mask(describer, node->inputs[masks[i]], a->keys))
+            return false;
+    }
+    out->arg_count = UL_CALL_ARG_MASKS + call->attention.mask_count;
+    return true;
+}
+
+bool ul_describe_attention(struct ul_describer *describer, const struct ul_node *node)
+{
+    struct ul_group_call *out = describer->out;
+    struct ul_attention a;
     ul_value_id norms = ul_attention_norms(node);
     for (uint32_t i = 1; i < node->output_count; i++) {
         if (node->outputs[i] != UL_NONE && node->outputs[i] != norms)
             return false;
     }
-    struct ul_call *call = &out->call;
-    if (ul_attention_read(&a, node, types) != NULL || !is_supported(&a, types) ||
-        !handles_empty(graph, node, &a, types) ||
-        !describe_operand(describer, node->inputs[UL_ATTENTION_Q], a.is_flat, a.heads,
-                          &call->src) ||
-        !describe_operand(describer, node->inputs[UL_ATTENTION_K], a.is_flat, a.groups,
-                          &call->weights) ||
-        !describe_operand(describer, node->inputs[UL_ATTENTION_V], a.is_flat, a.groups,
-                          &call->attention.values) ||
-        !describe_result(describer, &a))
+    out->call.kind = UL_CALL_ATTENTION;
+    if (!describe_operands(describer, node, &a) ||
+        !describe_result(describer, &a, out->args[UL_CALL_DST], &out->call.dst))
         return false;
-    call->kind = UL_CALL_ATTENTION;
-    ul_describe_finalize(&call->weights, UL_CALL_ATTENTION);
-    ul_describe_finalize(&call->attention.values, UL_CALL_ATTENTION);
-    call->attention.scale = (float)a.scale;
-    call->attention.is_causal = a.is_causal;
-    out->args[UL_CALL_SRC] = node->inputs[UL_ATTENTION_Q];
-    out->args[UL_CALL_WEIGHTS] = node->inputs[UL_ATTENTION_K];
-    out->args[UL_CALL_ARG_VALUES] = node->inputs[UL_ATTENTION_V];
     const int64_t products[] = {a.batch, a.heads, a.queries, a.keys, a.size + a.value_size};
     out->product_count = ul_describe_products(1, 5, products);
-    static const enum ul_attention_input masks[] = {UL_ATTENTION_MASK, UL_ATTENTION_BIAS};
-    for (uint32_t i = 0; i < UL_CALL_MASKS; i++) {
-        if (types[masks[i]] != NULL && !describe_mask(describer, node->inputs[masks[i]], a.keys))
+    return norms == UL_NONE || describe_norms(describer, norms);
+}
+
+/* Describes what the gradient reads and writes beside operands of attention. */
+static bool describe_gradients(struct ul_describer *describer, const struct ul_node *node,
+                               const struct ul_attention *a)
+{
+    struct ul_group_call *out = describer->out;
+    struct ul_call_attention *attention = &out->call.attention;
+    ul_value_id result = node->inputs[UL_ATTENTION_GIVEN_RESULT];
+    ul_value_id gradient = node->inputs[UL_ATTENTION_GRADIENT];
+    if (!describe_norms(describer, node->inputs[UL_ATTENTION_GIVEN_NORMS]) ||
+        !describe_result(describer, a, result, &attention->result) ||
+        !describe_result(describer, a, gradient, &attention->gradient) ||
+        !describe_operand(describer, node->outputs[0], a->is_flat, a->heads, &out->call.dst) ||
+        !describe_operand(describer, node->outputs[1], a->is_flat, a->groups,
+                          &attention->key_gradient) ||
+        !describe_operand(describer, node->outputs[2], a->is_flat, a->groups,
+                          &attention->value_gradient))
+        return false;
+    struct ul_call_tensor *tensors[] = {&attention->result, &attention->gradient,
+                                        &attention->key_gradient, &attention->value_gradient};
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
+        ul_describe_finalize(tensors[i], UL_CALL_ATTENTION);
+    out->args[UL_CALL_ARG_RESULT] = result;
+    out->args[UL_CALL_ARG_GRADIENT] = gradient;
+    out->args[UL_CALL_ARG_KEY_GRADIENT] = node->outputs[1];
+    out->args[UL_CALL_ARG_VALUE_GRADIENT] = node->outputs[2];
+    out->arg_count = UL_CALL_ARG_VALUE_GRADIENT + 1;
+    return true;
+}
+
+bool ul_describe_attention_gradient(struct ul_describer *describer, const struct ul_node *node)
+{
+    struct ul_group_call *out = describer->out;
+    struct ul_attention a;
+    if (describer->node_count != 1 || node->input_count <= UL_ATTENTION_GIVEN_RESULT)
+        return false;
+    for (uint32_t i = 0; i < node->output_count; i++) {
+        if (node->outputs[i] == UL_NONE)
             return false;
     }
-    out->arg_count = UL_CALL_ARG_MASKS + call->attention.mask_count;
-    return norms == UL_NONE || describe_norms(describer, norms);
+    out->call.kind = UL_CALL_ATTENTION_GRADIENT;
+    if (!describe_operands(describer, node, &a) || a.heads != a.groups ||
+        !describe_gradients(describer, node, &a))
+        return false;
+    /* A product for each of queries', keys' and values' gradients, for scores and for their slopes.
+     */
+    const int64_t products[] = {a.batch, a.heads, a.queries, a.keys, 3 * a.size + 2 * a.value_size};
+    out->product_count = ul_describe_products(1, 5, products);
+    return true;
 }

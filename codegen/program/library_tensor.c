@@ -74,7 +74,8 @@ void ul_describe_finalize(struct ul_call_tensor *tensor, enum ul_call_kind kind)
 {
     uint32_t order[UL_CALL_RANK] = {0};
     uint32_t rank = tensor->rank;
-    bool is_row_major = kind == UL_CALL_MATMUL || kind == UL_CALL_ATTENTION;
+    bool is_row_major =
+        kind == UL_CALL_MATMUL || kind == UL_CALL_ATTENTION || kind == UL_CALL_ATTENTION_GRADIENT;
     for (uint32_t d = 0; d < rank; d++)
         order[d] = d == 0 || is_row_major || rank < 3 ? d : d + 1 == rank ? 1 : d + 1;
     if (finalize_as(tensor, order))

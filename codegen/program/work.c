@@ -49,7 +49,7 @@ static uint64_t filled_products(const struct ul_call *call, uint64_t products)
     uint32_t of_conv = call->group_count > 1 ? 1 : 0;
     bool is_matrix =
         call->kind == UL_CALL_MATMUL || (call->kind == UL_CALL_NBITS && !ul_nbits_is_window(call));
-    if (call->kind == UL_CALL_ATTENTION)
+    if (call->kind == UL_CALL_ATTENTION || call->kind == UL_CALL_ATTENTION_GRADIENT)
         return products;
     uint32_t axis = is_matrix ? call->weights.rank - 1 : of_conv;
     uint64_t channels = (uint64_t)ul_call_filters(call)->dims[axis];
@@ -73,6 +73,17 @@ static uint64_t products_inside(const struct ul_builder *builder, const struct u
         products = ul_size_mul_saturating(products / all, taps_inside(planned, axis));
     }
     return products;
+}
+
+/* Weights of values, of attention. */
+static uint64_t count_weights(const struct ul_call *call)
+{
+    const int64_t dims[] = {call->src.dims[0], call->src.dims[1], call->src.dims[2],
+                            call->weights.dims[2]};
+    uint64_t count = 1;
+    for (uint32_t d = 0; d < sizeof dims / sizeof *dims; d++)
+        count = ul_size_mul_saturating(count, (uint64_t)dims[d]);
+    return count;
 }
 
 void ul_work_count_call(const struct ul_builder *builder, const struct ul_group_call *call,
@@ -111,9 +122,8 @@ void ul_work_count_call(const struct ul_builder *builder, const struct ul_group_
          planned->weights_copy_bytes / ul_call_element_bytes(&planned->weights)) *
         2;
     count_posts(planned, elements, work);
-    if (planned->kind == UL_CALL_ATTENTION)
-        work->counts[UL_WORK_SPECIAL] +=
-            call->product_count / (uint64_t)(planned->src.dims[3] + planned->dst.dims[3]);
+    if (planned->kind == UL_CALL_ATTENTION || planned->kind == UL_CALL_ATTENTION_GRADIENT)
+        work->counts[UL_WORK_SPECIAL] += count_weights(planned);
     for (int k = 0; k < UL_WORK_KINDS; k++) {
         uint64_t share = (work->counts[k] + threads - 1) / threads;
         work->spared_counts[k] = work->counts[k] - share;

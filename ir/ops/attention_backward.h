@@ -9,15 +9,6 @@
 #include "ir/kernel_build.h"
 #include "ir/ops/attention.h"
 
-/* Inputs behind those of attention: the gradient of the result, then the norm of each query and its
- * sum of g Y. Either both of the last two are there, or both are UL_NONE. */
-enum {
-    UL_ATTENTION_GRADIENT = UL_ATTENTION_INPUTS,
-    UL_ATTENTION_GIVEN_NORMS,
-    UL_ATTENTION_GIVEN_SUMS,
-    UL_ATTENTION_GRADIENT_INPUTS
-};
-
 /* What is formed of a block: all at once; or some of it, by statistics of each query, the
  * logarithm of the sum of its exponentials and the sum of P dP. */
 enum ul_attention_pass {

@@ -38,6 +38,16 @@ static const char *check_given(const struct ul_infer *infer, const struct ul_att
                                                    : "the statistics do not match Q, K and V";
 }
 
+/* Where it is there. */
+static bool is_result(const struct ul_infer *infer, const struct ul_type *type)
+{
+    const struct ul_type *gradient = ul_infer_input(infer, UL_ATTENTION_GRADIENT);
+    bool fits = type == NULL || type->rank == gradient->rank;
+    for (uint32_t d = 0; type != NULL && fits && d < type->rank; d++)
+        fits = type->dims[d] == gradient->dims[d];
+    return fits;
+}
+
 enum ul_status ul_infer_attention_gradient(struct ul_infer *infer)
 {
     const struct ul_type *types[UL_ATTENTION_INPUTS];
@@ -54,6 +64,8 @@ enum ul_status ul_infer_attention_gradient(struct ul_infer *infer)
         wrong = "the gradient of the result is required";
     if (wrong == NULL)
         wrong = check_given(infer, &a);
+    if (wrong == NULL && !is_result(infer, ul_infer_input(infer, UL_ATTENTION_GIVEN_RESULT)))
+        wrong = "the result has another shape than its gradient";
     if (wrong != NULL)
         return ul_infer_invalid(infer, "%s", wrong);
     for (uint32_t i = 0; i < 3; i++)

@@ -121,13 +121,16 @@ struct ul_cuda_run {
 
 /* What kernels.cu defines for the runtime, as
  *     extern "C" { extern const struct ul_cuda_code model_code; }
- *     const struct ul_cuda_code model_code = {entries, (const void *)ul_probe};
+ *     const struct ul_cuda_code model_code = {entries, (const void *)ul_probe, NULL};
  * and model.c names in its struct ul_device (ul_device.h): what enqueues the steps of each of the
  * model's entry points on run->stream; NULL where there are none.
  */
 struct ul_cuda_code {
     void (*const *entries)(struct ul_cuda_run *run);
     const void *probe; /* a kernel, compiled for what all of the file are; NULL: not told */
+    /* By call: enqueues the kernels of ours beside it, at places of the plan, for their time; NULL:
+     * nobody asks that of the call, or of any. */
+    void (*const *own)(struct ul_cuda_run *run);
 };
 
 /* Where a host function that launches the kernels of one step stands. */

@@ -95,13 +95,27 @@ static void list_tensors(const struct ul_call *call,
     tensors[DST] = &call->dst;
     if (posts.adds)
         tensors[RESIDUAL] = &call->dst; /* it lies as the result does */
-    if (call->kind != UL_CALL_ATTENTION)
+    if (call->kind != UL_CALL_ATTENTION && call->kind != UL_CALL_ATTENTION_GRADIENT)
         return;
     tensors[UL_CALL_ARG_VALUES] = &call->attention.values;
     for (uint32_t i = 0; i < call->attention.mask_count; i++)
         tensors[UL_CALL_ARG_MASKS + i] = &call->attention.masks[i];
     if (call->attention.norms.rank > 0)
         tensors[UL_CALL_ARG_NORMS] = &call->attention.norms;
+    if (call->kind == UL_CALL_ATTENTION)
+        return;
+    tensors[UL_CALL_ARG_RESULT] = &call->attention.result;
+    tensors[UL_CALL_ARG_GRADIENT] = &call->attention.gradient;
+    tensors[UL_CALL_ARG_KEY_GRADIENT] = &call->attention.key_gradient;
+    tensors[UL_CALL_ARG_VALUE_GRADIENT] = &call->attention.value_gradient;
+}
+
+/* Whether there is such an argument that is only read; a residual lies where the result does. */
+static bool is_operand(const struct ul_call *call,
+                       const struct ul_call_tensor *const tensors[UL_CALL_ARGS], uint32_t argument)
+{
+    return tensors[argument] != NULL && tensors[argument] != &call->dst &&
+           !ul_call_writes(call, argument);
 }
 
 /* ---- trials ---- */
@@ -116,9 +130,12 @@ struct trial {
     bool fits;            /* whether there is a place for each argument */
     const void *args[UL_CALL_ARGS]; /* the residual in the place of the result */
     unsigned char *scratch;
-    void *residual; /* another place for it; NULL: there is none, or no room */
+    const unsigned char *end; /* of all these places */
+    void *residual;           /* another place for it; NULL: there is none, or no room */
     unsigned long long
         *sum; /* place for the sum of the bytes of the result; NULL: there is no room */
+    void (*own)(struct ul_cuda_run *run); /* kernels of the program instead; NULL: not asked */
+    struct ul_cuda_run run;               /* of these */
 };
 
 /* From the first element to the last, by strides. */
@@ -159,29 +176,6 @@ static unsigned char *place(const struct ul_model *model, unsigned char *arena,
     return arena + begin;
 }
 
-/* Whether an argument is another result beside dst. */
-static bool is_more(const struct ul_call *call, int argument)
-{
-    return (argument == BIAS && call->sums_of != UL_SUMS_OF_NONE) ||
-           (argument == UL_CALL_ARG_NORMS && call->kind == UL_CALL_ATTENTION);
-}
-
-/* Finds places for other results than dst. */
-static bool place_more(struct trial *trial, const struct ul_call *call,
-                       const struct ul_call_tensor *const *tensors, const struct ul_model *model,
-                       unsigned char *arena, uint64_t *used_bytes)
-{
-    bool placed = true;
-    for (int i = 0; i < UL_CALL_ARGS; i++) {
-        if (tensors[i] == NULL || !is_more(call, i))
-            continue;
-        trial->args[i] =
-            place(model, arena, trial->align_bytes, used_bytes, reach_bytes(tensors[i]));
-        placed = placed && trial->args[i] != NULL;
-    }
-    return placed;
-}
-
 /* What is only read may lie in one place, where there is no room for each. The residual may be the
  * result's. */
 static bool place_trial(struct trial *trial, const struct ul_call *call,
@@ -191,9 +185,9 @@ static bool place_trial(struct trial *trial, const struct ul_call *call,
     uint64_t used_bytes = 0;
     list_tensors(call, tensors);
     memset(trial->args, 0, sizeof trial->args);
-    for (int i = 0; i < UL_CALL_ARGS; i++) {
+    for (uint32_t i = 0; i < UL_CALL_ARGS; i++) {
         uint64_t end_bytes = apart ? used_bytes : 0;
-        if (tensors[i] == NULL || tensors[i] == &call->dst || is_more(call, i))
+        if (!is_operand(call, tensors, i))
             continue;
         trial->args[i] =
             place(model, arena, trial->align_bytes, &end_bytes, reach_bytes(tensors[i]));
@@ -201,28 +195,29 @@ static bool place_trial(struct trial *trial, const struct ul_call *call,
             return false;
         used_bytes = end_bytes > used_bytes ? end_bytes : used_bytes;
     }
-    trial->args[DST] =
-        place(model, arena, trial->align_bytes, &used_bytes, reach_bytes(&call->dst));
+    for (uint32_t i = 0; i < UL_CALL_ARGS; i++) {
+        if (tensors[i] == NULL || !ul_call_writes(call, i))
+            continue;
+        trial->args[i] =
+            place(model, arena, trial->align_bytes, &used_bytes, reach_bytes(tensors[i]));
+        if (trial->args[i] == NULL)
+            return false;
+    }
     if (tensors[RESIDUAL] == &call->dst)
         trial->args[RESIDUAL] = trial->args[DST];
-    if (!place_more(trial, call, tensors, model, arena, &used_bytes))
-        return false;
     trial->scratch = NULL;
     if (call->scratch_bytes > 0)
         trial->scratch =
             place(model, arena, UL_CALL_SCRATCH_ALIGN, &used_bytes, call->scratch_bytes);
-    return trial->args[DST] != NULL && (call->scratch_bytes == 0 || trial->scratch != NULL);
+    trial->end = arena + used_bytes;
+    return call->scratch_bytes == 0 || trial->scratch != NULL;
 }
 
 /* Finds places for the copies that a judgement needs, as far as there is room. */
 static void place_judge(struct trial *trial, const struct ul_call *call,
                         const struct ul_model *model, unsigned char *arena)
 {
-    const unsigned char *scratch_end = trial->scratch + call->scratch_bytes;
-    const unsigned char *dst_end =
-        (const unsigned char *)trial->args[DST] + reach_bytes(&call->dst);
-    const unsigned char *end = trial->scratch != NULL ? scratch_end : dst_end;
-    uint64_t used_bytes = (uint64_t)(end - arena);
+    uint64_t used_bytes = (uint64_t)(trial->end - arena);
     trial->sum = (unsigned long long *)(void *)place(model, arena, UL_CALL_WORKSPACE_ALIGN,
                                                      &used_bytes, sizeof *trial->sum);
     trial->residual = NULL;
@@ -310,10 +305,36 @@ static bool fill_operands(const struct trial *trial, const struct ul_call *call)
     struct ul_cuda_run run = judge_run(trial);
     struct ul_cuda_step at = {&run, {NULL, NULL, 0, 0}};
     list_tensors(call, tensors);
-    for (int i = 0; i < UL_CALL_ARGS; i++)
-        if (tensors[i] != NULL && tensors[i] != &call->dst)
+    for (uint32_t i = 0; i < UL_CALL_ARGS; i++)
+        if (is_operand(call, tensors, i))
             fill(&at, tensors[i], (void *)trial->args[i]);
     return run.error == cudaSuccess;
+}
+
+/* Fills the places of results, between whose elements others may lie. */
+static void fill_results(const struct trial *trial, const struct ul_call *call,
+                         const struct ul_cuda_step *at)
+{
+    const struct ul_call_tensor *tensors[UL_CALL_ARGS];
+    list_tensors(call, tensors);
+    for (uint32_t i = 0; i < UL_CALL_ARGS; i++)
+        if (tensors[i] != NULL && ul_call_writes(call, i))
+            fill(at, tensors[i], (void *)trial->args[i]);
+}
+
+/* Adds up all that the call writes. */
+static void add_results(const struct trial *trial, const struct ul_call *call,
+                        const struct ul_cuda_step *at)
+{
+    const struct ul_call_tensor *tensors[UL_CALL_ARGS];
+    list_tensors(call, tensors);
+    for (uint32_t i = 0; i < UL_CALL_ARGS; i++) {
+        if (tensors[i] == NULL || !ul_call_writes(call, i))
+            continue;
+        uint64_t count = reach_bytes(tensors[i]);
+        UL_LAUNCH(add_up, blocks_for(count), JUDGE_THREADS, at,
+                  (const unsigned char *)trial->args[i], trial->sum, (int64_t)count);
+    }
 }
 
 /* Runs the call with bytes `filling` in its scratch, and with the residual in one place or the
@@ -324,20 +345,17 @@ static bool run_filled(const struct trial *trial, const struct ul_call *call, in
     struct trial now = *trial;
     struct ul_cuda_run run = judge_run(trial);
     struct ul_cuda_step at = {&run, {NULL, NULL, 0, 0}};
-    void *dst = (void *)trial->args[DST];
     cudaError_t error = cudaMemsetAsync(trial->sum, 0, sizeof *sum, trial->stream);
     if (trial->scratch != NULL && error == cudaSuccess)
         error = cudaMemsetAsync(trial->scratch, filling, call->scratch_bytes, trial->stream);
-    fill(&at, &call->dst, dst);
+    fill_results(trial, call, &at);
     if (!in_place && trial->residual != NULL) {
         fill(&at, &call->dst, trial->residual);
         now.args[RESIDUAL] = trial->residual;
     }
     if (error != cudaSuccess || run.error != cudaSuccess || !run_trial(&now))
         return false;
-    uint64_t count = reach_bytes(&call->dst);
-    UL_LAUNCH(add_up, blocks_for(count), JUDGE_THREADS, &at, (const unsigned char *)dst, trial->sum,
-              (int64_t)count);
+    add_results(trial, call, &at);
     return run.error == cudaSuccess &&
            cudaMemcpyAsync(sum, trial->sum, sizeof *sum, cudaMemcpyDeviceToHost, trial->stream) ==
                cudaSuccess &&
@@ -354,8 +372,15 @@ static bool keeps_bits(const struct trial *trial, const struct ul_call *call)
            run_filled(trial, call, 0xa5, true, &used) && clean == used;
 }
 
+static bool run_own(const struct trial *trial)
+{
+    struct ul_cuda_run run = trial->run;
+    trial->own(&run);
+    return run.error == cudaSuccess;
+}
+
 /* The least seconds that it takes, of several times; negative: it fails. */
-static double measure(const struct trial *trial)
+static double measure(const struct trial *trial, bool (*run_trial)(const struct trial *trial))
 {
     enum { WARM_UPS = 2, ROUNDS = 5, RUNS = 4 };
     cudaStream_t stream = trial->stream;
@@ -398,6 +423,16 @@ static bool try_choice(const struct trial *trial, const struct ul_call *call,
     return run_trial(trial) && cudaStreamSynchronize(trial->stream) == cudaSuccess;
 }
 
+/* A choice that no library has: kernels of the program take less time. As the name of an algorithm
+ * it is OURS. */
+static const struct ul_cuda_choice ours = {1, {0}};
+#define OURS "ullage"
+
+static bool is_ours(const struct ul_cuda_choice *choice)
+{
+    return choice->size_bytes == ours.size_bytes && choice->bytes[0] == ours.bytes[0];
+}
+
 /* Of what the library finds, the candidate that takes the least time here, or, where nothing is
  * measured, the first that runs. */
 static bool choose_found(const struct trial *trial, const struct ul_call *call, bool tunes,
@@ -410,7 +445,7 @@ static bool choose_found(const struct trial *trial, const struct ul_call *call, 
     for (int i = 0; i < count; i++) {
         if (!try_choice(trial, call, &found[i]))
             continue;
-        double seconds = tunes ? measure(trial) : 0;
+        double seconds = tunes ? measure(trial, run_trial) : 0;
         if (seconds >= 0 && (best < 0 || seconds < min)) {
             min = seconds;
             best = i;
@@ -420,7 +455,8 @@ static bool choose_found(const struct trial *trial, const struct ul_call *call, 
     }
     if (best < 0 || (tunes && !try_choice(trial, call, &found[best])))
         return false;
-    *choice = found[best];
+    double own = tunes && trial->own != NULL ? measure(trial, run_own) : -1;
+    *choice = own >= 0 && own < min ? ours : found[best];
     return true;
 }
 
@@ -442,6 +478,17 @@ static const void *min_aligned(const unsigned char *arena, uint32_t align_bytes)
     return (const void *)(page + align_bytes);
 }
 
+/* Has kernels of ours beside the call timed, where the program says how. */
+static void set_own(struct trial *trial, const struct ul_model *model, unsigned char *arena)
+{
+    const struct ul_device *device = model->device;
+    trial->own = device->code->own != NULL ? device->code->own[trial->index] : NULL;
+    trial->run = judge_run(trial);
+    trial->run.arena = arena;
+    trial->run.state = (struct ul_cuda_state *)(void *)(arena + device->state_offset_bytes);
+    trial->run.regions = (uint8_t *)(trial->run.state + 1);
+}
+
 /* `choice` comes with what a file names, and gets what was chosen. False: the library did not run
  * what the file names. */
 static bool prepare_call(struct trial *trial, const struct ul_model *model,
@@ -451,6 +498,12 @@ static bool prepare_call(struct trial *trial, const struct ul_model *model,
     struct ul_cuda_calls *calls = (struct ul_cuda_calls *)trial->handle;
     bool is_named = choice->size_bytes > 0;
     uint32_t min_bytes = trial->library->align_bytes;
+    char *name = calls->names[trial->index];
+    if (is_named && is_ours(choice)) {
+        (void)snprintf(name, UL_CUDA_NAME_BYTES, "%s", OURS);
+        return true;
+    }
+    set_own(trial, model, arena);
     trial->align_bytes = call->align_bytes > min_bytes ? call->align_bytes : min_bytes;
     trial->fits = place_trial(trial, call, model, arena, true) ||
                   place_trial(trial, call, model, arena, false);
@@ -462,8 +515,10 @@ static bool prepare_call(struct trial *trial, const struct ul_model *model,
                                               min_aligned(arena, trial->align_bytes)) != 0;
     bool taken = described && is_named && try_choice(trial, call, choice);
     bool done = taken || (described && choose(trial, call, tunes && trial->fits, choice));
-    if (done)
-        trial->library->tell(trial->handle, trial->index, calls->names[trial->index]);
+    if (done && is_ours(choice))
+        (void)snprintf(name, UL_CUDA_NAME_BYTES, "%s", OURS);
+    else if (done)
+        trial->library->tell(trial->handle, trial->index, name);
     (void)cudaGetLastError(); /* of trials that failed */
     return taken || !is_named || !trial->fits;
 }
@@ -477,9 +532,13 @@ static enum ul_result prepare_calls(const struct ul_cuda_library *library, void 
     const struct ul_device *device = model->device;
     const char *reason = NULL;
     bool tunes = request->choices != NULL && request->tune != 0;
-    struct trial trial = {library, handle, 0, stream, 1, false, {NULL}, NULL, NULL, NULL};
+    struct trial trial;
     uint64_t version = library->version(handle);
     uint32_t line_number = 0;
+    memset(&trial, 0, sizeof trial);
+    trial.library = library;
+    trial.handle = handle;
+    trial.stream = stream;
     if (request->choices != NULL && !tunes &&
         !ul_cuda_read_choices(request->choices, model, library->name, version, choices,
                               &line_number, &reason)) {
@@ -608,6 +667,8 @@ static enum ul_cuda_caller caller_of(const struct ul_cuda_library *library,
         return UL_CUDA_NO_CALL;
     if (calls->names[call][0] == '\0')
         return UL_CUDA_NO_ALGORITHM;
+    if (strcmp(calls->names[call], OURS) == 0)
+        return UL_CUDA_NO_CALL;
     return lie_well(library, &calls->calls[call], args) ? UL_CUDA_BY_LIBRARY : UL_CUDA_MISPLACED;
 }
 

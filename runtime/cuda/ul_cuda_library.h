@@ -9,7 +9,8 @@
  *                 that does with the planned workspace and gives the same bits every time; or, with
  *                 --choices, the one that a file names. Every call runs once, so that the library
  *                 loads what it needs before a run is captured. With --tune all that the heuristic
- *                 offers are measured, and the file is written
+ *                 offers are measured, beside kernels of the program where it names these
+ *                 (struct ul_cuda_code), and the file is written
  *      run        if (!ul_cudnn_run(&at, 1, 3, args, scratch)) k7(&at, ...);
  *
  * Invariants: what is chosen depends on the call, the device and the version of the library alone,
@@ -87,7 +88,7 @@ struct ul_cuda_choice {
 
 /* Who runs the call of a step; of several rounds of a loop, the last of these. */
 enum ul_cuda_caller {
-    UL_CUDA_NO_CALL,
+    UL_CUDA_NO_CALL, /* or kernels of ours, which were measured to take less time */
     UL_CUDA_BY_LIBRARY,
     UL_CUDA_NO_ALGORITHM, /* within the planned workspace: a kernel of ours */
     UL_CUDA_MISPLACED,    /* operands at places that the library does not take: likewise */

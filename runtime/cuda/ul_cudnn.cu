@@ -2,7 +2,7 @@
 /*
  * Convolutions and attention of a program for CUDA by cuDNN (ul_cuda_library.h): of dense tensors
  * with channels innermost, y = act(conv(x, w) + residual + bias), and the gradients of x and of w;
- * of heads by strides, softmax(scale * q * k + masks) * v.
+ * of heads by strides, softmax(scale * q * k + masks) * v, and the gradients of q, k and v.
  *
  * cuDNN need not be there, neither where the program is built nor where it runs, and may have
  * nothing for a call that does with the planned workspace and gives the same bits every time: then
@@ -168,8 +168,16 @@ static int enqueue(void *opaque, uint32_t index, const void *const *args, unsign
 {
     struct handle *handle = (struct handle *)opaque;
     const struct ul_cudnn *dnn = &handle->dnn;
+    unsigned char *workspace = ul_cuda_workspace(scratch);
+    uint64_t sums_bytes = ul_call_sums_bytes(&handle->calls.calls[index]);
+    const void *all[UL_CALL_ARGS];
+    if (sums_bytes > 0) {
+        memcpy(all, args, UL_CALL_ARG_SUMS * sizeof *all);
+        all[UL_CALL_ARG_SUMS] = workspace;
+        args = all;
+    }
     return dnn->SetStream(dnn->handle, stream) == CUDNN_STATUS_SUCCESS &&
-           ul_cudnn_execute(dnn, &handle->graphs[index], args, ul_cuda_workspace(scratch));
+           ul_cudnn_execute(dnn, &handle->graphs[index], args, workspace + sums_bytes);
 }
 
 static void tell(const void *opaque, uint32_t index, char name[UL_CUDA_NAME_BYTES])
@@ -188,7 +196,7 @@ static uint64_t version_of(const void *opaque)
 
 #define UL_CUDNN_KINDS                                                                             \
     (1u << UL_CALL_CONVOLUTION | 1u << UL_CALL_DECONVOLUTION | 1u << UL_CALL_WEIGHT_GRADIENT |     \
-     1u << UL_CALL_ATTENTION)
+     1u << UL_CALL_ATTENTION | 1u << UL_CALL_ATTENTION_GRADIENT)
 static const struct ul_cuda_library library = {
     "cudnn", "cuDNN",    UL_CUDNN_KINDS, UL_CUDNN_ALIGN_BYTES,
     0,       version_of, reserve,        describe_call,

@@ -9,6 +9,10 @@
  * Attention is spelled out as cuDNN's engines know it: two products, between them softmax by its
  * largest score and its sum, and the logarithm of that sum, without which they do not know it again
  * even where nobody reads it. Scores are in f32, the weights of values in the type of these.
+ *
+ * Its gradient is spelled out likewise, in the form of which cudnn-frontend says that it gives the
+ * same bits every time: the gradient of queries is a product, and no sum in memory. Engines want
+ * the sums of queries formed here, from the result, and multiplied by a number, which is 1.
  */
 #include "ul_cudnn_graph.h"
 
@@ -458,30 +462,133 @@ static cudnnBackendDescriptor_t put_softmax(struct builder *to, const struct ul_
     return result;
 }
 
-static void put_attention(struct builder *to, const struct ul_call *call)
+/* Scores with their scale and masks, of queries and turned keys. */
+static cudnnBackendDescriptor_t
+put_scores(struct builder *to, const struct ul_call *call, cudnnBackendDescriptor_t queries,
+           cudnnBackendDescriptor_t keys, cudnnBackendDescriptor_t scale, const struct shape *shape)
 {
     const struct ul_call_attention *attention = &call->attention;
     const cudnnDataType_t f32 = CUDNN_DATA_FLOAT;
+    cudnnBackendDescriptor_t scores = put_between(to, shape, f32);
+    cudnnBackendDescriptor_t scaled = put_between(to, shape, f32);
+    put_product(to, queries, keys, scores);
+    put_function(to, CUDNN_POINTWISE_MUL, scores, scale, scaled);
+    for (uint32_t i = 0; i < attention->mask_count; i++) {
+        struct shape mask = heads_of(&attention->masks[i]);
+        cudnnBackendDescriptor_t masked = put_between(to, shape, f32);
+        put_function(to, CUDNN_POINTWISE_ADD, scaled,
+                     put_argument(to, UL_CALL_ARG_MASKS + i, &mask), masked);
+        scaled = masked;
+    }
+    return scaled;
+}
+
+static void put_attention(struct builder *to, const struct ul_call *call)
+{
+    const struct ul_call_attention *attention = &call->attention;
     struct shape src = heads_of(&call->src), keys = turned(heads_of(&call->weights));
     struct shape values = heads_of(&attention->values), dst = heads_of(&call->dst);
     struct shape shape = rows_of(call, call->weights.dims[2]);
     cudnnBackendDescriptor_t q = put_argument(to, 0, &src), k = put_argument(to, 1, &keys);
     cudnnBackendDescriptor_t v = put_argument(to, UL_CALL_ARG_VALUES, &values);
     cudnnBackendDescriptor_t o = put_argument(to, 3, &dst);
-    cudnnBackendDescriptor_t scores = put_between(to, &shape, f32);
-    cudnnBackendDescriptor_t scaled = put_between(to, &shape, f32);
-    put_product(to, q, k, scores);
-    put_function(to, CUDNN_POINTWISE_MUL, scores, put_number(to, 0, attention->scale), scaled);
-    for (uint32_t i = 0; i < attention->mask_count; i++) {
-        struct shape mask = heads_of(&attention->masks[i]);
-        cudnnBackendDescriptor_t masked = put_between(to, &shape, f32);
-        put_function(to, CUDNN_POINTWISE_ADD, scaled,
-                     put_argument(to, UL_CALL_ARG_MASKS + i, &mask), masked);
-        scaled = masked;
-    }
+    cudnnBackendDescriptor_t scaled =
+        put_scores(to, call, q, k, put_number(to, 0, attention->scale), &shape);
     if (attention->is_causal)
         scaled = put_causal(to, &shape, scaled);
     put_product(to, put_softmax(to, call, &shape, scaled), v, o);
+}
+
+/* ---- the gradient of attention ---- */
+
+/* Turns a matrix around, in that type. */
+static cudnnBackendDescriptor_t put_turn(struct builder *to, cudnnBackendDescriptor_t x,
+                                         const struct shape *shape, cudnnDataType_t type)
+{
+    struct shape other = turned(*shape);
+    cudnnBackendDescriptor_t y = put_between(to, &other, type);
+    cudnnBackendDescriptor_t operation = begin(to, CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
+    put_one(to, operation, CUDNN_ATTR_OPERATION_RESHAPE_XDESC, x);
+    put_one(to, operation, CUDNN_ATTR_OPERATION_RESHAPE_YDESC, y);
+    end_operation(to, operation);
+    return y;
+}
+
+/* Gives the sums of the result times its gradient, which lie in memory. */
+static cudnnBackendDescriptor_t put_sums(struct builder *to, const struct ul_call *call,
+                                         cudnnBackendDescriptor_t gradient)
+{
+    const cudnnDataType_t f32 = CUDNN_DATA_FLOAT;
+    struct shape result = heads_of(&call->attention.result), row = rows_of(call, 1);
+    cudnnBackendDescriptor_t product = put_between(to, &result, f32);
+    cudnnBackendDescriptor_t sum = put_between(to, &row, f32);
+    cudnnBackendDescriptor_t sums = put_argument(to, UL_CALL_ARG_SUMS, &row);
+    put_function(to, CUDNN_POINTWISE_MUL, gradient, put_argument(to, UL_CALL_ARG_RESULT, &result),
+                 product);
+    put_reduction(to, CUDNN_REDUCE_TENSOR_ADD, product, sum);
+    put_function(to, CUDNN_POINTWISE_MUL, sum, put_number(to, 2, 1), sums);
+    return sums;
+}
+
+/* Gives the weights of values by the norms of queries, in f32. */
+static cudnnBackendDescriptor_t put_weights(struct builder *to, const struct ul_call *call,
+                                            const struct shape *shape,
+                                            cudnnBackendDescriptor_t scores)
+{
+    const cudnnDataType_t f32 = CUDNN_DATA_FLOAT;
+    struct shape norms = heads_of(&call->attention.norms);
+    cudnnBackendDescriptor_t below = put_between(to, shape, f32);
+    cudnnBackendDescriptor_t weights = put_between(to, shape, f32);
+    put_function(to, CUDNN_POINTWISE_SUB, scores, put_argument(to, UL_CALL_ARG_NORMS, &norms),
+                 below);
+    if (call->attention.is_causal)
+        below = put_causal(to, shape, below);
+    put_function(to, CUDNN_POINTWISE_EXP, below, NULL, weights);
+    return weights;
+}
+
+/* Gives the slopes of products of queries and keys, from those of weights. */
+static cudnnBackendDescriptor_t put_slopes(struct builder *to, const struct shape *shape,
+                                           cudnnBackendDescriptor_t weights,
+                                           cudnnBackendDescriptor_t slopes,
+                                           cudnnBackendDescriptor_t sums,
+                                           cudnnBackendDescriptor_t scale)
+{
+    const cudnnDataType_t f32 = CUDNN_DATA_FLOAT;
+    cudnnBackendDescriptor_t apart = put_between(to, shape, f32);
+    cudnnBackendDescriptor_t weighted = put_between(to, shape, f32);
+    cudnnBackendDescriptor_t scaled = put_between(to, shape, f32);
+    put_function(to, CUDNN_POINTWISE_SUB, slopes, sums, apart);
+    put_function(to, CUDNN_POINTWISE_MUL, apart, weights, weighted);
+    put_function(to, CUDNN_POINTWISE_MUL, weighted, scale, scaled);
+    return scaled;
+}
+
+static void put_attention_gradient(struct builder *to, const struct ul_call *call)
+{
+    const struct ul_call_attention *attention = &call->attention;
+    const cudnnDataType_t f32 = CUDNN_DATA_FLOAT, type = type_of(&call->src);
+    struct shape src = heads_of(&call->src), keys = turned(heads_of(&call->weights));
+    struct shape values = turned(heads_of(&attention->values)), dst = heads_of(&call->dst);
+    struct shape of_result = heads_of(&attention->gradient);
+    struct shape of_keys = heads_of(&attention->key_gradient);
+    struct shape of_values = heads_of(&attention->value_gradient);
+    struct shape shape = rows_of(call, call->weights.dims[2]);
+    cudnnBackendDescriptor_t q = put_argument(to, 0, &src), k = put_argument(to, 1, &keys);
+    cudnnBackendDescriptor_t v = put_argument(to, UL_CALL_ARG_VALUES, &values);
+    cudnnBackendDescriptor_t g = put_argument(to, UL_CALL_ARG_GRADIENT, &of_result);
+    cudnnBackendDescriptor_t scale = put_number(to, 0, attention->scale);
+    cudnnBackendDescriptor_t sums = put_sums(to, call, g);
+    cudnnBackendDescriptor_t weights =
+        put_weights(to, call, &shape, put_scores(to, call, q, k, scale, &shape));
+    put_product(to, put_turn(to, weights, &shape, type), g,
+                put_argument(to, UL_CALL_ARG_VALUE_GRADIENT, &of_values));
+    cudnnBackendDescriptor_t slopes = put_between(to, &shape, f32);
+    put_product(to, g, v, slopes);
+    slopes = put_slopes(to, &shape, weights, slopes, sums, scale);
+    put_product(to, put_turn(to, slopes, &shape, type), q,
+                put_argument(to, UL_CALL_ARG_KEY_GRADIENT, &of_keys));
+    put_product(to, slopes, put_turn(to, k, &keys, type), put_argument(to, 3, &dst));
 }
 
 /* ---- entries ---- */
@@ -492,6 +599,8 @@ bool ul_cudnn_make_graph(const struct ul_cudnn *dnn, const struct ul_call *call,
     struct builder to = {dnn, graph, true, 0, 0, {NULL}};
     if (call->kind == UL_CALL_ATTENTION)
         put_attention(&to, call);
+    else if (call->kind == UL_CALL_ATTENTION_GRADIENT)
+        put_attention_gradient(&to, call);
     else if (call->kind == UL_CALL_CONVOLUTION)
         put_convolution(&to, call);
     else

@@ -18,6 +18,11 @@
  *                scores --> scaled, masked, causal --> softmax --> product --> dst
  *      keys ----/                                     rounded    values
  *
+ *      result --\
+ *                product --> sums                         its gradient: weights by their norms,
+ *      gradient-/   (scratch)                             slopes by the sums, three products of
+ *      queries, keys, values, norms --> scores --> ...    these and of operands
+ *
  * Invariants: a graph of a call depends on the call alone. An engine is taken only if it gives the
  * same bits every time, rounds no operand to a narrower type (to TF32 where the call allows it),
  * sums in f32 and does with the planned workspace.
@@ -89,7 +94,7 @@ struct ul_cudnn_plan {
 };
 
 /* One call, ready to run when it has a plan. */
-enum { UL_CUDNN_DESCRIPTORS = 80, UL_CUDNN_NUMBERS = 2 };
+enum { UL_CUDNN_DESCRIPTORS = 96, UL_CUDNN_NUMBERS = 3 };
 struct ul_cudnn_graph {
     uint32_t descriptor_count;
     cudnnBackendDescriptor_t descriptors[UL_CUDNN_DESCRIPTORS]; /* in the order they were made in */

@@ -8,6 +8,10 @@
  * their kernels when a plan is made are left out too: for a convolution each took 0.4 to 6 seconds
  * on two cores, and all that is fused here others have beforehand. Of attention all are of these,
  * at 0.6 to 2.3 seconds each; calls that are alike share a plan.
+ *
+ * Of the gradient of attention no engine has the note that it gives other bits from run to run; the
+ * graph is one of which cudnn-frontend says that it gives the same ones. On devices of compute
+ * capability 10 it asks for an engine that no heuristic offers and that needs no workspace.
  */
 #include "ul_cudnn_graph.h"
 
@@ -43,7 +47,7 @@ static bool allows_behaviour(const struct ul_call *call, cudnnBackendBehaviorNot
 {
     switch ((int)note) {
     case CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION:
-        return call->kind == UL_CALL_ATTENTION;
+        return call->kind == UL_CALL_ATTENTION || call->kind == UL_CALL_ATTENTION_GRADIENT;
     case CUDNN_BEHAVIOR_NOTE_REQUIRES_FILTER_INT8x32_REORDER:
     case CUDNN_BEHAVIOR_NOTE_REQUIRES_BIAS_INT8x32_REORDER:
         return false;
@@ -211,11 +215,25 @@ static int find_by(const struct ul_cudnn *dnn, const struct ul_cudnn_graph *grap
     return kept;
 }
 
+/* Adds the engine that cudnn-frontend names for the gradient of attention on devices of compute
+ * capability 10, where there is one: on others no such configuration can be made. */
+static int add_named(const struct ul_call *call, struct ul_cuda_choice *choices)
+{
+    static const struct ul_cudnn_choice named = {
+        5, 2, {{CUDNN_KNOB_TYPE_KERNEL_CFG, 31}, {CUDNN_KNOB_TYPE_STAGES, 2}}};
+    if (call->kind != UL_CALL_ATTENTION_GRADIENT)
+        return 0;
+    choices[0].size_bytes = size_of(&named);
+    memcpy(choices[0].bytes, &named, size_of(&named));
+    return 1;
+}
+
 int ul_cudnn_find(const struct ul_cudnn *dnn, const struct ul_cudnn_graph *graph,
                   const struct ul_call *call, struct ul_cuda_choice *choices)
 {
     enum { SPARE = 4 }; /* for what runs where nothing else does */
-    int kept = find_by(dnn, graph, call, CUDNN_HEUR_MODE_A, choices, 0, UL_CUDA_CANDIDATES - SPARE);
+    int kept = add_named(call, choices);
+    kept = find_by(dnn, graph, call, CUDNN_HEUR_MODE_A, choices, kept, UL_CUDA_CANDIDATES - SPARE);
     return find_by(dnn, graph, call, CUDNN_HEUR_MODE_FALLBACK, choices, kept, UL_CUDA_CANDIDATES);
 }
 

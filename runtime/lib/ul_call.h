@@ -26,12 +26,14 @@ enum ul_call_kind {
                                 its result, dst that of its weights */
     UL_CALL_ATTENTION,       /* src queries, weights keys; values and masks are arguments behind dst
                                 (struct ul_call_attention) */
-    UL_CALL_MATMUL,          /* src [.., m, k], weights [.., k, n], dst [.., m, n] */
-    UL_CALL_NBITS,           /* the same with weights of a few bits; scales and zero points are
-                                arguments behind dst (ul_nbits.h). Of three axes and more, the
-                                convolution of src by such weights */
-    UL_CALL_MEAN_POOL,       /* the padding left out of the mean */
-    UL_CALL_PADDED_MEAN_POOL /* the padding counted as zeros */
+    UL_CALL_ATTENTION_GRADIENT, /* src queries, weights keys, dst the gradient of queries; the rest
+                                   are arguments behind dst (likewise) */
+    UL_CALL_MATMUL,             /* src [.., m, k], weights [.., k, n], dst [.., m, n] */
+    UL_CALL_NBITS,              /* the same with weights of a few bits; scales and zero points are
+                                   arguments behind dst (ul_nbits.h). Of three axes and more, the
+                                   convolution of src by such weights */
+    UL_CALL_MEAN_POOL,          /* the padding left out of the mean */
+    UL_CALL_PADDED_MEAN_POOL    /* the padding counted as zeros */
 };
 
 /* The type of elements in memory. Sums of 8-bit integers are i32, all others f32. Only codes of
@@ -146,10 +148,17 @@ struct ul_call_nbits {
  * heads of queries that follow each other; masks are [batch, head, query, key], each dim but the
  * last of all or of one. norms, where their rank is not 0, are another result: of each query,
  * [batch, head, query, 1], the logarithm of the sum of exp(scale * src * weights + masks), in f32.
+ *
+ * The gradient has as many heads of keys as of queries, and reads the norms and the result of that.
+ * With P the weights, g the gradient of the result, and sums the sum of g * result for each query:
+ *
+ *      S = scale * P * (g * values - sums)      key_gradient = S * src      (S and P turned)
+ *      dst = S * weights                        value_gradient = P * g
  */
 #define UL_CALL_MASKS 2
 struct ul_call_attention {
     struct ul_call_tensor values, masks[UL_CALL_MASKS], norms;
+    struct ul_call_tensor result, gradient, key_gradient, value_gradient;
     uint32_t mask_count;
     uint32_t is_causal; /* 1: a query sees no key behind its own position */
     float scale;
@@ -158,7 +167,12 @@ struct ul_call_attention {
 enum {
     UL_CALL_ARG_VALUES = 4,
     UL_CALL_ARG_MASKS,
-    UL_CALL_ARG_NORMS = UL_CALL_ARG_MASKS + UL_CALL_MASKS
+    UL_CALL_ARG_NORMS = UL_CALL_ARG_MASKS + UL_CALL_MASKS,
+    UL_CALL_ARG_RESULT,
+    UL_CALL_ARG_GRADIENT,
+    UL_CALL_ARG_KEY_GRADIENT,
+    UL_CALL_ARG_VALUE_GRADIENT,
+    UL_CALL_ARG_SUMS /* in scratch: a plan has no place for them */
 };
 
 struct ul_call {
@@ -403,11 +417,32 @@ static inline uint64_t ul_call_scratch_own(const struct ul_call *call)
 #define UL_CALL_SCRATCH_ALIGN 64
 #define UL_CALL_WORKSPACE_LOSS (UL_CALL_WORKSPACE_ALIGN - UL_CALL_SCRATCH_ALIGN)
 
+/* In front of that workspace: the sums of queries of a gradient of attention, which the library
+ * forms. */
+static inline uint64_t ul_call_sums_bytes(const struct ul_call *call)
+{
+    const int64_t *dims = call->src.dims;
+    uint64_t bytes = (uint64_t)(dims[0] * dims[1] * dims[2]) * sizeof(float);
+    return call->kind != UL_CALL_ATTENTION_GRADIENT
+               ? 0
+               : (bytes + UL_CALL_WORKSPACE_ALIGN - 1) / UL_CALL_WORKSPACE_ALIGN *
+                     UL_CALL_WORKSPACE_ALIGN;
+}
+
 static inline uint64_t ul_call_workspace_bytes(const struct ul_call *call)
 {
-    return call->scratch_bytes > UL_CALL_WORKSPACE_LOSS
-               ? call->scratch_bytes - UL_CALL_WORKSPACE_LOSS
-               : 0;
+    uint64_t taken = UL_CALL_WORKSPACE_LOSS + ul_call_sums_bytes(call);
+    return call->scratch_bytes > taken ? call->scratch_bytes - taken : 0;
+}
+
+/* Whether the call of a device's library writes that argument. */
+static inline int ul_call_writes(const struct ul_call *call, uint32_t argument)
+{
+    const uint32_t bias = 2, dst = 3;
+    return argument == dst || (call->sums_of != UL_SUMS_OF_NONE && argument == bias) ||
+           (call->kind == UL_CALL_ATTENTION && argument == UL_CALL_ARG_NORMS) ||
+           (call->kind == UL_CALL_ATTENTION_GRADIENT &&
+            (argument == UL_CALL_ARG_KEY_GRADIENT || argument == UL_CALL_ARG_VALUE_GRADIENT));
 }
 
 #endif

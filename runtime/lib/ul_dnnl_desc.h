@@ -318,6 +318,7 @@ static inline bool ul_dnnl_make_op(struct ul_dnnl_desc *desc, const struct ul_ca
     case UL_CALL_PADDED_MEAN_POOL:
         return ul_dnnl_make_pooling(desc, call->kind, &window);
     case UL_CALL_ATTENTION: /* none of the library's */
+    case UL_CALL_ATTENTION_GRADIENT:
     case UL_CALL_NBITS:
         break;
     }

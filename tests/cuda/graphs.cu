@@ -197,7 +197,65 @@ struct ul_call make_attention(uint32_t n)
     return call;
 }
 
+/* Number `n` of: types, sizes of heads, lengths, masks, causal, parts of one tensor. The workspace
+ * is what codegen/cuda/cuda_calls.c plans. */
+struct ul_call make_attention_gradient(uint32_t n)
+{
+    enum { BATCH = 2, HEADS = 6 };
+    static const int64_t sizes[][2] = {{8, 8}, {64, 64}, {72, 40}, {128, 128}, {32, 24}};
+    static const int64_t lengths[][2] = {{128, 128}, {127, 77}, {33, 257}, {512, 512}};
+    enum ul_call_type type = n % 2 == 0 ? UL_CALL_F16 : UL_CALL_BF16;
+    int64_t size = sizes[n / 2 % 5][0], value_size = sizes[n / 2 % 5][1];
+    int64_t queries = lengths[n / 10 % 4][0], keys = lengths[n / 10 % 4][1];
+    int64_t parts = n % 3 == 0 ? 3 : 1;
+    struct ul_call call;
+    memset(&call, 0, sizeof call);
+    call.kind = UL_CALL_ATTENTION_GRADIENT;
+    call.src = call.dst = heads(type, BATCH, HEADS, queries, size, parts * HEADS * size);
+    call.weights = heads(type, BATCH, HEADS, keys, size, parts * HEADS * size);
+    call.attention.values = heads(type, BATCH, HEADS, keys, value_size, parts * HEADS * value_size);
+    call.attention.result = heads(type, BATCH, HEADS, queries, value_size, HEADS * value_size);
+    call.attention.gradient = call.attention.result;
+    call.attention.key_gradient = call.weights;
+    call.attention.value_gradient = call.attention.values;
+    call.attention.norms = heads(UL_CALL_F32, BATCH, HEADS, queries, 1, 1);
+    call.attention.norms.strides[1] = queries;
+    call.attention.norms.strides[0] = HEADS * queries;
+    call.attention.scale = 0.125f;
+    call.attention.is_causal = n / 80 % 2;
+    call.attention.mask_count = n / 40 % 2;
+    if (call.attention.mask_count > 0)
+        call.attention.masks[0] = mask(n % 7 == 0 ? UL_CALL_F32 : type, n % 5 == 0 ? 1 : BATCH,
+                                       n % 3 == 0 ? HEADS : 1, queries, keys);
+    int64_t rows = (queries + 63) / 64 * 64, columns = (keys + 127) / 128 * 128;
+    call.scratch_bytes = UL_CALL_WORKSPACE_LOSS + ul_call_sums_bytes(&call) +
+                         UL_CALL_WORKSPACE_ALIGN + 2 * (uint64_t)(BATCH * HEADS * rows * columns);
+    return call;
+}
+
 /* ---- what is checked ---- */
+
+/* The engine that is named without the heuristic's word is there on devices that the compiler plans
+ * no other workspace for. */
+const char *check_named(const struct ul_cudnn *dnn, const struct device *device,
+                        const struct ul_cudnn_graph *graph, const struct ul_call *call)
+{
+    struct ul_cudnn_choice choice;
+    struct ul_cudnn_plan plan;
+    struct ul_cuda_choice named[UL_CUDA_CANDIDATES];
+    struct ul_call lean = *call;
+    memset(&plan, 0, sizeof plan);
+    lean.scratch_bytes = 0;
+    bool is_read = add_named(call, named) == 1 && read_choice(&named[0], &choice);
+    bool is_there = is_read && make_engine(dnn, graph, &choice, &plan) &&
+                    make_config(dnn, &choice, &plan) &&
+                    allows_workspace(dnn, &lean, plan.config, CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE);
+    ul_cudnn_free(dnn, plan.config);
+    for (cudnnBackendDescriptor_t knob : plan.knobs)
+        ul_cudnn_free(dnn, knob);
+    ul_cudnn_free(dnn, plan.engine);
+    return is_there == (device->version / 100 == 10) ? NULL : "has the named engine elsewhere";
+}
 
 /* What a file of choices could say instead: none may end the program. */
 void take_others(const struct ul_cudnn *dnn, struct ul_cudnn_graph *graph,
@@ -215,18 +273,22 @@ void take_others(const struct ul_cudnn *dnn, struct ul_cudnn_graph *graph,
 
 /* NULL, or what is wrong. Plans of attention end on a device alone, which loads what they compile.
  */
-const char *check_call(const struct ul_cudnn *dnn, const struct ul_call *call)
+const char *check_call(const struct ul_cudnn *dnn, const struct device *device,
+                       const struct ul_call *call)
 {
     struct ul_cudnn_graph graph;
     struct ul_cuda_choice found[UL_CUDA_CANDIDATES];
     const char *wrong = NULL;
-    bool has_plans = call->kind != UL_CALL_ATTENTION;
+    bool is_gradient = call->kind == UL_CALL_ATTENTION_GRADIENT;
+    bool has_plans = call->kind != UL_CALL_ATTENTION && !is_gradient;
     memset(&graph, 0, sizeof graph);
     if (!ul_cudnn_make_graph(dnn, call, &graph))
         wrong = "does not take its graph";
     int count = wrong == NULL ? ul_cudnn_find(dnn, &graph, call, found) : 0;
-    if (wrong == NULL && count == 0)
+    if (wrong == NULL && count == (is_gradient ? 1 : 0))
         wrong = "has no engine for it";
+    if (wrong == NULL && is_gradient)
+        wrong = check_named(dnn, device, &graph, call);
     for (int i = 0; wrong == NULL && has_plans && i < count; i++) {
         if (!ul_cudnn_take(dnn, &graph, call, &found[i]))
             wrong = "makes no plan of an engine that it offers";
@@ -248,7 +310,7 @@ int check_kind(const struct ul_cudnn *dnn, const struct device *device, const st
     int failed = 0;
     for (uint32_t n = 0; n < kind->count; n++) {
         struct ul_call call = kind->make(n);
-        const char *wrong = check_call(dnn, &call);
+        const char *wrong = check_call(dnn, device, &call);
         if (wrong != NULL)
             printf("FAIL %s %u on %s: cuDNN %s\n", kind->name, n, device->name, wrong);
         failed += wrong != NULL;
@@ -262,12 +324,13 @@ int main()
 {
     static const struct kind kinds[] = {{"convolution", 384, make_call},
                                         {"gradient", 384, make_gradient},
-                                        {"attention", 320, make_attention}};
+                                        {"attention", 320, make_attention},
+                                        {"attention's gradient", 160, make_attention_gradient}};
     struct handle handle;
     int failed = 0;
     /* Without the driver's library cuDNN compiles nothing, nor offers what would be. */
     void *driver = ul_cuda_load("libcuda.so.1");
-    int kind_count = driver != NULL ? 3 : 2;
+    int kind_count = driver != NULL ? 4 : 2;
     memset(&handle, 0, sizeof handle);
     if (!load(&handle)) {
         printf("skipped: there is no cuDNN with all functions\n");

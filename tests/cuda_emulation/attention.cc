@@ -12,14 +12,10 @@
  * it takes to be zeroed; one with a workspace, and one without as a fallback; all are compiled when
  * a plan is made. The size of a head is a multiple of 8.
  */
-#include "graph.h"
-
-#include <math.h>
+#include "attention.h"
 
 namespace
 {
-
-enum { MAX_MASKS = 2 };
 
 struct job {
     struct tensor q, k, v, o, masks[MAX_MASKS];
@@ -50,22 +46,6 @@ const std::vector<struct engine> engines = {
     {{CUDNN_NUMERICAL_NOTE_TENSOR_CORE}, {CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION}, {}, 0, true}};
 
 /* ---- running ---- */
-
-int64_t at(const struct tensor &tensor, int64_t b, int64_t h, int64_t i, int64_t j)
-{
-    const int64_t index[] = {b, h, i, j};
-    int64_t offset = 0;
-    for (size_t d = 0; d < 4; d++)
-        offset += (tensor.dims[d] == 1 ? 0 : index[d]) * tensor.strides[d];
-    return offset;
-}
-
-float rounded(enum element type, float x)
-{
-    float place; /* of any type */
-    element_put(&place, type, 0, x);
-    return element_get(&place, type, 0);
-}
 
 /* Of one query. */
 void run_query(const struct job &job, int64_t b, int64_t h, int64_t i, std::vector<float> &weights)
@@ -171,154 +151,15 @@ bool attention::enqueue(const struct run &run, cudaStream_t stream) const
 
 /* ---- graphs ---- */
 
-/* Operations in their order; `good` stays false once one was another than it should be. */
-struct reader {
-    const std::vector<const struct descriptor *> &operations;
-    size_t next;
-    bool good;
-};
-
-const struct descriptor *take(struct reader *reader, cudnnBackendDescriptorType_t type)
-{
-    reader->good = reader->good && reader->next < reader->operations.size() &&
-                   graph_type(reader->operations[reader->next]) == type;
-    return reader->good ? reader->operations[reader->next++] : NULL;
-}
-
-struct tensor read(struct reader *reader, const struct descriptor *operation,
-                   cudnnBackendAttributeName_t name)
-{
-    struct tensor tensor;
-    memset(&tensor, 0, sizeof tensor);
-    reader->good = reader->good && graph_has(operation, name) &&
-                   graph_tensor(graph_one(operation, name), &tensor);
-    return tensor;
-}
-
-/* The mode of the next one, where that is pointwise; -1: it is not. */
-int next_mode(const struct reader *reader)
-{
-    if (!reader->good || reader->next >= reader->operations.size() ||
-        graph_type(reader->operations[reader->next]) !=
-            CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR)
-        return -1;
-    return graph_word(
-        graph_one(reader->operations[reader->next], CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR),
-        CUDNN_ATTR_POINTWISE_MODE);
-}
-
-struct pointwise {
-    struct tensor x, b, condition, y;
-    int64_t axis;
-};
-
-/* Of that mode and computed in that type; with as many operands. */
-struct pointwise take_pointwise(struct reader *reader, cudnnPointwiseMode_t mode, int operands,
-                                cudnnDataType_t type = CUDNN_DATA_FLOAT, bool is_kept = false)
-{
-    struct pointwise pointwise;
-    memset(&pointwise, 0, sizeof pointwise);
-    reader->good = reader->good && next_mode(reader) == (int)mode;
-    const struct descriptor *operation = take(reader, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-    if (operation == NULL)
-        return pointwise;
-    const struct descriptor *function =
-        graph_one(operation, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR);
-    pointwise.x = read(reader, operation, CUDNN_ATTR_OPERATION_POINTWISE_XDESC);
-    pointwise.y = read(reader, operation, CUDNN_ATTR_OPERATION_POINTWISE_YDESC);
-    if (operands > 1)
-        pointwise.b = read(reader, operation, CUDNN_ATTR_OPERATION_POINTWISE_BDESC);
-    if (operands > 2)
-        pointwise.condition = read(reader, operation, CUDNN_ATTR_OPERATION_POINTWISE_TDESC);
-    pointwise.axis = graph_int(function, CUDNN_ATTR_POINTWISE_AXIS);
-    reader->good = reader->good &&
-                   graph_word(function, CUDNN_ATTR_POINTWISE_MATH_PREC) == (int)type &&
-                   graph_has(operation, CUDNN_ATTR_OPERATION_POINTWISE_BDESC) == (operands > 1) &&
-                   graph_has(operation, CUDNN_ATTR_OPERATION_POINTWISE_TDESC) == (operands > 2) &&
-                   (pointwise.y.is_virtual || is_kept);
-    return pointwise;
-}
-
-struct tensor take_reduction(struct reader *reader, cudnnReduceTensorOp_t mode,
-                             const struct tensor &x)
-{
-    struct tensor y;
-    memset(&y, 0, sizeof y);
-    const struct descriptor *operation = take(reader, CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
-    if (operation == NULL)
-        return y;
-    const struct descriptor *reduction = graph_one(operation, CUDNN_ATTR_OPERATION_REDUCTION_DESC);
-    y = read(reader, operation, CUDNN_ATTR_OPERATION_REDUCTION_YDESC);
-    reader->good = reader->good &&
-                   graph_word(reduction, CUDNN_ATTR_REDUCTION_OPERATOR) == (int)mode &&
-                   graph_word(reduction, CUDNN_ATTR_REDUCTION_COMP_TYPE) == CUDNN_DATA_FLOAT &&
-                   read(reader, operation, CUDNN_ATTR_OPERATION_REDUCTION_XDESC).uid == x.uid &&
-                   y.is_virtual && y.dims[2] == x.dims[2] && y.dims[3] == 1;
-    return y;
-}
-
-struct product {
-    struct tensor a, b, c;
-};
-
-struct product take_product(struct reader *reader)
-{
-    struct product product;
-    memset(&product, 0, sizeof product);
-    const struct descriptor *operation = take(reader, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
-    if (operation == NULL)
-        return product;
-    const struct descriptor *function = graph_one(operation, CUDNN_ATTR_OPERATION_MATMUL_DESC);
-    product.a = read(reader, operation, CUDNN_ATTR_OPERATION_MATMUL_ADESC);
-    product.b = read(reader, operation, CUDNN_ATTR_OPERATION_MATMUL_BDESC);
-    product.c = read(reader, operation, CUDNN_ATTR_OPERATION_MATMUL_CDESC);
-    const int64_t *a = product.a.dims, *b = product.b.dims, *c = product.c.dims;
-    reader->good = reader->good &&
-                   graph_word(function, CUDNN_ATTR_MATMUL_COMP_TYPE) == CUDNN_DATA_FLOAT &&
-                   a[0] == b[0] && a[0] == c[0] && a[1] % b[1] == 0 && a[1] == c[1] &&
-                   a[2] == c[2] && a[3] == b[2] && b[3] == c[3];
-    return product;
-}
-
-bool broadcasts(const struct tensor &mask, const struct tensor &scores)
-{
-    bool good = mask.dims[3] == scores.dims[3];
-    for (size_t d = 0; d < 3; d++)
-        good = good && (mask.dims[d] == 1 || mask.dims[d] == scores.dims[d]);
-    return good && !mask.is_virtual && !mask.is_by_value;
-}
-
 /* Scale, masks and what is not seen; what becomes of the scores. */
 struct tensor read_scores(struct reader *reader, struct job *job)
 {
     struct product first = take_product(reader);
-    struct pointwise step = take_pointwise(reader, CUDNN_POINTWISE_MUL, 2);
-    struct tensor scores = step.y;
     job->q = first.a;
     job->k = first.b;
-    job->scale = step.b;
-    reader->good = reader->good && step.x.uid == first.c.uid && first.c.is_virtual &&
-                   step.b.is_by_value && step.b.data_type == CUDNN_DATA_FLOAT;
-    while (next_mode(reader) == CUDNN_POINTWISE_ADD && job->mask_count < MAX_MASKS) {
-        step = take_pointwise(reader, CUDNN_POINTWISE_ADD, 2);
-        reader->good = reader->good && step.x.uid == scores.uid && broadcasts(step.b, scores);
-        job->masks[job->mask_count++] = step.b;
-        scores = step.y;
-    }
-    if (next_mode(reader) != CUDNN_POINTWISE_GEN_INDEX)
-        return scores;
-    struct pointwise query = take_pointwise(reader, CUDNN_POINTWISE_GEN_INDEX, 1);
-    struct pointwise key = take_pointwise(reader, CUDNN_POINTWISE_GEN_INDEX, 1);
-    struct pointwise sees = take_pointwise(reader, CUDNN_POINTWISE_CMP_GE, 2, CUDNN_DATA_BOOLEAN);
-    step = take_pointwise(reader, CUDNN_POINTWISE_BINARY_SELECT, 3);
-    job->never = step.b;
-    job->is_causal = true;
-    reader->good = reader->good && query.axis == 2 && key.axis == 3 &&
-                   query.y.data_type == CUDNN_DATA_INT32 && sees.x.uid == query.y.uid &&
-                   sees.b.uid == key.y.uid && sees.y.data_type == CUDNN_DATA_BOOLEAN &&
-                   step.x.uid == scores.uid && step.b.is_by_value &&
-                   step.condition.uid == sees.y.uid;
-    return step.y;
+    struct tensor scores = take_scaled(reader, first.c, &job->scale, job->masks, &job->mask_count);
+    job->is_causal = take_causal(reader, &scores, &job->never);
+    return scores;
 }
 
 /* The weights of values. */
@@ -339,12 +180,6 @@ struct tensor read_softmax(struct reader *reader, const struct tensor &scores, s
                    statistic.y.data_type == CUDNN_DATA_FLOAT;
     job->norms = statistic.y;
     return result.y;
-}
-
-bool is_half(const struct tensor &tensor, const struct tensor &like)
-{
-    return tensor.type == like.type && tensor.type != ELEMENT_F32 && !tensor.is_virtual &&
-           tensor.align_bytes % 16 == 0;
 }
 
 } // namespace

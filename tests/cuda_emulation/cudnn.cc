@@ -73,6 +73,8 @@ const struct row rows[] = {
     {OF(OPERATION_REDUCTION), AT(OPERATION_REDUCTION_XDESC), AS(BACKEND_DESCRIPTOR), 1, true},
     {OF(OPERATION_REDUCTION), AT(OPERATION_REDUCTION_YDESC), AS(BACKEND_DESCRIPTOR), 1, true},
     {OF(OPERATION_REDUCTION), AT(OPERATION_REDUCTION_DESC), AS(BACKEND_DESCRIPTOR), 1, true},
+    {OF(OPERATION_RESHAPE), AT(OPERATION_RESHAPE_XDESC), AS(BACKEND_DESCRIPTOR), 1, true},
+    {OF(OPERATION_RESHAPE), AT(OPERATION_RESHAPE_YDESC), AS(BACKEND_DESCRIPTOR), 1, true},
     {OF(POINTWISE), AT(POINTWISE_AXIS), AS(INT64), 1, false},
     {OF(OPERATION_POINTWISE), AT(OPERATION_POINTWISE_TDESC), AS(BACKEND_DESCRIPTOR), 1, false},
     {OF(POINTWISE), AT(POINTWISE_MODE), AS(POINTWISE_MODE), 1, true},
@@ -267,6 +269,8 @@ cudnnStatus_t end_graph(struct descriptor *graph)
     graph->problem.reset(graph_convolution(operations));
     if (graph->problem == NULL)
         graph->problem.reset(graph_attention(operations));
+    if (graph->problem == NULL)
+        graph->problem.reset(graph_attention_gradient(operations));
     graph->is_served = graph->problem != NULL && getenv("UL_EMULATE_NO_ALGORITHMS") == NULL;
     if (count++ % 2 != 0 && getenv("UL_EMULATE_HALF_ALGORITHMS") != NULL)
         graph->is_served = false;
@@ -352,7 +356,7 @@ std::vector<struct offer> offers_of(const struct descriptor *heuristic)
     for (size_t i = 0; graph->is_served && i < graph->problem->engines->size(); i++) {
         const struct engine &engine = (*graph->problem->engines)[i];
         size_t bytes = 0;
-        if (engine.is_fallback != fallback || !graph->problem->serves(i, &bytes))
+        if (engine.is_named || engine.is_fallback != fallback || !graph->problem->serves(i, &bytes))
             continue;
         offers.push_back({(int64_t)i, engine.max_knob});
         if (!engine.knobs.empty())

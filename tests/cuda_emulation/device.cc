@@ -76,7 +76,7 @@ struct settings settings_read()
     read.old_driver = flag_of("UL_EMULATE_OLD_DRIVER");
     read.no_cupti = flag_of("UL_EMULATE_NO_CUPTI");
     read.banks = flag_of("UL_EMULATE_BANKS");
-    read.major = flag_of("UL_EMULATE_OLD_DEVICE") ? 7 : 9;
+    read.major = flag_of("UL_EMULATE_OLD_DEVICE") ? 7 : (int)number_of("UL_EMULATE_MAJOR", 9);
     read.minor = flag_of("UL_EMULATE_OLD_DEVICE") ? 5 : 0;
     read.processors = (int)number_of("UL_EMULATE_PROCESSORS", 108);
     read.part = (int)number_of("UL_EMULATE_PART", (uint64_t)read.processors);

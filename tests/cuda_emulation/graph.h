@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Graphs of the emulated cuDNN: what cudnn.cc, which keeps descriptors, convolution.cc and
- * attention.cc, which compute, know of each other.
+ * attention*.cc, which compute, know of each other.
  *
  * A pattern is a kind of graphs that there are engines for. Descriptors are attributes by name, set
  * before they are final; those that they name are final and stay alive as long.
@@ -62,6 +62,7 @@ struct engine {
     std::vector<cudnnBackendKnobType_t> knobs;
     int64_t max_knob; /* from 0 */
     bool is_fallback;
+    bool is_named = false; /* no heuristic offers it */
 };
 
 /* One of a plan. */
@@ -89,5 +90,7 @@ struct problem {
 struct problem *graph_convolution(const std::vector<const struct descriptor *> &operations);
 /* NULL: they are no attention as programs spell it out. */
 struct problem *graph_attention(const std::vector<const struct descriptor *> &operations);
+/* The same of its gradient. */
+struct problem *graph_attention_gradient(const std::vector<const struct descriptor *> &operations);
 
 #endif

@@ -43,6 +43,10 @@ CASES = {
     "net-wide": dict(sizes=(1, 1, 1, 70, 40, 128, 72), net=True),
     "net-widest": dict(sizes=(1, 1, 1, 35, 33, 130, 200), net=True),
     "net-few": dict(sizes=(1, 1, 1, 3, 2100, 16, 16), net=True, mask="float"),
+    # Beside steps that touch far more, so that a library may have scratch for the gradient.
+    "call": dict(sizes=(2, 4, 4, 70, 90, 32, 24), net=True, wide=4096),
+    "call-causal": dict(sizes=(1, 2, 2, 65, 65, 64, 64), net=True, wide=4096, is_causal=1),
+    "call-masked": dict(sizes=(2, 2, 2, 40, 130, 128, 8), net=True, wide=8192, mask="some"),
     # Spelled out, with zeros in place of NaN where a query sees no key.
     "nan": dict(sizes=(2, 2, 2, 40, 50, 16, 16), net=True, mask="float", spelled=True, nan_is_zero=True),
     "nan-free": dict(sizes=(2, 2, 2, 40, 50, 16, 16), mask="float", spelled=True, nan_is_zero=True),
@@ -90,6 +94,15 @@ def spelled(case, values):
         helper.make_node("Reshape", ["yr", "ys"], ["a"])]
 
 
+def wide(case, values):
+    """Two layers behind the result, with many elements between them."""
+    random, size = numpy.random.default_rng(7), values["wy"].size
+    values["up"] = (random.standard_normal((size, case["wide"])) / size**0.5).astype(values["wy"].dtype)
+    values["down"] = (values["up"].T / (case["wide"] / size)).astype(values["wy"].dtype)
+    return [helper.make_node("Mul", ["a", "wy"], ["b"]), helper.make_node("MatMul", ["b", "up"], ["c"]),
+            helper.make_node("Relu", ["c"], ["d"]), helper.make_node("MatMul", ["d", "down"], ["y"])]
+
+
 def write(case, path, weights, dtype):
     batch, heads, groups, queries, keys, size, value_size = case["sizes"]
     kind = TensorProto.DOUBLE if dtype == numpy.float64 else TensorProto.FLOAT
@@ -97,7 +110,7 @@ def write(case, path, weights, dtype):
     names, random = ["q", "k", "v"], numpy.random.default_rng(3)
     if "mask" in case:
         mask = random.random((queries, keys)) < 0.7
-        mask[min(5, queries - 1)] = False  # a query that sees no key
+        mask[min(5, queries - 1)] = case["mask"] == "some"  # else a query that sees no key
         bias = numpy.where(mask, random.standard_normal(mask.shape), -numpy.inf)
         values["mask"] = mask if case["mask"] == "bool" else bias.astype(dtype)
         names.append("mask")
@@ -109,8 +122,9 @@ def write(case, path, weights, dtype):
         nodes += spelled(case, values)
     else:
         nodes.append(helper.make_node("Attention", names, ["a"], q_num_heads=heads, kv_num_heads=groups, **more))
-    nodes.append(helper.make_node("Mul", ["a", "wy"], ["y"]) if "wy" in values else
-                 helper.make_node("Identity", ["a"], ["y"]))
+    nodes += wide(case, values) if "wide" in case else [
+        helper.make_node("Mul", ["a", "wy"], ["y"]) if "wy" in values else
+        helper.make_node("Identity", ["a"], ["y"])]
     graph = helper.make_graph(
         nodes, "attention",
         [helper.make_tensor_value_info("x", kind, [batch, queries, WIDTH if case.get("net") else 1])],

@@ -125,6 +125,7 @@ digits=(--dim N=32 --train-mode --output /fc/Gemm_output_0)
 add attention.fp16 attention results,bits,guard,memory 5e-3 --precision fp16
 add attention_caller.bf16 attention turns - --precision bf16 --io caller
 add attention_causal.bf16 attention_causal results,bits 3e-2 --precision bf16
+train attention_train.bf16 attention_train bits,guard,memory 1e-1 bf16
 train digits.bf16 digits bits,guard,memory 1e-1 bf16 "${digits[@]}"
 train digits.fp32 digits bits,memory 1e-2 fp32 "${digits[@]}"
 add lstm_full.fp16 lstm_full results,bits,guard 5e-3 --precision fp16

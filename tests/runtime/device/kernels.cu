@@ -108,5 +108,5 @@ UL_PROBE
 
 extern "C" {
 extern const struct ul_cuda_code model_code;
-const struct ul_cuda_code model_code = {entries, (const void *)ul_probe};
+const struct ul_cuda_code model_code = {entries, (const void *)ul_probe, NULL};
 }
