@@ -21,6 +21,7 @@ struct joined {
     const struct ul_program *program;
     const struct ul_plan *plan;
     uint32_t count, region;
+    uint32_t counter_words; /* of them all */
     uint32_t positions[UL_PROGRAM_JOINED];
 };
 
@@ -94,12 +95,21 @@ bool ul_program_may_join(const struct ul_program *program, const struct ul_plan_
     return step->kind == UL_STEP_KERNEL && program->kernels[step->kernel].printed.joins;
 }
 
+/* Of a step that may join. */
+static uint32_t counter_words(const struct joined *joined, uint32_t position)
+{
+    const struct ul_program_step *step =
+        ul_program_step_at(joined->program, &joined->plan->positions[position]);
+    return joined->program->kernels[step->kernel].printed.counter_words;
+}
+
 /* Whether the step can be launched with those that have joined. */
 static bool can_join(const struct joined *joined, uint32_t position)
 {
     const struct ul_plan_position *at = &joined->plan->positions[position];
     bool can = joined->count > 0 && joined->count < UL_PROGRAM_JOINED &&
-               joined->region == ul_program_region_at(joined->program, at);
+               joined->region == ul_program_region_at(joined->program, at) &&
+               joined->counter_words + counter_words(joined, position) <= UL_PROGRAM_COUNTER_WORDS;
     for (uint32_t i = 0; can && i < joined->count; i++)
         can = !writes_of(joined, joined->positions[i], position) &&
               !writes_of(joined, position, joined->positions[i]);
@@ -119,11 +129,13 @@ void ul_program_find_joined(const struct ul_program *program, const struct ul_pl
             counts[joined.positions[0]]++;
             counts[p] = 0;
         } else {
-            joined.count = 0;
+            joined.count = joined.counter_words = 0;
             joined.region = ul_program_region_at(program, &plan->positions[p]);
         }
-        if (may)
+        if (may) {
             joined.positions[joined.count++] = p;
+            joined.counter_words += counter_words(&joined, p);
+        }
     }
     UL_ASSERT(joined.count <= UL_PROGRAM_JOINED);
 }

@@ -28,10 +28,11 @@ struct ul_training;
 struct ul_kernel_printed {
     uint64_t scratch_bytes;
     uint64_t launch_count;
-    uint64_t block_count;  /* of the widest launch; 0: nobody said */
-    uint64_t scalar_count; /* products with an operand of 16 bits, in tiles without tensor cores */
-    bool is_identity;      /* every element is stored as it is loaded, at the same index */
-    bool joins;            /* it is one launch, of which others can have blocks (joined.c) */
+    uint64_t block_count;   /* of the widest launch; 0: nobody said */
+    uint64_t scalar_count;  /* products with an operand of 16 bits, in tiles without tensor cores */
+    bool is_identity;       /* every element is stored as it is loaded, at the same index */
+    bool joins;             /* it is one launch, of which others can have blocks (joined.c) */
+    uint32_t counter_words; /* of the run's state, in which its launches count blocks */
 };
 
 /* One function of the program. */
@@ -255,6 +256,11 @@ enum { UL_PROGRAM_POINTER_BYTES = 8 };
 
 /* The state of a run on a device: this, and a byte for each flag (runtime/cuda/ul_cuda.h). */
 enum { UL_PROGRAM_STATE_BYTES = 40 };
+/* Behind these, at a multiple of 4, where a kernel counts blocks: words for all kernels of one
+ * launch. With them the state of most programs is as long as the alignment of places. */
+enum { UL_PROGRAM_COUNTER_WORDS = 6 };
+/* places.c: bytes of the words, 0 where no kernel counts. */
+uint32_t ul_program_counter_bytes(const struct ul_program *program);
 
 /* Lowers every group and builds the planner's problem. */
 enum ul_status ul_program_build(struct ul_arena *arena, const struct ul_graph *graph,
