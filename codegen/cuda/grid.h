@@ -153,6 +153,14 @@ static inline bool ul_phase_is_launched(const struct ul_phase *phase)
     return phase->block_count > 0 && phase->joined_count > 0;
 }
 
+static inline uint32_t ul_grid_launches(const struct ul_grid *grid)
+{
+    uint32_t launches = 0;
+    for (uint32_t i = 0; i < grid->phase_count; i++)
+        launches += ul_phase_is_launched(&grid->phases[i]);
+    return launches;
+}
+
 /* grid_index.c */
 
 enum { UL_GRID_TERMS = 8 };

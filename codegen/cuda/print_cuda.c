@@ -1232,6 +1232,15 @@ static void put_member_buffers(const struct printer *printer, uint32_t indent)
     }
 }
 
+/* The number of a block among those of the phase. */
+static const char *block_of(const struct printer *printer, const struct ul_phase *phase)
+{
+    return phase->first_block == 0
+               ? "blockIdx.x"
+               : ul_arena_printf(printer->text->arena, "(blockIdx.x - %" PRId64 ")",
+                                 phase->first_block);
+}
+
 /* if (this block is the last one of its group) {, and which items it goes on with */
 static void put_last_head(struct printer *printer, const struct ul_phase *lead, uint32_t indent)
 {
@@ -1240,10 +1249,7 @@ static void put_last_head(struct printer *printer, const struct ul_phase *lead, 
     int64_t width = lead->group_width * lead->items.vector, total = lead[1].items.total;
     bool may_be_whole = groups > 1 && lead->items.vector > 1;
     const char *begin = may_be_whole ? "t_in_rows ? " : "", *group = "0u";
-    const char *block =
-        lead->first_block == 0
-            ? "blockIdx.x"
-            : ul_arena_printf(arena, "(blockIdx.x - %" PRId64 ")", lead->first_block);
+    const char *block = block_of(printer, lead);
     if (groups > 1)
         group = ul_arena_printf(arena, "%s%s %% %" PRId64 "u%s", begin, block, groups,
                                 may_be_whole ? " : 0u" : "");
@@ -1273,6 +1279,32 @@ static void put_last_head(struct printer *printer, const struct ul_phase *lead, 
         ul_text_printf(printer->text,
                        "t_from = t_group * %" PRId64 "u, t_to = t_from + %" PRId64 "u;\n", width,
                        width);
+}
+
+/* The items of a phase of teams that this block of a launch has, which others have blocks of. */
+static void put_joined_team(struct printer *printer, uint32_t indent)
+{
+    const struct ul_phase *phase = printer->phase;
+    int64_t teams = phase->block_threads / phase->team;
+    UL_ASSERT(phase->block_threads % phase->team == 0 && (teams == 1 || is_warp(phase)));
+    ul_put_indent(&printer->expr, indent);
+    ul_text_printf(printer->text,
+                   "[[maybe_unused]] const int32_t t_thread = threadIdx.x%s, t_threads = %" PRId64
+                   ";\n",
+                   teams > 1 ? " % 32" : "", phase->team);
+    ul_put_indent(&printer->expr, indent);
+    if (phase->items.count == 0) {
+        ul_text_printf(printer->text, "if (threadIdx.x < %" PRId64 ") {\n", phase->team);
+    } else {
+        ul_text_printf(printer->text, "for (%s t_item = ", number_type(phase->items.total));
+        ul_text_put(printer->text, block_of(printer, phase));
+        if (teams > 1)
+            ul_text_printf(printer->text, " * %" PRId64 " + threadIdx.x / 32", teams);
+        ul_text_printf(printer->text, "; t_item < %" PRId64 "; t_item += %" PRId64 ") {\n",
+                       phase->items.total, phase->block_count * teams);
+    }
+    put_item(printer, indent + 1);
+    put_close(printer, indent);
 }
 
 /* The items of the next phase that this block has, by teams of its threads. */
@@ -1718,18 +1750,42 @@ static void printer_init(struct printer *printer, struct ul_text *text,
     ul_grid_init(&printer->grid, kernel, printer->expr.used, device, text->arena);
 }
 
-/* Whether each launch of the kernel has one thread for each item; what follows may have others. */
-static bool joins(const struct ul_grid *grid)
+/* Threads of blocks that elementwise kernels have registers for, and a warp's. */
+enum { MAX_EACH_THREADS = 512, MAX_TEAM_THREADS = 1024 };
+
+/* Whether the phase may have some blocks of a launch: each item a thread's, a warp's or a block's,
+ * without scratch or shared memory of its own. */
+static bool phase_joins(const struct ul_kernel *kernel, const struct ul_phase *phase)
 {
-    bool joins = grid->phase_count > 0 && grid->together_count == 0;
-    for (uint32_t i = 0; joins && i < grid->phase_count; i++) {
+    bool is_each = phase->kind == UL_PHASE_EACH && phase->items.count > 0;
+    bool is_team = phase->kind == UL_PHASE_TEAM && !phase->is_loose && phase->shared_bytes == 0 &&
+                   kernel->contraction_count == 0;
+    return (is_each || is_team) && phase->block_count > 0 && !phase->has_own &&
+           phase->host_count == 0;
+}
+
+/* Whether each launch of the kernel may, and with blocks of how many threads. */
+static void find_joins(const struct ul_kernel *kernel, const struct ul_grid *grid,
+                       struct ul_kernel_printed *printed)
+{
+    printed->joins = grid->phase_count > 0 && grid->together_count == 0;
+    printed->min_threads = 0;
+    printed->max_threads = MAX_TEAM_THREADS;
+    for (uint32_t i = 0; printed->joins && i < grid->phase_count; i++) {
         const struct ul_phase *phase = &grid->phases[i];
         if (i > 0 && phase[-1].is_followed)
             continue;
-        joins = phase->kind == UL_PHASE_EACH && phase->items.count > 0 && phase->block_count > 0 &&
-                !phase->has_own && phase->host_count == 0;
+        uint32_t most = phase->kind == UL_PHASE_EACH ? MAX_EACH_THREADS
+                        : is_warp(phase)             ? MAX_TEAM_THREADS
+                                                     : phase->block_threads;
+        printed->joins = phase_joins(kernel, phase);
+        printed->min_threads = phase->block_threads > printed->min_threads ? phase->block_threads
+                                                                           : printed->min_threads;
+        printed->max_threads = most < printed->max_threads ? most : printed->max_threads;
     }
-    return joins;
+    /* Launches of one kernel may have blocks of other sizes, but not where an item is a block's. */
+    bool is_one = ul_grid_launches(grid) <= 1 || printed->max_threads >= MAX_EACH_THREADS;
+    printed->joins = printed->joins && is_one && printed->min_threads <= printed->max_threads;
 }
 
 enum ul_status ul_kernel_print_cuda(struct ul_text *text, const struct ul_kernel *kernel,
@@ -1756,7 +1812,7 @@ enum ul_status ul_kernel_print_cuda(struct ul_text *text, const struct ul_kernel
         put_together(&printer, &printer.grid.together[i]);
     put_host(&printer);
     printed->scratch_bytes = printer.grid.scratch_bytes;
-    printed->joins = joins(&printer.grid);
+    find_joins(printer.kernel, &printer.grid, printed);
     ul_count_cuda(printer.kernel, &printer.grid, device, printed);
     return UL_OK;
 }
@@ -1770,6 +1826,16 @@ static struct ul_phase *find_launch(const struct ul_grid *grid, uint32_t launch)
         if (grid->phases[i].joined_count > 0 && launch-- == 0)
             return &grid->phases[i];
     return NULL;
+}
+
+static bool has_warps(const struct printer *members, uint32_t count, uint32_t launch)
+{
+    for (uint32_t m = 0; m < count; m++) {
+        const struct ul_phase *phases = find_launch(&members[m].grid, launch);
+        if (phases != NULL && (phases->is_followed || phases->kind == UL_PHASE_TEAM))
+            return true;
+    }
+    return false;
 }
 
 static bool counts_blocks(const struct printer *members, uint32_t count, uint32_t launch)
@@ -1794,7 +1860,7 @@ static int64_t set_joined_blocks(struct printer *members, uint32_t count, uint32
         uint32_t most = phases == NULL ? 0 : ul_grid_max_threads(phases, phases->joined_count);
         *threads = most > *threads ? most : *threads;
     }
-    if (counts_blocks(members, count, launch)) /* whole warps fold what follows */
+    if (has_warps(members, count, launch))
         *threads = (*threads + UL_WARP - 1) / UL_WARP * UL_WARP;
     for (uint32_t m = 0; m < count; m++) {
         struct ul_phase *phases = find_launch(&members[m].grid, launch);
@@ -1849,9 +1915,17 @@ static void put_joined_phase(struct printer *printer, bool is_last)
                        printer->member);
     put_arrays(printer, UL_PLACE_ARENA, 2);
     put_names(printer, is_needed, 2);
-    put_each(printer, 2);
+    bool *is_scalar = UL_NEW_ARRAY(printer->text->arena, bool, printer->kernel->buffer_count);
+    for (uint32_t i = 0; i < printer->kernel->buffer_count; i++)
+        is_scalar[i] = printer->phase->places[i] == UL_PLACE_REGISTER;
+    printer->expr.is_scalar = is_scalar;
+    if (printer->phase->kind == UL_PHASE_EACH)
+        put_each(printer, 2);
+    else
+        put_joined_team(printer, 2);
     if (printer->phase->is_followed)
         put_next(printer, 2);
+    printer->expr.is_scalar = NULL;
 }
 
 static void put_joined_body(struct printer *members, uint32_t count, uint32_t launch,
@@ -1912,7 +1986,6 @@ void ul_kernel_print_joined_cuda(struct ul_text *text, const struct ul_kernel *c
     uint32_t counters = 0;
     for (uint32_t m = 0; m < count; m++) {
         printer_init(&members[m], text, kernels[m], device);
-        UL_ASSERT(joins(&members[m].grid));
         members[m].member = m;
         members[m].first_counter = counters;
         counters += ul_grid_counter_words(&members[m].grid);

@@ -12,7 +12,9 @@
  *                                         of b reads, 2
  *
  * Steps of several launches join in each of these. Steps that could join come together in
- * planner/solve/gather.c. Left undone: threads that wait for each other. */
+ * planner/solve/gather.c. A kernel whose items are
+ * whole blocks' joins those that can do with blocks of that size. Left undone: kernels with shared
+ * memory of their own, and products. */
 #include "codegen/program/program.h"
 #include "planner/model/plan.h"
 
@@ -21,7 +23,8 @@ struct joined {
     const struct ul_program *program;
     const struct ul_plan *plan;
     uint32_t count, region;
-    uint32_t counter_words; /* of them all */
+    uint32_t counter_words;            /* of them all */
+    uint32_t min_threads, max_threads; /* that blocks may have for all of them */
     uint32_t positions[UL_PROGRAM_JOINED];
 };
 
@@ -87,29 +90,62 @@ static bool writes_of(const struct joined *joined, uint32_t writer, uint32_t oth
     return writes;
 }
 
-bool ul_program_may_join(const struct ul_program *program, const struct ul_plan_position *at)
+/* Of a step that runs a kernel. NULL: the position runs something else. */
+static const struct ul_kernel_printed *printed_at(const struct ul_program *program,
+                                                  const struct ul_plan_position *at)
 {
     if (at->kind != UL_PLAN_RUN)
-        return false;
+        return NULL;
     const struct ul_program_step *step = ul_program_step_at(program, at);
-    return step->kind == UL_STEP_KERNEL && program->kernels[step->kernel].printed.joins;
+    return step->kind == UL_STEP_KERNEL ? &program->kernels[step->kernel].printed : NULL;
 }
 
-/* Of a step that may join. */
-static uint32_t counter_words(const struct joined *joined, uint32_t position)
+bool ul_program_may_join(const struct ul_program *program, const struct ul_plan_position *at)
 {
-    const struct ul_program_step *step =
-        ul_program_step_at(joined->program, &joined->plan->positions[position]);
-    return joined->program->kernels[step->kernel].printed.counter_words;
+    const struct ul_kernel_printed *printed = printed_at(program, at);
+    return printed != NULL && printed->joins;
+}
+
+bool ul_program_joins_most(const struct ul_program *program, const struct ul_plan_position *at)
+{
+    enum { USUAL_THREADS = 128 };
+    return ul_program_may_join(program, at) &&
+           printed_at(program, at)->min_threads <= USUAL_THREADS;
+}
+
+static uint32_t larger(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+static uint32_t smaller(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Adds a step that may join. */
+static void add(struct joined *joined, uint32_t position)
+{
+    const struct ul_kernel_printed *printed =
+        printed_at(joined->program, &joined->plan->positions[position]);
+    bool is_first = joined->count == 0;
+    joined->counter_words = printed->counter_words + (is_first ? 0 : joined->counter_words);
+    joined->min_threads = larger(printed->min_threads, is_first ? 0 : joined->min_threads);
+    joined->max_threads =
+        smaller(printed->max_threads, is_first ? UINT32_MAX : joined->max_threads);
+    joined->positions[joined->count++] = position;
 }
 
 /* Whether the step can be launched with those that have joined. */
 static bool can_join(const struct joined *joined, uint32_t position)
 {
     const struct ul_plan_position *at = &joined->plan->positions[position];
+    const struct ul_kernel_printed *printed = printed_at(joined->program, at);
     bool can = joined->count > 0 && joined->count < UL_PROGRAM_JOINED &&
                joined->region == ul_program_region_at(joined->program, at) &&
-               joined->counter_words + counter_words(joined, position) <= UL_PROGRAM_COUNTER_WORDS;
+               joined->counter_words + printed->counter_words <= UL_PROGRAM_COUNTER_WORDS &&
+               larger(joined->min_threads, printed->min_threads) <=
+                   smaller(joined->max_threads, printed->max_threads);
     for (uint32_t i = 0; can && i < joined->count; i++)
         can = !writes_of(joined, joined->positions[i], position) &&
               !writes_of(joined, position, joined->positions[i]);
@@ -129,13 +165,11 @@ void ul_program_find_joined(const struct ul_program *program, const struct ul_pl
             counts[joined.positions[0]]++;
             counts[p] = 0;
         } else {
-            joined.count = joined.counter_words = 0;
+            joined.count = 0;
             joined.region = ul_program_region_at(program, &plan->positions[p]);
         }
-        if (may) {
-            joined.positions[joined.count++] = p;
-            joined.counter_words += counter_words(&joined, p);
-        }
+        if (may)
+            add(&joined, p);
     }
     UL_ASSERT(joined.count <= UL_PROGRAM_JOINED);
 }

@@ -28,11 +28,12 @@ struct ul_training;
 struct ul_kernel_printed {
     uint64_t scratch_bytes;
     uint64_t launch_count;
-    uint64_t block_count;   /* of the widest launch; 0: nobody said */
-    uint64_t scalar_count;  /* products with an operand of 16 bits, in tiles without tensor cores */
-    bool is_identity;       /* every element is stored as it is loaded, at the same index */
-    bool joins;             /* it is one launch, of which others can have blocks (joined.c) */
-    uint32_t counter_words; /* of the run's state, in which its launches count blocks */
+    uint64_t block_count;  /* of the widest launch; 0: nobody said */
+    uint64_t scalar_count; /* products with an operand of 16 bits, in tiles without tensor cores */
+    bool is_identity;      /* every element is stored as it is loaded, at the same index */
+    bool joins;            /* each launch of it may have blocks of other kernels (joined.c), */
+    uint32_t min_threads, max_threads; /* whose threads then are so many */
+    uint32_t counter_words;            /* of the run's state, in which its launches count blocks */
 };
 
 /* One function of the program. */
@@ -299,8 +300,9 @@ void ul_program_count_launches(const struct ul_program *program, const struct ul
  * to UL_PROGRAM_JOINED, or 0 for one that is launched with an earlier one. `runs`: the positions
  * that run at all; NULL: each. The array is the caller's. */
 enum { UL_PROGRAM_JOINED = 16 };
-/* Whether the step at a position may share a launch with other steps. */
+/* Whether the step at a position may share a launch with other steps; whether it may with most. */
 bool ul_program_may_join(const struct ul_program *program, const struct ul_plan_position *at);
+bool ul_program_joins_most(const struct ul_program *program, const struct ul_plan_position *at);
 void ul_program_find_joined(const struct ul_program *program, const struct ul_plan *plan,
                             const bool *runs, uint32_t *counts);
 
