@@ -176,7 +176,7 @@ static enum ul_status gather(struct ul_compile *compile)
     struct ul_plan_beside beside = ul_compile_beside(compile, compile->program);
     bool *shares = UL_NEW_ARRAY(&compile->keep, bool, plan->position_count), is_any = false;
     for (uint32_t p = 0; p < plan->position_count; p++) {
-        shares[p] = ul_program_joins_most(compile->program, &plan->positions[p]);
+        shares[p] = ul_program_may_join(compile->program, &plan->positions[p]);
         is_any = is_any || shares[p];
     }
     const struct ul_plan_gathering gathering = {.shares = shares, .most = UL_PROGRAM_JOINED};

@@ -106,13 +106,6 @@ bool ul_program_may_join(const struct ul_program *program, const struct ul_plan_
     return printed != NULL && printed->joins;
 }
 
-bool ul_program_joins_most(const struct ul_program *program, const struct ul_plan_position *at)
-{
-    enum { USUAL_THREADS = 128 };
-    return ul_program_may_join(program, at) &&
-           printed_at(program, at)->min_threads <= USUAL_THREADS;
-}
-
 static uint32_t larger(uint32_t a, uint32_t b)
 {
     return a > b ? a : b;

@@ -300,9 +300,8 @@ void ul_program_count_launches(const struct ul_program *program, const struct ul
  * to UL_PROGRAM_JOINED, or 0 for one that is launched with an earlier one. `runs`: the positions
  * that run at all; NULL: each. The array is the caller's. */
 enum { UL_PROGRAM_JOINED = 16 };
-/* Whether the step at a position may share a launch with other steps; whether it may with most. */
+/* Whether the step at a position may share a launch with other steps. */
 bool ul_program_may_join(const struct ul_program *program, const struct ul_plan_position *at);
-bool ul_program_joins_most(const struct ul_program *program, const struct ul_plan_position *at);
 void ul_program_find_joined(const struct ul_program *program, const struct ul_plan *plan,
                             const bool *runs, uint32_t *counts);
 
