@@ -1779,6 +1779,7 @@ static void find_joins(const struct ul_kernel *kernel, const struct ul_grid *gri
                         : is_warp(phase)             ? MAX_TEAM_THREADS
                                                      : phase->block_threads;
         printed->joins = phase_joins(kernel, phase);
+        printed->has_teams = printed->has_teams || phase->kind == UL_PHASE_TEAM;
         printed->min_threads = phase->block_threads > printed->min_threads ? phase->block_threads
                                                                            : printed->min_threads;
         printed->max_threads = most < printed->max_threads ? most : printed->max_threads;

@@ -100,10 +100,16 @@ static const struct ul_kernel_printed *printed_at(const struct ul_program *progr
     return step->kind == UL_STEP_KERNEL ? &program->kernels[step->kernel].printed : NULL;
 }
 
-bool ul_program_may_join(const struct ul_program *program, const struct ul_plan_position *at)
+uint32_t ul_program_join_kind(const struct ul_program *program, const struct ul_plan_position *at,
+                              bool teams)
 {
+    enum { USUAL_THREADS = 128 };
     const struct ul_kernel_printed *printed = printed_at(program, at);
-    return printed != NULL && printed->joins;
+    if (printed == NULL || !printed->joins || (printed->has_teams && !teams))
+        return 0;
+    return printed->min_threads <= USUAL_THREADS && printed->max_threads >= USUAL_THREADS
+               ? USUAL_THREADS
+               : printed->max_threads;
 }
 
 static uint32_t larger(uint32_t a, uint32_t b)
@@ -153,7 +159,7 @@ void ul_program_find_joined(const struct ul_program *program, const struct ul_pl
         counts[p] = 1;
         if (runs != NULL && !runs[p])
             continue;
-        bool may = ul_program_may_join(program, &plan->positions[p]);
+        bool may = ul_program_join_kind(program, &plan->positions[p], true) != 0;
         if (may && can_join(&joined, p)) {
             counts[joined.positions[0]]++;
             counts[p] = 0;

@@ -33,6 +33,7 @@ struct ul_kernel_printed {
     bool is_identity;      /* every element is stored as it is loaded, at the same index */
     bool joins;            /* each launch of it may have blocks of other kernels (joined.c), */
     uint32_t min_threads, max_threads; /* whose threads then are so many */
+    bool has_teams;                    /* some items are a warp's or a block's */
     uint32_t counter_words;            /* of the run's state, in which its launches count blocks */
 };
 
@@ -300,8 +301,10 @@ void ul_program_count_launches(const struct ul_program *program, const struct ul
  * to UL_PROGRAM_JOINED, or 0 for one that is launched with an earlier one. `runs`: the positions
  * that run at all; NULL: each. The array is the caller's. */
 enum { UL_PROGRAM_JOINED = 16 };
-/* Whether the step at a position may share a launch with other steps. */
-bool ul_program_may_join(const struct ul_program *program, const struct ul_plan_position *at);
+/* Of the step at a position: 0: no other step shares its launch; else those of one kind can, for
+ * there are blocks that all of them can do with. Without `teams` kernels that have them are 0. */
+uint32_t ul_program_join_kind(const struct ul_program *program, const struct ul_plan_position *at,
+                              bool teams);
 void ul_program_find_joined(const struct ul_program *program, const struct ul_plan *plan,
                             const bool *runs, uint32_t *counts);
 
