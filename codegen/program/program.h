@@ -34,6 +34,7 @@ struct ul_kernel_printed {
     bool joins;            /* each launch of it may have blocks of other kernels (joined.c), */
     uint32_t min_threads, max_threads; /* whose threads then are so many */
     bool has_teams;                    /* some items are a warp's or a block's */
+    uint32_t followed_count;           /* phases that are in the launch of the one before them */
     uint32_t counter_words;            /* of the run's state, in which its launches count blocks */
 };
 
