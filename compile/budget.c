@@ -168,23 +168,44 @@ static enum ul_status take_spares(struct ul_compile *compile)
     return UL_OK;
 }
 
-/* Brings steps together that may share a launch, unless the user named an order. */
+static uint64_t launch_count(const struct ul_compile *compile)
+{
+    struct ul_program_launches launches;
+    ul_program_count_launches(compile->program, &compile->plan, &launches);
+    return launches.launch_count;
+}
+
+/* Brings steps together that may share a launch; `teams`: those of kernels that have them as well.
+ */
+static enum ul_status gather_kinds(struct ul_compile *compile,
+                                   const struct ul_plan_options *planning, bool teams)
+{
+    const struct ul_plan *plan = &compile->plan;
+    uint32_t *kinds = UL_NEW_ARRAY(&compile->keep, uint32_t, plan->position_count);
+    bool is_any = false;
+    for (uint32_t p = 0; p < plan->position_count; p++) {
+        kinds[p] = ul_program_join_kind(compile->program, &plan->positions[p], teams);
+        is_any = is_any || kinds[p] != 0;
+    }
+    const struct ul_plan_gathering gathering = {.kinds = kinds, .most = UL_PROGRAM_JOINED};
+    return is_any ? ul_plan_gather(&compile->keep, compile->program->problem, planning, &gathering,
+                                   &compile->plan, &compile->diag)
+                  : UL_OK;
+}
+
+/* Brings steps together that may share a launch, unless the user named an order. Where there is no
+ * room for all of them, fewer may do. */
 static enum ul_status gather(struct ul_compile *compile)
 {
     const struct ul_plan_options planning = ul_compile_planning(&compile->options);
     const struct ul_plan *plan = &compile->plan;
     struct ul_plan_beside beside = ul_compile_beside(compile, compile->program);
-    bool *shares = UL_NEW_ARRAY(&compile->keep, bool, plan->position_count), is_any = false;
-    for (uint32_t p = 0; p < plan->position_count; p++) {
-        shares[p] = ul_program_may_join(compile->program, &plan->positions[p]);
-        is_any = is_any || shares[p];
-    }
-    const struct ul_plan_gathering gathering = {.shares = shares, .most = UL_PROGRAM_JOINED};
-    if (!is_any || planning.order != UL_ORDER_BEST || planning.pack == UL_PACK_NONE)
+    if (planning.order != UL_ORDER_BEST || planning.pack == UL_PACK_NONE)
         return UL_OK;
-    uint64_t reserved_bytes = plan->reserved_bytes[0];
-    UL_TRY(ul_plan_gather(&compile->keep, compile->program->problem, &planning, &gathering,
-                          &compile->plan, &compile->diag));
+    uint64_t reserved_bytes = plan->reserved_bytes[0], launches = launch_count(compile);
+    UL_TRY(gather_kinds(compile, &planning, true));
+    if (launch_count(compile) >= launches)
+        UL_TRY(gather_kinds(compile, &planning, false));
     if (plan->reserved_bytes[0] == reserved_bytes)
         return UL_OK;
     compile->plan.bounded_bytes = ul_plan_bounded_bytes(&beside, plan);

@@ -76,6 +76,8 @@ static uint64_t count_blocks(const struct ul_grid *grid)
         } else if (ul_phase_is_launched(phase)) {
             const struct ul_phase *last = &phase[phase->joined_count - 1];
             int64_t blocks = last->first_block + last->block_count;
+            if (phase->group_row > 0) /* larger blocks than such items have by themselves */
+                blocks = blocks * phase->block_threads / 128;
             most = blocks > most ? blocks : most;
         }
     }
@@ -183,6 +185,9 @@ void ul_count_cuda(const struct ul_kernel *kernel, const struct ul_grid *grid,
         named[v] = UL_NONE;
     printed->launch_count = count_launches(kernel, grid, &arena);
     printed->block_count = count_blocks(grid);
+    for (uint32_t i = 0; i < grid->phase_count; i++)
+        printed->followed_count += grid->phases[i].is_followed;
+    printed->counter_words = ul_grid_counter_words(grid);
     printed->scalar_count = 0;
     printed->tile = (struct ul_work_tile){.rows = 0};
     count_contractions(kernel, kernel->first, device, &arena, printed);

@@ -351,6 +351,8 @@ static void put_body(struct ul_emitter *emitter)
                    ",\n    .region_count = %u,\n",
                    prefix, ul_emit_place(emitter, program->run_state, 0).offset_bytes,
                    program->flag_count);
+    if (ul_program_counter_bytes(program) > 0)
+        ul_text_printf(text, "    .counter_bytes = %u,\n", ul_program_counter_bytes(program));
     if (!may_fault(emitter))
         ul_text_put(text, "    .is_faultless = 1,\n");
     if (emitter->transfer_count > 0)

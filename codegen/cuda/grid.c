@@ -882,6 +882,7 @@ void ul_grid_init(struct ul_grid *grid, const struct ul_kernel *kernel, const bo
     place_scratch(&b);
     ul_grid_join(grid, kernel, &b.scratch);
     ul_grid_gather(grid, kernel, device, arena);
+    ul_grid_follow(grid, kernel, used, device, arena);
     ul_arena_done(&b.scratch);
     UL_ASSERT(b.host_count == 0 && b.launches == 1);
 }

@@ -97,15 +97,20 @@ struct ul_phase {
     bool is_loose;              /* threads of a team never wait for each other */
     uint32_t block_threads;
     int64_t block_count;
-    int64_t first_block;     /* of its launch, where phases share one */
-    uint32_t joined_count;   /* phases from this one on in one launch; 0: in that of another one */
-    bool has_own;            /* scratch of each team: there are as many as are launched */
-    uint64_t own_bytes;      /* of each team */
-    uint32_t shared_bytes;   /* of each team */
-    uint64_t *offsets_bytes; /* by buffer: in scratch, in a team's, in a team's shared memory */
-    uint8_t *places;         /* by buffer: enum ul_place */
-    uint8_t *modes;          /* by statement: enum ul_team_mode */
-    struct ul_nest **nests;  /* by statement: of a strided loop */
+    int64_t first_block;   /* of its launch, where phases share one */
+    uint32_t joined_count; /* phases from this one on in one launch; 0: in that of another one */
+    bool is_followed;      /* the last blocks of the launch go on with the next phase */
+    /* Items of a followed phase in rows, a thread one or a pack of each: block b has `group_width`
+     * of a row, those from b % (row / width) * width on, of so many rows as it has threads for.
+     * 0: there are no rows, and all blocks are one group. */
+    int64_t group_row, group_width;
+    bool has_own;                /* scratch of each team: there are as many as are launched */
+    uint64_t own_bytes;          /* of each team */
+    uint32_t shared_bytes;       /* of each team */
+    uint64_t *offsets_bytes;     /* by buffer: in scratch, in a team's, in a team's shared memory */
+    uint8_t *places;             /* by buffer: enum ul_place */
+    uint8_t *modes;              /* by statement: enum ul_team_mode */
+    struct ul_nest **nests;      /* by statement: of a strided loop */
     struct ul_grid_fold **folds; /* by statement: where its mode is FOLD */
     bool *is_folded;             /* by buffer */
     bool *barriers;              /* by statement: before it */
@@ -148,10 +153,36 @@ static inline bool ul_phase_is_launched(const struct ul_phase *phase)
     return phase->block_count > 0 && phase->joined_count > 0;
 }
 
+static inline uint32_t ul_grid_launches(const struct ul_grid *grid)
+{
+    uint32_t launches = 0;
+    for (uint32_t i = 0; i < grid->phase_count; i++)
+        launches += ul_phase_is_launched(&grid->phases[i]);
+    return launches;
+}
+
+/* grid_index.c */
+
+enum { UL_GRID_TERMS = 8 };
+
+/* constant + the sum of factors[i] * vars[i], whose values are [0, highs[i]] */
+struct ul_grid_index {
+    bool is_known;
+    int64_t constant;
+    uint32_t count, vars[UL_GRID_TERMS];
+    int64_t factors[UL_GRID_TERMS], highs[UL_GRID_TERMS];
+};
+/* The LET of each variable, or UL_NONE. */
+const ul_ks *ul_grid_definitions(const struct ul_kernel *kernel, struct ul_arena *arena);
+struct ul_grid_index ul_grid_index_of(const struct ul_kernel *kernel, const ul_ks *definitions,
+                                      ul_kx index);
+
 /* grid_access.c, for grid.c */
 
 /* May the two buffers lie on the same bytes? */
 bool ul_may_alias(const struct ul_kernel *kernel, uint32_t a, uint32_t b);
+/* Do equal indexes into the two mean the same element, if they lie on the same bytes? */
+bool ul_same_elements(const struct ul_kernel *kernel, uint32_t a, uint32_t b);
 /* Finds where the phase's team must wait for itself; sets barriers, and places where an array has
  * elements that one thread alone touches, one a thread. */
 void ul_grid_find_barriers(struct ul_phase *phase, const struct ul_kernel *kernel,
@@ -196,6 +227,20 @@ void ul_grid_gather(struct ul_grid *grid, const struct ul_kernel *kernel,
                     const struct ul_profile_device *device, struct ul_arena *arena);
 /* The launch that the phase is in, or NULL. */
 const struct ul_together *ul_grid_find_together(const struct ul_grid *grid, uint32_t phase);
+
+/* grid_follow.c, for grid.c: which phases are in the launch of the one before them. */
+void ul_grid_follow(struct ul_grid *grid, const struct ul_kernel *kernel, const bool *used,
+                    const struct ul_profile_device *device, struct ul_arena *arena);
+/* The groups of a launch's blocks, of a phase that is followed. */
+int64_t ul_phase_groups(const struct ul_phase *phase);
+/* Bits that count the blocks of a group: 4, 8, 16 or 32. */
+uint32_t ul_phase_counter_bits(const struct ul_phase *phase);
+/* Words of the run's state that count them all; 0: the phase is not followed. */
+uint32_t ul_phase_counter_words(const struct ul_phase *phase);
+/* The most of any launch. */
+uint32_t ul_grid_counter_words(const struct ul_grid *grid);
+/* Phases of the launch that begins with this one. */
+uint32_t ul_phase_span(const struct ul_phase *phase);
 
 /* narrow.c: by variable, whether it is declared with 32 bits. */
 const bool *ul_narrow(const struct ul_kernel *kernel, struct ul_arena *arena);

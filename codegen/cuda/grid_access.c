@@ -92,8 +92,7 @@ bool ul_may_alias(const struct ul_kernel *kernel, uint32_t a, uint32_t b)
     return false;
 }
 
-/* Do equal indexes into the two mean the same element, if they lie on the same bytes? */
-static bool same_elements(const struct ul_kernel *kernel, uint32_t a, uint32_t b)
+bool ul_same_elements(const struct ul_kernel *kernel, uint32_t a, uint32_t b)
 {
     const struct ul_buffer *x = &kernel->buffers[a], *y = &kernel->buffers[b];
     if (a == b)
@@ -245,7 +244,7 @@ static bool same_thread(const struct finder *f, const struct access *a, const st
     if (a->who == WHO_FIRST && b->who == WHO_FIRST)
         return true;
     if (a->who != WHO_STRIDED || b->who != WHO_STRIDED || !x->is_known || !y->is_known ||
-        !same_elements(f->kernel, a->buffer, b->buffer) || x->term_count != y->term_count ||
+        !ul_same_elements(f->kernel, a->buffer, b->buffer) || x->term_count != y->term_count ||
         memcmp(x->terms, y->terms, x->term_count * sizeof *x->terms) != 0 ||
         memcmp(x->factors, y->factors, x->term_count * sizeof *x->factors) != 0)
         return false;

@@ -14,61 +14,19 @@
 #include "codegen/kernel/touch.h"
 #include "ir/kernel_build.h"
 
-enum { MAX_JOINED = 16, MAX_TERMS = 8 };
+enum { MAX_JOINED = 16 };
 
 struct joiner {
     const struct ul_kernel *kernel;
     struct ul_grid *grid;
     struct ul_arena *arena;
-    ul_ks *definitions; /* by variable: its LET, or UL_NONE */
+    const ul_ks *definitions; /* by variable: its LET, or UL_NONE */
 };
 
 /* ---- Where stores go ---- */
 
-/* constant + the sum of factors[i] * [0, highs[i]] */
-struct affine {
-    bool is_known;
-    int64_t constant;
-    uint32_t count;
-    int64_t factors[MAX_TERMS], highs[MAX_TERMS];
-};
-
-static void add_index(const struct joiner *j, struct affine *to, ul_kx id, int64_t factor)
-{
-    static const int64_t far = (int64_t)1 << 40;
-    const struct ul_kernel *kernel = j->kernel;
-    const struct ul_kx_data *expr = &kernel->exprs[id];
-    int64_t number, max;
-    to->is_known = to->is_known && factor > -far && factor < far;
-    if (!to->is_known)
-        return;
-    if (ul_kx_is_int(kernel, id, &number)) {
-        to->is_known = number > -far && number < far &&
-                       !__builtin_mul_overflow(number, factor, &number) &&
-                       !__builtin_add_overflow(to->constant, number, &to->constant);
-    } else if (expr->op == UL_KX_VAR && j->definitions[expr->var] != UL_NONE) {
-        add_index(j, to, kernel->stmts[j->definitions[expr->var]].value, factor);
-    } else if (expr->op == UL_KX_VAR) {
-        const struct ul_kernel_var *var = &kernel->vars[expr->var];
-        to->is_known = !var->is_mutable && var->low == 0 && to->count < MAX_TERMS &&
-                       var->high < far && !__builtin_mul_overflow(var->high, factor, &max);
-        if (to->is_known) {
-            to->factors[to->count] = factor;
-            to->highs[to->count++] = var->high;
-        }
-    } else if (expr->op == UL_KX_ADD || expr->op == UL_KX_SUB) {
-        add_index(j, to, expr->a, factor);
-        add_index(j, to, expr->b, expr->op == UL_KX_ADD ? factor : -factor);
-    } else if (expr->op == UL_KX_MUL && ul_kx_is_int(kernel, expr->b, &number) && number > -far &&
-               number < far && !__builtin_mul_overflow(factor, number, &number)) {
-        add_index(j, to, expr->a, number);
-    } else {
-        to->is_known = false;
-    }
-}
-
 /* The range of what is left modulo `modulus` (0: of all); false where it goes around. */
-static bool range_of(const struct affine *a, int64_t modulus, int64_t *low, int64_t *high)
+static bool range_of(const struct ul_grid_index *a, int64_t modulus, int64_t *low, int64_t *high)
 {
     UL_ASSERT(modulus >= 0);
     *low = *high = a->constant;
@@ -88,7 +46,8 @@ static bool range_of(const struct affine *a, int64_t modulus, int64_t *low, int6
     return true;
 }
 
-static bool are_apart_modulo(const struct affine *a, const struct affine *b, int64_t modulus)
+static bool are_apart_modulo(const struct ul_grid_index *a, const struct ul_grid_index *b,
+                             int64_t modulus)
 {
     int64_t low_a, high_a, low_b, high_b;
     return range_of(a, modulus, &low_a, &high_a) && range_of(b, modulus, &low_b, &high_b) &&
@@ -97,9 +56,8 @@ static bool are_apart_modulo(const struct affine *a, const struct affine *b, int
 
 static bool are_apart(const struct joiner *j, ul_kx x, ul_kx y)
 {
-    struct affine a = {.is_known = true}, b = {.is_known = true};
-    add_index(j, &a, x, 1);
-    add_index(j, &b, y, 1);
+    struct ul_grid_index a = ul_grid_index_of(j->kernel, j->definitions, x);
+    struct ul_grid_index b = ul_grid_index_of(j->kernel, j->definitions, y);
     if (!a.is_known || !b.is_known)
         return false;
     if (are_apart_modulo(&a, &b, 0))
@@ -190,11 +148,22 @@ uint32_t ul_grid_max_threads(const struct ul_phase *phases, uint32_t count)
     return threads;
 }
 
+/* Of so many threads, for what the phase has on blocks of its own. */
+static int64_t blocks_of(const struct ul_phase *phase, uint32_t threads)
+{
+    int64_t all = phase->block_count * phase->block_threads;
+    if (phase->group_row == 0)
+        return (all + threads - 1) / threads;
+    int64_t rows = ul_nest_items(&phase->items) / phase->group_row;
+    int64_t each = threads / phase->group_width;
+    UL_ASSERT(threads % phase->group_width == 0);
+    return (rows + each - 1) / each * (phase->group_row / phase->group_width);
+}
+
 int64_t ul_grid_set_blocks(struct ul_phase *phases, uint32_t count, uint32_t threads, int64_t first)
 {
     for (uint32_t i = 0; i < count; i++) {
-        int64_t all = phases[i].block_count * phases[i].block_threads;
-        phases[i].block_count = (all + threads - 1) / threads;
+        phases[i].block_count = blocks_of(&phases[i], threads);
         phases[i].block_threads = threads;
         phases[i].first_block = first;
         first += phases[i].block_count;
@@ -205,13 +174,7 @@ int64_t ul_grid_set_blocks(struct ul_phase *phases, uint32_t count, uint32_t thr
 void ul_grid_join(struct ul_grid *grid, const struct ul_kernel *kernel, struct ul_arena *arena)
 {
     struct joiner j = {.kernel = kernel, .grid = grid, .arena = arena};
-    j.definitions = UL_NEW_ARRAY(arena, ul_ks, kernel->var_count);
-    for (uint32_t i = 0; i < kernel->var_count; i++)
-        j.definitions[i] = UL_NONE;
-    for (ul_ks id = 0; id < kernel->stmt_count; id++) {
-        if (kernel->stmts[id].kind == UL_KS_LET)
-            j.definitions[kernel->stmts[id].var] = id;
-    }
+    j.definitions = ul_grid_definitions(kernel, arena);
     for (uint32_t first = 0; first < grid->phase_count;) {
         uint32_t end = first + 1;
         while (end < grid->phase_count && can_join(&j, first, end))

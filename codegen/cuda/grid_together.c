@@ -34,7 +34,7 @@ struct gatherer {
     const struct ul_profile_device *device;
     struct ul_grid *grid;
     struct ul_arena *arena;
-    ul_ks *definitions; /* by variable: its LET, or UL_NONE */
+    const ul_ks *definitions; /* by variable: its LET, or UL_NONE */
 };
 
 static const struct ul_contraction *contraction_of(const struct gatherer *g, ul_ks id)
@@ -249,12 +249,7 @@ void ul_grid_gather(struct ul_grid *grid, const struct ul_kernel *kernel,
                     const struct ul_profile_device *device, struct ul_arena *arena)
 {
     struct gatherer g = {.kernel = kernel, .device = device, .grid = grid, .arena = arena};
-    g.definitions = UL_NEW_ARRAY(arena, ul_ks, kernel->var_count);
-    for (uint32_t i = 0; i < kernel->var_count; i++)
-        g.definitions[i] = UL_NONE;
-    for (ul_ks id = 0; id < kernel->stmt_count; id++)
-        if (kernel->stmts[id].kind == UL_KS_LET)
-            g.definitions[kernel->stmts[id].var] = id;
+    g.definitions = ul_grid_definitions(kernel, arena);
     for (uint32_t first = 0; first < grid->phase_count;) {
         struct ul_together together = {.end = first + 1};
         const struct ul_phase *phase = &grid->phases[first];

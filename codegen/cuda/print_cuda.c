@@ -39,6 +39,8 @@ struct printer {
     bool in_thread;               /* what is printed is run by one thread, not by its team */
     bool is_joined;               /* the phase has some blocks of a launch */
     bool is_together;             /* it is one of several in a launch, with all of its blocks */
+    uint32_t member;              /* its kernel, of several that are one launch; or UL_NONE */
+    uint32_t first_counter;       /* of the kernel, among those of the launch */
     uint32_t pack_count;          /* of an item */
     uint32_t lane_count;          /* variables in scope that have a number for each element */
     uint32_t *lanes;
@@ -1056,25 +1058,60 @@ static void put_item_loop(struct printer *printer, int64_t total, uint32_t inden
         ul_text_put(printer->text, "ul_item_stride()) {\n");
 }
 
+/* if (t_item, which is this thread's of those in rows, is one) { */
+static void put_row_item(struct printer *printer, int64_t total, uint32_t indent)
+{
+    const struct ul_phase *phase = printer->phase;
+    ul_put_indent(&printer->expr, indent);
+    ul_text_printf(printer->text, "if (const %s t_item = ul_item_of_group(blockIdx.x",
+                   number_type(total));
+    if (phase->first_block > 0)
+        ul_text_printf(printer->text, " - %" PRId64, phase->first_block);
+    ul_text_printf(printer->text, ", %" PRId64 ", %" PRId64 "); t_item < %" PRId64 ") {\n",
+                   phase->group_width, phase->group_row, total);
+}
+
 static void put_each(struct printer *printer, uint32_t indent)
 {
     const struct ul_phase *phase = printer->phase;
+    bool is_alone = false; /* packs are handled, and nothing else comes behind them */
     if (phase->items.count == 0) {
         put_item(printer, indent);
         return;
     }
     if (phase->items.vector > 1) {
+        if (phase->group_row > 0) {
+            ul_put_indent(&printer->expr, indent);
+            ul_text_put(printer->text, "bool t_in_rows = false;\n");
+        }
         put_aligned(printer, &phase->items, indent);
-        put_item_loop(printer, ul_nest_items(&phase->items), indent + 1);
+        if (phase->group_row > 0) {
+            ul_put_indent(&printer->expr, indent + 1);
+            ul_text_put(printer->text, "t_in_rows = true;\n");
+        }
+        if (phase->group_row > 0)
+            put_row_item(printer, ul_nest_items(&phase->items), indent + 1);
+        else
+            put_item_loop(printer, ul_nest_items(&phase->items), indent + 1);
         put_pack(printer, &phase->items, "t_item", indent + 2);
         put_close(printer, indent + 1);
-        ul_put_indent(&printer->expr, indent + 1);
-        ul_text_put(printer->text, "return;\n");
-        put_close(printer, indent);
+        is_alone = !phase->is_followed;
+        if (is_alone) {
+            ul_put_indent(&printer->expr, indent + 1);
+            ul_text_put(printer->text, "return;\n");
+            put_close(printer, indent);
+        } else {
+            put_else(printer, indent++);
+        }
     }
-    put_item_loop(printer, phase->items.total, indent);
+    if (phase->group_row > 0 && phase->items.vector == 1)
+        put_row_item(printer, phase->items.total, indent);
+    else
+        put_item_loop(printer, phase->items.total, indent);
     put_item(printer, indent + 1);
     put_close(printer, indent);
+    if (phase->items.vector > 1 && !is_alone)
+        put_close(printer, indent - 1);
 }
 
 /* Lanes are items of their own. */
@@ -1178,6 +1215,144 @@ static void put_team_names(struct printer *printer)
     put_arrays(printer, UL_PLACE_OWN, 1);
 }
 
+/* ---- A phase in the launch of the one before it (grid_follow.c) ---- */
+
+/* The kernel's own names for the buffers of a launch of several kernels. */
+static void put_member_buffers(const struct printer *printer, uint32_t indent)
+{
+    const struct ul_kernel *kernel = printer->kernel;
+    for (uint32_t i = 0; i < kernel->buffer_count; i++) {
+        const struct ul_buffer *buffer = &kernel->buffers[i];
+        if (!is_parameter(buffer) || !printer->mentions.buffers[i])
+            continue;
+        ul_put_indent(&printer->expr, indent);
+        ul_text_printf(printer->text, "%s%s *const b%u = m%u_b%u;\n",
+                       buffer->role == UL_BUFFER_INPUT ? "const " : "",
+                       ul_storage_type(buffer->dtype), i, printer->member, i);
+    }
+}
+
+/* The number of a block among those of the phase. */
+static const char *block_of(const struct printer *printer, const struct ul_phase *phase)
+{
+    return phase->first_block == 0
+               ? "blockIdx.x"
+               : ul_arena_printf(printer->text->arena, "(blockIdx.x - %" PRId64 ")",
+                                 phase->first_block);
+}
+
+/* if (this block is the last one of its group) {, and which items it goes on with */
+static void put_last_head(struct printer *printer, const struct ul_phase *lead, uint32_t indent)
+{
+    struct ul_arena *arena = printer->text->arena;
+    int64_t groups = ul_phase_groups(lead), blocks = lead->block_count;
+    int64_t width = lead->group_width * lead->items.vector, total = lead[1].items.total;
+    bool may_be_whole = groups > 1 && lead->items.vector > 1;
+    const char *begin = may_be_whole ? "t_in_rows ? " : "", *group = "0u";
+    const char *block = block_of(printer, lead);
+    if (groups > 1)
+        group = ul_arena_printf(arena, "%s%s %% %" PRId64 "u%s", begin, block, groups,
+                                may_be_whole ? " : 0u" : "");
+    if (groups > 1) {
+        ul_put_indent(&printer->expr, indent);
+        ul_text_printf(printer->text, "const uint32_t t_group = %s;\n", group);
+    }
+    ul_put_indent(&printer->expr, indent);
+    ul_text_printf(printer->text, "if (ul_is_last<%u>(counters", ul_phase_counter_bits(lead));
+    if (printer->first_counter > 0)
+        ul_text_printf(printer->text, " + %u", printer->first_counter);
+    ul_text_printf(printer->text, ", %s, %s%" PRId64 "u", groups > 1 ? "t_group" : "0u", begin,
+                   blocks / groups);
+    if (may_be_whole)
+        ul_text_printf(printer->text, " : %" PRId64 "u", blocks);
+    ul_text_put(printer->text, ")) {\n");
+    ul_put_indent(&printer->expr, indent + 1);
+    ul_text_put(printer->text, "[[maybe_unused]] const uint32_t ");
+    if (groups == 1)
+        ul_text_printf(printer->text, "t_from = 0, t_to = %" PRId64 ";\n", total);
+    else if (may_be_whole)
+        ul_text_printf(printer->text,
+                       "t_from = t_group * %" PRId64 "u, t_to = t_in_rows ? t_from + %" PRId64
+                       "u : %" PRId64 "u;\n",
+                       width, width, total);
+    else
+        ul_text_printf(printer->text,
+                       "t_from = t_group * %" PRId64 "u, t_to = t_from + %" PRId64 "u;\n", width,
+                       width);
+}
+
+/* The items of a phase of teams that this block of a launch has, which others have blocks of. */
+static void put_joined_team(struct printer *printer, uint32_t indent)
+{
+    const struct ul_phase *phase = printer->phase;
+    int64_t teams = phase->block_threads / phase->team;
+    UL_ASSERT(phase->block_threads % phase->team == 0 && (teams == 1 || is_warp(phase)));
+    ul_put_indent(&printer->expr, indent);
+    ul_text_printf(printer->text,
+                   "[[maybe_unused]] const int32_t t_thread = threadIdx.x%s, t_threads = %" PRId64
+                   ";\n",
+                   teams > 1 ? " % 32" : "", phase->team);
+    ul_put_indent(&printer->expr, indent);
+    if (phase->items.count == 0) {
+        ul_text_printf(printer->text, "if (threadIdx.x < %" PRId64 ") {\n", phase->team);
+    } else {
+        ul_text_printf(printer->text, "for (%s t_item = ", number_type(phase->items.total));
+        ul_text_put(printer->text, block_of(printer, phase));
+        if (teams > 1)
+            ul_text_printf(printer->text, " * %" PRId64 " + threadIdx.x / 32", teams);
+        ul_text_printf(printer->text, "; t_item < %" PRId64 "; t_item += %" PRId64 ") {\n",
+                       phase->items.total, phase->block_count * teams);
+    }
+    put_item(printer, indent + 1);
+    put_close(printer, indent);
+}
+
+/* The items of the next phase that this block has, by teams of its threads. */
+static void put_last_items(struct printer *printer, uint32_t threads, uint32_t indent)
+{
+    const struct ul_phase *next = printer->phase;
+    bool is_team = next->kind == UL_PHASE_TEAM;
+    if (is_team) {
+        ul_put_indent(&printer->expr, indent);
+        ul_text_put(
+            printer->text,
+            "[[maybe_unused]] const int32_t t_thread = threadIdx.x % 32, t_threads = 32;\n");
+    }
+    ul_put_indent(&printer->expr, indent);
+    if (next->items.count == 0)
+        ul_text_printf(printer->text, "if (threadIdx.x < %" PRId64 ") {\n", next->team);
+    else
+        ul_text_printf(printer->text,
+                       "for (uint32_t t_item = t_from + threadIdx.x%s; t_item < t_to; "
+                       "t_item += %" PRId64 "u) {\n",
+                       is_team ? " / 32" : "", threads / next->team);
+    put_item(printer, indent + 1);
+    put_close(printer, indent);
+}
+
+/* What the last block of a group goes on with. */
+static void put_next(struct printer *printer, uint32_t indent)
+{
+    const struct ul_phase *lead = printer->phase, *next = lead + 1;
+    const bool *outer = printer->expr.is_scalar;
+    bool *is_scalar = UL_NEW_ARRAY(printer->text->arena, bool, printer->kernel->buffer_count);
+    UL_ASSERT(lead->is_followed && next->joined_count == 0);
+    for (uint32_t i = 0; i < printer->kernel->buffer_count; i++)
+        is_scalar[i] = next->places[i] == UL_PLACE_REGISTER;
+    put_last_head(printer, lead, indent);
+    printer->phase = next;
+    printer->expr.is_scalar = is_scalar;
+    const bool *is_needed = find_mentions(printer);
+    if (printer->member != UL_NONE)
+        put_member_buffers(printer, indent + 1);
+    put_arrays(printer, UL_PLACE_ARENA, indent + 1);
+    put_names(printer, is_needed, indent + 1);
+    put_last_items(printer, lead->block_threads, indent + 1);
+    put_close(printer, indent);
+    printer->phase = lead;
+    printer->expr.is_scalar = outer;
+}
+
 static ul_ks tiled_contraction(const struct printer *printer)
 {
     UL_ASSERT(printer->phase->kind == UL_PHASE_TILES);
@@ -1226,8 +1401,9 @@ static void put_head(struct printer *printer, uint32_t number)
     put_bounds(printer->text, phase->block_threads,
                least_blocks(printer, phase, phase->joined_count, 0));
     ul_text_printf(printer->text, "@_%u(", number);
-    put_parameters(printer, phase, phase->joined_count, phase->host_count, BEFORE);
-    ul_text_put(printer->text, "struct ul_where run)\n{\n");
+    put_parameters(printer, phase, ul_phase_span(phase), phase->host_count, BEFORE);
+    ul_text_printf(printer->text, "%sstruct ul_where run)\n{\n",
+                   phase->is_followed ? "uint32_t *counters, " : "");
 }
 
 /* Opens the braces of the phase among those of a launch, behind those of the one before it. */
@@ -1295,6 +1471,8 @@ static void put_body(struct printer *printer, const struct ul_phase *phase)
         put_loose(printer);
     else
         put_team(printer);
+    if (phase->is_followed)
+        put_next(printer, 1);
     printer->expr.is_scalar = NULL;
 }
 
@@ -1449,8 +1627,8 @@ static void put_launch(struct printer *printer, uint32_t number, uint32_t indent
     ul_put_indent(&printer->expr, indent);
     ul_text_printf(printer->text, "UL_LAUNCH(@_%u, %" PRId64 ", %u, at", number,
                    last->first_block + last->block_count, phases->block_threads);
-    put_parameters(printer, phases, phases->joined_count, phases->host_count, ARGUMENTS);
-    ul_text_put(printer->text, ");\n");
+    put_parameters(printer, phases, ul_phase_span(phases), phases->host_count, ARGUMENTS);
+    ul_text_printf(printer->text, "%s);\n", phases->is_followed ? ", at->run->counters" : "");
 }
 
 /* Buffers of a function of the host, and scratch: parameters, which need not be used, or arguments.
@@ -1563,7 +1741,8 @@ static void printer_init(struct printer *printer, struct ul_text *text,
                                    text->arena);
     ul_kernel_verify_or_die(kernel, false, text->arena,
                             "the rewriting of a kernel for target cuda");
-    *printer = (struct printer){.text = text, .kernel = kernel, .device = device};
+    *printer =
+        (struct printer){.text = text, .kernel = kernel, .device = device, .member = UL_NONE};
     ul_expr_printer_init(&printer->expr, text, kernel);
     printer->expr.is_short = ul_narrow(kernel, text->arena);
     printer->expr.names = UL_NEW_ARRAY(text->arena, const char *, kernel->expr_count);
@@ -1571,16 +1750,43 @@ static void printer_init(struct printer *printer, struct ul_text *text,
     ul_grid_init(&printer->grid, kernel, printer->expr.used, device, text->arena);
 }
 
-/* Whether each launch of the kernel has one thread for each item. */
-static bool joins(const struct ul_grid *grid)
+/* Threads of blocks that elementwise kernels have registers for, and a warp's. */
+enum { MAX_EACH_THREADS = 512, MAX_TEAM_THREADS = 1024 };
+
+/* Whether the phase may have some blocks of a launch: each item a thread's, a warp's or a block's,
+ * without scratch or shared memory of its own. */
+static bool phase_joins(const struct ul_kernel *kernel, const struct ul_phase *phase)
 {
-    bool joins = grid->phase_count > 0 && grid->together_count == 0;
-    for (uint32_t i = 0; joins && i < grid->phase_count; i++) {
+    bool is_each = phase->kind == UL_PHASE_EACH && phase->items.count > 0;
+    bool is_team = phase->kind == UL_PHASE_TEAM && !phase->is_loose && phase->shared_bytes == 0 &&
+                   kernel->contraction_count == 0;
+    return (is_each || is_team) && phase->block_count > 0 && !phase->has_own &&
+           phase->host_count == 0;
+}
+
+/* Whether each launch of the kernel may, and with blocks of how many threads. */
+static void find_joins(const struct ul_kernel *kernel, const struct ul_grid *grid,
+                       struct ul_kernel_printed *printed)
+{
+    printed->joins = grid->phase_count > 0 && grid->together_count == 0;
+    printed->min_threads = 0;
+    printed->max_threads = MAX_TEAM_THREADS;
+    for (uint32_t i = 0; printed->joins && i < grid->phase_count; i++) {
         const struct ul_phase *phase = &grid->phases[i];
-        joins = phase->kind == UL_PHASE_EACH && phase->items.count > 0 && phase->block_count > 0 &&
-                !phase->has_own && phase->host_count == 0;
+        if (i > 0 && phase[-1].is_followed)
+            continue;
+        uint32_t most = phase->kind == UL_PHASE_EACH ? MAX_EACH_THREADS
+                        : is_warp(phase)             ? MAX_TEAM_THREADS
+                                                     : phase->block_threads;
+        printed->joins = phase_joins(kernel, phase);
+        printed->has_teams = printed->has_teams || phase->kind == UL_PHASE_TEAM;
+        printed->min_threads = phase->block_threads > printed->min_threads ? phase->block_threads
+                                                                           : printed->min_threads;
+        printed->max_threads = most < printed->max_threads ? most : printed->max_threads;
     }
-    return joins;
+    /* Launches of one kernel may have blocks of other sizes, but not where an item is a block's. */
+    bool is_one = ul_grid_launches(grid) <= 1 || printed->max_threads >= MAX_EACH_THREADS;
+    printed->joins = printed->joins && is_one && printed->min_threads <= printed->max_threads;
 }
 
 enum ul_status ul_kernel_print_cuda(struct ul_text *text, const struct ul_kernel *kernel,
@@ -1607,7 +1813,7 @@ enum ul_status ul_kernel_print_cuda(struct ul_text *text, const struct ul_kernel
         put_together(&printer, &printer.grid.together[i]);
     put_host(&printer);
     printed->scratch_bytes = printer.grid.scratch_bytes;
-    printed->joins = joins(&printer.grid);
+    find_joins(printer.kernel, &printer.grid, printed);
     ul_count_cuda(printer.kernel, &printer.grid, device, printed);
     return UL_OK;
 }
@@ -1623,6 +1829,26 @@ static struct ul_phase *find_launch(const struct ul_grid *grid, uint32_t launch)
     return NULL;
 }
 
+static bool has_warps(const struct printer *members, uint32_t count, uint32_t launch)
+{
+    for (uint32_t m = 0; m < count; m++) {
+        const struct ul_phase *phases = find_launch(&members[m].grid, launch);
+        if (phases != NULL && (phases->is_followed || phases->kind == UL_PHASE_TEAM))
+            return true;
+    }
+    return false;
+}
+
+static bool counts_blocks(const struct printer *members, uint32_t count, uint32_t launch)
+{
+    for (uint32_t m = 0; m < count; m++) {
+        const struct ul_phase *phases = find_launch(&members[m].grid, launch);
+        if (phases != NULL && phases->is_followed)
+            return true;
+    }
+    return false;
+}
+
 /* Gives all kernels blocks of one size, one kernel after the other. Returns the number of blocks.
  */
 static int64_t set_joined_blocks(struct printer *members, uint32_t count, uint32_t launch,
@@ -1635,6 +1861,8 @@ static int64_t set_joined_blocks(struct printer *members, uint32_t count, uint32
         uint32_t most = phases == NULL ? 0 : ul_grid_max_threads(phases, phases->joined_count);
         *threads = most > *threads ? most : *threads;
     }
+    if (has_warps(members, count, launch))
+        *threads = (*threads + UL_WARP - 1) / UL_WARP * UL_WARP;
     for (uint32_t m = 0; m < count; m++) {
         struct ul_phase *phases = find_launch(&members[m].grid, launch);
         if (phases != NULL)
@@ -1673,28 +1901,32 @@ static void put_joined_parameters(struct ul_text *text, const struct printer *me
     }
 }
 
-/* A phase of kernel number `member` in braces of its own, with its own names for its buffers. */
-static void put_joined_phase(struct printer *printer, uint32_t member, bool is_last)
+/* A phase of a kernel in braces of its own, with its own names for its buffers. */
+static void put_joined_phase(struct printer *printer, bool is_last)
 {
-    const struct ul_kernel *kernel = printer->kernel;
     const bool *is_needed = find_mentions(printer);
-    for (uint32_t i = 0; i < kernel->buffer_count; i++) {
-        const struct ul_buffer *buffer = &kernel->buffers[i];
-        if (is_parameter(buffer) && printer->mentions.buffers[i])
-            ul_text_printf(printer->text, "        %s%s *const b%u = m%u_b%u;\n",
-                           buffer->role == UL_BUFFER_INPUT ? "const " : "",
-                           ul_storage_type(buffer->dtype), i, member, i);
-    }
+    put_member_buffers(printer, 2);
     if (!is_last)
         ul_text_printf(printer->text,
-                       "        [[maybe_unused]] const struct ul_where run = m%u_run;\n", member);
+                       "        [[maybe_unused]] const struct ul_where run = m%u_run;\n",
+                       printer->member);
     if (printer->grid.scratch_bytes > 0)
         ul_text_printf(printer->text,
                        "        [[maybe_unused]] unsigned char *const scratch = m%u_scratch;\n",
-                       member);
+                       printer->member);
     put_arrays(printer, UL_PLACE_ARENA, 2);
     put_names(printer, is_needed, 2);
-    put_each(printer, 2);
+    bool *is_scalar = UL_NEW_ARRAY(printer->text->arena, bool, printer->kernel->buffer_count);
+    for (uint32_t i = 0; i < printer->kernel->buffer_count; i++)
+        is_scalar[i] = printer->phase->places[i] == UL_PLACE_REGISTER;
+    printer->expr.is_scalar = is_scalar;
+    if (printer->phase->kind == UL_PHASE_EACH)
+        put_each(printer, 2);
+    else
+        put_joined_team(printer, 2);
+    if (printer->phase->is_followed)
+        put_next(printer, 2);
+    printer->expr.is_scalar = NULL;
 }
 
 static void put_joined_body(struct printer *members, uint32_t count, uint32_t launch,
@@ -1709,7 +1941,7 @@ static void put_joined_body(struct printer *members, uint32_t count, uint32_t la
         for (uint32_t i = 0; phases != NULL && i < phases->joined_count; i++) {
             printer->phase = &phases[i];
             put_branch(printer, is_first, phases[i].first_block + phases[i].block_count == blocks);
-            put_joined_phase(printer, m, m + 1 == count);
+            put_joined_phase(printer, m + 1 == count);
             is_first = false;
         }
     }
@@ -1731,15 +1963,17 @@ static bool put_joined_launch(struct printer *members, uint32_t count, uint32_t 
         if (phases != NULL)
             least = least_blocks(&members[m], phases, phases->joined_count, least);
     }
+    bool counts = counts_blocks(members, count, launch);
     put_bounds(text, threads, least);
     ul_text_printf(text, "@_%u(", launch);
     put_joined_parameters(text, members, count, true);
-    ul_text_put(text, ", struct ul_where run)\n{\n    UL_ENTER(run);\n");
+    ul_text_printf(text, "%s, struct ul_where run)\n{\n    UL_ENTER(run);\n",
+                   counts ? ", uint32_t *counters" : "");
     put_joined_body(members, count, launch, blocks);
     ul_text_put(text, "}\n\n");
     ul_text_printf(host, "    UL_LAUNCH(@_%u, %" PRId64 ", %u, at, ", launch, blocks, threads);
     put_joined_parameters(host, members, count, false);
-    ul_text_put(host, ");\n");
+    ul_text_printf(host, "%s);\n", counts ? ", at->run->counters" : "");
     return true;
 }
 
@@ -1750,10 +1984,14 @@ void ul_kernel_print_joined_cuda(struct ul_text *text, const struct ul_kernel *c
     struct ul_text host;
     ul_text_init(&host, text->arena);
     UL_ASSERT(count > 1);
+    uint32_t counters = 0;
     for (uint32_t m = 0; m < count; m++) {
         printer_init(&members[m], text, kernels[m], device);
-        UL_ASSERT(joins(&members[m].grid));
+        members[m].member = m;
+        members[m].first_counter = counters;
+        counters += ul_grid_counter_words(&members[m].grid);
     }
+    UL_ASSERT(counters <= UL_PROGRAM_COUNTER_WORDS);
     for (uint32_t launch = 0; put_joined_launch(members, count, launch, &host);)
         launch++;
     ul_text_put(text, "static void @(const struct ul_cuda_step *at, ");

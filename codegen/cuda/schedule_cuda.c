@@ -186,7 +186,11 @@ static void put_phase(struct schedule *schedule, const struct ul_grid *grid, uin
     ul_text_printf(text, "  phase %u: %" PRId64 " block%s of %u thread%s", (unsigned)number,
                    phase->block_count, ul_plural((uint64_t)phase->block_count),
                    (unsigned)phase->block_threads, ul_plural(phase->block_threads));
-    if (phase->joined_count == 0)
+    if (number > 0 && phase[-1].is_followed)
+        ul_text_printf(text, ", as the last blocks of %" PRId64 " group%s of the launch before",
+                       ul_phase_groups(&phase[-1]),
+                       ul_plural((uint64_t)ul_phase_groups(&phase[-1])));
+    else if (phase->joined_count == 0)
         ul_text_printf(text, ", from %" PRId64 " on of the launch before", phase->first_block);
     if (phase->host_count > 0) {
         ul_text_put(text, ", for each round on the host of");

@@ -49,7 +49,8 @@ static const struct row {
      "ul_contract_dot_bytes ul_contract_team_bytes ul_contract_mma_words ul_contract_mma_bytes "
      "ul_mma_bytes",
      OF_DEVICE},
-    {"ul_together.cuh", "ul_acquire ul_release ul_arrive ul_meet ul_hold ul_held", OF_DEVICE},
+    {"ul_last.cuh", "ul_arrive ul_is_last ul_item_of_group", OF_DEVICE},
+    {"ul_together.cuh", "ul_acquire ul_release ul_meet ul_hold ul_held", OF_DEVICE},
     {"ul_cuda_library.h", "ul_cublas_ ul_cudnn_", OF_DEVICE},
     {"ul_call.h", "ul_call ul_library_adds_exactly ul_library_refuses ul_post_is_ours", OF_HOST},
     {"ul_library.h",

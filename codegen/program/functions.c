@@ -66,7 +66,9 @@ enum ul_status ul_function_add_kernel(struct ul_builder *builder, const struct u
     ul_kernel_count_work(kernel, &threads, builder->options->target->traits.memory_is_separate,
                          &builder->scratch, &added->work, added->accesses);
     ul_arena_reset(&builder->scratch);
-    added->work.launch_count = printed.launch_count;
+    /* A phase that the last blocks run takes up to a launch longer than by itself (grid_follow.c).
+     */
+    added->work.launch_count = printed.launch_count + printed.followed_count;
     added->work.block_count = printed.block_count;
     added->work.tile = printed.tile;
     if (printed.tile.rows > 0 && added->work.longest_block < 1)

@@ -12,7 +12,9 @@
  *                                         of b reads, 2
  *
  * Steps of several launches join in each of these. Steps that could join come together in
- * planner/solve/gather.c. Left undone: threads that wait for each other. */
+ * planner/solve/gather.c. A kernel whose items are
+ * whole blocks' joins those that can do with blocks of that size. Left undone: kernels with shared
+ * memory of their own, and products. */
 #include "codegen/program/program.h"
 #include "planner/model/plan.h"
 
@@ -21,6 +23,8 @@ struct joined {
     const struct ul_program *program;
     const struct ul_plan *plan;
     uint32_t count, region;
+    uint32_t counter_words;            /* of them all */
+    uint32_t min_threads, max_threads; /* that blocks may have for all of them */
     uint32_t positions[UL_PROGRAM_JOINED];
 };
 
@@ -86,21 +90,64 @@ static bool writes_of(const struct joined *joined, uint32_t writer, uint32_t oth
     return writes;
 }
 
-bool ul_program_may_join(const struct ul_program *program, const struct ul_plan_position *at)
+/* Gives the kernel of a step that launches one. NULL: the position runs something else, or what a
+ * call before it may have done. */
+static const struct ul_kernel_printed *printed_at(const struct ul_program *program,
+                                                  const struct ul_plan_position *at)
 {
     if (at->kind != UL_PLAN_RUN)
-        return false;
+        return NULL;
     const struct ul_program_step *step = ul_program_step_at(program, at);
-    return step->kind == UL_STEP_KERNEL && !step->is_spared &&
-           program->kernels[step->kernel].printed.joins;
+    return step->kind == UL_STEP_KERNEL && !step->is_spared
+               ? &program->kernels[step->kernel].printed
+               : NULL;
+}
+
+uint32_t ul_program_join_kind(const struct ul_program *program, const struct ul_plan_position *at,
+                              bool teams)
+{
+    enum { USUAL_THREADS = 128 };
+    const struct ul_kernel_printed *printed = printed_at(program, at);
+    if (printed == NULL || !printed->joins || (printed->has_teams && !teams))
+        return 0;
+    return printed->min_threads <= USUAL_THREADS && printed->max_threads >= USUAL_THREADS
+               ? USUAL_THREADS
+               : printed->max_threads;
+}
+
+static uint32_t larger(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+static uint32_t smaller(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Adds a step that may join. */
+static void add(struct joined *joined, uint32_t position)
+{
+    const struct ul_kernel_printed *printed =
+        printed_at(joined->program, &joined->plan->positions[position]);
+    bool is_first = joined->count == 0;
+    joined->counter_words = printed->counter_words + (is_first ? 0 : joined->counter_words);
+    joined->min_threads = larger(printed->min_threads, is_first ? 0 : joined->min_threads);
+    joined->max_threads =
+        smaller(printed->max_threads, is_first ? UINT32_MAX : joined->max_threads);
+    joined->positions[joined->count++] = position;
 }
 
 /* Whether the step can be launched with those that have joined. */
 static bool can_join(const struct joined *joined, uint32_t position)
 {
     const struct ul_plan_position *at = &joined->plan->positions[position];
+    const struct ul_kernel_printed *printed = printed_at(joined->program, at);
     bool can = joined->count > 0 && joined->count < UL_PROGRAM_JOINED &&
-               joined->region == ul_program_region_at(joined->program, at);
+               joined->region == ul_program_region_at(joined->program, at) &&
+               joined->counter_words + printed->counter_words <= UL_PROGRAM_COUNTER_WORDS &&
+               larger(joined->min_threads, printed->min_threads) <=
+                   smaller(joined->max_threads, printed->max_threads);
     for (uint32_t i = 0; can && i < joined->count; i++)
         can = !writes_of(joined, joined->positions[i], position) &&
               !writes_of(joined, position, joined->positions[i]);
@@ -115,7 +162,7 @@ void ul_program_find_joined(const struct ul_program *program, const struct ul_pl
         counts[p] = 1;
         if (runs != NULL && !runs[p])
             continue;
-        bool may = ul_program_may_join(program, &plan->positions[p]);
+        bool may = ul_program_join_kind(program, &plan->positions[p], true) != 0;
         if (may && can_join(&joined, p)) {
             counts[joined.positions[0]]++;
             counts[p] = 0;
@@ -124,7 +171,7 @@ void ul_program_find_joined(const struct ul_program *program, const struct ul_pl
             joined.region = ul_program_region_at(program, &plan->positions[p]);
         }
         if (may)
-            joined.positions[joined.count++] = p;
+            add(&joined, p);
     }
     UL_ASSERT(joined.count <= UL_PROGRAM_JOINED);
 }

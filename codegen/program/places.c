@@ -192,6 +192,23 @@ uint32_t ul_place_add_temporary(struct ul_builder *builder, ul_value_id like)
     return place_add(builder, UL_PLACE_TEMPORARY, like, &value);
 }
 
+uint32_t ul_program_counter_bytes(const struct ul_program *program)
+{
+    bool counts = false;
+    for (uint32_t i = 0; i < program->kernel_count; i++)
+        counts = counts || program->kernels[i].printed.counter_words > 0;
+    return counts ? UL_PROGRAM_COUNTER_WORDS * (uint32_t)sizeof(uint32_t) : 0;
+}
+
+/* Flags stand before the words that count blocks. */
+static uint64_t run_state_bytes(const struct ul_program *program)
+{
+    uint32_t counters = ul_program_counter_bytes(program), flags = program->flag_count;
+    if (counters > 0)
+        flags += (0u - flags) % sizeof(uint32_t);
+    return (uint64_t)UL_PROGRAM_STATE_BYTES + flags + counters;
+}
+
 void ul_place_add_states(struct ul_builder *builder)
 {
     struct ul_program *program = builder->program;
@@ -201,8 +218,7 @@ void ul_place_add_states(struct ul_builder *builder)
     if (builder->options->offload.exists && !is_separate)
         program->offload_state = add_state(builder, "offload", UL_PROGRAM_POINTER_BYTES);
     if (is_separate)
-        program->run_state = add_state(builder, "state of the run",
-                                       (uint64_t)UL_PROGRAM_STATE_BYTES + program->flag_count);
+        program->run_state = add_state(builder, "state of the run", run_state_bytes(program));
 }
 
 void ul_place_add_others(struct ul_builder *builder)

@@ -32,7 +32,11 @@ struct ul_kernel_printed {
     struct ul_work_tile tile; /* the smallest of its contractions */
     uint64_t scalar_count; /* products with an operand of 16 bits, in tiles without tensor cores */
     bool is_identity;      /* every element is stored as it is loaded, at the same index */
-    bool joins;            /* it is one launch, of which others can have blocks (joined.c) */
+    bool joins;            /* each launch of it may have blocks of other kernels (joined.c), */
+    uint32_t min_threads, max_threads; /* whose threads then are so many */
+    bool has_teams;                    /* some items are a warp's or a block's */
+    uint32_t followed_count;           /* phases that are in the launch of the one before them */
+    uint32_t counter_words;            /* of the run's state, in which its launches count blocks */
 };
 
 /* One function of the program. */
@@ -260,6 +264,11 @@ enum { UL_PROGRAM_POINTER_BYTES = 8 };
 
 /* The state of a run on a device: this, and a byte for each flag (runtime/cuda/ul_cuda.h). */
 enum { UL_PROGRAM_STATE_BYTES = 40 };
+/* Behind these, at a multiple of 4, where a kernel counts blocks: words for all kernels of one
+ * launch. With them the state of most programs is as long as the alignment of places. */
+enum { UL_PROGRAM_COUNTER_WORDS = 6 };
+/* places.c: bytes of the words, 0 where no kernel counts. */
+uint32_t ul_program_counter_bytes(const struct ul_program *program);
 
 /* Lowers every group and builds the planner's problem. */
 enum ul_status ul_program_build(struct ul_arena *arena, const struct ul_graph *graph,
@@ -300,8 +309,10 @@ void ul_program_count_launches(const struct ul_program *program, const struct ul
  * to UL_PROGRAM_JOINED, or 0 for one that is launched with an earlier one. `runs`: the positions
  * that run at all; NULL: each. The array is the caller's. */
 enum { UL_PROGRAM_JOINED = 16 };
-/* Whether the step at a position may share a launch with other steps. */
-bool ul_program_may_join(const struct ul_program *program, const struct ul_plan_position *at);
+/* Of the step at a position: 0: no other step shares its launch; else those of one kind can, for
+ * there are blocks that all of them can do with. Without `teams` kernels that have them are 0. */
+uint32_t ul_program_join_kind(const struct ul_program *program, const struct ul_plan_position *at,
+                              bool teams);
 void ul_program_find_joined(const struct ul_program *program, const struct ul_plan *plan,
                             const bool *runs, uint32_t *counts);
 

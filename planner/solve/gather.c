@@ -251,13 +251,15 @@ static void find_span(const struct gather *g, const struct list *group, uint32_t
 static bool shares(const struct gather *g, uint32_t p)
 {
     const struct ul_plan_position *at = &g->plan->positions[p];
-    return g->gathering->shares[p] &&
+    return g->gathering->kinds[p] != 0 &&
            g->problem->steps[at->step].alternatives[at->alternative].substep_count == 1;
 }
 
 static bool may_take(const struct gather *g, const struct list *group, const struct list *other)
 {
+    const uint32_t *kinds = g->gathering->kinds;
     return other->count > 0 && shares(g, other->items[0]) &&
+           kinds[group->items[0]] == kinds[other->items[0]] &&
            group->count + other->count <= g->gathering->most;
 }
 

@@ -29,9 +29,10 @@ enum ul_status ul_plan_take_spares(struct ul_arena *arena, const struct ul_probl
 
 /* gather.c */
 
-/* Says which positions of a plan may share a launch, and how many may share one. */
+/* Says which positions of a plan may share a launch, and how many may share one: those of one kind;
+ * 0: none. */
 struct ul_plan_gathering {
-    const bool *shares;
+    const uint32_t *kinds;
     uint32_t most;
 };
 /* Reorders a plan that has nothing but runs, so that more positions that share launches follow one

@@ -55,7 +55,8 @@ struct ul_meeting {
 
 /* In the arena, at a planned place, cleared at set-up and at the start of each run in which an
  * index may be out of range or a step be skipped; nobody else writes it. Behind it one byte for
- * every region of the program that may be skipped: 1 while its steps are to run. */
+ * every region of the program that may be skipped: 1 while its steps are to run. Behind these, at a
+ * multiple of 4, words that count blocks, where a kernel does; zeros between launches. */
 struct ul_cuda_state {
     struct ul_cuda_fault fault;
     struct ul_meeting meeting;
@@ -97,6 +98,7 @@ struct ul_cuda_run {
     unsigned char *arena; /* device memory */
     struct ul_cuda_state *state;
     uint8_t *regions;          /* behind the state */
+    uint32_t *counters;        /* of blocks (ul_is_last); zeros between launches */
     const void *const *inputs; /* device memory of the caller, for --io caller */
     void *const *outputs;
     void *const *libraries;     /* the handles, in the order of the model's table */

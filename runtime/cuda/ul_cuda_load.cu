@@ -138,6 +138,9 @@ static void set_up(struct ul_cuda_run *run)
     run->is_behind = 0;
     ul_cuda_note(run,
                  cudaMemsetAsync(&run->state->meeting, 0, sizeof run->state->meeting, run->stream));
+    if (model->device->counter_bytes > 0)
+        ul_cuda_note(
+            run, cudaMemsetAsync(run->counters, 0, model->device->counter_bytes, run->stream));
     for (uint32_t i = 0; i < model->splat_count; i++) {
         if (model->splats[i].space == UL_SPACE_OFFLOAD)
             fill_offloaded(run->offload + model->splats[i].offset_bytes, &model->splats[i]);

@@ -29,6 +29,8 @@ struct ul_cuda_run ul_cuda_begin_run(const struct ul_context *context, cudaStrea
     run.state = (struct ul_cuda_state *)(void *)(context->arena +
                                                  context->model->device->state_offset_bytes);
     run.regions = (uint8_t *)(run.state + 1);
+    run.counters =
+        (uint32_t *)(void *)(run.regions + (context->model->device->region_count + 3) / 4 * 4);
     run.libraries = context->libraries;
     run.movers = context->movers;
     run.moves = context->moves;

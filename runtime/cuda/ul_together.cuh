@@ -23,6 +23,7 @@
 
 #include "ul_contract.cuh"
 #include "ul_cuda.h"
+#include "ul_last.cuh"
 
 #include <stdint.h>
 
@@ -48,28 +49,13 @@ static __device__ __forceinline__ void ul_release(uint32_t *word, uint32_t value
 #endif
 }
 
-/* Adds one; gives what was there. */
-static __device__ __forceinline__ uint32_t ul_arrive(uint32_t *word)
-{
-#ifdef __CUDACC__
-    uint32_t before;
-    asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], 1;"
-                 : "=r"(before)
-                 : "l"(word)
-                 : "memory");
-    return before;
-#else
-    return __atomic_fetch_add(word, 1u, __ATOMIC_ACQ_REL);
-#endif
-}
-
 /* All threads of all blocks of the launch. */
 static __device__ inline void ul_meet(struct ul_meeting *meeting)
 {
     __syncthreads();
     if (threadIdx.x == 0) {
         const uint32_t round = ul_acquire(&meeting->round);
-        if (ul_arrive(&meeting->arrived) == gridDim.x - 1) {
+        if (ul_arrive(&meeting->arrived, 1) == gridDim.x - 1) {
             ul_release(&meeting->arrived, 0);
             ul_release(&meeting->round, round + 1);
         } else {

@@ -34,7 +34,7 @@ struct ul_context;   /* a model, set up on a device */
 struct ul_cuda_code; /* ul_cuda.h: what kernels.cu defines */
 
 /* What the program keeps in the arena beside its values: struct ul_cuda_state, at a multiple of 8,
-   and behind it a byte for each region. */
+   behind it a byte for each region, and behind these what counts blocks. */
 #define UL_CUDA_STATE_BYTES 40u
 
 /* Addresses of buffers of the caller's that the model reads and writes in place (--io caller) are
@@ -188,6 +188,7 @@ struct ul_device {
     const struct ul_cuda_code *code;             /* in kernels.cu */
     uint64_t state_offset_bytes;                 /* of struct ul_cuda_state and its region bytes */
     uint32_t region_count;
+    uint32_t counter_bytes;  /* behind the region bytes, at a multiple of 4 */
     uint32_t is_faultless;   /* 1: no step reads an index or a count from data */
     uint32_t transfer_count; /* of a run: of values that are offloaded, and fetched back */
     uint32_t library_count;  /* at most UL_DEVICE_LIBRARY_LIMIT */

@@ -11,7 +11,8 @@
 #include "codegen/program/program.h"
 #include "planner/model/plan.h"
 
-enum { BYTES = 64, MAX_STEPS = UL_PROGRAM_JOINED + 2, JOINS = 0, STANDS_ALONE = 1 };
+enum { BYTES = 64, MAX_STEPS = UL_PROGRAM_JOINED + 2 };
+enum kernel { JOINS, STANDS_ALONE, COUNTS, WHOLE_BLOCKS, LARGE_BLOCKS, KERNELS };
 
 /* A step reads BYTES bytes at one offset of a space and writes as many at another one. It may have
  * as much scratch at a third. */
@@ -25,7 +26,14 @@ struct job {
 /* Plans the jobs one after the other and compares how many steps each launch has. */
 static void expect(const struct job *jobs, uint32_t count, const uint32_t *wanted)
 {
-    struct ul_program_kernel kernels[2] = {[JOINS] = {.printed.joins = true}};
+    struct ul_program_kernel kernels[KERNELS] = {
+        [JOINS].printed = {.joins = true, .min_threads = 96, .max_threads = 512},
+        [COUNTS].printed = {.joins = true,
+                            .counter_words = UL_PROGRAM_COUNTER_WORDS / 2,
+                            .min_threads = 128,
+                            .max_threads = 512},
+        [WHOLE_BLOCKS].printed = {.joins = true, .min_threads = 128, .max_threads = 128},
+        [LARGE_BLOCKS].printed = {.joins = true, .min_threads = 1024, .max_threads = 1024}};
     struct ul_program_step steps[MAX_STEPS] = {0};
     struct ul_plan_position positions[MAX_STEPS] = {0};
     struct ul_plan_range ranges[3 * MAX_STEPS] = {0};
@@ -165,14 +173,42 @@ static void a_launch_has_so_many_steps(void **state)
     expect(jobs, MAX_STEPS, wanted);
 }
 
+/* There are words for so many kernels that count blocks. */
+static void kernels_of_a_launch_count_apart(void **state)
+{
+    (void)state;
+    const struct job jobs[] = {{.read = 0, .written = 64, .kernel = COUNTS},
+                               {.read = 0, .written = 128},
+                               {.read = 0, .written = 192, .kernel = COUNTS},
+                               {.read = 0, .written = 256, .kernel = COUNTS},
+                               {.read = 0, .written = 320}};
+    expect(jobs, 5, (const uint32_t[]){3, 0, 0, 2, 0});
+}
+
+/* Blocks of a launch have one size, which all of its kernels can do with. */
+static void kernels_of_a_launch_have_blocks_of_one_size(void **state)
+{
+    (void)state;
+    struct job jobs[] = {{.read = 0, .written = 64},
+                         {.read = 0, .written = 128, .kernel = WHOLE_BLOCKS},
+                         {.read = 0, .written = 192, .kernel = WHOLE_BLOCKS},
+                         {.read = 0, .written = 256, .kernel = LARGE_BLOCKS},
+                         {.read = 0, .written = 320, .kernel = LARGE_BLOCKS},
+                         {.read = 0, .written = 384}};
+    expect(jobs, 6, (const uint32_t[]){3, 0, 0, 2, 0, 1});
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(steps_apart_are_one_launch),
-                                       cmocka_unit_test(what_another_writes_is_not_touched),
-                                       cmocka_unit_test(scratch_is_not_shared),
-                                       cmocka_unit_test(buffers_of_a_caller_may_be_one),
-                                       cmocka_unit_test(other_kernels_and_regions_end_a_launch),
-                                       cmocka_unit_test(what_an_entry_leaves_out_is_not_launched),
-                                       cmocka_unit_test(a_launch_has_so_many_steps)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(steps_apart_are_one_launch),
+        cmocka_unit_test(what_another_writes_is_not_touched),
+        cmocka_unit_test(scratch_is_not_shared),
+        cmocka_unit_test(buffers_of_a_caller_may_be_one),
+        cmocka_unit_test(other_kernels_and_regions_end_a_launch),
+        cmocka_unit_test(what_an_entry_leaves_out_is_not_launched),
+        cmocka_unit_test(a_launch_has_so_many_steps),
+        cmocka_unit_test(kernels_of_a_launch_count_apart),
+        cmocka_unit_test(kernels_of_a_launch_have_blocks_of_one_size)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -134,7 +134,6 @@ struct meeting {
     void *given[32];
     struct list waiting;
     uint64_t round;
-    char order[2]; /* addresses that the thread sanitizer orders by */
 };
 
 /* A shared array, in a block that does not run now. */
@@ -151,7 +150,6 @@ struct block_barrier {
     int line;
     struct list waiting;
     uint64_t round;
-    char order[2];
 };
 
 /* Copies of a thread that are under way: a ring, for the thread sanitizer has an eye on the heap.
@@ -171,12 +169,17 @@ struct shared_range {
     const unsigned char *begin, *end;
 };
 
+/* Addresses that the thread sanitizer orders threads of a block by, two for each place where they
+ * meet. Each block has its own: what orders its threads orders no others. */
+#define ORDERS (2 + MAX_THREADS / 32 * MEETINGS * 2)
+
 /* A block of the launch; where blocks are together, each has one, else all have the same in turn.
  */
 struct block {
     struct list ready, spinning;
     struct meeting meetings[MAX_THREADS / 32][MEETINGS];
     struct block_barrier barrier;
+    char *orders; /* for the race check alone */
     unsigned waiting_count;
     size_t shared_bytes;
     unsigned char *rest; /* shared memory whose size the launch says */
@@ -397,6 +400,32 @@ unsigned char *rest_new()
     return (unsigned char *)rest;
 }
 
+/* New addresses for the running block, before its threads begin; and none, behind its end. */
+void orders_new()
+{
+#if defined(UL_EMULATE_RACE)
+    in->orders = (char *)malloc(ORDERS);
+    if (in->orders == NULL)
+        ul_emulate_fail("the host is out of memory");
+#endif
+}
+
+void orders_free(struct block *block)
+{
+    free(block->orders);
+    block->orders = NULL;
+}
+
+/* Of a round of threads that meet: at the barrier, which is number 0, or of a warp. */
+char *order_of([[maybe_unused]] size_t number, [[maybe_unused]] uint64_t round)
+{
+#if defined(UL_EMULATE_RACE)
+    return in->orders + 2 * number + round % 2;
+#else
+    return NULL;
+#endif
+}
+
 /* Gives control to the running block, until all of its threads wait or have ended. */
 void block_go_on()
 {
@@ -448,6 +477,7 @@ void run_alone(unsigned index)
 {
     uint64_t before = event_count, idle_rounds = 0;
     in->rest = rest_new();
+    orders_new();
     block_begin(index);
     while (in->spinning.first != NULL && goes_on(before, &idle_rounds)) {
         before = event_count;
@@ -463,6 +493,7 @@ void run_alone(unsigned index)
     if (in->rest != NULL)
         __tsan_acquire(&end_order);
     free(in->rest);
+    orders_free(in);
 }
 
 /* ---- blocks that are there together ---- */
@@ -499,10 +530,12 @@ void block_enter(struct block *block)
 void block_turn(struct block *block)
 {
     block_enter(block);
-    if (block->has_begun)
+    if (block->has_begun) {
         block_go_on();
-    else
+    } else {
+        orders_new();
         block_begin(block->index);
+    }
     block->has_begun = true;
     if (in->spinning.first == NULL && in->waiting_count != 0)
         fail_stuck();
@@ -537,6 +570,7 @@ void run_together()
     __tsan_acquire(&end_order);
     for (struct block *block : blocks) {
         free(block->rest);
+        orders_free(block);
         if (block->copies != NULL)
             munmap(block->copies, MAX_THREADS * sizeof *block->copies);
         delete block;
@@ -745,7 +779,7 @@ static unsigned block_meet(const char *what, int predicate, int line)
         fail_block(text);
     }
     in->barrier.ones += predicate != 0;
-    __tsan_release(&in->barrier.order[round % 2]);
+    __tsan_release(order_of(0, round));
     if (++in->barrier.arrived == thread_count) {
         in->barrier.arrived = 0;
         in->barrier.result[round % 2] = in->barrier.ones;
@@ -754,7 +788,7 @@ static unsigned block_meet(const char *what, int predicate, int line)
     } else {
         wait_in(&in->barrier.waiting);
     }
-    __tsan_acquire(&in->barrier.order[round % 2]);
+    __tsan_acquire(order_of(0, round));
     return in->barrier.result[round % 2];
 }
 
@@ -822,24 +856,25 @@ void ul_emulate_meet(unsigned mask, void *given, void (*combine)(unsigned mask, 
         fail_block(text);
     }
     const uint64_t round = at->round;
+    const size_t number = 1 + (size_t)(at - in->meetings[0]);
     if (orders)
-        __tsan_release(&at->order[round % 2]);
+        __tsan_release(order_of(number, round));
     at->given[lane] = given;
     at->arrived |= 1u << lane;
     if (at->arrived == mask) {
         at->arrived = 0;
         at->round++;
         if (orders)
-            __tsan_acquire(&at->order[round % 2]);
+            __tsan_acquire(order_of(number, round));
         if (combine != NULL)
             combine(mask, at->given);
         if (orders)
-            __tsan_release(&at->order[round % 2]);
+            __tsan_release(order_of(number, round));
         release(&at->waiting);
     } else {
         wait_in(&at->waiting);
         if (orders)
-            __tsan_acquire(&at->order[round % 2]);
+            __tsan_acquire(order_of(number, round));
     }
 }
 

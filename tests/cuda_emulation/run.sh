@@ -26,7 +26,7 @@ want() {
 
 known() {
     for case in loop barriers shuffles tensor copies faults overlap streams graphs capture late memory \
-        unset_shared together changed_nodes; do
+        unset_shared together last changed_nodes; do
         for order in $orders; do
             want 0 '' $case UL_EMULATE_ORDER="$order"
         done
@@ -88,6 +88,7 @@ for variant in "$@"; do
         want 66 'data race' race_global
         want 66 'data race' race_shuffle
         want 66 'data race' race_together
+        want 66 'data race' race_last
         want 66 'data race' race_copy
     fi
 done

@@ -735,6 +735,83 @@ static void together(void)
     together_by(31, 1);
 }
 
+/* ---- the last block of a group ---- */
+
+/* As ul_is_last, but that nothing orders what the blocks write. */
+static bool is_last_unordered(uint32_t *counters, uint32_t group, uint32_t blocks)
+{
+    UL_SHARED(int, is_last, 1);
+    __syncthreads();
+    if (threadIdx.x == 0)
+        is_last[0] = __atomic_fetch_add(&counters[group], 1u, __ATOMIC_RELAXED) == blocks - 1;
+    __syncthreads();
+    return is_last[0] != 0;
+}
+
+/* Sums of columns, which lie one after the other: a part of each by a thread, added up by the last
+ * block of a group of 32 columns. */
+template <int bits, bool is_fenced>
+static __global__ void sum_columns(const int *numbers, int *parts, int *sums, uint32_t *counters,
+                                   int rows, int columns, struct ul_where run)
+{
+    UL_ENTER(run);
+    const int64_t item = ul_item_of_group(blockIdx.x, 32, (uint32_t)columns);
+    const uint32_t groups = (uint32_t)columns / 32, group = blockIdx.x % groups;
+    const uint32_t blocks = gridDim.x / groups;
+    if (item < (int64_t)rows * columns)
+        parts[item] = 2 * numbers[item];
+    if (is_fenced ? ul_is_last<bits>(counters, group, blocks)
+                  : is_last_unordered(counters, group, blocks)) {
+        for (int c = (int)threadIdx.x; c < 32; c += (int)blockDim.x) {
+            int sum = 0;
+            for (int row = 0; row < rows; row++)
+                sum += parts[row * columns + (int)group * 32 + c];
+            sums[(int)group * 32 + c] += sum;
+        }
+    }
+}
+
+/* Rows in blocks of 128 threads that have four of each group; the last block of some has fewer. */
+template <int bits, bool is_fenced> static void sum_by(int rows, int columns, unsigned words)
+{
+    const int count = rows * columns, runs = is_fenced ? 3 : 1;
+    int *numbers = device<int>((size_t)count), *parts = device<int>((size_t)count);
+    int *sums = device<int>((size_t)columns);
+    uint32_t *counters = device<uint32_t>(words);
+    int *host = (int *)malloc((size_t)count * sizeof(int));
+    for (int i = 0; i < count; i++)
+        host[i] = i % 1009;
+    OK(cudaMemcpyAsync(numbers, host, (size_t)count * sizeof(int), cudaMemcpyHostToDevice,
+                       run.stream));
+    for (int i = 0; i < runs; i++) /* the counters are as they were, each time */
+        UL_LAUNCH((sum_columns<bits, is_fenced>), (rows + 3) / 4 * (columns / 32), 128, &at,
+                  numbers, parts, sums, counters, rows, columns);
+    finish();
+    for (int c = 0; c < columns; c++) {
+        int sum = 0;
+        for (int row = 0; row < rows; row++)
+            sum += 2 * host[row * columns + c];
+        CHECK(read(sums, (size_t)c) == runs * sum);
+    }
+    for (unsigned i = 0; is_fenced && i < words; i++)
+        CHECK(read(counters, i) == 0);
+    free(host);
+}
+
+static void last(void)
+{
+    sum_by<4, true>(50, 288, 2);
+    sum_by<8, true>(50, 192, 2);
+    sum_by<8, true>(1020, 32, 1);
+    sum_by<16, true>(1030, 96, 2);
+    sum_by<32, true>(7, 64, 2);
+}
+
+static void race_last(void)
+{
+    sum_by<32, false>(9, 32, 1);
+}
+
 /* ---- nodes of a graph that are given other arguments ---- */
 
 static __global__ void put_all(int *out, int value, struct ul_where run)
@@ -1087,6 +1164,7 @@ static const struct unit units[] = {
     {"memory", memory},
     {"unset_shared", unset_shared},
     {"together", together},
+    {"last", last},
     {"changed_nodes", changed_nodes},
     {"bad_node", bad_node},
     {"limits", limits},
@@ -1098,6 +1176,7 @@ static const struct unit units[] = {
     {"race_global", race_global},
     {"race_shuffle", race_shuffle},
     {"race_together", race_together},
+    {"race_last", race_last},
     {"bad_spin", bad_spin},
     {"bad_alone", bad_alone},
     {"race_copy", race_copy},

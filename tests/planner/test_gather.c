@@ -73,10 +73,10 @@ static uint32_t gather(struct ul_arena *arena, const struct ul_problem *problem,
 {
     const struct ul_plan_options options = {.budget_bytes = 0};
     struct ul_diag diag = {0};
-    bool *shares = UL_NEW_ARRAY(arena, bool, plan->position_count);
+    uint32_t *kinds = UL_NEW_ARRAY(arena, uint32_t, plan->position_count);
     for (uint32_t p = 0; p < plan->position_count; p++)
-        shares[p] = steps_share[plan->positions[p].step];
-    const struct ul_plan_gathering gathering = {.shares = shares, .most = MOST};
+        kinds[p] = steps_share[plan->positions[p].step];
+    const struct ul_plan_gathering gathering = {.kinds = kinds, .most = MOST};
     const uint64_t reserved_bytes = plan->reserved_bytes[0], cost = plan->cost;
     const uint32_t launches = count_launches(problem, plan, steps_share);
     assert_int_equal(ul_plan_gather(arena, problem, &options, &gathering, plan, &diag), UL_OK);
