@@ -253,7 +253,7 @@ static void begin(struct counted *counted)
     memset(counted, 0, sizeof *counted);
     ul_arena_init(&counted->arena);
     ul_kernel_init(&counted->kernel, &counted->arena);
-    counted->x = ul_kernel_add_buffer(&counted->kernel, UL_BUFFER_INPUT, UL_F32, 700);
+    counted->x = ul_kernel_add_buffer(&counted->kernel, UL_BUFFER_INPUT, UL_F32, 7000);
     counted->y = ul_kernel_add_buffer(&counted->kernel, UL_BUFFER_OUTPUT, UL_F32, 700);
 }
 
