@@ -10,9 +10,7 @@ enum {
     FULL_THREADS = 32768,  /* outputs of a thread each that fill a device */
     FULL_TEAMS = 132,      /* those of a block each */
     MIN_TEAM = 64,         /* parts that are worth a team of threads an output */
-    MORE_PARTS = 4,        /* times as many, then: a team adds them up as fast, and few outputs, of
-                              which a thread takes several, have blocks for the whole device */
-    MAX_PARTIALS = 1 << 23 /* elements of scratch */
+    MAX_PARTIALS = 1 << 20 /* elements of scratch */
 };
 
 static bool has_contiguous_terms(const struct ul_lanes *lanes, uint32_t mask)
@@ -56,8 +54,7 @@ static int64_t near_divisor(int64_t n, int64_t min)
 static void choose_parts(struct ul_partials *p)
 {
     if (!has_contiguous_terms(p->lanes, p->mask)) {
-        int64_t root = root_of(p->terms);
-        p->each = near_divisor(p->terms, root >= MIN_TEAM ? root / MORE_PARTS : root);
+        p->each = near_divisor(p->terms, root_of(p->terms));
     } else {
         p->width = UL_LANES_MAX;
         while (2 * p->width <= p->lanes->lower->traits->partial_count &&

@@ -7,9 +7,9 @@
  *     for output: y[output] = sum of sums[., output]
  *
  * Where outputs are contiguous a part is summed one term after the other, many outputs side by
- * side; there are about as many parts as terms in each, or more where there are many. Where terms
- * are contiguous a part is some rounds of partial results, which are folded. Outputs that fill the
- * device walk all parts for themselves:
+ * side; there are about as many parts as terms in each. Where terms are contiguous a part is some
+ * rounds of partial results, which are folded. Outputs that fill the device walk all parts for
+ * themselves:
  *
  *     ul_partials_init(&parts, lanes, mask, UL_KX_ADD, zero, term, context);
  *     ul_partials_store(&parts);

@@ -198,8 +198,7 @@ static void long_sums_come_in_parts(void **state)
                             "%2 \"y\" f32[2] own = ReduceSum n0 \"n\" (%0, %1) {keepdims=0}\n"
                             "return %2\n",
                             &scratch_bytes);
-    assert_non_null(
-        strstr(two, "UL_LAUNCH(@_0, 32, 128")); /* 4096 parts, so that a block has 128 */
+    assert_non_null(strstr(two, "UL_LAUNCH(@_0, 32, 32")); /* 1024 terms each: more blocks */
     const char *many = print(&arena, ul_arena_printf(&arena, form, 50000, 50000), &scratch_bytes);
     assert_int_equal(scratch_bytes, 0);
     assert_int_equal(count(many, "UL_LAUNCH("), 1);
@@ -228,6 +227,9 @@ static void parts_are_added_up_by_the_last_block(void **state)
         /* packs of four, 2 parts in a block */
         {"f32", "ReduceSum n0 \"n\"", 2048, 3072, "UL_LAUNCH(@_0, 192, 128, ",
          "ul_is_last<8>(counters, t_group, t_in_rows ? 16u : 192u)"},
+        /* 256 parts of 4 times 16 columns, 8 in a block */
+        {"f32", "ReduceSum n0 \"n\"", 100352, 64, "UL_LAUNCH(@_0, 128, 128, ",
+         "ul_is_last<8>(counters, t_group, 32u)"},
     };
     (void)state;
     struct ul_arena arena;
