@@ -135,7 +135,7 @@ static const char *offload_text(struct ul_compile *compile)
 {
     const struct ul_program_options *options = &compile->program->options;
     const struct ul_plan *plan = &compile->plan;
-    if (ul_plan_only_runs(plan))
+    if (!ul_plan_has_transfers(plan))
         return options->offload.exists ? "; nothing is offloaded" : "";
     const char *where = options->offload.file != NULL ? "a file"
                         : options->target->traits.memory_is_separate

@@ -85,16 +85,30 @@ static bool is_within(const char *directory, const char *outer)
     return within;
 }
 
-/* Values may move beside steps, but steps follow each other. */
+/* Values may move beside steps, or steps run beside each other, where the target has streams; not
+ * both. */
 static enum ul_status check_streams(struct ul_compile *compile)
 {
     const struct ul_plan *plan = &compile->plan;
+    const struct ul_target_traits *traits = &compile->program->options.target->traits;
+    const char *why = NULL;
     for (uint32_t p = 0; p < plan->position_count; p++) {
-        if (plan->positions[p].kind == UL_PLAN_RUN && plan->positions[p].stream != 0)
+        const struct ul_plan_position *at = &plan->positions[p];
+        if (at->kind != UL_PLAN_RUN || at->stream == 0)
+            continue;
+        if (!traits->has_streams)
+            why = ul_arena_printf(&compile->keep, "target %s has one stream", traits->name);
+        else if (at->stream != 1)
+            why = "steps have two streams, 0 and 1";
+        else if (ul_plan_has_transfers(plan))
+            why = "values are offloaded in this plan, and then steps have one stream";
+        else if (!ul_program_may_run_beside(compile->program, at))
+            why = "this step may not run beside others";
+        if (why != NULL)
             return ul_diag_set(&compile->diag, UL_UNSUPPORTED,
-                               "--plan %s: step %u is to run beside others, on stream %u, which no "
-                               "target does; give it stream 0",
-                               compile->options.plan, p, plan->positions[p].stream);
+                               "--plan %s: step %u is to run beside others, on stream %u: %s; give "
+                               "it stream 0",
+                               compile->options.plan, p, at->stream, why);
     }
     return UL_OK;
 }

@@ -165,6 +165,7 @@ void ul_count_cuda(const struct ul_kernel *kernel, const struct ul_grid *grid,
         named[v] = UL_NONE;
     printed->launch_count = count_launches(kernel, grid, &arena);
     printed->block_count = count_blocks(grid);
+    printed->meets = grid->together_count > 0;
     printed->scalar_count = count_scalar(kernel, kernel->first, device, &arena);
     printed->is_identity = is_identity(kernel, kernel->first, named);
     UL_ASSERT(printed->scalar_count <= kernel->contraction_count);

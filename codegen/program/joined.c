@@ -20,7 +20,7 @@
 struct joined {
     const struct ul_program *program;
     const struct ul_plan *plan;
-    uint32_t count, region;
+    uint32_t count, region, stream;
     uint32_t positions[UL_PROGRAM_JOINED];
 };
 
@@ -99,7 +99,8 @@ static bool can_join(const struct joined *joined, uint32_t position)
 {
     const struct ul_plan_position *at = &joined->plan->positions[position];
     bool can = joined->count > 0 && joined->count < UL_PROGRAM_JOINED &&
-               joined->region == ul_program_region_at(joined->program, at);
+               joined->region == ul_program_region_at(joined->program, at) &&
+               joined->stream == at->stream;
     for (uint32_t i = 0; can && i < joined->count; i++)
         can = !writes_of(joined, joined->positions[i], position) &&
               !writes_of(joined, position, joined->positions[i]);
@@ -121,6 +122,7 @@ void ul_program_find_joined(const struct ul_program *program, const struct ul_pl
         } else {
             joined.count = 0;
             joined.region = ul_program_region_at(program, &plan->positions[p]);
+            joined.stream = plan->positions[p].stream;
         }
         if (may)
             joined.positions[joined.count++] = p;

@@ -19,6 +19,7 @@
 struct ul_call; /* runtime/lib/ul_call.h */
 struct ul_plan;
 struct ul_plan_position;
+struct ul_plan_streaming; /* planner/solve/solve.h */
 struct ul_pack;
 struct ul_target;
 struct ul_target_library; /* library.h */
@@ -32,6 +33,7 @@ struct ul_kernel_printed {
     uint64_t scalar_count; /* products with an operand of 16 bits, in tiles without tensor cores */
     bool is_identity;      /* every element is stored as it is loaded, at the same index */
     bool joins;            /* it is one launch, of which others can have blocks (joined.c) */
+    bool meets;            /* blocks of it wait for each other: no two such kernels at a time */
 };
 
 /* One function of the program. */
@@ -297,6 +299,13 @@ enum { UL_PROGRAM_JOINED = 16 };
 bool ul_program_may_join(const struct ul_program *program, const struct ul_plan_position *at);
 void ul_program_find_joined(const struct ul_program *program, const struct ul_plan *plan,
                             const bool *runs, uint32_t *counts);
+
+/* streams.c */
+/* Whether the step at a position may run beside others, on a stream of its own. */
+bool ul_program_may_run_beside(const struct ul_program *program, const struct ul_plan_position *at);
+/* What a second stream would gain of each position of a plan; least_percent is the caller's. */
+struct ul_plan_streaming ul_program_streaming(const struct ul_program *program,
+                                              const struct ul_plan *plan, struct ul_arena *arena);
 
 /* print_kernels.c: each kernel's text form, its schedule for the target, and its name in what is
  * emitted. */
