@@ -77,6 +77,8 @@ static enum ul_status read_head(struct ul_json *json, struct ul_saved_facts *fac
         {library, "operand_bytes", &facts->operand_bytes},
         {launches, "count", &facts->launch_count},
         {launches, "of_libraries", &facts->call_count},
+        {launches, "on_second_stream", &facts->beside_count},
+        {launches, "waits", &facts->wait_count},
         {json_object_get(root, "training"), "parameters", &facts->parameter_count},
         {json_object_get(root, "flash"), "weights", &facts->flash_weight_bytes},
         {json_object_get(root, "flash"), "code", &facts->flash_code_bytes},

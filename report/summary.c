@@ -844,6 +844,10 @@ static void put_launches(struct summary *summary)
                    facts->launch_count == 1 ? "" : "es");
     if (facts->call_count > 0)
         ul_text_printf(summary->text, ", %" PRIu64 " of libraries", facts->call_count);
+    if (facts->beside_count > 0)
+        ul_text_printf(summary->text,
+                       ", %" PRIu64 " steps on a second stream with %" PRIu64 " wait%s",
+                       facts->beside_count, facts->wait_count, facts->wait_count == 1 ? "" : "s");
 }
 
 static void put_bounds(struct summary *summary)

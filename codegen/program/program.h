@@ -287,6 +287,8 @@ struct ul_program_launches {
     uint64_t narrow_count;   /* kernels that take long for too few blocks */
     uint64_t identity_count; /* steps that move bytes unchanged */
     uint64_t weigh_count;    /* UL_OP_WEIGHS by themselves: softmax outside of attention */
+    uint64_t beside_count;   /* steps on a second stream */
+    uint64_t wait_count;     /* waits for these */
 };
 void ul_program_count_launches(const struct ul_program *program, const struct ul_plan *plan,
                                struct ul_program_launches *launches);

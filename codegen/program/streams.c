@@ -82,5 +82,5 @@ struct ul_plan_streaming ul_program_streaming(const struct ul_program *program,
                                       .costs = costs,
                                       .busy_costs = busy_costs,
                                       .groups = groups,
-                                      .fork_cost = launch};
+                                      .fork_cost = program->problem->join_cost};
 }

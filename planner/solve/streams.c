@@ -309,6 +309,11 @@ static bool is_cut(const struct streams *s, uint32_t p)
     return p == s->count || (s->plan->positions[p].substep == 0 && s->streaming->groups[p] == p);
 }
 
+static bool may_run_beside(const struct streams *s, uint32_t p)
+{
+    return s->streaming->may[p] && s->problem->steps[s->plan->positions[p].step].region == 0;
+}
+
 static void choose_windows(struct streams *s)
 {
     uint32_t parents[MAX_WINDOW];
@@ -324,7 +329,7 @@ static void choose_windows(struct streams *s)
         }
         if (!is_cut(s, begin))
             continue;
-        for (uint32_t p = begin; p < s->count && p - begin < MAX_WINDOW && s->streaming->may[p];
+        for (uint32_t p = begin; p < s->count && p - begin < MAX_WINDOW && may_run_beside(s, p);
              p++) {
             join_parts(s, begin, p, parents);
             if (is_cut(s, p + 1))
