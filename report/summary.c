@@ -875,8 +875,10 @@ static void put_bounds(struct summary *summary)
                        (double)facts->step_cost * 1e-6);
     if (facts->base_cost > 0 && saved->cost != facts->base_cost) {
         double more = 100.0 * ul_plan_overhead(saved->cost, facts->base_cost);
-        ul_text_printf(summary->text, ", %.2f %% %s time for less memory", more < 0 ? -more : more,
-                       more < 0 ? "less" : "more");
+        bool is_beside = facts->beside_count > 0 && more < 0;
+        ul_text_printf(summary->text, ", %.2f %% %s time %s", more < 0 ? -more : more,
+                       more < 0 ? "less" : "more",
+                       is_beside ? "than one step after the other" : "for less memory");
     }
     ul_text_put(summary->text, ".\n");
 }

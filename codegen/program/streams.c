@@ -2,20 +2,18 @@
 /* What two streams would gain of a program on a device: which steps may run beside others, and how
  * much of the device each of them keeps busy.
  *
- * A step keeps a device busy as long as its work takes all multiprocessors at half of their peak.
- * It takes longer where a launch has fewer blocks than there are multiprocessors, and for the
+ * A step keeps a device busy as long as its work takes all multiprocessors and the memory's whole
+ * rate. It takes longer where a launch has fewer blocks than there are multiprocessors, and for the
  * launch itself. The rest of its time is what a step on the other stream can use:
  *
  *      step     launch | work of 20 blocks on 132 multiprocessors
  *      cost     1500   | 6600 ns
- *      busy              2 * 1000 ns
+ *      busy              1000 ns
  *
  * Left out: what blocks of two kernels take from each other's caches. */
 #include "codegen/program/program.h"
 #include "codegen/program/target.h"
 #include "planner/solve/solve.h"
-
-enum { PART_OF_PEAK = 2 }; /* work takes so many times as long as at the peak */
 
 /* What all of the device would take for the work, without the launches. */
 static uint64_t busy_cost(const struct ul_program *program, const struct ul_program_step *step,
@@ -28,7 +26,7 @@ static uint64_t busy_cost(const struct ul_program *program, const struct ul_prog
     uint64_t busy = ul_profile_cost(profile, &wide, &step->traffic, step->rounds);
     uint64_t overhead = (uint64_t)(profile->overhead_ns * (double)launches);
     overhead = ul_size_mul_saturating(overhead, step->rounds);
-    busy = ul_size_mul_saturating(busy > overhead ? busy - overhead : 1, PART_OF_PEAK);
+    busy = busy > overhead ? busy - overhead : 1;
     return busy < cost ? busy : cost;
 }
 

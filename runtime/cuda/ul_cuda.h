@@ -169,6 +169,8 @@ static inline void ul_cuda_leave_beside(struct ul_cuda_run *run)
 /* Steps that are enqueued behind it wait for all of the second stream. */
 static inline void ul_cuda_join(struct ul_cuda_run *run)
 {
+    if (run->beside == NULL)
+        return;
     run->stream = run->main;
     run->is_behind = 0;
     if (!run->is_parted)
@@ -204,7 +206,7 @@ static inline struct ul_cuda_step ul_cuda_begin_step(struct ul_cuda_run *run, ui
 static inline struct ul_cuda_step ul_cuda_at(struct ul_cuda_run *run, uint32_t number,
                                              uint32_t region)
 {
-    if (run->stream != run->main)
+    if (run->beside != NULL && run->stream == run->beside)
         ul_cuda_leave_beside(run);
     return ul_cuda_begin_step(run, number, region);
 }
