@@ -130,6 +130,42 @@ static void test_no_gain(void **state)
     ul_arena_done(&m.arena);
 }
 
+/* Scratch of a step on stream 1 lives through the wait: more of it has no place where others come
+ * to lie before that. */
+static void test_spares(void **state)
+{
+    struct made m;
+    uint32_t spares = 0;
+    (void)state;
+    for (uint64_t spare_bytes = 2 * BYTES; spare_bytes <= 16 * BYTES; spare_bytes += BYTES) {
+        make_branches(&m, 16 * BYTES);
+        for (uint32_t s = 2; s < 2 + BRANCHES * LENGTH; s++) {
+            struct ul_plan_step *step = &m.problem->steps[s];
+            const struct ul_plan_alternative *first = &step->alternatives[0];
+            struct ul_plan_alternative *both =
+                UL_NEW_ARRAY(&m.arena, struct ul_plan_alternative, 2);
+            for (uint32_t a = 0; a < 2; a++) {
+                struct ul_plan_substep *substep = UL_NEW(&m.arena, struct ul_plan_substep);
+                *substep = first->substeps[0];
+                substep->scratch_bytes = a == 0 ? BYTES / 4 : spare_bytes;
+                both[a] = *first;
+                both[a].substeps = substep;
+            }
+            step->alternatives = both;
+            step->spare_count = 1;
+        }
+        const struct ul_plan_options options = {.order = UL_ORDER_FILE};
+        assert_int_equal(ul_plan_solve(&m.arena, m.problem, &options, &m.plan, &m.diag), UL_OK);
+        stream(&m, 50, 5);
+        assert_true(ul_plan_has_streams(&m.plan));
+        assert_int_equal(ul_plan_take_spares(&m.arena, m.problem, &m.plan, &m.diag), UL_OK);
+        for (uint32_t p = 0; p < m.plan.position_count; p++)
+            spares += m.plan.positions[p].stream == 1 && m.plan.positions[p].alternative == 1;
+        ul_arena_done(&m.arena);
+    }
+    assert_true(spares > 0);
+}
+
 /* ---- A proof of our own ---- */
 
 /* Fills what is done for sure when each position begins. */
@@ -253,9 +289,8 @@ static void test_message(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_branches),
-        cmocka_unit_test(test_no_gain),
-        cmocka_unit_test(test_mutations),
+        cmocka_unit_test(test_branches), cmocka_unit_test(test_no_gain),
+        cmocka_unit_test(test_spares),   cmocka_unit_test(test_mutations),
         cmocka_unit_test(test_message),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
