@@ -61,6 +61,11 @@ def plan_of(path):
         return json.load(file)
 
 
+def text_of(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
 def test_plan(ullage):
     """The plan is read back, and a wait for an earlier step of the branch is found out."""
     one, two = plan_of("one.json"), plan_of("two.json")
@@ -87,10 +92,20 @@ def test_plan(ullage):
     check(False, "no branch has two steps")
 
 
+def test_third_stream(ullage):
+    """The checker takes any number; a program has two."""
+    plan = plan_of("two.json")
+    plan["steps"]["stream"] = [2 * stream for stream in plan["steps"]["stream"]]
+    with open("third.json", "w", encoding="utf-8") as file:
+        json.dump(plan, file)
+    run(ullage, "check", "net.onnx", "third.json")
+    said = run(ullage, "compile", "net.onnx", "--plan", "third.json", "--emit", "third.src", code=3)
+    check("two streams" in said, f"a third stream: {said[-300:]}")
+
+
 def test_wait_left_out(plain):
     """The step that follows reads what was waited for; where the next branch goes on, no step may."""
-    with open("two.src/kernels.cu", encoding="utf-8") as file:
-        source = file.read()
+    source = text_of("two.src/kernels.cu")
     joins = [match for match in re.finditer(r"ul_cuda_join\(run\);(?=\n *at = ul_cuda_at\()", source)]
     match = joins[len(joins) // 2]
     with open("two.src/kernels.cu", "w", encoding="utf-8") as file:
@@ -105,8 +120,11 @@ def test_network(ullage):
     run(ullage, "plan", "net.onnx", *TARGET[:2], "--streams", "1", "--json", "one.json")
     run(ullage, "plan", "net.onnx", *TARGET[:2], "--json", "two.json")
     test_plan(ullage)
+    test_third_stream(ullage)
     run(ullage, "compile", "net.onnx", *TARGET, "--streams", "1", "-o", "one")
     run(ullage, "compile", "net.onnx", *TARGET, "--emit", "two.src")
+    run(ullage, "compile", "net.onnx", "--plan", "two.json", "--emit", "again.src")
+    check(text_of("again.src/kernels.cu") == text_of("two.src/kernels.cu"), "the plan makes another program")
     run("make", "-s", "-C", "two.src", "program")
     plain = outputs("./one")
     for order in ORDERS:
