@@ -52,7 +52,8 @@ static enum ul_status build_program(struct ul_cli_job *job)
 /* What the positions of a plan are. */
 struct tally {
     uint32_t calls, own, runs, copies,
-        transfers;    /* of a library, of the runtime, of kernels, of bytes, to other memory */
+        transfers,    /* of a library, of the runtime, of kernels, of bytes, to other memory */
+        waits;        /* for steps on another stream */
     uint32_t kernels; /* that are run, each once */
 };
 
@@ -63,11 +64,14 @@ static struct tally count_steps(struct ul_compile *compile)
     bool *seen = UL_NEW_ARRAY(&compile->scratch, bool, program->kernel_count);
     struct tally tally = {.calls = 0};
     for (uint32_t p = 0; p < plan->position_count; p++) {
-        if (plan->positions[p].kind != UL_PLAN_RUN) {
-            tally.transfers++;
+        const struct ul_plan_position *at = &plan->positions[p];
+        if (at->kind != UL_PLAN_RUN) {
+            bool joins =
+                at->kind == UL_PLAN_WAIT && plan->positions[at->awaited].kind == UL_PLAN_RUN;
+            *(joins ? &tally.waits : &tally.transfers) += 1;
             continue;
         }
-        const struct ul_program_step *step = ul_program_step_at(program, &plan->positions[p]);
+        const struct ul_program_step *step = ul_program_step_at(program, at);
         bool is_kernel = step->kind == UL_STEP_KERNEL;
         bool is_own =
             step->implementation != NULL && strncmp(step->implementation, "ullage", 6) == 0;
@@ -114,6 +118,7 @@ static const char *steps_text(struct ul_compile *compile)
     if (tally.copies > 0)
         ul_text_printf(&parts, "%s%u of copying", parts.length == 0 ? "" : ", ", tally.copies);
     put_count(&parts, tally.transfers, "transfer", "");
+    put_count(&parts, tally.waits, "wait", "");
     return ul_arena_printf(&compile->keep, "%u step%s%s%s", count, ul_plural(count),
                            parts.length > 0 ? ": " : "", parts.length > 0 ? parts.data : "");
 }
@@ -125,9 +130,12 @@ static const char *launches_text(struct ul_compile *compile)
     if (launches->launch_count == UINT64_MAX)
         return "";
     return ul_arena_printf(
-        &compile->keep, ", %llu launch%s%s", count, count == 1 ? "" : "es",
+        &compile->keep, ", %llu launch%s%s%s", count, count == 1 ? "" : "es",
         of_libraries == 0 ? ""
-                          : ul_arena_printf(&compile->keep, ", %llu of libraries", of_libraries));
+                          : ul_arena_printf(&compile->keep, ", %llu of libraries", of_libraries),
+        launches->beside_count == 0 ? ""
+                                    : ul_arena_printf(&compile->keep, ", %llu on a second stream",
+                                                      (unsigned long long)launches->beside_count));
 }
 
 /* What is beside the buffer, where values are offloaded. */
@@ -135,7 +143,7 @@ static const char *offload_text(struct ul_compile *compile)
 {
     const struct ul_program_options *options = &compile->program->options;
     const struct ul_plan *plan = &compile->plan;
-    if (ul_plan_only_runs(plan))
+    if (!ul_plan_has_transfers(plan))
         return options->offload.exists ? "; nothing is offloaded" : "";
     const char *where = options->offload.file != NULL ? "a file"
                         : options->target->traits.memory_is_separate

@@ -110,6 +110,7 @@ static const struct ul_target targets[] = {
                 .summary = "CUDA C++, one buffer of device memory",
                 .profile = UL_PROFILE_DEFAULT_DEVICE,
                 .memory_is_separate = true,
+                .has_streams = true,
                 .finds_libraries = true,
                 .channels_last = true,
                 .filters_last = true,

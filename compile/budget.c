@@ -214,6 +214,31 @@ static enum ul_status gather(struct ul_compile *compile)
     return UL_OK;
 }
 
+/* Lets branches run beside each other, unless the user named an order. */
+static enum ul_status stream(struct ul_compile *compile)
+{
+    enum { LEAST_PERCENT = 5 };
+    const struct ul_plan_options planning = ul_compile_planning(&compile->options);
+    const struct ul_plan *plan = &compile->plan;
+    const struct ul_program *program = compile->program;
+    struct ul_plan_beside beside = ul_compile_beside(compile, program);
+    if (!program->options.target->traits.has_streams || planning.order != UL_ORDER_BEST ||
+        planning.pack == UL_PACK_NONE || compile->options.streams == UL_STREAMS_ONE ||
+        !ul_plan_only_runs(plan))
+        return UL_OK;
+    struct ul_plan_streaming streaming = ul_program_streaming(program, plan, &compile->keep);
+    uint64_t reserved_bytes = plan->reserved_bytes[0];
+    streaming.least_percent = compile->options.streams == UL_STREAMS_TWO ? 0 : LEAST_PERCENT;
+    UL_TRY(ul_plan_stream(&compile->keep, program->problem, &planning, &streaming, &compile->plan,
+                          &compile->diag));
+    if (plan->reserved_bytes[0] == reserved_bytes)
+        return UL_OK;
+    compile->plan.bounded_bytes = ul_plan_bounded_bytes(&beside, plan);
+    if (plan->bounded_bytes < plan->smallest_budget_bytes)
+        compile->plan.smallest_budget_bytes = plan->bounded_bytes;
+    return UL_OK;
+}
+
 static bool is_within(const struct ul_compile *compile)
 {
     struct ul_plan_beside beside = ul_compile_beside(compile, compile->program);
@@ -305,6 +330,8 @@ enum ul_status ul_compile_solve(struct ul_compile *compile)
     enum ul_status status = solve_either(compile);
     if (status == UL_OK)
         status = gather(compile);
+    if (status == UL_OK)
+        status = stream(compile);
     if (status == UL_OK) {
         ul_plan_drop_beside(&compile->keep, compile->program->problem, &compile->plan);
         status = take_spares(compile);

@@ -335,6 +335,8 @@ static void describe_launches(struct ul_compile *compile)
         .idle_count = launches.idle_count,
         .identity_count = launches.identity_count,
         .softmax_count = launches.weigh_count,
+        .beside_count = launches.beside_count,
+        .wait_count = launches.wait_count,
     };
 }
 

@@ -85,17 +85,56 @@ static bool is_within(const char *directory, const char *outer)
     return within;
 }
 
-/* Values may move beside steps, but steps follow each other. */
+/* Finds a step of stream 0 that counts blocks while one of stream 1 may do so. UL_PLAN_NONE: there
+ * is none. */
+static uint32_t find_counting(const struct ul_compile *compile)
+{
+    const struct ul_plan *plan = &compile->plan;
+    uint32_t beside = UL_PLAN_NONE; /* the last of stream 1 that counts and is not waited for */
+    for (uint32_t p = 0; p < plan->position_count; p++) {
+        const struct ul_plan_position *at = &plan->positions[p];
+        if (at->kind == UL_PLAN_WAIT && beside != UL_PLAN_NONE && at->awaited >= beside)
+            beside = UL_PLAN_NONE;
+        if (!ul_program_counts_blocks(compile->program, at))
+            continue;
+        if (at->stream == 0 && beside != UL_PLAN_NONE)
+            return p;
+        beside = at->stream == 0 ? beside : p;
+    }
+    return UL_PLAN_NONE;
+}
+
+/* Values may move beside steps, or steps run beside each other, where the target has streams; not
+ * both. */
 static enum ul_status check_streams(struct ul_compile *compile)
 {
     const struct ul_plan *plan = &compile->plan;
+    const struct ul_target_traits *traits = &compile->program->options.target->traits;
+    const char *why = NULL;
     for (uint32_t p = 0; p < plan->position_count; p++) {
-        if (plan->positions[p].kind == UL_PLAN_RUN && plan->positions[p].stream != 0)
+        const struct ul_plan_position *at = &plan->positions[p];
+        if (at->kind != UL_PLAN_RUN || at->stream == 0)
+            continue;
+        if (!traits->has_streams)
+            why = ul_arena_printf(&compile->keep, "target %s has one stream", traits->name);
+        else if (at->stream != 1)
+            why = "steps have two streams, 0 and 1";
+        else if (ul_plan_has_transfers(plan))
+            why = "values are offloaded in this plan, and then steps have one stream";
+        else if (!ul_program_may_run_beside(compile->program, at))
+            why = "this step may not run beside others";
+        if (why != NULL)
             return ul_diag_set(&compile->diag, UL_UNSUPPORTED,
-                               "--plan %s: step %u is to run beside others, on stream %u, which no "
-                               "target does; give it stream 0",
-                               compile->options.plan, p, plan->positions[p].stream);
+                               "--plan %s: step %u is to run beside others, on stream %u: %s; give "
+                               "it stream 0",
+                               compile->options.plan, p, at->stream, why);
     }
+    uint32_t counting = find_counting(compile);
+    if (counting != UL_PLAN_NONE)
+        return ul_diag_set(&compile->diag, UL_UNSUPPORTED,
+                           "--plan %s: step %u adds up parts of a sum while a step beside it does; "
+                           "put the wait for stream 1 before it",
+                           compile->options.plan, counting);
     return UL_OK;
 }
 

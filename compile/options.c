@@ -54,6 +54,8 @@ WORDS(conv_words, {"best", UL_CONV_BEST, NULL}, {"direct", UL_CONV_DIRECT, NULL}
 WORDS(cudnn_words, {"auto", UL_CUDNN_AUTO, NULL}, {"on", UL_CUDNN_ON, NULL},
       {"off", UL_CUDNN_OFF, NULL}, {"found", UL_CUDNN_FOUND, NULL})
 
+WORDS(streams_words, {"auto", UL_STREAMS_AUTO, "where a run is predicted to be 5 % shorter"},
+      {"1", UL_STREAMS_ONE, "never"}, {"2", UL_STREAMS_TWO, "wherever it is"})
 WORDS(march_words, {"native", UL_MARCH_NATIVE, NULL}, {"none", UL_MARCH_NONE, NULL})
 
 /* Names that are rows of other tables. */

@@ -31,6 +31,7 @@ struct ul_target_traits {
     bool has_threads;        /* OpenMP; the plan depends on their number */
     bool memory_is_separate; /* and kernels run beside it, on another processor than the host's: the
                                 plan holds the state of a run */
+    bool has_streams;        /* steps run beside each other, on two streams of a device */
     bool has_rom;            /* weights may be read-only data of the program */
     bool finds_libraries;    /* at a program's start, which chooses among what they have: calls are
                                 planned with a bound on their scratch, and may be absent */

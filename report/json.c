@@ -479,11 +479,16 @@ static void put_launches(struct ul_text *text, const struct ul_report_launches *
                    "  \"launches\": {\n    \"count\": %" PRIu64 ",\n    \"of_libraries\": %" PRIu64
                    ",\n    \"shared_ns\": %" PRIu64 ",\n    \"scalar_products\": %" PRIu64
                    ",\n    \"narrow_steps\": %" PRIu64 ",\n    \"idle_products\": %" PRIu64
-                   ",\n    \"identity_steps\": %" PRIu64 ",\n    \"softmaxes\": %" PRIu64
-                   "\n  },\n",
+                   ",\n    \"identity_steps\": %" PRIu64 ",\n    \"softmaxes\": %" PRIu64,
                    launches->launch_count, launches->call_count, launches->shared_ns,
                    launches->scalar_count, launches->narrow_count, launches->idle_count,
                    launches->identity_count, launches->softmax_count);
+    if (launches->beside_count > 0)
+        ul_text_printf(text,
+                       ",\n    \"streams\": 2,\n    \"on_second_stream\": %" PRIu64
+                       ",\n    \"waits\": %" PRIu64,
+                       launches->beside_count, launches->wait_count);
+    ul_text_put(text, "\n  },\n");
 }
 
 static void put_rows(struct ul_text *text, const struct ul_report *report)

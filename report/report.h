@@ -77,6 +77,8 @@ struct ul_report_launches {
     uint64_t idle_count;     /* steps of much work whose blocks leave multiprocessors idle */
     uint64_t identity_count; /* steps that move bytes unchanged */
     uint64_t softmax_count;  /* outside of attention */
+    uint64_t beside_count;   /* steps on a second stream; 0: there is none */
+    uint64_t wait_count;     /* waits for these */
 };
 
 /* The space of weights that are read-only data, where a plan has any. */

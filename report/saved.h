@@ -98,6 +98,7 @@ struct ul_saved_facts {
     bool has_launches;
     uint64_t launch_count, call_count;             /* of a run on a device */
     uint64_t shared_ns;                            /* that it takes less than `cost` says */
+    uint64_t beside_count, wait_count;             /* of steps on a second stream */
     uint64_t type_bytes[UL_DTYPE_COUNT];           /* of weights; all 0: it does not say */
     uint32_t float_count;                          /* products of a quantized model in floats */
     const char *float_node, *float_op, *float_why; /* the first */

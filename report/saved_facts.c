@@ -78,6 +78,8 @@ static enum ul_status read_head(struct ul_json *json, struct ul_saved_facts *fac
         {launches, "count", &facts->launch_count},
         {launches, "of_libraries", &facts->call_count},
         {launches, "shared_ns", &facts->shared_ns},
+        {launches, "on_second_stream", &facts->beside_count},
+        {launches, "waits", &facts->wait_count},
         {json_object_get(root, "training"), "parameters", &facts->parameter_count},
         {json_object_get(root, "flash"), "weights", &facts->flash_weight_bytes},
         {json_object_get(root, "flash"), "code", &facts->flash_code_bytes},

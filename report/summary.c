@@ -844,6 +844,10 @@ static void put_launches(struct summary *summary)
                    facts->launch_count == 1 ? "" : "es");
     if (facts->call_count > 0)
         ul_text_printf(summary->text, ", %" PRIu64 " of libraries", facts->call_count);
+    if (facts->beside_count > 0)
+        ul_text_printf(summary->text,
+                       ", %" PRIu64 " steps on a second stream with %" PRIu64 " wait%s",
+                       facts->beside_count, facts->wait_count, facts->wait_count == 1 ? "" : "s");
 }
 
 static void put_bounds(struct summary *summary)
@@ -872,8 +876,10 @@ static void put_bounds(struct summary *summary)
                        (double)facts->step_cost * 1e-6);
     if (facts->base_cost > 0 && saved->cost != facts->base_cost) {
         double more = 100.0 * ul_plan_overhead(saved->cost, facts->base_cost);
-        ul_text_printf(summary->text, ", %.2f %% %s time for less memory", more < 0 ? -more : more,
-                       more < 0 ? "less" : "more");
+        bool is_beside = facts->beside_count > 0 && more < 0;
+        ul_text_printf(summary->text, ", %.2f %% %s time %s", more < 0 ? -more : more,
+                       more < 0 ? "less" : "more",
+                       is_beside ? "than one step after the other" : "for less memory");
     }
     ul_text_put(summary->text, ".\n");
 }

@@ -79,8 +79,12 @@ static enum ul_status check_methods(const struct words *words)
 
 /* ---- the ladder ---- */
 
+/* Plans of a ladder have one stream: a second one may have made this plan faster. */
 static bool is_own_rung(const struct words *words, const struct ul_saved_rung *rung)
 {
+    if (words->facts.beside_count > 0)
+        return rung->reserved_bytes >= words->reserved_bytes &&
+               rung->process_bytes >= words->process_bytes && rung->cost >= words->cost;
     return rung->reserved_bytes == words->reserved_bytes &&
            rung->process_bytes == words->process_bytes && rung->cost == words->cost;
 }

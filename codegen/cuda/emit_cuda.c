@@ -30,13 +30,19 @@ static const char *flag_text(const struct ul_emitter *emitter, uint32_t region)
                                   : ul_arena_printf(emitter->arena, "%u", regions[region].flag);
 }
 
+/* How a step of the position's stream begins. */
+static const char *begin_text(const struct ul_emitter *emitter, uint32_t position)
+{
+    return emitter->plan->positions[position].stream == 0 ? "ul_cuda_at" : "ul_cuda_at_beside";
+}
+
 /* The step that sets a region's byte belongs to the region around it. */
 static void put_mark(struct ul_emitter *emitter, const struct ul_program_step *step,
                      uint32_t position)
 {
     bool sets = step->kind == UL_STEP_TEST;
     uint32_t region = sets ? emitter->program->regions[step->region].parent : step->region;
-    ul_text_printf(emitter->text, "at = ul_cuda_at(run, %u, %s);", position,
+    ul_text_printf(emitter->text, "at = %s(run, %u, %s);", begin_text(emitter, position), position,
                    flag_text(emitter, region));
 }
 
@@ -151,8 +157,8 @@ static void put_joined(struct ul_emitter *emitter, const uint32_t *positions, ui
             ul_text_printf(text, "const struct ul_cuda_step at_%u", positions[i]);
         else
             ul_text_put(text, "at");
-        ul_text_printf(text, " = ul_cuda_at(run, %u, %s);\n", positions[i],
-                       flag_text(emitter, region));
+        ul_text_printf(text, " = %s(run, %u, %s);\n", begin_text(emitter, positions[i]),
+                       positions[i], flag_text(emitter, region));
     }
     ul_text_printf(text, "%*sj%u(&at", inner, "", ul_emit_joint(emitter, positions, count));
     for (uint32_t i = 0; i < count; i++) {
@@ -187,6 +193,13 @@ static void put_wait(struct ul_emitter *emitter, uint32_t position, uint32_t num
     if (position != UL_PLAN_NONE)
         ul_text_printf(emitter->text, "    at = ul_cuda_at(run, %u, UL_CUDA_ALWAYS);\n", position);
     ul_text_printf(emitter->text, "    ul_cuda_await(run, %u);\n", number);
+}
+
+static void put_join(struct ul_emitter *emitter, uint32_t position)
+{
+    ul_text_printf(emitter->text,
+                   "    at = ul_cuda_at(run, %u, UL_CUDA_ALWAYS);\n    ul_cuda_join(run);\n",
+                   position);
 }
 
 /* ---- kernels.cu ---- */
@@ -355,6 +368,8 @@ static void put_body(struct ul_emitter *emitter)
         ul_text_printf(text, "    .counter_bytes = %u,\n", ul_program_counter_bytes(program));
     if (!may_fault(emitter))
         ul_text_put(text, "    .is_faultless = 1,\n");
+    if (ul_plan_has_streams(emitter->plan))
+        ul_text_put(text, "    .stream_count = 2,\n");
     if (emitter->transfer_count > 0)
         ul_text_printf(text, "    .transfer_count = %u,\n", emitter->transfer_count);
     if (program->call_count > 0)
@@ -591,6 +606,7 @@ enum ul_status ul_emit_cuda(struct ul_arena *arena, const struct ul_program *pro
                                                      .put_joined = put_joined,
                                                      .put_transfer = put_transfer,
                                                      .put_wait = put_wait,
+                                                     .put_join = put_join,
                                                      .put_branch = put_branch,
                                                      .put_buffer = put_buffer,
                                                      .put_libraries = ul_emit_cuda_put_libraries,

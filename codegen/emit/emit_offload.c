@@ -78,7 +78,12 @@ void ul_emit_transfer(struct ul_emitter *emitter, uint32_t entry, uint32_t posit
     const struct ul_plan_position *at = &emitter->plan->positions[position];
     const struct ul_emit_language *language = emitter->language;
     if (at->kind == UL_PLAN_WAIT) {
-        uint32_t stream = emitter->plan->positions[at->awaited].stream;
+        const struct ul_plan_position *awaited = &emitter->plan->positions[at->awaited];
+        if (awaited->kind == UL_PLAN_RUN) {
+            language->put_join(emitter, position);
+            return;
+        }
+        uint32_t stream = awaited->stream;
         uint32_t last = last_before(emitter, entry, at->awaited + 1, stream);
         UL_ASSERT(last != UL_PLAN_NONE);
         language->put_wait(emitter, position, emitter->transfers[last].number);
@@ -106,7 +111,11 @@ const char *ul_emit_transfer_name(const struct ul_emitter *emitter, uint32_t pos
 {
     const struct ul_plan_position *at = &emitter->plan->positions[position];
     uint32_t moved = at->kind == UL_PLAN_WAIT ? at->awaited : position;
-    uint32_t value = emitter->plan->positions[moved].value;
+    const struct ul_plan_position *awaited = &emitter->plan->positions[moved];
+    uint32_t value = awaited->value;
+    if (awaited->kind == UL_PLAN_RUN)
+        return ul_arena_printf(emitter->arena, "%s %s #%u", ul_plan_kind_name(at->kind),
+                               ul_program_step_at(emitter->program, awaited)->name, position);
     return ul_arena_printf(emitter->arena, "%s %s #%u", ul_plan_kind_name(at->kind),
                            emitter->program->problem->values[value].name, position);
 }

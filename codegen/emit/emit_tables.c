@@ -470,12 +470,16 @@ static void put_transfer_step(struct ul_emitter *emitter, uint32_t position,
     const struct ul_plan_position *at = &emitter->plan->positions[position];
     struct ul_text *text = emitter->text;
     uint32_t moved = at->kind == UL_PLAN_WAIT ? at->awaited : position;
+    const struct ul_plan_position *awaited = &emitter->plan->positions[moved];
+    const struct ul_program *program = emitter->program;
+    bool is_run = awaited->kind == UL_PLAN_RUN;
     uint64_t size_bytes = at->kind == UL_PLAN_WAIT ? 0 : emitter->transfers[position].size_bytes;
     ul_text_put(text, "    {");
     ul_emit_string(text, ul_emit_transfer_name(emitter, position));
-    ul_text_put(text, ", \"offload\", ");
+    ul_text_printf(text, ", \"%s\", ", is_run ? "stream" : "offload");
     ul_emit_string(text,
-                   emitter->program->problem->values[emitter->plan->positions[moved].value].name);
+                   is_run ? program->graph->nodes[ul_program_step_at(program, awaited)->node].name
+                          : program->problem->values[awaited->value].name);
     ul_text_printf(text, ", \"%s\", %u, %u, 0, %" PRIu64 ", %.9g, 0, %u, %u},\n",
                    ul_plan_kind_name(at->kind), view_begin, view_count, size_bytes,
                    (double)(span->end - span->begin) * 1e-9, operand_begin, operand_count);

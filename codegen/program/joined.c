@@ -22,7 +22,7 @@
 struct joined {
     const struct ul_program *program;
     const struct ul_plan *plan;
-    uint32_t count, region;
+    uint32_t count, region, stream;
     uint32_t counter_words;            /* of them all */
     uint32_t min_threads, max_threads; /* that blocks may have for all of them */
     uint32_t positions[UL_PROGRAM_JOINED];
@@ -145,6 +145,7 @@ static bool can_join(const struct joined *joined, uint32_t position)
     const struct ul_kernel_printed *printed = printed_at(joined->program, at);
     bool can = joined->count > 0 && joined->count < UL_PROGRAM_JOINED &&
                joined->region == ul_program_region_at(joined->program, at) &&
+               joined->stream == at->stream &&
                joined->counter_words + printed->counter_words <= UL_PROGRAM_COUNTER_WORDS &&
                larger(joined->min_threads, printed->min_threads) <=
                    smaller(joined->max_threads, printed->max_threads);
@@ -169,6 +170,7 @@ void ul_program_find_joined(const struct ul_program *program, const struct ul_pl
         } else {
             joined.count = 0;
             joined.region = ul_program_region_at(program, &plan->positions[p]);
+            joined.stream = plan->positions[p].stream;
         }
         if (may)
             add(&joined, p);

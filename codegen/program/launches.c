@@ -95,6 +95,9 @@ void ul_program_count_launches(const struct ul_program *program, const struct ul
     *launches = (struct ul_program_launches){.launch_count = 0};
     for (uint32_t p = 0; p < plan->position_count; p++) {
         const struct ul_plan_position *at = &plan->positions[p];
+        launches->beside_count += at->kind == UL_PLAN_RUN && at->stream != 0;
+        launches->wait_count +=
+            at->kind == UL_PLAN_WAIT && plan->positions[at->awaited].kind == UL_PLAN_RUN;
         if (at->kind == UL_PLAN_RUN) {
             const struct ul_program_step *step = ul_program_step_at(program, at);
             bool is_kernel = step->kind == UL_STEP_KERNEL;

@@ -27,6 +27,8 @@ static void apply_whole(struct ul_builder *builder)
     }
     if (base != NULL)
         builder->program->problem->base_cost = ul_problem_min_cost(base->problem);
+    if (builder->options->target->traits.has_streams)
+        builder->program->problem->join_cost = (uint64_t)builder->options->profile->overhead_ns;
 }
 
 /* What is printed says best whether a kernel holds a float: a scale at compile time leaves none. */

@@ -19,6 +19,7 @@
 struct ul_call; /* runtime/lib/ul_call.h */
 struct ul_plan;
 struct ul_plan_position;
+struct ul_plan_streaming; /* planner/solve/solve.h */
 struct ul_pack;
 struct ul_target;
 struct ul_target_library; /* library.h */
@@ -37,6 +38,7 @@ struct ul_kernel_printed {
     bool has_teams;                    /* some items are a warp's or a block's */
     uint32_t followed_count;           /* phases that are in the launch of the one before them */
     uint32_t counter_words;            /* of the run's state, in which its launches count blocks */
+    bool meets; /* blocks of it wait for each other: no two such kernels at a time */
 };
 
 /* One function of the program. */
@@ -301,6 +303,8 @@ struct ul_program_launches {
     uint64_t idle_count;     /* kernels of much work whose blocks leave multiprocessors idle */
     uint64_t identity_count; /* steps that move bytes unchanged */
     uint64_t weigh_count;    /* UL_OP_WEIGHS by themselves: softmax outside of attention */
+    uint64_t beside_count;   /* steps on a second stream */
+    uint64_t wait_count;     /* waits for these */
 };
 void ul_program_count_launches(const struct ul_program *program, const struct ul_plan *plan,
                                struct ul_program_launches *launches);
@@ -315,6 +319,16 @@ uint32_t ul_program_join_kind(const struct ul_program *program, const struct ul_
                               bool teams);
 void ul_program_find_joined(const struct ul_program *program, const struct ul_plan *plan,
                             const bool *runs, uint32_t *counts);
+
+/* streams.c */
+/* Whether the step at a position may run beside others, on a stream of its own. */
+bool ul_program_may_run_beside(const struct ul_program *program, const struct ul_plan_position *at);
+/* Whether launches of the position count blocks in the state of the run, in the same words as all
+ * others: no two such positions run beside each other. */
+bool ul_program_counts_blocks(const struct ul_program *program, const struct ul_plan_position *at);
+/* What a second stream would gain of each position of a plan; least_percent is the caller's. */
+struct ul_plan_streaming ul_program_streaming(const struct ul_program *program,
+                                              const struct ul_plan *plan, struct ul_arena *arena);
 
 /* print_kernels.c: each kernel's text form, its schedule for the target, and its name in what is
  * emitted. */

@@ -80,9 +80,11 @@ uint64_t ul_account_transfer_cost(const struct ul_problem *problem, uint32_t oth
     return ul_size_add_saturating(space->latency_cost, bytes_cost);
 }
 
-static uint64_t position_cost(const struct ul_problem *problem,
+static uint64_t position_cost(const struct ul_problem *problem, const struct ul_plan *plan,
                               const struct ul_plan_position *position)
 {
+    if (position->kind == UL_PLAN_WAIT)
+        return plan->positions[position->awaited].kind == UL_PLAN_RUN ? problem->join_cost : 0;
     if (position->kind == UL_PLAN_SAVE || position->kind == UL_PLAN_LOAD)
         return ul_account_transfer_cost(problem, position->space, position->value);
     return position->kind == UL_PLAN_RUN && position->substep == 0
@@ -105,7 +107,7 @@ struct ul_account_span *ul_account_spans(struct ul_arena *arena, const struct ul
         spans[p].begin = *clock;
         if (at->kind == UL_PLAN_WAIT && spans[at->awaited].end > *clock)
             *clock = spans[at->awaited].end;
-        *clock = ul_size_add_saturating(*clock, position_cost(problem, at));
+        *clock = ul_size_add_saturating(*clock, position_cost(problem, plan, at));
         spans[p].end = *clock;
     }
     return spans;

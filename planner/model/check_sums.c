@@ -222,14 +222,15 @@ static enum ul_status packing_check(const struct ul_checker *c)
 
 /* ---- Costs ---- */
 
-/* What a position takes by itself: a run at its first substep, a transfer by the other space. */
+/* What a position takes by itself: a run at its first substep, a transfer by the other space, a
+ * wait for a run what that costs. */
 static uint64_t duration_of(const struct ul_checker *c, const struct ul_plan_position *at)
 {
     uint64_t scaled, sum;
     if (at->kind == UL_PLAN_RUN)
         return at->substep > 0 ? 0 : c->problem->steps[at->step].alternatives[at->alternative].cost;
     if (at->kind == UL_PLAN_WAIT)
-        return 0;
+        return c->plan->positions[at->awaited].kind == UL_PLAN_RUN ? c->problem->join_cost : 0;
     const struct ul_plan_space *space = &c->problem->spaces[at->space];
     if (space->bandwidth_mb == 0)
         return space->latency_cost;

@@ -37,6 +37,25 @@ bool ul_plan_only_runs(const struct ul_plan *plan)
     return true;
 }
 
+bool ul_plan_has_streams(const struct ul_plan *plan)
+{
+    for (uint32_t p = 0; p < plan->position_count; p++) {
+        if (plan->positions[p].kind == UL_PLAN_RUN && plan->positions[p].stream != 0)
+            return true;
+    }
+    return false;
+}
+
+bool ul_plan_has_transfers(const struct ul_plan *plan)
+{
+    for (uint32_t p = 0; p < plan->position_count; p++) {
+        enum ul_plan_kind kind = plan->positions[p].kind;
+        if (kind == UL_PLAN_SAVE || kind == UL_PLAN_LOAD)
+            return true;
+    }
+    return false;
+}
+
 enum ul_status ul_plan_index_ranges(struct ul_arena *arena, const struct ul_problem *problem,
                                     struct ul_plan *plan, struct ul_diag *diag)
 {

@@ -184,6 +184,10 @@ const char *ul_plan_remat_refusal(struct ul_arena *arena, const struct ul_plan_o
                                   const struct ul_plan *plan);
 /* Whether the positions are runs of stream 0 and nothing else. */
 bool ul_plan_only_runs(const struct ul_plan *plan);
+/* Whether some of its runs are on another stream. */
+bool ul_plan_has_streams(const struct ul_plan *plan);
+/* Whether values move to other spaces. */
+bool ul_plan_has_transfers(const struct ul_plan *plan);
 /* Fills value_ranges for ranges that were read. UL_INVALID: they are not in order. */
 enum ul_status ul_plan_index_ranges(struct ul_arena *arena, const struct ul_problem *problem,
                                     struct ul_plan *plan, struct ul_diag *diag) UL_MUST_CHECK;

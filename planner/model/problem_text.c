@@ -129,6 +129,8 @@ void ul_problem_print(struct ul_text *text, const struct ul_problem *problem)
     ul_text_put(text, "problem 1\n");
     if (problem->base_cost != 0)
         ul_text_printf(text, "cost %" PRIu64 "\n", problem->base_cost);
+    if (problem->join_cost != 0)
+        ul_text_printf(text, "join %" PRIu64 "\n", problem->join_cost);
     for (uint32_t i = 0; i < problem->space_count; i++) {
         ul_text_printf(text, "space %u", i);
         put_name(text, problem->spaces[i].name);
@@ -338,6 +340,10 @@ static enum ul_status parse_problem(struct parser *p)
     UL_TRY(ul_scan_end_line(&p->scan));
     if (ul_scan_accept_word(&p->scan, "cost")) {
         UL_TRY(ul_scan_u64(&p->scan, &p->problem->base_cost));
+        UL_TRY(ul_scan_end_line(&p->scan));
+    }
+    if (ul_scan_accept_word(&p->scan, "join")) {
+        UL_TRY(ul_scan_u64(&p->scan, &p->problem->join_cost));
         UL_TRY(ul_scan_end_line(&p->scan));
     }
     for (uint32_t id = 0; ul_scan_accept_word(&p->scan, "space"); id++)

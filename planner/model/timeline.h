@@ -35,7 +35,7 @@ void ul_timeline_positions(struct ul_arena *arena, const struct ul_problem *prob
 /* The live sums: peak_position, order_lower_bound_bytes and the class and alignment rows. */
 void ul_account_live(struct ul_arena *arena, struct ul_plan *plan);
 /* Per position, by the clock of its stream, when it begins and is done: a run or a transfer takes
- * that long, a wait until what it waits for is done. */
+ * that long, a wait until what it waits for is done, and for a run what the wait costs. */
 struct ul_account_span {
     uint64_t begin, end;
 };

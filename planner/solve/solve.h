@@ -43,6 +43,26 @@ enum ul_status ul_plan_gather(struct ul_arena *arena, const struct ul_problem *p
                               const struct ul_plan_gathering *gathering, struct ul_plan *plan,
                               struct ul_diag *diag) UL_MUST_CHECK;
 
+/* streams.c */
+
+/* What two streams would gain of a plan, per position. */
+struct ul_plan_streaming {
+    const bool *may;            /* it may run beside others */
+    const bool *counts;         /* no two of these may run beside each other; NULL: any may */
+    const uint64_t *costs;      /* how long it takes, a launch that it shares counted once */
+    const uint64_t *busy_costs; /* how long its work would take all of the device, at most that */
+    const uint32_t *groups;     /* the first of those that share its launch, or itself */
+    uint64_t fork_cost;         /* of two streams that part and meet again */
+    uint32_t least_percent;     /* what must be gained of the cost of the plan */
+};
+/* Lets positions of a plan that has nothing but runs be done on stream 1, beside others, where that
+ * gains so much. The plan reserves no more than before, positions that share a launch still may,
+ * and it has passed ul_plan_check. Nothing is proven any more of its cost. */
+enum ul_status ul_plan_stream(struct ul_arena *arena, const struct ul_problem *problem,
+                              const struct ul_plan_options *options,
+                              const struct ul_plan_streaming *streaming, struct ul_plan *plan,
+                              struct ul_diag *diag) UL_MUST_CHECK;
+
 /* ladder.c */
 
 /* One plan of a ladder. Where the ladders of a program and of its rewritings are merged, `variant`

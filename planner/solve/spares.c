@@ -31,14 +31,14 @@ static int extent_compare(const void *left, const void *right)
     return a->end != b->end ? (a->end < b->end ? -1 : 1) : 0;
 }
 
-/* What is taken of space 0 at a position but for one range, by offset; how many. */
-static uint32_t list_taken(const struct ul_plan *plan, uint32_t position, uint32_t but,
-                           struct extent *taken)
+/* What is taken of space 0 while a range of scratch lives, but for itself, by offset; how many. On
+ * another stream than 0 scratch lives through the wait for its step. */
+static uint32_t list_taken(const struct ul_plan *plan, uint32_t scratch, struct extent *taken)
 {
-    uint32_t count = 0;
+    uint32_t count = 0, begin = plan->ranges[scratch].begin, end = plan->ranges[scratch].end;
     for (uint32_t r = 0; r < plan->range_count; r++) {
         const struct ul_plan_range *range = &plan->ranges[r];
-        if (r == but || range->space != 0 || position < range->begin || position >= range->end)
+        if (r == scratch || range->space != 0 || end <= range->begin || begin >= range->end)
             continue;
         uint64_t size_bytes = ul_size_align_or_die(range->size_bytes, plan->alignment_bytes);
         taken[count++] = (struct extent){range->offset_bytes, range->offset_bytes + size_bytes};
@@ -85,7 +85,7 @@ static void take_spare(const struct ul_problem *problem, struct ul_plan *plan, u
     uint64_t best_bytes = range == UL_PLAN_NONE ? 0 : plan->ranges[range].size_bytes, place = 0;
     if (range == UL_PLAN_NONE)
         return;
-    uint32_t count = list_taken(plan, position, range, taken);
+    uint32_t count = list_taken(plan, range, taken);
     for (uint32_t a = step->alternative_count; a < step->alternative_count + step->spare_count;
          a++) {
         const struct ul_plan_substep *substep = &step->alternatives[a].substeps[0];

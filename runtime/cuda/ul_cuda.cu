@@ -188,6 +188,30 @@ static enum ul_result make_context(struct ul_context *context, struct ul_failure
     return UL_OK;
 }
 
+/* The second stream, where steps run beside each other. */
+static enum ul_result open_beside(struct ul_context *context, struct ul_failure *failure)
+{
+    cudaError_t error = cudaSuccess;
+    if (context->model->device->stream_count < 2)
+        return UL_OK;
+    error = cudaStreamCreateWithFlags(&context->beside, cudaStreamNonBlocking);
+    error =
+        ul_cuda_first(error, cudaEventCreateWithFlags(&context->parted, cudaEventDisableTiming));
+    error =
+        ul_cuda_first(error, cudaEventCreateWithFlags(&context->joined, cudaEventDisableTiming));
+    return error == cudaSuccess ? UL_OK : ul_cuda_fail(context, failure, error);
+}
+
+static void close_beside(struct ul_context *context)
+{
+    if (context->parted != NULL)
+        (void)cudaEventDestroy(context->parted);
+    if (context->joined != NULL)
+        (void)cudaEventDestroy(context->joined);
+    if (context->beside != NULL)
+        (void)cudaStreamDestroy(context->beside);
+}
+
 /* Memory that copies beside kernels reach, of exactly the planned bytes; streams and events. */
 static enum ul_result open_offload(struct ul_context *context, struct ul_failure *failure)
 {
@@ -336,6 +360,7 @@ static void close_on_device(struct ul_context *context)
     if (context->seen != NULL)
         (void)cudaFreeHost(context->seen);
     close_offload(context);
+    close_beside(context);
     if (context->own_stream != NULL)
         (void)cudaStreamDestroy(context->own_stream);
 }
@@ -368,6 +393,8 @@ static enum ul_result open_parts(struct ul_context *context, struct ul_failure *
         result = make_context(context, failure);
     if (result == UL_OK)
         result = open_offload(context, failure);
+    if (result == UL_OK)
+        result = open_beside(context, failure);
     if (result == UL_OK)
         result = open_libraries(context, failure);
     if (result == UL_OK && context->request.arena != NULL)

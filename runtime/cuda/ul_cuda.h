@@ -18,7 +18,8 @@
  * Invariants: all device memory is the arena; what a kernel computes depends on its arguments
  * alone, not on the device or on the order in which blocks run; no atomic operation makes a result.
  * Blocks wait for each other in launches of UL_LAUNCH_TOGETHER alone.
- * Everything is enqueued on the run's stream, nothing waits, so that a run can be captured.
+ * Everything is enqueued on the run's two streams, nothing waits, so that a run can be captured.
+ * What is beside, on the second stream, is joined before the run ends.
  * Failure: an index out of range is clamped and noted in the arena's struct ul_cuda_state; a call
  * of CUDA that fails is kept in struct ul_cuda_run, and what follows it in the run does nothing.
  */
@@ -94,7 +95,11 @@ struct ul_cuda_nodes {
 
 /* One run, on the host. */
 struct ul_cuda_run {
-    cudaStream_t stream;
+    cudaStream_t stream;       /* of the step that is being launched: one of the next two */
+    cudaStream_t main, beside; /* beside NULL: there is none */
+    cudaEvent_t parted;        /* when the second stream began last, and when it was joined */
+    cudaEvent_t joined;
+    int is_parted;        /* something is beside that nobody waits for yet */
     unsigned char *arena; /* device memory */
     struct ul_cuda_state *state;
     uint8_t *regions;          /* behind the state */
@@ -141,10 +146,49 @@ struct ul_cuda_step {
     struct ul_where where;
 };
 
+static inline void ul_cuda_note(struct ul_cuda_run *run, cudaError_t error)
+{
+    if (run->error == cudaSuccess)
+        run->error = error;
+}
+
+/* The steps from here on are on the second stream, behind what the first one has so far; a run
+ * that enqueues nothing says nothing to either. */
+static inline void ul_cuda_enter_beside(struct ul_cuda_run *run)
+{
+    run->stream = run->beside;
+    run->is_behind = 0;
+    if (run->error != cudaSuccess || run->launch_count >= run->launch_limit)
+        return;
+    run->is_parted = 1;
+    ul_cuda_note(run, cudaEventRecord(run->parted, run->main));
+    ul_cuda_note(run, cudaStreamWaitEvent(run->beside, run->parted, 0));
+}
+
+static inline void ul_cuda_leave_beside(struct ul_cuda_run *run)
+{
+    run->stream = run->main;
+    run->is_behind = 0;
+}
+
+/* Steps that are enqueued behind it wait for all of the second stream. */
+static inline void ul_cuda_join(struct ul_cuda_run *run)
+{
+    if (run->beside == NULL)
+        return;
+    run->stream = run->main;
+    run->is_behind = 0;
+    if (!run->is_parted)
+        return;
+    run->is_parted = 0;
+    ul_cuda_note(run, cudaEventRecord(run->joined, run->beside));
+    ul_cuda_note(run, cudaStreamWaitEvent(run->main, run->joined, 0));
+}
+
 /* Step `number`; `region`: of the state's bytes, or UL_CUDA_ALWAYS. */
 #define UL_CUDA_ALWAYS UINT32_MAX
-static inline struct ul_cuda_step ul_cuda_at(struct ul_cuda_run *run, uint32_t number,
-                                             uint32_t region)
+static inline struct ul_cuda_step ul_cuda_begin_step(struct ul_cuda_run *run, uint32_t number,
+                                                     uint32_t region)
 {
     struct ul_cuda_step at;
     at.run = run;
@@ -161,6 +205,26 @@ static inline struct ul_cuda_step ul_cuda_at(struct ul_cuda_run *run, uint32_t n
         run->is_behind = 0; /* what a step takes is what it takes alone */
     }
     return at;
+}
+
+/* A step behind those before it on the first stream. */
+static inline struct ul_cuda_step ul_cuda_at(struct ul_cuda_run *run, uint32_t number,
+                                             uint32_t region)
+{
+    if (run->beside != NULL && run->stream == run->beside)
+        ul_cuda_leave_beside(run);
+    return ul_cuda_begin_step(run, number, region);
+}
+
+/* A step on the second stream, behind all that is enqueued so far. Steps of the first stream that
+ * are enqueued later run beside it, up to ul_cuda_join. Where the run is told of each step, it is
+ * one more of the first stream. */
+static inline struct ul_cuda_step ul_cuda_at_beside(struct ul_cuda_run *run, uint32_t number,
+                                                    uint32_t region)
+{
+    if (run->beside != NULL && run->announce == NULL && run->stream != run->beside)
+        ul_cuda_enter_beside(run);
+    return ul_cuda_begin_step(run, number, region);
 }
 
 /* Whether steps may be one launch: not where a run is told of each, nor where each is counted. */
@@ -194,12 +258,6 @@ static inline unsigned char *ul_cuda_output(struct ul_cuda_run *run, uint32_t nu
 {
     run->touches = 1;
     return (unsigned char *)run->outputs[number];
-}
-
-static inline void ul_cuda_note(struct ul_cuda_run *run, cudaError_t error)
-{
-    if (run->error == cudaSuccess)
-        run->error = error;
 }
 
 /* What came of UL_LAUNCH_TOGETHER. The device was asked before whether it holds all blocks; the

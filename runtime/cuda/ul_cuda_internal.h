@@ -57,6 +57,8 @@ struct ul_context {
     int device;
     cudaStream_t own_stream; /* captures; runs, where the caller has none */
     cudaStream_t stream;
+    cudaStream_t beside; /* the second one of a run; NULL: runs have one */
+    cudaEvent_t parted, joined;
     unsigned char *block; /* the one allocation: margin, arena, margin; NULL: the caller's arena */
     unsigned char *arena;
     struct ul_cuda_state *seen; /* page-locked: the state after a run */

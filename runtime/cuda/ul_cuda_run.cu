@@ -25,6 +25,10 @@ struct ul_cuda_run ul_cuda_begin_run(const struct ul_context *context, cudaStrea
     struct ul_cuda_run run;
     memset(&run, 0, sizeof run);
     run.stream = stream;
+    run.main = stream;
+    run.beside = context->beside;
+    run.parted = context->parted;
+    run.joined = context->joined;
     run.arena = context->arena;
     run.state = (struct ul_cuda_state *)(void *)(context->arena +
                                                  context->model->device->state_offset_bytes);
@@ -72,6 +76,7 @@ void ul_cuda_enqueue(struct ul_context *context, struct ul_cuda_run *run,
         ul_cuda_note(run, cudaMemsetAsync(run->state, 0, state_bytes, run->stream));
     if (run->error == cudaSuccess && entry != NULL)
         entry(run);
+    ul_cuda_join(run);
     if (run->error == cudaSuccess && may_fault)
         ul_cuda_note(run, cudaMemcpyAsync(context->seen, run->state, sizeof *context->seen,
                                           cudaMemcpyDeviceToHost, run->stream));
@@ -82,6 +87,8 @@ void ul_cuda_wait_for_movers(const struct ul_context *context)
     for (int i = 0; i < UL_CUDA_MOVERS; i++)
         if (context->movers[i] != NULL)
             (void)cudaStreamSynchronize(context->movers[i]);
+    if (context->beside != NULL)
+        (void)cudaStreamSynchronize(context->beside);
 }
 
 enum ul_result ul_cuda_finish(struct ul_context *context, cudaError_t error,

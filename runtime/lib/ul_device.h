@@ -190,6 +190,7 @@ struct ul_device {
     uint32_t region_count;
     uint32_t counter_bytes;  /* behind the region bytes, at a multiple of 4 */
     uint32_t is_faultless;   /* 1: no step reads an index or a count from data */
+    uint32_t stream_count;   /* that steps run on; below 2: one */
     uint32_t transfer_count; /* of a run: of values that are offloaded, and fetched back */
     uint32_t library_count;  /* at most UL_DEVICE_LIBRARY_LIMIT */
     const struct ul_device_library *const *libraries;

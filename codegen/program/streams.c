@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What two streams would gain of a program on a device: which steps may run beside others, and how
+ * much of the device each of them keeps busy.
+ *
+ * A step keeps a device busy as long as its work takes all multiprocessors and the memory's whole
+ * rate. It takes longer where a launch has fewer blocks than there are multiprocessors, and for the
+ * launch itself. The rest of its time is what a step on the other stream can use:
+ *
+ *      step     launch | work of 20 blocks on 132 multiprocessors
+ *      cost     1500   | 6600 ns
+ *      busy              1000 ns
+ *
+ * Left out: what blocks of two kernels take from each other's caches. */
+#include "codegen/program/program.h"
+#include "codegen/program/target.h"
+#include "planner/solve/solve.h"
+
+/* What all of the device would take for the work, without the launches. */
+static uint64_t busy_cost(const struct ul_program *program, const struct ul_program_step *step,
+                          uint64_t cost)
+{
+    const struct ul_profile *profile = program->options.profile;
+    struct ul_work wide = step->work;
+    uint64_t launches = wide.launch_count > 0 ? wide.launch_count : 1;
+    wide.block_count = 0;
+    uint64_t busy = ul_profile_cost(profile, &wide, &step->traffic, step->rounds);
+    uint64_t overhead = (uint64_t)(profile->overhead_ns * (double)launches);
+    overhead = ul_size_mul_saturating(overhead, step->rounds);
+    busy = busy > overhead ? busy - overhead : 1;
+    return busy < cost ? busy : cost;
+}
+
+/* Whether a buffer of the caller is written: it may be one that another step reads. */
+static bool writes_callers(const struct ul_program *program, const struct ul_plan_substep *substep)
+{
+    for (uint32_t i = 0; i < substep->write_count; i++)
+        if (program->problem->values[substep->writes[i]].space == UL_PROGRAM_CALLER)
+            return true;
+    return false;
+}
+
+bool ul_program_may_run_beside(const struct ul_program *program, const struct ul_plan_position *at)
+{
+    if (at->kind != UL_PLAN_RUN)
+        return false;
+    const struct ul_program_step *step = ul_program_step_at(program, at);
+    const struct ul_plan_step *planned = &program->problem->steps[at->step];
+    bool is_plain = step->kind == UL_STEP_KERNEL || step->kind == UL_STEP_CALL;
+    bool meets = step->kind == UL_STEP_KERNEL && program->kernels[step->kernel].printed.meets;
+    meets = meets || (step->own != NULL && program->kernels[step->own->kernel].printed.meets);
+    return program->options.target->traits.has_streams && step->region == 0 &&
+           (is_plain || step->kind == UL_STEP_COPY) && !meets &&
+           !writes_callers(program, &planned->alternatives[at->alternative].substeps[at->substep]);
+}
+
+bool ul_program_counts_blocks(const struct ul_program *program, const struct ul_plan_position *at)
+{
+    if (at->kind != UL_PLAN_RUN)
+        return false;
+    const struct ul_program_step *step = ul_program_step_at(program, at);
+    bool counts =
+        step->kind == UL_STEP_KERNEL && program->kernels[step->kernel].printed.counter_words > 0;
+    return counts ||
+           (step->own != NULL && program->kernels[step->own->kernel].printed.counter_words > 0);
+}
+
+struct ul_plan_streaming ul_program_streaming(const struct ul_program *program,
+                                              const struct ul_plan *plan, struct ul_arena *arena)
+{
+    uint64_t count = (uint64_t)plan->position_count + 1;
+    bool *may = UL_NEW_ARRAY(arena, bool, count), *counts = UL_NEW_ARRAY(arena, bool, count);
+    uint64_t *costs = UL_NEW_ARRAY(arena, uint64_t, count);
+    uint64_t *busy_costs = UL_NEW_ARRAY(arena, uint64_t, count);
+    uint32_t *groups = UL_NEW_ARRAY(arena, uint32_t, count);
+    uint32_t *joined = UL_NEW_ARRAY(arena, uint32_t, count), group = 0;
+    uint64_t launch = (uint64_t)program->options.profile->overhead_ns;
+    ul_program_find_joined(program, plan, NULL, joined);
+    for (uint32_t p = 0; p < plan->position_count; p++) {
+        const struct ul_plan_position *at = &plan->positions[p];
+        group = joined[p] > 0 ? p : group;
+        groups[p] = group;
+        may[p] = ul_program_may_run_beside(program, at);
+        counts[p] = ul_program_counts_blocks(program, at);
+        if (at->kind != UL_PLAN_RUN || at->substep > 0)
+            continue;
+        uint64_t cost = program->problem->steps[at->step].alternatives[at->alternative].cost;
+        bool is_shared = joined[p] == 0; /* the launch */
+        costs[p] = is_shared && cost > launch ? cost - launch : cost;
+        busy_costs[p] = busy_cost(program, ul_program_step_at(program, at), costs[p]);
+    }
+    return (struct ul_plan_streaming){.may = may,
+                                      .counts = counts,
+                                      .costs = costs,
+                                      .busy_costs = busy_costs,
+                                      .groups = groups,
+                                      .fork_cost = program->problem->join_cost};
+}
