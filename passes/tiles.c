@@ -24,7 +24,7 @@ enum {
     MAX_WAY = 4,   /* nodes from the update to the product, which is the last */
     MIN_ROWS = 64, /* of a tile: each has the product's other operand packed anew */
     PEAK_PART = 8, /* of the largest live sum, which stays free beside a whole gradient */
-    NEEDY_PART = 2 /* of the bytes of the neediest step: the most that its steps may touch */
+    NEEDY_PART = 4 /* the same of the bytes of the neediest step */
 };
 
 /* A product and the update that its result is for. */
@@ -211,15 +211,16 @@ static void find_peaks(struct tiles *tiles)
 }
 
 /* Whether a whole gradient raises no plan. Its live sum must be below the peak of a plan that keeps
- * the forward pass. What its steps touch must be far below what the neediest step touches, which is
+ * the forward pass. What its steps touch must be below what the neediest step touches, which is
  * the peak of a plan that keeps almost nothing. */
 static bool may_stay_whole(const struct tiles *tiles, const struct site *site)
 {
     uint32_t steps[] = {tiles->steps.step_of[site->product], tiles->steps.step_of[site->update]};
     uint64_t most_bytes = tiles->peak_bytes - tiles->peak_bytes / PEAK_PART;
+    uint64_t most_touched_bytes = tiles->needy_bytes - tiles->needy_bytes / NEEDY_PART;
     for (uint32_t i = 0; i < 2; i++) {
         if (ul_live_bytes(tiles->live, steps[i]) > most_bytes ||
-            ul_steps_touched_bytes(&tiles->steps, steps[i]) > tiles->needy_bytes / NEEDY_PART)
+            ul_steps_touched_bytes(&tiles->steps, steps[i]) > most_touched_bytes)
             return false;
     }
     return true;
