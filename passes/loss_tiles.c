@@ -155,6 +155,7 @@ static void add_loss(struct tiles *t)
 {
     struct ul_gradient *make = t->make;
     const int64_t dims[2] = {t->count, t->rows};
+    UL_ASSERT(ul_gradient_type(make, t->statistics[0][0]).dims[0] == t->rows);
     ul_value_id inputs[STATISTICS + 1];
     for (uint32_t i = 0; i < STATISTICS; i++)
         inputs[i] = ul_build_reshape(
@@ -207,6 +208,7 @@ static void find_stored(struct tiles *t)
 static void cut_weights(struct tiles *t)
 {
     struct ul_gradient *make = t->make;
+    UL_ASSERT(t->count == 1 || t->sizes[0] % CLASS_STEP == 0);
     find_stored(t);
     t->w = ul_loss_cut(make, t->stored, t->is_turned ? 0 : 1, t->sizes, t->count);
     if (t->product.bias != UL_NONE)
@@ -222,6 +224,7 @@ static ul_value_id add_result(struct tiles *t, ul_value_id value)
 {
     struct ul_gradient *make = t->make;
     ul_value_id dw = ul_gradient_concat(make, t->dw, t->count, t->is_turned ? 0 : 1);
+    UL_ASSERT(ul_gradient_type(make, dw).dims[t->is_turned ? 0 : 1] == t->classes);
     if (t->is_turned)
         dw = ul_gradient_swap(make, dw);
     ul_value_id inputs[7] = {value, t->product.x, t->dx, t->product.w, dw, t->product.bias};
