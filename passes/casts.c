@@ -23,30 +23,16 @@
 struct copy {
     uint32_t place; /* in the outermost block */
     ul_node_id node;
-    ul_value_id source; /* the parameter, or a slice of it */
+    ul_value_id base; /* the parameter */
     bool turned;
 };
 
-/* Whether a value is another one with its two axes exchanged. */
-static bool is_turned(const struct ul_value *value, const struct ul_value *source)
+/* Whether the value is the parameter with its two axes exchanged. */
+static bool is_turned(const struct ul_value *value, const struct ul_value *base)
 {
-    return value->type.rank == 2 && source->type.rank == 2 &&
-           value->view.base == source->view.base &&
-           value->view.offset_bytes == source->view.offset_bytes &&
-           value->type.dims[0] == source->type.dims[1] &&
-           value->type.dims[1] == source->type.dims[0] &&
-           value->view.strides[0] == source->view.strides[1] &&
-           value->view.strides[1] == source->view.strides[0];
-}
-
-/* Gives what the value is a turned view of, or the value itself. */
-static ul_value_id source_of(const struct ul_graph *graph, ul_value_id read)
-{
-    const struct ul_value *value = &graph->values[read];
-    if (value->kind != UL_VALUE_NODE || graph->nodes[value->producer].input_count == 0)
-        return read;
-    ul_value_id source = graph->nodes[value->producer].inputs[0];
-    return source != UL_NONE && is_turned(value, &graph->values[source]) ? source : read;
+    return value->type.rank == 2 && base->type.rank == 2 && value->view.offset_bytes == 0 &&
+           value->type.dims[0] == base->type.dims[1] && value->type.dims[1] == base->type.dims[0] &&
+           value->view.strides[0] == 1 && value->view.strides[1] == base->type.dims[1];
 }
 
 static bool rounds_parameter(const struct ul_graph *graph, uint32_t place, struct copy *copy)
@@ -58,12 +44,15 @@ static bool rounds_parameter(const struct ul_graph *graph, uint32_t place, struc
         return false;
     const struct ul_value *made = &graph->values[node->outputs[0]];
     const struct ul_value *read = &graph->values[node->inputs[0]];
-    ul_value_id base = read->view.base, source = source_of(graph, node->inputs[0]);
-    *copy = (struct copy){place, id, source, node->inputs[0] != source};
+    ul_value_id base = read->view.base;
+    *copy = (struct copy){place, id, base, node->inputs[0] != base};
     return (made->flags & UL_VALUE_ROUNDED) != 0 && made->view.base == node->outputs[0] &&
            ul_dtype_is_half(made->storage) && read->storage == UL_DTYPE_NONE &&
            read->type.dtype == made->type.dtype && base != UL_NONE &&
-           graph->values[base].kind == UL_VALUE_WEIGHT;
+           graph->values[base].kind == UL_VALUE_WEIGHT &&
+           (!copy->turned ||
+            (is_turned(read, &graph->values[base]) && read->kind == UL_VALUE_NODE &&
+             graph->nodes[read->producer].inputs[0] == base));
 }
 
 /* Gives the last place that reads the value, or a view of it. */
@@ -87,7 +76,7 @@ static void replace(struct ul_graph *graph, ul_value_id old, ul_value_id made, u
     }
 }
 
-/* Adds a view of the copy behind `place`. It turns the copy as `turned` turns its source. */
+/* Adds a view of the copy behind `place`. It turns the copy as `turned` turns the parameter. */
 static ul_value_id turn(struct ul_graph *graph, uint32_t place, ul_value_id copy,
                         ul_value_id turned)
 {
@@ -104,9 +93,8 @@ static ul_value_id turn(struct ul_graph *graph, uint32_t place, ul_value_id copy
     value->type = from.type;
     value->storage = graph->values[copy].storage;
     value->flags = graph->values[copy].flags;
-    value->view = graph->values[copy].view;
-    value->view.strides[0] = graph->values[copy].view.strides[1];
-    value->view.strides[1] = graph->values[copy].view.strides[0];
+    value->view = from.view;
+    value->view.base = copy;
     return made;
 }
 
@@ -117,10 +105,10 @@ static void merge(struct ul_graph *graph, const struct copy *first, const struct
     ul_value_id other = graph->nodes[second->node].outputs[0];
     const struct copy *of = first->turned ? first : second;
     ul_value_id turned = graph->nodes[of->node].inputs[0];
-    UL_ASSERT(first->turned != second->turned && first->source == second->source);
+    UL_ASSERT(first->turned != second->turned && first->base == second->base);
     if (first->turned) {
-        graph->nodes[first->node].inputs[0] = first->source;
-        graph->values[copy].type = graph->values[first->source].type;
+        graph->nodes[first->node].inputs[0] = first->base;
+        graph->values[copy].type = graph->values[first->base].type;
         graph->values[copy].view = ul_view_own(graph, copy);
     }
     ul_value_id view = turn(graph, first->place, copy, turned);
@@ -139,7 +127,7 @@ static bool find_pair(const struct ul_graph *graph, struct copy *first, struct c
             continue;
         uint32_t last = 0;
         for (uint32_t b = a + 1; b < count; b++) {
-            if (!rounds_parameter(graph, b, second) || first->source != second->source ||
+            if (!rounds_parameter(graph, b, second) || first->base != second->base ||
                 first->turned == second->turned)
                 continue;
             last = last != 0 ? last : last_read(graph, graph->nodes[first->node].outputs[0]);

@@ -25,14 +25,15 @@
 
 /* Logits of a tile in 16 bits. Tests build a compiler with small tiles. */
 #ifndef UL_LOSS_TILE_BYTES
-#define UL_LOSS_TILE_BYTES (32 << 20)
+#define UL_LOSS_TILE_BYTES (40 << 20)
 #endif
 
 enum {
     TILE_BYTES = UL_LOSS_TILE_BYTES,
-    CLASS_STEP = 64, /* classes of a tile: a multiple */
-    HALF_BYTES = 2,  /* of a number in 16 bits */
-    STATISTICS = 4   /* of a tile's rows */
+    PIECE_LOGITS = TILE_BYTES / 5, /* 32 MiB of f32, as loss_pieces.c cuts */
+    CLASS_STEP = 64,               /* classes of a tile: a multiple */
+    HALF_BYTES = 2,                /* of a number in 16 bits */
+    STATISTICS = 4                 /* of a tile's rows */
 };
 
 struct tiles {
@@ -71,12 +72,12 @@ static void cut_classes(struct tiles *t, struct ul_arena *arena)
 }
 
 /* Whether tiles need no more bytes than pieces do: a tile's logits and weights, and `dx` in f32,
- * against a piece's logits, which are half as large, and a copy of all weights. */
+ * against a piece's logits and a copy of all weights. */
 static bool saves_bytes(const struct tiles *t)
 {
     int64_t tile =
         TILE_BYTES + t->depth * t->sizes[0] * HALF_BYTES + t->rows * t->depth * HALF_BYTES;
-    return tile < TILE_BYTES / 2 + t->depth * t->classes * HALF_BYTES;
+    return tile < PIECE_LOGITS * HALF_BYTES + t->depth * t->classes * HALF_BYTES;
 }
 
 /* Whether the products of the second walk take less time than the passes that are saved. Each piece
@@ -104,7 +105,6 @@ static bool has_tiles(const struct ul_loss_job *loss)
 /* Cuts the classes; false where tiles are not worth it. */
 static bool choose_tiles(struct tiles *t)
 {
-    enum { PIECE_LOGITS = TILE_BYTES / 4 };
     int64_t piece_count = (t->rows * t->classes + PIECE_LOGITS - 1) / PIECE_LOGITS;
     if (piece_count < 2)
         return false;
@@ -114,12 +114,21 @@ static bool choose_tiles(struct tiles *t)
 
 /* ---- Nodes ---- */
 
+/* The product of rows with a tile's weights, as they lie or turned. Both read one value, so that
+ * one copy in 16 bits serves them. */
+static ul_node_id begin_product(struct tiles *t, ul_value_id rows, uint32_t tile, bool turns)
+{
+    const ul_value_id inputs[2] = {rows, t->w[tile]};
+    ul_node_id node = ul_gradient_begin(t->make, turns ? UL_OP_Gemm : UL_OP_MatMul, inputs, 2, 1);
+    if (turns)
+        ul_node_set_int(t->make->graph, node, "transB", 1);
+    return node;
+}
+
 /* The logits of a tile. Those of the second walk are products of their own. */
 static ul_value_id add_logits(struct tiles *t, uint32_t tile, bool is_again)
 {
-    ul_value_id w = t->is_turned ? ul_gradient_swap(t->make, t->w[tile]) : t->w[tile];
-    const ul_value_id inputs[2] = {t->product.x, w};
-    ul_node_id node = ul_gradient_begin(t->make, UL_OP_MatMul, inputs, 2, 1);
+    ul_node_id node = begin_product(t, t->product.x, tile, t->is_turned);
     if (is_again)
         ul_node_set_int(t->make->graph, node, "ul_again", 1);
     ul_value_id y = ul_gradient_infer(t->make, node);
@@ -174,7 +183,7 @@ static void add_gradients(struct tiles *t, uint32_t tile)
     const ul_value_id inputs[4] = {add_logits(t, tile, true), t->targets, t->log_sums, t->scale};
     ul_node_id node = begin_of_classes(t, UL_OP_ClassGradient, inputs, 4, 1);
     set_tile(t, node, tile);
-    ul_value_id dy = ul_gradient_infer(make, node), x = t->product.x, w = t->w[tile];
+    ul_value_id dy = ul_gradient_infer(make, node), x = t->product.x;
     t->dw[tile] = t->is_turned
                       ? ul_gradient_binary(make, UL_OP_MatMul, ul_gradient_swap(make, dy), x)
                       : ul_gradient_binary(make, UL_OP_MatMul, ul_gradient_swap(make, x), dy);
@@ -182,8 +191,7 @@ static void add_gradients(struct tiles *t, uint32_t tile)
         const struct ul_type type = ul_gradient_type(make, t->bias[tile]);
         t->dbias[tile] = ul_gradient_reshape(make, ul_gradient_sum(make, dy, 1), &type);
     }
-    w = t->is_turned ? w : ul_gradient_swap(make, w);
-    ul_value_id dx = ul_gradient_binary(make, UL_OP_MatMul, dy, w);
+    ul_value_id dx = ul_gradient_infer(make, begin_product(t, dy, tile, !t->is_turned));
     make->graph->values[dx].flags |= UL_VALUE_WIDE;
     t->dx = tile == 0 ? dx : ul_gradient_binary(make, UL_OP_Add, t->dx, dx);
     make->graph->values[t->dx].flags |= UL_VALUE_WIDE;
