@@ -35,7 +35,7 @@ static bool read_flex(struct ul_old_node *node, struct flex *flex)
     flex->dtype = flex->q.dtype;
     int64_t precision =
         ul_old_int(node, "softmax_precision", flex->dtype == UL_F64 ? UL_F64 : UL_F32);
-    if (precision != UL_F32 && precision != UL_F64 && !ul_dtype_is_half(precision)) {
+    if (precision != UL_F32 && precision != UL_F64 && precision != UL_F16 && precision != UL_BF16) {
         ul_old_invalid(node, "softmax_precision is no type of floats");
         return false;
     }

@@ -133,7 +133,7 @@ enum ul_status ul_infer_quantize(struct ul_infer *infer)
     if (!is_scale(scale->dtype) && scale->dtype != UL_I32)
         return ul_infer_unsupported(infer, "scales are f32, f16, bf16, f8e8m0 or i32, not %s",
                                     ul_dtype_get(scale->dtype)->name);
-    if (precision != 0 && precision != UL_F32 && !ul_dtype_is_half(precision))
+    if (precision != 0 && precision != UL_F32 && precision != UL_F16 && precision != UL_BF16)
         return ul_infer_unsupported(infer, "precision must be float, float16 or bfloat16");
     enum ul_dtype dtype = UL_U8;
     if (zero != NULL)
