@@ -23,8 +23,12 @@
 enum {
     MAX_WAY = 4,   /* nodes from the update to the product, which is the last */
     MIN_ROWS = 64, /* of a tile: each has the product's other operand packed anew */
-    PEAK_PART = 8, /* of the largest live sum, which stays free beside a whole gradient */
-    NEEDY_PART = 4 /* the same of the bytes of the neediest step */
+    /* What stays free beside a whole gradient, of the largest live sum and of what the neediest
+     * step touches: more where a tile costs no launch. */
+    PEAK_PART = 2,
+    LAUNCHED_PEAK_PART = 8,
+    NEEDY_PART = 2,
+    LAUNCHED_NEEDY_PART = 4
 };
 
 /* A product and the update that its result is for. */
@@ -216,8 +220,11 @@ static void find_peaks(struct tiles *tiles)
 static bool may_stay_whole(const struct tiles *tiles, const struct site *site)
 {
     uint32_t steps[] = {tiles->steps.step_of[site->product], tiles->steps.step_of[site->update]};
-    uint64_t most_bytes = tiles->peak_bytes - tiles->peak_bytes / PEAK_PART;
-    uint64_t most_touched_bytes = tiles->needy_bytes - tiles->needy_bytes / NEEDY_PART;
+    bool launches = tiles->pass->traits->steps_cost;
+    uint64_t peak_part = launches ? LAUNCHED_PEAK_PART : PEAK_PART;
+    uint64_t needy_part = launches ? LAUNCHED_NEEDY_PART : NEEDY_PART;
+    uint64_t most_bytes = tiles->peak_bytes - tiles->peak_bytes / peak_part;
+    uint64_t most_touched_bytes = tiles->needy_bytes - tiles->needy_bytes / needy_part;
     for (uint32_t i = 0; i < 2; i++) {
         if (ul_live_bytes(tiles->live, steps[i]) > most_bytes ||
             ul_steps_touched_bytes(&tiles->steps, steps[i]) > most_touched_bytes)
