@@ -30,17 +30,12 @@ enum {
     TRIES = 3       /* each with less room than the one before */
 };
 
-struct list {
-    uint32_t *items;
-    uint32_t count, capacity;
-};
-
 /* The lifetime of a range, in times: [begin, end). */
 struct life {
     uint32_t begin, end;
     bool is_first, is_last; /* whether a touch begins it, and whether one ends it */
     uint64_t size_bytes;
-    struct list touches; /* positions */
+    struct ul_plan_list touches; /* positions */
 };
 
 struct gather {
@@ -48,83 +43,39 @@ struct gather {
     const struct ul_problem *problem;
     const struct ul_plan *plan;
     const struct ul_plan_gathering *gathering;
-    uint32_t count;      /* of positions, and of times */
-    struct list *before; /* per position: the earlier positions that it depends on */
-    struct list *behind;
-    struct list *lives;  /* per position: what it touches */
-    struct life *ranges; /* per range of the plan */
-    uint32_t *time;      /* per position */
-    struct list *groups; /* per time: the positions of its group */
+    uint32_t count;              /* of positions, and of times */
+    struct ul_plan_list *before; /* per position: the earlier positions that it depends on */
+    struct ul_plan_list *behind;
+    struct ul_plan_list *lives;  /* per position: what it touches */
+    struct life *ranges;         /* per range of the plan */
+    uint32_t *time;              /* per position */
+    struct ul_plan_list *groups; /* per time: the positions of its group */
     uint64_t *live_bytes;
     uint64_t limit_bytes;
 };
 
-static void add(struct gather *g, struct list *list, uint32_t item)
+static void add(struct gather *g, struct ul_plan_list *list, uint32_t item)
 {
-    UL_GROW(&g->arena, list->items, list->count, list->capacity);
-    list->items[list->count++] = item;
+    ul_plan_list_add(&g->arena, list, item);
 }
 
 /* ---- What comes before what ---- */
 
-static void add_edge(struct gather *g, uint32_t from, uint32_t to)
-{
-    if (from == UL_PLAN_NONE || from == to)
-        return;
-    UL_ASSERT(from < to);
-    add(g, &g->before[to], from);
-    add(g, &g->behind[from], to);
-}
-
-/* A read follows the write of its value. A write follows every earlier read and write of its value.
- */
-static void add_touches(struct gather *g, uint32_t p, uint32_t *writers, struct list *readers)
-{
-    const struct ul_plan_substep *substep = ul_substep_at(g->problem, &g->plan->positions[p]);
-    for (uint32_t i = 0; i < substep->read_count; i++) {
-        add_edge(g, writers[substep->reads[i]], p);
-        add(g, &readers[substep->reads[i]], p);
-    }
-    for (uint32_t i = 0; i < substep->write_count; i++) {
-        uint32_t value = substep->writes[i];
-        add_edge(g, writers[value], p);
-        for (uint32_t r = 0; r < readers[value].count; r++)
-            add_edge(g, readers[value].items[r], p);
-        readers[value].count = 0;
-        writers[value] = p;
-    }
-}
-
-/* A step follows its predecessors, and each run of a step follows the run before it. */
-static void add_predecessors(struct gather *g, uint32_t p, uint32_t *runs)
-{
-    uint32_t step = g->plan->positions[p].step;
-    const struct ul_plan_step *of = &g->problem->steps[step];
-    for (uint32_t i = 0; i < of->predecessor_count; i++)
-        add_edge(g, runs[of->predecessors[i]], p);
-    add_edge(g, runs[step], p);
-    runs[step] = p;
-}
-
 static void find_edges(struct gather *g)
 {
-    uint32_t *writers = UL_NEW_ARRAY(&g->arena, uint32_t, g->problem->value_count);
-    uint32_t *runs = UL_NEW_ARRAY(&g->arena, uint32_t, g->problem->step_count);
-    struct list *readers = UL_NEW_ARRAY(&g->arena, struct list, g->problem->value_count);
-    memset(writers, 0xFF, g->problem->value_count * sizeof *writers);
-    memset(runs, 0xFF, g->problem->step_count * sizeof *runs);
-    for (uint32_t p = 0; p < g->count; p++) {
-        add_touches(g, p, writers, readers);
-        add_predecessors(g, p, runs);
-    }
+    ul_plan_find_before(&g->arena, g->problem, g->plan, g->before);
     /* A position that takes over bytes follows all others that touch them. */
     for (uint32_t r = 0; r < g->plan->range_count; r++) {
         const struct ul_plan_range *range = &g->plan->ranges[r];
-        const struct list *touches =
+        const struct ul_plan_list *touches =
             range->alias == UL_PLAN_NONE ? NULL : &g->ranges[range->alias].touches;
         for (uint32_t i = 0; touches != NULL && i < touches->count; i++)
-            add_edge(g, touches->items[i], range->begin);
+            if (touches->items[i] != range->begin)
+                add(g, &g->before[range->begin], touches->items[i]);
     }
+    for (uint32_t p = 0; p < g->count; p++)
+        for (uint32_t i = 0; i < g->before[p].count; i++)
+            add(g, &g->behind[g->before[p].items[i]], p);
 }
 
 /* ---- Lifetimes ---- */
@@ -135,7 +86,7 @@ static void touch(struct gather *g, uint32_t p, uint32_t value)
     uint32_t r = range == NULL ? UL_PLAN_NONE : (uint32_t)(range - g->plan->ranges);
     if (range == NULL || range->space != 0 || g->problem->values[value].persistent)
         return;
-    struct list *touches = &g->ranges[r].touches;
+    struct ul_plan_list *touches = &g->ranges[r].touches;
     if (touches->count > 0 && touches->items[touches->count - 1] == p)
         return;
     add(g, touches, p);
@@ -169,7 +120,7 @@ static void find_lives(struct gather *g)
     for (uint32_t r = 0; r < plan->range_count; r++) {
         const struct ul_plan_range *range = &plan->ranges[r];
         struct life *life = &g->ranges[r];
-        const struct list *touches = &life->touches;
+        const struct ul_plan_list *touches = &life->touches;
         if (range->value == UL_PLAN_NONE && range->space == 0) {
             add(g, &life->touches, range->begin);
             add(g, &g->lives[range->begin], r);
@@ -201,14 +152,14 @@ static void time_life(const struct gather *g, struct life *life)
 
 /* Moves the members of a group to another time. Returns false where the live sums then exceed the
  * limit. */
-static bool set_time(struct gather *g, const struct list *group, uint32_t to)
+static bool set_time(struct gather *g, const struct ul_plan_list *group, uint32_t to)
 {
     uint32_t from = g->time[group->items[0]];
     bool is_within = true;
     for (uint32_t m = 0; m < group->count; m++)
         g->time[group->items[m]] = to;
     for (uint32_t m = 0; m < group->count; m++) {
-        const struct list *lives = &g->lives[group->items[m]];
+        const struct ul_plan_list *lives = &g->lives[group->items[m]];
         for (uint32_t i = 0; i < lives->count; i++) {
             struct life *life = &g->ranges[lives->items[i]];
             add_bytes(g, lives->items[i], false);
@@ -222,7 +173,7 @@ static bool set_time(struct gather *g, const struct list *group, uint32_t to)
 }
 
 /* Gives the first and the last time at which the group could run. */
-static void find_span(const struct gather *g, const struct list *group, uint32_t *first,
+static void find_span(const struct gather *g, const struct ul_plan_list *group, uint32_t *first,
                       uint32_t *last)
 {
     uint32_t at = g->time[group->items[0]];
@@ -237,8 +188,8 @@ static void find_span(const struct gather *g, const struct list *group, uint32_t
            g->problem->steps[positions[*last + 1].step].region == region)
         ++*last;
     for (uint32_t m = 0; m < group->count; m++) {
-        const struct list *before = &g->before[group->items[m]];
-        const struct list *behind = &g->behind[group->items[m]];
+        const struct ul_plan_list *before = &g->before[group->items[m]];
+        const struct ul_plan_list *behind = &g->behind[group->items[m]];
         for (uint32_t i = 0; i < before->count; i++)
             *first = g->time[before->items[i]] >= *first ? g->time[before->items[i]] + 1 : *first;
         for (uint32_t i = 0; i < behind->count; i++)
@@ -255,7 +206,8 @@ static bool shares(const struct gather *g, uint32_t p)
            g->problem->steps[at->step].alternatives[at->alternative].substep_count == 1;
 }
 
-static bool may_take(const struct gather *g, const struct list *group, const struct list *other)
+static bool may_take(const struct gather *g, const struct ul_plan_list *group,
+                     const struct ul_plan_list *other)
 {
     const uint32_t *kinds = g->gathering->kinds;
     return other->count > 0 && shares(g, other->items[0]) &&
@@ -265,7 +217,7 @@ static bool may_take(const struct gather *g, const struct list *group, const str
 
 static bool move_to(struct gather *g, uint32_t from, uint32_t to)
 {
-    struct list *group = &g->groups[from];
+    struct ul_plan_list *group = &g->groups[from];
     if (!may_take(g, group, &g->groups[to]))
         return false;
     if (!set_time(g, group, to)) {
@@ -282,7 +234,7 @@ static bool move_to(struct gather *g, uint32_t from, uint32_t to)
 static bool move_group(struct gather *g, uint32_t at)
 {
     uint32_t first, last;
-    const struct list *group = &g->groups[at];
+    const struct ul_plan_list *group = &g->groups[at];
     if (group->count == 0 || !shares(g, group->items[0]))
         return false;
     find_span(g, group, &first, &last);
@@ -300,10 +252,10 @@ static bool move_group(struct gather *g, uint32_t at)
 static void init(struct gather *g)
 {
     uint32_t count = g->count;
-    g->before = UL_NEW_ARRAY(&g->arena, struct list, count);
-    g->behind = UL_NEW_ARRAY(&g->arena, struct list, count);
-    g->lives = UL_NEW_ARRAY(&g->arena, struct list, count);
-    g->groups = UL_NEW_ARRAY(&g->arena, struct list, count);
+    g->before = UL_NEW_ARRAY(&g->arena, struct ul_plan_list, count);
+    g->behind = UL_NEW_ARRAY(&g->arena, struct ul_plan_list, count);
+    g->lives = UL_NEW_ARRAY(&g->arena, struct ul_plan_list, count);
+    g->groups = UL_NEW_ARRAY(&g->arena, struct ul_plan_list, count);
     g->time = UL_NEW_ARRAY(&g->arena, uint32_t, count);
     g->live_bytes = UL_NEW_ARRAY(&g->arena, uint64_t, (uint64_t)count + 2);
     g->ranges = UL_NEW_ARRAY(&g->arena, struct life, g->plan->range_count);
@@ -329,7 +281,7 @@ static void put_positions(struct gather *g, struct ul_arena *arena, struct ul_pl
     other->positions = UL_NEW_ARRAY(arena, struct ul_plan_position, g->count);
     uint32_t next = 0;
     for (uint32_t t = 0; t < g->count; t++) {
-        struct list *group = &g->groups[t];
+        struct ul_plan_list *group = &g->groups[t];
         uint32_t begin = next, end = next + group->count;
         if (group->count > 0)
             qsort(group->items, group->count, sizeof *group->items, compare_positions);

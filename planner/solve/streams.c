@@ -34,11 +34,6 @@ enum {
     SHARES = 16      /* of the room; each try gives up one more */
 };
 
-struct list {
-    uint32_t *items;
-    uint32_t count, capacity;
-};
-
 /* Positions of a window that depend on each other. */
 struct part {
     uint64_t cost;
@@ -59,9 +54,9 @@ struct streams {
     const struct ul_plan_streaming *streaming;
     uint64_t limit_bytes;
     uint32_t count;
-    struct list *before;  /* per position: the earlier positions that it depends on */
-    uint32_t *counted;    /* per position that counts: the one before that does, or UL_PLAN_NONE */
-    struct list *touched; /* per position: the ranges that it touches */
+    struct ul_plan_list *before; /* per position: the earlier positions that it depends on */
+    uint32_t *counted; /* per position that counts: the one before that does, or UL_PLAN_NONE */
+    struct ul_plan_list *touched; /* per position: the ranges that it touches */
     uint64_t *live_bytes;
     uint64_t *best_cost;    /* per number of positions: of these, the first ones */
     struct window *windows; /* per number of positions: the window that they end with */
@@ -71,52 +66,18 @@ struct streams {
     uint32_t stamp;
 };
 
-static void add(struct streams *s, struct list *list, uint32_t item)
+static void add(struct streams *s, struct ul_plan_list *list, uint32_t item)
 {
-    UL_GROW(&s->arena, list->items, list->count, list->capacity);
-    list->items[list->count++] = item;
+    ul_plan_list_add(&s->arena, list, item);
 }
 
-/* ---- What depends on what ---- */
-
-static void add_edge(struct streams *s, uint32_t from, uint32_t to)
-{
-    if (from != UL_PLAN_NONE && from != to)
-        add(s, &s->before[to], from);
-}
-
-/* A read follows the write of its value, a write every read and write before it. A run of a step
- * follows the run before it and the runs of its predecessors. */
+/* Finds what each position depends on. Those that share a launch stay together. */
 static void find_edges(struct streams *s)
 {
-    const struct ul_problem *problem = s->problem;
-    uint32_t *writers = UL_NEW_ARRAY(&s->arena, uint32_t, problem->value_count);
-    uint32_t *runs = UL_NEW_ARRAY(&s->arena, uint32_t, problem->step_count);
-    struct list *readers = UL_NEW_ARRAY(&s->arena, struct list, problem->value_count);
-    memset(writers, 0xFF, problem->value_count * sizeof *writers);
-    memset(runs, 0xFF, problem->step_count * sizeof *runs);
-    for (uint32_t p = 0; p < s->count; p++) {
-        const struct ul_plan_position *at = &s->plan->positions[p];
-        const struct ul_plan_substep *substep = ul_substep_at(problem, at);
-        const struct ul_plan_step *step = &problem->steps[at->step];
-        for (uint32_t i = 0; i < substep->read_count; i++) {
-            add_edge(s, writers[substep->reads[i]], p);
-            add(s, &readers[substep->reads[i]], p);
-        }
-        for (uint32_t i = 0; i < substep->write_count; i++) {
-            struct list *others = &readers[substep->writes[i]];
-            add_edge(s, writers[substep->writes[i]], p);
-            for (uint32_t r = 0; r < others->count; r++)
-                add_edge(s, others->items[r], p);
-            others->count = 0;
-            writers[substep->writes[i]] = p;
-        }
-        for (uint32_t i = 0; i < step->predecessor_count; i++)
-            add_edge(s, runs[step->predecessors[i]], p);
-        add_edge(s, runs[at->step], p);
-        runs[at->step] = p;
-        add_edge(s, s->streaming->groups[p], p);
-    }
+    ul_plan_find_before(&s->arena, s->problem, s->plan, s->before);
+    for (uint32_t p = 0; p < s->count; p++)
+        if (s->streaming->groups[p] != p)
+            add(s, &s->before[p], s->streaming->groups[p]);
 }
 
 /* ---- Live bytes ---- */
@@ -412,8 +373,8 @@ static struct ul_plan_span *put_positions(const struct streams *s, struct ul_are
 static void init(struct streams *s)
 {
     uint32_t count = s->count;
-    s->before = UL_NEW_ARRAY(&s->arena, struct list, count);
-    s->touched = UL_NEW_ARRAY(&s->arena, struct list, count);
+    s->before = UL_NEW_ARRAY(&s->arena, struct ul_plan_list, count);
+    s->touched = UL_NEW_ARRAY(&s->arena, struct ul_plan_list, count);
     s->live_bytes = UL_NEW_ARRAY(&s->arena, uint64_t, (uint64_t)count + 2);
     s->best_cost = UL_NEW_ARRAY(&s->arena, uint64_t, (uint64_t)count + 1);
     s->windows = UL_NEW_ARRAY(&s->arena, struct window, (uint64_t)count + 1);

@@ -128,6 +128,7 @@ add attention_causal.bf16 attention_causal results,bits 3e-2 --precision bf16
 train attention_train.bf16 attention_train bits,guard,memory 1e-1 bf16
 train digits.bf16 digits bits,guard,memory 1e-1 bf16 "${digits[@]}"
 train digits.fp32 digits bits,memory 1e-2 fp32 "${digits[@]}"
+add inception_v3.fp16 inception_v3 results,bits,guard 5e-3 --precision fp16 --streams 2
 add lstm_full.fp16 lstm_full results,bits,guard 5e-3 --precision fp16
 add gru_bi_full.bf16 gru_bi_full results,bits 3e-2 --precision bf16
 train digits_offload.fp32 digits bits,memory 1e-2 fp32 "${digits[@]}" -- --offload host --budget-of arena --budget 700KiB
