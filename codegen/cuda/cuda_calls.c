@@ -12,6 +12,7 @@
  *      gradients of a Conv 1x1  cuBLASLt   the products that they are
  *      ... and Accumulate       cuBLASLt   sum + product where the sum of a step's runs lies
  *      ... and a bias' gradient cuBLASLt   sums of a factor beside the product (program/sums.c)
+ *      ... and that of a GELU   cuBLASLt   product * slopes of GELU by tanh (program/slopes.c)
  *      MatMulInteger            cuBLASLt   sums in i32 alone
  *      Conv                     cuDNN      act(conv(src, weights) + residual + bias)
  *      ConvTranspose            cuDNN      the gradient of the source of such a one
@@ -727,6 +728,7 @@ enum ul_status ul_cuda_open_library(struct ul_arena *arena,
                                                   .adds_from_afar = true,
                                                   .accumulates = true,
                                                   .max_sums_bytes = TABLE_BYTES / 2,
+                                                  .has_slopes = true,
                                                   .runs_always = true,
                                                   .chosen_at_start = true,
                                                   .context = context,

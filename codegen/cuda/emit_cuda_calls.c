@@ -73,7 +73,7 @@ void ul_emit_cuda_put_spared(struct ul_emitter *emitter, const struct ul_program
     UL_ASSERT(at > 0);
     const struct ul_program_step *call = ul_program_step_at(emitter->program, &positions[at - 1]);
     UL_ASSERT(device_library(&emitter->program->calls[call->kernel]) == CUBLAS);
-    ul_text_printf(emitter->text, "if (!ul_cublas_forms_sums(&at, 0, %u))\n%*s",
+    ul_text_printf(emitter->text, "if (!ul_cublas_did_more(&at, 0, %u))\n%*s",
                    ul_emit_call_number(emitter, call), (int)(4 * indent + 4), "");
 }
 

@@ -310,8 +310,8 @@ static enum ul_status add_group(struct ul_builder *builder, const ul_node_id *no
     if (calls->is_behind[last])
         return UL_OK;
     UL_TRY(ul_group_add(builder, nodes, count, region));
-    if (calls->sums_of[last] != UL_NONE)
-        UL_TRY(ul_group_add(builder, &calls->sums_of[last], 1, region));
+    if (calls->spares[last] != UL_NONE)
+        UL_TRY(ul_group_add(builder, &calls->spares[last], 1, region));
     if (calls->reader_of[last] != UL_NONE)
         UL_TRY(ul_group_add(builder, &calls->reader_of[last], 1, region));
     return UL_OK;

@@ -90,12 +90,12 @@ struct ul_calls {
     struct ul_group_call **faster;  /* the same by Winograd's method; NULL: not */
     const struct ul_pack **packs;   /* by value: how a weight's calls want it; NULL: plain */
     uint32_t *positions;            /* by node, as they run */
-    ul_node_id *sums_of;            /* by the last node of a call: the node whose sums it may form,
-                                       too; or UL_NONE */
-    ul_node_id *reader_of;          /* by such a call: what reads the sums, and stands before it in
-                                       the graph; or UL_NONE */
-    bool *is_summed;                /* by node: a call may form its sums */
-    bool *is_behind;                /* by node: it becomes a step behind such a call */
+    ul_node_id *spares;    /* by the last node of a call: the node whose result it may form,
+                              too; or UL_NONE */
+    ul_node_id *reader_of; /* by such a call: what reads its sums, and stands before it in
+                              the graph; or UL_NONE */
+    bool *is_spared;       /* by node: a call may form its result */
+    bool *is_behind;       /* by node: it becomes a step behind such a call */
     bool changed;
 };
 /* kept.c: takes back the calls for which the library keeps too much beside the buffer. */
@@ -116,5 +116,9 @@ enum ul_status ul_calls_choose(struct ul_arena *arena, const struct ul_graph *gr
  * node that forms them becomes a step right behind the call, and what reads them comes then. */
 void ul_calls_find_sums(struct ul_arena *arena, const struct ul_graph *graph, uint64_t max_bytes,
                         struct ul_calls *calls);
+
+/* slopes.c: behind that, finds the gradients of a GELU that a product's call may form. */
+void ul_calls_find_slopes(struct ul_arena *arena, const struct ul_graph *graph,
+                          struct ul_calls *calls);
 
 #endif

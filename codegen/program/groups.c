@@ -281,10 +281,10 @@ static enum ul_status add_own(struct ul_builder *builder, const ul_node_id *node
     return UL_OK;
 }
 
-/* ---- Sums that a call forms ---- */
+/* ---- What a call before may form ---- */
 
-/* The kernel of sums that the step before it, a call, may form: it runs where that does not form
- * them. Their place lives from the call on. It counts as nothing, since libraries have such calls.
+/* The kernel of a result that the step before it, a call, may form: it runs where that does not
+ * form it. Its place lives from the call on. It counts as nothing, since libraries have such calls.
  */
 static void spare(const struct ul_builder *builder, struct ul_program_step *step)
 {
@@ -296,6 +296,20 @@ static void spare(const struct ul_builder *builder, struct ul_program_step *step
     step->in_place_count = 0;
     memset(&step->work, 0, sizeof step->work);
     memset(&step->traffic, 0, sizeof step->traffic);
+}
+
+/* What is multiplied by slopes lies where the product does that the call before it wrote. */
+static void lie_in_place(struct ul_builder *builder, ul_node_id id)
+{
+    const struct ul_program *program = builder->program;
+    const struct ul_node *node = &builder->graph->nodes[id];
+    if (!builder->calls.is_spared[id])
+        return;
+    UL_ASSERT(program->step_count > 0);
+    const struct ul_program_step *call = &program->steps[program->step_count - 1];
+    UL_ASSERT(call->kind == UL_STEP_CALL);
+    if (program->calls[call->kernel].has_slopes != 0)
+        ul_place_join(builder, node->outputs[0], base_of(builder, node->inputs[0]));
 }
 
 /* The call gives up as much of its scratch as the place of its sums takes beside it. Where a kernel
@@ -317,7 +331,7 @@ static void fit_sums(struct ul_builder *builder, ul_node_id last, uint64_t own_b
     call->call.sums_of = UL_SUMS_OF_NONE;
     call->args[UL_CALL_BIAS] = UL_NONE;
     memset(&call->call.bias, 0, sizeof call->call.bias);
-    builder->calls.is_summed[builder->calls.sums_of[last]] = false;
+    builder->calls.is_spared[builder->calls.spares[last]] = false;
 }
 
 /* ---- The group ---- */
@@ -370,9 +384,10 @@ enum ul_status ul_group_add(struct ul_builder *builder, const ul_node_id *nodes,
     if (builder->calls.by_node[nodes[count - 1]] != NULL) {
         UL_TRY(make_call(builder, nodes, count, &step));
     } else {
+        lie_in_place(builder, nodes[count - 1]);
         UL_TRY(kernel_step(builder, nodes, count, &step));
         UL_TRY(check_piece(builder, nodes[count - 1], step.kernel));
-        if (builder->calls.is_summed[nodes[count - 1]])
+        if (builder->calls.is_spared[nodes[count - 1]])
             spare(builder, &step);
     }
     step.name = ul_step_name(builder, builder->graph->nodes[nodes[count - 1]].name);

@@ -79,6 +79,14 @@ static uint32_t place_donate(struct ul_builder *builder, ul_value_id output)
     return id;
 }
 
+void ul_place_join(struct ul_builder *builder, ul_value_id value, ul_value_id with)
+{
+    struct ul_program *program = builder->program;
+    UL_ASSERT(program->value_places[value] == UL_PLAN_NONE &&
+              ul_value_bytes(builder->graph, value) == ul_value_bytes(builder->graph, with));
+    program->value_places[value] = ul_place_of(builder, with);
+}
+
 static bool same_pack(const struct ul_pack *a, const struct ul_pack *b)
 {
     return a == b || (a != NULL && b != NULL && memcmp(a, b, sizeof *a) == 0);

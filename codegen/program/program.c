@@ -75,6 +75,9 @@ static enum ul_status build(struct ul_builder *builder)
     UL_TRY(ul_calls_choose(builder->arena, graph, builder->escapes, builder->options->library,
                            builder->whole, &builder->calls, builder->diag));
     ul_calls_find_sums(builder->arena, graph, max_sums_bytes(builder->options), &builder->calls);
+    if (builder->options->training != NULL && builder->options->library != NULL &&
+        builder->options->library->has_slopes)
+        ul_calls_find_slopes(builder->arena, graph, &builder->calls);
     ul_winograd_choose(builder->arena, graph, builder->options, builder->whole, &builder->calls);
     for (uint32_t i = 0; i < root->input_count; i++)
         (void)ul_place_of(builder, root->inputs[i]);

@@ -44,6 +44,8 @@ struct ul_builder {
 void ul_place_find_kept(struct ul_builder *builder);
 /* The place of a base value; made at its first use. A weight's is that of its plain bytes. */
 uint32_t ul_place_of(struct ul_builder *builder, ul_value_id base);
+/* Has a value lie where another one does, of as many bytes, that is not read any more. */
+void ul_place_join(struct ul_builder *builder, ul_value_id value, ul_value_id with);
 /* The place of a weight's bytes in a layout; NULL: as they are. */
 uint32_t ul_place_of_form(struct ul_builder *builder, ul_value_id base, const struct ul_pack *pack);
 /* The place of what the library keeps for a call, or UL_PLAN_NONE where nobody can say; and that of

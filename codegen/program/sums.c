@@ -174,8 +174,8 @@ static bool take_rows(struct finder *finder, ul_node_id last, const struct rows 
     bool waits = reads->first < position;
     if (reads->second < position || (waits && !may_wait(finder, reads->reader)))
         return false;
-    calls->sums_of[last] = rows->node;
-    calls->is_summed[rows->node] = calls->is_behind[rows->node] = true;
+    calls->spares[last] = rows->node;
+    calls->is_spared[rows->node] = calls->is_behind[rows->node] = true;
     if (waits) {
         calls->reader_of[last] = reads->reader;
         calls->is_behind[reads->reader] = true;
@@ -254,11 +254,11 @@ void ul_calls_find_sums(struct ul_arena *arena, const struct ul_graph *graph, ui
     const struct ul_block *block = &graph->blocks[0];
     struct finder finder = {.graph = graph, .calls = calls, .max_bytes = max_bytes};
     ul_node_id *nodes = UL_NEW_ARRAY(arena, ul_node_id, block->node_count);
-    calls->is_summed = UL_NEW_ARRAY(arena, bool, graph->node_count);
+    calls->is_spared = UL_NEW_ARRAY(arena, bool, graph->node_count);
     calls->is_behind = UL_NEW_ARRAY(arena, bool, graph->node_count);
-    calls->sums_of = UL_NEW_ARRAY(arena, ul_node_id, graph->node_count);
+    calls->spares = UL_NEW_ARRAY(arena, ul_node_id, graph->node_count);
     calls->reader_of = UL_NEW_ARRAY(arena, ul_node_id, graph->node_count);
-    memset(calls->sums_of, 0xFF, graph->node_count * sizeof *calls->sums_of);
+    memset(calls->spares, 0xFF, graph->node_count * sizeof *calls->spares);
     memset(calls->reader_of, 0xFF, graph->node_count * sizeof *calls->reader_of);
     if (max_bytes == 0)
         return;

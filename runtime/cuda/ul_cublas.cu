@@ -15,7 +15,11 @@
  * Sums of a factor along k, the gradient of a bias beside that of a weight, are an epilogue: BGRADA
  * has one for each row of D, summed from A, and BGRADB one for each column, from B. Where it has no
  * algorithm that does with the plan, the call is the plain product, and a kernel of the program
- * forms the sums. A choice says by one byte more that it is one with sums.
+ * forms the sums. A choice says by one byte more that it is one that does more.
+ *
+ * Slopes of a GELU by tanh, which the result is multiplied by, are one likewise: DGELU reads what
+ * the GELU was of as a matrix in the layout and of the type of D, with columns at multiples of 8
+ * elements. Where there is no algorithm for it, a kernel of the program updates the plain product.
  *
  * Sums of f32 are in f32 with all bits, unless the call allows TF32; f16 and bf16 are summed in
  * f32, i8 in i32, where alpha is 1 and beta 0. Algorithms that add parts of a sum in place of the
@@ -62,8 +66,9 @@ struct product {
     float alpha, beta;
     uint64_t workspace_bytes;
     bool has_bias;      /* or sums in its place */
-    bool forms_sums;    /* by the epilogue that is set */
-    bool asks_for_sums; /* algorithms are found for that epilogue */
+    bool has_slopes;    /* their matrix is in the place of a bias */
+    bool does_more;     /* sums or slopes, by the epilogue that is set */
+    bool asks_for_more; /* algorithms are found for that epilogue */
     bool has_integers;
     const void *told_bias; /* an address that is no better aligned than the bias will be */
 };
@@ -181,11 +186,13 @@ static bool make_layout(const struct handle *handle, const struct ul_call_tensor
                                                &step, sizeof step) == CUBLAS_STATUS_SUCCESS;
 }
 
-static cublasLtEpilogue_t epilogue_of(const struct ul_call *call, bool forms_sums)
+static cublasLtEpilogue_t epilogue_of(const struct ul_call *call, bool does_more)
 {
     struct ul_cuda_posts posts;
-    bool has_bias = call->bias.rank > 0 && call->sums_of == UL_SUMS_OF_NONE;
-    if (forms_sums)
+    bool has_bias = call->bias.rank > 0 && !ul_call_may_do_more(call);
+    if (does_more && call->has_slopes != 0)
+        return CUBLASLT_EPILOGUE_DGELU;
+    if (does_more)
         return call->sums_of == UL_SUMS_OF_WEIGHTS ? CUBLASLT_EPILOGUE_BGRADA
                                                    : CUBLASLT_EPILOGUE_BGRADB;
     ul_cuda_read_posts(call, &posts);
@@ -207,15 +214,31 @@ static bool set(const struct handle *handle, struct product *product,
            CUBLAS_STATUS_SUCCESS;
 }
 
-/* With sums of a factor, where the call may have them, or without. */
-static bool set_epilogue(const struct handle *handle, const struct ul_call *call,
-                         struct product *product, bool forms_sums)
+/* The matrix of slopes has the type of the result unless it is said to have another; without them
+ * the description is as new. */
+static bool set_slopes(const struct handle *handle, const struct ul_call *call,
+                       struct product *product)
 {
-    cublasLtEpilogue_t epilogue = epilogue_of(call, forms_sums);
+    int64_t columns_apart = product->has_slopes ? call->bias.strides[0] : 0;
+    const void *nowhere = NULL;
+    return set(handle, product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &columns_apart,
+               sizeof columns_apart) &&
+           set(handle, product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &nowhere,
+               sizeof nowhere);
+}
+
+/* With sums of a factor or slopes, where the call may have them, or without. */
+static bool set_epilogue(const struct handle *handle, const struct ul_call *call,
+                         struct product *product, bool does_more)
+{
+    cublasLtEpilogue_t epilogue = epilogue_of(call, does_more);
     cudaDataType bias_type = type_of(&call->bias);
-    product->forms_sums = forms_sums;
-    product->has_bias = call->bias.rank > 0 && (call->sums_of == UL_SUMS_OF_NONE || forms_sums);
+    product->does_more = does_more;
+    product->has_slopes = call->has_slopes != 0 && does_more;
+    product->has_bias = call->bias.rank > 0 && call->has_slopes == 0 &&
+                        (call->sums_of == UL_SUMS_OF_NONE || does_more);
     return set(handle, product, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue) &&
+           (call->has_slopes == 0 || set_slopes(handle, call, product)) &&
            (!product->has_bias || set(handle, product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE,
                                       &bias_type, sizeof bias_type));
 }
@@ -236,13 +259,13 @@ static bool describe_product(const struct handle *handle, const struct ul_call *
     product->alpha = posts.alpha;
     product->beta = posts.adds ? 1.0f : 0.0f;
     product->has_integers = has_integers;
-    product->asks_for_sums = call->sums_of != UL_SUMS_OF_NONE;
+    product->asks_for_more = ul_call_may_do_more(call) != 0;
     return handle->lt.MatmulDescCreate(&product->operation, compute,
                                        has_integers ? CUDA_R_32I : CUDA_R_32F) ==
                CUBLAS_STATUS_SUCCESS &&
            set(handle, product, CUBLASLT_MATMUL_DESC_TRANSA, &a, sizeof a) &&
            set(handle, product, CUBLASLT_MATMUL_DESC_TRANSB, &b, sizeof b) &&
-           set_epilogue(handle, call, product, product->asks_for_sums) &&
+           set_epilogue(handle, call, product, product->asks_for_more) &&
            make_layout(handle, &call->weights, batch_count, &product->a) &&
            make_layout(handle, &call->src, batch_count, &product->b) &&
            make_layout(handle, &call->dst, batch_count, &product->d);
@@ -264,8 +287,11 @@ static int describe_call(void *opaque, uint32_t index, const struct ul_call *cal
     return describe_product(handle, call, product);
 }
 
+/* Or the matrix of slopes. */
 static bool set_bias(const struct handle *handle, struct product *product, const void *bias)
 {
+    if (product->has_slopes)
+        return set(handle, product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &bias, sizeof bias);
     return !product->has_bias ||
            set(handle, product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
 }
@@ -327,10 +353,10 @@ static bool make_preference(const struct handle *handle, const struct ul_call *c
     return good;
 }
 
-static uint32_t size_of_choice(bool forms_sums)
+static uint32_t size_of_choice(bool does_more)
 {
     static_assert(sizeof(cublasLtMatmulAlgo_t) + 1 <= UL_CUDA_CHOICE_BYTES, "it is one");
-    return (uint32_t)sizeof(cublasLtMatmulAlgo_t) + (forms_sums ? 1 : 0);
+    return (uint32_t)sizeof(cublasLtMatmulAlgo_t) + (does_more ? 1 : 0);
 }
 
 static int find(void *opaque, uint32_t index, const struct ul_call *call,
@@ -341,7 +367,7 @@ static int find(void *opaque, uint32_t index, const struct ul_call *call,
     cublasLtMatmulHeuristicResult_t found[UL_CUDA_CANDIDATES];
     cublasLtMatmulPreference_t preference = NULL;
     int count = 0, kept = 0;
-    if (!set_epilogue(handle, call, product, product->asks_for_sums) ||
+    if (!set_epilogue(handle, call, product, product->asks_for_more) ||
         !set_bias(handle, product, product->told_bias) ||
         !make_preference(handle, call, &preference) ||
         handle->lt.MatmulAlgoGetHeuristic(
@@ -353,7 +379,7 @@ static int find(void *opaque, uint32_t index, const struct ul_call *call,
     for (int i = 0; i < count; i++) {
         if (found[i].state != CUBLAS_STATUS_SUCCESS)
             continue;
-        choices[kept].size_bytes = size_of_choice(product->asks_for_sums);
+        choices[kept].size_bytes = size_of_choice(product->asks_for_more);
         choices[kept].bytes[sizeof found[i].algo] = 1;
         memcpy(choices[kept++].bytes, &found[i].algo, sizeof found[i].algo);
     }
@@ -363,8 +389,8 @@ static int find(void *opaque, uint32_t index, const struct ul_call *call,
 static int lessen(void *opaque, uint32_t index)
 {
     struct product *product = &((const struct handle *)opaque)->products[index];
-    bool asked = product->asks_for_sums;
-    product->asks_for_sums = false;
+    bool asked = product->asks_for_more;
+    product->asks_for_more = false;
     return asked;
 }
 
@@ -375,10 +401,9 @@ static int take(void *opaque, uint32_t index, const struct ul_call *call,
     struct product *product = &handle->products[index];
     cublasLtMatmulAlgo_t algorithm;
     cublasLtMatmulHeuristicResult_t result;
-    bool forms_sums =
-        call->sums_of != UL_SUMS_OF_NONE && choice->size_bytes == size_of_choice(true);
-    if (choice->size_bytes != size_of_choice(forms_sums) ||
-        !set_epilogue(handle, call, product, forms_sums))
+    bool does_more = ul_call_may_do_more(call) && choice->size_bytes == size_of_choice(true);
+    if (choice->size_bytes != size_of_choice(does_more) ||
+        !set_epilogue(handle, call, product, does_more))
         return 0;
     memcpy(&algorithm, choice->bytes, sizeof algorithm);
     /* Its alignment is judged by what the description holds, which may be another call's, or none.
@@ -404,7 +429,10 @@ static void tell(const void *opaque, uint32_t index, char name[UL_CUDA_NAME_BYTE
     (void)handle->lt.MatmulAlgoConfigGetAttribute(
         &product->algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &split, sizeof split, &written);
     (void)snprintf(name, UL_CUDA_NAME_BYTES, "cublaslt algorithm %d, split %d%s", (int)id,
-                   (int)split, product->forms_sums ? ", sums" : "");
+                   (int)split,
+                   !product->does_more   ? ""
+                   : product->has_slopes ? ", slopes"
+                                         : ", sums");
 }
 
 /* ---- the library ---- */
@@ -428,11 +456,11 @@ static const struct ul_cuda_library library = {"cublaslt",
                                                enqueue,
                                                tell};
 
-int ul_cublas_forms_sums(const struct ul_cuda_step *at, uint32_t place, uint32_t call)
+int ul_cublas_did_more(const struct ul_cuda_step *at, uint32_t place, uint32_t call)
 {
     const struct handle *handle = (const struct handle *)at->run->libraries[place];
     return handle != NULL && call < handle->calls.call_count &&
-           handle->calls.names[call][0] != '\0' && handle->products[call].forms_sums;
+           handle->calls.names[call][0] != '\0' && handle->products[call].does_more;
 }
 
 /* Who is told of each step looks at what it leaves, sums included, which must be the same in every
@@ -442,7 +470,7 @@ static void clear_sums(const struct ul_cuda_step *at, uint32_t place, uint32_t c
 {
     const struct handle *handle = (const struct handle *)at->run->libraries[place];
     if (at->run->announce == NULL || handle == NULL || call >= handle->calls.call_count ||
-        ul_cublas_forms_sums(at, place, call))
+        ul_cublas_did_more(at, place, call))
         return;
     const struct ul_call *planned = &handle->calls.calls[call];
     if (planned->sums_of != UL_SUMS_OF_NONE)

@@ -42,8 +42,9 @@
  * library is not there, or has nothing for the call. */
 int ul_cublas_run(const struct ul_cuda_step *at, uint32_t library, uint32_t call,
                   const void *const *args, unsigned char *scratch);
-/* Whether that call forms sums of a factor beside its product, wherever its arguments lie. */
-int ul_cublas_forms_sums(const struct ul_cuda_step *at, uint32_t library, uint32_t call);
+/* Whether that call forms sums of a factor beside its product, or multiplies it by slopes, where
+ * its description leaves that to a kernel else, wherever its arguments lie. */
+int ul_cublas_did_more(const struct ul_cuda_step *at, uint32_t library, uint32_t call);
 int ul_cudnn_run(const struct ul_cuda_step *at, uint32_t library, uint32_t call,
                  const void *const *args, unsigned char *scratch);
 

@@ -225,6 +225,10 @@ struct ul_call {
      * no operand but their place. Where the library does not form them, they are left to a kernel
      * that stands behind the call. */
     enum ul_call_sums sums_of;
+    /* Likewise: 1: the product may be the gradient of a GELU by tanh, too. `bias` is then no bias
+     * but what that GELU was of, whose slopes the result is multiplied by. Where the library does
+     * not, that is left to a kernel behind the call, in the place of the result. */
+    uint32_t has_slopes;
 };
 
 /* ---- what the compiler and the runtime must agree on ---- */
@@ -433,6 +437,12 @@ static inline uint64_t ul_call_workspace_bytes(const struct ul_call *call)
 {
     uint64_t taken = UL_CALL_WORKSPACE_LOSS + ul_call_sums_bytes(call);
     return call->scratch_bytes > taken ? call->scratch_bytes - taken : 0;
+}
+
+/* Whether a kernel stands behind the call that does what the library did not. */
+static inline int ul_call_may_do_more(const struct ul_call *call)
+{
+    return call->sums_of != UL_SUMS_OF_NONE || call->has_slopes != 0;
 }
 
 /* Whether the call of a device's library writes that argument. */

@@ -77,6 +77,25 @@ struct ul_call make_factor_sums(uint32_t n)
     return call;
 }
 
+/* A product that is multiplied by slopes of a GELU, number `n` of SLOPES: types, operands' sides.
+ */
+enum { SLOPES = 8 };
+struct ul_call make_slopes(uint32_t n)
+{
+    static const enum ul_call_type types[] = {UL_CALL_F16, UL_CALL_BF16};
+    struct ul_call call;
+    memset(&call, 0, sizeof call);
+    call.kind = UL_CALL_MATMUL;
+    call.src = matrix(types[n % 2], 0, 96, 64, n / 2 % 2 != 0);
+    call.weights = matrix(types[n % 2], 0, 64, 48, n / 4 % 2 != 0);
+    call.dst = matrix(types[n % 2], 0, 96, 48, false);
+    call.bias = call.dst;
+    call.has_slopes = 1;
+    call.align_bytes = 64;
+    call.scratch_bytes = 1 << 16;
+    return call;
+}
+
 /* Sums of integers. */
 struct ul_call make_sums()
 {
@@ -97,10 +116,9 @@ bool is_taken(const struct handle *handle, const struct ul_call *call)
     const void *bias = (const void *)(uintptr_t)(4096 + call->align_bytes);
     cublasLtMatmulPreference_t preference = NULL;
     memset(&product, 0, sizeof product);
-    bool good = describe_product(handle, call, &product) &&
-                set(handle, &product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias) &&
+    bool good = describe_product(handle, call, &product) && set_bias(handle, &product, bias) &&
                 make_preference(handle, call, &preference) &&
-                (call->sums_of == UL_SUMS_OF_NONE || set_epilogue(handle, call, &product, false));
+                (!ul_call_may_do_more(call) || set_epilogue(handle, call, &product, false));
     if (preference != NULL)
         (void)handle->lt.MatmulPreferenceDestroy(preference);
     free_product(handle, &product);
@@ -131,7 +149,7 @@ bool is_told(const struct handle *handle)
 
 int main()
 {
-    enum { CALLS = 1281 + FACTOR_SUMS };
+    enum { PLAIN = 1280, CALLS = PLAIN + FACTOR_SUMS + SLOPES + 1 };
     struct handle handle;
     int failed = 0;
     memset(&handle, 0, sizeof handle);
@@ -140,9 +158,10 @@ int main()
         return handle.loaded == NULL ? 77 : 1;
     }
     for (uint32_t n = 0; n < CALLS; n++) {
-        struct ul_call call = n + 1 == CALLS                ? make_sums()
-                              : n + 1 + FACTOR_SUMS < CALLS ? make_call(n)
-                                                            : make_factor_sums(CALLS - 2 - n);
+        struct ul_call call = n < PLAIN                 ? make_call(n)
+                              : n < PLAIN + FACTOR_SUMS ? make_factor_sums(n - PLAIN)
+                              : n + 1 < CALLS           ? make_slopes(n - PLAIN - FACTOR_SUMS)
+                                                        : make_sums();
         if (is_taken(&handle, &call))
             continue;
         printf("FAIL product %u: cuBLASLt does not take its descriptors\n", n);

@@ -9,7 +9,9 @@
  *
  * With UL_EMULATE_NO_ALGORITHMS in the environment nothing is offered, and with UL_EMULATE_NO_SUMS
  * no sums of a factor along k (BGRADA, BGRADB). These come beside one product of floats alone, with
- * nothing behind it, in the type of D.
+ * nothing behind it, in the type of D. With UL_EMULATE_NO_SLOPES there are none of a GELU (DGELU).
+ * They come behind one product of 16 bits, from a matrix of the type of D with at least as many
+ * rows, its columns at multiples of 8 elements.
  *
  * Integers of 8 bits are served where the manual says that tensor cores take them: A turned and B
  * not, sums and results in 32 bits with an alpha of 1 and a beta of 0, nothing behind them, rows of
@@ -37,7 +39,8 @@ struct ul_emulate_operation {
     bool has_bias_type;
     cublasOperation_t transposed_a, transposed_b;
     cublasLtEpilogue_t epilogue;
-    const void *bias;
+    const void *bias, *aux;
+    int64_t aux_ld;
 };
 
 struct ul_emulate_layout {
@@ -90,6 +93,22 @@ bool has_sums(const struct ul_emulate_operation *operation)
     return sums_a(operation) || operation->epilogue == CUBLASLT_EPILOGUE_BGRADB;
 }
 
+bool has_slopes(const struct ul_emulate_operation *operation)
+{
+    return operation->epilogue == CUBLASLT_EPILOGUE_DGELU;
+}
+
+/* What the epilogue has the address of: a bias, sums or slopes; at most one of them. */
+bool has_beside(const struct ul_emulate_operation *operation)
+{
+    return has_bias(operation) || has_sums(operation) || has_slopes(operation);
+}
+
+const void *beside_of(const struct ul_emulate_operation *operation)
+{
+    return has_slopes(operation) ? operation->aux : operation->bias;
+}
+
 /* ---- descriptions ---- */
 
 uint64_t mix(uint64_t hash, uint64_t word)
@@ -130,6 +149,15 @@ bool serves_integers(const struct ul_emulate_operation *operation,
            operation->epilogue == CUBLASLT_EPILOGUE_DEFAULT;
 }
 
+bool serves_slopes(const struct ul_emulate_operation *operation, const struct ul_emulate_layout *d)
+{
+    enum { STEP = 8, ALIGN_BYTES = 16 };
+    return d->batch_count == 1 && !has_integers(operation) && d->type != CUDA_R_32F &&
+           operation->aux_ld % STEP == 0 && operation->aux_ld >= (int64_t)d->rows &&
+           operation->aux != NULL && (uintptr_t)operation->aux % ALIGN_BYTES == 0 &&
+           getenv("UL_EMULATE_NO_SLOPES") == NULL;
+}
+
 bool is_served(const struct ul_emulate_operation *operation, const struct ul_emulate_layout *a,
                const struct ul_emulate_layout *b, const struct ul_emulate_layout *c,
                const struct ul_emulate_layout *d, struct sides *sides)
@@ -157,8 +185,9 @@ bool is_served(const struct ul_emulate_operation *operation, const struct ul_emu
                 operation->bias_type == d->type;
     bool sums = !has_sums(operation) || (sides->batch == 1 && !has_integers(operation) &&
                                          getenv("UL_EMULATE_NO_SUMS") == NULL);
+    bool slopes = !has_slopes(operation) || serves_slopes(operation, d);
     return types && served && same && batches && apart && lies_as_result && bias && sums &&
-           (!tf32 || a->type == CUDA_R_32F);
+           slopes && (!tf32 || a->type == CUDA_R_32F);
 }
 
 uint64_t description(const struct ul_emulate_operation *operation,
@@ -168,6 +197,7 @@ uint64_t description(const struct ul_emulate_operation *operation,
     uint64_t hash = mix(mix(14695981039346656037u, (uint64_t)operation->compute),
                         (uint64_t)operation->transposed_a);
     hash = mix(mix(hash, (uint64_t)operation->transposed_b), (uint64_t)operation->epilogue);
+    hash = mix(hash, has_slopes(operation) ? (uint64_t)operation->aux_ld : 0);
     return mix_layout(mix_layout(mix_layout(hash, a), b), d);
 }
 
@@ -203,6 +233,14 @@ float activate(cublasLtEpilogue_t epilogue, float x)
     return x;
 }
 
+/* The slope of GELU by tanh. */
+float slope(float x)
+{
+    const float scale = 0.7978845608028654f, cubic = 0.044715f;
+    float t = tanhf(scale * (x + cubic * x * x * x));
+    return 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * scale * (1 + 3 * cubic * x * x);
+}
+
 void finish(const struct job &job, int64_t batch, int64_t i, int64_t j, float sum)
 {
     enum element type = element_of(job.d.type);
@@ -214,6 +252,8 @@ void finish(const struct job &job, int64_t batch, int64_t i, int64_t j, float su
         x += element_get(job.operation.bias,
                          job.operation.has_bias_type ? element_of(job.operation.bias_type) : type,
                          i);
+    if (has_slopes(&job.operation))
+        x *= slope(element_get(job.operation.aux, type, i + j * job.operation.aux_ld));
     element_put(job.d_bytes, type, at, activate(job.operation.epilogue, x));
 }
 
@@ -338,6 +378,9 @@ void check_memory(const struct job &job, const struct algorithm *algorithm)
                                                 ? element_of(job.operation.bias_type)
                                                 : element_of(job.d.type))};
     struct extent sums = bias;
+    struct ul_emulate_layout aux = job.d;
+    aux.ld = job.operation.aux_ld;
+    struct extent slopes = extent_of("slopes", &aux, job.operation.aux);
     sums.name = "sums";
     if (job.beta == 0)
         c.size_bytes = 0;
@@ -345,7 +388,9 @@ void check_memory(const struct job &job, const struct algorithm *algorithm)
         bias.size_bytes = 0;
     if (!has_sums(&job.operation))
         sums.size_bytes = 0;
-    need_memory("cublasLtMatmul", {a, b, bias}, c, d, workspace);
+    if (!has_slopes(&job.operation))
+        slopes.size_bytes = 0;
+    need_memory("cublasLtMatmul", {a, b, bias, slopes}, c, d, workspace);
     ul_emulate_count_operand(sums.begin, sums.size_bytes, true);
     for (const struct extent &other : {a, b, c, d, workspace})
         need_extent("cublasLtMatmul", sums, other);
@@ -353,6 +398,7 @@ void check_memory(const struct job &job, const struct algorithm *algorithm)
     for (const struct extent &extent : {a, b, c, d})
         need_aligned(extent, algorithm->align_bytes);
     need_aligned(bias, algorithm->bias_align_bytes);
+    need_aligned(slopes, algorithm->bias_align_bytes);
 }
 
 template <class T> bool take(T *field, const void *value, size_t size_bytes)
@@ -396,7 +442,7 @@ cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *operation,
     *operation = new struct ul_emulate_operation;
     **operation = {
         compute, scale, CUDA_R_32F, false, CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT,
-        NULL};
+        NULL,    NULL,  0};
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -419,6 +465,10 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t operation,
         return status(take(&operation->epilogue, value, size_bytes));
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
         return status(take(&operation->bias, value, size_bytes));
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
+        return status(take(&operation->aux, value, size_bytes));
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
+        return status(take(&operation->aux_ld, value, size_bytes));
     case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
         operation->has_bias_type = true;
         return status(take(&operation->bias_type, value, size_bytes));
@@ -505,7 +555,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
     if (has_integers(operation) && align < 4)
         return CUBLAS_STATUS_NOT_SUPPORTED;
     uint64_t part = (uint64_t)(sides.m * sides.n * sides.batch) * sizeof(float);
-    uint64_t bias = align_of(operation->bias);
+    uint64_t bias = align_of(beside_of(operation));
     const struct algorithm offers[] = {
         {1, CUBLASLT_REDUCTION_SCHEME_INPLACE, 0, align, bias, 0, {0}},
         {splits, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, splits * part, align, bias, 0, {0}},
@@ -536,9 +586,9 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDe
     if (!handle_is_alive(handle) || !is_served(operation, a, b, c, d, &sides) ||
         words.splits == 0 || words.description != description(operation, a, b, d))
         return CUBLAS_STATUS_NOT_SUPPORTED;
-    /* A bias lies as the description says; where it has none, nowhere. So do sums. */
-    if ((has_bias(operation) || has_sums(operation)) &&
-        (operation->bias == NULL || align_of(operation->bias) < words.bias_align_bytes))
+    /* A bias lies as the description says; where it has none, nowhere. So do sums and slopes. */
+    if (has_beside(operation) &&
+        (beside_of(operation) == NULL || align_of(beside_of(operation)) < words.bias_align_bytes))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     memset(result, 0, sizeof *result);
     result->algo = *algorithm;
@@ -580,7 +630,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
     if (!handle_is_alive(handle))
         return CUBLAS_STATUS_NOT_INITIALIZED;
     if (alpha == NULL || beta == NULL || a == NULL || b == NULL || d == NULL ||
-        ((has_bias(operation) || has_sums(operation)) && operation->bias == NULL) ||
+        (has_beside(operation) && beside_of(operation) == NULL) ||
         (words.workspace_bytes > 0 && workspace == NULL) ||
         words.workspace_bytes > workspace_bytes ||
         words.description != description(operation, a_layout, b_layout, d_layout))

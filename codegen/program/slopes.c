@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Gradients of GELU by tanh, which the product before them may form, too.
+ *
+ * Problem: the gradient of a layer behind a GELU is a product, and the GELU's own gradient
+ * multiplies that by its slopes: a pass over the product's result, and over what the GELU was of. A
+ * library may do both in one call, but whether it has an algorithm for that on a device shows when
+ * the program starts.
+ *
+ *      dy = dz w^T              call: dy, or dx at once
+ *      dx = dy * gelu'(x)       kernel: dx, where the call did not form it
+ *
+ * Method: both stay steps, the kernel right behind the call, as in sums.c. dx lies in the place of
+ * dy. To the planner the call writes it and reads x, and the kernel updates it. Nothing else reads
+ * dy, so that no plan takes more for it: x and dy are both there at the kernel anyway. The graph
+ * alone decides which call has which slopes, whatever the budget.
+ *
+ * Left undone: products with something behind them or added to them; batches of products; ReLU,
+ * whose slopes cuBLASLt takes as a mask of bits that lie in an order of its own. */
+#include "codegen/program/library_internal.h"
+
+#include "ir/gradient.h"
+#include "ir/op.h"
+#include "ir/view.h"
+
+#include <string.h>
+
+struct finder {
+    const struct ul_graph *graph;
+    struct ul_calls *calls;
+    uint32_t *reader_counts; /* per base: nodes that read it, and edges of blocks */
+};
+
+static void count_read(struct finder *finder, ul_value_id value)
+{
+    ul_value_id base = value == UL_NONE ? UL_NONE : finder->graph->values[value].view.base;
+    if (base != UL_NONE)
+        finder->reader_counts[base]++;
+}
+
+static void count_readers(struct ul_arena *arena, struct finder *finder)
+{
+    const struct ul_graph *graph = finder->graph;
+    finder->reader_counts = UL_NEW_ARRAY(arena, uint32_t, graph->value_count);
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        const struct ul_node *node = &graph->nodes[n];
+        if (finder->calls->positions[n] == 0 || ul_node_is_view(graph, n))
+            continue; /* it stands nowhere, or does nothing */
+        for (uint32_t i = 0; i < node->input_count; i++)
+            count_read(finder, node->inputs[i]);
+    }
+    for (uint32_t b = 0; b < graph->block_count; b++)
+        for (uint32_t i = 0; i < graph->blocks[b].output_count; i++)
+            count_read(finder, graph->blocks[b].outputs[i]);
+}
+
+/* The gradient of a GELU by tanh, as the only node of a step. */
+static bool is_gelu_gradient(const struct finder *finder, ul_node_id id)
+{
+    enum { BY_TANH = 1, X = 2 };
+    const struct ul_node *node = &finder->graph->nodes[id];
+    uint32_t form;
+    return node->op == UL_OP_Gradient && ul_gradient_row(node, &form) == ul_op_get(UL_OP_Gelu) &&
+           form == BY_TANH && node->input_count == X + 1 && node->inputs[1] == UL_NONE &&
+           node->inputs[X] != UL_NONE && node->parent == 0 &&
+           !ul_node_is_piece(finder->graph, id) && finder->calls->by_node[id] == NULL &&
+           !finder->calls->is_behind[id];
+}
+
+/* Whether the value is dense in bytes that a node made, which no caller sees. */
+static bool is_made(const struct ul_graph *graph, ul_value_id value)
+{
+    const struct ul_value *info = &graph->values[value];
+    const struct ul_value *base = &graph->values[info->view.base];
+    return base->kind == UL_VALUE_NODE && base->donor == UL_NONE &&
+           !ul_graph_is_output(graph, info->view.base) &&
+           ul_view_is_dense(&info->type, &info->view);
+}
+
+/* Whether it is all of those bytes. */
+static bool is_whole(const struct ul_graph *graph, ul_value_id value)
+{
+    const struct ul_view *view = &graph->values[value].view;
+    return is_made(graph, value) && view->offset_bytes == 0 &&
+           ul_value_bytes(graph, value) == ul_value_bytes(graph, view->base);
+}
+
+/* A library has slopes behind a plain product of matrices alone. It takes them, as it has its
+ * result, in rows of multiples of 8 elements. */
+static bool may_have_slopes(const struct ul_call *call)
+{
+    enum { STEP = 8, ALIGN_BYTES = 16 };
+    return call->kind == UL_CALL_MATMUL && call->dst.rank == 2 && call->dst.type != UL_CALL_F32 &&
+           call->dst.type == call->src.type && call->dst.type <= UL_CALL_BF16 &&
+           call->dst.strides[1] == 1 && call->dst.strides[0] == call->dst.dims[1] &&
+           call->dst.dims[1] % STEP == 0 && call->bias.rank == 0 && call->post_count == 0 &&
+           call->align_bytes >= ALIGN_BYTES && !ul_call_may_do_more(call);
+}
+
+/* Whether all three are alike: what comes in, what the GELU was of, and what comes out. */
+static bool are_alike(const struct ul_graph *graph, ul_value_id dy, ul_value_id x, ul_value_id dx)
+{
+    return is_whole(graph, dy) && is_made(graph, x) && is_whole(graph, dx) &&
+           graph->values[dx].view.base == dx &&
+           ul_type_same_dims(&graph->values[dy].type, &graph->values[x].type) &&
+           ul_type_same_dims(&graph->values[dy].type, &graph->values[dx].type) &&
+           ul_value_storage(graph, dy) == ul_value_storage(graph, x) &&
+           ul_value_storage(graph, dy) == ul_value_storage(graph, dx);
+}
+
+/* Has the call read what the GELU was of. */
+static void give(struct ul_group_call *group, ul_value_id x)
+{
+    UL_ASSERT(group->args[UL_CALL_BIAS] == UL_NONE);
+    group->call.has_slopes = 1;
+    group->call.bias = group->call.dst;
+    group->args[UL_CALL_BIAS] = x;
+}
+
+/* Has the product before the gradient multiply by the slopes, where it is a call that can. */
+static void find_product(struct finder *finder, ul_node_id id)
+{
+    const struct ul_graph *graph = finder->graph;
+    struct ul_calls *calls = finder->calls;
+    const struct ul_node *node = &graph->nodes[id];
+    ul_value_id x = node->inputs[2], base = graph->values[node->inputs[0]].view.base;
+    if (!are_alike(graph, node->inputs[0], x, node->outputs[0]) || finder->reader_counts[base] != 1)
+        return;
+    ul_node_id product = graph->values[base].producer;
+    ul_node_id source = graph->values[graph->values[x].view.base].producer;
+    struct ul_group_call *group = calls->by_node[product];
+    if (group == NULL || group->residual != UL_NONE || !may_have_slopes(&group->call) ||
+        graph->nodes[product].parent != 0 || ul_node_is_piece(graph, product) ||
+        calls->is_behind[product] || calls->spares[product] != UL_NONE ||
+        calls->positions[source] > calls->positions[product] || !is_whole(graph, base) ||
+        graph->values[group->args[UL_CALL_DST]].view.base != base ||
+        graph->values[x].view.offset_bytes % group->call.align_bytes != 0)
+        return;
+    calls->spares[product] = id;
+    calls->is_spared[id] = calls->is_behind[id] = true;
+    give(group, x);
+}
+
+void ul_calls_find_slopes(struct ul_arena *arena, const struct ul_graph *graph,
+                          struct ul_calls *calls)
+{
+    const struct ul_block *block = &graph->blocks[0];
+    struct finder finder = {.graph = graph, .calls = calls};
+    ul_node_id *nodes = UL_NEW_ARRAY(arena, ul_node_id, block->node_count);
+    count_readers(arena, &finder);
+    for (uint32_t at = 0; at < block->node_count;)
+        if (ul_group_next(graph, block, &at, nodes) == 1 && is_gelu_gradient(&finder, nodes[0]))
+            find_product(&finder, nodes[0]);
+}

@@ -1,0 +1,177 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Gradients of GELU by tanh, which the products before them multiply by its slopes, too, by the
+emulated cuBLASLt.
+
+    gelu_slopes.py ULLAGE [--quick]
+
+Losses are those of target c: where the library has the slopes, where it has no algorithm that does
+(then the program launches as many kernels more), and where it runs no product at all. A plan counts
+the launches of the first. The call writes the gradient where the product would lie. --guard finds
+nothing in any of the three; --pack none and the smallest budget have the same bits, and so has a
+program that is told the algorithms that --tune wrote. GELU by erf, rows of a width that is no
+multiple of 8, a product that something else reads, and float32 have kernels of their own.
+--quick: one network, in bf16, and what has none. Exit: 0 ok, 1 a promise is broken, 77 a Python
+package or g++ is missing.
+"""
+
+import json
+import os
+import sys
+import tempfile
+
+from accumulated import CUDA, Trainer, need, numpy, numpy_helper, run
+from bias_sums import BATCH, CLASSES, NO_CALLS, TOKENS, Net, launches, smallest_budget
+
+NO_SLOPES = {"UL_EMULATE_NO_SLOPES": "1"}
+ROOT = (2 / numpy.pi) ** 0.5
+
+
+def add_gelu(net, x, name, erf=False):
+    """As exporters have it: opset 17 has no such operator."""
+    def number(value, what):
+        array = numpy.array(value, numpy.float32)
+        net.weights.append(numpy_helper.from_array(array, f"{name}/{what}"))
+        return f"{name}/{what}"
+
+    def step(op, inputs, what):
+        return net.add(op, inputs, f"{name}/{what}_out")
+    half, one = number(0.5, "half"), number(1, "one")
+    if erf:
+        inner = step("Erf", [step("Mul", [x, number(0.5 ** 0.5, "root")], "scaled")], "erf")
+    else:
+        cube = step("Mul", [step("Mul", [x, x], "square"), x], "cube")
+        sum_ = step("Add", [x, step("Mul", [cube, number(0.044715, "cubic")], "term")], "sum")
+        inner = step("Tanh", [step("Mul", [sum_, number(ROOT, "root")], "scaled")], "tanh")
+    slope = step("Add", [inner, one], "plus")
+    return step("Mul", [step("Mul", [x, half], "halved"), slope], "gelu")
+
+
+def add_layers(net, x, sides, **how):
+    for i in range(len(sides) - 1):
+        x = net.add("Gemm", [x, net.weight(f"w{i}", *sides[i:i + 2]),
+                             net.weight(f"b{i}", sides[i + 1])], f"g{i}")
+        x = add_gelu(net, x, f"gelu{i}", **how)
+    return net.add("Gemm", [x, net.weight("w", sides[-1], CLASSES), net.weight("b", CLASSES)], "y")
+
+
+def make_gemms(folder):
+    """Returns how many products have slopes."""
+    net = Net()
+    add_layers(net, "x", (64, 128, 136))
+    net.save(folder, [2 * BATCH, 64])
+    return 2
+
+
+def make_rows(folder):
+    """Products of three axes, as transformers have them, with a sum around each pair. The gradient
+    of the mean is the same for all tokens, and the product that it comes to first is no call."""
+    net, x = Net(), "x"
+    for i in range(2):
+        net.add("MatMul", [x, net.weight(f"u{i}", 48, 192)], f"u{i}_out")
+        net.add("Add", [net.weight(f"c{i}", 192), f"u{i}_out"], f"h{i}")
+        gelu = add_gelu(net, f"h{i}", f"gelu{i}")
+        net.add("MatMul", [gelu, net.weight(f"d{i}", 192, 48)], f"d{i}_out")
+        net.add("Add", [net.weight(f"e{i}", 48), f"d{i}_out"], f"s{i}")
+        x = net.add("Add", [x, f"s{i}"], f"x{i}")
+    net.add("ReduceMean", [x], "mean", axes=[1], keepdims=0)
+    net.add("Gemm", ["mean", net.weight("w", 48, CLASSES), net.weight("b", CLASSES)], "y")
+    net.save(folder, [BATCH, TOKENS, 48])
+    return 1
+
+
+def make_erf(folder):
+    net = Net()
+    add_layers(net, "x", (64, 128, 136), erf=True)
+    net.save(folder, [2 * BATCH, 64])
+
+
+def make_odd(folder):
+    net = Net()
+    add_layers(net, "x", (64, 132, 116))
+    net.save(folder, [2 * BATCH, 64])
+
+
+def make_shared(folder):
+    """Two GELUs whose results are added have the same gradient."""
+    net = Net()
+    for i in range(2):
+        net.add("Gemm", ["x", net.weight(f"w{i}", 64, 128), net.weight(f"b{i}", 128)], f"g{i}")
+    sides = [add_gelu(net, f"g{i}", f"gelu{i}") for i in range(2)]
+    net.add("Add", sides, "sum")
+    net.add("Gemm", ["sum", net.weight("w", 128, CLASSES), net.weight("b", CLASSES)], "y")
+    net.save(folder, [2 * BATCH, 64])
+
+
+def check_launches(trainer, count):
+    with open(trainer.plan) as file:
+        planned = json.load(file)["launches"]["count"]
+    found, apart = launches(trainer), launches(trainer, **NO_SLOPES)
+    need(found == planned, f"{planned} launches planned, {found} found")
+    need(apart == planned + count,
+         f"{planned} launches with {count} slopes by calls, {apart} without")
+
+
+def check_choices(trainer, bits):
+    file = trainer.program + ".choices"
+    data = ["--random", "1", "--json", trainer.program + ".json"]
+    run(trainer.program, "--bench", "--tune", file, *data)
+    with open(file) as handle:
+        need("cublaslt" in handle.read(), "no choices are written")
+    run(trainer.program, "--bench", "--choices", file, *data)
+    need(trainer.losses()[1] == bits, "the same program has other bits")
+
+
+def check(ullage, folder, count, precision, quick):
+    words, limit = ["--precision", precision], 2e-2
+    want = Trainer(ullage, folder, "--target", "c", *words).losses()[0]
+    trainer = Trainer(ullage, folder, *CUDA, *words)
+    got, bits = trainer.losses()
+    need(numpy.allclose(got, want, rtol=limit), f"{precision}: losses {got}, of target c {want}")
+    check_launches(trainer, count)
+    apart = trainer.losses(**NO_SLOPES)[1]
+    need(apart != bits, f"{precision}: slopes by calls round as kernels do: no call has them")
+    for environment in ({}, NO_SLOPES) if quick else ({}, NO_SLOPES, NO_CALLS):
+        losses = trainer.losses(**environment)[0]
+        need(numpy.allclose(losses, want, rtol=limit),
+             f"{precision}, {environment}: losses {losses}, of target c {want}")
+        run(trainer.program, "--guard", "--random", "1", **environment)
+    if quick:
+        return
+    check_choices(trainer, bits)
+    least = str(smallest_budget(ullage, folder, words))
+    for options in (["--pack", "none"], ["--budget", least]):
+        plain = Trainer(ullage, folder, *CUDA, *words, *options).losses()[1]
+        need(plain == bits, f"{precision}: {options} has other bits")
+
+
+def check_none(ullage, folder, precision):
+    """The library is asked for no slopes, so that it has the same bits where it would refuse."""
+    trainer = Trainer(ullage, folder, *CUDA, "--precision", precision)
+    need(trainer.losses()[1] == trainer.losses(**NO_SLOPES)[1] and
+         launches(trainer) == launches(trainer, **NO_SLOPES), f"{precision}: some call has slopes")
+
+
+def main():
+    ullage = os.path.abspath(sys.argv[1])
+    os.environ.setdefault("NVCC", os.path.join(os.path.dirname(os.path.abspath(__file__)), "nvcc"))
+    quick = "--quick" in sys.argv
+    for make in (make_gemms,) if quick else (make_gemms, make_rows):
+        with tempfile.TemporaryDirectory() as folder:
+            count = make(folder)
+            for precision in ("bf16",) if quick else ("bf16", "amp-fp16"):
+                check(ullage, folder, count, precision, quick)
+    for make, precision in ((make_erf, "bf16"), (make_odd, "bf16"), (make_shared, "bf16"),
+                            (make_gemms, "fp32")):
+        with tempfile.TemporaryDirectory() as folder:
+            make(folder)
+            check_none(ullage, folder, precision)
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except AssertionError as error:
+        print(f"gelu_slopes.py: {error}")
+        sys.exit(1)
