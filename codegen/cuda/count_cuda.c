@@ -186,6 +186,7 @@ void ul_count_cuda(const struct ul_kernel *kernel, const struct ul_grid *grid,
     printed->launch_count = count_launches(kernel, grid, &arena);
     printed->block_count = count_blocks(grid);
     printed->meets = grid->together_count > 0;
+    printed->followed_count = 0;
     for (uint32_t i = 0; i < grid->phase_count; i++)
         printed->followed_count += grid->phases[i].is_followed;
     printed->counter_words = ul_grid_counter_words(grid);

@@ -1769,6 +1769,7 @@ static void find_joins(const struct ul_kernel *kernel, const struct ul_grid *gri
                        struct ul_kernel_printed *printed)
 {
     printed->joins = grid->phase_count > 0 && grid->together_count == 0;
+    printed->has_teams = false;
     printed->min_threads = 0;
     printed->max_threads = MAX_TEAM_THREADS;
     for (uint32_t i = 0; printed->joins && i < grid->phase_count; i++) {

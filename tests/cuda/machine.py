@@ -21,6 +21,7 @@ FLAGS = ["-std=c++17", "-O3", "-cubin", "-Xptxas", "-v"]
 HEADERS = {"ul_attention.cuh": r"\bul_(attend|gradient)",
            "ul_attention_gradient.cuh": r"\bul_gradient",
            "ul_contract_bytes.cuh": r"\bul_\w*bytes",
+           "ul_last.cuh": r"\bul_(arrive|is_last|item_of_group)\b",
            "ul_together.cuh": r"\bul_(meet|acquire|together)\b"}  # fmt: skip
 OWN = re.compile(r"^static __global__ void (\w+)\(.*?^}\n", re.MULTILINE | re.DOTALL)
 ALWAYS = ["ul_contract.cuh", "ul_cuda.h", "ul_integer.h", "ul_kernel.cuh", "ul_random.h", "ul_small_float.h",
