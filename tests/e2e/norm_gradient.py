@@ -101,7 +101,9 @@ def make(name):
         for key in ("wfirst", "wlast"):
             weights[key] = random.standard_normal((channels, channels, *ones)) / channels ** 0.5
     data, labels = random.standard_normal(given), random.standard_normal(given)
-    return gradient_cases.Case(lambda *args: write(case, *args), weights, data, labels)
+    has_relu = any("Relu" in step for step in case["steps"])
+    return gradient_cases.Case(lambda *args: write(case, *args), weights, data, labels,
+                               half_limit=3e-2 if has_relu else 0.0)
 
 
 def check_steps(args, name, precision, folder):
