@@ -24,10 +24,11 @@ enum {
     MIN_SUMS = 64,
     DOT_DEPTH = 64,
     DOT_SUMS = 4,
-    MAX_PARTIALS = 64,            /* that k is cut into */
-    MIN_PARTIALS_BYTES = 1 << 20, /* that parts may always take */
-    MIN_PARTIAL = 64,             /* of k */
-    RUN = 16                      /* neighbours along k that stay together */
+    MAX_PARTIALS = 64,             /* that k is cut into */
+    MIN_PARTIALS_BYTES = 1 << 20,  /* that parts may always take, */
+    IDLE_PARTIALS_BYTES = 4 << 20, /* where a device would be idle for long without them */
+    MIN_PARTIAL = 64,              /* of k */
+    RUN = 16                       /* neighbours along k that stay together */
 };
 
 #define TURN_CYCLES 700.0     /* of reading one tile of operands and waiting for it */
@@ -494,16 +495,29 @@ static uint32_t split_dim(const struct ul_contraction *c, int64_t partials)
     return best;
 }
 
+/* Whether there is much to multiply for blocks that leave half of the device idle. */
+static bool is_idle(const struct ul_contract_cuda_plan *plan)
+{
+    const struct ul_contract_plan *base = &plan->base;
+    const double much = 5e8; /* products, of two operations each */
+    int64_t blocks =
+        divide_up(base->m, plan->tile.m) * divide_up(base->n, plan->tile.n) * plan->batch;
+    double products = (double)base->m * (double)base->n * (double)base->k * (double)plan->batch;
+    return products >= much && 2 * blocks <= (int64_t)plan->device->processors;
+}
+
 /* Bytes that parts may take: half of the smaller factor, which lives beside them, where that is
  * more. */
-static double max_partials_bytes(const struct ul_contract_plan *base,
+static double max_partials_bytes(const struct ul_contract_cuda_plan *plan,
                                  const struct ul_kernel *kernel, const struct ul_contraction *c)
 {
+    const struct ul_contract_plan *base = &plan->base;
     bool is_a = base->m < base->n;
     enum ul_dtype dtype = ul_operand_dtype(kernel, is_a ? &c->a : &c->b);
     double factor = (double)(is_a ? base->m : base->n) * (double)base->k *
                     (double)ul_dtype_get(dtype)->size_bytes;
-    return factor / 2 > MIN_PARTIALS_BYTES ? factor / 2 : MIN_PARTIALS_BYTES;
+    double least = is_idle(plan) ? IDLE_PARTIALS_BYTES : MIN_PARTIALS_BYTES;
+    return factor / 2 > least ? factor / 2 : least;
 }
 
 struct ul_contract_cuda_split ul_contract_cuda_split(const struct ul_contract_cuda_plan *plan,
@@ -514,8 +528,8 @@ struct ul_contract_cuda_split ul_contract_cuda_split(const struct ul_contract_cu
     const struct ul_contract_plan *base = &plan->base;
     double sums = (double)base->m * (double)base->n * (double)plan->batch;
     double min_cycles = plan->cycles * WORTH_CUTTING;
-    double max_bytes = max_partials_bytes(base, kernel, c);
     bool is_tile = plan->form == UL_CONTRACT_CUDA_TILE || plan->form == UL_CONTRACT_CUDA_MMA;
+    double max_bytes = is_tile ? max_partials_bytes(plan, kernel, c) : 0;
     bool is_float = ul_dtype_get(c->acc_dtype)->is_float && c->a.transform == UL_NONE &&
                     c->b.transform == UL_NONE;
     if (!is_tile || !(is_float || plan->is_bytes))
