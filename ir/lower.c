@@ -421,7 +421,7 @@ void ul_lower_order(const struct ul_lower *lower, ul_value_id value, uint32_t *o
     ul_view_order(&value_get(lower, value)->type, &view, order);
 }
 
-/* Of a value in memory: where it is repeated, it lies 0 elements from itself. */
+/* Finds dimensions that are one in memory. A value that is repeated lies 0 elements from itself. */
 static uint32_t joined_in_memory(const struct ul_lower *lower, ul_value_id value, uint32_t rank,
                                  const int64_t *dims, const uint32_t *order)
 {

@@ -216,7 +216,7 @@ static double expr_cycles(const struct follower *f, ul_kx id)
     return cycles;
 }
 
-/* Of the statements of an item; contractions are refused before. */
+/* Gives the cycles of an item's statements. Contractions are refused before. */
 static double list_cycles(const struct follower *f, ul_ks first, ul_ks end)
 {
     const struct ul_phase *next = f->next;

@@ -148,7 +148,7 @@ uint32_t ul_grid_max_threads(const struct ul_phase *phases, uint32_t count)
     return threads;
 }
 
-/* Of so many threads, for what the phase has on blocks of its own. */
+/* Gives the number of blocks of so many threads for the work of a phase. */
 static int64_t blocks_of(const struct ul_phase *phase, uint32_t threads)
 {
     int64_t all = phase->block_count * phase->block_threads;

@@ -16,10 +16,9 @@
  * A contraction counts its products for the unit that its schedule uses, and what it packs as
  * VECTOR; transforms of operands count for each element that is packed.
  *
- * Of a device each thread is a lane: it may go through loops of its own, and sums are finished in
- * lanes; no branch is guessed, no rows
- * share sets of a cache, contractions read their operands where they lie, and attention is what its
- * tiles do. */
+ * On a device each thread is a lane. It may go through loops of its own, and sums are finished in
+ * lanes. No branch is guessed, no rows share sets of a cache, contractions read their operands
+ * where they lie, and attention is what its tiles do. */
 #include "codegen/kernel/contract_internal.h"
 #include "codegen/kernel/contract_window.h"
 #include "codegen/kernel/lookup.h"

@@ -45,7 +45,7 @@ static bool is_narrow(const struct ul_program *program, const struct ul_program_
            ul_profile_cost(profile, &wide, &step->traffic, 1) + MUCH_NS;
 }
 
-/* Of launches that a step shares, the overheads that its cost has nevertheless. */
+/* Adds the overheads of launches that a step shares, which its cost contains nevertheless. */
 static void add_shared(const struct ul_program *program, const struct ul_program_step *step,
                        uint64_t shared_count, struct ul_program_launches *launches)
 {

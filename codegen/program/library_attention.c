@@ -9,8 +9,8 @@
  *
  * Left undone: caches of keys and values, lengths, masks of bool or shorter than the keys, a soft
  * cap, weights that are dropped, scores as a result; zeros where a query sees no key, unless no
- * mask or a constant one lets it always see one. Of a gradient also: fewer heads of keys than of
- * queries, gradients that nobody reads, and whatever has no norms. */
+ * mask or a constant one lets it always see one. Gradients are not taken either with fewer heads of
+ * keys than of queries, with results that nobody reads, or without norms. */
 #include "codegen/program/library_internal.h"
 
 #include "ir/geometry.h"

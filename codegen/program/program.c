@@ -58,7 +58,7 @@ static enum ul_status check_no_float(struct ul_builder *builder)
     return UL_OK;
 }
 
-/* Of sums that a call may form beside a product, where a program trains. */
+/* Gives the most bytes of sums that a call may form beside a product, where a program trains. */
 static uint64_t max_sums_bytes(const struct ul_program_options *options)
 {
     bool may = options->training != NULL && options->library != NULL;

@@ -111,8 +111,8 @@ struct ul_program_step {
                           it where it lies */
     const struct ul_program_step *own; /* of a call that a device's library may not run: the step by
                                           a kernel of ours, in the same places; else NULL */
-    /* Of a kernel: the step whose call may form the same results before, so that this one has
-     * nothing to do. */
+    /* The step of a kernel whose results the call of an earlier step may have formed, so that the
+     * kernel has nothing to do. */
     bool is_spared;
     uint32_t spared_by;
     uint32_t other_count; /* the same by other implementations, with other scratch and weights:
@@ -313,8 +313,9 @@ void ul_program_count_launches(const struct ul_program *program, const struct ul
  * to UL_PROGRAM_JOINED, or 0 for one that is launched with an earlier one. `runs`: the positions
  * that run at all; NULL: each. The array is the caller's. */
 enum { UL_PROGRAM_JOINED = 16 };
-/* Of the step at a position: 0: no other step shares its launch; else those of one kind can, for
- * there are blocks that all of them can do with. Without `teams` kernels that have them are 0. */
+/* Gives the kind of the step at a position. Steps of one kind can share a launch, since a size of
+ * blocks serves all of them. 0: no other step shares its launch; without `teams`, kernels that have
+ * teams are 0, too. */
 uint32_t ul_program_join_kind(const struct ul_program *program, const struct ul_plan_position *at,
                               bool teams);
 void ul_program_find_joined(const struct ul_program *program, const struct ul_plan *plan,

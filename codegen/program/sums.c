@@ -13,7 +13,7 @@
  * sums, and the kernel reads and writes them. So their place lives from the call on, and what reads
  * them comes behind the kernel; so that no plan takes more for that, the scratch of the call is as
  * much smaller (groups.c). The graph alone decides which call has which sums, whatever the
- * budget. Of pieces of a product that read all of the factor, the first has them.
+ * budget. Where several pieces of a product read all of the factor, the first has them.
  *
  * An update that reads the sums before the product stands in the graph, as it does before the tiles
  * of a gradient (passes/tiles.c), becomes a step behind both.
