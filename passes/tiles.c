@@ -23,8 +23,8 @@
 enum {
     MAX_WAY = 4,   /* nodes from the update to the product, which is the last */
     MIN_ROWS = 64, /* of a tile: each has the product's other operand packed anew */
-    /* What stays free beside a whole gradient, of the largest live sum and of what the neediest
-     * step touches: more where a tile costs no launch. */
+    /* A part of the largest live sum stays free beside a whole gradient, and a part of what the
+     * neediest step touches. These parts are larger where a tile costs no launch. */
     PEAK_PART = 2,
     LAUNCHED_PEAK_PART = 8,
     NEEDY_PART = 2,

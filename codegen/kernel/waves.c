@@ -14,12 +14,13 @@
  * the most efficient, down to 64 x 64.) Tiles at the edge are whole ones, and where k may be cut
  * into parts, their sums are written, read and added up by one more launch.
  *
- * What a tile reaches of the peak is what its operands' bytes leave of it: the L2 cache of an A100
- * gives 5120 bytes a clock (NVIDIA's white paper), 67 bytes a nanosecond for each of its 108
- * multiprocessors; that of an H100, at a higher clock, 68 for each of 132. From compute capability
- * 9.0 on libraries launch pairs of blocks that read one of their operands once for both
- * (clusters). With that 256 x 128 reaches the peak of an H100 in 16 bits, 128 x 128 77 % of it and
- * 64 x 64 39 %; on older devices 128 x 64 reaches it.
+ * The L2 cache limits how much of the peak a tile reaches, since it has to deliver the tile's
+ * operands. The cache of an A100 gives 5120 bytes a clock (NVIDIA's white paper), which is 67 bytes
+ * a nanosecond for each of its 108 multiprocessors. The cache of an H100 has a higher clock and
+ * gives 68 for each of 132. From compute capability 9.0 on, libraries launch pairs of blocks that
+ * read one of their operands once for both (clusters). With that, a tile of 256 x 128 reaches the
+ * peak of an H100 in 16 bits, 128 x 128 reaches 77 % of it, and 64 x 64 reaches 39 %. On older
+ * devices a tile of 128 x 64 reaches the peak.
  *
  * Left undone: blocks that share a multiprocessor and hide each other's waiting; rates of L2 by
  * device. Nobody has measured these figures against a library. */

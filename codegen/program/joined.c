@@ -12,9 +12,8 @@
  *                                         of b reads, 2
  *
  * Steps of several launches join in each of these. Steps that could join come together in
- * planner/solve/gather.c. A kernel whose items are
- * whole blocks' joins those that can do with blocks of that size. Left undone: kernels with shared
- * memory of their own, and products. */
+ * planner/solve/gather.c. A kernel that gives each item a whole block joins kernels that can use
+ * blocks of that size. Left undone: kernels with shared memory of their own, and products. */
 #include "codegen/program/program.h"
 #include "planner/model/plan.h"
 

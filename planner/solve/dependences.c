@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What comes before what in a finished plan, by its values and steps.
+/* Finds which positions of a finished plan depend on which earlier ones.
  *
  * A read follows the write of its value. A write follows every earlier read and write of its value.
- * A run of a step follows the run before it and the runs of its predecessors. Left out: what
- * follows from the places of ranges. */
+ * A run of a step follows the run before it and the runs of its predecessors. Left undone:
+ * dependences that follow from the places of ranges. */
 #include "planner/model/timeline.h"
 #include "planner/solve/solve_internal.h"
 

@@ -433,8 +433,8 @@ static bool is_ours(const struct ul_cuda_choice *choice)
     return choice->size_bytes == ours.size_bytes && choice->bytes[0] == ours.bytes[0];
 }
 
-/* Of what the library finds, the candidate that takes the least time here, or, where nothing is
- * measured, the first that runs. */
+/* Chooses the candidate of the library that takes the least time here, or, where nothing is
+ * measured, the first one that runs. */
 static bool choose_found(const struct trial *trial, const struct ul_call *call, bool tunes,
                          struct ul_cuda_choice *choice)
 {
@@ -523,6 +523,18 @@ static bool prepare_call(struct trial *trial, const struct ul_model *model,
     return taken || !is_named || !trial->fits;
 }
 
+/* A trial of no call yet. */
+static struct trial begin_trial(const struct ul_cuda_library *library, void *handle,
+                                cudaStream_t stream)
+{
+    struct trial made, *trial = &made;
+    memset(trial, 0, sizeof *trial);
+    trial->library = library;
+    trial->handle = handle;
+    trial->stream = stream;
+    return made;
+}
+
 static enum ul_result prepare_calls(const struct ul_cuda_library *library, void *handle,
                                     const struct ul_model *model,
                                     const struct ul_device_request *request,
@@ -532,13 +544,9 @@ static enum ul_result prepare_calls(const struct ul_cuda_library *library, void 
     const struct ul_device *device = model->device;
     const char *reason = NULL;
     bool tunes = request->choices != NULL && request->tune != 0;
-    struct trial trial;
+    struct trial trial = begin_trial(library, handle, stream);
     uint64_t version = library->version(handle);
     uint32_t line_number = 0;
-    memset(&trial, 0, sizeof trial);
-    trial.library = library;
-    trial.handle = handle;
-    trial.stream = stream;
     if (request->choices != NULL && !tunes &&
         !ul_cuda_read_choices(request->choices, model, library->name, version, choices,
                               &line_number, &reason)) {

@@ -125,8 +125,9 @@ struct ul_cuda_library {
      * UL_CUDA_CANDIDATES. */
     int (*find)(void *handle, uint32_t index, const struct ul_call *call,
                 struct ul_cuda_choice *found);
-    /* Of a call for which nothing was found that runs: has `find` look for one that leaves a result
-     * to the program's kernels. 0: there is none. NULL: never. */
+    /* Leaves a result of the call to the program's kernels, where nothing was found that runs, so
+     * that `find` looks for less from then on. 0: the call has no such result. NULL: no call has.
+     */
     int (*lessen)(void *handle, uint32_t index);
     /* Makes an algorithm the call's, if it does with the plan. */
     int (*take)(void *handle, uint32_t index, const struct ul_call *call,
