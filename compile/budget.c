@@ -193,24 +193,31 @@ static enum ul_status gather_kinds(struct ul_compile *compile,
                   : UL_OK;
 }
 
+/* Sets what a budget bounds of a plan that had reserved so many bytes before it was rearranged. */
+static void set_bounded(struct ul_compile *compile, uint64_t reserved_bytes)
+{
+    struct ul_plan_beside beside = ul_compile_beside(compile, compile->program);
+    struct ul_plan *plan = &compile->plan;
+    if (plan->reserved_bytes[0] == reserved_bytes)
+        return;
+    plan->bounded_bytes = ul_plan_bounded_bytes(&beside, plan);
+    if (plan->bounded_bytes < plan->smallest_budget_bytes)
+        plan->smallest_budget_bytes = plan->bounded_bytes;
+}
+
 /* Brings steps together that may share a launch, unless the user named an order. Where there is no
  * room for all of them, fewer may do. */
 static enum ul_status gather(struct ul_compile *compile)
 {
     const struct ul_plan_options planning = ul_compile_planning(&compile->options);
     const struct ul_plan *plan = &compile->plan;
-    struct ul_plan_beside beside = ul_compile_beside(compile, compile->program);
     if (planning.order != UL_ORDER_BEST || planning.pack == UL_PACK_NONE)
         return UL_OK;
     uint64_t reserved_bytes = plan->reserved_bytes[0], launches = launch_count(compile);
     UL_TRY(gather_kinds(compile, &planning, true));
     if (launch_count(compile) >= launches)
         UL_TRY(gather_kinds(compile, &planning, false));
-    if (plan->reserved_bytes[0] == reserved_bytes)
-        return UL_OK;
-    compile->plan.bounded_bytes = ul_plan_bounded_bytes(&beside, plan);
-    if (plan->bounded_bytes < plan->smallest_budget_bytes)
-        compile->plan.smallest_budget_bytes = plan->bounded_bytes;
+    set_bounded(compile, reserved_bytes);
     return UL_OK;
 }
 
@@ -221,7 +228,6 @@ static enum ul_status stream(struct ul_compile *compile)
     const struct ul_plan_options planning = ul_compile_planning(&compile->options);
     const struct ul_plan *plan = &compile->plan;
     const struct ul_program *program = compile->program;
-    struct ul_plan_beside beside = ul_compile_beside(compile, program);
     if (!program->options.target->traits.has_streams || planning.order != UL_ORDER_BEST ||
         planning.pack == UL_PACK_NONE || compile->options.streams == UL_STREAMS_ONE ||
         !ul_plan_only_runs(plan))
@@ -231,11 +237,7 @@ static enum ul_status stream(struct ul_compile *compile)
     streaming.least_percent = compile->options.streams == UL_STREAMS_TWO ? 0 : LEAST_PERCENT;
     UL_TRY(ul_plan_stream(&compile->keep, program->problem, &planning, &streaming, &compile->plan,
                           &compile->diag));
-    if (plan->reserved_bytes[0] == reserved_bytes)
-        return UL_OK;
-    compile->plan.bounded_bytes = ul_plan_bounded_bytes(&beside, plan);
-    if (plan->bounded_bytes < plan->smallest_budget_bytes)
-        compile->plan.smallest_budget_bytes = plan->bounded_bytes;
+    set_bounded(compile, reserved_bytes);
     return UL_OK;
 }
 

@@ -310,16 +310,26 @@ static bool gather(struct gather *g, struct ul_arena *arena, struct ul_plan *oth
     return is_any;
 }
 
-static uint64_t persistent_bytes(const struct ul_problem *problem, const struct ul_plan *plan)
+struct gather_request {
+    const struct ul_problem *problem;
+    const struct ul_plan *plan;
+    const struct ul_plan_gathering *gathering;
+};
+
+static const struct ul_plan_span *arrange(const void *context, struct ul_arena *arena,
+                                          uint64_t limit_bytes, struct ul_plan *other)
 {
-    uint64_t bytes = 0;
-    for (uint32_t r = 0; r < plan->range_count; r++) {
-        const struct ul_plan_range *range = &plan->ranges[r];
-        if (range->space == 0 && range->value != UL_PLAN_NONE &&
-            problem->values[range->value].persistent)
-            bytes += ul_size_align_or_die(range->size_bytes, plan->alignment_bytes);
-    }
-    return bytes;
+    const struct gather_request *request = context;
+    struct gather g = {.problem = request->problem,
+                       .plan = request->plan,
+                       .gathering = request->gathering,
+                       .count = request->plan->position_count,
+                       .limit_bytes = limit_bytes};
+    struct ul_plan_span *spans = UL_NEW_ARRAY(arena, struct ul_plan_span, g.count);
+    ul_arena_init(&g.arena);
+    bool is_any = gather(&g, arena, other, spans);
+    ul_arena_done(&g.arena);
+    return is_any ? spans : NULL;
 }
 
 enum ul_status ul_plan_gather(struct ul_arena *arena, const struct ul_problem *problem,
@@ -327,29 +337,10 @@ enum ul_status ul_plan_gather(struct ul_arena *arena, const struct ul_problem *p
                               const struct ul_plan_gathering *gathering, struct ul_plan *plan,
                               struct ul_diag *diag)
 {
-    uint64_t reserved = plan->reserved_bytes[0], always = persistent_bytes(problem, plan);
-    struct ul_plan_span *spans = UL_NEW_ARRAY(arena, struct ul_plan_span, plan->position_count);
-    struct ul_plan_options resolved = *options;
-    if (!ul_plan_only_runs(plan) || plan->position_count == 0)
-        return UL_OK;
-    ul_plan_options_resolve(&resolved);
-    resolved.alignment_bytes = plan->alignment_bytes;
-    UL_ASSERT(always <= reserved);
-    for (uint32_t try = 0; try < TRIES; try++) {
-        struct ul_plan other = *plan;
-        struct gather g = {.problem = problem, .plan = plan, .gathering = gathering};
-        g.count = plan->position_count;
-        g.limit_bytes = reserved - (reserved - always) / 16 * try;
-        ul_arena_init(&g.arena);
-        bool is_any = gather(&g, arena, &other, spans);
-        ul_arena_done(&g.arena);
-        if (!is_any)
-            return UL_OK;
-        UL_TRY(ul_plan_complete_spans(arena, problem, &resolved, spans, &other, diag));
-        if (other.reserved_bytes[0] > reserved)
-            continue;
-        *plan = other;
-        return ul_plan_check(arena, problem, plan, diag);
-    }
-    return UL_OK;
+    const struct ul_plan before = *plan;
+    const struct gather_request request = {problem, &before, gathering};
+    bool is_other;
+    UL_TRY(ul_plan_rearrange(arena, problem, options, TRIES, arrange, &request, plan, &is_other,
+                             diag));
+    return is_other ? ul_plan_check(arena, problem, plan, diag) : UL_OK;
 }

@@ -42,6 +42,20 @@ void ul_plan_list_add(struct ul_arena *arena, struct ul_plan_list *list, uint32_
 void ul_plan_find_before(struct ul_arena *arena, const struct ul_problem *problem,
                          const struct ul_plan *plan, struct ul_plan_list *before);
 
+/* rearrange.c */
+
+/* Gives `other`, a copy of a plan, other positions, whose live sums stay within the limit while all
+ * positions of a span run, and returns the span of each. NULL: nothing is gained. */
+typedef const struct ul_plan_span *ul_plan_arrange_fn(const void *context, struct ul_arena *arena,
+                                                      uint64_t limit_bytes, struct ul_plan *other);
+/* Gives a plan the positions that `arrange` chooses, in at most so many tries with ever lower
+ * limits, where it then reserves no more than before. The caller checks a plan that is another. */
+enum ul_status ul_plan_rearrange(struct ul_arena *arena, const struct ul_problem *problem,
+                                 const struct ul_plan_options *options, uint32_t tries,
+                                 ul_plan_arrange_fn *arrange, const void *context,
+                                 struct ul_plan *plan, bool *is_other,
+                                 struct ul_diag *diag) UL_MUST_CHECK;
+
 /* ladder.c */
 
 /* Makes of `plan`, one without recomputation, the one that keeps what options->kept says, by the

@@ -30,8 +30,7 @@
 
 enum {
     MAX_WINDOW = 96, /* positions */
-    TRIES = 4,       /* each with less room than the one before */
-    SHARES = 16      /* of the room; each try gives up one more */
+    TRIES = 4        /* each with less room than the one before */
 };
 
 /* Positions of a window that depend on each other. */
@@ -412,17 +411,25 @@ static void set_cost(struct ul_arena *arena, const struct ul_problem *problem, s
     plan->optimal = plan->reserved_bytes[0] == plan->lower_bound_bytes;
 }
 
-/* What the plan keeps through all of it. */
-static uint64_t kept_bytes(const struct ul_problem *problem, const struct ul_plan *plan)
+struct streams_request {
+    const struct ul_problem *problem;
+    const struct ul_plan *plan;
+    const struct ul_plan_streaming *streaming;
+};
+
+static const struct ul_plan_span *arrange(const void *context, struct ul_arena *arena,
+                                          uint64_t limit_bytes, struct ul_plan *other)
 {
-    uint64_t bytes = 0;
-    for (uint32_t r = 0; r < plan->range_count; r++) {
-        const struct ul_plan_range *range = &plan->ranges[r];
-        if (range->space == 0 && range->value != UL_PLAN_NONE &&
-            problem->values[range->value].persistent)
-            bytes += ul_size_align_or_die(range->size_bytes, plan->alignment_bytes);
-    }
-    return bytes;
+    const struct streams_request *request = context;
+    struct streams s = {.problem = request->problem,
+                        .plan = request->plan,
+                        .streaming = request->streaming,
+                        .count = request->plan->position_count,
+                        .limit_bytes = limit_bytes};
+    ul_arena_init(&s.arena);
+    const struct ul_plan_span *spans = choose(&s, arena, other);
+    ul_arena_done(&s.arena);
+    return spans;
 }
 
 enum ul_status ul_plan_stream(struct ul_arena *arena, const struct ul_problem *problem,
@@ -430,29 +437,13 @@ enum ul_status ul_plan_stream(struct ul_arena *arena, const struct ul_problem *p
                               const struct ul_plan_streaming *streaming, struct ul_plan *plan,
                               struct ul_diag *diag)
 {
-    uint64_t reserved = plan->reserved_bytes[0], kept = kept_bytes(problem, plan);
-    struct ul_plan_options resolved = *options;
-    if (!ul_plan_only_runs(plan))
+    const struct ul_plan before = *plan;
+    const struct streams_request request = {problem, &before, streaming};
+    bool is_other;
+    UL_TRY(ul_plan_rearrange(arena, problem, options, TRIES, arrange, &request, plan, &is_other,
+                             diag));
+    if (!is_other)
         return UL_OK;
-    ul_plan_options_resolve(&resolved);
-    resolved.alignment_bytes = plan->alignment_bytes;
-    UL_ASSERT(kept <= reserved);
-    for (uint32_t try = 0; try < TRIES; try++) {
-        struct ul_plan other = *plan;
-        struct streams s = {.problem = problem, .plan = plan, .streaming = streaming};
-        s.count = plan->position_count;
-        s.limit_bytes = reserved - (reserved - kept) / SHARES * try;
-        ul_arena_init(&s.arena);
-        const struct ul_plan_span *spans = choose(&s, arena, &other);
-        ul_arena_done(&s.arena);
-        if (spans == NULL)
-            return UL_OK;
-        UL_TRY(ul_plan_complete_spans(arena, problem, &resolved, spans, &other, diag));
-        if (other.reserved_bytes[0] > reserved)
-            continue;
-        set_cost(arena, problem, &other);
-        *plan = other;
-        return ul_plan_check(arena, problem, plan, diag);
-    }
-    return UL_OK;
+    set_cost(arena, problem, plan);
+    return ul_plan_check(arena, problem, plan, diag);
 }
