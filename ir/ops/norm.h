@@ -22,6 +22,12 @@ bool ul_lower_group_norm_steps(struct ul_lower *lower, ul_node_id node, int64_t 
 /* norm_gradient_lower.c: inputs and outputs of NormalizationGradient. */
 enum { UL_NORM_X, UL_NORM_G, UL_NORM_SCALE };
 enum { UL_NORM_DX, UL_NORM_INVERSE, UL_NORM_MEAN };
+/* Gives the dimensions that the node's attribute `axes` names. Bit d: dimension d. */
+uint32_t ul_norm_mask(const struct ul_node *node, uint32_t rank);
+/* Checks inputs x and g, and gives the type of x with size 1 in the dimensions of `axes`. */
+enum ul_status ul_norm_infer_kept(struct ul_infer *infer, struct ul_type *kept);
+/* Checks that an input, where it is there, broadcasts to x. */
+enum ul_status ul_norm_check_broadcast(struct ul_infer *infer, uint32_t input);
 
 /* norm_sums.c: outputs of NormalizationSums. */
 enum { UL_NORM_DSCALE, UL_NORM_DBIAS };

@@ -10,34 +10,47 @@
 
 #define DEFAULT_EPSILON ((double)1e-5f)
 
-static uint32_t read_mask(const struct ul_node *node, uint32_t rank)
+uint32_t ul_norm_mask(const struct ul_node *node, uint32_t rank)
 {
     uint32_t count = 0, mask = 0;
     const int64_t *axes = ul_node_get_ints(node, "axes", &count);
-    for (uint32_t i = 0; i < count; i++) {
-        UL_ASSERT(axes[i] >= 0 && axes[i] < (int64_t)rank);
-        mask |= 1u << axes[i];
-    }
+    for (uint32_t i = 0; i < count; i++)
+        mask |= 1u << ul_check_get_axis(axes[i], rank);
     return mask;
 }
 
-enum ul_status ul_infer_norm_gradient(struct ul_infer *infer)
+enum ul_status ul_norm_infer_kept(struct ul_infer *infer, struct ul_type *kept)
 {
     const struct ul_type *type = ul_infer_input(infer, UL_NORM_X);
-    struct ul_type kept = *type, both;
     uint32_t count = 0;
     const int64_t *axes = ul_node_get_ints(infer->node, "axes", &count);
     UL_TRY(ul_check_dtype(infer, UL_NORM_X, UL_CHECK_FLOATS));
     UL_TRY(ul_check_shape(infer, UL_NORM_G, type->rank, type->dims));
-    const struct ul_type *scale = ul_infer_input(infer, UL_NORM_SCALE);
-    if (scale != NULL && (!ul_broadcast(type, scale, &both) || !ul_type_same_dims(&both, type)))
-        return ul_infer_invalid(infer, "the scale does not broadcast to input 0");
+    *kept = *type;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t axis;
         UL_TRY(ul_infer_axis(infer, axes[i], type->rank, &axis));
-        kept.dims[axis] = 1;
+        kept->dims[axis] = 1;
     }
-    ul_infer_set_type(infer, UL_NORM_DX, type);
+    return UL_OK;
+}
+
+enum ul_status ul_norm_check_broadcast(struct ul_infer *infer, uint32_t input)
+{
+    const struct ul_type *type = ul_infer_input(infer, UL_NORM_X);
+    const struct ul_type *given = ul_infer_input(infer, input);
+    struct ul_type both;
+    if (given != NULL && (!ul_broadcast(type, given, &both) || !ul_type_same_dims(&both, type)))
+        return ul_infer_invalid(infer, "input %u does not broadcast to input 0", (unsigned)input);
+    return UL_OK;
+}
+
+enum ul_status ul_infer_norm_gradient(struct ul_infer *infer)
+{
+    struct ul_type kept;
+    UL_TRY(ul_norm_infer_kept(infer, &kept));
+    UL_TRY(ul_norm_check_broadcast(infer, UL_NORM_SCALE));
+    ul_infer_set_type(infer, UL_NORM_DX, ul_infer_input(infer, UL_NORM_X));
     ul_infer_set_type(infer, UL_NORM_INVERSE, &kept);
     ul_infer_set_type(infer, UL_NORM_MEAN, &kept);
     return UL_OK;
@@ -134,7 +147,7 @@ void ul_lower_norm_gradient(struct ul_lower *lower, ul_node_id node)
     struct norm n = {.node = ul_check_node(lower, node), .id = node};
     struct ul_lanes *lanes = &n.m.lanes;
     n.is_centred = ul_node_get_int(n.node, "centred", 1) != 0;
-    ul_moments_open(&n.m, lower, node, type->rank, type->dims, read_mask(n.node, type->rank), 0);
+    ul_moments_open(&n.m, lower, node, type->rank, type->dims, ul_norm_mask(n.node, type->rank), 0);
     lanes->joined = 0; /* g and the scale are read at the same coordinates, and lie otherwise */
     form_statistics(&n);
     store_statistic(&n, UL_NORM_INVERSE, n.m.spread);

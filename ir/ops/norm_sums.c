@@ -11,27 +11,14 @@
 #include "ir/ops/check.h"
 #include "ir/ops/partials.h"
 
-enum { X, G, INVERSE, MEAN };
+enum { X = UL_NORM_X, G = UL_NORM_G, INVERSE, MEAN };
 
 enum ul_status ul_infer_norm_sums(struct ul_infer *infer)
 {
-    const struct ul_type *type = ul_infer_input(infer, X);
-    struct ul_type kept = *type, both;
-    uint32_t count = 0;
-    const int64_t *axes = ul_node_get_ints(infer->node, "axes", &count);
-    UL_TRY(ul_check_dtype(infer, X, UL_CHECK_FLOATS));
-    UL_TRY(ul_check_shape(infer, G, type->rank, type->dims));
-    for (uint32_t i = INVERSE; i <= MEAN; i++) {
-        const struct ul_type *statistic = ul_infer_input(infer, i);
-        if (statistic != NULL &&
-            (!ul_broadcast(type, statistic, &both) || !ul_type_same_dims(&both, type)))
-            return ul_infer_invalid(infer, "input %u does not broadcast to input 0", (unsigned)i);
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t axis;
-        UL_TRY(ul_infer_axis(infer, axes[i], type->rank, &axis));
-        kept.dims[axis] = 1;
-    }
+    struct ul_type kept;
+    UL_TRY(ul_norm_infer_kept(infer, &kept));
+    UL_TRY(ul_norm_check_broadcast(infer, INVERSE));
+    UL_TRY(ul_norm_check_broadcast(infer, MEAN));
     ul_infer_set_type(infer, UL_NORM_DSCALE, &kept);
     ul_infer_set_type(infer, UL_NORM_DBIAS, &kept);
     return UL_OK;
@@ -138,10 +125,8 @@ void ul_lower_norm_sums(struct ul_lower *lower, ul_node_id node)
     struct sums sums = {
         .node = ul_check_node(lower, node), .id = node, .dtype = ul_compute_dtype(type->dtype)};
     ul_kx zero = ul_kx_float(lower->kernel, sums.dtype, 0.0);
-    uint32_t order[UL_LIMIT_RANK], axis_count = 0;
-    const int64_t *axes = ul_node_get_ints(sums.node, "axes", &axis_count);
-    for (uint32_t i = 0; i < axis_count; i++)
-        sums.mask |= 1u << ul_check_get_axis(axes[i], type->rank);
+    uint32_t order[UL_LIMIT_RANK];
+    sums.mask = ul_norm_mask(sums.node, type->rank);
     for (uint32_t i = 0; i <= UL_NORM_DBIAS; i++)
         if (ul_lower_has_output(lower, node, i))
             sums.outputs[sums.count++] = i;

@@ -68,13 +68,18 @@ def make_gemms(folder):
     return 2
 
 
+def add_layers(net, sides):
+    """Two layers from x to a1."""
+    for i, x in enumerate(("x", "a0")):
+        net.add("MatMul", [x, net.weight(f"w{i}", *sides[i:i + 2])], f"m{i}")
+        net.add("Add", [net.weight(f"b{i}", sides[i + 1]), f"m{i}"], f"s{i}")
+        net.add("Tanh", [f"s{i}"], f"a{i}")
+
+
 def make_rows(folder):
     """Products of three axes with biases that are added behind: sums come before the products."""
     net = Net()
-    for i, (x, inputs, outputs) in enumerate((("x", 48, 64), ("a0", 64, 96))):
-        net.add("MatMul", [x, net.weight(f"w{i}", inputs, outputs)], f"m{i}")
-        net.add("Add", [net.weight(f"b{i}", outputs), f"m{i}"], f"s{i}")
-        net.add("Tanh", [f"s{i}"], f"a{i}")
+    add_layers(net, (48, 64, 96))
     net.add("ReduceMean", ["a1"], "mean", axes=[1], keepdims=0)
     net.add("Gemm", ["mean", net.weight("w2", 96, CLASSES), net.weight("b2", CLASSES)], "y")
     net.save(folder, [BATCH, TOKENS, 48])
@@ -84,10 +89,7 @@ def make_rows(folder):
 def make_tiles(folder):
     """A gradient that is large beside all else, in tiles, behind the update of its bias."""
     net = Net()
-    for i, (x, inputs, outputs) in enumerate((("x", 64, 512), ("a0", 512, 1024))):
-        net.add("MatMul", [x, net.weight(f"w{i}", inputs, outputs)], f"m{i}")
-        net.add("Add", [net.weight(f"b{i}", outputs), f"m{i}"], f"s{i}")
-        net.add("Tanh", [f"s{i}"], f"a{i}")
+    add_layers(net, (64, 512, 1024))
     net.add("Gemm", ["a1", net.weight("w2", 1024, CLASSES), net.weight("b2", CLASSES)], "y")
     net.save(folder, [BATCH, 64])
     return 2
@@ -100,24 +102,27 @@ def launches(trainer, **environment):
         return json.load(handle)["device"]["launch_count"]
 
 
-def check_launches(trainer, count):
+def check_launches(trainer, least, most, refused):
+    """The planned launches, and between `least` and `most` more where the library refuses."""
     with open(trainer.plan) as file:
         planned = json.load(file)["launches"]["count"]
-    found, apart = launches(trainer), launches(trainer, **NO_SUMS)
+    found, apart = launches(trainer), launches(trainer, **refused)
     need(found == planned, f"{planned} launches planned, {found} found")
-    need(planned + count <= apart <= planned + 2 * count,
-         f"{planned} launches with {count} sums by calls, {apart} without")
+    need(planned + least <= apart <= planned + most,
+         f"{planned} launches with results by calls, {apart} without")
 
 
 def check_choices(trainer, bits):
+    """Returns how many digits the choices of cuBLASLt have."""
     file = trainer.program + ".choices"
     data = ["--random", "1", "--json", trainer.program + ".json"]
     run(trainer.program, "--bench", "--tune", file, *data)
     with open(file) as handle:
         sizes = {len(line.split()[3]) for line in handle if line.startswith("cublaslt")}
-    need(len(sizes) == 2, f"choices are of {sizes} digits: none, or each, is of a call with sums")
+    need(sizes, "no choices are written")
     run(trainer.program, "--bench", "--choices", file, *data)
     need(trainer.losses()[1] == bits, "the same program has other bits")
+    return sizes
 
 
 def smallest_budget(ullage, folder, words):
@@ -130,25 +135,36 @@ def smallest_budget(ullage, folder, words):
         return json.load(handle)["smallest_budget_bytes"]
 
 
-def check(ullage, folder, count, precision, limit, quick):
-    words = ["--precision", precision]
+def check_losses(ullage, folder, words, limit, refused, quick):
+    """Returns the trainer and the parameters behind its steps."""
     want = Trainer(ullage, folder, "--target", "c", *words).losses()[0]
     trainer = Trainer(ullage, folder, *CUDA, *words)
     got, bits = trainer.losses()
-    need(numpy.allclose(got, want, rtol=limit), f"{precision}: losses {got}, of target c {want}")
-    check_launches(trainer, count)
-    for environment in ({}, NO_SUMS) if quick else ({}, NO_SUMS, NO_CALLS):
+    need(numpy.allclose(got, want, rtol=limit), f"{words}: losses {got}, of target c {want}")
+    for environment in ({}, refused) if quick else ({}, refused, NO_CALLS):
         losses = trainer.losses(**environment)[0]
         need(numpy.allclose(losses, want, rtol=limit),
-             f"{precision}, {environment}: losses {losses}, of target c {want}")
+             f"{words}, {environment}: losses {losses}, of target c {want}")
         run(trainer.program, "--guard", "--random", "1", **environment)
-    if quick:
-        return
-    check_choices(trainer, bits)
+    return trainer, bits
+
+
+def check_plans(ullage, folder, words, bits):
     least = str(smallest_budget(ullage, folder, words))
     for options in (["--pack", "none"], ["--budget", least]):
         plain = Trainer(ullage, folder, *CUDA, *words, *options).losses()[1]
-        need(plain == bits, f"{precision}: {options} has other bits")
+        need(plain == bits, f"{words}: {options} has other bits")
+
+
+def check(ullage, folder, count, precision, limit, quick):
+    words = ["--precision", precision]
+    trainer, bits = check_losses(ullage, folder, words, limit, NO_SUMS, quick)
+    check_launches(trainer, count, 2 * count, NO_SUMS)
+    if quick:
+        return
+    sizes = check_choices(trainer, bits)
+    need(len(sizes) == 2, f"choices are of {sizes} digits: none, or each, is of a call with sums")
+    check_plans(ullage, folder, words, bits)
 
 
 def main():

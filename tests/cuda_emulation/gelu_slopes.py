@@ -15,13 +15,13 @@ multiple of 8, a product that something else reads, and float32 have kernels of 
 package or g++ is missing.
 """
 
-import json
 import os
 import sys
 import tempfile
 
-from accumulated import CUDA, Trainer, need, numpy, numpy_helper, run
-from bias_sums import BATCH, CLASSES, NO_CALLS, TOKENS, Net, launches, smallest_budget
+from accumulated import CUDA, Trainer, need, numpy, numpy_helper
+from bias_sums import (BATCH, CLASSES, TOKENS, Net, check_choices, check_launches, check_losses,
+                       check_plans, launches)
 
 NO_SLOPES = {"UL_EMULATE_NO_SLOPES": "1"}
 ROOT = (2 / numpy.pi) ** 0.5
@@ -103,46 +103,16 @@ def make_shared(folder):
     net.save(folder, [2 * BATCH, 64])
 
 
-def check_launches(trainer, count):
-    with open(trainer.plan) as file:
-        planned = json.load(file)["launches"]["count"]
-    found, apart = launches(trainer), launches(trainer, **NO_SLOPES)
-    need(found == planned, f"{planned} launches planned, {found} found")
-    need(apart == planned + count,
-         f"{planned} launches with {count} slopes by calls, {apart} without")
-
-
-def check_choices(trainer, bits):
-    file = trainer.program + ".choices"
-    data = ["--random", "1", "--json", trainer.program + ".json"]
-    run(trainer.program, "--bench", "--tune", file, *data)
-    with open(file) as handle:
-        need("cublaslt" in handle.read(), "no choices are written")
-    run(trainer.program, "--bench", "--choices", file, *data)
-    need(trainer.losses()[1] == bits, "the same program has other bits")
-
-
 def check(ullage, folder, count, precision, quick):
-    words, limit = ["--precision", precision], 2e-2
-    want = Trainer(ullage, folder, "--target", "c", *words).losses()[0]
-    trainer = Trainer(ullage, folder, *CUDA, *words)
-    got, bits = trainer.losses()
-    need(numpy.allclose(got, want, rtol=limit), f"{precision}: losses {got}, of target c {want}")
-    check_launches(trainer, count)
+    words = ["--precision", precision]
+    trainer, bits = check_losses(ullage, folder, words, 2e-2, NO_SLOPES, quick)
+    check_launches(trainer, count, count, NO_SLOPES)
     apart = trainer.losses(**NO_SLOPES)[1]
     need(apart != bits, f"{precision}: slopes by calls round as kernels do: no call has them")
-    for environment in ({}, NO_SLOPES) if quick else ({}, NO_SLOPES, NO_CALLS):
-        losses = trainer.losses(**environment)[0]
-        need(numpy.allclose(losses, want, rtol=limit),
-             f"{precision}, {environment}: losses {losses}, of target c {want}")
-        run(trainer.program, "--guard", "--random", "1", **environment)
     if quick:
         return
     check_choices(trainer, bits)
-    least = str(smallest_budget(ullage, folder, words))
-    for options in (["--pack", "none"], ["--budget", least]):
-        plain = Trainer(ullage, folder, *CUDA, *words, *options).losses()[1]
-        need(plain == bits, f"{precision}: {options} has other bits")
+    check_plans(ullage, folder, words, bits)
 
 
 def check_none(ullage, folder, precision):
