@@ -115,18 +115,13 @@ bool attention::enqueue(const struct run &run, cudaStream_t stream) const
 {
     struct job ready = job;
     std::vector<struct extent> operands;
-    auto place = [&](const char *name, const struct tensor &tensor) {
-        void *bytes = run.places.at(tensor.uid);
-        operands.push_back({name, bytes, graph_reach(tensor)});
-        return bytes;
-    };
     if (run.engine == engines->data())
         ul_emulate_fail("cuDNN: the engine of attention does not keep bits");
-    ready.q_bytes = place("queries", job.q);
-    ready.k_bytes = place("keys", job.k);
-    ready.v_bytes = place("values", job.v);
+    ready.q_bytes = place_operand(run, &operands, "queries", job.q);
+    ready.k_bytes = place_operand(run, &operands, "keys", job.k);
+    ready.v_bytes = place_operand(run, &operands, "values", job.v);
     for (int64_t m = 0; m < job.mask_count; m++)
-        ready.mask_bytes[m] = place("a mask", job.masks[m]);
+        ready.mask_bytes[m] = place_operand(run, &operands, "a mask", job.masks[m]);
     ready.o_bytes = run.places.at(job.o.uid);
     ready.norms_bytes = job.norms.is_virtual ? NULL : run.places.at(job.norms.uid);
     ready.workspace = run.workspace;
@@ -141,9 +136,7 @@ bool attention::enqueue(const struct run &run, cudaStream_t stream) const
         const struct extent norms = {"the norms", ready.norms_bytes, graph_reach(job.norms)};
         operands.push_back({"the result", ready.o_bytes, graph_reach(job.o)});
         operands.push_back({"the workspace", ready.workspace, ready.workspace_bytes});
-        for (const struct extent &operand : operands)
-            need_extent("cuDNN", operand, norms);
-        ul_emulate_count_operand(norms.begin, norms.size_bytes, true);
+        need_result(&operands, norms);
     }
     return ul_emulate_enqueue(stream, "cuDNN's attention", run_job, &ready, sizeof ready) ==
            cudaSuccess;

@@ -28,6 +28,24 @@ static inline float rounded(enum element type, float x)
     return element_get(&place, type, 0);
 }
 
+/* Gives the place of an operand of a run, and notes its extent. */
+static inline void *place_operand(const struct run &run, std::vector<struct extent> *operands,
+                                  const char *name, const struct tensor &tensor)
+{
+    void *bytes = run.places.at(tensor.uid);
+    operands->push_back({name, bytes, graph_reach(tensor)});
+    return bytes;
+}
+
+/* Needs one more result to lie apart from all operands, of which it is one for the next. */
+static inline void need_result(std::vector<struct extent> *operands, const struct extent &result)
+{
+    for (const struct extent &operand : *operands)
+        need_extent("cuDNN", operand, result);
+    operands->push_back(result);
+    ul_emulate_count_operand(result.begin, result.size_bytes, true);
+}
+
 /* Operations in their order; `good` stays false once one was another than it should be. */
 struct reader {
     const std::vector<const struct descriptor *> &operations;

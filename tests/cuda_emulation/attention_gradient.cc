@@ -187,21 +187,16 @@ bool gradient::enqueue(const struct run &run, cudaStream_t stream) const
 {
     struct job ready = job;
     std::vector<struct extent> operands;
-    auto place = [&](const char *name, const struct tensor &tensor) {
-        void *bytes = run.places.at(tensor.uid);
-        operands.push_back({name, bytes, graph_reach(tensor)});
-        return bytes;
-    };
     if (run.engine == engines->data())
         ul_emulate_fail("cuDNN: the engine of attention's gradient does not keep bits");
-    ready.q_bytes = place("queries", job.q);
-    ready.k_bytes = place("keys", job.k);
-    ready.v_bytes = place("values", job.v);
-    ready.g_bytes = place("the result's gradient", job.g);
-    ready.o_bytes = place("the result", job.o);
-    ready.norms_bytes = place("norms", job.norms);
+    ready.q_bytes = place_operand(run, &operands, "queries", job.q);
+    ready.k_bytes = place_operand(run, &operands, "keys", job.k);
+    ready.v_bytes = place_operand(run, &operands, "values", job.v);
+    ready.g_bytes = place_operand(run, &operands, "the result's gradient", job.g);
+    ready.o_bytes = place_operand(run, &operands, "the result", job.o);
+    ready.norms_bytes = place_operand(run, &operands, "norms", job.norms);
     for (int64_t m = 0; m < job.mask_count; m++)
-        ready.mask_bytes[m] = place("a mask", job.masks[m]);
+        ready.mask_bytes[m] = place_operand(run, &operands, "a mask", job.masks[m]);
     ready.dq_bytes = run.places.at(job.dq.uid);
     ready.dk_bytes = run.places.at(job.dk.uid);
     ready.dv_bytes = run.places.at(job.dv.uid);
@@ -221,12 +216,8 @@ bool gradient::enqueue(const struct run &run, cudaStream_t stream) const
     const struct extent results[] = {{"keys' gradient", ready.dk_bytes, graph_reach(job.dk)},
                                      {"values' gradient", ready.dv_bytes, graph_reach(job.dv)},
                                      {"sums", ready.sums_bytes, graph_reach(job.sums)}};
-    for (const struct extent &result : results) {
-        for (const struct extent &operand : operands)
-            need_extent("cuDNN", operand, result);
-        operands.push_back(result);
-        ul_emulate_count_operand(result.begin, result.size_bytes, true);
-    }
+    for (const struct extent &result : results)
+        need_result(&operands, result);
     return ul_emulate_enqueue(stream, "cuDNN's gradient of attention", run_job, &ready,
                               sizeof ready) == cudaSuccess;
 }
