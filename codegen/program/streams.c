@@ -10,7 +10,9 @@
  *      cost     1500   | 6600 ns
  *      busy              1000 ns
  *
- * Left out: what blocks of two kernels take from each other's caches. */
+ * A library's product counts as busy for all of its waves, since nobody knows which tiles it takes.
+ *
+ * Left undone: what blocks of two kernels take from each other's caches. */
 #include "codegen/program/program.h"
 #include "codegen/program/target.h"
 #include "planner/solve/solve.h"
