@@ -21,8 +21,8 @@
  *      sums of dn and c                              dc = rule of Normalize (y'' <= 0 ? 0 : g, c,
  *      dc = rule of Normalize (dn, c, sums)                                  sums)
  *
- * Left undone: maps of several large values (residual
- * sums), which need not live at the same time. */
+ * Left undone: maps of several large values (residual sums), which need not live at the same time.
+ */
 #include "ir/op.h"
 #include "passes/maps.h"
 
@@ -75,8 +75,9 @@ static bool has_input(const struct ul_node *node, ul_value_id value)
     return false;
 }
 
-/* The nodes that read what is made at `place`, where there are several, each of them may load it as
- * it is made, one adds it up, and all read `large` too; else 0. */
+/* Finds the nodes that read what is made at `place`. Returns their number, or 0 where not several
+ * read it, one of them cannot load it as it is made or does not read `large` too, or none adds it
+ * up. */
 static uint32_t find_loaders(const struct again *again, const struct ul_node_list *order,
                              uint32_t place, ul_value_id large, ul_node_id loaders[MAX_LOADERS])
 {
@@ -98,8 +99,9 @@ static uint32_t find_loaders(const struct again *again, const struct ul_node_lis
     return any_sums && count > 1 ? count : 0;
 }
 
-/* All large operands but that of the maps end here: what is made takes their bytes over, which live
- * on in its place. */
+/* Whether the node has one more operand beside weights, of its size, which nothing reads later. If
+ * a copy of the node runs later, that operand lives as long as the result would have, in as many
+ * bytes. */
 static bool ends_operands(const struct again *again, const struct ul_node *node, uint32_t input,
                           uint32_t place)
 {
@@ -126,15 +128,6 @@ static void replace_input(struct ul_graph *graph, ul_node_id id, ul_value_id old
             node->inputs[i] = now;
 }
 
-static bool is_output(const struct ul_graph *graph, ul_value_id value)
-{
-    const struct ul_block *block = &graph->blocks[0];
-    for (uint32_t i = 0; i < block->output_count; i++)
-        if (block->outputs[i] == value)
-            return true;
-    return false;
-}
-
 /* Gives each reader of the node at `place` a node of its own. */
 static void repeat(const struct again *again, const struct ul_node_list *order, uint32_t place)
 {
@@ -151,7 +144,7 @@ static void repeat(const struct again *again, const struct ul_node_list *order, 
             !ends_operands(again, &node, i, place))
             continue;
         uint32_t count = find_loaders(again, order, place, maps.large, loaders);
-        if (count == 0 || is_output(graph, node.outputs[0]))
+        if (count == 0 || ul_graph_is_output(graph, node.outputs[0]))
             continue;
         for (uint32_t k = 1; k < count; k++) {
             struct ul_maps all = maps;

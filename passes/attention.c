@@ -27,10 +27,8 @@ enum {
 
 struct attention {
     struct ul_pass *pass;
-    struct ul_steps steps; /* before any call; persistent values have no bytes */
-    const struct ul_live *live;
-    uint64_t peak_bytes;  /* the largest live sum of other steps */
-    uint64_t needy_bytes; /* bytes that the neediest of these touches */
+    struct ul_steps steps;      /* before any call; persistent values have no bytes */
+    struct ul_step_peaks peaks; /* of other steps */
 };
 
 static bool is_asked(const struct ul_node *node)
@@ -48,36 +46,28 @@ static ul_value_id find_result(const struct ul_graph *graph, const struct ul_nod
     return graph->nodes[norms->producer].outputs[0];
 }
 
-/* Finds the largest live sum, and the neediest step, among steps that stay as they are. */
+/* Finds the peaks among steps that stay as they are. */
 static void find_peaks(struct attention *attention)
 {
     const struct ul_graph *graph = attention->pass->graph;
     struct ul_steps *steps = &attention->steps;
     ul_steps_init(steps, graph, NULL, NULL, attention->pass->scratch);
     ul_steps_drop_persistent(steps);
-    attention->live = ul_steps_live(steps);
     bool *is_asked_for = UL_NEW_ARRAY(attention->pass->scratch, bool, steps->step_count);
     for (uint32_t n = 0; n < graph->node_count; n++) {
         if (is_asked(&graph->nodes[n]) && steps->step_of[n] != UL_NONE)
             is_asked_for[steps->step_of[n]] = true;
     }
-    for (uint32_t s = 0; s < steps->step_count; s++) {
-        uint64_t live_bytes = is_asked_for[s] ? 0 : ul_live_bytes(attention->live, s);
-        uint64_t touched = is_asked_for[s] ? 0 : ul_steps_touched_bytes(steps, s);
-        attention->peak_bytes =
-            live_bytes > attention->peak_bytes ? live_bytes : attention->peak_bytes;
-        attention->needy_bytes =
-            touched > attention->needy_bytes ? touched : attention->needy_bytes;
-    }
+    attention->peaks = ul_steps_find_peaks(steps, is_asked_for);
 }
 
 /* Whether a step may take so many bytes more in every plan. */
 static bool has_room(const struct attention *attention, uint32_t step, uint64_t more_bytes)
 {
-    uint64_t most_bytes = attention->peak_bytes - attention->peak_bytes / PEAK_PART;
-    return ul_live_bytes(attention->live, step) + more_bytes <= most_bytes &&
+    uint64_t most_bytes = attention->peaks.peak_bytes - attention->peaks.peak_bytes / PEAK_PART;
+    return ul_live_bytes(attention->peaks.live, step) + more_bytes <= most_bytes &&
            ul_steps_touched_bytes(&attention->steps, step) + more_bytes <=
-               attention->needy_bytes / NEEDY_PART;
+               attention->peaks.needy_bytes / NEEDY_PART;
 }
 
 /* Gives the gradient the result, or takes it back where no call or no room comes of it. */

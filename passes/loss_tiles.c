@@ -11,9 +11,9 @@
  *      loss, logarithms of sums = all statistics
  *      y_t = x w_t    dy_t = exp(y_t - logarithms) - own    dx += dy_t w_t^T    dw_t = x^T dy_t
  *
- * Each tile's weights are rounded to 16 bits in each walk, so that no copy of all of them lies in
- * memory. `dx` is a sum over tiles, and stays f32. Tiles have a multiple of 64 classes, since
- * libraries are slow where rows begin at odd addresses, as those of 50,257 classes do.
+ * Each tile's weights are rounded to 16 bits in each walk, so that no copy of all of them has to
+ * lie in memory. `dx` is a sum over tiles, and stays f32. Tiles have a multiple of 64 classes,
+ * since libraries are slow where rows begin at odd addresses, as those of 50,257 classes do.
  *
  * Tiles are taken in 16 bits, where the copy of all weights would be larger than what tiles need
  * beside pieces, and where the products that are formed twice take less time than the passes over
@@ -71,8 +71,8 @@ static void cut_classes(struct tiles *t, struct ul_arena *arena)
     UL_ASSERT(size <= most && t->sizes[t->count - 1] > 0);
 }
 
-/* Whether tiles need no more bytes than pieces do: a tile's logits and weights, and `dx` in f32,
- * against a piece's logits and a copy of all weights. */
+/* Whether tiles need fewer bytes than pieces do. Tiles need the logits and the weights of one, and
+ * `dx` in f32 and not in 16 bits; pieces need the logits of one, and a copy of all weights. */
 static bool saves_bytes(const struct tiles *t)
 {
     int64_t tile =

@@ -190,6 +190,18 @@ struct ul_live *ul_steps_live(const struct ul_steps *steps)
     return ul_live_new(steps->arena, &sequence, UL_PLAN_ALIGN_BYTES);
 }
 
+struct ul_step_peaks ul_steps_find_peaks(const struct ul_steps *steps, const bool *is_left_out)
+{
+    struct ul_step_peaks peaks = {.live = ul_steps_live(steps)};
+    for (uint32_t s = 0; s < steps->step_count; s++) {
+        uint64_t live_bytes = is_left_out[s] ? 0 : ul_live_bytes(peaks.live, s);
+        uint64_t touched = is_left_out[s] ? 0 : ul_steps_touched_bytes(steps, s);
+        peaks.peak_bytes = live_bytes > peaks.peak_bytes ? live_bytes : peaks.peak_bytes;
+        peaks.needy_bytes = touched > peaks.needy_bytes ? touched : peaks.needy_bytes;
+    }
+    return peaks;
+}
+
 uint64_t ul_steps_peak_bytes(const struct ul_graph *graph, struct ul_arena *scratch)
 {
     struct ul_steps steps;

@@ -53,6 +53,11 @@ struct ul_steps {
     uint32_t at_store_capacity;
 };
 
+struct ul_step_peaks {
+    const struct ul_live *live;
+    uint64_t peak_bytes, needy_bytes;
+};
+
 /* Nodes of one group, or a node alone: the end of the step that begins at nodes[begin]. */
 uint32_t ul_steps_end(const struct ul_graph *graph, const ul_node_id *nodes, uint32_t count,
                       uint32_t begin);
@@ -69,6 +74,10 @@ void ul_steps_drop_persistent(struct ul_steps *steps);
 uint64_t ul_steps_touched_bytes(const struct ul_steps *steps, uint32_t step);
 /* The account of all steps as they are. */
 struct ul_live *ul_steps_live(const struct ul_steps *steps);
+/* Finds the account of all steps, the largest live sum and the bytes that the neediest step
+ * touches, both among steps that are not left out. The first is the peak of a plan that keeps the
+ * forward pass, the second that of a plan that keeps almost nothing. */
+struct ul_step_peaks ul_steps_find_peaks(const struct ul_steps *steps, const bool *is_left_out);
 /* The largest live sum of a graph. */
 uint64_t ul_steps_peak_bytes(const struct ul_graph *graph, struct ul_arena *scratch);
 

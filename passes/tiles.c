@@ -41,10 +41,8 @@ struct tiles {
     struct ul_pass *pass;
     struct site *sites;
     uint32_t count, capacity;
-    struct ul_steps steps; /* before any cut; persistent values have no bytes */
-    const struct ul_live *live;
-    uint64_t peak_bytes;  /* the largest live sum at a step that is of no site */
-    uint64_t needy_bytes; /* bytes that the neediest of these steps touches */
+    struct ul_steps steps;      /* before any cut; persistent values have no bytes */
+    struct ul_step_peaks peaks; /* of steps that are of no site */
 };
 
 /* The largest of what the node reads that a node makes, or UL_NONE. */
@@ -192,26 +190,19 @@ static int64_t count_pieces(const struct ul_graph *graph, const struct site *sit
     return (int64_t)(count < most ? count : most);
 }
 
-/* Finds the largest live sum, and the neediest step, among steps that no cut changes. No gradient
- * is cut here. */
+/* Finds the peaks among steps that no cut changes. No gradient is cut here. */
 static void find_peaks(struct tiles *tiles)
 {
     const struct ul_steps *steps = &tiles->steps;
     ul_steps_init(&tiles->steps, tiles->pass->graph, NULL, NULL, tiles->pass->scratch);
     ul_steps_drop_persistent(&tiles->steps);
-    tiles->live = ul_steps_live(steps);
     bool *is_of_site = UL_NEW_ARRAY(tiles->pass->scratch, bool, steps->step_count);
     for (uint32_t i = 0; i < tiles->count; i++) {
         UL_ASSERT(steps->step_of[tiles->sites[i].product] != UL_NONE);
         is_of_site[steps->step_of[tiles->sites[i].product]] = true;
         is_of_site[steps->step_of[tiles->sites[i].update]] = true;
     }
-    for (uint32_t s = 0; s < steps->step_count; s++) {
-        uint64_t live_bytes = is_of_site[s] ? 0 : ul_live_bytes(tiles->live, s);
-        uint64_t touched = is_of_site[s] ? 0 : ul_steps_touched_bytes(steps, s);
-        tiles->peak_bytes = live_bytes > tiles->peak_bytes ? live_bytes : tiles->peak_bytes;
-        tiles->needy_bytes = touched > tiles->needy_bytes ? touched : tiles->needy_bytes;
-    }
+    tiles->peaks = ul_steps_find_peaks(steps, is_of_site);
 }
 
 /* Whether a whole gradient raises no plan. Its live sum must be below the peak of a plan that keeps
@@ -223,10 +214,10 @@ static bool may_stay_whole(const struct tiles *tiles, const struct site *site)
     bool launches = tiles->pass->traits->steps_cost;
     uint64_t peak_part = launches ? LAUNCHED_PEAK_PART : PEAK_PART;
     uint64_t needy_part = launches ? LAUNCHED_NEEDY_PART : NEEDY_PART;
-    uint64_t most_bytes = tiles->peak_bytes - tiles->peak_bytes / peak_part;
-    uint64_t most_touched_bytes = tiles->needy_bytes - tiles->needy_bytes / needy_part;
+    uint64_t most_bytes = tiles->peaks.peak_bytes - tiles->peaks.peak_bytes / peak_part;
+    uint64_t most_touched_bytes = tiles->peaks.needy_bytes - tiles->peaks.needy_bytes / needy_part;
     for (uint32_t i = 0; i < 2; i++) {
-        if (ul_live_bytes(tiles->live, steps[i]) > most_bytes ||
+        if (ul_live_bytes(tiles->peaks.live, steps[i]) > most_bytes ||
             ul_steps_touched_bytes(&tiles->steps, steps[i]) > most_touched_bytes)
             return false;
     }

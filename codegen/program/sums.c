@@ -232,7 +232,7 @@ static void find_reads(struct ul_arena *arena, struct finder *finder)
     }
 }
 
-/* The first node of each value's that sums it. */
+/* Finds for each value the first node that sums it. */
 static void find_rows(struct ul_arena *arena, struct finder *finder, ul_node_id *nodes)
 {
     const struct ul_graph *graph = finder->graph;
