@@ -193,6 +193,10 @@ void ul_report_put_ladder_text(struct ul_text *text, const struct ul_report *rep
     uint32_t left_out = ladder->count - put_rows(text, report, ladder);
     if (report->process.is_of_device)
         ul_text_put(text, "\nThe process bytes are of the device, as far as they are known.\n");
+    if (ul_plan_has_streams(report->plan))
+        ul_text_printf(
+            text, "\nThese plans have one stream; with a second one the first takes %.4g ms.\n",
+            milliseconds(report->plan->cost));
     if (left_out > 0)
         ul_text_printf(text, "\n%u more between these: --csv FILE and --json FILE have all.\n",
                        left_out);

@@ -6,7 +6,7 @@
 
 inception_v3, scaled down, gives the bits of one stream in every order that its graph allows, and
 where each step is told of; with --race the thread sanitizer finds nothing. Its plan takes no byte more, is read
-back, and is refused with a wait for another step. A wait that is left out of the program shows in
+back, and is refused with a wait for another step; a ladder says what it takes. A wait that is left out of the program shows in
 the results of some order. A trainer learns the same bits, with its evaluation, on two streams.
 Exit: 0 ok, 1 a promise is broken, 77 a Python package or g++ is missing.
 """
@@ -92,6 +92,17 @@ def test_plan(ullage):
     check(False, "no branch has two steps")
 
 
+def test_ladder(ullage):
+    """Its plans have one stream, and it says what the first takes with two."""
+    one, two = plan_of("one.json"), plan_of("two.json")
+    said = run(ullage, "plan", "net.onnx", *TARGET[:2], "--sweep", "--json", "ladder.json")
+    check(plan_of("ladder.json")["plans"][0]["cost"] == one["cost"], "the ladder does not begin with one stream")
+    found = re.search(r"with a second one the first takes ([\d.]+) ms", said)
+    check(found and abs(float(found[1]) * 1e6 / two["cost"] - 1) < 1e-3, f"of a second stream: {said[-900:]}")
+    said = run(ullage, "plan", "net.onnx", *TARGET[:2], "--streams", "1", "--sweep")
+    check("a second one" not in said, "a second stream where one is asked for")
+
+
 def test_third_stream(ullage):
     """The checker takes any number; a program has two."""
     plan = plan_of("two.json")
@@ -120,6 +131,7 @@ def test_network(ullage):
     run(ullage, "plan", "net.onnx", *TARGET[:2], "--streams", "1", "--json", "one.json")
     run(ullage, "plan", "net.onnx", *TARGET[:2], "--json", "two.json")
     test_plan(ullage)
+    test_ladder(ullage)
     test_third_stream(ullage)
     run(ullage, "compile", "net.onnx", *TARGET, "--streams", "1", "-o", "one")
     run(ullage, "compile", "net.onnx", *TARGET, "--emit", "two.src")
