@@ -93,7 +93,7 @@ def test_plan(ullage):
 
 
 def test_ladder(ullage):
-    """Its plans have one stream, and it says what the first takes with two."""
+    """Its plans have one stream, and it says what the first takes with two; the second may be cheaper."""
     one, two = plan_of("one.json"), plan_of("two.json")
     said = run(ullage, "plan", "net.onnx", *TARGET[:2], "--sweep", "--json", "ladder.json")
     check(plan_of("ladder.json")["plans"][0]["cost"] == one["cost"], "the ladder does not begin with one stream")
@@ -101,6 +101,16 @@ def test_ladder(ullage):
     check(found and abs(float(found[1]) * 1e6 / two["cost"] - 1) < 1e-3, f"of a second stream: {said[-900:]}")
     said = run(ullage, "plan", "net.onnx", *TARGET[:2], "--streams", "1", "--sweep")
     check("a second one" not in said, "a second stream where one is asked for")
+    advised = run(ullage, "plan", "net.onnx", *TARGET[:2], "--advice", "on", "--json", "advised.json")
+    rungs = plan_of("advised.json")["ladder"]
+    check(rungs[1]["row_major"] > 0 and rungs[1]["cost"] < rungs[0]["cost"], f"no other layout is cheaper: {advised}")
+    run(ullage, "check", "net.onnx", "advised.json")
+    for at, key, value in ((1, "row_major", 0), (2, "cost", rungs[1]["cost"])):
+        plan = plan_of("advised.json")
+        plan["ladder"][at][key] = value
+        with open("wrong.json", "w", encoding="utf-8") as file:
+            json.dump(plan, file)
+        check("costs no more" in run(ullage, "check", "net.onnx", "wrong.json", code=6), f"{key} of the ladder")
 
 
 def test_third_stream(ullage):
