@@ -160,7 +160,8 @@ static void lower_empty_phase(const struct transposed *t, const struct phase *ph
         ul_ks_end(kernel);
 }
 
-static void lower_phase(const struct transposed *t, const struct phase *phases, enum ul_dtype dtype)
+static void lower_outputs(const struct transposed *t, const struct phase *phases,
+                          enum ul_dtype dtype)
 {
     struct ul_kernel *kernel = t->lower->kernel;
     const struct ul_conv *conv = &t->conv;
@@ -170,8 +171,6 @@ static void lower_phase(const struct transposed *t, const struct phase *phases, 
         n_extents[d] = phases[d].out_count;
         k_extents[1 + d] = phases[d].tap_count;
         empty |= phases[d].tap_count == 0;
-        if (phases[d].out_count == 0)
-            return;
     }
     if (empty) {
         lower_empty_phase(t, phases, dtype);
@@ -206,8 +205,28 @@ static void close_groups(const struct transposed *t)
     ul_ks_end(t->lower->kernel);
 }
 
+/* Of few rows, as a piece has, some remainders have none. */
+static bool has_outputs(const struct ul_conv *conv, const struct phase *phases)
+{
+    for (uint32_t d = 0; d < conv->spatial; d++) {
+        if (phases[d].out_count == 0)
+            return false;
+    }
+    return true;
+}
+
 /* A device has a launch for each contraction that stands alone in its loops, with a block for each
  * tile; one for several would have a block for an image. */
+static void lower_phase(struct transposed *t, const struct phase *phases, enum ul_dtype dtype)
+{
+    bool is_apart = t->lower->traits->memory_is_separate;
+    if (is_apart)
+        open_groups(t);
+    lower_outputs(t, phases, dtype);
+    if (is_apart)
+        close_groups(t);
+}
+
 static void lower_phases(struct transposed *t, enum ul_dtype dtype)
 {
     const struct ul_conv *conv = &t->conv;
@@ -220,11 +239,8 @@ static void lower_phases(struct transposed *t, enum ul_dtype dtype)
         struct phase phases[UL_CONV_SPATIAL];
         for (d = 0; d < conv->spatial; d++)
             phases[d] = phase_of(conv, d, remainder[d]);
-        if (is_apart)
-            open_groups(t);
-        lower_phase(t, phases, dtype);
-        if (is_apart)
-            close_groups(t);
+        if (has_outputs(conv, phases))
+            lower_phase(t, phases, dtype);
         for (d = 0; d < conv->spatial; d++) {
             if (++remainder[d] < conv->stride[d])
                 break;

@@ -1558,14 +1558,16 @@ g (float[3,5,17] x, float[1,4,6,7,8] v) => (float[3,10,9] a, float[1,7,6,7,4] b,
 }""", {"w0": [10, 5, 4], "b0": [10], "w1": [7, 4, 3, 3, 3]})
 weighted("call_transposed", """
 g (float[2,6,5,4] x) => (float[2,8,10,8] a, float[2,4,11,13] b, float[2,6,7,9] c,
-                         float[2,8,10,8] d, float[2,3,5,6] e) {
+                         float[2,8,10,8] d, float[2,3,5,6] e, float[2,32,2,18] f) {
   a = ConvTranspose<strides=[2,2]>(x, w0, b0)
   b = ConvTranspose<strides=[2,3], output_padding=[1,1], group=2, pads=[1,0,0,0]>(x, w1)
   c = ConvTranspose<dilations=[2,3], pads=[1,0,1,1]>(x, w2)
   r = Sigmoid(a)
   d = Add(r, a)
   e = ConvTranspose(x, w3)
-}""", {"w0": [6, 8, 2, 2], "b0": [8], "w1": [6, 2, 2, 3], "w2": [6, 6, 3, 3], "w3": [6, 3, 1, 3]})
+  f = ConvTranspose<strides=[3,3], pads=[6,0,6,0]>(x, w4)
+}""", {"w0": [6, 8, 2, 2], "b0": [8], "w1": [6, 2, 2, 3], "w2": [6, 6, 3, 3], "w3": [6, 3, 1, 3],
+       "w4": [6, 32, 2, 9]})
 weighted("call_weights_that_are_computed", """
 g (float[1,8,6,6] x, float[8,8,3,3] u, float[8] v, float[8,40] m) =>
   (float[1,8,6,6] y, float[8,8] z) {
