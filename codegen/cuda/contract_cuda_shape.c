@@ -534,12 +534,14 @@ struct ul_contract_cuda_split ul_contract_cuda_split(const struct ul_contract_cu
                     c->b.transform == UL_NONE;
     if (!is_tile || !(is_float || plan->is_bytes))
         return best;
-    for (int64_t partials = 2; partials <= MAX_PARTIALS; partials *= 2) {
+    for (int64_t partials = 2; partials <= MAX_PARTIALS; partials++) {
         struct ul_contract_cuda_plan partial = *plan;
         double bytes = (double)partials * sums * (double)base->element_bytes;
         uint32_t dim = split_dim(c, partials);
-        if (dim == UL_CONTRACT_DIMS || bytes > max_bytes || base->k / partials < MIN_PARTIAL)
+        if (bytes > max_bytes || base->k / partials < MIN_PARTIAL)
             break;
+        if (dim == UL_CONTRACT_DIMS)
+            continue;
         partial.base.k /= partials;
         partial.batch *= partials;
         choose(&partial, kernel);
