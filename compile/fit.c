@@ -39,13 +39,26 @@ static const char *fitting_targets(struct ul_arena *arena, const struct ul_optio
     return names.data;
 }
 
+/* A device whose name is known to be a graphics processor's says that the program is for one. */
+static const struct ul_target *unnamed_target(const struct ul_compile_options *options)
+{
+    const struct ul_profile *device =
+        options->device == NULL ? NULL : ul_profile_find(options->device);
+    bool is_gpu = device != NULL && device->device.processors > 0;
+    for (uint32_t i = 0; is_gpu && i < ul_target_count(); i++) {
+        if (ul_target_at(i)->traits.finds_libraries)
+            return ul_target_at(i);
+    }
+    return ul_target_default();
+}
+
 static enum ul_status find_target(struct ul_compile *compile)
 {
     struct ul_nearest nearest = {.word = compile->options.target};
     const struct ul_option *row = ul_option_find(&ul_compile_option_table, "target");
     struct ul_text names;
     if (compile->options.target == NULL)
-        compile->options.target = ul_target_default()->traits.name;
+        compile->options.target = unnamed_target(&compile->options)->traits.name;
     if (ul_target_find(compile->options.target) != NULL)
         return UL_OK;
     ul_text_init(&names, &compile->keep);
@@ -73,7 +86,7 @@ enum ul_status ul_compile_check_options(struct ul_compile *compile)
 enum ul_status ul_compile_fit(struct ul_compile *compile)
 {
     const struct ul_options *options = &compile->options.base;
-    bool is_default = compile->options.target == NULL;
+    bool is_named = compile->options.target != NULL;
     UL_TRY(ul_compile_check_options(compile));
     UL_TRY(find_target(compile));
     const struct ul_target *target = ul_target_find(compile->options.target);
@@ -86,7 +99,10 @@ enum ul_status ul_compile_fit(struct ul_compile *compile)
                            "--%s is for target %s, and this is target %s%s; leave it out%s%s%s, or "
                            "give --target %s",
                            row->name, others, target->traits.name,
-                           is_default ? " (the default)" : "", row->elsewhere != NULL ? " (" : "",
+                           is_named                        ? ""
+                           : target == ul_target_default() ? " (the default)"
+                                                           : " (as --device says)",
+                           row->elsewhere != NULL ? " (" : "",
                            row->elsewhere != NULL ? row->elsewhere : "",
                            row->elsewhere != NULL ? ")" : "", others);
     }

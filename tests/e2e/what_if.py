@@ -177,7 +177,10 @@ def check_device(folder):
     expect("does not fit" in run("plan", *words, "--device", none, "--advice", "off", code=4).stdout, "what does not fit")
     rows = table(*words, "--device", f"{large},{small},{none}")["plans"]
     expect([row["status"] for row in rows] == [0, 0, 4], f"a table of devices: {rows}")
-    for more, what in ((("--device", "rtx-4090"), "give --target cuda"), (("--device", "generic-core"), "memory_bytes"),
+    implied = json.loads(run("plan", *words, "--device", "rtx-4090", "--json", "-").stdout)
+    expect(implied["target"] == "cuda" and implied["device"]["name"] == "rtx-4090", "a graphics processor is not for cuda")
+    for more, what in ((("--device", "rtx-4090", "--target", "c"), "give --target cuda"), (("--device", "generic-core"), "memory_bytes"),
+                       (("--device", "rtx-4090", "--threads", "2"), "as --device says"),
                        (("--device", large, "--profile", small), "leave one"), (("--device", "rtx-4091"), "neither a file")):
         done = subprocess.run([ullage, "plan", *words, *more], capture_output=True, text=True)
         expect(done.returncode in (1, 5) and what in done.stderr, f"{more}: {done.stderr}")
