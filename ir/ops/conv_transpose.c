@@ -205,7 +205,7 @@ static void close_groups(const struct transposed *t)
     ul_ks_end(t->lower->kernel);
 }
 
-/* Of few rows, as a piece has, some remainders have none. */
+/* A phase has no outputs where there are fewer rows than the stride, as in a piece. */
 static bool has_outputs(const struct ul_conv *conv, const struct phase *phases)
 {
     for (uint32_t d = 0; d < conv->spatial; d++) {

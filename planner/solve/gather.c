@@ -310,21 +310,11 @@ static bool gather(struct gather *g, struct ul_arena *arena, struct ul_plan *oth
     return is_any;
 }
 
-struct gather_request {
-    const struct ul_problem *problem;
-    const struct ul_plan *plan;
-    const struct ul_plan_gathering *gathering;
-};
-
 static const struct ul_plan_span *arrange(const void *context, struct ul_arena *arena,
                                           uint64_t limit_bytes, struct ul_plan *other)
 {
-    const struct gather_request *request = context;
-    struct gather g = {.problem = request->problem,
-                       .plan = request->plan,
-                       .gathering = request->gathering,
-                       .count = request->plan->position_count,
-                       .limit_bytes = limit_bytes};
+    struct gather g = *(const struct gather *)context;
+    g.limit_bytes = limit_bytes;
     struct ul_plan_span *spans = UL_NEW_ARRAY(arena, struct ul_plan_span, g.count);
     ul_arena_init(&g.arena);
     bool is_any = gather(&g, arena, other, spans);
@@ -338,9 +328,11 @@ enum ul_status ul_plan_gather(struct ul_arena *arena, const struct ul_problem *p
                               struct ul_diag *diag)
 {
     const struct ul_plan before = *plan;
-    const struct gather_request request = {problem, &before, gathering};
+    const struct gather g = {.problem = problem,
+                             .plan = &before,
+                             .gathering = gathering,
+                             .count = before.position_count};
     bool is_other;
-    UL_TRY(ul_plan_rearrange(arena, problem, options, TRIES, arrange, &request, plan, &is_other,
-                             diag));
+    UL_TRY(ul_plan_rearrange(arena, problem, options, TRIES, arrange, &g, plan, &is_other, diag));
     return is_other ? ul_plan_check(arena, problem, plan, diag) : UL_OK;
 }

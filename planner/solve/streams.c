@@ -411,21 +411,11 @@ static void set_cost(struct ul_arena *arena, const struct ul_problem *problem, s
     plan->optimal = plan->reserved_bytes[0] == plan->lower_bound_bytes;
 }
 
-struct streams_request {
-    const struct ul_problem *problem;
-    const struct ul_plan *plan;
-    const struct ul_plan_streaming *streaming;
-};
-
 static const struct ul_plan_span *arrange(const void *context, struct ul_arena *arena,
                                           uint64_t limit_bytes, struct ul_plan *other)
 {
-    const struct streams_request *request = context;
-    struct streams s = {.problem = request->problem,
-                        .plan = request->plan,
-                        .streaming = request->streaming,
-                        .count = request->plan->position_count,
-                        .limit_bytes = limit_bytes};
+    struct streams s = *(const struct streams *)context;
+    s.limit_bytes = limit_bytes;
     ul_arena_init(&s.arena);
     const struct ul_plan_span *spans = choose(&s, arena, other);
     ul_arena_done(&s.arena);
@@ -438,10 +428,12 @@ enum ul_status ul_plan_stream(struct ul_arena *arena, const struct ul_problem *p
                               struct ul_diag *diag)
 {
     const struct ul_plan before = *plan;
-    const struct streams_request request = {problem, &before, streaming};
+    const struct streams s = {.problem = problem,
+                              .plan = &before,
+                              .streaming = streaming,
+                              .count = before.position_count};
     bool is_other;
-    UL_TRY(ul_plan_rearrange(arena, problem, options, TRIES, arrange, &request, plan, &is_other,
-                             diag));
+    UL_TRY(ul_plan_rearrange(arena, problem, options, TRIES, arrange, &s, plan, &is_other, diag));
     if (!is_other)
         return UL_OK;
     set_cost(arena, problem, plan);

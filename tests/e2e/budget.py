@@ -284,7 +284,7 @@ def main():
     ullage = os.path.abspath(args.run)
     options = ["--target", args.target] + (["--threads", args.threads] if args.threads else [])
     options += [] if args.units else ["--budget-of", "arena"]
-    if args.target == "cuda":
+    if args.alone and args.target == "cuda":
         options += ["--streams", "1"]  # as the plans of a ladder have it, and what is proven of costs
     plans_only = args.alone or args.units
     make = os.path.join(ROOT, "models", "make.py")
