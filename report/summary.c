@@ -875,8 +875,10 @@ static void put_bounds(struct summary *summary)
         ul_text_printf(summary->text, ", %.4g ms a step of all its runs",
                        (double)facts->step_cost * 1e-6);
     if (facts->base_cost > 0 && saved->cost != facts->base_cost) {
-        double more = 100.0 * ul_plan_overhead(saved->cost, facts->base_cost);
-        bool is_beside = facts->beside_count > 0 && more < 0;
+        bool is_beside = facts->beside_count > 0 && saved->cost < facts->base_cost;
+        uint64_t spared_ns = is_beside ? shared_ns : 0; /* as streams were chosen */
+        double more =
+            100.0 * ul_plan_overhead(saved->cost - spared_ns, facts->base_cost - spared_ns);
         ul_text_printf(summary->text, ", %.2f %% %s time %s", more < 0 ? -more : more,
                        more < 0 ? "less" : "more",
                        is_beside ? "than one step after the other" : "for less memory");

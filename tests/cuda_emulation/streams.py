@@ -72,6 +72,10 @@ def test_plan(ullage):
     steps = two["steps"]
     beside = steps["stream"].count(1)
     check("kind" not in one["steps"], "a plan of one stream names kinds")
+    said = run(ullage, "plan", "net.onnx", *TARGET[:2])
+    shared = two["launches"]["shared_ns"]
+    less = 100 * (two["base_cost"] - two["cost"]) / (two["base_cost"] - shared)
+    check(shared > 0 and f"{less:.2f} % less time than one" in said, f"not {less} % less time: {said[-900:]}")
     check(beside > 0 and two["launches"]["on_second_stream"] == beside, "steps on a second stream are not counted")
     check(two["launches"]["waits"] == steps["kind"].count("wait"), "waits are not counted")
     check(two["reserved_bytes"] <= one["reserved_bytes"], "two streams take more bytes")
