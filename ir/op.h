@@ -95,9 +95,9 @@ struct ul_op_info {
     /* What is not rounded to 16 bits in memory (passes/precision.c): inputs that decide something,
      * or are applied to every element; outputs that many elements were reduced to. */
     uint32_t exact_inputs, exact_outputs;
-    /* Inputs that it multiplies inside itself, beside what it makes (R by h): in programs that
-     * train in 16 bits all of these are rounded as the factors of UL_OP_MULTIPLIES are, and its
-     * attribute "round_to" is that type. */
+    /* Inputs that it multiplies inside itself, maybe by what it makes (R by h): in programs that
+     * train in 16 bits these are rounded as the factors of UL_OP_MULTIPLIES are, and its attribute
+     * "round_to" is that type, for what it makes. */
     uint32_t factors;
     ul_infer_fn *infer;
     const char *expression; /* of an elementwise operator, over inputs a b c and attributes; see

@@ -42,7 +42,7 @@ enum {
     LARGE = 8    /* so does what is computed elementwise with it */
 };
 
-enum { MAX_FACTORS = 3 }; /* of a node, the first of its inputs */
+enum { MAX_FACTORS = 10 }; /* of a node, the first of its inputs */
 
 struct precision {
     struct ul_pass *pass;
@@ -539,8 +539,10 @@ static uint32_t copy_for(struct precision *precision, struct copies *copies, ul_
     const struct ul_passes_options *options = precision->pass->options;
     struct ul_graph *graph = precision->graph;
     ul_node_id id = graph->blocks[block].nodes[at];
-    ul_value_id fresh[MAX_FACTORS] = {UL_NONE, UL_NONE, UL_NONE};
+    ul_value_id fresh[MAX_FACTORS];
     uint32_t most = graph->nodes[id].input_count;
+    for (uint32_t i = 0; i < MAX_FACTORS; i++)
+        fresh[i] = UL_NONE;
     for (uint32_t i = 0; i < MAX_FACTORS && i < most && most >= 2; i++) {
         ul_value_id value = graph->nodes[id].inputs[i];
         if (value == UL_NONE || value >= copies->value_count ||
