@@ -115,6 +115,7 @@ static const struct ul_target targets[] = {
                 .channels_last = true,
                 .filters_last = true,
                 .biases_alike = true,
+                .mask_align_bits = 128,
                 .tensor_side = 8,
                 .steps_cost = true,
                 .products_joined = true,

@@ -22,7 +22,7 @@ ul_pass_fn ul_pass_infer, ul_pass_dce, ul_pass_cse, ul_pass_simplify, ul_pass_bn
     ul_pass_filters, ul_pass_sink, ul_pass_parts, ul_pass_einsum, ul_pass_own, ul_pass_layout,
     ul_pass_views, ul_pass_concat, ul_pass_precision, ul_pass_donate, ul_pass_pool, ul_pass_again,
     ul_pass_fuse, ul_pass_split, ul_pass_select, ul_pass_inline, ul_pass_modes, ul_pass_loss,
-    ul_pass_gradient, ul_pass_tiles, ul_pass_attention, ul_pass_bits, ul_pass_inside,
+    ul_pass_gradient, ul_pass_tiles, ul_pass_library, ul_pass_bits, ul_pass_inside,
     ul_pass_integers, ul_pass_nbits, ul_pass_quantize, ul_pass_no_float, ul_pass_packed,
     ul_pass_halves, ul_pass_derive, ul_pass_lora, ul_pass_weights, ul_pass_stop, ul_pass_once,
     ul_pass_phases, ul_pass_casts;

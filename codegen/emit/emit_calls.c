@@ -274,8 +274,10 @@ static void put_call(struct ul_emitter *emitter, const struct ul_call *call)
     if (call->sums_of != UL_SUMS_OF_NONE)
         ul_text_printf(text, "     .sums_of = %s,\n",
                        call->sums_of == UL_SUMS_OF_SRC ? "UL_SUMS_OF_SRC" : "UL_SUMS_OF_WEIGHTS");
-    if (call->has_slopes != 0)
-        ul_text_put(text, "     .has_slopes = 1,\n");
+    if (call->slopes_of != UL_SLOPES_OF_NONE)
+        ul_text_printf(text, "     .slopes_of = %s,\n",
+                       call->slopes_of == UL_SLOPES_OF_GELU ? "UL_SLOPES_OF_GELU"
+                                                            : "UL_SLOPES_OF_RELU");
     ul_text_put(text, "     .implementation = ");
     ul_emit_string(text, call->implementation);
     ul_text_printf(text,

@@ -308,7 +308,7 @@ static void lie_in_place(struct ul_builder *builder, ul_node_id id)
     UL_ASSERT(program->step_count > 0);
     const struct ul_program_step *call = &program->steps[program->step_count - 1];
     UL_ASSERT(call->kind == UL_STEP_CALL);
-    if (program->calls[call->kernel].has_slopes != 0)
+    if (program->calls[call->kernel].slopes_of != UL_SLOPES_OF_NONE)
         ul_place_join(builder, node->outputs[0], base_of(builder, node->inputs[0]));
 }
 

@@ -4,6 +4,7 @@
  * them does anything. */
 #include "codegen/program/program.h"
 #include "planner/model/plan.h"
+#include "runtime/lib/ul_call.h"
 
 static uint64_t rounds_of(const struct ul_program *program, uint32_t region)
 {
@@ -54,6 +55,12 @@ static void add_shared(const struct ul_program *program, const struct ul_program
         (uint64_t)(profile->overhead_ns * (double)shared_count));
 }
 
+/* Whether the call launches a kernel that writes bits of slopes in front of the library's. */
+static bool has_mask(const struct ul_program *program, const struct ul_program_step *step)
+{
+    return program->calls[step->kernel].slopes_of == UL_SLOPES_OF_RELU;
+}
+
 /* `launch_count`: the launches that this step adds to those that it shares. */
 static void add_step(const struct ul_program *program, const struct ul_program_step *step,
                      uint64_t launch_count, struct ul_program_launches *launches)
@@ -70,7 +77,7 @@ static void add_step(const struct ul_program *program, const struct ul_program_s
         add(&launches->identity_count, rounds, printed->is_identity);
         break;
     case UL_STEP_CALL:
-        add(&launches->launch_count, rounds, 1);
+        add(&launches->launch_count, rounds, 1 + has_mask(program, step));
         add(&launches->call_count, rounds, 1);
         break;
     case UL_STEP_COPY:

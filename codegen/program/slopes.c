@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gradients of GELU by tanh, which the product before them may form, too.
+/* Gradients of GELU by tanh and of ReLU, which the product before them may form, too.
  *
- * Problem: the gradient of a layer behind a GELU is a product, and the GELU's own gradient
- * multiplies that by its slopes: a pass over the product's result, and over what the GELU was of. A
- * library may do both in one call, but whether it has an algorithm for that on a device shows when
- * the program starts.
+ * Problem: the gradient of a layer behind an activation is a product, and the activation's own
+ * gradient multiplies that by its slopes: a pass over the product's result, and over what a GELU
+ * was of, or what a ReLU made. A library may do both in one call, but whether it has an algorithm
+ * for that on a device shows when the program starts.
  *
  *      dy = dz w^T              call: dy, or dx at once
  *      dx = dy * gelu'(x)       kernel: dx, where the call did not form it
@@ -14,8 +14,10 @@
  * dy, so that no plan takes more for it: x and dy are both there at the kernel anyway. The graph
  * alone decides which call has which slopes, whatever the budget.
  *
- * Left undone: products with something behind them or added to them; batches of products; ReLU,
- * whose slopes cuBLASLt takes as a mask of bits that lie in an order of its own. */
+ * A library reads slopes of a ReLU as bits, which the call writes into its scratch first. They take
+ * at most half of what it has, or come to that where no plan grows by it (passes/library.c).
+ *
+ * Left undone: products with something behind them or added to them; batches of products. */
 #include "codegen/program/library_internal.h"
 
 #include "ir/gradient.h"
@@ -53,15 +55,30 @@ static void count_readers(struct ul_arena *arena, struct finder *finder)
             count_read(finder, graph->blocks[b].outputs[i]);
 }
 
-/* The gradient of a GELU by tanh, as the only node of a step. */
-static bool is_gelu_gradient(const struct finder *finder, ul_node_id id)
+/* The gradient of an activation: whose, and what its slopes are of. */
+struct slopes {
+    enum ul_call_slopes of;
+    ul_value_id x;
+};
+
+static struct slopes read_slopes(const struct ul_node *node)
 {
-    enum { BY_TANH = 1, X = 2 };
+    enum { BY_TANH = 1, Y = 1, X = 2 };
+    uint32_t form, count = node->input_count;
+    const struct ul_op_info *row = node->op == UL_OP_Gradient ? ul_gradient_row(node, &form) : NULL;
+    if (row == ul_op_get(UL_OP_Gelu) && form == BY_TANH && count == X + 1 &&
+        node->inputs[Y] == UL_NONE && node->inputs[X] != UL_NONE)
+        return (struct slopes){UL_SLOPES_OF_GELU, node->inputs[X]};
+    if (row == ul_op_get(UL_OP_Relu) && count == Y + 1 && node->inputs[Y] != UL_NONE)
+        return (struct slopes){UL_SLOPES_OF_RELU, node->inputs[Y]};
+    return (struct slopes){UL_SLOPES_OF_NONE, UL_NONE};
+}
+
+/* It is the only node of a step. */
+static bool is_own_gradient(const struct finder *finder, ul_node_id id)
+{
     const struct ul_node *node = &finder->graph->nodes[id];
-    uint32_t form;
-    return node->op == UL_OP_Gradient && ul_gradient_row(node, &form) == ul_op_get(UL_OP_Gelu) &&
-           form == BY_TANH && node->input_count == X + 1 && node->inputs[1] == UL_NONE &&
-           node->inputs[X] != UL_NONE && node->parent == 0 &&
+    return read_slopes(node).of != UL_SLOPES_OF_NONE && node->parent == 0 &&
            !ul_node_is_piece(finder->graph, id) && finder->calls->by_node[id] == NULL &&
            !finder->calls->is_behind[id];
 }
@@ -96,7 +113,7 @@ static bool may_have_slopes(const struct ul_call *call)
            call->align_bytes >= ALIGN_BYTES && !ul_call_may_do_more(call);
 }
 
-/* Whether all three are alike: what comes in, what the GELU was of, and what comes out. */
+/* Whether all three are alike: what comes in, what the slopes are of, and what comes out. */
 static bool are_alike(const struct ul_graph *graph, ul_value_id dy, ul_value_id x, ul_value_id dx)
 {
     return is_whole(graph, dy) && is_made(graph, x) && is_whole(graph, dx) &&
@@ -107,13 +124,21 @@ static bool are_alike(const struct ul_graph *graph, ul_value_id dy, ul_value_id 
            ul_value_storage(graph, dy) == ul_value_storage(graph, dx);
 }
 
-/* Has the call read what the GELU was of. */
-static void give(struct ul_group_call *group, ul_value_id x)
+/* Has the call read what the slopes are of, where there is room for the bits of a ReLU's. */
+static bool give(struct ul_group_call *group, const struct slopes *slopes, bool has_room)
 {
+    struct ul_call *call = &group->call;
+    uint64_t bytes = slopes->of == UL_SLOPES_OF_RELU
+                         ? ul_call_mask_bytes(call->dst.dims[0], call->dst.dims[1])
+                         : 0;
     UL_ASSERT(group->args[UL_CALL_BIAS] == UL_NONE);
-    group->call.has_slopes = 1;
-    group->call.bias = group->call.dst;
-    group->args[UL_CALL_BIAS] = x;
+    if (bytes > call->scratch_bytes / 2 && !has_room)
+        return false;
+    call->scratch_bytes += bytes > call->scratch_bytes / 2 ? bytes : 0;
+    call->slopes_of = slopes->of;
+    call->bias = call->dst;
+    group->args[UL_CALL_BIAS] = slopes->x;
+    return true;
 }
 
 /* Has the product before the gradient multiply by the slopes, where it is a call that can. */
@@ -122,7 +147,8 @@ static void find_product(struct finder *finder, ul_node_id id)
     const struct ul_graph *graph = finder->graph;
     struct ul_calls *calls = finder->calls;
     const struct ul_node *node = &graph->nodes[id];
-    ul_value_id x = node->inputs[2], base = graph->values[node->inputs[0]].view.base;
+    struct slopes slopes = read_slopes(node);
+    ul_value_id x = slopes.x, base = graph->values[node->inputs[0]].view.base;
     if (!are_alike(graph, node->inputs[0], x, node->outputs[0]) || finder->reader_counts[base] != 1)
         return;
     ul_node_id product = graph->values[base].producer;
@@ -133,11 +159,11 @@ static void find_product(struct finder *finder, ul_node_id id)
         calls->is_behind[product] || calls->spares[product] != UL_NONE ||
         calls->positions[source] > calls->positions[product] || !is_whole(graph, base) ||
         graph->values[group->args[UL_CALL_DST]].view.base != base ||
-        graph->values[x].view.offset_bytes % group->call.align_bytes != 0)
+        graph->values[x].view.offset_bytes % group->call.align_bytes != 0 ||
+        !give(group, &slopes, ul_node_get_int(node, "ul_has_room", 0) != 0))
         return;
     calls->spares[product] = id;
     calls->is_spared[id] = calls->is_behind[id] = true;
-    give(group, x);
 }
 
 void ul_calls_find_slopes(struct ul_arena *arena, const struct ul_graph *graph,
@@ -148,6 +174,6 @@ void ul_calls_find_slopes(struct ul_arena *arena, const struct ul_graph *graph,
     ul_node_id *nodes = UL_NEW_ARRAY(arena, ul_node_id, block->node_count);
     count_readers(arena, &finder);
     for (uint32_t at = 0; at < block->node_count;)
-        if (ul_group_next(graph, block, &at, nodes) == 1 && is_gelu_gradient(&finder, nodes[0]))
+        if (ul_group_next(graph, block, &at, nodes) == 1 && is_own_gradient(&finder, nodes[0]))
             find_product(&finder, nodes[0]);
 }

@@ -130,6 +130,8 @@ void ul_work_count_call(const struct ul_builder *builder, const struct ul_group_
         work->counts[k] = share;
     }
     work->region_count = threads > 1;
+    if (planned->slopes_of == UL_SLOPES_OF_RELU)
+        work->launch_count = 2; /* bits of slopes come first */
     if (builder->options->library->spread == NULL)
         return;
     builder->options->library->spread(builder->options->library->context, planned, work);

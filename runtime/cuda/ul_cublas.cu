@@ -17,9 +17,12 @@
  * algorithm that does with the plan, the call is the plain product, and a kernel of the program
  * forms the sums. A choice says by one byte more that it is one that does more.
  *
- * Slopes of a GELU by tanh, which the result is multiplied by, are one likewise: DGELU reads what
- * the GELU was of as a matrix in the layout and of the type of D, with columns at multiples of 8
- * elements. Where there is no algorithm for it, a kernel of the program updates the plain product.
+ * Slopes of an activation, which the result is multiplied by, are one likewise. DGELU reads what a
+ * GELU by tanh was of as a matrix in the layout and of the type of D, with columns at multiples of
+ * 8 elements. DRELU reads a bit for each element, of which a column has a multiple of 128: they are
+ * formed from what the ReLU made in front of the workspace, by a kernel that the call enqueues
+ * before the product. Where there is no algorithm, a kernel of the program updates the plain
+ * product.
  *
  * Sums of f32 are in f32 with all bits, unless the call allows TF32; f16 and bf16 are summed in
  * f32, i8 in i32, where alpha is 1 and beta 0. Algorithms that add parts of a sum in place of the
@@ -65,10 +68,10 @@ struct product {
     cublasLtMatmulAlgo_t algorithm;
     float alpha, beta;
     uint64_t workspace_bytes;
-    bool has_bias;      /* or sums in its place */
-    bool has_slopes;    /* their matrix is in the place of a bias */
-    bool does_more;     /* sums or slopes, by the epilogue that is set */
-    bool asks_for_more; /* algorithms are found for that epilogue */
+    bool has_bias;                 /* or sums in its place */
+    enum ul_call_slopes slopes_of; /* their matrix is in the place of a bias */
+    bool does_more;                /* sums or slopes, by the epilogue that is set */
+    bool asks_for_more;            /* algorithms are found for that epilogue */
     bool has_integers;
     const void *told_bias; /* an address that is no better aligned than the bias will be */
 };
@@ -190,8 +193,9 @@ static cublasLtEpilogue_t epilogue_of(const struct ul_call *call, bool does_more
 {
     struct ul_cuda_posts posts;
     bool has_bias = call->bias.rank > 0 && !ul_call_may_do_more(call);
-    if (does_more && call->has_slopes != 0)
-        return CUBLASLT_EPILOGUE_DGELU;
+    if (does_more && call->slopes_of != UL_SLOPES_OF_NONE)
+        return call->slopes_of == UL_SLOPES_OF_GELU ? CUBLASLT_EPILOGUE_DGELU
+                                                    : CUBLASLT_EPILOGUE_DRELU;
     if (does_more)
         return call->sums_of == UL_SUMS_OF_WEIGHTS ? CUBLASLT_EPILOGUE_BGRADA
                                                    : CUBLASLT_EPILOGUE_BGRADB;
@@ -214,12 +218,22 @@ static bool set(const struct handle *handle, struct product *product,
            CUBLAS_STATUS_SUCCESS;
 }
 
+/* How far apart columns of slopes are: in elements of the result's type, or in bits. */
+static int64_t slopes_apart(const struct ul_call *call, enum ul_call_slopes slopes_of)
+{
+    const int64_t byte_bits = 8;
+    return slopes_of == UL_SLOPES_OF_GELU ? call->bias.strides[0]
+           : slopes_of == UL_SLOPES_OF_RELU
+               ? byte_bits * (int64_t)ul_call_mask_row_bytes(call->dst.dims[1])
+               : 0;
+}
+
 /* The matrix of slopes has the type of the result unless it is said to have another; without them
  * the description is as new. */
 static bool set_slopes(const struct handle *handle, const struct ul_call *call,
                        struct product *product)
 {
-    int64_t columns_apart = product->has_slopes ? call->bias.strides[0] : 0;
+    int64_t columns_apart = slopes_apart(call, product->slopes_of);
     const void *nowhere = NULL;
     return set(handle, product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &columns_apart,
                sizeof columns_apart) &&
@@ -234,11 +248,11 @@ static bool set_epilogue(const struct handle *handle, const struct ul_call *call
     cublasLtEpilogue_t epilogue = epilogue_of(call, does_more);
     cudaDataType bias_type = type_of(&call->bias);
     product->does_more = does_more;
-    product->has_slopes = call->has_slopes != 0 && does_more;
-    product->has_bias = call->bias.rank > 0 && call->has_slopes == 0 &&
+    product->slopes_of = does_more ? call->slopes_of : UL_SLOPES_OF_NONE;
+    product->has_bias = call->bias.rank > 0 && call->slopes_of == UL_SLOPES_OF_NONE &&
                         (call->sums_of == UL_SUMS_OF_NONE || does_more);
     return set(handle, product, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue) &&
-           (call->has_slopes == 0 || set_slopes(handle, call, product)) &&
+           (call->slopes_of == UL_SLOPES_OF_NONE || set_slopes(handle, call, product)) &&
            (!product->has_bias || set(handle, product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE,
                                       &bias_type, sizeof bias_type));
 }
@@ -290,7 +304,7 @@ static int describe_call(void *opaque, uint32_t index, const struct ul_call *cal
 /* Or the matrix of slopes. */
 static bool set_bias(const struct handle *handle, struct product *product, const void *bias)
 {
-    if (product->has_slopes)
+    if (product->slopes_of != UL_SLOPES_OF_NONE)
         return set(handle, product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &bias, sizeof bias);
     return !product->has_bias ||
            set(handle, product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
@@ -298,11 +312,63 @@ static bool set_bias(const struct handle *handle, struct product *product, const
 
 /* ---- running ---- */
 
+/* Eight elements of 16 bits. */
+struct alignas(16) eight {
+    uint32_t words[4];
+};
+
+/* Bits of the elements in a word that are not at most 0: what is no number passes a slope on. */
+static __device__ uint32_t positive_bits(uint32_t word, uint32_t infinity)
+{
+    uint32_t bits = 0;
+    for (uint32_t i = 0; i < 2; i++) {
+        uint32_t x = word >> 16 * i & 0xffffu;
+        uint32_t is_positive = (x & 0x8000u) == 0 ? x != 0 : (x & 0x7fffu) > infinity;
+        bits |= is_positive << i;
+    }
+    return bits;
+}
+
+/* Fills in a mask of `count` bytes, row_bytes a row, from rows of `columns` elements of 16 bits:
+ * the first of eight is the lowest bit. Rows are multiples of 16 bytes. */
+static __global__ void mask_slopes(const uint16_t *from, unsigned char *mask, int64_t columns,
+                                   int64_t row_bytes, int64_t count, uint32_t infinity,
+                                   struct ul_where run)
+{
+    UL_ENTER(run);
+    int64_t stride = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += stride) {
+        const int64_t row = i / row_bytes, column = i % row_bytes * 8;
+        uint32_t bits = 0;
+        if (column < columns) {
+            const struct eight eight =
+                *(const struct eight *)(const void *)(from + row * columns + column);
+            for (uint32_t w = 0; w < 4; w++)
+                bits |= positive_bits(eight.words[w], infinity) << 2 * w;
+        }
+        mask[i] = (unsigned char)bits;
+    }
+}
+
+static void put_mask(const struct ul_cuda_step *at, const struct ul_call *call, const void *from,
+                     unsigned char *mask)
+{
+    enum { THREADS = 256, F16_INFINITY = 0x7c00, BF16_INFINITY = 0x7f80 };
+    const int64_t max_blocks = 1024;
+    int64_t row_bytes = (int64_t)ul_call_mask_row_bytes(call->dst.dims[1]);
+    int64_t count = call->dst.dims[0] * row_bytes, blocks = (count + THREADS - 1) / THREADS;
+    uint32_t infinity = call->dst.type == UL_CALL_F16 ? F16_INFINITY : BF16_INFINITY;
+    UL_LAUNCH(mask_slopes, blocks < max_blocks ? blocks : max_blocks, THREADS, at,
+              (const uint16_t *)from, mask, call->dst.dims[1], row_bytes, count, infinity);
+}
+
 static int enqueue(void *opaque, uint32_t index, const void *const *args, unsigned char *scratch,
-                   cudaStream_t stream)
+                   const struct ul_cuda_step *at)
 {
     const struct handle *handle = (const struct handle *)opaque;
+    const struct ul_call *call = &handle->calls.calls[index];
     struct product *product = &handle->products[index];
+    unsigned char *front = ul_cuda_workspace(scratch);
     void *dst = (void *)args[3];
     bool adds = product->beta != 0 && args[4] != NULL;
     const void *residual = adds ? args[4] : dst;
@@ -310,12 +376,15 @@ static int enqueue(void *opaque, uint32_t index, const void *const *args, unsign
     const int32_t one = 1, zero = 0;
     const void *alpha = product->has_integers ? (const void *)&one : &product->alpha;
     const void *beta = product->has_integers ? (const void *)&zero : adds ? &product->beta : &none;
-    if (!set_bias(handle, product, args[2]))
+    bool is_masked = product->slopes_of == UL_SLOPES_OF_RELU;
+    if (is_masked)
+        put_mask(at, call, args[2], front);
+    if (!set_bias(handle, product, is_masked ? front : args[2]))
         return 0;
     return handle->lt.Matmul(handle->cublas, product->operation, alpha, args[1], product->a,
                              args[0], product->b, beta, residual, product->d, dst, product->d,
-                             &product->algorithm, ul_cuda_workspace(scratch),
-                             product->workspace_bytes, stream) == CUBLAS_STATUS_SUCCESS;
+                             &product->algorithm, front + ul_call_front_bytes(call),
+                             product->workspace_bytes, at->run->stream) == CUBLAS_STATUS_SUCCESS;
 }
 
 /* ---- choosing ---- */
@@ -418,6 +487,11 @@ static int take(void *opaque, uint32_t index, const struct ul_call *call,
     return 1;
 }
 
+static int has_mask(const void *opaque, uint32_t index)
+{
+    return ((const struct handle *)opaque)->products[index].slopes_of == UL_SLOPES_OF_RELU;
+}
+
 static void tell(const void *opaque, uint32_t index, char name[UL_CUDA_NAME_BYTES])
 {
     const struct handle *handle = (const struct handle *)opaque;
@@ -430,9 +504,9 @@ static void tell(const void *opaque, uint32_t index, char name[UL_CUDA_NAME_BYTE
         &product->algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &split, sizeof split, &written);
     (void)snprintf(name, UL_CUDA_NAME_BYTES, "cublaslt algorithm %d, split %d%s", (int)id,
                    (int)split,
-                   !product->does_more   ? ""
-                   : product->has_slopes ? ", slopes"
-                                         : ", sums");
+                   !product->does_more                       ? ""
+                   : product->slopes_of != UL_SLOPES_OF_NONE ? ", slopes"
+                                                             : ", sums");
 }
 
 /* ---- the library ---- */
@@ -453,6 +527,7 @@ static const struct ul_cuda_library library = {"cublaslt",
                                                find,
                                                lessen,
                                                take,
+                                               has_mask,
                                                enqueue,
                                                tell};
 

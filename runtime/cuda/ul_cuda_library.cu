@@ -227,10 +227,22 @@ static void place_judge(struct trial *trial, const struct ul_call *call,
             place(model, arena, trial->align_bytes, &used_bytes, reach_bytes(&call->dst));
 }
 
+static struct ul_cuda_run judge_run(const struct trial *trial)
+{
+    struct ul_cuda_run run;
+    memset(&run, 0, sizeof run);
+    run.stream = trial->stream;
+    run.launch_limit = UINT64_MAX;
+    return run;
+}
+
 static bool run_trial(const struct trial *trial)
 {
-    return trial->library->enqueue(trial->handle, trial->index, trial->args, trial->scratch,
-                                   trial->stream) != 0;
+    struct ul_cuda_run run = judge_run(trial);
+    struct ul_cuda_step at = {&run, {NULL, NULL, 0, 0}};
+    return trial->library->enqueue(trial->handle, trial->index, trial->args, trial->scratch, &at) !=
+               0 &&
+           run.error == cudaSuccess;
 }
 
 /* ---- judging: the same numbers must give the same bits ---- */
@@ -288,15 +300,6 @@ static void fill(const struct ul_cuda_step *at, const struct ul_call_tensor *ten
     uint64_t count = reach_bytes(tensor);
     UL_LAUNCH(fill_numbers, blocks_for(count), JUDGE_THREADS, at, (unsigned char *)to, keep, set,
               (int64_t)count);
-}
-
-static struct ul_cuda_run judge_run(const struct trial *trial)
-{
-    struct ul_cuda_run run;
-    memset(&run, 0, sizeof run);
-    run.stream = trial->stream;
-    run.launch_limit = UINT64_MAX;
-    return run;
 }
 
 static bool fill_operands(const struct trial *trial, const struct ul_call *call)
@@ -372,6 +375,49 @@ static bool keeps_bits(const struct trial *trial, const struct ul_call *call)
            run_filled(trial, call, 0xa5, true, &used) && clean == used;
 }
 
+/* ---- judging masks ---- */
+
+/* Adds 1 for each element that a mask of what is above 0 would have left, and that is 0, and `many`
+ * for each that it would not. Elements have 16 bits. */
+static __global__ void count_misplaced(const uint16_t *above, const uint16_t *result,
+                                       unsigned long long *sum, unsigned long long many,
+                                       int64_t count, struct ul_where run)
+{
+    UL_ENTER(run);
+    int64_t stride = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += stride) {
+        bool is_left = (above[i] & 0x8000u) == 0, is_zero = (result[i] & 0x7fffu) == 0;
+        if (is_left == is_zero)
+            atomicAdd(sum, is_left ? 1 : many);
+    }
+}
+
+/* Whether the library reads bits of slopes in the order in which they are written, which is said
+ * nowhere. Half of random elements are negative, and in another order half of what is left would be
+ * where it must not be. A sum of random products is hardly ever 0. */
+static bool masks_well(const struct trial *trial, const struct ul_call *call)
+{
+    enum { ODD_PART = 16 };
+    struct ul_cuda_run run = judge_run(trial);
+    struct ul_cuda_step at = {&run, {NULL, NULL, 0, 0}};
+    int64_t count = call->dst.dims[0] * call->dst.dims[1];
+    unsigned long long sum = 0;
+    if (trial->sum == NULL || !fill_operands(trial, call))
+        return false;
+    fill_results(trial, call, &at);
+    if (run.error != cudaSuccess || !run_trial(trial) ||
+        cudaMemsetAsync(trial->sum, 0, sizeof sum, trial->stream) != cudaSuccess)
+        return false;
+    UL_LAUNCH(count_misplaced, blocks_for((uint64_t)count), JUDGE_THREADS, &at,
+              (const uint16_t *)trial->args[BIAS], (const uint16_t *)trial->args[DST], trial->sum,
+              (unsigned long long)count, count);
+    return run.error == cudaSuccess &&
+           cudaMemcpyAsync(&sum, trial->sum, sizeof sum, cudaMemcpyDeviceToHost, trial->stream) ==
+               cudaSuccess &&
+           cudaStreamSynchronize(trial->stream) == cudaSuccess &&
+           sum <= (unsigned long long)count / ODD_PART;
+}
+
 static bool run_own(const struct trial *trial)
 {
     struct ul_cuda_run run = trial->run;
@@ -416,6 +462,9 @@ static bool try_choice(const struct trial *trial, const struct ul_call *call,
 {
     if (trial->library->take(trial->handle, trial->index, call, choice) == 0)
         return false;
+    if (trial->library->has_mask != NULL &&
+        trial->library->has_mask(trial->handle, trial->index) != 0)
+        return trial->fits && masks_well(trial, call);
     if (!trial->fits)
         return trial->library->is_sure != 0;
     if (trial->library->is_sure == 0 && trial->sum != NULL)
@@ -507,10 +556,14 @@ static bool prepare_call(struct trial *trial, const struct ul_model *model,
     trial->align_bytes = call->align_bytes > min_bytes ? call->align_bytes : min_bytes;
     trial->fits = place_trial(trial, call, model, arena, true) ||
                   place_trial(trial, call, model, arena, false);
-    if (trial->fits && trial->library->is_sure == 0) {
+    if (trial->fits)
         place_judge(trial, call, model, arena);
-        trial->fits = fill_operands(trial, call);
+    if (trial->fits && trial->sum == NULL) {
+        trial->fits = place_trial(trial, call, model, arena, false);
+        place_judge(trial, call, model, arena);
     }
+    if (trial->fits && trial->library->is_sure == 0)
+        trial->fits = fill_operands(trial, call);
     bool described = trial->library->describe(trial->handle, trial->index, call,
                                               min_aligned(arena, trial->align_bytes)) != 0;
     bool taken = described && is_named && try_choice(trial, call, choice);
@@ -682,13 +735,13 @@ static enum ul_cuda_caller caller_of(const struct ul_cuda_library *library,
 
 static int enqueue(const struct ul_cuda_library *library, struct ul_cuda_calls *calls,
                    uint32_t call, const void *const *args, unsigned char *scratch,
-                   const struct ul_cuda_run *run)
+                   const struct ul_cuda_step *at)
 {
     const void *begun[UL_CALL_ARGS] = {NULL};
-    if (run->begins == 0 || calls->calls[call].accumulates == 0)
-        return library->enqueue(calls, call, args, scratch, run->stream);
+    if (at->run->begins == 0 || calls->calls[call].accumulates == 0)
+        return library->enqueue(calls, call, args, scratch, at);
     memcpy(begun, args, RESIDUAL * sizeof *begun);
-    return library->enqueue(calls, call, begun, scratch, run->stream);
+    return library->enqueue(calls, call, begun, scratch, at);
 }
 
 int ul_cuda_run_call(const struct ul_cuda_library *library, const struct ul_cuda_step *at,
@@ -704,7 +757,8 @@ int ul_cuda_run_call(const struct ul_cuda_library *library, const struct ul_cuda
         return 0;
     if (at->run->touches && at->run->nodes != NULL)
         at->run->nodes->is_whole = 0;
-    if (ul_cuda_may_launch(at->run) && enqueue(library, calls, call, args, scratch, at->run) == 0)
+    if (ul_cuda_may_launch(at->run) && enqueue(library, calls, call, args, scratch, at) == 0)
         ul_cuda_note(at->run, cudaErrorUnknown);
+    at->run->is_behind = 0; /* the library's kernel is behind any of ours */
     return 1;
 }

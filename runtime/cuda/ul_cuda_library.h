@@ -132,8 +132,11 @@ struct ul_cuda_library {
     /* Makes an algorithm the call's, if it does with the plan. */
     int (*take)(void *handle, uint32_t index, const struct ul_call *call,
                 const struct ul_cuda_choice *choice);
+    /* Whether what was taken reads a mask of bits, which is judged first. NULL: nothing does. */
+    int (*has_mask)(const void *handle, uint32_t index);
+    /* On the stream of the run. */
     int (*enqueue)(void *handle, uint32_t index, const void *const *args, unsigned char *scratch,
-                   cudaStream_t stream);
+                   const struct ul_cuda_step *at);
     /* Names the algorithm that the call has. */
     void (*tell)(const void *handle, uint32_t index, char name[UL_CUDA_NAME_BYTES]);
 };

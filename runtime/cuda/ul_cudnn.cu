@@ -164,7 +164,7 @@ static int take(void *opaque, uint32_t index, const struct ul_call *call,
 }
 
 static int enqueue(void *opaque, uint32_t index, const void *const *args, unsigned char *scratch,
-                   cudaStream_t stream)
+                   const struct ul_cuda_step *at)
 {
     struct handle *handle = (struct handle *)opaque;
     const struct ul_cudnn *dnn = &handle->dnn;
@@ -176,7 +176,7 @@ static int enqueue(void *opaque, uint32_t index, const void *const *args, unsign
         all[UL_CALL_ARG_SUMS] = workspace;
         args = all;
     }
-    return dnn->SetStream(dnn->handle, stream) == CUDNN_STATUS_SUCCESS &&
+    return dnn->SetStream(dnn->handle, at->run->stream) == CUDNN_STATUS_SUCCESS &&
            ul_cudnn_execute(dnn, &handle->graphs[index], args, workspace + sums_bytes);
 }
 
@@ -200,8 +200,8 @@ static uint64_t version_of(const void *opaque)
 static const struct ul_cuda_library library = {
     "cudnn", "cuDNN",    UL_CUDNN_KINDS, UL_CUDNN_ALIGN_BYTES,
     0,       version_of, reserve,        describe_call,
-    find,    NULL,       take,           enqueue,
-    tell};
+    find,    NULL,       take,           NULL,
+    enqueue, tell};
 
 int ul_cudnn_run(const struct ul_cuda_step *at, uint32_t place, uint32_t call,
                  const void *const *args, unsigned char *scratch)

@@ -110,6 +110,8 @@ enum ul_post_kind {
 /* The factor of which sums along k are another result of a product: of each row of the source, or
  * of each column of the weights. */
 enum ul_call_sums { UL_SUMS_OF_NONE, UL_SUMS_OF_SRC, UL_SUMS_OF_WEIGHTS };
+/* The activation whose slopes a product is multiplied by: GELU by tanh, or ReLU. */
+enum ul_call_slopes { UL_SLOPES_OF_NONE, UL_SLOPES_OF_GELU, UL_SLOPES_OF_RELU };
 /* What the source of a product of integers has for 0. */
 enum ul_call_zero {
     UL_ZERO_IS_0,
@@ -225,10 +227,10 @@ struct ul_call {
      * no operand but their place. Where the library does not form them, they are left to a kernel
      * that stands behind the call. */
     enum ul_call_sums sums_of;
-    /* Likewise: 1: the product may be the gradient of a GELU by tanh, too. `bias` is then no bias
-     * but what that GELU was of, whose slopes the result is multiplied by. Where the library does
-     * not, that is left to a kernel behind the call, in the place of the result. */
-    uint32_t has_slopes;
+    /* Likewise: the product may be the gradient of an activation, too. `bias` is then no bias but
+     * what a GELU was of, or what a ReLU made, by which slopes the result is multiplied. Where the
+     * library does not, that is left to a kernel behind the call, in the place of the result. */
+    enum ul_call_slopes slopes_of;
 };
 
 /* ---- what the compiler and the runtime must agree on ---- */
@@ -433,16 +435,39 @@ static inline uint64_t ul_call_sums_bytes(const struct ul_call *call)
                      UL_CALL_WORKSPACE_ALIGN;
 }
 
+/* Or the slopes of a ReLU, a bit for each element of a result of so many rows, which lie at
+ * multiples of 128. */
+static inline uint64_t ul_call_mask_row_bytes(int64_t columns)
+{
+    const uint64_t bits = 128;
+    return ((uint64_t)columns + bits - 1) / bits * (bits / 8);
+}
+
+static inline uint64_t ul_call_mask_bytes(int64_t rows, int64_t columns)
+{
+    uint64_t bytes = (uint64_t)rows * ul_call_mask_row_bytes(columns);
+    return (bytes + UL_CALL_WORKSPACE_ALIGN - 1) / UL_CALL_WORKSPACE_ALIGN *
+           UL_CALL_WORKSPACE_ALIGN;
+}
+
+/* What is in front of the workspace. */
+static inline uint64_t ul_call_front_bytes(const struct ul_call *call)
+{
+    if (call->slopes_of == UL_SLOPES_OF_RELU)
+        return ul_call_mask_bytes(call->dst.dims[0], call->dst.dims[1]);
+    return ul_call_sums_bytes(call);
+}
+
 static inline uint64_t ul_call_workspace_bytes(const struct ul_call *call)
 {
-    uint64_t taken = UL_CALL_WORKSPACE_LOSS + ul_call_sums_bytes(call);
+    uint64_t taken = UL_CALL_WORKSPACE_LOSS + ul_call_front_bytes(call);
     return call->scratch_bytes > taken ? call->scratch_bytes - taken : 0;
 }
 
 /* Whether a kernel stands behind the call that does what the library did not. */
 static inline int ul_call_may_do_more(const struct ul_call *call)
 {
-    return call->sums_of != UL_SUMS_OF_NONE || call->has_slopes != 0;
+    return call->sums_of != UL_SUMS_OF_NONE || call->slopes_of != UL_SLOPES_OF_NONE;
 }
 
 /* Whether the call of a device's library writes that argument. */

@@ -77,9 +77,9 @@ struct ul_call make_factor_sums(uint32_t n)
     return call;
 }
 
-/* A product that is multiplied by slopes of a GELU, number `n` of SLOPES: types, operands' sides.
- */
-enum { SLOPES = 8 };
+/* A product that is multiplied by slopes, number `n` of SLOPES: types, operands' sides, whether of
+ * a GELU or of a ReLU. */
+enum { SLOPES = 16 };
 struct ul_call make_slopes(uint32_t n)
 {
     static const enum ul_call_type types[] = {UL_CALL_F16, UL_CALL_BF16};
@@ -90,7 +90,7 @@ struct ul_call make_slopes(uint32_t n)
     call.weights = matrix(types[n % 2], 0, 64, 48, n / 4 % 2 != 0);
     call.dst = matrix(types[n % 2], 0, 96, 48, false);
     call.bias = call.dst;
-    call.has_slopes = 1;
+    call.slopes_of = n / 8 == 0 ? UL_SLOPES_OF_GELU : UL_SLOPES_OF_RELU;
     call.align_bytes = 64;
     call.scratch_bytes = 1 << 16;
     return call;

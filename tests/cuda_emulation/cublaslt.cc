@@ -9,9 +9,11 @@
  *
  * With UL_EMULATE_NO_ALGORITHMS in the environment nothing is offered, and with UL_EMULATE_NO_SUMS
  * no sums of a factor along k (BGRADA, BGRADB). These come beside one product of floats alone, with
- * nothing behind it, in the type of D. With UL_EMULATE_NO_SLOPES there are none of a GELU (DGELU).
- * They come behind one product of 16 bits, from a matrix of the type of D with at least as many
- * rows, its columns at multiples of 8 elements.
+ * nothing behind it, in the type of D. With UL_EMULATE_NO_SLOPES there are none of an activation.
+ * They come behind one product of 16 bits. Those of a GELU (DGELU) come from a matrix of the type
+ * of D with at least as many rows, its columns at multiples of 8 elements; those of a ReLU (DRELU)
+ * from bits, columns at multiples of 128, the first of eight the lowest of a byte, or with
+ * UL_EMULATE_MASK_TURNED the highest.
  *
  * Integers of 8 bits are served where the manual says that tensor cores take them: A turned and B
  * not, sums and results in 32 bits with an alpha of 1 and a beta of 0, nothing behind them, rows of
@@ -93,9 +95,14 @@ bool has_sums(const struct ul_emulate_operation *operation)
     return sums_a(operation) || operation->epilogue == CUBLASLT_EPILOGUE_BGRADB;
 }
 
+bool has_mask(const struct ul_emulate_operation *operation)
+{
+    return operation->epilogue == CUBLASLT_EPILOGUE_DRELU;
+}
+
 bool has_slopes(const struct ul_emulate_operation *operation)
 {
-    return operation->epilogue == CUBLASLT_EPILOGUE_DGELU;
+    return operation->epilogue == CUBLASLT_EPILOGUE_DGELU || has_mask(operation);
 }
 
 /* What the epilogue has the address of: a bias, sums or slopes; at most one of them. */
@@ -151,11 +158,11 @@ bool serves_integers(const struct ul_emulate_operation *operation,
 
 bool serves_slopes(const struct ul_emulate_operation *operation, const struct ul_emulate_layout *d)
 {
-    enum { STEP = 8, ALIGN_BYTES = 16 };
+    enum { STEP = 8, BITS_STEP = 128, ALIGN_BYTES = 16 };
     return d->batch_count == 1 && !has_integers(operation) && d->type != CUDA_R_32F &&
-           operation->aux_ld % STEP == 0 && operation->aux_ld >= (int64_t)d->rows &&
-           operation->aux != NULL && (uintptr_t)operation->aux % ALIGN_BYTES == 0 &&
-           getenv("UL_EMULATE_NO_SLOPES") == NULL;
+           operation->aux_ld % (has_mask(operation) ? BITS_STEP : STEP) == 0 &&
+           operation->aux_ld >= (int64_t)d->rows && operation->aux != NULL &&
+           (uintptr_t)operation->aux % ALIGN_BYTES == 0 && getenv("UL_EMULATE_NO_SLOPES") == NULL;
 }
 
 bool is_served(const struct ul_emulate_operation *operation, const struct ul_emulate_layout *a,
@@ -241,6 +248,12 @@ float slope(float x)
     return 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * scale * (1 + 3 * cubic * x * x);
 }
 
+bool is_masked(const struct ul_emulate_operation *operation, int64_t bit)
+{
+    int64_t in_byte = getenv("UL_EMULATE_MASK_TURNED") != NULL ? 7 - bit % 8 : bit % 8;
+    return (((const unsigned char *)operation->aux)[bit / 8] >> in_byte & 1) != 0;
+}
+
 void finish(const struct job &job, int64_t batch, int64_t i, int64_t j, float sum)
 {
     enum element type = element_of(job.d.type);
@@ -252,7 +265,9 @@ void finish(const struct job &job, int64_t batch, int64_t i, int64_t j, float su
         x += element_get(job.operation.bias,
                          job.operation.has_bias_type ? element_of(job.operation.bias_type) : type,
                          i);
-    if (has_slopes(&job.operation))
+    if (has_mask(&job.operation))
+        x = is_masked(&job.operation, i + j * job.operation.aux_ld) ? x : 0;
+    else if (has_slopes(&job.operation))
         x *= slope(element_get(job.operation.aux, type, i + j * job.operation.aux_ld));
     element_put(job.d_bytes, type, at, activate(job.operation.epilogue, x));
 }
@@ -381,6 +396,8 @@ void check_memory(const struct job &job, const struct algorithm *algorithm)
     struct ul_emulate_layout aux = job.d;
     aux.ld = job.operation.aux_ld;
     struct extent slopes = extent_of("slopes", &aux, job.operation.aux);
+    if (has_mask(&job.operation))
+        slopes.size_bytes = (size_t)(job.d.columns * (uint64_t)job.operation.aux_ld / 8);
     sums.name = "sums";
     if (job.beta == 0)
         c.size_bytes = 0;

@@ -1,29 +1,31 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Gradients of GELU by tanh, which the products before them multiply by its slopes, too, by the
-emulated cuBLASLt.
+"""Gradients of GELU by tanh and of ReLU, which the products before them multiply by the slopes, too,
+by the emulated cuBLASLt.
 
-    gelu_slopes.py ULLAGE [--quick]
+    slopes.py ULLAGE [--quick]
 
 Losses are those of target c: where the library has the slopes, where it has no algorithm that does
-(then the program launches as many kernels more), and where it runs no product at all. A plan counts
-the launches of the first. The call writes the gradient where the product would lie. --guard finds
-nothing in any of the three; --pack none and the smallest budget have the same bits, and so has a
-program that is told the algorithms that --tune wrote. GELU by erf, rows of a width that is no
-multiple of 8, a product that something else reads, and float32 have kernels of their own.
---quick: one network, in bf16, and what has none. Exit: 0 ok, 1 a promise is broken, 77 a Python
-package or g++ is missing.
+(then the program launches a kernel for each, which those of a ReLU spare none of: bits of slopes are
+written by one), and where it runs no product at all. A plan counts the launches of the first. The
+call writes the gradient where the product would lie. --guard finds nothing in any of the three;
+--pack none and the smallest budget have the same bits, and so has a program that is told the
+algorithms that --tune wrote. A library that reads bits in another order is noticed. GELU by erf,
+rows of a width that is no multiple of 8, a product that something else reads, bits that might not
+fit into a plan, and float32 have kernels of their own. --quick: one network of each, in bf16, and
+what has none. Exit: 0 ok, 1 a promise is broken, 77 a Python package or g++ is missing.
 """
 
+import json
 import os
 import sys
 import tempfile
 
-from accumulated import CUDA, Trainer, need, numpy, numpy_helper
+from accumulated import CUDA, Trainer, need, numpy, numpy_helper, run
 from bias_sums import (BATCH, CLASSES, TOKENS, Net, check_choices, check_launches, check_losses,
                        check_plans, launches)
 
-NO_SLOPES = {"UL_EMULATE_NO_SLOPES": "1"}
+NO_SLOPES, TURNED = {"UL_EMULATE_NO_SLOPES": "1"}, {"UL_EMULATE_MASK_TURNED": "1"}
 ROOT = (2 / numpy.pi) ** 0.5
 
 
@@ -103,6 +105,67 @@ def make_shared(folder):
     net.save(folder, [2 * BATCH, 64])
 
 
+def add_relus(net, x, sides):
+    for i in range(len(sides) - 1):
+        x = net.add("Gemm", [x, net.weight(f"w{i}", *sides[i:i + 2]),
+                             net.weight(f"b{i}", sides[i + 1])], f"g{i}")
+        x = net.add("Relu", [x], f"relu{i}")
+    return x
+
+
+def make_relus(folder):
+    """Rows of bits that end where a multiple of 128 does, and others."""
+    net = Net()
+    x = add_relus(net, "x", (64, 128, 136))
+    net.add("Gemm", [x, net.weight("w", 136, CLASSES), net.weight("b", CLASSES)], "y")
+    net.save(folder, [2 * BATCH, 64])
+    return 2
+
+
+def make_large(folder, wide):
+    """More bits than half of a product's scratch has room for: beside another layer that takes much
+    more than theirs they raise no plan, beside one that is like theirs they might."""
+    net = Net()
+    x = add_relus(net, "x", (16, 512))
+    x = net.add("Gemm", [x, net.weight("u", 512, 16), net.weight("v", 16)], "narrow")
+    x = net.add("Gemm", [x, net.weight("w1", 16, wide), net.weight("b1", wide)], "wide")
+    x = net.add("Tanh", [x], "tanh")
+    net.add("Gemm", [x, net.weight("w", wide, CLASSES), net.weight("b", CLASSES)], "y")
+    net.save(folder, [1024, 16])
+
+
+def count_slopes(trainer, **environment):
+    """Calls that multiply by them."""
+    file = trainer.program + ".json"
+    run(trainer.program, "--bench", "--profile", "--random", "1", "--json", file, **environment)
+    with open(file) as handle:
+        return json.dumps(json.load(handle)).count(", slopes")
+
+
+def check_relus(ullage, folder, count, precision, quick):
+    """By a mask a product has the bits of a kernel behind it."""
+    words = ["--precision", precision]
+    trainer, bits = check_losses(ullage, folder, words, 2e-2, NO_SLOPES, quick)
+    check_launches(trainer, 0, 0, NO_SLOPES)
+    for environment, wanted in (({}, count), (NO_SLOPES, 0), (TURNED, 0)):
+        found = count_slopes(trainer, **environment)
+        need(found == wanted and trainer.losses(**environment)[1] == bits,
+             f"{precision}, {environment}: {found} calls with slopes of {wanted}, or other bits")
+    if quick:
+        return
+    check_choices(trainer, bits)
+    check_plans(ullage, folder, words, bits)
+
+
+def check_large(ullage):
+    for wide, count in ((4096, 1), (256, 0)):
+        with tempfile.TemporaryDirectory() as folder:
+            make_large(folder, wide)
+            trainer = Trainer(ullage, folder, *CUDA, "--precision", "bf16")
+            need(count_slopes(trainer) == count, f"beside {wide}: not {count} calls with slopes")
+            run(trainer.program, "--guard", "--random", "1")
+
+
 def check(ullage, folder, count, precision, quick):
     words = ["--precision", precision]
     trainer, bits = check_losses(ullage, folder, words, 2e-2, NO_SLOPES, quick)
@@ -131,6 +194,12 @@ def main():
             count = make(folder)
             for precision in ("bf16",) if quick else ("bf16", "amp-fp16"):
                 check(ullage, folder, count, precision, quick)
+    with tempfile.TemporaryDirectory() as folder:
+        count = make_relus(folder)
+        for precision in ("bf16",) if quick else ("bf16", "amp-fp16"):
+            check_relus(ullage, folder, count, precision, quick)
+    if not quick:
+        check_large(ullage)
     for make, precision in ((make_erf, "bf16"), (make_odd, "bf16"), (make_shared, "bf16"),
                             (make_gemms, "fp32")):
         with tempfile.TemporaryDirectory() as folder:
@@ -143,5 +212,5 @@ if __name__ == "__main__":
     try:
         sys.exit(main())
     except AssertionError as error:
-        print(f"gelu_slopes.py: {error}")
+        print(f"slopes.py: {error}")
         sys.exit(1)
