@@ -4,10 +4,10 @@
  * Problem: the engines know nodes that make one value each, which dies after the last node that
  * reads it. Steps write several values, update them, write slices of one another's, and some must
  * stay together.
- * Method: one node for each step of the root sequence, one for each tree of regions below it with
- * all that is live inside as working bytes. A node's value is what it is the first to write and
- * others need. What a graph of such nodes cannot say is said by nodes that are no steps and cost
- * nothing:
+ * Method: one node for each step of the root sequence and of entries, one for each tree of regions
+ * below these with all that is live inside as working bytes. A node's value is what it is the first
+ * to write and others need. What a graph of such nodes cannot say is said by nodes that are no
+ * steps and cost nothing:
  *   input   a value that is there from the start; a gate after all of them comes before everything
  *   hold    a value with several first writers (slices): it is made just before the first of them,
  *           and they all read it
@@ -15,12 +15,19 @@
  *   done    of size 0, reads its step alone: who only has to come later than a step reads this one
  *           instead, and does not keep the step's value alive
  *   end     reads what lives to the end, and comes after everything
- * Run at once where the order reads "hold, step, done, gate", they change no live sum, so that
- * every order of the steps has an order of the nodes with its peak. Edges are linear in the
+ * The steps of an entry, or of the root sequence between two of these, are a section. A gate stands
+ * between two sections, so that each is a part by itself to the engines:
+ *
+ *      input, step ... step | gate | input, start, step ... step | gate | ...
+ *
+ * What lives to the end of an entry is read by the gate behind it. What is there from its start is
+ * made behind the gate before it. What an entry and somebody else touch always lives.
+ * Run at once where the order reads "hold, step, done, gate", these nodes change no live sum, so
+ * that every order of the steps has an order of the nodes with its peak. Edges are linear in the
  * touches of values by steps.
  * Two forms differ in steps that make several values: REPEATABLE adds them up (they die together:
  * the peak is overstated, and the node may be run again), SEPARATE holds all but one.
- * Left undone: order inside of regions; of several in-place options of a node, all but one. */
+ * Left undone: of several in-place options of a node, all but one. */
 #include "planner/model/problem_graph.h"
 #include "planner/model/timeline.h"
 
@@ -28,7 +35,16 @@
 #include <string.h>
 
 /* Where a node that is no step stands in file order: around the step that it was made for. */
-enum slot { SLOT_HOLD, SLOT_STEP, SLOT_DONE, SLOT_GATE, SLOT_COUNT };
+enum slot {
+    SLOT_INPUT,
+    SLOT_START,
+    SLOT_HOLD,
+    SLOT_STEP,
+    SLOT_DONE,
+    SLOT_GATE,
+    SLOT_END,
+    SLOT_COUNT
+};
 /* Before every step's: inputs, the gate behind them, and what only says that one was there. */
 enum { KEY_INPUT, KEY_START, KEY_UNREAD };
 
@@ -51,6 +67,13 @@ struct edge {
     uint32_t before, after;
 };
 
+/* Step nodes [first, end) of one entry, or of the root sequence (entry 0). */
+struct section {
+    uint32_t entry, first, end;
+    uint32_t gate;  /* behind it; of the last one the end */
+    uint32_t start; /* behind what is there from its start, or UL_PLAN_NONE */
+};
+
 /* A state that steps update, the last ones to touch it; the first of these. */
 struct update {
     uint32_t value, node;
@@ -63,6 +86,13 @@ struct linker {
     enum ul_problem_graph_form form;
     uint32_t *node_of;     /* per step */
     uint32_t *region_node; /* per region: the node that its steps are in, or UL_PLAN_NONE */
+    uint32_t *tree_of;     /* per region: the one that is a node with all below it, or 0 */
+    const struct ul_problem_inside *inside; /* how such nodes run their steps */
+    uint32_t *entry_of;                     /* per value: the entry that alone touches it, or 0 */
+    bool *always;                           /* per value: it lives at every position */
+    struct section *sections;               /* in file order */
+    uint32_t *section_of;                   /* per step node */
+    uint32_t section_count;
     uint32_t step_nodes;
     struct raw_node *nodes;
     uint32_t node_count, node_capacity;
@@ -118,12 +148,27 @@ static void order_add(struct linker *l, uint32_t before, uint32_t after)
 
 /* ---- Steps to nodes, and who touches what ---- */
 
-/* The region below the root that `region` is in; 0 for the root itself. */
-static uint32_t tree_of(const struct ul_problem *problem, uint32_t region)
+/* The entry around a region whose steps are nodes of their own, or 0. */
+static uint32_t entry_around(const struct linker *l, uint32_t region)
 {
-    while (region != 0 && problem->regions[region].parent != 0)
-        region = problem->regions[region].parent;
+    while (region != 0 &&
+           (l->tree_of[region] != 0 || l->problem->regions[region].kind != UL_PLAN_ENTRY))
+        region = l->problem->regions[region].parent;
     return region;
+}
+
+/* Of an entry below the root the steps are nodes, unless a value spans it, whoever touches that. */
+uint32_t *ul_problem_graph_trees(struct ul_arena *arena, const struct ul_problem *problem)
+{
+    uint32_t *trees = UL_NEW_ARRAY(arena, uint32_t, problem->region_count);
+    for (uint32_t r = 1; r < problem->region_count; r++) {
+        uint32_t parent = problem->regions[r].parent;
+        bool is_open = problem->regions[r].kind == UL_PLAN_ENTRY && parent == 0;
+        for (uint32_t v = 0; is_open && v < problem->value_count; v++)
+            is_open = problem->values[v].span_region != r;
+        trees[r] = trees[parent] != 0 ? trees[parent] : is_open ? 0 : r;
+    }
+    return trees;
 }
 
 static const struct ul_plan_alternative *cheapest(const struct ul_plan_step *step)
@@ -151,10 +196,11 @@ static bool has_ids(const struct ul_problem *problem, const uint32_t *all, uint3
 
 /* Whether a node says of the step all there is to say: it touches its values all at once, and
  * those of other ways to run it are among them. */
-static bool is_plain(const struct ul_problem *problem, const struct ul_plan_step *step)
+static bool is_plain(const struct linker *l, const struct ul_plan_step *step)
 {
+    const struct ul_problem *problem = l->problem;
     const struct ul_plan_alternative *way = cheapest(step);
-    bool plain = step->region == 0 && way->substep_count == 1;
+    bool plain = l->tree_of[step->region] == 0 && way->substep_count == 1;
     for (uint32_t a = 0; a < step->alternative_count; a++) {
         for (uint32_t i = 0; i < step->alternatives[a].substep_count; i++) {
             const struct ul_plan_substep *substep = &step->alternatives[a].substeps[i];
@@ -177,19 +223,22 @@ static void steps_assign(struct linker *l)
     uint32_t before = 0;
     for (uint32_t s = 0; s < problem->step_count; s++) {
         const struct ul_plan_step *step = &problem->steps[s];
-        uint32_t tree = tree_of(problem, step->region);
+        uint32_t tree = l->tree_of[step->region];
         if (tree == 0 || tree != before) {
             uint32_t node = node_add(l, step->name, 0, key_of(l->node_count, SLOT_STEP));
             l->nodes[node].run_once = tree != 0;
         }
         l->node_of[s] = l->node_count - 1;
-        l->nodes[l->node_count - 1].cost += cheapest(step)->cost;
         for (uint32_t r = step->region; r != 0; r = problem->regions[r].parent)
             l->region_node[r] = l->node_of[s];
-        l->exact = l->exact && is_plain(problem, step);
+        l->exact = l->exact && is_plain(l, step);
         before = tree;
     }
     l->step_nodes = l->node_count;
+    for (uint32_t i = 0; i < l->inside->count; i++) {
+        uint32_t s = l->inside->steps[i];
+        l->nodes[l->node_of[s]].cost += cheapest(&problem->steps[s])->cost;
+    }
 }
 
 static void reuses_mark(struct linker *l)
@@ -197,11 +246,37 @@ static void reuses_mark(struct linker *l)
     l->may_reuse = ul_arena_alloc(l->scratch, l->problem->value_count);
     for (uint32_t s = 0; s < l->problem->step_count; s++) {
         const struct ul_plan_alternative *way = cheapest(&l->problem->steps[s]);
-        if (l->problem->steps[s].region != 0 || way->substep_count != 1)
+        if (l->tree_of[l->problem->steps[s].region] != 0 || way->substep_count != 1)
             continue;
         for (uint32_t i = 0; i < way->substeps[0].in_place_count; i++)
             l->may_reuse[way->substeps[0].in_place[i].output] = 1;
     }
+}
+
+/* What only an entry touches is that one's; what it shares, and what others see, always lives. */
+static void values_place(struct linker *l)
+{
+    const struct ul_problem *problem = l->problem;
+    l->entry_of = ul_value_entries(l->scratch, problem);
+    l->always = UL_NEW_ARRAY(l->scratch, bool, problem->value_count);
+    bool *in_entry = UL_NEW_ARRAY(l->scratch, bool, problem->value_count);
+    for (uint32_t s = 0; s < problem->step_count; s++) {
+        const struct ul_plan_step *step = &problem->steps[s];
+        if (entry_around(l, step->region) == 0)
+            continue;
+        for (uint32_t a = 0; a < step->alternative_count; a++) {
+            for (uint32_t i = 0; i < step->alternatives[a].substep_count; i++) {
+                const struct ul_plan_substep *substep = &step->alternatives[a].substeps[i];
+                for (uint32_t j = 0; j < substep->read_count; j++)
+                    in_entry[substep->reads[j]] = true;
+                for (uint32_t j = 0; j < substep->write_count; j++)
+                    in_entry[substep->writes[j]] = true;
+            }
+        }
+    }
+    for (uint32_t v = 0; v < problem->value_count; v++)
+        l->always[v] = problem->values[v].persistent || problem->values[v].span_region == 0 ||
+                       (in_entry[v] && l->entry_of[v] == 0);
 }
 
 typedef void touch_visit(struct linker *l, uint32_t value, uint32_t step, bool writes);
@@ -270,10 +345,7 @@ static bool range_is_local(const struct linker *l, const struct ul_plan_range *r
 static void working_sum(struct linker *l)
 {
     struct ul_plan plan = {.alignment_bytes = l->alignment_bytes};
-    uint32_t *steps = UL_NEW_ARRAY(l->scratch, uint32_t, l->problem->step_count);
-    for (uint32_t s = 0; s < l->problem->step_count; s++)
-        steps[s] = s;
-    ul_timeline_positions(l->scratch, l->problem, steps, &plan);
+    ul_timeline_sequence(l->scratch, l->problem, l->inside->steps, l->inside->count, NULL, &plan);
     ul_timeline_build(l->scratch, l->problem, UL_ALIAS_ALL, &plan);
     uint64_t *change = UL_NEW_ARRAY(l->scratch, uint64_t, (uint64_t)plan.position_count + 2);
     for (uint32_t r = 0; r < plan.range_count; r++) {
@@ -294,13 +366,53 @@ static void working_sum(struct linker *l)
     }
 }
 
+/* ---- Sections ---- */
+
+static void sections_make(struct linker *l)
+{
+    uint32_t count = 0, node = UL_PLAN_NONE;
+    l->section_of = UL_NEW_ARRAY(l->scratch, uint32_t, (uint64_t)l->step_nodes + 1);
+    l->sections = UL_NEW_ARRAY(l->scratch, struct section, (uint64_t)l->step_nodes + 1);
+    for (uint32_t s = 0; s < l->problem->step_count; s++) {
+        uint32_t entry = entry_around(l, l->problem->steps[s].region);
+        if (l->node_of[s] == node)
+            continue;
+        node = l->node_of[s];
+        if (count == 0 || l->sections[count - 1].entry != entry)
+            l->sections[count++] =
+                (struct section){.entry = entry, .first = node, .start = UL_PLAN_NONE};
+        l->sections[count - 1].end = node + 1;
+        l->section_of[node] = count - 1;
+    }
+    l->section_count = count > 0 ? count : 1;
+    for (uint32_t i = 0; i + 1 < l->section_count; i++)
+        l->sections[i].gate = node_add(l, "gate", 0, key_of(l->sections[i].end - 1, SLOT_END));
+    l->end = node_add(l, "end", 0, UINT64_MAX);
+    l->sections[l->section_count - 1].gate = l->end;
+}
+
+/* The section of an entry's steps; of the root sequence, the first of all. */
+static uint32_t section_of_entry(const struct linker *l, uint32_t entry)
+{
+    for (uint32_t i = 0; entry != 0 && i < l->section_count; i++)
+        if (l->sections[i].entry == entry)
+            return i;
+    return 0;
+}
+
+/* The section at whose end the value is wanted, which lives to the end. */
+static uint32_t last_section(const struct linker *l, uint32_t value)
+{
+    return l->entry_of[value] != 0 ? section_of_entry(l, l->entry_of[value]) : l->section_count - 1;
+}
+
 /* ---- Which node's value a value is ---- */
 
 /* Bytes of the value that come and go; 0 if it is nowhere in space 0, or always. */
 static uint64_t moving_bytes(const struct linker *l, uint32_t value)
 {
     const struct ul_plan_value *at = &l->problem->values[value];
-    if (at->space != 0 || at->persistent || at->span_region == 0 || is_local(l, value))
+    if (at->space != 0 || l->always[value] || is_local(l, value))
         return 0;
     return ul_size_align_or_die(at->size_bytes, l->alignment_bytes);
 }
@@ -378,7 +490,7 @@ static void primaries_choose(struct linker *l)
     l->primary = UL_NEW_ARRAY(l->scratch, uint32_t, l->step_nodes);
     memset(l->primary, 0xFF, l->step_nodes * sizeof *l->primary);
     for (uint32_t s = 0; s < l->problem->step_count; s++) {
-        if (l->problem->steps[s].region == 0)
+        if (l->tree_of[l->problem->steps[s].region] == 0)
             primary_choose(l, &l->problem->steps[s], l->node_of[s]);
     }
 }
@@ -391,7 +503,9 @@ static void holder_choose(struct linker *l, uint32_t value)
     if (bytes == 0)
         return;
     if (at->live_from_start) {
-        l->holder[value] = node_add(l, at->name, bytes, KEY_INPUT);
+        uint32_t section = section_of_entry(l, l->entry_of[value]);
+        uint64_t key = section == 0 ? KEY_INPUT : key_of(l->sections[section].first, SLOT_INPUT);
+        l->holder[value] = node_add(l, at->name, bytes, key);
         return;
     }
     if (l->touch_first[value] == l->touch_end[value])
@@ -444,7 +558,7 @@ static bool is_updated_last(const struct linker *l, uint32_t value, uint32_t fir
 static void repeats_forbid(struct linker *l, uint32_t value)
 {
     const struct ul_plan_value *at = &l->problem->values[value];
-    bool there = at->live_from_start || at->persistent;
+    bool there = at->live_from_start || l->always[value];
     uint32_t writers = 0, first_write = 0, last_write = 0;
     for (uint32_t i = l->touch_first[value]; i < l->touch_end[value]; i++) {
         first_write = writers == 0 && l->touches[i].writes ? i : first_write;
@@ -478,7 +592,7 @@ static void value_link(struct linker *l, uint32_t value)
         for (uint32_t i = first; i < end; i++)
             edge_add(l, holder, l->touches[i].node);
         if (at->live_to_end)
-            edge_add(l, holder, l->end);
+            edge_add(l, holder, l->sections[last_section(l, value)].gate);
         /* A region that the value spans reads it, if it is made before. */
         uint32_t spans = at->span_region == UL_PLAN_NONE || at->span_region == 0
                              ? UL_PLAN_NONE
@@ -740,6 +854,64 @@ static void updates_link(struct linker *l)
     }
 }
 
+/* ---- Sections one after another ---- */
+
+static uint32_t section_at(const struct linker *l, uint32_t node)
+{
+    uint64_t key = l->nodes[node].key;
+    if (node == l->end)
+        return l->section_count - 1;
+    return key < SLOT_COUNT ? 0 : l->section_of[key / SLOT_COUNT - 1];
+}
+
+/* What is there from the start of a section behind the first. */
+static bool is_section_input(const struct linker *l, uint32_t node)
+{
+    uint64_t key = l->nodes[node].key;
+    return key >= SLOT_COUNT && key % SLOT_COUNT == SLOT_INPUT;
+}
+
+/* Nodes that nothing in their section reads come before its gate, those that read nothing in it
+ * behind the gate before, and behind what is there from its start. */
+static void sections_link(struct linker *l)
+{
+    uint32_t count = l->node_count;
+    bool *feeds = UL_NEW_ARRAY(l->scratch, bool, count),
+         *follows = UL_NEW_ARRAY(l->scratch, bool, count);
+    for (uint32_t i = 0; i < l->edge_count; i++) {
+        const struct edge *edge = &l->edges[i];
+        uint32_t section = section_at(l, edge->before);
+        if (section != section_at(l, edge->after) || edge->after == l->sections[section].gate)
+            continue;
+        feeds[edge->before] = true;
+        follows[edge->after] |= !is_section_input(l, edge->before);
+    }
+    for (uint32_t v = 0; v < count; v++) {
+        struct section *section = &l->sections[section_at(l, v)];
+        if (!is_section_input(l, v))
+            continue;
+        if (section->start == UL_PLAN_NONE)
+            section->start = node_add(l, "start", 0, key_of(section->first, SLOT_START));
+        edge_add(l, v, section->start);
+    }
+    for (uint32_t v = 0; v < count; v++) {
+        uint32_t at = section_at(l, v);
+        const struct section *section = &l->sections[at];
+        bool is_input = is_section_input(l, v);
+        if (v == section->gate)
+            continue;
+        if (at + 1 < l->section_count && !feeds[v])
+            order_add(l, v, section->gate);
+        if (at > 0 && !follows[v])
+            edge_add(
+                l, section->start != UL_PLAN_NONE && !is_input ? section->start : section[-1].gate,
+                v);
+    }
+    for (uint32_t i = 0; i < l->section_count && l->section_count > 1; i++)
+        l->exact = l->exact && l->sections[i].entry != 0; /* others could be elsewhere */
+    orders_apply(l);
+}
+
 static void edges_make(struct linker *l)
 {
     for (uint32_t v = 0; v < l->problem->value_count; v++)
@@ -751,6 +923,8 @@ static void edges_make(struct linker *l)
             order_add(l, l->node_of[step->predecessors[i]], l->node_of[s]);
     }
     orders_apply(l);
+    if (l->section_count > 1)
+        sections_link(l);
     for (uint32_t v = 0; v < l->node_count; v++) {
         if (v != l->end && !l->nodes[v].is_read)
             order_add(l, v, l->end);
@@ -806,7 +980,7 @@ static void in_place_choose(struct linker *l, const uint32_t *only_reader, uint3
     uint32_t node = l->node_of[step];
     uint32_t viable = 0;
     bool certain = false;
-    if (way->substep_count != 1 || l->problem->steps[step].region != 0)
+    if (way->substep_count != 1 || l->tree_of[l->problem->steps[step].region] != 0)
         return;
     for (uint32_t i = 0; i < substep->in_place_count; i++) {
         uint64_t out_bytes = moving_bytes(l, substep->in_place[i].output);
@@ -924,7 +1098,7 @@ static void graph_nodes(struct linker *l, struct ul_arena *arena, const uint32_t
     const bool *absent = absent_values(l);
     for (uint32_t v = 0; v < l->problem->value_count; v++) {
         const struct ul_plan_value *value = &l->problem->values[v];
-        if (value->space == 0 && (value->persistent || value->span_region == 0) && !absent[v])
+        if (value->space == 0 && l->always[v] && !absent[v])
             g->base_bytes += ul_size_align_or_die(value->size_bytes, l->alignment_bytes);
     }
 }
@@ -963,19 +1137,31 @@ static void steps_list(const struct linker *l, struct ul_arena *arena, const uin
                        struct ul_problem_graph *out)
 {
     out->step_first = UL_NEW_ARRAY(arena, uint32_t, (uint64_t)l->node_count + 1);
-    out->steps = UL_NEW_ARRAY(arena, uint32_t, l->problem->step_count);
-    for (uint32_t s = 0; s < l->problem->step_count; s++)
-        out->step_first[number[l->node_of[s]] + 1]++;
+    const struct ul_problem_inside *inside = l->inside;
+    uint32_t *next = UL_NEW_ARRAY(l->scratch, uint32_t, l->node_count);
+    out->steps = UL_NEW_ARRAY(arena, uint32_t, inside->count);
+    for (uint32_t i = 0; i < inside->count; i++)
+        out->step_first[number[l->node_of[inside->steps[i]]] + 1]++;
     for (uint32_t v = 0; v < l->node_count; v++)
-        out->step_first[v + 1] += out->step_first[v];
-    /* Numbers keep the file order, so each node's steps are the next ones. */
-    for (uint32_t s = 0; s < l->problem->step_count; s++)
-        out->steps[s] = s;
+        out->step_first[v + 1] += next[v] = out->step_first[v];
+    for (uint32_t i = 0; i < inside->count; i++)
+        out->steps[next[number[l->node_of[inside->steps[i]]]]++] = inside->steps[i];
+}
+
+static const struct ul_problem_inside *file_order(struct ul_arena *arena,
+                                                  const struct ul_problem *problem)
+{
+    struct ul_problem_inside *inside = UL_NEW(arena, struct ul_problem_inside);
+    uint32_t *steps = UL_NEW_ARRAY(arena, uint32_t, problem->step_count);
+    for (uint32_t s = 0; s < problem->step_count; s++)
+        steps[s] = s;
+    *inside = (struct ul_problem_inside){steps, problem->step_count};
+    return inside;
 }
 
 void ul_problem_graph_make(struct ul_arena *arena, const struct ul_problem *problem,
                            uint64_t alignment_bytes, enum ul_problem_graph_form form,
-                           struct ul_problem_graph *out)
+                           const struct ul_problem_inside *inside, struct ul_problem_graph *out)
 {
     UL_ASSERT(alignment_bytes > 0);
     struct ul_arena scratch;
@@ -986,7 +1172,11 @@ void ul_problem_graph_make(struct ul_arena *arena, const struct ul_problem *prob
                        .form = form,
                        .exact = true};
     memset(out, 0, sizeof *out);
+    l.tree_of = ul_problem_graph_trees(&scratch, problem);
+    l.inside = inside != NULL ? inside : file_order(&scratch, problem);
+    values_place(&l);
     steps_assign(&l);
+    sections_make(&l);
     touches_make(&l);
     reuses_mark(&l);
     working_sum(&l);
@@ -994,7 +1184,6 @@ void ul_problem_graph_make(struct ul_arena *arena, const struct ul_problem *prob
     l.holder = UL_NEW_ARRAY(&scratch, uint32_t, problem->value_count);
     for (uint32_t v = 0; v < problem->value_count; v++)
         holder_choose(&l, v);
-    l.end = node_add(&l, "end", 0, UINT64_MAX);
     edges_make(&l);
     in_place_fill(&l);
     inputs_gate(&l);

@@ -7,6 +7,7 @@
 #include "planner/model/effort.h"
 #include "planner/model/method.h"
 #include "planner/model/problem_graph.h"
+#include "planner/model/problem_part.h"
 #include "planner/model/timeline.h"
 #include "planner/order/order.h"
 
@@ -35,6 +36,19 @@ static uint64_t live_sum_of(const struct chooser *c, struct ul_arena *scratch,
     return plan.order_lower_bound_bytes;
 }
 
+static void steps_offer(struct chooser *c, struct ul_arena *scratch, const uint32_t *steps,
+                        const char *method)
+{
+    uint64_t bytes = live_sum_of(c, scratch, steps);
+    bool is_own = c->named != NULL && method != c->named->keeps_file;
+    if (is_own || bytes < c->choice->live_bytes) {
+        c->choice->live_bytes = bytes;
+        c->choice->method = method;
+        c->choice->is_file = false;
+        memcpy(c->choice->steps, steps, c->problem->step_count * sizeof *steps);
+    }
+}
+
 /* `nodes` is an order of the graph. */
 static void candidate_offer(struct chooser *c, const uint32_t *nodes, const char *method)
 {
@@ -44,23 +58,50 @@ static void candidate_offer(struct chooser *c, const uint32_t *nodes, const char
     const uint32_t *steps =
         ul_problem_graph_steps(&scratch, c->graph, nodes, c->graph->graph.node_count, &count);
     UL_ASSERT(count == c->problem->step_count);
-    uint64_t bytes = live_sum_of(c, &scratch, steps);
-    bool is_own = c->named != NULL && method != c->named->keeps_file;
-    if (is_own || bytes < c->choice->live_bytes) {
-        c->choice->live_bytes = bytes;
-        c->choice->method = method;
-        c->choice->is_file = false;
-        memcpy(c->choice->steps, steps, count * sizeof *steps);
-    }
+    steps_offer(c, &scratch, steps, method);
     ul_arena_done(&scratch);
+}
+
+/* Orders each region that is one node of the graph as a problem of its own, with what others touch
+ * as its base. NULL: none gets another order than the file's. */
+static const struct ul_problem_inside *order_inside(struct chooser *c, struct ul_arena *scratch,
+                                                    const struct ul_plan_options *options)
+{
+    const struct ul_problem *problem = c->problem;
+    const uint32_t *trees = ul_problem_graph_trees(scratch, problem);
+    struct ul_problem_inside *inside = UL_NEW(scratch, struct ul_problem_inside);
+    uint32_t *steps = UL_NEW_ARRAY(scratch, uint32_t, problem->step_count);
+    const char *method = NULL;
+    for (uint32_t s = 0; s < problem->step_count;) {
+        uint32_t tree = trees[problem->steps[s].region];
+        struct ul_problem_part part;
+        struct ul_order_choice choice;
+        if (tree == 0) {
+            steps[s] = s;
+            s++;
+            continue;
+        }
+        ul_problem_part_make(scratch, problem, tree, NULL, &part);
+        ul_order_problem(scratch, part.problem, options, &choice);
+        for (uint32_t i = 0; i < part.problem->step_count; i++)
+            steps[s + i] = part.steps[choice.steps[i]];
+        method = choice.is_file ? method : choice.method;
+        s += part.problem->step_count;
+    }
+    *inside = (struct ul_problem_inside){steps, problem->step_count};
+    if (method == NULL)
+        return NULL;
+    steps_offer(c, scratch, steps, method);
+    return inside;
 }
 
 static void graph_search(struct chooser *c, struct ul_arena *scratch,
                          const struct ul_plan_options *options)
 {
     struct ul_problem_graph graph;
+    const struct ul_problem_inside *inside = order_inside(c, scratch, options);
     ul_problem_graph_make(scratch, c->problem, options->alignment_bytes, UL_PROBLEM_GRAPH_SEPARATE,
-                          &graph);
+                          inside, &graph);
     c->graph = &graph;
     uint64_t work = UL_WORK_ORDER + (uint64_t)graph.graph.node_count * WORK_PER_NODE;
     struct ul_order_run run = {

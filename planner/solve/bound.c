@@ -154,7 +154,8 @@ static struct repeats repeats_bound(struct ul_arena *arena, const struct ul_prob
     uint64_t optional_bytes = ul_optional_bound(arena, problem, alignment_bytes);
     if (optional_bytes >= budget_bytes)
         return (struct repeats){.cost = 0};
-    ul_problem_graph_make(arena, &relaxed, alignment_bytes, UL_PROBLEM_GRAPH_REPEATABLE, &graph);
+    ul_problem_graph_make(arena, &relaxed, alignment_bytes, UL_PROBLEM_GRAPH_REPEATABLE, NULL,
+                          &graph);
     struct ul_remat_exact job = {.graph = &graph.graph,
                                  .arena = arena,
                                  .budget_bytes = budget_bytes - optional_bytes,

@@ -443,8 +443,10 @@ static void choice_make(struct climb *c, uint32_t *alternatives, struct choice *
     struct ul_problem fixed = problem_fix(c, alternatives);
     struct ul_problem rewriting;
     choice->rewritten = !c->keeps_values && ul_ladder_values(&c->scratch, &fixed, &rewriting);
+    const struct ul_problem_inside inside = {c->base_steps, c->problem->step_count};
     ul_problem_graph_make(&c->scratch, choice->rewritten ? &rewriting : &fixed,
-                          c->options.alignment_bytes, UL_PROBLEM_GRAPH_REPEATABLE, &choice->graph);
+                          c->options.alignment_bytes, UL_PROBLEM_GRAPH_REPEATABLE, &inside,
+                          &choice->graph);
     uint32_t n = choice->graph.graph.node_count;
     choice->orders[0] = order_nodes(c, &choice->graph, c->base_steps);
     choice->orders[1] = choice->graph.graph.order;

@@ -13,7 +13,9 @@
  *
  * s, and s and t together, may now be run again. Plans are made of the original problem's steps: a
  * sequence whose reads there would not see what they should is not a plan, and the checker says so.
- * Left undone: writers of a value keep their file order; steps in regions keep their values. */
+ * Left undone: writers of a value keep their file order; steps in loops and branches keep their
+ * values. */
+#include "planner/model/problem_graph.h"
 #include "planner/solve/solve_internal.h"
 
 #include <string.h>
@@ -27,7 +29,8 @@ struct splitter {
     uint32_t *current;  /* per value: what a read finds now */
     uint32_t **readers; /* per value: steps that read the current version, until the next write */
     uint32_t *reader_count, *reader_capacity;
-    bool *splits; /* per value */
+    bool *splits;          /* per value */
+    const uint32_t *trees; /* per region; 0: its steps are nodes of the graph */
 };
 
 static const struct ul_plan_substep *substep_of(const struct splitter *s, uint32_t step)
@@ -35,10 +38,17 @@ static const struct ul_plan_substep *substep_of(const struct splitter *s, uint32
     return s->from->steps[step].alternatives[0].substeps;
 }
 
-/* Several writers of the root sequence, each of one substep that writes no other such value. */
+static bool is_plain(const struct splitter *s, const struct ul_plan_step *step)
+{
+    return s->trees[step->region] == 0 && step->alternatives[0].substep_count == 1;
+}
+
+/* Several writers of the root sequence or of one entry, each of one substep that writes no other
+ * such value. */
 static void values_choose(struct splitter *s)
 {
     const struct ul_problem *from = s->from;
+    const uint32_t *entries = ul_value_entries(s->arena, from);
     for (uint32_t i = 0; i < from->step_count; i++) {
         const struct ul_plan_substep *substep = substep_of(s, i);
         for (uint32_t k = 0; k < substep->write_count; k++)
@@ -52,16 +62,17 @@ static void values_choose(struct splitter *s)
     }
     for (uint32_t i = 0; i < from->step_count; i++) {
         const struct ul_plan_step *step = &from->steps[i];
-        bool plain = step->region == 0 && step->alternatives[0].substep_count == 1;
+        bool plain = is_plain(s, step);
         for (uint32_t p = 0; p < step->alternatives[0].substep_count; p++) {
             const struct ul_plan_substep *substep = &step->alternatives[0].substeps[p];
             uint32_t shared = 0;
             for (uint32_t k = 0; k < substep->write_count; k++)
                 shared += s->writers[substep->writes[k]] > 1;
-            for (uint32_t k = 0; k < substep->read_count && !plain; k++)
-                s->splits[substep->reads[k]] = false;
-            for (uint32_t k = 0; k < substep->write_count && (!plain || shared > 1); k++)
-                s->splits[substep->writes[k]] = false;
+            for (uint32_t k = 0; k < substep->read_count; k++)
+                s->splits[substep->reads[k]] &= plain && step->region == entries[substep->reads[k]];
+            for (uint32_t k = 0; k < substep->write_count; k++)
+                s->splits[substep->writes[k]] &=
+                    plain && shared <= 1 && step->region == entries[substep->writes[k]];
         }
     }
 }
@@ -208,13 +219,14 @@ bool ul_ladder_values(struct ul_arena *arena, const struct ul_problem *from, str
     to->values = ul_arena_copy(arena, from->values, from->value_count * sizeof *from->values);
     to->value_capacity = from->value_count;
     to->steps = ul_arena_copy(arena, from->steps, from->step_count * sizeof *from->steps);
+    s.trees = ul_problem_graph_trees(arena, from);
     values_choose(&s);
     for (uint32_t v = 0; v < from->value_count; v++) {
         s.current[v] = v;
         any = any || s.splits[v];
     }
     for (uint32_t i = 0; i < from->step_count && any; i++) {
-        if (from->steps[i].region == 0 && from->steps[i].alternatives[0].substep_count == 1)
+        if (is_plain(&s, &from->steps[i]))
             step_rewrite(&s, i);
     }
     return any;

@@ -409,6 +409,93 @@ static void test_merged_ladders_are_fronts(void **state)
     }
 }
 
+/* All steps of the root sequence inside one entry; `count` times, over the same persistent values.
+ */
+static struct ul_problem *in_entries(struct ul_arena *arena, const struct ul_problem *from,
+                                     uint32_t count)
+{
+    struct ul_problem *to = ul_problem_new(arena);
+    uint32_t *values = UL_NEW_ARRAY(arena, uint32_t, from->value_count);
+    for (uint32_t e = 0; e < count; e++) {
+        uint32_t entry = ul_problem_add_region(to, UL_PLAN_ENTRY, 0);
+        uint32_t first = to->step_count;
+        for (uint32_t v = 0; v < from->value_count; v++)
+            if (e == 0 || !from->values[v].persistent)
+                values[v] = ul_problem_add_value(to, &from->values[v]);
+        for (uint32_t s = 0; s < from->step_count; s++) {
+            uint32_t at = ul_problem_add_step(to, &from->steps[s]);
+            struct ul_plan_step *step = &to->steps[at];
+            step->region = entry;
+            for (uint32_t i = 0; i < step->predecessor_count; i++)
+                ((uint32_t *)step->predecessors)[i] += first;
+            for (uint32_t a = 0; a < step->alternative_count; a++) {
+                for (uint32_t i = 0; i < step->alternatives[a].substep_count; i++) {
+                    const struct ul_plan_substep *substep = &step->alternatives[a].substeps[i];
+                    for (uint32_t k = 0; k < substep->read_count; k++)
+                        ((uint32_t *)substep->reads)[k] = values[substep->reads[k]];
+                    for (uint32_t k = 0; k < substep->write_count; k++)
+                        ((uint32_t *)substep->writes)[k] = values[substep->writes[k]];
+                    struct ul_plan_in_place *in_place =
+                        (struct ul_plan_in_place *)substep->in_place;
+                    for (uint32_t k = 0; k < substep->in_place_count; k++)
+                        in_place[k] = (struct ul_plan_in_place){values[in_place[k].output],
+                                                                values[in_place[k].input]};
+                }
+            }
+        }
+    }
+    return to;
+}
+
+/* Two entries over the same persistent values reserve what one does, as large and as small. False:
+ * what no step touches is of neither. */
+static bool assert_twice_as_once(struct fixture *f)
+{
+    struct ul_problem *twice = in_entries(&f->arena, f->problem, 2);
+    const uint32_t *entries = ul_value_entries(&f->arena, twice);
+    const struct ul_plan_ladder *once = &f->ladder;
+    struct ul_plan_ladder both;
+    for (uint32_t v = 0; v < twice->value_count; v++)
+        if (entries[v] == 0 && !twice->values[v].persistent)
+            return false;
+    assert_int_equal(ul_ladder_build(&f->arena, twice, &f->options, NULL, &both, &f->diag), UL_OK);
+    assert_int_equal(both.rungs[0].plan.reserved_bytes[0], once->rungs[0].plan.reserved_bytes[0]);
+    assert_int_equal(both.rungs[both.count - 1].plan.reserved_bytes[0],
+                     once->rungs[once->count - 1].plan.reserved_bytes[0]);
+    for (uint32_t i = 0; i < both.count; i++)
+        assert_int_equal(ul_plan_check(&f->arena, twice, &both.rungs[i].plan, &f->diag), UL_OK);
+    return true;
+}
+
+static void test_entries_are_like_the_root(void **state)
+{
+    (void)state;
+    uint32_t ladders = 0, twins = 0;
+    for (uint64_t seed = 1; seed < 120; seed += 2) {
+        struct fixture f;
+        struct ul_plan_ladder inside;
+        fixture_init(&f);
+        f.problem = random_problem(&f.arena, seed, 30);
+        struct ul_problem *wrapped = in_entries(&f.arena, f.problem, 1);
+        assert_int_equal(ul_ladder_build(&f.arena, f.problem, &f.options, NULL, &f.ladder, &f.diag),
+                         UL_OK);
+        assert_int_equal(ul_ladder_build(&f.arena, wrapped, &f.options, NULL, &inside, &f.diag),
+                         UL_OK);
+        assert_int_equal(inside.count, f.ladder.count);
+        for (uint32_t i = 0; i < inside.count; i++) {
+            const struct ul_plan *plan = &inside.rungs[i].plan;
+            assert_int_equal(plan->reserved_bytes[0], f.ladder.rungs[i].plan.reserved_bytes[0]);
+            assert_int_equal(plan->cost, f.ladder.rungs[i].plan.cost);
+            assert_int_equal(ul_plan_check(&f.arena, wrapped, plan, &f.diag), UL_OK);
+        }
+        ladders += inside.count > 1;
+        twins += assert_twice_as_once(&f);
+        ul_arena_done(&f.arena);
+    }
+    assert_true(ladders >= 12);
+    assert_true(twins >= 12);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -419,6 +506,7 @@ int main(void)
         cmocka_unit_test(test_slice_is_written_again),
         cmocka_unit_test(test_alternative_of_less_scratch),
         cmocka_unit_test(test_random_ladders),
+        cmocka_unit_test(test_entries_are_like_the_root),
         cmocka_unit_test(test_merged_ladders_are_fronts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -120,7 +120,7 @@ static void test_problem_graphs_keep_live_sums(void **state)
         assert_int_equal(live_sum(&arena, problem, choice.steps), choice.live_bytes);
         for (int form = 0; form < 2; form++) {
             struct ul_problem_graph pg;
-            ul_problem_graph_make(&arena, problem, 64, (enum ul_problem_graph_form)form, &pg);
+            ul_problem_graph_make(&arena, problem, 64, (enum ul_problem_graph_form)form, NULL, &pg);
             uint32_t n = pg.graph.node_count;
             uint32_t *order = UL_NEW_ARRAY(&arena, uint32_t, n);
             uint64_t draw = seed;
