@@ -24,10 +24,13 @@
  * Where a space takes transfers, values move there: out of the plan without a budget, and out of
  * plans that recompute, so that each does what is cheaper (planner/transfer/).
  * Asked for a budget, the interval of rungs that it lies in is halved, and looked at closer.
+ * A loop, or an If, is one node of that graph. Where a limit leaves its steps too little room, they
+ * are a problem of their own, and what is found there is how the node runs them.
  * Left undone: the order of first runs is that of the plan without a budget, or the file's where no
- * other was named. */
+ * other was named; recomputation in a loop that is in another one, or in a branch. */
 #include "planner/model/effort.h"
 #include "planner/model/problem_graph.h"
+#include "planner/model/problem_part.h"
 #include "planner/model/timeline.h"
 #include "planner/remat/remat.h"
 #include "planner/solve/solve.h"
@@ -121,6 +124,7 @@ void ul_ladder_pick(const struct ul_plan_ladder *ladder, uint64_t budget_bytes,
 /* One choice of an alternative for every step, and the graph of what is then left to decide. */
 struct choice {
     uint32_t *alternatives;
+    struct ul_problem_inside inside; /* how nodes of several steps run these */
     struct ul_problem_graph graph;
     uint32_t *orders[2]; /* of nodes: the base plan's, the file's */
     bool rewritten;      /* the graph is of the rewriting by ul_ladder_values */
@@ -143,6 +147,13 @@ struct source {
     const char *remat_method;
 };
 
+/* Steps [first, end) of a region that is one node, and bytes that live beside what they touch. */
+struct tree {
+    uint32_t region, first, end;
+    uint64_t persistent_bytes; /* in every plan */
+    uint64_t spanning_bytes;   /* in the base plan, all the while */
+};
+
 struct climb {
     struct ul_arena *arena;
     const struct ul_problem *problem;
@@ -150,8 +161,10 @@ struct climb {
     const struct ul_plan *base;
     struct ul_plan_ladder *ladder;
     struct ul_diag *diag;
-    struct ul_arena scratch;        /* of the whole climb */
-    uint32_t *base_steps;           /* the base plan's order */
+    struct ul_arena scratch; /* of the whole climb */
+    uint32_t *base_steps;    /* the base plan's order */
+    struct tree *trees;
+    uint32_t tree_count;
     uint64_t **needs;               /* per step and alternative: bytes that it touches */
     uint64_t *beside;               /* per step: bytes that live in the base plan beside these */
     struct ul_ladder_levels levels; /* of optional values */
@@ -386,22 +399,22 @@ static void node_list(struct lister *l, uint32_t node)
 }
 
 /* The nodes of an order of all steps, each node that is no step where it costs least. */
-static uint32_t *order_nodes(struct climb *c, const struct ul_problem_graph *graph,
-                             const uint32_t *steps)
+static uint32_t *order_nodes(struct ul_arena *arena, const struct ul_problem_graph *graph,
+                             const uint32_t *steps, uint32_t step_count)
 {
     uint32_t n = graph->graph.node_count;
     struct lister l = {.graph = graph};
-    uint32_t *node_of = UL_NEW_ARRAY(&c->scratch, uint32_t, c->problem->step_count);
-    l.waits = UL_NEW_ARRAY(&c->scratch, uint32_t, n);
-    l.ran = ul_arena_alloc(&c->scratch, n);
-    l.stack = UL_NEW_ARRAY(&c->scratch, struct visit, n);
-    l.order = UL_NEW_ARRAY(&c->scratch, uint32_t, n);
+    uint32_t *node_of = UL_NEW_ARRAY(arena, uint32_t, step_count);
+    l.waits = UL_NEW_ARRAY(arena, uint32_t, n);
+    l.ran = ul_arena_alloc(arena, n);
+    l.stack = UL_NEW_ARRAY(arena, struct visit, n);
+    l.order = UL_NEW_ARRAY(arena, uint32_t, n);
     for (uint32_t v = 0; v < n; v++) {
         l.waits[v] = graph->graph.input_first[v + 1] - graph->graph.input_first[v];
         for (uint32_t i = graph->step_first[v]; i < graph->step_first[v + 1]; i++)
             node_of[graph->steps[i]] = v;
     }
-    for (uint32_t i = 0; i < c->problem->step_count; i++)
+    for (uint32_t i = 0; i < step_count; i++)
         node_list(&l, node_of[steps[i]]);
     for (uint32_t v = 0; v < n; v++)
         node_list(&l, graph->graph.order[v]);
@@ -437,18 +450,24 @@ static void forward_mark(struct climb *c, struct choice *choice)
     }
 }
 
-static void choice_make(struct climb *c, uint32_t *alternatives, struct choice *choice)
+static struct ul_problem_inside base_inside(const struct climb *c)
 {
-    *choice = (struct choice){.alternatives = alternatives};
+    return (struct ul_problem_inside){c->base_steps, c->problem->step_count};
+}
+
+static void choice_make(struct climb *c, uint32_t *alternatives,
+                        const struct ul_problem_inside *inside, struct choice *choice)
+{
+    *choice = (struct choice){.alternatives = alternatives, .inside = *inside};
     struct ul_problem fixed = problem_fix(c, alternatives);
     struct ul_problem rewriting;
     choice->rewritten = !c->keeps_values && ul_ladder_values(&c->scratch, &fixed, &rewriting);
-    const struct ul_problem_inside inside = {c->base_steps, c->problem->step_count};
     ul_problem_graph_make(&c->scratch, choice->rewritten ? &rewriting : &fixed,
-                          c->options.alignment_bytes, UL_PROBLEM_GRAPH_REPEATABLE, &inside,
+                          c->options.alignment_bytes, UL_PROBLEM_GRAPH_REPEATABLE, inside,
                           &choice->graph);
     uint32_t n = choice->graph.graph.node_count;
-    choice->orders[0] = order_nodes(c, &choice->graph, c->base_steps);
+    choice->orders[0] =
+        order_nodes(&c->scratch, &choice->graph, c->base_steps, c->problem->step_count);
     choice->orders[1] = choice->graph.graph.order;
     bool same = memcmp(choice->orders[0], choice->orders[1], n * sizeof(uint32_t)) == 0;
     bool is_named = c->options.order != UL_ORDER_BEST && c->options.order != UL_ORDER_FILE;
@@ -488,7 +507,8 @@ static bool choice_within(struct climb *c, uint64_t limit_bytes, const uint64_t 
         alternatives[s] = alternative_within(c, s, limit_bytes, beside);
     if (memcmp(alternatives, before->alternatives, count * sizeof *alternatives) == 0)
         return false;
-    choice_make(c, alternatives, choice);
+    const struct ul_problem_inside inside = base_inside(c);
+    choice_make(c, alternatives, &inside, choice);
     return true;
 }
 
@@ -616,6 +636,105 @@ static enum ul_status choice_climb(struct climb *c, struct choice *choice, uint6
     return status;
 }
 
+/* ---- Inside of nodes of several steps ---- */
+
+/* The steps of a tree as a problem of their own, in these alternatives. */
+static void part_make(struct climb *c, struct ul_arena *scratch, const struct tree *tree,
+                      const uint32_t *alternatives, struct ul_problem_part *part,
+                      struct choice *choice)
+{
+    struct ul_problem rewriting;
+    uint32_t count = tree->end - tree->first, next = 0;
+    ul_problem_part_make(scratch, c->problem, tree->region, alternatives, part);
+    UL_ASSERT(part->problem->step_count == count && part->steps[0] == tree->first);
+    uint32_t *steps = UL_NEW_ARRAY(scratch, uint32_t, count);
+    for (uint32_t i = 0; i < c->problem->step_count; i++)
+        if (c->base_steps[i] >= tree->first && c->base_steps[i] < tree->end)
+            steps[next++] = c->base_steps[i] - tree->first;
+    *choice = (struct choice){.inside = {steps, count}};
+    choice->rewritten = !c->keeps_values && ul_ladder_values(scratch, part->problem, &rewriting);
+    ul_problem_graph_make(scratch, choice->rewritten ? &rewriting : part->problem,
+                          c->options.alignment_bytes, UL_PROBLEM_GRAPH_REPEATABLE, &choice->inside,
+                          &choice->graph);
+    choice->orders[0] = order_nodes(scratch, &choice->graph, steps, count);
+    choice->orders[1] = choice->graph.graph.order;
+    choice->order_count = 2;
+}
+
+/* The cheapest sequence that is found within the limit, or NULL: the base plan's is within it, or
+ * nothing was found. */
+static uint32_t *tree_search(struct climb *c, struct ul_arena *scratch, const struct choice *choice,
+                             uint64_t limit_bytes, uint32_t *count)
+{
+    const struct ul_remat_orders orders = {.orders = (const uint32_t *const *)choice->orders,
+                                           .count = choice->order_count};
+    const struct ul_solve_graph *g = &choice->graph.graph;
+    uint64_t peak_bytes, cost;
+    bool valid = ul_solve_replay(g, choice->orders[0], g->node_count, &peak_bytes, &cost);
+    UL_ASSERT(valid);
+    if (peak_bytes <= limit_bytes)
+        return NULL;
+    struct ul_remat remat = remat_make(c, scratch, choice, limit_bytes);
+    struct ul_remat cheaper = remat_make(c, scratch, choice, limit_bytes);
+    if (c->options.remat == UL_REMAT_BEST)
+        ul_remat_run_rung(&remat, &cheaper, &orders);
+    else
+        ul_remat_run(&remat, &orders);
+    const struct ul_remat *found = cheaper.cost < remat.cost ? &cheaper : &remat;
+    if (found->cost == UINT64_MAX)
+        return NULL;
+    return ul_problem_graph_steps(scratch, &choice->graph, found->sequence, found->count, count);
+}
+
+static bool is_same_inside(const struct ul_problem_inside *a, const struct ul_problem_inside *b)
+{
+    return a->count == b->count && memcmp(a->steps, b->steps, a->count * sizeof *a->steps) == 0;
+}
+
+/* Has each tree whose steps do not fit into a limit, beside what lives then, run them otherwise. */
+static void trees_fit(struct climb *c, struct choice *choice, uint64_t limit_bytes, bool is_beside)
+{
+    struct ul_arena scratch;
+    uint32_t count = c->problem->step_count, capacity = count, *steps = NULL, used = 0;
+    bool is_rewritten = false;
+    if (c->tree_count == 0 || c->options.remat == UL_REMAT_NONE)
+        return;
+    ul_arena_init(&scratch);
+    uint32_t **found = UL_NEW_ARRAY(&scratch, uint32_t *, c->tree_count);
+    uint32_t *found_count = UL_NEW_ARRAY(&scratch, uint32_t, c->tree_count);
+    for (uint32_t i = 0; i < c->tree_count; i++) {
+        const struct tree *tree = &c->trees[i];
+        uint64_t other = is_beside ? tree->spanning_bytes : tree->persistent_bytes;
+        struct ul_problem_part part;
+        struct choice inner;
+        part_make(c, &scratch, tree, choice->alternatives, &part, &inner);
+        found[i] = tree_search(c, &scratch, &inner, limit_bytes > other ? limit_bytes - other : 0,
+                               &found_count[i]);
+        is_rewritten = is_rewritten || (found[i] != NULL && inner.rewritten);
+        capacity += found[i] != NULL ? found_count[i] : 0;
+    }
+    steps = UL_NEW_ARRAY(&c->scratch, uint32_t, capacity);
+    for (uint32_t i = 0, t = 0; i < count; i++) {
+        uint32_t s = c->base_steps[i];
+        for (t = 0; t < c->tree_count; t++)
+            if (c->trees[t].first <= s && s < c->trees[t].end)
+                break;
+        if (t == c->tree_count || found[t] == NULL) {
+            steps[used++] = s;
+            continue;
+        }
+        for (uint32_t k = 0; k < found_count[t]; k++)
+            steps[used++] = c->trees[t].first + found[t][k];
+        i += c->trees[t].end - c->trees[t].first - 1;
+    }
+    ul_arena_done(&scratch);
+    const struct ul_problem_inside inside = {steps, used};
+    if (is_same_inside(&inside, &choice->inside))
+        return;
+    choice_make(c, choice->alternatives, &inside, choice);
+    choice->rewritten = choice->rewritten || is_rewritten;
+}
+
 /* The rungs of one choice of alternatives below a limit; of those that cost nothing more, too. */
 static enum ul_status rung_try(struct climb *c, struct choice *choice, uint64_t limit_bytes,
                                struct reach *reach)
@@ -642,10 +761,12 @@ static enum ul_status rung_climb(struct climb *c, struct rungs *r, uint64_t limi
     struct choice made;
     if (c->has_alternatives && choice_within(c, limit_bytes, NULL, &r->alone, &made))
         r->alone = made;
+    trees_fit(c, &r->alone, limit_bytes, false);
     UL_TRY(rung_try(c, &r->alone, limit_bytes, &r->reached));
     if (c->has_alternatives && choice_within(c, limit_bytes, c->beside, &r->beside, &made))
         r->beside = made;
-    if (c->has_alternatives)
+    trees_fit(c, &r->beside, limit_bytes, true);
+    if (c->has_alternatives || !is_same_inside(&r->alone.inside, &r->beside.inside))
         UL_TRY(rung_try(c, &r->beside, limit_bytes, &r->reached));
     return UL_OK;
 }
@@ -1015,6 +1136,92 @@ static void beside_make(struct climb *c)
     }
 }
 
+static void touched_mark(const struct ul_plan_step *step, bool *touched)
+{
+    for (uint32_t a = 0; a < step->alternative_count; a++) {
+        for (uint32_t i = 0; i < step->alternatives[a].substep_count; i++) {
+            const struct ul_plan_substep *substep = &step->alternatives[a].substeps[i];
+            for (uint32_t k = 0; k < substep->read_count; k++)
+                touched[substep->reads[k]] = true;
+            for (uint32_t k = 0; k < substep->write_count; k++)
+                touched[substep->writes[k]] = true;
+        }
+    }
+}
+
+/* Counts what lives in the base plan as long as the tree runs, and is not touched by its steps. */
+static void tree_weigh(struct climb *c, struct tree *tree)
+{
+    const struct ul_plan *base = c->base;
+    uint32_t begin = UL_PLAN_NONE, end = 0;
+    struct ul_arena scratch;
+    ul_arena_init(&scratch);
+    bool *touched = UL_NEW_ARRAY(&scratch, bool, c->problem->value_count);
+    for (uint32_t s = tree->first; s < tree->end; s++)
+        touched_mark(&c->problem->steps[s], touched);
+    for (uint32_t p = 0; p < base->position_count; p++) {
+        uint32_t s = base->positions[p].step;
+        if (s < tree->first || s >= tree->end)
+            continue;
+        begin = begin == UL_PLAN_NONE ? p : begin;
+        end = p + 1;
+    }
+    for (uint32_t r = 0; r < base->range_count; r++) {
+        const struct ul_plan_range *range = &base->ranges[r];
+        uint64_t bytes = ul_size_align_or_die(range->size_bytes, base->alignment_bytes);
+        if (range->space != 0 || range->value == UL_PLAN_NONE || touched[range->value] ||
+            range->begin > begin || range->end < end)
+            continue;
+        tree->spanning_bytes += bytes;
+        tree->persistent_bytes += c->problem->values[range->value].persistent ? bytes : 0;
+    }
+    ul_arena_done(&scratch);
+}
+
+static void trees_find(struct climb *c)
+{
+    const struct ul_problem *problem = c->problem;
+    const uint32_t *tree_of = ul_problem_graph_trees(&c->scratch, problem);
+    c->trees = UL_NEW_ARRAY(&c->scratch, struct tree, problem->region_count);
+    for (uint32_t s = 0; s < problem->step_count; s++) {
+        uint32_t region = tree_of[problem->steps[s].region];
+        if (region == 0)
+            continue;
+        if (c->tree_count == 0 || c->trees[c->tree_count - 1].region != region)
+            c->trees[c->tree_count++] = (struct tree){.region = region, .first = s};
+        c->trees[c->tree_count - 1].end = s + 1;
+    }
+    for (uint32_t i = 0; i < c->tree_count; i++)
+        tree_weigh(c, &c->trees[i]);
+}
+
+/* The floor of a choice, where nodes of several steps may do with what one of these needs. */
+static uint64_t choice_floor(struct climb *c, const struct choice *choice)
+{
+    struct ul_solve_graph g = choice->graph.graph;
+    struct ul_arena scratch;
+    ul_arena_init(&scratch);
+    g.working_bytes =
+        ul_arena_copy(&scratch, g.working_bytes, g.node_count * sizeof *g.working_bytes);
+    for (uint32_t i = 0; i < c->tree_count; i++) {
+        struct ul_problem_part part;
+        struct choice inner;
+        part_make(c, &scratch, &c->trees[i], choice->alternatives, &part, &inner);
+        const struct ul_solve_graph *own = &inner.graph.graph;
+        uint64_t floor_bytes = graph_floor(own) - own->base_bytes;
+        for (uint32_t v = 0; v < g.node_count; v++) {
+            uint32_t first = choice->graph.step_first[v];
+            if (first < choice->graph.step_first[v + 1] &&
+                c->trees[i].first <= choice->graph.steps[first] &&
+                choice->graph.steps[first] < c->trees[i].end && floor_bytes < g.working_bytes[v])
+                g.working_bytes[v] = floor_bytes;
+        }
+    }
+    uint64_t floor_bytes = graph_floor(&g);
+    ul_arena_done(&scratch);
+    return floor_bytes;
+}
+
 /* Fewer rungs for larger problems: the work of a walk grows with the steps. */
 static uint32_t rung_count(const struct ul_problem *problem)
 {
@@ -1050,15 +1257,17 @@ static void climb_prepare(struct climb *c, struct rungs *r)
         min[s] = alternative_within(c, s, 0, NULL);
         c->has_alternatives = c->has_alternatives || problem->steps[s].alternative_count > 1;
     }
-    choice_make(c, cheapest, &r->alone);
+    trees_find(c);
+    const struct ul_problem_inside inside = base_inside(c);
+    choice_make(c, cheapest, &inside, &r->alone);
     r->beside = r->alone;
     smallest = r->alone;
     if (c->has_alternatives)
-        choice_make(c, min, &smallest);
+        choice_make(c, min, &inside, &smallest);
     const struct ul_solve_graph *g = &r->alone.graph.graph;
     bool valid = ul_solve_replay(g, r->alone.orders[0], g->node_count, &r->top_bytes, &cost);
     UL_ASSERT(valid);
-    r->floor_bytes = graph_floor(&smallest.graph.graph);
+    r->floor_bytes = choice_floor(c, &smallest);
     r->count = rung_count(problem);
 }
 
@@ -1218,7 +1427,7 @@ enum ul_status ul_ladder_keep(struct ul_arena *arena, const struct ul_problem *p
     if (status == UL_MISMATCH && r.alone.rewritten) { /* values are what the program has them be */
         *diag = (struct ul_diag){.status = UL_OK};
         c.keeps_values = true;
-        choice_make(&c, r.alone.alternatives, &r.alone);
+        choice_make(&c, r.alone.alternatives, &r.alone.inside, &r.alone);
         status = keep_plan(&c, &r.alone, plan);
     }
     ul_arena_done(&c.scratch);
