@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A region of a problem as a problem of its own: the same steps and values under other numbers. */
+/* Regions of a problem as problems of their own: the same steps and values under other numbers. */
 #include "planner/model/problem_part.h"
+
+#include "planner/model/problem_graph.h"
 
 #include <string.h>
 
@@ -8,12 +10,64 @@ struct cutter {
     const struct ul_problem *whole;
     struct ul_arena scratch;
     struct ul_problem *part;
+    const struct ul_problem_trees *trees;
+    const struct ul_problem_tree *tree;
     const uint32_t *alternatives;
-    uint32_t *steps;   /* per step of the part: the whole's */
-    uint32_t *step_of; /* the other way; UL_PLAN_NONE: it is outside */
-    uint32_t *region_of, *value_of;
-    bool *is_outside; /* per value: others touch it too */
+    uint32_t *region_of, *value_of; /* their numbers in the part, or UL_PLAN_NONE */
 };
+
+/* Calls `visit` for each value that a step touches. */
+static void touches_visit(const struct ul_plan_step *step, void *context,
+                          void (*visit)(void *context, uint32_t value))
+{
+    for (uint32_t a = 0; a < step->alternative_count + step->spare_count; a++) {
+        for (uint32_t i = 0; i < step->alternatives[a].substep_count; i++) {
+            const struct ul_plan_substep *substep = &step->alternatives[a].substeps[i];
+            for (uint32_t k = 0; k < substep->read_count; k++)
+                visit(context, substep->reads[k]);
+            for (uint32_t k = 0; k < substep->write_count; k++)
+                visit(context, substep->writes[k]);
+        }
+    }
+}
+
+/* ---- Trees ---- */
+
+struct toucher {
+    struct ul_problem_trees *trees;
+    uint32_t step;
+};
+
+static void touch_note(void *context, uint32_t value)
+{
+    const struct toucher *toucher = context;
+    struct ul_problem_trees *trees = toucher->trees;
+    if (trees->touch_end[value] == 0)
+        trees->touch_first[value] = toucher->step;
+    trees->touch_end[value] = toucher->step + 1;
+}
+
+void ul_problem_trees_find(struct ul_arena *arena, const struct ul_problem *problem,
+                           struct ul_problem_trees *trees)
+{
+    const uint32_t *tree_of = ul_problem_graph_trees(arena, problem);
+    *trees = (struct ul_problem_trees){
+        .trees = UL_NEW_ARRAY(arena, struct ul_problem_tree, problem->region_count),
+        .touch_first = UL_NEW_ARRAY(arena, uint32_t, problem->value_count),
+        .touch_end = UL_NEW_ARRAY(arena, uint32_t, problem->value_count)};
+    for (uint32_t s = 0; s < problem->step_count; s++) {
+        struct toucher toucher = {trees, s};
+        uint32_t region = tree_of[problem->steps[s].region];
+        touches_visit(&problem->steps[s], &toucher, touch_note);
+        if (region == 0)
+            continue;
+        if (trees->count == 0 || trees->trees[trees->count - 1].region != region)
+            trees->trees[trees->count++] = (struct ul_problem_tree){.region = region, .first = s};
+        trees->trees[trees->count - 1].end = s + 1;
+    }
+}
+
+/* ---- Parts ---- */
 
 /* The region's number in the part, or UL_PLAN_NONE. */
 static uint32_t region_at(const struct cutter *c, uint32_t region)
@@ -34,60 +88,24 @@ static void regions_add(struct cutter *c, uint32_t root)
     }
 }
 
-static void value_add(struct cutter *c, uint32_t v)
+static void value_add(void *context, uint32_t v)
 {
+    struct cutter *c = context;
     struct ul_plan_value value = c->whole->values[v];
     uint32_t span = value.span_region;
     if (c->value_of[v] != UL_PLAN_NONE)
         return;
+    bool is_outside =
+        c->trees->touch_first[v] < c->tree->first || c->trees->touch_end[v] > c->tree->end;
     value.span_region = region_at(c, span);
     value.persistent =
-        value.persistent || c->is_outside[v] || value.live_from_start || value.live_to_end ||
+        value.persistent || is_outside || value.live_from_start || value.live_to_end ||
         (span != UL_PLAN_NONE && (value.span_region == UL_PLAN_NONE || value.span_region == 0));
     if (value.persistent) {
         value.live_from_start = value.live_to_end = value.pinned = false;
         value.span_region = UL_PLAN_NONE;
     }
     c->value_of[v] = ul_problem_add_value(c->part, &value);
-}
-
-/* Calls `visit` for each value that the step touches in an alternative that counts. */
-static void touches_visit(struct cutter *c, uint32_t s, bool is_inside,
-                          void (*visit)(struct cutter *c, uint32_t value, bool is_inside))
-{
-    const struct ul_plan_step *step = &c->whole->steps[s];
-    for (uint32_t a = 0; a < step->alternative_count + step->spare_count; a++) {
-        for (uint32_t i = 0; i < step->alternatives[a].substep_count; i++) {
-            const struct ul_plan_substep *substep = &step->alternatives[a].substeps[i];
-            for (uint32_t k = 0; k < substep->read_count; k++)
-                visit(c, substep->reads[k], is_inside);
-            for (uint32_t k = 0; k < substep->write_count; k++)
-                visit(c, substep->writes[k], is_inside);
-        }
-    }
-}
-
-static void outside_mark(struct cutter *c, uint32_t value, bool is_inside)
-{
-    c->is_outside[value] |= !is_inside;
-}
-
-static void inside_add(struct cutter *c, uint32_t value, bool is_inside)
-{
-    if (is_inside)
-        value_add(c, value);
-}
-
-static void values_add(struct cutter *c)
-{
-    const struct ul_problem *whole = c->whole;
-    c->value_of = UL_NEW_ARRAY(&c->scratch, uint32_t, whole->value_count);
-    memset(c->value_of, 0xFF, whole->value_count * sizeof *c->value_of);
-    c->is_outside = UL_NEW_ARRAY(&c->scratch, bool, whole->value_count);
-    for (uint32_t s = 0; s < whole->step_count; s++)
-        touches_visit(c, s, c->region_of[whole->steps[s].region] != UL_PLAN_NONE, outside_mark);
-    for (uint32_t s = 0; s < whole->step_count; s++)
-        touches_visit(c, s, c->region_of[whole->steps[s].region] != UL_PLAN_NONE, inside_add);
 }
 
 static uint32_t *ids_map(struct cutter *c, const uint32_t *ids, uint32_t count,
@@ -138,23 +156,24 @@ static void step_add(struct cutter *c, uint32_t s)
         alternatives[a] = alternative_map(c, &from->alternatives[first + a]);
     uint32_t *predecessors = UL_NEW_ARRAY(&c->scratch, uint32_t, from->predecessor_count);
     to.predecessor_count = 0;
-    for (uint32_t i = 0; i < from->predecessor_count; i++) {
-        uint32_t before = c->step_of[from->predecessors[i]];
-        if (before != UL_PLAN_NONE)
-            predecessors[to.predecessor_count++] = before;
-    }
+    for (uint32_t i = 0; i < from->predecessor_count; i++)
+        if (from->predecessors[i] >= c->tree->first)
+            predecessors[to.predecessor_count++] = from->predecessors[i] - c->tree->first;
     to.region = c->region_of[from->region];
     to.alternatives = alternatives;
     to.predecessors = predecessors;
-    c->step_of[s] = ul_problem_add_step(c->part, &to);
-    c->steps[c->step_of[s]] = s;
+    (void)ul_problem_add_step(c->part, &to);
 }
 
-void ul_problem_part_make(struct ul_arena *arena, const struct ul_problem *problem, uint32_t region,
-                          const uint32_t *alternatives, struct ul_problem_part *part)
+struct ul_problem *ul_problem_part_make(struct ul_arena *arena, const struct ul_problem *problem,
+                                        const struct ul_problem_trees *trees, uint32_t tree,
+                                        const uint32_t *alternatives)
 {
-    struct cutter c = {.whole = problem, .alternatives = alternatives};
-    UL_ASSERT(region > 0 && region < problem->region_count);
+    struct cutter c = {.whole = problem,
+                       .trees = trees,
+                       .tree = &trees->trees[tree],
+                       .alternatives = alternatives};
+    UL_ASSERT(tree < trees->count);
     ul_arena_init(&c.scratch);
     c.part = ul_problem_new(arena);
     c.part->spaces[0] = problem->spaces[0];
@@ -162,14 +181,13 @@ void ul_problem_part_make(struct ul_arena *arena, const struct ul_problem *probl
         uint32_t space = ul_problem_add_space(c.part, problem->spaces[i].name, 0);
         c.part->spaces[space] = problem->spaces[i];
     }
-    c.steps = UL_NEW_ARRAY(arena, uint32_t, problem->step_count);
-    c.step_of = UL_NEW_ARRAY(&c.scratch, uint32_t, problem->step_count);
-    memset(c.step_of, 0xFF, problem->step_count * sizeof *c.step_of);
-    regions_add(&c, region);
-    values_add(&c);
-    for (uint32_t s = 0; s < problem->step_count; s++)
-        if (c.region_of[problem->steps[s].region] != UL_PLAN_NONE)
-            step_add(&c, s);
-    *part = (struct ul_problem_part){c.part, c.steps};
+    regions_add(&c, c.tree->region);
+    c.value_of = UL_NEW_ARRAY(&c.scratch, uint32_t, problem->value_count);
+    memset(c.value_of, 0xFF, problem->value_count * sizeof *c.value_of);
+    for (uint32_t s = c.tree->first; s < c.tree->end; s++) {
+        touches_visit(&problem->steps[s], &c, value_add);
+        step_add(&c, s);
+    }
     ul_arena_done(&c.scratch);
+    return c.part;
 }

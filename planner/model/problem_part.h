@@ -1,19 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A region of a problem as a problem of its own. */
+/* Regions of a problem as problems of their own. */
 #ifndef UL_PLANNER_MODEL_PROBLEM_PART_H
 #define UL_PLANNER_MODEL_PROBLEM_PART_H
 
 #include "planner/model/problem.h"
 
-struct ul_problem_part {
-    struct ul_problem *problem;
-    uint32_t *steps; /* per step of the part, in file order: the whole's step */
+/* Steps [first, end) of a region that is one node of the problem's graph (problem_graph.h). */
+struct ul_problem_tree {
+    uint32_t region, first, end;
 };
-/* The steps of a region below the root and of its own regions. A value that other steps touch too,
- * or that is there before or after them, always lives in the part. `alternatives`: of each step of
- * the whole the one that the part has; NULL: all. Values that no step of the part touches are left
- * out, and so is what spans the whole region. */
-void ul_problem_part_make(struct ul_arena *arena, const struct ul_problem *problem, uint32_t region,
-                          const uint32_t *alternatives, struct ul_problem_part *part);
+struct ul_problem_trees {
+    struct ul_problem_tree *trees; /* in file order */
+    uint32_t count;
+    uint32_t *touch_first, *touch_end; /* per value: it is touched by steps of [first, end) */
+};
+void ul_problem_trees_find(struct ul_arena *arena, const struct ul_problem *problem,
+                           struct ul_problem_trees *trees);
+
+/* The steps of a tree as a problem: step i is step first + i of the whole. A value that other steps
+ * touch too, or that is there before or after them, always lives in the part, and so does one that
+ * spans the whole tree, if they touch it. `alternatives`: of each step of the whole the one that
+ * the part has; NULL: all. */
+struct ul_problem *ul_problem_part_make(struct ul_arena *arena, const struct ul_problem *problem,
+                                        const struct ul_problem_trees *trees, uint32_t tree,
+                                        const uint32_t *alternatives);
 
 #endif

@@ -68,25 +68,21 @@ static const struct ul_problem_inside *order_inside(struct chooser *c, struct ul
                                                     const struct ul_plan_options *options)
 {
     const struct ul_problem *problem = c->problem;
-    const uint32_t *trees = ul_problem_graph_trees(scratch, problem);
+    struct ul_problem_trees trees;
     struct ul_problem_inside *inside = UL_NEW(scratch, struct ul_problem_inside);
     uint32_t *steps = UL_NEW_ARRAY(scratch, uint32_t, problem->step_count);
     const char *method = NULL;
-    for (uint32_t s = 0; s < problem->step_count;) {
-        uint32_t tree = trees[problem->steps[s].region];
-        struct ul_problem_part part;
+    for (uint32_t s = 0; s < problem->step_count; s++)
+        steps[s] = s;
+    ul_problem_trees_find(scratch, problem, &trees);
+    for (uint32_t t = 0; t < trees.count; t++) {
+        uint32_t first = trees.trees[t].first;
         struct ul_order_choice choice;
-        if (tree == 0) {
-            steps[s] = s;
-            s++;
-            continue;
-        }
-        ul_problem_part_make(scratch, problem, tree, NULL, &part);
-        ul_order_problem(scratch, part.problem, options, &choice);
-        for (uint32_t i = 0; i < part.problem->step_count; i++)
-            steps[s + i] = part.steps[choice.steps[i]];
+        const struct ul_problem *part = ul_problem_part_make(scratch, problem, &trees, t, NULL);
+        ul_order_problem(scratch, part, options, &choice);
+        for (uint32_t i = 0; i < part->step_count; i++)
+            steps[first + i] = first + choice.steps[i];
         method = choice.is_file ? method : choice.method;
-        s += part.problem->step_count;
     }
     *inside = (struct ul_problem_inside){steps, problem->step_count};
     if (method == NULL)

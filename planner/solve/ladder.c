@@ -27,7 +27,7 @@
  * A loop, or an If, is one node of that graph. Where a limit leaves its steps too little room, they
  * are a problem of their own, and what is found there is how the node runs them.
  * Left undone: the order of first runs is that of the plan without a budget, or the file's where no
- * other was named; recomputation in a loop that is in another one, or in a branch. */
+ * other was named. */
 #include "planner/model/effort.h"
 #include "planner/model/problem_graph.h"
 #include "planner/model/problem_part.h"
@@ -147,11 +147,11 @@ struct source {
     const char *remat_method;
 };
 
-/* Steps [first, end) of a region that is one node, and bytes that live beside what they touch. */
-struct tree {
-    uint32_t region, first, end;
+/* Bytes that live beside what a region's steps touch, which is one node. */
+struct around {
     uint64_t persistent_bytes; /* in every plan */
     uint64_t spanning_bytes;   /* in the base plan, all the while */
+    uint64_t peak_bytes;       /* of the region as a problem of its own, in the base plan's order */
 };
 
 struct climb {
@@ -161,10 +161,10 @@ struct climb {
     const struct ul_plan *base;
     struct ul_plan_ladder *ladder;
     struct ul_diag *diag;
-    struct ul_arena scratch; /* of the whole climb */
-    uint32_t *base_steps;    /* the base plan's order */
-    struct tree *trees;
-    uint32_t tree_count;
+    struct ul_arena scratch;        /* of the whole climb */
+    uint32_t *base_steps;           /* the base plan's order */
+    struct ul_problem_trees trees;  /* regions that are one node */
+    struct around *around;          /* per tree */
     uint64_t **needs;               /* per step and alternative: bytes that it touches */
     uint64_t *beside;               /* per step: bytes that live in the base plan beside these */
     struct ul_ladder_levels levels; /* of optional values */
@@ -638,42 +638,84 @@ static enum ul_status choice_climb(struct climb *c, struct choice *choice, uint6
 
 /* ---- Inside of nodes of several steps ---- */
 
-/* The steps of a tree as a problem of their own, in these alternatives. */
-static void part_make(struct climb *c, struct ul_arena *scratch, const struct tree *tree,
-                      const uint32_t *alternatives, struct ul_problem_part *part,
-                      struct choice *choice)
+/* A problem whose trees are looked into, with an order of its steps. */
+struct whole {
+    const struct ul_problem *problem;
+    const struct ul_problem_trees *trees;
+    const uint32_t *steps;
+    const uint32_t *alternatives; /* of the parts; NULL: there is one each */
+};
+
+static bool parts_fit(struct climb *c, struct ul_arena *scratch, const struct whole *whole,
+                      const uint64_t *limits, struct ul_problem_inside *inside);
+
+/* What always lives in a part, and is not touched by the steps of a tree in it. */
+static uint64_t bytes_around(const struct climb *c, const struct ul_problem *part,
+                             const struct ul_problem_trees *trees, uint32_t tree)
+{
+    const struct ul_problem_tree *at = &trees->trees[tree];
+    uint64_t bytes = 0;
+    for (uint32_t v = 0; v < part->value_count; v++)
+        if (part->values[v].persistent && part->values[v].space == 0 &&
+            (trees->touch_end[v] <= at->first || trees->touch_first[v] >= at->end))
+            bytes += ul_size_align_or_die(part->values[v].size_bytes, c->options.alignment_bytes);
+    return bytes;
+}
+
+/* Makes a tree's steps a choice of their own, in which trees run their steps so that they fit into
+ * the limit, if that can be found. */
+static void part_make(struct climb *c, struct ul_arena *scratch, const struct whole *whole,
+                      uint32_t tree, uint64_t limit_bytes, struct choice *choice,
+                      struct whole *inner)
 {
     struct ul_problem rewriting;
-    uint32_t count = tree->end - tree->first, next = 0;
-    ul_problem_part_make(scratch, c->problem, tree->region, alternatives, part);
-    UL_ASSERT(part->problem->step_count == count && part->steps[0] == tree->first);
+    struct ul_problem_trees *trees = UL_NEW(scratch, struct ul_problem_trees);
+    const struct ul_problem_tree *at = &whole->trees->trees[tree];
+    const struct ul_problem *part =
+        ul_problem_part_make(scratch, whole->problem, whole->trees, tree, whole->alternatives);
+    uint32_t count = part->step_count, next = 0;
     uint32_t *steps = UL_NEW_ARRAY(scratch, uint32_t, count);
-    for (uint32_t i = 0; i < c->problem->step_count; i++)
-        if (c->base_steps[i] >= tree->first && c->base_steps[i] < tree->end)
-            steps[next++] = c->base_steps[i] - tree->first;
+    for (uint32_t i = 0; i < whole->problem->step_count; i++)
+        if (whole->steps[i] >= at->first && whole->steps[i] < at->end)
+            steps[next++] = whole->steps[i] - at->first;
+    ul_problem_trees_find(scratch, part, trees);
+    uint64_t *limits = UL_NEW_ARRAY(scratch, uint64_t, trees->count);
+    for (uint32_t t = 0; t < trees->count; t++) {
+        uint64_t around = bytes_around(c, part, trees, t);
+        limits[t] = limit_bytes > around ? limit_bytes - around : 0;
+    }
     *choice = (struct choice){.inside = {steps, count}};
-    choice->rewritten = !c->keeps_values && ul_ladder_values(scratch, part->problem, &rewriting);
-    ul_problem_graph_make(scratch, choice->rewritten ? &rewriting : part->problem,
+    *inner = (struct whole){part, trees, steps, NULL};
+    bool is_rewritten = parts_fit(c, scratch, inner, limits, &choice->inside);
+    choice->rewritten = !c->keeps_values && ul_ladder_values(scratch, part, &rewriting);
+    ul_problem_graph_make(scratch, choice->rewritten ? &rewriting : part,
                           c->options.alignment_bytes, UL_PROBLEM_GRAPH_REPEATABLE, &choice->inside,
                           &choice->graph);
+    choice->rewritten = choice->rewritten || is_rewritten;
     choice->orders[0] = order_nodes(scratch, &choice->graph, steps, count);
     choice->orders[1] = choice->graph.graph.order;
     choice->order_count = 2;
 }
 
-/* The cheapest sequence that is found within the limit, or NULL: the base plan's is within it, or
- * nothing was found. */
-static uint32_t *tree_search(struct climb *c, struct ul_arena *scratch, const struct choice *choice,
+static uint64_t part_peak(const struct choice *choice)
+{
+    const struct ul_solve_graph *g = &choice->graph.graph;
+    uint64_t peak_bytes, cost;
+    bool valid = ul_solve_replay(g, choice->orders[0], g->node_count, &peak_bytes, &cost);
+    UL_ASSERT(valid);
+    return peak_bytes;
+}
+
+/* Gives the cheapest sequence of a part's steps that is found within the limit, or NULL. */
+static uint32_t *part_search(struct climb *c, struct ul_arena *scratch, const struct choice *choice,
                              uint64_t limit_bytes, uint32_t *count)
 {
     const struct ul_remat_orders orders = {.orders = (const uint32_t *const *)choice->orders,
                                            .count = choice->order_count};
     const struct ul_solve_graph *g = &choice->graph.graph;
-    uint64_t peak_bytes, cost;
-    bool valid = ul_solve_replay(g, choice->orders[0], g->node_count, &peak_bytes, &cost);
-    UL_ASSERT(valid);
-    if (peak_bytes <= limit_bytes)
-        return NULL;
+    if (part_peak(choice) <= limit_bytes)
+        return ul_problem_graph_steps(scratch, &choice->graph, choice->orders[0], g->node_count,
+                                      count);
     struct ul_remat remat = remat_make(c, scratch, choice, limit_bytes);
     struct ul_remat cheaper = remat_make(c, scratch, choice, limit_bytes);
     if (c->options.remat == UL_REMAT_BEST)
@@ -686,53 +728,85 @@ static uint32_t *tree_search(struct climb *c, struct ul_arena *scratch, const st
     return ul_problem_graph_steps(scratch, &choice->graph, found->sequence, found->count, count);
 }
 
+/* Has each tree whose steps do not fit into its limit run them otherwise, if a way is found. Gives
+ * `inside` all steps then; it comes with those of whole->steps. Returns whether a part was
+ * rewritten for that by ul_ladder_values. */
+static bool parts_fit(struct climb *c, struct ul_arena *scratch, const struct whole *whole,
+                      const uint64_t *limits, struct ul_problem_inside *inside)
+{
+    uint32_t count = whole->problem->step_count, used = 0;
+    uint64_t capacity = count;
+    bool is_rewritten = false;
+    uint32_t **found = UL_NEW_ARRAY(scratch, uint32_t *, whole->trees->count);
+    uint32_t *found_count = UL_NEW_ARRAY(scratch, uint32_t, whole->trees->count);
+    uint32_t *tree_of = UL_NEW_ARRAY(scratch, uint32_t, count);
+    memset(tree_of, 0xFF, count * sizeof *tree_of);
+    for (uint32_t t = 0; t < whole->trees->count; t++) {
+        const struct ul_problem_tree *tree = &whole->trees->trees[t];
+        struct choice part;
+        struct whole inner;
+        if (limits[t] == UINT64_MAX)
+            continue;
+        part_make(c, scratch, whole, t, limits[t], &part, &inner);
+        found[t] = part_search(c, scratch, &part, limits[t], &found_count[t]);
+        is_rewritten = is_rewritten || (found[t] != NULL && part.rewritten);
+        capacity += found[t] != NULL ? found_count[t] : 0;
+        for (uint32_t s = tree->first; found[t] != NULL && s < tree->end; s++)
+            tree_of[s] = t;
+    }
+    uint32_t *steps = UL_NEW_ARRAY(scratch, uint32_t, capacity);
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t t = tree_of[whole->steps[i]];
+        if (t == UL_PLAN_NONE) {
+            steps[used++] = whole->steps[i];
+            continue;
+        }
+        for (uint32_t k = 0; k < found_count[t]; k++)
+            steps[used++] = whole->trees->trees[t].first + found[t][k];
+        i += whole->trees->trees[t].end - whole->trees->trees[t].first - 1;
+    }
+    *inside = (struct ul_problem_inside){steps, used};
+    return is_rewritten;
+}
+
 static bool is_same_inside(const struct ul_problem_inside *a, const struct ul_problem_inside *b)
 {
     return a->count == b->count && memcmp(a->steps, b->steps, a->count * sizeof *a->steps) == 0;
 }
 
-/* Has each tree whose steps do not fit into a limit, beside what lives then, run them otherwise. */
+static struct whole base_whole(const struct climb *c, const struct choice *choice)
+{
+    return (struct whole){c->problem, &c->trees, c->base_steps, choice->alternatives};
+}
+
+/* Has the choice's trees fit into a limit, beside what always lives or also what lives then in the
+ * base plan. */
 static void trees_fit(struct climb *c, struct choice *choice, uint64_t limit_bytes, bool is_beside)
 {
     struct ul_arena scratch;
-    uint32_t count = c->problem->step_count, capacity = count, *steps = NULL, used = 0;
-    bool is_rewritten = false;
-    if (c->tree_count == 0 || c->options.remat == UL_REMAT_NONE)
+    struct ul_problem_inside inside = base_inside(c);
+    bool is_rewritten = false, any = false;
+    if (c->trees.count == 0 || c->options.remat == UL_REMAT_NONE)
         return;
     ul_arena_init(&scratch);
-    uint32_t **found = UL_NEW_ARRAY(&scratch, uint32_t *, c->tree_count);
-    uint32_t *found_count = UL_NEW_ARRAY(&scratch, uint32_t, c->tree_count);
-    for (uint32_t i = 0; i < c->tree_count; i++) {
-        const struct tree *tree = &c->trees[i];
-        uint64_t other = is_beside ? tree->spanning_bytes : tree->persistent_bytes;
-        struct ul_problem_part part;
-        struct choice inner;
-        part_make(c, &scratch, tree, choice->alternatives, &part, &inner);
-        found[i] = tree_search(c, &scratch, &inner, limit_bytes > other ? limit_bytes - other : 0,
-                               &found_count[i]);
-        is_rewritten = is_rewritten || (found[i] != NULL && inner.rewritten);
-        capacity += found[i] != NULL ? found_count[i] : 0;
+    uint64_t *limits = UL_NEW_ARRAY(&scratch, uint64_t, c->trees.count);
+    for (uint32_t t = 0; t < c->trees.count; t++) {
+        const struct around *around = &c->around[t];
+        uint64_t other = is_beside ? around->spanning_bytes : around->persistent_bytes;
+        bool fits = other <= limit_bytes && around->peak_bytes <= limit_bytes - other;
+        limits[t] = fits ? UINT64_MAX : limit_bytes > other ? limit_bytes - other : 0;
+        any = any || !fits;
     }
-    steps = UL_NEW_ARRAY(&c->scratch, uint32_t, capacity);
-    for (uint32_t i = 0, t = 0; i < count; i++) {
-        uint32_t s = c->base_steps[i];
-        for (t = 0; t < c->tree_count; t++)
-            if (c->trees[t].first <= s && s < c->trees[t].end)
-                break;
-        if (t == c->tree_count || found[t] == NULL) {
-            steps[used++] = s;
-            continue;
-        }
-        for (uint32_t k = 0; k < found_count[t]; k++)
-            steps[used++] = c->trees[t].first + found[t][k];
-        i += c->trees[t].end - c->trees[t].first - 1;
+    const struct whole whole = base_whole(c, choice);
+    if (any)
+        is_rewritten = parts_fit(c, &scratch, &whole, limits, &inside);
+    if (!is_same_inside(&inside, &choice->inside)) {
+        inside.steps =
+            ul_arena_copy(&c->scratch, inside.steps, inside.count * sizeof *inside.steps);
+        choice_make(c, choice->alternatives, &inside, choice);
+        choice->rewritten = choice->rewritten || is_rewritten;
     }
     ul_arena_done(&scratch);
-    const struct ul_problem_inside inside = {steps, used};
-    if (is_same_inside(&inside, &choice->inside))
-        return;
-    choice_make(c, choice->alternatives, &inside, choice);
-    choice->rewritten = choice->rewritten || is_rewritten;
 }
 
 /* The rungs of one choice of alternatives below a limit; of those that cost nothing more, too. */
@@ -1136,29 +1210,12 @@ static void beside_make(struct climb *c)
     }
 }
 
-static void touched_mark(const struct ul_plan_step *step, bool *touched)
-{
-    for (uint32_t a = 0; a < step->alternative_count; a++) {
-        for (uint32_t i = 0; i < step->alternatives[a].substep_count; i++) {
-            const struct ul_plan_substep *substep = &step->alternatives[a].substeps[i];
-            for (uint32_t k = 0; k < substep->read_count; k++)
-                touched[substep->reads[k]] = true;
-            for (uint32_t k = 0; k < substep->write_count; k++)
-                touched[substep->writes[k]] = true;
-        }
-    }
-}
-
-/* Counts what lives in the base plan as long as the tree runs, and is not touched by its steps. */
-static void tree_weigh(struct climb *c, struct tree *tree)
+/* Counts what lives in the base plan as long as a tree runs, and is not touched by its steps. */
+static void around_weigh(const struct climb *c, const struct ul_problem_tree *tree,
+                         struct around *around)
 {
     const struct ul_plan *base = c->base;
     uint32_t begin = UL_PLAN_NONE, end = 0;
-    struct ul_arena scratch;
-    ul_arena_init(&scratch);
-    bool *touched = UL_NEW_ARRAY(&scratch, bool, c->problem->value_count);
-    for (uint32_t s = tree->first; s < tree->end; s++)
-        touched_mark(&c->problem->steps[s], touched);
     for (uint32_t p = 0; p < base->position_count; p++) {
         uint32_t s = base->positions[p].step;
         if (s < tree->first || s >= tree->end)
@@ -1168,56 +1225,67 @@ static void tree_weigh(struct climb *c, struct tree *tree)
     }
     for (uint32_t r = 0; r < base->range_count; r++) {
         const struct ul_plan_range *range = &base->ranges[r];
-        uint64_t bytes = ul_size_align_or_die(range->size_bytes, base->alignment_bytes);
-        if (range->space != 0 || range->value == UL_PLAN_NONE || touched[range->value] ||
-            range->begin > begin || range->end < end)
+        uint32_t v = range->value;
+        if (range->space != 0 || v == UL_PLAN_NONE || range->begin > begin || range->end < end ||
+            (c->trees.touch_first[v] < tree->end && c->trees.touch_end[v] > tree->first))
             continue;
-        tree->spanning_bytes += bytes;
-        tree->persistent_bytes += c->problem->values[range->value].persistent ? bytes : 0;
+        uint64_t bytes = ul_size_align_or_die(range->size_bytes, base->alignment_bytes);
+        around->spanning_bytes += bytes;
+        around->persistent_bytes += c->problem->values[v].persistent ? bytes : 0;
     }
-    ul_arena_done(&scratch);
 }
 
 static void trees_find(struct climb *c)
 {
-    const struct ul_problem *problem = c->problem;
-    const uint32_t *tree_of = ul_problem_graph_trees(&c->scratch, problem);
-    c->trees = UL_NEW_ARRAY(&c->scratch, struct tree, problem->region_count);
-    for (uint32_t s = 0; s < problem->step_count; s++) {
-        uint32_t region = tree_of[problem->steps[s].region];
-        if (region == 0)
-            continue;
-        if (c->tree_count == 0 || c->trees[c->tree_count - 1].region != region)
-            c->trees[c->tree_count++] = (struct tree){.region = region, .first = s};
-        c->trees[c->tree_count - 1].end = s + 1;
-    }
-    for (uint32_t i = 0; i < c->tree_count; i++)
-        tree_weigh(c, &c->trees[i]);
+    ul_problem_trees_find(&c->scratch, c->problem, &c->trees);
+    c->around = UL_NEW_ARRAY(&c->scratch, struct around, c->trees.count);
+    for (uint32_t t = 0; t < c->trees.count; t++)
+        around_weigh(c, &c->trees.trees[t], &c->around[t]);
 }
 
-/* The floor of a choice, where nodes of several steps may do with what one of these needs. */
-static uint64_t choice_floor(struct climb *c, const struct choice *choice)
+/* What regions that are one node need in the base plan's order. */
+static void trees_weigh(struct climb *c, const struct choice *choice)
 {
-    struct ul_solve_graph g = choice->graph.graph;
+    const struct whole whole = base_whole(c, choice);
+    struct choice part;
+    struct whole inner;
     struct ul_arena scratch;
     ul_arena_init(&scratch);
-    g.working_bytes =
-        ul_arena_copy(&scratch, g.working_bytes, g.node_count * sizeof *g.working_bytes);
-    for (uint32_t i = 0; i < c->tree_count; i++) {
-        struct ul_problem_part part;
-        struct choice inner;
-        part_make(c, &scratch, &c->trees[i], choice->alternatives, &part, &inner);
-        const struct ul_solve_graph *own = &inner.graph.graph;
-        uint64_t floor_bytes = graph_floor(own) - own->base_bytes;
-        for (uint32_t v = 0; v < g.node_count; v++) {
-            uint32_t first = choice->graph.step_first[v];
-            if (first < choice->graph.step_first[v + 1] &&
-                c->trees[i].first <= choice->graph.steps[first] &&
-                choice->graph.steps[first] < c->trees[i].end && floor_bytes < g.working_bytes[v])
-                g.working_bytes[v] = floor_bytes;
-        }
+    for (uint32_t t = 0; t < c->trees.count; t++) {
+        part_make(c, &scratch, &whole, t, UINT64_MAX, &part, &inner);
+        c->around[t].peak_bytes = part_peak(&part);
     }
-    uint64_t floor_bytes = graph_floor(&g);
+    ul_arena_done(&scratch);
+}
+
+/* The floor of a graph, where nodes of several steps may do with what one of these needs. */
+static uint64_t whole_floor(struct climb *c, struct ul_arena *scratch, const struct whole *whole,
+                            const struct ul_problem_graph *graph)
+{
+    struct ul_solve_graph g = graph->graph;
+    g.working_bytes =
+        ul_arena_copy(scratch, g.working_bytes, g.node_count * sizeof *g.working_bytes);
+    for (uint32_t v = 0, t = 0; v < g.node_count && t < whole->trees->count; v++) {
+        uint32_t first = graph->step_first[v];
+        struct choice part;
+        struct whole inner;
+        if (first == graph->step_first[v + 1] || graph->steps[first] < whole->trees->trees[t].first)
+            continue; /* nodes keep the file order */
+        part_make(c, scratch, whole, t++, UINT64_MAX, &part, &inner);
+        uint64_t floor_bytes = whole_floor(c, scratch, &inner, &part.graph);
+        floor_bytes -= part.graph.graph.base_bytes; /* what always lives is counted outside */
+        if (floor_bytes < g.working_bytes[v])
+            g.working_bytes[v] = floor_bytes;
+    }
+    return graph_floor(&g);
+}
+
+static uint64_t choice_floor(struct climb *c, const struct choice *choice)
+{
+    const struct whole whole = base_whole(c, choice);
+    struct ul_arena scratch;
+    ul_arena_init(&scratch);
+    uint64_t floor_bytes = whole_floor(c, &scratch, &whole, &choice->graph);
     ul_arena_done(&scratch);
     return floor_bytes;
 }
@@ -1262,6 +1330,7 @@ static void climb_prepare(struct climb *c, struct rungs *r)
     choice_make(c, cheapest, &inside, &r->alone);
     r->beside = r->alone;
     smallest = r->alone;
+    trees_weigh(c, &r->alone);
     if (c->has_alternatives)
         choice_make(c, min, &inside, &smallest);
     const struct ul_solve_graph *g = &r->alone.graph.graph;

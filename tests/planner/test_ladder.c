@@ -409,15 +409,21 @@ static void test_merged_ladders_are_fronts(void **state)
     }
 }
 
-/* All steps of the root sequence inside one region, `count` times, over the same persistent values.
+static const enum ul_plan_region_kind entry_kind = UL_PLAN_ENTRY;
+
+/* All steps of the root sequence inside a region in `depth` - 1 others, `count` times, over the
+ * same persistent values.
  */
 static struct ul_problem *in_regions(struct ul_arena *arena, const struct ul_problem *from,
-                                     enum ul_plan_region_kind kind, uint32_t count)
+                                     const enum ul_plan_region_kind *kinds, uint32_t depth,
+                                     uint32_t count)
 {
     struct ul_problem *to = ul_problem_new(arena);
     uint32_t *values = UL_NEW_ARRAY(arena, uint32_t, from->value_count);
     for (uint32_t e = 0; e < count; e++) {
-        uint32_t entry = ul_problem_add_region(to, kind, 0);
+        uint32_t entry = 0;
+        for (uint32_t i = 0; i < depth; i++)
+            entry = ul_problem_add_region(to, kinds[i], entry);
         uint32_t first = to->step_count;
         for (uint32_t v = 0; v < from->value_count; v++)
             if (e == 0 || !from->values[v].persistent)
@@ -451,7 +457,7 @@ static struct ul_problem *in_regions(struct ul_arena *arena, const struct ul_pro
  * what no step touches is of neither. */
 static bool assert_twice_as_once(struct fixture *f)
 {
-    struct ul_problem *twice = in_regions(&f->arena, f->problem, UL_PLAN_ENTRY, 2);
+    struct ul_problem *twice = in_regions(&f->arena, f->problem, &entry_kind, 1, 2);
     const uint32_t *entries = ul_value_entries(&f->arena, twice);
     const struct ul_plan_ladder *once = &f->ladder;
     struct ul_plan_ladder both;
@@ -476,7 +482,7 @@ static void test_entries_are_like_the_root(void **state)
         struct ul_plan_ladder inside;
         fixture_init(&f);
         f.problem = random_problem(&f.arena, seed, 30);
-        struct ul_problem *wrapped = in_regions(&f.arena, f.problem, UL_PLAN_ENTRY, 1);
+        struct ul_problem *wrapped = in_regions(&f.arena, f.problem, &entry_kind, 1, 1);
         assert_int_equal(ul_ladder_build(&f.arena, f.problem, &f.options, NULL, &f.ladder, &f.diag),
                          UL_OK);
         assert_int_equal(ul_ladder_build(&f.arena, wrapped, &f.options, NULL, &inside, &f.diag),
@@ -497,25 +503,32 @@ static void test_entries_are_like_the_root(void **state)
 }
 
 /* What is there before or after a loop lives all through it, so that less can be gained than
- * outside; but what its steps make for each other is made again there. */
-static void test_steps_of_loops_run_again(void **state)
+ * outside; but what its steps make for each other is made again there. So it is in loops and
+ * branches that are in others. */
+static void test_steps_of_regions_run_again(void **state)
 {
+    static const struct {
+        enum ul_plan_region_kind kinds[3];
+        uint32_t depth, recomputed; /* so many plans at least run a step again */
+    } cases[] = {{{UL_PLAN_LOOP}, 1, 12},
+                 {{UL_PLAN_LOOP, UL_PLAN_LOOP}, 2, 12},
+                 {{UL_PLAN_SEQUENCE, UL_PLAN_BRANCH}, 2, 6},
+                 {{UL_PLAN_ENTRY, UL_PLAN_SEQUENCE, UL_PLAN_BRANCH}, 3, 6}};
     (void)state;
-    struct tally outside = {.ladders = 0}, inside = {.ladders = 0};
-    for (uint64_t seed = 1; seed < 160; seed += 2) {
-        struct fixture f;
-        fixture_init(&f);
-        f.problem = random_problem(&f.arena, seed, 30);
-        assert_int_equal(ul_ladder_build(&f.arena, f.problem, &f.options, NULL, &f.ladder, &f.diag),
-                         UL_OK);
-        assert_front(&f, seed, &outside);
-        f.problem = in_regions(&f.arena, f.problem, UL_PLAN_LOOP, 1);
-        assert_int_equal(ul_ladder_build(&f.arena, f.problem, &f.options, NULL, &f.ladder, &f.diag),
-                         UL_OK);
-        assert_front(&f, seed, &inside);
-        ul_arena_done(&f.arena);
+    for (uint32_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct tally tally = {.ladders = 0};
+        for (uint64_t seed = 1; seed < 120; seed += 2) {
+            struct fixture f;
+            fixture_init(&f);
+            const struct ul_problem *plain = random_problem(&f.arena, seed, 30);
+            f.problem = in_regions(&f.arena, plain, cases[i].kinds, cases[i].depth, 1);
+            assert_int_equal(
+                ul_ladder_build(&f.arena, f.problem, &f.options, NULL, &f.ladder, &f.diag), UL_OK);
+            assert_front(&f, seed, &tally);
+            ul_arena_done(&f.arena);
+        }
+        assert_true(tally.recomputed >= cases[i].recomputed);
     }
-    assert_true(inside.recomputed >= 18);
 }
 
 int main(void)
@@ -529,7 +542,7 @@ int main(void)
         cmocka_unit_test(test_alternative_of_less_scratch),
         cmocka_unit_test(test_random_ladders),
         cmocka_unit_test(test_entries_are_like_the_root),
-        cmocka_unit_test(test_steps_of_loops_run_again),
+        cmocka_unit_test(test_steps_of_regions_run_again),
         cmocka_unit_test(test_merged_ladders_are_fronts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
