@@ -7,6 +7,7 @@
 #include "codegen/cuda/contract_cuda.h"
 #include "codegen/cuda/cuda.h"
 #include "codegen/kernel/contract.h"
+#include "runtime/lib/ul_call.h"
 
 #include <string.h>
 
@@ -115,7 +116,7 @@ static const struct ul_target targets[] = {
                 .channels_last = true,
                 .filters_last = true,
                 .biases_alike = true,
-                .mask_align_bits = 128,
+                .mask_align_bits = UL_CALL_MASK_BITS,
                 .tensor_side = 8,
                 .steps_cost = true,
                 .products_joined = true,

@@ -40,8 +40,9 @@ struct ul_target_traits {
     bool channels_last;       /* convolution nets keep channels innermost (layout.c) */
     bool filters_last;        /* weights of convolutions are stored so too (filters.c) */
     bool biases_alike;        /* its library wants biases in the type of results (precision.c) */
-    uint32_t mask_align_bits; /* its library multiplies products by slopes of ReLU as bits, which
-                                 rows of have a multiple of these (library.c); 0: it does not */
+    uint32_t mask_align_bits; /* its library multiplies products by the slopes of a ReLU, a bit
+                                 each, of which a row takes a multiple of so many (library.c); 0: it
+                                 does not */
     int64_t tensor_side;  /* products of 16 bits with no shorter side are formed by tensor cores,
                              of what lies as it is (fuse_rules.c); 0: there are none */
     bool products_joined; /* products of one operand are one (join.c) */

@@ -131,10 +131,12 @@ static bool give(struct ul_group_call *group, const struct slopes *slopes, bool 
     uint64_t bytes = slopes->of == UL_SLOPES_OF_RELU
                          ? ul_call_mask_bytes(call->dst.dims[0], call->dst.dims[1])
                          : 0;
+    bool is_within = bytes <= call->scratch_bytes / 2;
     UL_ASSERT(group->args[UL_CALL_BIAS] == UL_NONE);
-    if (bytes > call->scratch_bytes / 2 && !has_room)
-        return false;
-    call->scratch_bytes += bytes > call->scratch_bytes / 2 ? bytes : 0;
+    if (bytes > 0 && (call->scratch_bytes < UL_CALL_WORKSPACE_LOSS || (!is_within && !has_room)))
+        return false; /* without a workspace scratch lies anywhere */
+    call->scratch_bytes += is_within ? 0 : bytes;
+    UL_ASSERT(bytes == 0 || call->scratch_bytes >= UL_CALL_WORKSPACE_LOSS + bytes);
     call->slopes_of = slopes->of;
     call->bias = call->dst;
     group->args[UL_CALL_BIAS] = slopes->x;

@@ -130,7 +130,7 @@ void ul_work_count_call(const struct ul_builder *builder, const struct ul_group_
         work->counts[k] = share;
     }
     work->region_count = threads > 1;
-    if (planned->slopes_of == UL_SLOPES_OF_RELU)
+    if (ul_call_has_mask(planned))
         work->launch_count = 2; /* bits of slopes come first */
     if (builder->options->library->spread == NULL)
         return;

@@ -471,7 +471,9 @@ static int take(void *opaque, uint32_t index, const struct ul_call *call,
     cublasLtMatmulAlgo_t algorithm;
     cublasLtMatmulHeuristicResult_t result;
     bool does_more = ul_call_may_do_more(call) && choice->size_bytes == size_of_choice(true);
+    bool has_room = call->scratch_bytes >= UL_CALL_WORKSPACE_LOSS + ul_call_front_bytes(call);
     if (choice->size_bytes != size_of_choice(does_more) ||
+        (does_more && ul_call_has_mask(call) && !has_room) ||
         !set_epilogue(handle, call, product, does_more))
         return 0;
     memcpy(&algorithm, choice->bytes, sizeof algorithm);

@@ -435,12 +435,18 @@ static inline uint64_t ul_call_sums_bytes(const struct ul_call *call)
                      UL_CALL_WORKSPACE_ALIGN;
 }
 
-/* Or the slopes of a ReLU, a bit for each element of a result of so many rows, which lie at
- * multiples of 128. */
+/* Or the slopes of a ReLU: a bit for each element of a result, whose rows begin at multiples of
+ * UL_CALL_MASK_BITS. */
+#define UL_CALL_MASK_BITS 128
+static inline int ul_call_has_mask(const struct ul_call *call)
+{
+    return call->slopes_of == UL_SLOPES_OF_RELU;
+}
+
 static inline uint64_t ul_call_mask_row_bytes(int64_t columns)
 {
-    const uint64_t bits = 128;
-    return ((uint64_t)columns + bits - 1) / bits * (bits / 8);
+    return ((uint64_t)columns + UL_CALL_MASK_BITS - 1) / UL_CALL_MASK_BITS *
+           (UL_CALL_MASK_BITS / 8);
 }
 
 static inline uint64_t ul_call_mask_bytes(int64_t rows, int64_t columns)
@@ -453,7 +459,7 @@ static inline uint64_t ul_call_mask_bytes(int64_t rows, int64_t columns)
 /* What is in front of the workspace. */
 static inline uint64_t ul_call_front_bytes(const struct ul_call *call)
 {
-    if (call->slopes_of == UL_SLOPES_OF_RELU)
+    if (ul_call_has_mask(call))
         return ul_call_mask_bytes(call->dst.dims[0], call->dst.dims[1]);
     return ul_call_sums_bytes(call);
 }

@@ -158,11 +158,12 @@ def check_relus(ullage, folder, count, precision, quick):
 
 
 def check_large(ullage):
-    for wide, count in ((4096, 1), (256, 0)):
+    for wide, count, *options in ((4096, 1), (256, 0), (4096, 0, "--workspace", "0"),
+                                  (4096, 1, "--workspace", "192"), (4096, 0, "--align", "16")):
         with tempfile.TemporaryDirectory() as folder:
             make_large(folder, wide)
-            trainer = Trainer(ullage, folder, *CUDA, "--precision", "bf16")
-            need(count_slopes(trainer) == count, f"beside {wide}: not {count} calls with slopes")
+            trainer = Trainer(ullage, folder, *CUDA, "--precision", "bf16", *options)
+            need(count_slopes(trainer) == count, f"beside {wide}, {options}: not {count} calls with slopes")
             run(trainer.program, "--guard", "--random", "1")
 
 
