@@ -448,14 +448,19 @@ static bool is_an_order(const struct ul_checker *c)
 struct file_order {
     uint32_t length;
     uint32_t *begin, *end; /* per value: positions that touch it, half-open */
+    uint32_t *region;      /* per value: of the steps that touch it, if they are of one */
+    bool *crosses;         /* per value: they are not */
     uint64_t *scratch;     /* per position */
 };
 
-static void file_order_note(struct file_order *order, uint32_t value, uint32_t position)
+static void file_order_note(struct file_order *order, uint32_t value, uint32_t region)
 {
-    if (order->end[value] == 0)
-        order->begin[value] = position;
-    order->end[value] = position + 1;
+    if (order->end[value] == 0) {
+        order->begin[value] = order->length;
+        order->region[value] = region;
+    }
+    order->crosses[value] |= order->region[value] != region;
+    order->end[value] = order->length + 1;
 }
 
 static void file_order_walk(const struct ul_checker *c, struct file_order *order)
@@ -466,9 +471,9 @@ static void file_order_walk(const struct ul_checker *c, struct file_order *order
         for (uint32_t i = 0; i < way->substep_count; i++) {
             const struct ul_plan_substep *substep = &way->substeps[i];
             for (uint32_t k = 0; k < substep->read_count; k++)
-                file_order_note(order, substep->reads[k], order->length);
+                file_order_note(order, substep->reads[k], step->region);
             for (uint32_t k = 0; k < substep->write_count; k++)
-                file_order_note(order, substep->writes[k], order->length);
+                file_order_note(order, substep->writes[k], step->region);
             order->scratch[order->length++] =
                 substep->scratch_space == 0 ? round_up(c, substep->scratch_bytes) : 0;
         }
@@ -476,8 +481,8 @@ static void file_order_walk(const struct ul_checker *c, struct file_order *order
 }
 
 /* The largest live sum of the file's order where nothing takes over an input. Some order needs no
- * more, so no bound over all orders is above it. A value that does not live in one interval counts
- * at every position. */
+ * more, so no bound over all orders is above it. A value that does not live in one interval, as one
+ * that crosses a loop or an entry may not, counts at every position. */
 static uint64_t file_order_bytes(const struct ul_checker *c)
 {
     struct file_order order = {.length = 0};
@@ -488,13 +493,16 @@ static uint64_t file_order_bytes(const struct ul_checker *c)
     }
     order.begin = UL_NEW_ARRAY(c->scratch, uint32_t, count);
     order.end = UL_NEW_ARRAY(c->scratch, uint32_t, count);
+    order.region = UL_NEW_ARRAY(c->scratch, uint32_t, count);
+    order.crosses = UL_NEW_ARRAY(c->scratch, bool, count);
     order.scratch = UL_NEW_ARRAY(c->scratch, uint64_t, room);
     uint64_t *change = UL_NEW_ARRAY(c->scratch, uint64_t, (uint64_t)room + 1);
     file_order_walk(c, &order);
     for (uint32_t v = 0; v < count; v++) {
         const struct ul_plan_value *value = &c->problem->values[v];
         bool is_wide = value->persistent || value->span_region != UL_PLAN_NONE ||
-                       value->live_from_start || value->live_to_end || order.end[v] == 0;
+                       value->live_from_start || value->live_to_end || order.end[v] == 0 ||
+                       order.crosses[v];
         uint64_t bytes = value->space == 0 ? round_up(c, value->size_bytes) : 0;
         change[is_wide ? 0 : order.begin[v]] += bytes;
         change[is_wide ? room : order.end[v]] -= bytes;

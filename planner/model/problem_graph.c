@@ -92,6 +92,7 @@ struct linker {
     bool *always;                           /* per value: it lives at every position */
     struct section *sections;               /* in file order */
     uint32_t *section_of;                   /* per step node */
+    uint32_t *section_at_entry; /* per open entry; of the root sequence, the first of all */
     uint32_t section_count;
     uint32_t step_nodes;
     struct raw_node *nodes;
@@ -157,15 +158,18 @@ static uint32_t entry_around(const struct linker *l, uint32_t region)
     return region;
 }
 
-/* Of an entry below the root the steps are nodes, unless a value spans it, whoever touches that. */
+/* The steps of an entry are nodes. An entry that a value spans is one node, since that value lives
+ * in it whoever touches it. */
 uint32_t *ul_problem_graph_trees(struct ul_arena *arena, const struct ul_problem *problem)
 {
     uint32_t *trees = UL_NEW_ARRAY(arena, uint32_t, problem->region_count);
+    bool *is_spanned = UL_NEW_ARRAY(arena, bool, problem->region_count);
+    for (uint32_t v = 0; v < problem->value_count; v++)
+        if (problem->values[v].span_region != UL_PLAN_NONE)
+            is_spanned[problem->values[v].span_region] = true;
     for (uint32_t r = 1; r < problem->region_count; r++) {
         uint32_t parent = problem->regions[r].parent;
-        bool is_open = problem->regions[r].kind == UL_PLAN_ENTRY && parent == 0;
-        for (uint32_t v = 0; is_open && v < problem->value_count; v++)
-            is_open = problem->values[v].span_region != r;
+        bool is_open = problem->regions[r].kind == UL_PLAN_ENTRY && parent == 0 && !is_spanned[r];
         trees[r] = trees[parent] != 0 ? trees[parent] : is_open ? 0 : r;
     }
     return trees;
@@ -258,6 +262,9 @@ static void values_place(struct linker *l)
 {
     const struct ul_problem *problem = l->problem;
     l->entry_of = ul_value_entries(l->scratch, problem);
+    for (uint32_t v = 0; v < problem->value_count; v++)
+        if (l->tree_of[l->entry_of[v]] != 0)
+            l->entry_of[v] = 0; /* that entry is one node */
     l->always = UL_NEW_ARRAY(l->scratch, bool, problem->value_count);
     bool *in_entry = UL_NEW_ARRAY(l->scratch, bool, problem->value_count);
     for (uint32_t s = 0; s < problem->step_count; s++) {
@@ -341,7 +348,8 @@ static bool range_is_local(const struct linker *l, const struct ul_plan_range *r
     return range->space == 0 && (range->value == UL_PLAN_NONE || is_local(l, range->value));
 }
 
-/* Scratch, and the values that only one node touches, by the file order's live ranges. */
+/* Scratch, and the values that only one node touches, by live ranges in the order that nodes run
+ * their steps in. */
 static void working_sum(struct linker *l)
 {
     struct ul_plan plan = {.alignment_bytes = l->alignment_bytes};
@@ -373,6 +381,7 @@ static void sections_make(struct linker *l)
     uint32_t count = 0, node = UL_PLAN_NONE;
     l->section_of = UL_NEW_ARRAY(l->scratch, uint32_t, (uint64_t)l->step_nodes + 1);
     l->sections = UL_NEW_ARRAY(l->scratch, struct section, (uint64_t)l->step_nodes + 1);
+    l->section_at_entry = UL_NEW_ARRAY(l->scratch, uint32_t, l->problem->region_count);
     for (uint32_t s = 0; s < l->problem->step_count; s++) {
         uint32_t entry = entry_around(l, l->problem->steps[s].region);
         if (l->node_of[s] == node)
@@ -382,6 +391,8 @@ static void sections_make(struct linker *l)
             l->sections[count++] =
                 (struct section){.entry = entry, .first = node, .start = UL_PLAN_NONE};
         l->sections[count - 1].end = node + 1;
+        if (entry != 0)
+            l->section_at_entry[entry] = count - 1;
         l->section_of[node] = count - 1;
     }
     l->section_count = count > 0 ? count : 1;
@@ -391,19 +402,11 @@ static void sections_make(struct linker *l)
     l->sections[l->section_count - 1].gate = l->end;
 }
 
-/* The section of an entry's steps; of the root sequence, the first of all. */
-static uint32_t section_of_entry(const struct linker *l, uint32_t entry)
-{
-    for (uint32_t i = 0; entry != 0 && i < l->section_count; i++)
-        if (l->sections[i].entry == entry)
-            return i;
-    return 0;
-}
-
 /* The section at whose end the value is wanted, which lives to the end. */
 static uint32_t last_section(const struct linker *l, uint32_t value)
 {
-    return l->entry_of[value] != 0 ? section_of_entry(l, l->entry_of[value]) : l->section_count - 1;
+    uint32_t entry = l->entry_of[value];
+    return entry != 0 ? l->section_at_entry[entry] : l->section_count - 1;
 }
 
 /* ---- Which node's value a value is ---- */
@@ -503,7 +506,7 @@ static void holder_choose(struct linker *l, uint32_t value)
     if (bytes == 0)
         return;
     if (at->live_from_start) {
-        uint32_t section = section_of_entry(l, l->entry_of[value]);
+        uint32_t section = l->section_at_entry[l->entry_of[value]]; /* of the root: the first */
         uint64_t key = section == 0 ? KEY_INPUT : key_of(l->sections[section].first, SLOT_INPUT);
         l->holder[value] = node_add(l, at->name, bytes, key);
         return;
@@ -881,7 +884,10 @@ static void sections_link(struct linker *l)
     for (uint32_t i = 0; i < l->edge_count; i++) {
         const struct edge *edge = &l->edges[i];
         uint32_t section = section_at(l, edge->before);
-        if (section != section_at(l, edge->after) || edge->after == l->sections[section].gate)
+        bool is_inside = section == section_at(l, edge->after);
+        /* Who makes what another section reads would run again between the steps of one. */
+        l->nodes[edge->before].run_once |= !is_inside;
+        if (!is_inside || edge->after == l->sections[section].gate)
             continue;
         feeds[edge->before] = true;
         follows[edge->after] |= !is_section_input(l, edge->before);
@@ -983,6 +989,8 @@ static void in_place_choose(struct linker *l, const uint32_t *only_reader, uint3
     if (way->substep_count != 1 || l->tree_of[l->problem->steps[step].region] != 0)
         return;
     for (uint32_t i = 0; i < substep->in_place_count; i++) {
+        uint32_t output = substep->in_place[i].output;
+        l->exact = l->exact && (!l->always[output] || l->problem->values[output].persistent);
         uint64_t out_bytes = moving_bytes(l, substep->in_place[i].output);
         uint64_t in_bytes = moving_bytes(l, substep->in_place[i].input);
         uint32_t input = l->holder[substep->in_place[i].input];
@@ -1098,7 +1106,8 @@ static void graph_nodes(struct linker *l, struct ul_arena *arena, const uint32_t
     const bool *absent = absent_values(l);
     for (uint32_t v = 0; v < l->problem->value_count; v++) {
         const struct ul_plan_value *value = &l->problem->values[v];
-        if (value->space == 0 && l->always[v] && !absent[v])
+        bool is_there = value->persistent || l->touch_first[v] < l->touch_end[v];
+        if (value->space == 0 && l->always[v] && is_there && !absent[v])
             g->base_bytes += ul_size_align_or_die(value->size_bytes, l->alignment_bytes);
     }
 }

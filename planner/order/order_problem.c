@@ -22,6 +22,8 @@ struct chooser {
     const struct ul_problem_graph *graph;
     const struct ul_method *named; /* or NULL */
     struct ul_order_choice *choice;
+    double deadline_seconds; /* half of a time limit is left to the packing */
+    uint32_t depth;          /* of regions around the problem */
 };
 
 static uint64_t live_sum_of(const struct chooser *c, struct ul_arena *scratch,
@@ -62,11 +64,17 @@ static void candidate_offer(struct chooser *c, const uint32_t *nodes, const char
     ul_arena_done(&scratch);
 }
 
+static void problem_order(struct ul_arena *arena, const struct ul_plan_options *options,
+                          struct chooser *c);
+
 /* Orders each region that is one node of the graph as a problem of its own, with what others touch
  * as its base. NULL: none gets another order than the file's. */
 static const struct ul_problem_inside *order_inside(struct chooser *c, struct ul_arena *scratch,
                                                     const struct ul_plan_options *options)
 {
+    enum {
+        MAX_DEPTH = 8
+    }; /* deeper ones keep the file order: each level costs all that is below */
     const struct ul_problem *problem = c->problem;
     struct ul_problem_trees trees;
     struct ul_problem_inside *inside = UL_NEW(scratch, struct ul_problem_inside);
@@ -75,11 +83,20 @@ static const struct ul_problem_inside *order_inside(struct chooser *c, struct ul
     for (uint32_t s = 0; s < problem->step_count; s++)
         steps[s] = s;
     ul_problem_trees_find(scratch, problem, &trees);
-    for (uint32_t t = 0; t < trees.count; t++) {
+    for (uint32_t t = 0; t < trees.count && c->depth < MAX_DEPTH; t++) {
         uint32_t first = trees.trees[t].first;
         struct ul_order_choice choice;
         const struct ul_problem *part = ul_problem_part_make(scratch, problem, &trees, t, NULL);
-        ul_order_problem(scratch, part, options, &choice);
+        struct ul_plan_options own = *options;
+        own.work_limit = (options->work_limit != 0 ? options->work_limit : UL_WORK_ORDER) *
+                             part->step_count / problem->step_count +
+                         WORK_PER_NODE * (uint64_t)part->step_count;
+        struct chooser inner = {.problem = part,
+                                .deadline_seconds = c->deadline_seconds,
+                                .depth = c->depth + 1,
+                                .choice = &choice};
+        problem_order(scratch, &own, &inner);
+        c->choice->stopped_by_time = c->choice->stopped_by_time || choice.stopped_by_time;
         for (uint32_t i = 0; i < part->step_count; i++)
             steps[first + i] = first + choice.steps[i];
         method = choice.is_file ? method : choice.method;
@@ -105,41 +122,50 @@ static void graph_search(struct chooser *c, struct ul_arena *scratch,
         .method = options->order,
         .effort = {.work_limit = options->work_limit != 0 ? options->work_limit : work,
                    .seed = options->seed,
-                   /* half of a time limit is left to the packing */
-                   .deadline_seconds = ul_deadline_after(options->time_limit_seconds / 2)}};
+                   .deadline_seconds = c->deadline_seconds}};
     ul_order_run(scratch, &run);
     if (run.why_not == NULL)
         candidate_offer(c, run.order, run.method_name);
-    c->choice->stopped_by_time = run.stopped_by_time;
+    c->choice->stopped_by_time = c->choice->stopped_by_time || run.stopped_by_time;
     c->choice->why_not = run.why_not;
     if (graph.exact && run.lower_bytes > c->choice->orders_lower_bytes)
         c->choice->orders_lower_bytes = run.lower_bytes;
     UL_ASSERT(c->choice->orders_lower_bytes <= c->choice->live_bytes);
 }
 
-void ul_order_problem(struct ul_arena *arena, const struct ul_problem *problem,
-                      const struct ul_plan_options *options, struct ul_order_choice *choice)
+static void problem_order(struct ul_arena *arena, const struct ul_plan_options *options,
+                          struct chooser *c)
 {
+    const struct ul_problem *problem = c->problem;
+    struct ul_order_choice *choice = c->choice;
     struct ul_arena scratch;
     ul_arena_init(&scratch);
-    struct chooser c = {
-        .problem = problem, .alignment_bytes = options->alignment_bytes, .choice = choice};
+    c->alignment_bytes = options->alignment_bytes;
     if (options->order != UL_ORDER_BEST && options->order != UL_ORDER_FILE)
-        c.named = ul_method_get(UL_METHOD_ORDER, options->order);
-    choice->method = c.named == NULL ? "file" : c.named->keeps_file;
+        c->named = ul_method_get(UL_METHOD_ORDER, options->order);
+    choice->method = c->named == NULL ? "file" : c->named->keeps_file;
     choice->is_file = true;
     choice->why_not = NULL;
     choice->steps = UL_NEW_ARRAY(arena, uint32_t, problem->step_count);
     for (uint32_t s = 0; s < problem->step_count; s++)
         choice->steps[s] = s;
-    choice->live_bytes = live_sum_of(&c, &scratch, choice->steps);
+    choice->live_bytes = live_sum_of(c, &scratch, choice->steps);
     uint64_t bound = ul_account_bound(&scratch, problem, options->alignment_bytes);
     choice->orders_lower_bytes = bound;
     choice->stopped_by_time = false;
-    if (options->order != UL_ORDER_FILE && (c.named != NULL || choice->live_bytes > bound))
-        graph_search(&c, &scratch, options);
+    if (options->order != UL_ORDER_FILE && (c->named != NULL || choice->live_bytes > bound))
+        graph_search(c, &scratch, options);
     if (choice->why_not != NULL)
-        choice->method = c.named->name;
+        choice->method = c->named->name;
     ul_arena_done(&scratch);
     UL_ASSERT(choice->method != NULL);
+}
+
+void ul_order_problem(struct ul_arena *arena, const struct ul_problem *problem,
+                      const struct ul_plan_options *options, struct ul_order_choice *choice)
+{
+    struct chooser c = {.problem = problem,
+                        .deadline_seconds = ul_deadline_after(options->time_limit_seconds / 2),
+                        .choice = choice};
+    problem_order(arena, options, &c);
 }

@@ -249,7 +249,8 @@ static void methods_note(struct climb *c, const struct ul_remat *found, bool aga
     plan->order_method = c->base->order_method;
     plan->order_why_not = c->base->order_why_not;
     plan->orders_lower_bound_bytes = c->base->orders_lower_bound_bytes;
-    if (found != NULL && found->proven_within != NULL)
+    /* A node of several steps runs what a search found for it. */
+    if (found != NULL && found->proven_within != NULL && c->trees.count == 0)
         plan->optimal_within =
             ul_arena_printf(c->arena, "%s, by these implementations%s, graphs of %llu live bytes",
                             found->proven_within,
@@ -455,6 +456,16 @@ static struct ul_problem_inside base_inside(const struct climb *c)
     return (struct ul_problem_inside){c->base_steps, c->problem->step_count};
 }
 
+/* The file's order stands beside that of the base plan, where it is another. */
+static void orders_count(const struct climb *c, struct choice *choice)
+{
+    const struct ul_solve_graph *g = &choice->graph.graph;
+    bool is_named = c->options.order != UL_ORDER_BEST && c->options.order != UL_ORDER_FILE;
+    choice->orders[1] = g->order;
+    bool same = memcmp(choice->orders[0], g->order, g->node_count * sizeof *g->order) == 0;
+    choice->order_count = same || is_named ? 1 : 2;
+}
+
 static void choice_make(struct climb *c, uint32_t *alternatives,
                         const struct ul_problem_inside *inside, struct choice *choice)
 {
@@ -465,13 +476,9 @@ static void choice_make(struct climb *c, uint32_t *alternatives,
     ul_problem_graph_make(&c->scratch, choice->rewritten ? &rewriting : &fixed,
                           c->options.alignment_bytes, UL_PROBLEM_GRAPH_REPEATABLE, inside,
                           &choice->graph);
-    uint32_t n = choice->graph.graph.node_count;
     choice->orders[0] =
         order_nodes(&c->scratch, &choice->graph, c->base_steps, c->problem->step_count);
-    choice->orders[1] = choice->graph.graph.order;
-    bool same = memcmp(choice->orders[0], choice->orders[1], n * sizeof(uint32_t)) == 0;
-    bool is_named = c->options.order != UL_ORDER_BEST && c->options.order != UL_ORDER_FILE;
-    choice->order_count = same || is_named ? 1 : 2;
+    orders_count(c, choice);
     if (c->is_forward != NULL)
         forward_mark(c, choice);
 }
@@ -644,6 +651,7 @@ struct whole {
     const struct ul_problem_trees *trees;
     const uint32_t *steps;
     const uint32_t *alternatives; /* of the parts; NULL: there is one each */
+    uint32_t depth;               /* of trees around it */
 };
 
 static bool parts_fit(struct climb *c, struct ul_arena *scratch, const struct whole *whole,
@@ -668,6 +676,7 @@ static void part_make(struct climb *c, struct ul_arena *scratch, const struct wh
                       uint32_t tree, uint64_t limit_bytes, struct choice *choice,
                       struct whole *inner)
 {
+    enum { MAX_DEPTH = 8 }; /* deeper ones run as they do: each level costs all that is below */
     struct ul_problem rewriting;
     struct ul_problem_trees *trees = UL_NEW(scratch, struct ul_problem_trees);
     const struct ul_problem_tree *at = &whole->trees->trees[tree];
@@ -679,13 +688,15 @@ static void part_make(struct climb *c, struct ul_arena *scratch, const struct wh
         if (whole->steps[i] >= at->first && whole->steps[i] < at->end)
             steps[next++] = whole->steps[i] - at->first;
     ul_problem_trees_find(scratch, part, trees);
+    if (whole->depth + 1 >= MAX_DEPTH)
+        trees->count = 0;
     uint64_t *limits = UL_NEW_ARRAY(scratch, uint64_t, trees->count);
     for (uint32_t t = 0; t < trees->count; t++) {
         uint64_t around = bytes_around(c, part, trees, t);
         limits[t] = limit_bytes > around ? limit_bytes - around : 0;
     }
     *choice = (struct choice){.inside = {steps, count}};
-    *inner = (struct whole){part, trees, steps, NULL};
+    *inner = (struct whole){part, trees, steps, NULL, whole->depth + 1};
     bool is_rewritten = parts_fit(c, scratch, inner, limits, &choice->inside);
     choice->rewritten = !c->keeps_values && ul_ladder_values(scratch, part, &rewriting);
     ul_problem_graph_make(scratch, choice->rewritten ? &rewriting : part,
@@ -693,8 +704,7 @@ static void part_make(struct climb *c, struct ul_arena *scratch, const struct wh
                           &choice->graph);
     choice->rewritten = choice->rewritten || is_rewritten;
     choice->orders[0] = order_nodes(scratch, &choice->graph, steps, count);
-    choice->orders[1] = choice->graph.graph.order;
-    choice->order_count = 2;
+    orders_count(c, choice);
 }
 
 static uint64_t part_peak(const struct choice *choice)
@@ -706,22 +716,33 @@ static uint64_t part_peak(const struct choice *choice)
     return peak_bytes;
 }
 
-/* Gives the cheapest sequence of a part's steps that is found within the limit, or NULL. */
+/* Gives the cheapest sequence of a part's steps that is found within the limit, by its share of the
+ * work that the whole may do; or NULL. */
 static uint32_t *part_search(struct climb *c, struct ul_arena *scratch, const struct choice *choice,
                              uint64_t limit_bytes, uint32_t *count)
 {
     const struct ul_remat_orders orders = {.orders = (const uint32_t *const *)choice->orders,
                                            .count = choice->order_count};
+    enum { LEAST_WORK = 1 << 14 };
     const struct ul_solve_graph *g = &choice->graph.graph;
+    uint64_t work =
+        LEAST_WORK + c->effort.work_limit / c->problem->step_count * choice->inside.count;
     if (part_peak(choice) <= limit_bytes)
         return ul_problem_graph_steps(scratch, &choice->graph, choice->orders[0], g->node_count,
                                       count);
     struct ul_remat remat = remat_make(c, scratch, choice, limit_bytes);
-    struct ul_remat cheaper = remat_make(c, scratch, choice, limit_bytes);
+    struct ul_remat_limits limits = *remat.limits;
+    ul_remat_limits_cap(&limits, work);
+    remat.limits = &limits;
+    remat.effort.work_limit = work;
+    struct ul_remat cheaper = remat;
+    cheaper.sequence = UL_NEW_ARRAY(scratch, uint32_t, cheaper.capacity);
     if (c->options.remat == UL_REMAT_BEST)
         ul_remat_run_rung(&remat, &cheaper, &orders);
     else
         ul_remat_run(&remat, &orders);
+    if (c->options.remat != UL_REMAT_BEST)
+        programs_charge(c, &remat);
     const struct ul_remat *found = cheaper.cost < remat.cost ? &cheaper : &remat;
     if (found->cost == UINT64_MAX)
         return NULL;
@@ -745,7 +766,7 @@ static bool parts_fit(struct climb *c, struct ul_arena *scratch, const struct wh
         const struct ul_problem_tree *tree = &whole->trees->trees[t];
         struct choice part;
         struct whole inner;
-        if (limits[t] == UINT64_MAX)
+        if (limits[t] == UINT64_MAX || is_late(c))
             continue;
         part_make(c, scratch, whole, t, limits[t], &part, &inner);
         found[t] = part_search(c, scratch, &part, limits[t], &found_count[t]);
@@ -776,7 +797,7 @@ static bool is_same_inside(const struct ul_problem_inside *a, const struct ul_pr
 
 static struct whole base_whole(const struct climb *c, const struct choice *choice)
 {
-    return (struct whole){c->problem, &c->trees, c->base_steps, choice->alternatives};
+    return (struct whole){c->problem, &c->trees, c->base_steps, choice->alternatives, 0};
 }
 
 /* Has the choice's trees fit into a limit, beside what always lives or also what lives then in the

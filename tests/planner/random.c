@@ -96,8 +96,29 @@ static void make_step(struct maker *m, uint32_t region)
     }
 }
 
+/* Where the next step is: in a loop or a branch, or in none. */
+static uint32_t next_region(struct maker *m, uint64_t seed, uint32_t region)
+{
+    if (seed % 2 == 0 && region == 0 && random_below(&m->state, 8) == 0)
+        return ul_problem_add_region(
+            m->problem, random_below(&m->state, 2) == 0 ? UL_PLAN_LOOP : UL_PLAN_BRANCH, 0);
+    return random_below(&m->state, 4) == 0 ? 0 : region;
+}
+
+/* Or in regions in others, of which the outermost may be an entry. */
+static uint32_t next_inner_region(struct maker *m, uint32_t region)
+{
+    static const enum ul_plan_region_kind kinds[] = {UL_PLAN_SEQUENCE, UL_PLAN_BRANCH, UL_PLAN_LOOP,
+                                                     UL_PLAN_ENTRY};
+    uint32_t draw = random_below(&m->state, 6);
+    if (draw == 0)
+        return ul_problem_add_region(m->problem,
+                                     kinds[random_below(&m->state, region == 0 ? 4 : 3)], region);
+    return draw == 1 && region != 0 ? m->problem->regions[region].parent : region;
+}
+
 static struct ul_problem *problem_make(struct ul_arena *arena, uint64_t seed, uint32_t max_steps,
-                                       bool more)
+                                       bool more, bool nests)
 {
     struct maker m = {.problem = ul_problem_new(arena), .state = seed * 77 + 5, .more = more};
     uint32_t steps = random_below(&m.state, max_steps + 1);
@@ -108,11 +129,7 @@ static struct ul_problem *problem_make(struct ul_arena *arena, uint64_t seed, ui
         m.live[m.live_count++] = make_value(&m, UL_PLAN_WEIGHTS);
     uint32_t region = 0;
     for (uint32_t i = 0; i < steps; i++) {
-        if (seed % 2 == 0 && region == 0 && random_below(&m.state, 8) == 0)
-            region = ul_problem_add_region(
-                m.problem, random_below(&m.state, 2) == 0 ? UL_PLAN_LOOP : UL_PLAN_BRANCH, 0);
-        else if (random_below(&m.state, 4) == 0)
-            region = 0;
+        region = nests ? next_inner_region(&m, region) : next_region(&m, seed, region);
         make_step(&m, region);
     }
     return m.problem;
@@ -120,12 +137,17 @@ static struct ul_problem *problem_make(struct ul_arena *arena, uint64_t seed, ui
 
 struct ul_problem *random_problem(struct ul_arena *arena, uint64_t seed, uint32_t max_steps)
 {
-    return problem_make(arena, seed, max_steps, false);
+    return problem_make(arena, seed, max_steps, false, false);
 }
 
 struct ul_problem *random_problem_more(struct ul_arena *arena, uint64_t seed, uint32_t max_steps)
 {
-    return problem_make(arena, seed, max_steps, true);
+    return problem_make(arena, seed, max_steps, true, false);
+}
+
+struct ul_problem *random_problem_nested(struct ul_arena *arena, uint64_t seed, uint32_t max_steps)
+{
+    return problem_make(arena, seed, max_steps, false, true);
 }
 
 struct ul_pack_buffer *random_buffers(struct ul_arena *arena, uint64_t seed, uint32_t count,

@@ -19,6 +19,9 @@ struct ul_problem *random_problem(struct ul_arena *arena, uint64_t seed, uint32_
 /* The same, where an input may go to either of two outputs. */
 struct ul_problem *random_problem_more(struct ul_arena *arena, uint64_t seed, uint32_t max_steps);
 
+/* The same in regions in others, entries among them. */
+struct ul_problem *random_problem_nested(struct ul_arena *arena, uint64_t seed, uint32_t max_steps);
+
 /* Buffers with lifetimes in [0, span); `features`: alignment and pins too. */
 struct ul_pack_buffer *random_buffers(struct ul_arena *arena, uint64_t seed, uint32_t count,
                                       uint32_t span, bool features);
