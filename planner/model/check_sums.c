@@ -448,8 +448,8 @@ static bool is_an_order(const struct ul_checker *c)
 struct file_order {
     uint32_t length;
     uint32_t *begin, *end; /* per value: positions that touch it, half-open */
-    uint32_t *region;      /* per value: of the steps that touch it, if they are of one */
-    bool *crosses;         /* per value: they are not */
+    uint32_t *region;      /* per value: the loop or entry around the first step that touches it */
+    bool *crosses;         /* per value: a step in another one, or in none, touches it too */
     uint64_t *scratch;     /* per position */
 };
 
@@ -463,17 +463,27 @@ static void file_order_note(struct file_order *order, uint32_t value, uint32_t r
     order->end[value] = order->length + 1;
 }
 
+/* The innermost loop or entry around the region, or 0. */
+static uint32_t loop_around(const struct ul_problem *problem, uint32_t region)
+{
+    while (region != 0 && problem->regions[region].kind != UL_PLAN_LOOP &&
+           problem->regions[region].kind != UL_PLAN_ENTRY)
+        region = problem->regions[region].parent;
+    return region;
+}
+
 static void file_order_walk(const struct ul_checker *c, struct file_order *order)
 {
     for (uint32_t s = 0; s < c->problem->step_count; s++) {
         const struct ul_plan_step *step = &c->problem->steps[s];
         const struct ul_plan_alternative *way = &step->alternatives[cheapest_of(step)];
+        uint32_t region = loop_around(c->problem, step->region);
         for (uint32_t i = 0; i < way->substep_count; i++) {
             const struct ul_plan_substep *substep = &way->substeps[i];
             for (uint32_t k = 0; k < substep->read_count; k++)
-                file_order_note(order, substep->reads[k], step->region);
+                file_order_note(order, substep->reads[k], region);
             for (uint32_t k = 0; k < substep->write_count; k++)
-                file_order_note(order, substep->writes[k], step->region);
+                file_order_note(order, substep->writes[k], region);
             order->scratch[order->length++] =
                 substep->scratch_space == 0 ? round_up(c, substep->scratch_bytes) : 0;
         }

@@ -149,13 +149,11 @@ static void order_add(struct linker *l, uint32_t before, uint32_t after)
 
 /* ---- Steps to nodes, and who touches what ---- */
 
-/* The entry around a region whose steps are nodes of their own, or 0. */
+/* The entry that the region is or lies in and whose steps are nodes of their own, or 0. */
 static uint32_t entry_around(const struct linker *l, uint32_t region)
 {
-    while (region != 0 &&
-           (l->tree_of[region] != 0 || l->problem->regions[region].kind != UL_PLAN_ENTRY))
-        region = l->problem->regions[region].parent;
-    return region;
+    uint32_t tree = l->tree_of[region];
+    return tree != 0 ? l->problem->regions[tree].parent : region;
 }
 
 /* The steps of an entry are nodes. An entry that a value spans is one node, since that value lives
@@ -257,35 +255,6 @@ static void reuses_mark(struct linker *l)
     }
 }
 
-/* What only an entry touches is that one's; what it shares, and what others see, always lives. */
-static void values_place(struct linker *l)
-{
-    const struct ul_problem *problem = l->problem;
-    l->entry_of = ul_value_entries(l->scratch, problem);
-    for (uint32_t v = 0; v < problem->value_count; v++)
-        if (l->tree_of[l->entry_of[v]] != 0)
-            l->entry_of[v] = 0; /* that entry is one node */
-    l->always = UL_NEW_ARRAY(l->scratch, bool, problem->value_count);
-    bool *in_entry = UL_NEW_ARRAY(l->scratch, bool, problem->value_count);
-    for (uint32_t s = 0; s < problem->step_count; s++) {
-        const struct ul_plan_step *step = &problem->steps[s];
-        if (entry_around(l, step->region) == 0)
-            continue;
-        for (uint32_t a = 0; a < step->alternative_count; a++) {
-            for (uint32_t i = 0; i < step->alternatives[a].substep_count; i++) {
-                const struct ul_plan_substep *substep = &step->alternatives[a].substeps[i];
-                for (uint32_t j = 0; j < substep->read_count; j++)
-                    in_entry[substep->reads[j]] = true;
-                for (uint32_t j = 0; j < substep->write_count; j++)
-                    in_entry[substep->writes[j]] = true;
-            }
-        }
-    }
-    for (uint32_t v = 0; v < problem->value_count; v++)
-        l->always[v] = problem->values[v].persistent || problem->values[v].span_region == 0 ||
-                       (in_entry[v] && l->entry_of[v] == 0);
-}
-
 typedef void touch_visit(struct linker *l, uint32_t value, uint32_t step, bool writes);
 
 static void touches_visit(struct linker *l, touch_visit *visit)
@@ -331,6 +300,24 @@ static void touches_make(struct linker *l)
     l->touch_end = ul_arena_copy(l->scratch, l->touch_first, count * sizeof *l->touch_end);
     l->touches = UL_NEW_ARRAY(l->scratch, struct touch, l->touch_first[count]);
     touches_visit(l, touch_store);
+}
+
+/* A value that one entry alone touches lives in that entry. A value that both an entry and other
+ * steps touch lives at every position. */
+static void values_place(struct linker *l)
+{
+    const struct ul_problem *problem = l->problem;
+    l->entry_of = ul_value_entries(l->scratch, problem);
+    l->always = UL_NEW_ARRAY(l->scratch, bool, problem->value_count);
+    for (uint32_t v = 0; v < problem->value_count; v++) {
+        bool in_entry = false;
+        for (uint32_t i = l->touch_first[v]; i < l->touch_end[v]; i++)
+            in_entry = in_entry || l->sections[l->section_of[l->touches[i].node]].entry != 0;
+        if (l->tree_of[l->entry_of[v]] != 0)
+            l->entry_of[v] = 0; /* that entry is one node */
+        l->always[v] = problem->values[v].persistent || problem->values[v].span_region == 0 ||
+                       (in_entry && l->entry_of[v] == 0);
+    }
 }
 
 /* ---- What is live inside of a node alone ---- */
@@ -879,8 +866,8 @@ static bool is_section_input(const struct linker *l, uint32_t node)
 static void sections_link(struct linker *l)
 {
     uint32_t count = l->node_count;
-    bool *feeds = UL_NEW_ARRAY(l->scratch, bool, count),
-         *follows = UL_NEW_ARRAY(l->scratch, bool, count);
+    bool *feeds = UL_NEW_ARRAY(l->scratch, bool, count);
+    bool *follows = UL_NEW_ARRAY(l->scratch, bool, count);
     for (uint32_t i = 0; i < l->edge_count; i++) {
         const struct edge *edge = &l->edges[i];
         uint32_t section = section_at(l, edge->before);
@@ -908,12 +895,11 @@ static void sections_link(struct linker *l)
             continue;
         if (at + 1 < l->section_count && !feeds[v])
             order_add(l, v, section->gate);
+        bool is_behind_start = section->start != UL_PLAN_NONE && !is_input;
         if (at > 0 && !follows[v])
-            edge_add(
-                l, section->start != UL_PLAN_NONE && !is_input ? section->start : section[-1].gate,
-                v);
+            edge_add(l, is_behind_start ? section->start : section[-1].gate, v);
     }
-    for (uint32_t i = 0; i < l->section_count && l->section_count > 1; i++)
+    for (uint32_t i = 0; i < l->section_count; i++)
         l->exact = l->exact && l->sections[i].entry != 0; /* others could be elsewhere */
     orders_apply(l);
 }
@@ -1183,10 +1169,10 @@ void ul_problem_graph_make(struct ul_arena *arena, const struct ul_problem *prob
     memset(out, 0, sizeof *out);
     l.tree_of = ul_problem_graph_trees(&scratch, problem);
     l.inside = inside != NULL ? inside : file_order(&scratch, problem);
-    values_place(&l);
     steps_assign(&l);
     sections_make(&l);
     touches_make(&l);
+    values_place(&l);
     reuses_mark(&l);
     working_sum(&l);
     primaries_choose(&l);

@@ -5,6 +5,9 @@
 
 #include "planner/model/problem.h"
 
+/* Searches look so deep into regions that are in others: each level costs all that is below. */
+enum { UL_PROBLEM_MAX_DEPTH = 8 };
+
 /* Steps [first, end) of a region that is one node of the problem's graph (problem_graph.h). */
 struct ul_problem_tree {
     uint32_t region, first, end;

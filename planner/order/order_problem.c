@@ -72,9 +72,6 @@ static void problem_order(struct ul_arena *arena, const struct ul_plan_options *
 static const struct ul_problem_inside *order_inside(struct chooser *c, struct ul_arena *scratch,
                                                     const struct ul_plan_options *options)
 {
-    enum {
-        MAX_DEPTH = 8
-    }; /* deeper ones keep the file order: each level costs all that is below */
     const struct ul_problem *problem = c->problem;
     struct ul_problem_trees trees;
     struct ul_problem_inside *inside = UL_NEW(scratch, struct ul_problem_inside);
@@ -83,7 +80,7 @@ static const struct ul_problem_inside *order_inside(struct chooser *c, struct ul
     for (uint32_t s = 0; s < problem->step_count; s++)
         steps[s] = s;
     ul_problem_trees_find(scratch, problem, &trees);
-    for (uint32_t t = 0; t < trees.count && c->depth < MAX_DEPTH; t++) {
+    for (uint32_t t = 0; t < trees.count && c->depth < UL_PROBLEM_MAX_DEPTH; t++) {
         uint32_t first = trees.trees[t].first;
         struct ul_order_choice choice;
         const struct ul_problem *part = ul_problem_part_make(scratch, problem, &trees, t, NULL);

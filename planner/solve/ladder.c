@@ -676,7 +676,6 @@ static void part_make(struct climb *c, struct ul_arena *scratch, const struct wh
                       uint32_t tree, uint64_t limit_bytes, struct choice *choice,
                       struct whole *inner)
 {
-    enum { MAX_DEPTH = 8 }; /* deeper ones run as they do: each level costs all that is below */
     struct ul_problem rewriting;
     struct ul_problem_trees *trees = UL_NEW(scratch, struct ul_problem_trees);
     const struct ul_problem_tree *at = &whole->trees->trees[tree];
@@ -688,7 +687,7 @@ static void part_make(struct climb *c, struct ul_arena *scratch, const struct wh
         if (whole->steps[i] >= at->first && whole->steps[i] < at->end)
             steps[next++] = whole->steps[i] - at->first;
     ul_problem_trees_find(scratch, part, trees);
-    if (whole->depth + 1 >= MAX_DEPTH)
+    if (whole->depth + 1 >= UL_PROBLEM_MAX_DEPTH)
         trees->count = 0;
     uint64_t *limits = UL_NEW_ARRAY(scratch, uint64_t, trees->count);
     for (uint32_t t = 0; t < trees->count; t++) {

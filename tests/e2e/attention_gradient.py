@@ -31,7 +31,8 @@ CASES = {
     "capped": dict(sizes=(2, 2, 2, 33, 33, 16, 16), softcap=0.7, is_causal=1),
     # what is added to the scores is trained: for all batches, for all heads, for both, for neither
     "windows": dict(sizes=(12, 3, 3, 49, 49, 32, 32), trained=(1, 3, 49, 49)),
-    "sequences": dict(sizes=(2, 4, 2, 20, 70, 16, 24), trained=(2, 1, 20, 70), is_causal=1),
+    # With the gradient of the result rounded to f16, as all that is multiplied, that of wk is 0.0042 off.
+    "sequences": dict(sizes=(2, 4, 2, 20, 70, 16, 24), trained=(2, 1, 20, 70), is_causal=1, half_limit=5e-3),
     "positions": dict(sizes=(2, 4, 2, 70, 33, 20, 12), trained=(70, 33), softcap=0.7),
     "rounds": dict(sizes=(40, 2, 2, 12, 40, 16, 16), trained=(12, 40)),
     "each": dict(sizes=(2, 2, 2, 19, 35, 16, 16), trained=(2, 2, 19, 35)),
@@ -149,8 +150,8 @@ def make(name):
         weights["wy"] = random.standard_normal(heads * value_size)
     data = random.standard_normal((batch, queries, WIDTH if case.get("net") else 1)) + 1
     labels = random.standard_normal((batch, queries, heads * value_size))
-    # All that is multiplied is rounded, the gradient of the result too.
-    return gradient_cases.Case(lambda *args: write(case, *args), weights, data, labels, half_limit=5e-3)
+    return gradient_cases.Case(lambda *args: write(case, *args), weights, data, labels,
+                               half_limit=case.get("half_limit", 0.0))
 
 
 if __name__ == "__main__":

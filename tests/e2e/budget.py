@@ -40,26 +40,8 @@ except ImportError as error:
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 HEAD = '<ir_version: 8, opset_import: ["": 17]>'
-# Each holds a large value over a step that needs much itself; making it again is cheap.
-CHEAP = {
-    "upsampled_skip": """
-g (float[1,4,16,16] x, float[8,4,4,4] w0, float[64,8,3,3] w1, float[8,64,3,3] w2, float[4,8,1,1] w3)
-  => (float[1,4,64,64] y) {
-  sizes = Constant <value = int64[4] {1, 4, 64, 64}> ()
-  skip = Resize <mode = "nearest"> (x, , , sizes)
-  down = Conv <strides = [4, 4]> (skip, w0)
-  deep = Conv <pads = [1, 1, 1, 1]> (down, w1)
-  full = Relu (deep)
-  back = Conv <pads = [1, 1, 1, 1]> (full, w2)
-  flat = Conv (back, w3)
-  up = Resize <mode = "nearest"> (flat, , , sizes)
-  y = Concat <axis = 1> (skip, up)
-}""".replace("float[1,4,64,64] y", "float[1,8,64,64] y"),
-    "scan_body": """
-g (float[3,1,4,16,16] x, float[1,1,64,64] c, float[8,4,4,4] w0, float[64,8,3,3] w1, float[8,64,3,3] w2, float[4,8,1,1] w3)
-  => (float[1,1,64,64] last, float[3,1,8,64,64] y) {
-  last, y = Scan <num_scan_inputs = 1, body = b (float[1,1,64,64] h, float[1,4,16,16] s)
-    => (float[1,1,64,64] next, float[1,8,64,64] both) {
+# From s over a large value, which is read again at the end.
+SKIP = """
     sizes = Constant <value = int64[4] {1, 4, 64, 64}> ()
     skip = Resize <mode = "nearest"> (s, , , sizes)
     down = Conv <strides = [4, 4]> (skip, w0)
@@ -68,11 +50,22 @@ g (float[3,1,4,16,16] x, float[1,1,64,64] c, float[8,4,4,4] w0, float[64,8,3,3] 
     back = Conv <pads = [1, 1, 1, 1]> (full, w2)
     flat = Conv (back, w3)
     up = Resize <mode = "nearest"> (flat, , , sizes)
-    both = Concat <axis = 1> (skip, up)
+    both = Concat <axis = 1> (skip, up)"""
+SKIP_WEIGHTS = "float[8,4,4,4] w0, float[64,8,3,3] w1, float[8,64,3,3] w2, float[4,8,1,1] w3"
+# Each holds a large value over a step that needs much itself; making it again is cheap.
+CHEAP = {
+    "upsampled_skip": f"""
+g (float[1,4,16,16] s, {SKIP_WEIGHTS}) => (float[1,8,64,64] both) {{{SKIP}
+}}""",
+    "scan_body": f"""
+g (float[3,1,4,16,16] x, float[1,1,64,64] c, {SKIP_WEIGHTS})
+  => (float[1,1,64,64] last, float[3,1,8,64,64] y) {{
+  last, y = Scan <num_scan_inputs = 1, body = b (float[1,1,64,64] h, float[1,4,16,16] s)
+    => (float[1,1,64,64] next, float[1,8,64,64] both) {{{SKIP}
     mean = ReduceMean <axes = [1]> (up)
     next = Add (h, mean)
-  }> (c, x)
-}""",
+  }}> (c, x)
+}}""",
     "noise_twice": """
 g (float[1,8,8] x, float[8,2048] w0, float[2048,8] w1) => (float[1,64,128] y) {
   shape = Constant <value = int64[3] {1, 64, 128}> ()
