@@ -83,7 +83,7 @@ static const struct ul_profile profiles[] = {
      .overhead_ns = 5,
      .host_rate = 6,
      .file_rate = 1,
-     .process = {.code_bytes = 1960 * KIB,
+     .process = {.code_bytes = 2024 * KIB,
                  .threads_code_bytes = 300 * KIB,
                  .runtime_bytes = 300 * KIB,
                  .stack_bytes = 64 * KIB,

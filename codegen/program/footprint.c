@@ -10,6 +10,7 @@
  *     before the first step   what one primitive is made by + all that is kept; of the buffer one
  *                             page
  *     while steps run         buffer + page tables, all that is kept, code that runs
+ *     after the last          the same without the buffer, and code by which a process ends
  *
  * The program gives set-up code back where one more primitive might take more than the largest of
  * these (runtime/host/ul_pages.c).
@@ -44,6 +45,8 @@ enum {
     STANDARD_CODE = 32 << 10,  /* of the C++ library, less what set-up alone touches of others */
     SMALL_RUNTIME = 400 << 10, /* what the loader relocates of the library, and an engine */
     TRAINER_BYTES = 144 << 10, /* of the runtime for reading samples and writing checkpoints */
+    LAST_BYTES = 224 << 10,    /* of code behind the return of a buffer larger than: */
+    HELD_BYTES = 128 << 10,    /* the heap gives back no smaller block */
     COSINE_BYTES = 384 << 10,  /* of libm, for its cosine: pages around code and tables */
     READ_AROUND = 64 << 10,    /* the kernel maps so much around a page that is read */
     FLASH_BYTES = 8 << 10,     /* of model.c without a step */
@@ -419,6 +422,8 @@ struct ul_plan_beside ul_footprint_beside(const struct ul_program *program, bool
     if (!is_whole)
         return beside;
     beside.run_bytes += own_code_bytes(program) + process->runtime_bytes;
+    beside.last_bytes = LAST_BYTES;
+    beside.held_bytes = HELD_BYTES;
     beside.unread_bytes = unread_bytes(program);
     beside.page_share = PAGE_SHARE;
     if (program->library_place == UL_PLAN_NONE)
@@ -476,7 +481,8 @@ void ul_footprint_count(const struct ul_program *program, const struct ul_plan *
         return;
     }
     uint64_t runtime = process->runtime_bytes + (has_calls ? library_runtime_bytes(program) : 0);
-    footprint->code_bytes += own_code_bytes(program) + plan->reserved_bytes[UL_PROGRAM_CODE];
+    footprint->code_bytes += own_code_bytes(program) + plan->reserved_bytes[UL_PROGRAM_CODE] -
+                             ul_plan_given_back_bytes(&beside, reserved);
     footprint->runtime_bytes = footprint->total_bytes - known - footprint->code_bytes;
     if (has_calls)
         bound_start(program, reserved, footprint);

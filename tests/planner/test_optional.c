@@ -155,6 +155,28 @@ static void test_the_deepest_stack_counts(void **state)
     ul_arena_done(&f.arena);
 }
 
+/* What a process runs last it has without the reserved bytes, as far as these are given back. */
+static void test_last_bytes(void **state)
+{
+    (void)state;
+    const struct ul_plan_beside process = {.has_spaces = true,
+                                           .run_bytes = 1000,
+                                           .last_bytes = 300,
+                                           .held_bytes = 100,
+                                           .unread_bytes = 50};
+    static const uint64_t cases[][2] = {{0, 1000},   {50, 1000},   {150, 1100}, {151, 1101},
+                                        {154, 1103}, {1350, 2000}, {2000, 2650}};
+    uint64_t reserved[1];
+    struct ul_plan plan = {.space_count = 1, .reserved_bytes = reserved};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        reserved[0] = cases[i][0];
+        assert_int_equal(ul_plan_bounded_bytes(&process, &plan), cases[i][1]);
+    }
+    assert_int_equal(ul_plan_space_budget(&process, &plan, 1099), 149);
+    assert_int_equal(ul_plan_space_budget(&process, &plan, 1103), 154);
+    assert_int_equal(ul_plan_space_budget(&process, &plan, 2650), 2000);
+}
+
 /* What a library keeps lies in a space beside, and counts where the budget is for it. */
 static void test_spaces_beside(void **state)
 {
@@ -360,6 +382,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_cheapest_byte_goes_first),
         cmocka_unit_test(test_what_is_shared_counts_once),
+        cmocka_unit_test(test_last_bytes),
         cmocka_unit_test(test_spaces_beside),
         cmocka_unit_test(test_the_deepest_stack_counts),
         cmocka_unit_test(test_rungs_are_the_best_choices),
