@@ -270,6 +270,13 @@ struct ul_tensor *ul_tensor_new(struct ul_arena *arena, const struct ul_type *ty
     return tensor;
 }
 
+struct ul_tensor *ul_tensor_of(struct ul_arena *arena, const struct ul_type *type, const void *data)
+{
+    struct ul_tensor *tensor = UL_NEW(arena, struct ul_tensor);
+    *tensor = (struct ul_tensor){.type = *type, .data = data};
+    return tensor;
+}
+
 struct ul_tensor *ul_tensor_new_ints(struct ul_arena *arena, enum ul_dtype dtype, uint32_t rank,
                                      const int64_t *dims, const int64_t *values)
 {

@@ -223,12 +223,15 @@ static ul_value_id pack_codes(struct ul_graph *graph, struct product *product)
     const struct ul_nbits_source *source = &product->source;
     struct ul_nbits_packer packer = ul_nbits_packer_new(graph, product->columns * product->blocks,
                                                         product->block, source->bits);
-    for (int64_t n = 0; n < product->columns; n++)
-        for (int64_t k = 0; k < product->depth; k++)
-            ul_nbits_packer_put(
-                &packer, n * product->blocks + k / product->block, k % product->block,
-                ul_nbits_source_entry(source, source->codes,
-                                      ul_nbits_source_code(source, place(product, k, n))));
+    for (int64_t n = 0; n < product->columns; n++) {
+        uint64_t first = ul_nbits_source_code(source, place(product, 0, n));
+        uint64_t next = ul_nbits_source_code(source, place(product, 1, n));
+        int64_t step = (int64_t)(next - first);
+        for (int64_t b = 0; b < product->blocks; b++)
+            ul_nbits_pack_run(source, source->codes, first + (uint64_t)(b * product->block * step),
+                              step, product->block,
+                              packer.bytes + (n * product->blocks + b) * packer.row_bytes);
+    }
     const int64_t dims[] = {product->columns, product->blocks,
                             source->bits == 16 ? product->block : packer.row_bytes};
     return ul_nbits_add_weight(graph, source->inputs[0], source->packed, 3, dims, packer.bytes);
@@ -494,9 +497,8 @@ static ul_value_id pack_rows(struct ul_graph *graph, const struct ul_nbits_sourc
     int64_t rows = (int64_t)ul_type_elements(&type) / count;
     struct ul_nbits_packer packer = ul_nbits_packer_new(graph, rows, count, source->bits);
     for (int64_t r = 0; r < rows; r++)
-        for (int64_t i = 0; i < count; i++)
-            ul_nbits_packer_put(&packer, r, i,
-                                ul_nbits_source_entry(source, tensor, (uint64_t)(r * count + i)));
+        ul_nbits_pack_run(source, tensor, (uint64_t)(r * count), 1, count,
+                          packer.bytes + r * packer.row_bytes);
     type.dims[type.rank - 1] = packer.row_bytes;
     return ul_nbits_add_weight(graph, like, source->packed, type.rank, type.dims, packer.bytes);
 }

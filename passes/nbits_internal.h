@@ -62,7 +62,10 @@ struct ul_nbits_packer {
 struct ul_nbits_packer ul_nbits_packer_new(struct ul_graph *graph, int64_t rows, int64_t count,
                                            int64_t bits);
 void ul_nbits_packer_put(struct ul_nbits_packer *packer, int64_t row, int64_t at, uint32_t number);
-/* A weight with the name of `like`. */
+/* Packs `count` elements of the codes, or of zero points, from `first` on, `step` apart. */
+void ul_nbits_pack_run(const struct ul_nbits_source *source, const struct ul_tensor *tensor,
+                       uint64_t first, int64_t step, int64_t count, unsigned char *row);
+/* A weight with the name of `like`, of bytes that live as long as the graph. */
 ul_value_id ul_nbits_add_weight(struct ul_graph *graph, ul_value_id like, enum ul_dtype dtype,
                                 uint32_t rank, const int64_t *dims, const void *bytes);
 

@@ -37,7 +37,7 @@ ul_value_id ul_nbits_add_weight(struct ul_graph *graph, ul_value_id like, enum u
 {
     struct ul_type type = ul_type_make(dtype, rank, dims);
     return ul_graph_add_weight(graph, graph->values[like].name,
-                               ul_tensor_new(graph->arena, &type, bytes));
+                               ul_tensor_of(graph->arena, &type, bytes));
 }
 
 /* ---- a dequantized constant ---- */
@@ -64,6 +64,26 @@ uint32_t ul_nbits_source_entry(const struct ul_nbits_source *source, const struc
     ul_tensor_read(tensor, at, 1, bytes);
     uint32_t code = (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8;
     return (uint32_t)(code + source->shift) & ((1u << source->bits) - 1);
+}
+
+void ul_nbits_pack_run(const struct ul_nbits_source *source, const struct ul_tensor *tensor,
+                       uint64_t first, int64_t step, int64_t count, unsigned char *row)
+{
+    const uint64_t size = ul_dtype_get(tensor->type.dtype)->size_bytes;
+    const uint32_t bits = (uint32_t)source->bits, shift = (uint32_t)source->shift;
+    const uint32_t mask = (1u << bits) - 1;
+    const unsigned char *at = tensor->data != NULL ? tensor->data + first * size : tensor->splat;
+    const int64_t stride = tensor->data != NULL ? step * (int64_t)size : 0;
+    uint32_t held = 0, held_bits = 0;
+    UL_ASSERT(size <= 2 && bits <= 16);
+    for (int64_t i = 0; i < count; i++, at += stride) {
+        uint32_t code = at[0] | (size > 1 ? (uint32_t)at[1] << 8 : 0);
+        held |= ((code + shift) & mask) << held_bits;
+        for (held_bits += bits; held_bits >= 8; held_bits -= 8, held >>= 8)
+            *row++ = (unsigned char)held;
+    }
+    if (held_bits > 0)
+        *row = (unsigned char)held;
 }
 
 /* The constant that a value is, or whose elements it has in other dimensions: then `input` of the

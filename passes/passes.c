@@ -332,6 +332,7 @@ enum ul_status ul_pass_dry_run(const struct ul_pass *pass, const struct ul_graph
     struct ul_passes_options options = *pass->options;
     struct ul_pass trial = *pass;
     options.only = options.start_at = NULL;
+    options.for_bytes = true;
     options.inside_count = 0;
     options.row_major_count = 0; /* a judgement is the same for every layout that is asked for */
     trial.options = &options;

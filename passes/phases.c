@@ -167,7 +167,7 @@ static ul_value_id add_codes(const struct phases *phases, const struct ul_type *
 {
     const struct ul_tensor *codes = phases->source.codes;
     uint64_t size = ul_dtype_get(type->dtype)->size_bytes, count = ul_type_elements(type);
-    unsigned char *bytes = ul_arena_alloc(phases->pass->scratch, count * size);
+    unsigned char *bytes = ul_arena_alloc(phases->graph->arena, count * size);
     int64_t at[UL_LIMIT_RANK] = {0};
     UL_ASSERT(count == ul_type_elements(&codes->type) && type->dtype == codes->type.dtype);
     for (uint64_t i = 0; i < count; i++) {
@@ -193,7 +193,7 @@ static ul_value_id repeat(const struct phases *phases, ul_value_id value, uint32
     uint64_t size = ul_dtype_get(tensor->type.dtype)->size_bytes;
     int64_t dims[UL_LIMIT_RANK] = {phases->count * (int64_t)each};
     unsigned char *bytes =
-        ul_arena_alloc(phases->pass->scratch, each * (uint64_t)phases->count * size);
+        ul_arena_alloc(phases->graph->arena, each * (uint64_t)phases->count * size);
     for (uint32_t d = 1; d < rank; d++)
         dims[d] = 1;
     for (int64_t phase = 0; phase < phases->count; phase++)

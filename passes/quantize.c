@@ -201,8 +201,8 @@ static bool quantize_weight(const struct ul_pass *pass, const struct target *tar
             code_bytes[(first + i) * k_step + n * n_step] = (unsigned char)(int)block.codes[i];
         ul_element_put_float(scale_bytes + 2 * at, UL_F16, (double)block.scale);
     }
-    *codes = ul_tensor_new(graph->arena, &code_type, code_bytes);
-    *scales = ul_tensor_new(graph->arena, &scale_type, scale_bytes);
+    *codes = ul_tensor_of(graph->arena, &code_type, code_bytes);
+    *scales = ul_tensor_of(graph->arena, &scale_type, scale_bytes);
     return true;
 }
 
