@@ -383,7 +383,7 @@ static enum ul_status plan_misfit(struct ul_cli_job *job, const struct ul_proble
 {
     struct ul_diag *diag = &job->compile.diag;
     struct ul_arena *keep = &job->compile.keep;
-    struct ul_plan_options planning = ul_compile_planning(&job->compile.options);
+    struct ul_plan_options planning = ul_compile_planning(&job->compile);
     const char *limit = ul_size_exact(keep, limit_bytes);
     const char *smallest = ul_size_exact(keep, plan->smallest_budget_bytes);
     if (plan->remat_why_not != NULL)
@@ -412,7 +412,7 @@ static enum ul_status plan_misfit(struct ul_cli_job *job, const struct ul_proble
 static enum ul_status solve_problem(struct ul_cli_job *job, const struct ul_problem *problem)
 {
     struct ul_compile *compile = &job->compile;
-    struct ul_plan_options planning = ul_compile_planning(&compile->options);
+    struct ul_plan_options planning = ul_compile_planning(compile);
     struct ul_plan plan;
     double start = ul_clock_seconds();
     if (job->options.budget_fraction > 0)

@@ -134,7 +134,7 @@ static enum ul_status apply_variant(void *context, uint32_t variant,
 
 static enum ul_status solve(struct ul_compile *compile)
 {
-    struct ul_plan_options planning = ul_compile_planning(&compile->options);
+    struct ul_plan_options planning = ul_compile_planning(compile);
     planning.beside = ul_compile_beside(compile, compile->program);
     UL_TRY(ul_compile_read_kept(compile, &planning.kept));
     if (compile->options.checkpoint != NULL)
@@ -150,7 +150,7 @@ static enum ul_status solve(struct ul_compile *compile)
 static enum ul_status take_spares(struct ul_compile *compile)
 {
     const struct ul_problem *problem = compile->program->problem;
-    struct ul_plan_options planning = ul_compile_planning(&compile->options);
+    struct ul_plan_options planning = ul_compile_planning(compile);
     struct ul_plan_beside beside = ul_compile_beside(compile, compile->program);
     bool has_spares = false;
     for (uint32_t s = 0; s < problem->step_count; s++)
@@ -209,7 +209,7 @@ static void set_bounded(struct ul_compile *compile, uint64_t reserved_bytes)
  * room for all of them, fewer may do. */
 static enum ul_status gather(struct ul_compile *compile)
 {
-    const struct ul_plan_options planning = ul_compile_planning(&compile->options);
+    const struct ul_plan_options planning = ul_compile_planning(compile);
     const struct ul_plan *plan = &compile->plan;
     if (planning.order != UL_ORDER_BEST || planning.pack == UL_PACK_NONE)
         return UL_OK;
@@ -225,7 +225,7 @@ static enum ul_status gather(struct ul_compile *compile)
 static enum ul_status stream(struct ul_compile *compile)
 {
     enum { LEAST_PERCENT = 5 };
-    const struct ul_plan_options planning = ul_compile_planning(&compile->options);
+    const struct ul_plan_options planning = ul_compile_planning(compile);
     const struct ul_plan *plan = &compile->plan;
     const struct ul_program *program = compile->program;
     if (!program->options.target->traits.has_streams || planning.order != UL_ORDER_BEST ||
@@ -389,7 +389,7 @@ static void put_alive(struct ul_compile *compile, struct ul_text *text)
 
 enum ul_status ul_compile_require_methods(struct ul_compile *compile)
 {
-    struct ul_plan_options planning = ul_compile_planning(&compile->options);
+    struct ul_plan_options planning = ul_compile_planning(compile);
     return ul_plan_require_methods(&planning, &compile->plan, &compile->diag);
 }
 
@@ -480,7 +480,7 @@ enum ul_status ul_compile_require_fit(struct ul_compile *compile)
     uint64_t needed = ul_plan_bounded_bytes(&beside, &compile->plan);
     struct ul_text text;
     UL_ASSERT(compile->report.plan == &compile->plan);
-    struct ul_plan_options planning = ul_compile_planning(&compile->options);
+    struct ul_plan_options planning = ul_compile_planning(compile);
     UL_TRY(ul_compile_require_methods(compile));
     UL_TRY(require_offload(compile));
     if (budget == 0 || needed <= budget)

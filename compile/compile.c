@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The whole pipeline: load, passes, program, plan, check; emit.c goes on from there. */
 #include "compile/compile_internal.h"
+#include "planner/order/order.h"
 
 #include <string.h>
 
@@ -11,16 +12,20 @@ void ul_compile_init(struct ul_compile *compile)
     ul_arena_init(&compile->scratch);
     compile->options.base.table = &ul_compile_option_table;
     compile->options.base.arena = &compile->keep;
+    compile->orders = ul_order_memo_new(&compile->keep);
 }
 
 void ul_compile_done(struct ul_compile *compile)
 {
     if (compile->quantized_folder != NULL)
         ul_temporary_remove(compile->quantized_folder);
-    if (compile->library != NULL)
+    bool is_own = compile->earlier == NULL || compile->earlier->library != compile->library;
+    if (compile->library != NULL && is_own)
         ul_library_close(compile->library);
     if (compile->loaded)
         ul_model_done(&compile->model);
+    for (uint32_t i = 0; i < compile->adopted_count; i++)
+        ul_arena_done(compile->adopted[i]);
     ul_arena_done(&compile->scratch);
     ul_arena_done(&compile->keep);
 }

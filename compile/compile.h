@@ -84,8 +84,6 @@ bool ul_option_fits(const struct ul_option *row, const struct ul_target *target)
 unsigned ul_compile_word(const char *option, const char *said);
 /* Whether values may be offloaded. */
 bool ul_compile_offloads(const struct ul_compile_options *options);
-/* What the planner is asked for. */
-struct ul_plan_options ul_compile_planning(const struct ul_compile_options *options);
 
 /* ---- One compile ---- */
 
@@ -109,9 +107,14 @@ struct ul_compile {
     struct ul_profile profile;
     struct ul_training training;             /* where options.train says so */
     const struct ul_target_library *library; /* of the target; NULL: it has none */
+    const struct ul_compile *earlier; /* outlives this one, which goes on with its library where it
+                                         needs the same; NULL: there is none */
     const char *cudnn; /* "on", "found", "not found" or "off"; NULL: none of the target's */
     struct ul_program *program;
+    struct ul_arena **adopted; /* what variants lie in that it has taken over */
+    uint32_t adopted_count, adopted_capacity;
     struct ul_report_header plan_header; /* of options.plan where that is given */
+    struct ul_order_memo *orders;        /* that it has found so far */
     struct ul_plan plan;
     struct ul_plan_ladder ladder; /* empty where the plan without a budget does */
     bool wants_ladder;            /* though the plan without a budget does */
@@ -125,6 +128,9 @@ struct ul_compile {
     struct ul_text json; /* plan.json */
     char plan_sha256[65];
 };
+
+/* options.c: what the planner is asked for. */
+struct ul_plan_options ul_compile_planning(const struct ul_compile *compile);
 
 /* compile.c */
 

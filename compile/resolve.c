@@ -128,6 +128,21 @@ static enum ul_status resolve_offload(struct ul_compile *compile,
     return UL_OK;
 }
 
+static enum ul_status open_library(struct ul_compile *compile,
+                                   const struct ul_program_options *program)
+{
+    const struct ul_target *target = program->target;
+    const struct ul_compile *earlier = compile->earlier;
+    if (target->open_library == NULL)
+        return UL_OK;
+    if (earlier != NULL && earlier->library != NULL &&
+        ul_library_reopen(earlier->library, program)) {
+        compile->library = earlier->library;
+        return UL_OK;
+    }
+    return target->open_library(&compile->keep, program, &compile->library, &compile->diag);
+}
+
 enum ul_status ul_compile_resolve(struct ul_compile *compile, struct ul_program_options *program)
 {
     struct ul_compile_options *options = &compile->options;
@@ -157,8 +172,7 @@ enum ul_status ul_compile_resolve(struct ul_compile *compile, struct ul_program_
         UL_TRY(ul_compile_resolve_toolkit(compile, program));
     if (options->isa != NULL)
         UL_TRY(ul_dnnl_check_isa(&compile->keep, options->isa, &compile->diag));
-    if (target->open_library != NULL)
-        UL_TRY(target->open_library(&compile->keep, program, &compile->library, &compile->diag));
+    UL_TRY(open_library(compile, program));
     program->library = compile->library;
     if (options->march == NULL)
         options->march = march_of(compile);

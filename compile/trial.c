@@ -127,6 +127,8 @@ static enum ul_status try_one(const struct ul_compile *compile, const char *path
     ul_options_copy(&other.options.base, &asked->base, sizeof other.options);
     other.is_library = compile->is_library;
     other.is_trial = true;
+    other.orders = compile->orders;
+    other.earlier = compile;
     if (telling != NULL) {
         other.progress = tell;
         other.progress_context = telling;

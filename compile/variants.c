@@ -309,7 +309,7 @@ enum ul_status ul_variants_begin(struct ul_variants *variants, struct ul_compile
                                  const struct ul_plan *free_plan)
 {
     *variants = (struct ul_variants){.compile = compile,
-                                     .planning = ul_compile_planning(&compile->options)};
+                                     .planning = ul_compile_planning(compile)};
     variants->budget_bytes = variants->planning.budget_bytes;
     variants->planning.budget_bytes = 0;
     variants->effort.deadline_seconds = ul_deadline_after(variants->planning.time_limit_seconds);

@@ -28,6 +28,7 @@ struct ul_dnnl {
     struct ul_target_library library;
     struct ul_arena *arena;
     dnnl_engine_t engine;
+    const char *asked_isa; /* NULL: this machine's */
     uint32_t thread_count;
     struct answer *table[UL_DNNL_TABLE];
     struct ul_pieces *pieces; /* NULL: none was asked about */
@@ -94,6 +95,8 @@ uint64_t ul_dnnl_code_bytes(void *dnnl, const struct ul_call *calls, uint32_t co
 
 /* Of struct ul_target_library; `dnnl` is a struct ul_dnnl. */
 bool ul_piece_answer(void *dnnl, const struct ul_piece *piece, struct ul_group_call *call);
+/* Answers from here on as if no piece had been tried yet. */
+void ul_pieces_restart(struct ul_dnnl *dnnl);
 
 /* trial.c */
 

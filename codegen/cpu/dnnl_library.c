@@ -3,6 +3,7 @@
  * are settings of the whole process in oneDNN 2 and OpenMP. */
 #include "codegen/cpu/dnnl.h"
 #include "codegen/cpu/dnnl_internal.h"
+#include "codegen/program/target.h"
 
 #include <string.h>
 
@@ -77,6 +78,21 @@ void ul_dnnl_close(struct ul_dnnl *dnnl)
     (void)dnnl_engine_destroy(dnnl->engine);
 }
 
+static bool is_same_isa(const char *a, const char *b)
+{
+    return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+}
+
+static bool reopen(void *context, const struct ul_program_options *options)
+{
+    struct ul_dnnl *dnnl = context;
+    if (options->target->open_library != ul_dnnl_open_library ||
+        options->thread_count != dnnl->thread_count || !is_same_isa(options->isa, dnnl->asked_isa))
+        return false;
+    ul_pieces_restart(dnnl);
+    return true;
+}
+
 static void close_context(void *context)
 {
     ul_dnnl_close(context);
@@ -90,6 +106,7 @@ enum ul_status ul_dnnl_open(struct ul_arena *arena, const char *isa, uint32_t th
     omp_set_num_threads((int)thread_count);
     struct ul_dnnl *opened = UL_NEW(arena, struct ul_dnnl);
     opened->arena = arena;
+    opened->asked_isa = isa;
     opened->thread_count = thread_count;
     const uint32_t row = isa_row(dnnl_get_effective_cpu_isa());
     opened->library = (struct ul_target_library){.name = "oneDNN",
@@ -104,6 +121,7 @@ enum ul_status ul_dnnl_open(struct ul_arena *arena, const char *isa, uint32_t th
                                                  .answer_piece = ul_piece_answer,
                                                  .kept_bytes = ul_dnnl_kept_bytes,
                                                  .code_bytes = ul_dnnl_code_bytes,
+                                                 .reopen = reopen,
                                                  .close = close_context};
     if (dnnl_engine_create(&opened->engine, dnnl_cpu, 0) != dnnl_success)
         return ul_diag_set(diag, UL_INTERNAL, "oneDNN has no engine for this machine's processor");

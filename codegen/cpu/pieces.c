@@ -29,12 +29,14 @@
 #define MAX_TRIAL_BYTES ((uint64_t)1 << 30)
 #define MAX_TRIAL_PRODUCTS ((uint64_t)1 << 38)
 
-/* The bits of a call, by rows along an axis; `good`: it was tried, and they are there. */
+/* The bits of a call, by rows along an axis; `good`: it was run, and they are there. */
 struct rows {
     struct ul_call call;
     uint32_t axis;
     uint64_t product_count;
-    bool tried, good;
+    uint32_t tried;  /* the last compile that asked for them, from 1 on */
+    bool is_allowed; /* to that one */
+    bool has_run, good;
     uint64_t *hashes;
 };
 
@@ -54,7 +56,8 @@ struct piece {
 };
 
 struct ul_pieces {
-    uint64_t product_count; /* of all trials so far */
+    uint32_t compile;       /* that asks, from 1 on */
+    uint64_t product_count; /* of all its trials so far */
     struct whole *wholes;
     struct piece *table[UL_DNNL_TABLE];
 };
@@ -134,18 +137,32 @@ static bool may_try(const struct ul_pieces *pieces, const struct rows *rows)
            rows->product_count <= MAX_TRIAL_PRODUCTS - pieces->product_count;
 }
 
-/* Whether the rows' bits are there, finding them out at the first time. */
+static void run_trial(struct ul_dnnl *dnnl, struct rows *rows, const struct ul_call *whole)
+{
+    const struct ul_trial trial = {.whole = whole, .piece = &rows->call, .axis = rows->axis};
+    rows->hashes = UL_NEW_ARRAY(dnnl->arena, uint64_t, (uint64_t)rows->call.dst.dims[rows->axis]);
+    rows->good = ul_trial_run(dnnl, &trial, rows->hashes);
+    rows->has_run = true;
+}
+
+static bool is_tried(const struct ul_dnnl *dnnl, const struct rows *rows)
+{
+    return rows->tried == dnnl->pieces->compile;
+}
+
+/* Whether the rows' bits are there, finding them out at the first time. What another compile found
+ * counts as work of this one, so that its answers do not depend on the other. */
 static bool has_bits(struct ul_dnnl *dnnl, struct rows *rows, const struct ul_call *whole)
 {
-    struct ul_trial trial = {.whole = whole, .piece = &rows->call, .axis = rows->axis};
-    if (!rows->tried && may_try(dnnl->pieces, rows)) {
-        dnnl->pieces->product_count += rows->product_count;
-        rows->hashes =
-            UL_NEW_ARRAY(dnnl->arena, uint64_t, (uint64_t)rows->call.dst.dims[rows->axis]);
-        rows->good = ul_trial_run(dnnl, &trial, rows->hashes);
+    struct ul_pieces *pieces = dnnl->pieces;
+    if (!is_tried(dnnl, rows)) {
+        rows->tried = pieces->compile;
+        rows->is_allowed = may_try(pieces, rows);
+        pieces->product_count += rows->is_allowed ? rows->product_count : 0;
     }
-    rows->tried = true;
-    return rows->good;
+    if (rows->is_allowed && !rows->has_run)
+        run_trial(dnnl, rows, whole);
+    return rows->is_allowed && rows->good;
 }
 
 /* ---- answers ---- */
@@ -200,6 +217,14 @@ static struct piece *piece_of(struct ul_dnnl *dnnl, const struct ul_group_call *
     return piece;
 }
 
+void ul_pieces_restart(struct ul_dnnl *dnnl)
+{
+    if (dnnl->pieces == NULL)
+        return;
+    dnnl->pieces->compile++;
+    dnnl->pieces->product_count = 0;
+}
+
 bool ul_piece_answer(void *context, const struct ul_piece *requested, struct ul_group_call *call)
 {
     struct ul_dnnl *dnnl = context;
@@ -212,8 +237,10 @@ bool ul_piece_answer(void *context, const struct ul_piece *requested, struct ul_
     int64_t begin = requested->offset / of->dst.strides[axis];
     if (requested->offset % of->dst.strides[axis] != 0 || begin > of->dst.dims[axis] - count)
         return false;
-    if (dnnl->pieces == NULL)
+    if (dnnl->pieces == NULL) {
         dnnl->pieces = UL_NEW(dnnl->arena, struct ul_pieces);
+        dnnl->pieces->compile = 1;
+    }
     struct whole *whole = whole_of(dnnl, of, axis, requested->whole_product_count);
     struct piece *piece = piece_of(dnnl, call, whole);
     call->call = piece->rows.call;
@@ -221,7 +248,7 @@ bool ul_piece_answer(void *context, const struct ul_piece *requested, struct ul_
         return false;
     if (is_exact(of))
         return true;
-    if (requested->unproven && !(piece->rows.tried && whole->rows.tried))
+    if (requested->unproven && !(is_tried(dnnl, &piece->rows) && is_tried(dnnl, &whole->rows)))
         return true;
     return has_bits(dnnl, &whole->rows, of) && has_bits(dnnl, &piece->rows, of) &&
            memcmp(piece->rows.hashes, &whole->rows.hashes[begin],

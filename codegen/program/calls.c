@@ -194,6 +194,12 @@ static void choose_group(struct chooser *chooser, const ul_node_id *nodes, uint3
         chooser->calls->by_node[nodes[count - 1]] = make_call(chooser, nodes, count, true);
 }
 
+bool ul_library_reopen(const struct ul_target_library *library,
+                       const struct ul_program_options *options)
+{
+    return library->reopen != NULL && library->reopen(library->context, options);
+}
+
 void ul_library_close(const struct ul_target_library *library)
 {
     library->close(library->context);

@@ -8,7 +8,8 @@
 struct ul_group_call; /* calls_internal.h */
 struct ul_call;       /* runtime/lib/ul_call.h */
 struct ul_piece;
-struct ul_work; /* codegen/kernel/work.h */
+struct ul_work;            /* codegen/kernel/work.h */
+struct ul_program_options; /* program.h */
 
 /* A target's numerical library, as the compiler asks it: oneDNN (dnnl.c), or cuBLASLt and cuDNN
  * (cuda_calls.c). The target's rows of facts and functions; `context` is handed to the functions.
@@ -58,8 +59,13 @@ struct ul_target_library {
     /* Bytes of the library's code, of what a program has resident in whole windows of pages, that
      * the calls run through. 0, or NULL: it cannot be counted here. */
     uint64_t (*code_bytes)(void *context, const struct ul_call *calls, uint32_t count);
+    /* Begins to answer for another compile, as if it were opened for that; what it found out before
+     * it need not find out again. False, or NULL: the options ask for a library that is another. */
+    bool (*reopen)(void *context, const struct ul_program_options *options);
     void (*close)(void *context);
 };
+bool ul_library_reopen(const struct ul_target_library *library,
+                       const struct ul_program_options *options);
 void ul_library_close(const struct ul_target_library *library);
 /* The group is a call, as far as the library goes: for passes, see `is_call` in passes.h. `library`
  * is a const struct ul_target_library. */

@@ -35,6 +35,8 @@ struct ul_plan_kept {
     const bool *is_kept; /* what the step makes */
 };
 
+struct ul_order_memo; /* planner/order/order.h */
+
 /* Zeroed options are the defaults. */
 struct ul_plan_options {
     enum ul_plan_pack pack; /* none: every range its own bytes for ever, nothing in place */
@@ -50,8 +52,9 @@ struct ul_plan_options {
                         space, how much would do is looked for */
     const struct ul_plan_kept *kept; /* where remat is UL_REMAT_KEEP */
     uint64_t seed;
-    uint64_t work_limit;       /* counted search nodes; 0: the default */
-    double time_limit_seconds; /* 0: none */
+    uint64_t work_limit;          /* counted search nodes; 0: the default */
+    double time_limit_seconds;    /* 0: none */
+    struct ul_order_memo *orders; /* that were found for this and other problems, or NULL */
 };
 
 enum ul_plan_kind {

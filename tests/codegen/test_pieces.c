@@ -107,6 +107,29 @@ static void rows_of_another_place(void **state)
     done(&fixture);
 }
 
+/* Another compile gets the answers that it would have without the one before. */
+static void answers_begin_again(void **state)
+{
+    (void)state;
+    struct fixture fixture;
+    struct ul_group_call whole;
+    begin(&fixture, 24, &whole);
+    struct ul_piece piece = {.whole = &whole.call,
+                             .whole_product_count = 1 << 20,
+                             .offset = 8 * whole.call.dst.strides[2]};
+    for (int compile = 0; compile < 3; compile++) {
+        static const bool is_unproven[] = {true, false, true}, expected[] = {true, false, false};
+        for (int i = 0; i < 3; i++) {
+            struct ul_group_call top;
+            convolution(&fixture, 9, 1, 0, &top);
+            piece.unproven = is_unproven[i];
+            assert_int_equal(ul_piece_answer(fixture.dnnl, &piece, &top), expected[i]);
+        }
+        ul_pieces_restart(fixture.dnnl);
+    }
+    done(&fixture);
+}
+
 /* The library's reference code adds channel by channel, its fast code tap by tap: the same sums in
  * another order have other bits in every row, though any program would take the one for the other.
  */
@@ -154,9 +177,8 @@ static void other_calls_are_no_pieces(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_of_a_convolution),
-        cmocka_unit_test(rows_of_another_place),
-        cmocka_unit_test(another_order_of_sums),
+        cmocka_unit_test(rows_of_a_convolution),     cmocka_unit_test(rows_of_another_place),
+        cmocka_unit_test(answers_begin_again),       cmocka_unit_test(another_order_of_sums),
         cmocka_unit_test(other_calls_are_no_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -135,7 +135,7 @@ static void weave(struct moves *moves, struct ul_plan *woven)
 static void plan_all(struct ul_compile *compile)
 {
     const struct ul_problem *problem = compile->program->problem;
-    struct ul_plan_options planning = ul_compile_planning(&compile->options);
+    struct ul_plan_options planning = ul_compile_planning(compile);
     struct ul_plan plan;
     planning.budget_bytes = 0;
     require(ul_plan_without_budget(&compile->keep, problem, &planning, &plan, &compile->diag),

@@ -368,6 +368,40 @@ static void test_orders_are_the_same_every_time(void **state)
     }
 }
 
+static void test_runs_are_remembered(void **state)
+{
+    (void)state;
+    enum { NODES = 60 };
+    struct ul_arena arena;
+    struct ul_solve_graph graph, other;
+    ul_arena_init(&arena);
+    struct ul_order_memo *memo = ul_order_memo_new(&arena);
+    make_graph(&arena, 1, NODES, &graph);
+    const struct ul_order_run asked = {.graph = &graph, .effort = {.work_limit = 1 << 20}};
+    struct ul_order_run run = asked, again = asked;
+    assert_false(ul_order_memo_find(memo, &arena, &again));
+    ul_order_run(&arena, &run);
+    ul_order_memo_add(memo, &asked, &run);
+    assert_true(ul_order_memo_find(memo, &arena, &again));
+    assert_memory_equal(again.order, run.order, NODES * sizeof *run.order);
+    assert_int_equal(again.peak_bytes, run.peak_bytes);
+    assert_int_equal(again.lower_bytes, run.lower_bytes);
+    assert_string_equal(again.method_name, run.method_name);
+    /* Equal graphs are one; other limits, and other sizes, are another run. */
+    make_graph(&arena, 1, NODES, &other);
+    again = asked;
+    again.graph = &other;
+    assert_true(ul_order_memo_find(memo, &arena, &again));
+    again = asked;
+    again.effort.work_limit++;
+    assert_false(ul_order_memo_find(memo, &arena, &again));
+    other.size_bytes[NODES / 2]++;
+    again = asked;
+    again.graph = &other;
+    assert_false(ul_order_memo_find(memo, &arena, &again));
+    ul_arena_done(&arena);
+}
+
 /* The least peak of a core, by exact search. */
 static uint64_t core_min(struct ul_arena *arena, const struct ul_order_core *core)
 {
@@ -474,6 +508,7 @@ int main(void)
         cmocka_unit_test(test_orders_of_larger_graphs_are_valid),
         cmocka_unit_test(test_cores_stay_as_small_as_graphs),
         cmocka_unit_test(test_orders_are_the_same_every_time),
+        cmocka_unit_test(test_runs_are_remembered),
         cmocka_unit_test(test_seeds_draw),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Runs that were made before.
+ *
+ * Problem: a compile searches orders for many programs of one model, and most of their graphs, or
+ * of the graphs inside their loops, are the same to the byte. Method: a run without a deadline
+ * depends on its graph and its limits alone, so the hash of these finds what came of it. */
+#include "planner/order/order.h"
+
+#include <string.h>
+
+struct result {
+    char key[65];
+    struct ul_order_run run; /* its graph is gone */
+};
+
+struct ul_order_memo {
+    struct ul_arena *arena;
+    struct result *results;
+    uint32_t count, capacity;
+};
+
+struct ul_order_memo *ul_order_memo_new(struct ul_arena *arena)
+{
+    struct ul_order_memo *memo = UL_NEW(arena, struct ul_order_memo);
+    memo->arena = arena;
+    return memo;
+}
+
+static void put(struct ul_text *text, const void *items, uint64_t count, size_t size_bytes)
+{
+    uint64_t length = items != NULL ? count * size_bytes : 0;
+    ul_text_put_bytes(text, &length, sizeof length);
+    if (length > 0)
+        ul_text_put_bytes(text, items, length);
+}
+
+/* All that a run is made from. */
+static void key_make(const struct ul_order_run *run, char key[65])
+{
+    const struct ul_solve_graph *graph = run->graph;
+    uint32_t n = graph->node_count;
+    const uint64_t numbers[] = {n,
+                                graph->base_bytes,
+                                run->method,
+                                run->enough_bytes,
+                                run->lower_bytes,
+                                run->effort.work,
+                                run->effort.work_limit,
+                                run->effort.seed};
+    struct ul_arena scratch;
+    struct ul_text text;
+    ul_arena_init(&scratch);
+    ul_text_init(&text, &scratch);
+    put(&text, numbers, sizeof numbers / sizeof *numbers, sizeof *numbers);
+    put(&text, graph->size_bytes, n, sizeof *graph->size_bytes);
+    put(&text, graph->working_bytes, n, sizeof *graph->working_bytes);
+    put(&text, graph->in_place, n, sizeof *graph->in_place);
+    put(&text, graph->order, n, sizeof *graph->order);
+    put(&text, graph->input_first, (uint64_t)n + 1, sizeof *graph->input_first);
+    put(&text, graph->inputs, graph->input_first[n], sizeof *graph->inputs);
+    ul_hash_hex(text.data, text.length, key);
+    ul_arena_done(&scratch);
+}
+
+bool ul_order_memo_find(const struct ul_order_memo *memo, struct ul_arena *arena,
+                        struct ul_order_run *run)
+{
+    char key[65];
+    UL_ASSERT(run->effort.deadline_seconds == 0);
+    key_make(run, key);
+    for (uint32_t i = 0; i < memo->count; i++) {
+        if (strcmp(memo->results[i].key, key) != 0)
+            continue;
+        const struct ul_solve_graph *graph = run->graph;
+        *run = memo->results[i].run;
+        run->graph = graph;
+        run->order = ul_arena_copy(arena, run->order, graph->node_count * sizeof *run->order);
+        return true;
+    }
+    return false;
+}
+
+void ul_order_memo_add(struct ul_order_memo *memo, const struct ul_order_run *asked,
+                       const struct ul_order_run *found)
+{
+    UL_GROW(memo->arena, memo->results, memo->count, memo->capacity);
+    struct result *result = &memo->results[memo->count++];
+    key_make(asked, result->key);
+    result->run = *found;
+    result->run.graph = NULL;
+    result->run.order =
+        ul_arena_copy(memo->arena, found->order, asked->graph->node_count * sizeof *found->order);
+}
