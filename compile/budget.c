@@ -58,91 +58,42 @@ static void report_variants(const struct ul_variants *variants)
     compile->report.variants = rows;
 }
 
-static enum ul_status merge_variants(void *context, const struct ul_plan *plan,
-                                     struct ul_plan_ladder *ladder)
+/* Merges the plans of other programs into the ladder; the one that is picked is the compile's. */
+static enum ul_status choose_variant(struct ul_compile *compile,
+                                     const struct ul_plan_options *planning,
+                                     struct ul_plan_rung *rung)
 {
-    struct ul_compile *compile = context;
     struct ul_variants variants;
-    UL_ASSERT(ladder == &compile->ladder);
-    if (compile->options.pack == UL_PACK_NONE || plan->position_count == 0)
-        return UL_OK;
-    UL_TRY(ul_variants_begin(&variants, compile, plan));
+    UL_TRY(ul_variants_begin(&variants, compile, &rung->plan));
     enum ul_status status = try_all(&variants);
     report_variants(&variants);
+    if (status == UL_OK) {
+        ul_plan_pick(compile->program->problem, planning, &compile->ladder, rung);
+        ul_variants_adopt(&variants, rung->variant);
+    }
     ul_variants_end(&variants);
     return status;
-}
-
-/* The program that was built first keeps its graph, for comparison; the compile gets another. */
-static struct ul_program *set_aside(struct ul_compile *compile)
-{
-    struct ul_graph *graph = UL_NEW(&compile->keep, struct ul_graph);
-    struct ul_program *program = UL_NEW(&compile->keep, struct ul_program);
-    *graph = compile->graph;
-    *program = *compile->program;
-    program->graph = graph;
-    return program;
-}
-
-static enum ul_status make_variant(struct ul_compile *compile, uint32_t variant)
-{
-    if (variant == 0)
-        return UL_OK;
-    UL_ASSERT(compile->report.variants != NULL);
-    const struct ul_report_variant *row = &compile->report.variants[variant];
-    struct ul_program_options options = compile->program->options;
-    bool lays_out = row->row_major_count > 0 && compile->options.row_major.count == 0;
-    for (uint32_t i = 0; lays_out && i < row->row_major_count; i++)
-        ul_texts_add(&compile->keep, &compile->options.row_major, row->row_major[i]);
-    for (uint32_t i = 0; i < row->split_count; i++)
-        ul_texts_add(&compile->keep, &compile->options.splits, row->splits[i]);
-    for (uint32_t i = 0; i < row->inside_count; i++)
-        ul_texts_add(&compile->keep, &compile->options.inside, row->inside[i]);
-    bool differs = row->split_count + row->inside_count > 0;
-    struct ul_program *whole = set_aside(compile);
-    if (options.base == NULL)
-        options.base = whole;
-    if (lays_out) {
-        UL_TRY(ul_compile_lay_out(compile, &compile->keep, &compile->graph,
-                                  &compile->options.row_major, &compile->diag));
-        UL_TRY(ul_program_build(&compile->keep, &compile->graph, &options, &compile->program,
-                                &compile->diag));
-        whole = differs ? set_aside(compile) : NULL;
-    }
-    if (differs) {
-        options.whole = whole;
-        ul_graph_copy(&compile->graph, &compile->keep, whole->graph);
-        UL_TRY(ul_compile_move_inside(compile, &compile->graph, &compile->options.inside,
-                                      &compile->diag));
-        UL_TRY(
-            ul_compile_split(compile, &compile->graph, &compile->options.splits, &compile->diag));
-        UL_TRY(ul_program_build(&compile->keep, &compile->graph, &options, &compile->program,
-                                &compile->diag));
-    }
-    ul_compile_count_beside(compile, compile->program);
-    return UL_OK;
-}
-
-static enum ul_status apply_variant(void *context, uint32_t variant,
-                                    const struct ul_problem **problem)
-{
-    struct ul_compile *compile = context;
-    UL_TRY(make_variant(compile, variant));
-    *problem = compile->program->problem;
-    return UL_OK;
 }
 
 static enum ul_status solve(struct ul_compile *compile)
 {
     struct ul_plan_options planning = ul_compile_planning(compile);
+    struct ul_plan_rung rung;
     planning.beside = ul_compile_beside(compile, compile->program);
     UL_TRY(ul_compile_read_kept(compile, &planning.kept));
     if (compile->options.checkpoint != NULL)
         planning.remat = planning.kept != NULL ? UL_REMAT_KEEP : UL_REMAT_NONE;
-    struct ul_plan_variants variants = {
-        .context = compile, .merge = merge_variants, .apply = apply_variant};
-    return ul_plan_within(&compile->keep, compile->program->problem, &planning, &variants,
-                          compile->wants_ladder, &compile->plan, &compile->ladder, &compile->diag);
+    UL_TRY(ul_plan_front(&compile->keep, compile->program->problem, &planning,
+                         compile->wants_ladder, &rung, &compile->ladder, &compile->diag));
+    /* What is to be kept is steps of this program. */
+    if (compile->ladder.count > 0 && planning.kept == NULL && planning.pack != UL_PACK_NONE &&
+        rung.plan.position_count > 0)
+        UL_TRY(choose_variant(compile, &planning, &rung));
+    else
+        ul_plan_pick(compile->program->problem, &planning, &compile->ladder, &rung);
+    ul_plan_finish(compile->program->problem, &planning, &rung);
+    compile->plan = rung.plan;
+    return UL_OK;
 }
 
 /* Scratch that lies free goes to steps that have use for it. Without reuse nothing lies free: there

@@ -12,8 +12,9 @@
 #include <string.h>
 
 enum {
-    MAX_LADDERS = 4,       /* variants that are also searched for recomputations */
-    MAX_STEPS = 100 * 1000 /* of all variants together */
+    MAX_LADDERS = 4,        /* variants that are also searched for recomputations */
+    MAX_STEPS = 100 * 1000, /* of all variants together */
+    WORK_SHARE = 8          /* there are many: each is searched for so much less */
 };
 
 /* Hands what is left of a time limit to the next part of the search; false: nothing is. */
@@ -55,6 +56,17 @@ static uint32_t leanest_of(const struct ul_problem *problem, const struct ul_pla
     return leanest;
 }
 
+/* What the planner is asked of a variant's plan without a budget. */
+static struct ul_plan_options plan_options(const struct ul_variants *variants,
+                                           const struct ul_problem *problem)
+{
+    enum { WORK_PER_STEP = 512 };
+    struct ul_plan_options planning = variants->planning;
+    planning.work_limit =
+        UL_WORK_ORDER / WORK_SHARE + WORK_PER_STEP * (uint64_t)problem->step_count;
+    return planning;
+}
+
 /* What splits can reach is seen where scratch does not hide it. */
 static enum ul_status plan_lean(struct ul_variants *variants, struct ul_arena *arena,
                                 struct ul_variant *variant, struct ul_diag *diag)
@@ -72,7 +84,8 @@ static enum ul_status plan_lean(struct ul_variants *variants, struct ul_arena *a
     variant->lean = variant->plan;
     if (!differs)
         return UL_OK;
-    UL_TRY(ul_plan_solve(arena, &lean, &variants->planning, &variant->lean, diag));
+    const struct ul_plan_options planning = plan_options(variants, &lean);
+    UL_TRY(ul_plan_solve(arena, &lean, &planning, &variant->lean, diag));
     for (uint32_t p = 0; p < variant->lean.position_count; p++) {
         struct ul_plan_position *at = &variant->lean.positions[p];
         at->alternative =
@@ -143,8 +156,9 @@ static enum ul_status build_variant(struct ul_variants *variants, struct ul_vari
     UL_TRY(ul_compile_move_inside(variants->compile, &variant->graph, &variation->inside, diag));
     UL_TRY(ul_compile_split(variants->compile, &variant->graph, &variation->splits, diag));
     UL_TRY(ul_program_build(variant->arena, &variant->graph, &options, &variant->program, diag));
-    UL_TRY(ul_plan_solve(variant->arena, variant->program->problem, &variants->planning,
-                         &variant->plan, diag));
+    const struct ul_problem *problem = variant->program->problem;
+    const struct ul_plan_options planning = plan_options(variants, problem);
+    UL_TRY(ul_plan_solve(variant->arena, problem, &planning, &variant->plan, diag));
     return plan_lean(variants, variant->arena, variant, diag);
 }
 
@@ -308,8 +322,7 @@ enum ul_status ul_variants_merge_front(struct ul_variants *variants)
 enum ul_status ul_variants_begin(struct ul_variants *variants, struct ul_compile *compile,
                                  const struct ul_plan *free_plan)
 {
-    *variants = (struct ul_variants){.compile = compile,
-                                     .planning = ul_compile_planning(compile)};
+    *variants = (struct ul_variants){.compile = compile, .planning = ul_compile_planning(compile)};
     variants->budget_bytes = variants->planning.budget_bytes;
     variants->planning.budget_bytes = 0;
     variants->effort.deadline_seconds = ul_deadline_after(variants->planning.time_limit_seconds);
@@ -325,11 +338,48 @@ enum ul_status ul_variants_begin(struct ul_variants *variants, struct ul_compile
     return plan_lean(variants, &compile->keep, &variants->items[0], &compile->diag);
 }
 
+/* The compile's own program goes on with a graph elsewhere: others were compared with it. */
+static void set_aside(struct ul_compile *compile)
+{
+    struct ul_graph *graph = UL_NEW(&compile->keep, struct ul_graph);
+    *graph = compile->graph;
+    compile->program->graph = graph;
+}
+
+static void keep_memory(struct ul_compile *compile, struct ul_variant *variant)
+{
+    if (variant->arena != &variant->own || variant->is_adopted)
+        return;
+    UL_GROW(&compile->keep, compile->adopted, compile->adopted_count, compile->adopted_capacity);
+    compile->adopted[compile->adopted_count++] = &variant->own;
+    variant->is_adopted = true;
+}
+
+void ul_variants_adopt(struct ul_variants *variants, uint32_t index)
+{
+    struct ul_compile *compile = variants->compile;
+    struct ul_variant *variant = &variants->items[index];
+    uint32_t whole = find_whole(variants, &variant->variation);
+    if (index == 0)
+        return;
+    keep_memory(compile, variant);
+    if (whole != 0 && whole != UL_NONE) /* pieces are of its calls */
+        keep_memory(compile, &variants->items[whole]);
+    set_aside(compile);
+    compile->graph = variant->graph;
+    compile->program = variant->program;
+    compile->program->graph = &compile->graph;
+    compile->options.row_major = variant->variation.row_major;
+    compile->options.splits = variant->variation.splits;
+    compile->options.inside = variant->variation.inside;
+}
+
 void ul_variants_end(struct ul_variants *variants)
 {
     struct ul_compile *compile = variants->compile;
     for (uint32_t i = 0; variants->effort.stopped_by_time && i < compile->ladder.count; i++)
         compile->ladder.rungs[i].plan.stopped_by_time = true;
     for (uint32_t i = 1; i < variants->count; i++)
-        ul_arena_done(&variants->items[i].own);
+        if (!variants->items[i].is_adopted)
+            ul_arena_done(&variants->items[i].own);
 }

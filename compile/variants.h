@@ -7,7 +7,8 @@
  * and that one's plan without a budget. What is tried
  * does not depend on the budget, so that the ladder of all of them stays one ladder. Ownership:
  * what a variant is made of lives in its arena, texts and what the ladder holds in the compile's;
- * of those with light work inside, all that reports need.
+ * of those with light work inside, all that reports need. The compile takes over the variant that
+ * is picked.
  */
 #ifndef UL_COMPILE_VARIANTS_H
 #define UL_COMPILE_VARIANTS_H
@@ -24,6 +25,7 @@ struct ul_variation {
 
 struct ul_variant {
     struct ul_arena own, *arena; /* `arena`: its own, or the compile's */
+    bool is_adopted;             /* its own is the compile's */
     struct ul_graph graph;
     struct ul_program *program;
     struct ul_plan plan; /* without a budget */
@@ -48,6 +50,8 @@ struct ul_variants {
 /* Begins with the compile's own program and its plan without a budget. */
 enum ul_status ul_variants_begin(struct ul_variants *variants, struct ul_compile *compile,
                                  const struct ul_plan *free_plan) UL_MUST_CHECK;
+/* Makes a variant's program the compile's, which has its memory from then on. */
+void ul_variants_adopt(struct ul_variants *variants, uint32_t index);
 void ul_variants_end(struct ul_variants *variants);
 /* Hands what is left of a time limit to the next part of the search; false: nothing is. */
 bool ul_variants_have_time(struct ul_variants *variants);

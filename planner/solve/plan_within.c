@@ -1,73 +1,69 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A plan for a problem and a budget: where the plan without one exceeds it, the ladder of plans
- * that cost more. */
+ * that cost more, into which a caller may merge those of other programs before one is picked. */
 #include "planner/solve/solve.h"
 #include "planner/solve/solve_internal.h"
 #include "planner/transfer/transfer.h"
 
-static bool fits_bytes(const struct ul_plan *plan, const struct ul_plan_options *options)
+static bool fits_bytes(const struct ul_plan_rung *rung, uint64_t budget_bytes)
 {
-    return options->budget_bytes == 0 ||
-           ul_plan_bounded_bytes(&options->beside, plan) <= options->budget_bytes;
+    return budget_bytes == 0 || ul_rung_bytes(rung) <= budget_bytes;
 }
 
-/* The ladder below `plan`, the one without a budget, and its rung within the budget; what is beside
- * that one. */
-static enum ul_status ladder_pick(struct ul_arena *arena, const struct ul_problem **problem,
-                                  struct ul_plan_options *options,
-                                  const struct ul_plan_variants *variants, struct ul_plan *plan,
-                                  struct ul_plan_ladder *ladder, struct ul_diag *diag)
+enum ul_status ul_plan_front(struct ul_arena *arena, const struct ul_problem *problem,
+                             const struct ul_plan_options *options, bool wants_ladder,
+                             struct ul_plan_rung *first, struct ul_plan_ladder *ladder,
+                             struct ul_diag *diag)
 {
-    struct ul_plan_rung rung;
-    bool fits = fits_bytes(plan, options);
-    options->finds_room = !fits;
-    UL_TRY(ul_ladder_build(arena, *problem, options, plan, ladder, diag));
-    if (variants->merge != NULL)
-        UL_TRY(variants->merge(variants->context, plan, ladder));
-    ul_ladder_pick(ladder, fits ? 0 : options->budget_bytes, &rung);
-    *plan = rung.plan;
-    if (!fits && !fits_bytes(plan, options))
-        plan->sufficient_room_bytes = ladder->room_bytes;
-    options->beside = rung.beside;
-    UL_ASSERT(rung.variant == 0 || variants->apply != NULL);
-    return rung.variant == 0 ? UL_OK : variants->apply(variants->context, rung.variant, problem);
-}
-
-enum ul_status ul_plan_within(struct ul_arena *arena, const struct ul_problem *problem,
-                              const struct ul_plan_options *options,
-                              const struct ul_plan_variants *variants, bool wants_ladder,
-                              struct ul_plan *plan, struct ul_plan_ladder *ladder,
-                              struct ul_diag *diag)
-{
-    static const struct ul_plan_variants none = {.context = NULL};
     struct ul_plan_options limited = *options;
     limited.budget_bytes = ul_plan_limit_bytes(problem, options->budget_bytes);
-    const struct ul_problem *planned = problem;
-    UL_TRY(ul_plan_without_budget(arena, planned, options, plan, diag));
+    *first = (struct ul_plan_rung){.beside = options->beside};
+    *ladder = (struct ul_plan_ladder){.count = 0};
+    UL_TRY(ul_plan_without_budget(arena, problem, options, &first->plan, diag));
     /* What is to be kept, no budget changes, but that it may wait in another space. */
     bool keeps = options->remat == UL_REMAT_KEEP && options->kept != NULL;
     if (keeps)
-        UL_TRY(ul_ladder_keep(arena, planned, options, plan, diag));
-    bool moves = ul_transfer_space(planned) != UL_PLAN_NONE;
-    if (wants_ladder || ((!keeps || moves) && !fits_bytes(plan, &limited)))
-        UL_TRY(
-            ladder_pick(arena, &planned, &limited, keeps ? &none : variants, plan, ladder, diag));
-    else
-        plan->smallest_budget_bytes = ul_plan_bounded_bytes(&limited.beside, plan);
-    plan->bounded_bytes = ul_plan_bounded_bytes(&limited.beside, plan);
-    ul_plan_judge(planned, limited.budget_bytes, &limited.beside, plan);
-    /* Of what is beside, optional values may all be absent. */
-    if (limited.budget_bytes != 0)
-        ul_bound_cost(planned, ul_plan_space_budget(&limited.beside, NULL, limited.budget_bytes),
-                      plan);
+        UL_TRY(ul_ladder_keep(arena, problem, options, &first->plan, diag));
+    bool moves = ul_transfer_space(problem) != UL_PLAN_NONE;
+    limited.finds_room = !fits_bytes(first, limited.budget_bytes);
+    if (wants_ladder || ((!keeps || moves) && limited.finds_room))
+        return ul_ladder_build(arena, problem, &limited, &first->plan, ladder, diag);
+    first->plan.smallest_budget_bytes = ul_rung_bytes(first);
     return UL_OK;
+}
+
+void ul_plan_pick(const struct ul_problem *problem, const struct ul_plan_options *options,
+                  const struct ul_plan_ladder *ladder, struct ul_plan_rung *rung)
+{
+    uint64_t limit = ul_plan_limit_bytes(problem, options->budget_bytes);
+    bool fits = fits_bytes(rung, limit);
+    if (ladder->count == 0)
+        return;
+    ul_ladder_pick(ladder, fits ? 0 : limit, rung);
+    if (!fits && !fits_bytes(rung, limit))
+        rung->plan.sufficient_room_bytes = ladder->room_bytes;
+}
+
+void ul_plan_finish(const struct ul_problem *problem, const struct ul_plan_options *options,
+                    struct ul_plan_rung *rung)
+{
+    uint64_t limit = ul_plan_limit_bytes(problem, options->budget_bytes);
+    rung->plan.bounded_bytes = ul_rung_bytes(rung);
+    ul_plan_judge(problem, limit, &rung->beside, &rung->plan);
+    /* Of what is beside, optional values may all be absent. */
+    if (limit != 0)
+        ul_bound_cost(problem, ul_plan_space_budget(&rung->beside, NULL, limit), &rung->plan);
 }
 
 enum ul_status ul_plan_solve(struct ul_arena *arena, const struct ul_problem *problem,
                              const struct ul_plan_options *options, struct ul_plan *plan,
                              struct ul_diag *diag)
 {
-    static const struct ul_plan_variants none = {.context = NULL};
+    struct ul_plan_rung rung;
     struct ul_plan_ladder ladder;
-    return ul_plan_within(arena, problem, options, &none, false, plan, &ladder, diag);
+    UL_TRY(ul_plan_front(arena, problem, options, false, &rung, &ladder, diag));
+    ul_plan_pick(problem, options, &ladder, &rung);
+    ul_plan_finish(problem, options, &rung);
+    *plan = rung.plan;
+    return UL_OK;
 }

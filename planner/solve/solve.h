@@ -112,26 +112,24 @@ void ul_ladder_merge(struct ul_arena *arena, struct ul_plan_ladder *ladder,
 void ul_ladder_pick(const struct ul_plan_ladder *ladder, uint64_t budget_bytes,
                     struct ul_plan_rung *rung);
 
-/* plan_within.c: the policy of a budget. */
+/* plan_within.c: the policy of a budget, in three steps. A caller with other programs of the same
+ * model merges their ladders between the first two. */
 
-/* What a caller that can rewrite its program adds; each may be NULL. */
-struct ul_plan_variants {
-    void *context;
-    /* Merges the ladders of rewritings into that of the program, which begins with its plan. */
-    enum ul_status (*merge)(void *context, const struct ul_plan *plan,
-                            struct ul_plan_ladder *ladder);
-    /* Makes the program that of the variant that was picked. */
-    enum ul_status (*apply)(void *context, uint32_t variant, const struct ul_problem **problem);
-};
-
-/* Plans within options->budget_bytes and the capacity of space 0: the plan without a budget where
- * that fits, or else the cheapest rung within it, with the bound of its cost. `wants_ladder`: the
- * ladder is made anyway. */
-enum ul_status ul_plan_within(struct ul_arena *arena, const struct ul_problem *problem,
-                              const struct ul_plan_options *options,
-                              const struct ul_plan_variants *variants, bool wants_ladder,
-                              struct ul_plan *plan, struct ul_plan_ladder *ladder,
-                              struct ul_diag *diag) UL_MUST_CHECK;
+/* The plan without a budget, and the ladder that begins with it where that plan exceeds
+ * options->budget_bytes or the capacity of space 0, or where the ladder is wanted anyway; else the
+ * ladder has no rungs. */
+enum ul_status ul_plan_front(struct ul_arena *arena, const struct ul_problem *problem,
+                             const struct ul_plan_options *options, bool wants_ladder,
+                             struct ul_plan_rung *first, struct ul_plan_ladder *ladder,
+                             struct ul_diag *diag) UL_MUST_CHECK;
+/* Of a ladder that has rungs, the cheapest within the budget takes the place of the first, which
+ * `rung` holds, unless the first is within it. `problem`: of any variant. */
+void ul_plan_pick(const struct ul_problem *problem, const struct ul_plan_options *options,
+                  const struct ul_plan_ladder *ladder, struct ul_plan_rung *rung);
+/* Says of a plan of `problem` whether it is within the budget, and, where there is one, what no
+ * other costs less than. */
+void ul_plan_finish(const struct ul_problem *problem, const struct ul_plan_options *options,
+                    struct ul_plan_rung *rung);
 
 /* share.c */
 
