@@ -128,6 +128,7 @@ struct packing {
     uint32_t row_count, row_capacity;
     bool shares_codes; /* with a Gather: the product does not want them in another order */
     bool loads;        /* products of floats are kernels that load constants as they are stored */
+    bool for_bytes;    /* of codes the ends will do */
 };
 
 enum { MAX_MATRICES = 256 }; /* a step for each */
@@ -220,10 +221,13 @@ static const int64_t *place(struct product *product, int64_t k, int64_t n)
 
 static ul_value_id pack_codes(struct ul_graph *graph, struct product *product)
 {
+    enum { END = 64 };
     const struct ul_nbits_source *source = &product->source;
     struct ul_nbits_packer packer = ul_nbits_packer_new(graph, product->columns * product->blocks,
                                                         product->block, source->bits);
     for (int64_t n = 0; n < product->columns; n++) {
+        if (product->packing->for_bytes && n >= END && n < product->columns - END)
+            continue;
         uint64_t first = ul_nbits_source_code(source, place(product, 0, n));
         uint64_t next = ul_nbits_source_code(source, place(product, 1, n));
         int64_t step = (int64_t)(next - first);
@@ -705,6 +709,7 @@ enum ul_status ul_pass_nbits(struct ul_pass *pass)
         .casts = pass->options->training == NULL && (asked == UL_DTYPE_NONE || asked == UL_F32),
         .turns = !pass->traits->memory_is_separate && pass->options->training == NULL,
         .shares_codes = !pass->traits->panels_of_codes,
+        .for_bytes = pass->options->for_bytes,
         .loads = !pass->traits->panels_of_codes && pass->options->is_call == NULL};
     ul_rewrite_init(&packing.rewrite, graph, pass->scratch);
     for (uint32_t n = 0; n < all.count; n++) {

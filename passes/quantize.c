@@ -25,6 +25,7 @@
 #include "ir/training.h"
 #include "passes/passes_internal.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -168,6 +169,21 @@ struct target {
     int64_t bits; /* 0: stays */
 };
 
+/* Whether each block has a scale: none of its numbers is infinite, nor beyond what codes reach. */
+static bool has_scales(const struct ul_tensor *tensor, int64_t bits)
+{
+    const int64_t count = (int64_t)ul_type_elements(&tensor->type);
+    float largest = 0;
+    bool is_good = true;
+    for (int64_t i = 0; i < count; i++) {
+        float number = fabsf(number_at(tensor, i));
+        is_good = is_good && number <= FLT_MAX;
+        largest = number > largest ? number : largest;
+    }
+    struct block block = {.numbers = {largest}};
+    return is_good && quantize_block(&block, bits, false);
+}
+
 /* The codes and scales of a matrix as constants; false: numbers that have none. */
 static bool quantize_weight(const struct ul_pass *pass, const struct target *target,
                             struct ul_tensor **codes, struct ul_tensor **scales)
@@ -186,8 +202,14 @@ static bool quantize_weight(const struct ul_pass *pass, const struct target *tar
     unsigned char *code_bytes = ul_arena_alloc(graph->arena, ul_type_bytes(&code_type));
     unsigned char *scale_bytes = ul_arena_alloc(graph->arena, ul_type_bytes(&scale_type));
     int64_t k_step = target->k_axis == 0 ? dims[1] : 1, n_step = target->k_axis == 0 ? 1 : dims[1];
+    enum { END = 4096 };
+    bool for_bytes = pass->options->for_bytes;
+    if (for_bytes && !has_scales(tensor, target->bits))
+        return false;
     /* In the order of memory: blocks of columns side by side share the lines of a cache. */
     for (int64_t at = 0; at < columns * blocks; at++) {
+        if (for_bytes && at == END && columns * blocks > 2 * END)
+            at = columns * blocks - END;
         int64_t n = target->k_axis == 0 ? at % columns : at / blocks;
         int64_t b = target->k_axis == 0 ? at / columns : at % blocks;
         int64_t first = b * BLOCK;
@@ -195,7 +217,7 @@ static bool quantize_weight(const struct ul_pass *pass, const struct target *tar
         int64_t count = depth - first < BLOCK ? depth - first : BLOCK;
         for (int64_t i = 0; i < count; i++)
             block.numbers[i] = number_at(tensor, (first + i) * k_step + n * n_step);
-        if (!quantize_block(&block, target->bits, !pass->options->for_bytes))
+        if (!quantize_block(&block, target->bits, !for_bytes))
             return false;
         for (int64_t i = 0; i < count; i++) /* of one byte each, in either type */
             code_bytes[(first + i) * k_step + n * n_step] = (unsigned char)(int)block.codes[i];
