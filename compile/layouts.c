@@ -150,7 +150,7 @@ static enum ul_status spread(const struct ul_variants *variants, uint32_t index,
     struct ul_plan base =
         ul_plan_keep(&compile->keep, program->problem, &variants->items[index].plan);
     ul_plan_place_beside(&compile->keep, program->problem, &base);
-    return ul_ladder_spread(&compile->keep, program->problem, &planning, &base, ladder,
+    return ul_ladder_spread(&compile->keep, program->problem, &planning, &base, NULL, ladder,
                             &compile->diag);
 }
 

@@ -215,8 +215,8 @@ static enum ul_status merge_plan(struct ul_variants *variants, uint32_t index,
     if (!ul_variants_have_time(variants))
         return UL_OK;
     ul_plan_place_beside(&compile->keep, problem, &base);
-    UL_TRY(ul_ladder_spread(&compile->keep, problem, &variants->planning, &base, &ladder,
-                            &compile->diag));
+    UL_TRY(ul_ladder_spread(&compile->keep, problem, &variants->planning, &base, &compile->ladder,
+                            &ladder, &compile->diag));
     ul_ladder_merge(&compile->keep, &compile->ladder, &ladder, index);
     return UL_OK;
 }

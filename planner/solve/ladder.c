@@ -159,6 +159,7 @@ struct climb {
     const struct ul_problem *problem;
     struct ul_plan_options options; /* of one rung's packing */
     const struct ul_plan *base;
+    const struct ul_plan_ladder *known; /* of other programs, or NULL */
     struct ul_plan_ladder *ladder;
     struct ul_diag *diag;
     struct ul_arena scratch;        /* of the whole climb */
@@ -200,19 +201,23 @@ static uint64_t live_bytes(const struct climb *c, struct ul_arena *scratch,
     return ul_plan_bounded_bytes(&c->options.beside, &min);
 }
 
+static bool is_beaten(const struct ul_plan_ladder *ladder, uint64_t bytes, uint64_t cost)
+{
+    for (uint32_t i = 0; i < ladder->count; i++) {
+        const struct ul_plan_rung *rung = &ladder->rungs[i];
+        if (ul_rung_bytes(rung) <= bytes && rung->plan.cost <= cost)
+            return true;
+    }
+    return false;
+}
+
 /* Whether a plan of these ranges and that cost could still be a rung. */
 static bool is_promising(const struct climb *c, struct ul_arena *scratch,
                          const struct ul_plan *live)
 {
     uint64_t bytes = live_bytes(c, scratch, live);
-    if (bytes >= c->box.end_bytes)
-        return false;
-    for (uint32_t i = 0; i < c->ladder->count; i++) {
-        const struct ul_plan_rung *rung = &c->ladder->rungs[i];
-        if (ul_rung_bytes(rung) <= bytes && rung->plan.cost <= live->cost)
-            return false;
-    }
-    return true;
+    return bytes < c->box.end_bytes && !is_beaten(c->ladder, bytes, live->cost) &&
+           (c->known == NULL || !is_beaten(c->known, bytes, live->cost));
 }
 
 static bool is_in_box(const struct box *box, uint64_t bytes, uint64_t cost)
@@ -1525,9 +1530,11 @@ enum ul_status ul_ladder_keep(struct ul_arena *arena, const struct ul_problem *p
 
 enum ul_status ul_ladder_spread(struct ul_arena *arena, const struct ul_problem *problem,
                                 const struct ul_plan_options *options, const struct ul_plan *base,
-                                struct ul_plan_ladder *ladder, struct ul_diag *diag)
+                                const struct ul_plan_ladder *known, struct ul_plan_ladder *ladder,
+                                struct ul_diag *diag)
 {
-    struct climb c = {.arena = arena, .problem = problem, .ladder = ladder, .diag = diag};
+    struct climb c = {
+        .arena = arena, .problem = problem, .known = known, .ladder = ladder, .diag = diag};
     struct ul_plan_rung first = {.plan = *base, .beside = options->beside};
     struct choice choice = {.rewritten = false};
     enum ul_status status = UL_OK;

@@ -98,10 +98,12 @@ enum ul_status ul_ladder_build(struct ul_arena *arena, const struct ul_problem *
  * that the method was asked. */
 const char *ul_ladder_refusal(struct ul_arena *arena, const struct ul_problem *problem,
                               const struct ul_plan_options *options, struct ul_plan *plan);
-/* The ladder of `base`, each step once, and of the same order with ever fewer optional values. */
+/* The ladder of `base`, each step once, and of the same order with ever fewer optional values; but
+ * for what is no better than a rung of `known` (NULL: there is none). */
 enum ul_status ul_ladder_spread(struct ul_arena *arena, const struct ul_problem *problem,
                                 const struct ul_plan_options *options, const struct ul_plan *base,
-                                struct ul_plan_ladder *ladder, struct ul_diag *diag) UL_MUST_CHECK;
+                                const struct ul_plan_ladder *known, struct ul_plan_ladder *ladder,
+                                struct ul_diag *diag) UL_MUST_CHECK;
 /* Takes over the rungs of `other`, as plans of `variant`, that are smaller than all that cost no
  * more, and drops those that became worse than one of them. */
 void ul_ladder_merge(struct ul_arena *arena, struct ul_plan_ladder *ladder,
