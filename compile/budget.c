@@ -17,23 +17,39 @@ static bool is_disabled(const struct ul_compile *compile, const char *pass)
 }
 
 /* What the caller says of the program stands. */
+static bool is_open(const struct ul_compile *compile)
+{
+    return compile->options.splits.count == 0 && compile->options.inside.count == 0;
+}
+
+static bool is_open_trainer(const struct ul_compile *compile)
+{
+    return compile->options.train && is_open(compile);
+}
+
+/* Other layouts round otherwise, which a program that trains must not. */
+static bool has_layouts(const struct ul_compile *compile)
+{
+    return !compile->options.train && compile->options.row_major.count == 0 &&
+           compile->options.splits.count == 0 &&
+           compile->program->options.target->traits.channels_last;
+}
+
+/* What may be tried, in this order; nothing of which the user disables the pass. */
+static const struct {
+    const char *pass;
+    bool (*applies)(const struct ul_compile *compile);
+    enum ul_status (*try)(struct ul_variants *variants);
+} tries[] = {{"split", is_open, ul_variants_try_splits},
+             {"inside", is_open_trainer, ul_variants_try_inside},
+             {"layout", has_layouts, ul_variants_try_layouts}};
+
 static enum ul_status try_all(struct ul_variants *variants)
 {
-    const struct ul_compile *compile = variants->compile;
-    const struct ul_compile_options *options = &compile->options;
-    bool is_given = options->splits.count > 0 || options->inside.count > 0;
-    if (!is_given && !is_disabled(compile, "split")) {
-        UL_TRY(ul_variants_try_splits(variants));
-        UL_TRY(ul_variants_merge_front(variants));
-    }
-    if (options->train && !is_given && !is_disabled(compile, "inside"))
-        UL_TRY(ul_variants_try_inside(variants));
-    if (options->train) /* other layouts round otherwise */
-        return UL_OK;
-    if (options->row_major.count > 0 || options->splits.count > 0 ||
-        is_disabled(compile, "layout") || !compile->program->options.target->traits.channels_last)
-        return UL_OK;
-    return ul_variants_try_layouts(variants);
+    for (size_t i = 0; i < sizeof tries / sizeof *tries; i++)
+        if (tries[i].applies(variants->compile) && !is_disabled(variants->compile, tries[i].pass))
+            UL_TRY(tries[i].try(variants));
+    return UL_OK;
 }
 
 static void report_variants(const struct ul_variants *variants)

@@ -166,5 +166,5 @@ enum ul_status ul_variants_try_splits(struct ul_variants *variants)
         ul_split_search_new(&compile->keep, planned_graph(variants), facts);
     enum ul_status status = try_targets(variants, splits);
     ul_arena_done(&question.scratch);
-    return status;
+    return status == UL_OK ? ul_variants_merge_front(variants) : status;
 }

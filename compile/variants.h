@@ -66,13 +66,9 @@ enum ul_status ul_variants_merge_front(struct ul_variants *variants) UL_MUST_CHE
 /* Merges the plans of a variant, those with recomputations as well. */
 enum ul_status ul_variants_merge(struct ul_variants *variants, uint32_t index) UL_MUST_CHECK;
 
-/* splits.c */
+/* splits.c, inside.c, layouts.c: what may be tried, each merged into the compile's ladder. */
 enum ul_status ul_variants_try_splits(struct ul_variants *variants) UL_MUST_CHECK;
-
-/* inside.c: tries and merges. */
 enum ul_status ul_variants_try_inside(struct ul_variants *variants) UL_MUST_CHECK;
-
-/* layouts.c: tries and merges. */
 enum ul_status ul_variants_try_layouts(struct ul_variants *variants) UL_MUST_CHECK;
 
 #endif
