@@ -186,6 +186,7 @@ static enum ul_status plan(struct ul_cli_job *job)
     if (has_table(job))
         return plan_cases(job);
     compile->wants_ladder = options->sweep || wants_advice(job);
+    compile->keeps_read = wants_advice(job);
     UL_TRY(ul_compile_find_largest(compile, job->files.items[0]));
     UL_TRY(ul_compile_build(compile, job->files.items[0]));
     if (compile->program == NULL) { /* --stop-after */

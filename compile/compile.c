@@ -102,6 +102,43 @@ static uint64_t count_weights(const struct ul_graph *graph)
     return count;
 }
 
+static bool is_same_text(const char *a, const char *b)
+{
+    return strcmp(a, b) == 0;
+}
+
+/* Whether the same graph is read with these options. */
+static bool is_same_given(const struct ul_frontend_options *a, const struct ul_frontend_options *b)
+{
+    bool same = a->dim_count == b->dim_count && a->shape_count == b->shape_count &&
+                a->output_count == b->output_count && a->const_count + b->const_count == 0 &&
+                a->marks_initializers == b->marks_initializers &&
+                a->keeps_defaults == b->keeps_defaults;
+    for (uint32_t i = 0; same && i < a->dim_count; i++)
+        same = a->dims[i].size == b->dims[i].size && is_same_text(a->dims[i].name, b->dims[i].name);
+    for (uint32_t i = 0; same && i < a->shape_count; i++)
+        same = is_same_text(a->shapes[i].input, b->shapes[i].input) &&
+               a->shapes[i].rank == b->shapes[i].rank &&
+               memcmp(a->shapes[i].dims, b->shapes[i].dims,
+                      a->shapes[i].rank * sizeof *a->shapes[i].dims) == 0;
+    for (uint32_t i = 0; same && i < a->output_count; i++)
+        same = is_same_text(a->outputs[i], b->outputs[i]);
+    return same;
+}
+
+/* Goes on with what the compile before this one has read, which owns it. */
+static bool take_read(struct ul_compile *compile, const char *model_path)
+{
+    const struct ul_compile *earlier = compile->earlier;
+    if (earlier == NULL || !earlier->keeps_read || earlier->as_read.block_count == 0 ||
+        !is_same_text(earlier->model.path, model_path) ||
+        !is_same_given(&earlier->given, &compile->given))
+        return false;
+    ul_graph_copy(&compile->graph, &compile->keep, &earlier->as_read);
+    compile->model = earlier->model;
+    return true;
+}
+
 enum ul_status ul_compile_load(struct ul_compile *compile, const char *model_path)
 {
     struct ul_frontend_options *given = &compile->given;
@@ -114,9 +151,13 @@ enum ul_status ul_compile_load(struct ul_compile *compile, const char *model_pat
     list_dims(compile, given);
     list_shapes(compile, given);
     UL_TRY(read_consts(compile, given));
-    compile->loaded = true;
-    UL_TRY(ul_frontend_load(&compile->graph, &compile->keep, model_path, given, &compile->model,
-                            &compile->diag));
+    if (!take_read(compile, model_path)) {
+        compile->loaded = true;
+        UL_TRY(ul_frontend_load(&compile->graph, &compile->keep, model_path, given, &compile->model,
+                                &compile->diag));
+        if (compile->keeps_read)
+            ul_graph_copy(&compile->as_read, &compile->keep, &compile->graph);
+    }
     compile->weight_elements = count_weights(&compile->graph);
     compile->notice = compile->model.notice;
     return UL_OK;

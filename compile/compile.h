@@ -99,6 +99,7 @@ struct ul_compile {
     FILE *dump; /* of print_after and print_kernels; NULL: nothing is printed */
 
     struct ul_graph graph;
+    struct ul_graph as_read;       /* where keeps_read says so */
     struct ul_graph before_layout; /* for variants; empty: there is none */
     struct ul_onnx_model model;
     struct ul_frontend_options given; /* what the options say of its inputs */
@@ -107,8 +108,9 @@ struct ul_compile {
     struct ul_profile profile;
     struct ul_training training;             /* where options.train says so */
     const struct ul_target_library *library; /* of the target; NULL: it has none */
-    const struct ul_compile *earlier; /* outlives this one, which goes on with its library where it
-                                         needs the same; NULL: there is none */
+    const struct ul_compile *earlier; /* outlives this one, which goes on with its library, and its
+                                         graph as it was read, where it needs the same; NULL: none
+                                         does */
     const char *cudnn; /* "on", "found", "not found" or "off"; NULL: none of the target's */
     struct ul_program *program;
     struct ul_arena **adopted; /* what variants lie in that it has taken over */
@@ -118,6 +120,7 @@ struct ul_compile {
     struct ul_plan plan;
     struct ul_plan_ladder ladder; /* empty where the plan without a budget does */
     bool wants_ladder;            /* though the plan without a budget does */
+    bool keeps_read;              /* for compiles that go on with it */
     const char *quantized_folder; /* of ul_compile_quantize, until ul_compile_done; or NULL */
     const char *quantized_from;   /* the model's own path, where there is such a folder */
     bool is_trial;                /* only its bytes and its time are asked for */
