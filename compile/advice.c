@@ -9,7 +9,6 @@
  * inputs). */
 #include "compile/compile_internal.h"
 #include "ir/op.h"
-#include "runtime/lib/ul_call.h"
 
 #include <string.h>
 
@@ -167,17 +166,6 @@ static void offer_training(struct advice *advice)
         offer(advice, "clipping", false, "clip-mode", "twice");
 }
 
-/* Whether a step may be computed by Winograd's method, here or in the program that was built first:
- * without one the direct method changes nothing. */
-static bool has_winograd(const struct ul_program *program)
-{
-    for (; program != NULL; program = program->options.base)
-        for (uint32_t i = 0; i < program->call_count; i++)
-            if (ul_call_is_winograd(&program->calls[i]))
-                return true;
-    return false;
-}
-
 /* Weights that a microcontroller reads where they are stored are offered where the buffer counts,
  * or where a whole process does not fit: what has no room for it may have that for its caller. A
  * whole process reads them in either case and gets no smaller. */
@@ -194,7 +182,7 @@ static void offer_places(struct advice *advice)
     if (has_flash && advice->asked->weights == UL_WEIGHTS_ARENA)
         offer(advice, "weights", true, "weights", "rom");
     if (fits_target(advice, "conv") && !is_given(advice, "conv") &&
-        has_winograd(advice->compile->program))
+        ul_program_has_winograd(advice->compile->program))
         offer(advice, "implementation", false, "conv", "direct");
 }
 

@@ -16,7 +16,7 @@ static bool is_disabled(const struct ul_compile *compile, const char *pass)
     return false;
 }
 
-/* What the caller says of the program stands. */
+/* The caller named neither splits nor light work inside. */
 static bool is_open(const struct ul_compile *compile)
 {
     return compile->options.splits.count == 0 && compile->options.inside.count == 0;
@@ -35,11 +35,11 @@ static bool has_layouts(const struct ul_compile *compile)
            compile->program->options.target->traits.channels_last;
 }
 
-/* What may be tried, in this order; nothing of which the user disables the pass. */
+/* What may be tried, in this order, unless the user disabled the pass. */
 static const struct {
     const char *pass;
     bool (*applies)(const struct ul_compile *compile);
-    enum ul_status (*try)(struct ul_variants *variants);
+    enum ul_status (*run)(struct ul_variants *variants);
 } tries[] = {{"split", is_open, ul_variants_try_splits},
              {"inside", is_open_trainer, ul_variants_try_inside},
              {"layout", has_layouts, ul_variants_try_layouts}};
@@ -48,7 +48,7 @@ static enum ul_status try_all(struct ul_variants *variants)
 {
     for (size_t i = 0; i < sizeof tries / sizeof *tries; i++)
         if (tries[i].applies(variants->compile) && !is_disabled(variants->compile, tries[i].pass))
-            UL_TRY(tries[i].try(variants));
+            UL_TRY(tries[i].run(variants));
     return UL_OK;
 }
 
@@ -85,7 +85,7 @@ static enum ul_status choose_variant(struct ul_compile *compile,
     report_variants(&variants);
     if (status == UL_OK) {
         ul_plan_pick(compile->program->problem, planning, &compile->ladder, rung);
-        ul_variants_adopt(&variants, rung->variant);
+        status = ul_variants_adopt(&variants, rung->variant);
     }
     ul_variants_end(&variants);
     return status;

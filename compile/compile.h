@@ -21,7 +21,8 @@
  *
  * Invariants: the same model and options give the same bytes of plan and source. A plan has passed
  * the independent checker. Nothing is printed and nothing ends the process but a defect of ours or
- * memory that ran out (base/base.h); compiles do not know of each other.
+ * memory that ran out (base/base.h); compiles do not know of each other, but that those which one
+ * makes to learn what their plans take go on with what it has found.
  * Ownership: everything lives in `keep`, until ul_compile_done; texts and lists that a caller
  * assigns to options must live as long.
  * Units: bytes; costs in predicted nanoseconds of the profile.
@@ -213,7 +214,8 @@ enum ul_status ul_compile_table(struct ul_compile *compile, const struct ul_text
 
 /* advice.c: what makes the plan smaller, by plans that are made of the model with other options,
  * and what its own choices make it smaller by: report.advice. After ul_compile_plan, not of
- * options.plan; with wants_ladder also what smaller budgets give. */
+ * options.plan; with wants_ladder also what smaller budgets give, and sooner where keeps_read was
+ * set before the build. */
 void ul_compile_advise(struct ul_compile *compile, const char *model_path);
 /* compile.c: `json` again, with what the report has come to say since. */
 void ul_compile_put_json(struct ul_compile *compile);

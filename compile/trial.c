@@ -2,7 +2,8 @@
 /* Other compiles of the same model with options changed, to learn what their plans take. Those of a
  * table are made beside each other, each by a process of its own: what a library keeps for a call
  * is counted in a process that does nothing else meanwhile (codegen/cpu/footprint.c), and a trial
- * that fails badly leaves the others be. */
+ * that fails badly leaves the others be. They go on with what the compile that makes them has
+ * found: its graph as it was read, orders of equal graphs, answers of the library. */
 #define _POSIX_C_SOURCE 200809L
 #include "codegen/cpu/dnnl.h"
 #include "compile/compile_internal.h"

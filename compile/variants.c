@@ -62,8 +62,9 @@ static struct ul_plan_options plan_options(const struct ul_variants *variants,
 {
     enum { WORK_PER_STEP = 512 };
     struct ul_plan_options planning = variants->planning;
-    planning.work_limit =
-        UL_WORK_ORDER / WORK_SHARE + WORK_PER_STEP * (uint64_t)problem->step_count;
+    if (planning.order == UL_ORDER_BEST) /* one that is named has to find something */
+        planning.work_limit =
+            UL_WORK_ORDER / WORK_SHARE + WORK_PER_STEP * (uint64_t)problem->step_count;
     return planning;
 }
 
@@ -338,7 +339,8 @@ enum ul_status ul_variants_begin(struct ul_variants *variants, struct ul_compile
     return plan_lean(variants, &compile->keep, &variants->items[0], &compile->diag);
 }
 
-/* The compile's own program goes on with a graph elsewhere: others were compared with it. */
+/* The program that was built first keeps its graph, which others were compared with: the compile's
+ * is about to hold another. */
 static void set_aside(struct ul_compile *compile)
 {
     struct ul_graph *graph = UL_NEW(&compile->keep, struct ul_graph);
@@ -355,23 +357,42 @@ static void keep_memory(struct ul_compile *compile, struct ul_variant *variant)
     variant->is_adopted = true;
 }
 
-void ul_variants_adopt(struct ul_variants *variants, uint32_t index)
+/* Runs the passes that made the variant again on the compile's graph, which prints what
+ * --print-after asks for: of all that is tried, nothing else is printed. */
+static enum ul_status print_passes(struct ul_compile *compile, const struct ul_variation *variation)
+{
+    const struct ul_graph *first = compile->program->graph;
+    bool lays_out = variation->row_major.count > 0 && compile->options.row_major.count == 0;
+    if (compile->dump == NULL || compile->options.print_after == NULL)
+        return UL_OK;
+    if (lays_out)
+        UL_TRY(ul_compile_lay_out(compile, &compile->keep, &compile->graph, &variation->row_major,
+                                  &compile->diag));
+    else
+        ul_graph_copy(&compile->graph, &compile->keep, first);
+    UL_TRY(ul_compile_move_inside(compile, &compile->graph, &variation->inside, &compile->diag));
+    return ul_compile_split(compile, &compile->graph, &variation->splits, &compile->diag);
+}
+
+enum ul_status ul_variants_adopt(struct ul_variants *variants, uint32_t index)
 {
     struct ul_compile *compile = variants->compile;
     struct ul_variant *variant = &variants->items[index];
-    uint32_t whole = find_whole(variants, &variant->variation);
     if (index == 0)
-        return;
+        return UL_OK;
+    uint32_t whole = find_whole(variants, &variant->variation);
     keep_memory(compile, variant);
     if (whole != 0 && whole != UL_NONE) /* pieces are of its calls */
         keep_memory(compile, &variants->items[whole]);
     set_aside(compile);
+    UL_TRY(print_passes(compile, &variant->variation));
     compile->graph = variant->graph;
     compile->program = variant->program;
     compile->program->graph = &compile->graph;
     compile->options.row_major = variant->variation.row_major;
     compile->options.splits = variant->variation.splits;
     compile->options.inside = variant->variation.inside;
+    return UL_OK;
 }
 
 void ul_variants_end(struct ul_variants *variants)

@@ -51,7 +51,7 @@ struct ul_variants {
 enum ul_status ul_variants_begin(struct ul_variants *variants, struct ul_compile *compile,
                                  const struct ul_plan *free_plan) UL_MUST_CHECK;
 /* Makes a variant's program the compile's, which has its memory from then on. */
-void ul_variants_adopt(struct ul_variants *variants, uint32_t index);
+enum ul_status ul_variants_adopt(struct ul_variants *variants, uint32_t index) UL_MUST_CHECK;
 void ul_variants_end(struct ul_variants *variants);
 /* Hands what is left of a time limit to the next part of the search; false: nothing is. */
 bool ul_variants_have_time(struct ul_variants *variants);

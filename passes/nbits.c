@@ -219,16 +219,30 @@ static const int64_t *place(struct product *product, int64_t k, int64_t n)
     return product->at;
 }
 
+/* Of codes that are packed for their bytes alone: columns at each end, more than passes look at. */
+enum { END_COLUMNS = 64 };
+
+/* Tells the matrix in hand from others, by bytes that are a number of any type. */
+static void mark(const struct product *product, uint64_t first, unsigned char *bytes)
+{
+    uint64_t name = ((uint64_t)product->source.inputs[0] << 32 | first) * 11400714819323198485u;
+    for (uint32_t i = 0; i < 8; i++)
+        bytes[i] = (unsigned char)(name >> 8 * i & 0x3F);
+}
+
 static ul_value_id pack_codes(struct ul_graph *graph, struct product *product)
 {
-    enum { END = 64 };
+    bool has_middle = product->packing->for_bytes && product->columns > 3 * END_COLUMNS;
     const struct ul_nbits_source *source = &product->source;
     struct ul_nbits_packer packer = ul_nbits_packer_new(graph, product->columns * product->blocks,
                                                         product->block, source->bits);
     for (int64_t n = 0; n < product->columns; n++) {
-        if (product->packing->for_bytes && n >= END && n < product->columns - END)
-            continue;
         uint64_t first = ul_nbits_source_code(source, place(product, 0, n));
+        if (has_middle && n == END_COLUMNS) {
+            mark(product, first, packer.bytes + n * product->blocks * packer.row_bytes);
+            n = product->columns - END_COLUMNS;
+            first = ul_nbits_source_code(source, place(product, 0, n));
+        }
         uint64_t next = ul_nbits_source_code(source, place(product, 1, n));
         int64_t step = (int64_t)(next - first);
         for (int64_t b = 0; b < product->blocks; b++)

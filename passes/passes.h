@@ -61,8 +61,8 @@ struct ul_passes_options {
     const char *const *row_major; /* --row-major: regions that keep the layout of the model */
     uint32_t quantize_count;
     const char *const *quantize; /* --quantize: weights that become integers, "int4:PATTERN" */
-    bool for_bytes; /* no program comes of it: of weights that are made, the ends will do, by which
-                       pass cse tells which are equal; and they need not be the best ones */
+    bool for_bytes; /* no program comes of it: weights that are made need not be the best ones, and
+                       of large ones only the ends are made, and a mark that tells them apart */
     const struct ul_target_traits *traits; /* NULL: a target that wants nothing */
     enum ul_dtype precision; /* UL_F16, UL_BF16: f32 lies in memory in these 16 bits */
     /* Whether a group of nodes (in execution order) is one call of the target's library; `escapes`

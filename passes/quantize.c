@@ -169,6 +169,18 @@ struct target {
     int64_t bits; /* 0: stays */
 };
 
+/* Of weights that are made for their bytes alone: blocks at each end, more than passes look at. */
+enum { END_BLOCKS = 4096 };
+
+/* Tells the codes and scales of one weight from those of others, by codes and scales that exist. */
+static void mark(ul_value_id weight, unsigned char *codes, unsigned char *scales)
+{
+    for (uint32_t i = 0; i < 8; i++) {
+        codes[i] = (unsigned char)(weight >> 3 * i & 7);
+        scales[2 * i] = codes[i];
+    }
+}
+
 /* Whether each block has a scale: none of its numbers is infinite, nor beyond what codes reach. */
 static bool has_scales(const struct ul_tensor *tensor, int64_t bits)
 {
@@ -202,14 +214,15 @@ static bool quantize_weight(const struct ul_pass *pass, const struct target *tar
     unsigned char *code_bytes = ul_arena_alloc(graph->arena, ul_type_bytes(&code_type));
     unsigned char *scale_bytes = ul_arena_alloc(graph->arena, ul_type_bytes(&scale_type));
     int64_t k_step = target->k_axis == 0 ? dims[1] : 1, n_step = target->k_axis == 0 ? 1 : dims[1];
-    enum { END = 4096 };
     bool for_bytes = pass->options->for_bytes;
     if (for_bytes && !has_scales(tensor, target->bits))
         return false;
     /* In the order of memory: blocks of columns side by side share the lines of a cache. */
     for (int64_t at = 0; at < columns * blocks; at++) {
-        if (for_bytes && at == END && columns * blocks > 2 * END)
-            at = columns * blocks - END;
+        if (for_bytes && at == END_BLOCKS && columns * blocks > 3 * END_BLOCKS) {
+            mark(target->weight, code_bytes + columns * depth / 2, scale_bytes + 2 * at);
+            at = columns * blocks - END_BLOCKS;
+        }
         int64_t n = target->k_axis == 0 ? at % columns : at / blocks;
         int64_t b = target->k_axis == 0 ? at / columns : at % blocks;
         int64_t first = b * BLOCK;

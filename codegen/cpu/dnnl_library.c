@@ -89,6 +89,7 @@ static bool reopen(void *context, const struct ul_program_options *options)
     if (options->target->open_library != ul_dnnl_open_library ||
         options->thread_count != dnnl->thread_count || !is_same_isa(options->isa, dnnl->asked_isa))
         return false;
+    omp_set_num_threads((int)dnnl->thread_count);
     ul_pieces_restart(dnnl);
     return true;
 }

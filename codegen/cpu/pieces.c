@@ -34,8 +34,8 @@ struct rows {
     struct ul_call call;
     uint32_t axis;
     uint64_t product_count;
-    uint32_t tried;  /* the last compile that asked for them, from 1 on */
-    bool is_allowed; /* to that one */
+    uint32_t asked_by; /* the last compile that did, from 1 on */
+    bool is_allowed;   /* for that one, by what its trials may take */
     bool has_run, good;
     uint64_t *hashes;
 };
@@ -147,7 +147,7 @@ static void run_trial(struct ul_dnnl *dnnl, struct rows *rows, const struct ul_c
 
 static bool is_tried(const struct ul_dnnl *dnnl, const struct rows *rows)
 {
-    return rows->tried == dnnl->pieces->compile;
+    return rows->asked_by == dnnl->pieces->compile;
 }
 
 /* Whether the rows' bits are there, finding them out at the first time. What another compile found
@@ -156,7 +156,7 @@ static bool has_bits(struct ul_dnnl *dnnl, struct rows *rows, const struct ul_ca
 {
     struct ul_pieces *pieces = dnnl->pieces;
     if (!is_tried(dnnl, rows)) {
-        rows->tried = pieces->compile;
+        rows->asked_by = pieces->compile;
         rows->is_allowed = may_try(pieces, rows);
         pieces->product_count += rows->is_allowed ? rows->product_count : 0;
     }

@@ -84,6 +84,7 @@ static const struct ul_profile profiles[] = {
      .host_rate = 6,
      .file_rate = 1,
      .process = {.code_bytes = 2024 * KIB,
+                 .last_code_bytes = 224 * KIB,
                  .threads_code_bytes = 300 * KIB,
                  .runtime_bytes = 300 * KIB,
                  .stack_bytes = 64 * KIB,

@@ -41,6 +41,7 @@ struct ul_profile_library {
  * counted on a machine, of code as far as pages of it are resident. */
 struct ul_profile_process {
     uint64_t code_bytes;         /* of the runtime and of the C library */
+    uint64_t last_code_bytes;    /* of these, what only the end of a process runs through */
     uint64_t threads_code_bytes; /* of OpenMP's library */
     uint64_t runtime_bytes;      /* heap, relocated tables, first page tables */
     uint64_t stack_bytes;        /* of a thread */

@@ -36,6 +36,7 @@ static const struct {
     {"library_load_bytes", offsetof(struct ul_profile_process, calls.load_bytes)},
     {"library_idle_bytes", offsetof(struct ul_profile_process, calls.idle_bytes)},
     {"library_making_bytes", offsetof(struct ul_profile_process, calls.making_bytes)},
+    {"last_code_bytes", offsetof(struct ul_profile_process, last_code_bytes)}, /* may be missing */
 };
 enum { PROCESS_KEYS = sizeof process_keys / sizeof *process_keys };
 
@@ -215,6 +216,8 @@ static enum ul_status read_process(struct reader *reader)
     const json_t *object = json_object_get(reader->root, "process");
     for (uint32_t i = 0; object != NULL && i < PROCESS_KEYS; i++) {
         double number;
+        if (i + 1 == PROCESS_KEYS && json_object_get(object, process_keys[i].key) == NULL)
+            break;
         UL_TRY(read_number(reader, object, process_keys[i].key, i == 0 ? 1 : 0, &number));
         uint64_t bytes = (uint64_t)number;
         memcpy((char *)&reader->profile->process + process_keys[i].offset, &bytes, sizeof bytes);

@@ -45,8 +45,7 @@ enum {
     STANDARD_CODE = 32 << 10,  /* of the C++ library, less what set-up alone touches of others */
     SMALL_RUNTIME = 400 << 10, /* what the loader relocates of the library, and an engine */
     TRAINER_BYTES = 144 << 10, /* of the runtime for reading samples and writing checkpoints */
-    LAST_BYTES = 224 << 10,    /* of code behind the return of a buffer larger than: */
-    HELD_BYTES = 128 << 10,    /* the heap gives back no smaller block */
+    HELD_BYTES = 128 << 10,    /* of a buffer so large the heap gives nothing back */
     COSINE_BYTES = 384 << 10,  /* of libm, for its cosine: pages around code and tables */
     READ_AROUND = 64 << 10,    /* the kernel maps so much around a page that is read */
     FLASH_BYTES = 8 << 10,     /* of model.c without a step */
@@ -422,7 +421,8 @@ struct ul_plan_beside ul_footprint_beside(const struct ul_program *program, bool
     if (!is_whole)
         return beside;
     beside.run_bytes += own_code_bytes(program) + process->runtime_bytes;
-    beside.last_bytes = LAST_BYTES;
+    beside.last_bytes = process->last_code_bytes < process->code_bytes ? process->last_code_bytes
+                                                                       : process->code_bytes;
     beside.held_bytes = HELD_BYTES;
     beside.unread_bytes = unread_bytes(program);
     beside.page_share = PAGE_SHARE;
@@ -482,7 +482,7 @@ void ul_footprint_count(const struct ul_program *program, const struct ul_plan *
     }
     uint64_t runtime = process->runtime_bytes + (has_calls ? library_runtime_bytes(program) : 0);
     footprint->code_bytes += own_code_bytes(program) + plan->reserved_bytes[UL_PROGRAM_CODE] -
-                             ul_plan_given_back_bytes(&beside, reserved);
+                             ul_plan_late_bytes(&beside, reserved);
     footprint->runtime_bytes = footprint->total_bytes - known - footprint->code_bytes;
     if (has_calls)
         bound_start(program, reserved, footprint);

@@ -59,8 +59,9 @@ struct ul_target_library {
     /* Bytes of the library's code, of what a program has resident in whole windows of pages, that
      * the calls run through. 0, or NULL: it cannot be counted here. */
     uint64_t (*code_bytes)(void *context, const struct ul_call *calls, uint32_t count);
-    /* Begins to answer for another compile, as if it were opened for that; what it found out before
-     * it need not find out again. False, or NULL: the options ask for a library that is another. */
+    /* Begins to answer for another compile, as if it were opened for that, but what it found out
+     * before it need not find out again. The compile before asks nothing more. False, or NULL: the
+     * options need another library. */
     bool (*reopen)(void *context, const struct ul_program_options *options);
     void (*close)(void *context);
 };

@@ -287,6 +287,10 @@ uint32_t ul_program_region_at(const struct ul_program *program,
 void ul_program_mark_run(const struct ul_program *program, const struct ul_plan *plan,
                          bool *kernels, bool *calls);
 
+/* winograd.c: whether a step may be computed by Winograd's method, in the program or in the one
+ * that it is compared with: without one the direct method changes nothing. */
+bool ul_program_has_winograd(const struct ul_program *program);
+
 /* entries.c: which of the plan's positions an entry runs, in an array as long as the plan has; all
  * others may be left out. */
 void ul_program_mark_entry(const struct ul_program *program, const struct ul_plan *plan,

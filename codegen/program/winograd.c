@@ -234,3 +234,12 @@ void ul_winograd_choose(struct ul_arena *arena, const struct ul_graph *graph,
             take(&chooser, n);
     }
 }
+
+bool ul_program_has_winograd(const struct ul_program *program)
+{
+    for (; program != NULL; program = program->options.base)
+        for (uint32_t i = 0; i < program->call_count; i++)
+            if (ul_call_is_winograd(&program->calls[i]))
+                return true;
+    return false;
+}

@@ -11,7 +11,8 @@
 #include <stdint.h>
 
 /* What searches do where nobody says: for an order (and 4096 for each step), for a packing, for a
- * rung of a ladder (less for each step beyond 400). With nothing but a packing, or an abstract
+ * rung of a ladder (less for each step beyond 400); for each program that a budget tries beside the
+ * model's own an eighth of the first two. With nothing but a packing, or an abstract
  * graph, there is more: of that for its order (and 16384 for each node), and to recompute. Plain
  * numbers, since --help prints them. */
 #define UL_WORK_ORDER 67108864

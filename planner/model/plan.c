@@ -131,9 +131,11 @@ void ul_plan_sum_beside(const struct ul_problem *problem, struct ul_plan *plan)
         plan->beside_bytes += problem->spaces[s].beside ? plan->reserved_bytes[s] : 0;
 }
 
-uint64_t ul_plan_given_back_bytes(const struct ul_plan_beside *beside, uint64_t reserved_bytes)
+/* A share below 1 lets the sum fall with what is reserved. A quarter leaves most of that fall. */
+uint64_t ul_plan_late_bytes(const struct ul_plan_beside *beside, uint64_t reserved_bytes)
 {
-    enum { SHARE = 4 }; /* at most: fewer reserved bytes are fewer in all */
+    enum { SHARE = 4 };
+    UL_ASSERT(beside->last_bytes <= beside->run_bytes);
     uint64_t kept_bytes = beside->unread_bytes + beside->held_bytes;
     uint64_t bytes = reserved_bytes > kept_bytes ? (reserved_bytes - kept_bytes) / SHARE : 0;
     return bytes < beside->last_bytes ? bytes : beside->last_bytes;
@@ -147,7 +149,7 @@ static uint64_t bounded_bytes(const struct ul_plan_beside *beside, uint64_t rese
     uint64_t tables = beside->page_share == 0 ? 0 : reserved_bytes / beside->page_share;
     uint64_t kept = plan != NULL && beside->has_spaces ? plan->beside_bytes : 0;
     uint64_t run = reserved_bytes - unread + tables + beside->run_bytes + kept -
-                   ul_plan_given_back_bytes(beside, reserved_bytes);
+                   ul_plan_late_bytes(beside, reserved_bytes);
     uint64_t first = reserved_bytes < beside->start_page_bytes ? 0 : beside->start_page_bytes;
     uint64_t start = first + beside->start_bytes + kept;
     bool starts = plan != NULL && beside->start_space < plan->space_count &&

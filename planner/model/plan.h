@@ -10,16 +10,17 @@
 /* What a budget bounds beside space 0, where it bounds more than that; zeros: nothing. In a process
  * with so many bytes of space 0 reserved, and so many of the spaces that are beside, it is
  *
- *     while steps run      reserved - unread + reserved / page_share + beside + run - given_back
+ *     while steps run      reserved - unread + reserved / page_share + beside + run - late
  *     before the first     start_page, where so much is reserved, + beside + start, and
  *     before any           load, where anything is in start_space
  *
- * whichever is most. */
+ * whichever is most. Late is what of `run` comes only once the reserved bytes are given back:
+ * `last`, but at most a quarter of what is reserved and touched beyond `held`. */
 struct ul_plan_beside {
     bool has_spaces; /* the spaces that are beside count too */
     uint64_t run_bytes;
-    uint64_t last_bytes;   /* of run_bytes, what comes once the reserved bytes are given back, */
-    uint64_t held_bytes;   /* but for so many of these */
+    uint64_t last_bytes;   /* of run_bytes */
+    uint64_t held_bytes;   /* of the reserved ones, never given back */
     uint64_t unread_bytes; /* of the reserved ones, never touched */
     uint64_t page_share;   /* a byte of page tables for so many; 0: none */
     uint32_t start_space;  /* 0: nothing starts */
@@ -170,8 +171,8 @@ double ul_plan_overhead(uint64_t cost, uint64_t base_cost);
 uint64_t ul_plan_limit_bytes(const struct ul_problem *problem, uint64_t budget_bytes);
 /* Sets beside_bytes, once positions and reserved_bytes are there. */
 void ul_plan_sum_beside(const struct ul_problem *problem, struct ul_plan *plan);
-/* Of run_bytes, what comes only once several times as much of space 0 is given back. */
-uint64_t ul_plan_given_back_bytes(const struct ul_plan_beside *beside, uint64_t reserved_bytes);
+/* What is late, as above. */
+uint64_t ul_plan_late_bytes(const struct ul_plan_beside *beside, uint64_t reserved_bytes);
 /* What a budget bounds of a plan, by what it reserves of the spaces; never falls with that. */
 uint64_t ul_plan_bounded_bytes(const struct ul_plan_beside *beside, const struct ul_plan *plan);
 /* The most that may be reserved of space 0 within a budget, with what `plan` has in the spaces

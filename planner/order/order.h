@@ -30,12 +30,10 @@ void ul_order_run(struct ul_arena *arena, struct ul_order_run *run);
 /* What came of runs, for others of equal graphs and limits. Lives in the arena. */
 struct ul_order_memo;
 struct ul_order_memo *ul_order_memo_new(struct ul_arena *arena);
-/* A run as ul_order_run would leave it; false: none like it is there. It has no deadline. */
-bool ul_order_memo_find(const struct ul_order_memo *memo, struct ul_arena *arena,
-                        struct ul_order_run *run);
-/* `asked` is the run before ul_order_run, `found` after it. */
-void ul_order_memo_add(struct ul_order_memo *memo, const struct ul_order_run *asked,
-                       const struct ul_order_run *found);
+/* ul_order_run, or what came of the same run before. Runs with a deadline are not kept; `memo` may
+ * be NULL. */
+void ul_order_memo_run(struct ul_order_memo *memo, struct ul_arena *arena,
+                       struct ul_order_run *run);
 
 /* order_problem.c */
 

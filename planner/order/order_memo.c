@@ -3,7 +3,8 @@
  *
  * Problem: a compile searches orders for many programs of one model, and most of their graphs, or
  * of the graphs inside their loops, are the same to the byte. Method: a run without a deadline
- * depends on its graph and its limits alone, so the hash of these finds what came of it. */
+ * depends on its graph and its limits alone, so the hash of these finds what came of it.
+ * Left undone: parts of graphs that are equal; results are looked up one by one. */
 #include "planner/order/order.h"
 
 #include <string.h>
@@ -62,32 +63,41 @@ static void key_make(const struct ul_order_run *run, char key[65])
     ul_arena_done(&scratch);
 }
 
-bool ul_order_memo_find(const struct ul_order_memo *memo, struct ul_arena *arena,
-                        struct ul_order_run *run)
+static const struct result *find(const struct ul_order_memo *memo, const char key[65])
 {
-    char key[65];
-    UL_ASSERT(run->effort.deadline_seconds == 0);
-    key_make(run, key);
-    for (uint32_t i = 0; i < memo->count; i++) {
-        if (strcmp(memo->results[i].key, key) != 0)
-            continue;
-        const struct ul_solve_graph *graph = run->graph;
-        *run = memo->results[i].run;
-        run->graph = graph;
-        run->order = ul_arena_copy(arena, run->order, graph->node_count * sizeof *run->order);
-        return true;
-    }
-    return false;
+    for (uint32_t i = 0; i < memo->count; i++)
+        if (strcmp(memo->results[i].key, key) == 0)
+            return &memo->results[i];
+    return NULL;
 }
 
-void ul_order_memo_add(struct ul_order_memo *memo, const struct ul_order_run *asked,
-                       const struct ul_order_run *found)
+static void add(struct ul_order_memo *memo, const char key[65], const struct ul_order_run *run)
 {
     UL_GROW(memo->arena, memo->results, memo->count, memo->capacity);
     struct result *result = &memo->results[memo->count++];
-    key_make(asked, result->key);
-    result->run = *found;
+    memcpy(result->key, key, sizeof result->key);
+    result->run = *run;
     result->run.graph = NULL;
     result->run.order =
-        ul_arena_copy(memo->arena, found->order, asked->graph->node_count * sizeof *found->order);
+        ul_arena_copy(memo->arena, run->order, run->graph->node_count * sizeof *run->order);
+}
+
+void ul_order_memo_run(struct ul_order_memo *memo, struct ul_arena *arena, struct ul_order_run *run)
+{
+    const struct ul_solve_graph *graph = run->graph;
+    char key[65];
+    if (memo == NULL || run->effort.deadline_seconds != 0) {
+        ul_order_run(arena, run);
+        return;
+    }
+    key_make(run, key);
+    const struct result *known = find(memo, key);
+    if (known == NULL) {
+        ul_order_run(arena, run);
+        add(memo, key, run);
+        return;
+    }
+    *run = known->run;
+    run->graph = graph;
+    run->order = ul_arena_copy(arena, run->order, graph->node_count * sizeof *run->order);
 }

@@ -105,18 +105,6 @@ static const struct ul_problem_inside *order_inside(struct chooser *c, struct ul
     return inside;
 }
 
-/* What time bounds is not to be had again. */
-static void run_order(struct ul_arena *arena, struct ul_order_memo *memo, struct ul_order_run *run)
-{
-    const struct ul_order_run asked = *run;
-    bool is_kept = memo != NULL && run->effort.deadline_seconds == 0;
-    if (is_kept && ul_order_memo_find(memo, arena, run))
-        return;
-    ul_order_run(arena, run);
-    if (is_kept)
-        ul_order_memo_add(memo, &asked, run);
-}
-
 static void graph_search(struct chooser *c, struct ul_arena *scratch,
                          const struct ul_plan_options *options)
 {
@@ -132,7 +120,7 @@ static void graph_search(struct chooser *c, struct ul_arena *scratch,
         .effort = {.work_limit = options->work_limit != 0 ? options->work_limit : work,
                    .seed = options->seed,
                    .deadline_seconds = c->deadline_seconds}};
-    run_order(scratch, options->orders, &run);
+    ul_order_memo_run(options->orders, scratch, &run);
     if (run.why_not == NULL)
         candidate_offer(c, run.order, run.method_name);
     c->choice->stopped_by_time = c->choice->stopped_by_time || run.stopped_by_time;

@@ -35,10 +35,10 @@ enum ul_status ul_plan_front(struct ul_arena *arena, const struct ul_problem *pr
 void ul_plan_pick(const struct ul_problem *problem, const struct ul_plan_options *options,
                   const struct ul_plan_ladder *ladder, struct ul_plan_rung *rung)
 {
-    uint64_t limit = ul_plan_limit_bytes(problem, options->budget_bytes);
-    bool fits = fits_bytes(rung, limit);
     if (ladder->count == 0)
         return;
+    uint64_t limit = ul_plan_limit_bytes(problem, options->budget_bytes);
+    bool fits = fits_bytes(rung, limit);
     ul_ladder_pick(ladder, fits ? 0 : limit, rung);
     if (!fits && !fits_bytes(rung, limit))
         rung->plan.sufficient_room_bytes = ladder->room_bytes;
