@@ -102,11 +102,6 @@ static uint64_t count_weights(const struct ul_graph *graph)
     return count;
 }
 
-static bool is_same_text(const char *a, const char *b)
-{
-    return strcmp(a, b) == 0;
-}
-
 /* Whether the same graph is read with these options. */
 static bool is_same_given(const struct ul_frontend_options *a, const struct ul_frontend_options *b)
 {
@@ -115,14 +110,14 @@ static bool is_same_given(const struct ul_frontend_options *a, const struct ul_f
                 a->marks_initializers == b->marks_initializers &&
                 a->keeps_defaults == b->keeps_defaults;
     for (uint32_t i = 0; same && i < a->dim_count; i++)
-        same = a->dims[i].size == b->dims[i].size && is_same_text(a->dims[i].name, b->dims[i].name);
+        same = a->dims[i].size == b->dims[i].size && strcmp(a->dims[i].name, b->dims[i].name) == 0;
     for (uint32_t i = 0; same && i < a->shape_count; i++)
-        same = is_same_text(a->shapes[i].input, b->shapes[i].input) &&
+        same = strcmp(a->shapes[i].input, b->shapes[i].input) == 0 &&
                a->shapes[i].rank == b->shapes[i].rank &&
                memcmp(a->shapes[i].dims, b->shapes[i].dims,
                       a->shapes[i].rank * sizeof *a->shapes[i].dims) == 0;
     for (uint32_t i = 0; same && i < a->output_count; i++)
-        same = is_same_text(a->outputs[i], b->outputs[i]);
+        same = strcmp(a->outputs[i], b->outputs[i]) == 0;
     return same;
 }
 
@@ -131,7 +126,7 @@ static bool take_read(struct ul_compile *compile, const char *model_path)
 {
     const struct ul_compile *earlier = compile->earlier;
     if (earlier == NULL || !earlier->keeps_read || earlier->as_read.block_count == 0 ||
-        !is_same_text(earlier->model.path, model_path) ||
+        strcmp(earlier->model.path, model_path) != 0 ||
         !is_same_given(&earlier->given, &compile->given))
         return false;
     ul_graph_copy(&compile->graph, &compile->keep, &earlier->as_read);

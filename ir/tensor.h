@@ -25,7 +25,7 @@ int64_t ul_element_get_int(const unsigned char *place, enum ul_dtype dtype);
 double ul_element_get_float(const unsigned char *place, enum ul_dtype dtype);
 struct ul_tensor *ul_tensor_new(struct ul_arena *arena, const struct ul_type *type,
                                 const void *data);
-/* The same of elements that live as long as the arena, which are not copied. */
+/* ul_tensor_of does not copy the elements, which must live as long as the arena. */
 struct ul_tensor *ul_tensor_of(struct ul_arena *arena, const struct ul_type *type,
                                const void *data);
 struct ul_tensor *ul_tensor_new_ints(struct ul_arena *arena, enum ul_dtype dtype, uint32_t rank,

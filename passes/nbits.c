@@ -146,6 +146,7 @@ struct product {
     bool is_one;              /* scale of all of a matrix */
     bool is_left;             /* the constant is the first operand */
     ul_value_id a, bias;
+    uint64_t codes_hash; /* 0: not made yet */
 };
 
 static bool is_vector_of(const struct ul_graph *graph, ul_value_id value, int64_t count)
@@ -219,16 +220,9 @@ static const int64_t *place(struct product *product, int64_t k, int64_t n)
     return product->at;
 }
 
-/* Of codes that are packed for their bytes alone: columns at each end, more than passes look at. */
+/* Where only bytes are asked for, so many columns at each end are packed: more than passes look at.
+ */
 enum { END_COLUMNS = 64 };
-
-/* Tells the matrix in hand from others, by bytes that are a number of any type. */
-static void mark(const struct product *product, uint64_t first, unsigned char *bytes)
-{
-    uint64_t name = ((uint64_t)product->source.inputs[0] << 32 | first) * 11400714819323198485u;
-    for (uint32_t i = 0; i < 8; i++)
-        bytes[i] = (unsigned char)(name >> 8 * i & 0x3F);
-}
 
 static ul_value_id pack_codes(struct ul_graph *graph, struct product *product)
 {
@@ -239,7 +233,10 @@ static ul_value_id pack_codes(struct ul_graph *graph, struct product *product)
     for (int64_t n = 0; n < product->columns; n++) {
         uint64_t first = ul_nbits_source_code(source, place(product, 0, n));
         if (has_middle && n == END_COLUMNS) {
-            mark(product, first, packer.bytes + n * product->blocks * packer.row_bytes);
+            if (product->codes_hash == 0)
+                product->codes_hash = ul_nbits_hash(source->codes, 0);
+            ul_nbits_mark(product->codes_hash + first,
+                          packer.bytes + n * product->blocks * packer.row_bytes, 1);
             n = product->columns - END_COLUMNS;
             first = ul_nbits_source_code(source, place(product, 0, n));
         }

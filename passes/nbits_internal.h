@@ -65,6 +65,11 @@ void ul_nbits_packer_put(struct ul_nbits_packer *packer, int64_t row, int64_t at
 /* Packs `count` elements of the codes, or of zero points, from `first` on, `step` apart. */
 void ul_nbits_pack_run(const struct ul_nbits_source *source, const struct ul_tensor *tensor,
                        uint64_t first, int64_t step, int64_t count, unsigned char *row);
+/* A number that follows from the elements from `first` on: equal constants have the same. */
+uint64_t ul_nbits_hash(const struct ul_tensor *tensor, uint64_t first);
+/* Writes eight bytes, `step` apart, by which pass cse tells a weight that is not made whole from
+ * those of another number. Each byte is a code, and a part of a scale, of any type. */
+void ul_nbits_mark(uint64_t number, unsigned char *bytes, uint32_t step);
 /* A weight with the name of `like`, of bytes that live as long as the graph. */
 ul_value_id ul_nbits_add_weight(struct ul_graph *graph, ul_value_id like, enum ul_dtype dtype,
                                 uint32_t rank, const int64_t *dims, const void *bytes);

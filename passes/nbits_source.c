@@ -11,6 +11,8 @@
 
 #include "ir/op.h"
 
+#include <string.h>
+
 /* ---- numbers of a few bits ---- */
 
 struct ul_nbits_packer ul_nbits_packer_new(struct ul_graph *graph, int64_t rows, int64_t count,
@@ -30,6 +32,29 @@ void ul_nbits_packer_put(struct ul_nbits_packer *packer, int64_t row, int64_t at
     place[0] = (unsigned char)(place[0] | (shifted & 255));
     if (shifted > 255)
         place[1] = (unsigned char)(place[1] | shifted >> 8);
+}
+
+uint64_t ul_nbits_hash(const struct ul_tensor *tensor, uint64_t first)
+{
+    const unsigned char *data = tensor->data != NULL ? tensor->data : tensor->splat;
+    uint64_t size_bytes =
+        tensor->data != NULL ? ul_type_bytes(&tensor->type) : sizeof tensor->splat;
+    uint64_t hash = size_bytes;
+    uint64_t at = tensor->data != NULL ? first * ul_dtype_get(tensor->type.dtype)->size_bytes : 0;
+    for (; at < size_bytes; at += sizeof hash) {
+        uint64_t word = 0, left = size_bytes - at;
+        memcpy(&word, data + at, left < sizeof word ? left : sizeof word);
+        hash = (hash ^ word) * 11400714819323198485u;
+        hash ^= hash >> 32;
+    }
+    return hash;
+}
+
+void ul_nbits_mark(uint64_t number, unsigned char *bytes, uint32_t step)
+{
+    uint64_t mixed = number * 11400714819323198485u; /* 2^64 over the golden ratio */
+    for (uint32_t i = 0; i < 8; i++)
+        bytes[i * step] = (unsigned char)(mixed >> (40 + 3 * i) & 7);
 }
 
 ul_value_id ul_nbits_add_weight(struct ul_graph *graph, ul_value_id like, enum ul_dtype dtype,

@@ -23,7 +23,7 @@
 #include "ir/build.h"
 #include "ir/op.h"
 #include "ir/training.h"
-#include "passes/passes_internal.h"
+#include "passes/nbits_internal.h"
 
 #include <float.h>
 #include <math.h>
@@ -169,17 +169,8 @@ struct target {
     int64_t bits; /* 0: stays */
 };
 
-/* Of weights that are made for their bytes alone: blocks at each end, more than passes look at. */
+/* Where only bytes are asked for, so many blocks at each end are made: more than passes look at. */
 enum { END_BLOCKS = 4096 };
-
-/* Tells the codes and scales of one weight from those of others, by codes and scales that exist. */
-static void mark(ul_value_id weight, unsigned char *codes, unsigned char *scales)
-{
-    for (uint32_t i = 0; i < 8; i++) {
-        codes[i] = (unsigned char)(weight >> 3 * i & 7);
-        scales[2 * i] = codes[i];
-    }
-}
 
 /* Whether each block has a scale: none of its numbers is infinite, nor beyond what codes reach. */
 static bool has_scales(const struct ul_tensor *tensor, int64_t bits)
@@ -220,7 +211,10 @@ static bool quantize_weight(const struct ul_pass *pass, const struct target *tar
     /* In the order of memory: blocks of columns side by side share the lines of a cache. */
     for (int64_t at = 0; at < columns * blocks; at++) {
         if (for_bytes && at == END_BLOCKS && columns * blocks > 3 * END_BLOCKS) {
-            mark(target->weight, code_bytes + columns * depth / 2, scale_bytes + 2 * at);
+            int64_t made = target->k_axis == 0 ? at / columns * columns : at;
+            uint64_t hash = ul_nbits_hash(tensor, (uint64_t)(made * BLOCK));
+            ul_nbits_mark(hash, code_bytes + columns * depth / 2, 1);
+            ul_nbits_mark(hash, scale_bytes + 2 * at, 2);
             at = columns * blocks - END_BLOCKS;
         }
         int64_t n = target->k_axis == 0 ? at % columns : at / blocks;

@@ -25,18 +25,19 @@ const char *ul_work_kind_name(enum ul_work_kind kind)
 static const struct {
     const char *key;
     size_t offset;
+    bool may_miss; /* then it is 0 */
 } process_keys[] = {
-    {"code_bytes", offsetof(struct ul_profile_process, code_bytes)},
-    {"threads_code_bytes", offsetof(struct ul_profile_process, threads_code_bytes)},
-    {"library_code_bytes", offsetof(struct ul_profile_process, calls.code_bytes)},
-    {"windows_code_bytes", offsetof(struct ul_profile_process, calls.windows_code_bytes)},
-    {"runtime_bytes", offsetof(struct ul_profile_process, runtime_bytes)},
-    {"library_runtime_bytes", offsetof(struct ul_profile_process, calls.runtime_bytes)},
-    {"stack_bytes", offsetof(struct ul_profile_process, stack_bytes)},
-    {"library_load_bytes", offsetof(struct ul_profile_process, calls.load_bytes)},
-    {"library_idle_bytes", offsetof(struct ul_profile_process, calls.idle_bytes)},
-    {"library_making_bytes", offsetof(struct ul_profile_process, calls.making_bytes)},
-    {"last_code_bytes", offsetof(struct ul_profile_process, last_code_bytes)}, /* may be missing */
+    {"code_bytes", offsetof(struct ul_profile_process, code_bytes), false},
+    {"threads_code_bytes", offsetof(struct ul_profile_process, threads_code_bytes), false},
+    {"library_code_bytes", offsetof(struct ul_profile_process, calls.code_bytes), false},
+    {"windows_code_bytes", offsetof(struct ul_profile_process, calls.windows_code_bytes), false},
+    {"runtime_bytes", offsetof(struct ul_profile_process, runtime_bytes), false},
+    {"library_runtime_bytes", offsetof(struct ul_profile_process, calls.runtime_bytes), false},
+    {"stack_bytes", offsetof(struct ul_profile_process, stack_bytes), false},
+    {"library_load_bytes", offsetof(struct ul_profile_process, calls.load_bytes), false},
+    {"library_idle_bytes", offsetof(struct ul_profile_process, calls.idle_bytes), false},
+    {"library_making_bytes", offsetof(struct ul_profile_process, calls.making_bytes), false},
+    {"last_code_bytes", offsetof(struct ul_profile_process, last_code_bytes), true},
 };
 enum { PROCESS_KEYS = sizeof process_keys / sizeof *process_keys };
 
@@ -216,8 +217,8 @@ static enum ul_status read_process(struct reader *reader)
     const json_t *object = json_object_get(reader->root, "process");
     for (uint32_t i = 0; object != NULL && i < PROCESS_KEYS; i++) {
         double number;
-        if (i + 1 == PROCESS_KEYS && json_object_get(object, process_keys[i].key) == NULL)
-            break;
+        if (process_keys[i].may_miss && json_object_get(object, process_keys[i].key) == NULL)
+            continue;
         UL_TRY(read_number(reader, object, process_keys[i].key, i == 0 ? 1 : 0, &number));
         uint64_t bytes = (uint64_t)number;
         memcpy((char *)&reader->profile->process + process_keys[i].offset, &bytes, sizeof bytes);

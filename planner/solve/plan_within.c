@@ -50,7 +50,7 @@ void ul_plan_finish(const struct ul_problem *problem, const struct ul_plan_optio
     uint64_t limit = ul_plan_limit_bytes(problem, options->budget_bytes);
     rung->plan.bounded_bytes = ul_rung_bytes(rung);
     ul_plan_judge(problem, limit, &rung->beside, &rung->plan);
-    /* Of what is beside, optional values may all be absent. */
+    /* Another plan may do without every optional value that is beside. */
     if (limit != 0)
         ul_bound_cost(problem, ul_plan_space_budget(&rung->beside, NULL, limit), &rung->plan);
 }

@@ -124,8 +124,8 @@ enum ul_status ul_plan_front(struct ul_arena *arena, const struct ul_problem *pr
                              const struct ul_plan_options *options, bool wants_ladder,
                              struct ul_plan_rung *first, struct ul_plan_ladder *ladder,
                              struct ul_diag *diag) UL_MUST_CHECK;
-/* Of a ladder that has rungs, the cheapest within the budget takes the place of the first, which
- * `rung` holds, unless the first is within it. `problem`: of any variant. */
+/* Puts the cheapest rung within the budget in the place of the first, which `rung` holds, unless
+ * the first is within it. A ladder without rungs changes nothing. `problem`: of any variant. */
 void ul_plan_pick(const struct ul_problem *problem, const struct ul_plan_options *options,
                   const struct ul_plan_ladder *ladder, struct ul_plan_rung *rung);
 /* Says of a plan of `problem` whether it is within the budget, and, where there is one, what no

@@ -447,7 +447,7 @@ expect 0 'reserves' compile "$digits" --dim N=1 --target c -o /dev/null
 
 # graph dumps
 expect 0 '^graph ' "$ullage" plan "$digits" --dim N=1 --print-after fuse
-# Of the programs that a budget tries, the one that is picked.
+# A budget tries several programs, and --print-after prints the one that is picked.
 expect 0 '^ *%.*\[1/' "$ullage" plan "$digits" --dim N=4 --target c --advice off --budget-of arena \
   --budget 177KiB --print-after split
 expect 0 '^graph ' "$ullage" plan "$digits" --dim N=1 --stop-after infer

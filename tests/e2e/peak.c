@@ -16,6 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* A stop at a call of the kernel is SIGTRAP with this bit, by PTRACE_O_TRACESYSGOOD. */
+enum { CALL_BIT = 0x80 };
 enum { NOT_TRACED = 125, NOT_STARTED = 127, POLL_NS = 2000000 };
 
 static unsigned long long field_bytes(pid_t child, const char *file_name, const char *name)
@@ -55,8 +57,7 @@ static void look_closely(pid_t child, struct peak *peak)
     raise_to(&peak->resident_bytes, field_bytes(child, "smaps_rollup", "Rss:"));
 }
 
-/* Of a child that stopped at a call of the kernel: whether it is about to make one after which it
- * may have less. */
+/* Whether the child, which stopped at a call of the kernel, is about to give memory back. */
 static int gives_back(pid_t child)
 {
     struct __ptrace_syscall_info info;
@@ -82,7 +83,7 @@ static int follow(pid_t child, const sigset_t *stops, struct peak *peak)
         }
         if (got < 0 || WIFEXITED(status) || WIFSIGNALED(status))
             return status;
-        int number = WSTOPSIG(status), is_call = number == (SIGTRAP | 0x80);
+        int number = WSTOPSIG(status), is_call = number == (SIGTRAP | CALL_BIT);
         if (is_call ? gives_back(child) : status >> 8 == (SIGTRAP | PTRACE_EVENT_EXIT << 8))
             look_closely(child, peak);
         int is_own = is_call || number == SIGTRAP || number == SIGSTOP;

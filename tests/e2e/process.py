@@ -11,7 +11,7 @@
     process.py random ULLAGE PEAK   a hundred of those, a quarter of them under budgets
 
 Of a program under a budget: the plan's process_bytes are within the budget, never below the peak
-(VmHWM + VmPTE) of a run and of --bench, and above it by at most 3 % or 1 MiB; and it runs in a
+(resident bytes and page tables, by peak.c) of a run and of --bench, and above it by at most 3 % or 1 MiB; and it runs in a
 memory cgroup of exactly the budget, where this machine lets make one. Without a budget the same
 holds of several plain runs, each of which has its pages elsewhere (docs/promise.md).
 
